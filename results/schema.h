@@ -1,0 +1,118 @@
+// What one cell of a run measured, as plain data; results/README.md defines every field, results/schema.json is
+// the published JSON Schema. Filled by harness/, written and read as JSON Lines by results/.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace allocmark {
+
+// The version of the result format (semver). MAJOR changes when results stop being comparable.
+inline constexpr const char* kSchemaVersion = "1.0.0";
+
+// What names a cell. Two runs' cells with the same key are the same experiment.
+struct CellKey {
+  std::string workload;   // as given: "train:gpt2-124m", "file:PATH", a scenario or recorded name
+  std::string allocator;  // backend registry name
+  std::string conf;       // config string, empty = unset
+  std::string device;     // "sim:h200" or "cuda:0"
+  std::string capacity;   // as given: "unlimited", "1.05x", "8GiB"
+  std::uint64_t seed = 0;
+  std::string on_oom = "skip";  // skip: the program goes on without the block; stop: the trace ends there
+
+  // Stable id: 16 hex digits, the hash of all fields above.
+  [[nodiscard]] std::string id() const;
+  friend bool operator==(const CellKey&, const CellKey&) = default;
+};
+
+enum class CellStatus : std::uint8_t { Ok, OomStopped, Skipped, Failed, Crashed, TimedOut, Interrupted };
+
+// Why a request failed (results/README.md, "OOM cause").
+enum class OomCause : std::uint8_t { Capacity, Rounding, Stranded, Fragmentation, Unknown };
+inline constexpr std::size_t kOomCauseCount = 5;
+
+struct OomEvent {
+  std::uint64_t event_index = 0;  // 0-based position in the trace
+  std::uint64_t id = 0;
+  std::uint64_t size_bytes = 0;
+  std::uint32_t stream = 0;
+  OomCause cause = OomCause::Unknown;
+  std::optional<std::uint64_t> free_largest_bytes;  // largest cached block it could have used
+};
+
+// Quantiles of one latency; ns. Empty distributions have count 0 and zeros.
+struct LatencySummary {
+  std::uint64_t count = 0;
+  double p50_ns = 0, p90_ns = 0, p99_ns = 0, p999_ns = 0, max_ns = 0, mean_ns = 0;
+};
+
+// One operation's latency: measured host time, modelled driver time (0 on a GPU, where host time contains it),
+// and their sum per call, which is what a user waits for.
+struct OperationLatency {
+  LatencySummary total, host, driver;
+};
+
+struct SizeClassLatency {
+  std::string size_class;  // "<=512B", ..., from harness/recorder
+  OperationLatency allocate, deallocate;
+};
+
+struct PassSummary {  // one timed pass, for spread
+  double allocate_p50_ns = 0, allocate_p99_ns = 0, deallocate_p50_ns = 0, wall_ns = 0;
+};
+
+struct CellResult {
+  CellKey key;
+  CellStatus status = CellStatus::Ok;
+  std::string reason;  // empty when Ok; else what, where, next step
+  std::vector<std::string> warnings;
+
+  std::string trace_name;
+  std::string trace_hash;      // work hash: same trace, same hash, on every machine
+  std::string placement_hash;  // hash of where every allocation landed, relative to the first
+  std::uint64_t event_count = 0, allocate_count = 0, deallocate_count = 0;
+
+  std::uint64_t oom_count = 0;           // failed requests of one pass
+  std::uint64_t skipped_free_count = 0;  // frees whose allocation had failed
+  std::uint64_t trial_count = 0, trial_oom_count = 0;  // passes, and passes with an OOM
+  std::vector<std::uint64_t> oom_cause_counts = std::vector<std::uint64_t>(kOomCauseCount, 0);
+  std::optional<OomEvent> oom_first;
+
+  std::uint64_t capacity_bytes = 0;  // enforced; device total where unlimited
+  std::uint64_t requested_bytes_peak = 0;
+  std::optional<std::uint64_t> allocated_bytes_peak, active_bytes_peak, reserved_bytes_peak;
+  std::optional<std::uint64_t> allocated_bytes_at_reserved_peak, requested_bytes_at_reserved_peak;
+  std::uint64_t device_bytes_peak = 0;  // taken from the device, as the device sees it (cudaMemGetInfo)
+  std::optional<std::uint64_t> device_allocate_count, device_free_count, retry_count, synchronize_all_count;
+  std::vector<std::pair<std::string, std::int64_t>> counters;  // the backend's own, after the trace
+
+  std::uint32_t pass_count = 0;
+  OperationLatency allocate, deallocate;
+  std::vector<SizeClassLatency> size_classes;
+  std::vector<PassSummary> passes;
+  double allocator_ns_per_step = 0;    // allocator time between Mark events, median; 0 without marks
+  double modelled_driver_ns_total = 0; // one pass
+  double harness_overhead_ns_p50 = 0;  // the null backend in the same process
+  double wall_s = 0;                   // the whole cell
+  std::uint64_t residue_bytes = 0;     // device bytes not returned after the backend was destroyed
+};
+
+// One object at the head of a run's file: what it ran on and how.
+struct Environment {
+  std::string schema_version = kSchemaVersion;
+  std::string allocmark_version, git_sha, build_type, compiler;
+  bool git_dirty = false;
+  std::vector<std::string> argv;
+  std::string started_utc;  // ISO 8601
+  std::string hostname_hash, os, kernel, cpu_model, cpu_governor;
+  std::uint64_t cpu_count = 0, memory_bytes = 0;
+  std::string device;  // "sim:h200" or "cuda:0"
+  std::string gpu_name, gpu_uuid_hash, driver_version, runtime_version, profile_name, profile_hash;
+  std::uint64_t gpu_memory_bytes = 0;
+  double clock_resolution_ns = 0, clock_overhead_ns = 0;
+  std::vector<std::string> warnings;  // debug build, governor, other load
+};
+
+}  // namespace allocmark

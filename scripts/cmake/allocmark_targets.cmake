@@ -1,0 +1,31 @@
+# Helpers so that every target of ours gets the same warnings, include root and sanitizers.
+add_library(allocmark_options INTERFACE)
+target_include_directories(allocmark_options INTERFACE ${PROJECT_SOURCE_DIR})
+target_compile_options(
+  allocmark_options
+  INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wshadow;-Wconversion;-Wno-sign-conversion;-Wnon-virtual-dtor>
+            $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${ALLOCMARK_WERROR}>>:-Werror>)
+if(ALLOCMARK_SANITIZE)
+  target_compile_options(allocmark_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${ALLOCMARK_SANITIZE};-fno-omit-frame-pointer>)
+  target_link_options(allocmark_options INTERFACE -fsanitize=${ALLOCMARK_SANITIZE})
+endif()
+
+# allocmark_library(NAME source...): a static library of ours.
+function(allocmark_library name)
+  add_library(${name} STATIC ${ARGN})
+  target_link_libraries(${name} PUBLIC allocmark_options)
+endfunction()
+
+# allocmark_test(NAME SOURCES file... LIBS target... [SIMCUDA]): one Catch2 program and its CTest entry.
+# SIMCUDA runs it with the simulated CUDA runtime in front. Exit code 77 is reported as skipped.
+function(allocmark_test name)
+  cmake_parse_arguments(arg "SIMCUDA" "" "SOURCES;LIBS;ARGS" ${ARGN})
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE allocmark_options allocmark_catch ${arg_LIBS})
+  add_test(NAME ${name} COMMAND ${name} ${arg_ARGS} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 600)
+  if(arg_SIMCUDA)
+    set_property(TEST ${name} PROPERTY ENVIRONMENT "LD_LIBRARY_PATH=${PROJECT_BINARY_DIR}/lib/simcuda")
+    add_dependencies(${name} simcuda)
+  endif()
+endfunction()

@@ -1,0 +1,44 @@
+// The event: one step of a program as an allocator sees it. The same struct is what a generator makes, what a
+// trace row holds, what the fuzzer runs and what a bug report shows.
+#pragma once
+
+#include <cstdint>
+
+namespace allocmark {
+
+enum class EventKind : std::uint8_t {
+  Alloc,   // request size_bytes on stream; id names the block from here on
+  Free,    // the owner gives id back (skipped where its Alloc failed)
+  Record,  // id was used on another stream (PyTorch's record_stream)
+  Kernel,  // a kernel of duration_ns() starts on stream; the host goes on
+  Busy,    // a kernel that does not end by itself starts on stream; the next Sync ends it
+  Sync,    // every Busy kernel ends, then the host waits for the whole device
+  Trim,    // the allocator is asked to give cached memory back (empty_cache)
+  Mark,    // a step boundary, no effect; id is an index into the trace's labels
+};
+
+// What a block holds; Unknown where the trace does not say (recorded traces).
+enum class TensorKind : std::uint8_t {
+  Unknown,
+  Parameter,
+  Gradient,
+  OptimizerState,
+  Activation,
+  Workspace,
+  KvCache,
+  Communication,
+};
+
+struct Event {
+  std::uint64_t id = 0;         // Alloc, Free, Record: block, unique in the trace. Mark: label index. Else 0
+  std::uint64_t size_bytes = 0; // Alloc: requested bytes, may be 0. Kernel: duration in ns. Else 0
+  std::uint32_t stream = 0;     // dense stream index, 0 = default stream; Alloc, Record, Kernel, Busy
+  EventKind kind = EventKind::Mark;
+  TensorKind tensor = TensorKind::Unknown;
+
+  [[nodiscard]] std::uint64_t duration_ns() const { return size_bytes; }
+  friend bool operator==(const Event&, const Event&) = default;
+};
+static_assert(sizeof(Event) == 24);
+
+}  // namespace allocmark
