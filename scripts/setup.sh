@@ -1,0 +1,131 @@
+#!/usr/bin/env bash
+# Finds what a build needs and installs what is missing. Sourced by run.sh and test.sh; sets CUDA_ROOT, CUDACXX.
+# Nothing is done twice: what is found is left alone, and a downloaded toolkit stays in build/cuda-toolkit.
+set -euo pipefail
+
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cd "$ROOT"
+
+# What must be there: "kind:probe package". A header counts wherever the compiler finds it, a tool wherever PATH does.
+BUILD_NEEDS=(
+  "tool:g++ g++"
+  "tool:cmake cmake"
+  "tool:ninja ninja-build"
+  "tool:pkg-config pkg-config"
+  "tool:git git"
+  "header:CLI/CLI.hpp libcli11-dev"
+  "header:nlohmann/json.hpp nlohmann-json3-dev"
+  "header:fmt/format.h libfmt-dev"
+  "header:zstd.h libzstd-dev"
+  "header:zlib.h zlib1g-dev"
+  "header:boost/math/distributions/normal.hpp libboost-dev"
+  "header:benchmark/benchmark.h libbenchmark-dev"
+)
+TEST_NEEDS=(
+  "header:catch2/catch.hpp|catch2/catch_all.hpp catch2"
+  "header:lzma.h liblzma-dev"
+  "tool:clang-format-14 clang-format-14"
+)
+
+say() { printf '[allocmark] %s\n' "$*"; }
+fail() { printf '[allocmark] error: %s\n' "$*" >&2; exit 4; }
+
+has_header() {
+  local name
+  for name in ${1//|/ }; do
+    if printf '#include <%s>\n' "$name" | g++ -std=c++20 -E -x c++ - >/dev/null 2>&1; then return 0; fi
+  done
+  return 1
+}
+
+# missing_packages NEED...: prints the packages whose probe fails.
+missing_packages() {
+  local need probe package compiler=yes
+  command -v g++ >/dev/null || compiler=no
+  for need in "$@"; do
+    probe=${need%% *} package=${need##* }
+    case $probe in
+      tool:*) command -v "${probe#tool:}" >/dev/null || echo "$package" ;;
+      header:*) { [ "$compiler" = yes ] && has_header "${probe#header:}"; } || echo "$package" ;;
+    esac
+  done
+}
+
+install_packages() {
+  [ $# -gt 0 ] || return 0
+  command -v apt-get >/dev/null ||
+    fail "these packages (Debian names) are missing and there is no apt-get: $*. Install them, then run this again."
+  if [ "$(id -u)" != 0 ]; then
+    fail "not root, and these packages are missing: $*. Run: sudo apt-get install $*"
+  fi
+  say "installing: $*"
+  export DEBIAN_FRONTEND=noninteractive
+  apt-get update -qq || fail "apt-get update failed; the packages wanted are: $*"
+  apt-get install -y -qq --no-install-recommends "$@" >/dev/null || fail "apt-get could not install: $*"
+}
+
+ensure_packages() {
+  local missing
+  mapfile -t missing < <(missing_packages "$@")
+  install_packages "${missing[@]}"
+  # Headers could not be probed before there was a compiler.
+  mapfile -t missing < <(missing_packages "$@")
+  install_packages "${missing[@]}"
+  mapfile -t missing < <(missing_packages "$@")
+  [ ${#missing[@]} = 0 ] || fail "still missing after installation: ${missing[*]}"
+}
+
+# toolkit_at DIR: DIR holds nvcc, the runtime's shared library, its headers and CCCL, version 12 or newer.
+toolkit_at() {
+  local dir=$1 version
+  [ -x "$dir/bin/nvcc" ] || return 1
+  version=$("$dir/bin/nvcc" --version 2>/dev/null | sed -n 's/.*release \([0-9]*\)\..*/\1/p')
+  [ "${version:-0}" -ge 12 ] || return 1
+  [ -n "$(find -L "$dir" -name cuda_runtime_api.h -print -quit 2>/dev/null)" ] || return 1
+  [ -n "$(find -L "$dir" -path '*cub/util_allocator.cuh' -print -quit 2>/dev/null)" ] || return 1
+  [ -n "$(find -L "$dir" -name 'libcudart.so*' -print -quit 2>/dev/null)" ]
+}
+
+CUDA_WHEELS=(nvidia-cuda-nvcc==13.0.88 nvidia-cuda-crt==13.0.88 nvidia-nvvm==13.0.88
+             nvidia-cuda-runtime==13.0.96 nvidia-cuda-cccl==13.0.85)
+
+# The compile-time parts of the toolkit from PyPI's wheels, laid out as nvcc and CMake expect them.
+fetch_toolkit() {
+  local target=$ROOT/build/cuda-toolkit
+  CUDA_ROOT=$target/nvidia/cu13
+  [ -e "$target/complete" ] && return 0
+  command -v python3 >/dev/null && python3 -m pip --version >/dev/null 2>&1 || install_packages python3 python3-pip
+  say "no CUDA toolkit found: taking its compile-time parts from PyPI into build/cuda-toolkit (about 270 MB)"
+  rm -rf "$target"
+  python3 -m pip install -q --disable-pip-version-check --root-user-action=ignore --no-deps --target "$target" \
+    "${CUDA_WHEELS[@]}" || fail "pip could not fetch ${CUDA_WHEELS[*]}; install a CUDA toolkit (12 or 13) and set CUDA_HOME"
+  [ -e "$CUDA_ROOT/lib64" ] || ln -s lib "$CUDA_ROOT/lib64"
+  [ -e "$CUDA_ROOT/lib/libcudart.so" ] || ln -s libcudart.so.13 "$CUDA_ROOT/lib/libcudart.so"
+  toolkit_at "$CUDA_ROOT" || fail "the wheels in $target do not make a working toolkit; delete the folder and try again"
+  touch "$target/complete"
+}
+
+ensure_toolkit() {
+  local nvcc dir
+  nvcc=$(command -v nvcc || true)
+  for dir in "${CUDA_HOME:-}" "${CUDA_PATH:-}" "${nvcc:+$(dirname "$(dirname "$(readlink -f "${nvcc:-/}")")")}" /usr/local/cuda /opt/cuda; do
+    if [ -n "$dir" ] && toolkit_at "$dir"; then CUDA_ROOT=$dir; break; fi
+  done
+  [ -n "${CUDA_ROOT:-}" ] || fetch_toolkit
+  export CUDA_ROOT CUDACXX=$CUDA_ROOT/bin/nvcc
+}
+
+# build PRESET [TARGET...]: configures once, then builds with every core.
+build() {
+  local preset=$1 log
+  shift
+  mkdir -p build
+  log=build/$preset.log
+  if [ ! -e "build/$preset/build.ninja" ]; then
+    cmake --preset "$preset" ${CUDA_ROOT:+-DCUDAToolkit_ROOT="$CUDA_ROOT"} >"$log" 2>&1 ||
+      { cat "$log" >&2; fail "configuring failed (preset $preset); the output is above and in $log"; }
+  fi
+  say "building ($preset); the log is $log"
+  cmake --build --preset "$preset" ${1:+--target "$@"} >>"$log" 2>&1 ||
+    { tail -n 60 "$log" >&2; fail "the build failed (preset $preset); the end of the log is above, all of it in $log"; }
+}

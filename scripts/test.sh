@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds, and runs every test: the whole suite on the simulated GPU, then the host parts
+# under AddressSanitizer + UndefinedBehaviorSanitizer and under ThreadSanitizer. The last line counts every test.
+# ALLOCMARK_TEST_PRESETS="dev" runs less while developing.
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
+
+ensure_packages "${BUILD_NEEDS[@]}" "${TEST_NEEDS[@]}"
+ensure_toolkit
+
+passed=0 failed=0 skipped=0
+
+# run_ctest PRESET: adds its counts to the totals; a run without a result file counts as one failure.
+run_ctest() {
+  local preset=$1 xml=$ROOT/build/$1/ctest.xml total fails skips
+  rm -f "$xml"
+  say "testing ($preset)"
+  ctest --preset "$preset" -j "$(nproc)" --output-junit "$xml" || true
+  if [ ! -s "$xml" ]; then failed=$((failed + 1)); return; fi
+  total=$(tr '\n' ' ' <"$xml" | grep -o '<testsuite [^>]*>' | grep -o 'tests="[0-9]*"' | grep -o '[0-9]*')
+  fails=$(tr '\n' ' ' <"$xml" | grep -o '<testsuite [^>]*>' | grep -o 'failures="[0-9]*"' | grep -o '[0-9]*')
+  skips=$(tr '\n' ' ' <"$xml" | grep -o '<testsuite [^>]*>' | grep -o 'skipped="[0-9]*"' | grep -o '[0-9]*')
+  failed=$((failed + fails)) skipped=$((skipped + skips)) passed=$((passed + total - fails - skips))
+}
+
+for preset in ${ALLOCMARK_TEST_PRESETS:-dev asan tsan}; do
+  build "$preset"
+  run_ctest "$preset"
+done
+
+echo
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" = 0 ] && [ "$passed" -gt 0 ]
