@@ -1,0 +1,33 @@
+// One cell: a workload replayed on one backend under one config string and capacity, in the calling
+// process and on its current CUDA device. A specification flows in; a filled CellResult flows out,
+// whatever goes wrong. The cell first checks (an untimed pass under a shadow heap), then times
+// (passes with a recorder).
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "results/schema.h"
+
+namespace allocmark {
+
+struct CellSpec {
+  CellKey key;
+  std::uint32_t pass_count =
+      3;  // timed passes, each on a fresh instance of the backend; 0 = only the checked pass
+  bool verify =
+      true;  // rules of the shadow heap are checked; peaks and OOM causes are collected either way
+  bool record = true;  // false: the timed passes read no clock per call, and latencies stay empty
+  std::uint64_t timeout_s =
+      0;  // for the parent process, which ends a cell that takes longer; 0 = no limit
+  std::string
+      placements_path;  // CSV file of every allocation's place in the checked pass; empty = none
+};
+
+// Runs the cell. Every expected problem (bad workload or config string, capacity too small, out of
+// memory, a broken rule, a CUDA error) is a status with a reason in the result; nothing is thrown.
+// The device is chosen by the caller (the current CUDA device; simcuda in front of the process or
+// not); key.device is only checked against it.
+[[nodiscard]] CellResult run_cell(const CellSpec& spec);
+
+}  // namespace allocmark
