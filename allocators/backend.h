@@ -1,5 +1,6 @@
-// The one interface every allocator under test stands behind, and the registry entry that makes one.
-// Calls flow in from the replayer on the host; memory comes from the CUDA runtime (a real one or simcuda).
+// The one interface every allocator under test stands behind, and the registry entry that makes
+// one. Calls flow in from the replayer on the host; memory comes from the CUDA runtime (a real one
+// or simcuda).
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -28,15 +29,21 @@ struct AllocateResult {
 
 // What the backend holds now, in bytes. A field the backend cannot know is nullopt, never 0.
 struct MemoryStats {
-  std::optional<std::uint64_t> allocated_bytes;     // handed out and not given back, rounded as the backend rounds
-  std::optional<std::uint64_t> active_bytes;        // allocated_bytes plus blocks waiting for another stream
-  std::optional<std::uint64_t> reserved_bytes;      // taken from the device and not returned
-  std::optional<std::uint64_t> free_other_streams_bytes;  // cached, but only for another stream than the one asked about
-  std::optional<std::uint64_t> free_largest_bytes;  // largest cached block on the stream asked about
+  std::optional<std::uint64_t>
+      allocated_bytes;  // handed out and not given back, rounded as the backend rounds
+  std::optional<std::uint64_t>
+      active_bytes;  // allocated_bytes plus blocks waiting for another stream
+  std::optional<std::uint64_t> reserved_bytes;  // taken from the device and not returned
+  std::optional<std::uint64_t>
+      free_other_streams_bytes;  // cached, but only for another stream than the one asked about
+  std::optional<std::uint64_t>
+      free_largest_bytes;  // largest cached block on the stream asked about
   std::optional<std::uint64_t> device_allocate_count;  // calls that took memory from the device
   std::optional<std::uint64_t> device_free_count;      // calls that gave memory back
-  std::optional<std::uint64_t> retry_count;            // device calls repeated after giving cached memory back
-  std::optional<std::uint64_t> synchronize_all_count;  // times the backend waited for all its streams
+  std::optional<std::uint64_t>
+      retry_count;  // device calls repeated after giving cached memory back
+  std::optional<std::uint64_t>
+      synchronize_all_count;  // times the backend waited for all its streams
 };
 
 // A counter of the backend's own, by the name its users know ("allocated_bytes.all.peak").
@@ -49,16 +56,18 @@ class Backend {
  public:
   virtual ~Backend() = default;
 
-  // Takes size_bytes for use on `stream`. May block the host where the allocator does. Size 0 gives Ok and a
-  // pointer (often null) that can be given back. Out of memory is a value; CUDA errors throw EnvironmentError.
+  // Takes size_bytes for use on `stream`. May block the host where the allocator does. Size 0 gives
+  // Ok and a pointer (often null) that can be given back. Out of memory is a value; CUDA errors
+  // throw EnvironmentError.
   [[nodiscard]] virtual AllocateResult allocate(std::uint64_t size_bytes, cudaStream_t stream) = 0;
 
-  // Gives back what allocate returned, with the same size and stream. The owner's work on `stream` may still run.
+  // Gives back what allocate returned, with the same size and stream. The owner's work on `stream`
+  // may still run.
   virtual void deallocate(void* pointer, std::uint64_t size_bytes, cudaStream_t stream) = 0;
 
-  // `pointer` has been used on `stream`, which is not the one it was allocated on: after deallocate the memory
-  // must not be handed out again before the work now queued on `stream` is done. Backends that order everything
-  // by the host (cudaFree) need nothing here.
+  // `pointer` has been used on `stream`, which is not the one it was allocated on: after deallocate
+  // the memory must not be handed out again before the work now queued on `stream` is done.
+  // Backends that order everything by the host (cudaFree) need nothing here.
   virtual void record_stream(void* /*pointer*/, cudaStream_t /*stream*/) {}
 
   // Gives cached memory back to the device (PyTorch's empty_cache). May block the host.
@@ -72,15 +81,17 @@ class Backend {
 };
 
 struct BackendOptions {
-  std::string conf;                      // config string in the backend's own keys; empty = defaults
-  std::uint64_t memory_limit_bytes = 0;  // cap that the allocator itself enforces (PyTorch's memory fraction); 0 = none
+  std::string conf;  // config string in the backend's own keys; empty = defaults
+  std::uint64_t memory_limit_bytes =
+      0;  // cap that the allocator itself enforces (PyTorch's memory fraction); 0 = none
 };
 
-// What a backend claims; the conformance suite tests claims, and skips what is not claimed with that reason.
+// What a backend claims; the conformance suite tests claims, and skips what is not claimed with
+// that reason.
 struct BackendCapabilities {
-  bool any_thread = false;        // deallocate may be called from another thread than allocate
-  bool stream_ordered = false;    // record_stream and reuse honour stream order
-  bool real_memory = true;        // pointers are device memory (false: null backend)
+  bool any_thread = false;            // deallocate may be called from another thread than allocate
+  bool stream_ordered = false;        // record_stream and reuse honour stream order
+  bool real_memory = true;            // pointers are device memory (false: null backend)
   bool honours_memory_limit = false;  // BackendOptions::memory_limit_bytes is enforced
 };
 
@@ -92,8 +103,8 @@ struct BackendEntry {
   // Config keys for help texts and suggestions; the grammar is PyTorch's: key:value,key:value.
   std::vector<std::string> conf_keys;
 
-  // Checks a config string without touching a device: nothing where it is good, else the error with key, column
-  // and what is allowed.
+  // Checks a config string without touching a device: nothing where it is good, else the error with
+  // key, column and what is allowed.
   std::optional<ErrorText> (*check_conf)(std::string_view conf) = nullptr;
 
   // Makes an instance on the current CUDA device. Throws UsageError (bad conf) or EnvironmentError.

@@ -40,7 +40,8 @@ std::optional<std::uint64_t> parse_bytes(std::string_view text) {
   double real = 0;
   const auto [stop, error] = std::from_chars(text.data(), end, real);
   const double size_bytes = real * static_cast<double>(*scale);
-  if (stop != end || error != std::errc{} || size_bytes >= 18446744073709551615.0) return std::nullopt;
+  if (stop != end || error != std::errc{} || size_bytes >= 18446744073709551615.0)
+    return std::nullopt;
   return static_cast<std::uint64_t>(std::llround(size_bytes));
 }
 

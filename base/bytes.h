@@ -13,8 +13,8 @@ inline constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 inline constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
 inline constexpr std::uint64_t kTiB = std::uint64_t{1} << 40;
 
-// "8GiB", "512 MiB", "1.5g", "4096", "4096B": bytes; nothing where the text is no size or overflows.
-// K, KB and KiB all mean 1024 (as in PyTorch's and CUDA's own texts).
+// "8GiB", "512 MiB", "1.5g", "4096", "4096B": bytes; nothing where the text is no size or
+// overflows. K, KB and KiB all mean 1024 (as in PyTorch's and CUDA's own texts).
 [[nodiscard]] std::optional<std::uint64_t> parse_bytes(std::string_view text);
 
 // "1.50 GiB", "512 B": three significant places, for people; never parse it back.

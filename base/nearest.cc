@@ -32,7 +32,8 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 }
 
 std::size_t common_prefix(std::string_view a, std::string_view b) {
-  const auto [end_a, end_b] = std::mismatch(a.begin(), a.begin() + std::min(a.size(), b.size()), b.begin());
+  const auto [end_a, end_b] =
+      std::mismatch(a.begin(), a.begin() + std::min(a.size(), b.size()), b.begin());
   return static_cast<std::size_t>(end_a - a.begin());
 }
 
@@ -46,7 +47,8 @@ std::vector<std::string> nearest_names(std::string_view name, const std::vector<
     const std::string other = lower(candidate);
     std::size_t distance = edit_distance(wanted, other);
     const std::size_t prefix = common_prefix(wanted, other);
-    const bool shares_beginning = prefix >= 4 && 2 * prefix >= std::min(wanted.size(), other.size());
+    const bool shares_beginning =
+        prefix >= 4 && 2 * prefix >= std::min(wanted.size(), other.size());
     if (shares_beginning) distance = std::min(distance, wanted.size() / 2);
     const std::size_t allowed = std::max<std::size_t>(2, std::max(wanted.size(), other.size()) / 2);
     if (distance < allowed || shares_beginning) ranked.emplace_back(distance, candidate);

@@ -7,8 +7,8 @@
 
 namespace allocmark {
 
-// Up to `count_max` of `known`, nearest to `name` first (edit distance, case ignored; a name that shares
-// a long common part counts as near). Names that have little in common with it are left out.
+// Up to `count_max` of `known`, nearest to `name` first (edit distance, case ignored; a name that
+// shares a long common part counts as near). Names that have little in common with it are left out.
 [[nodiscard]] std::vector<std::string> nearest_names(std::string_view name,
                                                      const std::vector<std::string>& known,
                                                      std::size_t count_max = 3);

@@ -1,5 +1,6 @@
-// The one pseudo-random generator: the same seed gives the same numbers on every machine and compiler, which
-// the distributions of <random> do not promise. SplitMix64 seeds xoshiro256++ (Blackman and Vigna 2018).
+// The one pseudo-random generator: the same seed gives the same numbers on every machine and
+// compiler, which the distributions of <random> do not promise. SplitMix64 seeds xoshiro256++
+// (Blackman and Vigna 2018).
 #pragma once
 
 #include <array>

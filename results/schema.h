@@ -1,5 +1,6 @@
-// What one cell of a run measured, as plain data; results/README.md defines every field, results/schema.json is
-// the published JSON Schema. Filled by harness/, written and read as JSON Lines by results/.
+// What one cell of a run measured, as plain data; results/README.md defines every field,
+// results/schema.json is the published JSON Schema. Filled by harness/, written and read as JSON
+// Lines by results/.
 #pragma once
 
 #include <cstdint>
@@ -20,14 +21,23 @@ struct CellKey {
   std::string device;     // "sim:h200" or "cuda:0"
   std::string capacity;   // as given: "unlimited", "1.05x", "8GiB"
   std::uint64_t seed = 0;
-  std::string on_oom = "skip";  // skip: the program goes on without the block; stop: the trace ends there
+  std::string on_oom =
+      "skip";  // skip: the program goes on without the block; stop: the trace ends there
 
   // Stable id: 16 hex digits, the hash of all fields above.
   [[nodiscard]] std::string id() const;
   friend bool operator==(const CellKey&, const CellKey&) = default;
 };
 
-enum class CellStatus : std::uint8_t { Ok, OomStopped, Skipped, Failed, Crashed, TimedOut, Interrupted };
+enum class CellStatus : std::uint8_t {
+  Ok,
+  OomStopped,
+  Skipped,
+  Failed,
+  Crashed,
+  TimedOut,
+  Interrupted
+};
 
 // Why a request failed (results/README.md, "OOM cause").
 enum class OomCause : std::uint8_t { Capacity, Rounding, Stranded, Fragmentation, Unknown };
@@ -48,8 +58,8 @@ struct LatencySummary {
   double p50_ns = 0, p90_ns = 0, p99_ns = 0, p999_ns = 0, max_ns = 0, mean_ns = 0;
 };
 
-// One operation's latency: measured host time, modelled driver time (0 on a GPU, where host time contains it),
-// and their sum per call, which is what a user waits for.
+// One operation's latency: measured host time, modelled driver time (0 on a GPU, where host time
+// contains it), and their sum per call, which is what a user waits for.
 struct OperationLatency {
   LatencySummary total, host, driver;
 };
@@ -74,8 +84,8 @@ struct CellResult {
   std::string placement_hash;  // hash of where every allocation landed, relative to the first
   std::uint64_t event_count = 0, allocate_count = 0, deallocate_count = 0;
 
-  std::uint64_t oom_count = 0;           // failed requests of one pass
-  std::uint64_t skipped_free_count = 0;  // frees whose allocation had failed
+  std::uint64_t oom_count = 0;                         // failed requests of one pass
+  std::uint64_t skipped_free_count = 0;                // frees whose allocation had failed
   std::uint64_t trial_count = 0, trial_oom_count = 0;  // passes, and passes with an OOM
   std::vector<std::uint64_t> oom_cause_counts = std::vector<std::uint64_t>(kOomCauseCount, 0);
   std::optional<OomEvent> oom_first;
@@ -84,19 +94,21 @@ struct CellResult {
   std::uint64_t requested_bytes_peak = 0;
   std::optional<std::uint64_t> allocated_bytes_peak, active_bytes_peak, reserved_bytes_peak;
   std::optional<std::uint64_t> allocated_bytes_at_reserved_peak, requested_bytes_at_reserved_peak;
-  std::uint64_t device_bytes_peak = 0;  // taken from the device, as the device sees it (cudaMemGetInfo)
-  std::optional<std::uint64_t> device_allocate_count, device_free_count, retry_count, synchronize_all_count;
+  std::uint64_t device_bytes_peak =
+      0;  // taken from the device, as the device sees it (cudaMemGetInfo)
+  std::optional<std::uint64_t> device_allocate_count, device_free_count, retry_count,
+      synchronize_all_count;
   std::vector<std::pair<std::string, std::int64_t>> counters;  // the backend's own, after the trace
 
   std::uint32_t pass_count = 0;
   OperationLatency allocate, deallocate;
   std::vector<SizeClassLatency> size_classes;
   std::vector<PassSummary> passes;
-  double allocator_ns_per_step = 0;    // allocator time between Mark events, median; 0 without marks
-  double modelled_driver_ns_total = 0; // one pass
-  double harness_overhead_ns_p50 = 0;  // the null backend in the same process
-  double wall_s = 0;                   // the whole cell
-  std::uint64_t residue_bytes = 0;     // device bytes not returned after the backend was destroyed
+  double allocator_ns_per_step = 0;  // allocator time between Mark events, median; 0 without marks
+  double modelled_driver_ns_total = 0;  // one pass
+  double harness_overhead_ns_p50 = 0;   // the null backend in the same process
+  double wall_s = 0;                    // the whole cell
+  std::uint64_t residue_bytes = 0;      // device bytes not returned after the backend was destroyed
 };
 
 // One object at the head of a run's file: what it ran on and how.

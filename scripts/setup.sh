@@ -25,6 +25,7 @@ TEST_NEEDS=(
   "header:catch2/catch.hpp|catch2/catch_all.hpp catch2"
   "header:lzma.h liblzma-dev"
   "tool:clang-format-14 clang-format-14"
+  "tool:python3 python3"
 )
 
 say() { printf '[allocmark] %s\n' "$*"; }

@@ -1,5 +1,5 @@
-// The event: one step of a program as an allocator sees it. The same struct is what a generator makes, what a
-// trace row holds, what the fuzzer runs and what a bug report shows.
+// The event: one step of a program as an allocator sees it. The same struct is what a generator
+// makes, what a trace row holds, what the fuzzer runs and what a bug report shows.
 #pragma once
 
 #include <cstdint>
@@ -30,9 +30,10 @@ enum class TensorKind : std::uint8_t {
 };
 
 struct Event {
-  std::uint64_t id = 0;         // Alloc, Free, Record: block, unique in the trace. Mark: label index. Else 0
-  std::uint64_t size_bytes = 0; // Alloc: requested bytes, may be 0. Kernel: duration in ns. Else 0
-  std::uint32_t stream = 0;     // dense stream index, 0 = default stream; Alloc, Record, Kernel, Busy
+  std::uint64_t id =
+      0;  // Alloc, Free, Record: block, unique in the trace. Mark: label index. Else 0
+  std::uint64_t size_bytes = 0;  // Alloc: requested bytes, may be 0. Kernel: duration in ns. Else 0
+  std::uint32_t stream = 0;  // dense stream index, 0 = default stream; Alloc, Record, Kernel, Busy
   EventKind kind = EventKind::Mark;
   TensorKind tensor = TensorKind::Unknown;
 

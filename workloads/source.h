@@ -1,5 +1,5 @@
-// A source of events: a generator or a recorded file, read in batches so that a trace of any length needs
-// constant memory.
+// A source of events: a generator or a recorded file, read in batches so that a trace of any length
+// needs constant memory.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,10 @@ namespace allocmark {
 
 // The head of a trace. Names and units as in the trace file's "# key: value" lines.
 struct TraceHeader {
-  std::string name;          // short name, used in tables
-  std::string generator;     // the workload text that made it ("train:gpt2-124m,batch=8") or "recorded"
-  std::uint64_t seed = 0;    // 0 for recorded traces
+  std::string name;  // short name, used in tables
+  std::string
+      generator;  // the workload text that made it ("train:gpt2-124m,batch=8") or "recorded"
+  std::uint64_t seed = 0;          // 0 for recorded traces
   std::uint32_t stream_count = 1;  // streams are 0 .. stream_count - 1
 };
 
@@ -25,23 +26,25 @@ class EventSource {
  public:
   virtual ~EventSource() = default;
 
-  // The next batch, empty at the end. Valid until the next call. Throws UsageError naming file, line and the
-  // broken rule where a file cannot be read.
+  // The next batch, empty at the end. Valid until the next call. Throws UsageError naming file,
+  // line and the broken rule where a file cannot be read.
   [[nodiscard]] virtual std::span<const Event> next() = 0;
 
   // Starts again from the first event; the events are the same.
   virtual void rewind() = 0;
 
-  // stream_count is final once next() has returned an empty batch (files); exact from the start for generators.
+  // stream_count is final once next() has returned an empty batch (files); exact from the start for
+  // generators.
   [[nodiscard]] virtual const TraceHeader& header() const = 0;
 
   // Labels of Mark events seen so far, by index.
   [[nodiscard]] virtual const std::vector<std::string>& labels() const = 0;
 };
 
-// A workload as the command line names it: "train:gpt2-124m,batch=8" (a generator and its parameters),
-// "file:PATH" (a trace file), or the name of a scenario or of a recorded trace that ships with the suite. Throws
-// UsageError with the nearest names.
-[[nodiscard]] std::unique_ptr<EventSource> open_workload(std::string_view workload, std::uint64_t seed);
+// A workload as the command line names it: "train:gpt2-124m,batch=8" (a generator and its
+// parameters), "file:PATH" (a trace file), or the name of a scenario or of a recorded trace that
+// ships with the suite. Throws UsageError with the nearest names.
+[[nodiscard]] std::unique_ptr<EventSource> open_workload(std::string_view workload,
+                                                         std::uint64_t seed);
 
 }  // namespace allocmark

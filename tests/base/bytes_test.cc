@@ -13,7 +13,8 @@ TEST_CASE("sizes are read with binary units") {
 }
 
 TEST_CASE("what is no size is refused") {
-  for (const char* text : {"", "GiB", "-1", "8 parsecs", "1..5G", "0x10", "99999999999GiB", "18446744073709551616", "1e3"}) {
+  for (const char* text : {"", "GiB", "-1", "8 parsecs", "1..5G", "0x10", "99999999999GiB",
+                           "18446744073709551616", "1e3"}) {
     CAPTURE(text);
     CHECK_FALSE(parse_bytes(text).has_value());
   }

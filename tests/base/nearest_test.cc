@@ -10,7 +10,8 @@ TEST_CASE("a misspelled name finds the one that was meant") {
 }
 
 TEST_CASE("a key from an article finds the real one that begins alike") {
-  const std::vector<std::string> known = {"max_split_size_mb", "garbage_collection_threshold", "backend"};
+  const std::vector<std::string> known = {"max_split_size_mb", "garbage_collection_threshold",
+                                          "backend"};
   CHECK(suggest("garbage_interval", known) == "did you mean 'garbage_collection_threshold'?");
 }
 

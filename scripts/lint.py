@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+"""Checks the rules of our style that a machine can check; run by CTest as `lint`. Prints file:line and the rule.
+
+Rules: pinned clang-format 14; files of at most 500 lines and functions of at most 70 (a comment `lint: long` with a
+reason in the same file's head lifts the file limit); folders include only what the flow allows; headers begin with
+#pragma once; no TODO; no tab.
+"""
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+FILE_LINES_MAX = 500
+FUNCTION_LINES_MAX = 70
+# Which top-level folders a folder may include. harness/ joins the others; simcuda stands alone.
+ALLOWED = {
+    "base": {"base"},
+    "workloads": {"base", "workloads"},
+    "allocators": {"base", "allocators"},
+    "results": {"base", "results"},
+    "harness/simcuda": {"base", "harness/simcuda"},
+    "harness": {"base", "workloads", "allocators", "results", "harness", "harness/simcuda"},
+}
+
+
+def sources():
+    names = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True)
+    for name in names.stdout.split():
+        path = ROOT / name
+        if path.suffix in {".h", ".cc", ".cu"} and path.is_file():
+            yield path, name
+
+
+def room_of(name):
+    if name.startswith("harness/simcuda/"):
+        return "harness/simcuda"
+    return name.split("/")[0]
+
+
+def check_includes(name, lines):
+    allowed = ALLOWED.get(room_of(name))
+    if allowed is None:
+        return
+    for number, line in enumerate(lines, 1):
+        match = re.match(r'\s*#include "([^"]+)"', line)
+        if match and room_of(match.group(1)) not in allowed and "/" in match.group(1):
+            yield number, f"{room_of(name)}/ may not include {match.group(1)}"
+
+
+def check_lengths(lines):
+    if len(lines) > FILE_LINES_MAX and not any("lint: long" in line for line in lines[:12]):
+        yield 1, f"{len(lines)} lines; at most {FILE_LINES_MAX}"
+    start = None
+    for number, line in enumerate(lines, 1):
+        if re.match(r"[A-Za-z].*[{(,]$|[A-Za-z].*\)( const)?( noexcept)? \{$", line) and not re.match(
+            r"(namespace|class|struct|enum|union|extern|static const|constexpr|inline constexpr|const|TEST_CASE|#)", line
+        ):
+            start = number if start is None else start
+        elif line == "}" and start is not None:
+            if number - start + 1 > FUNCTION_LINES_MAX:
+                yield start, f"function of {number - start + 1} lines; at most {FUNCTION_LINES_MAX}"
+            start = None
+        elif line.startswith("}") or line.endswith(";") and not line.startswith((" ", "\t")):
+            start = None
+
+
+def check_text(name, lines):
+    if name.endswith(".h") and not any(line == "#pragma once" for line in lines):
+        yield 1, "a header needs #pragma once"
+    for number, line in enumerate(lines, 1):
+        if "TODO" in line or "FIXME" in line:
+            yield number, "TODO without an issue"
+        if "\t" in line:
+            yield number, "tab"
+
+
+def check_format(names):
+    tool = shutil.which("clang-format-14")
+    if tool is None:
+        print("lint: clang-format-14 is not installed", file=sys.stderr)
+        return 77
+    run = subprocess.run([tool, "--dry-run", "-Werror", *names], cwd=ROOT, capture_output=True, text=True)
+    sys.stderr.write("".join(line + "\n" for line in run.stderr.splitlines() if "error:" in line))
+    return 1 if run.returncode else 0
+
+
+def main():
+    names, broken = [], 0
+    for path, name in sources():
+        names.append(name)
+        lines = path.read_text().splitlines()
+        for number, rule in [*check_includes(name, lines), *check_lengths(lines), *check_text(name, lines)]:
+            print(f"{name}:{number}: {rule}", file=sys.stderr)
+            broken += 1
+    status = check_format(names)
+    print(f"lint: {len(names)} files, {broken} rule violations, format {'ok' if status == 0 else 'not ok'}")
+    return status or (1 if broken else 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
