@@ -1,0 +1,58 @@
+// A run's file, results.jsonl: the environment on the first line, then one cell per line, in the
+// order in which cells ended. Flows in: lines on disk, or results to add; flows out: the other one.
+// A cell that was run again is added again, and the last line of a cell counts. Neither times nor
+// checks allocators.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "results/schema.h"
+
+namespace allocmark {
+
+struct RunFile {
+  Environment environment;
+  std::vector<CellResult>
+      cells;  // one per key: the last line of each, in the order of first appearance
+  std::uint64_t replaced_line_count = 0;  // lines of cells that a later line replaced
+  bool torn = false;                      // the last line was cut short; it is not among the cells
+  std::uint64_t torn_line = 0;            // its 1-based number; 0 where the file is whole
+  std::uint64_t whole_bytes = 0;          // length of the file up to the end of its last whole line
+};
+
+// Reads all of it. Throws EnvironmentError with file and line where the file cannot be read, is
+// empty, does not begin with an environment, or has a corrupt line. Only a last line without its
+// newline that is no whole JSON object is taken as torn, which is what a killed run leaves.
+[[nodiscard]] RunFile read_run_file(const std::string& path);
+
+// Adds lines to a run's file; each is handed to the operating system before append returns, so that
+// a later crash of this process loses nothing. Not for several writers at once: only the parent
+// process writes.
+class RunFileWriter {
+ public:
+  // Creates the file, which must not exist or be empty, and writes its first line.
+  static RunFileWriter create(const std::string& path, const Environment& environment);
+
+  // Opens a file that read_run_file accepts, cuts off a torn last line, and adds after it.
+  static RunFileWriter resume(const std::string& path);
+
+  RunFileWriter(RunFileWriter&& other) noexcept;
+  RunFileWriter& operator=(RunFileWriter&& other) = delete;
+  ~RunFileWriter();
+
+  // Throws EnvironmentError where the line could not be written whole (disk full); what was whole
+  // before stays whole.
+  void append(const CellResult& cell);
+
+ private:
+  RunFileWriter(int descriptor, std::string path, std::uint64_t size_bytes);
+  void append_line(const std::string& line);
+
+  int descriptor_ = -1;
+  std::string path_;
+  std::uint64_t size_bytes_ = 0;  // length of the whole lines
+};
+
+}  // namespace allocmark

@@ -1,0 +1,36 @@
+// Everything that turns results into text for people or for other programs, one .cc file per
+// format: table.cc, markdown.cc, csv.cc, google_benchmark.cc. Flows in: results; flows out: one
+// text, with a newline at its end. Neither times nor checks allocators. results/README.md defines
+// every number that is printed.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "results/schema.h"
+
+namespace allocmark {
+
+// For a terminal: one block per workload, device, capacity, seed and OOM policy; columns aligned,
+// at most 160 wide; no escape sequences. Ends with the answer (answer.h). No cells give a line that
+// says so.
+[[nodiscard]] std::string render_table(std::span<const CellResult> cells);
+
+// report.md: what ran, how to read it, the tables, the answer, OOM causes, warnings, and `command`,
+// which is the shell command that runs it again (already quoted).
+[[nodiscard]] std::string render_markdown(const Environment& environment,
+                                          std::span<const CellResult> cells,
+                                          std::string_view command);
+
+// One row per cell with every stored field and the derived ones, lists and counters flattened into
+// columns of their own (RFC 4180, but rows end in a newline only). What is not known is an empty
+// field.
+[[nodiscard]] std::string render_csv(std::span<const CellResult> cells);
+
+// Google Benchmark's JSON: per cell one entry for allocate and one for deallocate, for compare.py
+// and CI services.
+[[nodiscard]] std::string render_google_benchmark(const Environment& environment,
+                                                  std::span<const CellResult> cells);
+
+}  // namespace allocmark

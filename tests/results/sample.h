@@ -1,0 +1,109 @@
+// Results with every field set to a value of its own, so that a field lost or swapped on the way
+// shows.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "results/schema.h"
+
+namespace allocmark::sample {
+
+inline LatencySummary latency(std::uint64_t count, double scale_ns) {
+  return {.count = count,
+          .p50_ns = 1 * scale_ns,
+          .p90_ns = 2 * scale_ns,
+          .p99_ns = 3 * scale_ns,
+          .p999_ns = 4 * scale_ns,
+          .max_ns = 5 * scale_ns,
+          .mean_ns = 1.25 * scale_ns};
+}
+
+inline OperationLatency operation(std::uint64_t count, double scale_ns) {
+  return {.total = latency(count, scale_ns),
+          .host = latency(count, scale_ns / 10),
+          .driver = latency(count, scale_ns * 0.9)};
+}
+
+inline CellKey key() {
+  return {.workload = "train:gpt2-124m,batch=8",
+          .allocator = "caching",
+          .conf = "max_split_size_mb:128",
+          .device = "sim:h200",
+          .capacity = "1.05x",
+          .seed = 18446744073709551615u,
+          .on_oom = "stop"};
+}
+
+inline CellResult cell() {
+  CellResult cell;
+  cell.key = key();
+  cell.status = CellStatus::OomStopped;
+  cell.reason = "out of memory at event 12";
+  cell.warnings = {"debug build", "governor powersave"};
+  cell.trace_name = "gpt2";
+  cell.trace_hash = "00000000000000aa";
+  cell.placement_hash = "00000000000000bb";
+  cell.event_count = 100, cell.allocate_count = 60, cell.deallocate_count = 40;
+  cell.oom_count = 3, cell.skipped_free_count = 2, cell.trial_count = 7, cell.trial_oom_count = 5;
+  cell.oom_cause_counts = {1, 0, 0, 2, 0};
+  cell.oom_first = OomEvent{.event_index = 12,
+                            .id = 9,
+                            .size_bytes = 1048576,
+                            .stream = 4294967295u,
+                            .cause = OomCause::Fragmentation,
+                            .free_largest_bytes = 524288};
+  cell.capacity_bytes = 9007199254740993u;  // not representable as a double
+  cell.requested_bytes_peak = 1000;
+  cell.allocated_bytes_peak = 1024, cell.active_bytes_peak = 1536, cell.reserved_bytes_peak = 2048;
+  cell.allocated_bytes_at_reserved_peak = 1020, cell.requested_bytes_at_reserved_peak = 990;
+  cell.device_bytes_peak = 4096;
+  cell.device_allocate_count = 11, cell.device_free_count = 10;
+  cell.retry_count = 1, cell.synchronize_all_count = 13;
+  cell.counters = {{"num_ooms", 3}, {"drift", -4}};
+  cell.pass_count = 6;
+  cell.allocate = operation(360, 1000);
+  cell.deallocate = operation(240, 500);
+  cell.size_classes = {
+      {.size_class = "<=512B", .allocate = operation(100, 300), .deallocate = operation(0, 0)}};
+  cell.passes = {
+      {.allocate_p50_ns = 1.5, .allocate_p99_ns = 2.5, .deallocate_p50_ns = 3.5, .wall_ns = 4.5}};
+  cell.allocator_ns_per_step = 123456.5;
+  cell.modelled_driver_ns_total = 77.25;
+  cell.harness_overhead_ns_p50 = 18.5;
+  cell.wall_s = 0.03;
+  cell.residue_bytes = 1;
+  return cell;
+}
+
+inline Environment environment() {
+  return {.schema_version = kSchemaVersion,
+          .allocmark_version = "0.1.0",
+          .git_sha = "abc123",
+          .build_type = "Release",
+          .compiler = "GNU 12.2.0",
+          .git_dirty = true,
+          .argv = {"allocmark", "run", "--conf", "a:1,b:2"},
+          .started_utc = "2026-01-02T03:04:05Z",
+          .hostname_hash = "00000000000000cc",
+          .os = "Debian GNU/Linux 12",
+          .kernel = "6.1.0",
+          .cpu_model = "Some CPU | 2 GHz",
+          .cpu_governor = "performance",
+          .cpu_count = 2,
+          .memory_bytes = 8589934592,
+          .device = "sim:h200",
+          .gpu_name = "",
+          .gpu_uuid_hash = "",
+          .driver_version = "13.0",
+          .runtime_version = "13.0",
+          .profile_name = "h200",
+          .profile_hash = "00000000000000dd",
+          .gpu_memory_bytes = 150000000000,
+          .clock_resolution_ns = 1,
+          .clock_overhead_ns = 19.5,
+          .warnings = {"load average 3.1"}};
+}
+
+}  // namespace allocmark::sample
