@@ -93,6 +93,7 @@ struct BackendCapabilities {
   bool stream_ordered = false;        // record_stream and reuse honour stream order
   bool real_memory = true;            // pointers are device memory (false: null backend)
   bool honours_memory_limit = false;  // BackendOptions::memory_limit_bytes is enforced
+  std::uint32_t alignment_bytes = 256;  // of every pointer; cudaMalloc documents 256
 };
 
 struct BackendEntry {

@@ -1,0 +1,38 @@
+// The list of all backends. A new one is its own file, one line here and one in CMakeLists.txt.
+#include <string>
+#include <vector>
+
+#include "allocators/async.h"
+#include "allocators/backend.h"
+#include "allocators/native.h"
+#include "allocators/null.h"
+#include "base/nearest.h"
+
+namespace allocmark {
+
+std::span<const BackendEntry> backend_registry() {
+  // Made at the first call, so that no order of static constructors matters.
+  static const std::vector<BackendEntry> entries = {
+      null_entry(),
+      native_entry(),
+      async_entry(),
+  };
+  return entries;
+}
+
+const BackendEntry& find_backend(std::string_view name) {
+  std::vector<std::string> names;
+  for (const BackendEntry& entry : backend_registry()) {
+    if (entry.name == name) {
+      return entry;
+    }
+    names.emplace_back(entry.name);
+  }
+  throw UsageError({.what = "there is no allocator '" + std::string(name) + "'",
+                    .where = {},
+                    .wanted = {},
+                    .got = {},
+                    .next = suggest(name, names) + "; 'allocmark list allocators' shows all"});
+}
+
+}  // namespace allocmark
