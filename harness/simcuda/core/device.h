@@ -1,0 +1,118 @@
+// One simulated GPU: heap, stream-ordered pools, virtual memory and streams over one budget of
+// physical pages. In: the calls of a program with the caller's virtual time. Out: addresses,
+// statuses and the driver's work, for a cost model.
+//
+// Not thread safe: the caller holds one lock per device around every call, also around streams().
+// Nothing here keeps memory contents. Statuses Blocked mean that the host would wait for a gate
+// that is closed: nothing has happened, open the gate (from another thread) and call again.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "harness/simcuda/core/device_config.h"
+#include "harness/simcuda/core/device_heap.h"
+#include "harness/simcuda/core/memory_pool.h"
+#include "harness/simcuda/core/outcome.h"
+#include "harness/simcuda/core/physical_memory.h"
+#include "harness/simcuda/core/reserved_area.h"
+#include "harness/simcuda/core/stream_order.h"
+#include "harness/simcuda/core/virtual_memory.h"
+
+namespace simcuda {
+
+using PoolId = std::uint32_t;  // never reused
+inline constexpr PoolId kDefaultPool = 0;
+
+struct PoolOutcome {
+  Status status = Status::Ok;
+  PoolId pool = 0;
+  Work work;
+};
+
+struct StreamOutcome {
+  Status status = Status::Ok;
+  StreamId stream = 0;
+  Work work;
+};
+
+// Which part of the device an address belongs to.
+enum class MemoryKind : std::uint8_t { None, Heap, Pool, Mapped };
+struct MemoryBlock {
+  MemoryKind kind = MemoryKind::None;
+  Range range;  // the block that holds the address; heap: rounded size, pool: requested size
+};
+
+class Device {
+ public:
+  explicit Device(DeviceConfig config);
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+  ~Device();
+
+  // ---- cudaMalloc, cudaFree. The first never waits; the second waits for all work on the device
+  // (work.host_wait_until_ns) and also takes pool pointers. Address 0: Ok, no waiting.
+  [[nodiscard]] AllocationOutcome allocate(std::uint64_t size_bytes);
+  [[nodiscard]] Outcome deallocate(std::uint64_t address, std::uint64_t now_ns);
+
+  // ---- stream-ordered pools. The default pool comes into being (and takes its addresses) with its
+  // first mention. size_bytes_max 0: the device's memory.
+  [[nodiscard]] PoolOutcome create_pool(std::uint64_t size_bytes_max);
+  // The pool can no longer be named; blocks still live keep it until they are freed.
+  [[nodiscard]] Outcome destroy_pool(PoolId pool, std::uint64_t now_ns);
+  [[nodiscard]] AllocationOutcome allocate_async(std::uint64_t size_bytes, StreamId stream,
+                                                 PoolId pool, std::uint64_t now_ns);
+  // Any pool's block, or one of cudaMalloc (which then waits for `stream` only).
+  [[nodiscard]] Outcome deallocate_async(std::uint64_t address, StreamId stream,
+                                         std::uint64_t now_ns);
+  [[nodiscard]] Outcome trim_pool(PoolId pool, std::uint64_t keep_bytes);
+  // Attributes and usage of a pool; null where there is no such pool. Valid until the pool is
+  // destroyed.
+  [[nodiscard]] MemoryPool* pool(PoolId pool);
+
+  // ---- streams. Work, events and queries go straight to streams(): no pool is concerned.
+  [[nodiscard]] StreamOrder& streams() { return streams_; }
+  // Every fourth creation, from the second on, takes a page of the heap.
+  [[nodiscard]] StreamOutcome create_stream(StreamKind kind, std::uint64_t now_ns);
+  [[nodiscard]] Outcome destroy_stream(StreamId stream, std::uint64_t now_ns);
+  // The host waits until work.host_wait_until_ns; then pools release what has become free.
+  [[nodiscard]] Outcome synchronize_stream(StreamId stream, std::uint64_t now_ns);
+  [[nodiscard]] Outcome synchronize_event(EventId event, std::uint64_t now_ns);
+  [[nodiscard]] Outcome synchronize_device(std::uint64_t now_ns);
+
+  // ---- virtual memory management
+  [[nodiscard]] VirtualMemory& virtual_memory() { return virtual_memory_; }
+
+  // ---- questions
+  [[nodiscard]] std::uint64_t free_bytes() const { return memory_.free_bytes(); }
+  [[nodiscard]] std::uint64_t total_bytes() const { return memory_.total_bytes(); }
+  [[nodiscard]] std::uint64_t used_bytes() const { return memory_.used_bytes(); }
+  [[nodiscard]] const DeviceConfig& config() const { return config_; }
+  [[nodiscard]] MemoryBlock find(std::uint64_t address) const;
+
+ private:
+  struct PoolSlot {
+    PoolId id = 0;
+    bool named = true;  // false: destroyed, waiting for its last block
+    std::unique_ptr<MemoryPool> pool;
+  };
+  [[nodiscard]] PoolOutcome add_pool(PoolId id, std::uint64_t size_bytes_max);
+  [[nodiscard]] MemoryPool* pool_holding(std::uint64_t address) const;
+  void reclaim(const MemoryPool* except, Work& work);
+  void after_synchronization(const FinishedThrough& finished_through, std::uint64_t now_ns,
+                             Work& work);
+  void retire_pools(std::uint64_t now_ns, Work& work);
+
+  DeviceConfig config_;
+  PhysicalMemory memory_;
+  StreamOrder streams_;
+  ReservedArea area_;
+  DeviceHeap heap_;
+  VirtualMemory virtual_memory_;
+  std::vector<PoolSlot> pools_;  // by creation
+  PoolId next_pool_ = 1;
+  std::uint64_t streams_created_ = 0;
+};
+
+}  // namespace simcuda

@@ -1,0 +1,55 @@
+// What has to be known about one simulated GPU before it starts: its memory, what its context
+// takes, where addresses start. The numbers of the defaults were measured on an NVIDIA H200 (driver
+// 580.159, CUDA 13.0).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "harness/simcuda/core/units.h"
+
+namespace simcuda {
+
+// A chunk of the large heap that exists before the program's first request. It is never given back.
+struct InitialChunk {
+  std::int64_t base_offset =
+      0;  // of its first byte, relative to DeviceConfig::base_address; multiple of 32 MiB
+  std::uint64_t free_from_bytes = 0;  // its free part: [free_from_bytes, kChunkBytes)
+};
+
+// What the process did before the program's first request.
+enum class StartState : std::uint8_t {
+  Plain,  // cudaFree(0) only
+  C10,    // PyTorch's allocator library with 7 streams created
+};
+
+struct DeviceConfig {
+  std::uint64_t total_bytes = 150109880320;         // as cudaMemGetInfo says
+  std::uint64_t free_bytes_initial = 149557477376;  // as cudaMemGetInfo says after context creation
+  std::uint64_t page_limit =
+      71313;  // 2 MiB pages that fit in all: one whole page less than are free
+  std::uint64_t chunk_limit = 4457;  // 32 MiB pool chunks that fit in all (4456 was seen too)
+  std::uint64_t base_address = 0x7f0000000000;         // B: differs per process; multiple of 32 MiB
+  std::uint64_t lowest_heap_address = 0x100000000000;  // the heap's ranges never go below
+  std::uint64_t area_address = 0x302000000;  // pools and large reservations grow upwards from here
+  std::uint64_t area_end_address = 0x0f0000000000;
+  Range area_hole = {0x10000000000, 0x10004000000};  // never used by the driver
+  std::uint64_t reservation_in_area_bytes_min = std::uint64_t{20}
+                                                << 20;  // smaller ones use the heap's ranges
+  std::vector<InitialChunk> initial_chunks;             // oldest first
+  std::uint64_t streams_created = 0;  // before the start; decides which later creation takes a page
+  std::uint64_t pending_launches_max =
+      1024;  // per stream; a launch beyond that makes the host wait
+};
+
+// An H200 whose process is in `start`. With C10, streams_created is 7, the count that its start was
+// measured with.
+[[nodiscard]] DeviceConfig h200_config(StartState start);
+
+// The same device with room for `usable_bytes` (rounded down to whole pages) instead: page limit,
+// chunk limit, free and total bytes all follow, so that what the device keeps for itself stays as
+// measured.
+[[nodiscard]] DeviceConfig with_usable_bytes(const DeviceConfig& config,
+                                             std::uint64_t usable_bytes);
+
+}  // namespace simcuda

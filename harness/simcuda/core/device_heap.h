@@ -1,0 +1,64 @@
+// cudaMalloc's heaps, placed as the driver places them. The large heap cuts requests of whole 2 MiB
+// pages from chunks (newest chunk that fits; in it best fit, lowest offset); the small heap cuts
+// the rest in 512 B units from 2 MiB slabs that it takes from the large one (best fit over all
+// slabs, first inserted first). In: sizes, addresses to free. Out: addresses. Page counts go to
+// PhysicalMemory; a request that fails changes nothing.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <unordered_map>
+
+#include "harness/simcuda/core/address_ranges.h"
+#include "harness/simcuda/core/device_config.h"
+#include "harness/simcuda/core/free_blocks.h"
+#include "harness/simcuda/core/large_chunks.h"
+#include "harness/simcuda/core/outcome.h"
+#include "harness/simcuda/core/physical_memory.h"
+
+namespace simcuda {
+
+class DeviceHeap {
+ public:
+  // `on_shortage` is called once when pages are short, before the request fails; it may return
+  // pages to `memory` and adds what it did to the Work. `memory` has to outlive the heap.
+  DeviceHeap(const DeviceConfig& config, PhysicalMemory& memory,
+             std::function<void(Work&)> on_shortage);
+
+  // Size 0: Ok and address 0.
+  [[nodiscard]] AllocationOutcome allocate(std::uint64_t size_bytes);
+  // What allocate gave; InvalidValue for anything else. Address 0: Ok, nothing happens.
+  [[nodiscard]] Outcome deallocate(std::uint64_t address);
+
+  // Address space of the large heap without memory behind it (small cuMemAddressReserve,
+  // cudaMallocHost).
+  [[nodiscard]] AllocationOutcome reserve_addresses(std::uint64_t size_bytes);
+  [[nodiscard]] bool give_addresses(std::uint64_t address);
+
+  struct Allocation {
+    std::uint64_t address = 0;
+    std::uint64_t size_bytes = 0;  // rounded up; 0: there is none
+  };
+  // The live allocation that holds `address`, if any.
+  [[nodiscard]] Allocation find(std::uint64_t address) const;
+  [[nodiscard]] std::size_t live_count() const { return small_.size() + large_.size(); }
+
+ private:
+  struct Large {
+    std::uint64_t size_bytes = 0;
+    bool backed = true;  // false: addresses only
+  };
+  [[nodiscard]] AllocationOutcome take_large(std::uint64_t size_bytes, bool backed);
+  void give_large(std::uint64_t address, std::uint64_t size_bytes, bool backed, Work& work);
+  [[nodiscard]] AllocationOutcome allocate_small(std::uint64_t size_bytes);
+  [[nodiscard]] Outcome deallocate_small(std::uint64_t address, std::uint64_t size_bytes);
+
+  PhysicalMemory& memory_;
+  std::function<void(Work&)> on_shortage_;
+  LargeChunks chunks_;
+  FreeBlocks small_free_;
+  std::unordered_map<std::uint64_t, std::uint64_t> small_;  // address -> rounded size
+  std::unordered_map<std::uint64_t, Large> large_;          // slabs are not in it
+};
+
+}  // namespace simcuda

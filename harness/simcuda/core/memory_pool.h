@@ -1,0 +1,146 @@
+// One stream-ordered memory pool (cudaMemPool_t), placed and backed as the driver does it. Free
+// blocks wait in the list of the stream they were freed on ("pending") until the host can tell that
+// the free has happened; then they are common ("main"). Memory is attached in 32 MiB chunks only
+// where a block needs it. In: sizes, streams, frees, synchronisations. Out: addresses and the
+// chunks that moved. Pools of a device are joined by MemoryPools.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <unordered_map>
+#include <vector>
+
+#include "harness/simcuda/core/chunk_set.h"
+#include "harness/simcuda/core/free_blocks.h"
+#include "harness/simcuda/core/outcome.h"
+#include "harness/simcuda/core/physical_memory.h"
+#include "harness/simcuda/core/stream_order.h"
+
+namespace simcuda {
+
+struct PoolAttributes {
+  std::uint64_t release_threshold_bytes = 0;
+  bool follow_event_dependencies = true;
+  bool allow_opportunistic = true;
+  bool allow_internal_dependencies = true;
+};
+
+struct PoolUsage {
+  std::uint64_t reserved_bytes = 0;
+  std::uint64_t reserved_bytes_high = 0;
+  std::uint64_t used_bytes = 0;  // as requested, not rounded; cudaFree does not lower it
+  std::uint64_t used_bytes_high = 0;
+};
+
+// How far each stream is known to have come; what a synchronisation tells.
+using FinishedThrough = std::function<Position(StreamId)>;
+
+class MemoryPool {
+ public:
+  struct Setup {
+    Range range;                        // multiples of 32 MiB
+    std::uint64_t chunk_count_max = 0;  // of this pool (maxSize)
+  };
+  // `on_shortage` makes the other pools give back their free chunks. All three have to outlive the
+  // pool.
+  MemoryPool(Setup setup, PhysicalMemory& memory, StreamOrder& streams,
+             std::function<void(Work&)> on_shortage);
+  MemoryPool(const MemoryPool&) = delete;
+  MemoryPool& operator=(const MemoryPool&) = delete;
+  ~MemoryPool();  // gives every chunk back to the device
+
+  [[nodiscard]] AllocationOutcome allocate(std::uint64_t size_bytes, StreamId stream,
+                                           std::uint64_t now_ns);
+  // A live block of this pool, else InvalidValue. `stream` is the one of the free.
+  [[nodiscard]] Outcome deallocate_on(std::uint64_t address, StreamId stream, std::uint64_t now_ns);
+  // cudaFree of a block of the pool: it is common at once.
+  [[nodiscard]] Outcome deallocate_now(std::uint64_t address);
+
+  // First part of what follows a synchronisation; true where blocks became common.
+  bool collect(const FinishedThrough& finished_through, Work& work);
+  // Second part, for every pool when any block of any pool became common, or the threshold had been
+  // set.
+  void settle(bool any_moved, Work& work);
+  // Gives spare and whole free chunks back until at most `limit_bytes` are reserved.
+  void release(std::uint64_t limit_bytes, Work& work);
+  [[nodiscard]] Outcome trim(std::uint64_t keep_bytes);
+
+  [[nodiscard]] const PoolAttributes& attributes() const { return attributes_; }
+  // Takes effect with the next synchronisation where the threshold is set.
+  void set_release_threshold(std::uint64_t threshold_bytes);
+  void set_reuse(bool follow_event_dependencies, bool allow_opportunistic,
+                 bool allow_internal_dependencies);
+  [[nodiscard]] PoolUsage usage() const;
+  void reset_reserved_high();
+  void reset_used_high();
+
+  [[nodiscard]] Range range() const { return setup_.range; }
+  [[nodiscard]] std::size_t live_count() const { return live_.size(); }
+  // The live block that holds `address`: its range by requested size; empty where there is none.
+  [[nodiscard]] Range find(std::uint64_t address) const;
+  [[nodiscard]] bool has_pending(StreamId stream) const;
+  // No live block, and every free is known to have happened.
+  [[nodiscard]] bool idle(std::uint64_t now_ns);
+  // A stream that was destroyed and has nothing pending: its id will mean another stream.
+  void forget_stream(StreamId stream);
+
+ private:
+  struct Pending {
+    StreamId stream = 0;
+    Position last_free = 0;
+    FreeBlocks blocks;
+  };
+  struct Gathered {
+    std::uint64_t chunk_count = 0;
+    bool enough = false;
+  };
+  Pending& pending_of(StreamId stream);
+  [[nodiscard]] AllocationOutcome take_pending(Pending& from, const FreeBlock& block,
+                                               std::uint64_t size_bytes);
+  [[nodiscard]] std::optional<AllocationOutcome> reuse_from_others(std::uint64_t rounded_bytes,
+                                                                   StreamId stream,
+                                                                   std::uint64_t now_ns);
+  [[nodiscard]] std::optional<AllocationOutcome> take_new(std::uint64_t rounded_bytes);
+  [[nodiscard]] std::optional<AllocationOutcome> take_and_wait(std::uint64_t rounded_bytes,
+                                                               StreamId stream,
+                                                               std::uint64_t now_ns);
+  [[nodiscard]] std::optional<AllocationOutcome> place(std::uint64_t rounded_bytes, StreamId stream,
+                                                       std::uint64_t now_ns);
+  void move_seen(std::uint64_t now_ns);
+  FreeBlock add_to_main(Range range);
+  void remove_from_main(const FreeBlock& block);
+  void cut_main(const FreeBlock& block, std::uint64_t size_bytes);
+  [[nodiscard]] bool backed(Range range) const;
+  void unmap_free_chunk(std::uint64_t chunk);
+  Gathered gather(std::uint64_t chunk_count, Work& work);
+  bool release_one(ChunkSpan within, Work& work);
+  void release_within(Range range, Work& work);
+  [[nodiscard]] ChunkSpan whole_chunks(Range range) const;
+  [[nodiscard]] ChunkSpan touched_chunks(Range range) const;
+  void mark_free_chunks(Range range, bool free);
+  void note_reserved();
+  [[nodiscard]] std::uint64_t reserved_bytes() const;
+
+  Setup setup_;
+  PhysicalMemory& memory_;
+  StreamOrder& streams_;
+  std::function<void(Work&)> on_shortage_;
+  PoolAttributes attributes_;
+  bool threshold_was_set_ = false;  // since the last synchronisation
+  FreeBlocks main_;
+  std::set<std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>>
+      backed_main_;  // length, order, lo
+  ChunkSet mapped_;
+  ChunkSet free_mapped_;  // mapped, and wholly inside one block of main
+  std::uint64_t spare_count_ = 0;
+  std::vector<Pending> pending_;  // by first use of the stream in this pool
+  std::unordered_map<std::uint64_t, std::uint64_t> live_;  // address -> requested size
+  std::uint64_t used_bytes_ = 0;
+  std::uint64_t used_bytes_high_ = 0;
+  std::uint64_t reserved_bytes_high_ = 0;
+};
+
+}  // namespace simcuda

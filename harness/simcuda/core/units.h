@@ -1,0 +1,32 @@
+// The sizes that the driver's memory management counts in. All are powers of two.
+#pragma once
+
+#include <cstdint>
+
+namespace simcuda {
+
+inline constexpr std::uint64_t kUnitBytes = 512;  // small requests, pool requests
+inline constexpr std::uint64_t kPageBytes = std::uint64_t{2}
+                                            << 20;  // physical page, slab, VMM granularity
+inline constexpr std::uint64_t kChunkBytes = std::uint64_t{32}
+                                             << 20;  // address ranges, pool chunks
+inline constexpr std::uint64_t kPagesPerChunk = kChunkBytes / kPageBytes;
+
+// Both need a power of two; round_up needs size_bytes + unit_bytes to stay below 2^64.
+[[nodiscard]] constexpr std::uint64_t round_up(std::uint64_t size_bytes, std::uint64_t unit_bytes) {
+  return (size_bytes + unit_bytes - 1) & ~(unit_bytes - 1);
+}
+[[nodiscard]] constexpr std::uint64_t round_down(std::uint64_t size_bytes,
+                                                 std::uint64_t unit_bytes) {
+  return size_bytes & ~(unit_bytes - 1);
+}
+
+// Half-open range of addresses or offsets.
+struct Range {
+  std::uint64_t lo = 0;
+  std::uint64_t hi = 0;
+  [[nodiscard]] constexpr std::uint64_t size_bytes() const { return hi - lo; }
+  [[nodiscard]] constexpr bool empty() const { return lo >= hi; }
+};
+
+}  // namespace simcuda

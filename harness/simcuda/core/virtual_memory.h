@@ -1,0 +1,99 @@
+// Virtual memory management (cuMemAddressReserve, cuMemCreate, cuMemMap, ...): reservations, memory
+// handles with reference counts, mappings, access. In: what the driver calls take. Out: a status
+// and the pages that moved. Every argument is checked; a call that fails changes nothing.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <unordered_map>
+
+#include "harness/simcuda/core/device_heap.h"
+#include "harness/simcuda/core/outcome.h"
+#include "harness/simcuda/core/physical_memory.h"
+#include "harness/simcuda/core/reserved_area.h"
+
+namespace simcuda {
+
+using MemoryHandle = std::uint64_t;  // never reused; 0 is none
+
+struct HandleOutcome {
+  Status status = Status::Ok;
+  MemoryHandle handle = 0;
+  Work work;
+};
+
+enum class Access : std::uint8_t { None, Read, ReadWrite };
+
+// One mapping of a handle.
+struct Mapping {
+  Range range;
+  MemoryHandle handle = 0;
+  std::uint64_t offset_bytes = 0;  // into the handle's memory
+  Access access = Access::None;
+};
+
+class VirtualMemory {
+ public:
+  // `on_shortage` makes the pools give back their free chunks. All have to outlive this.
+  VirtualMemory(const DeviceConfig& config, PhysicalMemory& memory, ReservedArea& area,
+                DeviceHeap& heap, std::function<void(Work&)> on_shortage);
+  VirtualMemory(const VirtualMemory&) = delete;
+  VirtualMemory& operator=(const VirtualMemory&) = delete;
+
+  static constexpr std::uint64_t kGranularityBytes = kPageBytes;
+
+  // size_bytes: a multiple of the granularity, not 0. alignment_bytes: 0 or a power of two.
+  // hint_address is advice and not followed. Addresses cost no memory.
+  [[nodiscard]] AllocationOutcome reserve(std::uint64_t size_bytes, std::uint64_t alignment_bytes,
+                                          std::uint64_t hint_address);
+  // Exactly a reservation, without mappings.
+  [[nodiscard]] Outcome free_reservation(std::uint64_t address, std::uint64_t size_bytes);
+
+  [[nodiscard]] HandleOutcome create(std::uint64_t size_bytes);
+  // Drops the handle; its memory lives on while it is mapped.
+  [[nodiscard]] Outcome release(MemoryHandle handle);
+  // One more reference, as cuMemRetainAllocationHandle gives for a mapped address.
+  [[nodiscard]] HandleOutcome retain(std::uint64_t address);
+
+  // offset_bytes has to be 0, as the driver wants; the range has to lie in one reservation and be
+  // unmapped.
+  [[nodiscard]] Outcome map(std::uint64_t address, std::uint64_t size_bytes,
+                            std::uint64_t offset_bytes, MemoryHandle handle);
+  // The range has to consist of whole mappings.
+  [[nodiscard]] Outcome unmap(std::uint64_t address, std::uint64_t size_bytes);
+  // The range has to be covered by mappings, without gaps, and to begin and end with whole ones.
+  [[nodiscard]] Outcome set_access(std::uint64_t address, std::uint64_t size_bytes, Access access);
+
+  // The mapping that holds `address`; handle 0 where there is none.
+  [[nodiscard]] Mapping find(std::uint64_t address) const;
+  [[nodiscard]] std::uint64_t handle_bytes(MemoryHandle handle) const;  // 0: no such handle
+  [[nodiscard]] bool reserved(std::uint64_t address) const;
+  [[nodiscard]] std::size_t mapping_count() const { return mappings_.size(); }
+
+ private:
+  struct Memory {
+    std::uint64_t size_bytes = 0;
+    std::uint64_t handle_count = 0;  // references by create and retain
+    std::uint64_t mapping_count = 0;
+  };
+  struct Reservation {
+    std::uint64_t size_bytes = 0;
+    bool in_area = true;
+  };
+  [[nodiscard]] const Range* reservation_of(std::uint64_t address) const;
+  [[nodiscard]] bool whole_mappings(Range range) const;
+  void drop_if_unused(MemoryHandle handle, Work& work);
+
+  std::uint64_t reservation_in_area_bytes_min_;
+  PhysicalMemory& memory_;
+  ReservedArea& area_;
+  DeviceHeap& heap_;
+  std::function<void(Work&)> on_shortage_;
+  std::map<std::uint64_t, Reservation> reservations_;
+  std::map<std::uint64_t, Mapping> mappings_;  // by lo
+  std::unordered_map<MemoryHandle, Memory> handles_;
+  MemoryHandle next_handle_ = 1;
+};
+
+}  // namespace simcuda
