@@ -4,8 +4,10 @@
 
 #include "allocators/async.h"
 #include "allocators/backend.h"
+#include "allocators/cub.h"
 #include "allocators/native.h"
 #include "allocators/null.h"
+#include "allocators/thrust_pool.h"
 #include "base/nearest.h"
 
 namespace allocmark {
@@ -13,9 +15,7 @@ namespace allocmark {
 std::span<const BackendEntry> backend_registry() {
   // Made at the first call, so that no order of static constructors matters.
   static const std::vector<BackendEntry> entries = {
-      null_entry(),
-      native_entry(),
-      async_entry(),
+      null_entry(), native_entry(), async_entry(), cub_entry(), thrust_pool_entry(),
   };
   return entries;
 }
