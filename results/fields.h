@@ -51,6 +51,7 @@ void visit_oom_event(Fields& fields, Event& event) {
   fields.integer("stream", event.stream);
   fields.cause("cause", event.cause);
   fields.optional_integer("free_largest_bytes", event.free_largest_bytes);
+  fields.optional_integer("free_bytes", event.free_bytes);
 }
 
 template <typename Fields, typename SizeClass>
@@ -90,6 +91,8 @@ void visit_memory(Fields& fields, Cell& cell) {
                           cell.allocated_bytes_at_reserved_peak);
   fields.optional_integer("requested_bytes_at_reserved_peak",
                           cell.requested_bytes_at_reserved_peak);
+  fields.optional_integer("reserved_bytes_at_requested_peak",
+                          cell.reserved_bytes_at_requested_peak);
   fields.integer("device_bytes_peak", cell.device_bytes_peak);
   fields.optional_integer("device_allocate_count", cell.device_allocate_count);
   fields.optional_integer("device_free_count", cell.device_free_count);

@@ -20,6 +20,7 @@ struct RunFile {
   bool torn = false;                      // the last line was cut short; it is not among the cells
   std::uint64_t torn_line = 0;            // its 1-based number; 0 where the file is whole
   std::uint64_t whole_bytes = 0;          // length of the file up to the end of its last whole line
+  bool newline_missing = false;           // the last line is whole but for its newline
 };
 
 // Reads all of it. Throws EnvironmentError with file and line where the file cannot be read, is

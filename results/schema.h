@@ -3,9 +3,11 @@
 // Lines by results/.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace allocmark {
@@ -50,6 +52,8 @@ struct OomEvent {
   std::uint32_t stream = 0;
   OomCause cause = OomCause::Unknown;
   std::optional<std::uint64_t> free_largest_bytes;  // largest cached block it could have used
+  // Sum of all cached blocks, of every stream, at that moment (reserved less active).
+  std::optional<std::uint64_t> free_bytes = std::nullopt;
 };
 
 // Quantiles of one latency; ns. Empty distributions have count 0 and zeros.
@@ -94,6 +98,7 @@ struct CellResult {
   std::uint64_t requested_bytes_peak = 0;
   std::optional<std::uint64_t> allocated_bytes_peak, active_bytes_peak, reserved_bytes_peak;
   std::optional<std::uint64_t> allocated_bytes_at_reserved_peak, requested_bytes_at_reserved_peak;
+  std::optional<std::uint64_t> reserved_bytes_at_requested_peak = std::nullopt;
   std::uint64_t device_bytes_peak =
       0;  // taken from the device, as the device sees it (cudaMemGetInfo)
   std::optional<std::uint64_t> device_allocate_count, device_free_count, retry_count,

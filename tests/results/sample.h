@@ -53,11 +53,13 @@ inline CellResult cell() {
                             .size_bytes = 1048576,
                             .stream = 4294967295u,
                             .cause = OomCause::Fragmentation,
-                            .free_largest_bytes = 524288};
+                            .free_largest_bytes = 524288,
+                            .free_bytes = 600000};
   cell.capacity_bytes = 9007199254740993u;  // not representable as a double
   cell.requested_bytes_peak = 1000;
   cell.allocated_bytes_peak = 1024, cell.active_bytes_peak = 1536, cell.reserved_bytes_peak = 2048;
   cell.allocated_bytes_at_reserved_peak = 1020, cell.requested_bytes_at_reserved_peak = 990;
+  cell.reserved_bytes_at_requested_peak = 2000;
   cell.device_bytes_peak = 4096;
   cell.device_allocate_count = 11, cell.device_free_count = 10;
   cell.retry_count = 1, cell.synchronize_all_count = 13;

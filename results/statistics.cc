@@ -1,0 +1,133 @@
+// Rates, sample counts and fragmentation from a result's counts and bytes.
+#include "results/statistics.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <optional>
+
+#include <boost/math/distributions/normal.hpp>
+
+namespace allocmark {
+namespace {
+
+using Bytes = std::optional<std::uint64_t>;
+
+// 1 - used / total; nothing where it is not defined.
+std::optional<double> unused_share(Bytes used, Bytes total) {
+  if (!used || !total || *total == 0 || *used > *total) return std::nullopt;
+  return static_cast<double>(*total - *used) / static_cast<double>(*total);
+}
+
+// memory / live; nothing where it is not defined.
+std::optional<double> overhead_ratio(Bytes memory, Bytes live) {
+  if (!memory || !live || *live == 0 || *memory < *live) return std::nullopt;
+  return static_cast<double>(*memory) / static_cast<double>(*live);
+}
+
+bool above_floor(const CellResult& cell) {
+  return is_measured(cell) && cell.requested_bytes_peak >= kFragmentationFloorBytes;
+}
+
+using Definition = std::optional<double> (*)(const CellResult& cell);
+
+template <Definition definition>
+std::optional<double> guarded(const CellResult& cell) {
+  return above_floor(cell) ? definition(cell) : std::nullopt;
+}
+
+std::optional<double> pytorch(const CellResult& cell) {
+  return unused_share(cell.allocated_bytes_at_reserved_peak, cell.reserved_bytes_peak);
+}
+
+std::optional<double> gmlake(const CellResult& cell) {
+  return unused_share(cell.active_bytes_peak, cell.reserved_bytes_peak);
+}
+
+std::optional<double> stalloc(const CellResult& cell) {
+  return unused_share(cell.allocated_bytes_peak, cell.reserved_bytes_peak);
+}
+
+std::optional<double> johnstone_wilson_2(const CellResult& cell) {
+  return overhead_ratio(cell.reserved_bytes_at_requested_peak, cell.requested_bytes_peak);
+}
+
+std::optional<double> johnstone_wilson_3(const CellResult& cell) {
+  return overhead_ratio(cell.reserved_bytes_peak, cell.requested_bytes_at_reserved_peak);
+}
+
+std::optional<double> johnstone_wilson_4(const CellResult& cell) {
+  return overhead_ratio(cell.reserved_bytes_peak, cell.requested_bytes_peak);
+}
+
+std::optional<double> internal(const CellResult& cell) {
+  return unused_share(cell.requested_bytes_at_reserved_peak, cell.allocated_bytes_at_reserved_peak);
+}
+
+std::optional<double> largest_free(const CellResult& cell) {
+  if (!cell.oom_first) return std::nullopt;
+  return unused_share(cell.oom_first->free_largest_bytes, cell.oom_first->free_bytes);
+}
+
+constexpr std::array<FragmentationDefinition, 8> kDefinitions{{
+    {"fragmentation_share_pytorch", guarded<pytorch>},
+    {"fragmentation_share_gmlake", guarded<gmlake>},
+    {"fragmentation_share_stalloc", guarded<stalloc>},
+    {"fragmentation_ratio_johnstone_wilson_2", guarded<johnstone_wilson_2>},
+    {"fragmentation_ratio_johnstone_wilson_3", guarded<johnstone_wilson_3>},
+    {"fragmentation_ratio_johnstone_wilson_4", guarded<johnstone_wilson_4>},
+    {"fragmentation_share_internal", guarded<internal>},
+    {"fragmentation_share_largest_free", guarded<largest_free>},
+}};
+
+}  // namespace
+
+std::optional<Proportion> wilson_interval(std::uint64_t hit_count, std::uint64_t trial_count,
+                                          double confidence) {
+  if (trial_count == 0 || hit_count > trial_count) return std::nullopt;
+  if (!(confidence > 0 && confidence < 1)) return std::nullopt;
+  const double z = boost::math::quantile(boost::math::normal(), 0.5 + confidence / 2);
+  const double n = static_cast<double>(trial_count);
+  const double share = static_cast<double>(hit_count) / n;
+  const double scale = 1 + z * z / n;
+  const double centre = (share + z * z / (2 * n)) / scale;
+  const double half = z / scale * std::sqrt(share * (1 - share) / n + z * z / (4 * n * n));
+  // At the ends the formula gives exactly 0 and 1; rounding must not hide that.
+  return Proportion{.estimate = share,
+                    .low = hit_count == 0 ? 0 : std::max(0.0, centre - half),
+                    .high = hit_count == trial_count ? 1 : std::min(1.0, centre + half)};
+}
+
+std::optional<double> oom_rate(const CellResult& cell) {
+  if (!is_measured(cell) || cell.allocate_count == 0) return std::nullopt;
+  if (cell.oom_count > cell.allocate_count) return std::nullopt;
+  return static_cast<double>(cell.oom_count) / static_cast<double>(cell.allocate_count);
+}
+
+std::optional<Proportion> trial_oom_rate(const CellResult& cell) {
+  if (!is_measured(cell)) return std::nullopt;
+  return wilson_interval(cell.trial_oom_count, cell.trial_count);
+}
+
+std::uint64_t sample_count_min(Percentile percentile) {
+  const std::uint64_t beyond = percentile.denominator - percentile.numerator;
+  return (kSamplesBeyondPercentile * percentile.denominator + beyond - 1) / beyond;
+}
+
+bool has_enough_samples(Percentile percentile, std::uint64_t sample_count) {
+  return sample_count >= sample_count_min(percentile);
+}
+
+bool is_measured(const CellResult& cell) {
+  return cell.status == CellStatus::Ok || cell.status == CellStatus::OomStopped;
+}
+
+std::span<const FragmentationDefinition> fragmentation_definitions() { return kDefinitions; }
+
+std::optional<double> waste_share(const CellResult& cell) {
+  if (!above_floor(cell)) return std::nullopt;
+  return unused_share(cell.requested_bytes_at_reserved_peak, cell.reserved_bytes_peak);
+}
+
+}  // namespace allocmark
