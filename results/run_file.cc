@@ -56,7 +56,7 @@ class CellSet {
     if (is_new) {
       run_.cells.push_back(std::move(cell));
     } else {
-      
+      run_.cells[place->second] = std::move(cell);
       ++run_.replaced_line_count;
     }
   }
