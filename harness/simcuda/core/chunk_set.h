@@ -22,6 +22,7 @@ class ChunkSet {
   [[nodiscard]] bool contains(std::uint64_t chunk) const;
   void insert(std::uint64_t chunk);
   void erase(std::uint64_t chunk);
+  void erase(ChunkSpan span);
   // How many of the span are in the set.
   [[nodiscard]] std::uint64_t count_in(ChunkSpan span) const;
   // The greatest one of the span.

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "harness/simcuda/core/device_config.h"
@@ -52,7 +53,8 @@ class Device {
   ~Device();
 
   // ---- cudaMalloc, cudaFree. The first never waits; the second waits for all work on the device
-  // (work.host_wait_until_ns) and also takes pool pointers. Address 0: Ok, no waiting.
+  // (work.host_wait_until_ns). It takes pool pointers too, without waiting. Address 0: Ok, no
+  // waiting.
   [[nodiscard]] AllocationOutcome allocate(std::uint64_t size_bytes);
   [[nodiscard]] Outcome deallocate(std::uint64_t address, std::uint64_t now_ns);
 
@@ -63,7 +65,7 @@ class Device {
   [[nodiscard]] Outcome destroy_pool(PoolId pool, std::uint64_t now_ns);
   [[nodiscard]] AllocationOutcome allocate_async(std::uint64_t size_bytes, StreamId stream,
                                                  PoolId pool, std::uint64_t now_ns);
-  // Any pool's block, or one of cudaMalloc (which then waits for `stream` only).
+  // Any pool's block; InvalidValue for every other address.
   [[nodiscard]] Outcome deallocate_async(std::uint64_t address, StreamId stream,
                                          std::uint64_t now_ns);
   [[nodiscard]] Outcome trim_pool(PoolId pool, std::uint64_t keep_bytes);
@@ -73,7 +75,8 @@ class Device {
 
   // ---- streams. Work, events and queries go straight to streams(): no pool is concerned.
   [[nodiscard]] StreamOrder& streams() { return streams_; }
-  // Every fourth creation, from the second on, takes a page of the heap.
+  // Every fourth stream, from the second on, takes a page of the heap. Measured without
+  // destructions; here only more streams than ever before take one.
   [[nodiscard]] StreamOutcome create_stream(StreamKind kind, std::uint64_t now_ns);
   [[nodiscard]] Outcome destroy_stream(StreamId stream, std::uint64_t now_ns);
   // The host waits until work.host_wait_until_ns; then pools release what has become free.
@@ -99,10 +102,11 @@ class Device {
   };
   [[nodiscard]] PoolOutcome add_pool(PoolId id, std::uint64_t size_bytes_max);
   [[nodiscard]] MemoryPool* pool_holding(std::uint64_t address) const;
-  void reclaim(const MemoryPool* except, Work& work);
-  void after_synchronization(const FinishedThrough& finished_through, std::uint64_t now_ns,
-                             Work& work);
-  void retire_pools(std::uint64_t now_ns, Work& work);
+  void reclaim(std::optional<PoolId> except, Work& work);
+  [[nodiscard]] Outcome after_wait(const Finish& finish, std::uint64_t now_ns,
+                                   const FinishedThrough& finished_through);
+  std::uint64_t retire_pools(std::uint64_t now_ns);
+  void forget_ended_streams(std::uint64_t now_ns);
 
   DeviceConfig config_;
   PhysicalMemory memory_;
@@ -112,7 +116,9 @@ class Device {
   VirtualMemory virtual_memory_;
   std::vector<PoolSlot> pools_;  // by creation
   PoolId next_pool_ = 1;
-  std::uint64_t streams_created_ = 0;
+  std::size_t unnamed_pool_count_ = 0;
+  std::uint64_t stream_count_;       // live, the legacy one not counted
+  std::uint64_t stream_count_high_;  // the most there ever were
 };
 
 }  // namespace simcuda

@@ -19,8 +19,10 @@ struct InitialChunk {
 
 // What the process did before the program's first request.
 enum class StartState : std::uint8_t {
-  Plain,  // cudaFree(0) only
-  C10,    // PyTorch's allocator library with 7 streams created
+  Plain,   // cudaFree(0) only
+  Kernel,  // the same with a kernel of the program's loaded: its place in the second initial chunk
+           // is taken
+  C10,     // PyTorch's allocator library with 7 streams created
 };
 
 struct DeviceConfig {

@@ -7,7 +7,7 @@
 
 #include <cstdint>
 #include <functional>
-#include <unordered_map>
+#include <map>
 
 #include "harness/simcuda/core/address_ranges.h"
 #include "harness/simcuda/core/device_config.h"
@@ -49,7 +49,7 @@ class DeviceHeap {
     bool backed = true;  // false: addresses only
   };
   [[nodiscard]] AllocationOutcome take_large(std::uint64_t size_bytes, bool backed);
-  void give_large(std::uint64_t address, std::uint64_t size_bytes, bool backed, Work& work);
+  void give_large(Range range, bool backed, Work& work);
   [[nodiscard]] AllocationOutcome allocate_small(std::uint64_t size_bytes);
   [[nodiscard]] Outcome deallocate_small(std::uint64_t address, std::uint64_t size_bytes);
 
@@ -57,8 +57,8 @@ class DeviceHeap {
   std::function<void(Work&)> on_shortage_;
   LargeChunks chunks_;
   FreeBlocks small_free_;
-  std::unordered_map<std::uint64_t, std::uint64_t> small_;  // address -> rounded size
-  std::unordered_map<std::uint64_t, Large> large_;          // slabs are not in it
+  std::map<std::uint64_t, std::uint64_t> small_;  // address -> rounded size
+  std::map<std::uint64_t, Large> large_;          // slabs are not in it
 };
 
 }  // namespace simcuda

@@ -32,12 +32,16 @@ class FreeBlocks {
                                                         std::uint64_t marker_max) const;
   // Of the blocks whose marker is at most `marker_max` the one with the greatest marker.
   [[nodiscard]] std::optional<FreeBlock> latest_until(std::uint64_t marker_max) const;
-  // The block that begins at or before `address` and ends behind it.
+  // The block that ends at, begins at, or holds `address`.
+  [[nodiscard]] std::optional<FreeBlock> ending_at(std::uint64_t address) const;
+  [[nodiscard]] std::optional<FreeBlock> starting_at(std::uint64_t address) const;
+  [[nodiscard]] std::optional<FreeBlock> holding(std::uint64_t address) const;
   [[nodiscard]] std::optional<FreeBlock> block_at(std::uint64_t address) const;
   void remove(const FreeBlock& block);
   // Takes `size_bytes` off the low end of `block`; the rest counts as newly inserted, with the same
   // marker.
-  void cut_low_end(const FreeBlock& block, std::uint64_t size_bytes);
+  // Returns the rest; empty where nothing is left.
+  FreeBlock cut_low_end(const FreeBlock& block, std::uint64_t size_bytes);
 
   [[nodiscard]] bool empty() const { return by_address_.empty(); }
   [[nodiscard]] std::size_t count() const { return by_address_.size(); }
@@ -49,11 +53,12 @@ class FreeBlocks {
     std::uint64_t order = 0;
   };
   using LengthKey = std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>;  // length, order, lo
-  void place(Range range, std::uint64_t marker);
+  FreeBlock place(Range range, std::uint64_t marker);
   [[nodiscard]] FreeBlock block_of(std::map<std::uint64_t, Node>::const_iterator at) const;
 
   std::map<std::uint64_t, Node> by_address_;
   std::set<LengthKey> by_length_;
+  std::map<std::uint64_t, std::uint64_t> by_marker_;  // marker (never 0, never twice) -> lo
   std::uint64_t next_order_ = 1;
 };
 

@@ -33,7 +33,8 @@ class LargeChunks {
   };
   void add_chunk(Range range, Range free, bool initial);
   [[nodiscard]] static std::uint64_t longest_free(const Chunk& chunk);
-  void make_slot();
+  // Removes the empty slots and leaves room for as many new ones.
+  void squeeze_slots();
 
   AddressRanges ranges_;
   NewestFit longest_;         // per slot: length of the chunk's longest free block

@@ -8,9 +8,8 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <optional>
 #include <set>
-#include <unordered_map>
+#include <tuple>
 #include <vector>
 
 #include "harness/simcuda/core/chunk_set.h"
@@ -71,8 +70,9 @@ class MemoryPool {
   [[nodiscard]] const PoolAttributes& attributes() const { return attributes_; }
   // Takes effect with the next synchronisation where the threshold is set.
   void set_release_threshold(std::uint64_t threshold_bytes);
-  void set_reuse(bool follow_event_dependencies, bool allow_opportunistic,
-                 bool allow_internal_dependencies);
+  void set_follow_event_dependencies(bool on) { attributes_.follow_event_dependencies = on; }
+  void set_allow_opportunistic(bool on) { attributes_.allow_opportunistic = on; }
+  void set_allow_internal_dependencies(bool on) { attributes_.allow_internal_dependencies = on; }
   [[nodiscard]] PoolUsage usage() const;
   void reset_reserved_high();
   void reset_used_high();
@@ -93,35 +93,31 @@ class MemoryPool {
     Position last_free = 0;
     FreeBlocks blocks;
   };
-  struct Gathered {
-    std::uint64_t chunk_count = 0;
-    bool enough = false;
-  };
   Pending& pending_of(StreamId stream);
-  [[nodiscard]] AllocationOutcome take_pending(Pending& from, const FreeBlock& block,
-                                               std::uint64_t size_bytes);
-  [[nodiscard]] std::optional<AllocationOutcome> reuse_from_others(std::uint64_t rounded_bytes,
-                                                                   StreamId stream,
-                                                                   std::uint64_t now_ns);
-  [[nodiscard]] std::optional<AllocationOutcome> take_new(std::uint64_t rounded_bytes);
-  [[nodiscard]] std::optional<AllocationOutcome> take_and_wait(std::uint64_t rounded_bytes,
-                                                               StreamId stream,
-                                                               std::uint64_t now_ns);
-  [[nodiscard]] std::optional<AllocationOutcome> place(std::uint64_t rounded_bytes, StreamId stream,
-                                                       std::uint64_t now_ns);
+  // Steps of an allocation, in the order in which they are tried; 0 where the step finds nothing.
+  [[nodiscard]] std::uint64_t place(std::uint64_t size_bytes, StreamId stream, std::uint64_t now_ns,
+                                    Work& work);
+  [[nodiscard]] std::uint64_t take_backed(std::uint64_t size_bytes);
+  [[nodiscard]] std::uint64_t take_ordered(std::uint64_t size_bytes, StreamId stream);
+  [[nodiscard]] std::uint64_t take_seen(std::uint64_t size_bytes, StreamId stream,
+                                        std::uint64_t now_ns);
+  [[nodiscard]] std::uint64_t take_new(std::uint64_t size_bytes, Work& work);
+  [[nodiscard]] std::uint64_t take_and_wait(std::uint64_t size_bytes, StreamId stream,
+                                            std::uint64_t now_ns, Work& work);
   void move_seen(std::uint64_t now_ns);
+  // Main, with its index of backed blocks and free chunks.
   FreeBlock add_to_main(Range range);
+  void index_main(const FreeBlock& block);
   void remove_from_main(const FreeBlock& block);
   void cut_main(const FreeBlock& block, std::uint64_t size_bytes);
-  [[nodiscard]] bool backed(Range range) const;
-  void unmap_free_chunk(std::uint64_t chunk);
-  Gathered gather(std::uint64_t chunk_count, Work& work);
-  bool release_one(ChunkSpan within, Work& work);
-  void release_within(Range range, Work& work);
+  // Chunks.
+  [[nodiscard]] std::uint64_t gather(std::uint64_t chunk_count, Work& work);
+  void take_chunks(std::uint64_t chunk_count, std::uint64_t& gathered_count, Work& work);
+  void unmap_free_chunk(std::uint64_t chunk, Work& work);
+  void release_until(std::uint64_t limit_bytes, ChunkSpan within, Work& work);
+  [[nodiscard]] ChunkSpan all_chunks() const;
   [[nodiscard]] ChunkSpan whole_chunks(Range range) const;
   [[nodiscard]] ChunkSpan touched_chunks(Range range) const;
-  void mark_free_chunks(Range range, bool free);
-  void note_reserved();
   [[nodiscard]] std::uint64_t reserved_bytes() const;
 
   Setup setup_;
@@ -136,8 +132,8 @@ class MemoryPool {
   ChunkSet mapped_;
   ChunkSet free_mapped_;  // mapped, and wholly inside one block of main
   std::uint64_t spare_count_ = 0;
-  std::vector<Pending> pending_;  // by first use of the stream in this pool
-  std::unordered_map<std::uint64_t, std::uint64_t> live_;  // address -> requested size
+  std::vector<Pending> pending_;                 // by first use of the stream in this pool
+  std::map<std::uint64_t, std::uint64_t> live_;  // address -> requested size
   std::uint64_t used_bytes_ = 0;
   std::uint64_t used_bytes_high_ = 0;
   std::uint64_t reserved_bytes_high_ = 0;

@@ -24,6 +24,7 @@ class ReservedArea {
 
  private:
   Range area_;
+  std::uint64_t hole_ = 0;  // its lo; an entry of used_ that nobody can give back
   std::map<std::uint64_t, std::uint64_t> used_;  // lo -> hi, rounded up to 32 MiB
 };
 

@@ -53,10 +53,10 @@ class StreamOrder {
     return stream < streams_.size() && streams_[stream].state == State::Live;
   }
   [[nodiscard]] std::size_t stream_slot_count() const { return streams_.size(); }
-  // A destroyed stream all of whose work has ended, to be used for the next creation; the caller
-  // (who must have forgotten it) passes it to release_stream. Nothing: kNoStream.
-  static constexpr StreamId kNoStream = ~StreamId{0};
-  [[nodiscard]] StreamId reclaimable_stream(std::uint64_t now_ns);
+  // Destroyed streams whose work has ended. Whoever refers to one has to forget it before
+  // release_stream.
+  [[nodiscard]] std::vector<StreamId> ended_streams(std::uint64_t now_ns);
+  [[nodiscard]] bool any_destroyed() const { return !destroyed_streams_.empty(); }
   void release_stream(StreamId stream);
 
   // ---- work
@@ -152,14 +152,16 @@ class StreamOrder {
   void see(std::uint64_t now_ns) { clock_ns_ = now_ns > clock_ns_ ? now_ns : clock_ns_; }
   void advance(Stream& stream);
   void append(Stream& stream, std::uint64_t finish_ns);
+  void append_until(Stream& stream, Position last, std::uint64_t finish_ns);
   void begin_operation(StreamId stream);
-  Outcome enqueue(StreamId stream, ItemKind kind, std::uint64_t value, std::uint64_t now_ns);
-  void run_timed(Stream& stream, bool fence, std::uint64_t start_ns, std::uint64_t finish_ns);
-  void wait_until(Stream& stream, std::uint64_t finish_ns);
-  void push_item(Stream& stream, const Item& item);
+  Outcome enqueue(StreamId stream, Item item);
+  void wait_for(Stream& stream, StreamId other, Position position, std::uint64_t finish_ns);
+  void push_item(Stream& stream, Item item);
   [[nodiscard]] std::uint64_t finish_of(const Stream& stream, Position position) const;
   bool resolve_front(Stream& stream);
-  void resolve_all();
+  void finish_record(const Item& item, std::uint64_t end_ns);
+  void set_fence(Stream& stream);
+  [[nodiscard]] Status query_work(const Stream& stream) const;
   [[nodiscard]] Event* find_event(EventId event);
   [[nodiscard]] const Event* find_event(EventId event) const;
 
@@ -170,6 +172,7 @@ class StreamOrder {
   std::vector<Stream> streams_;
   std::vector<StreamId> blocking_streams_;
   std::vector<StreamId> destroyed_streams_;
+  std::vector<StreamId> free_streams_;
   std::vector<Event> events_;
   std::vector<std::uint32_t> free_events_;
   std::map<std::uint64_t, std::uint64_t> open_gates_;  // gate -> when it opened

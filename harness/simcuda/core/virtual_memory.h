@@ -44,9 +44,9 @@ class VirtualMemory {
   static constexpr std::uint64_t kGranularityBytes = kPageBytes;
 
   // size_bytes: a multiple of the granularity, not 0. alignment_bytes: 0 or a power of two.
-  // hint_address is advice and not followed. Addresses cost no memory.
-  [[nodiscard]] AllocationOutcome reserve(std::uint64_t size_bytes, std::uint64_t alignment_bytes,
-                                          std::uint64_t hint_address);
+  // Addresses cost no memory. (A caller's hint is not followed: what the driver does with one was
+  // not measured.)
+  [[nodiscard]] AllocationOutcome reserve(std::uint64_t size_bytes, std::uint64_t alignment_bytes);
   // Exactly a reservation, without mappings.
   [[nodiscard]] Outcome free_reservation(std::uint64_t address, std::uint64_t size_bytes);
 
@@ -81,7 +81,8 @@ class VirtualMemory {
     std::uint64_t size_bytes = 0;
     bool in_area = true;
   };
-  [[nodiscard]] const Range* reservation_of(std::uint64_t address) const;
+  [[nodiscard]] bool in_one_reservation(Range range) const;
+  [[nodiscard]] bool has_mapping(Range range) const;
   [[nodiscard]] bool whole_mappings(Range range) const;
   void drop_if_unused(MemoryHandle handle, Work& work);
 

@@ -1,0 +1,290 @@
+#include "harness/simcuda/core/device.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/assert.h"
+
+namespace simcuda {
+namespace {
+
+// Stream creations that take a page of the heap: the 2nd, 6th, 10th, ... of a process.
+bool takes_page(std::uint64_t stream_count) { return stream_count % 4 == 2; }
+
+}  // namespace
+
+Device::Device(DeviceConfig config)
+    : config_(std::move(config)),
+      memory_(config_),
+      streams_(config_.pending_launches_max),
+      area_({config_.area_address, config_.area_end_address}, config_.area_hole),
+      heap_(config_, memory_, [this](Work& work) { reclaim(std::nullopt, work); }),
+      virtual_memory_(config_, memory_, area_, heap_,
+                      [this](Work& work) { reclaim(std::nullopt, work); }),
+      stream_count_(config_.streams_created),
+      stream_count_high_(config_.streams_created) {}
+
+Device::~Device() = default;
+
+AllocationOutcome Device::allocate(std::uint64_t size_bytes) { return heap_.allocate(size_bytes); }
+
+Outcome Device::deallocate(std::uint64_t address, std::uint64_t now_ns) {
+  Outcome outcome;
+  if (address == 0) {
+    return outcome;
+  }
+  if (MemoryPool* const holder = pool_holding(address)) {
+    // The driver takes it that all work on the block has ended, and does not wait.
+    outcome = holder->deallocate_now(address);
+    outcome.work.chunks_returned += retire_pools(now_ns);
+    return outcome;
+  }
+  const Finish finish = streams_.device_finish(now_ns);
+  if (finish.status != Status::Ok) {
+    outcome.status = finish.status;
+    return outcome;
+  }
+  outcome = heap_.deallocate(address);
+  if (outcome.status == Status::Ok) {
+    outcome.work.host_wait_until_ns = finish.finish_ns;
+  }
+  return outcome;
+}
+
+PoolOutcome Device::create_pool(std::uint64_t size_bytes_max) {
+  return add_pool(next_pool_++, size_bytes_max);
+}
+
+PoolOutcome Device::add_pool(PoolId id, std::uint64_t size_bytes_max) {
+  PoolOutcome outcome;
+  outcome.pool = id;
+  const std::uint64_t limit_bytes = size_bytes_max == 0 ? config_.total_bytes : size_bytes_max;
+  if (limit_bytes > config_.area_end_address) {
+    outcome.status = Status::InvalidValue;
+    return outcome;
+  }
+  const std::uint64_t chunk_count = round_up(limit_bytes, kChunkBytes) / kChunkBytes;
+  const std::uint64_t range_bytes = 2 * chunk_count * kChunkBytes;
+  const std::optional<std::uint64_t> lo = area_.take(range_bytes);
+  if (!lo) {
+    outcome.status = Status::OutOfMemory;
+    return outcome;
+  }
+  PoolSlot& slot = pools_.emplace_back();
+  slot.id = id;
+  const auto reclaim_others = [this, id](Work& work) { reclaim(id, work); };
+  slot.pool = std::make_unique<MemoryPool>(
+      MemoryPool::Setup{.range = {*lo, *lo + range_bytes}, .chunk_count_max = chunk_count}, memory_,
+      streams_, reclaim_others);
+  return outcome;
+}
+
+MemoryPool* Device::pool(PoolId pool) {
+  const auto slot = std::find_if(pools_.begin(), pools_.end(),
+                                 [pool](const PoolSlot& at) { return at.id == pool; });
+  if (slot != pools_.end()) {
+    return slot->named ? slot->pool.get() : nullptr;
+  }
+  if (pool == kDefaultPool && add_pool(kDefaultPool, 0).status == Status::Ok) {
+    return pools_.back().pool.get();
+  }
+  return nullptr;
+}
+
+Outcome Device::destroy_pool(PoolId pool, std::uint64_t now_ns) {
+  Outcome outcome;
+  if (pool == kDefaultPool || this->pool(pool) == nullptr) {
+    outcome.status = Status::InvalidHandle;
+    return outcome;
+  }
+  for (PoolSlot& slot : pools_) {
+    if (slot.id == pool) {
+      slot.named = false;
+      ++unnamed_pool_count_;
+    }
+  }
+  outcome.work.chunks_returned = retire_pools(now_ns);
+  return outcome;
+}
+
+AllocationOutcome Device::allocate_async(std::uint64_t size_bytes, StreamId stream, PoolId pool,
+                                         std::uint64_t now_ns) {
+  MemoryPool* const from = this->pool(pool);
+  if (from == nullptr || !streams_.stream_exists(stream)) {
+    AllocationOutcome outcome;
+    outcome.status = Status::InvalidHandle;
+    return outcome;
+  }
+  return from->allocate(size_bytes, stream, now_ns);
+}
+
+Outcome Device::deallocate_async(std::uint64_t address, StreamId stream, std::uint64_t now_ns) {
+  Outcome outcome;
+  if (!streams_.stream_exists(stream)) {
+    outcome.status = Status::InvalidHandle;
+    return outcome;
+  }
+  if (MemoryPool* const holder = pool_holding(address)) {
+    outcome = holder->deallocate_on(address, stream, now_ns);
+    outcome.work.chunks_returned += retire_pools(now_ns);
+    return outcome;
+  }
+  outcome.status = Status::InvalidValue;
+  return outcome;
+}
+
+Outcome Device::trim_pool(PoolId pool, std::uint64_t keep_bytes) {
+  MemoryPool* const at = this->pool(pool);
+  if (at == nullptr) {
+    Outcome outcome;
+    outcome.status = Status::InvalidHandle;
+    return outcome;
+  }
+  return at->trim(keep_bytes);
+}
+
+StreamOutcome Device::create_stream(StreamKind kind, std::uint64_t now_ns) {
+  StreamOutcome outcome;
+  forget_ended_streams(now_ns);
+  // Pages are kept for later streams, so only more streams than ever before take one.
+  if (stream_count_ == stream_count_high_) {
+    if (takes_page(stream_count_ + 1)) {
+      const AllocationOutcome page = heap_.allocate(kPageBytes);
+      outcome.work = page.work;
+      outcome.status = page.status;
+      if (outcome.status != Status::Ok) {
+        return outcome;
+      }
+    }
+    ++stream_count_high_;
+  }
+  ++stream_count_;
+  outcome.stream = streams_.create_stream(kind);
+  return outcome;
+}
+
+Outcome Device::destroy_stream(StreamId stream, std::uint64_t now_ns) {
+  Outcome outcome;
+  if (!streams_.destroy_stream(stream)) {
+    outcome.status = Status::InvalidHandle;
+    return outcome;
+  }
+  --stream_count_;
+  forget_ended_streams(now_ns);
+  return outcome;
+}
+
+// Ids of streams that nothing refers to any more may be used again.
+void Device::forget_ended_streams(std::uint64_t now_ns) {
+  if (!streams_.any_destroyed()) {
+    return;
+  }
+  for (const StreamId stream : streams_.ended_streams(now_ns)) {
+    const bool pending = std::any_of(pools_.begin(), pools_.end(), [stream](const PoolSlot& slot) {
+      return slot.pool->has_pending(stream);
+    });
+    if (pending) {
+      continue;
+    }
+    for (const PoolSlot& slot : pools_) {
+      slot.pool->forget_stream(stream);
+    }
+    streams_.release_stream(stream);
+  }
+}
+
+Outcome Device::synchronize_stream(StreamId stream, std::uint64_t now_ns) {
+  return after_wait(streams_.stream_finish(stream, now_ns), now_ns,
+                    [&](StreamId other) { return streams_.ordered_behind(stream, other); });
+}
+
+Outcome Device::synchronize_event(EventId event, std::uint64_t now_ns) {
+  return after_wait(streams_.event_finish(event), now_ns,
+                    [&](StreamId other) { return streams_.event_ordered_behind(event, other); });
+}
+
+Outcome Device::synchronize_device(std::uint64_t now_ns) {
+  return after_wait(streams_.device_finish(now_ns), now_ns,
+                    [&](StreamId other) { return streams_.position(other); });
+}
+
+// The host has waited: what it now knows to be free becomes common, and pools release what is above
+// their threshold.
+Outcome Device::after_wait(const Finish& finish, std::uint64_t now_ns,
+                           const FinishedThrough& finished_through) {
+  Outcome outcome;
+  outcome.status = finish.status;
+  if (finish.status != Status::Ok) {
+    return outcome;
+  }
+  outcome.work.host_wait_until_ns = finish.finish_ns;
+  bool any_moved = false;
+  for (const PoolSlot& slot : pools_) {
+    any_moved |= slot.pool->collect(finished_through, outcome.work);
+  }
+  for (const PoolSlot& slot : pools_) {
+    slot.pool->settle(any_moved, outcome.work);
+  }
+  outcome.work.chunks_returned += retire_pools(std::max(now_ns, finish.finish_ns));
+  return outcome;
+}
+
+MemoryBlock Device::find(std::uint64_t address) const {
+  if (const Mapping mapping = virtual_memory_.find(address); mapping.handle != 0) {
+    return {.kind = MemoryKind::Mapped, .range = mapping.range};
+  }
+  if (const MemoryPool* const holder = pool_holding(address)) {
+    const Range range = holder->find(address);
+    return {.kind = range.empty() ? MemoryKind::None : MemoryKind::Pool, .range = range};
+  }
+  const DeviceHeap::Allocation block = heap_.find(address);
+  if (block.size_bytes == 0) {
+    return {};
+  }
+  return {.kind = MemoryKind::Heap, .range = {block.address, block.address + block.size_bytes}};
+}
+
+// The pool whose address range holds the address.
+MemoryPool* Device::pool_holding(std::uint64_t address) const {
+  for (const PoolSlot& slot : pools_) {
+    const Range range = slot.pool->range();
+    if (range.lo <= address && address < range.hi) {
+      return slot.pool.get();
+    }
+  }
+  return nullptr;
+}
+
+// Memory is short: pools (but the one that asks) give back all their whole free chunks, also below
+// the threshold.
+void Device::reclaim(std::optional<PoolId> except, Work& work) {
+  work.pools_gave_back = true;
+  for (const PoolSlot& slot : pools_) {
+    if (slot.id != except) {
+      slot.pool->release(0, work);
+    }
+  }
+}
+
+// Removes destroyed pools whose last block is free; returns the chunks that went back to the
+// device.
+std::uint64_t Device::retire_pools(std::uint64_t now_ns) {
+  std::uint64_t chunk_count = 0;
+  if (unnamed_pool_count_ == 0) {
+    return chunk_count;
+  }
+  for (auto slot = pools_.begin(); slot != pools_.end();) {
+    if (slot->named || !slot->pool->idle(now_ns)) {
+      ++slot;
+      continue;
+    }
+    chunk_count += slot->pool->usage().reserved_bytes / kChunkBytes;
+    const bool given = area_.give(slot->pool->range().lo);
+    ALLOCMARK_ASSERT(given);
+    slot = pools_.erase(slot);
+    --unnamed_pool_count_;
+  }
+  return chunk_count;
+}
+
+}  // namespace simcuda

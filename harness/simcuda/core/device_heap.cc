@@ -1,0 +1,157 @@
+#include "harness/simcuda/core/device_heap.h"
+
+#include <iterator>
+#include <optional>
+#include <utility>
+
+namespace simcuda {
+namespace {
+
+// No device has more; keeps rounding up from overflowing.
+constexpr std::uint64_t kSizeBytesMax = std::uint64_t{1} << 60;
+
+Range slab_of(std::uint64_t address) {
+  const std::uint64_t lo = round_down(address, kPageBytes);
+  return {lo, lo + kPageBytes};
+}
+
+}  // namespace
+
+DeviceHeap::DeviceHeap(const DeviceConfig& config, PhysicalMemory& memory,
+                       std::function<void(Work&)> on_shortage)
+    : memory_(memory), on_shortage_(std::move(on_shortage)), chunks_(config) {}
+
+AllocationOutcome DeviceHeap::allocate(std::uint64_t size_bytes) {
+  if (size_bytes == 0) {
+    return {};
+  }
+  if (size_bytes <= kPageBytes - kUnitBytes) {
+    return allocate_small(round_up(size_bytes, kUnitBytes));
+  }
+  AllocationOutcome outcome = take_large(size_bytes, true);
+  if (outcome.status == Status::Ok) {
+    large_.emplace(outcome.address, Large{.size_bytes = outcome.size_bytes});
+  }
+  return outcome;
+}
+
+Outcome DeviceHeap::deallocate(std::uint64_t address) {
+  Outcome outcome;
+  if (address == 0) {
+    return outcome;
+  }
+  if (const auto small = small_.find(address); small != small_.end()) {
+    const std::uint64_t size_bytes = small->second;
+    small_.erase(small);
+    return deallocate_small(address, size_bytes);
+  }
+  const auto large = large_.find(address);
+  if (large == large_.end() || !large->second.backed) {
+    outcome.status = Status::InvalidValue;
+    return outcome;
+  }
+  give_large({address, address + large->second.size_bytes}, true, outcome.work);
+  large_.erase(large);
+  return outcome;
+}
+
+AllocationOutcome DeviceHeap::reserve_addresses(std::uint64_t size_bytes) {
+  AllocationOutcome outcome = take_large(size_bytes, false);
+  if (outcome.status == Status::Ok) {
+    large_.emplace(outcome.address, Large{.size_bytes = outcome.size_bytes, .backed = false});
+  }
+  return outcome;
+}
+
+bool DeviceHeap::give_addresses(std::uint64_t address) {
+  const auto large = large_.find(address);
+  if (large == large_.end() || large->second.backed) {
+    return false;
+  }
+  Work unused;
+  give_large({address, address + large->second.size_bytes}, false, unused);
+  large_.erase(large);
+  return true;
+}
+
+DeviceHeap::Allocation DeviceHeap::find(std::uint64_t address) const {
+  const auto small = small_.upper_bound(address);
+  if (small != small_.begin() && address < std::prev(small)->first + std::prev(small)->second) {
+    return {.address = std::prev(small)->first, .size_bytes = std::prev(small)->second};
+  }
+  const auto large = large_.upper_bound(address);
+  if (large != large_.begin()) {
+    const auto& [lo, block] = *std::prev(large);
+    if (block.backed && address < lo + block.size_bytes) {
+      return {.address = lo, .size_bytes = block.size_bytes};
+    }
+  }
+  return {};
+}
+
+AllocationOutcome DeviceHeap::take_large(std::uint64_t size_bytes, bool backed) {
+  AllocationOutcome outcome;
+  if (size_bytes > kSizeBytesMax) {
+    outcome.status = Status::OutOfMemory;
+    return outcome;
+  }
+  outcome.size_bytes = round_up(size_bytes, kPageBytes);
+  const std::uint64_t page_count = backed ? outcome.size_bytes / kPageBytes : 0;
+  if (!memory_.take_pages(page_count)) {
+    on_shortage_(outcome.work);
+    if (!memory_.take_pages(page_count)) {
+      outcome.status = Status::OutOfMemory;
+      return outcome;
+    }
+  }
+  const std::optional<std::uint64_t> address = chunks_.take(outcome.size_bytes);
+  if (!address) {
+    memory_.return_pages(page_count);
+    outcome.status = Status::OutOfMemory;
+    return outcome;
+  }
+  outcome.address = *address;
+  outcome.work.pages_taken += page_count;
+  return outcome;
+}
+
+void DeviceHeap::give_large(Range range, bool backed, Work& work) {
+  chunks_.give(range);
+  if (backed) {
+    memory_.return_pages(range.size_bytes() / kPageBytes);
+    work.pages_returned += range.size_bytes() / kPageBytes;
+  }
+}
+
+AllocationOutcome DeviceHeap::allocate_small(std::uint64_t size_bytes) {
+  AllocationOutcome outcome;
+  std::optional<FreeBlock> block = small_free_.best_fit(size_bytes);
+  outcome.work.served_by_slab = block.has_value();
+  if (!block) {
+    outcome = take_large(kPageBytes, true);
+    if (outcome.status != Status::Ok) {
+      return outcome;
+    }
+    // No merging: the slabs beside it are other slabs.
+    block = small_free_.insert(slab_of(outcome.address), 0, slab_of(outcome.address));
+  }
+  outcome.address = block->range.lo;
+  outcome.size_bytes = size_bytes;
+  small_free_.cut_low_end(*block, size_bytes);
+  small_.emplace(outcome.address, size_bytes);
+  return outcome;
+}
+
+Outcome DeviceHeap::deallocate_small(std::uint64_t address, std::uint64_t size_bytes) {
+  Outcome outcome;
+  const Range slab = slab_of(address);
+  const FreeBlock merged = small_free_.insert({address, address + size_bytes}, 0, slab);
+  outcome.work.served_by_slab = merged.range.size_bytes() != kPageBytes;
+  if (!outcome.work.served_by_slab) {
+    small_free_.remove(merged);
+    give_large(slab, true, outcome.work);
+  }
+  return outcome;
+}
+
+}  // namespace simcuda

@@ -1,0 +1,111 @@
+#include "harness/simcuda/core/large_chunks.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "base/assert.h"
+
+namespace simcuda {
+namespace {
+
+// Below B - 480 MiB everything is open when the context has been created.
+constexpr std::uint64_t kReservedBelowBaseBytes = std::uint64_t{480} << 20;
+constexpr std::size_t kSlotCountMin = 64;
+
+}  // namespace
+
+LargeChunks::LargeChunks(const DeviceConfig& config)
+    : ranges_({config.lowest_heap_address, config.base_address - kReservedBelowBaseBytes}) {
+  longest_.reset(kSlotCountMin);
+  for (const InitialChunk& chunk : config.initial_chunks) {
+    const std::uint64_t lo = config.base_address + static_cast<std::uint64_t>(chunk.base_offset);
+    const Range range = {lo, lo + kChunkBytes};
+    add_chunk(range, {lo + chunk.free_from_bytes, range.hi}, true);
+  }
+}
+
+std::optional<std::uint64_t> LargeChunks::take(std::uint64_t size_bytes) {
+  std::optional<std::size_t> slot = longest_.last_at_least(size_bytes);
+  if (!slot) {
+    const std::uint64_t length_bytes = round_up(size_bytes, kChunkBytes);
+    const std::optional<std::uint64_t> lo = ranges_.take_range(length_bytes);
+    if (!lo) {
+      return std::nullopt;
+    }
+    const Range range = {*lo, *lo + length_bytes};
+    add_chunk(range, range, false);
+    slot = slots_.size() - 1;
+  }
+  Chunk& chunk = slots_[*slot];
+  auto best = chunk.free.end();
+  for (auto block = chunk.free.begin(); block != chunk.free.end(); ++block) {
+    if (block->size_bytes() >= size_bytes &&
+        (best == chunk.free.end() || block->size_bytes() < best->size_bytes())) {
+      best = block;
+    }
+  }
+  ALLOCMARK_ASSERT(best != chunk.free.end());
+  const std::uint64_t address = best->lo;
+  best->lo += size_bytes;
+  if (best->empty()) {
+    chunk.free.erase(best);
+  }
+  longest_.set(*slot, longest_free(chunk));
+  return address;
+}
+
+void LargeChunks::give(Range range) {
+  const auto found = std::prev(by_address_.upper_bound(range.lo));
+  const std::size_t slot = found->second;
+  Chunk& chunk = slots_[slot];
+  ALLOCMARK_ASSERT(chunk.range.lo <= range.lo);
+  ALLOCMARK_ASSERT(range.hi <= chunk.range.hi);
+  auto next = std::lower_bound(chunk.free.begin(), chunk.free.end(), range.lo,
+                               [](const Range& block, std::uint64_t lo) { return block.lo < lo; });
+  if (next != chunk.free.end() && next->lo == range.hi) {
+    range.hi = next->hi;
+    next = chunk.free.erase(next);
+  }
+  if (next != chunk.free.begin() && std::prev(next)->hi == range.lo) {
+    std::prev(next)->hi = range.hi;
+    range.lo = std::prev(next)->lo;
+  } else {
+    chunk.free.insert(next, range);
+  }
+  if (range.size_bytes() == chunk.range.size_bytes() && !chunk.initial) {
+    ranges_.give_range(chunk.range);
+    by_address_.erase(found);
+    chunk = Chunk{};
+    longest_.set(slot, 0);
+    return;
+  }
+  longest_.set(slot, longest_free(chunk));
+}
+
+void LargeChunks::add_chunk(Range range, Range free, bool initial) {
+  if (slots_.size() == longest_.slot_count()) {
+    squeeze_slots();
+  }
+  by_address_.emplace(range.lo, slots_.size());
+  longest_.set(slots_.size(), free.size_bytes());
+  slots_.push_back({.range = range, .free = {free}, .initial = initial});
+}
+
+std::uint64_t LargeChunks::longest_free(const Chunk& chunk) {
+  std::uint64_t longest_bytes = 0;
+  for (const Range& block : chunk.free) {
+    longest_bytes = std::max(longest_bytes, block.size_bytes());
+  }
+  return longest_bytes;
+}
+
+void LargeChunks::squeeze_slots() {
+  std::erase_if(slots_, [](const Chunk& chunk) { return chunk.range.empty(); });
+  longest_.reset(std::max(kSlotCountMin, 2 * slots_.size()));
+  for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
+    by_address_[slots_[slot].range.lo] = slot;
+    longest_.set(slot, longest_free(slots_[slot]));
+  }
+}
+
+}  // namespace simcuda

@@ -1,0 +1,210 @@
+#include "harness/simcuda/core/virtual_memory.h"
+
+#include <iterator>
+#include <utility>
+
+#include "base/assert.h"
+
+namespace simcuda {
+namespace {
+
+constexpr std::uint64_t kSizeBytesMax = std::uint64_t{1} << 56;
+
+bool is_multiple(std::uint64_t value) { return value % VirtualMemory::kGranularityBytes == 0; }
+
+bool is_length(std::uint64_t size_bytes) {
+  return size_bytes != 0 && size_bytes <= kSizeBytesMax && is_multiple(size_bytes);
+}
+
+// A range that a caller may name: not empty, whole pages, no overflow.
+bool is_range(std::uint64_t address, std::uint64_t size_bytes) {
+  return is_length(size_bytes) && is_multiple(address) && address <= ~std::uint64_t{0} - size_bytes;
+}
+
+Outcome refused() { return {.status = Status::InvalidValue, .work = {}}; }
+
+}  // namespace
+
+VirtualMemory::VirtualMemory(const DeviceConfig& config, PhysicalMemory& memory, ReservedArea& area,
+                             DeviceHeap& heap, std::function<void(Work&)> on_shortage)
+    : reservation_in_area_bytes_min_(config.reservation_in_area_bytes_min),
+      memory_(memory),
+      area_(area),
+      heap_(heap),
+      on_shortage_(std::move(on_shortage)) {}
+
+AllocationOutcome VirtualMemory::reserve(std::uint64_t size_bytes, std::uint64_t alignment_bytes) {
+  AllocationOutcome outcome;
+  if (!is_length(size_bytes) || (alignment_bytes & (alignment_bytes - 1)) != 0) {
+    outcome.status = Status::InvalidValue;
+    return outcome;
+  }
+  // The heap's places are aligned to a page only.
+  const bool in_area = size_bytes >= reservation_in_area_bytes_min_ || alignment_bytes > kPageBytes;
+  if (in_area) {
+    const std::optional<std::uint64_t> address = area_.take(size_bytes, alignment_bytes);
+    outcome.status = address ? Status::Ok : Status::OutOfMemory;
+    outcome.address = address.value_or(0);
+  } else {
+    outcome = heap_.reserve_addresses(size_bytes);
+  }
+  if (outcome.status == Status::Ok) {
+    outcome.size_bytes = size_bytes;
+    reservations_.emplace(outcome.address,
+                          Reservation{.size_bytes = size_bytes, .in_area = in_area});
+  }
+  return outcome;
+}
+
+Outcome VirtualMemory::free_reservation(std::uint64_t address, std::uint64_t size_bytes) {
+  const auto found = reservations_.find(address);
+  if (found == reservations_.end() || found->second.size_bytes != size_bytes ||
+      has_mapping({address, address + size_bytes})) {
+    return refused();
+  }
+  const bool given = found->second.in_area ? area_.give(address) : heap_.give_addresses(address);
+  ALLOCMARK_ASSERT(given);
+  reservations_.erase(found);
+  return {};
+}
+
+HandleOutcome VirtualMemory::create(std::uint64_t size_bytes) {
+  HandleOutcome outcome;
+  if (!is_length(size_bytes)) {
+    outcome.status = Status::InvalidValue;
+    return outcome;
+  }
+  const std::uint64_t page_count = size_bytes / kPageBytes;
+  if (!memory_.take_pages(page_count)) {
+    on_shortage_(outcome.work);
+    if (!memory_.take_pages(page_count)) {
+      outcome.status = Status::OutOfMemory;
+      return outcome;
+    }
+  }
+  outcome.work.pages_taken += page_count;
+  outcome.handle = next_handle_++;
+  handles_.emplace(outcome.handle, Memory{.size_bytes = size_bytes, .handle_count = 1});
+  return outcome;
+}
+
+Outcome VirtualMemory::release(MemoryHandle handle) {
+  Outcome outcome;
+  const auto found = handles_.find(handle);
+  if (found == handles_.end() || found->second.handle_count == 0) {
+    return refused();
+  }
+  --found->second.handle_count;
+  drop_if_unused(handle, outcome.work);
+  return outcome;
+}
+
+HandleOutcome VirtualMemory::retain(std::uint64_t address) {
+  HandleOutcome outcome;
+  const Mapping mapping = find(address);
+  if (mapping.handle == 0) {
+    outcome.status = Status::InvalidValue;
+    return outcome;
+  }
+  ++handles_.at(mapping.handle).handle_count;
+  outcome.handle = mapping.handle;
+  return outcome;
+}
+
+Outcome VirtualMemory::map(std::uint64_t address, std::uint64_t size_bytes,
+                           std::uint64_t offset_bytes, MemoryHandle handle) {
+  const auto found = handles_.find(handle);
+  if (!is_range(address, size_bytes) || offset_bytes != 0 || found == handles_.end() ||
+      found->second.handle_count == 0 || size_bytes > found->second.size_bytes) {
+    return refused();
+  }
+  const Range range = {address, address + size_bytes};
+  if (!in_one_reservation(range) || has_mapping(range)) {
+    return refused();
+  }
+  ++found->second.mapping_count;
+  mappings_.emplace(address, Mapping{.range = range, .handle = handle});
+  return {};
+}
+
+Outcome VirtualMemory::unmap(std::uint64_t address, std::uint64_t size_bytes) {
+  if (!is_range(address, size_bytes) || !whole_mappings({address, address + size_bytes})) {
+    return refused();
+  }
+  Outcome outcome;
+  auto at = mappings_.find(address);
+  while (at != mappings_.end() && at->first < address + size_bytes) {
+    const MemoryHandle handle = at->second.handle;
+    --handles_.at(handle).mapping_count;
+    at = mappings_.erase(at);
+    drop_if_unused(handle, outcome.work);
+  }
+  return outcome;
+}
+
+Outcome VirtualMemory::set_access(std::uint64_t address, std::uint64_t size_bytes, Access access) {
+  if (!is_range(address, size_bytes) || !whole_mappings({address, address + size_bytes})) {
+    return refused();
+  }
+  for (auto at = mappings_.find(address); at != mappings_.end() && at->first < address + size_bytes;
+       ++at) {
+    at->second.access = access;
+  }
+  return {};
+}
+
+Mapping VirtualMemory::find(std::uint64_t address) const {
+  const auto behind = mappings_.upper_bound(address);
+  if (behind == mappings_.begin() || std::prev(behind)->second.range.hi <= address) {
+    return {};
+  }
+  return std::prev(behind)->second;
+}
+
+std::uint64_t VirtualMemory::handle_bytes(MemoryHandle handle) const {
+  const auto found = handles_.find(handle);
+  return found == handles_.end() || found->second.handle_count == 0 ? 0 : found->second.size_bytes;
+}
+
+bool VirtualMemory::reserved(std::uint64_t address) const {
+  return address <= ~std::uint64_t{0} - 1 && in_one_reservation({address, address + 1});
+}
+
+bool VirtualMemory::in_one_reservation(Range range) const {
+  const auto behind = reservations_.upper_bound(range.lo);
+  if (behind == reservations_.begin()) {
+    return false;
+  }
+  const auto& [lo, reservation] = *std::prev(behind);
+  return range.hi <= lo + reservation.size_bytes;
+}
+
+bool VirtualMemory::has_mapping(Range range) const {
+  const auto behind = mappings_.lower_bound(range.hi);
+  return behind != mappings_.begin() && std::prev(behind)->second.range.hi > range.lo;
+}
+
+// Whether mappings cover the range without gaps, the first and the last of them wholly.
+bool VirtualMemory::whole_mappings(Range range) const {
+  std::uint64_t covered_to = range.lo;
+  for (auto at = mappings_.find(range.lo); at != mappings_.end() && at->first == covered_to; ++at) {
+    covered_to = at->second.range.hi;
+    if (covered_to >= range.hi) {
+      break;
+    }
+  }
+  return covered_to == range.hi && in_one_reservation(range);
+}
+
+void VirtualMemory::drop_if_unused(MemoryHandle handle, Work& work) {
+  const auto found = handles_.find(handle);
+  if (found->second.handle_count != 0 || found->second.mapping_count != 0) {
+    return;
+  }
+  const std::uint64_t page_count = found->second.size_bytes / kPageBytes;
+  memory_.return_pages(page_count);
+  work.pages_returned += page_count;
+  handles_.erase(found);
+}
+
+}  // namespace simcuda
