@@ -1,0 +1,244 @@
+// Chooses each column's unit from the largest value in it and formats with fixed decimals, so that
+// columns align.
+#include "results/columns.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "base/bytes.h"
+#include "results/json.h"
+#include "results/statistics.h"
+
+namespace allocmark {
+namespace {
+
+constexpr double kUndefined = std::numeric_limits<double>::quiet_NaN();
+
+struct Unit {
+  const char* name;
+  double divisor;
+  int decimals;
+};
+
+// A unit serves while the column's largest value stays below the next one's threshold.
+constexpr double kMicrosecondsFromNs = 1e5;
+constexpr double kMillisecondsFromNs = 1e9;
+constexpr double kGibibytesFromBytes = 10.0 * static_cast<double>(kGiB);
+
+Unit time_unit(double max_ns) {
+  if (max_ns >= kMillisecondsFromNs) return {"ms", 1e6, 6};
+  if (max_ns >= kMicrosecondsFromNs) return {"us", 1e3, 3};
+  return {"ns", 1, 0};
+}
+
+Unit bytes_unit(double max_bytes) {
+  if (max_bytes >= kGibibytesFromBytes) return {"GiB", static_cast<double>(kGiB), 2};
+  return {"MiB", static_cast<double>(kMiB), 1};
+}
+
+// Fixed decimals, but three significant figures for what would make the table too wide.
+std::string fixed(double value, int decimals) {
+  if (!std::isfinite(value)) return "-";
+  const std::string text = fmt::format("{:.{}f}", value, decimals);
+  constexpr std::size_t kWidthMax = 11;
+  return text.size() > kWidthMax ? fmt::format("{:.2e}", value) : text;
+}
+
+double or_undefined(std::optional<double> value) { return value.value_or(kUndefined); }
+
+double or_undefined(std::optional<std::uint64_t> value) {
+  return value ? static_cast<double>(*value) : kUndefined;
+}
+
+// A latency column: where its value is found and how many samples it needs.
+struct LatencyColumn {
+  std::string_view operation;
+  const char* name;
+  OperationLatency CellResult::*latency;
+  double LatencySummary::*value;
+  Percentile percentile;
+};
+
+constexpr std::array<LatencyColumn, 5> kLatencyColumns{{
+    {"allocate", "P50", &CellResult::allocate, &LatencySummary::p50_ns, kP50},
+    {"allocate", "P99", &CellResult::allocate, &LatencySummary::p99_ns, kP99},
+    {"allocate", "P99.9", &CellResult::allocate, &LatencySummary::p999_ns, kP999},
+    {"free", "P50", &CellResult::deallocate, &LatencySummary::p50_ns, kP50},
+    {"free", "P99", &CellResult::deallocate, &LatencySummary::p99_ns, kP99},
+}};
+
+class Builder {
+ public:
+  explicit Builder(std::span<const CellResult> cells) : cells_(cells) {
+    columns_.rows.resize(cells.size());
+  }
+
+  // value_of is asked for measured cells only; the others get "-".
+  template <typename ValueOf>
+  std::vector<double> values(ValueOf value_of) const {
+    std::vector<double> values;
+    for (const CellResult& cell : cells_) {
+      values.push_back(is_measured(cell) ? value_of(cell) : kUndefined);
+    }
+    return values;
+  }
+
+  static double largest(const std::vector<double>& values) {
+    double largest = 0;
+    for (const double value : values) {
+      if (std::isfinite(value)) largest = std::max(largest, value);
+    }
+    return largest;
+  }
+
+  void add(Column heading, const std::vector<double>& values, double divisor, int decimals) {
+    columns_.headings.push_back(std::move(heading));
+    for (std::size_t row = 0; row < values.size(); ++row) {
+      columns_.rows[row].push_back(fixed(values[row] / divisor, decimals));
+    }
+  }
+
+  void add_status() {
+    columns_.headings.push_back({"", "status", ""});
+    for (std::size_t row = 0; row < cells_.size(); ++row) {
+      columns_.rows[row].emplace_back(to_string(cells_[row].status));
+    }
+  }
+
+  void add_oom() {
+    add({"OOM", "n", ""},
+        values([](const CellResult& cell) { return static_cast<double>(cell.oom_count); }), 1, 0);
+    const auto percents =
+        values([](const CellResult& cell) { return 100 * or_undefined(oom_rate(cell)); });
+    add({"OOM", "rate", "%"}, percents, 1, 2);
+    for (std::size_t row = 0; row < cells_.size(); ++row) {
+      if (percents[row] > 0 && percents[row] < 0.01) columns_.rows[row].back() = "<0.01";
+    }
+  }
+
+  // One unit for all columns of an operation, so that its percentiles read against each other.
+  void add_latencies(std::string_view operation) {
+    double max_ns = 0;
+    for (const LatencyColumn& column : kLatencyColumns) {
+      if (column.operation == operation) max_ns = std::max(max_ns, largest(latencies(column)));
+    }
+    for (const LatencyColumn& column : kLatencyColumns) {
+      if (column.operation == operation) add_latency(column, time_unit(max_ns));
+    }
+  }
+
+  void add_memory() {
+    const auto requested = values(
+        [](const CellResult& cell) { return static_cast<double>(cell.requested_bytes_peak); });
+    const auto reserved =
+        values([](const CellResult& cell) { return or_undefined(cell.reserved_bytes_peak); });
+    const Unit unit = bytes_unit(std::max(largest(requested), largest(reserved)));
+    add({"peak", "requested", unit.name}, requested, unit.divisor, unit.decimals);
+    add({"peak", "reserved", unit.name}, reserved, unit.divisor, unit.decimals);
+    add({"", "waste", "%"},
+        values([](const CellResult& cell) { return 100 * or_undefined(waste_share(cell)); }), 1, 1);
+    add({"driver", "calls", ""}, values([](const CellResult& cell) {
+          return or_undefined(cell.device_allocate_count) + or_undefined(cell.device_free_count);
+        }),
+        1, 0);
+  }
+
+  Columns take() { return std::move(columns_); }
+
+ private:
+  std::vector<double> latencies(const LatencyColumn& column) const {
+    return values([&](const CellResult& cell) {
+      const LatencySummary& summary = (cell.*column.latency).total;
+      return summary.count > 0 ? summary.*column.value : kUndefined;
+    });
+  }
+
+  void add_latency(const LatencyColumn& column, const Unit& unit) {
+    const auto found = latencies(column);
+    add({std::string(column.operation), column.name, unit.name}, found, unit.divisor,
+        unit.decimals);
+    for (std::size_t row = 0; row < cells_.size(); ++row) {
+      const std::uint64_t count = (cells_[row].*column.latency).total.count;
+      if (!std::isfinite(found[row]) || has_enough_samples(column.percentile, count)) continue;
+      columns_.rows[row].back().insert(0, "~");
+      columns_.has_marks = true;
+    }
+  }
+
+  std::span<const CellResult> cells_;
+  Columns columns_;
+};
+
+auto group_fields(const CellKey& key) {
+  return std::tie(key.workload, key.device, key.capacity, key.seed, key.on_oom);
+}
+
+}  // namespace
+
+std::vector<CellGroup> group_cells(std::span<const CellResult> cells) {
+  std::vector<CellGroup> groups;
+  for (const CellResult& cell : cells) {
+    const auto same = std::find_if(groups.begin(), groups.end(), [&](const CellGroup& group) {
+      return group_fields(group.key()) == group_fields(cell.key);
+    });
+    if (same == groups.end()) {
+      groups.push_back({.cells = {&cell}});
+    } else {
+      same->cells.push_back(&cell);
+    }
+  }
+  return groups;
+}
+
+std::optional<std::uint64_t> capacity_bytes(const CellGroup& group) {
+  if (group.key().capacity == "unlimited" || group.key().capacity.empty()) return std::nullopt;
+  std::optional<std::uint64_t> bytes;
+  for (const CellResult* cell : group.cells) {
+    if (!is_measured(*cell)) continue;
+    if (bytes && *bytes != cell->capacity_bytes) return std::nullopt;
+    bytes = cell->capacity_bytes;
+  }
+  return bytes;
+}
+
+Columns make_columns(std::span<const CellResult> cells) {
+  Builder builder(cells);
+  builder.add_status();
+  builder.add_oom();
+  builder.add_latencies("allocate");
+  builder.add_latencies("free");
+  builder.add_memory();
+  return builder.take();
+}
+
+std::string_view conf_or_unset(const CellKey& key) {
+  return key.conf.empty() ? std::string_view("unset") : std::string_view(key.conf);
+}
+
+std::string overhead_sentence(std::span<const CellResult> cells) {
+  double low_ns = std::numeric_limits<double>::infinity();
+  double high_ns = 0;
+  for (const CellResult& cell : cells) {
+    const double value = cell.harness_overhead_ns_p50;
+    if (!is_measured(cell) || !std::isfinite(value) || value <= 0) continue;
+    low_ns = std::min(low_ns, value);
+    high_ns = std::max(high_ns, value);
+  }
+  if (high_ns == 0) return {};
+  const std::string low = fmt::format("{:.0f}", low_ns);
+  const std::string high = fmt::format("{:.0f}", high_ns);
+  return fmt::format(
+      "The harness itself takes {} ns per event (P50 on the null backend, cell by cell; not "
+      "subtracted).",
+      low == high ? low : low + " to " + high);
+}
+
+}  // namespace allocmark

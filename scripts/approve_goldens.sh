@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Writes the golden texts under tests/results/golden anew from what the code prints now. Look at the difference before
+# you commit it: a golden that nobody read proves nothing.
+# Usage: scripts/approve_goldens.sh [BUILD_FOLDER]   (default build/dev; it must hold bin/results_test)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+build=${1:-build/dev}
+if [[ ! -x $build/bin/results_test ]]; then
+  echo "$build/bin/results_test: not there. Build it first: cmake --build $build --target results_test" >&2
+  exit 2
+fi
+ALLOCMARK_APPROVE_GOLDENS=1 "$build/bin/results_test" "*as approved*"
+git --no-pager diff --stat -- tests/results/golden
