@@ -1,0 +1,72 @@
+// Turns a program that emits events piece by piece into an event source. A program has a Config, is
+// made from (config, seed, batch), and advance() appends some events (a few thousand at most) and
+// returns false at its end.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "workloads/event_batch.h"
+#include "workloads/source.h"
+
+namespace allocmark {
+
+struct GeneratedHead {
+  TraceHeader header;
+  std::uint64_t event_count_max =
+      std::numeric_limits<std::uint64_t>::max();  // the source ends after so many
+};
+
+template <typename Program>
+class GeneratedSource final : public EventSource {
+ public:
+  using Config = typename Program::Config;
+
+  GeneratedSource(GeneratedHead head, Config config)
+      : head_(std::move(head)), config_(std::move(config)) {
+    start();
+  }
+  // The program's last blocks are freed into the batch, so it must go first.
+  ~GeneratedSource() override { program_.reset(); }
+  GeneratedSource(const GeneratedSource&) = delete;
+  GeneratedSource& operator=(const GeneratedSource&) = delete;
+
+  std::span<const Event> next() override {
+    batch_.clear_events();
+    while (!at_end_ && batch_.events().size() < kBatchEventCount) at_end_ = !program_->advance();
+    const std::uint64_t left = head_.event_count_max - event_count_;
+    const std::size_t count =
+        static_cast<std::size_t>(std::min<std::uint64_t>(left, batch_.events().size()));
+    event_count_ += count;
+    return std::span(batch_.events()).first(count);
+  }
+  void rewind() override { start(); }
+  const TraceHeader& header() const override { return head_.header; }
+  const std::vector<std::string>& labels() const override { return batch_.labels(); }
+
+ private:
+  static constexpr std::size_t kBatchEventCount = 4096;
+
+  void start() {
+    program_.reset();
+    batch_.reset();
+    program_.emplace(config_, head_.header.seed, &batch_);
+    event_count_ = 0;
+    at_end_ = false;
+  }
+
+  GeneratedHead head_;
+  Config config_;
+  EventBatch batch_;
+  std::optional<Program> program_;
+  std::uint64_t event_count_ = 0;
+  bool at_end_ = false;
+};
+
+}  // namespace allocmark

@@ -1,0 +1,222 @@
+// Generator infer: batches of requests of different lengths, padded to the longest, through a
+// transformer without gradients; models that generate go on token by token with a KV cache that
+// grows.
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/random.h"
+#include "workloads/generated_source.h"
+#include "workloads/generators.h"
+#include "workloads/model/block.h"
+#include "workloads/model/kv_cache.h"
+#include "workloads/model/lengths.h"
+
+namespace allocmark {
+namespace {
+
+struct InferConfig {
+  TransformerSetup setup;
+  LengthSettings lengths;
+  KvMode kv_mode = KvMode::Concat;
+  std::uint64_t request_count = 64;
+  std::uint64_t batch_max = 8;
+  bool full_batches = true;  // else 1 to batch_max requests, as they happened to arrive
+};
+
+class Inference {
+ public:
+  using Config = InferConfig;
+  Inference(const InferConfig& config, std::uint64_t seed, EventBatch* batch)
+      : config_(config),
+        random_(seed),
+        batch_(batch),
+        pool_(std::make_unique<TensorPool>(batch)),
+        ops_(config.setup, pool_.get()),
+        cache_(config.kv_mode, config.setup.model.layer_count),
+        block_(std::make_unique<Block>()) {
+    ops_.set_saving(false);
+    if (generates()) ops_.set_kv_cache(&cache_);
+  }
+
+  // One block of one pass per call, or what lies between passes.
+  bool advance();
+
+ private:
+  enum class Phase { Start, Batch, Embed, Block, Head, Done };
+
+  [[nodiscard]] bool generates() const { return config_.setup.model.family != ModelFamily::Bert; }
+  void start();
+  void begin_batch();
+  void embed();
+  void head();
+
+  InferConfig config_;
+  Random random_;
+  EventBatch* batch_;
+  std::unique_ptr<TensorPool> pool_;
+  Ops ops_;
+  std::vector<Tensor> parameters_;
+  KvCache cache_;
+  std::unique_ptr<Block> block_;  // without saving one serves for all layers
+  Tensor tokens_, mask_, stream_;
+  Phase phase_ = Phase::Start;
+  std::uint64_t served_ = 0;
+  std::uint64_t batch_index_ = 0;
+  std::uint64_t batch_size_ = 0;
+  std::uint64_t context_ = 0;      // tokens that the cache holds after this pass
+  std::uint64_t context_end_ = 0;  // when it reaches this the batch is done
+  std::uint64_t layer_ = 0;
+};
+
+bool Inference::advance() {
+  switch (phase_) {
+    case Phase::Start:
+      start();
+      return true;
+    case Phase::Batch:
+      begin_batch();
+      return true;
+    case Phase::Embed:
+      embed();
+      return true;
+    case Phase::Block:
+      stream_ = block_->forward(ops_, std::move(stream_), false);
+      if (++layer_ == config_.setup.model.layer_count) phase_ = Phase::Head;
+      return true;
+    case Phase::Head:
+      head();
+      return true;
+    case Phase::Done:
+      tokens_.reset();
+      batch_->mark("end");
+      return false;
+  }
+  return false;
+}
+
+void Inference::start() {
+  batch_->mark("begin");
+  for (const std::uint64_t count : parameter_element_counts(config_.setup.model)) {
+    parameters_.push_back(pool_->make(count * config_.setup.wide_bytes, TensorKind::Parameter));
+  }
+  if (generates() && config_.kv_mode == KvMode::Paged) {
+    cache_.reserve(
+        ops_, config_.batch_max * (config_.lengths.context_max + config_.lengths.generated_max));
+  }
+  phase_ = Phase::Batch;
+}
+
+void Inference::begin_batch() {
+  // A thousand labels are enough to find one's way; more would grow with the trace.
+  batch_->mark("batch" + std::to_string(batch_index_++ % 1000));
+  const std::uint64_t wanted =
+      config_.full_batches ? config_.batch_max : random_.between(1, config_.batch_max);
+  batch_size_ = std::min(wanted, config_.request_count - served_);
+  served_ += batch_size_;
+  std::uint64_t generated = 0;
+  context_ = 0;
+  for (std::uint64_t i = 0; i < batch_size_; ++i) {
+    const RequestLengths lengths = draw_lengths(config_.lengths, &random_);
+    context_ = std::max(context_, lengths.context);
+    generated = std::max(generated, lengths.generated);
+  }
+  context_end_ = generates() ? context_ + generated : context_;
+  ops_.set_lengths(batch_size_, context_, context_);
+  if (generates() && config_.kv_mode == KvMode::Preallocated)
+    cache_.reserve(ops_, batch_size_ * context_end_);
+  phase_ = Phase::Embed;
+}
+
+void Inference::embed() {
+  const TransformerSetup& setup = ops_.setup();
+  const std::uint64_t stream_bytes = setup.token_count() * setup.model.hidden * setup.wide_bytes;
+  tokens_ = ops_.activation(setup.token_count() * 8);
+  stream_ = ops_.activation(stream_bytes);
+  if (setup.model.positions > 0) {
+    const Tensor positions =
+        ops_.activation(setup.sequence * setup.model.hidden * setup.wide_bytes);
+    stream_ = ops_.activation(stream_bytes);
+  }
+  if (!setup.fused_attention) {
+    mask_ = ops_.activation(setup.token_count() * setup.key_count() * setup.wide_bytes);
+  }
+  layer_ = 0;
+  phase_ = Phase::Block;
+}
+
+// The last token's logits and the choice of the next token.
+void Inference::head() {
+  const TransformerSetup& setup = ops_.setup();
+  mask_.reset();
+  if (generates()) {
+    const std::uint64_t logit_count = setup.batch * setup.model.vocabulary;
+    Norm norm;
+    stream_ = norm.forward(ops_, stream_);
+    Tensor logits = ops_.activation(logit_count * setup.narrow_bytes);
+    if (setup.narrow_bytes != 4) logits = ops_.activation(logit_count * 4);
+    logits = ops_.activation(logit_count * 4);  // softmax
+    const Tensor chosen = ops_.activation(setup.batch * 8);
+  }
+  stream_.reset();
+  if (context_ < context_end_) {
+    ++context_;
+    ops_.set_lengths(batch_size_, 1, context_);
+    phase_ = Phase::Embed;
+    return;
+  }
+  cache_.end_batch();
+  phase_ = served_ < config_.request_count ? Phase::Batch : Phase::Done;
+}
+
+}  // namespace
+
+std::unique_ptr<EventSource> make_infer(Parameters& parameters, std::uint64_t seed) {
+  InferConfig config;
+  TransformerSetup& setup = config.setup;
+  setup.model = model_shapes()[parameters.variant_index("model", model_names(), true)];
+  setup.training = false;
+  setup.autocast = false;
+  const bool fp32 = parameters.choice("precision", {"bf16", "fp32"}) == 1;
+  setup.wide_bytes = setup.narrow_bytes = fp32 ? 4 : 2;
+  setup.fused_attention = parameters.choice("attention", {"eager", "fused"}) == 1;
+  setup.kernels = parameters.number("kernels", {.preset = 0, .lowest = 0, .highest = 1}) == 1;
+  config.request_count =
+      parameters.number("requests", {.preset = 64, .lowest = 1, .highest = 1'000'000'000});
+  config.batch_max = parameters.number("batch", {.preset = 8, .lowest = 1, .highest = 4096});
+  config.full_batches = parameters.choice("arrival", {"full", "random"}) == 0;
+  config.kv_mode =
+      static_cast<KvMode>(parameters.choice("kv", {"concat", "preallocated", "paged"}));
+  LengthSettings& lengths = config.lengths;
+  lengths.source =
+      static_cast<LengthSource>(parameters.choice("lengths", {"conv", "code", "lognormal"}));
+  const std::uint64_t longest = setup.model.positions > 0 ? setup.model.positions : 131'072;
+  const std::uint64_t context_preset = setup.model.positions > 0 ? longest / 2 : 16'384;
+  lengths.context_max =
+      parameters.number("context_max", {.preset = context_preset, .lowest = 1, .highest = longest});
+  lengths.generated_max = parameters.number(
+      "generated_max",
+      {.preset = setup.model.positions > 0 ? longest / 2 : 2048, .lowest = 0, .highest = longest});
+  const bool lognormal = lengths.source == LengthSource::Lognormal;
+  if (lognormal) {
+    lengths.median = parameters.number("median", {.preset = 90, .lowest = 1, .highest = 100'000});
+    lengths.sigma_percent =
+        parameters.number("sigma_percent", {.preset = 70, .lowest = 0, .highest = 300});
+  }
+  const std::uint64_t event_count = parameters.number(
+      "events", {.preset = std::numeric_limits<std::uint64_t>::max(), .lowest = 1});
+  parameters.finish();
+  return std::make_unique<GeneratedSource<Inference>>(
+      GeneratedHead{.header = {.name = "infer-" + parameters.variant(),
+                               .generator = parameters.text(),
+                               .seed = seed,
+                               .stream_count = 1},
+                    .event_count_max = event_count},
+      config);
+}
+
+}  // namespace allocmark

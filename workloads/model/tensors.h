@@ -1,0 +1,60 @@
+// Tensors with shared ownership: the block is freed when its last handle goes, as in PyTorch. So
+// operators only have to hold and drop handles as the real ones do, and the frees fall where they
+// fall there.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "workloads/event_batch.h"
+
+namespace allocmark {
+
+class TensorPool;
+
+class Tensor {
+ public:
+  Tensor() = default;
+  Tensor(const Tensor& other);
+  Tensor(Tensor&& other) noexcept
+      : pool_(std::exchange(other.pool_, nullptr)), slot_(other.slot_) {}
+  Tensor& operator=(Tensor other) noexcept {
+    std::swap(pool_, other.pool_);
+    std::swap(slot_, other.slot_);
+    return *this;
+  }
+  ~Tensor() { reset(); }
+  void reset();
+
+ private:
+  friend class TensorPool;
+  Tensor(TensorPool* pool, std::uint32_t slot) : pool_(pool), slot_(slot) {}
+
+  TensorPool* pool_ = nullptr;
+  std::uint32_t slot_ = 0;
+};
+
+// Must outlive its tensors. Not movable: tensors point to it.
+class TensorPool {
+ public:
+  explicit TensorPool(EventBatch* batch) : batch_(batch) {}
+  TensorPool(const TensorPool&) = delete;
+  TensorPool& operator=(const TensorPool&) = delete;
+
+  [[nodiscard]] Tensor make(std::uint64_t size_bytes, TensorKind kind);
+  [[nodiscard]] EventBatch& batch() { return *batch_; }
+
+ private:
+  friend class Tensor;
+  struct Slot {
+    std::uint64_t id = 0;
+    std::uint32_t handle_count = 0;
+  };
+
+  EventBatch* batch_;
+  std::vector<Slot> slots_;
+  std::vector<std::uint32_t> free_slots_;
+};
+
+}  // namespace allocmark

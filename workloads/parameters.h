@@ -1,0 +1,55 @@
+// The text that names a generator and its parameters, "name:variant,key=value,key=value", and
+// typed, checked reads of the values. A key that no read asked for is refused: a misspelled key
+// never falls back to a default.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace allocmark {
+
+struct NumberRange {
+  std::uint64_t preset = 0;  // the value where the key is not given
+  std::uint64_t lowest = 0;
+  std::uint64_t highest = UINT64_MAX;
+};
+
+class Parameters {
+ public:
+  // Throws UsageError where the text does not follow the grammar or gives a key twice.
+  explicit Parameters(std::string_view text);
+
+  [[nodiscard]] const std::string& text() const { return text_; }  // the whole text
+  [[nodiscard]] const std::string& name() const { return name_; }  // before the colon
+  [[nodiscard]] const std::string& variant() const {
+    return variant_;
+  }  // first word after it without '='
+
+  // Each read throws UsageError with key, allowed values and the text given.
+  [[nodiscard]] std::uint64_t number(std::string_view key, const NumberRange& range);
+  [[nodiscard]] std::uint64_t size_bytes(std::string_view key, const NumberRange& range);
+  // The index of the value in `choices`; the first one is the preset.
+  [[nodiscard]] std::size_t choice(std::string_view key, const std::vector<std::string>& choices);
+  // The variant, which must be one of `known`; the first one where none is given and `required` is
+  // false.
+  [[nodiscard]] std::size_t variant_index(std::string_view what,
+                                          const std::vector<std::string>& known, bool required);
+
+  // After the last read: refuses what nobody asked for.
+  void finish() const;
+
+ private:
+  [[nodiscard]] const std::string* find(std::string_view key);
+  [[noreturn]] void refuse(std::string_view key, std::string wanted, std::string_view got) const;
+
+  std::string text_;
+  std::string name_;
+  std::string variant_;
+  std::vector<std::pair<std::string, std::string>> values_;
+  std::vector<std::string> asked_;  // keys that were read, given or not
+};
+
+}  // namespace allocmark
