@@ -1,0 +1,163 @@
+#include "allocators/caching/allocator.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "allocators/caching/sizes.h"
+
+namespace allocmark::caching {
+namespace {
+
+std::int64_t signed_bytes(std::uint64_t bytes) { return static_cast<std::int64_t>(bytes); }
+
+std::optional<std::uint64_t> limit_of(Driver& driver, const Settings& settings,
+                                      std::uint64_t limit_bytes) {
+  if (limit_bytes > 0) return limit_bytes;
+  const double fraction = settings.per_process_memory_fraction;
+  if (fraction == 1.0) return std::nullopt;
+  return static_cast<std::uint64_t>(fraction * static_cast<double>(driver.device_total_bytes()));
+}
+
+}  // namespace
+
+CachingAllocator::CachingAllocator(Driver& driver, const Settings& settings,
+                                   std::uint64_t memory_limit_bytes)
+    : driver_(driver),
+      settings_(settings),
+      limit_bytes_(limit_of(driver, settings, memory_limit_bytes)),
+      heap_(driver, settings_),
+      events_(driver) {
+  heap_.counters.max_split_size = signed_bytes(settings.max_split_size_bytes);
+}
+
+CachingAllocator::~CachingAllocator() { heap_.give_back_all(waiting_blocks()); }
+
+std::optional<std::uint64_t> CachingAllocator::allocate(std::uint64_t size_bytes, Stream stream) {
+  if (!events_.empty()) {
+    events_.take_done([this](Block* block) { free_if_unused(block); });
+  }
+  const Request request = make_request(size_bytes, stream);
+  Block* block = take_cached(request);
+  if (block == nullptr) block = obtain(request);
+  if (block == nullptr) {
+    note_failure(request);
+    return std::nullopt;
+  }
+  return hand_out(block, request);
+}
+
+Request CachingAllocator::make_request(std::uint64_t size_bytes, Stream stream) {
+  Request request{.requested_bytes = size_bytes,
+                  .size_bytes = round_request(size_bytes, settings_)};
+  const PoolKind kind = is_small(request.size_bytes) ? PoolKind::Small : PoolKind::Large;
+  request.segment_bytes = segment_size(request.size_bytes, settings_);
+  request.home = &heap_.pool(kind).of(stream);
+  return request;
+}
+
+Block* CachingAllocator::take_cached(const Request& request) {
+  if (collects_garbage()) ++request.home->pool->probe_count;
+  Block* block = choose_free_block(request, settings_);
+  if (block != nullptr) heap_.erase_free(block);
+  return block;
+}
+
+// The cache has nothing: every further step frees more and asks the device again. The cache itself
+// is not searched again, as in PyTorch (its issue 189504).
+Block* CachingAllocator::obtain(const Request& request) {
+  if (collects_garbage()) collect_garbage();
+  Block* block = ask_device(request, Attempt::First);
+  if (block == nullptr && release_oversize(request)) block = ask_device(request, Attempt::First);
+  if (block == nullptr) {
+    release_cached();
+    block = ask_device(request, Attempt::Retry);
+  }
+  return block;
+}
+
+// The limit counts the whole segment even where an expandable one would grow by less.
+Block* CachingAllocator::ask_device(const Request& request, Attempt attempt) {
+  if (attempt == Attempt::Retry) ++heap_.counters.num_alloc_retries;
+  if (limit_bytes_ && heap_.reserved_bytes() + request.segment_bytes > *limit_bytes_)
+    return nullptr;
+  if (settings_.expandable_segments)
+    return heap_.make_expandable(*request.home, request.size_bytes);
+  return heap_.make_segment(*request.home, request.segment_bytes);
+}
+
+std::uint64_t CachingAllocator::hand_out(Block* block, const Request& request) {
+  const PoolKind kind = request.home->pool->kind;
+  const bool was_split = block->is_split();
+  const bool counts_splits = block->segment == nullptr;
+  Counters& counters = heap_.counters;
+  if (should_split(*block, request.size_bytes, settings_)) {
+    Block* remainder = block;
+    block = heap_.split_front(block, request.size_bytes);
+    heap_.insert_free(remainder);
+    if (counts_splits && was_split) {
+      counters.inactive_split_bytes.decrease(kind, signed_bytes(request.size_bytes));
+    } else if (counts_splits) {
+      counters.inactive_split_bytes.increase(kind, signed_bytes(remainder->size_bytes));
+      counters.inactive_split.increase(kind, 1);
+    }
+  } else if (counts_splits && was_split) {
+    counters.inactive_split_bytes.decrease(kind, signed_bytes(block->size_bytes));
+    counters.inactive_split.decrease(kind, 1);
+  }
+  block->allocated = true;
+  block->requested_bytes = request.requested_bytes;
+  heap_.allocated.insert(block);
+  counters.allocation.increase(kind, 1);
+  counters.allocated_bytes.increase(kind, signed_bytes(block->size_bytes));
+  counters.active.increase(kind, 1);
+  counters.active_bytes.increase(kind, signed_bytes(block->size_bytes));
+  counters.requested_bytes.increase(kind, signed_bytes(request.requested_bytes));
+  if (block->size_bytes >= settings_.max_split_size_bytes)
+    counters.oversize_allocations.increase(1);
+  return block->address;
+}
+
+bool CachingAllocator::deallocate(std::uint64_t address) {
+  Block* block = heap_.allocated.find(address);
+  if (block == nullptr) return false;
+  // Events come first: where recording fails nothing has changed, and the caller may try again.
+  if (!block->stream_uses.empty()) events_.insert(block);
+  heap_.allocated.remove(address);
+  block->allocated = false;
+  Counters& counters = heap_.counters;
+  counters.allocation.decrease(block->home->pool->kind, 1);
+  counters.allocated_bytes.decrease(block->home->pool->kind, signed_bytes(block->size_bytes));
+  if (block->size_bytes >= settings_.max_split_size_bytes)
+    counters.oversize_allocations.decrease(1);
+  free_if_unused(block);
+  return true;
+}
+
+// A block can lose its last event while it is still owned: when giving it back failed half-way.
+void CachingAllocator::free_if_unused(Block* block) {
+  if (block->is_unused()) heap_.free_block(block);
+}
+
+bool CachingAllocator::record_stream(std::uint64_t address, Stream stream) {
+  Block* block = heap_.allocated.find(address);
+  if (block == nullptr) return false;
+  if (block->home->stream == stream) return true;
+  std::vector<Stream>& uses = block->stream_uses;
+  if (std::ranges::find(uses, stream) == uses.end()) uses.push_back(stream);
+  return true;
+}
+
+void CachingAllocator::empty_cache() { release_cached(); }
+
+std::vector<Block*> CachingAllocator::waiting_blocks() const {
+  std::vector<Block*> blocks;
+  events_.for_each([&](Block* block) {
+    if (!block->allocated) blocks.push_back(block);
+  });
+  std::ranges::sort(blocks);
+  const auto repeated = std::ranges::unique(blocks);
+  blocks.erase(repeated.begin(), repeated.end());
+  return blocks;
+}
+
+}  // namespace allocmark::caching

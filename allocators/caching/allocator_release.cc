@@ -1,0 +1,66 @@
+// What the caching allocator does when memory is short: garbage collection, giving cached memory
+// back, and saying that nothing helped.
+#include <algorithm>
+
+#include "allocators/caching/allocator.h"
+
+namespace allocmark::caching {
+
+// Works on the large pool whatever the request, as PyTorch does.
+void CachingAllocator::collect_garbage() {
+  const double kept = settings_.garbage_collection_threshold * static_cast<double>(*limit_bytes_);
+  const auto kept_bytes = static_cast<std::uint64_t>(kept);
+  if (heap_.reserved_bytes() <= kept_bytes) return;
+  const std::uint64_t surplus_bytes = heap_.reserved_bytes() - kept_bytes;
+  for (Block* block : choose_garbage(heap_.pool(PoolKind::Large), surplus_bytes))
+    heap_.release_segment(block);
+}
+
+// PyTorch gives a block back here without looking whether it is a whole segment. It always is,
+// unless max_split_size was lowered while larger blocks were split; there the original fails or
+// leaves neighbours without memory, and we count the case and keep the block.
+bool CachingAllocator::release_oversize(const Request& request) {
+  const Release release = choose_oversize_release(request, settings_);
+  for (Block* block : release.blocks) {
+    if (block->is_split()) {
+      ++heap_.split_release_count;
+    } else {
+      heap_.release_segment(block);
+    }
+  }
+  return release.enough;
+}
+
+void CachingAllocator::release_cached() {
+  ++heap_.counters.num_sync_all_streams;
+  events_.wait_and_take_all([this](Block* block) { free_if_unused(block); });
+  release_pool(heap_.pool(PoolKind::Large));
+  release_pool(heap_.pool(PoolKind::Small));
+}
+
+void CachingAllocator::release_pool(const Pool& pool) {
+  std::vector<Block*> expandable;
+  for (Block* block : pool.free_blocks()) {
+    if (block->segment != nullptr) {
+      expandable.push_back(block);
+    } else if (!block->is_split()) {
+      heap_.release_segment(block);
+    }
+  }
+  for (Block* block : expandable) heap_.unmap_expandable(block);
+}
+
+void CachingAllocator::note_failure(const Request& request) {
+  ++heap_.counters.num_ooms;
+  last_failure_ = OutOfMemory{
+      .size_bytes = request.size_bytes,
+      .segment_bytes = request.segment_bytes,
+      .allocated_bytes = static_cast<std::uint64_t>(heap_.counters.allocated_bytes.all().current()),
+      .reserved_bytes = static_cast<std::uint64_t>(heap_.counters.reserved_bytes.all().current()),
+      .limit_bytes = limit_bytes_,
+      .device = driver_.memory(),
+      .process_lines = driver_.process_lines(),
+  };
+}
+
+}  // namespace allocmark::caching

@@ -1,0 +1,159 @@
+#include "allocators/caching/heap.h"
+
+#include <algorithm>
+#include <exception>
+
+#include "base/assert.h"
+
+namespace allocmark::caching {
+namespace {
+
+PoolKind kind_of(const Block* block) { return block->home->pool->kind; }
+
+std::int64_t signed_bytes(std::uint64_t bytes) { return static_cast<std::int64_t>(bytes); }
+
+}  // namespace
+
+Heap::Heap(Driver& driver, const Settings& settings) : driver_(driver), settings_(settings) {}
+
+Heap::~Heap() { give_back_all({}); }
+
+Block* Heap::make_segment(StreamBlocks& home, std::uint64_t size_bytes) {
+  const std::optional<std::uint64_t> address = driver_.allocate(size_bytes, home.stream);
+  if (!address) return nullptr;
+  Block* block = slab_.make();
+  block->address = *address;
+  block->size_bytes = size_bytes;
+  block->home = &home;
+  reserved_bytes_ += size_bytes;
+  counters.segment.increase(home.pool->kind, 1);
+  counters.reserved_bytes.increase(home.pool->kind, signed_bytes(size_bytes));
+  if (size_bytes >= settings_.max_split_size_bytes) counters.oversize_segments.increase(1);
+  ++counters.num_device_alloc;
+  return block;
+}
+
+void Heap::release_segment(Block* block) {
+  ALLOCMARK_ASSERT(!block->is_split());
+  driver_.free(block->address);
+  ++counters.num_device_free;
+  reserved_bytes_ -= block->size_bytes;
+  counters.segment.decrease(kind_of(block), 1);
+  counters.reserved_bytes.decrease(kind_of(block), signed_bytes(block->size_bytes));
+  if (block->size_bytes >= settings_.max_split_size_bytes) counters.oversize_segments.decrease(1);
+  erase_free(block);
+  slab_.take_back(block);
+}
+
+void Heap::insert_free(Block* block) {
+  block->probes_at_insert = block->home->pool->probe_count;
+  block->home->free.insert(SortedBlocks::key(block->size_bytes, block->address), block);
+}
+
+void Heap::erase_free(Block* block) {
+  block->home->free.erase(SortedBlocks::key(block->size_bytes, block->address));
+}
+
+void Heap::insert_unmapped(Block* block) { block->home->unmapped.insert(block->address, block); }
+
+void Heap::erase_from_set(Block* block) {
+  if (block->mapped) return erase_free(block);
+  block->home->unmapped.erase(block->address);
+}
+
+Block* Heap::split_front(Block* block, std::uint64_t size_bytes) {
+  Block* front = slab_.make();
+  front->address = block->address;
+  front->size_bytes = size_bytes;
+  front->home = block->home;
+  front->segment = block->segment;
+  front->prev = block->prev;
+  if (front->prev != nullptr) front->prev->next = front;
+  front->next = block;
+  block->prev = front;
+  block->address += size_bytes;
+  block->size_bytes -= size_bytes;
+  return front;
+}
+
+// Joins `from` into its neighbour `into` where both are of a kind; returns the bytes won, 0 where
+// they stay apart.
+std::uint64_t Heap::merge(Block* into, Block* from) {
+  if (from == nullptr || !from->is_unused() || from->mapped != into->mapped) return 0;
+  erase_from_set(from);
+  if (into->prev == from) {
+    into->address = from->address;
+    into->prev = from->prev;
+    if (into->prev != nullptr) into->prev->next = into;
+  } else {
+    into->next = from->next;
+    if (into->next != nullptr) into->next->prev = into;
+  }
+  const std::uint64_t won_bytes = from->size_bytes;
+  into->size_bytes += won_bytes;
+  slab_.take_back(from);
+  return won_bytes;
+}
+
+void Heap::free_block(Block* block) {
+  ALLOCMARK_ASSERT(block->is_unused());
+  const std::uint64_t own_bytes = block->size_bytes;
+  std::int64_t count_change = 0;
+  std::int64_t bytes_change = 0;
+  for (Block* neighbour : {block->prev, block->next}) {
+    const std::uint64_t won_bytes = merge(block, neighbour);
+    count_change -= won_bytes > 0 ? 1 : 0;
+    bytes_change -= signed_bytes(won_bytes);
+  }
+  insert_free(block);
+  const PoolKind kind = kind_of(block);
+  if (block->segment == nullptr) {
+    if (block->is_split()) {
+      ++count_change;
+      bytes_change += signed_bytes(block->size_bytes);
+    }
+    counters.inactive_split.change(kind, count_change);
+    counters.inactive_split_bytes.change(kind, bytes_change);
+  }
+  counters.active.decrease(kind, 1);
+  counters.active_bytes.decrease(kind, signed_bytes(own_bytes));
+  counters.requested_bytes.decrease(kind, signed_bytes(block->requested_bytes));
+}
+
+std::vector<Block*> Heap::segment_heads(const std::vector<Block*>& waiting) const {
+  std::vector<Block*> heads;
+  const auto add = [&](Block* block) {
+    if (block->prev == nullptr) heads.push_back(block);
+  };
+  allocated.for_each(add);
+  for (const Pool* pool : {&small_, &large_}) {
+    for (Block* block : pool->free_blocks()) add(block);
+    for (const auto& entry : pool->streams) {
+      const SortedBlocks& unmapped = entry->unmapped;
+      for (auto at = unmapped.begin(); at != unmapped.end(); at = unmapped.next(at))
+        add(unmapped.at(at));
+    }
+  }
+  for (Block* block : waiting) add(block);
+  std::ranges::sort(heads, {}, &Block::address);
+  const auto repeated = std::ranges::unique(heads);
+  heads.erase(repeated.begin(), repeated.end());
+  return heads;
+}
+
+void Heap::give_back_all(const std::vector<Block*>& waiting) {
+  for (const Block* head : segment_heads(waiting)) {
+    if (head->segment != nullptr) continue;
+    try {
+      driver_.free(head->address);
+    } catch (const std::exception&) {
+      // The allocator is going away; the other segments are still to be given back.
+    }
+  }
+  small_ = Pool(PoolKind::Small);
+  large_ = Pool(PoolKind::Large);
+  allocated = PointerMap();
+  expandable_segments_.clear();
+}
+
+}  // namespace allocmark::caching

@@ -1,0 +1,91 @@
+// The blocks of the caching allocator and the memory behind them: segments taken and given back,
+// blocks split and merged, the counters of all this kept. Mechanism only: which block serves a
+// request is decided in policy.h, when to do what in allocator.h.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "allocators/caching/block.h"
+#include "allocators/caching/counters.h"
+#include "allocators/caching/driver.h"
+#include "allocators/caching/expandable.h"
+#include "allocators/caching/pointer_map.h"
+#include "allocators/caching/pool.h"
+#include "allocators/caching/settings.h"
+
+namespace allocmark::caching {
+
+class Heap {
+ public:
+  Heap(Driver& driver, const Settings& settings);
+  // Gives every segment back, live blocks or not. `waiting` blocks are known to nobody else.
+  ~Heap();
+  Heap(const Heap&) = delete;
+  Heap& operator=(const Heap&) = delete;
+
+  // Segments from cudaMalloc. The new block is in no set.
+  [[nodiscard]] Block* make_segment(StreamBlocks& home,
+                                    std::uint64_t size_bytes);  // null: out of memory
+  void release_segment(Block* block);  // a free block that is a whole segment
+
+  // Expandable memory for a request of this rounded size: at the first place of the stream's
+  // address space where it fits, or in a new expandable segment. The block may be larger. Null: out
+  // of memory.
+  [[nodiscard]] Block* make_expandable(StreamBlocks& home, std::uint64_t size_bytes);
+  // Gives the whole pages inside a free block back, and the segment where nothing else is in it.
+  void unmap_expandable(Block* block);
+
+  // Moves blocks in and out of the free set of their home.
+  void insert_free(Block* block);
+  void erase_free(Block* block);
+
+  // Cuts the first size_bytes off a block that is in no set; returns the new front block.
+  [[nodiscard]] Block* split_front(Block* block, std::uint64_t size_bytes);
+
+  // Makes an unused block free: merges it with its free neighbours and keeps the counters of
+  // inactive blocks.
+  void free_block(Block* block);
+
+  // The first block of every segment; `waiting` are the blocks that are in no set and not
+  // allocated.
+  [[nodiscard]] std::vector<Block*> segment_heads(const std::vector<Block*>& waiting) const;
+  // Blocks without owner that wait for events are only known by name; the destructor needs them.
+  void give_back_all(const std::vector<Block*>& waiting);
+
+  [[nodiscard]] Pool& pool(PoolKind kind) { return kind == PoolKind::Small ? small_ : large_; }
+  [[nodiscard]] const Pool& pool(PoolKind kind) const {
+    return kind == PoolKind::Small ? small_ : large_;
+  }
+  [[nodiscard]] std::uint64_t reserved_bytes() const { return reserved_bytes_; }
+
+  // Times that giving back memory would have torn a segment apart (see release_available in
+  // allocator_release.cc).
+  std::uint64_t split_release_count = 0;
+
+  PointerMap allocated;  // the blocks that callers hold
+  Counters counters;
+
+ private:
+  [[nodiscard]] Block* find_expandable(StreamBlocks& home, std::uint64_t size_bytes);
+  [[nodiscard]] Block* make_expandable_segment(StreamBlocks& home);
+  [[nodiscard]] bool map_block(Block* block, std::uint64_t size_bytes);
+  void split_back_unmapped(Block* block, std::uint64_t size_bytes);
+  void cut_to_range(Block* block, ExpandableSegment::Range range);
+  std::uint64_t merge(Block* into, Block* from);
+  void destroy_expandable_segment(Block* block);
+  void insert_unmapped(Block* block);
+  void erase_from_set(Block* block);
+
+  Driver& driver_;
+  const Settings& settings_;
+  Pool small_{PoolKind::Small};
+  Pool large_{PoolKind::Large};
+  BlockSlab slab_;
+  std::vector<std::unique_ptr<ExpandableSegment>> expandable_segments_;
+  std::uint64_t reserved_bytes_ = 0;
+};
+
+}  // namespace allocmark::caching

@@ -1,0 +1,154 @@
+// The part of the heap that works on expandable segments: where in the address space to grow,
+// mapping and unmapping of blocks.
+#include <algorithm>
+#include <exception>
+
+#include "allocators/caching/heap.h"
+#include "allocators/caching/sizes.h"
+#include "base/assert.h"
+
+namespace allocmark::caching {
+namespace {
+
+// Whether `start` and its unused neighbours behind it, with or without memory, have room for
+// size_bytes.
+bool has_room(const Block* start, std::uint64_t size_bytes) {
+  std::uint64_t room_bytes = 0;
+  for (const Block* block = start; block != nullptr && block->is_unused(); block = block->next) {
+    room_bytes += block->size_bytes;
+    if (room_bytes >= size_bytes) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+Block* Heap::make_expandable(StreamBlocks& home, std::uint64_t size_bytes) {
+  Block* block = find_expandable(home, size_bytes);
+  if (!block->mapped && !map_block(block, std::min(block->size_bytes, size_bytes))) return nullptr;
+  while (block->size_bytes < size_bytes) {
+    // What follows has no memory yet: a mapped free neighbour would have been merged.
+    Block* following = block->next;
+    const std::uint64_t missing_bytes = size_bytes - block->size_bytes;
+    if (!map_block(following, std::min(missing_bytes, following->size_bytes))) return nullptr;
+    block = following;  // has taken the old block in
+  }
+  erase_free(block);
+  return block;
+}
+
+Block* Heap::find_expandable(StreamBlocks& home, std::uint64_t size_bytes) {
+  const SortedBlocks& unmapped = home.unmapped;
+  for (auto at = unmapped.begin(); at != unmapped.end(); at = unmapped.next(at)) {
+    Block* hole = unmapped.at(at);
+    Block* start = hole->prev != nullptr && hole->prev->is_unused() ? hole->prev : hole;
+    if (has_room(start, size_bytes)) return start;
+  }
+  return make_expandable_segment(home);
+}
+
+Block* Heap::make_expandable_segment(StreamBlocks& home) {
+  const std::uint64_t page_bytes = page_size(home.pool->is_small(), settings_);
+  expandable_segments_.push_back(
+      std::make_unique<ExpandableSegment>(driver_, home.stream, page_bytes));
+  ExpandableSegment* segment = expandable_segments_.back().get();
+  Block* block = slab_.make();
+  block->address = segment->base();
+  block->size_bytes = segment->size_bytes();
+  block->home = &home;
+  block->segment = segment;
+  block->mapped = false;
+  insert_unmapped(block);
+  return block;
+}
+
+// Puts memory behind the first size_bytes of an unmapped block, in whole pages, and makes that
+// free. The block merges with its free neighbours and stays the one that exists.
+bool Heap::map_block(Block* block, std::uint64_t size_bytes) {
+  ALLOCMARK_ASSERT(!block->mapped);
+  const ExpandableSegment::Range range = block->segment->map(block->address, size_bytes);
+  if (range.size_bytes == 0) return false;
+  ALLOCMARK_ASSERT(range.address == block->address);
+  ALLOCMARK_ASSERT(range.size_bytes <= block->size_bytes);
+  erase_from_set(block);
+  block->mapped = true;
+  if (range.size_bytes < block->size_bytes) split_back_unmapped(block, range.size_bytes);
+  merge(block, block->prev);
+  merge(block, block->next);
+  insert_free(block);
+  const PoolKind kind = block->home->pool->kind;
+  reserved_bytes_ += range.size_bytes;
+  counters.reserved_bytes.increase(kind, static_cast<std::int64_t>(range.size_bytes));
+  ++counters.num_device_alloc;
+  return true;
+}
+
+// Leaves size_bytes to a block and makes the rest an unmapped one behind it.
+void Heap::split_back_unmapped(Block* block, std::uint64_t size_bytes) {
+  Block* rest = slab_.make();
+  rest->address = block->address + size_bytes;
+  rest->size_bytes = block->size_bytes - size_bytes;
+  rest->home = block->home;
+  rest->segment = block->segment;
+  rest->mapped = false;
+  rest->prev = block;
+  rest->next = block->next;
+  if (rest->next != nullptr) rest->next->prev = rest;
+  block->next = rest;
+  block->size_bytes = size_bytes;
+  insert_unmapped(rest);
+}
+
+void Heap::unmap_expandable(Block* block) {
+  const ExpandableSegment::Range range =
+      block->segment->whole_pages(block->address, block->size_bytes);
+  std::exception_ptr failure;
+  if (range.size_bytes > 0) {
+    failure = block->segment->unmap(range);
+    erase_free(block);
+    cut_to_range(block, range);
+    block->mapped = false;
+    merge(block, block->prev);
+    merge(block, block->next);
+    insert_unmapped(block);
+    reserved_bytes_ -= range.size_bytes;
+    counters.reserved_bytes.decrease(block->home->pool->kind,
+                                     static_cast<std::int64_t>(range.size_bytes));
+    ++counters.num_device_free;
+  }
+  if (!block->mapped && !block->is_split()) destroy_expandable_segment(block);
+  if (failure) std::rethrow_exception(failure);
+}
+
+// Makes what a block in no set has before and behind the range free blocks of their own.
+void Heap::cut_to_range(Block* block, ExpandableSegment::Range range) {
+  if (range.address > block->address) {
+    Block* before = split_front(block, range.address - block->address);
+    insert_free(before);
+  }
+  const std::uint64_t behind_bytes = block->size_bytes - range.size_bytes;
+  if (behind_bytes == 0) return;
+  Block* behind = slab_.make();
+  behind->address = range.address + range.size_bytes;
+  behind->size_bytes = behind_bytes;
+  behind->home = block->home;
+  behind->segment = block->segment;
+  behind->prev = block;
+  behind->next = block->next;
+  if (behind->next != nullptr) behind->next->prev = behind;
+  block->next = behind;
+  block->size_bytes = range.size_bytes;
+  insert_free(behind);
+}
+
+// `block` is all of the segment and has no memory.
+void Heap::destroy_expandable_segment(Block* block) {
+  const auto same = [&](const std::unique_ptr<ExpandableSegment>& entry) {
+    return entry.get() == block->segment;
+  };
+  erase_from_set(block);
+  slab_.take_back(block);
+  expandable_segments_.erase(std::ranges::find_if(expandable_segments_, same));
+}
+
+}  // namespace allocmark::caching

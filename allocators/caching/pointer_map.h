@@ -1,0 +1,96 @@
+// From the address a caller holds to its block: a hash table with open addressing and no
+// tombstones, so that a look up touches one cache line as a rule, however long the program has run.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <vector>
+
+#include "allocators/caching/block.h"
+
+namespace allocmark::caching {
+
+class PointerMap {
+ public:
+  PointerMap() : slots_(kCapacityMin) {}
+
+  void insert(Block* block) {
+    if (2 * (count_ + 1) > slots_.size()) grow();
+    place(block);
+    ++count_;
+  }
+
+  // Null where the address is not in the map.
+  [[nodiscard]] Block* find(std::uint64_t address) const {
+    const Slot& slot = slots_[index_of(address)];
+    return slot.block;
+  }
+
+  // Takes the block out; null where the address is not in the map.
+  Block* remove(std::uint64_t address) {
+    std::size_t hole = index_of(address);
+    Block* block = slots_[hole].block;
+    if (block == nullptr) return nullptr;
+    --count_;
+    // Entries behind the hole move up, unless that would put them before their own place.
+    for (std::size_t at = next(hole); slots_[at].block != nullptr; at = next(at)) {
+      const std::size_t home = home_of(slots_[at].address);
+      const std::size_t distance_to_home = (at - home) & mask();
+      const std::size_t distance_to_hole = (at - hole) & mask();
+      if (distance_to_home < distance_to_hole) continue;
+      slots_[hole] = slots_[at];
+      hole = at;
+    }
+    slots_[hole] = Slot{};
+    return block;
+  }
+
+  [[nodiscard]] std::size_t size() const { return count_; }
+
+  template <typename Action>
+  void for_each(Action action) const {
+    for (const Slot& slot : slots_) {
+      if (slot.block != nullptr) action(slot.block);
+    }
+  }
+
+ private:
+  static constexpr std::size_t kCapacityMin = 1024;
+
+  struct Slot {
+    std::uint64_t address = 0;
+    Block* block = nullptr;
+  };
+
+  [[nodiscard]] std::size_t mask() const { return slots_.size() - 1; }
+  [[nodiscard]] std::size_t next(std::size_t index) const { return (index + 1) & mask(); }
+
+  // Fibonacci hashing: block addresses are multiples of 512 and often of much larger powers of two.
+  [[nodiscard]] std::size_t home_of(std::uint64_t address) const {
+    return static_cast<std::size_t>(((address >> 9) * 0x9E3779B97F4A7C15u) >> shift_);
+  }
+
+  // Where the address stands, or the empty slot where it would.
+  [[nodiscard]] std::size_t index_of(std::uint64_t address) const {
+    std::size_t index = home_of(address);
+    while (slots_[index].block != nullptr && slots_[index].address != address) index = next(index);
+    return index;
+  }
+
+  void place(Block* block) { slots_[index_of(block->address)] = Slot{block->address, block}; }
+
+  void grow() {
+    std::vector<Slot> old(2 * slots_.size());
+    old.swap(slots_);
+    shift_ -= 1;
+    for (const Slot& slot : old) {
+      if (slot.block != nullptr) place(slot.block);
+    }
+  }
+
+  std::vector<Slot> slots_;  // a power of two, at most half full
+  std::size_t count_ = 0;
+  int shift_ = 64 - std::countr_zero(kCapacityMin);
+};
+
+}  // namespace allocmark::caching
