@@ -1,0 +1,110 @@
+// See cell_process.h.
+#include "harness/cell_process.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "fmt/format.h"
+#include "harness/runtime_select.h"
+#include "nlohmann/json.hpp"
+#include "results/json.h"
+
+namespace allocmark {
+namespace {
+
+using Json = nlohmann::json;
+
+// The child's last output without the newline at its end, quoted for a reason.
+std::string last_output(const ChildOutcome& outcome) {
+  std::string text = valid_utf8(outcome.stderr_tail);
+  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) {
+    text.pop_back();
+  }
+  return text.empty() ? "; it printed nothing" : "; its last output: " + text;
+}
+
+CellResult without_result(const CellSpec& spec, const ChildOutcome& outcome, CellStatus status,
+                          const std::string& reason) {
+  CellResult result;
+  result.key = spec.key;
+  result.status = status;
+  result.reason = reason;
+  result.wall_s = outcome.wall_s;
+  return result;
+}
+
+}  // namespace
+
+std::string to_json_line(const CellSpec& spec) {
+  const Json json = {{"key", Json::parse(to_json_line(spec.key))},
+                     {"pass_count", spec.pass_count},
+                     {"verify", spec.verify},
+                     {"record", spec.record},
+                     {"timeout_s", spec.timeout_s},
+                     {"placements_path", spec.placements_path}};
+  return json.dump();
+}
+
+CellSpec cell_spec_from_json(std::string_view line) {
+  try {
+    const Json json = Json::parse(line);
+    CellSpec spec;
+    spec.key = cell_key_from_json(json.at("key").dump(), "the cell's specification");
+    json.at("pass_count").get_to(spec.pass_count);
+    json.at("verify").get_to(spec.verify);
+    json.at("record").get_to(spec.record);
+    json.at("timeout_s").get_to(spec.timeout_s);
+    json.at("placements_path").get_to(spec.placements_path);
+    return spec;
+  } catch (const Json::exception& error) {
+    throw UsageError({.what = "this is no specification of a cell",
+                      .where = "stdin",
+                      .wanted = "the JSON that 'allocmark run' gives to its cells",
+                      .got = error.what(),
+                      .next = "use: allocmark run"});
+  }
+}
+
+ChildCommand cell_command(const CellSpec& spec, const std::string& program_path) {
+  return {.argv = {program_path, "cell", std::to_string(getpid())},
+          .environment = environment_with(runtime_environment(spec.key.device)),
+          .input = to_json_line(spec),
+          .timeout_s = static_cast<double>(spec.timeout_s)};
+}
+
+CellResult cell_result(const CellSpec& spec, const ChildOutcome& outcome) {
+  if (outcome.timed_out) {
+    return without_result(
+        spec, outcome, CellStatus::TimedOut,
+        fmt::format("ended after {} s (--timeout); a longer limit lets it finish{}", spec.timeout_s,
+                    last_output(outcome)));
+  }
+  if (outcome.signal_number != 0) {
+    const bool killed = outcome.signal_number == SIGKILL;
+    return without_result(
+        spec, outcome, CellStatus::Crashed,
+        fmt::format("ended by {}{}{}", signal_name(outcome.signal_number),
+                    killed ? ", perhaps because the machine ran out of memory (see dmesg)" : "",
+                    last_output(outcome)));
+  }
+  std::string problem = "it wrote none";
+  if (!outcome.result.empty()) {
+    try {
+      const std::size_t end = outcome.result.find('\n');
+      CellResult result = cell_result_from_json(outcome.result.substr(0, end), "the cell's result");
+      if (outcome.exit_code == 0 && result.key == spec.key) {
+        return result;
+      }
+      problem = "it is another cell's";
+    } catch (const Error& error) {
+      problem = error.what();
+    }
+  }
+  return without_result(
+      spec, outcome, CellStatus::Failed,
+      fmt::format("the cell's process ended with exit code {} and no valid result: {}{}",
+                  outcome.exit_code, problem, last_output(outcome)));
+}
+
+}  // namespace allocmark

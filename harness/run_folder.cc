@@ -1,0 +1,242 @@
+// See run_folder.h.
+#include "harness/run_folder.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <set>
+#include <sstream>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "base/error.h"
+#include "fmt/format.h"
+#include "nlohmann/json.hpp"
+#include "results/json.h"
+
+namespace allocmark {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+constexpr const char* kResultsName = "results.jsonl";
+constexpr const char* kManifestName = "plan.json";
+
+std::string join(const std::string& folder, const char* name) {
+  return (fs::path(folder) / name).string();
+}
+
+[[noreturn]] void throw_file(const std::string& what, const std::string& path, int error) {
+  throw EnvironmentError(
+      {.what = what,
+       .where = path,
+       .wanted = "a folder that can be written and has room",
+       .got = std::strerror(error),
+       .next = "choose another one with --out DIR; what is already in it is kept"});
+}
+
+void write_all(int fd, std::string_view text, const std::string& path) {
+  while (!text.empty()) {
+    const ssize_t written = write(fd, text.data(), text.size());
+    if (written < 0 && errno == EINTR) {
+      continue;
+    }
+    if (written <= 0) {
+      throw_file("cannot write", path, errno);
+    }
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
+void make_folder(const std::string& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) {
+    throw_file("cannot make the results folder", folder, error.value());
+  }
+}
+
+void check_same_plan(const std::string& folder, const RunManifest& before, const RunManifest& now,
+                     const Environment& environment_before, const Environment& environment_now) {
+  std::vector<std::string> differences =
+      environment_differences(environment_before, environment_now);
+  if (before.pass_count != now.pass_count) {
+    differences.push_back(fmt::format("passes: was {}, is {}", before.pass_count, now.pass_count));
+  }
+  if (before.verify != now.verify) {
+    differences.push_back(fmt::format("verify: was {}, is {}", before.verify, now.verify));
+  }
+  std::set<std::string> ids;
+  for (const CellKey& key : now.cells) {
+    ids.insert(key.id());
+  }
+  const auto foreign = std::count_if(before.cells.begin(), before.cells.end(),
+                                     [&](const CellKey& key) { return !ids.contains(key.id()); });
+  if (foreign > 0) {
+    differences.push_back(fmt::format("cells: {} of the folder's {} are not asked for now", foreign,
+                                      before.cells.size()));
+  }
+  if (!differences.empty()) {
+    std::string list;
+    for (const std::string& difference : differences) {
+      list += "\n  " + difference;
+    }
+    throw UsageError(
+        {.what = "this folder holds another run, its results do not belong together with new ones",
+         .where = folder,
+         .wanted = "the same plan and environment",
+         .got = list,
+         .next = "start a new folder with --out DIR, or resume with the program and machine that "
+                 "made it: allocmark run --resume --out " +
+                 folder});
+  }
+}
+
+}  // namespace
+
+std::string to_json(const RunManifest& manifest) {
+  Json cells = Json::array();
+  for (const CellKey& key : manifest.cells) {
+    cells.push_back(Json::parse(to_json_line(key)));
+  }
+  const Json json = {{"kind", "plan"},
+                     {"schema_version", kSchemaVersion},
+                     {"title", manifest.title},
+                     {"pass_count", manifest.pass_count},
+                     {"verify", manifest.verify},
+                     {"timeout_s", manifest.timeout_s},
+                     {"cells", cells}};
+  return json.dump(1) + "\n";
+}
+
+RunManifest manifest_from_json(const std::string& text, const std::string& where) {
+  try {
+    const Json json = Json::parse(text);
+    RunManifest manifest;
+    json.at("title").get_to(manifest.title);
+    json.at("pass_count").get_to(manifest.pass_count);
+    json.at("verify").get_to(manifest.verify);
+    json.at("timeout_s").get_to(manifest.timeout_s);
+    for (const Json& cell : json.at("cells")) {
+      manifest.cells.push_back(cell_key_from_json(cell.dump(), where));
+    }
+    return manifest;
+  } catch (const Json::exception& error) {
+    throw EnvironmentError({.what = "this is not the plan of a run",
+                            .where = where,
+                            .wanted = "the plan.json that 'allocmark run' writes",
+                            .got = error.what(),
+                            .next = "start a new folder with --out DIR"});
+  }
+}
+
+RunManifest read_manifest(const std::string& folder) {
+  const std::string path = join(folder, kManifestName);
+  return manifest_from_json(read_file(path), path);
+}
+
+RunFolder RunFolder::create(const std::string& folder, const RunManifest& manifest,
+                            const Environment& environment) {
+  make_folder(folder);
+  std::error_code error;
+  if (!fs::is_empty(folder, error) || error) {
+    throw UsageError(
+        {.what = "the results folder is not empty",
+         .where = folder,
+         .wanted = "a new or an empty folder",
+         .got = "",
+         .next = "to go on with the run in it add --resume, else choose another --out DIR"});
+  }
+  write_file(join(folder, kManifestName), to_json(manifest));
+  return RunFolder(RunFileWriter::create(results_path(folder), environment), {});
+}
+
+RunFolder RunFolder::resume(const std::string& folder, const RunManifest& manifest,
+                            const Environment& environment) {
+  const RunManifest before = read_manifest(folder);
+  RunFile file = read_run_file(results_path(folder));
+  check_same_plan(folder, before, manifest, file.environment, environment);
+  std::vector<CellResult> kept;
+  std::copy_if(std::make_move_iterator(file.cells.begin()),
+               std::make_move_iterator(file.cells.end()), std::back_inserter(kept),
+               [](const CellResult& cell) { return is_finished(cell.status); });
+  write_file(join(folder, kManifestName), to_json(manifest));
+  return RunFolder(RunFileWriter::resume(results_path(folder)), std::move(kept));
+}
+
+std::string results_path(const std::string& folder) { return join(folder, kResultsName); }
+
+bool is_finished(CellStatus status) {
+  return status == CellStatus::Ok || status == CellStatus::OomStopped ||
+         status == CellStatus::Skipped;
+}
+
+void write_file(const std::string& path, const std::string& text) {
+  const std::string temporary = path + ".part";
+  const int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (fd < 0) {
+    throw_file("cannot write", path, errno);
+  }
+  try {
+    write_all(fd, text, path);
+  } catch (const EnvironmentError&) {
+    close(fd);
+    unlink(temporary.c_str());
+    throw;
+  }
+  fdatasync(fd);
+  close(fd);
+  if (std::rename(temporary.c_str(), path.c_str()) != 0) {
+    throw_file("cannot write", path, errno);
+  }
+}
+
+std::string read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  if (!file || fs::is_directory(path)) {
+    throw EnvironmentError({.what = "cannot read the file of a run",
+                            .where = path,
+                            .wanted = "a folder that 'allocmark run' wrote",
+                            .got = fs::exists(path) ? "a file that cannot be read" : "no such file",
+                            .next = "check the folder's name"});
+  }
+  return text.str();
+}
+
+std::vector<std::string> environment_differences(const Environment& before,
+                                                 const Environment& now) {
+  std::vector<std::string> differences;
+  const auto compare = [&](const char* name, const std::string& was, const std::string& is) {
+    if (was != is) {
+      differences.push_back(fmt::format("{}: was '{}', is '{}'", name, was, is));
+    }
+  };
+  compare("allocmark_version", before.allocmark_version, now.allocmark_version);
+  compare("git_sha", before.git_sha, now.git_sha);
+  compare("build_type", before.build_type, now.build_type);
+  compare("compiler", before.compiler, now.compiler);
+  compare("hostname_hash", before.hostname_hash, now.hostname_hash);
+  compare("cpu_model", before.cpu_model, now.cpu_model);
+  compare("device", before.device, now.device);
+  compare("gpu_name", before.gpu_name, now.gpu_name);
+  compare("gpu_uuid_hash", before.gpu_uuid_hash, now.gpu_uuid_hash);
+  compare("driver_version", before.driver_version, now.driver_version);
+  compare("runtime_version", before.runtime_version, now.runtime_version);
+  compare("profile_hash", before.profile_hash, now.profile_hash);
+  return differences;
+}
+
+}  // namespace allocmark

@@ -1,0 +1,78 @@
+// The folder of a run: plan.json (what was asked for) and results.jsonl (the environment, then one
+// line per finished cell). Results flow in one by one and are in the file before append returns, so
+// nothing measured is lost by a later failure; a run that was broken off flows out again through
+// resume.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "harness/cell.h"
+#include "results/run_file.h"
+#include "results/schema.h"
+
+namespace allocmark {
+
+// What a run was asked to do; the settings that all its cells share, and every cell of all its
+// shards.
+struct RunManifest {
+  std::string title;  // "suite default", used in reports
+  std::uint32_t pass_count = 3;
+  bool verify = true;
+  std::uint64_t timeout_s = 0;
+  std::vector<CellKey> cells;
+};
+
+[[nodiscard]] std::string to_json(const RunManifest& manifest);
+[[nodiscard]] RunManifest manifest_from_json(const std::string& text, const std::string& where);
+
+// Throws EnvironmentError where the folder holds no run.
+[[nodiscard]] RunManifest read_manifest(const std::string& folder);
+
+class RunFolder {
+ public:
+  // A new folder; one that exists must be empty.
+  [[nodiscard]] static RunFolder create(const std::string& folder, const RunManifest& manifest,
+                                        const Environment& environment);
+
+  // A folder left by an earlier run. Its finished cells are kept; crashed, timed-out and failed
+  // ones are to be run again. Throws UsageError saying what differs where its results would not be
+  // comparable with new ones.
+  [[nodiscard]] static RunFolder resume(const std::string& folder, const RunManifest& manifest,
+                                        const Environment& environment);
+
+  // Throws EnvironmentError naming the path where the line cannot be written; the file then still
+  // ends with a whole line.
+  void append(const CellResult& result) { file_.append(result); }
+
+  // Results kept from the earlier run.
+  [[nodiscard]] const std::vector<CellResult>& kept() const { return kept_; }
+
+ private:
+  RunFolder(RunFileWriter file, std::vector<CellResult> kept)
+      : file_(std::move(file)), kept_(std::move(kept)) {}
+
+  RunFileWriter file_;
+  std::vector<CellResult> kept_;
+};
+
+// DIR/results.jsonl.
+[[nodiscard]] std::string results_path(const std::string& folder);
+
+// Ok, stopped by an OOM, or skipped: running it again would tell nothing new.
+[[nodiscard]] bool is_finished(CellStatus status);
+
+// Writes a whole file in place of an old one or not at all; throws EnvironmentError naming the
+// path.
+void write_file(const std::string& path, const std::string& text);
+// Throws EnvironmentError naming the path.
+[[nodiscard]] std::string read_file(const std::string& path);
+
+// What differs between two environments so that their results should not stand in one table:
+// "git_sha: was a1, is b2".
+[[nodiscard]] std::vector<std::string> environment_differences(const Environment& before,
+                                                               const Environment& now);
+
+}  // namespace allocmark
