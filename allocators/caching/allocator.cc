@@ -77,6 +77,7 @@ Block* CachingAllocator::obtain(const Request& request) {
 
 // The limit counts the whole segment even where an expandable one would grow by less.
 Block* CachingAllocator::ask_device(const Request& request, Attempt attempt) {
+  driver_.check_pending_error();
   if (attempt == Attempt::Retry) ++heap_.counters.num_alloc_retries;
   if (limit_bytes_ && heap_.reserved_bytes() + request.segment_bytes > *limit_bytes_)
     return nullptr;

@@ -31,6 +31,10 @@ class Driver {
  public:
   virtual ~Driver() = default;
 
+  // Throws where an earlier call of the program left an error behind; called before the device is
+  // asked for memory.
+  virtual void check_pending_error() {}
+
   // Whole segments. `stream` is the one the request is for; it only matters where a graph is being
   // captured.
   [[nodiscard]] virtual std::optional<std::uint64_t> allocate(std::uint64_t size_bytes,
