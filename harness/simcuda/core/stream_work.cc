@@ -4,13 +4,23 @@
 #include "harness/simcuda/core/stream_order.h"
 
 namespace simcuda {
+namespace {
+
+// 36 years; keeps sums from overflowing.
+constexpr std::uint64_t kDurationNsMax = std::uint64_t{1} << 60;
+
+}  // namespace
 
 Outcome StreamOrder::launch(StreamId stream, std::uint64_t duration_ns, std::uint64_t now_ns) {
-  return enqueue(stream, {.kind = ItemKind::Kernel, .value = duration_ns, .issued_ns = now_ns});
+  return enqueue(stream, {.kind = ItemKind::Kernel,
+                          .value = std::min(duration_ns, kDurationNsMax),
+                          .issued_ns = now_ns});
 }
 
 Outcome StreamOrder::copy(StreamId stream, std::uint64_t duration_ns, std::uint64_t now_ns) {
-  return enqueue(stream, {.kind = ItemKind::Copy, .value = duration_ns, .issued_ns = now_ns});
+  return enqueue(stream, {.kind = ItemKind::Copy,
+                          .value = std::min(duration_ns, kDurationNsMax),
+                          .issued_ns = now_ns});
 }
 
 Outcome StreamOrder::launch_gated(StreamId stream, std::uint64_t gate, std::uint64_t now_ns) {
@@ -40,6 +50,15 @@ Outcome StreamOrder::enqueue(StreamId stream, Item item) {
     advance(at);
   }
   ++at.position;
+  if (at.items.empty() && item.kind != ItemKind::Gate) {
+    // The usual case: nothing is held up, so its end is known now.
+    if (item.kind == ItemKind::Kernel) {
+      set_fence(at);
+    }
+    at.end_ns = std::max(at.end_ns, item.issued_ns) + item.value;
+    append(at, at.end_ns);
+    return outcome;
+  }
   push_item(at, item);
   while (resolve_front(at)) {
   }
@@ -87,6 +106,7 @@ bool StreamOrder::resolve_front(Stream& stream) {
       const auto gate = open_gates_.find(item.value);
       if (gate == open_gates_.end()) {
         // The launch's fence counts from the launch on.
+        advance(stream);
         set_fence(stream);
         return false;
       }
@@ -107,6 +127,7 @@ bool StreamOrder::resolve_front(Stream& stream) {
       break;
   }
   if (fence) {
+    advance(stream);
     set_fence(stream);
   }
   append_until(stream, item.last, finish_ns);
@@ -121,7 +142,6 @@ bool StreamOrder::resolve_front(Stream& stream) {
 // A kernel launch comes next: from the end of what is before it on, the host can tell that it has
 // ended.
 void StreamOrder::set_fence(Stream& stream) {
-  advance(stream);
   if (stream.pending.empty()) {
     stream.fence_seen = stream.finished;
   } else {

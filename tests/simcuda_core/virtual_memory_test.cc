@@ -1,0 +1,155 @@
+// Goal: virtual memory management checks its arguments, counts references, and charges pages only
+// for handles.
+#include "harness/simcuda/core/virtual_memory.h"
+
+#include <cstdint>
+#include <vector>
+
+#include "harness/simcuda/core/device.h"
+#include "tests/catch.h"
+
+namespace simcuda {
+namespace {
+
+constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
+constexpr std::uint64_t kArea = 0x302000000;
+
+TEST_CASE("large reservations grow upwards in steps of 32 MiB and cost no memory") {
+  Device device(h200_config(StartState::Plain));
+  VirtualMemory& memory = device.virtual_memory();
+  // PyTorch's expandable segments: 1.125 times the device's memory in segments of 2 MiB and of 20
+  // MiB.
+  CHECK(memory.reserve(std::uint64_t{80526} * 2 * kMiB, 0).address == kArea);
+  CHECK(memory.reserve(std::uint64_t{8053} * 20 * kMiB, 0).address == kArea + 5033 * kChunkBytes);
+  CHECK(memory.reserve(20 * kMiB, 0).address == kArea + (5033 + 5034) * kChunkBytes);
+  CHECK(device.used_bytes() == 0);
+}
+
+TEST_CASE("a reservation of 2 MiB takes a place of the large heap") {
+  Device device(h200_config(StartState::Plain));
+  const AllocationOutcome reserved = device.virtual_memory().reserve(2 * kMiB, 0);
+  CHECK(reserved.address == device.config().base_address - 66 * kMiB);
+  CHECK(device.virtual_memory().reserved(reserved.address));
+  CHECK(device.virtual_memory().free_reservation(reserved.address, 2 * kMiB).status == Status::Ok);
+  CHECK_FALSE(device.virtual_memory().reserved(reserved.address));
+  CHECK(device.allocate(2 * kMiB).address == reserved.address);
+}
+
+TEST_CASE("reservations that make no sense are refused") {
+  Device device(h200_config(StartState::Plain));
+  VirtualMemory& memory = device.virtual_memory();
+  CHECK(memory.reserve(0, 0).status == Status::InvalidValue);
+  CHECK(memory.reserve(kMiB, 0).status == Status::InvalidValue);
+  CHECK(memory.reserve(32 * kMiB, 3).status == Status::InvalidValue);
+  CHECK(memory.reserve(~std::uint64_t{0} - 2 * kMiB + 1, 0).status == Status::InvalidValue);
+  CHECK(memory.reserve(std::uint64_t{1} << 50, 0).status == Status::OutOfMemory);
+  const std::uint64_t address = memory.reserve(64 * kMiB, 0).address;
+  CHECK(memory.free_reservation(address, 32 * kMiB).status == Status::InvalidValue);
+  CHECK(memory.free_reservation(address + 32 * kMiB, 32 * kMiB).status == Status::InvalidValue);
+  CHECK(memory.free_reservation(address, 64 * kMiB).status == Status::Ok);
+  CHECK(memory.free_reservation(address, 64 * kMiB).status == Status::InvalidValue);
+}
+
+TEST_CASE("memory that is released while it is mapped lives until it is unmapped") {
+  Device device(h200_config(StartState::Plain));
+  VirtualMemory& memory = device.virtual_memory();
+  const std::uint64_t address = memory.reserve(64 * kMiB, 0).address;
+  const HandleOutcome handle = memory.create(20 * kMiB);
+  CHECK(handle.work.pages_taken == 10);
+  CHECK(device.used_bytes() == 20 * kMiB);
+  REQUIRE(memory.map(address, 20 * kMiB, 0, handle.handle).status == Status::Ok);
+  CHECK(memory.release(handle.handle).work.pages_returned == 0);
+  CHECK(memory.handle_bytes(handle.handle) == 0);
+  CHECK(memory.release(handle.handle).status == Status::InvalidValue);
+  CHECK(memory.map(address + 32 * kMiB, 20 * kMiB, 0, handle.handle).status ==
+        Status::InvalidValue);
+  CHECK(memory.free_reservation(address, 64 * kMiB).status == Status::InvalidValue);
+  CHECK(memory.unmap(address, 20 * kMiB).work.pages_returned == 10);
+  CHECK(device.used_bytes() == 0);
+  CHECK(memory.free_reservation(address, 64 * kMiB).status == Status::Ok);
+}
+
+TEST_CASE("a handle can be mapped twice and retained by address") {
+  Device device(h200_config(StartState::Plain));
+  VirtualMemory& memory = device.virtual_memory();
+  const std::uint64_t address = memory.reserve(64 * kMiB, 0).address;
+  const MemoryHandle handle = memory.create(2 * kMiB).handle;
+  REQUIRE(memory.map(address, 2 * kMiB, 0, handle).status == Status::Ok);
+  REQUIRE(memory.map(address + 2 * kMiB, 2 * kMiB, 0, handle).status == Status::Ok);
+  CHECK(memory.retain(address + 3 * kMiB).handle == handle);
+  CHECK(memory.retain(address + 4 * kMiB).status == Status::InvalidValue);
+  REQUIRE(memory.release(handle).status == Status::Ok);
+  REQUIRE(memory.unmap(address, 4 * kMiB).status == Status::Ok);
+  CHECK(device.used_bytes() == 2 * kMiB);
+  CHECK(memory.release(handle).work.pages_returned == 1);
+}
+
+TEST_CASE("mappings are checked against reservations, handles and each other") {
+  Device device(h200_config(StartState::Plain));
+  VirtualMemory& memory = device.virtual_memory();
+  const std::uint64_t address = memory.reserve(64 * kMiB, 0).address;
+  const MemoryHandle handle = memory.create(4 * kMiB).handle;
+  const std::uint64_t size_bytes = 4 * kMiB;
+  CHECK(memory.map(address + kMiB, size_bytes, 0, handle).status == Status::InvalidValue);
+  CHECK(memory.map(address, size_bytes, 2 * kMiB, handle).status == Status::InvalidValue);
+  CHECK(memory.map(address, size_bytes + 2 * kMiB, 0, handle).status == Status::InvalidValue);
+  CHECK(memory.map(address, 0, 0, handle).status == Status::InvalidValue);
+  CHECK(memory.map(address, size_bytes, 0, handle + 1).status == Status::InvalidValue);
+  CHECK(memory.map(address + 62 * kMiB, size_bytes, 0, handle).status == Status::InvalidValue);
+  CHECK(memory.map(address - 2 * kMiB, size_bytes, 0, handle).status == Status::InvalidValue);
+  CHECK(memory.map(~std::uint64_t{0} - 2 * kMiB + 1, size_bytes, 0, handle).status ==
+        Status::InvalidValue);
+  CHECK(memory.mapping_count() == 0);
+  REQUIRE(memory.map(address + 2 * kMiB, size_bytes, 0, handle).status == Status::Ok);
+  CHECK(memory.map(address, size_bytes, 0, handle).status == Status::InvalidValue);
+  CHECK(memory.map(address + 4 * kMiB, size_bytes, 0, handle).status == Status::InvalidValue);
+  CHECK(memory.map(address, 2 * kMiB, 0, handle).status == Status::Ok);
+}
+
+TEST_CASE("access and unmapping want whole mappings without gaps") {
+  Device device(h200_config(StartState::Plain));
+  VirtualMemory& memory = device.virtual_memory();
+  const std::uint64_t address = memory.reserve(64 * kMiB, 0).address;
+  const MemoryHandle handle = memory.create(4 * kMiB).handle;
+  REQUIRE(memory.map(address, 4 * kMiB, 0, handle).status == Status::Ok);
+  REQUIRE(memory.map(address + 4 * kMiB, 4 * kMiB, 0, handle).status == Status::Ok);
+  REQUIRE(memory.map(address + 10 * kMiB, 4 * kMiB, 0, handle).status == Status::Ok);
+  const Access write = Access::ReadWrite;
+  CHECK(memory.set_access(address, 2 * kMiB, write).status == Status::InvalidValue);
+  CHECK(memory.set_access(address + 2 * kMiB, 6 * kMiB, write).status == Status::InvalidValue);
+  CHECK(memory.set_access(address, 14 * kMiB, write).status == Status::InvalidValue);
+  CHECK(memory.find(address).access == Access::None);
+  CHECK(memory.set_access(address, 8 * kMiB, write).status == Status::Ok);
+  CHECK(memory.find(address + 7 * kMiB).access == Access::ReadWrite);
+  CHECK(memory.find(address + 10 * kMiB).access == Access::None);
+  CHECK(memory.unmap(address, 6 * kMiB).status == Status::InvalidValue);
+  CHECK(memory.unmap(address + 8 * kMiB, 2 * kMiB).status == Status::InvalidValue);
+  CHECK(memory.mapping_count() == 3);
+  CHECK(memory.unmap(address, 8 * kMiB).status == Status::Ok);
+  CHECK(memory.mapping_count() == 1);
+}
+
+TEST_CASE("handles share the device's memory with the heap and the pools") {
+  Device device(with_usable_bytes(h200_config(StartState::Plain), 128 * kMiB));
+  VirtualMemory& memory = device.virtual_memory();
+  device.pool(kDefaultPool)->set_release_threshold(~std::uint64_t{0});
+  const std::uint64_t block = device.allocate_async(32 * kMiB, kLegacyStream, 0, 0).address;
+  const std::uint64_t heap = device.allocate(64 * kMiB).address;
+  CHECK(memory.create(34 * kMiB).status == Status::OutOfMemory);
+  CHECK(device.used_bytes() == 96 * kMiB);
+  const MemoryHandle handle = memory.create(32 * kMiB).handle;
+  CHECK(device.allocate(1).status == Status::OutOfMemory);
+  REQUIRE(memory.release(handle).status == Status::Ok);
+  REQUIRE(device.deallocate_async(block, kLegacyStream, 0).status == Status::Ok);
+  REQUIRE(device.synchronize_device(0).status == Status::Ok);
+  const HandleOutcome large = memory.create(64 * kMiB);
+  CHECK(large.status == Status::Ok);
+  CHECK(large.work.pools_gave_back);
+  CHECK(large.work.chunks_returned == 1);
+  CHECK(device.deallocate(heap, 0).status == Status::Ok);
+  CHECK(memory.create(0).status == Status::InvalidValue);
+  CHECK(memory.create(kMiB).status == Status::InvalidValue);
+}
+
+}  // namespace
+}  // namespace simcuda
