@@ -165,6 +165,7 @@ std::string costs_of(const CellResult& cell, const CellResult* baseline) {
 }
 
 std::string failures_of(const CellResult& cell) {
+  if (cell.status == CellStatus::OomStopped) return "stopped at its first failed request";
   return fmt::format("{} of {} requests failed", cell.oom_count, cell.allocate_count);
 }
 
@@ -214,7 +215,6 @@ std::string baseline_sentence(const Sorted& sorted, const TextStyle& style) {
   const std::string causes = causes_of(cell);
   std::string text = name + style.plain(" ran out of memory: " + failures_of(cell) +
                                         (causes.empty() ? "" : " (" + causes + ")"));
-  if (cell.status == CellStatus::OomStopped) text += ", where its trace ended";
   const auto capacity = static_cast<std::size_t>(OomCause::Capacity);
   const bool all_capacity = cell.oom_count > 0 && capacity < cell.oom_cause_counts.size() &&
                             cell.oom_cause_counts[capacity] == cell.oom_count;

@@ -17,6 +17,7 @@
 
 #include "results/json.h"
 #include "results/statistics.h"
+#include "results/text.h"
 #include "results/writers.h"
 
 namespace allocmark {
@@ -77,11 +78,12 @@ Json context(const Environment& environment) {
   return object;
 }
 
-// The whole key, so that two cells never share a name.
+// The whole key, so that two cells never share a name; compare.py prints it to the terminal as it
+// is.
 std::string run_name(const CellKey& key, const Operation& operation) {
-  return fmt::format("{}/{}/{}/{}/capacity:{}/seed:{}/on_oom:{}/{}", key.workload, key.allocator,
-                     key.conf.empty() ? "unset" : key.conf, key.device, key.capacity, key.seed,
-                     key.on_oom, operation.name);
+  return printable(fmt::format("{}/{}/{}/{}/capacity:{}/seed:{}/on_oom:{}/{}", key.workload,
+                               key.allocator, key.conf.empty() ? "unset" : key.conf, key.device,
+                               key.capacity, key.seed, key.on_oom, operation.name));
 }
 
 void add_summary(Json& entry, const std::string& prefix, const LatencySummary& summary) {
@@ -138,10 +140,13 @@ void add_time(Json& entry, std::uint64_t iteration_count, double time_ns) {
   }
 }
 
-// A cell without numbers: Google Benchmark's own words for an error and for a skip.
+// A cell without numbers, in Google Benchmark's words for an error and for a skip. It is an
+// aggregate without times, because compare.py takes the geometric mean over the times of all
+// others, where 0 would stand for "infinitely fast".
 Json not_measured(const CellResult& cell, const std::string& run) {
-  Json entry = begin_entry(run, run, "iteration", 1);
-  entry["repetition_index"] = 0;
+  Json entry = begin_entry(run, run, "aggregate", 1);
+  entry["aggregate_name"] = "median";
+  entry["aggregate_unit"] = "time";
   const bool skipped = cell.status == CellStatus::Skipped;
   const std::string reason = cell.reason.empty() ? std::string() : ": " + cell.reason;
   entry[skipped ? "skipped" : "error_occurred"] = true;

@@ -49,7 +49,14 @@ std::optional<double> stalloc(const CellResult& cell) {
   return unused_share(cell.allocated_bytes_peak, cell.reserved_bytes_peak);
 }
 
+// requested_bytes_peak is the trace's; where a request failed, or the trace ended early, it was
+// never live.
+bool reached_requested_peak(const CellResult& cell) {
+  return cell.status == CellStatus::Ok && cell.oom_count == 0;
+}
+
 std::optional<double> johnstone_wilson_2(const CellResult& cell) {
+  if (!reached_requested_peak(cell)) return std::nullopt;
   return overhead_ratio(cell.reserved_bytes_at_requested_peak, cell.requested_bytes_peak);
 }
 
@@ -58,6 +65,7 @@ std::optional<double> johnstone_wilson_3(const CellResult& cell) {
 }
 
 std::optional<double> johnstone_wilson_4(const CellResult& cell) {
+  if (!reached_requested_peak(cell)) return std::nullopt;
   return overhead_ratio(cell.reserved_bytes_peak, cell.requested_bytes_peak);
 }
 
@@ -100,7 +108,7 @@ std::optional<Proportion> wilson_interval(std::uint64_t hit_count, std::uint64_t
 }
 
 std::optional<double> oom_rate(const CellResult& cell) {
-  if (!is_measured(cell) || cell.allocate_count == 0) return std::nullopt;
+  if (cell.status != CellStatus::Ok || cell.allocate_count == 0) return std::nullopt;
   if (cell.oom_count > cell.allocate_count) return std::nullopt;
   return static_cast<double>(cell.oom_count) / static_cast<double>(cell.allocate_count);
 }

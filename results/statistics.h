@@ -26,11 +26,12 @@ struct Proportion {
                                                         std::uint64_t trial_count,
                                                         double confidence = 0.95);
 
-// Failed requests per request of one pass, 0..1; nothing where the cell made no request or did not
-// measure. No interval: requests of one trace are not independent.
+// Failed requests over the trace's requests, 0..1; nothing where the cell made none, did not
+// measure, or stopped at an OOM (the rest of its requests was never made). No interval: requests of
+// one trace are not independent.
 [[nodiscard]] std::optional<double> oom_rate(const CellResult& cell);
 
-// Passes with an OOM over passes, with Wilson's interval at 95 %.
+// Timed passes with an OOM over timed passes, with Wilson's interval at 95 %.
 [[nodiscard]] std::optional<Proportion> trial_oom_rate(const CellResult& cell);
 
 // Samples that must lie beyond a percentile before it is printed without a mark.

@@ -77,6 +77,9 @@ TEST_CASE("OOM rates count requests and passes apart") {
   cell.status = CellStatus::Crashed;
   CHECK_FALSE(oom_rate(cell).has_value());
   CHECK_FALSE(trial_oom_rate(cell).has_value());
+  cell.status = CellStatus::OomStopped;
+  CHECK_FALSE(oom_rate(cell).has_value());
+  CHECK(trial_oom_rate(cell).has_value());
   cell = measured_cell();
   cell.allocate_count = 0;
   CHECK_FALSE(oom_rate(cell).has_value());
@@ -87,12 +90,19 @@ TEST_CASE("fragmentation has one value per published definition") {
   CHECK(fragmentation(cell, "fragmentation_share_pytorch") == Approx(0.25));
   CHECK(fragmentation(cell, "fragmentation_share_gmlake") == Approx(0.05));
   CHECK(fragmentation(cell, "fragmentation_share_stalloc") == Approx(0.1));
-  CHECK(fragmentation(cell, "fragmentation_ratio_johnstone_wilson_2") == Approx(1.15));
   CHECK(fragmentation(cell, "fragmentation_ratio_johnstone_wilson_3") == Approx(200.0 / 120));
-  CHECK(fragmentation(cell, "fragmentation_ratio_johnstone_wilson_4") == Approx(1.25));
   CHECK(fragmentation(cell, "fragmentation_share_internal") == Approx(0.2));
   CHECK(fragmentation(cell, "fragmentation_share_largest_free") == Approx(0.75));
   CHECK(waste_share(cell) == Approx(0.4));
+}
+
+TEST_CASE("ratios to the trace's peak are absent where a request failed") {
+  CellResult cell = measured_cell();
+  CHECK_FALSE(fragmentation(cell, "fragmentation_ratio_johnstone_wilson_2").has_value());
+  CHECK_FALSE(fragmentation(cell, "fragmentation_ratio_johnstone_wilson_4").has_value());
+  cell.oom_count = 0;
+  CHECK(fragmentation(cell, "fragmentation_ratio_johnstone_wilson_2") == Approx(1.15));
+  CHECK(fragmentation(cell, "fragmentation_ratio_johnstone_wilson_4") == Approx(1.25));
 }
 
 TEST_CASE("fragmentation is absent below the floor, without its inputs and where they contradict") {
@@ -108,7 +118,7 @@ TEST_CASE("fragmentation is absent below the floor, without its inputs and where
   CHECK_FALSE(fragmentation(cell, "fragmentation_share_pytorch").has_value());
   cell.reserved_bytes_peak = 100 * kMiB;
   CHECK_FALSE(fragmentation(cell, "fragmentation_share_pytorch").has_value());
-  cell.requested_bytes_peak = 101 * kMiB;
+  cell.requested_bytes_peak = 101 * kMiB, cell.oom_count = 0;
   CHECK_FALSE(fragmentation(cell, "fragmentation_ratio_johnstone_wilson_4").has_value());
   cell = measured_cell();
   cell.status = CellStatus::Failed;

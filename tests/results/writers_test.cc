@@ -4,6 +4,7 @@
 #include "results/writers.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -14,6 +15,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "results/json.h"
 #include "results/text.h"
 #include "tests/catch.h"
 #include "tests/results/golden.h"
@@ -97,6 +99,13 @@ TEST_CASE("the CSV is as approved") { check_golden("results.csv", render_csv(sam
 TEST_CASE("the Google Benchmark export is as approved") {
   check_golden("google_benchmark.json",
                render_google_benchmark(sample::environment(), sample::run()));
+}
+
+TEST_CASE("the stored lines are as approved") {
+  std::string text =
+      to_json_line(sample::environment()) + '\n' + to_json_line(sample::cell()) + '\n';
+  for (const CellResult& cell : sample::run()) text += to_json_line(cell) + '\n';
+  check_golden("results.jsonl", text);
 }
 
 TEST_CASE("no line of a table is wider than 160 columns or holds control characters") {
