@@ -1,0 +1,192 @@
+#include "harness/simcuda/shim/call.h"
+
+#include <cstdio>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "harness/simcuda/shim/fault_plan.h"
+#include "harness/simcuda/shim/library.h"
+
+namespace simcuda {
+
+thread_local constinit ThreadState* current_thread_state = nullptr;
+std::atomic<std::uint32_t> slow_reasons{kNotStarted};
+
+namespace {
+
+// All threads' states, and the counts of those that ended. Reached from static initialisers of
+// other libraries, so made on first use and never destroyed.
+struct Registry {
+  std::mutex mutex;
+  std::list<ThreadState*> threads;
+  std::array<std::uint64_t, kApiCountMax> ended_calls{};
+  std::uint32_t thread_count = 0;
+};
+Registry& registry() {
+  static Registry& instance = *new Registry;
+  return instance;
+}
+
+ApiRecord* api_list = nullptr;
+std::size_t api_count = 0;
+std::atomic<int> sticky_error{0};
+
+// Folds a thread's counters into the totals when it ends.
+struct ThreadStateOwner {
+  std::unique_ptr<ThreadState> state;
+  ~ThreadStateOwner() {
+    if (state == nullptr) {
+      return;
+    }
+    Registry& all = registry();
+    const std::lock_guard lock(all.mutex);
+    for (std::size_t i = 0; i < kApiCountMax; ++i) {
+      all.ended_calls[i] += state->calls[i].load(std::memory_order_relaxed);
+    }
+    all.threads.remove(state.get());
+    current_thread_state = nullptr;
+  }
+};
+thread_local ThreadStateOwner thread_state_owner;
+
+struct CallLog {
+  std::mutex mutex;
+  std::FILE* file = nullptr;
+};
+CallLog& call_log() {
+  static CallLog& instance = *new CallLog;
+  return instance;
+}
+
+}  // namespace
+
+ApiRecord::ApiRecord(const char* api_name) : name(api_name), index(api_count++), next(api_list) {
+  if (index >= kApiCountMax) {
+    std::fprintf(stderr, "simcuda: more than %zu functions; raise kApiCountMax\n", kApiCountMax);
+    std::abort();
+  }
+  api_list = this;
+}
+
+ApiRecord* first_api() { return api_list; }
+
+ThreadState& make_thread_state() {
+  auto state = std::make_unique<ThreadState>();
+  Registry& all = registry();
+  {
+    const std::lock_guard lock(all.mutex);
+    state->ordinal = all.thread_count++;
+    all.threads.push_back(state.get());
+  }
+  current_thread_state = state.get();
+  thread_state_owner.state = std::move(state);
+  return *current_thread_state;
+}
+
+std::uint64_t call_count(const ApiRecord& api) {
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  std::uint64_t count = all.ended_calls[api.index];
+  for (const ThreadState* thread : all.threads) {
+    count += thread->calls[api.index].load(std::memory_order_relaxed);
+  }
+  return count;
+}
+
+bool is_sticky(int error) {
+  switch (error) {
+    case cudaErrorIllegalAddress:
+    case cudaErrorLaunchTimeout:
+    case cudaErrorAssert:
+    case cudaErrorHardwareStackError:
+    case cudaErrorIllegalInstruction:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorInvalidAddressSpace:
+    case cudaErrorInvalidPc:
+    case cudaErrorLaunchFailure:
+    case cudaErrorECCUncorrectable:
+      return true;
+    default:
+      return false;
+  }
+}
+
+void set_sticky_error(int error) {
+  sticky_error.store(error);
+  slow_reasons.fetch_or(kSticky);
+}
+
+cudaError_t explain(ThreadState& thread, cudaError_t error, std::string message) {
+  thread.last_message = std::move(message);
+  return error;
+}
+
+int begin_call_slow(const ApiRecord& api, ThreadState& thread, bool is_driver_api) {
+  if ((slow_reasons.load() & kNotStarted) != 0) {
+    start_library();
+  }
+  const std::uint32_t slow = slow_reasons.load();
+  if ((slow & kStartFailed) != 0) {
+    thread.last_message = start_error();
+    return is_driver_api ? static_cast<int>(CUDA_ERROR_NOT_INITIALIZED)
+                         : static_cast<int>(cudaErrorInitializationError);
+  }
+  if ((slow & kSticky) != 0) {
+    thread.last_message = "an earlier error broke the context; only a new process helps";
+    return sticky_error.load();
+  }
+  if ((slow & kFaults) != 0) {
+    const int error = next_fault(api.name);
+    if (error != 0) {
+      thread.last_message = std::string("fault injected into ") + api.name;
+      if (is_sticky(error)) {
+        set_sticky_error(error);
+      }
+      return error;
+    }
+  }
+  return 0;
+}
+
+int set_call_log(const char* path) {
+  CallLog& log = call_log();
+  const std::lock_guard lock(log.mutex);
+  if (log.file != nullptr) {
+    std::fclose(log.file);
+    log.file = nullptr;
+    slow_reasons.fetch_and(~static_cast<std::uint32_t>(kLog));
+  }
+  if (path == nullptr) {
+    return cudaSuccess;
+  }
+  log.file = std::fopen(path, "w");
+  if (log.file == nullptr) {
+    return explain(this_thread(), cudaErrorInvalidValue,
+                   std::string("call log: cannot write ") + path);
+  }
+  std::fputs("api,arguments,result,modelled_ns\n", log.file);
+  slow_reasons.fetch_or(kLog);
+  return cudaSuccess;
+}
+
+void log_call(const ApiRecord& api, std::initializer_list<std::uint64_t> arguments, int result,
+              std::uint64_t modelled_ns) {
+  CallLog& log = call_log();
+  const std::lock_guard lock(log.mutex);
+  if (log.file == nullptr) {
+    return;
+  }
+  std::fprintf(log.file, "%s,", api.name);
+  const char* separator = "";
+  for (const std::uint64_t argument : arguments) {
+    std::fprintf(log.file, "%s0x%llx", separator, static_cast<unsigned long long>(argument));
+    separator = " ";
+  }
+  std::fprintf(log.file, ",%d,%llu\n", result, static_cast<unsigned long long>(modelled_ns));
+  std::fflush(log.file);
+}
+
+}  // namespace simcuda

@@ -1,0 +1,173 @@
+// What every exported CUDA function goes through: the calling thread's state, the call counters,
+// injected faults, the call log, the library's start on first use, and the rules of the error
+// state. Bodies of calls are lambdas that get the thread and return the error code. In: a call.
+// Out: its error code, and the thread's clock moved on.
+#pragma once
+
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+#include <x86intrin.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+#include "harness/simcuda/shim/cost.h"
+#include "harness/simcuda/simcu.h"
+
+// Exported under the C name that programs link to.
+#define SIMCUDA_EXPORT extern "C" __attribute__((visibility("default")))
+
+namespace simcuda {
+
+inline constexpr std::size_t kApiCountMax = 384;
+
+// Grid and stream between __cudaPushCallConfiguration and __cudaPopCallConfiguration.
+struct LaunchConfiguration {
+  dim3 grid;
+  dim3 block;
+  std::size_t shared_memory_bytes = 0;
+  cudaStream_t stream = nullptr;
+};
+
+// Everything that belongs to one thread of the program.
+struct ThreadState {
+  SimcuThreadClock clock{};
+  cudaError_t last_error = cudaSuccess;
+  int device = 0;
+  std::uint32_t ordinal = 0;  // 0 for the first thread that called; keys the random numbers
+  std::array<std::uint32_t, kCostCount> cost_draws{};  // samples taken of each cost so far
+  std::array<std::atomic<std::uint64_t>, kApiCountMax> calls{};  // written by this thread only
+  std::vector<LaunchConfiguration> launch_configurations;
+  std::vector<cudaStream_t> per_thread_streams;  // by device; null where not made yet
+  std::string last_message;
+
+  [[nodiscard]] std::uint64_t now_ns() const { return clock.modelled_ns; }
+  void advance_to(std::uint64_t time_ns) {
+    clock.modelled_ns = std::max(clock.modelled_ns, time_ns);
+  }
+  // Adds one sample of a cost to the clock. `size`: bytes or chunks, whatever the cost counts in.
+  void charge(CostId cost, std::uint64_t size = 0) {
+    clock.modelled_ns +=
+        sample_cost(cost, size, ordinal, cost_draws[static_cast<std::size_t>(cost)]++);
+  }
+};
+
+extern thread_local constinit ThreadState* current_thread_state;
+[[nodiscard]] ThreadState& make_thread_state();
+[[nodiscard]] inline ThreadState& this_thread() {
+  return current_thread_state != nullptr ? *current_thread_state : make_thread_state();
+}
+
+// One exported function: its name and its place in the counters. Made by static initialisation, one
+// per name.
+struct ApiRecord {
+  explicit ApiRecord(const char* api_name);
+  const char* name;
+  std::size_t index;
+  ApiRecord* next;
+};
+
+// A string literal as a template argument.
+template <std::size_t kLength>
+struct ApiName {
+  consteval ApiName(const char (&literal)[kLength]) {
+    std::copy_n(literal, kLength, text);
+  }  // NOLINT: implicit on purpose
+  char text[kLength]{};
+};
+
+template <ApiName kName>
+struct Api {
+  static inline ApiRecord record{kName.text};
+};
+
+// Reasons for a call to leave the fast path; 0 in normal operation.
+enum SlowReason : std::uint32_t {
+  kNotStarted = 1,   // first call: load the profile, make the devices
+  kStartFailed = 2,  // bad profile or environment: every call fails
+  kFaults = 4,       // a fault plan is active
+  kLog = 8,          // calls are logged
+  kSticky = 16,      // the context is broken by an error that stays
+};
+extern std::atomic<std::uint32_t> slow_reasons;
+
+// Zero to go on, else the error the call must return without doing anything.
+[[nodiscard]] int begin_call_slow(const ApiRecord& api, ThreadState& thread, bool is_driver_api);
+void log_call(const ApiRecord& api, std::initializer_list<std::uint64_t> arguments, int result,
+              std::uint64_t modelled_ns);
+// Errors that leave the context unusable.
+[[nodiscard]] bool is_sticky(int error);
+void set_sticky_error(int error);
+
+// Text for simcu_last_message, and the same error code back.
+[[nodiscard]] cudaError_t explain(ThreadState& thread, cudaError_t error, std::string message);
+
+// Totals over all threads, also those that ended.
+[[nodiscard]] std::uint64_t call_count(const ApiRecord& api);
+[[nodiscard]] ApiRecord* first_api();
+
+namespace detail {
+template <ApiName kName, bool kIsDriver, class Result, class Body>
+inline Result call(std::initializer_list<std::uint64_t> arguments, Body&& body) {
+  const ApiRecord& api = Api<kName>::record;
+  ThreadState& thread = this_thread();
+  std::atomic<std::uint64_t>& count = thread.calls[api.index];
+  count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  const std::uint32_t slow = slow_reasons.load(std::memory_order_relaxed);
+  if (slow == 0) [[likely]] {
+    return body(thread);
+  }
+  const int injected = begin_call_slow(api, thread, kIsDriver);
+  const std::uint64_t before_ns = thread.now_ns();
+  const Result result = injected != 0 ? static_cast<Result>(injected) : body(thread);
+  if ((slow_reasons.load(std::memory_order_relaxed) & kLog) != 0) {
+    log_call(api, arguments, static_cast<int>(result), thread.now_ns() - before_ns);
+  }
+  return result;
+}
+}  // namespace detail
+
+// A runtime call. Its error becomes the thread's last error, except "not ready", which is an
+// answer.
+template <ApiName kName, class Body>
+inline cudaError_t runtime_call(std::initializer_list<std::uint64_t> arguments, Body&& body) {
+  const cudaError_t error = detail::call<kName, false, cudaError_t>(arguments, body);
+  if (error != cudaSuccess && error != cudaErrorNotReady) [[unlikely]] {
+    this_thread().last_error = error;
+  }
+  return error;
+}
+
+// A driver call: leaves the runtime's last error alone.
+template <ApiName kName, class Body>
+inline CUresult driver_call(std::initializer_list<std::uint64_t> arguments, Body&& body) {
+  return detail::call<kName, true, CUresult>(arguments, body);
+}
+
+// Adds the time-stamp-counter ticks of its lifetime to simulator_ticks. For calls that do real work
+// under a lock.
+class TickScope {
+ public:
+  explicit TickScope(ThreadState& thread) : thread_(thread), begin_ticks_(__rdtsc()) {}
+  ~TickScope() { thread_.clock.simulator_ticks += __rdtsc() - begin_ticks_; }
+  TickScope(const TickScope&) = delete;
+  TickScope& operator=(const TickScope&) = delete;
+
+ private:
+  ThreadState& thread_;
+  std::uint64_t begin_ticks_;
+};
+
+// A pointer or handle as a number, for the log.
+template <class T>
+[[nodiscard]] inline std::uint64_t number(T* pointer) {
+  return reinterpret_cast<std::uint64_t>(pointer);
+}
+
+}  // namespace simcuda

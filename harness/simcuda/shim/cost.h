@@ -1,0 +1,92 @@
+// Modelled driver time: size-dependent quantile curves from the profile, sampled with a
+// counter-based generator. All arithmetic on samples is on integers, so the same calls cost the
+// same on every machine. In: profile rows. Out: ns.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+namespace simcuda {
+
+// Every modelled cost, with its name in the profile in cost.cc. Sizes are bytes unless said
+// otherwise.
+enum class CostId : std::uint8_t {
+  Malloc,             // takes pages from the device
+  MallocSlab,         // small request, served by an existing slab
+  MallocFailed,       // out of memory
+  Free,               // gives pages back
+  FreeSlab,           // small block whose slab stays
+  MallocAsync,        // served without new memory
+  MallocAsyncChunks,  // size = number of 32 MiB chunks mapped
+  FreeAsync,
+  ReleaseChunks,  // at synchronisation or trim; size = number of chunks given back
+  StreamSynchronize,
+  DeviceSynchronize,
+  EventSynchronize,
+  EventCreate,
+  EventDestroy,
+  EventRecord,
+  EventQuery,
+  EventQueryNotReady,
+  StreamQuery,
+  StreamQueryNotReady,
+  StreamWaitEvent,
+  StreamCreate,
+  StreamDestroy,
+  Launch,
+  MemGetInfo,
+  MemsetAsync,
+  MemcpyHostToDevice,
+  MemcpyDeviceToHost,
+  MemcpyOnDevice,  // until it is done; also the device time of device-side copies
+  MemsetOnDevice,  // until it is done; also the device time of memsets
+  MallocHost,
+  FreeHost,
+  GetDevice,
+  SetDevice,
+  GetLastError,
+  GetDeviceProperties,
+  DeviceGetAttribute,
+  PointerGetAttributes,
+  PoolGetAttribute,
+  PoolSetAttribute,
+  PoolTrim,
+  PoolCreate,
+  PoolDestroy,
+  AddressReserve,
+  AddressFree,
+  MemCreate,
+  MemRelease,
+  MemMap,
+  MemUnmap,
+  MemSetAccess,
+  Count_,
+};
+inline constexpr std::size_t kCostCount = static_cast<std::size_t>(CostId::Count_);
+
+[[nodiscard]] std::string_view cost_name(CostId cost);
+
+// One measured row: quantiles over `sample_count` calls. Quantiles that were not measured repeat
+// the one before.
+struct CostRow {
+  std::uint64_t size = 0;
+  std::uint64_t sample_count = 0;
+  std::uint64_t p50_ns = 0;
+  std::uint64_t p90_ns = 0;
+  std::uint64_t p99_ns = 0;
+  std::uint64_t max_ns = 0;
+};
+
+// Rows by rising size, at least one. Replaces the curve of `cost`.
+void set_cost_curve(CostId cost, const std::vector<CostRow>& rows);
+
+// The `draw`-th sample of `cost` for thread number `thread`.
+[[nodiscard]] std::uint64_t sample_cost(CostId cost, std::uint64_t size, std::uint32_t thread,
+                                        std::uint32_t draw);
+// The median, without a draw: how long work takes on the device.
+[[nodiscard]] std::uint64_t median_cost(CostId cost, std::uint64_t size);
+
+}  // namespace simcuda

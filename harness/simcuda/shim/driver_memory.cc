@@ -1,0 +1,368 @@
+// The driver's virtual memory management: reserve, create, map, set access, and back. In: what the
+// driver calls take. Out: the core's answers as CUresult, and mapped contents kept in step.
+#include <algorithm>
+
+#include "harness/simcuda/shim/call.h"
+#include "harness/simcuda/shim/library.h"
+#include "harness/simcuda/shim/simulated_device.h"
+
+namespace simcuda {
+namespace {
+
+CUresult to_result(Status status) {
+  switch (status) {
+    case Status::Ok:
+      return CUDA_SUCCESS;
+    case Status::OutOfMemory:
+      return CUDA_ERROR_OUT_OF_MEMORY;
+    case Status::InvalidValue:
+    case Status::InvalidHandle:
+      return CUDA_ERROR_INVALID_VALUE;
+    case Status::NotReady:
+      return CUDA_ERROR_NOT_READY;
+    case Status::Blocked:
+      return CUDA_ERROR_LAUNCH_TIMEOUT;
+  }
+  return CUDA_ERROR_UNKNOWN;
+}
+
+// Handles of different devices differ in their upper bits.
+constexpr int kDeviceShift = 48;
+CUmemGenericAllocationHandle to_handle(const SimulatedDevice& device, MemoryHandle handle) {
+  return handle | (static_cast<std::uint64_t>(device.index) << kDeviceShift);
+}
+SimulatedDevice* device_of_handle(CUmemGenericAllocationHandle handle) {
+  return device_at(static_cast<int>(handle >> kDeviceShift));
+}
+MemoryHandle core_handle(CUmemGenericAllocationHandle handle) {
+  return handle & ((std::uint64_t{1} << kDeviceShift) - 1);
+}
+
+CUresult check_properties(ThreadState& thread, const CUmemAllocationProp* properties) {
+  if (properties == nullptr || properties->type != CU_MEM_ALLOCATION_TYPE_PINNED) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
+    thread.last_message = "simcuda: memory handles are for device memory only";
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  return device_at(properties->location.id) == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
+}
+
+CUresult reserve(ThreadState& thread, CUdeviceptr* pointer, std::size_t size_bytes,
+                 std::size_t alignment_bytes, unsigned long long flags) {
+  SimulatedDevice* device = current_device(thread);
+  if (pointer == nullptr || flags != 0 || device == nullptr) {
+    return device == nullptr ? CUDA_ERROR_NO_DEVICE : CUDA_ERROR_INVALID_VALUE;
+  }
+  const TickScope ticks(thread);
+  const std::lock_guard lock(device->mutex);
+  thread.charge(CostId::AddressReserve, size_bytes);
+  const AllocationOutcome outcome =
+      device->core.virtual_memory().reserve(size_bytes, alignment_bytes);
+  if (outcome.status == Status::Ok) {
+    *pointer = outcome.address;
+  }
+  return to_result(outcome.status);
+}
+
+CUresult create(ThreadState& thread, CUmemGenericAllocationHandle* handle, std::size_t size_bytes,
+                const CUmemAllocationProp* properties, unsigned long long flags) {
+  if (handle == nullptr || flags != 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (const CUresult bad = check_properties(thread, properties); bad != CUDA_SUCCESS) {
+    return bad;
+  }
+  SimulatedDevice& device = *device_at(properties->location.id);
+  const TickScope ticks(thread);
+  const std::lock_guard lock(device.mutex);
+  const HandleOutcome outcome = device.core.virtual_memory().create(size_bytes);
+  charge_work(thread, outcome.work);
+  thread.charge(outcome.status == Status::OutOfMemory ? CostId::MallocFailed : CostId::MemCreate,
+                size_bytes);
+  if (outcome.status == Status::Ok) {
+    device.handles[outcome.handle] = {.size_bytes = size_bytes, .reference_count = 1};
+    *handle = to_handle(device, outcome.handle);
+  }
+  return to_result(outcome.status);
+}
+
+CUresult release(ThreadState& thread, CUmemGenericAllocationHandle handle) {
+  SimulatedDevice* device = device_of_handle(handle);
+  if (device == nullptr) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const TickScope ticks(thread);
+  const std::lock_guard lock(device->mutex);
+  const MemoryHandle id = core_handle(handle);
+  const std::uint64_t size_bytes = device->core.virtual_memory().handle_bytes(id);
+  const Outcome outcome = device->core.virtual_memory().release(id);
+  charge_work(thread, outcome.work);
+  thread.charge(CostId::MemRelease, size_bytes);
+  if (outcome.status == Status::Ok) {
+    --device->handles[id].reference_count;
+    device->drop_if_unused(id);
+  }
+  return to_result(outcome.status);
+}
+
+CUresult retain(ThreadState& thread, CUmemGenericAllocationHandle* handle, void* address) {
+  SimulatedDevice* device = device_of_address(number(address));
+  if (handle == nullptr || device == nullptr) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const TickScope ticks(thread);
+  const std::lock_guard lock(device->mutex);
+  const HandleOutcome outcome = device->core.virtual_memory().retain(number(address));
+  if (outcome.status == Status::Ok) {
+    ++device->handles[outcome.handle].reference_count;
+    *handle = to_handle(*device, outcome.handle);
+  }
+  return to_result(outcome.status);
+}
+
+CUresult map(ThreadState& thread, CUdeviceptr address, std::size_t size_bytes,
+             std::size_t offset_bytes, CUmemGenericAllocationHandle handle,
+             unsigned long long flags) {
+  SimulatedDevice* device = device_of_address(address);
+  if (device == nullptr || flags != 0 || device != device_of_handle(handle)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const TickScope ticks(thread);
+  const std::lock_guard lock(device->mutex);
+  thread.charge(CostId::MemMap, size_bytes);
+  const MemoryHandle id = core_handle(handle);
+  const std::uint64_t whole_bytes = device->core.virtual_memory().handle_bytes(id);
+  if (whole_bytes != 0 && (size_bytes != whole_bytes || offset_bytes != 0)) {
+    return CUDA_ERROR_NOT_SUPPORTED;  // measured: a handle can only be mapped whole
+  }
+  const Outcome outcome = device->core.virtual_memory().map(address, size_bytes, offset_bytes, id);
+  if (outcome.status == Status::Ok) {
+    ++device->handles[id].mapping_count;
+  }
+  return to_result(outcome.status);
+}
+
+CUresult unmap(ThreadState& thread, CUdeviceptr address, std::size_t size_bytes) {
+  SimulatedDevice* device = device_of_address(address);
+  if (device == nullptr) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const TickScope ticks(thread);
+  const std::lock_guard lock(device->mutex);
+  VirtualMemory& memory = device->core.virtual_memory();
+  std::vector<MemoryHandle> mapped;
+  const std::uint64_t end =
+      address + std::min<std::uint64_t>(size_bytes, device->contents.area_window().hi);
+  for (std::uint64_t at = address; at < end;) {
+    const Mapping mapping = memory.find(at);
+    if (mapping.handle != 0) {
+      mapped.push_back(mapping.handle);
+    }
+    at = mapping.handle != 0 ? mapping.range.hi : at + kPageBytes;
+  }
+  const Outcome outcome = memory.unmap(address, size_bytes);
+  charge_work(thread, outcome.work);
+  thread.charge(CostId::MemUnmap, size_bytes);
+  if (outcome.status == Status::Ok) {
+    device->contents.detach({address, end});
+    for (const MemoryHandle handle : mapped) {
+      --device->handles[handle].mapping_count;
+      device->drop_if_unused(handle);
+    }
+  }
+  return to_result(outcome.status);
+}
+
+CUresult set_access(ThreadState& thread, CUdeviceptr address, std::size_t size_bytes,
+                    const CUmemAccessDesc* descriptions, std::size_t count) {
+  SimulatedDevice* device = device_of_address(address);
+  if (device == nullptr || descriptions == nullptr || count == 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const TickScope ticks(thread);
+  const std::lock_guard lock(device->mutex);
+  thread.charge(CostId::MemSetAccess, size_bytes);
+  for (std::size_t i = 0; i < count; ++i) {
+    const CUmemAccessDesc& wanted = descriptions[i];
+    if (wanted.location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
+        device_at(wanted.location.id) == nullptr) {
+      return CUDA_ERROR_INVALID_DEVICE;
+    }
+    if (wanted.location.id != device->index) {
+      thread.last_message = "simcuda: devices are not peers of each other";
+      return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    const Access access = wanted.flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE ? Access::ReadWrite
+                          : wanted.flags == CU_MEM_ACCESS_FLAGS_PROT_READ    ? Access::Read
+                                                                             : Access::None;
+    const Outcome outcome = device->core.virtual_memory().set_access(address, size_bytes, access);
+    if (outcome.status != Status::Ok) {
+      return to_result(outcome.status);
+    }
+  }
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+SIMCUDA_EXPORT CUresult cuMemGetAllocationGranularity(size_t* granularity_bytes,
+                                                      const CUmemAllocationProp* properties,
+                                                      CUmemAllocationGranularity_flags) {
+  return driver_call<"cuMemGetAllocationGranularity">({}, [&](ThreadState& thread) {
+    const CUresult checked = check_properties(thread, properties);
+    if (granularity_bytes == nullptr || checked != CUDA_SUCCESS) {
+      return granularity_bytes == nullptr ? CUDA_ERROR_INVALID_VALUE : checked;
+    }
+    thread.charge(CostId::DeviceGetAttribute);
+    *granularity_bytes = VirtualMemory::kGranularityBytes;
+    return CUDA_SUCCESS;
+  });
+}
+
+SIMCUDA_EXPORT CUresult cuMemAddressReserve(CUdeviceptr* pointer, size_t size_bytes,
+                                            size_t alignment_bytes, CUdeviceptr hint,
+                                            unsigned long long flags) {
+  return driver_call<"cuMemAddressReserve">(
+      {size_bytes, alignment_bytes, hint, flags}, [&](ThreadState& thread) {
+        return reserve(thread, pointer, size_bytes, alignment_bytes, flags);
+      });
+}
+
+SIMCUDA_EXPORT CUresult cuMemAddressFree(CUdeviceptr pointer, size_t size_bytes) {
+  return driver_call<"cuMemAddressFree">({pointer, size_bytes}, [&](ThreadState& thread) {
+    SimulatedDevice* device = device_of_address(pointer);
+    if (device == nullptr) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    const TickScope ticks(thread);
+    const std::lock_guard lock(device->mutex);
+    thread.charge(CostId::AddressFree, size_bytes);
+    return to_result(device->core.virtual_memory().free_reservation(pointer, size_bytes).status);
+  });
+}
+
+SIMCUDA_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size_bytes,
+                                    const CUmemAllocationProp* properties,
+                                    unsigned long long flags) {
+  return driver_call<"cuMemCreate">({size_bytes, flags}, [&](ThreadState& thread) {
+    return create(thread, handle, size_bytes, properties, flags);
+  });
+}
+
+SIMCUDA_EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
+  return driver_call<"cuMemRelease">({handle},
+                                     [&](ThreadState& thread) { return release(thread, handle); });
+}
+
+SIMCUDA_EXPORT CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle,
+                                                    void* address) {
+  return driver_call<"cuMemRetainAllocationHandle">(
+      {number(address)}, [&](ThreadState& thread) { return retain(thread, handle, address); });
+}
+
+SIMCUDA_EXPORT CUresult cuMemMap(CUdeviceptr address, size_t size_bytes, size_t offset_bytes,
+                                 CUmemGenericAllocationHandle handle, unsigned long long flags) {
+  return driver_call<"cuMemMap">(
+      {address, size_bytes, offset_bytes, handle, flags}, [&](ThreadState& thread) {
+        return map(thread, address, size_bytes, offset_bytes, handle, flags);
+      });
+}
+
+SIMCUDA_EXPORT CUresult cuMemUnmap(CUdeviceptr address, size_t size_bytes) {
+  return driver_call<"cuMemUnmap">({address, size_bytes}, [&](ThreadState& thread) {
+    return unmap(thread, address, size_bytes);
+  });
+}
+
+SIMCUDA_EXPORT CUresult cuMemSetAccess(CUdeviceptr address, size_t size_bytes,
+                                       const CUmemAccessDesc* descriptions, size_t count) {
+  return driver_call<"cuMemSetAccess">({address, size_bytes, count}, [&](ThreadState& thread) {
+    return set_access(thread, address, size_bytes, descriptions, count);
+  });
+}
+
+SIMCUDA_EXPORT CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location,
+                                       CUdeviceptr address) {
+  return driver_call<"cuMemGetAccess">({address}, [&](ThreadState&) {
+    SimulatedDevice* device = device_of_address(address);
+    if (flags == nullptr || location == nullptr || device == nullptr) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    const std::lock_guard lock(device->mutex);
+    const Mapping mapping = device->core.virtual_memory().find(address);
+    if (mapping.handle == 0) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    const bool own = location->type == CU_MEM_LOCATION_TYPE_DEVICE && location->id == device->index;
+    const Access access = own ? mapping.access : Access::None;
+    *flags = access == Access::ReadWrite ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+             : access == Access::Read    ? CU_MEM_ACCESS_FLAGS_PROT_READ
+                                         : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    return CUDA_SUCCESS;
+  });
+}
+
+SIMCUDA_EXPORT CUresult cuMemGetAllocationPropertiesFromHandle(
+    CUmemAllocationProp* properties, CUmemGenericAllocationHandle handle) {
+  return driver_call<"cuMemGetAllocationPropertiesFromHandle">({handle}, [&](ThreadState&) {
+    SimulatedDevice* device = device_of_handle(handle);
+    if (properties == nullptr || device == nullptr) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    const std::lock_guard lock(device->mutex);
+    if (device->core.virtual_memory().handle_bytes(core_handle(handle)) == 0) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    *properties = {};
+    properties->type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties->location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device->index};
+    return CUDA_SUCCESS;
+  });
+}
+
+// Defined under the name that the header gives it (cuMemGetAddressRange_v2).
+SIMCUDA_EXPORT CUresult cuMemGetAddressRange(CUdeviceptr* base, size_t* size_bytes,
+                                             CUdeviceptr address) {
+  return driver_call<"cuMemGetAddressRange">({address}, [&](ThreadState&) {
+    SimulatedDevice* device = device_of_address(address);
+    if (device == nullptr) {
+      return CUDA_ERROR_NOT_FOUND;
+    }
+    const std::lock_guard lock(device->mutex);
+    const Range range = device->core.find(address).range;
+    if (range.empty()) {
+      return CUDA_ERROR_NOT_FOUND;
+    }
+    if (base != nullptr) {
+      *base = range.lo;
+    }
+    if (size_bytes != nullptr) {
+      *size_bytes = range.size_bytes();
+    }
+    return CUDA_SUCCESS;
+  });
+}
+
+// Handles cannot leave the process here.
+SIMCUDA_EXPORT CUresult cuMemExportToShareableHandle(void* /*shareable*/,
+                                                     CUmemGenericAllocationHandle handle,
+                                                     CUmemAllocationHandleType /*type*/,
+                                                     unsigned long long /*flags*/) {
+  return driver_call<"cuMemExportToShareableHandle">({handle}, [&](ThreadState& thread) {
+    thread.last_message = "simcuda: memory cannot be shared between processes";
+    return CUDA_ERROR_NOT_SUPPORTED;
+  });
+}
+
+SIMCUDA_EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* /*handle*/,
+                                                       void* /*shareable*/,
+                                                       CUmemAllocationHandleType /*type*/) {
+  return driver_call<"cuMemImportFromShareableHandle">({}, [&](ThreadState& thread) {
+    thread.last_message = "simcuda: memory cannot be shared between processes";
+    return CUDA_ERROR_NOT_SUPPORTED;
+  });
+}
+
+}  // namespace simcuda

@@ -1,0 +1,115 @@
+#include "harness/simcuda/shim/library.h"
+
+#include <dlfcn.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <string_view>
+#include <vector>
+
+#include "harness/simcuda/shim/call.h"
+#include "harness/simcuda/shim/fault_plan.h"
+#include "harness/simcuda/shim/profile.h"
+
+namespace simcuda {
+namespace {
+
+struct Library {
+  std::once_flag once;
+  std::string error;
+  std::vector<std::unique_ptr<SimulatedDevice>> devices;
+};
+Library& library() {
+  static Library& instance =
+      *new Library;  // outlives every static destructor that still frees memory
+  return instance;
+}
+
+// A whole positive number from the environment; `fallback` where the variable is not set.
+std::uint64_t environment_number(const char* variable, std::uint64_t fallback, std::uint64_t lowest,
+                                 std::uint64_t highest) {
+  const char* text = std::getenv(variable);
+  if (text == nullptr || *text == '\0') {
+    return fallback;
+  }
+  char* end = nullptr;
+  const std::uint64_t value = std::strtoull(text, &end, 10);
+  if (*end != '\0' || *text == '-' || value < lowest || value > highest) {
+    throw std::runtime_error(std::string(variable) + ": wanted a whole number from " +
+                             std::to_string(lowest) + " to " + std::to_string(highest) + ", got '" +
+                             text + "'");
+  }
+  return value;
+}
+
+std::string folder_of_this_library() {
+  Dl_info info{};
+  if (dladdr(reinterpret_cast<void*>(&start_library), &info) == 0 || info.dli_fname == nullptr) {
+    return ".";
+  }
+  return std::filesystem::path(info.dli_fname).parent_path().string();
+}
+
+void start(Library& all) {
+  const char* wanted = std::getenv("SIMCUDA_PROFILE");
+  const Profile profile = load_profile(wanted != nullptr && *wanted != '\0' ? wanted : "h200",
+                                       folder_of_this_library() + "/profiles");
+  const std::uint64_t count = environment_number("SIMCUDA_DEVICES", 1, 0, kDeviceCountMax);
+  const std::uint64_t capacity =
+      environment_number("SIMCUDA_CAPACITY_BYTES", 0, kPageBytes, std::uint64_t{1} << 46);
+  for (std::uint64_t i = 0; i < count; ++i) {
+    all.devices.push_back(std::make_unique<SimulatedDevice>(
+        DevicePlace{.index = static_cast<int>(i), .count = static_cast<int>(count)}, profile,
+        capacity));
+  }
+  if (const char* faults = std::getenv("SIMCUDA_FAIL"); faults != nullptr) {
+    add_faults(faults);
+  }
+}
+
+}  // namespace
+
+void start_library() {
+  Library& all = library();
+  std::call_once(all.once, [&] {
+    try {
+      start(all);
+    } catch (const std::exception& failure) {
+      all.error = std::string("simcuda: ") + failure.what();
+      std::fprintf(stderr, "%s\n", all.error.c_str());
+      slow_reasons.fetch_or(kStartFailed);
+    }
+    slow_reasons.fetch_and(~static_cast<std::uint32_t>(kNotStarted));
+    if (const char* path = std::getenv("SIMCUDA_CALL_LOG"); path != nullptr && *path != '\0') {
+      set_call_log(path);
+    }
+  });
+}
+
+const std::string& start_error() { return library().error; }
+
+int device_count() { return static_cast<int>(library().devices.size()); }
+
+SimulatedDevice* device_at(int index) {
+  Library& all = library();
+  if (index < 0 || index >= static_cast<int>(all.devices.size())) {
+    return nullptr;
+  }
+  return all.devices[static_cast<std::size_t>(index)].get();
+}
+
+namespace {
+
+// PyTorch up to 2.6 asks for libcuda.so.1 with RTLD_NOLOAD. The file is ourselves under another
+// name, so this only gives the loaded library that name.
+__attribute__((constructor)) void take_other_names() {
+  dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+}
+
+}  // namespace
+}  // namespace simcuda

@@ -1,0 +1,64 @@
+// What simulated device memory contains. The addresses that a program sees are reserved without any
+// access, so that a host dereference faults as on a real host; behind them lies a readable mirror
+// at a constant distance, which takes no memory until it is touched. Memory handles (virtual memory
+// management) lie in a sparse file, so that two mappings of one handle show the same bytes. Not
+// thread safe: the device's lock protects it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "harness/simcuda/core/virtual_memory.h"
+
+namespace simcuda {
+
+// Which of how many simulated devices: each has address ranges of its own.
+struct DevicePlace {
+  int index = 0;
+  int count = 1;
+};
+
+class MemoryContents {
+ public:
+  // Reserves both windows; throws std::runtime_error where the system does not give the address
+  // space.
+  MemoryContents(DevicePlace place, std::uint64_t total_bytes);
+  MemoryContents(const MemoryContents&) = delete;
+  MemoryContents& operator=(const MemoryContents&) = delete;
+
+  [[nodiscard]] Range heap_window() const { return heap_.application; }
+  [[nodiscard]] Range area_window() const { return area_.application; }
+  [[nodiscard]] bool holds(std::uint64_t address) const;
+
+  // Mirror of a range inside one window, null where the system does not give the memory. Ranges of
+  // mapped handles have to be attached first.
+  [[nodiscard]] void* mirror(std::uint64_t address, std::uint64_t size_bytes);
+  // The range's pages went back to the device: their contents may be dropped.
+  void discard(Range range);
+
+  // Makes the mirror of a mapping show its handle's bytes.
+  [[nodiscard]] bool attach(const Mapping& mapping);
+  void detach(Range range);
+  // The handle's memory is gone.
+  void drop_handle(MemoryHandle handle, std::uint64_t size_bytes);
+
+ private:
+  struct Window {
+    Range application;
+    std::uint64_t mirror = 0;  // 0: not made yet
+  };
+  [[nodiscard]] Window* window_of(std::uint64_t address);
+  [[nodiscard]] bool make_mirror(Window& window);
+
+  Window heap_;
+  Window area_;
+  std::unordered_set<std::uint64_t> touched_pages_;  // heap pages that were ever viewed
+  std::map<std::uint64_t, Range> attached_;          // by lo
+  std::unordered_map<MemoryHandle, std::uint64_t> handle_offsets_;
+  std::uint64_t file_end_bytes_ = 0;
+  int file_ = -1;
+};
+
+}  // namespace simcuda

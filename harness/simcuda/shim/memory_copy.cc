@@ -1,0 +1,218 @@
+// Copies and fills. Bytes move at once, on the calling thread, in the simulator's view of device
+// memory; the time they take on the device is put on the stream. So data is right for programs that
+// order their work by streams and the host, and work behind a closed gate has its data effect
+// early.
+#include <cstring>
+
+#include "harness/simcuda/shim/call.h"
+#include "harness/simcuda/shim/host_memory.h"
+#include "harness/simcuda/shim/simulated_device.h"
+
+namespace simcuda {
+namespace {
+
+struct Bytes {
+  unsigned char* data = nullptr;      // null: not accessible
+  SimulatedDevice* device = nullptr;  // null: host memory
+};
+
+// Where the bytes are that a program's pointer means.
+Bytes locate(const void* pointer, std::size_t size_bytes) {
+  const std::uint64_t address = number(pointer);
+  SimulatedDevice* device = device_of_address(address);
+  if (device == nullptr) {
+    return {.data = static_cast<unsigned char*>(const_cast<void*>(pointer))};
+  }
+  const std::lock_guard lock(device->mutex);
+  return {.data = static_cast<unsigned char*>(device->view(address, size_bytes)), .device = device};
+}
+
+bool direction_fits(cudaMemcpyKind kind, const Bytes& to, const Bytes& from) {
+  switch (kind) {
+    case cudaMemcpyHostToHost:
+      return to.device == nullptr && from.device == nullptr;
+    case cudaMemcpyHostToDevice:
+      return to.device != nullptr;
+    case cudaMemcpyDeviceToHost:
+      return from.device != nullptr;
+    case cudaMemcpyDeviceToDevice:
+      return to.device != nullptr && from.device != nullptr;
+    default:
+      return true;
+  }
+}
+
+CostId copy_cost(const Bytes& to, const Bytes& from) {
+  if (to.device != nullptr && from.device != nullptr) {
+    return CostId::MemcpyOnDevice;
+  }
+  return to.device != nullptr ? CostId::MemcpyHostToDevice : CostId::MemcpyDeviceToHost;
+}
+
+// One rectangle; plain copies have one row.
+struct CopyShape {
+  std::size_t to_pitch_bytes = 0;
+  std::size_t from_pitch_bytes = 0;
+  std::size_t width_bytes = 0;
+  std::size_t row_count = 1;
+};
+
+std::size_t span_bytes(std::size_t pitch_bytes, const CopyShape& shape) {
+  return pitch_bytes * (shape.row_count - 1) + shape.width_bytes;
+}
+
+enum class Wait : std::uint8_t { ForCopy, No };
+
+cudaError_t copy(ThreadState& thread, void* to_pointer, const void* from_pointer, CopyShape shape,
+                 cudaMemcpyKind kind, cudaStream_t stream, Wait wait) {
+  if (kind < cudaMemcpyHostToHost || kind > cudaMemcpyDefault) {
+    return cudaErrorInvalidMemcpyDirection;
+  }
+  if (shape.width_bytes == 0 || shape.row_count == 0) {
+    return cudaSuccess;
+  }
+  if (to_pointer == nullptr || from_pointer == nullptr ||
+      shape.to_pitch_bytes < shape.width_bytes || shape.from_pitch_bytes < shape.width_bytes) {
+    return cudaErrorInvalidValue;
+  }
+  const Bytes to = locate(to_pointer, span_bytes(shape.to_pitch_bytes, shape));
+  const Bytes from = locate(from_pointer, span_bytes(shape.from_pitch_bytes, shape));
+  if (to.data == nullptr || from.data == nullptr || !direction_fits(kind, to, from)) {
+    return cudaErrorInvalidValue;
+  }
+  const StreamRef ref =
+      current_device(thread) == nullptr ? StreamRef{} : resolve_stream(thread, stream);
+  if (ref.device == nullptr) {
+    return cudaErrorInvalidResourceHandle;
+  }
+  for (std::size_t row = 0; row < shape.row_count; ++row) {
+    std::memmove(to.data + row * shape.to_pitch_bytes, from.data + row * shape.from_pitch_bytes,
+                 shape.width_bytes);
+  }
+  const std::uint64_t size_bytes = shape.width_bytes * shape.row_count;
+  const CostId cost = copy_cost(to, from);
+  std::unique_lock lock(ref.device->mutex);
+  StreamOrder& order = ref.device->core.streams();
+  if (wait == Wait::No || cost == CostId::MemcpyOnDevice) {
+    thread.charge(CostId::MemsetAsync);
+    return to_error(order.copy(ref.id, median_cost(cost, size_bytes), thread.now_ns()).status);
+  }
+  const Finish before = wait_for_gates(
+      *ref.device, lock, [&] { return order.stream_finish(ref.id, thread.now_ns()); });
+  thread.advance_to(before.status == Status::Ok ? before.finish_ns : 0);
+  thread.charge(cost, size_bytes);
+  return to_error(before.status);
+}
+
+cudaError_t fill(ThreadState& thread, void* pointer, int value, CopyShape shape,
+                 cudaStream_t stream) {
+  if (shape.width_bytes == 0 || shape.row_count == 0) {
+    return cudaSuccess;
+  }
+  if (shape.to_pitch_bytes < shape.width_bytes) {
+    return cudaErrorInvalidValue;
+  }
+  const Bytes bytes = locate(pointer, span_bytes(shape.to_pitch_bytes, shape));
+  const bool pinned = bytes.device == nullptr && host_allocation(pointer).lo != 0;
+  if (bytes.data == nullptr || (bytes.device == nullptr && !pinned)) {
+    return cudaErrorInvalidValue;
+  }
+  const StreamRef ref =
+      current_device(thread) == nullptr ? StreamRef{} : resolve_stream(thread, stream);
+  if (ref.device == nullptr) {
+    return cudaErrorInvalidResourceHandle;
+  }
+  for (std::size_t row = 0; row < shape.row_count; ++row) {
+    std::memset(bytes.data + row * shape.to_pitch_bytes, value, shape.width_bytes);
+  }
+  thread.charge(CostId::MemsetAsync);
+  const std::lock_guard lock(ref.device->mutex);
+  const std::uint64_t duration_ns =
+      median_cost(CostId::MemsetOnDevice, shape.width_bytes * shape.row_count);
+  return to_error(ref.device->core.streams().copy(ref.id, duration_ns, thread.now_ns()).status);
+}
+
+CopyShape line(std::size_t size_bytes) {
+  return {.to_pitch_bytes = size_bytes, .from_pitch_bytes = size_bytes, .width_bytes = size_bytes};
+}
+
+}  // namespace
+
+SIMCUDA_EXPORT cudaError_t cudaMemcpy(void* to, const void* from, size_t size_bytes,
+                                      cudaMemcpyKind kind) {
+  return runtime_call<"cudaMemcpy">(
+      {number(to), number(from), size_bytes}, [&](ThreadState& thread) {
+        return copy(thread, to, from, line(size_bytes), kind, nullptr, Wait::ForCopy);
+      });
+}
+
+SIMCUDA_EXPORT cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t size_bytes,
+                                           cudaMemcpyKind kind, cudaStream_t stream) {
+  return runtime_call<"cudaMemcpyAsync">(
+      {number(to), number(from), size_bytes, number(stream)}, [&](ThreadState& thread) {
+        return copy(thread, to, from, line(size_bytes), kind, stream, Wait::No);
+      });
+}
+
+SIMCUDA_EXPORT cudaError_t cudaMemcpyPeerAsync(void* to, int /*to_device*/, const void* from,
+                                               int /*from_device*/, size_t size_bytes,
+                                               cudaStream_t stream) {
+  return runtime_call<"cudaMemcpyPeerAsync">(
+      {number(to), number(from), size_bytes, number(stream)}, [&](ThreadState& thread) {
+        return copy(thread, to, from, line(size_bytes), cudaMemcpyDeviceToDevice, stream, Wait::No);
+      });
+}
+
+SIMCUDA_EXPORT cudaError_t cudaMemcpy2D(void* to, size_t to_pitch_bytes, const void* from,
+                                        size_t from_pitch_bytes, size_t width_bytes, size_t height,
+                                        cudaMemcpyKind kind) {
+  return runtime_call<"cudaMemcpy2D">(
+      {number(to), number(from), width_bytes, height}, [&](ThreadState& thread) {
+        return copy(thread, to, from, {to_pitch_bytes, from_pitch_bytes, width_bytes, height}, kind,
+                    nullptr, Wait::ForCopy);
+      });
+}
+
+SIMCUDA_EXPORT cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch_bytes, const void* from,
+                                             size_t from_pitch_bytes, size_t width_bytes,
+                                             size_t height, cudaMemcpyKind kind,
+                                             cudaStream_t stream) {
+  return runtime_call<"cudaMemcpy2DAsync">(
+      {number(to), number(from), width_bytes, height, number(stream)}, [&](ThreadState& thread) {
+        return copy(thread, to, from, {to_pitch_bytes, from_pitch_bytes, width_bytes, height}, kind,
+                    stream, Wait::No);
+      });
+}
+
+SIMCUDA_EXPORT cudaError_t cudaMemset(void* pointer, int value, size_t size_bytes) {
+  return runtime_call<"cudaMemset">({number(pointer), size_bytes}, [&](ThreadState& thread) {
+    return fill(thread, pointer, value, line(size_bytes), nullptr);
+  });
+}
+
+SIMCUDA_EXPORT cudaError_t cudaMemsetAsync(void* pointer, int value, size_t size_bytes,
+                                           cudaStream_t stream) {
+  return runtime_call<"cudaMemsetAsync">(
+      {number(pointer), size_bytes, number(stream)},
+      [&](ThreadState& thread) { return fill(thread, pointer, value, line(size_bytes), stream); });
+}
+
+SIMCUDA_EXPORT cudaError_t cudaMemset2D(void* pointer, size_t pitch_bytes, int value,
+                                        size_t width_bytes, size_t height) {
+  return runtime_call<"cudaMemset2D">({number(pointer), width_bytes, height}, [&](ThreadState&
+                                                                                      thread) {
+    return fill(thread, pointer, value, {pitch_bytes, pitch_bytes, width_bytes, height}, nullptr);
+  });
+}
+
+SIMCUDA_EXPORT cudaError_t cudaMemset2DAsync(void* pointer, size_t pitch_bytes, int value,
+                                             size_t width_bytes, size_t height,
+                                             cudaStream_t stream) {
+  return runtime_call<
+      "cudaMemset2DAsync">({number(pointer), width_bytes, height, number(stream)}, [&](ThreadState&
+                                                                                           thread) {
+    return fill(thread, pointer, value, {pitch_bytes, pitch_bytes, width_bytes, height}, stream);
+  });
+}
+
+}  // namespace simcuda

@@ -1,0 +1,384 @@
+// Stream-ordered allocation: cudaMallocAsync, cudaFreeAsync and the cudaMemPool functions. In:
+// sizes, streams, pools. Out: what the core's pools answer, with the modelled time of mapping and
+// releasing chunks.
+#include <cstring>
+#include <limits>
+
+#include "harness/simcuda/shim/call.h"
+#include "harness/simcuda/shim/library.h"
+#include "harness/simcuda/shim/simulated_device.h"
+
+namespace simcuda {
+namespace {
+
+cudaError_t allocate_from(ThreadState& thread, void** pointer, std::size_t size_bytes,
+                          SimPool* pool, StreamRef stream) {
+  SimulatedDevice& device = *stream.device;
+  const TickScope ticks(thread);
+  const std::lock_guard lock(device.mutex);
+  const SimPool& from = pool != nullptr ? *pool : *device.current_pool;
+  if (from.device != &device) {
+    return explain(thread, cudaErrorNotSupported,
+                   "simcuda: a pool is used on a stream of another device");
+  }
+  const AllocationOutcome outcome =
+      device.core.allocate_async(size_bytes, stream.id, from.id, thread.now_ns());
+  *pointer = reinterpret_cast<void*>(outcome.address);
+  charge_work(thread, outcome.work);
+  if (outcome.work.chunks_taken != 0) {
+    thread.charge(CostId::MallocAsyncChunks, outcome.work.chunks_taken);
+  } else {
+    thread.charge(CostId::MallocAsync);
+  }
+  return to_error(outcome.status);
+}
+
+cudaError_t allocate_async(ThreadState& thread, void** pointer, std::size_t size_bytes,
+                           SimPool* pool, cudaStream_t stream) {
+  if (pointer == nullptr) {
+    return cudaErrorInvalidValue;
+  }
+  if (current_device(thread) == nullptr) {
+    return cudaErrorNoDevice;
+  }
+  const StreamRef ref = resolve_stream(thread, stream);
+  if (ref.device == nullptr) {
+    return cudaErrorInvalidResourceHandle;
+  }
+  return allocate_from(thread, pointer, size_bytes, pool, ref);
+}
+
+cudaError_t free_async(ThreadState& thread, void* pointer, cudaStream_t stream) {
+  const std::uint64_t address = number(pointer);
+  if (address == 0) {
+    return cudaSuccess;
+  }
+  if (current_device(thread) == nullptr) {
+    return cudaErrorNoDevice;
+  }
+  const StreamRef ref = resolve_stream(thread, stream);
+  if (ref.device == nullptr) {
+    return cudaErrorInvalidResourceHandle;
+  }
+  SimulatedDevice* device = device_of_address(address);
+  if (device == nullptr) {
+    return cudaErrorInvalidValue;
+  }
+  if (device != ref.device) {
+    return explain(thread, cudaErrorNotSupported,
+                   "simcuda: memory is freed on a stream of another device");
+  }
+  const TickScope ticks(thread);
+  std::unique_lock lock(device->mutex);
+  const Outcome outcome = wait_for_gates(*device, lock, [&] {
+    return device->core.deallocate_async(address, ref.id, thread.now_ns());
+  });
+  charge_work(thread, outcome.work);
+  thread.charge(CostId::FreeAsync);
+  return to_error(outcome.status);
+}
+
+cudaError_t set_attribute(MemoryPool& pool, cudaMemPoolAttr attribute, const void* value) {
+  int flag = 0;
+  std::uint64_t bytes = 0;
+  if (attribute <= cudaMemPoolReuseAllowInternalDependencies) {
+    std::memcpy(&flag, value, sizeof flag);
+  } else {
+    std::memcpy(&bytes, value, sizeof bytes);
+  }
+  switch (attribute) {
+    case cudaMemPoolReuseFollowEventDependencies:
+      pool.set_follow_event_dependencies(flag != 0);
+      return cudaSuccess;
+    case cudaMemPoolReuseAllowOpportunistic:
+      pool.set_allow_opportunistic(flag != 0);
+      return cudaSuccess;
+    case cudaMemPoolReuseAllowInternalDependencies:
+      pool.set_allow_internal_dependencies(flag != 0);
+      return cudaSuccess;
+    case cudaMemPoolAttrReleaseThreshold:
+      pool.set_release_threshold(bytes);
+      return cudaSuccess;
+    case cudaMemPoolAttrReservedMemHigh:
+    case cudaMemPoolAttrUsedMemHigh:
+      if (bytes != 0) {
+        return cudaErrorInvalidValue;  // the high marks can only be set back
+      }
+      if (attribute == cudaMemPoolAttrReservedMemHigh) {
+        pool.reset_reserved_high();
+      } else {
+        pool.reset_used_high();
+      }
+      return cudaSuccess;
+    default:
+      return cudaErrorInvalidValue;
+  }
+}
+
+cudaError_t get_attribute(const MemoryPool& pool, cudaMemPoolAttr attribute, void* value) {
+  const PoolAttributes& attributes = pool.attributes();
+  const PoolUsage usage = pool.usage();
+  const auto give_flag = [&](bool flag) {
+    const int as_int = flag ? 1 : 0;
+    std::memcpy(value, &as_int, sizeof as_int);
+    return cudaSuccess;
+  };
+  const auto give_bytes = [&](std::uint64_t bytes) {
+    std::memcpy(value, &bytes, sizeof bytes);
+    return cudaSuccess;
+  };
+  switch (attribute) {
+    case cudaMemPoolReuseFollowEventDependencies:
+      return give_flag(attributes.follow_event_dependencies);
+    case cudaMemPoolReuseAllowOpportunistic:
+      return give_flag(attributes.allow_opportunistic);
+    case cudaMemPoolReuseAllowInternalDependencies:
+      return give_flag(attributes.allow_internal_dependencies);
+    case cudaMemPoolAttrReleaseThreshold:
+      return give_bytes(attributes.release_threshold_bytes);
+    case cudaMemPoolAttrReservedMemCurrent:
+      return give_bytes(usage.reserved_bytes);
+    case cudaMemPoolAttrReservedMemHigh:
+      return give_bytes(usage.reserved_bytes_high);
+    case cudaMemPoolAttrUsedMemCurrent:
+      return give_bytes(usage.used_bytes);
+    case cudaMemPoolAttrUsedMemHigh:
+      return give_bytes(usage.used_bytes_high);
+    default:
+      return cudaErrorInvalidValue;
+  }
+}
+
+// Runs `body` on the core's pool under the device's lock.
+template <class Body>
+cudaError_t with_pool(cudaMemPool_t handle, Body body) {
+  SimPool* object = resolve_pool(handle);
+  if (object == nullptr) {
+    return cudaErrorInvalidValue;
+  }
+  const std::lock_guard lock(object->device->mutex);
+  MemoryPool* pool = object->device->core.pool(object->id);
+  return pool == nullptr ? cudaErrorInvalidValue : body(*pool, *object);
+}
+
+cudaError_t create_pool(ThreadState& thread, cudaMemPool_t* result,
+                        const cudaMemPoolProps* properties) {
+  if (result == nullptr || properties == nullptr ||
+      properties->allocType != cudaMemAllocationTypePinned ||
+      properties->location.type != cudaMemLocationTypeDevice) {
+    return cudaErrorInvalidValue;
+  }
+  SimulatedDevice* device = device_at(properties->location.id);
+  if (device == nullptr) {
+    return cudaErrorInvalidValue;
+  }
+  if (properties->handleTypes != cudaMemHandleTypeNone) {
+    return explain(thread, cudaErrorNotSupported,
+                   "simcuda: pools cannot be shared between processes");
+  }
+  const TickScope ticks(thread);
+  const std::lock_guard lock(device->mutex);
+  const PoolOutcome outcome = device->core.create_pool(properties->maxSize);
+  thread.charge(CostId::PoolCreate);
+  if (outcome.status != Status::Ok) {
+    return to_error(outcome.status);
+  }
+  SimPool* pool = device->new_pool();
+  pool->id = outcome.pool;
+  *result = reinterpret_cast<cudaMemPool_t>(pool);
+  return cudaSuccess;
+}
+
+cudaError_t destroy_pool(ThreadState& thread, cudaMemPool_t handle) {
+  SimPool* pool = resolve_pool(handle);
+  if (pool == nullptr || pool == pool->device->default_pool) {
+    return cudaErrorInvalidValue;
+  }
+  const TickScope ticks(thread);
+  SimulatedDevice& device = *pool->device;
+  const std::lock_guard lock(device.mutex);
+  if (device.current_pool == pool) {
+    device.current_pool = device.default_pool;
+  }
+  const Outcome outcome = device.core.destroy_pool(pool->id, thread.now_ns());
+  charge_work(thread, outcome.work);
+  thread.charge(CostId::PoolDestroy);
+  if (outcome.status == Status::Ok) {
+    device.recycle(pool);
+  }
+  return to_error(outcome.status);
+}
+
+// Only the pool's own device has access, and always has it.
+cudaError_t set_access(SimPool& pool, const cudaMemAccessDesc* descriptions, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const cudaMemAccessDesc& wanted = descriptions[i];
+    if (wanted.location.type != cudaMemLocationTypeDevice ||
+        device_at(wanted.location.id) == nullptr) {
+      return cudaErrorInvalidDevice;
+    }
+    const bool own = wanted.location.id == pool.device->index;
+    if (own && wanted.flags != cudaMemAccessFlagsProtReadWrite) {
+      return cudaErrorInvalidValue;
+    }
+    if (!own && wanted.flags != cudaMemAccessFlagsProtNone) {
+      return cudaErrorInvalidDevice;
+    }
+  }
+  return cudaSuccess;
+}
+
+}  // namespace
+
+SIMCUDA_EXPORT cudaError_t cudaMallocAsync(void** pointer, size_t size_bytes, cudaStream_t stream) {
+  return runtime_call<"cudaMallocAsync">({size_bytes, number(stream)}, [&](ThreadState& thread) {
+    return allocate_async(thread, pointer, size_bytes, nullptr, stream);
+  });
+}
+
+SIMCUDA_EXPORT cudaError_t cudaMallocAsync_ptsz(void** pointer, size_t size_bytes,
+                                                cudaStream_t stream) {
+  return cudaMallocAsync(pointer, size_bytes, stream == nullptr ? cudaStreamPerThread : stream);
+}
+
+SIMCUDA_EXPORT cudaError_t cudaMallocFromPoolAsync(void** pointer, size_t size_bytes,
+                                                   cudaMemPool_t pool, cudaStream_t stream) {
+  return runtime_call<"cudaMallocFromPoolAsync">(
+      {size_bytes, number(pool), number(stream)}, [&](ThreadState& thread) {
+        SimPool* object = resolve_pool(pool);
+        return object == nullptr ? cudaErrorInvalidValue
+                                 : allocate_async(thread, pointer, size_bytes, object, stream);
+      });
+}
+
+SIMCUDA_EXPORT cudaError_t cudaFreeAsync(void* pointer, cudaStream_t stream) {
+  return runtime_call<"cudaFreeAsync">({number(pointer), number(stream)}, [&](ThreadState& thread) {
+    return free_async(thread, pointer, stream);
+  });
+}
+
+SIMCUDA_EXPORT cudaError_t cudaFreeAsync_ptsz(void* pointer, cudaStream_t stream) {
+  return cudaFreeAsync(pointer, stream == nullptr ? cudaStreamPerThread : stream);
+}
+
+SIMCUDA_EXPORT cudaError_t cudaMemPoolCreate(cudaMemPool_t* pool,
+                                             const cudaMemPoolProps* properties) {
+  return runtime_call<"cudaMemPoolCreate">(
+      {}, [&](ThreadState& thread) { return create_pool(thread, pool, properties); });
+}
+
+SIMCUDA_EXPORT cudaError_t cudaMemPoolDestroy(cudaMemPool_t pool) {
+  return runtime_call<"cudaMemPoolDestroy">(
+      {number(pool)}, [&](ThreadState& thread) { return destroy_pool(thread, pool); });
+}
+
+SIMCUDA_EXPORT cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute,
+                                                   void* value) {
+  return runtime_call<"cudaMemPoolSetAttribute">(
+      {number(pool), static_cast<std::uint64_t>(attribute)}, [&](ThreadState& thread) {
+        thread.charge(CostId::PoolSetAttribute);
+        return value == nullptr ? cudaErrorInvalidValue
+                                : with_pool(pool, [&](MemoryPool& core, SimPool&) {
+                                    return set_attribute(core, attribute, value);
+                                  });
+      });
+}
+
+SIMCUDA_EXPORT cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute,
+                                                   void* value) {
+  return runtime_call<"cudaMemPoolGetAttribute">(
+      {number(pool), static_cast<std::uint64_t>(attribute)}, [&](ThreadState& thread) {
+        thread.charge(CostId::PoolGetAttribute);
+        return value == nullptr ? cudaErrorInvalidValue
+                                : with_pool(pool, [&](MemoryPool& core, SimPool&) {
+                                    return get_attribute(core, attribute, value);
+                                  });
+      });
+}
+
+SIMCUDA_EXPORT cudaError_t cudaMemPoolTrimTo(cudaMemPool_t pool, size_t keep_bytes) {
+  return runtime_call<"cudaMemPoolTrimTo">({number(pool), keep_bytes}, [&](ThreadState& thread) {
+    const TickScope ticks(thread);
+    thread.charge(CostId::PoolTrim);
+    return with_pool(pool, [&](MemoryPool&, SimPool& object) {
+      const Outcome outcome = object.device->core.trim_pool(object.id, keep_bytes);
+      charge_work(thread, outcome.work);
+      return to_error(outcome.status);
+    });
+  });
+}
+
+SIMCUDA_EXPORT cudaError_t cudaMemPoolSetAccess(cudaMemPool_t pool,
+                                                const cudaMemAccessDesc* descriptions,
+                                                size_t count) {
+  return runtime_call<"cudaMemPoolSetAccess">({number(pool), count}, [&](ThreadState& thread) {
+    thread.charge(CostId::PoolSetAttribute);
+    return with_pool(pool, [&](MemoryPool&, SimPool& object) {
+      return descriptions == nullptr && count != 0 ? cudaErrorInvalidValue
+                                                   : set_access(object, descriptions, count);
+    });
+  });
+}
+
+SIMCUDA_EXPORT cudaError_t cudaMemPoolGetAccess(cudaMemAccessFlags* flags, cudaMemPool_t pool,
+                                                cudaMemLocation* location) {
+  return runtime_call<"cudaMemPoolGetAccess">({number(pool)}, [&](ThreadState& thread) {
+    thread.charge(CostId::PoolGetAttribute);
+    if (flags == nullptr || location == nullptr) {
+      return cudaErrorInvalidValue;
+    }
+    return with_pool(pool, [&](MemoryPool&, SimPool& object) {
+      const bool own =
+          location->type == cudaMemLocationTypeDevice && location->id == object.device->index;
+      *flags = own ? cudaMemAccessFlagsProtReadWrite : cudaMemAccessFlagsProtNone;
+      return cudaSuccess;
+    });
+  });
+}
+
+SIMCUDA_EXPORT cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int index) {
+  return runtime_call<"cudaDeviceGetDefaultMemPool">(
+      {static_cast<std::uint64_t>(index)}, [&](ThreadState& thread) {
+        thread.charge(CostId::DeviceGetAttribute);
+        SimulatedDevice* device = device_at(index);
+        if (pool == nullptr || device == nullptr) {
+          return pool == nullptr ? cudaErrorInvalidValue : cudaErrorInvalidDevice;
+        }
+        *pool = reinterpret_cast<cudaMemPool_t>(device->default_pool);
+        return cudaSuccess;
+      });
+}
+
+SIMCUDA_EXPORT cudaError_t cudaDeviceGetMemPool(cudaMemPool_t* pool, int index) {
+  return runtime_call<"cudaDeviceGetMemPool">(
+      {static_cast<std::uint64_t>(index)}, [&](ThreadState& thread) {
+        thread.charge(CostId::DeviceGetAttribute);
+        SimulatedDevice* device = device_at(index);
+        if (pool == nullptr || device == nullptr) {
+          return pool == nullptr ? cudaErrorInvalidValue : cudaErrorInvalidDevice;
+        }
+        const std::lock_guard lock(device->mutex);
+        *pool = reinterpret_cast<cudaMemPool_t>(device->current_pool);
+        return cudaSuccess;
+      });
+}
+
+SIMCUDA_EXPORT cudaError_t cudaDeviceSetMemPool(int index, cudaMemPool_t pool) {
+  return runtime_call<"cudaDeviceSetMemPool">({static_cast<std::uint64_t>(index), number(pool)},
+                                              [&](ThreadState& thread) {
+                                                thread.charge(CostId::PoolSetAttribute);
+                                                SimulatedDevice* device = device_at(index);
+                                                SimPool* object = resolve_pool(pool);
+                                                if (device == nullptr) {
+                                                  return cudaErrorInvalidDevice;
+                                                }
+                                                if (object == nullptr || object->device != device) {
+                                                  return cudaErrorInvalidValue;
+                                                }
+                                                const std::lock_guard lock(device->mutex);
+                                                device->current_pool = object;
+                                                return cudaSuccess;
+                                              });
+}
+
+}  // namespace simcuda

@@ -1,0 +1,112 @@
+#include "harness/simcuda/shim/profile.h"
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <vector>
+
+#include "harness/simcuda/shim/cost.h"
+
+namespace simcuda {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int kSchema = 1;
+
+[[noreturn]] void reject(const std::string& path, const std::string& what) {
+  throw std::runtime_error("profile " + path + ": " + what +
+                           "; make profiles with scripts/make_profile.py");
+}
+
+std::vector<CostRow> read_rows(const std::string& path, const std::string& key, const Json& rows) {
+  if (!rows.is_array() || rows.empty()) {
+    reject(path, "costs." + key + ": wanted a list of rows, got " + rows.dump().substr(0, 40));
+  }
+  std::vector<CostRow> result;
+  for (const Json& row : rows) {
+    if (!row.is_array() || row.size() != 6) {
+      reject(path, "costs." + key + ": wanted rows [size,n,p50,p90,p99,max], got " + row.dump());
+    }
+    const auto numbers = row.get<std::array<std::uint64_t, 6>>();
+    const CostRow cost{.size = numbers[0],
+                       .sample_count = numbers[1],
+                       .p50_ns = numbers[2],
+                       .p90_ns = numbers[3],
+                       .p99_ns = numbers[4],
+                       .max_ns = numbers[5]};
+    const bool rising = cost.p50_ns <= cost.p90_ns && cost.p90_ns <= cost.p99_ns &&
+                        cost.p99_ns <= cost.max_ns && cost.max_ns < (std::uint64_t{1} << 40);
+    if (!rising || cost.sample_count == 0 || (!result.empty() && result.back().size >= cost.size)) {
+      reject(path, "costs." + key + ": sizes and quantiles must rise, got row " + row.dump());
+    }
+    result.push_back(cost);
+  }
+  return result;
+}
+
+void read_costs(const std::string& path, const Json& costs) {
+  for (std::size_t i = 0; i < kCostCount; ++i) {
+    const CostId cost = static_cast<CostId>(i);
+    const std::string key(cost_name(cost));
+    if (!costs.contains(key)) {
+      reject(path, "costs." + key + " is missing");
+    }
+    set_cost_curve(cost, read_rows(path, key, costs.at(key)));
+  }
+}
+
+Profile read_device(const std::string& path, const Json& device) {
+  Profile profile;
+  profile.path = path;
+  profile.device_name = device.at("name").get<std::string>();
+  profile.driver_version = device.at("driver_version").get<std::string>();
+  profile.cuda_version = device.at("cuda_version").get<int>();
+  profile.total_bytes = device.at("total_bytes").get<std::uint64_t>();
+  profile.free_bytes_initial = device.at("free_bytes_initial").get<std::uint64_t>();
+  profile.page_limit = device.at("page_limit").get<std::uint64_t>();
+  profile.chunk_limit = device.at("chunk_limit").get<std::uint64_t>();
+  profile.temperature_celsius = device.at("temperature_celsius").get<std::uint32_t>();
+  profile.power_milliwatt = device.at("power_milliwatt").get<std::uint32_t>();
+  profile.power_limit_milliwatt = device.at("power_limit_milliwatt").get<std::uint32_t>();
+  for (const auto& [id, value] : device.at("attributes").get<std::vector<std::array<int, 2>>>()) {
+    profile.attributes[id] = value;
+  }
+  for (const auto& [id, value] :
+       device.at("limits").get<std::vector<std::array<std::uint64_t, 2>>>()) {
+    profile.limits[static_cast<int>(id)] = value;
+  }
+  if (profile.free_bytes_initial > profile.total_bytes || profile.page_limit == 0 ||
+      profile.total_bytes >= (std::uint64_t{1} << 46)) {
+    reject(path, "device: free_bytes_initial, page_limit and total_bytes do not fit together");
+  }
+  return profile;
+}
+
+}  // namespace
+
+Profile load_profile(const std::string& name_or_path, const std::string& folder) {
+  const bool is_path =
+      name_or_path.find('/') != std::string::npos || name_or_path.ends_with(".json");
+  const std::string path = is_path ? name_or_path : folder + "/" + name_or_path + ".json";
+  std::ifstream file(path);
+  if (!file) {
+    reject(path, "cannot be read (SIMCUDA_PROFILE wants a name in " + folder + " or a path)");
+  }
+  const Json json = Json::parse(file, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) {
+    reject(path, "wanted a JSON object");
+  }
+  try {
+    if (json.at("schema").get<int>() != kSchema) {
+      reject(path,
+             "schema: wanted " + std::to_string(kSchema) + ", got " + json.at("schema").dump());
+    }
+    read_costs(path, json.at("costs"));
+    return read_device(path, json.at("device"));
+  } catch (const Json::exception& error) {
+    reject(path, error.what());
+  }
+}
+
+}  // namespace simcuda

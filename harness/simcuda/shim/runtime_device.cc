@@ -1,0 +1,214 @@
+// Device selection, attributes, properties, versions, limits, peers, and the error state. In:
+// device numbers. Out: what the profile says about the device.
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "harness/simcuda/shim/call.h"
+#include "harness/simcuda/shim/device_properties.h"
+#include "harness/simcuda/shim/library.h"
+#include "harness/simcuda/shim/simulated_device.h"
+
+namespace simcuda {
+namespace {
+
+std::uint64_t as_number(int value) { return static_cast<std::uint64_t>(value); }
+
+cudaError_t give_properties(ThreadState& thread, cudaDeviceProp* properties, int index) {
+  const SimulatedDevice* device = device_at(index);
+  if (properties == nullptr || device == nullptr) {
+    return properties == nullptr ? cudaErrorInvalidValue : cudaErrorInvalidDevice;
+  }
+  thread.charge(CostId::GetDeviceProperties);
+  fill_properties(*device, *properties);
+  return cudaSuccess;
+}
+
+// Devices do not see each other's memory here.
+cudaError_t refuse_peer(ThreadState& thread, int peer) {
+  if (device_at(peer) == nullptr) {
+    return cudaErrorInvalidDevice;
+  }
+  return explain(thread, cudaErrorPeerAccessUnsupported,
+                 "simcuda: devices are not peers of each other");
+}
+
+}  // namespace
+
+SIMCUDA_EXPORT cudaError_t cudaGetDevice(int* index) {
+  return runtime_call<"cudaGetDevice">({}, [&](ThreadState& thread) {
+    thread.charge(CostId::GetDevice);
+    if (index == nullptr) {
+      return cudaErrorInvalidValue;
+    }
+    if (device_count() == 0) {
+      return cudaErrorNoDevice;
+    }
+    *index = thread.device;
+    return cudaSuccess;
+  });
+}
+
+SIMCUDA_EXPORT cudaError_t cudaSetDevice(int index) {
+  return runtime_call<"cudaSetDevice">({as_number(index)}, [&](ThreadState& thread) {
+    thread.charge(CostId::SetDevice);
+    if (device_at(index) == nullptr) {
+      return device_count() == 0 ? cudaErrorNoDevice : cudaErrorInvalidDevice;
+    }
+    thread.device = index;
+    return cudaSuccess;
+  });
+}
+
+SIMCUDA_EXPORT cudaError_t cudaGetDeviceCount(int* count) {
+  return runtime_call<"cudaGetDeviceCount">({}, [&](ThreadState& thread) {
+    thread.charge(CostId::GetDevice);
+    if (count == nullptr) {
+      return cudaErrorInvalidValue;
+    }
+    *count = device_count();
+    return *count == 0 ? cudaErrorNoDevice : cudaSuccess;
+  });
+}
+
+SIMCUDA_EXPORT cudaError_t cudaInitDevice(int index, unsigned int /*device_flags*/,
+                                          unsigned int /*flags*/) {
+  return runtime_call<"cudaInitDevice">({as_number(index)}, [&](ThreadState&) {
+    return device_at(index) == nullptr ? cudaErrorInvalidDevice : cudaSuccess;
+  });
+}
+
+SIMCUDA_EXPORT cudaError_t cudaSetDeviceFlags(unsigned int flags) {
+  return runtime_call<"cudaSetDeviceFlags">({flags}, [&](ThreadState&) {
+    return (flags & ~static_cast<unsigned>(cudaDeviceMask)) == 0 ? cudaSuccess
+                                                                 : cudaErrorInvalidValue;
+  });
+}
+
+SIMCUDA_EXPORT cudaError_t cudaGetDeviceFlags(unsigned int* flags) {
+  return runtime_call<"cudaGetDeviceFlags">({}, [&](ThreadState&) {
+    if (flags == nullptr) {
+      return cudaErrorInvalidValue;
+    }
+    *flags = cudaDeviceMapHost;  // what an H200 answers
+    return cudaSuccess;
+  });
+}
+
+// Defined under the name that the toolkit's header gives it: CUDA 12 appends _v2.
+SIMCUDA_EXPORT cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int index) {
+  return runtime_call<"cudaGetDeviceProperties">({as_number(index)}, [&](ThreadState& thread) {
+    return give_properties(thread, properties, index);
+  });
+}
+
+SIMCUDA_EXPORT cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int index) {
+  return runtime_call<"cudaDeviceGetAttribute">(
+      {as_number(attribute), as_number(index)}, [&](ThreadState& thread) {
+        thread.charge(CostId::DeviceGetAttribute);
+        const SimulatedDevice* device = device_at(index);
+        if (value == nullptr || device == nullptr) {
+          return value == nullptr ? cudaErrorInvalidValue : cudaErrorInvalidDevice;
+        }
+        return device_attribute(*device, attribute, *value) ? cudaSuccess : cudaErrorInvalidValue;
+      });
+}
+
+SIMCUDA_EXPORT cudaError_t cudaDeviceGetPCIBusId(char* text, int length, int index) {
+  return runtime_call<"cudaDeviceGetPCIBusId">({as_number(index)}, [&](ThreadState&) {
+    const SimulatedDevice* device = device_at(index);
+    if (text == nullptr || device == nullptr || length <= 0) {
+      return device == nullptr ? cudaErrorInvalidDevice : cudaErrorInvalidValue;
+    }
+    const std::string id = pci_bus_id(*device);
+    std::snprintf(text, static_cast<std::size_t>(length), "%s", id.c_str());
+    return static_cast<std::size_t>(length) > id.size() ? cudaSuccess : cudaErrorInvalidValue;
+  });
+}
+
+SIMCUDA_EXPORT cudaError_t cudaDeviceGetByPCIBusId(int* index, const char* text) {
+  return runtime_call<"cudaDeviceGetByPCIBusId">({}, [&](ThreadState&) {
+    if (index == nullptr || text == nullptr) {
+      return cudaErrorInvalidValue;
+    }
+    for (int i = 0; i < device_count(); ++i) {
+      if (same_pci_bus_id(*device_at(i), text)) {
+        *index = i;
+        return cudaSuccess;
+      }
+    }
+    return cudaErrorInvalidDevice;
+  });
+}
+
+SIMCUDA_EXPORT cudaError_t cudaDeviceGetLimit(size_t* value, cudaLimit limit) {
+  return runtime_call<"cudaDeviceGetLimit">({as_number(limit)}, [&](ThreadState& thread) {
+    const SimulatedDevice* device = current_device(thread);
+    if (value == nullptr || device == nullptr) {
+      return value == nullptr ? cudaErrorInvalidValue : cudaErrorNoDevice;
+    }
+    const auto found = device->profile.limits.find(limit);
+    if (found == device->profile.limits.end()) {
+      return cudaErrorUnsupportedLimit;
+    }
+    *value = found->second;
+    return cudaSuccess;
+  });
+}
+
+SIMCUDA_EXPORT cudaError_t cudaRuntimeGetVersion(int* version) {
+  return runtime_call<"cudaRuntimeGetVersion">({}, [&](ThreadState&) {
+    if (version == nullptr) {
+      return cudaErrorInvalidValue;
+    }
+    *version = CUDART_VERSION;
+    return cudaSuccess;
+  });
+}
+
+SIMCUDA_EXPORT cudaError_t cudaDriverGetVersion(int* version) {
+  return runtime_call<"cudaDriverGetVersion">({}, [&](ThreadState& thread) {
+    const SimulatedDevice* device = current_device(thread);
+    if (version == nullptr) {
+      return cudaErrorInvalidValue;
+    }
+    *version =
+        device == nullptr ? CUDART_VERSION : std::max(device->profile.cuda_version, CUDART_VERSION);
+    return cudaSuccess;
+  });
+}
+
+SIMCUDA_EXPORT cudaError_t cudaDeviceCanAccessPeer(int* can_access, int index, int peer) {
+  return runtime_call<"cudaDeviceCanAccessPeer">(
+      {as_number(index), as_number(peer)}, [&](ThreadState& thread) {
+        thread.charge(CostId::DeviceGetAttribute);
+        if (can_access == nullptr || device_at(index) == nullptr || device_at(peer) == nullptr) {
+          return can_access == nullptr ? cudaErrorInvalidValue : cudaErrorInvalidDevice;
+        }
+        *can_access = 0;
+        return cudaSuccess;
+      });
+}
+
+SIMCUDA_EXPORT cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned int flags) {
+  return runtime_call<"cudaDeviceEnablePeerAccess">(
+      {as_number(peer), flags}, [&](ThreadState& thread) { return refuse_peer(thread, peer); });
+}
+
+SIMCUDA_EXPORT cudaError_t cudaGetLastError() {
+  return detail::call<"cudaGetLastError", false, cudaError_t>({}, [](ThreadState& state) {
+    state.charge(CostId::GetLastError);
+    return std::exchange(state.last_error, cudaSuccess);
+  });
+}
+
+SIMCUDA_EXPORT cudaError_t cudaPeekAtLastError() {
+  return detail::call<"cudaPeekAtLastError", false, cudaError_t>({}, [](ThreadState& state) {
+    state.charge(CostId::GetLastError);
+    return state.last_error;
+  });
+}
+
+}  // namespace simcuda

@@ -1,0 +1,210 @@
+#include "harness/simcuda/shim/simulated_device.h"
+
+#include <algorithm>
+
+#include "harness/simcuda/shim/library.h"
+
+namespace simcuda {
+namespace {
+
+constexpr std::uint64_t kHandleLowest =
+    4096;  // smaller values are no handles (0, 1, 2 are special streams)
+
+DeviceConfig make_config(const Profile& profile, const MemoryContents& contents,
+                         std::uint64_t capacity_bytes) {
+  DeviceConfig config = h200_config(StartState::Plain);
+  config.total_bytes = profile.total_bytes;
+  config.free_bytes_initial = profile.free_bytes_initial;
+  config.page_limit = profile.page_limit;
+  config.chunk_limit = profile.chunk_limit;
+  // The driver's first range ends 32 MiB above the base.
+  config.base_address = contents.heap_window().hi - kChunkBytes;
+  config.lowest_heap_address = contents.heap_window().lo;
+  config.area_address = contents.area_window().lo;
+  config.area_end_address = contents.area_window().hi;
+  if (capacity_bytes != 0) {
+    config = with_usable_bytes(config, capacity_bytes);
+  }
+  return config;
+}
+
+std::uint64_t memory_bytes(const Profile& profile, std::uint64_t capacity_bytes) {
+  const std::uint64_t context_bytes = profile.total_bytes - profile.free_bytes_initial;
+  return capacity_bytes == 0 ? profile.total_bytes : capacity_bytes + context_bytes;
+}
+
+}  // namespace
+
+SimulatedDevice::SimulatedDevice(DevicePlace place, const Profile& device_profile,
+                                 std::uint64_t capacity_bytes)
+    : index(place.index),
+      profile(device_profile),
+      contents(place, memory_bytes(device_profile, capacity_bytes)),
+      core(make_config(device_profile, contents, capacity_bytes)) {
+  default_pool = new_pool();
+  default_pool->id = kDefaultPool;
+  current_pool = default_pool;
+}
+
+SimStream* SimulatedDevice::new_stream() {
+  static std::atomic<std::uint64_t> next_number{
+      13};  // the first stream of a process gets 13 on a real device
+  SimStream* stream = nullptr;
+  if (spare_streams_.empty()) {
+    stream = &streams_.emplace_back();
+  } else {
+    stream = spare_streams_.back();
+    spare_streams_.pop_back();
+  }
+  *stream = SimStream{.device = this, .number = next_number++, .live = true};
+  return stream;
+}
+
+SimEvent* SimulatedDevice::new_event() {
+  SimEvent* event = nullptr;
+  if (spare_events_.empty()) {
+    event = &events_.emplace_back();
+  } else {
+    event = spare_events_.back();
+    spare_events_.pop_back();
+  }
+  *event = SimEvent{.device = this, .live = true};
+  return event;
+}
+
+SimPool* SimulatedDevice::new_pool() {
+  SimPool* pool = &pools_.emplace_back();
+  *pool = SimPool{.device = this, .live = true};
+  return pool;
+}
+
+void SimulatedDevice::recycle(SimStream* stream) {
+  stream->live = false;
+  spare_streams_.push_back(stream);
+}
+
+void SimulatedDevice::recycle(SimEvent* event) {
+  event->live = false;
+  spare_events_.push_back(event);
+}
+
+void SimulatedDevice::recycle(SimPool* pool) { pool->live = false; }
+
+Range SimulatedDevice::live_range(std::uint64_t address) const {
+  const MemoryBlock block = core.find(address);
+  if (block.kind == MemoryKind::None) {
+    return {};
+  }
+  Range range = block.range;
+  if (block.kind == MemoryKind::Mapped) {
+    auto& virtual_memory =
+        const_cast<Device&>(core).virtual_memory();  // find() is const, the accessor is not
+    for (Mapping next = virtual_memory.find(range.hi); next.handle != 0;
+         next = virtual_memory.find(range.hi)) {
+      range.hi = next.range.hi;
+    }
+  }
+  return range;
+}
+
+void* SimulatedDevice::view(std::uint64_t address, std::uint64_t size_bytes) {
+  const Range range = live_range(address);
+  if (range.empty() || size_bytes > range.hi - address) {
+    return nullptr;
+  }
+  if (core.find(address).kind == MemoryKind::Mapped) {
+    std::uint64_t at = address;
+    do {
+      const Mapping mapping = core.virtual_memory().find(at);
+      if (!contents.attach(mapping)) {
+        return nullptr;
+      }
+      at = mapping.range.hi;
+    } while (at < address + size_bytes);
+  }
+  return contents.mirror(address, size_bytes);
+}
+
+void SimulatedDevice::drop_if_unused(MemoryHandle handle) {
+  const auto found = handles.find(handle);
+  if (found != handles.end() && found->second.reference_count == 0 &&
+      found->second.mapping_count == 0) {
+    contents.drop_handle(handle, found->second.size_bytes);
+    handles.erase(found);
+  }
+}
+
+SimulatedDevice* current_device(const ThreadState& thread) { return device_at(thread.device); }
+
+StreamRef resolve_stream(ThreadState& thread, cudaStream_t stream) {
+  if (stream == nullptr || stream == cudaStreamLegacy) {
+    return {.device = current_device(thread)};
+  }
+  if (stream == cudaStreamPerThread) {
+    const std::size_t index = static_cast<std::size_t>(thread.device);
+    if (thread.per_thread_streams.size() <= index) {
+      thread.per_thread_streams.resize(index + 1);
+    }
+    if (thread.per_thread_streams[index] == nullptr) {
+      SimulatedDevice& device = *current_device(thread);
+      const std::lock_guard lock(device.mutex);
+      SimStream* made = device.new_stream();
+      made->id = device.core.streams().create_stream(StreamKind::Blocking);
+      thread.per_thread_streams[index] = reinterpret_cast<cudaStream_t>(made);
+    }
+    stream = thread.per_thread_streams[index];
+  }
+  if (number(stream) < kHandleLowest) {
+    return {};
+  }
+  const auto* object = reinterpret_cast<const SimStream*>(stream);
+  return object->live ? StreamRef{.device = object->device, .id = object->id, .stream = object}
+                      : StreamRef{};
+}
+
+SimEvent* resolve_event(cudaEvent_t event) {
+  auto* object = reinterpret_cast<SimEvent*>(event);
+  return number(event) >= kHandleLowest && object->live ? object : nullptr;
+}
+
+SimPool* resolve_pool(cudaMemPool_t pool) {
+  auto* object = reinterpret_cast<SimPool*>(pool);
+  return number(pool) >= kHandleLowest && object->live ? object : nullptr;
+}
+
+SimulatedDevice* device_of_address(std::uint64_t address) {
+  for (int i = 0; i < device_count(); ++i) {
+    SimulatedDevice* device = device_at(i);
+    if (device->contents.holds(address)) {
+      return device;
+    }
+  }
+  return nullptr;
+}
+
+cudaError_t to_error(Status status) {
+  switch (status) {
+    case Status::Ok:
+      return cudaSuccess;
+    case Status::OutOfMemory:
+      return cudaErrorMemoryAllocation;
+    case Status::InvalidValue:
+      return cudaErrorInvalidValue;
+    case Status::InvalidHandle:
+      return cudaErrorInvalidResourceHandle;
+    case Status::NotReady:
+      return cudaErrorNotReady;
+    case Status::Blocked:
+      return cudaErrorLaunchTimeout;
+  }
+  return cudaErrorUnknown;
+}
+
+void charge_work(ThreadState& thread, const Work& work) {
+  thread.advance_to(work.host_wait_until_ns);
+  if (work.chunks_returned != 0) {
+    thread.charge(CostId::ReleaseChunks, work.chunks_returned);
+  }
+}
+
+}  // namespace simcuda

@@ -1,0 +1,140 @@
+// One simulated GPU as the shims use it: the core's device, its memory contents, its lock, and the
+// objects behind cudaStream_t, cudaEvent_t and cudaMemPool_t. In: handles from programs. Out: what
+// they stand for.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "harness/simcuda/core/device.h"
+#include "harness/simcuda/shim/call.h"
+#include "harness/simcuda/shim/memory_contents.h"
+#include "harness/simcuda/shim/profile.h"
+
+namespace simcuda {
+
+inline constexpr int kDeviceCountMax = 16;
+
+class SimulatedDevice;
+
+// Behind the opaque handles. Objects are reused, never given back, so a stale handle is seen as
+// dead.
+struct SimStream {
+  SimulatedDevice* device = nullptr;
+  StreamId id = 0;
+  unsigned flags = 0;
+  int priority = 0;
+  std::uint64_t number = 0;  // cudaStreamGetId
+  bool live = false;
+};
+struct SimEvent {
+  SimulatedDevice* device = nullptr;
+  EventId id = 0;
+  unsigned flags = 0;
+  bool live = false;
+};
+struct SimPool {
+  SimulatedDevice* device = nullptr;
+  PoolId id = 0;
+  bool live = false;
+};
+
+// A function of the program that waits for its place in a stream.
+struct PendingHostFunction {
+  EventId after = 0;
+  cudaHostFn_t function = nullptr;
+  void* data = nullptr;
+};
+
+class SimulatedDevice {
+ public:
+  // capacity_bytes: memory that programs can take; 0 = the profile's.
+  SimulatedDevice(DevicePlace place, const Profile& profile, std::uint64_t capacity_bytes);
+
+  // Held around every use of the members below.
+  std::mutex mutex;
+  const int index;
+  const Profile profile;
+  MemoryContents contents;
+  Device core;
+  SimPool* default_pool = nullptr;
+  SimPool* current_pool = nullptr;
+  std::vector<PendingHostFunction> host_functions;  // behind closed gates
+  std::condition_variable gate_opened;
+
+  [[nodiscard]] SimStream* new_stream();
+  [[nodiscard]] SimEvent* new_event();
+  [[nodiscard]] SimPool* new_pool();
+  void recycle(SimStream* stream);
+  void recycle(SimEvent* event);
+  void recycle(SimPool* pool);
+
+  // Live allocation that holds the address; for mapped ranges as much as is mapped without a hole
+  // from there on. Empty where there is none.
+  [[nodiscard]] Range live_range(std::uint64_t address) const;
+  // Readable and writable bytes of device memory; null where the range is not wholly allocated.
+  [[nodiscard]] void* view(std::uint64_t address, std::uint64_t size_bytes);
+
+  // References to memory handles, for when their contents can go.
+  struct HandleUse {
+    std::uint64_t size_bytes = 0;
+    std::uint64_t reference_count = 0;
+    std::uint64_t mapping_count = 0;
+  };
+  std::unordered_map<MemoryHandle, HandleUse> handles;
+  void drop_if_unused(MemoryHandle handle);
+
+ private:
+  std::deque<SimStream> streams_;
+  std::deque<SimEvent> events_;
+  std::deque<SimPool> pools_;
+  std::vector<SimStream*> spare_streams_;
+  std::vector<SimEvent*> spare_events_;
+};
+
+// A stream handle's device and the core's id; device null where the handle is not valid.
+struct StreamRef {
+  SimulatedDevice* device = nullptr;
+  StreamId id = kLegacyStream;
+  const SimStream* stream = nullptr;  // null for the legacy stream
+};
+[[nodiscard]] StreamRef resolve_stream(ThreadState& thread, cudaStream_t stream);
+// Null where the handle is not valid.
+[[nodiscard]] SimEvent* resolve_event(cudaEvent_t event);
+[[nodiscard]] SimPool* resolve_pool(cudaMemPool_t pool);
+
+// The device of the calling thread; null where there are no devices.
+[[nodiscard]] SimulatedDevice* current_device(const ThreadState& thread);
+// The device whose address windows hold the address; null for host memory.
+[[nodiscard]] SimulatedDevice* device_of_address(std::uint64_t address);
+
+[[nodiscard]] cudaError_t to_error(Status status);
+
+// Adds the costs of what the core reported (waiting, chunks given back) to the thread's clock.
+void charge_work(ThreadState& thread, const Work& work);
+
+// Repeats `operation`, which returns something with a status, while a closed gate is in the way. A
+// gate that nobody opens for a while ends in cudaErrorLaunchTimeout instead of a hang: the status
+// then stays Blocked.
+inline constexpr int kGateWaitSeconds = 5;
+template <class Operation>
+[[nodiscard]] auto wait_for_gates(SimulatedDevice& device, std::unique_lock<std::mutex>& lock,
+                                  Operation operation) {
+  auto outcome = operation();
+  while (outcome.status == Status::Blocked) {
+    if (device.gate_opened.wait_for(lock, std::chrono::seconds(kGateWaitSeconds)) ==
+        std::cv_status::timeout) {
+      return operation();
+    }
+    outcome = operation();
+  }
+  return outcome;
+}
+
+}  // namespace simcuda
