@@ -124,7 +124,7 @@ bool Churn::advance() {
 
 std::unique_ptr<EventSource> make_churn(Parameters& parameters, std::uint64_t seed) {
   const std::uint64_t size_limit = kTraceSizeBytesEnd >> 4;
-  static_cast<void>(parameters.variant_index("variant (churn has none)", {""}, false));
+  parameters.refuse_variant();
   ChurnConfig config;
   config.live_bytes =
       parameters.size_bytes("live_bytes", {.preset = 4 * kGiB, .lowest = 1, .highest = size_limit});

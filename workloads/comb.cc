@@ -87,7 +87,7 @@ class Comb {
 
 std::unique_ptr<EventSource> make_comb(Parameters& parameters, std::uint64_t seed) {
   const std::uint64_t size_limit = kTraceSizeBytesEnd >> 4;
-  static_cast<void>(parameters.variant_index("variant (comb has none)", {""}, false));
+  parameters.refuse_variant();
   CombConfig config;
   config.size_bytes =
       parameters.size_bytes("size_bytes", {.preset = 2 * kMiB, .lowest = 0, .highest = size_limit});

@@ -19,6 +19,7 @@ inline constexpr std::size_t kTensorKindCount = 8;
 
 // Limits of a valid trace. No device comes near them; a number beyond is a slip of the pen.
 inline constexpr std::uint64_t kTraceSizeBytesEnd = std::uint64_t{1} << 60;  // sizes are below this
+inline constexpr std::uint64_t kTraceLiveBytesEnd = std::uint64_t{1} << 63;  // so are their sums
 inline constexpr std::uint32_t kTraceStreamCountMax = 4096;
 inline constexpr std::size_t kTraceLabelCountMax = std::size_t{1} << 20;
 inline constexpr std::size_t kTraceLabelLengthMax = 256;

@@ -60,7 +60,7 @@ class Inference {
   EventBatch* batch_;
   std::unique_ptr<TensorPool> pool_;
   Ops ops_;
-  std::vector<Tensor> parameters_;
+  std::vector<Tensor> parameters_, workspaces_;
   KvCache cache_;
   std::unique_ptr<Block> block_;  // without saving one serves for all layers
   Tensor tokens_, mask_, stream_;
@@ -86,6 +86,7 @@ bool Inference::advance() {
       return true;
     case Phase::Block:
       stream_ = block_->forward(ops_, std::move(stream_), false);
+      if (workspaces_.empty()) workspaces_ = cublas_workspaces(ops_);
       if (++layer_ == config_.setup.model.layer_count) phase_ = Phase::Head;
       return true;
     case Phase::Head:
@@ -189,18 +190,23 @@ std::unique_ptr<EventSource> make_infer(Parameters& parameters, std::uint64_t se
       parameters.number("requests", {.preset = 64, .lowest = 1, .highest = 1'000'000'000});
   config.batch_max = parameters.number("batch", {.preset = 8, .lowest = 1, .highest = 4096});
   config.full_batches = parameters.choice("arrival", {"full", "random"}) == 0;
-  config.kv_mode =
-      static_cast<KvMode>(parameters.choice("kv", {"concat", "preallocated", "paged"}));
   LengthSettings& lengths = config.lengths;
   lengths.source =
       static_cast<LengthSource>(parameters.choice("lengths", {"conv", "code", "lognormal"}));
-  const std::uint64_t longest = setup.model.positions > 0 ? setup.model.positions : 131'072;
-  const std::uint64_t context_preset = setup.model.positions > 0 ? longest / 2 : 16'384;
+  // Learned positions bound prompt and answer together; by default they share them evenly.
+  const bool has_limit = setup.model.positions > 0;
+  const bool encodes = setup.model.family == ModelFamily::Bert;
+  const std::uint64_t longest = has_limit ? setup.model.positions : 131'072;
+  const std::uint64_t context_preset = encodes ? longest : has_limit ? longest / 2 : 16'384;
   lengths.context_max =
       parameters.number("context_max", {.preset = context_preset, .lowest = 1, .highest = longest});
-  lengths.generated_max = parameters.number(
-      "generated_max",
-      {.preset = setup.model.positions > 0 ? longest / 2 : 2048, .lowest = 0, .highest = longest});
+  if (!encodes) {
+    const std::uint64_t left = has_limit ? longest - lengths.context_max : longest;
+    lengths.generated_max = parameters.number(
+        "generated_max", {.preset = has_limit ? left : 2048, .lowest = 0, .highest = left});
+    config.kv_mode =
+        static_cast<KvMode>(parameters.choice("kv", {"concat", "preallocated", "paged"}));
+  }
   const bool lognormal = lengths.source == LengthSource::Lognormal;
   if (lognormal) {
     lengths.median = parameters.number("median", {.preset = 90, .lowest = 1, .highest = 100'000});

@@ -123,6 +123,15 @@ std::size_t Parameters::variant_index(std::string_view what, const std::vector<s
        .next = variant_.empty() ? "" : suggest(variant_, known)});
 }
 
+void Parameters::refuse_variant() const {
+  if (variant_.empty()) return;
+  throw UsageError({.what = fmt::format("{} has no variants", name_),
+                    .where = fmt::format("workload '{}'", text_),
+                    .wanted = fmt::format("{0}:key=value,key=value or {0}:", name_),
+                    .got = fmt::format("'{}'", variant_),
+                    .next = ""});
+}
+
 void Parameters::finish() const {
   for (const auto& [key, value] : values_) {
     if (std::ranges::find(asked_, key) != asked_.end()) continue;

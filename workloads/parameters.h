@@ -38,6 +38,9 @@ class Parameters {
   [[nodiscard]] std::size_t variant_index(std::string_view what,
                                           const std::vector<std::string>& known, bool required);
 
+  // For generators without variants.
+  void refuse_variant() const;
+
   // After the last read: refuses what nobody asked for.
   void finish() const;
 

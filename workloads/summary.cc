@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 #include <optional>
 #include <string_view>
 #include <unordered_map>
@@ -29,7 +30,6 @@ class Counter {
   TraceSummary summary_;
   TraceRules rules_;
   TraceHash hash_;
-  std::uint64_t live_bytes_ = 0;
   std::array<std::uint64_t, kTensorKindCount> live_bytes_by_kind_{};
   // Kinds of live blocks that say one; blocks of unknown kind, the most common in recordings, are
   // left out.
@@ -54,11 +54,12 @@ void Counter::add(const Event& event, std::string_view label) {
 
 void Counter::add_alloc(const Event& event) {
   const auto kind = static_cast<std::size_t>(event.tensor);
-  summary_.requested_bytes_total += event.size_bytes;
+  const std::uint64_t room =
+      std::numeric_limits<std::uint64_t>::max() - summary_.requested_bytes_total;
+  summary_.requested_bytes_total += std::min(room, event.size_bytes);
   summary_.largest_bytes = std::max(summary_.largest_bytes, event.size_bytes);
-  live_bytes_ += event.size_bytes;
-  if (live_bytes_ > summary_.requested_bytes_peak) {
-    summary_.requested_bytes_peak = live_bytes_;
+  if (rules_.live_bytes() > summary_.requested_bytes_peak) {
+    summary_.requested_bytes_peak = rules_.live_bytes();
     summary_.peak_event_index = summary_.event_count;
   }
   summary_.live_count_peak =
@@ -80,7 +81,6 @@ void Counter::add_free(const Event& event) {
   const LiveBlock* block = rules_.live().find(event.id);
   if (block == nullptr) return;
   ++summary_.lifetime_octave_counts[octave(summary_.event_count - block->birth)];
-  live_bytes_ -= block->size_bytes;
   TensorKind tensor = TensorKind::Unknown;
   if (!live_kinds_.empty()) {
     const auto found = live_kinds_.find(event.id);
@@ -97,7 +97,7 @@ TraceSummary Counter::finish(const EventSource& source) {
   summary_.stream_count = source.header().stream_count;
   summary_.label_count = source.labels().size();
   summary_.leftover_count = rules_.live().count();
-  summary_.leftover_bytes = live_bytes_;
+  summary_.leftover_bytes = rules_.live_bytes();
   summary_.hash = hash_.value();
   return summary_;
 }

@@ -17,11 +17,11 @@ struct TraceSummary {
   TraceHeader header;
   std::uint64_t event_count = 0;
   std::array<std::uint64_t, kEventKindCount> kind_counts{};  // by EventKind
-  std::uint64_t requested_bytes_total = 0;                   // sum over all allocs
-  std::uint64_t requested_bytes_peak = 0;                    // largest sum over live blocks
-  std::uint64_t peak_event_index = 0;  // the alloc that reaches it first, 0-based
-  std::uint64_t live_count_peak = 0;   // largest number of live blocks
-  std::uint64_t leftover_count = 0;    // blocks that are never freed
+  std::uint64_t requested_bytes_total = 0;  // sum over all allocs, at most 2^64 - 1
+  std::uint64_t requested_bytes_peak = 0;   // largest sum over live blocks
+  std::uint64_t peak_event_index = 0;       // the alloc that reaches it first, 0-based
+  std::uint64_t live_count_peak = 0;        // largest number of live blocks
+  std::uint64_t leftover_count = 0;         // blocks that are never freed
   std::uint64_t leftover_bytes = 0;
   std::uint64_t zero_size_count = 0;  // allocs of 0 bytes
   std::uint64_t largest_bytes = 0;    // largest request

@@ -49,8 +49,7 @@ std::optional<ErrorText> TraceRules::check(const Event& event, std::uint64_t pla
     case EventKind::Alloc:
       return check_alloc(event, place);
     case EventKind::Free:
-      if (!live_.erase(event.id)) return not_live(event);
-      return std::nullopt;
+      return check_free(event);
     case EventKind::Record:
       if (live_.find(event.id) == nullptr) return not_live(event);
       return std::nullopt;
@@ -94,8 +93,24 @@ std::optional<ErrorText> TraceRules::check_alloc(const Event& event, std::uint64
                      .got = "an id that was allocated and freed before",
                      .next = "Ids name blocks, not addresses: count them up"};
   }
+  if (live_bytes_ + event.size_bytes >= kTraceLiveBytesEnd) {
+    return ErrorText{.what = "live bytes overflow",
+                     .where = "",
+                     .wanted = "below 2^63 bytes live at once",
+                     .got = fmt::format("{} and {} more", live_bytes_, event.size_bytes),
+                     .next = ""};
+  }
+  live_bytes_ += event.size_bytes;
   seen_.insert(event.id);
   live_.insert({.id = event.id, .size_bytes = event.size_bytes, .birth = place});
+  return std::nullopt;
+}
+
+std::optional<ErrorText> TraceRules::check_free(const Event& event) {
+  const LiveBlock* block = live_.find(event.id);
+  if (block == nullptr) return not_live(event);
+  live_bytes_ -= block->size_bytes;
+  live_.erase(event.id);
   return std::nullopt;
 }
 
@@ -118,6 +133,7 @@ ErrorText TraceRules::not_live(const Event& event) const {
 
 void TraceRules::clear() {
   live_.clear();
+  live_bytes_ = 0;
   seen_.clear();
 }
 

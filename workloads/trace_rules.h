@@ -37,12 +37,15 @@ class TraceRules {
   [[nodiscard]] std::optional<ErrorText> check(const Event& event, std::uint64_t place);
   void clear();
   [[nodiscard]] const LiveBlocks& live() const { return live_; }
+  [[nodiscard]] std::uint64_t live_bytes() const { return live_bytes_; }
 
  private:
   [[nodiscard]] std::optional<ErrorText> check_alloc(const Event& event, std::uint64_t place);
+  [[nodiscard]] std::optional<ErrorText> check_free(const Event& event);
   [[nodiscard]] ErrorText not_live(const Event& event) const;
 
   LiveBlocks live_;
+  std::uint64_t live_bytes_ = 0;
   SeenIds seen_;
 };
 

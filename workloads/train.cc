@@ -17,10 +17,6 @@
 namespace allocmark {
 namespace {
 
-constexpr std::uint64_t kProductWorkspaceBytes = std::uint64_t{32}
-                                                 << 20;  // cuBLAS on compute capability 9.0
-constexpr std::uint64_t kLtWorkspaceBytes = std::uint64_t{1} << 20;
-
 struct TrainConfig {
   TransformerSetup setup;
   std::uint64_t step_count = 1;
@@ -142,11 +138,7 @@ void Training::forward_block() {
   ops_.set_saving(!config_.checkpointed);
   if (config_.checkpointed) block_inputs_[layer_] = stream_;
   stream_ = blocks_[layer_].forward(ops_, std::move(stream_), false);
-  if (workspaces_.empty()) {
-    // cuBLAS takes its workspaces at the first product and keeps them.
-    workspaces_.push_back(pool_->make(kProductWorkspaceBytes, TensorKind::Workspace));
-    workspaces_.push_back(pool_->make(kLtWorkspaceBytes, TensorKind::Workspace));
-  }
+  if (workspaces_.empty()) workspaces_ = cublas_workspaces(ops_);
   if (++layer_ == blocks_.size()) phase_ = Phase::Head;
 }
 
@@ -183,7 +175,7 @@ void Training::head() {
   if (upcast) gradient = ops_.gradient(logit_count * setup.narrow_bytes);
   if (workspaces_.size() < 3) {
     // The backward runs on a thread of its own with its own cuBLAS handle.
-    workspaces_.push_back(pool_->make(kProductWorkspaceBytes, TensorKind::Workspace));
+    workspaces_.push_back(pool_->make(kCublasWorkspaceBytes, TensorKind::Workspace));
   }
   gradient = projection.backward(ops_, std::move(gradient));
   stream_gradient_ = final_norm_.backward(ops_, std::move(gradient));

@@ -18,3 +18,8 @@ TEST_CASE("a key from an article finds the real one that begins alike") {
 TEST_CASE("a name like no other lists what there is") {
   CHECK(suggest("zzzzzzzzzz", {"null", "cub"}) == "known: null, cub");
 }
+
+TEST_CASE("two swapped letters in a short name are one slip") {
+  CHECK(nearest_names("bacth", {"events", "batch"}) == std::vector<std::string>{"batch"});
+  CHECK(nearest_names("chrun", {"train", "churn"}) == std::vector<std::string>{"churn"});
+}

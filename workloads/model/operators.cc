@@ -53,6 +53,13 @@ void Ops::matmul(std::uint64_t m, std::uint64_t n, std::uint64_t k) {
   if (setup_.kernels) pool_->batch().kernel(2000 + 2 * m * n / 500 * k / 1000, 0);
 }
 
+std::vector<Tensor> cublas_workspaces(Ops& ops) {
+  std::vector<Tensor> workspaces;
+  workspaces.push_back(ops.pool().make(kCublasWorkspaceBytes, TensorKind::Workspace));
+  workspaces.push_back(ops.pool().make(kCublasLtWorkspaceBytes, TensorKind::Workspace));
+  return workspaces;
+}
+
 Tensor Linear::forward(Ops& ops, const LinearShape& shape, const Tensor& input) {
   shape_ = shape;
   const std::uint64_t rows = ops.setup().token_count();

@@ -80,6 +80,13 @@ class Ops {
   std::vector<Tensor> gradients_;
 };
 
+inline constexpr std::uint64_t kCublasWorkspaceBytes = std::uint64_t{32}
+                                                       << 20;  // on compute capability 9.0
+inline constexpr std::uint64_t kCublasLtWorkspaceBytes = std::uint64_t{1} << 20;
+
+// cuBLAS takes its workspaces at a thread's first product and keeps them.
+[[nodiscard]] std::vector<Tensor> cublas_workspaces(Ops& ops);
+
 struct LinearShape {
   std::uint64_t in = 0;
   std::uint64_t out = 0;

@@ -1,0 +1,223 @@
+// Generators: valid events, the same bytes for the same seed on every machine (golden hashes, which
+// were also computed apart in Python from the written files), bounded batches, and the distance of
+// train from recorded PyTorch runs.
+#include "workloads/generators.h"
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tests/catch.h"
+#include "tests/workloads/trace_files.h"
+#include "workloads/summary.h"
+#include "workloads/trace_hash.h"
+#include "workloads/trace_tools.h"
+
+using namespace allocmark;
+
+namespace {
+
+std::uint64_t count_of(const TraceSummary& summary, EventKind kind) {
+  return summary.kind_counts[static_cast<std::size_t>(kind)];
+}
+
+std::uint64_t hash_of(const std::string& workload, std::uint64_t seed) {
+  return trace_hash(*open_workload(workload, seed));
+}
+
+}  // namespace
+
+TEST_CASE("the same text and seed give the same bytes") {
+  struct Golden {
+    std::string workload;
+    std::uint64_t hash, events, peak;
+  };
+  const Golden goldens[] = {
+      {"train:gpt2-124m,batch=2,seq=128,steps=2", 0xe868723187d7727bu, 7139, 2556955652},
+      {"train:gpt2-124m,batch=2,seq=128,steps=1,checkpoint=full,kernels=1", 0x923a1d256fdcaf03u,
+       5387, 2556955652},
+      {"train:bert-base,batch=2,seq=64,steps=1,precision=fp32,optimizer=sgd", 0xdabaa9c4383c8503u,
+       2012, 1035939052},
+      {"train:llama-2-7b,batch=1,seq=256,steps=1,precision=bf16,attention=fused",
+       0x7c8e7c5e0805febcu, 7972, 67452315652},
+      {"train:llama-3-8b,batch=1,seq=256,steps=1", 0xbfec56908ac653d8u, 10024, 160673384452},
+      {"infer:gpt2-124m,requests=6,batch=2,generated_max=20", 0x9e774567d56eec44u, 50051,
+       382056960},
+      {"infer:llama-3-8b,requests=4,batch=2,lengths=code,kv=preallocated,generated_max=8",
+       0x23041fcb190b51ceu, 54085, 46943892224},
+      {"infer:bert-base,requests=20,batch=8,arrival=random,lengths=lognormal,precision=fp32",
+       0x941b60f84653a013u, 2170, 587600584},
+      {"infer:llama-2-7b,requests=2,kv=paged,attention=fused,generated_max=4,kernels=1",
+       0x0700e3913fd9cf5au, 14900, 82488406784},
+      {"churn:events=20000", 0x8d0ab9090ad35085u, 20000, 4362055102},
+      {"churn:events=20000,streams=3,record_percent=10,live_bytes=1GiB", 0x5eebfee04a03632eu, 20000,
+       1140786337},
+      {"comb:count=100,rounds=3", 0xe14a8a5cc32ea11bu, 609, 641728512},
+  };
+  for (const Golden& golden : goldens) {
+    INFO(golden.workload);
+    const std::unique_ptr<EventSource> source = open_workload(golden.workload, 1);
+    const TraceSummary summary = summarize(*source);
+    CHECK(summary.hash == golden.hash);
+    CHECK(summary.event_count == golden.events);
+    CHECK(summary.requested_bytes_peak == golden.peak);
+    source->rewind();
+    CHECK(trace_hash(*source) == golden.hash);
+  }
+}
+
+TEST_CASE("other seeds give other bytes where chance plays a part") {
+  CHECK(hash_of("churn:events=1000", 1) != hash_of("churn:events=1000", 2));
+  CHECK(hash_of("infer:llama-3-8b,requests=4,events=3000", 1) !=
+        hash_of("infer:llama-3-8b,requests=4,events=3000", 2));
+  CHECK(hash_of("train:gpt2-124m,steps=1,events=3000", 1) ==
+        hash_of("train:gpt2-124m,steps=1,events=3000", 2));
+}
+
+TEST_CASE("every example in the registry opens and yields valid events") {
+  for (const GeneratorEntry& generator : generators()) {
+    INFO(generator.example);
+    const std::string text = std::string(generator.example);
+    const TraceSummary summary = summarize(*open_workload(
+        text + (text.find("events=") == std::string::npos ? ",events=50000" : ""), 1));
+    CHECK(summary.event_count > 1000);
+    CHECK(summary.header.generator.starts_with(text));
+  }
+}
+
+TEST_CASE("events= bounds every generator exactly") {
+  for (const char* workload : {"train:gpt2-124m,events=777", "infer:llama-3-8b,events=777",
+                               "churn:events=777", "comb:events=777"}) {
+    INFO(workload);
+    const std::unique_ptr<EventSource> source = open_workload(workload, 1);
+    CHECK(read_all(*source).size() == 777);
+    source->rewind();
+    CHECK(read_all(*source).size() == 777);
+  }
+}
+
+TEST_CASE("batches stay small however long the trace is") {
+  for (const char* workload :
+       {"churn:events=3000000,streams=4", "train:gpt2-1.5b,steps=3", "comb:count=200000,rounds=2",
+        "infer:llama-3.1-405b,events=1000000"}) {
+    INFO(workload);
+    const std::unique_ptr<EventSource> source = open_workload(workload, 1);
+    std::size_t largest = 0;
+    for (std::span<const Event> batch = source->next(); !batch.empty(); batch = source->next()) {
+      largest = std::max(largest, batch.size());
+    }
+    CHECK(largest <= 8192);
+    CHECK(source->labels().size() <= 1010);
+  }
+}
+
+TEST_CASE("the train generator stays close to the recorded runs") {
+  struct Pair {
+    std::string generated, recorded;
+  };
+  const Pair pairs[] = {
+      {"train:gpt2-124m,batch=8,seq=1024,steps=4", "gpt2_train_amp"},
+      {"train:gpt2-124m,batch=8,seq=1024,steps=4,checkpoint=full", "gpt2_train_ckpt"},
+  };
+  for (const Pair& pair : pairs) {
+    INFO(pair.generated);
+    const TraceSummary generated = summarize(*open_workload(pair.generated, 1));
+    const TraceSummary recorded = summarize(*open_workload(pair.recorded, 1));
+    const auto near = [](std::uint64_t value) {
+      return Approx(static_cast<double>(value)).epsilon(0.02);
+    };
+    CHECK(static_cast<double>(generated.requested_bytes_peak) ==
+          near(recorded.requested_bytes_peak));
+    CHECK(static_cast<double>(generated.requested_bytes_total) ==
+          near(recorded.requested_bytes_total));
+    CHECK(static_cast<double>(count_of(generated, EventKind::Alloc)) ==
+          near(count_of(recorded, EventKind::Alloc)));
+    CHECK(generated.largest_bytes == recorded.largest_bytes);
+  }
+}
+
+TEST_CASE("train has the parameters that the recorded model has") {
+  std::map<std::uint64_t, int> generated, recorded;
+  for (const Event& event : read_all(*open_workload("train:gpt2-124m,steps=1", 1))) {
+    if (event.tensor == TensorKind::Parameter) ++generated[event.size_bytes];
+  }
+  const std::vector<Event> events = read_all(*open_workload("gpt2_train_amp", 1));
+  for (std::size_t i = 1; events[i].kind != EventKind::Mark; ++i) ++recorded[events[i].size_bytes];
+  CHECK(generated == recorded);
+}
+
+TEST_CASE("checkpointing and fused attention lower the peak, sgd drops the optimizer's state") {
+  const auto peak = [](const std::string& extra) {
+    const std::string workload = "train:llama-2-7b,steps=1,precision=bf16," + extra;
+    return summarize(*open_workload(workload, 1)).requested_bytes_peak;
+  };
+  const std::uint64_t large = peak("batch=8,seq=2048,optimizer=sgd");
+  CHECK(peak("batch=8,seq=2048,optimizer=sgd,checkpoint=full") < large / 2);
+  CHECK(peak("batch=8,seq=2048,optimizer=sgd,attention=fused") < large / 2);
+  // Parameters and gradients stay; two states and the denominators, each as large, go.
+  CHECK(peak("batch=1,seq=64,optimizer=sgd") < peak("batch=1,seq=64") / 2);
+}
+
+TEST_CASE("comb leaves no room of one piece but enough bytes") {
+  const std::vector<Event> events =
+      read_all(*open_workload("comb:size_bytes=10,count=4,ask_bytes=20", 1));
+  const std::vector<Event> expected = {
+      {.kind = EventKind::Mark},
+      {.id = 1, .size_bytes = 10, .kind = EventKind::Alloc},
+      {.id = 2, .size_bytes = 10, .kind = EventKind::Alloc},
+      {.id = 3, .size_bytes = 10, .kind = EventKind::Alloc},
+      {.id = 4, .size_bytes = 10, .kind = EventKind::Alloc},
+      {.id = 1, .kind = EventKind::Free},
+      {.id = 3, .kind = EventKind::Free},
+      {.id = 5, .size_bytes = 20, .kind = EventKind::Alloc},
+      {.id = 5, .kind = EventKind::Free},
+      {.id = 2, .kind = EventKind::Free},
+      {.id = 4, .kind = EventKind::Free},
+  };
+  CHECK(events == expected);
+}
+
+TEST_CASE("a kv cache that is concatenated grows by one token per step") {
+  std::vector<std::uint64_t> sizes;
+  for (const Event& event : read_all(
+           *open_workload("infer:gpt2-124m,requests=1,batch=1,context_max=1,generated_max=3", 1))) {
+    if (event.tensor == TensorKind::KvCache) sizes.push_back(event.size_bytes);
+  }
+  REQUIRE(sizes.size() == 12 * 2 * 4);  // layers, key and value, prompt and three tokens
+  CHECK(sizes.front() == 768 * 2);
+  CHECK(sizes.back() == 4 * 768 * 2);
+}
+
+TEST_CASE("bad parameters name the key and what is allowed") {
+  const auto error_of = [](const char* workload) {
+    return usage_error_of([&] { static_cast<void>(open_workload(workload, 1)); });
+  };
+  CHECK(mentions(error_of("train:gpt2-124m,bacth=8"), "did you mean 'batch'"));
+  CHECK(mentions(error_of("train:gpt2-124m,batch=0"), "a whole number from 1 to 4096"));
+  CHECK(mentions(error_of("train:gpt2-124m,seq=2048"), "a whole number from 1 to 1024"));
+  CHECK(mentions(error_of("train:gpt2-124m,precision=fp16"), "one of bf16_autocast, bf16, fp32"));
+  CHECK(mentions(error_of("train:"), "no model given"));
+  CHECK(mentions(error_of("infer:bert-base,kv=concat"), "unknown key 'kv'"));
+  CHECK(mentions(error_of("infer:gpt2-124m,median=9"), "unknown key 'median'"));
+  CHECK(mentions(error_of("infer:gpt2-124m,context_max=1024,generated_max=1"),
+                 "a whole number from 0 to 0"));
+  CHECK(mentions(error_of("churn:size_min=1MiB,size_max=1KiB"), "bad value of key 'size_max'"));
+  CHECK(mentions(error_of("churn:wild"), "churn has no variants"));
+  CHECK(mentions(error_of("comb:count=0"), "bad value of key 'count'"));
+}
+
+TEST_CASE("a generated workload written to a file reads back equal") {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("w.ops.csv.zst");
+  std::FILE* sink = std::fopen("/dev/null", "w");
+  REQUIRE(sink != nullptr);
+  CHECK(trace_convert("infer:gpt2-124m,requests=2,events=20000", path, 5, sink) == 0);
+  CHECK(trace_validate(path, sink) == 0);
+  CHECK(trace_summary(path, 0, sink) == 0);
+  std::fclose(sink);
+  const std::unique_ptr<EventSource> copy = open_path_or_workload(path, 0);
+  CHECK(copy->header().generator == "infer:gpt2-124m,requests=2,events=20000");
+  CHECK(copy->header().seed == 5);
+  CHECK(trace_hash(*copy) == hash_of("infer:gpt2-124m,requests=2,events=20000", 5));
+}

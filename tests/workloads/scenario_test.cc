@@ -1,0 +1,120 @@
+// Scenario files: the ones that ship are all sound, and every slip in a file is named with its
+// line.
+#include "workloads/scenario.h"
+
+#include <cstdlib>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/catch.h"
+#include "tests/workloads/trace_files.h"
+#include "workloads/generators.h"
+#include "workloads/source.h"
+#include "workloads/trace_tools.h"
+
+using namespace allocmark;
+
+TEST_CASE("every scenario that ships is complete and its workload opens") {
+  std::set<std::string> names;
+  for (const GeneratorEntry& generator : generators()) names.emplace(generator.name);
+  for (const NamedFile& file : recorded_traces()) names.insert(file.name);
+  CHECK(scenario_files().size() >= 8);
+  for (const NamedFile& file : scenario_files()) {
+    INFO(file.path);
+    const Scenario scenario = load_scenario(file.name);
+    CHECK(scenario.summary.size() > 20);
+    CHECK_FALSE(scenario.intent.empty());
+    CHECK_FALSE(scenario.capacities.empty());
+    CHECK_FALSE(open_workload(scenario.workload, scenario.seeds.front())->next().empty());
+    CHECK_FALSE(open_workload(file.name, 1)->next().empty());
+    CHECK(names.insert(file.name).second);  // no scenario hides behind another workload's name
+  }
+}
+
+TEST_CASE("a scenario file is read") {
+  const TemporaryFolder folder;
+  const Scenario scenario = read_scenario(
+      folder.write("intent/tight.toml",
+                   "# little room\n\n# a remark\nworkload = \"churn:events=10\"  # inline\n"
+                   "seeds = [1, 22]\ncapacity = [\"1.05x\", \"8GiB\"]\n"
+                   "on_oom = \"stop\"\nconf = \"max_split_size_mb:32\"\n"));
+  CHECK(scenario.name == "tight");
+  CHECK(scenario.intent == "intent");
+  CHECK(scenario.summary == "little room");
+  CHECK(scenario.workload == "churn:events=10");
+  CHECK(scenario.seeds == std::vector<std::uint64_t>{1, 22});
+  CHECK(scenario.capacities == std::vector<std::string>{"1.05x", "8GiB"});
+  CHECK(scenario.on_oom == "stop");
+  CHECK(scenario.confs == std::vector<std::string>{"max_split_size_mb:32"});
+}
+
+TEST_CASE("each slip in a scenario file is named with its line") {
+  struct Case {
+    std::string text;
+    std::string line;
+    std::string rule;
+  };
+  const std::string head = "# summary\nworkload = \"churn\"\n";
+  const std::vector<Case> cases = {
+      {"workload = \"churn\"\n", ":1", "no summary"},
+      {"", ":1", "no workload"},
+      {"# summary\n", ":1", "no workload"},
+      {head + "capcity = \"1x\"\n", ":3", "did you mean 'capacity'"},
+      {head + "seeds\n", ":3", "not a key and a value"},
+      {head + "seeds = \n", ":3", "no value"},
+      {head + "seeds = []\n", ":3", "at least one seed"},
+      {head + "seeds = [1, -2]\n", ":3", "bad value"},
+      {head + "seeds = [99999999999999999999]\n", ":3", "bad value of key 'seeds'"},
+      {head + "seeds = [1, 2\n", ":3", "closing bracket"},
+      {head + "seeds = [\n", ":3", "no value"},
+      {head + "seeds = [1 2]\n", ":3", "closing bracket"},
+      {head + "seeds = \"1\"\n", ":3", "bad value of key 'seeds'"},
+      {head + "capacity = \"1x\n", ":3", "closing quote"},
+      {head + "capacity = \"1x\" 2\n", ":3", "text after the value"},
+      {head + "capacity = 5\n", ":3", "Put quotes around it"},
+      {head + "on_oom = \"die\"\n", ":3", "bad value of key 'on_oom'"},
+      {head + "workload = \"comb\"\n", ":3", "key 'workload' twice"},
+      {head + "[section]\n", ":3", "not a key and a value"},
+  };
+  const TemporaryFolder folder;
+  for (const Case& item : cases) {
+    INFO(item.text);
+    const std::string path = folder.write("intent/bad.toml", item.text);
+    const std::string error = usage_error_of([&] { static_cast<void>(read_scenario(path)); });
+    CHECK(mentions(error, "bad.toml" + item.line + ": "));
+    CHECK(mentions(error, item.rule));
+  }
+}
+
+TEST_CASE("data are found where ALLOCMARK_DATA says") {
+  const TemporaryFolder folder;
+  static_cast<void>(folder.write("recorded/mine.ops.csv", "op,id,size,stream\nalloc,1,7,0\n"));
+  static_cast<void>(folder.write("scenarios/a/one.toml", "# s\nworkload = \"mine\"\n"));
+  static_cast<void>(folder.write("scenarios/a/chain.toml", "# s\nworkload = \"one\"\n"));
+  REQUIRE(::setenv("ALLOCMARK_DATA", folder.file("").c_str(), 1) == 0);
+  CHECK(open_workload("mine", 1)->next().size() == 1);
+  CHECK(open_workload("one", 1)->next().size() == 1);
+  CHECK(mentions(usage_error_of([] { static_cast<void>(open_workload("chain", 1)); }),
+                 "a scenario names another scenario"));
+  CHECK(list_scenarios().size() == 2);
+  static_cast<void>(folder.write("scenarios/b/one.toml", "# s\nworkload = \"mine\"\n"));
+  CHECK(mentions(usage_error_of([] { static_cast<void>(scenario_files()); }),
+                 "two scenarios have the name 'one'"));
+  REQUIRE(::setenv("ALLOCMARK_DATA", folder.file("absent").c_str(), 1) == 0);
+  CHECK_THROWS_AS(recorded_traces(), EnvironmentError);
+  ::unsetenv("ALLOCMARK_DATA");
+}
+
+TEST_CASE("unknown workloads and scenarios get the nearest names") {
+  CHECK(mentions(usage_error_of([] { static_cast<void>(open_workload("gpt2_train_apm", 1)); }),
+                 "gpt2_train_amp"));
+  CHECK(mentions(usage_error_of([] { static_cast<void>(open_workload("trian:gpt2-124m", 1)); }),
+                 "train"));
+  CHECK(mentions(usage_error_of([] { static_cast<void>(load_scenario("gpt2_checkpont")); }),
+                 "gpt2_checkpoint"));
+  CHECK(mentions(usage_error_of([] { static_cast<void>(open_workload("train:gpt2-124", 1)); }),
+                 "gpt2-124m"));
+  CHECK(mentions(usage_error_of([] { static_cast<void>(open_workload("churn:life_bytes=1", 1)); }),
+                 "live_bytes"));
+}

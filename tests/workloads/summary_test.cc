@@ -1,0 +1,107 @@
+// Summaries against numbers computed apart (a few lines of Python over the files), and the recorded
+// traces' validity.
+#include "workloads/summary.h"
+
+#include <cstdint>
+#include <string>
+
+#include "tests/catch.h"
+#include "tests/workloads/trace_files.h"
+#include "workloads/data_folder.h"
+#include "workloads/trace_hash.h"
+#include "workloads/trace_reader.h"
+
+using namespace allocmark;
+
+namespace {
+
+std::uint64_t count_of(const TraceSummary& summary, EventKind kind) {
+  return summary.kind_counts[static_cast<std::size_t>(kind)];
+}
+
+}  // namespace
+
+TEST_CASE("a small trace is summarised as counted by hand") {
+  const TemporaryFolder folder;
+  const std::unique_ptr<EventSource> source =
+      open_trace_file(folder.write("t.csv",
+                                   "op,id,size,stream,tensor\n"
+                                   "alloc,1,512,0,gradient\n"
+                                   "alloc,2,1023,1,\n"
+                                   "alloc,3,0,0,\n"
+                                   "free,1,0,0,\n"
+                                   "alloc,4,511,0,gradient\n"
+                                   "mark,a,0,0,\n"
+                                   "record,2,0,3,\n"
+                                   "free,2,0,0,\n"));
+  const TraceSummary summary = summarize(*source);
+  CHECK(summary.event_count == 8);
+  CHECK(count_of(summary, EventKind::Alloc) == 4);
+  CHECK(count_of(summary, EventKind::Free) == 2);
+  CHECK(summary.requested_bytes_total == 2046);
+  CHECK(summary.requested_bytes_peak == 1535);
+  CHECK(summary.peak_event_index == 1);
+  CHECK(summary.live_count_peak == 3);
+  CHECK(summary.leftover_count == 2);
+  CHECK(summary.leftover_bytes == 511);
+  CHECK(summary.zero_size_count == 1);
+  CHECK(summary.largest_bytes == 1023);
+  CHECK(summary.size_octave_counts[8] == 1);
+  CHECK(summary.size_octave_counts[9] == 2);
+  CHECK(summary.lifetime_octave_counts[1] == 1);  // block 1: 3 events
+  CHECK(summary.lifetime_octave_counts[2] == 1);  // block 2: 6 events
+  CHECK(summary.tensor_counts[static_cast<std::size_t>(TensorKind::Gradient)] == 2);
+  CHECK(summary.tensor_bytes_peak[static_cast<std::size_t>(TensorKind::Gradient)] == 512);
+  CHECK(summary.stream_count == 4);
+  CHECK(summary.label_count == 1);
+  const std::string text = to_text(summary);
+  CHECK(mentions(text, "note                 1 allocs of 0 bytes"));
+  CHECK(mentions(text, "requested at peak    1.50 KiB (1535 B) at event 1"));
+}
+
+TEST_CASE("every recorded trace is valid and has the pinned numbers") {
+  struct Pinned {
+    std::string name;
+    std::uint64_t events, allocs, frees, total, peak, peak_index, left, left_bytes, streams, hash;
+  };
+  const Pinned pinned[] = {
+      {"bert_varlen_infer", 30000, 15104, 14893, 126011390776, 1001088000, 28304, 211, 509818560, 1,
+       0x36d95c60ef84b1b0},
+      {"fuzz_1", 30000, 15135, 14841, 371406525321, 8550420569, 20390, 294, 6076508091, 1,
+       0x7de1c52cb89222cf},
+      {"fuzz_r1", 30000, 14936, 14595, 374720051562, 8438011267, 16098, 341, 6979905350, 3,
+       0x3d2568f9f06ed42c},
+      {"fuzz_s1", 30000, 15116, 14871, 375411204639, 8430284266, 27976, 245, 5123425346, 3,
+       0x2f608a080b784f9a},
+      {"gpt2_train_amp", 13609, 6803, 6800, 368981200292, 21743215112, 4524, 3, 68157440, 1,
+       0xb65d6ce26d49a30d},
+      {"gpt2_train_ckpt", 18186, 9092, 9088, 510397050824, 6959866376, 5984, 4, 69206016, 1,
+       0x00bde5a3a9badf20},
+      {"llama_lora_varlen_accum", 30000, 15110, 14886, 72867445516, 1432584840, 20745, 224,
+       754568864, 1, 0xdb4ff8d03d7af1d2},
+  };
+  CHECK(recorded_traces().size() == std::size(pinned));
+  for (const Pinned& expected : pinned) {
+    INFO(expected.name);
+    const TraceSummary summary = summarize(*open_workload(expected.name, 1));
+    CHECK(summary.event_count == expected.events);
+    CHECK(count_of(summary, EventKind::Alloc) == expected.allocs);
+    CHECK(count_of(summary, EventKind::Free) == expected.frees);
+    CHECK(summary.requested_bytes_total == expected.total);
+    CHECK(summary.requested_bytes_peak == expected.peak);
+    CHECK(summary.peak_event_index == expected.peak_index);
+    CHECK(summary.leftover_count == expected.left);
+    CHECK(summary.leftover_bytes == expected.left_bytes);
+    CHECK(summary.stream_count == expected.streams);
+    CHECK(summary.hash == expected.hash);
+  }
+}
+
+TEST_CASE("live bytes that would overflow are refused") {
+  const TemporaryFolder folder;
+  std::string text = "op,id,size,stream\n";
+  for (int i = 1; i <= 9; ++i) text += "alloc," + std::to_string(i) + ",1152921504606846975,0\n";
+  const std::unique_ptr<EventSource> source = open_trace_file(folder.write("t.csv", text));
+  CHECK(mentions(usage_error_of([&] { static_cast<void>(summarize(*source)); }),
+                 "t.csv:10: live bytes overflow"));
+}
