@@ -1,0 +1,86 @@
+// The ballast.
+#include "harness/ballast.h"
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+
+#include "allocators/cuda_check.h"
+#include "base/bytes.h"
+#include "base/error.h"
+#include "harness/capacity.h"
+
+namespace allocmark {
+
+namespace {
+
+constexpr int kTryCountMax = 4;
+
+std::uint64_t whole_pages(std::uint64_t size_bytes) {
+  return size_bytes / kDevicePageBytes * kDevicePageBytes;
+}
+
+}  // namespace
+
+std::uint64_t device_free_bytes() {
+  std::size_t free_bytes = 0;
+  std::size_t total_bytes = 0;
+  ALLOCMARK_CUDA_CHECK(cudaMemGetInfo(&free_bytes, &total_bytes));
+  return free_bytes;
+}
+
+Ballast::Ballast(std::uint64_t left_bytes) {
+  std::uint64_t free_bytes = device_free_bytes();
+  if (free_bytes < left_bytes) {
+    throw UsageError(ErrorText{.what = "the capacity is larger than what the device has free",
+                               .where = "--capacity",
+                               .wanted = "at most " + format_bytes(free_bytes),
+                               .got = format_bytes(left_bytes),
+                               .next = "choose a smaller capacity, or unlimited"});
+  }
+  std::uint64_t held_bytes = whole_pages(free_bytes - left_bytes);
+  for (int i = 0; i < kTryCountMax; ++i) {
+    if (held_bytes == 0) return;
+    const bool taken = take(held_bytes);
+    free_bytes = device_free_bytes();
+    // Less than a page too much cannot be held back: the device gives whole pages.
+    if (taken && free_bytes >= left_bytes && whole_pages(free_bytes - left_bytes) == 0) return;
+    release();
+    // A driver that charged more than asked (or another program) is met by holding back that much
+    // less.
+    if (!taken) {
+      held_bytes -= kDevicePageBytes;
+    } else if (free_bytes < left_bytes) {
+      held_bytes -=
+          std::min(held_bytes, whole_pages(left_bytes - free_bytes - 1) + kDevicePageBytes);
+    } else {
+      held_bytes += whole_pages(free_bytes - left_bytes);
+    }
+  }
+  throw EnvironmentError(ErrorText{.what = "the device cannot be filled up to the capacity",
+                                   .where = "ballast",
+                                   .wanted = format_bytes(left_bytes) + " left free",
+                                   .got = format_bytes(device_free_bytes()) + " free",
+                                   .next = "see that no other program uses this GPU"});
+}
+
+Ballast::~Ballast() { release(); }
+
+bool Ballast::take(std::uint64_t size_bytes) {
+  const cudaError_t error = cudaMalloc(&block_, size_bytes);
+  if (is_out_of_memory(error)) {
+    block_ = nullptr;
+    return false;
+  }
+  ALLOCMARK_CUDA_CHECK(error);
+  return true;
+}
+
+void Ballast::release() noexcept {
+  if (block_ != nullptr) (void)cudaFree(block_);
+  block_ = nullptr;
+}
+
+}  // namespace allocmark

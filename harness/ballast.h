@@ -1,0 +1,35 @@
+// Enforces a capacity on the device: holds back so much memory that exactly the wanted bytes are
+// left, on a GPU and on simcuda alike.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+namespace allocmark {
+
+// Free bytes of the current device (cudaMemGetInfo). Throws EnvironmentError.
+[[nodiscard]] std::uint64_t device_free_bytes();
+
+class Ballast {
+ public:
+  Ballast() = default;
+  // Leaves left_bytes (a multiple of 2 MiB) of the current device free and checks it; may block the
+  // host. Throws UsageError where the device has less, EnvironmentError where what is left cannot
+  // be made to fit.
+  explicit Ballast(std::uint64_t left_bytes);
+  ~Ballast();
+  Ballast(Ballast&& other) noexcept : block_(std::exchange(other.block_, nullptr)) {}
+  Ballast& operator=(Ballast&& other) noexcept {
+    std::swap(block_, other.block_);
+    return *this;
+  }
+
+ private:
+  // False where the device has not enough.
+  [[nodiscard]] bool take(std::uint64_t size_bytes);
+  void release() noexcept;
+
+  void* block_ = nullptr;
+};
+
+}  // namespace allocmark

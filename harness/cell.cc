@@ -1,0 +1,393 @@
+// The course of one cell: prepare, check, time, report.
+#include "harness/cell.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <exception>
+#include <memory>
+#include <new>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "allocators/backend.h"
+#include "allocators/cuda_check.h"
+#include "base/bytes.h"
+#include "base/error.h"
+#include "harness/ballast.h"
+#include "harness/capacity.h"
+#include "harness/clock.h"
+#include "harness/device_work.h"
+#include "harness/null_overhead.h"
+#include "harness/prepared_trace.h"
+#include "harness/recorder.h"
+#include "harness/replay.h"
+#include "harness/simcu_api.h"
+#include "harness/verify.h"
+#include "workloads/source.h"
+
+namespace allocmark {
+
+namespace {
+
+// Steps kept per pass for the median of the allocator's time; later ones are left out.
+constexpr std::uint64_t kStepCountMax = 65536;
+
+std::string hex(std::uint64_t value) {
+  char text[17];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(value));
+  return text;
+}
+
+class CellRun {
+ public:
+  CellRun(const CellSpec& spec, CellResult& result) : spec_(spec), result_(result) {}
+
+  void run();
+
+ private:
+  void check_key();
+  void prepare_trace();
+  void prepare_device();
+  void enforce_capacity();
+  void verify_pass();
+  void fill_from(const VerifyReport& report);
+  void fill_stats(const Backend& backend);
+  void timed_passes();
+  void timed_pass(Recorder& recorder, std::uint32_t pass_index);
+  void fill_latencies(const Recorder& sum);
+  // Waits for all work, gives live blocks back, destroys the backend and notes what the device did
+  // not get back.
+  template <typename Player>
+  void end_pass(Player& player, std::unique_ptr<Backend>& backend, std::uint64_t bytes_before);
+  [[nodiscard]] std::unique_ptr<Backend> make_backend() const;
+  [[nodiscard]] std::uint64_t used_bytes() const {
+    return has_device_ ? device_used_bytes(simcu_) : 0;
+  }
+  void warn_once(const std::string& text);
+
+  const CellSpec& spec_;
+  CellResult& result_;
+  TickClock clock_;
+  SimcuApi simcu_;
+  const BackendEntry* entry_ = nullptr;
+  OomPolicy on_oom_ = OomPolicy::Skip;
+  Capacity capacity_;
+  bool has_device_ = false;
+  bool over_ = false;  // the cell ends early, and the status says why
+  std::uint64_t memory_limit_bytes_ = 0;
+  std::uint64_t available_bytes_ = 0;  // what the backend can have, for OOM causes
+  std::optional<PreparedTrace> trace_;
+  std::optional<StreamSet> streams_;
+  std::unique_ptr<DeviceWork> work_;
+  Ballast ballast_;
+  std::vector<std::uint64_t> driver_ns_by_pass_;
+  std::uint64_t placement_hash_ = 0;
+};
+
+void CellRun::run() {
+  check_key();
+  if (over_) return;
+  prepare_trace();
+  prepare_device();
+  enforce_capacity();
+  if (over_) return;
+  verify_pass();
+  if (over_) return;
+  timed_passes();
+}
+
+void CellRun::check_key() {
+  entry_ = &find_backend(spec_.key.allocator);
+  on_oom_ = parse_oom_policy(spec_.key.on_oom);
+  capacity_ = parse_capacity(spec_.key.capacity);
+  has_device_ = entry_->capabilities.real_memory;
+  if (const auto error = entry_->check_conf(spec_.key.conf)) throw UsageError(*error);
+  simcu_ = SimcuApi::find();
+  const std::string_view device = spec_.key.device;
+  if (has_device_ && !device.empty() && device.starts_with("sim:") != simcu_.present) {
+    throw EnvironmentError(ErrorText{
+        .what = "this process does not have the CUDA runtime that the device needs",
+        .where = "device " + spec_.key.device,
+        .wanted = simcu_.present ? "the machine's libcudart" : "simcuda in front of the process",
+        .got = simcu_.present ? "simcuda" : "the machine's libcudart",
+        .next = "start the cell with \"allocmark run\", which sets LD_LIBRARY_PATH"});
+  }
+  const std::string reason = entry_->unavailable_reason();
+  if (reason.empty()) return;
+  result_.status = CellStatus::Skipped;
+  result_.reason = spec_.key.allocator + " cannot run here: " + reason;
+  over_ = true;
+}
+
+void CellRun::prepare_trace() {
+  trace_.emplace(open_workload(spec_.key.workload, spec_.key.seed));
+  const TraceFacts& facts = trace_->facts();
+  result_.trace_name = trace_->name();
+  result_.trace_hash = hex(trace_->hash());
+  result_.event_count = facts.event_count;
+  result_.allocate_count = facts.allocate_count;
+  result_.deallocate_count = facts.deallocate_count;
+  result_.requested_bytes_peak = facts.requested_bytes_peak;
+  if (facts.event_count == 0) warn_once("the trace has no events");
+}
+
+void CellRun::prepare_device() {
+  // The runtime takes memory for its context at the first call; that is done before anything is
+  // counted.
+  if (has_device_) ALLOCMARK_CUDA_CHECK(cudaFree(nullptr));
+  streams_.emplace(trace_->facts().stream_count, has_device_);
+  work_ = has_device_ ? make_device_work(simcu_) : make_no_device_work();
+}
+
+void CellRun::enforce_capacity() {
+  if (!has_device_) {
+    if (!capacity_.unlimited()) {
+      warn_once(spec_.key.allocator + " has no device memory: the capacity has no effect");
+    }
+    return;
+  }
+  available_bytes_ = device_free_bytes();
+  if (capacity_.unlimited()) {
+    std::size_t free_bytes = 0;
+    std::size_t total_bytes = 0;
+    ALLOCMARK_CUDA_CHECK(cudaMemGetInfo(&free_bytes, &total_bytes));
+    result_.capacity_bytes = total_bytes;
+    return;
+  }
+  const std::uint64_t capacity_bytes =
+      capacity_.resolve_bytes(trace_->facts().requested_bytes_peak);
+  result_.capacity_bytes = capacity_bytes;
+  if (capacity_.enforcement == CapacityEnforcement::Ballast) {
+    ballast_ = Ballast(capacity_bytes);
+    available_bytes_ = device_free_bytes();
+    return;
+  }
+  if (!entry_->capabilities.honours_memory_limit) {
+    result_.status = CellStatus::Skipped;
+    result_.reason = spec_.key.allocator +
+                     " has no memory limit of its own; leave @limit away to limit the device";
+    over_ = true;
+    return;
+  }
+  memory_limit_bytes_ = capacity_bytes;
+  available_bytes_ = std::min(available_bytes_, capacity_bytes);
+}
+
+std::unique_ptr<Backend> CellRun::make_backend() const {
+  return entry_->make(
+      BackendOptions{.conf = spec_.key.conf, .memory_limit_bytes = memory_limit_bytes_});
+}
+
+template <typename Player>
+void CellRun::end_pass(Player& player, std::unique_ptr<Backend>& backend,
+                       std::uint64_t bytes_before) {
+  work_->synchronize();
+  player.release_live();
+  backend.reset();
+  const std::uint64_t bytes_after = used_bytes();
+  if (bytes_after <= bytes_before) return;
+  result_.residue_bytes = std::max(result_.residue_bytes, bytes_after - bytes_before);
+  warn_once("the backend was destroyed and the device did not get all of its memory back");
+}
+
+void CellRun::verify_pass() {
+  struct CloseFile {
+    void operator()(std::FILE* file) const { (void)std::fclose(file); }
+  };
+  std::unique_ptr<std::FILE, CloseFile> placements;
+  if (!spec_.placements_path.empty()) {
+    placements.reset(std::fopen(spec_.placements_path.c_str(), "w"));
+    if (placements == nullptr) {
+      throw EnvironmentError(ErrorText{.what = "cannot write the placements",
+                                       .where = spec_.placements_path,
+                                       .wanted = {},
+                                       .got = {},
+                                       .next = "see that the folder exists and is writable"});
+    }
+    std::fputs("event_index,id,size_bytes,stream,offset_bytes\n", placements.get());
+  }
+  const std::uint64_t bytes_before = used_bytes();
+  std::unique_ptr<Backend> backend = make_backend();
+  Verifier verifier(VerifySetup{.replay = {.backend = backend.get(),
+                                           .work = work_.get(),
+                                           .streams = streams_->all(),
+                                           .on_oom = on_oom_},
+                                .capabilities = entry_->capabilities,
+                                .simcu = simcu_,
+                                .facts = trace_->facts(),
+                                .checks_rules = spec_.verify,
+                                .capacity_bytes = available_bytes_,
+                                .device_bytes_before = bytes_before,
+                                .placements = placements.get()});
+  trace_->for_each_batch([&](const TraceBatch& batch) { return verifier.run(batch); });
+  const VerifyReport report = verifier.report();
+  fill_from(report);
+  fill_stats(*backend);
+  if (placements != nullptr && std::ferror(placements.get()) != 0) {
+    warn_once("the placements could not be written completely: " + spec_.placements_path);
+  }
+  if (report.broken_rule) {
+    result_.status = CellStatus::Failed;
+    result_.reason = *report.broken_rule;
+    over_ = true;
+    // Live blocks are not given back: after a broken rule that could do anything.
+    return;
+  }
+  end_pass(verifier, backend, bytes_before);
+}
+
+void CellRun::fill_from(const VerifyReport& report) {
+  placement_hash_ = report.placement_hash;
+  result_.placement_hash = hex(report.placement_hash);
+  result_.oom_count = report.counts.oom_count;
+  result_.skipped_free_count = report.counts.skipped_free_count;
+  result_.oom_cause_counts = report.oom_cause_counts;
+  result_.oom_first = report.oom_first;
+  result_.allocated_bytes_peak = report.allocated_bytes_peak;
+  result_.active_bytes_peak = report.active_bytes_peak;
+  result_.reserved_bytes_peak = report.reserved_bytes_peak;
+  result_.allocated_bytes_at_reserved_peak = report.allocated_bytes_at_reserved_peak;
+  result_.requested_bytes_at_reserved_peak = report.requested_bytes_at_reserved_peak;
+  result_.device_bytes_peak = report.device_bytes_peak;
+  if (report.early_reuse_count > 0) {
+    warn_once(std::to_string(report.early_reuse_count) +
+              " allocations were handed memory that another stream still used; " +
+              spec_.key.allocator + " does not promise otherwise");
+  }
+  if (!report.counts.stopped) return;
+  result_.status = CellStatus::OomStopped;
+  result_.reason = "out of memory at event " + std::to_string(report.oom_first->event_index) +
+                   ", a request of " + format_bytes(report.oom_first->size_bytes);
+}
+
+void CellRun::fill_stats(const Backend& backend) {
+  const MemoryStats stats = backend.stats(nullptr);
+  result_.device_allocate_count = stats.device_allocate_count;
+  result_.device_free_count = stats.device_free_count;
+  result_.retry_count = stats.retry_count;
+  result_.synchronize_all_count = stats.synchronize_all_count;
+  for (NamedCounter& counter : backend.counters()) {
+    result_.counters.emplace_back(std::move(counter.name), counter.value);
+  }
+}
+
+void CellRun::timed_passes() {
+  clock_.finish_calibration();
+  if (!clock_.uses_counter()) {
+    warn_once(
+        "the processor's time-stamp counter is not invariant: latencies come from "
+        "steady_clock, and host time contains the simulator's own");
+  }
+  const RecorderOptions options{
+      .scale = clock_.scale(),
+      .has_driver_model = simcu_.present,
+      .step_count_max = std::min(trace_->facts().mark_count + 1, kStepCountMax)};
+  Recorder pass(options);
+  Recorder sum(options);
+  for (std::uint32_t i = 0; i < spec_.pass_count; ++i) {
+    pass.clear();
+    timed_pass(pass, i);
+    sum.merge(pass);
+    ++result_.pass_count;
+  }
+  fill_latencies(sum);
+  const LatencySummary overhead = null_overhead(
+      trace_->prefix(kNullPrefixCountMax),
+      NullOverheadSetup{.clock = &clock_,
+                        .simcu_clock = simcu_.present ? simcu_.thread_clock() : nullptr,
+                        .stream_count = trace_->facts().stream_count});
+  result_.harness_overhead_ns_p50 = overhead.p50_ns;
+}
+
+void CellRun::timed_pass(Recorder& recorder, std::uint32_t pass_index) {
+  const std::uint64_t bytes_before = used_bytes();
+  std::unique_ptr<Backend> backend = make_backend();
+  Replayer replayer(ReplaySetup{.backend = backend.get(),
+                                .work = work_.get(),
+                                .streams = streams_->all(),
+                                .on_oom = on_oom_,
+                                .recorder = spec_.record ? &recorder : nullptr,
+                                .clock = &clock_,
+                                .simcu_clock = simcu_.present ? simcu_.thread_clock() : nullptr});
+  std::uint64_t wall_ticks = 0;
+  trace_->for_each_step_batch([&](const TraceBatch& batch) {
+    replayer.reserve_slots(batch.slot_count);
+    const std::uint64_t begin_ticks = clock_.now_ticks();
+    replayer.run(batch.steps);
+    wall_ticks += clock_.now_ticks() - begin_ticks;
+    return !replayer.counts().stopped;
+  });
+  recorder.end_pass();
+
+  ++result_.trial_count;
+  if (replayer.counts().oom_count > 0) ++result_.trial_oom_count;
+  if (replayer.counts().oom_count != result_.oom_count ||
+      replayer.placement_hash() != placement_hash_) {
+    warn_once("not deterministic: timed pass " + std::to_string(pass_index + 1) +
+              " had other placements or failures than the checked pass");
+  }
+  end_pass(replayer, backend, bytes_before);
+
+  const LatencySummary allocate = recorder.latency(Operation::Allocate).total;
+  const LatencySummary deallocate = recorder.latency(Operation::Deallocate).total;
+  result_.passes.push_back(
+      PassSummary{.allocate_p50_ns = allocate.p50_ns,
+                  .allocate_p99_ns = allocate.p99_ns,
+                  .deallocate_p50_ns = deallocate.p50_ns,
+                  .wall_ns = static_cast<double>(wall_ticks) * clock_.scale().ns_per_tick()});
+  driver_ns_by_pass_.push_back(recorder.driver_ns_total());
+}
+
+void CellRun::fill_latencies(const Recorder& sum) {
+  result_.allocate = sum.latency(Operation::Allocate);
+  result_.deallocate = sum.latency(Operation::Deallocate);
+  for (std::uint32_t i = 0; i < kSizeClassCount; ++i) {
+    SizeClassLatency latency{.size_class = std::string(kSizeClassNames[i]),
+                             .allocate = sum.latency(Operation::Allocate, i),
+                             .deallocate = sum.latency(Operation::Deallocate, i)};
+    if (latency.allocate.total.count == 0 && latency.deallocate.total.count == 0) continue;
+    result_.size_classes.push_back(std::move(latency));
+  }
+  result_.allocator_ns_per_step = sum.step_ns_median();
+  if (driver_ns_by_pass_.empty()) return;
+  std::sort(driver_ns_by_pass_.begin(), driver_ns_by_pass_.end());
+  result_.modelled_driver_ns_total =
+      static_cast<double>(driver_ns_by_pass_[(driver_ns_by_pass_.size() - 1) / 2]);
+}
+
+void CellRun::warn_once(const std::string& text) {
+  std::vector<std::string>& warnings = result_.warnings;
+  if (std::find(warnings.begin(), warnings.end(), text) == warnings.end()) {
+    warnings.push_back(text);
+  }
+}
+
+void fail(CellResult& result, const std::string& reason) {
+  result.status = CellStatus::Failed;
+  result.reason = reason;
+}
+
+}  // namespace
+
+CellResult run_cell(const CellSpec& spec) {
+  const auto begin = std::chrono::steady_clock::now();
+  CellResult result;
+  result.key = spec.key;
+  try {
+    CellRun(spec, result).run();
+  } catch (const Error& error) {
+    fail(result, error.what());
+  } catch (const std::bad_alloc&) {
+    fail(result, "the host has not enough memory for this cell");
+  } catch (const std::exception& error) {
+    fail(result, std::string("internal error: ") + error.what() + "; please report it");
+  }
+  result.wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return result;
+}
+
+}  // namespace allocmark

@@ -1,0 +1,38 @@
+// The null backend under the recorder. This file times.
+#include "harness/null_overhead.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "allocators/backend.h"
+#include "harness/device_work.h"
+#include "harness/recorder.h"
+#include "harness/replay.h"
+
+namespace allocmark {
+
+LatencySummary null_overhead(const TraceBatch& prefix, const NullOverheadSetup& setup) {
+  if (prefix.steps.empty()) return {};
+  const RecorderOptions options{.scale = setup.clock->scale(),
+                                .has_driver_model = setup.simcu_clock != nullptr};
+  Recorder recorder(options);
+  const std::unique_ptr<DeviceWork> work = make_no_device_work();
+  const StreamSet streams(setup.stream_count, /*has_device=*/false);
+  const std::uint64_t round_count =
+      1 + std::max<std::uint64_t>(1, setup.event_count_min / prefix.steps.size());
+  for (std::uint64_t round = 0; round < round_count; ++round) {
+    const std::unique_ptr<Backend> backend = find_backend("null").make(BackendOptions{});
+    Replayer replayer(ReplaySetup{.backend = backend.get(),
+                                  .work = work.get(),
+                                  .streams = streams.all(),
+                                  .recorder = &recorder,
+                                  .clock = setup.clock,
+                                  .simcu_clock = setup.simcu_clock});
+    replayer.reserve_slots(prefix.slot_count);
+    replayer.run(prefix.steps);
+    if (round == 0) recorder.clear();
+  }
+  return recorder.latency_all();
+}
+
+}  // namespace allocmark

@@ -1,0 +1,24 @@
+// simcuda's control functions, looked up once; all null where the real CUDA runtime is loaded.
+#pragma once
+
+#include <cstdint>
+
+#include "harness/simcuda/simcu.h"
+
+namespace allocmark {
+
+struct SimcuApi {
+  bool present = false;
+  decltype(&simcu_thread_clock) thread_clock = nullptr;
+  decltype(&simcu_launch) launch = nullptr;
+  decltype(&simcu_launch_gated) launch_gated = nullptr;
+  decltype(&simcu_open_gate) open_gate = nullptr;
+  decltype(&simcu_view) view = nullptr;
+  decltype(&simcu_used_bytes) used_bytes = nullptr;
+  decltype(&simcu_last_message) last_message = nullptr;
+
+  // Throws EnvironmentError where a simcuda is loaded that lacks one of these functions.
+  [[nodiscard]] static SimcuApi find();
+};
+
+}  // namespace allocmark

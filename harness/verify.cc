@@ -1,0 +1,351 @@
+// The checked pass. This file checks.
+#include "harness/verify.h"
+
+#include <algorithm>
+#include <cinttypes>
+#include <cstring>
+#include <utility>
+
+#include "allocators/cuda_check.h"
+#include "harness/ballast.h"
+#include "harness/oom_cause.h"
+
+namespace allocmark {
+
+namespace {
+
+// Contents are checked for the first blocks and then for every 61st, up to so many: each costs host
+// memory.
+constexpr std::uint64_t kMarkedFirstCount = 256;
+constexpr std::uint64_t kMarkedPeriod = 61;
+constexpr std::uint64_t kMarkedAllocationsMax = 250'000;
+constexpr std::uint64_t kPatternBytes = sizeof(std::uint64_t);
+// Asking a GPU about a pointer costs microseconds, so not every block is asked about.
+constexpr std::uint64_t kRangeCheckPeriodGpu = 64;
+
+void raise_peak(std::optional<std::uint64_t>& peak, const std::optional<std::uint64_t>& value) {
+  if (value) peak = std::max(peak.value_or(0), *value);
+}
+
+std::uint64_t pattern_of(const ShadowBlock& block) {
+  return (block.event_index + 1) * 0x9E3779B97F4A7C15u;
+}
+
+std::string block_text(const ShadowBlock& block) {
+  return "block " + std::to_string(block.id) + " (event " + std::to_string(block.event_index) +
+         ", " + std::to_string(block.size_bytes) + " bytes)";
+}
+
+}  // namespace
+
+std::uint64_t device_used_bytes(const SimcuApi& simcu) {
+  if (simcu.present) return simcu.used_bytes();
+  std::size_t free_bytes = 0;
+  std::size_t total_bytes = 0;
+  ALLOCMARK_CUDA_CHECK(cudaMemGetInfo(&free_bytes, &total_bytes));
+  return total_bytes - free_bytes;
+}
+
+Verifier::Verifier(const VerifySetup& setup)
+    : setup_(setup), heap_(setup.capabilities.alignment_bytes) {
+  // On a GPU contents can only be looked at in stream order, which changes when work ends; so only
+  // traces without work and on one stream are looked into there.
+  marks_blocks_ =
+      setup_.checks_rules && setup_.capabilities.real_memory &&
+      (setup_.simcu.present || (setup_.facts.work_count == 0 && setup_.facts.stream_count == 1));
+}
+
+bool Verifier::run(const TraceBatch& batch) {
+  if (report_.counts.stopped || report_.broken_rule) return false;
+  if (blocks_.size() < batch.slot_count) blocks_.resize(batch.slot_count);
+  for (std::size_t i = 0; i < batch.steps.size(); ++i) {
+    const Event& event = batch.events[i];
+    const ReplayStep& step = batch.steps[i];
+    bool goes_on = true;
+    if (step.kind == EventKind::Alloc) {
+      goes_on = allocate(event, step);
+    } else if (step.kind == EventKind::Free) {
+      deallocate(step);
+    } else {
+      run_other(event, step);
+    }
+    ++report_.counts.event_count;
+    if (!goes_on || report_.broken_rule) return false;
+  }
+  return true;
+}
+
+bool Verifier::allocate(const Event& event, const ReplayStep& step) {
+  ++report_.counts.allocate_count;
+  const AllocateResult result =
+      setup_.replay.backend->allocate(event.size_bytes, setup_.replay.streams[event.stream]);
+  Block& block = blocks_[step.slot];
+  const bool failed = result.status != AllocateStatus::Ok;
+  block = Block{.shadow = {.event_index = report_.counts.event_count,
+                           .id = event.id,
+                           .address = reinterpret_cast<std::uintptr_t>(result.pointer),
+                           .size_bytes = event.size_bytes,
+                           .stream = event.stream},
+                .pointer = result.pointer,
+                .live = !failed};
+  if (failed) {
+    placement_.add_failure();
+    write_placement(event, nullptr, true);
+    note_oom(event);
+    return setup_.replay.on_oom == OomPolicy::Skip;
+  }
+  placement_.add(result.pointer);
+  write_placement(event, result.pointer, false);
+  requested_bytes_live_ += event.size_bytes;
+  report_.requested_bytes_peak = std::max(report_.requested_bytes_peak, requested_bytes_live_);
+  if (setup_.checks_rules) check_new_block(block);
+  note_peaks(block);
+  return true;
+}
+
+void Verifier::note_oom(const Event& event) {
+  ++report_.counts.oom_count;
+  report_.counts.stopped = setup_.replay.on_oom == OomPolicy::Stop;
+  const MemoryStats stats = setup_.replay.backend->stats(setup_.replay.streams[event.stream]);
+  const OomCause cause =
+      oom_cause(OomSituation{.capacity_bytes = setup_.capacity_bytes,
+                             .request_bytes = event.size_bytes,
+                             .requested_bytes_live = requested_bytes_live_,
+                             .allocated_bytes = stats.allocated_bytes,
+                             .active_bytes = stats.active_bytes,
+                             .free_other_streams_bytes = stats.free_other_streams_bytes,
+                             .single_stream = setup_.facts.stream_count == 1});
+  ++report_.oom_cause_counts[static_cast<std::size_t>(cause)];
+  if (report_.oom_first) return;
+  report_.oom_first = OomEvent{.event_index = report_.counts.event_count,
+                               .id = event.id,
+                               .size_bytes = event.size_bytes,
+                               .stream = event.stream,
+                               .cause = cause,
+                               .free_largest_bytes = stats.free_largest_bytes};
+}
+
+void Verifier::check_new_block(Block& block) {
+  if (const auto broken = heap_.allocate(block.shadow)) {
+    fail(broken->text());
+    return;
+  }
+  if (!setup_.capabilities.real_memory || block.shadow.size_bytes == 0) return;
+  check_early_reuse(block);
+  check_device_range(block);
+  if (!report_.broken_rule) write_pattern(block);
+}
+
+void Verifier::check_early_reuse(const Block& block) {
+  while (const auto broken = heap_.early_reuse(block.shadow)) {
+    // The work may have ended by itself: backends that wait for the device see it run into its time
+    // limit.
+    if (cudaStreamQuery(setup_.replay.streams[broken->user_stream]) != cudaErrorNotReady) {
+      heap_.end_work(broken->user_stream);
+      continue;
+    }
+    if (setup_.capabilities.stream_ordered) fail(broken->text());
+    ++report_.early_reuse_count;
+    return;
+  }
+}
+
+void Verifier::check_device_range(const Block& block) {
+  bool inside = true;
+  if (setup_.simcu.present) {
+    inside = setup_.simcu.view(block.pointer, block.shadow.size_bytes) != nullptr;
+  } else if (report_.counts.allocate_count % kRangeCheckPeriodGpu == 1) {
+    cudaPointerAttributes attributes{};
+    inside = cudaPointerGetAttributes(&attributes, block.pointer) == cudaSuccess &&
+             attributes.type == cudaMemoryTypeDevice;
+    (void)cudaGetLastError();
+  }
+  if (inside) return;
+  fail(BrokenRule{.rule = HeapRule::InRange, .block = block.shadow}.text());
+}
+
+void Verifier::check_footprint(const MemoryStats& stats) {
+  if (!setup_.checks_rules) return;
+  const auto too_small = [&](const char* name, std::uint64_t footprint_bytes) {
+    fail("broken rule: the footprint covers all live blocks: event " +
+         std::to_string(report_.counts.event_count) + ": " + name + " is " +
+         std::to_string(footprint_bytes) + " bytes while " + std::to_string(requested_bytes_live_) +
+         " bytes are live");
+  };
+  if (stats.allocated_bytes.value_or(requested_bytes_live_) < requested_bytes_live_) {
+    too_small("allocated_bytes", *stats.allocated_bytes);
+  } else if (stats.reserved_bytes.value_or(requested_bytes_live_) < requested_bytes_live_) {
+    too_small("reserved_bytes", *stats.reserved_bytes);
+  } else if (setup_.capabilities.real_memory && setup_.simcu.present) {
+    const std::uint64_t used_bytes = device_used_bytes(setup_.simcu) - setup_.device_bytes_before;
+    if (used_bytes < requested_bytes_live_) too_small("the device's memory in use", used_bytes);
+  }
+}
+
+void Verifier::deallocate(const ReplayStep& step) {
+  Block& block = blocks_[step.slot];
+  if (!block.live) {
+    ++report_.counts.skipped_free_count;
+    return;
+  }
+  if (block.marked) check_pattern(block);
+  if (report_.broken_rule) return;
+  block.live = false;
+  requested_bytes_live_ -= block.shadow.size_bytes;
+  heap_.deallocate(block.shadow);
+  ++report_.counts.deallocate_count;
+  setup_.replay.backend->deallocate(block.pointer, step.size_bytes,
+                                    setup_.replay.streams[step.stream]);
+}
+
+void Verifier::run_other(const Event& event, const ReplayStep& step) {
+  const cudaStream_t stream = setup_.replay.streams[step.stream];
+  switch (step.kind) {
+    case EventKind::Record:
+      if (!blocks_[step.slot].live) {
+        ++report_.counts.skipped_record_count;
+        return;
+      }
+      heap_.record(event.id, event.stream);
+      setup_.replay.backend->record_stream(blocks_[step.slot].pointer, stream);
+      return;
+    case EventKind::Trim:
+      setup_.replay.backend->trim();
+      return;
+    case EventKind::Kernel:
+      setup_.replay.work->launch(stream, event.duration_ns());
+      return;
+    case EventKind::Busy:
+      heap_.begin_work(event.stream);
+      setup_.replay.work->launch_gated(stream);
+      return;
+    case EventKind::Sync:
+      setup_.replay.work->synchronize();
+      heap_.end_all_work();
+      return;
+    case EventKind::Mark:
+    case EventKind::Alloc:
+    case EventKind::Free:
+      return;
+  }
+}
+
+void Verifier::note_peaks(const Block& block) {
+  const MemoryStats stats =
+      setup_.replay.backend->stats(setup_.replay.streams[block.shadow.stream]);
+  raise_peak(report_.allocated_bytes_peak, stats.allocated_bytes);
+  raise_peak(report_.active_bytes_peak, stats.active_bytes);
+  note_reserved_peak(stats);
+  note_device_peak(stats);
+  if (!report_.broken_rule) check_footprint(stats);
+}
+
+void Verifier::note_reserved_peak(const MemoryStats& stats) {
+  if (!stats.reserved_bytes) return;
+  const std::uint64_t reserved_bytes = *stats.reserved_bytes;
+  const std::uint64_t peak_bytes = report_.reserved_bytes_peak.value_or(0);
+  const std::uint64_t allocated_bytes = stats.allocated_bytes.value_or(requested_bytes_live_);
+  const std::uint64_t allocated_bytes_before = report_.allocated_bytes_at_reserved_peak.value_or(0);
+  if (report_.reserved_bytes_peak && reserved_bytes < peak_bytes) return;
+  if (reserved_bytes == peak_bytes && allocated_bytes < allocated_bytes_before) return;
+  report_.reserved_bytes_peak = reserved_bytes;
+  if (stats.allocated_bytes) report_.allocated_bytes_at_reserved_peak = stats.allocated_bytes;
+  report_.requested_bytes_at_reserved_peak = requested_bytes_live_;
+}
+
+void Verifier::note_device_peak(const MemoryStats& stats) {
+  if (!setup_.capabilities.real_memory) return;
+  // The device's figure changes only with the backend's, where the backend knows it; a GPU takes
+  // long to tell.
+  const bool unchanged = stats.reserved_bytes && stats.reserved_bytes == reserved_bytes_seen_;
+  if (unchanged && !setup_.simcu.present) return;
+  reserved_bytes_seen_ = stats.reserved_bytes;
+  const std::uint64_t used_bytes = device_used_bytes(setup_.simcu);
+  if (used_bytes < setup_.device_bytes_before) return;
+  report_.device_bytes_peak =
+      std::max(report_.device_bytes_peak, used_bytes - setup_.device_bytes_before);
+}
+
+void Verifier::write_pattern(Block& block) {
+  const std::uint64_t count = report_.counts.allocate_count;
+  if (!marks_blocks_ || block.shadow.size_bytes < 2 * kPatternBytes) return;
+  if (count > kMarkedFirstCount && (count % kMarkedPeriod != 0 || count > kMarkedAllocationsMax)) {
+    return;
+  }
+  const std::uint64_t pattern = pattern_of(block.shadow);
+  const std::uint64_t last_offset = block.shadow.size_bytes - kPatternBytes;
+  if (setup_.simcu.present) {
+    auto* view = static_cast<char*>(setup_.simcu.view(block.pointer, block.shadow.size_bytes));
+    std::memcpy(view, &pattern, kPatternBytes);
+    std::memcpy(view + last_offset, &pattern, kPatternBytes);
+  } else {
+    auto* pointer = static_cast<char*>(block.pointer);
+    ALLOCMARK_CUDA_CHECK(cudaMemcpy(pointer, &pattern, kPatternBytes, cudaMemcpyHostToDevice));
+    ALLOCMARK_CUDA_CHECK(
+        cudaMemcpy(pointer + last_offset, &pattern, kPatternBytes, cudaMemcpyHostToDevice));
+  }
+  block.marked = true;
+}
+
+void Verifier::check_pattern(const Block& block) {
+  const std::uint64_t last_offset = block.shadow.size_bytes - kPatternBytes;
+  std::uint64_t first = 0;
+  std::uint64_t last = 0;
+  if (setup_.simcu.present) {
+    const auto* view =
+        static_cast<const char*>(setup_.simcu.view(block.pointer, block.shadow.size_bytes));
+    if (view == nullptr) {
+      fail("broken rule: live blocks stay mapped: " + block_text(block.shadow) +
+           " is no longer device memory at event " + std::to_string(report_.counts.event_count));
+      return;
+    }
+    std::memcpy(&first, view, kPatternBytes);
+    std::memcpy(&last, view + last_offset, kPatternBytes);
+  } else {
+    const auto* pointer = static_cast<const char*>(block.pointer);
+    ALLOCMARK_CUDA_CHECK(cudaMemcpy(&first, pointer, kPatternBytes, cudaMemcpyDeviceToHost));
+    ALLOCMARK_CUDA_CHECK(
+        cudaMemcpy(&last, pointer + last_offset, kPatternBytes, cudaMemcpyDeviceToHost));
+  }
+  const std::uint64_t pattern = pattern_of(block.shadow);
+  if (first == pattern && last == pattern) return;
+  fail("broken rule: contents survive until the block is freed: " + block_text(block.shadow) +
+       " had its " + (first == pattern ? "last" : "first") + " bytes changed before event " +
+       std::to_string(report_.counts.event_count));
+}
+
+void Verifier::write_placement(const Event& event, const void* pointer, bool failed) {
+  if (setup_.placements == nullptr) return;
+  std::fprintf(setup_.placements, "%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu32 ",",
+               report_.counts.event_count, event.id, event.size_bytes, event.stream);
+  if (failed) {
+    std::fputs("oom\n", setup_.placements);
+  } else if (pointer == nullptr) {
+    std::fputs("null\n", setup_.placements);
+  } else {
+    const auto offset_bytes = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(pointer) -
+                                                        placement_.first_address());
+    std::fprintf(setup_.placements, "%" PRId64 "\n", offset_bytes);
+  }
+}
+
+void Verifier::fail(std::string text) {
+  if (!report_.broken_rule) report_.broken_rule = std::move(text);
+}
+
+void Verifier::release_live() {
+  for (Block& block : blocks_) {
+    if (!block.live) continue;
+    block.live = false;
+    setup_.replay.backend->deallocate(block.pointer, block.shadow.size_bytes,
+                                      setup_.replay.streams[block.shadow.stream]);
+  }
+}
+
+VerifyReport Verifier::report() const {
+  VerifyReport report = report_;
+  report.placement_hash = placement_.value();
+  return report;
+}
+
+}  // namespace allocmark

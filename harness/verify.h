@@ -1,0 +1,97 @@
+// The checked pass: the trace is replayed once, untimed, under the shadow heap. A fresh backend
+// flows in; peaks, OOM causes, the placement hash and the first broken rule flow out. This file
+// checks; nothing in it is timed.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "allocators/backend.h"
+#include "harness/placement_hash.h"
+#include "harness/prepared_trace.h"
+#include "harness/replay.h"
+#include "harness/shadow_heap.h"
+#include "harness/simcu_api.h"
+#include "results/schema.h"
+
+namespace allocmark {
+
+struct VerifySetup {
+  ReplaySetup replay;  // without recorder and clocks
+  BackendCapabilities capabilities;
+  SimcuApi simcu;
+  TraceFacts facts;
+  bool checks_rules = true;
+  std::uint64_t capacity_bytes = 0;       // for OOM causes
+  std::uint64_t device_bytes_before = 0;  // device_used_bytes() before the backend was made
+  std::FILE* placements = nullptr;        // gets one CSV line per allocation; null = none
+};
+
+// Bytes of the current device in use: what simcuda says, which does not move its clock, else
+// cudaMemGetInfo.
+[[nodiscard]] std::uint64_t device_used_bytes(const SimcuApi& simcu);
+
+struct VerifyReport {
+  ReplayCounts counts;
+  std::uint64_t placement_hash = 0;
+  std::optional<std::string> broken_rule;  // text of the first one; the pass ends there
+  std::uint64_t early_reuse_count = 0;     // where the backend does not promise stream order
+  std::vector<std::uint64_t> oom_cause_counts = std::vector<std::uint64_t>(kOomCauseCount, 0);
+  std::optional<OomEvent> oom_first;
+  std::optional<std::uint64_t> allocated_bytes_peak, active_bytes_peak, reserved_bytes_peak;
+  // At the moment of the reserved peak; of several such moments the one with most allocated.
+  std::optional<std::uint64_t> allocated_bytes_at_reserved_peak, requested_bytes_at_reserved_peak;
+  std::uint64_t requested_bytes_peak = 0;  // of requests that succeeded
+  std::uint64_t device_bytes_peak = 0;
+};
+
+class Verifier {
+ public:
+  explicit Verifier(const VerifySetup& setup);
+
+  // False where the pass is over: a broken rule, or a failed request under OomPolicy::Stop.
+  bool run(const TraceBatch& batch);
+  // Gives back what is still live.
+  void release_live();
+  [[nodiscard]] VerifyReport report() const;
+
+ private:
+  struct Block {
+    ShadowBlock shadow;
+    void* pointer = nullptr;
+    bool live = false;
+    bool marked = false;  // carries the edge pattern
+  };
+
+  bool allocate(const Event& event, const ReplayStep& step);
+  void note_oom(const Event& event);
+  void check_new_block(Block& block);
+  void check_early_reuse(const Block& block);
+  void check_device_range(const Block& block);
+  void check_footprint(const MemoryStats& stats);
+  void deallocate(const ReplayStep& step);
+  void run_other(const Event& event, const ReplayStep& step);
+  void note_peaks(const Block& block);
+  void note_reserved_peak(const MemoryStats& stats);
+  void note_device_peak(const MemoryStats& stats);
+  void write_pattern(Block& block);
+  void check_pattern(const Block& block);
+  void write_placement(const Event& event, const void* pointer, bool failed);
+  void fail(std::string text);
+
+  VerifySetup setup_;
+  VerifyReport report_;
+  ShadowHeap heap_;
+  PlacementHash placement_;
+  std::vector<Block> blocks_;  // by slot
+  std::uint64_t requested_bytes_live_ = 0;
+  std::optional<std::uint64_t> reserved_bytes_seen_;
+  bool marks_blocks_ = false;
+};
+
+}  // namespace allocmark
