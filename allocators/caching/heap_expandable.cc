@@ -143,12 +143,15 @@ void Heap::cut_to_range(Block* block, ExpandableSegment::Range range) {
 
 // `block` is all of the segment and has no memory.
 void Heap::destroy_expandable_segment(Block* block) {
-  const auto same = [&](const std::unique_ptr<ExpandableSegment>& entry) {
-    return entry.get() == block->segment;
-  };
+  const ExpandableSegment* segment = block->segment;
   erase_from_set(block);
   slab_.take_back(block);
-  expandable_segments_.erase(std::ranges::find_if(expandable_segments_, same));
+  const auto same = [&](const std::unique_ptr<ExpandableSegment>& entry) {
+    return entry.get() == segment;
+  };
+  const auto found = std::ranges::find_if(expandable_segments_, same);
+  ALLOCMARK_ASSERT(found != expandable_segments_.end());
+  expandable_segments_.erase(found);
 }
 
 }  // namespace allocmark::caching
