@@ -1,0 +1,154 @@
+#include "allocators/caching/explain.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <vector>
+
+#include "allocators/caching/config.h"
+#include "allocators/conf.h"
+
+namespace allocmark::caching {
+namespace {
+
+bool mentions(const std::vector<ConfPair>& pairs, std::string_view key) {
+  return std::ranges::find(pairs, key, &ConfPair::key) != pairs.end();
+}
+
+std::string megabytes(std::uint64_t bytes) {
+  return bytes == kUnlimited ? "unlimited" : fmt::format("{} MiB", bytes / kMiB);
+}
+
+std::string show_bool(bool value) { return value ? "True" : "False"; }
+
+// "2 steps from 0 MiB, off from 512 MiB": runs of equal entries.
+std::string show_divisions(const Settings& settings) {
+  const auto& table = settings.roundup_power2_divisions;
+  std::string text;
+  for (std::size_t k = 0; k < table.size(); ++k) {
+    if (k > 0 && table[k] == table[k - 1]) continue;
+    if (!text.empty()) text += ", ";
+    text += table[k] < 2 ? "off" : fmt::format("{} steps", table[k]);
+    if (k > 0) text += fmt::format(" from {} MiB", 1u << k);
+  }
+  return text;
+}
+
+void append_values(std::string& text, const Settings& settings) {
+  const auto line = [&](std::string_view key, const std::string& value) {
+    fmt::format_to(std::back_inserter(text), "  {:<29} {}\n", key, value);
+  };
+  text += "effective values\n";
+  if (settings.backend == PoolBackend::CudaMallocAsync) {
+    line("backend", "cudaMallocAsync: requests go unrounded to the driver's stream-ordered pool");
+    return;
+  }
+  line("backend", "native");
+  line("max_split_size_mb", megabytes(settings.max_split_size_bytes));
+  line("max_non_split_rounding_mb", megabytes(settings.max_non_split_rounding_bytes));
+  const double threshold = settings.garbage_collection_threshold;
+  line("garbage_collection_threshold", threshold > 0 ? fmt::format("{}", threshold) : "off");
+  line("roundup_power2_divisions", show_divisions(settings));
+  line("expandable_segments", show_bool(settings.expandable_segments));
+  line("large_segment_size_mb", megabytes(settings.large_segment_size_bytes));
+  const double fraction = settings.per_process_memory_fraction;
+  line("per_process_memory_fraction",
+       fraction == 1.0 ? "1 (no limit)"
+                       : fmt::format("{} ({:.4g}% of the device)", fraction, 100 * fraction));
+  line("release_lock_on_cudamalloc", show_bool(settings.release_lock_on_cudamalloc));
+}
+
+void note_garbage_collection(std::vector<std::string>& notes, const Settings& settings) {
+  if (settings.garbage_collection_threshold == 0) return;
+  if (settings.per_process_memory_fraction == 1.0) {
+    notes.emplace_back(
+        "garbage_collection_threshold does nothing unless a memory limit is set "
+        "(per_process_memory_fraction below 1, "
+        "or the cell's capacity given as the allocator's limit)");
+  }
+  if (settings.expandable_segments) {
+    notes.emplace_back(
+        "garbage_collection_threshold does nothing with expandable_segments:True: expandable "
+        "segments are never "
+        "collected");
+  }
+}
+
+void note_divisions(std::vector<std::string>& notes, const Settings& settings) {
+  const auto& table = settings.roundup_power2_divisions;
+  if (std::ranges::find(table, std::uint64_t{1}) != table.end()) {
+    notes.emplace_back("roundup_power2_divisions: 1 means off, not 'round to a power of two'");
+  }
+  std::size_t first = 0;
+  while (first < table.size() && table[first] == 0) ++first;
+  for (std::size_t k = first + 1; k < table.size(); ++k) {
+    if (table[k] == 0 && table[k - 1] != 0) {
+      notes.push_back(fmt::format(
+          "roundup_power2_divisions is off from {} MiB on: intervals that the list does not "
+          "name do not inherit the one before",
+          1u << k));
+    }
+  }
+}
+
+std::vector<std::string> notes_on(const std::vector<ConfPair>& pairs, const Settings& settings) {
+  std::vector<std::string> notes;
+  note_garbage_collection(notes, settings);
+  note_divisions(notes, settings);
+  const bool splits_limited = settings.max_split_size_bytes != kUnlimited;
+  if (mentions(pairs, "max_non_split_rounding_mb") && !splits_limited) {
+    notes.emplace_back("max_non_split_rounding_mb does nothing without max_split_size_mb");
+  }
+  if (settings.expandable_segments && splits_limited) {
+    notes.emplace_back(
+        "max_split_size_mb with expandable_segments:True does not limit splitting; it still keeps "
+        "small requests from "
+        "blocks of that size, so memory can grow without bound");
+  }
+  if (settings.per_process_memory_fraction == 0) {
+    notes.emplace_back("per_process_memory_fraction:0 makes every request fail");
+  }
+  if (settings.release_lock_on_cudamalloc) {
+    notes.emplace_back("release_lock_on_cudamalloc changes nothing for a program with one thread");
+  }
+  for (const ConfPair& pair : pairs) {
+    if (pair.key.starts_with("pinned_")) {
+      notes.push_back(pair.key + " concerns pinned host memory: no effect on device memory");
+    } else if (pair.key == "graph_capture_record_stream_reuse") {
+      notes.push_back(pair.key +
+                      " matters only inside a CUDA graph capture, which no workload here does");
+    }
+  }
+  return notes;
+}
+
+std::string explain_error(std::string_view conf, const ErrorText& error) {
+  std::string text = "not accepted: " + to_string(error) + "\n";
+  const PytorchConfig pytorch = parse_pytorch(conf);
+  if (pytorch.accepted()) {
+    text += "PyTorch accepts this string without a word and runs with\n";
+    append_values(text, pytorch.settings);
+  } else if (pytorch.aborts_process) {
+    text += "PyTorch aborts when it is imported: " + pytorch.error + "\n";
+  } else {
+    text += "PyTorch raises an error at the first CUDA call: " + pytorch.error + "\n";
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string explain_conf(std::string_view conf) {
+  const StrictConfig config = parse_strict(conf);
+  if (config.error) return explain_error(conf, *config.error);
+  std::string text;
+  append_values(text, config.settings);
+  const std::vector<ConfPair> pairs = split_conf(conf, config_key_names()).pairs;
+  const std::vector<std::string> notes = notes_on(pairs, config.settings);
+  if (!notes.empty()) text += "inert or in conflict\n";
+  for (const std::string& note : notes) text += "  " + note + "\n";
+  return text;
+}
+
+}  // namespace allocmark::caching

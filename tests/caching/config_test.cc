@@ -1,0 +1,198 @@
+// The config string of the caching allocator: PyTorch mode against what PyTorch 2.11 said to 48
+// strings, strict mode against the errors a person should see.
+#include "allocators/caching/config.h"
+
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "allocators/caching/explain.h"
+#include "tests/catch.h"
+
+using namespace allocmark;
+using namespace allocmark::caching;
+
+namespace {
+
+// The recorder cut blanks off the ends of messages.
+std::string without_trailing_blanks(std::string text) {
+  while (text.ends_with(' ')) text.pop_back();
+  return text;
+}
+
+ErrorText strict_error(std::string_view conf) {
+  const StrictConfig config = parse_strict(conf);
+  INFO(conf);
+  REQUIRE(config.error.has_value());
+  return *config.error;
+}
+
+Settings strict(std::string_view conf) {
+  const StrictConfig config = parse_strict(conf);
+  INFO(conf << ": " << (config.error ? to_string(*config.error) : ""));
+  REQUIRE_FALSE(config.error.has_value());
+  return config.settings;
+}
+
+std::map<std::string, const char*> fake_environment;
+
+const char* fake_getenv(const char* name) {
+  const auto found = fake_environment.find(name);
+  return found == fake_environment.end() ? nullptr : found->second;
+}
+
+}  // namespace
+
+TEST_CASE("PyTorch mode accepts and rejects what PyTorch 2.11 does, with its words") {
+  std::ifstream file("tests/golden/caching/config_strings.json");
+  REQUIRE(file.good());
+  const nlohmann::json oracle = nlohmann::json::parse(file);
+  CHECK(oracle.size() == 45);
+  for (const auto& [conf, expected] : oracle.items()) {
+    const PytorchConfig config = parse_pytorch(conf);
+    INFO(conf << ": " << config.error);
+    CHECK(config.accepted() == expected.at("accepted").get<bool>());
+    if (config.accepted()) continue;
+    CHECK(without_trailing_blanks(config.error) == without_trailing_blanks(expected.at("error")));
+    CHECK(config.aborts_process == expected.at("aborts_process").get<bool>());
+  }
+}
+
+TEST_CASE("PyTorch mode keeps PyTorch's tolerance for junk") {
+  CHECK(parse_pytorch("max_split_size_mb:30x").settings.max_split_size_bytes == 30 * kMiB);
+  CHECK(parse_pytorch("max_split_size_mb:3 0").settings.max_split_size_bytes == 30 * kMiB);
+  CHECK(parse_pytorch("max_split_size_mb,30").settings.max_split_size_bytes == 30 * kMiB);
+  CHECK(parse_pytorch("max_split_size_mb:-1").settings.max_split_size_bytes == 0xFFFFFFFFFFF00000u);
+  CHECK(parse_pytorch("max_split_size_mb:64,large_segment_size_mb:40")
+            .settings.max_non_split_rounding_bytes == 40 * kMiB);
+  CHECK(parse_pytorch("max_split_size_mb:30,large_segment_size_mb:40").error ==
+        "CachingAllocator option max_split_size_mb too small, must be >= 40");
+}
+
+TEST_CASE("roundup_power2_divisions fills its table as PyTorch does") {
+  using Table = decltype(Settings::roundup_power2_divisions);
+  Table all_eight;
+  all_eight.fill(8);
+  Table from_second = all_eight;
+  from_second[0] = 0;
+  const Table skipping = {1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 4, 8, 8, 8, 8, 8};
+  for (const auto& read : {+[](std::string_view conf) { return parse_pytorch(conf).settings; },
+                           +[](std::string_view conf) { return strict(conf); }}) {
+    CHECK(read("roundup_power2_divisions:8").roundup_power2_divisions == all_eight);
+    CHECK(read("roundup_power2_divisions:[>:8]").roundup_power2_divisions == from_second);
+    CHECK(read("roundup_power2_divisions:[256:1,1024:4,>:8]").roundup_power2_divisions == skipping);
+    CHECK(read("roundup_power2_divisions:[]").roundup_power2_divisions == Table{});
+  }
+}
+
+TEST_CASE("a change at run time resets some keys, keeps others, and is not rolled back") {
+  Settings settings =
+      parse_pytorch("large_segment_size_mb:40,expandable_segments:True,max_split_size_mb:64")
+          .settings;
+  CHECK(change_like_pytorch(settings, "garbage_collection_threshold:0.5").empty());
+  CHECK(settings.large_segment_size_bytes == 40 * kMiB);
+  CHECK(settings.expandable_segments);
+  CHECK(settings.max_split_size_bytes == kUnlimited);
+  CHECK(settings.garbage_collection_threshold == 0.5);
+  CHECK(change_like_pytorch(settings, "max_split_size_mb:100,nothing:1") ==
+        "Unrecognized key 'nothing' in Accelerator allocator config.");
+  CHECK(settings.max_split_size_bytes == 100 * kMiB);
+  CHECK(settings.garbage_collection_threshold == 0);
+}
+
+TEST_CASE("the first environment variable that is set wins, even an empty one") {
+  fake_environment = {{"PYTORCH_ALLOC_CONF", "expandable_segments:True"}};
+  CHECK(config_from_environment(fake_getenv).variable == "PYTORCH_ALLOC_CONF");
+  fake_environment["PYTORCH_CUDA_ALLOC_CONF"] = "";
+  CHECK(config_from_environment(fake_getenv).variable == "PYTORCH_CUDA_ALLOC_CONF");
+  CHECK(config_from_environment(fake_getenv).conf.empty());
+  fake_environment.clear();
+  CHECK(config_from_environment(fake_getenv).variable.empty());
+}
+
+TEST_CASE("strict mode takes every key at its bounds") {
+  CHECK(strict("").max_split_size_bytes == kUnlimited);
+  CHECK(strict("max_split_size_mb:20").max_split_size_bytes == 20 * kMiB);
+  CHECK(strict("max_split_size_mb:11,large_segment_size_mb:11").max_split_size_bytes == 11 * kMiB);
+  CHECK(strict("large_segment_size_mb:64").max_non_split_rounding_bytes == 64 * kMiB);
+  CHECK(strict("garbage_collection_threshold:0.001").garbage_collection_threshold == 0.001);
+  CHECK(strict("per_process_memory_fraction:0").per_process_memory_fraction == 0);
+  CHECK(strict("per_process_memory_fraction:1").per_process_memory_fraction == 1);
+  CHECK(strict("backend:cudaMallocAsync").backend == PoolBackend::CudaMallocAsync);
+  CHECK(strict("release_lock_on_hipmalloc:True").release_lock_on_cudamalloc);
+  CHECK(strict("pinned_num_register_threads:128").pinned_num_register_threads == 128);
+}
+
+TEST_CASE("strict mode rejects what PyTorch swallows, with key, column and what is allowed") {
+  struct Case {
+    const char* conf;
+    const char* where;
+  };
+  const Case cases[] = {
+      {"max_split_size_mb:30x", "config string, key max_split_size_mb, column 19"},
+      {"max_split_size_mb:-1", "config string, key max_split_size_mb, column 19"},
+      {"max_split_size_mb:10", "config string, key max_split_size_mb, column 19"},
+      {"max_split_size_mb:99999999999999999999", "config string, key max_split_size_mb, column 19"},
+      {"large_segment_size_mb:10", "config string, key large_segment_size_mb, column 23"},
+      {"garbage_collection_threshold:nan",
+       "config string, key garbage_collection_threshold, column 30"},
+      {"garbage_collection_threshold:1",
+       "config string, key garbage_collection_threshold, column 30"},
+      {"per_process_memory_fraction:1.5",
+       "config string, key per_process_memory_fraction, column 29"},
+      {"expandable_segments:true", "config string, key expandable_segments, column 21"},
+      {"backend:foo", "config string, key backend, column 9"},
+      {"roundup_power2_divisions:3", "config string, key roundup_power2_divisions, column 26"},
+      {"roundup_power2_divisions:[256:1,100:2]",
+       "config string, key roundup_power2_divisions, column 33"},
+      {"roundup_power2_divisions:[256:3]",
+       "config string, key roundup_power2_divisions, column 27"},
+      {"roundup_power2_divisions:[256]", "config string, key roundup_power2_divisions, column 27"},
+      {"roundup_power2_divisions:[256:1,256:2]",
+       "config string, key roundup_power2_divisions, column 33"},
+      {"roundup_power2_divisions:[65536:1]",
+       "config string, key roundup_power2_divisions, column 27"},
+      {"roundup_power2_divisions:[256:1,]",
+       "config string, key roundup_power2_divisions, column 33"},
+      {"pinned_num_register_threads:3",
+       "config string, key pinned_num_register_threads, column 29"},
+      {"pinned_reserve_segment_size_mb:0",
+       "config string, key pinned_reserve_segment_size_mb, column 32"},
+      {"backend:cudaMallocAsync,max_split_size_mb:64",
+       "config string, key max_split_size_mb, column 25"},
+  };
+  for (const Case& item : cases) {
+    const ErrorText error = strict_error(item.conf);
+    INFO(item.conf);
+    CHECK(error.where == item.where);
+    CHECK_FALSE((error.wanted.empty() && error.next.empty()));
+  }
+  CHECK(strict_error("max_split_size_mb:30,large_segment_size_mb:40").next ==
+        "large_segment_size_mb is 40 here");
+}
+
+TEST_CASE("explain tells effective values, and what is inert or in conflict") {
+  const auto contains = [](std::string_view conf, std::string_view part) {
+    const std::string text = explain_conf(conf);
+    INFO(conf << "\n" << text);
+    CHECK(text.find(part) != std::string::npos);
+  };
+  contains("", "max_split_size_mb             unlimited");
+  contains("max_split_size_mb:128", "max_split_size_mb             128 MiB");
+  contains("garbage_collection_threshold:0.8", "does nothing unless a memory limit is set");
+  contains("garbage_collection_threshold:0.8,expandable_segments:True",
+           "expandable segments are never collected");
+  contains("expandable_segments:True,max_split_size_mb:128", "does not limit splitting");
+  contains("max_non_split_rounding_mb:64", "does nothing without max_split_size_mb");
+  contains("roundup_power2_divisions:1", "1 means off");
+  contains("roundup_power2_divisions:[256:1,1024:4]", "512 MiB");
+  contains("pinned_use_cuda_host_register:True", "no effect on device memory");
+  contains("backend:cudaMallocAsync", "stream-ordered pool");
+  contains("backend:cudaMallocAsync,max_split_size_mb:64", "PyTorch accepts this string");
+  contains("max_split_size_mb:128;garbage_interval:5", "PyTorch aborts when it is imported");
+  contains("garbage_collection_threshold:0.9,per_process_memory_fraction:0.5", "50% of the device");
+}
