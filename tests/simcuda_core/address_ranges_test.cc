@@ -1,3 +1,5 @@
+// Goal: the two ways in which the driver picks address ranges, downwards for the heap, upwards for
+// pools and reservations.
 #include "harness/simcuda/core/address_ranges.h"
 
 #include <cstdint>

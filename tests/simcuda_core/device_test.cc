@@ -42,6 +42,23 @@ TEST_CASE(
   CHECK(device.streams().stream_slot_count() == 12);
 }
 
+TEST_CASE("a process with a kernel that creates 7 streams stands where the c10 replays started") {
+  Device grown(h200_config(StartState::Kernel));
+  Device started(h200_config(StartState::C10));
+  for (int i = 0; i < 7; ++i) {
+    add_stream(grown);
+  }
+  CHECK(grown.free_bytes() == started.free_bytes());
+  for (int i = 0; i < 20; ++i) {
+    CHECK(grown.allocate(2 * kMiB).address == started.allocate(2 * kMiB).address);
+  }
+  for (int i = 0; i < 4; ++i) {  // the 8th to the 11th, of which the 10th takes a page
+    add_stream(grown);
+    add_stream(started);
+    CHECK(grown.free_bytes() == started.free_bytes());
+  }
+}
+
 TEST_CASE("cudaFree waits for all work on the device, cudaMalloc does not") {
   Device device(plain());
   const StreamId stream = add_stream(device);

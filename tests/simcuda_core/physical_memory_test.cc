@@ -1,3 +1,4 @@
+// Goal: the page budget fails exactly where the device's did, and scales with another capacity.
 #include "harness/simcuda/core/physical_memory.h"
 
 #include <cstdint>

@@ -1,5 +1,7 @@
 #include "tests/simcuda_core/pool_replay.h"
 
+#include <cstddef>
+#include <iterator>
 #include <map>
 #include <stdexcept>
 #include <vector>

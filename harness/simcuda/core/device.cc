@@ -1,6 +1,7 @@
 #include "harness/simcuda/core/device.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "base/assert.h"

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
+#include <tuple>
 #include <utility>
-
-#include "base/assert.h"
 
 namespace simcuda {
 

@@ -1,6 +1,7 @@
 #include "harness/simcuda/core/reserved_area.h"
 
 #include <algorithm>
+#include <optional>
 
 namespace simcuda {
 

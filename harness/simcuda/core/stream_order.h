@@ -64,7 +64,8 @@ class StreamOrder {
   Outcome launch(StreamId stream, std::uint64_t duration_ns, std::uint64_t now_ns);
   // Copies and memsets: like a launch, but they put no fence (see seen()).
   Outcome copy(StreamId stream, std::uint64_t duration_ns, std::uint64_t now_ns);
-  // A kernel that ends when `gate` opens; at once where it is open already.
+  // A kernel that ends when `gate` opens; at once where it is open already. Gates never close
+  // again, and each is remembered.
   Outcome launch_gated(StreamId stream, std::uint64_t gate, std::uint64_t now_ns);
   void open_gate(std::uint64_t gate, std::uint64_t now_ns);
   // An operation without duration (a stream-ordered free); returns its position.

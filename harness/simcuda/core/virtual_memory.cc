@@ -1,6 +1,7 @@
 #include "harness/simcuda/core/virtual_memory.h"
 
 #include <iterator>
+#include <optional>
 #include <utility>
 
 #include "base/assert.h"
