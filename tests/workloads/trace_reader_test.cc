@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/random.h"
 #include "tests/catch.h"
 #include "tests/workloads/trace_files.h"
 #include "workloads/trace_rules.h"
@@ -147,4 +148,31 @@ TEST_CASE("freed ids are told from unknown ones whatever their order") {
   for (const std::uint64_t id : {5u, 7u, 6u, 1u, 100u}) seen.insert(id);
   for (const std::uint64_t id : {1u, 5u, 6u, 7u, 100u}) CHECK(seen.contains(id));
   for (const std::uint64_t id : {0u, 2u, 4u, 8u, 99u, 101u}) CHECK_FALSE(seen.contains(id));
+}
+
+TEST_CASE("the trace file in the README is valid, its hash included") {
+  const std::string readme = read_file("workloads/README.md");
+  const std::size_t begin = readme.find("# name: example");
+  REQUIRE(begin != std::string::npos);
+  const std::string example = readme.substr(begin, readme.find("```", begin) - begin);
+  CHECK(error_of(example) == "no error");
+}
+
+TEST_CASE("a file with a changed byte is read or refused, never worse") {
+  std::string whole = "# name: x\n# seed: 4\nop,id,size,stream,tensor\n";
+  for (int i = 1; i <= 20; ++i) {
+    whole +=
+        "alloc," + std::to_string(i) + ",512,0,gradient\nrecord," + std::to_string(i) + ",0,1,\n";
+  }
+  const TemporaryFolder folder;
+  Random random(11);
+  int refused_count = 0;
+  for (int round = 0; round < 500; ++round) {
+    std::string text = whole;
+    text[random.below(text.size())] = static_cast<char>(random.below(256));
+    const std::string path = folder.write("t.csv", text);
+    refused_count +=
+        usage_error_of([&] { read_all(*open_trace_file(path)); }) != "no error" ? 1 : 0;
+  }
+  CHECK(refused_count > 250);
 }
