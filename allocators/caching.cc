@@ -74,6 +74,9 @@ CachingBackend::CachingBackend(const caching::Settings& settings, std::uint64_t 
 
 AllocateResult CachingBackend::allocate(std::uint64_t size_bytes, cudaStream_t stream) {
   if (size_bytes == 0) return {};
+  // PyTorch refuses tensors of 1 EiB and more before its allocator, whose rounding would wrap.
+  constexpr std::uint64_t kTensorBytesEnd = std::uint64_t{1} << 60;
+  if (size_bytes >= kTensorBytesEnd) return {nullptr, AllocateStatus::OutOfMemory};
   const std::lock_guard lock(mutex_);
   const std::optional<std::uint64_t> address =
       native_ ? native_->allocate(size_bytes, number_of(stream))

@@ -4,6 +4,7 @@
 
 #include "allocators/async.h"
 #include "allocators/backend.h"
+#include "allocators/caching.h"
 #include "allocators/cub.h"
 #include "allocators/native.h"
 #include "allocators/null.h"
@@ -15,7 +16,12 @@ namespace allocmark {
 std::span<const BackendEntry> backend_registry() {
   // Made at the first call, so that no order of static constructors matters.
   static const std::vector<BackendEntry> entries = {
-      null_entry(), native_entry(), async_entry(), cub_entry(), thrust_pool_entry(),
+      null_entry(),     //
+      native_entry(),   //
+      async_entry(),    //
+      caching_entry(),  //
+      cub_entry(),      //
+      thrust_pool_entry(),
   };
   return entries;
 }

@@ -1,0 +1,41 @@
+// Goal: allocators are found by name, and a misspelled name leads to the right one.
+#include <algorithm>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "allocators/backend.h"
+#include "tests/catch.h"
+
+namespace allocmark {
+
+TEST_CASE("the registry holds every allocator once, complete") {
+  std::set<std::string_view> names;
+  for (const BackendEntry& entry : backend_registry()) {
+    INFO(entry.name);
+    CHECK(names.insert(entry.name).second);
+    CHECK(!entry.summary.empty());
+    CHECK(entry.check_conf != nullptr);
+    CHECK(entry.make != nullptr);
+    CHECK(entry.unavailable_reason != nullptr);
+    CHECK(&find_backend(entry.name) == &entry);
+  }
+  for (const std::string_view expected :
+       {"null", "native", "async", "caching", "cub", "thrust_pool"}) {
+    INFO(expected);
+    CHECK(names.count(expected) == 1);
+  }
+}
+
+TEST_CASE("an unknown allocator is a usage error that names the nearest") {
+  try {
+    (void)find_backend("asinc");
+    FAIL("found an allocator that does not exist");
+  } catch (const UsageError& error) {
+    CHECK(error.exit_code() == ExitCode::Usage);
+    CHECK(std::string(error.what()).find("'asinc'") != std::string::npos);
+    CHECK(std::string(error.what()).find("'async'") != std::string::npos);
+  }
+}
+
+}  // namespace allocmark
