@@ -97,23 +97,23 @@ extern "C" int simcuda_unimplemented(const char* name) {
 
 extern "C" {
 
-int simcu_present(void) { return SIMCU_VERSION; }
+SIMCU_API int simcu_present(void) { return SIMCU_VERSION; }
 
-const SimcuThreadClock* simcu_thread_clock(void) { return &this_thread().clock; }
+SIMCU_API const SimcuThreadClock* simcu_thread_clock(void) { return &this_thread().clock; }
 
-int simcu_launch(void* stream, uint64_t duration_ns) {
+SIMCU_API int simcu_launch(void* stream, uint64_t duration_ns) {
   return enqueue(stream, [&](StreamOrder& order, StreamId id, std::uint64_t now_ns) {
     return order.launch(id, duration_ns, now_ns);
   });
 }
 
-int simcu_launch_gated(void* stream, uint64_t gate) {
+SIMCU_API int simcu_launch_gated(void* stream, uint64_t gate) {
   return enqueue(stream, [&](StreamOrder& order, StreamId id, std::uint64_t now_ns) {
     return order.launch_gated(id, gate, now_ns);
   });
 }
 
-int simcu_open_gate(uint64_t gate) {
+SIMCU_API int simcu_open_gate(uint64_t gate) {
   start_if_needed();
   ThreadState& thread = this_thread();
   for (int i = 0; i < device_count(); ++i) {
@@ -128,7 +128,7 @@ int simcu_open_gate(uint64_t gate) {
   return cudaSuccess;
 }
 
-int simcu_register_kernel(const char* name_part, SimcuKernelModel model, void* context) {
+SIMCU_API int simcu_register_kernel(const char* name_part, SimcuKernelModel model, void* context) {
   if (name_part == nullptr || *name_part == '\0' || model == nullptr) {
     return explain(this_thread(), cudaErrorInvalidValue,
                    "simcu_register_kernel: wanted a name and a function");
@@ -137,7 +137,7 @@ int simcu_register_kernel(const char* name_part, SimcuKernelModel model, void* c
   return cudaSuccess;
 }
 
-void* simcu_view(const void* device_pointer, uint64_t size_bytes) {
+SIMCU_API void* simcu_view(const void* device_pointer, uint64_t size_bytes) {
   start_if_needed();
   const std::uint64_t address = number(device_pointer);
   SimulatedDevice* device = device_of_address(address);
@@ -148,7 +148,7 @@ void* simcu_view(const void* device_pointer, uint64_t size_bytes) {
   return device->view(address, size_bytes);
 }
 
-int simcu_fail_calls(const char* api, uint64_t nth, uint64_t count, int error) {
+SIMCU_API int simcu_fail_calls(const char* api, uint64_t nth, uint64_t count, int error) {
   if (api == nullptr) {
     clear_faults();
     return cudaSuccess;
@@ -167,7 +167,7 @@ int simcu_fail_calls(const char* api, uint64_t nth, uint64_t count, int error) {
   return cudaSuccess;
 }
 
-uint64_t simcu_call_count(const char* api) {
+SIMCU_API uint64_t simcu_call_count(const char* api) {
   std::uint64_t count = unimplemented_count(api);
   for (const ApiRecord* record = first_api(); record != nullptr; record = record->next) {
     if (api == nullptr || std::string(api) == record->name) {
@@ -177,9 +177,9 @@ uint64_t simcu_call_count(const char* api) {
   return count;
 }
 
-uint64_t simcu_unimplemented_count(void) { return unimplemented_count(nullptr); }
+SIMCU_API uint64_t simcu_unimplemented_count(void) { return unimplemented_count(nullptr); }
 
-const char* simcu_unimplemented_names(void) {
+SIMCU_API const char* simcu_unimplemented_names(void) {
   Unimplemented& all = unimplemented();
   const std::lock_guard lock(all.mutex);
   all.names.clear();
@@ -189,12 +189,12 @@ const char* simcu_unimplemented_names(void) {
   return all.names.c_str();
 }
 
-int simcu_call_log(const char* path) {
+SIMCU_API int simcu_call_log(const char* path) {
   start_if_needed();
   return set_call_log(path);
 }
 
-uint64_t simcu_used_bytes(void) {
+SIMCU_API uint64_t simcu_used_bytes(void) {
   start_if_needed();
   std::uint64_t used_bytes = 0;
   for (int i = 0; i < device_count(); ++i) {
@@ -204,7 +204,7 @@ uint64_t simcu_used_bytes(void) {
   return used_bytes;
 }
 
-const char* simcu_last_message(void) { return this_thread().last_message.c_str(); }
+SIMCU_API const char* simcu_last_message(void) { return this_thread().last_message.c_str(); }
 
 }  // extern "C"
 

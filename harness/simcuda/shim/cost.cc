@@ -6,20 +6,40 @@
 namespace simcuda {
 namespace {
 
-// Quantiles are kept at the tail probabilities 1/2, 1/4, 1/8, ...: entry k is the quantile 1 -
-// 2^-(k+1).
-constexpr std::size_t kTailSteps = 16;
 constexpr std::uint32_t kFractionBits = 16;
+constexpr std::uint64_t kOne = std::uint64_t{1} << kFractionBits;
 
-struct Curve {
-  std::vector<std::uint64_t> log_sizes;  // log2 of the sizes, fixed point
-  std::vector<std::array<std::uint64_t, kTailSteps>> quantiles_ns;
+// Where a quantile lies in the tail: k + f (fixed point) for the tail probability 2^-k * (1 - f /
+// 2), so that a random number's leading ones and the bits behind them give a position without a
+// logarithm.
+constexpr std::uint64_t kPosition50 = kOne;              // 1
+constexpr std::uint64_t kPosition90 = kOne * 340 / 100;  // 1/10 = 2^-3 * (1 - 0.4 / 2)
+constexpr std::uint64_t kPosition99 = kOne * 672 / 100;  // 1/100 = 2^-6 * (1 - 0.72 / 2)
+constexpr std::size_t kPointCountMax = 4;
+
+// A measured quantile: between two of them values are interpolated, which is nearly an exponential
+// tail.
+struct Point {
+  std::uint64_t position = 0;
+  std::uint64_t gap_inverse = 0;  // 2^32 / distance to the next point
+  std::uint64_t value_ns = 0;
 };
 
-std::array<Curve, kCostCount>& curves() {
-  static std::array<Curve, kCostCount> all;
-  return all;
-}
+// One row of a curve, ready for sampling.
+struct Row {
+  std::uint64_t size = 0;
+  std::uint64_t log_size = 0;         // log2 of the size, fixed point
+  std::uint64_t log_gap_inverse = 0;  // 2^32 / (distance to the next row's log_size)
+  std::array<Point, kPointCountMax> points{};
+  std::size_t point_count = 0;
+};
+// Sixteen rows are enough for any recording; fixed so that sampling touches no heap.
+constexpr std::size_t kRowCountMax = 16;
+struct Curve {
+  std::array<Row, kRowCountMax> rows{};
+  std::size_t row_count = 0;
+};
+constinit std::array<Curve, kCostCount> curves{};  // written once, before the first sample
 
 constexpr std::array<std::string_view, kCostCount> kNames = {
     "cudaMalloc",
@@ -91,68 +111,79 @@ std::uint64_t blend(std::uint64_t from, std::uint64_t to, std::uint64_t weight) 
   return from - (((from - to) * weight) >> kFractionBits);
 }
 
-// The quantiles of a row at the tail steps. Measured points lie at log2(1 / (1 - q)); between them
-// values are interpolated linearly, which is an exponential tail; beyond the largest sample they
-// stay at it.
-std::array<std::uint64_t, kTailSteps> tail_table(const CostRow& row) {
-  struct Point {
-    std::uint64_t log_tail;
-    std::uint64_t value_ns;
-  };
-  constexpr std::uint64_t kLog10 = 217706;   // log2(10) * 65536
-  constexpr std::uint64_t kLog100 = 435412;  // log2(100) * 65536
-  std::vector<Point> points = {{std::uint64_t{1} << kFractionBits, row.p50_ns}};
-  const std::uint64_t log_max = log2_fixed(row.sample_count);
-  if (log_max > kLog10) {
-    points.push_back({kLog10, row.p90_ns});
-  }
-  if (log_max > kLog100) {
-    points.push_back({kLog100, row.p99_ns});
-  }
-  if (log_max > points.back().log_tail) {
-    points.push_back({log_max, row.max_ns});
-  }
-  std::array<std::uint64_t, kTailSteps> table{};
-  std::size_t next = 1;
-  for (std::size_t step = 0; step < kTailSteps; ++step) {
-    const std::uint64_t at = std::uint64_t{step + 1} << kFractionBits;
-    while (next < points.size() && points[next].log_tail < at) {
-      ++next;
-    }
-    if (next == points.size()) {
-      table[step] = points.back().value_ns;
-      continue;
-    }
-    const Point& low = points[next - 1];
-    const Point& high = points[next];
-    table[step] = blend(low.value_ns, high.value_ns,
-                        ((at - low.log_tail) << kFractionBits) / (high.log_tail - low.log_tail));
-  }
-  return table;
+// The position of the largest of n samples: tail probability 1 / n.
+std::uint64_t position_of_largest(std::uint64_t sample_count) {
+  const std::uint64_t octave = static_cast<std::uint64_t>(std::bit_width(sample_count)) - 1;
+  return (octave << kFractionBits) + 2 * (kOne - (kOne << octave) / sample_count);
 }
 
-std::uint64_t quantile(const Curve& curve, std::uint64_t size, std::uint32_t step,
-                       std::uint64_t weight) {
-  const std::size_t next_step = std::min<std::size_t>(step + 1, kTailSteps - 1);
-  const auto value = [&](std::size_t row) {
-    return blend(curve.quantiles_ns[row][step], curve.quantiles_ns[row][next_step], weight);
-  };
-  const std::size_t row_count = curve.log_sizes.size();
-  if (row_count == 1) {
-    return value(0);
+void add_point(Row& row, std::uint64_t position, std::uint64_t value_ns) {
+  if (row.point_count != 0) {
+    Point& before = row.points[row.point_count - 1];
+    if (position <= before.position) {
+      return;  // too few samples to tell this quantile from the one before
+    }
+    before.gap_inverse = (std::uint64_t{1} << 32) / (position - before.position);
+  }
+  row.points[row.point_count++] = {.position = position, .value_ns = value_ns};
+}
+
+// A percentile counts only where there were enough samples for it; beyond the largest sample the
+// value stays.
+Row make_row(const CostRow& recorded) {
+  Row row;
+  row.size = recorded.size;
+  row.log_size = log2_fixed(recorded.size);
+  const std::uint64_t largest = position_of_largest(recorded.sample_count);
+  add_point(row, kPosition50, recorded.p50_ns);
+  if (largest > kPosition90) {
+    add_point(row, kPosition90, recorded.p90_ns);
+  }
+  if (largest > kPosition99) {
+    add_point(row, kPosition99, recorded.p99_ns);
+  }
+  add_point(row, largest, recorded.max_ns);
+  return row;
+}
+
+std::uint64_t value_at(const Row& row, std::uint64_t position) {
+  std::size_t above = 1;
+  while (above < row.point_count && row.points[above].position <= position) {
+    ++above;
+  }
+  const Point& low = row.points[above - 1];
+  if (above == row.point_count) {
+    return low.value_ns;
+  }
+  return blend(low.value_ns, row.points[above].value_ns,
+               ((position - low.position) * low.gap_inverse) >> (32 - kFractionBits));
+}
+
+// Larger than anything recorded: in proportion to the size, as the largest rows of all recordings
+// nearly are.
+std::uint64_t beyond_last(std::uint64_t value_ns, std::uint64_t size, const Row& last) {
+  __extension__ using Wide = unsigned __int128;
+  return static_cast<std::uint64_t>(Wide{value_ns} * size / std::max<std::uint64_t>(last.size, 1));
+}
+
+std::uint64_t curve_value(const Curve& curve, std::uint64_t size, std::uint64_t position) {
+  if (curve.row_count == 1) {
+    return value_at(curve.rows[0], position);
   }
   const std::uint64_t log_size = log2_fixed(size);
-  const auto above = std::upper_bound(curve.log_sizes.begin(), curve.log_sizes.end(), log_size);
-  if (above == curve.log_sizes.begin()) {
-    return value(0);
+  std::size_t above = 0;
+  while (above < curve.row_count && curve.rows[above].log_size <= log_size) {
+    ++above;
   }
-  if (above == curve.log_sizes.end()) {
-    return value(row_count - 1);
+  if (above == 0) {
+    return value_at(curve.rows[0], position);
   }
-  const std::size_t high = static_cast<std::size_t>(above - curve.log_sizes.begin());
-  const std::uint64_t low_log = curve.log_sizes[high - 1];
-  return blend(value(high - 1), value(high),
-               ((log_size - low_log) << kFractionBits) / (curve.log_sizes[high] - low_log));
+  const Row& low = curve.rows[above - 1];
+  if (above == curve.row_count) {
+    return beyond_last(value_at(low, position), size, low);
+  }
+  return blend(value_at(low, position), value_at(curve.rows[above], position),
+               ((log_size - low.log_size) * low.log_gap_inverse) >> (32 - kFractionBits));
 }
 
 // SplitMix64's output function over (cost, thread, draw): a random number that needs no state.
@@ -168,31 +199,45 @@ std::uint64_t random_bits(CostId cost, std::uint32_t thread, std::uint32_t draw)
 
 std::string_view cost_name(CostId cost) { return kNames[static_cast<std::size_t>(cost)]; }
 
-void set_cost_curve(CostId cost, const std::vector<CostRow>& rows) {
-  Curve& curve = curves()[static_cast<std::size_t>(cost)];
-  curve = {};
-  for (const CostRow& row : rows) {
-    curve.log_sizes.push_back(log2_fixed(row.size));
-    curve.quantiles_ns.push_back(tail_table(row));
+bool set_cost_curve(CostId cost, const std::vector<CostRow>& rows) {
+  if (rows.empty() || rows.size() > kRowCountMax) {
+    return false;
   }
+  Curve& curve = curves[static_cast<std::size_t>(cost)];
+  curve = {};
+  curve.row_count = rows.size();
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (rows[i].sample_count == 0) {
+      return false;
+    }
+    Row& row = curve.rows[i];
+    row = make_row(rows[i]);
+    if (i > 0) {
+      Row& before = curve.rows[i - 1];
+      if (row.log_size == before.log_size) {
+        return false;
+      }
+      before.log_gap_inverse = (std::uint64_t{1} << 32) / (row.log_size - before.log_size);
+    }
+  }
+  return true;
 }
 
 std::uint64_t sample_cost(CostId cost, std::uint64_t size, std::uint32_t thread,
                           std::uint32_t draw) {
-  const Curve& curve = curves()[static_cast<std::size_t>(cost)];
+  const Curve& curve = curves[static_cast<std::size_t>(cost)];
   const std::uint64_t bits = random_bits(cost, thread, draw);
   // Leading ones: none in half of the draws, one in a quarter, ... The recordings say nothing about
   // the half below the median, so the first case is the median itself.
   const std::uint32_t ones = static_cast<std::uint32_t>(std::countl_one(bits));
   if (ones == 0) {
-    return quantile(curve, size, 0, 0);
+    return curve_value(curve, size, kPosition50);
   }
-  const std::uint32_t step = std::min<std::uint32_t>(ones - 1, kTailSteps - 1);
-  return quantile(curve, size, step, bits & 0xFFFF);
+  return curve_value(curve, size, (std::uint64_t{ones} << kFractionBits) + (bits & (kOne - 1)));
 }
 
 std::uint64_t median_cost(CostId cost, std::uint64_t size) {
-  return quantile(curves()[static_cast<std::size_t>(cost)], size, 0, 0);
+  return curve_value(curves[static_cast<std::size_t>(cost)], size, kPosition50);
 }
 
 }  // namespace simcuda

@@ -80,8 +80,9 @@ struct CostRow {
   std::uint64_t max_ns = 0;
 };
 
-// Rows by rising size, at least one. Replaces the curve of `cost`.
-void set_cost_curve(CostId cost, const std::vector<CostRow>& rows);
+// Rows by rising size. Replaces the curve of `cost`; false where there are none, too many, or two
+// that are too close.
+[[nodiscard]] bool set_cost_curve(CostId cost, const std::vector<CostRow>& rows);
 
 // The `draw`-th sample of `cost` for thread number `thread`.
 [[nodiscard]] std::uint64_t sample_cost(CostId cost, std::uint64_t size, std::uint32_t thread,

@@ -173,4 +173,18 @@ SIMCUDA_EXPORT CUresult cuDevicePrimaryCtxGetState(CUdevice index, unsigned int*
       });
 }
 
+// Old names without suffix, for programs that look them up by dlsym.
+#undef cuMemGetInfo
+#undef cuDeviceTotalMem
+#undef cuDeviceGetUuid
+SIMCUDA_EXPORT CUresult cuMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
+  return cuMemGetInfo_v2(free_bytes, total_bytes);
+}
+SIMCUDA_EXPORT CUresult cuDeviceTotalMem(size_t* bytes, CUdevice index) {
+  return cuDeviceTotalMem_v2(bytes, index);
+}
+SIMCUDA_EXPORT CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice index) {
+  return cuDeviceGetUuid_v2(uuid, index);
+}
+
 }  // namespace simcuda

@@ -52,7 +52,9 @@ void read_costs(const std::string& path, const Json& costs) {
     if (!costs.contains(key)) {
       reject(path, "costs." + key + " is missing");
     }
-    set_cost_curve(cost, read_rows(path, key, costs.at(key)));
+    if (!set_cost_curve(cost, read_rows(path, key, costs.at(key)))) {
+      reject(path, "costs." + key + ": wanted 1 to 16 rows of clearly different sizes");
+    }
   }
 }
 

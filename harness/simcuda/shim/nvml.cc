@@ -1,0 +1,372 @@
+// A sliver of NVML, for environment fingerprints and for PyTorch's out-of-memory message: devices,
+// names, memory, clocks, power, ECC. The types are those of NVML's public interface, declared here
+// because the toolkit of a build machine may lack nvml.h. In: device handles. Out: the profile's
+// values; an idle, unthrottled GPU.
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+#include "harness/simcuda/shim/call.h"
+#include "harness/simcuda/shim/device_properties.h"
+#include "harness/simcuda/shim/library.h"
+
+namespace simcuda {
+namespace {
+
+enum NvmlReturn : int {
+  kSuccess = 0,
+  kUninitialized = 1,
+  kInvalidArgument = 2,
+  kNotSupported = 3,
+  kNotFound = 6,
+  kInsufficientSize = 7,
+};
+
+// Handles are pointers to the devices' indexes.
+struct NvmlDevice {
+  int index;
+};
+std::array<NvmlDevice, kDeviceCountMax> nvml_devices = [] {
+  std::array<NvmlDevice, kDeviceCountMax> all{};
+  for (int i = 0; i < kDeviceCountMax; ++i) {
+    all[static_cast<std::size_t>(i)].index = i;
+  }
+  return all;
+}();
+
+struct NvmlMemory {
+  unsigned long long total_bytes, free_bytes, used_bytes;
+};
+struct NvmlMemoryV2 {
+  unsigned version;
+  unsigned long long total_bytes, reserved_bytes, free_bytes, used_bytes;
+};
+struct NvmlUtilization {
+  unsigned gpu_percent, memory_percent;
+};
+struct NvmlProcess {  // version 1, what the unversioned symbol fills
+  unsigned process_id;
+  unsigned long long used_bytes;
+};
+struct NvmlPciInfo {
+  char bus_id_legacy[16];
+  unsigned domain, bus, device, pci_device_id, pci_subsystem_id;
+  char bus_id[32];
+};
+
+enum NvmlClock : int { kGraphicsClock, kSmClock, kMemoryClock, kVideoClock, kClockCount };
+
+NvmlReturn ensure_started() {
+  if ((slow_reasons.load() & kNotStarted) != 0) {
+    start_library();
+  }
+  return (slow_reasons.load() & kStartFailed) != 0 ? kUninitialized : kSuccess;
+}
+
+SimulatedDevice* find(const NvmlDevice* handle) {
+  return handle == nullptr ? nullptr : device_at(handle->index);
+}
+
+NvmlReturn give_text(char* text, unsigned length, const std::string& value) {
+  if (text == nullptr) {
+    return kInvalidArgument;
+  }
+  if (length <= value.size()) {
+    return kInsufficientSize;
+  }
+  std::memcpy(text, value.c_str(), value.size() + 1);
+  return kSuccess;
+}
+
+template <class Number, class Value>
+NvmlReturn give_number(const NvmlDevice* handle, Number* out, Value value) {
+  SimulatedDevice* device = find(handle);
+  if (device == nullptr || out == nullptr) {
+    return kInvalidArgument;
+  }
+  *out = static_cast<Number>(value(*device));
+  return kSuccess;
+}
+
+int attribute(const SimulatedDevice& device, int id) {
+  int value = 0;
+  static_cast<void>(device_attribute(device, id, value));
+  return value;
+}
+
+unsigned clock_mhz(const SimulatedDevice& device, int clock) {
+  constexpr int kKilo = 1000;
+  const int id = clock == kMemoryClock ? static_cast<int>(cudaDevAttrMemoryClockRate)
+                                       : static_cast<int>(cudaDevAttrClockRate);
+  return static_cast<unsigned>(attribute(device, id) / kKilo);
+}
+
+std::string uuid_text(const SimulatedDevice& device) {
+  std::string text = "GPU-";
+  std::size_t position = 0;
+  for (const std::uint8_t byte : device_uuid(device)) {
+    std::array<char, 4> hex{};
+    std::snprintf(hex.data(), hex.size(), "%02x", byte);
+    text += hex.data();
+    ++position;
+    if (position == 4 || position == 6 || position == 8 || position == 10) {
+      text += '-';
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+extern "C" {
+#define NVML_EXPORT __attribute__((visibility("default")))
+
+NVML_EXPORT int nvmlInit_v2() { return ensure_started(); }
+NVML_EXPORT int nvmlInit() { return ensure_started(); }
+NVML_EXPORT int nvmlInitWithFlags(unsigned) { return ensure_started(); }
+NVML_EXPORT int nvmlShutdown() { return kSuccess; }
+
+NVML_EXPORT const char* nvmlErrorString(int error) {
+  switch (error) {
+    case kSuccess:
+      return "Success";
+    case kUninitialized:
+      return "Uninitialized";
+    case kInvalidArgument:
+      return "Invalid Argument";
+    case kNotSupported:
+      return "Not Supported";
+    case kNotFound:
+      return "Not Found";
+    case kInsufficientSize:
+      return "Insufficient Size";
+    default:
+      return "Unknown Error";
+  }
+}
+
+NVML_EXPORT int nvmlDeviceGetCount_v2(unsigned* count) {
+  if (count == nullptr) {
+    return kInvalidArgument;
+  }
+  *count = static_cast<unsigned>(device_count());
+  return kSuccess;
+}
+
+NVML_EXPORT int nvmlDeviceGetHandleByIndex_v2(unsigned index, NvmlDevice** handle) {
+  if (handle == nullptr || device_at(static_cast<int>(index)) == nullptr) {
+    return kInvalidArgument;
+  }
+  *handle = &nvml_devices[index];
+  return kSuccess;
+}
+
+NVML_EXPORT int nvmlDeviceGetHandleByPciBusId_v2(const char* bus_id, NvmlDevice** handle) {
+  if (bus_id == nullptr || handle == nullptr) {
+    return kInvalidArgument;
+  }
+  for (int i = 0; i < device_count(); ++i) {
+    if (same_pci_bus_id(*device_at(i), bus_id)) {
+      *handle = &nvml_devices[static_cast<std::size_t>(i)];
+      return kSuccess;
+    }
+  }
+  return kNotFound;
+}
+
+// Old names without suffix.
+NVML_EXPORT int nvmlDeviceGetCount(unsigned* count) { return nvmlDeviceGetCount_v2(count); }
+NVML_EXPORT int nvmlDeviceGetHandleByIndex(unsigned index, NvmlDevice** handle) {
+  return nvmlDeviceGetHandleByIndex_v2(index, handle);
+}
+NVML_EXPORT int nvmlDeviceGetHandleByPciBusId(const char* bus_id, NvmlDevice** handle) {
+  return nvmlDeviceGetHandleByPciBusId_v2(bus_id, handle);
+}
+
+NVML_EXPORT int nvmlDeviceGetHandleByUUID(const char* uuid, NvmlDevice** handle) {
+  if (uuid == nullptr || handle == nullptr) {
+    return kInvalidArgument;
+  }
+  for (int i = 0; i < device_count(); ++i) {
+    if (uuid_text(*device_at(i)) == uuid) {
+      *handle = &nvml_devices[static_cast<std::size_t>(i)];
+      return kSuccess;
+    }
+  }
+  return kNotFound;
+}
+
+NVML_EXPORT int nvmlDeviceGetIndex(NvmlDevice* handle, unsigned* index) {
+  return give_number(handle, index, [](const SimulatedDevice& device) { return device.index; });
+}
+
+NVML_EXPORT int nvmlDeviceGetName(NvmlDevice* handle, char* name, unsigned length) {
+  const SimulatedDevice* device = find(handle);
+  return device == nullptr ? kInvalidArgument
+                           : give_text(name, length, device->profile.device_name);
+}
+
+NVML_EXPORT int nvmlDeviceGetUUID(NvmlDevice* handle, char* uuid, unsigned length) {
+  const SimulatedDevice* device = find(handle);
+  return device == nullptr ? kInvalidArgument : give_text(uuid, length, uuid_text(*device));
+}
+
+NVML_EXPORT int nvmlDeviceGetSerial(NvmlDevice*, char*, unsigned) { return kNotSupported; }
+
+NVML_EXPORT int nvmlDeviceGetVbiosVersion(NvmlDevice* handle, char* version, unsigned length) {
+  return find(handle) == nullptr ? kInvalidArgument : give_text(version, length, "simulated");
+}
+
+NVML_EXPORT int nvmlDeviceGetPciInfo_v3(NvmlDevice* handle, NvmlPciInfo* info) {
+  const SimulatedDevice* device = find(handle);
+  if (device == nullptr || info == nullptr) {
+    return kInvalidArgument;
+  }
+  *info = {};
+  const std::string id = pci_bus_id(*device);
+  std::snprintf(info->bus_id_legacy, sizeof info->bus_id_legacy, "%s", id.c_str());
+  std::snprintf(info->bus_id, sizeof info->bus_id, "0000%s", id.c_str());
+  info->bus = static_cast<unsigned>(attribute(*device, cudaDevAttrPciBusId));
+  return kSuccess;
+}
+
+NVML_EXPORT int nvmlDeviceGetMemoryInfo(NvmlDevice* handle, NvmlMemory* memory) {
+  SimulatedDevice* device = find(handle);
+  if (device == nullptr || memory == nullptr) {
+    return kInvalidArgument;
+  }
+  const std::lock_guard lock(device->mutex);
+  memory->total_bytes = device->core.total_bytes();
+  memory->free_bytes = device->core.free_bytes();
+  memory->used_bytes = memory->total_bytes - memory->free_bytes;
+  return kSuccess;
+}
+
+NVML_EXPORT int nvmlDeviceGetMemoryInfo_v2(NvmlDevice* handle, NvmlMemoryV2* memory) {
+  NvmlMemory plain{};
+  const int result = memory == nullptr ? kInvalidArgument : nvmlDeviceGetMemoryInfo(handle, &plain);
+  if (result == kSuccess) {
+    memory->total_bytes = plain.total_bytes;
+    memory->reserved_bytes = 0;
+    memory->free_bytes = plain.free_bytes;
+    memory->used_bytes = plain.used_bytes;
+  }
+  return result;
+}
+
+NVML_EXPORT int nvmlDeviceGetComputeRunningProcesses(NvmlDevice* handle, unsigned* count,
+                                                     NvmlProcess* processes) {
+  NvmlMemory memory{};
+  if (count == nullptr || nvmlDeviceGetMemoryInfo(handle, &memory) != kSuccess) {
+    return kInvalidArgument;
+  }
+  const unsigned room = *count;
+  *count = 1;
+  if (room == 0 || processes == nullptr) {
+    return kInsufficientSize;
+  }
+  processes[0] = {.process_id = static_cast<unsigned>(getpid()), .used_bytes = memory.used_bytes};
+  return kSuccess;
+}
+
+NVML_EXPORT int nvmlSystemGetDriverVersion(char* version, unsigned length) {
+  const SimulatedDevice* device = device_at(0);
+  return give_text(version, length,
+                   device == nullptr ? "simulated" : device->profile.driver_version);
+}
+
+NVML_EXPORT int nvmlSystemGetNVMLVersion(char* version, unsigned length) {
+  return nvmlSystemGetDriverVersion(version, length);
+}
+
+NVML_EXPORT int nvmlSystemGetCudaDriverVersion_v2(int* version) {
+  return version != nullptr && cudaDriverGetVersion(version) == cudaSuccess ? kSuccess
+                                                                            : kInvalidArgument;
+}
+NVML_EXPORT int nvmlSystemGetCudaDriverVersion(int* version) {
+  return nvmlSystemGetCudaDriverVersion_v2(version);
+}
+
+NVML_EXPORT int nvmlDeviceGetClockInfo(NvmlDevice* handle, int clock, unsigned* mhz) {
+  if (clock < 0 || clock >= kClockCount) {
+    return kInvalidArgument;
+  }
+  return give_number(handle, mhz,
+                     [&](const SimulatedDevice& device) { return clock_mhz(device, clock); });
+}
+NVML_EXPORT int nvmlDeviceGetMaxClockInfo(NvmlDevice* handle, int clock, unsigned* mhz) {
+  return nvmlDeviceGetClockInfo(handle, clock, mhz);
+}
+NVML_EXPORT int nvmlDeviceGetApplicationsClock(NvmlDevice* handle, int clock, unsigned* mhz) {
+  return nvmlDeviceGetClockInfo(handle, clock, mhz);
+}
+
+NVML_EXPORT int nvmlDeviceGetCurrentClocksThrottleReasons(NvmlDevice* handle,
+                                                          unsigned long long* reasons) {
+  return give_number(handle, reasons, [](const SimulatedDevice&) { return 0; });
+}
+NVML_EXPORT int nvmlDeviceGetCurrentClocksEventReasons(NvmlDevice* handle,
+                                                       unsigned long long* reasons) {
+  return nvmlDeviceGetCurrentClocksThrottleReasons(handle, reasons);
+}
+
+NVML_EXPORT int nvmlDeviceGetPowerUsage(NvmlDevice* handle, unsigned* milliwatt) {
+  return give_number(handle, milliwatt,
+                     [](const SimulatedDevice& device) { return device.profile.power_milliwatt; });
+}
+NVML_EXPORT int nvmlDeviceGetEnforcedPowerLimit(NvmlDevice* handle, unsigned* milliwatt) {
+  return give_number(handle, milliwatt, [](const SimulatedDevice& device) {
+    return device.profile.power_limit_milliwatt;
+  });
+}
+NVML_EXPORT int nvmlDeviceGetPowerManagementLimit(NvmlDevice* handle, unsigned* milliwatt) {
+  return nvmlDeviceGetEnforcedPowerLimit(handle, milliwatt);
+}
+
+NVML_EXPORT int nvmlDeviceGetTemperature(NvmlDevice* handle, int /*sensor*/, unsigned* celsius) {
+  return give_number(handle, celsius, [](const SimulatedDevice& device) {
+    return device.profile.temperature_celsius;
+  });
+}
+
+NVML_EXPORT int nvmlDeviceGetEccMode(NvmlDevice* handle, int* current, int* pending) {
+  const auto ecc = [](const SimulatedDevice& device) {
+    return attribute(device, cudaDevAttrEccEnabled);
+  };
+  const NvmlReturn result = give_number(handle, current, ecc);
+  return result == kSuccess ? give_number(handle, pending, ecc) : result;
+}
+
+NVML_EXPORT int nvmlDeviceGetTotalEccErrors(NvmlDevice* handle, int, int,
+                                            unsigned long long* count) {
+  return give_number(handle, count, [](const SimulatedDevice&) { return 0; });
+}
+
+NVML_EXPORT int nvmlDeviceGetPersistenceMode(NvmlDevice* handle, int* mode) {
+  return give_number(handle, mode, [](const SimulatedDevice&) { return 1; });
+}
+NVML_EXPORT int nvmlDeviceGetComputeMode(NvmlDevice* handle, int* mode) {
+  return give_number(handle, mode, [](const SimulatedDevice&) { return 0; });
+}
+NVML_EXPORT int nvmlDeviceGetMigMode(NvmlDevice*, unsigned*, unsigned*) { return kNotSupported; }
+
+NVML_EXPORT int nvmlDeviceGetUtilizationRates(NvmlDevice* handle, NvmlUtilization* utilization) {
+  return give_number(handle, utilization, [](const SimulatedDevice&) { return NvmlUtilization{}; });
+}
+
+NVML_EXPORT int nvmlDeviceGetCudaComputeCapability(NvmlDevice* handle, int* major, int* minor) {
+  const NvmlReturn result = give_number(handle, major, [](const SimulatedDevice& device) {
+    return attribute(device, cudaDevAttrComputeCapabilityMajor);
+  });
+  return result != kSuccess ? result
+                            : give_number(handle, minor, [](const SimulatedDevice& device) {
+                                return attribute(device, cudaDevAttrComputeCapabilityMinor);
+                              });
+}
+
+}  // extern "C"
+
+}  // namespace simcuda

@@ -1,0 +1,84 @@
+// Sampling of modelled costs: quantiles, sizes, and that samples depend on nothing but cost, thread
+// and draw.
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "harness/simcuda/shim/cost.h"
+#include "tests/catch.h"
+
+using namespace simcuda;  // NOLINT: a test of one small header
+
+namespace {
+
+std::vector<std::uint64_t> sorted_samples(CostId cost, std::uint64_t size, std::uint32_t count) {
+  std::vector<std::uint64_t> samples;
+  for (std::uint32_t draw = 0; draw < count; ++draw) {
+    samples.push_back(sample_cost(cost, size, 0, draw));
+  }
+  std::sort(samples.begin(), samples.end());
+  return samples;
+}
+
+}  // namespace
+
+TEST_CASE("samples have the quantiles of the recording") {
+  REQUIRE(set_cost_curve(CostId::Malloc, {{.size = 0,
+                                           .sample_count = 1000,
+                                           .p50_ns = 100,
+                                           .p90_ns = 200,
+                                           .p99_ns = 400,
+                                           .max_ns = 5000}}));
+  const std::vector<std::uint64_t> samples = sorted_samples(CostId::Malloc, 0, 100000);
+  CHECK(samples[40000] == 100);
+  CHECK(samples[90000] >= 190);
+  CHECK(samples[90000] <= 210);
+  CHECK(samples[99000] >= 380);
+  CHECK(samples[99000] <= 440);
+  CHECK(samples.back() == 5000);
+}
+
+TEST_CASE(
+    "costs between two sizes lie between their rows, and grow with the size beyond the last") {
+  REQUIRE(set_cost_curve(CostId::Free, {{.size = 1024,
+                                         .sample_count = 1,
+                                         .p50_ns = 100,
+                                         .p90_ns = 100,
+                                         .p99_ns = 100,
+                                         .max_ns = 100},
+                                        {.size = 4096,
+                                         .sample_count = 1,
+                                         .p50_ns = 300,
+                                         .p90_ns = 300,
+                                         .p99_ns = 300,
+                                         .max_ns = 300}}));
+  CHECK(median_cost(CostId::Free, 1) == 100);
+  CHECK(median_cost(CostId::Free, 1024) == 100);
+  CHECK(median_cost(CostId::Free, 2048) >= 199);
+  CHECK(median_cost(CostId::Free, 2048) <= 200);
+  CHECK(median_cost(CostId::Free, 4096) == 300);
+  CHECK(median_cost(CostId::Free, 8192) == 600);
+  CHECK(median_cost(CostId::Free, 4096 * 1000ull) == 300000);
+}
+
+TEST_CASE("a sample depends on cost, thread and draw alone") {
+  REQUIRE(set_cost_curve(CostId::Malloc, {{.size = 0,
+                                           .sample_count = 1000,
+                                           .p50_ns = 100,
+                                           .p90_ns = 2000,
+                                           .p99_ns = 40000,
+                                           .max_ns = 500000}}));
+  // Literals: the same on every machine.
+  std::vector<std::uint64_t> first;
+  for (std::uint32_t draw = 0; draw < 8; ++draw) {
+    first.push_back(sample_cost(CostId::Malloc, 0, 0, draw));
+  }
+  CHECK(first == std::vector<std::uint64_t>{183, 100, 950, 362, 100, 112, 100, 100});
+  CHECK(sample_cost(CostId::Malloc, 0, 1, 3) != sample_cost(CostId::Malloc, 0, 0, 3));
+}
+
+TEST_CASE("curves without rows, with too many or with equal sizes are refused") {
+  CHECK_FALSE(set_cost_curve(CostId::Malloc, {}));
+  CHECK_FALSE(set_cost_curve(CostId::Malloc, std::vector<CostRow>(17)));
+  CHECK_FALSE(set_cost_curve(CostId::Malloc, std::vector<CostRow>(2)));
+}
