@@ -3,8 +3,12 @@
 // train from recorded PyTorch runs.
 #include "workloads/generators.h"
 
+#include <algorithm>
 #include <cstdint>
+#include <cstdio>
 #include <map>
+#include <memory>
+#include <span>
 #include <string>
 #include <vector>
 

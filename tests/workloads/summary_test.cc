@@ -3,6 +3,8 @@
 #include "workloads/summary.h"
 
 #include <cstdint>
+#include <iterator>
+#include <memory>
 #include <string>
 
 #include "tests/catch.h"

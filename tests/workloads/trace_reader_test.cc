@@ -2,6 +2,8 @@
 // times nothing.
 #include "workloads/trace_reader.h"
 
+#include <iterator>
+#include <memory>
 #include <string>
 #include <vector>
 

@@ -2,6 +2,7 @@
 #include "workloads/trace_writer.h"
 
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
