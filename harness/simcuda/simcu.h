@@ -24,13 +24,15 @@ SIMCU_API const SimcuThreadClock* simcu_thread_clock(void);
 
 // Work on a stream (cudaStream_t) without a kernel binary. Costs of a launch are charged. Returns a cudaError_t.
 SIMCU_API int simcu_launch(void* stream, uint64_t duration_ns);
-// A kernel that runs until simcu_open_gate(gate). Gates are the caller's numbers.
+// A kernel that runs until simcu_open_gate(gate). Gates are the caller's numbers. A call that waits for a gate which
+// nobody opens for 5 s (of real time) returns cudaErrorLaunchTimeout instead of hanging.
 SIMCU_API int simcu_launch_gated(void* stream, uint64_t gate);
 SIMCU_API int simcu_open_gate(uint64_t gate);
 
 // A kernel of a CUDA binary has no code that a host can run: a launch needs a model, else it fails with
 // cudaErrorNotSupported and the kernel's name in simcu_last_message(). `model` gets the launch's argument array and
-// the stream's virtual start time; it returns the kernel's duration in ns, and may touch memory through simcu_view.
+// the `context` of its registration; it is called by the launch, returns the kernel's duration in ns, and may touch
+// memory through simcu_view.
 typedef uint64_t (*SimcuKernelModel)(void** arguments, void* context);
 SIMCU_API int simcu_register_kernel(const char* name_part, SimcuKernelModel model, void* context);
 
@@ -39,7 +41,8 @@ SIMCU_API int simcu_register_kernel(const char* name_part, SimcuKernelModel mode
 SIMCU_API void* simcu_view(const void* device_pointer, uint64_t size_bytes);
 
 // Faults: the nth call (1 = next) of `api` ("cudaMalloc", "cuMemCreate", ...) and the count - 1 after it fail with
-// `error` (a cudaError_t or CUresult). api null clears the plan. Environment: SIMCUDA_FAIL="cudaMalloc:3:1:2;...".
+// `error` (a cudaError_t or CUresult; errors that break a real context break this one for good). api null clears the
+// plan. Environment: SIMCUDA_FAIL="cudaMalloc:3:1:2;...".
 SIMCU_API int simcu_fail_calls(const char* api, uint64_t nth, uint64_t count, int error);
 
 // Calls of `api` so far; of all APIs where null. Calls of functions that simcuda does not implement:
@@ -60,7 +63,8 @@ SIMCU_API const char* simcu_last_message(void);
 // Environment read when the library loads:
 //   SIMCUDA_PROFILE   name ("h200") or path of a profile file; default h200
 //   SIMCUDA_DEVICES   number of simulated GPUs, default 1
-//   SIMCUDA_CAPACITY_BYTES  memory of each GPU; default: the profile's
+//   SIMCUDA_CAPACITY_BYTES  memory of each GPU that programs can take (whole 2 MiB pages of it; what the context takes
+//                     comes on top, so cudaMemGetInfo's total is larger); default: the profile's
 
 #ifdef __cplusplus
 }

@@ -1,5 +1,9 @@
 // Streams and events. In: handles. Out: what the core's stream order answers; synchronisation lets
 // the calling thread's clock reach the end of the work and lets pools release what has become free.
+#include <algorithm>
+#include <string>
+#include <utility>
+
 #include "harness/simcuda/shim/call.h"
 #include "harness/simcuda/shim/host_functions.h"
 #include "harness/simcuda/shim/library.h"
@@ -315,6 +319,24 @@ SIMCUDA_EXPORT cudaError_t cudaStreamIsCapturing(cudaStream_t stream,
     return cudaSuccess;
   });
 }
+
+#if CUDART_VERSION >= 13000
+SIMCUDA_EXPORT cudaError_t cudaStreamGetCaptureInfo(
+    cudaStream_t stream, cudaStreamCaptureStatus* status, unsigned long long* /*id*/,
+    cudaGraph_t* /*graph*/, const cudaGraphNode_t** /*dependencies*/,
+    const cudaGraphEdgeData** /*edges*/, size_t* /*dependency_count*/) {
+  return runtime_call<"cudaStreamGetCaptureInfo">({number(stream)}, [&](ThreadState& thread) {
+    const StreamRef ref = resolve_stream(thread, stream);
+    if (ref.device == nullptr || status == nullptr) {
+      return ref.device == nullptr ? cudaErrorInvalidResourceHandle : cudaErrorInvalidValue;
+    }
+    // Nothing else is written where nothing is captured.
+    thread.charge(CostId::GetDevice);
+    *status = cudaStreamCaptureStatusNone;
+    return cudaSuccess;
+  });
+}
+#endif
 
 SIMCUDA_EXPORT cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
   return runtime_call<"cudaThreadExchangeStreamCaptureMode">({}, [&](ThreadState& thread) {
