@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <exception>
 #include <optional>
-#include <utility>
 
 namespace allocmark::caching {
 
@@ -15,12 +14,23 @@ ExpandableSegment::ExpandableSegment(Driver& driver, Stream stream, std::uint64_
 }
 
 ExpandableSegment::~ExpandableSegment() {
-  for (std::size_t page = 0; page < pages_.size(); ++page) drop_page(page);
   try {
-    driver_.free_address(base_, size_bytes());
+    give_back();
   } catch (const std::exception&) {
     // The allocator is going away and nobody can act on it.
   }
+}
+
+void ExpandableSegment::give_back() {
+  if (given_back_) return;
+  std::exception_ptr failure;
+  for (std::size_t page = 0; page < pages_.size(); ++page) {
+    const std::exception_ptr page_failure = drop_page(page);
+    if (!failure) failure = page_failure;
+  }
+  if (failure) std::rethrow_exception(failure);
+  driver_.free_address(base_, size_bytes());
+  given_back_ = true;
 }
 
 ExpandableSegment::Range ExpandableSegment::map(std::uint64_t address, std::uint64_t size_bytes) {
@@ -34,11 +44,14 @@ ExpandableSegment::Range ExpandableSegment::map(std::uint64_t address, std::uint
   const Range range{page_address(first), (end - first) * page_size_bytes_};
   try {
     for (std::size_t page = first; page < end; ++page) {
+      // A page that could not be given back when it should have been is still good.
+      if (pages_[page].created || pages_[page].mapped) continue;
       const std::optional<PageHandle> handle = driver_.create_page(page_size_bytes_);
       if (!handle) return undo(), Range{range.address, 0};
       pages_[page] = Page{.handle = *handle, .created = true};
     }
     for (std::size_t page = first; page < end; ++page) {
+      if (pages_[page].mapped) continue;
       driver_.map_page(page_address(page), page_size_bytes_, pages_[page].handle);
       pages_[page].mapped = true;
     }
@@ -70,15 +83,17 @@ std::exception_ptr ExpandableSegment::unmap(Range range) {
 }
 
 std::exception_ptr ExpandableSegment::drop_page(std::size_t page) noexcept {
-  const Page entry = std::exchange(pages_[page], Page{});
+  Page& entry = pages_[page];
   std::exception_ptr failure;
   try {
     if (entry.mapped) driver_.unmap_page(page_address(page), page_size_bytes_);
+    entry.mapped = false;
   } catch (...) {
     failure = std::current_exception();
   }
   try {
     if (entry.created) driver_.release_page(entry.handle);
+    entry.created = false;
   } catch (...) {
     failure = std::current_exception();
   }

@@ -20,6 +20,10 @@ class ExpandableSegment {
   ExpandableSegment(const ExpandableSegment&) = delete;
   ExpandableSegment& operator=(const ExpandableSegment&) = delete;
 
+  // The same, for a segment without users; where the driver fails the segment is still there, and
+  // good.
+  void give_back();
+
   // A range of whole pages.
   struct Range {
     std::uint64_t address = 0;
@@ -34,9 +38,9 @@ class ExpandableSegment {
   // The pages that lie wholly inside [address, address + size_bytes); may be empty.
   [[nodiscard]] Range whole_pages(std::uint64_t address, std::uint64_t size_bytes) const;
 
-  // Waits for the stream, then takes the memory from behind whole pages. Every page is gone
-  // afterwards, even where the driver fails on one: the first failure is returned, for the caller
-  // to throw when its books are in order.
+  // Waits for the stream, then takes the memory from behind whole pages. A page on which the driver
+  // fails stays as it is, to be used again by map or tried again by the destructor; the others are
+  // done. The first failure is returned, for the caller to throw when its books are in order.
   [[nodiscard]] std::exception_ptr unmap(Range range);
 
   [[nodiscard]] std::uint64_t base() const { return base_; }
@@ -54,6 +58,7 @@ class ExpandableSegment {
   std::uint64_t page_size_bytes_;
   std::uint64_t page_count_;
   std::uint64_t base_;
+  bool given_back_ = false;
   struct Page {
     PageHandle handle = 0;
     bool created = false;

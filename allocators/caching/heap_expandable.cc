@@ -143,7 +143,8 @@ void Heap::cut_to_range(Block* block, ExpandableSegment::Range range) {
 
 // `block` is all of the segment and has no memory.
 void Heap::destroy_expandable_segment(Block* block) {
-  const ExpandableSegment* segment = block->segment;
+  ExpandableSegment* segment = block->segment;
+  segment->give_back();
   erase_from_set(block);
   slab_.take_back(block);
   const auto same = [&](const std::unique_ptr<ExpandableSegment>& entry) {
