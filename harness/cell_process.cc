@@ -4,10 +4,10 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
 #include "base/error.h"
-#include "fmt/format.h"
 #include "harness/runtime_select.h"
-#include "nlohmann/json.hpp"
 #include "results/json.h"
 
 namespace allocmark {

@@ -18,8 +18,8 @@
 #include <cstring>
 #include <string_view>
 
+#include <fmt/format.h>
 #include "base/error.h"
-#include "fmt/format.h"
 
 namespace allocmark {
 namespace {

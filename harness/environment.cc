@@ -12,9 +12,9 @@
 #include <ctime>
 #include <fstream>
 
+#include <fmt/chrono.h>
+#include <fmt/format.h>
 #include "base/error.h"
-#include "fmt/chrono.h"
-#include "fmt/format.h"
 #include "harness/build_info.h"
 #include "harness/child_process.h"
 #include "harness/clock.h"

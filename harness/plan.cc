@@ -10,9 +10,9 @@
 #include <system_error>
 #include <utility>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include "base/nearest.h"
-#include "fmt/format.h"
-#include "fmt/ranges.h"
 #include "harness/capacity.h"
 
 namespace allocmark {

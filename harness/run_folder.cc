@@ -19,9 +19,9 @@
 #include <system_error>
 #include <utility>
 
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
 #include "base/error.h"
-#include "fmt/format.h"
-#include "nlohmann/json.hpp"
 #include "results/json.h"
 
 namespace allocmark {

@@ -14,9 +14,9 @@
 #include <filesystem>
 #include <system_error>
 
+#include <fmt/format.h>
 #include "base/error.h"
 #include "base/nearest.h"
-#include "fmt/format.h"
 #include "harness/child_process.h"
 
 namespace allocmark {

@@ -1,19 +1,21 @@
 // See suites.h. A table: a suite is data, and each line of it is as a user would type it.
 #include "harness/suites.h"
 
+#include <fmt/format.h>
 #include "base/error.h"
 #include "base/nearest.h"
-#include "fmt/format.h"
 
 namespace allocmark {
 
 const std::vector<Suite>& suites() {
   static const std::vector<Suite> table = {
       {.name = "default",
-       .summary = "recorded PyTorch runs on every allocator, with and without the usual config "
+       .summary = "recorded and generated training and inference on every allocator, with and "
+                  "without the usual config "
                   "strings, with plenty of memory and with little; about a minute",
        .workloads = {"gpt2_train_amp", "bert_varlen_infer", "llama_lora_varlen_accum",
-                     "gpt2_train_ckpt"},
+                     "train:gpt2-124m,batch=8,seq=1024,steps=4",
+                     "infer:gpt2-124m,requests=16,batch=4,lengths=conv,kv=concat,events=200000"},
        .allocators = {"null", "native", "async", "caching", "cub", "thrust_pool"},
        .confs = {"unset", "caching=max_split_size_mb:32", "caching=max_split_size_mb:128",
                  "caching=max_split_size_mb:512", "caching=garbage_collection_threshold:0.8",

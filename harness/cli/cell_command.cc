@@ -1,0 +1,171 @@
+// The hidden command "cell": the child side of harness/cell_process.h. A specification comes in on
+// stdin, one JSON line goes out on fd 3. With --describe-device it says instead what the device is.
+#include <cuda_runtime_api.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <cstdlib>
+#include <iostream>
+#include <iterator>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <thread>
+
+#include <fmt/format.h>
+#include "harness/cell.h"
+#include "harness/cell_process.h"
+#include "harness/child_process.h"
+#include "harness/cli/commands.h"
+#include "harness/environment.h"
+#include "harness/run_folder.h"
+#include "harness/runtime_select.h"
+#include "results/json.h"
+
+namespace allocmark {
+namespace {
+
+constexpr int kResultFd = 3;
+
+void send_line(const std::string& line) {
+  std::string_view rest = line;
+  while (!rest.empty()) {
+    const ssize_t written = write(kResultFd, rest.data(), rest.size());
+    if (written < 0 && errno == EINTR) {
+      continue;
+    }
+    if (written <= 0) {
+      throw EnvironmentError({.what = "cannot hand over the result",
+                              .where = "file descriptor 3",
+                              .wanted = "the pipe that 'allocmark run' gives to its cells",
+                              .got = std::error_code(errno, std::generic_category()).message(),
+                              .next = "use: allocmark run"});
+    }
+    rest.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
+void check_cuda(cudaError_t error, const char* call) {
+  if (error != cudaSuccess) {
+    throw EnvironmentError(
+        {.what = fmt::format("{} failed", call),
+         .where = "",
+         .wanted = "",
+         .got = fmt::format("{} ({})", cudaGetErrorName(error), cudaGetErrorString(error)),
+         .next = ""});
+  }
+}
+
+// Makes `device` the current one, with the runtime that it needs.
+void select_device(std::string_view device) {
+  if (is_simulated(device) != simcuda_loaded()) {
+    throw EnvironmentError({.what = "the wrong CUDA runtime is loaded",
+                            .where = fmt::format("device {}", device),
+                            .wanted = is_simulated(device) ? "simcuda" : "the machine's own",
+                            .got = simcuda_loaded() ? "simcuda" : "the machine's own",
+                            .next = "check LD_LIBRARY_PATH and LD_PRELOAD"});
+  }
+  int index = 0;
+  if (!is_simulated(device)) {
+    const std::string_view number = device.substr(device.find(':') + 1);
+    std::from_chars(number.data(), number.data() + number.size(), index);
+  }
+  check_cuda(cudaSetDevice(index), "cudaSetDevice");
+}
+
+std::string format_cuda_version(int version) {
+  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+}
+
+void describe(std::string_view device) {
+  select_device(device);
+  void* pointer = nullptr;
+  check_cuda(cudaMalloc(&pointer, 1), "cudaMalloc");
+  check_cuda(cudaFree(pointer), "cudaFree");
+  int index = 0;
+  cudaDeviceProp properties{};
+  int driver_version = 0;
+  int runtime_version = 0;
+  check_cuda(cudaGetDevice(&index), "cudaGetDevice");
+  check_cuda(cudaGetDeviceProperties(&properties, index), "cudaGetDeviceProperties");
+  check_cuda(cudaDriverGetVersion(&driver_version), "cudaDriverGetVersion");
+  check_cuda(cudaRuntimeGetVersion(&runtime_version), "cudaRuntimeGetVersion");
+  Environment facts;
+  facts.device = device;
+  facts.gpu_name = properties.name;
+  facts.gpu_memory_bytes = properties.totalGlobalMem;
+  facts.driver_version = format_cuda_version(driver_version);
+  facts.runtime_version = format_cuda_version(runtime_version);
+  if (is_simulated(device)) {
+    facts.profile_name = device.substr(device.find(':') + 1);
+    facts.profile_hash = text_hash(read_file(profile_path(device)));
+  } else {
+    facts.gpu_uuid_hash = text_hash({properties.uuid.bytes, std::size(properties.uuid.bytes)});
+  }
+  send_line(to_json_line(facts) + "\n");
+}
+
+// What a broken cell does, for the tests of those who start cells: ALLOCMARK_TEST_MISBEHAVE is KIND
+// for all cells or KIND:ALLOCATOR for some.
+void misbehave(const std::string& allocator) {
+  const char* text = std::getenv("ALLOCMARK_TEST_MISBEHAVE");
+  const std::string_view plan = text == nullptr ? "" : text;
+  const std::size_t colon = plan.find(':');
+  if (colon != std::string_view::npos && plan.substr(colon + 1) != allocator) {
+    return;
+  }
+  const std::string_view kind = plan.substr(0, colon);
+  if (kind == "crash") {
+    fmt::print(stderr, "about to crash\n");
+    raise(SIGSEGV);
+  } else if (kind == "hang") {
+    std::this_thread::sleep_for(std::chrono::hours(1));
+  } else if (kind == "garbage") {
+    send_line("{\"kind\":\"ce\x80\n");
+    _exit(0);
+  } else if (kind == "silent") {
+    _exit(0);
+  } else if (kind == "exit3") {
+    fmt::print(stderr, "gave up\n");
+    _exit(3);
+  }
+}
+
+void run_one_cell() {
+  const std::string input((std::istreambuf_iterator<char>(std::cin)),
+                          std::istreambuf_iterator<char>());
+  const CellSpec spec = cell_spec_from_json(input);
+  misbehave(spec.key.allocator);
+  select_device(spec.key.device);
+  send_line(to_json_line(run_cell(spec)) + "\n");
+}
+
+}  // namespace
+
+ExitCode cell_command(int argc, char** argv) {
+  const std::string_view parent = argc > 2 ? argv[2] : "";
+  int parent_pid = 0;
+  std::from_chars(parent.data(), parent.data() + parent.size(), parent_pid);
+  if (parent_pid <= 0) {
+    throw UsageError({.what = "'cell' is what 'allocmark run' starts, not for use by hand",
+                      .where = "",
+                      .wanted = "",
+                      .got = "",
+                      .next = "see: allocmark run --help"});
+  }
+  end_with_parent(parent_pid);
+  if (argc == 5 && std::string_view(argv[3]) == "--describe-device") {
+    describe(argv[4]);
+  } else {
+    run_one_cell();
+  }
+  // Nothing is left to do, and a driver's destructors can take long or hang.
+  std::cout.flush();
+  _exit(static_cast<int>(ExitCode::Pass));
+}
+
+}  // namespace allocmark

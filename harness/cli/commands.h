@@ -1,0 +1,22 @@
+// One function per subcommand, each in a file of its own name. Each prints its answer to stdout and
+// returns the exit code; problems are thrown as Error.
+#pragma once
+
+#include "base/error.h"
+#include "harness/cli/parse.h"
+
+namespace allocmark {
+
+[[nodiscard]] ExitCode list_command(const ListCommand& command);
+[[nodiscard]] ExitCode run_command(const RunCommand& command);
+[[nodiscard]] ExitCode trace_command(const TraceCommand& command);
+[[nodiscard]] ExitCode explain_command(const ExplainCommand& command);
+[[nodiscard]] ExitCode report_command(const ReportCommand& command);
+[[nodiscard]] ExitCode parity_command(const ParityCommand& command);
+[[nodiscard]] ExitCode speed_command(const SpeedCommand& command);
+
+// The hidden command "cell PARENT_PID [--describe-device DEVICE]": what 'run' starts for every
+// cell.
+[[nodiscard]] ExitCode cell_command(int argc, char** argv);
+
+}  // namespace allocmark

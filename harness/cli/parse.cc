@@ -1,0 +1,355 @@
+// See parse.h. CLI11 takes long to compile and is included nowhere else.
+#include "harness/cli/parse.h"
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <algorithm>
+#include <optional>
+#include <sstream>
+
+#include <fmt/format.h>
+#include "base/error.h"
+#include "base/nearest.h"
+
+namespace allocmark {
+namespace {
+
+constexpr const char* kDescription =
+    "allocmark - stress tests and benchmarks for GPU memory allocators.\n"
+    "Replays what real programs do with memory on an allocator, and says for each config string "
+    "how long its calls\n"
+    "take, whether it runs out of memory, and how much it wastes. Needs no GPU: one is simulated "
+    "where there is none.\n";
+
+constexpr const char* kMainFooter =
+    "\nExamples:\n"
+    "  allocmark run                                  the default suite, on a GPU if there is one\n"
+    "  allocmark run --workload gpt2_train_amp --allocator caching \\\n"
+    "      --conf unset --conf max_split_size_mb:128 --capacity 1.05x\n"
+    "  allocmark explain max_split_size_mb:128\n"
+    "\nExit codes: 0 done; 2 wrong usage; 3 cells crashed, timed out or are missing; 4 the machine "
+    "is unfit;\n"
+    "5 a bug in allocmark. Running out of memory is a result, not an error.\n";
+
+constexpr const char* kRunFooter =
+    "\nEvery combination of workload, allocator, config string, capacity and seed is one cell, run "
+    "in a process of\n"
+    "its own. Axes that are not given come from the suite (--suite), else: all allocators, config "
+    "string unset,\n"
+    "capacity unlimited, seed 1.\n"
+    "\nExamples:\n"
+    "  allocmark run --suite smoke\n"
+    "  allocmark run --workload bert_varlen_infer --capacity unlimited 1.05x --device sim:h200\n"
+    "  allocmark run --workload file:my_job.csv.gz --allocator caching async \\\n"
+    "      --conf unset --conf caching=expandable_segments:True --conf "
+    "async=release_threshold_mb:max\n"
+    "  allocmark run --resume --out allocmark-results/20260101T120000Z-default\n";
+
+void add_list(CLI::App* app, ListCommand* command) {
+  app->add_option("what", command->what, "What to list; all where not given")
+      ->check(CLI::IsMember({"workloads", "allocators", "scenarios", "devices", "suites"}))
+      ->type_name("KIND");
+}
+
+void add_run_axes(CLI::App* app, RunCommand* command) {
+  const char* group = "What to run (each may be given several times, or take several values)";
+  app->add_option(
+         "-w,--workload", command->workloads,
+         "A recorded trace or scenario by name, file:PATH, or a generator with parameters, as in "
+         "train:gpt2-124m,batch=8")
+      ->group(group)
+      ->type_name("W");
+  app->add_option("-a,--allocator", command->allocators, "An allocator by name")
+      ->group(group)
+      ->type_name("A");
+  app->add_option(
+         "-c,--conf", command->confs,
+         "A whole config string, commas and all "
+         "(max_split_size_mb:128,garbage_collection_threshold:0.8); "
+         "'unset' for none. It is run with every allocator that knows its keys; NAME=STRING is for "
+         "allocator NAME alone")
+      ->group(group)
+      ->type_name("C");
+  app->add_option("--capacity", command->capacities,
+                  "Memory the program may use: unlimited, a size (8GiB), or a multiple of what the "
+                  "trace has live at "
+                  "its peak (1.05x)")
+      ->group(group)
+      ->type_name("X");
+  app->add_option(
+         "--seeds", command->seeds,
+         "How many seeds (3 = seeds 1, 2, 3), or which: 5,9 or 5-8. Recorded traces have none")
+      ->group(group)
+      ->type_name("N|LIST");
+  app->add_option("--suite", command->suite, "A named set of the above: see allocmark list suites")
+      ->group(group)
+      ->type_name("NAME");
+  app->add_option("--scenario", command->scenario,
+                  "A scenario file by name: see allocmark list scenarios")
+      ->group(group)
+      ->type_name("NAME");
+}
+
+void add_run_manner(CLI::App* app, RunCommand* command) {
+  const char* group = "How to run it";
+  app->add_option("-d,--device", command->device,
+                  "auto (a GPU where one works, else sim:h200), cuda:N, sim:NAME, or sim:PATH with "
+                  "a profile file")
+      ->group(group)
+      ->capture_default_str()
+      ->type_name("D");
+  app->add_option("--on-oom", command->on_oom,
+                  "What the program does when a request fails: skip (go on without that block; the "
+                  "default) or stop")
+      ->check(CLI::IsMember({"skip", "stop"}))
+      ->group(group)
+      ->type_name("skip|stop");
+  app->add_option("--passes", command->pass_count, "Timed passes over the trace in each cell [3]")
+      ->check(CLI::Range(1u, 100000u))
+      ->group(group)
+      ->type_name("N");
+  app->add_flag("--no-verify", command->no_verify,
+                "Leave out the rules of the untimed checking pass")
+      ->group(group);
+  app->add_option("-j,--jobs", command->job_count, "Cells at a time [simulated: all cores; GPU: 1]")
+      ->check(CLI::Range(1u, 4096u))
+      ->group(group)
+      ->type_name("J");
+  app->add_option("--shard", command->shard,
+                  "Only part i of n of the cells, to spread a run over machines")
+      ->group(group)
+      ->type_name("i/n");
+  app->add_option("--timeout", command->timeout_s, "Seconds a cell may take; 0 = no limit")
+      ->group(group)
+      ->capture_default_str()
+      ->type_name("S");
+  app->add_flag("--allow-debug", command->allow_debug,
+                "Run even if this build is unoptimised or has sanitizers; the results are marked")
+      ->group(group);
+  app->add_flag("--dry-run", command->dry_run, "Only list the cells")->group(group);
+}
+
+void add_run_output(CLI::App* app, RunCommand* command) {
+  const char* group = "Results";
+  app->add_option("-o,--out", command->out,
+                  "Folder for the results [allocmark-results/<UTC time>-<suite>]")
+      ->group(group)
+      ->type_name("DIR");
+  app->add_flag("--resume", command->resume,
+                "Go on with the run in --out DIR: finished cells are kept, others are run (again)")
+      ->group(group);
+  app->add_option("--format", command->format,
+                  "What is printed at the end: table, markdown, csv or json")
+      ->check(CLI::IsMember({"table", "markdown", "csv", "json"}))
+      ->group(group)
+      ->capture_default_str()
+      ->type_name("F");
+}
+
+void add_trace(CLI::App* app, TraceCommand* command) {
+  app->require_subcommand(1);
+  CLI::App* summary = app->add_subcommand("summary", "Say what a trace or workload holds");
+  summary->add_option("input", command->inputs, "Trace files, or workloads as 'run' takes them")
+      ->required()
+      ->type_name("TRACE");
+  summary->add_option("--seed", command->seed, "Seed of generators")
+      ->capture_default_str()
+      ->type_name("N");
+  CLI::App* convert = app->add_subcommand(
+      "convert", "Write a trace in another form; the suffix decides (.gz, .zst: compressed)");
+  convert->add_option("input", command->inputs, "Trace file")
+      ->required()
+      ->expected(1)
+      ->type_name("FROM");
+  convert->add_option("output", command->output, "Trace file to write")
+      ->required()
+      ->type_name("TO");
+  CLI::App* validate = app->add_subcommand(
+      "validate", "Check traces against every rule; names the line of the first broken one");
+  validate->add_option("input", command->inputs, "Trace files")->required()->type_name("TRACE");
+  CLI::App* generate = app->add_subcommand("generate", "Write the trace of a workload to a file");
+  generate->add_option("workload", command->inputs, "A workload as 'run' takes it")
+      ->required()
+      ->expected(1)
+      ->type_name("W");
+  generate->add_option("output", command->output, "Trace file to write")
+      ->required()
+      ->type_name("TO");
+  generate->add_option("--seed", command->seed, "Seed")->capture_default_str()->type_name("N");
+}
+
+void add_explain(CLI::App* app, ExplainCommand* command) {
+  app->add_option("conf", command->conf, "The config string, as in PYTORCH_CUDA_ALLOC_CONF")
+      ->required()
+      ->type_name("CONF");
+  app->add_option("-a,--allocator", command->allocator, "The allocator whose keys it has")
+      ->capture_default_str()
+      ->type_name("A");
+}
+
+void add_report(CLI::App* app, ReportCommand* command) {
+  app->add_option("folder", command->folder, "A folder that 'allocmark run' wrote")
+      ->required()
+      ->type_name("DIR");
+  app->add_option("--format", command->format,
+                  "Print this (table, markdown, csv, json) instead of writing the report files")
+      ->check(CLI::IsMember({"table", "markdown", "csv", "json"}))
+      ->type_name("F");
+}
+
+void add_parity(CLI::App* app, ParityCommand* command) {
+  app->add_option("trace", command->trace,
+                  "Trace file or workload that the goldens were recorded with")
+      ->required()
+      ->type_name("TRACE");
+  app->add_option("goldens", command->goldens,
+                  "What PyTorch's allocator answered, one file per config string")
+      ->required()
+      ->type_name("GOLDEN");
+  app->add_option("-c,--conf", command->conf, "Config string of the goldens [from their names]")
+      ->type_name("C");
+}
+
+void add_speed(CLI::App* app, SpeedCommand* command) {
+  app->add_option("--events", command->event_count, "Events of the long trace")
+      ->check(CLI::Range(std::uint64_t{1000}, std::uint64_t{1'000'000'000'000}))
+      ->capture_default_str()
+      ->type_name("N");
+}
+
+// Names a user may have meant: the subcommands and options of the deepest app that was entered.
+std::vector<std::string> known_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* subcommand : app.get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(subcommand->get_name());
+  }
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) {
+      names.push_back("--" + name);
+    }
+  }
+  return names;
+}
+
+const CLI::App& deepest_app(const CLI::App& app) {
+  const std::vector<CLI::App*> entered = app.get_subcommands();
+  return entered.empty() ? app : deepest_app(*entered.back());
+}
+
+// The first word that is neither a subcommand nor an option where it stands, and what is known
+// there.
+struct UnknownWord {
+  std::string word;
+  std::vector<std::string> known;
+};
+
+std::optional<UnknownWord> find_unknown_word(const CLI::App& root,
+                                             const std::vector<std::string>& words) {
+  const CLI::App* app = &root;
+  for (const std::string& word : words) {
+    const std::vector<std::string> known = known_names(*app);
+    const std::string name = word.substr(0, word.starts_with("--") ? word.find('=') : word.npos);
+    const bool is_known = std::find(known.begin(), known.end(), name) != known.end();
+    const bool wants_subcommand = app->get_require_subcommand_min() > 0;
+    if (!is_known && (name.starts_with("--") || (wants_subcommand && !name.starts_with("-")))) {
+      return UnknownWord{.word = name, .known = known};
+    }
+    if (is_known && wants_subcommand && !name.starts_with("-")) {
+      app = app->get_subcommand(name);
+    }
+  }
+  return std::nullopt;
+}
+
+[[noreturn]] void throw_parse_error(const CLI::ParseError& error, const CLI::App& app,
+                                    const std::vector<std::string>& words) {
+  const CLI::App& where = deepest_app(app);
+  const std::string path =
+      &where == &app
+          ? "allocmark"
+          : "allocmark " +
+                (where.get_parent() == &app ? "" : where.get_parent()->get_name() + " ") +
+                where.get_name();
+  const std::string help = fmt::format("see: {} --help", path);
+  if (const std::optional<UnknownWord> unknown = find_unknown_word(app, words)) {
+    throw UsageError({.what = fmt::format("'{}' is not known here", unknown->word),
+                      .where = path,
+                      .wanted = "",
+                      .got = "",
+                      .next = suggest(unknown->word, unknown->known) + "; " + help});
+  }
+  throw UsageError({.what = error.what(), .where = path, .wanted = "", .got = "", .next = help});
+}
+
+}  // namespace
+
+CommandLine parse_command_line(int argc, const char* const* argv, const std::string& version) {
+  CLI::App app(kDescription, "allocmark");
+  app.footer(kMainFooter);
+  app.set_version_flag("--version", "allocmark " + version);
+  app.require_subcommand(1);
+  app.option_defaults()->always_capture_default(false);
+  app.get_formatter()->column_width(34);
+
+  const std::vector<std::string> arguments(argv, argv + argc);
+  CommandLine line;
+  ListCommand list;
+  RunCommand run;
+  TraceCommand trace;
+  ExplainCommand explain;
+  ReportCommand report;
+  ParityCommand parity;
+  SpeedCommand speed;
+  CLI::App* list_app =
+      app.add_subcommand("list", "List workloads, allocators, scenarios, devices and suites");
+  CLI::App* run_app = app.add_subcommand("run", "Run workloads against allocators and compare");
+  CLI::App* trace_app = app.add_subcommand("trace", "Look at, check, convert and generate traces");
+  CLI::App* explain_app = app.add_subcommand("explain", "Say what a config string means");
+  CLI::App* report_app =
+      app.add_subcommand("report", "Make the report of a results folder (again)");
+  CLI::App* parity_app =
+      app.add_subcommand("parity", "Compare the caching allocator with PyTorch's recorded answers");
+  CLI::App* speed_app = app.add_subcommand(
+      "speed", "Measure allocmark itself: overhead per event, replay rate, memory");
+  add_list(list_app, &list);
+  add_run_axes(run_app, &run);
+  add_run_manner(run_app, &run);
+  add_run_output(run_app, &run);
+  run_app->footer(kRunFooter);
+  add_trace(trace_app, &trace);
+  add_explain(explain_app, &explain);
+  add_report(report_app, &report);
+  add_parity(parity_app, &parity);
+  add_speed(speed_app, &speed);
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& success) {
+    std::ostringstream text;
+    app.exit(success, text, text);
+    line.text = text.str();
+    return line;
+  } catch (const CLI::ParseError& error) {
+    throw_parse_error(error, app, {arguments.begin() + 1, arguments.end()});
+  }
+  if (list_app->parsed()) line.list = list;
+  if (run_app->parsed()) {
+    run.argv = arguments;
+    line.run = run;
+  }
+  if (trace_app->parsed()) {
+    trace.action = trace_app->get_subcommands().front()->get_name();
+    line.trace = trace;
+  }
+  if (explain_app->parsed()) line.explain = explain;
+  if (report_app->parsed()) line.report = report;
+  if (parity_app->parsed()) line.parity = parity;
+  if (speed_app->parsed()) {
+    speed.argv = arguments;
+    line.speed = speed;
+  }
+  return line;
+}
+
+}  // namespace allocmark

@@ -1,0 +1,77 @@
+// The command line as data. argv flows in; what was asked for flows out, or a UsageError, or the
+// text of --help and
+// --version. The only place that knows the option parser.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace allocmark {
+
+struct ListCommand {
+  std::string what;  // "workloads", "allocators", "scenarios", "devices", "suites"; empty = all
+};
+
+struct RunCommand {
+  std::string suite;     // empty = none given
+  std::string scenario;  // empty = none given
+  std::vector<std::string> workloads, allocators, confs, capacities;
+  std::string device = "auto";
+  std::string seeds;   // empty = 1
+  std::string on_oom;  // empty = skip
+  std::optional<std::uint32_t> pass_count;
+  std::optional<std::uint32_t> job_count;
+  std::string shard;  // empty = all
+  std::uint64_t timeout_s = 600;
+  std::string out;  // empty = a new folder under allocmark-results
+  std::string format = "table";
+  bool resume = false, dry_run = false, allow_debug = false, no_verify = false;
+  std::vector<std::string> argv;  // the whole command line, for the results file
+};
+
+struct TraceCommand {
+  std::string action;               // "summary", "convert", "validate", "generate"
+  std::vector<std::string> inputs;  // workloads or trace files
+  std::string output;
+  std::uint64_t seed = 1;
+};
+
+struct ExplainCommand {
+  std::string conf;
+  std::string allocator = "caching";
+};
+
+struct ReportCommand {
+  std::string folder;
+  std::string format;  // empty = write report.md and its companions into the folder
+};
+
+struct SpeedCommand {
+  std::uint64_t event_count = 100'000'000;  // of the long trace
+  std::vector<std::string> argv;  // of the program, for starting it again with the right runtime
+};
+
+struct ParityCommand {
+  std::string trace;                 // a workload or trace file
+  std::vector<std::string> goldens;  // files
+  std::optional<std::string> conf;   // none = from the golden's name
+};
+
+// One of them is set; none where `text` (help or version) is all there is to do.
+struct CommandLine {
+  std::string text;
+  std::optional<ListCommand> list;
+  std::optional<RunCommand> run;
+  std::optional<TraceCommand> trace;
+  std::optional<ExplainCommand> explain;
+  std::optional<ReportCommand> report;
+  std::optional<ParityCommand> parity;
+  std::optional<SpeedCommand> speed;
+};
+
+[[nodiscard]] CommandLine parse_command_line(int argc, const char* const* argv,
+                                             const std::string& version);
+
+}  // namespace allocmark

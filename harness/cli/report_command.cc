@@ -1,0 +1,20 @@
+// 'allocmark report DIR': the report of a results folder, made again from its results.jsonl.
+#include <fmt/format.h>
+#include "harness/cli/commands.h"
+#include "harness/cli/run_output.h"
+#include "harness/run_folder.h"
+
+namespace allocmark {
+
+ExitCode report_command(const ReportCommand& command) {
+  const RunFile file = read_run_file(results_path(command.folder));
+  if (!command.format.empty()) {
+    fmt::print("{}", render_results(command.format, file.environment, file.cells));
+    return ExitCode::Pass;
+  }
+  const std::string report = write_reports(command.folder, file.environment, file.cells);
+  fmt::print("cells: {}\nreport: {}\n", count_by_status(file.cells, file.cells.size()), report);
+  return ExitCode::Pass;
+}
+
+}  // namespace allocmark

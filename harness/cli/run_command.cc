@@ -1,0 +1,313 @@
+// 'allocmark run': checks everything that was asked for, runs the cells, writes the folder, prints
+// the answer.
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <ctime>
+#include <filesystem>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include "harness/child_process.h"
+#include "harness/cli/commands.h"
+#include "harness/cli/known_allocators.h"
+#include "harness/cli/run_output.h"
+#include "harness/environment.h"
+#include "harness/interrupt.h"
+#include "harness/plan.h"
+#include "harness/progress.h"
+#include "harness/run.h"
+#include "harness/run_folder.h"
+#include "harness/runtime_select.h"
+#include "harness/suites.h"
+#include "workloads/scenario.h"
+#include "workloads/source.h"
+
+namespace allocmark {
+namespace {
+
+// The command line joined with the suite: what is to be run and how.
+struct RunRequest {
+  PlanRequest plan;
+  std::string title;  // "default", "run"
+  std::uint32_t pass_count = 3;
+};
+
+template <typename T>
+std::vector<T> first_given(const std::vector<T>& given, const std::vector<T>& otherwise) {
+  return given.empty() ? otherwise : given;
+}
+
+// The suite's own config strings for allocators that were not chosen have nothing to do.
+std::vector<std::string> confs_for(const std::vector<std::string>& confs,
+                                   const std::vector<std::string>& allocators) {
+  std::vector<std::string> result;
+  for (const std::string& conf : confs) {
+    const std::size_t equals = conf.find('=');
+    if (equals == std::string::npos || std::find(allocators.begin(), allocators.end(),
+                                                 conf.substr(0, equals)) != allocators.end()) {
+      result.push_back(conf);
+    }
+  }
+  return result;
+}
+
+std::vector<std::string> all_names(const std::vector<PlanAllocator>& known) {
+  std::vector<std::string> names;
+  for (const PlanAllocator& allocator : known) {
+    names.push_back(allocator.name);
+  }
+  return names;
+}
+
+// Opens every workload once, so that an unknown name or a file that cannot be read is found before
+// anything runs.
+std::vector<PlanWorkload> open_workloads(const std::vector<std::string>& texts) {
+  std::vector<PlanWorkload> workloads;
+  for (const std::string& text : texts) {
+    const std::unique_ptr<EventSource> source = open_workload(text, 1);
+    while (text.starts_with("file:") && !source->next().empty()) {
+    }
+    workloads.push_back({.text = text, .recorded = source->header().generator == "recorded"});
+  }
+  return workloads;
+}
+
+// What is run where the command line does not say: the suite's axes, then the scenario's.
+Suite preset_of(const RunCommand& command, const std::vector<PlanAllocator>& known) {
+  Suite preset{.name = "run",
+               .summary = "",
+               .workloads = {},
+               .allocators = all_names(known),
+               .confs = {},
+               .capacities = {"unlimited"},
+               .pass_count = 3};
+  const bool names_workload = !command.workloads.empty() || !command.scenario.empty();
+  if (!command.suite.empty() || !names_workload) {
+    preset = find_suite(command.suite.empty() ? "default" : command.suite);
+  }
+  return preset;
+}
+
+RunRequest join_with_preset(const RunCommand& command, const std::vector<PlanAllocator>& known) {
+  Suite preset = preset_of(command, known);
+  RunRequest request;
+  request.plan.on_oom = "skip";
+  request.plan.seeds = {1};
+  if (!command.scenario.empty()) {
+    const Scenario scenario = load_scenario(command.scenario);
+    preset.workloads = {scenario.name};
+    preset.capacities = first_given(scenario.capacities, preset.capacities);
+    preset.confs = first_given(scenario.confs, preset.confs);
+    request.plan.seeds = scenario.seeds;
+    request.plan.on_oom = scenario.on_oom;
+  }
+  const std::vector<std::string> allocators = first_given(command.allocators, preset.allocators);
+  request.title = command.scenario.empty() ? std::string(preset.name) : command.scenario;
+  request.pass_count = command.pass_count.value_or(preset.pass_count);
+  request.plan.workloads = open_workloads(first_given(command.workloads, preset.workloads));
+  request.plan.allocators = allocators;
+  request.plan.confs = command.confs.empty() ? confs_for(preset.confs, allocators) : command.confs;
+  request.plan.capacities = first_given(command.capacities, preset.capacities);
+  request.plan.device = command.device;
+  if (!command.seeds.empty()) {
+    request.plan.seeds = parse_seeds(command.seeds);
+  }
+  if (!command.on_oom.empty()) {
+    request.plan.on_oom = command.on_oom;
+  }
+  return request;
+}
+
+bool names_cells(const RunCommand& command) {
+  return !command.suite.empty() || !command.scenario.empty() || !command.workloads.empty() ||
+         !command.allocators.empty() || !command.confs.empty() || !command.capacities.empty() ||
+         !command.seeds.empty() || !command.on_oom.empty();
+}
+
+void check_usage(const RunCommand& command) {
+  check_device(command.device);
+  if (command.resume && command.out.empty()) {
+    throw UsageError({.what = "there is no folder to resume",
+                      .where = "--resume",
+                      .wanted = "--out DIR, the folder of the run",
+                      .got = "",
+                      .next = "allocmark run --resume --out DIR"});
+  }
+  if (const std::string reason = unfit_build_reason(); !reason.empty() && !command.allow_debug) {
+    throw EnvironmentError({.what = reason,
+                            .where = version_text(),
+                            .wanted = "an optimised build",
+                            .got = "",
+                            .next = "build with 'cmake --preset release', or add --allow-debug"});
+  }
+}
+
+std::string default_folder(const std::string& title) {
+  return fmt::format("allocmark-results/{:%Y%m%dT%H%M%SZ}-{}", fmt::gmtime(std::time(nullptr)),
+                     title);
+}
+
+// What is left to do, as specifications.
+std::vector<CellSpec> remaining_specs(const std::vector<CellKey>& cells,
+                                      const std::vector<CellResult>& kept,
+                                      const RunManifest& manifest) {
+  std::set<std::string> kept_ids;
+  for (const CellResult& cell : kept) {
+    kept_ids.insert(cell.key.id());
+  }
+  std::vector<CellSpec> specs;
+  for (const CellKey& key : cells) {
+    if (!kept_ids.contains(key.id())) {
+      CellSpec spec;
+      spec.key = key;
+      spec.pass_count = manifest.pass_count;
+      spec.verify = manifest.verify;
+      spec.timeout_s = manifest.timeout_s;
+      specs.push_back(spec);
+    }
+  }
+  return specs;
+}
+
+// The plan that is carried out: the manifest to store, and the cells of this shard.
+struct Work {
+  RunManifest manifest;
+  std::vector<CellKey> cells;
+  DeviceChoice device;
+  std::vector<std::string> notes;
+};
+
+Work plan_work(const RunCommand& command, const std::string& program_path) {
+  Work work;
+  const Shard shard = command.shard.empty() ? Shard{} : parse_shard(command.shard);
+  if (command.resume && !names_cells(command)) {
+    work.manifest = read_manifest(command.out);
+    if (command.pass_count.has_value()) {
+      work.manifest.pass_count = *command.pass_count;
+    }
+    const std::string device =
+        work.manifest.cells.empty() ? command.device : work.manifest.cells.front().device;
+    work.device = choose_device(device, program_path);
+  } else {
+    const std::vector<PlanAllocator> known = known_allocators();
+    RunRequest request = join_with_preset(command, known);
+    // Planned before the device is asked, so that wrong usage is said first; the device is filled
+    // in after.
+    Plan plan = make_plan(request.plan, known);
+    work.device = choose_device(command.device, program_path);
+    for (CellKey& key : plan.cells) {
+      key.device = work.device.device;
+    }
+    work.notes = plan.notes;
+    work.manifest = {.title = request.title,
+                     .pass_count = request.pass_count,
+                     .verify = !command.no_verify,
+                     .timeout_s = command.timeout_s,
+                     .cells = std::move(plan.cells)};
+  }
+  if (!work.device.note.empty()) {
+    work.notes.push_back(work.device.note);
+  }
+  work.cells = take_shard(work.manifest.cells, shard);
+  return work;
+}
+
+void print_cells(const Work& work) {
+  for (const CellKey& key : work.cells) {
+    fmt::print("{}  {}\n", key.id(), cell_label(key));
+  }
+  fmt::print("{} cells on {}, {} passes each\n", work.cells.size(), work.device.device,
+             work.manifest.pass_count);
+}
+
+// The shard's cells in the plan's order, which does not depend on which cell ended first.
+std::vector<CellResult> in_plan_order(const std::vector<CellKey>& cells,
+                                      const std::vector<CellResult>& results) {
+  std::vector<CellResult> ordered;
+  for (const CellKey& key : cells) {
+    const auto found = std::find_if(results.begin(), results.end(),
+                                    [&](const CellResult& result) { return result.key == key; });
+    if (found != results.end()) {
+      ordered.push_back(*found);
+    }
+  }
+  return ordered;
+}
+
+ExitCode finish(const RunCommand& command, const Work& work, const std::string& folder,
+                bool completed) {
+  const RunFile file = read_run_file(results_path(folder));
+  const std::vector<CellResult> cells = in_plan_order(work.cells, file.cells);
+  const std::string report = write_reports(folder, file.environment, cells);
+  fmt::print("{}", render_results(command.format, file.environment, cells));
+  std::fflush(stdout);
+  // Output that is meant for a program stays free of text for people.
+  std::FILE* people = command.format == "table" ? stdout : stderr;
+  fmt::print(people, "\n{}\n", figures_note(work.device.device));
+  for (const std::string& warning : file.environment.warnings) {
+    fmt::print(people, "warning: {}\n", warning);
+  }
+  fmt::print(people, "cells: {}\nresults: {}\nreport: {}\n",
+             count_by_status(cells, work.cells.size()), folder, report);
+  const bool all_finished = cells.size() == work.cells.size() &&
+                            std::all_of(cells.begin(), cells.end(), [](const CellResult& cell) {
+                              return is_finished(cell.status);
+                            });
+  if (!completed) {
+    fmt::print(stderr, "interrupted; to go on: allocmark run --resume --out {}\n", folder);
+  } else if (!all_finished) {
+    fmt::print(stderr, "to run the cells without a result again: allocmark run --resume --out {}\n",
+               folder);
+  }
+  return all_finished ? ExitCode::Pass : ExitCode::CellsIncomplete;
+}
+
+}  // namespace
+
+ExitCode run_command(const RunCommand& command) {
+  check_usage(command);
+  const std::string program_path = own_program_path();
+  const Work work = plan_work(command, program_path);
+  for (const std::string& note : work.notes) {
+    fmt::print(stderr, "{}\n", note);
+  }
+  if (command.dry_run) {
+    print_cells(work);
+    return ExitCode::Pass;
+  }
+  Environment environment = host_environment(command.argv);
+  merge_device(work.device.facts, &environment);
+  const std::string folder =
+      command.out.empty() ? default_folder(work.manifest.title) : command.out;
+
+  // A file limit then is an error of write, not our end.
+  signal(SIGXFSZ, SIG_IGN);
+  const InterruptGuard interrupt;
+  bool completed = false;
+  {
+    RunFolder results = command.resume ? RunFolder::resume(folder, work.manifest, environment)
+                                       : RunFolder::create(folder, work.manifest, environment);
+    const std::vector<CellSpec> specs = remaining_specs(work.cells, results.kept(), work.manifest);
+    Progress progress(stderr, isatty(STDERR_FILENO) == 1, work.cells.size(),
+                      work.cells.size() - specs.size());
+    completed =
+        run_cells(specs,
+                  {.program_path = program_path,
+                   .job_count = command.job_count.value_or(default_job_count(work.device.device)),
+                   .interrupt = &interrupt},
+                  [&](const CellResult& result) {
+                    results.append(result);
+                    progress.cell_done(result);
+                  });
+  }
+  return finish(command, work, folder, completed);
+}
+
+}  // namespace allocmark

@@ -1,0 +1,30 @@
+// Results for people and programs: what 'run' prints at its end and 'report' writes again. A
+// finished or unfinished results folder flows in.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/run_folder.h"
+#include "results/schema.h"
+
+namespace allocmark {
+
+// "table", "markdown", "csv" or "json" (one object per line, as in results.jsonl).
+[[nodiscard]] std::string render_results(std::string_view format, const Environment& environment,
+                                         const std::vector<CellResult>& cells);
+
+// Writes report.md, table.txt, table.csv and google_benchmark.json into the folder; returns
+// report.md's path.
+std::string write_reports(const std::string& folder, const Environment& environment,
+                          const std::vector<CellResult>& cells);
+
+// "41 ok, 3 crashed, 2 not run; 12 of them ran out of memory".
+[[nodiscard]] std::string count_by_status(const std::vector<CellResult>& cells,
+                                          std::size_t planned_count);
+
+// What the figures of a run on `device` are made of, in one line.
+[[nodiscard]] std::string figures_note(const std::string& device);
+
+}  // namespace allocmark

@@ -1,0 +1,26 @@
+// 'allocmark speed': what allocmark itself costs, against its targets (harness/speed.h). Needs no
+// GPU.
+#include <fmt/format.h>
+#include "harness/cli/commands.h"
+#include "harness/environment.h"
+#include "harness/runtime_select.h"
+#include "harness/speed.h"
+
+namespace allocmark {
+
+ExitCode speed_command(const SpeedCommand& command) {
+  std::vector<std::string> arguments = command.argv;
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) {
+    argv.push_back(argument.data());
+  }
+  argv.push_back(nullptr);
+  ensure_runtime("sim:h200", argv.data());
+  if (const std::string reason = unfit_build_reason(); !reason.empty()) {
+    fmt::print(stderr, "warning: {}\n", reason);
+  }
+  fmt::print("{}", to_text(measure_speed({.churn_event_count = command.event_count})));
+  return ExitCode::Pass;
+}
+
+}  // namespace allocmark

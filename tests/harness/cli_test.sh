@@ -1,0 +1,193 @@
+#!/usr/bin/env bash
+# The program as a user meets it: exit codes and messages for good and bad command lines, and runs that crash, hang, are
+# interrupted, resumed and repeated. Checks only; no assertion is about time. Usage: cli_test.sh PATH_OF_ALLOCMARK
+set -uo pipefail
+set -m # Background jobs then get Ctrl-C as in a terminal.
+
+allocmark=$1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failures=0
+unset ALLOCMARK_TEST_MISBEHAVE
+
+fail() {
+  echo "FAILED: $1" >&2
+  sed 's/^/    /' "$work/out" "$work/err" 2>/dev/null | head -20 >&2
+  failures=$((failures + 1))
+}
+
+# expect EXIT_CODE TEXT ARGUMENT...: the program ends with the code and prints TEXT (stdout or stderr).
+expect() {
+  local code=$1 text=$2 got
+  shift 2
+  timeout 120 "$allocmark" "$@" >"$work/out" 2>"$work/err"
+  got=$?
+  [ "$got" = "$code" ] || fail "allocmark $*: exit code $got, wanted $code"
+  grep -qF -e "$text" "$work/out" "$work/err" || fail "allocmark $*: does not say '$text'"
+}
+
+small=(run --workload gpt2_train_amp --allocator null native --device sim:h200 --passes 1 --no-verify)
+results() { echo "$work/$1/results.jsonl"; }
+cell_count() { grep -c '"kind":"cell"' "$(results "$1")"; }
+
+help_and_usage() {
+  expect 0 "Examples" --help
+  expect 0 "allocmark 0" --version
+  for subcommand in list run trace explain report parity speed; do
+    expect 0 "Usage" $subcommand --help
+  done
+  expect 2 "--help"
+  expect 2 "did you mean 'run'" rnu
+  expect 2 "did you mean '--workload'" run --worklaod gpt2_train_amp
+  expect 2 "stray" run stray
+  expect 2 "--on-oom" run --on-oom panic
+  expect 2 "--passes" run --passes 0
+  expect 2 "--jobs" run --jobs 0
+  expect 2 "--jobs" run --jobs many
+  expect 2 "--out DIR" run --resume
+  expect 2 "not for use by hand" cell
+  expect 2 "not for use by hand" cell x y z
+}
+
+unknown_names() {
+  expect 2 "gpt2_train_amp" run --workload gpt2_trian_amp
+  expect 2 "caching" run --workload gpt2_train_amp --allocator cachnig
+  expect 2 "sim:h200" run --workload gpt2_train_amp --device sim:h20
+  expect 2 "cuda:N" run --workload gpt2_train_amp --device gpu0
+  expect 2 "default" run --suite defualt
+  expect 2 "scenario" run --scenario no_such_scenario
+  expect 2 "capacity" run --workload gpt2_train_amp --capacity 2y
+  expect 2 "i/n" run --workload gpt2_train_amp --shard 3/2
+  expect 2 "--seeds" run --workload gpt2_train_amp --seeds 5-3
+  expect 2 "nothing_here" run --workload file:nothing_here.csv
+  expect 2 "caching" explain --allocator cachnig max_split_size_mb:128
+  expect 4 "none" report "$work/none"
+}
+
+bad_config_strings() {
+  local article='max_split_size_mb:128;garbage_interval:5'
+  expect 2 "garbage_collection_threshold" run --workload gpt2_train_amp --conf "$article"
+  grep -qF -e "';'" "$work/err" || fail "the wrong separator is not named"
+  expect 2 "garbage_collection_threshold" explain "$article"
+  expect 2 "max_split_size_mb" run --workload gpt2_train_amp --conf max_split_size:128
+  expect 2 "max_split_size_mb" run --workload gpt2_train_amp --conf max_split_size_mb:zero
+  expect 2 "--allocator caching" run --workload gpt2_train_amp --allocator native --conf caching=max_split_size_mb:128
+  expect 2 "native" run --workload gpt2_train_amp --allocator native --conf max_split_size_mb:128
+  expect 0 "max_split_size_mb = 128" explain max_split_size_mb:128
+}
+
+bad_traces() {
+  printf 'op,id,size,stream\nalloc,1,512,0\nfree,1,0,0\nfree,1,0,0\n' >"$work/double_free.csv"
+  expect 2 "double_free.csv:4" run --workload "file:$work/double_free.csv" --device sim:h200 --out "$work/bad"
+  [ ! -e "$work/bad" ] || fail "a folder was made for a run that cannot be"
+}
+
+dry_run() {
+  expect 0 "6 cells" run --workload gpt2_train_amp bert_varlen_infer --allocator null native caching --conf "" --device sim:h200 --dry-run
+  expect 0 "6 cells" run --workload gpt2_train_amp bert_varlen_infer --allocator null native caching --device sim:h200 --dry-run
+  expect 0 "left out: 4 combinations" run --workload gpt2_train_amp bert_varlen_infer --allocator null native caching \
+    --conf unset --conf max_split_size_mb:128,garbage_collection_threshold:0.8 --device sim:h200 --dry-run
+  expect 0 "3 cells" run --workload gpt2_train_amp bert_varlen_infer --allocator null native caching --device sim:h200 --shard 2/2 --dry-run
+  expect 0 "cells on" run --suite default --device sim:h200 --dry-run
+  expect 0 "cells on" run --suite smoke --device sim:h200 --dry-run
+}
+
+# The figures that must not depend on the machine or the moment.
+steady_figures() {
+  grep '"kind":"cell"' "$(results "$1")" | sort -t'"' -k4 |
+    grep -oE '"(id|conf|allocator|status|placement_hash|trace_hash|modelled_driver_ns_total|oom_[a-z_]+|[a-z_]*bytes[a-z_]*|[a-z_]*driver_latency_ns_[a-z0-9]+|[a-z_]*_count)":("[^"]*"|[0-9.e+]+)' |
+    sort
+}
+
+same_run_twice() {
+  local arguments=(run --workload gpt2_train_amp --allocator native async caching --capacity unlimited 1.05x --device sim:h200 --passes 1)
+  expect 0 "report:" "${arguments[@]}" --jobs 2 --out "$work/first"
+  expect 0 "report:" "${arguments[@]}" --jobs 1 --out "$work/second"
+  steady_figures first >"$work/first.txt"
+  steady_figures second >"$work/second.txt"
+  [ -s "$work/first.txt" ] || fail "no figures to compare"
+  cmp -s "$work/first.txt" "$work/second.txt" || {
+    diff "$work/first.txt" "$work/second.txt" | head >&2
+    fail "the same run twice gives different figures"
+  }
+  for file in plan.json report.md table.txt table.csv google_benchmark.json; do
+    [ -s "$work/first/$file" ] || fail "$file is missing"
+  done
+  expect 0 "report:" report "$work/first"
+  expect 0 '"kind":"cell"' report "$work/first" --format json
+  expect 2 "not empty" "${arguments[@]}" --out "$work/first"
+  expect 2 "passes" "${arguments[@]}" --passes 2 --resume --out "$work/first"
+}
+
+unwritable_folders() {
+  expect 4 "/dev/null/run" "${small[@]}" --out /dev/null/run
+  expect 4 "/proc/allocmark" "${small[@]}" --out /proc/allocmark
+}
+
+broken_cells_and_resume() {
+  export ALLOCMARK_TEST_MISBEHAVE
+  ALLOCMARK_TEST_MISBEHAVE=crash:native expect 3 "SIGSEGV" "${small[@]}" --out "$work/crash"
+  [ "$(cell_count crash)" = 2 ] || fail "the other cell's result is missing"
+  unset ALLOCMARK_TEST_MISBEHAVE
+  expect 0 "2 ok" run --resume --out "$work/crash"
+  export ALLOCMARK_TEST_MISBEHAVE
+  ALLOCMARK_TEST_MISBEHAVE=garbage expect 3 "failed" "${small[@]}" --out "$work/garbage"
+  ALLOCMARK_TEST_MISBEHAVE=exit3 expect 3 "gave up" "${small[@]}" --out "$work/exit3"
+  ALLOCMARK_TEST_MISBEHAVE=hang expect 3 "timed_out" "${small[@]}" --timeout 1 --out "$work/hang"
+  unset ALLOCMARK_TEST_MISBEHAVE
+}
+
+wait_for() {
+  for _ in $(seq 600); do
+    "$@" && return
+    sleep 0.05
+  done
+  fail "never came true: $*"
+}
+has_cells() { [ -e "$(results "$1")" ] && [ "$(cell_count "$1")" -ge "$2" ]; }
+children_of() { ps -o pid= --ppid "$1"; }
+has_child() { [ -n "$(children_of "$1")" ]; }
+is_gone() { [ ! -e "/proc/$1" ] || grep -q '^State:.Z' "/proc/$1/status"; }
+
+# One cell hangs, so that the run is certain to be under way when it is interrupted.
+interrupt_and_resume() {
+  ALLOCMARK_TEST_MISBEHAVE=hang:native "$allocmark" "${small[@]}" --capacity unlimited 1.05x 2x --jobs 2 --out "$work/int" \
+    >"$work/out" 2>"$work/err" &
+  local run=$! code
+  wait_for has_cells int 1
+  wait_for has_child $run
+  local cells
+  cells=$(children_of $run)
+  kill -INT $run
+  wait $run
+  code=$?
+  [ $code = 3 ] || fail "an interrupted run ends with $code, wanted 3"
+  grep -qF -e "--resume --out $work/int" "$work/err" || fail "an interrupted run does not say how to go on"
+  for cell in $cells; do
+    is_gone "$cell" || fail "cell $cell outlives the interrupted run"
+  done
+  local before
+  before=$(cell_count int)
+  expect 0 "6 ok" run --resume --out "$work/int"
+  [ "$(cell_count int)" = 6 ] || fail "resume made $(cell_count int) cells of 6 (before: $before)"
+}
+
+killed_run_leaves_no_cells() {
+  ALLOCMARK_TEST_MISBEHAVE=hang "$allocmark" "${small[@]}" --jobs 2 --out "$work/killed" >"$work/out" 2>"$work/err" &
+  local run=$! cells
+  wait_for has_child $run
+  cells=$(children_of $run)
+  kill -KILL $run
+  wait $run 2>/dev/null
+  for cell in $cells; do
+    wait_for is_gone "$cell"
+  done
+}
+
+for part in help_and_usage unknown_names bad_config_strings bad_traces dry_run same_run_twice unwritable_folders \
+  broken_cells_and_resume interrupt_and_resume killed_run_leaves_no_cells; do
+  before=$failures
+  $part
+  [ "$failures" = "$before" ] && echo "ok: $part"
+done
+[ "$failures" = 0 ] || exit 1
