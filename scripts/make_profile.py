@@ -84,10 +84,6 @@ def release_rows(recordings):
     return rows
 
 
-def one_row(size, n, value):
-    return [size, n, value, value, value, value]
-
-
 def slab_rows(recordings, api):
     """4 KiB calls, most of them served by a slab that exists; every 512th needs a new one, which the 99.9th
     percentile and the maximum may show."""

@@ -139,3 +139,32 @@ TEST_CASE("mappings alias, and are checked as the driver checks them") {
   CHECK(cuMemAddressFree_found(b, 20 * kPage) == CUDA_SUCCESS);
   CHECK(cuMemAddressFree_found(b, 20 * kPage) == CUDA_ERROR_INVALID_VALUE);
 }
+
+TEST_CASE("the driver fills words of device memory") {
+  ENTRY_POINT(cuMemsetD32Async);
+  ENTRY_POINT(cuStreamWriteValue32);
+  unsigned* block = nullptr;
+  REQUIRE(cudaMalloc(reinterpret_cast<void**>(&block), 4096) == cudaSuccess);
+  const CUdeviceptr address = reinterpret_cast<CUdeviceptr>(block);
+  CHECK(cuMemsetD32Async_found(address, 0x01020304, 3, nullptr) == CUDA_SUCCESS);
+  CHECK(cuStreamWriteValue32_found(nullptr, address + 4, 7, 0) == CUDA_SUCCESS);
+  CHECK(cuMemsetD32Async_found(address + 2, 1, 1, nullptr) == CUDA_ERROR_INVALID_VALUE);
+  unsigned words[3] = {};
+  REQUIRE(cudaMemcpy(words, block, sizeof words, cudaMemcpyDeviceToHost) == cudaSuccess);
+  CHECK(words[0] == 0x01020304);
+  CHECK(words[1] == 7);
+  CHECK(words[2] == 0x01020304);
+  REQUIRE(cudaFree(block) == cudaSuccess);
+}
+
+TEST_CASE("every driver function that PyTorch's allocator library requires is found") {
+  for (const char* name : {"cuDeviceGet", "cuDeviceGetAttribute", "cuMemAddressReserve",
+                           "cuMemAddressFree", "cuMemCreate", "cuMemRelease", "cuMemMap",
+                           "cuMemUnmap", "cuMemSetAccess", "cuMemGetAllocationGranularity",
+                           "cuMemExportToShareableHandle", "cuMemImportFromShareableHandle",
+                           "cuMemRetainAllocationHandle", "cuMemGetAllocationPropertiesFromHandle",
+                           "cuMemsetD32Async", "cuStreamWriteValue32", "cuGetErrorString"}) {
+    INFO(name);
+    CHECK(entry_point<void*>(name) != nullptr);
+  }
+}

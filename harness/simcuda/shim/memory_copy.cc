@@ -2,6 +2,7 @@
 // memory; the time they take on the device is put on the stream. So data is right for programs that
 // order their work by streams and the host, and work behind a closed gate has its data effect
 // early.
+#include <algorithm>
 #include <cstring>
 
 #include "harness/simcuda/shim/call.h"
@@ -213,6 +214,52 @@ SIMCUDA_EXPORT cudaError_t cudaMemset2DAsync(void* pointer, size_t pitch_bytes, 
                                                                                            thread) {
     return fill(thread, pointer, value, {pitch_bytes, pitch_bytes, width_bytes, height}, stream);
   });
+}
+
+// ---- what allocators ask the driver for
+
+namespace {
+
+CUresult write_words(ThreadState& thread, CUdeviceptr address, unsigned value, std::size_t count,
+                     CUstream stream) {
+  const StreamRef ref =
+      current_device(thread) == nullptr ? StreamRef{} : resolve_stream(thread, stream);
+  if (ref.device == nullptr) {
+    return CUDA_ERROR_INVALID_HANDLE;
+  }
+  if (address % sizeof value != 0 || count > (std::uint64_t{1} << 46)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (count == 0) {
+    return CUDA_SUCCESS;
+  }
+  const Bytes bytes = locate(reinterpret_cast<void*>(address), count * sizeof value);
+  if (bytes.device == nullptr || bytes.data == nullptr) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  std::fill_n(reinterpret_cast<unsigned*>(bytes.data), count, value);
+  thread.charge(CostId::MemsetAsync);
+  const std::lock_guard lock(ref.device->mutex);
+  const std::uint64_t duration_ns = median_cost(CostId::MemsetOnDevice, count * sizeof value);
+  const Outcome outcome = ref.device->core.streams().copy(ref.id, duration_ns, thread.now_ns());
+  return outcome.status == Status::Ok ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
+}
+
+}  // namespace
+
+SIMCUDA_EXPORT CUresult cuMemsetD32Async(CUdeviceptr address, unsigned int value, size_t count,
+                                         CUstream stream) {
+  return driver_call<"cuMemsetD32Async">(
+      {address, value, count, number(stream)},
+      [&](ThreadState& thread) { return write_words(thread, address, value, count, stream); });
+}
+
+// Defined under the name that the header gives it (cuStreamWriteValue32_v2).
+SIMCUDA_EXPORT CUresult cuStreamWriteValue32(CUstream stream, CUdeviceptr address, cuuint32_t value,
+                                             unsigned int flags) {
+  return driver_call<"cuStreamWriteValue32">(
+      {number(stream), address, value, flags},
+      [&](ThreadState& thread) { return write_words(thread, address, value, 1, stream); });
 }
 
 }  // namespace simcuda

@@ -2,7 +2,6 @@
 // sizes, streams, pools. Out: what the core's pools answer, with the modelled time of mapping and
 // releasing chunks.
 #include <cstring>
-#include <limits>
 
 #include "harness/simcuda/shim/call.h"
 #include "harness/simcuda/shim/library.h"
@@ -236,11 +235,6 @@ SIMCUDA_EXPORT cudaError_t cudaMallocAsync(void** pointer, size_t size_bytes, cu
   });
 }
 
-SIMCUDA_EXPORT cudaError_t cudaMallocAsync_ptsz(void** pointer, size_t size_bytes,
-                                                cudaStream_t stream) {
-  return cudaMallocAsync(pointer, size_bytes, stream == nullptr ? cudaStreamPerThread : stream);
-}
-
 SIMCUDA_EXPORT cudaError_t cudaMallocFromPoolAsync(void** pointer, size_t size_bytes,
                                                    cudaMemPool_t pool, cudaStream_t stream) {
   return runtime_call<"cudaMallocFromPoolAsync">(
@@ -255,10 +249,6 @@ SIMCUDA_EXPORT cudaError_t cudaFreeAsync(void* pointer, cudaStream_t stream) {
   return runtime_call<"cudaFreeAsync">({number(pointer), number(stream)}, [&](ThreadState& thread) {
     return free_async(thread, pointer, stream);
   });
-}
-
-SIMCUDA_EXPORT cudaError_t cudaFreeAsync_ptsz(void* pointer, cudaStream_t stream) {
-  return cudaFreeAsync(pointer, stream == nullptr ? cudaStreamPerThread : stream);
 }
 
 SIMCUDA_EXPORT cudaError_t cudaMemPoolCreate(cudaMemPool_t* pool,
