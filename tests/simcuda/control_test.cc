@@ -7,6 +7,7 @@
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <thread>
@@ -128,7 +129,9 @@ TEST_CASE("injected faults hit the calls they were meant for, and change nothing
 }
 
 TEST_CASE("calls are counted and logged") {
-  const std::string path = "/tmp/simcuda_call_log_" + std::to_string(getpid());
+  const std::string path =
+      (std::filesystem::temp_directory_path() / ("simcuda_call_log_" + std::to_string(getpid())))
+          .string();
   const std::uint64_t before = SIMCU(simcu_call_count)("cudaMemGetInfo");
   const std::uint64_t all_before = SIMCU(simcu_call_count)(nullptr);
   REQUIRE(SIMCU(simcu_call_log)(path.c_str()) == cudaSuccess);

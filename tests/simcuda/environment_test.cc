@@ -2,6 +2,7 @@
 // read once.
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <array>
 #include <cstdint>
@@ -34,6 +35,8 @@ void print_report() {
   while (pages < 64 && cudaMalloc(&block, std::uint64_t{2} << 20) == cudaSuccess) {
     ++pages;
   }
+  void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+  std::printf("driver %d ", driver != nullptr && dlsym(driver, "simcu_present") != nullptr ? 1 : 0);
   std::printf("devices %d pages %llu clock %llu", count, static_cast<unsigned long long>(pages),
               static_cast<unsigned long long>(SIMCU(simcu_thread_clock)()->modelled_ns));
 }
@@ -68,9 +71,9 @@ bool contains(const std::string& text, const std::string& part) {
 }  // namespace
 
 TEST_CASE("capacity and device count come from the environment") {
-  CHECK(contains(report(""), "cudaSuccess devices 1 pages 64 "));
+  CHECK(contains(report(""), "cudaSuccess driver 1 devices 1 pages 64 "));
   CHECK(contains(report("SIMCUDA_CAPACITY_BYTES=67108864 SIMCUDA_DEVICES=3"),
-                 "cudaSuccess devices 3 pages 32 "));
+                 "cudaSuccess driver 1 devices 3 pages 32 "));
   CHECK(contains(report("SIMCUDA_DEVICES=0"), "cudaErrorNoDevice"));
   CHECK(contains(report("SIMCUDA_CAPACITY_BYTES=lots"),
                  "SIMCUDA_CAPACITY_BYTES: wanted a whole number"));
@@ -84,7 +87,9 @@ TEST_CASE("the same calls take the same modelled time in every process") {
 }
 
 TEST_CASE("a bad profile is named, and every call fails") {
-  const std::string path = "/tmp/simcuda_bad_profile.json";
+  const std::string path = (std::filesystem::temp_directory_path() /
+                            ("simcuda_bad_profile_" + std::to_string(getpid()) + ".json"))
+                               .string();
   const std::string missing = report("SIMCUDA_PROFILE=h2000");
   CHECK(contains(missing, "h2000.json: cannot be read"));
   CHECK(contains(missing, "cudaErrorInitializationError cudaErrorInitializationError"));
@@ -106,6 +111,17 @@ TEST_CASE("faults from the environment are read or refused") {
 TEST_CASE("a sticky error breaks the context for good") {
   CHECK(contains(report("SIMCUDA_FAIL=cudaGetDeviceCount:1:1:700"),
                  "cudaErrorIllegalAddress cudaErrorIllegalAddress"));
+}
+
+TEST_CASE("a preloaded simcuda finds its other names beside itself") {
+  // Not under the library path that this test runs with.
+  const std::string library = [] {
+    Dl_info info{};
+    REQUIRE(dladdr(reinterpret_cast<void*>(SIMCU(simcu_present)), &info) != 0);
+    return std::filesystem::canonical(info.dli_fname).string();
+  }();
+  const std::string text = report("LD_LIBRARY_PATH= LD_PRELOAD='" + library + "'");
+  CHECK(contains(text, "driver 1 "));
 }
 
 TEST_CASE("libcuda.so.1 is loaded under its own name, and is this library") {
