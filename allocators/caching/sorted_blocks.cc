@@ -13,7 +13,7 @@ std::size_t SortedBlocks::Chunk::lower_bound(Key key) const {
   std::size_t length = count;
   while (length > 1) {
     const std::size_t half = length / 2;
-    base += base[half - 1] < key ? half : 0;
+    base += half & (std::size_t{0} - static_cast<std::size_t>(base[half - 1] < key));
     length -= half;
   }
   const auto index = static_cast<std::size_t>(base - keys.data());
@@ -59,19 +59,23 @@ void SortedBlocks::insert(Key key, Block* block) {
 }
 
 void SortedBlocks::erase(Key key) {
-  const std::size_t chunk = chunk_for(key);
-  Chunk& target = *chunks_[chunk];
-  const std::size_t index = target.lower_bound(key);
-  ALLOCMARK_ASSERT(index < target.count);
-  ALLOCMARK_ASSERT(target.keys[index] == key);
-  target.erase(index);
+  // What is taken out is mostly what was just found.
+  const bool just_found = found_.chunk < chunks_.size() &&
+                          found_.index < chunks_[found_.chunk]->count &&
+                          chunks_[found_.chunk]->keys[found_.index] == key;
+  const Position position = just_found ? found_ : lower_bound(key);
+  Chunk& target = *chunks_[position.chunk];
+  ALLOCMARK_ASSERT(position.index < target.count);
+  ALLOCMARK_ASSERT(target.keys[position.index] == key);
+  target.erase(position.index);
   --count_;
-  if (target.count < kChunkCapacity / 8 && chunks_.size() > 1) drop_or_join(chunk);
+  if (target.count < kChunkCapacity / 8 && chunks_.size() > 1) drop_or_join(position.chunk);
 }
 
 SortedBlocks::Position SortedBlocks::lower_bound(Key key) const {
   const std::size_t chunk = chunk_for(key);
-  return {chunk, chunks_[chunk]->lower_bound(key)};
+  found_ = {chunk, chunks_[chunk]->lower_bound(key)};
+  return found_;
 }
 
 SortedBlocks::Position SortedBlocks::next(Position position) const {

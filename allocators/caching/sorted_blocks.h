@@ -65,6 +65,7 @@ class SortedBlocks {
 
   std::vector<std::unique_ptr<Chunk>> chunks_;  // never empty; only a single one may hold nothing
   std::vector<std::unique_ptr<Chunk>> spare_;
+  mutable Position found_;  // by the last lower_bound; only a guess after an insert or erase
   std::size_t count_ = 0;
 };
 
