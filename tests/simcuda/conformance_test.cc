@@ -237,6 +237,17 @@ TEST_CASE("stream-ordered calls refuse what the GPU refuses") {
   REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
 }
 
+TEST_CASE("a block of cudaMalloc may be freed in a stream") {
+  const std::uint64_t before = free_bytes();
+  void* block = nullptr;
+  REQUIRE_ANSWER(cudaMalloc(&block, 20 * kMiB), kOk);
+  REQUIRE_ANSWER(cudaFreeAsync(static_cast<char*>(block) + 512, nullptr), kInvalidValue);
+  REQUIRE_ANSWER(cudaFreeAsync(block, nullptr), kOk);
+  REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
+  CHECK(free_bytes() == before);
+  REQUIRE_ANSWER(cudaFree(block), kInvalidValue);
+}
+
 TEST_CASE("pools are created for device memory only, and the default one stays") {
   cudaMemPool_t pool = default_pool();
   cudaMemPool_t current = nullptr;

@@ -47,6 +47,28 @@ cudaError_t allocate_async(ThreadState& thread, void** pointer, std::size_t size
   return allocate_from(thread, pointer, size_bytes, pool, ref);
 }
 
+struct StreamFree {
+  std::uint64_t address = 0;
+  StreamId stream = 0;
+};
+
+// A block of cudaMalloc may be freed in a stream too. The driver takes it (measured); when was not
+// measured, so it is taken to wait for that stream and then to free at once.
+Outcome free_heap_block(ThreadState& thread, SimulatedDevice& device,
+                        std::unique_lock<std::mutex>& lock, StreamFree what) {
+  const Finish before = wait_for_gates(device, lock, [&] {
+    return device.core.streams().stream_finish(what.stream, thread.now_ns());
+  });
+  if (before.status != Status::Ok) {
+    return {.status = before.status, .work = {}};
+  }
+  thread.advance_to(before.finish_ns);
+  Outcome outcome = wait_for_gates(
+      device, lock, [&] { return device.core.deallocate(what.address, thread.now_ns()); });
+  outcome.work.host_wait_until_ns = 0;  // the core waits for the whole device
+  return outcome;
+}
+
 cudaError_t free_async(ThreadState& thread, void* pointer, cudaStream_t stream) {
   const std::uint64_t address = number(pointer);
   if (address == 0) {
@@ -69,9 +91,12 @@ cudaError_t free_async(ThreadState& thread, void* pointer, cudaStream_t stream) 
   }
   const TickScope ticks(thread);
   std::unique_lock lock(device->mutex);
-  const Outcome outcome = wait_for_gates(*device, lock, [&] {
-    return device->core.deallocate_async(address, ref.id, thread.now_ns());
-  });
+  const bool is_heap_block = device->core.find(address).kind == MemoryKind::Heap;
+  const Outcome outcome =
+      is_heap_block ? free_heap_block(thread, *device, lock, {address, ref.id})
+                    : wait_for_gates(*device, lock, [&] {
+                        return device->core.deallocate_async(address, ref.id, thread.now_ns());
+                      });
   charge_work(thread, outcome.work);
   thread.charge(CostId::FreeAsync);
   return to_error(outcome.status);
