@@ -157,7 +157,9 @@ DeviceAnswer describe_device(std::string_view device, const std::string& program
     answer.failure = fmt::format("asking for it ended by {}: {}",
                                  signal_name(outcome.signal_number), outcome.stderr_tail);
   } else if (outcome.exit_code != 0) {
-    answer.failure = outcome.stderr_tail;
+    constexpr std::string_view kOwnPrefix = "allocmark: ";
+    const std::string& text = outcome.stderr_tail;
+    answer.failure = text.substr(text.starts_with(kOwnPrefix) ? kOwnPrefix.size() : 0);
   } else {
     answer.facts =
         environment_from_json(std::string_view(outcome.result).substr(0, outcome.result.find('\n')),

@@ -286,7 +286,6 @@ std::optional<UnknownWord> find_unknown_word(const CLI::App& root,
 
 CommandLine parse_command_line(int argc, const char* const* argv, const std::string& version) {
   CLI::App app(kDescription, "allocmark");
-  app.footer(kMainFooter);
   app.set_version_flag("--version", "allocmark " + version);
   app.require_subcommand(1);
   app.option_defaults()->always_capture_default(false);
@@ -323,6 +322,8 @@ CommandLine parse_command_line(int argc, const char* const* argv, const std::str
   add_parity(parity_app, &parity);
   add_speed(speed_app, &speed);
 
+  // Last, because subcommands take over the footer that is there when they are added.
+  app.footer(kMainFooter);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& success) {

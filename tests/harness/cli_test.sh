@@ -73,7 +73,9 @@ bad_config_strings() {
   expect 2 "max_split_size_mb" run --workload gpt2_train_amp --conf max_split_size_mb:zero
   expect 2 "--allocator caching" run --workload gpt2_train_amp --allocator native --conf caching=max_split_size_mb:128
   expect 2 "native" run --workload gpt2_train_amp --allocator native --conf max_split_size_mb:128
-  expect 0 "max_split_size_mb = 128" explain max_split_size_mb:128
+  expect 0 "max_split_size_mb" explain max_split_size_mb:128
+  expect 0 "release_threshold_mb = 64" explain --allocator async release_threshold_mb:64
+  expect 2 "release_threshold_mb" explain --allocator async release_treshold_mb:64
 }
 
 bad_traces() {
