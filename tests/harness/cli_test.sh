@@ -147,8 +147,8 @@ wait_for() {
   fail "never came true: $*"
 }
 has_cells() { [ -e "$(results "$1")" ] && [ "$(cell_count "$1")" -ge "$2" ]; }
-children_of() { ps -o pid= --ppid "$1"; }
-has_child() { [ -n "$(children_of "$1")" ]; }
+children_of() { cat "/proc/$1/task/$1/children"; }
+has_child() { [ -n "$(children_of "$1" 2>/dev/null)" ]; }
 is_gone() { [ ! -e "/proc/$1" ] || grep -q '^State:.Z' "/proc/$1/status"; }
 
 # One cell hangs, so that the run is certain to be under way when it is interrupted.
