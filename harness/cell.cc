@@ -252,6 +252,7 @@ void CellRun::fill_from(const VerifyReport& report) {
   result_.reserved_bytes_peak = report.reserved_bytes_peak;
   result_.allocated_bytes_at_reserved_peak = report.allocated_bytes_at_reserved_peak;
   result_.requested_bytes_at_reserved_peak = report.requested_bytes_at_reserved_peak;
+  result_.reserved_bytes_at_requested_peak = report.reserved_bytes_at_requested_peak;
   result_.device_bytes_peak = report.device_bytes_peak;
   if (report.early_reuse_count > 0) {
     warn_once(std::to_string(report.early_reuse_count) +

@@ -29,8 +29,6 @@ SimcuApi SimcuApi::find() {
   if (dlsym(RTLD_DEFAULT, "simcu_present") == nullptr) return api;
   look_up("simcu_thread_clock", api.thread_clock);
   look_up("simcu_launch", api.launch);
-  look_up("simcu_launch_gated", api.launch_gated);
-  look_up("simcu_open_gate", api.open_gate);
   look_up("simcu_view", api.view);
   look_up("simcu_used_bytes", api.used_bytes);
   look_up("simcu_last_message", api.last_message);

@@ -11,8 +11,6 @@ struct SimcuApi {
   bool present = false;
   decltype(&simcu_thread_clock) thread_clock = nullptr;
   decltype(&simcu_launch) launch = nullptr;
-  decltype(&simcu_launch_gated) launch_gated = nullptr;
-  decltype(&simcu_open_gate) open_gate = nullptr;
   decltype(&simcu_view) view = nullptr;
   decltype(&simcu_used_bytes) used_bytes = nullptr;
   decltype(&simcu_last_message) last_message = nullptr;

@@ -117,12 +117,18 @@ void Verifier::note_oom(const Event& event) {
                              .single_stream = setup_.facts.stream_count == 1});
   ++report_.oom_cause_counts[static_cast<std::size_t>(cause)];
   if (report_.oom_first) return;
-  report_.oom_first = OomEvent{.event_index = report_.counts.event_count,
-                               .id = event.id,
-                               .size_bytes = event.size_bytes,
-                               .stream = event.stream,
-                               .cause = cause,
-                               .free_largest_bytes = stats.free_largest_bytes};
+  OomEvent first;
+  first.event_index = report_.counts.event_count;
+  first.id = event.id;
+  first.size_bytes = event.size_bytes;
+  first.stream = event.stream;
+  first.cause = cause;
+  first.free_largest_bytes = stats.free_largest_bytes;
+  // What is reserved and neither handed out nor waiting is cached.
+  if (stats.reserved_bytes && stats.active_bytes && *stats.reserved_bytes >= *stats.active_bytes) {
+    first.free_bytes = *stats.reserved_bytes - *stats.active_bytes;
+  }
+  report_.oom_first = first;
 }
 
 void Verifier::check_new_block(Block& block) {
@@ -144,6 +150,9 @@ void Verifier::check_early_reuse(const Block& block) {
       heap_.end_work(broken->user_stream);
       continue;
     }
+    // Where the new owner's stream has work to wait for, that may well be the old work: nothing is
+    // proven. Where it is idle, the new owner would start at once, and that is too early.
+    if (cudaStreamQuery(setup_.replay.streams[block.shadow.stream]) != cudaSuccess) return;
     if (setup_.capabilities.stream_ordered) fail(broken->text());
     ++report_.early_reuse_count;
     return;
@@ -242,14 +251,14 @@ void Verifier::note_peaks(const Block& block) {
 
 void Verifier::note_reserved_peak(const MemoryStats& stats) {
   if (!stats.reserved_bytes) return;
-  const std::uint64_t reserved_bytes = *stats.reserved_bytes;
-  const std::uint64_t peak_bytes = report_.reserved_bytes_peak.value_or(0);
-  const std::uint64_t allocated_bytes = stats.allocated_bytes.value_or(requested_bytes_live_);
-  const std::uint64_t allocated_bytes_before = report_.allocated_bytes_at_reserved_peak.value_or(0);
-  if (report_.reserved_bytes_peak && reserved_bytes < peak_bytes) return;
-  if (reserved_bytes == peak_bytes && allocated_bytes < allocated_bytes_before) return;
-  report_.reserved_bytes_peak = reserved_bytes;
-  if (stats.allocated_bytes) report_.allocated_bytes_at_reserved_peak = stats.allocated_bytes;
+  // Both "at" figures belong to the moment when their peak was first reached.
+  if (requested_bytes_live_ > requested_bytes_peak_seen_) {
+    requested_bytes_peak_seen_ = requested_bytes_live_;
+    report_.reserved_bytes_at_requested_peak = stats.reserved_bytes;
+  }
+  if (report_.reserved_bytes_peak && *stats.reserved_bytes <= *report_.reserved_bytes_peak) return;
+  report_.reserved_bytes_peak = stats.reserved_bytes;
+  report_.allocated_bytes_at_reserved_peak = stats.allocated_bytes;
   report_.requested_bytes_at_reserved_peak = requested_bytes_live_;
 }
 

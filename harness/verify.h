@@ -44,9 +44,10 @@ struct VerifyReport {
   std::vector<std::uint64_t> oom_cause_counts = std::vector<std::uint64_t>(kOomCauseCount, 0);
   std::optional<OomEvent> oom_first;
   std::optional<std::uint64_t> allocated_bytes_peak, active_bytes_peak, reserved_bytes_peak;
-  // At the moment of the reserved peak; of several such moments the one with most allocated.
+  // At the moment when the reserved peak was first reached.
   std::optional<std::uint64_t> allocated_bytes_at_reserved_peak, requested_bytes_at_reserved_peak;
-  std::uint64_t requested_bytes_peak = 0;  // of requests that succeeded
+  std::optional<std::uint64_t> reserved_bytes_at_requested_peak;  // of requests that succeeded
+  std::uint64_t requested_bytes_peak = 0;                         // of requests that succeeded
   std::uint64_t device_bytes_peak = 0;
 };
 
@@ -90,6 +91,7 @@ class Verifier {
   PlacementHash placement_;
   std::vector<Block> blocks_;  // by slot
   std::uint64_t requested_bytes_live_ = 0;
+  std::uint64_t requested_bytes_peak_seen_ = 0;
   std::optional<std::uint64_t> reserved_bytes_seen_;
   bool marks_blocks_ = false;
 };
