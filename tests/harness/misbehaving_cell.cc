@@ -54,6 +54,7 @@ int main(int argc, char** argv) {
   std::fflush(stdout);
   if (kind == "crash") {
     std::fputs("about to crash\n", stderr);
+    signal(SIGSEGV, SIG_DFL);  // Sanitizers catch it otherwise.
     raise(SIGSEGV);
   } else if (kind == "crash_late") {
     send(allocmark::to_json_line(result) + "\n");
