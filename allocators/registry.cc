@@ -9,6 +9,7 @@
 #include "allocators/native.h"
 #include "allocators/null.h"
 #include "allocators/thrust_pool.h"
+#include "allocators/torch.h"
 #include "base/nearest.h"
 
 namespace allocmark {
@@ -20,6 +21,7 @@ std::span<const BackendEntry> backend_registry() {
       native_entry(),   //
       async_entry(),    //
       caching_entry(),  //
+      torch_entry(),    //
       cub_entry(),      //
       thrust_pool_entry(),
   };

@@ -9,7 +9,7 @@ constexpr std::size_t kSlotCountMin = 256;
 
 }  // namespace
 
-const LiveBlock* LiveBlocks::find(std::uint64_t id) const {
+const TracedBlock* LiveBlocks::find(std::uint64_t id) const {
   const std::size_t mask = slots_.size() - 1;
   for (std::size_t i = home(id); slots_[i].id != kNoId; i = (i + 1) & mask) {
     if (slots_[i].id == id) return &slots_[i];
@@ -17,7 +17,7 @@ const LiveBlock* LiveBlocks::find(std::uint64_t id) const {
   return nullptr;
 }
 
-void LiveBlocks::insert(const LiveBlock& block) {
+void LiveBlocks::insert(const TracedBlock& block) {
   if (2 * (count_ + 1) > slots_.size()) resize(2 * slots_.size());
   const std::size_t mask = slots_.size() - 1;
   std::size_t i = home(block.id);
@@ -27,7 +27,7 @@ void LiveBlocks::insert(const LiveBlock& block) {
 }
 
 bool LiveBlocks::erase(std::uint64_t id) {
-  const LiveBlock* found = find(id);
+  const TracedBlock* found = find(id);
   if (found == nullptr || id == kNoId) return false;
   const std::size_t mask = slots_.size() - 1;
   std::size_t hole = static_cast<std::size_t>(found - slots_.data());
@@ -51,11 +51,11 @@ void LiveBlocks::clear() {
 }
 
 void LiveBlocks::resize(std::size_t slot_count) {
-  std::vector<LiveBlock> old(slot_count, LiveBlock{.id = kNoId, .size_bytes = 0, .birth = 0});
+  std::vector<TracedBlock> old(slot_count, TracedBlock{.id = kNoId, .size_bytes = 0, .birth = 0});
   old.swap(slots_);
   shift_ = 64 - std::countr_zero(slot_count);
   count_ = 0;
-  for (const LiveBlock& block : old) {
+  for (const TracedBlock& block : old) {
     if (block.id != kNoId) insert(block);
   }
 }

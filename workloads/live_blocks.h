@@ -9,7 +9,7 @@
 
 namespace allocmark {
 
-struct LiveBlock {
+struct TracedBlock {
   std::uint64_t id = 0;
   std::uint64_t size_bytes = 0;
   std::uint64_t birth = 0;  // what the owner of the table counts: a line or an event index
@@ -23,9 +23,9 @@ class LiveBlocks {
   LiveBlocks() { clear(); }
 
   // The block of that id; null where it is not live. Valid until the next insert or erase.
-  [[nodiscard]] const LiveBlock* find(std::uint64_t id) const;
+  [[nodiscard]] const TracedBlock* find(std::uint64_t id) const;
   // The id must not be live.
-  void insert(const LiveBlock& block);
+  void insert(const TracedBlock& block);
   // False where the id is not live.
   bool erase(std::uint64_t id);
   void clear();
@@ -38,7 +38,7 @@ class LiveBlocks {
   }
   void resize(std::size_t slot_count);
 
-  std::vector<LiveBlock> slots_;
+  std::vector<TracedBlock> slots_;
   std::size_t count_ = 0;
   int shift_ = 0;
 };

@@ -78,7 +78,7 @@ void Counter::add_alloc(const Event& event) {
 
 // Before the rules forget the block; an unknown id is theirs to report.
 void Counter::add_free(const Event& event) {
-  const LiveBlock* block = rules_.live().find(event.id);
+  const TracedBlock* block = rules_.live().find(event.id);
   if (block == nullptr) return;
   ++summary_.lifetime_octave_counts[octave(summary_.event_count - block->birth)];
   TensorKind tensor = TensorKind::Unknown;

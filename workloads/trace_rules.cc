@@ -78,7 +78,7 @@ std::optional<ErrorText> TraceRules::check_alloc(const Event& event, std::uint64
                      .got = "",
                      .next = ""};
   }
-  const LiveBlock* twin = live_.find(event.id);
+  const TracedBlock* twin = live_.find(event.id);
   if (twin != nullptr) {
     return ErrorText{.what = fmt::format("duplicate id {}", event.id),
                      .where = "",
@@ -107,7 +107,7 @@ std::optional<ErrorText> TraceRules::check_alloc(const Event& event, std::uint64
 }
 
 std::optional<ErrorText> TraceRules::check_free(const Event& event) {
-  const LiveBlock* block = live_.find(event.id);
+  const TracedBlock* block = live_.find(event.id);
   if (block == nullptr) return not_live(event);
   live_bytes_ -= block->size_bytes;
   live_.erase(event.id);

@@ -1,6 +1,6 @@
-// The control interface of simcuda, the simulated CUDA runtime. Found at run time by dlsym(RTLD_DEFAULT, NAME), so
-// that one binary runs with the real runtime (every lookup gives null) or with the simulated one. C, and stable:
-// functions are added, never changed.
+// The control interface of simcuda, the simulated CUDA runtime. Found at run time by
+// dlsym(RTLD_DEFAULT, NAME), so that one binary runs with the real runtime (every lookup gives
+// null) or with the simulated one. C, and stable: functions are added, never changed.
 #pragma once
 
 #include <stdint.h>
@@ -15,47 +15,53 @@ extern "C" {
 #define SIMCU_VERSION 1
 SIMCU_API int simcu_present(void);
 
-// The calling thread's clock. The pointer stays valid for the thread's life and is read without a call.
+// The calling thread's clock. The pointer stays valid for the thread's life and is read without a
+// call.
 typedef struct SimcuThreadClock {
-  uint64_t modelled_ns;      // virtual time: every CUDA call adds its modelled cost, waits add the time waited
-  uint64_t simulator_ticks;  // time-stamp-counter ticks spent inside simcuda by calls that take a lock
+  uint64_t modelled_ns;  // virtual time: every CUDA call adds its modelled cost, waits add the time
+                         // waited
+  uint64_t
+      simulator_ticks;  // time-stamp-counter ticks spent inside simcuda by calls that take a lock
 } SimcuThreadClock;
 SIMCU_API const SimcuThreadClock* simcu_thread_clock(void);
 
-// Work on a stream (cudaStream_t) without a kernel binary. Costs of a launch are charged. Returns a cudaError_t.
+// Work on a stream (cudaStream_t) without a kernel binary. Costs of a launch are charged. Returns a
+// cudaError_t.
 SIMCU_API int simcu_launch(void* stream, uint64_t duration_ns);
-// A kernel that runs until simcu_open_gate(gate). Gates are the caller's numbers. A call that waits for a gate which
-// nobody opens for 5 s (of real time) returns cudaErrorLaunchTimeout instead of hanging.
+// A kernel that runs until simcu_open_gate(gate). Gates are the caller's numbers. A call that waits
+// for a gate which nobody opens for 5 s (of real time) returns cudaErrorLaunchTimeout instead of
+// hanging.
 SIMCU_API int simcu_launch_gated(void* stream, uint64_t gate);
 SIMCU_API int simcu_open_gate(uint64_t gate);
 
-// A kernel of a CUDA binary has no code that a host can run: a launch needs a model, else it fails with
-// cudaErrorNotSupported and the kernel's name in simcu_last_message(). `model` gets the launch's argument array and
-// the `context` of its registration; it is called by the launch, returns the kernel's duration in ns, and may touch
-// memory through simcu_view.
+// A kernel of a CUDA binary has no code that a host can run: a launch needs a model, else it fails
+// with cudaErrorNotSupported and the kernel's name in simcu_last_message(). `model` gets the
+// launch's argument array and the `context` of its registration; it is called by the launch,
+// returns the kernel's duration in ns, and may touch memory through simcu_view.
 typedef uint64_t (*SimcuKernelModel)(void** arguments, void* context);
 SIMCU_API int simcu_register_kernel(const char* name_part, SimcuKernelModel model, void* context);
 
-// The simulator's own readable and writable view of device memory, null where the range is not device memory.
-// Dereferencing a device pointer itself faults, as on a real host.
+// The simulator's own readable and writable view of device memory, null where the range is not
+// device memory. Dereferencing a device pointer itself faults, as on a real host.
 SIMCU_API void* simcu_view(const void* device_pointer, uint64_t size_bytes);
 
-// Faults: the nth call (1 = next) of `api` ("cudaMalloc", "cuMemCreate", ...) and the count - 1 after it fail with
-// `error` (a cudaError_t or CUresult; errors that break a real context break this one for good). api null clears the
-// plan. Environment: SIMCUDA_FAIL="cudaMalloc:3:1:2;...".
+// Faults: the nth call (1 = next) of `api` ("cudaMalloc", "cuMemCreate", ...) and the count - 1
+// after it fail with `error` (a cudaError_t or CUresult; errors that break a real context break
+// this one for good). api null clears the plan. Environment: SIMCUDA_FAIL="cudaMalloc:3:1:2;...".
 SIMCU_API int simcu_fail_calls(const char* api, uint64_t nth, uint64_t count, int error);
 
-// Calls of `api` so far; of all APIs where null. Calls of functions that simcuda does not implement:
-// simcu_unimplemented_count, and their names, comma-separated.
+// Calls of `api` so far; of all APIs where null. Calls of functions that simcuda does not
+// implement: simcu_unimplemented_count, and their names, comma-separated.
 SIMCU_API uint64_t simcu_call_count(const char* api);
 SIMCU_API uint64_t simcu_unimplemented_count(void);
 SIMCU_API const char* simcu_unimplemented_names(void);
 
-// Writes every call from now on to a CSV file (api,arguments,result,modelled_ns); null stops. Environment:
-// SIMCUDA_CALL_LOG=PATH.
+// Writes every call from now on to a CSV file (api,arguments,result,modelled_ns); null stops.
+// Environment: SIMCUDA_CALL_LOG=PATH.
 SIMCU_API int simcu_call_log(const char* path);
 
-// Device memory held by the process now, as cudaMemGetInfo would see it, without the context's share.
+// Device memory held by the process now, as cudaMemGetInfo would see it, without the context's
+// share.
 SIMCU_API uint64_t simcu_used_bytes(void);
 // Text of the last simulator error of this thread; empty where none.
 SIMCU_API const char* simcu_last_message(void);
@@ -63,7 +69,8 @@ SIMCU_API const char* simcu_last_message(void);
 // Environment read when the library loads:
 //   SIMCUDA_PROFILE   name ("h200") or path of a profile file; default h200
 //   SIMCUDA_DEVICES   number of simulated GPUs, default 1
-//   SIMCUDA_CAPACITY_BYTES  memory of each GPU that programs can take (whole 2 MiB pages of it; what the context takes
+//   SIMCUDA_CAPACITY_BYTES  memory of each GPU that programs can take (whole 2 MiB pages of it;
+//   what the context takes
 //                     comes on top, so cudaMemGetInfo's total is larger); default: the profile's
 
 #ifdef __cplusplus

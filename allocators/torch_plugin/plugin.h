@@ -1,0 +1,50 @@
+// The C interface between the `torch` backend and the plugin that is built against a PyTorch
+// installation. Kept apart from c10 so that the suite itself neither needs nor links PyTorch: the
+// backend finds the plugin at run time.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define ALLOCMARK_TORCH_PLUGIN_VERSION 1
+
+enum AllocmarkPluginStatus {
+  kAllocmarkPluginOk = 0,
+  kAllocmarkPluginOutOfMemory = 1,
+  kAllocmarkPluginError = 2,  // last_error() says what
+};
+
+typedef struct AllocmarkTorchPlugin {
+  int version;  // ALLOCMARK_TORCH_PLUGIN_VERSION
+
+  // Starts the allocator on the current device; `memory_limit_bytes` 0 means none. c10 reads its
+  // config string from the environment when it is loaded, once per process.
+  int (*open)(uint64_t memory_limit_bytes);
+  // Gives cached memory back and zeroes the counters, so that the next open finds a fresh
+  // allocator.
+  void (*close)(void);
+
+  int (*allocate)(uint64_t size_bytes, void* stream, void** pointer);
+  int (*deallocate)(void* pointer);
+  int (*record_stream)(void* pointer, void* stream);
+  int (*trim)(void);
+
+  // Counter number `index` (from 0) by PyTorch's memory_stats() name; 0 after the last one.
+  int (*counter)(size_t index, const char** name, int64_t* value);
+  // Largest cached block that a request on `stream` could use, and bytes cached for other streams.
+  int (*cached)(void* stream, uint64_t* free_largest_bytes, uint64_t* free_other_streams_bytes);
+
+  const char* (*last_error)(void);
+  const char* (*version_text)(void);  // "2.11.0"
+} AllocmarkTorchPlugin;
+
+// The one symbol a plugin exports.
+const AllocmarkTorchPlugin* allocmark_torch_plugin(void);
+
+#ifdef __cplusplus
+}
+#endif
