@@ -21,7 +21,8 @@ OomCause oom_cause(const OomSituation& situation) {
   }
   if (!situation.allocated_bytes) return OomCause::Unknown;
   const std::uint64_t allocated_bytes = *situation.allocated_bytes;
-  if (plus(allocated_bytes, request_bytes) > capacity_bytes) return OomCause::Rounding;
+  const std::uint64_t rounded_bytes = plus(allocated_bytes, situation.device_extra_bytes);
+  if (plus(rounded_bytes, request_bytes) > capacity_bytes) return OomCause::Rounding;
   if (situation.single_stream) return OomCause::Fragmentation;
 
   // What is known of the memory that other streams keep; the unknown part can only add to it.
@@ -29,7 +30,7 @@ OomCause oom_cause(const OomSituation& situation) {
   if (situation.active_bytes && *situation.active_bytes > allocated_bytes) {
     kept_bytes = plus(kept_bytes, *situation.active_bytes - allocated_bytes);
   }
-  if (plus(plus(allocated_bytes, kept_bytes), request_bytes) > capacity_bytes) {
+  if (plus(plus(rounded_bytes, kept_bytes), request_bytes) > capacity_bytes) {
     return OomCause::Stranded;
   }
   const bool all_known = situation.free_other_streams_bytes && situation.active_bytes;

@@ -2,12 +2,13 @@
 // flows out.
 //
 // With C the capacity, n the request, L the program's live requests, A what the backend has handed
-// out (rounded as it rounds), P what it holds back until work on other streams ends, and O what it
-// caches for other streams only, the causes are tried in this order:
-//   Capacity       L + n > C              no allocator could have served it
-//   Rounding       A + n > C              what was added to the requests by rounding filled the
-//   difference Stranded       A + P + O + n > C      it fits only into memory that other streams
-//   keep Fragmentation  otherwise              enough memory of its own, but nowhere in one piece
+// out (rounded as it rounds), D what the device holds beyond what the backend asked it for (its
+// pages are larger than the requests), P what the backend holds back until work on other streams
+// ends, and O what it caches for other streams only, the causes are tried in this order:
+//   Capacity       L + n > C: no allocator could have served it
+//   Rounding       A + D + n > C: what rounding added to the requests filled the difference
+//   Stranded       A + D + P + O + n > C: it fits only into memory that other streams keep
+//   Fragmentation  otherwise: enough memory of its own, but nowhere in one piece
 //   Unknown        where the backend cannot tell A, or cannot tell P or O while that decides
 #pragma once
 
@@ -21,8 +22,9 @@ namespace allocmark {
 struct OomSituation {
   std::uint64_t capacity_bytes = 0;
   std::uint64_t request_bytes = 0;
-  std::uint64_t requested_bytes_live = 0;                 // without the failed request
-  std::optional<std::uint64_t> allocated_bytes;           // as MemoryStats
+  std::uint64_t requested_bytes_live = 0;        // without the failed request
+  std::optional<std::uint64_t> allocated_bytes;  // as MemoryStats
+  std::uint64_t device_extra_bytes = 0;  // held by the device beyond reserved_bytes; 0 if unknown
   std::optional<std::uint64_t> active_bytes;              // as MemoryStats
   std::optional<std::uint64_t> free_other_streams_bytes;  // as MemoryStats
   bool single_stream = false;  // the trace uses one stream: nothing can be kept for another one

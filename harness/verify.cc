@@ -112,6 +112,7 @@ void Verifier::note_oom(const Event& event) {
                              .request_bytes = event.size_bytes,
                              .requested_bytes_live = requested_bytes_live_,
                              .allocated_bytes = stats.allocated_bytes,
+                             .device_extra_bytes = device_extra_bytes(stats),
                              .active_bytes = stats.active_bytes,
                              .free_other_streams_bytes = stats.free_other_streams_bytes,
                              .single_stream = setup_.facts.stream_count == 1});
@@ -129,6 +130,13 @@ void Verifier::note_oom(const Event& event) {
     first.free_bytes = *stats.reserved_bytes - *stats.active_bytes;
   }
   report_.oom_first = first;
+}
+
+std::uint64_t Verifier::device_extra_bytes(const MemoryStats& stats) const {
+  if (!setup_.capabilities.real_memory || !stats.reserved_bytes) return 0;
+  const std::uint64_t held_bytes = setup_.device_bytes_before + *stats.reserved_bytes;
+  const std::uint64_t used_bytes = device_used_bytes(setup_.simcu);
+  return used_bytes > held_bytes ? used_bytes - held_bytes : 0;
 }
 
 void Verifier::check_new_block(Block& block) {

@@ -71,6 +71,8 @@ class Verifier {
 
   bool allocate(const Event& event, const ReplayStep& step);
   void note_oom(const Event& event);
+  // What the device holds beyond what the backend says it reserved: pages larger than the requests.
+  [[nodiscard]] std::uint64_t device_extra_bytes(const MemoryStats& stats) const;
   void check_new_block(Block& block);
   void check_early_reuse(const Block& block);
   void check_device_range(const Block& block);

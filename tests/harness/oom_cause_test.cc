@@ -36,6 +36,15 @@ TEST_CASE(
   REQUIRE(oom_cause(situation) == OomCause::Rounding);
 }
 
+TEST_CASE("what the device's own pages add counts as rounding") {
+  OomSituation situation = base();
+  situation.request_bytes = 250;
+  situation.device_extra_bytes = 50;
+  REQUIRE(oom_cause(situation) == OomCause::Fragmentation);
+  situation.device_extra_bytes = 51;
+  REQUIRE(oom_cause(situation) == OomCause::Rounding);
+}
+
 TEST_CASE("what fits in no single piece is a matter of fragmentation") {
   OomSituation situation = base();
   situation.request_bytes = 300;
