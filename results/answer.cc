@@ -265,6 +265,11 @@ std::string answer(const CellGroup& group, const TextStyle& style) {
   return text;
 }
 
+bool needs_answer(const CellGroup& group) {
+  return std::ranges::any_of(
+      group.cells, [](const CellResult* cell) { return !is_measured(*cell) || had_oom(*cell); });
+}
+
 std::string group_title(const CellGroup& group, const TextStyle& style) {
   const CellKey& key = group.key();
   const auto bytes = capacity_bytes(group);

@@ -22,6 +22,10 @@ struct TextStyle {
 // One paragraph, on one line.
 [[nodiscard]] std::string answer(const CellGroup& group, const TextStyle& style);
 
+// Whether a cell of the group ran out of memory, or has no numbers: where neither, there is nothing
+// to decide.
+[[nodiscard]] bool needs_answer(const CellGroup& group);
+
 // How to read the marks and ratios of the answers; plain text on one line.
 [[nodiscard]] std::string_view answer_legend();
 

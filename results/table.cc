@@ -107,6 +107,26 @@ void append_notes(std::string& out, std::span<const CellResult> cells, const Col
   out += wrap_words(notes, kWidthMax) + '\n';
 }
 
+// Only the experiments where there was something to decide; the report has the costs of the others.
+void append_answers(std::string& out, const std::vector<CellGroup>& groups,
+                    const TextStyle& style) {
+  const auto quiet_count =
+      std::ranges::count_if(groups, [](const CellGroup& group) { return !needs_answer(group); });
+  if (quiet_count > 0) {
+    out +=
+        fmt::format("\nNothing ran out of memory in {} of {} experiments (a table each, above).\n",
+                    quiet_count, groups.size());
+  }
+  if (static_cast<std::size_t>(quiet_count) == groups.size()) return;
+  out += "\nWhich of these avoided running out of memory, and what does it cost?\n";
+  for (const CellGroup& group : groups) {
+    if (!needs_answer(group)) continue;
+    out += '\n' + wrap_words(group_title(group, style), kWidthMax) + '\n';
+    out += wrap_words(answer(group, style), kWidthMax) + '\n';
+  }
+  out += '\n' + wrap_words(answer_legend(), kWidthMax) + '\n';
+}
+
 }  // namespace
 
 std::string render_table(std::span<const CellResult> cells) {
@@ -126,12 +146,7 @@ std::string render_table(std::span<const CellResult> cells) {
     out += '\n';
   }
   append_notes(out, cells, columns);
-  out += "\nWhich of these avoided running out of memory, and what does it cost?\n";
-  for (const CellGroup& group : groups) {
-    out += '\n' + wrap_words(group_title(group, style), kWidthMax) + '\n';
-    out += wrap_words(answer(group, style), kWidthMax) + '\n';
-  }
-  out += '\n' + wrap_words(answer_legend(), kWidthMax) + '\n';
+  append_answers(out, groups, style);
   return out;
 }
 
