@@ -61,11 +61,10 @@ ScopedConf parse_scope(const std::string& text, const std::vector<PlanAllocator>
   if (equals == std::string::npos || head.find_first_of(":,[") != std::string_view::npos) {
     return {.allocator = "", .conf = without_unset(text), .text = text};
   }
-  const PlanAllocator& allocator =
-      find_allocator(std::string(head), known, fmt::format("--conf '{}'", text));
-  return {.allocator = allocator.name,
-          .conf = without_unset(std::string_view(text).substr(equals + 1)),
-          .text = text};
+  return {
+      .allocator = find_allocator(std::string(head), known, fmt::format("--conf '{}'", text)).name,
+      .conf = without_unset(std::string_view(text).substr(equals + 1)),
+      .text = text};
 }
 
 // One of the allocator's keys stands in the config string as a whole word.

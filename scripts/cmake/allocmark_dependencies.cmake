@@ -6,7 +6,7 @@ find_package(ZLIB REQUIRED)
 find_package(Threads REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(zstd REQUIRED IMPORTED_TARGET libzstd)
-find_package(Boost 1.74 REQUIRED) # headers only: Boost.Math
+find_package(Boost 1.74 REQUIRED CONFIG) # headers only: Boost.Math
 
 if(ALLOCMARK_CUDA)
   find_package(CUDAToolkit 12 REQUIRED)
