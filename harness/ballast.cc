@@ -16,7 +16,7 @@ namespace allocmark {
 
 namespace {
 
-constexpr int kTryCountMax = 4;
+constexpr int kTryCountMax = 8;
 
 std::uint64_t whole_pages(std::uint64_t size_bytes) {
   return size_bytes / kDevicePageBytes * kDevicePageBytes;
@@ -32,7 +32,7 @@ std::uint64_t device_free_bytes() {
 }
 
 Ballast::Ballast(std::uint64_t left_bytes) {
-  std::uint64_t free_bytes = device_free_bytes();
+  const std::uint64_t free_bytes = device_free_bytes();
   if (free_bytes < left_bytes) {
     throw UsageError(ErrorText{.what = "the capacity is larger than what the device has free",
                                .where = "--capacity",
@@ -40,23 +40,21 @@ Ballast::Ballast(std::uint64_t left_bytes) {
                                .got = format_bytes(left_bytes),
                                .next = "choose a smaller capacity, or unlimited"});
   }
+  // An H200 gives one page less than the whole pages it reports free; other cards are found out.
   std::uint64_t held_bytes = whole_pages(free_bytes - left_bytes);
+  held_bytes -= std::min(held_bytes, kDevicePageBytes);
   for (int i = 0; i < kTryCountMax; ++i) {
-    if (held_bytes == 0) return;
-    const bool taken = take(held_bytes);
-    free_bytes = device_free_bytes();
-    // Less than a page too much cannot be held back: the device gives whole pages.
-    if (taken && free_bytes >= left_bytes && whole_pages(free_bytes - left_bytes) == 0) return;
+    const bool taken = held_bytes == 0 || take(held_bytes);
+    const bool enough = taken && fits(left_bytes);
+    const bool exact = enough && (held_bytes == 0 || !fits(left_bytes + kDevicePageBytes));
+    if (exact) return;
     release();
-    // A driver that charged more than asked (or another program) is met by holding back that much
-    // less.
-    if (!taken) {
-      held_bytes -= kDevicePageBytes;
-    } else if (free_bytes < left_bytes) {
-      held_bytes -=
-          std::min(held_bytes, whole_pages(left_bytes - free_bytes - 1) + kDevicePageBytes);
+    if (enough) {
+      held_bytes += kDevicePageBytes;
+    } else if (held_bytes == 0) {
+      break;
     } else {
-      held_bytes += whole_pages(free_bytes - left_bytes);
+      held_bytes -= kDevicePageBytes;
     }
   }
   throw EnvironmentError(ErrorText{.what = "the device cannot be filled up to the capacity",
@@ -64,6 +62,17 @@ Ballast::Ballast(std::uint64_t left_bytes) {
                                    .wanted = format_bytes(left_bytes) + " left free",
                                    .got = format_bytes(device_free_bytes()) + " free",
                                    .next = "see that no other program uses this GPU"});
+}
+
+// What the device reports free says little about its last pages; whether a block of that size can
+// be had says all, because its pages need not lie together.
+bool Ballast::fits(std::uint64_t size_bytes) {
+  void* probe = nullptr;
+  const cudaError_t error = cudaMalloc(&probe, size_bytes);
+  if (is_out_of_memory(error)) return false;
+  ALLOCMARK_CUDA_CHECK(error);
+  ALLOCMARK_CUDA_CHECK(cudaFree(probe));
+  return true;
 }
 
 Ballast::~Ballast() { release(); }

@@ -27,6 +27,8 @@ class Ballast {
  private:
   // False where the device has not enough.
   [[nodiscard]] bool take(std::uint64_t size_bytes);
+  // Whether one block of that size can be had now.
+  [[nodiscard]] static bool fits(std::uint64_t size_bytes);
   void release() noexcept;
 
   void* block_ = nullptr;

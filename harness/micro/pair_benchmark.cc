@@ -77,7 +77,7 @@ class OwnStream {
 };
 
 bool one_pair(Backend& backend, std::uint64_t size_bytes, cudaStream_t stream) {
-  const AllocateResult result = backend.allocate(size_bytes, stream);
+  AllocateResult result = backend.allocate(size_bytes, stream);
   benchmark::DoNotOptimize(result.pointer);
   if (result.status != AllocateStatus::Ok) [[unlikely]] {
     return false;
