@@ -6,6 +6,7 @@
 
 #include "allocators/cuda_check.h"
 #include "allocators/cuda_driver.h"
+#include "allocators/driver_entry_point.h"
 #include "base/error.h"
 
 namespace allocmark {
@@ -26,37 +27,17 @@ namespace {
 
 constexpr unsigned kFabricHandle = 8;
 
-template <typename Function>
-void look_up(const char* name, Function& function) {
-  void* found = nullptr;
-  cudaDriverEntryPointQueryResult result{};
-#if CUDART_VERSION >= 12050
-  ALLOCMARK_CUDA_CHECK(
-      cudaGetDriverEntryPointByVersion(name, &found, 12000, cudaEnableDefault, &result));
-#else
-  ALLOCMARK_CUDA_CHECK(cudaGetDriverEntryPoint(name, &found, cudaEnableDefault, &result));
-#endif
-  if (found == nullptr || result != cudaDriverEntryPointSuccess) {
-    throw EnvironmentError({.what = "the driver has no virtual memory functions",
-                            .where = "expandable_segments",
-                            .wanted = name,
-                            .got = "nothing",
-                            .next = "use expandable_segments:False, or a newer driver"});
-  }
-  function = reinterpret_cast<Function>(found);
-}
-
 VirtualMemoryFunctions look_up_all() {
   VirtualMemoryFunctions functions;
-  look_up("cuDeviceGetAttribute", functions.device_attribute);
-  look_up("cuMemAddressReserve", functions.reserve);
-  look_up("cuMemAddressFree", functions.free_address);
-  look_up("cuMemCreate", functions.create);
-  look_up("cuMemRelease", functions.release);
-  look_up("cuMemMap", functions.map);
-  look_up("cuMemUnmap", functions.unmap);
-  look_up("cuMemSetAccess", functions.set_access);
-  look_up("cuGetErrorString", functions.error_string);
+  look_up_driver("cuDeviceGetAttribute", functions.device_attribute);
+  look_up_driver("cuMemAddressReserve", functions.reserve);
+  look_up_driver("cuMemAddressFree", functions.free_address);
+  look_up_driver("cuMemCreate", functions.create);
+  look_up_driver("cuMemRelease", functions.release);
+  look_up_driver("cuMemMap", functions.map);
+  look_up_driver("cuMemUnmap", functions.unmap);
+  look_up_driver("cuMemSetAccess", functions.set_access);
+  look_up_driver("cuGetErrorString", functions.error_string);
   return functions;
 }
 

@@ -1,6 +1,7 @@
 // The ballast.
 #include "harness/ballast.h"
 
+#include <cuda.h>
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include <string>
 
 #include "allocators/cuda_check.h"
+#include "allocators/driver_entry_point.h"
 #include "base/bytes.h"
 #include "base/error.h"
 #include "harness/capacity.h"
@@ -20,6 +22,21 @@ constexpr int kTryCountMax = 8;
 
 std::uint64_t whole_pages(std::uint64_t size_bytes) {
   return size_bytes / kDevicePageBytes * kDevicePageBytes;
+}
+
+struct PhysicalMemory {
+  decltype(&::cuMemCreate) create = nullptr;
+  decltype(&::cuMemRelease) release = nullptr;
+};
+
+const PhysicalMemory& physical_memory() {
+  static const PhysicalMemory functions = [] {
+    PhysicalMemory found;
+    look_up_driver("cuMemCreate", found.create);
+    look_up_driver("cuMemRelease", found.release);
+    return found;
+  }();
+  return functions;
 }
 
 }  // namespace
@@ -78,18 +95,27 @@ bool Ballast::fits(std::uint64_t size_bytes) {
 Ballast::~Ballast() { release(); }
 
 bool Ballast::take(std::uint64_t size_bytes) {
-  const cudaError_t error = cudaMalloc(&block_, size_bytes);
-  if (is_out_of_memory(error)) {
-    block_ = nullptr;
-    return false;
+  CUmemAllocationProp properties{};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  ALLOCMARK_CUDA_CHECK(cudaGetDevice(&properties.location.id));
+  CUmemGenericAllocationHandle pages = 0;
+  const CUresult result = physical_memory().create(&pages, size_bytes, &properties, 0);
+  if (result == CUDA_ERROR_OUT_OF_MEMORY) return false;
+  if (result != CUDA_SUCCESS) {
+    throw EnvironmentError(ErrorText{.what = "the device's memory cannot be held back",
+                                     .where = "cuMemCreate",
+                                     .wanted = format_bytes(size_bytes),
+                                     .got = "CUDA driver error " + std::to_string(result),
+                                     .next = "use --capacity unlimited"});
   }
-  ALLOCMARK_CUDA_CHECK(error);
+  pages_ = pages;
   return true;
 }
 
 void Ballast::release() noexcept {
-  if (block_ != nullptr) (void)cudaFree(block_);
-  block_ = nullptr;
+  if (pages_ != 0) (void)physical_memory().release(pages_);
+  pages_ = 0;
 }
 
 }  // namespace allocmark

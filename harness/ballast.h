@@ -18,9 +18,9 @@ class Ballast {
   // be made to fit.
   explicit Ballast(std::uint64_t left_bytes);
   ~Ballast();
-  Ballast(Ballast&& other) noexcept : block_(std::exchange(other.block_, nullptr)) {}
+  Ballast(Ballast&& other) noexcept : pages_(std::exchange(other.pages_, 0)) {}
   Ballast& operator=(Ballast&& other) noexcept {
-    std::swap(block_, other.block_);
+    std::swap(pages_, other.pages_);
     return *this;
   }
 
@@ -31,7 +31,9 @@ class Ballast {
   [[nodiscard]] static bool fits(std::uint64_t size_bytes);
   void release() noexcept;
 
-  void* block_ = nullptr;
+  // Physical pages without an address (cuMemCreate): where the backend's blocks lie does not depend
+  // on how much is held back.
+  unsigned long long pages_ = 0;
 };
 
 }  // namespace allocmark

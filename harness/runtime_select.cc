@@ -75,7 +75,9 @@ std::vector<std::pair<std::string, std::string>> runtime_environment(std::string
     return {};
   }
   return {{"LD_LIBRARY_PATH", colon_list(simcuda_folder(), std::getenv("LD_LIBRARY_PATH"))},
-          {"SIMCUDA_PROFILE", profile_path(device)}};
+          {"SIMCUDA_PROFILE", profile_path(device)},
+          // On a GPU a cell loads its kernels before the backend's first request (device_work.cc).
+          {"SIMCUDA_START", "kernel"}};
 }
 
 std::string profile_path(std::string_view device) {

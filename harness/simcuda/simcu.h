@@ -68,6 +68,10 @@ SIMCU_API const char* simcu_last_message(void);
 
 // Environment read when the library loads:
 //   SIMCUDA_PROFILE   name ("h200") or path of a profile file; default h200
+//   SIMCUDA_START     what the process did before its first request: plain (default), kernel (one
+//   of its kernels is
+//                     loaded), c10 (PyTorch's allocator library and 7 streams); it decides where
+//                     the first blocks lie
 //   SIMCUDA_DEVICES   number of simulated GPUs, default 1
 //   SIMCUDA_CAPACITY_BYTES  memory of each GPU that programs can take (whole 2 MiB pages of it;
 //   what the context takes

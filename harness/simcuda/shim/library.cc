@@ -46,6 +46,22 @@ std::uint64_t environment_number(const char* variable, std::uint64_t fallback, s
   return value;
 }
 
+StartState environment_start_state() {
+  const char* text = std::getenv("SIMCUDA_START");
+  const std::string_view name = text == nullptr ? "" : text;
+  if (name.empty() || name == "plain") {
+    return StartState::Plain;
+  }
+  if (name == "kernel") {
+    return StartState::Kernel;
+  }
+  if (name == "c10") {
+    return StartState::C10;
+  }
+  throw std::runtime_error("SIMCUDA_START: wanted plain, kernel or c10, got '" + std::string(name) +
+                           "'");
+}
+
 std::string folder_of_this_library() {
   Dl_info info{};
   if (dladdr(reinterpret_cast<void*>(&start_library), &info) == 0 || info.dli_fname == nullptr) {
@@ -59,12 +75,13 @@ void start(Library& all) {
   const Profile profile = load_profile(wanted != nullptr && *wanted != '\0' ? wanted : "h200",
                                        folder_of_this_library() + "/profiles");
   const std::uint64_t count = environment_number("SIMCUDA_DEVICES", 1, 0, kDeviceCountMax);
-  const std::uint64_t capacity =
-      environment_number("SIMCUDA_CAPACITY_BYTES", 0, kPageBytes, std::uint64_t{1} << 46);
+  const DeviceSetup setup = {.capacity_bytes = environment_number(
+                                 "SIMCUDA_CAPACITY_BYTES", 0, kPageBytes, std::uint64_t{1} << 46),
+                             .start = environment_start_state()};
   for (std::uint64_t i = 0; i < count; ++i) {
     all.devices.push_back(std::make_unique<SimulatedDevice>(
         DevicePlace{.index = static_cast<int>(i), .count = static_cast<int>(count)}, profile,
-        capacity));
+        setup));
   }
   if (const char* faults = std::getenv("SIMCUDA_FAIL"); faults != nullptr) {
     add_faults(faults);

@@ -11,8 +11,8 @@ constexpr std::uint64_t kHandleLowest =
     4096;  // smaller values are no handles (0, 1, 2 are special streams)
 
 DeviceConfig make_config(const Profile& profile, const MemoryContents& contents,
-                         std::uint64_t capacity_bytes) {
-  DeviceConfig config = h200_config(StartState::Plain);
+                         const DeviceSetup& setup) {
+  DeviceConfig config = h200_config(setup.start);
   config.total_bytes = profile.total_bytes;
   config.free_bytes_initial = profile.free_bytes_initial;
   config.page_limit = profile.page_limit;
@@ -22,8 +22,8 @@ DeviceConfig make_config(const Profile& profile, const MemoryContents& contents,
   config.lowest_heap_address = contents.heap_window().lo;
   config.area_address = contents.area_window().lo;
   config.area_end_address = contents.area_window().hi;
-  if (capacity_bytes != 0) {
-    config = with_usable_bytes(config, capacity_bytes);
+  if (setup.capacity_bytes != 0) {
+    config = with_usable_bytes(config, setup.capacity_bytes);
   }
   return config;
 }
@@ -36,11 +36,11 @@ std::uint64_t memory_bytes(const Profile& profile, std::uint64_t capacity_bytes)
 }  // namespace
 
 SimulatedDevice::SimulatedDevice(DevicePlace place, const Profile& device_profile,
-                                 std::uint64_t capacity_bytes)
+                                 const DeviceSetup& setup)
     : index(place.index),
       profile(device_profile),
-      contents(place, memory_bytes(device_profile, capacity_bytes)),
-      core(make_config(device_profile, contents, capacity_bytes)) {
+      contents(place, memory_bytes(device_profile, setup.capacity_bytes)),
+      core(make_config(device_profile, contents, setup)) {
   default_pool = new_pool();
   default_pool->id = kDefaultPool;
   current_pool = default_pool;

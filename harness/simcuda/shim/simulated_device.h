@@ -52,10 +52,15 @@ struct PendingHostFunction {
   void* data = nullptr;
 };
 
+// What the environment says about every simulated device.
+struct DeviceSetup {
+  std::uint64_t capacity_bytes = 0;  // memory that programs can take; 0 = the profile's
+  StartState start = StartState::Plain;
+};
+
 class SimulatedDevice {
  public:
-  // capacity_bytes: memory that programs can take; 0 = the profile's.
-  SimulatedDevice(DevicePlace place, const Profile& profile, std::uint64_t capacity_bytes);
+  SimulatedDevice(DevicePlace place, const Profile& profile, const DeviceSetup& setup);
 
   // Held around every use of the members below.
   std::mutex mutex;
