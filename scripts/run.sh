@@ -4,8 +4,7 @@
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 
-ensure_packages "${BUILD_NEEDS[@]}"
-ensure_toolkit
+ensure_all "${BUILD_NEEDS[@]}"
 build release allocmark simcuda allocmark_micro
 [ $# -gt 0 ] || set -- --suite default
 exec build/release/bin/allocmark run "$@"

@@ -95,7 +95,6 @@ fetch_toolkit() {
   local target=$ROOT/build/cuda-toolkit
   CUDA_ROOT=$target/nvidia/cu13
   [ -e "$target/complete" ] && return 0
-  command -v python3 >/dev/null && python3 -m pip --version >/dev/null 2>&1 || install_packages python3 python3-pip
   say "no CUDA toolkit found: taking its compile-time parts from PyPI into build/cuda-toolkit (about 270 MB)"
   rm -rf "$target"
   python3 -m pip install -q --disable-pip-version-check --root-user-action=ignore --no-deps --target "$target" \
@@ -106,13 +105,24 @@ fetch_toolkit() {
   touch "$target/complete"
 }
 
-ensure_toolkit() {
+# Sets CUDA_ROOT to an installed toolkit; false where there is none.
+find_toolkit() {
   local nvcc dir
   nvcc=$(command -v nvcc || true)
   for dir in "${CUDA_HOME:-}" "${CUDA_PATH:-}" "${nvcc:+$(dirname "$(dirname "$(readlink -f "${nvcc:-/}")")")}" /usr/local/cuda /opt/cuda; do
-    if [ -n "$dir" ] && toolkit_at "$dir"; then CUDA_ROOT=$dir; break; fi
+    if [ -n "$dir" ] && toolkit_at "$dir"; then CUDA_ROOT=$dir; return 0; fi
   done
-  [ -n "${CUDA_ROOT:-}" ] || fetch_toolkit
+  return 1
+}
+
+# ensure_all NEED...: packages and toolkit; every missing package is named at once.
+ensure_all() {
+  if find_toolkit; then
+    ensure_packages "$@"
+  else
+    ensure_packages "$@" "tool:pip3 python3-pip"
+    fetch_toolkit
+  fi
   export CUDA_ROOT CUDACXX=$CUDA_ROOT/bin/nvcc
 }
 

@@ -5,8 +5,7 @@
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 
-ensure_packages "${BUILD_NEEDS[@]}" "${TEST_NEEDS[@]}"
-ensure_toolkit
+ensure_all "${BUILD_NEEDS[@]}" "${TEST_NEEDS[@]}"
 
 passed=0 failed=0 skipped=0
 
