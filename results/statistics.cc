@@ -134,8 +134,8 @@ bool is_measured(const CellResult& cell) {
 std::span<const FragmentationDefinition> fragmentation_definitions() { return kDefinitions; }
 
 std::optional<double> waste_share(const CellResult& cell) {
-  if (!above_floor(cell)) return std::nullopt;
-  return unused_share(cell.requested_bytes_at_reserved_peak, cell.reserved_bytes_peak);
+  if (!above_floor(cell) || !reached_requested_peak(cell)) return std::nullopt;
+  return unused_share(cell.requested_bytes_peak, cell.device_bytes_peak);
 }
 
 }  // namespace allocmark

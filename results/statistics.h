@@ -70,8 +70,9 @@ struct FragmentationDefinition {
 // kFragmentationFloorBytes.
 [[nodiscard]] std::span<const FragmentationDefinition> fragmentation_definitions();
 
-// The share of reserved memory that nobody had asked for when most was reserved, 0..1 (the tables'
-// "waste"): 1 - requested_bytes_at_reserved_peak / reserved_bytes_peak. The same floor applies.
+// The share of the memory taken from the device that the program's own peak did not need, 0..1 (the
+// tables' "waste"): 1 - requested_bytes_peak / device_bytes_peak. Nothing where a request failed:
+// the program's peak was not reached then. The same floor applies.
 [[nodiscard]] std::optional<double> waste_share(const CellResult& cell);
 
 }  // namespace allocmark

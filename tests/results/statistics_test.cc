@@ -93,7 +93,16 @@ TEST_CASE("fragmentation has one value per published definition") {
   CHECK(fragmentation(cell, "fragmentation_ratio_johnstone_wilson_3") == Approx(200.0 / 120));
   CHECK(fragmentation(cell, "fragmentation_share_internal") == Approx(0.2));
   CHECK(fragmentation(cell, "fragmentation_share_largest_free") == Approx(0.75));
-  CHECK(waste_share(cell) == Approx(0.4));
+}
+
+TEST_CASE("waste is what the device gave beyond the program's peak") {
+  CellResult cell = measured_cell();
+  cell.device_bytes_peak = 250 * kMiB;
+  CHECK_FALSE(waste_share(cell).has_value());  // 4 requests failed
+  cell.oom_count = 0;
+  CHECK(waste_share(cell) == Approx(0.36));
+  cell.device_bytes_peak = 0;  // no device memory behind it
+  CHECK_FALSE(waste_share(cell).has_value());
 }
 
 TEST_CASE("ratios to the trace's peak are absent where a request failed") {
@@ -109,7 +118,6 @@ TEST_CASE("fragmentation is absent below the floor, without its inputs and where
   CellResult cell = measured_cell();
   cell.requested_bytes_peak = 16 * kMiB - 1;
   CHECK_FALSE(fragmentation(cell, "fragmentation_share_pytorch").has_value());
-  CHECK_FALSE(waste_share(cell).has_value());
   cell.requested_bytes_peak = 16 * kMiB;
   CHECK(fragmentation(cell, "fragmentation_share_pytorch").has_value());
   cell.reserved_bytes_peak.reset();
