@@ -9,6 +9,10 @@ pkg_check_modules(zstd REQUIRED IMPORTED_TARGET libzstd)
 find_package(Boost 1.74 REQUIRED CONFIG) # headers only: Boost.Math
 
 if(ALLOCMARK_CUDA)
+  if(CMAKE_VERSION VERSION_LESS 3.26 AND NOT TARGET CUDA::nvToolsExt)
+    # CMake 3.25 sets a property of this target without asking whether there is one; CUDA 13 has none.
+    add_library(CUDA::nvToolsExt INTERFACE IMPORTED)
+  endif()
   find_package(CUDAToolkit 12 REQUIRED)
 endif()
 
