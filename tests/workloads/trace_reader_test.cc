@@ -178,3 +178,12 @@ TEST_CASE("a file with a changed byte is read or refused, never worse") {
   }
   CHECK(refused_count > 250);
 }
+
+TEST_CASE("a trace that scripts/record_pytorch.py wrote keeps every rule") {
+  const std::unique_ptr<EventSource> source =
+      open_trace_file("tests/golden/workloads/recorded_by_hand.ops.csv");
+  CHECK(read_all(*source).size() == 9);
+  CHECK(source->header().name == "by_hand");
+  CHECK(source->header().stream_count == 2);
+  CHECK(source->labels() == std::vector<std::string>{"begin", "step0"});
+}
