@@ -317,6 +317,22 @@ class CommandLine(unittest.TestCase):
             done = self.run_script("--out", os.path.join(folder, "none", "t.csv"), "--snapshot", os.path.join(folder, "no"))
             self.assertIn("not a memory snapshot", done.stderr)
 
+    def test_the_references_are_listed_and_each_failure_leaves_the_others_alone(self):
+        script = os.path.join(ROOT, "scripts", "record_references.py")
+        done = subprocess.run([sys.executable, script, "--list"], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0)
+        self.assertGreaterEqual(len(done.stdout.splitlines()), 8)
+        done = subprocess.run([sys.executable, script, "--only", "bert_mlm"], capture_output=True, text=True)
+        self.assertIn("no recording 'bert_mlm': wanted some of gpt2_medium_amp", done.stderr)
+        with tempfile.TemporaryDirectory() as folder:
+            with open(os.path.join(folder, "torch.py"), "w") as file:
+                file.write("raise ImportError('broken on purpose')\n")
+            done = subprocess.run([sys.executable, script, "--out", folder, "--only", "vit_amp,gpt2_bf16_sgd"],
+                                  capture_output=True, text=True, env={**os.environ, "PYTHONPATH": folder})
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual(done.stdout.count("broken on purpose"), 2)
+        self.assertIn("0 of 2 recorded", done.stdout)
+
     def test_wrong_options_are_named(self):
         for arguments, environment, word in (
                 (["--out", "t.gz"], {}, "either a program to run or --snapshot"),
