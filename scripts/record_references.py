@@ -59,16 +59,17 @@ def tokens(vocabulary, batch, length, mask=False):
     return make
 
 
+# As most programs do, the models keep a KV cache in training too unless they are told not to: it copies keys and values.
 def gpt2(attention, **shape):
     from transformers import GPT2Config, GPT2LMHeadModel
-    return GPT2LMHeadModel(GPT2Config(attn_implementation=attention, use_cache=False, **shape))
+    return GPT2LMHeadModel(GPT2Config(attn_implementation=attention, **shape))
 
 
 def llama(attention, **shape):
     from transformers import LlamaConfig, LlamaForCausalLM
     config = LlamaConfig(**{"vocab_size": 32000, "hidden_size": 2048, "intermediate_size": 5632, "num_hidden_layers": 8,
                             "num_attention_heads": 16, "num_key_value_heads": 4, "max_position_embeddings": 4096,
-                            "use_cache": False, "attn_implementation": attention, **shape})
+                            "attn_implementation": attention, **shape})
     return LlamaForCausalLM(config)
 
 
@@ -87,9 +88,9 @@ def gpt2_bf16_sgd(recording):
 
 
 def gpt2_accum_fp32(recording):
-    """GPT-2 124M, 3 micro steps of 4 x 256, fp32, AdamW (foreach), eager attention, 2 steps."""
+    """GPT-2 124M, 3 micro steps of 4 x 256, fp32, AdamW (foreach), eager attention, no KV cache, 2 steps."""
     import torch
-    model = device_model(gpt2("eager"))
+    model = device_model(gpt2("eager", use_cache=False))
     train(recording, model, torch.optim.AdamW(model.parameters()), [tokens(50257, 4, 256)] * 2, accumulate=3)
 
 
@@ -97,7 +98,6 @@ def gpt2_generate(recording):
     """GPT-2 124M, bf16, sdpa attention, batch 8, prompt 64, 64 new tokens."""
     import torch
     model = device_model(gpt2("sdpa"), torch.bfloat16).eval()
-    model.config.use_cache = model.generation_config.use_cache = True
     generate(recording, model, 50257, 8, [64], 64)
 
 
@@ -118,9 +118,11 @@ def llama_bf16_fused(recording):
 
 
 def llama_eager_amp(recording):
-    """Llama-shaped 6 x 1024 (16 heads, 4 kv), batch 4 x 512, bf16 autocast, AdamW (foreach), eager attention, 3 steps."""
+    """Llama-shaped 6 x 1024 (16 heads, 4 kv), batch 4 x 512, bf16 autocast, AdamW (foreach), eager attention, no KV
+    cache, 3 steps."""
     import torch
-    model = device_model(llama("eager", hidden_size=1024, intermediate_size=2816, num_hidden_layers=6))
+    model = device_model(llama("eager", use_cache=False, hidden_size=1024, intermediate_size=2816,
+                               num_hidden_layers=6))
     train(recording, model, torch.optim.AdamW(model.parameters()), [tokens(32000, 4, 512)] * 3, torch.bfloat16)
 
 
@@ -149,7 +151,6 @@ def llama_generate(recording):
     """Llama-shaped 8 x 2048 (16 heads, 4 kv), bf16, sdpa attention, growing cache, batch 4, prompt 200, 128 new tokens."""
     import torch
     model = device_model(llama("sdpa"), torch.bfloat16).eval()
-    model.config.use_cache = model.generation_config.use_cache = True
     generate(recording, model, 32000, 4, [200], 128)
 
 
