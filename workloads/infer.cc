@@ -12,9 +12,9 @@
 #include "base/random.h"
 #include "workloads/generated_source.h"
 #include "workloads/generators.h"
-#include "workloads/model/block.h"
 #include "workloads/model/kv_cache.h"
 #include "workloads/model/lengths.h"
+#include "workloads/model/transformer.h"
 
 namespace allocmark {
 namespace {
@@ -25,6 +25,7 @@ struct InferConfig {
   KvMode kv_mode = KvMode::Concat;
   std::uint64_t request_count = 64;
   std::uint64_t batch_max = 8;
+  std::vector<std::uint64_t> batches, sequences;  // given shapes in turn; 0: drawn
   bool full_batches = true;  // else 1 to batch_max requests, as they happened to arrive
 };
 
@@ -36,38 +37,42 @@ class Inference {
         random_(seed),
         batch_(batch),
         pool_(std::make_unique<TensorPool>(batch)),
-        ops_(config.setup, pool_.get()),
-        cache_(config.kv_mode, config.setup.model.layer_count),
-        block_(std::make_unique<Block>()) {
-    ops_.set_saving(false);
-    if (generates()) ops_.set_kv_cache(&cache_);
+        model_(std::make_unique<Transformer>(config.setup, LoraSettings(), pool_.get())),
+        cache_(config.kv_mode, config.setup.model.layer_count) {
+    tape().set_grad_enabled(false);
+    if (generates()) model_->set_cache(&cache_);
   }
 
   // One block of one pass per call, or what lies between passes.
   bool advance();
 
  private:
-  enum class Phase { Start, Batch, Embed, Block, Head, Done };
+  enum class Phase { Start, Batch, Embed, Layer, Head, Done };
 
   [[nodiscard]] bool generates() const { return config_.setup.model.family != ModelFamily::Bert; }
   void start();
   void begin_batch();
   void embed();
   void head();
+  [[nodiscard]] Tape& tape() { return model_->tape(); }
+  // Bytes of one half of one layer's cache for so many tokens.
+  [[nodiscard]] std::uint64_t cache_bytes(std::uint64_t token_count) const {
+    return token_count * config_.setup.model.kv_width() * config_.setup.wide_bytes;
+  }
 
   InferConfig config_;
   Random random_;
   EventBatch* batch_;
   std::unique_ptr<TensorPool> pool_;
-  Ops ops_;
-  std::vector<Tensor> parameters_, workspaces_;
+  std::unique_ptr<Transformer> model_;
   KvCache cache_;
-  std::unique_ptr<Block> block_;  // without saving one serves for all layers
-  Tensor tokens_, mask_, stream_;
+  Tensor tokens_;
+  Var stream_, hidden_, answer_;
   Phase phase_ = Phase::Start;
   std::uint64_t served_ = 0;
   std::uint64_t batch_index_ = 0;
   std::uint64_t batch_size_ = 0;
+  std::uint64_t length_ = 0;       // tokens of each sequence in this pass
   std::uint64_t context_ = 0;      // tokens that the cache holds after this pass
   std::uint64_t context_end_ = 0;  // when it reaches this the batch is done
   std::uint64_t layer_ = 0;
@@ -84,15 +89,16 @@ bool Inference::advance() {
     case Phase::Embed:
       embed();
       return true;
-    case Phase::Block:
-      stream_ = block_->forward(ops_, std::move(stream_), false);
-      if (workspaces_.empty()) workspaces_ = cublas_workspaces(ops_);
+    case Phase::Layer:
+      stream_ = model_->layer(layer_, stream_);
       if (++layer_ == config_.setup.model.layer_count) phase_ = Phase::Head;
       return true;
     case Phase::Head:
       head();
       return true;
     case Phase::Done:
+      hidden_.drop();
+      answer_.drop();
       tokens_.reset();
       batch_->mark("end");
       return false;
@@ -102,21 +108,22 @@ bool Inference::advance() {
 
 void Inference::start() {
   batch_->mark("begin");
-  for (const std::uint64_t count : parameter_element_counts(config_.setup.model)) {
-    parameters_.push_back(pool_->make(count * config_.setup.wide_bytes, TensorKind::Parameter));
-  }
+  model_->make_parameters();
   if (generates() && config_.kv_mode == KvMode::Paged) {
-    cache_.reserve(
-        ops_, config_.batch_max * (config_.lengths.context_max + config_.lengths.generated_max));
+    cache_.reserve(tape(), cache_bytes(config_.batch_max * (config_.lengths.context_max +
+                                                            config_.lengths.generated_max)));
   }
   phase_ = Phase::Batch;
 }
 
 void Inference::begin_batch() {
   // A thousand labels are enough to find one's way; more would grow with the trace.
-  batch_->mark("batch" + std::to_string(batch_index_++ % 1000));
-  const std::uint64_t wanted =
+  batch_->mark("batch" + std::to_string(batch_index_ % 1000));
+  const std::uint64_t given_batch = config_.batches[batch_index_ % config_.batches.size()];
+  const std::uint64_t given_length = config_.sequences[batch_index_ % config_.sequences.size()];
+  std::uint64_t wanted =
       config_.full_batches ? config_.batch_max : random_.between(1, config_.batch_max);
+  if (given_batch > 0) wanted = given_batch;
   batch_size_ = std::min(wanted, config_.request_count - served_);
   served_ += batch_size_;
   std::uint64_t generated = 0;
@@ -126,47 +133,47 @@ void Inference::begin_batch() {
     context_ = std::max(context_, lengths.context);
     generated = std::max(generated, lengths.generated);
   }
+  if (given_length > 0) context_ = given_length;
+  ++batch_index_;
   context_end_ = generates() ? context_ + generated : context_;
-  ops_.set_lengths(batch_size_, context_, context_);
+  length_ = context_;
+  model_->set_lengths(batch_size_, length_, context_);
   if (generates() && config_.kv_mode == KvMode::Preallocated)
-    cache_.reserve(ops_, batch_size_ * context_end_);
+    cache_.reserve(tape(), cache_bytes(batch_size_ * context_end_));
   phase_ = Phase::Embed;
 }
 
 void Inference::embed() {
-  const TransformerSetup& setup = ops_.setup();
-  const std::uint64_t stream_bytes = setup.token_count() * setup.model.hidden * setup.wide_bytes;
-  tokens_ = ops_.activation(setup.token_count() * 8);
-  stream_ = ops_.activation(stream_bytes);
-  if (setup.model.positions > 0) {
-    const Tensor positions =
-        ops_.activation(setup.sequence * setup.model.hidden * setup.wide_bytes);
-    stream_ = ops_.activation(stream_bytes);
-  }
-  if (!setup.fused_attention) {
-    mask_ = ops_.activation(setup.token_count() * setup.key_count() * setup.wide_bytes);
-  }
+  // What the last call returned goes first.
+  hidden_.drop();
+  answer_.drop();
+  tokens_ = tape().allocate(batch_size_ * length_ * 8, TensorKind::Activation);
+  stream_ = model_->embed(tokens_);
   layer_ = 0;
-  phase_ = Phase::Block;
+  phase_ = Phase::Layer;
 }
 
-// The last token's logits and the choice of the next token.
+// The last token's logits and the choice of the next token, or the pooled first token.
 void Inference::head() {
-  const TransformerSetup& setup = ops_.setup();
-  mask_.reset();
+  Var hidden = model_->finish(std::move(stream_));
+  stream_ = Var();
+  Var answer = model_->answer(hidden);
   if (generates()) {
-    const std::uint64_t logit_count = setup.batch * setup.model.vocabulary;
-    Norm norm;
-    stream_ = norm.forward(ops_, stream_);
-    Tensor logits = ops_.activation(logit_count * setup.narrow_bytes);
-    if (setup.narrow_bytes != 4) logits = ops_.activation(logit_count * 4);
-    logits = ops_.activation(logit_count * 4);  // softmax
-    const Tensor chosen = ops_.activation(setup.batch * 8);
+    hidden.drop();
+    const std::uint64_t logit_count = batch_size_ * config_.setup.model.vocabulary;
+    const Var exact = tape().make(logit_count, 4);
+    answer.drop();
+    const Var chosen = tape().make(batch_size_, 8);
+    answer_ = tape().make(batch_size_ * (context_ + 1), 8);  // all tokens so far
+  } else {
+    tokens_.reset();
+    hidden_ = std::move(hidden);
+    answer_ = std::move(answer);
   }
-  stream_.reset();
   if (context_ < context_end_) {
     ++context_;
-    ops_.set_lengths(batch_size_, 1, context_);
+    length_ = 1;
+    model_->set_lengths(batch_size_, length_, context_);
     phase_ = Phase::Embed;
     return;
   }
@@ -189,6 +196,7 @@ std::unique_ptr<EventSource> make_infer(Parameters& parameters, std::uint64_t se
   config.request_count =
       parameters.number("requests", {.preset = 64, .lowest = 1, .highest = 1'000'000'000});
   config.batch_max = parameters.number("batch", {.preset = 8, .lowest = 1, .highest = 4096});
+  config.batches = parameters.numbers("batches", {.preset = 0, .lowest = 1, .highest = 4096});
   config.full_batches = parameters.choice("arrival", {"full", "random"}) == 0;
   LengthSettings& lengths = config.lengths;
   lengths.source =
@@ -200,6 +208,8 @@ std::unique_ptr<EventSource> make_infer(Parameters& parameters, std::uint64_t se
   const std::uint64_t context_preset = encodes ? longest : has_limit ? longest / 2 : 16'384;
   lengths.context_max =
       parameters.number("context_max", {.preset = context_preset, .lowest = 1, .highest = longest});
+  config.sequences =
+      parameters.numbers("seq", {.preset = 0, .lowest = 1, .highest = lengths.context_max});
   if (!encodes) {
     const std::uint64_t left = has_limit ? longest - lengths.context_max : longest;
     lengths.generated_max = parameters.number(

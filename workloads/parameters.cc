@@ -85,6 +85,25 @@ std::uint64_t Parameters::number(std::string_view key, const NumberRange& range)
   return *parsed;
 }
 
+std::vector<std::uint64_t> Parameters::numbers(std::string_view key, const NumberRange& range) {
+  const std::string* value = find(key);
+  if (value == nullptr) return {range.preset};
+  std::vector<std::uint64_t> parsed;
+  for (std::size_t begin = 0; begin <= value->size();) {
+    const std::size_t end = std::min(value->find('/', begin), value->size());
+    const std::optional<std::uint64_t> one = parse_number(value->substr(begin, end - begin));
+    if (!one || *one < range.lowest || *one > range.highest || parsed.size() == 1024) {
+      refuse(key,
+             fmt::format("whole numbers from {} to {} joined by '/', at most 1024", range.lowest,
+                         range.highest),
+             *value);
+    }
+    parsed.push_back(*one);
+    begin = end + 1;
+  }
+  return parsed;
+}
+
 std::uint64_t Parameters::size_bytes(std::string_view key, const NumberRange& range) {
   const std::string* value = find(key);
   if (value == nullptr) return range.preset;

@@ -30,6 +30,8 @@ class Parameters {
 
   // Each read throws UsageError with key, allowed values and the text given.
   [[nodiscard]] std::uint64_t number(std::string_view key, const NumberRange& range);
+  // Numbers joined by '/', at most 1024 of them; the preset alone where the key is not given.
+  [[nodiscard]] std::vector<std::uint64_t> numbers(std::string_view key, const NumberRange& range);
   [[nodiscard]] std::uint64_t size_bytes(std::string_view key, const NumberRange& range);
   // The index of the value in `choices`; the first one is the preset.
   [[nodiscard]] std::size_t choice(std::string_view key, const std::vector<std::string>& choices);
@@ -37,6 +39,12 @@ class Parameters {
   // false.
   [[nodiscard]] std::size_t variant_index(std::string_view what,
                                           const std::vector<std::string>& known, bool required);
+
+  // Refuses a value that follows the grammar but breaks a rule between keys.
+  [[noreturn]] void refuse_value(std::string_view key, std::string wanted,
+                                 std::uint64_t got) const {
+    refuse(key, std::move(wanted), std::to_string(got));
+  }
 
   // For generators without variants.
   void refuse_variant() const;

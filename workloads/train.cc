@@ -1,72 +1,81 @@
 // Generator train: training steps of a transformer, lowered to the allocations that eager PyTorch
-// makes: embedding, blocks (model/block.cc), output head and cross-entropy, the backward in
-// reverse, the optimizer, zero_grad. It does not depend on the seed: the same text gives the same
-// trace.
+// makes: forward (model/transformer.cc), loss, backward (model/tape.cc), optimizer, zero_grad. The
+// seed matters only where the lengths of sequences are drawn.
+#include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "workloads/event_names.h"
+#include "base/random.h"
 #include "workloads/generated_source.h"
 #include "workloads/generators.h"
-#include "workloads/model/block.h"
+#include "workloads/model/lengths.h"
+#include "workloads/model/transformer.h"
 
 namespace allocmark {
 namespace {
 
+enum class Optimizer : std::uint8_t { AdamW, AdamWFused, Sgd };
+
 struct TrainConfig {
   TransformerSetup setup;
+  LoraSettings lora;
   std::uint64_t step_count = 1;
-  bool adamw = true;
+  std::uint64_t accumulate = 1;
+  Optimizer optimizer = Optimizer::AdamW;
   bool checkpointed = false;
+  bool keeps_cache = true;
+  std::vector<std::uint64_t> sequences;  // lengths in turn
+  bool draws_lengths = false;
+  LengthSettings lengths;
 };
 
 class Training {
  public:
   using Config = TrainConfig;
-  Training(const TrainConfig& config, std::uint64_t, EventBatch* batch)
+  Training(const TrainConfig& config, std::uint64_t seed, EventBatch* batch)
       : config_(config),
+        random_(seed),
         batch_(batch),
         pool_(std::make_unique<TensorPool>(batch)),
-        ops_(config.setup, pool_.get()),
-        parameter_counts_(parameter_element_counts(config.setup.model)),
-        blocks_(config.setup.model.layer_count),
-        block_inputs_(config.setup.model.layer_count) {}
+        model_(std::make_unique<Transformer>(config.setup, config.lora, pool_.get())),
+        cache_(KvMode::Concat, config.setup.model.layer_count) {
+    if (config.keeps_cache) model_->set_cache(&cache_);
+  }
 
-  // One phase, or one block of the forward or backward, per call.
+  // One phase, one layer of the forward, or some nodes of the backward per call.
   bool advance();
 
  private:
-  enum class Phase { Start, Embed, Forward, Head, Backward, EmbedBackward, Optimize, End };
+  enum class Phase { Start, Embed, Forward, Head, Backward, Optimize, End };
 
   void start();
   void embed();
-  void forward_block();
+  void forward_layer();
   void head();
-  void backward_block();
-  void embed_backward();
+  void backward();
+  void make_optimizer_state();
   void optimize();
   void end();
-  [[nodiscard]] std::uint64_t stream_bytes() const {
-    return config_.setup.token_count() * config_.setup.model.hidden * config_.setup.wide_bytes;
-  }
+  [[nodiscard]] Tape& tape() { return model_->tape(); }
 
   TrainConfig config_;
+  Random random_;
   EventBatch* batch_;
   std::unique_ptr<TensorPool> pool_;
-  Ops ops_;
-  std::vector<std::uint64_t> parameter_counts_;
-  std::vector<Tensor> parameters_, optimizer_states_, workspaces_;
-  std::vector<Block> blocks_;
-  std::vector<Tensor> block_inputs_;  // what a checkpoint keeps
-  Norm embedding_norm_, final_norm_;
-  Dropout embedding_dropout_;
-  Tensor tokens_, attention_mask_, positions_, stream_, stream_gradient_, loss_;
+  std::unique_ptr<Transformer> model_;
+  KvCache cache_;
+  std::vector<Tensor> optimizer_states_;
+  Tensor tokens_, loss_;
+  Var stream_, loss_var_;
+  std::vector<Var> layer_inputs_;  // checkpointed: to run a layer again
   Phase phase_ = Phase::Start;
   std::uint64_t step_ = 0;
+  std::uint64_t micro_ = 0;
   std::uint64_t layer_ = 0;
 };
 
@@ -79,16 +88,13 @@ bool Training::advance() {
       embed();
       break;
     case Phase::Forward:
-      forward_block();
+      forward_layer();
       break;
     case Phase::Head:
       head();
       break;
     case Phase::Backward:
-      backward_block();
-      break;
-    case Phase::EmbedBackward:
-      embed_backward();
+      backward();
       break;
     case Phase::Optimize:
       optimize();
@@ -102,148 +108,148 @@ bool Training::advance() {
 
 void Training::start() {
   batch_->mark("begin");
-  for (const std::uint64_t count : parameter_counts_) {
-    parameters_.push_back(pool_->make(count * config_.setup.wide_bytes, TensorKind::Parameter));
-  }
+  model_->make_parameters();
   phase_ = Phase::Embed;
 }
 
 void Training::embed() {
-  const TransformerSetup& setup = config_.setup;
-  const std::uint64_t elements = setup.token_count() * setup.model.hidden;
-  batch_->mark("step" + std::to_string(step_));
-  tokens_ = ops_.activation(setup.token_count() * 8);
-  Tensor words = ops_.activation(stream_bytes());
-  if (setup.model.positions > 0) {
-    positions_ = ops_.activation(setup.sequence * setup.model.hidden * setup.wide_bytes);
-    stream_ = ops_.activation(stream_bytes());
-  } else {
-    stream_ = words;
-    positions_ = ops_.activation(setup.sequence * setup.model.head_width() * 2 *
-                                 setup.wide_bytes);  // cos and sin
-  }
-  if (!setup.fused_attention) {
-    const Tensor allowed = ops_.activation(setup.sequence * setup.sequence);
-    attention_mask_ =
-        ops_.activation(setup.batch * setup.sequence * setup.sequence * setup.wide_bytes);
-  }
-  if (setup.model.family == ModelFamily::Bert) stream_ = embedding_norm_.forward(ops_, stream_);
-  stream_ = embedding_dropout_.forward(
-      ops_, std::move(stream_), {.element_count = elements, .element_bytes = setup.wide_bytes});
+  const std::uint64_t micro_index = step_ * config_.accumulate + micro_;
+  if (micro_ == 0) batch_->mark("step" + std::to_string(step_));
+  std::uint64_t length = config_.sequences[micro_index % config_.sequences.size()];
+  if (config_.draws_lengths) length = draw_lengths(config_.lengths, &random_).context;
+  model_->set_lengths(config_.setup.batch, length, 0);
+  tokens_ = tape().allocate(config_.setup.batch * length * 8, TensorKind::Activation);
+  stream_ = model_->embed(tokens_);
   layer_ = 0;
   phase_ = Phase::Forward;
 }
 
-void Training::forward_block() {
-  ops_.set_saving(!config_.checkpointed);
-  if (config_.checkpointed) block_inputs_[layer_] = stream_;
-  stream_ = blocks_[layer_].forward(ops_, std::move(stream_), false);
-  if (workspaces_.empty()) workspaces_ = cublas_workspaces(ops_);
-  if (++layer_ == blocks_.size()) phase_ = Phase::Head;
+void Training::forward_layer() {
+  if (config_.checkpointed) {
+    tape().begin_segment();
+    model_->hold_inputs(stream_);
+    Var input = stream_;
+    input.tensor.reset();
+    layer_inputs_.push_back(input);
+  }
+  stream_ = model_->layer(layer_, stream_);
+  tape().end_segment();
+  if (++layer_ == config_.setup.model.layer_count) phase_ = Phase::Head;
 }
 
-// The last norm, the logits, the loss in four bytes, and their backward.
 void Training::head() {
-  const TransformerSetup& setup = config_.setup;
-  const std::uint64_t rows = setup.token_count();
-  const std::uint64_t logit_count = rows * setup.model.vocabulary;
-  const bool upcast = setup.narrow_bytes != 4;
-  ops_.set_saving(true);
-  Linear projection;
-  const LinearShape shape{.in = setup.model.hidden, .out = setup.model.vocabulary, .bias = false};
-  Tensor normed = final_norm_.forward(ops_, stream_);
-  stream_.reset();
-  positions_.reset();
-  attention_mask_.reset();
-  Tensor logits = projection.forward(ops_, shape, normed);
-  Tensor exact = upcast ? ops_.activation(logit_count * 4) : logits;
-  Tensor shifted = ops_.activation((rows + setup.batch) * 8);
-  Tensor labels = ops_.activation(rows * 8);
-  Tensor probabilities = ops_.activation(logit_count * 4);
-  loss_ = ops_.activation(4);
-  Tensor weight_sum = ops_.activation(4);
-  exact.reset();
-  shifted.reset();
-  normed.reset();
-  logits.reset();
-  ops_.end_autocast();
-  Tensor gradient = ops_.gradient(logit_count * 4);
-  labels.reset();
-  weight_sum.reset();
-  gradient = ops_.gradient(logit_count * 4);
-  probabilities.reset();
-  if (upcast) gradient = ops_.gradient(logit_count * setup.narrow_bytes);
-  if (workspaces_.size() < 3) {
-    // The backward runs on a thread of its own with its own cuBLAS handle.
-    workspaces_.push_back(pool_->make(kCublasWorkspaceBytes, TensorKind::Workspace));
-  }
-  gradient = projection.backward(ops_, std::move(gradient));
-  stream_gradient_ = final_norm_.backward(ops_, std::move(gradient));
+  Var hidden = model_->finish(std::move(stream_));
+  stream_ = Var();
+  Var loss = model_->loss(std::move(hidden), tokens_);
+  tape().end_autocast();
+  cache_.end_batch();
+  if (config_.accumulate > 1) loss = divide_scalar(tape(), std::move(loss));
+  model_->end_graph();
+  loss_ = loss.tensor;
+  loss_var_ = loss;
+  loss_var_.tensor.reset();
+  tape().begin_backward(loss_var_, tape().gradient(4));
   phase_ = Phase::Backward;
 }
 
-void Training::backward_block() {
-  --layer_;
-  if (config_.checkpointed) {
-    static_cast<void>(blocks_[layer_].forward(ops_, block_inputs_[layer_], true));
-    ops_.end_autocast();
-    block_inputs_[layer_].reset();
-  }
-  blocks_[layer_].backward(ops_, &stream_gradient_);
-  if (layer_ == 0) phase_ = Phase::EmbedBackward;
+void Training::backward() {
+  const auto recompute = [this](std::size_t segment) {
+    static_cast<void>(model_->layer(segment, layer_inputs_[segment]));
+    tape().end_autocast();
+  };
+  if (tape().backward(64, recompute)) return;
+  layer_inputs_.clear();
+  const bool last = ++micro_ == config_.accumulate;
+  if (last) micro_ = 0;
+  phase_ = last ? Phase::Optimize : Phase::Embed;
 }
 
-void Training::embed_backward() {
-  const TransformerSetup& setup = config_.setup;
-  const std::uint64_t elements = setup.token_count() * setup.model.hidden;
-  stream_gradient_ =
-      embedding_dropout_.backward(ops_, std::move(stream_gradient_),
-                                  {.element_count = elements, .element_bytes = setup.wide_bytes});
-  if (setup.model.family == ModelFamily::Bert) {
-    stream_gradient_ = embedding_norm_.backward(ops_, std::move(stream_gradient_));
+void Training::make_optimizer_state() {
+  for (const Parameter& parameter : tape().parameters()) {
+    if (!parameter.trainable || parameter.count == 0) continue;
+    const std::uint64_t size_bytes = parameter.count * parameter.width;
+    // The fused implementation keeps each parameter's step count on the device.
+    if (config_.optimizer == Optimizer::AdamWFused) {
+      optimizer_states_.push_back(pool_->make(4, TensorKind::OptimizerState));
+    }
+    optimizer_states_.push_back(pool_->make(size_bytes, TensorKind::OptimizerState));
+    optimizer_states_.push_back(pool_->make(size_bytes, TensorKind::OptimizerState));
   }
-  const std::uint64_t embedding_count = setup.model.vocabulary * setup.model.hidden;
-  if (setup.model.positions > 0) ops_.keep_gradient(setup.model.positions * setup.model.hidden);
-  // A tied head has made this gradient already: the new one is added to it and goes.
-  if (setup.model.tied_head) {
-    static_cast<void>(ops_.gradient(embedding_count * setup.wide_bytes));
-  } else {
-    ops_.keep_gradient(embedding_count);
-  }
-  stream_gradient_.reset();
-  phase_ = Phase::Optimize;
 }
 
 void Training::optimize() {
-  const std::uint64_t wide = config_.setup.wide_bytes;
-  if (config_.adamw) {
-    if (optimizer_states_.empty()) {
-      for (const std::uint64_t count : parameter_counts_) {
-        optimizer_states_.push_back(pool_->make(count * wide, TensorKind::OptimizerState));
-        optimizer_states_.push_back(pool_->make(count * wide, TensorKind::OptimizerState));
-      }
-    }
+  if (config_.optimizer != Optimizer::Sgd && optimizer_states_.empty()) make_optimizer_state();
+  if (config_.optimizer == Optimizer::AdamW) {
     // The foreach implementation makes all denominators at once and drops them from the last to the
     // first.
     std::vector<Tensor> denominators;
-    for (const std::uint64_t count : parameter_counts_) {
-      denominators.push_back(pool_->make(count * wide, TensorKind::Workspace));
+    for (const Parameter& parameter : tape().parameters()) {
+      if (!parameter.trainable || parameter.count == 0) continue;
+      denominators.push_back(pool_->make(parameter.count * parameter.width, TensorKind::Workspace));
     }
     while (!denominators.empty()) denominators.pop_back();
   }
-  // zero_grad(set_to_none=True) goes through the parameters in order, the backward made them in
-  // reverse.
-  std::vector<Tensor>& gradients = ops_.gradients();
-  while (!gradients.empty()) gradients.pop_back();
+  // zero_grad(set_to_none=True) goes through the parameters in order.
+  for (Parameter& parameter : tape().parameters()) {
+    if (parameter.count != 0) parameter.gradient.reset();
+  }
   phase_ = ++step_ == config_.step_count ? Phase::End : Phase::Embed;
 }
 
 void Training::end() {
   optimizer_states_.clear();
-  parameters_.clear();
+  model_.reset();
   tokens_.reset();
   loss_.reset();
   batch_->mark("end");
+}
+
+// The model of the variant with the dimensions that the text overrides.
+ModelShape read_shape(Parameters& parameters) {
+  ModelShape model = model_shapes()[parameters.variant_index("model", model_names(), true)];
+  const auto number = [&](const char* key, std::uint64_t preset, std::uint64_t highest) {
+    return parameters.number(key, {.preset = preset, .lowest = 1, .highest = highest});
+  };
+  const std::uint64_t heads_preset = model.head_count;
+  model.layer_count = number("layers", model.layer_count, 1024);
+  model.hidden = number("hidden", model.hidden, 1 << 17);
+  model.head_count = number("heads", model.head_count, 1024);
+  model.ffn = number("ffn", model.ffn, 1 << 20);
+  model.vocabulary = number("vocabulary", model.vocabulary, 1 << 20);
+  if (model.family == ModelFamily::Llama) {
+    const std::uint64_t preset =
+        model.kv_head_count == heads_preset ? model.head_count : model.kv_head_count;
+    model.kv_head_count = number("kv_heads", preset, 1024);
+  } else {
+    model.kv_head_count = model.head_count;
+  }
+  if (model.hidden % model.head_count != 0) {
+    parameters.refuse_value("heads", "a divisor of hidden = " + std::to_string(model.hidden),
+                            model.head_count);
+  }
+  if (model.head_count % model.kv_head_count != 0) {
+    parameters.refuse_value("kv_heads", "a divisor of heads = " + std::to_string(model.head_count),
+                            model.kv_head_count);
+  }
+  return model;
+}
+
+void read_lengths(Parameters& parameters, TrainConfig* config) {
+  const std::uint64_t positions = config->setup.model.positions;
+  const std::uint64_t longest = positions > 0 ? positions : 131'072;
+  config->sequences = parameters.numbers(
+      "seq", {.preset = positions > 0 ? positions : 2048, .lowest = 1, .highest = longest});
+  const std::size_t source = parameters.choice("lengths", {"fixed", "lognormal", "conv", "code"});
+  config->draws_lengths = source != 0;
+  LengthSettings& lengths = config->lengths;
+  lengths.source = source == 1   ? LengthSource::Lognormal
+                   : source == 2 ? LengthSource::Conversation
+                                 : LengthSource::Code;
+  lengths.context_max = *std::max_element(config->sequences.begin(), config->sequences.end());
+  if (source != 1) return;
+  lengths.median = parameters.number("median", {.preset = 500, .lowest = 1, .highest = 100'000});
+  lengths.sigma_percent =
+      parameters.number("sigma_percent", {.preset = 60, .lowest = 0, .highest = 300});
 }
 
 }  // namespace
@@ -251,20 +257,26 @@ void Training::end() {
 std::unique_ptr<EventSource> make_train(Parameters& parameters, std::uint64_t seed) {
   TrainConfig config;
   TransformerSetup& setup = config.setup;
-  setup.model = model_shapes()[parameters.variant_index("model", model_names(), true)];
+  setup.model = read_shape(parameters);
   setup.batch = parameters.number("batch", {.preset = 8, .lowest = 1, .highest = 4096});
-  const bool has_limit = setup.model.positions > 0;
-  setup.sequence =
-      parameters.number("seq", {.preset = has_limit ? setup.model.positions : 2048,
-                                .lowest = 1,
-                                .highest = has_limit ? setup.model.positions : 131'072});
+  read_lengths(parameters, &config);
   config.step_count = parameters.number("steps", {.preset = 4, .lowest = 1, .highest = 1'000'000});
+  config.accumulate =
+      parameters.number("accumulate", {.preset = 1, .lowest = 1, .highest = 100'000});
   const std::size_t precision = parameters.choice("precision", {"bf16_autocast", "bf16", "fp32"});
   setup.autocast = precision == 0;
   setup.wide_bytes = precision == 1 ? 2 : 4;
   setup.narrow_bytes = precision == 2 ? 4 : 2;
-  config.adamw = parameters.choice("optimizer", {"adamw", "sgd"}) == 0;
+  config.optimizer =
+      static_cast<Optimizer>(parameters.choice("optimizer", {"adamw", "adamw_fused", "sgd"}));
   config.checkpointed = parameters.choice("checkpoint", {"none", "full"}) == 1;
+  if (setup.model.family == ModelFamily::Llama) {
+    config.lora.rank = parameters.number("lora", {.preset = 0, .lowest = 0, .highest = 4096});
+  }
+  // transformers keeps a KV cache in training too, unless told not to or checkpointing.
+  config.keeps_cache = setup.model.family != ModelFamily::Bert &&
+                       parameters.choice("kv_cache", {"default", "none"}) == 0 &&
+                       !config.checkpointed;
   setup.fused_attention = parameters.choice("attention", {"eager", "fused"}) == 1;
   setup.kernels = parameters.number("kernels", {.preset = 0, .lowest = 0, .highest = 1}) == 1;
   const std::uint64_t event_count = parameters.number(

@@ -1,29 +1,32 @@
 #include "workloads/model/kv_cache.h"
 
+#include "workloads/model/functions.h"
+
 namespace allocmark {
 
-Tensor KvCache::make(Ops& ops, std::uint64_t token_count) {
-  const TransformerSetup& setup = ops.setup();
-  return ops.pool().make(token_count * setup.model.kv_width() * setup.narrow_bytes,
-                         TensorKind::KvCache);
-}
-
-void KvCache::reserve(Ops& ops, std::uint64_t token_count) {
+void KvCache::reserve(Tape& tape, std::uint64_t size_bytes) {
   if (mode_ == KvMode::Concat) return;
   for (std::array<Tensor, 2>& layer : layers_) {
-    for (Tensor& half : layer) half = make(ops, token_count);
+    for (Tensor& half : layer) half = tape.allocate(size_bytes, TensorKind::KvCache);
   }
 }
 
-void KvCache::append(Ops& ops) {
-  if (mode_ != KvMode::Concat) return;
-  std::array<Tensor, 2>& layer = layers_[next_layer_];
-  next_layer_ = (next_layer_ + 1) % layers_.size();
-  for (Tensor& half : layer) half = make(ops, ops.setup().batch * ops.setup().key_count());
+Var KvCache::append(Tape& tape, std::size_t layer, std::size_t half, const Var& fresh,
+                    std::uint64_t count) {
+  Tensor& kept = layers_[layer][half];
+  if (mode_ == KvMode::Concat) {
+    Var all = concatenate(tape, fresh, count);
+    kept = all.tensor;
+    return all;
+  }
+  // The new rows are copied into place; what follows reads the cache's tensor.
+  Var all = fresh;
+  all.tensor = kept;
+  all.count = count;
+  return all;
 }
 
 void KvCache::end_batch() {
-  next_layer_ = 0;
   if (mode_ == KvMode::Paged) return;
   for (std::array<Tensor, 2>& layer : layers_) layer = {};
 }

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "workloads/model/operators.h"
+#include "workloads/model/tape.h"
 
 namespace allocmark {
 
@@ -19,22 +19,19 @@ class KvCache {
  public:
   KvCache(KvMode mode, std::uint64_t layer_count) : mode_(mode), layers_(layer_count) {}
 
-  // Paged: takes the pool for `token_count` tokens in all. Preallocated: the tensors of one batch.
-  // Else nothing.
-  void reserve(Ops& ops, std::uint64_t token_count);
-  // Called by each layer in turn with the context of ops.setup().
-  void append(Ops& ops);
+  // Paged: takes the pools for the whole run. Preallocated: the tensors of one batch. Else nothing.
+  void reserve(Tape& tape, std::uint64_t size_bytes);
+  // What `layer` makes of its new keys (half 0) or values (half 1), with `count` elements then.
+  [[nodiscard]] Var append(Tape& tape, std::size_t layer, std::size_t half, const Var& fresh,
+                           std::uint64_t count);
   // The batch is done.
   void end_batch();
 
   [[nodiscard]] KvMode mode() const { return mode_; }
 
  private:
-  [[nodiscard]] static Tensor make(Ops& ops, std::uint64_t token_count);
-
   KvMode mode_;
   std::vector<std::array<Tensor, 2>> layers_;
-  std::size_t next_layer_ = 0;
 };
 
 }  // namespace allocmark

@@ -16,6 +16,14 @@ void Tensor::reset() {
   pool_ = nullptr;
 }
 
+bool Tensor::is_unique() const {
+  return pool_ != nullptr && pool_->slots_[slot_].handle_count == 1;
+}
+
+std::uint64_t Tensor::size_bytes() const {
+  return pool_ == nullptr ? 0 : pool_->slots_[slot_].size_bytes;
+}
+
 Tensor TensorPool::make(std::uint64_t size_bytes, TensorKind kind) {
   const std::uint64_t id = batch_->allocate({.size_bytes = size_bytes, .tensor = kind});
   std::uint32_t slot = static_cast<std::uint32_t>(slots_.size());
@@ -25,7 +33,7 @@ Tensor TensorPool::make(std::uint64_t size_bytes, TensorKind kind) {
     slot = free_slots_.back();
     free_slots_.pop_back();
   }
-  slots_[slot] = {.id = id, .handle_count = 1};
+  slots_[slot] = {.id = id, .size_bytes = size_bytes, .handle_count = 1};
   return {this, slot};
 }
 

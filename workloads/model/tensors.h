@@ -26,6 +26,10 @@ class Tensor {
   }
   ~Tensor() { reset(); }
   void reset();
+  [[nodiscard]] explicit operator bool() const { return pool_ != nullptr; }
+  // Is this the only handle?
+  [[nodiscard]] bool is_unique() const;
+  [[nodiscard]] std::uint64_t size_bytes() const;
 
  private:
   friend class TensorPool;
@@ -49,6 +53,7 @@ class TensorPool {
   friend class Tensor;
   struct Slot {
     std::uint64_t id = 0;
+    std::uint64_t size_bytes = 0;
     std::uint32_t handle_count = 0;
   };
 

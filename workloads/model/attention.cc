@@ -1,0 +1,194 @@
+// The operators of attention (functions.h): batched products with their copies of heads, fused
+// attention, and what lies around them.
+#include <algorithm>
+#include <utility>
+
+#include "workloads/model/functions.h"
+
+namespace allocmark {
+namespace {
+
+// Both gradients of a batched product: mat2's first.
+void batched_product_backward(Tape& tape, Node& node, Backprop& b) {
+  for (const std::size_t i : {std::size_t{1}, std::size_t{0}}) {
+    if (node.edges[i] == kNoEdge) continue;
+    b.out[i] = {.tensor = tape.gradient(node.sizes[i]), .is_view = true, .heads_first = true};
+    tape.product(node.sizes[3], node.sizes[4], node.sizes[5]);
+  }
+}
+
+void scores_backward(Tape& tape, Node& node, Backprop& b) {
+  batched_product_backward(tape, node, b);
+  // The transposed keys' gradient, transposed back, can be viewed as rows.
+  b.out[1].heads_first = false;
+}
+
+void mixed_backward(Tape& tape, Node& node, Backprop& b) {
+  if (!b.gradient.heads_first && node.sizes[2] != 0) {
+    Grad apart;
+    apart.tensor = tape.gradient(node.sizes[2]);
+    b.gradient = std::move(apart);
+  }
+  batched_product_backward(tape, node, b);
+}
+
+void repeat_heads_backward(Tape& tape, Node& node, Backprop& b) {
+  b.out[0] = {.tensor = tape.gradient(node.sizes[0]), .is_view = true, .heads_first = true};
+}
+
+void fused_attention_backward(Tape& tape, Node& node, Backprop& b) {
+  const bool repeated = node.sizes[0] != node.sizes[1];
+  const Tensor sums = tape.allocate(node.sizes[2], TensorKind::Workspace);
+  for (std::size_t i = 0; i < 3; ++i) {
+    b.out[i].tensor = tape.gradient(node.sizes[i == 0 ? 0 : 1]);
+  }
+  const Tensor exact = tape.allocate(node.sizes[3], TensorKind::Workspace);
+  if (repeated) {
+    const Tensor key = tape.allocate(node.sizes[0], TensorKind::Workspace);
+    const Tensor value = tape.allocate(node.sizes[0], TensorKind::Workspace);
+  }
+}
+
+void set_product(Node* node, std::uint64_t m, std::uint64_t n, std::uint64_t k) {
+  if (node == nullptr) return;
+  node->sizes[3] = m;
+  node->sizes[4] = n;
+  node->sizes[5] = k;
+}
+
+// What a batched product reads: itself, or a copy with the heads first.
+Tensor heads_apart(Tape& tape, const Var& input, std::uint64_t count) {
+  if (input.heads_first) return input.tensor;
+  return tape.make(count, input.width).tensor;
+}
+
+}  // namespace
+
+Var query_times_key(Tape& tape, const Var& query, const Var& key, const AttentionSizes& sizes) {
+  Node* node = tape.record(scores_backward, {&query, &key});
+  if (node != nullptr) {
+    node->sizes[0] = sizes.query_count * query.width;
+    node->sizes[1] = sizes.key_count * query.width;
+  }
+  set_product(node, sizes.query_count, 1,
+              sizes.score_count / std::max<std::uint64_t>(sizes.query_count, 1));
+  Tensor left = heads_apart(tape, query, sizes.query_count);
+  Tensor right = heads_apart(tape, key, sizes.key_count);
+  if (key.edge != kNoEdge) tape.save(node, 1, left);
+  if (query.edge != kNoEdge) tape.save(node, 0, right);
+  Var out = tape.make(sizes.score_count, query.width);
+  tape.use_cublas(false);
+  tape.attach(node, &out);
+  right.reset();
+  left.reset();
+  return out;
+}
+
+Var weights_times_value(Tape& tape, const Var& weights, const Var& value,
+                        const AttentionSizes& sizes) {
+  Node* node = tape.record(mixed_backward, {&weights, &value});
+  if (node != nullptr) {
+    node->sizes[0] = sizes.score_count * weights.width;
+    node->sizes[1] = sizes.key_count * weights.width;
+    node->sizes[2] = sizes.viewable ? 0 : sizes.query_count * weights.width;
+  }
+  set_product(node, sizes.query_count, 1,
+              sizes.score_count / std::max<std::uint64_t>(sizes.query_count, 1));
+  Tensor right = heads_apart(tape, value, sizes.key_count);
+  if (value.edge != kNoEdge) tape.save(node, 1, weights.tensor);
+  if (weights.edge != kNoEdge) tape.save(node, 0, right);
+  Var out = tape.make(sizes.query_count, weights.width);
+  out.heads_first = true;
+  tape.attach(node, &out);
+  right.reset();
+  return out;
+}
+
+Var repeat_heads(Tape& tape, Var input, std::uint64_t repeats) {
+  if (repeats == 1) return input;
+  Node* node = tape.record(repeat_heads_backward, {&input});
+  if (node != nullptr) node->sizes[0] = input.size_bytes();
+  Var out = tape.make(input.count * repeats, input.width);
+  out.heads_first = true;
+  tape.attach(node, &out);
+  input.drop();
+  return out;
+}
+
+Var fused_attention(Tape& tape, const Var& query, const Var& key, const Var& value,
+                    const FusedAttentionShape& shape) {
+  Node* node = tape.record(fused_attention_backward, {&query, &key, &value});
+  if (node != nullptr) {
+    node->sizes[0] = shape.query_count * query.width;
+    node->sizes[1] = shape.query_count / shape.repeats * query.width;
+    node->sizes[2] = shape.row_count * 4;
+    node->sizes[3] = shape.query_count * 4;
+  }
+  tape.save(node, 0, query.tensor);
+  tape.save(node, 1, key.tensor);
+  tape.save(node, 2, value.tensor);
+  Var out = tape.make(shape.query_count, query.width);
+  const Var sums = tape.make(shape.row_count, 4);
+  { const Var seed = tape.make(2, 8); }
+  if (node != nullptr) tape.save(node, 3, out.tensor);
+  tape.attach(node, &out);
+  return out;
+}
+
+Var split_heads(Tape& tape, Var input, bool viewable) {
+  Node* node = tape.record(
+      [](Tape& t, Node& n, Backprop& b) {
+        if (b.gradient.heads_first) {
+          b.out[0].tensor = t.gradient(n.sizes[0]);
+          b.out[0].is_view = false;
+        } else {
+          b.out[0] = b.gradient;
+          b.out[0].is_view = true;
+        }
+      },
+      {&input});
+  if (node != nullptr) node->sizes[0] = input.size_bytes();
+  tape.attach(node, &input);
+  input.heads_first = viewable;
+  return input;
+}
+
+std::array<Var, 3> split_three(Tape& tape, const Var& input) {
+  std::array<Var, 3> parts = {input, input, input};
+  Node* whole = tape.record(
+      [](Tape& t, Node& n, Backprop& b) { b.out[0].tensor = t.gradient(n.sizes[0]); }, {&input});
+  if (whole != nullptr) whole->sizes[0] = input.size_bytes();
+  Var joint = input;
+  tape.attach(whole, &joint);
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    // A part's gradient waits at the whole until all three can be joined.
+    Node* node = tape.record(
+        [](Tape& t, Node& n, Backprop& b) {
+          t.node(n.edges[0]).saved[n.sizes[0]] = std::move(b.gradient.tensor);
+        },
+        {&joint});
+    if (node != nullptr) node->sizes[0] = i;
+    parts[i].count = input.count / 3;
+    tape.attach(node, &parts[i]);
+  }
+  return parts;
+}
+
+Var concatenate(Tape& tape, Var fresh, std::uint64_t count) {
+  Node* node = tape.record(
+      [](Tape&, Node&, Backprop& b) {
+        b.out[0] = b.gradient;
+        b.out[0].is_view = true;
+      },
+      {&fresh});
+  Var out;
+  out.count = count;
+  out.width = fresh.width;
+  out.heads_first = true;
+  out.tensor = tape.allocate(out.size_bytes(), TensorKind::KvCache);
+  tape.attach(node, &out);
+  fresh.drop();
+  return out;
+}
+
+}  // namespace allocmark

@@ -1,0 +1,361 @@
+#include "workloads/model/functions.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace allocmark {
+namespace {
+
+// One gradient tensor of sizes[0] bytes, laid out as what came in.
+void one_gradient(Tape& tape, Node& node, Backprop& b) {
+  b.out[0].tensor = tape.gradient(node.sizes[0]);
+  b.out[0].heads_first = b.gradient.heads_first;
+}
+
+// The gradient itself.
+void pass_on(Tape&, Node&, Backprop& b) { b.out[0] = b.gradient; }
+
+// An elementwise operator of one input. `saved`: 0 nothing, 1 the input, 2 the result.
+Var elementwise(Tape& tape, Var input, BackwardFunction function, int saved) {
+  Node* node = tape.record(function, {&input});
+  if (node != nullptr) node->sizes[0] = input.size_bytes();
+  if (saved == 1) tape.save(node, 0, input.tensor);
+  Var out = tape.make(input.count, input.width);
+  out.heads_first = input.heads_first;
+  if (saved == 2) tape.save(node, 0, out.tensor);
+  tape.attach(node, &out);
+  input.drop();
+  return out;
+}
+
+// Both gradients of a sum are the incoming one; broadcast or narrower inputs get a reduced copy.
+void add_backward(Tape&, Node& node, Backprop& b) {
+  for (std::size_t i = 0; i < 2; ++i) {
+    if (node.edges[i] == kNoEdge) continue;
+    b.out[i] = b.gradient;
+    if (node.sizes[i] != node.sizes[2]) b.reduced_bytes[i] = node.sizes[i];
+  }
+}
+
+// mul's formulas run in alphabetical order: other, then self.
+void multiply_backward(Tape& tape, Node& node, Backprop& b) {
+  for (const std::size_t i : {std::size_t{1}, std::size_t{0}}) {
+    if (node.edges[i] == kNoEdge) continue;
+    b.out[i].tensor = tape.gradient(node.sizes[2]);
+    b.out[i].heads_first = b.gradient.heads_first;
+    if (node.sizes[i] != node.sizes[2]) b.reduced_bytes[i] = node.sizes[i];
+  }
+  // A weight's gradient is a sum over rows.
+  const std::size_t smaller = node.sizes[0] < node.sizes[1] ? 0 : 1;
+  b.reduced_rows[smaller] = node.sizes[3];
+  b.reduced_columns[smaller] = node.sizes[4];
+}
+
+void power_backward(Tape& tape, Node& node, Backprop& b) {
+  const Tensor lower = tape.gradient(node.sizes[0]);
+  const Tensor scaled = tape.gradient(node.sizes[0]);
+  one_gradient(tape, node, b);
+}
+
+void rsqrt_backward(Tape& tape, Node& node, Backprop& b) {
+  const Tensor cubed = tape.gradient(node.sizes[0]);
+  const Tensor scaled = tape.gradient(node.sizes[0]);
+  one_gradient(tape, node, b);
+}
+
+void rotate_half_backward(Tape& tape, Node& node, Backprop& b) {
+  // The negated half, then zeros with each half copied in; slices of a transposed tensor come back
+  // in the order of its heads.
+  Tensor negated = tape.gradient(node.sizes[0] / 2);
+  b.out[0].tensor = tape.gradient(node.sizes[0]);
+  negated.reset();
+  b.out[1].tensor = tape.gradient(node.sizes[0]);
+  b.out[0].heads_first = b.out[1].heads_first = true;
+}
+
+void layer_norm_backward(Tape& tape, Node& node, Backprop& b) {
+  b.out[0].tensor = tape.gradient(node.sizes[0]);
+  if (node.edges[1] != kNoEdge) b.out[1].tensor = tape.gradient(node.sizes[1]);
+  if (node.edges[2] != kNoEdge) b.out[2].tensor = tape.gradient(node.sizes[1]);
+}
+
+void softmax_backward(Tape& tape, Node& node, Backprop& b) {
+  one_gradient(tape, node, b);
+  const Tensor product = tape.gradient(node.sizes[0]);
+}
+
+void linear_backward(Tape& tape, Node& node, Backprop& b) {
+  // Viewing the gradient as rows copies it where the heads come first.
+  if (b.gradient.heads_first) {
+    Grad rows;
+    rows.tensor = tape.gradient(node.sizes[2]);
+    b.gradient = std::move(rows);
+  }
+  const auto input = [&] {
+    if (node.edges[0] == kNoEdge) return;
+    b.out[0].tensor = tape.gradient(node.sizes[0]);
+    b.out[0].is_view = true;
+    tape.use_cublas(false);
+    tape.product(node.sizes[3], node.sizes[4], node.sizes[5]);
+  };
+  const auto weight = [&] {
+    if (node.edges[1] == kNoEdge) return;
+    b.out[1].tensor = tape.gradient(node.sizes[1]);
+    b.out[1].is_view = true;
+    tape.use_cublas(false);
+    tape.product(node.sizes[3], node.sizes[4], node.sizes[5]);
+  };
+  // The formulas run in alphabetical order: mat1, mat2, self for addmm, mat2, self for mm.
+  const bool with_bias = node.edges[2] != kNoEdge;
+  if (with_bias) input();
+  weight();
+  if (!with_bias) input();
+  if (with_bias) {
+    b.out[2] = b.gradient;
+    b.reduced_rows[2] = node.sizes[3];
+    b.reduced_columns[2] = node.sizes[4];
+    b.reduced_bytes[2] = node.sizes[2] / node.sizes[3];
+  }
+}
+
+// sizes: bytes of the table, indexes, bytes of a row in four bytes per element, rows of the table.
+void embedding_backward(Tape& tape, Node& node, Backprop& b) {
+  const std::uint64_t count = node.sizes[1];
+  const auto scratch = [&tape](std::uint64_t size_bytes) {
+    return tape.allocate(size_bytes, TensorKind::Workspace);
+  };
+  // Up to 3072 indexes are added one by one; more are sorted, and equal ones summed in pieces of
+  // ten rows before they meet.
+  if (count <= 3072) {
+    b.out[0].tensor = tape.gradient(node.sizes[0]);
+    return;
+  }
+  const Tensor sorted = scratch(count * 8);
+  const Tensor original = scratch(count * 8);
+  {
+    const Tensor range = scratch(count * 8);
+    const Tensor sorting = scratch(count * 16 + 18'943);
+  }
+  b.out[0].tensor = tape.gradient(node.sizes[0]);
+  const Tensor offsets = scratch(count * 8);
+  const Tensor segment_count = scratch(8);
+  {
+    const Tensor range = scratch(count * 8);
+    const Tensor unique = scratch(1279);
+  }
+  const Tensor pieces = scratch(count * 8);
+  const Tensor piece_offsets = scratch(count * 8);
+  { const Tensor scan = scratch(1279); }
+  const Tensor piece_count = scratch(8);
+  const std::uint64_t pieces_max = count / 10 + std::min(count, node.sizes[3]);
+  const Tensor starts = scratch(pieces_max * 8);
+  const Tensor sums = scratch(pieces_max * node.sizes[2]);
+}
+
+void set_product(Node* node, std::uint64_t m, std::uint64_t n, std::uint64_t k) {
+  if (node == nullptr) return;
+  node->sizes[3] = m;
+  node->sizes[4] = n;
+  node->sizes[5] = k;
+}
+
+}  // namespace
+
+Var cast(Tape& tape, Var input, std::uint64_t width) {
+  if (input.width == width) return input;
+  Node* node = tape.record(one_gradient, {&input});
+  if (node != nullptr) node->sizes[0] = input.size_bytes();
+  Var out = tape.make(input.count, width);
+  out.heads_first = input.heads_first;
+  tape.attach(node, &out);
+  input.drop();
+  return out;
+}
+
+Var add(Tape& tape, Var left, Var right) {
+  Node* node = tape.record(add_backward, {&left, &right});
+  Var out = tape.make(std::max(left.count, right.count), std::max(left.width, right.width));
+  out.heads_first = left.heads_first;
+  if (node != nullptr) node->sizes = {left.size_bytes(), right.size_bytes(), out.size_bytes()};
+  tape.attach(node, &out);
+  left.drop();
+  right.drop();
+  return out;
+}
+
+Var add_scalar(Tape& tape, Var input) { return elementwise(tape, std::move(input), pass_on, 0); }
+
+Var multiply(Tape& tape, Var left, Var right) {
+  Node* node = tape.record(multiply_backward, {&left, &right});
+  if (right.edge != kNoEdge) tape.save(node, 1, left.tensor);
+  if (left.edge != kNoEdge) tape.save(node, 0, right.tensor);
+  Var out = tape.make(std::max(left.count, right.count), std::max(left.width, right.width));
+  out.heads_first = left.heads_first;
+  if (node != nullptr) {
+    node->sizes = {left.size_bytes(), right.size_bytes(), out.size_bytes()};
+    // A weight is broadcast over rows: its gradient is a sum over them.
+    if (left.edge < kNoEdge || right.edge < kNoEdge) {
+      node->sizes[4] = std::min(left.count, right.count);
+      node->sizes[3] = out.count / node->sizes[4];
+    }
+  }
+  tape.attach(node, &out);
+  left.drop();
+  right.drop();
+  return out;
+}
+
+Var multiply_scalar(Tape& tape, Var input) {
+  return elementwise(tape, std::move(input), one_gradient, 0);
+}
+
+Var divide_scalar(Tape& tape, Var input) {
+  return elementwise(tape, std::move(input), one_gradient, 0);
+}
+
+Var power(Tape& tape, Var input) { return elementwise(tape, std::move(input), power_backward, 1); }
+
+Var rsqrt(Tape& tape, Var input) { return elementwise(tape, std::move(input), rsqrt_backward, 2); }
+
+Var activation_of_input(Tape& tape, Var input) {
+  return elementwise(tape, std::move(input), one_gradient, 1);
+}
+
+Var activation_of_result(Tape& tape, Var input) {
+  return elementwise(tape, std::move(input), one_gradient, 2);
+}
+
+Var clone(Tape& tape, Var input) {
+  Var out = elementwise(tape, std::move(input), pass_on, 0);
+  out.heads_first = false;
+  return out;
+}
+
+Var mean_of_rows(Tape& tape, Var input, std::uint64_t row_count) {
+  Node* node = tape.record(one_gradient, {&input});
+  if (node != nullptr) node->sizes[0] = input.size_bytes();
+  Var out = tape.make(row_count, input.width);
+  tape.attach(node, &out);
+  input.drop();
+  return out;
+}
+
+Var rotate_half(Tape& tape, const Var& input) {
+  // Two slices, so two gradients of the whole.
+  Node* node = tape.record(rotate_half_backward, {&input, &input});
+  if (node != nullptr) node->sizes[0] = input.size_bytes();
+  const Var negated = tape.make(input.count / 2, input.width);
+  Var out = tape.make(input.count, input.width);
+  tape.attach(node, &out);
+  return out;
+}
+
+Var layer_norm(Tape& tape, Var input, std::uint64_t rows, std::size_t weight, std::size_t bias) {
+  // Under autocast it runs in four bytes; the caller's argument outlives the call.
+  Var original = input;
+  if (tape.autocast()) input = cast(tape, std::move(input), 4);
+  const Var scale = tape.parameter(weight);
+  const Var shift = tape.parameter(bias);
+  Node* node = tape.record(layer_norm_backward, {&input, &scale, &shift});
+  if (node != nullptr) {
+    node->sizes[0] = input.size_bytes();
+    node->sizes[1] = scale.size_bytes();
+  }
+  tape.save(node, 0, input.tensor);
+  tape.save_parameter(node);
+  tape.save_parameter(node);
+  Var out = tape.make(input.count, input.width);
+  {
+    Var mean = tape.make(rows, 4);
+    Var deviation = tape.make(rows, 4);
+    tape.save(node, 1, mean.tensor);
+    tape.save(node, 2, deviation.tensor);
+    tape.attach(node, &out);
+    mean.drop();
+    deviation.drop();
+  }
+  input.drop();
+  original.drop();
+  return out;
+}
+
+Var softmax(Tape& tape, Var input) {
+  Var original = input;
+  if (tape.autocast()) input = cast(tape, std::move(input), 4);
+  Var out = elementwise(tape, std::move(input), softmax_backward, 2);
+  original.drop();
+  return out;
+}
+
+Var dropout(Tape& tape, Var input) {
+  Node* node = tape.record(one_gradient, {&input});
+  if (node != nullptr) node->sizes[0] = input.size_bytes();
+  Var mask = tape.make(input.count, 1);
+  Var out = tape.make(input.count, input.width);
+  tape.save(node, 0, mask.tensor);
+  tape.attach(node, &out);
+  mask.drop();
+  input.drop();
+  return out;
+}
+
+Var embedding(Tape& tape, const Tensor& indexes, std::uint64_t index_count, std::size_t weight,
+              std::uint64_t hidden) {
+  const Var table = tape.parameter(weight);
+  Node* node = tape.record(embedding_backward, {&table});
+  if (node != nullptr)
+    node->sizes = {table.size_bytes(), index_count, hidden * 4, table.count / hidden};
+  tape.save(node, 0, indexes);
+  Var out = tape.make(index_count * hidden, table.width);
+  tape.attach(node, &out);
+  return out;
+}
+
+Var linear(Tape& tape, Var input, std::uint64_t rows, const LinearWeights& weights) {
+  const bool with_bias = weights.bias != kNoBias;
+  const bool autocast = tape.autocast();
+  Var original = input;  // the caller's argument outlives the call
+  const auto narrow_input = [&] {
+    if (autocast) input = cast(tape, std::move(input), tape.narrow_bytes());
+  };
+  // Casts happen in the order in which the compiler evaluates arguments: from the last to the
+  // first.
+  Var bias;
+  if (with_bias && !weights.conv1d) bias = tape.cast_parameter(weights.bias);
+  const Var weight = tape.cast_parameter(weights.weight);
+  narrow_input();
+  if (with_bias && weights.conv1d) bias = tape.cast_parameter(weights.bias);
+  Node* node = tape.record(linear_backward, {&input, &weight, &bias});
+  const std::uint64_t columns = weight.count / (input.count / rows);
+  if (node != nullptr) {
+    node->sizes[0] = input.size_bytes();
+    node->sizes[1] = weight.size_bytes();
+    node->sizes[2] = rows * columns * input.width;
+    set_product(node, rows, columns, input.count / rows);
+  }
+  // addmm saves mat1 and mat2, mm self and mat2: the input is first only with a bias.
+  if (weight.edge != kNoEdge) tape.save(node, with_bias ? 0 : 1, input.tensor);
+  if (input.edge != kNoEdge) tape.save(node, with_bias ? 1 : 0, weight.tensor);
+  Var out = tape.make(rows * columns, input.width);
+  tape.use_cublas(with_bias);
+  tape.product(rows, columns, input.count / rows);
+  tape.attach(node, &out);
+  input.drop();
+  original.drop();
+  return out;
+}
+
+Var cross_entropy(Tape& tape, Var logits, const Tensor& labels) {
+  Var scores = elementwise(tape, std::move(logits), one_gradient, 2);
+  Node* node = tape.record(one_gradient, {&scores});
+  if (node != nullptr) node->sizes[0] = scores.size_bytes();
+  tape.save(node, 0, scores.tensor);
+  tape.save(node, 1, labels);
+  Var loss = tape.make(1, 4);
+  const Var weight_sum = tape.make(1, 4);
+  tape.save(node, 2, weight_sum.tensor);
+  tape.attach(node, &loss);
+  return loss;
+}
+
+}  // namespace allocmark

@@ -1,0 +1,74 @@
+// The operators that transformers are written in, each with the allocations of its forward and of
+// its backward. Arguments are taken by value: an operator drops them once its output exists, so
+// moving one in is Python's temporary, copying one in is a variable that lives on.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "workloads/model/tape.h"
+
+namespace allocmark {
+
+// Elementwise. Without autocast rules: the wider type wins.
+[[nodiscard]] Var cast(Tape& tape, Var input, std::uint64_t width);  // the input itself if it fits
+[[nodiscard]] Var add(Tape& tape, Var left, Var right);              // the smaller one is broadcast
+[[nodiscard]] Var add_scalar(Tape& tape, Var input);
+[[nodiscard]] Var multiply(Tape& tape, Var left, Var right);  // likewise
+[[nodiscard]] Var multiply_scalar(Tape& tape, Var input);
+[[nodiscard]] Var divide_scalar(Tape& tape, Var input);
+[[nodiscard]] Var power(Tape& tape, Var input);  // by a constant exponent
+[[nodiscard]] Var rsqrt(Tape& tape, Var input);
+// Saves its input (relu-like, silu, fused gelu) or its result (tanh); one gradient tensor.
+[[nodiscard]] Var activation_of_input(Tape& tape, Var input);
+[[nodiscard]] Var activation_of_result(Tape& tape, Var input);
+[[nodiscard]] Var clone(Tape& tape, Var input);  // in the order batch, token, head
+
+[[nodiscard]] Var mean_of_rows(Tape& tape, Var input, std::uint64_t row_count);
+[[nodiscard]] Var rotate_half(Tape& tape, const Var& input);
+[[nodiscard]] Var layer_norm(Tape& tape, Var input, std::uint64_t rows, std::size_t weight,
+                             std::size_t bias);
+[[nodiscard]] Var softmax(Tape& tape, Var input);
+[[nodiscard]] Var dropout(Tape& tape, Var input);
+[[nodiscard]] Var embedding(Tape& tape, const Tensor& indexes, std::uint64_t index_count,
+                            std::size_t weight, std::uint64_t hidden);
+
+inline constexpr std::size_t kNoBias = ~std::size_t{0};
+
+struct LinearWeights {
+  std::size_t weight = 0;
+  std::size_t bias = kNoBias;
+  bool conv1d = false;  // GPT-2's own layer: autocast casts its arguments in another order
+};
+[[nodiscard]] Var linear(Tape& tape, Var input, std::uint64_t rows, const LinearWeights& weights);
+
+struct AttentionSizes {
+  std::uint64_t query_count = 0;  // elements of q for all heads
+  std::uint64_t key_count = 0;    // elements of k for all heads
+  std::uint64_t score_count = 0;  // elements of all score matrices
+  bool viewable = false;          // one sequence or one token: heads apart are a view
+};
+[[nodiscard]] Var query_times_key(Tape& tape, const Var& query, const Var& key,
+                                  const AttentionSizes& sizes);
+// In the order batch, head, token.
+[[nodiscard]] Var weights_times_value(Tape& tape, const Var& weights, const Var& value,
+                                      const AttentionSizes& sizes);
+[[nodiscard]] Var repeat_heads(Tape& tape, Var input, std::uint64_t repeats);
+struct FusedAttentionShape {
+  std::uint64_t query_count = 0;
+  std::uint64_t row_count = 0;  // batch x heads x tokens
+  std::uint64_t repeats = 1;    // query heads per key head
+};
+[[nodiscard]] Var fused_attention(Tape& tape, const Var& query, const Var& key, const Var& value,
+                                  const FusedAttentionShape& shape);
+// View as heads and transposed; its backward copies a gradient that has the heads first.
+// `viewable`: batched products can read it as it is.
+[[nodiscard]] Var split_heads(Tape& tape, Var input, bool viewable);
+// Three views of a joint projection; their gradients are joined again.
+[[nodiscard]] std::array<Var, 3> split_three(Tape& tape, const Var& input);
+// torch.cat of what a KV cache holds and the new keys: `count` elements in all.
+[[nodiscard]] Var concatenate(Tape& tape, Var fresh, std::uint64_t count);
+// log_softmax and nll_loss.
+[[nodiscard]] Var cross_entropy(Tape& tape, Var logits, const Tensor& labels);
+
+}  // namespace allocmark

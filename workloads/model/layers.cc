@@ -1,0 +1,208 @@
+// The layers of each family: Transformer's forward functions.
+#include <utility>
+
+#include "workloads/model/transformer.h"
+
+namespace allocmark {
+
+Var Transformer::rms_norm(Var hidden, std::size_t weight) {
+  const std::uint64_t width = hidden.width;
+  hidden = cast(tape_, std::move(hidden), 4);
+  Var variance = mean_of_rows(tape_, power(tape_, hidden), setup_.token_count());
+  Var root = rsqrt(tape_, add_scalar(tape_, variance));
+  hidden = multiply(tape_, hidden, std::move(root));
+  Var out = multiply(tape_, tape_.parameter(weight), cast(tape_, hidden, width));
+  hidden.drop();
+  variance.drop();
+  return out;
+}
+
+Var Transformer::adapted(const Var& input, std::size_t weight, std::size_t low, std::size_t high) {
+  const std::uint64_t rows = setup_.token_count();
+  Var result = linear(tape_, input, rows, with_bias(weight));
+  if (lora_.rank == 0) return result;
+  const std::uint64_t width = result.width;
+  Var exact = cast(tape_, input, 4);
+  Var delta = linear(tape_, exact, rows, {.weight = low});
+  delta = linear(tape_, std::move(delta), rows, {.weight = high});
+  delta = multiply_scalar(tape_, std::move(delta));
+  result = add(tape_, result, std::move(delta));
+  result = cast(tape_, std::move(result), width);
+  exact.drop();
+  return result;
+}
+
+Var Transformer::heads(Var projected) {
+  return split_heads(tape_, std::move(projected), viewable());
+}
+
+Var Transformer::rotated(const Var& input) {
+  Var straight = multiply(tape_, input, cosine_);
+  Var turned = multiply(tape_, rotate_half(tape_, input), sine_);
+  return add(tape_, std::move(straight), std::move(turned));
+}
+
+void Transformer::cache(std::size_t index, Var* key, Var* value) {
+  if (cache_ == nullptr) return;
+  const std::uint64_t count = sizes().grouped;
+  Var keys = cache_->append(tape_, index, 0, *key, count);
+  Var values = cache_->append(tape_, index, 1, *value, count);
+  *key = std::move(keys);
+  *value = std::move(values);
+}
+
+// Eager: scores, scaled and masked, softmax in four bytes; `weights` outlives the call.
+Var Transformer::attend(const Var& query, Var key, Var value, Var* weights) {
+  const ModelShape& model = setup_.model;
+  const Sizes own = sizes();
+  const std::uint64_t repeats = model.head_count / model.kv_head_count;
+  if (setup_.fused_attention) {
+    return fused_attention(
+        tape_, query, key, value,
+        {.query_count = own.hidden, .row_count = own.rows * model.head_count, .repeats = repeats});
+  }
+  key = repeat_heads(tape_, std::move(key), repeats);
+  value = repeat_heads(tape_, std::move(value), repeats);
+  const AttentionSizes counts{.query_count = own.hidden,
+                              .key_count = own.keys,
+                              .score_count = own.scores,
+                              .viewable = viewable()};
+  Var scores = multiply_scalar(tape_, query_times_key(tape_, query, key, counts));
+  if (mask_.count != 0) scores = add(tape_, std::move(scores), mask_);
+  if (model.family == ModelFamily::Llama) {
+    Var exact = softmax(tape_, cast(tape_, scores, 4));
+    *weights = cast(tape_, std::move(exact), value.width);
+    scores.drop();
+  } else {
+    scores = softmax(tape_, std::move(scores));
+    *weights = cast(tape_, std::move(scores), value.width);
+  }
+  if (setup_.has_dropout()) *weights = dropout(tape_, std::move(*weights));
+  Var out = weights_times_value(tape_, *weights, value, counts);
+  if (setup_.sequence > 1) out = clone(tape_, std::move(out));
+  return out;
+}
+
+Var Transformer::gpt2_attention(const LayerWeights& own, std::size_t index, const Var& input,
+                                Var* weights) {
+  const std::uint64_t rows = setup_.token_count();
+  Var joint = linear(tape_, input, rows, with_bias(own.query));
+  std::array<Var, 3> parts = split_three(tape_, joint);
+  joint.drop();
+  Var key = heads(std::move(parts[1]));
+  Var value = heads(std::move(parts[2]));
+  Var query = heads(std::move(parts[0]));
+  cache(index, &key, &value);
+  Var out = attend(query, key, value, weights);
+  out = linear(tape_, std::move(out), rows, with_bias(own.output));
+  if (setup_.has_dropout()) out = dropout(tape_, std::move(out));
+  query.drop();
+  key.drop();
+  value.drop();
+  return out;
+}
+
+Var Transformer::llama_attention(const LayerWeights& own, std::size_t index, const Var& input,
+                                 Var* weights) {
+  const std::uint64_t rows = setup_.token_count();
+  Var query = heads(adapted(input, own.query, own.query_low, own.query_high));
+  Var key = heads(linear(tape_, input, rows, with_bias(own.key)));
+  Var value = heads(adapted(input, own.value, own.value_low, own.value_high));
+  {
+    Var turned_query = rotated(query);
+    Var turned_key = rotated(key);
+    query = std::move(turned_query);
+    key = std::move(turned_key);
+  }
+  cache(index, &key, &value);
+  Var out = attend(query, key, value, weights);
+  out = linear(tape_, std::move(out), rows, with_bias(own.output));
+  query.drop();
+  key.drop();
+  value.drop();
+  return out;
+}
+
+// 0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))), operator by operator; autocast runs
+// pow in four bytes.
+Var Transformer::gelu_written_out(Var input) {
+  Var half = multiply_scalar(tape_, input);
+  Var exact = tape_.autocast() ? cast(tape_, input, 4) : input;
+  Var chain = multiply_scalar(tape_, power(tape_, std::move(exact)));
+  chain = add(tape_, input, std::move(chain));
+  chain = multiply_scalar(tape_, std::move(chain));
+  chain = activation_of_result(tape_, std::move(chain));
+  chain = add_scalar(tape_, std::move(chain));
+  return multiply(tape_, std::move(half), std::move(chain));
+}
+
+Var Transformer::gpt2_layer(const LayerWeights& own, std::size_t index, Var hidden) {
+  const std::uint64_t rows = setup_.token_count();
+  Var residual = hidden;
+  hidden = layer_norm(tape_, hidden, rows, own.first_norm, own.first_norm + 1);
+  Var weights;
+  Var branch = gpt2_attention(own, index, hidden, &weights);
+  hidden = add(tape_, branch, residual);
+  residual = hidden;
+  hidden = layer_norm(tape_, hidden, rows, own.second_norm, own.second_norm + 1);
+  Var inner = linear(tape_, hidden, rows, with_bias(own.up));
+  inner = gelu_written_out(std::move(inner));
+  inner = linear(tape_, std::move(inner), rows, with_bias(own.down));
+  if (setup_.has_dropout()) inner = dropout(tape_, std::move(inner));
+  hidden = add(tape_, residual, inner);
+  residual.drop();
+  branch.drop();
+  weights.drop();
+  inner.drop();
+  return hidden;
+}
+
+Var Transformer::bert_layer(const LayerWeights& own, Var hidden) {
+  const std::uint64_t rows = setup_.token_count();
+  const auto output = [&](Var branch, std::size_t weight, const Var& input, std::size_t norm) {
+    branch = linear(tape_, std::move(branch), rows, with_bias(weight));
+    if (setup_.has_dropout()) branch = dropout(tape_, std::move(branch));
+    Var sum = add(tape_, branch, input);
+    branch = layer_norm(tape_, std::move(sum), rows, norm, norm + 1);
+    return branch;
+  };
+  Var weights;
+  Var query = heads(linear(tape_, hidden, rows, with_bias(own.query)));
+  Var key = heads(linear(tape_, hidden, rows, with_bias(own.key)));
+  Var value = heads(linear(tape_, hidden, rows, with_bias(own.value)));
+  Var mixed = attend(query, key, value, &weights);
+  query.drop();
+  key.drop();
+  value.drop();
+  Var attention = output(mixed, own.output, hidden, own.first_norm);
+  mixed.drop();
+  Var inner = linear(tape_, attention, rows, with_bias(own.up));
+  inner = activation_of_input(tape_, std::move(inner));
+  Var out = output(inner, own.down, attention, own.second_norm);
+  inner.drop();
+  weights.drop();
+  attention.drop();
+  return out;
+}
+
+Var Transformer::llama_layer(const LayerWeights& own, std::size_t index, Var hidden) {
+  const std::uint64_t rows = setup_.token_count();
+  Var residual = hidden;
+  hidden = rms_norm(hidden, own.first_norm);
+  Var weights;
+  hidden = llama_attention(own, index, hidden, &weights);
+  hidden = add(tape_, residual, std::move(hidden));
+  residual = hidden;
+  hidden = rms_norm(hidden, own.second_norm);
+  Var gate = linear(tape_, hidden, rows, with_bias(own.gate));
+  gate = activation_of_input(tape_, std::move(gate));
+  Var up = linear(tape_, hidden, rows, with_bias(own.up));
+  Var product = multiply(tape_, std::move(gate), std::move(up));
+  hidden = linear(tape_, std::move(product), rows, with_bias(own.down));
+  hidden = add(tape_, residual, std::move(hidden));
+  residual.drop();
+  weights.drop();
+  return hidden;
+}
+
+}  // namespace allocmark

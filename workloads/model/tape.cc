@@ -1,0 +1,265 @@
+#include "workloads/model/tape.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+
+namespace allocmark {
+namespace {
+
+// On compute capability 9.0.
+constexpr std::uint64_t kCublasWorkspaceBytes = std::uint64_t{32} << 20;
+constexpr std::uint64_t kCublasLtWorkspaceBytes = std::uint64_t{1} << 20;
+
+std::uint64_t divided_up(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / b; }
+
+constexpr std::int32_t parameter_edge(std::size_t index) {
+  return -2 - static_cast<std::int32_t>(index);
+}
+constexpr std::size_t parameter_index(std::int32_t edge) {
+  return static_cast<std::size_t>(-2 - edge);
+}
+
+}  // namespace
+
+Tensor Tape::allocate(std::uint64_t size_bytes, TensorKind kind) {
+  if (stopped_) return {};
+  return pool_->make(size_bytes, kind);
+}
+
+Var Tape::make(std::uint64_t count, std::uint64_t width) {
+  Var out;
+  out.count = count;
+  out.width = width;
+  out.tensor = allocate(count * width, TensorKind::Activation);
+  return out;
+}
+
+Node* Tape::record(BackwardFunction function, std::initializer_list<const Var*> inputs) {
+  if (!grad_enabled_ || stopped_) return nullptr;
+  const bool needed = std::any_of(inputs.begin(), inputs.end(), [](const Var* input) {
+    return input != nullptr && input->edge != kNoEdge;
+  });
+  if (!needed) return nullptr;
+  if (recomputing_) return &nodes_[cursor_++];
+  if (node_count_ == nodes_.size()) nodes_.emplace_back();
+  Node& node = nodes_[node_count_++];
+  node.backward = function;
+  node.segment = segment_open_;
+  node.saves = false;
+  node.edges = {kNoEdge, kNoEdge, kNoEdge, kNoEdge};
+  std::size_t slot = 0;
+  for (const Var* input : inputs) {
+    if (input != nullptr) {
+      node.edges[slot] = input->edge;
+      if (input->edge < kNoEdge) ++parameters_[parameter_index(input->edge)].pending;
+    }
+    ++slot;
+  }
+  return &node;
+}
+
+void Tape::save(Node* node, std::size_t slot, const Tensor& tensor) {
+  if (node == nullptr || stopped_) return;
+  if (recomputing_) {
+    node->saved[slot] = tensor;
+    if (--saves_left_ == 0) stopped_ = true;
+    return;
+  }
+  node->saves = true;
+  if (segment_open_ >= 0) {
+    Segment& segment = segments_[static_cast<std::size_t>(segment_open_)];
+    ++segment.save_count;
+    segment.first_saving =
+        std::min(segment.first_saving, static_cast<std::size_t>(node - nodes_.data()));
+  } else {
+    node->saved[slot] = tensor;
+  }
+}
+
+void Tape::attach(Node* node, Var* output) const {
+  output->edge = node == nullptr ? kNoEdge : static_cast<std::int32_t>(node - nodes_.data());
+}
+
+Var Tape::parameter(std::size_t index) const {
+  const Parameter& parameter = parameters_[index];
+  Var out;
+  out.count = parameter.count;
+  out.width = parameter.width;
+  out.edge = parameter.trainable ? parameter_edge(index) : kNoEdge;
+  return out;
+}
+
+std::size_t Tape::add_parameter(Parameter parameter) {
+  parameters_.push_back(std::move(parameter));
+  return parameters_.size() - 1;
+}
+
+Var Tape::cast_parameter(std::size_t index) {
+  Var wide = parameter(index);
+  if (!autocast_ || wide.width == narrow_bytes_) return wide;
+  Parameter& own = parameters_[index];
+  if (own.narrow.count != 0) return own.narrow;
+  Node* node = record(
+      [](Tape& tape, Node& self, Backprop& b) { b.out[0].tensor = tape.gradient(self.sizes[0]); },
+      {&wide});
+  if (node != nullptr) node->sizes[0] = wide.size_bytes();
+  Var out = make(wide.count, narrow_bytes_);
+  attach(node, &out);
+  // Autocast keeps copies of leaves that need a gradient only.
+  if (own.trainable && !stopped_) {
+    own.narrow = out;
+    cast_order_.push_back(index);
+  }
+  return out;
+}
+
+void Tape::end_autocast() {
+  for (const std::size_t index : cast_order_) parameters_[index].narrow = {};
+  cast_order_.clear();
+}
+
+void Tape::begin_segment() {
+  segment_open_ = static_cast<std::int32_t>(segments_.size());
+  segments_.push_back({.first = node_count_, .held = {}});
+}
+
+void Tape::begin_backward(const Var& loss, Tensor gradient) {
+  in_backward_ = true;
+  position_ = node_count_;
+  root_gradient_ = std::move(gradient);
+  nodes_[static_cast<std::size_t>(loss.edge)].gradient.tensor = root_gradient_;
+}
+
+bool Tape::backward(std::size_t node_count, const std::function<void(std::size_t)>& recompute) {
+  for (; node_count > 0 && position_ > 0; --node_count) {
+    Node& node = nodes_[--position_];
+    if (node.segment >= 0 && node.saves) {
+      const std::size_t index = static_cast<std::size_t>(node.segment);
+      Segment& segment = segments_[index];
+      if (!segment.recomputed) {
+        segment.recomputed = true;
+        cursor_ = segment.first;
+        saves_left_ = segment.save_count;
+        recomputing_ = true;
+        recompute(index);
+        recomputing_ = false;
+        stopped_ = false;
+      }
+    }
+    run(node);
+  }
+  if (position_ > 0) return true;
+  node_count_ = 0;
+  segments_.clear();
+  root_gradient_.reset();
+  in_backward_ = false;
+  return false;
+}
+
+void Tape::run(Node& node) {
+  Backprop backprop;
+  backprop.gradient = std::move(node.gradient);
+  node.gradient = {};
+  node.backward(*this, node, backprop);
+  // Recomputed tensors are handed out once: they are local variables of the function and go, the
+  // last first, before the incoming gradient does.
+  if (node.segment >= 0) {
+    for (auto saved = node.saved.rbegin(); saved != node.saved.rend(); ++saved) saved->reset();
+  }
+  for (std::size_t i = 0; i < backprop.out.size(); ++i) reduce(&backprop, i);
+  backprop.gradient.tensor.reset();
+  for (Tensor& saved : node.saved) saved.reset();
+  if (node.segment >= 0) {
+    Segment& segment = segments_[static_cast<std::size_t>(node.segment)];
+    if (segment.first_saving == position_) segment.held.clear();
+  }
+  // Parameters last: their nodes run only after this one.
+  for (const bool parameters : {false, true}) {
+    for (std::size_t i = 0; i < backprop.out.size(); ++i) {
+      if (node.edges[i] != kNoEdge && (node.edges[i] < kNoEdge) == parameters) {
+        deliver(node.edges[i], std::move(backprop.out[i]));
+      }
+    }
+  }
+}
+
+void Tape::reduce(Backprop* backprop, std::size_t index) {
+  const std::uint64_t size_bytes = backprop->reduced_bytes[index];
+  if (size_bytes == 0) return;
+  const std::uint64_t rows = backprop->reduced_rows[index];
+  Grad reduced;
+  reduced.tensor = rows > 0 ? summed_rows(rows, backprop->reduced_columns[index], size_bytes)
+                            : gradient(size_bytes);
+  backprop->out[index] = std::move(reduced);
+}
+
+void Tape::deliver(std::int32_t edge, Grad gradient) {
+  if (!gradient.tensor) return;
+  if (edge > kNoEdge) {
+    accumulate(&nodes_[static_cast<std::size_t>(edge)].gradient, std::move(gradient), 0);
+    return;
+  }
+  Parameter& parameter = parameters_[parameter_index(edge)];
+  accumulate(&parameter.incoming, std::move(gradient), 0);
+  if (--parameter.pending == 0) finish(parameter);
+}
+
+void Tape::accumulate(Grad* buffer, Grad gradient, std::uint64_t) {
+  if (!buffer->tensor) {
+    *buffer = std::move(gradient);
+    return;
+  }
+  if (!buffer->is_view && buffer->tensor.is_unique()) {
+    gradient.tensor.reset();
+    return;
+  }
+  Grad sum;
+  sum.tensor = this->gradient(buffer->tensor.size_bytes());
+  sum.heads_first = buffer->heads_first;
+  *buffer = std::move(sum);
+  gradient.tensor.reset();
+}
+
+void Tape::finish(Parameter& parameter) {
+  Grad incoming = std::move(parameter.incoming);
+  parameter.incoming = {};
+  if (!parameter.gradient) parameter.gradient = std::move(incoming.tensor);
+}
+
+Tensor Tape::summed_rows(std::uint64_t row_count, std::uint64_t columns, std::uint64_t size_bytes) {
+  Tensor sum = gradient(size_bytes);
+  // PyTorch's reduction splits the rows over blocks so that 132 multiprocessors x 8 blocks have
+  // work; with more than one block per output they meet in a buffer of 1024 bytes per output and
+  // block, guarded by a counter per 128 outputs.
+  const std::uint64_t groups = divided_up(columns, 128);
+  const std::uint64_t rows_per_thread = divided_up(row_count, 8);
+  const std::uint64_t blocks =
+      std::max(std::min(divided_up(1056, groups), divided_up(rows_per_thread, 16)),
+               divided_up(rows_per_thread, 256));
+  if (blocks > 1) {
+    const Tensor buffer = allocate(columns * blocks * 1024, TensorKind::Workspace);
+    const Tensor counters = allocate(groups * 4, TensorKind::Workspace);
+  }
+  return sum;
+}
+
+void Tape::product(std::uint64_t m, std::uint64_t n, std::uint64_t k) {
+  // 500 Tflop/s and 2 us to start: the order of magnitude of a large GPU.
+  if (kernels_ && !stopped_) pool_->batch().kernel(2000 + 2 * m * n / 500 * k / 1000, 0);
+}
+
+void Tape::use_cublas(bool with_bias) {
+  // The backward runs on a thread of its own with its own handles.
+  const std::size_t thread = in_backward_ ? 2 : 0;
+  const auto take = [&](std::size_t index, std::uint64_t size_bytes) {
+    if (has_workspace_[index] || stopped_) return;
+    has_workspace_[index] = true;
+    workspaces_.push_back(allocate(size_bytes, TensorKind::Workspace));
+  };
+  take(thread, kCublasWorkspaceBytes);
+  if (with_bias) take(thread + 1, kCublasLtWorkspaceBytes);
+}
+
+}  // namespace allocmark

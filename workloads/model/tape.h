@@ -1,0 +1,162 @@
+// A stand-in for autograd: forward functions (functions.h) allocate as eager PyTorch does and
+// record nodes with what they save; backward() walks the nodes from the last to the first,
+// allocates gradients, adds them up, and lets go of what was saved when PyTorch does. Only sizes
+// and lifetimes exist; nothing is computed. What comes out are the events in the tensor pool's
+// batch.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "workloads/model/tensors.h"
+
+namespace allocmark {
+
+inline constexpr std::int32_t kNoEdge = -1;
+
+// A tensor in the forward: storage, shape as far as sizes need it, and the node that made it.
+struct Var {
+  Tensor tensor;
+  std::uint64_t count = 0;      // elements
+  std::uint64_t width = 0;      // bytes per element
+  std::int32_t edge = kNoEdge;  // node that gets its gradient; below kNoEdge a parameter
+  bool heads_first = false;     // memory order batch, head, token, else batch, token, head
+  [[nodiscard]] std::uint64_t size_bytes() const { return count * width; }
+  void drop() { tensor.reset(); }
+};
+
+struct Grad {
+  Tensor tensor;
+  bool is_view = false;      // shares its storage with a base: nothing is added to it in place
+  bool heads_first = false;  // as in Var
+};
+
+struct Parameter {
+  Tensor data;
+  std::uint64_t count = 0;
+  std::uint64_t width = 0;
+  bool trainable = true;
+  Tensor gradient = {};       // .grad
+  Grad incoming = {};         // gradients of this backward until all have come
+  std::uint32_t pending = 0;  // how many are still to come
+  Var narrow = {};            // autocast's cached copy
+};
+
+class Tape;
+struct Node;
+
+// What a backward function gets and gives.
+struct Backprop {
+  Grad gradient;
+  std::array<Grad, 4> out;  // one per edge of the node
+  std::array<std::uint64_t, 4>
+      reduced_bytes{};  // not 0: summed or cast to so many bytes afterwards
+  // With reduced_bytes and not 0: a sum over so many rows of so many columns.
+  std::array<std::uint64_t, 4> reduced_rows{};
+  std::array<std::uint64_t, 4> reduced_columns{};
+};
+
+using BackwardFunction = void (*)(Tape&, Node&, Backprop&);
+
+struct Node {
+  BackwardFunction backward = nullptr;
+  std::array<std::int32_t, 4> edges = {kNoEdge, kNoEdge, kNoEdge, kNoEdge};
+  std::array<Tensor, 4> saved;
+  std::array<std::uint64_t, 6> sizes{};  // bytes, by function
+  std::int32_t segment = -1;             // checkpointed segment, or -1
+  bool saves = false;                    // it saves something: a checkpoint must recompute first
+  Grad gradient;
+};
+
+class Tape {
+ public:
+  Tape(TensorPool* pool, std::uint64_t narrow_bytes, bool autocast)
+      : pool_(pool), narrow_bytes_(narrow_bytes), autocast_(autocast) {}
+
+  // Forward.
+  [[nodiscard]] Var make(std::uint64_t count, std::uint64_t width);
+  [[nodiscard]] Tensor allocate(std::uint64_t size_bytes, TensorKind kind);
+  // The node for an operator of these inputs, or null where none of them needs a gradient.
+  [[nodiscard]] Node* record(BackwardFunction function, std::initializer_list<const Var*> inputs);
+  // Saves for the backward; a checkpointed forward only counts.
+  void save(Node* node, std::size_t slot, const Tensor& tensor);
+  void save_parameter(Node* node) { save(node, 3, {}); }
+  [[nodiscard]] Node& node(std::int32_t edge) { return nodes_[static_cast<std::size_t>(edge)]; }
+  // Makes `output` the result of `node`.
+  void attach(Node* node, Var* output) const;
+  [[nodiscard]] Var parameter(std::size_t index) const;
+  [[nodiscard]] std::size_t add_parameter(Parameter parameter);
+  [[nodiscard]] std::vector<Parameter>& parameters() { return parameters_; }
+  [[nodiscard]] bool autocast() const { return autocast_; }
+  [[nodiscard]] std::uint64_t narrow_bytes() const { return narrow_bytes_; }
+  // Under autocast the parameter's narrow copy, from the cache if it is there.
+  [[nodiscard]] Var cast_parameter(std::size_t index);
+  void end_autocast();
+  void set_grad_enabled(bool enabled) { grad_enabled_ = enabled; }
+  [[nodiscard]] bool grad_enabled() const { return grad_enabled_; }
+  // Operators between these two are recomputed in the backward instead of saving.
+  void begin_segment();
+  void end_segment() { segment_open_ = -1; }
+  // What the open segment keeps for its recomputation: until its last saved tensor was used.
+  void hold(const Tensor& tensor) { segments_.back().held.push_back(tensor); }
+  // Has the recomputation found all that it was for? Then nothing more is allocated.
+  [[nodiscard]] bool stopped() const { return stopped_; }
+
+  // Backward. `recompute` runs the forward of a checkpointed segment again.
+  void begin_backward(const Var& loss, Tensor gradient);
+  // At most `node_count` nodes; false once all are done.
+  bool backward(std::size_t node_count, const std::function<void(std::size_t)>& recompute);
+  [[nodiscard]] Tensor gradient(std::uint64_t size_bytes) {
+    return allocate(size_bytes, TensorKind::Gradient);
+  }
+  // The sum over rows that makes a bias gradient, after the reduction's global buffer came and
+  // went.
+  [[nodiscard]] Tensor summed_rows(std::uint64_t row_count, std::uint64_t column_count,
+                                   std::uint64_t size_bytes);
+  // A matrix product of so many multiply-adds, for kernel events.
+  void product(std::uint64_t m, std::uint64_t n, std::uint64_t k);
+  void set_kernels(bool kernels) { kernels_ = kernels; }
+  // The first product of a thread takes cuBLAS's workspace, the first with a bias cuBLASLt's.
+  void use_cublas(bool with_bias);
+  [[nodiscard]] TensorPool& pool() { return *pool_; }
+
+ private:
+  struct Segment {
+    std::size_t first = 0;
+    std::size_t save_count = 0;
+    bool recomputed = false;
+    std::size_t first_saving = ~std::size_t{0};  // lowest node that saves
+    std::vector<Tensor> held;
+  };
+
+  void run(Node& node);
+  void reduce(Backprop* backprop, std::size_t index);
+  void deliver(std::int32_t edge, Grad gradient);
+  void accumulate(Grad* buffer, Grad gradient, std::uint64_t size_bytes);
+  void finish(Parameter& parameter);
+
+  TensorPool* pool_;
+  std::uint64_t narrow_bytes_;
+  bool autocast_;
+  bool kernels_ = false;
+  bool grad_enabled_ = true;
+  bool in_backward_ = false;
+  bool recomputing_ = false;
+  bool stopped_ = false;
+  std::size_t cursor_ = 0;      // recomputing: the next node to fill
+  std::size_t saves_left_ = 0;  // recomputing: stop when 0
+  std::int32_t segment_open_ = -1;
+  std::vector<Node> nodes_;
+  std::size_t node_count_ = 0;  // in use; nodes_ keeps its memory between steps
+  std::size_t position_ = 0;    // backward: nodes below are still to be done
+  std::vector<Segment> segments_;
+  std::vector<Parameter> parameters_;
+  std::vector<std::size_t> cast_order_;  // parameters with a narrow copy, oldest first
+  std::vector<Tensor> workspaces_;
+  std::array<bool, 4> has_workspace_{};
+  Tensor root_gradient_;
+};
+
+}  // namespace allocmark

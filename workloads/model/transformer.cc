@@ -1,0 +1,334 @@
+#include "workloads/model/transformer.h"
+
+#include <utility>
+
+namespace allocmark {
+
+Transformer::Transformer(const TransformerSetup& setup, const LoraSettings& lora, TensorPool* pool)
+    : setup_(setup), lora_(lora), tape_(pool, setup.narrow_bytes, setup.autocast) {
+  tape_.set_kernels(setup.kernels);
+}
+
+void Transformer::set_lengths(std::uint64_t batch, std::uint64_t sequence, std::uint64_t context) {
+  setup_.batch = batch;
+  setup_.sequence = sequence;
+  setup_.context = context;
+}
+
+std::size_t Transformer::add_weight(std::uint64_t count) {
+  Parameter parameter;
+  parameter.data = tape_.allocate(count * setup_.wide_bytes, TensorKind::Parameter);
+  parameter.count = count;
+  parameter.width = setup_.wide_bytes;
+  parameter.trainable = lora_.rank == 0;
+  return tape_.add_parameter(std::move(parameter));
+}
+
+LinearWeights Transformer::with_bias(std::size_t weight) const {
+  return {.weight = weight,
+          .bias = setup_.model.family == ModelFamily::Llama ? kNoBias : weight + 1,
+          .conv1d = setup_.model.family == ModelFamily::Gpt2};
+}
+
+Transformer::Sizes Transformer::sizes() const {
+  const ModelShape& model = setup_.model;
+  return {.rows = setup_.token_count(),
+          .hidden = setup_.token_count() * model.hidden,
+          .grouped = setup_.batch * setup_.key_count() * model.kv_width(),
+          .keys = setup_.batch * setup_.key_count() * model.hidden,
+          .scores = setup_.token_count() * setup_.key_count() * model.head_count};
+}
+
+void Transformer::make_layer_parameters() {
+  const ModelShape& model = setup_.model;
+  const std::uint64_t h = model.hidden;
+  LayerWeights own;
+  const auto matrix = [&](std::uint64_t in, std::uint64_t out) {
+    const std::size_t index = add_weight(in * out);
+    if (model.family != ModelFamily::Llama) static_cast<void>(add_weight(out));
+    return index;
+  };
+  const auto norm = [&] {
+    const std::size_t index = add_weight(h);
+    if (model.family != ModelFamily::Llama) static_cast<void>(add_weight(h));
+    return index;
+  };
+  if (model.family == ModelFamily::Gpt2) {
+    own.first_norm = norm();
+    own.query = matrix(h, 3 * h);
+    own.output = matrix(h, h);
+    own.second_norm = norm();
+    own.up = matrix(h, model.ffn);
+    own.down = matrix(model.ffn, h);
+  } else {
+    own.query = matrix(h, h);
+    own.key = matrix(h, model.kv_width());
+    own.value = matrix(h, model.kv_width());
+    own.output = matrix(h, h);
+    if (model.family == ModelFamily::Bert) own.first_norm = norm();
+    if (model.family == ModelFamily::Llama) own.gate = matrix(h, model.ffn);
+    own.up = matrix(h, model.ffn);
+    own.down = matrix(model.ffn, h);
+    if (model.family == ModelFamily::Llama) own.first_norm = norm();
+    own.second_norm = norm();
+  }
+  layers_.push_back(own);
+}
+
+void Transformer::make_parameters() {
+  const ModelShape& model = setup_.model;
+  const std::uint64_t h = model.hidden;
+  word_table_ = add_weight(model.vocabulary * h);
+  if (model.positions > 0) position_table_ = add_weight(model.positions * h);
+  if (model.family == ModelFamily::Bert) {
+    type_table_ = add_weight(2 * h);
+    embedding_norm_ = add_weight(h);
+    static_cast<void>(add_weight(h));
+    for (int i = 0; i < 2; ++i) {  // position and type ids
+      buffers_.push_back(tape_.allocate(model.positions * 8, TensorKind::Unknown));
+    }
+  }
+  for (std::uint64_t i = 0; i < model.layer_count; ++i) make_layer_parameters();
+  if (model.family != ModelFamily::Bert) final_norm_ = add_weight(h);
+  if (model.family == ModelFamily::Gpt2) static_cast<void>(add_weight(h));
+  if (model.family == ModelFamily::Llama) {
+    for (int i = 0; i < 2; ++i) {  // inverse frequencies, twice
+      buffers_.push_back(
+          tape_.allocate(model.head_width() / 2 * setup_.wide_bytes, TensorKind::Unknown));
+    }
+  }
+  if (model.family == ModelFamily::Bert && setup_.training) {
+    head_bias_ = add_weight(model.vocabulary);
+    transform_ = add_weight(h * h);
+    static_cast<void>(add_weight(h));
+    transform_norm_ = add_weight(h);
+    static_cast<void>(add_weight(h));
+  } else if (model.family == ModelFamily::Bert) {
+    transform_ = add_weight(h * h);  // the pooler
+    static_cast<void>(add_weight(h));
+  }
+  head_ = model.tied_head ? word_table_ : add_weight(model.vocabulary * h);
+  if (lora_.rank > 0) make_adapters();
+}
+
+void Transformer::make_adapters() {
+  // peft makes adapters in the model's type, all of them, and then casts each to four bytes.
+  const ModelShape& model = setup_.model;
+  std::vector<Tensor> narrow;
+  const auto make = [&](std::uint64_t count) {
+    narrow.push_back(tape_.allocate(count * setup_.wide_bytes, TensorKind::Parameter));
+    Parameter parameter;
+    parameter.count = count;
+    parameter.width = 4;
+    return tape_.add_parameter(std::move(parameter));
+  };
+  const std::size_t first = tape_.parameters().size();
+  for (LayerWeights& own : layers_) {
+    own.query_low = make(model.hidden * lora_.rank);
+    own.query_high = make(lora_.rank * model.hidden);
+    own.value_low = make(model.hidden * lora_.rank);
+    own.value_high = make(lora_.rank * model.kv_width());
+  }
+  input_leaf_ = tape_.add_parameter({.data = {}, .count = 0, .width = setup_.wide_bytes});
+  for (std::size_t i = 0; i < narrow.size(); ++i) {
+    Parameter& parameter = tape_.parameters()[first + i];
+    parameter.data = tape_.allocate(parameter.count * 4, TensorKind::Parameter);
+    narrow[i].reset();
+  }
+}
+
+// The mask of eager attention: booleans of all pairs, then zeros and large negative numbers.
+Var Transformer::make_causal_mask(bool detects_packing) {
+  const std::uint64_t rows = setup_.token_count();
+  if (detects_packing) {
+    Var first = tape_.make(setup_.batch, 8);
+    Var joined = tape_.make(rows + setup_.batch, 8);
+    const Var difference = tape_.make(rows, 8);
+    joined.drop();
+    Var differs = tape_.make(rows, 1);
+    const Var sums = tape_.make(rows, 8);
+    { const Var converted = tape_.make(rows, 8); }
+    differs.drop();
+    Var last = tape_.make(setup_.batch, 1);
+    Var all = tape_.make(1, 1);
+    last.drop();
+    all.drop();
+    first.drop();
+  }
+  if (setup_.fused_attention) return {};
+  Var batches = tape_.make(setup_.batch, 8);
+  Var heads = tape_.make(1, 8);
+  const auto range = [&](std::uint64_t count) {
+    const Var raw = tape_.make(count, 8);
+    return tape_.make(count, 8);
+  };
+  Var queries = range(setup_.sequence);
+  Var keys = range(setup_.key_count());
+  Var allowed = tape_.make(setup_.sequence * setup_.key_count(), 1);
+  batches.drop();
+  heads.drop();
+  queries.drop();
+  keys.drop();
+  Var zero = tape_.make(1, setup_.wide_bytes);
+  Var lowest = tape_.make(1, setup_.wide_bytes);
+  Var mask = tape_.make(rows * setup_.key_count(), setup_.wide_bytes);
+  lowest.drop();
+  zero.drop();
+  allowed.drop();
+  return mask;
+}
+
+void Transformer::make_rotary(std::uint64_t width) {
+  const std::uint64_t half = setup_.model.head_width() / 2;
+  const std::uint64_t count = setup_.sequence * half * 2;
+  Var frequencies;
+  if (width != 4) frequencies = tape_.make(half, 4);
+  Var positions = tape_.make(setup_.sequence, 4);
+  Var angles = tape_.make(setup_.sequence * half, 4);
+  tape_.use_cublas(false);
+  Var both = tape_.make(count, 4);
+  const auto scaled = [&] {
+    const Var raw = tape_.make(count, 4);
+    return tape_.make(count, 4);
+  };
+  Var cosine = scaled();
+  Var sine = scaled();
+  cosine_ = cast(tape_, cosine, width);
+  sine_ = cast(tape_, sine, width);
+  frequencies.drop();
+  positions.drop();
+  angles.drop();
+  both.drop();
+  cosine.drop();
+  sine.drop();
+}
+
+Var Transformer::embed(const Tensor& tokens) {
+  const ModelShape& model = setup_.model;
+  const std::uint64_t rows = setup_.token_count();
+  if (model.family == ModelFamily::Bert) {
+    Var types = tape_.make(setup_.sequence, 8);
+    Var words = embedding(tape_, tokens, rows, word_table_, model.hidden);
+    // The same row of type ids for every sequence becomes rows of their own.
+    Var type_indexes = setup_.batch == 1 ? types : tape_.make(rows, 8);
+    Var type_rows = embedding(tape_, type_indexes.tensor, rows, type_table_, model.hidden);
+    type_indexes.drop();
+    Var sum = add(tape_, words, type_rows);
+    Var position_rows =
+        embedding(tape_, buffers_[0], setup_.sequence, position_table_, model.hidden);
+    sum = add(tape_, sum, position_rows);
+    sum = layer_norm(tape_, sum, rows, embedding_norm_, embedding_norm_ + 1);
+    if (setup_.has_dropout()) sum = dropout(tape_, std::move(sum));
+    for (Var* local : {&words, &types, &type_rows, &position_rows}) local->drop();
+    words_ = sum;
+    return sum;
+  }
+  words_ = embedding(tape_, tokens, rows, word_table_, model.hidden);
+  {
+    const Var raw = tape_.make(setup_.sequence, 8);
+    positions_ = tape_.make(setup_.sequence, 8).tensor;
+  }
+  if (lora_.rank > 0) {
+    // peft lets the embedding's output ask for a gradient, so that checkpoints have one to pass on.
+    words_.edge = tape_.parameter(input_leaf_).edge;
+    graph_inputs_.push_back(words_.tensor);
+  }
+  if (model.family == ModelFamily::Llama) {
+    mask_ = make_causal_mask(cache_ == nullptr);
+    make_rotary(setup_.wide_bytes);
+    return words_;
+  }
+  position_rows_ = embedding(tape_, positions_, setup_.sequence, position_table_, model.hidden);
+  Var hidden = add(tape_, words_, position_rows_);
+  mask_ = make_causal_mask(cache_ == nullptr);
+  if (setup_.has_dropout()) hidden = dropout(tape_, std::move(hidden));
+  return hidden;
+}
+
+void Transformer::end_graph() {
+  if (lora_.rank == 0 || graph_inputs_.size() < 2) return;
+  tape_.parameters()[input_leaf_].gradient.reset();
+  graph_inputs_.erase(graph_inputs_.begin());
+}
+
+void Transformer::hold_inputs(const Var& hidden) {
+  tape_.hold(hidden.tensor);
+  for (const Tensor& held : {mask_.tensor, sine_.tensor, cosine_.tensor, positions_}) {
+    if (held) tape_.hold(held);
+  }
+}
+
+Var Transformer::layer(std::size_t index, Var hidden) {
+  const LayerWeights& own = layers_[index];
+  switch (setup_.model.family) {
+    case ModelFamily::Gpt2:
+      return gpt2_layer(own, index, std::move(hidden));
+    case ModelFamily::Bert:
+      return bert_layer(own, std::move(hidden));
+    case ModelFamily::Llama:
+      return llama_layer(own, index, std::move(hidden));
+  }
+  return hidden;
+}
+
+Var Transformer::finish(Var hidden) {
+  const ModelShape& model = setup_.model;
+  if (model.family == ModelFamily::Gpt2) {
+    hidden = layer_norm(tape_, hidden, setup_.token_count(), final_norm_, final_norm_ + 1);
+  } else if (model.family == ModelFamily::Llama) {
+    hidden = rms_norm(hidden, final_norm_);
+  }
+  // BERT's pooler is part of its forward.
+  if (model.family != ModelFamily::Bert || setup_.training) drop_locals();
+  return hidden;
+}
+
+void Transformer::drop_locals() {
+  for (Var* local : {&words_, &position_rows_, &mask_, &sine_, &cosine_}) local->drop();
+  positions_.reset();
+}
+
+// The label shift pads, copies, and goes with the logits in four bytes.
+Var Transformer::causal_loss(Var logits) {
+  const std::uint64_t rows = setup_.token_count();
+  Var exact = cast(tape_, logits, 4);
+  Var padded = tape_.make(rows + setup_.batch, 8);
+  Var labels = tape_.make(rows, 8);
+  Var loss = cross_entropy(tape_, exact, labels.tensor);
+  labels.drop();
+  exact.drop();
+  padded.drop();
+  return loss;
+}
+
+Var Transformer::loss(Var hidden, const Tensor& tokens) {
+  const std::uint64_t rows = setup_.token_count();
+  if (setup_.model.family == ModelFamily::Bert) {
+    Var scores = linear(tape_, hidden, rows, with_bias(transform_));
+    scores = activation_of_input(tape_, std::move(scores));
+    scores = layer_norm(tape_, std::move(scores), rows, transform_norm_, transform_norm_ + 1);
+    scores = linear(tape_, std::move(scores), rows, {.weight = head_, .bias = head_bias_});
+    Var loss = cross_entropy(tape_, cast(tape_, scores, 4), tokens);
+    return loss;
+  }
+  Var logits = linear(tape_, hidden, rows, {.weight = head_});
+  Var loss = causal_loss(logits);
+  hidden.drop();
+  logits.drop();
+  return loss;
+}
+
+Var Transformer::answer(Var hidden) {
+  const ModelShape& model = setup_.model;
+  Var row = hidden;  // a view of one token of each sequence
+  row.count = setup_.batch * model.hidden;
+  if (model.family == ModelFamily::Bert) {
+    Var pooled = linear(tape_, std::move(row), setup_.batch, with_bias(transform_));
+    pooled = activation_of_result(tape_, std::move(pooled));
+    drop_locals();
+    return pooled;
+  }
+  return linear(tape_, std::move(row), setup_.batch, {.weight = head_});
+}
+
+}  // namespace allocmark

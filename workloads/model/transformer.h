@@ -1,0 +1,96 @@
+// A transformer as transformers' modelling files write it: GPT-2, BERT and Llama forwards, line by
+// line, over the operators of functions.h. What lives how long follows from the Python variables
+// that hold it. The same code serves training, inference and the recomputation of a checkpoint.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "workloads/model/functions.h"
+#include "workloads/model/kv_cache.h"
+#include "workloads/model/setup.h"
+
+namespace allocmark {
+
+struct LoraSettings {
+  std::uint64_t rank = 0;  // 0: none; adapters on q and v, in four bytes, everything else frozen
+};
+
+class Transformer {
+ public:
+  Transformer(const TransformerSetup& setup, const LoraSettings& lora, TensorPool* pool);
+
+  [[nodiscard]] Tape& tape() { return tape_; }
+  void set_lengths(std::uint64_t batch, std::uint64_t sequence, std::uint64_t context);
+  // Makes all parameters; adapters are made narrow first and then cast, as peft does.
+  void make_parameters();
+  // Embeddings, masks, positions. `tokens`: the input ids.
+  [[nodiscard]] Var embed(const Tensor& tokens);
+  [[nodiscard]] Var layer(std::size_t index, Var hidden);
+  // Final norm; what the model's forward still held goes. BERT has none.
+  [[nodiscard]] Var finish(Var hidden);
+  // Logits and loss; the logits go as soon as the loss is there. The labels are the tokens.
+  [[nodiscard]] Var loss(Var hidden, const Tensor& tokens);
+  // The last token's logits, or BERT's pooled first token.
+  [[nodiscard]] Var answer(Var hidden);
+  // The tensors that every checkpointed segment holds.
+  void hold_inputs(const Var& hidden);
+  // What only the last graph held goes: its loss variable was overwritten.
+  void end_graph();
+  // Where keys and values are kept; null for nowhere.
+  void set_cache(KvCache* cache) { cache_ = cache; }
+
+ private:
+  struct LayerWeights {
+    std::size_t query = 0, key = 0, value = 0, output = 0, gate = 0, up = 0, down = 0;
+    std::size_t first_norm = 0, second_norm = 0;
+    std::size_t query_low = 0, query_high = 0, value_low = 0, value_high = 0;  // adapters
+  };
+  struct Sizes {
+    std::uint64_t rows = 0, hidden = 0, grouped = 0, keys = 0, scores = 0;
+  };
+
+  [[nodiscard]] std::size_t add_weight(std::uint64_t count);
+  [[nodiscard]] LinearWeights with_bias(std::size_t weight) const;
+  [[nodiscard]] Sizes sizes() const;
+  // With one sequence or one token, heads and tokens change places without a copy.
+  [[nodiscard]] bool viewable() const { return setup_.batch == 1 || setup_.sequence == 1; }
+  void make_layer_parameters();
+  void make_adapters();
+  [[nodiscard]] Var make_causal_mask(bool detects_packing);
+  void make_rotary(std::uint64_t width);
+  [[nodiscard]] Var rms_norm(Var hidden, std::size_t weight);
+  [[nodiscard]] Var adapted(const Var& input, std::size_t weight, std::size_t low,
+                            std::size_t high);
+  [[nodiscard]] Var heads(Var projected);
+  [[nodiscard]] Var rotated(const Var& input);
+  [[nodiscard]] Var attend(const Var& query, Var key, Var value, Var* weights);
+  [[nodiscard]] Var gpt2_attention(const LayerWeights& own, std::size_t index, const Var& input,
+                                   Var* weights);
+  [[nodiscard]] Var llama_attention(const LayerWeights& own, std::size_t index, const Var& input,
+                                    Var* weights);
+  [[nodiscard]] Var gelu_written_out(Var input);
+  [[nodiscard]] Var gpt2_layer(const LayerWeights& own, std::size_t index, Var hidden);
+  [[nodiscard]] Var bert_layer(const LayerWeights& own, Var hidden);
+  [[nodiscard]] Var llama_layer(const LayerWeights& own, std::size_t index, Var hidden);
+  void cache(std::size_t index, Var* key, Var* value);
+  void drop_locals();
+  [[nodiscard]] Var causal_loss(Var logits);
+
+  TransformerSetup setup_;
+  LoraSettings lora_;
+  Tape tape_;
+  KvCache* cache_ = nullptr;
+  std::size_t word_table_ = 0, position_table_ = 0, type_table_ = 0, embedding_norm_ = 0;
+  std::size_t input_leaf_ = 0;  // adapters: the embedding's output asks for a gradient itself
+  std::size_t final_norm_ = 0, head_ = 0, head_bias_ = 0;
+  std::size_t transform_ = 0, transform_norm_ = 0, decoder_ = 0;
+  std::vector<LayerWeights> layers_;
+  std::vector<Tensor> buffers_;
+  // Local variables of the model's forward.
+  Var words_, position_rows_, mask_, cosine_, sine_;
+  Tensor positions_;
+  std::vector<Tensor> graph_inputs_;
+};
+
+}  // namespace allocmark
