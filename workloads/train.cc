@@ -29,6 +29,7 @@ struct TrainConfig {
   Optimizer optimizer = Optimizer::AdamW;
   bool checkpointed = false;
   bool keeps_cache = true;
+  bool given_mask = false;
   std::vector<std::uint64_t> sequences;  // lengths in turn
   bool draws_lengths = false;
   LengthSettings lengths;
@@ -45,6 +46,7 @@ class Training {
         model_(std::make_unique<Transformer>(config.setup, config.lora, pool_.get())),
         cache_(KvMode::Concat, config.setup.model.layer_count) {
     if (config.keeps_cache) model_->set_cache(&cache_);
+    model_->set_given_mask(config.given_mask);
   }
 
   // One phase, one layer of the forward, or some nodes of the backward per call.
@@ -70,7 +72,7 @@ class Training {
   std::unique_ptr<Transformer> model_;
   KvCache cache_;
   std::vector<Tensor> optimizer_states_;
-  Tensor tokens_, loss_;
+  Tensor tokens_, given_mask_, loss_;
   Var stream_, loss_var_;
   std::vector<Var> layer_inputs_;  // checkpointed: to run a layer again
   Phase phase_ = Phase::Start;
@@ -119,6 +121,9 @@ void Training::embed() {
   if (config_.draws_lengths) length = draw_lengths(config_.lengths, &random_).context;
   model_->set_lengths(config_.setup.batch, length, 0);
   tokens_ = tape().allocate(config_.setup.batch * length * 8, TensorKind::Activation);
+  if (config_.given_mask) {
+    given_mask_ = tape().allocate(config_.setup.batch * length * 8, TensorKind::Activation);
+  }
   stream_ = model_->embed(tokens_);
   layer_ = 0;
   phase_ = Phase::Forward;
@@ -165,8 +170,8 @@ void Training::backward() {
 }
 
 void Training::make_optimizer_state() {
-  for (const Parameter& parameter : tape().parameters()) {
-    if (!parameter.trainable || parameter.count == 0) continue;
+  for (const std::size_t index : model_->trained_parameters()) {
+    const Parameter& parameter = tape().parameters()[index];
     const std::uint64_t size_bytes = parameter.count * parameter.width;
     // The fused implementation keeps each parameter's step count on the device.
     if (config_.optimizer == Optimizer::AdamWFused) {
@@ -179,20 +184,19 @@ void Training::make_optimizer_state() {
 
 void Training::optimize() {
   if (config_.optimizer != Optimizer::Sgd && optimizer_states_.empty()) make_optimizer_state();
+  const std::vector<std::size_t> trained = model_->trained_parameters();
   if (config_.optimizer == Optimizer::AdamW) {
     // The foreach implementation makes all denominators at once and drops them from the last to the
     // first.
     std::vector<Tensor> denominators;
-    for (const Parameter& parameter : tape().parameters()) {
-      if (!parameter.trainable || parameter.count == 0) continue;
+    for (const std::size_t index : trained) {
+      const Parameter& parameter = tape().parameters()[index];
       denominators.push_back(pool_->make(parameter.count * parameter.width, TensorKind::Workspace));
     }
     while (!denominators.empty()) denominators.pop_back();
   }
   // zero_grad(set_to_none=True) goes through the parameters in order.
-  for (Parameter& parameter : tape().parameters()) {
-    if (parameter.count != 0) parameter.gradient.reset();
-  }
+  for (const std::size_t index : trained) tape().parameters()[index].gradient.reset();
   phase_ = ++step_ == config_.step_count ? Phase::End : Phase::Embed;
 }
 
@@ -200,6 +204,7 @@ void Training::end() {
   optimizer_states_.clear();
   model_.reset();
   tokens_.reset();
+  given_mask_.reset();
   loss_.reset();
   batch_->mark("end");
 }
@@ -277,6 +282,9 @@ std::unique_ptr<EventSource> make_train(Parameters& parameters, std::uint64_t se
   config.keeps_cache = setup.model.family != ModelFamily::Bert &&
                        parameters.choice("kv_cache", {"default", "none"}) == 0 &&
                        !config.checkpointed;
+  if (setup.model.family == ModelFamily::Bert) {
+    config.given_mask = parameters.choice("attention_mask", {"none", "ones"}) == 1;
+  }
   setup.fused_attention = parameters.choice("attention", {"eager", "fused"}) == 1;
   setup.kernels = parameters.number("kernels", {.preset = 0, .lowest = 0, .highest = 1}) == 1;
   const std::uint64_t event_count = parameters.number(

@@ -12,19 +12,19 @@ namespace {
 void batched_product_backward(Tape& tape, Node& node, Backprop& b) {
   for (const std::size_t i : {std::size_t{1}, std::size_t{0}}) {
     if (node.edges[i] == kNoEdge) continue;
-    b.out[i] = {.tensor = tape.gradient(node.sizes[i]), .is_view = true, .heads_first = true};
+    b.out[i] = {
+        .tensor = tape.gradient(node.sizes[i]), .is_view = true, .layout = GradLayout::Heads};
     tape.product(node.sizes[3], node.sizes[4], node.sizes[5]);
   }
 }
 
 void scores_backward(Tape& tape, Node& node, Backprop& b) {
   batched_product_backward(tape, node, b);
-  // The transposed keys' gradient, transposed back, can be viewed as rows.
-  b.out[1].heads_first = false;
+  b.out[1].layout = GradLayout::Transposed;  // of the transposed keys
 }
 
 void mixed_backward(Tape& tape, Node& node, Backprop& b) {
-  if (!b.gradient.heads_first && node.sizes[2] != 0) {
+  if (b.gradient.layout == GradLayout::Tokens && node.sizes[2] != 0) {
     Grad apart;
     apart.tensor = tape.gradient(node.sizes[2]);
     b.gradient = std::move(apart);
@@ -33,20 +33,23 @@ void mixed_backward(Tape& tape, Node& node, Backprop& b) {
 }
 
 void repeat_heads_backward(Tape& tape, Node& node, Backprop& b) {
-  b.out[0] = {.tensor = tape.gradient(node.sizes[0]), .is_view = true, .heads_first = true};
+  b.out[0] = {.tensor = tape.gradient(node.sizes[0]), .is_view = true, .layout = GradLayout::Heads};
 }
 
+// cuDNN's: gradients, then a workspace with the queries' gradient in four bytes, a row sum, and for
+// grouped keys both of their gradients per query head. sizes: bytes of q, of k, rows, width of q,
+// whether q and k have the heads first.
 void fused_attention_backward(Tape& tape, Node& node, Backprop& b) {
-  const bool repeated = node.sizes[0] != node.sizes[1];
-  const Tensor sums = tape.allocate(node.sizes[2], TensorKind::Workspace);
+  const std::uint64_t width = node.sizes[3];
   for (std::size_t i = 0; i < 3; ++i) {
     b.out[i].tensor = tape.gradient(node.sizes[i == 0 ? 0 : 1]);
+    const bool heads_first = node.sizes[i == 0 ? 4 : 5] == 1;
+    b.out[i].layout = heads_first ? GradLayout::Heads : GradLayout::Tokens;
   }
-  const Tensor exact = tape.allocate(node.sizes[3], TensorKind::Workspace);
-  if (repeated) {
-    const Tensor key = tape.allocate(node.sizes[0], TensorKind::Workspace);
-    const Tensor value = tape.allocate(node.sizes[0], TensorKind::Workspace);
-  }
+  const bool grouped = node.sizes[0] != node.sizes[1];
+  const Tensor workspace = tape.allocate(
+      node.sizes[0] / width * 4 + node.sizes[2] * 4 + 256 + (grouped ? 2 * node.sizes[0] : 0),
+      TensorKind::Workspace);
 }
 
 void set_product(Node* node, std::uint64_t m, std::uint64_t n, std::uint64_t k) {
@@ -64,7 +67,11 @@ Tensor heads_apart(Tape& tape, const Var& input, std::uint64_t count) {
 
 }  // namespace
 
-Var query_times_key(Tape& tape, const Var& query, const Var& key, const AttentionSizes& sizes) {
+Var query_times_key(Tape& tape, Var query, Var key, const AttentionSizes& sizes) {
+  if (tape.autocast()) {
+    key = cast(tape, std::move(key), tape.narrow_bytes());
+    query = cast(tape, std::move(query), tape.narrow_bytes());
+  }
   Node* node = tape.record(scores_backward, {&query, &key});
   if (node != nullptr) {
     node->sizes[0] = sizes.query_count * query.width;
@@ -81,11 +88,16 @@ Var query_times_key(Tape& tape, const Var& query, const Var& key, const Attentio
   tape.attach(node, &out);
   right.reset();
   left.reset();
+  query.drop();
+  key.drop();
   return out;
 }
 
-Var weights_times_value(Tape& tape, const Var& weights, const Var& value,
-                        const AttentionSizes& sizes) {
+Var weights_times_value(Tape& tape, Var weights, Var value, const AttentionSizes& sizes) {
+  if (tape.autocast()) {
+    value = cast(tape, std::move(value), tape.narrow_bytes());
+    weights = cast(tape, std::move(weights), tape.narrow_bytes());
+  }
   Node* node = tape.record(mixed_backward, {&weights, &value});
   if (node != nullptr) {
     node->sizes[0] = sizes.score_count * weights.width;
@@ -101,6 +113,8 @@ Var weights_times_value(Tape& tape, const Var& weights, const Var& value,
   out.heads_first = true;
   tape.attach(node, &out);
   right.reset();
+  weights.drop();
+  value.drop();
   return out;
 }
 
@@ -115,39 +129,55 @@ Var repeat_heads(Tape& tape, Var input, std::uint64_t repeats) {
   return out;
 }
 
-Var fused_attention(Tape& tape, const Var& query, const Var& key, const Var& value,
-                    const FusedAttentionShape& shape) {
+Var fused_attention(Tape& tape, Var query, Var key, Var value, const FusedAttentionShape& shape) {
+  if (tape.autocast()) {
+    value = cast(tape, std::move(value), tape.narrow_bytes());
+    key = cast(tape, std::move(key), tape.narrow_bytes());
+    query = cast(tape, std::move(query), tape.narrow_bytes());
+  }
   Node* node = tape.record(fused_attention_backward, {&query, &key, &value});
   if (node != nullptr) {
-    node->sizes[0] = shape.query_count * query.width;
-    node->sizes[1] = shape.query_count / shape.repeats * query.width;
-    node->sizes[2] = shape.row_count * 4;
-    node->sizes[3] = shape.query_count * 4;
+    node->sizes = {shape.query_count * query.width,
+                   shape.query_count / shape.repeats * query.width,
+                   shape.row_count,
+                   query.width,
+                   query.heads_first ? 1u : 0u,
+                   key.heads_first ? 1u : 0u};
   }
-  tape.save(node, 0, query.tensor);
-  tape.save(node, 1, key.tensor);
+  tape.save(node, 0, key.tensor);
+  tape.save(node, 1, query.tensor);
   tape.save(node, 2, value.tensor);
+  Var seed = tape.make(1, 8);
+  Var offset = tape.make(1, 8);
   Var out = tape.make(shape.query_count, query.width);
-  const Var sums = tape.make(shape.row_count, 4);
-  { const Var seed = tape.make(2, 8); }
-  if (node != nullptr) tape.save(node, 3, out.tensor);
+  Var sums = tape.make(shape.row_count, 4);
+  { const Var workspace = tape.make(256, 1); }
+  tape.save(node, 3, sums.tensor);
+  tape.save(node, 4, out.tensor);
+  tape.save(node, 5, offset.tensor);
+  tape.save(node, 6, seed.tensor);
   tape.attach(node, &out);
+  sums.drop();
+  seed.drop();
+  offset.drop();
+  query.drop();
+  key.drop();
   return out;
 }
 
 Var split_heads(Tape& tape, Var input, bool viewable) {
   Node* node = tape.record(
       [](Tape& t, Node& n, Backprop& b) {
-        if (b.gradient.heads_first) {
+        if (b.gradient.layout == GradLayout::Heads) {
           b.out[0].tensor = t.gradient(n.sizes[0]);
-          b.out[0].is_view = false;
         } else {
           b.out[0] = b.gradient;
           b.out[0].is_view = true;
         }
+        if (n.sizes[1] == 1) b.out[0].layout = GradLayout::Tokens;
       },
       {&input});
-  if (node != nullptr) node->sizes[0] = input.size_bytes();
+  if (node != nullptr) node->sizes = {input.size_bytes(), viewable ? 1u : 0u};
   tape.attach(node, &input);
   input.heads_first = viewable;
   return input;

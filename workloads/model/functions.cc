@@ -9,7 +9,7 @@ namespace {
 // One gradient tensor of sizes[0] bytes, laid out as what came in.
 void one_gradient(Tape& tape, Node& node, Backprop& b) {
   b.out[0].tensor = tape.gradient(node.sizes[0]);
-  b.out[0].heads_first = b.gradient.heads_first;
+  b.out[0].layout = b.gradient.layout;
 }
 
 // The gradient itself.
@@ -42,7 +42,7 @@ void multiply_backward(Tape& tape, Node& node, Backprop& b) {
   for (const std::size_t i : {std::size_t{1}, std::size_t{0}}) {
     if (node.edges[i] == kNoEdge) continue;
     b.out[i].tensor = tape.gradient(node.sizes[2]);
-    b.out[i].heads_first = b.gradient.heads_first;
+    b.out[i].layout = b.gradient.layout;
     if (node.sizes[i] != node.sizes[2]) b.reduced_bytes[i] = node.sizes[i];
   }
   // A weight's gradient is a sum over rows.
@@ -70,7 +70,7 @@ void rotate_half_backward(Tape& tape, Node& node, Backprop& b) {
   b.out[0].tensor = tape.gradient(node.sizes[0]);
   negated.reset();
   b.out[1].tensor = tape.gradient(node.sizes[0]);
-  b.out[0].heads_first = b.out[1].heads_first = true;
+  b.out[0].layout = b.out[1].layout = GradLayout::Heads;
 }
 
 void layer_norm_backward(Tape& tape, Node& node, Backprop& b) {
@@ -85,8 +85,8 @@ void softmax_backward(Tape& tape, Node& node, Backprop& b) {
 }
 
 void linear_backward(Tape& tape, Node& node, Backprop& b) {
-  // Viewing the gradient as rows copies it where the heads come first.
-  if (b.gradient.heads_first) {
+  // Viewing the gradient as rows copies it where tokens do not come first.
+  if (b.gradient.layout != GradLayout::Tokens) {
     Grad rows;
     rows.tensor = tape.gradient(node.sizes[2]);
     b.gradient = std::move(rows);
@@ -118,7 +118,8 @@ void linear_backward(Tape& tape, Node& node, Backprop& b) {
   }
 }
 
-// sizes: bytes of the table, indexes, bytes of a row in four bytes per element, rows of the table.
+// sizes: bytes of the table, indexes, bytes of a row in four bytes per element, rows of the table,
+// whether the indexes were expanded.
 void embedding_backward(Tape& tape, Node& node, Backprop& b) {
   const std::uint64_t count = node.sizes[1];
   const auto scratch = [&tape](std::uint64_t size_bytes) {
@@ -126,6 +127,8 @@ void embedding_backward(Tape& tape, Node& node, Backprop& b) {
   };
   // Up to 3072 indexes are added one by one; more are sorted, and equal ones summed in pieces of
   // ten rows before they meet.
+  Tensor contiguous;  // of indexes that were expanded over the batch
+  if (node.sizes[4] == 1) contiguous = scratch(count * 8);
   if (count <= 3072) {
     b.out[0].tensor = tape.gradient(node.sizes[0]);
     return;
@@ -134,7 +137,7 @@ void embedding_backward(Tape& tape, Node& node, Backprop& b) {
   const Tensor original = scratch(count * 8);
   {
     const Tensor range = scratch(count * 8);
-    const Tensor sorting = scratch(count * 16 + 18'943);
+    const Tensor sorting = scratch(count * 16 + count / 4 + 16'895);
   }
   b.out[0].tensor = tape.gradient(node.sizes[0]);
   const Tensor offsets = scratch(count * 8);
@@ -304,7 +307,8 @@ Var embedding(Tape& tape, const Tensor& indexes, std::uint64_t index_count, std:
   const Var table = tape.parameter(weight);
   Node* node = tape.record(embedding_backward, {&table});
   if (node != nullptr)
-    node->sizes = {table.size_bytes(), index_count, hidden * 4, table.count / hidden};
+    node->sizes = {table.size_bytes(), index_count, hidden * 4, table.count / hidden,
+                   indexes.size_bytes() < index_count * 8 ? 1u : 0u};
   tape.save(node, 0, indexes);
   Var out = tape.make(index_count * hidden, table.width);
   tape.attach(node, &out);

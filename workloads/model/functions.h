@@ -48,10 +48,9 @@ struct AttentionSizes {
   std::uint64_t score_count = 0;  // elements of all score matrices
   bool viewable = false;          // one sequence or one token: heads apart are a view
 };
-[[nodiscard]] Var query_times_key(Tape& tape, const Var& query, const Var& key,
-                                  const AttentionSizes& sizes);
+[[nodiscard]] Var query_times_key(Tape& tape, Var query, Var key, const AttentionSizes& sizes);
 // In the order batch, head, token.
-[[nodiscard]] Var weights_times_value(Tape& tape, const Var& weights, const Var& value,
+[[nodiscard]] Var weights_times_value(Tape& tape, Var weights, Var value,
                                       const AttentionSizes& sizes);
 [[nodiscard]] Var repeat_heads(Tape& tape, Var input, std::uint64_t repeats);
 struct FusedAttentionShape {
@@ -59,7 +58,8 @@ struct FusedAttentionShape {
   std::uint64_t row_count = 0;  // batch x heads x tokens
   std::uint64_t repeats = 1;    // query heads per key head
 };
-[[nodiscard]] Var fused_attention(Tape& tape, const Var& query, const Var& key, const Var& value,
+// Scaled dot product attention as cuDNN runs it.
+[[nodiscard]] Var fused_attention(Tape& tape, Var query, Var key, Var value,
                                   const FusedAttentionShape& shape);
 // View as heads and transposed; its backward copies a gradient that has the heads first.
 // `viewable`: batched products can read it as it is.

@@ -71,7 +71,7 @@ Var Transformer::attend(const Var& query, Var key, Var value, Var* weights) {
   if (mask_.count != 0) scores = add(tape_, std::move(scores), mask_);
   if (model.family == ModelFamily::Llama) {
     Var exact = softmax(tape_, cast(tape_, scores, 4));
-    *weights = cast(tape_, std::move(exact), value.width);
+    *weights = cast(tape_, std::move(exact), query.width);
     scores.drop();
   } else {
     scores = softmax(tape_, std::move(scores));

@@ -1,6 +1,7 @@
 #include "workloads/model/tape.h"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "base/error.h"
@@ -217,7 +218,7 @@ void Tape::accumulate(Grad* buffer, Grad gradient, std::uint64_t) {
   }
   Grad sum;
   sum.tensor = this->gradient(buffer->tensor.size_bytes());
-  sum.heads_first = buffer->heads_first;
+  sum.layout = buffer->layout;
   *buffer = std::move(sum);
   gradient.tensor.reset();
 }
@@ -230,17 +231,30 @@ void Tape::finish(Parameter& parameter) {
 
 Tensor Tape::summed_rows(std::uint64_t row_count, std::uint64_t columns, std::uint64_t size_bytes) {
   Tensor sum = gradient(size_bytes);
-  // PyTorch's reduction splits the rows over blocks so that 132 multiprocessors x 8 blocks have
-  // work; with more than one block per output they meet in a buffer of 1024 bytes per output and
-  // block, guarded by a counter per 128 outputs.
-  const std::uint64_t groups = divided_up(columns, 128);
-  const std::uint64_t rows_per_thread = divided_up(row_count, 8);
+  // PyTorch's reduction (ATen/native/cuda/Reduce.cuh) reads up to four neighbouring columns per
+  // thread, and splits the rows over blocks so that 132 multiprocessors have work; the blocks of an
+  // output meet in a buffer, guarded by a counter per block of outputs.
+  const std::uint64_t columns_per_thread = columns % 4 == 0 ? 4 : columns % 2 == 0 ? 2 : 1;
+  const std::uint64_t threads_max = 512 / columns_per_thread;
+  const std::uint64_t across = columns / columns_per_thread;
+  const auto power_of_two = [&](std::uint64_t count) {
+    return count < threads_max ? std::bit_floor(count) : threads_max;
+  };
+  std::uint64_t width = std::min<std::uint64_t>(power_of_two(across), 32);
+  const std::uint64_t height = std::min(power_of_two(row_count), threads_max / width);
+  width = std::min(power_of_two(across), threads_max / height);
+  if (row_count < std::min<std::uint64_t>(height * 16, 256)) return sum;
+  const std::uint64_t rows_per_thread = divided_up(row_count, height);
+  const std::uint64_t grid = divided_up(across, width);
+  const std::uint64_t target = 132 * (2048 / (width * height));
+  if (rows_per_thread < 256 || grid > target) return sum;
   const std::uint64_t blocks =
-      std::max(std::min(divided_up(1056, groups), divided_up(rows_per_thread, 16)),
+      std::max(std::min(divided_up(target, grid), divided_up(rows_per_thread, 16)),
                divided_up(rows_per_thread, 256));
   if (blocks > 1) {
-    const Tensor buffer = allocate(columns * blocks * 1024, TensorKind::Workspace);
-    const Tensor counters = allocate(groups * 4, TensorKind::Workspace);
+    const Tensor buffer =
+        allocate(4 * columns * blocks * width * columns_per_thread, TensorKind::Workspace);
+    const Tensor counters = allocate(grid * 4, TensorKind::Workspace);
   }
   return sum;
 }

@@ -27,10 +27,17 @@ struct Var {
   void drop() { tensor.reset(); }
 };
 
+// The memory order of an attention gradient, as far as it decides who copies.
+enum class GradLayout : std::uint8_t {
+  Tokens,      // batch, token, head: rows of tokens
+  Heads,       // batch, head, token: to be copied before it can be seen as tokens
+  Transposed,  // batch, head, within a head, token: seen as tokens, but not as rows of a matrix
+};
+
 struct Grad {
   Tensor tensor;
-  bool is_view = false;      // shares its storage with a base: nothing is added to it in place
-  bool heads_first = false;  // as in Var
+  bool is_view = false;  // shares its storage with a base: nothing is added to it in place
+  GradLayout layout = GradLayout::Tokens;
 };
 
 struct Parameter {
@@ -63,7 +70,7 @@ using BackwardFunction = void (*)(Tape&, Node&, Backprop&);
 struct Node {
   BackwardFunction backward = nullptr;
   std::array<std::int32_t, 4> edges = {kNoEdge, kNoEdge, kNoEdge, kNoEdge};
-  std::array<Tensor, 4> saved;
+  std::array<Tensor, 7> saved;
   std::array<std::uint64_t, 6> sizes{};  // bytes, by function
   std::int32_t segment = -1;             // checkpointed segment, or -1
   bool saves = false;                    // it saves something: a checkpoint must recompute first

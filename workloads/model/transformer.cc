@@ -98,11 +98,11 @@ void Transformer::make_parameters() {
     }
   }
   if (model.family == ModelFamily::Bert && setup_.training) {
-    head_bias_ = add_weight(model.vocabulary);
     transform_ = add_weight(h * h);
     static_cast<void>(add_weight(h));
     transform_norm_ = add_weight(h);
     static_cast<void>(add_weight(h));
+    head_bias_ = add_weight(model.vocabulary);
   } else if (model.family == ModelFamily::Bert) {
     transform_ = add_weight(h * h);  // the pooler
     static_cast<void>(add_weight(h));
@@ -211,7 +211,7 @@ Var Transformer::embed(const Tensor& tokens) {
     Var words = embedding(tape_, tokens, rows, word_table_, model.hidden);
     // The same row of type ids for every sequence becomes rows of their own.
     Var type_indexes = setup_.batch == 1 ? types : tape_.make(rows, 8);
-    Var type_rows = embedding(tape_, type_indexes.tensor, rows, type_table_, model.hidden);
+    Var type_rows = embedding(tape_, types.tensor, rows, type_table_, model.hidden);
     type_indexes.drop();
     Var sum = add(tape_, words, type_rows);
     Var position_rows =
@@ -220,6 +220,10 @@ Var Transformer::embed(const Tensor& tokens) {
     sum = layer_norm(tape_, sum, rows, embedding_norm_, embedding_norm_ + 1);
     if (setup_.has_dropout()) sum = dropout(tape_, std::move(sum));
     for (Var* local : {&words, &types, &type_rows, &position_rows}) local->drop();
+    if (given_mask_) {  // without padding it is checked and left out
+      Var allowed = tape_.make(rows, 1);
+      { const Var all = tape_.make(1, 1); }
+    }
     words_ = sum;
     return sum;
   }
@@ -243,6 +247,17 @@ Var Transformer::embed(const Tensor& tokens) {
   mask_ = make_causal_mask(cache_ == nullptr);
   if (setup_.has_dropout()) hidden = dropout(tape_, std::move(hidden));
   return hidden;
+}
+
+std::vector<std::size_t> Transformer::trained_parameters() {
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < tape_.parameters().size(); ++i) {
+    if (!tape_.parameters()[i].trainable || tape_.parameters()[i].count == 0) continue;
+    // A module's own parameters come before its children's: BERT's output bias before the head.
+    if (i == transform_ && head_bias_ != 0) order.push_back(head_bias_);
+    if (i != head_bias_ || head_bias_ == 0) order.push_back(i);
+  }
+  return order;
 }
 
 void Transformer::end_graph() {
@@ -284,8 +299,8 @@ Var Transformer::finish(Var hidden) {
 }
 
 void Transformer::drop_locals() {
-  for (Var* local : {&words_, &position_rows_, &mask_, &sine_, &cosine_}) local->drop();
   positions_.reset();
+  for (Var* local : {&words_, &position_rows_, &mask_, &sine_, &cosine_}) local->drop();
 }
 
 // The label shift pads, copies, and goes with the logits in four bytes.

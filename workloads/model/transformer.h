@@ -37,6 +37,10 @@ class Transformer {
   void hold_inputs(const Var& hidden);
   // What only the last graph held goes: its loss variable was overwritten.
   void end_graph();
+  // In the order of model.parameters().
+  [[nodiscard]] std::vector<std::size_t> trained_parameters();
+  // BERT: the caller passes an attention mask (of ones).
+  void set_given_mask(bool given) { given_mask_ = given; }
   // Where keys and values are kept; null for nowhere.
   void set_cache(KvCache* cache) { cache_ = cache; }
 
@@ -81,6 +85,7 @@ class Transformer {
   LoraSettings lora_;
   Tape tape_;
   KvCache* cache_ = nullptr;
+  bool given_mask_ = false;
   std::size_t word_table_ = 0, position_table_ = 0, type_table_ = 0, embedding_norm_ = 0;
   std::size_t input_leaf_ = 0;  // adapters: the embedding's output asks for a gradient itself
   std::size_t final_norm_ = 0, head_ = 0, head_bias_ = 0;
