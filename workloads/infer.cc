@@ -12,9 +12,11 @@
 #include "base/random.h"
 #include "workloads/generated_source.h"
 #include "workloads/generators.h"
+#include "workloads/model/generation.h"
 #include "workloads/model/kv_cache.h"
 #include "workloads/model/lengths.h"
 #include "workloads/model/transformer.h"
+#include "workloads/model_options.h"
 
 namespace allocmark {
 namespace {
@@ -38,9 +40,12 @@ class Inference {
         batch_(batch),
         pool_(std::make_unique<TensorPool>(batch)),
         model_(std::make_unique<Transformer>(config.setup, LoraSettings(), pool_.get())),
-        cache_(config.kv_mode, config.setup.model.layer_count) {
+        cache_(config.kv_mode, config.setup.model.layer_count),
+        generation_(&model_->tape()) {
     tape().set_grad_enabled(false);
-    if (generates()) model_->set_cache(&cache_);
+    if (!generates()) return;
+    model_->set_cache(&cache_);
+    model_->set_given_mask(true);
   }
 
   // One block of one pass per call, or what lies between passes.
@@ -66,6 +71,7 @@ class Inference {
   std::unique_ptr<TensorPool> pool_;
   std::unique_ptr<Transformer> model_;
   KvCache cache_;
+  Generation generation_;
   Tensor tokens_;
   Var stream_, hidden_, answer_;
   Phase phase_ = Phase::Start;
@@ -140,15 +146,20 @@ void Inference::begin_batch() {
   model_->set_lengths(batch_size_, length_, context_);
   if (generates() && config_.kv_mode == KvMode::Preallocated)
     cache_.reserve(tape(), cache_bytes(batch_size_ * context_end_));
+  if (generates()) generation_.begin(batch_size_, context_);
   phase_ = Phase::Embed;
 }
 
 void Inference::embed() {
-  // What the last call returned goes first.
-  hidden_.drop();
-  answer_.drop();
-  tokens_ = tape().allocate(batch_size_ * length_ * 8, TensorKind::Activation);
-  stream_ = model_->embed(tokens_);
+  if (generates()) {
+    stream_ = model_->embed(generation_.tokens());
+  } else {
+    // What the last call returned goes first.
+    hidden_.drop();
+    answer_.drop();
+    tokens_ = tape().allocate(batch_size_ * length_ * 8, TensorKind::Activation);
+    stream_ = model_->embed(tokens_);
+  }
   layer_ = 0;
   phase_ = Phase::Layer;
 }
@@ -158,18 +169,15 @@ void Inference::head() {
   Var hidden = model_->finish(std::move(stream_));
   stream_ = Var();
   Var answer = model_->answer(hidden);
-  if (generates()) {
-    hidden.drop();
-    const std::uint64_t logit_count = batch_size_ * config_.setup.model.vocabulary;
-    const Var exact = tape().make(logit_count, 4);
-    answer.drop();
-    const Var chosen = tape().make(batch_size_, 8);
-    answer_ = tape().make(batch_size_ * (context_ + 1), 8);  // all tokens so far
-  } else {
+  if (!generates()) {
     tokens_.reset();
     hidden_ = std::move(hidden);
     answer_ = std::move(answer);
+    phase_ = served_ < config_.request_count ? Phase::Batch : Phase::Done;
+    return;
   }
+  hidden.drop();
+  generation_.choose(std::move(answer), context_);
   if (context_ < context_end_) {
     ++context_;
     length_ = 1;
@@ -177,6 +185,7 @@ void Inference::head() {
     phase_ = Phase::Embed;
     return;
   }
+  generation_.end();
   cache_.end_batch();
   phase_ = served_ < config_.request_count ? Phase::Batch : Phase::Done;
 }
@@ -186,7 +195,7 @@ void Inference::head() {
 std::unique_ptr<EventSource> make_infer(Parameters& parameters, std::uint64_t seed) {
   InferConfig config;
   TransformerSetup& setup = config.setup;
-  setup.model = model_shapes()[parameters.variant_index("model", model_names(), true)];
+  setup.model = read_model_shape(parameters);
   setup.training = false;
   setup.autocast = false;
   const bool fp32 = parameters.choice("precision", {"bf16", "fp32"}) == 1;

@@ -15,6 +15,7 @@
 #include "workloads/generators.h"
 #include "workloads/model/lengths.h"
 #include "workloads/model/transformer.h"
+#include "workloads/model_options.h"
 
 namespace allocmark {
 namespace {
@@ -120,10 +121,13 @@ void Training::embed() {
   std::uint64_t length = config_.sequences[micro_index % config_.sequences.size()];
   if (config_.draws_lengths) length = draw_lengths(config_.lengths, &random_).context;
   model_->set_lengths(config_.setup.batch, length, 0);
-  tokens_ = tape().allocate(config_.setup.batch * length * 8, TensorKind::Activation);
-  if (config_.given_mask) {
-    given_mask_ = tape().allocate(config_.setup.batch * length * 8, TensorKind::Activation);
-  }
+  // The new batch is there before the variable lets go of the old one.
+  const std::uint64_t input_bytes = config_.setup.batch * length * 8;
+  Tensor tokens = tape().allocate(input_bytes, TensorKind::Activation);
+  Tensor mask;
+  if (config_.given_mask) mask = tape().allocate(input_bytes, TensorKind::Activation);
+  tokens_ = std::move(tokens);
+  given_mask_ = std::move(mask);
   stream_ = model_->embed(tokens_);
   layer_ = 0;
   phase_ = Phase::Forward;
@@ -209,36 +213,6 @@ void Training::end() {
   batch_->mark("end");
 }
 
-// The model of the variant with the dimensions that the text overrides.
-ModelShape read_shape(Parameters& parameters) {
-  ModelShape model = model_shapes()[parameters.variant_index("model", model_names(), true)];
-  const auto number = [&](const char* key, std::uint64_t preset, std::uint64_t highest) {
-    return parameters.number(key, {.preset = preset, .lowest = 1, .highest = highest});
-  };
-  const std::uint64_t heads_preset = model.head_count;
-  model.layer_count = number("layers", model.layer_count, 1024);
-  model.hidden = number("hidden", model.hidden, 1 << 17);
-  model.head_count = number("heads", model.head_count, 1024);
-  model.ffn = number("ffn", model.ffn, 1 << 20);
-  model.vocabulary = number("vocabulary", model.vocabulary, 1 << 20);
-  if (model.family == ModelFamily::Llama) {
-    const std::uint64_t preset =
-        model.kv_head_count == heads_preset ? model.head_count : model.kv_head_count;
-    model.kv_head_count = number("kv_heads", preset, 1024);
-  } else {
-    model.kv_head_count = model.head_count;
-  }
-  if (model.hidden % model.head_count != 0) {
-    parameters.refuse_value("heads", "a divisor of hidden = " + std::to_string(model.hidden),
-                            model.head_count);
-  }
-  if (model.head_count % model.kv_head_count != 0) {
-    parameters.refuse_value("kv_heads", "a divisor of heads = " + std::to_string(model.head_count),
-                            model.kv_head_count);
-  }
-  return model;
-}
-
 void read_lengths(Parameters& parameters, TrainConfig* config) {
   const std::uint64_t positions = config->setup.model.positions;
   const std::uint64_t longest = positions > 0 ? positions : 131'072;
@@ -262,7 +236,7 @@ void read_lengths(Parameters& parameters, TrainConfig* config) {
 std::unique_ptr<EventSource> make_train(Parameters& parameters, std::uint64_t seed) {
   TrainConfig config;
   TransformerSetup& setup = config.setup;
-  setup.model = read_shape(parameters);
+  setup.model = read_model_shape(parameters);
   setup.batch = parameters.number("batch", {.preset = 8, .lowest = 1, .highest = 4096});
   read_lengths(parameters, &config);
   config.step_count = parameters.number("steps", {.preset = 4, .lowest = 1, .highest = 1'000'000});

@@ -42,14 +42,14 @@ TEST_CASE("the same text and seed give the same bytes") {
       {"train:llama-2-7b,batch=1,seq=256,steps=1,precision=bf16,attention=fused",
        0xf28fcf7442e26227u, 9481, 67451267332},
       {"train:llama-3-8b,batch=1,seq=256,steps=1", 0x3e89ea9218597e69u, 11735, 160672336388},
-      {"infer:gpt2-124m,requests=6,batch=2,generated_max=20", 0x4183d5928e2b81f9u, 44021,
-       368691712},
+      {"infer:gpt2-124m,requests=6,batch=2,generated_max=20", 0x54aa5329da5b0eeeu, 47285,
+       369498664},
       {"infer:llama-3-8b,requests=4,batch=2,lengths=code,kv=preallocated,generated_max=8",
-       0x81babeb6ebb6f1d7u, 55098, 54389849184},
+       0xf6a730a551020a4au, 56074, 54393953896},
       {"infer:bert-base,requests=20,batch=8,arrival=random,lengths=lognormal,precision=fp32",
        0x3b249a247cb4fa5fu, 2521, 584733376},
       {"infer:llama-2-7b,requests=2,kv=paged,attention=fused,generated_max=4,kernels=1",
-       0x7be570db19d4b050u, 15186, 82509806976},
+       0x63d21d9d235feffeu, 14898, 82510540072},
       {"churn:events=20000", 0x8d0ab9090ad35085u, 20000, 4362055102},
       {"churn:events=20000,streams=3,record_percent=10,live_bytes=1GiB", 0x5eebfee04a03632eu, 20000,
        1140786337},
@@ -130,6 +130,29 @@ TEST_CASE("generated steps ask for what the recorded programs asked, row by row"
        "llama_lora_varlen_accum", 29000, 0, true},
       {"infer:bert-base,precision=fp32,requests=33,batch=16,batches=8/1/8/16,seq=267/86/368/314",
        "bert_varlen_infer", 2200, 0, true},
+      {"train:gpt2-355m,batch=4,seq=1024,steps=3", "gpt2_medium_amp", 10212, 0, false},
+      {"train:gpt2-124m,batch=8,seq=512,steps=4,precision=bf16,optimizer=sgd,attention=fused",
+       "gpt2_bf16_sgd", 7700, 0, true},
+      {"train:gpt2-124m,batch=4,seq=256,steps=2,accumulate=3,precision=fp32,kv_cache=none",
+       "gpt2_accum_fp32", 7091, 0, false},
+      {"train:bert-base,batch=16,seq=128,steps=4,precision=fp32,attention_mask=ones",
+       "bert_mlm_fp32", 10300, 0, true},
+      {"train:llama-3-8b,layers=8,hidden=2048,heads=16,kv_heads=4,ffn=5632,vocabulary=32000,"
+       "batch=4,seq=1024,steps=4,precision=bf16,optimizer=adamw_fused,attention=fused",
+       "llama_bf16_fused", 8100, 0, true},
+      {"train:llama-3-8b,layers=6,hidden=1024,heads=16,kv_heads=4,ffn=2816,vocabulary=32000,"
+       "batch=4,seq=512,steps=3,kv_cache=none",
+       "llama_eager_amp", 6200, 0, true},
+      {"train:llama-3-8b,layers=8,hidden=2048,heads=16,kv_heads=4,ffn=5632,vocabulary=32000,"
+       "batch=2,seq=2048,steps=3,checkpoint=full,attention=fused",
+       "llama_ckpt_amp", 5110, 0, false},
+      {"infer:gpt2-124m,requests=8,batch=8,batches=8,seq=64,context_max=64,generated_max=63,"
+       "lengths=lognormal,median=100000,sigma_percent=0,attention=fused",
+       "gpt2_generate", 29990, 0, true},
+      {"infer:llama-3-8b,layers=8,hidden=2048,heads=16,kv_heads=4,ffn=5632,vocabulary=32000,"
+       "requests=4,batch=4,batches=4,seq=200,context_max=200,generated_max=127,"
+       "lengths=lognormal,median=100000,sigma_percent=0,attention=fused",
+       "llama_generate", 29990, 0, true},
   };
   for (const Pair& pair : pairs) {
     INFO(pair.generated);

@@ -150,8 +150,10 @@ Var fused_attention(Tape& tape, Var query, Var key, Var value, const FusedAttent
   Var seed = tape.make(1, 8);
   Var offset = tape.make(1, 8);
   Var out = tape.make(shape.query_count, query.width);
-  Var sums = tape.make(shape.row_count, 4);
-  { const Var workspace = tape.make(256, 1); }
+  // The row sums are for the backward; one query per sequence needs no workspace.
+  Var sums;
+  if (node != nullptr) sums = tape.make(shape.row_count, 4);
+  if (!shape.one_query) static_cast<void>(tape.make(256, 1));
   tape.save(node, 3, sums.tensor);
   tape.save(node, 4, out.tensor);
   tape.save(node, 5, offset.tensor);

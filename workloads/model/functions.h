@@ -57,6 +57,7 @@ struct FusedAttentionShape {
   std::uint64_t query_count = 0;
   std::uint64_t row_count = 0;  // batch x heads x tokens
   std::uint64_t repeats = 1;    // query heads per key head
+  bool one_query = false;       // per sequence
 };
 // Scaled dot product attention as cuDNN runs it.
 [[nodiscard]] Var fused_attention(Tape& tape, Var query, Var key, Var value,

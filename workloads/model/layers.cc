@@ -57,9 +57,11 @@ Var Transformer::attend(const Var& query, Var key, Var value, Var* weights) {
   const Sizes own = sizes();
   const std::uint64_t repeats = model.head_count / model.kv_head_count;
   if (setup_.fused_attention) {
-    return fused_attention(
-        tape_, query, key, value,
-        {.query_count = own.hidden, .row_count = own.rows * model.head_count, .repeats = repeats});
+    return fused_attention(tape_, query, key, value,
+                           {.query_count = own.hidden,
+                            .row_count = own.rows * model.head_count,
+                            .repeats = repeats,
+                            .one_query = setup_.sequence == 1});
   }
   key = repeat_heads(tape_, std::move(key), repeats);
   value = repeat_heads(tape_, std::move(value), repeats);

@@ -178,13 +178,27 @@ Var Transformer::make_causal_mask(bool detects_packing) {
   return mask;
 }
 
+// A mask that allows all that exists is found out, and left to attention's own causal mode.
+void Transformer::check_given_mask() {
+  const std::uint64_t count = setup_.batch * setup_.key_count();
+  Var allowed = tape_.make(count, 1);
+  Var zero = tape_.make(1, 8);
+  { const Var padding = tape_.make(count, 8); }
+  Var all = tape_.make(1, 1);
+  zero.drop();
+  all.drop();
+  allowed.drop();
+}
+
 void Transformer::make_rotary(std::uint64_t width) {
+  // Positions that the caller gives are each sequence's own.
+  const std::uint64_t batch = given_mask_ ? setup_.batch : 1;
   const std::uint64_t half = setup_.model.head_width() / 2;
-  const std::uint64_t count = setup_.sequence * half * 2;
+  const std::uint64_t count = batch * setup_.sequence * half * 2;
   Var frequencies;
-  if (width != 4) frequencies = tape_.make(half, 4);
-  Var positions = tape_.make(setup_.sequence, 4);
-  Var angles = tape_.make(setup_.sequence * half, 4);
+  if (width != 4) frequencies = tape_.make(batch * half, 4);
+  Var positions = tape_.make(batch * setup_.sequence, 4);
+  Var angles = tape_.make(batch * setup_.sequence * half, 4);
   tape_.use_cublas(false);
   Var both = tape_.make(count, 4);
   const auto scaled = [&] {
@@ -228,7 +242,7 @@ Var Transformer::embed(const Tensor& tokens) {
     return sum;
   }
   words_ = embedding(tape_, tokens, rows, word_table_, model.hidden);
-  {
+  if (!given_mask_) {
     const Var raw = tape_.make(setup_.sequence, 8);
     positions_ = tape_.make(setup_.sequence, 8).tensor;
   }
@@ -238,12 +252,15 @@ Var Transformer::embed(const Tensor& tokens) {
     graph_inputs_.push_back(words_.tensor);
   }
   if (model.family == ModelFamily::Llama) {
+    if (given_mask_) check_given_mask();
     mask_ = make_causal_mask(cache_ == nullptr);
     make_rotary(setup_.wide_bytes);
     return words_;
   }
-  position_rows_ = embedding(tape_, positions_, setup_.sequence, position_table_, model.hidden);
+  position_rows_ = embedding(tape_, positions_, given_mask_ ? rows : setup_.sequence,
+                             position_table_, model.hidden);
   Var hidden = add(tape_, words_, position_rows_);
+  if (given_mask_) check_given_mask();
   mask_ = make_causal_mask(cache_ == nullptr);
   if (setup_.has_dropout()) hidden = dropout(tape_, std::move(hidden));
   return hidden;

@@ -39,7 +39,7 @@ class Transformer {
   void end_graph();
   // In the order of model.parameters().
   [[nodiscard]] std::vector<std::size_t> trained_parameters();
-  // BERT: the caller passes an attention mask (of ones).
+  // The caller passes an attention mask (of ones), and to models that generate positions too.
   void set_given_mask(bool given) { given_mask_ = given; }
   // Where keys and values are kept; null for nowhere.
   void set_cache(KvCache* cache) { cache_ = cache; }
@@ -61,6 +61,7 @@ class Transformer {
   [[nodiscard]] bool viewable() const { return setup_.batch == 1 || setup_.sequence == 1; }
   void make_layer_parameters();
   void make_adapters();
+  void check_given_mask();
   [[nodiscard]] Var make_causal_mask(bool detects_packing);
   void make_rotary(std::uint64_t width);
   [[nodiscard]] Var rms_norm(Var hidden, std::size_t weight);

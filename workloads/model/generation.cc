@@ -1,0 +1,113 @@
+#include "workloads/model/generation.h"
+
+#include <utility>
+
+namespace allocmark {
+
+void Generation::begin(std::uint64_t batch, std::uint64_t length) {
+  batch_ = batch;
+  const std::uint64_t all = batch * length * 8;
+  given_ids_ = make(all);
+  given_mask_ = make(all);
+  for (Tensor& token : special_) token = make(8);  // begin, end, padding
+  {
+    Tensor known = make(1);
+    Tensor compared = make(1);
+    Tensor any = make(1);
+    any.reset();
+    compared.reset();
+    const Tensor both = make(1);
+    known.reset();
+  }
+  for (const std::uint64_t size_bytes : {std::uint64_t{1}, batch}) {
+    Tensor compared = make(size_bytes);
+    Tensor any = make(1);
+    compared.reset();
+    any.reset();
+  }
+  Tensor sums = make(all);
+  Tensor lowered = make(all);
+  sums.reset();
+  Tensor hidden = make(batch * length);
+  positions_ = make(all);
+  hidden.reset();
+  lowered.reset();
+  unfinished_ = make(batch * 8);
+  tokens_ = make(all);
+}
+
+// Positions and mask of one more token.
+void Generation::grow(std::uint64_t context) {
+  {
+    Tensor one = make(8);
+    Tensor last = make(batch_ * 8);
+    one.reset();
+    Tensor next = make(batch_ * 8);
+    last.reset();
+    Tensor longer = make(batch_ * (context + 1) * 8);
+    positions_before_ = std::exchange(positions_, std::move(longer));
+    next.reset();
+  }
+  Tensor one = make(batch_ * 8);
+  Tensor longer = make(batch_ * (context + 1) * 8);
+  one.reset();
+  mask_ = std::move(longer);
+}
+
+void Generation::test_end() {
+  Tensor ended = make(batch_);
+  Tensor of_length = make(batch_);
+  Tensor first = make(batch_);
+  of_length.reset();
+  ended.reset();
+  Tensor ids = make(batch_);
+  Tensor compared = make(batch_);
+  Tensor any = make(batch_);
+  any.reset();
+  compared.reset();
+  Tensor second = make(batch_);
+  ids.reset();
+  Tensor either = make(batch_);
+  second.reset();
+  first.reset();
+  Tensor inverse = make(batch_);
+  either.reset();
+  Tensor unfinished = make(batch_ * 8);
+  inverse.reset();
+  unfinished_ = std::move(unfinished);
+  Tensor most = make(8);
+  Tensor none = make(1);
+  most.reset();
+  none.reset();
+}
+
+void Generation::choose(Var logits, std::uint64_t context) {
+  // The prompt's copy goes with the first pass, later inputs once the next ones are there.
+  if (is_prompt_) tokens_.reset();
+  grow(context);
+  if (is_prompt_) prompt_positions_ = std::move(positions_before_);
+  is_prompt_ = false;
+  exact_ = make(logits.count * 4);
+  Tensor best = make(batch_ * 8);
+  chosen_.reset();
+  Tensor kept = make(batch_ * 8);
+  Tensor rest = make(batch_ * 8);
+  Tensor padding = make(batch_ * 8);
+  rest.reset();
+  chosen_ = make(batch_ * 8);
+  kept.reset();
+  padding.reset();
+  best.reset();
+  ids_ = make(batch_ * (context + 1) * 8);
+  test_end();
+  logits.drop();
+  Tensor tokens = make(batch_ * 8);
+  Tensor token_positions = make(batch_ * 8);
+  tokens_ = std::move(tokens);
+  token_positions_ = std::move(token_positions);
+  positions_before_.reset();
+}
+
+void Generation::end() { *this = Generation(tape_); }
+
+}  // namespace allocmark

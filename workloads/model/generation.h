@@ -1,0 +1,39 @@
+// What transformers' generate() keeps and makes around the model, greedy, with an attention mask
+// of ones: token ids, mask and positions that grow by one token per pass, the choice of the next
+// token, the test for the end.
+#pragma once
+
+#include <cstdint>
+
+#include "workloads/model/tape.h"
+
+namespace allocmark {
+
+class Generation {
+ public:
+  explicit Generation(Tape* tape) : tape_(tape) {}
+
+  // A batch of prompts of `length` tokens.
+  void begin(std::uint64_t batch, std::uint64_t length);
+  // The pass over `context` tokens in all gave logits: takes them, chooses, and makes the next
+  // pass's inputs.
+  void choose(Var logits, std::uint64_t context);
+  // The batch is done: its results go.
+  void end();
+  [[nodiscard]] const Tensor& tokens() const { return tokens_; }  // this pass's input ids
+
+ private:
+  [[nodiscard]] Tensor make(std::uint64_t size_bytes) {
+    return tape_->allocate(size_bytes, TensorKind::Activation);
+  }
+  void grow(std::uint64_t context);
+  void test_end();
+
+  Tape* tape_;
+  std::uint64_t batch_ = 0;
+  Tensor given_ids_, given_mask_, ids_, special_[3], mask_, positions_, unfinished_;
+  Tensor tokens_, token_positions_, positions_before_, prompt_positions_, exact_, chosen_;
+  bool is_prompt_ = true;
+};
+
+}  // namespace allocmark
