@@ -203,6 +203,45 @@ TEST_CASE("generated peaks are the recorded ones to the byte") {
   }
 }
 
+TEST_CASE("every combination of options is a valid trace that gives everything back") {
+  const std::string models[] = {"gpt2-124m,layers=2", "bert-base,layers=2",
+                                "llama-3-8b,layers=2,hidden=256,ffn=512",
+                                "llama-3-8b,layers=2,hidden=256,ffn=512,lora=4"};
+  for (const std::string& model : models) {
+    for (const char* precision : {"bf16_autocast", "bf16", "fp32"}) {
+      for (const char* checkpoint : {"none", "full"}) {
+        for (const char* attention : {"eager", "fused"}) {
+          for (const char* lengths : {"batch=1,seq=1", "batch=3,seq=5/70", "batch=40,seq=100"}) {
+            const std::string workload = "train:" + model + ",vocabulary=1000,steps=2," +
+                                         "accumulate=2,precision=" + precision +
+                                         ",checkpoint=" + checkpoint + ",attention=" + attention +
+                                         "," + lengths;
+            INFO(workload);
+            const TraceSummary summary = summarize(*open_workload(workload, 1));
+            CHECK(summary.leftover_count == 0);
+            CHECK(summary.kind_counts[static_cast<std::size_t>(EventKind::Alloc)] > 200);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("drawn lengths follow the seed and stay below seq") {
+  const std::string workload =
+      "train:bert-base,layers=1,vocabulary=100,batch=1,seq=300,lengths=lognormal,median=200,"
+      "precision=fp32,steps=20";
+  CHECK(hash_of(workload, 1) == hash_of(workload, 1));
+  CHECK(hash_of(workload, 1) != hash_of(workload, 2));
+  // The longest drawn length is cut at 300: the largest activation is its scores.
+  std::uint64_t largest_bytes = 0;
+  for (const Event& event : read_all(*open_workload(workload, 1))) {
+    if (event.tensor == TensorKind::Activation)
+      largest_bytes = std::max(largest_bytes, event.size_bytes);
+  }
+  CHECK(largest_bytes == 12ull * 300 * 300 * 4);
+}
+
 TEST_CASE("train has the parameters that the recorded model has") {
   std::map<std::uint64_t, int> generated, recorded;
   for (const Event& event : read_all(*open_workload("train:gpt2-124m,steps=1", 1))) {
