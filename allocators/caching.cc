@@ -136,6 +136,37 @@ std::vector<NamedCounter> CachingBackend::counters() const {
   return named;
 }
 
+std::string CachingBackend::change_settings(const std::string& conf) {
+  const std::lock_guard lock(mutex_);
+  if (!native_) return {};
+  caching::Settings settings = native_->settings();
+  std::string error = caching::change_like_pytorch(settings, conf);
+  native_->change_settings(settings);
+  return error;
+}
+
+void CachingBackend::change_limit(std::uint64_t memory_limit_bytes) {
+  const std::lock_guard lock(mutex_);
+  if (native_) {
+    native_->change_limit(memory_limit_bytes > 0 ? std::optional(memory_limit_bytes)
+                                                 : std::nullopt);
+  } else {
+    async_->change_limit(memory_limit_bytes);
+  }
+}
+
+std::string CachingBackend::last_failure_text() const {
+  const std::lock_guard lock(mutex_);
+  if (native_)
+    return native_->last_failure() ? out_of_memory_message(*native_->last_failure()) : "";
+  return async_->last_failure() ? out_of_memory_message(*async_->last_failure()) : "";
+}
+
+std::uint64_t CachingBackend::split_release_count() const {
+  const std::lock_guard lock(mutex_);
+  return native_ ? native_->heap().split_release_count : 0;
+}
+
 std::vector<caching::SegmentInfo> CachingBackend::snapshot() const {
   const std::lock_guard lock(mutex_);
   if (!native_) return {};

@@ -114,6 +114,11 @@ void TorchBackend::require_ok(int status, const char* call) const {
 }
 
 AllocateResult TorchBackend::allocate(std::uint64_t size_bytes, cudaStream_t stream) {
+  // PyTorch refuses tensors of 1 EiB and more before its allocator, whose rounding would wrap.
+  constexpr std::uint64_t kTensorBytesEnd = std::uint64_t{1} << 60;
+  if (size_bytes >= kTensorBytesEnd) [[unlikely]] {
+    return {.pointer = nullptr, .status = AllocateStatus::OutOfMemory};
+  }
   void* pointer = nullptr;
   const int status = plugin_->allocate(size_bytes, stream, &pointer);
   if (status == kAllocmarkPluginOutOfMemory) [[unlikely]] {
@@ -133,6 +138,14 @@ void TorchBackend::record_stream(void* pointer, cudaStream_t stream) {
 }
 
 void TorchBackend::trim() { require_ok(plugin_->trim(), "trim"); }
+
+std::string TorchBackend::change_settings(const std::string& conf) {
+  return plugin_->configure(conf.c_str()) == kAllocmarkPluginOk ? "" : plugin_->last_error();
+}
+
+void TorchBackend::change_limit(std::uint64_t memory_limit_bytes) {
+  require_ok(plugin_->limit(memory_limit_bytes), "set_per_process_memory_fraction");
+}
 
 std::vector<NamedCounter> TorchBackend::counters() const {
   std::vector<NamedCounter> counters;

@@ -10,6 +10,7 @@
 
 #include "allocators/caching/counters.h"
 #include "allocators/caching/driver.h"
+#include "allocators/caching/settings.h"
 
 namespace allocmark::caching {
 
@@ -39,6 +40,10 @@ class AsyncAllocator {
   [[nodiscard]] bool deallocate(std::uint64_t address);
   [[nodiscard]] bool record_stream(std::uint64_t address, Stream stream);
   void empty_cache();
+  // 0 is none.
+  void change_limit(std::uint64_t memory_limit_bytes) {
+    limit_bytes_ = memory_limit_bytes == 0 ? kUnlimited : memory_limit_bytes;
+  }
 
   // As PyTorch fills them: the pool's own figures in three arrays, 0 everywhere else.
   [[nodiscard]] Counters counters() const;

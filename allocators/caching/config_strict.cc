@@ -77,6 +77,7 @@ class StrictReader {
       if (!config_.error) read(pair);
     }
     if (!config_.error) check_ignored(split.pairs);
+    if (!config_.error) check_pages(split.pairs);
     return std::move(config_);
   }
 
@@ -234,6 +235,18 @@ class StrictReader {
                                 .got = {},
                                 .next = "leave it out, or use backend:native"};
       return;
+    }
+  }
+
+  // Expandable segments are mapped in pages of this size, and devices map whole 2 MiB: PyTorch
+  // would fail with "invalid argument" at the first large request.
+  void check_pages(const std::vector<ConfPair>& pairs) {
+    if (!settings().expandable_segments || settings().large_segment_size_bytes % (2 * kMiB) == 0)
+      return;
+    for (const ConfPair& pair : pairs) {
+      if (pair.key != "large_segment_size_mb") continue;
+      fail_at(pair, pair.value_column, pair.value, "an even number with expandable_segments:True",
+              "PyTorch would fail with 'invalid argument' at the first large request");
     }
   }
 

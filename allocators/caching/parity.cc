@@ -17,11 +17,14 @@
 namespace allocmark::caching {
 namespace {
 
+constexpr std::uint64_t kHeapAddressMin = 0x100000000000;
+
 // One trace against one golden.
 class Replay {
  public:
-  Replay(std::span<const ParityOperation> trace, const Golden& golden, const Settings& settings)
-      : trace_(trace), golden_(golden), driver_(golden) {
+  Replay(std::span<const ParityOperation> trace, const Golden& golden, const Settings& settings,
+         ParityDevice& device, bool relative)
+      : trace_(trace), golden_(golden), driver_(device), relative_(relative) {
     if (golden.cuda_malloc_async) {
       async_ = std::make_unique<AsyncAllocator>(driver_, golden.limit_bytes);
     } else {
@@ -77,7 +80,7 @@ class Replay {
     ++report_.placement_count;
     report_.failure_count += expected.out_of_memory ? 1 : 0;
     const bool failed = !address && operation.size_bytes > 0;
-    const bool same_place = !expected.placed || address == expected.address;
+    const bool same_place = !expected.placed || (address && is_at(*address, expected.address));
     if (failed != expected.out_of_memory || !same_place) {
       note("placement", describe_answer(expected),
            address ? fmt::format("address {:#x}", *address)
@@ -90,6 +93,13 @@ class Replay {
                                : out_of_memory_message(*async_->last_failure());
     }
     compare_reserved();
+  }
+
+  // A device of its own has its heap elsewhere; its other addresses are the same in every process.
+  bool is_at(std::uint64_t address, std::uint64_t expected) {
+    const bool in_heap = relative_ && expected >= kHeapAddressMin;
+    if (in_heap && !heap_shift_) heap_shift_ = address - expected;
+    return address == expected + (in_heap ? *heap_shift_ : 0);
   }
 
   // Without a limit PyTorch gives memory back during a request only where the device refused it.
@@ -184,7 +194,9 @@ class Replay {
 
   std::span<const ParityOperation> trace_;
   const Golden& golden_;
-  ParityDriver driver_;
+  ParityDevice& driver_;
+  bool relative_;
+  std::optional<std::uint64_t> heap_shift_;  // ours minus recorded, modulo 2^64
   std::unique_ptr<CachingAllocator> native_;
   std::unique_ptr<AsyncAllocator> async_;
   std::unordered_map<std::uint64_t, std::uint64_t> addresses_;  // of live ids
@@ -258,7 +270,7 @@ std::optional<std::string_view> golden_conf(std::string_view name) {
 }
 
 ParityReport compare_with_golden(std::span<const ParityOperation> trace, const Golden& golden,
-                                 std::string_view conf) {
+                                 std::string_view conf, ParityDevice* device) {
   check_belong_together(trace, golden);
   const PytorchConfig config = parse_pytorch(conf);
   const bool async = config.settings.backend == PoolBackend::CudaMallocAsync;
@@ -270,7 +282,10 @@ ParityReport compare_with_golden(std::span<const ParityOperation> trace, const G
                       .got = "'" + std::string(conf) + "' " + config.error,
                       .next = "give the string the golden was recorded with"});
   }
-  return Replay(trace, golden, config.settings).run();
+  ParityDriver recorded(golden);
+  return Replay(trace, golden, config.settings, device != nullptr ? *device : recorded,
+                device != nullptr)
+      .run();
 }
 
 std::string describe(const ParityReport& report) {

@@ -1,6 +1,6 @@
 // Parity: replays a trace through the caching allocator with a golden's recorded addresses as the
-// device's answers, and compares every placement, failure, change of reserved memory and counter.
-// Checks; times nothing.
+// device's answers (or on a device that decides by itself), and compares every placement, failure,
+// change of reserved memory and counter. Checks; times nothing.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "allocators/caching/driver.h"
 #include "allocators/caching/golden.h"
 
 namespace allocmark::caching {
@@ -21,6 +22,21 @@ struct ParityOperation {
   std::uint64_t id = 0;
   std::uint64_t size_bytes = 0;
   std::uint32_t stream = 0;
+};
+
+// A device that a trace is replayed on. What a golden says is told to it before it is asked; a
+// device that decides by itself does not listen.
+class ParityDevice : public Driver {
+ public:
+  // A kernel that does not end by itself starts; end_busy ends all.
+  virtual void start_busy(Stream stream) = 0;
+  virtual void end_busy() = 0;
+  // The answer recorded for the allocation that comes now.
+  virtual void expect(const GoldenAnswer& /*answer*/) {}
+  // The next request for memory fails once: the device was full.
+  virtual void refuse_next() {}
+  // What the driver's own pool reserved.
+  virtual void expect_pool_reserved(std::uint64_t /*bytes*/, std::uint64_t /*bytes_peak*/) {}
 };
 
 struct ParityMismatch {
@@ -49,10 +65,13 @@ struct ParityReport {
 // "max_split_size_mb:128,...". Nothing where the name does not begin with C00 to C15.
 [[nodiscard]] std::optional<std::string_view> golden_conf(std::string_view name);
 
+// With `device` null the device gives the recorded addresses; else it decides by itself, and
+// addresses of its heap are compared relative to the first one, the others as they are.
 // Throws UsageError where trace and golden do not belong together, or conf is not one that PyTorch
 // accepts.
 [[nodiscard]] ParityReport compare_with_golden(std::span<const ParityOperation> trace,
-                                               const Golden& golden, std::string_view conf);
+                                               const Golden& golden, std::string_view conf,
+                                               ParityDevice* device = nullptr);
 
 // The first mismatch for a person, several lines; empty where there is none.
 [[nodiscard]] std::string describe(const ParityReport& report);

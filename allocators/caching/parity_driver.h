@@ -1,5 +1,5 @@
 // A device that answers as a golden says: the next segment comes from the recorded address. Events
-// complete when the trace says so. Used by parity.cc.
+// complete when the trace says so. Used by parity.cc, where no other device is given.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,7 @@
 
 #include "allocators/caching/driver.h"
 #include "allocators/caching/golden.h"
+#include "allocators/caching/parity.h"
 
 namespace allocmark::caching {
 
@@ -20,22 +21,17 @@ class ParityDivergence : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-class ParityDriver final : public Driver {
+class ParityDriver final : public ParityDevice {
  public:
   explicit ParityDriver(const Golden& golden) : golden_(golden) {}
 
   // The answer recorded for the allocation that comes now: where the device is asked for memory, it
   // is this answer's segment that is given.
-  void expect(const GoldenAnswer& answer) { answer_ = answer; }
-  // The next request for memory fails once: the device was full.
-  void refuse_next() { refuse_next_ = true; }
-  [[nodiscard]] bool refuses_next() const { return refuse_next_; }
-  // What the pool reserves is decided by the driver's own pool, so it is answered as recorded.
-  void expect_pool_reserved(std::uint64_t bytes, std::uint64_t bytes_peak);
-
-  // A kernel that does not end by itself; sync ends all.
-  void start_busy(Stream stream) { busy_.insert(stream); }
-  void end_busy();
+  void expect(const GoldenAnswer& answer) override { answer_ = answer; }
+  void refuse_next() override { refuse_next_ = true; }
+  void expect_pool_reserved(std::uint64_t bytes, std::uint64_t bytes_peak) override;
+  void start_busy(Stream stream) override { busy_.insert(stream); }
+  void end_busy() override;
 
   // Throws ParityDivergence, as reserve_address does.
   std::optional<std::uint64_t> allocate(std::uint64_t size_bytes, Stream stream) override;

@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-#define ALLOCMARK_TORCH_PLUGIN_VERSION 1
+#define ALLOCMARK_TORCH_PLUGIN_VERSION 2
 
 enum AllocmarkPluginStatus {
   kAllocmarkPluginOk = 0,
@@ -28,6 +28,11 @@ typedef struct AllocmarkTorchPlugin {
   // allocator.
   void (*close)(void);
 
+  // Changes of a running allocator: PyTorch's _set_allocator_settings, and the memory limit (0:
+  // none).
+  int (*configure)(const char* conf);
+  int (*limit)(uint64_t memory_limit_bytes);
+
   int (*allocate)(uint64_t size_bytes, void* stream, void** pointer);
   int (*deallocate)(void* pointer);
   int (*record_stream)(void* pointer, void* stream);
@@ -38,6 +43,7 @@ typedef struct AllocmarkTorchPlugin {
   // Largest cached block that a request on `stream` could use, and bytes cached for other streams.
   int (*cached)(void* stream, uint64_t* free_largest_bytes, uint64_t* free_other_streams_bytes);
 
+  // The text of the last kAllocmarkPluginError or kAllocmarkPluginOutOfMemory.
   const char* (*last_error)(void);
   const char* (*version_text)(void);  // "2.11.0"
 } AllocmarkTorchPlugin;

@@ -2,6 +2,7 @@
 // libraries, no Python and no libtorch. Everything c10 throws becomes a status and a text.
 #include "allocators/torch_plugin/plugin.h"
 
+#include <c10/core/AllocatorConfig.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAStream.h>
@@ -31,8 +32,12 @@ int guarded(Body body) {
   try {
     body();
     return kAllocmarkPluginOk;
-  } catch (const c10::OutOfMemoryError&) {
+  } catch (const c10::OutOfMemoryError& error) {
+    last_error_text = error.what_without_backtrace();
     return kAllocmarkPluginOutOfMemory;
+  } catch (const c10::Error& error) {
+    last_error_text = error.what_without_backtrace();
+    return kAllocmarkPluginError;
   } catch (const std::exception& error) {
     last_error_text = error.what();
     return kAllocmarkPluginError;
@@ -49,14 +54,8 @@ double fraction_of(std::uint64_t limit_bytes, double total_bytes) {
   return fraction;
 }
 
-int open_allocator(std::uint64_t memory_limit_bytes) {
+int limit(std::uint64_t memory_limit_bytes) {
   return guarded([&] {
-    static const bool started = [] {
-      c10::cuda::_internal::setHasPrimaryContext([](c10::DeviceIndex) { return true; });
-      allocator::init(c10::cuda::device_count_ensure_non_zero());
-      return true;
-    }();
-    (void)started;
     const c10::DeviceIndex device = c10::cuda::current_device();
     cudaDeviceProp properties{};
     (void)cudaGetDeviceProperties(&properties, device);
@@ -64,6 +63,29 @@ int open_allocator(std::uint64_t memory_limit_bytes) {
     allocator::setMemoryFraction(
         memory_limit_bytes == 0 ? 1.0 : fraction_of(memory_limit_bytes, total_bytes), device);
   });
+}
+
+// Without a limit the fraction stays untouched at the first open: the config string may set one.
+int open_allocator(std::uint64_t memory_limit_bytes) {
+  static bool opened_before = false;
+  const int status = guarded([&] {
+    static const bool started = [] {
+      c10::cuda::_internal::setHasPrimaryContext([](c10::DeviceIndex) { return true; });
+      allocator::init(c10::cuda::device_count_ensure_non_zero());
+      return true;
+    }();
+    (void)started;
+  });
+  if (status != kAllocmarkPluginOk || (memory_limit_bytes == 0 && !opened_before)) {
+    opened_before = true;
+    return status;
+  }
+  opened_before = true;
+  return limit(memory_limit_bytes);
+}
+
+int configure(const char* conf) {
+  return guarded([&] { c10::CachingAllocator::setAllocatorSettings(conf); });
 }
 
 // Blocks of the cudaMallocAsync backend that are live: it has no snapshot to find them in.
@@ -222,6 +244,8 @@ constexpr AllocmarkTorchPlugin kPlugin = {
     .version = ALLOCMARK_TORCH_PLUGIN_VERSION,
     .open = open_allocator,
     .close = close_allocator,
+    .configure = configure,
+    .limit = limit,
     .allocate = allocate,
     .deallocate = deallocate,
     .record_stream = record_stream,

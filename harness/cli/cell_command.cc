@@ -1,5 +1,7 @@
 // The hidden command "cell": the child side of harness/cell_process.h. A specification comes in on
-// stdin, one JSON line goes out on fd 3. With --describe-device it says instead what the device is.
+// stdin, one JSON line goes out on fd 3. With --describe-device it says instead what the device is;
+// with --live it is the child side of harness/live_parity.h: a program comes in, its answers go
+// out.
 #include <cuda_runtime_api.h>
 #include <signal.h>
 #include <unistd.h>
@@ -22,6 +24,7 @@
 #include "harness/child_process.h"
 #include "harness/cli/commands.h"
 #include "harness/environment.h"
+#include "harness/live_program.h"
 #include "harness/run_folder.h"
 #include "harness/runtime_select.h"
 #include "results/json.h"
@@ -160,6 +163,10 @@ ExitCode cell_command(int argc, char** argv) {
   end_with_parent(parent_pid);
   if (argc == 5 && std::string_view(argv[3]) == "--describe-device") {
     describe(argv[4]);
+  } else if (argc == 5 && std::string_view(argv[3]) == "--live") {
+    const std::string input((std::istreambuf_iterator<char>(std::cin)),
+                            std::istreambuf_iterator<char>());
+    send_line(run_live_program(caching::program_from_trace(input), argv[4]));
   } else {
     run_one_cell();
   }

@@ -15,6 +15,9 @@ namespace allocmark {
 [[nodiscard]] ExitCode parity_command(const ParityCommand& command);
 [[nodiscard]] ExitCode speed_command(const SpeedCommand& command);
 
+// The part of 'parity' that --live asks for.
+[[nodiscard]] ExitCode live_command(const ParityCommand& command);
+
 // The hidden command "cell PARENT_PID [--describe-device DEVICE]": what 'run' starts for every
 // cell.
 [[nodiscard]] ExitCode cell_command(int argc, char** argv);

@@ -1,12 +1,10 @@
 // 'allocmark parity TRACE GOLDEN...': replays the trace on the caching allocator with the golden's
 // recorded addresses as the device's answers, and says where it decides otherwise than PyTorch did.
 // Checks; times nothing.
-#include <array>
 #include <cstddef>
 #include <filesystem>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,72 +12,28 @@
 #include <fmt/format.h>
 #include "allocators/caching/golden.h"
 #include "allocators/caching/parity.h"
+#include "base/error.h"
 #include "harness/cli/commands.h"
-#include "workloads/byte_stream.h"
-#include "workloads/source.h"
-#include "workloads/trace_tools.h"
+#include "harness/cli/parity_input.h"
+#include "harness/parity_device.h"
 
 namespace allocmark {
 namespace {
 
-using caching::ParityOperationKind;
+struct Totals {
+  std::uint64_t cells = 0, equal_cells = 0, decisions = 0, placements = 0, failures = 0;
+  std::uint64_t counters = 0, mismatches = 0;
 
-std::string read_packed(const std::string& path) {
-  ByteReader reader(path);
-  std::string text;
-  std::array<char, 65536> buffer;
-  while (const std::size_t count = reader.read(buffer)) {
-    text.append(buffer.data(), count);
+  void add(const caching::ParityReport& report) {
+    ++cells;
+    equal_cells += report.mismatch_count == 0 ? 1 : 0;
+    decisions += report.decision_count;
+    placements += report.placement_count;
+    failures += report.failure_count;
+    counters += report.counter_count;
+    mismatches += report.mismatch_count;
   }
-  if (!reader.damage().empty()) {
-    throw UsageError({.what = "the golden is damaged",
-                      .where = path,
-                      .wanted = "",
-                      .got = reader.damage(),
-                      .next = "get the file again"});
-  }
-  return text;
-}
-
-ParityOperationKind operation_kind(EventKind kind) {
-  switch (kind) {
-    case EventKind::Alloc:
-      return ParityOperationKind::Alloc;
-    case EventKind::Free:
-      return ParityOperationKind::Free;
-    case EventKind::Record:
-      return ParityOperationKind::Record;
-    case EventKind::Busy:
-      return ParityOperationKind::Busy;
-    case EventKind::Sync:
-      return ParityOperationKind::Sync;
-    case EventKind::Trim:
-      return ParityOperationKind::EmptyCache;
-    case EventKind::Mark:
-      return ParityOperationKind::Mark;
-    case EventKind::Kernel:
-      break;
-  }
-  throw UsageError({.what = "the trace has kernels, which goldens know nothing of",
-                    .where = "",
-                    .wanted = "a recorded trace",
-                    .got = "",
-                    .next = ""});
-}
-
-std::vector<caching::ParityOperation> read_operations(const std::string& trace) {
-  const std::unique_ptr<EventSource> source = open_path_or_workload(trace, 0);
-  std::vector<caching::ParityOperation> operations;
-  for (std::span<const Event> events = source->next(); !events.empty(); events = source->next()) {
-    for (const Event& event : events) {
-      operations.push_back({.kind = operation_kind(event.kind),
-                            .id = event.id,
-                            .size_bytes = event.size_bytes,
-                            .stream = event.stream});
-    }
-  }
-  return operations;
-}
+};
 
 std::string conf_of(const ParityCommand& command, const std::string& name) {
   if (command.conf.has_value()) {
@@ -96,23 +50,53 @@ std::string conf_of(const ParityCommand& command, const std::string& name) {
   return std::string(*conf);
 }
 
+caching::ParityReport compare_file(const ParityCommand& command,
+                                   const std::vector<caching::ParityOperation>& operations,
+                                   const ArchiveFile& file) {
+  const std::string name = std::filesystem::path(file.name).filename().string();
+  const caching::Golden golden = caching::parse_golden(file.text, file.name);
+  const std::unique_ptr<caching::ParityDevice> device =
+      command.device_addresses ? make_parity_device() : nullptr;
+  return caching::compare_with_golden(operations, golden, conf_of(command, name), device.get());
+}
+
+void print_cell(const std::string& name, const caching::ParityReport& report) {
+  fmt::print("{}: {} of {} decisions equal ({} placements, {} failures, {} counters)\n{}", name,
+             report.decision_count - report.mismatch_count, report.decision_count,
+             report.placement_count, report.failure_count, report.counter_count,
+             caching::describe(report));
+}
+
 }  // namespace
 
 ExitCode parity_command(const ParityCommand& command) {
-  const std::vector<caching::ParityOperation> operations = read_operations(command.trace);
-  bool all_equal = true;
-  for (const std::string& path : command.goldens) {
-    const std::string name = std::filesystem::path(path).filename().string();
-    const caching::Golden golden = caching::parse_golden(read_packed(path), name);
-    const caching::ParityReport report =
-        caching::compare_with_golden(operations, golden, conf_of(command, name));
-    all_equal = all_equal && report.mismatch_count == 0;
-    fmt::print("{}: {} of {} decisions equal ({} placements, {} failures, {} counters)\n{}", name,
-               report.decision_count - report.mismatch_count, report.decision_count,
-               report.placement_count, report.failure_count, report.counter_count,
-               caching::describe(report));
+  if (command.live) {
+    return live_command(command);
   }
-  return all_equal ? ExitCode::Pass : ExitCode::Regression;
+  if (command.goldens.empty()) {
+    throw UsageError({.what = "there is nothing to compare with",
+                      .where = "allocmark parity",
+                      .wanted = "goldens after the trace, or --live",
+                      .got = "",
+                      .next = "see: allocmark parity --help"});
+  }
+  const std::vector<caching::ParityOperation> operations = read_operations(command.trace);
+  Totals totals;
+  for (const std::string& path : command.goldens) {
+    for (const ArchiveFile& file : read_goldens(path)) {
+      const caching::ParityReport report = compare_file(command, operations, file);
+      totals.add(report);
+      if (command.verbose || report.mismatch_count > 0) {
+        print_cell(file.name, report);
+      }
+    }
+  }
+  fmt::print(
+      "{} of {} cells equal: {} decisions ({} placements, {} failures, {} counters), {} "
+      "mismatches\n",
+      totals.equal_cells, totals.cells, totals.decisions, totals.placements, totals.failures,
+      totals.counters, totals.mismatches);
+  return totals.mismatches == 0 ? ExitCode::Pass : ExitCode::Regression;
 }
 
 }  // namespace allocmark

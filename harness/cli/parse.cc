@@ -199,19 +199,39 @@ void add_report(CLI::App* app, ReportCommand* command) {
 }
 
 void add_parity(CLI::App* app, ParityCommand* command) {
-  app->add_option("trace", command->trace,
-                  "Trace file or workload that the goldens were recorded with")
+  app->add_option(
+         "trace", command->trace,
+         "Trace file or workload that the goldens were recorded with; 'random' with --live")
       ->required()
       ->type_name("TRACE");
   app->add_option("goldens", command->goldens,
-                  "What PyTorch's allocator answered, one file per config string")
-      ->required()
+                  "What PyTorch's allocator answered: files, folders or .tar.xz archives of them")
       ->type_name("GOLDEN");
-  app->add_option("-c,--conf", command->conf, "Config string of the goldens [from their names]")
+  app->add_option("-c,--conf", command->conf,
+                  "Config string of the goldens [from their names], or of the live comparison")
       ->type_name("C");
+  app->add_flag("--device-addresses", command->device_addresses,
+                "Let the simulated device choose addresses instead of the golden");
+  app->add_flag("--verbose", command->verbose, "Print a line for every golden");
+  app->add_flag("--live", command->live,
+                "Compare with PyTorch's own allocator (backend torch), now, on simulated devices");
+  app->add_option("--seed", command->seed, "Of the first random program")->type_name("N");
+  app->add_option("--operations", command->operation_count, "Random operations in all")
+      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1'000'000'000'000}))
+      ->capture_default_str()
+      ->type_name("N");
+  app->add_option("--limit", command->limit, "Memory limit of a live trace, as 2GiB [none]")
+      ->type_name("SIZE");
+  app->add_option("--save", command->save_folder,
+                  "Folder for the shortest random programs that differ")
+      ->type_name("DIR");
 }
 
 void add_speed(CLI::App* app, SpeedCommand* command) {
+  app->add_option("--hits", command->workload, "Workload on which caching and torch are compared")
+      ->capture_default_str()
+      ->type_name("W");
+  app->add_option("-c,--conf", command->conf, "Config string of both")->type_name("C");
   app->add_option("--events", command->event_count, "Events of the long trace")
       ->check(CLI::Range(std::uint64_t{1000}, std::uint64_t{1'000'000'000'000}))
       ->capture_default_str()

@@ -50,13 +50,24 @@ struct ReportCommand {
 
 struct SpeedCommand {
   std::uint64_t event_count = 100'000'000;  // of the long trace
+  std::string workload = "gpt2_train_amp";  // on which caching and torch are compared
+  std::string conf;                         // of both
   std::vector<std::string> argv;  // of the program, for starting it again with the right runtime
 };
 
 struct ParityCommand {
   std::string trace;                 // a workload or trace file
-  std::vector<std::string> goldens;  // files
+  std::vector<std::string> goldens;  // files, folders, archives
   std::optional<std::string> conf;   // none = from the golden's name
+  bool device_addresses = false;     // simcuda's own addresses instead of the recorded ones
+  bool verbose = false;              // a line for every golden, not only for those that differ
+  // Against PyTorch's own allocator instead of goldens; `trace` is then "random" for programs made
+  // from `seed`.
+  bool live = false;
+  std::uint64_t seed = 1;
+  std::uint64_t operation_count = 1'000'000;
+  std::string limit;        // memory limit of both; empty = none
+  std::string save_folder;  // for the shortest programs that differ; empty = none
 };
 
 // One of them is set; none where `text` (help or version) is all there is to do.

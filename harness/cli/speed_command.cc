@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include "harness/cli/commands.h"
 #include "harness/environment.h"
+#include "harness/hit_speed.h"
 #include "harness/runtime_select.h"
 #include "harness/speed.h"
 
@@ -20,6 +21,7 @@ ExitCode speed_command(const SpeedCommand& command) {
     fmt::print(stderr, "warning: {}\n", reason);
   }
   fmt::print("{}", to_text(measure_speed({.churn_event_count = command.event_count})));
+  fmt::print("{}", to_text(measure_hits({.workload = command.workload, .conf = command.conf})));
   return ExitCode::Pass;
 }
 

@@ -138,6 +138,8 @@ TEST_CASE("strict mode rejects what PyTorch swallows, with key, column and what 
       {"max_split_size_mb:10", "config string, key max_split_size_mb, column 19"},
       {"max_split_size_mb:99999999999999999999", "config string, key max_split_size_mb, column 19"},
       {"large_segment_size_mb:10", "config string, key large_segment_size_mb, column 23"},
+      {"expandable_segments:True,large_segment_size_mb:33",
+       "config string, key large_segment_size_mb, column 48"},
       {"garbage_collection_threshold:nan",
        "config string, key garbage_collection_threshold, column 30"},
       {"garbage_collection_threshold:1",

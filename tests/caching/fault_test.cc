@@ -19,26 +19,26 @@ namespace {
 
 // Runs a program whose steps may throw FakeFailure; a step that fails is passed over.
 template <typename Allocator>
-void run_steps(const FuzzProgram& program, FakeDevice& device, Allocator& allocator) {
+void run_steps(const Program& program, FakeDevice& device, Allocator& allocator) {
   std::unordered_map<std::uint64_t, std::uint64_t> held;
-  for (const FuzzStep& step : program.steps) {
+  for (const ProgramStep& step : program.steps) {
     try {
       const auto found = held.find(step.id);
-      if (step.kind == FuzzKind::Alloc) {
+      if (step.kind == StepKind::Alloc) {
         if (const auto address = allocator.allocate(step.size_bytes, step.stream))
           held[step.id] = *address;
-      } else if (step.kind == FuzzKind::Free && found != held.end()) {
+      } else if (step.kind == StepKind::Free && found != held.end()) {
         const bool known = allocator.deallocate(found->second);
         REQUIRE(known);
         held.erase(found);
-      } else if (step.kind == FuzzKind::Record && found != held.end()) {
+      } else if (step.kind == StepKind::Record && found != held.end()) {
         const bool known = allocator.record_stream(found->second, step.stream);
         REQUIRE(known);
-      } else if (step.kind == FuzzKind::Busy) {
+      } else if (step.kind == StepKind::Busy) {
         device.start_busy(step.stream);
-      } else if (step.kind == FuzzKind::Sync) {
+      } else if (step.kind == StepKind::Sync) {
         device.end_busy();
-      } else if (step.kind == FuzzKind::EmptyCache) {
+      } else if (step.kind == StepKind::EmptyCache) {
         allocator.empty_cache();
       }
     } catch (const FakeFailure&) {
@@ -52,11 +52,11 @@ void run_steps(const FuzzProgram& program, FakeDevice& device, Allocator& alloca
   REQUIRE(device.used_bytes() == 0);
 }
 
-FuzzProgram short_program(std::uint64_t seed, const std::string& conf) {
-  FuzzProgram program = make_program(seed, 120);
+Program short_program(std::uint64_t seed, const std::string& conf) {
+  Program program = make_program(seed, 120);
   program.conf = conf;
   program.capacity_bytes = 200 * kMiB;
-  program.steps.push_back({.kind = FuzzKind::EmptyCache});
+  program.steps.push_back({.kind = StepKind::EmptyCache});
   return program;
 }
 
@@ -65,7 +65,7 @@ FuzzProgram short_program(std::uint64_t seed, const std::string& conf) {
 TEST_CASE("whichever device call fails, nothing leaks and the allocator goes on") {
   for (const char* conf : {"", "max_split_size_mb:24", "expandable_segments:True"}) {
     for (std::uint64_t seed = 1; seed <= 4; ++seed) {
-      const FuzzProgram program = short_program(seed, conf);
+      const Program program = short_program(seed, conf);
       std::uint64_t nth = 1;
       for (bool reached = true; reached; ++nth) {
         FakeDevice device(640 * kMiB, program.capacity_bytes);
@@ -84,7 +84,7 @@ TEST_CASE("whichever device call fails, nothing leaks and the allocator goes on"
 }
 
 TEST_CASE("whichever call of the driver's pool fails, nothing leaks") {
-  const FuzzProgram program = short_program(1, "");
+  const Program program = short_program(1, "");
   for (std::uint64_t nth = 1; nth < 200; ++nth) {
     FakeDevice device(640 * kMiB, program.capacity_bytes);
     {

@@ -10,7 +10,9 @@
 #include <iostream>
 #include <iterator>
 #include <string>
+#include <string_view>
 
+#include "base/error.h"
 #include "tests/caching/fuzz.h"
 #include "tests/catch.h"
 
@@ -31,10 +33,10 @@ TEST_CASE("random programs are served as the reference model serves them") {
   const std::uint64_t programs =
       number_from_environment("ALLOCMARK_FUZZ_STEPS", 2'000'000) / kStepsPerProgram;
   for (std::uint64_t i = 0; i < programs; ++i) {
-    const FuzzProgram program = make_program(seed * 1'000'003 + i, kStepsPerProgram);
+    const Program program = make_program(seed * 1'000'003 + i, kStepsPerProgram);
     const auto failure = run_program(program);
     if (!failure) continue;
-    const FuzzProgram shortest = shrink(program);
+    const Program shortest = shrink(program);
     const auto last = run_program(shortest);
     INFO("seed " << seed << ", program " << i << ", " << shortest.steps.size()
                  << " steps: " << (last ? last->text : failure->text) << "\n"
@@ -60,6 +62,25 @@ TEST_CASE("every failure that was ever found stays fixed") {
 }
 
 TEST_CASE("a program survives being written as a trace and read again") {
-  const FuzzProgram program = make_program(7, 300);
+  const Program program = make_program(7, 300);
   CHECK(to_trace(program_from_trace(to_trace(program))) == to_trace(program));
+  const Program all = make_program(7, 300, ProgramVariety::AllConfs);
+  CHECK(to_trace(program_from_trace(to_trace(all))) == to_trace(all));
+}
+
+TEST_CASE("a program that cannot be read is refused with its line") {
+  const auto message = [](std::string_view rows) -> std::string {
+    try {
+      static_cast<void>(program_from_trace("op,id,size,stream\n" + std::string(rows)));
+    } catch (const allocmark::UsageError& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  CHECK(message("alloc,1,2,0\n# a comment\nmark,step 3,0,0\n") == "accepted");
+  CHECK(message("sync,0,0,0\nalloc,1,x,0\n").find("line 3") != std::string::npos);
+  for (const char* rows : {"alloc,1,2\n", "alloc,1,2,3,4\n", "alloc,-1,2,0\n", "malloc,1,2,0\n",
+                           "alloc,1,99999999999999999999,0\n", "mark,limit x,0,0\n", "alloc\n"}) {
+    CHECK(message(rows).find("line 2") != std::string::npos);
+  }
 }

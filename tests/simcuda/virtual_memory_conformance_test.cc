@@ -129,6 +129,7 @@ TEST_CASE("mappings alias, and are checked as the driver checks them") {
   CHECK(again == handle);
   CHECK(cuMemRelease_found(again) == CUDA_SUCCESS);
   CHECK(cuMemUnmap_found(a, kPage) == CUDA_ERROR_INVALID_VALUE);
+  CHECK(cuMemUnmap_found(a, 3 * kPage) == CUDA_SUCCESS);
   CHECK(cuMemUnmap_found(a, 2 * kPage) == CUDA_SUCCESS);
   CHECK(cuMemAddressFree_found(a, kPage) == CUDA_ERROR_INVALID_VALUE);
   CHECK(cuMemAddressFree_found(b, 20 * kPage) == CUDA_ERROR_INVALID_VALUE);
@@ -138,6 +139,26 @@ TEST_CASE("mappings alias, and are checked as the driver checks them") {
   CHECK(cuMemAddressFree_found(a, 20 * kPage) == CUDA_SUCCESS);
   CHECK(cuMemAddressFree_found(b, 20 * kPage) == CUDA_SUCCESS);
   CHECK(cuMemAddressFree_found(b, 20 * kPage) == CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_CASE("a reservation can be mapped to the end of its last 32 MiB, and no further") {
+  REQUIRE(cudaFree(nullptr) == cudaSuccess);
+  ENTRY_POINT(cuMemCreate);
+  ENTRY_POINT(cuMemRelease);
+  ENTRY_POINT(cuMemAddressReserve);
+  ENTRY_POINT(cuMemAddressFree);
+  ENTRY_POINT(cuMemMap);
+  ENTRY_POINT(cuMemUnmap);
+  const CUmemAllocationProp properties = device_memory();
+  CUmemGenericAllocationHandle handle = 0;
+  CUdeviceptr address = 0;
+  REQUIRE(cuMemCreate_found(&handle, kPage, &properties, 0) == CUDA_SUCCESS);
+  REQUIRE(cuMemAddressReserve_found(&address, 20 * kPage, 0, 0, 0) == CUDA_SUCCESS);
+  CHECK(cuMemMap_found(address + 31 * kPage, kPage, 0, handle, 0) == CUDA_SUCCESS);
+  CHECK(cuMemUnmap_found(address + 31 * kPage, kPage) == CUDA_SUCCESS);
+  CHECK(cuMemMap_found(address + 32 * kPage, kPage, 0, handle, 0) == CUDA_ERROR_INVALID_VALUE);
+  CHECK(cuMemRelease_found(handle) == CUDA_SUCCESS);
+  CHECK(cuMemAddressFree_found(address, 20 * kPage) == CUDA_SUCCESS);
 }
 
 TEST_CASE("the driver fills words of device memory") {

@@ -60,7 +60,7 @@ AllocationOutcome VirtualMemory::reserve(std::uint64_t size_bytes, std::uint64_t
 Outcome VirtualMemory::free_reservation(std::uint64_t address, std::uint64_t size_bytes) {
   const auto found = reservations_.find(address);
   if (found == reservations_.end() || found->second.size_bytes != size_bytes ||
-      has_mapping({address, address + size_bytes})) {
+      has_mapping(kept_range(address, found->second))) {
     return refused();
   }
   const bool given = found->second.in_area ? area_.give(address) : heap_.give_addresses(address);
@@ -129,12 +129,16 @@ Outcome VirtualMemory::map(std::uint64_t address, std::uint64_t size_bytes,
 }
 
 Outcome VirtualMemory::unmap(std::uint64_t address, std::uint64_t size_bytes) {
-  if (!is_range(address, size_bytes) || !whole_mappings({address, address + size_bytes})) {
+  if (!is_range(address, size_bytes)) {
+    return refused();
+  }
+  const Range range = {address, address + size_bytes};
+  if (!in_one_reservation(range) || cuts_mapping(range)) {
     return refused();
   }
   Outcome outcome;
-  auto at = mappings_.find(address);
-  while (at != mappings_.end() && at->first < address + size_bytes) {
+  auto at = mappings_.lower_bound(range.lo);
+  while (at != mappings_.end() && at->first < range.hi) {
     const MemoryHandle handle = at->second.handle;
     --handles_.at(handle).mapping_count;
     at = mappings_.erase(at);
@@ -171,13 +175,29 @@ bool VirtualMemory::reserved(std::uint64_t address) const {
   return address <= ~std::uint64_t{0} - 1 && in_one_reservation({address, address + 1});
 }
 
+// The driver keeps whole chunks of the area for a reservation, and lets them be mapped to their
+// end.
+Range VirtualMemory::kept_range(std::uint64_t address, const Reservation& reservation) {
+  const std::uint64_t unit_bytes = reservation.in_area ? kChunkBytes : kPageBytes;
+  return {address, address + round_up(reservation.size_bytes, unit_bytes)};
+}
+
 bool VirtualMemory::in_one_reservation(Range range) const {
   const auto behind = reservations_.upper_bound(range.lo);
   if (behind == reservations_.begin()) {
     return false;
   }
   const auto& [lo, reservation] = *std::prev(behind);
-  return range.hi <= lo + reservation.size_bytes;
+  return range.hi <= kept_range(lo, reservation).hi;
+}
+
+// Whether a mapping lies partly in the range and partly outside.
+bool VirtualMemory::cuts_mapping(Range range) const {
+  const auto cut_at = [&](std::uint64_t address) {
+    const Mapping mapping = find(address);
+    return mapping.handle != 0 && mapping.range.lo < address;
+  };
+  return cut_at(range.lo) || cut_at(range.hi);
 }
 
 bool VirtualMemory::has_mapping(Range range) const {

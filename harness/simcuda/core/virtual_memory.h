@@ -56,11 +56,12 @@ class VirtualMemory {
   // One more reference, as cuMemRetainAllocationHandle gives for a mapped address.
   [[nodiscard]] HandleOutcome retain(std::uint64_t address);
 
-  // offset_bytes has to be 0, as the driver wants; the range has to lie in one reservation and be
-  // unmapped.
+  // offset_bytes has to be 0, as the driver wants; the range has to be unmapped and to lie in one
+  // reservation, or in the rest of its last 32 MiB, as on an H200.
   [[nodiscard]] Outcome map(std::uint64_t address, std::uint64_t size_bytes,
                             std::uint64_t offset_bytes, MemoryHandle handle);
-  // The range has to consist of whole mappings.
+  // The range has to lie in one reservation (see map) and must not cut a mapping in two; what is
+  // not mapped in it does not matter, as on an H200.
   [[nodiscard]] Outcome unmap(std::uint64_t address, std::uint64_t size_bytes);
   // The range has to be covered by mappings, without gaps, and to begin and end with whole ones.
   [[nodiscard]] Outcome set_access(std::uint64_t address, std::uint64_t size_bytes, Access access);
@@ -81,8 +82,10 @@ class VirtualMemory {
     std::uint64_t size_bytes = 0;
     bool in_area = true;
   };
+  [[nodiscard]] static Range kept_range(std::uint64_t address, const Reservation& reservation);
   [[nodiscard]] bool in_one_reservation(Range range) const;
   [[nodiscard]] bool has_mapping(Range range) const;
+  [[nodiscard]] bool cuts_mapping(Range range) const;
   [[nodiscard]] bool whole_mappings(Range range) const;
   void drop_if_unused(MemoryHandle handle, Work& work);
 

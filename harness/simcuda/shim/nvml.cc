@@ -51,6 +51,16 @@ struct NvmlProcess {  // version 1, what the unversioned symbol fills
   unsigned process_id;
   unsigned long long used_bytes;
 };
+// The fields that every version of the structure begins with; later versions add a health mask.
+struct NvmlFabricInfo {
+  unsigned version;  // low 24 bits: bytes of the caller's structure
+  unsigned char cluster_uuid[16];
+  int status;
+  unsigned clique_id;
+  unsigned char state;
+};
+constexpr unsigned kVersionSizeMask = 0xffffff;
+
 struct NvmlPciInfo {
   char bus_id_legacy[16];
   unsigned domain, bus, device, pci_device_id, pci_subsystem_id;
@@ -352,6 +362,25 @@ NVML_EXPORT int nvmlDeviceGetComputeMode(NvmlDevice* handle, int* mode) {
   return give_number(handle, mode, [](const SimulatedDevice&) { return 0; });
 }
 NVML_EXPORT int nvmlDeviceGetMigMode(NvmlDevice*, unsigned*, unsigned*) { return kNotSupported; }
+
+// A simulated GPU has no NVLink and belongs to no fabric.
+NVML_EXPORT int nvmlDeviceGetNvLinkRemoteDeviceType(NvmlDevice* handle, unsigned /*link*/,
+                                                    int* type) {
+  return find(handle) == nullptr || type == nullptr ? kInvalidArgument : kNotSupported;
+}
+NVML_EXPORT int nvmlDeviceGetNvLinkRemotePciInfo_v2(NvmlDevice* handle, unsigned /*link*/,
+                                                    NvmlPciInfo* info) {
+  return find(handle) == nullptr || info == nullptr ? kInvalidArgument : kNotSupported;
+}
+NVML_EXPORT int nvmlDeviceGetGpuFabricInfoV(NvmlDevice* handle, NvmlFabricInfo* info) {
+  if (find(handle) == nullptr || info == nullptr ||
+      (info->version & kVersionSizeMask) < sizeof(NvmlFabricInfo)) {
+    return kInvalidArgument;
+  }
+  *info = {
+      .version = info->version, .cluster_uuid = {}, .status = kSuccess, .clique_id = 0, .state = 0};
+  return kSuccess;
+}
 
 NVML_EXPORT int nvmlDeviceGetUtilizationRates(NvmlDevice* handle, NvmlUtilization* utilization) {
   return give_number(handle, utilization, [](const SimulatedDevice&) { return NvmlUtilization{}; });

@@ -1,0 +1,53 @@
+// Programs for the caching allocator: requests, frees, uses on other streams, busy streams, and
+// changes of configuration and limit. Made at random from a seed, or read from a trace; run by the
+// fuzzer against a model, and by the live comparison against PyTorch's own allocator.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace allocmark::caching {
+
+enum class StepKind : std::uint8_t {
+  Alloc,
+  Free,
+  Record,
+  Busy,
+  Sync,
+  EmptyCache,
+  Configure,
+  Limit
+};
+
+struct ProgramStep {
+  StepKind kind = StepKind::Sync;
+  std::uint64_t id = 0;
+  std::uint64_t size_bytes = 0;  // Limit: bytes, 0 is none
+  std::uint64_t stream = 0;
+  std::string conf{};  // Configure
+};
+
+struct Program {
+  std::string conf{};                // config string at the start
+  std::uint64_t capacity_bytes = 0;  // of the device
+  std::vector<ProgramStep> steps{};
+};
+
+// Confs: what the caching allocator's own algorithm does. AllConfs: every key that PyTorch has.
+enum class ProgramVariety : std::uint8_t { Confs, AllConfs };
+
+[[nodiscard]] Program make_program(std::uint64_t seed, std::size_t step_count,
+                                   ProgramVariety variety = ProgramVariety::Confs);
+
+// The trace text format (op,id,size,stream); configuration, capacity and limits stand in marks
+// ("mark,conf max_split_size_mb:20 backend:native,0,0"), with blanks for commas.
+[[nodiscard]] std::string to_trace(const Program& program);
+// One row of it, with its end of line.
+[[nodiscard]] std::string to_row(const ProgramStep& step);
+// Throws UsageError with the line's number. Other marks are left out; without a mark
+// "capacity" the capacity is 0.
+[[nodiscard]] Program program_from_trace(std::string_view text);
+
+}  // namespace allocmark::caching

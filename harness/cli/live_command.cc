@@ -1,0 +1,165 @@
+// 'allocmark parity --live': the same operations on `caching` and on PyTorch's own allocator
+// (`torch`), and where their answers differ. Checks; times nothing.
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <system_error>
+
+#include <fmt/format.h>
+#include "allocators/caching/program.h"
+#include "allocators/torch.h"
+#include "base/bytes.h"
+#include "base/error.h"
+#include "harness/child_process.h"
+#include "harness/cli/commands.h"
+#include "harness/cli/parity_input.h"
+#include "harness/live_parity.h"
+#include "workloads/byte_stream.h"
+
+namespace allocmark {
+namespace {
+
+using caching::Program;
+using caching::StepKind;
+
+constexpr std::uint64_t kStepsPerProgram = 20'000;
+constexpr std::uint64_t kShrinkAttemptMax = 400;
+
+struct Totals {
+  std::uint64_t programs = 0, steps = 0, allocations = 0, failures = 0, counters = 0;
+  std::uint64_t known_bugs = 0, both_failed = 0, order_dependent = 0, differences = 0;
+
+  void add(const LiveResult& result) {
+    ++programs;
+    steps += result.step_count;
+    allocations += result.allocation_count;
+    failures += result.failure_count;
+    counters += result.counter_count;
+    both_failed += result.both_failed ? 1 : 0;
+    order_dependent += result.order_dependent_count;
+    known_bugs += result.ended_at_known_bug ? 1 : 0;
+    differences += result.difference ? 1 : 0;
+  }
+};
+
+void print_totals(const Totals& totals) {
+  fmt::print(
+      "{} programs, {} operations: {} placements ({} failures) and {} counter values compared, "
+      "{} differences\n",
+      totals.programs, totals.steps, totals.allocations, totals.failures, totals.counters,
+      totals.differences);
+  if (totals.order_dependent > 0) {
+    fmt::print(
+        "{} values of inactive_split counters differ as PyTorch's own do from process to process: "
+        "events of several streams were done at once, and it takes them in no fixed order\n",
+        totals.order_dependent);
+  }
+  if (totals.both_failed > 0) {
+    fmt::print("{} programs ended because both failed with an error of the device\n",
+               totals.both_failed);
+  }
+  if (totals.known_bugs > 0) {
+    fmt::print(
+        "{} programs ended where PyTorch's allocator gives back a piece of a segment, a bug of its "
+        "own after max_split_size_mb was lowered\n",
+        totals.known_bugs);
+  }
+}
+
+void print_difference(const LiveDifference& difference) {
+  fmt::print("step {} ({}) differs\n  PyTorch: {}\n  ours:    {}\n", difference.step,
+             difference.request, difference.torch, difference.caching);
+}
+
+std::uint64_t limit_of(const std::string& text) {
+  const std::optional<std::uint64_t> bytes = parse_bytes(text);
+  if (bytes.has_value()) return *bytes;
+  throw UsageError({.what = "this is no size",
+                    .where = "--limit",
+                    .wanted = "bytes, or a number with KiB, MiB or GiB",
+                    .got = text,
+                    .next = ""});
+}
+
+// The operations of both enumerations have the same names; marks are left out before.
+StepKind step_kind(caching::ParityOperationKind kind) {
+  static_assert(static_cast<int>(StepKind::Alloc) ==
+                static_cast<int>(caching::ParityOperationKind::Alloc));
+  static_assert(static_cast<int>(StepKind::EmptyCache) ==
+                static_cast<int>(caching::ParityOperationKind::EmptyCache));
+  return static_cast<StepKind>(kind);
+}
+
+Program program_of(const ParityCommand& command) {
+  Program program;
+  std::error_code error;
+  if (std::filesystem::is_regular_file(command.trace, error)) {
+    program = caching::program_from_trace(read_packed(command.trace, "the trace is damaged"));
+  } else {
+    for (const caching::ParityOperation& operation : read_operations(command.trace)) {
+      if (operation.kind == caching::ParityOperationKind::Mark) continue;
+      program.steps.push_back({.kind = step_kind(operation.kind),
+                               .id = operation.id,
+                               .size_bytes = operation.size_bytes,
+                               .stream = operation.stream});
+    }
+  }
+  if (command.conf) program.conf = *command.conf == "unset" ? "" : *command.conf;
+  if (!command.limit.empty()) {
+    program.steps.insert(program.steps.begin(),
+                         {.kind = StepKind::Limit, .size_bytes = limit_of(command.limit)});
+  }
+  return program;
+}
+
+// The shortest program that still differs, as a trace to keep.
+void save_shortest(const ParityCommand& command, const Program& program, const LiveOptions& options,
+                   std::uint64_t seed) {
+  const Program shortest = shrink_live(program, options, kShrinkAttemptMax);
+  const std::string path = fmt::format("{}/live_{}.csv", command.save_folder, seed);
+  std::filesystem::create_directories(command.save_folder);
+  ByteWriter writer(path);
+  writer.write(to_trace(shortest));
+  writer.finish();
+  fmt::print("{} steps that still differ: {}\n", shortest.steps.size(), path);
+}
+
+ExitCode compare_random(const ParityCommand& command, const LiveOptions& options) {
+  Totals totals;
+  for (std::uint64_t seed = command.seed; totals.steps < command.operation_count; ++seed) {
+    const std::uint64_t length = std::min(kStepsPerProgram, command.operation_count - totals.steps);
+    const Program program = caching::make_program(seed, length, caching::ProgramVariety::AllConfs);
+    const LiveResult result = compare_live(program, options);
+    totals.add(result);
+    if (!result.difference) continue;
+    fmt::print("seed {} (conf '{}'): ", seed, program.conf);
+    print_difference(*result.difference);
+    if (!command.save_folder.empty()) save_shortest(command, program, options, seed);
+    std::fflush(stdout);
+    totals.steps += length - result.step_count;
+  }
+  print_totals(totals);
+  return totals.differences == 0 ? ExitCode::Pass : ExitCode::Regression;
+}
+
+}  // namespace
+
+ExitCode live_command(const ParityCommand& command) {
+  if (const std::string reason = torch_entry().unavailable_reason(); !reason.empty()) {
+    fmt::print("skipped: {}\n", reason);
+    return ExitCode::EnvironmentUnfit;
+  }
+  const LiveOptions options{.program_path = own_program_path()};
+  if (command.trace == "random") return compare_random(command, options);
+  const Program program = program_of(command);
+  const LiveResult result = compare_live(program, options);
+  Totals totals;
+  totals.add(result);
+  if (result.difference) print_difference(*result.difference);
+  print_totals(totals);
+  return result.difference ? ExitCode::Regression : ExitCode::Pass;
+}
+
+}  // namespace allocmark

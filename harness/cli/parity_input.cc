@@ -1,0 +1,110 @@
+#include "harness/cli/parity_input.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <system_error>
+#include <utility>
+
+#include "base/error.h"
+#include "workloads/byte_stream.h"
+#include "workloads/source.h"
+#include "workloads/trace_tools.h"
+
+namespace allocmark {
+namespace {
+
+namespace fs = std::filesystem;
+using caching::ParityOperationKind;
+
+ParityOperationKind operation_kind(EventKind kind) {
+  switch (kind) {
+    case EventKind::Alloc:
+      return ParityOperationKind::Alloc;
+    case EventKind::Free:
+      return ParityOperationKind::Free;
+    case EventKind::Record:
+      return ParityOperationKind::Record;
+    case EventKind::Busy:
+      return ParityOperationKind::Busy;
+    case EventKind::Sync:
+      return ParityOperationKind::Sync;
+    case EventKind::Trim:
+      return ParityOperationKind::EmptyCache;
+    case EventKind::Mark:
+      return ParityOperationKind::Mark;
+    case EventKind::Kernel:
+      break;
+  }
+  throw UsageError({.what = "the trace has kernels, which goldens know nothing of",
+                    .where = "",
+                    .wanted = "a recorded trace",
+                    .got = "",
+                    .next = ""});
+}
+
+std::vector<ArchiveFile> read_folder(const std::string& path) {
+  std::vector<ArchiveFile> files;
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(path)) {
+    const std::string file = entry.path().string();
+    if (entry.is_regular_file() && entry.path().extension() == ".txt")
+      files.push_back({file, read_packed(file, "the golden is damaged")});
+  }
+  return files;
+}
+
+}  // namespace
+
+std::string read_packed(const std::string& path, const std::string& what) {
+  ByteReader reader(path);
+  std::string text;
+  std::array<char, 65536> buffer;
+  while (const std::size_t count = reader.read(buffer)) {
+    text.append(buffer.data(), count);
+  }
+  if (!reader.damage().empty()) {
+    throw UsageError({.what = what,
+                      .where = path,
+                      .wanted = "",
+                      .got = reader.damage(),
+                      .next = "get the file again"});
+  }
+  return text;
+}
+
+std::vector<caching::ParityOperation> read_operations(const std::string& trace) {
+  const std::unique_ptr<EventSource> source = open_path_or_workload(trace, 0);
+  std::vector<caching::ParityOperation> operations;
+  for (std::span<const Event> events = source->next(); !events.empty(); events = source->next()) {
+    for (const Event& event : events) {
+      operations.push_back({.kind = operation_kind(event.kind),
+                            .id = event.id,
+                            .size_bytes = event.size_bytes,
+                            .stream = event.stream});
+    }
+  }
+  return operations;
+}
+
+std::vector<ArchiveFile> read_goldens(const std::string& path) {
+  std::error_code error;
+  const bool is_folder = fs::is_directory(path, error);
+  if (!is_folder && !path.ends_with(".tar.xz"))
+    return {{path, read_packed(path, "the golden is damaged")}};
+  std::vector<ArchiveFile> files = is_folder ? read_folder(path) : read_tar_xz(path);
+  std::erase_if(files, [](const ArchiveFile& file) { return !file.name.ends_with(".txt"); });
+  std::ranges::sort(files, {}, &ArchiveFile::name);
+  if (files.empty()) {
+    throw UsageError({.what = "there are no goldens here",
+                      .where = path,
+                      .wanted = "files CONF_CAP.txt",
+                      .got = "",
+                      .next = "see allocators/README.md for their format"});
+  }
+  return files;
+}
+
+}  // namespace allocmark

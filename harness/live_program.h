@@ -1,0 +1,26 @@
+// One side of the live comparison: runs a program (allocators/caching/program.h) on the backend
+// `caching` or `torch`, on the simulated device, and writes down every answer as a line of text.
+// Two processes do this, one per backend, and their texts must be equal. Checks; times nothing.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "allocators/caching/program.h"
+
+namespace allocmark {
+
+// The lines, each with its step's index:
+//   a INDEX PLACE        an allocation landed there; "oom" where it failed, "null" for none
+//   m INDEX TEXT         what PyTorch's OutOfMemoryError says, without the device's part
+//   c INDEX TEXT         a change of configuration was refused with this text
+//   s INDEX NAME=VALUE.. all counters, every `counter_interval` steps, after failures, at the end
+//   b INDEX COUNT        times that the caching backend met PyTorch's bug of releasing split blocks
+//   e INDEX TEXT         the backend gave up
+// Throws UsageError for another backend and EnvironmentError where the backend or simcuda is
+// missing.
+[[nodiscard]] std::string run_live_program(const caching::Program& program,
+                                           std::string_view backend);
+
+}  // namespace allocmark
