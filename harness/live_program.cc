@@ -100,8 +100,9 @@ class Streams {
 
 class LiveRun {
  public:
-  LiveRun(const Program& program, std::string_view backend)
-      : program_(program), simcu_(SimcuApi::find()), streams_(stream_count(program)) {
+  LiveRun(const Program& program, std::string_view backend,
+          const std::function<void(const std::string& line)>& sink)
+      : program_(program), sink_(sink), simcu_(SimcuApi::find()), streams_(stream_count(program)) {
     void* probe = nullptr;
     ALLOCMARK_CUDA_CHECK(cudaMalloc(&probe, kMiB));
     heap_base_ = address_of(probe);
@@ -111,7 +112,7 @@ class LiveRun {
       make_stream_pool();
   }
 
-  std::string run() {
+  void run() {
     try {
       for (; index_ < program_.steps.size(); ++index_) {
         step(program_.steps[index_]);
@@ -121,7 +122,6 @@ class LiveRun {
     } catch (const Error& error) {
       write("e", caching::without_device_state(error.what()));
     }
-    return std::move(text_);
   }
 
  private:
@@ -148,9 +148,11 @@ class LiveRun {
   }
 
   void write(std::string_view letter, std::string_view text) {
-    fmt::format_to(std::back_inserter(text_), "{} {} ", letter, index_);
-    std::replace_copy(text.begin(), text.end(), std::back_inserter(text_), '\n', ' ');
-    text_ += '\n';
+    line_.clear();
+    fmt::format_to(std::back_inserter(line_), "{} {} ", letter, index_);
+    std::replace_copy(text.begin(), text.end(), std::back_inserter(line_), '\n', ' ');
+    line_ += '\n';
+    sink_(line_);
   }
 
   void step(const ProgramStep& step) {
@@ -233,6 +235,7 @@ class LiveRun {
   };
 
   const Program& program_;
+  const std::function<void(const std::string& line)>& sink_;
   SimcuApi simcu_;
   Streams streams_;
   std::uint64_t heap_base_ = 0;
@@ -240,12 +243,13 @@ class LiveRun {
   std::unordered_map<std::uint64_t, Held> blocks_;
   std::uint64_t split_release_count_ = 0;
   std::uint64_t index_ = 0;
-  std::string text_;
+  std::string line_;
 };
 
 }  // namespace
 
-std::string run_live_program(const Program& program, std::string_view backend) {
+void run_live_program(const Program& program, std::string_view backend,
+                      const std::function<void(const std::string& line)>& sink) {
   if (!SimcuApi::find().present) {
     throw EnvironmentError({.what = "the live comparison needs the simulated device",
                             .where = {},
@@ -253,7 +257,7 @@ std::string run_live_program(const Program& program, std::string_view backend) {
                             .got = "the machine's libcudart",
                             .next = "use: allocmark parity --live"});
   }
-  return LiveRun(program, backend).run();
+  LiveRun(program, backend, sink).run();
 }
 
 }  // namespace allocmark

@@ -3,7 +3,7 @@
 // Two processes do this, one per backend, and their texts must be equal. Checks; times nothing.
 #pragma once
 
-#include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -11,7 +11,8 @@
 
 namespace allocmark {
 
-// The lines, each with its step's index:
+// Hands the lines to `sink` as they come, so that a crash leaves those before it. Each has its
+// step's index:
 //   a INDEX PLACE        an allocation landed there; "oom" where it failed, "null" for none
 //   m INDEX TEXT         what PyTorch's OutOfMemoryError says, without the device's part
 //   c INDEX TEXT         a change of configuration was refused with this text
@@ -20,7 +21,7 @@ namespace allocmark {
 //   e INDEX TEXT         the backend gave up
 // Throws UsageError for another backend and EnvironmentError where the backend or simcuda is
 // missing.
-[[nodiscard]] std::string run_live_program(const caching::Program& program,
-                                           std::string_view backend);
+void run_live_program(const caching::Program& program, std::string_view backend,
+                      const std::function<void(const std::string& line)>& sink);
 
 }  // namespace allocmark

@@ -166,7 +166,7 @@ ExitCode cell_command(int argc, char** argv) {
   } else if (argc == 5 && std::string_view(argv[3]) == "--live") {
     const std::string input((std::istreambuf_iterator<char>(std::cin)),
                             std::istreambuf_iterator<char>());
-    send_line(run_live_program(caching::program_from_trace(input), argv[4]));
+    run_live_program(caching::program_from_trace(input), argv[4], send_line);
   } else {
     run_one_cell();
   }
