@@ -52,6 +52,15 @@ struct NamedCounter {
   std::int64_t value = 0;
 };
 
+// A piece of memory that the backend took from the device; of expandable ones each contiguous
+// mapped range.
+struct MemorySegment {
+  std::uint64_t address = 0;
+  std::uint64_t size_bytes = 0;
+  bool is_large = false;  // of PyTorch's large pool
+  bool is_expandable = false;
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -78,6 +87,13 @@ class Backend {
 
   // The backend's own counters, in a stable order.
   [[nodiscard]] virtual std::vector<NamedCounter> counters() const { return {}; }
+
+  // By address; empty where the backend cannot tell.
+  [[nodiscard]] virtual std::vector<MemorySegment> segments() const { return {}; }
+
+  // What the allocator's users would read about the last request that failed; empty where none did
+  // or there is no such text.
+  [[nodiscard]] virtual std::string last_failure_text() const { return {}; }
 };
 
 struct BackendOptions {

@@ -155,6 +155,17 @@ void CachingBackend::change_limit(std::uint64_t memory_limit_bytes) {
   }
 }
 
+std::vector<MemorySegment> CachingBackend::segments() const {
+  std::vector<MemorySegment> segments;
+  for (const caching::SegmentInfo& segment : snapshot()) {
+    segments.push_back({.address = segment.address,
+                        .size_bytes = segment.total_bytes,
+                        .is_large = segment.kind == caching::PoolKind::Large,
+                        .is_expandable = segment.expandable});
+  }
+  return segments;
+}
+
 std::string CachingBackend::last_failure_text() const {
   const std::lock_guard lock(mutex_);
   if (native_)

@@ -39,14 +39,15 @@ class CachingBackend final : public Backend {
   [[nodiscard]] MemoryStats stats(cudaStream_t stream) const override;
   // All of torch.cuda.memory_stats(), by its names, sorted.
   [[nodiscard]] std::vector<NamedCounter> counters() const override;
+  [[nodiscard]] std::vector<MemorySegment> segments() const override;
+  // The text of PyTorch's OutOfMemoryError.
+  [[nodiscard]] std::string last_failure_text() const override;
 
   // PyTorch's _set_allocator_settings: returns its error text, empty where accepted. Nothing
   // changes with backend:cudaMallocAsync.
   [[nodiscard]] std::string change_settings(const std::string& conf);
   // set_per_process_memory_fraction, in bytes; 0 is none.
   void change_limit(std::uint64_t memory_limit_bytes);
-  // The text of PyTorch's OutOfMemoryError for the last request that failed; empty where none did.
-  [[nodiscard]] std::string last_failure_text() const;
   // Times that PyTorch would have given back a piece of a segment (its bug after max_split_size was
   // lowered).
   [[nodiscard]] std::uint64_t split_release_count() const;

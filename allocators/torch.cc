@@ -139,6 +139,18 @@ void TorchBackend::record_stream(void* pointer, cudaStream_t stream) {
 
 void TorchBackend::trim() { require_ok(plugin_->trim(), "trim"); }
 
+std::vector<MemorySegment> TorchBackend::segments() const {
+  std::vector<MemorySegment> segments;
+  AllocmarkPluginSegment segment{};
+  for (std::size_t index = 0; plugin_->segment(index, &segment) != 0; ++index) {
+    segments.push_back({.address = segment.address,
+                        .size_bytes = segment.size_bytes,
+                        .is_large = segment.is_large != 0,
+                        .is_expandable = segment.is_expandable != 0});
+  }
+  return segments;
+}
+
 std::string TorchBackend::change_settings(const std::string& conf) {
   return plugin_->configure(conf.c_str()) == kAllocmarkPluginOk ? "" : plugin_->last_error();
 }

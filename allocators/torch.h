@@ -30,11 +30,12 @@ class TorchBackend final : public Backend {
   void trim() override;
   [[nodiscard]] MemoryStats stats(cudaStream_t stream) const override;
   [[nodiscard]] std::vector<NamedCounter> counters() const override;
+  [[nodiscard]] std::vector<MemorySegment> segments() const override;
+  [[nodiscard]] std::string last_failure_text() const override { return plugin_->last_error(); }
 
   // As CachingBackend has them.
   [[nodiscard]] std::string change_settings(const std::string& conf);
   void change_limit(std::uint64_t memory_limit_bytes);
-  [[nodiscard]] std::string last_failure_text() const { return plugin_->last_error(); }
 
  private:
   void require_ok(int status, const char* call) const;

@@ -22,6 +22,7 @@
 #include "harness/clock.h"
 #include "harness/device_work.h"
 #include "harness/null_overhead.h"
+#include "harness/placement_recorder.h"
 #include "harness/prepared_trace.h"
 #include "harness/recorder.h"
 #include "harness/replay.h"
@@ -208,10 +209,20 @@ void CellRun::verify_pass() {
                                        .got = {},
                                        .next = "see that the folder exists and is writable"});
     }
-    std::fputs("event_index,id,size_bytes,stream,offset_bytes\n", placements.get());
   }
   const std::uint64_t bytes_before = used_bytes();
   std::unique_ptr<Backend> backend = make_backend();
+  std::optional<PlacementRecorder> recorder;
+  if (placements != nullptr) {
+    std::size_t free_bytes = 0;
+    std::size_t total_bytes = 0;
+    if (has_device_) ALLOCMARK_CUDA_CHECK(cudaMemGetInfo(&free_bytes, &total_bytes));
+    recorder.emplace(placements.get(), *backend,
+                     PlacementHeader{.device_total_bytes = total_bytes,
+                                     .limit_bytes = memory_limit_bytes_,
+                                     .allocator = spec_.key.allocator,
+                                     .conf = spec_.key.conf});
+  }
   Verifier verifier(VerifySetup{.replay = {.backend = backend.get(),
                                            .work = work_.get(),
                                            .streams = streams_->all(),
@@ -222,12 +233,13 @@ void CellRun::verify_pass() {
                                 .checks_rules = spec_.verify,
                                 .capacity_bytes = available_bytes_,
                                 .device_bytes_before = bytes_before,
-                                .placements = placements.get()});
+                                .placements = recorder ? &*recorder : nullptr});
   trace_->for_each_batch([&](const TraceBatch& batch) { return verifier.run(batch); });
   const VerifyReport report = verifier.report();
   fill_from(report);
   fill_stats(*backend);
-  if (placements != nullptr && std::ferror(placements.get()) != 0) {
+  if (recorder) recorder->end(report.counts.event_count);
+  if (placements != nullptr && std::fflush(placements.get()) != 0) {
     warn_once("the placements could not be written completely: " + spec_.placements_path);
   }
   if (report.broken_rule) {

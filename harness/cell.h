@@ -20,8 +20,7 @@ struct CellSpec {
   bool record = true;  // false: the timed passes read no clock per call, and latencies stay empty
   std::uint64_t timeout_s =
       0;  // for the parent process, which ends a cell that takes longer; 0 = no limit
-  std::string
-      placements_path;  // CSV file of every allocation's place in the checked pass; empty = none
+  std::string placements_path;  // golden of the checked pass (placement_recorder.h); empty = none
 };
 
 // Runs the cell. Every expected problem (bad workload or config string, capacity too small, out of

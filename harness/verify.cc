@@ -70,6 +70,7 @@ bool Verifier::run(const TraceBatch& batch) {
       run_other(event, step);
     }
     ++report_.counts.event_count;
+    if (setup_.placements != nullptr) setup_.placements->note_operation(report_.counts.event_count);
     if (!goes_on || report_.broken_rule) return false;
   }
   return true;
@@ -81,6 +82,8 @@ bool Verifier::allocate(const Event& event, const ReplayStep& step) {
       setup_.replay.backend->allocate(event.size_bytes, setup_.replay.streams[event.stream]);
   Block& block = blocks_[step.slot];
   const bool failed = result.status != AllocateStatus::Ok;
+  if (setup_.placements != nullptr)
+    setup_.placements->note_allocation(report_.counts.event_count, result);
   block = Block{.shadow = {.event_index = report_.counts.event_count,
                            .id = event.id,
                            .address = reinterpret_cast<std::uintptr_t>(result.pointer),
@@ -90,12 +93,10 @@ bool Verifier::allocate(const Event& event, const ReplayStep& step) {
                 .live = !failed};
   if (failed) {
     placement_.add_failure();
-    write_placement(event, nullptr, true);
     note_oom(event);
     return setup_.replay.on_oom == OomPolicy::Skip;
   }
   placement_.add(result.pointer);
-  write_placement(event, result.pointer, false);
   requested_bytes_live_ += event.size_bytes;
   report_.requested_bytes_peak = std::max(report_.requested_bytes_peak, requested_bytes_live_);
   if (setup_.checks_rules) check_new_block(block);
@@ -329,21 +330,6 @@ void Verifier::check_pattern(const Block& block) {
   fail("broken rule: contents survive until the block is freed: " + block_text(block.shadow) +
        " had its " + (first == pattern ? "last" : "first") + " bytes changed before event " +
        std::to_string(report_.counts.event_count));
-}
-
-void Verifier::write_placement(const Event& event, const void* pointer, bool failed) {
-  if (setup_.placements == nullptr) return;
-  std::fprintf(setup_.placements, "%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu32 ",",
-               report_.counts.event_count, event.id, event.size_bytes, event.stream);
-  if (failed) {
-    std::fputs("oom\n", setup_.placements);
-  } else if (pointer == nullptr) {
-    std::fputs("null\n", setup_.placements);
-  } else {
-    const auto offset_bytes = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(pointer) -
-                                                        placement_.first_address());
-    std::fprintf(setup_.placements, "%" PRId64 "\n", offset_bytes);
-  }
 }
 
 void Verifier::fail(std::string text) {

@@ -13,6 +13,7 @@
 
 #include "allocators/backend.h"
 #include "harness/placement_hash.h"
+#include "harness/placement_recorder.h"
 #include "harness/prepared_trace.h"
 #include "harness/replay.h"
 #include "harness/shadow_heap.h"
@@ -27,9 +28,9 @@ struct VerifySetup {
   SimcuApi simcu;
   TraceFacts facts;
   bool checks_rules = true;
-  std::uint64_t capacity_bytes = 0;       // for OOM causes
-  std::uint64_t device_bytes_before = 0;  // device_used_bytes() before the backend was made
-  std::FILE* placements = nullptr;        // gets one CSV line per allocation; null = none
+  std::uint64_t capacity_bytes = 0;         // for OOM causes
+  std::uint64_t device_bytes_before = 0;    // device_used_bytes() before the backend was made
+  PlacementRecorder* placements = nullptr;  // gets every answer; null = none
 };
 
 // Bytes of the current device in use: what simcuda says, which does not move its clock, else
@@ -84,7 +85,6 @@ class Verifier {
   void note_device_peak(const MemoryStats& stats);
   void write_pattern(Block& block);
   void check_pattern(const Block& block);
-  void write_placement(const Event& event, const void* pointer, bool failed);
   void fail(std::string text);
 
   VerifySetup setup_;

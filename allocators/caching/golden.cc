@@ -31,12 +31,20 @@ class Reader {
     ++line_number_;
     if (!complete) fail("the golden is cut short", "a line end", "the end of the file");
     rest_ = line_;
-    if (read_message()) return;
+    if (read_conf() || read_message()) return;
     const std::string_view letter = word();
     if (line_number_ == 1 && letter != "c")
       fail("this is no golden", "a first line 'c total=...'", std::string(line_));
     read_kind(letter);
     if (!rest_.empty()) fail_line();
+  }
+
+  // Goldens of our own recorder say it in their second line.
+  bool read_conf() {
+    constexpr std::string_view kMark = "# conf: ";
+    if (line_number_ != 2 || !line_.starts_with(kMark)) return false;
+    golden_.conf = line_.substr(kMark.size());
+    return true;
   }
 
   // The text of the first failure stands where it happened; it may have several lines.

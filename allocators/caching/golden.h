@@ -46,6 +46,7 @@ struct Golden {
   std::uint64_t device_total_bytes = 0;
   std::uint64_t limit_bytes = 0;  // 0 is none
   bool cuda_malloc_async = false;
+  std::optional<std::string> conf;    // config string, where the golden says it
   std::vector<GoldenAnswer> answers;  // one for each allocation of the trace
   std::vector<GoldenReserved> reserved;
   std::vector<GoldenCounters> counters;

@@ -83,8 +83,7 @@ class Replay {
     const bool same_place = !expected.placed || (address && is_at(*address, expected.address));
     if (failed != expected.out_of_memory || !same_place) {
       note("placement", describe_answer(expected),
-           address ? fmt::format("address {:#x}", *address)
-                   : std::string(failed ? "out of memory" : "null"));
+           address ? describe_address(*address) : std::string(failed ? "out of memory" : "null"));
       diverged_ = true;
       return;
     }
@@ -100,6 +99,12 @@ class Replay {
     const bool in_heap = relative_ && expected >= kHeapAddressMin;
     if (in_heap && !heap_shift_) heap_shift_ = address - expected;
     return address == expected + (in_heap ? *heap_shift_ : 0);
+  }
+
+  [[nodiscard]] std::string describe_address(std::uint64_t address) const {
+    const bool in_heap = relative_ && heap_shift_ && address >= kHeapAddressMin;
+    return in_heap ? fmt::format("address {:#x} ({:#x} here)", address - *heap_shift_, address)
+                   : fmt::format("address {:#x}", address);
   }
 
   // Without a limit PyTorch gives memory back during a request only where the device refused it.

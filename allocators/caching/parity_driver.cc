@@ -35,7 +35,17 @@ std::optional<PageHandle> ParityDriver::create_page(std::uint64_t) {
 
 void ParityDriver::record_event(Event event, Stream stream) {
   pending_.erase(event);
-  if (busy_.contains(stream)) pending_.insert(event);
+  if (busy_.contains(stream)) pending_.emplace(event, stream);
+}
+
+void ParityDriver::wait_for_event(Event event) {
+  if (const auto found = pending_.find(event); found != pending_.end())
+    wait_for_stream(found->second);
+}
+
+void ParityDriver::wait_for_stream(Stream stream) {
+  busy_.erase(stream);
+  std::erase_if(pending_, [&](const auto& entry) { return entry.second == stream; });
 }
 
 void ParityDriver::end_busy() {

@@ -35,16 +35,20 @@ class ParityDriver final : public ParityDevice {
 
   // Throws ParityDivergence, as reserve_address does.
   std::optional<std::uint64_t> allocate(std::uint64_t size_bytes, Stream stream) override;
-  void free(std::uint64_t address) override { live_.erase(address); }
+  // cudaFree waits for everything that runs.
+  void free(std::uint64_t address) override {
+    live_.erase(address);
+    end_busy();
+  }
   DeviceMemory memory() override { return {0, golden_.device_total_bytes}; }
   std::uint64_t device_total_bytes() override { return golden_.device_total_bytes; }
   Event create_event() override { return ++event_count_; }
   void destroy_event(Event) override {}
   void record_event(Event event, Stream stream) override;
   bool event_done(Event event) override { return !pending_.contains(event); }
-  void wait_for_event(Event event) override { pending_.erase(event); }
-  void wait_for_stream(Stream) override {}
-  void wait_for_device() override {}
+  void wait_for_event(Event event) override;
+  void wait_for_stream(Stream stream) override;
+  void wait_for_device() override { end_busy(); }
   std::uint64_t reserve_address(std::uint64_t size_bytes) override { return answer(size_bytes); }
   void free_address(std::uint64_t address, std::uint64_t) override { live_.erase(address); }
   std::optional<PageHandle> create_page(std::uint64_t size_bytes) override;
@@ -73,7 +77,7 @@ class ParityDriver final : public ParityDevice {
   std::uint64_t page_count_ = 0;
   std::map<std::uint64_t, std::uint64_t> live_;  // segments given out, address -> bytes
   std::set<Stream> busy_;
-  std::set<Event> pending_;
+  std::map<Event, Stream> pending_;
   PoolUsage usage_;
   std::uint64_t pool_next_ = std::uint64_t{1} << 40;  // places in the pool are not compared
   std::unordered_map<std::uint64_t, std::uint64_t> pool_sizes_;

@@ -18,6 +18,12 @@ enum AllocmarkPluginStatus {
   kAllocmarkPluginError = 2,  // last_error() says what
 };
 
+// One segment of PyTorch's snapshot.
+typedef struct AllocmarkPluginSegment {
+  uint64_t address, size_bytes;
+  int is_large, is_expandable;
+} AllocmarkPluginSegment;
+
 typedef struct AllocmarkTorchPlugin {
   int version;  // ALLOCMARK_TORCH_PLUGIN_VERSION
 
@@ -40,6 +46,8 @@ typedef struct AllocmarkTorchPlugin {
 
   // Counter number `index` (from 0) by PyTorch's memory_stats() name; 0 after the last one.
   int (*counter)(size_t index, const char** name, int64_t* value);
+  // Segment number `index` (from 0) by address; 0 after the last one.
+  int (*segment)(size_t index, AllocmarkPluginSegment* segment);
   // Largest cached block that a request on `stream` could use, and bytes cached for other streams.
   int (*cached)(void* stream, uint64_t* free_largest_bytes, uint64_t* free_other_streams_bytes);
 

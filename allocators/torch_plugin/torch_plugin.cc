@@ -215,6 +215,37 @@ int counter(size_t index, const char** name, std::int64_t* value) {
   return 1;
 }
 
+using Segments = std::vector<AllocmarkPluginSegment>;
+
+Segments read_segments() {
+  Segments segments;
+  if (!is_native()) {
+    return segments;
+  }
+  for (const auto& segment : allocator::snapshot().segments) {
+    segments.push_back({.address = segment.address,
+                        .size_bytes = segment.total_size,
+                        .is_large = segment.is_large ? 1 : 0,
+                        .is_expandable = segment.is_expandable ? 1 : 0});
+  }
+  std::sort(segments.begin(), segments.end(),
+            [](const auto& a, const auto& b) { return a.address < b.address; });
+  return segments;
+}
+
+// As the counters are read.
+int segment(size_t index, AllocmarkPluginSegment* out) {
+  static Segments segments;
+  if (index == 0 && guarded([] { segments = read_segments(); }) != kAllocmarkPluginOk) {
+    return 0;
+  }
+  if (index >= segments.size()) {
+    return 0;
+  }
+  *out = segments[index];
+  return 1;
+}
+
 int cached(void* stream, std::uint64_t* free_largest_bytes,
            std::uint64_t* free_other_streams_bytes) {
   return guarded([&] {
@@ -251,6 +282,7 @@ constexpr AllocmarkTorchPlugin kPlugin = {
     .record_stream = record_stream,
     .trim = trim,
     .counter = counter,
+    .segment = segment,
     .cached = cached,
     .last_error = last_error,
     .version_text = version_text,

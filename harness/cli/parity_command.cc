@@ -35,15 +35,19 @@ struct Totals {
   }
 };
 
-std::string conf_of(const ParityCommand& command, const std::string& name) {
+std::string conf_of(const ParityCommand& command, const std::string& name,
+                    const caching::Golden& golden) {
   if (command.conf.has_value()) {
     return *command.conf == "unset" ? "" : *command.conf;
+  }
+  if (golden.conf.has_value()) {
+    return *golden.conf;
   }
   const std::optional<std::string_view> conf = caching::golden_conf(name);
   if (!conf.has_value()) {
     throw UsageError({.what = "the golden's name does not say its config string",
                       .where = name,
-                      .wanted = "a name that begins with C00 to C15",
+                      .wanted = "a name that begins with C00 to C15, or a line '# conf: ...'",
                       .got = "",
                       .next = "give it with --conf"});
   }
@@ -57,14 +61,22 @@ caching::ParityReport compare_file(const ParityCommand& command,
   const caching::Golden golden = caching::parse_golden(file.text, file.name);
   const std::unique_ptr<caching::ParityDevice> device =
       command.device_addresses ? make_parity_device() : nullptr;
-  return caching::compare_with_golden(operations, golden, conf_of(command, name), device.get());
+  return caching::compare_with_golden(operations, golden, conf_of(command, name, golden),
+                                      device.get());
 }
 
-void print_cell(const std::string& name, const caching::ParityReport& report) {
-  fmt::print("{}: {} of {} decisions equal ({} placements, {} failures, {} counters)\n{}", name,
+// The state around it is shown for the first of all mismatches only.
+void print_cell(const std::string& name, const caching::ParityReport& report, bool with_state) {
+  fmt::print("{}: {} of {} decisions equal ({} placements, {} failures, {} counters)\n", name,
              report.decision_count - report.mismatch_count, report.decision_count,
-             report.placement_count, report.failure_count, report.counter_count,
-             caching::describe(report));
+             report.placement_count, report.failure_count, report.counter_count);
+  if (!report.first.has_value()) {
+    return;
+  }
+  const caching::ParityMismatch& first = *report.first;
+  fmt::print("  operation {} ({}): {} differs\n    PyTorch: {}\n    ours:    {}\n{}",
+             first.operation, first.request, first.what, first.golden, first.ours,
+             with_state ? first.state : "");
 }
 
 }  // namespace
@@ -85,9 +97,10 @@ ExitCode parity_command(const ParityCommand& command) {
   for (const std::string& path : command.goldens) {
     for (const ArchiveFile& file : read_goldens(path)) {
       const caching::ParityReport report = compare_file(command, operations, file);
+      const bool first_mismatch = totals.mismatches == 0;
       totals.add(report);
       if (command.verbose || report.mismatch_count > 0) {
-        print_cell(file.name, report);
+        print_cell(file.name, report, first_mismatch);
       }
     }
   }

@@ -124,6 +124,11 @@ void add_run_manner(CLI::App* app, RunCommand* command) {
       ->group(group)
       ->capture_default_str()
       ->type_name("S");
+  app->add_option("--record-placements", command->placements_folder,
+                  "Write what each cell's allocator answered into this folder, as goldens for "
+                  "'allocmark parity'")
+      ->group(group)
+      ->type_name("DIR");
   app->add_flag("--allow-debug", command->allow_debug,
                 "Run even if this build is unoptimised or has sanitizers; the results are marked")
       ->group(group);

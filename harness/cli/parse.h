@@ -27,6 +27,7 @@ struct RunCommand {
   std::uint64_t timeout_s = 600;
   std::string out;  // empty = a new folder under allocmark-results
   std::string format = "table";
+  std::string placements_folder;  // for a golden of every cell; empty = none
   bool resume = false, dry_run = false, allow_debug = false, no_verify = false;
   std::vector<std::string> argv;  // the whole command line, for the results file
 };

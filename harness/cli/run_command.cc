@@ -154,10 +154,23 @@ std::string default_folder(const std::string& title) {
                      title);
 }
 
+// What names the cell, as far as a file name can hold it, and its id.
+std::string placements_name(const CellKey& key) {
+  std::string name = fmt::format("{}_{}_{}_{}", key.allocator,
+                                 key.conf.empty() ? "unset" : key.conf, key.workload, key.capacity);
+  for (char& letter : name) {
+    const bool plain = std::isalnum(static_cast<unsigned char>(letter)) != 0 || letter == '.';
+    if (!plain) letter = '_';
+  }
+  constexpr std::size_t kLengthMax = 150;
+  return fmt::format("{}_{}.txt", name.substr(0, kLengthMax), key.id());
+}
+
 // What is left to do, as specifications.
 std::vector<CellSpec> remaining_specs(const std::vector<CellKey>& cells,
                                       const std::vector<CellResult>& kept,
-                                      const RunManifest& manifest) {
+                                      const RunManifest& manifest,
+                                      const std::string& placements_folder) {
   std::set<std::string> kept_ids;
   for (const CellResult& cell : kept) {
     kept_ids.insert(cell.key.id());
@@ -170,6 +183,8 @@ std::vector<CellSpec> remaining_specs(const std::vector<CellKey>& cells,
       spec.pass_count = manifest.pass_count;
       spec.verify = manifest.verify;
       spec.timeout_s = manifest.timeout_s;
+      if (!placements_folder.empty())
+        spec.placements_path = placements_folder + "/" + placements_name(key);
       specs.push_back(spec);
     }
   }
@@ -294,7 +309,10 @@ ExitCode run_command(const RunCommand& command) {
   {
     RunFolder results = command.resume ? RunFolder::resume(folder, work.manifest, environment)
                                        : RunFolder::create(folder, work.manifest, environment);
-    const std::vector<CellSpec> specs = remaining_specs(work.cells, results.kept(), work.manifest);
+    if (!command.placements_folder.empty())
+      std::filesystem::create_directories(command.placements_folder);
+    const std::vector<CellSpec> specs =
+        remaining_specs(work.cells, results.kept(), work.manifest, command.placements_folder);
     Progress progress(stderr, isatty(STDERR_FILENO) == 1, work.cells.size(),
                       work.cells.size() - specs.size());
     completed =

@@ -27,7 +27,7 @@ struct Stage {
   OomPolicy on_oom = OomPolicy::Skip;
   bool checks_rules = true;
   std::uint64_t capacity_bytes = 1'000'000;
-  std::FILE* placements = nullptr;
+  PlacementRecorder* placements = nullptr;
 
   VerifyReport run(const std::vector<Event>& events) {
     TraceCompiler compiler;
@@ -163,18 +163,23 @@ TEST_CASE("under the stop policy the checked pass ends at the failed request") {
   REQUIRE(report.counts.oom_count == 1);
 }
 
-TEST_CASE("placements are written one line per request") {
+TEST_CASE("placements are written as a golden") {
   Stage stage;
   std::FILE* file = std::tmpfile();
   REQUIRE(file != nullptr);
-  stage.placements = file;
+  PlacementRecorder recorder(file, stage.backend,
+                             {.device_total_bytes = 1000, .allocator = "fake", .conf = "key:1"});
+  stage.placements = &recorder;
   stage.backend.failing_requests = {2};
   stage.run({alloc(5, 100, 3), free_of(5), alloc(6, 700), alloc(7, 9)});
+  recorder.end(4);
   std::rewind(file);
-  std::string text(200, '\0');
+  std::string text(400, '\0');
   text.resize(std::fread(text.data(), 1, text.size(), file));
   std::fclose(file);
-  REQUIRE(text == "0,5,100,3,0\n2,6,700,0,1024\n3,7,9,0,oom\n");
+  REQUIRE(text ==
+          "c total=1000 fraction_cap=0 backend=fake\n# conf: key:1\n"
+          "g 0 0 1099511627776 0 0\na 0 10000\na 0 10400\na oom\ns 4\n");
 }
 
 TEST_CASE("the checked pass and a replay see the same placements") {
