@@ -1,6 +1,8 @@
 #include "harness/archive.h"
 
+#ifdef ALLOCMARK_HAS_LZMA
 #include <lzma.h>
+#endif
 
 #include <array>
 #include <charconv>
@@ -29,6 +31,7 @@ std::string read_file(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
+#ifdef ALLOCMARK_HAS_LZMA
 std::string unpack(const std::string& path) {
   const std::string packed = read_file(path);
   lzma_stream stream = LZMA_STREAM_INIT;
@@ -51,6 +54,15 @@ std::string unpack(const std::string& path) {
   if (code != LZMA_STREAM_END) fail(path, "the archive is damaged", "data that do not unpack");
   return result;
 }
+#else
+std::string unpack(const std::string& path) {
+  throw EnvironmentError({.what = "this allocmark cannot read .tar.xz archives",
+                          .where = path,
+                          .wanted = "a build with liblzma",
+                          .got = {},
+                          .next = "unpack it (tar xf) and give the folder"});
+}
+#endif
 
 // A field of a tar header: octal digits, then blanks or zeros.
 bool read_octal(std::string_view field, std::uint64_t& value) {

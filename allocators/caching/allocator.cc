@@ -156,8 +156,8 @@ std::vector<Block*> CachingAllocator::waiting_blocks() const {
     if (!block->allocated) blocks.push_back(block);
   });
   std::ranges::sort(blocks);
-  const auto repeated = std::ranges::unique(blocks);
-  blocks.erase(repeated.begin(), repeated.end());
+  // clang 14 does not compile libstdc++'s std::ranges::unique.
+  blocks.erase(std::unique(blocks.begin(), blocks.end()), blocks.end());
   return blocks;
 }
 

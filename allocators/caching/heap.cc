@@ -136,8 +136,8 @@ std::vector<Block*> Heap::segment_heads(const std::vector<Block*>& waiting) cons
   }
   for (Block* block : waiting) add(block);
   std::ranges::sort(heads, {}, &Block::address);
-  const auto repeated = std::ranges::unique(heads);
-  heads.erase(repeated.begin(), repeated.end());
+  // clang 14 does not compile libstdc++'s std::ranges::unique.
+  heads.erase(std::unique(heads.begin(), heads.end()), heads.end());
   return heads;
 }
 

@@ -64,6 +64,35 @@ unknown_names() {
   expect 4 "none" report "$work/none"
 }
 
+parity() {
+  local goldens=tests/golden/caching trace=gpt2_train_amp
+  expect 2 "--live" parity $trace
+  expect 2 "no goldens" parity $trace "$work"
+  expect 2 "C00 to C15" parity $trace README.md
+  mkdir -p "$work/goldens"
+  tar xJf $goldens/$trace.tar.xz -C "$work/goldens"
+  local folder=$work/goldens/$trace
+  expect 0 "51 of 51 cells equal" parity $trace $goldens/$trace.tar.xz
+  expect 0 "51 of 51 cells equal" parity $trace "$folder"
+  expect 0 "51 of 51 cells equal" parity --device-addresses $trace "$folder"
+  expect 0 "1 of 1 cells equal" parity $trace "$folder/C00_all.txt" --conf unset
+  expect 1 "placement differs" parity $trace "$folder/C00_all.txt" --conf max_split_size_mb:32
+  # Bad files are named as such, not reported as mismatches.
+  head -c 5000 $goldens/$trace.tar.xz >"$work/short.tar.xz"
+  expect 2 "cut short" parity $trace "$work/short.tar.xz"
+  cp "$folder/C00_all.txt" "$work/plain.tar.xz"
+  expect 2 "no .xz file" parity $trace "$work/plain.tar.xz"
+  head -n 100 "$folder/C00_all.txt" >"$work/C00_short.txt"
+  expect 2 "cut short" parity $trace "$work/C00_short.txt"
+  expect 2 "another trace" parity bert_varlen_infer "$folder/C00_all.txt"
+  sed 's/^a /z /' "$folder/C00_all.txt" >"$work/C00_foreign.txt"
+  expect 2 "another version" parity $trace "$work/C00_foreign.txt"
+  # What a cell's allocator answered can be compared with in the same way.
+  expect 0 "cells" run --workload $trace --allocator caching --device sim:h200 --passes 1 --out "$work/recorded" \
+    --conf unset --conf expandable_segments:True --record-placements "$work/own"
+  expect 0 "2 of 2 cells equal" parity $trace "$work/own"
+}
+
 bad_config_strings() {
   local article='max_split_size_mb:128;garbage_interval:5'
   expect 2 "garbage_collection_threshold" run --workload gpt2_train_amp --conf "$article"
@@ -186,7 +215,7 @@ killed_run_leaves_no_cells() {
   done
 }
 
-for part in help_and_usage unknown_names bad_config_strings bad_traces dry_run same_run_twice unwritable_folders \
+for part in help_and_usage unknown_names parity bad_config_strings bad_traces dry_run same_run_twice unwritable_folders \
   broken_cells_and_resume interrupt_and_resume killed_run_leaves_no_cells; do
   before=$failures
   $part
