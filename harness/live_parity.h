@@ -23,9 +23,9 @@ struct LiveResult {
   std::uint64_t allocation_count = 0;
   std::uint64_t failure_count = 0;
   std::uint64_t counter_count = 0;  // values compared
-  // Values of inactive_split counters that differ because several streams had events pending:
-  // PyTorch walks its streams in the order of a hash of their handles, which no two processes
-  // share. The sums and peaks on the way depend on it, placements and current values do not.
+  // Values of inactive_split counters that differ where several streams had events pending:
+  // PyTorch walks its streams in the order of a hash of their handles, ours in that of first use.
+  // The sums and peaks on the way depend on it, placements and current values do not.
   std::uint64_t order_dependent_count = 0;
   bool both_failed = false;  // with an error other than out of memory, at the same step
   // Where PyTorch's allocator was about to give back a piece of a segment (a bug of its own after

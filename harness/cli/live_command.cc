@@ -52,8 +52,10 @@ void print_totals(const Totals& totals) {
       totals.differences);
   if (totals.order_dependent > 0) {
     fmt::print(
-        "{} values of inactive_split counters differ as PyTorch's own do from process to process: "
-        "events of several streams were done at once, and it takes them in no fixed order\n",
+        "{} values of inactive_split counters differ where several streams had events done at "
+        "once: "
+        "PyTorch takes them in the order of a hash of the streams' handles, we in that of first "
+        "use\n",
         totals.order_dependent);
   }
   if (totals.both_failed > 0) {
