@@ -8,6 +8,7 @@
 #include "allocators/cub.h"
 #include "allocators/native.h"
 #include "allocators/null.h"
+#include "allocators/pluggable.h"
 #include "allocators/thrust_pool.h"
 #include "allocators/torch.h"
 #include "base/nearest.h"
@@ -23,7 +24,7 @@ std::span<const BackendEntry> backend_registry() {
       caching_entry(),  //
       torch_entry(),    //
       cub_entry(),      //
-      thrust_pool_entry(),
+      thrust_pool_entry(), pluggable_entry(),
   };
   return entries;
 }

@@ -234,7 +234,9 @@ void CellRun::verify_pass() {
     result_.status = CellStatus::Failed;
     result_.reason = *report.broken_rule;
     over_ = true;
-    // Live blocks are not given back: after a broken rule that could do anything.
+    // Live blocks are not given back, by us or by the backend's destructor: after a broken rule
+    // that could do anything. The process ends soon.
+    (void)backend.release();
     return;
   }
   end_pass(verifier, backend, bytes_before);

@@ -60,7 +60,9 @@ void add_run_axes(CLI::App* app, RunCommand* command) {
          "train:gpt2-124m,batch=8")
       ->group(group)
       ->type_name("W");
-  app->add_option("-a,--allocator", command->allocators, "An allocator by name")
+  app->add_option("-a,--allocator", command->allocators,
+                  "An allocator by name, or with what its config string names, as in "
+                  "pluggable:PATH.so,MALLOC_SYMBOL,FREE_SYMBOL")
       ->group(group)
       ->type_name("A");
   app->add_option(

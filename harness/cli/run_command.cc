@@ -58,10 +58,11 @@ std::vector<std::string> confs_for(const std::vector<std::string>& confs,
   return result;
 }
 
+// All that can run by their name alone.
 std::vector<std::string> all_names(const std::vector<PlanAllocator>& known) {
   std::vector<std::string> names;
   for (const PlanAllocator& allocator : known) {
-    names.push_back(allocator.name);
+    if (allocator.argument_keys.empty()) names.push_back(allocator.name);
   }
   return names;
 }

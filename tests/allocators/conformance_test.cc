@@ -32,6 +32,7 @@ constexpr Variant kVariants[] = {
     {"caching", "roundup_power2_divisions:4", true},
     {"cub", "bin_growth:2,min_bin:9,max_bin:30,max_cached_mb:max", true},
     {"cub", "max_cached_mb:0", true},
+    {"pluggable", "library:" ALLOCMARK_PLUGGABLE_EXAMPLE ",trim:my_trim"},
     {"thrust_pool", "sync_at_free:always", true},
     {"thrust_pool",
      "alignment:256,smallest_block_size:256,largest_block_size:16MiB,cache_oversized:False", false},
@@ -45,6 +46,7 @@ struct Deviation {
   std::string_view reason;
 };
 constexpr Deviation kDeviations[] = {
+    {"pluggable", "6b", "its interface has no function that tells what the library holds"},
     {"cub", "5b",
      "CUB loses the block it has just got from cudaMalloc when it cannot create the block's event"},
 };
@@ -66,7 +68,7 @@ Row row_of(const BackendEntry& entry, const Variant& variant) {
 std::vector<Row> rows() {
   std::vector<Row> result;
   for (const BackendEntry& entry : backend_registry()) {
-    result.push_back(row_of(entry, {}));
+    if (entry.argument_keys.empty()) result.push_back(row_of(entry, {}));
     for (const Variant& variant : kVariants) {
       if (variant.backend == entry.name) {
         result.push_back(row_of(entry, variant));
