@@ -11,6 +11,7 @@
 #include "allocators/pluggable.h"
 #include "allocators/thrust_pool.h"
 #include "allocators/torch.h"
+#include "allocators/vmm_stitch.h"
 #include "base/nearest.h"
 
 namespace allocmark {
@@ -18,13 +19,15 @@ namespace allocmark {
 std::span<const BackendEntry> backend_registry() {
   // Made at the first call, so that no order of static constructors matters.
   static const std::vector<BackendEntry> entries = {
-      null_entry(),     //
-      native_entry(),   //
-      async_entry(),    //
-      caching_entry(),  //
-      torch_entry(),    //
-      cub_entry(),      //
-      thrust_pool_entry(), pluggable_entry(),
+      null_entry(),         //
+      native_entry(),       //
+      async_entry(),        //
+      caching_entry(),      //
+      torch_entry(),        //
+      cub_entry(),          //
+      thrust_pool_entry(),  //
+      vmm_stitch_entry(),   //
+      pluggable_entry(),
   };
   return entries;
 }

@@ -34,6 +34,8 @@ constexpr Variant kVariants[] = {
     {"cub", "max_cached_mb:0", true},
     {"pluggable", "library:" ALLOCMARK_PLUGGABLE_EXAMPLE ",trim:my_trim"},
     {"thrust_pool", "sync_at_free:always", true},
+    {"vmm_stitch", "chunk_mb:8,mapped_percent_max:100"},
+    {"vmm_stitch", "other_streams:first"},
     {"thrust_pool",
      "alignment:256,smallest_block_size:256,largest_block_size:16MiB,cache_oversized:False", false},
 };
