@@ -9,6 +9,7 @@
 #include "allocators/native.h"
 #include "allocators/null.h"
 #include "allocators/pluggable.h"
+#include "allocators/rmm.h"
 #include "allocators/thrust_pool.h"
 #include "allocators/torch.h"
 #include "allocators/vmm_stitch.h"
@@ -26,6 +27,7 @@ std::span<const BackendEntry> backend_registry() {
       torch_entry(),        //
       cub_entry(),          //
       thrust_pool_entry(),  //
+      rmm_entry(),          //
       vmm_stitch_entry(),   //
       pluggable_entry(),
   };

@@ -110,6 +110,9 @@ TEST_CASE("a wrong config string is refused with the place and what is allowed")
       {"thrust_pool", "max_blocks_per_chunk:16,min_bytes_per_chunk:4096",
        "max_blocks_per_chunk * smallest_block_size"},
       {"thrust_pool", "sync_at_free:never", "recorded or always"},
+      {"rmm", "resource:slab", "fixed_size"},
+      {"rmm", "resource:arena,max_mb:1", "max_mb"},
+      {"rmm", "resource:binning,min_bin:20,max_bin:18", "min_bin <= max_bin"},
   };
   for (const BadConf& bad : kBad) {
     INFO(bad.backend << " " << bad.conf << ": " << message_about(bad));
