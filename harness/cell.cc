@@ -219,11 +219,12 @@ void CellRun::verify_pass() {
                                 .capabilities = entry_->capabilities,
                                 .simcu = simcu_,
                                 .facts = trace_->facts(),
-                                .checks_rules = spec_.verify,
+                                .level = spec_.verify,
                                 .capacity_bytes = available_bytes_,
                                 .device_bytes_before = bytes_before,
                                 .placements = placements.get()});
   trace_->for_each_batch([&](const TraceBatch& batch) { return verifier.run(batch); });
+  verifier.finish();
   const VerifyReport report = verifier.report();
   fill_from(report);
   fill_stats(*backend);
@@ -260,6 +261,11 @@ void CellRun::fill_from(const VerifyReport& report) {
     warn_once(std::to_string(report.early_reuse_count) +
               " allocations were handed memory that another stream still used; " +
               spec_.key.allocator + " does not promise otherwise");
+  }
+  if (report.edges_only_count > 0) {
+    warn_once(std::to_string(report.edges_only_count) +
+              " blocks were checked at their ends only: the host's memory stands for the simulated "
+              "device's, and has a limit");
   }
   if (!report.counts.stopped) return;
   result_.status = CellStatus::OomStopped;

@@ -207,11 +207,12 @@ Work plan_work(const RunCommand& command, const std::string& program_path) {
       key.device = work.device.device;
     }
     work.notes = plan.notes;
-    work.manifest = {.title = request.title,
-                     .pass_count = request.pass_count,
-                     .verify = !command.no_verify,
-                     .timeout_s = command.timeout_s,
-                     .cells = std::move(plan.cells)};
+    work.manifest = {
+        .title = request.title,
+        .pass_count = request.pass_count,
+        .verify = command.no_verify ? VerifyLevel::Off : *parse_verify_level(command.verify),
+        .timeout_s = command.timeout_s,
+        .cells = std::move(plan.cells)};
   }
   if (!work.device.note.empty()) {
     work.notes.push_back(work.device.note);

@@ -196,6 +196,11 @@ pluggable_libraries() {
   expect 2 "takes nothing after its name" "${run[@]}" --allocator native:x --out "$work/none"
   [ ! -e "$work/none" ] || fail "a folder was made for a run that cannot be"
   expect 0 "2 ok" "${run[@]}" --allocator native "pluggable:$PLUGGABLE_EXAMPLE" --out "$work/plug"
+  expect 0 "ok" "${run[@]}" --allocator "pluggable:$FAULTY_PLUGGABLE,scribble_malloc,good_free" --no-verify --out "$work/plugoff"
+  expect 3 "has changed bytes at offset" "${run[@]}" --allocator "pluggable:$FAULTY_PLUGGABLE,scribble_malloc,good_free" \
+    --verify whole --out "$work/plugwhole"
+  expect 2 "--verify" "${run[@]}" --allocator native --verify all --out "$work/none"
+  expect 2 "--no-verify" "${run[@]}" --allocator native --verify whole --no-verify --out "$work/none"
   expect 3 "SIGABRT" "${run[@]}" --allocator native "pluggable:$FAULTY_PLUGGABLE,crash_malloc,good_free" --out "$work/plugcrash"
   expect 3 "never overlap" "${run[@]}" --allocator native "pluggable:$FAULTY_PLUGGABLE,overlap_malloc,never_free" --out "$work/plugbad"
 }
