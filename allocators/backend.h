@@ -120,6 +120,10 @@ struct BackendEntry {
   // Config keys for help texts and suggestions; the grammar is PyTorch's: key:value,key:value.
   std::vector<std::string> conf_keys;
 
+  // The keys that NAME:VALUE,VALUE on the command line stands for, in order; where there are any,
+  // the backend cannot run without a config string.
+  std::vector<std::string> argument_keys = {};
+
   // Checks a config string without touching a device: nothing where it is good, else the error with
   // key, column and what is allowed.
   std::optional<ErrorText> (*check_conf)(std::string_view conf) = nullptr;

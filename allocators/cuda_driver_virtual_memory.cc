@@ -47,7 +47,7 @@ void check(CUresult result, const VirtualMemoryFunctions& functions, std::string
   (void)functions.error_string(result, &text);
   throw EnvironmentError(
       {.what = fmt::format("the CUDA driver call {} failed", call),
-       .where = "caching allocator, expandable segments",
+       .where = "virtual memory of an allocator",
        .wanted = {},
        .got = fmt::format("{} ({})", static_cast<int>(result), text == nullptr ? "?" : text),
        .next = {}});

@@ -30,7 +30,8 @@ class LiveSet {
     }
   }
 
-  // `block.pointer` must not be null nor in the set, and reserve_one must have been called.
+  // `block.pointer` must not be null, and reserve_one must have been called. A pointer that is
+  // already in the set (a faulty allocator's) is then in it twice, and erase takes one of them out.
   void insert(LiveBlock block) {
     std::size_t index = home(block.pointer);
     while (slots_[index].pointer != nullptr) {

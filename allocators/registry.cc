@@ -8,8 +8,11 @@
 #include "allocators/cub.h"
 #include "allocators/native.h"
 #include "allocators/null.h"
+#include "allocators/pluggable.h"
+#include "allocators/rmm.h"
 #include "allocators/thrust_pool.h"
 #include "allocators/torch.h"
+#include "allocators/vmm_stitch.h"
 #include "base/nearest.h"
 
 namespace allocmark {
@@ -17,13 +20,16 @@ namespace allocmark {
 std::span<const BackendEntry> backend_registry() {
   // Made at the first call, so that no order of static constructors matters.
   static const std::vector<BackendEntry> entries = {
-      null_entry(),     //
-      native_entry(),   //
-      async_entry(),    //
-      caching_entry(),  //
-      torch_entry(),    //
-      cub_entry(),      //
-      thrust_pool_entry(),
+      null_entry(),         //
+      native_entry(),       //
+      async_entry(),        //
+      caching_entry(),      //
+      torch_entry(),        //
+      cub_entry(),          //
+      thrust_pool_entry(),  //
+      rmm_entry(),          //
+      vmm_stitch_entry(),   //
+      pluggable_entry(),
   };
   return entries;
 }

@@ -230,11 +230,12 @@ void CellRun::verify_pass() {
                                 .capabilities = entry_->capabilities,
                                 .simcu = simcu_,
                                 .facts = trace_->facts(),
-                                .checks_rules = spec_.verify,
+                                .level = spec_.verify,
                                 .capacity_bytes = available_bytes_,
                                 .device_bytes_before = bytes_before,
                                 .placements = recorder ? &*recorder : nullptr});
   trace_->for_each_batch([&](const TraceBatch& batch) { return verifier.run(batch); });
+  verifier.finish();
   const VerifyReport report = verifier.report();
   fill_from(report);
   fill_stats(*backend);
@@ -246,7 +247,9 @@ void CellRun::verify_pass() {
     result_.status = CellStatus::Failed;
     result_.reason = *report.broken_rule;
     over_ = true;
-    // Live blocks are not given back: after a broken rule that could do anything.
+    // Live blocks are not given back, by us or by the backend's destructor: after a broken rule
+    // that could do anything. The process ends soon.
+    (void)backend.release();
     return;
   }
   end_pass(verifier, backend, bytes_before);
@@ -270,6 +273,11 @@ void CellRun::fill_from(const VerifyReport& report) {
     warn_once(std::to_string(report.early_reuse_count) +
               " allocations were handed memory that another stream still used; " +
               spec_.key.allocator + " does not promise otherwise");
+  }
+  if (report.edges_only_count > 0) {
+    warn_once(std::to_string(report.edges_only_count) +
+              " blocks were checked at their ends only: the host's memory stands for the simulated "
+              "device's, and has a limit");
   }
   if (!report.counts.stopped) return;
   result_.status = CellStatus::OomStopped;

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 
+#include "harness/verify_level.h"
 #include "results/schema.h"
 
 namespace allocmark {
@@ -15,8 +16,8 @@ struct CellSpec {
   CellKey key;
   std::uint32_t pass_count =
       3;  // timed passes, each on a fresh instance of the backend; 0 = only the checked pass
-  bool verify =
-      true;  // rules of the shadow heap are checked; peaks and OOM causes are collected either way
+  // What the checked pass looks at; peaks and OOM causes are collected either way.
+  VerifyLevel verify = VerifyLevel::Edges;
   bool record = true;  // false: the timed passes read no clock per call, and latencies stay empty
   std::uint64_t timeout_s =
       0;  // for the parent process, which ends a cell that takes longer; 0 = no limit

@@ -39,7 +39,7 @@ CellResult without_result(const CellSpec& spec, const ChildOutcome& outcome, Cel
 std::string to_json_line(const CellSpec& spec) {
   const Json json = {{"key", Json::parse(to_json_line(spec.key))},
                      {"pass_count", spec.pass_count},
-                     {"verify", spec.verify},
+                     {"verify", to_string(spec.verify)},
                      {"record", spec.record},
                      {"timeout_s", spec.timeout_s},
                      {"placements_path", spec.placements_path}};
@@ -52,7 +52,8 @@ CellSpec cell_spec_from_json(std::string_view line) {
     CellSpec spec;
     spec.key = cell_key_from_json(json.at("key").dump(), "the cell's specification");
     json.at("pass_count").get_to(spec.pass_count);
-    json.at("verify").get_to(spec.verify);
+    spec.verify =
+        parse_verify_level(json.at("verify").get<std::string>()).value_or(VerifyLevel::Edges);
     json.at("record").get_to(spec.record);
     json.at("timeout_s").get_to(spec.timeout_s);
     json.at("placements_path").get_to(spec.placements_path);

@@ -27,6 +27,13 @@ struct ScopedConf {
   std::string text;       // as given
 };
 
+// An allocator that was asked for; `conf` where it came with a config string of its own.
+struct Chosen {
+  const PlanAllocator* allocator = nullptr;
+  std::optional<std::string> conf;
+  friend bool operator==(const Chosen&, const Chosen&) = default;
+};
+
 std::vector<std::string> names_of(const std::vector<PlanAllocator>& allocators) {
   std::vector<std::string> names;
   for (const PlanAllocator& allocator : allocators) {
@@ -65,6 +72,48 @@ ScopedConf parse_scope(const std::string& text, const std::vector<PlanAllocator>
       .allocator = find_allocator(std::string(head), known, fmt::format("--conf '{}'", text)).name,
       .conf = without_unset(std::string_view(text).substr(equals + 1)),
       .text = text};
+}
+
+// The config string that "VALUE,VALUE" after an allocator's name stands for. Values with blanks or
+// colons get the brackets that the grammar of config strings wants.
+std::string conf_of_argument(const PlanAllocator& allocator, std::string_view argument,
+                             const std::string& where) {
+  std::string conf;
+  const std::vector<std::string>& keys = allocator.argument_keys;
+  for (std::size_t i = 0;; ++i) {
+    if (i == keys.size()) {
+      throw UsageError({.what = keys.empty() ? "this allocator takes nothing after its name"
+                                             : "there are too many values after the name",
+                        .where = where,
+                        .wanted = keys.empty()
+                                      ? allocator.name
+                                      : fmt::format("{}:{}", allocator.name, fmt::join(keys, ",")),
+                        .got = std::string(argument),
+                        .next = "config strings are given with --conf"});
+    }
+    const std::size_t comma = argument.find(',');
+    const std::string_view value = argument.substr(0, comma);
+    const bool plain = value.find_first_of(" \t:;") == std::string_view::npos;
+    conf += fmt::format("{}{}:{}{}{}", i == 0 ? "" : ",", keys[i], plain ? "" : "[", value,
+                        plain ? "" : "]");
+    if (comma == std::string_view::npos) return conf;
+    argument.remove_prefix(comma + 1);
+  }
+}
+
+// "NAME" or "NAME:VALUE,VALUE".
+Chosen parse_allocator(const std::string& text, const std::vector<PlanAllocator>& known) {
+  const std::size_t colon = text.find(':');
+  const PlanAllocator& allocator = find_allocator(text.substr(0, colon), known, "--allocator");
+  if (colon == std::string::npos) return {.allocator = &allocator, .conf = std::nullopt};
+  const std::string where = fmt::format("--allocator '{}'", text);
+  std::string conf = conf_of_argument(allocator, std::string_view(text).substr(colon + 1), where);
+  if (const std::optional<ErrorText> error = allocator.check_conf(conf)) {
+    ErrorText told = *error;
+    told.where = told.where.empty() ? where : where + ", " + told.where;
+    throw UsageError(told);
+  }
+  return {.allocator = &allocator, .conf = std::move(conf)};
 }
 
 // One of the allocator's keys stands in the config string as a whole word.
@@ -118,37 +167,63 @@ struct Pairing {
   std::vector<std::string> takers;              // "'max_split_size_mb:32' only with caching"
 };
 
-Pairing pair_confs(const std::vector<const PlanAllocator*>& chosen,
-                   const std::vector<ScopedConf>& confs) {
+// The allocator cannot run with this config string: it does not know it, or needs one.
+bool refuses(const PlanAllocator& allocator, const std::string& conf) {
+  const bool needs_conf = !allocator.argument_keys.empty();
+  return (needs_conf || !conf.empty()) && allocator.check_conf(conf).has_value();
+}
+
+[[noreturn]] void throw_none_asked(const ScopedConf& conf) {
+  const std::string where = fmt::format("--conf '{}'", conf.text);
+  if (conf.allocator.empty()) {
+    throw UsageError({.what = "every chosen allocator came with a config string of its own",
+                      .where = where,
+                      .wanted = "",
+                      .got = "",
+                      .next = "give NAME alone with --allocator, and everything with --conf"});
+  }
+  throw UsageError(
+      {.what = fmt::format("the config string is for allocator {}, which is not chosen",
+                           conf.allocator),
+       .where = where,
+       .wanted = "",
+       .got = "",
+       .next = fmt::format("add --allocator {}", conf.allocator)});
+}
+
+Pairing pair_confs(const std::vector<Chosen>& chosen, const std::vector<ScopedConf>& confs) {
   Pairing pairing{.confs = std::vector<std::vector<std::string>>(chosen.size()),
                   .left_out_count = 0,
                   .takers = {}};
+  for (std::size_t i = 0; i < chosen.size(); ++i) {
+    if (chosen[i].conf) pairing.confs[i] = {*chosen[i].conf};
+  }
+  const bool all_have_own = std::all_of(chosen.begin(), chosen.end(),
+                                        [](const Chosen& each) { return each.conf.has_value(); });
   for (const ScopedConf& conf : confs) {
+    if (all_have_own && conf.conf.empty()) {
+      continue;
+    }
     std::vector<std::string> taker_names;
     std::vector<const PlanAllocator*> asked;
     for (std::size_t i = 0; i < chosen.size(); ++i) {
-      if (!conf.allocator.empty() && conf.allocator != chosen[i]->name) {
+      const PlanAllocator& allocator = *chosen[i].allocator;
+      if (chosen[i].conf || (!conf.allocator.empty() && conf.allocator != allocator.name)) {
         continue;
       }
-      asked.push_back(chosen[i]);
-      if (!conf.conf.empty() && chosen[i]->check_conf(conf.conf).has_value()) {
+      asked.push_back(&allocator);
+      if (refuses(allocator, conf.conf)) {
         ++pairing.left_out_count;
         continue;
       }
-      taker_names.push_back(chosen[i]->name);
+      taker_names.push_back(allocator.name);
       if (std::find(pairing.confs[i].begin(), pairing.confs[i].end(), conf.conf) ==
           pairing.confs[i].end()) {
         pairing.confs[i].push_back(conf.conf);
       }
     }
     if (asked.empty()) {
-      throw UsageError(
-          {.what = fmt::format("the config string is for allocator {}, which is not chosen",
-                               conf.allocator),
-           .where = fmt::format("--conf '{}'", conf.text),
-           .wanted = "",
-           .got = "",
-           .next = fmt::format("add --allocator {}", conf.allocator)});
+      throw_none_asked(conf);
     }
     if (taker_names.empty()) {
       throw_no_taker(conf, asked);
@@ -161,8 +236,7 @@ Pairing pair_confs(const std::vector<const PlanAllocator*>& chosen,
   return pairing;
 }
 
-std::vector<std::string> make_notes(const Pairing& pairing,
-                                    const std::vector<const PlanAllocator*>& chosen,
+std::vector<std::string> make_notes(const Pairing& pairing, const std::vector<Chosen>& chosen,
                                     std::uint64_t factor, std::uint64_t duplicate_count) {
   std::vector<std::string> notes;
   if (pairing.left_out_count > 0) {
@@ -176,7 +250,7 @@ std::vector<std::string> make_notes(const Pairing& pairing,
       notes.push_back(
           fmt::format("left out: allocator {} altogether, because no given config string fits it; "
                       "add --conf unset to run it with its defaults",
-                      chosen[i]->name));
+                      chosen[i].allocator->name));
     }
   }
   if (duplicate_count > 0) {
@@ -198,14 +272,24 @@ std::uint64_t parse_count(std::string_view text, const std::string& where) {
   return value;
 }
 
+// An allocator that is nothing without a config string is not left out in silence.
+void require_needed_confs(const Pairing& pairing, const std::vector<Chosen>& chosen) {
+  for (std::size_t i = 0; i < chosen.size(); ++i) {
+    const PlanAllocator& allocator = *chosen[i].allocator;
+    if (pairing.confs[i].empty() && !allocator.argument_keys.empty()) {
+      if (const std::optional<ErrorText> error = allocator.check_conf("")) throw UsageError(*error);
+    }
+  }
+}
+
 }  // namespace
 
 Plan make_plan(const PlanRequest& request, const std::vector<PlanAllocator>& known) {
-  std::vector<const PlanAllocator*> chosen;
-  for (const std::string& name : request.allocators) {
-    const PlanAllocator* allocator = &find_allocator(name, known, "--allocator");
+  std::vector<Chosen> chosen;
+  for (const std::string& text : request.allocators) {
+    Chosen allocator = parse_allocator(text, known);
     if (std::find(chosen.begin(), chosen.end(), allocator) == chosen.end()) {
-      chosen.push_back(allocator);
+      chosen.push_back(std::move(allocator));
     }
   }
   std::vector<ScopedConf> confs;
@@ -219,6 +303,7 @@ Plan make_plan(const PlanRequest& request, const std::vector<PlanAllocator>& kno
     static_cast<void>(parse_capacity(capacity));
   }
   const Pairing pairing = pair_confs(chosen, confs);
+  require_needed_confs(pairing, chosen);
 
   Plan plan;
   std::set<std::string> ids;
@@ -238,7 +323,7 @@ Plan make_plan(const PlanRequest& request, const std::vector<PlanAllocator>& kno
         for (const std::string& conf : pairing.confs[i]) {
           for (const std::uint64_t seed : seeds) {
             add({.workload = workload.text,
-                 .allocator = chosen[i]->name,
+                 .allocator = chosen[i].allocator->name,
                  .conf = conf,
                  .device = request.device,
                  .capacity = capacity,

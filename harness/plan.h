@@ -20,6 +20,7 @@ namespace allocmark {
 struct PlanAllocator {
   std::string name;
   std::vector<std::string> conf_keys;
+  std::vector<std::string> argument_keys = {};  // as in the registry
   std::function<std::optional<ErrorText>(std::string_view)> check_conf;
 };
 
@@ -31,7 +32,7 @@ struct PlanWorkload {
 // The axes of the matrix. Empty `confs` means unset only.
 struct PlanRequest {
   std::vector<PlanWorkload> workloads;
-  std::vector<std::string> allocators;
+  std::vector<std::string> allocators;  // names; "pluggable:PATH" is a name and its config string
   std::vector<std::string> confs;  // "" or "unset"; "caching=KEY:VALUE" is for that allocator alone
   std::vector<std::string> capacities;  // "unlimited", "1.05x", "8GiB"
   std::vector<std::uint64_t> seeds;

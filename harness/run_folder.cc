@@ -30,6 +30,12 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
+// Plans of versions before the levels have a boolean.
+VerifyLevel level_of(const Json& json) {
+  if (json.is_boolean()) return json.get<bool>() ? VerifyLevel::Edges : VerifyLevel::Off;
+  return parse_verify_level(json.get<std::string>()).value_or(VerifyLevel::Edges);
+}
+
 constexpr const char* kResultsName = "results.jsonl";
 constexpr const char* kManifestName = "plan.json";
 
@@ -75,7 +81,8 @@ void check_same_plan(const std::string& folder, const RunManifest& before, const
     differences.push_back(fmt::format("passes: was {}, is {}", before.pass_count, now.pass_count));
   }
   if (before.verify != now.verify) {
-    differences.push_back(fmt::format("verify: was {}, is {}", before.verify, now.verify));
+    differences.push_back(
+        fmt::format("verify: was {}, is {}", to_string(before.verify), to_string(now.verify)));
   }
   std::set<std::string> ids;
   for (const CellKey& key : now.cells) {
@@ -114,7 +121,7 @@ std::string to_json(const RunManifest& manifest) {
                      {"schema_version", kSchemaVersion},
                      {"title", manifest.title},
                      {"pass_count", manifest.pass_count},
-                     {"verify", manifest.verify},
+                     {"verify", to_string(manifest.verify)},
                      {"timeout_s", manifest.timeout_s},
                      {"cells", cells}};
   return json.dump(1) + "\n";
@@ -126,7 +133,7 @@ RunManifest manifest_from_json(const std::string& text, const std::string& where
     RunManifest manifest;
     json.at("title").get_to(manifest.title);
     json.at("pass_count").get_to(manifest.pass_count);
-    json.at("verify").get_to(manifest.verify);
+    manifest.verify = level_of(json.at("verify"));
     json.at("timeout_s").get_to(manifest.timeout_s);
     for (const Json& cell : json.at("cells")) {
       manifest.cells.push_back(cell_key_from_json(cell.dump(), where));

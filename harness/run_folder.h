@@ -20,7 +20,7 @@ namespace allocmark {
 struct RunManifest {
   std::string title;  // "suite default", used in reports
   std::uint32_t pass_count = 3;
-  bool verify = true;
+  VerifyLevel verify = VerifyLevel::Edges;
   std::uint64_t timeout_s = 0;
   std::vector<CellKey> cells;
 };

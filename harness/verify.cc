@@ -2,24 +2,23 @@
 #include "harness/verify.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cinttypes>
-#include <cstring>
+#include <cstdio>
 #include <utility>
 
 #include "allocators/cuda_check.h"
 #include "harness/ballast.h"
+#include "harness/block_pattern.h"
 #include "harness/oom_cause.h"
 
 namespace allocmark {
 
 namespace {
 
-// Contents are checked for the first blocks and then for every 61st, up to so many: each costs host
-// memory.
-constexpr std::uint64_t kMarkedFirstCount = 256;
-constexpr std::uint64_t kMarkedPeriod = 61;
-constexpr std::uint64_t kMarkedAllocationsMax = 250'000;
-constexpr std::uint64_t kPatternBytes = sizeof(std::uint64_t);
+// At the level whole one block in so many allocations is looked at while it is live.
+constexpr std::uint64_t kRandomCheckPeriod = 16;
+constexpr std::uint64_t kRandomSeed = 20261120;
 // Asking a GPU about a pointer costs microseconds, so not every block is asked about.
 constexpr std::uint64_t kRangeCheckPeriodGpu = 64;
 
@@ -27,8 +26,10 @@ void raise_peak(std::optional<std::uint64_t>& peak, const std::optional<std::uin
   if (value) peak = std::max(peak.value_or(0), *value);
 }
 
-std::uint64_t pattern_of(const ShadowBlock& block) {
-  return (block.event_index + 1) * 0x9E3779B97F4A7C15u;
+std::string hex(std::uint64_t value) {
+  char text[24];
+  std::snprintf(text, sizeof text, "0x%016" PRIx64, value);
+  return text;
 }
 
 std::string block_text(const ShadowBlock& block) {
@@ -47,12 +48,15 @@ std::uint64_t device_used_bytes(const SimcuApi& simcu) {
 }
 
 Verifier::Verifier(const VerifySetup& setup)
-    : setup_(setup), heap_(setup.capabilities.alignment_bytes) {
+    : setup_(setup),
+      heap_(setup.capabilities.alignment_bytes),
+      contents_(setup.simcu, setup.capabilities.real_memory ? setup.level : VerifyLevel::Off),
+      random_(kRandomSeed) {
   // On a GPU contents can only be looked at in stream order, which changes when work ends; so only
-  // traces without work and on one stream are looked into there.
-  marks_blocks_ =
-      setup_.checks_rules && setup_.capabilities.real_memory &&
-      (setup_.simcu.present || (setup_.facts.work_count == 0 && setup_.facts.stream_count == 1));
+  // traces without work and on one stream are looked into there, unless everything is asked for.
+  marks_blocks_ = checks_rules() && setup_.capabilities.real_memory &&
+                  (setup_.simcu.present || checks_whole() ||
+                   (setup_.facts.work_count == 0 && setup_.facts.stream_count == 1));
 }
 
 bool Verifier::run(const TraceBatch& batch) {
@@ -99,7 +103,8 @@ bool Verifier::allocate(const Event& event, const ReplayStep& step) {
   placement_.add(result.pointer);
   requested_bytes_live_ += event.size_bytes;
   report_.requested_bytes_peak = std::max(report_.requested_bytes_peak, requested_bytes_live_);
-  if (setup_.checks_rules) check_new_block(block);
+  if (checks_rules()) check_new_block(block);
+  if (checks_whole()) check_some_block();
   note_peaks(block);
   return true;
 }
@@ -151,12 +156,26 @@ void Verifier::check_new_block(Block& block) {
   if (!report_.broken_rule) write_pattern(block);
 }
 
+std::optional<BrokenRule> Verifier::early_reuse(const Block& block) {
+  return checks_whole() ? hazards_.early_reuse(block.shadow, now_ns())
+                        : heap_.early_reuse(block.shadow);
+}
+
+// The clock that kernels run by.
+std::uint64_t Verifier::now_ns() const {
+  if (setup_.simcu.present) return setup_.simcu.thread_clock()->modelled_ns;
+  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                        std::chrono::steady_clock::now().time_since_epoch())
+                                        .count());
+}
+
 void Verifier::check_early_reuse(const Block& block) {
-  while (const auto broken = heap_.early_reuse(block.shadow)) {
+  while (const auto broken = early_reuse(block)) {
     // The work may have ended by itself: backends that wait for the device see it run into its time
     // limit.
     if (cudaStreamQuery(setup_.replay.streams[broken->user_stream]) != cudaErrorNotReady) {
       heap_.end_work(broken->user_stream);
+      hazards_.end_work(broken->user_stream);
       continue;
     }
     // Where the new owner's stream has work to wait for, that may well be the old work: nothing is
@@ -183,7 +202,7 @@ void Verifier::check_device_range(const Block& block) {
 }
 
 void Verifier::check_footprint(const MemoryStats& stats) {
-  if (!setup_.checks_rules) return;
+  if (!checks_rules()) return;
   const auto too_small = [&](const char* name, std::uint64_t footprint_bytes) {
     fail("broken rule: the footprint covers all live blocks: event " +
          std::to_string(report_.counts.event_count) + ": " + name + " is " +
@@ -206,11 +225,12 @@ void Verifier::deallocate(const ReplayStep& step) {
     ++report_.counts.skipped_free_count;
     return;
   }
-  if (block.marked) check_pattern(block);
+  if (block.marked_bytes != 0) check_pattern(block);
   if (report_.broken_rule) return;
   block.live = false;
   requested_bytes_live_ -= block.shadow.size_bytes;
   heap_.deallocate(block.shadow);
+  if (checks_whole()) hazards_.deallocate(block.shadow, now_ns());
   ++report_.counts.deallocate_count;
   setup_.replay.backend->deallocate(block.pointer, step.size_bytes,
                                     setup_.replay.streams[step.stream]);
@@ -225,21 +245,30 @@ void Verifier::run_other(const Event& event, const ReplayStep& step) {
         return;
       }
       heap_.record(event.id, event.stream);
+      if (checks_whole()) hazards_.record(event.id, event.stream);
       setup_.replay.backend->record_stream(blocks_[step.slot].pointer, stream);
       return;
     case EventKind::Trim:
       setup_.replay.backend->trim();
       return;
     case EventKind::Kernel:
+      if (checks_whole()) {
+        hazards_.launch(
+            {.stream = event.stream, .now_ns = now_ns(), .duration_ns = event.duration_ns()});
+      }
       setup_.replay.work->launch(stream, event.duration_ns());
       return;
     case EventKind::Busy:
       heap_.begin_work(event.stream);
+      if (checks_whole()) {
+        hazards_.launch({.stream = event.stream, .now_ns = now_ns(), .duration_ns = UINT64_MAX});
+      }
       setup_.replay.work->launch_gated(stream);
       return;
     case EventKind::Sync:
       setup_.replay.work->synchronize();
       heap_.end_all_work();
+      hazards_.synchronize();
       return;
     case EventKind::Mark:
     case EventKind::Alloc:
@@ -284,52 +313,66 @@ void Verifier::note_device_peak(const MemoryStats& stats) {
       std::max(report_.device_bytes_peak, used_bytes - setup_.device_bytes_before);
 }
 
+BlockContents::Block Verifier::contents_of(const Block& block) const {
+  return {.shadow = block.shadow,
+          .pointer = block.pointer,
+          .stream = setup_.replay.streams[block.shadow.stream],
+          .marked_bytes = block.marked_bytes};
+}
+
 void Verifier::write_pattern(Block& block) {
-  const std::uint64_t count = report_.counts.allocate_count;
-  if (!marks_blocks_ || block.shadow.size_bytes < 2 * kPatternBytes) return;
-  if (count > kMarkedFirstCount && (count % kMarkedPeriod != 0 || count > kMarkedAllocationsMax)) {
-    return;
-  }
-  const std::uint64_t pattern = pattern_of(block.shadow);
-  const std::uint64_t last_offset = block.shadow.size_bytes - kPatternBytes;
-  if (setup_.simcu.present) {
-    auto* view = static_cast<char*>(setup_.simcu.view(block.pointer, block.shadow.size_bytes));
-    std::memcpy(view, &pattern, kPatternBytes);
-    std::memcpy(view + last_offset, &pattern, kPatternBytes);
-  } else {
-    auto* pointer = static_cast<char*>(block.pointer);
-    ALLOCMARK_CUDA_CHECK(cudaMemcpy(pointer, &pattern, kPatternBytes, cudaMemcpyHostToDevice));
-    ALLOCMARK_CUDA_CHECK(
-        cudaMemcpy(pointer + last_offset, &pattern, kPatternBytes, cudaMemcpyHostToDevice));
-  }
-  block.marked = true;
+  if (!marks_blocks_) return;
+  block.marked_bytes = contents_.write(contents_of(block), report_.counts.allocate_count);
 }
 
 void Verifier::check_pattern(const Block& block) {
-  const std::uint64_t last_offset = block.shadow.size_bytes - kPatternBytes;
-  std::uint64_t first = 0;
-  std::uint64_t last = 0;
-  if (setup_.simcu.present) {
-    const auto* view =
-        static_cast<const char*>(setup_.simcu.view(block.pointer, block.shadow.size_bytes));
-    if (view == nullptr) {
-      fail("broken rule: live blocks stay mapped: " + block_text(block.shadow) +
-           " is no longer device memory at event " + std::to_string(report_.counts.event_count));
-      return;
-    }
-    std::memcpy(&first, view, kPatternBytes);
-    std::memcpy(&last, view + last_offset, kPatternBytes);
-  } else {
-    const auto* pointer = static_cast<const char*>(block.pointer);
-    ALLOCMARK_CUDA_CHECK(cudaMemcpy(&first, pointer, kPatternBytes, cudaMemcpyDeviceToHost));
-    ALLOCMARK_CUDA_CHECK(
-        cudaMemcpy(&last, pointer + last_offset, kPatternBytes, cudaMemcpyDeviceToHost));
+  const BlockContents::Answer answer = contents_.check(contents_of(block));
+  if (answer == BlockContents::Answer::Unmapped) {
+    fail("broken rule: live blocks stay mapped: " + block_text(block.shadow) +
+         " is no longer device memory at event " + std::to_string(report_.counts.event_count));
+  } else if (answer == BlockContents::Answer::Changed || contents_.found_later()) {
+    fail_changed_word();
   }
-  const std::uint64_t pattern = pattern_of(block.shadow);
-  if (first == pattern && last == pattern) return;
-  fail("broken rule: contents survive until the block is freed: " + block_text(block.shadow) +
-       " had its " + (first == pattern ? "last" : "first") + " bytes changed before event " +
-       std::to_string(report_.counts.event_count));
+}
+
+void Verifier::check_some_block() {
+  if (report_.broken_rule || random_.below(kRandomCheckPeriod) != 0) return;
+  const Block& block = blocks_[random_.below(blocks_.size())];
+  if (block.live && block.marked_bytes != 0) check_pattern(block);
+}
+
+void Verifier::finish() {
+  if (!checks_whole() || report_.broken_rule) return;
+  report_.edges_only_count = contents_.edges_only_count();
+  for (const Block& block : blocks_) {
+    if (block.live && block.marked_bytes != 0) check_pattern(block);
+    if (report_.broken_rule) return;
+  }
+  contents_.synchronize();
+  if (contents_.found_later()) fail_changed_word();
+}
+
+// Says which block, where, and whose bytes are there now, as far as they tell.
+void Verifier::fail_changed_word() {
+  const ChangedWord& changed = contents_.changed();
+  const ShadowBlock owner{
+      .event_index = changed.event_index, .id = changed.id, .size_bytes = changed.size_bytes};
+  std::string text =
+      "broken rule: contents survive until the block is freed: " + block_text(owner) +
+      " has changed bytes at offset " + std::to_string(changed.offset_bytes) + ", seen at event " +
+      std::to_string(report_.counts.event_count) + ": expected " + hex(changed.expected) +
+      ", found " + hex(changed.found);
+  const PatternPlace place = place_of_word(changed.found);
+  if (place.event_index <= report_.counts.event_count) {
+    const auto other = std::find_if(blocks_.begin(), blocks_.end(), [&](const Block& block) {
+      return block.live && block.shadow.event_index == place.event_index;
+    });
+    text += ", which is offset " + std::to_string(place.offset_bytes) + " of " +
+            (other != blocks_.end() ? block_text(other->shadow)
+                                    : "the block of event " + std::to_string(place.event_index) +
+                                          ", given back since");
+  }
+  fail(std::move(text));
 }
 
 void Verifier::fail(std::string text) {

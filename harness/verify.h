@@ -12,12 +12,16 @@
 #include <vector>
 
 #include "allocators/backend.h"
+#include "base/random.h"
+#include "harness/block_contents.h"
 #include "harness/placement_hash.h"
 #include "harness/placement_recorder.h"
 #include "harness/prepared_trace.h"
 #include "harness/replay.h"
 #include "harness/shadow_heap.h"
 #include "harness/simcu_api.h"
+#include "harness/stream_hazards.h"
+#include "harness/verify_level.h"
 #include "results/schema.h"
 
 namespace allocmark {
@@ -27,7 +31,7 @@ struct VerifySetup {
   BackendCapabilities capabilities;
   SimcuApi simcu;
   TraceFacts facts;
-  bool checks_rules = true;
+  VerifyLevel level = VerifyLevel::Edges;
   std::uint64_t capacity_bytes = 0;         // for OOM causes
   std::uint64_t device_bytes_before = 0;    // device_used_bytes() before the backend was made
   PlacementRecorder* placements = nullptr;  // gets every answer; null = none
@@ -42,6 +46,7 @@ struct VerifyReport {
   std::uint64_t placement_hash = 0;
   std::optional<std::string> broken_rule;  // text of the first one; the pass ends there
   std::uint64_t early_reuse_count = 0;     // where the backend does not promise stream order
+  std::uint64_t edges_only_count = 0;  // at the level whole: blocks of which only the ends fitted
   std::vector<std::uint64_t> oom_cause_counts = std::vector<std::uint64_t>(kOomCauseCount, 0);
   std::optional<OomEvent> oom_first;
   std::optional<std::uint64_t> allocated_bytes_peak, active_bytes_peak, reserved_bytes_peak;
@@ -58,6 +63,8 @@ class Verifier {
 
   // False where the pass is over: a broken rule, or a failed request under OomPolicy::Stop.
   bool run(const TraceBatch& batch);
+  // At the level whole, after the last batch: looks at every block that is still live.
+  void finish();
   // Gives back what is still live.
   void release_live();
   [[nodiscard]] VerifyReport report() const;
@@ -67,7 +74,7 @@ class Verifier {
     ShadowBlock shadow;
     void* pointer = nullptr;
     bool live = false;
-    bool marked = false;  // carries the edge pattern
+    std::uint64_t marked_bytes = 0;  // at either end carry the pattern
   };
 
   bool allocate(const Event& event, const ReplayStep& step);
@@ -83,8 +90,15 @@ class Verifier {
   void note_peaks(const Block& block);
   void note_reserved_peak(const MemoryStats& stats);
   void note_device_peak(const MemoryStats& stats);
+  [[nodiscard]] BlockContents::Block contents_of(const Block& block) const;
   void write_pattern(Block& block);
   void check_pattern(const Block& block);
+  void check_some_block();
+  void fail_changed_word();
+  [[nodiscard]] bool checks_rules() const { return setup_.level != VerifyLevel::Off; }
+  [[nodiscard]] bool checks_whole() const { return setup_.level == VerifyLevel::Whole; }
+  [[nodiscard]] std::uint64_t now_ns() const;
+  [[nodiscard]] std::optional<BrokenRule> early_reuse(const Block& block);
   void fail(std::string text);
 
   VerifySetup setup_;
@@ -96,6 +110,9 @@ class Verifier {
   std::uint64_t requested_bytes_peak_seen_ = 0;
   std::optional<std::uint64_t> reserved_bytes_seen_;
   bool marks_blocks_ = false;
+  BlockContents contents_;
+  StreamHazards hazards_;  // level whole
+  Random random_;          // which block is looked at between
 };
 
 }  // namespace allocmark

@@ -12,6 +12,7 @@ std::vector<PlanAllocator> known_allocators() {
   for (const BackendEntry& entry : backend_registry()) {
     known.push_back({.name = std::string(entry.name),
                      .conf_keys = entry.conf_keys,
+                     .argument_keys = entry.argument_keys,
                      .check_conf = entry.check_conf});
   }
   return known;

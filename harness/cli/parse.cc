@@ -60,7 +60,9 @@ void add_run_axes(CLI::App* app, RunCommand* command) {
          "train:gpt2-124m,batch=8")
       ->group(group)
       ->type_name("W");
-  app->add_option("-a,--allocator", command->allocators, "An allocator by name")
+  app->add_option("-a,--allocator", command->allocators,
+                  "An allocator by name, or with what its config string names, as in "
+                  "pluggable:PATH.so,MALLOC_SYMBOL,FREE_SYMBOL")
       ->group(group)
       ->type_name("A");
   app->add_option(
@@ -109,8 +111,16 @@ void add_run_manner(CLI::App* app, RunCommand* command) {
       ->check(CLI::Range(1u, 100000u))
       ->group(group)
       ->type_name("N");
-  app->add_flag("--no-verify", command->no_verify,
-                "Leave out the rules of the untimed checking pass")
+  CLI::Option* const verify =
+      app->add_option("--verify", command->verify,
+                      "What the untimed checking pass looks at: off, edges (addresses and order of "
+                      "every block, contents of some) or whole (all contents; takes long)")
+          ->check(CLI::IsMember({"off", "edges", "whole"}))
+          ->group(group)
+          ->capture_default_str()
+          ->type_name("LEVEL");
+  app->add_flag("--no-verify", command->no_verify, "Short for --verify off")
+      ->excludes(verify)
       ->group(group);
   app->add_option("-j,--jobs", command->job_count, "Cells at a time [simulated: all cores; GPU: 1]")
       ->check(CLI::Range(1u, 4096u))

@@ -29,6 +29,7 @@ struct RunCommand {
   std::string format = "table";
   std::string placements_folder;  // for a golden of every cell; empty = none
   bool resume = false, dry_run = false, allow_debug = false, no_verify = false;
+  std::string verify = "edges";
   std::vector<std::string> argv;  // the whole command line, for the results file
 };
 

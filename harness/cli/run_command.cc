@@ -58,10 +58,11 @@ std::vector<std::string> confs_for(const std::vector<std::string>& confs,
   return result;
 }
 
+// All that can run by their name alone.
 std::vector<std::string> all_names(const std::vector<PlanAllocator>& known) {
   std::vector<std::string> names;
   for (const PlanAllocator& allocator : known) {
-    names.push_back(allocator.name);
+    if (allocator.argument_keys.empty()) names.push_back(allocator.name);
   }
   return names;
 }
@@ -221,11 +222,12 @@ Work plan_work(const RunCommand& command, const std::string& program_path) {
       key.device = work.device.device;
     }
     work.notes = plan.notes;
-    work.manifest = {.title = request.title,
-                     .pass_count = request.pass_count,
-                     .verify = !command.no_verify,
-                     .timeout_s = command.timeout_s,
-                     .cells = std::move(plan.cells)};
+    work.manifest = {
+        .title = request.title,
+        .pass_count = request.pass_count,
+        .verify = command.no_verify ? VerifyLevel::Off : *parse_verify_level(command.verify),
+        .timeout_s = command.timeout_s,
+        .cells = std::move(plan.cells)};
   }
   if (!work.device.note.empty()) {
     work.notes.push_back(work.device.note);

@@ -183,7 +183,7 @@ void register_cell(const Cell& cell) {
 }
 
 bool accepts(const BackendEntry& entry, const std::string& conf) {
-  return conf.empty() || !entry.check_conf(conf);
+  return (conf.empty() && entry.argument_keys.empty()) || !entry.check_conf(conf);
 }
 
 }  // namespace

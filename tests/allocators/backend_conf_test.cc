@@ -110,6 +110,9 @@ TEST_CASE("a wrong config string is refused with the place and what is allowed")
       {"thrust_pool", "max_blocks_per_chunk:16,min_bytes_per_chunk:4096",
        "max_blocks_per_chunk * smallest_block_size"},
       {"thrust_pool", "sync_at_free:never", "recorded or always"},
+      {"rmm", "resource:slab", "fixed_size"},
+      {"rmm", "resource:arena,max_mb:1", "max_mb"},
+      {"rmm", "resource:binning,min_bin:20,max_bin:18", "min_bin <= max_bin"},
   };
   for (const BadConf& bad : kBad) {
     INFO(bad.backend << " " << bad.conf << ": " << message_about(bad));
@@ -118,10 +121,11 @@ TEST_CASE("a wrong config string is refused with the place and what is allowed")
   }
 }
 
-TEST_CASE("every backend takes the empty config string and refuses nonsense") {
+TEST_CASE(
+    "every backend that needs no config string takes the empty one, and all refuse nonsense") {
   for (const BackendEntry& entry : backend_registry()) {
     INFO(entry.name);
-    CHECK(!entry.check_conf(""));
+    CHECK(entry.check_conf("").has_value() == !entry.argument_keys.empty());
     CHECK(entry.check_conf("no_such_key_at_all:1"));
     CHECK_THROWS_AS(entry.make({.conf = "no_such_key_at_all:1", .memory_limit_bytes = 0}),
                     UsageError);

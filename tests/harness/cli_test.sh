@@ -216,8 +216,27 @@ killed_run_leaves_no_cells() {
   done
 }
 
+pluggable_libraries() {
+  local run=(run --workload gpt2_train_amp --device sim:h200 --passes 1)
+  expect 2 "no such file" "${run[@]}" --allocator pluggable:nothing.so --out "$work/none"
+  expect 2 "does not load" "${run[@]}" --allocator "pluggable:$work/out" --out "$work/none"
+  expect 2 "no function m" "${run[@]}" --allocator "pluggable:$PLUGGABLE_EXAMPLE,m,f" --out "$work/none"
+  expect 2 "too many values" "${run[@]}" --allocator "pluggable:$PLUGGABLE_EXAMPLE,a,b,c" --out "$work/none"
+  expect 2 "no library is named" "${run[@]}" --allocator pluggable --out "$work/none"
+  expect 2 "takes nothing after its name" "${run[@]}" --allocator native:x --out "$work/none"
+  [ ! -e "$work/none" ] || fail "a folder was made for a run that cannot be"
+  expect 0 "2 ok" "${run[@]}" --allocator native "pluggable:$PLUGGABLE_EXAMPLE" --out "$work/plug"
+  expect 0 "ok" "${run[@]}" --allocator "pluggable:$FAULTY_PLUGGABLE,scribble_malloc,good_free" --no-verify --out "$work/plugoff"
+  expect 3 "has changed bytes at offset" "${run[@]}" --allocator "pluggable:$FAULTY_PLUGGABLE,scribble_malloc,good_free" \
+    --verify whole --out "$work/plugwhole"
+  expect 2 "--verify" "${run[@]}" --allocator native --verify all --out "$work/none"
+  expect 2 "--no-verify" "${run[@]}" --allocator native --verify whole --no-verify --out "$work/none"
+  expect 3 "SIGABRT" "${run[@]}" --allocator native "pluggable:$FAULTY_PLUGGABLE,crash_malloc,good_free" --out "$work/plugcrash"
+  expect 3 "never overlap" "${run[@]}" --allocator native "pluggable:$FAULTY_PLUGGABLE,overlap_malloc,never_free" --out "$work/plugbad"
+}
+
 for part in help_and_usage unknown_names parity bad_config_strings bad_traces dry_run same_run_twice unwritable_folders \
-  broken_cells_and_resume interrupt_and_resume killed_run_leaves_no_cells; do
+  broken_cells_and_resume interrupt_and_resume killed_run_leaves_no_cells pluggable_libraries; do
   before=$failures
   $part
   [ "$failures" = "$before" ] && echo "ok: $part"

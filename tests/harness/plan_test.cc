@@ -23,6 +23,18 @@ std::optional<ErrorText> complain(std::string_view conf, std::string_view reason
                    .next = ""};
 }
 
+// An allocator that needs a config string, which can follow its name.
+PlanAllocator make_pluggable() {
+  return {.name = "pluggable",
+          .conf_keys = {"library", "malloc", "free"},
+          .argument_keys = {"library", "malloc", "free"},
+          .check_conf = [](std::string_view conf) {
+            return conf.starts_with("library:") && conf.find("missing") == std::string_view::npos
+                       ? std::nullopt
+                       : complain(conf, "no library");
+          }};
+}
+
 // Three allocators: one with two keys, one with another, one with none.
 std::vector<PlanAllocator> make_known() {
   return {{.name = "caching",
@@ -82,6 +94,48 @@ TEST_CASE("a plan is the product of its axes") {
   CHECK(plan.cells.front().on_oom == "skip");
   CHECK(plan.cells.back().workload == "w2");
   CHECK(plan.cells.back().capacity == "1.05x");
+}
+
+TEST_CASE("an allocator can come with its config string, which is then its only one") {
+  std::vector<PlanAllocator> known = make_known();
+  known.push_back(make_pluggable());
+  PlanRequest request = make_request();
+  request.allocators = {"native", "pluggable:a.so,m", "pluggable:b c.so", "pluggable:a.so,m"};
+  const Plan plan = make_plan(request, known);
+  CHECK(plan.cells.size() == 12);
+  CHECK(count(plan, "pluggable", "library:a.so,malloc:m") == 4);
+  CHECK(count(plan, "pluggable", "library:[b c.so]") == 4);
+  CHECK(count(plan, "native", "") == 4);
+  request.allocators = {"caching", "pluggable:a.so"};
+  request.confs = {"unset", "max_split_size_mb:1", "pluggable=library:b.so"};
+  CHECK_THROWS_AS(make_plan(request, known), UsageError);  // the last has nobody to go to
+  request.allocators = {"caching", "pluggable"};
+  const Plan mixed = make_plan(request, known);
+  CHECK(count(mixed, "caching", "") == 4);
+  CHECK(count(mixed, "caching", "max_split_size_mb:1") == 4);
+  CHECK(count(mixed, "pluggable", "library:b.so") == 4);
+  CHECK(mixed.cells.size() == 12);
+}
+
+TEST_CASE("an allocator that needs a config string says so before anything runs") {
+  std::vector<PlanAllocator> known = make_known();
+  known.push_back(make_pluggable());
+  const auto message = [&](const std::vector<std::string>& allocators) -> std::string {
+    PlanRequest request = make_request();
+    request.allocators = allocators;
+    try {
+      static_cast<void>(make_plan(request, known));
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+    return "no error";
+  };
+  CHECK(message({"native", "pluggable"}).find("no library") != std::string::npos);
+  CHECK(message({"pluggable"}).find("no library") != std::string::npos);
+  CHECK(message({"pluggable:missing.so"}).find("no library") != std::string::npos);
+  CHECK(message({"pluggable:a,b,c,d"}).find("too many values") != std::string::npos);
+  CHECK(message({"native:a"}).find("takes nothing") != std::string::npos);
+  CHECK(message({"plugable:a"}).find("pluggable") != std::string::npos);
 }
 
 TEST_CASE("recorded workloads have one seed, generated ones all") {

@@ -38,8 +38,11 @@ CellResult make_result(std::uint64_t seed, CellStatus status = CellStatus::Ok) {
 }
 
 RunManifest make_manifest(std::uint64_t count = 3) {
-  RunManifest manifest{
-      .title = "default", .pass_count = 3, .verify = true, .timeout_s = 60, .cells = {}};
+  RunManifest manifest{.title = "default",
+                       .pass_count = 3,
+                       .verify = VerifyLevel::Whole,
+                       .timeout_s = 60,
+                       .cells = {}};
   for (std::uint64_t i = 0; i < count; ++i) {
     manifest.cells.push_back(make_key(i));
   }
@@ -67,7 +70,7 @@ TEST_CASE("a plan survives its file") {
   const RunManifest back = manifest_from_json(to_json(make_manifest()), "plan.json");
   CHECK(back.title == "default");
   CHECK(back.pass_count == 3);
-  CHECK(back.verify);
+  CHECK(back.verify == VerifyLevel::Whole);
   CHECK(back.timeout_s == 60);
   CHECK(back.cells == make_manifest().cells);
   CHECK_THROWS_AS(manifest_from_json("{}", "plan.json"), EnvironmentError);

@@ -83,13 +83,13 @@ TEST_CASE("a specification survives the way to the cell") {
   CellSpec spec = make_spec("w,1:\"\\\xC3\xA9");
   spec.key.conf = "roundup_power2_divisions:[256:1,>:2]";
   spec.pass_count = 7;
-  spec.verify = false;
+  spec.verify = VerifyLevel::Whole;
   spec.record = false;
   spec.placements_path = "/a b";
   const CellSpec back = cell_spec_from_json(to_json_line(spec));
   CHECK(back.key == spec.key);
   CHECK(back.pass_count == 7);
-  CHECK_FALSE(back.verify);
+  CHECK(back.verify == VerifyLevel::Whole);
   CHECK_FALSE(back.record);
   CHECK(back.timeout_s == 60);
   CHECK(back.placements_path == "/a b");

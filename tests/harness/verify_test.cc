@@ -25,7 +25,7 @@ struct Stage {
   std::unique_ptr<DeviceWork> work = make_no_device_work();
   StreamSet streams{4, /*has_device=*/false};
   OomPolicy on_oom = OomPolicy::Skip;
-  bool checks_rules = true;
+  VerifyLevel level = VerifyLevel::Edges;
   std::uint64_t capacity_bytes = 1'000'000;
   PlacementRecorder* placements = nullptr;
 
@@ -40,7 +40,7 @@ struct Stage {
                                   .capabilities = {.real_memory = false, .alignment_bytes = 512},
                                   .simcu = {},
                                   .facts = compiler.facts(),
-                                  .checks_rules = checks_rules,
+                                  .level = level,
                                   .capacity_bytes = capacity_bytes,
                                   .placements = placements});
     verifier.run({.events = events, .steps = steps, .slot_count = compiler.slot_count()});
@@ -90,7 +90,7 @@ TEST_CASE("a misaligned address is a broken rule, and none where rules are not c
   stage.backend.address_by_request = {{0, FakeBackend::kFirstAddress + 256}};
   REQUIRE(contains(stage.run({alloc(1, 100)}).broken_rule, "aligned"));
   Stage unchecked;
-  unchecked.checks_rules = false;
+  unchecked.level = VerifyLevel::Off;
   unchecked.backend.address_by_request = {{0, FakeBackend::kFirstAddress + 256}};
   REQUIRE_FALSE(unchecked.run({alloc(1, 100)}).broken_rule);
 }
