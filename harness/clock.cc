@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
+#include <numeric>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -63,6 +65,18 @@ void TickClock::finish_calibration() {
       1000.0L * static_cast<long double>(second.steady_ns - first_.steady_ns);
   const long double ticks = static_cast<long double>(second.ticks - first_.ticks);
   scale_.multiplier = static_cast<std::uint64_t>(picoseconds / ticks * 4294967296.0L);
+}
+
+double TickClock::step_ns() const {
+  constexpr int kReadingCount = 2000;
+  std::uint64_t step_ticks = 0;
+  std::uint64_t before = now_ticks();
+  for (int i = 0; i < kReadingCount; ++i) {
+    const std::uint64_t now = now_ticks();
+    if (now > before) step_ticks = std::gcd(step_ticks, now - before);
+    before = now;
+  }
+  return static_cast<double>(std::max<std::uint64_t>(step_ticks, 1)) * scale_.ns_per_tick();
 }
 
 double TickClock::pair_cost_ns() const {
