@@ -23,6 +23,7 @@
 #include "results/compare_numbers.h"
 #include "results/json.h"
 #include "results/shift.h"
+#include "results/stability.h"
 #include "results/statistics.h"
 
 namespace allocmark {
@@ -58,6 +59,7 @@ class Comparer {
   void match(const CellKey& key, const CellResult* base, const CellResult* now);
   void compare_measured(const CellResult& base, const CellResult& now);
   void add_timed(const CellResult& base, const CellResult& now, CellComparison& cell);
+  static void add_flags(const RunSide& side, const CellResult& measured, CellComparison& cell);
   void estimate_shifts();
   void judge_timed(const PendingNumber& pending, double p_value_adjusted);
   void finish_cells();
@@ -202,10 +204,21 @@ void Comparer::compare_measured(const CellResult& base, const CellResult& now) {
       number.reason = environment_.exact_reason;
     }
   }
-  if (policy_.scope != CompareScope::Exact) add_timed(base, now, cell);
+  if (policy_.scope != CompareScope::Exact) {
+    add_timed(base, now, cell);
+    add_flags(base_, base, cell);
+    add_flags(now_, now, cell);
+  }
   // The null allocator measures the harness, which no change of an allocator can make worse.
   cell.gated = base.key.allocator != kNullAllocator;
   result_.cells.push_back(std::move(cell));
+}
+
+void Comparer::add_flags(const RunSide& side, const CellResult& measured, CellComparison& cell) {
+  for (const std::string& flag :
+       stability_flags(measured, side.file.environment.clock_resolution_ns)) {
+    cell.flags.push_back(side.label + ": " + flag);
+  }
 }
 
 void Comparer::add_timed(const CellResult& base, const CellResult& now, CellComparison& cell) {

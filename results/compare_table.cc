@@ -52,7 +52,7 @@ Row number_row(const CellComparison& cell, const NumberComparison& number) {
 }
 
 void append_table(std::string& out, const std::vector<Row>& rows,
-                  const std::vector<std::string>& reasons) {
+                  const std::vector<std::vector<std::string>>& remarks) {
   std::array<std::size_t, 6> widths{};
   for (const Row& row : rows) {
     for (std::size_t i = 0; i < widths.size(); ++i) {
@@ -65,7 +65,9 @@ void append_table(std::string& out, const std::vector<Row>& rows,
       line += rows[at][i] + std::string(widths[i] - display_width(rows[at][i]) + 2, ' ');
     }
     out += line + rows[at][6] + '\n';
-    if (!reasons[at].empty()) out += fmt::format("    {}\n", printable(reasons[at]));
+    for (const std::string& remark : remarks[at]) {
+      if (!remark.empty()) out += fmt::format("    {}\n", printable(remark));
+    }
   }
 }
 
@@ -83,12 +85,12 @@ std::string counts_text(const Comparison& comparison) {
 void append_numbers(std::string& out, const Comparison& comparison, bool all) {
   std::vector<Row> rows{{"verdict", "number", comparison.base_label, comparison.now_label, "change",
                          "interval", "cell"}};
-  std::vector<std::string> reasons{""};
+  std::vector<std::vector<std::string>> remarks(1);
   for (const CellComparison& cell : comparison.cells) {
     if (cell.numbers.empty() || !cell.reason.empty()) {
       rows.push_back(
           {std::string(to_string(cell.verdict)), "", "", "", "", "", cell_text(cell.key)});
-      reasons.push_back(cell.reason);
+      remarks.push_back({cell.reason});
       if (!cell.reason.empty()) continue;
     }
     std::vector<const NumberComparison*> numbers;
@@ -99,17 +101,15 @@ void append_numbers(std::string& out, const Comparison& comparison, bool all) {
                      [](const auto* a, const auto* b) { return a->verdict < b->verdict; });
     for (const NumberComparison* number : numbers) {
       rows.push_back(number_row(cell, *number));
-      reasons.push_back(number->reason);
+      remarks.push_back({number->reason});
     }
-    if (!cell.flags.empty() && !numbers.empty()) {
-      for (const std::string& flag : cell.flags) {
-        reasons.back() += (reasons.back().empty() ? "" : "\n    ") + flag;
-      }
+    if (!numbers.empty()) {
+      remarks.back().insert(remarks.back().end(), cell.flags.begin(), cell.flags.end());
     }
   }
   if (rows.size() == 1) return;
   out += '\n';
-  append_table(out, rows, reasons);
+  append_table(out, rows, remarks);
 }
 
 }  // namespace
