@@ -359,7 +359,9 @@ void CellRun::timed_pass(Recorder& recorder, std::uint32_t pass_index) {
       PassSummary{.allocate_p50_ns = allocate.p50_ns,
                   .allocate_p99_ns = allocate.p99_ns,
                   .deallocate_p50_ns = deallocate.p50_ns,
-                  .wall_ns = static_cast<double>(wall_ticks) * clock_.scale().ns_per_tick()});
+                  .wall_ns = static_cast<double>(wall_ticks) * clock_.scale().ns_per_tick(),
+                  .allocate_buckets = recorder.buckets(Operation::Allocate),
+                  .deallocate_buckets = recorder.buckets(Operation::Deallocate)});
   driver_ns_by_pass_.push_back(recorder.driver_ns_total());
 }
 

@@ -3,6 +3,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -63,6 +67,46 @@ void TickClock::finish_calibration() {
       1000.0L * static_cast<long double>(second.steady_ns - first_.steady_ns);
   const long double ticks = static_cast<long double>(second.ticks - first_.ticks);
   scale_.multiplier = static_cast<std::uint64_t>(picoseconds / ticks * 4294967296.0L);
+}
+
+double TickClock::step_ns() const {
+  // Differences between readings, with a little work of changing length between them. A counter
+  // that advances in steps of s gives multiples of s, up to the rounding of a scaled counter; a
+  // fine one gives everything. Only where all but a few are multiples, and not all the same one, is
+  // s a step.
+  constexpr std::size_t kReadingCount = 4000;
+  constexpr double kRemainderMax = 0.08;
+  std::vector<double> differences;
+  std::uint64_t before = now_ticks();
+  volatile std::uint32_t work = 0;
+  for (std::size_t i = 0; i < kReadingCount; ++i) {
+    for (std::size_t turn = i % 13; turn > 0; --turn) work = work + 1;
+    const std::uint64_t now = now_ticks();
+    // A scaled counter's rounding may move it by a tick within a step.
+    if (now > before + 2) differences.push_back(static_cast<double>(now - before));
+    before = now;
+  }
+  const double tick_ns = scale_.ns_per_tick();
+  if (differences.empty()) return tick_ns;
+  const double shortest = *std::min_element(differences.begin(), differences.end());
+  double sum = 0;
+  std::size_t count = 0;
+  for (const double difference : differences) {
+    if (difference > 1.2 * shortest) continue;
+    sum += difference;
+    ++count;
+  }
+  const double step = sum / static_cast<double>(count);
+  std::size_t near = 0, longer = 0, fits = 0;
+  for (const double difference : differences) {
+    if (difference > 6 * step) continue;
+    const double multiple = std::round(difference / step);
+    ++near;
+    longer += multiple >= 2 ? 1 : 0;
+    fits += std::abs(difference / step - multiple) <= kRemainderMax ? 1 : 0;
+  }
+  const bool is_step = longer * 20 >= near && fits * 20 >= near * 19;
+  return (is_step ? step : 1) * tick_ns;
 }
 
 double TickClock::pair_cost_ns() const {

@@ -49,6 +49,10 @@ class TickClock {
   // The median cost of a pair of readings, in ns: what an empty timed region shows.
   [[nodiscard]] double pair_cost_ns() const;
 
+  // The step in which readings advance, in ns: some processors count in ticks that are finer than
+  // what they update (100 MHz on AMD's), so that the length of a tick says too little.
+  [[nodiscard]] double step_ns() const;
+
   // True where the kernel says that the counter runs at one rate in all states (constant_tsc and
   // nonstop_tsc).
   [[nodiscard]] static bool counter_is_invariant();

@@ -137,7 +137,7 @@ Environment host_environment(const std::vector<std::string>& argv) {
   }
   TickClock clock;
   clock.finish_calibration();
-  environment.clock_resolution_ns = clock.scale().ns_per_tick();
+  environment.clock_resolution_ns = clock.step_ns();
   environment.clock_overhead_ns = clock.pair_cost_ns();
   add_warnings(&environment);
   return environment;

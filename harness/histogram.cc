@@ -31,6 +31,14 @@ std::uint64_t Histogram::bucket_middle(std::uint32_t bucket) {
   return lowest + ((std::uint64_t{1} << octave) >> 1);
 }
 
+LatencyBuckets Histogram::buckets() const {
+  LatencyBuckets result;
+  for (std::uint32_t i = 0; i < kBucketCount; ++i) {
+    if (counts_[i] != 0) result.push_back({.index = i, .count = counts_[i]});
+  }
+  return result;
+}
+
 std::uint64_t Histogram::quantile(double q) const {
   if (count_ == 0) return 0;
   const double exact_rank = std::ceil(std::clamp(q, 0.0, 1.0) * static_cast<double>(count_));

@@ -7,6 +7,9 @@
 #include <bit>
 #include <cstdint>
 
+#include "results/latency_histogram.h"
+#include "results/schema.h"
+
 namespace allocmark {
 
 class Histogram {
@@ -18,6 +21,7 @@ class Histogram {
   // exactly.
   static constexpr std::uint32_t kValueBits = 48;
   static constexpr std::uint32_t kBucketCount = (kValueBits - kSubBucketBits + 1) << kSubBucketBits;
+  static_assert(kBucketCount == kLatencyBucketCount, "stored buckets are these buckets");
 
   void add(std::uint64_t value) {
     ++counts_[bucket_of(value)];
@@ -39,6 +43,9 @@ class Histogram {
   // where a value is known up to its bucket, whose middle is returned (never more than max()). 0
   // where there are no samples.
   [[nodiscard]] std::uint64_t quantile(double q) const;
+
+  // The buckets that have samples, by ascending index.
+  [[nodiscard]] LatencyBuckets buckets() const;
 
  private:
   [[nodiscard]] static std::uint32_t bucket_of(std::uint64_t value) {

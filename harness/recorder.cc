@@ -76,6 +76,15 @@ OperationLatency Recorder::latency(Operation operation) const {
   return summarise(*sum);
 }
 
+LatencyBuckets Recorder::buckets(Operation operation) const {
+  const auto sum = std::make_unique<Histogram>();
+  for (std::uint32_t size_class = 0; size_class < kSizeClassCount; ++size_class) {
+    const Parts& parts = parts_of(operation, size_class);
+    sum->merge(options_.has_driver_model ? parts.total : parts.host);
+  }
+  return sum->buckets();
+}
+
 LatencySummary Recorder::latency_all() const {
   const auto sum = std::make_unique<Histogram>();
   for (const Parts& parts : parts_) {

@@ -74,6 +74,8 @@ class Recorder {
   [[nodiscard]] OperationLatency latency(Operation operation, std::uint32_t size_class) const;
   // Both operations and all size classes in one distribution of totals.
   [[nodiscard]] LatencySummary latency_all() const;
+  // The distribution of one operation's totals, all size classes together.
+  [[nodiscard]] LatencyBuckets buckets(Operation operation) const;
   // Nearest-rank median of the allocator's time in one step, in ns; 0 without steps.
   [[nodiscard]] double step_ns_median() const;
   [[nodiscard]] std::uint64_t driver_ns_total() const { return driver_ns_total_; }

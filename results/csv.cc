@@ -75,6 +75,8 @@ class Flattener {
                 const std::vector<std::pair<std::string, std::int64_t>>& values) {
     for (const auto& [key, value] : values) integer(name + "." + valid_utf8(key), value);
   }
+  // Hundreds of buckets are nothing for a spreadsheet; results.jsonl has them.
+  void histogram(const std::string& /*name*/, const LatencyBuckets& /*buckets*/) {}
   template <typename Item, typename Visit>
   void optional_object(const std::string& name, const std::optional<Item>& value, Visit visit) {
     if (value) return nested(name + ".", *value, visit);

@@ -5,7 +5,7 @@
 //
 // `fields` offers: text, integer, boolean, optional_integer, known_integer and known_real (0 means
 // unknown), real, quantile (undefined where the count is 0), status, cause, texts, counters,
-// optional_object, objects.
+// optional_object, objects, histogram.
 #pragma once
 
 #include <string>
@@ -67,6 +67,8 @@ void visit_pass(Fields& fields, Pass& pass) {
   fields.real("allocate_latency_ns_p99", pass.allocate_p99_ns);
   fields.real("deallocate_latency_ns_p50", pass.deallocate_p50_ns);
   fields.real("wall_ns", pass.wall_ns);
+  fields.histogram("allocate_latency_histogram", pass.allocate_buckets);
+  fields.histogram("deallocate_latency_histogram", pass.deallocate_buckets);
 }
 
 template <typename Fields, typename Cell>

@@ -19,6 +19,7 @@
 
 #include "base/error.h"
 #include "results/fields.h"
+#include "results/latency_histogram.h"
 
 namespace allocmark {
 namespace {
@@ -81,6 +82,17 @@ class Writer {
     Json nested = Json::object();
     for (const auto& [key, value] : values) nested[key] = value;
     object_[name] = std::move(nested);
+  }
+  // [bucket, count, gap to the next bucket, count, ...]: gaps keep a line short.
+  void histogram(const std::string& name, const LatencyBuckets& buckets) {
+    Json list = Json::array();
+    std::uint32_t before = 0;
+    for (const LatencyBucket& bucket : buckets) {
+      list.push_back(bucket.index - before);
+      list.push_back(bucket.count);
+      before = bucket.index;
+    }
+    object_[name] = buckets.empty() ? Json(nullptr) : std::move(list);
   }
   template <typename Item, typename Visit>
   void optional_object(const std::string& name, const std::optional<Item>& value, Visit visit) {
@@ -193,6 +205,26 @@ class Reader {
         wrong(name + "." + key, "a whole number of 64 bits", value);
       }
       values.emplace_back(key, value.get<std::int64_t>());
+    }
+  }
+  void histogram(const std::string& name, LatencyBuckets& buckets) {
+    buckets.clear();
+    const Json* found = nullable(name);
+    if (found == nullptr) return;
+    const char* wanted = "a list of bucket, count, gap, count, ... with counts and gaps above 0";
+    if (!found->is_array() || found->empty() || found->size() % 2 != 0) wrong(name, wanted, *found);
+    std::uint64_t total = 0;
+    for (std::size_t at = 0; at < found->size(); at += 2) {
+      const auto gap = to_integer<std::uint32_t>(name, (*found)[at]);
+      const auto count = to_integer<std::uint64_t>(name, (*found)[at + 1]);
+      const std::uint32_t before = buckets.empty() ? 0 : buckets.back().index;
+      const bool goes_on = gap > 0 || buckets.empty();
+      if (!goes_on || gap >= kLatencyBucketCount - before) wrong(name, wanted, *found);
+      if (count == 0 || count > std::numeric_limits<std::uint64_t>::max() - total) {
+        wrong(name, wanted, *found);
+      }
+      total += count;
+      buckets.push_back({.index = before + gap, .count = count});
     }
   }
   template <typename Item, typename Visit>

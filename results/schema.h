@@ -13,7 +13,7 @@
 namespace allocmark {
 
 // The version of the result format (semver). MAJOR changes when results stop being comparable.
-inline constexpr const char* kSchemaVersion = "1.0.0";
+inline constexpr const char* kSchemaVersion = "1.1.0";
 
 // What names a cell. Two runs' cells with the same key are the same experiment.
 struct CellKey {
@@ -73,8 +73,19 @@ struct SizeClassLatency {
   OperationLatency allocate, deallocate;
 };
 
+// How often which latency was seen: the log-linear buckets that have samples
+// (results/latency_histogram.h), by ascending index.
+struct LatencyBucket {
+  std::uint32_t index = 0;
+  std::uint64_t count = 0;  // above 0
+  friend bool operator==(const LatencyBucket&, const LatencyBucket&) = default;
+};
+using LatencyBuckets = std::vector<LatencyBucket>;
+
 struct PassSummary {  // one timed pass, for spread
   double allocate_p50_ns = 0, allocate_p99_ns = 0, deallocate_p50_ns = 0, wall_ns = 0;
+  // Total latency. Empty without samples, and in results of schema 1.0, which did not store it.
+  LatencyBuckets allocate_buckets = {}, deallocate_buckets = {};
 };
 
 struct CellResult {

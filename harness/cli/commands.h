@@ -12,6 +12,7 @@ namespace allocmark {
 [[nodiscard]] ExitCode trace_command(const TraceCommand& command);
 [[nodiscard]] ExitCode explain_command(const ExplainCommand& command);
 [[nodiscard]] ExitCode report_command(const ReportCommand& command);
+[[nodiscard]] ExitCode compare_command(const CompareCommand& command);
 [[nodiscard]] ExitCode parity_command(const ParityCommand& command);
 [[nodiscard]] ExitCode speed_command(const SpeedCommand& command);
 

@@ -22,6 +22,7 @@ ExitCode run_main(int argc, char** argv) {
   if (line.trace) return trace_command(*line.trace);
   if (line.explain) return explain_command(*line.explain);
   if (line.report) return report_command(*line.report);
+  if (line.compare) return compare_command(*line.compare);
   if (line.parity) return parity_command(*line.parity);
   if (line.speed) return speed_command(*line.speed);
   fmt::print("{}", line.text);

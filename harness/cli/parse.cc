@@ -213,6 +213,41 @@ void add_report(CLI::App* app, ReportCommand* command) {
       ->type_name("F");
 }
 
+void add_compare(CLI::App* app, CompareCommand* command) {
+  app->add_option("runs", command->runs,
+                  "BASE and NEW: folders that 'allocmark run' wrote, or results.jsonl files")
+      ->required()
+      ->type_name("RUN");
+  app->add_option("--policy", command->policy, "JSON file that says what a regression is")
+      ->type_name("FILE");
+  app->add_option("--calibration", command->calibration,
+                  "JSON file that says how far apart two runs of the same thing come here")
+      ->type_name("FILE");
+  app->add_option("--calibrate", command->calibrate,
+                  "Write that file from two or more RUNs of the same thing instead of comparing")
+      ->type_name("FILE");
+  app->add_flag("--no-calibration", command->no_calibration,
+                "Call timed differences without one: only for runs that were interleaved");
+  app->add_option("--min-effect", command->effect_min,
+                  "Smallest change of a timed number that is called one [3%]")
+      ->type_name("SHARE");
+  app->add_option("--only", command->scope,
+                  "Only exact numbers (comparable between machines), or only timed ones")
+      ->check(CLI::IsMember({"exact", "timed"}))
+      ->type_name("exact|timed");
+  app->add_option("--format", command->format,
+                  "table, json, junit, github (github-action-benchmark) or bencher")
+      ->check(CLI::IsMember({"table", "json", "junit", "github", "bencher"}))
+      ->capture_default_str()
+      ->type_name("F");
+  app->add_option("-o,--out", command->out, "Write the format to this file, print the table")
+      ->type_name("FILE");
+  app->add_flag("--all", command->all, "List numbers that are the same, too");
+  app->footer(
+      "\nExit codes: 0 no regression, 1 a regression by the policy, 2 usage, 3 cells are missing, "
+      "crashed or\ncannot be compared, or nothing was compared.\n");
+}
+
 void add_parity(CLI::App* app, ParityCommand* command) {
   app->add_option(
          "trace", command->trace,
@@ -317,6 +352,36 @@ std::optional<UnknownWord> find_unknown_word(const CLI::App& root,
   throw UsageError({.what = error.what(), .where = path, .wanted = "", .got = "", .next = help});
 }
 
+// What the options write to while a command line is parsed; only one of them is asked for.
+struct Commands {
+  ListCommand list;
+  RunCommand run;
+  TraceCommand trace;
+  ExplainCommand explain;
+  ReportCommand report;
+  CompareCommand compare;
+  ParityCommand parity;
+  SpeedCommand speed;
+};
+
+void keep_parsed(const CLI::App& app, Commands commands, const std::vector<std::string>& arguments,
+                 CommandLine& line) {
+  const auto parsed = [&](const char* name) { return app.got_subcommand(name); };
+  commands.run.argv = arguments;
+  commands.speed.argv = arguments;
+  if (parsed("list")) line.list = commands.list;
+  if (parsed("run")) line.run = commands.run;
+  if (parsed("trace")) {
+    commands.trace.action = app.get_subcommand("trace")->get_subcommands().front()->get_name();
+    line.trace = commands.trace;
+  }
+  if (parsed("explain")) line.explain = commands.explain;
+  if (parsed("report")) line.report = commands.report;
+  if (parsed("compare")) line.compare = commands.compare;
+  if (parsed("parity")) line.parity = commands.parity;
+  if (parsed("speed")) line.speed = commands.speed;
+}
+
 }  // namespace
 
 CommandLine parse_command_line(int argc, const char* const* argv, const std::string& version) {
@@ -328,13 +393,7 @@ CommandLine parse_command_line(int argc, const char* const* argv, const std::str
 
   const std::vector<std::string> arguments(argv, argv + argc);
   CommandLine line;
-  ListCommand list;
-  RunCommand run;
-  TraceCommand trace;
-  ExplainCommand explain;
-  ReportCommand report;
-  ParityCommand parity;
-  SpeedCommand speed;
+  Commands commands;
   CLI::App* list_app =
       app.add_subcommand("list", "List workloads, allocators, scenarios, devices and suites");
   CLI::App* run_app = app.add_subcommand("run", "Run workloads against allocators and compare");
@@ -342,20 +401,23 @@ CommandLine parse_command_line(int argc, const char* const* argv, const std::str
   CLI::App* explain_app = app.add_subcommand("explain", "Say what a config string means");
   CLI::App* report_app =
       app.add_subcommand("report", "Make the report of a results folder (again)");
+  CLI::App* compare_app =
+      app.add_subcommand("compare", "Say whether one run is better or worse than another");
   CLI::App* parity_app =
       app.add_subcommand("parity", "Compare the caching allocator with PyTorch's recorded answers");
   CLI::App* speed_app = app.add_subcommand(
       "speed", "Measure allocmark itself: overhead per event, replay rate, memory");
-  add_list(list_app, &list);
-  add_run_axes(run_app, &run);
-  add_run_manner(run_app, &run);
-  add_run_output(run_app, &run);
+  add_list(list_app, &commands.list);
+  add_run_axes(run_app, &commands.run);
+  add_run_manner(run_app, &commands.run);
+  add_run_output(run_app, &commands.run);
   run_app->footer(kRunFooter);
-  add_trace(trace_app, &trace);
-  add_explain(explain_app, &explain);
-  add_report(report_app, &report);
-  add_parity(parity_app, &parity);
-  add_speed(speed_app, &speed);
+  add_trace(trace_app, &commands.trace);
+  add_explain(explain_app, &commands.explain);
+  add_report(report_app, &commands.report);
+  add_compare(compare_app, &commands.compare);
+  add_parity(parity_app, &commands.parity);
+  add_speed(speed_app, &commands.speed);
 
   // Last, because subcommands take over the footer that is there when they are added.
   app.footer(kMainFooter);
@@ -369,22 +431,7 @@ CommandLine parse_command_line(int argc, const char* const* argv, const std::str
   } catch (const CLI::ParseError& error) {
     throw_parse_error(error, app, {arguments.begin() + 1, arguments.end()});
   }
-  if (list_app->parsed()) line.list = list;
-  if (run_app->parsed()) {
-    run.argv = arguments;
-    line.run = run;
-  }
-  if (trace_app->parsed()) {
-    trace.action = trace_app->get_subcommands().front()->get_name();
-    line.trace = trace;
-  }
-  if (explain_app->parsed()) line.explain = explain;
-  if (report_app->parsed()) line.report = report;
-  if (parity_app->parsed()) line.parity = parity;
-  if (speed_app->parsed()) {
-    speed.argv = arguments;
-    line.speed = speed;
-  }
+  keep_parsed(app, std::move(commands), arguments, line);
   return line;
 }
 

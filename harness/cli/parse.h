@@ -50,6 +50,17 @@ struct ReportCommand {
   std::string format;  // empty = write report.md and its companions into the folder
 };
 
+struct CompareCommand {
+  std::vector<std::string> runs;    // BASE and NEW; or runs of the same thing
+  std::string calibrate;            // the file to write a calibration to; empty = compare
+  std::string calibration, policy;  // files; empty = none, and the built-in policy
+  std::string effect_min;           // "3%"; empty = the policy's
+  std::string scope;                // "exact" or "timed"; empty = the policy's
+  std::string format = "table";
+  std::string out;  // a file for the format; empty = print it
+  bool all = false, no_calibration = false;
+};
+
 struct SpeedCommand {
   std::uint64_t event_count = 100'000'000;  // of the long trace
   std::string workload = "gpt2_train_amp";  // on which caching and torch are compared
@@ -80,6 +91,7 @@ struct CommandLine {
   std::optional<TraceCommand> trace;
   std::optional<ExplainCommand> explain;
   std::optional<ReportCommand> report;
+  std::optional<CompareCommand> compare;
   std::optional<ParityCommand> parity;
   std::optional<SpeedCommand> speed;
 };

@@ -33,7 +33,7 @@ cell_count() { grep -c '"kind":"cell"' "$(results "$1")"; }
 help_and_usage() {
   expect 0 "Examples" --help
   expect 0 "allocmark 0" --version
-  for subcommand in list run trace explain report parity speed; do
+  for subcommand in list run trace explain report compare parity speed; do
     expect 0 "Usage" $subcommand --help
   done
   expect 2 "--help"
@@ -235,8 +235,44 @@ pluggable_libraries() {
   expect 3 "never overlap" "${run[@]}" --allocator native "pluggable:$FAULTY_PLUGGABLE,overlap_malloc,never_free" --out "$work/plugbad"
 }
 
+# Two runs of the same thing have the same exact numbers; what else differs here is damage.
+compare_runs() {
+  local run=(run --workload gpt2_train_amp --allocator caching native --device sim:h200 --passes 2 --no-verify)
+  expect 0 "2 ok" "${run[@]}" --out "$work/base"
+  expect 0 "2 ok" "${run[@]}" --out "$work/new"
+  expect 0 "passed" compare "$work/base" "$work/new" --only exact
+  expect 0 "2 cells compared" compare "$work/base" "$(results new)"
+  for format in json junit github bencher; do
+    expect 0 "gpt2_train_amp" compare "$work/base" "$work/new" --only exact --format $format
+    expect 0 "passed" compare "$work/base" "$work/new" --only exact --format $format --out "$work/compared"
+    [ -s "$work/compared" ] || fail "compare --out writes nothing as $format"
+  done
+  sed -E 's/"reserved_bytes_peak":[0-9]/&9/' "$(results new)" >"$work/worse.jsonl"
+  expect 1 "reserved_bytes_peak" compare "$work/base" "$work/worse.jsonl"
+  echo '{"report_only":["reserved_bytes_peak"]}' >"$work/policy.json"
+  expect 0 "reserved_bytes_peak" compare "$work/base" "$work/worse.jsonl" --policy "$work/policy.json"
+  echo '{"report_onyl":[]}' >"$work/policy.json"
+  expect 2 "report_onyl" compare "$work/base" "$work/worse.jsonl" --policy "$work/policy.json"
+  expect 2 "BASE NEW" compare "$work/base"
+  expect 2 "--min-effect" compare "$work/base" "$work/new" --min-effect lots
+  expect 2 "too few cells" compare --calibrate "$work/calibration.json" "$work/base" "$work/new"
+  expect 4 "none" compare "$work/base" "$work/none"
+  head -2 "$(results new)" >"$work/short.jsonl"
+  expect 3 "the cell is missing" compare "$work/base" "$work/short.jsonl"
+  head -1 "$(results new)" >"$work/short.jsonl"
+  expect 3 "nothing was compared" compare "$work/base" "$work/short.jsonl"
+  head -c -200 "$(results new)" >"$work/torn.jsonl"
+  expect 3 "still being written" compare "$work/base" "$work/torn.jsonl"
+  sed 's/"schema_version":"1/"schema_version":"2/' "$(results new)" >"$work/other.jsonl"
+  expect 4 "schema version" compare "$work/base" "$work/other.jsonl"
+  sed '2s/"oom_count":0/"oom_count":-1/' "$(results new)" >"$work/corrupt.jsonl"
+  expect 4 "oom_count" compare "$work/base" "$work/corrupt.jsonl"
+  cp "$(results new)" "$work/twice.jsonl" && tail -1 "$(results new)" >>"$work/twice.jsonl"
+  expect 0 "more than once" compare "$work/base" "$work/twice.jsonl"
+}
+
 for part in help_and_usage unknown_names parity bad_config_strings bad_traces dry_run same_run_twice unwritable_folders \
-  broken_cells_and_resume interrupt_and_resume killed_run_leaves_no_cells pluggable_libraries; do
+  broken_cells_and_resume interrupt_and_resume killed_run_leaves_no_cells pluggable_libraries compare_runs; do
   before=$failures
   $part
   [ "$failures" = "$before" ] && echo "ok: $part"

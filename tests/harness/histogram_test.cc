@@ -19,6 +19,21 @@ std::uint64_t exact_quantile(const std::vector<std::uint64_t>& sorted, double q)
   return sorted[std::max<std::size_t>(rank, 1) - 1];
 }
 
+TEST_CASE("the buckets that are stored hold every sample where the format says") {
+  const auto histogram = std::make_unique<Histogram>();
+  for (const std::uint64_t value : {0u, 63u, 64u, 127u, 128u, 129u, 130u, 1'000'000u}) {
+    histogram->add(value);
+  }
+  // 1,000,000 = 122.07 * 2^13: octave 13, sub-bucket 122 - 64.
+  CHECK(histogram->buckets() == LatencyBuckets{{.index = 0, .count = 1},
+                                               {.index = 63, .count = 1},
+                                               {.index = 64, .count = 1},
+                                               {.index = 127, .count = 1},
+                                               {.index = 128, .count = 2},
+                                               {.index = 129, .count = 1},
+                                               {.index = 14 * 64 + 58, .count = 1}});
+}
+
 TEST_CASE("a quantile is within 1/128 of the exact one") {
   for (const unsigned octave_max : {5u, 8u, 16u, 30u, 46u}) {
     Random random(octave_max);

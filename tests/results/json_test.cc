@@ -55,6 +55,9 @@ TEST_CASE("a cell read back from its line is written as the same line") {
   CHECK(read.counters[1] == std::pair<std::string, std::int64_t>{"drift", -4});
   CHECK(read.size_classes[0].allocate.total.p99_ns == 900);
   CHECK(read.passes[0].wall_ns == 4.5);
+  CHECK(read.passes[0].allocate_buckets ==
+        LatencyBuckets{{.index = 0, .count = 3}, {.index = 2751, .count = 357}});
+  CHECK(read.passes[0].deallocate_buckets == LatencyBuckets{{.index = 640, .count = 240}});
 }
 
 TEST_CASE("an environment and a key read back from their lines are written as the same lines") {
@@ -136,6 +139,20 @@ TEST_CASE("every cut of a line is an error that names the file and line") {
   }
 }
 
+TEST_CASE("histograms that no run can have are refused, and lines of schema 1.0 have none") {
+  const std::string line = to_json_line(sample::cell());
+  const std::string good = "\"allocate_latency_histogram\":[0,3,2751,357]";
+  for (const char* bad : {"[]", "[1]", "[0,3,2752,357]", "[0,3,0,357]", "[0,0]", "[-1,3]", "{}",
+                          "[0,3,1,18446744073709551615]", "[4294967295,3]", "[0,1.5]"}) {
+    INFO(bad);
+    CHECK(contains(
+        cell_error(replaced(line, good, std::string("\"allocate_latency_histogram\":") + bad)),
+        "'passes[0].allocate_latency_histogram'"));
+  }
+  const std::string old = replaced(line, "," + good, "");
+  CHECK(cell_error(old).empty());
+}
+
 TEST_CASE("wrong types, ranges, names and missing keys are named") {
   const std::string line = to_json_line(sample::cell());
   CHECK(contains(cell_error(replaced(line, "\"oom_count\":3", "\"oom_count\":-3")), "'oom_count'"));
@@ -165,10 +182,10 @@ TEST_CASE(
   const std::string extended =
       replaced(line, "\"oom_count\":3", "\"oom_count\":3,\"new_metric\":1");
   CHECK(contains(cell_error(extended), "'new_metric' is not known"));
-  CHECK(cell_error(replaced(extended, "\"1.0.0\"", "\"1.9.0\"")).empty());
-  CHECK(contains(cell_error(replaced(line, "\"1.0.0\"", "\"2.0.0\"")), "another schema version"));
-  CHECK(contains(cell_error(replaced(line, "\"1.0.0\"", "\"1.0\"")), "another schema version"));
-  CHECK(contains(cell_error(replaced(line, "\"1.0.0\"", "1")), "another schema version"));
+  CHECK(cell_error(replaced(extended, "\"1.1.0\"", "\"1.9.0\"")).empty());
+  CHECK(contains(cell_error(replaced(line, "\"1.1.0\"", "\"2.0.0\"")), "another schema version"));
+  CHECK(contains(cell_error(replaced(line, "\"1.1.0\"", "\"1.0\"")), "another schema version"));
+  CHECK(contains(cell_error(replaced(line, "\"1.1.0\"", "1")), "another schema version"));
 }
 
 TEST_CASE("a line of an older minor version may lack nullable keys") {

@@ -69,8 +69,14 @@ inline CellResult cell() {
   cell.deallocate = operation(240, 500);
   cell.size_classes = {
       {.size_class = "<=512B", .allocate = operation(100, 300), .deallocate = operation(0, 0)}};
-  cell.passes = {
-      {.allocate_p50_ns = 1.5, .allocate_p99_ns = 2.5, .deallocate_p50_ns = 3.5, .wall_ns = 4.5}};
+  const LatencyBuckets allocate_buckets{{.index = 0, .count = 3}, {.index = 2751, .count = 357}};
+  const LatencyBuckets deallocate_buckets(1, {.index = 640, .count = 240});
+  cell.passes.push_back({.allocate_p50_ns = 1.5,
+                         .allocate_p99_ns = 2.5,
+                         .deallocate_p50_ns = 3.5,
+                         .wall_ns = 4.5,
+                         .allocate_buckets = allocate_buckets,
+                         .deallocate_buckets = deallocate_buckets});
   cell.allocator_ns_per_step = 123456.5;
   cell.modelled_driver_ns_total = 77.25;
   cell.harness_overhead_ns_p50 = 18.5;

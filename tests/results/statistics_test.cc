@@ -61,6 +61,15 @@ TEST_CASE("Wilson's interval stays within 0 and 1 and is absent where it has no 
   CHECK_FALSE(wilson_interval(1, 2, 0.0).has_value());
 }
 
+TEST_CASE("the samples for a margin are MLPerf's") {
+  CHECK(sample_count_for_margin(kP50, 0.025) == 8192);
+  CHECK(sample_count_for_margin(kP90, 0.005) == 24576);
+  CHECK(sample_count_for_margin({.numerator = 95, .denominator = 100}, 0.0025) == 57344);
+  CHECK(sample_count_for_margin({.numerator = 97, .denominator = 100}, 0.0015) == 90112);
+  CHECK(sample_count_for_margin(kP99, 0.0005) == 270336);
+  CHECK(sample_count_for_margin(kP999, 0.00005) == 2654208);
+}
+
 TEST_CASE("a percentile needs ten samples beyond it") {
   CHECK(sample_count_min(kP50) == 20);
   CHECK(sample_count_min(kP90) == 100);

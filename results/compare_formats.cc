@@ -1,0 +1,248 @@
+// The comparison for other programs: JSON, JUnit, github-action-benchmark, Bencher.
+#include <cmath>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "results/columns.h"
+#include "results/compare_writers.h"
+#include "results/json.h"
+
+namespace allocmark {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string dump(const Json& json) {
+  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+Json known(const std::optional<double>& value) {
+  return value && std::isfinite(*value) ? Json(*value) : Json(nullptr);
+}
+
+Json interval(const std::optional<Estimate>& estimate) {
+  if (!estimate) return Json(nullptr);
+  return {{"value", estimate->value}, {"low", estimate->low}, {"high", estimate->high}};
+}
+
+Json number_json(const NumberComparison& number) {
+  Json json = {{"number", number.name},
+               {"verdict", to_string(number.verdict)},
+               {"gated", number.gated},
+               {"reason", number.reason}};
+  if (number.base_text.empty() && number.now_text.empty()) {
+    json["base"] = known(number.base);
+    json["new"] = known(number.now);
+  } else {
+    json["base"] = number.base_text;
+    json["new"] = number.now_text;
+  }
+  json["change"] = known(number.change);
+  if (!number.timed) return json;
+  json["change_low"] = known(number.change_low);
+  json["change_high"] = known(number.change_high);
+  json["p_value"] = known(number.p_value);
+  json["p_value_adjusted"] = known(number.p_value_adjusted);
+  json["base_interval"] = interval(number.base_interval);
+  json["new_interval"] = interval(number.now_interval);
+  return json;
+}
+
+Json key_json(const CellKey& key) {
+  Json json = Json::parse(to_json_line(key));
+  json.erase("kind");
+  json.erase("schema_version");
+  return json;
+}
+
+// The name under which services follow a cell over time: it must not change with the run.
+std::string cell_name(const CellKey& key) {
+  return fmt::format("{}/{}/{}/{}/{}/seed:{}/{}", key.workload, key.allocator, conf_or_unset(key),
+                     key.device, key.capacity, key.seed, key.on_oom);
+}
+
+// XML text: markup escaped, and characters that XML 1.0 cannot have replaced.
+std::string xml(std::string_view text) {
+  std::string out;
+  for (const char c : valid_utf8(text)) {
+    switch (c) {
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      case '\n':
+        out += "&#10;";
+        break;
+      default:
+        out += static_cast<unsigned char>(c) < 0x20 && c != '\t' ? '?' : c;
+    }
+  }
+  return out;
+}
+
+std::string describe(const CellComparison& cell) {
+  std::string text = cell.reason;
+  for (const NumberComparison& number : cell.numbers) {
+    if (number.verdict == Verdict::Same) continue;
+    const auto value = [](const std::optional<double>& known_value, const std::string& fallback) {
+      return known_value ? fmt::format("{:.6g}", *known_value) : fallback;
+    };
+    text += fmt::format("{}{}: {}: {} -> {}{}{}{}", text.empty() ? "" : "\n",
+                        to_string(number.verdict), number.name,
+                        value(number.base, number.base_text), value(number.now, number.now_text),
+                        number.change ? fmt::format(" ({:+.2f} %)", *number.change * 100) : "",
+                        number.reason.empty() ? "" : ": ", number.reason);
+  }
+  return text;
+}
+
+std::string unit_of(const NumberComparison& number) {
+  if (number.timed || number.name == "modelled_driver_ns_total") return "ns";
+  return number.name.find("_bytes") != std::string::npos ? "B" : "count";
+}
+
+// Numbers that a service can follow: smaller is better in all of them.
+bool is_followed(const NumberComparison& number) {
+  return number.now && std::isfinite(*number.now) && !number.name.starts_with("counters.") &&
+         number.name != "oom_first.event_index";
+}
+
+}  // namespace
+
+std::string render_comparison_json(const Comparison& comparison) {
+  Json cells = Json::array();
+  for (const CellComparison& cell : comparison.cells) {
+    Json json = key_json(cell.key);
+    json["verdict"] = to_string(cell.verdict);
+    json["reason"] = cell.reason;
+    json["flags"] = cell.flags;
+    Json numbers = Json::array();
+    for (const NumberComparison& number : cell.numbers) numbers.push_back(number_json(number));
+    json["numbers"] = std::move(numbers);
+    cells.push_back(std::move(json));
+  }
+  Json incomplete = Json::array();
+  for (const IncompleteCell& cell : comparison.incomplete) {
+    Json json = key_json(cell.key);
+    json["reason"] = cell.reason;
+    incomplete.push_back(std::move(json));
+  }
+  Json counts = Json::object();
+  for (std::size_t verdict = 0; verdict < kVerdictCount; ++verdict) {
+    counts[std::string(to_string(static_cast<Verdict>(verdict)))] =
+        comparison.verdict_counts[verdict];
+  }
+  return dump({{"kind", "comparison"},
+               {"schema_version", kSchemaVersion},
+               {"passed", comparison.failures.empty()},
+               {"exit_code", static_cast<int>(comparison.exit_code)},
+               {"failures", comparison.failures},
+               {"notes", comparison.notes},
+               {"calibrated", comparison.calibrated},
+               {"base", Json::parse(to_json_line(comparison.base_environment))},
+               {"new", Json::parse(to_json_line(comparison.now_environment))},
+               {"verdict_counts", counts},
+               {"skipped_count", comparison.skipped_count},
+               {"cells", cells},
+               {"incomplete", incomplete}});
+}
+
+std::string render_comparison_junit(const Comparison& comparison) {
+  std::string cases;
+  std::size_t failure_count = 0;
+  std::size_t error_count = 0;
+  std::size_t skipped_count = 0;
+  const auto add = [&](const CellKey& key, const char* element, std::string_view message,
+                       const std::string& text) {
+    cases += fmt::format("  <testcase classname=\"{}\" name=\"{}\">", xml(key.workload),
+                         xml(cell_name(key)));
+    if (*element != '\0') {
+      cases += fmt::format("<{0} message=\"{1}\">{2}</{0}>", element, xml(message), xml(text));
+    }
+    cases += "</testcase>\n";
+  };
+  for (const CellComparison& cell : comparison.cells) {
+    const char* element = "";
+    if (cell.verdict == Verdict::Worse && cell.gated) {
+      element = "failure";
+      ++failure_count;
+    } else if (cell.verdict == Verdict::NotComparable) {
+      element = "error";
+      ++error_count;
+    } else if (cell.verdict == Verdict::Undecided) {
+      element = "skipped";
+      ++skipped_count;
+    }
+    add(cell.key, element, to_string(cell.verdict), describe(cell));
+  }
+  for (const IncompleteCell& cell : comparison.incomplete) {
+    add(cell.key, "error", "no result", cell.reason);
+    ++error_count;
+  }
+  // The whole may fail where no cell does: by policy, or because there was nothing to compare.
+  const bool whole_failed = !comparison.failures.empty();
+  std::string reasons;
+  for (const std::string& failure : comparison.failures) reasons += xml(failure) + "&#10;";
+  failure_count += whole_failed ? 1 : 0;
+  cases += "  <testcase classname=\"allocmark\" name=\"comparison\">";
+  if (whole_failed) cases += fmt::format("<failure message=\"failed\">{}</failure>", reasons);
+  cases += "</testcase>\n";
+  return fmt::format(
+      "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"allocmark compare\" "
+      "tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"{}\">\n{}</testsuite>\n",
+      comparison.cells.size() + comparison.incomplete.size() + 1, failure_count, error_count,
+      skipped_count, cases);
+}
+
+std::string render_github_benchmark(const Comparison& comparison) {
+  Json entries = Json::array();
+  for (const CellComparison& cell : comparison.cells) {
+    for (const NumberComparison& number : cell.numbers) {
+      if (!is_followed(number)) continue;
+      Json entry = {{"name", cell_name(cell.key) + " " + number.name},
+                    {"unit", unit_of(number)},
+                    {"value", *number.now}};
+      if (number.now_interval) {
+        entry["range"] =
+            fmt::format("{:.6g} .. {:.6g}", number.now_interval->low, number.now_interval->high);
+      }
+      entry["extra"] = fmt::format("verdict: {}{}{}", to_string(number.verdict),
+                                   number.reason.empty() ? "" : ": ", number.reason);
+      entries.push_back(std::move(entry));
+    }
+  }
+  return dump(entries);
+}
+
+std::string render_bencher(const Comparison& comparison) {
+  Json benchmarks = Json::object();
+  for (const CellComparison& cell : comparison.cells) {
+    Json measures = Json::object();
+    for (const NumberComparison& number : cell.numbers) {
+      if (!is_followed(number)) continue;
+      Json measure = {{"value", *number.now}};
+      if (number.now_interval) {
+        measure["lower_value"] = number.now_interval->low;
+        measure["upper_value"] = number.now_interval->high;
+      }
+      measures[number.name] = std::move(measure);
+    }
+    if (!measures.empty()) benchmarks[valid_utf8(cell_name(cell.key))] = std::move(measures);
+  }
+  return dump(benchmarks);
+}
+
+}  // namespace allocmark

@@ -1,0 +1,54 @@
+// What counts as a regression (the policy) and how far apart two runs of the same thing come on a
+// machine (the calibration), both small JSON files. Flows in: their text; flows out: plain data.
+// Neither times nor checks allocators.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace allocmark {
+
+enum class CompareScope : std::uint8_t { All, Exact, Timed };
+
+// results/README.md, "Policy", defines every key; these are the defaults.
+struct ComparePolicy {
+  double effect_min = 0.03;       // smallest relative change of a timed number that is called one
+  double confidence = 0.95;       // of the intervals
+  double false_share_max = 0.05;  // expected share of false ones among the timed calls
+  CompareScope scope = CompareScope::All;
+  bool calibration_required = true;
+  bool fail_on_changed = false;
+  bool fail_on_undecided = false;
+  bool fail_on_not_comparable = true;
+  std::vector<std::string> environment_ignored = {};  // fields that may differ
+  std::vector<std::string> report_only = {};          // numbers that never fail the comparison
+  std::vector<std::pair<std::string, double>> effect_min_by_number = {};
+
+  // Of a timed number the general floor, of an exact one 0, where there is none of its own.
+  [[nodiscard]] double effect_min_of(std::string_view number, bool timed) const;
+};
+
+// `where` is the file's path for messages. Throws UsageError for what is no policy.
+[[nodiscard]] ComparePolicy policy_from_json(const std::string& text, const std::string& where);
+
+struct NoiseBound {
+  std::string number = {};       // "allocate_latency_ns_p50"
+  double shift_bound = 0;        // relative; above what A/A pairs of cells differ by
+  double shift_median = 0;       // of the absolute relative differences
+  std::uint64_t pair_count = 0;  // pairs of cells it rests on
+};
+
+struct Calibration {
+  std::string hostname_hash = {}, device = {}, build_type = {};
+  std::uint64_t run_count = 0;
+  std::vector<NoiseBound> bounds = {};
+  [[nodiscard]] const NoiseBound* find(std::string_view number) const;
+};
+
+[[nodiscard]] std::string to_json(const Calibration& calibration);
+[[nodiscard]] Calibration calibration_from_json(const std::string& text, const std::string& where);
+
+}  // namespace allocmark
