@@ -196,6 +196,8 @@ void add_report(CLI::App* app, ReportCommand* command) {
                   "Print this (table, markdown, csv, json) instead of writing the report files")
       ->check(CLI::IsMember({"table", "markdown", "csv", "json"}))
       ->type_name("F");
+  app->add_option("--latex", command->latex, "Write LaTeX tables there as well")->type_name("FILE");
+  app->add_flag("!--no-html", command->html, "Do not make report.html");
 }
 
 void add_parity(CLI::App* app, ParityCommand* command) {

@@ -46,6 +46,8 @@ struct ExplainCommand {
 struct ReportCommand {
   std::string folder;
   std::string format;  // empty = write report.md and its companions into the folder
+  std::string latex;   // LaTeX tables go there; empty = none
+  bool html = true;    // report.html, where python3 and its packages are there
 };
 
 struct SpeedCommand {

@@ -62,6 +62,7 @@ unknown_names() {
   expect 2 "nothing_here" run --workload file:nothing_here.csv
   expect 2 "caching" explain --allocator cachnig max_split_size_mb:128
   expect 4 "none" report "$work/none"
+  expect 4 "none" report "$work/none" --latex "$work/none.tex"
 }
 
 bad_config_strings() {
@@ -115,7 +116,11 @@ same_run_twice() {
   for file in plan.json report.md table.txt table.csv google_benchmark.json; do
     [ -s "$work/first/$file" ] || fail "$file is missing"
   done
-  expect 0 "report:" report "$work/first"
+  expect 0 "report.html" report "$work/first"
+  ALLOCMARK_PYTHON=/nowhere/python3 expect 4 "ALLOCMARK_PYTHON" report "$work/first"
+  expect 0 "report:" report "$work/first" --no-html
+  expect 0 "latex:" report "$work/first" --no-html --latex "$work/first.tex"
+  grep -q toprule "$work/first.tex" || fail "report --latex: no table"
   expect 0 '"kind":"cell"' report "$work/first" --format json
   expect 2 "not empty" "${arguments[@]}" --out "$work/first"
   expect 2 "passes" "${arguments[@]}" --passes 2 --resume --out "$work/first"
