@@ -52,6 +52,23 @@ struct NamedCounter {
   std::int64_t value = 0;
 };
 
+enum class MemoryBlockState : std::uint8_t { Free, Allocated, Waiting };
+
+// A piece of a segment; Waiting: given back, but still used on another stream.
+struct MemoryBlock {
+  std::uint64_t address = 0;
+  std::uint64_t size_bytes = 0;
+  MemoryBlockState state = MemoryBlockState::Free;
+};
+
+// Memory taken from the device in one piece, and what the backend has made of it.
+struct MemorySegment {
+  std::uint64_t address = 0;
+  std::uint64_t size_bytes = 0;
+  std::uint64_t stream = 0;
+  std::vector<MemoryBlock> blocks{};  // by address
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -78,6 +95,10 @@ class Backend {
 
   // The backend's own counters, in a stable order.
   [[nodiscard]] virtual std::vector<NamedCounter> counters() const { return {}; }
+
+  // What it holds, by address, for maps of the memory; nothing where it cannot tell. Not called in
+  // timed regions.
+  [[nodiscard]] virtual std::vector<MemorySegment> segments() const { return {}; }
 };
 
 struct BackendOptions {

@@ -47,6 +47,18 @@ void fill_cached(MemoryStats& stats, const caching::CachingAllocator& allocator,
   stats.free_largest_bytes = largest_bytes;
 }
 
+MemoryBlockState state_of(caching::BlockState state) {
+  switch (state) {
+    case caching::BlockState::ActiveAllocated:
+      return MemoryBlockState::Allocated;
+    case caching::BlockState::ActivePendingFree:
+      return MemoryBlockState::Waiting;
+    case caching::BlockState::Inactive:
+      return MemoryBlockState::Free;
+  }
+  return MemoryBlockState::Free;
+}
+
 std::optional<ErrorText> check_conf(std::string_view conf) {
   return caching::parse_strict(conf).error;
 }
@@ -140,6 +152,21 @@ std::vector<caching::SegmentInfo> CachingBackend::snapshot() const {
   const std::lock_guard lock(mutex_);
   if (!native_) return {};
   return caching::take_snapshot(*native_);
+}
+
+std::vector<MemorySegment> CachingBackend::segments() const {
+  std::vector<MemorySegment> segments;
+  for (const caching::SegmentInfo& info : snapshot()) {
+    MemorySegment& segment = segments.emplace_back(
+        MemorySegment{.address = info.address, .size_bytes = info.total_bytes});
+    segment.stream = static_cast<std::uint64_t>(info.stream);
+    for (const caching::BlockInfo& block : info.blocks) {
+      segment.blocks.push_back({.address = block.address,
+                                .size_bytes = block.size_bytes,
+                                .state = state_of(block.state)});
+    }
+  }
+  return segments;
 }
 
 BackendEntry caching_entry() {

@@ -39,6 +39,8 @@ class CachingBackend final : public Backend {
   // All of torch.cuda.memory_stats(), by its names, sorted.
   [[nodiscard]] std::vector<NamedCounter> counters() const override;
 
+  [[nodiscard]] std::vector<MemorySegment> segments() const override;
+
   // torch.cuda.memory._snapshot()["segments"]; empty with backend:cudaMallocAsync, as PyTorch
   // cannot tell either.
   [[nodiscard]] std::vector<caching::SegmentInfo> snapshot() const;

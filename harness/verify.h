@@ -17,6 +17,7 @@
 #include "harness/replay.h"
 #include "harness/shadow_heap.h"
 #include "harness/simcu_api.h"
+#include "harness/timeline.h"
 #include "results/schema.h"
 
 namespace allocmark {
@@ -30,6 +31,7 @@ struct VerifySetup {
   std::uint64_t capacity_bytes = 0;       // for OOM causes
   std::uint64_t device_bytes_before = 0;  // device_used_bytes() before the backend was made
   std::FILE* placements = nullptr;        // gets one CSV line per allocation; null = none
+  Timeline* timeline = nullptr;           // gets the moments of the pass; null = none
 };
 
 // Bytes of the current device in use: what simcuda says, which does not move its clock, else
@@ -82,6 +84,8 @@ class Verifier {
   void note_peaks(const Block& block);
   void note_reserved_peak(const MemoryStats& stats);
   void note_device_peak(const MemoryStats& stats);
+  void note_timeline(const Event& event);
+  [[nodiscard]] std::vector<MemorySegment> live_segments() const;
   void write_pattern(Block& block);
   void check_pattern(const Block& block);
   void write_placement(const Event& event, const void* pointer, bool failed);

@@ -112,6 +112,9 @@ void add_run_manner(CLI::App* app, RunCommand* command) {
   app->add_flag("--no-verify", command->no_verify,
                 "Leave out the rules of the untimed checking pass")
       ->group(group);
+  app->add_flag("--timeline", command->timeline,
+                "Also keep memory over time and address maps of each cell, for the report")
+      ->group(group);
   app->add_option("-j,--jobs", command->job_count, "Cells at a time [simulated: all cores; GPU: 1]")
       ->check(CLI::Range(1u, 4096u))
       ->group(group)

@@ -28,6 +28,7 @@ struct RunCommand {
   std::string out;  // empty = a new folder under allocmark-results
   std::string format = "table";
   bool resume = false, dry_run = false, allow_debug = false, no_verify = false;
+  bool timeline = false;          // timelines/ in the results folder
   std::vector<std::string> argv;  // the whole command line, for the results file
 };
 

@@ -89,3 +89,37 @@ def derive(cell):
     calls = cell["device_allocate_count"], cell["device_free_count"]
     values["driver_calls"] = sum(calls) if measured and None not in calls else None
     return values
+
+
+def bucket_end_ns(index):
+    """The upper edge of a stored latency bucket, as results/README.md defines them: 64 per power of two, in picoseconds."""
+    octave, step = index // 64 - 1, index % 64
+    return (index + 1 if index < 64 else (65 + step) * 2**octave) / 1000
+
+
+def merge_histograms(histograms):
+    """{bucket: count} over passes of [bucket, count, gap, count, ...]."""
+    counts = {}
+    for histogram in histograms:
+        bucket = 0
+        for gap, count in zip(histogram[::2], histogram[1::2]):
+            bucket += gap
+            counts[bucket] = counts.get(bucket, 0) + count
+    return counts
+
+
+def tail_curve(cell, operation, step=0.02):
+    """[[latency ns, ...], [share of calls that take longer, ...]] over all passes, or None where the results have no histograms. Points
+    that lie closer than `step` decades on both axes are left out, which no eye can tell."""
+    name = operation + "_latency_histogram"
+    counts = merge_histograms([one[name] for one in cell["passes"] if one.get(name)])
+    total, above = sum(counts.values()), sum(counts.values())
+    times, shares = [], []
+    for bucket in sorted(counts):
+        above -= counts[bucket]
+        time, share = bucket_end_ns(bucket), above / total
+        near = times and share > 0 and math.log10(time / times[-1]) < step and math.log10(shares[-1] / share) < step
+        if not near:
+            times.append(time)
+            shares.append(share)
+    return [times, shares] if times else None

@@ -191,7 +191,9 @@ def check_timeline(timeline):
     for snapshot in timeline.get("snapshots", []):
         for segment in snapshot["segments"]:
             numbers = [segment["address"], segment["size_bytes"]]
-            for block in segment["blocks"]:
-                numbers += [block[0], block[1], block[2]]
+            for address, size_bytes, state in segment["blocks"]:
+                numbers += [address, size_bytes]
+                if state not in (0, 1, 2):
+                    raise ValueError("a block's state is none of 0, 1 and 2")
             if not all(isinstance(number, int) for number in numbers):
                 raise ValueError("a snapshot has something other than whole numbers")

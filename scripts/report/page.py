@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from columns import cell_text, format_bytes, format_ratio, group_spans, make_headings
 from definitions import anchor_of, render_definitions
-from derived import BASELINE_ALLOCATOR, CAUSES, is_baseline, is_measured
+from derived import BASELINE_ALLOCATOR, CAUSES, is_baseline, is_measured, tail_curve
 from experiments import (
     causes_of,
     costs_of,
@@ -24,7 +24,8 @@ from experiments import (
     score_settings,
     setting_of,
 )
-from load import HERE, SERIES, results_file
+from load import HERE, results_file
+from timelines import fit_timelines
 
 # What the embedded copies of size classes hold, in this order.
 SIZE_CLASS_FIELDS = tuple(
@@ -32,8 +33,7 @@ SIZE_CLASS_FIELDS = tuple(
     for operation in ("allocate", "deallocate")
     for name in ("count", "ns_p50", "ns_p90", "ns_p99", "ns_p999", "ns_max")
 )
-# Timelines are the one thing that can outgrow the page.
-TIMELINE_CHARACTERS_MAX = 6_000_000
+PASS_FIELDS = ("allocate_latency_ns_p50", "allocate_latency_ns_p99", "deallocate_latency_ns_p50", "wall_ns")
 
 
 def _compact(value):
@@ -51,28 +51,11 @@ def as_script_json(value):
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
 
 
-def _timelines(run, shown):
-    """Timelines in the order of the page until the budget is spent; the page says how many were left out."""
-    kept, left_out, used = {}, 0, 0
-    for cell in shown:
-        timeline = run.timelines.get(cell["cell_id"])
-        if timeline is None:
-            continue
-        names = ("event_index", *SERIES, "oom_event_index", "event_count", "snapshots")
-        part = {name: timeline[name] for name in names if timeline.get(name) is not None}
-        size = len(json.dumps(part, separators=(",", ":")))
-        if used + size > TIMELINE_CHARACTERS_MAX:
-            left_out += 1
-            continue
-        kept[cell["cell_id"]], used = part, used + size
-    if left_out:
-        run.notes.append(f"{left_out} timelines were left out to keep the page small; they are in timelines/.")
-    return kept
-
-
 def _chart_data(run, experiments, letters, anchors):
     cells = [cell for experiment in experiments for cell in experiment["cells"]]
     fields = _scalar_fields(cells[0])
+    # Curves of many cells get fewer points, so that the page stays small.
+    step = 0.02 if len(cells) <= 300 else 0.06
     rows = []
     for cell in cells:
         row = [str(cell[name]) if name == "seed" else _compact(cell[name]) for name in fields]
@@ -83,23 +66,25 @@ def _chart_data(run, experiments, letters, anchors):
                 "counters": cell["counters"],
                 "first": cell["oom_first"],
                 "warnings": cell["warnings"],
-                "passes": [[_compact(value) for value in one.values()] for one in cell["passes"]],
+                "passes": [[_compact(one[name]) for name in PASS_FIELDS] for one in cell["passes"]],
                 "classes": [
                     [one["size_class"], *(_compact(one[name]) for name in SIZE_CLASS_FIELDS)] for one in cell["size_classes"]
                 ],
-                "histograms": {
-                    name: cell[name] for name in ("allocate_latency_histogram", "deallocate_latency_histogram") if cell.get(name)
+                "tails": {
+                    operation: [[float(f"{value:.4g}") for value in column] for column in curve]
+                    for operation in ("allocate", "deallocate")
+                    if (curve := tail_curve(cell, operation, step)) is not None
                 },
             }
         )
     return {
         "fields": fields,
-        "passFields": list(cells[0]["passes"][0]) if cells[0]["passes"] else [],
+        "passFields": PASS_FIELDS,
         "classFields": SIZE_CLASS_FIELDS,
         "causes": CAUSES,
         "anchors": {name: anchor_of(name) for name in fields if anchor_of(name) in anchors},
         "cells": rows,
-        "timelines": _timelines(run, cells),
+        "timelines": run.timelines,
     }
 
 
@@ -181,6 +166,9 @@ def script_hash(text):
 
 def render_page(run):
     experiments, letters = prepare(run)
+    run.timelines, left_out = fit_timelines(run.timelines, [cell for experiment in experiments for cell in experiment["cells"]])
+    if left_out:
+        run.notes.append(f"{left_out} timelines were left out to keep the page small; they are in timelines/.")
     definitions, anchors = render_definitions(results_file("README.md").read_text(encoding="utf-8"))
     scores = score_settings(experiments, letters)
     headings = make_headings(run.cells)
@@ -197,6 +185,7 @@ def render_page(run):
         "headline": headline_of(experiments, scores),
         "headings": headings,
         "spans": group_spans(headings),
+        "caveats": caveats_of(run),
         "statuses": status_counts(run.cells),
         "overhead": overhead_range(run.cells),
         "workloads": list(dict.fromkeys(cell["workload"] for cell in run.cells)),
@@ -210,6 +199,4 @@ def render_page(run):
         "plotly": Markup(plotly_js),
         "script_hashes": [script_hash(app), script_hash(plotly_js)],
     }
-    # After the data, which may have left timelines out.
-    context["caveats"] = caveats_of(run)
     return _template_engine().get_template("report.html").render(context)

@@ -117,6 +117,9 @@ same_run_twice() {
     [ -s "$work/first/$file" ] || fail "$file is missing"
   done
   expect 0 "report.html" report "$work/first"
+  expect 0 "report:" "${arguments[@]}" --timeline --out "$work/timed"
+  [ "$(ls "$work/timed/timelines" | wc -l)" = "$(cell_count timed)" ] || fail "--timeline: not one file per cell"
+  python3 -c 'import json, sys; [json.load(open(path)) for path in sys.argv[1:]]' "$work/timed/timelines/"*.json || fail "--timeline: no JSON"
   ALLOCMARK_PYTHON=/nowhere/python3 expect 4 "ALLOCMARK_PYTHON" report "$work/first"
   expect 0 "report:" report "$work/first" --no-html
   expect 0 "latex:" report "$work/first" --no-html --latex "$work/first.tex"

@@ -28,6 +28,7 @@ struct Stage {
   bool checks_rules = true;
   std::uint64_t capacity_bytes = 1'000'000;
   std::FILE* placements = nullptr;
+  Timeline* timeline = nullptr;
 
   VerifyReport run(const std::vector<Event>& events) {
     TraceCompiler compiler;
@@ -42,7 +43,8 @@ struct Stage {
                                   .facts = compiler.facts(),
                                   .checks_rules = checks_rules,
                                   .capacity_bytes = capacity_bytes,
-                                  .placements = placements});
+                                  .placements = placements,
+                                  .timeline = timeline});
     verifier.run({.events = events, .steps = steps, .slot_count = compiler.slot_count()});
     return verifier.report();
   }
@@ -175,6 +177,21 @@ TEST_CASE("placements are written one line per request") {
   text.resize(std::fread(text.data(), 1, text.size(), file));
   std::fclose(file);
   REQUIRE(text == "0,5,100,3,0\n2,6,700,0,1024\n3,7,9,0,oom\n");
+}
+
+TEST_CASE("a timeline gets every moment of a short pass, frees and failures included") {
+  Timeline timeline(4);
+  Stage stage;
+  stage.timeline = &timeline;
+  stage.backend.failing_requests = {1};
+  stage.backend.stats_now = [] { return stats_of(9000, 20000); };
+  stage.run({alloc(1, 500), alloc(2, 600), alloc(3, 70), free_of(1)});
+  const std::string json = timeline.to_json("x");
+  CHECK(json.find("\"event_index\":[0,1,2,3],\"requested_bytes\":[500,500,570,70],") !=
+        std::string::npos);
+  CHECK(json.find("\"reserved_bytes\":[20000,20000,20000,20000]") != std::string::npos);
+  CHECK(json.find("\"active_bytes\":null") != std::string::npos);
+  CHECK(json.find("\"oom_event_index\":[1]") != std::string::npos);
 }
 
 TEST_CASE("the checked pass and a replay see the same placements") {

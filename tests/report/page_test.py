@@ -154,8 +154,9 @@ def test_the_page_is_written_whole_or_not_at_all(tmp_path, capsys):
 
 def test_too_many_timelines_are_left_out_and_told(tmp_path, monkeypatch):
     import page
+    import timelines
 
-    monkeypatch.setattr(page, "TIMELINE_CHARACTERS_MAX", 20000)
+    monkeypatch.setattr(timelines, "CHARACTERS_MAX", 40000)
     lines = generate.make_lines(9)
     folder = generate.write_folder(tmp_path, lines, [generate.make_timeline(line["cell_id"]) for line in lines[1:]])
     assert re.search(r"\d timelines were left out", page.render_page(load.read_run(folder)))

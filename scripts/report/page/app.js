@@ -2,7 +2,7 @@
 const DATA = JSON.parse(document.getElementById("data").textContent);
 const CELLS = new Map();
 for (const row of DATA.cells) {
-  const cell = {letter: row.letter, raw: row, histograms: row.histograms};
+  const cell = {letter: row.letter, raw: row, tails: row.tails};
   DATA.fields.forEach((name, index) => { cell[name] = row.v[index]; });
   cell.measured = cell.status === "ok" || cell.status === "oom_stopped";
   CELLS.set(cell.cell_id, cell);
@@ -39,11 +39,11 @@ function shownCells(article) {
 
 function timelineOf(article) { return DATA.timelines[article.querySelector(".t-cell").value]; }
 
-function snapshotsOf(article) { return timelineOf(article)?.snapshots || []; }
+function snapshotsOf(article) { return timelineOf(article)?.maps || []; }
 
 function figureOf(kind, article, narrow) {
   const options = chartOptions();
-  if (kind === "latency") return (options.view === "tails" ? latencyTails : latencyRows)(shownCells(article), options, narrow);
+  if (kind === "latency") return (options.view === "rows" ? latencyRows : latencyTails)(shownCells(article), options, narrow);
   if (kind === "memory") return memoryChart(shownCells(article), options, narrow);
   if (kind === "oom") return oomChart(shownCells(article), options, narrow);
   if (kind === "slow") return slowChart(shownCells(article), options, narrow);
@@ -52,7 +52,7 @@ function figureOf(kind, article, narrow) {
   const scrub = article.querySelector(".t-scrub"), snapshots = snapshotsOf(article);
   scrub.max = Math.max(0, snapshots.length - 1);
   const snapshot = snapshots[Math.min(scrub.value, scrub.max)];
-  article.querySelector(".t-at").textContent = snapshot ? snapshot.event_index.toLocaleString("en") : "-";
+  article.querySelector(".t-at").textContent = snapshot ? snapshot[0].toLocaleString("en") : "-";
   return snapshot ? mapChart(snapshot, narrow) : {traces: [], layout: baseLayout(narrow), marks: 0};
 }
 

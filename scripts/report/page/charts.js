@@ -85,21 +85,23 @@ function logTime(values, narrow) {
   return {type: "log", tickvals, ticktext: tickvals.map(unit), range: known.length ? [low - 0.08, high + 0.08] : undefined, tickangle: 0};
 }
 
-// The share of calls slower than a latency, from a histogram where the results have one, else from the stored quantiles.
+// The share of calls slower (or, as CDF, not slower) than a latency: every bucket where the results have histograms, else the stored
+// quantiles.
 function latencyTails(cells, options, narrow) {
-  const layout = baseLayout(narrow), shown = cells.filter((cell) => cell[`${options.prefix}latency_count`] > 0);
+  const layout = baseLayout(narrow), shown = cells.filter((cell) => cell[`${options.prefix}latency_count`] > 0), cdf = options.view === "cdf";
   const traces = shown.map((cell, index) => {
-    const histogram = options.part === "" && cell.histograms[`${options.operation}_latency_histogram`];
-    const points = histogram ? tailOfHistogram(histogram) : tailOfQuantiles(cell, options.prefix);
-    return {type: "scatter", mode: histogram ? "lines" : "lines+markers", name: `${cell.letter} ${plain(settingText(cell)).slice(0, 34)}`,
-      x: points.map((point) => point[0]), y: points.map((point) => point[1]), hoverinfo: "text",
-      hovertext: points.map(([ns, share]) => `<b>${plain(settingText(cell))}</b><br>${+(share * 100).toPrecision(3)} % of calls take longer than ${timeText(ns)}`),
-      line: {color: LINE_COLOURS[index % LINE_COLOURS.length], dash: LINE_DASHES[Math.floor(index / LINE_COLOURS.length) % 4], width: 2}};
+    const stored = options.part === "" && cell.tails[options.operation];
+    const points = stored ? stored[0].map((ns, at) => [ns, stored[1][at]]) : tailOfQuantiles(cell, options.prefix);
+    const seen = cdf ? points : points.filter(([, share]) => share > 0);
+    return {type: "scatter", mode: stored ? "lines" : "lines+markers", name: `${cell.letter} ${plain(settingText(cell).slice(0, 34))}`,
+      x: seen.map(([ns]) => ns), y: seen.map(([, share]) => cdf ? 1 - share : share), hoverinfo: "text",
+      hovertext: seen.map(([ns, share]) => `<b>${plain(settingText(cell))}</b><br>${+(share * 100).toPrecision(3)} % of calls take longer than ${timeText(ns)}`),
+      line: {color: LINE_COLOURS[index % LINE_COLOURS.length], dash: LINE_DASHES[Math.floor(index / LINE_COLOURS.length) % 4], width: 2, shape: stored ? "hv" : "linear"}};
   });
-  layout.height = 330 + (narrow ? 18 * shown.length : 0);
-  layout.hovermode = "closest";
+  layout.height = 330 + (narrow ? 20 * shown.length : 0);
   layout.xaxis = {...layout.xaxis, ...logTime(traces.flatMap((trace) => trace.x), narrow)};
-  layout.yaxis = {...layout.yaxis, type: "log", title: {text: "share of calls slower"}, tickvals: [0.5, 0.1, 0.01, 0.001, 1e-4, 1e-5], ticktext: ["50 %", "10 %", "1 %", "0.1 %", "0.01 %", "0.001 %"]};
+  layout.yaxis = cdf ? {...layout.yaxis, title: {text: "share of calls not slower"}, range: [0, 1.02], tickformat: ",.0%"}
+    : {...layout.yaxis, type: "log", title: {text: "share of calls slower"}, tickvals: [1, 0.1, 0.01, 0.001, 1e-4, 1e-5], ticktext: ["100 %", "10 %", "1 %", "0.1 %", "0.01 %", "0.001 %"]};
   layout.legend = narrow ? {orientation: "h", y: -0.2, font: {size: 10}} : {font: {size: 10}, x: 1.02, y: 1};
   return {traces, layout, marks: shown.length};
 }
@@ -107,13 +109,6 @@ function latencyTails(cells, options, narrow) {
 function tailOfQuantiles(cell, prefix) {
   const points = QUANTILES.slice(0, 4).map(([, name, beyond]) => [cell[`${prefix}latency_ns_${name}`], 1 / beyond, beyond]);
   return points.filter(([, , beyond]) => cell[`${prefix}latency_count`] >= 10 * beyond);
-}
-
-function tailOfHistogram(histogram) {
-  const total = histogram.count.reduce((sum, count) => sum + count, 0), points = [];
-  let above = total;
-  histogram.ns.forEach((ns, index) => { above -= histogram.count[index]; if (above > 0) points.push([ns, above / total]); });
-  return points;
 }
 
 function memoryChart(cells, _options, narrow) {
@@ -181,16 +176,15 @@ function slowChart(cells, _options, narrow) {
 const TIMELINE_SERIES = [["reserved", "reserved_bytes", "--soft"], ["active", "active_bytes", "--m-active"], ["allocated", "allocated_bytes", "--m-allocated"], ["requested", "requested_bytes", "--m-requested"]];
 
 function timelineChart(timeline, narrow) {
-  const layout = baseLayout(narrow), gib = 2 ** 30;
-  const traces = TIMELINE_SERIES.filter(([, field]) => timeline[field]).map(([label, field, token]) => ({type: "scatter", mode: "lines", name: label,
-    x: timeline.event_index, y: timeline[field].map((value) => value === null ? null : value / gib), line: {color: colour(token), width: 1.6, shape: "hv"}, hoverinfo: "text",
+  const layout = baseLayout(narrow), kib = 2 ** 10, gib = 2 ** 20;
+  const traces = TIMELINE_SERIES.filter(([, field]) => timeline.kib[field]).map(([label, field, token]) => ({type: "scatter", mode: "lines", name: label,
+    x: timeline.at, y: timeline.kib[field].map((value) => value === null ? null : value / gib), line: {color: colour(token), width: 1.6, shape: "hv"}, hoverinfo: "text",
     fill: field === "reserved_bytes" ? "tozeroy" : "none", fillcolor: colour("--none-back"),
-    hovertext: timeline[field].map((value, index) => `event ${timeline.event_index[index].toLocaleString("en")}: ${label} ${bytesText(value)}`)}));
-  const failed = timeline.oom_event_index || [];
-  if (failed.length) {
-    const top = Math.max(...traces[0].y.filter((value) => value !== null));
-    traces.push({type: "scatter", mode: "markers", name: "failed request", x: failed, y: failed.map(() => top * 1.04), hoverinfo: "text",
-      marker: {symbol: "x", size: 8, color: colour("--bad")}, hovertext: failed.map((at) => `event ${at.toLocaleString("en")}: out of memory`)});
+    hovertext: timeline.kib[field].map((value, index) => `event ${timeline.at[index].toLocaleString("en")}: ${label} ${value === null ? "-" : bytesText(value * kib)}`)}));
+  if (timeline.oom.length) {
+    const top = traces[0].y.reduce((most, value) => Math.max(most, value || 0), 0);
+    traces.push({type: "scatter", mode: "markers", name: "failed request", x: timeline.oom, y: timeline.oom.map(() => top * 1.05), hoverinfo: "text",
+      marker: {symbol: "x", size: 7, color: colour("--bad")}, hovertext: timeline.oom.map((at) => `event ${at.toLocaleString("en")}: out of memory`)});
   }
   layout.height = 300;
   layout.xaxis = {...layout.xaxis, title: {text: "event of the trace", font: {size: 11}}, tickformat: ",d"};
@@ -200,20 +194,25 @@ function timelineChart(timeline, narrow) {
 
 // Segments as rows, blocks as bars within them: 0 free, 1 handed out, 2 waiting for another stream.
 const BLOCK_STATES = [["free", "--m-reserved"], ["handed out", "--m-allocated"], ["waiting for another stream", "--cause2"]];
+const MAP_UNIT_BYTES = 512;
 
-function mapChart(snapshot, narrow) {
-  const layout = baseLayout(narrow), mib = 2 ** 20, segments = snapshot.segments;
-  const traces = BLOCK_STATES.map(([label, token], state) => {
-    const x = [], base = [], y = [], hovertext = [];
-    segments.forEach((segment, row) => segment.blocks.forEach(([address, sizeBytes, of]) => {
-      if (of !== state) return;
-      x.push(sizeBytes / mib); base.push((address - segment.address) / mib); y.push(segments.length - 1 - row);
-      hovertext.push(`${label}: ${bytesText(sizeBytes)} at +${bytesText(address - segment.address)}<br>segment of ${bytesText(segment.size_bytes)}`);
-    }));
-    return {type: "bar", orientation: "h", name: label, x, base, y, width: 0.8, hoverinfo: "text", hovertext, marker: {color: colour(token), line: {color: colour("--page"), width: 0.5}}};
+// packed: [event, [segment start, length, state, length, state, ...], ...] in units of 512 bytes.
+function mapChart(packed, narrow) {
+  const layout = baseLayout(narrow), mib = 2 ** 20, segments = packed.slice(1), parts = BLOCK_STATES.map(() => ({x: [], base: [], y: [], hovertext: []}));
+  segments.forEach((segment, row) => {
+    let at = 0;
+    for (let index = 1; index < segment.length; index += 2) {
+      const sizeBytes = segment[index] * MAP_UNIT_BYTES, part = parts[segment[index + 1]];
+      part.x.push(sizeBytes / mib); part.base.push(at / mib); part.y.push(segments.length - 1 - row);
+      part.hovertext.push(`${BLOCK_STATES[segment[index + 1]][0]}: ${bytesText(sizeBytes)} at +${bytesText(at)}<br>segment ${row + 1} of ${segments.length}`);
+      at += sizeBytes;
+    }
   });
-  layout.height = Math.min(900, Math.max(220, segments.length * 15 + 90));
-  layout.xaxis = {...layout.xaxis, ticksuffix: " MiB", title: {text: "offset in the segment", font: {size: 11}}};
-  layout.yaxis = {...layout.yaxis, showticklabels: false, showgrid: false, zeroline: false, range: [-0.6, Math.max(1, segments.length) - 0.4]};
+  const traces = BLOCK_STATES.map(([label, token], state) => ({type: "bar", orientation: "h", name: label, ...parts[state], width: 0.8, hoverinfo: "text",
+    marker: {color: colour(token), line: {color: colour("--page"), width: segments.length > 60 ? 0 : 0.5}}})).filter((trace) => trace.x.length);
+  layout.height = Math.min(760, Math.max(200, segments.length * 14 + 90));
+  layout.xaxis = {...layout.xaxis, ticksuffix: " MiB", title: {text: "offset in the segment", font: {size: 11}}, rangemode: "tozero"};
+  layout.yaxis = {...layout.yaxis, showticklabels: false, showgrid: false, zeroline: false, range: [-0.6, Math.max(1, segments.length) - 0.4],
+    title: {text: `${segments.length} segment${segments.length === 1 ? "" : "s"}`, font: {size: 11}}};
   return {traces, layout, marks: segments.length};
 }

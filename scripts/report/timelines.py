@@ -1,0 +1,81 @@
+"""Timelines made small enough for the page. Each cell's part of the budget is the same; moments and maps are thinned until they fit, and
+peaks are kept. Timelines as load.py read them flow in; compact ones, which page/app.js unpacks, flow out."""
+
+import json
+
+from load import SERIES
+
+# All timelines of a page together, and the least that is worth a chart.
+CHARACTERS_MAX = 6_000_000
+CHARACTERS_MIN = 12_000
+# Moments and maps to try, most first.
+DETAILS = ((2000, 64), (1200, 32), (800, 16), (500, 8), (300, 4), (200, 2), (150, 1), (100, 0))
+UNIT_BYTES = 512
+
+
+def kept_moments(timeline, count_max):
+    """Positions of at most count_max moments: of each of equally many, the one with most requested bytes and the last."""
+    requested = timeline["requested_bytes"]
+    count = len(requested)
+    if count <= count_max:
+        return range(count)
+    step = -(-count * 2 // count_max)
+    kept = set()
+    for begin in range(0, count, step):
+        span = range(begin, min(begin + step, count))
+        kept |= {max(span, key=lambda at: requested[at] or 0), span[-1]}
+    return sorted(kept)
+
+
+def _units(number_bytes):
+    return (number_bytes + UNIT_BYTES // 2) // UNIT_BYTES
+
+
+def compact_map(snapshot):
+    """[event index, [segment start, blocks...]...]: lengths and states in turn, in units of 512 bytes; blocks tile the segment."""
+    packed = [snapshot["event_index"]]
+    for segment in snapshot["segments"]:
+        start, at, blocks = _units(segment["address"]), _units(segment["address"]), []
+        for address, size_bytes, state in segment["blocks"]:
+            end = _units(address + size_bytes)
+            if end <= at:
+                continue
+            begin = max(at, _units(address))
+            if begin > at:
+                blocks += [begin - at, 0]
+            blocks += [end - begin, state]
+            at = end
+        packed.append([start, *blocks])
+    return packed
+
+
+def compact(timeline, moment_count, map_count):
+    at = kept_moments(timeline, moment_count)
+    series = {
+        name: [None if timeline[name][i] is None else timeline[name][i] // 1024 for i in at]
+        for name in SERIES
+        if timeline.get(name) is not None
+    }
+    maps = timeline.get("snapshots", [])
+    chosen = maps if len(maps) <= map_count else [maps[(i + 1) * len(maps) // map_count - 1] for i in range(map_count)]
+    return {
+        "at": [timeline["event_index"][i] for i in at],
+        "kib": series,
+        "oom": timeline.get("oom_event_index", [])[:300],
+        "maps": [compact_map(one) for one in chosen],
+    }
+
+
+def fit_timelines(timelines, cells):
+    """({cell_id: compact timeline}, count of those left out), in the order of the page."""
+    shown = [cell["cell_id"] for cell in cells if cell["cell_id"] in timelines]
+    count_max = CHARACTERS_MAX // CHARACTERS_MIN
+    part = CHARACTERS_MAX // min(len(shown), count_max) if shown else 0
+    kept = {}
+    for cell_id in shown[:count_max]:
+        for details in DETAILS:
+            packed = compact(timelines[cell_id], *details)
+            if len(json.dumps(packed, separators=(",", ":"))) <= part:
+                kept[cell_id] = packed
+                break
+    return kept, len(shown) - len(kept)
