@@ -33,6 +33,7 @@ SIZE_CLASS_FIELDS = tuple(
     for operation in ("allocate", "deallocate")
     for name in ("count", "ns_p50", "ns_p90", "ns_p99", "ns_p999", "ns_max")
 )
+OOM_FIELDS = ("event_index", "id", "size_bytes", "stream", "cause", "free_largest_bytes", "free_bytes")
 PASS_FIELDS = ("allocate_latency_ns_p50", "allocate_latency_ns_p99", "deallocate_latency_ns_p50", "wall_ns")
 
 
@@ -82,7 +83,7 @@ def _chart_data(run, experiments, letters, anchors):
         "passFields": PASS_FIELDS,
         "classFields": SIZE_CLASS_FIELDS,
         "causes": CAUSES,
-        "anchors": {name: anchor_of(name) for name in fields if anchor_of(name) in anchors},
+        "anchors": {name: anchor_of(name) for name in (*fields, *OOM_FIELDS, *PASS_FIELDS, *SIZE_CLASS_FIELDS) if anchor_of(name) in anchors},
         "cells": rows,
         "timelines": run.timelines,
     }

@@ -49,6 +49,16 @@ def compact_map(snapshot):
     return packed
 
 
+def chosen_maps(timeline, count):
+    """Maps at even distances, the last one and that of the first failed request among them."""
+    maps, failed = timeline.get("snapshots", []), timeline.get("oom_event_index", [])
+    if len(maps) <= count:
+        return maps
+    chosen = {(i + 1) * len(maps) // count - 1 for i in range(count)}
+    chosen |= {at for at, one in enumerate(maps) if count and failed and one["event_index"] == failed[0]}
+    return [maps[at] for at in sorted(chosen)]
+
+
 def compact(timeline, moment_count, map_count):
     at = kept_moments(timeline, moment_count)
     series = {
@@ -56,13 +66,11 @@ def compact(timeline, moment_count, map_count):
         for name in SERIES
         if timeline.get(name) is not None
     }
-    maps = timeline.get("snapshots", [])
-    chosen = maps if len(maps) <= map_count else [maps[(i + 1) * len(maps) // map_count - 1] for i in range(map_count)]
     return {
         "at": [timeline["event_index"][i] for i in at],
         "kib": series,
         "oom": timeline.get("oom_event_index", [])[:300],
-        "maps": [compact_map(one) for one in chosen],
+        "maps": [compact_map(one) for one in chosen_maps(timeline, map_count)],
     }
 
 

@@ -6,7 +6,9 @@ import os
 import shutil
 import time
 
+import generate
 import pytest
+import report
 
 selenium = pytest.importorskip("selenium", reason="selenium is not installed")
 from selenium import webdriver  # noqa: E402
@@ -150,6 +152,26 @@ def test_charts_follow_the_filters_and_the_controls(browser, large_page):
     assert_quiet(browser)
 
 
+def test_histograms_become_curves_of_every_bucket(browser, tmp_path):
+    lines = generate.make_lines(9)
+    for line in lines[1:]:
+        line["schema_version"] = "1.99.0"
+        for one in line["passes"]:
+            one["allocate_latency_histogram"] = [640, 500, 64, 300, 64, 150, 64, 49, 200, 1]
+            one["deallocate_latency_histogram"] = None
+    folder = generate.write_folder(tmp_path, lines)
+    assert report.main([str(folder)]) == 0
+    open_page(browser, folder / "report.html")
+    browser.execute_script("const s = document.getElementById('c-view'); s.value = 'cdf'; s.dispatchEvent(new Event('input', {bubbles: true}))")
+    draw_all(browser, "#experiment-1")
+    first = "return document.querySelector('#experiment-1 [data-chart=latency] .plot').data[0]"
+    wait_for(browser, first.replace("data[0]", "data?.[0]?.x.length === 5"))
+    data = browser.execute_script(first)
+    # Bucket 640 is 64 * 2^9 ps and reaches up to 65 * 2^9 ps = 33.28 ns.
+    assert data["x"][0] == 33.28 and [round(one, 4) for one in data["y"]] == [0.5, 0.8, 0.95, 0.999, 1]
+    assert_quiet(browser)
+
+
 def test_columns_sort_up_down_and_back(browser, large_page):
     open_page(browser, large_page)
     script = """const table = document.querySelector('#experiment-1 .cells'), buttons = [...table.tHead.querySelectorAll('button')];
@@ -244,6 +266,8 @@ def test_the_map_can_be_scrubbed(browser, golden_page):
     article = browser.execute_script("return '#' + document.querySelector('.t-scrub').closest('.experiment').id")
     draw_all(browser, article)
     blocks = "return document.querySelectorAll(arguments[0] + ' [data-chart=map] .bars path').length"
+    to = "const s = document.querySelector(arguments[0] + ' .t-scrub'); s.value = %d; s.dispatchEvent(new Event('input', {bubbles: true}))"
+    browser.execute_script(to % 0, article)
     before = browser.execute_script(blocks, article)
     move = "const s = document.querySelector(arguments[0] + ' .t-scrub'); s.value = 2; s.dispatchEvent(new Event('input', {bubbles: true}))"
     browser.execute_script(move, article)

@@ -11,7 +11,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent.parent / "scripts" / "report")]
 import generate  # noqa: E402
 import report  # noqa: E402
 
-HOSTILE = "<script>window.broken = 1</script><img src=x onerror=window.broken=1>\"'`{{7*7}}"
+HOSTILE = "<script>window.broken = 1</script><img src=x onerror=window.broken=1>\"'`{{7*7}}<!--<script "
 
 
 @pytest.fixture(scope="session")

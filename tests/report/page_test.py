@@ -74,6 +74,10 @@ def test_hostile_names_become_text_only(golden_page):
     assert "window.broken = 1</script>" not in text
     assert "&lt;script&gt;window.broken" in text
     assert "{{7*7}}" in text
+    # In a script element even '<!--' would change how the rest of the page is read.
+    data = re.search(r'<script id="data" type="application/json">(.*?)</script>', text, flags=re.S)[1]
+    assert not set("<>&") & set(data)
+    assert conftest.HOSTILE in {value for cell in json.loads(data)["cells"] for value in cell["warnings"]}
 
 
 def test_nothing_is_taken_from_elsewhere(golden_page):

@@ -50,10 +50,23 @@ function figureOf(kind, article, narrow) {
   prepareTimelines(article);
   if (kind === "timeline") return timelineChart(timelineOf(article), narrow);
   const scrub = article.querySelector(".t-scrub"), snapshots = snapshotsOf(article);
-  scrub.max = Math.max(0, snapshots.length - 1);
   const snapshot = snapshots[Math.min(scrub.value, scrub.max)];
+  const timeline = article.querySelector("[data-chart=timeline]");
+  if (snapshot && timeline.drawn) plotly().relayout(timeline.querySelector(".plot"), {shapes: [momentLine(snapshot)]});
   article.querySelector(".t-at").textContent = snapshot ? snapshot[0].toLocaleString("en") : "-";
   return snapshot ? mapChart(snapshot, narrow) : {traces: [], layout: baseLayout(narrow), marks: 0};
+}
+
+function momentLine(snapshot) {
+  return {type: "line", x0: snapshot[0], x1: snapshot[0], y0: 0, y1: 1, yref: "paper", line: {width: 1.5, color: colour("--text")}};
+}
+
+// The map begins at the first failed request where there is one, else at the last moment.
+function resetScrub(article) {
+  const scrub = article.querySelector(".t-scrub"), snapshots = snapshotsOf(article), failed = timelineOf(article).oom[0];
+  const at = snapshots.findIndex((one) => one[0] === failed);
+  scrub.max = Math.max(0, snapshots.length - 1);
+  scrub.value = at < 0 ? scrub.max : at;
 }
 
 function prepareTimelines(article) {
@@ -64,7 +77,8 @@ function prepareTimelines(article) {
     if (DATA.timelines[id]) select.append(make("option", `${CELLS.get(id).letter} ${settingText(CELLS.get(id))}`, {value: id}));
   }
   const redraw = (kinds) => article.querySelectorAll(".chart").forEach((one) => { if (kinds.includes(one.dataset.chart) && one.drawn) draw(one); });
-  select.addEventListener("change", () => redraw(["timeline", "map"]));
+  select.addEventListener("change", () => { resetScrub(article); redraw(["timeline", "map"]); });
+  resetScrub(article);
   article.querySelector(".t-scrub").addEventListener("input", () => redraw(["map"]));
 }
 
@@ -181,11 +195,14 @@ function valueText(name, value) {
   return Number.isInteger(value) ? value.toLocaleString("en") : value.toPrecision(4);
 }
 
+// A field's name as a link to its definition.
+function defined(name) { return DATA.anchors[name] ? make("a", name, {href: `#${DATA.anchors[name]}`}) : name; }
+
 function pairs(entries) {
   const list = make("ul", undefined, {class: "pairs"});
   for (const [name, value] of entries) {
     const item = make("li"), label = make("span");
-    label.append(DATA.anchors[name] ? make("a", name, {href: `#${DATA.anchors[name]}`}) : name);
+    label.append(defined(name));
     item.append(label, make("span", valueText(name, value)));
     list.append(item);
   }
@@ -194,7 +211,7 @@ function pairs(entries) {
 
 function grid(headings, rows) {
   const box = make("div", undefined, {class: "scroll", tabindex: "0"}), table = make("table"), head = make("tr");
-  headings.forEach((name) => head.append(make("th", name)));
+  headings.forEach((name) => { const one = make("th"); one.append(defined(name)); head.append(one); });
   table.append(make("thead"), make("tbody"));
   table.tHead.append(head);
   for (const row of rows) {
