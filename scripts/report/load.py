@@ -22,7 +22,7 @@ class Run:
     environment: dict
     cells: list
     notes: list = field(default_factory=list)  # what a reader must know about the file itself
-    timelines: dict = field(default_factory=dict)  # cell_id -> timeline
+    timelines: dict = field(default_factory=dict)  # cell_id -> path of its timeline
 
 
 def results_file(name):
@@ -155,24 +155,25 @@ def read_run(folder):
         raise ReportError(f"{path} has no cells yet, so there is nothing to report; finish it with 'allocmark run --resume'")
     if repeated:
         run.notes.append(f"{repeated} cells were run again; only the last result of each counts.")
-    run.timelines = read_timelines(folder, by_id, run.notes)
+    run.timelines = find_timelines(folder, by_id)
     return run
 
 
-def read_timelines(folder, by_id, notes):
-    """timelines/CELL_ID.json of the cells; a broken one costs its chart, not the report."""
-    timelines = {}
-    for path in sorted((folder / "timelines").glob("*.json")):
-        if path.stem not in by_id:
-            continue
-        try:
-            timeline = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_constant)
-            check_timeline(timeline)
-        except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-            notes.append(f"timelines/{path.name} cannot be used: {error!r}")
-            continue
-        timelines[path.stem] = timeline
-    return timelines
+def find_timelines(folder, by_id):
+    """{cell_id: path}; what is not of a cell of this run is left alone."""
+    paths = {path.stem: path for path in sorted((folder / "timelines").glob("*.json"))}
+    return {cell_id: path for cell_id, path in paths.items() if cell_id in by_id}
+
+
+def read_timeline(path, notes):
+    """The timeline, or None and a note: a broken one costs its chart, not the report."""
+    try:
+        timeline = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_constant)
+        check_timeline(timeline)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        notes.append(f"timelines/{path.name} cannot be used: {error!r}")
+        return None
+    return timeline
 
 
 SERIES = ("requested_bytes", "allocated_bytes", "active_bytes", "reserved_bytes")
@@ -186,14 +187,11 @@ def check_timeline(timeline):
     count = len(timeline["event_index"])
     columns = [timeline["event_index"]] + [timeline[name] for name in SERIES if timeline.get(name) is not None]
     for column in columns:
-        if len(column) != count or not all(value is None or isinstance(value, int) for value in column):
+        if len(column) != count or not set(map(type, column)) <= {int, type(None)}:
             raise ValueError("the columns are not whole numbers of the same count")
     for snapshot in timeline.get("snapshots", []):
         for segment in snapshot["segments"]:
-            numbers = [segment["address"], segment["size_bytes"]]
-            for address, size_bytes, state in segment["blocks"]:
-                numbers += [address, size_bytes]
-                if state not in (0, 1, 2):
-                    raise ValueError("a block's state is none of 0, 1 and 2")
-            if not all(isinstance(number, int) for number in numbers):
-                raise ValueError("a snapshot has something other than whole numbers")
+            blocks = segment["blocks"]
+            kinds = {type(number) for block in blocks for number in block} | {type(segment["address"])}
+            if not kinds <= {int} or not {block[2] for block in blocks} <= {0, 1, 2} or {len(block) for block in blocks} - {3}:
+                raise ValueError("a block of a snapshot is not [address, size_bytes, 0 or 1 or 2]")

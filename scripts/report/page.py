@@ -167,7 +167,7 @@ def script_hash(text):
 
 def render_page(run):
     experiments, letters = prepare(run)
-    run.timelines, left_out = fit_timelines(run.timelines, [cell for experiment in experiments for cell in experiment["cells"]])
+    run.timelines, left_out = fit_timelines(run, [cell for experiment in experiments for cell in experiment["cells"]])
     if left_out:
         run.notes.append(f"{left_out} timelines were left out to keep the page small; they are in timelines/.")
     definitions, anchors = render_definitions(results_file("README.md").read_text(encoding="utf-8"))

@@ -3,11 +3,11 @@ peaks are kept. Timelines as load.py read them flow in; compact ones, which page
 
 import json
 
-from load import SERIES
+from load import SERIES, read_timeline
 
 # All timelines of a page together, and the least that is worth a chart.
-CHARACTERS_MAX = 6_000_000
-CHARACTERS_MIN = 12_000
+CHARACTERS_MAX = 4_000_000
+CHARACTERS_MIN = 8_000
 # Moments and maps to try, most first.
 DETAILS = ((2000, 64), (1200, 32), (800, 16), (500, 8), (300, 4), (200, 2), (150, 1), (100, 0))
 UNIT_BYTES = 512
@@ -74,16 +74,27 @@ def compact(timeline, moment_count, map_count):
     }
 
 
-def fit_timelines(timelines, cells):
-    """({cell_id: compact timeline}, count of those left out), in the order of the page."""
-    shown = [cell["cell_id"] for cell in cells if cell["cell_id"] in timelines]
+def _estimate(timeline, moment_count, map_count):
+    """Characters that compact() would take, roughly, from counts alone."""
+    blocks = sum(len(segment["blocks"]) + 2 for one in chosen_maps(timeline, map_count) for segment in one["segments"])
+    return min(moment_count, len(timeline["event_index"])) * 34 + blocks * 5
+
+
+def fit_timelines(run, cells):
+    """({cell_id: compact timeline}, count of those left out), in the order of the page. Reads only what has a chance to be shown."""
+    shown = [cell["cell_id"] for cell in cells if cell["cell_id"] in run.timelines]
     count_max = CHARACTERS_MAX // CHARACTERS_MIN
     part = CHARACTERS_MAX // min(len(shown), count_max) if shown else 0
-    kept = {}
+    kept, left_out = {}, len(shown[count_max:])
     for cell_id in shown[:count_max]:
-        for details in DETAILS:
-            packed = compact(timelines[cell_id], *details)
-            if len(json.dumps(packed, separators=(",", ":"))) <= part:
-                kept[cell_id] = packed
-                break
-    return kept, len(shown) - len(kept)
+        timeline = read_timeline(run.timelines[cell_id], run.notes)
+        if timeline is None:
+            continue
+        likely = [details for details in DETAILS if _estimate(timeline, *details) <= 1.2 * part]
+        packed = (compact(timeline, *details) for details in likely)
+        fitting = next((one for one in packed if len(json.dumps(one, separators=(",", ":"))) <= part), None)
+        if fitting is None:
+            left_out += 1
+        else:
+            kept[cell_id] = fitting
+    return kept, left_out

@@ -3,6 +3,7 @@
 import json
 
 import generate
+import load
 import timelines
 
 
@@ -25,10 +26,14 @@ def test_maps_keep_lengths_states_and_holes():
     assert timelines.compact_map(snapshot) == [9, [2, 1, 1, 1, 0, 2, 0, 2, 0, 2, 1]]
 
 
-def test_every_timeline_gets_its_part_of_the_budget(monkeypatch):
+def test_every_timeline_gets_its_part_of_the_budget(tmp_path, monkeypatch):
     monkeypatch.setattr(timelines, "CHARACTERS_MAX", 200_000)
     cells = [{"cell_id": f"{index:016x}"} for index in range(10)]
-    kept, left_out = timelines.fit_timelines({cell["cell_id"]: generate.make_timeline(cell["cell_id"], 2000) for cell in cells}, cells)
+    lines = [dict(line, cell_id=cell["cell_id"]) for line, cell in zip(generate.make_lines(10)[1:], cells)]
+    parts = [generate.make_timeline(cell["cell_id"], 2000) for cell in cells]
+    run = load.read_run(generate.write_folder(tmp_path, [generate.golden_lines()[0], *lines], parts))
+    kept, left_out = timelines.fit_timelines(run, cells)
     assert len(kept) == 10 and left_out == 0
     assert len(json.dumps(kept, separators=(",", ":"))) < 210_000
-    assert timelines.fit_timelines({}, cells) == ({}, 0)
+    run.timelines = {}
+    assert timelines.fit_timelines(run, cells) == ({}, 0)
