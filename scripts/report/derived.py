@@ -56,7 +56,7 @@ def fragmentation(cell):
     requested, allocated = cell["requested_bytes_at_reserved_peak"], cell["allocated_bytes_at_reserved_peak"]
     first = cell["oom_first"] or {"free_largest_bytes": None, "free_bytes": None}
     values = {
-        "waste_share": unused_share(requested, reserved),
+        "waste_share": unused_share(cell["requested_bytes_peak"], cell["device_bytes_peak"]) if reached else None,
         "fragmentation_share_pytorch": unused_share(allocated, reserved),
         "fragmentation_share_gmlake": unused_share(cell["active_bytes_peak"], reserved),
         "fragmentation_share_stalloc": unused_share(cell["allocated_bytes_peak"], reserved),
