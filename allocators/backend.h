@@ -52,13 +52,24 @@ struct NamedCounter {
   std::int64_t value = 0;
 };
 
-// A piece of memory that the backend took from the device; of expandable ones each contiguous
-// mapped range.
+enum class MemoryBlockState : std::uint8_t { Free, Allocated, Waiting };
+
+// A piece of a segment; Waiting: given back, but still used on another stream.
+struct MemoryBlock {
+  std::uint64_t address = 0;
+  std::uint64_t size_bytes = 0;
+  MemoryBlockState state = MemoryBlockState::Free;
+};
+
+// Memory taken from the device in one piece (of expandable segments each contiguous mapped range),
+// and what the backend has made of it.
 struct MemorySegment {
   std::uint64_t address = 0;
   std::uint64_t size_bytes = 0;
   bool is_large = false;  // of PyTorch's large pool
   bool is_expandable = false;
+  std::uint64_t stream = 0;
+  std::vector<MemoryBlock> blocks{};  // by address; empty where the backend does not tell
 };
 
 class Backend {
@@ -88,7 +99,7 @@ class Backend {
   // The backend's own counters, in a stable order.
   [[nodiscard]] virtual std::vector<NamedCounter> counters() const { return {}; }
 
-  // By address; empty where the backend cannot tell.
+  // What it holds, by address; empty where it cannot tell. Not called in timed regions.
   [[nodiscard]] virtual std::vector<MemorySegment> segments() const { return {}; }
 
   // What the allocator's users would read about the last request that failed; empty where none did

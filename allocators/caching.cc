@@ -47,6 +47,18 @@ void fill_cached(MemoryStats& stats, const caching::CachingAllocator& allocator,
   stats.free_largest_bytes = largest_bytes;
 }
 
+MemoryBlockState state_of(caching::BlockState state) {
+  switch (state) {
+    case caching::BlockState::ActiveAllocated:
+      return MemoryBlockState::Allocated;
+    case caching::BlockState::ActivePendingFree:
+      return MemoryBlockState::Waiting;
+    case caching::BlockState::Inactive:
+      return MemoryBlockState::Free;
+  }
+  return MemoryBlockState::Free;
+}
+
 std::optional<ErrorText> check_conf(std::string_view conf) {
   return caching::parse_strict(conf).error;
 }
@@ -155,17 +167,6 @@ void CachingBackend::change_limit(std::uint64_t memory_limit_bytes) {
   }
 }
 
-std::vector<MemorySegment> CachingBackend::segments() const {
-  std::vector<MemorySegment> segments;
-  for (const caching::SegmentInfo& segment : snapshot()) {
-    segments.push_back({.address = segment.address,
-                        .size_bytes = segment.total_bytes,
-                        .is_large = segment.kind == caching::PoolKind::Large,
-                        .is_expandable = segment.expandable});
-  }
-  return segments;
-}
-
 std::string CachingBackend::last_failure_text() const {
   const std::lock_guard lock(mutex_);
   if (native_)
@@ -182,6 +183,24 @@ std::vector<caching::SegmentInfo> CachingBackend::snapshot() const {
   const std::lock_guard lock(mutex_);
   if (!native_) return {};
   return caching::take_snapshot(*native_);
+}
+
+std::vector<MemorySegment> CachingBackend::segments() const {
+  std::vector<MemorySegment> segments;
+  for (const caching::SegmentInfo& info : snapshot()) {
+    MemorySegment& segment =
+        segments.emplace_back(MemorySegment{.address = info.address,
+                                            .size_bytes = info.total_bytes,
+                                            .is_large = info.kind == caching::PoolKind::Large,
+                                            .is_expandable = info.expandable});
+    segment.stream = static_cast<std::uint64_t>(info.stream);
+    for (const caching::BlockInfo& block : info.blocks) {
+      segment.blocks.push_back({.address = block.address,
+                                .size_bytes = block.size_bytes,
+                                .state = state_of(block.state)});
+    }
+  }
+  return segments;
 }
 
 BackendEntry caching_entry() {

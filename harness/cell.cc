@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdio>
 #include <exception>
+#include <fstream>
 #include <memory>
 #include <new>
 #include <optional>
@@ -27,6 +28,7 @@
 #include "harness/recorder.h"
 #include "harness/replay.h"
 #include "harness/simcu_api.h"
+#include "harness/timeline.h"
 #include "harness/verify.h"
 #include "workloads/source.h"
 
@@ -55,6 +57,7 @@ class CellRun {
   void prepare_device();
   void enforce_capacity();
   void verify_pass();
+  void write_timeline(const Timeline& timeline);
   void fill_from(const VerifyReport& report);
   void fill_stats(const Backend& backend);
   void timed_passes();
@@ -195,6 +198,15 @@ void CellRun::end_pass(Player& player, std::unique_ptr<Backend>& backend,
   warn_once("the backend was destroyed and the device did not get all of its memory back");
 }
 
+// A picture is not worth a result: where it cannot be written, the cell says so and goes on.
+void CellRun::write_timeline(const Timeline& timeline) {
+  if (spec_.timeline_path.empty()) return;
+  std::ofstream file(spec_.timeline_path, std::ios::binary);
+  file << timeline.to_json(spec_.key.id());
+  file.close();
+  if (!file) warn_once("the timeline could not be written: " + spec_.timeline_path);
+}
+
 void CellRun::verify_pass() {
   struct CloseFile {
     void operator()(std::FILE* file) const { (void)std::fclose(file); }
@@ -210,6 +222,7 @@ void CellRun::verify_pass() {
                                        .next = "see that the folder exists and is writable"});
     }
   }
+  Timeline timeline(trace_->facts().event_count);
   const std::uint64_t bytes_before = used_bytes();
   std::unique_ptr<Backend> backend = make_backend();
   std::optional<PlacementRecorder> recorder;
@@ -233,7 +246,8 @@ void CellRun::verify_pass() {
                                 .level = spec_.verify,
                                 .capacity_bytes = available_bytes_,
                                 .device_bytes_before = bytes_before,
-                                .placements = recorder ? &*recorder : nullptr});
+                                .placements = recorder ? &*recorder : nullptr,
+                                .timeline = spec_.timeline_path.empty() ? nullptr : &timeline});
   trace_->for_each_batch([&](const TraceBatch& batch) { return verifier.run(batch); });
   verifier.finish();
   const VerifyReport report = verifier.report();
@@ -243,6 +257,7 @@ void CellRun::verify_pass() {
   if (placements != nullptr && std::fflush(placements.get()) != 0) {
     warn_once("the placements could not be written completely: " + spec_.placements_path);
   }
+  write_timeline(timeline);
   if (report.broken_rule) {
     result_.status = CellStatus::Failed;
     result_.reason = *report.broken_rule;

@@ -22,6 +22,7 @@ struct CellSpec {
   std::uint64_t timeout_s =
       0;  // for the parent process, which ends a cell that takes longer; 0 = no limit
   std::string placements_path;  // golden of the checked pass (placement_recorder.h); empty = none
+  std::string timeline_path;    // JSON file of the memory over the checked pass; empty = none
 };
 
 // Runs the cell. Every expected problem (bad workload or config string, capacity too small, out of

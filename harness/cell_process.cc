@@ -42,7 +42,8 @@ std::string to_json_line(const CellSpec& spec) {
                      {"verify", to_string(spec.verify)},
                      {"record", spec.record},
                      {"timeout_s", spec.timeout_s},
-                     {"placements_path", spec.placements_path}};
+                     {"placements_path", spec.placements_path},
+                     {"timeline_path", spec.timeline_path}};
   return json.dump();
 }
 
@@ -57,6 +58,7 @@ CellSpec cell_spec_from_json(std::string_view line) {
     json.at("record").get_to(spec.record);
     json.at("timeout_s").get_to(spec.timeout_s);
     json.at("placements_path").get_to(spec.placements_path);
+    json.at("timeline_path").get_to(spec.timeline_path);
     return spec;
   } catch (const Json::exception& error) {
     throw UsageError({.what = "this is no specification of a cell",

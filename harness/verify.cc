@@ -73,6 +73,7 @@ bool Verifier::run(const TraceBatch& batch) {
     } else {
       run_other(event, step);
     }
+    if (setup_.timeline != nullptr) note_timeline(event);
     ++report_.counts.event_count;
     if (setup_.placements != nullptr) setup_.placements->note_operation(report_.counts.event_count);
     if (!goes_on || report_.broken_rule) return false;
@@ -111,6 +112,7 @@ bool Verifier::allocate(const Event& event, const ReplayStep& step) {
 
 void Verifier::note_oom(const Event& event) {
   ++report_.counts.oom_count;
+  if (setup_.timeline != nullptr) setup_.timeline->add_oom(report_.counts.event_count);
   report_.counts.stopped = setup_.replay.on_oom == OomPolicy::Stop;
   const MemoryStats stats = setup_.replay.backend->stats(setup_.replay.streams[event.stream]);
   const OomCause cause =
@@ -318,6 +320,36 @@ BlockContents::Block Verifier::contents_of(const Block& block) const {
           .pointer = block.pointer,
           .stream = setup_.replay.streams[block.shadow.stream],
           .marked_bytes = block.marked_bytes};
+}
+
+void Verifier::note_timeline(const Event& event) {
+  const std::uint64_t event_index = report_.counts.event_count;
+  if (setup_.timeline->wants(event_index, requested_bytes_live_)) {
+    const MemoryStats stats = setup_.replay.backend->stats(setup_.replay.streams[event.stream]);
+    setup_.timeline->add({.event_index = event_index,
+                          .requested_bytes = requested_bytes_live_,
+                          .allocated_bytes = stats.allocated_bytes,
+                          .active_bytes = stats.active_bytes,
+                          .reserved_bytes = stats.reserved_bytes});
+  }
+  if (!setup_.timeline->wants_map(event_index)) return;
+  std::vector<MemorySegment> segments = setup_.replay.backend->segments();
+  // c10 tells its segments without their blocks.
+  if (segments.empty() || segments.front().blocks.empty()) segments = live_segments();
+  setup_.timeline->add_map({.event_index = event_index, .segments = std::move(segments)});
+}
+
+std::vector<MemorySegment> Verifier::live_segments() const {
+  std::vector<MemoryBlock> live;
+  // Backends without memory of their own have addresses that mean nothing.
+  if (!setup_.capabilities.real_memory) return {};
+  for (const Block& block : blocks_) {
+    if (!block.live || block.pointer == nullptr || block.shadow.size_bytes == 0) continue;
+    live.push_back({.address = block.shadow.address,
+                    .size_bytes = block.shadow.size_bytes,
+                    .state = MemoryBlockState::Allocated});
+  }
+  return segments_of_live(std::move(live));
 }
 
 void Verifier::write_pattern(Block& block) {

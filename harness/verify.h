@@ -21,6 +21,7 @@
 #include "harness/shadow_heap.h"
 #include "harness/simcu_api.h"
 #include "harness/stream_hazards.h"
+#include "harness/timeline.h"
 #include "harness/verify_level.h"
 #include "results/schema.h"
 
@@ -35,6 +36,7 @@ struct VerifySetup {
   std::uint64_t capacity_bytes = 0;         // for OOM causes
   std::uint64_t device_bytes_before = 0;    // device_used_bytes() before the backend was made
   PlacementRecorder* placements = nullptr;  // gets every answer; null = none
+  Timeline* timeline = nullptr;             // gets the moments of the pass; null = none
 };
 
 // Bytes of the current device in use: what simcuda says, which does not move its clock, else
@@ -91,6 +93,8 @@ class Verifier {
   void note_reserved_peak(const MemoryStats& stats);
   void note_device_peak(const MemoryStats& stats);
   [[nodiscard]] BlockContents::Block contents_of(const Block& block) const;
+  void note_timeline(const Event& event);
+  [[nodiscard]] std::vector<MemorySegment> live_segments() const;
   void write_pattern(Block& block);
   void check_pattern(const Block& block);
   void check_some_block();

@@ -6,6 +6,8 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 
 ensure_all "${BUILD_NEEDS[@]}" "${TEST_NEEDS[@]}"
+# The page's tests need Python packages and a browser; without them they are reported as skipped.
+scripts/report/install.sh --tests || say "no Python packages for the report's page: its tests will be skipped"
 
 passed=0 failed=0 skipped=0
 

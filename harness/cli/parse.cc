@@ -122,6 +122,9 @@ void add_run_manner(CLI::App* app, RunCommand* command) {
   app->add_flag("--no-verify", command->no_verify, "Short for --verify off")
       ->excludes(verify)
       ->group(group);
+  app->add_flag("--timeline", command->timeline,
+                "Also keep memory over time and address maps of each cell, for the report")
+      ->group(group);
   app->add_option("-j,--jobs", command->job_count, "Cells at a time [simulated: all cores; GPU: 1]")
       ->check(CLI::Range(1u, 4096u))
       ->group(group)
@@ -211,6 +214,8 @@ void add_report(CLI::App* app, ReportCommand* command) {
                   "Print this (table, markdown, csv, json) instead of writing the report files")
       ->check(CLI::IsMember({"table", "markdown", "csv", "json"}))
       ->type_name("F");
+  app->add_option("--latex", command->latex, "Write LaTeX tables there as well")->type_name("FILE");
+  app->add_flag("!--no-html", command->html, "Do not make report.html");
 }
 
 void add_compare(CLI::App* app, CompareCommand* command) {

@@ -30,6 +30,7 @@ struct RunCommand {
   std::string placements_folder;  // for a golden of every cell; empty = none
   bool resume = false, dry_run = false, allow_debug = false, no_verify = false;
   std::string verify = "edges";
+  bool timeline = false;          // timelines/ in the results folder
   std::vector<std::string> argv;  // the whole command line, for the results file
 };
 
@@ -48,6 +49,8 @@ struct ExplainCommand {
 struct ReportCommand {
   std::string folder;
   std::string format;  // empty = write report.md and its companions into the folder
+  std::string latex;   // LaTeX tables go there; empty = none
+  bool html = true;    // report.html, where python3 and its packages are there
 };
 
 struct CompareCommand {

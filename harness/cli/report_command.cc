@@ -1,6 +1,9 @@
 // 'allocmark report DIR': the report of a results folder, made again from its results.jsonl.
+#include <cstdio>
+
 #include <fmt/format.h>
 #include "harness/cli/commands.h"
+#include "harness/cli/html_report.h"
 #include "harness/cli/run_output.h"
 #include "harness/run_folder.h"
 
@@ -14,6 +17,11 @@ ExitCode report_command(const ReportCommand& command) {
   }
   const std::string report = write_reports(command.folder, file.environment, file.cells);
   fmt::print("cells: {}\nreport: {}\n", count_by_status(file.cells, file.cells.size()), report);
+  if (command.html || !command.latex.empty()) {
+    std::fflush(stdout);
+    fmt::print("{}", write_html_report(
+                         {.folder = command.folder, .latex = command.latex, .html = command.html}));
+  }
   return ExitCode::Pass;
 }
 

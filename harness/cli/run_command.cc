@@ -10,6 +10,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include <fmt/chrono.h>
@@ -192,6 +193,23 @@ std::vector<CellSpec> remaining_specs(const std::vector<CellKey>& cells,
   return specs;
 }
 
+// Every cell writes DIR/timelines/CELL_ID.json.
+void add_timelines(const std::string& folder, std::vector<CellSpec>* specs) {
+  const std::filesystem::path timelines = std::filesystem::absolute(folder) / "timelines";
+  std::error_code error;
+  std::filesystem::create_directories(timelines, error);
+  if (error) {
+    throw EnvironmentError({.what = "cannot make the folder for timelines",
+                            .where = timelines.string(),
+                            .wanted = "a folder that can be written",
+                            .got = error.message(),
+                            .next = "leave --timeline out, or choose another --out"});
+  }
+  for (CellSpec& spec : *specs) {
+    spec.timeline_path = (timelines / (spec.key.id() + ".json")).string();
+  }
+}
+
 // The plan that is carried out: the manifest to store, and the cells of this shard.
 struct Work {
   RunManifest manifest;
@@ -313,8 +331,9 @@ ExitCode run_command(const RunCommand& command) {
                                        : RunFolder::create(folder, work.manifest, environment);
     if (!command.placements_folder.empty())
       std::filesystem::create_directories(command.placements_folder);
-    const std::vector<CellSpec> specs =
+    std::vector<CellSpec> specs =
         remaining_specs(work.cells, results.kept(), work.manifest, command.placements_folder);
+    if (command.timeline) add_timelines(folder, &specs);
     Progress progress(stderr, isatty(STDERR_FILENO) == 1, work.cells.size(),
                       work.cells.size() - specs.size());
     completed =

@@ -11,10 +11,12 @@
 #include <string>
 #include <vector>
 
+#include <nlohmann/json.hpp>
 #include "harness/ballast.h"
 #include "harness/capacity.h"
 #include "harness/simcu_api.h"
 #include "tests/catch.h"
+#include "tests/harness/temporary_folder.h"
 
 namespace allocmark {
 namespace {
@@ -55,6 +57,19 @@ bool has_warning(const CellResult& result, const std::string& part) {
 
 const std::vector<std::string> kDeviceAllocators = {"native", "async", "caching", "cub",
                                                     "thrust_pool"};
+
+// The blocks of every segment of a map stand end to end and fill it.
+void check_tiles(const nlohmann::json& map) {
+  for (const auto& segment : map.at("segments")) {
+    auto end = segment.at("address").get<std::uint64_t>();
+    const std::uint64_t segment_end = end + segment.at("size_bytes").get<std::uint64_t>();
+    for (const auto& block : segment.at("blocks")) {
+      REQUIRE(block.at(0) == end);
+      end += block.at(1).get<std::uint64_t>();
+    }
+    REQUIRE(end == segment_end);
+  }
+}
 
 TEST_CASE("a cell on the null backend is complete") {
   const CellResult result = run_cell(spec_of("fuzz_1", "null", "8GiB"));
@@ -98,6 +113,37 @@ TEST_CASE("a truncated or inconsistent trace is a failed cell that names the pla
   REQUIRE(result.status == CellStatus::Failed);
   REQUIRE(result.allocate.total.count == 0);
   REQUIRE_FALSE(result.reason.empty());
+}
+
+TEST_CASE("a timeline costs nothing but its file, whose peak is the cell's", "[simcuda]") {
+  if (!SimcuApi::find().present) return;
+  for (const std::string& allocator : kDeviceAllocators) {
+    INFO(allocator);
+    const TemporaryFolder folder;
+    CellSpec spec = spec_of("fuzz_1", allocator);
+    spec.pass_count = 0;
+    const CellResult plain = run_cell(spec);
+    spec.timeline_path = folder.path("t.json");
+    const CellResult result = run_cell(spec);
+    REQUIRE(result.status == CellStatus::Ok);
+    CHECK(result.placement_hash == plain.placement_hash);
+    CHECK(result.reserved_bytes_peak == plain.reserved_bytes_peak);
+    const nlohmann::json timeline = nlohmann::json::parse(folder.read("t.json"));
+    CHECK(timeline.at("cell_id") == spec.key.id());
+    const auto requested = timeline.at("requested_bytes").get<std::vector<std::uint64_t>>();
+    CHECK(requested.size() <= 2000);
+    CHECK(*std::max_element(requested.begin(), requested.end()) == result.requested_bytes_peak);
+    REQUIRE(timeline.at("snapshots").size() >= 40);
+    for (const auto& map : timeline.at("snapshots")) check_tiles(map);
+  }
+}
+
+TEST_CASE("a timeline that cannot be written is a warning") {
+  CellSpec spec = spec_of("fuzz_1", "null");
+  spec.timeline_path = "/no/such/folder/t.json";
+  const CellResult result = run_cell(spec);
+  REQUIRE(result.status == CellStatus::Ok);
+  REQUIRE(has_warning(result, "timeline"));
 }
 
 TEST_CASE("an empty trace and a cell without timed passes are fine") {

@@ -62,6 +62,7 @@ unknown_names() {
   expect 2 "nothing_here" run --workload file:nothing_here.csv
   expect 2 "caching" explain --allocator cachnig max_split_size_mb:128
   expect 4 "none" report "$work/none"
+  expect 4 "none" report "$work/none" --latex "$work/none.tex"
 }
 
 parity() {
@@ -145,7 +146,14 @@ same_run_twice() {
   for file in plan.json report.md table.txt table.csv google_benchmark.json; do
     [ -s "$work/first/$file" ] || fail "$file is missing"
   done
-  expect 0 "report:" report "$work/first"
+  expect 0 "report.html" report "$work/first"
+  expect 0 "report:" "${arguments[@]}" --timeline --out "$work/timed"
+  [ "$(ls "$work/timed/timelines" | wc -l)" = "$(cell_count timed)" ] || fail "--timeline: not one file per cell"
+  python3 -c 'import json, sys; [json.load(open(path)) for path in sys.argv[1:]]' "$work/timed/timelines/"*.json || fail "--timeline: no JSON"
+  ALLOCMARK_PYTHON=/nowhere/python3 expect 4 "ALLOCMARK_PYTHON" report "$work/first"
+  expect 0 "report:" report "$work/first" --no-html
+  expect 0 "latex:" report "$work/first" --no-html --latex "$work/first.tex"
+  grep -q toprule "$work/first.tex" || fail "report --latex: no table"
   expect 0 '"kind":"cell"' report "$work/first" --format json
   expect 2 "not empty" "${arguments[@]}" --out "$work/first"
   expect 2 "passes" "${arguments[@]}" --passes 2 --resume --out "$work/first"

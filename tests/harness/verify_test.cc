@@ -28,6 +28,7 @@ struct Stage {
   VerifyLevel level = VerifyLevel::Edges;
   std::uint64_t capacity_bytes = 1'000'000;
   PlacementRecorder* placements = nullptr;
+  Timeline* timeline = nullptr;
 
   VerifyReport run(const std::vector<Event>& events) {
     TraceCompiler compiler;
@@ -42,7 +43,8 @@ struct Stage {
                                   .facts = compiler.facts(),
                                   .level = level,
                                   .capacity_bytes = capacity_bytes,
-                                  .placements = placements});
+                                  .placements = placements,
+                                  .timeline = timeline});
     verifier.run({.events = events, .steps = steps, .slot_count = compiler.slot_count()});
     return verifier.report();
   }
@@ -180,6 +182,21 @@ TEST_CASE("placements are written as a golden") {
   REQUIRE(text ==
           "c total=1000 fraction_cap=0 backend=fake\n# conf: key:1\n"
           "g 0 0 1099511627776 0 0\na 0 10000\na 0 10400\na oom\ns 4\n");
+}
+
+TEST_CASE("a timeline gets every moment of a short pass, frees and failures included") {
+  Timeline timeline(4);
+  Stage stage;
+  stage.timeline = &timeline;
+  stage.backend.failing_requests = {1};
+  stage.backend.stats_now = [] { return stats_of(9000, 20000); };
+  stage.run({alloc(1, 500), alloc(2, 600), alloc(3, 70), free_of(1)});
+  const std::string json = timeline.to_json("x");
+  CHECK(json.find("\"event_index\":[0,1,2,3],\"requested_bytes\":[500,500,570,70],") !=
+        std::string::npos);
+  CHECK(json.find("\"reserved_bytes\":[20000,20000,20000,20000]") != std::string::npos);
+  CHECK(json.find("\"active_bytes\":null") != std::string::npos);
+  CHECK(json.find("\"oom_event_index\":[1]") != std::string::npos);
 }
 
 TEST_CASE("the checked pass and a replay see the same placements") {

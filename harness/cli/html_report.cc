@@ -1,0 +1,103 @@
+// See html_report.h.
+#include "harness/cli/html_report.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <system_error>
+#include <vector>
+
+#include <fmt/format.h>
+#include "base/error.h"
+#include "harness/child_process.h"
+
+namespace allocmark {
+namespace {
+
+// A page of 1000 cells takes seconds; only something stuck takes this long.
+constexpr double kTimeout_s = 300;
+
+bool is_file(const std::filesystem::path& path) {
+  std::error_code error;
+  return std::filesystem::is_regular_file(path, error);
+}
+
+// Beside an installed program, else in the checkout it was built from; empty where neither is.
+std::string find_script() {
+  const std::filesystem::path bin = std::filesystem::path(own_program_path()).parent_path();
+  for (const std::filesystem::path& folder :
+       {bin / ".." / "share" / "allocmark" / "report",
+        std::filesystem::path(ALLOCMARK_SOURCE_FOLDER) / "scripts" / "report"}) {
+    if (is_file(folder / "report.py")) return (folder / "report.py").lexically_normal().string();
+  }
+  return "";
+}
+
+// What ALLOCMARK_PYTHON names, else the environment that install.sh makes, else PATH's python3;
+// empty where there is none.
+std::string find_python() {
+  if (const char* named = std::getenv("ALLOCMARK_PYTHON"); named != nullptr && *named != '\0') {
+    if (access(named, X_OK) == 0) return named;
+    throw EnvironmentError({.what = "ALLOCMARK_PYTHON names no program",
+                            .where = "environment",
+                            .wanted = "the path of a python3",
+                            .got = named,
+                            .next = "unset it, or leave the page out with --no-html"});
+  }
+  const std::filesystem::path own =
+      std::filesystem::path(ALLOCMARK_SOURCE_FOLDER) / "build" / "report-venv" / "bin" / "python3";
+  if (access(own.c_str(), X_OK) == 0) return own.string();
+  const char* path = std::getenv("PATH");
+  const std::string folders = path == nullptr ? "/usr/bin:/bin" : path;
+  for (std::size_t begin = 0; begin <= folders.size();) {
+    const std::size_t end = std::min(folders.find(':', begin), folders.size());
+    const std::string candidate = folders.substr(begin, end - begin) + "/python3";
+    if (end > begin && access(candidate.c_str(), X_OK) == 0) return candidate;
+    begin = end + 1;
+  }
+  return "";
+}
+
+// report.html cannot be made here: fine, unless something was asked for that needs it.
+std::string missing(const HtmlReport& report, const std::string& what, const std::string& next) {
+  if (!report.latex.empty()) {
+    throw EnvironmentError({.what = "LaTeX tables cannot be made: " + what,
+                            .where = "--latex",
+                            .wanted = "",
+                            .got = "",
+                            .next = next});
+  }
+  return fmt::format("report.html: not made: {}; {}\n", what, next);
+}
+
+}  // namespace
+
+std::string write_html_report(const HtmlReport& report) {
+  const std::string script = find_script();
+  if (script.empty()) {
+    return missing(report, "scripts/report is not beside this program",
+                   "run allocmark from its checkout");
+  }
+  const std::string python = find_python();
+  if (python.empty()) {
+    return missing(report, "python3 is not on the PATH",
+                   "install it, then run " + script.substr(0, script.rfind('/')) + "/install.sh");
+  }
+  std::vector<std::string> argv = {python, "-B", script, "--html-optional"};
+  if (!report.html) argv.emplace_back("--no-html");
+  if (!report.latex.empty()) argv.insert(argv.end(), {"--latex", report.latex});
+  argv.insert(argv.end(), {"--", report.folder});
+  const ChildOutcome outcome = run_child(
+      {.argv = argv, .environment = environment_with({}), .input = "", .timeout_s = kTimeout_s});
+  if (outcome.exit_code == 0) return outcome.stderr_tail;
+  throw EnvironmentError({.what = "report.html cannot be made",
+                          .where = script,
+                          .wanted = "",
+                          .got = outcome.timed_out ? "no end after 300 s" : outcome.stderr_tail,
+                          .next = "report.md is complete; 'allocmark report DIR --no-html' leaves "
+                                  "the page out"});
+}
+
+}  // namespace allocmark

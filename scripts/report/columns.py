@@ -1,0 +1,110 @@
+"""The columns of the page's tables: which field each shows, where it is defined, and how its values become text. A column has one unit
+throughout the page, chosen from all its values. Cells with their derived numbers flow in; headings and text flow out."""
+
+from dataclasses import dataclass
+
+from definitions import anchor_of
+from derived import has_enough_samples, is_measured
+
+TIME_UNITS = ((1e6, "ms"), (1e3, "us"), (1.0, "ns"))
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Column:
+    group: str
+    name: str
+    field: str
+    kind: str  # time, bytes, share, count or trial
+    percentile: str = ""  # where the value is a quantile: which, to mark too few samples
+
+
+COLUMNS = (
+    Column("Out of memory", "failed", "oom_count", "count"),
+    Column("Out of memory", "rate", "oom_rate", "share"),
+    Column("Out of memory", "passes", "trial_oom_rate", "trial"),
+    Column("Allocate latency", "P50", "allocate_latency_ns_p50", "time", "p50"),
+    Column("Allocate latency", "P90", "allocate_latency_ns_p90", "time", "p90"),
+    Column("Allocate latency", "P99", "allocate_latency_ns_p99", "time", "p99"),
+    Column("Allocate latency", "P99.9", "allocate_latency_ns_p999", "time", "p999"),
+    Column("Free latency", "P50", "deallocate_latency_ns_p50", "time", "p50"),
+    Column("Free latency", "P99", "deallocate_latency_ns_p99", "time", "p99"),
+    Column("Peak memory", "requested", "requested_bytes_peak", "bytes"),
+    Column("Peak memory", "allocated", "allocated_bytes_peak", "bytes"),
+    Column("Peak memory", "active", "active_bytes_peak", "bytes"),
+    Column("Peak memory", "reserved", "reserved_bytes_peak", "bytes"),
+    Column("Peak memory", "waste", "waste_share", "share"),
+    Column("Slow path", "device allocs", "device_allocate_count", "count"),
+    Column("Slow path", "device frees", "device_free_count", "count"),
+    Column("Slow path", "retries", "retry_count", "count"),
+    Column("Slow path", "sync all", "synchronize_all_count", "count"),
+    Column("Slow path", "per step", "allocator_ns_per_step", "time"),
+)
+
+
+def _time_unit(cells, column):
+    values = [cell[column.field] for cell in cells if is_measured(cell) and cell[column.field]]
+    smallest = min(values, default=1.0)
+    return next(((scale, unit) for scale, unit in TIME_UNITS if smallest >= scale), TIME_UNITS[-1])
+
+
+def make_headings(cells):
+    """Per column its group, name, unit, scale and the anchor of its definition."""
+    headings = []
+    for column in COLUMNS:
+        scale, unit = {"bytes": (MIB, "MiB"), "share": (0.01, "%"), "trial": (0.01, "%"), "count": (1, "n")}.get(
+            column.kind
+        ) or _time_unit(cells, column)
+        headings.append({"column": column, "unit": unit, "scale": scale, "anchor": anchor_of(column.field)})
+    return headings
+
+
+def group_spans(headings):
+    """The first line of the heading: (group, count of its columns)."""
+    spans = []
+    for heading in headings:
+        group = heading["column"].group
+        if spans and spans[-1][0] == group:
+            spans[-1][1] += 1
+        else:
+            spans.append([group, 1])
+    return spans
+
+
+def _number(value, digits):
+    return f"{value:,.{digits}f}"
+
+
+def cell_text(cell, heading):
+    """(text, sort key or None): '-' is not defined or not known, never zero."""
+    column = heading["column"]
+    value = cell[column.field] if is_measured(cell) else None
+    if value is None:
+        return "-", None
+    scaled = value / heading["scale"]
+    if column.kind == "count":
+        return f"{value:,}", value
+    if column.kind == "bytes":
+        return _number(scaled, 1 if scaled < 10000 else 0), value
+    if column.kind == "share":
+        return _number(scaled, 2 if scaled < 1 and scaled > 0 else 1), value
+    if column.kind == "trial":
+        low, high = cell["trial_oom_rate_low"] * 100, cell["trial_oom_rate_high"] * 100
+        return f"{scaled:.0f} [{low:.0f}, {high:.0f}]", value
+    text = _number(scaled, 0 if scaled >= 10 or heading["unit"] == "ns" else 2)
+    if column.percentile:
+        count = cell[column.field.split("_latency")[0] + "_latency_count"]
+        text = text if has_enough_samples(column.percentile, count) else "~" + text
+    return text, value
+
+
+def format_bytes(value):
+    for scale, unit in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
+        if value >= scale:
+            return f"{value / scale:,.{2 if value < 100 * scale else 1}f} {unit}"
+    return f"{value:,} B"
+
+
+def format_ratio(ratio):
+    """Three significant figures, as the terminal's answer has them."""
+    return f"{ratio:.{2 if ratio < 10 else 1 if ratio < 100 else 0}f}x"

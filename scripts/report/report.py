@@ -1,0 +1,80 @@
+#!/usr/bin/env python3
+"""Makes report.html, and LaTeX tables, from a results folder. `allocmark report DIR` calls it where the packages of requirements.txt are
+there; it runs alone, too. Exit codes are allocmark's: 2 for a bad command line, 4 for files that cannot be read or written."""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+
+from latex import render_latex  # noqa: E402
+from load import ReportError, read_run  # noqa: E402
+
+
+def _arguments(argv):
+    parser = argparse.ArgumentParser(prog="report.py", description="Make report.html from a folder that 'allocmark run' wrote.")
+    parser.add_argument("folder", help="the results folder")
+    parser.add_argument("--html", metavar="FILE", help="where the page goes [FOLDER/report.html]")
+    parser.add_argument("--latex", metavar="FILE", help="write LaTeX tables there as well")
+    parser.add_argument("--no-html", action="store_true", help="do not make the page")
+    parser.add_argument("--html-optional", action="store_true", help="missing packages are told, and are no error")
+    return parser.parse_args(argv)
+
+
+def _write(path, text):
+    """Whole or not at all: a reader never sees half a page."""
+    path = Path(path)
+    part = path.with_name(path.name + ".part")
+    try:
+        part.write_text(text, encoding="utf-8", newline="\n")
+        os.replace(part, path)
+    except OSError as error:
+        raise SystemExit(_fail(f"cannot write {path}: {error.strerror}")) from None
+
+
+def _fail(text):
+    print(f"error: {text}", file=sys.stderr)
+    return 4
+
+
+def _load_page():
+    """The function that makes the page, or one line that says how to get it."""
+    try:
+        from page import render_page
+    except ImportError as error:
+        if error.name in sys.stdlib_module_names or (HERE / f"{error.name}.py").exists():
+            raise
+        return None, f"not made: the Python package {error.name} is missing; to get the page run {HERE / 'install.sh'} once"
+    return render_page, ""
+
+
+def main(argv=None):
+    arguments = _arguments(argv)
+    try:
+        run = read_run(arguments.folder)
+        if arguments.latex:
+            _write(arguments.latex, render_latex(run))
+            print(f"latex: {arguments.latex}")
+        if not arguments.no_html:
+            return _make_page(run, arguments)
+    except ReportError as error:
+        return _fail(str(error))
+    return 0
+
+
+def _make_page(run, arguments):
+    render_page, missing = _load_page()
+    if render_page is None:
+        print(f"report.html: {missing}")
+        return 0 if arguments.html_optional else 4
+    page = Path(arguments.html or Path(arguments.folder) / "report.html")
+    _write(page, render_page(run))
+    print(f"page: {page}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,100 @@
+"""Timelines made small enough for the page. Each cell's part of the budget is the same; moments and maps are thinned until they fit, and
+peaks are kept. Timelines as load.py read them flow in; compact ones, which page/app.js unpacks, flow out."""
+
+import json
+
+from load import SERIES, read_timeline
+
+# All timelines of a page together, and the least that is worth a chart.
+CHARACTERS_MAX = 4_000_000
+CHARACTERS_MIN = 8_000
+# Moments and maps to try, most first.
+DETAILS = ((2000, 64), (1200, 32), (800, 16), (500, 8), (300, 4), (200, 2), (150, 1), (100, 0))
+UNIT_BYTES = 512
+
+
+def kept_moments(timeline, count_max):
+    """Positions of at most count_max moments: of each of equally many, the one with most requested bytes and the last."""
+    requested = timeline["requested_bytes"]
+    count = len(requested)
+    if count <= count_max:
+        return range(count)
+    step = -(-count * 2 // count_max)
+    kept = set()
+    for begin in range(0, count, step):
+        span = range(begin, min(begin + step, count))
+        kept |= {max(span, key=lambda at: requested[at] or 0), span[-1]}
+    return sorted(kept)
+
+
+def _units(number_bytes):
+    return (number_bytes + UNIT_BYTES // 2) // UNIT_BYTES
+
+
+def compact_map(snapshot):
+    """[event index, [segment start, blocks...]...]: lengths and states in turn, in units of 512 bytes; blocks tile the segment."""
+    packed = [snapshot["event_index"]]
+    for segment in snapshot["segments"]:
+        start, at, blocks = _units(segment["address"]), _units(segment["address"]), []
+        for address, size_bytes, state in segment["blocks"]:
+            end = _units(address + size_bytes)
+            if end <= at:
+                continue
+            begin = max(at, _units(address))
+            if begin > at:
+                blocks += [begin - at, 0]
+            blocks += [end - begin, state]
+            at = end
+        packed.append([start, *blocks])
+    return packed
+
+
+def chosen_maps(timeline, count):
+    """Maps at even distances, the last one and that of the first failed request among them."""
+    maps, failed = timeline.get("snapshots", []), timeline.get("oom_event_index", [])
+    if len(maps) <= count:
+        return maps
+    chosen = {(i + 1) * len(maps) // count - 1 for i in range(count)}
+    chosen |= {at for at, one in enumerate(maps) if count and failed and one["event_index"] == failed[0]}
+    return [maps[at] for at in sorted(chosen)]
+
+
+def compact(timeline, moment_count, map_count):
+    at = kept_moments(timeline, moment_count)
+    series = {
+        name: [None if timeline[name][i] is None else timeline[name][i] // 1024 for i in at]
+        for name in SERIES
+        if timeline.get(name) is not None
+    }
+    return {
+        "at": [timeline["event_index"][i] for i in at],
+        "kib": series,
+        "oom": timeline.get("oom_event_index", [])[:300],
+        "maps": [compact_map(one) for one in chosen_maps(timeline, map_count)],
+    }
+
+
+def _estimate(timeline, moment_count, map_count):
+    """Characters that compact() would take, roughly, from counts alone."""
+    blocks = sum(len(segment["blocks"]) + 2 for one in chosen_maps(timeline, map_count) for segment in one["segments"])
+    return min(moment_count, len(timeline["event_index"])) * 34 + blocks * 5
+
+
+def fit_timelines(run, cells):
+    """({cell_id: compact timeline}, count of those left out), in the order of the page. Reads only what has a chance to be shown."""
+    shown = [cell["cell_id"] for cell in cells if cell["cell_id"] in run.timelines]
+    count_max = CHARACTERS_MAX // CHARACTERS_MIN
+    part = CHARACTERS_MAX // min(len(shown), count_max) if shown else 0
+    kept, left_out = {}, len(shown[count_max:])
+    for cell_id in shown[:count_max]:
+        timeline = read_timeline(run.timelines[cell_id], run.notes)
+        if timeline is None:
+            continue
+        likely = [details for details in DETAILS if _estimate(timeline, *details) <= 1.2 * part]
+        packed = (compact(timeline, *details) for details in likely)
+        fitting = next((one for one in packed if len(json.dumps(one, separators=(",", ":"))) <= part), None)
+        if fitting is None:
+            left_out += 1
+        else:
+            kept[cell_id] = fitting
+    return kept, left_out

@@ -1,0 +1,287 @@
+"""The page in a real browser (headless Chromium): no error, no network, charts with marks, filters, sorting, links, keyboard, light and
+dark, phone width, and hostile names that stay text. Skipped where chromium or chromedriver is missing."""
+
+import json
+import os
+import shutil
+import time
+
+import generate
+import pytest
+import report
+
+selenium = pytest.importorskip("selenium", reason="selenium is not installed")
+from selenium import webdriver  # noqa: E402
+from selenium.webdriver.chrome.options import Options  # noqa: E402
+from selenium.webdriver.chrome.service import Service  # noqa: E402
+from selenium.webdriver.common.by import By  # noqa: E402
+from selenium.webdriver.common.keys import Keys  # noqa: E402
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+DRIVER = shutil.which("chromedriver")
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None or DRIVER is None, reason="chromium and chromedriver are needed (Debian: apt-get install chromium chromium-driver)"
+)
+# Generous, since tests share the machine; nothing here is a measurement.
+WAIT_S = 60
+
+
+@pytest.fixture(scope="module")
+def browser():
+    options = Options()
+    options.binary_location = CHROMIUM
+    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-extensions"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(DRIVER))
+    yield driver
+    driver.quit()
+
+
+def open_page(browser, page, width=1280, dark=False):
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    media = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}, {"name": "prefers-reduced-motion", "value": "reduce"}]
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": media})
+    browser.get("about:blank")
+    browser.get_log("browser"), browser.get_log("performance")
+    browser.get(page.as_uri())
+    wait_for(browser, "return document.documentElement.dataset.ready === 'yes'")
+    browser.execute_script("try { localStorage.clear(); } catch {}")
+
+
+def wait_for(browser, script, *arguments):
+    end = time.monotonic() + WAIT_S
+    while time.monotonic() < end:
+        value = browser.execute_script(script, *arguments)
+        if value:
+            return value
+        time.sleep(0.05)
+    raise AssertionError(f"never became true: {script}")
+
+
+def draw_all(browser, article="#experiment-2"):
+    """Scrolls an experiment's charts into view until each is drawn."""
+    browser.execute_script("document.querySelector(arguments[0] + ' .charts').scrollIntoView()", article)
+    for index in range(browser.execute_script("return document.querySelectorAll(arguments[0] + ' .chart').length", article)):
+        script = """const figure = document.querySelectorAll(arguments[0] + ' .chart')[arguments[1]];
+                    figure.scrollIntoView(); return figure.drawn === true;"""
+        wait_for(browser, script, article, index)
+
+
+def assert_quiet(browser):
+    """No message of level warning or worse, and no request but the page itself."""
+    messages = [entry for entry in browser.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
+    assert not messages
+    urls = []
+    for entry in browser.get_log("performance"):
+        message = json.loads(entry["message"])["message"]
+        if message["method"] == "Network.requestWillBeSent":
+            urls.append(message["params"]["request"]["url"])
+    assert [url for url in urls if not url.startswith(("file:", "data:", "blob:", "about:"))] == []
+    assert len([url for url in urls if url.startswith("file:")]) == 1
+
+
+MARKS = """const marks = {};
+document.querySelectorAll(arguments[0] + ' .chart').forEach((figure) => {
+  marks[figure.dataset.chart] = figure.querySelectorAll('.plot .points path, .plot .point path, .plot .js-line, .plot .bars path').length; });
+return marks;"""
+
+
+def test_it_opens_without_errors_and_network_and_charts_have_marks(browser, golden_page):
+    open_page(browser, golden_page)
+    count = browser.execute_script("return document.querySelectorAll('.experiment').length")
+    kinds = set()
+    for index in range(1, count + 1):
+        draw_all(browser, f"#experiment-{index}")
+        marks = browser.execute_script(MARKS, f"#experiment-{index}")
+        kinds |= set(marks)
+        drawn = browser.execute_script("return document.querySelectorAll(arguments[0] + ' .js-plotly-plot').length", f"#experiment-{index}")
+        assert drawn >= 2
+        assert marks["latency"] >= 5 and marks["memory"] >= 4
+        assert marks.get("timeline", 4) >= 4 and marks.get("map", 1) >= 1
+    assert kinds == {"latency", "memory", "oom", "slow", "timeline", "map"}
+    assert_quiet(browser)
+
+
+def test_hostile_names_are_never_executed(browser, golden_page):
+    open_page(browser, golden_page)
+    for index in range(1, browser.execute_script("return document.querySelectorAll('.experiment').length") + 1):
+        draw_all(browser, f"#experiment-{index}")
+    for button in range(browser.execute_script("return document.querySelectorAll('button.open').length")):
+        browser.execute_script("document.querySelectorAll('button.open')[arguments[0]].click()", button)
+        assert browser.execute_script("return document.getElementById('detail').open")
+        browser.execute_script("document.getElementById('detail').close()")
+    assert browser.execute_script("return window.broken === undefined")
+    assert browser.execute_script("return document.querySelectorAll('img, [onclick], [onerror]').length") == 0
+    # Even a script that got into the page would not run.
+    browser.execute_script("const s = document.createElement('script'); s.textContent = 'window.broken = 2'; document.body.append(s)")
+    assert browser.execute_script("return window.broken === undefined")
+
+
+def shown_rows(browser):
+    return browser.execute_script("return [...document.querySelectorAll('.experiment:not([hidden]) .cells tbody tr:not([hidden])')].length")
+
+
+def test_filters_show_what_they_say(browser, large_page):
+    open_page(browser, large_page)
+    assert shown_rows(browser) == 1000
+    browser.find_element(By.ID, "f-text").send_keys("max_split_size_mb:32")
+    wait_for(browser, "return document.getElementById('f-count').textContent.startsWith('111 of 1000')")
+    assert shown_rows(browser) == 111
+    browser.execute_script("const s = document.getElementById('f-capacity'); s.value = '1.05x'; s.dispatchEvent(new Event('input', {bubbles: true}))")
+    wait_for(browser, "return document.getElementById('f-count').textContent.startsWith('55 of 1000')")
+    browser.find_element(By.ID, "f-text").send_keys(" nothing has this name")
+    wait_for(browser, "return !document.getElementById('nothing').hidden")
+    browser.find_element(By.CSS_SELECTOR, "#filters button[type=reset]").click()
+    wait_for(browser, "return document.getElementById('f-count').textContent.startsWith('1000 of 1000')")
+    browser.execute_script("const s = document.getElementById('f-outcome'); s.value = 'oom'; s.dispatchEvent(new Event('input', {bubbles: true}))")
+    wait_for(browser, "return !document.getElementById('f-count').textContent.startsWith('1000 of')")
+    assert browser.execute_script("return [...document.querySelectorAll('.cells tbody tr:not([hidden])')].every((row) => row.dataset.outcome === 'oom')")
+
+
+def test_charts_follow_the_filters_and_the_controls(browser, large_page):
+    open_page(browser, large_page)
+    draw_all(browser, "#experiment-1")
+    count = "return document.querySelectorAll('#experiment-1 [data-chart=memory] .bars path').length"
+    before = browser.execute_script(count)
+    browser.execute_script("const t = document.getElementById('f-text'); t.value = 'max_split'; t.dispatchEvent(new Event('input', {bubbles: true}))")
+    wait_for(browser, "return document.querySelectorAll('#experiment-1 [data-chart=memory] .bars path').length < arguments[0]", before)
+    browser.execute_script("const s = document.getElementById('c-view'); s.value = 'tails'; s.dispatchEvent(new Event('input', {bubbles: true}))")
+    wait_for(browser, "return document.querySelectorAll('#experiment-1 [data-chart=latency] .js-line').length === 3")
+    assert_quiet(browser)
+
+
+def test_histograms_become_curves_of_every_bucket(browser, tmp_path):
+    lines = generate.make_lines(9)
+    for line in lines[1:]:
+        line["schema_version"] = "1.99.0"
+        for one in line["passes"]:
+            one["allocate_latency_histogram"] = [640, 500, 64, 300, 64, 150, 64, 49, 200, 1]
+            one["deallocate_latency_histogram"] = None
+    folder = generate.write_folder(tmp_path, lines)
+    assert report.main([str(folder)]) == 0
+    open_page(browser, folder / "report.html")
+    browser.execute_script("const s = document.getElementById('c-view'); s.value = 'cdf'; s.dispatchEvent(new Event('input', {bubbles: true}))")
+    draw_all(browser, "#experiment-1")
+    first = "return document.querySelector('#experiment-1 [data-chart=latency] .plot').data[0]"
+    wait_for(browser, first.replace("data[0]", "data?.[0]?.x.length === 5"))
+    data = browser.execute_script(first)
+    # Bucket 640 is 64 * 2^9 ps and reaches up to 65 * 2^9 ps = 33.28 ns.
+    assert data["x"][0] == 33.28 and [round(one, 4) for one in data["y"]] == [0.5, 0.8, 0.95, 0.999, 1]
+    assert_quiet(browser)
+
+
+def test_columns_sort_up_down_and_back(browser, large_page):
+    open_page(browser, large_page)
+    script = """const table = document.querySelector('#experiment-1 .cells'), buttons = [...table.tHead.querySelectorAll('button')];
+    const at = buttons.findIndex((button) => button.textContent === 'P99');
+    if (arguments[0]) buttons[at].click();
+    return [...table.tBodies[0].rows].map((row) => Number(row.cells[at + 1].dataset.v));"""
+    original = browser.execute_script(script, False)
+    assert browser.execute_script(script, True) == sorted(original)
+    assert browser.execute_script(script, True) == sorted(original, reverse=True)
+    assert browser.execute_script(script, True) == original != sorted(original)
+
+
+def test_it_can_be_used_with_the_keyboard_alone(browser, golden_page):
+    open_page(browser, golden_page)
+    body = browser.find_element(By.TAG_NAME, "body")
+    body.send_keys(Keys.TAB)
+    assert browser.switch_to.active_element.get_attribute("class") == "skip"
+    browser.execute_script("document.querySelector('#scores thead button').focus()")
+    browser.switch_to.active_element.send_keys(Keys.ENTER)
+    assert browser.execute_script("return document.querySelector('#scores th[aria-sort=ascending]') !== null")
+    browser.execute_script("document.querySelector('#experiment-2 button.open').focus()")
+    browser.switch_to.active_element.send_keys(Keys.ENTER)
+    wait_for(browser, "return document.getElementById('detail').open")
+    assert browser.execute_script("return document.querySelectorAll('#detail .pairs li').length") > 100
+    browser.switch_to.active_element.send_keys(Keys.ESCAPE)
+    wait_for(browser, "return !document.getElementById('detail').open")
+    # Everything that reacts to a click is a control that the keyboard reaches.
+    bare = "return document.querySelectorAll('[onclick], [role=button]:not(button), a:not([href])').length"
+    assert browser.execute_script(bare) == 0
+    unnamed = "return [...document.querySelectorAll('button, select, input, a')].filter((one) => !(one.textContent.trim() || one.ariaLabel || one.labels?.length)).length"
+    assert browser.execute_script(unnamed) == 0
+
+
+def test_a_definition_link_leads_to_its_row(browser, golden_page):
+    open_page(browser, golden_page)
+    browser.execute_script("document.querySelector('#experiment-2 .cells a.def[href=\"#def-waste_share\"]').click()")
+    wait_for(browser, "return location.hash === '#def-waste_share'")
+    wait_for(browser, "const top = document.getElementById('def-waste_share').getBoundingClientRect().top; return top >= 0 && top < innerHeight")
+
+
+def luminance(text):
+    parts = [int(float(part)) / 255 for part in text[text.index("(") + 1 : -1].split(",")[:3]]
+    linear = [part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_light_and_dark_have_readable_contrast(browser, golden_page, dark):
+    open_page(browser, golden_page, dark=dark)
+    pairs = browser.execute_script(
+        """const effective = (element) => { for (let e = element; e; e = e.parentElement) { const c = getComputedStyle(e).backgroundColor; if (!/, 0\\)$/.test(c)) return c; } return 'rgb(255,255,255)'; };
+        return [...document.querySelectorAll('p, h1, h2, h3, td, th, a, small, code, label, button, .note')].slice(0, 4000)
+          .filter((one) => one.offsetParent && one.textContent.trim()).map((one) => [getComputedStyle(one).color, effective(one), one.className]);"""
+    )
+    assert len(pairs) > 300
+    for front, back, name in pairs:
+        light, low = sorted((luminance(front), luminance(back)), reverse=True)
+        assert (light + 0.05) / (low + 0.05) >= 4.5, (front, back, name)
+    assert luminance(pairs[0][1]) < 0.1 if dark else luminance(pairs[0][1]) > 0.9
+
+
+def test_the_theme_can_be_switched(browser, golden_page):
+    open_page(browser, golden_page)
+    browser.find_element(By.ID, "theme").click()
+    assert browser.execute_script("return document.documentElement.dataset.theme") == "dark"
+    browser.execute_script("try { localStorage.clear(); } catch {}")
+
+
+def test_a_phone_never_scrolls_sideways(browser, golden_page):
+    open_page(browser, golden_page, width=390)
+    draw_all(browser)
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= 390
+    small = "return [...document.querySelectorAll('p, td, th, li')].filter((one) => one.offsetParent && parseFloat(getComputedStyle(one).fontSize) < 11).length"
+    assert browser.execute_script(small) == 0
+    assert_quiet(browser)
+
+
+def test_a_chart_is_saved_as_svg(browser, golden_page, tmp_path):
+    open_page(browser, golden_page)
+    browser.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)})
+    draw_all(browser)
+    browser.execute_script("document.querySelector('#experiment-2 [data-chart=memory] .save').click()")
+    end = time.monotonic() + WAIT_S
+    while not list(tmp_path.glob("*.svg")) and time.monotonic() < end:
+        time.sleep(0.1)
+    assert [path.name for path in tmp_path.glob("*.svg")] == ["experiment-2-memory.svg"]
+    assert (tmp_path / "experiment-2-memory.svg").read_text().startswith("<svg")
+
+
+def test_the_map_can_be_scrubbed(browser, golden_page):
+    open_page(browser, golden_page)
+    article = browser.execute_script("return '#' + document.querySelector('.t-scrub').closest('.experiment').id")
+    draw_all(browser, article)
+    blocks = "return document.querySelectorAll(arguments[0] + ' [data-chart=map] .bars path').length"
+    to = "const s = document.querySelector(arguments[0] + ' .t-scrub'); s.value = %d; s.dispatchEvent(new Event('input', {bubbles: true}))"
+    browser.execute_script(to % 0, article)
+    before = browser.execute_script(blocks, article)
+    move = "const s = document.querySelector(arguments[0] + ' .t-scrub'); s.value = 2; s.dispatchEvent(new Event('input', {bubbles: true}))"
+    browser.execute_script(move, article)
+    wait_for(browser, blocks.replace("length", "length > arguments[1]"), article, before)
+    assert browser.execute_script("return document.querySelector(arguments[0] + ' .t-at').textContent", article) == "1,900"
+
+
+@pytest.mark.skipif(not os.environ.get("ALLOCMARK_SCREENSHOTS"), reason="ALLOCMARK_SCREENSHOTS names no folder for screenshots")
+@pytest.mark.parametrize("name, width, dark", [("light", 1280, False), ("dark", 1280, True), ("phone", 390, False)])
+def test_screenshots_for_a_human_to_look_at(browser, golden_page, name, width, dark):
+    open_page(browser, golden_page, width, dark)
+    for part in ("#answer", "#experiment-2"):
+        if part != "#answer":
+            draw_all(browser)
+        browser.execute_script("document.querySelector(arguments[0]).scrollIntoView()", part)
+        time.sleep(1)
+        browser.save_screenshot(os.path.join(os.environ["ALLOCMARK_SCREENSHOTS"], f"{name}-{part[1:]}.png"))

@@ -1,0 +1,93 @@
+"""Generated results folders for tests of the report: any number of cells made from the golden results, with chosen names. Nothing here is a
+measurement. `generate.py FOLDER CELL_COUNT` writes one by hand."""
+
+import copy
+import json
+import random
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+GOLDEN = ROOT / "tests" / "results" / "golden" / "results.jsonl"
+SETTINGS = [("caching", ""), ("native", ""), ("async", ""), ("null", "")] + [
+    ("caching", conf)
+    for conf in (
+        "max_split_size_mb:32",
+        "max_split_size_mb:128",
+        "garbage_collection_threshold:0.8",
+        "expandable_segments:True",
+        "roundup_power2_divisions:[256:1,512:2,1024:4,>:8],max_split_size_mb:256,garbage_collection_threshold:0.9",
+    )
+]
+
+
+def golden_lines():
+    return [json.loads(line) for line in GOLDEN.read_text().splitlines()]
+
+
+def measured_cell():
+    return next(line for line in golden_lines() if line["kind"] == "cell" and line["status"] == "ok" and line["oom_count"] == 0)
+
+
+def make_cell(index, workload, setting, capacity, random_source):
+    cell = copy.deepcopy(measured_cell())
+    scale = random_source.uniform(0.7, 1.6) * {"native": 900, "async": 5}.get(setting[0], 1)
+    cell.update(cell_id=f"{index:016x}", workload=workload, allocator=setting[0], conf=setting[1], capacity=capacity, warnings=[])
+    for name, value in cell.items():
+        if "_latency_ns_" in name and value is not None:
+            cell[name] = value * scale
+    if capacity != "unlimited" and random_source.random() < 0.3 and setting[0] != "null":
+        cell.update(oom_count=12, oom_count_fragmentation=10, oom_count_rounding=2, trial_oom_count=cell["trial_count"])
+    one = copy.deepcopy({name: value for name, value in cell.items() if "latency_" in name})
+    cell["size_classes"] = [dict(one, size_class=name) for name in ("<=512B", "<=4KiB", "<=64KiB", "<1MiB", "<10MiB", "<=64MiB", "<=512MiB")]
+    return cell
+
+
+def make_lines(cell_count, workload_prefix="train:model,batch="):
+    random_source = random.Random(7)
+    lines = [golden_lines()[0]]
+    index = 0
+    while len(lines) <= cell_count:
+        group, position = divmod(index, len(SETTINGS))
+        workload, capacity = f"{workload_prefix}{group // 2}", ("unlimited", "1.05x")[group % 2]
+        lines.append(make_cell(index, workload, SETTINGS[position], capacity, random_source))
+        index += 1
+    return lines
+
+
+def make_timeline(cell_id, point_count=200):
+    random_source, live, points = random.Random(cell_id), 0, []
+    for _ in range(point_count):
+        live = max(0, live + random_source.randrange(-(1 << 26), 1 << 27))
+        points.append(live)
+    blocks = [[index << 21, 1 << 21, index % 3] for index in range(10)]
+    return {
+        "kind": "timeline",
+        "schema_version": "1.0.0",
+        "cell_id": cell_id,
+        "event_count": point_count * 10,
+        "event_index": [index * 10 for index in range(point_count)],
+        "requested_bytes": points,
+        "allocated_bytes": [value + (1 << 20) for value in points],
+        "active_bytes": [value + (1 << 21) for value in points],
+        "reserved_bytes": [max(points[: index + 1]) + (1 << 25) for index in range(point_count)],
+        "oom_event_index": [50],
+        "snapshots": [
+            {"event_index": at, "segments": [{"address": 0, "size_bytes": 10 << 21, "stream": 0, "blocks": blocks[: 3 + at // 500]}]}
+            for at in (0, 700, 1900)
+        ],
+    }
+
+
+def write_folder(folder, lines, timelines=()):
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "results.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    for timeline in timelines:
+        (folder / "timelines").mkdir(exist_ok=True)
+        (folder / "timelines" / f"{timeline['cell_id']}.json").write_text(json.dumps(timeline))
+    return folder
+
+
+if __name__ == "__main__":
+    write_folder(sys.argv[1], make_lines(int(sys.argv[2])))

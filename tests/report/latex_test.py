@@ -1,0 +1,51 @@
+"""LaTeX tables: structure, and that no name becomes a command. Compiled where pdflatex is there."""
+
+import shutil
+import subprocess
+
+import conftest
+import generate
+import latex
+import load
+import pytest
+import report
+
+
+def make_tables(tmp_path):
+    lines = generate.make_lines(18)
+    lines[1].update(workload=conftest.HOSTILE + r"\input{/etc/passwd}%$&#_^~" + "\x1b", conf="a:1,b:[2:3]")
+    folder = generate.write_folder(tmp_path, lines)
+    assert report.main([str(folder), "--no-html", "--latex", str(tmp_path / "t.tex")]) == 0
+    return (tmp_path / "t.tex").read_text()
+
+
+def test_special_characters_are_escaped():
+    assert latex.escape(r"\input{x}") == r"\textbackslash{}input\{x\}"
+    assert latex.escape("50% & #1_$ ~^") == r"50\% \& \#1\_\$ \textasciitilde{}\textasciicircum{}"
+    assert "\x1b" not in latex.escape("\x1b[31m")
+
+
+def test_one_table_per_experiment(tmp_path):
+    text = make_tables(tmp_path)
+    # 18 cells are two experiments, and the renamed cell is a third.
+    assert text.count(r"\begin{tabular}") == text.count(r"\end{tabular}") == 3
+    assert r"\input" not in text.replace(r"to \input", "")
+    rows = [line for line in text.splitlines() if line.endswith(r"\\") and " & " in line and "multicolumn" not in line]
+    assert {line.count(" & ") for line in rows} == {8}
+
+
+def test_a_page_is_not_made_when_only_latex_is_asked_for(tmp_path):
+    make_tables(tmp_path)
+    assert not (tmp_path / "report.html").exists()
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
+def test_the_tables_compile(tmp_path):
+    make_tables(tmp_path)
+    (tmp_path / "a.tex").write_text("\\documentclass{article}\\usepackage{booktabs}\\usepackage[T1]{fontenc}\\begin{document}\\input{t}\\end{document}")
+    subprocess.run(["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "a.tex"], cwd=tmp_path, check=True, capture_output=True)
+
+
+def test_golden_results_make_tables():
+    run = load.read_run(generate.GOLDEN.parent)
+    assert latex.render_latex(run).count(r"\toprule") == 3
