@@ -52,7 +52,6 @@ class CachingBackend final : public Backend {
   // lowered).
   [[nodiscard]] std::uint64_t split_release_count() const;
 
-
   // torch.cuda.memory._snapshot()["segments"]; empty with backend:cudaMallocAsync, as PyTorch
   // cannot tell either.
   [[nodiscard]] std::vector<caching::SegmentInfo> snapshot() const;
