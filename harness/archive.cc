@@ -25,13 +25,13 @@ namespace {
                     .next = "get the file again"});
 }
 
+#ifdef ALLOCMARK_HAS_LZMA
 std::string read_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) fail(path, "the archive cannot be opened", "");
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-#ifdef ALLOCMARK_HAS_LZMA
 std::string unpack(const std::string& path) {
   const std::string packed = read_file(path);
   lzma_stream stream = LZMA_STREAM_INIT;

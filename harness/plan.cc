@@ -104,7 +104,9 @@ std::string conf_of_argument(const PlanAllocator& allocator, std::string_view ar
 // "NAME" or "NAME:VALUE,VALUE".
 Chosen parse_allocator(const std::string& text, const std::vector<PlanAllocator>& known) {
   const std::size_t colon = text.find(':');
-  const PlanAllocator& allocator = find_allocator(text.substr(0, colon), known, "--allocator");
+  const std::string name = text.substr(0, colon);
+  const std::string flag = "--allocator";
+  const PlanAllocator& allocator = find_allocator(name, known, flag);
   if (colon == std::string::npos) return {.allocator = &allocator, .conf = std::nullopt};
   const std::string where = fmt::format("--allocator '{}'", text);
   std::string conf = conf_of_argument(allocator, std::string_view(text).substr(colon + 1), where);

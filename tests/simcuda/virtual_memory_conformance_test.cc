@@ -141,7 +141,7 @@ TEST_CASE("mappings alias, and are checked as the driver checks them") {
   CHECK(cuMemAddressFree_found(b, 20 * kPage) == CUDA_ERROR_INVALID_VALUE);
 }
 
-TEST_CASE("a reservation can be mapped to the end of its last 32 MiB, and no further") {
+TEST_CASE("a mapping may reach over the end of its reservation, and must begin in it") {
   REQUIRE(cudaFree(nullptr) == cudaSuccess);
   ENTRY_POINT(cuMemCreate);
   ENTRY_POINT(cuMemRelease);
@@ -152,11 +152,13 @@ TEST_CASE("a reservation can be mapped to the end of its last 32 MiB, and no fur
   const CUmemAllocationProp properties = device_memory();
   CUmemGenericAllocationHandle handle = 0;
   CUdeviceptr address = 0;
-  REQUIRE(cuMemCreate_found(&handle, kPage, &properties, 0) == CUDA_SUCCESS);
+  REQUIRE(cuMemCreate_found(&handle, 2 * kPage, &properties, 0) == CUDA_SUCCESS);
   REQUIRE(cuMemAddressReserve_found(&address, 20 * kPage, 0, 0, 0) == CUDA_SUCCESS);
-  CHECK(cuMemMap_found(address + 31 * kPage, kPage, 0, handle, 0) == CUDA_SUCCESS);
-  CHECK(cuMemUnmap_found(address + 31 * kPage, kPage) == CUDA_SUCCESS);
-  CHECK(cuMemMap_found(address + 32 * kPage, kPage, 0, handle, 0) == CUDA_ERROR_INVALID_VALUE);
+  CHECK(cuMemMap_found(address + 19 * kPage, 2 * kPage, 0, handle, 0) == CUDA_SUCCESS);
+  CHECK(cuMemUnmap_found(address + 19 * kPage, 2 * kPage) == CUDA_SUCCESS);
+  CHECK(cuMemMap_found(address + 30 * kPage, 2 * kPage, 0, handle, 0) == CUDA_ERROR_INVALID_VALUE);
+  CHECK(cuMemUnmap_found(address + 30 * kPage, 2 * kPage) == CUDA_ERROR_INVALID_VALUE);
+  CHECK(cuMemMap_found(address + 32 * kPage, 2 * kPage, 0, handle, 0) == CUDA_ERROR_INVALID_VALUE);
   CHECK(cuMemRelease_found(handle) == CUDA_SUCCESS);
   CHECK(cuMemAddressFree_found(address, 20 * kPage) == CUDA_SUCCESS);
 }

@@ -110,11 +110,14 @@ TEST_CASE("a reservation can be mapped to the end of its last 32 MiB") {
   Device device(h200_config(StartState::Plain));
   VirtualMemory& memory = device.virtual_memory();
   const std::uint64_t address = memory.reserve(40 * kMiB, 0).address;
-  const MemoryHandle handle = memory.create(2 * kMiB).handle;
-  CHECK(memory.map(address + 64 * kMiB, 2 * kMiB, 0, handle).status == Status::InvalidValue);
-  REQUIRE(memory.map(address + 62 * kMiB, 2 * kMiB, 0, handle).status == Status::Ok);
+  const MemoryHandle handle = memory.create(4 * kMiB).handle;
+  const MemoryHandle large = memory.create(28 * kMiB).handle;
+  CHECK(memory.map(address + 62 * kMiB, 4 * kMiB, 0, handle).status == Status::InvalidValue);
+  CHECK(memory.map(address + 60 * kMiB, 4 * kMiB, 0, handle).status == Status::InvalidValue);
+  CHECK(memory.map(address + 38 * kMiB, 28 * kMiB, 0, large).status == Status::InvalidValue);
+  REQUIRE(memory.map(address + 38 * kMiB, 4 * kMiB, 0, handle).status == Status::Ok);
   CHECK(memory.free_reservation(address, 40 * kMiB).status == Status::InvalidValue);
-  CHECK(memory.unmap(address + 62 * kMiB, 2 * kMiB).status == Status::Ok);
+  CHECK(memory.unmap(address + 38 * kMiB, 4 * kMiB).status == Status::Ok);
   CHECK(memory.free_reservation(address, 40 * kMiB).status == Status::Ok);
 }
 

@@ -175,8 +175,8 @@ bool VirtualMemory::reserved(std::uint64_t address) const {
   return address <= ~std::uint64_t{0} - 1 && in_one_reservation({address, address + 1});
 }
 
-// The driver keeps whole chunks of the area for a reservation, and lets them be mapped to their
-// end.
+// The driver keeps whole chunks of the area for a reservation. A range that begins in the
+// reservation may reach to their end; one that begins behind it may not (both seen on an H200).
 Range VirtualMemory::kept_range(std::uint64_t address, const Reservation& reservation) {
   const std::uint64_t unit_bytes = reservation.in_area ? kChunkBytes : kPageBytes;
   return {address, address + round_up(reservation.size_bytes, unit_bytes)};
@@ -188,7 +188,7 @@ bool VirtualMemory::in_one_reservation(Range range) const {
     return false;
   }
   const auto& [lo, reservation] = *std::prev(behind);
-  return range.hi <= kept_range(lo, reservation).hi;
+  return range.lo < lo + reservation.size_bytes && range.hi <= kept_range(lo, reservation).hi;
 }
 
 // Whether a mapping lies partly in the range and partly outside.

@@ -56,8 +56,8 @@ class VirtualMemory {
   // One more reference, as cuMemRetainAllocationHandle gives for a mapped address.
   [[nodiscard]] HandleOutcome retain(std::uint64_t address);
 
-  // offset_bytes has to be 0, as the driver wants; the range has to be unmapped and to lie in one
-  // reservation, or in the rest of its last 32 MiB, as on an H200.
+  // offset_bytes has to be 0, as the driver wants; the range has to be unmapped and to begin in
+  // a reservation; it may reach to the end of its last 32 MiB, as on an H200.
   [[nodiscard]] Outcome map(std::uint64_t address, std::uint64_t size_bytes,
                             std::uint64_t offset_bytes, MemoryHandle handle);
   // The range has to lie in one reservation (see map) and must not cut a mapping in two; what is
