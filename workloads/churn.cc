@@ -105,8 +105,7 @@ void Churn::free_one() {
 bool Churn::advance() {
   const std::size_t begin = batch_->events().size();
   if (event_count_ >= mark_count_ * config_.mark_every) {
-    // Labels are kept by the source, so a long trace reuses a hundred of them.
-    batch_->mark("step" + std::to_string(mark_count_++ % 100));
+    batch_->mark("step", mark_count_++);
   }
   while (batch_->events().size() - begin < kPieceEventCount) {
     const bool has_live = !live_[0].empty() || !live_[1].empty() || !live_[2].empty();
@@ -138,15 +137,12 @@ std::unique_ptr<EventSource> make_churn(Parameters& parameters, std::uint64_t se
       parameters.number("record_percent", {.preset = 0, .lowest = 0, .highest = 100});
   config.mark_every =
       parameters.number("mark_every", {.preset = 100'000, .lowest = 1, .highest = UINT32_MAX});
-  const std::uint64_t event_count = parameters.number("events", {.preset = 1'000'000, .lowest = 1});
-  parameters.finish();
-  return std::make_unique<GeneratedSource<Churn>>(
-      GeneratedHead{.header = {.name = "churn",
-                               .generator = parameters.text(),
-                               .seed = seed,
-                               .stream_count = config.stream_count},
-                    .event_count_max = event_count},
-      config);
+  return make_generated<Churn>(parameters,
+                               {.name = "churn",
+                                .seed = seed,
+                                .stream_count = config.stream_count,
+                                .event_count_preset = 1'000'000},
+                               config);
 }
 
 }  // namespace allocmark

@@ -99,8 +99,9 @@ TEST_CASE("events= bounds every generator exactly") {
 
 TEST_CASE("batches stay small however long the trace is") {
   for (const char* workload :
-       {"churn:events=3000000,streams=4", "train:gpt2-1.5b,steps=3", "comb:count=200000,rounds=2",
-        "infer:llama-3.1-405b,events=1000000"}) {
+       {"churn:events=3000000,streams=4,mark_every=1000", "train:gpt2-1.5b,steps=3",
+        "comb:count=200000,rounds=2", "infer:llama-3.1-405b,events=1000000",
+        "train:gpt2-124m,layers=1,batch=1,seq=1,steps=3000"}) {
     INFO(workload);
     const std::unique_ptr<EventSource> source = open_workload(workload, 1);
     std::size_t largest = 0;
