@@ -20,7 +20,8 @@ struct SawtoothConfig {
   OctaveSizes sizes;
   FreeOrder order = FreeOrder::Newest;
   std::uint64_t tooth_count = 0;
-  bool syncs = false;  // the host waits for the device in each valley
+  bool syncs = false;    // the host waits for the device in each valley
+  bool empties = false;  // and the program empties the cache
 };
 
 Coroutine write_sawtooth(SawtoothConfig config, std::uint64_t seed, EventBatch* batch) {
@@ -38,6 +39,7 @@ Coroutine write_sawtooth(SawtoothConfig config, std::uint64_t seed, EventBatch* 
       co_await room_in(batch);
     }
     if (config.syncs) batch->sync();
+    if (config.empties) batch->trim();
   }
 }
 
@@ -56,6 +58,7 @@ std::unique_ptr<EventSource> make_sawtooth(Parameters& parameters, std::uint64_t
   config.tooth_count =
       parameters.number("teeth", {.preset = 20, .lowest = 1, .highest = UINT32_MAX});
   config.syncs = parameters.number("sync", {.preset = 0, .lowest = 0, .highest = 1}) == 1;
+  config.empties = parameters.number("empty_cache", {.preset = 0, .lowest = 0, .highest = 1}) == 1;
   return make_generated<CoroutineProgram<SawtoothConfig, write_sawtooth>>(
       parameters, {.name = "sawtooth", .seed = seed}, config);
 }

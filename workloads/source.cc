@@ -1,6 +1,7 @@
 #include "workloads/source.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "base/nearest.h"
@@ -26,7 +27,13 @@ std::unique_ptr<EventSource> open_scenario_workload(const Scenario& scenario, st
                       .got = scenario.workload,
                       .next = ""});
   }
-  return open_workload(scenario.workload, seed);
+  try {
+    return open_workload(scenario.workload, seed);
+  } catch (const UsageError& error) {
+    ErrorText text = error.text();
+    text.where = scenario.path + ", key 'workload'" + (text.where.empty() ? "" : ", ") + text.where;
+    throw UsageError(std::move(text));
+  }
 }
 
 }  // namespace

@@ -96,6 +96,8 @@ parity() {
 }
 
 traces_and_generators() {
+  expect 0 "scenarios, folklore" list scenarios
+  expect 0 "ten 1024 x 1024 fp32 tensors" list scenarios
   expect 0 "609 events" trace generate comb:count=100,rounds=3 "$work/comb.csv"
   expect 0 "609 events" trace convert "$work/comb.csv" "$work/comb.csv.zst"
   expect 0 "e14a8a5cc32ea11b" trace validate "$work/comb.csv" "$work/comb.csv.zst"
