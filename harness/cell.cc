@@ -25,6 +25,7 @@
 #include "harness/null_overhead.h"
 #include "harness/placement_recorder.h"
 #include "harness/prepared_trace.h"
+#include "harness/process_backends.h"
 #include "harness/recorder.h"
 #include "harness/replay.h"
 #include "harness/simcu_api.h"
@@ -68,6 +69,10 @@ class CellRun {
   template <typename Player>
   void end_pass(Player& player, std::unique_ptr<Backend>& backend, std::uint64_t bytes_before);
   [[nodiscard]] std::unique_ptr<Backend> make_backend() const;
+  // The same instance, where the trace has several processes; else null.
+  [[nodiscard]] static ProcessBackends* processes_of(Backend* backend) {
+    return dynamic_cast<ProcessBackends*>(backend);
+  }
   [[nodiscard]] std::uint64_t used_bytes() const {
     return has_device_ ? device_used_bytes(simcu_) : 0;
   }
@@ -96,6 +101,7 @@ void CellRun::run() {
   check_key();
   if (over_) return;
   prepare_trace();
+  if (over_) return;
   prepare_device();
   enforce_capacity();
   if (over_) return;
@@ -137,6 +143,11 @@ void CellRun::prepare_trace() {
   result_.deallocate_count = facts.deallocate_count;
   result_.requested_bytes_peak = facts.requested_bytes_peak;
   if (facts.event_count == 0) warn_once("the trace has no events");
+  if (trace_->jobs().empty() || !has_device_) return;
+  result_.reason = processes_refusal(spec_.key.allocator, spec_.key.conf);
+  if (result_.reason.empty()) return;
+  result_.status = CellStatus::Skipped;
+  over_ = true;
 }
 
 void CellRun::prepare_device() {
@@ -182,8 +193,9 @@ void CellRun::enforce_capacity() {
 }
 
 std::unique_ptr<Backend> CellRun::make_backend() const {
-  return entry_->make(
-      BackendOptions{.conf = spec_.key.conf, .memory_limit_bytes = memory_limit_bytes_});
+  const BackendOptions options{.conf = spec_.key.conf, .memory_limit_bytes = memory_limit_bytes_};
+  if (trace_->jobs().empty() || !has_device_) return entry_->make(options);
+  return std::make_unique<ProcessBackends>(*entry_, options, trace_->jobs(), streams_->all());
 }
 
 template <typename Player>
@@ -237,6 +249,7 @@ void CellRun::verify_pass() {
                                      .conf = spec_.key.conf});
   }
   Verifier verifier(VerifySetup{.replay = {.backend = backend.get(),
+                                           .processes = processes_of(backend.get()),
                                            .work = work_.get(),
                                            .streams = streams_->all(),
                                            .on_oom = on_oom_},
@@ -253,6 +266,10 @@ void CellRun::verify_pass() {
   const VerifyReport report = verifier.report();
   fill_from(report);
   fill_stats(*backend);
+  if (const ProcessBackends* processes = processes_of(backend.get())) {
+    const std::string failures = processes->failures();
+    if (!failures.empty()) warn_once("out of memory by process: " + failures);
+  }
   if (recorder) recorder->end(report.counts.event_count);
   if (placements != nullptr && std::fflush(placements.get()) != 0) {
     warn_once("the placements could not be written completely: " + spec_.placements_path);
@@ -343,6 +360,7 @@ void CellRun::timed_pass(Recorder& recorder, std::uint32_t pass_index) {
   const std::uint64_t bytes_before = used_bytes();
   std::unique_ptr<Backend> backend = make_backend();
   Replayer replayer(ReplaySetup{.backend = backend.get(),
+                                .processes = processes_of(backend.get()),
                                 .work = work_.get(),
                                 .streams = streams_->all(),
                                 .on_oom = on_oom_,

@@ -38,6 +38,7 @@ class ScenarioReader {
   void read_line(std::string_view line, Scenario* scenario);
   [[nodiscard]] std::vector<Value> values(std::string_view text) const;
   [[nodiscard]] Value value(std::string_view* text) const;
+  void refuse_twice(const std::string& key, const std::vector<Value>& list) const;
   void store(const std::string& key, const std::vector<Value>& values, Scenario* scenario) const;
   [[nodiscard]] std::string only_text(const std::string& key,
                                       const std::vector<Value>& values) const;
@@ -164,8 +165,19 @@ std::string ScenarioReader::only_text(const std::string& key,
   return texts(key, list).front();
 }
 
+// The same thing twice would be run once, or counted twice.
+void ScenarioReader::refuse_twice(const std::string& key, const std::vector<Value>& list) const {
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    for (std::size_t j = 0; j < i; ++j) {
+      if (list[i].text != list[j].text) continue;
+      fail(fmt::format("bad value of key '{}'", key), "values that differ", list[i].text, "");
+    }
+  }
+}
+
 void ScenarioReader::store(const std::string& key, const std::vector<Value>& list,
                            Scenario* scenario) const {
+  refuse_twice(key, list);
   if (key == "workload") {
     scenario->workload = only_text(key, list);
   } else if (key == "on_oom") {

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -117,7 +116,7 @@ void Training::start() {
 
 void Training::embed() {
   const std::uint64_t micro_index = step_ * config_.accumulate + micro_;
-  if (micro_ == 0) batch_->mark("step" + std::to_string(step_));
+  if (micro_ == 0) batch_->mark("step", step_);
   std::uint64_t length = config_.sequences[micro_index % config_.sequences.size()];
   if (config_.draws_lengths) length = draw_lengths(config_.lengths, &random_).context;
   model_->set_lengths(config_.setup.batch, length, 0);
@@ -261,16 +260,8 @@ std::unique_ptr<EventSource> make_train(Parameters& parameters, std::uint64_t se
   }
   setup.fused_attention = parameters.choice("attention", {"eager", "fused"}) == 1;
   setup.kernels = parameters.number("kernels", {.preset = 0, .lowest = 0, .highest = 1}) == 1;
-  const std::uint64_t event_count = parameters.number(
-      "events", {.preset = std::numeric_limits<std::uint64_t>::max(), .lowest = 1});
-  parameters.finish();
-  return std::make_unique<GeneratedSource<Training>>(
-      GeneratedHead{.header = {.name = "train-" + parameters.variant(),
-                               .generator = parameters.text(),
-                               .seed = seed,
-                               .stream_count = 1},
-                    .event_count_max = event_count},
-      config);
+  return make_generated<Training>(parameters,
+                                  {.name = "train-" + parameters.variant(), .seed = seed}, config);
 }
 
 }  // namespace allocmark

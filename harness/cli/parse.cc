@@ -176,10 +176,7 @@ void add_trace(CLI::App* app, TraceCommand* command) {
       ->type_name("N");
   CLI::App* convert = app->add_subcommand(
       "convert", "Write a trace in another form; the suffix decides (.gz, .zst: compressed)");
-  convert->add_option("input", command->inputs, "Trace file")
-      ->required()
-      ->expected(1)
-      ->type_name("FROM");
+  convert->add_option("input", command->only_input, "Trace file")->required()->type_name("FROM");
   convert->add_option("output", command->output, "Trace file to write")
       ->required()
       ->type_name("TO");
@@ -187,9 +184,8 @@ void add_trace(CLI::App* app, TraceCommand* command) {
       "validate", "Check traces against every rule; names the line of the first broken one");
   validate->add_option("input", command->inputs, "Trace files")->required()->type_name("TRACE");
   CLI::App* generate = app->add_subcommand("generate", "Write the trace of a workload to a file");
-  generate->add_option("workload", command->inputs, "A workload as 'run' takes it")
+  generate->add_option("workload", command->only_input, "A workload as 'run' takes it")
       ->required()
-      ->expected(1)
       ->type_name("W");
   generate->add_option("output", command->output, "Trace file to write")
       ->required()
@@ -287,7 +283,13 @@ void add_speed(CLI::App* app, SpeedCommand* command) {
       ->capture_default_str()
       ->type_name("W");
   app->add_option("-c,--conf", command->conf, "Config string of both")->type_name("C");
-  app->add_option("--events", command->event_count, "Events of the long trace")
+  app->add_option(
+         "--generate", command->generate,
+         "Measure only how fast these workloads' events are made; 'all': every generator's "
+         "example")
+      ->type_name("W");
+  app->add_option("--events", command->event_count,
+                  "Events of the long trace, and of each that is generated")
       ->check(CLI::Range(std::uint64_t{1000}, std::uint64_t{1'000'000'000'000}))
       ->capture_default_str()
       ->type_name("N");
@@ -377,6 +379,7 @@ void keep_parsed(const CLI::App& app, Commands commands, const std::vector<std::
   if (parsed("list")) line.list = commands.list;
   if (parsed("run")) line.run = commands.run;
   if (parsed("trace")) {
+    if (commands.trace.inputs.empty()) commands.trace.inputs = {commands.trace.only_input};
     commands.trace.action = app.get_subcommand("trace")->get_subcommands().front()->get_name();
     line.trace = commands.trace;
   }

@@ -37,6 +37,7 @@ struct RunCommand {
 struct TraceCommand {
   std::string action;               // "summary", "convert", "validate", "generate"
   std::vector<std::string> inputs;  // workloads or trace files
+  std::string only_input;           // where there can be one only: it is all of `inputs` then
   std::string output;
   std::uint64_t seed = 1;
 };
@@ -68,6 +69,7 @@ struct SpeedCommand {
   std::uint64_t event_count = 100'000'000;  // of the long trace
   std::string workload = "gpt2_train_amp";  // on which caching and torch are compared
   std::string conf;                         // of both
+  std::vector<std::string> generate;        // only these are measured: workloads, or "all"
   std::vector<std::string> argv;  // of the program, for starting it again with the right runtime
 };
 
