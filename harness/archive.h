@@ -1,7 +1,9 @@
-// Reads .tar.xz archives (goldens are kept in them). A path in, names and contents out; an archive
-// that is cut short or damaged is a UsageError that says so.
+// Tar archives: goldens are read from .tar.xz, bundles are written and read as .tar.zst, .tar.gz or
+// .tar. Files in memory flow in or out. Reading a bundle never throws for what is in it: damage is
+// an answer.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -12,7 +14,22 @@ struct ArchiveFile {
   std::string text;
 };
 
-// The regular files, in the archive's order.
+// The regular files, in the archive's order. An archive that is cut short or damaged is a
+// UsageError that says so.
 [[nodiscard]] std::vector<ArchiveFile> read_tar_xz(const std::string& path);
+
+struct TarContents {
+  std::vector<ArchiveFile> files;   // regular files, up to where the archive is damaged
+  std::vector<std::string> others;  // names of what is no regular file: links, devices
+  std::string damage;               // empty where the archive is whole
+};
+
+// Throws UsageError where there is no such file or its suffix is none of ours. No more than
+// `size_bytes_max` is unpacked; more counts as damage.
+[[nodiscard]] TarContents read_tar(const std::string& path, std::uint64_t size_bytes_max);
+
+// The same files give the same bytes: no times, no owners, in the order given. Names have at most
+// 100 bytes. Throws EnvironmentError where the disk refuses.
+void write_tar(const std::string& path, const std::vector<ArchiveFile>& files);
 
 }  // namespace allocmark

@@ -182,7 +182,7 @@ void Comparer::match(const CellKey& key, const CellResult* base, const CellResul
 }
 
 void Comparer::compare_measured(const CellResult& base, const CellResult& now) {
-  CellComparison cell{.key = base.key};
+  CellComparison cell{.key = base.key, .now_wall_s = now.wall_s};
   const auto refuse = [&](std::string reason) {
     cell.verdict = Verdict::NotComparable;
     cell.reason = std::move(reason);

@@ -58,6 +58,7 @@ struct CellComparison {
   Verdict verdict = Verdict::Same;
   std::string reason = {};  // empty where the numbers say it all
   bool gated = true;
+  double now_wall_s = 0;  // that NEW's cell took, all of it
   std::vector<NumberComparison> numbers = {};
   std::vector<std::string> flags = {};          // "BASE: allocate drifts ..."
   [[nodiscard]] double change_abs_max() const;  // of the numbers that gave the verdict

@@ -1,4 +1,5 @@
-// The comparison for other programs: JSON, JUnit, github-action-benchmark, Bencher.
+// The comparison for other programs: JSON, github-action-benchmark, Bencher.
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <optional>
@@ -60,55 +61,6 @@ Json key_json(const CellKey& key) {
   return json;
 }
 
-// The name under which services follow a cell over time: it must not change with the run.
-std::string cell_name(const CellKey& key) {
-  return fmt::format("{}/{}/{}/{}/{}/seed:{}/{}", key.workload, key.allocator, conf_or_unset(key),
-                     key.device, key.capacity, key.seed, key.on_oom);
-}
-
-// XML text: markup escaped, and characters that XML 1.0 cannot have replaced.
-std::string xml(std::string_view text) {
-  std::string out;
-  for (const char c : valid_utf8(text)) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      case '\n':
-        out += "&#10;";
-        break;
-      default:
-        out += static_cast<unsigned char>(c) < 0x20 && c != '\t' ? '?' : c;
-    }
-  }
-  return out;
-}
-
-std::string describe(const CellComparison& cell) {
-  std::string text = cell.reason;
-  for (const NumberComparison& number : cell.numbers) {
-    if (number.verdict == Verdict::Same) continue;
-    const auto value = [](const std::optional<double>& known_value, const std::string& fallback) {
-      return known_value ? fmt::format("{:.6g}", *known_value) : fallback;
-    };
-    text += fmt::format("{}{}: {}: {} -> {}{}{}{}", text.empty() ? "" : "\n",
-                        to_string(number.verdict), number.name,
-                        value(number.base, number.base_text), value(number.now, number.now_text),
-                        number.change ? fmt::format(" ({:+.2f} %)", *number.change * 100) : "",
-                        number.reason.empty() ? "" : ": ", number.reason);
-  }
-  return text;
-}
-
 std::string unit_of(const NumberComparison& number) {
   if (number.timed || number.name == "modelled_driver_ns_total") return "ns";
   return number.name.find("_bytes") != std::string::npos ? "B" : "count";
@@ -121,6 +73,16 @@ bool is_followed(const NumberComparison& number) {
 }
 
 }  // namespace
+
+std::string service_name(const CellKey& key) {
+  // Bencher takes 1024 characters; the id keeps longer names apart.
+  constexpr std::size_t kBytesMax = 1000;
+  std::string name =
+      fmt::format("{}/{}/{}/{}/{}/seed:{}/{}", key.workload, key.allocator, conf_or_unset(key),
+                  key.device, key.capacity, key.seed, key.on_oom);
+  if (name.size() > kBytesMax) name = name.substr(0, kBytesMax) + " " + key.id();
+  return valid_utf8(name);
+}
 
 std::string render_comparison_json(const Comparison& comparison) {
   Json cells = Json::array();
@@ -160,64 +122,19 @@ std::string render_comparison_json(const Comparison& comparison) {
                {"incomplete", incomplete}});
 }
 
-std::string render_comparison_junit(const Comparison& comparison) {
-  std::string cases;
-  std::size_t failure_count = 0;
-  std::size_t error_count = 0;
-  std::size_t skipped_count = 0;
-  const auto add = [&](const CellKey& key, const char* element, std::string_view message,
-                       const std::string& text) {
-    cases += fmt::format("  <testcase classname=\"{}\" name=\"{}\">", xml(key.workload),
-                         xml(cell_name(key)));
-    if (*element != '\0') {
-      cases += fmt::format("<{0} message=\"{1}\">{2}</{0}>", element, xml(message), xml(text));
-    }
-    cases += "</testcase>\n";
-  };
-  for (const CellComparison& cell : comparison.cells) {
-    const char* element = "";
-    if (cell.verdict == Verdict::Worse && cell.gated) {
-      element = "failure";
-      ++failure_count;
-    } else if (cell.verdict == Verdict::NotComparable) {
-      element = "error";
-      ++error_count;
-    } else if (cell.verdict == Verdict::Undecided) {
-      element = "skipped";
-      ++skipped_count;
-    }
-    add(cell.key, element, to_string(cell.verdict), describe(cell));
-  }
-  for (const IncompleteCell& cell : comparison.incomplete) {
-    add(cell.key, "error", "no result", cell.reason);
-    ++error_count;
-  }
-  // The whole may fail where no cell does: by policy, or because there was nothing to compare.
-  const bool whole_failed = !comparison.failures.empty();
-  std::string reasons;
-  for (const std::string& failure : comparison.failures) reasons += xml(failure) + "&#10;";
-  failure_count += whole_failed ? 1 : 0;
-  cases += "  <testcase classname=\"allocmark\" name=\"comparison\">";
-  if (whole_failed) cases += fmt::format("<failure message=\"failed\">{}</failure>", reasons);
-  cases += "</testcase>\n";
-  return fmt::format(
-      "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"allocmark compare\" "
-      "tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"{}\">\n{}</testsuite>\n",
-      comparison.cells.size() + comparison.incomplete.size() + 1, failure_count, error_count,
-      skipped_count, cases);
-}
-
 std::string render_github_benchmark(const Comparison& comparison) {
   Json entries = Json::array();
   for (const CellComparison& cell : comparison.cells) {
     for (const NumberComparison& number : cell.numbers) {
       if (!is_followed(number)) continue;
-      Json entry = {{"name", cell_name(cell.key) + " " + number.name},
+      Json entry = {{"name", service_name(cell.key) + " " + number.name},
                     {"unit", unit_of(number)},
                     {"value", *number.now}};
       if (number.now_interval) {
-        entry["range"] =
-            fmt::format("{:.6g} .. {:.6g}", number.now_interval->low, number.now_interval->high);
+        // The action reads one number after the sign, so the wider side of the interval.
+        const Estimate& estimate = *number.now_interval;
+        entry["range"] = fmt::format(
+            "± {:.6g}", std::max(estimate.high - *number.now, *number.now - estimate.low));
       }
       entry["extra"] = fmt::format("verdict: {}{}{}", to_string(number.verdict),
                                    number.reason.empty() ? "" : ": ", number.reason);
@@ -240,7 +157,7 @@ std::string render_bencher(const Comparison& comparison) {
       }
       measures[number.name] = std::move(measure);
     }
-    if (!measures.empty()) benchmarks[valid_utf8(cell_name(cell.key))] = std::move(measures);
+    if (!measures.empty()) benchmarks[service_name(cell.key)] = std::move(measures);
   }
   return dump(benchmarks);
 }

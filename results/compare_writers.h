@@ -9,6 +9,10 @@
 
 namespace allocmark {
 
+// The name under which services follow a cell over time: it must not change with the run. At most
+// 1024 characters, valid UTF-8.
+[[nodiscard]] std::string service_name(const CellKey& key);
+
 // For a terminal: the verdict, what to know, then one row per number that is not the same, the most
 // important first. `all` adds those that are.
 [[nodiscard]] std::string render_comparison(const Comparison& comparison, bool all);
@@ -16,8 +20,8 @@ namespace allocmark {
 // Everything, as one JSON object.
 [[nodiscard]] std::string render_comparison_json(const Comparison& comparison);
 
-// JUnit XML: a test case per cell. A regression is a failure, a cell that could not be compared an
-// error, an undecided one skipped.
+// JUnit XML (compare_junit.cc): a test case per cell, whose time is that of NEW's cell. A
+// regression is a failure, a cell that could not be compared an error, an undecided one skipped.
 [[nodiscard]] std::string render_comparison_junit(const Comparison& comparison);
 
 // NEW's numbers for github-action-benchmark (tool customSmallerIsBetter): latency quantiles with

@@ -68,8 +68,9 @@ class CellSet {
 
 }  // namespace
 
-RunFile read_run_file(const std::string& path) {
-  const std::string text = read_whole(path);
+RunFile read_run_file(const std::string& path) { return parse_run_file(read_whole(path), path); }
+
+RunFile parse_run_file(std::string_view text, const std::string& path) {
   if (text.empty()) fail(path, "the results file is empty", {}, "Delete it and run again.");
   RunFile run;
   CellSet cells(run);
@@ -77,7 +78,7 @@ RunFile read_run_file(const std::string& path) {
   for (std::size_t begin = 0; begin < text.size();) {
     ++line_number;
     const std::size_t newline = text.find('\n', begin);
-    const bool ended = newline != std::string::npos;
+    const bool ended = newline != std::string_view::npos;
     const std::size_t end = ended ? newline : text.size();
     const std::string_view line(text.data() + begin, end - begin);
     if (!ended && line_number > 1 && !json_line_kind(line)) {

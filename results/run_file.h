@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "results/schema.h"
@@ -27,6 +28,8 @@ struct RunFile {
 // empty, does not begin with an environment, or has a corrupt line. Only a last line without its
 // newline that is no whole JSON object is taken as torn, which is what a killed run leaves.
 [[nodiscard]] RunFile read_run_file(const std::string& path);
+// The same of a file's text; `path` is what messages call it.
+[[nodiscard]] RunFile parse_run_file(std::string_view text, const std::string& path);
 
 // Adds lines to a run's file; each is handed to the operating system before append returns, so that
 // a later crash of this process loses nothing. Not for several writers at once: only the parent

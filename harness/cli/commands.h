@@ -12,6 +12,8 @@ namespace allocmark {
 [[nodiscard]] ExitCode trace_command(const TraceCommand& command);
 [[nodiscard]] ExitCode explain_command(const ExplainCommand& command);
 [[nodiscard]] ExitCode report_command(const ReportCommand& command);
+[[nodiscard]] ExitCode bundle_command(const BundleCommand& command);
+[[nodiscard]] ExitCode check_command(const CheckCommand& command);
 [[nodiscard]] ExitCode compare_command(const CompareCommand& command);
 [[nodiscard]] ExitCode parity_command(const ParityCommand& command);
 [[nodiscard]] ExitCode speed_command(const SpeedCommand& command);

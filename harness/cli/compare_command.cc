@@ -3,7 +3,6 @@
 // nothing.
 #include <charconv>
 #include <cstddef>
-#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,24 +13,13 @@
 #include <fmt/format.h>
 #include "base/error.h"
 #include "harness/cli/commands.h"
+#include "harness/cli/run_side.h"
 #include "harness/run_folder.h"
 #include "results/compare.h"
 #include "results/compare_writers.h"
 
 namespace allocmark {
 namespace {
-
-// A run's folder with its plan, or a results file alone, whose plan is then not known.
-RunSide read_side(const std::string& label, const std::string& path) {
-  RunSide side{.label = label};
-  if (!std::filesystem::is_directory(path)) {
-    side.file = read_run_file(path);
-    return side;
-  }
-  side.planned = read_manifest(path).cells;
-  side.file = read_run_file(results_path(path));
-  return side;
-}
 
 // "3%" or "0.03".
 double parse_share(const std::string& text) {

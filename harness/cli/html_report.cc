@@ -62,9 +62,9 @@ std::string find_python() {
 
 // report.html cannot be made here: fine, unless something was asked for that needs it.
 std::string missing(const HtmlReport& report, const std::string& what, const std::string& next) {
-  if (!report.latex.empty()) {
-    throw EnvironmentError({.what = "LaTeX tables cannot be made: " + what,
-                            .where = "--latex",
+  if (!report.latex.empty() || !report.svg.empty()) {
+    throw EnvironmentError({.what = "LaTeX tables and charts cannot be made: " + what,
+                            .where = report.latex.empty() ? "--svg" : "--latex",
                             .wanted = "",
                             .got = "",
                             .next = next});
@@ -85,12 +85,15 @@ std::string write_html_report(const HtmlReport& report) {
     return missing(report, "python3 is not on the PATH",
                    "install it, then run " + script.substr(0, script.rfind('/')) + "/install.sh");
   }
-  std::vector<std::string> argv = {python, "-B", script, "--html-optional"};
+  std::vector<std::string> argv = {python, "-B", script, "--facts", "-", "--html-optional"};
   if (!report.html) argv.emplace_back("--no-html");
   if (!report.latex.empty()) argv.insert(argv.end(), {"--latex", report.latex});
+  if (!report.svg.empty()) argv.insert(argv.end(), {"--svg", report.svg});
   argv.insert(argv.end(), {"--", report.folder});
-  const ChildOutcome outcome = run_child(
-      {.argv = argv, .environment = environment_with({}), .input = "", .timeout_s = kTimeout_s});
+  const ChildOutcome outcome = run_child({.argv = argv,
+                                          .environment = environment_with({}),
+                                          .input = report.facts,
+                                          .timeout_s = kTimeout_s});
   if (outcome.exit_code == 0) return outcome.stderr_tail;
   throw EnvironmentError({.what = "report.html cannot be made",
                           .where = script,

@@ -22,6 +22,8 @@ ExitCode run_main(int argc, char** argv) {
   if (line.trace) return trace_command(*line.trace);
   if (line.explain) return explain_command(*line.explain);
   if (line.report) return report_command(*line.report);
+  if (line.bundle) return bundle_command(*line.bundle);
+  if (line.check) return check_command(*line.check);
   if (line.compare) return compare_command(*line.compare);
   if (line.parity) return parity_command(*line.parity);
   if (line.speed) return speed_command(*line.speed);

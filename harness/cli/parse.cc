@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include "base/error.h"
 #include "base/nearest.h"
+#include "harness/cli/parse_report.h"
 
 namespace allocmark {
 namespace {
@@ -202,18 +203,6 @@ void add_explain(CLI::App* app, ExplainCommand* command) {
       ->type_name("A");
 }
 
-void add_report(CLI::App* app, ReportCommand* command) {
-  app->add_option("folder", command->folder, "A folder that 'allocmark run' wrote")
-      ->required()
-      ->type_name("DIR");
-  app->add_option("--format", command->format,
-                  "Print this (table, markdown, csv, json) instead of writing the report files")
-      ->check(CLI::IsMember({"table", "markdown", "csv", "json"}))
-      ->type_name("F");
-  app->add_option("--latex", command->latex, "Write LaTeX tables there as well")->type_name("FILE");
-  app->add_flag("!--no-html", command->html, "Do not make report.html");
-}
-
 void add_compare(CLI::App* app, CompareCommand* command) {
   app->add_option("runs", command->runs,
                   "BASE and NEW: folders that 'allocmark run' wrote, or results.jsonl files")
@@ -366,6 +355,8 @@ struct Commands {
   TraceCommand trace;
   ExplainCommand explain;
   ReportCommand report;
+  BundleCommand bundle;
+  CheckCommand check;
   CompareCommand compare;
   ParityCommand parity;
   SpeedCommand speed;
@@ -385,6 +376,8 @@ void keep_parsed(const CLI::App& app, Commands commands, const std::vector<std::
   }
   if (parsed("explain")) line.explain = commands.explain;
   if (parsed("report")) line.report = commands.report;
+  if (parsed("bundle")) line.bundle = commands.bundle;
+  if (parsed("check")) line.check = commands.check;
   if (parsed("compare")) line.compare = commands.compare;
   if (parsed("parity")) line.parity = commands.parity;
   if (parsed("speed")) line.speed = commands.speed;
@@ -423,6 +416,9 @@ CommandLine parse_command_line(int argc, const char* const* argv, const std::str
   add_trace(trace_app, &commands.trace);
   add_explain(explain_app, &commands.explain);
   add_report(report_app, &commands.report);
+  add_bundle(app.add_subcommand("bundle", "Pack a run, its report and its hashes for publishing"),
+             &commands.bundle);
+  add_check(app.add_subcommand("check", "Say whether a bundle can be relied on"), &commands.check);
   add_compare(compare_app, &commands.compare);
   add_parity(parity_app, &commands.parity);
   add_speed(speed_app, &commands.speed);

@@ -49,9 +49,24 @@ struct ExplainCommand {
 
 struct ReportCommand {
   std::string folder;
-  std::string format;  // empty = write report.md and its companions into the folder
-  std::string latex;   // LaTeX tables go there; empty = none
-  bool html = true;    // report.html, where python3 and its packages are there
+  std::string format;                  // empty = write report.md and its companions into the folder
+  std::string latex;                   // LaTeX tables go there; empty = none
+  std::string svg;                     // a folder for charts; empty = none
+  bool html = true;                    // report.html, where python3 and its packages are there
+  std::vector<std::string> baselines;  // runs to hold it against
+  std::string policy, calibration;     // files, as of 'compare'; empty = none
+};
+
+struct BundleCommand {
+  std::string folder;
+  std::string out;                     // the archive
+  std::vector<std::string> baselines;  // at most one
+  std::string policy, calibration;     // files, as of 'compare'; empty = none
+};
+
+struct CheckCommand {
+  std::string bundle;  // an archive, or the folder it was unpacked to
+  std::string format = "table";
 };
 
 struct CompareCommand {
@@ -96,6 +111,8 @@ struct CommandLine {
   std::optional<TraceCommand> trace;
   std::optional<ExplainCommand> explain;
   std::optional<ReportCommand> report;
+  std::optional<BundleCommand> bundle;
+  std::optional<CheckCommand> check;
   std::optional<CompareCommand> compare;
   std::optional<ParityCommand> parity;
   std::optional<SpeedCommand> speed;

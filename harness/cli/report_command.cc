@@ -3,13 +3,24 @@
 
 #include <fmt/format.h>
 #include "harness/cli/commands.h"
-#include "harness/cli/html_report.h"
+#include "harness/cli/report_pages.h"
 #include "harness/cli/run_output.h"
 #include "harness/run_folder.h"
 
 namespace allocmark {
 
 ExitCode report_command(const ReportCommand& command) {
+  const PagesRequest pages{.folder = command.folder,
+                           .baselines = command.baselines,
+                           .policy = command.policy,
+                           .calibration = command.calibration,
+                           .latex = command.latex,
+                           .svg = command.svg,
+                           .html = command.html};
+  if (command.format == "facts") {
+    fmt::print("{}", page_facts(pages));
+    return ExitCode::Pass;
+  }
   const RunFile file = read_run_file(results_path(command.folder));
   if (!command.format.empty()) {
     fmt::print("{}", render_results(command.format, file.environment, file.cells));
@@ -17,11 +28,8 @@ ExitCode report_command(const ReportCommand& command) {
   }
   const std::string report = write_reports(command.folder, file.environment, file.cells);
   fmt::print("cells: {}\nreport: {}\n", count_by_status(file.cells, file.cells.size()), report);
-  if (command.html || !command.latex.empty()) {
-    std::fflush(stdout);
-    fmt::print("{}", write_html_report(
-                         {.folder = command.folder, .latex = command.latex, .html = command.html}));
-  }
+  std::fflush(stdout);
+  fmt::print("{}", write_pages(pages));
   return ExitCode::Pass;
 }
 

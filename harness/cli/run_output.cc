@@ -8,36 +8,12 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include "harness/report_files.h"
 #include "harness/runtime_select.h"
 #include "results/json.h"
 #include "results/writers.h"
 
 namespace allocmark {
-namespace {
-
-// An argument as a shell takes it.
-std::string shell_quoted(const std::string& text) {
-  const bool plain = !text.empty() && text.find_first_not_of(
-                                          "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                          "0123456789_-./:,=+@%") == std::string::npos;
-  if (plain) {
-    return text;
-  }
-  std::string quoted = "'";
-  for (const char c : text) {
-    quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  }
-  return quoted + "'";
-}
-
-std::string shell_command(const std::vector<std::string>& argv) {
-  std::vector<std::string> words;
-  std::transform(argv.begin(), argv.end(), std::back_inserter(words), shell_quoted);
-  return fmt::format("{}", fmt::join(words, " "));
-}
-
-}  // namespace
-
 std::string render_results(std::string_view format, const Environment& environment,
                            const std::vector<CellResult>& cells) {
   if (format == "markdown") {
@@ -59,13 +35,10 @@ std::string render_results(std::string_view format, const Environment& environme
 std::string write_reports(const std::string& folder, const Environment& environment,
                           const std::vector<CellResult>& cells) {
   const std::filesystem::path path(folder);
-  write_file((path / "table.txt").string(), render_table(cells));
-  write_file((path / "table.csv").string(), render_csv(cells));
-  write_file((path / "google_benchmark.json").string(),
-             render_google_benchmark(environment, cells));
-  const std::string report = (path / "report.md").string();
-  write_file(report, render_results("markdown", environment, cells));
-  return report;
+  for (const ArchiveFile& file : report_files(environment, cells)) {
+    write_file((path / file.name).string(), file.text);
+  }
+  return (path / "report.md").string();
 }
 
 std::string count_by_status(const std::vector<CellResult>& cells, std::size_t planned_count) {

@@ -3,8 +3,8 @@ throughout the page, chosen from all its values. Cells with their derived number
 
 from dataclasses import dataclass
 
-from definitions import anchor_of
-from derived import has_enough_samples, is_measured
+from anchors import anchor_of
+from facts import has_enough_samples, is_measured
 
 TIME_UNITS = ((1e6, "ms"), (1e3, "us"), (1.0, "ns"))
 MIB = 1024 * 1024
@@ -15,20 +15,19 @@ class Column:
     group: str
     name: str
     field: str
-    kind: str  # time, bytes, share, count or trial
-    percentile: str = ""  # where the value is a quantile: which, to mark too few samples
+    kind: str  # time, quantile, bytes, share, count or trial
 
 
 COLUMNS = (
     Column("Out of memory", "failed", "oom_count", "count"),
     Column("Out of memory", "rate", "oom_rate", "share"),
     Column("Out of memory", "passes", "trial_oom_rate", "trial"),
-    Column("Allocate latency", "P50", "allocate_latency_ns_p50", "time", "p50"),
-    Column("Allocate latency", "P90", "allocate_latency_ns_p90", "time", "p90"),
-    Column("Allocate latency", "P99", "allocate_latency_ns_p99", "time", "p99"),
-    Column("Allocate latency", "P99.9", "allocate_latency_ns_p999", "time", "p999"),
-    Column("Free latency", "P50", "deallocate_latency_ns_p50", "time", "p50"),
-    Column("Free latency", "P99", "deallocate_latency_ns_p99", "time", "p99"),
+    Column("Allocate latency", "P50", "allocate_latency_ns_p50", "quantile"),
+    Column("Allocate latency", "P90", "allocate_latency_ns_p90", "quantile"),
+    Column("Allocate latency", "P99", "allocate_latency_ns_p99", "quantile"),
+    Column("Allocate latency", "P99.9", "allocate_latency_ns_p999", "quantile"),
+    Column("Free latency", "P50", "deallocate_latency_ns_p50", "quantile"),
+    Column("Free latency", "P99", "deallocate_latency_ns_p99", "quantile"),
     Column("Peak memory", "requested", "requested_bytes_peak", "bytes"),
     Column("Peak memory", "allocated", "allocated_bytes_peak", "bytes"),
     Column("Peak memory", "active", "active_bytes_peak", "bytes"),
@@ -92,10 +91,7 @@ def cell_text(cell, heading):
         low, high = cell["trial_oom_rate_low"] * 100, cell["trial_oom_rate_high"] * 100
         return f"{scaled:.0f} [{low:.0f}, {high:.0f}]", value
     text = _number(scaled, 0 if scaled >= 10 or heading["unit"] == "ns" else 2)
-    if column.percentile:
-        count = cell[column.field.split("_latency")[0] + "_latency_count"]
-        text = text if has_enough_samples(column.percentile, count) else "~" + text
-    return text, value
+    return text if column.kind != "quantile" or has_enough_samples(cell, column.field) else "~" + text, value
 
 
 def format_bytes(value):

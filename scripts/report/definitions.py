@@ -1,21 +1,11 @@
 """results/README.md as an appendix of the page: rendered to HTML, with an anchor for every field that its tables define. Markdown
 flows in; HTML and the set of anchors flow out. Raw HTML in the Markdown is shown as text."""
 
-import itertools
 import re
 
 from markdown_it import MarkdownIt
 
-
-def expand_braces(name):
-    """'{a,b}_c' names a_c and b_c; an empty alternative is allowed."""
-    parts = re.split(r"(\{[^}]*\})", name)
-    choices = [part[1:-1].split(",") if part.startswith("{") else [part] for part in parts]
-    return ["".join(choice) for choice in itertools.product(*choices)]
-
-
-def anchor_of(name):
-    return "def-" + re.sub(r"[^A-Za-z0-9_.-]", "-", name)
+from anchors import anchor_of, expand_braces
 
 
 def _heading_anchor(text):

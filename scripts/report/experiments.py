@@ -6,22 +6,21 @@ import math
 import re
 from statistics import median
 
-from derived import (
+from facts import (
     BASELINE_ALLOCATOR,
     CAUSES,
     NULL_ALLOCATOR,
-    derive,
     had_oom,
     has_enough_samples,
     is_baseline,
     is_measured,
 )
 
-# A cost ratio: its name, the cell's field, the same per pass, the count of samples and the percentile.
+# A cost ratio: its name, and the field of the cell and of its passes.
 COSTS = (
-    ("allocate P50", "allocate_latency_ns_p50", "allocate_latency_ns_p50", "allocate_latency_count", "p50"),
-    ("allocate P99", "allocate_latency_ns_p99", "allocate_latency_ns_p99", "allocate_latency_count", "p99"),
-    ("free P50", "deallocate_latency_ns_p50", "deallocate_latency_ns_p50", "deallocate_latency_count", "p50"),
+    ("allocate P50", "allocate_latency_ns_p50"),
+    ("allocate P99", "allocate_latency_ns_p99"),
+    ("free P50", "deallocate_latency_ns_p50"),
 )
 
 
@@ -52,13 +51,13 @@ def _passes_apart(cell, baseline, name):
 def costs_of(cell, baseline):
     """Ratios to the baseline, in the order of COSTS and then reserved peak; apart and enough say how far they can be trusted."""
     costs = []
-    for name, value_name, pass_name, count_name, percentile in COSTS:
-        value, base = cell[value_name], baseline[value_name]
+    for name, field in COSTS:
+        value, base = cell[field], baseline[field]
         if not value or not base:
             continue
-        enough = all(has_enough_samples(percentile, one[count_name]) for one in (cell, baseline))
-        apart = _passes_apart(cell, baseline, pass_name)
-        costs.append({"name": name, "field": value_name, "ratio": value / base, "apart": apart, "enough": enough})
+        enough = all(has_enough_samples(one, field) for one in (cell, baseline))
+        apart = _passes_apart(cell, baseline, field)
+        costs.append({"name": name, "field": field, "ratio": value / base, "apart": apart, "enough": enough})
     reserved, base = cell["reserved_bytes_peak"], baseline["reserved_bytes_peak"]
     if reserved is not None and base:
         costs.append(
@@ -202,10 +201,8 @@ def _place(setting):
 
 
 def prepare(run):
-    """Adds the derived numbers to the cells; (experiments, letters of the settings: the baseline is A). Cells end up in the file in the
-    order in which they ended; the page has them in the order of the letters."""
-    for cell in run.cells:
-        cell.update(derive(cell))
+    """(experiments, letters of the settings: the baseline is A). Cells end up in the file in the order in which they ended; the page has
+    them in the order of the letters."""
     settings = sorted({setting_of(cell) for cell in run.cells}, key=_place)
     letters = {setting: letter_of(index) for index, setting in enumerate(settings)}
     place = {setting: index for index, setting in enumerate(settings)}

@@ -1,7 +1,7 @@
 """LaTeX tables for papers: one per experiment, with booktabs, units in the heading and every config string. A Run flows in; a file to
 \\input flows out. Needs \\usepackage{booktabs}. Nothing in a name can become a command."""
 
-from derived import has_enough_samples, is_measured
+from facts import has_enough_samples, is_measured
 from experiments import prepare
 
 MIB = 1024 * 1024
@@ -41,7 +41,7 @@ def _time(cell, operation, percentile):
     value = cell[f"{operation}_latency_ns_{percentile}"]
     if value is None:
         return "--"
-    mark = "" if has_enough_samples(percentile, cell[f"{operation}_latency_count"]) else r"\textasciitilde{}"
+    mark = "" if has_enough_samples(cell, f"{operation}_latency_ns_{percentile}") else r"\textasciitilde{}"
     return f"{mark}{value:.0f}"
 
 

@@ -1,6 +1,7 @@
 """Reads a results folder: results.jsonl as results/README.md defines it, and the optional timelines/. Files flow in; a Run
-flows out, or a ReportError that says what, where and what to do next. Only facts; derived.py computes."""
+flows out, or a ReportError that says what, where and what to do next. What is computed from them comes from allocmark, see facts.py."""
 
+import hashlib
 import json
 import re
 from dataclasses import dataclass, field
@@ -23,6 +24,9 @@ class Run:
     cells: list
     notes: list = field(default_factory=list)  # what a reader must know about the file itself
     timelines: dict = field(default_factory=dict)  # cell_id -> path of its timeline
+    results_sha256: str = ""
+    sample_count_min: dict = field(default_factory=dict)  # "p99" -> samples that it needs; this and the next from facts.py
+    comparisons: list = field(default_factory=list)  # with other runs, as allocmark judged them
 
 
 def results_file(name):
@@ -129,7 +133,7 @@ def read_run(folder):
         raise ReportError(f"cannot read {path}: {error.strerror}; give a folder that 'allocmark run' wrote") from None
     schema = json.loads(results_file("schema.json").read_text())
     *lines, torn = data.split(b"\n")
-    run = Run(folder=folder, environment={}, cells=[])
+    run = Run(folder=folder, environment={}, cells=[], results_sha256=hashlib.sha256(data).hexdigest())
     if torn:
         run.notes.append(
             "The last line of results.jsonl is incomplete and was left out: the run was broken off, or is still going on."

@@ -11,9 +11,10 @@ import jinja2
 import plotly.offline
 from markupsafe import Markup
 
+from anchors import anchor_of
+from comparisons import COMPARED_NUMBERS, NUMBER_FIELDS, comparison_data, prepare_comparisons
 from columns import cell_text, format_bytes, format_ratio, group_spans, make_headings
-from definitions import anchor_of, render_definitions
-from derived import BASELINE_ALLOCATOR, CAUSES, is_baseline, is_measured, tail_curve
+from definitions import render_definitions
 from experiments import (
     causes_of,
     costs_of,
@@ -24,6 +25,7 @@ from experiments import (
     score_settings,
     setting_of,
 )
+from facts import BASELINE_ALLOCATOR, CAUSES, is_baseline, is_measured
 from load import HERE, results_file
 from timelines import fit_timelines
 
@@ -55,8 +57,6 @@ def as_script_json(value):
 def _chart_data(run, experiments, letters, anchors):
     cells = [cell for experiment in experiments for cell in experiment["cells"]]
     fields = _scalar_fields(cells[0])
-    # Curves of many cells get fewer points, so that the page stays small.
-    step = 0.02 if len(cells) <= 300 else 0.06
     rows = []
     for cell in cells:
         row = [str(cell[name]) if name == "seed" else _compact(cell[name]) for name in fields]
@@ -73,8 +73,7 @@ def _chart_data(run, experiments, letters, anchors):
                 ],
                 "tails": {
                     operation: [[float(f"{value:.4g}") for value in column] for column in curve]
-                    for operation in ("allocate", "deallocate")
-                    if (curve := tail_curve(cell, operation, step)) is not None
+                    for operation, curve in cell["tails"].items()
                 },
             }
         )
@@ -83,9 +82,12 @@ def _chart_data(run, experiments, letters, anchors):
         "passFields": PASS_FIELDS,
         "classFields": SIZE_CLASS_FIELDS,
         "causes": CAUSES,
+        "sampleMin": run.sample_count_min,
         "anchors": {name: anchor_of(name) for name in (*fields, *OOM_FIELDS, *PASS_FIELDS, *SIZE_CLASS_FIELDS) if anchor_of(name) in anchors},
         "cells": rows,
         "timelines": run.timelines,
+        "comparisons": comparison_data(run),
+        "comparisonFields": NUMBER_FIELDS,
     }
 
 
@@ -157,6 +159,7 @@ def _template_engine():
         cell_text=cell_text,
         anchor_of=anchor_of,
         BASELINE=BASELINE_ALLOCATOR,
+        COMPARED_NUMBERS=COMPARED_NUMBERS,
     )
     return engine
 
@@ -173,7 +176,7 @@ def render_page(run):
     definitions, anchors = render_definitions(results_file("README.md").read_text(encoding="utf-8"))
     scores = score_settings(experiments, letters)
     headings = make_headings(run.cells)
-    app = (HERE / "page" / "charts.js").read_text() + "\n" + (HERE / "page" / "app.js").read_text()
+    app = "\n".join((HERE / "page" / f"{name}.js").read_text(encoding="utf-8") for name in ("charts", "app", "compare"))
     plotly_js = plotly.offline.get_plotlyjs()
     context = {
         "run": run,
@@ -181,6 +184,7 @@ def render_page(run):
         "environment_rows": environment_rows(run.environment),
         "command": shell_command(run.environment["argv"]),
         "experiments": experiments,
+        "comparisons": prepare_comparisons(run),
         "letters": letters,
         "scores": scores,
         "headline": headline_of(experiments, scores),

@@ -8,7 +8,6 @@ import time
 
 import generate
 import pytest
-import report
 
 selenium = pytest.importorskip("selenium", reason="selenium is not installed")
 from selenium import webdriver  # noqa: E402
@@ -119,6 +118,37 @@ def test_hostile_names_are_never_executed(browser, golden_page):
     assert browser.execute_script("return window.broken === undefined")
 
 
+def test_the_comparison_has_marks_filters_and_dialogs(browser, golden_page):
+    open_page(browser, golden_page)
+    draw_all(browser, "#comparison-1")
+    marks = browser.execute_script(MARKS, "#comparison-1")
+    assert set(marks) == {"changes", "overlay"} and marks["changes"] >= 1
+    shown = "return document.querySelectorAll('.compared tbody tr:not([hidden])').length"
+    choose = "const s = document.querySelector('.k-verdict'); s.value = arguments[0]; s.dispatchEvent(new Event('input', {bubbles: true}))"
+    browser.execute_script(choose, "")
+    everything = browser.execute_script(shown)
+    browser.execute_script(choose, "worse")
+    assert 0 < browser.execute_script(shown) < everything
+    assert browser.execute_script("return [...document.querySelectorAll('.compared tbody tr:not([hidden])')].every((row) => row.dataset.verdict === 'worse')")
+    for button in range(browser.execute_script("return document.querySelectorAll('button.numbers').length")):
+        browser.execute_script("document.querySelectorAll('button.numbers')[arguments[0]].click()", button)
+        assert browser.execute_script("return document.querySelectorAll('#detail tbody tr').length") > 0
+        browser.execute_script("document.getElementById('detail').close()")
+    assert browser.execute_script("return window.broken === undefined && document.querySelectorAll('img').length === 0")
+    assert_quiet(browser)
+
+
+def test_curves_of_both_runs_lie_over_each_other(browser, large_page):
+    open_page(browser, large_page)
+    draw_all(browser, "#comparison-1")
+    names = "return document.querySelector('#comparison-1 [data-chart=overlay] .plot').data.map((trace) => trace.name)"
+    assert browser.execute_script(names) == ["BASE", "NEW"]
+    assert browser.execute_script("return document.querySelectorAll('#comparison-1 .k-cell option').length") == 200
+    browser.execute_script("const s = document.querySelector('.k-view'); s.value = 'tails'; s.dispatchEvent(new Event('input', {bubbles: true}))")
+    wait_for(browser, "return document.querySelector('#comparison-1 [data-chart=overlay] .plot').layout.yaxis.type === 'log'")
+    assert_quiet(browser)
+
+
 def shown_rows(browser):
     return browser.execute_script("return [...document.querySelectorAll('.experiment:not([hidden]) .cells tbody tr:not([hidden])')].length")
 
@@ -160,7 +190,7 @@ def test_histograms_become_curves_of_every_bucket(browser, tmp_path):
             one["allocate_latency_histogram"] = [640, 500, 64, 300, 64, 150, 64, 49, 200, 1]
             one["deallocate_latency_histogram"] = None
     folder = generate.write_folder(tmp_path, lines)
-    assert report.main([str(folder)]) == 0
+    generate.make_report(folder)
     open_page(browser, folder / "report.html")
     browser.execute_script("const s = document.getElementById('c-view'); s.value = 'cdf'; s.dispatchEvent(new Event('input', {bubbles: true}))")
     draw_all(browser, "#experiment-1")
@@ -279,9 +309,9 @@ def test_the_map_can_be_scrubbed(browser, golden_page):
 @pytest.mark.parametrize("name, width, dark", [("light", 1280, False), ("dark", 1280, True), ("phone", 390, False)])
 def test_screenshots_for_a_human_to_look_at(browser, golden_page, name, width, dark):
     open_page(browser, golden_page, width, dark)
-    for part in ("#answer", "#experiment-2"):
+    for part in ("#comparison-1", "#answer", "#experiment-2"):
         if part != "#answer":
-            draw_all(browser)
+            draw_all(browser, part)
         browser.execute_script("document.querySelector(arguments[0]).scrollIntoView()", part)
         time.sleep(1)
         browser.save_screenshot(os.path.join(os.environ["ALLOCMARK_SCREENSHOTS"], f"{name}-{part[1:]}.png"))

@@ -6,16 +6,14 @@ import subprocess
 import conftest
 import generate
 import latex
-import load
 import pytest
-import report
 
 
 def make_tables(tmp_path):
     lines = generate.make_lines(18)
     lines[1].update(workload=conftest.HOSTILE + r"\input{/etc/passwd}%$&#_^~" + "\x1b", conf="a:1,b:[2:3]")
     folder = generate.write_folder(tmp_path, lines)
-    assert report.main([str(folder), "--no-html", "--latex", str(tmp_path / "t.tex")]) == 0
+    generate.make_report(folder, "--no-html", "--latex", tmp_path / "t.tex")
     return (tmp_path / "t.tex").read_text()
 
 
@@ -46,6 +44,6 @@ def test_the_tables_compile(tmp_path):
     subprocess.run(["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "a.tex"], cwd=tmp_path, check=True, capture_output=True)
 
 
-def test_golden_results_make_tables():
-    run = load.read_run(generate.GOLDEN.parent)
+def test_golden_results_make_tables(tmp_path):
+    run = generate.read_with_facts(generate.write_folder(tmp_path, generate.golden_lines()))
     assert latex.render_latex(run).count(r"\toprule") == 3

@@ -9,7 +9,6 @@ import definitions
 import experiments
 import generate
 import load
-import report
 from page import render_page
 
 VOID = {"meta", "link", "input", "br", "wbr", "img", "hr", "col"}
@@ -87,12 +86,12 @@ def test_nothing_is_taken_from_elsewhere(golden_page):
     assert "default-src &#39;none&#39;" in text or "default-src 'none'" in text
 
 
-def test_the_answer_is_that_of_report_md():
+def test_the_answer_is_that_of_report_md(tmp_path):
     """Every ratio and sentence that the C++ report gives for the golden run is found among the facts of the page, and no others."""
     golden = (generate.GOLDEN.parent / "report.md").read_text().replace("\\~", "~")
     answers = [line for line in golden.splitlines() if line.startswith("`caching` unset")]
     assert "1 of 6000 requests failed" in answers[0]
-    lines = make_golden_run()
+    lines = generate.read_with_facts(generate.write_folder(tmp_path, generate.golden_lines())).cells
     facts = experiments.answer_of([cell for cell in lines if cell["workload"] == "gpt2_train_amp"])
     assert facts["baseline_failed"] and experiments.failures_of(facts["baseline"]) == "12 of 6,000 requests failed"
     from columns import format_ratio
@@ -108,14 +107,8 @@ def test_the_answer_is_that_of_report_md():
     assert places == sorted(places)
 
 
-def make_golden_run():
-    """The cells of the golden report.md, as far as the golden results.jsonl has them."""
-    cells = {line["cell_id"]: line for line in generate.golden_lines() if line["kind"] == "cell"}
-    return list(cells.values())
-
-
 def test_scores_count_what_the_experiments_say(tmp_path):
-    run = load.read_run(generate.write_folder(tmp_path, generate.make_lines(90)))
+    run = generate.read_with_facts(generate.write_folder(tmp_path, generate.make_lines(90)))
     parts, letters = experiments.prepare(run)
     scores = experiments.score_settings(parts, letters)
     assert next(iter(letters.items())) == (("caching", ""), "A")
@@ -131,7 +124,7 @@ def test_scores_count_what_the_experiments_say(tmp_path):
 
 def test_one_cell_and_no_baseline_make_a_page(tmp_path):
     for cell in generate.golden_lines()[1:]:
-        run = load.read_run(generate.write_folder(tmp_path, [generate.golden_lines()[0], cell]))
+        run = generate.read_with_facts(generate.write_folder(tmp_path, [generate.golden_lines()[0], cell]))
         assert cell["cell_id"] in render_page(run)
 
 
@@ -145,15 +138,12 @@ def test_a_thousand_cells_stay_below_fifteen_megabytes(large_page):
     assert large_page.stat().st_size < 15e6
 
 
-def test_the_page_is_written_whole_or_not_at_all(tmp_path, capsys):
+def test_the_page_is_written_whole_or_not_at_all(tmp_path):
     folder = generate.write_folder(tmp_path, generate.make_lines(3))
     (folder / "report.html").mkdir()
-    try:
-        report.main([str(folder)])
-        raise AssertionError("a folder cannot be overwritten")
-    except SystemExit as end:
-        assert end.code == 4
-    assert "cannot write" in capsys.readouterr().err
+    done = generate.run_program("report", folder)
+    assert done.returncode == 4 and "cannot write" in done.stderr
+    assert not list(folder.glob("*.part"))
 
 
 def test_too_many_timelines_are_left_out_and_told(tmp_path, monkeypatch):
@@ -163,7 +153,7 @@ def test_too_many_timelines_are_left_out_and_told(tmp_path, monkeypatch):
     monkeypatch.setattr(timelines, "CHARACTERS_MAX", 40000)
     lines = generate.make_lines(9)
     folder = generate.write_folder(tmp_path, lines, [generate.make_timeline(line["cell_id"]) for line in lines[1:]])
-    assert re.search(r"\d timelines were left out", page.render_page(load.read_run(folder)))
+    assert re.search(r"\d timelines were left out", page.render_page(generate.read_with_facts(folder)))
 
 
 def test_hostile_is_hostile():

@@ -28,10 +28,9 @@ def test_maps_keep_lengths_states_and_holes():
 
 def test_every_timeline_gets_its_part_of_the_budget(tmp_path, monkeypatch):
     monkeypatch.setattr(timelines, "CHARACTERS_MAX", 200_000)
-    cells = [{"cell_id": f"{index:016x}"} for index in range(10)]
-    lines = [dict(line, cell_id=cell["cell_id"]) for line, cell in zip(generate.make_lines(10)[1:], cells)]
+    cells = generate.make_lines(10)[1:]
     parts = [generate.make_timeline(cell["cell_id"], 2000) for cell in cells]
-    run = load.read_run(generate.write_folder(tmp_path, [generate.golden_lines()[0], *lines], parts))
+    run = load.read_run(generate.write_folder(tmp_path, [generate.golden_lines()[0], *cells], parts))
     kept, left_out = timelines.fit_timelines(run, cells)
     assert len(kept) == 10 and left_out == 0
     assert len(json.dumps(kept, separators=(",", ":"))) < 210_000

@@ -83,9 +83,9 @@ function prepareTimelines(article) {
 }
 
 function draw(figure) {
-  const article = figure.closest(".experiment"), plot = figure.querySelector(".plot"), narrow = plot.clientWidth < 430;
+  const block = figure.closest(".comparison"), plot = figure.querySelector(".plot"), narrow = plot.clientWidth < 430;
   const options = chartOptions(), kind = figure.dataset.chart;
-  const {traces, layout, marks} = figureOf(kind, article, narrow);
+  const {traces, layout, marks} = block ? comparisonFigure(kind, block, narrow) : figureOf(kind, figure.closest(".experiment"), narrow);
   if (kind === "latency") {
     const part = {"": "", host_: ", host part", driver_: ", driver part"}[options.part];
     figure.querySelector(".what").textContent = `of ${options.operation === "allocate" ? "allocate" : "free"}${part}`;
@@ -108,7 +108,7 @@ function addSave(figure) {
   const button = make("button", "SVG", {type: "button", class: "save", "aria-label": "Save this chart as SVG"});
   button.addEventListener("click", () => {
     const plot = figure.querySelector(".plot");
-    plotly().downloadImage(plot, {format: "svg", width: plot.clientWidth, height: plot.clientHeight, filename: `${figure.closest(".experiment").id}-${figure.dataset.chart}`});
+    plotly().downloadImage(plot, {format: "svg", width: plot.clientWidth, height: plot.clientHeight, filename: `${figure.closest(".experiment, .comparison").id}-${figure.dataset.chart}`});
   });
   figure.querySelector("figcaption").append(button);
 }
@@ -153,7 +153,7 @@ function applyFilters() {
 let pending = 0;
 byId("filters").addEventListener("input", () => { clearTimeout(pending); pending = setTimeout(applyFilters, 120); });
 byId("filters").addEventListener("reset", () => setTimeout(applyFilters));
-byId("filters").addEventListener("submit", (event) => event.preventDefault());
+document.querySelectorAll("form[role=search]").forEach((form) => form.addEventListener("submit", (event) => event.preventDefault()));
 
 // A link to a row that the filters hide shows everything again.
 function showTarget() {

@@ -1,7 +1,7 @@
 "use strict";
 // The charts: for each kind a function from the shown cells of one experiment to what Plotly draws. Names are escaped, since Plotly
 // reads a little HTML in its texts.
-const QUANTILES = [["P50", "p50", 2], ["P90", "p90", 10], ["P99", "p99", 100], ["P99.9", "p999", 1000], ["max", "max", 0]];
+const QUANTILES = [["P50", "p50", 0.5], ["P90", "p90", 0.1], ["P99", "p99", 0.01], ["P99.9", "p999", 0.001], ["max", "max", 0]];
 const SYMBOLS = ["circle", "square", "diamond", "triangle-up", "line-ns-open"];
 const LINE_COLOURS = ["#0b6bcb", "#d9480f", "#2b8a3e", "#9c36b5", "#c99400", "#0c8599", "#c2255c", "#5c6f82"];
 const LINE_DASHES = ["solid", "dash", "dot", "dashdot"];
@@ -64,8 +64,8 @@ function latencyRows(cells, options, narrow) {
   const value = (cell, name) => cell[`${options.prefix}latency_ns_${name}`];
   traces.push({type: "scatter", mode: "lines", hoverinfo: "skip", showlegend: false, line: {color: colour("--line"), width: 3},
     x: shown.flatMap((cell) => [value(cell, "p50"), value(cell, "max"), null]), y: rows.flatMap((row) => [row, row, null])});
-  QUANTILES.forEach(([label, name, beyond], index) => {
-    const enough = (cell) => !beyond || cell[`${options.prefix}latency_count`] >= 10 * beyond;
+  QUANTILES.forEach(([label, name], index) => {
+    const enough = (cell) => name === "max" || cell[`${options.prefix}latency_count`] >= DATA.sampleMin[name];
     traces.push({type: "scatter", mode: "markers", name: label, x: shown.map((cell) => value(cell, name)), y: rows,
       marker: {color: colour(`--q${index}`), size: index === 4 ? 11 : 9, line: {width: index === 4 ? 2 : 1, color: index === 4 ? colour("--q4") : colour("--page")},
         symbol: shown.map((cell) => SYMBOLS[index] + (enough(cell) || index === 4 ? "" : "-open"))},
@@ -85,6 +85,11 @@ function logTime(values, narrow) {
   return {type: "log", tickvals, ticktext: tickvals.map(unit), range: known.length ? [low - 0.08, high + 0.08] : undefined, tickangle: 0};
 }
 
+function shareAxis(layout, cdf) {
+  return cdf ? {...layout.yaxis, title: {text: "share of calls not slower"}, range: [0, 1.02], tickformat: ",.0%"}
+    : {...layout.yaxis, type: "log", title: {text: "share of calls slower"}, tickvals: [1, 0.1, 0.01, 0.001, 1e-4, 1e-5], ticktext: ["100 %", "10 %", "1 %", "0.1 %", "0.01 %", "0.001 %"]};
+}
+
 // The share of calls slower (or, as CDF, not slower) than a latency: every bucket where the results have histograms, else the stored
 // quantiles.
 function latencyTails(cells, options, narrow) {
@@ -100,15 +105,14 @@ function latencyTails(cells, options, narrow) {
   });
   layout.height = 330 + (narrow ? 20 * shown.length : 0);
   layout.xaxis = {...layout.xaxis, ...logTime(traces.flatMap((trace) => trace.x), narrow)};
-  layout.yaxis = cdf ? {...layout.yaxis, title: {text: "share of calls not slower"}, range: [0, 1.02], tickformat: ",.0%"}
-    : {...layout.yaxis, type: "log", title: {text: "share of calls slower"}, tickvals: [1, 0.1, 0.01, 0.001, 1e-4, 1e-5], ticktext: ["100 %", "10 %", "1 %", "0.1 %", "0.01 %", "0.001 %"]};
+  layout.yaxis = shareAxis(layout, cdf);
   layout.legend = narrow ? {orientation: "h", y: -0.2, font: {size: 10}} : {font: {size: 10}, x: 1.02, y: 1};
   return {traces, layout, marks: shown.length};
 }
 
 function tailOfQuantiles(cell, prefix) {
-  const points = QUANTILES.slice(0, 4).map(([, name, beyond]) => [cell[`${prefix}latency_ns_${name}`], 1 / beyond, beyond]);
-  return points.filter(([, , beyond]) => cell[`${prefix}latency_count`] >= 10 * beyond);
+  const known = QUANTILES.slice(0, 4).filter(([, name]) => cell[`${prefix}latency_count`] >= DATA.sampleMin[name]);
+  return known.map(([, name, beyond]) => [cell[`${prefix}latency_ns_${name}`], beyond]);
 }
 
 function memoryChart(cells, _options, narrow) {

@@ -1,0 +1,54 @@
+// A bundle: one file with everything that a published result rests on. A run's folder (and the run
+// it is compared with) flows in; files flow out, or flow back in from an archive. What a bundle
+// must hold and what is checked stands in results/BUNDLES.md.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "harness/archive.h"
+#include "results/schema.h"
+
+namespace allocmark {
+
+// The folder that every name in the archive begins with, and the bundle's own files in it.
+inline constexpr const char* kBundleFolder = "allocmark-bundle/";
+inline constexpr const char* kBundleManifest = "bundle.json";
+inline constexpr const char* kBundleHashes = "SHA256SUMS";
+inline constexpr const char* kBundleComparison = "comparison.json";
+// More than this is not unpacked: a bundle of 1000 cells with timelines has some 100 MB.
+inline constexpr std::uint64_t kBundleBytesMax = std::uint64_t{4} << 30;
+
+// By name without the folder.
+using BundleFiles = std::map<std::string, std::string>;
+
+struct BundleInput {
+  std::string run = {};       // a results folder
+  std::string baseline = {};  // a results folder or results.jsonl; empty = no comparison
+  std::string policy = {};    // files; empty = none
+  std::string calibration = {};
+};
+
+// Everything but SHA256SUMS. Throws EnvironmentError where a file cannot be read, and UsageError
+// for a run that is still being written.
+[[nodiscard]] BundleFiles collect_bundle(const BundleInput& input, const std::string& version);
+
+// The manifest of a bundle with these files: who made it, and which work it is about.
+[[nodiscard]] std::string bundle_manifest(const std::string& version,
+                                          const std::vector<CellResult>& cells);
+
+// The verdicts on files that hold a baseline, as comparison.json has them.
+[[nodiscard]] std::string bundle_comparison(const BundleFiles& files);
+
+// A line per file, as sha256sum writes and checks them.
+[[nodiscard]] std::string bundle_hashes(const BundleFiles& files);
+
+// With SHA256SUMS added, by name: the order and bytes of the archive.
+[[nodiscard]] std::vector<ArchiveFile> bundle_archive(const BundleFiles& files);
+
+// The hash of results.jsonl that a page says it was made from; empty where it says none.
+[[nodiscard]] std::string page_results_hash(const std::string& html);
+
+}  // namespace allocmark

@@ -1,0 +1,68 @@
+// 'allocmark bundle RUN --out FILE' packs a run for publishing, and 'allocmark check BUNDLE' says
+// whether one can be relied on. Neither measures.
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include "base/error.h"
+#include "harness/bundle.h"
+#include "harness/bundle_check.h"
+#include "harness/cli/commands.h"
+#include "harness/cli/report_pages.h"
+#include "harness/environment.h"
+#include "harness/run_folder.h"
+#include "harness/sha256.h"
+
+namespace allocmark {
+namespace {
+
+void check_name(const std::string& out) {
+  for (const char* suffix : {".tar.zst", ".tar.gz", ".tar"}) {
+    if (out.ends_with(suffix)) return;
+  }
+  throw UsageError({.what = "this kind of archive cannot be written",
+                    .where = "--out",
+                    .wanted = "a name that ends with .tar.zst, .tar.gz or .tar",
+                    .got = out,
+                    .next = {}});
+}
+
+}  // namespace
+
+ExitCode bundle_command(const BundleCommand& command) {
+  check_name(command.out);
+  if (command.baselines.size() > 1) {
+    throw UsageError({.what = "a bundle holds one comparison",
+                      .where = "--baseline",
+                      .wanted = "one run",
+                      .got = fmt::format("{} runs", command.baselines.size()),
+                      .next = "make a bundle for each"});
+  }
+  // The page is made first, so that it is of the same results as everything else.
+  const std::string pages = write_pages({.folder = command.folder,
+                                         .baselines = command.baselines,
+                                         .policy = command.policy,
+                                         .calibration = command.calibration});
+  const BundleFiles files =
+      collect_bundle({.run = command.folder,
+                      .baseline = command.baselines.empty() ? "" : command.baselines.front(),
+                      .policy = command.policy,
+                      .calibration = command.calibration},
+                     version_text());
+  const std::vector<ArchiveFile> archive = bundle_archive(files);
+  write_tar(command.out, archive);
+  const BundleCheck check = check_bundle(read_bundle(command.out), version_text());
+  fmt::print("{}bundle: {}\nfiles: {}\nsha256: {}\n", pages, command.out, archive.size(),
+             sha256_hex(read_file(command.out)));
+  fmt::print("{}", render_check(check));
+  return check.exit_code;
+}
+
+ExitCode check_command(const CheckCommand& command) {
+  const BundleCheck check = check_bundle(read_bundle(command.bundle), version_text());
+  fmt::print("{}", command.format == "json" ? render_check_json(check) : render_check(check));
+  return check.exit_code;
+}
+
+}  // namespace allocmark

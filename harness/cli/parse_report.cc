@@ -1,0 +1,70 @@
+// See parse_report.h.
+#include "harness/cli/parse_report.h"
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+
+namespace allocmark {
+namespace {
+
+void add_comparison(CLI::App* app, std::vector<std::string>* baselines, std::string* policy,
+                    std::string* calibration) {
+  app->add_option("--baseline", *baselines,
+                  "A run to hold this one against, as 'compare' does: its folder or results.jsonl")
+      ->type_name("BASE");
+  app->add_option("--policy", *policy, "JSON file that says what a regression is")
+      ->type_name("FILE");
+  app->add_option("--calibration", *calibration,
+                  "JSON file that says how far apart two runs of the same thing come here")
+      ->type_name("FILE");
+}
+
+}  // namespace
+
+void add_report(CLI::App* app, ReportCommand* command) {
+  app->add_option("folder", command->folder, "A folder that 'allocmark run' wrote")
+      ->required()
+      ->type_name("DIR");
+  app->add_option(
+         "--format", command->format,
+         "Print this (table, markdown, csv, json; facts: what the page is made from) instead "
+         "of writing the report files")
+      ->check(CLI::IsMember({"table", "markdown", "csv", "json", "facts"}))
+      ->type_name("F");
+  add_comparison(app, &command->baselines, &command->policy, &command->calibration);
+  app->add_option("--latex", command->latex, "Write LaTeX tables there as well")->type_name("FILE");
+  app->add_option("--svg", command->svg, "Write the charts as SVG files into this folder as well")
+      ->type_name("DIR");
+  app->add_flag("!--no-html", command->html, "Do not make report.html");
+}
+
+void add_bundle(CLI::App* app, BundleCommand* command) {
+  app->add_option("folder", command->folder, "A folder that 'allocmark run' wrote")
+      ->required()
+      ->type_name("RUN");
+  app->add_option("-o,--out", command->out, "The bundle: a .tar.zst, .tar.gz or .tar")
+      ->required()
+      ->type_name("FILE");
+  add_comparison(app, &command->baselines, &command->policy, &command->calibration);
+  app->footer(
+      "\nThe bundle is checked as 'allocmark check' does. Exit codes: 0 it can be published, 1 a "
+      "rule is broken,\n3 a rule could not be checked.\n");
+}
+
+void add_check(CLI::App* app, CheckCommand* command) {
+  app->add_option("bundle", command->bundle,
+                  "What 'allocmark bundle' wrote, or the folder it was unpacked to")
+      ->required()
+      ->type_name("BUNDLE");
+  app->add_option("--format", command->format, "table or json")
+      ->check(CLI::IsMember({"table", "json"}))
+      ->capture_default_str()
+      ->type_name("F");
+  app->footer(
+      "\nComplete? Consistent? Enough samples? Made from its raw results? The rules: "
+      "results/BUNDLES.md.\nExit codes: 0 every rule is kept, 1 a rule is broken, 3 a rule could "
+      "not be checked.\n");
+}
+
+}  // namespace allocmark

@@ -1,0 +1,28 @@
+// The reports that scripts/report makes of a run: the page for people, LaTeX tables, SVG charts;
+// with the verdicts of other runs it is held against. A run's folder flows in; lines that say what
+// was written flow out.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace allocmark {
+
+struct PagesRequest {
+  std::string folder = {};                  // a results folder
+  std::vector<std::string> baselines = {};  // runs that it is compared with
+  std::string policy = {};                  // files, as of 'compare'; empty = none
+  std::string calibration = {};
+  std::string latex = {};  // LaTeX tables go there; empty = none
+  std::string svg = {};    // a folder for charts; empty = none
+  bool html = true;        // report.html
+};
+
+// The facts alone (results/report_facts.h), of the same request.
+[[nodiscard]] std::string page_facts(const PagesRequest& request);
+
+// Throws EnvironmentError where something cannot be read or written, and UsageError for a policy or
+// calibration that does not fit.
+[[nodiscard]] std::string write_pages(const PagesRequest& request);
+
+}  // namespace allocmark

@@ -1,0 +1,24 @@
+// Whether the numbers of a stored result can belong together: sums, orders, and quantiles computed
+// again from the stored histograms. Flows in: a cell; flows out: what contradicts what, for people.
+// Neither times nor checks allocators; results/BUNDLES.md lists what is looked at.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "results/schema.h"
+
+namespace allocmark {
+
+// One sentence per contradiction; empty where there is none, and for cells without numbers that say
+// why.
+[[nodiscard]] std::vector<std::string> contradictions(const CellResult& cell);
+
+// Passes below which the spread between passes cannot be told.
+inline constexpr std::uint32_t kPublishedPassCountMin = 3;
+
+// One sentence per number that rests on too few samples: passes, P50 and P99 of both operations.
+// It says how many passes would do.
+[[nodiscard]] std::vector<std::string> missing_samples(const CellResult& cell);
+
+}  // namespace allocmark

@@ -1,0 +1,57 @@
+"""What allocmark computes of a run and this program only shows: derived numbers, which quantiles have enough samples, tail curves, and the
+verdicts against other runs (results/report_facts.h; scripts/report/README.md defines it). Text flows in; cells with these numbers flow out.
+Beside that, the few words for a cell's state that every table needs."""
+
+import json
+
+from load import ReportError, SCHEMA_MAJOR
+
+CAUSES = ("capacity", "rounding", "stranded", "fragmentation", "unknown")
+PERCENTILES = ("p50", "p90", "p99", "p999")
+NULL_ALLOCATOR = "null"
+BASELINE_ALLOCATOR = "caching"
+
+
+def is_measured(cell):
+    return cell["status"] in ("ok", "oom_stopped")
+
+
+def is_baseline(cell):
+    return cell["allocator"] == BASELINE_ALLOCATOR and cell["conf"] == ""
+
+
+def had_oom(cell):
+    return cell["status"] == "oom_stopped" or cell["oom_count"] > 0 or cell["trial_oom_count"] > 0
+
+
+def has_enough_samples(cell, field):
+    """Whether a quantile ("allocate_latency_ns_p99") rests on enough samples to be shown without a mark."""
+    return cell["enough"][field]
+
+
+def read_facts(text, where):
+    try:
+        facts = json.loads(text)
+        if facts["kind"] != "report_facts" or int(facts["schema_version"].split(".")[0]) != SCHEMA_MAJOR:
+            raise ValueError(f"{facts['kind']} of schema {facts['schema_version']}")
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise ReportError(f"{where} holds no facts of this version of allocmark ({error!r}); make reports with 'allocmark report'") from None
+    return facts
+
+
+def attach(run, facts):
+    """Adds to every cell its derived numbers, `enough` and `tails`; the run gets the rest."""
+    minimum = facts["sample_count_min"]
+    for cell in run.cells:
+        derived = facts["derived"].get(cell["cell_id"])
+        if derived is None:
+            raise ReportError(f"{run.folder}: the facts lack cell {cell['cell_id']}: results.jsonl changed meanwhile; report again")
+        cell.update(derived)
+        cell["tails"] = facts["tails"].get(cell["cell_id"], {})
+        cell["enough"] = {
+            f"{operation}_latency_ns_{percentile}": cell[f"{operation}_latency_count"] >= minimum[percentile]
+            for operation in ("allocate", "deallocate")
+            for percentile in PERCENTILES
+        }
+    run.sample_count_min = minimum
+    run.comparisons = facts["comparisons"]

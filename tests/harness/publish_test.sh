@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# A run on its way to its readers, as a user does it: reports with a comparison, charts and tables, a bundle, its check, and
+# what happens with bad input. Usage: publish_test.sh PATH_OF_ALLOCMARK
+set -uo pipefail
+
+allocmark=$1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failures=0
+
+fail() {
+  echo "FAILED: $1" >&2
+  sed 's/^/    /' "$work/out" "$work/err" 2>/dev/null | head -30 >&2
+  failures=$((failures + 1))
+}
+
+# expect EXIT_CODE TEXT ARGUMENT...: the program ends with the code and prints TEXT (stdout or stderr).
+expect() {
+  local code=$1 text=$2 got
+  shift 2
+  timeout 120 "$allocmark" "$@" >"$work/out" 2>"$work/err"
+  got=$?
+  [ "$got" = "$code" ] || fail "allocmark $*: exit code $got, wanted $code"
+  grep -qF -e "$text" "$work/out" "$work/err" || fail "allocmark $*: does not say '$text'"
+}
+
+run=(run --workload gpt2_train_amp --allocator caching native --capacity 1.05x --device sim:h200)
+expect 0 "2 ok" "${run[@]}" --out "$work/base"
+expect 0 "2 ok" "${run[@]}" --out "$work/new"
+
+reports() {
+  expect 0 "report:" report "$work/new" --baseline "$work/base" --baseline "$work/base/results.jsonl"
+  expect 0 '"kind":"report_facts"' report "$work/new" --format facts --baseline "$work/base"
+  expect 0 "charts: " report "$work/new" --no-html --svg "$work/charts" --latex "$work/tables.tex"
+  [ -s "$work/charts/experiment-1-latency.svg" ] || fail "report --svg: no chart"
+  grep -q toprule "$work/tables.tex" || fail "report --latex: no table"
+  expect 4 "nothing" report "$work/new" --baseline "$work/nothing"
+  expect 4 "nothing" report "$work/new" --baseline "$work/base" --policy "$work/nothing"
+  echo '{"effect_mni": 1}' >"$work/policy.json"
+  expect 2 "effect_mni" report "$work/new" --baseline "$work/base" --policy "$work/policy.json"
+  expect 4 "cannot make" report "$work/new" --no-html --svg "$work/base/plan.json/x"
+}
+
+bundles() {
+  echo '{"calibration_required": false, "effect_min": 0.5}' >"$work/policy.json"
+  expect 0 "can be published" bundle "$work/new" --baseline "$work/base" --policy "$work/policy.json" --out "$work/a.tar.zst"
+  expect 0 "can be published" bundle "$work/new" --baseline "$work/base" --policy "$work/policy.json" --out "$work/b.tar.zst"
+  cmp -s "$work/a.tar.zst" "$work/b.tar.zst" || fail "the same run gives two different bundles"
+  expect 0 "verdicts-recomputed" check "$work/a.tar.zst"
+  expect 0 '"publishable": true' check "$work/a.tar.zst" --format json
+  expect 0 "can be published" bundle "$work/new" --out "$work/c.tar.gz"
+  tar -C "$work" -xf "$work/c.tar.gz" || fail "tar cannot unpack a bundle"
+  (cd "$work/allocmark-bundle" && sha256sum --quiet -c SHA256SUMS) || fail "sha256sum does not agree with SHA256SUMS"
+  expect 0 "can be published" check "$work/allocmark-bundle"
+  ln -s /etc/hostname "$work/allocmark-bundle/link"
+  expect 1 "names-safe" check "$work/allocmark-bundle"
+}
+
+bad_input() {
+  head -c 5000 "$work/a.tar.zst" >"$work/short.tar.zst"
+  expect 1 "BROKEN       archive-whole" check "$work/short.tar.zst"
+  cp "$work/new/results.jsonl" "$work/plain.tar.zst"
+  expect 1 "BROKEN       archive-whole" check "$work/plain.tar.zst"
+  expect 2 "no bundle" check "$work/nothing.tar.zst"
+  expect 2 "no bundle" check "$work/new/results.jsonl"
+  expect 2 ".tar.zst" bundle "$work/new" --out "$work/a.rar"
+  expect 2 "one run" bundle "$work/new" --baseline "$work/base" --baseline "$work/base" --out "$work/d.tar"
+  expect 4 "nothing" bundle "$work/nothing" --out "$work/d.tar"
+  expect 4 "" bundle "$work/new" --out /proc/d.tar
+  mkdir "$work/torn"
+  cp "$work/new/plan.json" "$work/torn"
+  head -c -200 "$work/new/results.jsonl" >"$work/torn/results.jsonl"
+  expect 2 "still being written" bundle "$work/torn" --out "$work/d.tar"
+  [ ! -e "$work/d.tar" ] || fail "a bundle was left behind by a refusal"
+}
+
+for part in reports bundles bad_input; do
+  before=$failures
+  $part
+  [ "$failures" = "$before" ] && echo "ok: $part"
+done
+[ "$failures" = 0 ] || exit 1

@@ -1,0 +1,75 @@
+"""Charts as SVG files: well-formed, alone in the world, with the marks that the numbers ask for, and with names that stay text."""
+
+import xml.etree.ElementTree as ElementTree
+
+import conftest
+import generate
+import pytest
+import svg
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.fixture(scope="module")
+def charts(tmp_path_factory):
+    """Of hostile results with timelines and a comparison: {file name: root element}."""
+    folder = tmp_path_factory.mktemp("charts")
+    lines = conftest.hostile_lines()
+    timelines = [generate.make_timeline(generate.cell_id(generate.measured_cell()))]
+    generate.write_folder(folder, lines, timelines)
+    said = generate.make_report(folder, "--no-html", "--svg", folder / "svg", "--baseline", conftest.write_baseline(folder))
+    paths = sorted((folder / "svg").glob("*.svg"))
+    assert f"charts: {len(paths)} in" in said
+    return {path.name: ElementTree.fromstring(path.read_text()) for path in paths}
+
+
+def test_every_kind_of_chart_is_made(charts):
+    kinds = {name.split("-", 2)[2].split("-")[0].removesuffix(".svg") for name in charts if name.startswith("experiment")}
+    assert kinds == {"latency", "memory", "oom", "timeline"} or kinds == {"latency", "memory", "oom", "timeline", "tails"}
+
+
+def test_nothing_but_shapes_and_text(charts):
+    for name, root in charts.items():
+        tags = {element.tag.removeprefix(SVG) for element in root.iter()}
+        assert tags <= {"svg", "title", "rect", "line", "circle", "polyline", "text"}, name
+        names = {attribute for element in root.iter() for attribute in element.attrib}
+        assert not {one for one in names if one.startswith("on") or "href" in one or one == "style"}, name
+
+
+def test_numbers_are_finite_and_inside_the_page(charts):
+    for name, root in charts.items():
+        width, height = float(root.get("width")), float(root.get("height"))
+        for element in root.iter():
+            for axis, limit in (("x", width), ("x1", width), ("x2", width), ("cx", width), ("y", height), ("y1", height), ("y2", height), ("cy", height)):
+                if element.get(axis) is not None:
+                    assert 0 <= float(element.get(axis)) <= limit, (name, ElementTree.tostring(element))
+
+
+def test_a_latency_chart_has_a_dot_per_quantile(charts):
+    lines = conftest.hostile_lines()
+    of_hostile = [line for line in lines[1:] if conftest.HOSTILE in line["workload"]]
+    name = next(name for name, root in charts.items() if name.endswith("latency.svg") and conftest.HOSTILE[:20] in root.find(f"{SVG}title").text)
+    assert len(charts[name].findall(f"{SVG}circle")) == 5 * len(of_hostile)
+
+
+def test_tails_are_drawn_from_histograms(tmp_path):
+    folder = generate.write_folder(tmp_path, generate.make_lines(9))
+    generate.make_report(folder, "--no-html", "--svg", tmp_path / "svg")
+    root = ElementTree.fromstring((tmp_path / "svg" / "experiment-1-tails.svg").read_text())
+    assert len(root.findall(f"{SVG}polyline")) == 9
+
+
+def test_a_drawing_escapes_what_xml_cannot_have():
+    drawing = svg.Drawing(10, 10, "<a>\x00", {"page": "#fff", "text": "#000"})
+    drawing.text(1, 1, "</svg><script>\x1b&")
+    root = ElementTree.fromstring(drawing.render())
+    assert root.find(f"{SVG}text").text == "</svg><script>\N{REPLACEMENT CHARACTER}&"
+    assert root.find(f"{SVG}title").text == "<a>\N{REPLACEMENT CHARACTER}"
+
+
+def test_scales_and_ticks():
+    assert svg.Scale(0, 10, 0, 100)(5) == 50
+    assert svg.Scale(1, 100, 0, 100, log=True)(10) == pytest.approx(50)
+    assert svg.round_ticks(20, 4) == [0, 5, 10, 15, 20]
+    assert svg.decades(3, 700) == [1, 10, 100, 1000]
+    assert svg.round_ticks(0) == [0]
