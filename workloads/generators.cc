@@ -5,13 +5,17 @@
 namespace allocmark {
 namespace {
 
-constexpr std::array<GeneratorEntry, 4> kGenerators = {{
+constexpr std::array<GeneratorEntry, 5> kGenerators = {{
     {"train", "train:gpt2-124m,batch=8,seq=1024,steps=4",
      "transformer training steps as eager PyTorch allocates them: autocast, checkpointing, AdamW",
      make_train},
     {"infer", "infer:llama-3-8b,requests=64,batch=8,lengths=conv,kv=concat",
      "variable-length inference: padded prompts, then token by token with a growing KV cache",
      make_infer},
+    {"serve", "serve:llama-3-8b,requests=64,arrivals=gamma,cv_percent=300,kv=paged",
+     "a server under open-loop arrivals: continuous batching, chunked prompts, beam search, draft "
+     "models; embeddings with BERT",
+     make_serve},
     {"churn", "churn:live_bytes=4GiB,streams=2,events=1000000",
      "random sizes and lifetimes at a steady number of live bytes; any length", make_churn},
     {"comb", "comb:size_bytes=2MiB,count=512,ask_bytes=512MiB",
