@@ -208,6 +208,8 @@ void Replayer::follow_requests(const ReplayStep& step) {
   switch (step.mark_class()) {
     case MarkClass::Step:
       return;
+    case MarkClass::ServerStart:
+      return clock.start_server();
     case MarkClass::IdleUntil:
       return clock.idle_until(step.size_bytes);
     case MarkClass::FirstToken:

@@ -9,12 +9,6 @@ namespace {
 
 constexpr std::uint64_t kPicosecondsPerNs = 1000;
 
-// A mark may name a time after the clock's where a trace was written by hand: such a request took
-// 0.
-std::uint64_t since(std::uint64_t now_ns, std::uint64_t arrival_ns) {
-  return now_ns > arrival_ns ? now_ns - arrival_ns : 0;
-}
-
 LatencySummary summarise_ns(const Histogram& histogram) {
   LatencySummary summary;
   summary.count = histogram.count();
@@ -40,7 +34,12 @@ void RequestClock::Clock::synchronize() {
 }
 
 void RequestClock::Clock::idle_until(std::uint64_t time_ns) {
-  host_ns = std::max(host_ns, time_ns);
+  host_ns = std::max(host_ns, start_ns + time_ns);
+}
+
+// A mark may name a time to come where a trace was written by hand: such a request took 0.
+std::uint64_t RequestClock::Clock::since(std::uint64_t time_ns) const {
+  return host_ns > start_ns + time_ns ? host_ns - start_ns - time_ns : 0;
 }
 
 RequestClock::RequestClock(std::uint32_t stream_count) {
@@ -51,10 +50,15 @@ RequestClock::RequestClock(std::uint32_t stream_count) {
 void RequestClock::begin_pass() {
   for (Clock* clock : {&real_, &ideal_}) {
     clock->host_ns = 0;
+    clock->start_ns = 0;
     std::fill(clock->streams_ns.begin(), clock->streams_ns.end(), 0);
   }
   spent_picoseconds_ = 0;
   rest_picoseconds_ = 0;
+}
+
+void RequestClock::start_server() {
+  for (Clock* clock : {&real_, &ideal_}) clock->start_ns = clock->host_ns;
 }
 
 void RequestClock::spend(std::uint64_t total_picoseconds) {
@@ -80,14 +84,16 @@ void RequestClock::idle_until(std::uint64_t time_ns) {
 }
 
 void RequestClock::first_token(std::uint64_t arrival_ns) {
-  first_token_.add(since(real_.host_ns, arrival_ns));
-  ideal_first_token_.add(since(ideal_.host_ns, arrival_ns));
+  first_token_.add(real_.since(arrival_ns));
+  ideal_first_token_.add(ideal_.since(arrival_ns));
 }
 
 void RequestClock::request_done(std::uint64_t arrival_ns) {
-  latency_.add(since(real_.host_ns, arrival_ns));
-  ideal_latency_.add(since(ideal_.host_ns, arrival_ns));
-  delay_.add(real_.host_ns - ideal_.host_ns);
+  const std::uint64_t latency_ns = real_.since(arrival_ns);
+  const std::uint64_t ideal_ns = ideal_.since(arrival_ns);
+  latency_.add(latency_ns);
+  ideal_latency_.add(ideal_ns);
+  delay_.add(latency_ns > ideal_ns ? latency_ns - ideal_ns : 0);
 }
 
 RequestLatency RequestClock::latency() const {

@@ -19,6 +19,8 @@ class RequestClock {
 
   // A pass begins at time 0; samples of earlier passes stay.
   void begin_pass();
+  // The server is ready: its times count from here. What came before is no request's delay.
+  void start_server();
 
   // The allocator's time since the pass began; it was spent before what follows.
   void spend(std::uint64_t total_picoseconds);
@@ -37,11 +39,14 @@ class RequestClock {
 
  private:
   struct Clock {
-    std::uint64_t host_ns = 0;
+    std::uint64_t host_ns = 0;              // since the pass began, as all of these
+    std::uint64_t start_ns = 0;             // of the server
     std::vector<std::uint64_t> streams_ns;  // when each stream's work ends
     void launch(std::uint32_t stream, std::uint64_t duration_ns);
     void synchronize();
     void idle_until(std::uint64_t time_ns);
+    // From that time on the server's clock until now; 0 where it is still to come.
+    [[nodiscard]] std::uint64_t since(std::uint64_t time_ns) const;
   };
   Clock real_, ideal_;
   std::uint64_t spent_picoseconds_ = 0;

@@ -40,7 +40,7 @@ class EventBatch {
   void sync() { events_.push_back({.kind = EventKind::Sync}); }
   void trim() { events_.push_back({.kind = EventKind::Trim}); }
   void mark(std::string label) { push_mark(std::move(label), 0); }
-  // News of a request, at a time in ns since the trace's start (request_marks.h).
+  // News of a request, at a time in ns since the server's start (request_marks.h).
   void mark(MarkClass mark_class, std::uint64_t time_ns) {
     push_mark(std::string(mark_label(mark_class)), time_ns);
   }

@@ -25,6 +25,10 @@ struct GeneratorEntry {
 [[nodiscard]] std::unique_ptr<EventSource> make_train(Parameters& parameters, std::uint64_t seed);
 [[nodiscard]] std::unique_ptr<EventSource> make_infer(Parameters& parameters, std::uint64_t seed);
 [[nodiscard]] std::unique_ptr<EventSource> make_serve(Parameters& parameters, std::uint64_t seed);
+[[nodiscard]] std::unique_ptr<EventSource> make_load(Parameters& parameters, std::uint64_t seed);
+[[nodiscard]] std::unique_ptr<EventSource> make_colocate(Parameters& parameters,
+                                                         std::uint64_t seed);
+[[nodiscard]] std::unique_ptr<EventSource> make_pause(Parameters& parameters, std::uint64_t seed);
 [[nodiscard]] std::unique_ptr<EventSource> make_churn(Parameters& parameters, std::uint64_t seed);
 [[nodiscard]] std::unique_ptr<EventSource> make_comb(Parameters& parameters, std::uint64_t seed);
 

@@ -134,6 +134,8 @@ void Server::start() {
   }
   // Token ids, positions and places in the cache of every token that a pass can have.
   inputs_ = target_.make(config_.limits.token_budget * 24);
+  batch_->sync();
+  batch_->mark(MarkClass::ServerStart, 0);
   phase_ = Phase::Iteration;
 }
 

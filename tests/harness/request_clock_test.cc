@@ -64,6 +64,21 @@ TEST_CASE("the next pass begins at 0 and its samples join those of the first") {
   CHECK(clock.latency().latency.mean_ns == 65);
 }
 
+TEST_CASE("a server's times count from its start, and what came before delays nobody") {
+  RequestClock clock(1);
+  clock.begin_pass();
+  clock.spend(7000 * kPicosecondsPerNs);
+  clock.launch(0, 600);
+  clock.synchronize();
+  clock.start_server();
+  run_two_requests(clock, 7000);
+  const RequestLatency found = clock.latency();
+  CHECK(found.latency.max_ns == 75);
+  CHECK(found.ideal_latency.max_ns == 50);
+  CHECK(found.delay.p50_ns == 5);
+  CHECK(found.delay.max_ns == 35);
+}
+
 TEST_CASE("streams run beside each other and a wait is for all of them") {
   RequestClock clock(2);
   clock.begin_pass();

@@ -86,6 +86,8 @@ bool EmbeddingService::advance() {
     case Phase::Start:
       batch_->mark("begin");
       model_->make_parameters();
+      batch_->sync();
+      batch_->mark(MarkClass::ServerStart, 0);
       phase_ = Phase::Batch;
       break;
     case Phase::Batch:
