@@ -16,6 +16,7 @@
 #include "harness/placement_hash.h"
 #include "harness/process_backends.h"
 #include "harness/recorder.h"
+#include "harness/request_clock.h"
 #include "harness/trace_compiler.h"
 
 namespace allocmark {
@@ -65,8 +66,9 @@ struct ReplaySetup {
   DeviceWork* work = nullptr;
   std::span<const cudaStream_t> streams;  // by dense index
   OomPolicy on_oom = OomPolicy::Skip;
-  Recorder* recorder = nullptr;                   // null: nothing is timed per call
-  const TickClock* clock = nullptr;               // needed with a recorder
+  Recorder* recorder = nullptr;      // null: nothing is timed per call
+  RequestClock* requests = nullptr;  // null: nobody asks how long requests took; with a recorder
+  const TickClock* clock = nullptr;  // needed with a recorder
   const SimcuThreadClock* simcu_clock = nullptr;  // null without simcuda
 };
 
@@ -103,6 +105,7 @@ class Replayer {
   void deallocate(const ReplayStep& step);
   template <bool kTimed>
   void run_other(const ReplayStep& step);
+  void follow_requests(const ReplayStep& step);
 
   ReplaySetup setup_;
   ReplayCounts counts_;

@@ -11,6 +11,7 @@
 #include "base/random.h"
 #include "workloads/generated_source.h"
 #include "workloads/generators.h"
+#include "workloads/model/beam_search.h"
 #include "workloads/model/generation.h"
 #include "workloads/model/kv_cache.h"
 #include "workloads/model/lengths.h"
@@ -27,6 +28,7 @@ struct InferConfig {
   std::uint64_t request_count = 64;
   std::uint64_t batch_max = 8;
   std::vector<std::uint64_t> batches, sequences;  // given shapes in turn; 0: drawn
+  std::uint64_t beams = 1;
   bool full_batches = true;  // else 1 to batch_max requests, as they happened to arrive
 };
 
@@ -40,7 +42,8 @@ class Inference {
         pool_(std::make_unique<TensorPool>(batch)),
         model_(std::make_unique<Transformer>(config.setup, LoraSettings(), pool_.get())),
         cache_(config.kv_mode, config.setup.model.layer_count),
-        generation_(&model_->tape()) {
+        generation_(&model_->tape()),
+        beam_search_(&model_->tape()) {
     tape().set_grad_enabled(false);
     if (!generates()) return;
     model_->set_cache(&cache_);
@@ -51,13 +54,15 @@ class Inference {
   bool advance();
 
  private:
-  enum class Phase { Start, Batch, Embed, Layer, Head, Done };
+  enum class Phase { Start, Batch, Embed, Layer, Head, Reorder, Done };
 
   [[nodiscard]] bool generates() const { return config_.setup.model.family != ModelFamily::Bert; }
   void start();
   void begin_batch();
   void embed();
   void head();
+  void reorder();
+  void next_token();
   [[nodiscard]] Tape& tape() { return model_->tape(); }
   // Bytes of one half of one layer's cache for so many tokens.
   [[nodiscard]] std::uint64_t cache_bytes(std::uint64_t token_count) const {
@@ -71,6 +76,7 @@ class Inference {
   std::unique_ptr<Transformer> model_;
   KvCache cache_;
   Generation generation_;
+  BeamSearch beam_search_;
   Tensor tokens_;
   Var stream_, hidden_, answer_;
   Phase phase_ = Phase::Start;
@@ -100,6 +106,9 @@ bool Inference::advance() {
       return true;
     case Phase::Head:
       head();
+      return true;
+    case Phase::Reorder:
+      reorder();
       return true;
     case Phase::Done:
       hidden_.drop();
@@ -141,16 +150,24 @@ void Inference::begin_batch() {
   ++batch_index_;
   context_end_ = generates() ? context_ + generated : context_;
   length_ = context_;
-  model_->set_lengths(batch_size_, length_, context_);
+  model_->set_lengths(batch_size_ * config_.beams, length_, context_);
   if (generates() && config_.kv_mode == KvMode::Preallocated)
-    cache_.reserve(tape(), cache_bytes(batch_size_ * context_end_));
-  if (generates()) generation_.begin(batch_size_, context_);
+    cache_.reserve(tape(), cache_bytes(batch_size_ * config_.beams * context_end_));
+  if (config_.beams > 1) {
+    beam_search_.begin({.batch = batch_size_,
+                        .beams = config_.beams,
+                        .length = context_,
+                        .length_max = context_end_ + 1,
+                        .vocabulary = config_.setup.model.vocabulary});
+  } else if (generates()) {
+    generation_.begin(batch_size_, context_);
+  }
   phase_ = Phase::Embed;
 }
 
 void Inference::embed() {
   if (generates()) {
-    stream_ = model_->embed(generation_.tokens());
+    stream_ = model_->embed(config_.beams > 1 ? beam_search_.tokens() : generation_.tokens());
   } else {
     // What the last call returned goes first.
     hidden_.drop();
@@ -175,15 +192,34 @@ void Inference::head() {
     return;
   }
   hidden.drop();
+  if (config_.beams > 1) {
+    beam_search_.choose(std::move(answer), context_);
+    layer_ = 0;
+    phase_ = Phase::Reorder;
+    return;
+  }
   generation_.choose(std::move(answer), context_);
+  next_token();
+}
+
+// One layer's cache per call.
+void Inference::reorder() {
+  cache_.reorder(tape(), layer_);
+  if (++layer_ < config_.setup.model.layer_count) return;
+  beam_search_.finish_step();
+  next_token();
+}
+
+void Inference::next_token() {
   if (context_ < context_end_) {
     ++context_;
     length_ = 1;
-    model_->set_lengths(batch_size_, length_, context_);
+    model_->set_lengths(batch_size_ * config_.beams, length_, context_);
     phase_ = Phase::Embed;
     return;
   }
   generation_.end();
+  beam_search_.end();
   cache_.end_batch();
   phase_ = served_ < config_.request_count ? Phase::Batch : Phase::Done;
 }
@@ -223,6 +259,11 @@ std::unique_ptr<EventSource> make_infer(Parameters& parameters, std::uint64_t se
         "generated_max", {.preset = has_limit ? left : 2048, .lowest = 0, .highest = left});
     config.kv_mode =
         static_cast<KvMode>(parameters.choice("kv", {"concat", "preallocated", "paged"}));
+    config.beams = parameters.number("beams", {.preset = 1, .lowest = 1, .highest = 64});
+    if (config.beams > 1 && config.kv_mode != KvMode::Concat) {
+      parameters.refuse_value("beams", "1 without kv=concat, the cache that beams reorder",
+                              config.beams);
+    }
   }
   const bool lognormal = lengths.source == LengthSource::Lognormal;
   if (lognormal) {

@@ -74,6 +74,11 @@ TEST_CASE("the same text and seed give the same bytes") {
       {"oom_edge:level_bytes=1GiB,over_bytes=5MiB,turns=9", 0x193946690e19ee2cu, 178, 1078984704},
       {"litter:fill_bytes=10MiB then growing:count=2,size_max=9MiB", 0xfb69e5e2821986a3u, 91,
        27262976},
+      {"serve:bert-base,requests=20", 0xfb337227ccb3d645u, 12030, 262234624},
+      {"load:layers=4", 0xf9e1ec7f9eac2e8eu, 62, 4534042624},
+      {"colocate:llama-3-8b,layers=2,cycles=1,steps=1,requests=4", 0xae37123e68bb6913u, 6927,
+       29805150724},
+      {"pause:leftovers=50", 0x3dce783aac1cbe7bu, 53, 417583608},
       {"producer:items=99 beside litter:fill_bytes=10MiB then comb:count=4 beside gpt2_train_amp",
        0x3600d38813a983acu, 14144, 21743215112},
   };

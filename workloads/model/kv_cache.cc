@@ -26,6 +26,12 @@ Var KvCache::append(Tape& tape, std::size_t layer, std::size_t half, const Var& 
   return all;
 }
 
+void KvCache::reorder(Tape& tape, std::size_t layer) {
+  for (Tensor& half : layers_[layer]) {
+    half = tape.allocate(half.size_bytes(), TensorKind::KvCache);
+  }
+}
+
 void KvCache::end_batch() {
   if (mode_ == KvMode::Paged) return;
   for (std::array<Tensor, 2>& layer : layers_) layer = {};

@@ -24,6 +24,8 @@ class KvCache {
   // What `layer` makes of its new keys (half 0) or values (half 1), with `count` elements then.
   [[nodiscard]] Var append(Tape& tape, std::size_t layer, std::size_t half, const Var& fresh,
                            std::uint64_t count);
+  // Selects the cache of so many elements anew in one layer, for the beams that live on.
+  void reorder(Tape& tape, std::size_t layer);
   // The batch is done.
   void end_batch();
 
