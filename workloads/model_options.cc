@@ -15,15 +15,25 @@ ModelShape read_model_shape(Parameters& parameters) {
   model.hidden = number("hidden", model.hidden, 1 << 17);
   model.head_count = number("heads", model.head_count, 1024);
   model.ffn = number("ffn", model.ffn, 1 << 20);
-  model.vocabulary = number("vocabulary", model.vocabulary, 1 << 20);
-  if (model.family == ModelFamily::Llama) {
+  const bool is_vit = model.family == ModelFamily::Vit;
+  model.vocabulary = number(is_vit ? "classes" : "vocabulary", model.vocabulary, 1 << 20);
+  if (is_vit) {
+    model.image = number("image", model.image, 1 << 14);
+    model.patch = number("patch", model.patch, 1 << 14);
+    if (model.image % model.patch != 0) {
+      parameters.refuse_value("patch", "a divisor of image = " + std::to_string(model.image),
+                              model.patch);
+    }
+    model.positions = model.patch_count() + 1;
+  }
+  if (model.is_llama_like()) {
     const std::uint64_t preset =
         model.kv_head_count == heads_preset ? model.head_count : model.kv_head_count;
     model.kv_head_count = number("kv_heads", preset, 1024);
   } else {
     model.kv_head_count = model.head_count;
   }
-  if (model.hidden % model.head_count != 0) {
+  if (model.head_size == 0 && model.hidden % model.head_count != 0) {
     parameters.refuse_value("heads", "a divisor of hidden = " + std::to_string(model.hidden),
                             model.head_count);
   }

@@ -176,9 +176,10 @@ void add_trace(CLI::App* app, TraceCommand* command) {
       ->type_name("N");
   CLI::App* convert = app->add_subcommand(
       "convert", "Write a trace in another form; the suffix decides (.gz, .zst: compressed)");
-  convert->add_option("input", command->inputs, "Trace file")
+  // Not into the list itself: a list's option would take the output's name, too.
+  const auto set_input = [command](const std::string& input) { command->inputs = {input}; };
+  convert->add_option_function<std::string>("input", set_input, "Trace file")
       ->required()
-      ->expected(1)
       ->type_name("FROM");
   convert->add_option("output", command->output, "Trace file to write")
       ->required()
@@ -187,9 +188,8 @@ void add_trace(CLI::App* app, TraceCommand* command) {
       "validate", "Check traces against every rule; names the line of the first broken one");
   validate->add_option("input", command->inputs, "Trace files")->required()->type_name("TRACE");
   CLI::App* generate = app->add_subcommand("generate", "Write the trace of a workload to a file");
-  generate->add_option("workload", command->inputs, "A workload as 'run' takes it")
+  generate->add_option_function<std::string>("workload", set_input, "A workload as 'run' takes it")
       ->required()
-      ->expected(1)
       ->type_name("W");
   generate->add_option("output", command->output, "Trace file to write")
       ->required()

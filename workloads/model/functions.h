@@ -29,9 +29,12 @@ namespace allocmark {
 [[nodiscard]] Var layer_norm(Tape& tape, Var input, std::uint64_t rows, std::size_t weight,
                              std::size_t bias);
 [[nodiscard]] Var softmax(Tape& tape, Var input);
+// A softmax that gives zeros where a row is all minus infinity: two masks come and go.
+[[nodiscard]] Var safe_softmax(Tape& tape, Var input, std::uint64_t row_count);
 [[nodiscard]] Var dropout(Tape& tape, Var input);
+// `is_permuted`: the rows are read in another order, so the gradient comes in another order, too.
 [[nodiscard]] Var embedding(Tape& tape, const Tensor& indexes, std::uint64_t index_count,
-                            std::size_t weight, std::uint64_t hidden);
+                            std::size_t weight, std::uint64_t hidden, bool is_permuted = false);
 
 inline constexpr std::size_t kNoBias = ~std::size_t{0};
 
@@ -46,6 +49,7 @@ struct AttentionSizes {
   std::uint64_t query_count = 0;  // elements of q for all heads
   std::uint64_t key_count = 0;    // elements of k for all heads
   std::uint64_t score_count = 0;  // elements of all score matrices
+  std::uint64_t row_count = 0;    // their rows; only for unfused_attention
   bool viewable = false;          // one sequence or one token: heads apart are a view
 };
 [[nodiscard]] Var query_times_key(Tape& tape, Var query, Var key, const AttentionSizes& sizes);
@@ -55,13 +59,20 @@ struct AttentionSizes {
 [[nodiscard]] Var repeat_heads(Tape& tape, Var input, std::uint64_t repeats);
 struct FusedAttentionShape {
   std::uint64_t query_count = 0;
-  std::uint64_t row_count = 0;  // batch x heads x tokens
-  std::uint64_t repeats = 1;    // query heads per key head
-  bool one_query = false;       // per sequence
+  std::uint64_t key_count = 0;   // 0: as many as the queries make
+  std::uint64_t row_count = 0;   // batch x heads x tokens
+  std::uint64_t query_rows = 1;  // tokens of a sequence
+  std::uint64_t repeats = 1;     // query heads per key head
+  bool one_query = false;        // per sequence
+  Tensor bias = {};              // added to the scores, without a gradient
 };
-// Scaled dot product attention as cuDNN runs it.
+// Scaled dot product attention as cuDNN runs it in two bytes, and the memory-efficient kernel in
+// four.
 [[nodiscard]] Var fused_attention(Tape& tape, Var query, Var key, Var value,
                                   const FusedAttentionShape& shape);
+// The same operator by operator, in four bytes, where no fused kernel takes the bias.
+[[nodiscard]] Var unfused_attention(Tape& tape, Var query, Var key, Var value, Var bias,
+                                    const AttentionSizes& sizes, bool has_dropout);
 // View as heads and transposed; its backward copies a gradient that has the heads first.
 // `viewable`: batched products can read it as it is.
 [[nodiscard]] Var split_heads(Tape& tape, Var input, bool viewable);

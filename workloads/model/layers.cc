@@ -60,6 +60,7 @@ Var Transformer::attend(const Var& query, Var key, Var value, Var* weights) {
     return fused_attention(tape_, query, key, value,
                            {.query_count = own.hidden,
                             .row_count = own.rows * model.head_count,
+                            .query_rows = setup_.sequence,
                             .repeats = repeats,
                             .one_query = setup_.sequence == 1});
   }
@@ -71,7 +72,7 @@ Var Transformer::attend(const Var& query, Var key, Var value, Var* weights) {
                               .viewable = viewable()};
   Var scores = multiply_scalar(tape_, query_times_key(tape_, query, key, counts));
   if (mask_.count != 0) scores = add(tape_, std::move(scores), mask_);
-  if (model.family == ModelFamily::Llama) {
+  if (model.is_llama_like() || model.family == ModelFamily::Vit) {
     Var exact = softmax(tape_, cast(tape_, scores, 4));
     *weights = cast(tape_, std::move(exact), query.width);
     scores.drop();
