@@ -43,6 +43,7 @@ class Inference {
         cache_(config.kv_mode, config.setup.model.block_count()),
         generation_(&model_->tape()) {
     tape().set_grad_enabled(false);
+    model_->set_routing_seed(seed);
     if (!generates()) return;
     model_->set_cache(&cache_);
     model_->set_given_mask(true);
@@ -96,6 +97,7 @@ bool Inference::advance() {
       embed();
       return true;
     case Phase::Layer:
+      stream_ = model_->before_layer(layer_, std::move(stream_));
       stream_ = model_->layer(layer_, stream_);
       if (++layer_ == config_.setup.model.layer_count) phase_ = Phase::Head;
       return true;
@@ -205,6 +207,7 @@ std::unique_ptr<EventSource> make_infer(Parameters& parameters, std::uint64_t se
   setup.autocast = false;
   const bool fp32 = parameters.choice("precision", {"bf16", "fp32"}) == 1;
   setup.wide_bytes = setup.narrow_bytes = fp32 ? 4 : 2;
+  read_experts(parameters, 0, &setup);
   setup.fused_attention = parameters.choice("attention", {"eager", "fused"}) == 1;
   setup.kernels = parameters.number("kernels", {.preset = 0, .lowest = 0, .highest = 1}) == 1;
   config.request_count =

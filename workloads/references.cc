@@ -57,10 +57,45 @@ constexpr auto kReferences = std::to_array<Reference>({
      "requests=4,batch=4,batches=4,seq=200,context_max=200,generated_max=127,"
      "lengths=lognormal,median=100000,sigma_percent=0,attention=fused,events=30002",
      29990, 0, true},
+    {"gpt2_large_amp",
+     "train:gpt2-774m,batch=2,seq=512,steps=2,optimizer=adamw_fused,attention=fused,kv_cache=none",
+     8900, 0, false},
+    {"bert_large_bf16", "train:bert-large,batch=8,seq=384,steps=3,precision=bf16,attention=fused",
+     13300, 0, true},
     {"vit_amp", "train:vit-base,batch=32,steps=4,attention=fused", 5800, 0, false},
+    {"vit_large_eager_amp", "train:vit-large,batch=16,steps=3", 9900, 0, false},
+    {"vit_infer",
+     "infer:vit-base,precision=bf16,attention=fused,batches=64/17/1/32/64,requests=178,batch=64",
+     2570, 0, true},
     {"t5_small_amp",
      "train:t5-small,batch=16,seq=256,target=64,steps=3,attention=fused,kv_cache=none", 7200, 0,
      false},
+    {"t5_base_bf16",
+     "train:t5-base,batch=8,seq=512,target=128,steps=3,precision=bf16,attention=fused,"
+     "optimizer=adamw_fused",
+     23800, 0, true},
+    {"t5_small_fp32",
+     "train:t5-small,batch=8,seq=128,target=32,steps=3,precision=fp32,attention=fused,"
+     "accumulate=2,kv_cache=none",
+     10400, 0, false},
+    {"mixtral_amp",
+     "train:mixtral-8x7b,layers=4,hidden=1024,heads=16,kv_heads=4,ffn=3584,batch=2,seq=512,"
+     "steps=3,attention=fused",
+     2660, 0, false},
+    {"mixtral_bf16_eager",
+     "train:mixtral-8x7b,layers=4,hidden=1024,heads=16,kv_heads=4,ffn=3584,batch=4,seq=256,"
+     "steps=3,precision=bf16,optimizer=adamw_fused,kv_cache=none,experts=loop,tokens_per_expert="
+     "176/163/149/224/202/546/338/250/278/262/280/240/305/232/305/146/113/179/374/453/"
+     "250/419/85/175/130/403/54/545/337/7/483/89/305/151/185/362/248/302/72/423/83/409"
+     "/152/113/379/255/394/263/215/180/279/78/237/325/221/513/187/533/208/107/202/72/4"
+     "67/272/312/175/33/483/235/362/120/328/330/436/18/417/259/215/334/39/509/53/142/5"
+     "42/64/325/80/333/479/51/282/32/144/72/370/618",
+     12700, 0, true},
+    {"mixtral_generate",
+     "infer:mixtral-8x7b,layers=4,hidden=1024,heads=16,kv_heads=4,ffn=3584,requests=4,batch=4,"
+     "batches=4,seq=100,context_max=100,generated_max=47,lengths=lognormal,median=100000,"
+     "sigma_percent=0,attention=fused",
+     25800, 0, true},
 });
 
 }  // namespace

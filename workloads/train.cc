@@ -48,6 +48,7 @@ class Training {
         cache_(KvMode::Concat, config.setup.model.block_count()) {
     if (config.keeps_cache) model_->set_cache(&cache_);
     model_->set_given_mask(config.given_mask);
+    model_->set_routing_seed(seed);
   }
 
   // One phase, one layer of the forward, or some nodes of the backward per call.
@@ -137,6 +138,7 @@ void Training::embed() {
 }
 
 void Training::forward_layer() {
+  stream_ = model_->before_layer(layer_, std::move(stream_));
   if (config_.checkpointed) {
     tape().begin_segment();
     model_->hold_inputs(stream_);
@@ -270,6 +272,8 @@ std::unique_ptr<EventSource> make_train(Parameters& parameters, std::uint64_t se
   if (setup.model.family == ModelFamily::T5) {
     setup.target = parameters.number("target", {.preset = 128, .lowest = 1, .highest = 131'072});
   }
+  const bool one_length = config.sequences.size() == 1 && !config.draws_lengths;
+  read_experts(parameters, one_length ? setup.batch * config.sequences.front() : 0, &setup);
   setup.fused_attention = parameters.choice("attention", {"eager", "fused"}) == 1;
   setup.kernels = parameters.number("kernels", {.preset = 0, .lowest = 0, .highest = 1}) == 1;
   const std::uint64_t event_count = parameters.number(

@@ -41,7 +41,7 @@ TEST_CASE("the same text and seed give the same bytes") {
        2139, 1131808216},
       {"train:llama-2-7b,batch=1,seq=256,steps=1,precision=bf16,attention=fused",
        0xf28fcf7442e26227u, 9481, 67451267332},
-      {"train:llama-3-8b,batch=1,seq=256,steps=1", 0x3e89ea9218597e69u, 11735, 160672336388},
+      {"train:llama-3-8b,batch=1,seq=256,steps=1", 0xa9613027eddcbb3cu, 11927, 160672336388},
       {"infer:gpt2-124m,requests=6,batch=2,generated_max=20", 0x54aa5329da5b0eeeu, 47285,
        369498664},
       {"infer:llama-3-8b,requests=4,batch=2,lengths=code,kv=preallocated,generated_max=8",
@@ -50,6 +50,20 @@ TEST_CASE("the same text and seed give the same bytes") {
        0x3b249a247cb4fa5fu, 2521, 584733376},
       {"infer:llama-2-7b,requests=2,kv=paged,attention=fused,generated_max=4,kernels=1",
        0x63d21d9d235feffeu, 14898, 82510540072},
+      {"train:vit-huge,batch=2,steps=2", 0x55526ddcf1849477u, 17798, 12710277684},
+      {"train:vit-base,batch=4,image=64,patch=8,classes=10,precision=bf16,checkpoint=full,"
+       "steps=2",
+       0x9be9b5a0f34898bdu, 6304, 921930374},
+      {"train:t5-3b,batch=2,seq=100,target=30,steps=1", 0x785df983b5b00defu, 19827, 57099077668},
+      {"train:t5-base,batch=2,seq=100/60,target=30,steps=2,attention=fused,checkpoint=full",
+       0x62bf168e70eda4deu, 26470, 4525777188},
+      {"train:mixtral-8x7b,layers=2,batch=1,seq=300,steps=2,experts=loop,skew_percent=90",
+       0x4cdf64ced8ee5aceu, 4894, 63360879460},
+      {"train:mixtral-8x22b,layers=2,batch=1,seq=128,steps=1,precision=bf16,attention=fused",
+       0x7f4330fef0859f05u, 997, 54174921988},
+      {"infer:mixtral-8x7b,layers=3,requests=3,batch=2,context_max=50,generated_max=5",
+       0x74c5c0905a4b5222u, 6107, 10676592084},
+      {"infer:vit-large,requests=10,batch=4,arrival=random", 0x6742951a2c3bc31au, 6059, 678981200},
       {"churn:events=20000", 0x8d0ab9090ad35085u, 20000, 4362055102},
       {"churn:events=20000,streams=3,record_percent=10,live_bytes=1GiB", 0x5eebfee04a03632eu, 20000,
        1140786337},
@@ -113,7 +127,11 @@ TEST_CASE("batches stay small however long the trace is") {
 }
 
 TEST_CASE("every combination of options is a valid trace that gives everything back") {
-  const std::string models[] = {"gpt2-124m,layers=2", "bert-base,layers=2",
+  const std::string models[] = {"gpt2-124m,layers=2",
+                                "bert-base,layers=2",
+                                "t5-small,layers=2",
+                                "mixtral-8x7b,layers=2,hidden=256,ffn=64",
+                                "mixtral-8x7b,layers=2,hidden=256,ffn=64,experts=loop",
                                 "llama-3-8b,layers=2,hidden=256,ffn=512",
                                 "llama-3-8b,layers=2,hidden=256,ffn=512,lora=4"};
   for (const std::string& model : models) {

@@ -303,16 +303,21 @@ std::array<Var, 3> split_three(Tape& tape, const Var& input) {
   return parts;
 }
 
-Var concatenate(Tape& tape, Var fresh, std::uint64_t count) {
+Var concatenate(Tape& tape, Var fresh, std::uint64_t count, std::uint64_t width) {
   Node* node = tape.record(
-      [](Tape&, Node&, Backprop& b) {
+      [](Tape& t, Node& n, Backprop& b) {
+        if (n.sizes[0] > 0) {
+          b.out[0] = {.tensor = t.gradient(n.sizes[0]), .layout = b.gradient.layout};
+          return;
+        }
         b.out[0] = b.gradient;
         b.out[0].is_view = true;
       },
       {&fresh});
+  if (node != nullptr) node->sizes[0] = width == fresh.width ? 0 : fresh.size_bytes();
   Var out;
   out.count = count;
-  out.width = fresh.width;
+  out.width = width;
   out.heads_first = true;
   out.tensor = tape.allocate(out.size_bytes(), TensorKind::KvCache);
   tape.attach(node, &out);

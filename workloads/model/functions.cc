@@ -118,6 +118,13 @@ void linear_backward(Tape& tape, Node& node, Backprop& b) {
   }
 }
 
+// CUB's radix sort of so many pairs: keys and values once more, 1 KiB per tile of 4608, bins and
+// counters.
+std::uint64_t sort_scratch_bytes(std::uint64_t count) {
+  const std::uint64_t keys_bytes = (count * 8 + 255) / 256 * 256;
+  return keys_bytes * 2 + (count + 4607) / 4608 * 1024 + 16'895;
+}
+
 // sizes: bytes of the table, indexes, bytes of a row in four bytes per element, rows of the table,
 // whether the indexes were expanded, bytes of a gradient that has to be copied first.
 void embedding_backward(Tape& tape, Node& node, Backprop& b) {
@@ -144,9 +151,7 @@ void embedding_backward(Tape& tape, Node& node, Backprop& b) {
   const Tensor original = scratch(count * 8);
   {
     const Tensor range = scratch(count * 8);
-    // CUB's radix sort: keys and values once more, 1 KiB per tile of 4608, bins and counters.
-    const std::uint64_t keys_bytes = (count * 8 + 255) / 256 * 256;
-    const Tensor sorting = scratch(keys_bytes * 2 + (count + 4607) / 4608 * 1024 + 16'895);
+    const Tensor sorting = scratch(sort_scratch_bytes(count));
   }
   b.out[0].tensor = tape.gradient(node.sizes[0]);
   const Tensor offsets = scratch(count * 8);
@@ -178,6 +183,25 @@ void set_product(Node* node, std::uint64_t m, std::uint64_t n, std::uint64_t k) 
 }
 
 }  // namespace
+
+void put_accumulated(Tape& tape, std::uint64_t index_count, std::uint64_t dimension_count) {
+  const auto scratch = [&tape](std::uint64_t size_bytes) {
+    return tape.allocate(size_bytes, TensorKind::Workspace);
+  };
+  Tensor wrapped = scratch(index_count * 8);
+  const Tensor joined = scratch(index_count * 8);
+  wrapped.reset();
+  for (std::uint64_t i = 1; i < dimension_count; ++i) {
+    wrapped = scratch(index_count * 8);
+    const Tensor scaled = scratch(index_count * 8);
+    wrapped.reset();
+  }
+  const Tensor sorted = scratch(index_count * 8);
+  const Tensor original = scratch(index_count * 8);
+  const Tensor range = scratch(index_count * 8);
+  // So few are sorted by one block, in its own memory.
+  static_cast<void>(scratch(index_count <= 3072 ? 1 : sort_scratch_bytes(index_count)));
+}
 
 Var cast(Tape& tape, Var input, std::uint64_t width) {
   if (input.width == width) return input;
@@ -241,6 +265,12 @@ Var activation_of_input(Tape& tape, Var input) {
 
 Var activation_of_result(Tape& tape, Var input) {
   return elementwise(tape, std::move(input), one_gradient, 2);
+}
+
+Var view(Tape& tape, Var input) {
+  Node* node = tape.record(pass_on, {&input});
+  tape.attach(node, &input);
+  return input;
 }
 
 Var clone(Tape& tape, Var input) {
@@ -382,6 +412,24 @@ Var linear(Tape& tape, Var input, std::uint64_t rows, const LinearWeights& weigh
   tape.attach(node, &out);
   input.drop();
   original.drop();
+  return out;
+}
+
+Var matrix_product(Tape& tape, Var input, Var weight, std::uint64_t rows) {
+  Node* node = tape.record(linear_backward, {&input, &weight});
+  const std::uint64_t columns = weight.count / (input.count / rows);
+  if (node != nullptr) {
+    node->sizes[0] = input.size_bytes();
+    node->sizes[1] = weight.size_bytes();
+    node->sizes[2] = rows * columns * input.width;
+    set_product(node, rows, columns, input.count / rows);
+  }
+  if (weight.edge != kNoEdge) tape.save(node, 1, input.tensor);
+  if (input.edge != kNoEdge) tape.save(node, 0, weight.tensor);
+  Var out = tape.make(rows * columns, input.width);
+  tape.use_cublas(false);
+  tape.product(rows, columns, input.count / rows);
+  tape.attach(node, &out);
   return out;
 }
 

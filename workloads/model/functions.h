@@ -22,6 +22,8 @@ namespace allocmark {
 // Saves its input (relu-like, silu, fused gelu) or its result (tanh); one gradient tensor.
 [[nodiscard]] Var activation_of_input(Tape& tape, Var input);
 [[nodiscard]] Var activation_of_result(Tape& tape, Var input);
+// Another shape of the same memory: gradients meet there before they go on.
+[[nodiscard]] Var view(Tape& tape, Var input);
 [[nodiscard]] Var clone(Tape& tape, Var input);  // in the order batch, token, head
 
 [[nodiscard]] Var mean_of_rows(Tape& tape, Var input, std::uint64_t row_count);
@@ -36,6 +38,10 @@ namespace allocmark {
 [[nodiscard]] Var embedding(Tape& tape, const Tensor& indexes, std::uint64_t index_count,
                             std::size_t weight, std::uint64_t hidden, bool is_permuted = false);
 
+// The scratch of an index_put_ that adds along so many dimensions: indexes are wrapped and joined,
+// then sorted with their places.
+void put_accumulated(Tape& tape, std::uint64_t index_count, std::uint64_t dimension_count);
+
 inline constexpr std::size_t kNoBias = ~std::size_t{0};
 
 struct LinearWeights {
@@ -44,6 +50,9 @@ struct LinearWeights {
   bool conv1d = false;  // GPT-2's own layer: autocast casts its arguments in another order
 };
 [[nodiscard]] Var linear(Tape& tape, Var input, std::uint64_t rows, const LinearWeights& weights);
+
+// The same without autocast or bias, of any weight.
+[[nodiscard]] Var matrix_product(Tape& tape, Var input, Var weight, std::uint64_t rows);
 
 struct AttentionSizes {
   std::uint64_t query_count = 0;  // elements of q for all heads
@@ -78,8 +87,8 @@ struct FusedAttentionShape {
 [[nodiscard]] Var split_heads(Tape& tape, Var input, bool viewable);
 // Three views of a joint projection; their gradients are joined again.
 [[nodiscard]] std::array<Var, 3> split_three(Tape& tape, const Var& input);
-// torch.cat of what a KV cache holds and the new keys: `count` elements in all.
-[[nodiscard]] Var concatenate(Tape& tape, Var fresh, std::uint64_t count);
+// torch.cat of what a KV cache holds and the new keys: `count` elements in all, of `width` bytes.
+[[nodiscard]] Var concatenate(Tape& tape, Var fresh, std::uint64_t count, std::uint64_t width);
 // log_softmax and nll_loss.
 [[nodiscard]] Var cross_entropy(Tape& tape, Var logits, const Tensor& labels);
 

@@ -45,8 +45,8 @@ Var Transformer::rotated(const Var& input) {
 void Transformer::cache(std::size_t index, Var* key, Var* value) {
   if (cache_ == nullptr) return;
   const std::uint64_t count = sizes().grouped;
-  Var keys = cache_->append(tape_, index, 0, *key, count);
-  Var values = cache_->append(tape_, index, 1, *value, count);
+  Var keys = cache_->append(tape_, index, 0, *key, count, key->width);
+  Var values = cache_->append(tape_, index, 1, *value, count, key->width);
   *key = std::move(keys);
   *value = std::move(values);
 }
@@ -197,11 +197,15 @@ Var Transformer::llama_layer(const LayerWeights& own, std::size_t index, Var hid
   hidden = add(tape_, residual, std::move(hidden));
   residual = hidden;
   hidden = rms_norm(hidden, own.second_norm);
-  Var gate = linear(tape_, hidden, rows, with_bias(own.gate));
-  gate = activation_of_input(tape_, std::move(gate));
-  Var up = linear(tape_, hidden, rows, with_bias(own.up));
-  Var product = multiply(tape_, std::move(gate), std::move(up));
-  hidden = linear(tape_, std::move(product), rows, with_bias(own.down));
+  if (setup_.model.expert_count > 0) {
+    hidden = mixtral_mlp(own, index, hidden);
+  } else {
+    Var gate = linear(tape_, hidden, rows, with_bias(own.gate));
+    gate = activation_of_input(tape_, std::move(gate));
+    Var up = linear(tape_, hidden, rows, with_bias(own.up));
+    Var product = multiply(tape_, std::move(gate), std::move(up));
+    hidden = linear(tape_, std::move(product), rows, with_bias(own.down));
+  }
   hidden = add(tape_, residual, std::move(hidden));
   residual.drop();
   weights.drop();

@@ -183,14 +183,14 @@ Var Transformer::t5_attention(const LayerWeights& own, const Var& input, const V
   if (cache_ != nullptr && what.cache_index >= 0) {
     const auto index = static_cast<std::size_t>(what.cache_index);
     const std::uint64_t count = setup_.batch * what.keys * setup_.model.kv_width();
-    Var keys = cache_->append(tape_, index, 0, key, count);
-    Var values = cache_->append(tape_, index, 1, value, count);
+    Var keys = cache_->append(tape_, index, 0, key, count, key.width);
+    Var values = cache_->append(tape_, index, 1, value, count, key.width);
     key = std::move(keys);
     value = std::move(values);
   }
-  if (what.bias->count == 0 && what.is_cross) {
+  if (what.makes_bias && what.is_cross) {
     *what.bias = tape_.make(what.queries * what.keys * setup_.model.head_count, query.width);
-  } else if (what.bias->count == 0) {
+  } else if (what.makes_bias) {
     *what.bias = t5_position_bias(own.position_bias, what.queries, what.keys, what.is_causal);
   }
   Var weights;
@@ -203,7 +203,6 @@ Var Transformer::t5_attention(const LayerWeights& own, const Var& input, const V
 Var Transformer::t5_layer(const LayerWeights& own, std::size_t index, Var hidden) {
   const std::uint64_t layers = setup_.model.layer_count;
   const bool decodes = index >= layers;
-  if (index == layers) hidden = t5_begin_decoder(std::move(hidden));
   const Var block_input = hidden;  // the loop's variable
   const std::uint64_t queries = decodes ? setup_.target : setup_.sequence;
   const std::uint64_t rows = setup_.batch * queries;
@@ -211,8 +210,9 @@ Var Transformer::t5_layer(const LayerWeights& own, std::size_t index, Var hidden
   T5Attention what{.queries = queries,
                    .keys = decodes ? setup_.target_context() : queries,
                    .is_causal = decodes,
+                   .makes_bias = index % layers == 0,
                    .cache_index = decodes ? static_cast<std::int64_t>(index - layers) : -1,
-                   .bias = &position_bias_};
+                   .bias = &position_bias_[decodes ? 1 : 0]};
   Var branch = t5_attention(own, normed, normed, what);
   hidden = add(tape_, hidden, t5_dropout(branch));
   branch.drop();
@@ -223,6 +223,7 @@ Var Transformer::t5_layer(const LayerWeights& own, std::size_t index, Var hidden
     what = {.queries = queries,
             .keys = setup_.sequence,
             .is_cross = true,
+            .makes_bias = index == layers,
             .cache_index = static_cast<std::int64_t>(index),
             .bias = &cross_bias_};
     branch = t5_attention(cross, normed, encoded_, what);
@@ -254,8 +255,8 @@ Var Transformer::t5_finish(Var hidden, std::size_t norm, std::uint64_t rows) {
   hidden = t5_dropout(std::move(hidden));
   words_.drop();
   mask_.drop();
-  position_bias_ = Var();
-  cross_bias_ = Var();
+  for (Var& bias : position_bias_) bias.drop();
+  cross_bias_.drop();
   return hidden;
 }
 

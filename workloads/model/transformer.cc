@@ -67,9 +67,15 @@ void Transformer::make_layer_parameters() {
     own.output = matrix(h, h);
     if (model.family == ModelFamily::Bert) own.first_norm = norm();
     if (model.family == ModelFamily::Llama) own.gate = matrix(h, model.ffn);
-    own.up = matrix(h, model.ffn);
-    own.down = matrix(model.ffn, h);
-    if (model.family == ModelFamily::Llama) own.first_norm = norm();
+    if (model.family == ModelFamily::Mixtral) {
+      own.router = matrix(h, model.expert_count);
+      own.gate = matrix(h, 2 * model.ffn * model.expert_count);
+      own.down = matrix(model.ffn, h * model.expert_count);
+    } else {
+      own.up = matrix(h, model.ffn);
+      own.down = matrix(model.ffn, h);
+    }
+    if (model.is_llama_like()) own.first_norm = norm();
     own.second_norm = norm();
   }
   layers_.push_back(own);
@@ -93,7 +99,7 @@ void Transformer::make_parameters() {
   for (std::uint64_t i = 0; i < model.layer_count; ++i) make_layer_parameters();
   if (model.family != ModelFamily::Bert) final_norm_ = add_weight(h);
   if (model.family == ModelFamily::Gpt2) static_cast<void>(add_weight(h));
-  if (model.family == ModelFamily::Llama) {
+  if (model.is_llama_like()) {
     for (int i = 0; i < 2; ++i) {  // inverse frequencies, twice
       buffers_.push_back(
           tape_.allocate(model.head_width() / 2 * setup_.wide_bytes, TensorKind::Unknown));
@@ -224,6 +230,7 @@ void Transformer::make_rotary(std::uint64_t width) {
 
 Var Transformer::embed(const Tensor& tokens) {
   const ModelShape& model = setup_.model;
+  ++forward_index_;
   if (model.family == ModelFamily::Vit) return vit_embed(tokens);
   if (model.family == ModelFamily::T5) return t5_embed(tokens);
   const std::uint64_t rows = setup_.token_count();
@@ -258,7 +265,7 @@ Var Transformer::embed(const Tensor& tokens) {
     words_.edge = tape_.parameter(input_leaf_).edge;
     graph_inputs_.push_back(words_.tensor);
   }
-  if (model.family == ModelFamily::Llama) {
+  if (model.is_llama_like()) {
     if (given_mask_) check_given_mask();
     mask_ = make_causal_mask(cache_ == nullptr);
     make_rotary(setup_.wide_bytes);
@@ -308,9 +315,16 @@ Transformer::InputSizes Transformer::input_sizes() const {
 
 void Transformer::hold_inputs(const Var& hidden) {
   tape_.hold(hidden.tensor);
-  for (const Tensor& held : {mask_.tensor, sine_.tensor, cosine_.tensor, positions_}) {
+  for (const Tensor& held :
+       {mask_.tensor, sine_.tensor, cosine_.tensor, positions_, position_bias_[0].tensor,
+        position_bias_[1].tensor, cross_bias_.tensor, encoded_.tensor}) {
     if (held) tape_.hold(held);
   }
+}
+
+Var Transformer::before_layer(std::size_t index, Var hidden) {
+  if (setup_.model.family != ModelFamily::T5 || index != setup_.model.layer_count) return hidden;
+  return t5_begin_decoder(std::move(hidden));
 }
 
 Var Transformer::layer(std::size_t index, Var hidden) {
@@ -321,13 +335,12 @@ Var Transformer::layer(std::size_t index, Var hidden) {
     case ModelFamily::Bert:
       return bert_layer(own, std::move(hidden));
     case ModelFamily::Llama:
+    case ModelFamily::Mixtral:
       return llama_layer(own, index, std::move(hidden));
     case ModelFamily::Vit:
       return vit_layer(own, std::move(hidden));
     case ModelFamily::T5:
       return t5_layer(own, index, std::move(hidden));
-    case ModelFamily::Mixtral:
-      break;
   }
   return hidden;
 }
@@ -339,7 +352,7 @@ Var Transformer::finish(Var hidden) {
   }
   if (model.family == ModelFamily::Gpt2 || model.family == ModelFamily::Vit) {
     hidden = layer_norm(tape_, hidden, setup_.token_count(), final_norm_, final_norm_ + 1);
-  } else if (model.family == ModelFamily::Llama) {
+  } else if (model.is_llama_like()) {
     hidden = rms_norm(hidden, final_norm_);
   }
   // BERT's pooler is part of its forward.
