@@ -315,6 +315,10 @@ void Server::commit() {
 std::unique_ptr<EventSource> make_serve(Parameters& parameters, std::uint64_t seed) {
   const ModelShape model = read_model_shape(parameters);
   if (model.family == ModelFamily::Bert) return make_embedding_service(parameters, model, seed);
+  if (model.family != ModelFamily::Gpt2 && !model.is_llama_like()) {
+    parameters.refuse_value("model", "a decoder of the families gpt2, llama and mixtral, or bert",
+                            model.name);
+  }
   const ServeConfig config = read_serve_config(parameters, model);
   const std::uint64_t event_count = parameters.number(
       "events", {.preset = std::numeric_limits<std::uint64_t>::max(), .lowest = 1});

@@ -44,9 +44,10 @@ class Training {
         batch_(batch),
         pool_(std::make_unique<TensorPool>(batch)),
         model_(std::make_unique<Transformer>(config.setup, config.lora, pool_.get())),
-        cache_(KvMode::Concat, config.setup.model.layer_count) {
+        cache_(KvMode::Concat, config.setup.model.block_count()) {
     if (config.keeps_cache) model_->set_cache(&cache_);
     model_->set_given_mask(config.given_mask);
+    model_->set_routing_seed(seed);
   }
 
   // One phase, one layer of the forward, or some nodes of the backward per call.
@@ -72,7 +73,7 @@ class Training {
   std::unique_ptr<Transformer> model_;
   KvCache cache_;
   std::vector<Tensor> optimizer_states_;
-  Tensor tokens_, given_mask_, loss_;
+  Tensor tokens_, labels_, given_mask_, loss_;
   Var stream_, loss_var_;
   std::vector<Var> layer_inputs_;  // checkpointed: to run a layer again
   Phase phase_ = Phase::Start;
@@ -121,11 +122,14 @@ void Training::embed() {
   if (config_.draws_lengths) length = draw_lengths(config_.lengths, &random_).context;
   model_->set_lengths(config_.setup.batch, length, 0);
   // The new batch is there before the variable lets go of the old one.
-  const std::uint64_t input_bytes = config_.setup.batch * length * 8;
-  Tensor tokens = tape().allocate(input_bytes, TensorKind::Activation);
+  const Transformer::InputSizes sizes = model_->input_sizes();
+  Tensor tokens = tape().allocate(sizes.input_bytes, TensorKind::Activation);
+  Tensor labels = tokens;
+  if (sizes.label_bytes > 0) labels = tape().allocate(sizes.label_bytes, TensorKind::Activation);
   Tensor mask;
-  if (config_.given_mask) mask = tape().allocate(input_bytes, TensorKind::Activation);
+  if (config_.given_mask) mask = tape().allocate(sizes.input_bytes, TensorKind::Activation);
   tokens_ = std::move(tokens);
+  labels_ = std::move(labels);
   given_mask_ = std::move(mask);
   stream_ = model_->embed(tokens_);
   layer_ = 0;
@@ -133,6 +137,7 @@ void Training::embed() {
 }
 
 void Training::forward_layer() {
+  stream_ = model_->before_layer(layer_, std::move(stream_));
   if (config_.checkpointed) {
     tape().begin_segment();
     model_->hold_inputs(stream_);
@@ -142,13 +147,13 @@ void Training::forward_layer() {
   }
   stream_ = model_->layer(layer_, stream_);
   tape().end_segment();
-  if (++layer_ == config_.setup.model.layer_count) phase_ = Phase::Head;
+  if (++layer_ == config_.setup.model.block_count()) phase_ = Phase::Head;
 }
 
 void Training::head() {
   Var hidden = model_->finish(std::move(stream_));
   stream_ = Var();
-  Var loss = model_->loss(std::move(hidden), tokens_);
+  Var loss = model_->loss(std::move(hidden), labels_);
   tape().end_autocast();
   cache_.end_batch();
   if (config_.accumulate > 1) loss = divide_scalar(tape(), std::move(loss));
@@ -156,7 +161,7 @@ void Training::head() {
   loss_ = loss.tensor;
   loss_var_ = loss;
   loss_var_.tensor.reset();
-  tape().begin_backward(loss_var_, tape().gradient(4));
+  tape().begin_backward(loss_var_, tape().gradient(loss_var_.width));
   phase_ = Phase::Backward;
 }
 
@@ -207,6 +212,7 @@ void Training::end() {
   optimizer_states_.clear();
   model_.reset();
   tokens_.reset();
+  labels_.reset();
   given_mask_.reset();
   loss_.reset();
   batch_->mark("end");
@@ -214,6 +220,10 @@ void Training::end() {
 
 void read_lengths(Parameters& parameters, TrainConfig* config) {
   const std::uint64_t positions = config->setup.model.positions;
+  if (config->setup.model.image > 0) {
+    config->sequences = {positions};
+    return;
+  }
   const std::uint64_t longest = positions > 0 ? positions : 131'072;
   config->sequences = parameters.numbers(
       "seq", {.preset = positions > 0 ? positions : 2048, .lowest = 1, .highest = longest});
@@ -252,12 +262,17 @@ std::unique_ptr<EventSource> make_train(Parameters& parameters, std::uint64_t se
     config.lora.rank = parameters.number("lora", {.preset = 0, .lowest = 0, .highest = 4096});
   }
   // transformers keeps a KV cache in training too, unless told not to or checkpointing.
-  config.keeps_cache = setup.model.family != ModelFamily::Bert &&
+  config.keeps_cache = setup.model.generates() &&
                        parameters.choice("kv_cache", {"default", "none"}) == 0 &&
                        !config.checkpointed;
   if (setup.model.family == ModelFamily::Bert) {
     config.given_mask = parameters.choice("attention_mask", {"none", "ones"}) == 1;
   }
+  if (setup.model.family == ModelFamily::T5) {
+    setup.target = parameters.number("target", {.preset = 128, .lowest = 1, .highest = 131'072});
+  }
+  const bool one_length = config.sequences.size() == 1 && !config.draws_lengths;
+  read_experts(parameters, one_length ? setup.batch * config.sequences.front() : 0, &setup);
   setup.fused_attention = parameters.choice("attention", {"eager", "fused"}) == 1;
   setup.kernels = parameters.number("kernels", {.preset = 0, .lowest = 0, .highest = 1}) == 1;
   return make_generated<Training>(parameters,

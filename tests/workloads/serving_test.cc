@@ -245,6 +245,8 @@ TEST_CASE("serve yields the same bytes for the same seed") {
       {"serve:llama-3-8b,layers=3,requests=9,kv=concat,arrivals=code,draft=llama-2-7b,"
        "generated_max=12",
        0xe808a6be126492f2u, 84052, 21917834240},
+      {"serve:mixtral-8x7b,layers=2,requests=6,generated_max=20", 0x0cc342ef64a1729bu, 9091,
+       23643535428},
       {"serve:bert-base,requests=40,per_minute=60000,arrivals=conv", 0x61664ab60aac5d72u, 23064,
        270893568},
   };
@@ -339,6 +341,8 @@ TEST_CASE("impossible servers are refused with key, value and rule") {
   CHECK(mentions(error_of("serve:llama-3-8b,kv=concat,block_tokens=8"), "unknown key"));
   CHECK(mentions(error_of("serve:gpt2-124m,context_max=1024"), "from 1 to 1023"));
   CHECK(mentions(error_of("serve:bert-base,batch_tokens=100"), "at least context_max = 512"));
+  CHECK(mentions(error_of("serve:vit-base"), "families gpt2, llama and mixtral, or bert"));
+  CHECK(mentions(error_of("serve:t5-small"), "families gpt2, llama and mixtral, or bert"));
   CHECK(mentions(error_of("serve:bert-base,kv=paged"), "unknown key 'kv'"));
   CHECK(mentions(error_of("serve:llama-3-8b,arrivals=azure"), "poisson, gamma, code, conv"));
 }

@@ -12,10 +12,10 @@ void KvCache::reserve(Tape& tape, std::uint64_t size_bytes) {
 }
 
 Var KvCache::append(Tape& tape, std::size_t layer, std::size_t half, const Var& fresh,
-                    std::uint64_t count) {
+                    std::uint64_t count, std::uint64_t width) {
   Tensor& kept = layers_[layer][half];
   if (mode_ == KvMode::Concat) {
-    Var all = concatenate(tape, fresh, count);
+    Var all = concatenate(tape, fresh, count, width);
     kept = all.tensor;
     return all;
   }

@@ -27,7 +27,8 @@ void Engine::make_weight(std::uint64_t count) {
 void Engine::make_weights() {
   const ModelShape& model = setup_.model;
   const std::uint64_t h = model.hidden;
-  const bool is_llama = model.family == ModelFamily::Llama;
+  const bool is_llama = model.is_llama_like();
+  const std::uint64_t experts = std::max<std::uint64_t>(model.expert_count, 1);
   const auto linear = [&](std::uint64_t in, std::uint64_t out) {
     make_weight(in * out);
     if (!is_llama) make_weight(out);
@@ -41,8 +42,9 @@ void Engine::make_weights() {
   for (std::uint64_t i = 0; i < model.layer_count; ++i) {
     linear(h, h + 2 * model.kv_width());
     linear(h, h);
-    linear(h, is_llama ? 2 * model.ffn : model.ffn);
-    linear(model.ffn, h);
+    if (model.expert_count > 0) make_weight(h * experts);  // the router
+    linear(experts * h, is_llama ? 2 * model.ffn : model.ffn);
+    linear(experts * model.ffn, h);
     norm();
     norm();
   }
@@ -109,9 +111,13 @@ void Engine::layer(std::size_t index, std::span<const PassPart> parts) {
     llama_layer(index, parts);
   }
   const ModelShape& model = setup_.model;
-  const std::uint64_t matrices =
-      model.hidden * (2 * model.hidden + 2 * model.kv_width()) +
-      model.hidden * model.ffn * (model.family == ModelFamily::Llama ? 3 : 2);
+  const std::uint64_t attention = model.hidden * (2 * model.hidden + 2 * model.kv_width());
+  const std::uint64_t expert = model.hidden * model.ffn * (model.is_llama_like() ? 3 : 2);
+  // Each token computes with its experts; few tokens read few of them.
+  const std::uint64_t computed = std::max<std::uint64_t>(model.experts_per_token, 1);
+  const std::uint64_t read =
+      std::min(std::max<std::uint64_t>(model.expert_count, 1), computed * tokens_);
+  const std::uint64_t matrices = attention + computed * expert;
   std::uint64_t pairs = 0;
   std::uint64_t cached = 0;
   for (const PassPart& part : parts) {
@@ -119,7 +125,7 @@ void Engine::layer(std::size_t index, std::span<const PassPart> parts) {
     cached += part.width * part.context;
   }
   emit_kernel(2 * tokens_ * matrices + 4 * pairs * model.hidden,
-              (matrices + 2 * cached * model.kv_width()) * setup_.width,
+              (attention + read * expert + 2 * cached * model.kv_width()) * setup_.width,
               setup_.kv_mode == KvMode::Paged ? 9 : 9 + 4 * parts.size());
 }
 
@@ -139,11 +145,31 @@ void Engine::llama_layer(std::size_t index, std::span<const PassPart> parts) {
     joint.reset();
     hidden_ = std::move(out);
   }
+  hidden_ = model.expert_count > 0 ? experts_of() : gated_mlp();
+}
+
+Tensor Engine::gated_mlp() {
+  const ModelShape& model = setup_.model;
   Tensor inner = rows_of(tokens_, 2 * model.ffn);
   inner = rows_of(tokens_, model.ffn);
+  return rows_of(tokens_, model.hidden);
+}
+
+// One kernel for all experts: the choice, tokens sorted by expert in blocks of 64, both products.
+Tensor Engine::experts_of() {
+  const ModelShape& model = setup_.model;
+  const std::uint64_t rows = tokens_ * model.experts_per_token;
+  const Tensor shares = rows_of(tokens_, model.expert_count);
+  const Tensor weights = make(rows * 4);
+  const Tensor chosen = make(rows * 4);
   Tensor out = rows_of(tokens_, model.hidden);
-  inner.reset();
-  hidden_ = std::move(out);
+  const Tensor first = rows_of(rows, std::max(2 * model.ffn, model.hidden));
+  const Tensor second = rows_of(rows, model.ffn);
+  const std::uint64_t padded = rows + model.expert_count * 63;
+  const Tensor sorted = make(padded * 4);
+  const Tensor expert_of_block = make((padded + 63) / 64 * 4);
+  const Tensor count = make(4);
+  return out;
 }
 
 void Engine::gpt2_layer(std::size_t index, std::span<const PassPart> parts) {

@@ -80,6 +80,8 @@ class Engine {
     return make(rows * columns * setup_.width);
   }
   [[nodiscard]] Tensor attend(std::size_t index, std::span<const PassPart> parts);
+  [[nodiscard]] Tensor gated_mlp();
+  [[nodiscard]] Tensor experts_of();
   void llama_layer(std::size_t index, std::span<const PassPart> parts);
   void gpt2_layer(std::size_t index, std::span<const PassPart> parts);
   void emit_kernel(std::uint64_t flops, std::uint64_t bytes, std::uint64_t kernel_count);
