@@ -11,6 +11,7 @@
 #include "results/columns.h"
 #include "results/compare_writers.h"
 #include "results/json.h"
+#include "results/text.h"
 
 namespace allocmark {
 namespace {
@@ -64,33 +65,6 @@ Json key_json(const CellKey& key) {
 std::string cell_name(const CellKey& key) {
   return fmt::format("{}/{}/{}/{}/{}/seed:{}/{}", key.workload, key.allocator, conf_or_unset(key),
                      key.device, key.capacity, key.seed, key.on_oom);
-}
-
-// XML text: markup escaped, and characters that XML 1.0 cannot have replaced.
-std::string xml(std::string_view text) {
-  std::string out;
-  for (const char c : valid_utf8(text)) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      case '\n':
-        out += "&#10;";
-        break;
-      default:
-        out += static_cast<unsigned char>(c) < 0x20 && c != '\t' ? '?' : c;
-    }
-  }
-  return out;
 }
 
 std::string describe(const CellComparison& cell) {
@@ -167,10 +141,11 @@ std::string render_comparison_junit(const Comparison& comparison) {
   std::size_t skipped_count = 0;
   const auto add = [&](const CellKey& key, const char* element, std::string_view message,
                        const std::string& text) {
-    cases += fmt::format("  <testcase classname=\"{}\" name=\"{}\">", xml(key.workload),
-                         xml(cell_name(key)));
+    cases += fmt::format("  <testcase classname=\"{}\" name=\"{}\">", xml_text(key.workload),
+                         xml_text(cell_name(key)));
     if (*element != '\0') {
-      cases += fmt::format("<{0} message=\"{1}\">{2}</{0}>", element, xml(message), xml(text));
+      cases +=
+          fmt::format("<{0} message=\"{1}\">{2}</{0}>", element, xml_text(message), xml_text(text));
     }
     cases += "</testcase>\n";
   };
@@ -195,7 +170,7 @@ std::string render_comparison_junit(const Comparison& comparison) {
   // The whole may fail where no cell does: by policy, or because there was nothing to compare.
   const bool whole_failed = !comparison.failures.empty();
   std::string reasons;
-  for (const std::string& failure : comparison.failures) reasons += xml(failure) + "&#10;";
+  for (const std::string& failure : comparison.failures) reasons += xml_text(failure) + "&#10;";
   failure_count += whole_failed ? 1 : 0;
   cases += "  <testcase classname=\"allocmark\" name=\"comparison\">";
   if (whole_failed) cases += fmt::format("<failure message=\"failed\">{}</failure>", reasons);
