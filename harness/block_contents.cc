@@ -26,6 +26,10 @@ constexpr std::uint64_t kPageBytes = std::uint64_t{2} << 20;
 constexpr std::uint64_t kTouchedPageCountMax = 2048;  // 4 GiB
 constexpr std::uint64_t kLongEdgeBytes = std::uint64_t{64} << 10;
 
+// A stream takes 1024 launches; with one more the host waits for the gate that only it can open.
+// The program's own kernels need their places too.
+constexpr std::uint64_t kQueuedCountMax = 512;
+
 std::uint64_t round_down(std::uint64_t value) { return value / kPatternBytes * kPatternBytes; }
 
 }  // namespace
@@ -119,11 +123,33 @@ bool BlockContents::may_touch(const Block& block) {
   return true;
 }
 
+void BlockContents::note_gate(std::uint32_t stream) {
+  if (queued_by_stream_.size() <= stream) queued_by_stream_.resize(stream + 1);
+  if (!queued_by_stream_[stream]) queued_by_stream_[stream] = 0;
+}
+
+void BlockContents::note_synchronize() { queued_by_stream_.clear(); }
+
+// Whether one more kernel can be launched for the block without waiting for a gate.
+bool BlockContents::may_queue(const Block& block) {
+  const std::uint32_t stream = block.shadow.stream;
+  if (stream >= queued_by_stream_.size() || !queued_by_stream_[stream]) return true;
+  std::uint64_t& queued = *queued_by_stream_[stream];
+  if (queued >= kQueuedCountMax && cudaStreamQuery(block.stream) == cudaSuccess) queued = 0;
+  if (queued >= kQueuedCountMax) return false;
+  ++queued;
+  return true;
+}
+
 std::uint64_t BlockContents::write(const Block& block, std::uint64_t allocate_count) {
   const std::uint64_t marked_bytes = wanted_bytes(block, allocate_count);
   if (marked_bytes == 0) return 0;
+  if (uses_kernels() && !may_queue(block)) {
+    ++unmarked_count_;
+    return 0;
+  }
   const std::uint64_t event_index = block.shadow.event_index;
-  if (fault_on_device_ != nullptr) {
+  if (uses_kernels()) {
     ALLOCMARK_CUDA_CHECK(
         launch_write_pattern_kernel(block.stream, {.block = block.pointer,
                                                    .size_bytes = block.shadow.size_bytes,
@@ -169,7 +195,11 @@ bool BlockContents::look(const Block& block, const char* contents, const Part& p
 }
 
 BlockContents::Answer BlockContents::check(const Block& block) {
-  if (fault_on_device_ != nullptr) {
+  if (uses_kernels()) {
+    if (!may_queue(block)) {
+      ++unmarked_count_;
+      return Answer::NotLooked;
+    }
     ALLOCMARK_CUDA_CHECK(launch_check_pattern_kernel(block.stream,
                                                      {.block = block.pointer,
                                                       .size_bytes = block.shadow.size_bytes,

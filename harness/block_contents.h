@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <unordered_set>
+#include <vector>
 
 #include "harness/kernels.h"
 #include "harness/shadow_heap.h"
@@ -38,7 +39,7 @@ class BlockContents {
     cudaStream_t stream = nullptr;
     std::uint64_t marked_bytes = 0;
   };
-  enum class Answer : std::uint8_t { Unchanged, Changed, Unmapped, Later };
+  enum class Answer : std::uint8_t { Unchanged, Changed, Unmapped, Later, NotLooked };
 
   BlockContents(const SimcuApi& simcu, VerifyLevel level);
   ~BlockContents();
@@ -46,6 +47,7 @@ class BlockContents {
   // Writes the pattern; gives the marked_bytes. `allocate_count` says which block it is.
   [[nodiscard]] std::uint64_t write(const Block& block, std::uint64_t allocate_count);
   // Changed: changed() has the first word. Later: a kernel looks when the stream gets there.
+  // NotLooked: no kernel more can wait behind the stream's gate.
   [[nodiscard]] Answer check(const Block& block);
   [[nodiscard]] const ChangedWord& changed() const { return changed_; }
   // What a kernel has found by now, if anything.
@@ -53,6 +55,14 @@ class BlockContents {
   // Waits for the device, where kernels look.
   void synchronize();
 
+  // A kernel that waits for the host now runs on the stream; all of them have ended.
+  void note_gate(std::uint32_t stream);
+  void note_synchronize();
+
+  // Blocks are written and looked at by kernels on their stream.
+  [[nodiscard]] bool uses_kernels() const { return fault_on_device_ != nullptr; }
+  // Blocks whose contents could not be followed, because too many kernels waited behind a gate.
+  [[nodiscard]] std::uint64_t unmarked_count() const { return unmarked_count_; }
   // Blocks that were too many bytes for the host to fill: only their ends were looked at.
   [[nodiscard]] std::uint64_t edges_only_count() const { return edges_only_count_; }
 
@@ -64,6 +74,7 @@ class BlockContents {
 
   [[nodiscard]] std::uint64_t wanted_bytes(const Block& block, std::uint64_t allocate_count);
   [[nodiscard]] bool may_touch(const Block& block);
+  [[nodiscard]] bool may_queue(const Block& block);
   [[nodiscard]] bool look(const Block& block, const char* contents, const Part& part);
 
   SimcuApi simcu_;
@@ -71,6 +82,9 @@ class BlockContents {
   ChangedWord changed_;
   std::unordered_set<std::uint64_t> touched_pages_;
   std::uint64_t edges_only_count_ = 0;
+  std::uint64_t unmarked_count_ = 0;
+  // By stream: kernels of ours that may wait behind a gate; nothing where no gate is closed.
+  std::vector<std::optional<std::uint64_t>> queued_by_stream_;
   std::unique_ptr<PatternFault, FreeHost> fault_;  // GPU, level whole
   PatternFault* fault_on_device_ = nullptr;
 };

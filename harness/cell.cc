@@ -289,6 +289,10 @@ void CellRun::fill_from(const VerifyReport& report) {
               " allocations were handed memory that another stream still used; " +
               spec_.key.allocator + " does not promise otherwise");
   }
+  if (report.unmarked_count > 0) {
+    warn_once("of " + std::to_string(report.unmarked_count) +
+              " blocks the contents were not followed: too many kernels waited behind busy ones");
+  }
   if (report.edges_only_count > 0) {
     warn_once(std::to_string(report.edges_only_count) +
               " blocks were checked at their ends only: the host's memory stands for the simulated "

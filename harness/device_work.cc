@@ -2,6 +2,7 @@
 #include "harness/device_work.h"
 
 #include <atomic>
+#include <new>
 #include <string>
 
 #include "allocators/cuda_check.h"
@@ -12,7 +13,12 @@ namespace allocmark {
 
 namespace {
 
-constexpr std::uint64_t kGateTimeLimitNs = 700'000'000;
+// What the host tells gated kernels, in mapped host memory. Two cache lines: the kernels look at
+// both all the time, and the host writes the second one often.
+struct GateWords {
+  alignas(128) std::uint64_t opened = 0;
+  alignas(128) std::uint64_t progress = 0;
+};
 
 class NoDeviceWork final : public DeviceWork {
  public:
@@ -21,7 +27,7 @@ class NoDeviceWork final : public DeviceWork {
   void synchronize() override {}
 };
 
-// A kernel "until the next synchronize, or 0.7 s" is one of 0.7 s of virtual time here: nobody else
+// A kernel "until the next synchronize" is one of kGateStallNsMax of virtual time here: nobody else
 // moves the virtual clock, so it runs until something waits for it, and that wait takes no real
 // time. Unlike a gate it also ends for a cudaFree that waits for it, as the kernel on a GPU does.
 class SimulatedDeviceWork final : public DeviceWork {
@@ -31,7 +37,7 @@ class SimulatedDeviceWork final : public DeviceWork {
   void launch(cudaStream_t stream, std::uint64_t duration_ns) override {
     check(simcu_.launch(stream, duration_ns), "simcu_launch");
   }
-  void launch_gated(cudaStream_t stream) override { launch(stream, kGateTimeLimitNs); }
+  void launch_gated(cudaStream_t stream) override { launch(stream, kGateStallNsMax); }
   void synchronize() override { ALLOCMARK_CUDA_CHECK(cudaDeviceSynchronize()); }
 
  private:
@@ -52,12 +58,12 @@ class GpuDeviceWork final : public DeviceWork {
  public:
   GpuDeviceWork() {
     void* host = nullptr;
-    ALLOCMARK_CUDA_CHECK(cudaHostAlloc(&host, sizeof(std::uint64_t), cudaHostAllocMapped));
-    opened_.reset(static_cast<std::uint64_t*>(host));
-    *opened_ = 0;
+    ALLOCMARK_CUDA_CHECK(cudaHostAlloc(&host, sizeof(GateWords), cudaHostAllocMapped));
+    words_.reset(new (host) GateWords);
+    progress_ = &words_->progress;
     void* device = nullptr;
     ALLOCMARK_CUDA_CHECK(cudaHostGetDevicePointer(&device, host, 0));
-    opened_on_device_ = static_cast<const std::uint64_t*>(device);
+    words_on_device_ = static_cast<const GateWords*>(device);
     // The first launch loads the kernels' code, which takes device memory.
     launch(nullptr, 0);
     launch_gated(nullptr);
@@ -76,8 +82,10 @@ class GpuDeviceWork final : public DeviceWork {
 
   void launch_gated(cudaStream_t stream) override {
     ++ticket_last_;
-    const GateKernel gate{
-        .opened = opened_on_device_, .ticket = ticket_last_, .time_limit_ns = kGateTimeLimitNs};
+    const GateKernel gate{.opened = &words_on_device_->opened,
+                          .progress = &words_on_device_->progress,
+                          .ticket = ticket_last_,
+                          .stall_ns_max = kGateStallNsMax};
     ALLOCMARK_CUDA_CHECK(launch_gate_kernel(stream, gate));
   }
 
@@ -88,15 +96,15 @@ class GpuDeviceWork final : public DeviceWork {
 
  private:
   struct FreeHost {
-    void operator()(std::uint64_t* pointer) const { (void)cudaFreeHost(pointer); }
+    void operator()(GateWords* pointer) const { (void)cudaFreeHost(pointer); }
   };
 
   void open_all() {
-    std::atomic_ref<std::uint64_t>(*opened_).store(ticket_last_, std::memory_order_seq_cst);
+    std::atomic_ref<std::uint64_t>(words_->opened).store(ticket_last_, std::memory_order_seq_cst);
   }
 
-  std::unique_ptr<std::uint64_t, FreeHost> opened_;
-  const std::uint64_t* opened_on_device_ = nullptr;
+  std::unique_ptr<GateWords, FreeHost> words_;
+  const GateWords* words_on_device_ = nullptr;
   std::uint64_t ticket_last_ = 0;
 };
 

@@ -23,72 +23,110 @@ __global__ void spin(std::uint64_t duration_ns) {
   }
 }
 
-__global__ void wait_for_gate(const volatile std::uint64_t* opened, std::uint64_t ticket,
-                              std::uint64_t time_limit_ns) {
-  const std::uint64_t begin_ns = device_ns();
-  while (*opened < ticket && device_ns() - begin_ns < time_limit_ns) {
+__global__ void wait_for_gate(GateKernel gate) {
+  std::uint64_t progress = *gate.progress;
+  std::uint64_t progress_ns = device_ns();
+  while (*gate.opened < gate.ticket) {
+    const std::uint64_t now_ns = device_ns();
+    const std::uint64_t progress_now = *gate.progress;
+    if (progress_now != progress) {
+      progress = progress_now;
+      progress_ns = now_ns;
+    } else if (now_ns - progress_ns >= gate.stall_ns_max) {
+      return;
+    }
+    __nanosleep(1000);  // the host writes what is read here; let it have its cache line
   }
 }
 
-// Word number `index` of a block as bytes; the last word may be shorter than 8.
-struct WordBytes {
-  std::uint64_t offset_bytes;
-  std::uint64_t count;
-};
+// Blocks are walked in pairs of words, which is the widest access a thread has.
+constexpr std::uint64_t kPairBytes = 2 * kPatternBytes;
 
-__device__ WordBytes word_bytes(const PatternBlock& block, std::uint64_t index) {
-  const std::uint64_t offset_bytes = index * kPatternBytes;
-  const std::uint64_t left_bytes = block.size_bytes - offset_bytes;
-  return {offset_bytes, left_bytes < kPatternBytes ? left_bytes : kPatternBytes};
+__device__ std::uint64_t word_of(const PatternBlock& block, std::uint64_t index) {
+  return block.flip ^
+         pattern_word({.event_index = block.event_index, .offset_bytes = index * kPatternBytes});
+}
+
+__device__ std::uint64_t thread_index() {
+  return std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+}
+
+__device__ std::uint64_t thread_count() { return std::uint64_t{gridDim.x} * blockDim.x; }
+
+// Word number `index` as bytes: pairs that are not aligned, and the end of a block, are touched so.
+__device__ std::uint64_t byte_count(const PatternBlock& block, std::uint64_t index) {
+  const std::uint64_t left_bytes = block.size_bytes - index * kPatternBytes;
+  return left_bytes < kPatternBytes ? left_bytes : kPatternBytes;
+}
+
+__device__ void write_word(const PatternBlock& block, std::uint64_t index) {
+  const std::uint64_t word = word_of(block, index);
+  memcpy(static_cast<unsigned char*>(block.block) + index * kPatternBytes, &word,
+         byte_count(block, index));
+}
+
+__device__ std::uint64_t read_word(const PatternBlock& block, std::uint64_t index) {
+  std::uint64_t word = word_of(block, index);
+  memcpy(&word, static_cast<const unsigned char*>(block.block) + index * kPatternBytes,
+         byte_count(block, index));
+  return word;
+}
+
+// The words that no pair covers: all of them where the block is not aligned for pairs.
+__device__ std::uint64_t first_single_word(const PatternBlock& block) {
+  const bool aligned = reinterpret_cast<std::uintptr_t>(block.block) % kPairBytes == 0;
+  return aligned ? block.size_bytes / kPairBytes * 2 : 0;
+}
+
+__device__ std::uint64_t word_count(const PatternBlock& block) {
+  return (block.size_bytes + kPatternBytes - 1) / kPatternBytes;
 }
 
 __global__ void write_pattern(PatternBlock block) {
-  const std::uint64_t count = (block.size_bytes + kPatternBytes - 1) / kPatternBytes;
-  const std::uint64_t stride = std::uint64_t{gridDim.x} * blockDim.x;
-  for (std::uint64_t i = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count;
-       i += stride) {
-    const WordBytes bytes = word_bytes(block, i);
-    const std::uint64_t word =
-        pattern_word({.event_index = block.event_index, .offset_bytes = bytes.offset_bytes});
-    unsigned char* const at = static_cast<unsigned char*>(block.block) + bytes.offset_bytes;
-    if (bytes.count == kPatternBytes) {
-      *reinterpret_cast<std::uint64_t*>(at) = word;
-    } else {
-      memcpy(at, &word, bytes.count);
-    }
+  const std::uint64_t first_single = first_single_word(block);
+  auto* const pairs = static_cast<ulonglong2*>(block.block);
+#pragma unroll 4
+  for (std::uint64_t i = thread_index(); i < first_single / 2; i += thread_count()) {
+    pairs[i] = make_ulonglong2(word_of(block, 2 * i), word_of(block, 2 * i + 1));
+  }
+  for (std::uint64_t i = first_single + thread_index(); i < word_count(block);
+       i += thread_count()) {
+    write_word(block, i);
   }
 }
 
+__device__ void report_word(const PatternBlock& block, std::uint64_t index, std::uint64_t found,
+                            PatternFault* fault) {
+  const std::uint64_t expected = word_of(block, index);
+  if (found == expected || atomicAdd_system(&fault->word_count, 1ull) != 0) return;
+  fault->block = block;
+  fault->offset_bytes = index * kPatternBytes;
+  fault->expected = expected;
+  fault->found = found;
+  __threadfence_system();
+  fault->complete = 1;
+}
+
 __global__ void check_pattern(PatternBlock block, PatternFault* fault) {
-  const std::uint64_t count = (block.size_bytes + kPatternBytes - 1) / kPatternBytes;
-  const std::uint64_t stride = std::uint64_t{gridDim.x} * blockDim.x;
-  for (std::uint64_t i = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count;
-       i += stride) {
-    const WordBytes bytes = word_bytes(block, i);
-    const std::uint64_t expected =
-        pattern_word({.event_index = block.event_index, .offset_bytes = bytes.offset_bytes});
-    const unsigned char* const at =
-        static_cast<const unsigned char*>(block.block) + bytes.offset_bytes;
-    std::uint64_t found = expected;
-    if (bytes.count == kPatternBytes) {
-      found = *reinterpret_cast<const std::uint64_t*>(at);
-    } else {
-      memcpy(&found, at, bytes.count);
-    }
-    if (found == expected || atomicExch_system(&fault->claimed, 1ull) != 0) continue;
-    fault->block = block;
-    fault->offset_bytes = bytes.offset_bytes;
-    fault->expected = expected;
-    fault->found = found;
-    __threadfence_system();
-    fault->complete = 1;
+  const std::uint64_t first_single = first_single_word(block);
+  const auto* const pairs = static_cast<const ulonglong2*>(block.block);
+#pragma unroll 4
+  for (std::uint64_t i = thread_index(); i < first_single / 2; i += thread_count()) {
+    const ulonglong2 pair = pairs[i];
+    if (((pair.x ^ word_of(block, 2 * i)) | (pair.y ^ word_of(block, 2 * i + 1))) == 0) continue;
+    report_word(block, 2 * i, pair.x, fault);
+    report_word(block, 2 * i + 1, pair.y, fault);
+  }
+  for (std::uint64_t i = first_single + thread_index(); i < word_count(block);
+       i += thread_count()) {
+    report_word(block, i, read_word(block, i), fault);
   }
 }
 
 // Enough threads to keep the memory busy; the loops take the rest.
 unsigned grid_of(const PatternBlock& block) {
-  const std::uint64_t words = (block.size_bytes + kPatternBytes - 1) / kPatternBytes;
-  const std::uint64_t blocks = (words + kPatternThreadCount - 1) / kPatternThreadCount;
+  const std::uint64_t pairs = (block.size_bytes + kPairBytes - 1) / kPairBytes;
+  const std::uint64_t blocks = (pairs + kPatternThreadCount - 1) / kPatternThreadCount;
   return static_cast<unsigned>(blocks < kPatternGridMax ? blocks : kPatternGridMax);
 }
 
@@ -113,7 +151,7 @@ cudaError_t launch_spin_kernel(cudaStream_t stream, std::uint64_t duration_ns) {
 }
 
 cudaError_t launch_gate_kernel(cudaStream_t stream, const GateKernel& gate) {
-  wait_for_gate<<<1, 1, 0, stream>>>(gate.opened, gate.ticket, gate.time_limit_ns);
+  wait_for_gate<<<1, 1, 0, stream>>>(gate);
   return cudaGetLastError();
 }
 

@@ -11,12 +11,13 @@ namespace allocmark {
 // A kernel of one thread that runs for duration_ns.
 [[nodiscard]] cudaError_t launch_spin_kernel(cudaStream_t stream, std::uint64_t duration_ns);
 
-// A kernel of one thread that runs until *opened >= ticket, or for time_limit_ns. `opened` is
-// mapped host memory as the device sees it.
+// A kernel of one thread that runs until *opened >= ticket, or until *progress has not changed for
+// stall_ns_max. Both are mapped host memory as the device sees it.
 struct GateKernel {
   const volatile std::uint64_t* opened = nullptr;
+  const volatile std::uint64_t* progress = nullptr;
   std::uint64_t ticket = 0;
-  std::uint64_t time_limit_ns = 0;
+  std::uint64_t stall_ns_max = 0;
 };
 [[nodiscard]] cudaError_t launch_gate_kernel(cudaStream_t stream, const GateKernel& gate);
 
@@ -26,13 +27,14 @@ struct PatternBlock {
   std::uint64_t size_bytes = 0;
   std::uint64_t event_index = 0;
   std::uint64_t id = 0;
+  std::uint64_t flip = 0;  // the pattern's words are written with these bits inverted
 };
 [[nodiscard]] cudaError_t launch_write_pattern_kernel(cudaStream_t stream,
                                                       const PatternBlock& block);
 
-// The first word that any kernel has found changed, in mapped host memory.
+// How many words the kernels have found changed, and the first of them, in mapped host memory.
 struct PatternFault {
-  unsigned long long claimed = 0;   // by the thread that fills in the rest
+  unsigned long long word_count = 0;
   unsigned long long complete = 0;  // the rest is there
   PatternBlock block;
   std::uint64_t offset_bytes = 0;

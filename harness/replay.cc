@@ -12,6 +12,10 @@ namespace allocmark {
 
 namespace {
 
+// Gated kernels are told so often that the host goes on: a store to memory that the device reads
+// costs more than one that it does not.
+constexpr std::uint64_t kProgressPeriod = 64;
+
 // The cost of one call, between construction and stop(). Without simcuda the driver's part stays 0:
 // host time then contains it.
 template <bool kTimed>
@@ -94,6 +98,9 @@ template <bool kTimed>
 void Replayer::run_steps(std::span<const ReplayStep> steps) {
   for (const ReplayStep& step : steps) {
     ++counts_.event_count;
+    if (counts_.event_count % kProgressPeriod == 0 && setup_.work != nullptr) {
+      setup_.work->note_progress();
+    }
     if (step.kind == EventKind::Alloc) {
       if (!allocate<kTimed>(step)) return;
     } else if (step.kind == EventKind::Free) {

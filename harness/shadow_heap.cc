@@ -1,7 +1,6 @@
 // The shadow heap. This file checks.
 #include "harness/shadow_heap.h"
 
-#include <algorithm>
 #include <cstdio>
 #include <iterator>
 
@@ -19,10 +18,6 @@ std::string describe(const ShadowBlock& block) {
 
 bool overlap(const ShadowBlock& a, const ShadowBlock& b) {
   return a.address < b.address + b.size_bytes && b.address < a.address + a.size_bytes;
-}
-
-bool contains(const std::vector<std::uint32_t>& streams, std::uint32_t stream) {
-  return std::find(streams.begin(), streams.end(), stream) != streams.end();
 }
 
 }  // namespace
@@ -77,54 +72,6 @@ std::optional<BrokenRule> ShadowHeap::allocate(const ShadowBlock& block) {
 void ShadowHeap::deallocate(const ShadowBlock& block) {
   if (block.size_bytes == 0) return;
   live_by_address_.erase(block.address);
-  std::vector<std::uint32_t> users{block.stream};
-  const auto recorded = recorded_streams_by_id_.find(block.id);
-  if (recorded != recorded_streams_by_id_.end()) {
-    users.insert(users.end(), recorded->second.begin(), recorded->second.end());
-    recorded_streams_by_id_.erase(recorded);
-  }
-  std::vector<std::uint32_t> unfinished;
-  for (const std::uint32_t stream : users) {
-    if (contains(working_streams_, stream) && !contains(unfinished, stream)) {
-      unfinished.push_back(stream);
-    }
-  }
-  if (!unfinished.empty()) pending_.push_back({.block = block, .streams = unfinished});
-}
-
-void ShadowHeap::begin_work(std::uint32_t stream) {
-  if (!contains(working_streams_, stream)) working_streams_.push_back(stream);
-}
-
-void ShadowHeap::record(std::uint64_t id, std::uint32_t stream) {
-  recorded_streams_by_id_[id].push_back(stream);
-}
-
-void ShadowHeap::end_all_work() {
-  working_streams_.clear();
-  pending_.clear();
-}
-
-void ShadowHeap::end_work(std::uint32_t stream) {
-  std::erase(working_streams_, stream);
-  for (PendingBlock& pending : pending_) std::erase(pending.streams, stream);
-  std::erase_if(pending_, [](const PendingBlock& pending) { return pending.streams.empty(); });
-}
-
-std::optional<BrokenRule> ShadowHeap::early_reuse(const ShadowBlock& block) const {
-  if (block.size_bytes == 0) return std::nullopt;
-  for (const PendingBlock& pending : pending_) {
-    if (!overlap(block, pending.block)) continue;
-    for (const std::uint32_t stream : pending.streams) {
-      // The new owner's work on the same stream runs after the old work by itself.
-      if (stream == block.stream) continue;
-      return BrokenRule{.rule = HeapRule::NoEarlyReuse,
-                        .block = block,
-                        .other = pending.block,
-                        .user_stream = stream};
-    }
-  }
-  return std::nullopt;
 }
 
 }  // namespace allocmark

@@ -1,15 +1,13 @@
 // The oracle of the checked pass: an independent record of what is live, kept as plain intervals in
 // a std::map so that it is obviously correct. What a backend answers flows in; the first broken
-// rule flows out, with the event and both blocks concerned. This file checks and is never used in a
-// timed pass.
+// rule flows out, with the event and both blocks concerned. stream_hazards.h looks after memory
+// that was given back. This file checks and is never used in a timed pass.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
-#include <unordered_map>
-#include <vector>
 
 namespace allocmark {
 
@@ -35,6 +33,7 @@ struct BrokenRule {
   ShadowBlock block;                                // the block just handed out
   std::optional<ShadowBlock> other = std::nullopt;  // the block it collides with
   std::uint32_t user_stream = 0;  // NoEarlyReuse: the stream whose work is unfinished
+  std::uint64_t user_point = 0;   // NoEarlyReuse: where in that stream the work ends, if known
   [[nodiscard]] std::string text() const;
 };
 
@@ -45,38 +44,14 @@ class ShadowHeap {
   // A request succeeded. A block that breaks a rule counts as live all the same, where it has a
   // place.
   [[nodiscard]] std::optional<BrokenRule> allocate(const ShadowBlock& block);
-  // The owner gives the block back. Work queued on its streams may still run.
+  // The owner gives the block back.
   void deallocate(const ShadowBlock& block);
-
-  // Work that does not end by itself now runs on the stream.
-  void begin_work(std::uint32_t stream);
-  // The block has been used on another stream.
-  void record(std::uint64_t id, std::uint32_t stream);
-  // All work is done.
-  void end_all_work();
-  // The work on one stream is done after all (found out by asking the device): its claims are
-  // dropped.
-  void end_work(std::uint32_t stream);
-
-  // The first block given back whose memory `block` reuses while another stream has not finished
-  // its work with it. The caller asks the device whether that work is really unfinished before it
-  // calls the rule broken.
-  [[nodiscard]] std::optional<BrokenRule> early_reuse(const ShadowBlock& block) const;
 
   [[nodiscard]] std::size_t live_count() const { return live_by_address_.size(); }
 
  private:
-  // Memory given back while work that uses it was unfinished.
-  struct PendingBlock {
-    ShadowBlock block;
-    std::vector<std::uint32_t> streams;  // with unfinished work
-  };
-
   std::uint64_t alignment_bytes_;
   std::map<std::uint64_t, ShadowBlock> live_by_address_;
-  std::unordered_map<std::uint64_t, std::vector<std::uint32_t>> recorded_streams_by_id_;
-  std::vector<std::uint32_t> working_streams_;
-  std::vector<PendingBlock> pending_;
 };
 
 }  // namespace allocmark

@@ -34,7 +34,20 @@ std::uint64_t StreamHazards::end_of(std::uint32_t stream) const {
   return stream < end_ns_by_stream_.size() ? end_ns_by_stream_[stream] : 0;
 }
 
-void StreamHazards::deallocate(const ShadowBlock& block, std::uint64_t now_ns) {
+void StreamHazards::pass(std::uint32_t stream, std::uint64_t point) {
+  if (passed_point_by_stream_.size() <= stream) passed_point_by_stream_.resize(stream + 1, 0);
+  std::uint64_t& passed_point = passed_point_by_stream_[stream];
+  passed_point = std::max(passed_point, point);
+}
+
+bool StreamHazards::is_over(const Use& use, std::uint64_t now_ns) const {
+  if (use.end_ns <= now_ns) return true;
+  return use.point != 0 && use.stream < passed_point_by_stream_.size() &&
+         use.point <= passed_point_by_stream_[use.stream];
+}
+
+void StreamHazards::deallocate(const ShadowBlock& block, std::uint64_t now_ns,
+                               const MakePoint& make_point) {
   std::vector<std::uint32_t> streams{block.stream};
   if (const auto recorded = recorded_streams_by_id_.find(block.id);
       recorded != recorded_streams_by_id_.end()) {
@@ -45,7 +58,11 @@ void StreamHazards::deallocate(const ShadowBlock& block, std::uint64_t now_ns) {
   std::vector<Use> uses;
   for (const std::uint32_t stream : streams) {
     const std::uint64_t end_ns = end_of(stream);
-    if (end_ns > now_ns) uses.push_back({.stream = stream, .end_ns = end_ns, .block = block});
+    if (end_ns <= now_ns) continue;
+    uses.push_back({.stream = stream,
+                    .end_ns = end_ns,
+                    .point = make_point ? make_point(stream) : 0,
+                    .block = block});
   }
   if (!uses.empty()) add_uses(block.address, block.address + block.size_bytes, uses);
 }
@@ -93,14 +110,15 @@ std::optional<BrokenRule> StreamHazards::early_reuse(const ShadowBlock& block,
       continue;
     }
     std::vector<Use>& uses = at->second.uses;
-    std::erase_if(uses, [&](const Use& use) { return use.end_ns <= now_ns; });
+    std::erase_if(uses, [&](const Use& use) { return is_over(use, now_ns); });
     for (const Use& use : uses) {
       // The new owner's work on the same stream runs after the old work by itself.
       if (use.stream == block.stream) continue;
       return BrokenRule{.rule = HeapRule::NoEarlyReuse,
                         .block = block,
                         .other = use.block,
-                        .user_stream = use.stream};
+                        .user_stream = use.stream,
+                        .user_point = use.point};
     }
     at = uses.empty() ? segments_.erase(at) : std::next(at);
   }

@@ -51,6 +51,7 @@ Verifier::Verifier(const VerifySetup& setup)
     : setup_(setup),
       heap_(setup.capabilities.alignment_bytes),
       contents_(setup.simcu, setup.capabilities.real_memory ? setup.level : VerifyLevel::Off),
+      points_(setup.replay.streams),
       random_(kRandomSeed) {
   // On a GPU contents can only be looked at in stream order, which changes when work ends; so only
   // traces without work and on one stream are looked into there, unless everything is asked for.
@@ -75,6 +76,7 @@ bool Verifier::run(const TraceBatch& batch) {
     }
     if (setup_.timeline != nullptr) note_timeline(event);
     ++report_.counts.event_count;
+    if (setup_.replay.work != nullptr) setup_.replay.work->note_progress();
     if (setup_.placements != nullptr) setup_.placements->note_operation(report_.counts.event_count);
     if (!goes_on || report_.broken_rule) return false;
   }
@@ -158,11 +160,6 @@ void Verifier::check_new_block(Block& block) {
   if (!report_.broken_rule) write_pattern(block);
 }
 
-std::optional<BrokenRule> Verifier::early_reuse(const Block& block) {
-  return checks_whole() ? hazards_.early_reuse(block.shadow, now_ns())
-                        : heap_.early_reuse(block.shadow);
-}
-
 // The clock that kernels run by.
 std::uint64_t Verifier::now_ns() const {
   if (setup_.simcu.present) return setup_.simcu.thread_clock()->modelled_ns;
@@ -171,18 +168,34 @@ std::uint64_t Verifier::now_ns() const {
                                         .count());
 }
 
+// Work begins on a stream. On a GPU its end is asked for, not estimated.
+void Verifier::note_work(std::uint32_t stream, std::uint64_t duration_ns) {
+  hazards_.launch(
+      {.stream = stream, .now_ns = now_ns(), .duration_ns = has_gpu() ? UINT64_MAX : duration_ns});
+}
+
+bool Verifier::use_is_over(const BrokenRule& use) {
+  if (use.user_point != 0) {
+    if (!points_.passed(use.user_stream, use.user_point)) return false;
+    hazards_.pass(use.user_stream, use.user_point);
+    return true;
+  }
+  if (cudaStreamQuery(setup_.replay.streams[use.user_stream]) == cudaErrorNotReady) return false;
+  hazards_.end_work(use.user_stream);
+  return true;
+}
+
 void Verifier::check_early_reuse(const Block& block) {
-  while (const auto broken = early_reuse(block)) {
-    // The work may have ended by itself: backends that wait for the device see it run into its time
-    // limit.
-    if (cudaStreamQuery(setup_.replay.streams[broken->user_stream]) != cudaErrorNotReady) {
-      heap_.end_work(broken->user_stream);
-      hazards_.end_work(broken->user_stream);
-      continue;
-    }
+  std::optional<bool> starts_at_once;
+  while (const auto broken = hazards_.early_reuse(block.shadow, now_ns())) {
     // Where the new owner's stream has work to wait for, that may well be the old work: nothing is
-    // proven. Where it is idle, the new owner would start at once, and that is too early.
-    if (cudaStreamQuery(setup_.replay.streams[block.shadow.stream]) != cudaSuccess) return;
+    // proven. Where it is idle, the new owner would start at once. This is asked first: the other
+    // way round the old work could end between the two questions.
+    if (!starts_at_once) {
+      starts_at_once = cudaStreamQuery(setup_.replay.streams[block.shadow.stream]) == cudaSuccess;
+    }
+    if (use_is_over(*broken)) continue;
+    if (!*starts_at_once) return;
     if (setup_.capabilities.stream_ordered) fail(broken->text());
     ++report_.early_reuse_count;
     return;
@@ -232,7 +245,12 @@ void Verifier::deallocate(const ReplayStep& step) {
   block.live = false;
   requested_bytes_live_ -= block.shadow.size_bytes;
   heap_.deallocate(block.shadow);
-  if (checks_whole()) hazards_.deallocate(block.shadow, now_ns());
+  if (has_gpu()) {
+    hazards_.deallocate(block.shadow, now_ns(),
+                        [this](std::uint32_t stream) { return points_.make(stream); });
+  } else {
+    hazards_.deallocate(block.shadow, now_ns());
+  }
   ++report_.counts.deallocate_count;
   setup_.replay.backend->deallocate(block.pointer, step.size_bytes,
                                     setup_.replay.streams[step.stream]);
@@ -246,31 +264,26 @@ void Verifier::run_other(const Event& event, const ReplayStep& step) {
         ++report_.counts.skipped_record_count;
         return;
       }
-      heap_.record(event.id, event.stream);
-      if (checks_whole()) hazards_.record(event.id, event.stream);
+      hazards_.record(event.id, event.stream);
       setup_.replay.backend->record_stream(blocks_[step.slot].pointer, stream);
       return;
     case EventKind::Trim:
       setup_.replay.backend->trim();
       return;
     case EventKind::Kernel:
-      if (checks_whole()) {
-        hazards_.launch(
-            {.stream = event.stream, .now_ns = now_ns(), .duration_ns = event.duration_ns()});
-      }
+      if (checks_whole()) note_work(event.stream, event.duration_ns());
       setup_.replay.work->launch(stream, event.duration_ns());
       return;
     case EventKind::Busy:
-      heap_.begin_work(event.stream);
-      if (checks_whole()) {
-        hazards_.launch({.stream = event.stream, .now_ns = now_ns(), .duration_ns = UINT64_MAX});
-      }
+      note_work(event.stream, kGateStallNsMax);
+      contents_.note_gate(event.stream);
       setup_.replay.work->launch_gated(stream);
       return;
     case EventKind::Sync:
       setup_.replay.work->synchronize();
-      heap_.end_all_work();
       hazards_.synchronize();
+      points_.clear();
+      contents_.note_synchronize();
       return;
     case EventKind::Mark:
     case EventKind::Alloc:
@@ -355,10 +368,13 @@ std::vector<MemorySegment> Verifier::live_segments() const {
 void Verifier::write_pattern(Block& block) {
   if (!marks_blocks_) return;
   block.marked_bytes = contents_.write(contents_of(block), report_.counts.allocate_count);
+  if (contents_.uses_kernels() && block.marked_bytes != 0) note_work(block.shadow.stream, 0);
 }
 
 void Verifier::check_pattern(const Block& block) {
   const BlockContents::Answer answer = contents_.check(contents_of(block));
+  // A kernel that looks at the block is a use of it like any other.
+  if (answer == BlockContents::Answer::Later) note_work(block.shadow.stream, 0);
   if (answer == BlockContents::Answer::Unmapped) {
     fail("broken rule: live blocks stay mapped: " + block_text(block.shadow) +
          " is no longer device memory at event " + std::to_string(report_.counts.event_count));
@@ -376,6 +392,7 @@ void Verifier::check_some_block() {
 void Verifier::finish() {
   if (!checks_whole() || report_.broken_rule) return;
   report_.edges_only_count = contents_.edges_only_count();
+  report_.unmarked_count = contents_.unmarked_count();
   for (const Block& block : blocks_) {
     if (block.live && block.marked_bytes != 0) check_pattern(block);
     if (report_.broken_rule) return;

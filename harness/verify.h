@@ -21,6 +21,7 @@
 #include "harness/shadow_heap.h"
 #include "harness/simcu_api.h"
 #include "harness/stream_hazards.h"
+#include "harness/stream_points.h"
 #include "harness/timeline.h"
 #include "harness/verify_level.h"
 #include "results/schema.h"
@@ -49,6 +50,7 @@ struct VerifyReport {
   std::optional<std::string> broken_rule;  // text of the first one; the pass ends there
   std::uint64_t early_reuse_count = 0;     // where the backend does not promise stream order
   std::uint64_t edges_only_count = 0;  // at the level whole: blocks of which only the ends fitted
+  std::uint64_t unmarked_count = 0;    // at the level whole: blocks not looked into, behind a gate
   std::vector<std::uint64_t> oom_cause_counts = std::vector<std::uint64_t>(kOomCauseCount, 0);
   std::optional<OomEvent> oom_first;
   std::optional<std::uint64_t> allocated_bytes_peak, active_bytes_peak, reserved_bytes_peak;
@@ -102,7 +104,11 @@ class Verifier {
   [[nodiscard]] bool checks_rules() const { return setup_.level != VerifyLevel::Off; }
   [[nodiscard]] bool checks_whole() const { return setup_.level == VerifyLevel::Whole; }
   [[nodiscard]] std::uint64_t now_ns() const;
-  [[nodiscard]] std::optional<BrokenRule> early_reuse(const Block& block);
+  void note_work(std::uint32_t stream, std::uint64_t duration_ns);
+  [[nodiscard]] bool use_is_over(const BrokenRule& use);
+  [[nodiscard]] bool has_gpu() const {
+    return setup_.capabilities.real_memory && !setup_.simcu.present;
+  }
   void fail(std::string text);
 
   VerifySetup setup_;
@@ -115,7 +121,8 @@ class Verifier {
   std::optional<std::uint64_t> reserved_bytes_seen_;
   bool marks_blocks_ = false;
   BlockContents contents_;
-  StreamHazards hazards_;  // level whole
+  StreamHazards hazards_;  // at the level edges of busy kernels only
+  StreamPoints points_;    // on a GPU
   Random random_;          // which block is looked at between
 };
 

@@ -209,6 +209,42 @@ TEST_CASE("memory that goes to another stream before a kernel has ended is found
              "stream 3 still uses"));
 }
 
+TEST_CASE(
+    "memory whose work ended by itself may go to another stream while that stream has new work") {
+  if (!on_simcuda()) return;
+  // cudaFree waits for the first busy kernel; the second one has nothing to do with the block.
+  const Event busy{.stream = 1, .kind = EventKind::Busy};
+  const std::vector<Event> events{alloc(1, 4 * kMiB, 1), busy,      free_of(1), busy,
+                                  alloc(2, 4 * kMiB, 2), free_of(2)};
+  for (const VerifyLevel level : {VerifyLevel::Edges, VerifyLevel::Whole}) {
+    const std::unique_ptr<Backend> backend = find_backend("native").make({});
+    const VerifyReport report = verify(*backend, level, events);
+    INFO(report.broken_rule.value_or("no broken rule"));
+    CHECK(!report.broken_rule);
+    CHECK(report.early_reuse_count == 0);
+  }
+}
+
+TEST_CASE("points in a stream are passed in its order, and only when its work has ended") {
+  if (!on_simcuda()) return;
+  const std::unique_ptr<DeviceWork> work = make_device_work(SimcuApi::find());
+  const StreamSet streams(2, /*has_device=*/true);
+  StreamPoints points(streams.all());
+  const std::uint64_t before = points.make(1);
+  CHECK(points.passed(1, before));
+  work->launch_gated(streams.all()[1]);
+  const std::uint64_t first = points.make(1);
+  const std::uint64_t second = points.make(1);
+  CHECK(first < second);
+  CHECK(!points.passed(1, first));
+  CHECK(points.passed(0, points.make(0)));
+  CHECK(points.open_count() == 2);
+  work->synchronize();
+  CHECK(points.passed(1, second));
+  CHECK(points.passed(1, first));
+  CHECK(points.open_count() == 0);
+}
+
 TEST_CASE("good allocators pass the level whole with kernels on several streams") {
   if (!on_simcuda()) return;
   const std::filesystem::path path =

@@ -70,54 +70,6 @@ TEST_CASE("blocks of size 0 may share an address or have none") {
   REQUIRE(heap.live_count() == 1);
 }
 
-TEST_CASE("memory freed under unfinished work is not early on its own stream, but on another one") {
-  ShadowHeap heap(512);
-  const ShadowBlock old_block = block(1, 0x1000, 1024, 1);
-  REQUIRE_FALSE(heap.allocate(old_block));
-  heap.begin_work(1);
-  heap.deallocate(old_block);
-  REQUIRE_FALSE(heap.early_reuse(block(2, 0x1200, 512, 1)));
-  const std::optional<BrokenRule> broken = heap.early_reuse(block(2, 0x1200, 512, 2));
-  REQUIRE(rule_of(broken) == HeapRule::NoEarlyReuse);
-  REQUIRE(broken->user_stream == 1);
-  REQUIRE(broken->other->id == 1);
-  REQUIRE_FALSE(heap.early_reuse(block(2, 0x1400, 512, 2)));
-}
-
-TEST_CASE("a recorded stream keeps the memory from the block's own stream as well") {
-  ShadowHeap heap(512);
-  const ShadowBlock old_block = block(1, 0x1000, 512, 0);
-  REQUIRE_FALSE(heap.allocate(old_block));
-  heap.begin_work(3);
-  heap.record(1, 3);
-  heap.deallocate(old_block);
-  REQUIRE(rule_of(heap.early_reuse(block(2, 0x1000, 512, 0))) == HeapRule::NoEarlyReuse);
-  REQUIRE_FALSE(heap.early_reuse(block(2, 0x1000, 512, 3)));
-}
-
-TEST_CASE("work that ends releases its claims") {
-  ShadowHeap heap(512);
-  const ShadowBlock first = block(1, 0x1000, 512, 1);
-  REQUIRE_FALSE(heap.allocate(first));
-  heap.begin_work(1);
-  heap.begin_work(2);
-  heap.record(1, 2);
-  heap.deallocate(first);
-  heap.end_work(1);
-  REQUIRE(heap.early_reuse(block(2, 0x1000, 512, 0))->user_stream == 2);
-  heap.end_all_work();
-  REQUIRE_FALSE(heap.early_reuse(block(2, 0x1000, 512, 0)));
-}
-
-TEST_CASE("a block freed before any work started has no claims") {
-  ShadowHeap heap(512);
-  const ShadowBlock old_block = block(1, 0x1000, 512, 1);
-  REQUIRE_FALSE(heap.allocate(old_block));
-  heap.deallocate(old_block);
-  heap.begin_work(1);
-  REQUIRE_FALSE(heap.early_reuse(block(2, 0x1000, 512, 2)));
-}
-
 TEST_CASE("of many random blocks exactly those that overlap a live one are found") {
   // Method: a byte map of a small address space is the second opinion.
   Random random(11);

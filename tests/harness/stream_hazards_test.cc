@@ -64,6 +64,26 @@ TEST_CASE("work without an end lasts until the host has waited") {
   CHECK(!hazards.early_reuse(block(2, 4096, 1, 0), 70));
 }
 
+TEST_CASE("a use that ends at a point is over when its stream has got past it, and not before") {
+  StreamHazards hazards;
+  std::uint64_t last_point = 0;
+  const auto make_point = [&](std::uint32_t) { return ++last_point; };
+  hazards.launch({.stream = 1, .now_ns = 50, .duration_ns = UINT64_MAX});
+  hazards.deallocate(block(1, 4096, 512, 1), 60, make_point);
+  // More work on the stream after the free says nothing about the block.
+  hazards.launch({.stream = 1, .now_ns = 70, .duration_ns = UINT64_MAX});
+  hazards.deallocate(block(2, 8192, 512, 1), 80, make_point);
+  REQUIRE(hazards.early_reuse(block(3, 4096, 512, 0), 90));
+  CHECK(hazards.early_reuse(block(3, 4096, 512, 0), 90)->user_point == 1);
+  hazards.pass(1, 1);
+  CHECK(!hazards.early_reuse(block(3, 4096, 512, 0), 90));
+  REQUIRE(hazards.early_reuse(block(4, 8192, 512, 0), 90));
+  CHECK(hazards.early_reuse(block(4, 8192, 512, 0), 90)->user_point == 2);
+  hazards.pass(1, 2);
+  CHECK(!hazards.early_reuse(block(4, 8192, 512, 0), 90));
+  CHECK(last_point == 2);
+}
+
 TEST_CASE("parts of memory that are reused and freed again keep what is known of the rest") {
   StreamHazards hazards;
   hazards.launch({.stream = 0, .now_ns = 0, .duration_ns = 1000});
