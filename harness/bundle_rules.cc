@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cctype>
 #include <map>
+#include <memory>
 #include <set>
 #include <sstream>
 #include <string_view>
@@ -19,6 +20,8 @@
 #include "results/columns.h"
 #include "results/json.h"
 #include "results/statistics.h"
+#include "workloads/source.h"
+#include "workloads/trace_hash.h"
 
 namespace allocmark {
 namespace {
@@ -244,12 +247,9 @@ void environment_fit(const BundleView& view, CheckedRule& rule) {
   }
 }
 
-// A text that is made again must be the same; where another version made it, only that version can
-// tell.
-void must_equal(const BundleView& view, const std::string& name, const std::string& made_again,
-                CheckedRule& rule) {
-  const auto file = view.files.find(name);
-  if (file == view.files.end() || file->second == made_again) return;
+// What was made again differs: wrong, where this version made it; where another one did, only that
+// one can tell.
+void differs(const BundleView& view, const std::string& what, CheckedRule& rule) {
   const auto manifest = view.files.find(kBundleManifest);
   const Json json =
       manifest == view.files.end() ? Json() : Json::parse(manifest->second, nullptr, false);
@@ -257,12 +257,48 @@ void must_equal(const BundleView& view, const std::string& name, const std::stri
   const std::string made_by = json.is_object() && json.value("made_by", Json()).is_string()
                                   ? json["made_by"].get<std::string>()
                                   : "";
-  if (made_by == ours) return broken(rule, name + " is not what its raw results give");
+  if (made_by == ours) return broken(rule, what);
   if (rule.outcome == RuleOutcome::Kept) rule.outcome = RuleOutcome::NotChecked;
-  rule.findings.push_back(
-      fmt::format("{} differs from what this program ({}) makes; '{}' made it: "
-                  "check it with that version",
-                  name, ours, made_by));
+  rule.findings.push_back(fmt::format(
+      "{}: this is {}, and '{}' made it: check it with that version", what, ours, made_by));
+}
+
+void must_equal(const BundleView& view, const std::string& name, const std::string& made_again,
+                CheckedRule& rule) {
+  const auto file = view.files.find(name);
+  if (file == view.files.end() || file->second == made_again) return;
+  differs(view, name + " is not what its raw results give", rule);
+}
+
+// Longer traces take minutes to make.
+constexpr std::uint64_t kRegeneratedEventsMax = 50'000'000;
+
+void regenerate(const BundleView& view, const CellResult& cell, CheckedRule& rule) {
+  const std::string& workload = cell.key.workload;
+  if (workload.starts_with("file:") || cell.event_count > kRegeneratedEventsMax) {
+    rule.notes.push_back(fmt::format("{} was not made again: it {}", workload,
+                                     workload.starts_with("file:")
+                                         ? "is a trace file, which is not in the bundle"
+                                         : "is too long"));
+    return;
+  }
+  try {
+    const std::unique_ptr<EventSource> source = open_workload(workload, cell.key.seed);
+    if (fmt::format("{:016x}", trace_hash(*source)) == cell.trace_hash) return;
+    differs(view, fmt::format("{} with seed {} gives other events", workload, cell.key.seed), rule);
+  } catch (const Error& error) {
+    if (rule.outcome == RuleOutcome::Kept) rule.outcome = RuleOutcome::NotChecked;
+    rule.findings.push_back(error.what());
+  }
+}
+
+void traces_regenerated(const BundleView& view, CheckedRule& rule) {
+  if (!needs_run(view, rule)) return;
+  std::set<std::pair<std::string, std::uint64_t>> seen;
+  for (const CellResult& cell : view.run->cells) {
+    if (!is_measured(cell) || !seen.emplace(cell.key.workload, cell.key.seed).second) continue;
+    regenerate(view, cell, rule);
+  }
 }
 
 void tables_recomputed(const BundleView& view, CheckedRule& rule) {
@@ -311,6 +347,7 @@ constexpr BundleRule kRules[] = {
     {"plan-complete", "Does every planned cell have numbers?", plan_complete},
     {"plan-kept", "Was nothing else run than planned?", plan_kept},
     {"work-same", "Did all cells of a workload do the same work?", work_same},
+    {"traces-regenerated", "Do the workloads still give these events?", traces_regenerated},
     {"cells-consistent", "Do the numbers of each cell belong together?", cells_consistent},
     {"samples-enough", "Does every quantile have the samples for a claim?", samples_enough},
     {"environment-fit", "Was it built and run so that times mean something?", environment_fit},

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/nearest.h"
 #include "harness/cli/parse_report.h"
+#include "harness/cli/parse_qualify.h"
 
 namespace allocmark {
 namespace {
@@ -29,7 +30,8 @@ constexpr const char* kMainFooter =
     "  allocmark run --workload gpt2_train_amp --allocator caching \\\n"
     "      --conf unset --conf max_split_size_mb:128 --capacity 1.05x\n"
     "  allocmark explain max_split_size_mb:128\n"
-    "\nExit codes: 0 done; 2 wrong usage; 3 cells crashed, timed out or are missing; 4 the machine "
+    "\nExit codes: 0 done; 1 regression, mismatch or an unfit GPU; 2 wrong usage; 3 cells crashed, "
+    "timed out or are missing; 4 the machine "
     "is unfit;\n"
     "5 a bug in allocmark. Running out of memory is a result, not an error.\n";
 
@@ -360,6 +362,7 @@ struct Commands {
   CompareCommand compare;
   ParityCommand parity;
   SpeedCommand speed;
+  QualifyCommand qualify;
 };
 
 void keep_parsed(const CLI::App& app, Commands commands, const std::vector<std::string>& arguments,
@@ -367,6 +370,7 @@ void keep_parsed(const CLI::App& app, Commands commands, const std::vector<std::
   const auto parsed = [&](const char* name) { return app.got_subcommand(name); };
   commands.run.argv = arguments;
   commands.speed.argv = arguments;
+  commands.qualify.argv = arguments;
   if (parsed("list")) line.list = commands.list;
   if (parsed("run")) line.run = commands.run;
   if (parsed("trace")) {
@@ -381,6 +385,7 @@ void keep_parsed(const CLI::App& app, Commands commands, const std::vector<std::
   if (parsed("compare")) line.compare = commands.compare;
   if (parsed("parity")) line.parity = commands.parity;
   if (parsed("speed")) line.speed = commands.speed;
+  if (parsed("qualify")) line.qualify = commands.qualify;
 }
 
 }  // namespace
@@ -422,6 +427,8 @@ CommandLine parse_command_line(int argc, const char* const* argv, const std::str
   add_compare(compare_app, &commands.compare);
   add_parity(parity_app, &commands.parity);
   add_speed(speed_app, &commands.speed);
+  add_qualify(app.add_subcommand("qualify", "Say whether this machine's GPUs are fit"),
+              &commands.qualify);
 
   // Last, because subcommands take over the footer that is there when they are added.
   app.footer(kMainFooter);

@@ -88,6 +88,19 @@ struct SpeedCommand {
   std::vector<std::string> argv;  // of the program, for starting it again with the right runtime
 };
 
+struct QualifyCommand {
+  std::string level = "quick";
+  std::string device = "all";
+  std::uint32_t gpu_count = 0;       // simulated; 0 = one, or what SIMCUDA_DEVICES says
+  std::string thresholds, baseline;  // files; empty = what ships
+  std::string format = "table";
+  std::string out;  // folder; empty = none
+  double time_limit_s = 120;
+  double seconds = 0;  // instead of the level's; 0 = the level's
+  bool print_thresholds = false;
+  std::vector<std::string> argv;  // the whole command line, for the results file
+};
+
 struct ParityCommand {
   std::string trace;                 // a workload or trace file
   std::vector<std::string> goldens;  // files, folders, archives
@@ -116,6 +129,7 @@ struct CommandLine {
   std::optional<CompareCommand> compare;
   std::optional<ParityCommand> parity;
   std::optional<SpeedCommand> speed;
+  std::optional<QualifyCommand> qualify;
 };
 
 [[nodiscard]] CommandLine parse_command_line(int argc, const char* const* argv,

@@ -124,7 +124,8 @@ def decision_of(comparison):
     counts = comparison["verdict_counts"]
     if comparison["passed"]:
         word = f"{counts['better']} of them better" if counts["better"] else "nothing is worse"
-        return f"Passes the policy: {len(comparison['cells'])} cells compared, {word}"
+        unknown = f", {counts['undecided']} undecided" if counts["undecided"] else ""
+        return f"Passes the policy: {len(comparison['cells'])} cells compared, {word}{unknown}"
     if comparison["exit_code"] == 1:
         return f"Fails the policy: {counts['worse']} of {len(comparison['cells'])} cells are worse" if counts["worse"] else "Fails the policy"
     return "Cannot be decided: " + ("nothing was compared" if not comparison["cells"] else "results are missing or cannot be compared")

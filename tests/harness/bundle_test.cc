@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "base/bytes.h"
 #include "base/error.h"
 #include "harness/bundle_check.h"
@@ -24,6 +26,8 @@
 #include "results/json.h"
 #include "tests/catch.h"
 #include "tests/harness/temporary_folder.h"
+#include "workloads/source.h"
+#include "workloads/trace_hash.h"
 
 namespace allocmark {
 namespace {
@@ -45,7 +49,7 @@ LatencySummary summary_of(const Histogram& histogram) {
 // A cell whose numbers belong together; latencies differ from call to call and from pass to pass.
 CellResult make_cell(const std::string& conf, std::uint32_t pass_count = 3) {
   CellResult cell;
-  cell.key = {.workload = "w",
+  cell.key = {.workload = "file:w.csv",
               .allocator = "caching",
               .conf = conf,
               .device = "sim:h200",
@@ -150,7 +154,7 @@ TEST_CASE("a sound bundle keeps every rule, and the same run gives the same byte
   const TemporaryFolder folder;
   const BundleFiles files = bundle_of(sound_cells());
   CHECK(broken(sealed(files)).empty());
-  CHECK(rules_with(check_bundle(sealed(files), kVersion), RuleOutcome::Kept).size() == 15);
+  CHECK(rules_with(check_bundle(sealed(files), kVersion), RuleOutcome::Kept).size() == 16);
   for (const char* name : {"a.tar.zst", "a.tar.gz", "a.tar"}) {
     write_tar(folder.path(name), bundle_archive(files));
     const std::string bytes = folder.read(name);
@@ -278,6 +282,24 @@ TEST_CASE(
   files["plan.json"] = "{}";
   CHECK(rules_with(check_bundle(sealed(files), kVersion), RuleOutcome::NotChecked)
             .count("plan-kept") == 1);
+}
+
+TEST_CASE("a workload that can be made again must give the same events") {
+  const std::string comb = "comb:size_bytes=2MiB,count=8,ask_bytes=16MiB";
+  const std::string hash = fmt::format("{:016x}", trace_hash(*open_workload(comb, 1)));
+  const auto checked = [](const std::string& workload, const std::string& trace_hash_text) {
+    Cells cells = sound_cells();
+    for (CellResult& cell : cells) {
+      cell.key.workload = workload, cell.trace_hash = trace_hash_text;
+    }
+    return check_bundle(sealed(bundle_of(cells)), kVersion);
+  };
+  CHECK(rules_with(checked(comb, hash), RuleOutcome::Broken).empty());
+  CHECK(rules_with(checked(comb, hash), RuleOutcome::NotChecked).empty());
+  CHECK(rules_with(checked(comb, "00000000000000aa"), RuleOutcome::Broken) ==
+        Names{"traces-regenerated"});
+  CHECK(rules_with(checked("no_such_workload", hash), RuleOutcome::NotChecked) ==
+        Names{"traces-regenerated"});
 }
 
 TEST_CASE("a run that is still being written is not bundled") {

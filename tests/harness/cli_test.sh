@@ -33,7 +33,7 @@ cell_count() { grep -c '"kind":"cell"' "$(results "$1")"; }
 help_and_usage() {
   expect 0 "Examples" --help
   expect 0 "allocmark 0" --version
-  for subcommand in list run trace explain report compare parity speed; do
+  for subcommand in list run trace explain report compare parity speed qualify; do
     expect 0 "Usage" $subcommand --help
   done
   expect 2 "--help"
@@ -289,8 +289,36 @@ compare_runs() {
   expect 0 "more than once" compare "$work/base" "$work/twice.jsonl"
 }
 
+# What the program prints and writes; what it finds is qualify_test's matter.
+qualify_gpus() {
+  local qualify=(qualify --device sim:h200)
+  expect 0 "exit code 0" "${qualify[@]}" --gpus 2 --out "$work/qualified"
+  for file in qualify.txt qualify.json qualify.xml tests.jsonl; do
+    [ -s "$work/qualified/$file" ] || fail "qualify --out writes no $file"
+  done
+  expect 0 '"verdict": "PASS"' "${qualify[@]}" --format json
+  expect 0 '<testsuite name="node"' "${qualify[@]}" --format junit
+  expect 0 "capacity.share" qualify --print-thresholds
+  echo '{"capacity.share": {"min": {"fail": 1.5}}}' >"$work/thresholds.json"
+  expect 1 "wanted at least 1.5 (capacity.share)" "${qualify[@]}" --thresholds "$work/thresholds.json"
+  echo '{"capacity.shard": {"min": {"fail": 1.5}}}' >"$work/thresholds.json"
+  expect 2 "did you mean 'capacity.share'" "${qualify[@]}" --thresholds "$work/thresholds.json"
+  expect 4 "none" "${qualify[@]}" --thresholds "$work/none"
+  expect 4 "none" "${qualify[@]}" --baseline "$work/none"
+  expect 2 "no baseline" "${qualify[@]}" --baseline "$work/thresholds.json"
+  expect 2 "did you mean 'long'" "${qualify[@]}" --level lnog
+  expect 2 "sim:h200" qualify --device sim:h20
+  expect 2 "--gpus" qualify --device cuda:0 --gpus 2
+  expect 2 "--gpus" "${qualify[@]}" --gpus 17
+  expect 4 "no GPU to qualify" qualify --device cuda:999
+  : >"$work/file"
+  expect 4 "file/folder" "${qualify[@]}" --out "$work/file/folder"
+  SIMCUDA_GPU_FAULTS=0:foreign_bytes=1000000 expect 4 "not tried" "${qualify[@]}"
+  SIMCUDA_GPU_FAULTS=0:no_such_key=1 expect 4 "SIMCUDA_GPU_FAULTS" "${qualify[@]}"
+}
+
 for part in help_and_usage unknown_names parity traces_and_generators bad_config_strings bad_traces dry_run same_run_twice unwritable_folders \
-  broken_cells_and_resume interrupt_and_resume killed_run_leaves_no_cells pluggable_libraries compare_runs; do
+  broken_cells_and_resume interrupt_and_resume killed_run_leaves_no_cells pluggable_libraries compare_runs qualify_gpus; do
   before=$failures
   $part
   [ "$failures" = "$before" ] && echo "ok: $part"

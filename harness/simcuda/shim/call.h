@@ -94,6 +94,7 @@ enum SlowReason : std::uint32_t {
   kFaults = 4,       // a fault plan is active
   kLog = 8,          // calls are logged
   kSticky = 16,      // the context is broken by an error that stays
+  kGpuFaults = 32,   // some GPU is to be faulty
 };
 extern std::atomic<std::uint32_t> slow_reasons;
 

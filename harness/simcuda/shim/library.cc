@@ -13,6 +13,7 @@
 
 #include "harness/simcuda/shim/call.h"
 #include "harness/simcuda/shim/fault_plan.h"
+#include "harness/simcuda/shim/gpu_faults.h"
 #include "harness/simcuda/shim/profile.h"
 
 namespace simcuda {
@@ -85,6 +86,9 @@ void start(Library& all) {
   }
   if (const char* faults = std::getenv("SIMCUDA_FAIL"); faults != nullptr) {
     add_faults(faults);
+  }
+  if (const char* faults = std::getenv("SIMCUDA_GPU_FAULTS"); faults != nullptr) {
+    add_gpu_faults(faults);
   }
 }
 

@@ -1,6 +1,7 @@
 // cudaMalloc and cudaFree, and questions about device memory. In: sizes and pointers. Out: what the
 // core's device answers, with the modelled time of the driver's work.
 #include "harness/simcuda/shim/call.h"
+#include "harness/simcuda/shim/gpu_faults.h"
 #include "harness/simcuda/shim/simulated_device.h"
 
 namespace simcuda {
@@ -37,6 +38,10 @@ cudaError_t deallocate(ThreadState& thread, void* pointer) {
   SimulatedDevice* device = device_of_address(address);
   if (device == nullptr) {
     return cudaErrorInvalidValue;
+  }
+  if ((slow_reasons.load(std::memory_order_relaxed) & kGpuFaults) != 0 &&
+      next_free_leaks(device->index)) {
+    return cudaSuccess;
   }
   const TickScope ticks(thread);
   std::unique_lock lock(device->mutex);

@@ -83,8 +83,7 @@ function openComparison(block, id) {
   body.textContent = "";
   const section = (title, node) => body.append(make("h3", title), node);
   if (cell.reason) section("Why", make("p", cell.reason));
-  if (cell.flags.length) { const list = make("ul"); cell.flags.forEach((text) => list.append(make("li", text))); section("Flags", list); }
-  const box = make("div", undefined, {class: "scroll", tabindex: "0"}), table = make("table");
+  const box = make("div", undefined, {class: "scroll", tabindex: "0"}), table = make("table", undefined, {class: "judged"});
   table.append(make("thead"), make("tbody"));
   const head = make("tr");
   ["number", "verdict", "BASE", "NEW", "change", "interval", "p, corrected", "remark"].forEach((text) => head.append(make("th", text, {scope: "col"})));
@@ -101,6 +100,7 @@ function openComparison(block, id) {
   box.append(table);
   section("Numbers", box);
   if (cell.same) body.append(make("p", `${cell.same} exact numbers are equal and not listed.`));
+  if (cell.flags.length) { const list = make("ul"); cell.flags.forEach((text) => list.append(make("li", text))); section("Flags", list); }
   byId("detail").showModal();
   byId("detail").scrollTop = 0;
 }
