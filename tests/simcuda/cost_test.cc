@@ -25,6 +25,8 @@ std::vector<std::uint64_t> sorted_samples(CostId cost, std::uint64_t size, std::
 TEST_CASE("samples have the quantiles of the recording") {
   REQUIRE(set_cost_curve(CostId::Malloc, {{.size = 0,
                                            .sample_count = 1000,
+                                           .min_ns = 100,
+                                           .p10_ns = 100,
                                            .p50_ns = 100,
                                            .p90_ns = 200,
                                            .p99_ns = 400,
@@ -38,16 +40,37 @@ TEST_CASE("samples have the quantiles of the recording") {
   CHECK(samples.back() == 5000);
 }
 
+TEST_CASE("the lower half of the samples has its own quantiles") {
+  REQUIRE(set_cost_curve(CostId::Malloc, {{.size = 0,
+                                           .sample_count = 1000,
+                                           .min_ns = 40,
+                                           .p10_ns = 80,
+                                           .p50_ns = 100,
+                                           .p90_ns = 100,
+                                           .p99_ns = 100,
+                                           .max_ns = 100}}));
+  const std::vector<std::uint64_t> samples = sorted_samples(CostId::Malloc, 0, 100000);
+  CHECK(samples.front() == 40);
+  CHECK(samples[10000] >= 78);
+  CHECK(samples[10000] <= 82);
+  CHECK(samples[49000] >= 98);
+  CHECK(samples[51000] == 100);
+}
+
 TEST_CASE(
     "costs between two sizes lie between their rows, and grow with the size beyond the last") {
   REQUIRE(set_cost_curve(CostId::Free, {{.size = 1024,
                                          .sample_count = 1,
+                                         .min_ns = 100,
+                                         .p10_ns = 100,
                                          .p50_ns = 100,
                                          .p90_ns = 100,
                                          .p99_ns = 100,
                                          .max_ns = 100},
                                         {.size = 4096,
                                          .sample_count = 1,
+                                         .min_ns = 300,
+                                         .p10_ns = 300,
                                          .p50_ns = 300,
                                          .p90_ns = 300,
                                          .p99_ns = 300,
@@ -64,6 +87,8 @@ TEST_CASE(
 TEST_CASE("a sample depends on cost, thread and draw alone") {
   REQUIRE(set_cost_curve(CostId::Malloc, {{.size = 0,
                                            .sample_count = 1000,
+                                           .min_ns = 100,
+                                           .p10_ns = 100,
                                            .p50_ns = 100,
                                            .p90_ns = 2000,
                                            .p99_ns = 40000,

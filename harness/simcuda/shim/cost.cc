@@ -12,7 +12,9 @@ constexpr std::uint64_t kOne = std::uint64_t{1} << kFractionBits;
 // Where a quantile lies in the tail: k + f (fixed point) for the tail probability 2^-k * (1 - f /
 // 2), so that a random number's leading ones and the bits behind them give a position without a
 // logarithm.
-constexpr std::uint64_t kPosition50 = kOne;              // 1
+constexpr std::uint64_t kPosition50 = kOne;  // 1
+// The lower half is the same mirrored: the 10 % quantile lies as far below the median as the 90 %
+// quantile above.
 constexpr std::uint64_t kPosition90 = kOne * 340 / 100;  // 1/10 = 2^-3 * (1 - 0.4 / 2)
 constexpr std::uint64_t kPosition99 = kOne * 672 / 100;  // 1/100 = 2^-6 * (1 - 0.72 / 2)
 constexpr std::size_t kPointCountMax = 4;
@@ -25,13 +27,18 @@ struct Point {
   std::uint64_t value_ns = 0;
 };
 
+// One half of a row: its points from the median outwards.
+struct Tail {
+  std::array<Point, kPointCountMax> points{};
+  std::size_t point_count = 0;
+};
+
 // One row of a curve, ready for sampling.
 struct Row {
   std::uint64_t size = 0;
   std::uint64_t log_size = 0;         // log2 of the size, fixed point
   std::uint64_t log_gap_inverse = 0;  // 2^32 / (distance to the next row's log_size)
-  std::array<Point, kPointCountMax> points{};
-  std::size_t point_count = 0;
+  Tail low, high;
 };
 // Sixteen rows are enough for any recording; fixed so that sampling touches no heap.
 constexpr std::size_t kRowCountMax = 16;
@@ -117,15 +124,15 @@ std::uint64_t position_of_largest(std::uint64_t sample_count) {
   return (octave << kFractionBits) + 2 * (kOne - (kOne << octave) / sample_count);
 }
 
-void add_point(Row& row, std::uint64_t position, std::uint64_t value_ns) {
-  if (row.point_count != 0) {
-    Point& before = row.points[row.point_count - 1];
+void add_point(Tail& tail, std::uint64_t position, std::uint64_t value_ns) {
+  if (tail.point_count != 0) {
+    Point& before = tail.points[tail.point_count - 1];
     if (position <= before.position) {
       return;  // too few samples to tell this quantile from the one before
     }
     before.gap_inverse = (std::uint64_t{1} << 32) / (position - before.position);
   }
-  row.points[row.point_count++] = {.position = position, .value_ns = value_ns};
+  tail.points[tail.point_count++] = {.position = position, .value_ns = value_ns};
 }
 
 // A percentile counts only where there were enough samples for it; beyond the largest sample the
@@ -135,28 +142,38 @@ Row make_row(const CostRow& recorded) {
   row.size = recorded.size;
   row.log_size = log2_fixed(recorded.size);
   const std::uint64_t largest = position_of_largest(recorded.sample_count);
-  add_point(row, kPosition50, recorded.p50_ns);
+  add_point(row.high, kPosition50, recorded.p50_ns);
+  add_point(row.low, kPosition50, recorded.p50_ns);
   if (largest > kPosition90) {
-    add_point(row, kPosition90, recorded.p90_ns);
+    add_point(row.high, kPosition90, recorded.p90_ns);
+    add_point(row.low, kPosition90, recorded.p10_ns);
   }
   if (largest > kPosition99) {
-    add_point(row, kPosition99, recorded.p99_ns);
+    add_point(row.high, kPosition99, recorded.p99_ns);
   }
-  add_point(row, largest, recorded.max_ns);
+  add_point(row.high, largest, recorded.max_ns);
+  add_point(row.low, largest, recorded.min_ns);
   return row;
 }
 
-std::uint64_t value_at(const Row& row, std::uint64_t position) {
+// Where in a row: in which half, and how far out.
+struct Place {
+  bool is_low = false;
+  std::uint64_t position = kPosition50;
+};
+
+std::uint64_t value_at(const Row& row, Place place) {
+  const Tail& tail = place.is_low ? row.low : row.high;
   std::size_t above = 1;
-  while (above < row.point_count && row.points[above].position <= position) {
+  while (above < tail.point_count && tail.points[above].position <= place.position) {
     ++above;
   }
-  const Point& low = row.points[above - 1];
-  if (above == row.point_count) {
-    return low.value_ns;
+  const Point& inner = tail.points[above - 1];
+  if (above == tail.point_count) {
+    return inner.value_ns;
   }
-  return blend(low.value_ns, row.points[above].value_ns,
-               ((position - low.position) * low.gap_inverse) >> (32 - kFractionBits));
+  return blend(inner.value_ns, tail.points[above].value_ns,
+               ((place.position - inner.position) * inner.gap_inverse) >> (32 - kFractionBits));
 }
 
 // Larger than anything recorded: in proportion to the size, as the largest rows of all recordings
@@ -166,9 +183,9 @@ std::uint64_t beyond_last(std::uint64_t value_ns, std::uint64_t size, const Row&
   return static_cast<std::uint64_t>(Wide{value_ns} * size / std::max<std::uint64_t>(last.size, 1));
 }
 
-std::uint64_t curve_value(const Curve& curve, std::uint64_t size, std::uint64_t position) {
+std::uint64_t curve_value(const Curve& curve, std::uint64_t size, Place place) {
   if (curve.row_count == 1) {
-    return value_at(curve.rows[0], position);
+    return value_at(curve.rows[0], place);
   }
   const std::uint64_t log_size = log2_fixed(size);
   std::size_t above = 0;
@@ -176,13 +193,13 @@ std::uint64_t curve_value(const Curve& curve, std::uint64_t size, std::uint64_t 
     ++above;
   }
   if (above == 0) {
-    return value_at(curve.rows[0], position);
+    return value_at(curve.rows[0], place);
   }
   const Row& low = curve.rows[above - 1];
   if (above == curve.row_count) {
-    return beyond_last(value_at(low, position), size, low);
+    return beyond_last(value_at(low, place), size, low);
   }
-  return blend(value_at(low, position), value_at(curve.rows[above], position),
+  return blend(value_at(low, place), value_at(curve.rows[above], place),
                ((log_size - low.log_size) * low.log_gap_inverse) >> (32 - kFractionBits));
 }
 
@@ -227,17 +244,17 @@ std::uint64_t sample_cost(CostId cost, std::uint64_t size, std::uint32_t thread,
                           std::uint32_t draw) {
   const Curve& curve = curves[static_cast<std::size_t>(cost)];
   const std::uint64_t bits = random_bits(cost, thread, draw);
-  // Leading ones: none in half of the draws, one in a quarter, ... The recordings say nothing about
-  // the half below the median, so the first case is the median itself.
-  const std::uint32_t ones = static_cast<std::uint32_t>(std::countl_one(bits));
-  if (ones == 0) {
-    return curve_value(curve, size, kPosition50);
-  }
-  return curve_value(curve, size, (std::uint64_t{ones} << kFractionBits) + (bits & (kOne - 1)));
+  // The first bit chooses the half, the ones that follow it in the upper half, or that follow the
+  // next in the lower one, how far out: one step in half of the draws, two in a quarter, ...
+  const bool is_low = std::countl_one(bits) == 0;
+  const auto octave =
+      static_cast<std::uint64_t>(is_low ? 1 + std::countl_one(bits << 1) : std::countl_one(bits));
+  return curve_value(
+      curve, size, {.is_low = is_low, .position = (octave << kFractionBits) + (bits & (kOne - 1))});
 }
 
 std::uint64_t median_cost(CostId cost, std::uint64_t size) {
-  return curve_value(curves[static_cast<std::size_t>(cost)], size, kPosition50);
+  return curve_value(curves[static_cast<std::size_t>(cost)], size, {});
 }
 
 }  // namespace simcuda

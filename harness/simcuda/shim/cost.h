@@ -69,11 +69,12 @@ inline constexpr std::size_t kCostCount = static_cast<std::size_t>(CostId::Count
 
 [[nodiscard]] std::string_view cost_name(CostId cost);
 
-// One measured row: quantiles over `sample_count` calls. Quantiles that were not measured repeat
-// the one before.
+// One measured row: quantiles over `sample_count` calls, from the smallest sample to the largest.
 struct CostRow {
   std::uint64_t size = 0;
   std::uint64_t sample_count = 0;
+  std::uint64_t min_ns = 0;
+  std::uint64_t p10_ns = 0;
   std::uint64_t p50_ns = 0;
   std::uint64_t p90_ns = 0;
   std::uint64_t p99_ns = 0;

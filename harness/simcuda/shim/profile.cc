@@ -12,11 +12,11 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int kSchema = 1;
+constexpr int kSchema = 2;
 
 [[noreturn]] void reject(const std::string& path, const std::string& what) {
   throw std::runtime_error("profile " + path + ": " + what +
-                           "; make profiles with scripts/make_profile.py");
+                           "; make profiles with: allocmark profile");
 }
 
 std::vector<CostRow> read_rows(const std::string& path, const std::string& key, const Json& rows) {
@@ -25,17 +25,21 @@ std::vector<CostRow> read_rows(const std::string& path, const std::string& key, 
   }
   std::vector<CostRow> result;
   for (const Json& row : rows) {
-    if (!row.is_array() || row.size() != 6) {
-      reject(path, "costs." + key + ": wanted rows [size,n,p50,p90,p99,max], got " + row.dump());
+    if (!row.is_array() || row.size() != 8) {
+      reject(path,
+             "costs." + key + ": wanted rows [size,n,min,p10,p50,p90,p99,max], got " + row.dump());
     }
-    const auto numbers = row.get<std::array<std::uint64_t, 6>>();
+    const auto numbers = row.get<std::array<std::uint64_t, 8>>();
     const CostRow cost{.size = numbers[0],
                        .sample_count = numbers[1],
-                       .p50_ns = numbers[2],
-                       .p90_ns = numbers[3],
-                       .p99_ns = numbers[4],
-                       .max_ns = numbers[5]};
-    const bool rising = cost.p50_ns <= cost.p90_ns && cost.p90_ns <= cost.p99_ns &&
+                       .min_ns = numbers[2],
+                       .p10_ns = numbers[3],
+                       .p50_ns = numbers[4],
+                       .p90_ns = numbers[5],
+                       .p99_ns = numbers[6],
+                       .max_ns = numbers[7]};
+    const bool rising = cost.min_ns <= cost.p10_ns && cost.p10_ns <= cost.p50_ns &&
+                        cost.p50_ns <= cost.p90_ns && cost.p90_ns <= cost.p99_ns &&
                         cost.p99_ns <= cost.max_ns && cost.max_ns < (std::uint64_t{1} << 40);
     if (!rising || cost.sample_count == 0 || (!result.empty() && result.back().size >= cost.size)) {
       reject(path, "costs." + key + ": sizes and quantiles must rise, got row " + row.dump());
