@@ -293,6 +293,20 @@ void add_speed(CLI::App* app, SpeedCommand* command) {
       ->type_name("N");
 }
 
+void add_profile(CLI::App* app, ProfileCommand* command) {
+  app->add_option("-d,--device", command->device, "The device to measure: cuda:N, or sim:NAME")
+      ->capture_default_str()
+      ->type_name("D");
+  app->add_option("-o,--out", command->out, "The profile's file, as used by --device sim:FILE")
+      ->required()
+      ->type_name("FILE");
+  app->add_option("--repeats", command->repeat_count,
+                  "Times that every kind of call is measured, in turns with the others")
+      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1000}))
+      ->capture_default_str()
+      ->type_name("N");
+}
+
 // Names a user may have meant: the subcommands and options of the deepest app that was entered.
 std::vector<std::string> known_names(const CLI::App& app) {
   std::vector<std::string> names;
@@ -367,6 +381,7 @@ struct Commands {
   CompareCommand compare;
   ParityCommand parity;
   SpeedCommand speed;
+  ProfileCommand profile;
 };
 
 void keep_parsed(const CLI::App& app, Commands commands, const std::vector<std::string>& arguments,
@@ -374,6 +389,7 @@ void keep_parsed(const CLI::App& app, Commands commands, const std::vector<std::
   const auto parsed = [&](const char* name) { return app.got_subcommand(name); };
   commands.run.argv = arguments;
   commands.speed.argv = arguments;
+  commands.profile.argv = arguments;
   if (parsed("list")) line.list = commands.list;
   if (parsed("run")) line.run = commands.run;
   if (parsed("trace")) {
@@ -385,6 +401,7 @@ void keep_parsed(const CLI::App& app, Commands commands, const std::vector<std::
   if (parsed("compare")) line.compare = commands.compare;
   if (parsed("parity")) line.parity = commands.parity;
   if (parsed("speed")) line.speed = commands.speed;
+  if (parsed("profile")) line.profile = commands.profile;
 }
 
 }  // namespace
@@ -412,6 +429,8 @@ CommandLine parse_command_line(int argc, const char* const* argv, const std::str
       app.add_subcommand("parity", "Compare the caching allocator with PyTorch's recorded answers");
   CLI::App* speed_app = app.add_subcommand(
       "speed", "Measure allocmark itself: overhead per event, replay rate, memory");
+  CLI::App* profile_app = app.add_subcommand(
+      "profile", "Measure a device's memory calls, for a simulated device of its own");
   add_list(list_app, &commands.list);
   add_run_axes(run_app, &commands.run);
   add_run_manner(run_app, &commands.run);
@@ -423,6 +442,7 @@ CommandLine parse_command_line(int argc, const char* const* argv, const std::str
   add_compare(compare_app, &commands.compare);
   add_parity(parity_app, &commands.parity);
   add_speed(speed_app, &commands.speed);
+  add_profile(profile_app, &commands.profile);
 
   // Last, because subcommands take over the footer that is there when they are added.
   app.footer(kMainFooter);

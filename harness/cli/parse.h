@@ -71,6 +71,13 @@ struct SpeedCommand {
   std::vector<std::string> argv;  // of the program, for starting it again with the right runtime
 };
 
+struct ProfileCommand {
+  std::string device = "cuda:0";
+  std::string out;                 // the file to write
+  std::uint64_t repeat_count = 8;  // of every block of calls
+  std::vector<std::string> argv;   // of the program, as above
+};
+
 struct ParityCommand {
   std::string trace;                 // a workload or trace file
   std::vector<std::string> goldens;  // files, folders, archives
@@ -97,6 +104,7 @@ struct CommandLine {
   std::optional<CompareCommand> compare;
   std::optional<ParityCommand> parity;
   std::optional<SpeedCommand> speed;
+  std::optional<ProfileCommand> profile;
 };
 
 [[nodiscard]] CommandLine parse_command_line(int argc, const char* const* argv,
