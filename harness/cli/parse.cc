@@ -107,6 +107,12 @@ void add_run_manner(CLI::App* app, RunCommand* command) {
       ->check(CLI::IsMember({"skip", "stop"}))
       ->group(group)
       ->type_name("skip|stop");
+  app->add_option(
+         "--kernels", command->kernels,
+         "What the device does meanwhile: trace (the workload's own kernels; the default), "
+         "off (nothing), or a duration, as 20us: a kernel of it after every request")
+      ->group(group)
+      ->type_name("K");
   app->add_option("--passes", command->pass_count, "Timed passes over the trace in each cell [3]")
       ->check(CLI::Range(1u, 100000u))
       ->group(group)

@@ -19,8 +19,9 @@ struct RunCommand {
   std::string scenario;  // empty = none given
   std::vector<std::string> workloads, allocators, confs, capacities;
   std::string device = "auto";
-  std::string seeds;   // empty = 1
-  std::string on_oom;  // empty = skip
+  std::string kernels;  // of the device; empty = the trace's
+  std::string seeds;    // empty = 1
+  std::string on_oom;   // empty = skip
   std::optional<std::uint32_t> pass_count;
   std::optional<std::uint32_t> job_count;
   std::string shard;  // empty = all

@@ -21,6 +21,7 @@
 #include "harness/cli/run_output.h"
 #include "harness/environment.h"
 #include "harness/interrupt.h"
+#include "harness/kernel_source.h"
 #include "harness/plan.h"
 #include "harness/progress.h"
 #include "harness/run.h"
@@ -70,10 +71,12 @@ std::vector<std::string> all_names(const std::vector<PlanAllocator>& known) {
 
 // Opens every workload once, so that an unknown name or a file that cannot be read is found before
 // anything runs.
-std::vector<PlanWorkload> open_workloads(const std::vector<std::string>& texts) {
+std::vector<PlanWorkload> open_workloads(const std::vector<std::string>& names,
+                                         const std::string& kernels) {
   std::vector<PlanWorkload> workloads;
-  for (const std::string& text : texts) {
-    const std::unique_ptr<EventSource> source = open_workload(text, 1);
+  for (const std::string& name : names) {
+    const std::string text = with_kernels(name, kernels);
+    const std::unique_ptr<EventSource> source = open_workload_with_kernels(text, 1);
     while (text.starts_with("file:") && !source->next().empty()) {
     }
     workloads.push_back({.text = text, .recorded = source->header().generator == "recorded"});
@@ -113,7 +116,8 @@ RunRequest join_with_preset(const RunCommand& command, const std::vector<PlanAll
   const std::vector<std::string> allocators = first_given(command.allocators, preset.allocators);
   request.title = command.scenario.empty() ? std::string(preset.name) : command.scenario;
   request.pass_count = command.pass_count.value_or(preset.pass_count);
-  request.plan.workloads = open_workloads(first_given(command.workloads, preset.workloads));
+  request.plan.workloads =
+      open_workloads(first_given(command.workloads, preset.workloads), command.kernels);
   request.plan.allocators = allocators;
   request.plan.confs = command.confs.empty() ? confs_for(preset.confs, allocators) : command.confs;
   request.plan.capacities = first_given(command.capacities, preset.capacities);
@@ -130,7 +134,7 @@ RunRequest join_with_preset(const RunCommand& command, const std::vector<PlanAll
 bool names_cells(const RunCommand& command) {
   return !command.suite.empty() || !command.scenario.empty() || !command.workloads.empty() ||
          !command.allocators.empty() || !command.confs.empty() || !command.capacities.empty() ||
-         !command.seeds.empty() || !command.on_oom.empty();
+         !command.seeds.empty() || !command.on_oom.empty() || !command.kernels.empty();
 }
 
 void check_usage(const RunCommand& command) {
