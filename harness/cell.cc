@@ -26,6 +26,7 @@
 #include "harness/null_overhead.h"
 #include "harness/placement_recorder.h"
 #include "harness/prepared_trace.h"
+#include "harness/quiet_cpu.h"
 #include "harness/recorder.h"
 #include "harness/replay.h"
 #include "harness/request_clock.h"
@@ -100,6 +101,7 @@ class CellRun {
   std::optional<StreamSet> streams_;
   std::unique_ptr<DeviceWork> work_;
   Ballast ballast_;
+  std::optional<QuietCpu> quiet_cpu_;
   std::vector<std::uint64_t> driver_ns_by_pass_;
   std::uint64_t placement_hash_ = 0;
 };
@@ -340,6 +342,7 @@ void CellRun::timed_passes() {
   std::optional<RequestClock> requests;
   if (trace_->facts().request_mark_count > 0) requests.emplace(trace_->facts().stream_count);
   StepClock steps(clock_, simcu_clock(), options.step_count_max);
+  if (spec_.quiet_cpu) quiet_cpu_.emplace();
   for (std::uint32_t i = 0; i < spec_.pass_count; ++i) {
     pass.clear();
     timed_pass(pass, {.steps = &steps, .requests = requests ? &*requests : nullptr}, i);
@@ -360,6 +363,7 @@ void CellRun::timed_passes() {
 void CellRun::timed_pass(Recorder& recorder, const PassClocks& clocks, std::uint32_t pass_index) {
   if (clocks.requests != nullptr) clocks.requests->begin_pass();
   clocks.steps->begin_pass();
+  if (quiet_cpu_) quiet_cpu_->move();
   const std::uint64_t bytes_before = used_bytes();
   std::unique_ptr<Backend> backend = make_backend();
   Replayer replayer(ReplaySetup{.backend = backend.get(),

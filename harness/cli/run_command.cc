@@ -176,7 +176,8 @@ std::string placements_name(const CellKey& key) {
 std::vector<CellSpec> remaining_specs(const std::vector<CellKey>& cells,
                                       const std::vector<CellResult>& kept,
                                       const RunManifest& manifest,
-                                      const std::string& placements_folder) {
+                                      const std::string& placements_folder,
+                                      std::uint32_t job_count) {
   std::set<std::string> kept_ids;
   for (const CellResult& cell : kept) {
     kept_ids.insert(cell.key.id());
@@ -189,6 +190,8 @@ std::vector<CellSpec> remaining_specs(const std::vector<CellKey>& cells,
       spec.pass_count = manifest.pass_count;
       spec.verify = manifest.verify;
       spec.timeout_s = manifest.timeout_s;
+      // Cells that run side by side would all choose the same one.
+      spec.quiet_cpu = job_count == 1;
       if (!placements_folder.empty())
         spec.placements_path = placements_folder + "/" + placements_name(key);
       specs.push_back(spec);
@@ -335,20 +338,19 @@ ExitCode run_command(const RunCommand& command) {
                                        : RunFolder::create(folder, work.manifest, environment);
     if (!command.placements_folder.empty())
       std::filesystem::create_directories(command.placements_folder);
-    std::vector<CellSpec> specs =
-        remaining_specs(work.cells, results.kept(), work.manifest, command.placements_folder);
+    const std::uint32_t job_count =
+        command.job_count.value_or(default_job_count(work.device.device));
+    std::vector<CellSpec> specs = remaining_specs(work.cells, results.kept(), work.manifest,
+                                                  command.placements_folder, job_count);
     if (command.timeline) add_timelines(folder, &specs);
     Progress progress(stderr, isatty(STDERR_FILENO) == 1, work.cells.size(),
                       work.cells.size() - specs.size());
-    completed =
-        run_cells(specs,
-                  {.program_path = program_path,
-                   .job_count = command.job_count.value_or(default_job_count(work.device.device)),
-                   .interrupt = &interrupt},
-                  [&](const CellResult& result) {
-                    results.append(result);
-                    progress.cell_done(result);
-                  });
+    completed = run_cells(
+        specs, {.program_path = program_path, .job_count = job_count, .interrupt = &interrupt},
+        [&](const CellResult& result) {
+          results.append(result);
+          progress.cell_done(result);
+        });
   }
   return finish(command, work, folder, completed);
 }

@@ -50,8 +50,17 @@ struct BlockSetup {
   const DriverTimer& time;
   DeviceWork& work;
   Recording& out;
-  std::uint64_t seed = 0;  // of this repeat
+  std::uint64_t seed = 0;          // of this repeat
+  std::uint64_t device_bytes = 0;  // free on the device when nothing was taken
 };
+
+// How much memory is in use while a block measures, as the level of its rows: what programs of
+// about a GiB or of tens of GiB hold, and a device that is nearly full.
+inline constexpr std::uint64_t kSmallProgramBytes = std::uint64_t{1} << 30;
+inline constexpr std::uint64_t kLargeProgramBytes = std::uint64_t{16} << 30;
+[[nodiscard]] inline std::uint64_t full_level(std::uint64_t device_bytes) {
+  return device_bytes / 100 * 93;
+}
 
 struct ProfileBlock {
   std::string_view name;
@@ -62,11 +71,19 @@ struct ProfileBlock {
 void measure_quick_calls(const BlockSetup& setup);     // host-only calls, events, streams, launch
 void measure_unfinished(const BlockSetup& setup);      // queries while a kernel runs
 void measure_heap(const BlockSetup& setup);            // cudaMalloc and cudaFree of mixed sizes
-void measure_full_device(const BlockSetup& setup);     // the same with little memory left; failures
+void measure_full_device(const BlockSetup& setup);     // the same with little memory left
 void measure_large_blocks(const BlockSetup& setup);    // 1 GiB and more
 void measure_pool(const BlockSetup& setup);            // cudaMallocAsync, chunks
 void measure_virtual_memory(const BlockSetup& setup);  // cuMem*
 void measure_copies(const BlockSetup& setup);          // copies, fills, pinned host memory
+
+// Parts of measure_pool and measure_virtual_memory that measure_full_device repeats at its level.
+void measure_chunks(const BlockSetup& setup, std::uint64_t level);
+void measure_handles(const BlockSetup& setup, std::uint64_t level);
+
+// How many bytes of freed memory the device clears per microsecond; 0 where a request never waits
+// for that. The cost of waiting goes to setup.out.
+[[nodiscard]] std::uint64_t measure_cleaning(const BlockSetup& setup);
 
 // In the order in which they take turns.
 [[nodiscard]] const std::vector<ProfileBlock>& profile_blocks();

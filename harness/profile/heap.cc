@@ -4,8 +4,8 @@
 // to the same effect, to time.
 #include <cuda_runtime_api.h>
 
-#include <array>
-#include <memory>
+#include <algorithm>
+#include <span>
 #include <vector>
 
 #include "allocators/cuda_check.h"
@@ -18,34 +18,44 @@ namespace allocmark {
 namespace {
 
 constexpr std::uint64_t kPageBytes = 2 * kMiB;
-constexpr std::uint32_t kSlotCount = 128;
-constexpr std::uint32_t kStepCount = 3000;
 
-// How often a program asks for which size, roughly as the recorded traces do.
+// How often a program asks for which size, roughly.
 struct SizeShare {
   std::uint64_t size_bytes;
   std::uint32_t share;
 };
-constexpr std::array<SizeShare, 10> kSizes = {{{512, 20},
-                                               {4 * kKiB, 15},
-                                               {64 * kKiB, 10},
-                                               {kMiB, 8},
-                                               {2 * kMiB, 10},
-                                               {4 * kMiB, 10},
-                                               {8 * kMiB, 10},
-                                               {20 * kMiB, 8},
-                                               {64 * kMiB, 6},
-                                               {256 * kMiB, 3}}};
+// Variable-length inference (recorded with BERT) and training (with GPT-2), in round sizes.
+constexpr SizeShare kSmallProgramSizes[] = {{512, 8},       {4 * kKiB, 12},  {64 * kKiB, 10},
+                                            {kMiB, 8},      {2 * kMiB, 14},  {4 * kMiB, 14},
+                                            {8 * kMiB, 14}, {16 * kMiB, 10}, {32 * kMiB, 6},
+                                            {64 * kMiB, 3}, {128 * kMiB, 1}};
+constexpr SizeShare kLargeProgramSizes[] = {
+    {512, 5},        {4 * kKiB, 20},  {64 * kKiB, 8},  {kMiB, 4},      {2 * kMiB, 5},
+    {4 * kMiB, 7},   {8 * kMiB, 20},  {16 * kMiB, 7},  {32 * kMiB, 9}, {64 * kMiB, 12},
+    {128 * kMiB, 8}, {256 * kMiB, 4}, {512 * kMiB, 1}, {kGiB, 1}};
 
-std::uint64_t draw_size(Random& random) {
+struct Program {
+  std::span<const SizeShare> sizes;
+  std::uint64_t live_bytes_max = 0;
+  std::uint32_t slot_count = 0;
+  std::uint32_t step_count = 0;
+};
+constexpr Program kSmallProgram = {
+    .sizes = kSmallProgramSizes, .live_bytes_max = kGiB, .slot_count = 256, .step_count = 4000};
+constexpr Program kLargeProgram = {.sizes = kLargeProgramSizes,
+                                   .live_bytes_max = 18 * kGiB,
+                                   .slot_count = 1024,
+                                   .step_count = 4000};
+
+std::uint64_t draw_size(std::span<const SizeShare> sizes, Random& random) {
   std::uint32_t sum = 0;
-  for (const SizeShare& size : kSizes) sum += size.share;
+  for (const SizeShare& size : sizes) sum += size.share;
   std::uint64_t at = random.below(sum);
-  for (const SizeShare& size : kSizes) {
+  for (const SizeShare& size : sizes) {
     if (at < size.share) return size.size_bytes;
     at -= size.share;
   }
-  return kSizes.back().size_bytes;
+  return sizes.back().size_bytes;
 }
 
 // One request or one free of a slot's block.
@@ -54,33 +64,38 @@ struct Step {
   std::uint64_t size_bytes = 0;
   bool is_free = false;
   bool moves_pages = false;  // the device's free memory changes
+  // The program has reached its size: what is measured before says little about its level.
+  bool is_full_grown = false;
   std::uint64_t duration_ns = 0;
 };
 
-// Every slot is empty again at the end. At most `live_bytes_max` are live at once.
-std::vector<Step> make_steps(std::uint64_t seed, std::uint64_t live_bytes_max) {
+// Every slot is empty again at the end.
+std::vector<Step> make_steps(const Program& program, std::uint64_t seed) {
   Random random(seed);
   std::vector<Step> steps;
-  std::array<std::uint64_t, kSlotCount> sizes{};
+  std::vector<std::uint64_t> sizes(program.slot_count, 0);
   std::uint64_t live_bytes = 0;
+  const auto is_full_grown = [&] { return live_bytes >= program.live_bytes_max / 2; };
   const auto give_back = [&](std::uint32_t slot) {
-    steps.push_back({.slot = slot, .size_bytes = sizes[slot], .is_free = true});
+    steps.push_back({.slot = slot,
+                     .size_bytes = sizes[slot],
+                     .is_free = true,
+                     .is_full_grown = is_full_grown()});
     live_bytes -= sizes[slot];
     sizes[slot] = 0;
   };
-  while (steps.size() < kStepCount) {
-    const auto slot = static_cast<std::uint32_t>(random.below(kSlotCount));
+  while (steps.size() < program.step_count) {
+    const auto slot = static_cast<std::uint32_t>(random.below(program.slot_count));
+    const std::uint64_t size_bytes = draw_size(program.sizes, random);
     if (sizes[slot] != 0) {
       give_back(slot);
-      continue;
+    } else if (live_bytes + size_bytes <= program.live_bytes_max) {
+      sizes[slot] = size_bytes;
+      live_bytes += size_bytes;
+      steps.push_back({.slot = slot, .size_bytes = size_bytes, .is_full_grown = is_full_grown()});
     }
-    const std::uint64_t size_bytes = draw_size(random);
-    if (live_bytes + size_bytes > live_bytes_max) continue;
-    sizes[slot] = size_bytes;
-    live_bytes += size_bytes;
-    steps.push_back({.slot = slot, .size_bytes = size_bytes});
   }
-  for (std::uint32_t slot = 0; slot < kSlotCount; ++slot) {
+  for (std::uint32_t slot = 0; slot < program.slot_count; ++slot) {
     if (sizes[slot] != 0) give_back(slot);
   }
   return steps;
@@ -88,8 +103,8 @@ std::vector<Step> make_steps(std::uint64_t seed, std::uint64_t live_bytes_max) {
 
 void check(cudaError_t error) { ALLOCMARK_CUDA_CHECK(error); }
 
-void run_asking(std::vector<Step>& steps) {
-  std::array<void*, kSlotCount> blocks{};
+void run_asking(std::vector<Step>& steps, std::uint32_t slot_count) {
+  std::vector<void*> blocks(slot_count);
   for (Step& step : steps) {
     const std::uint64_t before_bytes = device_free_bytes();
     check(step.is_free ? cudaFree(blocks[step.slot])
@@ -98,14 +113,12 @@ void run_asking(std::vector<Step>& steps) {
   }
 }
 
-void run_timed(std::vector<Step>& steps, const DriverTimer& time) {
-  std::array<void*, kSlotCount> blocks{};
+void run_timed(std::vector<Step>& steps, std::uint32_t slot_count, const DriverTimer& time) {
+  std::vector<void*> blocks(slot_count);
   for (Step& step : steps) {
-    if (step.is_free) {
-      step.duration_ns = time([&] { check(cudaFree(blocks[step.slot])); });
-    } else {
-      step.duration_ns = time([&] { check(cudaMalloc(&blocks[step.slot], step.size_bytes)); });
-    }
+    void*& block = blocks[step.slot];
+    step.duration_ns = step.is_free ? time([&] { check(cudaFree(block)); })
+                                    : time([&] { check(cudaMalloc(&block, step.size_bytes)); });
   }
 }
 
@@ -113,60 +126,71 @@ std::uint64_t whole_pages(std::uint64_t size_bytes) {
   return (size_bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
 }
 
-std::vector<Step> churn(const BlockSetup& setup, std::uint64_t live_bytes_max) {
-  std::vector<Step> steps = make_steps(setup.seed, live_bytes_max);
-  run_asking(steps);
-  run_timed(steps, setup.time);
-  return steps;
-}
+// Which call in a row it is that a slab serves; the simulated device counts alike.
+constexpr std::uint64_t kQuickCallsMax = 8;
 
-constexpr std::uint64_t kLiveBytesMax = 4 * kGiB;
-constexpr std::uint64_t kFullLeftBytes = 5 * kGiB;
-constexpr std::uint32_t kFailureCount = 4;
-
-}  // namespace
-
-void measure_heap(const BlockSetup& setup) {
-  for (const Step& step : churn(setup, kLiveBytesMax)) {
+void churn(const BlockSetup& setup, const Program& program, std::uint64_t level) {
+  std::vector<Step> steps = make_steps(program, setup.seed);
+  run_asking(steps, program.slot_count);
+  run_timed(steps, program.slot_count, setup.time);
+  std::uint64_t quick_calls = 0;
+  for (const Step& step : steps) {
     if (!step.moves_pages) {
-      setup.out.add(step.is_free ? "cudaFree.slab" : "cudaMalloc.slab", 0, step.duration_ns);
-    } else if (step.is_free) {
-      setup.out.add("cudaFree", whole_pages(step.size_bytes), step.duration_ns);
+      quick_calls = std::min(quick_calls + 1, kQuickCallsMax);
+      setup.out.add(step.is_free ? "cudaFree.slab" : "cudaMalloc.slab", quick_calls,
+                    step.duration_ns);
+      continue;
+    }
+    quick_calls = 0;
+    if (!step.is_full_grown) continue;
+    if (step.is_free) {
+      setup.out.add({"cudaFree", level}, whole_pages(step.size_bytes), step.duration_ns);
     } else {
-      setup.out.add("cudaMalloc", step.size_bytes, step.duration_ns);
+      setup.out.add({"cudaMalloc", level}, step.size_bytes, step.duration_ns);
     }
   }
 }
 
-void measure_full_device(const BlockSetup& setup) {
-  const std::uint64_t free_bytes = device_free_bytes();
-  if (free_bytes < 2 * kFullLeftBytes) return;
-  const Ballast ballast(kFullLeftBytes);
-  for (const Step& step : churn(setup, kLiveBytesMax)) {
-    if (!step.moves_pages) continue;
-    setup.out.add(step.is_free ? "full.cudaFree" : "full.cudaMalloc", whole_pages(step.size_bytes),
-                  step.duration_ns);
+// What a nearly full device leaves to the program.
+constexpr std::uint64_t kFullLeftBytes = 20 * kGiB;
+
+}  // namespace
+
+void measure_heap(const BlockSetup& setup) {
+  churn(setup, kSmallProgram, kSmallProgramBytes);
+  if (setup.device_bytes > 2 * kLargeProgram.live_bytes_max) {
+    churn(setup, kLargeProgram, kLargeProgramBytes);
   }
+}
+
+void measure_full_device(const BlockSetup& setup) {
+  if (setup.device_bytes < 2 * kFullLeftBytes) return;
+  const Ballast ballast(kFullLeftBytes);
+  const std::uint64_t level = full_level(setup.device_bytes);
+  churn(setup, kLargeProgram, level);
+  measure_chunks(setup, level);
+  measure_handles(setup, level);
+  constexpr std::uint32_t kFailureCount = 4;
   for (std::uint32_t i = 0; i < kFailureCount; ++i) {
     void* block = nullptr;
     cudaError_t error = cudaSuccess;
     const std::uint64_t duration_ns =
-        setup.time([&] { error = cudaMalloc(&block, 2 * kFullLeftBytes); });
+        setup.time([&] { error = cudaMalloc(&block, kFullLeftBytes + kGiB); });
     if (!is_out_of_memory(error)) check(error);
     setup.out.add("cudaMalloc.out_of_memory", 0, duration_ns);
   }
 }
 
 void measure_large_blocks(const BlockSetup& setup) {
-  const std::uint64_t free_bytes = device_free_bytes();
   for (const std::uint64_t size_bytes : {kGiB, 4 * kGiB, 16 * kGiB}) {
-    if (size_bytes > free_bytes / 2) return;
+    if (size_bytes > setup.device_bytes / 2) return;
     const std::uint64_t count = 8 * kGiB / size_bytes + 1;
     for (std::uint64_t i = 0; i < count; ++i) {
       void* block = nullptr;
-      setup.out.add("cudaMalloc", size_bytes,
+      setup.out.add({"cudaMalloc", kSmallProgramBytes}, size_bytes,
                     setup.time([&] { check(cudaMalloc(&block, size_bytes)); }));
-      setup.out.add("cudaFree", size_bytes, setup.time([&] { check(cudaFree(block)); }));
+      setup.out.add({"cudaFree", kSmallProgramBytes}, size_bytes,
+                    setup.time([&] { check(cudaFree(block)); }));
     }
   }
 }

@@ -22,8 +22,8 @@ struct ProfileOptions {
 
 struct DeviceProfile {
   DeviceFacts facts;
-  ProfileRows costs;         // by the simulator's names
-  ProfileRows observations;  // what the simulator does not use
+  ProfileRows costs;                     // by the simulator's names
+  std::uint64_t clean_bytes_per_us = 0;  // how fast freed memory is cleared; 0: nobody waits for it
   std::uint64_t repeat_count = 0;
   std::uint64_t clock_overhead_ns = 0;  // taken off every sample
   double wall_s = 0;

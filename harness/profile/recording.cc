@@ -22,29 +22,30 @@ void widen(std::uint64_t value, bool is_first, std::uint64_t* low, std::uint64_t
 
 }  // namespace
 
-void Recording::add(std::string_view cost, std::uint64_t size, std::uint64_t duration_ns) {
-  auto found = samples_.find(cost);
-  if (found == samples_.end()) found = samples_.emplace(std::string(cost), BySize{}).first;
-  found->second[size].push_back({.repeat = repeat_count_, .duration_ns = duration_ns});
+void Recording::add(const CostKey& key, std::uint64_t size, std::uint64_t duration_ns) {
+  samples_[key][size].push_back({.repeat = repeat_count_, .duration_ns = duration_ns});
 }
 
 std::uint64_t Recording::median_ns(std::string_view cost) const {
-  const auto found = samples_.find(cost);
-  if (found == samples_.end()) return 0;
   std::vector<std::uint64_t> all;
-  for (const auto& [size, samples] : found->second) {
-    for (const Sample& sample : samples) all.push_back(sample.duration_ns);
+  for (const auto& [key, by_size] : samples_) {
+    if (key.cost != cost) continue;
+    for (const auto& [size, samples] : by_size) {
+      for (const Sample& sample : samples) all.push_back(sample.duration_ns);
+    }
   }
+  if (all.empty()) return 0;
   std::sort(all.begin(), all.end());
   return quantile(all, 0.5);
 }
 
 void Recording::take_off(std::string_view cost, std::string_view part) {
   const std::uint64_t part_ns = median_ns(part);
-  const auto found = samples_.find(cost);
-  if (found == samples_.end()) return;
-  for (auto& [size, samples] : found->second) {
-    for (Sample& sample : samples) sample.duration_ns -= std::min(sample.duration_ns, part_ns);
+  for (auto& [key, by_size] : samples_) {
+    if (key.cost != cost) continue;
+    for (auto& [size, samples] : by_size) {
+      for (Sample& sample : samples) sample.duration_ns -= std::min(sample.duration_ns, part_ns);
+    }
   }
 }
 
@@ -77,8 +78,8 @@ ProfileRow Recording::make_row(std::uint64_t size, const std::vector<Sample>& sa
 
 ProfileRows Recording::rows(std::uint64_t sample_count_min) const {
   ProfileRows result;
-  for (const auto& [cost, by_size] : samples_) {
-    std::vector<ProfileRow>& rows = result[cost];
+  for (const auto& [key, by_size] : samples_) {
+    std::vector<ProfileRow>& rows = result[key];
     for (const auto& [size, samples] : by_size) {
       if (samples.size() >= sample_count_min) rows.push_back(make_row(size, samples));
     }

@@ -3,6 +3,7 @@
 // sample. This file does not measure.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -10,6 +11,14 @@
 #include <vector>
 
 namespace allocmark {
+
+// What was measured: a cost (a name of harness/simcuda/shim/cost.cc), and for those that know
+// levels how many bytes were in use, roughly, as one of a few values.
+struct CostKey {
+  std::string cost;
+  std::uint64_t level = 0;
+  friend auto operator<=>(const CostKey&, const CostKey&) = default;
+};
 
 // One row of a profile (harness/simcuda/README.md): ns, quantiles over all repeats together, and
 // between which values the quantiles of the single repeats lay.
@@ -21,20 +30,23 @@ struct ProfileRow {
   std::uint64_t p50_ns_low = 0, p50_ns_high = 0;
   std::uint64_t p90_ns_low = 0, p90_ns_high = 0;
 };
-using ProfileRows = std::map<std::string, std::vector<ProfileRow>>;
+using ProfileRows = std::map<CostKey, std::vector<ProfileRow>>;
 
 class Recording {
  public:
   // Samples from here on belong to the next repeat.
   void begin_repeat() { ++repeat_count_; }
-  // One call of `cost` (a name of harness/simcuda/shim/cost.cc) took so long. `size`: bytes or
-  // chunks, whatever the cost counts in; 0 where it does not matter.
-  void add(std::string_view cost, std::uint64_t size, std::uint64_t duration_ns);
+  // One call took so long. `size`: bytes or chunks, whatever the cost counts in; 0 where it does
+  // not matter.
+  void add(const CostKey& key, std::uint64_t size, std::uint64_t duration_ns);
+  void add(const char* cost, std::uint64_t size, std::uint64_t duration_ns) {
+    add(CostKey{cost}, size, duration_ns);
+  }
   // Takes the median of `part` off all samples of `cost`, whose calls could only be timed together
   // with one of `part`.
   void take_off(std::string_view cost, std::string_view part);
   // Rows by rising size. Rows of fewer than `sample_count_min` samples are left out, but for the
-  // last row of a cost.
+  // largest row of a cost.
   [[nodiscard]] ProfileRows rows(std::uint64_t sample_count_min) const;
   [[nodiscard]] std::uint64_t repeat_count() const { return repeat_count_; }
   [[nodiscard]] std::uint64_t median_ns(std::string_view cost) const;  // over all sizes; 0 if none
@@ -47,7 +59,7 @@ class Recording {
   using BySize = std::map<std::uint64_t, std::vector<Sample>>;
   [[nodiscard]] static ProfileRow make_row(std::uint64_t size, const std::vector<Sample>& samples);
 
-  std::map<std::string, BySize, std::less<>> samples_;
+  std::map<CostKey, BySize> samples_;
   std::uint64_t repeat_count_ = 0;
 };
 

@@ -52,17 +52,20 @@ void check(CUresult result) {
 struct Growth {
   std::uint64_t piece_bytes;
   std::uint32_t piece_count;
+  std::uint32_t pieces_at_once;  // made accessible together
 };
 
-// One range from its reservation to its end.
-void grow(const BlockSetup& setup, const Functions& driver, const Growth& growth, int device) {
-  const auto add = [&](const char* cost, auto&& call) {
-    setup.out.add(cost, growth.piece_bytes, setup.time(call));
+// One range from its reservation to its end. Access is set for several pieces at once, as for a
+// large request; the driver goes through them one by one, so a piece's share is kept.
+void grow(const BlockSetup& setup, const Functions& driver, const Growth& growth,
+          std::uint64_t level) {
+  const auto add = [&](const CostKey& key, auto&& call) {
+    setup.out.add(key, growth.piece_bytes, setup.time(call));
   };
   CUmemAllocationProp properties{};
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-  properties.location.id = device;
+  ALLOCMARK_CUDA_CHECK(cudaGetDevice(&properties.location.id));
   CUmemAccessDesc access{};
   access.location = properties.location;
   access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
@@ -71,33 +74,41 @@ void grow(const BlockSetup& setup, const Functions& driver, const Growth& growth
   std::vector<CUmemGenericAllocationHandle> pieces(growth.piece_count);
   for (std::uint32_t i = 0; i < growth.piece_count; ++i) {
     const CUdeviceptr at = base + i * growth.piece_bytes;
-    add("cuMemCreate",
+    add({"cuMemCreate", level},
         [&] { check(driver.create(&pieces[i], growth.piece_bytes, &properties, 0)); });
-    add("cuMemMap", [&] { check(driver.map(at, growth.piece_bytes, 0, pieces[i], 0)); });
-    add("cuMemSetAccess", [&] { check(driver.set_access(at, growth.piece_bytes, &access, 1)); });
+    add({"cuMemMap"}, [&] { check(driver.map(at, growth.piece_bytes, 0, pieces[i], 0)); });
+    if ((i + 1) % growth.pieces_at_once != 0) continue;
+    const std::uint64_t bytes = growth.pieces_at_once * growth.piece_bytes;
+    const std::uint64_t duration_ns = setup.time(
+        [&] { check(driver.set_access(at + growth.piece_bytes - bytes, bytes, &access, 1)); });
+    setup.out.add("cuMemSetAccess", growth.piece_bytes, duration_ns / growth.pieces_at_once);
   }
   for (std::uint32_t i = 0; i < growth.piece_count; ++i) {
     const CUdeviceptr at = base + i * growth.piece_bytes;
-    add("cuMemUnmap", [&] { check(driver.unmap(at, growth.piece_bytes)); });
-    add("cuMemRelease", [&] { check(driver.release(pieces[i])); });
+    add({"cuMemUnmap"}, [&] { check(driver.unmap(at, growth.piece_bytes)); });
+    add({"cuMemRelease"}, [&] { check(driver.release(pieces[i])); });
   }
   check(driver.free_address(base, growth.piece_bytes * growth.piece_count));
 }
 
+constexpr std::array<Growth, 5> kGrowths = {
+    {{2 * kMiB, 30, 1}, {20 * kMiB, 30, 1}, {20 * kMiB, 60, 3}, {64 * kMiB, 20, 1}, {kGiB, 5, 1}}};
+
 }  // namespace
 
-void measure_virtual_memory(const BlockSetup& setup) {
+void measure_handles(const BlockSetup& setup, std::uint64_t level) {
   const Functions driver = look_up();
-  int device = 0;
-  ALLOCMARK_CUDA_CHECK(cudaGetDevice(&device));
   const std::uint64_t free_bytes = device_free_bytes();
-  constexpr std::array<Growth, 4> kGrowths = {
-      {{2 * kMiB, 30}, {20 * kMiB, 30}, {64 * kMiB, 20}, {kGiB, 5}}};
   for (const Growth& growth : kGrowths) {
     if (growth.piece_bytes * growth.piece_count < free_bytes / 2) {
-      grow(setup, driver, growth, device);
+      grow(setup, driver, growth, level);
     }
   }
+}
+
+void measure_virtual_memory(const BlockSetup& setup) {
+  measure_handles(setup, kSmallProgramBytes);
+  const Functions driver = look_up();
   constexpr std::uint32_t kReservationCount = 10;
   for (const std::uint64_t size_bytes : {2 * kMiB, 20 * kMiB, 64 * kMiB, kGiB, 64 * kGiB}) {
     for (std::uint32_t i = 0; i < kReservationCount; ++i) {

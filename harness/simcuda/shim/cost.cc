@@ -46,12 +46,24 @@ struct Curve {
   std::array<Row, kRowCountMax> rows{};
   std::size_t row_count = 0;
 };
-constinit std::array<Curve, kCostCount> curves{};  // written once, before the first sample
+// The curves of one cost, by level.
+struct Level {
+  std::uint64_t log_level = 0;
+  std::uint64_t log_gap_inverse = 0;  // 2^32 / (distance to the next log_level)
+  Curve curve;
+};
+constexpr std::size_t kLevelCountMax = 4;
+struct Levels {
+  std::array<Level, kLevelCountMax> levels{};
+  std::size_t level_count = 0;
+};
+constinit std::array<Levels, kCostCount> costs{};  // written once, before the first sample
 
 constexpr std::array<std::string_view, kCostCount> kNames = {
     "cudaMalloc",
     "cudaMalloc.slab",
     "cudaMalloc.out_of_memory",
+    "cudaMalloc.wait_for_clean",
     "cudaFree",
     "cudaFree.slab",
     "cudaMallocAsync",
@@ -212,16 +224,11 @@ std::uint64_t random_bits(CostId cost, std::uint32_t thread, std::uint32_t draw)
   return z ^ (z >> 31);
 }
 
-}  // namespace
-
-std::string_view cost_name(CostId cost) { return kNames[static_cast<std::size_t>(cost)]; }
-
-bool set_cost_curve(CostId cost, const std::vector<CostRow>& rows) {
+// Rows by rising size; false where there are none, too many, or two that are too close.
+bool fill_curve(Curve& curve, const std::vector<CostRow>& rows) {
   if (rows.empty() || rows.size() > kRowCountMax) {
     return false;
   }
-  Curve& curve = curves[static_cast<std::size_t>(cost)];
-  curve = {};
   curve.row_count = rows.size();
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (rows[i].sample_count == 0) {
@@ -231,7 +238,7 @@ bool set_cost_curve(CostId cost, const std::vector<CostRow>& rows) {
     row = make_row(rows[i]);
     if (i > 0) {
       Row& before = curve.rows[i - 1];
-      if (row.log_size == before.log_size) {
+      if (row.log_size <= before.log_size) {
         return false;
       }
       before.log_gap_inverse = (std::uint64_t{1} << 32) / (row.log_size - before.log_size);
@@ -240,21 +247,66 @@ bool set_cost_curve(CostId cost, const std::vector<CostRow>& rows) {
   return true;
 }
 
-std::uint64_t sample_cost(CostId cost, std::uint64_t size, std::uint32_t thread,
-                          std::uint32_t draw) {
-  const Curve& curve = curves[static_cast<std::size_t>(cost)];
+// Between the two levels around the asked one; beyond the first and last one their values stay.
+std::uint64_t cost_value(const Levels& all, CostPoint at, Place place) {
+  std::size_t above = 0;
+  if (all.level_count > 1) {
+    const std::uint64_t log_level = log2_fixed(at.level);
+    while (above < all.level_count && all.levels[above].log_level <= log_level) {
+      ++above;
+    }
+    if (above > 0 && above < all.level_count) {
+      const Level& low = all.levels[above - 1];
+      return blend(curve_value(low.curve, at.size, place),
+                   curve_value(all.levels[above].curve, at.size, place),
+                   ((log_level - low.log_level) * low.log_gap_inverse) >> (32 - kFractionBits));
+    }
+  }
+  return curve_value(all.levels[above == 0 ? 0 : above - 1].curve, at.size, place);
+}
+
+}  // namespace
+
+std::string_view cost_name(CostId cost) { return kNames[static_cast<std::size_t>(cost)]; }
+
+bool set_cost_curves(CostId cost, const std::vector<CostLevel>& levels) {
+  if (levels.empty() || levels.size() > kLevelCountMax) {
+    return false;
+  }
+  Levels& all = costs[static_cast<std::size_t>(cost)];
+  all = {};
+  all.level_count = levels.size();
+  for (std::size_t i = 0; i < levels.size(); ++i) {
+    Level& level = all.levels[i];
+    level.log_level = log2_fixed(levels[i].level);
+    if (!fill_curve(level.curve, levels[i].rows)) {
+      return false;
+    }
+    if (i > 0) {
+      Level& before = all.levels[i - 1];
+      if (level.log_level <= before.log_level) {
+        return false;
+      }
+      before.log_gap_inverse = (std::uint64_t{1} << 32) / (level.log_level - before.log_level);
+    }
+  }
+  return true;
+}
+
+std::uint64_t sample_cost(CostId cost, CostPoint at, std::uint32_t thread, std::uint32_t draw) {
   const std::uint64_t bits = random_bits(cost, thread, draw);
   // The first bit chooses the half, the ones that follow it in the upper half, or that follow the
   // next in the lower one, how far out: one step in half of the draws, two in a quarter, ...
   const bool is_low = std::countl_one(bits) == 0;
   const auto octave =
       static_cast<std::uint64_t>(is_low ? 1 + std::countl_one(bits << 1) : std::countl_one(bits));
-  return curve_value(
-      curve, size, {.is_low = is_low, .position = (octave << kFractionBits) + (bits & (kOne - 1))});
+  return cost_value(
+      costs[static_cast<std::size_t>(cost)], at,
+      {.is_low = is_low, .position = (octave << kFractionBits) + (bits & (kOne - 1))});
 }
 
 std::uint64_t median_cost(CostId cost, std::uint64_t size) {
-  return curve_value(curves[static_cast<std::size_t>(cost)], size, {});
+  return cost_value(costs[static_cast<std::size_t>(cost)], {.size = size}, {});
 }
 
 }  // namespace simcuda
