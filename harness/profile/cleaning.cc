@@ -13,11 +13,11 @@
 namespace allocmark {
 namespace {
 
-constexpr std::uint64_t kLeftBytes = 9 * kGiB;
-constexpr std::uint64_t kBlockBytes = 8 * kGiB;
+constexpr std::uint64_t kLeftBytes = 5 * kGiB;
+constexpr std::uint64_t kBlockBytes = 4 * kGiB;
 // A request that waits takes this much longer than one that does not.
 constexpr std::uint64_t kWaitNsMin = 2'000'000;
-constexpr std::uint64_t kDelayNsMax = 256'000'000;
+constexpr std::uint64_t kDelayNsMax = 64'000'000;
 constexpr int kStepCount = 9;
 constexpr std::size_t kTryCount = 3;
 

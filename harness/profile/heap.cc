@@ -153,18 +153,10 @@ void churn(const BlockSetup& setup, const Program& program, std::uint64_t level)
 
 // What a nearly full device leaves to the program.
 constexpr std::uint64_t kFullLeftBytes = 20 * kGiB;
+// Longer than the device takes to clear all its memory.
+constexpr std::uint64_t kCleaningNs = 600'000'000;
 
-}  // namespace
-
-void measure_heap(const BlockSetup& setup) {
-  churn(setup, kSmallProgram, kSmallProgramBytes);
-  if (setup.device_bytes > 2 * kLargeProgram.live_bytes_max) {
-    churn(setup, kLargeProgram, kLargeProgramBytes);
-  }
-}
-
-void measure_full_device(const BlockSetup& setup) {
-  if (setup.device_bytes < 2 * kFullLeftBytes) return;
+void run_full(const BlockSetup& setup) {
   const Ballast ballast(kFullLeftBytes);
   const std::uint64_t level = full_level(setup.device_bytes);
   churn(setup, kLargeProgram, level);
@@ -179,6 +171,23 @@ void measure_full_device(const BlockSetup& setup) {
     if (!is_out_of_memory(error)) check(error);
     setup.out.add("cudaMalloc.out_of_memory", 0, duration_ns);
   }
+}
+
+}  // namespace
+
+void measure_heap(const BlockSetup& setup) {
+  churn(setup, kSmallProgram, kSmallProgramBytes);
+  if (setup.device_bytes > 2 * kLargeProgram.live_bytes_max) {
+    churn(setup, kLargeProgram, kLargeProgramBytes);
+  }
+}
+
+void measure_full_device(const BlockSetup& setup) {
+  if (setup.device_bytes < 2 * kFullLeftBytes) return;
+  run_full(setup);
+  // What held the memory back is cleared now, and would disturb the next block.
+  setup.work.launch(nullptr, kCleaningNs);
+  check(cudaDeviceSynchronize());
 }
 
 void measure_large_blocks(const BlockSetup& setup) {

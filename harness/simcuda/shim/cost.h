@@ -22,7 +22,7 @@ enum class CostId : std::uint8_t {
   Free,               // gives pages back; level = the device's bytes in use
   FreeSlab,           // small block whose slab stays; size as above
   MallocAsync,        // served without new memory; level = the pool's bytes, as for the next two
-  MallocAsyncChunks,  // size = number of 32 MiB chunks mapped
+  MallocAsyncChunks,  // size = number of 32 MiB chunks mapped, be they new or moved
   FreeAsync,
   ReleaseChunks,  // at synchronisation or trim; size = number of chunks given back
   StreamSynchronize,

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <optional>
 
 namespace simcuda {
 
@@ -13,10 +14,11 @@ class MemoryCleaner {
   // 0: freed memory is clean at once.
   explicit MemoryCleaner(std::uint64_t bytes_per_us) : bytes_per_us_(bytes_per_us) {}
 
-  // `used_bytes` of `usable_bytes` are in use after an operation that ended at `now_ns`. True where
-  // it took memory that was not clean yet; all is clean after the wait.
-  [[nodiscard]] bool follow(std::uint64_t used_bytes, std::uint64_t usable_bytes,
-                            std::uint64_t now_ns);
+  // `used_bytes` of `usable_bytes` are in use after an operation that ended at `now_ns`. Where it
+  // took memory that was not clean yet it waits at least until the answer, when all is clean.
+  [[nodiscard]] std::optional<std::uint64_t> follow(std::uint64_t used_bytes,
+                                                    std::uint64_t usable_bytes,
+                                                    std::uint64_t now_ns);
 
  private:
   struct Piece {

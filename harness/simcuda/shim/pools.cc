@@ -24,8 +24,9 @@ cudaError_t allocate_from(ThreadState& thread, void** pointer, std::size_t size_
       device.core.allocate_async(size_bytes, stream.id, from.id, thread.now_ns());
   *pointer = reinterpret_cast<void*>(outcome.address);
   charge_work(thread, device, outcome.work);
-  if (outcome.work.chunks_taken != 0) {
-    thread.charge(CostId::MallocAsyncChunks, outcome.work.chunks_taken, device.core.used_bytes());
+  // Chunks that the pool has already cost as much where they have to move.
+  if (outcome.work.chunks_mapped != 0) {
+    thread.charge(CostId::MallocAsyncChunks, outcome.work.chunks_mapped, device.core.used_bytes());
   } else {
     thread.charge(CostId::MallocAsync, 0, device.core.pool_bytes());
   }

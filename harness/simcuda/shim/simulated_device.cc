@@ -207,8 +207,11 @@ void charge_work(ThreadState& thread, SimulatedDevice& device, const Work& work)
     thread.charge(CostId::ReleaseChunks, work.chunks_returned);
   }
   const std::uint64_t usable_bytes = device.core.config().page_limit * kPageBytes;
-  if (device.cleaner.follow(device.core.used_bytes(), usable_bytes, thread.now_ns())) {
+  const std::optional<std::uint64_t> clean_at_ns =
+      device.cleaner.follow(device.core.used_bytes(), usable_bytes, thread.now_ns());
+  if (clean_at_ns) {
     thread.charge(CostId::WaitForClean);
+    thread.advance_to(*clean_at_ns);
   }
 }
 
