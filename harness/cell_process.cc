@@ -40,6 +40,7 @@ std::string to_json_line(const CellSpec& spec) {
   const Json json = {{"key", Json::parse(to_json_line(spec.key))},
                      {"pass_count", spec.pass_count},
                      {"verify", to_string(spec.verify)},
+                     {"quiet_cpu", spec.quiet_cpu},
                      {"record", spec.record},
                      {"timeout_s", spec.timeout_s},
                      {"placements_path", spec.placements_path},
@@ -55,6 +56,7 @@ CellSpec cell_spec_from_json(std::string_view line) {
     json.at("pass_count").get_to(spec.pass_count);
     spec.verify =
         parse_verify_level(json.at("verify").get<std::string>()).value_or(VerifyLevel::Edges);
+    json.at("quiet_cpu").get_to(spec.quiet_cpu);
     json.at("record").get_to(spec.record);
     json.at("timeout_s").get_to(spec.timeout_s);
     json.at("placements_path").get_to(spec.placements_path);

@@ -196,7 +196,10 @@ void Replayer::run_other(const ReplayStep& step) {
       return;
     case EventKind::Mark:
       if constexpr (kTimed) {
-        if (step.mark_class() == MarkClass::Step) setup_.recorder->mark();
+        if (step.mark_class() == MarkClass::Step) {
+          setup_.recorder->mark();
+          if (setup_.steps != nullptr) setup_.steps->mark();
+        }
         follow_requests(step);
       }
       return;

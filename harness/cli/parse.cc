@@ -11,8 +11,8 @@
 #include <fmt/format.h>
 #include "base/error.h"
 #include "base/nearest.h"
-#include "harness/cli/parse_report.h"
 #include "harness/cli/parse_qualify.h"
+#include "harness/cli/parse_report.h"
 
 namespace allocmark {
 namespace {
@@ -110,6 +110,12 @@ void add_run_manner(CLI::App* app, RunCommand* command) {
       ->check(CLI::IsMember({"skip", "stop"}))
       ->group(group)
       ->type_name("skip|stop");
+  app->add_option(
+         "--kernels", command->kernels,
+         "What the device does meanwhile: trace (the workload's own kernels; the default), "
+         "off (nothing), or a duration, as 20us: a kernel of it after every request")
+      ->group(group)
+      ->type_name("K");
   app->add_option("--passes", command->pass_count, "Timed passes over the trace in each cell [3]")
       ->check(CLI::Range(1u, 100000u))
       ->group(group)
@@ -286,6 +292,20 @@ void add_speed(CLI::App* app, SpeedCommand* command) {
       ->type_name("N");
 }
 
+void add_profile(CLI::App* app, ProfileCommand* command) {
+  app->add_option("-d,--device", command->device, "The device to measure: cuda:N, or sim:NAME")
+      ->capture_default_str()
+      ->type_name("D");
+  app->add_option("-o,--out", command->out, "The profile's file, as used by --device sim:FILE")
+      ->required()
+      ->type_name("FILE");
+  app->add_option("--repeats", command->repeat_count,
+                  "Times that every kind of call is measured, in turns with the others")
+      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1000}))
+      ->capture_default_str()
+      ->type_name("N");
+}
+
 // Names a user may have meant: the subcommands and options of the deepest app that was entered.
 std::vector<std::string> known_names(const CLI::App& app) {
   std::vector<std::string> names;
@@ -363,6 +383,7 @@ struct Commands {
   ParityCommand parity;
   SpeedCommand speed;
   QualifyCommand qualify;
+  ProfileCommand profile;
 };
 
 void keep_parsed(const CLI::App& app, Commands commands, const std::vector<std::string>& arguments,
@@ -371,6 +392,7 @@ void keep_parsed(const CLI::App& app, Commands commands, const std::vector<std::
   commands.run.argv = arguments;
   commands.speed.argv = arguments;
   commands.qualify.argv = arguments;
+  commands.profile.argv = arguments;
   if (parsed("list")) line.list = commands.list;
   if (parsed("run")) line.run = commands.run;
   if (parsed("trace")) {
@@ -386,6 +408,7 @@ void keep_parsed(const CLI::App& app, Commands commands, const std::vector<std::
   if (parsed("parity")) line.parity = commands.parity;
   if (parsed("speed")) line.speed = commands.speed;
   if (parsed("qualify")) line.qualify = commands.qualify;
+  if (parsed("profile")) line.profile = commands.profile;
 }
 
 }  // namespace
@@ -413,6 +436,8 @@ CommandLine parse_command_line(int argc, const char* const* argv, const std::str
       app.add_subcommand("parity", "Compare the caching allocator with PyTorch's recorded answers");
   CLI::App* speed_app = app.add_subcommand(
       "speed", "Measure allocmark itself: overhead per event, replay rate, memory");
+  CLI::App* profile_app = app.add_subcommand(
+      "profile", "Measure a device's memory calls, for a simulated device of its own");
   add_list(list_app, &commands.list);
   add_run_axes(run_app, &commands.run);
   add_run_manner(run_app, &commands.run);
@@ -429,6 +454,7 @@ CommandLine parse_command_line(int argc, const char* const* argv, const std::str
   add_speed(speed_app, &commands.speed);
   add_qualify(app.add_subcommand("qualify", "Say whether this machine's GPUs are fit"),
               &commands.qualify);
+  add_profile(profile_app, &commands.profile);
 
   // Last, because subcommands take over the footer that is there when they are added.
   app.footer(kMainFooter);

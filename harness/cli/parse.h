@@ -19,8 +19,9 @@ struct RunCommand {
   std::string scenario;  // empty = none given
   std::vector<std::string> workloads, allocators, confs, capacities;
   std::string device = "auto";
-  std::string seeds;   // empty = 1
-  std::string on_oom;  // empty = skip
+  std::string kernels;  // of the device; empty = the trace's
+  std::string seeds;    // empty = 1
+  std::string on_oom;   // empty = skip
   std::optional<std::uint32_t> pass_count;
   std::optional<std::uint32_t> job_count;
   std::string shard;  // empty = all
@@ -101,6 +102,13 @@ struct QualifyCommand {
   std::vector<std::string> argv;  // the whole command line, for the results file
 };
 
+struct ProfileCommand {
+  std::string device = "cuda:0";
+  std::string out;                 // the file to write
+  std::uint64_t repeat_count = 8;  // of every block of calls
+  std::vector<std::string> argv;   // of the program, as above
+};
+
 struct ParityCommand {
   std::string trace;                 // a workload or trace file
   std::vector<std::string> goldens;  // files, folders, archives
@@ -130,6 +138,7 @@ struct CommandLine {
   std::optional<ParityCommand> parity;
   std::optional<SpeedCommand> speed;
   std::optional<QualifyCommand> qualify;
+  std::optional<ProfileCommand> profile;
 };
 
 [[nodiscard]] CommandLine parse_command_line(int argc, const char* const* argv,

@@ -23,6 +23,7 @@
 #include "harness/cli/run_output.h"
 #include "harness/environment.h"
 #include "harness/interrupt.h"
+#include "harness/kernel_source.h"
 #include "harness/plan.h"
 #include "harness/progress.h"
 #include "harness/run.h"
@@ -72,10 +73,12 @@ std::vector<std::string> all_names(const std::vector<PlanAllocator>& known) {
 
 // Opens every workload once, so that an unknown name or a file that cannot be read is found before
 // anything runs.
-std::vector<PlanWorkload> open_workloads(const std::vector<std::string>& texts) {
+std::vector<PlanWorkload> open_workloads(const std::vector<std::string>& names,
+                                         const std::string& kernels) {
   std::vector<PlanWorkload> workloads;
-  for (const std::string& text : texts) {
-    const std::unique_ptr<EventSource> source = open_workload(text, 1);
+  for (const std::string& name : names) {
+    const std::string text = with_kernels(name, kernels);
+    const std::unique_ptr<EventSource> source = open_workload_with_kernels(text, 1);
     while (text.starts_with("file:") && !source->next().empty()) {
     }
     workloads.push_back({.text = text, .recorded = source->header().generator == "recorded"});
@@ -115,7 +118,8 @@ RunRequest join_with_preset(const RunCommand& command, const std::vector<PlanAll
   const std::vector<std::string> allocators = first_given(command.allocators, preset.allocators);
   request.title = command.scenario.empty() ? std::string(preset.name) : command.scenario;
   request.pass_count = command.pass_count.value_or(preset.pass_count);
-  request.plan.workloads = open_workloads(first_given(command.workloads, preset.workloads));
+  request.plan.workloads =
+      open_workloads(first_given(command.workloads, preset.workloads), command.kernels);
   request.plan.allocators = allocators;
   request.plan.confs = command.confs.empty() ? confs_for(preset.confs, allocators) : command.confs;
   request.plan.capacities = first_given(command.capacities, preset.capacities);
@@ -132,7 +136,7 @@ RunRequest join_with_preset(const RunCommand& command, const std::vector<PlanAll
 bool names_cells(const RunCommand& command) {
   return !command.suite.empty() || !command.scenario.empty() || !command.workloads.empty() ||
          !command.allocators.empty() || !command.confs.empty() || !command.capacities.empty() ||
-         !command.seeds.empty() || !command.on_oom.empty();
+         !command.seeds.empty() || !command.on_oom.empty() || !command.kernels.empty();
 }
 
 void check_usage(const RunCommand& command) {
@@ -174,7 +178,8 @@ std::string placements_name(const CellKey& key) {
 std::vector<CellSpec> remaining_specs(const std::vector<CellKey>& cells,
                                       const std::vector<CellResult>& kept,
                                       const RunManifest& manifest,
-                                      const std::string& placements_folder) {
+                                      const std::string& placements_folder,
+                                      std::uint32_t job_count) {
   std::set<std::string> kept_ids;
   for (const CellResult& cell : kept) {
     kept_ids.insert(cell.key.id());
@@ -187,6 +192,8 @@ std::vector<CellSpec> remaining_specs(const std::vector<CellKey>& cells,
       spec.pass_count = manifest.pass_count;
       spec.verify = manifest.verify;
       spec.timeout_s = manifest.timeout_s;
+      // Cells that run side by side would all choose the same one.
+      spec.quiet_cpu = job_count == 1;
       if (!placements_folder.empty())
         spec.placements_path = placements_folder + "/" + placements_name(key);
       specs.push_back(spec);
@@ -351,20 +358,19 @@ ExitCode run_command(const RunCommand& command) {
                                        : RunFolder::create(folder, work.manifest, environment);
     if (!command.placements_folder.empty())
       std::filesystem::create_directories(command.placements_folder);
-    std::vector<CellSpec> specs =
-        remaining_specs(work.cells, results.kept(), work.manifest, command.placements_folder);
+    const std::uint32_t job_count =
+        command.job_count.value_or(default_job_count(work.device.device));
+    std::vector<CellSpec> specs = remaining_specs(work.cells, results.kept(), work.manifest,
+                                                  command.placements_folder, job_count);
     if (command.timeline) add_timelines(folder, &specs);
     Progress progress(stderr, isatty(STDERR_FILENO) == 1, work.cells.size(),
                       work.cells.size() - specs.size());
-    completed =
-        run_cells(specs,
-                  {.program_path = program_path,
-                   .job_count = command.job_count.value_or(default_job_count(work.device.device)),
-                   .interrupt = &interrupt},
-                  [&](const CellResult& result) {
-                    results.append(result);
-                    progress.cell_done(result);
-                  });
+    completed = run_cells(
+        specs, {.program_path = program_path, .job_count = job_count, .interrupt = &interrupt},
+        [&](const CellResult& result) {
+          results.append(result);
+          progress.cell_done(result);
+        });
   }
   return finish(command, work, folder, completed);
 }
