@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "base/random.h"
 #include "workloads/generated_source.h"
 #include "workloads/generators.h"
@@ -109,6 +110,7 @@ bool Inference::advance() {
       answer_.drop();
       tokens_.reset();
       batch_->mark("end");
+      model_.reset();
       return false;
   }
   return false;
@@ -203,6 +205,13 @@ std::unique_ptr<EventSource> make_infer(Parameters& parameters, std::uint64_t se
   InferConfig config;
   TransformerSetup& setup = config.setup;
   setup.model = read_model_shape(parameters);
+  if (setup.model.family == ModelFamily::T5) {
+    throw UsageError({.what = "infer does not run encoders with decoders",
+                      .where = "workload '" + parameters.text() + "'",
+                      .wanted = "a model that only encodes or only decodes",
+                      .got = parameters.variant(),
+                      .next = "train:" + parameters.variant() + " trains it"});
+  }
   setup.training = false;
   setup.autocast = false;
   const bool fp32 = parameters.choice("precision", {"bf16", "fp32"}) == 1;

@@ -151,17 +151,17 @@ Var Transformer::make_causal_mask(bool detects_packing) {
   if (detects_packing) {
     Var first = tape_.make(setup_.batch, 8);
     Var joined = tape_.make(rows + setup_.batch, 8);
-    const Var difference = tape_.make(rows, 8);
+    Var difference = tape_.make(rows, 8);
     joined.drop();
     Var differs = tape_.make(rows, 1);
-    const Var sums = tape_.make(rows, 8);
+    Var sums = tape_.make(rows, 8);
     { const Var converted = tape_.make(rows, 8); }
     differs.drop();
     Var last = tape_.make(setup_.batch, 1);
     Var all = tape_.make(1, 1);
     last.drop();
     all.drop();
-    first.drop();
+    for (Var* local : {&first, &difference, &sums}) local->drop();
   }
   return setup_.fused_attention ? Var() : make_mask(setup_.sequence, setup_.key_count());
 }
@@ -350,7 +350,12 @@ Var Transformer::finish(Var hidden) {
   if (model.family == ModelFamily::T5) {
     return t5_finish(std::move(hidden), final_norm_, setup_.batch * setup_.target);
   }
-  if (model.family == ModelFamily::Gpt2 || model.family == ModelFamily::Vit) {
+  if (model.family == ModelFamily::Vit) {
+    Var last = layer_norm(tape_, hidden, setup_.token_count(), final_norm_, final_norm_ + 1);
+    drop_locals();
+    return last;
+  }
+  if (model.family == ModelFamily::Gpt2) {
     hidden = layer_norm(tape_, hidden, setup_.token_count(), final_norm_, final_norm_ + 1);
   } else if (model.is_llama_like()) {
     hidden = rms_norm(hidden, final_norm_);
