@@ -16,6 +16,7 @@ ModelShape read_model_shape(Parameters& parameters) {
   model.head_count = number("heads", model.head_count, 1024);
   model.ffn = number("ffn", model.ffn, 1 << 20);
   model.vocabulary = number("vocabulary", model.vocabulary, 1 << 20);
+  if (model.positions > 0) model.positions = number("positions", model.positions, 1 << 20);
   if (model.family == ModelFamily::Llama) {
     const std::uint64_t preset =
         model.kv_head_count == heads_preset ? model.head_count : model.kv_head_count;

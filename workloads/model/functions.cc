@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "workloads/model/quantized.h"
+
 namespace allocmark {
 namespace {
 
@@ -316,6 +318,12 @@ Var embedding(Tape& tape, const Tensor& indexes, std::uint64_t index_count, std:
 }
 
 Var linear(Tape& tape, Var input, std::uint64_t rows, const LinearWeights& weights) {
+  if (weights.quantized) {
+    const std::uint64_t count = tape.parameters()[weights.weight].count;
+    return quantized_linear(
+        tape, std::move(input),
+        {.rows = rows, .columns = count / (input.count / rows), .weight_count = count});
+  }
   const bool with_bias = weights.bias != kNoBias;
   const bool autocast = tape.autocast();
   Var original = input;  // the caller's argument outlives the call
