@@ -21,7 +21,7 @@ std::unique_ptr<EventSource> make_train(Parameters& parameters, std::uint64_t se
       GeneratedHead{.header = {.name = "train-" + parameters.variant(),
                                .generator = parameters.text(),
                                .seed = seed,
-                               .stream_count = is_parallel ? kParallelStreamCount : 1},
+                               .stream_count = is_parallel ? ShardedParameters::stream_count() : 1},
                     .event_count_max = event_count},
       config);
 }

@@ -201,6 +201,7 @@ void read_data_parallel(Parameters& parameters, TrainConfig* config) {
     own.bucket_bytes = parameters.number("bucket_mb", {.preset = 25, .lowest = 1, .highest = 4096})
                        << 20;
     own.bucket_view = read_switch(parameters, "bucket_view", false);
+    own.no_sync = read_switch(parameters, "no_sync", false);
   }
   if (zero > 0) {
     own.reduce_elements = parameters.number(
@@ -273,6 +274,8 @@ void read_evaluation(Parameters& parameters, TrainConfig* config) {
   }
   config->eval_batches =
       parameters.number("eval_batches", {.preset = 4, .lowest = 1, .highest = 100'000});
+  config->eval_batch = parameters.number(
+      "eval_batch", {.preset = config->setup.batch, .lowest = 1, .highest = 4096});
   config->eval_grad = read_switch(parameters, "eval_grad", false);
   config->keeps_eval_losses = read_switch(parameters, "keep_eval_losses", false);
   if (config->keeps_eval_losses && !config->eval_grad) {

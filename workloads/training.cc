@@ -78,6 +78,7 @@ void Training::wrap() {
     sharded_ =
         std::make_unique<ShardedParameters>(settings, config_.setup.parallel.data_rank, &tape());
     sharded_->wrap(model_->layer_parameters());
+    if (settings.kind == DataParallelKind::Fsdp1) tape().set_sum_stream(2);
     tape().set_on_hook([this](std::uint64_t code) { sharded_->on_hook(code); });
   } else if (settings.kind != DataParallelKind::None) {
     replicas_ = std::make_unique<DataParallel>(settings, &tape());
@@ -155,10 +156,10 @@ void Training::begin_pass() {
 void Training::begin_forward(std::uint64_t length) {
   Pass& own = pass();
   own.length = length;
-  model_->set_lengths(config_.setup.batch, length, 0);
-  if (replicas_ && !evaluating_) replicas_->begin_forward();
+  const std::uint64_t batch = evaluating_ ? config_.eval_batch : config_.setup.batch;
+  model_->set_lengths(batch, length, 0);
   // The new batch is there before the variable lets go of the old one. Stages in between get none.
-  const std::uint64_t input_bytes = config_.setup.batch * length * 8;
+  const std::uint64_t input_bytes = batch * length * 8;
   if (is_first() || is_last()) {
     Tensor tokens = tape().allocate(input_bytes, TensorKind::Activation);
     Tensor mask;
@@ -166,6 +167,7 @@ void Training::begin_forward(std::uint64_t length) {
     own.tokens = std::move(tokens);
     own.given_mask = std::move(mask);
   }
+  if (replicas_ && !evaluating_) replicas_->begin_forward();
   if (sharded_) sharded_->begin_forward();
   if (is_first()) {
     stream_ = model_->embed(own.tokens);
@@ -209,9 +211,11 @@ void Training::end_segment() {
 void Training::forward_layer() {
   if (sharded_) stream_ = sharded_->begin_layer(layer_, std::move(stream_));
   begin_segment();
-  stream_ = model_->layer(layer_, stream_);
+  // The block's input goes when its name is bound to the output.
+  Var output = model_->layer(layer_, stream_);
   end_segment();
-  if (sharded_) stream_ = sharded_->end_layer(layer_, std::move(stream_));
+  if (sharded_) output = sharded_->end_layer(layer_, std::move(output));
+  stream_ = std::move(output);
   if (++layer_ == layer_end_) phase_ = Phase::EndForward;
 }
 
@@ -262,7 +266,9 @@ void Training::begin_backward() {
   mark_phase("backward");
   model_->set_lengths(config_.setup.batch, own.length, 0);
   if (config_.zero_grad == ZeroGrad::BeforeBackward && own.micro_batch == 0) release_gradients();
-  if (replicas_) replicas_->begin_backward();
+  if (replicas_) {
+    replicas_->begin_backward(pass_index_ + 1 == pipeline_pass_count(config_.pipeline()));
+  }
   Tensor gradient;
   if (is_last()) {
     gradient = tape().gradient(4);

@@ -12,7 +12,6 @@ namespace allocmark {
 // Streams of a program that trains in parallel; 0 is the one that computes.
 inline constexpr std::uint32_t kGatherStream = 1;
 inline constexpr std::uint32_t kReduceStream = 2;
-inline constexpr std::uint32_t kParallelStreamCount = 3;
 
 struct CollectiveGroup {
   std::uint64_t ranks = 1;

@@ -38,33 +38,64 @@ void DataParallel::synchronize_parameters(const std::vector<std::size_t>& traine
   while (!under_way.empty()) under_way.pop_front();
 }
 
-// A bucket closes with the parameter that fills it; the first one is small, so that reducing can
-// begin early. `reversed`: gradients come roughly from the last parameter to the first.
-void DataParallel::make_buckets(const std::vector<std::size_t>& order, bool reversed) {
-  buckets_.clear();
-  std::vector<std::vector<std::size_t>> members(1);
-  std::uint64_t size_bytes = 0;
-  std::uint64_t bytes_max = std::min(kFirstBucketBytes, settings_.bucket_bytes);
-  for (const std::size_t parameter : order) {
-    members.back().push_back(parameter);
-    size_bytes += bytes_of(parameter);
-    if (size_bytes < bytes_max) continue;
-    members.emplace_back();
-    size_bytes = 0;
-    bytes_max = settings_.bucket_bytes;
+// All ranks compare their parameters' shapes and strides.
+void DataParallel::check_shapes(const std::vector<std::size_t>& trained) {
+  TensorPool& pool = tape_->pool();
+  const auto small = [&](std::uint64_t size_bytes) {
+    return pool.make(size_bytes, TensorKind::Communication);
+  };
+  std::uint64_t dimensions = 0;
+  for (const std::size_t parameter : trained) {
+    dimensions += tape_->parameters()[parameter].rows > 0 ? 2 : 1;
   }
-  if (members.back().empty()) members.pop_back();
-  if (reversed) std::reverse(members.begin(), members.end());
-  for (const std::vector<std::size_t>& parameters : members) {
-    Bucket bucket;
-    for (const std::size_t parameter : parameters) {
-      bucket.size_bytes += bytes_of(parameter);
-      bucket_of_[parameter] = buckets_.size();
-    }
-    bucket.parameter_count = parameters.size();
+  const Tensor own = small(8);
+  const Tensor counts[2] = {small(8), small(8)};
+  { const Tensor gathered = small(8 * settings_.ranks); }
+  const Tensor sizes = small(dimensions * 2 * 8);
+}
+
+// A bucket closes with the parameter that fills it; the first one is small, so that reducing can
+// begin early.
+void DataParallel::make_buckets(const std::vector<std::size_t>& order,
+                                std::uint64_t first_bytes_max) {
+  buckets_.clear();
+  Bucket bucket;
+  std::uint64_t bytes_max = first_bytes_max;
+  const auto close = [&] {
+    if (bucket.parameter_count == 0) return;
     bucket.flat = tape_->pool().make(bucket.size_bytes, TensorKind::Communication);
     buckets_.push_back(std::move(bucket));
+    bucket = {};
+    bytes_max = settings_.bucket_bytes;
+  };
+  for (const std::size_t parameter : order) {
+    bucket.size_bytes += bytes_of(parameter);
+    ++bucket.parameter_count;
+    bucket_of_[parameter] = buckets_.size();
+    if (bucket.size_bytes >= bytes_max) close();
   }
+  close();
+}
+
+// In the order in which the first backward's gradients came; the first rank's order goes to all.
+void DataParallel::rebuild_buckets() {
+  rebuilt_ = true;
+  const std::vector<std::size_t> order = std::move(arrivals_);
+  arrivals_ = {};
+  const std::uint64_t first_bytes = std::min(kFirstBucketBytes, settings_.bucket_bytes);
+  std::uint64_t bucket_count = 1;
+  std::uint64_t filled = 0;
+  for (std::size_t i = 0; i + 1 < order.size(); ++i) {
+    filled += bytes_of(order[i]);
+    if (filled < (bucket_count == 1 ? first_bytes : settings_.bucket_bytes)) continue;
+    ++bucket_count;
+    filled = 0;
+  }
+  {
+    const Tensor indexes = tape_->pool().make((order.size() + 1) * 4, TensorKind::Communication);
+    const Tensor counts = tape_->pool().make(bucket_count * 4, TensorKind::Communication);
+  }
+  make_buckets(order, first_bytes);
 }
 
 void DataParallel::wrap_zero(const std::vector<std::size_t>& trained) {
@@ -89,8 +120,10 @@ void DataParallel::wrap_zero(const std::vector<std::size_t>& trained) {
 void DataParallel::wrap(const std::vector<std::size_t>& trained) {
   bucket_of_.assign(tape_->parameters().size(), 0);
   if (settings_.kind == DataParallelKind::Ddp) {
+    check_shapes(trained);
     synchronize_parameters(trained);
-    make_buckets(trained, true);
+    // One bucket for all, until it is known in which order gradients come.
+    make_buckets(trained, ~std::uint64_t{0});
   } else {
     wrap_zero(trained);
   }
@@ -98,13 +131,11 @@ void DataParallel::wrap(const std::vector<std::size_t>& trained) {
 
 void DataParallel::begin_forward() {
   if (settings_.kind != DataParallelKind::Ddp || rebuilt_ || arrivals_.empty()) return;
-  rebuilt_ = true;
-  const std::vector<std::size_t> order = std::move(arrivals_);
-  arrivals_ = {};
-  make_buckets(order, false);
+  rebuild_buckets();
 }
 
-void DataParallel::begin_backward() {
+void DataParallel::begin_backward(bool last_micro_batch) {
+  reduces_ = last_micro_batch || !settings_.no_sync;
   for (Bucket& bucket : buckets_) bucket.pending = bucket.parameter_count;
   if (!shards_optimizer()) return;
   filled_ = 0;
@@ -121,6 +152,7 @@ void DataParallel::reduce(const Tensor& buffer, std::uint64_t size_bytes) {
 void DataParallel::on_gradient(std::size_t parameter) {
   Parameter& own = tape_->parameters()[parameter];
   if (settings_.kind == DataParallelKind::Ddp) {
+    if (!reduces_) return;
     if (!rebuilt_) arrivals_.push_back(parameter);
     if (settings_.bucket_view) own.gradient.reset();
     Bucket& bucket = buckets_[bucket_of_[parameter]];

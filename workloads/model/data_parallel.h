@@ -17,7 +17,8 @@ struct DataParallelSettings {
   DataParallelKind kind = DataParallelKind::None;
   std::uint64_t ranks = 1;
   std::uint64_t bucket_bytes = std::uint64_t{25} << 20;  // DDP: a bucket closes once this large
-  bool bucket_view = false;                              // DDP: gradients are views of the buckets
+  bool no_sync = false;                         // DDP: only the last micro batch reduces gradients
+  bool bucket_view = false;                     // DDP: gradients are views of the buckets
   std::uint64_t reduce_elements = 500'000'000;  // ZeRO: gradients that are reduced together
   bool reshard = true;                          // FSDP: gathered parameters go after the forward
   bool prefetch = true;                         // FSDP: the next gather begins before it is needed
@@ -33,7 +34,7 @@ class DataParallel {
   // Once the model is there. `trained`: parameter indexes in the model's order.
   void wrap(const std::vector<std::size_t>& trained);
   void begin_forward();
-  void begin_backward();
+  void begin_backward(bool last_micro_batch);
   void on_gradient(std::size_t parameter);
   void end_backward();
   // ZeRO: what the optimizer steps on, instead of parameters. Empty for DDP.
@@ -54,7 +55,9 @@ class DataParallel {
   };
 
   void synchronize_parameters(const std::vector<std::size_t>& trained);
-  void make_buckets(const std::vector<std::size_t>& order, bool reversed);
+  void check_shapes(const std::vector<std::size_t>& trained);
+  void make_buckets(const std::vector<std::size_t>& order, std::uint64_t first_bytes_max);
+  void rebuild_buckets();
   void wrap_zero(const std::vector<std::size_t>& trained);
   void reduce(const Tensor& buffer, std::uint64_t size_bytes);
   [[nodiscard]] std::uint64_t bytes_of(std::size_t parameter) const;
@@ -65,6 +68,7 @@ class DataParallel {
   std::vector<std::size_t> bucket_of_;  // by parameter
   std::vector<std::size_t> arrivals_;   // of the first backward
   bool rebuilt_ = false;
+  bool reduces_ = true;  // this backward
   std::vector<OptimizedTensor> partitions_;
   std::uint64_t padded_count_ = 0;  // ZeRO: elements of the flat parameters
   std::uint64_t filled_ = 0;        // ZeRO: elements in the reduction buffer

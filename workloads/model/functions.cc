@@ -87,6 +87,7 @@ void softmax_backward(Tape& tape, Node& node, Backprop& b) {
 }
 
 void linear_backward(Tape& tape, Node& node, Backprop& b) {
+  b.last_parameter_first = true;
   // Viewing the gradient as rows copies it where tokens do not come first.
   if (b.gradient.layout != GradLayout::Tokens) {
     Grad rows;

@@ -30,6 +30,8 @@ class ShardedParameters {
   void on_hook(std::uint64_t code);
   void end_backward();
 
+  // Streams in use, the one that computes among them.
+  [[nodiscard]] static constexpr std::uint32_t stream_count() { return 4; }
   [[nodiscard]] std::vector<OptimizedTensor> optimized() const;
   void begin_step();
   void end_step();
@@ -59,7 +61,9 @@ class ShardedParameters {
     return settings_.gathers_narrow ? 2 : width_;
   }
   void wrap_unit(Unit* unit, const std::vector<std::size_t>& parameters);
+  void set_own_parts(Unit* unit) const;
   void wrap_zero3();
+  void prepare();
   void gather(Unit* unit);
   void finish_gather(Unit* unit, bool in_forward);
   void release(Unit* unit);
@@ -74,6 +78,7 @@ class ShardedParameters {
   Tape* tape_;
   std::uint64_t width_ = 4;  // bytes per element of the shards
   std::vector<Unit> units_;
+  bool is_prepared_ = false;
   Tensor last_gathered_;  // kept until the next unit was copied out (forward)
   Tensor last_reduced_;   // likewise (backward)
   Tensor master_, reduction_, own_gradients_, step_gradient_;  // ZeRO-3

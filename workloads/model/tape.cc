@@ -213,7 +213,9 @@ void Tape::run(Node& node) {
   }
   // Parameters last: their nodes run only after this one.
   for (const bool parameters : {false, true}) {
-    for (std::size_t i = 0; i < backprop.out.size(); ++i) {
+    for (std::size_t slot = 0; slot < backprop.out.size(); ++slot) {
+      const bool reversed = parameters && backprop.last_parameter_first;
+      const std::size_t i = reversed ? backprop.out.size() - 1 - slot : slot;
       if (node.edges[i] != kNoEdge && (node.edges[i] < kNoEdge) == parameters) {
         deliver(node.edges[i], std::move(backprop.out[i]));
       }
@@ -238,11 +240,11 @@ void Tape::deliver(std::int32_t edge, Grad gradient) {
     return;
   }
   Parameter& parameter = parameters_[parameter_index(edge)];
-  accumulate(&parameter.incoming, std::move(gradient), 0);
+  accumulate(&parameter.incoming, std::move(gradient), sum_stream_);
   if (--parameter.pending == 0) finish(parameter);
 }
 
-void Tape::accumulate(Grad* buffer, Grad gradient, std::uint64_t) {
+void Tape::accumulate(Grad* buffer, Grad gradient, std::uint32_t stream) {
   if (!buffer->tensor) {
     *buffer = std::move(gradient);
     return;
@@ -252,7 +254,7 @@ void Tape::accumulate(Grad* buffer, Grad gradient, std::uint64_t) {
     return;
   }
   Grad sum;
-  sum.tensor = this->gradient(buffer->tensor.size_bytes());
+  sum.tensor = pool_->make(buffer->tensor.size_bytes(), TensorKind::Gradient, stream);
   sum.layout = buffer->layout;
   *buffer = std::move(sum);
   gradient.tensor.reset();

@@ -71,6 +71,7 @@ struct Backprop {
   // With reduced_bytes and not 0: a sum over so many rows of so many columns.
   std::array<std::uint64_t, 4> reduced_rows{};
   std::array<std::uint64_t, 4> reduced_columns{};
+  bool last_parameter_first = false;  // a product hands its bias its gradient before its weight
 };
 
 using BackwardFunction = void (*)(Tape&, Node&, Backprop&);
@@ -161,6 +162,8 @@ class Tape {
     on_parameter_ = std::move(function);
   }
   // Called with `code` when the backward passes the place where hooked() stood in the forward.
+  // Sums of a parameter's gradients are made on this stream.
+  void set_sum_stream(std::uint32_t stream) { sum_stream_ = stream; }
   void set_on_hook(std::function<void(std::uint64_t)> function) { on_hook_ = std::move(function); }
   [[nodiscard]] Var hooked(Var input, std::uint64_t code);
   void call_hook(std::uint64_t code) const {
@@ -186,7 +189,7 @@ class Tape {
   void run(Node& node);
   void reduce(Backprop* backprop, std::size_t index);
   void deliver(std::int32_t edge, Grad gradient);
-  void accumulate(Grad* buffer, Grad gradient, std::uint64_t size_bytes);
+  void accumulate(Grad* buffer, Grad gradient, std::uint32_t stream);
   void finish(Parameter& parameter);
 
   TensorPool* pool_;
@@ -198,6 +201,7 @@ class Tape {
   bool recomputing_ = false;
   bool stopped_ = false;
   bool stops_early_ = true;
+  std::uint32_t sum_stream_ = 0;
   std::size_t cursor_ = 0;      // recomputing: the next node to fill
   std::size_t saves_left_ = 0;  // recomputing: stop when 0
   std::int32_t segment_open_ = -1;

@@ -24,7 +24,7 @@ void Transformer::set_lengths(std::uint64_t batch, std::uint64_t sequence, std::
 
 std::size_t Transformer::add_weight(std::uint64_t count, std::uint64_t rows) {
   Parameter parameter;
-  parameter.width = setup_.parameter_bytes == 0 ? setup_.wide_bytes : setup_.parameter_bytes;
+  parameter.width = parameter_bytes();
   parameter.data = tape_.allocate(count * parameter.width, TensorKind::Parameter);
   parameter.count = count;
   parameter.rows = rows;
@@ -117,7 +117,7 @@ void Transformer::make_parameters() {
   if (model.family == ModelFamily::Llama) {
     for (int i = 0; i < 2; ++i) {  // inverse frequencies, twice
       buffers_.push_back(
-          tape_.allocate(model.head_width() / 2 * setup_.wide_bytes, TensorKind::Unknown));
+          tape_.allocate(model.head_width() / 2 * parameter_bytes(), TensorKind::Unknown));
     }
   }
   if (model.family == ModelFamily::Bert && setup_.training) {
@@ -220,7 +220,7 @@ void Transformer::make_rotary(std::uint64_t width) {
   const std::uint64_t half = setup_.model.head_width() / 2;
   const std::uint64_t count = batch * setup_.sequence * half * 2;
   Var frequencies;
-  if (width != 4) frequencies = tape_.make(batch * half, 4);
+  if (parameter_bytes() != 4) frequencies = tape_.make(batch * half, 4);
   Var positions = tape_.make(batch * setup_.sequence, 4);
   Var angles = tape_.make(batch * setup_.sequence * half, 4);
   tape_.use_cublas(false);

@@ -77,6 +77,9 @@ class Transformer {
   [[nodiscard]] Var out_of_parallel(Var partial);
   [[nodiscard]] Var attend_core(const Var& query, Var key, Var value, Var* weights);
   [[nodiscard]] LinearWeights with_bias(std::size_t weight) const;
+  [[nodiscard]] std::uint64_t parameter_bytes() const {
+    return setup_.parameter_bytes == 0 ? setup_.wide_bytes : setup_.parameter_bytes;
+  }
   [[nodiscard]] Sizes sizes() const;
   // With one sequence or one token, heads and tokens change places without a copy.
   [[nodiscard]] bool viewable() const { return setup_.batch == 1 || setup_.sequence == 1; }
