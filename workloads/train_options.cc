@@ -50,8 +50,14 @@ void read_precision(Parameters& parameters, TrainConfig* config) {
 }
 
 void read_checkpoint(Parameters& parameters, TrainConfig* config) {
-  const std::size_t kind = parameters.choice("checkpoint", {"none", "full", "selective"});
-  config->checkpointed = kind == 1;
+  const std::size_t kind =
+      parameters.choice("checkpoint", {"none", "full", "selective", "keep_products"});
+  config->checkpointed = kind == 1 || kind == 3;
+  config->keeps_products = kind == 3;
+  if (config->keeps_products && config->is_megatron()) {
+    parameters.refuse_text("checkpoint", "none, full or selective where implementation=megatron",
+                           "keep_products");
+  }
   config->setup.recomputes_attention = kind == 2;
   if (!config->checkpointed) return;
   const std::uint64_t layers = config->setup.own_layer_count();
@@ -203,6 +209,11 @@ void read_data_parallel(Parameters& parameters, TrainConfig* config) {
     own.bucket_view = read_switch(parameters, "bucket_view", false);
     own.no_sync = read_switch(parameters, "no_sync", false);
   }
+  if (zero == 1) own.shares_states = parameters.choice("sharder", {"deepspeed", "torch"}) == 1;
+  if (own.shares_states) {
+    own.kind = Ddp;  // ZeroRedundancyOptimizer beside DistributedDataParallel
+    return;
+  }
   if (zero > 0) {
     own.reduce_elements = parameters.number(
         "reduce_elements", {.preset = 500'000'000, .lowest = 1, .highest = 100'000'000'000});
@@ -258,6 +269,12 @@ void read_model_state(Parameters& parameters, TrainConfig* config) {
     }
   }
   config->resume = static_cast<ResumeKind>(parameters.choice("resume", {"none", "host", "device"}));
+  if (config->resume == ResumeKind::None) return;
+  if (config->is_megatron())
+    parameters.refuse_text("resume", "none where implementation=megatron", "another");
+  config->resume_at = parameters.number(
+      "resume_at",
+      {.preset = 0, .lowest = 0, .highest = std::max<std::uint64_t>(config->step_count, 1) - 1});
 }
 
 void read_evaluation(Parameters& parameters, TrainConfig* config) {
@@ -267,6 +284,9 @@ void read_evaluation(Parameters& parameters, TrainConfig* config) {
   config->keeps_outputs = read_switch(parameters, "keep_outputs", false);
   if (config->is_megatron() && config->keeps_outputs) {
     parameters.refuse_value("keep_outputs", "0 where implementation=megatron", 1);
+  }
+  if (config->step_count == 0 && config->eval_every == 0) {
+    parameters.refuse_value("steps", "at least 1, or eval_every=1 to evaluate only", 0);
   }
   if (config->eval_every == 0) return;
   if (config->setup.parallel.pipeline > 1) {
@@ -335,7 +355,7 @@ TrainConfig read_train_config(Parameters& parameters) {
   }
   setup.batch = parameters.number("batch", {.preset = 8, .lowest = 1, .highest = 4096});
   read_lengths(parameters, &config);
-  config.step_count = parameters.number("steps", {.preset = 4, .lowest = 1, .highest = 1'000'000});
+  config.step_count = parameters.number("steps", {.preset = 4, .lowest = 0, .highest = 1'000'000});
   read_precision(parameters, &config);
   read_parallel(parameters, &config);
   read_micro_batches(parameters, &config);

@@ -39,6 +39,7 @@ struct TrainConfig {
   bool clips = false;
   ZeroGrad zero_grad = ZeroGrad::AfterStep;
   bool checkpointed = false;            // blocks are run again in the backward
+  bool keeps_products = false;          // but not matrix products and attention
   std::uint64_t checkpoint_every = 1;   // only blocks 0, n, 2n, ...
   std::uint64_t checkpoint_blocks = 1;  // so many blocks in one segment
   bool keeps_cache = true;
@@ -59,6 +60,7 @@ struct TrainConfig {
   std::uint64_t save_every = 0;    // steps; 0: never
   SaveKind save = SaveKind::Plain;
   ResumeKind resume = ResumeKind::None;
+  std::uint64_t resume_at = 0;  // before this step
   bool marks_phases = false;
 
   [[nodiscard]] PipelineShape pipeline() const {

@@ -18,6 +18,7 @@ Training::Training(const TrainConfig& config, std::uint64_t seed, EventBatch* ba
   if (config.keeps_cache) model_->set_cache(&cache_);
   model_->set_given_mask(config.given_mask);
   if (config.keeps_outputs) model_->set_kept_outputs(&kept_outputs_);
+  tape().set_keeps_products(config.keeps_products);
 }
 
 bool Training::advance() {
@@ -62,8 +63,12 @@ void Training::start() {
         {.data = {}, .count = 0, .width = config_.setup.wide_bytes, .trainable = true});
   }
   wrap();
-  resume();
   phase_ = Phase::BeginPass;
+  if (config_.step_count == 0) {
+    begin_evaluation();
+    return;
+  }
+  if (config_.resume_at == 0) resume();
 }
 
 // Data parallel wrappers come after the model.

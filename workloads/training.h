@@ -53,6 +53,7 @@ class Training {
   void optimize();
   void after_step();
   void release_gradients();
+  void begin_evaluation();
   void evaluate();
   void end_evaluation();
   void save();
@@ -70,6 +71,7 @@ class Training {
   void activate(std::size_t index);
   [[nodiscard]] std::uint64_t next_length(std::uint64_t index);
   [[nodiscard]] std::vector<OptimizedTensor> optimized();
+  [[nodiscard]] std::vector<OptimizedTensor> sizes_of(const std::vector<std::size_t>& parameters);
   void mark_phase(const char* label);
 
   TrainConfig config_;

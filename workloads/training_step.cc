@@ -9,8 +9,16 @@ namespace allocmark {
 std::vector<OptimizedTensor> Training::optimized() {
   if (sharded_) return sharded_->optimized();
   if (replicas_ && replicas_->shards_optimizer()) return replicas_->partitions();
+  std::vector<std::size_t> trained = model_->trained_parameters();
+  if (replicas_ && replicas_->shares_states()) {
+    trained = replicas_->own_states(trained, config_.setup.parallel.data_rank);
+  }
+  return sizes_of(trained);
+}
+
+std::vector<OptimizedTensor> Training::sizes_of(const std::vector<std::size_t>& parameters) {
   std::vector<OptimizedTensor> tensors;
-  for (const std::size_t index : model_->trained_parameters()) {
+  for (const std::size_t index : parameters) {
     const Parameter& parameter = tape().parameters()[index];
     tensors.push_back({.count = parameter.count, .width = parameter.width});
   }
@@ -33,7 +41,10 @@ void Training::optimize() {
     const std::vector<OptimizedTensor> tensors = optimized();
     if (replicas_) replicas_->begin_step();
     if (sharded_) sharded_->begin_step();
-    if (config_.clips) optimizer_.clip(tensors);
+    if (config_.clips) {
+      const bool is_whole = replicas_ && replicas_->shares_states();
+      optimizer_.clip(is_whole ? sizes_of(model_->trained_parameters()) : tensors);
+    }
     optimizer_.step(tensors);
     if (replicas_) replicas_->end_step();
     if (sharded_) sharded_->end_step();
@@ -49,16 +60,21 @@ void Training::after_step() {
   if (config_.save_every > 0 && step_ % config_.save_every == 0) save();
   if (config_.eval_every > 0 && step_ % config_.eval_every == 0) {
     batch_->mark("eval");
-    evaluating_ = true;
-    eval_index_ = 0;
-    model_->set_evaluating(true);
-    model_->set_kept_outputs(nullptr);
-    if (config_.caches_in_evaluation) model_->set_cache(&cache_);
-    tape().set_grad_enabled(config_.eval_grad);
-    phase_ = Phase::Evaluate;
+    begin_evaluation();
     return;
   }
+  if (config_.resume_at == step_) resume();
   phase_ = step_ == config_.step_count ? Phase::End : Phase::BeginPass;
+}
+
+void Training::begin_evaluation() {
+  evaluating_ = true;
+  eval_index_ = 0;
+  model_->set_evaluating(true);
+  model_->set_kept_outputs(nullptr);
+  if (config_.caches_in_evaluation) model_->set_cache(&cache_);
+  tape().set_grad_enabled(config_.eval_grad);
+  phase_ = Phase::Evaluate;
 }
 
 // One batch; its forward runs layer by layer as in training.
@@ -74,6 +90,7 @@ void Training::evaluate() {
     if (passes_.size() <= next) passes_.resize(next + 1);
     activate(next);
   }
+  if (config_.step_count == 0) batch_->mark("step" + std::to_string(eval_index_));
   begin_forward(next_length(eval_index_));
 }
 
@@ -98,6 +115,7 @@ void Training::end_evaluation() {
   }
   activate(0);
   last_eval_pass_ = 0;
+  if (config_.resume_at == step_ && step_ > 0) resume();
   evaluating_ = false;
   model_->set_evaluating(false);
   model_->set_cache(config_.keeps_cache ? &cache_ : nullptr);
@@ -135,14 +153,15 @@ void Training::save() {
 
 // A checkpoint that is loaded to the device is there beside the model; its optimizer states stay.
 void Training::resume() {
-  if (config_.resume == ResumeKind::None || buffers_) return;
+  if (config_.resume == ResumeKind::None) return;
+  batch_->mark("resume");
+  const bool on_device = config_.resume == ResumeKind::Device;
   std::vector<Tensor> loaded;
-  if (config_.resume == ResumeKind::Device) {
-    for (const OptimizedTensor& tensor : optimized()) {
-      loaded.push_back(pool_->make(tensor.size_bytes(), TensorKind::Workspace));
-    }
+  for (const Parameter& parameter : tape().parameters()) {
+    if (!on_device || parameter.count == 0) continue;
+    loaded.push_back(pool_->make(parameter.count * parameter.width, TensorKind::Workspace));
   }
-  optimizer_.make_states(optimized());
+  optimizer_.load_states(optimized(), on_device);
   batch_->sync();
   for (Tensor& tensor : loaded) tensor.reset();
 }

@@ -147,13 +147,14 @@ Var fused_attention(Tape& tape, Var query, Var key, Var value, const FusedAttent
   tape.save(node, 0, key.tensor);
   tape.save(node, 1, query.tensor);
   tape.save(node, 2, value.tensor);
-  Var seed = tape.make(1, 8);
-  Var offset = tape.make(1, 8);
-  Var out = tape.make(shape.query_count, query.width);
+  const bool is_kept = tape.has_product();
+  Var seed = tape.make_product(1, 8);
+  Var offset = tape.make_product(1, 8);
+  Var out = tape.make_product(shape.query_count, query.width);
   // The row sums are for the backward; one query per sequence needs no workspace.
   Var sums;
-  if (node != nullptr) sums = tape.make(shape.row_count, 4);
-  if (!shape.one_query) static_cast<void>(tape.make(256, 1));
+  if (node != nullptr) sums = tape.make_product(shape.row_count, 4);
+  if (!shape.one_query && !is_kept) static_cast<void>(tape.make(256, 1));
   tape.save(node, 3, sums.tensor);
   tape.save(node, 4, out.tensor);
   tape.save(node, 5, offset.tensor);

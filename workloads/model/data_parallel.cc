@@ -181,6 +181,23 @@ void DataParallel::end_backward() {
   reduction_.reset();
 }
 
+// Each parameter, the largest first, goes to the rank that has the fewest elements so far.
+std::vector<std::size_t> DataParallel::own_states(const std::vector<std::size_t>& trained,
+                                                  std::uint64_t rank) const {
+  std::vector<std::size_t> order = trained;
+  std::stable_sort(order.begin(), order.end(), [this](std::size_t left, std::size_t right) {
+    return tape_->parameters()[left].count > tape_->parameters()[right].count;
+  });
+  std::vector<std::uint64_t> filled(settings_.ranks, 0);
+  std::vector<std::size_t> own;
+  for (const std::size_t parameter : order) {
+    const auto least = std::min_element(filled.begin(), filled.end());
+    *least += tape_->parameters()[parameter].count;
+    if (static_cast<std::uint64_t>(least - filled.begin()) == rank) own.push_back(parameter);
+  }
+  return own;
+}
+
 void DataParallel::begin_step() {
   if (!shards_optimizer()) return;
   TensorPool& pool = tape_->pool();

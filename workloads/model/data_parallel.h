@@ -17,8 +17,9 @@ struct DataParallelSettings {
   DataParallelKind kind = DataParallelKind::None;
   std::uint64_t ranks = 1;
   std::uint64_t bucket_bytes = std::uint64_t{25} << 20;  // DDP: a bucket closes once this large
-  bool no_sync = false;                         // DDP: only the last micro batch reduces gradients
-  bool bucket_view = false;                     // DDP: gradients are views of the buckets
+  bool shares_states = false;  // DDP with ZeroRedundancyOptimizer: states of whole parameters
+  bool no_sync = false;        // DDP: only the last micro batch reduces gradients
+  bool bucket_view = false;    // DDP: gradients are views of the buckets
   std::uint64_t reduce_elements = 500'000'000;  // ZeRO: gradients that are reduced together
   bool reshard = true;                          // FSDP: gathered parameters go after the forward
   bool prefetch = true;                         // FSDP: the next gather begins before it is needed
@@ -39,6 +40,10 @@ class DataParallel {
   void end_backward();
   // ZeRO: what the optimizer steps on, instead of parameters. Empty for DDP.
   [[nodiscard]] const std::vector<OptimizedTensor>& partitions() const { return partitions_; }
+  // ZeroRedundancyOptimizer: the parameters whose states are on this rank, the largest first.
+  [[nodiscard]] std::vector<std::size_t> own_states(const std::vector<std::size_t>& trained,
+                                                    std::uint64_t rank) const;
+  [[nodiscard]] bool shares_states() const { return settings_.shares_states; }
   void begin_step();  // ZeRO: the gradient of the partition in four bytes
   void end_step();    // ZeRO: gathers the new parameters
   [[nodiscard]] bool shards_optimizer() const {

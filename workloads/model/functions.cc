@@ -349,7 +349,7 @@ Var linear(Tape& tape, Var input, std::uint64_t rows, const LinearWeights& weigh
   // addmm saves mat1 and mat2, mm self and mat2: the input is first only with a bias.
   if (weight.edge != kNoEdge) tape.save(node, with_bias ? 0 : 1, input.tensor);
   if (input.edge != kNoEdge) tape.save(node, with_bias ? 1 : 0, weight.tensor);
-  Var out = tape.make(rows * columns, input.width);
+  Var out = tape.make_product(rows * columns, input.width);
   tape.use_cublas(with_bias);
   tape.product(rows, columns, input.count / rows);
   tape.attach(node, &out);

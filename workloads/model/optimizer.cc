@@ -63,7 +63,14 @@ void Optimizer::make_8bit_states(const OptimizedTensor& tensor) {
   state(blocks * 4);
 }
 
-void Optimizer::make_states(const std::vector<OptimizedTensor>& tensors) {
+void Optimizer::load_states(const std::vector<OptimizedTensor>& tensors, bool on_device) {
+  std::vector<Tensor> old = std::exchange(states_, {});
+  has_states_ = false;
+  make_states(tensors, on_device);
+  for (Tensor& state : old) state.reset();
+}
+
+void Optimizer::make_states(const std::vector<OptimizedTensor>& tensors, bool on_device) {
   if (has_states_) return;
   has_states_ = true;
   if (kind_ == OptimizerKind::AdamW8bit) {
@@ -84,7 +91,7 @@ void Optimizer::make_states(const std::vector<OptimizedTensor>& tensors) {
       case OptimizerKind::AdamWLoop:
       case OptimizerKind::AdamWFused:
         // The fused implementation keeps each parameter's step count on the device.
-        if (kind_ == OptimizerKind::AdamWFused) {
+        if (kind_ == OptimizerKind::AdamWFused || on_device) {
           states_.push_back(pool_->make(4, TensorKind::OptimizerState));
         }
         for (int i = 0; i < 2; ++i) {

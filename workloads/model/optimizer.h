@@ -34,7 +34,10 @@ class Optimizer {
   // Makes the states where there are none yet.
   void step(const std::vector<OptimizedTensor>& tensors);
   // As a loaded state dict leaves them: the same states, before the first step.
-  void make_states(const std::vector<OptimizedTensor>& tensors);
+  // `on_device`: step counts are there too, as torch.load(map_location="cuda") puts them.
+  void make_states(const std::vector<OptimizedTensor>& tensors, bool on_device = false);
+  // Replaces all states by loaded ones.
+  void load_states(const std::vector<OptimizedTensor>& tensors, bool on_device);
   [[nodiscard]] const std::vector<Tensor>& states() const { return states_; }
   void clear() { states_.clear(); }
 

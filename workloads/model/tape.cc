@@ -37,6 +37,26 @@ Var Tape::make(std::uint64_t count, std::uint64_t width) {
   return out;
 }
 
+bool Tape::has_product() const {
+  if (!keeps_products_ || !recomputing_ || stopped_) return false;
+  const Segment& segment = segments_[recomputed_segment_];
+  return segment.products_taken < segment.products.size();
+}
+
+Var Tape::make_product(std::uint64_t count, std::uint64_t width) {
+  if (has_product()) {
+    Segment& segment = segments_[recomputed_segment_];
+    Var out;
+    out.count = count;
+    out.width = width;
+    out.tensor = std::move(segment.products[segment.products_taken++]);
+    return out;
+  }
+  Var out = make(count, width);
+  if (keeps_products_ && segment_open_ >= 0) segments_.back().products.push_back(out.tensor);
+  return out;
+}
+
 Node* Tape::record(BackwardFunction function, std::initializer_list<const Var*> inputs) {
   if (!grad_enabled_ || stopped_) return nullptr;
   const bool needed = std::any_of(inputs.begin(), inputs.end(), [](const Var* input) {
@@ -121,7 +141,9 @@ void Tape::end_autocast() {
 void Tape::begin_segment(SegmentInput input) {
   if (recomputing_ || !grad_enabled_) return;
   segment_open_ = static_cast<std::int32_t>(segments_.size());
-  segments_.push_back({.first = node_count_, .input = std::move(input), .held = {}});
+  segments_.emplace_back();
+  segments_.back().first = node_count_;
+  segments_.back().input = std::move(input);
 }
 
 void Tape::swap_graph(Graph* other) {
@@ -173,6 +195,7 @@ bool Tape::backward(std::size_t node_count,
       Segment& segment = segments_[index];
       if (!segment.recomputed) {
         segment.recomputed = true;
+        recomputed_segment_ = index;
         cursor_ = segment.first;
         saves_left_ = segment.save_count;
         recomputing_ = true;

@@ -100,6 +100,8 @@ struct Segment {
   std::size_t first_saving = ~std::size_t{0};  // lowest node that saves
   SegmentInput input;
   std::vector<Tensor> held;
+  std::vector<Tensor> products;  // results that are kept for the recomputation
+  std::size_t products_taken = 0;
 };
 
 // What one forward recorded, put aside while the tape works on another one.
@@ -118,6 +120,11 @@ class Tape {
 
   // Forward.
   [[nodiscard]] Var make(std::uint64_t count, std::uint64_t width);
+  // As make(), for results of matrix products and attention, which selective checkpoints keep: a
+  // recomputation then finds them.
+  [[nodiscard]] Var make_product(std::uint64_t count, std::uint64_t width);
+  [[nodiscard]] bool has_product() const;
+  void set_keeps_products(bool keeps) { keeps_products_ = keeps; }
   [[nodiscard]] Tensor allocate(std::uint64_t size_bytes, TensorKind kind);
   // The node for an operator of these inputs, or null where none of them needs a gradient.
   [[nodiscard]] Node* record(BackwardFunction function, std::initializer_list<const Var*> inputs);
@@ -201,6 +208,8 @@ class Tape {
   bool recomputing_ = false;
   bool stopped_ = false;
   bool stops_early_ = true;
+  bool keeps_products_ = false;
+  std::size_t recomputed_segment_ = 0;
   std::uint32_t sum_stream_ = 0;
   std::size_t cursor_ = 0;      // recomputing: the next node to fill
   std::size_t saves_left_ = 0;  // recomputing: stop when 0
