@@ -296,6 +296,9 @@ void read_evaluation(Parameters& parameters, TrainConfig* config) {
       parameters.number("eval_batches", {.preset = 4, .lowest = 1, .highest = 100'000});
   config->eval_batch = parameters.number(
       "eval_batch", {.preset = config->setup.batch, .lowest = 1, .highest = 4096});
+  if (config->setup.autocast) {
+    config->eval_casts_once = parameters.choice("eval_autocast", {"batch", "loop"}) == 1;
+  }
   config->eval_grad = read_switch(parameters, "eval_grad", false);
   config->keeps_eval_losses = read_switch(parameters, "keep_eval_losses", false);
   if (config->keeps_eval_losses && !config->eval_grad) {

@@ -53,6 +53,7 @@ struct TrainConfig {
   std::uint64_t eval_every = 0;        // steps; 0: no evaluation
   std::uint64_t eval_batches = 1;
   std::uint64_t eval_batch = 1;    // sequences in each
+  bool eval_casts_once = false;    // one autocast context around all batches of an evaluation
   bool eval_grad = false;          // no_grad is forgotten
   bool keeps_eval_losses = false;  // and losses are added up with their graphs
   bool keeps_losses = false;       // every training loss is kept in a list

@@ -230,7 +230,7 @@ void Training::end_forward() {
     Var hidden = model_->finish(std::move(stream_));
     stream_ = Var();
     Var loss = model_->loss(std::move(hidden), own.tokens);
-    tape().end_autocast();
+    if (!evaluating_ || !config_.eval_casts_once) tape().end_autocast();
     cache_.end_batch();
     if (config_.accumulate > 1 && !evaluating_) loss = divide_scalar(tape(), std::move(loss));
     model_->end_graph();
@@ -296,6 +296,7 @@ void Training::end_backward() {
   Pass& own = pass();
   if (replicas_) replicas_->end_backward();
   if (sharded_) sharded_->end_backward();
+  tape().end_backward();
   own.in_flight = false;
   if (pipelined()) {
     if (!is_first()) {

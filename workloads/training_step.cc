@@ -113,6 +113,7 @@ void Training::end_evaluation() {
     pass().tokens.reset();
     pass().given_mask.reset();
   }
+  tape().end_autocast();
   activate(0);
   last_eval_pass_ = 0;
   if (config_.resume_at == step_ && step_ > 0) resume();

@@ -95,6 +95,8 @@ void DataParallel::rebuild_buckets() {
     const Tensor indexes = tape_->pool().make((order.size() + 1) * 4, TensorKind::Communication);
     const Tensor counts = tape_->pool().make(bucket_count * 4, TensorKind::Communication);
   }
+  // Beside a ZeroRedundancyOptimizer they are seen to live until the next reduction.
+  if (settings_.shares_states) old_buckets_ = std::move(buckets_);
   make_buckets(order, first_bytes);
 }
 
@@ -145,6 +147,7 @@ void DataParallel::begin_backward(bool last_micro_batch) {
 }
 
 void DataParallel::reduce(const Tensor& buffer, std::uint64_t size_bytes) {
+  old_buckets_.clear();
   if (settings_.records) tape_->pool().record(buffer, kReduceStream);
   tape_->communicate(size_bytes, kReduceStream);
 }
@@ -220,6 +223,7 @@ void DataParallel::clear() {
     tensor->reset();
   }
   buckets_.clear();
+  old_buckets_.clear();
 }
 
 }  // namespace allocmark

@@ -73,7 +73,8 @@ class DataParallel {
   std::vector<std::size_t> bucket_of_;  // by parameter
   std::vector<std::size_t> arrivals_;   // of the first backward
   bool rebuilt_ = false;
-  bool reduces_ = true;  // this backward
+  std::vector<Bucket> old_buckets_;  // still known to the last reduction
+  bool reduces_ = true;              // this backward
   std::vector<OptimizedTensor> partitions_;
   std::uint64_t padded_count_ = 0;  // ZeRO: elements of the flat parameters
   std::uint64_t filled_ = 0;        // ZeRO: elements in the reduction buffer

@@ -197,6 +197,10 @@ void ShardedParameters::prepare() {
 
 void ShardedParameters::begin_forward() {
   prepare();
+  for (Unit& unit : units_) {
+    if (drops_gradients_) unit.gradient.reset();
+  }
+  drops_gradients_ = false;
   gather(&units_[0]);
   finish_gather(&units_[0], true);
 }
@@ -327,8 +331,13 @@ void ShardedParameters::begin_step() {
 
 void ShardedParameters::end_step() { step_gradient_.reset(); }
 
+// FSDP 1 keeps its own handles until the next forward. FSDP 2's root goes last: its last parameters
+// come after the blocks.
 void ShardedParameters::release_gradients() {
-  for (Unit& unit : units_) unit.gradient.reset();
+  drops_gradients_ = settings_.kind == DataParallelKind::Fsdp1;
+  if (drops_gradients_) return;
+  for (std::size_t i = 1; i < units_.size(); ++i) units_[i].gradient.reset();
+  units_[0].gradient.reset();
 }
 
 void ShardedParameters::gather_all() {

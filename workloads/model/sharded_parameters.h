@@ -79,8 +79,9 @@ class ShardedParameters {
   std::uint64_t width_ = 4;  // bytes per element of the shards
   std::vector<Unit> units_;
   bool is_prepared_ = false;
-  Tensor last_gathered_;  // kept until the next unit was copied out (forward)
-  Tensor last_reduced_;   // likewise (backward)
+  bool drops_gradients_ = false;  // at the next forward
+  Tensor last_gathered_;          // kept until the next unit was copied out (forward)
+  Tensor last_reduced_;           // likewise (backward)
   Tensor master_, reduction_, own_gradients_, step_gradient_;  // ZeRO-3
 };
 

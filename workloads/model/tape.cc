@@ -209,7 +209,6 @@ bool Tape::backward(std::size_t node_count,
   if (position_ > 0) return true;
   node_count_ = 0;
   segments_.clear();
-  root_gradient_.reset();
   in_backward_ = false;
   return false;
 }

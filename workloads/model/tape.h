@@ -164,6 +164,8 @@ class Tape {
   void swap_graph(Graph* other);
   // Lets go of the graph without a backward, the last node first.
   void drop_graph();
+  // After the last node: the loss's own gradient goes.
+  void end_backward() { root_gradient_.reset(); }
   // Called when a parameter has the last of its gradients of this backward, in .gradient.
   void set_on_parameter(std::function<void(std::size_t)> function) {
     on_parameter_ = std::move(function);
