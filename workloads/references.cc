@@ -98,6 +98,54 @@ constexpr auto kReferences = std::to_array<Reference>({
      "batches=4,seq=100,context_max=100,generated_max=47,lengths=lognormal,median=100000,"
      "sigma_percent=0,attention=fused",
      25800, 0, Sizes},
+    {"gpt2_ckpt_every2",
+     "train:gpt2-124m,batch=8,seq=512,steps=3,checkpoint=full,"
+     "checkpoint_every=2,kv_cache=n"
+     "one",
+     6079, 0, None},
+    {"gpt2_ckpt_attention",
+     "train:gpt2-124m,batch=8,seq=512,steps=3,checkpoint=selective,kv_cache=none", 5592, 0, None},
+    {"llama_ckpt_selective",
+     "train:llama-3-8b,layers=8,hidden=2048,heads=16,kv_heads=4,ffn=5632,vocabulary=32000,b"
+     "atch=2,seq=1024,attention=fused,steps=3,precision=bf16,optimizer=adamw_fused,checkpoi"
+     "nt=keep_products",
+     3847, 0, None},
+    {"gpt2_adamw_loop",
+     "train:gpt2-124m,batch=4,seq=256,steps=3,precision=fp32,optimizer=adamw_loop", 8509, 0, Sizes},
+    {"gpt2_momentum_loop",
+     "train:gpt2-124m,batch=4,seq=256,steps=3,precision=fp32,optimizer=sgd_momentum,zero_gr"
+     "ad=zeros",
+     3443, 0, None},
+    {"gpt2_clip_eval",
+     "train:gpt2-124m,batch=4,seq=512,steps=4,clip=1,eval_every=2,eval_batches=2,eval_batch"
+     "=8,eval_autocast=loop",
+     9293, 0, None},
+    {"gpt2_leak_eval",
+     "train:gpt2-124m,batch=2,seq=256,steps=0,eval_every=1,eval_batches=6,eval_grad=1,keep_"
+     "eval_losses=1",
+     3342, 0, None},
+    {"ddp_gpt2_amp", "train:gpt2-124m,batch=4,seq=512,steps=4,kv_cache=none,dp=2", 6794, 0, None},
+    {"ddp_view_gpt2_fp32",
+     "train:gpt2-124m,batch=4,seq=256,steps=3,kv_cache=none,dp=2,bucket_view=1,no_sync=1,ac"
+     "cumulate=2,precision=fp32",
+     7262, 0, None},
+    {"zero1_gpt2_amp",
+     "train:gpt2-124m,batch=4,seq=512,steps=3,kv_cache=none,dp=2,zero=1,sharder=torch", 4743, 0,
+     None},
+    {"fsdp2_llama_bf16",
+     "train:llama-3-8b,layers=8,hidden=2048,heads=16,kv_heads=4,ffn=5632,vocabulary=32000,b"
+     "atch=2,seq=1024,attention=fused,steps=4,precision=fp32,gathered=bf16,kv_cache=none,dp"
+     "=2,fsdp=2",
+     5296, 0, None},
+    {"fsdp2_llama_ckpt",
+     "train:llama-3-8b,layers=8,hidden=2048,heads=16,kv_heads=4,ffn=5632,vocabulary=32000,b"
+     "atch=2,seq=1024,attention=fused,steps=3,precision=fp32,gathered=bf16,checkpoint=full,"
+     "dp=2,fsdp=2,optimizer=adamw_fused",
+     4858, 0, None},
+    {"fsdp1_gpt2_bf16",
+     "train:gpt2-124m,batch=4,seq=512,steps=3,precision=fp32,gathered=bf16,kv_cache=none,dp"
+     "=2,fsdp=1",
+     8155, 0, Sizes},
 });
 
 }  // namespace
@@ -110,11 +158,13 @@ const Reference& find_reference(std::string_view recording) {
     if (reference.recording == recording) return reference;
     names.emplace_back(reference.recording);
   }
-  throw UsageError({.what = "no workload is known for this recording",
-                    .where = "",
-                    .wanted = "a recording that a generator has a like of",
-                    .got = std::string(recording),
-                    .next = suggest(recording, names)});
+  throw UsageError({
+      .what = "no workload is known for this recording",
+      .where = "",
+      .wanted = "a recording that a generator has a like of",
+      .got = std::string(recording),
+      .next = suggest(recording, names),
+  });
 }
 
 }  // namespace allocmark

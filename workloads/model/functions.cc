@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "workloads/model/quantized.h"
+
 namespace allocmark {
 namespace {
 
@@ -85,6 +87,7 @@ void softmax_backward(Tape& tape, Node& node, Backprop& b) {
 }
 
 void linear_backward(Tape& tape, Node& node, Backprop& b) {
+  b.last_parameter_first = true;
   // Viewing the gradient as rows copies it where tokens do not come first.
   if (b.gradient.layout != GradLayout::Tokens) {
     Grad rows;
@@ -382,6 +385,12 @@ Var embedding(Tape& tape, const Tensor& indexes, std::uint64_t index_count, std:
 }
 
 Var linear(Tape& tape, Var input, std::uint64_t rows, const LinearWeights& weights) {
+  if (weights.quantized) {
+    const std::uint64_t count = tape.parameters()[weights.weight].count;
+    return quantized_linear(
+        tape, std::move(input),
+        {.rows = rows, .columns = count / (input.count / rows), .weight_count = count});
+  }
   const bool with_bias = weights.bias != kNoBias;
   const bool autocast = tape.autocast();
   Var original = input;  // the caller's argument outlives the call
@@ -406,7 +415,7 @@ Var linear(Tape& tape, Var input, std::uint64_t rows, const LinearWeights& weigh
   // addmm saves mat1 and mat2, mm self and mat2: the input is first only with a bias.
   if (weight.edge != kNoEdge) tape.save(node, with_bias ? 0 : 1, input.tensor);
   if (input.edge != kNoEdge) tape.save(node, with_bias ? 1 : 0, weight.tensor);
-  Var out = tape.make(rows * columns, input.width);
+  Var out = tape.make_product(rows * columns, input.width);
   tape.use_cublas(with_bias);
   tape.product(rows, columns, input.count / rows);
   tape.attach(node, &out);

@@ -34,6 +34,7 @@ void Transformer::make_t5_parameters() {
   };
   for (std::uint64_t i = 0; i < model.block_count(); ++i) {
     const bool decodes = i >= model.layer_count;
+    const std::size_t first = tape_.parameters().size();
     LayerWeights own, cross;
     attention(&own, i % model.layer_count == 0);
     if (decodes) attention(&cross, false);
@@ -41,6 +42,7 @@ void Transformer::make_t5_parameters() {
     own.down = add_weight(model.ffn * h);
     own.second_norm = add_weight(h);
     layers_.push_back(own);
+    layer_parameters_.push_back({.first = first, .count = tape_.parameters().size() - first});
     if (decodes) cross_layers_.push_back(cross);
     if (i + 1 == model.layer_count) encoder_norm_ = add_weight(h);
   }

@@ -55,6 +55,7 @@ void Transformer::make_vit_parameters() {
   class_token_ = add_weight(h);
   position_table_ = add_weight((model.patch_count() + 1) * h);
   for (std::uint64_t i = 0; i < model.layer_count; ++i) {
+    const std::size_t first = tape_.parameters().size();
     LayerWeights own;
     own.query = with_its_bias(h, h);
     own.key = with_its_bias(h, h);
@@ -65,6 +66,7 @@ void Transformer::make_vit_parameters() {
     own.up = with_its_bias(h, model.ffn);
     own.down = with_its_bias(model.ffn, h);
     layers_.push_back(own);
+    layer_parameters_.push_back({.first = first, .count = tape_.parameters().size() - first});
   }
   final_norm_ = with_its_bias(1, h);
   head_ = with_its_bias(h, model.vocabulary);
