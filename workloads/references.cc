@@ -98,6 +98,15 @@ constexpr auto kReferences = std::to_array<Reference>({
      "batches=4,seq=100,context_max=100,generated_max=47,lengths=lognormal,median=100000,"
      "sigma_percent=0,attention=fused",
      25800, 0, Sizes},
+    {"vit_fp32_momentum",
+     "train:vit-base,batch=16,steps=4,precision=fp32,optimizer=sgd_momentum,attention=fused", 6390,
+     0, Blocks},
+    {"gpt2_fp16_scaler",
+     "train:gpt2-124m,batch=8,seq=512,steps=4,precision=fp16_autocast,attention=fused,clip=1", 6833,
+     0, None},
+    {"gpt2_fp16_scaler_plain",
+     "train:gpt2-124m,batch=4,seq=512,steps=3,precision=fp16_autocast,optimizer=sgd_momentum", 4600,
+     0, None},
     {"gpt2_ckpt_every2",
      "train:gpt2-124m,batch=8,seq=512,steps=3,checkpoint=full,"
      "checkpoint_every=2,kv_cache=n"

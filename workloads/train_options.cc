@@ -40,16 +40,19 @@ void read_lengths(Parameters& parameters, TrainConfig* config) {
 
 void read_precision(Parameters& parameters, TrainConfig* config) {
   TransformerSetup& setup = config->setup;
-  const std::size_t precision = parameters.choice("precision", {"bf16_autocast", "bf16", "fp32"});
+  const std::size_t precision =
+      parameters.choice("precision", {"bf16_autocast", "bf16", "fp32", "fp16_autocast"});
   if (config->is_megatron()) {
-    if (precision == 2) {
-      parameters.refuse_text("precision", "bf16 where implementation=megatron", "fp32");
+    if (precision >= 2) {
+      parameters.refuse_text("precision", "bf16 where implementation=megatron",
+                             precision == 2 ? "fp32" : "fp16_autocast");
     }
     setup.autocast = false;
     setup.wide_bytes = setup.narrow_bytes = 2;
     return;
   }
-  setup.autocast = precision == 0;
+  setup.autocast = precision == 0 || precision == 3;
+  setup.is_half = config->scales_loss = precision == 3;
   setup.wide_bytes = precision == 1 ? 2 : 4;
   setup.narrow_bytes = precision == 2 ? 4 : 2;
 }

@@ -37,6 +37,7 @@ struct TrainConfig {
   std::uint64_t accumulate = 1;  // micro batches per step
   OptimizerKind optimizer = OptimizerKind::AdamW;
   bool clips = false;
+  bool scales_loss = false;  // float16: a GradScaler around backward and step
   ZeroGrad zero_grad = ZeroGrad::AfterStep;
   bool checkpointed = false;            // blocks are run again in the backward
   bool keeps_products = false;          // but not matrix products and attention

@@ -242,6 +242,11 @@ void Training::end_forward() {
     if (!pipelined()) own.loss = loss.tensor;
     if (pipelined()) step_losses_.push_back(loss.tensor);
     if (config_.keeps_losses && !evaluating_) kept_losses_.push_back(loss.tensor);
+    if (config_.scales_loss && !evaluating_) {
+      // A temporary of the line that calls backward().
+      loss = scaler_.scale(tape(), std::move(loss));
+      own.scaled_loss = loss.tensor;
+    }
     own.output = loss;
     own.output.tensor.reset();
   } else {
@@ -302,6 +307,7 @@ void Training::end_backward() {
   if (replicas_) replicas_->end_backward();
   if (sharded_) sharded_->end_backward();
   tape().end_backward();
+  own.scaled_loss.reset();
   own.in_flight = false;
   if (pipelined()) {
     if (!is_first()) {

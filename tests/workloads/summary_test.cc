@@ -151,6 +151,12 @@ TEST_CASE("every recorded trace is valid and has the pinned numbers") {
        0x745a48aaf573c1c7},
       {"zero1_gpt2_amp", 9487, 4743, 4739, 58284428115, 6232977928, 4176, 4, 244603904, 1,
        0x243a9973ed987045},
+      {"gpt2_fp16_scaler", 13669, 6833, 6830, 100613187516, 7701353172, 4399, 3, 68157440, 1,
+       0x02f56888ab80d9e2},
+      {"gpt2_fp16_scaler_plain", 9202, 4600, 4597, 56044297204, 5237456404, 4065, 3, 68157440, 1,
+       0x6ffc55e3189cdf08},
+      {"vit_fp32_momentum", 7001, 3499, 3496, 29420875024, 2713376712, 2232, 3, 68157440, 1,
+       0x83ed14928b605319},
   };
   CHECK(recorded_traces().size() == std::size(pinned));
   for (const Pinned& expected : pinned) {

@@ -73,7 +73,7 @@ Var Transformer::attend_core(const Var& query, Var key, Var value, Var* weights)
   Var scores = multiply_scalar(tape_, query_times_key(tape_, query, key, counts));
   if (mask_.count != 0) scores = add(tape_, std::move(scores), mask_);
   if (model.is_llama_like() || model.family == ModelFamily::Vit) {
-    Var exact = softmax(tape_, cast(tape_, scores, 4));
+    Var exact = softmax(tape_, setup_.is_half ? scores : cast(tape_, scores, 4));
     *weights = cast(tape_, std::move(exact), query.width);
     scores.drop();
   } else {
