@@ -45,7 +45,7 @@ TEST_CASE("the same text and seed give the same bytes") {
       {"infer:gpt2-124m,requests=6,batch=2,generated_max=20", 0x54aa5329da5b0eeeu, 47285,
        369498664},
       {"infer:llama-3-8b,requests=4,batch=2,lengths=code,kv=preallocated,generated_max=8",
-       0xf6a730a551020a4au, 56074, 54393953896},
+       0xb0166119773f514au, 58505, 54432526568},
       {"infer:bert-base,requests=20,batch=8,arrival=random,lengths=lognormal,precision=fp32",
        0x3b249a247cb4fa5fu, 2521, 584733376},
       {"infer:llama-2-7b,requests=2,kv=paged,attention=fused,generated_max=4,kernels=1",
