@@ -155,6 +155,26 @@ constexpr auto kReferences = std::to_array<Reference>({
      "train:gpt2-124m,batch=4,seq=512,steps=3,precision=fp32,gathered=bf16,kv_cache=none,dp"
      "=2,fsdp=1",
      8155, 0, Sizes},
+    {"gpt2_beam",
+     "infer:gpt2-124m,requests=8,batch=4,beams=4,batches=4/4,seq=64/40,context_max=64,"
+     "generated_max=31,lengths=lognormal,median=100000,sigma_percent=0,attention=fused,events="
+     "30150",
+     27000, 0, Sizes},
+    {"llama_sample_padded",
+     "infer:llama-3-8b,layers=8,hidden=2048,heads=16,kv_heads=4,ffn=5632,vocabulary=32000,"
+     "requests=8,batch=4,batches=4/4,seq=120/300,context_max=300,generated_max=39,"
+     "lengths=lognormal,median=100000,sigma_percent=0,attention=fused,padding=1,sample=1,"
+     "events=30079",
+     29980, 3, Sizes},
+    {"llama_static_cache",
+     "infer:llama-3-8b,layers=8,hidden=2048,heads=16,kv_heads=4,ffn=5632,vocabulary=32000,"
+     "requests=4,batch=4,batches=4,seq=200,context_max=200,generated_max=31,"
+     "lengths=lognormal,median=100000,sigma_percent=0,attention=fused,kv=preallocated",
+     14096, 2, None},
+    {"bert_embed_fp16",
+     "infer:bert-base,batches=32/32/7/32/1/16,seq=128/64/200/33/12/512,requests=240,batch=32,"
+     "attention=fused,padding=1,embeddings=1",
+     7275, 48, Sizes},
 });
 
 }  // namespace

@@ -45,7 +45,7 @@ TEST_CASE("the same text and seed give the same bytes") {
       {"infer:gpt2-124m,requests=6,batch=2,generated_max=20", 0x82f5742abfb7376bu, 47435,
        369498664},
       {"infer:llama-3-8b,requests=4,batch=2,lengths=code,kv=preallocated,generated_max=8",
-       0x651b97d378828992u, 56368, 54393953896},
+       0x6e1aa76355d41befu, 58800, 54432526568},
       {"infer:bert-base,requests=20,batch=8,arrival=random,lengths=lognormal,precision=fp32",
        0xa31f45fef7205ee9u, 2724, 584733376},
       {"infer:llama-2-7b,requests=2,kv=paged,attention=fused,generated_max=4,kernels=1",

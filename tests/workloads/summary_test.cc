@@ -157,6 +157,14 @@ TEST_CASE("every recorded trace is valid and has the pinned numbers") {
        0x6ffc55e3189cdf08},
       {"vit_fp32_momentum", 7001, 3499, 3496, 29420875024, 2713376712, 2232, 3, 68157440, 1,
        0x83ed14928b605319},
+      {"gpt2_beam", 30003, 15108, 14892, 5692929031, 355900100, 784, 216, 314825016, 1,
+       0xd39d5fe8ec3b3b2d},
+      {"llama_sample_padded", 30002, 15059, 14941, 3545729304, 1049460024, 912, 118, 1028628528, 1,
+       0xdec6842b5014a769},
+      {"llama_static_cache", 28194, 14096, 14095, 4158013670, 1072903544, 848, 1, 33554432, 1,
+       0xf8859e03f4016c49},
+      {"bert_embed_fp16", 7490, 3739, 3737, 11985243162, 396313088, 3267, 2, 34603008, 1,
+       0x54c145f3ca5d36c3},
   };
   CHECK(recorded_traces().size() == std::size(pinned));
   for (const Pinned& expected : pinned) {

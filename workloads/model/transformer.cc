@@ -253,6 +253,18 @@ void Transformer::make_rotary(std::uint64_t width) {
   sine.drop();
 }
 
+void Transformer::make_causal_masks() {
+  // A cache that is not read to its end needs a mask; while decoding nobody looks whether it is.
+  const bool is_longer =
+      mask_length_ > 0 && (setup_.key_count() > mask_length_ || setup_.sequence == 1);
+  if (given_mask_ && setup_.fused_attention && (padded_ || is_longer)) {
+    prepare_padded_mask();
+    return;
+  }
+  if (given_mask_) check_given_mask();
+  mask_ = make_causal_mask(cache_ == nullptr);
+}
+
 Var Transformer::embed(const Tensor& tokens) {
   if (megatron_) return megatron_->embed(tokens);
   const ModelShape& model = setup_.model;
@@ -277,10 +289,17 @@ Var Transformer::embed(const Tensor& tokens) {
     if (given_mask_) {  // without padding it is checked and left out
       Var allowed = tape_.make(rows, 1);
       { const Var all = tape_.make(1, 1); }
+      mask_ = {};
+      if (padded_ && setup_.fused_attention) {
+        mask_ = make_padding_mask({}, setup_.sequence, false);
+      }
     }
     words_ = sum;
     return sum;
   }
+  // generate() makes the masks of a cache that is longer than what it holds.
+  const bool has_masks = mask_length_ > 0;
+  if (has_masks) make_causal_masks();
   words_ = out_of_parallel(embedding(tape_, tokens, rows, word_table_, model.hidden));
   if (!given_mask_) {
     const Var raw = tape_.make(setup_.sequence, 8);
@@ -292,16 +311,14 @@ Var Transformer::embed(const Tensor& tokens) {
     graph_inputs_.push_back(words_.tensor);
   }
   if (model.is_llama_like()) {
-    if (given_mask_) check_given_mask();
-    mask_ = make_causal_mask(cache_ == nullptr);
+    if (!has_masks) make_causal_masks();
     make_rotary(setup_.wide_bytes);
     return words_;
   }
   position_rows_ = embedding(tape_, positions_, given_mask_ ? rows : setup_.sequence,
                              position_table_, model.hidden);
   Var hidden = add(tape_, words_, position_rows_);
-  if (given_mask_) check_given_mask();
-  mask_ = make_causal_mask(cache_ == nullptr);
+  if (!has_masks) make_causal_masks();
   if (setup_.has_dropout()) hidden = dropout(tape_, std::move(hidden));
   return hidden;
 }
@@ -400,7 +417,11 @@ Var Transformer::finish(Var hidden) {
 
 void Transformer::drop_locals() {
   positions_.reset();
-  for (Var* local : {&words_, &position_rows_, &mask_, &sine_, &cosine_}) local->drop();
+  // BERT's goes first; generate() keeps its own until it makes the next.
+  if (setup_.model.family == ModelFamily::Bert) mask_.drop();
+  for (Var* local : {&words_, &position_rows_, &mask_, &sine_, &cosine_}) {
+    if (local != &mask_ || mask_length_ == 0) local->drop();
+  }
 }
 
 // The label shift pads, copies, and goes with the logits in four bytes.
