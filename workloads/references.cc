@@ -107,6 +107,17 @@ constexpr auto kReferences = std::to_array<Reference>({
     {"gpt2_fp16_scaler_plain",
      "train:gpt2-124m,batch=4,seq=512,steps=3,precision=fp16_autocast,optimizer=sgd_momentum", 4600,
      0, None},
+    // The recorded programs make the labels of padded batches on the device, with a mask of a byte.
+    {"bert_padded_amp",
+     "train:bert-base,batch=16,seq=256,steps=4,attention=fused,attention_mask=padding", 6851, 4,
+     None},
+    {"llama_padded_bf16",
+     "train:llama-3-8b,layers=8,hidden=2048,heads=16,kv_heads=4,ffn=5632,vocabulary=32000,"
+     "batch=4,seq=512,steps=3,precision=bf16,attention=fused,attention_mask=padding",
+     6790, 6, Sizes},
+    {"gpt2_padded_eager_fp32",
+     "train:gpt2-124m,batch=4,seq=256,steps=3,precision=fp32,attention_mask=padding", 4060, 3,
+     None},
     {"gpt2_ckpt_every2",
      "train:gpt2-124m,batch=8,seq=512,steps=3,checkpoint=full,"
      "checkpoint_every=2,kv_cache=n"

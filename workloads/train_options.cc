@@ -400,8 +400,13 @@ TrainConfig read_train_config(Parameters& parameters) {
   } else {
     config.keeps_cache = config.caches_in_evaluation = false;
   }
-  if (setup.model.family == ModelFamily::Bert) {
-    config.given_mask = parameters.choice("attention_mask", {"none", "ones"}) == 1;
+  if (!config.is_megatron() && setup.model.image == 0 && setup.model.family != ModelFamily::T5) {
+    const std::size_t mask = parameters.choice("attention_mask", {"none", "ones", "padding"});
+    config.given_mask = mask > 0;
+    config.padded = mask == 2;
+    if (config.given_mask && setup.parallel.pipeline > 1) {
+      parameters.refuse_text("attention_mask", "none where pp > 1", mask == 1 ? "ones" : "padding");
+    }
   }
   if (setup.model.family == ModelFamily::T5) {
     setup.target = parameters.number("target", {.preset = 128, .lowest = 1, .highest = 131'072});

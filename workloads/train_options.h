@@ -46,6 +46,7 @@ struct TrainConfig {
   bool keeps_cache = true;
   bool caches_in_evaluation = true;  // evaluation does not checkpoint, so it keeps a cache
   bool given_mask = false;
+  bool padded = false;  // the mask hides tokens, and labels are tensors of their own
   std::vector<std::uint64_t> sequences;  // lengths in turn
   bool draws_lengths = false;
   LengthSettings lengths;

@@ -31,6 +31,7 @@ class Training {
   struct Pass {
     Graph graph;
     Var output;  // where the backward begins
+    // Without labels of their own the tokens are the labels.
     Tensor tokens, labels, given_mask, loss, scaled_loss, received;
     std::uint64_t micro_batch = 0;
     std::uint64_t chunk = 0;

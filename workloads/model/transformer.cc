@@ -228,7 +228,7 @@ void Transformer::check_given_mask() {
 
 void Transformer::make_rotary(std::uint64_t width) {
   // Positions that the caller gives are each sequence's own.
-  const std::uint64_t batch = given_mask_ ? setup_.batch : 1;
+  const std::uint64_t batch = given_positions_ ? setup_.batch : 1;
   const std::uint64_t half = setup_.model.head_width() / 2;
   const std::uint64_t count = batch * setup_.sequence * half * 2;
   Var frequencies;
@@ -261,8 +261,13 @@ void Transformer::make_causal_masks() {
     prepare_padded_mask();
     return;
   }
+  if (given_mask_ && !setup_.fused_attention && padded_) {
+    const Var allowed = tape_.make(setup_.batch * setup_.key_count(), 1);
+    mask_ = mask_numbers(make_padding_mask({}, setup_.key_count(), true));
+    return;
+  }
   if (given_mask_) check_given_mask();
-  mask_ = make_causal_mask(cache_ == nullptr);
+  mask_ = make_causal_mask(cache_ == nullptr && !given_mask_);
 }
 
 Var Transformer::embed(const Tensor& tokens) {
@@ -286,14 +291,7 @@ Var Transformer::embed(const Tensor& tokens) {
     sum = layer_norm(tape_, sum, rows, embedding_norm_, embedding_norm_ + 1);
     if (setup_.has_dropout()) sum = dropout(tape_, std::move(sum));
     for (Var* local : {&words, &types, &type_rows, &position_rows}) local->drop();
-    if (given_mask_) {  // without padding it is checked and left out
-      Var allowed = tape_.make(rows, 1);
-      { const Var all = tape_.make(1, 1); }
-      mask_ = {};
-      if (padded_ && setup_.fused_attention) {
-        mask_ = make_padding_mask({}, setup_.sequence, false);
-      }
-    }
+    if (given_mask_) make_bidirectional_mask();
     words_ = sum;
     return sum;
   }
@@ -301,7 +299,7 @@ Var Transformer::embed(const Tensor& tokens) {
   const bool has_masks = mask_length_ > 0;
   if (has_masks) make_causal_masks();
   words_ = out_of_parallel(embedding(tape_, tokens, rows, word_table_, model.hidden));
-  if (!given_mask_) {
+  if (!given_positions_) {
     const Var raw = tape_.make(setup_.sequence, 8);
     positions_ = tape_.make(setup_.sequence, 8).tensor;
   }
@@ -315,7 +313,7 @@ Var Transformer::embed(const Tensor& tokens) {
     make_rotary(setup_.wide_bytes);
     return words_;
   }
-  position_rows_ = embedding(tape_, positions_, given_mask_ ? rows : setup_.sequence,
+  position_rows_ = embedding(tape_, positions_, given_positions_ ? rows : setup_.sequence,
                              position_table_, model.hidden);
   Var hidden = add(tape_, words_, position_rows_);
   if (!has_masks) make_causal_masks();

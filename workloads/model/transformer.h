@@ -64,7 +64,9 @@ class Transformer {
   // In the order of model.parameters().
   [[nodiscard]] std::vector<std::size_t> trained_parameters();
   // The caller passes an attention mask (of ones), and to models that generate positions too.
-  void set_given_mask(bool given) { given_mask_ = given; }
+  void set_given_mask(bool given) { given_mask_ = given_positions_ = given; }
+  // Training programs pass no positions.
+  void set_given_positions(bool given) { given_positions_ = given; }
   // Decides which experts tokens go to, together with the forward's number and the layer.
   void set_routing_seed(std::uint64_t seed) { routing_seed_ = seed; }
   // The batch is padded: with fused attention, masks of all pairs are made.
@@ -119,6 +121,8 @@ class Transformer {
   void check_given_mask();
   void check_all(std::uint64_t count);
   void prepare_padded_mask();
+  [[nodiscard]] Var mask_numbers(Var mask);
+  void make_bidirectional_mask();
   [[nodiscard]] Var make_padding_mask(const Tensor& allowed, std::uint64_t key_count, bool causal);
   [[nodiscard]] Var masked_fused_attention(const Var& query, Var key, Var value,
                                            const FusedAttentionShape& shape);
@@ -182,6 +186,7 @@ class Transformer {
   Tape tape_;
   KvCache* cache_ = nullptr;
   bool given_mask_ = false;
+  bool given_positions_ = false;
   bool padded_ = false;
   std::uint64_t mask_length_ = 0;
   Tensor padded_mask_;
