@@ -129,6 +129,8 @@ TEST_CASE("every recorded trace is valid and has the pinned numbers") {
        0xf8859e03f4016c49},
       {"bert_embed_fp16", 7490, 3739, 3737, 11985243162, 396313088, 3267, 2, 34603008, 1,
        0x54c145f3ca5d36c3},
+      {"llama_assisted", 30002, 15076, 14924, 1528059610, 1102427705, 2283, 152, 1100001162, 1,
+       0x8bc43765029a0c83},
   };
   CHECK(recorded_traces().size() == std::size(pinned));
   for (const Pinned& expected : pinned) {

@@ -129,6 +129,8 @@ class Tape {
   void set_kernels(bool kernels) { kernels_ = kernels; }
   // The first product of a thread takes cuBLAS's workspace, the first with a bias cuBLASLt's.
   void use_cublas(bool with_bias);
+  // Another tape of the same thread has taken them.
+  void share_workspaces() { has_workspace_.fill(true); }
   [[nodiscard]] TensorPool& pool() { return *pool_; }
 
  private:
