@@ -118,6 +118,8 @@ bool Assisted::advance() {
     }
     case Phase::Done:
       batch_->mark("end");
+      draft_.reset();
+      target_.reset();
       return false;
   }
   return false;

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "base/random.h"
 #include "workloads/assisted.h"
 #include "workloads/generated_source.h"
@@ -126,6 +127,7 @@ bool Inference::advance() {
       tokens_.reset();
       given_mask_.reset();
       batch_->mark("end");
+      model_.reset();
       return false;
   }
   return false;
@@ -280,14 +282,11 @@ void read_generation(Parameters& parameters, std::uint64_t longest, InferConfig*
   if (config->samples && config->beams > 1) {
     parameters.refuse_value("sample", "0 with beams above 1", 1);
   }
-  if (config->beams > 1 && config->setup.model.family == ModelFamily::T5) {
-    parameters.refuse_value("beams", "1 with T5", config->beams);
-  }
 }
 
 void read_padding(Parameters& parameters, InferConfig* config) {
   const TransformerSetup& setup = config->setup;
-  if (setup.model.family != ModelFamily::Vit && setup.model.family != ModelFamily::T5) {
+  if (setup.model.family != ModelFamily::Vit) {
     config->padded = parameters.number("padding", {.preset = 0, .lowest = 0, .highest = 1}) == 1;
   }
   if (setup.model.family == ModelFamily::Bert) {
@@ -328,6 +327,13 @@ std::unique_ptr<EventSource> make_infer(Parameters& parameters, std::uint64_t se
   InferConfig config;
   TransformerSetup& setup = config.setup;
   setup.model = read_model_shape(parameters);
+  if (setup.model.family == ModelFamily::T5) {
+    throw UsageError({.what = "infer does not run encoders with decoders",
+                      .where = "workload '" + parameters.text() + "'",
+                      .wanted = "a model that only encodes or only decodes",
+                      .got = parameters.variant(),
+                      .next = "train:" + parameters.variant() + " trains it"});
+  }
   setup.training = false;
   setup.autocast = false;
   const bool fp32 = parameters.choice("precision", {"bf16", "fp32"}) == 1;

@@ -30,6 +30,8 @@ ModelShape read_model_shape(Parameters& parameters) {
                               model.patch);
     }
     model.positions = model.patch_count() + 1;
+  } else if (model.positions > 0) {
+    model.positions = number("positions", model.positions, 1 << 20);
   }
   if (model.is_llama_like()) {
     const std::uint64_t preset =

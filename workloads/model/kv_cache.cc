@@ -46,8 +46,9 @@ void KvCache::reorder(Tape& tape, std::size_t layer) {
 
 void KvCache::end_batch() {
   if (mode_ == KvMode::Paged) return;
-  for (std::size_t i = 0; i < layers_.size(); ++i) {
-    layers_[i] = {};
+  // As Python lets go of a list: from its end.
+  for (std::size_t i = layers_.size(); i-- > 0;) {
+    for (Tensor& half : layers_[i]) half.reset();
     counts_[i].reset();
   }
 }

@@ -5,16 +5,19 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "workloads/model/functions.h"
 #include "workloads/model/kv_cache.h"
+#include "workloads/model/megatron.h"
 #include "workloads/model/setup.h"
 
 namespace allocmark {
 
 struct LoraSettings {
   std::uint64_t rank = 0;  // 0: none; adapters on q and v, in four bytes, everything else frozen
+  bool quantized = false;  // the blocks' matrices are kept in 4 bits
 };
 
 class Transformer {
@@ -29,7 +32,13 @@ class Transformer {
   [[nodiscard]] Var embed(const Tensor& tokens);
   // What comes before block `index` and belongs to none: T5's decoder begins.
   [[nodiscard]] Var before_layer(std::size_t index, Var hidden);
+  // What a later stage of a pipeline does instead, with hidden states it received.
+  [[nodiscard]] Var enter(Var hidden);
   [[nodiscard]] Var layer(std::size_t index, Var hidden);
+  // At the end of an earlier stage: local variables go.
+  void leave() { drop_locals(); }
+  // Runs a checkpointed segment again.
+  void recompute(const SegmentInput& segment);
   // Final norm; what the model's forward still held goes. BERT has none.
   [[nodiscard]] Var finish(Var hidden);
   // Logits and loss; the logits go as soon as the loss is there. The labels are the tokens.
@@ -48,6 +57,12 @@ class Transformer {
     std::uint64_t input_bytes = 0, label_bytes = 0;
   };
   [[nodiscard]] InputSizes input_sizes() const;
+  // The parameters of each block that were made with it.
+  [[nodiscard]] const std::vector<ParameterRange>& layer_parameters() const {
+    return layer_parameters_;
+  }
+  // Between steps: no dropout.
+  void set_evaluating(bool evaluating);
   // In the order of model.parameters().
   [[nodiscard]] std::vector<std::size_t> trained_parameters();
   // The caller passes an attention mask (of ones), and to models that generate positions too.
@@ -60,6 +75,8 @@ class Transformer {
   void set_mask_length(std::uint64_t length) { mask_length_ = length; }
   // Where keys and values are kept; null for nowhere.
   void set_cache(KvCache* cache) { cache_ = cache; }
+  // Where the logits of every forward are appended; null for nowhere.
+  void set_kept_outputs(std::vector<Tensor>* kept) { kept_outputs_ = kept; }
 
  private:
   struct LayerWeights {
@@ -87,8 +104,15 @@ class Transformer {
     Var* bias = nullptr;
   };
 
-  [[nodiscard]] std::size_t add_weight(std::uint64_t count);
+  // `rows`: of a matrix as PyTorch stores it.
+  [[nodiscard]] std::size_t add_weight(std::uint64_t count, std::uint64_t rows = 0);
+  [[nodiscard]] Var into_parallel(Var hidden);
+  [[nodiscard]] Var out_of_parallel(Var partial);
+  [[nodiscard]] Var attend_core(const Var& query, Var key, Var value, Var* weights);
   [[nodiscard]] LinearWeights with_bias(std::size_t weight) const;
+  [[nodiscard]] std::uint64_t parameter_bytes() const {
+    return setup_.parameter_bytes == 0 ? setup_.wide_bytes : setup_.parameter_bytes;
+  }
   [[nodiscard]] Sizes sizes() const;
   // With one sequence or one token, heads and tokens change places without a copy.
   [[nodiscard]] bool viewable() const { return setup_.batch == 1 || setup_.sequence == 1; }
@@ -173,7 +197,11 @@ class Transformer {
   std::size_t patch_weight_ = 0, class_token_ = 0;
   std::vector<LayerWeights> layers_;
   std::vector<LayerWeights> cross_layers_;  // T5's decoder: its second attention
+  std::vector<ParameterRange> layer_parameters_;
+  std::unique_ptr<MegatronModel> megatron_;
   std::vector<Tensor> buffers_;
+  std::vector<Tensor> quantized_;
+  std::vector<Tensor>* kept_outputs_ = nullptr;
   // Local variables of the model's forward.
   Var words_, position_rows_, mask_, cosine_, sine_;
   std::array<Var, 2> position_bias_;  // T5's encoder's, decoder's
