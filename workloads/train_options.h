@@ -39,6 +39,7 @@ struct TrainConfig {
   bool clips = false;
   ZeroGrad zero_grad = ZeroGrad::AfterStep;
   bool checkpointed = false;            // blocks are run again in the backward
+  bool reentrant = false;               // the blocks run without a graph first
   bool keeps_products = false;          // but not matrix products and attention
   std::uint64_t checkpoint_every = 1;   // only blocks 0, n, 2n, ...
   std::uint64_t checkpoint_blocks = 1;  // so many blocks in one segment

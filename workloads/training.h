@@ -31,6 +31,7 @@ class Training {
     Graph graph;
     Var output;  // where the backward begins
     Tensor tokens, given_mask, loss, received;
+    std::vector<Tensor> arguments, new_arguments;  // of reentrant checkpoints, while a loss lives
     std::uint64_t micro_batch = 0;
     std::uint64_t chunk = 0;
     std::uint64_t length = 0;
@@ -44,7 +45,7 @@ class Training {
   void receive();
   void forward_layer();
   void begin_segment();
-  void end_segment();
+  void end_segment(Var* output);
   void end_forward();
   void send();
   void begin_backward();

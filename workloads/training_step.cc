@@ -179,6 +179,7 @@ void Training::end() {
     own.tokens.reset();
     own.given_mask.reset();
     own.loss.reset();
+    own.arguments.clear();
   }
   batch_->mark("end");
 }

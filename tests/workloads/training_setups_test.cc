@@ -41,7 +41,7 @@ std::uint64_t kind_peak_of(const std::string& workload, TensorKind kind) {
   return summary_of(workload).tensor_bytes_peak[static_cast<std::size_t>(kind)];
 }
 
-// Requests (size and stream), and frees (their size, stream -1), up to the mark "end".
+// Requests (size and stream); frees (their size, stream -1) up to the mark "end".
 std::vector<std::pair<std::uint64_t, int>> rows_of(const std::string& workload, bool with_frees) {
   std::vector<std::pair<std::uint64_t, int>> rows;
   std::map<std::uint64_t, std::uint64_t> sizes;
@@ -53,8 +53,9 @@ std::vector<std::pair<std::uint64_t, int>> rows_of(const std::string& workload, 
         sizes[event.id] = event.size_bytes;
       } else if (event.kind == EventKind::Free && with_frees) {
         rows.emplace_back(sizes[event.id], -1);
-      } else if (event.kind == EventKind::Mark && source->labels()[event.id] == "end") {
-        return rows;
+      } else if (event.kind == EventKind::Mark && source->labels()[event.id] == "end" &&
+                 with_frees) {
+        return rows;  // what follows are the model's frees
       }
     }
   }
@@ -100,6 +101,9 @@ TEST_CASE("set-ups ask for what recorded programs asked, row by row") {
        false},
       {llama + "steps=3,precision=bf16,optimizer=adamw_fused,checkpoint=keep_products",
        "llama_ckpt_selective", false},
+      {llama + "steps=3,checkpoint=full,reentrant=1", "llama_ckpt_reentrant", false},
+      {gpt2 + "batch=4,seq=256,steps=4,save_every=2,resume=device,resume_at=2", "gpt2_save_resume",
+       false},
       {gpt2 + "batch=4,seq=256,steps=3,precision=fp32,optimizer=adamw_loop", "gpt2_adamw_loop",
        true},
       {gpt2 + "batch=4,seq=256,steps=3,precision=fp32,optimizer=sgd_momentum,zero_grad=zeros",
@@ -162,6 +166,9 @@ TEST_CASE("every set-up is a valid trace that gives everything back") {
       "tp=2,pp=2,dp=2,rank=5,micro_batches=3",
       "checkpoint=full,checkpoint_blocks=3",
       "checkpoint=full,checkpoint_every=3",
+      "checkpoint=full,reentrant=1,checkpoint_blocks=2",
+      "checkpoint=full,reentrant=1,pp=2,virtual=2",
+      "checkpoint=full,reentrant=1,dp=2,fsdp=2",
       "checkpoint=selective,attention=fused",
       "checkpoint=keep_products",
       "optimizer=adamw_8bit,clip=1",

@@ -11,7 +11,6 @@ Transformer::Transformer(const TransformerSetup& setup, const LoraSettings& lora
   tape_.set_kernels(setup.kernels);
   if (setup.implementation == Implementation::Megatron) {
     megatron_ = std::make_unique<MegatronModel>(setup, &tape_);
-    tape_.set_stops_early(false);
   }
 }
 
@@ -315,9 +314,15 @@ void Transformer::set_evaluating(bool evaluating) {
 
 void Transformer::hold_inputs(const Var& hidden) {
   tape_.hold(hidden.tensor);
+  for (const Tensor& held : shared_inputs()) tape_.hold(held);
+}
+
+std::vector<Tensor> Transformer::shared_inputs() const {
+  std::vector<Tensor> inputs;
   for (const Tensor& held : {mask_.tensor, sine_.tensor, cosine_.tensor, positions_}) {
-    if (held) tape_.hold(held);
+    if (held) inputs.push_back(held);
   }
+  return inputs;
 }
 
 Var Transformer::layer(std::size_t index, Var hidden) {
