@@ -238,6 +238,44 @@ TEST_CASE("leaks leave what they leave") {
         kind_peak_of(model, TensorKind::Gradient));
 }
 
+TEST_CASE("weights in 4 bits take the bytes of bitsandbytes' format") {
+  // q, k, v, o: 65536 elements each; gate, up, down: 131072. Packed halves, 16 values (64), mean
+  // (4), 256 values (1024), a nested scale (4) per 256 scales, a scale (1) per 64 elements.
+  const std::uint64_t small = 32768 + 64 + 4 + 1024 + 16 + 1024;
+  const std::uint64_t large = 65536 + 64 + 4 + 1024 + 32 + 2048;
+  const std::uint64_t whole = 2 * 1000 * 256 * 2 + 3 * 256 * 2;  // table, head, norms
+  const std::uint64_t adapters = 4 * 1024 * 4 + 1024 * 2;  // the last one is still there twice
+  CHECK(kind_peak_of("llama-2-7b,layers=1,hidden=256,heads=4,ffn=512,vocabulary=1000,batch=1,"
+                     "seq=32,steps=1,precision=bf16,lora=4,quantize=nf4",
+                     TensorKind::Parameter) == 4 * small + 3 * large + whole + adapters);
+}
+
+TEST_CASE("collective operations have streams, kernels, records and a kind") {
+  const auto counts_of = [](const std::string& workload) {
+    std::array<std::uint64_t, 4> kernels{};
+    std::uint64_t records = 0, buffers = 0;
+    for (const Event& event : read_all(*open_workload("train:" + workload, 1))) {
+      if (event.kind == EventKind::Kernel) ++kernels.at(event.stream);
+      if (event.kind == EventKind::Record) ++records;
+      if (event.tensor == TensorKind::Communication) ++buffers;
+    }
+    return std::array<std::uint64_t, 6>{kernels[0], kernels[1], kernels[2],
+                                        kernels[3], records,    buffers};
+  };
+  const std::string model = "gpt2-124m,layers=2,batch=1,seq=32,steps=2,kernels=1";
+  const auto alone = counts_of(model);
+  CHECK(alone[0] > 0);
+  CHECK((alone[1] + alone[2] + alone[3] + alone[4] + alone[5]) == 0);
+  // Three units, gathered in both directions but for the root, and reduced; two steps.
+  const auto single = counts_of(model + ",dp=2,fsdp=2");
+  CHECK(single == std::array<std::uint64_t, 6>{alone[0], 10, 6, 0, 0, 16});
+  const auto flat = counts_of(model + ",dp=2,fsdp=1");
+  CHECK(flat == std::array<std::uint64_t, 6>{alone[0], 0, 10, 6, 16, 0});
+  CHECK(counts_of(model + ",dp=2,fsdp=1,record=0")[4] == 0);
+  // Two blocks: four borders forward, four backward, and the tables' and logits'.
+  CHECK(counts_of(model + ",tp=2")[1] == 2 * (4 + 4 + 3));
+}
+
 TEST_CASE("impossible set-ups are refused with key, value and rule") {
   const auto error_of = [](const std::string& workload) {
     return usage_error_of([&] { static_cast<void>(open_workload("train:" + workload, 1)); });
