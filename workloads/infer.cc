@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "base/random.h"
 #include "workloads/generated_source.h"
 #include "workloads/generators.h"
@@ -40,9 +41,10 @@ class Inference {
         batch_(batch),
         pool_(std::make_unique<TensorPool>(batch)),
         model_(std::make_unique<Transformer>(config.setup, LoraSettings(), pool_.get())),
-        cache_(config.kv_mode, config.setup.model.layer_count),
+        cache_(config.kv_mode, config.setup.model.block_count()),
         generation_(&model_->tape()) {
     tape().set_grad_enabled(false);
+    model_->set_routing_seed(seed);
     if (!generates()) return;
     model_->set_cache(&cache_);
     model_->set_given_mask(true);
@@ -54,7 +56,7 @@ class Inference {
  private:
   enum class Phase { Start, Batch, Embed, Layer, Head, Done };
 
-  [[nodiscard]] bool generates() const { return config_.setup.model.family != ModelFamily::Bert; }
+  [[nodiscard]] bool generates() const { return config_.setup.model.generates(); }
   void start();
   void begin_batch();
   void embed();
@@ -96,6 +98,7 @@ bool Inference::advance() {
       embed();
       return true;
     case Phase::Layer:
+      stream_ = model_->before_layer(layer_, std::move(stream_));
       stream_ = model_->layer(layer_, stream_);
       if (++layer_ == config_.setup.model.layer_count) phase_ = Phase::Head;
       return true;
@@ -107,6 +110,7 @@ bool Inference::advance() {
       answer_.drop();
       tokens_.reset();
       batch_->mark("end");
+      model_.reset();
       return false;
   }
   return false;
@@ -157,7 +161,7 @@ void Inference::embed() {
     // What the last call returned goes first.
     hidden_.drop();
     answer_.drop();
-    tokens_ = tape().allocate(batch_size_ * length_ * 8, TensorKind::Activation);
+    tokens_ = tape().allocate(model_->input_sizes().input_bytes, TensorKind::Activation);
     stream_ = model_->embed(tokens_);
   }
   layer_ = 0;
@@ -170,6 +174,11 @@ void Inference::head() {
   stream_ = Var();
   Var answer = model_->answer(hidden);
   if (!generates()) {
+    if (config_.setup.model.image > 0) {  // only the classes are kept, and not until the next batch
+      hidden.drop();
+      tokens_.reset();
+      answer.drop();
+    }
     tokens_.reset();
     hidden_ = std::move(hidden);
     answer_ = std::move(answer);
@@ -196,10 +205,18 @@ std::unique_ptr<EventSource> make_infer(Parameters& parameters, std::uint64_t se
   InferConfig config;
   TransformerSetup& setup = config.setup;
   setup.model = read_model_shape(parameters);
+  if (setup.model.family == ModelFamily::T5) {
+    throw UsageError({.what = "infer does not run encoders with decoders",
+                      .where = "workload '" + parameters.text() + "'",
+                      .wanted = "a model that only encodes or only decodes",
+                      .got = parameters.variant(),
+                      .next = "train:" + parameters.variant() + " trains it"});
+  }
   setup.training = false;
   setup.autocast = false;
   const bool fp32 = parameters.choice("precision", {"bf16", "fp32"}) == 1;
   setup.wide_bytes = setup.narrow_bytes = fp32 ? 4 : 2;
+  read_experts(parameters, 0, &setup);
   setup.fused_attention = parameters.choice("attention", {"eager", "fused"}) == 1;
   setup.kernels = parameters.number("kernels", {.preset = 0, .lowest = 0, .highest = 1}) == 1;
   config.request_count =
@@ -212,7 +229,7 @@ std::unique_ptr<EventSource> make_infer(Parameters& parameters, std::uint64_t se
       static_cast<LengthSource>(parameters.choice("lengths", {"conv", "code", "lognormal"}));
   // Learned positions bound prompt and answer together; by default they share them evenly.
   const bool has_limit = setup.model.positions > 0;
-  const bool encodes = setup.model.family == ModelFamily::Bert;
+  const bool encodes = !setup.model.generates();
   const std::uint64_t longest = has_limit ? setup.model.positions : 131'072;
   const std::uint64_t context_preset = encodes ? longest : has_limit ? longest / 2 : 16'384;
   lengths.context_max =

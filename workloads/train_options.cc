@@ -17,6 +17,11 @@ bool read_switch(Parameters& parameters, const char* key, bool preset) {
 
 void read_lengths(Parameters& parameters, TrainConfig* config) {
   const std::uint64_t positions = config->setup.model.positions;
+  if (config->setup.model.image > 0) {
+    config->sequences = {positions};
+    config->lengths.context_max = positions;
+    return;
+  }
   const std::uint64_t longest = positions > 0 ? positions : 131'072;
   config->sequences = parameters.numbers(
       "seq", {.preset = positions > 0 ? positions : 2048, .lowest = 1, .highest = longest});
@@ -69,6 +74,9 @@ void read_checkpoint(Parameters& parameters, TrainConfig* config) {
       parameters.number("checkpoint_every", {.preset = 1, .lowest = 1, .highest = 1024});
   config->checkpoint_blocks =
       parameters.number("checkpoint_blocks", {.preset = 1, .lowest = 1, .highest = layers});
+  if (config->setup.model.family == ModelFamily::T5 && config->checkpoint_blocks > 1) {
+    parameters.refuse_value("checkpoint_blocks", "1 for T5 models", config->checkpoint_blocks);
+  }
   if (config->checkpoint_every > 1 && config->checkpoint_blocks > 1) {
     parameters.refuse_value("checkpoint_blocks", "1 where checkpoint_every is above 1",
                             config->checkpoint_blocks);
@@ -96,6 +104,17 @@ void check_shares(Parameters& parameters, const TransformerSetup& setup) {
   }
 }
 
+// Families whose blocks nobody has cut into parts yet.
+void check_families(Parameters& parameters, const TransformerSetup& setup) {
+  const ModelFamily family = setup.model.family;
+  const bool is_whole =
+      family == ModelFamily::Vit || family == ModelFamily::T5 || family == ModelFamily::Mixtral;
+  if (!is_whole) return;
+  const std::string wanted = "1 for " + std::string(setup.model.name);
+  if (setup.parallel.tensor > 1) parameters.refuse_value("tp", wanted, setup.parallel.tensor);
+  if (setup.parallel.pipeline > 1) parameters.refuse_value("pp", wanted, setup.parallel.pipeline);
+}
+
 // tp, sp, dp, pp, virtual, and which of the ranks is looked at.
 void read_parallel(Parameters& parameters, TrainConfig* config) {
   TransformerSetup& setup = config->setup;
@@ -118,6 +137,7 @@ void read_parallel(Parameters& parameters, TrainConfig* config) {
   if (parallel.pipeline > 1 && is_bert) {
     parameters.refuse_value("pp", "1 for BERT models", parallel.pipeline);
   }
+  check_families(parameters, setup);
   check_shares(parameters, setup);
   const std::uint64_t world = parallel.tensor * parallel.data * parallel.pipeline;
   const std::uint64_t rank =
@@ -332,11 +352,12 @@ void check_live_bytes(Parameters& parameters, const TrainConfig& config) {
   const double block =
       tokens * (60.0 * static_cast<double>(model.hidden) + 40.0 * static_cast<double>(model.ffn) +
                 24.0 * longest * static_cast<double>(model.head_count));
-  const double matrices =
-      static_cast<double>(model.hidden) *
-      (4.0 * static_cast<double>(model.hidden) + 3.0 * static_cast<double>(model.ffn));
+  const double matrices = static_cast<double>(model.hidden) *
+                          (4.0 * static_cast<double>(model.attention_width()) +
+                           3.0 * static_cast<double>(model.ffn) *
+                               static_cast<double>(std::max<std::uint64_t>(model.expert_count, 1)));
   const double tables = static_cast<double>(model.vocabulary) * static_cast<double>(model.hidden);
-  const double layers = static_cast<double>(model.layer_count);
+  const double layers = static_cast<double>(model.block_count());
   const double passes = static_cast<double>(passes_in_flight_max(config.pipeline()));
   const double kept = config.keeps_eval_losses ? static_cast<double>(config.eval_batches) : 1.0;
   const double live =
@@ -357,8 +378,11 @@ TrainConfig read_train_config(Parameters& parameters) {
   setup.model = read_model_shape(parameters);
   setup.implementation = static_cast<Implementation>(
       parameters.choice("implementation", {"transformers", "megatron"}));
-  if (config.is_megatron() && setup.model.family == ModelFamily::Bert) {
-    parameters.refuse_text("implementation", "transformers for BERT models", "megatron");
+  const bool has_megatron =
+      setup.model.family == ModelFamily::Gpt2 || setup.model.family == ModelFamily::Llama;
+  if (config.is_megatron() && !has_megatron) {
+    parameters.refuse_text("implementation", "transformers for BERT, Mixtral, T5 and ViT models",
+                           "megatron");
   }
   setup.batch = parameters.number("batch", {.preset = 8, .lowest = 1, .highest = 4096});
   read_lengths(parameters, &config);
@@ -371,7 +395,7 @@ TrainConfig read_train_config(Parameters& parameters) {
   read_data_parallel(parameters, &config);
   read_optimizer(parameters, &config);
   // transformers keeps a KV cache in training too, unless told not to or checkpointing.
-  if (!config.is_megatron() && setup.model.family != ModelFamily::Bert) {
+  if (!config.is_megatron() && setup.model.generates()) {
     config.caches_in_evaluation = parameters.choice("kv_cache", {"default", "none"}) == 0;
     config.keeps_cache = config.caches_in_evaluation && !config.checkpointed;
   } else {
@@ -380,6 +404,14 @@ TrainConfig read_train_config(Parameters& parameters) {
   if (setup.model.family == ModelFamily::Bert) {
     config.given_mask = parameters.choice("attention_mask", {"none", "ones"}) == 1;
   }
+  if (setup.model.family == ModelFamily::T5) {
+    setup.target = parameters.number("target", {.preset = 128, .lowest = 1, .highest = 131'072});
+    if (setup.recomputes_attention) {
+      parameters.refuse_text("checkpoint", "none or full for T5 models", "selective");
+    }
+  }
+  const bool one_length = config.sequences.size() == 1 && !config.draws_lengths;
+  read_experts(parameters, one_length ? setup.batch * config.sequences.front() : 0, &setup);
   setup.fused_attention = parameters.choice("attention", {"eager", "fused"}) == 1;
   setup.kernels = read_switch(parameters, "kernels", false);
   read_model_state(parameters, &config);

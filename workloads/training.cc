@@ -17,6 +17,7 @@ Training::Training(const TrainConfig& config, std::uint64_t seed, EventBatch* ba
       passes_(1) {
   if (config.keeps_cache) model_->set_cache(&cache_);
   model_->set_given_mask(config.given_mask);
+  model_->set_routing_seed(seed);
   if (config.keeps_outputs) model_->set_kept_outputs(&kept_outputs_);
   tape().set_keeps_products(config.keeps_products);
 }
@@ -164,12 +165,15 @@ void Training::begin_forward(std::uint64_t length) {
   const std::uint64_t batch = evaluating_ ? config_.eval_batch : config_.setup.batch;
   model_->set_lengths(batch, length, 0);
   // The new batch is there before the variable lets go of the old one. Stages in between get none.
-  const std::uint64_t input_bytes = batch * length * 8;
+  const Transformer::InputSizes sizes = model_->input_sizes();
   if (is_first() || is_last()) {
-    Tensor tokens = tape().allocate(input_bytes, TensorKind::Activation);
+    Tensor tokens = tape().allocate(sizes.input_bytes, TensorKind::Activation);
+    Tensor labels = tokens;
+    if (sizes.label_bytes > 0) labels = tape().allocate(sizes.label_bytes, TensorKind::Activation);
     Tensor mask;
-    if (config_.given_mask) mask = tape().allocate(input_bytes, TensorKind::Activation);
+    if (config_.given_mask) mask = tape().allocate(sizes.input_bytes, TensorKind::Activation);
     own.tokens = std::move(tokens);
+    own.labels = std::move(labels);
     own.given_mask = std::move(mask);
   }
   if (replicas_ && !evaluating_) replicas_->begin_forward();
@@ -222,6 +226,7 @@ void Training::end_segment(Var* output) {
 }
 
 void Training::forward_layer() {
+  stream_ = model_->before_layer(layer_, std::move(stream_));
   if (sharded_) stream_ = sharded_->begin_layer(layer_, std::move(stream_));
   begin_segment();
   // The block's input goes when its name is bound to the output.
@@ -237,7 +242,7 @@ void Training::end_forward() {
   if (is_last()) {
     Var hidden = model_->finish(std::move(stream_));
     stream_ = Var();
-    Var loss = model_->loss(std::move(hidden), own.tokens);
+    Var loss = model_->loss(std::move(hidden), own.labels);
     if (!evaluating_ || !config_.eval_casts_once) tape().end_autocast();
     cache_.end_batch();
     if (config_.accumulate > 1 && !evaluating_) loss = divide_scalar(tape(), std::move(loss));
@@ -285,7 +290,7 @@ void Training::begin_backward() {
   }
   Tensor gradient;
   if (is_last()) {
-    gradient = tape().gradient(4);
+    gradient = tape().gradient(own.output.width);
   } else {
     gradient = tape().allocate(hidden_bytes(), TensorKind::Communication);
     tape().communicate(hidden_bytes(), kGatherStream);
@@ -318,6 +323,7 @@ void Training::end_backward() {
     own.arguments.clear();
     own.received.reset();
     own.tokens.reset();
+    own.labels.reset();
   }
   phase_ =
       ++pass_index_ == pipeline_pass_count(config_.pipeline()) ? Phase::Optimize : Phase::BeginPass;

@@ -30,7 +30,7 @@ class Training {
   struct Pass {
     Graph graph;
     Var output;  // where the backward begins
-    Tensor tokens, given_mask, loss, received;
+    Tensor tokens, labels, given_mask, loss, received;
     std::vector<Tensor> arguments, new_arguments;  // of reentrant checkpoints, while a loss lives
     std::uint64_t micro_batch = 0;
     std::uint64_t chunk = 0;

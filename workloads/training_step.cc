@@ -111,6 +111,7 @@ void Training::end_evaluation() {
     tape().drop_graph();
     pass().loss.reset();
     pass().tokens.reset();
+    pass().labels.reset();
     pass().given_mask.reset();
   }
   tape().end_autocast();
@@ -177,6 +178,7 @@ void Training::end() {
   model_.reset();
   for (Pass& own : passes_) {
     own.tokens.reset();
+    own.labels.reset();
     own.given_mask.reset();
     own.loss.reset();
     own.arguments.clear();

@@ -15,6 +15,7 @@ namespace allocmark {
 [[nodiscard]] ExitCode compare_command(const CompareCommand& command);
 [[nodiscard]] ExitCode parity_command(const ParityCommand& command);
 [[nodiscard]] ExitCode speed_command(const SpeedCommand& command);
+[[nodiscard]] ExitCode fidelity_command(const FidelityCommand& command);
 
 // The part of 'parity' that --live asks for.
 [[nodiscard]] ExitCode live_command(const ParityCommand& command);

@@ -176,9 +176,10 @@ void add_trace(CLI::App* app, TraceCommand* command) {
       ->type_name("N");
   CLI::App* convert = app->add_subcommand(
       "convert", "Write a trace in another form; the suffix decides (.gz, .zst: compressed)");
-  convert->add_option("input", command->inputs, "Trace file")
+  // Not into the list itself: a list's option would take the output's name, too.
+  const auto set_input = [command](const std::string& input) { command->inputs = {input}; };
+  convert->add_option_function<std::string>("input", set_input, "Trace file")
       ->required()
-      ->expected(1)
       ->type_name("FROM");
   convert->add_option("output", command->output, "Trace file to write")
       ->required()
@@ -187,14 +188,16 @@ void add_trace(CLI::App* app, TraceCommand* command) {
       "validate", "Check traces against every rule; names the line of the first broken one");
   validate->add_option("input", command->inputs, "Trace files")->required()->type_name("TRACE");
   CLI::App* generate = app->add_subcommand("generate", "Write the trace of a workload to a file");
-  generate->add_option("workload", command->inputs, "A workload as 'run' takes it")
+  generate->add_option_function<std::string>("workload", set_input, "A workload as 'run' takes it")
       ->required()
-      ->expected(1)
       ->type_name("W");
   generate->add_option("output", command->output, "Trace file to write")
       ->required()
       ->type_name("TO");
-  generate->add_option("--seed", command->seed, "Seed")->capture_default_str()->type_name("N");
+  generate->add_option("--seed", command->seed, "Seed")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str()
+      ->type_name("N");
 }
 
 void add_explain(CLI::App* app, ExplainCommand* command) {
@@ -293,6 +296,35 @@ void add_speed(CLI::App* app, SpeedCommand* command) {
       ->type_name("N");
 }
 
+void add_fidelity(CLI::App* app, FidelityCommand* command) {
+  app->add_option("reference", command->reference,
+                  "The recorded trace: the name of one that ships, or a file")
+      ->type_name("REFERENCE");
+  app->add_option("-w,--workload", command->workload,
+                  "What is held against it [the workload that a shipped recording belongs to]")
+      ->type_name("W");
+  app->add_flag("--all", command->all, "Every recording that ships, one row each");
+  app->add_option("-c,--conf", command->confs,
+                  "Config strings of caching for the replays [unset, max_split_size_mb:128, "
+                  "expandable_segments:True]")
+      ->type_name("C");
+  app->add_option("--seed", command->seed, "Seed of the workload")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str()
+      ->type_name("N");
+  app->add_option("--format", command->format, "table or json")
+      ->check(CLI::IsMember({"table", "json"}))
+      ->capture_default_str()
+      ->type_name("F");
+  app->add_option("-o,--out", command->out,
+                  "Also write plots (NAME.html) and numbers (fidelity.json) into this folder")
+      ->type_name("DIR");
+  app->footer(
+      "\nEach distance is one number, defined in workloads/README.md.\n"
+      "\nExit codes: 0 compared, 1 with --all a recording misses the targets, 2 usage, 4 a replay "
+      "failed.\n");
+}
+
 // Names a user may have meant: the subcommands and options of the deepest app that was entered.
 std::vector<std::string> known_names(const CLI::App& app) {
   std::vector<std::string> names;
@@ -367,6 +399,7 @@ struct Commands {
   CompareCommand compare;
   ParityCommand parity;
   SpeedCommand speed;
+  FidelityCommand fidelity;
 };
 
 void keep_parsed(const CLI::App& app, Commands commands, const std::vector<std::string>& arguments,
@@ -385,6 +418,7 @@ void keep_parsed(const CLI::App& app, Commands commands, const std::vector<std::
   if (parsed("compare")) line.compare = commands.compare;
   if (parsed("parity")) line.parity = commands.parity;
   if (parsed("speed")) line.speed = commands.speed;
+  if (parsed("fidelity")) line.fidelity = commands.fidelity;
 }
 
 }  // namespace
@@ -412,6 +446,8 @@ CommandLine parse_command_line(int argc, const char* const* argv, const std::str
       app.add_subcommand("parity", "Compare the caching allocator with PyTorch's recorded answers");
   CLI::App* speed_app = app.add_subcommand(
       "speed", "Measure allocmark itself: overhead per event, replay rate, memory");
+  CLI::App* fidelity_app =
+      app.add_subcommand("fidelity", "Say how much a generated workload is like a recorded one");
   add_list(list_app, &commands.list);
   add_run_axes(run_app, &commands.run);
   add_run_manner(run_app, &commands.run);
@@ -423,6 +459,7 @@ CommandLine parse_command_line(int argc, const char* const* argv, const std::str
   add_compare(compare_app, &commands.compare);
   add_parity(parity_app, &commands.parity);
   add_speed(speed_app, &commands.speed);
+  add_fidelity(fidelity_app, &commands.fidelity);
 
   // Last, because subcommands take over the footer that is there when they are added.
   app.footer(kMainFooter);

@@ -12,10 +12,10 @@ void KvCache::reserve(Tape& tape, std::uint64_t size_bytes) {
 }
 
 Var KvCache::append(Tape& tape, std::size_t layer, std::size_t half, const Var& fresh,
-                    std::uint64_t count) {
+                    std::uint64_t count, std::uint64_t width) {
   Tensor& kept = layers_[layer][half];
   if (mode_ == KvMode::Concat) {
-    Var all = concatenate(tape, fresh, count);
+    Var all = concatenate(tape, fresh, count, width);
     kept = all.tensor;
     return all;
   }
@@ -28,7 +28,10 @@ Var KvCache::append(Tape& tape, std::size_t layer, std::size_t half, const Var& 
 
 void KvCache::end_batch() {
   if (mode_ == KvMode::Paged) return;
-  for (std::array<Tensor, 2>& layer : layers_) layer = {};
+  // As Python lets go of a list: from its end.
+  for (auto layer = layers_.rbegin(); layer != layers_.rend(); ++layer) {
+    for (Tensor& half : *layer) half.reset();
+  }
 }
 
 }  // namespace allocmark

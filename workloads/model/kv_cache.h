@@ -21,9 +21,10 @@ class KvCache {
 
   // Paged: takes the pools for the whole run. Preallocated: the tensors of one batch. Else nothing.
   void reserve(Tape& tape, std::uint64_t size_bytes);
-  // What `layer` makes of its new keys (half 0) or values (half 1), with `count` elements then.
+  // What `layer` makes of its new keys (half 0) or values (half 1), with `count` elements of
+  // `width` bytes then: a new cache has the type of the first keys.
   [[nodiscard]] Var append(Tape& tape, std::size_t layer, std::size_t half, const Var& fresh,
-                           std::uint64_t count);
+                           std::uint64_t count, std::uint64_t width);
   // The batch is done.
   void end_batch();
 

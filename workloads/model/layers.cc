@@ -45,8 +45,8 @@ Var Transformer::rotated(const Var& input) {
 void Transformer::cache(std::size_t index, Var* key, Var* value) {
   if (cache_ == nullptr) return;
   const std::uint64_t count = sizes().grouped;
-  Var keys = cache_->append(tape_, index, 0, *key, count);
-  Var values = cache_->append(tape_, index, 1, *value, count);
+  Var keys = cache_->append(tape_, index, 0, *key, count, key->width);
+  Var values = cache_->append(tape_, index, 1, *value, count, key->width);
   *key = std::move(keys);
   *value = std::move(values);
 }
@@ -60,6 +60,7 @@ Var Transformer::attend_core(const Var& query, Var key, Var value, Var* weights)
     return fused_attention(tape_, query, key, value,
                            {.query_count = own.hidden,
                             .row_count = own.rows * model.head_count / setup_.parallel.tensor,
+                            .query_rows = setup_.sequence,
                             .repeats = repeats,
                             .one_query = setup_.sequence == 1});
   }
@@ -71,7 +72,7 @@ Var Transformer::attend_core(const Var& query, Var key, Var value, Var* weights)
                               .viewable = viewable()};
   Var scores = multiply_scalar(tape_, query_times_key(tape_, query, key, counts));
   if (mask_.count != 0) scores = add(tape_, std::move(scores), mask_);
-  if (model.family == ModelFamily::Llama) {
+  if (model.is_llama_like() || model.family == ModelFamily::Vit) {
     Var exact = softmax(tape_, cast(tape_, scores, 4));
     *weights = cast(tape_, std::move(exact), query.width);
     scores.drop();
@@ -200,11 +201,15 @@ Var Transformer::llama_layer(const LayerWeights& own, std::size_t index, Var hid
   hidden = add(tape_, residual, std::move(hidden));
   residual = hidden;
   hidden = into_parallel(rms_norm(hidden, own.second_norm));
-  Var gate = linear(tape_, hidden, rows, with_bias(own.gate));
-  gate = activation_of_input(tape_, std::move(gate));
-  Var up = linear(tape_, hidden, rows, with_bias(own.up));
-  Var product = multiply(tape_, std::move(gate), std::move(up));
-  hidden = out_of_parallel(linear(tape_, std::move(product), rows, with_bias(own.down)));
+  if (setup_.model.expert_count > 0) {
+    hidden = mixtral_mlp(own, index, hidden);
+  } else {
+    Var gate = linear(tape_, hidden, rows, with_bias(own.gate));
+    gate = activation_of_input(tape_, std::move(gate));
+    Var up = linear(tape_, hidden, rows, with_bias(own.up));
+    Var product = multiply(tape_, std::move(gate), std::move(up));
+    hidden = out_of_parallel(linear(tape_, std::move(product), rows, with_bias(own.down)));
+  }
   hidden = add(tape_, residual, std::move(hidden));
   residual.drop();
   weights.drop();

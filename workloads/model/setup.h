@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "workloads/model/shapes.h"
 
@@ -45,10 +46,17 @@ struct TransformerSetup {
   bool evaluating = false;            // a model that is trained, between steps: no dropout either
   std::uint64_t parameter_bytes = 0;  // element size of parameters as they are made; 0: wide_bytes
   std::uint64_t context = 0;          // keys that each token attends to; 0: `sequence`
+  bool expert_loop = false;           // experts one after the other, else as grouped products
+  std::uint64_t routing_skew_percent = 50;  // 0: all experts get as many tokens
+  // Given routing: how many tokens each expert gets, for layers and forwards in turn.
+  std::vector<std::uint64_t> tokens_per_expert = {};
+  std::uint64_t target = 0;       // T5: tokens of each sequence in the decoder
+  std::uint64_t target_seen = 0;  // T5: tokens that its cache holds before them
 
+  [[nodiscard]] std::uint64_t target_context() const { return target_seen + target; }
   [[nodiscard]] std::uint64_t key_count() const { return context == 0 ? sequence : context; }
   [[nodiscard]] bool has_dropout() const {
-    return training && !evaluating && model.family != ModelFamily::Llama;
+    return training && !evaluating && !model.is_llama_like() && model.family != ModelFamily::Vit;
   }
   [[nodiscard]] std::uint64_t token_count() const { return batch * sequence; }
   // Tokens that this rank has between the parallel regions.
@@ -57,7 +65,7 @@ struct TransformerSetup {
   }
   // Blocks on this rank.
   [[nodiscard]] std::uint64_t own_layer_count() const {
-    return model.layer_count / parallel.pipeline;
+    return model.block_count() / parallel.pipeline;
   }
 };
 

@@ -79,7 +79,7 @@ using BackwardFunction = void (*)(Tape&, Node&, Backprop&);
 struct Node {
   BackwardFunction backward = nullptr;
   std::array<std::int32_t, 4> edges = {kNoEdge, kNoEdge, kNoEdge, kNoEdge};
-  std::array<Tensor, 7> saved;
+  std::array<Tensor, 8> saved;
   std::array<std::uint64_t, 6> sizes{};  // bytes, by function
   std::int32_t segment = -1;             // checkpointed segment, or -1
   bool saves = false;                    // it saves something: a checkpoint must recompute first
@@ -141,6 +141,8 @@ class Tape {
   [[nodiscard]] std::size_t add_parameter(Parameter parameter);
   [[nodiscard]] std::vector<Parameter>& parameters() { return parameters_; }
   [[nodiscard]] bool autocast() const { return autocast_; }
+  // Inside an operator that autocast has cast for, autocast is off.
+  void set_autocast(bool autocast) { autocast_ = autocast; }
   [[nodiscard]] std::uint64_t narrow_bytes() const { return narrow_bytes_; }
   // Under autocast the parameter's narrow copy, from the cache if it is there.
   [[nodiscard]] Var cast_parameter(std::size_t index);

@@ -33,7 +33,7 @@ std::size_t Transformer::add_weight(std::uint64_t count, std::uint64_t rows) {
 
 LinearWeights Transformer::with_bias(std::size_t weight) const {
   return {.weight = weight,
-          .bias = setup_.model.family == ModelFamily::Llama ? kNoBias : weight + 1,
+          .bias = setup_.model.is_llama_like() ? kNoBias : weight + 1,
           .conv1d = setup_.model.family == ModelFamily::Gpt2,
           .quantized = lora_.quantized};
 }
@@ -60,12 +60,12 @@ void Transformer::make_layer_parameters() {
       return tape_.add_parameter({.data = {}, .count = in * out, .width = 2, .trainable = false});
     }
     const std::size_t index = add_weight(in * out, model.family == ModelFamily::Gpt2 ? in : out);
-    if (model.family != ModelFamily::Llama) static_cast<void>(add_weight(out));
+    if (!model.is_llama_like()) static_cast<void>(add_weight(out));
     return index;
   };
   const auto norm = [&] {
     const std::size_t index = add_weight(h);
-    if (model.family != ModelFamily::Llama) static_cast<void>(add_weight(h));
+    if (!model.is_llama_like()) static_cast<void>(add_weight(h));
     return index;
   };
   if (model.family == ModelFamily::Gpt2) {
@@ -82,9 +82,15 @@ void Transformer::make_layer_parameters() {
     own.output = matrix(h / ranks, h);
     if (model.family == ModelFamily::Bert) own.first_norm = norm();
     if (model.family == ModelFamily::Llama) own.gate = matrix(h, model.ffn / ranks);
-    own.up = matrix(h, model.ffn / ranks);
-    own.down = matrix(model.ffn / ranks, h);
-    if (model.family == ModelFamily::Llama) own.first_norm = norm();
+    if (model.family == ModelFamily::Mixtral) {
+      own.router = matrix(h, model.expert_count);
+      own.gate = matrix(h, 2 * model.ffn * model.expert_count);
+      own.down = matrix(model.ffn, h * model.expert_count);
+    } else {
+      own.up = matrix(h, model.ffn / ranks);
+      own.down = matrix(model.ffn / ranks, h);
+    }
+    if (model.is_llama_like()) own.first_norm = norm();
     own.second_norm = norm();
   }
   layers_.push_back(own);
@@ -94,6 +100,8 @@ void Transformer::make_layer_parameters() {
 void Transformer::make_parameters() {
   const ModelShape& model = setup_.model;
   if (megatron_) return megatron_->make_parameters();
+  if (model.family == ModelFamily::Vit) return make_vit_parameters();
+  if (model.family == ModelFamily::T5) return make_t5_parameters();
   const std::uint64_t h = model.hidden;
   const std::uint64_t words =
       (model.vocabulary + setup_.parallel.tensor - 1) / setup_.parallel.tensor;
@@ -113,7 +121,7 @@ void Transformer::make_parameters() {
   const bool is_last = setup_.parallel.is_last();
   if (model.family != ModelFamily::Bert && is_last) final_norm_ = add_weight(h);
   if (model.family == ModelFamily::Gpt2 && is_last) static_cast<void>(add_weight(h));
-  if (model.family == ModelFamily::Llama) {
+  if (model.is_llama_like()) {
     for (int i = 0; i < 2; ++i) {  // inverse frequencies, twice
       buffers_.push_back(
           tape_.allocate(model.head_width() / 2 * parameter_bytes(), TensorKind::Unknown));
@@ -166,35 +174,38 @@ Var Transformer::make_causal_mask(bool detects_packing) {
   if (detects_packing) {
     Var first = tape_.make(setup_.batch, 8);
     Var joined = tape_.make(rows + setup_.batch, 8);
-    const Var difference = tape_.make(rows, 8);
+    Var difference = tape_.make(rows, 8);
     joined.drop();
     Var differs = tape_.make(rows, 1);
-    const Var sums = tape_.make(rows, 8);
+    Var sums = tape_.make(rows, 8);
     { const Var converted = tape_.make(rows, 8); }
     differs.drop();
     Var last = tape_.make(setup_.batch, 1);
     Var all = tape_.make(1, 1);
     last.drop();
     all.drop();
-    first.drop();
+    for (Var* local : {&first, &difference, &sums}) local->drop();
   }
-  if (setup_.fused_attention) return {};
+  return setup_.fused_attention ? Var() : make_mask(setup_.sequence, setup_.key_count());
+}
+
+Var Transformer::make_mask(std::uint64_t query_count, std::uint64_t key_count) {
   Var batches = tape_.make(setup_.batch, 8);
   Var heads = tape_.make(1, 8);
   const auto range = [&](std::uint64_t count) {
     const Var raw = tape_.make(count, 8);
     return tape_.make(count, 8);
   };
-  Var queries = range(setup_.sequence);
-  Var keys = range(setup_.key_count());
-  Var allowed = tape_.make(setup_.sequence * setup_.key_count(), 1);
+  Var queries = range(query_count);
+  Var keys = range(key_count);
+  Var allowed = tape_.make(query_count * key_count, 1);
   batches.drop();
   heads.drop();
   queries.drop();
   keys.drop();
   Var zero = tape_.make(1, setup_.wide_bytes);
   Var lowest = tape_.make(1, setup_.wide_bytes);
-  Var mask = tape_.make(rows * setup_.key_count(), setup_.wide_bytes);
+  Var mask = tape_.make(setup_.batch * query_count * key_count, setup_.wide_bytes);
   lowest.drop();
   zero.drop();
   allowed.drop();
@@ -243,6 +254,9 @@ void Transformer::make_rotary(std::uint64_t width) {
 Var Transformer::embed(const Tensor& tokens) {
   if (megatron_) return megatron_->embed(tokens);
   const ModelShape& model = setup_.model;
+  ++forward_index_;
+  if (model.family == ModelFamily::Vit) return vit_embed(tokens);
+  if (model.family == ModelFamily::T5) return t5_embed(tokens);
   const std::uint64_t rows = setup_.token_count();
   if (model.family == ModelFamily::Bert) {
     Var types = tape_.make(setup_.sequence, 8);
@@ -275,7 +289,7 @@ Var Transformer::embed(const Tensor& tokens) {
     words_.edge = tape_.parameter(input_leaf_).edge;
     graph_inputs_.push_back(words_.tensor);
   }
-  if (model.family == ModelFamily::Llama) {
+  if (model.is_llama_like()) {
     if (given_mask_) check_given_mask();
     mask_ = make_causal_mask(cache_ == nullptr);
     make_rotary(setup_.wide_bytes);
@@ -296,7 +310,13 @@ std::vector<std::size_t> Transformer::trained_parameters() {
     if (!tape_.parameters()[i].trainable || tape_.parameters()[i].count == 0) continue;
     // A module's own parameters come before its children's: BERT's output bias before the head.
     if (i == transform_ && head_bias_ != 0) order.push_back(head_bias_);
-    if (i != head_bias_ || head_bias_ == 0) order.push_back(i);
+    if (i == patch_weight_ && setup_.model.family == ModelFamily::Vit) {
+      order.push_back(class_token_);
+      order.push_back(position_table_);
+    }
+    const bool is_done =
+        setup_.model.family == ModelFamily::Vit && (i == class_token_ || i == position_table_);
+    if ((i != head_bias_ || head_bias_ == 0) && !is_done) order.push_back(i);
   }
   return order;
 }
@@ -305,6 +325,16 @@ void Transformer::end_graph() {
   if (lora_.rank == 0 || graph_inputs_.size() < 2) return;
   tape_.parameters()[input_leaf_].gradient.reset();
   graph_inputs_.erase(graph_inputs_.begin());
+}
+
+Transformer::InputSizes Transformer::input_sizes() const {
+  const ModelShape& model = setup_.model;
+  if (model.family == ModelFamily::Vit) {
+    return {.input_bytes = setup_.batch * 3 * model.image * model.image * setup_.wide_bytes,
+            .label_bytes = setup_.batch * 8};
+  }
+  // A decoder's tokens are its labels, shifted.
+  return {.input_bytes = setup_.token_count() * 8, .label_bytes = setup_.batch * setup_.target * 8};
 }
 
 void Transformer::set_evaluating(bool evaluating) {
@@ -319,10 +349,17 @@ void Transformer::hold_inputs(const Var& hidden) {
 
 std::vector<Tensor> Transformer::shared_inputs() const {
   std::vector<Tensor> inputs;
-  for (const Tensor& held : {mask_.tensor, sine_.tensor, cosine_.tensor, positions_}) {
+  for (const Tensor& held :
+       {mask_.tensor, sine_.tensor, cosine_.tensor, positions_, position_bias_[0].tensor,
+        position_bias_[1].tensor, cross_bias_.tensor, encoded_.tensor}) {
     if (held) inputs.push_back(held);
   }
   return inputs;
+}
+
+Var Transformer::before_layer(std::size_t index, Var hidden) {
+  if (setup_.model.family != ModelFamily::T5 || index != setup_.model.layer_count) return hidden;
+  return t5_begin_decoder(std::move(hidden));
 }
 
 Var Transformer::layer(std::size_t index, Var hidden) {
@@ -334,7 +371,12 @@ Var Transformer::layer(std::size_t index, Var hidden) {
     case ModelFamily::Bert:
       return bert_layer(own, std::move(hidden));
     case ModelFamily::Llama:
+    case ModelFamily::Mixtral:
       return llama_layer(own, index, std::move(hidden));
+    case ModelFamily::Vit:
+      return vit_layer(own, std::move(hidden));
+    case ModelFamily::T5:
+      return t5_layer(own, index, std::move(hidden));
   }
   return hidden;
 }
@@ -342,9 +384,17 @@ Var Transformer::layer(std::size_t index, Var hidden) {
 Var Transformer::finish(Var hidden) {
   if (megatron_) return megatron_->finish(std::move(hidden));
   const ModelShape& model = setup_.model;
+  if (model.family == ModelFamily::T5) {
+    return t5_finish(std::move(hidden), final_norm_, setup_.batch * setup_.target);
+  }
+  if (model.family == ModelFamily::Vit) {
+    Var last = layer_norm(tape_, hidden, setup_.token_count(), final_norm_, final_norm_ + 1);
+    drop_locals();
+    return last;
+  }
   if (model.family == ModelFamily::Gpt2) {
     hidden = layer_norm(tape_, hidden, setup_.own_token_count(), final_norm_, final_norm_ + 1);
-  } else if (model.family == ModelFamily::Llama) {
+  } else if (model.is_llama_like()) {
     hidden = rms_norm(hidden, final_norm_);
   }
   // BERT's pooler is part of its forward.
@@ -373,6 +423,13 @@ Var Transformer::causal_loss(Var logits) {
 Var Transformer::loss(Var hidden, const Tensor& tokens) {
   if (megatron_) return megatron_->loss(std::move(hidden), tokens);
   const std::uint64_t rows = setup_.token_count();
+  if (setup_.model.family == ModelFamily::T5) return t5_loss(std::move(hidden), tokens);
+  if (setup_.model.family == ModelFamily::Vit) {
+    Var logits = vit_logits(hidden);
+    Var loss = cross_entropy(tape_, logits, tokens);
+    hidden.drop();
+    return loss;
+  }
   if (setup_.model.family == ModelFamily::Bert) {
     Var scores = linear(tape_, hidden, rows, with_bias(transform_));
     scores = activation_of_input(tape_, std::move(scores));
@@ -381,7 +438,7 @@ Var Transformer::loss(Var hidden, const Tensor& tokens) {
     scores = linear(tape_, std::move(scores), rows, {.weight = head_, .bias = head_bias_});
     scores = gather_columns(tape_, std::move(scores), {.ranks = setup_.parallel.tensor});
     if (kept_outputs_ != nullptr) kept_outputs_->push_back(scores.tensor);
-    Var loss = cross_entropy(tape_, cast(tape_, scores, 4), tokens);
+    Var loss = cross_entropy(tape_, scores, tokens);
     return loss;
   }
   hidden = into_parallel(std::move(hidden));
@@ -396,6 +453,7 @@ Var Transformer::loss(Var hidden, const Tensor& tokens) {
 
 Var Transformer::answer(Var hidden) {
   const ModelShape& model = setup_.model;
+  if (model.family == ModelFamily::Vit) return vit_logits(hidden);
   Var row = hidden;  // a view of one token of each sequence
   row.count = setup_.batch * model.hidden;
   if (model.family == ModelFamily::Bert) {
