@@ -1,5 +1,5 @@
-// Training set-ups of generator train: the order of a pipeline's passes, what recorded programs
-// asked for row by row, memory that parallel ranks share, leaks, and what is refused.
+// Training set-ups of generator train: the order of a pipeline's passes, what memory that parallel
+// ranks share, leaks, and what is refused.
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -41,27 +41,6 @@ std::uint64_t kind_peak_of(const std::string& workload, TensorKind kind) {
   return summary_of(workload).tensor_bytes_peak[static_cast<std::size_t>(kind)];
 }
 
-// Requests (size and stream); frees (their size, stream -1) up to the mark "end".
-std::vector<std::pair<std::uint64_t, int>> rows_of(const std::string& workload, bool with_frees) {
-  std::vector<std::pair<std::uint64_t, int>> rows;
-  std::map<std::uint64_t, std::uint64_t> sizes;
-  const std::unique_ptr<EventSource> source = open_workload(workload, 1);
-  for (std::span<const Event> batch = source->next(); !batch.empty(); batch = source->next()) {
-    for (const Event& event : batch) {
-      if (event.kind == EventKind::Alloc) {
-        rows.emplace_back(event.size_bytes, static_cast<int>(event.stream));
-        sizes[event.id] = event.size_bytes;
-      } else if (event.kind == EventKind::Free && with_frees) {
-        rows.emplace_back(sizes[event.id], -1);
-      } else if (event.kind == EventKind::Mark && source->labels()[event.id] == "end" &&
-                 with_frees) {
-        return rows;  // what follows are the model's frees
-      }
-    }
-  }
-  return rows;
-}
-
 }  // namespace
 
 TEST_CASE("a pipeline's stages run one forward, one backward after a warm-up") {
@@ -83,63 +62,6 @@ TEST_CASE("interleaved stages go through their chunks") {
   CHECK(passes_of({.stages = 2, .stage = 0, .chunks = 2, .micro_batches = 2}) ==
         "F0.0 F1.0 F0.1 F1.1 B0.1 B1.1 B0.0 B1.0");
   CHECK(passes_in_flight_max({.stages = 8, .stage = 0, .chunks = 3, .micro_batches = 64}) == 31);
-}
-
-TEST_CASE("set-ups ask for what recorded programs asked, row by row") {
-  struct Pair {
-    std::string generated, recorded;
-    bool with_frees;
-  };
-  const std::string llama =
-      "train:llama-3-8b,layers=8,hidden=2048,heads=16,kv_heads=4,ffn=5632,vocabulary=32000,"
-      "batch=2,seq=1024,attention=fused,";
-  const std::string gpt2 = "train:gpt2-124m,";
-  const Pair pairs[] = {
-      {gpt2 + "batch=8,seq=512,steps=3,checkpoint=full,checkpoint_every=2,kv_cache=none",
-       "gpt2_ckpt_every2", false},
-      {gpt2 + "batch=8,seq=512,steps=3,checkpoint=selective,kv_cache=none", "gpt2_ckpt_attention",
-       false},
-      {llama + "steps=3,precision=bf16,optimizer=adamw_fused,checkpoint=keep_products",
-       "llama_ckpt_selective", false},
-      {llama + "steps=3,checkpoint=full,reentrant=1", "llama_ckpt_reentrant", false},
-      {gpt2 + "batch=4,seq=256,steps=4,save_every=2,resume=device,resume_at=2", "gpt2_save_resume",
-       false},
-      {gpt2 + "batch=4,seq=256,steps=3,precision=fp32,optimizer=adamw_loop", "gpt2_adamw_loop",
-       true},
-      {gpt2 + "batch=4,seq=256,steps=3,precision=fp32,optimizer=sgd_momentum,zero_grad=zeros",
-       "gpt2_momentum_loop", false},
-      {gpt2 + "batch=4,seq=512,steps=4,clip=1,eval_every=2,eval_batches=2,eval_batch=8,"
-              "eval_autocast=loop",
-       "gpt2_clip_eval", false},
-      {gpt2 + "batch=2,seq=256,steps=0,eval_every=1,eval_batches=6,eval_grad=1,keep_eval_losses=1",
-       "gpt2_leak_eval", false},
-      {gpt2 + "batch=4,seq=512,steps=4,kv_cache=none,dp=2", "ddp_gpt2_amp", false},
-      {gpt2 + "batch=4,seq=256,steps=3,kv_cache=none,dp=2,bucket_view=1,no_sync=1,accumulate=2,"
-              "precision=fp32",
-       "ddp_view_gpt2_fp32", false},
-      {gpt2 + "batch=4,seq=512,steps=3,kv_cache=none,dp=2,zero=1,sharder=torch", "zero1_gpt2_amp",
-       false},
-      {llama + "steps=4,precision=fp32,gathered=bf16,kv_cache=none,dp=2,fsdp=2", "fsdp2_llama_bf16",
-       false},
-      {llama + "steps=3,precision=fp32,gathered=bf16,checkpoint=full,dp=2,fsdp=2,"
-               "optimizer=adamw_fused",
-       "fsdp2_llama_ckpt", false},
-      {gpt2 + "batch=4,seq=512,steps=3,precision=fp32,gathered=bf16,kv_cache=none,dp=2,fsdp=1",
-       "fsdp1_gpt2_bf16", true},
-  };
-  for (const Pair& pair : pairs) {
-    INFO(pair.generated);
-    auto generated = rows_of(pair.generated, pair.with_frees);
-    const auto recorded = rows_of(pair.recorded, pair.with_frees);
-    // Recorded programs end their last step before they let go of the model.
-    if (pair.with_frees) generated.resize(std::min(generated.size(), recorded.size()));
-    CHECK(generated.size() == recorded.size());
-    const auto [own, other] =
-        std::mismatch(generated.begin(), generated.end(), recorded.begin(), recorded.end());
-    CHECK(own - generated.begin() == static_cast<std::ptrdiff_t>(generated.size()));
-    CHECK(peak_of(pair.generated.substr(6)) ==
-          summarize(*open_workload(pair.recorded, 1)).requested_bytes_peak);
-  }
 }
 
 TEST_CASE("every set-up is a valid trace that gives everything back") {
