@@ -130,6 +130,13 @@ constexpr auto kReferences = std::to_array<Reference>({
      "atch=2,seq=1024,attention=fused,steps=3,precision=bf16,optimizer=adamw_fused,checkpoi"
      "nt=keep_products",
      3847, 0, None},
+    {"llama_ckpt_reentrant",
+     "train:llama-3-8b,layers=8,hidden=2048,heads=16,kv_heads=4,ffn=5632,vocabulary=32000,batch=2,"
+     "seq=1024,attention=fused,steps=3,checkpoint=full,reentrant=1",
+     5116, 0, None},
+    {"gpt2_save_resume",
+     "train:gpt2-124m,batch=4,seq=256,steps=4,save_every=2,resume=device,resume_at=2", 7331, 0,
+     None},
     {"gpt2_adamw_loop",
      "train:gpt2-124m,batch=4,seq=256,steps=3,precision=fp32,optimizer=adamw_loop", 8509, 0, Sizes},
     {"gpt2_momentum_loop",

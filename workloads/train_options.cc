@@ -68,6 +68,10 @@ void read_checkpoint(Parameters& parameters, TrainConfig* config) {
   }
   config->setup.recomputes_attention = kind == 2;
   if (!config->checkpointed) return;
+  config->reentrant = config->is_megatron();
+  if (!config->is_megatron() && !config->keeps_products) {
+    config->reentrant = read_switch(parameters, "reentrant", false);
+  }
   const std::uint64_t layers = config->setup.own_layer_count();
   config->checkpoint_every =
       parameters.number("checkpoint_every", {.preset = 1, .lowest = 1, .highest = 1024});

@@ -208,16 +208,24 @@ void Training::begin_segment() {
   const std::uint64_t blocks = std::min(config_.checkpoint_blocks, layer_end_ - layer_);
   Var input = stream_;
   input.tensor.reset();
-  tape().begin_segment({.first_layer = static_cast<std::uint32_t>(layer_),
-                        .layer_count = static_cast<std::uint32_t>(blocks),
-                        .inputs = {input, Var(), Var()}});
+  SegmentInput segment{.first_layer = static_cast<std::uint32_t>(layer_),
+                       .layer_count = static_cast<std::uint32_t>(blocks),
+                       .inputs = {input, Var(), Var()}};
+  if (config_.reentrant) {
+    tape().begin_reentrant(std::move(segment), stream_);
+    if (pass().new_arguments.empty()) pass().new_arguments = model_->shared_inputs();
+    return;
+  }
+  tape().begin_segment(std::move(segment));
   model_->hold_inputs(stream_);
 }
 
-void Training::end_segment() {
+void Training::end_segment(Var* output) {
   if (!config_.checkpointed) return;
   const bool at_end = (layer_ + 1) % config_.checkpoint_blocks == 0 || layer_ + 1 == layer_end_;
-  if (at_end || config_.checkpoint_every > 1) tape().end_segment();
+  if (!at_end && config_.checkpoint_every == 1) return;
+  tape().end_reentrant(output);
+  tape().end_segment();
 }
 
 void Training::forward_layer() {
@@ -226,7 +234,7 @@ void Training::forward_layer() {
   begin_segment();
   // The block's input goes when its name is bound to the output.
   Var output = model_->layer(layer_, stream_);
-  end_segment();
+  end_segment(&output);
   if (sharded_) output = sharded_->end_layer(layer_, std::move(output));
   stream_ = std::move(output);
   if (++layer_ == layer_end_) phase_ = Phase::EndForward;
@@ -242,6 +250,7 @@ void Training::end_forward() {
     cache_.end_batch();
     if (config_.accumulate > 1 && !evaluating_) loss = divide_scalar(tape(), std::move(loss));
     model_->end_graph();
+    own.arguments = std::exchange(own.new_arguments, {});
     if (!pipelined()) own.loss = loss.tensor;
     if (pipelined()) step_losses_.push_back(loss.tensor);
     if (config_.keeps_losses && !evaluating_) kept_losses_.push_back(loss.tensor);
@@ -300,7 +309,7 @@ void Training::begin_backward() {
 }
 
 void Training::backward() {
-  const auto recompute = [this](const SegmentInput& segment) { model_->recompute(segment); };
+  const auto recompute = [this](const SegmentInput& segment) { return model_->recompute(segment); };
   if (tape().backward(64, recompute)) return;
   end_backward();
 }
@@ -319,6 +328,8 @@ void Training::end_backward() {
       gradient.reset();
     }
     own.output.drop();
+    own.new_arguments.clear();
+    own.arguments.clear();
     own.received.reset();
     own.tokens.reset();
     own.labels.reset();

@@ -17,14 +17,14 @@ using namespace allocmark;
 
 namespace {
 
-// An alloc as its size, a free as the size or the number of its alloc with a minus sign.
+// An alloc as its size and stream, a free as the size or the number of its alloc with a minus sign.
 std::vector<std::int64_t> rows_of(std::string_view workload, const Reference& reference) {
   std::vector<std::int64_t> rows;
   std::map<std::uint64_t, std::int64_t> names;
   std::int64_t alloc_count = 0;
   for (const Event& event : read_all(*open_workload(std::string(workload), 1))) {
     if (event.kind == EventKind::Alloc) {
-      rows.push_back(static_cast<std::int64_t>(event.size_bytes));
+      rows.push_back(static_cast<std::int64_t>(event.size_bytes * 8 + event.stream));
       names[event.id] = reference.frees == FreeRows::Sizes ? rows.back() : ++alloc_count;
     } else if (event.kind == EventKind::Free && reference.frees != FreeRows::None) {
       rows.push_back(-names[event.id]);

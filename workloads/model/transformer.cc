@@ -12,7 +12,6 @@ Transformer::Transformer(const TransformerSetup& setup, const LoraSettings& lora
   tape_.set_half(setup.is_half);
   if (setup.implementation == Implementation::Megatron) {
     megatron_ = std::make_unique<MegatronModel>(setup, &tape_);
-    tape_.set_stops_early(false);
   }
 }
 
@@ -363,11 +362,17 @@ void Transformer::set_evaluating(bool evaluating) {
 
 void Transformer::hold_inputs(const Var& hidden) {
   tape_.hold(hidden.tensor);
+  for (const Tensor& held : shared_inputs()) tape_.hold(held);
+}
+
+std::vector<Tensor> Transformer::shared_inputs() const {
+  std::vector<Tensor> inputs;
   for (const Tensor& held :
        {mask_.tensor, sine_.tensor, cosine_.tensor, positions_, position_bias_[0].tensor,
         position_bias_[1].tensor, cross_bias_.tensor, encoded_.tensor}) {
-    if (held) tape_.hold(held);
+    if (held) inputs.push_back(held);
   }
+  return inputs;
 }
 
 Var Transformer::before_layer(std::size_t index, Var hidden) {
@@ -453,14 +458,14 @@ Var Transformer::loss(Var hidden, const Tensor& tokens) {
     scores = layer_norm(tape_, std::move(scores), rows, transform_norm_, transform_norm_ + 1);
     scores = into_parallel(std::move(scores));
     scores = linear(tape_, std::move(scores), rows, {.weight = head_, .bias = head_bias_});
-    scores = gather_tokens(tape_, std::move(scores), {.ranks = setup_.parallel.tensor});
+    scores = gather_columns(tape_, std::move(scores), {.ranks = setup_.parallel.tensor});
     if (kept_outputs_ != nullptr) kept_outputs_->push_back(scores.tensor);
     Var loss = cross_entropy(tape_, scores, tokens);
     return loss;
   }
   hidden = into_parallel(std::move(hidden));
   Var logits = linear(tape_, hidden, rows, {.weight = head_});
-  logits = gather_tokens(tape_, std::move(logits), {.ranks = setup_.parallel.tensor});
+  logits = gather_columns(tape_, std::move(logits), {.ranks = setup_.parallel.tensor});
   if (kept_outputs_ != nullptr) kept_outputs_->push_back(logits.tensor);
   Var loss = causal_loss(logits);
   hidden.drop();

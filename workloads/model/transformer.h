@@ -38,7 +38,7 @@ class Transformer {
   // At the end of an earlier stage: local variables go.
   void leave() { drop_locals(); }
   // Runs a checkpointed segment again.
-  void recompute(const SegmentInput& segment);
+  [[nodiscard]] Var recompute(const SegmentInput& segment);
   // Final norm; what the model's forward still held goes. BERT has none.
   [[nodiscard]] Var finish(Var hidden);
   // Logits and loss; the logits go as soon as the loss is there. The labels are the tokens.
@@ -49,6 +49,8 @@ class Transformer {
   [[nodiscard]] Var answer(Var hidden);
   // The tensors that every checkpointed segment holds.
   void hold_inputs(const Var& hidden);
+  // Those among them that are not hidden states: a reentrant checkpoint's arguments.
+  [[nodiscard]] std::vector<Tensor> shared_inputs() const;
   // What only the last graph held goes: its loss variable was overwritten.
   void end_graph();
   // What a training step's batch holds: token ids or pixels, and labels of their own (0: the
