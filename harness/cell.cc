@@ -27,6 +27,7 @@
 #include "harness/prepared_trace.h"
 #include "harness/recorder.h"
 #include "harness/replay.h"
+#include "harness/request_clock.h"
 #include "harness/simcu_api.h"
 #include "harness/timeline.h"
 #include "harness/verify.h"
@@ -61,7 +62,7 @@ class CellRun {
   void fill_from(const VerifyReport& report);
   void fill_stats(const Backend& backend);
   void timed_passes();
-  void timed_pass(Recorder& recorder, std::uint32_t pass_index);
+  void timed_pass(Recorder& recorder, RequestClock* requests, std::uint32_t pass_index);
   void fill_latencies(const Recorder& sum);
   // Waits for all work, gives live blocks back, destroys the backend and notes what the device did
   // not get back.
@@ -324,13 +325,16 @@ void CellRun::timed_passes() {
       .step_count_max = std::min(trace_->facts().mark_count + 1, kStepCountMax)};
   Recorder pass(options);
   Recorder sum(options);
+  std::optional<RequestClock> requests;
+  if (trace_->facts().request_mark_count > 0) requests.emplace(trace_->facts().stream_count);
   for (std::uint32_t i = 0; i < spec_.pass_count; ++i) {
     pass.clear();
-    timed_pass(pass, i);
+    timed_pass(pass, requests ? &*requests : nullptr, i);
     sum.merge(pass);
     ++result_.pass_count;
   }
   fill_latencies(sum);
+  if (requests && spec_.record) result_.requests = requests->latency();
   const LatencySummary overhead = null_overhead(
       trace_->prefix(kNullPrefixCountMax),
       NullOverheadSetup{.clock = &clock_,
@@ -339,7 +343,8 @@ void CellRun::timed_passes() {
   result_.harness_overhead_ns_p50 = overhead.p50_ns;
 }
 
-void CellRun::timed_pass(Recorder& recorder, std::uint32_t pass_index) {
+void CellRun::timed_pass(Recorder& recorder, RequestClock* requests, std::uint32_t pass_index) {
+  if (requests != nullptr) requests->begin_pass();
   const std::uint64_t bytes_before = used_bytes();
   std::unique_ptr<Backend> backend = make_backend();
   Replayer replayer(ReplaySetup{.backend = backend.get(),
@@ -347,6 +352,7 @@ void CellRun::timed_pass(Recorder& recorder, std::uint32_t pass_index) {
                                 .streams = streams_->all(),
                                 .on_oom = on_oom_,
                                 .recorder = spec_.record ? &recorder : nullptr,
+                                .requests = requests,
                                 .clock = &clock_,
                                 .simcu_clock = simcu_.present ? simcu_.thread_clock() : nullptr});
   std::uint64_t wall_ticks = 0;

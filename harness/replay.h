@@ -15,6 +15,7 @@
 #include "harness/device_work.h"
 #include "harness/placement_hash.h"
 #include "harness/recorder.h"
+#include "harness/request_clock.h"
 #include "harness/trace_compiler.h"
 
 namespace allocmark {
@@ -63,8 +64,9 @@ struct ReplaySetup {
   DeviceWork* work = nullptr;
   std::span<const cudaStream_t> streams;  // by dense index
   OomPolicy on_oom = OomPolicy::Skip;
-  Recorder* recorder = nullptr;                   // null: nothing is timed per call
-  const TickClock* clock = nullptr;               // needed with a recorder
+  Recorder* recorder = nullptr;      // null: nothing is timed per call
+  RequestClock* requests = nullptr;  // null: nobody asks how long requests took; with a recorder
+  const TickClock* clock = nullptr;  // needed with a recorder
   const SimcuThreadClock* simcu_clock = nullptr;  // null without simcuda
 };
 
@@ -95,6 +97,7 @@ class Replayer {
   void deallocate(const ReplayStep& step);
   template <bool kTimed>
   void run_other(const ReplayStep& step);
+  void follow_requests(const ReplayStep& step);
 
   ReplaySetup setup_;
   ReplayCounts counts_;

@@ -13,7 +13,7 @@
 namespace allocmark {
 
 // The version of the result format (semver). MAJOR changes when results stop being comparable.
-inline constexpr const char* kSchemaVersion = "1.1.0";
+inline constexpr const char* kSchemaVersion = "1.2.0";
 
 // What names a cell. Two runs' cells with the same key are the same experiment.
 struct CellKey {
@@ -82,6 +82,14 @@ struct LatencyBucket {
 };
 using LatencyBuckets = std::vector<LatencyBucket>;
 
+// How long requests to a server took, on the clock of modelled kernels and the allocator's time
+// (results/README.md, "Requests").
+struct RequestLatency {
+  LatencySummary latency, first_token;  // from arrival to the answer, to its first token
+  LatencySummary ideal_latency, ideal_first_token;  // with an allocator that costs nothing
+  LatencySummary delay;                             // how much later than that each was answered
+};
+
 struct PassSummary {  // one timed pass, for spread
   double allocate_p50_ns = 0, allocate_p99_ns = 0, deallocate_p50_ns = 0, wall_ns = 0;
   // Total latency. Empty without samples, and in results of schema 1.0, which did not store it.
@@ -120,6 +128,7 @@ struct CellResult {
   OperationLatency allocate, deallocate;
   std::vector<SizeClassLatency> size_classes;
   std::vector<PassSummary> passes;
+  std::optional<RequestLatency> requests;  // where the trace tells of requests
   double allocator_ns_per_step = 0;  // allocator time between Mark events, median; 0 without marks
   double modelled_driver_ns_total = 0;  // one pass
   double harness_overhead_ns_p50 = 0;   // the null backend in the same process

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "workloads/event.h"
+#include "workloads/request_marks.h"
 
 namespace allocmark {
 
@@ -38,10 +39,10 @@ class EventBatch {
   }
   void sync() { events_.push_back({.kind = EventKind::Sync}); }
   void trim() { events_.push_back({.kind = EventKind::Trim}); }
-  void mark(std::string label) {
-    const auto [found, is_new] = label_indexes_.try_emplace(label, labels_.size());
-    if (is_new) labels_.push_back(std::move(label));
-    events_.push_back({.id = found->second, .kind = EventKind::Mark});
+  void mark(std::string label) { push_mark(std::move(label), 0); }
+  // News of a request, at a time in ns since the server's start (request_marks.h).
+  void mark(MarkClass mark_class, std::uint64_t time_ns) {
+    push_mark(std::string(mark_label(mark_class)), time_ns);
   }
 
   [[nodiscard]] const std::vector<Event>& events() const { return events_; }
@@ -57,6 +58,12 @@ class EventBatch {
   }
 
  private:
+  void push_mark(std::string label, std::uint64_t time_ns) {
+    const auto [found, is_new] = label_indexes_.try_emplace(label, labels_.size());
+    if (is_new) labels_.push_back(std::move(label));
+    events_.push_back({.id = found->second, .size_bytes = time_ns, .kind = EventKind::Mark});
+  }
+
   std::vector<Event> events_;
   std::vector<std::string> labels_;
   std::unordered_map<std::string, std::uint64_t> label_indexes_;

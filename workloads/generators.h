@@ -24,6 +24,11 @@ struct GeneratorEntry {
 // One per file.
 [[nodiscard]] std::unique_ptr<EventSource> make_train(Parameters& parameters, std::uint64_t seed);
 [[nodiscard]] std::unique_ptr<EventSource> make_infer(Parameters& parameters, std::uint64_t seed);
+[[nodiscard]] std::unique_ptr<EventSource> make_serve(Parameters& parameters, std::uint64_t seed);
+[[nodiscard]] std::unique_ptr<EventSource> make_load(Parameters& parameters, std::uint64_t seed);
+[[nodiscard]] std::unique_ptr<EventSource> make_colocate(Parameters& parameters,
+                                                         std::uint64_t seed);
+[[nodiscard]] std::unique_ptr<EventSource> make_pause(Parameters& parameters, std::uint64_t seed);
 [[nodiscard]] std::unique_ptr<EventSource> make_churn(Parameters& parameters, std::uint64_t seed);
 [[nodiscard]] std::unique_ptr<EventSource> make_comb(Parameters& parameters, std::uint64_t seed);
 

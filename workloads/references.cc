@@ -98,6 +98,26 @@ constexpr auto kReferences = std::to_array<Reference>({
      "batches=4,seq=100,context_max=100,generated_max=47,lengths=lognormal,median=100000,"
      "sigma_percent=0,attention=fused",
      25800, 0, Sizes},
+    {"vit_fp32_momentum",
+     "train:vit-base,batch=16,steps=4,precision=fp32,optimizer=sgd_momentum,attention=fused", 6390,
+     0, Blocks},
+    {"gpt2_fp16_scaler",
+     "train:gpt2-124m,batch=8,seq=512,steps=4,precision=fp16_autocast,attention=fused,clip=1", 6833,
+     0, None},
+    {"gpt2_fp16_scaler_plain",
+     "train:gpt2-124m,batch=4,seq=512,steps=3,precision=fp16_autocast,optimizer=sgd_momentum", 4600,
+     0, None},
+    // The recorded programs make the labels of padded batches on the device, with a mask of a byte.
+    {"bert_padded_amp",
+     "train:bert-base,batch=16,seq=256,steps=4,attention=fused,attention_mask=padding", 6851, 4,
+     None},
+    {"llama_padded_bf16",
+     "train:llama-3-8b,layers=8,hidden=2048,heads=16,kv_heads=4,ffn=5632,vocabulary=32000,"
+     "batch=4,seq=512,steps=3,precision=bf16,attention=fused,attention_mask=padding",
+     6790, 6, Sizes},
+    {"gpt2_padded_eager_fp32",
+     "train:gpt2-124m,batch=4,seq=256,steps=3,precision=fp32,attention_mask=padding", 4060, 3,
+     None},
     {"gpt2_ckpt_every2",
      "train:gpt2-124m,batch=8,seq=512,steps=3,checkpoint=full,"
      "checkpoint_every=2,kv_cache=n"
@@ -153,6 +173,26 @@ constexpr auto kReferences = std::to_array<Reference>({
      "train:gpt2-124m,batch=4,seq=512,steps=3,precision=fp32,gathered=bf16,kv_cache=none,dp"
      "=2,fsdp=1",
      8155, 0, Sizes},
+    {"gpt2_beam",
+     "infer:gpt2-124m,requests=8,batch=4,beams=4,batches=4/4,seq=64/40,context_max=64,"
+     "generated_max=31,lengths=lognormal,median=100000,sigma_percent=0,attention=fused,events="
+     "30150",
+     27000, 0, Sizes},
+    {"llama_sample_padded",
+     "infer:llama-3-8b,layers=8,hidden=2048,heads=16,kv_heads=4,ffn=5632,vocabulary=32000,"
+     "requests=8,batch=4,batches=4/4,seq=120/300,context_max=300,generated_max=39,"
+     "lengths=lognormal,median=100000,sigma_percent=0,attention=fused,padding=1,sample=1,"
+     "events=30079",
+     29980, 3, Sizes},
+    {"llama_static_cache",
+     "infer:llama-3-8b,layers=8,hidden=2048,heads=16,kv_heads=4,ffn=5632,vocabulary=32000,"
+     "requests=4,batch=4,batches=4,seq=200,context_max=200,generated_max=31,"
+     "lengths=lognormal,median=100000,sigma_percent=0,attention=fused,kv=preallocated",
+     14096, 2, None},
+    {"bert_embed_fp16",
+     "infer:bert-base,batches=32/32/7/32/1/16,seq=128/64/200/33/12/512,requests=240,batch=32,"
+     "attention=fused,padding=1,embeddings=1",
+     7275, 48, Sizes},
 });
 
 }  // namespace

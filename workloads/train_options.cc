@@ -40,16 +40,19 @@ void read_lengths(Parameters& parameters, TrainConfig* config) {
 
 void read_precision(Parameters& parameters, TrainConfig* config) {
   TransformerSetup& setup = config->setup;
-  const std::size_t precision = parameters.choice("precision", {"bf16_autocast", "bf16", "fp32"});
+  const std::size_t precision =
+      parameters.choice("precision", {"bf16_autocast", "bf16", "fp32", "fp16_autocast"});
   if (config->is_megatron()) {
-    if (precision == 2) {
-      parameters.refuse_text("precision", "bf16 where implementation=megatron", "fp32");
+    if (precision >= 2) {
+      parameters.refuse_text("precision", "bf16 where implementation=megatron",
+                             precision == 2 ? "fp32" : "fp16_autocast");
     }
     setup.autocast = false;
     setup.wide_bytes = setup.narrow_bytes = 2;
     return;
   }
-  setup.autocast = precision == 0;
+  setup.autocast = precision == 0 || precision == 3;
+  setup.is_half = config->scales_loss = precision == 3;
   setup.wide_bytes = precision == 1 ? 2 : 4;
   setup.narrow_bytes = precision == 2 ? 4 : 2;
 }
@@ -401,8 +404,13 @@ TrainConfig read_train_config(Parameters& parameters) {
   } else {
     config.keeps_cache = config.caches_in_evaluation = false;
   }
-  if (setup.model.family == ModelFamily::Bert) {
-    config.given_mask = parameters.choice("attention_mask", {"none", "ones"}) == 1;
+  if (!config.is_megatron() && setup.model.image == 0 && setup.model.family != ModelFamily::T5) {
+    const std::size_t mask = parameters.choice("attention_mask", {"none", "ones", "padding"});
+    config.given_mask = mask > 0;
+    config.padded = mask == 2;
+    if (config.given_mask && setup.parallel.pipeline > 1) {
+      parameters.refuse_text("attention_mask", "none where pp > 1", mask == 1 ? "ones" : "padding");
+    }
   }
   if (setup.model.family == ModelFamily::T5) {
     setup.target = parameters.number("target", {.preset = 128, .lowest = 1, .highest = 131'072});

@@ -37,6 +37,7 @@ struct TrainConfig {
   std::uint64_t accumulate = 1;  // micro batches per step
   OptimizerKind optimizer = OptimizerKind::AdamW;
   bool clips = false;
+  bool scales_loss = false;  // float16: a GradScaler around backward and step
   ZeroGrad zero_grad = ZeroGrad::AfterStep;
   bool checkpointed = false;            // blocks are run again in the backward
   bool reentrant = false;               // the blocks run without a graph first
@@ -46,6 +47,7 @@ struct TrainConfig {
   bool keeps_cache = true;
   bool caches_in_evaluation = true;  // evaluation does not checkpoint, so it keeps a cache
   bool given_mask = false;
+  bool padded = false;  // the mask hides tokens, and labels are tensors of their own
   std::vector<std::uint64_t> sequences;  // lengths in turn
   bool draws_lengths = false;
   LengthSettings lengths;

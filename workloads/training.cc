@@ -17,6 +17,8 @@ Training::Training(const TrainConfig& config, std::uint64_t seed, EventBatch* ba
       passes_(1) {
   if (config.keeps_cache) model_->set_cache(&cache_);
   model_->set_given_mask(config.given_mask);
+  model_->set_given_positions(false);
+  model_->set_padded(config.padded);
   model_->set_routing_seed(seed);
   if (config.keeps_outputs) model_->set_kept_outputs(&kept_outputs_);
   tape().set_keeps_products(config.keeps_products);
@@ -168,13 +170,14 @@ void Training::begin_forward(std::uint64_t length) {
   const Transformer::InputSizes sizes = model_->input_sizes();
   if (is_first() || is_last()) {
     Tensor tokens = tape().allocate(sizes.input_bytes, TensorKind::Activation);
-    Tensor labels = tokens;
-    if (sizes.label_bytes > 0) labels = tape().allocate(sizes.label_bytes, TensorKind::Activation);
     Tensor mask;
     if (config_.given_mask) mask = tape().allocate(sizes.input_bytes, TensorKind::Activation);
+    Tensor labels;
+    const std::uint64_t label_bytes = config_.padded ? sizes.input_bytes : sizes.label_bytes;
+    if (label_bytes > 0) labels = tape().allocate(label_bytes, TensorKind::Activation);
     own.tokens = std::move(tokens);
-    own.labels = std::move(labels);
     own.given_mask = std::move(mask);
+    own.labels = std::move(labels);
   }
   if (replicas_ && !evaluating_) replicas_->begin_forward();
   if (sharded_) sharded_->begin_forward();
@@ -242,7 +245,7 @@ void Training::end_forward() {
   if (is_last()) {
     Var hidden = model_->finish(std::move(stream_));
     stream_ = Var();
-    Var loss = model_->loss(std::move(hidden), own.labels);
+    Var loss = model_->loss(std::move(hidden), own.labels ? own.labels : own.tokens);
     if (!evaluating_ || !config_.eval_casts_once) tape().end_autocast();
     cache_.end_batch();
     if (config_.accumulate > 1 && !evaluating_) loss = divide_scalar(tape(), std::move(loss));
@@ -251,6 +254,11 @@ void Training::end_forward() {
     if (!pipelined()) own.loss = loss.tensor;
     if (pipelined()) step_losses_.push_back(loss.tensor);
     if (config_.keeps_losses && !evaluating_) kept_losses_.push_back(loss.tensor);
+    if (config_.scales_loss && !evaluating_) {
+      // A temporary of the line that calls backward().
+      loss = scaler_.scale(tape(), std::move(loss));
+      own.scaled_loss = loss.tensor;
+    }
     own.output = loss;
     own.output.tensor.reset();
   } else {
@@ -311,6 +319,7 @@ void Training::end_backward() {
   if (replicas_) replicas_->end_backward();
   if (sharded_) sharded_->end_backward();
   tape().end_backward();
+  own.scaled_loss.reset();
   own.in_flight = false;
   if (pipelined()) {
     if (!is_first()) {

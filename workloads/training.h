@@ -10,6 +10,7 @@
 
 #include "base/random.h"
 #include "workloads/event_batch.h"
+#include "workloads/model/grad_scaler.h"
 #include "workloads/model/megatron_buffers.h"
 #include "workloads/model/sharded_parameters.h"
 #include "workloads/train_options.h"
@@ -30,7 +31,8 @@ class Training {
   struct Pass {
     Graph graph;
     Var output;  // where the backward begins
-    Tensor tokens, labels, given_mask, loss, received;
+    // Without labels of their own the tokens are the labels.
+    Tensor tokens, labels, given_mask, loss, scaled_loss, received;
     std::vector<Tensor> arguments, new_arguments;  // of reentrant checkpoints, while a loss lives
     std::uint64_t micro_batch = 0;
     std::uint64_t chunk = 0;
@@ -82,6 +84,7 @@ class Training {
   std::unique_ptr<Transformer> model_;
   KvCache cache_;
   Optimizer optimizer_;
+  GradScaler scaler_;
   std::unique_ptr<DataParallel> replicas_;
   std::unique_ptr<ShardedParameters> sharded_;
   std::unique_ptr<MegatronBuffers> buffers_;

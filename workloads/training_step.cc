@@ -41,11 +41,13 @@ void Training::optimize() {
     const std::vector<OptimizedTensor> tensors = optimized();
     if (replicas_) replicas_->begin_step();
     if (sharded_) sharded_->begin_step();
+    if (config_.scales_loss) scaler_.unscale(tape());
     if (config_.clips) {
       const bool is_whole = replicas_ && replicas_->shares_states();
       optimizer_.clip(is_whole ? sizes_of(model_->trained_parameters()) : tensors);
     }
     optimizer_.step(tensors);
+    if (config_.scales_loss) scaler_.update();
     if (replicas_) replicas_->end_step();
     if (sharded_) sharded_->end_step();
     if (config_.zero_grad == ZeroGrad::AfterStep) release_gradients();
@@ -170,6 +172,7 @@ void Training::resume() {
 
 void Training::end() {
   optimizer_.clear();
+  scaler_.clear();
   if (buffers_) buffers_->clear();
   if (sharded_) sharded_->clear();
   if (replicas_) replicas_->clear();

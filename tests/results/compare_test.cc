@@ -359,7 +359,7 @@ TEST_CASE("policies and calibrations are read whole or refused") {
   CHECK(to_json(read) == text);
   CHECK(contains(error_of([&] { (void)calibration_from_json("{}", "c.json"); }), "kind"));
   std::string other = text;
-  other.replace(other.find("1.1.0"), 5, "2.0.0");
+  other.replace(other.find(kSchemaVersion), std::string(kSchemaVersion).size(), "2.0.0");
   CHECK(
       contains(error_of([&] { (void)calibration_from_json(other, "c.json"); }), "schema_version"));
 }

@@ -88,7 +88,7 @@ void Generation::choose(Var logits, std::uint64_t context) {
   if (is_prompt_) prompt_positions_ = std::move(positions_before_);
   is_prompt_ = false;
   exact_ = make(logits.count * 4);
-  Tensor best = make(batch_ * 8);
+  Tensor best = samples_ ? sampling_.draw(batch_, logits.count / batch_) : make(batch_ * 8);
   chosen_.reset();
   Tensor kept = make(batch_ * 8);
   Tensor rest = make(batch_ * 8);
@@ -108,6 +108,6 @@ void Generation::choose(Var logits, std::uint64_t context) {
   positions_before_.reset();
 }
 
-void Generation::end() { *this = Generation(tape_); }
+void Generation::end() { *this = Generation(tape_, samples_); }
 
 }  // namespace allocmark

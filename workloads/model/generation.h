@@ -1,17 +1,19 @@
-// What transformers' generate() keeps and makes around the model, greedy, with an attention mask
-// of ones: token ids, mask and positions that grow by one token per pass, the choice of the next
-// token, the test for the end.
+// What transformers' generate() keeps and makes around the model, greedy or drawn, with an
+// attention mask: token ids, mask and positions that grow by one token per pass, the choice of the
+// next token, the test for the end.
 #pragma once
 
 #include <cstdint>
 
+#include "workloads/model/sampling.h"
 #include "workloads/model/tape.h"
 
 namespace allocmark {
 
 class Generation {
  public:
-  explicit Generation(Tape* tape) : tape_(tape) {}
+  // `samples`: tokens are drawn instead of chosen.
+  Generation(Tape* tape, bool samples) : tape_(tape), samples_(samples), sampling_(tape) {}
 
   // A batch of prompts of `length` tokens.
   void begin(std::uint64_t batch, std::uint64_t length);
@@ -30,6 +32,8 @@ class Generation {
   void test_end();
 
   Tape* tape_;
+  bool samples_;
+  Sampling sampling_;
   std::uint64_t batch_ = 0;
   Tensor given_ids_, given_mask_, ids_, special_[3], mask_, positions_, unfinished_;
   Tensor tokens_, token_positions_, positions_before_, prompt_positions_, exact_, chosen_;

@@ -45,8 +45,8 @@ Var Transformer::rotated(const Var& input) {
 void Transformer::cache(std::size_t index, Var* key, Var* value) {
   if (cache_ == nullptr) return;
   const std::uint64_t count = sizes().grouped;
-  Var keys = cache_->append(tape_, index, 0, *key, count, key->width);
-  Var values = cache_->append(tape_, index, 1, *value, count, key->width);
+  Var keys = cache_->append(tape_, index, 0, *key, count, key->width, setup_.sequence);
+  Var values = cache_->append(tape_, index, 1, *value, count, key->width, setup_.sequence);
   *key = std::move(keys);
   *value = std::move(values);
 }
@@ -57,12 +57,16 @@ Var Transformer::attend_core(const Var& query, Var key, Var value, Var* weights)
   const Sizes own = sizes();
   const std::uint64_t repeats = model.head_count / model.kv_head_count;
   if (setup_.fused_attention) {
-    return fused_attention(tape_, query, key, value,
-                           {.query_count = own.hidden,
-                            .row_count = own.rows * model.head_count / setup_.parallel.tensor,
-                            .query_rows = setup_.sequence,
-                            .repeats = repeats,
-                            .one_query = setup_.sequence == 1});
+    const FusedAttentionShape shape{
+        .query_count = own.hidden,
+        .row_count = own.rows * model.head_count / setup_.parallel.tensor,
+        .query_rows = setup_.sequence,
+        .repeats = repeats,
+        .one_query = setup_.sequence == 1};
+    if (mask_.count != 0) {
+      return masked_fused_attention(query, std::move(key), std::move(value), shape);
+    }
+    return fused_attention(tape_, query, key, value, shape);
   }
   key = repeat_heads(tape_, std::move(key), repeats);
   value = repeat_heads(tape_, std::move(value), repeats);
@@ -73,7 +77,7 @@ Var Transformer::attend_core(const Var& query, Var key, Var value, Var* weights)
   Var scores = multiply_scalar(tape_, query_times_key(tape_, query, key, counts));
   if (mask_.count != 0) scores = add(tape_, std::move(scores), mask_);
   if (model.is_llama_like() || model.family == ModelFamily::Vit) {
-    Var exact = softmax(tape_, cast(tape_, scores, 4));
+    Var exact = softmax(tape_, setup_.is_half ? scores : cast(tape_, scores, 4));
     *weights = cast(tape_, std::move(exact), query.width);
     scores.drop();
   } else {

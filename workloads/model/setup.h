@@ -39,6 +39,7 @@ struct TransformerSetup {
   std::uint64_t sequence = 1024;      // tokens of each
   std::uint64_t wide_bytes = 4;       // element size of parameters, norms and the residual stream
   std::uint64_t narrow_bytes = 2;     // element size of matrix products
+  bool is_half = false;               // narrow is float16, not bfloat16
   bool autocast = true;               // weights and inputs are cast to narrow for each product
   bool fused_attention = false;       // no S x S matrices (scaled_dot_product_attention)
   bool kernels = false;               // emit kernel events

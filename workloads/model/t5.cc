@@ -186,8 +186,8 @@ Var Transformer::t5_attention(const LayerWeights& own, const Var& input, const V
   if (cache_ != nullptr && what.cache_index >= 0) {
     const auto index = static_cast<std::size_t>(what.cache_index);
     const std::uint64_t count = setup_.batch * what.keys * setup_.model.kv_width();
-    Var keys = cache_->append(tape_, index, 0, key, count, key.width);
-    Var values = cache_->append(tape_, index, 1, value, count, key.width);
+    Var keys = cache_->append(tape_, index, 0, key, count, key.width, setup_.target);
+    Var values = cache_->append(tape_, index, 1, value, count, key.width, setup_.target);
     key = std::move(keys);
     value = std::move(values);
   }

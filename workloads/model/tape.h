@@ -141,6 +141,9 @@ class Tape {
   [[nodiscard]] std::size_t add_parameter(Parameter parameter);
   [[nodiscard]] std::vector<Parameter>& parameters() { return parameters_; }
   [[nodiscard]] bool autocast() const { return autocast_; }
+  // Narrow is float16: softmax reads it and gives four bytes.
+  void set_half(bool half) { is_half_ = half; }
+  [[nodiscard]] bool is_half() const { return is_half_; }
   // Inside an operator that autocast has cast for, autocast is off.
   void set_autocast(bool autocast) { autocast_ = autocast; }
   [[nodiscard]] std::uint64_t narrow_bytes() const { return narrow_bytes_; }
@@ -213,6 +216,7 @@ class Tape {
   std::uint64_t narrow_bytes_;
   bool autocast_;
   bool kernels_ = false;
+  bool is_half_ = false;
   bool grad_enabled_ = true;
   bool in_backward_ = false;
   bool recomputing_ = false;

@@ -9,6 +9,7 @@ namespace allocmark {
 Transformer::Transformer(const TransformerSetup& setup, const LoraSettings& lora, TensorPool* pool)
     : setup_(setup), lora_(lora), tape_(pool, setup.narrow_bytes, setup.autocast) {
   tape_.set_kernels(setup.kernels);
+  tape_.set_half(setup.is_half);
   if (setup.implementation == Implementation::Megatron) {
     megatron_ = std::make_unique<MegatronModel>(setup, &tape_);
   }
@@ -226,7 +227,7 @@ void Transformer::check_given_mask() {
 
 void Transformer::make_rotary(std::uint64_t width) {
   // Positions that the caller gives are each sequence's own.
-  const std::uint64_t batch = given_mask_ ? setup_.batch : 1;
+  const std::uint64_t batch = given_positions_ ? setup_.batch : 1;
   const std::uint64_t half = setup_.model.head_width() / 2;
   const std::uint64_t count = batch * setup_.sequence * half * 2;
   Var frequencies;
@@ -251,6 +252,23 @@ void Transformer::make_rotary(std::uint64_t width) {
   sine.drop();
 }
 
+void Transformer::make_causal_masks() {
+  // A cache that is not read to its end needs a mask; while decoding nobody looks whether it is.
+  const bool is_longer =
+      mask_length_ > 0 && (setup_.key_count() > mask_length_ || setup_.sequence == 1);
+  if (given_mask_ && setup_.fused_attention && (padded_ || is_longer)) {
+    prepare_padded_mask();
+    return;
+  }
+  if (given_mask_ && !setup_.fused_attention && padded_) {
+    const Var allowed = tape_.make(setup_.batch * setup_.key_count(), 1);
+    mask_ = mask_numbers(make_padding_mask({}, setup_.key_count(), true));
+    return;
+  }
+  if (given_mask_) check_given_mask();
+  mask_ = make_causal_mask(cache_ == nullptr && !given_mask_);
+}
+
 Var Transformer::embed(const Tensor& tokens) {
   if (megatron_) return megatron_->embed(tokens);
   const ModelShape& model = setup_.model;
@@ -272,15 +290,15 @@ Var Transformer::embed(const Tensor& tokens) {
     sum = layer_norm(tape_, sum, rows, embedding_norm_, embedding_norm_ + 1);
     if (setup_.has_dropout()) sum = dropout(tape_, std::move(sum));
     for (Var* local : {&words, &types, &type_rows, &position_rows}) local->drop();
-    if (given_mask_) {  // without padding it is checked and left out
-      Var allowed = tape_.make(rows, 1);
-      { const Var all = tape_.make(1, 1); }
-    }
+    if (given_mask_) make_bidirectional_mask();
     words_ = sum;
     return sum;
   }
+  // generate() makes the masks of a cache that is longer than what it holds.
+  const bool has_masks = mask_length_ > 0;
+  if (has_masks) make_causal_masks();
   words_ = out_of_parallel(embedding(tape_, tokens, rows, word_table_, model.hidden));
-  if (!given_mask_) {
+  if (!given_positions_) {
     const Var raw = tape_.make(setup_.sequence, 8);
     positions_ = tape_.make(setup_.sequence, 8).tensor;
   }
@@ -290,16 +308,14 @@ Var Transformer::embed(const Tensor& tokens) {
     graph_inputs_.push_back(words_.tensor);
   }
   if (model.is_llama_like()) {
-    if (given_mask_) check_given_mask();
-    mask_ = make_causal_mask(cache_ == nullptr);
+    if (!has_masks) make_causal_masks();
     make_rotary(setup_.wide_bytes);
     return words_;
   }
-  position_rows_ = embedding(tape_, positions_, given_mask_ ? rows : setup_.sequence,
+  position_rows_ = embedding(tape_, positions_, given_positions_ ? rows : setup_.sequence,
                              position_table_, model.hidden);
   Var hidden = add(tape_, words_, position_rows_);
-  if (given_mask_) check_given_mask();
-  mask_ = make_causal_mask(cache_ == nullptr);
+  if (!has_masks) make_causal_masks();
   if (setup_.has_dropout()) hidden = dropout(tape_, std::move(hidden));
   return hidden;
 }
@@ -404,7 +420,11 @@ Var Transformer::finish(Var hidden) {
 
 void Transformer::drop_locals() {
   positions_.reset();
-  for (Var* local : {&words_, &position_rows_, &mask_, &sine_, &cosine_}) local->drop();
+  // BERT's goes first; generate() keeps its own until it makes the next.
+  if (setup_.model.family == ModelFamily::Bert) mask_.drop();
+  for (Var* local : {&words_, &position_rows_, &mask_, &sine_, &cosine_}) {
+    if (local != &mask_ || mask_length_ == 0) local->drop();
+  }
 }
 
 // The label shift pads, copies, and goes with the logits in four bytes.

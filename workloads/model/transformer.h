@@ -66,9 +66,15 @@ class Transformer {
   // In the order of model.parameters().
   [[nodiscard]] std::vector<std::size_t> trained_parameters();
   // The caller passes an attention mask (of ones), and to models that generate positions too.
-  void set_given_mask(bool given) { given_mask_ = given; }
+  void set_given_mask(bool given) { given_mask_ = given_positions_ = given; }
+  // Training programs pass no positions.
+  void set_given_positions(bool given) { given_positions_ = given; }
   // Decides which experts tokens go to, together with the forward's number and the layer.
   void set_routing_seed(std::uint64_t seed) { routing_seed_ = seed; }
+  // The batch is padded: with fused attention, masks of all pairs are made.
+  void set_padded(bool padded) { padded_ = padded; }
+  // Columns of the caller's mask where the cache is longer; 0: as many as there are keys.
+  void set_mask_length(std::uint64_t length) { mask_length_ = length; }
   // Where keys and values are kept; null for nowhere.
   void set_cache(KvCache* cache) { cache_ = cache; }
   // Where the logits of every forward are appended; null for nowhere.
@@ -115,6 +121,14 @@ class Transformer {
   void make_layer_parameters();
   void make_adapters();
   void check_given_mask();
+  void check_all(std::uint64_t count);
+  void prepare_padded_mask();
+  [[nodiscard]] Var mask_numbers(Var mask);
+  void make_bidirectional_mask();
+  [[nodiscard]] Var make_padding_mask(const Tensor& allowed, std::uint64_t key_count, bool causal);
+  [[nodiscard]] Var masked_fused_attention(const Var& query, Var key, Var value,
+                                           const FusedAttentionShape& shape);
+  void make_causal_masks();
   [[nodiscard]] Var make_causal_mask(bool detects_packing);
   [[nodiscard]] Var make_mask(std::uint64_t queries, std::uint64_t keys);
   void make_rotary(std::uint64_t width);
@@ -174,6 +188,10 @@ class Transformer {
   Tape tape_;
   KvCache* cache_ = nullptr;
   bool given_mask_ = false;
+  bool given_positions_ = false;
+  bool padded_ = false;
+  std::uint64_t mask_length_ = 0;
+  Tensor padded_mask_;
   std::uint64_t routing_seed_ = 0;
   std::uint64_t forward_index_ = 0;
   std::size_t word_table_ = 0, position_table_ = 0, type_table_ = 0, embedding_norm_ = 0;
