@@ -107,6 +107,17 @@ constexpr auto kReferences = std::to_array<Reference>({
     {"gpt2_fp16_scaler_plain",
      "train:gpt2-124m,batch=4,seq=512,steps=3,precision=fp16_autocast,optimizer=sgd_momentum", 4600,
      0, None},
+    // The recorded programs make the labels of padded batches on the device, with a mask of a byte.
+    {"bert_padded_amp",
+     "train:bert-base,batch=16,seq=256,steps=4,attention=fused,attention_mask=padding", 6851, 4,
+     None},
+    {"llama_padded_bf16",
+     "train:llama-3-8b,layers=8,hidden=2048,heads=16,kv_heads=4,ffn=5632,vocabulary=32000,"
+     "batch=4,seq=512,steps=3,precision=bf16,attention=fused,attention_mask=padding",
+     6790, 6, Sizes},
+    {"gpt2_padded_eager_fp32",
+     "train:gpt2-124m,batch=4,seq=256,steps=3,precision=fp32,attention_mask=padding", 4060, 3,
+     None},
     {"gpt2_ckpt_every2",
      "train:gpt2-124m,batch=8,seq=512,steps=3,checkpoint=full,"
      "checkpoint_every=2,kv_cache=n"
@@ -119,6 +130,13 @@ constexpr auto kReferences = std::to_array<Reference>({
      "atch=2,seq=1024,attention=fused,steps=3,precision=bf16,optimizer=adamw_fused,checkpoi"
      "nt=keep_products",
      3847, 0, None},
+    {"llama_ckpt_reentrant",
+     "train:llama-3-8b,layers=8,hidden=2048,heads=16,kv_heads=4,ffn=5632,vocabulary=32000,batch=2,"
+     "seq=1024,attention=fused,steps=3,checkpoint=full,reentrant=1",
+     5116, 0, None},
+    {"gpt2_save_resume",
+     "train:gpt2-124m,batch=4,seq=256,steps=4,save_every=2,resume=device,resume_at=2", 7331, 0,
+     None},
     {"gpt2_adamw_loop",
      "train:gpt2-124m,batch=4,seq=256,steps=3,precision=fp32,optimizer=adamw_loop", 8509, 0, Sizes},
     {"gpt2_momentum_loop",
@@ -175,6 +193,13 @@ constexpr auto kReferences = std::to_array<Reference>({
      "infer:bert-base,batches=32/32/7/32/1/16,seq=128/64/200/33/12/512,requests=240,batch=32,"
      "attention=fused,padding=1,embeddings=1",
      7275, 48, Sizes},
+    // Tensors of a few bytes differ from the first guess on: held by its distances alone.
+    {"llama_assisted",
+     "infer:llama-3-8b,layers=8,hidden=2048,heads=16,kv_heads=4,ffn=5632,vocabulary=32000,"
+     "requests=1,batch=1,seq=100,context_max=100,generated_max=48,lengths=lognormal,median=100000,"
+     "sigma_percent=0,attention=fused,draft=llama-3-8b,draft_layers=2,draft_hidden=512,"
+     "draft_heads=8,draft_kv_heads=4,draft_ffn=1408,accept_percent=0,events=29500",
+     90, 0, None},
 });
 
 }  // namespace

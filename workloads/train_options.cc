@@ -68,6 +68,10 @@ void read_checkpoint(Parameters& parameters, TrainConfig* config) {
   }
   config->setup.recomputes_attention = kind == 2;
   if (!config->checkpointed) return;
+  config->reentrant = config->is_megatron();
+  if (!config->is_megatron() && !config->keeps_products) {
+    config->reentrant = read_switch(parameters, "reentrant", false);
+  }
   const std::uint64_t layers = config->setup.own_layer_count();
   config->checkpoint_every =
       parameters.number("checkpoint_every", {.preset = 1, .lowest = 1, .highest = 1024});
@@ -400,8 +404,13 @@ TrainConfig read_train_config(Parameters& parameters) {
   } else {
     config.keeps_cache = config.caches_in_evaluation = false;
   }
-  if (setup.model.family == ModelFamily::Bert) {
-    config.given_mask = parameters.choice("attention_mask", {"none", "ones"}) == 1;
+  if (!config.is_megatron() && setup.model.image == 0 && setup.model.family != ModelFamily::T5) {
+    const std::size_t mask = parameters.choice("attention_mask", {"none", "ones", "padding"});
+    config.given_mask = mask > 0;
+    config.padded = mask == 2;
+    if (config.given_mask && setup.parallel.pipeline > 1) {
+      parameters.refuse_text("attention_mask", "none where pp > 1", mask == 1 ? "ones" : "padding");
+    }
   }
   if (setup.model.family == ModelFamily::T5) {
     setup.target = parameters.number("target", {.preset = 128, .lowest = 1, .highest = 131'072});

@@ -16,6 +16,8 @@ Training::Training(const TrainConfig& config, std::uint64_t seed, EventBatch* ba
       passes_(1) {
   if (config.keeps_cache) model_->set_cache(&cache_);
   model_->set_given_mask(config.given_mask);
+  model_->set_given_positions(false);
+  model_->set_padded(config.padded);
   model_->set_routing_seed(seed);
   if (config.keeps_outputs) model_->set_kept_outputs(&kept_outputs_);
   tape().set_keeps_products(config.keeps_products);
@@ -167,13 +169,14 @@ void Training::begin_forward(std::uint64_t length) {
   const Transformer::InputSizes sizes = model_->input_sizes();
   if (is_first() || is_last()) {
     Tensor tokens = tape().allocate(sizes.input_bytes, TensorKind::Activation);
-    Tensor labels = tokens;
-    if (sizes.label_bytes > 0) labels = tape().allocate(sizes.label_bytes, TensorKind::Activation);
     Tensor mask;
     if (config_.given_mask) mask = tape().allocate(sizes.input_bytes, TensorKind::Activation);
+    Tensor labels;
+    const std::uint64_t label_bytes = config_.padded ? sizes.input_bytes : sizes.label_bytes;
+    if (label_bytes > 0) labels = tape().allocate(label_bytes, TensorKind::Activation);
     own.tokens = std::move(tokens);
-    own.labels = std::move(labels);
     own.given_mask = std::move(mask);
+    own.labels = std::move(labels);
   }
   if (replicas_ && !evaluating_) replicas_->begin_forward();
   if (sharded_) sharded_->begin_forward();
@@ -204,16 +207,24 @@ void Training::begin_segment() {
   const std::uint64_t blocks = std::min(config_.checkpoint_blocks, layer_end_ - layer_);
   Var input = stream_;
   input.tensor.reset();
-  tape().begin_segment({.first_layer = static_cast<std::uint32_t>(layer_),
-                        .layer_count = static_cast<std::uint32_t>(blocks),
-                        .inputs = {input, Var(), Var()}});
+  SegmentInput segment{.first_layer = static_cast<std::uint32_t>(layer_),
+                       .layer_count = static_cast<std::uint32_t>(blocks),
+                       .inputs = {input, Var(), Var()}};
+  if (config_.reentrant) {
+    tape().begin_reentrant(std::move(segment), stream_);
+    if (pass().new_arguments.empty()) pass().new_arguments = model_->shared_inputs();
+    return;
+  }
+  tape().begin_segment(std::move(segment));
   model_->hold_inputs(stream_);
 }
 
-void Training::end_segment() {
+void Training::end_segment(Var* output) {
   if (!config_.checkpointed) return;
   const bool at_end = (layer_ + 1) % config_.checkpoint_blocks == 0 || layer_ + 1 == layer_end_;
-  if (at_end || config_.checkpoint_every > 1) tape().end_segment();
+  if (!at_end && config_.checkpoint_every == 1) return;
+  tape().end_reentrant(output);
+  tape().end_segment();
 }
 
 void Training::forward_layer() {
@@ -222,7 +233,7 @@ void Training::forward_layer() {
   begin_segment();
   // The block's input goes when its name is bound to the output.
   Var output = model_->layer(layer_, stream_);
-  end_segment();
+  end_segment(&output);
   if (sharded_) output = sharded_->end_layer(layer_, std::move(output));
   stream_ = std::move(output);
   if (++layer_ == layer_end_) phase_ = Phase::EndForward;
@@ -233,11 +244,12 @@ void Training::end_forward() {
   if (is_last()) {
     Var hidden = model_->finish(std::move(stream_));
     stream_ = Var();
-    Var loss = model_->loss(std::move(hidden), own.labels);
+    Var loss = model_->loss(std::move(hidden), own.labels ? own.labels : own.tokens);
     if (!evaluating_ || !config_.eval_casts_once) tape().end_autocast();
     cache_.end_batch();
     if (config_.accumulate > 1 && !evaluating_) loss = divide_scalar(tape(), std::move(loss));
     model_->end_graph();
+    own.arguments = std::exchange(own.new_arguments, {});
     if (!pipelined()) own.loss = loss.tensor;
     if (pipelined()) step_losses_.push_back(loss.tensor);
     if (config_.keeps_losses && !evaluating_) kept_losses_.push_back(loss.tensor);
@@ -296,7 +308,7 @@ void Training::begin_backward() {
 }
 
 void Training::backward() {
-  const auto recompute = [this](const SegmentInput& segment) { model_->recompute(segment); };
+  const auto recompute = [this](const SegmentInput& segment) { return model_->recompute(segment); };
   if (tape().backward(64, recompute)) return;
   end_backward();
 }
@@ -315,6 +327,8 @@ void Training::end_backward() {
       gradient.reset();
     }
     own.output.drop();
+    own.new_arguments.clear();
+    own.arguments.clear();
     own.received.reset();
     own.tokens.reset();
     own.labels.reset();

@@ -31,7 +31,9 @@ class Training {
   struct Pass {
     Graph graph;
     Var output;  // where the backward begins
+    // Without labels of their own the tokens are the labels.
     Tensor tokens, labels, given_mask, loss, scaled_loss, received;
+    std::vector<Tensor> arguments, new_arguments;  // of reentrant checkpoints, while a loss lives
     std::uint64_t micro_batch = 0;
     std::uint64_t chunk = 0;
     std::uint64_t length = 0;
@@ -45,7 +47,7 @@ class Training {
   void receive();
   void forward_layer();
   void begin_segment();
-  void end_segment();
+  void end_segment(Var* output);
   void end_forward();
   void send();
   void begin_backward();

@@ -183,6 +183,7 @@ void Training::end() {
     own.labels.reset();
     own.given_mask.reset();
     own.loss.reset();
+    own.arguments.clear();
   }
   batch_->mark("end");
 }

@@ -121,6 +121,8 @@ TEST_CASE("every recorded trace is valid and has the pinned numbers") {
        0x46d8fbb21f7fa455},
       {"vit_large_eager_amp", 20678, 10338, 10335, 84888655844, 8989788040, 8759, 3, 68157440, 1,
        0xb67b16aab5c66157},
+      {"llama_assisted", 30002, 15076, 14924, 1528059610, 1102427705, 2283, 152, 1100001162, 1,
+       0x8bc43765029a0c83},
       {"ddp_gpt2_amp", 13578, 6794, 6778, 78353519124, 6232974856, 4553, 16, 565916672, 1,
        0x3f9610b18bbbbb16},
       {"ddp_view_gpt2_fp32", 14513, 7262, 7246, 52419797958, 4597382152, 7622, 16, 565916672, 1,
@@ -165,6 +167,12 @@ TEST_CASE("every recorded trace is valid and has the pinned numbers") {
        0xf8859e03f4016c49},
       {"bert_embed_fp16", 7490, 3739, 3737, 11985243162, 396313088, 3267, 2, 34603008, 1,
        0x54c145f3ca5d36c3},
+      {"bert_padded_amp", 13705, 6851, 6848, 46160203048, 4511559556, 4507, 3, 68157440, 1,
+       0x2e074c19e39566b5},
+      {"gpt2_padded_eager_fp32", 8132, 4065, 4062, 26991603575, 3601880072, 3503, 3, 68157440, 1,
+       0x08161f884be4a580},
+      {"llama_padded_bf16", 7175, 3586, 3584, 36904940501, 5399777672, 3189, 2, 67108864, 1,
+       0xa6d100ccbdf03293},
   };
   CHECK(recorded_traces().size() == std::size(pinned));
   for (const Pinned& expected : pinned) {

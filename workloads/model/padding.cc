@@ -1,6 +1,7 @@
-// Masks that attention cannot do without: batches with padding, and caches longer than what they
-// hold. Booleans of all pairs per sequence, made before the first layer; each layer turns them into
-// numbers to be added to the scores, and needs the keys of every query head.
+// Masks that attention cannot do without: batches with padding, caches longer than what they hold,
+// several tokens after others that are cached. Booleans of all pairs per sequence, made before the
+// first layer; each layer turns them into numbers to be added to the scores, and needs the keys of
+// every query head.
 #include <utility>
 
 #include "workloads/model/transformer.h"
@@ -32,7 +33,8 @@ Var Transformer::make_padding_mask(const Tensor& allowed, std::uint64_t key_coun
   before = tape_.make(pairs, 1);
   one.drop();
   Var rows = tape_.make(setup_.batch * key_count, 8);
-  Var columns = tape_.make(setup_.batch * key_count, 8);
+  Var columns;
+  if (setup_.batch > 1) columns = tape_.make(setup_.batch * key_count, 8);
   Var given = tape_.make(setup_.batch * key_count, 1);
   rows.drop();
   columns.drop();
@@ -41,6 +43,26 @@ Var Transformer::make_padding_mask(const Tensor& allowed, std::uint64_t key_coun
   if (allowed) padded_mask_.reset();
   for (Var* gone : {&batches, &heads, &queries, &keys}) gone->drop();
   return mask;
+}
+
+// Eager attention adds numbers: zeros, and large negative ones where the mask hides a key.
+Var Transformer::mask_numbers(Var mask) {
+  Var zero = tape_.make(1, setup_.wide_bytes);
+  Var lowest = tape_.make(1, setup_.wide_bytes);
+  Var numbers = tape_.make(mask.count, setup_.wide_bytes);
+  lowest.drop();
+  zero.drop();
+  return numbers;
+}
+
+// BERT's: found out and left out where nothing is hidden.
+void Transformer::make_bidirectional_mask() {
+  const Var allowed = tape_.make(setup_.token_count(), 1);
+  { const Var all = tape_.make(1, 1); }
+  mask_ = {};
+  if (!padded_) return;
+  mask_ = make_padding_mask({}, setup_.sequence, false);
+  if (!setup_.fused_attention) mask_ = mask_numbers(std::move(mask_));
 }
 
 // A causal model's mask where the keys are `key_count` and the caller's mask has `length` columns.
@@ -60,8 +82,8 @@ void Transformer::prepare_padded_mask() {
     padded_mask_.reset();
     return;
   }
-  if (mask_length_ == 0) check_all(setup_.batch * length);
-  if (setup_.sequence > 1) check_all(setup_.batch * length);
+  if (padded_ && mask_length_ == 0) check_all(setup_.batch * length);
+  if (padded_ && setup_.sequence > 1) check_all(setup_.batch * length);
   mask_ = make_padding_mask(padded_mask_, key_count, true);
 }
 
@@ -76,7 +98,9 @@ Var Transformer::masked_fused_attention(const Var& query, Var key, Var value,
   lowest.drop();
   FusedAttentionShape apart = shape;
   apart.repeats = 1;
+  apart.bias = bias.tensor;
   Var out = fused_attention(tape_, query, key, value, apart);
+  apart.bias.reset();
   bias.drop();
   key.drop();
   value.drop();
