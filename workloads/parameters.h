@@ -50,6 +50,11 @@ class Parameters {
     refuse(key, std::move(wanted), got);
   }
 
+  [[noreturn]] void refuse_text(std::string_view key, std::string wanted,
+                                std::string_view got) const {
+    refuse(key, std::move(wanted), got);
+  }
+
   // For generators without variants.
   void refuse_variant() const;
 

@@ -3,10 +3,18 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string_view>
 
 namespace allocmark {
+
+// How frees are compared.
+enum class FreeRows : std::uint8_t {
+  None,   // not: autocast's cache goes in an order of pointers
+  Sizes,  // blocks of one size may go in another order
+  Blocks,
+};
 
 struct Reference {
   std::string_view recording;
@@ -15,7 +23,7 @@ struct Reference {
   // have in the recorded order, and how many of the recorded ones it may lack.
   std::size_t row_count = 0;
   std::size_t missing_max = 0;
-  bool with_frees = true;  // false: autocast's cache goes in an order of pointers
+  FreeRows frees = FreeRows::Blocks;
 };
 
 [[nodiscard]] std::span<const Reference> references();

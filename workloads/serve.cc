@@ -7,7 +7,6 @@
 #include <limits>
 #include <memory>
 #include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -160,7 +159,7 @@ void Server::begin_iteration() {
     batch_->mark(MarkClass::IdleUntil, now_ns_);
   }
   // A thousand labels are enough to find one's way; more would grow with the trace.
-  batch_->mark("step" + std::to_string(iteration_++ % 1000));
+  batch_->mark("step", iteration_++);
   const std::uint64_t admitted_before = scheduler_.running().size();
   for (const std::uint32_t slot : scheduler_.plan([this] { return arrived_request(); })) {
     target_.release(slot);

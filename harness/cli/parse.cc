@@ -199,7 +199,10 @@ void add_trace(CLI::App* app, TraceCommand* command) {
   generate->add_option("output", command->output, "Trace file to write")
       ->required()
       ->type_name("TO");
-  generate->add_option("--seed", command->seed, "Seed")->capture_default_str()->type_name("N");
+  generate->add_option("--seed", command->seed, "Seed")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str()
+      ->type_name("N");
 }
 
 void add_explain(CLI::App* app, ExplainCommand* command) {
@@ -306,6 +309,35 @@ void add_profile(CLI::App* app, ProfileCommand* command) {
       ->type_name("N");
 }
 
+void add_fidelity(CLI::App* app, FidelityCommand* command) {
+  app->add_option("reference", command->reference,
+                  "The recorded trace: the name of one that ships, or a file")
+      ->type_name("REFERENCE");
+  app->add_option("-w,--workload", command->workload,
+                  "What is held against it [the workload that a shipped recording belongs to]")
+      ->type_name("W");
+  app->add_flag("--all", command->all, "Every recording that ships, one row each");
+  app->add_option("-c,--conf", command->confs,
+                  "Config strings of caching for the replays [unset, max_split_size_mb:128, "
+                  "expandable_segments:True]")
+      ->type_name("C");
+  app->add_option("--seed", command->seed, "Seed of the workload")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str()
+      ->type_name("N");
+  app->add_option("--format", command->format, "table or json")
+      ->check(CLI::IsMember({"table", "json"}))
+      ->capture_default_str()
+      ->type_name("F");
+  app->add_option("-o,--out", command->out,
+                  "Also write plots (NAME.html) and numbers (fidelity.json) into this folder")
+      ->type_name("DIR");
+  app->footer(
+      "\nEach distance is one number, defined in workloads/README.md.\n"
+      "\nExit codes: 0 compared, 1 with --all a recording misses the targets, 2 usage, 4 a replay "
+      "failed.\n");
+}
+
 // Names a user may have meant: the subcommands and options of the deepest app that was entered.
 std::vector<std::string> known_names(const CLI::App& app) {
   std::vector<std::string> names;
@@ -384,6 +416,7 @@ struct Commands {
   SpeedCommand speed;
   QualifyCommand qualify;
   ProfileCommand profile;
+  FidelityCommand fidelity;
 };
 
 void keep_parsed(const CLI::App& app, Commands commands, const std::vector<std::string>& arguments,
@@ -409,6 +442,7 @@ void keep_parsed(const CLI::App& app, Commands commands, const std::vector<std::
   if (parsed("speed")) line.speed = commands.speed;
   if (parsed("qualify")) line.qualify = commands.qualify;
   if (parsed("profile")) line.profile = commands.profile;
+  if (parsed("fidelity")) line.fidelity = commands.fidelity;
 }
 
 }  // namespace
@@ -438,6 +472,8 @@ CommandLine parse_command_line(int argc, const char* const* argv, const std::str
       "speed", "Measure allocmark itself: overhead per event, replay rate, memory");
   CLI::App* profile_app = app.add_subcommand(
       "profile", "Measure a device's memory calls, for a simulated device of its own");
+  CLI::App* fidelity_app =
+      app.add_subcommand("fidelity", "Say how much a generated workload is like a recorded one");
   add_list(list_app, &commands.list);
   add_run_axes(run_app, &commands.run);
   add_run_manner(run_app, &commands.run);
@@ -455,6 +491,7 @@ CommandLine parse_command_line(int argc, const char* const* argv, const std::str
   add_qualify(app.add_subcommand("qualify", "Say whether this machine's GPUs are fit"),
               &commands.qualify);
   add_profile(profile_app, &commands.profile);
+  add_fidelity(fidelity_app, &commands.fidelity);
 
   // Last, because subcommands take over the footer that is there when they are added.
   app.footer(kMainFooter);

@@ -124,6 +124,16 @@ struct ParityCommand {
   std::string save_folder;  // for the shortest programs that differ; empty = none
 };
 
+struct FidelityCommand {
+  std::string reference;           // a recorded trace: its name, or a file
+  std::string workload;            // held against it; empty = the one that the recording ships with
+  std::vector<std::string> confs;  // of the replays; empty = the three of the targets
+  std::uint64_t seed = 1;
+  std::string format = "table";
+  std::string out;   // folder for pages and numbers; empty = none
+  bool all = false;  // every recording that ships
+};
+
 // One of them is set; none where `text` (help or version) is all there is to do.
 struct CommandLine {
   std::string text;
@@ -139,6 +149,7 @@ struct CommandLine {
   std::optional<SpeedCommand> speed;
   std::optional<QualifyCommand> qualify;
   std::optional<ProfileCommand> profile;
+  std::optional<FidelityCommand> fidelity;
 };
 
 [[nodiscard]] CommandLine parse_command_line(int argc, const char* const* argv,

@@ -23,13 +23,14 @@ void scores_backward(Tape& tape, Node& node, Backprop& b) {
   b.out[1].layout = GradLayout::Transposed;  // of the transposed keys
 }
 
-void mixed_backward(Tape& tape, Node& node, Backprop& b) {
-  if (b.gradient.layout == GradLayout::Tokens && node.sizes[2] != 0) {
-    Grad apart;
-    apart.tensor = tape.gradient(node.sizes[2]);
-    b.gradient = std::move(apart);
+// The product's result was seen as heads apart: a gradient with tokens first is copied for that,
+// before a checkpoint has to recompute what the product saved.
+void seen_apart_backward(Tape& tape, Node& node, Backprop& b) {
+  if (b.gradient.layout == GradLayout::Tokens && node.sizes[0] != 0) {
+    b.out[0].tensor = tape.gradient(node.sizes[0]);
+  } else {
+    b.out[0] = std::move(b.gradient);
   }
-  batched_product_backward(tape, node, b);
 }
 
 void repeat_heads_backward(Tape& tape, Node& node, Backprop& b) {
@@ -110,11 +111,10 @@ Var weights_times_value(Tape& tape, Var weights, Var value, const AttentionSizes
     value = cast(tape, std::move(value), tape.narrow_bytes());
     weights = cast(tape, std::move(weights), tape.narrow_bytes());
   }
-  Node* node = tape.record(mixed_backward, {&weights, &value});
+  Node* node = tape.record(batched_product_backward, {&weights, &value});
   if (node != nullptr) {
     node->sizes[0] = sizes.score_count * weights.width;
     node->sizes[1] = sizes.key_count * weights.width;
-    node->sizes[2] = sizes.viewable ? 0 : sizes.query_count * weights.width;
   }
   set_product(node, sizes.query_count, 1,
               sizes.score_count / std::max<std::uint64_t>(sizes.query_count, 1));
@@ -124,6 +124,9 @@ Var weights_times_value(Tape& tape, Var weights, Var value, const AttentionSizes
   Var out = tape.make(sizes.query_count, weights.width);
   out.heads_first = true;
   tape.attach(node, &out);
+  Node* view = tape.record(seen_apart_backward, {&out});
+  if (view != nullptr) view->sizes[0] = sizes.viewable ? 0 : out.size_bytes();
+  tape.attach(view, &out);
   right.reset();
   weights.drop();
   value.drop();
@@ -198,13 +201,14 @@ Var fused_attention(Tape& tape, Var query, Var key, Var value, const FusedAttent
   tape.save(node, 1, key.tensor);
   tape.save(node, 2, query.tensor);
   tape.save(node, 3, value.tensor);
-  Var seed = tape.make(1, 8);
-  Var offset = tape.make(1, 8);
-  Var out = tape.make(shape.query_count, query.width);
+  const bool is_kept = tape.has_product();
+  Var seed = tape.make_product(1, 8);
+  Var offset = tape.make_product(1, 8);
+  Var out = tape.make_product(shape.query_count, query.width);
   // The row sums are for the backward; one query per sequence needs no workspace.
   Var sums;
-  if (node != nullptr) sums = tape.make(shape.row_count, 4);
-  if (!shape.one_query) static_cast<void>(tape.make(256, 1));
+  if (node != nullptr) sums = tape.make_product(shape.row_count, 4);
+  if (!shape.one_query && !is_kept) static_cast<void>(tape.make(256, 1));
   tape.save(node, 4, sums.tensor);
   tape.save(node, 5, out.tensor);
   tape.save(node, 6, offset.tensor);

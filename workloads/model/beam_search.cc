@@ -1,52 +1,10 @@
 #include "workloads/model/beam_search.h"
 
-#include <algorithm>
 #include <utility>
 
+#include "workloads/model/top_k.h"
+
 namespace allocmark {
-namespace {
-
-std::uint64_t divided_up(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / b; }
-
-// Rows that torch.topk gives to several blocks (ATen/native/cuda/TensorTopK.cu).
-bool takes_several_blocks(std::uint64_t slices, std::uint64_t columns) {
-  if (slices <= 20) return columns >= 20'000;
-  if (slices <= 40) return columns >= 10'000;
-  if (slices <= 80) return columns >= 8'000;
-  if (slices < 200) return columns >= 5'000;
-  if (slices < 800) return columns >= 3'000;
-  if (slices <= 4000) return columns >= 800;
-  return columns >= 400;
-}
-
-}  // namespace
-
-BeamSearch::Best BeamSearch::best_of(std::uint64_t slices, std::uint64_t columns,
-                                     std::uint64_t count) {
-  Best best;
-  best.values = make(slices * count * 4);
-  best.indexes = make(slices * count * 8);
-  if (!takes_several_blocks(slices, columns)) return best;
-  // Blocks of 256 threads, 6 to a multiprocessor, of which an H200 has 132; 256 digits.
-  const std::uint64_t items =
-      std::clamp<std::uint64_t>(divided_up(slices * columns, 132 * 6 * 256), 4, 64);
-  const std::uint64_t blocks = slices * divided_up(columns, items * 256);
-  const Tensor semaphores = make(slices * 4);
-  const Tensor left_to_find = make(slices * 8);
-  const Tensor wanted = make(slices * 8);
-  Tensor counts = make(blocks * 256 * 2);
-  Tensor sums = make(slices * 256 * 4);
-  Tensor within = make(blocks * 4);
-  Tensor at = make(blocks * 4);
-  // The scans' own buffer, known for up to a thousand blocks.
-  for (int i = 0; i < 2; ++i) const Tensor scan = make(1279);
-  at.reset();
-  within.reset();
-  sums.reset();
-  counts.reset();
-  return best;
-}
-
 Tensor BeamSearch::gather(std::uint64_t count, std::uint64_t width) {
   const Tensor index = make(count * 8);
   return make(count * width);
@@ -137,7 +95,7 @@ void BeamSearch::choose(Var logits, std::uint64_t context) {
 // _get_top_k_continuations.
 void BeamSearch::continue_best() {
   const std::uint64_t kept = 2 * rows();
-  Best best = best_of(sizes_.batch, sizes_.beams * sizes_.vocabulary, 2 * sizes_.beams);
+  TopK best = top_k(*tape_, {sizes_.batch, sizes_.beams * sizes_.vocabulary, 2 * sizes_.beams});
   Tensor beams = make(kept * 8);
   Tensor indexes = gather(kept * new_tokens(), 4);
   Tensor sequences = gather(kept * sizes_.length_max, 8);
@@ -177,7 +135,7 @@ void BeamSearch::keep_running() {
   Tensor scores = make(kept * 4);
   scores = make(kept * 4);
   scores = make(kept * 4);
-  Best best = best_of(sizes_.batch, 2 * sizes_.beams, sizes_.beams);
+  TopK best = top_k(*tape_, {sizes_.batch, 2 * sizes_.beams, sizes_.beams});
   best.values.reset();
   Tensor running = gather(rows() * sizes_.length_max, 8);
   Tensor running_scores = gather(rows(), 4);
@@ -222,7 +180,7 @@ void BeamSearch::merge_finished() {
   Tensor merged_scores = make(all * 4);
   Tensor indexes = make(all * new_tokens() * 4);
   Tensor finished = make(all);
-  Best best = best_of(sizes_.batch, 3 * sizes_.beams, sizes_.beams);
+  TopK best = top_k(*tape_, {sizes_.batch, 3 * sizes_.beams, sizes_.beams});
   best.values.reset();
   Tensor new_sequences = gather(rows() * sizes_.length_max, 8);
   Tensor new_scores = gather(rows(), 4);

@@ -38,11 +38,6 @@ class BeamSearch {
   }
   [[nodiscard]] std::uint64_t rows() const { return sizes_.batch * sizes_.beams; }
   [[nodiscard]] std::uint64_t new_tokens() const { return sizes_.length_max - sizes_.length; }
-  // torch.topk of `slices` rows of `columns` numbers; the values' and the indexes' tensors.
-  struct Best {
-    Tensor values, indexes;
-  };
-  [[nodiscard]] Best best_of(std::uint64_t slices, std::uint64_t columns, std::uint64_t count);
   // torch.take_along_dim: `count` elements of `width` bytes, by an index as large.
   [[nodiscard]] Tensor gather(std::uint64_t count, std::uint64_t width);
   void grow(std::uint64_t context);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "workloads/model/quantized.h"
+
 namespace allocmark {
 namespace {
 
@@ -79,12 +81,14 @@ void layer_norm_backward(Tape& tape, Node& node, Backprop& b) {
   if (node.edges[2] != kNoEdge) b.out[2].tensor = tape.gradient(node.sizes[1]);
 }
 
+// sizes: bytes of the input, of the result.
 void softmax_backward(Tape& tape, Node& node, Backprop& b) {
   one_gradient(tape, node, b);
-  const Tensor product = tape.gradient(node.sizes[0]);
+  const Tensor product = tape.gradient(node.sizes[1]);
 }
 
 void linear_backward(Tape& tape, Node& node, Backprop& b) {
+  b.last_parameter_first = true;
   // Viewing the gradient as rows copies it where tokens do not come first.
   if (b.gradient.layout != GradLayout::Tokens) {
     Grad rows;
@@ -167,8 +171,9 @@ void embedding_backward(Tape& tape, Node& node, Backprop& b) {
   const Tensor piece_count = scratch(8);
   const std::uint64_t pieces_max = count / 10 + segments_max;
   const Tensor starts = scratch(pieces_max * 8);
-  // Rows of a few elements are added to the table at once, in four bytes.
-  const bool is_short = node.sizes[2] <= 64;
+  // Pieces of a table of few rows are added to it at once, in four bytes. Seen with 2 and 32 rows
+  // and not with 30,522; where between them PyTorch changes over is a guess.
+  const bool is_short = node.sizes[3] <= 1024;
   const Tensor sums = scratch(pieces_max * (is_short ? 8 : node.sizes[2]));
   if (is_short && node.sizes[0] < node.sizes[2] * node.sizes[3]) {
     static_cast<void>(scratch(node.sizes[2] * node.sizes[3]));
@@ -329,15 +334,23 @@ Var layer_norm(Tape& tape, Var input, std::uint64_t rows, std::size_t weight, st
 
 Var softmax(Tape& tape, Var input) {
   Var original = input;
-  if (tape.autocast()) input = cast(tape, std::move(input), 4);
-  Var out = elementwise(tape, std::move(input), softmax_backward, 2);
+  // In four bytes under autocast; float16 is read as it is, bfloat16 cast before.
+  const bool widens = tape.is_half() && input.width == 2;
+  if (tape.autocast() && !widens) input = cast(tape, std::move(input), 4);
+  Node* node = tape.record(softmax_backward, {&input});
+  Var out = tape.make(input.count, widens ? 4 : input.width);
+  out.heads_first = input.heads_first;
+  if (node != nullptr) node->sizes = {input.size_bytes(), out.size_bytes()};
+  tape.save(node, 0, out.tensor);
+  tape.attach(node, &out);
+  input.drop();
   original.drop();
   return out;
 }
 
 Var safe_softmax(Tape& tape, Var input, std::uint64_t row_count) {
   Node* node = tape.record(softmax_backward, {&input});
-  if (node != nullptr) node->sizes[0] = input.size_bytes();
+  if (node != nullptr) node->sizes = {input.size_bytes(), input.size_bytes()};
   Var out = tape.make(input.count, input.width);
   {
     Var masked = tape.make(input.count, 1);
@@ -382,6 +395,12 @@ Var embedding(Tape& tape, const Tensor& indexes, std::uint64_t index_count, std:
 }
 
 Var linear(Tape& tape, Var input, std::uint64_t rows, const LinearWeights& weights) {
+  if (weights.quantized) {
+    const std::uint64_t count = tape.parameters()[weights.weight].count;
+    return quantized_linear(
+        tape, std::move(input),
+        {.rows = rows, .columns = count / (input.count / rows), .weight_count = count});
+  }
   const bool with_bias = weights.bias != kNoBias;
   const bool autocast = tape.autocast();
   Var original = input;  // the caller's argument outlives the call
@@ -406,7 +425,7 @@ Var linear(Tape& tape, Var input, std::uint64_t rows, const LinearWeights& weigh
   // addmm saves mat1 and mat2, mm self and mat2: the input is first only with a bias.
   if (weight.edge != kNoEdge) tape.save(node, with_bias ? 0 : 1, input.tensor);
   if (input.edge != kNoEdge) tape.save(node, with_bias ? 1 : 0, weight.tensor);
-  Var out = tape.make(rows * columns, input.width);
+  Var out = tape.make_product(rows * columns, input.width);
   tape.use_cublas(with_bias);
   tape.product(rows, columns, input.count / rows);
   tape.attach(node, &out);

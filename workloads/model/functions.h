@@ -47,7 +47,8 @@ inline constexpr std::size_t kNoBias = ~std::size_t{0};
 struct LinearWeights {
   std::size_t weight = 0;
   std::size_t bias = kNoBias;
-  bool conv1d = false;  // GPT-2's own layer: autocast casts its arguments in another order
+  bool conv1d = false;     // GPT-2's own layer: autocast casts its arguments in another order
+  bool quantized = false;  // kept in 4 bits (quantized.h)
 };
 [[nodiscard]] Var linear(Tape& tape, Var input, std::uint64_t rows, const LinearWeights& weights);
 

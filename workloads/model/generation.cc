@@ -88,7 +88,8 @@ void Generation::choose(Var logits, std::uint64_t context) {
   if (is_prompt_) prompt_positions_ = std::move(positions_before_);
   is_prompt_ = false;
   exact_ = make(logits.count * 4);
-  Tensor best = make(batch_ * 8);
+  if (scores_ != nullptr) add_scores(logits.count);
+  Tensor best = samples_ ? sampling_.draw(batch_, logits.count / batch_) : make(batch_ * 8);
   chosen_.reset();
   Tensor kept = make(batch_ * 8);
   Tensor rest = make(batch_ * 8);
@@ -108,6 +109,26 @@ void Generation::choose(Var logits, std::uint64_t context) {
   positions_before_.reset();
 }
 
-void Generation::end() { *this = Generation(tape_); }
+// MinNewTokensLengthLogitsProcessor where nothing is forbidden yet.
+void Generation::add_scores(std::uint64_t count) {
+  const std::uint64_t vocabulary = count / batch_;
+  Tensor words = make(vocabulary * 8);
+  Tensor is_end = make(vocabulary);
+  {
+    Tensor compared = make(vocabulary);
+    Tensor any = make(vocabulary);
+    any.reset();
+    compared.reset();
+  }
+  scores_->push_back(make(count * 4));
+  words.reset();
+  is_end.reset();
+}
+
+void Generation::end() {
+  std::vector<Tensor>* const scores = scores_;
+  *this = Generation(tape_, samples_);
+  scores_ = scores;
+}
 
 }  // namespace allocmark

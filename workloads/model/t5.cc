@@ -34,6 +34,7 @@ void Transformer::make_t5_parameters() {
   };
   for (std::uint64_t i = 0; i < model.block_count(); ++i) {
     const bool decodes = i >= model.layer_count;
+    const std::size_t first = tape_.parameters().size();
     LayerWeights own, cross;
     attention(&own, i % model.layer_count == 0);
     if (decodes) attention(&cross, false);
@@ -41,6 +42,7 @@ void Transformer::make_t5_parameters() {
     own.down = add_weight(model.ffn * h);
     own.second_norm = add_weight(h);
     layers_.push_back(own);
+    layer_parameters_.push_back({.first = first, .count = tape_.parameters().size() - first});
     if (decodes) cross_layers_.push_back(cross);
     if (i + 1 == model.layer_count) encoder_norm_ = add_weight(h);
   }
@@ -122,6 +124,7 @@ Var Transformer::t5_causal_bias(const Var& bias, std::uint64_t queries, std::uin
     Var query_positions = tape_.make(queries, 8);
     Var key_positions = tape_.make(keys, 8);
     allowed = tape_.make(queries * keys, 1);
+    query_positions.drop();
   }
   Node* node = tape_.record(where_backward, {&bias});
   if (node != nullptr) node->sizes = {bias.size_bytes(), bias.width};
@@ -183,8 +186,8 @@ Var Transformer::t5_attention(const LayerWeights& own, const Var& input, const V
   if (cache_ != nullptr && what.cache_index >= 0) {
     const auto index = static_cast<std::size_t>(what.cache_index);
     const std::uint64_t count = setup_.batch * what.keys * setup_.model.kv_width();
-    Var keys = cache_->append(tape_, index, 0, key, count, key.width);
-    Var values = cache_->append(tape_, index, 1, value, count, key.width);
+    Var keys = cache_->append(tape_, index, 0, key, count, key.width, setup_.target);
+    Var values = cache_->append(tape_, index, 1, value, count, key.width, setup_.target);
     key = std::move(keys);
     value = std::move(values);
   }
@@ -211,7 +214,7 @@ Var Transformer::t5_layer(const LayerWeights& own, std::size_t index, Var hidden
                    .keys = decodes ? setup_.target_context() : queries,
                    .is_causal = decodes,
                    .makes_bias = index % layers == 0,
-                   .cache_index = decodes ? static_cast<std::int64_t>(index - layers) : -1,
+                   .cache_index = decodes ? static_cast<std::int64_t>(index) : -1,
                    .bias = &position_bias_[decodes ? 1 : 0]};
   Var branch = t5_attention(own, normed, normed, what);
   hidden = add(tape_, hidden, t5_dropout(branch));
@@ -224,7 +227,7 @@ Var Transformer::t5_layer(const LayerWeights& own, std::size_t index, Var hidden
             .keys = setup_.sequence,
             .is_cross = true,
             .makes_bias = index == layers,
-            .cache_index = static_cast<std::int64_t>(index),
+            .cache_index = static_cast<std::int64_t>(index - layers),
             .bias = &cross_bias_};
     branch = t5_attention(cross, normed, encoded_, what);
     hidden = add(tape_, hidden, t5_dropout(branch));

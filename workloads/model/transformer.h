@@ -5,16 +5,19 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "workloads/model/functions.h"
 #include "workloads/model/kv_cache.h"
+#include "workloads/model/megatron.h"
 #include "workloads/model/setup.h"
 
 namespace allocmark {
 
 struct LoraSettings {
   std::uint64_t rank = 0;  // 0: none; adapters on q and v, in four bytes, everything else frozen
+  bool quantized = false;  // the blocks' matrices are kept in 4 bits
 };
 
 class Transformer {
@@ -29,15 +32,25 @@ class Transformer {
   [[nodiscard]] Var embed(const Tensor& tokens);
   // What comes before block `index` and belongs to none: T5's decoder begins.
   [[nodiscard]] Var before_layer(std::size_t index, Var hidden);
+  // What a later stage of a pipeline does instead, with hidden states it received.
+  [[nodiscard]] Var enter(Var hidden);
   [[nodiscard]] Var layer(std::size_t index, Var hidden);
+  // At the end of an earlier stage: local variables go.
+  void leave() { drop_locals(); }
+  // Runs a checkpointed segment again.
+  [[nodiscard]] Var recompute(const SegmentInput& segment);
   // Final norm; what the model's forward still held goes. BERT has none.
   [[nodiscard]] Var finish(Var hidden);
   // Logits and loss; the logits go as soon as the loss is there. The labels are the tokens.
   [[nodiscard]] Var loss(Var hidden, const Tensor& tokens);
-  // The last token's logits, or BERT's pooled first token.
+  // Logits are wanted of so many of each sequence's last tokens.
+  void set_answer_tokens(std::uint64_t count) { answer_tokens_ = count; }
+  // The last tokens' logits, or BERT's pooled first token.
   [[nodiscard]] Var answer(Var hidden);
   // The tensors that every checkpointed segment holds.
   void hold_inputs(const Var& hidden);
+  // Those among them that are not hidden states: a reentrant checkpoint's arguments.
+  [[nodiscard]] std::vector<Tensor> shared_inputs() const;
   // What only the last graph held goes: its loss variable was overwritten.
   void end_graph();
   // What a training step's batch holds: token ids or pixels, and labels of their own (0: the
@@ -46,14 +59,28 @@ class Transformer {
     std::uint64_t input_bytes = 0, label_bytes = 0;
   };
   [[nodiscard]] InputSizes input_sizes() const;
+  // The parameters of each block that were made with it.
+  [[nodiscard]] const std::vector<ParameterRange>& layer_parameters() const {
+    return layer_parameters_;
+  }
+  // Between steps: no dropout.
+  void set_evaluating(bool evaluating);
   // In the order of model.parameters().
   [[nodiscard]] std::vector<std::size_t> trained_parameters();
   // The caller passes an attention mask (of ones), and to models that generate positions too.
-  void set_given_mask(bool given) { given_mask_ = given; }
+  void set_given_mask(bool given) { given_mask_ = given_positions_ = given; }
+  // Training programs pass no positions.
+  void set_given_positions(bool given) { given_positions_ = given; }
   // Decides which experts tokens go to, together with the forward's number and the layer.
   void set_routing_seed(std::uint64_t seed) { routing_seed_ = seed; }
+  // The batch is padded: with fused attention, masks of all pairs are made.
+  void set_padded(bool padded) { padded_ = padded; }
+  // Columns of the caller's mask where the cache is longer; 0: as many as there are keys.
+  void set_mask_length(std::uint64_t length) { mask_length_ = length; }
   // Where keys and values are kept; null for nowhere.
   void set_cache(KvCache* cache) { cache_ = cache; }
+  // Where the logits of every forward are appended; null for nowhere.
+  void set_kept_outputs(std::vector<Tensor>* kept) { kept_outputs_ = kept; }
 
  private:
   struct LayerWeights {
@@ -81,14 +108,29 @@ class Transformer {
     Var* bias = nullptr;
   };
 
-  [[nodiscard]] std::size_t add_weight(std::uint64_t count);
+  // `rows`: of a matrix as PyTorch stores it.
+  [[nodiscard]] std::size_t add_weight(std::uint64_t count, std::uint64_t rows = 0);
+  [[nodiscard]] Var into_parallel(Var hidden);
+  [[nodiscard]] Var out_of_parallel(Var partial);
+  [[nodiscard]] Var attend_core(const Var& query, Var key, Var value, Var* weights);
   [[nodiscard]] LinearWeights with_bias(std::size_t weight) const;
+  [[nodiscard]] std::uint64_t parameter_bytes() const {
+    return setup_.parameter_bytes == 0 ? setup_.wide_bytes : setup_.parameter_bytes;
+  }
   [[nodiscard]] Sizes sizes() const;
   // With one sequence or one token, heads and tokens change places without a copy.
   [[nodiscard]] bool viewable() const { return setup_.batch == 1 || setup_.sequence == 1; }
   void make_layer_parameters();
   void make_adapters();
   void check_given_mask();
+  void check_all(std::uint64_t count);
+  void prepare_padded_mask();
+  [[nodiscard]] Var mask_numbers(Var mask);
+  void make_bidirectional_mask();
+  [[nodiscard]] Var make_padding_mask(const Tensor& allowed, std::uint64_t key_count, bool causal);
+  [[nodiscard]] Var masked_fused_attention(const Var& query, Var key, Var value,
+                                           const FusedAttentionShape& shape);
+  void make_causal_masks();
   [[nodiscard]] Var make_causal_mask(bool detects_packing);
   [[nodiscard]] Var make_mask(std::uint64_t queries, std::uint64_t keys);
   void make_rotary(std::uint64_t width);
@@ -148,6 +190,11 @@ class Transformer {
   Tape tape_;
   KvCache* cache_ = nullptr;
   bool given_mask_ = false;
+  bool given_positions_ = false;
+  bool padded_ = false;
+  std::uint64_t answer_tokens_ = 1;
+  std::uint64_t mask_length_ = 0;
+  Tensor padded_mask_;
   std::uint64_t routing_seed_ = 0;
   std::uint64_t forward_index_ = 0;
   std::size_t word_table_ = 0, position_table_ = 0, type_table_ = 0, embedding_norm_ = 0;
@@ -157,7 +204,11 @@ class Transformer {
   std::size_t patch_weight_ = 0, class_token_ = 0;
   std::vector<LayerWeights> layers_;
   std::vector<LayerWeights> cross_layers_;  // T5's decoder: its second attention
+  std::vector<ParameterRange> layer_parameters_;
+  std::unique_ptr<MegatronModel> megatron_;
   std::vector<Tensor> buffers_;
+  std::vector<Tensor> quantized_;
+  std::vector<Tensor>* kept_outputs_ = nullptr;
   // Local variables of the model's forward.
   Var words_, position_rows_, mask_, cosine_, sine_;
   std::array<Var, 2> position_bias_;  // T5's encoder's, decoder's

@@ -7,8 +7,8 @@
 namespace allocmark {
 namespace {
 
-// cuDNN pads three colours to eight channels for bfloat16's tensor cores.
-constexpr std::uint64_t kPaddedChannels = 8;
+// cuDNN pads three colours to sixteen bytes of channels for tensor cores.
+constexpr std::uint64_t kPaddedBytes = 16;
 
 // sizes: bytes of the weight, of the bias, of the output, rows, channels, workspace.
 void patches_backward(Tape& tape, Node& node, Backprop& b) {
@@ -55,6 +55,7 @@ void Transformer::make_vit_parameters() {
   class_token_ = add_weight(h);
   position_table_ = add_weight((model.patch_count() + 1) * h);
   for (std::uint64_t i = 0; i < model.layer_count; ++i) {
+    const std::size_t first = tape_.parameters().size();
     LayerWeights own;
     own.query = with_its_bias(h, h);
     own.key = with_its_bias(h, h);
@@ -65,6 +66,7 @@ void Transformer::make_vit_parameters() {
     own.up = with_its_bias(h, model.ffn);
     own.down = with_its_bias(model.ffn, h);
     layers_.push_back(own);
+    layer_parameters_.push_back({.first = first, .count = tape_.parameters().size() - first});
   }
   final_norm_ = with_its_bias(1, h);
   head_ = with_its_bias(h, model.vocabulary);
@@ -83,24 +85,24 @@ Var Transformer::vit_patches(const Tensor& pixels) {
   const std::uint64_t width = images.width;
   const std::uint64_t rows = setup_.batch * model.patch_count();
   Node* node = tape_.record(patches_backward, {&images, &weight, &bias});
-  // Padded images, output and padded weight; the gradient of the weight needs three of its sums in
-  // four bytes instead of the weight. Without padding, in four bytes, cuDNN reads what is there.
+  // Padded images, output and padded weight; in two bytes the gradient of the weight needs three
+  // of its sums in four bytes, too.
   const std::uint64_t area = model.image * model.image;
-  const std::uint64_t padded_images = setup_.batch * kPaddedChannels * area * width;
-  const std::uint64_t kernel_count = kPaddedChannels * model.patch * model.patch * model.hidden;
+  const std::uint64_t padded_images = setup_.batch * kPaddedBytes * area;
+  const std::uint64_t padded_weight = kPaddedBytes * model.patch * model.patch * model.hidden;
   const std::uint64_t output_bytes = rows * model.hidden * width;
   if (node != nullptr) {
-    node->sizes = {
-        weight.size_bytes(), bias.size_bytes(),
-        output_bytes,        rows,
-        model.hidden,        padded_images + output_bytes + kernel_count * (3 * 4 + width) + 144};
+    const std::uint64_t sums = width < 4 ? 3 * padded_weight * 4 / width : 0;
+    node->sizes = {weight.size_bytes(), bias.size_bytes(),
+                   output_bytes,        rows,
+                   model.hidden,        padded_images + output_bytes + padded_weight + sums + 144};
   }
   tape_.save(node, 0, images.tensor);
   tape_.save(node, 1, weight.tensor);
   Var out = tape_.make(rows * model.hidden, width);
   if (width < 4) {
-    const Tensor workspace = tape_.allocate(
-        padded_images + output_bytes + kernel_count * width + 16, TensorKind::Workspace);
+    const Tensor workspace =
+        tape_.allocate(padded_images + output_bytes + padded_weight + 16, TensorKind::Workspace);
   }
   tape_.attach(node, &out);
   return out;

@@ -12,6 +12,7 @@
 
 #include "base/random.h"
 #include "workloads/generated_source.h"
+#include "workloads/model/mean_pooling.h"
 #include "workloads/model/transformer.h"
 #include "workloads/serving/serve_options.h"
 
@@ -121,7 +122,7 @@ void EmbeddingService::begin_batch() {
     batch_->mark(MarkClass::IdleUntil, now_ns_);
   }
   // A thousand labels are enough to find one's way; more would grow with the trace.
-  batch_->mark("batch" + std::to_string(batch_index_++ % 1000));
+  batch_->mark("batch", batch_index_++);
   batch_arrivals_ns_.clear();
   length_ = 0;
   while (next_.arrival_ns <= now_ns_ && batch_arrivals_ns_.size() < config_.batch_max &&
@@ -136,6 +137,7 @@ void EmbeddingService::begin_batch() {
   served_ += count;
   tokens_ = tape().allocate(count * length_ * 8, TensorKind::Activation);
   mask_ = tape().allocate(count * length_ * 8, TensorKind::Activation);
+  model_->set_padded(config_.setup.fused_attention && count > 1);
   model_->set_lengths(count, length_, length_);
   stream_ = model_->embed(tokens_);
   layer_ = 0;
@@ -145,24 +147,14 @@ void EmbeddingService::begin_batch() {
 void EmbeddingService::finish_batch() {
   const std::uint64_t count = batch_arrivals_ns_.size();
   const std::uint64_t hidden = config_.setup.model.hidden;
-  const std::uint64_t width = config_.setup.wide_bytes;
   Var states = model_->finish(std::move(stream_));
   stream_ = Var();
-  Var pooled = model_->answer(states);
-  pooled.drop();
-  Var wide_mask = tape().make(count * length_ * hidden, width);
-  Var masked = tape().make(count * length_ * hidden, width);
-  Var sum = tape().make(count * hidden, width);
-  masked.drop();
-  Var weight = tape().make(count * hidden, width);
-  weight = tape().make(count * hidden, width);  // at least 1e-9
-  Var mean = tape().make(count * hidden, width);
-  for (Var* gone : {&sum, &weight, &wide_mask, &states}) gone->drop();
-  Var norm = tape().make(count, width);
-  norm = tape().make(count, width);  // at least 1e-12
-  Var unit = tape().make(count * hidden, width);
-  norm.drop();
-  mean.drop();
+  {
+    // The pooled first token is made too, and nobody asks for it.
+    Var pooled = model_->answer(states);
+  }
+  Var unit = mean_pooling(tape(), std::move(states),
+                          {.batch = count, .length = length_, .hidden = hidden});
   batch_->sync();
   for (const std::uint64_t arrival_ns : batch_arrivals_ns_) {
     batch_->mark(MarkClass::RequestDone, arrival_ns);
