@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include "base/error.h"
 #include "base/nearest.h"
+#include "harness/cli/parse_interleave.h"
 
 namespace allocmark {
 namespace {
@@ -219,8 +220,10 @@ void add_report(CLI::App* app, ReportCommand* command) {
 }
 
 void add_compare(CLI::App* app, CompareCommand* command) {
-  app->add_option("runs", command->runs,
-                  "BASE and NEW: folders that 'allocmark run' wrote, or results.jsonl files")
+  app->add_option(
+         "runs", command->runs,
+         "BASE and NEW: folders that 'allocmark run' wrote, or results.jsonl files; or the "
+         "one folder of an A/B run")
       ->required()
       ->type_name("RUN");
   app->add_option("--policy", command->policy, "JSON file that says what a regression is")
@@ -373,6 +376,7 @@ void keep_parsed(const CLI::App& app, Commands commands, const std::vector<std::
                  CommandLine& line) {
   const auto parsed = [&](const char* name) { return app.got_subcommand(name); };
   commands.run.argv = arguments;
+  commands.compare.argv = arguments;
   commands.speed.argv = arguments;
   if (parsed("list")) line.list = commands.list;
   if (parsed("run")) line.run = commands.run;
@@ -416,11 +420,13 @@ CommandLine parse_command_line(int argc, const char* const* argv, const std::str
   add_run_axes(run_app, &commands.run);
   add_run_manner(run_app, &commands.run);
   add_run_output(run_app, &commands.run);
+  add_ab(run_app, &commands.run);
   run_app->footer(kRunFooter);
   add_trace(trace_app, &commands.trace);
   add_explain(explain_app, &commands.explain);
   add_report(report_app, &commands.report);
   add_compare(compare_app, &commands.compare);
+  add_confirm(compare_app, &commands.compare);
   add_parity(parity_app, &commands.parity);
   add_speed(speed_app, &commands.speed);
 
