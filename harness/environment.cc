@@ -170,9 +170,14 @@ DeviceAnswer describe_device(std::string_view device, const std::string& program
     const std::string& text = outcome.stderr_tail;
     answer.failure = text.substr(text.starts_with(kOwnPrefix) ? kOwnPrefix.size() : 0);
   } else {
-    answer.facts =
-        environment_from_json(std::string_view(outcome.result).substr(0, outcome.result.find('\n')),
-                              "the device's description");
+    try {
+      answer.facts = environment_from_json(
+          std::string_view(outcome.result).substr(0, outcome.result.find('\n')),
+          "the device's description");
+    } catch (const EnvironmentError& error) {
+      answer.failure =
+          fmt::format("{} is no allocmark of this version: {}", program_path, error.what());
+    }
   }
   while (!answer.failure.empty() && answer.failure.back() == '\n') {
     answer.failure.pop_back();

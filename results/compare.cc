@@ -73,7 +73,8 @@ class Comparer {
   const ComparePolicy& policy_;
   const std::optional<Calibration>& calibration_;
   EnvironmentVerdict environment_;
-  double clock_step_ns_ = 0;  // the coarser of the two runs'
+  double clock_step_ns_ = 0;          // the coarser of the two runs'
+  std::size_t other_pass_count_ = 0;  // cells with another number of passes on either side
   std::vector<PendingNumber> pending_;
   Comparison result_;
 };
@@ -92,6 +93,10 @@ Comparison Comparer::run() {
   add_run_notes(base_);
   add_run_notes(now_);
   match_cells();
+  if (other_pass_count_ > 0) {
+    result_.notes.push_back(
+        fmt::format("{} cells have another number of passes on either side", other_pass_count_));
+  }
   estimate_shifts();
   conclude(policy_, result_);
   return std::move(result_);
@@ -209,6 +214,7 @@ void Comparer::compare_measured(const CellResult& base, const CellResult& now) {
   }
   // The null allocator measures the harness, which no change of an allocator can make worse.
   cell.gated = base.key.allocator != kNullAllocator;
+  if (base.pass_count != now.pass_count) ++other_pass_count_;
   result_.cells.push_back(std::move(cell));
 }
 

@@ -40,12 +40,17 @@ void decide(const ComparePolicy& policy, Comparison& result) {
   result.regression_count = 0;
   std::array<std::size_t, kVerdictCount> gated_counts{};
   std::size_t judged_count = 0;
+  std::size_t decided_count = 0;
   for (const CellComparison& cell : result.cells) {
     std::set<Verdict> verdicts;
     if (cell.numbers.empty() && cell.gated) verdicts.insert(cell.verdict);
     for (const NumberComparison& number : cell.numbers) {
-      if (number.gated) verdicts.insert(number.verdict);
+      // Numbers that can fail nothing are no reason to pass.
+      if (!number.gated) continue;
+      verdicts.insert(number.verdict);
       judged_count += number.verdict != Verdict::NotComparable ? 1 : 0;
+      decided_count +=
+          number.verdict != Verdict::NotComparable && number.verdict != Verdict::Undecided ? 1 : 0;
     }
     for (const Verdict verdict : verdicts) ++gated_counts[static_cast<std::size_t>(verdict)];
   }
@@ -67,6 +72,10 @@ void decide(const ComparePolicy& policy, Comparison& result) {
   }
   if (judged_count == 0) {
     result.failures.push_back("nothing was compared, which is not a pass");
+  } else if (decided_count == 0) {
+    result.failures.push_back(
+        "no number could be decided, which is not a pass: more passes, a calibration or --confirm "
+        "can decide");
   }
   if (!result.failures.empty() && result.exit_code == ExitCode::Pass) {
     result.exit_code = ExitCode::CellsIncomplete;

@@ -1,4 +1,5 @@
 // The comparison for other programs: JSON, JUnit, github-action-benchmark, Bencher.
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <optional>
@@ -66,6 +67,19 @@ std::string cell_name(const CellKey& key) {
                      key.device, key.capacity, key.seed, key.on_oom);
 }
 
+// NEW's cell, whose numbers are followed.
+std::string now_name(const CellComparison& cell) {
+  return cell_name(cell.now_key.value_or(cell.key));
+}
+
+// Whether it can fail the comparison by itself.
+bool is_regression(const CellComparison& cell) {
+  if (cell.numbers.empty()) return cell.gated && cell.verdict == Verdict::Worse;
+  return std::any_of(cell.numbers.begin(), cell.numbers.end(), [](const NumberComparison& number) {
+    return number.gated && number.verdict == Verdict::Worse;
+  });
+}
+
 // XML text: markup escaped, and characters that XML 1.0 cannot have replaced.
 std::string xml(std::string_view text) {
   std::string out;
@@ -126,6 +140,7 @@ std::string render_comparison_json(const Comparison& comparison) {
   Json cells = Json::array();
   for (const CellComparison& cell : comparison.cells) {
     Json json = key_json(cell.key);
+    if (cell.now_key) json["new_cell"] = key_json(*cell.now_key);
     json["verdict"] = to_string(cell.verdict);
     json["reason"] = cell.reason;
     json["flags"] = cell.flags;
@@ -152,6 +167,7 @@ std::string render_comparison_json(const Comparison& comparison) {
                {"failures", comparison.failures},
                {"notes", comparison.notes},
                {"calibrated", comparison.calibrated},
+               {"interleaved", comparison.interleaved},
                {"base", Json::parse(to_json_line(comparison.base_environment))},
                {"new", Json::parse(to_json_line(comparison.now_environment))},
                {"verdict_counts", counts},
@@ -165,10 +181,9 @@ std::string render_comparison_junit(const Comparison& comparison) {
   std::size_t failure_count = 0;
   std::size_t error_count = 0;
   std::size_t skipped_count = 0;
-  const auto add = [&](const CellKey& key, const char* element, std::string_view message,
-                       const std::string& text) {
-    cases += fmt::format("  <testcase classname=\"{}\" name=\"{}\">", xml(key.workload),
-                         xml(cell_name(key)));
+  const auto add = [&](const CellKey& key, const std::string& name, const char* element,
+                       std::string_view message, const std::string& text) {
+    cases += fmt::format("  <testcase classname=\"{}\" name=\"{}\">", xml(key.workload), xml(name));
     if (*element != '\0') {
       cases += fmt::format("<{0} message=\"{1}\">{2}</{0}>", element, xml(message), xml(text));
     }
@@ -176,7 +191,7 @@ std::string render_comparison_junit(const Comparison& comparison) {
   };
   for (const CellComparison& cell : comparison.cells) {
     const char* element = "";
-    if (cell.verdict == Verdict::Worse && cell.gated) {
+    if (is_regression(cell)) {
       element = "failure";
       ++failure_count;
     } else if (cell.verdict == Verdict::NotComparable) {
@@ -186,10 +201,12 @@ std::string render_comparison_junit(const Comparison& comparison) {
       element = "skipped";
       ++skipped_count;
     }
-    add(cell.key, element, to_string(cell.verdict), describe(cell));
+    const std::string name = cell_name(cell.key);
+    add(cell.key, cell.now_key ? name + " -> " + now_name(cell) : name, element,
+        to_string(cell.verdict), describe(cell));
   }
   for (const IncompleteCell& cell : comparison.incomplete) {
-    add(cell.key, "error", "no result", cell.reason);
+    add(cell.key, cell_name(cell.key), "error", "no result", cell.reason);
     ++error_count;
   }
   // The whole may fail where no cell does: by policy, or because there was nothing to compare.
@@ -212,7 +229,7 @@ std::string render_github_benchmark(const Comparison& comparison) {
   for (const CellComparison& cell : comparison.cells) {
     for (const NumberComparison& number : cell.numbers) {
       if (!is_followed(number)) continue;
-      Json entry = {{"name", cell_name(cell.key) + " " + number.name},
+      Json entry = {{"name", now_name(cell) + " " + number.name},
                     {"unit", unit_of(number)},
                     {"value", *number.now}};
       if (number.now_interval) {
@@ -240,7 +257,7 @@ std::string render_bencher(const Comparison& comparison) {
       }
       measures[number.name] = std::move(measure);
     }
-    if (!measures.empty()) benchmarks[valid_utf8(cell_name(cell.key))] = std::move(measures);
+    if (!measures.empty()) benchmarks[valid_utf8(now_name(cell))] = std::move(measures);
   }
   return dump(benchmarks);
 }

@@ -140,6 +140,17 @@ CellResult pooled(const std::vector<const CellResult*>& processes) {
   return cell;
 }
 
+// Of the processes' values (logarithms), around their median; nothing for fewer than two.
+std::optional<Estimate> interval_of(const std::vector<double>& values, double confidence) {
+  const std::optional<Shift> centre =
+      estimate_paired_shift(values, {.confidence = confidence, .spread_min = kSpreadMin});
+  if (!centre) return std::nullopt;
+  const double value = median(values);
+  return Estimate{.value = std::exp(value),
+                  .low = std::exp(std::min(value, centre->low)),
+                  .high = std::exp(std::max(value, centre->high))};
+}
+
 struct PendingNumber {
   std::size_t cell_index = 0, number_index = 0;
   std::vector<double> differences = {};
@@ -256,10 +267,7 @@ NumberComparison RoundComparer::timed_number(const TimedNumber& timed, const Cel
   NumberComparison number{.name = std::string(timed.name), .timed = true};
   const auto pairs = rounds.pairs();
   Support support;
-  std::array<std::vector<const CellResult*>, kSideCount> processes;
   for (const auto& [base, now] : pairs) {
-    processes[0].push_back(base);
-    processes[1].push_back(now);
     count_support(*base, timed, support);
     count_support(*now, timed, support);
   }
@@ -280,10 +288,10 @@ NumberComparison RoundComparer::timed_number(const TimedNumber& timed, const Cel
     values[1].push_back(process_quantile(*now, timed, by_pass, clock_step_ns_));
     differences.push_back(values[1].back() - values[0].back());
   }
+  number.base_interval = interval_of(values[0], policy_.confidence);
+  number.now_interval = interval_of(values[1], policy_.confidence);
   number.base = std::exp(median(values[0]));
   number.now = std::exp(median(values[1]));
-  number.base_interval = pooled_quantile(pooled(processes[0]), timed, policy_.confidence);
-  number.now_interval = pooled_quantile(pooled(processes[1]), timed, policy_.confidence);
   if (support.process_count_min < wanted) {
     differences.clear();
     number.verdict = Verdict::Undecided;

@@ -53,26 +53,32 @@ class Experiment:
             raise SystemExit(f"{' '.join(arguments)}: exit code {done.returncode}\n{done.stderr[-2000:]}")
         return done
 
-    def compare(self, index, sides, cells):
+    def compare(self, index, sides, cells, two_runs):
         """One comparison of the two programs on the cells; its JSON."""
         out = self.folder / f"comparison{index}"
         try:
-            if self.options.two_runs:
+            if two_runs:
                 for name, side in zip(("base", "new"), sides):
                     self.call([side, "run", *cells, *self.axes, "--jobs", "1", "--out", str(out / name)])
                 done = self.call([self.program, "compare", str(out / "base"), str(out / "new"), "--confirm", *self.axes_rounds,
                                   "--base-program", sides[0], "--new-program", sides[1], "--confirm-out", str(out / "confirm"),
-                                  "--order-seed", str(index + 1), "--no-calibration", "--format", "json"])
+                                  "--order-seed", str(index + 2), "--no-calibration", "--format", "json"])
             else:
                 done = self.call([self.program, "run", "--ab", *sides, *cells, *self.axes, *self.axes_rounds, "--out", str(out),
-                                  "--order-seed", str(index + 1), "--format", "json"])
+                                  "--order-seed", str(index + 2), "--format", "json"])
             return json.loads(done.stdout)
         finally:
             shutil.rmtree(out, ignore_errors=True)
 
     def many(self, sides, cells):
+        """As many comparisons as were asked for, or as begin before the time is up."""
+        end = time.time() + self.options.time_limit if self.options.time_limit else math.inf
+
+        def one(index):
+            return self.compare(index, sides, cells, self.options.two_runs) if time.time() < end else None
+
         with ThreadPoolExecutor(self.options.jobs) as pool:
-            return list(pool.map(lambda index: self.compare(index, sides, cells), range(self.options.comparisons)))
+            return [found for found in pool.map(one, range(self.options.comparisons)) if found is not None]
 
 
 def timed_numbers(comparison):
@@ -107,22 +113,26 @@ def paced_cell(plugin):
     return f"pluggable=library:{plugin},malloc:slowed_malloc,free:base_free,trim:paced_trim"
 
 
-def change_of(experiment, index, extra, slow_extra, plugin):
-    sides = [wrapper(experiment.folder, f"c{index}{name}.sh", experiment.program, variables)
-             for name, variables in (("a", {}), ("b", {"PACED_EXTRA_STEPS": extra, "PACED_EXTRA_SLOW_STEPS": slow_extra}))]
+PROBE_STEPS, PROBE_SLOW_STEPS = 20, 1200
+
+
+def probe_changes(experiment, plugin):
+    """What known numbers of further steps change, as shares: from them follow the steps for a wanted change."""
+    variables = {"PACED_EXTRA_STEPS": PROBE_STEPS, "PACED_EXTRA_SLOW_STEPS": PROBE_SLOW_STEPS}
+    sides = [wrapper(experiment.folder, f"probe{side}.sh", experiment.program, values)
+             for side, values in (("a", {}), ("b", variables))]
     cells = ["--workload", "gpt2_train_amp", "--allocator", "pluggable", "--conf", paced_cell(plugin)]
-    two_runs, experiment.options.two_runs = experiment.options.two_runs, False
-    comparison = experiment.compare(f"c{index}", sides, cells) if isinstance(index, int) else None
-    experiment.options.two_runs = two_runs
+    comparison = experiment.compare(-1, sides, cells, two_runs=False)
     return {number["number"]: number["change"] for _, number in timed_numbers(comparison)}
 
 
 def measure_power(experiment, options):
     """One slowed cell among others; how many steps make the slowdown is measured first."""
     plugin = str(Path(options.plugin).resolve())
-    probe = change_of(experiment, 100000, 60, 1200, plugin)
-    extra = round(60 * options.p50 / probe["allocate_latency_ns_p50"])
-    slow_extra = round(1200 * options.p99 / probe["allocate_latency_ns_p99"])
+    probe = probe_changes(experiment, plugin)
+    # Rounded down: what is put in is not more than was asked for.
+    extra = int(PROBE_STEPS * options.p50 / probe["allocate_latency_ns_p50"])
+    slow_extra = int(PROBE_SLOW_STEPS * options.p99 / probe["allocate_latency_ns_p99"])
     others = [word for index in range(options.other_cells) for word in ("--conf", f"caching=max_split_size_mb:{20 + index}")]
     allocators = ["pluggable"] + (["caching"] if others else [])
     cells = ["--workload", "gpt2_train_amp", "--allocator", *allocators, "--conf", paced_cell(plugin), *others]
@@ -157,6 +167,7 @@ def main():
     parser.add_argument("--workload", nargs="+", default=["gpt2_train_amp", "bert_varlen_infer"])
     parser.add_argument("--allocator", nargs="+", default=["caching", "cub"])
     parser.add_argument("--comparisons", type=int, default=100)
+    parser.add_argument("--time-limit", type=float, help="seconds after which no comparison begins, for each experiment")
     parser.add_argument("--jobs", type=int, default=1, help="comparisons at a time")
     parser.add_argument("--rounds", type=int, help="instead of allocmark's default")
     parser.add_argument("--rounds-max", type=int)
