@@ -236,7 +236,7 @@ void Comparer::add_timed(const CellResult& base, const CellResult& now, CellComp
     if (number.base_interval) number.base = number.base_interval->value;
     if (number.now_interval) number.now = number.now_interval->value;
     if (!number.base && !number.now) continue;
-    PassQuantiles quantiles = pass_quantiles(base, now, timed);
+    PassQuantiles quantiles = pass_quantiles(base, now, timed, clock_step_ns_);
     const std::uint64_t wanted = sample_count_min(timed.percentile);
     if (!environment_.timed_reason.empty()) {
       number.verdict = Verdict::NotComparable;

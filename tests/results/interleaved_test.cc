@@ -4,8 +4,10 @@
 // kind.
 #include "results/interleaved.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -172,6 +174,39 @@ TEST_CASE("looks are at the first number of rounds, its doubles and the most") {
   CHECK(look_rounds(plan) == std::vector<std::uint32_t>{16, 32, 64, 100});
   plan.round_count = 100;
   CHECK(look_rounds(plan) == std::vector<std::uint32_t>{100});
+}
+
+TEST_CASE("looks share the error, whether or not a cell stopped at the first") {
+  const auto widths = [](std::uint32_t first_look) {
+    const Comparison comparison = compared([&](InterleavedRun& run) {
+      run.plan.round_count = first_look;
+      run.plan.round_count_max = 12;
+    });
+    return number(comparison, "work0", "allocate_latency_ns_p50");
+  };
+  const NumberComparison once = widths(12);
+  const NumberComparison twice = widths(6);
+  REQUIRE((once.p_value.has_value() && twice.p_value.has_value()));
+  CHECK(*twice.p_value == Approx(std::min(1.0, 2 * *once.p_value)));
+  CHECK(*twice.change_high - *twice.change_low > *once.change_high - *once.change_low);
+}
+
+TEST_CASE("a change below an eighth of the clock's step is not called") {
+  const auto at_step = [](double clock_step_ns) {
+    InterleavedRun run = make_run({.round_count = 12,
+                                   .round_count_max = 12,
+                                   .sample_count = 20000,
+                                   .injected_all = std::log(1.05),
+                                   .noise = 0.1});
+    // The work of 35 ns is 1.75 ns slower.
+    for (Environment& environment : run.environments) {
+      environment.clock_resolution_ns = clock_step_ns;
+    }
+    return number(compare_interleaved(run, {}), "work0", "allocate_latency_ns_p50");
+  };
+  CHECK(at_step(0.5).verdict == Verdict::Worse);
+  CHECK(at_step(24).verdict == Verdict::Undecided);
+  CHECK(contains(at_step(24).reason, "eighth of the clock's step"));
 }
 
 TEST_CASE("only cells that rounds can decide go on") {
