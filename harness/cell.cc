@@ -30,6 +30,7 @@
 #include "harness/simcu_api.h"
 #include "harness/timeline.h"
 #include "harness/verify.h"
+#include "results/width.h"
 #include "workloads/source.h"
 
 namespace allocmark {
@@ -62,6 +63,8 @@ class CellRun {
   void fill_stats(const Backend& backend);
   void timed_passes();
   void timed_pass(Recorder& recorder, std::uint32_t pass_index);
+  // At a look: whether passes can end. At the last one, what stayed too wide becomes a warning.
+  bool narrow_enough(const WidthRule& rule);
   void fill_latencies(const Recorder& sum);
   // Waits for all work, gives live blocks back, destroys the backend and notes what the device did
   // not get back.
@@ -328,11 +331,16 @@ void CellRun::timed_passes() {
       .step_count_max = std::min(trace_->facts().mark_count + 1, kStepCountMax)};
   Recorder pass(options);
   Recorder sum(options);
-  for (std::uint32_t i = 0; i < spec_.pass_count; ++i) {
+  const WidthRule rule{.width_max = spec_.width_max,
+                       .pass_count_min = spec_.pass_count,
+                       .pass_count_max = std::max(spec_.pass_count, spec_.pass_count_max)};
+  const std::uint32_t pass_count = rule.width_max > 0 ? rule.pass_count_max : spec_.pass_count;
+  for (std::uint32_t i = 0; i < pass_count; ++i) {
     pass.clear();
     timed_pass(pass, i);
     sum.merge(pass);
     ++result_.pass_count;
+    if (rule.width_max > 0 && narrow_enough(rule)) break;
   }
   fill_latencies(sum);
   const LatencySummary overhead = null_overhead(
@@ -341,6 +349,21 @@ void CellRun::timed_passes() {
                         .simcu_clock = simcu_.present ? simcu_.thread_clock() : nullptr,
                         .stream_count = trace_->facts().stream_count});
   result_.harness_overhead_ns_p50 = overhead.p50_ns;
+}
+
+bool CellRun::narrow_enough(const WidthRule& rule) {
+  const std::vector<std::uint32_t> looks = width_looks(rule);
+  if (std::find(looks.begin(), looks.end(), result_.pass_count) == looks.end()) return false;
+  const WidthFindings findings = find_widths(result_, rule, clock_.step_ns());
+  const bool last = result_.pass_count == looks.back();
+  if (!findings.too_wide.empty() && !last) return false;
+  for (const std::vector<std::string>* list : {&findings.too_wide, &findings.unsupported}) {
+    for (const std::string& finding : *list) {
+      warn_once("--until-width was not reached: " + finding + " after " +
+                std::to_string(result_.pass_count) + " passes");
+    }
+  }
+  return true;
 }
 
 void CellRun::timed_pass(Recorder& recorder, std::uint32_t pass_index) {

@@ -1,0 +1,465 @@
+// Verdicts from rounds in which two sides took turns.
+#include "results/interleaved.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "results/compare_conclude.h"
+#include "results/compare_numbers.h"
+#include "results/latency_histogram.h"
+#include "results/paired_shift.h"
+#include "results/stability.h"
+#include "results/statistics.h"
+
+namespace allocmark {
+namespace {
+
+// A side's value is known up to a bucket, 1/64 of an octave wide at most; a smaller spread of the
+// differences between two of them is the buckets', not the rounds'.
+constexpr double kSpreadMin = 1.4142135623730951 / 64 / 3.4641016151377544;
+// A change that may be real although a single run of either side shows less: two runs of the same
+// thing come up to this part of the smallest effect nearer to each other than they are.
+constexpr double kSuspectShare = 1.0 / 3;
+
+// How samples spread within a step of the clock is not known, so that a change of less than this
+// part of it may be how they fall.
+constexpr double kClockShareMin = 1.0 / 8;
+
+constexpr const char* kMoreRounds = "more rounds would tell";
+
+// Both sides' results of one cell in the order of their rounds.
+struct CellRounds {
+  std::array<std::map<std::uint32_t, const CellResult*>, kSideCount> results;
+
+  // Rounds in which both sides have a measurement.
+  [[nodiscard]] std::vector<std::pair<const CellResult*, const CellResult*>> pairs() const {
+    std::vector<std::pair<const CellResult*, const CellResult*>> list;
+    for (const auto& [round, base] : results[0]) {
+      const auto now = results[1].find(round);
+      if (now == results[1].end() || !is_measured(*base) || !is_measured(*now->second)) continue;
+      list.emplace_back(base, now->second);
+    }
+    return list;
+  }
+
+  // Whether every process of the side placed every block alike.
+  [[nodiscard]] bool decides_alike(std::size_t side) const {
+    return std::all_of(results[side].begin(), results[side].end(), [&](const auto& item) {
+      return !is_measured(*item.second) ||
+             item.second->placement_hash == results[side].begin()->second->placement_hash;
+    });
+  }
+
+  // What stands for the side where no time is compared: a round without a result, else the first.
+  [[nodiscard]] const CellResult* outcome(std::size_t side) const {
+    for (const auto& [round, result] : results[side]) {
+      if (!is_measured(*result)) return result;
+    }
+    return results[side].empty() ? nullptr : results[side].begin()->second;
+  }
+};
+
+std::vector<CellRounds> rounds_by_cell(const InterleavedRun& run) {
+  std::array<std::map<std::string, std::size_t>, kSideCount> index_by_id;
+  for (std::size_t i = 0; i < run.plan.cells.size(); ++i) {
+    index_by_id[0][run.plan.cells[i].base.id()] = i;
+    index_by_id[1][run.plan.cells[i].now.id()] = i;
+  }
+  std::vector<CellRounds> cells(run.plan.cells.size());
+  for (const RoundResult& result : run.rounds) {
+    const auto found = index_by_id.at(result.side).find(result.cell.key.id());
+    if (found == index_by_id[result.side].end()) continue;
+    cells[found->second].results[result.side][result.round] = &result.cell;
+  }
+  return cells;
+}
+
+// A number's quantile in every pass of a process, or over all of them where a pass has too few
+// samples.
+struct Support {
+  std::uint64_t pass_count_min = UINT64_MAX;     // samples of the pass with the fewest
+  std::uint64_t process_count_min = UINT64_MAX;  // of the process with the fewest
+};
+
+const LatencyBuckets& buckets_of(const PassSummary& pass, const TimedNumber& number) {
+  return number.allocate ? pass.allocate_buckets : pass.deallocate_buckets;
+}
+
+void count_support(const CellResult& cell, const TimedNumber& number, Support& support) {
+  std::uint64_t process_count = 0;
+  for (const PassSummary& pass : cell.passes) {
+    const std::uint64_t count = sample_count(buckets_of(pass, number));
+    support.pass_count_min = std::min(support.pass_count_min, count);
+    process_count += count;
+  }
+  support.process_count_min = std::min(support.process_count_min, process_count);
+}
+
+double share_of(Percentile percentile) {
+  return static_cast<double>(percentile.numerator) / static_cast<double>(percentile.denominator);
+}
+
+// The logarithm of the number in one process: the median of its passes, which one disturbed pass
+// does not move.
+double process_quantile(const CellResult& cell, const TimedNumber& number, bool by_pass,
+                        double clock_step_ns) {
+  const double q = share_of(number.percentile);
+  if (by_pass) {
+    std::vector<double> values;
+    for (const PassSummary& pass : cell.passes) {
+      values.push_back(
+          resolved_quantile_ns(buckets_of(pass, number), q, clock_step_ns).value_or(0));
+    }
+    return std::log(median(std::move(values)));
+  }
+  std::vector<const LatencyBuckets*> histograms;
+  for (const PassSummary& pass : cell.passes) histograms.push_back(&buckets_of(pass, number));
+  return std::log(resolved_quantile_ns(merge_buckets(histograms), q, clock_step_ns).value_or(0));
+}
+
+// A cell with the passes of all rounds, for intervals and flags.
+CellResult pooled(const std::vector<const CellResult*>& processes) {
+  CellResult cell = *processes.front();
+  cell.passes.clear();
+  for (const CellResult* process : processes) {
+    cell.passes.insert(cell.passes.end(), process->passes.begin(), process->passes.end());
+  }
+  return cell;
+}
+
+// Of the processes' values (logarithms), around their median; nothing for fewer than two.
+std::optional<Estimate> interval_of(const std::vector<double>& values, double confidence) {
+  const std::optional<Shift> centre =
+      estimate_paired_shift(values, {.confidence = confidence, .spread_min = kSpreadMin});
+  if (!centre) return std::nullopt;
+  const double value = median(values);
+  return Estimate{.value = std::exp(value),
+                  .low = std::exp(std::min(value, centre->low)),
+                  .high = std::exp(std::max(value, centre->high))};
+}
+
+struct PendingNumber {
+  std::size_t cell_index = 0, number_index = 0;
+  std::vector<double> differences = {};
+  Shift shift = {};
+};
+
+class RoundComparer {
+ public:
+  RoundComparer(const InterleavedRun& run, const ComparePolicy& policy)
+      : run_(run), policy_(policy), rounds_(rounds_by_cell(run)) {
+    clock_step_ns_ =
+        std::max(run.environments[0].clock_resolution_ns, run.environments[1].clock_resolution_ns);
+  }
+
+  Comparison run();
+
+ private:
+  [[nodiscard]] RunSide side(std::size_t index) const;
+  void add_timed(std::size_t plan_index, CellComparison& cell, std::size_t cell_index);
+  NumberComparison timed_number(const TimedNumber& timed, const CellRounds& rounds,
+                                std::vector<double>& differences) const;
+  void judge();
+  void judge(NumberComparison& number, const Shift& shift, double p_value_adjusted) const;
+
+  const InterleavedRun& run_;
+  const ComparePolicy& policy_;
+  std::vector<CellRounds> rounds_;
+  double clock_step_ns_ = 0;
+  std::vector<PendingNumber> pending_;
+  Comparison result_;
+};
+
+// Each cell's outcome as a run of its own; the second side's cells under the first one's keys, so
+// that they find each other.
+RunSide RoundComparer::side(std::size_t index) const {
+  RunSide side{.label = run_.plan.sides[index].label};
+  side.file.environment = run_.environments[index];
+  for (std::size_t i = 0; i < run_.plan.cells.size(); ++i) {
+    side.planned.push_back(run_.plan.cells[i].base);
+    const CellResult* outcome = rounds_[i].outcome(index);
+    if (outcome == nullptr) continue;
+    CellResult cell = *outcome;
+    cell.key = run_.plan.cells[i].base;
+    if (!rounds_[i].decides_alike(index)) {
+      cell.warnings.push_back("not deterministic: rounds had different placements");
+    }
+    side.file.cells.push_back(std::move(cell));
+  }
+  return side;
+}
+
+Comparison RoundComparer::run() {
+  ComparePolicy exact = policy_;
+  exact.scope = CompareScope::Exact;
+  result_ = compare_runs(side(0), side(1), exact, std::nullopt);
+  result_.interleaved = true;
+  if (run_.torn) {
+    result_.faults.push_back(
+        "the last round is cut short: the run is still being written or was killed");
+  }
+  std::map<std::string, std::size_t> plan_index_by_id;
+  for (std::size_t i = 0; i < run_.plan.cells.size(); ++i) {
+    plan_index_by_id[run_.plan.cells[i].base.id()] = i;
+  }
+  for (std::size_t i = 0; i < result_.cells.size(); ++i) {
+    CellComparison& cell = result_.cells[i];
+    const std::size_t plan_index = plan_index_by_id.at(cell.key.id());
+    const InterleavedCell& planned = run_.plan.cells[plan_index];
+    if (!(planned.base == planned.now)) cell.now_key = planned.now;
+    if (planned.base.allocator != planned.now.allocator) {
+      // Another allocator counts other things.
+      std::erase_if(cell.numbers, [](const NumberComparison& number) {
+        return number.name.starts_with("counters.");
+      });
+    }
+    const bool refused = !cell.reason.empty();
+    if (policy_.scope == CompareScope::Timed) cell.numbers.clear();
+    if (!refused && policy_.scope != CompareScope::Exact) add_timed(plan_index, cell, i);
+  }
+  judge();
+  conclude(policy_, result_);
+  return std::move(result_);
+}
+
+void RoundComparer::add_timed(std::size_t plan_index, CellComparison& cell,
+                              std::size_t cell_index) {
+  const CellRounds& rounds = rounds_[plan_index];
+  for (const TimedNumber& timed : timed_numbers()) {
+    std::vector<double> differences;
+    NumberComparison number = timed_number(timed, rounds, differences);
+    if (!number.base && !number.now) continue;
+    if (!differences.empty()) {
+      pending_.push_back({.cell_index = cell_index,
+                          .number_index = cell.numbers.size(),
+                          .differences = std::move(differences)});
+    }
+    cell.numbers.push_back(std::move(number));
+  }
+  for (std::size_t side = 0; side < kSideCount; ++side) {
+    std::vector<const CellResult*> processes;
+    for (const auto& [base, now] : rounds.pairs()) processes.push_back(side == 0 ? base : now);
+    if (processes.empty()) continue;
+    for (const std::string& flag : stability_flags(pooled(processes), clock_step_ns_)) {
+      // Every process begins cold, so single passes always stand apart; the rounds' medians do not.
+      if (flag.find("stands apart") == std::string::npos) {
+        cell.flags.push_back(run_.plan.sides[side].label + ": " + flag);
+      }
+    }
+  }
+}
+
+NumberComparison RoundComparer::timed_number(const TimedNumber& timed, const CellRounds& rounds,
+                                             std::vector<double>& differences) const {
+  NumberComparison number{.name = std::string(timed.name), .timed = true};
+  const auto pairs = rounds.pairs();
+  Support support;
+  for (const auto& [base, now] : pairs) {
+    count_support(*base, timed, support);
+    count_support(*now, timed, support);
+  }
+  if (pairs.empty() || support.process_count_min == 0) {
+    for (const auto& [base, now] : pairs) {
+      number.base = stored_quantile(*base, timed);
+      number.now = stored_quantile(*now, timed);
+    }
+    number.verdict = Verdict::NotComparable;
+    number.reason = "one side has no samples";
+    return number;
+  }
+  const std::uint64_t wanted = sample_count_min(timed.percentile);
+  const bool by_pass = support.pass_count_min >= wanted;
+  std::array<std::vector<double>, kSideCount> values;
+  for (const auto& [base, now] : pairs) {
+    values[0].push_back(process_quantile(*base, timed, by_pass, clock_step_ns_));
+    values[1].push_back(process_quantile(*now, timed, by_pass, clock_step_ns_));
+    differences.push_back(values[1].back() - values[0].back());
+  }
+  number.base_interval = interval_of(values[0], policy_.confidence);
+  number.now_interval = interval_of(values[1], policy_.confidence);
+  number.base = std::exp(median(values[0]));
+  number.now = std::exp(median(values[1]));
+  if (support.process_count_min < wanted) {
+    differences.clear();
+    number.verdict = Verdict::Undecided;
+    number.reason = fmt::format("{} samples in a process, {} are needed: give more --passes",
+                                support.process_count_min, wanted);
+  } else if (differences.size() < 2) {
+    differences.clear();
+    number.verdict = Verdict::Undecided;
+    number.reason = kMoreRounds;
+  }
+  return number;
+}
+
+void RoundComparer::judge() {
+  const auto look_count = static_cast<double>(look_rounds(run_.plan).size());
+  std::map<std::string, std::vector<Spread>> spreads;
+  const auto name_of = [&](const PendingNumber& pending) {
+    return result_.cells[pending.cell_index].numbers[pending.number_index].name;
+  };
+  for (const PendingNumber& pending : pending_) {
+    Spread spread = paired_spread(pending.differences).value();
+    spread.variance = std::max(spread.variance, kSpreadMin * kSpreadMin);
+    spreads[name_of(pending)].push_back(spread);
+  }
+  std::map<std::string, SpreadPrior> priors;
+  for (const auto& [name, list] : spreads) priors[name] = fit_spread_prior(list);
+  std::vector<double> p_values;
+  for (PendingNumber& pending : pending_) {
+    // Whoever looks several times and stops at the first answer errs as often as all looks
+    // together; each gets its part.
+    pending.shift = estimate_paired_shift(pending.differences,
+                                          {.confidence = 1 - (1 - policy_.confidence) / look_count,
+                                           .spread_min = kSpreadMin,
+                                           .prior = priors[name_of(pending)]})
+                        .value();
+    p_values.push_back(std::min(1.0, pending.shift.p_value * look_count));
+  }
+  const std::vector<double> adjusted = benjamini_hochberg(p_values);
+  for (std::size_t i = 0; i < pending_.size(); ++i) {
+    NumberComparison& number =
+        result_.cells[pending_[i].cell_index].numbers[pending_[i].number_index];
+    number.p_value = p_values[i];
+    judge(number, pending_[i].shift, adjusted[i]);
+  }
+}
+
+void RoundComparer::judge(NumberComparison& number, const Shift& shift,
+                          double p_value_adjusted) const {
+  number.change = std::expm1(shift.estimate);
+  number.change_low = std::expm1(shift.low);
+  number.change_high = std::expm1(shift.high);
+  number.p_value_adjusted = p_value_adjusted;
+  const double reach = std::log1p(policy_.effect_min_of(number.name, true));
+  const bool differs =
+      p_value_adjusted <= policy_.false_share_max && std::abs(shift.estimate) > reach;
+  const double resolved_ns = kClockShareMin * clock_step_ns_;
+  if (differs && std::abs(number.now.value_or(0) - number.base.value_or(0)) <= resolved_ns) {
+    number.verdict = Verdict::Undecided;
+    number.reason =
+        fmt::format("less than an eighth of the clock's step of {:.3g} ns", clock_step_ns_);
+  } else if (differs) {
+    number.verdict = shift.estimate > 0 ? Verdict::Worse : Verdict::Better;
+  } else if (shift.low > -reach && shift.high < reach) {
+    number.verdict = Verdict::Same;
+  } else {
+    number.verdict = Verdict::Undecided;
+    number.reason = kMoreRounds;
+  }
+}
+
+bool is_suspect(const NumberComparison& number, const ComparePolicy& policy) {
+  if (!number.timed) return false;
+  if (number.verdict == Verdict::Worse || number.verdict == Verdict::Better) return true;
+  return number.verdict == Verdict::Undecided && number.change.has_value() &&
+         std::abs(*number.change) >= kSuspectShare * policy.effect_min_of(number.name, true);
+}
+
+bool differs_exactly(const NumberComparison& number) {
+  return !number.timed && (number.verdict == Verdict::Worse || number.verdict == Verdict::Better ||
+                           number.verdict == Verdict::Changed);
+}
+
+NumberComparison* find_number(CellComparison& cell, const std::string& name) {
+  const auto found = std::find_if(cell.numbers.begin(), cell.numbers.end(),
+                                  [&](const NumberComparison& item) { return item.name == name; });
+  return found == cell.numbers.end() ? nullptr : &*found;
+}
+
+void apply_cell(CellComparison& confirmed, CellComparison& cell) {
+  for (NumberComparison& number : cell.numbers) {
+    const NumberComparison* again = find_number(confirmed, number.name);
+    if (again == nullptr) continue;
+    if (number.timed) {
+      number = *again;
+      if (number.reason.empty()) number.reason = "confirmed by running both sides in turn";
+    } else if (differs_exactly(number) && again->verdict == Verdict::Same) {
+      number.verdict = Verdict::Undecided;
+      number.reason = "it did not come again when both sides were run again";
+    }
+  }
+  for (const std::string& flag : confirmed.flags) {
+    cell.flags.push_back("confirmation: " + flag);
+  }
+}
+
+}  // namespace
+
+std::vector<std::uint32_t> look_rounds(const InterleavedPlan& plan) {
+  std::vector<std::uint32_t> looks;
+  for (std::uint64_t round = std::max(plan.round_count, 1U); round < plan.round_count_max;
+       round *= 2) {
+    looks.push_back(static_cast<std::uint32_t>(round));
+  }
+  looks.push_back(std::max(plan.round_count_max, 1U));
+  return looks;
+}
+
+Comparison compare_interleaved(const InterleavedRun& run, const ComparePolicy& policy) {
+  return RoundComparer(run, policy).run();
+}
+
+std::set<std::size_t> cells_to_go_on(const InterleavedRun& run, const ComparePolicy& policy) {
+  const Comparison comparison = compare_interleaved(run, policy);
+  std::set<std::string> ids;
+  for (const CellComparison& cell : comparison.cells) {
+    for (const NumberComparison& number : cell.numbers) {
+      const bool open = number.timed && number.gated && number.verdict == Verdict::Undecided &&
+                        number.reason == kMoreRounds;
+      if (open) ids.insert(cell.key.id());
+    }
+  }
+  std::set<std::size_t> indices;
+  for (std::size_t i = 0; i < run.plan.cells.size(); ++i) {
+    if (ids.contains(run.plan.cells[i].base.id())) indices.insert(i);
+  }
+  return indices;
+}
+
+std::vector<InterleavedCell> suspects(const Comparison& comparison, const ComparePolicy& policy,
+                                      std::uint32_t round_count_max) {
+  std::vector<InterleavedCell> cells;
+  for (const CellComparison& cell : comparison.cells) {
+    const bool timed = std::any_of(
+        cell.numbers.begin(), cell.numbers.end(),
+        [&](const NumberComparison& number) { return number.gated && is_suspect(number, policy); });
+    const bool exact = std::any_of(cell.numbers.begin(), cell.numbers.end(), differs_exactly);
+    if (!timed && !exact) continue;
+    cells.push_back(
+        {.base = cell.key, .now = cell.key, .round_count_max = timed ? round_count_max : 1});
+  }
+  return cells;
+}
+
+void apply_confirmation(const Comparison& confirmation, const ComparePolicy& policy,
+                        Comparison& comparison) {
+  std::map<std::string, CellComparison> confirmed_by_id;
+  for (const CellComparison& cell : confirmation.cells) confirmed_by_id[cell.key.id()] = cell;
+  for (CellComparison& cell : comparison.cells) {
+    const auto found = confirmed_by_id.find(cell.key.id());
+    if (found != confirmed_by_id.end()) apply_cell(found->second, cell);
+  }
+  for (const IncompleteCell& cell : confirmation.incomplete) {
+    comparison.incomplete.push_back({.key = cell.key, .reason = "confirmation: " + cell.reason});
+  }
+  for (const std::string& fault : confirmation.faults) {
+    comparison.faults.push_back("confirmation: " + fault);
+  }
+  conclude(policy, comparison);
+}
+
+}  // namespace allocmark
