@@ -235,7 +235,7 @@ def changes_chart(comparison, path, number_name, colours):
     if not shown:
         return None
     where = f"NEW against BASE ({path}), {comparison['new']['device']}, most important cells first"
-    labels = [(f"{setting_text(now_of(cell))} · {cell['workload']} {cell['capacity']}", "") for cell, _ in shown]
+    labels = [(f"{short(cell['workload'], 16)} {cell['capacity']} · {short(setting_text(now_of(cell)), 24)}", "") for cell, _ in shown]
     chart = RowChart(f"Change of {name_of(number_name)}, 95 % intervals", where, labels, colours)
     reach = max(max(1 + abs(one[field] or 0) for field in ("change", "change_low", "change_high") if field in one) for _, one in shown)
     reach = max(reach, 1.02) * 1.05

@@ -25,7 +25,7 @@ function changesChart(block, narrow) {
   const layout = baseLayout(narrow), name = block.querySelector(".k-number").value;
   const shown = shownComparisons(block).map((cell) => ({cell, number: numberOf(cell, name)})).filter(({number}) => number && number.change !== null).slice(0, CHANGES_SHOWN);
   const letterOf = (cell) => CELLS.get(cell.now)?.letter || "";
-  const rows = rowAxis(layout, shown.map(({cell}) => ({letter: letterOf(cell), allocator: `${cell.name} · ${cell.where}`, conf: ""})), narrow);
+  const rows = rowAxis(layout, shown.map(({cell}) => ({letter: letterOf(cell), allocator: `${cell.where} · ${cell.name}`, conf: ""})), narrow);
   const ratio = (share) => 1 + Math.max(share, -0.9999);
   const traces = Object.keys(VERDICT_COLOURS).map((verdict) => {
     const at = shown.flatMap(({number}, index) => number.verdict === verdict ? [index] : []), of = (field) => at.map((index) => ratio(shown[index].number[field] ?? shown[index].number.change));
