@@ -1,13 +1,12 @@
 // Goal: 'allocmark qualify' finds what is wrong with a GPU, blames the right test and GPU for it,
 // and goes on with the rest. Method: whole runs at the level quick on simulated GPUs, each with one
 // planted fault (SIMCUDA_GPU_FAULTS in simcu.h), through the program itself.
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
