@@ -293,8 +293,10 @@ void CellRun::fill_from(const VerifyReport& report) {
               spec_.key.allocator + " does not promise otherwise");
   }
   if (report.unmarked_count > 0) {
-    warn_once("of " + std::to_string(report.unmarked_count) +
-              " blocks the contents were not followed: too many kernels waited behind busy ones");
+    warn_once(
+        "of " + std::to_string(report.unmarked_count) +
+        " blocks the contents were not followed: too many kernels waited behind busy ones, or "
+        "the memory was still in use");
   }
   if (report.edges_only_count > 0) {
     warn_once(std::to_string(report.edges_only_count) +
