@@ -18,6 +18,7 @@
 #include <fmt/format.h>
 
 #include "results/compare_conclude.h"
+#include "results/compare_environment.h"
 #include "results/compare_numbers.h"
 #include "results/latency_histogram.h"
 #include "results/paired_shift.h"
@@ -168,6 +169,8 @@ class RoundComparer {
   Comparison run();
 
  private:
+  // Why times cannot be compared at all; empty where they can.
+  [[nodiscard]] std::string timed_reason() const;
   [[nodiscard]] RunSide side(std::size_t index) const;
   void add_timed(std::size_t plan_index, CellComparison& cell, std::size_t cell_index);
   NumberComparison timed_number(const TimedNumber& timed, const CellRounds& rounds,
@@ -200,6 +203,15 @@ RunSide RoundComparer::side(std::size_t index) const {
     side.file.cells.push_back(std::move(cell));
   }
   return side;
+}
+
+std::string RoundComparer::timed_reason() const {
+  std::vector<std::string> ignored = policy_.environment_ignored;
+  // A program of an older version does not say how it was built, which the notes show.
+  const bool known = std::none_of(run_.environments.begin(), run_.environments.end(),
+                                  [](const Environment& side) { return side.build_type.empty(); });
+  if (!known) ignored.emplace_back("build_type");
+  return compare_environments(run_.environments[0], run_.environments[1], ignored).timed_reason;
 }
 
 Comparison RoundComparer::run() {
@@ -238,10 +250,16 @@ Comparison RoundComparer::run() {
 void RoundComparer::add_timed(std::size_t plan_index, CellComparison& cell,
                               std::size_t cell_index) {
   const CellRounds& rounds = rounds_[plan_index];
+  const std::string reason = timed_reason();
   for (const TimedNumber& timed : timed_numbers()) {
     std::vector<double> differences;
     NumberComparison number = timed_number(timed, rounds, differences);
     if (!number.base && !number.now) continue;
+    if (!reason.empty()) {
+      differences.clear();
+      number.verdict = Verdict::NotComparable;
+      number.reason = reason;
+    }
     if (!differences.empty()) {
       pending_.push_back({.cell_index = cell_index,
                           .number_index = cell.numbers.size(),

@@ -281,6 +281,23 @@ TEST_CASE("too few samples or one round is no claim") {
   CHECK(number(one, "work0", "allocate_latency_ns_p50").verdict == Verdict::Undecided);
 }
 
+TEST_CASE("times of a debug and a release build are not compared, exact numbers are") {
+  const auto built = [](const char* base, const char* now) {
+    return compared([&](InterleavedRun& run) {
+      run.environments[0].build_type = base;
+      run.environments[1].build_type = now;
+    });
+  };
+  const Comparison mixed = built("Release", "Debug");
+  const NumberComparison& timed = number(mixed, "work0", "allocate_latency_ns_p50");
+  CHECK(timed.verdict == Verdict::NotComparable);
+  CHECK(contains(timed.reason, "build_type was 'Release', is 'Debug'"));
+  CHECK(number(mixed, "work0", "placement_hash").verdict == Verdict::Same);
+  CHECK(mixed.exit_code == ExitCode::CellsIncomplete);
+  // A program of an older version does not say.
+  CHECK(built("", "Release").exit_code == ExitCode::Pass);
+}
+
 TEST_CASE("sides that are other allocators are compared as one experiment") {
   const Comparison comparison = compared([](InterleavedRun& run) {
     for (InterleavedCell& cell : run.plan.cells) cell.now.allocator = "native";
