@@ -263,6 +263,19 @@ TEST_CASE("a process without a result, a missing cell or a cut line fails the co
   CHECK(contains(render_comparison(nothing, false), "nothing was compared"));
 }
 
+TEST_CASE("repeated processes are noted, and cells that nobody planned fail the comparison") {
+  const Comparison repeated = compared([](InterleavedRun& run) {
+    const RoundResult last = run.rounds.back();
+    run.rounds.push_back(last);
+  });
+  CHECK(repeated.exit_code == ExitCode::Pass);
+  CHECK(contains(render_comparison(repeated, false), "1 lines repeat a process"));
+  const Comparison foreign =
+      compared([](InterleavedRun& run) { run.rounds.back().cell.key.workload = "foreign"; });
+  CHECK(foreign.exit_code == ExitCode::CellsIncomplete);
+  CHECK(contains(render_comparison(foreign, false), "1 lines are of cells"));
+}
+
 TEST_CASE("too few samples or one round is no claim") {
   const Comparison few = compared([](InterleavedRun& run) {
     for (RoundResult& result : run.rounds) {
