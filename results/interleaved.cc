@@ -52,6 +52,20 @@ struct CellRounds {
     return list;
   }
 
+  // Whether both sides have all rounds up to a look, or one ended the cell by having no result.
+  [[nodiscard]] bool ended_at(const std::vector<std::uint32_t>& looks,
+                              std::uint32_t round_count_max) const {
+    for (const auto& side : results) {
+      for (const auto& [round, result] : side) {
+        if (!is_measured(*result)) return true;
+      }
+    }
+    const std::size_t count = pairs().size();
+    return results[0].size() == count && results[1].size() == count &&
+           (count == round_count_max ||
+            std::find(looks.begin(), looks.end(), count) != looks.end());
+  }
+
   // Whether every process of the side placed every block alike.
   [[nodiscard]] bool decides_alike(std::size_t side) const {
     return std::all_of(results[side].begin(), results[side].end(), [&](const auto& item) {
@@ -226,6 +240,16 @@ Comparison RoundComparer::run() {
   exact.scope = CompareScope::Exact;
   result_ = compare_runs(side(0), side(1), exact, std::nullopt);
   result_.interleaved = true;
+  const std::vector<std::uint32_t> looks = look_rounds(run_.plan);
+  std::size_t broken_off_count = 0;
+  for (std::size_t i = 0; i < rounds_.size(); ++i) {
+    broken_off_count += rounds_[i].ended_at(looks, run_.plan.cells[i].round_count_max) ? 0 : 1;
+  }
+  if (broken_off_count > 0) {
+    result_.faults.push_back(
+        fmt::format("{} cells lack rounds: the run was broken off or is still being written",
+                    broken_off_count));
+  }
   if (stray_.repeated_count > 0) {
     result_.notes.push_back(fmt::format("{} lines repeat a process; the last line of each counts",
                                         stray_.repeated_count));

@@ -72,6 +72,8 @@ two_sides() {
   expect 3 "still being written" compare "$work/abbad" --only exact
   sed '2s/"side":[01]/"side":5/' "$work/ab/rounds.jsonl" >"$work/abbad/rounds.jsonl"
   expect 4 "rounds.jsonl:2" compare "$work/abbad" --only exact
+  head -2 "$work/ab/rounds.jsonl" >"$work/abbad/rounds.jsonl"
+  expect 3 "broken off" compare "$work/abbad" --only exact
   head -1 "$work/ab/rounds.jsonl" >"$work/abbad/rounds.jsonl"
   expect 3 "the cell is missing" compare "$work/abbad" --only exact
   : >"$work/abbad/rounds.jsonl"

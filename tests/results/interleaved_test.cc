@@ -263,6 +263,22 @@ TEST_CASE("a process without a result, a missing cell or a cut line fails the co
   CHECK(contains(render_comparison(nothing, false), "nothing was compared"));
 }
 
+TEST_CASE("a run that was broken off between looks is no pass, whole as its lines are") {
+  const auto cut_at = [](std::uint32_t round_count) {
+    InterleavedRun run = make_run({.round_count = 6, .round_count_max = 12, .noise = 0.1});
+    std::erase_if(run.rounds,
+                  [&](const RoundResult& result) { return result.round >= round_count; });
+    return compare_interleaved(run, {.effect_min = 0.5});
+  };
+  CHECK(cut_at(12).exit_code == ExitCode::Pass);
+  CHECK(cut_at(6).exit_code == ExitCode::Pass);
+  for (const std::uint32_t between : {1U, 5U, 7U, 11U}) {
+    const Comparison broken = cut_at(between);
+    CHECK(broken.exit_code == ExitCode::CellsIncomplete);
+    CHECK(contains(render_comparison(broken, false), "broken off or is still being written"));
+  }
+}
+
 TEST_CASE("repeated processes are noted, and cells that nobody planned fail the comparison") {
   const Comparison repeated = compared([](InterleavedRun& run) {
     const RoundResult last = run.rounds.back();
