@@ -18,6 +18,7 @@
 #include <fmt/format.h>
 
 #include "results/compare_conclude.h"
+#include "results/compare_environment.h"
 #include "results/compare_numbers.h"
 #include "results/latency_histogram.h"
 #include "results/paired_shift.h"
@@ -30,10 +31,6 @@ namespace {
 // A side's value is known up to a bucket, 1/64 of an octave wide at most; a smaller spread of the
 // differences between two of them is the buckets', not the rounds'.
 constexpr double kSpreadMin = 1.4142135623730951 / 64 / 3.4641016151377544;
-// A change that may be real although a single run of either side shows less: two runs of the same
-// thing come up to this part of the smallest effect nearer to each other than they are.
-constexpr double kSuspectShare = 1.0 / 3;
-
 // How samples spread within a step of the clock is not known, so that a change of less than this
 // part of it may be how they fall.
 constexpr double kClockShareMin = 1.0 / 8;
@@ -55,6 +52,20 @@ struct CellRounds {
     return list;
   }
 
+  // Whether both sides have all rounds up to a look, or one ended the cell by having no result.
+  [[nodiscard]] bool ended_at(const std::vector<std::uint32_t>& looks,
+                              std::uint32_t round_count_max) const {
+    for (const auto& side : results) {
+      for (const auto& [round, result] : side) {
+        if (!is_measured(*result)) return true;
+      }
+    }
+    const std::size_t count = pairs().size();
+    return results[0].size() == count && results[1].size() == count &&
+           (count == round_count_max ||
+            std::find(looks.begin(), looks.end(), count) != looks.end());
+  }
+
   // Whether every process of the side placed every block alike.
   [[nodiscard]] bool decides_alike(std::size_t side) const {
     return std::all_of(results[side].begin(), results[side].end(), [&](const auto& item) {
@@ -72,7 +83,12 @@ struct CellRounds {
   }
 };
 
-std::vector<CellRounds> rounds_by_cell(const InterleavedRun& run) {
+// What does not belong into a whole and unedited file.
+struct StrayLines {
+  std::size_t repeated_count = 0, unplanned_count = 0;
+};
+
+std::vector<CellRounds> rounds_by_cell(const InterleavedRun& run, StrayLines& stray) {
   std::array<std::map<std::string, std::size_t>, kSideCount> index_by_id;
   for (std::size_t i = 0; i < run.plan.cells.size(); ++i) {
     index_by_id[0][run.plan.cells[i].base.id()] = i;
@@ -81,8 +97,13 @@ std::vector<CellRounds> rounds_by_cell(const InterleavedRun& run) {
   std::vector<CellRounds> cells(run.plan.cells.size());
   for (const RoundResult& result : run.rounds) {
     const auto found = index_by_id.at(result.side).find(result.cell.key.id());
-    if (found == index_by_id[result.side].end()) continue;
-    cells[found->second].results[result.side][result.round] = &result.cell;
+    if (found == index_by_id[result.side].end()) {
+      ++stray.unplanned_count;
+      continue;
+    }
+    const CellResult*& place = cells[found->second].results[result.side][result.round];
+    if (place != nullptr) ++stray.repeated_count;
+    place = &result.cell;
   }
   return cells;
 }
@@ -160,7 +181,7 @@ struct PendingNumber {
 class RoundComparer {
  public:
   RoundComparer(const InterleavedRun& run, const ComparePolicy& policy)
-      : run_(run), policy_(policy), rounds_(rounds_by_cell(run)) {
+      : run_(run), policy_(policy), rounds_(rounds_by_cell(run, stray_)) {
     clock_step_ns_ =
         std::max(run.environments[0].clock_resolution_ns, run.environments[1].clock_resolution_ns);
   }
@@ -168,6 +189,8 @@ class RoundComparer {
   Comparison run();
 
  private:
+  // Why times cannot be compared at all; empty where they can.
+  [[nodiscard]] std::string timed_reason() const;
   [[nodiscard]] RunSide side(std::size_t index) const;
   void add_timed(std::size_t plan_index, CellComparison& cell, std::size_t cell_index);
   NumberComparison timed_number(const TimedNumber& timed, const CellRounds& rounds,
@@ -177,6 +200,7 @@ class RoundComparer {
 
   const InterleavedRun& run_;
   const ComparePolicy& policy_;
+  StrayLines stray_;
   std::vector<CellRounds> rounds_;
   double clock_step_ns_ = 0;
   std::vector<PendingNumber> pending_;
@@ -202,11 +226,38 @@ RunSide RoundComparer::side(std::size_t index) const {
   return side;
 }
 
+std::string RoundComparer::timed_reason() const {
+  std::vector<std::string> ignored = policy_.environment_ignored;
+  // A program of an older version does not say how it was built, which the notes show.
+  const bool known = std::none_of(run_.environments.begin(), run_.environments.end(),
+                                  [](const Environment& side) { return side.build_type.empty(); });
+  if (!known) ignored.emplace_back("build_type");
+  return compare_environments(run_.environments[0], run_.environments[1], ignored).timed_reason;
+}
+
 Comparison RoundComparer::run() {
   ComparePolicy exact = policy_;
   exact.scope = CompareScope::Exact;
   result_ = compare_runs(side(0), side(1), exact, std::nullopt);
   result_.interleaved = true;
+  const std::vector<std::uint32_t> looks = look_rounds(run_.plan);
+  std::size_t broken_off_count = 0;
+  for (std::size_t i = 0; i < rounds_.size(); ++i) {
+    broken_off_count += rounds_[i].ended_at(looks, run_.plan.cells[i].round_count_max) ? 0 : 1;
+  }
+  if (broken_off_count > 0) {
+    result_.faults.push_back(
+        fmt::format("{} cells lack rounds: the run was broken off or is still being written",
+                    broken_off_count));
+  }
+  if (stray_.repeated_count > 0) {
+    result_.notes.push_back(fmt::format("{} lines repeat a process; the last line of each counts",
+                                        stray_.repeated_count));
+  }
+  if (stray_.unplanned_count > 0) {
+    result_.faults.push_back(
+        fmt::format("{} lines are of cells that the plan does not have", stray_.unplanned_count));
+  }
   if (run_.torn) {
     result_.faults.push_back(
         "the last round is cut short: the run is still being written or was killed");
@@ -238,10 +289,16 @@ Comparison RoundComparer::run() {
 void RoundComparer::add_timed(std::size_t plan_index, CellComparison& cell,
                               std::size_t cell_index) {
   const CellRounds& rounds = rounds_[plan_index];
+  const std::string reason = timed_reason();
   for (const TimedNumber& timed : timed_numbers()) {
     std::vector<double> differences;
     NumberComparison number = timed_number(timed, rounds, differences);
     if (!number.base && !number.now) continue;
+    if (!reason.empty()) {
+      differences.clear();
+      number.verdict = Verdict::NotComparable;
+      number.reason = reason;
+    }
     if (!differences.empty()) {
       pending_.push_back({.cell_index = cell_index,
                           .number_index = cell.numbers.size(),
@@ -362,41 +419,6 @@ void RoundComparer::judge(NumberComparison& number, const Shift& shift,
   }
 }
 
-bool is_suspect(const NumberComparison& number, const ComparePolicy& policy) {
-  if (!number.timed) return false;
-  if (number.verdict == Verdict::Worse || number.verdict == Verdict::Better) return true;
-  return number.verdict == Verdict::Undecided && number.change.has_value() &&
-         std::abs(*number.change) >= kSuspectShare * policy.effect_min_of(number.name, true);
-}
-
-bool differs_exactly(const NumberComparison& number) {
-  return !number.timed && (number.verdict == Verdict::Worse || number.verdict == Verdict::Better ||
-                           number.verdict == Verdict::Changed);
-}
-
-NumberComparison* find_number(CellComparison& cell, const std::string& name) {
-  const auto found = std::find_if(cell.numbers.begin(), cell.numbers.end(),
-                                  [&](const NumberComparison& item) { return item.name == name; });
-  return found == cell.numbers.end() ? nullptr : &*found;
-}
-
-void apply_cell(CellComparison& confirmed, CellComparison& cell) {
-  for (NumberComparison& number : cell.numbers) {
-    const NumberComparison* again = find_number(confirmed, number.name);
-    if (again == nullptr) continue;
-    if (number.timed) {
-      number = *again;
-      if (number.reason.empty()) number.reason = "confirmed by running both sides in turn";
-    } else if (differs_exactly(number) && again->verdict == Verdict::Same) {
-      number.verdict = Verdict::Undecided;
-      number.reason = "it did not come again when both sides were run again";
-    }
-  }
-  for (const std::string& flag : confirmed.flags) {
-    cell.flags.push_back("confirmation: " + flag);
-  }
-}
-
 }  // namespace
 
 std::vector<std::uint32_t> look_rounds(const InterleavedPlan& plan) {
@@ -428,38 +450,6 @@ std::set<std::size_t> cells_to_go_on(const InterleavedRun& run, const ComparePol
     if (ids.contains(run.plan.cells[i].base.id())) indices.insert(i);
   }
   return indices;
-}
-
-std::vector<InterleavedCell> suspects(const Comparison& comparison, const ComparePolicy& policy,
-                                      std::uint32_t round_count_max) {
-  std::vector<InterleavedCell> cells;
-  for (const CellComparison& cell : comparison.cells) {
-    const bool timed = std::any_of(
-        cell.numbers.begin(), cell.numbers.end(),
-        [&](const NumberComparison& number) { return number.gated && is_suspect(number, policy); });
-    const bool exact = std::any_of(cell.numbers.begin(), cell.numbers.end(), differs_exactly);
-    if (!timed && !exact) continue;
-    cells.push_back(
-        {.base = cell.key, .now = cell.key, .round_count_max = timed ? round_count_max : 1});
-  }
-  return cells;
-}
-
-void apply_confirmation(const Comparison& confirmation, const ComparePolicy& policy,
-                        Comparison& comparison) {
-  std::map<std::string, CellComparison> confirmed_by_id;
-  for (const CellComparison& cell : confirmation.cells) confirmed_by_id[cell.key.id()] = cell;
-  for (CellComparison& cell : comparison.cells) {
-    const auto found = confirmed_by_id.find(cell.key.id());
-    if (found != confirmed_by_id.end()) apply_cell(found->second, cell);
-  }
-  for (const IncompleteCell& cell : confirmation.incomplete) {
-    comparison.incomplete.push_back({.key = cell.key, .reason = "confirmation: " + cell.reason});
-  }
-  for (const std::string& fault : confirmation.faults) {
-    comparison.faults.push_back("confirmation: " + fault);
-  }
-  conclude(policy, comparison);
 }
 
 }  // namespace allocmark

@@ -25,7 +25,8 @@ def wilson(hits, trials, z=1.959964):
     share, scale = hits / trials, 1 + z * z / trials
     centre = (share + z * z / (2 * trials)) / scale
     half = z / scale * math.sqrt(share * (1 - share) / trials + z * z / (4 * trials * trials))
-    return share, max(0.0, centre - half), min(1.0, centre + half)
+    # At the ends the formula gives exactly 0 and 1; rounding must not hide that.
+    return share, 0.0 if hits == 0 else max(0.0, centre - half), 1.0 if hits == trials else min(1.0, centre + half)
 
 
 def wrapper(folder, name, program, variables):

@@ -14,6 +14,7 @@
 #include "harness/cli/compare_input.h"
 #include "harness/cli/confirm.h"
 #include "harness/cli/interleaved_session.h"
+#include "harness/cli/run_side.h"
 #include "harness/run_folder.h"
 #include "results/compare.h"
 #include "results/compare_writers.h"

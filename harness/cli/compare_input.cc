@@ -2,28 +2,14 @@
 #include "harness/cli/compare_input.h"
 
 #include <charconv>
-#include <filesystem>
 #include <string>
 #include <string_view>
 #include <system_error>
 
 #include "base/error.h"
-#include "harness/conditions.h"
 #include "harness/run_folder.h"
 
 namespace allocmark {
-
-RunSide read_side(const std::string& label, const std::string& path) {
-  RunSide side{.label = label};
-  if (!std::filesystem::is_directory(path)) {
-    side.file = read_run_file(path);
-    return side;
-  }
-  side.planned = read_manifest(path).cells;
-  side.file = read_run_file(results_path(path));
-  add_stored_conditions(path, &side.file.environment);
-  return side;
-}
 
 double parse_share(const std::string& text, const std::string& option) {
   std::string_view number = text;

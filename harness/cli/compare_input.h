@@ -1,17 +1,12 @@
-// What 'compare', its confirmation and A/B runs read: policies and runs. Paths flow in; plain data
-// flows out.
+// What 'compare', its confirmation and A/B runs read besides runs: shares and policies. Texts and
+// paths flow in; plain data flows out.
 #pragma once
 
 #include <string>
 
-#include "results/compare.h"
 #include "results/compare_policy.h"
 
 namespace allocmark {
-
-// A run's folder with its plan and conditions, or a results file alone, whose plan is then not
-// known.
-[[nodiscard]] RunSide read_side(const std::string& label, const std::string& path);
 
 // "3%" or "0.03"; throws UsageError naming `option`.
 [[nodiscard]] double parse_share(const std::string& text, const std::string& option);

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdio>
@@ -119,8 +120,11 @@ SessionOutcome run_session(const InterleavedSession& session) {
   const InterruptGuard interrupt;
   SessionOutcome outcome;
   {
-    const std::uint64_t process_count =
-        kSideCount * session.plan.cells.size() * look_rounds(session.plan).front();
+    const std::uint32_t first_look = look_rounds(session.plan).front();
+    std::uint64_t process_count = 0;
+    for (const InterleavedCell& cell : session.plan.cells) {
+      process_count += kSideCount * std::min(cell.round_count_max, first_look);
+    }
     Progress progress(stderr, isatty(STDERR_FILENO) == 1, process_count, 0);
     const auto look = [&] {
       std::set<std::size_t> open = cells_to_go_on(run, session.policy);
@@ -139,7 +143,7 @@ SessionOutcome run_session(const InterleavedSession& session) {
                                           if (result.round == 0) {
                                             sides.at(result.side).append(result.cell);
                                           }
-                                          if (result.round < look_rounds(session.plan).front()) {
+                                          if (result.round < first_look) {
                                             progress.cell_done(result.cell);
                                           }
                                           run.rounds.push_back(result);

@@ -244,7 +244,7 @@ void add_compare(CLI::App* app, CompareCommand* command) {
   app->add_flag("--all", command->all, "List numbers that are the same, too");
   app->footer(
       "\nExit codes: 0 no regression, 1 a regression by the policy, 2 usage, 3 cells are missing, "
-      "crashed or\ncannot be compared, or nothing was compared.\n");
+      "crashed or\ncannot be compared, or nothing was compared or could be decided.\n");
 }
 
 void add_parity(CLI::App* app, ParityCommand* command) {

@@ -263,6 +263,35 @@ TEST_CASE("a process without a result, a missing cell or a cut line fails the co
   CHECK(contains(render_comparison(nothing, false), "nothing was compared"));
 }
 
+TEST_CASE("a run that was broken off between looks is no pass, whole as its lines are") {
+  const auto cut_at = [](std::uint32_t round_count) {
+    InterleavedRun run = make_run({.round_count = 6, .round_count_max = 12, .noise = 0.1});
+    std::erase_if(run.rounds,
+                  [&](const RoundResult& result) { return result.round >= round_count; });
+    return compare_interleaved(run, {.effect_min = 0.5});
+  };
+  CHECK(cut_at(12).exit_code == ExitCode::Pass);
+  CHECK(cut_at(6).exit_code == ExitCode::Pass);
+  for (const std::uint32_t between : {1U, 5U, 7U, 11U}) {
+    const Comparison broken = cut_at(between);
+    CHECK(broken.exit_code == ExitCode::CellsIncomplete);
+    CHECK(contains(render_comparison(broken, false), "broken off or is still being written"));
+  }
+}
+
+TEST_CASE("repeated processes are noted, and cells that nobody planned fail the comparison") {
+  const Comparison repeated = compared([](InterleavedRun& run) {
+    const RoundResult last = run.rounds.back();
+    run.rounds.push_back(last);
+  });
+  CHECK(repeated.exit_code == ExitCode::Pass);
+  CHECK(contains(render_comparison(repeated, false), "1 lines repeat a process"));
+  const Comparison foreign =
+      compared([](InterleavedRun& run) { run.rounds.back().cell.key.workload = "foreign"; });
+  CHECK(foreign.exit_code == ExitCode::CellsIncomplete);
+  CHECK(contains(render_comparison(foreign, false), "1 lines are of cells"));
+}
+
 TEST_CASE("too few samples or one round is no claim") {
   const Comparison few = compared([](InterleavedRun& run) {
     for (RoundResult& result : run.rounds) {
@@ -279,6 +308,23 @@ TEST_CASE("too few samples or one round is no claim") {
     std::erase_if(run.rounds, [](const RoundResult& result) { return result.round > 0; });
   });
   CHECK(number(one, "work0", "allocate_latency_ns_p50").verdict == Verdict::Undecided);
+}
+
+TEST_CASE("times of a debug and a release build are not compared, exact numbers are") {
+  const auto built = [](const char* base, const char* now) {
+    return compared([&](InterleavedRun& run) {
+      run.environments[0].build_type = base;
+      run.environments[1].build_type = now;
+    });
+  };
+  const Comparison mixed = built("Release", "Debug");
+  const NumberComparison& timed = number(mixed, "work0", "allocate_latency_ns_p50");
+  CHECK(timed.verdict == Verdict::NotComparable);
+  CHECK(contains(timed.reason, "build_type was 'Release', is 'Debug'"));
+  CHECK(number(mixed, "work0", "placement_hash").verdict == Verdict::Same);
+  CHECK(mixed.exit_code == ExitCode::CellsIncomplete);
+  // A program of an older version does not say.
+  CHECK(built("", "Release").exit_code == ExitCode::Pass);
 }
 
 TEST_CASE("sides that are other allocators are compared as one experiment") {
