@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include "base/error.h"
+#include "harness/conditions.h"
 #include "harness/report_files.h"
 #include "harness/run_folder.h"
 #include "harness/sha256.h"
@@ -30,7 +31,7 @@ constexpr const char* kReadme =
     "# A bundle of allocmark\n\n"
     "Measurements of GPU memory allocators, and everything they rest on.\n\n"
     "- `results.jsonl`: the record: the environment on the first line, then a line per cell.\n"
-    "- `plan.json`: what was to be run.\n"
+    "- `plan.json`: what was to be run; `conditions.json`: what else went on meanwhile.\n"
     "- `report.md`, `report.html`, `table.txt`, `table.csv`, `google_benchmark.json`: made from "
     "results.jsonl.\n"
     "- `base.results.jsonl`, `base.plan.json`, `policy.json`, `calibration.json`: what "
@@ -47,7 +48,10 @@ void add_run(const std::string& path, const std::string& prefix, BundleFiles& fi
   std::error_code ignored;
   const bool is_folder = fs::is_directory(path, ignored);
   files[prefix + "results.jsonl"] = read_file(is_folder ? results_path(path) : path);
-  if (is_folder) files[prefix + "plan.json"] = read_file((fs::path(path) / "plan.json").string());
+  if (!is_folder) return;
+  files[prefix + "plan.json"] = read_file((fs::path(path) / "plan.json").string());
+  const std::string conditions = (fs::path(path) / "conditions.json").string();
+  if (fs::exists(conditions)) files[prefix + "conditions.json"] = read_file(conditions);
 }
 
 void add_timelines(const std::string& run, const std::vector<CellResult>& cells,
@@ -61,13 +65,23 @@ void add_timelines(const std::string& run, const std::vector<CellResult>& cells,
 
 RunSide read_side(const BundleFiles& files, const std::string& label, const std::string& prefix) {
   RunSide side{.label = label};
-  side.file = parse_run_file(files.at(prefix + "results.jsonl"), prefix + "results.jsonl");
+  side.file = bundled_run(files, prefix);
   const auto plan = files.find(prefix + "plan.json");
   if (plan != files.end()) side.planned = manifest_from_json(plan->second, plan->first).cells;
   return side;
 }
 
 }  // namespace
+
+RunFile bundled_run(const BundleFiles& files, const std::string& prefix) {
+  const std::string name = prefix + "results.jsonl";
+  RunFile run = parse_run_file(files.at(name), name);
+  const auto conditions = files.find(prefix + "conditions.json");
+  if (conditions != files.end()) {
+    add_conditions(conditions->second, conditions->first, &run.environment);
+  }
+  return run;
+}
 
 std::string bundle_manifest(const std::string& version, const std::vector<CellResult>& cells) {
   Json traces = Json::array();
@@ -112,7 +126,7 @@ BundleFiles collect_bundle(const BundleInput& input, const std::string& version)
                             .next = "check the folder's name"});
   }
   add_run(input.run, "", files);
-  const RunFile file = parse_run_file(files["results.jsonl"], results_path(input.run));
+  const RunFile file = bundled_run(files, "");
   if (file.torn || file.newline_missing) {
     throw UsageError({.what = "the run is still being written or was killed",
                       .where = results_path(input.run),

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "harness/archive.h"
+#include "results/run_file.h"
 #include "results/schema.h"
 
 namespace allocmark {
@@ -23,6 +24,10 @@ inline constexpr std::uint64_t kBundleBytesMax = std::uint64_t{4} << 30;
 
 // By name without the folder.
 using BundleFiles = std::map<std::string, std::string>;
+
+// The raw run of a bundle ("" as prefix) or of its baseline ("base."), with what else went on
+// during it among its environment's warnings. Throws EnvironmentError for what is no run.
+[[nodiscard]] RunFile bundled_run(const BundleFiles& files, const std::string& prefix);
 
 struct BundleInput {
   std::string run = {};       // a results folder

@@ -374,9 +374,8 @@ BundleView view_bundle(const TarContents& contents, const std::string& version) 
     }
   }
   try {
-    const auto results = view.files.find("results.jsonl");
     view.run_problem = "it is missing";
-    if (results != view.files.end()) view.run = parse_run_file(results->second, results->first);
+    if (view.files.contains("results.jsonl")) view.run = bundled_run(view.files, "");
   } catch (const Error& error) {
     view.run_problem = error.what();
   }

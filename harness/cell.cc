@@ -35,6 +35,7 @@
 #include "harness/step_clock.h"
 #include "harness/timeline.h"
 #include "harness/verify.h"
+#include "results/width.h"
 #include "workloads/source.h"
 
 namespace allocmark {
@@ -76,6 +77,8 @@ class CellRun {
   [[nodiscard]] const SimcuThreadClock* simcu_clock() const {
     return simcu_.present ? simcu_.thread_clock() : nullptr;
   }
+  // At a look: whether passes can end. At the last one, what stayed too wide becomes a warning.
+  bool narrow_enough(const WidthRule& rule);
   void fill_latencies(const Recorder& sum);
   // Waits for all work, gives live blocks back, destroys the backend and notes what the device did
   // not get back.
@@ -322,8 +325,10 @@ void CellRun::fill_from(const VerifyReport& report) {
               spec_.key.allocator + " does not promise otherwise");
   }
   if (report.unmarked_count > 0) {
-    warn_once("of " + std::to_string(report.unmarked_count) +
-              " blocks the contents were not followed: too many kernels waited behind busy ones");
+    warn_once(
+        "of " + std::to_string(report.unmarked_count) +
+        " blocks the contents were not followed: too many kernels waited behind busy ones, or "
+        "the memory was still in use");
   }
   if (report.edges_only_count > 0) {
     warn_once(std::to_string(report.edges_only_count) +
@@ -364,11 +369,16 @@ void CellRun::timed_passes() {
   if (trace_->facts().request_mark_count > 0) requests.emplace(trace_->facts().stream_count);
   StepClock steps(clock_, simcu_clock(), options.step_count_max);
   if (spec_.quiet_cpu) quiet_cpu_.emplace();
-  for (std::uint32_t i = 0; i < spec_.pass_count; ++i) {
+  const WidthRule rule{.width_max = spec_.width_max,
+                       .pass_count_min = spec_.pass_count,
+                       .pass_count_max = std::max(spec_.pass_count, spec_.pass_count_max)};
+  const std::uint32_t pass_count = rule.width_max > 0 ? rule.pass_count_max : spec_.pass_count;
+  for (std::uint32_t i = 0; i < pass_count; ++i) {
     pass.clear();
     timed_pass(pass, {.steps = &steps, .requests = requests ? &*requests : nullptr}, i);
     sum.merge(pass);
     ++result_.pass_count;
+    if (rule.width_max > 0 && narrow_enough(rule)) break;
   }
   fill_latencies(sum);
   if (requests && spec_.record) result_.requests = requests->latency();
@@ -379,6 +389,21 @@ void CellRun::timed_passes() {
                                       .simcu_clock = simcu_clock(),
                                       .stream_count = trace_->facts().stream_count});
   result_.harness_overhead_ns_p50 = overhead.p50_ns;
+}
+
+bool CellRun::narrow_enough(const WidthRule& rule) {
+  const std::vector<std::uint32_t> looks = width_looks(rule);
+  if (std::find(looks.begin(), looks.end(), result_.pass_count) == looks.end()) return false;
+  const WidthFindings findings = find_widths(result_, rule, clock_.step_ns());
+  const bool last = result_.pass_count == looks.back();
+  if (!findings.too_wide.empty() && !last) return false;
+  for (const std::vector<std::string>* list : {&findings.too_wide, &findings.unsupported}) {
+    for (const std::string& finding : *list) {
+      warn_once("--until-width was not reached: " + finding + " after " +
+                std::to_string(result_.pass_count) + " passes");
+    }
+  }
+  return true;
 }
 
 void CellRun::timed_pass(Recorder& recorder, const PassClocks& clocks, std::uint32_t pass_index) {

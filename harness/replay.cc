@@ -14,7 +14,7 @@ namespace {
 
 // Gated kernels are told so often that the host goes on: a store to memory that the device reads
 // costs more than one that it does not.
-constexpr std::uint64_t kProgressPeriod = 64;
+constexpr std::uint64_t kProgressPeriod = 16;
 
 // The cost of one call, between construction and stop(). Without simcuda the driver's part stays 0:
 // host time then contains it.

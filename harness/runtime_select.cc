@@ -55,8 +55,9 @@ bool is_simulated(std::string_view device) { return device.starts_with(kSimulate
 
 bool simcuda_loaded() { return dlsym(RTLD_DEFAULT, "simcu_present") != nullptr; }
 
-std::string simcuda_folder() {
-  const fs::path beside = fs::path(own_program_path()).parent_path() / "../lib/simcuda";
+std::string simcuda_folder(const std::string& program_path) {
+  const fs::path program = program_path.empty() ? own_program_path() : program_path;
+  const fs::path beside = program.parent_path() / "../lib/simcuda";
   for (const fs::path& folder : {beside, fs::path(ALLOCMARK_SIMCUDA_FOLDER)}) {
     if (holds_runtime(folder)) {
       return fs::weakly_canonical(folder).string();
@@ -70,14 +71,16 @@ std::string simcuda_folder() {
        .next = "build it (cmake --build build/release --target simcuda), or use --device cuda:0"});
 }
 
-std::vector<std::pair<std::string, std::string>> runtime_environment(std::string_view device) {
+std::vector<std::pair<std::string, std::string>> runtime_environment(
+    std::string_view device, const std::string& program_path) {
   if (!is_simulated(device)) {
     return {};
   }
-  return {{"LD_LIBRARY_PATH", colon_list(simcuda_folder(), std::getenv("LD_LIBRARY_PATH"))},
-          {"SIMCUDA_PROFILE", profile_path(device)},
-          // On a GPU a cell loads its kernels before the backend's first request (device_work.cc).
-          {"SIMCUDA_START", "kernel"}};
+  return {
+      {"LD_LIBRARY_PATH", colon_list(simcuda_folder(program_path), std::getenv("LD_LIBRARY_PATH"))},
+      {"SIMCUDA_PROFILE", profile_path(device)},
+      // On a GPU a cell loads its kernels before the backend's first request (device_work.cc).
+      {"SIMCUDA_START", "kernel"}};
 }
 
 std::string profile_path(std::string_view device) {

@@ -16,13 +16,14 @@ namespace allocmark {
 // simcuda is the runtime of this process.
 [[nodiscard]] bool simcuda_loaded();
 
-// The folder with simcuda's libraries: beside the program, or where it was built.
-[[nodiscard]] std::string simcuda_folder();
+// The folder with simcuda's libraries: beside the program (this one where none is named), or where
+// this one was built.
+[[nodiscard]] std::string simcuda_folder(const std::string& program_path = {});
 
 // What a process for `device` needs in its environment besides ours. Throws EnvironmentError where
 // simcuda is needed and missing.
 [[nodiscard]] std::vector<std::pair<std::string, std::string>> runtime_environment(
-    std::string_view device);
+    std::string_view device, const std::string& program_path = {});
 
 // Starts this program again with the runtime that `device` needs, where it is not loaded yet;
 // returns otherwise. Call it first thing in main: nothing of the old process is kept but its

@@ -1,5 +1,6 @@
 // The comparison as JUnit XML, by the strictest schema in use (Ant's, as published by Windy Road):
 // each attribute and element that it asks for is there, in its order.
+#include <algorithm>
 #include <cstddef>
 #include <optional>
 #include <string>
@@ -56,17 +57,26 @@ struct Suite {
   }
 };
 
+// Whether it can fail the comparison by itself.
+bool is_regression(const CellComparison& cell) {
+  if (cell.numbers.empty()) return cell.gated && cell.verdict == Verdict::Worse;
+  return std::any_of(cell.numbers.begin(), cell.numbers.end(), [](const NumberComparison& number) {
+    return number.gated && number.verdict == Verdict::Worse;
+  });
+}
+
 void add_cell(const CellComparison& cell, Suite& suite) {
   std::string_view element = "";
-  if (cell.verdict == Verdict::Worse && cell.gated) {
+  if (is_regression(cell)) {
     element = "failure";
   } else if (cell.verdict == Verdict::NotComparable) {
     element = "error";
   } else if (cell.verdict == Verdict::Undecided) {
     element = "skipped";
   }
-  suite.add(cell.key.workload, service_name(cell.key), cell.now_wall_s, element,
-            to_string(cell.verdict), describe(cell));
+  const std::string name = service_name(cell.key);
+  suite.add(cell.key.workload, cell.now_key ? name + " -> " + service_name(*cell.now_key) : name,
+            cell.now_wall_s, element, to_string(cell.verdict), describe(cell));
 }
 
 std::string property(std::string_view name, std::string_view value) {

@@ -162,14 +162,22 @@ double stored_pass_quantile(const PassSummary& pass, const TimedNumber& number) 
   return number.allocate ? pass.allocate_p99_ns : 0;
 }
 
-void append_side(const CellResult& cell, const TimedNumber& number, bool from_histograms,
+// Where a pass's quantiles come from.
+struct QuantileSource {
+  bool histograms = false;
+  double clock_step_ns = 0;
+};
+
+void append_side(const CellResult& cell, const TimedNumber& number, const QuantileSource& source,
                  std::vector<double>& logs, std::uint64_t& sample_count_min) {
   for (const PassSummary& pass : cell.passes) {
     const LatencyBuckets& buckets = buckets_of(pass, number);
-    const double value = from_histograms
-                             ? quantile_ns(buckets, share_of(number.percentile)).value_or(0)
-                             : stored_pass_quantile(pass, number);
-    const std::uint64_t count = from_histograms
+    const double value =
+        source.histograms
+            ? resolved_quantile_ns(buckets, share_of(number.percentile), source.clock_step_ns)
+                  .value_or(0)
+            : stored_pass_quantile(pass, number);
+    const std::uint64_t count = source.histograms
                                     ? sample_count(buckets)
                                     : total_latency(cell, number).count / cell.passes.size();
     if (!(value > 0) || !std::isfinite(value)) continue;
@@ -210,13 +218,15 @@ std::vector<NumberComparison> compare_exact(const CellResult& base, const CellRe
 std::span<const TimedNumber> timed_numbers() { return kTimedNumbers; }
 
 PassQuantiles pass_quantiles(const CellResult& base, const CellResult& now,
-                             const TimedNumber& number) {
+                             const TimedNumber& number, double clock_step_ns) {
   PassQuantiles quantiles{.sample_count_min = UINT64_MAX};
   quantiles.known = total_latency(base, number).count > 0 && total_latency(now, number).count > 0;
   if (!quantiles.known) return quantiles;
-  const bool from_histograms = has_histograms(base, number) && has_histograms(now, number);
-  append_side(base, number, from_histograms, quantiles.base, quantiles.sample_count_min);
-  append_side(now, number, from_histograms, quantiles.now, quantiles.sample_count_min);
+  const QuantileSource source{
+      .histograms = has_histograms(base, number) && has_histograms(now, number),
+      .clock_step_ns = clock_step_ns};
+  append_side(base, number, source, quantiles.base, quantiles.sample_count_min);
+  append_side(now, number, source, quantiles.now, quantiles.sample_count_min);
   if (quantiles.base.empty() && quantiles.now.empty()) quantiles.sample_count_min = 0;
   return quantiles;
 }

@@ -100,6 +100,10 @@ void describe(std::string_view device) {
   check_cuda(cudaDriverGetVersion(&driver_version), "cudaDriverGetVersion");
   check_cuda(cudaRuntimeGetVersion(&runtime_version), "cudaRuntimeGetVersion");
   Environment facts;
+  fill_build(&facts);
+  if (const std::string reason = unfit_build_reason(); !reason.empty()) {
+    facts.warnings.push_back(reason);
+  }
   facts.device = device;
   facts.gpu_name = properties.name;
   facts.gpu_memory_bytes = properties.totalGlobalMem;

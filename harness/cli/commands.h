@@ -9,6 +9,8 @@ namespace allocmark {
 
 [[nodiscard]] ExitCode list_command(const ListCommand& command);
 [[nodiscard]] ExitCode run_command(const RunCommand& command);
+// The part of 'run' that --ab asks for.
+[[nodiscard]] ExitCode ab_command(const RunCommand& command);
 [[nodiscard]] ExitCode trace_command(const TraceCommand& command);
 [[nodiscard]] ExitCode explain_command(const ExplainCommand& command);
 [[nodiscard]] ExitCode report_command(const ReportCommand& command);

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include "base/error.h"
 #include "base/nearest.h"
+#include "harness/cli/parse_interleave.h"
 #include "harness/cli/parse_qualify.h"
 #include "harness/cli/parse_report.h"
 
@@ -215,8 +216,10 @@ void add_explain(CLI::App* app, ExplainCommand* command) {
 }
 
 void add_compare(CLI::App* app, CompareCommand* command) {
-  app->add_option("runs", command->runs,
-                  "BASE and NEW: folders that 'allocmark run' wrote, or results.jsonl files")
+  app->add_option(
+         "runs", command->runs,
+         "BASE and NEW: folders that 'allocmark run' wrote, or results.jsonl files; or the "
+         "one folder of an A/B run")
       ->required()
       ->type_name("RUN");
   app->add_option("--policy", command->policy, "JSON file that says what a regression is")
@@ -246,7 +249,7 @@ void add_compare(CLI::App* app, CompareCommand* command) {
   app->add_flag("--all", command->all, "List numbers that are the same, too");
   app->footer(
       "\nExit codes: 0 no regression, 1 a regression by the policy, 2 usage, 3 cells are missing, "
-      "crashed or\ncannot be compared, or nothing was compared.\n");
+      "crashed or\ncannot be compared, or nothing was compared or could be decided.\n");
 }
 
 void add_parity(CLI::App* app, ParityCommand* command) {
@@ -423,6 +426,7 @@ void keep_parsed(const CLI::App& app, Commands commands, const std::vector<std::
                  CommandLine& line) {
   const auto parsed = [&](const char* name) { return app.got_subcommand(name); };
   commands.run.argv = arguments;
+  commands.compare.argv = arguments;
   commands.speed.argv = arguments;
   commands.qualify.argv = arguments;
   commands.profile.argv = arguments;
@@ -478,6 +482,7 @@ CommandLine parse_command_line(int argc, const char* const* argv, const std::str
   add_run_axes(run_app, &commands.run);
   add_run_manner(run_app, &commands.run);
   add_run_output(run_app, &commands.run);
+  add_ab(run_app, &commands.run);
   run_app->footer(kRunFooter);
   add_trace(trace_app, &commands.trace);
   add_explain(explain_app, &commands.explain);
@@ -486,6 +491,7 @@ CommandLine parse_command_line(int argc, const char* const* argv, const std::str
              &commands.bundle);
   add_check(app.add_subcommand("check", "Say whether a bundle can be relied on"), &commands.check);
   add_compare(compare_app, &commands.compare);
+  add_confirm(compare_app, &commands.compare);
   add_parity(parity_app, &commands.parity);
   add_speed(speed_app, &commands.speed);
   add_qualify(app.add_subcommand("qualify", "Say whether this machine's GPUs are fit"),

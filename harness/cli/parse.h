@@ -14,6 +14,13 @@ struct ListCommand {
   std::string what;  // "workloads", "allocators", "scenarios", "devices", "suites"; empty = all
 };
 
+// How two sides take turns.
+struct InterleaveSettings {
+  std::uint32_t round_count = 16;
+  std::uint32_t round_count_max = 32;
+  std::uint64_t order_seed = 1;
+};
+
 struct RunCommand {
   std::string suite;     // empty = none given
   std::string scenario;  // empty = none given
@@ -31,7 +38,14 @@ struct RunCommand {
   std::string placements_folder;  // for a golden of every cell; empty = none
   bool resume = false, dry_run = false, allow_debug = false, no_verify = false;
   std::string verify = "edges";
-  bool timeline = false;          // timelines/ in the results folder
+  bool timeline = false;               // timelines/ in the results folder
+  std::string until_width;             // "5%"; empty = a fixed number of passes
+  std::uint32_t pass_count_max = 200;  // with until_width
+  // Two programs, allocators or config strings to run in turn; empty = none.
+  std::vector<std::string> ab = {};
+  InterleaveSettings interleave = {};
+  std::string policy;      // of the comparison of an A/B run; a file, empty = the built-in one
+  std::string effect_min;  // "3%"; empty = the policy's
   std::vector<std::string> argv;  // the whole command line, for the results file
 };
 
@@ -79,6 +93,14 @@ struct CompareCommand {
   std::string format = "table";
   std::string out;  // a file for the format; empty = print it
   bool all = false, no_calibration = false;
+  // Run suspects again, both sides in turn.
+  bool confirm = false;
+  std::string base_program, new_program;  // empty = what the run's plan names
+  std::string confirm_out;                // empty = beside NEW
+  std::optional<std::uint32_t> pass_count;
+  std::uint32_t job_count = 1;
+  InterleaveSettings interleave = {};
+  std::vector<std::string> argv;
 };
 
 struct SpeedCommand {

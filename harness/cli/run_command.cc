@@ -19,8 +19,11 @@
 #include <fmt/format.h>
 #include "harness/child_process.h"
 #include "harness/cli/commands.h"
+#include "harness/cli/compare_input.h"
 #include "harness/cli/known_allocators.h"
 #include "harness/cli/run_output.h"
+#include "harness/cli/run_request.h"
+#include "harness/conditions.h"
 #include "harness/environment.h"
 #include "harness/interrupt.h"
 #include "harness/kernel_source.h"
@@ -35,13 +38,6 @@
 
 namespace allocmark {
 namespace {
-
-// The command line joined with the suite: what is to be run and how.
-struct RunRequest {
-  PlanRequest plan;
-  std::string title;  // "default", "run"
-  std::uint32_t pass_count = 3;
-};
 
 template <typename T>
 std::vector<T> first_given(const std::vector<T>& given, const std::vector<T>& otherwise) {
@@ -102,6 +98,8 @@ Suite preset_of(const RunCommand& command, const std::vector<PlanAllocator>& kno
   return preset;
 }
 
+}  // namespace
+
 RunRequest join_with_preset(const RunCommand& command, const std::vector<PlanAllocator>& known) {
   Suite preset = preset_of(command, known);
   RunRequest request;
@@ -133,11 +131,15 @@ RunRequest join_with_preset(const RunCommand& command, const std::vector<PlanAll
   return request;
 }
 
+namespace {
+
 bool names_cells(const RunCommand& command) {
   return !command.suite.empty() || !command.scenario.empty() || !command.workloads.empty() ||
          !command.allocators.empty() || !command.confs.empty() || !command.capacities.empty() ||
          !command.seeds.empty() || !command.on_oom.empty() || !command.kernels.empty();
 }
+
+}  // namespace
 
 void check_usage(const RunCommand& command) {
   check_device(command.device);
@@ -161,6 +163,8 @@ std::string default_folder(const std::string& title) {
   return fmt::format("allocmark-results/{:%Y%m%dT%H%M%SZ}-{}", fmt::gmtime(std::time(nullptr)),
                      title);
 }
+
+namespace {
 
 // What names the cell, as far as a file name can hold it, and its id.
 std::string placements_name(const CellKey& key) {
@@ -190,6 +194,8 @@ std::vector<CellSpec> remaining_specs(const std::vector<CellKey>& cells,
       CellSpec spec;
       spec.key = key;
       spec.pass_count = manifest.pass_count;
+      spec.width_max = manifest.width_max;
+      spec.pass_count_max = manifest.pass_count_max;
       spec.verify = manifest.verify;
       spec.timeout_s = manifest.timeout_s;
       // Cells that run side by side would all choose the same one.
@@ -245,6 +251,18 @@ Plan plan_cells(const RunCommand& command, const RunRequest& request,
   }
 }
 
+// 0 where the number of passes is fixed.
+double width_max_of(const RunCommand& command) {
+  if (command.until_width.empty()) return 0;
+  const double width = parse_share(command.until_width, "--until-width");
+  if (width > 0) return width;
+  throw UsageError({.what = "no interval is this narrow",
+                    .where = "--until-width",
+                    .wanted = "a share above 0, as 5%",
+                    .got = command.until_width,
+                    .next = ""});
+}
+
 Work plan_work(const RunCommand& command, const std::string& program_path) {
   Work work;
   const Shard shard = command.shard.empty() ? Shard{} : parse_shard(command.shard);
@@ -270,9 +288,13 @@ Work plan_work(const RunCommand& command, const std::string& program_path) {
     work.manifest = {
         .title = request.title,
         .pass_count = request.pass_count,
+        .width_max = width_max_of(command),
+        .pass_count_max = command.until_width.empty() ? 0 : command.pass_count_max,
         .verify = command.no_verify ? VerifyLevel::Off : *parse_verify_level(command.verify),
         .timeout_s = command.timeout_s,
         .cells = std::move(plan.cells)};
+    work.manifest.program = mark_file(program_path);
+    work.manifest.files = mark_conf_files(work.manifest.cells);
   }
   if (!work.device.note.empty()) {
     work.notes.push_back(work.device.note);
@@ -305,7 +327,8 @@ std::vector<CellResult> in_plan_order(const std::vector<CellKey>& cells,
 
 ExitCode finish(const RunCommand& command, const Work& work, const std::string& folder,
                 bool completed) {
-  const RunFile file = read_run_file(results_path(folder));
+  RunFile file = read_run_file(results_path(folder));
+  add_stored_conditions(folder, &file.environment);
   const std::vector<CellResult> cells = in_plan_order(work.cells, file.cells);
   const std::string report = write_reports(folder, file.environment, cells);
   fmt::print("{}", render_results(command.format, file.environment, cells));
@@ -335,6 +358,7 @@ ExitCode finish(const RunCommand& command, const Work& work, const std::string& 
 
 ExitCode run_command(const RunCommand& command) {
   check_usage(command);
+  if (!command.ab.empty()) return ab_command(command);
   const std::string program_path = own_program_path();
   const Work work = plan_work(command, program_path);
   for (const std::string& note : work.notes) {
@@ -351,6 +375,7 @@ ExitCode run_command(const RunCommand& command) {
 
   // A file limit then is an error of write, not our end.
   signal(SIGXFSZ, SIG_IGN);
+  const HostCounters counters = read_host_counters();
   const InterruptGuard interrupt;
   bool completed = false;
   {
@@ -372,6 +397,8 @@ ExitCode run_command(const RunCommand& command) {
           progress.cell_done(result);
         });
   }
+  store_conditions(folder,
+                   conditions_between(counters, read_host_counters(), environment.cpu_count));
   return finish(command, work, folder, completed);
 }
 

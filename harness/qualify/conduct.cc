@@ -1,13 +1,16 @@
 // See conduct.h.
 #include "harness/qualify/conduct.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <chrono>
+#include <cstddef>
 #include <ctime>
 #include <map>
 #include <memory>
 #include <optional>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -27,11 +30,12 @@ constexpr std::array<Level, 4> kLevels = {
     {{"quick", 0}, {"medium", 5 * 60}, {"long", 30 * 60}, {"extra-long", 8 * 3600}}};
 constexpr double kProbeLimitS = 60;
 constexpr int kTimeoutCountMax = 2;
+constexpr std::chrono::seconds kMonitorPatience{10};
 
 // The process that watches the GPUs; what it has told so far.
 class Monitor {
  public:
-  Monitor(const TestSpec& spec, const ChildPlan& plan) {
+  Monitor(const TestSpec& spec, const ChildPlan& plan) : gpu_count_(spec.gpus.size()) {
     try {
       child_ = std::make_unique<ChildProcess>(child_command(spec, plan));
     } catch (const EnvironmentError&) {
@@ -49,6 +53,12 @@ class Monitor {
   [[nodiscard]] std::map<int, std::map<std::string, double>> end() {
     std::map<int, std::map<std::string, double>> seen;
     if (child_ == nullptr) return seen;
+    // It tells of every GPU as soon as it has started, which may take longer than short tests.
+    const auto patience = std::chrono::steady_clock::now() + kMonitorPatience;
+    while (!outcome_ && line_count() < gpu_count_ && std::chrono::steady_clock::now() < patience) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      advance();
+    }
     child_->end();
     while (!outcome_) advance();
     std::string_view rest = outcome_->result;
@@ -64,6 +74,12 @@ class Monitor {
   }
 
  private:
+  [[nodiscard]] std::size_t line_count() const {
+    const std::string& text = child_->result_so_far();
+    return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
+  }
+
+  std::size_t gpu_count_;
   std::unique_ptr<ChildProcess> child_;
   std::optional<ChildOutcome> outcome_;
 };

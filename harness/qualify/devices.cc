@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdlib>
+#include <iterator>
 #include <string>
 #include <string_view>
 

@@ -9,8 +9,10 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -28,7 +30,7 @@ struct Watched {
   int gpu = 0;
   std::unique_ptr<Nvml> nvml;
   std::map<std::string, double> seen;
-  std::map<std::string, double> told;
+  std::optional<std::map<std::string, double>> told;
 };
 
 void raise(std::map<std::string, double>& values, const char* name, const NvmlReading& reading) {
@@ -60,7 +62,7 @@ void wait_for_event(Watched& watched, std::uint32_t timeout_ms) {
 
 // False where nobody listens any more.
 bool tell(Watched& watched) {
-  if (watched.seen == watched.told) return true;
+  if (watched.told == watched.seen) return true;
   const std::string line =
       nlohmann::json{{"gpu", watched.gpu}, {"values", watched.seen}}.dump() + "\n";
   watched.told = watched.seen;
@@ -73,22 +75,23 @@ TestAnswer run_monitor(const TestContext& context) {
   std::vector<Watched> all;
   for (const int gpu : context.spec.gpus) {
     Watched watched{.gpu = gpu, .nvml = std::make_unique<Nvml>(), .seen = {}, .told = {}};
-    // A GPU that cannot be watched has no figures of its own; health says so.
+    // A GPU that cannot be watched has no values; health says so.
     try {
-      if (!watched.nvml->select(pci_bus_id(gpu)).empty()) continue;
+      (void)watched.nvml->select(pci_bus_id(gpu));
     } catch (const EnvironmentError&) {
-      continue;
+      // The same: nothing was selected.
     }
     if (watched.nvml->watch_events().empty()) watched.seen["xid_count"] = 0;
     all.push_back(std::move(watched));
   }
   const std::uint32_t share_ms = std::max<std::uint32_t>(
       1, kPeriodMs / std::max<std::uint32_t>(1, static_cast<std::uint32_t>(all.size())));
-  while (!all.empty()) {
+  // The first round is quick, so that there is something of every GPU even where the tests are
+  // short.
+  for (std::uint32_t timeout_ms = 1; !all.empty(); timeout_ms = share_ms) {
     for (Watched& watched : all) {
       look(watched);
-      if (!tell(watched)) return {};
-      wait_for_event(watched, share_ms);
+      wait_for_event(watched, timeout_ms);
       if (!tell(watched)) return {};
     }
   }

@@ -229,7 +229,10 @@ NvmlReading Nvml::read(const std::string& name) const {
       {"sm_mhz", [this] { return number<unsigned>("nvmlDeviceGetClockInfo", kSmClock); }},
       {"sm_mhz_max", [this] { return number<unsigned>("nvmlDeviceGetMaxClockInfo", kSmClock); }},
       {"pcie_width", [this] { return number<unsigned>("nvmlDeviceGetCurrPcieLinkWidth"); }},
-      {"pcie_width_max", [this] { return number<unsigned>("nvmlDeviceGetMaxPcieLinkWidth"); }}};
+      {"pcie_width_max", [this] { return number<unsigned>("nvmlDeviceGetMaxPcieLinkWidth"); }},
+      {"power_limit_mw", [this] { return number<unsigned>("nvmlDeviceGetEnforcedPowerLimit"); }},
+      {"power_limit_default_mw",
+       [this] { return number<unsigned>("nvmlDeviceGetPowerManagementDefaultLimit"); }}};
   const auto reader = readers.find(name);
   ALLOCMARK_ASSERT(reader != readers.end());
   return reader->second();
@@ -237,9 +240,10 @@ NvmlReading Nvml::read(const std::string& name) const {
 
 const std::vector<std::string>& Nvml::names() {
   static const std::vector<std::string> all = {
-      "used_bytes", "other_processes", "ecc_on",       "ecc_corrected", "ecc_uncorrected",
-      "retired",    "remap_pending",   "remap_failed", "throttle_bits", "celsius",
-      "sm_mhz",     "sm_mhz_max",      "pcie_width",   "pcie_width_max"};
+      "used_bytes",      "other_processes", "ecc_on",         "ecc_corrected",
+      "ecc_uncorrected", "retired",         "remap_pending",  "remap_failed",
+      "throttle_bits",   "celsius",         "sm_mhz",         "sm_mhz_max",
+      "pcie_width",      "pcie_width_max",  "power_limit_mw", "power_limit_default_mw"};
   return all;
 }
 

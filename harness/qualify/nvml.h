@@ -41,7 +41,8 @@ class Nvml {
 
   // Readings of the chosen GPU: used_bytes, other_processes, ecc_on, ecc_corrected,
   // ecc_uncorrected, retired, remap_pending, remap_failed, throttle_bits, celsius, sm_mhz,
-  // sm_mhz_max, pcie_width, pcie_width_max. A name that is not among them is a fault of ours.
+  // sm_mhz_max, pcie_width, pcie_width_max, power_limit_mw, power_limit_default_mw. A name that is
+  // not among them is a fault of ours.
   [[nodiscard]] NvmlReading read(const std::string& name) const;
   [[nodiscard]] static const std::vector<std::string>& names();
   // All readings that have a value.

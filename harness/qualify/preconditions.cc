@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <string>
 
+#include <fmt/format.h>
 #include "allocators/cuda_check.h"
 #include "harness/qualify/gpu_facts.h"
 #include "harness/qualify/nvml.h"
@@ -20,15 +21,20 @@ Figure from_nvml(const Nvml& nvml, const char* name, const char* reading_name,
   return {.name = name, .threshold = threshold, .value = reading.value, .note = {}};
 }
 
-Figure pcie_share(const Nvml& nvml) {
-  constexpr const char* kName = "PCIe lanes";
-  constexpr const char* kThreshold = "preconditions.pcie_width_share";
-  const NvmlReading now = nvml.read("pcie_width");
-  const NvmlReading most = nvml.read("pcie_width_max");
-  if (!now.value || !most.value || *most.value == 0) {
-    return unmeasured(kName, kThreshold, now.value ? most.problem : now.problem, true);
+struct Share {
+  const char *name, *reading, *reading_of_all, *threshold;
+};
+
+Figure share_figure(const Nvml& nvml, const Share& share) {
+  const NvmlReading now = nvml.read(share.reading);
+  const NvmlReading all = nvml.read(share.reading_of_all);
+  if (!now.value || !all.value || *all.value == 0) {
+    return unmeasured(share.name, share.threshold, now.value ? all.problem : now.problem, true);
   }
-  return {.name = kName, .threshold = kThreshold, .value = *now.value / *most.value, .note = {}};
+  return {.name = share.name,
+          .threshold = share.threshold,
+          .value = *now.value / *all.value,
+          .note = fmt::format("{:.0f} of {:.0f}", *now.value, *all.value)};
 }
 
 void look_through_nvml(const Nvml& nvml, TestAnswer& answer) {
@@ -47,7 +53,11 @@ void look_through_nvml(const Nvml& nvml, TestAnswer& answer) {
   for (const auto& look : kLooks) {
     answer.figures.push_back(from_nvml(nvml, look.name, look.reading, look.threshold));
   }
-  answer.figures.push_back(pcie_share(nvml));
+  answer.figures.push_back(share_figure(
+      nvml, {"PCIe lanes", "pcie_width", "pcie_width_max", "preconditions.pcie_width_share"}));
+  answer.figures.push_back(
+      share_figure(nvml, {"power limit in mW", "power_limit_mw", "power_limit_default_mw",
+                          "preconditions.power_limit_share"}));
   answer.readings = nvml.read_all();
   // Another program's work must not be disturbed by ours.
   answer.unsafe =

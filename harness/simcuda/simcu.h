@@ -85,9 +85,9 @@ SIMCU_API const char* simcu_last_message(void);
 //     corrupt_view=N  the Nth simcu_view shows a flipped bit
 //     What NVML says, a number, or /FILE with a number that grows by one with every look:
 //     ecc_corrected, ecc_uncorrected, ecc_mode, retired_pages, remap_failed, throttle (bits),
-//     celsius, sm_mhz, pcie_width, foreign_bytes (of another process), xid (an event),
-//     no_permission (1: questions about errors are refused), nvml_error (of GPU 0: what nvmlInit
-//     returns)
+//     celsius, sm_mhz, pcie_width, power_limit_mw, foreign_bytes (of another process), xid (an
+//     event), no_permission (1: questions about errors are refused), nvml_error (of GPU 0: what
+//     nvmlInit returns)
 
 #ifdef __cplusplus
 }

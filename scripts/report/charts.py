@@ -3,7 +3,7 @@ comparison its changes and latency curves. The same cells as the page's flow in;
 
 import re
 
-from comparisons import VERDICTS, change_text, interval_text, name_of, share_text
+from comparisons import VERDICTS, change_text, interval_text, name_of, now_of, share_text
 from columns import TIME_UNITS, format_bytes
 from experiments import prepare, setting_of
 from facts import CAUSES, NULL_ALLOCATOR, has_enough_samples, is_measured
@@ -235,7 +235,7 @@ def changes_chart(comparison, path, number_name, colours):
     if not shown:
         return None
     where = f"NEW against BASE ({path}), {comparison['new']['device']}, most important cells first"
-    labels = [(f"{setting_text(cell)} · {cell['workload']} {cell['capacity']}", "") for cell, _ in shown]
+    labels = [(f"{short(cell['workload'], 16)} {cell['capacity']} · {short(setting_text(now_of(cell)), 24)}", "") for cell, _ in shown]
     chart = RowChart(f"Change of {name_of(number_name)}, 95 % intervals", where, labels, colours)
     reach = max(max(1 + abs(one[field] or 0) for field in ("change", "change_low", "change_high") if field in one) for _, one in shown)
     reach = max(reach, 1.02) * 1.05
@@ -265,7 +265,7 @@ def _comparison_charts(run, index, one, colours):
         yield f"comparison-{index}-{number.replace('_latency_ns', '').replace('_', '-')}.svg", changes_chart(comparison, one["path"], number, colours)
     judged = [cell for cell in comparison["cells"] if cell["verdict"] in ("worse", "better") and cell["cell_id"] in one["tails"]]
     for cell in judged[:OVERLAYS_MAX]:
-        now = cells.get(cell["cell_id"], {"tails": {}})["tails"]
+        now = cells.get(now_of(cell)["cell_id"], {"tails": {}})["tails"]
         base = one["tails"][cell["cell_id"]]
         curves = [(name, tails["allocate"], colour, dash) for name, tails, colour, dash in (("BASE", base, "m-requested", "7 3"), ("NEW", now, "accent", "")) if "allocate" in tails]
         yield f"comparison-{index}-cell-{cell['cell_id']}.svg", curves_chart(f"Tail of allocate's latency, BASE and NEW: {setting_text(cell)}", title_of(cell), curves, colours)

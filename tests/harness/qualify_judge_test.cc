@@ -6,12 +6,14 @@
 #include <vector>
 
 #include <nlohmann/json.hpp>
+#include "harness/qualify/baseline.h"
 #include "harness/qualify/child.h"
 #include "harness/qualify/judge.h"
 #include "harness/qualify/thresholds.h"
 #include "harness/qualify/writers.h"
 #include "harness/run_folder.h"
 #include "tests/catch.h"
+#include "tests/harness/temporary_folder.h"
 
 namespace allocmark::qualify {
 namespace {
@@ -229,6 +231,30 @@ TEST_CASE("table, JSON and JUnit say what was found, with every threshold beside
   CHECK(has(junit, "tests=\"2\" failures=\"1\" errors=\"0\" skipped=\"1\""));
   CHECK(has(junit, "&lt;half&gt;"));
   CHECK(!has(junit, "<half>"));
+}
+
+TEST_CASE("a baseline is read with and without lower quantiles and levels, and nonsense is named") {
+  const TemporaryFolder folder;
+  const auto profile = [&](const std::string& costs) {
+    write_file(folder.path("p.json"),
+               R"({"device": {"name": "A GPU", "total_bytes": 7}, "costs": )" + costs + "}");
+    return folder.path("p.json");
+  };
+  const Baseline old_form = read_baseline(profile(R"({"cudaFree": [[4, 200, 11, 12, 13, 14]]})"));
+  CHECK(old_form.gpu_name == "A GPU");
+  CHECK(old_form.memory_bytes == 7);
+  CHECK(old_form.rows.at("cudaFree").at(0).p50_ns == 11);
+  CHECK(old_form.rows.at("cudaFree").at(0).p99_ns == 13);
+  const Baseline levels = read_baseline(profile(
+      R"({"cudaFree": {"9": [[4, 20, 5, 6, 7, 8, 9, 10]], "10": [[4, 20, 1, 1, 1, 1, 1, 1]]}})"));
+  CHECK(levels.rows.at("cudaFree").at(0).sample_count == 20);
+  CHECK(levels.rows.at("cudaFree").at(0).p50_ns == 7);
+  CHECK(levels.rows.at("cudaFree").at(0).p99_ns == 9);
+  CHECK(find_baseline(folder.path(), "A GPU"));
+  CHECK(!find_baseline(folder.path(), "Another GPU"));
+  for (const char* bad : {"3", R"({"cudaFree": [[1, 2]]})", R"({"cudaFree": {"x": []}})"}) {
+    CHECK_THROWS_AS(read_baseline(profile(bad)), UsageError);
+  }
 }
 
 TEST_CASE("README.md of the folder has every threshold, with its limits' meaning") {

@@ -8,11 +8,13 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 usage() {
   cat <<TEXT
-usage: gate.sh [--out DIR] [--policy FILE] [--functions MALLOC,FREE] BASE.so NEW.so
+usage: gate.sh [--out DIR] [--policy FILE] [--functions MALLOC,FREE] [--rounds N] BASE.so NEW.so [-- RUN_OPTIONS]
 
-  --out DIR                where everything goes [gate-results]; runs of BASE that it holds are used again
+  --out DIR                a new folder, where everything goes [gate-results]
   --policy FILE            what a regression is [policy.json beside this script]
   --functions MALLOC,FREE  the library's two functions [my_malloc,my_free]
+  --rounds N               how often both builds run in turn; undecided cells go on up to twice as often [16]
+  RUN_OPTIONS              which cells, as of 'allocmark run' [four recorded programs under three capacities]
   ALLOCMARK                (environment) the program [allocmark]
 TEXT
 }
@@ -22,10 +24,10 @@ fail() {
   exit 2
 }
 
-allocmark=${ALLOCMARK:-allocmark} out=gate-results policy=$here/policy.json functions=my_malloc,my_free
+allocmark=${ALLOCMARK:-allocmark} out=gate-results policy=$here/policy.json functions=my_malloc,my_free rounds=16
 while [ $# -gt 0 ]; do
   case $1 in
-    --out | --policy | --functions)
+    --out | --policy | --functions | --rounds)
       [ $# -ge 2 ] || fail "$1 wants a value"
       printf -v "${1#--}" %s "$2"
       shift 2
@@ -35,43 +37,32 @@ while [ $# -gt 0 ]; do
     *) break ;;
   esac
 done
-[ $# = 2 ] || fail "two libraries are wanted, BASE.so and NEW.so; see gate.sh --help"
-for library in "$1" "$2"; do [ -r "$library" ] || fail "cannot read $library"; done
-command -v "$allocmark" >/dev/null || fail "there is no program $allocmark; set ALLOCMARK"
-base=$(realpath "$1") new=$(realpath "$2") policy=$(realpath "$policy") allocmark=$(realpath "$(command -v "$allocmark")")
-mkdir -p "$out"
-cd "$out"
-
-# A cell is named by all that was asked for, the library's path included, so both builds run from the same path.
-run() {
-  local library=$1 folder=$2
-  cp "$library" plugin.so.part && mv plugin.so.part plugin.so
-  rm -rf "$folder.part"
-  "$allocmark" run --device sim:h200 --passes 5 --out "$folder.part" \
-    --workload gpt2_train_amp gpt2_train_ckpt bert_varlen_infer llama_generate --capacity unlimited 1.05x 1.25x \
-    --allocator "pluggable:./plugin.so,$functions" >"$folder.log" 2>&1 || {
-    local code=$?
-    tail -n 30 "$folder.log" >&2
-    # 3 is a cell without a result: the comparison says which, and fails.
-    [ $code = 3 ] || exit $code
-  }
-  rm -rf "$folder" && mv "$folder.part" "$folder"
-}
-
-# Three runs of BASE: one to compare with, and all of them to see how far apart runs of the same thing come on this machine.
-state=$({ cat "$base" && echo "$functions" && "$allocmark" --version; } | sha256sum)
-if [ "$(cat base.sha256 2>/dev/null)" != "$state" ]; then
-  rm -f base.sha256
-  for i in 1 2 3; do run "$base" "base-$i"; done
-  "$allocmark" compare --calibrate calibration.json base-1 base-2 base-3 >calibration.txt
-  echo "$state" >base.sha256
+[ $# -ge 2 ] || fail "two libraries are wanted, BASE.so and NEW.so; see gate.sh --help"
+base=$1 new=$2
+shift 2
+cells=(--workload gpt2_train_amp gpt2_train_ckpt bert_varlen_infer llama_generate --capacity unlimited 1.05x 1.25x)
+if [ $# -gt 0 ]; then
+  [ "$1" = -- ] && [ $# -gt 1 ] || fail "'$1' stands where '-- RUN_OPTIONS' may; see gate.sh --help"
+  shift
+  cells=("$@")
 fi
-run "$new" new
+for library in "$base" "$new"; do [ -r "$library" ] || fail "cannot read $library"; done
+case $functions in *,*) ;; *) fail "--functions wants MALLOC,FREE, got '$functions'" ;; esac
+case $rounds in '' | *[!0-9]*) fail "--rounds wants a number, got '$rounds'" ;; esac
+command -v "$allocmark" >/dev/null || fail "there is no program $allocmark; set ALLOCMARK"
 
+side() { echo "pluggable=library:$(realpath "$1"),malloc:${functions%%,*},free:${functions#*,}"; }
+
+# Both builds in turn, so that what disturbs the machine disturbs both.
+mkdir -p "$(dirname "$out")"
 code=0
-"$allocmark" compare base-1 new --policy "$policy" --calibration calibration.json --format junit --out junit.xml >comparison.txt || code=$?
-cat comparison.txt
+"$allocmark" run --device sim:h200 --ab "$(side "$base")" "$(side "$new")" "${cells[@]}" --passes 1 --rounds "$rounds" \
+  --rounds-max $((2 * rounds)) --policy "$policy" --out "$out" || code=$?
+# Anything else than a verdict has been said by now.
+case $code in 0 | 1 | 3) ;; *) exit $code ;; esac
+
+"$allocmark" compare "$out" --policy "$policy" --format junit --out "$out/junit.xml" >/dev/null || [ $? = $code ]
 # For people; where its Python packages are missing the page is left out, which changes no verdict.
-"$allocmark" report new --baseline base-1 --policy "$policy" --calibration calibration.json >report.txt 2>&1 || cat report.txt >&2
-[ ! -e new/report.html ] || cp new/report.html report.html
+"$allocmark" report "$out/B" --baseline "$out" --policy "$policy" >"$out/report.txt" 2>&1 || cat "$out/report.txt" >&2
+[ ! -e "$out/B/report.html" ] || cp "$out/B/report.html" "$out/report.html"
 exit $code

@@ -35,10 +35,11 @@ Plan& plan() {
   return instance;
 }
 
-constexpr std::array<std::string_view, 18> kKeys = {
-    "lost_at",  "lost_file",     "hang_at",      "leak_every", "corrupt_view",    "ecc_corrected",
-    "ecc_mode", "retired_pages", "remap_failed", "throttle",   "ecc_uncorrected", "foreign_bytes",
-    "celsius",  "xid",           "sm_mhz",       "pcie_width", "no_permission",   "nvml_error"};
+constexpr std::array<std::string_view, 19> kKeys = {
+    "lost_at",         "lost_file",     "hang_at",       "leak_every",    "corrupt_view",
+    "ecc_corrected",   "ecc_mode",      "retired_pages", "remap_failed",  "throttle",
+    "ecc_uncorrected", "foreign_bytes", "celsius",       "xid",           "sm_mhz",
+    "pcie_width",      "no_permission", "nvml_error",    "power_limit_mw"};
 
 // Calls that concern no GPU, or only ask which one is meant.
 constexpr std::array<std::string_view, 6> kCallsWithoutGpu = {

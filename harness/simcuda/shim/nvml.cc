@@ -249,10 +249,15 @@ NVML_EXPORT int nvmlDeviceGetPowerUsage(NvmlDevice* handle, unsigned* milliwatt)
   return give_number(handle, milliwatt,
                      [](const SimulatedDevice& device) { return device.profile.power_milliwatt; });
 }
-NVML_EXPORT int nvmlDeviceGetEnforcedPowerLimit(NvmlDevice* handle, unsigned* milliwatt) {
+NVML_EXPORT int nvmlDeviceGetPowerManagementDefaultLimit(NvmlDevice* handle, unsigned* milliwatt) {
   return give_number(handle, milliwatt, [](const SimulatedDevice& device) {
     return device.profile.power_limit_milliwatt;
   });
+}
+NVML_EXPORT int nvmlDeviceGetEnforcedPowerLimit(NvmlDevice* handle, unsigned* milliwatt) {
+  const SimulatedDevice* device = find(handle);
+  return give_planned(handle, milliwatt, "power_limit_mw",
+                      device == nullptr ? 0 : device->profile.power_limit_milliwatt);
 }
 NVML_EXPORT int nvmlDeviceGetPowerManagementLimit(NvmlDevice* handle, unsigned* milliwatt) {
   return nvmlDeviceGetEnforcedPowerLimit(handle, milliwatt);
