@@ -10,6 +10,7 @@
 #include "harness/cli/compare_input.h"
 #include "harness/cli/html_report.h"
 #include "harness/cli/interleaved_session.h"
+#include "harness/cli/run_side.h"
 #include "harness/run_folder.h"
 #include "results/compare.h"
 #include "results/interleaved.h"

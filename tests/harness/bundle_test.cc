@@ -324,6 +324,15 @@ TEST_CASE("a plan that is not the run's is found") {
   CHECK(plan_with([](RunManifest&) {}).empty());
   CHECK(plan_with([](RunManifest& plan) { plan.cells.pop_back(); }) == Names{"plan-kept"});
   CHECK(plan_with([](RunManifest& plan) { plan.pass_count = 30; }) == Names{"plan-kept"});
+  CHECK(plan_with([](RunManifest& plan) { plan.pass_count = 2; }) == Names{"plan-kept"});
+  // Passes until an interval is narrow: from the plan's number up to its largest.
+  const auto until_width = [&](std::uint32_t most) {
+    return plan_with([most](RunManifest& plan) {
+      plan.width_max = 0.05, plan.pass_count = 2, plan.pass_count_max = most;
+    });
+  };
+  CHECK(until_width(40).empty());
+  CHECK(until_width(2) == Names{"plan-kept"});
   CHECK(plan_with([](RunManifest& plan) { plan.cells.push_back(make_cell("x").key); }) ==
         Names{"plan-complete"});
 }
@@ -393,9 +402,14 @@ TEST_CASE("a quantile says how many passes would give it the samples") {
   CellResult cell = make_cell("");
   CHECK(missing_samples(cell).empty());
   cell.allocate.total.count = 300;
-  const std::vector<std::string> findings = missing_samples(cell);
-  REQUIRE(findings.size() == 1);
-  CHECK(findings[0] == "P99 of allocate rests on 300 samples, 1000 are needed (--passes 10)");
+  CHECK(missing_samples(cell).empty());
+  const std::vector<std::string> marked = marked_quantiles(cell);
+  REQUIRE(marked.size() == 1);
+  CHECK(marked[0] == "P99 of allocate rests on 300 samples, 1000 are needed (--passes 10)");
+  cell.deallocate.total.count = 9;
+  const std::vector<std::string> missing = missing_samples(cell);
+  REQUIRE(missing.size() == 1);
+  CHECK(missing[0] == "P50 of deallocate rests on 9 samples, 20 are needed (--passes 7)");
 }
 
 }  // namespace allocmark
