@@ -44,7 +44,7 @@ def busy_rows(idle, busy):
 
 
 def report(raw, binary):
-    names = ["real", *[name for name in raw.names("backends_") if name != "backends_busy"]]
+    names = ["real", "real_calls", *[name for name in raw.names("backends_") if name != "backends_busy"]]
     cells = [cell for cell in raw.cells(*names) if cell["workload"] in WORKLOADS]
     if not cells:
         raise PublishError("no cells of the recorded workloads; measure the steps 'simulated' and 'backends'")
