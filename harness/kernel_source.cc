@@ -8,11 +8,13 @@
 #include <vector>
 
 #include "base/error.h"
+#include "workloads/request_marks.h"
 
 namespace allocmark {
 namespace {
 
 constexpr std::string_view kSuffix = "+kernels:";
+constexpr std::string_view kEmptyCacheSuffix = "+empty_cache:steps";
 constexpr std::uint64_t kDurationNsMax = 10'000'000'000;
 
 [[noreturn]] void refuse(std::string_view text) {
@@ -30,6 +32,30 @@ std::uint64_t unit_ns(std::string_view unit) {
   if (unit == "s") return 1'000'000'000;
   return 0;
 }
+
+// The events of another source, with a request to empty the cache after every step mark.
+class EmptyCacheSource final : public EventSource {
+ public:
+  explicit EmptyCacheSource(std::unique_ptr<EventSource> inner) : inner_(std::move(inner)) {}
+
+  [[nodiscard]] std::span<const Event> next() override {
+    events_.clear();
+    for (const Event& event : inner_->next()) {
+      events_.push_back(event);
+      const bool is_step =
+          event.kind == EventKind::Mark && mark_class_of(labels()[event.id]) == MarkClass::Step;
+      if (is_step) events_.push_back({.kind = EventKind::Trim});
+    }
+    return events_;
+  }
+  void rewind() override { inner_->rewind(); }
+  [[nodiscard]] const TraceHeader& header() const override { return inner_->header(); }
+  [[nodiscard]] const std::vector<std::string>& labels() const override { return inner_->labels(); }
+
+ private:
+  std::unique_ptr<EventSource> inner_;
+  std::vector<Event> events_;
+};
 
 // The events of another source, without its kernels or with one after every request.
 class KernelSource final : public EventSource {
@@ -93,6 +119,10 @@ std::string with_kernels(std::string_view workload, std::string_view kernels) {
 }
 
 std::unique_ptr<EventSource> open_workload_with_kernels(std::string_view text, std::uint64_t seed) {
+  if (text.ends_with(kEmptyCacheSuffix)) {
+    text.remove_suffix(kEmptyCacheSuffix.size());
+    return std::make_unique<EmptyCacheSource>(open_workload_with_kernels(text, seed));
+  }
   const std::size_t at = text.rfind(kSuffix);
   if (at == std::string_view::npos) return open_workload(text, seed);
   const std::string_view kernels = text.substr(at + kSuffix.size());

@@ -1,6 +1,7 @@
-// A workload with other kernels than its own: none, so that the device is idle, or one after every
-// request, so that it is busy. Recorded traces hold no kernels; this gives them some. A workload's
-// text flows in with "+kernels:..." at its end; events flow out.
+// A workload with events added to it or left out. "+kernels:off" takes its kernels away, so that
+// the device is idle, "+kernels:20us" gives it one after every request, so that it is busy
+// (recorded traces hold none); "+empty_cache:steps" asks the allocator for its cached memory after
+// every step mark. A workload's text flows in with these at its end; events flow out.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +25,7 @@ struct KernelChoice {
 // "trace". Throws UsageError where the text has one already or the choice is unknown.
 [[nodiscard]] std::string with_kernels(std::string_view workload, std::string_view kernels);
 
-// As open_workload, for texts with and without a choice of kernels.
+// As open_workload, for texts with and without additions.
 [[nodiscard]] std::unique_ptr<EventSource> open_workload_with_kernels(std::string_view text,
                                                                       std::uint64_t seed);
 

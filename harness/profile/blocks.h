@@ -57,9 +57,9 @@ struct BlockSetup {
 // How much memory is in use while a block measures, as the level of its rows: what programs of
 // about a GiB or of tens of GiB hold, and a device that is nearly full.
 inline constexpr std::uint64_t kSmallProgramBytes = std::uint64_t{1} << 30;
-inline constexpr std::uint64_t kLargeProgramBytes = std::uint64_t{16} << 30;
+inline constexpr std::uint64_t kLargeProgramBytes = std::uint64_t{13} << 30;
 [[nodiscard]] inline std::uint64_t full_level(std::uint64_t device_bytes) {
-  return device_bytes / 100 * 93;
+  return device_bytes - (std::uint64_t{21} << 30);
 }
 
 struct ProfileBlock {

@@ -23,23 +23,28 @@ constexpr std::size_t kTryCount = 3;
 
 void check(cudaError_t error) { ALLOCMARK_CUDA_CHECK(error); }
 
-// Frees a block of that size and asks for it again after a delay; returns how long the request
-// took.
-std::uint64_t ask_again(const BlockSetup& setup, std::uint64_t size_bytes, std::uint64_t delay_ns) {
+struct Answer {
+  std::uint64_t free_ns = 0;     // how long the free took
+  std::uint64_t request_ns = 0;  // and the request after it
+};
+
+// Frees a block of that size and asks for it again after a delay.
+Answer ask_again(const BlockSetup& setup, std::uint64_t size_bytes, std::uint64_t delay_ns) {
   void* block = nullptr;
   check(cudaMalloc(&block, size_bytes));
   setup.work.launch(nullptr, kDelayNsMax);  // all is clean after it
   check(cudaDeviceSynchronize());
-  check(cudaFree(block));
+  Answer answer;
+  answer.free_ns = setup.time([&] { check(cudaFree(block)); });
   if (delay_ns > 0) {
     setup.work.launch(nullptr, delay_ns);
     check(cudaDeviceSynchronize());
   }
-  const std::uint64_t duration_ns = setup.time([&] { check(cudaMalloc(&block, size_bytes)); });
+  answer.request_ns = setup.time([&] { check(cudaMalloc(&block, size_bytes)); });
   check(cudaFree(block));
   setup.work.launch(nullptr, kDelayNsMax);
   check(cudaDeviceSynchronize());
-  return duration_ns;
+  return answer;
 }
 
 }  // namespace
@@ -49,19 +54,23 @@ std::uint64_t measure_cleaning(const BlockSetup& setup) {
   const Ballast ballast(kLeftBytes);
   std::array<std::uint64_t, kTryCount> found{};
   for (std::uint64_t& delay_ns : found) {
-    const std::uint64_t clean_ns = ask_again(setup, kBlockBytes, kDelayNsMax);
-    const std::uint64_t dirty_ns = ask_again(setup, kBlockBytes, 0);
+    const std::uint64_t clean_ns = ask_again(setup, kBlockBytes, kDelayNsMax).request_ns;
+    const std::uint64_t dirty_ns = ask_again(setup, kBlockBytes, 0).request_ns;
     if (dirty_ns < clean_ns + kWaitNsMin) return 0;
     setup.out.add("cudaMalloc.wait_for_clean", 0, dirty_ns - clean_ns);
     std::uint64_t too_early_ns = 0;
+    std::uint64_t free_ns = 0;
     delay_ns = kDelayNsMax;
     for (int i = 0; i < kStepCount; ++i) {
       const std::uint64_t middle_ns = (too_early_ns + delay_ns) / 2;
-      const std::uint64_t duration_ns = ask_again(setup, kBlockBytes, middle_ns);
-      const bool waited = duration_ns >= clean_ns + kWaitNsMin;
-      if (waited) setup.out.add("cudaMalloc.wait_for_clean", 0, duration_ns - clean_ns);
+      const Answer answer = ask_again(setup, kBlockBytes, middle_ns);
+      const bool waited = answer.request_ns >= clean_ns + kWaitNsMin;
+      if (waited) setup.out.add("cudaMalloc.wait_for_clean", 0, answer.request_ns - clean_ns);
       (waited ? too_early_ns : delay_ns) = middle_ns;
+      free_ns = answer.free_ns;
     }
+    // The device begins in the middle of the free.
+    delay_ns += free_ns / 2;
   }
   std::sort(found.begin(), found.end());
   return kBlockBytes / std::max<std::uint64_t>(found[kTryCount / 2] / 1000, 1);

@@ -7,25 +7,17 @@
 
 #include "allocators/cuda_check.h"
 #include "base/bytes.h"
-#include "base/random.h"
 #include "harness/ballast.h"
 #include "harness/profile/blocks.h"
+#include "harness/profile/program.h"
 
 namespace allocmark {
 namespace {
 
 constexpr std::uint64_t kChunkBytes = 32 * kMiB;
-// Programs of two sizes: blocks alive at once, and their bytes.
-struct Program {
-  std::uint64_t level;
-  std::uint64_t live_bytes_max;
-  std::uint32_t slot_count;
-  std::uint32_t step_count;
-};
-// The levels are what the pool then holds, free parts included.
-constexpr Program kSmallProgram = {1536 * kMiB, kGiB, 400, 6000};
-// Of 1600 slots half are taken, with about 9 GiB.
-constexpr Program kLargeProgram = {9 * kGiB, 16 * kGiB, 1600, 8000};
+// What the pool holds while the two programs run, free parts included.
+constexpr std::uint64_t kSmallPoolBytes = 1152 * kMiB;
+constexpr std::uint64_t kLargePoolBytes = 18 * kGiB;
 
 void check(cudaError_t error) { ALLOCMARK_CUDA_CHECK(error); }
 
@@ -71,42 +63,20 @@ class Pool {
 // A request that is served at once takes about a microsecond, one that moves chunks tens of them.
 constexpr std::uint64_t kHitNsMax = 15'000;
 
-// From 512 B to 128 MiB, all magnitudes alike.
-std::uint64_t draw_size(Random& random) {
-  const std::uint64_t lowest = std::uint64_t{512} << random.below(18);
-  return lowest + random.below(lowest) / 512 * 512;
-}
-
-void measure_hits(const BlockSetup& setup, const Program& program) {
+void measure_hits(const BlockSetup& setup, const Program& program, std::uint64_t level) {
   Pool pool(UINT64_MAX);
-  Random random(setup.seed);
   std::vector<void*> blocks(program.slot_count);
-  std::vector<std::uint64_t> sizes(program.slot_count);
-  std::uint64_t live_bytes = 0;
-  for (std::uint32_t i = 0; i < program.step_count; ++i) {
-    const bool is_grown = i >= program.step_count / 3;
-    const std::uint64_t slot = random.below(program.slot_count);
-    if (blocks[slot] != nullptr) {
-      const std::uint64_t duration_ns = setup.time([&] { pool.free(blocks[slot]); });
-      if (is_grown) setup.out.add({"cudaFreeAsync", program.level}, 0, duration_ns);
-      blocks[slot] = nullptr;
-      live_bytes -= sizes[slot];
+  for (const ProgramStep& step : program.steps) {
+    void*& block = blocks[step.slot];
+    if (step.is_free) {
+      setup.out.add({"cudaFreeAsync", level}, 0, setup.time([&] { pool.free(block); }));
       continue;
     }
-    const std::uint64_t size_bytes = draw_size(random);
-    if (live_bytes + size_bytes > program.live_bytes_max) continue;
     const std::uint64_t chunks_before = pool.chunk_count();
-    const std::uint64_t duration_ns = setup.time([&] { blocks[slot] = pool.allocate(size_bytes); });
-    sizes[slot] = size_bytes;
-    live_bytes += size_bytes;
+    const std::uint64_t duration_ns = setup.time([&] { block = pool.allocate(step.size_bytes); });
     // A pool also moves chunks that it has, which nothing tells but the time.
     const bool is_hit = pool.chunk_count() == chunks_before && duration_ns < kHitNsMax;
-    if (is_grown && is_hit) {
-      setup.out.add({"cudaMallocAsync", program.level}, 0, duration_ns);
-    }
-  }
-  for (void* block : blocks) {
-    if (block != nullptr) pool.free(block);
+    if (is_hit) setup.out.add({"cudaMallocAsync", level}, 0, duration_ns);
   }
 }
 
@@ -131,8 +101,7 @@ void measure_chunks(const BlockSetup& setup, std::uint64_t level) {
     std::uint64_t chunk_count;
     std::uint32_t repeat_count;
   };
-  constexpr std::array<Amount, 6> kAmounts = {
-      {{1, 10}, {2, 10}, {8, 6}, {32, 3}, {128, 2}, {512, 1}}};
+  constexpr std::array<Amount, 5> kAmounts = {{{1, 10}, {2, 10}, {8, 6}, {32, 3}, {128, 2}}};
   const std::uint64_t free_bytes = device_free_bytes();
   Pool pool(0);
   for (const Amount& amount : kAmounts) {
@@ -154,8 +123,10 @@ void measure_chunks(const BlockSetup& setup, std::uint64_t level) {
 }
 
 void measure_pool(const BlockSetup& setup) {
-  measure_hits(setup, kSmallProgram);
-  if (setup.device_bytes > 2 * kLargeProgram.live_bytes_max) measure_hits(setup, kLargeProgram);
+  static const Program small = load_program(kSmallProgramName);
+  static const Program large = load_program(kLargeProgramName);
+  measure_hits(setup, small, kSmallPoolBytes);
+  if (setup.device_bytes > 4 * kLargePoolBytes) measure_hits(setup, large, kLargePoolBytes);
   measure_chunks(setup, kSmallProgramBytes);
   measure_objects(setup);
 }

@@ -132,8 +132,8 @@ const std::vector<ProfileBlock>& profile_blocks() {
   static const std::vector<ProfileBlock> blocks = {{"quick calls", measure_quick_calls},
                                                    {"unfinished work", measure_unfinished},
                                                    {"heap", measure_heap},
-                                                   {"full device", measure_full_device},
                                                    {"large blocks", measure_large_blocks},
+                                                   {"full device", measure_full_device},
                                                    {"pool", measure_pool},
                                                    {"virtual memory", measure_virtual_memory},
                                                    {"copies", measure_copies}};

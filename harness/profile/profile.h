@@ -17,7 +17,7 @@ namespace allocmark {
 struct ProfileOptions {
   std::uint64_t repeat_count = 8;  // times that every block is run, in turns
   // Called before every repeat (0-based); may be empty.
-  std::function<void(std::uint64_t)> on_repeat;
+  std::function<void(std::uint64_t)> on_repeat = {};
 };
 
 struct DeviceProfile {

@@ -8,6 +8,8 @@ namespace {
 
 // A repeat with fewer samples of a row says nothing of its own about it.
 constexpr std::size_t kRepeatSampleCountMin = 5;
+// A repeat whose median is so much above the lowest one was disturbed by others of the host.
+constexpr double kDisturbedRatio = 1.12;
 
 // Nearest rank of sorted values.
 std::uint64_t quantile(const std::vector<std::uint64_t>& sorted, double share) {
@@ -50,29 +52,32 @@ void Recording::take_off(std::string_view cost, std::string_view part) {
 }
 
 ProfileRow Recording::make_row(std::uint64_t size, const std::vector<Sample>& samples) {
-  std::vector<std::uint64_t> all;
   std::map<std::uint64_t, std::vector<std::uint64_t>> by_repeat;
-  for (const Sample& sample : samples) {
-    all.push_back(sample.duration_ns);
-    by_repeat[sample.repeat].push_back(sample.duration_ns);
-  }
-  std::sort(all.begin(), all.end());
-  ProfileRow row{.size = size,
-                 .sample_count = all.size(),
-                 .min_ns = all.front(),
-                 .p10_ns = quantile(all, 0.1),
-                 .p50_ns = quantile(all, 0.5),
-                 .p90_ns = quantile(all, 0.9),
-                 .p99_ns = quantile(all, 0.99),
-                 .max_ns = all.back()};
+  for (const Sample& sample : samples) by_repeat[sample.repeat].push_back(sample.duration_ns);
+  ProfileRow row{.size = size};
   for (auto& [repeat, values] : by_repeat) {
-    if (values.size() < kRepeatSampleCountMin) continue;
     std::sort(values.begin(), values.end());
+    if (values.size() < kRepeatSampleCountMin) continue;
     const bool is_first = row.repeat_count == 0;
     widen(quantile(values, 0.5), is_first, &row.p50_ns_low, &row.p50_ns_high);
     widen(quantile(values, 0.9), is_first, &row.p90_ns_low, &row.p90_ns_high);
     ++row.repeat_count;
   }
+  const auto limit_ns =
+      static_cast<std::uint64_t>(static_cast<double>(row.p50_ns_low) * kDisturbedRatio);
+  std::vector<std::uint64_t> all;
+  for (const auto& [repeat, values] : by_repeat) {
+    const bool is_disturbed = row.repeat_count > 0 && quantile(values, 0.5) > limit_ns;
+    if (!is_disturbed) all.insert(all.end(), values.begin(), values.end());
+  }
+  std::sort(all.begin(), all.end());
+  row.sample_count = all.size();
+  row.min_ns = all.front();
+  row.p10_ns = quantile(all, 0.1);
+  row.p50_ns = quantile(all, 0.5);
+  row.p90_ns = quantile(all, 0.9);
+  row.p99_ns = quantile(all, 0.99);
+  row.max_ns = all.back();
   return row;
 }
 

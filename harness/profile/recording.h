@@ -20,8 +20,9 @@ struct CostKey {
   friend auto operator<=>(const CostKey&, const CostKey&) = default;
 };
 
-// One row of a profile (harness/simcuda/README.md): ns, quantiles over all repeats together, and
-// between which values the quantiles of the single repeats lay.
+// One row of a profile (harness/simcuda/README.md): ns, quantiles over the repeats that were not
+// disturbed (their median is at most 12 % above the lowest), and between which values the quantiles
+// of all single repeats lay.
 struct ProfileRow {
   std::uint64_t size = 0;
   std::uint64_t sample_count = 0;

@@ -56,6 +56,18 @@ TEST_CASE("without kernels a workload keeps all its other events") {
   CHECK(count(idle, EventKind::Alloc) == count(plain, EventKind::Alloc));
 }
 
+TEST_CASE("the cache is emptied after every step mark") {
+  const std::vector<Event> plain = events_of("gpt2_train_amp");
+  const std::vector<Event> emptied = events_of("gpt2_train_amp+kernels:1us+empty_cache:steps");
+  const std::uint64_t mark_count = count(plain, EventKind::Mark);
+  REQUIRE(mark_count > 0);
+  CHECK(count(emptied, EventKind::Trim) == mark_count);
+  CHECK(count(emptied, EventKind::Kernel) == count(plain, EventKind::Alloc));
+  for (std::size_t i = 0; i + 1 < emptied.size(); ++i) {
+    if (emptied[i].kind == EventKind::Mark) CHECK(emptied[i + 1].kind == EventKind::Trim);
+  }
+}
+
 TEST_CASE("a choice of kernels that means nothing is refused") {
   CHECK(with_kernels("gpt2_train_amp", "trace") == "gpt2_train_amp");
   CHECK(with_kernels("gpt2_train_amp", "2ms") == "gpt2_train_amp+kernels:2ms");

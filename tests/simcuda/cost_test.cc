@@ -139,6 +139,6 @@ TEST_CASE("costs between two levels lie between theirs, and stay as they are bey
 
 TEST_CASE("curves without rows, with too many or with equal sizes are refused") {
   CHECK_FALSE(set_cost_curves(CostId::Malloc, {}));
-  CHECK_FALSE(set_curve(CostId::Malloc, std::vector<CostRow>(17)));
+  CHECK_FALSE(set_curve(CostId::Malloc, std::vector<CostRow>(29)));
   CHECK_FALSE(set_curve(CostId::Malloc, std::vector<CostRow>(2)));
 }

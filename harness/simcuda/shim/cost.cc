@@ -40,8 +40,8 @@ struct Row {
   std::uint64_t log_gap_inverse = 0;  // 2^32 / (distance to the next row's log_size)
   Tail low, high;
 };
-// Sixteen rows are enough for any recording; fixed so that sampling touches no heap.
-constexpr std::size_t kRowCountMax = 16;
+// Enough for any recording; fixed so that sampling touches no heap.
+constexpr std::size_t kRowCountMax = 28;
 struct Curve {
   std::array<Row, kRowCountMax> rows{};
   std::size_t row_count = 0;

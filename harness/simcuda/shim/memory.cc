@@ -48,6 +48,7 @@ cudaError_t deallocate(ThreadState& thread, void* pointer) {
   const Outcome outcome = wait_for_gates(
       *device, lock, [&] { return device->core.deallocate(address, thread.now_ns()); });
   thread.advance_to(outcome.work.host_wait_until_ns);
+  const std::uint64_t begin_ns = thread.now_ns();
   const std::uint64_t returned_bytes = outcome.work.pages_returned * kPageBytes;
   if (returned_bytes == 0) {
     thread.charge_slab(CostId::FreeSlab);
@@ -56,6 +57,8 @@ cudaError_t deallocate(ThreadState& thread, void* pointer) {
     const std::uint64_t lo = round_down(address, kPageBytes);
     device->contents.discard({lo, lo + returned_bytes});
   }
+  // The device begins to clear the pages about half-way through the call (measured).
+  note_pages(thread, *device, (begin_ns + thread.now_ns()) / 2);
   charge_work(thread, *device, outcome.work);
   return to_error(outcome.status);
 }

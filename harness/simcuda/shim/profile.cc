@@ -80,7 +80,7 @@ void read_costs(const std::string& path, const Json& costs) {
     }
     if (!set_cost_curves(cost, read_levels(path, key, costs.at(key)))) {
       reject(path,
-             "costs." + key + ": wanted 1 to 4 levels of 1 to 16 rows, clearly different in size");
+             "costs." + key + ": wanted 1 to 4 levels of 1 to 28 rows, clearly different in size");
     }
   }
 }

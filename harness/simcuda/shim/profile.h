@@ -1,5 +1,5 @@
 // A device profile: what a GPU is (memory, attributes) and what its driver calls cost, from one
-// JSON file made by scripts/make_profile.py. In: a name or path. Out: the profile; the cost curves
+// JSON file made by `allocmark profile`. In: a name or path. Out: the profile; the cost curves
 // are set as a side effect.
 #pragma once
 

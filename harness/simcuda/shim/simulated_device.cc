@@ -206,9 +206,13 @@ void charge_work(ThreadState& thread, SimulatedDevice& device, const Work& work)
   if (work.chunks_returned != 0) {
     thread.charge(CostId::ReleaseChunks, work.chunks_returned);
   }
+  note_pages(thread, device, thread.now_ns());
+}
+
+void note_pages(ThreadState& thread, SimulatedDevice& device, std::uint64_t moved_at_ns) {
   const std::uint64_t usable_bytes = device.core.config().page_limit * kPageBytes;
   const std::optional<std::uint64_t> clean_at_ns =
-      device.cleaner.follow(device.core.used_bytes(), usable_bytes, thread.now_ns());
+      device.cleaner.follow(device.core.used_bytes(), usable_bytes, moved_at_ns);
   if (clean_at_ns) {
     thread.charge(CostId::WaitForClean);
     thread.advance_to(*clean_at_ns);

@@ -128,6 +128,9 @@ struct StreamRef {
 // device's lock is held.
 void charge_work(ThreadState& thread, SimulatedDevice& device, const Work& work);
 
+// The part of charge_work about clearing, for pages that moved at another time than now.
+void note_pages(ThreadState& thread, SimulatedDevice& device, std::uint64_t moved_at_ns);
+
 // Repeats `operation`, which returns something with a status, while a closed gate is in the way. A
 // gate that nobody opens for a while ends in cudaErrorLaunchTimeout instead of a hang: the status
 // then stays Blocked.
