@@ -347,7 +347,10 @@ void CellRun::timed_passes() {
   Recorder pass(options);
   Recorder sum(options);
   std::optional<RequestClock> requests;
-  if (trace_->facts().request_mark_count > 0) requests.emplace(trace_->facts().stream_count);
+  // Processes beside each other wait for themselves only, which one clock cannot follow.
+  if (trace_->facts().request_mark_count > 0 && trace_->jobs().empty()) {
+    requests.emplace(trace_->facts().stream_count);
+  }
   for (std::uint32_t i = 0; i < spec_.pass_count; ++i) {
     pass.clear();
     timed_pass(pass, requests ? &*requests : nullptr, i);
