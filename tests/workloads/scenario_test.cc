@@ -9,6 +9,7 @@
 
 #include "tests/catch.h"
 #include "tests/workloads/trace_files.h"
+#include "workloads/composition.h"
 #include "workloads/generators.h"
 #include "workloads/source.h"
 #include "workloads/trace_tools.h"
@@ -29,6 +30,19 @@ TEST_CASE("every scenario that ships is complete and its workload opens") {
     CHECK_FALSE(open_workload(scenario.workload, scenario.seeds.front())->next().empty());
     CHECK_FALSE(open_workload(file.name, 1)->next().empty());
     CHECK(names.insert(file.name).second);  // no scenario hides behind another workload's name
+  }
+}
+
+TEST_CASE("every generator has a scenario") {
+  std::set<std::string> used;
+  for (const NamedFile& file : scenario_files()) {
+    for (const std::string& part : workload_parts(read_scenario(file.path).workload)) {
+      used.insert(part.substr(0, part.find(':')));
+    }
+  }
+  for (const GeneratorEntry& generator : generators()) {
+    INFO(generator.name);
+    CHECK(used.contains(std::string(generator.name)));
   }
 }
 
