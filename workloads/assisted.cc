@@ -126,8 +126,7 @@ bool Assisted::advance() {
 }
 
 void Assisted::begin_request() {
-  // A thousand labels are enough to find one's way; more would grow with the trace.
-  batch_->mark("batch" + std::to_string(served_ % 1000));
+  batch_->mark("batch", served_);
   const RequestLengths lengths = draw_lengths(config_.lengths, &random_);
   const std::uint64_t given = config_.sequences[served_ % config_.sequences.size()];
   length_ = given > 0 ? given : lengths.context;
@@ -214,10 +213,9 @@ void Assisted::count_right() {
 
 }  // namespace
 
-std::unique_ptr<EventSource> make_assisted(const AssistedConfig& config, TraceHeader header,
-                                           std::uint64_t event_count) {
-  return std::make_unique<GeneratedSource<Assisted>>(
-      GeneratedHead{.header = std::move(header), .event_count_max = event_count}, config);
+std::unique_ptr<EventSource> make_assisted(Parameters& parameters, const GeneratedTraits& traits,
+                                           const AssistedConfig& config) {
+  return make_generated<Assisted>(parameters, traits, config);
 }
 
 }  // namespace allocmark

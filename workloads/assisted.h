@@ -5,8 +5,10 @@
 #include <memory>
 #include <vector>
 
+#include "workloads/generated_source.h"
 #include "workloads/model/lengths.h"
 #include "workloads/model/setup.h"
+#include "workloads/parameters.h"
 #include "workloads/source.h"
 
 namespace allocmark {
@@ -20,8 +22,8 @@ struct AssistedConfig {
   std::uint64_t accept_percent = 70;  // chance of each guess to be right, given those before it
 };
 
-[[nodiscard]] std::unique_ptr<EventSource> make_assisted(const AssistedConfig& config,
-                                                         TraceHeader header,
-                                                         std::uint64_t event_count);
+[[nodiscard]] std::unique_ptr<EventSource> make_assisted(Parameters& parameters,
+                                                         const GeneratedTraits& traits,
+                                                         const AssistedConfig& config);
 
 }  // namespace allocmark

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <deque>
-#include <limits>
 #include <map>
 #include <memory>
 #include <span>
@@ -331,9 +330,6 @@ std::unique_ptr<EventSource> make_colocate(Parameters& parameters, std::uint64_t
   const bool checkpoints = parameters.choice("checkpoint", {"full", "none"}) == 0;
   config.sleepers = static_cast<Sleepers>(parameters.choice("sleep", {"both", "server", "none"}));
   config.trims = parameters.number("empty_cache", {.preset = 1, .lowest = 0, .highest = 1}) == 1;
-  const std::uint64_t event_count = parameters.number(
-      "events", {.preset = std::numeric_limits<std::uint64_t>::max(), .lowest = 1});
-  parameters.finish();
   const std::string shape = fmt::format(
       "{},layers={},hidden={},heads={},ffn={},vocabulary={}{}", model.name, model.layer_count,
       model.hidden, model.head_count, model.ffn, model.vocabulary,
@@ -349,13 +345,8 @@ std::unique_ptr<EventSource> make_colocate(Parameters& parameters, std::uint64_t
   for (const std::string& text : {config.train, config.serve}) {
     static_cast<void>(open_workload(text, seed));
   }
-  return std::make_unique<GeneratedSource<Colocation>>(
-      GeneratedHead{.header = {.name = "colocate-" + parameters.variant(),
-                               .generator = parameters.text(),
-                               .seed = seed,
-                               .stream_count = 1},
-                    .event_count_max = event_count},
-      config);
+  return make_generated<Colocation>(
+      parameters, {.name = "colocate-" + parameters.variant(), .seed = seed}, config);
 }
 
 }  // namespace allocmark

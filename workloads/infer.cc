@@ -3,7 +3,6 @@
 // grows.
 #include <algorithm>
 #include <cstdint>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -144,8 +143,7 @@ void Inference::start() {
 }
 
 void Inference::begin_batch() {
-  // A thousand labels are enough to find one's way; more would grow with the trace.
-  batch_->mark("batch" + std::to_string(batch_index_ % 1000));
+  batch_->mark("batch", batch_index_);
   const std::uint64_t given_batch = config_.batches[batch_index_ % config_.batches.size()];
   const std::uint64_t given_length = config_.sequences[batch_index_ % config_.sequences.size()];
   std::uint64_t wanted =
@@ -380,16 +378,9 @@ std::unique_ptr<EventSource> make_infer(Parameters& parameters, std::uint64_t se
     assisted.accept_percent =
         parameters.number("accept_percent", {.preset = 70, .lowest = 0, .highest = 100});
   }
-  const std::uint64_t event_count = parameters.number(
-      "events", {.preset = std::numeric_limits<std::uint64_t>::max(), .lowest = 1});
-  parameters.finish();
-  TraceHeader header{.name = "infer-" + parameters.variant(),
-                     .generator = parameters.text(),
-                     .seed = seed,
-                     .stream_count = 1};
-  if (draft) return make_assisted(assisted, std::move(header), event_count);
-  return std::make_unique<GeneratedSource<Inference>>(
-      GeneratedHead{.header = std::move(header), .event_count_max = event_count}, config);
+  const GeneratedTraits traits{.name = "infer-" + parameters.variant(), .seed = seed};
+  if (draft) return make_assisted(parameters, traits, assisted);
+  return make_generated<Inference>(parameters, traits, config);
 }
 
 }  // namespace allocmark
