@@ -1,11 +1,8 @@
 // Training set-ups of generator train: the order of a pipeline's passes, what memory that parallel
 // ranks share, leaks, and what is refused.
-#include <algorithm>
 #include <array>
 #include <cstdint>
-#include <map>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "tests/catch.h"
