@@ -129,7 +129,7 @@ constexpr auto kReferences = std::to_array<Reference>({
      "train:llama-3-8b,layers=8,hidden=2048,heads=16,kv_heads=4,ffn=5632,vocabulary=32000,b"
      "atch=2,seq=1024,attention=fused,steps=3,precision=bf16,optimizer=adamw_fused,checkpoi"
      "nt=keep_products",
-     3847, 0, None},
+     7388, 0, Sizes},
     {"llama_ckpt_reentrant",
      "train:llama-3-8b,layers=8,hidden=2048,heads=16,kv_heads=4,ffn=5632,vocabulary=32000,batch=2,"
      "seq=1024,attention=fused,steps=3,checkpoint=full,reentrant=1",
