@@ -129,7 +129,7 @@ constexpr auto kReferences = std::to_array<Reference>({
      "train:llama-3-8b,layers=8,hidden=2048,heads=16,kv_heads=4,ffn=5632,vocabulary=32000,b"
      "atch=2,seq=1024,attention=fused,steps=3,precision=bf16,optimizer=adamw_fused,checkpoi"
      "nt=keep_products",
-     3847, 0, None},
+     7388, 0, Sizes},
     {"llama_ckpt_reentrant",
      "train:llama-3-8b,layers=8,hidden=2048,heads=16,kv_heads=4,ffn=5632,vocabulary=32000,batch=2,"
      "seq=1024,attention=fused,steps=3,checkpoint=full,reentrant=1",
@@ -137,6 +137,11 @@ constexpr auto kReferences = std::to_array<Reference>({
     {"gpt2_save_resume",
      "train:gpt2-124m,batch=4,seq=256,steps=4,save_every=2,resume=device,resume_at=2", 7331, 0,
      None},
+    {"llama_peft_lora",
+     "train:llama-3-8b,layers=8,hidden=2048,heads=16,kv_heads=4,ffn=5632,vocabulary=32000,batch=4,"
+     "seq=512,steps=4,precision=bf16_weights_autocast,lora=8,lora_dropout=1,attention=fused,"
+     "attention_mask=padding",
+     5131, 4, None},
     {"gpt2_adamw_loop",
      "train:gpt2-124m,batch=4,seq=256,steps=3,precision=fp32,optimizer=adamw_loop", 8509, 0, Sizes},
     {"gpt2_momentum_loop",
