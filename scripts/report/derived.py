@@ -97,7 +97,6 @@ def derive(cell):
         "trial_oom_rate_high": trial and trial[2],
     }
     values.update(fragmentation(cell))
-    values.update(request_numbers(cell))
     calls = cell["device_allocate_count"], cell["device_free_count"]
     values["driver_calls"] = sum(calls) if measured and None not in calls else None
     return values
