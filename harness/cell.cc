@@ -366,7 +366,10 @@ void CellRun::timed_passes() {
   Recorder pass(options);
   Recorder sum(options);
   std::optional<RequestClock> requests;
-  if (trace_->facts().request_mark_count > 0) requests.emplace(trace_->facts().stream_count);
+  // Processes beside each other wait for themselves only, which one clock cannot follow.
+  if (trace_->facts().request_mark_count > 0 && trace_->jobs().empty()) {
+    requests.emplace(trace_->facts().stream_count);
+  }
   StepClock steps(clock_, simcu_clock(), options.step_count_max);
   if (spec_.quiet_cpu) quiet_cpu_.emplace();
   const WidthRule rule{.width_max = spec_.width_max,

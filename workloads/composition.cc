@@ -155,7 +155,8 @@ class BesideSource final : public EventSource {
       if (head.stream_count > kTraceStreamCountMax - header_.stream_count) refuse_streams();
       const std::uint32_t first_stream = header_.stream_count;
       if (head.jobs.empty()) {
-        header_.jobs.push_back({.workload = head.generator, .first_stream = first_stream});
+        const std::string& what = head.generator == "recorded" ? head.name : head.generator;
+        header_.jobs.push_back({.workload = what, .first_stream = first_stream});
       }
       for (TraceJob job : head.jobs) {
         job.first_stream += first_stream;

@@ -41,8 +41,10 @@ class Coroutine {
     if (handle_ != nullptr) handle_.destroy();
   }
 
-  // Runs on to the next pause; false at the end. What the program throws goes on to the caller.
+  // Runs on to the next pause; false at the end and after it. What the program throws goes on to
+  // the caller.
   bool advance() {
+    if (handle_.done()) return false;
     handle_.resume();
     if (handle_.promise().failure != nullptr) std::rethrow_exception(handle_.promise().failure);
     return !handle_.done();

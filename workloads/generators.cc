@@ -5,7 +5,7 @@
 namespace allocmark {
 namespace {
 
-constexpr std::array<GeneratorEntry, 16> kGenerators = {{
+constexpr auto kGenerators = std::to_array<GeneratorEntry>({
     {"train", "train:gpt2-124m,batch=8,seq=1024,steps=4",
      "transformer training steps as eager PyTorch allocates them: autocast, checkpointing, AdamW",
      make_train},
@@ -58,7 +58,7 @@ constexpr std::array<GeneratorEntry, 16> kGenerators = {{
     {"oom_edge", "oom_edge:level_bytes=8GiB,swing_percent=10,turns=100",
      "climbs to a level and hovers there to the last byte: how near to the edge one can live",
      make_oom_edge},
-}};
+});
 
 }  // namespace
 

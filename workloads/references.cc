@@ -53,12 +53,12 @@ constexpr auto kReferences = std::to_array<Reference>({
     {"gpt2_generate",
      "infer:gpt2-124m,requests=8,batch=8,batches=8,seq=64,context_max=64,generated_max=63,"
      "lengths=lognormal,median=100000,sigma_percent=0,attention=fused,events=30002",
-     29990, 0, Sizes},
+     29990, 0, Blocks},
     {"llama_generate",
      "infer:llama-3-8b,layers=8,hidden=2048,heads=16,kv_heads=4,ffn=5632,vocabulary=32000,"
      "requests=4,batch=4,batches=4,seq=200,context_max=200,generated_max=127,"
      "lengths=lognormal,median=100000,sigma_percent=0,attention=fused,events=30002",
-     29990, 0, Sizes},
+     29990, 0, Blocks},
     {"gpt2_large_amp",
      "train:gpt2-774m,batch=2,seq=512,steps=2,optimizer=adamw_fused,attention=fused,kv_cache=none",
      8900, 0, None},
@@ -97,7 +97,7 @@ constexpr auto kReferences = std::to_array<Reference>({
      "infer:mixtral-8x7b,layers=4,hidden=1024,heads=16,kv_heads=4,ffn=3584,requests=4,batch=4,"
      "batches=4,seq=100,context_max=100,generated_max=47,lengths=lognormal,median=100000,"
      "sigma_percent=0,attention=fused",
-     25800, 0, Sizes},
+     25800, 0, Blocks},
     {"vit_fp32_momentum",
      "train:vit-base,batch=16,steps=4,precision=fp32,optimizer=sgd_momentum,attention=fused", 6390,
      0, Blocks},
@@ -129,7 +129,7 @@ constexpr auto kReferences = std::to_array<Reference>({
      "train:llama-3-8b,layers=8,hidden=2048,heads=16,kv_heads=4,ffn=5632,vocabulary=32000,b"
      "atch=2,seq=1024,attention=fused,steps=3,precision=bf16,optimizer=adamw_fused,checkpoi"
      "nt=keep_products",
-     3847, 0, None},
+     7388, 0, Sizes},
     {"llama_ckpt_reentrant",
      "train:llama-3-8b,layers=8,hidden=2048,heads=16,kv_heads=4,ffn=5632,vocabulary=32000,batch=2,"
      "seq=1024,attention=fused,steps=3,checkpoint=full,reentrant=1",
@@ -137,6 +137,11 @@ constexpr auto kReferences = std::to_array<Reference>({
     {"gpt2_save_resume",
      "train:gpt2-124m,batch=4,seq=256,steps=4,save_every=2,resume=device,resume_at=2", 7331, 0,
      None},
+    {"llama_peft_lora",
+     "train:llama-3-8b,layers=8,hidden=2048,heads=16,kv_heads=4,ffn=5632,vocabulary=32000,batch=4,"
+     "seq=512,steps=4,precision=bf16_weights_autocast,lora=8,lora_dropout=1,attention=fused,"
+     "attention_mask=padding",
+     5131, 4, None},
     {"gpt2_adamw_loop",
      "train:gpt2-124m,batch=4,seq=256,steps=3,precision=fp32,optimizer=adamw_loop", 8509, 0, Sizes},
     {"gpt2_momentum_loop",

@@ -47,6 +47,7 @@ class ScenarioReader {
 
   std::string path_;
   int line_number_ = 0;
+  std::string key_;  // whose value is being read
   std::vector<std::string> seen_;
 };
 
@@ -59,8 +60,11 @@ std::string_view trimmed(std::string_view text) {
 
 void ScenarioReader::fail(std::string what, std::string wanted, std::string_view got,
                           std::string next) const {
+  const bool names_key = key_.empty() || what.find("'" + key_ + "'") != std::string::npos;
+  std::string where = fmt::format("{}:{}", path_, line_number_);
+  if (!names_key) where += fmt::format(", key '{}'", key_);
   throw UsageError({.what = std::move(what),
-                    .where = fmt::format("{}:{}", path_, line_number_),
+                    .where = std::move(where),
                     .wanted = std::move(wanted),
                     .got = got.empty() ? "" : fmt::format("'{}'", got.substr(0, 80)),
                     .next = std::move(next)});
@@ -101,7 +105,9 @@ void ScenarioReader::read_line(std::string_view line, Scenario* scenario) {
   if (std::ranges::find(seen_, key) != seen_.end())
     fail(fmt::format("key '{}' twice", key), "one line for it", "", "");
   seen_.push_back(key);
+  key_ = key;
   store(key, values(trimmed(line.substr(equals + 1))), scenario);
+  key_.clear();
 }
 
 ScenarioReader::Value ScenarioReader::value(std::string_view* text) const {

@@ -40,20 +40,19 @@ void read_lengths(Parameters& parameters, TrainConfig* config) {
 
 void read_precision(Parameters& parameters, TrainConfig* config) {
   TransformerSetup& setup = config->setup;
-  const std::size_t precision =
-      parameters.choice("precision", {"bf16_autocast", "bf16", "fp32", "fp16_autocast"});
+  const std::size_t precision = parameters.choice(
+      "precision", {"bf16_autocast", "bf16", "fp32", "fp16_autocast", "bf16_weights_autocast"});
   if (config->is_megatron()) {
     if (precision >= 2) {
-      parameters.refuse_text("precision", "bf16 where implementation=megatron",
-                             precision == 2 ? "fp32" : "fp16_autocast");
+      parameters.refuse_text("precision", "bf16 where implementation=megatron", "another");
     }
     setup.autocast = false;
     setup.wide_bytes = setup.narrow_bytes = 2;
     return;
   }
-  setup.autocast = precision == 0 || precision == 3;
+  setup.autocast = precision == 0 || precision >= 3;
   setup.is_half = config->scales_loss = precision == 3;
-  setup.wide_bytes = precision == 1 ? 2 : 4;
+  setup.wide_bytes = precision == 1 || precision == 4 ? 2 : 4;
   setup.narrow_bytes = precision == 2 ? 4 : 2;
 }
 
@@ -142,6 +141,16 @@ void read_parallel(Parameters& parameters, TrainConfig* config) {
   }
   check_families(parameters, setup);
   check_shares(parameters, setup);
+  if (parallel.pipeline > 1 && config->draws_lengths) {
+    parameters.refuse_value("pp", "1 where lengths are drawn: stages have to agree",
+                            parallel.pipeline);
+  }
+  if (parallel.pipeline > 1 && config->sequences.size() > 1 && !config->is_megatron()) {
+    parameters.refuse_value("pp",
+                            "1 where seq has several lengths, or implementation=megatron: "
+                            "PyTorch's stages have fixed shapes",
+                            parallel.pipeline);
+  }
   const std::uint64_t world = parallel.tensor * parallel.data * parallel.pipeline;
   const std::uint64_t rank =
       parameters.number("rank", {.preset = 0, .lowest = 0, .highest = world - 1});
@@ -341,9 +350,11 @@ void read_lora(Parameters& parameters, TrainConfig* config) {
   if (config->setup.parallel.tensor * config->setup.parallel.pipeline > 1) {
     parameters.refuse_value("lora", "0 where tp or pp is above 1", config->lora.rank);
   }
+  config->lora.input_gradient = config->checkpointed;
+  config->lora.dropout = read_switch(parameters, "lora_dropout", false);
   config->lora.quantized = parameters.choice("quantize", {"none", "nf4"}) == 1;
   if (config->lora.quantized && config->setup.wide_bytes != 2) {
-    parameters.refuse_text("quantize", "none, or precision=bf16", "nf4");
+    parameters.refuse_text("quantize", "none, or precision=bf16 or bf16_weights_autocast", "nf4");
   }
 }
 

@@ -186,7 +186,11 @@ void add_trace(CLI::App* app, TraceCommand* command) {
       ->type_name("N");
   CLI::App* convert = app->add_subcommand(
       "convert", "Write a trace in another form; the suffix decides (.gz, .zst: compressed)");
-  convert->add_option("input", command->only_input, "Trace file")->required()->type_name("FROM");
+  // Not into the list itself: a list's option would take the output's name, too.
+  const auto set_input = [command](const std::string& input) { command->inputs = {input}; };
+  convert->add_option_function<std::string>("input", set_input, "Trace file")
+      ->required()
+      ->type_name("FROM");
   convert->add_option("output", command->output, "Trace file to write")
       ->required()
       ->type_name("TO");
@@ -194,7 +198,7 @@ void add_trace(CLI::App* app, TraceCommand* command) {
       "validate", "Check traces against every rule; names the line of the first broken one");
   validate->add_option("input", command->inputs, "Trace files")->required()->type_name("TRACE");
   CLI::App* generate = app->add_subcommand("generate", "Write the trace of a workload to a file");
-  generate->add_option("workload", command->only_input, "A workload as 'run' takes it")
+  generate->add_option_function<std::string>("workload", set_input, "A workload as 'run' takes it")
       ->required()
       ->type_name("W");
   generate->add_option("output", command->output, "Trace file to write")
@@ -433,7 +437,6 @@ void keep_parsed(const CLI::App& app, Commands commands, const std::vector<std::
   if (parsed("list")) line.list = commands.list;
   if (parsed("run")) line.run = commands.run;
   if (parsed("trace")) {
-    if (commands.trace.inputs.empty()) commands.trace.inputs = {commands.trace.only_input};
     commands.trace.action = app.get_subcommand("trace")->get_subcommands().front()->get_name();
     line.trace = commands.trace;
   }

@@ -52,7 +52,6 @@ struct RunCommand {
 struct TraceCommand {
   std::string action;               // "summary", "convert", "validate", "generate"
   std::vector<std::string> inputs;  // workloads or trace files
-  std::string only_input;           // where there can be one only: it is all of `inputs` then
   std::string output;
   std::uint64_t seed = 1;
 };

@@ -73,6 +73,25 @@ TEST_CASE("facts: counts and the peak of live requests") {
   REQUIRE(facts.requested_bytes_peak == 300);
 }
 
+TEST_CASE("marks of requests are told from steps by their labels, and keep their time") {
+  TraceCompiler compiler;
+  std::vector<ReplayStep> steps;
+  const std::vector<std::string> labels = {"step0", "request_done", "idle_until"};
+  const std::vector<Event> events = {{.id = 0, .kind = EventKind::Mark},
+                                     {.id = 2, .size_bytes = 70, .kind = EventKind::Mark},
+                                     {.id = 1, .size_bytes = 50, .kind = EventKind::Mark},
+                                     {.id = 9, .kind = EventKind::Mark}};
+  compiler.compile(events, steps, labels);
+  REQUIRE(steps.size() == 4);
+  CHECK(steps[0].mark_class() == MarkClass::Step);
+  CHECK(steps[1].mark_class() == MarkClass::IdleUntil);
+  CHECK(steps[1].size_bytes == 70);
+  CHECK(steps[2].mark_class() == MarkClass::RequestDone);
+  CHECK(steps[3].mark_class() == MarkClass::Step);
+  CHECK(compiler.facts().mark_count == 2);
+  CHECK(compiler.facts().request_mark_count == 2);
+}
+
 TEST_CASE("slots are bounded by the live blocks, whatever the length of the trace") {
   // Each block is at least 512 bytes, and frees begin at 50 KiB: never more than 100 are live.
   const std::unique_ptr<EventSource> source =

@@ -173,6 +173,8 @@ TEST_CASE("every recorded trace is valid and has the pinned numbers") {
        0x08161f884be4a580},
       {"llama_padded_bf16", 7175, 3586, 3584, 36904940501, 5399777672, 3189, 2, 67108864, 1,
        0xa6d100ccbdf03293},
+      {"llama_peft_lora", 10266, 5131, 5129, 41695631644, 3145322888, 3711, 2, 67108864, 1,
+       0x3c7a83bb9a94509e},
   };
   CHECK(recorded_traces().size() == std::size(pinned));
   for (const Pinned& expected : pinned) {

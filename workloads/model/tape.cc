@@ -277,6 +277,7 @@ void Tape::run(Node& node) {
     Segment& segment = segments_[static_cast<std::size_t>(node.segment)];
     if (segment.first_saving == position_) {
       segment.held.clear();
+      segment.products.clear();  // the last one was not asked for
       for (Var& input : segment.input.inputs) input.drop();
     }
   }

@@ -304,8 +304,8 @@ Var Transformer::embed(const Tensor& tokens) {
     const Var raw = tape_.make(setup_.sequence, 8);
     positions_ = tape_.make(setup_.sequence, 8).tensor;
   }
-  if (lora_.rank > 0) {
-    // peft lets the embedding's output ask for a gradient, so that checkpoints have one to pass on.
+  if (lora_.rank > 0 && lora_.input_gradient) {
+    // Checkpoints need a gradient to pass on.
     words_.edge = tape_.parameter(input_leaf_).edge;
     graph_inputs_.push_back(words_.tensor);
   }

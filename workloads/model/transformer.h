@@ -18,6 +18,9 @@ namespace allocmark {
 struct LoraSettings {
   std::uint64_t rank = 0;  // 0: none; adapters on q and v, in four bytes, everything else frozen
   bool quantized = false;  // the blocks' matrices are kept in 4 bits
+  bool dropout = false;    // of the adapters' inputs
+  // The embedding's output asks for a gradient, as peft has it where blocks are checkpointed.
+  bool input_gradient = false;
 };
 
 class Transformer {
