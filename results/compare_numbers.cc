@@ -44,7 +44,7 @@ constexpr std::array kExactNumbers{
                 [](const CellResult& c) { return c.allocated_bytes_peak; }},
     ExactNumber{"active_bytes_peak", Better::Less,
                 [](const CellResult& c) { return c.active_bytes_peak; }},
-    // On a GPU others may take memory, too.
+    // On a GPU others may take memory, too; the same holds for what is left at the end.
     ExactNumber{"device_bytes_peak", Better::Less,
                 [](const CellResult& c) -> Count {
                   if (!c.key.device.starts_with("sim:")) return std::nullopt;
@@ -58,7 +58,10 @@ constexpr std::array kExactNumbers{
     ExactNumber{"synchronize_all_count", Better::Less,
                 [](const CellResult& c) { return c.synchronize_all_count; }},
     ExactNumber{"residue_bytes", Better::Less,
-                [](const CellResult& c) -> Count { return c.residue_bytes; }},
+                [](const CellResult& c) -> Count {
+                  if (!c.key.device.starts_with("sim:")) return std::nullopt;
+                  return c.residue_bytes;
+                }},
     ExactNumber{"modelled_driver_ns_total", Better::Less,
                 [](const CellResult& c) -> Count {
                   if (!(c.modelled_driver_ns_total >= 0 && c.modelled_driver_ns_total < 1e18)) {
