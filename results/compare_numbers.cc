@@ -139,6 +139,20 @@ void add_counters(const CellResult& base, const CellResult& now, const ComparePo
   }
 }
 
+// Whoever fails requests holds less and calls less; that is no merit, and serving them no fault.
+void excuse_other_work(const CellResult& base, const CellResult& now,
+                       std::vector<NumberComparison>& numbers) {
+  if (base.oom_count == now.oom_count && base.status == now.status) return;
+  for (NumberComparison& number : numbers) {
+    const bool judges_failures = number.name == "status" || number.name == "oom_count" ||
+                                 number.name == "oom_first.event_index";
+    if (judges_failures) continue;
+    if (number.verdict != Verdict::Worse && number.verdict != Verdict::Better) continue;
+    number.verdict = Verdict::Changed;
+    number.reason = "one side failed requests that the other one served";
+  }
+}
+
 const LatencySummary& total_latency(const CellResult& cell, const TimedNumber& number) {
   return number.allocate ? cell.allocate.total : cell.deallocate.total;
 }
@@ -209,6 +223,7 @@ std::vector<NumberComparison> compare_exact(const CellResult& base, const CellRe
     numbers.push_back(std::move(number));
   }
   add_counters(base, now, policy, numbers);
+  excuse_other_work(base, now, numbers);
   if (is_deterministic(base) && is_deterministic(now)) return numbers;
   for (NumberComparison& number : numbers) {
     if (number.verdict == Verdict::Same) continue;
