@@ -141,6 +141,16 @@ void read_parallel(Parameters& parameters, TrainConfig* config) {
   }
   check_families(parameters, setup);
   check_shares(parameters, setup);
+  if (parallel.pipeline > 1 && config->draws_lengths) {
+    parameters.refuse_value("pp", "1 where lengths are drawn: stages have to agree",
+                            parallel.pipeline);
+  }
+  if (parallel.pipeline > 1 && config->sequences.size() > 1 && !config->is_megatron()) {
+    parameters.refuse_value("pp",
+                            "1 where seq has several lengths, or implementation=megatron: "
+                            "PyTorch's stages have fixed shapes",
+                            parallel.pipeline);
+  }
   const std::uint64_t world = parallel.tensor * parallel.data * parallel.pipeline;
   const std::uint64_t rank =
       parameters.number("rank", {.preset = 0, .lowest = 0, .highest = world - 1});

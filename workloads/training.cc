@@ -152,6 +152,8 @@ void Training::begin_pass() {
     return;
   }
   activate(free_pass());
+  pass().length = config_.sequences.front();
+  make_stage_buffers();
   pass().in_flight = true;
   pass().micro_batch = next.micro_batch;
   pass().chunk = next.chunk;
@@ -191,9 +193,35 @@ void Training::begin_forward(std::uint64_t length) {
   phase_ = Phase::Forward;
 }
 
+// PyTorch's stages have a buffer for every micro batch from their first step on; Megatron-LM makes
+// one whenever it receives.
+void Training::make_stage_buffers() {
+  if (!pipelined() || config_.is_megatron() || !stage_buffers_.empty()) return;
+  const std::uint64_t chunks = config_.setup.parallel.chunks;
+  stage_buffers_.resize(2 * chunks * config_.accumulate);
+  for (const bool is_gradient : {false, true}) {
+    for (std::uint64_t chunk = 0; chunk < chunks; ++chunk) {
+      pass().chunk = chunk;
+      if (is_gradient ? is_last() : is_first()) continue;
+      for (std::uint64_t i = 0; i < config_.accumulate; ++i) {
+        const std::uint64_t index = ((is_gradient ? chunks : 0) + chunk) * config_.accumulate + i;
+        stage_buffers_[index] = tape().allocate(hidden_bytes(), TensorKind::Communication);
+      }
+    }
+  }
+  pass().chunk = 0;
+}
+
+Tensor Training::stage_buffer(bool is_gradient) {
+  if (stage_buffers_.empty()) return tape().allocate(hidden_bytes(), TensorKind::Communication);
+  const std::uint64_t chunks = config_.setup.parallel.chunks;
+  const std::uint64_t chunk = (is_gradient ? chunks : 0) + pass().chunk;
+  return stage_buffers_[chunk * config_.accumulate + pass().micro_batch];
+}
+
 void Training::receive() {
   Pass& own = pass();
-  own.received = tape().allocate(hidden_bytes(), TensorKind::Communication);
+  own.received = stage_buffer(false);
   tape().communicate(hidden_bytes(), kGatherStream);
   Var input = tape().parameter(stage_input_);
   input.tensor = own.received;
@@ -300,7 +328,7 @@ void Training::begin_backward() {
   if (is_last()) {
     gradient = tape().gradient(own.output.width);
   } else {
-    gradient = tape().allocate(hidden_bytes(), TensorKind::Communication);
+    gradient = stage_buffer(true);
     tape().communicate(hidden_bytes(), kGatherStream);
   }
   tape().begin_backward(own.output, std::move(gradient));

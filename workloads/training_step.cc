@@ -179,6 +179,7 @@ void Training::end() {
   if (replicas_) replicas_->clear();
   kept_outputs_.clear();
   kept_losses_.clear();
+  stage_buffers_.clear();
   model_.reset();
   for (Pass& own : passes_) {
     own.tokens.reset();

@@ -152,7 +152,7 @@ TEST_CASE("set-ups give the same bytes on every machine") {
        "sp=1,kernels=1",
        0xe1e182f4d5a6b61cu, 3466, 116886596},
       {"train:gpt2-124m,batch=1,seq=64,steps=2,pp=2,virtual=3,micro_batches=4,rank=1",
-       0x6d3b3b5761d2bbb8u, 11944, 1788186132},
+       0xcb9a3262e818963du, 11904, 1791135252},
       {"train:gpt2-124m,batch=2,seq=64,steps=2,implementation=megatron,tp=4,sp=1,pp=2,dp=2,zero=1,"
        "rank=11,micro_batches=5,checkpoint=selective",
        0xa83e7f5ff38445dfu, 8504, 340009752},
@@ -263,6 +263,8 @@ TEST_CASE("impossible set-ups are refused with key, value and rule") {
   refuses("gpt2-124m,pp=4,virtual=3,micro_batches=6", "micro_batches", "a multiple of pp = 4");
   refuses("gpt2-124m,batch=8,dp=2,global_batch=40", "global_batch", "batch * dp = 16");
   refuses("gpt2-124m,pp=2,accumulate=4,micro_batches=8", "accumulate", "micro_batches = 8");
+  refuses("gpt2-124m,pp=2,lengths=lognormal", "pp", "1 where lengths are drawn");
+  refuses("gpt2-124m,pp=2,seq=8/16", "pp", "1 where seq has several lengths");
   refuses("gpt2-124m,tp=2,rank=2", "rank", "a whole number from 0 to 1");
   refuses("gpt2-124m,sp=1", "sp", "0 where tp is 1");
   refuses("gpt2-124m,sp=1,tp=2", "sp", "a Llama model");
