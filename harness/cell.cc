@@ -25,6 +25,7 @@
 #include "harness/null_overhead.h"
 #include "harness/placement_recorder.h"
 #include "harness/prepared_trace.h"
+#include "harness/process_backends.h"
 #include "harness/recorder.h"
 #include "harness/replay.h"
 #include "harness/request_clock.h"
@@ -69,6 +70,10 @@ class CellRun {
   template <typename Player>
   void end_pass(Player& player, std::unique_ptr<Backend>& backend, std::uint64_t bytes_before);
   [[nodiscard]] std::unique_ptr<Backend> make_backend() const;
+  // The same instance, where the trace has several processes; else null.
+  [[nodiscard]] static ProcessBackends* processes_of(Backend* backend) {
+    return dynamic_cast<ProcessBackends*>(backend);
+  }
   [[nodiscard]] std::uint64_t used_bytes() const {
     return has_device_ ? device_used_bytes(simcu_) : 0;
   }
@@ -97,6 +102,7 @@ void CellRun::run() {
   check_key();
   if (over_) return;
   prepare_trace();
+  if (over_) return;
   prepare_device();
   enforce_capacity();
   if (over_) return;
@@ -138,6 +144,11 @@ void CellRun::prepare_trace() {
   result_.deallocate_count = facts.deallocate_count;
   result_.requested_bytes_peak = facts.requested_bytes_peak;
   if (facts.event_count == 0) warn_once("the trace has no events");
+  if (trace_->jobs().empty() || !has_device_) return;
+  result_.reason = processes_refusal(spec_.key.allocator, spec_.key.conf);
+  if (result_.reason.empty()) return;
+  result_.status = CellStatus::Skipped;
+  over_ = true;
 }
 
 void CellRun::prepare_device() {
@@ -183,8 +194,9 @@ void CellRun::enforce_capacity() {
 }
 
 std::unique_ptr<Backend> CellRun::make_backend() const {
-  return entry_->make(
-      BackendOptions{.conf = spec_.key.conf, .memory_limit_bytes = memory_limit_bytes_});
+  const BackendOptions options{.conf = spec_.key.conf, .memory_limit_bytes = memory_limit_bytes_};
+  if (trace_->jobs().empty() || !has_device_) return entry_->make(options);
+  return std::make_unique<ProcessBackends>(*entry_, options, trace_->jobs(), streams_->all());
 }
 
 template <typename Player>
@@ -238,6 +250,7 @@ void CellRun::verify_pass() {
                                      .conf = spec_.key.conf});
   }
   Verifier verifier(VerifySetup{.replay = {.backend = backend.get(),
+                                           .processes = processes_of(backend.get()),
                                            .work = work_.get(),
                                            .streams = streams_->all(),
                                            .on_oom = on_oom_},
@@ -254,6 +267,10 @@ void CellRun::verify_pass() {
   const VerifyReport report = verifier.report();
   fill_from(report);
   fill_stats(*backend);
+  if (const ProcessBackends* processes = processes_of(backend.get())) {
+    const std::string failures = processes->failures();
+    if (!failures.empty()) warn_once("out of memory by process: " + failures);
+  }
   if (recorder) recorder->end(report.counts.event_count);
   if (placements != nullptr && std::fflush(placements.get()) != 0) {
     warn_once("the placements could not be written completely: " + spec_.placements_path);
@@ -326,7 +343,10 @@ void CellRun::timed_passes() {
   Recorder pass(options);
   Recorder sum(options);
   std::optional<RequestClock> requests;
-  if (trace_->facts().request_mark_count > 0) requests.emplace(trace_->facts().stream_count);
+  // Processes beside each other wait for themselves only, which one clock cannot follow.
+  if (trace_->facts().request_mark_count > 0 && trace_->jobs().empty()) {
+    requests.emplace(trace_->facts().stream_count);
+  }
   for (std::uint32_t i = 0; i < spec_.pass_count; ++i) {
     pass.clear();
     timed_pass(pass, requests ? &*requests : nullptr, i);
@@ -348,6 +368,7 @@ void CellRun::timed_pass(Recorder& recorder, RequestClock* requests, std::uint32
   const std::uint64_t bytes_before = used_bytes();
   std::unique_ptr<Backend> backend = make_backend();
   Replayer replayer(ReplaySetup{.backend = backend.get(),
+                                .processes = processes_of(backend.get()),
                                 .work = work_.get(),
                                 .streams = streams_->all(),
                                 .on_oom = on_oom_,

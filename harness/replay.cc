@@ -171,7 +171,7 @@ void Replayer::run_other(const ReplayStep& step) {
     }
     case EventKind::Trim: {
       CallTimer<kTimed> timer(setup_);
-      setup_.backend->trim();
+      trim_backend(setup_, step.stream);
       timer.stop();
       if constexpr (kTimed) setup_.recorder->add_other(timer.host_ticks(), timer.driver_ns());
       return;

@@ -14,6 +14,7 @@
 #include "harness/clock.h"
 #include "harness/device_work.h"
 #include "harness/placement_hash.h"
+#include "harness/process_backends.h"
 #include "harness/recorder.h"
 #include "harness/request_clock.h"
 #include "harness/trace_compiler.h"
@@ -60,7 +61,8 @@ struct ReplayBlock {
 };
 
 struct ReplaySetup {
-  Backend* backend = nullptr;  // owned by the caller, as are the others
+  Backend* backend = nullptr;            // owned by the caller, as are the others
+  ProcessBackends* processes = nullptr;  // the same, where the trace has several; else null
   DeviceWork* work = nullptr;
   std::span<const cudaStream_t> streams;  // by dense index
   OomPolicy on_oom = OomPolicy::Skip;
@@ -69,6 +71,12 @@ struct ReplaySetup {
   const TickClock* clock = nullptr;  // needed with a recorder
   const SimcuThreadClock* simcu_clock = nullptr;  // null without simcuda
 };
+
+// Runs a Trim on that stream.
+inline void trim_backend(const ReplaySetup& setup, std::uint32_t stream) {
+  if (setup.processes != nullptr) return setup.processes->trim(stream);
+  setup.backend->trim();
+}
 
 class Replayer {
  public:

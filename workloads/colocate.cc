@@ -9,11 +9,11 @@
 #include <algorithm>
 #include <cstdint>
 #include <deque>
-#include <limits>
-#include <map>
 #include <memory>
 #include <span>
 #include <string>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "workloads/generated_source.h"
@@ -73,8 +73,8 @@ class Player {
     TensorKind tensor = TensorKind::Unknown;
     bool sleeps = false;
   };
-  // By the generator's own id, which counts up.
-  [[nodiscard]] const std::map<std::uint64_t, Block>& blocks() const { return blocks_; }
+  // In the order in which they were asked for.
+  [[nodiscard]] std::vector<Block*> blocks();
 
  private:
   EventBatch* batch_;
@@ -82,8 +82,8 @@ class Player {
   std::span<const Event> events_;
   std::size_t at_ = 0;
   bool is_over_ = false;
-  std::map<std::uint64_t, Block> blocks_;
-  std::deque<Block> residents_;  // in the order in which they were asked for
+  std::unordered_map<std::uint64_t, Block> blocks_;  // by the generator's own id
+  std::deque<Block> residents_;                      // in the order in which they were asked for
 };
 
 void Player::play() {
@@ -120,27 +120,36 @@ void Player::play() {
   }
 }
 
+std::vector<Player::Block*> Player::blocks() {
+  std::vector<std::pair<std::uint64_t, Block*>> by_id;
+  for (auto& [own_id, block] : blocks_) by_id.emplace_back(own_id, &block);
+  std::sort(by_id.begin(), by_id.end());
+  std::vector<Block*> ordered;
+  for (const auto& [own_id, block] : by_id) ordered.push_back(block);
+  return ordered;
+}
+
 void Player::put_to_sleep() {
-  for (auto& [own_id, block] : blocks_) {
-    if (block.tensor != TensorKind::Parameter && block.tensor != TensorKind::OptimizerState) {
+  for (Block* block : blocks()) {
+    if (block->tensor != TensorKind::Parameter && block->tensor != TensorKind::OptimizerState) {
       continue;
     }
-    batch_->free(block.id);
-    block.sleeps = true;
+    batch_->free(block->id);
+    block->sleeps = true;
   }
 }
 
 void Player::wake() {
-  for (auto& [own_id, block] : blocks_) {
-    if (!block.sleeps) continue;
-    block.id = batch_->allocate({.size_bytes = block.size_bytes, .tensor = block.tensor});
-    block.sleeps = false;
+  for (Block* block : blocks()) {
+    if (!block->sleeps) continue;
+    block->id = batch_->allocate({.size_bytes = block->size_bytes, .tensor = block->tensor});
+    block->sleeps = false;
   }
 }
 
 void Player::give_all_back() {
-  for (const auto& [own_id, block] : blocks_) {
-    if (!block.sleeps) batch_->free(block.id);
+  for (const Block* block : blocks()) {
+    if (!block->sleeps) batch_->free(block->id);
   }
   blocks_.clear();
   for (const Block& block : residents_) batch_->free(block.id);
@@ -148,11 +157,11 @@ void Player::give_all_back() {
 }
 
 void Player::keep_residents() {
-  for (const auto& [own_id, block] : blocks_) {
-    if (block.tensor == TensorKind::Parameter || block.tensor == TensorKind::KvCache) {
-      residents_.push_back(block);
+  for (const Block* block : blocks()) {
+    if (block->tensor == TensorKind::Parameter || block->tensor == TensorKind::KvCache) {
+      residents_.push_back(*block);
     } else {
-      batch_->free(block.id);
+      batch_->free(block->id);
     }
   }
   blocks_.clear();
@@ -255,8 +264,8 @@ void Colocation::wake_server() {
       server_.play();
       continue;
     }
-    for (const auto& [own_id, block] : trainer_.blocks()) {
-      if (block.tensor == TensorKind::Parameter) synced_sizes_.push_back(block.size_bytes);
+    for (const Player::Block* block : trainer_.blocks()) {
+      if (block->tensor == TensorKind::Parameter) synced_sizes_.push_back(block->size_bytes);
     }
     std::reverse(synced_sizes_.begin(), synced_sizes_.end());
     phase_ = Phase::Sync;
@@ -331,9 +340,6 @@ std::unique_ptr<EventSource> make_colocate(Parameters& parameters, std::uint64_t
   const bool checkpoints = parameters.choice("checkpoint", {"full", "none"}) == 0;
   config.sleepers = static_cast<Sleepers>(parameters.choice("sleep", {"both", "server", "none"}));
   config.trims = parameters.number("empty_cache", {.preset = 1, .lowest = 0, .highest = 1}) == 1;
-  const std::uint64_t event_count = parameters.number(
-      "events", {.preset = std::numeric_limits<std::uint64_t>::max(), .lowest = 1});
-  parameters.finish();
   const std::string shape = fmt::format(
       "{},layers={},hidden={},heads={},ffn={},vocabulary={}{}", model.name, model.layer_count,
       model.hidden, model.head_count, model.ffn, model.vocabulary,
@@ -349,13 +355,8 @@ std::unique_ptr<EventSource> make_colocate(Parameters& parameters, std::uint64_t
   for (const std::string& text : {config.train, config.serve}) {
     static_cast<void>(open_workload(text, seed));
   }
-  return std::make_unique<GeneratedSource<Colocation>>(
-      GeneratedHead{.header = {.name = "colocate-" + parameters.variant(),
-                               .generator = parameters.text(),
-                               .seed = seed,
-                               .stream_count = 1},
-                    .event_count_max = event_count},
-      config);
+  return make_generated<Colocation>(
+      parameters, {.name = "colocate-" + parameters.variant(), .seed = seed}, config);
 }
 
 }  // namespace allocmark

@@ -3,14 +3,15 @@
 // grows.
 #include <algorithm>
 #include <cstdint>
-#include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
 #include "base/random.h"
+#include "workloads/assisted.h"
 #include "workloads/generated_source.h"
 #include "workloads/generators.h"
 #include "workloads/model/beam_search.h"
@@ -142,8 +143,7 @@ void Inference::start() {
 }
 
 void Inference::begin_batch() {
-  // A thousand labels are enough to find one's way; more would grow with the trace.
-  batch_->mark("batch" + std::to_string(batch_index_ % 1000));
+  batch_->mark("batch", batch_index_);
   const std::uint64_t given_batch = config_.batches[batch_index_ % config_.batches.size()];
   const std::uint64_t given_length = config_.sequences[batch_index_ % config_.sequences.size()];
   std::uint64_t wanted =
@@ -280,14 +280,11 @@ void read_generation(Parameters& parameters, std::uint64_t longest, InferConfig*
   if (config->samples && config->beams > 1) {
     parameters.refuse_value("sample", "0 with beams above 1", 1);
   }
-  if (config->beams > 1 && config->setup.model.family == ModelFamily::T5) {
-    parameters.refuse_value("beams", "1 with T5", config->beams);
-  }
 }
 
 void read_padding(Parameters& parameters, InferConfig* config) {
   const TransformerSetup& setup = config->setup;
-  if (setup.model.family != ModelFamily::Vit && setup.model.family != ModelFamily::T5) {
+  if (setup.model.family != ModelFamily::Vit) {
     config->padded = parameters.number("padding", {.preset = 0, .lowest = 0, .highest = 1}) == 1;
   }
   if (setup.model.family == ModelFamily::Bert) {
@@ -296,6 +293,30 @@ void read_padding(Parameters& parameters, InferConfig* config) {
   if (config->padded && !setup.fused_attention) {
     parameters.refuse_value("padding", "0 with attention=eager", 1);
   }
+}
+
+// A draft model by its name, with dimensions of its own; nothing where the key is not given.
+std::optional<TransformerSetup> read_draft(Parameters& parameters, const InferConfig& config) {
+  std::vector<std::string> names = {"none"};
+  for (const std::string& name : model_names()) names.push_back(name);
+  const std::size_t choice = parameters.choice("draft", names);
+  if (choice == 0) return std::nullopt;
+  TransformerSetup draft = config.setup;
+  draft.model = model_shapes()[choice - 1];
+  const ModelFamily family = config.setup.model.family;
+  if ((family != ModelFamily::Gpt2 && family != ModelFamily::Llama) ||
+      draft.model.family != family) {
+    parameters.refuse_value("draft", "a model of the same family, gpt2 or llama", names[choice]);
+  }
+  draft.model.vocabulary = config.setup.model.vocabulary;
+  read_draft_shape(parameters, &draft.model);
+  if (config.beams > 1 || config.samples || config.kv_mode != KvMode::Concat || config.padded ||
+      config.batch_max > 1) {
+    parameters.refuse_value(
+        "draft", "batch=1, beams=1, sample=0, kv=concat and padding=0, as transformers does",
+        names[choice]);
+  }
+  return draft;
 }
 
 }  // namespace
@@ -343,16 +364,23 @@ std::unique_ptr<EventSource> make_infer(Parameters& parameters, std::uint64_t se
     lengths.sigma_percent =
         parameters.number("sigma_percent", {.preset = 70, .lowest = 0, .highest = 300});
   }
-  const std::uint64_t event_count = parameters.number(
-      "events", {.preset = std::numeric_limits<std::uint64_t>::max(), .lowest = 1});
-  parameters.finish();
-  return std::make_unique<GeneratedSource<Inference>>(
-      GeneratedHead{.header = {.name = "infer-" + parameters.variant(),
-                               .generator = parameters.text(),
-                               .seed = seed,
-                               .stream_count = 1},
-                    .event_count_max = event_count},
-      config);
+  AssistedConfig assisted;
+  const std::optional<TransformerSetup> draft =
+      encodes ? std::nullopt : read_draft(parameters, config);
+  if (draft) {
+    assisted = {.target = setup,
+                .draft = *draft,
+                .lengths = lengths,
+                .sequences = config.sequences,
+                .request_count = config.request_count};
+    assisted.draft_tokens =
+        parameters.number("draft_tokens", {.preset = 5, .lowest = 1, .highest = 64});
+    assisted.accept_percent =
+        parameters.number("accept_percent", {.preset = 70, .lowest = 0, .highest = 100});
+  }
+  const GeneratedTraits traits{.name = "infer-" + parameters.variant(), .seed = seed};
+  if (draft) return make_assisted(parameters, traits, assisted);
+  return make_generated<Inference>(parameters, traits, config);
 }
 
 }  // namespace allocmark

@@ -3,7 +3,6 @@
 // (https://github.com/vllm-project/vllm/pull/41268: 530 and 270 MiB in turn), and a pool for the
 // cache takes what it can. Large converted weights leave holes that no later weight fits.
 #include <cstdint>
-#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -143,16 +142,7 @@ std::unique_ptr<EventSource> make_load(Parameters& parameters, std::uint64_t see
         "0 or at least a byte per layer, layers = " + std::to_string(config.layer_count),
         config.pool_bytes);
   }
-  const std::uint64_t event_count = parameters.number(
-      "events", {.preset = std::numeric_limits<std::uint64_t>::max(), .lowest = 1});
-  parameters.finish();
-  return std::make_unique<GeneratedSource<Load>>(
-      GeneratedHead{.header = {.name = "load",
-                               .generator = parameters.text(),
-                               .seed = seed,
-                               .stream_count = 1},
-                    .event_count_max = event_count},
-      config);
+  return make_generated<Load>(parameters, {.name = "load", .seed = seed}, config);
 }
 
 }  // namespace allocmark

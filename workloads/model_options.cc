@@ -60,6 +60,29 @@ ModelShape read_model_shape(Parameters& parameters) {
   return model;
 }
 
+void read_draft_shape(Parameters& parameters, ModelShape* draft) {
+  const auto number = [&](const char* key, std::uint64_t preset, std::uint64_t highest) {
+    return parameters.number(key, {.preset = preset, .lowest = 1, .highest = highest});
+  };
+  draft->layer_count = number("draft_layers", draft->layer_count, 1024);
+  draft->hidden = number("draft_hidden", draft->hidden, 1 << 17);
+  draft->head_count = number("draft_heads", draft->head_count, 1024);
+  draft->ffn = number("draft_ffn", draft->ffn, 1 << 20);
+  draft->kv_head_count = draft->is_llama_like()
+                             ? number("draft_kv_heads", draft->kv_head_count, 1024)
+                             : draft->head_count;
+  if (draft->hidden % draft->head_count != 0) {
+    parameters.refuse_value("draft_heads",
+                            "a divisor of draft_hidden = " + std::to_string(draft->hidden),
+                            draft->head_count);
+  }
+  if (draft->head_count % draft->kv_head_count != 0) {
+    parameters.refuse_value("draft_kv_heads",
+                            "a divisor of draft_heads = " + std::to_string(draft->head_count),
+                            draft->kv_head_count);
+  }
+}
+
 void read_experts(Parameters& parameters, std::uint64_t token_count, TransformerSetup* setup) {
   if (setup->model.expert_count == 0) return;
   constexpr std::uint64_t none = UINT64_MAX;

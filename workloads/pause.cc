@@ -2,7 +2,6 @@
 // workloads. It waits for the device, gives cached memory back where it is told to, and keeps some
 // blocks of what the job before had, as a program does that forgot a reference.
 #include <cstdint>
-#include <limits>
 #include <memory>
 #include <string>
 
@@ -64,16 +63,7 @@ std::unique_ptr<EventSource> make_pause(Parameters& parameters, std::uint64_t se
     parameters.refuse_value("size_max", "at least size_min = " + std::to_string(config.size_min),
                             config.size_max);
   }
-  const std::uint64_t event_count = parameters.number(
-      "events", {.preset = std::numeric_limits<std::uint64_t>::max(), .lowest = 1});
-  parameters.finish();
-  return std::make_unique<GeneratedSource<Pause>>(
-      GeneratedHead{.header = {.name = "pause",
-                               .generator = parameters.text(),
-                               .seed = seed,
-                               .stream_count = 1},
-                    .event_count_max = event_count},
-      config);
+  return make_generated<Pause>(parameters, {.name = "pause", .seed = seed}, config);
 }
 
 }  // namespace allocmark

@@ -4,7 +4,6 @@
 // (serving/embedding_service.cc). Marks tell when requests arrive and are answered.
 #include <algorithm>
 #include <cstdint>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -159,8 +158,7 @@ void Server::begin_iteration() {
     now_ns_ = next_arrival_ns_;
     batch_->mark(MarkClass::IdleUntil, now_ns_);
   }
-  // A thousand labels are enough to find one's way; more would grow with the trace.
-  batch_->mark("step" + std::to_string(iteration_++ % 1000));
+  batch_->mark("step", iteration_++);
   const std::uint64_t admitted_before = scheduler_.running().size();
   for (const std::uint32_t slot : scheduler_.plan([this] { return arrived_request(); })) {
     target_.release(slot);
@@ -320,16 +318,8 @@ std::unique_ptr<EventSource> make_serve(Parameters& parameters, std::uint64_t se
                             model.name);
   }
   const ServeConfig config = read_serve_config(parameters, model);
-  const std::uint64_t event_count = parameters.number(
-      "events", {.preset = std::numeric_limits<std::uint64_t>::max(), .lowest = 1});
-  parameters.finish();
-  return std::make_unique<GeneratedSource<Server>>(
-      GeneratedHead{.header = {.name = "serve-" + parameters.variant(),
-                               .generator = parameters.text(),
-                               .seed = seed,
-                               .stream_count = 1},
-                    .event_count_max = event_count},
-      config);
+  return make_generated<Server>(parameters, {.name = "serve-" + parameters.variant(), .seed = seed},
+                                config);
 }
 
 }  // namespace allocmark

@@ -104,7 +104,7 @@ constexpr std::array<Columns, kEventKindCount> kColumns = {{
     {false, true, true},    // kernel
     {false, false, true},   // busy
     {false, false, false},  // sync
-    {false, false, false},  // empty_cache
+    {false, false, true},   // empty_cache: of the process that has the stream
     {false, false, false},  // mark of a step
 }};
 

@@ -1,7 +1,6 @@
 // Generator train: training steps of a transformer, lowered to the allocations that PyTorch makes:
 // forward (model/transformer.cc, model/megatron.cc), loss, backward (model/tape.cc), collective
 // operations, optimizer, zero_grad. The seed matters only where the lengths of sequences are drawn.
-#include <limits>
 #include <memory>
 
 #include "workloads/generated_source.h"
@@ -12,17 +11,13 @@ namespace allocmark {
 
 std::unique_ptr<EventSource> make_train(Parameters& parameters, std::uint64_t seed) {
   const TrainConfig config = read_train_config(parameters);
-  const std::uint64_t event_count = parameters.number(
-      "events", {.preset = std::numeric_limits<std::uint64_t>::max(), .lowest = 1});
-  parameters.finish();
   const ParallelSetup& parallel = config.setup.parallel;
   const bool is_parallel = parallel.tensor * parallel.data * parallel.pipeline > 1;
-  return std::make_unique<GeneratedSource<Training>>(
-      GeneratedHead{.header = {.name = "train-" + parameters.variant(),
-                               .generator = parameters.text(),
-                               .seed = seed,
-                               .stream_count = is_parallel ? ShardedParameters::stream_count() : 1},
-                    .event_count_max = event_count},
+  return make_generated<Training>(
+      parameters,
+      {.name = "train-" + parameters.variant(),
+       .seed = seed,
+       .stream_count = is_parallel ? ShardedParameters::stream_count() : 1},
       config);
 }
 

@@ -137,7 +137,7 @@ std::uint64_t Training::next_length(std::uint64_t index) {
 }
 
 void Training::begin_pass() {
-  if (pass_index_ == 0) batch_->mark("step" + std::to_string(step_));
+  if (pass_index_ == 0) batch_->mark("step", step_);
   const PipelinePass next = pipeline_pass(config_.pipeline(), pass_index_);
   if (!next.is_forward) {
     for (std::size_t i = 0; i < passes_.size(); ++i) {

@@ -92,7 +92,7 @@ void Training::evaluate() {
     if (passes_.size() <= next) passes_.resize(next + 1);
     activate(next);
   }
-  if (config_.step_count == 0) batch_->mark("step" + std::to_string(eval_index_));
+  if (config_.step_count == 0) batch_->mark("step", eval_index_);
   begin_forward(next_length(eval_index_));
 }
 

@@ -290,7 +290,13 @@ void add_speed(CLI::App* app, SpeedCommand* command) {
       ->capture_default_str()
       ->type_name("W");
   app->add_option("-c,--conf", command->conf, "Config string of both")->type_name("C");
-  app->add_option("--events", command->event_count, "Events of the long trace")
+  app->add_option(
+         "--generate", command->generate,
+         "Measure only how fast these workloads' events are made; 'all': every generator's "
+         "example")
+      ->type_name("W");
+  app->add_option("--events", command->event_count,
+                  "Events of the long trace, and of each that is generated")
       ->check(CLI::Range(std::uint64_t{1000}, std::uint64_t{1'000'000'000'000}))
       ->capture_default_str()
       ->type_name("N");

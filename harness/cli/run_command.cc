@@ -10,7 +10,9 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <string_view>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include <fmt/chrono.h>
@@ -218,6 +220,24 @@ struct Work {
   std::vector<std::string> notes;
 };
 
+// An error in what a scenario says is told with its file and key, not as the user's own.
+Plan plan_cells(const RunCommand& command, const RunRequest& request,
+                const std::vector<PlanAllocator>& known) {
+  try {
+    return make_plan(request.plan, known);
+  } catch (const UsageError& error) {
+    ErrorText text = error.text();
+    const auto blame = [&](std::string_view flag, std::string_view key, bool given) {
+      if (given || command.scenario.empty() || !text.where.starts_with(flag)) return;
+      text.where = fmt::format("{}, key '{}'{}", load_scenario(command.scenario).path, key,
+                               text.where.substr(flag.size()));
+    };
+    blame("--conf", "conf", !command.confs.empty());
+    blame("--capacity", "capacity", !command.capacities.empty());
+    throw UsageError(std::move(text));
+  }
+}
+
 Work plan_work(const RunCommand& command, const std::string& program_path) {
   Work work;
   const Shard shard = command.shard.empty() ? Shard{} : parse_shard(command.shard);
@@ -234,7 +254,7 @@ Work plan_work(const RunCommand& command, const std::string& program_path) {
     RunRequest request = join_with_preset(command, known);
     // Planned before the device is asked, so that wrong usage is said first; the device is filled
     // in after.
-    Plan plan = make_plan(request.plan, known);
+    Plan plan = plan_cells(command, request, known);
     work.device = choose_device(command.device, program_path);
     for (CellKey& key : plan.cells) {
       key.device = work.device.device;

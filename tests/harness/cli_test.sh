@@ -33,7 +33,7 @@ cell_count() { grep -c '"kind":"cell"' "$(results "$1")"; }
 help_and_usage() {
   expect 0 "Examples" --help
   expect 0 "allocmark 0" --version
-  for subcommand in list run trace explain report compare parity speed; do
+  for subcommand in list run trace explain report compare parity speed fidelity; do
     expect 0 "Usage" $subcommand --help
   done
   expect 2 "--help"
@@ -93,6 +93,16 @@ parity() {
   expect 0 "cells" run --workload $trace --allocator caching --device sim:h200 --passes 1 --out "$work/recorded" \
     --conf unset --conf expandable_segments:True --record-placements "$work/own"
   expect 0 "2 of 2 cells equal" parity $trace "$work/own"
+}
+
+traces_and_generators() {
+  expect 0 "scenarios, folklore" list scenarios
+  expect 0 "ten 1024 x 1024 fp32 tensors" list scenarios
+  expect 0 "609 events" trace generate comb:count=100,rounds=3 "$work/comb.csv"
+  expect 0 "609 events" trace convert "$work/comb.csv" "$work/comb.csv.zst"
+  expect 0 "e14a8a5cc32ea11b" trace validate "$work/comb.csv" "$work/comb.csv.zst"
+  expect 0 "events: comb:count=5" speed --generate comb:count=5 --events 1000
+  expect 2 "did you mean 'comb'" speed --generate cmb: --events 1000
 }
 
 bad_config_strings() {
@@ -279,7 +289,7 @@ compare_runs() {
   expect 0 "more than once" compare "$work/base" "$work/twice.jsonl"
 }
 
-for part in help_and_usage unknown_names parity bad_config_strings bad_traces dry_run same_run_twice unwritable_folders \
+for part in help_and_usage unknown_names parity traces_and_generators bad_config_strings bad_traces dry_run same_run_twice unwritable_folders \
   broken_cells_and_resume interrupt_and_resume killed_run_leaves_no_cells pluggable_libraries compare_runs; do
   before=$failures
   $part

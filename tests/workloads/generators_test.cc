@@ -22,6 +22,13 @@ using namespace allocmark;
 
 namespace {
 
+// The example of a generator, ending after so many events.
+std::string cut_example(const GeneratorEntry& generator, std::uint64_t event_count) {
+  const std::string_view example = generator.example;
+  return std::string(example.substr(0, example.find(",events="))) +
+         ",events=" + std::to_string(event_count);
+}
+
 std::uint64_t hash_of(const std::string& workload, std::uint64_t seed) {
   return trace_hash(*open_workload(workload, seed));
 }
@@ -42,14 +49,14 @@ TEST_CASE("the same text and seed give the same bytes") {
       {"train:llama-2-7b,batch=1,seq=256,steps=1,precision=bf16,attention=fused",
        0xf28fcf7442e26227u, 9481, 67451267332},
       {"train:llama-3-8b,batch=1,seq=256,steps=1", 0x1604e4f2b350355fu, 11927, 160672336388},
-      {"infer:gpt2-124m,requests=6,batch=2,generated_max=20", 0x82f5742abfb7376bu, 47435,
+      {"infer:gpt2-124m,requests=6,batch=2,generated_max=20", 0x03a186a3bb55dc2bu, 47435,
        369498664},
       {"infer:llama-3-8b,requests=4,batch=2,lengths=code,kv=preallocated,generated_max=8",
-       0x6e1aa76355d41befu, 58800, 54432526568},
+       0xc9bf498da647a4c2u, 58800, 54432526568},
       {"infer:bert-base,requests=20,batch=8,arrival=random,lengths=lognormal,precision=fp32",
        0xa31f45fef7205ee9u, 2724, 584733376},
       {"infer:llama-2-7b,requests=2,kv=paged,attention=fused,generated_max=4,kernels=1",
-       0x0d7ebdad0700539au, 15192, 82510540072},
+       0x9e64e68c2e7feed5u, 15192, 82510540072},
       {"train:vit-huge,batch=2,steps=2", 0x55526ddcf1849477u, 17798, 12710277684},
       {"train:vit-base,batch=4,image=64,patch=8,classes=10,precision=bf16,checkpoint=full,"
        "steps=2",
@@ -62,12 +69,26 @@ TEST_CASE("the same text and seed give the same bytes") {
       {"train:mixtral-8x22b,layers=2,batch=1,seq=128,steps=1,precision=bf16,attention=fused",
        0x7f4330fef0859f05u, 997, 54174921988},
       {"infer:mixtral-8x7b,layers=3,requests=3,batch=2,context_max=50,generated_max=5",
-       0x125c5e24ab49066au, 6140, 10676592084},
+       0xc95989a0683d7974u, 6140, 10676592084},
       {"infer:vit-large,requests=10,batch=4,arrival=random", 0xb5f7bf2b238ca357u, 6453, 678981200},
       {"churn:events=20000", 0x8d0ab9090ad35085u, 20000, 4362055102},
       {"churn:events=20000,streams=3,record_percent=10,live_bytes=1GiB", 0x5eebfee04a03632eu, 20000,
        1140786337},
       {"comb:count=100,rounds=3", 0xe14a8a5cc32ea11bu, 609, 641728512},
+      {"sawtooth:teeth=3,sync=1,order=oldest", 0xb0bfc42f9e15196eu, 454, 4294967296},
+      {"growing:count=3,rounds=2,size_max=20MiB,growth_percent=5", 0x6f47649de3bdfa10u, 242,
+       82837504},
+      {"robson:live_bytes=64MiB,size_max=16MiB,rounds=2", 0x69c06a58a39fbf1du, 192, 67108864},
+      {"slivers:count=10", 0xcfafe94d49be01cau, 354, 671088640},
+      {"boundaries:rounds=3", 0x901fc9f9bce952e9u, 1353, 402654720},
+      {"producer:items=1200,consumers=3,fan_out=2,busy=1,sync_every=7", 0x103e72ec383fc063u, 8574,
+       201326592},
+      {"litter:fill_bytes=100MiB,rounds=2", 0x698d5b8ba0b5dc5eu, 103, 104857600},
+      {"oom_edge:level_bytes=1GiB,over_bytes=5MiB,turns=9", 0x193946690e19ee2cu, 178, 1078984704},
+      {"litter:fill_bytes=10MiB then growing:count=2,size_max=9MiB", 0xfb69e5e2821986a3u, 91,
+       27262976},
+      {"producer:items=99 beside litter:fill_bytes=10MiB then comb:count=4 beside gpt2_train_amp",
+       0x3600d38813a983acu, 14144, 21743215112},
   };
   for (const Golden& golden : goldens) {
     INFO(golden.workload);
@@ -78,6 +99,19 @@ TEST_CASE("the same text and seed give the same bytes") {
     CHECK(summary.requested_bytes_peak == golden.peak);
     source->rewind();
     CHECK(trace_hash(*source) == golden.hash);
+  }
+}
+
+TEST_CASE(
+    "every generator yields the same bytes twice, from a new source and from the first event") {
+  for (const GeneratorEntry& generator : generators()) {
+    const std::string workload = cut_example(generator, 20'000);
+    INFO(workload);
+    const std::unique_ptr<EventSource> source = open_workload(workload, 7);
+    const std::uint64_t hash = trace_hash(*source);
+    CHECK(hash == hash_of(workload, 7));
+    source->rewind();
+    CHECK(hash == trace_hash(*source));
   }
 }
 
@@ -101,8 +135,8 @@ TEST_CASE("every example in the registry opens and yields valid events") {
 }
 
 TEST_CASE("events= bounds every generator exactly") {
-  for (const char* workload : {"train:gpt2-124m,events=777", "infer:llama-3-8b,events=777",
-                               "churn:events=777", "comb:events=777"}) {
+  for (const GeneratorEntry& generator : generators()) {
+    const std::string workload = cut_example(generator, 777);
     INFO(workload);
     const std::unique_ptr<EventSource> source = open_workload(workload, 1);
     CHECK(read_all(*source).size() == 777);
@@ -111,10 +145,17 @@ TEST_CASE("events= bounds every generator exactly") {
   }
 }
 
-TEST_CASE("batches stay small however long the trace is") {
-  for (const char* workload :
-       {"churn:events=3000000,streams=4", "train:gpt2-1.5b,steps=3", "comb:count=200000,rounds=2",
-        "infer:llama-3.1-405b,events=1000000"}) {
+TEST_CASE("batches and labels stay few however long the trace is") {
+  std::vector<std::string> workloads = {"churn:events=3000000,streams=4,mark_every=1000",
+                                        "train:gpt2-1.5b,steps=3",
+                                        "comb:count=200000,rounds=2",
+                                        "infer:llama-3.1-405b,events=1000000",
+                                        "train:gpt2-124m,layers=1,batch=1,seq=1,steps=3000",
+                                        "boundaries:rounds=3000 beside comb:count=2,rounds=3000"};
+  for (const GeneratorEntry& generator : generators()) {
+    workloads.push_back(cut_example(generator, 300'000));
+  }
+  for (const std::string& workload : workloads) {
     INFO(workload);
     const std::unique_ptr<EventSource> source = open_workload(workload, 1);
     std::size_t largest = 0;
@@ -122,7 +163,7 @@ TEST_CASE("batches stay small however long the trace is") {
       largest = std::max(largest, batch.size());
     }
     CHECK(largest <= 8192);
-    CHECK(source->labels().size() <= 1010);
+    CHECK(source->labels().size() <= 2010);
   }
 }
 
@@ -314,6 +355,21 @@ TEST_CASE("bad parameters name the key and what is allowed") {
       "whose sum is batch x seq x experts_per_token = 8"));
   CHECK(mentions(error_of("churn:wild"), "churn has no variants"));
   CHECK(mentions(error_of("comb:count=0"), "bad value of key 'count'"));
+  CHECK(mentions(error_of("comb:count=4294967295,size_bytes=1TiB"), "less than 2^61 bytes"));
+  CHECK(mentions(error_of("sawtooth:peak_bytes=1GiB,floor_bytes=2GiB"), "'floor_bytes'"));
+  CHECK(mentions(error_of("sawtooth:order=newset"), "did you mean 'newest'"));
+  CHECK(mentions(error_of("growing:size_min=1GiB,size_max=1MiB"), "'size_max'"));
+  CHECK(mentions(error_of("growing:count=10000000,size_max=4096TiB"), "less than 2^61 bytes"));
+  CHECK(mentions(error_of("robson:live_bytes=64GiB,size_min=1"), "at most 16777216 blocks"));
+  CHECK(mentions(error_of("slivers:sliver_bytes=8MiB,rounds=8"), "less than size_bytes / rounds"));
+  CHECK(mentions(error_of("slivers:pin_bytes=5MiB"), "'pin_bytes'"));
+  CHECK(mentions(error_of("boundaries:max_split_bytes=19MiB"), "'max_split_bytes'"));
+  CHECK(mentions(error_of("producer:busy=1"), "only a sync ends busy readers"));
+  CHECK(mentions(error_of("producer:fan_out=3"), "a whole number from 1 to 2"));
+  CHECK(mentions(error_of("litter:keep_percent=100"), "a whole number from 0 to 99"));
+  CHECK(mentions(error_of("litter:fill_bytes=1TiB,size_min=1"), "at most 16777216 blocks"));
+  CHECK(mentions(error_of("oom_edge:swing_percent=0"), "'swing_percent'"));
+  CHECK(mentions(error_of("oom_edge:level_bytes=99999999999GiB"), "'level_bytes'"));
 }
 
 TEST_CASE("a generated workload written to a file reads back equal") {

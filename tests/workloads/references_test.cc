@@ -63,9 +63,10 @@ TEST_CASE("generated peaks are the recorded ones to the byte, but for a loss of 
     const TraceSummary recorded = summarize(*open_workload(std::string(reference.recording), 1));
     const std::int64_t difference = static_cast<std::int64_t>(generated.requested_bytes_peak) -
                                     static_cast<std::int64_t>(recorded.requested_bytes_peak);
-    // The scripts of padded batches keep labels, too.
-    const bool is_padded = reference.workload.find("padding=1") != std::string_view::npos;
-    CHECK(std::abs(difference) <= (is_padded ? 4096 : 4));
+    // The scripts of padded batches keep labels, too, and assisted generation some tokens.
+    const bool is_near = reference.workload.find("padding=1") != std::string_view::npos ||
+                         reference.workload.find("draft=") != std::string_view::npos;
+    CHECK(std::abs(difference) <= (is_near ? 4096 : 4));
     CHECK(generated.largest_bytes == recorded.largest_bytes);
   }
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "workloads/model/sampling.h"
 #include "workloads/model/tape.h"
@@ -15,6 +16,8 @@ class Generation {
   // `samples`: tokens are drawn instead of chosen.
   Generation(Tape* tape, bool samples) : tape_(tape), samples_(samples), sampling_(tape) {}
 
+  // The caller wants the scores of every step: copies behind a processor that forbids the end.
+  void keep_scores(std::vector<Tensor>* scores) { scores_ = scores; }
   // A batch of prompts of `length` tokens.
   void begin(std::uint64_t batch, std::uint64_t length);
   // The pass over `context` tokens in all gave logits: takes them, chooses, and makes the next
@@ -30,13 +33,16 @@ class Generation {
   }
   void grow(std::uint64_t context);
   void test_end();
+  void add_scores(std::uint64_t count);
 
   Tape* tape_;
   bool samples_;
   Sampling sampling_;
+  std::vector<Tensor>* scores_ = nullptr;
   std::uint64_t batch_ = 0;
   Tensor given_ids_, given_mask_, ids_, special_[3], mask_, positions_, unfinished_;
-  Tensor tokens_, token_positions_, positions_before_, prompt_positions_, exact_, chosen_;
+  Tensor tokens_, token_positions_, positions_before_, mask_before_, prompt_positions_, exact_,
+      chosen_;
   bool is_prompt_ = true;
 };
 

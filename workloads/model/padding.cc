@@ -1,6 +1,7 @@
-// Masks that attention cannot do without: batches with padding, and caches longer than what they
-// hold. Booleans of all pairs per sequence, made before the first layer; each layer turns them into
-// numbers to be added to the scores, and needs the keys of every query head.
+// Masks that attention cannot do without: batches with padding, caches longer than what they hold,
+// several tokens after others that are cached. Booleans of all pairs per sequence, made before the
+// first layer; each layer turns them into numbers to be added to the scores, and needs the keys of
+// every query head.
 #include <utility>
 
 #include "workloads/model/transformer.h"
@@ -32,7 +33,8 @@ Var Transformer::make_padding_mask(const Tensor& allowed, std::uint64_t key_coun
   before = tape_.make(pairs, 1);
   one.drop();
   Var rows = tape_.make(setup_.batch * key_count, 8);
-  Var columns = tape_.make(setup_.batch * key_count, 8);
+  Var columns;
+  if (setup_.batch > 1) columns = tape_.make(setup_.batch * key_count, 8);
   Var given = tape_.make(setup_.batch * key_count, 1);
   rows.drop();
   columns.drop();
@@ -80,8 +82,8 @@ void Transformer::prepare_padded_mask() {
     padded_mask_.reset();
     return;
   }
-  if (mask_length_ == 0) check_all(setup_.batch * length);
-  if (setup_.sequence > 1) check_all(setup_.batch * length);
+  if (padded_ && mask_length_ == 0) check_all(setup_.batch * length);
+  if (padded_ && setup_.sequence > 1) check_all(setup_.batch * length);
   mask_ = make_padding_mask(padded_mask_, key_count, true);
 }
 

@@ -202,6 +202,8 @@ class Tape {
   void communicate(std::uint64_t size_bytes, std::uint32_t stream);
   // The first product of a thread takes cuBLAS's workspace, the first with a bias cuBLASLt's.
   void use_cublas(bool with_bias);
+  // Another tape of the same thread has taken them.
+  void share_workspaces() { has_workspace_.fill(true); }
   [[nodiscard]] TensorPool& pool() { return *pool_; }
 
  private:

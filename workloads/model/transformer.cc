@@ -256,7 +256,9 @@ void Transformer::make_causal_masks() {
   // A cache that is not read to its end needs a mask; while decoding nobody looks whether it is.
   const bool is_longer =
       mask_length_ > 0 && (setup_.key_count() > mask_length_ || setup_.sequence == 1);
-  if (given_mask_ && setup_.fused_attention && (padded_ || is_longer)) {
+  // Several tokens after others that are cached: attention has no mode for their triangle.
+  const bool goes_on = setup_.sequence > 1 && setup_.key_count() > setup_.sequence;
+  if (given_mask_ && setup_.fused_attention && (padded_ || is_longer || goes_on)) {
     prepare_padded_mask();
     return;
   }
@@ -483,7 +485,8 @@ Var Transformer::answer(Var hidden) {
     drop_locals();
     return pooled;
   }
-  return linear(tape_, std::move(row), setup_.batch, {.weight = head_});
+  row.count *= answer_tokens_;
+  return linear(tape_, std::move(row), setup_.batch * answer_tokens_, {.weight = head_});
 }
 
 }  // namespace allocmark

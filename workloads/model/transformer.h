@@ -46,7 +46,9 @@ class Transformer {
   [[nodiscard]] Var finish(Var hidden);
   // Logits and loss; the logits go as soon as the loss is there. The labels are the tokens.
   [[nodiscard]] Var loss(Var hidden, const Tensor& tokens);
-  // The last token's logits, or BERT's pooled first token.
+  // Logits are wanted of so many of each sequence's last tokens.
+  void set_answer_tokens(std::uint64_t count) { answer_tokens_ = count; }
+  // The last tokens' logits, or BERT's pooled first token.
   [[nodiscard]] Var answer(Var hidden);
   // The tensors that every checkpointed segment holds.
   void hold_inputs(const Var& hidden);
@@ -193,6 +195,7 @@ class Transformer {
   bool given_mask_ = false;
   bool given_positions_ = false;
   bool padded_ = false;
+  std::uint64_t answer_tokens_ = 1;
   std::uint64_t mask_length_ = 0;
   Tensor padded_mask_;
   std::uint64_t routing_seed_ = 0;

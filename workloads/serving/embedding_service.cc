@@ -3,7 +3,6 @@
 // their hidden states, normalized, as sentence-transformers computes it.
 #include <algorithm>
 #include <cstdint>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -121,8 +120,7 @@ void EmbeddingService::begin_batch() {
     now_ns_ = next_.arrival_ns;
     batch_->mark(MarkClass::IdleUntil, now_ns_);
   }
-  // A thousand labels are enough to find one's way; more would grow with the trace.
-  batch_->mark("batch" + std::to_string(batch_index_++ % 1000));
+  batch_->mark("batch", batch_index_++);
   batch_arrivals_ns_.clear();
   length_ = 0;
   while (next_.arrival_ns <= now_ns_ && batch_arrivals_ns_.size() < config_.batch_max &&
@@ -192,16 +190,8 @@ std::unique_ptr<EventSource> make_embedding_service(Parameters& parameters, cons
                             "at least context_max = " + std::to_string(config.lengths.context_max),
                             config.token_budget);
   }
-  const std::uint64_t event_count = parameters.number(
-      "events", {.preset = std::numeric_limits<std::uint64_t>::max(), .lowest = 1});
-  parameters.finish();
-  return std::make_unique<GeneratedSource<EmbeddingService>>(
-      GeneratedHead{.header = {.name = "serve-" + parameters.variant(),
-                               .generator = parameters.text(),
-                               .seed = seed,
-                               .stream_count = 1},
-                    .event_count_max = event_count},
-      config);
+  return make_generated<EmbeddingService>(
+      parameters, {.name = "serve-" + parameters.variant(), .seed = seed}, config);
 }
 
 }  // namespace allocmark
