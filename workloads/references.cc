@@ -118,6 +118,10 @@ constexpr auto kReferences = std::to_array<Reference>({
     {"gpt2_padded_eager_fp32",
      "train:gpt2-124m,batch=4,seq=256,steps=3,precision=fp32,attention_mask=padding", 4060, 3,
      None},
+    {"bert_padded_infer",
+     "infer:bert-base,precision=fp32,padding=1,head=words,batch=16,batches=16/5/16/2,"
+     "seq=128/250/77/500,requests=78",
+     5420, 32, Sizes},
     {"gpt2_ckpt_every2",
      "train:gpt2-124m,batch=8,seq=512,steps=3,checkpoint=full,"
      "checkpoint_every=2,kv_cache=n"
