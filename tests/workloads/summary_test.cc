@@ -167,6 +167,8 @@ TEST_CASE("every recorded trace is valid and has the pinned numbers") {
        0x6ffc55e3189cdf08},
       {"vit_fp32_momentum", 7001, 3499, 3496, 29420875024, 2713376712, 2232, 3, 68157440, 1,
        0x83ed14928b605319},
+      {"t5_generate", 30002, 15087, 14913, 1046115508, 180012056, 305, 174, 173099336, 1,
+       0x0286d0d45b1879ce},
   };
   CHECK(recorded_traces().size() == std::size(pinned));
   for (const Pinned& expected : pinned) {
