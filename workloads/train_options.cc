@@ -205,6 +205,7 @@ void read_data_parallel(Parameters& parameters, TrainConfig* config) {
   const std::uint64_t ranks = config->setup.parallel.data;
   DataParallelSettings& own = config->data_parallel;
   own.ranks = ranks;
+  own.rank = config->setup.parallel.data_rank;
   const std::uint64_t zero = parameters.number("zero", {.preset = 0, .lowest = 0, .highest = 3});
   const std::uint64_t fsdp = parameters.number("fsdp", {.preset = 0, .lowest = 0, .highest = 2});
   if (zero > 0 && fsdp > 0) {
