@@ -40,16 +40,14 @@ void read_lengths(Parameters& parameters, TrainConfig* config) {
 
 void read_precision(Parameters& parameters, TrainConfig* config) {
   TransformerSetup& setup = config->setup;
-  const std::size_t precision = parameters.choice(
-      "precision", {"bf16_autocast", "bf16", "fp32", "fp16_autocast", "bf16_weights_autocast"});
   if (config->is_megatron()) {
-    if (precision >= 2) {
-      parameters.refuse_text("precision", "bf16 where implementation=megatron", "another");
-    }
+    static_cast<void>(parameters.choice("precision", {"bf16"}));
     setup.autocast = false;
     setup.wide_bytes = setup.narrow_bytes = 2;
     return;
   }
+  const std::size_t precision = parameters.choice(
+      "precision", {"bf16_autocast", "bf16", "fp32", "fp16_autocast", "bf16_weights_autocast"});
   setup.autocast = precision == 0 || precision >= 3;
   setup.is_half = config->scales_loss = precision == 3;
   setup.wide_bytes = precision == 1 || precision == 4 ? 2 : 4;
@@ -207,6 +205,7 @@ void read_data_parallel(Parameters& parameters, TrainConfig* config) {
   const std::uint64_t ranks = config->setup.parallel.data;
   DataParallelSettings& own = config->data_parallel;
   own.ranks = ranks;
+  own.rank = config->setup.parallel.data_rank;
   const std::uint64_t zero = parameters.number("zero", {.preset = 0, .lowest = 0, .highest = 3});
   const std::uint64_t fsdp = parameters.number("fsdp", {.preset = 0, .lowest = 0, .highest = 2});
   if (zero > 0 && fsdp > 0) {
@@ -275,11 +274,12 @@ void read_data_parallel(Parameters& parameters, TrainConfig* config) {
 }
 
 void read_optimizer(Parameters& parameters, TrainConfig* config) {
+  if (config->is_megatron()) {  // its own, fused
+    static_cast<void>(parameters.choice("optimizer", {"adamw"}));
+    return;
+  }
   config->optimizer = static_cast<OptimizerKind>(parameters.choice(
       "optimizer", {"adamw", "adamw_fused", "sgd", "adamw_loop", "sgd_momentum", "adamw_8bit"}));
-  if (config->is_megatron() && config->optimizer != OptimizerKind::AdamW) {
-    parameters.refuse_text("optimizer", "adamw (fused) where implementation=megatron", "another");
-  }
   config->clips = read_switch(parameters, "clip", false);
   config->zero_grad = static_cast<ZeroGrad>(
       parameters.choice("zero_grad", {"after_step", "before_backward", "zeros", "never"}));
@@ -304,10 +304,9 @@ void read_model_state(Parameters& parameters, TrainConfig* config) {
       parameters.refuse_text("save", "plain or gathered where parameters are sharded", "cast");
     }
   }
+  if (config->is_megatron()) return;
   config->resume = static_cast<ResumeKind>(parameters.choice("resume", {"none", "host", "device"}));
   if (config->resume == ResumeKind::None) return;
-  if (config->is_megatron())
-    parameters.refuse_text("resume", "none where implementation=megatron", "another");
   config->resume_at = parameters.number(
       "resume_at",
       {.preset = 0, .lowest = 0, .highest = std::max<std::uint64_t>(config->step_count, 1) - 1});
@@ -362,7 +361,8 @@ void read_lora(Parameters& parameters, TrainConfig* config) {
 void check_live_bytes(Parameters& parameters, const TrainConfig& config) {
   const ModelShape& model = config.setup.model;
   const double longest = static_cast<double>(config.lengths.context_max);
-  const double tokens = static_cast<double>(config.setup.batch) * longest;
+  const std::uint64_t batch = std::max(config.setup.batch, config.eval_batch);
+  const double tokens = static_cast<double>(batch) * longest;
   const double block =
       tokens * (60.0 * static_cast<double>(model.hidden) + 40.0 * static_cast<double>(model.ffn) +
                 24.0 * longest * static_cast<double>(model.head_count));
