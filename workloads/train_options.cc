@@ -40,20 +40,17 @@ void read_lengths(Parameters& parameters, TrainConfig* config) {
 
 void read_precision(Parameters& parameters, TrainConfig* config) {
   TransformerSetup& setup = config->setup;
-  const std::size_t precision =
-      parameters.choice("precision", {"bf16_autocast", "bf16", "fp32", "fp16_autocast"});
   if (config->is_megatron()) {
-    if (precision >= 2) {
-      parameters.refuse_text("precision", "bf16 where implementation=megatron",
-                             precision == 2 ? "fp32" : "fp16_autocast");
-    }
+    static_cast<void>(parameters.choice("precision", {"bf16"}));
     setup.autocast = false;
     setup.wide_bytes = setup.narrow_bytes = 2;
     return;
   }
-  setup.autocast = precision == 0 || precision == 3;
+  const std::size_t precision = parameters.choice(
+      "precision", {"bf16_autocast", "bf16", "fp32", "fp16_autocast", "bf16_weights_autocast"});
+  setup.autocast = precision == 0 || precision >= 3;
   setup.is_half = config->scales_loss = precision == 3;
-  setup.wide_bytes = precision == 1 ? 2 : 4;
+  setup.wide_bytes = precision == 1 || precision == 4 ? 2 : 4;
   setup.narrow_bytes = precision == 2 ? 4 : 2;
 }
 
@@ -68,6 +65,10 @@ void read_checkpoint(Parameters& parameters, TrainConfig* config) {
   }
   config->setup.recomputes_attention = kind == 2;
   if (!config->checkpointed) return;
+  config->reentrant = config->is_megatron();
+  if (!config->is_megatron() && !config->keeps_products) {
+    config->reentrant = read_switch(parameters, "reentrant", false);
+  }
   const std::uint64_t layers = config->setup.own_layer_count();
   config->checkpoint_every =
       parameters.number("checkpoint_every", {.preset = 1, .lowest = 1, .highest = 1024});
@@ -138,6 +139,16 @@ void read_parallel(Parameters& parameters, TrainConfig* config) {
   }
   check_families(parameters, setup);
   check_shares(parameters, setup);
+  if (parallel.pipeline > 1 && config->draws_lengths) {
+    parameters.refuse_value("pp", "1 where lengths are drawn: stages have to agree",
+                            parallel.pipeline);
+  }
+  if (parallel.pipeline > 1 && config->sequences.size() > 1 && !config->is_megatron()) {
+    parameters.refuse_value("pp",
+                            "1 where seq has several lengths, or implementation=megatron: "
+                            "PyTorch's stages have fixed shapes",
+                            parallel.pipeline);
+  }
   const std::uint64_t world = parallel.tensor * parallel.data * parallel.pipeline;
   const std::uint64_t rank =
       parameters.number("rank", {.preset = 0, .lowest = 0, .highest = world - 1});
@@ -194,6 +205,7 @@ void read_data_parallel(Parameters& parameters, TrainConfig* config) {
   const std::uint64_t ranks = config->setup.parallel.data;
   DataParallelSettings& own = config->data_parallel;
   own.ranks = ranks;
+  own.rank = config->setup.parallel.data_rank;
   const std::uint64_t zero = parameters.number("zero", {.preset = 0, .lowest = 0, .highest = 3});
   const std::uint64_t fsdp = parameters.number("fsdp", {.preset = 0, .lowest = 0, .highest = 2});
   if (zero > 0 && fsdp > 0) {
@@ -262,11 +274,12 @@ void read_data_parallel(Parameters& parameters, TrainConfig* config) {
 }
 
 void read_optimizer(Parameters& parameters, TrainConfig* config) {
+  if (config->is_megatron()) {  // its own, fused
+    static_cast<void>(parameters.choice("optimizer", {"adamw"}));
+    return;
+  }
   config->optimizer = static_cast<OptimizerKind>(parameters.choice(
       "optimizer", {"adamw", "adamw_fused", "sgd", "adamw_loop", "sgd_momentum", "adamw_8bit"}));
-  if (config->is_megatron() && config->optimizer != OptimizerKind::AdamW) {
-    parameters.refuse_text("optimizer", "adamw (fused) where implementation=megatron", "another");
-  }
   config->clips = read_switch(parameters, "clip", false);
   config->zero_grad = static_cast<ZeroGrad>(
       parameters.choice("zero_grad", {"after_step", "before_backward", "zeros", "never"}));
@@ -291,10 +304,9 @@ void read_model_state(Parameters& parameters, TrainConfig* config) {
       parameters.refuse_text("save", "plain or gathered where parameters are sharded", "cast");
     }
   }
+  if (config->is_megatron()) return;
   config->resume = static_cast<ResumeKind>(parameters.choice("resume", {"none", "host", "device"}));
   if (config->resume == ResumeKind::None) return;
-  if (config->is_megatron())
-    parameters.refuse_text("resume", "none where implementation=megatron", "another");
   config->resume_at = parameters.number(
       "resume_at",
       {.preset = 0, .lowest = 0, .highest = std::max<std::uint64_t>(config->step_count, 1) - 1});
@@ -337,9 +349,11 @@ void read_lora(Parameters& parameters, TrainConfig* config) {
   if (config->setup.parallel.tensor * config->setup.parallel.pipeline > 1) {
     parameters.refuse_value("lora", "0 where tp or pp is above 1", config->lora.rank);
   }
+  config->lora.input_gradient = config->checkpointed;
+  config->lora.dropout = read_switch(parameters, "lora_dropout", false);
   config->lora.quantized = parameters.choice("quantize", {"none", "nf4"}) == 1;
   if (config->lora.quantized && config->setup.wide_bytes != 2) {
-    parameters.refuse_text("quantize", "none, or precision=bf16", "nf4");
+    parameters.refuse_text("quantize", "none, or precision=bf16 or bf16_weights_autocast", "nf4");
   }
 }
 
@@ -347,7 +361,8 @@ void read_lora(Parameters& parameters, TrainConfig* config) {
 void check_live_bytes(Parameters& parameters, const TrainConfig& config) {
   const ModelShape& model = config.setup.model;
   const double longest = static_cast<double>(config.lengths.context_max);
-  const double tokens = static_cast<double>(config.setup.batch) * longest;
+  const std::uint64_t batch = std::max(config.setup.batch, config.eval_batch);
+  const double tokens = static_cast<double>(batch) * longest;
   const double block =
       tokens * (60.0 * static_cast<double>(model.hidden) + 40.0 * static_cast<double>(model.ffn) +
                 24.0 * longest * static_cast<double>(model.head_count));
@@ -400,8 +415,13 @@ TrainConfig read_train_config(Parameters& parameters) {
   } else {
     config.keeps_cache = config.caches_in_evaluation = false;
   }
-  if (setup.model.family == ModelFamily::Bert) {
-    config.given_mask = parameters.choice("attention_mask", {"none", "ones"}) == 1;
+  if (!config.is_megatron() && setup.model.image == 0 && setup.model.family != ModelFamily::T5) {
+    const std::size_t mask = parameters.choice("attention_mask", {"none", "ones", "padding"});
+    config.given_mask = mask > 0;
+    config.padded = mask == 2;
+    if (config.given_mask && setup.parallel.pipeline > 1) {
+      parameters.refuse_text("attention_mask", "none where pp > 1", mask == 1 ? "ones" : "padding");
+    }
   }
   if (setup.model.family == ModelFamily::T5) {
     setup.target = parameters.number("target", {.preset = 128, .lowest = 1, .highest = 131'072});

@@ -40,12 +40,14 @@ struct TrainConfig {
   bool scales_loss = false;  // float16: a GradScaler around backward and step
   ZeroGrad zero_grad = ZeroGrad::AfterStep;
   bool checkpointed = false;            // blocks are run again in the backward
+  bool reentrant = false;               // the blocks run without a graph first
   bool keeps_products = false;          // but not matrix products and attention
   std::uint64_t checkpoint_every = 1;   // only blocks 0, n, 2n, ...
   std::uint64_t checkpoint_blocks = 1;  // so many blocks in one segment
   bool keeps_cache = true;
   bool caches_in_evaluation = true;  // evaluation does not checkpoint, so it keeps a cache
   bool given_mask = false;
+  bool padded = false;  // the mask hides tokens, and labels are tensors of their own
   std::vector<std::uint64_t> sequences;  // lengths in turn
   bool draws_lengths = false;
   LengthSettings lengths;

@@ -17,6 +17,8 @@ Training::Training(const TrainConfig& config, std::uint64_t seed, EventBatch* ba
       passes_(1) {
   if (config.keeps_cache) model_->set_cache(&cache_);
   model_->set_given_mask(config.given_mask);
+  model_->set_given_positions(false);
+  model_->set_padded(config.padded);
   model_->set_routing_seed(seed);
   if (config.keeps_outputs) model_->set_kept_outputs(&kept_outputs_);
   tape().set_keeps_products(config.keeps_products);
@@ -150,6 +152,8 @@ void Training::begin_pass() {
     return;
   }
   activate(free_pass());
+  pass().length = config_.sequences.front();
+  make_stage_buffers();
   pass().in_flight = true;
   pass().micro_batch = next.micro_batch;
   pass().chunk = next.chunk;
@@ -168,13 +172,14 @@ void Training::begin_forward(std::uint64_t length) {
   const Transformer::InputSizes sizes = model_->input_sizes();
   if (is_first() || is_last()) {
     Tensor tokens = tape().allocate(sizes.input_bytes, TensorKind::Activation);
-    Tensor labels = tokens;
-    if (sizes.label_bytes > 0) labels = tape().allocate(sizes.label_bytes, TensorKind::Activation);
     Tensor mask;
     if (config_.given_mask) mask = tape().allocate(sizes.input_bytes, TensorKind::Activation);
+    Tensor labels;
+    const std::uint64_t label_bytes = config_.padded ? sizes.input_bytes : sizes.label_bytes;
+    if (label_bytes > 0) labels = tape().allocate(label_bytes, TensorKind::Activation);
     own.tokens = std::move(tokens);
-    own.labels = std::move(labels);
     own.given_mask = std::move(mask);
+    own.labels = std::move(labels);
   }
   if (replicas_ && !evaluating_) replicas_->begin_forward();
   if (sharded_) sharded_->begin_forward();
@@ -188,9 +193,35 @@ void Training::begin_forward(std::uint64_t length) {
   phase_ = Phase::Forward;
 }
 
+// PyTorch's stages have a buffer for every micro batch from their first step on; Megatron-LM makes
+// one whenever it receives.
+void Training::make_stage_buffers() {
+  if (!pipelined() || config_.is_megatron() || !stage_buffers_.empty()) return;
+  const std::uint64_t chunks = config_.setup.parallel.chunks;
+  stage_buffers_.resize(2 * chunks * config_.accumulate);
+  for (const bool is_gradient : {false, true}) {
+    for (std::uint64_t chunk = 0; chunk < chunks; ++chunk) {
+      pass().chunk = chunk;
+      if (is_gradient ? is_last() : is_first()) continue;
+      for (std::uint64_t i = 0; i < config_.accumulate; ++i) {
+        const std::uint64_t index = ((is_gradient ? chunks : 0) + chunk) * config_.accumulate + i;
+        stage_buffers_[index] = tape().allocate(hidden_bytes(), TensorKind::Communication);
+      }
+    }
+  }
+  pass().chunk = 0;
+}
+
+Tensor Training::stage_buffer(bool is_gradient) {
+  if (stage_buffers_.empty()) return tape().allocate(hidden_bytes(), TensorKind::Communication);
+  const std::uint64_t chunks = config_.setup.parallel.chunks;
+  const std::uint64_t chunk = (is_gradient ? chunks : 0) + pass().chunk;
+  return stage_buffers_[chunk * config_.accumulate + pass().micro_batch];
+}
+
 void Training::receive() {
   Pass& own = pass();
-  own.received = tape().allocate(hidden_bytes(), TensorKind::Communication);
+  own.received = stage_buffer(false);
   tape().communicate(hidden_bytes(), kGatherStream);
   Var input = tape().parameter(stage_input_);
   input.tensor = own.received;
@@ -205,16 +236,24 @@ void Training::begin_segment() {
   const std::uint64_t blocks = std::min(config_.checkpoint_blocks, layer_end_ - layer_);
   Var input = stream_;
   input.tensor.reset();
-  tape().begin_segment({.first_layer = static_cast<std::uint32_t>(layer_),
-                        .layer_count = static_cast<std::uint32_t>(blocks),
-                        .inputs = {input, Var(), Var()}});
+  SegmentInput segment{.first_layer = static_cast<std::uint32_t>(layer_),
+                       .layer_count = static_cast<std::uint32_t>(blocks),
+                       .inputs = {input, Var(), Var()}};
+  if (config_.reentrant) {
+    tape().begin_reentrant(std::move(segment), stream_);
+    if (pass().new_arguments.empty()) pass().new_arguments = model_->shared_inputs();
+    return;
+  }
+  tape().begin_segment(std::move(segment));
   model_->hold_inputs(stream_);
 }
 
-void Training::end_segment() {
+void Training::end_segment(Var* output) {
   if (!config_.checkpointed) return;
   const bool at_end = (layer_ + 1) % config_.checkpoint_blocks == 0 || layer_ + 1 == layer_end_;
-  if (at_end || config_.checkpoint_every > 1) tape().end_segment();
+  if (!at_end && config_.checkpoint_every == 1) return;
+  tape().end_reentrant(output);
+  tape().end_segment();
 }
 
 void Training::forward_layer() {
@@ -223,7 +262,7 @@ void Training::forward_layer() {
   begin_segment();
   // The block's input goes when its name is bound to the output.
   Var output = model_->layer(layer_, stream_);
-  end_segment();
+  end_segment(&output);
   if (sharded_) output = sharded_->end_layer(layer_, std::move(output));
   stream_ = std::move(output);
   if (++layer_ == layer_end_) phase_ = Phase::EndForward;
@@ -234,11 +273,12 @@ void Training::end_forward() {
   if (is_last()) {
     Var hidden = model_->finish(std::move(stream_));
     stream_ = Var();
-    Var loss = model_->loss(std::move(hidden), own.labels);
+    Var loss = model_->loss(std::move(hidden), own.labels ? own.labels : own.tokens);
     if (!evaluating_ || !config_.eval_casts_once) tape().end_autocast();
     cache_.end_batch();
     if (config_.accumulate > 1 && !evaluating_) loss = divide_scalar(tape(), std::move(loss));
     model_->end_graph();
+    own.arguments = std::exchange(own.new_arguments, {});
     if (!pipelined()) own.loss = loss.tensor;
     if (pipelined()) step_losses_.push_back(loss.tensor);
     if (config_.keeps_losses && !evaluating_) kept_losses_.push_back(loss.tensor);
@@ -288,7 +328,7 @@ void Training::begin_backward() {
   if (is_last()) {
     gradient = tape().gradient(own.output.width);
   } else {
-    gradient = tape().allocate(hidden_bytes(), TensorKind::Communication);
+    gradient = stage_buffer(true);
     tape().communicate(hidden_bytes(), kGatherStream);
   }
   tape().begin_backward(own.output, std::move(gradient));
@@ -297,7 +337,7 @@ void Training::begin_backward() {
 }
 
 void Training::backward() {
-  const auto recompute = [this](const SegmentInput& segment) { model_->recompute(segment); };
+  const auto recompute = [this](const SegmentInput& segment) { return model_->recompute(segment); };
   if (tape().backward(64, recompute)) return;
   end_backward();
 }
@@ -316,6 +356,8 @@ void Training::end_backward() {
       gradient.reset();
     }
     own.output.drop();
+    own.new_arguments.clear();
+    own.arguments.clear();
     own.received.reset();
     own.tokens.reset();
     own.labels.reset();

@@ -31,7 +31,9 @@ class Training {
   struct Pass {
     Graph graph;
     Var output;  // where the backward begins
+    // Without labels of their own the tokens are the labels.
     Tensor tokens, labels, given_mask, loss, scaled_loss, received;
+    std::vector<Tensor> arguments, new_arguments;  // of reentrant checkpoints, while a loss lives
     std::uint64_t micro_batch = 0;
     std::uint64_t chunk = 0;
     std::uint64_t length = 0;
@@ -42,10 +44,13 @@ class Training {
   void wrap();
   void begin_pass();
   void begin_forward(std::uint64_t length);
+  void make_stage_buffers();
   void receive();
+  // The buffer for a pass's received hidden states, or for their gradient.
+  [[nodiscard]] Tensor stage_buffer(bool is_gradient);
   void forward_layer();
   void begin_segment();
-  void end_segment();
+  void end_segment(Var* output);
   void end_forward();
   void send();
   void begin_backward();
@@ -89,7 +94,8 @@ class Training {
   std::vector<Pass> passes_;
   std::size_t active_ = 0;
   std::vector<Tensor> kept_losses_, kept_outputs_, step_losses_;
-  std::size_t stage_input_ = 0;  // pipeline: the parameter that stands for a received tensor
+  std::vector<Tensor> stage_buffers_;  // torch.distributed.pipelining's, for every micro batch
+  std::size_t stage_input_ = 0;        // pipeline: the parameter that stands for a received tensor
   Var stream_;
   Phase phase_ = Phase::Start;
   std::uint64_t step_ = 0;

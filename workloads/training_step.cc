@@ -108,10 +108,11 @@ void Training::end_evaluation() {
   last_eval_pass_ = active_;
   phase_ = Phase::Evaluate;
   if (++eval_index_ < config_.eval_batches) return;
-  for (std::size_t i = 1; config_.eval_grad && i < passes_.size(); ++i) {
+  // A list goes from its last element to its first.
+  for (std::size_t i = passes_.size(); config_.eval_grad && --i > 0;) {
     activate(i);
-    tape().drop_graph();
     pass().loss.reset();
+    tape().drop_graph();
     pass().tokens.reset();
     pass().labels.reset();
     pass().given_mask.reset();
@@ -178,12 +179,14 @@ void Training::end() {
   if (replicas_) replicas_->clear();
   kept_outputs_.clear();
   kept_losses_.clear();
+  stage_buffers_.clear();
   model_.reset();
   for (Pass& own : passes_) {
     own.tokens.reset();
     own.labels.reset();
     own.given_mask.reset();
     own.loss.reset();
+    own.arguments.clear();
   }
   batch_->mark("end");
 }

@@ -12,19 +12,20 @@
 #include "tests/catch.h"
 #include "tests/workloads/trace_files.h"
 #include "workloads/summary.h"
+#include "workloads/trace_tools.h"
 
 using namespace allocmark;
 
 namespace {
 
-// An alloc as its size, a free as the size or the number of its alloc with a minus sign.
+// An alloc as its size and stream, a free as the size or the number of its alloc with a minus sign.
 std::vector<std::int64_t> rows_of(std::string_view workload, const Reference& reference) {
   std::vector<std::int64_t> rows;
   std::map<std::uint64_t, std::int64_t> names;
   std::int64_t alloc_count = 0;
   for (const Event& event : read_all(*open_workload(std::string(workload), 1))) {
     if (event.kind == EventKind::Alloc) {
-      rows.push_back(static_cast<std::int64_t>(event.size_bytes));
+      rows.push_back(static_cast<std::int64_t>(event.size_bytes * 8 + event.stream));
       names[event.id] = reference.frees == FreeRows::Sizes ? rows.back() : ++alloc_count;
     } else if (event.kind == EventKind::Free && reference.frees != FreeRows::None) {
       rows.push_back(-names[event.id]);
@@ -68,6 +69,18 @@ TEST_CASE("generated peaks are the recorded ones to the byte, but for a loss of 
                          reference.workload.find("draft=") != std::string_view::npos;
     CHECK(std::abs(difference) <= (is_near ? 4096 : 4));
     CHECK(generated.largest_bytes == recorded.largest_bytes);
+  }
+}
+
+TEST_CASE("every recording that ships says what it is, and all but random ones have their like") {
+  for (const WorkloadListing& listing : list_workloads()) {
+    if (listing.kind != "recorded") continue;
+    INFO(listing.name);
+    CHECK(listing.summary != "a recorded trace");
+    CHECK(listing.summary.size() > 20);
+    if (!listing.name.starts_with("fuzz")) {
+      CHECK(find_reference(listing.name).recording == listing.name);
+    }
   }
 }
 

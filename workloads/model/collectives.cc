@@ -20,6 +20,10 @@ void collective_backward(Tape& tape, Node& node, Backprop& b) {
   b.out[0].tensor = communicated(tape, node.sizes[0]);
 }
 
+void own_part_backward(Tape& tape, Node& node, Backprop& b) {
+  b.out[0].tensor = tape.gradient(node.sizes[0]);
+}
+
 void identity_backward(Tape&, Node&, Backprop& b) { b.out[0] = std::move(b.gradient); }
 
 struct Exchange {
@@ -71,6 +75,12 @@ Var gather_tokens(Tape& tape, Var input, const CollectiveGroup& group) {
   if (group.ranks == 1) return input;
   const std::uint64_t count = input.count * group.ranks;
   return exchange(tape, std::move(input), {.backward = collective_backward, .count = count});
+}
+
+Var gather_columns(Tape& tape, Var input, const CollectiveGroup& group) {
+  if (group.ranks == 1) return input;
+  const std::uint64_t count = input.count * group.ranks;
+  return exchange(tape, std::move(input), {.backward = own_part_backward, .count = count});
 }
 
 Var reduce_scatter_tokens(Tape& tape, Var input, const CollectiveGroup& group) {

@@ -171,8 +171,9 @@ void embedding_backward(Tape& tape, Node& node, Backprop& b) {
   const Tensor piece_count = scratch(8);
   const std::uint64_t pieces_max = count / 10 + segments_max;
   const Tensor starts = scratch(pieces_max * 8);
-  // Rows of a few elements are added to the table at once, in four bytes.
-  const bool is_short = node.sizes[2] <= 64;
+  // Pieces of a table of few rows are added to it at once, in four bytes. Seen with 2 and 32 rows
+  // and not with 30,522; where between them PyTorch changes over is a guess.
+  const bool is_short = node.sizes[3] <= 1024;
   const Tensor sums = scratch(pieces_max * (is_short ? 8 : node.sizes[2]));
   if (is_short && node.sizes[0] < node.sizes[2] * node.sizes[3]) {
     static_cast<void>(scratch(node.sizes[2] * node.sizes[3]));

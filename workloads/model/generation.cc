@@ -72,7 +72,13 @@ void Generation::grow(std::uint64_t context) {
   Tensor one = make(batch_ * 8);
   Tensor longer = make(batch_ * (context + 1) * 8);
   one.reset();
-  mask_ = std::move(longer);
+  mask_before_ = std::exchange(mask_, std::move(longer));
+  // The prompt's positions stay; later ones go here, and the mask with the last input.
+  if (is_prompt_) {
+    mask_before_.reset();
+  } else {
+    positions_before_.reset();
+  }
 }
 
 void Generation::test_end() {
@@ -128,7 +134,7 @@ void Generation::choose(Var logits, std::uint64_t context) {
   if (!has_encoder_) token_positions = make(batch_ * 8);
   tokens_ = std::move(tokens);
   token_positions_ = std::move(token_positions);
-  positions_before_.reset();
+  mask_before_.reset();
 }
 
 // MinNewTokensLengthLogitsProcessor where nothing is forbidden yet.

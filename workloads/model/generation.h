@@ -47,7 +47,8 @@ class Generation {
   std::vector<Tensor>* scores_ = nullptr;
   std::uint64_t batch_ = 0;
   Tensor given_ids_, given_mask_, ids_, special_[3], mask_, positions_, unfinished_;
-  Tensor tokens_, token_positions_, positions_before_, prompt_positions_, exact_, chosen_;
+  Tensor tokens_, token_positions_, positions_before_, mask_before_, prompt_positions_, exact_,
+      chosen_;
   bool is_prompt_ = true;
   bool has_encoder_ = false;
 };

@@ -23,7 +23,8 @@ Var Transformer::adapted(const Var& input, std::size_t weight, std::size_t low, 
   if (lora_.rank == 0) return result;
   const std::uint64_t width = result.width;
   Var exact = cast(tape_, input, 4);
-  Var delta = linear(tape_, exact, rows, {.weight = low});
+  const bool drops = lora_.dropout && !setup_.evaluating;
+  Var delta = linear(tape_, drops ? dropout(tape_, exact) : exact, rows, {.weight = low});
   delta = linear(tape_, std::move(delta), rows, {.weight = high});
   delta = multiply_scalar(tape_, std::move(delta));
   result = add(tape_, result, std::move(delta));

@@ -45,6 +45,26 @@ Var Transformer::make_padding_mask(const Tensor& allowed, std::uint64_t key_coun
   return mask;
 }
 
+// Eager attention adds numbers: zeros, and large negative ones where the mask hides a key.
+Var Transformer::mask_numbers(Var mask) {
+  Var zero = tape_.make(1, setup_.wide_bytes);
+  Var lowest = tape_.make(1, setup_.wide_bytes);
+  Var numbers = tape_.make(mask.count, setup_.wide_bytes);
+  lowest.drop();
+  zero.drop();
+  return numbers;
+}
+
+// BERT's: found out and left out where nothing is hidden.
+void Transformer::make_bidirectional_mask() {
+  const Var allowed = tape_.make(setup_.token_count(), 1);
+  { const Var all = tape_.make(1, 1); }
+  mask_ = {};
+  if (!padded_) return;
+  mask_ = make_padding_mask({}, setup_.sequence, false);
+  if (!setup_.fused_attention) mask_ = mask_numbers(std::move(mask_));
+}
+
 // A causal model's mask where the keys are `key_count` and the caller's mask has `length` columns.
 void Transformer::prepare_padded_mask() {
   const std::uint64_t length = mask_length_ > 0 ? mask_length_ : setup_.key_count();
@@ -78,7 +98,9 @@ Var Transformer::masked_fused_attention(const Var& query, Var key, Var value,
   lowest.drop();
   FusedAttentionShape apart = shape;
   apart.repeats = 1;
+  apart.bias = bias.tensor;
   Var out = fused_attention(tape_, query, key, value, apart);
+  apart.bias.reset();
   bias.drop();
   key.drop();
   value.drop();

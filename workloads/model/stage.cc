@@ -40,20 +40,21 @@ Var Transformer::attend(const Var& query, Var key, Var value, Var* weights) {
   return out;
 }
 
-void Transformer::recompute(const SegmentInput& segment) {
+Var Transformer::recompute(const SegmentInput& segment) {
+  Var out;
   if (segment.layer_count > 0) {
-    Var hidden = segment.inputs[0];
+    out = segment.inputs[0];
     for (std::uint32_t i = 0; i < segment.layer_count; ++i) {
-      hidden = layer(segment.first_layer + i, std::move(hidden));
+      out = layer(segment.first_layer + i, out);
     }
   } else if (megatron_) {
-    static_cast<void>(megatron_->attention_core(segment.inputs[0]));
+    out = megatron_->attention_core(segment.inputs[0]);
   } else {
     Var weights;
-    static_cast<void>(
-        attend_core(segment.inputs[0], segment.inputs[1], segment.inputs[2], &weights));
+    out = attend_core(segment.inputs[0], segment.inputs[1], segment.inputs[2], &weights);
   }
   tape_.end_autocast();
+  return out;
 }
 
 }  // namespace allocmark

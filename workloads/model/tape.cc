@@ -82,7 +82,7 @@ void Tape::save(Node* node, std::size_t slot, const Tensor& tensor) {
   if (node == nullptr || stopped_) return;
   if (recomputing_) {
     node->saved[slot] = tensor;
-    if (--saves_left_ == 0) stopped_ = stops_early_;
+    if (--saves_left_ == 0) stopped_ = true;
     return;
   }
   node->saves = true;
@@ -146,6 +146,50 @@ void Tape::begin_segment(SegmentInput input) {
   segments_.back().input = std::move(input);
 }
 
+void Tape::begin_reentrant(SegmentInput segment, const Var& input) {
+  Node* node = record(nullptr, {&input});
+  if (node == nullptr) return;
+  save(node, 0, input.tensor);
+  node->sizes[0] = segments_.size();
+  segments_.emplace_back();
+  segments_.back().input = std::move(segment);
+  reentrant_ = static_cast<std::int32_t>(node - nodes_.data());
+  grad_enabled_ = false;
+}
+
+void Tape::end_reentrant(Var* output) {
+  if (reentrant_ == kNoEdge) return;
+  output->edge = std::exchange(reentrant_, kNoEdge);
+  grad_enabled_ = true;
+}
+
+// The nodes above this one are done, so the segment's own nodes take their places. Its input is a
+// leaf whose gradient gathers at this node.
+void Tape::run_reentrant(std::size_t index, const Recompute& recompute) {
+  Grad incoming = std::move(nodes_[index].gradient);
+  nodes_[index].gradient = {};
+  SegmentInput segment = segments_[static_cast<std::size_t>(nodes_[index].sizes[0])].input;
+  segment.inputs[0].tensor = nodes_[index].saved[0];
+  segment.inputs[0].edge = static_cast<std::int32_t>(index);
+  node_count_ = index + 1;
+  Var output = recompute(segment);
+  for (std::size_t i = index + 1; i < node_count_; ++i) {
+    for (const std::int32_t edge : nodes_[i].edges) {
+      if (edge < kNoEdge) ++parameters_[parameter_index(edge)].pending;
+    }
+  }
+  nodes_[static_cast<std::size_t>(output.edge)].gradient = incoming;
+  for (position_ = node_count_; position_ > index + 1;) run(nodes_[--position_]);
+  position_ = index;
+  Grad gradient = std::move(nodes_[index].gradient);
+  nodes_[index].gradient = {};
+  output.drop();
+  incoming.tensor.reset();
+  segment.inputs[0].drop();
+  nodes_[index].saved[0].reset();
+  deliver(nodes_[index].edges[0], std::move(gradient));
+}
+
 void Tape::swap_graph(Graph* other) {
   std::swap(nodes_, other->nodes);
   std::swap(node_count_, other->node_count);
@@ -186,10 +230,13 @@ void Tape::begin_backward(const Var& loss, Tensor gradient) {
   nodes_[static_cast<std::size_t>(loss.edge)].gradient.tensor = root_gradient_;
 }
 
-bool Tape::backward(std::size_t node_count,
-                    const std::function<void(const SegmentInput&)>& recompute) {
+bool Tape::backward(std::size_t node_count, const Recompute& recompute) {
   for (; node_count > 0 && position_ > 0; --node_count) {
     Node& node = nodes_[--position_];
+    if (node.backward == nullptr) {
+      run_reentrant(position_, recompute);
+      continue;
+    }
     if (node.segment >= 0 && node.saves) {
       const std::size_t index = static_cast<std::size_t>(node.segment);
       Segment& segment = segments_[index];
@@ -199,7 +246,7 @@ bool Tape::backward(std::size_t node_count,
         cursor_ = segment.first;
         saves_left_ = segment.save_count;
         recomputing_ = true;
-        recompute(segment.input);
+        static_cast<void>(recompute(segment.input));
         recomputing_ = false;
         stopped_ = false;
       }
@@ -230,6 +277,7 @@ void Tape::run(Node& node) {
     Segment& segment = segments_[static_cast<std::size_t>(node.segment)];
     if (segment.first_saving == position_) {
       segment.held.clear();
+      segment.products.clear();  // the last one was not asked for
       for (Var& input : segment.input.inputs) input.drop();
     }
   }

@@ -113,6 +113,9 @@ struct Graph {
   Tensor root_gradient;
 };
 
+// Runs a segment's forward again and returns its output.
+using Recompute = std::function<Var(const SegmentInput&)>;
+
 class Tape {
  public:
   Tape(TensorPool* pool, std::uint64_t narrow_bytes, bool autocast)
@@ -152,19 +155,21 @@ class Tape {
   // Operators between these two are recomputed in the backward instead of saving.
   void begin_segment(SegmentInput input);
   void end_segment() { segment_open_ = -1; }
+  // A reentrant checkpoint instead: nothing in between records; one node runs it again, forward and
+  // backward, from `input`.
+  void begin_reentrant(SegmentInput segment, const Var& input);
+  void end_reentrant(Var* output);
   // What the open segment keeps for its recomputation: until its last saved tensor was used.
   void hold(const Tensor& tensor) {
     if (segment_open_ >= 0) segments_.back().held.push_back(tensor);
   }
-  // Off: a recomputation runs to its end, as reentrant checkpoints do.
-  void set_stops_early(bool stops) { stops_early_ = stops; }
   // Has the recomputation found all that it was for? Then nothing more is allocated.
   [[nodiscard]] bool stopped() const { return stopped_; }
 
   // Backward. `recompute` runs the forward of a checkpointed segment again.
   void begin_backward(const Var& loss, Tensor gradient);
   // At most `node_count` nodes; false once all are done.
-  bool backward(std::size_t node_count, const std::function<void(const SegmentInput&)>& recompute);
+  bool backward(std::size_t node_count, const Recompute& recompute);
   // Changes places with another graph of the same parameters; not within a backward.
   void swap_graph(Graph* other);
   // Lets go of the graph without a backward, the last node first.
@@ -203,6 +208,7 @@ class Tape {
 
  private:
   void run(Node& node);
+  void run_reentrant(std::size_t index, const Recompute& recompute);
   void reduce(Backprop* backprop, std::size_t index);
   void deliver(std::int32_t edge, Grad gradient);
   void accumulate(Grad* buffer, Grad gradient, std::uint32_t stream);
@@ -217,9 +223,9 @@ class Tape {
   bool in_backward_ = false;
   bool recomputing_ = false;
   bool stopped_ = false;
-  bool stops_early_ = true;
   bool keeps_products_ = false;
   std::size_t recomputed_segment_ = 0;
+  std::int32_t reentrant_ = kNoEdge;  // the node of the open reentrant checkpoint
   std::uint32_t sum_stream_ = 0;
   std::size_t cursor_ = 0;      // recomputing: the next node to fill
   std::size_t saves_left_ = 0;  // recomputing: stop when 0

@@ -12,7 +12,6 @@ Transformer::Transformer(const TransformerSetup& setup, const LoraSettings& lora
   tape_.set_half(setup.is_half);
   if (setup.implementation == Implementation::Megatron) {
     megatron_ = std::make_unique<MegatronModel>(setup, &tape_);
-    tape_.set_stops_early(false);
   }
 }
 
@@ -129,7 +128,7 @@ void Transformer::make_parameters() {
           tape_.allocate(model.head_width() / 2 * parameter_bytes(), TensorKind::Unknown));
     }
   }
-  if (model.family == ModelFamily::Bert && setup_.training) {
+  if (model.family == ModelFamily::Bert && setup_.has_word_head()) {
     transform_ = add_weight(h * h);
     static_cast<void>(add_weight(h));
     transform_norm_ = add_weight(h);
@@ -228,7 +227,7 @@ void Transformer::check_given_mask() {
 
 void Transformer::make_rotary(std::uint64_t width) {
   // Positions that the caller gives are each sequence's own.
-  const std::uint64_t batch = given_mask_ ? setup_.batch : 1;
+  const std::uint64_t batch = given_positions_ ? setup_.batch : 1;
   const std::uint64_t half = setup_.model.head_width() / 2;
   const std::uint64_t count = batch * setup_.sequence * half * 2;
   Var frequencies;
@@ -263,8 +262,13 @@ void Transformer::make_causal_masks() {
     prepare_padded_mask();
     return;
   }
+  if (given_mask_ && !setup_.fused_attention && padded_) {
+    const Var allowed = tape_.make(setup_.batch * setup_.key_count(), 1);
+    mask_ = mask_numbers(make_padding_mask({}, setup_.key_count(), true));
+    return;
+  }
   if (given_mask_) check_given_mask();
-  mask_ = make_causal_mask(cache_ == nullptr);
+  mask_ = make_causal_mask(cache_ == nullptr && !given_mask_);
 }
 
 Var Transformer::embed(const Tensor& tokens) {
@@ -288,14 +292,7 @@ Var Transformer::embed(const Tensor& tokens) {
     sum = layer_norm(tape_, sum, rows, embedding_norm_, embedding_norm_ + 1);
     if (setup_.has_dropout()) sum = dropout(tape_, std::move(sum));
     for (Var* local : {&words, &types, &type_rows, &position_rows}) local->drop();
-    if (given_mask_) {  // without padding it is checked and left out
-      Var allowed = tape_.make(rows, 1);
-      { const Var all = tape_.make(1, 1); }
-      mask_ = {};
-      if (padded_ && setup_.fused_attention) {
-        mask_ = make_padding_mask({}, setup_.sequence, false);
-      }
-    }
+    if (given_mask_) make_bidirectional_mask();
     words_ = sum;
     return sum;
   }
@@ -303,12 +300,12 @@ Var Transformer::embed(const Tensor& tokens) {
   const bool has_masks = mask_length_ > 0;
   if (has_masks) make_causal_masks();
   words_ = out_of_parallel(embedding(tape_, tokens, rows, word_table_, model.hidden));
-  if (!given_mask_) {
+  if (!given_positions_) {
     const Var raw = tape_.make(setup_.sequence, 8);
     positions_ = tape_.make(setup_.sequence, 8).tensor;
   }
-  if (lora_.rank > 0) {
-    // peft lets the embedding's output ask for a gradient, so that checkpoints have one to pass on.
+  if (lora_.rank > 0 && lora_.input_gradient) {
+    // Checkpoints need a gradient to pass on.
     words_.edge = tape_.parameter(input_leaf_).edge;
     graph_inputs_.push_back(words_.tensor);
   }
@@ -317,7 +314,7 @@ Var Transformer::embed(const Tensor& tokens) {
     make_rotary(setup_.wide_bytes);
     return words_;
   }
-  position_rows_ = embedding(tape_, positions_, given_mask_ ? rows : setup_.sequence,
+  position_rows_ = embedding(tape_, positions_, given_positions_ ? rows : setup_.sequence,
                              position_table_, model.hidden);
   Var hidden = add(tape_, words_, position_rows_);
   if (!has_masks) make_causal_masks();
@@ -365,11 +362,17 @@ void Transformer::set_evaluating(bool evaluating) {
 
 void Transformer::hold_inputs(const Var& hidden) {
   tape_.hold(hidden.tensor);
+  for (const Tensor& held : shared_inputs()) tape_.hold(held);
+}
+
+std::vector<Tensor> Transformer::shared_inputs() const {
+  std::vector<Tensor> inputs;
   for (const Tensor& held :
        {mask_.tensor, sine_.tensor, cosine_.tensor, positions_, position_bias_[0].tensor,
         position_bias_[1].tensor, cross_bias_.tensor, encoded_.tensor}) {
-    if (held) tape_.hold(held);
+    if (held) inputs.push_back(held);
   }
+  return inputs;
 }
 
 Var Transformer::before_layer(std::size_t index, Var hidden) {
@@ -413,7 +416,7 @@ Var Transformer::finish(Var hidden) {
     hidden = rms_norm(hidden, final_norm_);
   }
   // BERT's pooler is part of its forward.
-  if (model.family != ModelFamily::Bert || setup_.training) drop_locals();
+  if (model.family != ModelFamily::Bert || setup_.has_word_head()) drop_locals();
   return hidden;
 }
 
@@ -445,24 +448,21 @@ Var Transformer::loss(Var hidden, const Tensor& tokens) {
   if (setup_.model.family == ModelFamily::T5) return t5_loss(std::move(hidden), tokens);
   if (setup_.model.family == ModelFamily::Vit) {
     Var logits = vit_logits(hidden);
+    if (kept_outputs_ != nullptr) kept_outputs_->push_back(logits.tensor);
     Var loss = cross_entropy(tape_, logits, tokens);
     hidden.drop();
     return loss;
   }
   if (setup_.model.family == ModelFamily::Bert) {
-    Var scores = linear(tape_, hidden, rows, with_bias(transform_));
-    scores = activation_of_input(tape_, std::move(scores));
-    scores = layer_norm(tape_, std::move(scores), rows, transform_norm_, transform_norm_ + 1);
-    scores = into_parallel(std::move(scores));
-    scores = linear(tape_, std::move(scores), rows, {.weight = head_, .bias = head_bias_});
-    scores = gather_tokens(tape_, std::move(scores), {.ranks = setup_.parallel.tensor});
+    Var scores = word_scores(hidden);
+    scores = gather_columns(tape_, std::move(scores), {.ranks = setup_.parallel.tensor});
     if (kept_outputs_ != nullptr) kept_outputs_->push_back(scores.tensor);
     Var loss = cross_entropy(tape_, scores, tokens);
     return loss;
   }
   hidden = into_parallel(std::move(hidden));
   Var logits = linear(tape_, hidden, rows, {.weight = head_});
-  logits = gather_tokens(tape_, std::move(logits), {.ranks = setup_.parallel.tensor});
+  logits = gather_columns(tape_, std::move(logits), {.ranks = setup_.parallel.tensor});
   if (kept_outputs_ != nullptr) kept_outputs_->push_back(logits.tensor);
   Var loss = causal_loss(logits);
   hidden.drop();
@@ -470,8 +470,19 @@ Var Transformer::loss(Var hidden, const Tensor& tokens) {
   return loss;
 }
 
+// BERT's head of a masked language model.
+Var Transformer::word_scores(const Var& hidden) {
+  const std::uint64_t rows = setup_.token_count();
+  Var scores = linear(tape_, hidden, rows, with_bias(transform_));
+  scores = activation_of_input(tape_, std::move(scores));
+  scores = layer_norm(tape_, std::move(scores), rows, transform_norm_, transform_norm_ + 1);
+  scores = into_parallel(std::move(scores));
+  return linear(tape_, std::move(scores), rows, {.weight = head_, .bias = head_bias_});
+}
+
 Var Transformer::answer(Var hidden) {
   const ModelShape& model = setup_.model;
+  if (setup_.predicts_words) return word_scores(hidden);
   if (model.family == ModelFamily::Vit) return vit_logits(hidden);
   if (model.family == ModelFamily::T5) return t5_answer(std::move(hidden));
   Var row = hidden;  // a view of one token of each sequence

@@ -18,6 +18,9 @@ namespace allocmark {
 struct LoraSettings {
   std::uint64_t rank = 0;  // 0: none; adapters on q and v, in four bytes, everything else frozen
   bool quantized = false;  // the blocks' matrices are kept in 4 bits
+  bool dropout = false;    // of the adapters' inputs
+  // The embedding's output asks for a gradient, as peft has it where blocks are checkpointed.
+  bool input_gradient = false;
 };
 
 class Transformer {
@@ -38,7 +41,7 @@ class Transformer {
   // At the end of an earlier stage: local variables go.
   void leave() { drop_locals(); }
   // Runs a checkpointed segment again.
-  void recompute(const SegmentInput& segment);
+  [[nodiscard]] Var recompute(const SegmentInput& segment);
   // Final norm; what the model's forward still held goes. BERT has none.
   [[nodiscard]] Var finish(Var hidden);
   // Logits and loss; the logits go as soon as the loss is there. The labels are the tokens.
@@ -54,6 +57,8 @@ class Transformer {
   [[nodiscard]] Var answer(Var hidden);
   // The tensors that every checkpointed segment holds.
   void hold_inputs(const Var& hidden);
+  // Those among them that are not hidden states: a reentrant checkpoint's arguments.
+  [[nodiscard]] std::vector<Tensor> shared_inputs() const;
   // What only the last graph held goes: its loss variable was overwritten.
   void end_graph();
   // What a training step's batch holds: token ids or pixels, and labels of their own (0: the
@@ -71,7 +76,9 @@ class Transformer {
   // In the order of model.parameters().
   [[nodiscard]] std::vector<std::size_t> trained_parameters();
   // The caller passes an attention mask (of ones), and to models that generate positions too.
-  void set_given_mask(bool given) { given_mask_ = given; }
+  void set_given_mask(bool given) { given_mask_ = given_positions_ = given; }
+  // Training programs pass no positions.
+  void set_given_positions(bool given) { given_positions_ = given; }
   // Decides which experts tokens go to, together with the forward's number and the layer.
   void set_routing_seed(std::uint64_t seed) { routing_seed_ = seed; }
   // The batch is padded: with fused attention, masks of all pairs are made.
@@ -126,6 +133,8 @@ class Transformer {
   void check_given_mask();
   void check_all(std::uint64_t count);
   void prepare_padded_mask();
+  [[nodiscard]] Var mask_numbers(Var mask);
+  void make_bidirectional_mask();
   [[nodiscard]] Var make_padding_mask(const Tensor& allowed, std::uint64_t key_count, bool causal);
   [[nodiscard]] Var masked_fused_attention(const Var& query, Var key, Var value,
                                            const FusedAttentionShape& shape);
@@ -185,6 +194,7 @@ class Transformer {
   [[nodiscard]] Var t5_loss(Var hidden, const Tensor& labels);
   void cache(std::size_t index, Var* key, Var* value);
   void drop_locals();
+  [[nodiscard]] Var word_scores(const Var& hidden);
   [[nodiscard]] Var causal_loss(Var logits);
 
   TransformerSetup setup_;
@@ -192,6 +202,7 @@ class Transformer {
   Tape tape_;
   KvCache* cache_ = nullptr;
   bool given_mask_ = false;
+  bool given_positions_ = false;
   bool padded_ = false;
   std::uint64_t answer_tokens_ = 1;
   std::uint64_t mask_length_ = 0;
