@@ -252,25 +252,6 @@ void Transformer::make_rotary(std::uint64_t width) {
   sine.drop();
 }
 
-void Transformer::make_causal_masks() {
-  // A cache that is not read to its end needs a mask; while decoding nobody looks whether it is.
-  const bool is_longer =
-      mask_length_ > 0 && (setup_.key_count() > mask_length_ || setup_.sequence == 1);
-  // Several tokens after others that are cached: attention has no mode for their triangle.
-  const bool goes_on = setup_.sequence > 1 && setup_.key_count() > setup_.sequence;
-  if (given_mask_ && setup_.fused_attention && (padded_ || is_longer || goes_on)) {
-    prepare_padded_mask();
-    return;
-  }
-  if (given_mask_ && !setup_.fused_attention && padded_) {
-    const Var allowed = tape_.make(setup_.batch * setup_.key_count(), 1);
-    mask_ = mask_numbers(make_padding_mask({}, setup_.key_count(), true));
-    return;
-  }
-  if (given_mask_) check_given_mask();
-  mask_ = make_causal_mask(cache_ == nullptr && !given_mask_);
-}
-
 Var Transformer::embed(const Tensor& tokens) {
   if (megatron_) return megatron_->embed(tokens);
   const ModelShape& model = setup_.model;
@@ -455,14 +436,16 @@ Var Transformer::loss(Var hidden, const Tensor& tokens) {
   }
   if (setup_.model.family == ModelFamily::Bert) {
     Var scores = word_scores(hidden);
-    scores = gather_columns(tape_, std::move(scores), {.ranks = setup_.parallel.tensor});
+    scores = gather_columns(tape_, std::move(scores),
+                            {.ranks = setup_.parallel.tensor, .copies_whole = true});
     if (kept_outputs_ != nullptr) kept_outputs_->push_back(scores.tensor);
     Var loss = cross_entropy(tape_, scores, tokens);
     return loss;
   }
   hidden = into_parallel(std::move(hidden));
   Var logits = linear(tape_, hidden, rows, {.weight = head_});
-  logits = gather_columns(tape_, std::move(logits), {.ranks = setup_.parallel.tensor});
+  logits = gather_columns(tape_, std::move(logits),
+                          {.ranks = setup_.parallel.tensor, .copies_whole = true});
   if (kept_outputs_ != nullptr) kept_outputs_->push_back(logits.tensor);
   Var loss = causal_loss(logits);
   hidden.drop();
