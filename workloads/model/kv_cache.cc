@@ -38,6 +38,16 @@ Var KvCache::append(Tape& tape, std::size_t layer, std::size_t half, const Var& 
   return all;
 }
 
+Var KvCache::held(std::size_t layer, std::size_t half, std::uint64_t count,
+                  std::uint64_t width) const {
+  Var all;
+  all.tensor = layers_[layer][half];
+  all.count = count;
+  all.width = width;
+  all.heads_first = true;
+  return all;
+}
+
 void KvCache::reorder(Tape& tape, std::size_t layer) {
   for (Tensor& half : layers_[layer]) {
     half = tape.allocate(half.size_bytes(), TensorKind::KvCache);
@@ -45,7 +55,10 @@ void KvCache::reorder(Tape& tape, std::size_t layer) {
 }
 
 void KvCache::end_batch() {
-  if (mode_ == KvMode::Paged) return;
+  if (mode_ != KvMode::Paged) clear();
+}
+
+void KvCache::clear() {
   // As Python lets go of a list: from its end.
   for (std::size_t i = layers_.size(); i-- > 0;) {
     for (Tensor& half : layers_[i]) half.reset();
