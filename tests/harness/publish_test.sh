@@ -65,6 +65,9 @@ bad_input() {
   expect 2 "no bundle" check "$work/new/results.jsonl"
   expect 2 ".tar.zst" bundle "$work/new" --out "$work/a.rar"
   expect 2 "one run" bundle "$work/new" --baseline "$work/base" --baseline "$work/base" --out "$work/d.tar"
+  mkdir "$work/turns" && echo '{}' >"$work/turns/interleaved.json"
+  expect 2 "A/B run" bundle "$work/new" --baseline "$work/turns" --out "$work/d.tar"
+  expect 2 "its side B" report "$work/new" --baseline "$work/turns"
   expect 4 "nothing" bundle "$work/nothing" --out "$work/d.tar"
   expect 4 "" bundle "$work/new" --out /proc/d.tar
   mkdir "$work/torn"
