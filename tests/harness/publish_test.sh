@@ -41,6 +41,16 @@ reports() {
   expect 4 "cannot make" report "$work/new" --no-html --svg "$work/base/plan.json/x"
 }
 
+# The page of an A/B run's side has the verdicts of its rounds, and both settings of a pair.
+turns() {
+  expect 1 "oom_count" run --workload gpt2_train_amp --device sim:h200 --capacity 1.05x --passes 1 --rounds 2 --rounds-max 2 \
+    --ab max_split_size_mb:128 unset --out "$work/ab"
+  expect 0 '"interleaved":true' report "$work/ab/B" --baseline "$work/ab" --format facts
+  expect 0 "report" report "$work/ab/B" --baseline "$work/ab"
+  [ ! -e "$work/ab/B/report.html" ] || grep -q 'max_split_size_mb:128</code> → ' "$work/ab/B/report.html" || fail "a pair's settings are not both named"
+  expect 2 "its side B" report "$work/ab/A" --baseline "$work/ab"
+}
+
 bundles() {
   echo '{"calibration_required": false, "effect_min": 0.5}' >"$work/policy.json"
   expect 0 "can be published" bundle "$work/new" --baseline "$work/base" --policy "$work/policy.json" --out "$work/a.tar.zst"
@@ -77,7 +87,7 @@ bad_input() {
   [ ! -e "$work/d.tar" ] || fail "a bundle was left behind by a refusal"
 }
 
-for part in reports bundles bad_input; do
+for part in reports turns bundles bad_input; do
   before=$failures
   $part
   [ "$failures" = "$before" ] && echo "ok: $part"
