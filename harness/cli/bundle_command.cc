@@ -9,7 +9,6 @@
 #include "harness/bundle.h"
 #include "harness/bundle_check.h"
 #include "harness/cli/commands.h"
-#include "harness/cli/interleaved_session.h"
 #include "harness/cli/report_pages.h"
 #include "harness/environment.h"
 #include "harness/run_folder.h"
@@ -39,14 +38,6 @@ ExitCode bundle_command(const BundleCommand& command) {
                       .wanted = "one run",
                       .got = fmt::format("{} runs", command.baselines.size()),
                       .next = "make a bundle for each"});
-  }
-  for (const std::string& path : command.baselines) {
-    if (!is_interleaved(path)) continue;
-    throw UsageError({.what = "a bundle holds two runs and no A/B run",
-                      .where = "--baseline " + path,
-                      .wanted = "a results folder or results.jsonl",
-                      .got = "the folder of an A/B run",
-                      .next = "publish the folder itself; 'allocmark compare' judges it again"});
   }
   // The page is made first, so that it is of the same results as everything else.
   const std::string pages = write_pages({.folder = command.folder,

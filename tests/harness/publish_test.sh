@@ -43,12 +43,25 @@ reports() {
 
 # The page of an A/B run's side has the verdicts of its rounds, and both settings of a pair.
 turns() {
-  expect 1 "oom_count" run --workload gpt2_train_amp --device sim:h200 --capacity 1.05x --passes 1 --rounds 2 --rounds-max 2 \
+  expect 1 "oom_count" run --workload gpt2_train_amp --device sim:h200 --capacity 1.05x --passes 1 --rounds 3 --rounds-max 3 \
     --ab max_split_size_mb:128 unset --out "$work/ab"
   expect 0 '"interleaved":true' report "$work/ab/B" --baseline "$work/ab" --format facts
   expect 0 "report" report "$work/ab/B" --baseline "$work/ab"
   [ ! -e "$work/ab/B/report.html" ] || grep -q 'max_split_size_mb:128</code> → ' "$work/ab/B/report.html" || fail "a pair's settings are not both named"
   expect 2 "its side B" report "$work/ab/A" --baseline "$work/ab"
+  expect 2 "its side B" bundle "$work/ab/A" --baseline "$work/ab" --out "$work/d.tar"
+  expect 0 "can be published" bundle "$work/ab/B" --baseline "$work/ab" --out "$work/e.tar"
+  # A number of one round that was edited does not fit its histogram, and changes what is compared.
+  tar -C "$work" -xf "$work/e.tar" && rm "$work/e.tar"
+  sed -i '1s/"reserved_bytes_peak":[0-9]/&9/' "$work/allocmark-bundle/rounds.jsonl"
+  expect 1 "BROKEN       hashes-match" check "$work/allocmark-bundle"
+  (cd "$work/allocmark-bundle" && sha256sum $(ls | grep -v SHA256SUMS) >SHA256SUMS)
+  expect 1 "BROKEN       verdicts-recomputed" check "$work/allocmark-bundle"
+  head -c -100 "$work/allocmark-bundle/rounds.jsonl" >"$work/cut" && mv "$work/cut" "$work/allocmark-bundle/rounds.jsonl"
+  expect 1 "BROKEN       results-whole" check "$work/allocmark-bundle"
+  head -3 "$work/ab/rounds.jsonl" >"$work/allocmark-bundle/rounds.jsonl"
+  expect 1 "1 rounds of side" check "$work/allocmark-bundle"
+  rm -r "$work/allocmark-bundle"
 }
 
 bundles() {
@@ -75,9 +88,6 @@ bad_input() {
   expect 2 "no bundle" check "$work/new/results.jsonl"
   expect 2 ".tar.zst" bundle "$work/new" --out "$work/a.rar"
   expect 2 "one run" bundle "$work/new" --baseline "$work/base" --baseline "$work/base" --out "$work/d.tar"
-  mkdir "$work/turns" && echo '{}' >"$work/turns/interleaved.json"
-  expect 2 "A/B run" bundle "$work/new" --baseline "$work/turns" --out "$work/d.tar"
-  expect 2 "its side B" report "$work/new" --baseline "$work/turns"
   expect 4 "nothing" bundle "$work/nothing" --out "$work/d.tar"
   expect 4 "" bundle "$work/new" --out /proc/d.tar
   mkdir "$work/torn"
