@@ -17,9 +17,9 @@ namespace {
 constexpr double kSuspectShare = 1.0 / 3;
 
 bool is_suspect(const NumberComparison& number, const ComparePolicy& policy) {
-  if (!number.timed) return false;
-  if (number.verdict == Verdict::Worse || number.verdict == Verdict::Better) return true;
-  return number.verdict == Verdict::Undecided && number.change.has_value() &&
+  // Without a change there were too few samples or passes, which further rounds would lack, too.
+  if (!number.timed || !number.change || number.verdict == Verdict::NotComparable) return false;
+  return number.verdict != Verdict::Same ||
          std::abs(*number.change) >= kSuspectShare * policy.effect_min_of(number.name, true);
 }
 

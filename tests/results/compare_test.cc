@@ -367,6 +367,37 @@ TEST_CASE("what can fail nothing, or is all undecided, is no pass") {
   CHECK(contains(text_of(open), "no number could be decided"));
 }
 
+TEST_CASE("memory and calls are not judged where one side failed requests") {
+  const auto served = [](RunFile& now) {
+    CellResult& cell = now.cells[0];
+    cell.oom_count = 3;
+    *cell.reserved_bytes_peak -= 1024;
+    *cell.device_allocate_count += 1;
+  };
+  const Comparison worse = compared(served);
+  const CellComparison& cell = worse.cells.front();
+  CHECK(number(cell, "oom_count").verdict == Verdict::Worse);
+  CHECK(number(cell, "reserved_bytes_peak").verdict == Verdict::Changed);
+  CHECK(contains(number(cell, "device_allocate_count").reason, "failed requests"));
+  RunFile base = quiet_run();
+  served(base);
+  const Comparison better = compare_runs(side("BASE", std::move(base)), side("NEW", quiet_run()),
+                                         {}, quiet_calibration());
+  CHECK(number(better.cells.front(), "oom_count").verdict == Verdict::Better);
+  CHECK(better.exit_code == ExitCode::Pass);
+}
+
+TEST_CASE("what others may take from a GPU is not compared exactly") {
+  RunFile base = quiet_run(1);
+  base.cells[0].key.device = "cuda:0";
+  RunFile now = base;
+  ++now.cells[0].device_bytes_peak, ++now.cells[0].residue_bytes;
+  const Comparison comparison =
+      compare_runs(side("BASE", base), side("NEW", now), {.scope = CompareScope::Exact}, {});
+  CHECK(comparison.exit_code == ExitCode::Pass);
+  CHECK_FALSE(contains(render_comparison(comparison, true), "residue_bytes"));
+}
+
 TEST_CASE("runs of plans with other passes say so") {
   const Comparison comparison = compared([](RunFile& now) { now.cells[0].pass_count = 7; });
   CHECK(contains(text_of(comparison), "1 cells have another number of passes"));

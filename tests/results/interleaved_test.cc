@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -390,6 +391,27 @@ TEST_CASE("suspects are what is called or near it, and exact differences with on
   REQUIRE(cells.size() == 2);
   for (const InterleavedCell& cell : cells) {
     CHECK(cell.round_count_max == (cell.base.workload == "work0" ? 32U : 1U));
+  }
+}
+
+TEST_CASE(
+    "a timed number is a suspect unless it is the same and hardly changes, or has no samples") {
+  struct Case {
+    Verdict verdict;
+    std::optional<double> change;
+    bool suspect;
+  };
+  for (const Case& at :
+       {Case{Verdict::Worse, 0.05, true}, Case{Verdict::Better, -0.05, true},
+        Case{Verdict::Undecided, 0.001, true}, Case{Verdict::Same, -0.011, true},
+        Case{Verdict::Same, 0.009, false}, Case{Verdict::Undecided, std::nullopt, false},
+        Case{Verdict::NotComparable, 0.2, false}}) {
+    Comparison comparison = compared([](InterleavedRun&) {});
+    NumberComparison& item = comparison.cells.front().numbers.back();
+    REQUIRE(item.timed);
+    item.verdict = at.verdict, item.change = at.change;
+    INFO(to_string(at.verdict) << " " << at.change.value_or(-9));
+    CHECK(suspects(comparison, {}, 32).size() == (at.suspect ? 1U : 0U));
   }
 }
 
