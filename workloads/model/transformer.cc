@@ -448,6 +448,7 @@ Var Transformer::loss(Var hidden, const Tensor& tokens) {
   if (setup_.model.family == ModelFamily::T5) return t5_loss(std::move(hidden), tokens);
   if (setup_.model.family == ModelFamily::Vit) {
     Var logits = vit_logits(hidden);
+    if (kept_outputs_ != nullptr) kept_outputs_->push_back(logits.tensor);
     Var loss = cross_entropy(tape_, logits, tokens);
     hidden.drop();
     return loss;
