@@ -40,17 +40,14 @@ void read_lengths(Parameters& parameters, TrainConfig* config) {
 
 void read_precision(Parameters& parameters, TrainConfig* config) {
   TransformerSetup& setup = config->setup;
-  const std::vector<std::string> names = {"bf16_autocast", "bf16", "fp32", "fp16_autocast",
-                                          "bf16_weights_autocast"};
-  const std::size_t precision = parameters.choice("precision", names);
   if (config->is_megatron()) {
-    if (precision >= 2) {
-      parameters.refuse_text("precision", "bf16 where implementation=megatron", names[precision]);
-    }
+    static_cast<void>(parameters.choice("precision", {"bf16"}));
     setup.autocast = false;
     setup.wide_bytes = setup.narrow_bytes = 2;
     return;
   }
+  const std::size_t precision = parameters.choice(
+      "precision", {"bf16_autocast", "bf16", "fp32", "fp16_autocast", "bf16_weights_autocast"});
   setup.autocast = precision == 0 || precision >= 3;
   setup.is_half = config->scales_loss = precision == 3;
   setup.wide_bytes = precision == 1 || precision == 4 ? 2 : 4;
@@ -302,13 +299,11 @@ void read_zero_grad(Parameters& parameters, TrainConfig* config) {
 }
 
 void read_optimizer(Parameters& parameters, TrainConfig* config) {
-  const std::vector<std::string> names = {"adamw",      "adamw_fused",  "sgd",
-                                          "adamw_loop", "sgd_momentum", "adamw_8bit"};
-  const std::size_t optimizer = parameters.choice("optimizer", names);
-  config->optimizer = static_cast<OptimizerKind>(optimizer);
-  if (config->is_megatron() && config->optimizer != OptimizerKind::AdamW) {
-    parameters.refuse_text("optimizer", "adamw (fused) where implementation=megatron",
-                           names[optimizer]);
+  if (config->is_megatron()) {  // its own, fused
+    static_cast<void>(parameters.choice("optimizer", {"adamw"}));
+  } else {
+    config->optimizer = static_cast<OptimizerKind>(parameters.choice(
+        "optimizer", {"adamw", "adamw_fused", "sgd", "adamw_loop", "sgd_momentum", "adamw_8bit"}));
   }
   config->clips = read_switch(parameters, "clip", false);
   if (config->is_megatron() && config->clips) {
@@ -402,7 +397,8 @@ void read_lora(Parameters& parameters, TrainConfig* config) {
 void check_live_bytes(Parameters& parameters, const TrainConfig& config) {
   const ModelShape& model = config.setup.model;
   const double longest = static_cast<double>(config.lengths.context_max);
-  const double tokens = static_cast<double>(config.setup.batch) * longest;
+  const std::uint64_t batch = std::max(config.setup.batch, config.eval_batch);
+  const double tokens = static_cast<double>(batch) * longest;
   const double block =
       tokens * (60.0 * static_cast<double>(model.hidden) + 40.0 * static_cast<double>(model.ffn) +
                 24.0 * longest * static_cast<double>(model.head_count));
