@@ -212,10 +212,16 @@ void Inference::head() {
     return;
   }
   if (!generates()) {
-    if (config_.setup.model.image > 0) {  // only the classes are kept, and not until the next batch
+    // Only classes or scores are kept, and not until the next batch.
+    if (config_.setup.model.image > 0) {
       hidden.drop();
       tokens_.reset();
       answer.drop();
+    } else if (config_.setup.predicts_words) {
+      hidden.drop();
+      answer.drop();
+      tokens_.reset();
+      given_mask_.reset();
     }
     tokens_.reset();
     hidden_ = std::move(hidden);
@@ -290,9 +296,8 @@ void read_padding(Parameters& parameters, InferConfig* config) {
   if (setup.model.family == ModelFamily::Bert) {
     config->pools = parameters.number("embeddings", {.preset = 0, .lowest = 0, .highest = 1}) == 1;
   }
-  if (config->padded && !setup.fused_attention) {
-    parameters.refuse_value("padding", "0 with attention=eager", 1);
-  }
+  if (setup.model.family != ModelFamily::Bert || config->pools) return;
+  config->setup.predicts_words = parameters.choice("head", {"pooled", "words"}) == 1;
 }
 
 // A draft model by its name, with dimensions of its own; nothing where the key is not given.

@@ -365,7 +365,6 @@ TEST_CASE("impossible generation is refused with key, value and rule") {
   };
   CHECK(mentions(error_of("infer:gpt2-124m,beams=4,kv=paged"), "1 without kv=concat"));
   CHECK(mentions(error_of("infer:gpt2-124m,beams=4,sample=1"), "0 with beams above 1"));
-  CHECK(mentions(error_of("infer:gpt2-124m,padding=1"), "0 with attention=eager"));
   CHECK(mentions(error_of("infer:gpt2-124m,draft=gpt2-124m"), "batch=1, beams=1, sample=0"));
   CHECK(mentions(error_of("infer:gpt2-124m,batch=1,draft=llama-3-8b"), "the same family"));
   CHECK(mentions(error_of("infer:gpt2-124m,batch=1,draft=gpt2-124m,draft_heads=5"),

@@ -128,7 +128,7 @@ void Transformer::make_parameters() {
           tape_.allocate(model.head_width() / 2 * parameter_bytes(), TensorKind::Unknown));
     }
   }
-  if (model.family == ModelFamily::Bert && setup_.training) {
+  if (model.family == ModelFamily::Bert && setup_.has_word_head()) {
     transform_ = add_weight(h * h);
     static_cast<void>(add_weight(h));
     transform_norm_ = add_weight(h);
@@ -416,7 +416,7 @@ Var Transformer::finish(Var hidden) {
     hidden = rms_norm(hidden, final_norm_);
   }
   // BERT's pooler is part of its forward.
-  if (model.family != ModelFamily::Bert || setup_.training) drop_locals();
+  if (model.family != ModelFamily::Bert || setup_.has_word_head()) drop_locals();
   return hidden;
 }
 
@@ -454,11 +454,7 @@ Var Transformer::loss(Var hidden, const Tensor& tokens) {
     return loss;
   }
   if (setup_.model.family == ModelFamily::Bert) {
-    Var scores = linear(tape_, hidden, rows, with_bias(transform_));
-    scores = activation_of_input(tape_, std::move(scores));
-    scores = layer_norm(tape_, std::move(scores), rows, transform_norm_, transform_norm_ + 1);
-    scores = into_parallel(std::move(scores));
-    scores = linear(tape_, std::move(scores), rows, {.weight = head_, .bias = head_bias_});
+    Var scores = word_scores(hidden);
     scores = gather_columns(tape_, std::move(scores), {.ranks = setup_.parallel.tensor});
     if (kept_outputs_ != nullptr) kept_outputs_->push_back(scores.tensor);
     Var loss = cross_entropy(tape_, scores, tokens);
@@ -474,8 +470,19 @@ Var Transformer::loss(Var hidden, const Tensor& tokens) {
   return loss;
 }
 
+// BERT's head of a masked language model.
+Var Transformer::word_scores(const Var& hidden) {
+  const std::uint64_t rows = setup_.token_count();
+  Var scores = linear(tape_, hidden, rows, with_bias(transform_));
+  scores = activation_of_input(tape_, std::move(scores));
+  scores = layer_norm(tape_, std::move(scores), rows, transform_norm_, transform_norm_ + 1);
+  scores = into_parallel(std::move(scores));
+  return linear(tape_, std::move(scores), rows, {.weight = head_, .bias = head_bias_});
+}
+
 Var Transformer::answer(Var hidden) {
   const ModelShape& model = setup_.model;
+  if (setup_.predicts_words) return word_scores(hidden);
   if (model.family == ModelFamily::Vit) return vit_logits(hidden);
   Var row = hidden;  // a view of one token of each sequence
   row.count = setup_.batch * model.hidden;

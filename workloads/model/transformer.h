@@ -186,6 +186,7 @@ class Transformer {
   [[nodiscard]] Var t5_loss(Var hidden, const Tensor& labels);
   void cache(std::size_t index, Var* key, Var* value);
   void drop_locals();
+  [[nodiscard]] Var word_scores(const Var& hidden);
   [[nodiscard]] Var causal_loss(Var logits);
 
   TransformerSetup setup_;
