@@ -54,6 +54,11 @@ void read_precision(Parameters& parameters, TrainConfig* config) {
   setup.narrow_bytes = precision == 2 ? 4 : 2;
 }
 
+const char* autocast_name(const TransformerSetup& setup) {
+  if (setup.is_half) return "fp16_autocast";
+  return setup.wide_bytes == 2 ? "bf16_weights_autocast" : "bf16_autocast";
+}
+
 void read_checkpoint(Parameters& parameters, TrainConfig* config) {
   const std::size_t kind =
       parameters.choice("checkpoint", {"none", "full", "selective", "keep_products"});
@@ -255,9 +260,7 @@ void read_data_parallel(Parameters& parameters, TrainConfig* config) {
   if (zero > 0 && config->setup.autocast) {
     parameters.refuse_text("precision",
                            "bf16 or fp32 where zero is given: DeepSpeed casts the model",
-                           config->setup.is_half           ? "fp16_autocast"
-                           : config->setup.wide_bytes == 2 ? "bf16_weights_autocast"
-                                                           : "bf16_autocast");
+                           autocast_name(config->setup));
   }
   if (fsdp > 0) {
     own.reshard = read_switch(parameters, "reshard", true);

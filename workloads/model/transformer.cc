@@ -484,6 +484,7 @@ Var Transformer::answer(Var hidden) {
   const ModelShape& model = setup_.model;
   if (setup_.predicts_words) return word_scores(hidden);
   if (model.family == ModelFamily::Vit) return vit_logits(hidden);
+  if (model.family == ModelFamily::T5) return t5_answer(std::move(hidden));
   Var row = hidden;  // a view of one token of each sequence
   row.count = setup_.batch * model.hidden;
   if (model.family == ModelFamily::Bert) {
