@@ -130,6 +130,7 @@ bool Inference::advance() {
       tokens_.reset();
       given_mask_.reset();
       batch_->mark("end");
+      cache_.clear();
       model_.reset();
       return false;
   }

@@ -254,7 +254,8 @@ const Reference& find_reference(std::string_view recording) {
       .where = "",
       .wanted = "a recording that a generator has a like of",
       .got = std::string(recording),
-      .next = suggest(recording, names),
+      .next = nearest_names(recording, names).empty() ? "give its workload with --workload"
+                                                      : suggest(recording, names),
   });
 }
 
