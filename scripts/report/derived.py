@@ -74,6 +74,17 @@ def fragmentation(cell):
     return values if above else dict.fromkeys(values)
 
 
+def request_numbers(cell):
+    """The numbers of requests to a server beside the cell's own, by the names that the tables use; None where there are none."""
+    requests = cell.get("requests") or {}
+    values = {}
+    for name, stored in (("request", "latency"), ("request_first_token", "first_token_latency"), ("request_delay", "delay")):
+        values[name + "_latency_count"] = requests.get(stored + "_count")
+        for percentile in BEYOND:
+            values[f"{name}_latency_ns_{percentile}"] = requests.get(f"{stored}_ns_{percentile}")
+    return values
+
+
 def derive(cell):
     """All derived numbers of a cell by their names in results.csv, and driver_calls, which the tables show."""
     measured = is_measured(cell)

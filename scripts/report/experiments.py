@@ -15,6 +15,7 @@ from derived import (
     has_enough_samples,
     is_baseline,
     is_measured,
+    request_numbers,
 )
 
 # A cost ratio: its name, the cell's field, the same per pass, the count of samples and the percentile.
@@ -206,6 +207,7 @@ def prepare(run):
     order in which they ended; the page has them in the order of the letters."""
     for cell in run.cells:
         cell.update(derive(cell))
+        cell.update(request_numbers(cell))
     settings = sorted({setting_of(cell) for cell in run.cells}, key=_place)
     letters = {setting: letter_of(index) for index, setting in enumerate(settings)}
     place = {setting: index for index, setting in enumerate(settings)}

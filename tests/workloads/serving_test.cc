@@ -365,13 +365,12 @@ TEST_CASE("impossible generation is refused with key, value and rule") {
   };
   CHECK(mentions(error_of("infer:gpt2-124m,beams=4,kv=paged"), "1 without kv=concat"));
   CHECK(mentions(error_of("infer:gpt2-124m,beams=4,sample=1"), "0 with beams above 1"));
-  CHECK(mentions(error_of("infer:gpt2-124m,padding=1"), "0 with attention=eager"));
   CHECK(mentions(error_of("infer:gpt2-124m,draft=gpt2-124m"), "batch=1, beams=1, sample=0"));
   CHECK(mentions(error_of("infer:gpt2-124m,batch=1,draft=llama-3-8b"), "the same family"));
   CHECK(mentions(error_of("infer:gpt2-124m,batch=1,draft=gpt2-124m,draft_heads=5"),
                  "a divisor of draft_hidden = 768"));
   CHECK(mentions(error_of("infer:gpt2-124m,accept_percent=5"), "unknown key 'accept_percent'"));
-  CHECK(mentions(error_of("infer:t5-small,beams=2"), "does not run encoders with decoders"));
+  CHECK(mentions(error_of("infer:t5-small,beams=2"), "concat with beams=1"));
   CHECK(mentions(error_of("infer:gpt2-124m,embeddings=1"), "unknown key 'embeddings'"));
 }
 

@@ -44,6 +44,7 @@ struct TransformerSetup {
   bool fused_attention = false;       // no S x S matrices (scaled_dot_product_attention)
   bool kernels = false;               // emit kernel events
   bool training = true;               // false: no dropout
+  bool predicts_words = false;        // BERT, not training: scores of every token, not the pooler's
   bool evaluating = false;            // a model that is trained, between steps: no dropout either
   std::uint64_t parameter_bytes = 0;  // element size of parameters as they are made; 0: wide_bytes
   std::uint64_t context = 0;          // keys that each token attends to; 0: `sequence`
@@ -54,6 +55,7 @@ struct TransformerSetup {
   std::uint64_t target = 0;       // T5: tokens of each sequence in the decoder
   std::uint64_t target_seen = 0;  // T5: tokens that its cache holds before them
 
+  [[nodiscard]] bool has_word_head() const { return training || predicts_words; }
   [[nodiscard]] std::uint64_t target_context() const { return target_seen + target; }
   [[nodiscard]] std::uint64_t key_count() const { return context == 0 ? sequence : context; }
   [[nodiscard]] bool has_dropout() const {
