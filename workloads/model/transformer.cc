@@ -380,14 +380,16 @@ Var Transformer::loss(Var hidden, const Tensor& tokens) {
   }
   if (setup_.model.family == ModelFamily::Bert) {
     Var scores = word_scores(hidden);
-    scores = gather_columns(tape_, std::move(scores), {.ranks = setup_.parallel.tensor});
+    scores = gather_columns(tape_, std::move(scores),
+                            {.ranks = setup_.parallel.tensor, .copies_whole = true});
     if (kept_outputs_ != nullptr) kept_outputs_->push_back(scores.tensor);
     Var loss = cross_entropy(tape_, scores, tokens);
     return loss;
   }
   hidden = into_parallel(std::move(hidden));
   Var logits = linear(tape_, hidden, rows, {.weight = head_});
-  logits = gather_columns(tape_, std::move(logits), {.ranks = setup_.parallel.tensor});
+  logits = gather_columns(tape_, std::move(logits),
+                          {.ranks = setup_.parallel.tensor, .copies_whole = true});
   if (kept_outputs_ != nullptr) kept_outputs_->push_back(logits.tensor);
   Var loss = causal_loss(logits);
   hidden.drop();
