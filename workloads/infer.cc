@@ -273,7 +273,7 @@ void Inference::head() {
 void Inference::reorder() {
   cache_.reorder(tape(), layer_);
   if (++layer_ < config_.setup.model.layer_count) return;
-  beam_search_.finish_step();
+  beam_search_.finish_step(context_ < context_end_);
   next_token();
 }
 

@@ -209,8 +209,8 @@ constexpr auto kReferences = std::to_array<Reference>({
     {"gpt2_beam",
      "infer:gpt2-124m,requests=8,batch=4,beams=4,batches=4/4,seq=64/40,context_max=64,"
      "generated_max=31,lengths=lognormal,median=100000,sigma_percent=0,attention=fused,events="
-     "30150",
-     27000, 0, Sizes, "GPT-2 124M beam search, 4 beams, batch 4, prompts 64 and 40"},
+     "30003",
+     15108, 0, None, "GPT-2 124M beam search, 4 beams, batch 4, prompts 64 and 40"},
     {"llama_sample_padded",
      "infer:llama-3-8b,layers=8,hidden=2048,heads=16,kv_heads=4,ffn=5632,vocabulary=32000,"
      "requests=8,batch=4,batches=4/4,seq=120/300,context_max=300,generated_max=39,"
