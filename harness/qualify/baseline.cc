@@ -26,7 +26,7 @@ BaselineRow read_row(const Json& json) {
   return {.size_bytes = static_cast<std::uint64_t>(numbers[0]),
           .sample_count = static_cast<std::uint64_t>(numbers[1]),
           .p50_ns = numbers[end - 4],
-          .p99_ns = numbers[end - 2]};
+          .p90_ns = numbers[end - 3]};
 }
 
 // Where a call's time depends on the bytes in use there is a list of rows per level; tests run on

@@ -14,7 +14,7 @@ namespace allocmark::qualify {
 struct BaselineRow {
   std::uint64_t size_bytes = 0;  // 0 where the call has no size
   std::uint64_t sample_count = 0;
-  double p50_ns = 0, p99_ns = 0;
+  double p50_ns = 0, p90_ns = 0;
 };
 
 struct Baseline {

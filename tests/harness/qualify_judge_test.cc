@@ -244,12 +244,12 @@ TEST_CASE("a baseline is read with and without lower quantiles and levels, and n
   CHECK(old_form.gpu_name == "A GPU");
   CHECK(old_form.memory_bytes == 7);
   CHECK(old_form.rows.at("cudaFree").at(0).p50_ns == 11);
-  CHECK(old_form.rows.at("cudaFree").at(0).p99_ns == 13);
+  CHECK(old_form.rows.at("cudaFree").at(0).p90_ns == 12);
   const Baseline levels = read_baseline(profile(
       R"({"cudaFree": {"9": [[4, 20, 5, 6, 7, 8, 9, 10]], "10": [[4, 20, 1, 1, 1, 1, 1, 1]]}})"));
   CHECK(levels.rows.at("cudaFree").at(0).sample_count == 20);
   CHECK(levels.rows.at("cudaFree").at(0).p50_ns == 7);
-  CHECK(levels.rows.at("cudaFree").at(0).p99_ns == 9);
+  CHECK(levels.rows.at("cudaFree").at(0).p90_ns == 8);
   CHECK(find_baseline(folder.path(), "A GPU"));
   CHECK(!find_baseline(folder.path(), "Another GPU"));
   for (const char* bad : {"3", R"({"cudaFree": [[1, 2]]})", R"({"cudaFree": {"x": []}})"}) {
