@@ -62,13 +62,15 @@ class Inference {
   bool advance();
 
  private:
-  enum class Phase { Start, Batch, Embed, Layer, Head, Reorder, Done };
+  enum class Phase { Start, Batch, Embed, Layer, Head, Decode, Reorder, Done };
 
+  [[nodiscard]] bool has_encoder() const { return config_.setup.model.family == ModelFamily::T5; }
   [[nodiscard]] bool generates() const { return config_.setup.model.generates(); }
   void start();
   void begin_batch();
   void embed();
   void head();
+  void decode();
   void reorder();
   void next_token();
   void set_lengths();
@@ -110,12 +112,14 @@ bool Inference::advance() {
       embed();
       return true;
     case Phase::Layer:
-      stream_ = model_->before_layer(layer_, std::move(stream_));
       stream_ = model_->layer(layer_, stream_);
-      if (++layer_ == config_.setup.model.layer_count) phase_ = Phase::Head;
+      if (++layer_ % config_.setup.model.layer_count == 0) phase_ = Phase::Head;
       return true;
     case Phase::Head:
       head();
+      return true;
+    case Phase::Decode:
+      decode();
       return true;
     case Phase::Reorder:
       reorder();
@@ -166,7 +170,11 @@ void Inference::begin_batch() {
   set_lengths();
   if (generates() && config_.kv_mode == KvMode::Preallocated)
     cache_.reserve(tape(), cache_bytes(batch_size_ * config_.beams * context_end_));
-  if (config_.beams > 1) {
+  if (has_encoder()) {
+    context_end_ -= context_;
+    context_ = 0;
+    generation_.begin_encoder(batch_size_, length_);
+  } else if (config_.beams > 1) {
     beam_search_.begin({.batch = batch_size_,
                         .beams = config_.beams,
                         .length = context_,
@@ -179,7 +187,12 @@ void Inference::begin_batch() {
 }
 
 void Inference::embed() {
-  if (generates()) {
+  if (has_encoder()) {
+    stream_ = model_->embed(generation_.given_ids());
+    // The encoder looks at its mask.
+    Tensor allowed = tape().allocate(batch_size_ * length_, TensorKind::Activation);
+    { const Tensor all = tape().allocate(1, TensorKind::Activation); }
+  } else if (generates()) {
     stream_ = model_->embed(config_.beams > 1 ? beam_search_.tokens() : generation_.tokens());
   } else {
     // What the last call returned goes first.
@@ -196,7 +209,22 @@ void Inference::embed() {
 }
 
 // The last token's logits and the choice of the next token, or the pooled first token.
+// The decoder's next token, after those that are cached.
+void Inference::decode() {
+  stream_ = model_->embed_target(generation_.tokens(), 1, context_);
+  ++context_;
+  layer_ = config_.setup.model.layer_count;
+  phase_ = Phase::Layer;
+}
+
 void Inference::head() {
+  if (has_encoder() && layer_ == config_.setup.model.layer_count) {
+    model_->end_encoder(std::move(stream_));
+    stream_ = Var();
+    generation_.begin_decoder();
+    phase_ = Phase::Decode;
+    return;
+  }
   Var hidden = model_->finish(std::move(stream_));
   stream_ = Var();
   Var answer = model_->answer(hidden);
@@ -256,7 +284,11 @@ void Inference::set_lengths() {
 }
 
 void Inference::next_token() {
-  if (context_ < context_end_) {
+  if (has_encoder() && context_ <= context_end_) {
+    phase_ = Phase::Decode;
+    return;
+  }
+  if (!has_encoder() && context_ < context_end_) {
     ++context_;
     length_ = 1;
     set_lengths();
@@ -266,6 +298,7 @@ void Inference::next_token() {
   generation_.end();
   beam_search_.end();
   cache_.end_batch();
+  if (has_encoder()) model_->forget_encoder();
   phase_ = served_ < config_.request_count ? Phase::Batch : Phase::Done;
 }
 
@@ -282,6 +315,11 @@ void read_generation(Parameters& parameters, std::uint64_t longest, InferConfig*
     parameters.refuse_value("beams", "1 without kv=concat, the cache that beams reorder",
                             config->beams);
   }
+  if (config->setup.model.family == ModelFamily::T5 &&
+      (config->beams > 1 || config->kv_mode != KvMode::Concat)) {
+    parameters.refuse_value("kv", "concat with beams=1 for an encoder with a decoder",
+                            parameters.variant());
+  }
   config->samples = parameters.number("sample", {.preset = 0, .lowest = 0, .highest = 1}) == 1;
   if (config->samples && config->beams > 1) {
     parameters.refuse_value("sample", "0 with beams above 1", 1);
@@ -290,7 +328,7 @@ void read_generation(Parameters& parameters, std::uint64_t longest, InferConfig*
 
 void read_padding(Parameters& parameters, InferConfig* config) {
   const TransformerSetup& setup = config->setup;
-  if (setup.model.family != ModelFamily::Vit) {
+  if (setup.model.family != ModelFamily::Vit && setup.model.family != ModelFamily::T5) {
     config->padded = parameters.number("padding", {.preset = 0, .lowest = 0, .highest = 1}) == 1;
   }
   if (setup.model.family == ModelFamily::Bert) {
@@ -330,13 +368,6 @@ std::unique_ptr<EventSource> make_infer(Parameters& parameters, std::uint64_t se
   InferConfig config;
   TransformerSetup& setup = config.setup;
   setup.model = read_model_shape(parameters);
-  if (setup.model.family == ModelFamily::T5) {
-    throw UsageError({.what = "infer does not run encoders with decoders",
-                      .where = "workload '" + parameters.text() + "'",
-                      .wanted = "a model that only encodes or only decodes",
-                      .got = parameters.variant(),
-                      .next = "train:" + parameters.variant() + " trains it"});
-  }
   setup.training = false;
   setup.autocast = false;
   const bool fp32 = parameters.choice("precision", {"bf16", "fp32"}) == 1;

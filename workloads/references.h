@@ -24,6 +24,7 @@ struct Reference {
   std::size_t row_count = 0;
   std::size_t missing_max = 0;
   FreeRows frees = FreeRows::Blocks;
+  std::string_view summary = {};  // one line: what was recorded
 };
 
 [[nodiscard]] std::span<const Reference> references();

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "workloads/data_folder.h"
 #include "workloads/generators.h"
+#include "workloads/references.h"
 #include "workloads/scenario.h"
 #include "workloads/summary.h"
 #include "workloads/trace_reader.h"
@@ -26,28 +27,9 @@ struct RecordedNote {
   std::string_view summary;
 };
 
-// The traces that ship with the suite; a user's own file gets a general line.
+// Recordings without a generator; references.h says what the others are, and a user's own file gets
+// a general line.
 constexpr RecordedNote kRecordedNotes[] = {
-    {"gpt2_train_amp",
-     "GPT-2 124M training, batch 8 x 1024, bf16 autocast, AdamW, 4 steps (PyTorch 2.11)"},
-    {"gpt2_train_ckpt", "the same with activation checkpointing"},
-    {"bert_varlen_infer", "BERT-base inference, batches of 1-16 with lognormal lengths"},
-    {"llama_lora_varlen_accum",
-     "Llama-shaped LoRA fine-tuning, checkpointing, 4 accumulation steps of varying length"},
-    {"gpt2_medium_amp", "GPT-2 355M training, batch 4 x 1024, bf16 autocast, AdamW, 3 steps"},
-    {"gpt2_bf16_sgd", "GPT-2 124M training, batch 8 x 512, bf16, SGD, fused attention, 4 steps"},
-    {"gpt2_accum_fp32", "GPT-2 124M training, 3 micro steps of 4 x 256, fp32, AdamW, 2 steps"},
-    {"gpt2_generate", "GPT-2 124M generation, bf16, batch 8, prompt 64, growing KV cache"},
-    {"bert_mlm_fp32", "BERT-base masked-LM training, batch 16 x 128, fp32, AdamW, 4 steps"},
-    {"llama_bf16_fused",
-     "Llama-shaped 8 x 2048 training, batch 4 x 1024, bf16, fused AdamW and attention, 4 steps"},
-    {"llama_eager_amp",
-     "Llama-shaped 6 x 1024 training, batch 4 x 512, bf16 autocast, eager attention, 3 steps"},
-    {"llama_ckpt_amp",
-     "Llama-shaped 8 x 2048 training, batch 2 x 2048, bf16 autocast, checkpointing, 3 steps"},
-    {"llama_generate", "Llama-shaped 8 x 2048 generation, bf16, batch 4, growing KV cache"},
-    {"vit_amp", "ViT-base training, 32 images of 224 x 224, bf16 autocast, AdamW, 4 steps"},
-    {"t5_small_amp", "T5-small training, batch 16, 256 tokens in, 64 out, bf16 autocast, 3 steps"},
     {"fuzz_1", "random sizes on one stream with empty_cache"},
     {"fuzz_s1", "random sizes on three streams"},
     {"fuzz_r1", "random sizes on three streams with record_stream, unfinished kernels and syncs"},
@@ -96,6 +78,9 @@ std::vector<WorkloadListing> list_workloads() {
     std::string_view summary = "a recorded trace";
     for (const RecordedNote& note : kRecordedNotes) {
       if (note.name == file.name) summary = note.summary;
+    }
+    for (const Reference& reference : references()) {
+      if (reference.recording == file.name) summary = reference.summary;
     }
     result.push_back({.name = file.name, .kind = "recorded", .summary = std::string(summary)});
   }

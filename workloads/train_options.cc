@@ -201,38 +201,44 @@ void read_micro_batches(Parameters& parameters, TrainConfig* config) {
   }
 }
 
-void read_data_parallel(Parameters& parameters, TrainConfig* config) {
-  const std::uint64_t ranks = config->setup.parallel.data;
-  DataParallelSettings& own = config->data_parallel;
-  own.ranks = ranks;
-  const std::uint64_t zero = parameters.number("zero", {.preset = 0, .lowest = 0, .highest = 3});
-  const std::uint64_t fsdp = parameters.number("fsdp", {.preset = 0, .lowest = 0, .highest = 2});
+void check_data_parallel(Parameters& parameters, const TrainConfig& config, std::uint64_t zero,
+                         std::uint64_t fsdp) {
+  const char* given = zero > 0 ? "zero" : "fsdp";
   if (zero > 0 && fsdp > 0) {
     parameters.refuse_value("fsdp", "0 where zero = " + std::to_string(zero), fsdp);
   }
-  if (zero + fsdp > 0 && ranks == 1) {
-    parameters.refuse_value(zero > 0 ? "zero" : "fsdp",
-                            "0 where dp is 1: there is nobody to share with", zero + fsdp);
+  if (zero + fsdp > 0 && config.setup.parallel.data == 1) {
+    parameters.refuse_value(given, "0 where dp is 1: there is nobody to share with", zero + fsdp);
   }
-  if (config->is_megatron()) {
-    if (fsdp > 0) parameters.refuse_value("fsdp", "0 where implementation=megatron", fsdp);
-    if (zero > 1) {
-      parameters.refuse_value("zero",
-                              "0, or 1 for the distributed optimizer, where "
-                              "implementation=megatron",
-                              zero);
-    }
-    config->distributed_optimizer = zero == 1;
-    return;
+  if (config.is_megatron() && fsdp > 0) {
+    parameters.refuse_value("fsdp", "0 where implementation=megatron", fsdp);
   }
-  if (config->setup.parallel.pipeline > 1 && (zero > 1 || fsdp > 0)) {
-    parameters.refuse_value(zero > 1 ? "zero" : "fsdp",
+  if (config.is_megatron() && zero > 1) {
+    parameters.refuse_value(
+        "zero", "0, or 1 for the distributed optimizer, where implementation=megatron", zero);
+  }
+  if (config.setup.parallel.pipeline > 1 && (zero > 1 || fsdp > 0)) {
+    parameters.refuse_value(given,
                             "at most zero=1 where pp > 1: a stage would gather its parameters for "
                             "every micro batch",
                             zero + fsdp);
   }
-  if (config->lora.rank > 0 && zero + fsdp > 0) {
-    parameters.refuse_value("lora", "0 where zero or fsdp is given", config->lora.rank);
+  if (config.lora.rank > 0 && zero + fsdp > 0) {
+    parameters.refuse_value("lora", "0 where zero or fsdp is given", config.lora.rank);
+  }
+}
+
+void read_data_parallel(Parameters& parameters, TrainConfig* config) {
+  const std::uint64_t ranks = config->setup.parallel.data;
+  DataParallelSettings& own = config->data_parallel;
+  own.ranks = ranks;
+  own.rank = config->setup.parallel.data_rank;
+  const std::uint64_t zero = parameters.number("zero", {.preset = 0, .lowest = 0, .highest = 3});
+  const std::uint64_t fsdp = parameters.number("fsdp", {.preset = 0, .lowest = 0, .highest = 2});
+  check_data_parallel(parameters, *config, zero, fsdp);
+  if (config->is_megatron()) {
+    config->distributed_optimizer = zero == 1;
+    return;
   }
   using enum DataParallelKind;
   const DataParallelKind kinds[] = {Ddp, Zero1, Zero2, Zero3};
@@ -253,9 +259,8 @@ void read_data_parallel(Parameters& parameters, TrainConfig* config) {
         "reduce_elements", {.preset = 500'000'000, .lowest = 1, .highest = 100'000'000'000});
   }
   if (zero > 0 && config->setup.autocast) {
-    parameters.refuse_text("precision",
-                           "bf16 or fp32 where zero is given: DeepSpeed casts the model",
-                           "bf16_autocast");
+    parameters.refuse_text(
+        "precision", "bf16 or fp32 where zero is given: DeepSpeed casts the model", "an autocast");
   }
   if (fsdp > 0) {
     own.reshard = read_switch(parameters, "reshard", true);

@@ -347,7 +347,6 @@ TEST_CASE("bad parameters name the key and what is allowed") {
   CHECK(mentions(error_of("infer:gpt2-124m,context_max=1024,generated_max=1"),
                  "a whole number from 0 to 0"));
   CHECK(mentions(error_of("churn:size_min=1MiB,size_max=1KiB"), "bad value of key 'size_max'"));
-  CHECK(mentions(error_of("infer:t5-small"), "train:t5-small"));
   CHECK(mentions(error_of("train:vit-base,patch=15"), "a divisor of image = 224"));
   CHECK(mentions(error_of("train:vit-base,seq=5"), "unknown key 'seq'"));
   CHECK(mentions(error_of("train:bert-base,target=5"), "unknown key 'target'"));

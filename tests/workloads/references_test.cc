@@ -12,6 +12,7 @@
 #include "tests/catch.h"
 #include "tests/workloads/trace_files.h"
 #include "workloads/summary.h"
+#include "workloads/trace_tools.h"
 
 using namespace allocmark;
 
@@ -68,6 +69,18 @@ TEST_CASE("generated peaks are the recorded ones to the byte, but for a loss of 
                          reference.workload.find("draft=") != std::string_view::npos;
     CHECK(std::abs(difference) <= (is_near ? 4096 : 4));
     CHECK(generated.largest_bytes == recorded.largest_bytes);
+  }
+}
+
+TEST_CASE("every recording that ships says what it is, and all but random ones have their like") {
+  for (const WorkloadListing& listing : list_workloads()) {
+    if (listing.kind != "recorded") continue;
+    INFO(listing.name);
+    CHECK(listing.summary != "a recorded trace");
+    CHECK(listing.summary.size() > 20);
+    if (!listing.name.starts_with("fuzz")) {
+      CHECK(find_reference(listing.name).recording == listing.name);
+    }
   }
 }
 

@@ -177,6 +177,8 @@ TEST_CASE("every recorded trace is valid and has the pinned numbers") {
        0x3c7a83bb9a94509e},
       {"bert_padded_infer", 5636, 2814, 2812, 16474121704, 735320296, 854, 2, 34603008, 1,
        0x344272658a2f5176},
+      {"t5_generate", 30002, 15087, 14913, 1046115508, 180012056, 305, 174, 173099336, 1,
+       0x0286d0d45b1879ce},
   };
   CHECK(recorded_traces().size() == std::size(pinned));
   for (const Pinned& expected : pinned) {

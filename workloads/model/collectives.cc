@@ -10,14 +10,23 @@ Tensor communicated(Tape& tape, std::uint64_t size_bytes) {
   return tape.allocate(size_bytes, TensorKind::Communication);
 }
 
-// sizes: bytes of the gradient that goes on, bytes that are sent, whether in place.
+// What a rank gets of an exchange of `whole` bytes: a copy of the whole comes before it is cut, or
+// after its pieces were gathered.
+Tensor exchanged(Tape& tape, std::uint64_t result, std::uint64_t whole, bool copies) {
+  Tensor first;
+  if (copies) first = communicated(tape, whole);
+  return communicated(tape, result);
+}
+
+// sizes: bytes of the gradient that goes on, bytes that are sent, whether in place, whether the
+// whole is copied.
 void collective_backward(Tape& tape, Node& node, Backprop& b) {
   tape.communicate(node.sizes[1], kGatherStream);
   if (node.sizes[2] == 1) {
     b.out[0] = std::move(b.gradient);
     return;
   }
-  b.out[0].tensor = communicated(tape, node.sizes[0]);
+  b.out[0].tensor = exchanged(tape, node.sizes[0], node.sizes[1], node.sizes[3] == 1);
 }
 
 void own_part_backward(Tape& tape, Node& node, Backprop& b) {
@@ -31,6 +40,7 @@ struct Exchange {
   std::uint64_t count = 0;  // elements of the result
   bool allocates = true;    // a result of its own
   bool in_place_back = false;
+  bool copies_whole = false;
 };
 
 Var exchange(Tape& tape, Var input, const Exchange& kind) {
@@ -39,11 +49,14 @@ Var exchange(Tape& tape, Var input, const Exchange& kind) {
     node->sizes[0] = input.size_bytes();
     node->sizes[1] = std::max(input.size_bytes(), kind.count * input.width);
     node->sizes[2] = kind.in_place_back ? 1 : 0;
+    node->sizes[3] = kind.copies_whole ? 1 : 0;
   }
   Var out;
   out.count = kind.count;
   out.width = input.width;
-  out.tensor = kind.allocates ? communicated(tape, out.size_bytes()) : input.tensor;
+  const std::uint64_t whole = std::max(input.size_bytes(), out.size_bytes());
+  out.tensor =
+      kind.allocates ? exchanged(tape, out.size_bytes(), whole, kind.copies_whole) : input.tensor;
   if (kind.backward != collective_backward || kind.allocates) {
     tape.communicate(std::max(input.size_bytes(), out.size_bytes()), kGatherStream);
   }
@@ -74,19 +87,25 @@ Var sum_over_ranks(Tape& tape, Var input, const CollectiveGroup& group) {
 Var gather_tokens(Tape& tape, Var input, const CollectiveGroup& group) {
   if (group.ranks == 1) return input;
   const std::uint64_t count = input.count * group.ranks;
-  return exchange(tape, std::move(input), {.backward = collective_backward, .count = count});
+  return exchange(
+      tape, std::move(input),
+      {.backward = collective_backward, .count = count, .copies_whole = group.copies_whole});
 }
 
 Var gather_columns(Tape& tape, Var input, const CollectiveGroup& group) {
   if (group.ranks == 1) return input;
   const std::uint64_t count = input.count * group.ranks;
-  return exchange(tape, std::move(input), {.backward = own_part_backward, .count = count});
+  return exchange(
+      tape, std::move(input),
+      {.backward = own_part_backward, .count = count, .copies_whole = group.copies_whole});
 }
 
 Var reduce_scatter_tokens(Tape& tape, Var input, const CollectiveGroup& group) {
   if (group.ranks == 1) return input;
   const std::uint64_t count = input.count / group.ranks;
-  return exchange(tape, std::move(input), {.backward = collective_backward, .count = count});
+  return exchange(
+      tape, std::move(input),
+      {.backward = collective_backward, .count = count, .copies_whole = group.copies_whole});
 }
 
 Var split_tokens(Tape& tape, Var input, const CollectiveGroup& group) {

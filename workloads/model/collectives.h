@@ -16,6 +16,9 @@ inline constexpr std::uint32_t kReduceStream = 2;
 struct CollectiveGroup {
   std::uint64_t ranks = 1;
   bool in_place = false;  // sums go where the input is (Megatron-LM), else to a tensor of their own
+  // Pieces along another than the first dimension are joined, or cut, by a copy of the whole
+  // (PyTorch's functional collectives).
+  bool copies_whole = false;
 };
 
 // Identity forward; the gradient is summed over the ranks.

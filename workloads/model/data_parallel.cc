@@ -100,23 +100,29 @@ void DataParallel::rebuild_buckets() {
   make_buckets(order, first_bytes);
 }
 
+// The parameters become views of one buffer; this rank keeps a part of it in four bytes (DeepSpeed,
+// runtime/zero/stage_1_and_2.py, commit edaa7221).
 void DataParallel::wrap_zero(const std::vector<std::size_t>& trained) {
   TensorPool& pool = tape_->pool();
+  trained_ = trained;
+  positions_.assign(tape_->parameters().size(), 0);
   std::uint64_t count = 0;
-  std::uint64_t width = 2;
-  // The parameters go to the host and come back as views of one buffer.
   for (const std::size_t parameter : trained) {
+    positions_[parameter] = count;
     count += tape_->parameters()[parameter].count;
-    width = tape_->parameters()[parameter].width;
-    tape_->parameters()[parameter].data.reset();
+    width_ = tape_->parameters()[parameter].width;
   }
   const std::uint64_t alignment = 2 * settings_.ranks;
   padded_count_ = (count + alignment - 1) / alignment * alignment;
-  flat_parameters_ = pool.make(padded_count_ * width, TensorKind::Parameter);
-  const std::uint64_t own = padded_count_ / settings_.ranks;
-  const Tensor copy = pool.make(own * width, TensorKind::Workspace);
-  master_ = pool.make(own * 4, TensorKind::OptimizerState);
-  partitions_ = {{.count = own, .width = 4}};
+  own_count_ = padded_count_ / settings_.ranks;
+  flat_parameters_ = pool.make(padded_count_ * width_, TensorKind::Parameter);
+  for (const std::size_t parameter : trained) tape_->parameters()[parameter].data.reset();
+  {
+    const Tensor copy = pool.make(own_count_ * width_, TensorKind::Workspace);
+    master_ = pool.make(own_count_ * 4, TensorKind::OptimizerState);
+  }
+  { const Tensor zeros = pool.make(own_count_ * 4, TensorKind::Gradient); }
+  partitions_ = {{.count = own_count_, .width = 4}};
 }
 
 void DataParallel::wrap(const std::vector<std::size_t>& trained) {
@@ -137,13 +143,9 @@ void DataParallel::begin_forward() {
 }
 
 void DataParallel::begin_backward(bool last_micro_batch) {
+  last_micro_batch_ = last_micro_batch;
   reduces_ = last_micro_batch || !settings_.no_sync;
   for (Bucket& bucket : buckets_) bucket.pending = bucket.parameter_count;
-  if (!shards_optimizer()) return;
-  filled_ = 0;
-  const std::uint64_t width =
-      flat_parameters_.size_bytes() / std::max<std::uint64_t>(padded_count_, 1);
-  reduction_ = tape_->pool().make(settings_.reduce_elements * width, TensorKind::Communication);
 }
 
 void DataParallel::reduce(const Tensor& buffer, std::uint64_t size_bytes) {
@@ -162,26 +164,68 @@ void DataParallel::on_gradient(std::size_t parameter) {
     if (bucket.pending > 0 && --bucket.pending == 0) reduce(bucket.flat, bucket.size_bytes);
     return;
   }
-  if (filled_ + own.count > settings_.reduce_elements) {
-    reduce(reduction_, filled_ * own.width);
-    filled_ = 0;
+  // The first gradient of a backward makes the buffer. Stage 1 reduces after the last micro batch.
+  if (!reduction_) {
+    reduction_ = tape_->pool().make(settings_.reduce_elements * width_, TensorKind::Communication);
   }
+  if (settings_.kind == DataParallelKind::Zero2) put_into_reduction(parameter);
+}
+
+bool DataParallel::is_own(std::size_t parameter) const {
+  const std::uint64_t begin = own_count_ * settings_.rank;
+  const std::uint64_t first = positions_[parameter];
+  return first < begin + own_count_ && first + tape_->parameters()[parameter].count > begin;
+}
+
+// The gradient becomes a view of the buffer, unless it is larger.
+void DataParallel::put_into_reduction(std::size_t parameter) {
+  Parameter& own = tape_->parameters()[parameter];
+  if (filled_ > 0 && filled_ + own.count > settings_.reduce_elements) end_zero_reduction();
+  if (own.count <= settings_.reduce_elements) own.gradient.reset();
   filled_ += own.count;
-  // Stage 2 keeps only the gradients of its own partition, in a buffer that the first one makes.
-  if (settings_.kind == DataParallelKind::Zero2) {
-    if (!own_gradients_) {
-      own_gradients_ =
-          tape_->pool().make(padded_count_ / settings_.ranks * own.width, TensorKind::Gradient);
+  reducing_.push_back(parameter);
+}
+
+// Gradients of this rank's partition are copied to a buffer that the first one makes.
+void DataParallel::end_zero_reduction() {
+  if (reducing_.empty()) return;
+  reduce(reduction_, filled_ * width_);
+  for (const std::size_t parameter : reducing_) {
+    if (is_own(parameter) && !own_gradients_) {
+      own_gradients_ = tape_->pool().make(own_count_ * width_, TensorKind::Gradient);
     }
-    own.gradient.reset();
+    tape_->parameters()[parameter].gradient.reset();
   }
+  reducing_.clear();
+  filled_ = 0;
 }
 
 void DataParallel::end_backward() {
   if (!shards_optimizer()) return;
-  if (filled_ > 0) reduce(reduction_, filled_ * 2);
-  filled_ = 0;
+  if (settings_.kind == DataParallelKind::Zero1) {
+    if (!last_micro_batch_) return;
+    for (const std::size_t parameter : trained_) put_into_reduction(parameter);
+  }
+  end_zero_reduction();
   reduction_.reset();
+  // A later micro batch is added to the first one's partition.
+  if (!accumulated_) accumulated_ = std::move(own_gradients_);
+  own_gradients_.reset();
+}
+
+void DataParallel::begin_step() {
+  if (!shards_optimizer()) return;
+  TensorPool& pool = tape_->pool();
+  Tensor flat = pool.make(own_count_ * width_, TensorKind::Gradient);
+  step_gradient_ = pool.make(own_count_ * 4, TensorKind::Gradient);
+  flat.reset();
+  accumulated_.reset();
+}
+
+void DataParallel::end_step() {
+  if (!shards_optimizer()) return;
+  step_gradient_.reset();
+  tape_->communicate(flat_parameters_.size_bytes(), kGatherStream);
 }
 
 // Each parameter, the largest first, goes to the rank that has the fewest elements so far.
@@ -201,25 +245,9 @@ std::vector<std::size_t> DataParallel::own_states(const std::vector<std::size_t>
   return own;
 }
 
-void DataParallel::begin_step() {
-  if (!shards_optimizer()) return;
-  TensorPool& pool = tape_->pool();
-  const std::uint64_t own = padded_count_ / settings_.ranks;
-  const Tensor flat =
-      pool.make(own * (flat_parameters_.size_bytes() / padded_count_), TensorKind::Gradient);
-  step_gradient_ = pool.make(own * 4, TensorKind::Gradient);
-}
-
-void DataParallel::end_step() {
-  if (!shards_optimizer()) return;
-  step_gradient_.reset();
-  own_gradients_.reset();
-  tape_->communicate(flat_parameters_.size_bytes(), kGatherStream);
-}
-
 void DataParallel::clear() {
-  for (Tensor* tensor :
-       {&flat_parameters_, &master_, &reduction_, &own_gradients_, &step_gradient_}) {
+  for (Tensor* tensor : {&flat_parameters_, &master_, &reduction_, &own_gradients_, &accumulated_,
+                         &step_gradient_}) {
     tensor->reset();
   }
   buckets_.clear();

@@ -16,6 +16,7 @@ enum class DataParallelKind : std::uint8_t { None, Ddp, Zero1, Zero2, Zero3, Fsd
 struct DataParallelSettings {
   DataParallelKind kind = DataParallelKind::None;
   std::uint64_t ranks = 1;
+  std::uint64_t rank = 0;
   std::uint64_t bucket_bytes = std::uint64_t{25} << 20;  // DDP: a bucket closes once this large
   bool shares_states = false;  // DDP with ZeroRedundancyOptimizer: states of whole parameters
   bool no_sync = false;        // DDP: only the last micro batch reduces gradients
@@ -64,6 +65,9 @@ class DataParallel {
   void make_buckets(const std::vector<std::size_t>& order, std::uint64_t first_bytes_max);
   void rebuild_buckets();
   void wrap_zero(const std::vector<std::size_t>& trained);
+  void put_into_reduction(std::size_t parameter);
+  void end_zero_reduction();
+  [[nodiscard]] bool is_own(std::size_t parameter) const;
   void reduce(const Tensor& buffer, std::uint64_t size_bytes);
   [[nodiscard]] std::uint64_t bytes_of(std::size_t parameter) const;
 
@@ -75,10 +79,16 @@ class DataParallel {
   bool rebuilt_ = false;
   std::vector<Bucket> old_buckets_;  // still known to the last reduction
   bool reduces_ = true;              // this backward
+  bool last_micro_batch_ = true;     // before the step
   std::vector<OptimizedTensor> partitions_;
-  std::uint64_t padded_count_ = 0;  // ZeRO: elements of the flat parameters
-  std::uint64_t filled_ = 0;        // ZeRO: elements in the reduction buffer
-  Tensor flat_parameters_, master_, reduction_, own_gradients_, step_gradient_;
+  std::uint64_t padded_count_ = 0;        // ZeRO: elements of the flat parameters
+  std::uint64_t own_count_ = 0;           // ZeRO: elements of this rank's partition
+  std::uint64_t width_ = 2;               // ZeRO: bytes per element of the parameters
+  std::vector<std::size_t> trained_;      // ZeRO: in the order of the flat parameters
+  std::vector<std::uint64_t> positions_;  // ZeRO: where each begins, by parameter
+  std::vector<std::size_t> reducing_;     // ZeRO: whose gradients are in the buffer
+  std::uint64_t filled_ = 0;              // ZeRO: elements in the reduction buffer
+  Tensor flat_parameters_, master_, reduction_, own_gradients_, accumulated_, step_gradient_;
 };
 
 }  // namespace allocmark

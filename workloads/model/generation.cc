@@ -4,7 +4,8 @@
 
 namespace allocmark {
 
-void Generation::begin(std::uint64_t batch, std::uint64_t length) {
+// Ids, mask, special tokens and the tests of them.
+void Generation::take_prompt(std::uint64_t batch, std::uint64_t length) {
   batch_ = batch;
   const std::uint64_t all = batch * length * 8;
   given_ids_ = make(all);
@@ -19,12 +20,32 @@ void Generation::begin(std::uint64_t batch, std::uint64_t length) {
     const Tensor both = make(1);
     known.reset();
   }
-  for (const std::uint64_t size_bytes : {std::uint64_t{1}, batch}) {
+  // The second: does a prompt end in padding? Nobody asks where an encoder reads it.
+  for (const bool is_last_token : {false, true}) {
+    if (has_encoder_ && is_last_token) break;
+    const std::uint64_t size_bytes = is_last_token ? batch : 1;
     Tensor compared = make(size_bytes);
     Tensor any = make(1);
     compared.reset();
     any.reset();
   }
+}
+
+void Generation::begin_encoder(std::uint64_t batch, std::uint64_t length) {
+  has_encoder_ = true;
+  take_prompt(batch, length);
+}
+
+void Generation::begin_decoder() {
+  ids_ = make(batch_ * 8);
+  { const Tensor ones = make(batch_ * 8); }
+  unfinished_ = make(batch_ * 8);
+  tokens_ = make(batch_ * 8);
+}
+
+void Generation::begin(std::uint64_t batch, std::uint64_t length) {
+  take_prompt(batch, length);
+  const std::uint64_t all = batch * length * 8;
   Tensor sums = make(all);
   Tensor lowered = make(all);
   sums.reset();
@@ -89,8 +110,8 @@ void Generation::test_end() {
 
 void Generation::choose(Var logits, std::uint64_t context) {
   // The prompt's copy goes with the first pass, later inputs once the next ones are there.
-  if (is_prompt_) tokens_.reset();
-  grow(context);
+  if (is_prompt_ && !has_encoder_) tokens_.reset();
+  if (!has_encoder_) grow(context);
   if (is_prompt_) prompt_positions_ = std::move(positions_before_);
   is_prompt_ = false;
   exact_ = make(logits.count * 4);
@@ -109,7 +130,8 @@ void Generation::choose(Var logits, std::uint64_t context) {
   test_end();
   logits.drop();
   Tensor tokens = make(batch_ * 8);
-  Tensor token_positions = make(batch_ * 8);
+  Tensor token_positions;
+  if (!has_encoder_) token_positions = make(batch_ * 8);
   tokens_ = std::move(tokens);
   token_positions_ = std::move(token_positions);
   mask_before_.reset();

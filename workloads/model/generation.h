@@ -20,17 +20,23 @@ class Generation {
   void keep_scores(std::vector<Tensor>* scores) { scores_ = scores; }
   // A batch of prompts of `length` tokens.
   void begin(std::uint64_t batch, std::uint64_t length);
+  // An encoder reads the prompt: its mask is all that is kept of it beside the ids.
+  void begin_encoder(std::uint64_t batch, std::uint64_t length);
+  // It has; the decoder begins with one token.
+  void begin_decoder();
   // The pass over `context` tokens in all gave logits: takes them, chooses, and makes the next
   // pass's inputs.
   void choose(Var logits, std::uint64_t context);
   // The batch is done: its results go.
   void end();
   [[nodiscard]] const Tensor& tokens() const { return tokens_; }  // this pass's input ids
+  [[nodiscard]] const Tensor& given_ids() const { return given_ids_; }
 
  private:
   [[nodiscard]] Tensor make(std::uint64_t size_bytes) {
     return tape_->allocate(size_bytes, TensorKind::Activation);
   }
+  void take_prompt(std::uint64_t batch, std::uint64_t length);
   void grow(std::uint64_t context);
   void test_end();
   void add_scores(std::uint64_t count);
@@ -44,6 +50,7 @@ class Generation {
   Tensor tokens_, token_positions_, positions_before_, mask_before_, prompt_positions_, exact_,
       chosen_;
   bool is_prompt_ = true;
+  bool has_encoder_ = false;
 };
 
 }  // namespace allocmark

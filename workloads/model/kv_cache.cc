@@ -38,6 +38,16 @@ Var KvCache::append(Tape& tape, std::size_t layer, std::size_t half, const Var& 
   return all;
 }
 
+Var KvCache::held(std::size_t layer, std::size_t half, std::uint64_t count,
+                  std::uint64_t width) const {
+  Var all;
+  all.tensor = layers_[layer][half];
+  all.count = count;
+  all.width = width;
+  all.heads_first = true;
+  return all;
+}
+
 void KvCache::reorder(Tape& tape, std::size_t layer) {
   for (Tensor& half : layers_[layer]) {
     half = tape.allocate(half.size_bytes(), TensorKind::KvCache);

@@ -28,6 +28,9 @@ class KvCache {
   // sequence.
   [[nodiscard]] Var append(Tape& tape, std::size_t layer, std::size_t half, const Var& fresh,
                            std::uint64_t count, std::uint64_t width, std::uint64_t tokens);
+  // What `layer` holds: `count` elements, as `append` left them.
+  [[nodiscard]] Var held(std::size_t layer, std::size_t half, std::uint64_t count,
+                         std::uint64_t width) const;
   // Selects the cache of so many elements anew in one layer, for the beams that live on.
   void reorder(Tape& tape, std::size_t layer);
   // The batch is done.

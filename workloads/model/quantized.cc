@@ -30,11 +30,13 @@ void quantize_weight(TensorPool& pool, std::uint64_t count, std::vector<Tensor>*
   };
   const std::uint64_t scale_count = divided_up(count, kBlockElements);
   const Tensor wide = pool.make(count * 2, TensorKind::Workspace);
-  Tensor scales = pool.make(scale_count * 4, TensorKind::Workspace);
+  const Tensor scales = pool.make(scale_count * 4, TensorKind::Workspace);
+  const bool is_first = kept->empty();
   kept->push_back(parameter(divided_up(count, 2)));
   kept->push_back(parameter(64));  // the sixteen values
   kept->push_back(parameter(4));   // the scales' mean
-  kept->push_back(parameter(1024));
+  const Tensor centred = pool.make(scale_count * 4, TensorKind::Workspace);
+  if (is_first) kept->push_back(parameter(1024));  // the 256 values of scales, for all weights
   kept->push_back(parameter(divided_up(scale_count, kNestedElements) * 4));
   kept->push_back(parameter(scale_count));
 }

@@ -9,13 +9,13 @@ namespace allocmark {
 
 // What every rank has becomes the input of products whose weights are shared over ranks.
 Var Transformer::into_parallel(Var hidden) {
-  const CollectiveGroup group{.ranks = setup_.parallel.tensor};
+  const CollectiveGroup group{.ranks = setup_.parallel.tensor, .copies_whole = true};
   if (setup_.parallel.sequence) return gather_tokens(tape_, std::move(hidden), group);
   return copy_to_ranks(tape_, std::move(hidden), group);
 }
 
 Var Transformer::out_of_parallel(Var partial) {
-  const CollectiveGroup group{.ranks = setup_.parallel.tensor};
+  const CollectiveGroup group{.ranks = setup_.parallel.tensor, .copies_whole = true};
   if (setup_.parallel.sequence) return reduce_scatter_tokens(tape_, std::move(partial), group);
   return sum_over_ranks(tape_, std::move(partial), group);
 }

@@ -2,6 +2,7 @@
 // per head and distance is added to the scores, and as its last dimension is not contiguous no
 // fused kernel takes it, so that self attention runs operator by operator. Cross attention has a
 // bias of zeros and is fused.
+#include <array>
 #include <utility>
 
 #include "workloads/model/transformer.h"
@@ -171,26 +172,39 @@ Var Transformer::t5_attend(Var query, Var key, Var value, const T5Attention& wha
   return out;
 }
 
-// `source`: what keys and values come from.
-Var Transformer::t5_attention(const LayerWeights& own, const Var& input, const Var& source,
-                              T5Attention what) {
-  const std::uint64_t rows = setup_.batch * what.queries;
-  const std::uint64_t source_rows = setup_.batch * (what.is_cross ? what.keys : what.queries);
-  const auto apart = [&](Var projected, std::uint64_t length) {
+// Of what they are made from, and of what the cache holds; across, the first token's stay.
+std::array<Var, 2> Transformer::t5_keys_and_values(const LayerWeights& own, const Var& source,
+                                                   const T5Attention& what) {
+  const auto index = static_cast<std::size_t>(what.cache_index);
+  const std::uint64_t count = setup_.batch * what.keys * setup_.model.kv_width();
+  const bool is_cached = cache_ != nullptr && what.cache_index >= 0;
+  if (is_cached && what.is_cross && setup_.target_seen > 0) {
+    return {cache_->held(index, 0, count, setup_.narrow_bytes),
+            cache_->held(index, 1, count, setup_.narrow_bytes)};
+  }
+  const std::uint64_t length = what.is_cross ? what.keys : what.queries;
+  const std::uint64_t rows = setup_.batch * length;
+  const auto apart = [&](Var projected) {
     return split_heads(tape_, std::move(projected), setup_.batch == 1 || length == 1);
   };
-  const std::uint64_t source_length = what.is_cross ? what.keys : what.queries;
-  Var query = apart(linear(tape_, input, rows, {.weight = own.query}), what.queries);
-  Var key = apart(linear(tape_, source, source_rows, {.weight = own.key}), source_length);
-  Var value = apart(linear(tape_, source, source_rows, {.weight = own.value}), source_length);
-  if (cache_ != nullptr && what.cache_index >= 0) {
-    const auto index = static_cast<std::size_t>(what.cache_index);
-    const std::uint64_t count = setup_.batch * what.keys * setup_.model.kv_width();
+  Var key = apart(linear(tape_, source, rows, {.weight = own.key}));
+  Var value = apart(linear(tape_, source, rows, {.weight = own.value}));
+  if (is_cached) {
     Var keys = cache_->append(tape_, index, 0, key, count, key.width, setup_.target);
     Var values = cache_->append(tape_, index, 1, value, count, key.width, setup_.target);
     key = std::move(keys);
     value = std::move(values);
   }
+  return {std::move(key), std::move(value)};
+}
+
+// `source`: what keys and values come from.
+Var Transformer::t5_attention(const LayerWeights& own, const Var& input, const Var& source,
+                              T5Attention what) {
+  const std::uint64_t rows = setup_.batch * what.queries;
+  Var query = split_heads(tape_, linear(tape_, input, rows, {.weight = own.query}),
+                          setup_.batch == 1 || what.queries == 1);
+  auto [key, value] = t5_keys_and_values(own, source, what);
   if (what.makes_bias && what.is_cross) {
     *what.bias = tape_.make(what.queries * what.keys * setup_.model.head_count, query.width);
   } else if (what.makes_bias) {
@@ -274,6 +288,28 @@ Var Transformer::t5_begin_decoder(Var hidden) {
   decoder_tokens_ = shifted.tensor;
   if (!setup_.fused_attention) mask_ = make_mask(setup_.target, setup_.target_context());
   return t5_dropout(words_);
+}
+
+void Transformer::end_encoder(Var hidden) {
+  encoded_ = t5_finish(std::move(hidden), encoder_norm_, setup_.token_count());
+}
+
+Var Transformer::embed_target(const Tensor& tokens, std::uint64_t count, std::uint64_t seen) {
+  setup_.target = count;
+  setup_.target_seen = seen;
+  words_ = embedding(tape_, tokens, setup_.batch * count, word_table_, setup_.model.hidden);
+  // The encoder's mask is looked at in every pass.
+  Var allowed = tape_.make(setup_.token_count(), 1);
+  { const Var all = tape_.make(1, 1); }
+  return words_;
+}
+
+Var Transformer::t5_answer(Var hidden) {
+  Var scaled = multiply_scalar(tape_, hidden);
+  Var logits = linear(tape_, scaled, setup_.batch * setup_.target, {.weight = head_});
+  hidden.drop();
+  scaled.drop();
+  return logits;
 }
 
 Var Transformer::t5_loss(Var hidden, const Tensor& labels) {

@@ -46,6 +46,11 @@ class Transformer {
   [[nodiscard]] Var finish(Var hidden);
   // Logits and loss; the logits go as soon as the loss is there. The labels are the tokens.
   [[nodiscard]] Var loss(Var hidden, const Tensor& tokens);
+  // T5: the encoder has read the prompt; what the decoder attends to stays.
+  void end_encoder(Var hidden);
+  // T5: the decoder's next tokens, after `seen` that are cached.
+  [[nodiscard]] Var embed_target(const Tensor& tokens, std::uint64_t count, std::uint64_t seen);
+  void forget_encoder() { encoded_.drop(); }
   // Logits are wanted of so many of each sequence's last tokens.
   void set_answer_tokens(std::uint64_t count) { answer_tokens_ = count; }
   // The last tokens' logits, or BERT's pooled first token.
@@ -183,6 +188,9 @@ class Transformer {
   [[nodiscard]] Var t5_embed(const Tensor& tokens);
   [[nodiscard]] Var t5_finish(Var hidden, std::size_t norm, std::uint64_t rows);
   [[nodiscard]] Var t5_begin_decoder(Var hidden);
+  [[nodiscard]] std::array<Var, 2> t5_keys_and_values(const LayerWeights& own, const Var& source,
+                                                      const T5Attention& what);
+  [[nodiscard]] Var t5_answer(Var hidden);
   [[nodiscard]] Var t5_loss(Var hidden, const Tensor& labels);
   void cache(std::size_t index, Var* key, Var* value);
   void drop_locals();
