@@ -229,7 +229,7 @@ constexpr auto kReferences = std::to_array<Reference>({
     {"t5_generate",
      "infer:t5-small,batch=8,requests=8,batches=8,seq=128,context_max=128,generated_max=47,"
      "lengths=lognormal,median=100000,sigma_percent=0,attention=fused,events=30002",
-     15087, 0, None, "T5-small, bf16, batch 8, 128 tokens in, 48 new ones"},
+     15087, 0, None, "T5-small generation, bf16, batch 8, 128 tokens in, growing KV caches"},
     // Tensors of a few bytes differ from the first guess on: held by its distances alone.
     {"llama_assisted",
      "infer:llama-3-8b,layers=8,hidden=2048,heads=16,kv_heads=4,ffn=5632,vocabulary=32000,"
@@ -254,7 +254,8 @@ const Reference& find_reference(std::string_view recording) {
       .where = "",
       .wanted = "a recording that a generator has a like of",
       .got = std::string(recording),
-      .next = suggest(recording, names),
+      .next = nearest_names(recording, names).empty() ? "give its workload with --workload"
+                                                      : suggest(recording, names),
   });
 }
 

@@ -279,6 +279,22 @@ TEST_CASE("masks with padding and float16 go with every family that takes them")
   }
 }
 
+TEST_CASE("fused attention takes grouped heads in two bytes, not in four") {
+  const auto largest = [](const char* extra) {
+    return summarize(*open_workload(std::string("train:llama-3-8b,layers=2,hidden=512,heads=8,"
+                                                "ffn=512,vocabulary=100,batch=2,seq=1024,steps=1,"
+                                                "attention=fused,") +
+                                        extra,
+                                    1))
+        .largest_bytes;
+  };
+  const std::uint64_t scores = 2ull * 8 * 1024 * 1024 * 4;
+  CHECK(largest("kv_heads=2,precision=fp32") == scores);
+  CHECK(largest("kv_heads=8,precision=fp32") <= scores / 2);           // cuBLAS takes 32 MiB
+  CHECK(largest("kv_heads=2,precision=bf16") <= scores / 2);           // cuBLAS takes 32 MiB
+  CHECK(largest("kv_heads=2,precision=bf16_autocast") <= scores / 2);  // cuBLAS takes 32 MiB
+}
+
 TEST_CASE("routing is drawn from the seed, and as uneven as asked") {
   // The rows that each expert gets, times their width in two bytes.
   const auto shares = [](const std::string& skew, std::uint64_t seed) {

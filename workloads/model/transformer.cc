@@ -169,62 +169,6 @@ void Transformer::make_adapters() {
   }
 }
 
-// The mask of eager attention: booleans of all pairs, then zeros and large negative numbers.
-Var Transformer::make_causal_mask(bool detects_packing) {
-  const std::uint64_t rows = setup_.token_count();
-  if (detects_packing) {
-    Var first = tape_.make(setup_.batch, 8);
-    Var joined = tape_.make(rows + setup_.batch, 8);
-    Var difference = tape_.make(rows, 8);
-    joined.drop();
-    Var differs = tape_.make(rows, 1);
-    Var sums = tape_.make(rows, 8);
-    { const Var converted = tape_.make(rows, 8); }
-    differs.drop();
-    Var last = tape_.make(setup_.batch, 1);
-    Var all = tape_.make(1, 1);
-    last.drop();
-    all.drop();
-    for (Var* local : {&first, &difference, &sums}) local->drop();
-  }
-  return setup_.fused_attention ? Var() : make_mask(setup_.sequence, setup_.key_count());
-}
-
-Var Transformer::make_mask(std::uint64_t query_count, std::uint64_t key_count) {
-  Var batches = tape_.make(setup_.batch, 8);
-  Var heads = tape_.make(1, 8);
-  const auto range = [&](std::uint64_t count) {
-    const Var raw = tape_.make(count, 8);
-    return tape_.make(count, 8);
-  };
-  Var queries = range(query_count);
-  Var keys = range(key_count);
-  Var allowed = tape_.make(query_count * key_count, 1);
-  batches.drop();
-  heads.drop();
-  queries.drop();
-  keys.drop();
-  Var zero = tape_.make(1, setup_.wide_bytes);
-  Var lowest = tape_.make(1, setup_.wide_bytes);
-  Var mask = tape_.make(setup_.batch * query_count * key_count, setup_.wide_bytes);
-  lowest.drop();
-  zero.drop();
-  allowed.drop();
-  return mask;
-}
-
-// A mask that allows all that exists is found out, and left to attention's own causal mode.
-void Transformer::check_given_mask() {
-  const std::uint64_t count = setup_.batch * setup_.key_count();
-  Var allowed = tape_.make(count, 1);
-  Var zero = tape_.make(1, 8);
-  { const Var padding = tape_.make(count, 8); }
-  Var all = tape_.make(1, 1);
-  zero.drop();
-  all.drop();
-  allowed.drop();
-}
-
 void Transformer::make_rotary(std::uint64_t width) {
   // Positions that the caller gives are each sequence's own.
   const std::uint64_t batch = given_positions_ ? setup_.batch : 1;

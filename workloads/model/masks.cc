@@ -8,6 +8,62 @@
 
 namespace allocmark {
 
+// The mask of eager attention: booleans of all pairs, then zeros and large negative numbers.
+Var Transformer::make_causal_mask(bool detects_packing) {
+  const std::uint64_t rows = setup_.token_count();
+  if (detects_packing) {
+    Var first = tape_.make(setup_.batch, 8);
+    Var joined = tape_.make(rows + setup_.batch, 8);
+    Var difference = tape_.make(rows, 8);
+    joined.drop();
+    Var differs = tape_.make(rows, 1);
+    Var sums = tape_.make(rows, 8);
+    { const Var converted = tape_.make(rows, 8); }
+    differs.drop();
+    Var last = tape_.make(setup_.batch, 1);
+    Var all = tape_.make(1, 1);
+    last.drop();
+    all.drop();
+    for (Var* local : {&first, &difference, &sums}) local->drop();
+  }
+  return setup_.fused_attention ? Var() : make_mask(setup_.sequence, setup_.key_count());
+}
+
+Var Transformer::make_mask(std::uint64_t query_count, std::uint64_t key_count) {
+  Var batches = tape_.make(setup_.batch, 8);
+  Var heads = tape_.make(1, 8);
+  const auto range = [&](std::uint64_t count) {
+    const Var raw = tape_.make(count, 8);
+    return tape_.make(count, 8);
+  };
+  Var queries = range(query_count);
+  Var keys = range(key_count);
+  Var allowed = tape_.make(query_count * key_count, 1);
+  batches.drop();
+  heads.drop();
+  queries.drop();
+  keys.drop();
+  Var zero = tape_.make(1, setup_.wide_bytes);
+  Var lowest = tape_.make(1, setup_.wide_bytes);
+  Var mask = tape_.make(setup_.batch * query_count * key_count, setup_.wide_bytes);
+  lowest.drop();
+  zero.drop();
+  allowed.drop();
+  return mask;
+}
+
+// A mask that allows all that exists is found out, and left to attention's own causal mode.
+void Transformer::check_given_mask() {
+  const std::uint64_t count = setup_.batch * setup_.key_count();
+  Var allowed = tape_.make(count, 1);
+  Var zero = tape_.make(1, 8);
+  { const Var padding = tape_.make(count, 8); }
+  Var all = tape_.make(1, 1);
+  zero.drop();
+  all.drop();
+  allowed.drop();
+}
+
 // fast_all(): is every one of `count` booleans true?
 void Transformer::check_all(std::uint64_t count) {
   Var zero = tape_.make(1, 8);
@@ -85,6 +141,25 @@ void Transformer::prepare_padded_mask() {
   if (padded_ && mask_length_ == 0) check_all(setup_.batch * length);
   if (padded_ && setup_.sequence > 1) check_all(setup_.batch * length);
   mask_ = make_padding_mask(padded_mask_, key_count, true);
+}
+
+void Transformer::make_causal_masks() {
+  // A cache that is not read to its end needs a mask; while decoding nobody looks whether it is.
+  const bool is_longer =
+      mask_length_ > 0 && (setup_.key_count() > mask_length_ || setup_.sequence == 1);
+  // Several tokens after others that are cached: attention has no mode for their triangle.
+  const bool goes_on = setup_.sequence > 1 && setup_.key_count() > setup_.sequence;
+  if (given_mask_ && setup_.fused_attention && (padded_ || is_longer || goes_on)) {
+    prepare_padded_mask();
+    return;
+  }
+  if (given_mask_ && !setup_.fused_attention && padded_) {
+    const Var allowed = tape_.make(setup_.batch * setup_.key_count(), 1);
+    mask_ = mask_numbers(make_padding_mask({}, setup_.key_count(), true));
+    return;
+  }
+  if (given_mask_) check_given_mask();
+  mask_ = make_causal_mask(cache_ == nullptr && !given_mask_);
 }
 
 Var Transformer::masked_fused_attention(const Var& query, Var key, Var value,
