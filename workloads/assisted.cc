@@ -197,8 +197,8 @@ void Assisted::end_target_pass(Var logits) {
 // The guesses before the first wrong one are kept, and the model's own word for that one.
 void Assisted::count_right() {
   const std::uint64_t rows = guess_count_ + 1;
-  {
-    const Tensor chosen = make(rows * 8);
+  const Tensor chosen = make(rows * 8);
+  if (guess_count_ > 0) {
     const Tensor wrong = make(guess_count_);
     const Tensor sums = make(guess_count_ * 8);
     { const Tensor scan = make(1279); }

@@ -130,6 +130,7 @@ bool Inference::advance() {
       tokens_.reset();
       given_mask_.reset();
       batch_->mark("end");
+      cache_.clear();
       model_.reset();
       return false;
   }
@@ -272,7 +273,7 @@ void Inference::head() {
 void Inference::reorder() {
   cache_.reorder(tape(), layer_);
   if (++layer_ < config_.setup.model.layer_count) return;
-  beam_search_.finish_step();
+  beam_search_.finish_step(context_ < context_end_);
   next_token();
 }
 

@@ -209,8 +209,8 @@ constexpr auto kReferences = std::to_array<Reference>({
     {"gpt2_beam",
      "infer:gpt2-124m,requests=8,batch=4,beams=4,batches=4/4,seq=64/40,context_max=64,"
      "generated_max=31,lengths=lognormal,median=100000,sigma_percent=0,attention=fused,events="
-     "30150",
-     27000, 0, Sizes, "GPT-2 124M beam search, 4 beams, batch 4, prompts 64 and 40"},
+     "30003",
+     15108, 0, None, "GPT-2 124M beam search, 4 beams, batch 4, prompts 64 and 40"},
     {"llama_sample_padded",
      "infer:llama-3-8b,layers=8,hidden=2048,heads=16,kv_heads=4,ffn=5632,vocabulary=32000,"
      "requests=8,batch=4,batches=4/4,seq=120/300,context_max=300,generated_max=39,"
@@ -228,8 +228,8 @@ constexpr auto kReferences = std::to_array<Reference>({
      7275, 48, Sizes, "sentence embeddings by BERT-base, fp16, padded batches, mean pooling"},
     {"t5_generate",
      "infer:t5-small,batch=8,requests=8,batches=8,seq=128,context_max=128,generated_max=47,"
-     "lengths=lognormal,median=100000,sigma_percent=0,attention=fused,events=30121",
-     15070, 0, None, "T5-small generation, bf16, batch 8, 128 tokens in, growing KV caches"},
+     "lengths=lognormal,median=100000,sigma_percent=0,attention=fused,events=30002",
+     15087, 0, None, "T5-small generation, bf16, batch 8, 128 tokens in, growing KV caches"},
     // Tensors of a few bytes differ from the first guess on: held by its distances alone.
     {"llama_assisted",
      "infer:llama-3-8b,layers=8,hidden=2048,heads=16,kv_heads=4,ffn=5632,vocabulary=32000,"
@@ -254,7 +254,8 @@ const Reference& find_reference(std::string_view recording) {
       .where = "",
       .wanted = "a recording that a generator has a like of",
       .got = std::string(recording),
-      .next = suggest(recording, names),
+      .next = nearest_names(recording, names).empty() ? "give its workload with --workload"
+                                                      : suggest(recording, names),
   });
 }
 

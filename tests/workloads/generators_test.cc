@@ -56,7 +56,7 @@ TEST_CASE("the same text and seed give the same bytes") {
       {"infer:bert-base,requests=20,batch=8,arrival=random,lengths=lognormal,precision=fp32",
        0xa31f45fef7205ee9u, 2724, 584733376},
       {"infer:llama-2-7b,requests=2,kv=paged,attention=fused,generated_max=4,kernels=1",
-       0x9e64e68c2e7feed5u, 15192, 82510540072},
+       0xc91f27b25b28a54cu, 15256, 82510540072},
       {"train:vit-huge,batch=2,steps=2", 0x55526ddcf1849477u, 17798, 12710277684},
       {"train:vit-base,batch=4,image=64,patch=8,classes=10,precision=bf16,checkpoint=full,"
        "steps=2",
@@ -282,6 +282,22 @@ TEST_CASE("masks with padding and float16 go with every family that takes them")
       }
     }
   }
+}
+
+TEST_CASE("fused attention takes grouped heads in two bytes, not in four") {
+  const auto largest = [](const char* extra) {
+    return summarize(*open_workload(std::string("train:llama-3-8b,layers=2,hidden=512,heads=8,"
+                                                "ffn=512,vocabulary=100,batch=2,seq=1024,steps=1,"
+                                                "attention=fused,") +
+                                        extra,
+                                    1))
+        .largest_bytes;
+  };
+  const std::uint64_t scores = 2ull * 8 * 1024 * 1024 * 4;
+  CHECK(largest("kv_heads=2,precision=fp32") == scores);
+  CHECK(largest("kv_heads=8,precision=fp32") <= scores / 2);           // cuBLAS takes 32 MiB
+  CHECK(largest("kv_heads=2,precision=bf16") <= scores / 2);           // cuBLAS takes 32 MiB
+  CHECK(largest("kv_heads=2,precision=bf16_autocast") <= scores / 2);  // cuBLAS takes 32 MiB
 }
 
 TEST_CASE("routing is drawn from the seed, and as uneven as asked") {

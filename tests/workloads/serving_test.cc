@@ -359,6 +359,21 @@ TEST_CASE("guesses that are right make fewer rounds, and no answer is longer tha
   CHECK(rounds("0") == 3 * 16);
 }
 
+TEST_CASE("generation gives everything back and asks for nothing of no size") {
+  const std::string small = ",layers=1,vocabulary=500,requests=3,context_max=40,generated_max=9";
+  for (const std::string options :
+       {"infer:gpt2-124m,batch=2,kv=paged",
+        "infer:gpt2-124m,batch=2,kv=preallocated,attention=fused",
+        "infer:gpt2-124m,batch=2,beams=3",
+        "infer:gpt2-124m,batch=2,sample=1,padding=1,attention=fused", "infer:t5-small,batch=2",
+        "infer:gpt2-124m,batch=1,draft=gpt2-124m,draft_layers=1"}) {
+    INFO(options);
+    const TraceSummary summary = summarize(*open_workload(options + small, 1));
+    CHECK(summary.leftover_count == 0);
+    CHECK(summary.zero_size_count == 0);
+  }
+}
+
 TEST_CASE("impossible generation is refused with key, value and rule") {
   const auto error_of = [](const std::string& workload) {
     return usage_error_of([&] { static_cast<void>(open_workload(workload, 1)); });

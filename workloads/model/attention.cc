@@ -233,6 +233,19 @@ static void add_bias_backward(Tape& tape, Node& node, Backprop& b) {
   }
 }
 
+// The causal mask of attention's own: ones, the lower half of them, and numbers to be added.
+static Var causal_numbers(Tape& tape, std::uint64_t count, std::uint64_t width) {
+  Var ones = tape.make(count, 1);
+  Var lower = tape.make(count, 1);
+  ones.drop();
+  Var zero = tape.make(1, width);
+  Var lowest = tape.make(1, width);
+  Var numbers = tape.make(count, width);
+  lowest.drop();
+  zero.drop();
+  return numbers;
+}
+
 Var unfused_attention(Tape& tape, Var query, Var key, Var value, Var bias,
                       const AttentionSizes& sizes, bool has_dropout) {
   const bool autocast = tape.autocast();
@@ -248,10 +261,14 @@ Var unfused_attention(Tape& tape, Var query, Var key, Var value, Var bias,
   Var exact_key = cast(tape, key, 4);
   Var exact_value = cast(tape, value, 4);
   Var scaled_query = multiply_scalar(tape, exact_query);
-  Var scaled_key = multiply_scalar(tape, exact_key);
+  if (sizes.causal_count > 0) bias = causal_numbers(tape, sizes.causal_count, 4);
+  Var expanded_key = repeat_heads(tape, exact_key, sizes.repeats);
+  Var expanded_value = repeat_heads(tape, exact_value, sizes.repeats);
+  Var scaled_key = multiply_scalar(tape, expanded_key);
   Var scores = query_times_key(tape, scaled_query, std::move(scaled_key), sizes);
-  if (Node* node = tape.record(add_bias_backward, {&scores, &bias}); node != nullptr) {
-    node->sizes = {bias.count, bias.width};
+  if (bias.count > 0) {
+    Node* node = tape.record(add_bias_backward, {&scores, &bias});
+    if (node != nullptr) node->sizes = {bias.count, bias.width};
     tape.attach(node, &scores);
   }
   Var weights = safe_softmax(tape, std::move(scores), sizes.row_count);
@@ -259,9 +276,11 @@ Var unfused_attention(Tape& tape, Var query, Var key, Var value, Var bias,
   // The weights are a result too, that nobody asks for.
   Var given;
   if (width != 4) given = tape.make(weights.count, width);
-  Var out = weights_times_value(tape, weights, exact_value, sizes);
+  Var out = weights_times_value(tape, weights, expanded_value, sizes);
   out = cast(tape, std::move(out), width);
   weights.drop();
+  expanded_value.drop();
+  expanded_key.drop();
   for (Var* local : {&scaled_query, &exact_value, &exact_key, &exact_query, &given}) local->drop();
   bias.drop();
   tape.set_autocast(autocast);

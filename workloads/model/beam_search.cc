@@ -226,8 +226,9 @@ void BeamSearch::test_improvement() {
   for (Tensor* gone : {&both, &valid, &all, &possible, &result}) gone->reset();
 }
 
-void BeamSearch::finish_step() {
+void BeamSearch::finish_step(bool goes_on) {
   test_improvement();
+  if (!goes_on) return;
   flat_running_ = running_;
   Tensor tokens = make(rows() * 8);
   Tensor token_positions = make(rows() * 8);
@@ -236,6 +237,20 @@ void BeamSearch::finish_step() {
   positions_before_.reset();
 }
 
-void BeamSearch::end() { *this = BeamSearch(tape_); }
+void BeamSearch::end() {
+  if (!sequences_) return;
+  const std::uint64_t count = sizes_.batch * new_tokens();
+  Tensor indexes = make(count * 4);
+  Tensor is_token = make(count);
+  indexes.reset();
+  Tensor lengths = make(sizes_.batch * 8);
+  { const Tensor whole = make(count * 8); }
+  is_token.reset();
+  Tensor longest = make(8);
+  lengths.reset();
+  const Tensor length = make(8);
+  longest.reset();
+  *this = BeamSearch(tape_);
+}
 
 }  // namespace allocmark

@@ -27,8 +27,10 @@ class BeamSearch {
   // The pass over `context` tokens in all gave logits: takes them and chooses. The cache is to be
   // reordered next.
   void choose(Var logits, std::uint64_t context);
-  // After the cache was reordered: the tests for the end, and the next pass's inputs.
-  void finish_step();
+  // After the cache was reordered: the tests for the end, and the next pass's inputs where one
+  // comes.
+  void finish_step(bool goes_on);
+  // The best sequences are cut to their length and handed out.
   void end();
   [[nodiscard]] const Tensor& tokens() const { return tokens_; }  // this pass's input ids
 

@@ -59,8 +59,12 @@ struct AttentionSizes {
   std::uint64_t query_count = 0;  // elements of q for all heads
   std::uint64_t key_count = 0;    // elements of k for all heads
   std::uint64_t score_count = 0;  // elements of all score matrices
-  std::uint64_t row_count = 0;    // their rows; only for unfused_attention
-  bool viewable = false;          // one sequence or one token: heads apart are a view
+  // Only for unfused_attention: rows of scores, query heads per key head, and elements of the
+  // causal mask that it makes itself (0: none).
+  std::uint64_t row_count = 0;
+  std::uint64_t repeats = 1;
+  std::uint64_t causal_count = 0;
+  bool viewable = false;  // one sequence or one token: heads apart are a view
 };
 [[nodiscard]] Var query_times_key(Tape& tape, Var query, Var key, const AttentionSizes& sizes);
 // In the order batch, head, token.
@@ -80,7 +84,7 @@ struct FusedAttentionShape {
 // four.
 [[nodiscard]] Var fused_attention(Tape& tape, Var query, Var key, Var value,
                                   const FusedAttentionShape& shape);
-// The same operator by operator, in four bytes, where no fused kernel takes the bias.
+// The same operator by operator, in four bytes, where no fused kernel takes the bias or the heads.
 [[nodiscard]] Var unfused_attention(Tape& tape, Var query, Var key, Var value, Var bias,
                                     const AttentionSizes& sizes, bool has_dropout);
 // View as heads and transposed; its backward copies a gradient that has the heads first.

@@ -55,7 +55,10 @@ void KvCache::reorder(Tape& tape, std::size_t layer) {
 }
 
 void KvCache::end_batch() {
-  if (mode_ == KvMode::Paged) return;
+  if (mode_ != KvMode::Paged) clear();
+}
+
+void KvCache::clear() {
   // As Python lets go of a list: from its end.
   for (std::size_t i = layers_.size(); i-- > 0;) {
     for (Tensor& half : layers_[i]) half.reset();

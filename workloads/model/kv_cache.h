@@ -33,6 +33,8 @@ class KvCache {
                          std::uint64_t width) const;
   // Selects the cache of so many elements anew in one layer, for the beams that live on.
   void reorder(Tape& tape, std::size_t layer);
+  // The program ends: pools go, too.
+  void clear();
   // The batch is done.
   void end_batch();
 

@@ -67,6 +67,21 @@ Var Transformer::attend_core(const Var& query, Var key, Var value, Var* weights)
     if (mask_.count != 0) {
       return masked_fused_attention(query, std::move(key), std::move(value), shape);
     }
+    // No fused kernel takes grouped heads in four bytes.
+    if (query.width == 4 && repeats > 1 && !tape_.autocast()) {
+      const std::uint64_t pairs = setup_.sequence * setup_.key_count();
+      Var out = unfused_attention(tape_, query, std::move(key), std::move(value), {},
+                                  {.query_count = own.hidden,
+                                   .key_count = own.keys,
+                                   .score_count = own.scores,
+                                   .row_count = shape.row_count,
+                                   .repeats = repeats,
+                                   .causal_count = setup_.sequence > 1 ? pairs : 0,
+                                   .viewable = viewable()},
+                                  false);
+      if (setup_.sequence > 1) out = clone(tape_, std::move(out));
+      return out;
+    }
     return fused_attention(tape_, query, key, value, shape);
   }
   key = repeat_heads(tape_, std::move(key), repeats);

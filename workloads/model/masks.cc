@@ -182,4 +182,23 @@ Var Transformer::masked_fused_attention(const Var& query, Var key, Var value,
   return out;
 }
 
+void Transformer::make_causal_masks() {
+  // A cache that is not read to its end needs a mask; while decoding nobody looks whether it is.
+  const bool is_longer =
+      mask_length_ > 0 && (setup_.key_count() > mask_length_ || setup_.sequence == 1);
+  // Several tokens after others that are cached: attention has no mode for their triangle.
+  const bool goes_on = setup_.sequence > 1 && setup_.key_count() > setup_.sequence;
+  if (given_mask_ && setup_.fused_attention && (padded_ || is_longer || goes_on)) {
+    prepare_padded_mask();
+    return;
+  }
+  if (given_mask_ && !setup_.fused_attention && padded_) {
+    const Var allowed = tape_.make(setup_.batch * setup_.key_count(), 1);
+    mask_ = mask_numbers(make_padding_mask({}, setup_.key_count(), true));
+    return;
+  }
+  if (given_mask_) check_given_mask();
+  mask_ = make_causal_mask(cache_ == nullptr && !given_mask_);
+}
+
 }  // namespace allocmark
