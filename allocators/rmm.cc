@@ -3,17 +3,16 @@
 
 #include <dlfcn.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "allocators/conf.h"
 #include "allocators/conf_value.h"
 #include "allocators/cuda_check.h"
+#include "allocators/plugin_library.h"
 #include "base/bytes.h"
 
 namespace allocmark {
@@ -28,35 +27,18 @@ const std::vector<std::string>& conf_keys() {
 
 std::optional<ErrorText> check_conf(std::string_view conf) { return read_rmm_conf(conf).error; }
 
-// ALLOCMARK_RMM_PLUGIN, else the library folder beside the program's own.
 std::string plugin_path() {
-  if (const char* const path = std::getenv("ALLOCMARK_RMM_PLUGIN"); path != nullptr) return path;
-  std::error_code error;
-  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
-  return (program.parent_path().parent_path() / "lib" / "liballocmark_rmm.so").string();
+  return plugin_library_path("ALLOCMARK_RMM_PLUGIN", "liballocmark_rmm.so");
 }
 
-struct Loaded {
-  const AllocmarkRmmPlugin* plugin = nullptr;
-  std::string problem;  // why there is none
-};
-
-Loaded load() {
-  void* const library = dlopen(plugin_path().c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
-    return {.plugin = nullptr, .problem = std::string("the plugin does not load: ") + dlerror()};
-  }
-  using Entry = const AllocmarkRmmPlugin* (*)();
-  const auto entry = reinterpret_cast<Entry>(dlsym(library, "allocmark_rmm_plugin"));
-  if (entry == nullptr || entry()->version != ALLOCMARK_RMM_PLUGIN_VERSION) {
-    return {.plugin = nullptr, .problem = plugin_path() + " is no plugin of this version"};
-  }
-  return {.plugin = entry(), .problem = {}};
-}
-
-const Loaded& plugin() {
-  static const Loaded loaded = load();
+const PluginTable& plugin() {
+  static const PluginTable loaded =
+      load_plugin_table(plugin_path(), "allocmark_rmm_plugin", ALLOCMARK_RMM_PLUGIN_VERSION);
   return loaded;
+}
+
+const AllocmarkRmmPlugin& functions() {
+  return *static_cast<const AllocmarkRmmPlugin*>(plugin().table);
 }
 
 // NVIDIA's wheels contain the CUDA runtime, and what librmm then calls never reaches a simulated
@@ -78,7 +60,7 @@ std::string unavailable_reason() {
            "ALLOCMARK_RMM_PLUGIN";
   }
   if (!plugin().problem.empty()) return plugin().problem;
-  static const bool has_own_runtime = librmm_has_own_runtime(*plugin().plugin);
+  static const bool has_own_runtime = librmm_has_own_runtime(functions());
   return has_own_runtime ? "librmm contains a CUDA runtime of its own (NVIDIA's wheels do), which "
                            "cannot see the simulated device; it needs a GPU, or an RMM built with "
                            "the shared runtime"
@@ -160,7 +142,7 @@ RmmBackend::RmmBackend(const AllocmarkRmmOptions& options) : plugin_(nullptr) {
                             .got = {},
                             .next = reason});
   }
-  plugin_ = plugin().plugin;
+  plugin_ = &functions();
   const int status = plugin_->open(&options, &instance_);
   if (status == kAllocmarkRmmOutOfMemory) {
     throw EnvironmentError({.what = "the device has not the memory that the resource starts with",

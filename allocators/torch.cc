@@ -1,8 +1,6 @@
 // Finds and drives the plugin; see torch.h.
 #include "allocators/torch.h"
 
-#include <dlfcn.h>
-
 #include <array>
 #include <cstdlib>
 #include <filesystem>
@@ -10,24 +8,18 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <system_error>
 
 #include "allocators/caching.h"
 #include "allocators/conf_value.h"
+#include "allocators/plugin_library.h"
 
 namespace allocmark {
 namespace {
 
 constexpr const char* kConfVariable = "PYTORCH_CUDA_ALLOC_CONF";
 
-// ALLOCMARK_TORCH_PLUGIN, else the library folder beside the program's own.
 std::string plugin_path() {
-  if (const char* const path = std::getenv("ALLOCMARK_TORCH_PLUGIN"); path != nullptr) {
-    return path;
-  }
-  std::error_code error;
-  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
-  return (program.parent_path().parent_path() / "lib" / "liballocmark_torch.so").string();
+  return plugin_library_path("ALLOCMARK_TORCH_PLUGIN", "liballocmark_torch.so");
 }
 
 std::string unavailable_reason() {
@@ -67,21 +59,12 @@ const AllocmarkTorchPlugin& load_plugin(const std::string& conf) {
   } else {
     setenv(kConfVariable, conf.c_str(), 1);
   }
-  void* const library = dlopen(plugin_path().c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
-    throw plugin_error("the PyTorch plugin does not load", dlerror());
+  const PluginTable loaded =
+      load_plugin_table(plugin_path(), "allocmark_torch_plugin", ALLOCMARK_TORCH_PLUGIN_VERSION);
+  if (loaded.table == nullptr) {
+    throw plugin_error("PyTorch's allocator cannot be used", loaded.problem);
   }
-  using Entry = const AllocmarkTorchPlugin* (*)();
-  const auto entry = reinterpret_cast<Entry>(dlsym(library, "allocmark_torch_plugin"));
-  if (entry == nullptr) {
-    throw plugin_error("this library is not a PyTorch plugin of allocmark",
-                       "no symbol allocmark_torch_plugin");
-  }
-  if (entry()->version != ALLOCMARK_TORCH_PLUGIN_VERSION) {
-    throw plugin_error("the PyTorch plugin is of another version",
-                       std::to_string(entry()->version));
-  }
-  plugin = entry();
+  plugin = static_cast<const AllocmarkTorchPlugin*>(loaded.table);
   loaded_conf = conf;
   return *plugin;
 }

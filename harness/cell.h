@@ -22,6 +22,9 @@ struct CellSpec {
   std::uint32_t pass_count_max = 0;
   // What the checked pass looks at; peaks and OOM causes are collected either way.
   VerifyLevel verify = VerifyLevel::Edges;
+  // The timed passes run on the processor that is least disturbed when each begins: for cells that
+  // run alone.
+  bool quiet_cpu = false;
   bool record = true;  // false: the timed passes read no clock per call, and latencies stay empty
   std::uint64_t timeout_s =
       0;  // for the parent process, which ends a cell that takes longer; 0 = no limit

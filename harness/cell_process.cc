@@ -42,6 +42,7 @@ std::string to_json_line(const CellSpec& spec) {
                      {"width_max", spec.width_max},
                      {"pass_count_max", spec.pass_count_max},
                      {"verify", to_string(spec.verify)},
+                     {"quiet_cpu", spec.quiet_cpu},
                      {"record", spec.record},
                      {"timeout_s", spec.timeout_s},
                      {"placements_path", spec.placements_path},
@@ -59,6 +60,7 @@ CellSpec cell_spec_from_json(std::string_view line) {
     spec.pass_count_max = json.value("pass_count_max", 0U);
     spec.verify =
         parse_verify_level(json.at("verify").get<std::string>()).value_or(VerifyLevel::Edges);
+    json.at("quiet_cpu").get_to(spec.quiet_cpu);
     json.at("record").get_to(spec.record);
     json.at("timeout_s").get_to(spec.timeout_s);
     json.at("placements_path").get_to(spec.placements_path);

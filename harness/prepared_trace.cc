@@ -18,7 +18,7 @@ PreparedTrace::PreparedTrace(std::unique_ptr<EventSource> source, std::uint64_t 
     const std::span<const Event> events = source_->next();
     if (events.empty()) break;
     steps.clear();
-    compiler.compile(events, steps);
+    compiler.compile(events, steps, source_->labels());
     for (const Event& event : events) {
       const bool is_mark = event.kind == EventKind::Mark && event.id < source_->labels().size();
       hash.add(event, is_mark ? std::string_view(source_->labels()[event.id]) : std::string_view());
@@ -50,7 +50,7 @@ void PreparedTrace::for_each_batch(const std::function<bool(const TraceBatch&)>&
     const std::span<const Event> events = source_->next();
     if (events.empty()) return;
     steps.clear();
-    compiler.compile(events, steps);
+    compiler.compile(events, steps, source_->labels());
     const TraceBatch batch{.events = events, .steps = steps, .slot_count = compiler.slot_count()};
     if (!consume(batch)) return;
   }

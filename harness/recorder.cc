@@ -37,7 +37,8 @@ void Recorder::clear() {
     }
   }
   steps_picoseconds_.clear();
-  step_picoseconds_ = 0;
+  total_picoseconds_ = 0;
+  step_begin_picoseconds_ = 0;
   driver_ns_total_ = 0;
   in_step_ = false;
 }

@@ -40,24 +40,24 @@ class Recorder {
       parts.driver.add(driver_ns * kPicosecondsPerNs);
       parts.total.add(total_picoseconds);
     }
-    step_picoseconds_ += total_picoseconds;
+    total_picoseconds_ += total_picoseconds;
     driver_ns_total_ += driver_ns;
   }
 
   // A call of the allocator that has no latency distribution of its own: record_stream, trim, a
   // failed request. It counts in the time per step and in the modelled total.
   void add_other(std::uint64_t host_ticks, std::uint64_t driver_ns) {
-    step_picoseconds_ += options_.scale.picoseconds(host_ticks) + driver_ns * kPicosecondsPerNs;
+    total_picoseconds_ += options_.scale.picoseconds(host_ticks) + driver_ns * kPicosecondsPerNs;
     driver_ns_total_ += driver_ns;
   }
 
   // A step begins; the one before it ends.
   void mark() {
     if (in_step_ && steps_picoseconds_.size() < options_.step_count_max) {
-      steps_picoseconds_.push_back(step_picoseconds_);
+      steps_picoseconds_.push_back(total_picoseconds_ - step_begin_picoseconds_);
     }
     in_step_ = true;
-    step_picoseconds_ = 0;
+    step_begin_picoseconds_ = total_picoseconds_;
   }
 
   // The pass is over: the last step ends.
@@ -79,6 +79,8 @@ class Recorder {
   // Nearest-rank median of the allocator's time in one step, in ns; 0 without steps.
   [[nodiscard]] double step_ns_median() const;
   [[nodiscard]] std::uint64_t driver_ns_total() const { return driver_ns_total_; }
+  // The allocator's time since clear(), of all calls.
+  [[nodiscard]] std::uint64_t total_picoseconds() const { return total_picoseconds_; }
 
  private:
   static constexpr std::uint64_t kPicosecondsPerNs = 1000;
@@ -98,7 +100,8 @@ class Recorder {
   RecorderOptions options_;
   std::vector<Parts> parts_;
   std::vector<std::uint64_t> steps_picoseconds_;
-  std::uint64_t step_picoseconds_ = 0;
+  std::uint64_t total_picoseconds_ = 0;
+  std::uint64_t step_begin_picoseconds_ = 0;
   std::uint64_t driver_ns_total_ = 0;
   bool in_step_ = false;
 };

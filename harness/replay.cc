@@ -178,26 +178,54 @@ void Replayer::run_other(const ReplayStep& step) {
     }
     case EventKind::Trim: {
       CallTimer<kTimed> timer(setup_);
-      setup_.backend->trim();
+      trim_backend(setup_, step.stream);
       timer.stop();
       if constexpr (kTimed) setup_.recorder->add_other(timer.host_ticks(), timer.driver_ns());
       return;
     }
     case EventKind::Kernel:
       setup_.work->launch(setup_.streams[step.stream], step.size_bytes);
+      if constexpr (kTimed) follow_requests(step);
       return;
     case EventKind::Busy:
       setup_.work->launch_gated(setup_.streams[step.stream]);
       return;
     case EventKind::Sync:
       setup_.work->synchronize();
+      if constexpr (kTimed) follow_requests(step);
       return;
     case EventKind::Mark:
-      if constexpr (kTimed) setup_.recorder->mark();
+      if constexpr (kTimed) {
+        if (step.mark_class() == MarkClass::Step) {
+          setup_.recorder->mark();
+          if (setup_.steps != nullptr) setup_.steps->mark();
+        }
+        follow_requests(step);
+      }
       return;
     case EventKind::Alloc:
     case EventKind::Free:
       return;
+  }
+}
+
+void Replayer::follow_requests(const ReplayStep& step) {
+  if (setup_.requests == nullptr) return;
+  RequestClock& clock = *setup_.requests;
+  clock.spend(setup_.recorder->total_picoseconds());
+  if (step.kind == EventKind::Kernel) return clock.launch(step.stream, step.size_bytes);
+  if (step.kind == EventKind::Sync) return clock.synchronize();
+  switch (step.mark_class()) {
+    case MarkClass::Step:
+      return;
+    case MarkClass::ServerStart:
+      return clock.start_server();
+    case MarkClass::IdleUntil:
+      return clock.idle_until(step.size_bytes);
+    case MarkClass::FirstToken:
+      return clock.first_token(step.size_bytes);
+    case MarkClass::RequestDone:
+      return clock.request_done(step.size_bytes);
   }
 }
 

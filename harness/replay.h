@@ -14,7 +14,10 @@
 #include "harness/clock.h"
 #include "harness/device_work.h"
 #include "harness/placement_hash.h"
+#include "harness/process_backends.h"
 #include "harness/recorder.h"
+#include "harness/request_clock.h"
+#include "harness/step_clock.h"
 #include "harness/trace_compiler.h"
 
 namespace allocmark {
@@ -59,14 +62,23 @@ struct ReplayBlock {
 };
 
 struct ReplaySetup {
-  Backend* backend = nullptr;  // owned by the caller, as are the others
+  Backend* backend = nullptr;            // owned by the caller, as are the others
+  ProcessBackends* processes = nullptr;  // the same, where the trace has several; else null
   DeviceWork* work = nullptr;
   std::span<const cudaStream_t> streams;  // by dense index
   OomPolicy on_oom = OomPolicy::Skip;
-  Recorder* recorder = nullptr;                   // null: nothing is timed per call
-  const TickClock* clock = nullptr;               // needed with a recorder
+  Recorder* recorder = nullptr;      // null: nothing is timed per call
+  StepClock* steps = nullptr;        // null: nobody asks how long steps take; with a recorder
+  RequestClock* requests = nullptr;  // null: nobody asks how long requests took; with a recorder
+  const TickClock* clock = nullptr;  // needed with a recorder
   const SimcuThreadClock* simcu_clock = nullptr;  // null without simcuda
 };
+
+// Runs a Trim on that stream.
+inline void trim_backend(const ReplaySetup& setup, std::uint32_t stream) {
+  if (setup.processes != nullptr) return setup.processes->trim(stream);
+  setup.backend->trim();
+}
 
 class Replayer {
  public:
@@ -95,6 +107,7 @@ class Replayer {
   void deallocate(const ReplayStep& step);
   template <bool kTimed>
   void run_other(const ReplayStep& step);
+  void follow_requests(const ReplayStep& step);
 
   ReplaySetup setup_;
   ReplayCounts counts_;

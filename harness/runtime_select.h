@@ -30,11 +30,15 @@ namespace allocmark {
 // arguments and environment.
 void ensure_runtime(std::string_view device, char** argv);
 
-// The profile file of a simulated device: one that ships with the suite (sim:h200) or the path
-// itself (sim:PATH).
+// Folders in which profiles are looked for by name: the one that ALLOCMARK_PROFILES names, and the
+// one that ships with the suite.
+[[nodiscard]] std::vector<std::string> profile_folders();
+
+// The profile file of a simulated device: sim:NAME for NAME.json in one of these folders, or the
+// path itself (sim:PATH).
 [[nodiscard]] std::string profile_path(std::string_view device);
 
-// Names of simulated devices that ship with the suite ("sim:h200").
+// Names of the simulated devices in all of these folders ("sim:h200").
 [[nodiscard]] std::vector<std::string> simulated_devices();
 
 // Throws UsageError with the nearest names where `device` is not auto, sim:NAME, sim:PATH or

@@ -73,7 +73,8 @@ void SlotMap::grow() {
   }
 }
 
-void TraceCompiler::compile(std::span<const Event> events, std::vector<ReplayStep>& steps) {
+void TraceCompiler::compile(std::span<const Event> events, std::vector<ReplayStep>& steps,
+                            std::span<const std::string> labels) {
   for (const Event& event : events) {
     check_stream(event);
     ReplayStep step{.size_bytes = event.size_bytes,
@@ -94,11 +95,13 @@ void TraceCompiler::compile(std::span<const Event> events, std::vector<ReplaySte
         }
         break;
       case EventKind::Kernel:
+        facts_.kernel_ns_total += event.duration_ns();
+        [[fallthrough]];
       case EventKind::Busy:
         ++facts_.work_count;
         break;
       case EventKind::Mark:
-        ++facts_.mark_count;
+        step = compile_mark(event, labels);
         break;
       case EventKind::Sync:
       case EventKind::Trim:
@@ -147,6 +150,18 @@ ReplayStep TraceCompiler::compile_free(const Event& event) {
                     .stream = block.stream,
                     .kind = EventKind::Free,
                     .size_class = block.size_class};
+}
+
+ReplayStep TraceCompiler::compile_mark(const Event& event, std::span<const std::string> labels) {
+  for (std::size_t i = mark_classes_.size(); i < labels.size(); ++i) {
+    mark_classes_.push_back(mark_class_of(labels[i]));
+  }
+  const MarkClass mark_class =
+      event.id < mark_classes_.size() ? mark_classes_[event.id] : MarkClass::Step;
+  ++(mark_class == MarkClass::Step ? facts_.mark_count : facts_.request_mark_count);
+  return ReplayStep{.size_bytes = event.size_bytes,
+                    .kind = EventKind::Mark,
+                    .size_class = static_cast<std::uint8_t>(mark_class)};
 }
 
 void TraceCompiler::check_stream(const Event& event) {

@@ -6,19 +6,23 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "workloads/event.h"
+#include "workloads/request_marks.h"
 
 namespace allocmark {
 
 // One event, ready to run.
 struct ReplayStep {
-  std::uint64_t size_bytes = 0;  // as Event::size_bytes; Free: the block's size
+  std::uint64_t size_bytes = 0;  // as Event::size_bytes; Free: the block's size; Mark: time in ns
   std::uint32_t slot = 0;        // Alloc, Free, Record
   std::uint16_t stream = 0;      // as Event::stream; Free: the stream of the block's allocation
   EventKind kind = EventKind::Mark;
-  std::uint8_t size_class = 0;  // Alloc, Free
+  std::uint8_t size_class = 0;  // Alloc, Free; Mark: its MarkClass
+
+  [[nodiscard]] MarkClass mark_class() const { return static_cast<MarkClass>(size_class); }
 };
 static_assert(sizeof(ReplayStep) == 16);
 
@@ -26,8 +30,10 @@ struct TraceFacts {
   std::uint64_t event_count = 0;
   std::uint64_t allocate_count = 0;
   std::uint64_t deallocate_count = 0;
-  std::uint64_t mark_count = 0;
+  std::uint64_t mark_count = 0;            // of steps
+  std::uint64_t request_mark_count = 0;    // of requests (request_marks.h)
   std::uint64_t work_count = 0;            // Kernel and Busy events
+  std::uint64_t kernel_ns_total = 0;       // durations of all Kernel events
   std::uint64_t requested_bytes_peak = 0;  // largest sum of live requests
   std::uint32_t stream_count = 1;          // 1 + the highest stream index used
 };
@@ -68,8 +74,9 @@ class TraceCompiler {
 
   // Appends one step per event. Throws UsageError where an event breaks a rule of traces: an id
   // allocated while live, a free or record of an id that is not live, too many streams, live
-  // requests beyond 2^64 bytes.
-  void compile(std::span<const Event> events, std::vector<ReplayStep>& steps);
+  // requests beyond 2^64 bytes. `labels`: the source's, by index; marks beyond them end steps.
+  void compile(std::span<const Event> events, std::vector<ReplayStep>& steps,
+               std::span<const std::string> labels = {});
 
   [[nodiscard]] const TraceFacts& facts() const { return facts_; }
   // Slots used so far; all slots of the steps made so far are below it.
@@ -85,6 +92,7 @@ class TraceCompiler {
   };
   ReplayStep compile_alloc(const Event& event);
   ReplayStep compile_free(const Event& event);
+  ReplayStep compile_mark(const Event& event, std::span<const std::string> labels);
   void check_stream(const Event& event);
   [[nodiscard]] std::uint32_t slot_acquire();
 
@@ -94,6 +102,7 @@ class TraceCompiler {
   std::vector<std::uint32_t>
       free_slots_;  // last freed is used first: its table line is still in the cache
   std::uint64_t requested_bytes_ = 0;
+  std::vector<MarkClass> mark_classes_;  // by label
 };
 
 }  // namespace allocmark

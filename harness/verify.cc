@@ -277,7 +277,7 @@ void Verifier::run_other(const Event& event, const ReplayStep& step) {
       setup_.replay.backend->record_stream(blocks_[step.slot].pointer, stream);
       return;
     case EventKind::Trim:
-      setup_.replay.backend->trim();
+      trim_backend(setup_.replay, step.stream);
       return;
     case EventKind::Kernel:
       if (checks_whole()) note_work(event.stream, event.duration_ns());

@@ -164,9 +164,26 @@ std::string costs_of(const CellResult& cell, const CellResult* baseline) {
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
+// ", process 0: 3 of 80, process 1: 0 of 20" where the workload has several processes.
+std::string failures_by_process(const CellResult& cell) {
+  std::string text;
+  const auto value_of = [&](const std::string& name) -> std::optional<std::int64_t> {
+    const auto found = std::ranges::find(
+        cell.counters, name, [](const auto& counter) { return std::string_view(counter.first); });
+    return found == cell.counters.end() ? std::nullopt : std::optional(found->second);
+  };
+  for (std::size_t process = 0;; ++process) {
+    const auto failed = value_of(fmt::format("process{}.out_of_memory", process));
+    const auto asked = value_of(fmt::format("process{}.requests", process));
+    if (!failed || !asked) return text;
+    text += fmt::format(", process {}: {} of {}", process, *failed, *asked);
+  }
+}
+
 std::string failures_of(const CellResult& cell) {
   if (cell.status == CellStatus::OomStopped) return "stopped at its first failed request";
-  return fmt::format("{} of {} requests failed", cell.oom_count, cell.allocate_count);
+  return fmt::format("{} of {} requests failed{}", cell.oom_count, cell.allocate_count,
+                     failures_by_process(cell));
 }
 
 std::string causes_of(const CellResult& cell) {

@@ -75,6 +75,24 @@ constexpr std::array<LatencyColumn, 5> kLatencyColumns{{
     {"free", "P99", &CellResult::deallocate, &LatencySummary::p99_ns, kP99},
 }};
 
+struct RequestColumn {
+  const char* group;
+  const char* name;
+  LatencySummary RequestLatency::*latency;
+  double LatencySummary::*value;
+  Percentile percentile;
+};
+
+constexpr std::array<RequestColumn, 7> kRequestColumns{{
+    {"answer", "P50", &RequestLatency::latency, &LatencySummary::p50_ns, kP50},
+    {"answer", "P99", &RequestLatency::latency, &LatencySummary::p99_ns, kP99},
+    {"answer", "P99.9", &RequestLatency::latency, &LatencySummary::p999_ns, kP999},
+    {"1st token", "P50", &RequestLatency::first_token, &LatencySummary::p50_ns, kP50},
+    {"1st token", "P99", &RequestLatency::first_token, &LatencySummary::p99_ns, kP99},
+    {"delay", "P50", &RequestLatency::delay, &LatencySummary::p50_ns, kP50},
+    {"delay", "P99", &RequestLatency::delay, &LatencySummary::p99_ns, kP99},
+}};
+
 class Builder {
  public:
   explicit Builder(std::span<const CellResult> cells) : cells_(cells) {
@@ -151,6 +169,28 @@ class Builder {
         1, 0);
   }
 
+  // All in one unit: the delay reads against the latency it is part of.
+  void add_requests() {
+    const bool has_any = std::ranges::any_of(cells_, [](const CellResult& cell) {
+      return is_measured(cell) && cell.requests.has_value();
+    });
+    if (!has_any) return;
+    constexpr Unit unit{"ms", 1e6, 3};
+    add({"requests", "done", ""}, values([](const CellResult& cell) {
+          return cell.requests ? static_cast<double>(cell.requests->latency.count) : kUndefined;
+        }),
+        1, 0);
+    for (const RequestColumn& column : kRequestColumns) {
+      const auto found = requests(column);
+      add({column.group, column.name, unit.name}, found, unit.divisor, unit.decimals);
+      for (std::size_t row = 0; row < cells_.size(); ++row) {
+        if (!std::isfinite(found[row])) continue;
+        const LatencySummary& summary = (*cells_[row].requests).*column.latency;
+        mark_few_samples(column.percentile, summary.count, row);
+      }
+    }
+  }
+
   Columns take() { return std::move(columns_); }
 
  private:
@@ -166,11 +206,24 @@ class Builder {
     add({std::string(column.operation), column.name, unit.name}, found, unit.divisor,
         unit.decimals);
     for (std::size_t row = 0; row < cells_.size(); ++row) {
-      const std::uint64_t count = (cells_[row].*column.latency).total.count;
-      if (!std::isfinite(found[row]) || has_enough_samples(column.percentile, count)) continue;
-      columns_.rows[row].back().insert(0, "~");
-      columns_.has_marks = true;
+      if (!std::isfinite(found[row])) continue;
+      mark_few_samples(column.percentile, (cells_[row].*column.latency).total.count, row);
     }
+  }
+
+  // Marks the last value of the row.
+  void mark_few_samples(Percentile percentile, std::uint64_t count, std::size_t row) {
+    if (has_enough_samples(percentile, count)) return;
+    columns_.rows[row].back().insert(0, "~");
+    columns_.has_marks = true;
+  }
+
+  std::vector<double> requests(const RequestColumn& column) const {
+    return values([&](const CellResult& cell) {
+      if (!cell.requests) return kUndefined;
+      const LatencySummary& summary = (*cell.requests).*column.latency;
+      return summary.count > 0 ? summary.*column.value : kUndefined;
+    });
   }
 
   std::span<const CellResult> cells_;
@@ -217,6 +270,18 @@ Columns make_columns(std::span<const CellResult> cells) {
   builder.add_latencies("free");
   builder.add_memory();
   return builder.take();
+}
+
+Columns make_request_columns(std::span<const CellResult> cells) {
+  Builder builder(cells);
+  builder.add_requests();
+  return builder.take();
+}
+
+bool has_requests(const CellGroup& group) {
+  return std::ranges::any_of(group.cells, [](const CellResult* cell) {
+    return is_measured(*cell) && cell->requests.has_value();
+  });
 }
 
 std::string_view conf_or_unset(const CellKey& key) {

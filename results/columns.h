@@ -46,6 +46,10 @@ struct Columns {
 
 [[nodiscard]] Columns make_columns(std::span<const CellResult> cells);
 
+// How long requests to a server took; no headings where no measured cell has any.
+[[nodiscard]] Columns make_request_columns(std::span<const CellResult> cells);
+[[nodiscard]] bool has_requests(const CellGroup& group);
+
 // "unset" for the empty config string.
 [[nodiscard]] std::string_view conf_or_unset(const CellKey& key);
 

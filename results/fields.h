@@ -71,6 +71,15 @@ void visit_pass(Fields& fields, Pass& pass) {
   fields.histogram("deallocate_latency_histogram", pass.deallocate_buckets);
 }
 
+template <typename Fields, typename Requests>
+void visit_requests(Fields& fields, Requests& requests) {
+  visit_summary(fields, "latency", requests.latency);
+  visit_summary(fields, "first_token_latency", requests.first_token);
+  visit_summary(fields, "ideal_latency", requests.ideal_latency);
+  visit_summary(fields, "ideal_first_token_latency", requests.ideal_first_token);
+  visit_summary(fields, "delay", requests.delay);
+}
+
 template <typename Fields, typename Cell>
 void visit_oom(Fields& fields, Cell& cell) {
   fields.integer("oom_count", cell.oom_count);
@@ -123,8 +132,14 @@ void visit_cell(Fields& fields, Cell& cell) {
   fields.objects("size_classes", cell.size_classes,
                  [](auto& nested, auto& item) { visit_size_class(nested, item); });
   fields.objects("passes", cell.passes, [](auto& nested, auto& item) { visit_pass(nested, item); });
+  fields.optional_object("requests", cell.requests,
+                         [](auto& nested, auto& requests) { visit_requests(nested, requests); });
   fields.known_real("allocator_ns_per_step", cell.allocator_ns_per_step);
   fields.real("modelled_driver_ns_total", cell.modelled_driver_ns_total);
+  fields.known_real("step_ns_p50", cell.step_ns_p50);
+  fields.known_real("program_ns", cell.program_ns);
+  fields.known_real("program_ideal_ns", cell.program_ideal_ns);
+  fields.optional_integer("kernel_ns_total", cell.kernel_ns_total);
   fields.real("harness_overhead_ns_p50", cell.harness_overhead_ns_p50);
   fields.real("wall_s", cell.wall_s);
   fields.integer("residue_bytes", cell.residue_bytes);

@@ -102,27 +102,39 @@ void append_how_to_read(std::string& out, std::span<const CellResult> cells,
       "of allocmark.\n\n";
 }
 
-void append_tables(std::string& out, std::span<const CellResult> cells,
-                   const std::vector<CellGroup>& groups, const Columns& columns) {
+void append_table(std::string& out, std::span<const CellResult> cells, const CellGroup& group,
+                  const Columns& columns) {
   std::vector<std::string> names{"allocator", "conf"};
   for (const Column& column : columns.headings) {
     std::string name = column.group.empty() ? column.name : column.group + " " + column.name;
     if (!column.unit.empty()) name += " (" + column.unit + ")";
     names.push_back(name);
   }
+  append_heading(out, names, 3);
+  for (const CellResult* cell : group.cells) {
+    std::vector<std::string> row{
+        markdown_cell_code(cell->key.allocator),
+        cell->key.conf.empty() ? "unset" : markdown_cell_code(cell->key.conf)};
+    for (const std::string& value : columns.rows[static_cast<std::size_t>(cell - cells.data())]) {
+      row.push_back(markdown_escape(value));
+    }
+    append_row(out, row);
+  }
+}
+
+void append_tables(std::string& out, std::span<const CellResult> cells,
+                   const std::vector<CellGroup>& groups, const Columns& columns) {
   const TextStyle style = markdown_style();
+  const Columns request_columns = make_request_columns(cells);
   out += "## Results\n\n";
   for (const CellGroup& group : groups) {
     out += "### " + group_title(group, style) + "\n\n";
-    append_heading(out, names, 3);
-    for (const CellResult* cell : group.cells) {
-      std::vector<std::string> row{
-          markdown_cell_code(cell->key.allocator),
-          cell->key.conf.empty() ? "unset" : markdown_cell_code(cell->key.conf)};
-      for (const std::string& value : columns.rows[static_cast<std::size_t>(cell - cells.data())]) {
-        row.push_back(markdown_escape(value));
-      }
-      append_row(out, row);
+    append_table(out, cells, group, columns);
+    if (has_requests(group)) {
+      out +=
+          "\nRequests to the server, on the clock of modelled kernels and the allocator's time; "
+          "delay: how much later than with an allocator that costs nothing.\n\n";
+      append_table(out, cells, group, request_columns);
     }
     out += '\n' + answer(group, style) + "\n\n";
   }

@@ -82,6 +82,14 @@ struct LatencyBucket {
 };
 using LatencyBuckets = std::vector<LatencyBucket>;
 
+// How long requests to a server took, on the clock of modelled kernels and the allocator's time
+// (results/README.md, "Requests").
+struct RequestLatency {
+  LatencySummary latency, first_token;  // from arrival to the answer, to its first token
+  LatencySummary ideal_latency, ideal_first_token;  // with an allocator that costs nothing
+  LatencySummary delay;                             // how much later than that each was answered
+};
+
 struct PassSummary {  // one timed pass, for spread
   double allocate_p50_ns = 0, allocate_p99_ns = 0, deallocate_p50_ns = 0, wall_ns = 0;
   // Total latency. Empty without samples, and in results of schema 1.0, which did not store it.
@@ -120,11 +128,17 @@ struct CellResult {
   OperationLatency allocate, deallocate;
   std::vector<SizeClassLatency> size_classes;
   std::vector<PassSummary> passes;
+  std::optional<RequestLatency> requests;  // where the trace tells of requests
   double allocator_ns_per_step = 0;  // allocator time between Mark events, median; 0 without marks
   double modelled_driver_ns_total = 0;  // one pass
-  double harness_overhead_ns_p50 = 0;   // the null backend in the same process
-  double wall_s = 0;                    // the whole cell
-  std::uint64_t residue_bytes = 0;      // device bytes not returned after the backend was destroyed
+  double step_ns_p50 = 0;               // between Mark events, device included; 0 without marks
+  double program_ns = 0;  // one pass, until the device has done its work; 0 without passes
+  // The same with an allocator that costs nothing; 0 where the trace has no kernels.
+  double program_ideal_ns = 0;
+  std::optional<std::uint64_t> kernel_ns_total;  // durations of the kernels, if the trace has any
+  double harness_overhead_ns_p50 = 0;            // the null backend in the same process
+  double wall_s = 0;                             // the whole cell
+  std::uint64_t residue_bytes = 0;  // device bytes not returned after the backend was destroyed
 };
 
 // One object at the head of a run's file: what it ran on and how.

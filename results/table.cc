@@ -129,6 +129,27 @@ void append_answers(std::string& out, const std::vector<CellGroup>& groups,
 
 }  // namespace
 
+// The groups that have requests, in a table of their own below.
+void append_requests(std::string& out, std::span<const CellResult> cells,
+                     const std::vector<CellGroup>& groups) {
+  const Columns columns = make_request_columns(cells);
+  if (columns.headings.empty()) return;
+  const Layout layout = make_layout(cells, columns);
+  out +=
+      "Requests to the server, on the clock of modelled kernels and the allocator's time; delay: "
+      "how much later than\nwith an allocator that costs nothing.\n";
+  for (const CellGroup& group : groups) {
+    if (!has_requests(group)) continue;
+    out += wrap_words(group_title(group, terminal_style()), kWidthMax) + '\n';
+    append_headings(out, layout, columns);
+    for (const CellResult* cell : group.cells) {
+      append_row(out, layout, cell->key,
+                 columns.rows[static_cast<std::size_t>(cell - cells.data())]);
+    }
+    out += '\n';
+  }
+}
+
 std::string render_table(std::span<const CellResult> cells) {
   if (cells.empty()) return "No cells: nothing was measured.\n";
   const Columns columns = make_columns(cells);
@@ -145,6 +166,7 @@ std::string render_table(std::span<const CellResult> cells) {
     }
     out += '\n';
   }
+  append_requests(out, cells, groups);
   append_notes(out, cells, columns);
   append_answers(out, groups, style);
   return out;

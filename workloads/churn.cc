@@ -1,18 +1,16 @@
 // Generator churn: random sizes and lifetimes at a steady number of live bytes, for any number of
 // events. Allocations and frees only depend on the seed and on integer arithmetic. A cheap event is
 // the goal: stress, not realism.
-#include <algorithm>
 #include <array>
-#include <bit>
 #include <cstdint>
 #include <vector>
 
 #include "base/bytes.h"
-#include "base/error.h"
 #include "base/random.h"
 #include "workloads/event_names.h"
 #include "workloads/generated_source.h"
 #include "workloads/generators.h"
+#include "workloads/octave_sizes.h"
 
 namespace allocmark {
 namespace {
@@ -22,8 +20,7 @@ constexpr std::uint64_t kPieceEventCount = 1024;
 
 struct ChurnConfig {
   std::uint64_t live_bytes = 0;  // live bytes after which every alloc is preceded by frees
-  std::uint64_t size_bytes_min = 0;
-  std::uint64_t size_bytes_max = 0;
+  OctaveSizes sizes;
   std::uint32_t stream_count = 1;
   std::uint64_t record_percent = 0;  // of the blocks are recorded on another stream
   std::uint64_t mark_every = 0;      // events between two marks
@@ -33,11 +30,7 @@ class Churn {
  public:
   using Config = ChurnConfig;
   Churn(const ChurnConfig& config, std::uint64_t seed, EventBatch* batch)
-      : config_(config), random_(seed), batch_(batch) {
-    octave_low_ = static_cast<int>(std::bit_width(config.size_bytes_min)) - 1;
-    octave_count_ = static_cast<std::uint64_t>(std::bit_width(config.size_bytes_max)) -
-                    static_cast<std::uint64_t>(octave_low_);
-  }
+      : config_(config), random_(seed), batch_(batch) {}
   bool advance();
 
  private:
@@ -47,30 +40,18 @@ class Churn {
   };
   void allocate();
   void free_one();
-  [[nodiscard]] std::uint64_t pick_size_bytes(std::uint64_t bits);
 
   ChurnConfig config_;
   Random random_;
   EventBatch* batch_;
-  int octave_low_ = 0;
-  std::uint64_t octave_count_ = 1;
   std::uint64_t live_bytes_ = 0;
   std::array<std::vector<Block>, kLifetimeClassCount> live_;
   std::uint64_t mark_count_ = 0;
   std::uint64_t event_count_ = 0;
 };
 
-// Octaves of sizes are equally likely, as in real traces, and sizes within an octave are uniform.
-std::uint64_t Churn::pick_size_bytes(std::uint64_t bits) {
-  const std::uint64_t octave =
-      static_cast<std::uint64_t>(octave_low_) + ((bits & 0xFFFF) * octave_count_ >> 16);
-  const std::uint64_t base = std::uint64_t{1} << octave;
-  const std::uint64_t size_bytes = base + ((bits >> 16) & (base - 1));
-  return std::clamp(size_bytes, config_.size_bytes_min, config_.size_bytes_max);
-}
-
 void Churn::allocate() {
-  const std::uint64_t size_bytes = pick_size_bytes(random_.next());
+  const std::uint64_t size_bytes = config_.sizes.pick(random_.next());
   // One draw decides the class (of 16 blocks 11 are short, 4 middle, 1 long), the stream and the
   // record.
   const std::uint64_t bits = random_.next();
@@ -105,8 +86,7 @@ void Churn::free_one() {
 bool Churn::advance() {
   const std::size_t begin = batch_->events().size();
   if (event_count_ >= mark_count_ * config_.mark_every) {
-    // Labels are kept by the source, so a long trace reuses a hundred of them.
-    batch_->mark("step" + std::to_string(mark_count_++ % 100));
+    batch_->mark("step", mark_count_++);
   }
   while (batch_->events().size() - begin < kPieceEventCount) {
     const bool has_live = !live_[0].empty() || !live_[1].empty() || !live_[2].empty();
@@ -123,30 +103,23 @@ bool Churn::advance() {
 }  // namespace
 
 std::unique_ptr<EventSource> make_churn(Parameters& parameters, std::uint64_t seed) {
-  const std::uint64_t size_limit = kTraceSizeBytesEnd >> 4;
   parameters.refuse_variant();
   ChurnConfig config;
-  config.live_bytes =
-      parameters.size_bytes("live_bytes", {.preset = 4 * kGiB, .lowest = 1, .highest = size_limit});
-  config.size_bytes_min =
-      parameters.size_bytes("size_min", {.preset = 512, .lowest = 1, .highest = size_limit});
-  config.size_bytes_max = parameters.size_bytes(
-      "size_max", {.preset = 64 * kMiB, .lowest = config.size_bytes_min, .highest = size_limit});
+  config.live_bytes = parameters.size_bytes(
+      "live_bytes", {.preset = 4 * kGiB, .lowest = 1, .highest = kGeneratedSizeBytesMax});
+  config.sizes = read_sizes(parameters, {});
   config.stream_count = static_cast<std::uint32_t>(
       parameters.number("streams", {.preset = 1, .lowest = 1, .highest = kTraceStreamCountMax}));
   config.record_percent =
       parameters.number("record_percent", {.preset = 0, .lowest = 0, .highest = 100});
   config.mark_every =
       parameters.number("mark_every", {.preset = 100'000, .lowest = 1, .highest = UINT32_MAX});
-  const std::uint64_t event_count = parameters.number("events", {.preset = 1'000'000, .lowest = 1});
-  parameters.finish();
-  return std::make_unique<GeneratedSource<Churn>>(
-      GeneratedHead{.header = {.name = "churn",
-                               .generator = parameters.text(),
-                               .seed = seed,
-                               .stream_count = config.stream_count},
-                    .event_count_max = event_count},
-      config);
+  return make_generated<Churn>(parameters,
+                               {.name = "churn",
+                                .seed = seed,
+                                .stream_count = config.stream_count,
+                                .event_count_preset = 1'000'000},
+                               config);
 }
 
 }  // namespace allocmark

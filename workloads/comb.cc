@@ -9,6 +9,7 @@
 #include "workloads/event_names.h"
 #include "workloads/generated_source.h"
 #include "workloads/generators.h"
+#include "workloads/octave_sizes.h"
 
 namespace allocmark {
 namespace {
@@ -28,7 +29,7 @@ class Comb {
 
   bool advance() {
     if (round_ == config_.rounds) return false;
-    if (phase_ == Phase::Fill && at_ == 0) batch_->mark("round" + std::to_string(round_ % 100));
+    if (phase_ == Phase::Fill && at_ == 0) batch_->mark("round", round_);
     for (int i = 0; i < kPieceEventCount && phase_ != Phase::Done; ++i) step();
     if (phase_ == Phase::Done) {
       phase_ = Phase::Fill;
@@ -86,25 +87,16 @@ class Comb {
 }  // namespace
 
 std::unique_ptr<EventSource> make_comb(Parameters& parameters, std::uint64_t seed) {
-  const std::uint64_t size_limit = kTraceSizeBytesEnd >> 4;
   parameters.refuse_variant();
   CombConfig config;
-  config.size_bytes =
-      parameters.size_bytes("size_bytes", {.preset = 2 * kMiB, .lowest = 0, .highest = size_limit});
+  config.size_bytes = parameters.size_bytes(
+      "size_bytes", {.preset = 2 * kMiB, .lowest = 0, .highest = kGeneratedSizeBytesMax});
   config.count = parameters.number("count", {.preset = 512, .lowest = 1, .highest = UINT32_MAX});
+  require_live_bytes(parameters, "count", config.count, config.size_bytes);
   config.ask_bytes = parameters.size_bytes(
-      "ask_bytes", {.preset = 512 * kMiB, .lowest = 0, .highest = size_limit});
+      "ask_bytes", {.preset = 512 * kMiB, .lowest = 0, .highest = kGeneratedSizeBytesMax});
   config.rounds = parameters.number("rounds", {.preset = 1, .lowest = 1, .highest = UINT32_MAX});
-  const std::uint64_t event_count =
-      parameters.number("events", {.preset = UINT64_MAX, .lowest = 1});
-  parameters.finish();
-  return std::make_unique<GeneratedSource<Comb>>(
-      GeneratedHead{.header = {.name = "comb",
-                               .generator = parameters.text(),
-                               .seed = seed,
-                               .stream_count = 1},
-                    .event_count_max = event_count},
-      config);
+  return make_generated<Comb>(parameters, {.name = "comb", .seed = seed}, config);
 }
 
 }  // namespace allocmark

@@ -1,6 +1,7 @@
 // What generators write into: the events of one batch, block ids that count up, and label indexes.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "workloads/event.h"
+#include "workloads/request_marks.h"
 
 namespace allocmark {
 
@@ -19,6 +21,10 @@ struct BlockSpec {
 
 class EventBatch {
  public:
+  // Numbered marks repeat after so many: labels are kept by the source, and their memory must not
+  // grow with the trace.
+  static constexpr std::uint64_t kNumberedMarkCount = 1000;
+
   // Returns the id of the new block.
   std::uint64_t allocate(const BlockSpec& block) {
     const std::uint64_t id = ++last_id_;
@@ -36,12 +42,19 @@ class EventBatch {
   void kernel(std::uint64_t duration_ns, std::uint32_t stream) {
     events_.push_back({.size_bytes = duration_ns, .stream = stream, .kind = EventKind::Kernel});
   }
+  void busy(std::uint32_t stream) {
+    events_.push_back({.stream = stream, .kind = EventKind::Busy});
+  }
   void sync() { events_.push_back({.kind = EventKind::Sync}); }
   void trim() { events_.push_back({.kind = EventKind::Trim}); }
-  void mark(std::string label) {
-    const auto [found, is_new] = label_indexes_.try_emplace(label, labels_.size());
-    if (is_new) labels_.push_back(std::move(label));
-    events_.push_back({.id = found->second, .kind = EventKind::Mark});
+  // "step" and 7 make "step7"; the label of `number` is that of number + kNumberedMarkCount.
+  void mark(std::string_view stem, std::uint64_t number) {
+    mark(std::string(stem) + std::to_string(number % kNumberedMarkCount));
+  }
+  void mark(std::string label) { push_mark(std::move(label), 0); }
+  // News of a request, at a time in ns since the server's start (request_marks.h).
+  void mark(MarkClass mark_class, std::uint64_t time_ns) {
+    push_mark(std::string(mark_label(mark_class)), time_ns);
   }
 
   [[nodiscard]] const std::vector<Event>& events() const { return events_; }
@@ -57,6 +70,12 @@ class EventBatch {
   }
 
  private:
+  void push_mark(std::string label, std::uint64_t time_ns) {
+    const auto [found, is_new] = label_indexes_.try_emplace(label, labels_.size());
+    if (is_new) labels_.push_back(std::move(label));
+    events_.push_back({.id = found->second, .size_bytes = time_ns, .kind = EventKind::Mark});
+  }
+
   std::vector<Event> events_;
   std::vector<std::string> labels_;
   std::unordered_map<std::string, std::uint64_t> label_indexes_;

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "workloads/request_marks.h"
 #include "workloads/trace_rules.h"
 
 namespace allocmark {
@@ -56,6 +57,9 @@ class Measurement {
   template <typename Visit>
   void each_event(Visit visitor);
   void visit(const Event& event);
+  [[nodiscard]] bool ends_step(const Event& mark) const {
+    return mark_class_of(source_->labels()[mark.id]) == MarkClass::Step;
+  }
   void add_alloc(const Event& event);
   void add_free(const Event& event);
   void add_to_curve(std::uint64_t live_bytes);
@@ -105,7 +109,9 @@ void Measurement::visit(const Event& event) {
   ++event_index_;
   if (event.kind == EventKind::Alloc) add_alloc(event);
   if (event.kind == EventKind::Free) add_free(event);
-  if (event.kind == EventKind::Mark && sections_.back().alloc_count > 0) sections_.emplace_back();
+  if (event.kind == EventKind::Mark && ends_step(event) && sections_.back().alloc_count > 0) {
+    sections_.emplace_back();
+  }
 }
 
 void Measurement::add_alloc(const Event& event) {

@@ -1,6 +1,6 @@
 // Turns a program that emits events piece by piece into an event source. A program has a Config, is
 // made from (config, seed, batch), and advance() appends some events (a few thousand at most) and
-// returns false at its end.
+// returns false at its end. make_generated() is the end of every generator's make function.
 #pragma once
 
 #include <algorithm>
@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "workloads/event_batch.h"
+#include "workloads/parameters.h"
 #include "workloads/source.h"
 
 namespace allocmark {
@@ -68,5 +69,30 @@ class GeneratedSource final : public EventSource {
   std::uint64_t event_count_ = 0;
   bool at_end_ = false;
 };
+
+struct GeneratedTraits {
+  std::string name;  // the trace's short name
+  std::uint64_t seed = 0;
+  std::uint32_t stream_count = 1;
+  std::uint64_t event_count_preset =
+      std::numeric_limits<std::uint64_t>::max();  // for programs that do not end by themselves
+};
+
+// Reads the key that all generators have, `events`, refuses the keys that nobody asked for, and
+// makes the source.
+template <typename Program>
+std::unique_ptr<EventSource> make_generated(Parameters& parameters, GeneratedTraits traits,
+                                            typename Program::Config config) {
+  const std::uint64_t event_count =
+      parameters.number("events", {.preset = traits.event_count_preset, .lowest = 1});
+  parameters.finish();
+  return std::make_unique<GeneratedSource<Program>>(
+      GeneratedHead{.header = {.name = std::move(traits.name),
+                               .generator = parameters.text(),
+                               .seed = traits.seed,
+                               .stream_count = traits.stream_count},
+                    .event_count_max = event_count},
+      std::move(config));
+}
 
 }  // namespace allocmark

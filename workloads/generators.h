@@ -24,7 +24,24 @@ struct GeneratorEntry {
 // One per file.
 [[nodiscard]] std::unique_ptr<EventSource> make_train(Parameters& parameters, std::uint64_t seed);
 [[nodiscard]] std::unique_ptr<EventSource> make_infer(Parameters& parameters, std::uint64_t seed);
+[[nodiscard]] std::unique_ptr<EventSource> make_serve(Parameters& parameters, std::uint64_t seed);
+[[nodiscard]] std::unique_ptr<EventSource> make_load(Parameters& parameters, std::uint64_t seed);
+[[nodiscard]] std::unique_ptr<EventSource> make_colocate(Parameters& parameters,
+                                                         std::uint64_t seed);
+[[nodiscard]] std::unique_ptr<EventSource> make_pause(Parameters& parameters, std::uint64_t seed);
 [[nodiscard]] std::unique_ptr<EventSource> make_churn(Parameters& parameters, std::uint64_t seed);
 [[nodiscard]] std::unique_ptr<EventSource> make_comb(Parameters& parameters, std::uint64_t seed);
+[[nodiscard]] std::unique_ptr<EventSource> make_sawtooth(Parameters& parameters,
+                                                         std::uint64_t seed);
+[[nodiscard]] std::unique_ptr<EventSource> make_growing(Parameters& parameters, std::uint64_t seed);
+[[nodiscard]] std::unique_ptr<EventSource> make_robson(Parameters& parameters, std::uint64_t seed);
+[[nodiscard]] std::unique_ptr<EventSource> make_slivers(Parameters& parameters, std::uint64_t seed);
+[[nodiscard]] std::unique_ptr<EventSource> make_boundaries(Parameters& parameters,
+                                                           std::uint64_t seed);
+[[nodiscard]] std::unique_ptr<EventSource> make_producer(Parameters& parameters,
+                                                         std::uint64_t seed);
+[[nodiscard]] std::unique_ptr<EventSource> make_litter(Parameters& parameters, std::uint64_t seed);
+[[nodiscard]] std::unique_ptr<EventSource> make_oom_edge(Parameters& parameters,
+                                                         std::uint64_t seed);
 
 }  // namespace allocmark

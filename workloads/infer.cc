@@ -3,18 +3,22 @@
 // grows.
 #include <algorithm>
 #include <cstdint>
-#include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "base/random.h"
+#include "workloads/assisted.h"
 #include "workloads/generated_source.h"
 #include "workloads/generators.h"
+#include "workloads/model/beam_search.h"
 #include "workloads/model/generation.h"
 #include "workloads/model/kv_cache.h"
 #include "workloads/model/lengths.h"
+#include "workloads/model/mean_pooling.h"
 #include "workloads/model/transformer.h"
 #include "workloads/model_options.h"
 
@@ -28,6 +32,10 @@ struct InferConfig {
   std::uint64_t request_count = 64;
   std::uint64_t batch_max = 8;
   std::vector<std::uint64_t> batches, sequences;  // given shapes in turn; 0: drawn
+  std::uint64_t beams = 1;
+  bool samples = false;      // tokens are drawn instead of chosen
+  bool pools = false;        // encoders: embeddings are made, and nothing is kept
+  bool padded = false;       // masks are made as for batches of different lengths
   bool full_batches = true;  // else 1 to batch_max requests, as they happened to arrive
 };
 
@@ -40,25 +48,30 @@ class Inference {
         batch_(batch),
         pool_(std::make_unique<TensorPool>(batch)),
         model_(std::make_unique<Transformer>(config.setup, LoraSettings(), pool_.get())),
-        cache_(config.kv_mode, config.setup.model.layer_count),
-        generation_(&model_->tape()) {
+        cache_(config.kv_mode, config.setup.model.block_count()),
+        generation_(&model_->tape(), config.samples),
+        beam_search_(&model_->tape()) {
     tape().set_grad_enabled(false);
+    model_->set_routing_seed(seed);
+    model_->set_given_mask(generates() || config_.padded);
     if (!generates()) return;
     model_->set_cache(&cache_);
-    model_->set_given_mask(true);
   }
 
   // One block of one pass per call, or what lies between passes.
   bool advance();
 
  private:
-  enum class Phase { Start, Batch, Embed, Layer, Head, Done };
+  enum class Phase { Start, Batch, Embed, Layer, Head, Reorder, Done };
 
-  [[nodiscard]] bool generates() const { return config_.setup.model.family != ModelFamily::Bert; }
+  [[nodiscard]] bool generates() const { return config_.setup.model.generates(); }
   void start();
   void begin_batch();
   void embed();
   void head();
+  void reorder();
+  void next_token();
+  void set_lengths();
   [[nodiscard]] Tape& tape() { return model_->tape(); }
   // Bytes of one half of one layer's cache for so many tokens.
   [[nodiscard]] std::uint64_t cache_bytes(std::uint64_t token_count) const {
@@ -72,7 +85,8 @@ class Inference {
   std::unique_ptr<Transformer> model_;
   KvCache cache_;
   Generation generation_;
-  Tensor tokens_;
+  BeamSearch beam_search_;
+  Tensor tokens_, given_mask_;
   Var stream_, hidden_, answer_;
   Phase phase_ = Phase::Start;
   std::uint64_t served_ = 0;
@@ -96,17 +110,23 @@ bool Inference::advance() {
       embed();
       return true;
     case Phase::Layer:
+      stream_ = model_->before_layer(layer_, std::move(stream_));
       stream_ = model_->layer(layer_, stream_);
       if (++layer_ == config_.setup.model.layer_count) phase_ = Phase::Head;
       return true;
     case Phase::Head:
       head();
       return true;
+    case Phase::Reorder:
+      reorder();
+      return true;
     case Phase::Done:
       hidden_.drop();
       answer_.drop();
       tokens_.reset();
+      given_mask_.reset();
       batch_->mark("end");
+      model_.reset();
       return false;
   }
   return false;
@@ -123,8 +143,7 @@ void Inference::start() {
 }
 
 void Inference::begin_batch() {
-  // A thousand labels are enough to find one's way; more would grow with the trace.
-  batch_->mark("batch" + std::to_string(batch_index_ % 1000));
+  batch_->mark("batch", batch_index_);
   const std::uint64_t given_batch = config_.batches[batch_index_ % config_.batches.size()];
   const std::uint64_t given_length = config_.sequences[batch_index_ % config_.sequences.size()];
   std::uint64_t wanted =
@@ -141,23 +160,35 @@ void Inference::begin_batch() {
   }
   if (given_length > 0) context_ = given_length;
   ++batch_index_;
+  model_->set_padded(config_.padded && batch_size_ > 1);
   context_end_ = generates() ? context_ + generated : context_;
   length_ = context_;
-  model_->set_lengths(batch_size_, length_, context_);
+  set_lengths();
   if (generates() && config_.kv_mode == KvMode::Preallocated)
-    cache_.reserve(tape(), cache_bytes(batch_size_ * context_end_));
-  if (generates()) generation_.begin(batch_size_, context_);
+    cache_.reserve(tape(), cache_bytes(batch_size_ * config_.beams * context_end_));
+  if (config_.beams > 1) {
+    beam_search_.begin({.batch = batch_size_,
+                        .beams = config_.beams,
+                        .length = context_,
+                        .length_max = context_end_ + 1,
+                        .vocabulary = config_.setup.model.vocabulary});
+  } else if (generates()) {
+    generation_.begin(batch_size_, context_);
+  }
   phase_ = Phase::Embed;
 }
 
 void Inference::embed() {
   if (generates()) {
-    stream_ = model_->embed(generation_.tokens());
+    stream_ = model_->embed(config_.beams > 1 ? beam_search_.tokens() : generation_.tokens());
   } else {
     // What the last call returned goes first.
     hidden_.drop();
     answer_.drop();
-    tokens_ = tape().allocate(batch_size_ * length_ * 8, TensorKind::Activation);
+    tokens_ = tape().allocate(model_->input_sizes().input_bytes, TensorKind::Activation);
+    if (config_.padded) {
+      given_mask_ = tape().allocate(model_->input_sizes().input_bytes, TensorKind::Activation);
+    }
     stream_ = model_->embed(tokens_);
   }
   layer_ = 0;
@@ -169,7 +200,29 @@ void Inference::head() {
   Var hidden = model_->finish(std::move(stream_));
   stream_ = Var();
   Var answer = model_->answer(hidden);
+  if (config_.pools) {
+    answer.drop();
+    Var embeddings = mean_pooling(
+        tape(), std::move(hidden),
+        {.batch = batch_size_, .length = length_, .hidden = config_.setup.model.hidden});
+    embeddings.drop();
+    tokens_.reset();
+    given_mask_.reset();
+    phase_ = served_ < config_.request_count ? Phase::Batch : Phase::Done;
+    return;
+  }
   if (!generates()) {
+    // Only classes or scores are kept, and not until the next batch.
+    if (config_.setup.model.image > 0) {
+      hidden.drop();
+      tokens_.reset();
+      answer.drop();
+    } else if (config_.setup.predicts_words) {
+      hidden.drop();
+      answer.drop();
+      tokens_.reset();
+      given_mask_.reset();
+    }
     tokens_.reset();
     hidden_ = std::move(hidden);
     answer_ = std::move(answer);
@@ -177,17 +230,98 @@ void Inference::head() {
     return;
   }
   hidden.drop();
+  if (config_.beams > 1) {
+    beam_search_.choose(std::move(answer), context_);
+    layer_ = 0;
+    phase_ = Phase::Reorder;
+    return;
+  }
   generation_.choose(std::move(answer), context_);
+  next_token();
+}
+
+// One layer's cache per call.
+void Inference::reorder() {
+  cache_.reorder(tape(), layer_);
+  if (++layer_ < config_.setup.model.layer_count) return;
+  beam_search_.finish_step();
+  next_token();
+}
+
+// Attention reads a preallocated cache to its end, whatever it holds.
+void Inference::set_lengths() {
+  const bool whole = config_.kv_mode == KvMode::Preallocated && generates();
+  model_->set_lengths(batch_size_ * config_.beams, length_, whole ? context_end_ : context_);
+  model_->set_mask_length(whole ? context_ : 0);
+}
+
+void Inference::next_token() {
   if (context_ < context_end_) {
     ++context_;
     length_ = 1;
-    model_->set_lengths(batch_size_, length_, context_);
+    set_lengths();
     phase_ = Phase::Embed;
     return;
   }
   generation_.end();
+  beam_search_.end();
   cache_.end_batch();
   phase_ = served_ < config_.request_count ? Phase::Batch : Phase::Done;
+}
+
+// The keys of models that generate; `longest` bounds prompt and answer together.
+void read_generation(Parameters& parameters, std::uint64_t longest, InferConfig* config) {
+  const bool has_limit = config->setup.model.positions > 0;
+  const std::uint64_t left = has_limit ? longest - config->lengths.context_max : longest;
+  config->lengths.generated_max = parameters.number(
+      "generated_max", {.preset = has_limit ? left : 2048, .lowest = 0, .highest = left});
+  config->kv_mode =
+      static_cast<KvMode>(parameters.choice("kv", {"concat", "preallocated", "paged"}));
+  config->beams = parameters.number("beams", {.preset = 1, .lowest = 1, .highest = 64});
+  if (config->beams > 1 && config->kv_mode != KvMode::Concat) {
+    parameters.refuse_value("beams", "1 without kv=concat, the cache that beams reorder",
+                            config->beams);
+  }
+  config->samples = parameters.number("sample", {.preset = 0, .lowest = 0, .highest = 1}) == 1;
+  if (config->samples && config->beams > 1) {
+    parameters.refuse_value("sample", "0 with beams above 1", 1);
+  }
+}
+
+void read_padding(Parameters& parameters, InferConfig* config) {
+  const TransformerSetup& setup = config->setup;
+  if (setup.model.family != ModelFamily::Vit) {
+    config->padded = parameters.number("padding", {.preset = 0, .lowest = 0, .highest = 1}) == 1;
+  }
+  if (setup.model.family == ModelFamily::Bert) {
+    config->pools = parameters.number("embeddings", {.preset = 0, .lowest = 0, .highest = 1}) == 1;
+  }
+  if (setup.model.family != ModelFamily::Bert || config->pools) return;
+  config->setup.predicts_words = parameters.choice("head", {"pooled", "words"}) == 1;
+}
+
+// A draft model by its name, with dimensions of its own; nothing where the key is not given.
+std::optional<TransformerSetup> read_draft(Parameters& parameters, const InferConfig& config) {
+  std::vector<std::string> names = {"none"};
+  for (const std::string& name : model_names()) names.push_back(name);
+  const std::size_t choice = parameters.choice("draft", names);
+  if (choice == 0) return std::nullopt;
+  TransformerSetup draft = config.setup;
+  draft.model = model_shapes()[choice - 1];
+  const ModelFamily family = config.setup.model.family;
+  if ((family != ModelFamily::Gpt2 && family != ModelFamily::Llama) ||
+      draft.model.family != family) {
+    parameters.refuse_value("draft", "a model of the same family, gpt2 or llama", names[choice]);
+  }
+  draft.model.vocabulary = config.setup.model.vocabulary;
+  read_draft_shape(parameters, &draft.model);
+  if (config.beams > 1 || config.samples || config.kv_mode != KvMode::Concat || config.padded ||
+      config.batch_max > 1) {
+    parameters.refuse_value(
+        "draft", "batch=1, beams=1, sample=0, kv=concat and padding=0, as transformers does",
+        names[choice]);
+  }
+  return draft;
 }
 
 }  // namespace
@@ -196,10 +330,18 @@ std::unique_ptr<EventSource> make_infer(Parameters& parameters, std::uint64_t se
   InferConfig config;
   TransformerSetup& setup = config.setup;
   setup.model = read_model_shape(parameters);
+  if (setup.model.family == ModelFamily::T5) {
+    throw UsageError({.what = "infer does not run encoders with decoders",
+                      .where = "workload '" + parameters.text() + "'",
+                      .wanted = "a model that only encodes or only decodes",
+                      .got = parameters.variant(),
+                      .next = "train:" + parameters.variant() + " trains it"});
+  }
   setup.training = false;
   setup.autocast = false;
   const bool fp32 = parameters.choice("precision", {"bf16", "fp32"}) == 1;
   setup.wide_bytes = setup.narrow_bytes = fp32 ? 4 : 2;
+  read_experts(parameters, 0, &setup);
   setup.fused_attention = parameters.choice("attention", {"eager", "fused"}) == 1;
   setup.kernels = parameters.number("kernels", {.preset = 0, .lowest = 0, .highest = 1}) == 1;
   config.request_count =
@@ -212,36 +354,38 @@ std::unique_ptr<EventSource> make_infer(Parameters& parameters, std::uint64_t se
       static_cast<LengthSource>(parameters.choice("lengths", {"conv", "code", "lognormal"}));
   // Learned positions bound prompt and answer together; by default they share them evenly.
   const bool has_limit = setup.model.positions > 0;
-  const bool encodes = setup.model.family == ModelFamily::Bert;
+  const bool encodes = !setup.model.generates();
   const std::uint64_t longest = has_limit ? setup.model.positions : 131'072;
   const std::uint64_t context_preset = encodes ? longest : has_limit ? longest / 2 : 16'384;
   lengths.context_max =
       parameters.number("context_max", {.preset = context_preset, .lowest = 1, .highest = longest});
   config.sequences =
       parameters.numbers("seq", {.preset = 0, .lowest = 1, .highest = lengths.context_max});
-  if (!encodes) {
-    const std::uint64_t left = has_limit ? longest - lengths.context_max : longest;
-    lengths.generated_max = parameters.number(
-        "generated_max", {.preset = has_limit ? left : 2048, .lowest = 0, .highest = left});
-    config.kv_mode =
-        static_cast<KvMode>(parameters.choice("kv", {"concat", "preallocated", "paged"}));
-  }
+  if (!encodes) read_generation(parameters, longest, &config);
+  read_padding(parameters, &config);
   const bool lognormal = lengths.source == LengthSource::Lognormal;
   if (lognormal) {
     lengths.median = parameters.number("median", {.preset = 90, .lowest = 1, .highest = 100'000});
     lengths.sigma_percent =
         parameters.number("sigma_percent", {.preset = 70, .lowest = 0, .highest = 300});
   }
-  const std::uint64_t event_count = parameters.number(
-      "events", {.preset = std::numeric_limits<std::uint64_t>::max(), .lowest = 1});
-  parameters.finish();
-  return std::make_unique<GeneratedSource<Inference>>(
-      GeneratedHead{.header = {.name = "infer-" + parameters.variant(),
-                               .generator = parameters.text(),
-                               .seed = seed,
-                               .stream_count = 1},
-                    .event_count_max = event_count},
-      config);
+  AssistedConfig assisted;
+  const std::optional<TransformerSetup> draft =
+      encodes ? std::nullopt : read_draft(parameters, config);
+  if (draft) {
+    assisted = {.target = setup,
+                .draft = *draft,
+                .lengths = lengths,
+                .sequences = config.sequences,
+                .request_count = config.request_count};
+    assisted.draft_tokens =
+        parameters.number("draft_tokens", {.preset = 5, .lowest = 1, .highest = 64});
+    assisted.accept_percent =
+        parameters.number("accept_percent", {.preset = 70, .lowest = 0, .highest = 100});
+  }
+  const GeneratedTraits traits{.name = "infer-" + parameters.variant(), .seed = seed};
+  if (draft) return make_assisted(parameters, traits, assisted);
+  return make_generated<Inference>(parameters, traits, config);
 }
 
 }  // namespace allocmark

@@ -29,6 +29,13 @@ class LiveBlocks {
   // False where the id is not live.
   bool erase(std::uint64_t id);
   void clear();
+  // In an order that depends only on what was inserted and erased.
+  template <typename Visit>
+  void for_each(Visit visit) const {
+    for (const TracedBlock& block : slots_) {
+      if (block.id != kNoId) visit(block);
+    }
+  }
   [[nodiscard]] std::size_t count() const { return count_; }
 
  private:

@@ -45,6 +45,15 @@ class Parameters {
                                  std::uint64_t got) const {
     refuse(key, std::move(wanted), std::to_string(got));
   }
+  [[noreturn]] void refuse_value(std::string_view key, std::string wanted,
+                                 std::string_view got) const {
+    refuse(key, std::move(wanted), got);
+  }
+
+  [[noreturn]] void refuse_text(std::string_view key, std::string wanted,
+                                std::string_view got) const {
+    refuse(key, std::move(wanted), got);
+  }
 
   // For generators without variants.
   void refuse_variant() const;

@@ -38,6 +38,7 @@ class ScenarioReader {
   void read_line(std::string_view line, Scenario* scenario);
   [[nodiscard]] std::vector<Value> values(std::string_view text) const;
   [[nodiscard]] Value value(std::string_view* text) const;
+  void refuse_twice(const std::string& key, const std::vector<Value>& list) const;
   void store(const std::string& key, const std::vector<Value>& values, Scenario* scenario) const;
   [[nodiscard]] std::string only_text(const std::string& key,
                                       const std::vector<Value>& values) const;
@@ -46,6 +47,7 @@ class ScenarioReader {
 
   std::string path_;
   int line_number_ = 0;
+  std::string key_;  // whose value is being read
   std::vector<std::string> seen_;
 };
 
@@ -58,8 +60,11 @@ std::string_view trimmed(std::string_view text) {
 
 void ScenarioReader::fail(std::string what, std::string wanted, std::string_view got,
                           std::string next) const {
+  const bool names_key = key_.empty() || what.find("'" + key_ + "'") != std::string::npos;
+  std::string where = fmt::format("{}:{}", path_, line_number_);
+  if (!names_key) where += fmt::format(", key '{}'", key_);
   throw UsageError({.what = std::move(what),
-                    .where = fmt::format("{}:{}", path_, line_number_),
+                    .where = std::move(where),
                     .wanted = std::move(wanted),
                     .got = got.empty() ? "" : fmt::format("'{}'", got.substr(0, 80)),
                     .next = std::move(next)});
@@ -100,7 +105,9 @@ void ScenarioReader::read_line(std::string_view line, Scenario* scenario) {
   if (std::ranges::find(seen_, key) != seen_.end())
     fail(fmt::format("key '{}' twice", key), "one line for it", "", "");
   seen_.push_back(key);
+  key_ = key;
   store(key, values(trimmed(line.substr(equals + 1))), scenario);
+  key_.clear();
 }
 
 ScenarioReader::Value ScenarioReader::value(std::string_view* text) const {
@@ -164,8 +171,19 @@ std::string ScenarioReader::only_text(const std::string& key,
   return texts(key, list).front();
 }
 
+// The same thing twice would be run once, or counted twice.
+void ScenarioReader::refuse_twice(const std::string& key, const std::vector<Value>& list) const {
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    for (std::size_t j = 0; j < i; ++j) {
+      if (list[i].text != list[j].text) continue;
+      fail(fmt::format("bad value of key '{}'", key), "values that differ", list[i].text, "");
+    }
+  }
+}
+
 void ScenarioReader::store(const std::string& key, const std::vector<Value>& list,
                            Scenario* scenario) const {
+  refuse_twice(key, list);
   if (key == "workload") {
     scenario->workload = only_text(key, list);
   } else if (key == "on_oom") {

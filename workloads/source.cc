@@ -1,7 +1,11 @@
 #include "workloads/source.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "base/error.h"
 #include "base/nearest.h"
+#include "workloads/composition.h"
 #include "workloads/data_folder.h"
 #include "workloads/generators.h"
 #include "workloads/scenario.h"
@@ -14,20 +18,28 @@ namespace {
 // A scenario names a generator, a file or a recorded trace; a chain of scenarios would hide what
 // runs.
 std::unique_ptr<EventSource> open_scenario_workload(const Scenario& scenario, std::uint64_t seed) {
+  const std::vector<std::string> parts = workload_parts(scenario.workload);
   for (const NamedFile& file : scenario_files()) {
-    if (file.name != scenario.workload) continue;
+    if (std::ranges::find(parts, file.name) == parts.end()) continue;
     throw UsageError({.what = "a scenario names another scenario",
                       .where = scenario.path,
                       .wanted = "a generator, file:PATH or a recorded trace",
                       .got = scenario.workload,
                       .next = ""});
   }
-  return open_workload(scenario.workload, seed);
+  try {
+    return open_workload(scenario.workload, seed);
+  } catch (const UsageError& error) {
+    ErrorText text = error.text();
+    text.where = scenario.path + ", key 'workload'" + (text.where.empty() ? "" : ", ") + text.where;
+    throw UsageError(std::move(text));
+  }
 }
 
 }  // namespace
 
 std::unique_ptr<EventSource> open_workload(std::string_view workload, std::uint64_t seed) {
+  if (std::unique_ptr<EventSource> composed = open_composition(workload, seed)) return composed;
   const std::string text(workload);
   if (text.starts_with("file:")) return open_trace_file(text.substr(5));
   std::vector<std::string> known;

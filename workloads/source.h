@@ -13,6 +13,12 @@
 
 namespace allocmark {
 
+// One of several processes that run at once on one device, each with an allocator of its own.
+struct TraceJob {
+  std::string workload;            // what it runs
+  std::uint32_t first_stream = 0;  // it has the streams from here to the next process's first
+};
+
 // The head of a trace. Names and units as in the trace file's "# key: value" lines.
 struct TraceHeader {
   std::string name;  // short name, used in tables
@@ -20,6 +26,7 @@ struct TraceHeader {
       generator;  // the workload text that made it ("train:gpt2-124m,batch=8") or "recorded"
   std::uint64_t seed = 0;          // 0 for recorded traces
   std::uint32_t stream_count = 1;  // streams are 0 .. stream_count - 1
+  std::vector<TraceJob> jobs{};    // by first stream; empty: one process
 };
 
 class EventSource {
@@ -42,8 +49,9 @@ class EventSource {
 };
 
 // A workload as the command line names it: "train:gpt2-124m,batch=8" (a generator and its
-// parameters), "file:PATH" (a trace file), or the name of a scenario or of a recorded trace that
-// ships with the suite. Throws UsageError with the nearest names.
+// parameters), "file:PATH" (a trace file), the name of a scenario or of a recorded trace that ships
+// with the suite, or some of these with "then" and "beside" between them (composition.h). Throws
+// UsageError with the nearest names.
 [[nodiscard]] std::unique_ptr<EventSource> open_workload(std::string_view workload,
                                                          std::uint64_t seed);
 

@@ -132,6 +132,7 @@ class FileSource final : public EventSource {
   std::optional<std::string_view> next_line();
   void read_head();
   void read_key(std::string_view line);
+  void read_process(std::string_view value);
   [[nodiscard]] std::uint64_t key_number(std::string_view key, std::string_view value,
                                          int base) const;
   void read_row(std::string_view line);
@@ -206,6 +207,7 @@ void FileSource::read_key(std::string_view line) {
   if (key == "name" && !value.empty()) header_.name = value;
   if (key == "generator" && !value.empty()) header_.generator = value;
   if (key == "seed") header_.seed = key_number(key, value, 10);
+  if (key == "process") read_process(value);
   if (key == "events") promised_event_count_ = key_number(key, value, 10);
   if (key == "hash") promised_hash_ = key_number(key, value, 16);
   if (key == "streams") {
@@ -219,6 +221,23 @@ void FileSource::read_key(std::string_view line) {
     }
     header_.stream_count = static_cast<std::uint32_t>(count);
   }
+}
+
+// "FIRST_STREAM WORKLOAD"; the first process has the streams from 0 on.
+void FileSource::read_process(std::string_view value) {
+  const std::size_t blank = std::min(value.find(' '), value.size());
+  const std::uint64_t first = key_number("process", value.substr(0, blank), 10);
+  std::vector<TraceJob>& jobs = header_.jobs;
+  const bool follows = jobs.empty() ? first == 0 : first > jobs.back().first_stream;
+  if (!follows || first >= kTraceStreamCountMax) {
+    fail({.what = "bad first stream of a process in the head",
+          .where = "",
+          .wanted = "0 for the first process, then more than the one before has",
+          .got = std::string(value.substr(0, 60)),
+          .next = ""});
+  }
+  jobs.push_back({.workload = std::string(value.substr(std::min(blank + 1, value.size()))),
+                  .first_stream = static_cast<std::uint32_t>(first)});
 }
 
 std::uint64_t FileSource::key_number(std::string_view key, std::string_view value, int base) const {

@@ -10,6 +10,7 @@
 
 #include "base/nearest.h"
 #include "workloads/event_names.h"
+#include "workloads/request_marks.h"
 
 namespace allocmark {
 namespace {
@@ -103,8 +104,8 @@ constexpr std::array<Columns, kEventKindCount> kColumns = {{
     {false, true, true},    // kernel
     {false, false, true},   // busy
     {false, false, false},  // sync
-    {false, false, false},  // empty_cache
-    {false, false, false},  // mark
+    {false, false, true},   // empty_cache: of the process that has the stream
+    {false, false, false},  // mark of a step
 }};
 
 std::optional<EventKind> kind_of(std::string_view op) {
@@ -130,8 +131,11 @@ struct Numbers {
   std::uint64_t stream = 0;
 };
 
-std::optional<ErrorText> check_columns(EventKind kind, const Numbers& numbers) {
-  const Columns used = kColumns[static_cast<std::size_t>(kind)];
+std::optional<ErrorText> check_columns(EventKind kind, const Numbers& numbers,
+                                       std::string_view label) {
+  Columns used = kColumns[static_cast<std::size_t>(kind)];
+  // Marks of requests have their time there.
+  if (kind == EventKind::Mark) used.size = mark_class_of(label) != MarkClass::Step;
   const auto unused = [&](bool is_used, std::string_view column,
                           std::uint64_t value) -> std::optional<ErrorText> {
     if (is_used || value == 0) return std::nullopt;
@@ -225,7 +229,7 @@ std::optional<ErrorText> parse_trace_row(std::string_view line, int column_count
       status != NumberStatus::Ok) {
     return bad_number("stream", fields[3], status);
   }
-  if (auto broken = check_columns(*kind, numbers)) return broken;
+  if (auto broken = check_columns(*kind, numbers, *label)) return broken;
   *event = Event{.id = numbers.id,
                  .size_bytes = numbers.size,
                  .stream = static_cast<std::uint32_t>(numbers.stream),

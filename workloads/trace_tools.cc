@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
 
@@ -104,9 +105,10 @@ std::vector<WorkloadListing> list_workloads() {
 std::vector<WorkloadListing> list_scenarios() {
   std::vector<WorkloadListing> result;
   for (const NamedFile& file : scenario_files()) {
-    result.push_back(
-        {.name = file.name, .kind = "scenario", .summary = read_scenario(file.path).summary});
+    const Scenario scenario = read_scenario(file.path);
+    result.push_back({.name = scenario.name, .kind = scenario.intent, .summary = scenario.summary});
   }
+  std::ranges::stable_sort(result, {}, &WorkloadListing::kind);
   return result;
 }
 

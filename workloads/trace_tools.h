@@ -30,11 +30,12 @@ int trace_validate(const std::string& path, std::FILE* out);
 
 struct WorkloadListing {
   std::string name;
-  std::string kind;     // "generator", "recorded" or "scenario"
+  std::string kind;     // "generator" or "recorded"; of a scenario the folder, its intent
   std::string summary;  // one line
 };
 
-// For `list workloads` (generators and recorded traces) and `list scenarios`.
+// For `list workloads` (generators and recorded traces) and `list scenarios` (by folder, then
+// name).
 [[nodiscard]] std::vector<WorkloadListing> list_workloads();
 [[nodiscard]] std::vector<WorkloadListing> list_scenarios();
 

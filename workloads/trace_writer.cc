@@ -42,6 +42,9 @@ TraceWriter::TraceWriter(const std::string& path, const TraceHeader& header,
   text_ =
       fmt::format("# name: {}\n# generator: {}\n# seed: {}\n# streams: {}\n", one_line(header.name),
                   one_line(header.generator), header.seed, header.stream_count);
+  for (const TraceJob& job : header.jobs) {
+    text_ += fmt::format("# process: {} {}\n", job.first_stream, one_line(job.workload));
+  }
   if (options.event_count) text_ += fmt::format("# events: {}\n", *options.event_count);
   if (options.hash) text_ += fmt::format("# hash: {:016x}\n", *options.hash);
   text_ += tagged_ ? kTraceColumnsTagged : kTraceColumns;

@@ -20,6 +20,8 @@ namespace allocmark {
 [[nodiscard]] ExitCode parity_command(const ParityCommand& command);
 [[nodiscard]] ExitCode speed_command(const SpeedCommand& command);
 [[nodiscard]] ExitCode qualify_command(const QualifyCommand& command);
+[[nodiscard]] ExitCode profile_command(const ProfileCommand& command);
+[[nodiscard]] ExitCode fidelity_command(const FidelityCommand& command);
 
 // The part of 'parity' that --live asks for.
 [[nodiscard]] ExitCode live_command(const ParityCommand& command);

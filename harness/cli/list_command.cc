@@ -33,6 +33,20 @@ void print_rows(std::string_view title, const std::vector<Row>& rows) {
   }
 }
 
+// One table for each folder.
+void print_scenarios() {
+  std::vector<WorkloadListing> listings = list_scenarios();
+  for (auto first = listings.begin(); first != listings.end();) {
+    const auto last = std::find_if(first, listings.end(), [&](const WorkloadListing& listing) {
+      return listing.kind != first->kind;
+    });
+    std::vector<Row> rows;
+    for (auto at = first; at != last; ++at) rows.push_back({at->name, at->summary});
+    print_rows(fmt::format("scenarios, {}", first->kind), rows);
+    first = last;
+  }
+}
+
 std::vector<Row> workload_rows(const std::vector<WorkloadListing>& listings) {
   std::vector<Row> rows;
   for (const WorkloadListing& listing : listings) {
@@ -91,7 +105,7 @@ ExitCode list_command(const ListCommand& command) {
     return command.what.empty() || command.what == what;
   };
   if (wanted("workloads")) print_rows("workloads", workload_rows(list_workloads()));
-  if (wanted("scenarios")) print_rows("scenarios", workload_rows(list_scenarios()));
+  if (wanted("scenarios")) print_scenarios();
   if (wanted("allocators")) print_rows("allocators", allocator_rows());
   if (wanted("suites")) print_rows("suites", suite_rows());
   if (wanted("devices")) print_rows("devices", device_rows());

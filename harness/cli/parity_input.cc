@@ -4,47 +4,18 @@
 #include <array>
 #include <cstddef>
 #include <filesystem>
-#include <memory>
-#include <span>
 #include <system_error>
 #include <utility>
 
 #include "base/error.h"
+#include "harness/parity_trace.h"
 #include "workloads/byte_stream.h"
-#include "workloads/source.h"
 #include "workloads/trace_tools.h"
 
 namespace allocmark {
 namespace {
 
 namespace fs = std::filesystem;
-using caching::ParityOperationKind;
-
-ParityOperationKind operation_kind(EventKind kind) {
-  switch (kind) {
-    case EventKind::Alloc:
-      return ParityOperationKind::Alloc;
-    case EventKind::Free:
-      return ParityOperationKind::Free;
-    case EventKind::Record:
-      return ParityOperationKind::Record;
-    case EventKind::Busy:
-      return ParityOperationKind::Busy;
-    case EventKind::Sync:
-      return ParityOperationKind::Sync;
-    case EventKind::Trim:
-      return ParityOperationKind::EmptyCache;
-    case EventKind::Mark:
-      return ParityOperationKind::Mark;
-    case EventKind::Kernel:
-      break;
-  }
-  throw UsageError({.what = "the trace has kernels, which goldens know nothing of",
-                    .where = "",
-                    .wanted = "a recorded trace",
-                    .got = "",
-                    .next = ""});
-}
 
 std::vector<ArchiveFile> read_folder(const std::string& path) {
   std::vector<ArchiveFile> files;
@@ -76,17 +47,7 @@ std::string read_packed(const std::string& path, const std::string& what) {
 }
 
 std::vector<caching::ParityOperation> read_operations(const std::string& trace) {
-  const std::unique_ptr<EventSource> source = open_path_or_workload(trace, 0);
-  std::vector<caching::ParityOperation> operations;
-  for (std::span<const Event> events = source->next(); !events.empty(); events = source->next()) {
-    for (const Event& event : events) {
-      operations.push_back({.kind = operation_kind(event.kind),
-                            .id = event.id,
-                            .size_bytes = event.size_bytes,
-                            .stream = event.stream});
-    }
-  }
-  return operations;
+  return parity_operations(*open_path_or_workload(trace, 0));
 }
 
 std::vector<ArchiveFile> read_goldens(const std::string& path) {

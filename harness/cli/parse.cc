@@ -111,6 +111,12 @@ void add_run_manner(CLI::App* app, RunCommand* command) {
       ->check(CLI::IsMember({"skip", "stop"}))
       ->group(group)
       ->type_name("skip|stop");
+  app->add_option(
+         "--kernels", command->kernels,
+         "What the device does meanwhile: trace (the workload's own kernels; the default), "
+         "off (nothing), or a duration, as 20us: a kernel of it after every request")
+      ->group(group)
+      ->type_name("K");
   app->add_option("--passes", command->pass_count, "Timed passes over the trace in each cell [3]")
       ->check(CLI::Range(1u, 100000u))
       ->group(group)
@@ -180,9 +186,10 @@ void add_trace(CLI::App* app, TraceCommand* command) {
       ->type_name("N");
   CLI::App* convert = app->add_subcommand(
       "convert", "Write a trace in another form; the suffix decides (.gz, .zst: compressed)");
-  convert->add_option("input", command->inputs, "Trace file")
+  // Not into the list itself: a list's option would take the output's name, too.
+  const auto set_input = [command](const std::string& input) { command->inputs = {input}; };
+  convert->add_option_function<std::string>("input", set_input, "Trace file")
       ->required()
-      ->expected(1)
       ->type_name("FROM");
   convert->add_option("output", command->output, "Trace file to write")
       ->required()
@@ -191,14 +198,16 @@ void add_trace(CLI::App* app, TraceCommand* command) {
       "validate", "Check traces against every rule; names the line of the first broken one");
   validate->add_option("input", command->inputs, "Trace files")->required()->type_name("TRACE");
   CLI::App* generate = app->add_subcommand("generate", "Write the trace of a workload to a file");
-  generate->add_option("workload", command->inputs, "A workload as 'run' takes it")
+  generate->add_option_function<std::string>("workload", set_input, "A workload as 'run' takes it")
       ->required()
-      ->expected(1)
       ->type_name("W");
   generate->add_option("output", command->output, "Trace file to write")
       ->required()
       ->type_name("TO");
-  generate->add_option("--seed", command->seed, "Seed")->capture_default_str()->type_name("N");
+  generate->add_option("--seed", command->seed, "Seed")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str()
+      ->type_name("N");
 }
 
 void add_explain(CLI::App* app, ExplainCommand* command) {
@@ -281,10 +290,59 @@ void add_speed(CLI::App* app, SpeedCommand* command) {
       ->capture_default_str()
       ->type_name("W");
   app->add_option("-c,--conf", command->conf, "Config string of both")->type_name("C");
-  app->add_option("--events", command->event_count, "Events of the long trace")
+  app->add_option(
+         "--generate", command->generate,
+         "Measure only how fast these workloads' events are made; 'all': every generator's "
+         "example")
+      ->type_name("W");
+  app->add_option("--events", command->event_count,
+                  "Events of the long trace, and of each that is generated")
       ->check(CLI::Range(std::uint64_t{1000}, std::uint64_t{1'000'000'000'000}))
       ->capture_default_str()
       ->type_name("N");
+}
+
+void add_profile(CLI::App* app, ProfileCommand* command) {
+  app->add_option("-d,--device", command->device, "The device to measure: cuda:N, or sim:NAME")
+      ->capture_default_str()
+      ->type_name("D");
+  app->add_option("-o,--out", command->out, "The profile's file, as used by --device sim:FILE")
+      ->required()
+      ->type_name("FILE");
+  app->add_option("--repeats", command->repeat_count,
+                  "Times that every kind of call is measured, in turns with the others")
+      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1000}))
+      ->capture_default_str()
+      ->type_name("N");
+}
+
+void add_fidelity(CLI::App* app, FidelityCommand* command) {
+  app->add_option("reference", command->reference,
+                  "The recorded trace: the name of one that ships, or a file")
+      ->type_name("REFERENCE");
+  app->add_option("-w,--workload", command->workload,
+                  "What is held against it [the workload that a shipped recording belongs to]")
+      ->type_name("W");
+  app->add_flag("--all", command->all, "Every recording that ships, one row each");
+  app->add_option("-c,--conf", command->confs,
+                  "Config strings of caching for the replays [unset, max_split_size_mb:128, "
+                  "expandable_segments:True]")
+      ->type_name("C");
+  app->add_option("--seed", command->seed, "Seed of the workload")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str()
+      ->type_name("N");
+  app->add_option("--format", command->format, "table or json")
+      ->check(CLI::IsMember({"table", "json"}))
+      ->capture_default_str()
+      ->type_name("F");
+  app->add_option("-o,--out", command->out,
+                  "Also write plots (NAME.html) and numbers (fidelity.json) into this folder")
+      ->type_name("DIR");
+  app->footer(
+      "\nEach distance is one number, defined in workloads/README.md.\n"
+      "\nExit codes: 0 compared, 1 with --all a recording misses the targets, 2 usage, 4 a replay "
+      "failed.\n");
 }
 
 // Names a user may have meant: the subcommands and options of the deepest app that was entered.
@@ -364,6 +422,8 @@ struct Commands {
   ParityCommand parity;
   SpeedCommand speed;
   QualifyCommand qualify;
+  ProfileCommand profile;
+  FidelityCommand fidelity;
 };
 
 void keep_parsed(const CLI::App& app, Commands commands, const std::vector<std::string>& arguments,
@@ -373,6 +433,7 @@ void keep_parsed(const CLI::App& app, Commands commands, const std::vector<std::
   commands.compare.argv = arguments;
   commands.speed.argv = arguments;
   commands.qualify.argv = arguments;
+  commands.profile.argv = arguments;
   if (parsed("list")) line.list = commands.list;
   if (parsed("run")) line.run = commands.run;
   if (parsed("trace")) {
@@ -387,6 +448,8 @@ void keep_parsed(const CLI::App& app, Commands commands, const std::vector<std::
   if (parsed("parity")) line.parity = commands.parity;
   if (parsed("speed")) line.speed = commands.speed;
   if (parsed("qualify")) line.qualify = commands.qualify;
+  if (parsed("profile")) line.profile = commands.profile;
+  if (parsed("fidelity")) line.fidelity = commands.fidelity;
 }
 
 }  // namespace
@@ -414,6 +477,10 @@ CommandLine parse_command_line(int argc, const char* const* argv, const std::str
       app.add_subcommand("parity", "Compare the caching allocator with PyTorch's recorded answers");
   CLI::App* speed_app = app.add_subcommand(
       "speed", "Measure allocmark itself: overhead per event, replay rate, memory");
+  CLI::App* profile_app = app.add_subcommand(
+      "profile", "Measure a device's memory calls, for a simulated device of its own");
+  CLI::App* fidelity_app =
+      app.add_subcommand("fidelity", "Say how much a generated workload is like a recorded one");
   add_list(list_app, &commands.list);
   add_run_axes(run_app, &commands.run);
   add_run_manner(run_app, &commands.run);
@@ -432,6 +499,8 @@ CommandLine parse_command_line(int argc, const char* const* argv, const std::str
   add_speed(speed_app, &commands.speed);
   add_qualify(app.add_subcommand("qualify", "Say whether this machine's GPUs are fit"),
               &commands.qualify);
+  add_profile(profile_app, &commands.profile);
+  add_fidelity(fidelity_app, &commands.fidelity);
 
   // Last, because subcommands take over the footer that is there when they are added.
   app.footer(kMainFooter);

@@ -26,8 +26,9 @@ struct RunCommand {
   std::string scenario;  // empty = none given
   std::vector<std::string> workloads, allocators, confs, capacities;
   std::string device = "auto";
-  std::string seeds;   // empty = 1
-  std::string on_oom;  // empty = skip
+  std::string kernels;  // of the device; empty = the trace's
+  std::string seeds;    // empty = 1
+  std::string on_oom;   // empty = skip
   std::optional<std::uint32_t> pass_count;
   std::optional<std::uint32_t> job_count;
   std::string shard;  // empty = all
@@ -105,6 +106,7 @@ struct SpeedCommand {
   std::uint64_t event_count = 100'000'000;  // of the long trace
   std::string workload = "gpt2_train_amp";  // on which caching and torch are compared
   std::string conf;                         // of both
+  std::vector<std::string> generate;        // only these are measured: workloads, or "all"
   std::vector<std::string> argv;  // of the program, for starting it again with the right runtime
 };
 
@@ -119,6 +121,13 @@ struct QualifyCommand {
   double seconds = 0;  // instead of the level's; 0 = the level's
   bool print_thresholds = false;
   std::vector<std::string> argv;  // the whole command line, for the results file
+};
+
+struct ProfileCommand {
+  std::string device = "cuda:0";
+  std::string out;                 // the file to write
+  std::uint64_t repeat_count = 8;  // of every block of calls
+  std::vector<std::string> argv;   // of the program, as above
 };
 
 struct ParityCommand {
@@ -136,6 +145,16 @@ struct ParityCommand {
   std::string save_folder;  // for the shortest programs that differ; empty = none
 };
 
+struct FidelityCommand {
+  std::string reference;           // a recorded trace: its name, or a file
+  std::string workload;            // held against it; empty = the one that the recording ships with
+  std::vector<std::string> confs;  // of the replays; empty = the three of the targets
+  std::uint64_t seed = 1;
+  std::string format = "table";
+  std::string out;   // folder for pages and numbers; empty = none
+  bool all = false;  // every recording that ships
+};
+
 // One of them is set; none where `text` (help or version) is all there is to do.
 struct CommandLine {
   std::string text;
@@ -150,6 +169,8 @@ struct CommandLine {
   std::optional<ParityCommand> parity;
   std::optional<SpeedCommand> speed;
   std::optional<QualifyCommand> qualify;
+  std::optional<ProfileCommand> profile;
+  std::optional<FidelityCommand> fidelity;
 };
 
 [[nodiscard]] CommandLine parse_command_line(int argc, const char* const* argv,

@@ -10,7 +10,9 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <string_view>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include <fmt/chrono.h>
@@ -24,6 +26,7 @@
 #include "harness/conditions.h"
 #include "harness/environment.h"
 #include "harness/interrupt.h"
+#include "harness/kernel_source.h"
 #include "harness/plan.h"
 #include "harness/progress.h"
 #include "harness/run.h"
@@ -66,10 +69,12 @@ std::vector<std::string> all_names(const std::vector<PlanAllocator>& known) {
 
 // Opens every workload once, so that an unknown name or a file that cannot be read is found before
 // anything runs.
-std::vector<PlanWorkload> open_workloads(const std::vector<std::string>& texts) {
+std::vector<PlanWorkload> open_workloads(const std::vector<std::string>& names,
+                                         const std::string& kernels) {
   std::vector<PlanWorkload> workloads;
-  for (const std::string& text : texts) {
-    const std::unique_ptr<EventSource> source = open_workload(text, 1);
+  for (const std::string& name : names) {
+    const std::string text = with_kernels(name, kernels);
+    const std::unique_ptr<EventSource> source = open_workload_with_kernels(text, 1);
     while (text.starts_with("file:") && !source->next().empty()) {
     }
     workloads.push_back({.text = text, .recorded = source->header().generator == "recorded"});
@@ -111,7 +116,8 @@ RunRequest join_with_preset(const RunCommand& command, const std::vector<PlanAll
   const std::vector<std::string> allocators = first_given(command.allocators, preset.allocators);
   request.title = command.scenario.empty() ? std::string(preset.name) : command.scenario;
   request.pass_count = command.pass_count.value_or(preset.pass_count);
-  request.plan.workloads = open_workloads(first_given(command.workloads, preset.workloads));
+  request.plan.workloads =
+      open_workloads(first_given(command.workloads, preset.workloads), command.kernels);
   request.plan.allocators = allocators;
   request.plan.confs = command.confs.empty() ? confs_for(preset.confs, allocators) : command.confs;
   request.plan.capacities = first_given(command.capacities, preset.capacities);
@@ -130,7 +136,7 @@ namespace {
 bool names_cells(const RunCommand& command) {
   return !command.suite.empty() || !command.scenario.empty() || !command.workloads.empty() ||
          !command.allocators.empty() || !command.confs.empty() || !command.capacities.empty() ||
-         !command.seeds.empty() || !command.on_oom.empty();
+         !command.seeds.empty() || !command.on_oom.empty() || !command.kernels.empty();
 }
 
 }  // namespace
@@ -176,7 +182,8 @@ std::string placements_name(const CellKey& key) {
 std::vector<CellSpec> remaining_specs(const std::vector<CellKey>& cells,
                                       const std::vector<CellResult>& kept,
                                       const RunManifest& manifest,
-                                      const std::string& placements_folder) {
+                                      const std::string& placements_folder,
+                                      std::uint32_t job_count) {
   std::set<std::string> kept_ids;
   for (const CellResult& cell : kept) {
     kept_ids.insert(cell.key.id());
@@ -191,6 +198,8 @@ std::vector<CellSpec> remaining_specs(const std::vector<CellKey>& cells,
       spec.pass_count_max = manifest.pass_count_max;
       spec.verify = manifest.verify;
       spec.timeout_s = manifest.timeout_s;
+      // Cells that run side by side would all choose the same one.
+      spec.quiet_cpu = job_count == 1;
       if (!placements_folder.empty())
         spec.placements_path = placements_folder + "/" + placements_name(key);
       specs.push_back(spec);
@@ -224,6 +233,24 @@ struct Work {
   std::vector<std::string> notes;
 };
 
+// An error in what a scenario says is told with its file and key, not as the user's own.
+Plan plan_cells(const RunCommand& command, const RunRequest& request,
+                const std::vector<PlanAllocator>& known) {
+  try {
+    return make_plan(request.plan, known);
+  } catch (const UsageError& error) {
+    ErrorText text = error.text();
+    const auto blame = [&](std::string_view flag, std::string_view key, bool given) {
+      if (given || command.scenario.empty() || !text.where.starts_with(flag)) return;
+      text.where = fmt::format("{}, key '{}'{}", load_scenario(command.scenario).path, key,
+                               text.where.substr(flag.size()));
+    };
+    blame("--conf", "conf", !command.confs.empty());
+    blame("--capacity", "capacity", !command.capacities.empty());
+    throw UsageError(std::move(text));
+  }
+}
+
 // 0 where the number of passes is fixed.
 double width_max_of(const RunCommand& command) {
   if (command.until_width.empty()) return 0;
@@ -252,7 +279,7 @@ Work plan_work(const RunCommand& command, const std::string& program_path) {
     RunRequest request = join_with_preset(command, known);
     // Planned before the device is asked, so that wrong usage is said first; the device is filled
     // in after.
-    Plan plan = make_plan(request.plan, known);
+    Plan plan = plan_cells(command, request, known);
     work.device = choose_device(command.device, program_path);
     for (CellKey& key : plan.cells) {
       key.device = work.device.device;
@@ -356,20 +383,19 @@ ExitCode run_command(const RunCommand& command) {
                                        : RunFolder::create(folder, work.manifest, environment);
     if (!command.placements_folder.empty())
       std::filesystem::create_directories(command.placements_folder);
-    std::vector<CellSpec> specs =
-        remaining_specs(work.cells, results.kept(), work.manifest, command.placements_folder);
+    const std::uint32_t job_count =
+        command.job_count.value_or(default_job_count(work.device.device));
+    std::vector<CellSpec> specs = remaining_specs(work.cells, results.kept(), work.manifest,
+                                                  command.placements_folder, job_count);
     if (command.timeline) add_timelines(folder, &specs);
     Progress progress(stderr, isatty(STDERR_FILENO) == 1, work.cells.size(),
                       work.cells.size() - specs.size());
-    completed =
-        run_cells(specs,
-                  {.program_path = program_path,
-                   .job_count = command.job_count.value_or(default_job_count(work.device.device)),
-                   .interrupt = &interrupt},
-                  [&](const CellResult& result) {
-                    results.append(result);
-                    progress.cell_done(result);
-                  });
+    completed = run_cells(
+        specs, {.program_path = program_path, .job_count = job_count, .interrupt = &interrupt},
+        [&](const CellResult& result) {
+          results.append(result);
+          progress.cell_done(result);
+        });
   }
   store_conditions(folder,
                    conditions_between(counters, read_host_counters(), environment.cpu_count));

@@ -3,13 +3,37 @@
 #include <fmt/format.h>
 #include "harness/cli/commands.h"
 #include "harness/environment.h"
+#include "harness/generation_speed.h"
 #include "harness/hit_speed.h"
 #include "harness/runtime_select.h"
 #include "harness/speed.h"
+#include "workloads/generators.h"
 
 namespace allocmark {
 
+namespace {
+
+// Needs neither a device nor an allocator.
+void measure_generators(const SpeedCommand& command) {
+  std::vector<std::string> workloads = command.generate;
+  if (workloads.size() == 1 && workloads.front() == "all") {
+    workloads.clear();
+    for (const GeneratorEntry& generator : generators()) workloads.emplace_back(generator.example);
+  }
+  for (const std::string& workload : workloads) {
+    fmt::print("{}", to_text(measure_generation(workload, command.event_count)));
+  }
+}
+
+}  // namespace
+
 ExitCode speed_command(const SpeedCommand& command) {
+  const std::string reason = unfit_build_reason();
+  if (!command.generate.empty()) {
+    if (!reason.empty()) fmt::print(stderr, "warning: {}\n", reason);
+    measure_generators(command);
+    return ExitCode::Pass;
+  }
   std::vector<std::string> arguments = command.argv;
   std::vector<char*> argv;
   for (std::string& argument : arguments) {
@@ -17,9 +41,7 @@ ExitCode speed_command(const SpeedCommand& command) {
   }
   argv.push_back(nullptr);
   ensure_runtime("sim:h200", argv.data());
-  if (const std::string reason = unfit_build_reason(); !reason.empty()) {
-    fmt::print(stderr, "warning: {}\n", reason);
-  }
+  if (!reason.empty()) fmt::print(stderr, "warning: {}\n", reason);
   fmt::print("{}", to_text(measure_speed({.churn_event_count = command.event_count})));
   fmt::print("{}", to_text(measure_hits({.workload = command.workload, .conf = command.conf})));
   return ExitCode::Pass;

@@ -16,6 +16,7 @@ class Column:
     name: str
     field: str
     kind: str  # time, quantile, bytes, share, count or trial
+    definition: str = ""  # the name that defines it where that is not the field's
 
 
 COLUMNS = (
@@ -40,6 +41,19 @@ COLUMNS = (
     Column("Slow path", "per step", "allocator_ns_per_step", "time"),
 )
 
+# Shown where some cell's trace tells of requests to a server.
+REQUEST_COLUMNS = (
+    Column("Requests to the server", "answered", "request_latency_count", "count", "latency_count"),
+    Column("Requests to the server", "answer P50", "request_latency_ns_p50", "quantile", "latency_ns_p50"),
+    Column("Requests to the server", "P99", "request_latency_ns_p99", "quantile", "latency_ns_p99"),
+    Column("Requests to the server", "P99.9", "request_latency_ns_p999", "quantile", "latency_ns_p999"),
+    Column(
+        "Requests to the server", "first token P99", "request_first_token_latency_ns_p99", "quantile", "first_token_latency_ns_p99"
+    ),
+    Column("Requests to the server", "delay P50", "request_delay_latency_ns_p50", "quantile", "delay_ns_p50"),
+    Column("Requests to the server", "delay P99", "request_delay_latency_ns_p99", "quantile", "delay_ns_p99"),
+)
+
 
 def _time_unit(cells, column):
     values = [cell[column.field] for cell in cells if is_measured(cell) and cell[column.field]]
@@ -50,11 +64,12 @@ def _time_unit(cells, column):
 def make_headings(cells):
     """Per column its group, name, unit, scale and the anchor of its definition."""
     headings = []
-    for column in COLUMNS:
+    has_requests = any(is_measured(cell) and cell.get("requests") for cell in cells)
+    for column in COLUMNS + (REQUEST_COLUMNS if has_requests else ()):
         scale, unit = {"bytes": (MIB, "MiB"), "share": (0.01, "%"), "trial": (0.01, "%"), "count": (1, "n")}.get(
             column.kind
         ) or _time_unit(cells, column)
-        headings.append({"column": column, "unit": unit, "scale": scale, "anchor": anchor_of(column.field)})
+        headings.append({"column": column, "unit": unit, "scale": scale, "anchor": anchor_of(column.definition or column.field)})
     return headings
 
 

@@ -8,6 +8,8 @@ from load import ReportError, SCHEMA_MAJOR
 
 CAUSES = ("capacity", "rounding", "stranded", "fragmentation", "unknown")
 PERCENTILES = ("p50", "p90", "p99", "p999")
+# Latencies of requests to a server: the name in the tables, and in the cell's `requests`.
+REQUEST_LATENCIES = (("request", "latency"), ("request_first_token", "first_token_latency"), ("request_delay", "delay"))
 NULL_ALLOCATOR = "null"
 BASELINE_ALLOCATOR = "caching"
 
@@ -29,6 +31,17 @@ def has_enough_samples(cell, field):
     return cell["enough"][field]
 
 
+def request_numbers(cell):
+    """The numbers of requests to a server beside the cell's own, by the names that the tables use; None where there are none."""
+    requests = cell.get("requests") or {}
+    values = {}
+    for name, stored in REQUEST_LATENCIES:
+        values[name + "_latency_count"] = requests.get(stored + "_count")
+        for percentile in PERCENTILES:
+            values[f"{name}_latency_ns_{percentile}"] = requests.get(f"{stored}_ns_{percentile}")
+    return values
+
+
 def read_facts(text, where):
     try:
         facts = json.loads(text)
@@ -47,10 +60,11 @@ def attach(run, facts):
         if derived is None:
             raise ReportError(f"{run.folder}: the facts lack cell {cell['cell_id']}: results.jsonl changed meanwhile; report again")
         cell.update(derived)
+        cell.update(request_numbers(cell))
         cell["tails"] = facts["tails"].get(cell["cell_id"], {})
         cell["enough"] = {
-            f"{operation}_latency_ns_{percentile}": cell[f"{operation}_latency_count"] >= minimum[percentile]
-            for operation in ("allocate", "deallocate")
+            f"{name}_latency_ns_{percentile}": (cell[f"{name}_latency_count"] or 0) >= minimum[percentile]
+            for name in ("allocate", "deallocate", *(name for name, _ in REQUEST_LATENCIES))
             for percentile in PERCENTILES
         }
     run.sample_count_min = minimum

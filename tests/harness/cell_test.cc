@@ -169,6 +169,25 @@ TEST_CASE("without recording the passes run and latencies stay empty") {
   REQUIRE(result.allocate.total.count == 0);
 }
 
+TEST_CASE("a cell whose trace tells of requests says how long they took") {
+  // One request that arrives at 1 ms, has its first token 0.5 ms later and its answer after 0.75
+  // ms.
+  const TraceFile served(
+      "mark,server_start,0,0\nmark,idle_until,1000000,0\nalloc,1,1000,0\nkernel,0,500000,0\n"
+      "sync,0,0,0\nmark,first_token,1000000,0\nfree,1,0,0\nkernel,0,250000,0\nsync,0,0,0\n"
+      "mark,request_done,1000000,0\n");
+  const CellResult result = run_cell(spec_of(served.workload(), "null"));
+  INFO(result.reason);
+  REQUIRE(result.requests.has_value());
+  CHECK(result.requests->latency.count == result.pass_count);
+  CHECK(result.requests->ideal_latency.max_ns == 750'000);
+  CHECK(result.requests->ideal_first_token.max_ns == 500'000);
+  CHECK(result.requests->latency.max_ns >= 750'000);
+  // The marks of requests are no steps.
+  CHECK(result.allocator_ns_per_step == 0);
+  CHECK_FALSE(run_cell(spec_of("fuzz_1", "null")).requests.has_value());
+}
+
 TEST_CASE("a cell for a device whose runtime is not loaded says so") {
   CellSpec spec = spec_of("fuzz_1", "native");
   spec.key.device = SimcuApi::find().present ? "cuda:0" : "sim:h200";

@@ -33,7 +33,7 @@ cell_count() { grep -c '"kind":"cell"' "$(results "$1")"; }
 help_and_usage() {
   expect 0 "Examples" --help
   expect 0 "allocmark 0" --version
-  for subcommand in list run trace explain report compare parity speed qualify; do
+  for subcommand in list run trace explain report compare parity speed qualify profile fidelity; do
     expect 0 "Usage" $subcommand --help
   done
   expect 2 "--help"
@@ -93,6 +93,16 @@ parity() {
   expect 0 "cells" run --workload $trace --allocator caching --device sim:h200 --passes 1 --out "$work/recorded" \
     --conf unset --conf expandable_segments:True --record-placements "$work/own"
   expect 0 "2 of 2 cells equal" parity $trace "$work/own"
+}
+
+traces_and_generators() {
+  expect 0 "scenarios, folklore" list scenarios
+  expect 0 "ten 1024 x 1024 fp32 tensors" list scenarios
+  expect 0 "609 events" trace generate comb:count=100,rounds=3 "$work/comb.csv"
+  expect 0 "609 events" trace convert "$work/comb.csv" "$work/comb.csv.zst"
+  expect 0 "e14a8a5cc32ea11b" trace validate "$work/comb.csv" "$work/comb.csv.zst"
+  expect 0 "events: comb:count=5" speed --generate comb:count=5 --events 1000
+  expect 2 "did you mean 'comb'" speed --generate cmb: --events 1000
 }
 
 bad_config_strings() {
@@ -307,8 +317,26 @@ qualify_gpus() {
   SIMCUDA_GPU_FAULTS=0:no_such_key=1 expect 4 "SIMCUDA_GPU_FAULTS" "${qualify[@]}"
 }
 
-for part in help_and_usage unknown_names parity bad_config_strings bad_traces dry_run same_run_twice unwritable_folders \
-  broken_cells_and_resume interrupt_and_resume killed_run_leaves_no_cells pluggable_libraries compare_runs qualify_gpus; do
+profiles_and_kernels() {
+  local other=(run --workload gpt2_train_amp --allocator null native --passes 1 --no-verify)
+  mkdir -p "$work/profiles"
+  expect 0 "use it with: --device sim:" profile --device sim:h200 --repeats 1 --out "$work/profiles/mine.json"
+  expect 2 "there is no device 'sim:mine'" "${other[@]}" --device sim:mine --out "$work/mine"
+  ALLOCMARK_PROFILES=$work/profiles expect 0 "2 ok" "${other[@]}" --device sim:mine --out "$work/mine"
+  expect 0 "2 ok" "${other[@]}" --device "sim:$work/profiles/mine.json" --out "$work/mine_by_path"
+  expect 2 "folder does not exist" profile --device sim:h200 --out "$work/nowhere/mine.json"
+  expect 2 "there is no device" profile --device sim:h2000 --out "$work/mine.json"
+  expect 2 "--out" profile --device sim:h200
+  expect 2 "--repeats" profile --device sim:h200 --repeats 0 --out "$work/mine.json"
+  sed 's/"schema": 2/"schema": 1/' "$work/profiles/mine.json" >"$work/old.json"
+  expect 4 "schema: wanted 2, got 1" "${other[@]}" --device "sim:$work/old.json" --out "$work/old"
+  expect 0 "2 ok" "${small[@]}" --kernels 20us --out "$work/busy"
+  grep -q '"kernel_ns_total":136060000' "$(results busy)" || fail "a kernel of 20 us after each of 6803 requests is not there"
+  expect 2 "says nothing about kernels" "${small[@]}" --kernels often --out "$work/often"
+}
+
+for part in help_and_usage unknown_names parity traces_and_generators bad_config_strings bad_traces dry_run same_run_twice unwritable_folders \
+  broken_cells_and_resume interrupt_and_resume killed_run_leaves_no_cells pluggable_libraries compare_runs qualify_gpus profiles_and_kernels; do
   before=$failures
   $part
   [ "$failures" = "$before" ] && echo "ok: $part"

@@ -10,6 +10,7 @@
 #include "allocators/caching/parity.h"
 #include "base/error.h"
 #include "harness/archive.h"
+#include "harness/parity_trace.h"
 #include "tests/catch.h"
 #include "workloads/source.h"
 
@@ -17,36 +18,9 @@ namespace allocmark {
 namespace {
 
 using caching::ParityOperation;
-using caching::ParityOperationKind;
-
-ParityOperationKind kind_of(EventKind kind) {
-  switch (kind) {
-    case EventKind::Alloc:
-      return ParityOperationKind::Alloc;
-    case EventKind::Free:
-      return ParityOperationKind::Free;
-    case EventKind::Record:
-      return ParityOperationKind::Record;
-    case EventKind::Busy:
-      return ParityOperationKind::Busy;
-    case EventKind::Sync:
-      return ParityOperationKind::Sync;
-    case EventKind::Trim:
-      return ParityOperationKind::EmptyCache;
-    default:
-      return ParityOperationKind::Mark;
-  }
-}
 
 std::vector<ParityOperation> operations_of(const std::string& workload) {
-  const std::unique_ptr<EventSource> source = open_workload(workload, 0);
-  std::vector<ParityOperation> operations;
-  for (auto events = source->next(); !events.empty(); events = source->next()) {
-    for (const Event& event : events) {
-      operations.push_back({kind_of(event.kind), event.id, event.size_bytes, event.stream});
-    }
-  }
-  return operations;
+  return parity_operations(*open_workload(workload, 0));
 }
 
 caching::ParityReport compare(const std::vector<ParityOperation>& operations,

@@ -195,16 +195,18 @@ TEST_CASE("an interrupt ends running cells, starts no more, and keeps what is do
   hanging.placements_path = folder.path("pid");
   const InterruptGuard interrupt;
   int result_count = 0;
+  std::thread interrupting;
   const bool completed =
       run_cells({make_spec("good"), hanging, make_spec("good")},
                 {.program_path = MISBEHAVING_CELL, .job_count = 1, .interrupt = &interrupt},
                 [&](const CellResult&) {
                   ++result_count;
-                  std::thread([&] {
+                  interrupting = std::thread([&] {
                     comes_true([&] { return !folder.read("pid").empty(); });
                     kill(getpid(), SIGINT);
-                  }).detach();
+                  });
                 });
+  interrupting.join();
   CHECK_FALSE(completed);
   CHECK(result_count == 1);
   CHECK_FALSE(is_alive(std::stoi(folder.read("pid"))));

@@ -3,6 +3,7 @@
 #include "harness/trace_compiler.h"
 
 #include <cstdint>
+#include <memory>
 #include <set>
 #include <string>
 #include <unordered_map>
@@ -10,8 +11,8 @@
 
 #include "base/error.h"
 #include "base/random.h"
-#include "harness/churn_source.h"
 #include "tests/catch.h"
+#include "workloads/source.h"
 
 namespace allocmark {
 namespace {
@@ -72,11 +73,32 @@ TEST_CASE("facts: counts and the peak of live requests") {
   REQUIRE(facts.requested_bytes_peak == 300);
 }
 
-TEST_CASE("slots are bounded by the live blocks, whatever the length of the trace") {
-  ChurnSource source({.event_count = 500'000, .place_count = 100});
+TEST_CASE("marks of requests are told from steps by their labels, and keep their time") {
   TraceCompiler compiler;
   std::vector<ReplayStep> steps;
-  for (auto events = source.next(); !events.empty(); events = source.next()) {
+  const std::vector<std::string> labels = {"step0", "request_done", "idle_until"};
+  const std::vector<Event> events = {{.id = 0, .kind = EventKind::Mark},
+                                     {.id = 2, .size_bytes = 70, .kind = EventKind::Mark},
+                                     {.id = 1, .size_bytes = 50, .kind = EventKind::Mark},
+                                     {.id = 9, .kind = EventKind::Mark}};
+  compiler.compile(events, steps, labels);
+  REQUIRE(steps.size() == 4);
+  CHECK(steps[0].mark_class() == MarkClass::Step);
+  CHECK(steps[1].mark_class() == MarkClass::IdleUntil);
+  CHECK(steps[1].size_bytes == 70);
+  CHECK(steps[2].mark_class() == MarkClass::RequestDone);
+  CHECK(steps[3].mark_class() == MarkClass::Step);
+  CHECK(compiler.facts().mark_count == 2);
+  CHECK(compiler.facts().request_mark_count == 2);
+}
+
+TEST_CASE("slots are bounded by the live blocks, whatever the length of the trace") {
+  // Each block is at least 512 bytes, and frees begin at 50 KiB: never more than 100 are live.
+  const std::unique_ptr<EventSource> source =
+      open_workload("churn:live_bytes=50KiB,size_max=1KiB,events=500000", 1);
+  TraceCompiler compiler;
+  std::vector<ReplayStep> steps;
+  for (auto events = source->next(); !events.empty(); events = source->next()) {
     steps.clear();
     compiler.compile(events, steps);
     REQUIRE(steps.size() == events.size());
@@ -86,17 +108,18 @@ TEST_CASE("slots are bounded by the live blocks, whatever the length of the trac
 }
 
 TEST_CASE("a slot is never shared by two live blocks") {
-  ChurnSource source({.event_count = 100'000, .place_count = 3'000});
+  const std::unique_ptr<EventSource> source =
+      open_workload("churn:live_bytes=1GiB,size_max=4MiB,events=100000", 1);
   TraceCompiler compiler;
   std::vector<ReplayStep> steps;
   std::set<std::uint32_t> live;
-  for (auto events = source.next(); !events.empty(); events = source.next()) {
+  for (auto events = source->next(); !events.empty(); events = source->next()) {
     steps.clear();
     compiler.compile(events, steps);
     for (const ReplayStep& step : steps) {
       if (step.kind == EventKind::Alloc) {
         REQUIRE(live.insert(step.slot).second);
-      } else {
+      } else if (step.kind == EventKind::Free) {
         REQUIRE(live.erase(step.slot) == 1);
       }
     }

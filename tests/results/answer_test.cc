@@ -87,6 +87,16 @@ TEST_CASE("the null backend is no answer, and an OOM in any pass counts") {
         "failed).");
 }
 
+TEST_CASE("of several processes each one's failures are said") {
+  std::vector<CellResult> cells{cell("caching", "", 12)};
+  cells[0].counters = {{"process0.requests", 5000},
+                       {"process0.out_of_memory", 12},
+                       {"process1.requests", 1000},
+                       {"process1.out_of_memory", 0}};
+  CHECK(contains(answer_of(cells),
+                 "12 of 6000 requests failed, process 0: 12 of 5000, process 1: 0 of 1000"));
+}
+
 TEST_CASE("a long list is cut and counted") {
   std::vector<CellResult> cells{cell("caching", "", 1)};
   for (int index = 0; index < 9; ++index) {

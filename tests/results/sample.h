@@ -77,8 +77,17 @@ inline CellResult cell() {
                          .wall_ns = 4.5,
                          .allocate_buckets = allocate_buckets,
                          .deallocate_buckets = deallocate_buckets});
+  cell.requests = RequestLatency{.latency = latency(50, 1e6),
+                                 .first_token = latency(51, 2e5),
+                                 .ideal_latency = latency(52, 9e5),
+                                 .ideal_first_token = latency(53, 1.5e5),
+                                 .delay = latency(54, 1e5)};
   cell.allocator_ns_per_step = 123456.5;
   cell.modelled_driver_ns_total = 77.25;
+  cell.step_ns_p50 = 1e6;
+  cell.program_ns = 5.5e6;
+  cell.program_ideal_ns = 5.25e6;
+  cell.kernel_ns_total = 5000000;
   cell.harness_overhead_ns_p50 = 18.5;
   cell.wall_s = 0.03;
   cell.residue_bytes = 1;

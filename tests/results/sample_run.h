@@ -64,6 +64,15 @@ inline CellResult not_measured(CellResult cell, CellStatus status, const std::st
   return result;
 }
 
+// Requests to a server: too few of them for the highest percentiles.
+inline RequestLatency requests(double scale_ns) {
+  return {.latency = latency(1500, 100 * scale_ns),
+          .first_token = latency(1500, 20 * scale_ns),
+          .ideal_latency = latency(1500, 90 * scale_ns),
+          .ideal_first_token = latency(1500, 15 * scale_ns),
+          .delay = latency(1500, 10 * scale_ns)};
+}
+
 inline void fail_requests(CellResult& cell, std::uint64_t capacity, std::uint64_t fragmentation) {
   cell.oom_count = capacity + fragmentation;
   cell.oom_cause_counts = {capacity, 0, 0, fragmentation, 0};
@@ -126,6 +135,7 @@ inline std::vector<CellResult> run() {
                             .conf = "a:1|b,<b>",
                             .capacity = "unlimited",
                             .oom_count = 3}));
+  cells.back().requests = requests(2e6);
   cells.back().warnings = {"debug build", "a | b <i>"};
   return cells;
 }

@@ -9,6 +9,7 @@
 
 #include "tests/catch.h"
 #include "tests/workloads/trace_files.h"
+#include "workloads/composition.h"
 #include "workloads/generators.h"
 #include "workloads/source.h"
 #include "workloads/trace_tools.h"
@@ -19,7 +20,7 @@ TEST_CASE("every scenario that ships is complete and its workload opens") {
   std::set<std::string> names;
   for (const GeneratorEntry& generator : generators()) names.emplace(generator.name);
   for (const NamedFile& file : recorded_traces()) names.insert(file.name);
-  CHECK(scenario_files().size() >= 8);
+  CHECK(scenario_files().size() >= 40);
   for (const NamedFile& file : scenario_files()) {
     INFO(file.path);
     const Scenario scenario = load_scenario(file.name);
@@ -29,6 +30,19 @@ TEST_CASE("every scenario that ships is complete and its workload opens") {
     CHECK_FALSE(open_workload(scenario.workload, scenario.seeds.front())->next().empty());
     CHECK_FALSE(open_workload(file.name, 1)->next().empty());
     CHECK(names.insert(file.name).second);  // no scenario hides behind another workload's name
+  }
+}
+
+TEST_CASE("every generator has a scenario") {
+  std::set<std::string> used;
+  for (const NamedFile& file : scenario_files()) {
+    for (const std::string& part : workload_parts(read_scenario(file.path).workload)) {
+      used.insert(part.substr(0, part.find(':')));
+    }
+  }
+  for (const GeneratorEntry& generator : generators()) {
+    INFO(generator.name);
+    CHECK(used.contains(std::string(generator.name)));
   }
 }
 
@@ -64,13 +78,17 @@ TEST_CASE("each slip in a scenario file is named with its line") {
       {head + "seeds\n", ":3", "not a key and a value"},
       {head + "seeds = \n", ":3", "no value"},
       {head + "seeds = []\n", ":3", "at least one seed"},
-      {head + "seeds = [1, -2]\n", ":3", "bad value"},
+      {head + "seeds = [1, -2]\n", ":3, key 'seeds'", "bad value"},
       {head + "seeds = [99999999999999999999]\n", ":3", "bad value of key 'seeds'"},
       {head + "seeds = [1, 2\n", ":3", "closing bracket"},
       {head + "seeds = [\n", ":3", "no value"},
       {head + "seeds = [1 2]\n", ":3", "closing bracket"},
       {head + "seeds = \"1\"\n", ":3", "bad value of key 'seeds'"},
-      {head + "capacity = \"1x\n", ":3", "closing quote"},
+      {head + "seeds = [1, 2, 1]\n", ":3", "values that differ"},
+      {head + "conf = [\"unset\", \"unset\"]\n", ":3", "values that differ"},
+      {head + "conf = 12\n", ":3", "Put quotes around it"},
+      {head + "on_oom = [\"skip\", \"stop\"]\n", ":3", "one \"text\""},
+      {head + "capacity = \"1x\n", ":3, key 'capacity'", "closing quote"},
       {head + "capacity = \"1x\" 2\n", ":3", "text after the value"},
       {head + "capacity = 5\n", ":3", "Put quotes around it"},
       {head + "on_oom = \"die\"\n", ":3", "bad value of key 'on_oom'"},
@@ -82,7 +100,7 @@ TEST_CASE("each slip in a scenario file is named with its line") {
     INFO(item.text);
     const std::string path = folder.write("intent/bad.toml", item.text);
     const std::string error = usage_error_of([&] { static_cast<void>(read_scenario(path)); });
-    CHECK(mentions(error, "bad.toml" + item.line + ": "));
+    CHECK(mentions(error, "bad.toml" + item.line));
     CHECK(mentions(error, item.rule));
   }
 }
@@ -98,6 +116,13 @@ TEST_CASE("data are found where ALLOCMARK_DATA says") {
   CHECK(mentions(usage_error_of([] { static_cast<void>(open_workload("chain", 1)); }),
                  "a scenario names another scenario"));
   CHECK(list_scenarios().size() == 2);
+  static_cast<void>(folder.write("scenarios/a/bad.toml", "# s\nworkload = \"comb:cuont=1\"\n"));
+  const std::string bad = usage_error_of([] { static_cast<void>(open_workload("bad", 1)); });
+  CHECK(mentions(bad, "a/bad.toml, key 'workload'"));
+  CHECK(mentions(bad, "did you mean 'count'"));
+  static_cast<void>(folder.write("scenarios/a/deep.toml", "# s\nworkload = \"mine then one\"\n"));
+  CHECK(mentions(usage_error_of([] { static_cast<void>(open_workload("deep", 1)); }),
+                 "a scenario names another scenario"));
   static_cast<void>(folder.write("scenarios/b/one.toml", "# s\nworkload = \"mine\"\n"));
   CHECK(mentions(usage_error_of([] { static_cast<void>(scenario_files()); }),
                  "two scenarios have the name 'one'"));

@@ -23,33 +23,46 @@ void scores_backward(Tape& tape, Node& node, Backprop& b) {
   b.out[1].layout = GradLayout::Transposed;  // of the transposed keys
 }
 
-void mixed_backward(Tape& tape, Node& node, Backprop& b) {
-  if (b.gradient.layout == GradLayout::Tokens && node.sizes[2] != 0) {
-    Grad apart;
-    apart.tensor = tape.gradient(node.sizes[2]);
-    b.gradient = std::move(apart);
+// The product's result was seen as heads apart: a gradient with tokens first is copied for that,
+// before a checkpoint has to recompute what the product saved.
+void seen_apart_backward(Tape& tape, Node& node, Backprop& b) {
+  if (b.gradient.layout == GradLayout::Tokens && node.sizes[0] != 0) {
+    b.out[0].tensor = tape.gradient(node.sizes[0]);
+  } else {
+    b.out[0] = std::move(b.gradient);
   }
-  batched_product_backward(tape, node, b);
 }
 
 void repeat_heads_backward(Tape& tape, Node& node, Backprop& b) {
   b.out[0] = {.tensor = tape.gradient(node.sizes[0]), .is_view = true, .layout = GradLayout::Heads};
 }
 
-// cuDNN's: gradients, then a workspace with the queries' gradient in four bytes, a row sum, and for
-// grouped keys both of their gradients per query head. sizes: bytes of q, of k, rows, width of q,
+// cuDNN's: gradients, then a workspace. sizes: bytes of q, of k, of the workspace, width of q,
 // whether q and k have the heads first.
 void fused_attention_backward(Tape& tape, Node& node, Backprop& b) {
-  const std::uint64_t width = node.sizes[3];
   for (std::size_t i = 0; i < 3; ++i) {
     b.out[i].tensor = tape.gradient(node.sizes[i == 0 ? 0 : 1]);
     const bool heads_first = node.sizes[i == 0 ? 4 : 5] == 1;
     b.out[i].layout = heads_first ? GradLayout::Heads : GradLayout::Tokens;
   }
-  const bool grouped = node.sizes[0] != node.sizes[1];
-  const Tensor workspace = tape.allocate(
-      node.sizes[0] / width * 4 + node.sizes[2] * 4 + 256 + (grouped ? 2 * node.sizes[0] : 0),
-      TensorKind::Workspace);
+  const Tensor workspace = tape.allocate(node.sizes[2], TensorKind::Workspace);
+}
+
+// The memory-efficient kernel's: gradients, the row sums of gradient times output, then a workspace
+// for the queries' gradient in blocks of 64 rows. sizes: bytes of q, of k, rows, workspace.
+void efficient_attention_backward(Tape& tape, Node& node, Backprop& b) {
+  for (std::size_t i = 0; i < 3; ++i) {
+    b.out[i].tensor = tape.gradient(node.sizes[i == 0 ? 0 : 1]);
+    const bool heads_first = node.sizes[i == 0 ? 4 : 5] == 1;
+    b.out[i].layout = heads_first ? GradLayout::Heads : GradLayout::Tokens;
+  }
+  Tensor product = tape.gradient(node.sizes[0]);
+  Tensor sums = tape.gradient(node.sizes[2] * 4);
+  Tensor delta = tape.gradient(node.sizes[2] * 4);
+  sums.reset();
+  product.reset();
+  const Tensor workspace = tape.allocate(node.sizes[3], TensorKind::Workspace);
+  delta.reset();
 }
 
 void set_product(Node* node, std::uint64_t m, std::uint64_t n, std::uint64_t k) {
@@ -98,11 +111,10 @@ Var weights_times_value(Tape& tape, Var weights, Var value, const AttentionSizes
     value = cast(tape, std::move(value), tape.narrow_bytes());
     weights = cast(tape, std::move(weights), tape.narrow_bytes());
   }
-  Node* node = tape.record(mixed_backward, {&weights, &value});
+  Node* node = tape.record(batched_product_backward, {&weights, &value});
   if (node != nullptr) {
     node->sizes[0] = sizes.score_count * weights.width;
     node->sizes[1] = sizes.key_count * weights.width;
-    node->sizes[2] = sizes.viewable ? 0 : sizes.query_count * weights.width;
   }
   set_product(node, sizes.query_count, 1,
               sizes.score_count / std::max<std::uint64_t>(sizes.query_count, 1));
@@ -112,6 +124,9 @@ Var weights_times_value(Tape& tape, Var weights, Var value, const AttentionSizes
   Var out = tape.make(sizes.query_count, weights.width);
   out.heads_first = true;
   tape.attach(node, &out);
+  Node* view = tape.record(seen_apart_backward, {&out});
+  if (view != nullptr) view->sizes[0] = sizes.viewable ? 0 : out.size_bytes();
+  tape.attach(view, &out);
   right.reset();
   weights.drop();
   value.drop();
@@ -129,41 +144,127 @@ Var repeat_heads(Tape& tape, Var input, std::uint64_t repeats) {
   return out;
 }
 
+// What scaled dot product attention takes in four bytes, which cuDNN does not run.
+static Var efficient_attention(Tape& tape, Var query, Var key, Var value,
+                               const FusedAttentionShape& shape, std::uint64_t key_count) {
+  Node* node = tape.record(efficient_attention_backward, {&query, &key, &value});
+  const std::uint64_t heads = shape.row_count / shape.query_rows;
+  if (node != nullptr) {
+    const std::uint64_t blocks = (shape.query_rows + 63) / 64;
+    const std::uint64_t head_width = shape.query_count / shape.row_count;
+    node->sizes = {shape.query_count * query.width,
+                   key_count * query.width,
+                   shape.row_count,
+                   heads * blocks * (64 * head_width + 4) * 4,
+                   query.heads_first ? 1u : 0u,
+                   key.heads_first ? 1u : 0u};
+  }
+  if (shape.bias) tape.save(node, 0, shape.bias);
+  tape.save(node, 1, key.tensor);
+  tape.save(node, 2, query.tensor);
+  tape.save(node, 3, value.tensor);
+  Var out = tape.make(shape.query_count, query.width);
+  Var sums;
+  if (node != nullptr) sums = tape.make(heads * ((shape.query_rows + 31) / 32 * 32), 4);
+  tape.save(node, 4, sums.tensor);
+  tape.save(node, 5, out.tensor);
+  tape.attach(node, &out);
+  return out;
+}
+
 Var fused_attention(Tape& tape, Var query, Var key, Var value, const FusedAttentionShape& shape) {
   if (tape.autocast()) {
     value = cast(tape, std::move(value), tape.narrow_bytes());
     key = cast(tape, std::move(key), tape.narrow_bytes());
     query = cast(tape, std::move(query), tape.narrow_bytes());
   }
+  const std::uint64_t key_count =
+      shape.key_count > 0 ? shape.key_count : shape.query_count / shape.repeats;
+  if (query.width == 4) {
+    return efficient_attention(tape, std::move(query), std::move(key), std::move(value), shape,
+                               key_count);
+  }
   Node* node = tape.record(fused_attention_backward, {&query, &key, &value});
   if (node != nullptr) {
-    node->sizes = {shape.query_count * query.width,
-                   shape.query_count / shape.repeats * query.width,
-                   shape.row_count,
+    // The workspace: the queries' gradient in four bytes, a row sum, and for grouped keys both of
+    // their gradients per query head.
+    const std::uint64_t query_bytes = shape.query_count * query.width;
+    node->sizes = {query_bytes,
+                   key_count * query.width,
+                   shape.query_count * 4 + shape.row_count * 4 + 256 +
+                       (shape.repeats > 1 ? 2 * query_bytes : 0),
                    query.width,
                    query.heads_first ? 1u : 0u,
                    key.heads_first ? 1u : 0u};
   }
-  tape.save(node, 0, key.tensor);
-  tape.save(node, 1, query.tensor);
-  tape.save(node, 2, value.tensor);
-  Var seed = tape.make(1, 8);
-  Var offset = tape.make(1, 8);
-  Var out = tape.make(shape.query_count, query.width);
+  if (shape.bias) tape.save(node, 0, shape.bias);
+  tape.save(node, 1, key.tensor);
+  tape.save(node, 2, query.tensor);
+  tape.save(node, 3, value.tensor);
+  const bool is_kept = tape.has_product();
+  Var seed = tape.make_product(1, 8);
+  Var offset = tape.make_product(1, 8);
+  Var out = tape.make_product(shape.query_count, query.width);
   // The row sums are for the backward; one query per sequence needs no workspace.
   Var sums;
-  if (node != nullptr) sums = tape.make(shape.row_count, 4);
-  if (!shape.one_query) static_cast<void>(tape.make(256, 1));
-  tape.save(node, 3, sums.tensor);
-  tape.save(node, 4, out.tensor);
-  tape.save(node, 5, offset.tensor);
-  tape.save(node, 6, seed.tensor);
+  if (node != nullptr) sums = tape.make_product(shape.row_count, 4);
+  if (!shape.one_query && !is_kept) static_cast<void>(tape.make(256, 1));
+  tape.save(node, 4, sums.tensor);
+  tape.save(node, 5, out.tensor);
+  tape.save(node, 6, offset.tensor);
+  tape.save(node, 7, seed.tensor);
   tape.attach(node, &out);
   sums.drop();
   seed.drop();
   offset.drop();
   query.drop();
   key.drop();
+  return out;
+}
+
+// The bias is added in place. Its gradient is the sum over the sequences, then cast.
+static void add_bias_backward(Tape& tape, Node& node, Backprop& b) {
+  b.out[0] = b.gradient;
+  if (node.edges[1] == kNoEdge) return;
+  b.out[1].tensor = tape.gradient(node.sizes[0] * 4);
+  if (node.sizes[1] != 4) {
+    Tensor narrow = tape.gradient(node.sizes[0] * node.sizes[1]);
+    b.out[1].tensor = std::move(narrow);
+  }
+}
+
+Var unfused_attention(Tape& tape, Var query, Var key, Var value, Var bias,
+                      const AttentionSizes& sizes, bool has_dropout) {
+  const bool autocast = tape.autocast();
+  if (autocast) {
+    bias = cast(tape, std::move(bias), tape.narrow_bytes());
+    value = cast(tape, std::move(value), tape.narrow_bytes());
+    key = cast(tape, std::move(key), tape.narrow_bytes());
+    query = cast(tape, std::move(query), tape.narrow_bytes());
+  }
+  tape.set_autocast(false);
+  const std::uint64_t width = query.width;
+  Var exact_query = cast(tape, query, 4);
+  Var exact_key = cast(tape, key, 4);
+  Var exact_value = cast(tape, value, 4);
+  Var scaled_query = multiply_scalar(tape, exact_query);
+  Var scaled_key = multiply_scalar(tape, exact_key);
+  Var scores = query_times_key(tape, scaled_query, std::move(scaled_key), sizes);
+  if (Node* node = tape.record(add_bias_backward, {&scores, &bias}); node != nullptr) {
+    node->sizes = {bias.count, bias.width};
+    tape.attach(node, &scores);
+  }
+  Var weights = safe_softmax(tape, std::move(scores), sizes.row_count);
+  if (has_dropout) weights = dropout(tape, std::move(weights));
+  // The weights are a result too, that nobody asks for.
+  Var given;
+  if (width != 4) given = tape.make(weights.count, width);
+  Var out = weights_times_value(tape, weights, exact_value, sizes);
+  out = cast(tape, std::move(out), width);
+  weights.drop();
+  for (Var* local : {&scaled_query, &exact_value, &exact_key, &exact_query, &given}) local->drop();
+  bias.drop();
+  tape.set_autocast(autocast);
   return out;
 }
 
@@ -206,16 +307,21 @@ std::array<Var, 3> split_three(Tape& tape, const Var& input) {
   return parts;
 }
 
-Var concatenate(Tape& tape, Var fresh, std::uint64_t count) {
+Var concatenate(Tape& tape, Var fresh, std::uint64_t count, std::uint64_t width) {
   Node* node = tape.record(
-      [](Tape&, Node&, Backprop& b) {
+      [](Tape& t, Node& n, Backprop& b) {
+        if (n.sizes[0] > 0) {
+          b.out[0] = {.tensor = t.gradient(n.sizes[0]), .layout = b.gradient.layout};
+          return;
+        }
         b.out[0] = b.gradient;
         b.out[0].is_view = true;
       },
       {&fresh});
+  if (node != nullptr) node->sizes[0] = width == fresh.width ? 0 : fresh.size_bytes();
   Var out;
   out.count = count;
-  out.width = fresh.width;
+  out.width = width;
   out.heads_first = true;
   out.tensor = tape.allocate(out.size_bytes(), TensorKind::KvCache);
   tape.attach(node, &out);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "workloads/model/quantized.h"
+
 namespace allocmark {
 namespace {
 
@@ -79,12 +81,14 @@ void layer_norm_backward(Tape& tape, Node& node, Backprop& b) {
   if (node.edges[2] != kNoEdge) b.out[2].tensor = tape.gradient(node.sizes[1]);
 }
 
+// sizes: bytes of the input, of the result.
 void softmax_backward(Tape& tape, Node& node, Backprop& b) {
   one_gradient(tape, node, b);
-  const Tensor product = tape.gradient(node.sizes[0]);
+  const Tensor product = tape.gradient(node.sizes[1]);
 }
 
 void linear_backward(Tape& tape, Node& node, Backprop& b) {
+  b.last_parameter_first = true;
   // Viewing the gradient as rows copies it where tokens do not come first.
   if (b.gradient.layout != GradLayout::Tokens) {
     Grad rows;
@@ -118,13 +122,27 @@ void linear_backward(Tape& tape, Node& node, Backprop& b) {
   }
 }
 
+// CUB's radix sort of so many pairs: keys and values once more, 1 KiB per tile of 4608, bins and
+// counters.
+std::uint64_t sort_scratch_bytes(std::uint64_t count) {
+  const std::uint64_t keys_bytes = (count * 8 + 255) / 256 * 256;
+  return keys_bytes * 2 + (count + 4607) / 4608 * 1024 + 16'895;
+}
+
 // sizes: bytes of the table, indexes, bytes of a row in four bytes per element, rows of the table,
-// whether the indexes were expanded.
+// whether the indexes were expanded, bytes of a gradient that has to be copied first.
 void embedding_backward(Tape& tape, Node& node, Backprop& b) {
   const std::uint64_t count = node.sizes[1];
   const auto scratch = [&tape](std::uint64_t size_bytes) {
     return tape.allocate(size_bytes, TensorKind::Workspace);
   };
+  // CUB's decoupled look-back: 16 bytes per tile of 4608.
+  const auto look_back = [&scratch](std::uint64_t items) {
+    const std::uint64_t states_bytes = (32 + (items + 4607) / 4608) * 16;
+    static_cast<void>(scratch((states_bytes + 255) / 256 * 256 + 511));
+  };
+  Tensor rows;
+  if (node.sizes[5] > 0) rows = tape.gradient(node.sizes[5]);
   // Up to 3072 indexes are added one by one; more are sorted, and equal ones summed in pieces of
   // ten rows before they meet.
   Tensor contiguous;  // of indexes that were expanded over the batch
@@ -137,22 +155,29 @@ void embedding_backward(Tape& tape, Node& node, Backprop& b) {
   const Tensor original = scratch(count * 8);
   {
     const Tensor range = scratch(count * 8);
-    const Tensor sorting = scratch(count * 16 + count / 4 + 16'895);
+    const Tensor sorting = scratch(sort_scratch_bytes(count));
   }
   b.out[0].tensor = tape.gradient(node.sizes[0]);
   const Tensor offsets = scratch(count * 8);
   const Tensor segment_count = scratch(8);
   {
     const Tensor range = scratch(count * 8);
-    const Tensor unique = scratch(1279);
+    look_back(count);
   }
-  const Tensor pieces = scratch(count * 8);
-  const Tensor piece_offsets = scratch(count * 8);
-  { const Tensor scan = scratch(1279); }
+  const std::uint64_t segments_max = std::min(count, node.sizes[3]);
+  const Tensor pieces = scratch(segments_max * 8);
+  const Tensor piece_offsets = scratch(segments_max * 8);
+  look_back(segments_max);
   const Tensor piece_count = scratch(8);
-  const std::uint64_t pieces_max = count / 10 + std::min(count, node.sizes[3]);
+  const std::uint64_t pieces_max = count / 10 + segments_max;
   const Tensor starts = scratch(pieces_max * 8);
-  const Tensor sums = scratch(pieces_max * node.sizes[2]);
+  // Pieces of a table of few rows are added to it at once, in four bytes. Seen with 2 and 32 rows
+  // and not with 30,522; where between them PyTorch changes over is a guess.
+  const bool is_short = node.sizes[3] <= 1024;
+  const Tensor sums = scratch(pieces_max * (is_short ? 8 : node.sizes[2]));
+  if (is_short && node.sizes[0] < node.sizes[2] * node.sizes[3]) {
+    static_cast<void>(scratch(node.sizes[2] * node.sizes[3]));
+  }
 }
 
 void set_product(Node* node, std::uint64_t m, std::uint64_t n, std::uint64_t k) {
@@ -163,6 +188,25 @@ void set_product(Node* node, std::uint64_t m, std::uint64_t n, std::uint64_t k) 
 }
 
 }  // namespace
+
+void put_accumulated(Tape& tape, std::uint64_t index_count, std::uint64_t dimension_count) {
+  const auto scratch = [&tape](std::uint64_t size_bytes) {
+    return tape.allocate(size_bytes, TensorKind::Workspace);
+  };
+  Tensor wrapped = scratch(index_count * 8);
+  const Tensor joined = scratch(index_count * 8);
+  wrapped.reset();
+  for (std::uint64_t i = 1; i < dimension_count; ++i) {
+    wrapped = scratch(index_count * 8);
+    const Tensor scaled = scratch(index_count * 8);
+    wrapped.reset();
+  }
+  const Tensor sorted = scratch(index_count * 8);
+  const Tensor original = scratch(index_count * 8);
+  const Tensor range = scratch(index_count * 8);
+  // So few are sorted by one block, in its own memory.
+  static_cast<void>(scratch(index_count <= 3072 ? 1 : sort_scratch_bytes(index_count)));
+}
 
 Var cast(Tape& tape, Var input, std::uint64_t width) {
   if (input.width == width) return input;
@@ -228,6 +272,12 @@ Var activation_of_result(Tape& tape, Var input) {
   return elementwise(tape, std::move(input), one_gradient, 2);
 }
 
+Var view(Tape& tape, Var input) {
+  Node* node = tape.record(pass_on, {&input});
+  tape.attach(node, &input);
+  return input;
+}
+
 Var clone(Tape& tape, Var input) {
   Var out = elementwise(tape, std::move(input), pass_on, 0);
   out.heads_first = false;
@@ -284,9 +334,34 @@ Var layer_norm(Tape& tape, Var input, std::uint64_t rows, std::size_t weight, st
 
 Var softmax(Tape& tape, Var input) {
   Var original = input;
-  if (tape.autocast()) input = cast(tape, std::move(input), 4);
-  Var out = elementwise(tape, std::move(input), softmax_backward, 2);
+  // In four bytes under autocast; float16 is read as it is, bfloat16 cast before.
+  const bool widens = tape.is_half() && input.width == 2;
+  if (tape.autocast() && !widens) input = cast(tape, std::move(input), 4);
+  Node* node = tape.record(softmax_backward, {&input});
+  Var out = tape.make(input.count, widens ? 4 : input.width);
+  out.heads_first = input.heads_first;
+  if (node != nullptr) node->sizes = {input.size_bytes(), out.size_bytes()};
+  tape.save(node, 0, out.tensor);
+  tape.attach(node, &out);
+  input.drop();
   original.drop();
+  return out;
+}
+
+Var safe_softmax(Tape& tape, Var input, std::uint64_t row_count) {
+  Node* node = tape.record(softmax_backward, {&input});
+  if (node != nullptr) node->sizes = {input.size_bytes(), input.size_bytes()};
+  Var out = tape.make(input.count, input.width);
+  {
+    Var masked = tape.make(input.count, 1);
+    Var masked_rows = tape.make(row_count, 1);
+    { const Var zero = tape.make(1, input.width); }
+    masked_rows.drop();
+    masked.drop();
+  }
+  tape.save(node, 0, out.tensor);
+  tape.attach(node, &out);
+  input.drop();
   return out;
 }
 
@@ -303,12 +378,16 @@ Var dropout(Tape& tape, Var input) {
 }
 
 Var embedding(Tape& tape, const Tensor& indexes, std::uint64_t index_count, std::size_t weight,
-              std::uint64_t hidden) {
+              std::uint64_t hidden, bool is_permuted) {
   const Var table = tape.parameter(weight);
   Node* node = tape.record(embedding_backward, {&table});
   if (node != nullptr)
-    node->sizes = {table.size_bytes(), index_count, hidden * 4, table.count / hidden,
-                   indexes.size_bytes() < index_count * 8 ? 1u : 0u};
+    node->sizes = {table.size_bytes(),
+                   index_count,
+                   hidden * 4,
+                   table.count / hidden,
+                   indexes.size_bytes() < index_count * 8 ? 1u : 0u,
+                   is_permuted ? index_count * hidden * table.width : 0u};
   tape.save(node, 0, indexes);
   Var out = tape.make(index_count * hidden, table.width);
   tape.attach(node, &out);
@@ -316,6 +395,12 @@ Var embedding(Tape& tape, const Tensor& indexes, std::uint64_t index_count, std:
 }
 
 Var linear(Tape& tape, Var input, std::uint64_t rows, const LinearWeights& weights) {
+  if (weights.quantized) {
+    const std::uint64_t count = tape.parameters()[weights.weight].count;
+    return quantized_linear(
+        tape, std::move(input),
+        {.rows = rows, .columns = count / (input.count / rows), .weight_count = count});
+  }
   const bool with_bias = weights.bias != kNoBias;
   const bool autocast = tape.autocast();
   Var original = input;  // the caller's argument outlives the call
@@ -340,7 +425,7 @@ Var linear(Tape& tape, Var input, std::uint64_t rows, const LinearWeights& weigh
   // addmm saves mat1 and mat2, mm self and mat2: the input is first only with a bias.
   if (weight.edge != kNoEdge) tape.save(node, with_bias ? 0 : 1, input.tensor);
   if (input.edge != kNoEdge) tape.save(node, with_bias ? 1 : 0, weight.tensor);
-  Var out = tape.make(rows * columns, input.width);
+  Var out = tape.make_product(rows * columns, input.width);
   tape.use_cublas(with_bias);
   tape.product(rows, columns, input.count / rows);
   tape.attach(node, &out);
@@ -349,14 +434,34 @@ Var linear(Tape& tape, Var input, std::uint64_t rows, const LinearWeights& weigh
   return out;
 }
 
+Var matrix_product(Tape& tape, Var input, Var weight, std::uint64_t rows) {
+  Node* node = tape.record(linear_backward, {&input, &weight});
+  const std::uint64_t columns = weight.count / (input.count / rows);
+  if (node != nullptr) {
+    node->sizes[0] = input.size_bytes();
+    node->sizes[1] = weight.size_bytes();
+    node->sizes[2] = rows * columns * input.width;
+    set_product(node, rows, columns, input.count / rows);
+  }
+  if (weight.edge != kNoEdge) tape.save(node, 1, input.tensor);
+  if (input.edge != kNoEdge) tape.save(node, 0, weight.tensor);
+  Var out = tape.make(rows * columns, input.width);
+  tape.use_cublas(false);
+  tape.product(rows, columns, input.count / rows);
+  tape.attach(node, &out);
+  return out;
+}
+
 Var cross_entropy(Tape& tape, Var logits, const Tensor& labels) {
+  // Autocast runs the softmax in the type of the logits, and the loss of it in four bytes.
   Var scores = elementwise(tape, std::move(logits), one_gradient, 2);
+  if (tape.autocast()) scores = cast(tape, std::move(scores), 4);
   Node* node = tape.record(one_gradient, {&scores});
   if (node != nullptr) node->sizes[0] = scores.size_bytes();
   tape.save(node, 0, scores.tensor);
   tape.save(node, 1, labels);
-  Var loss = tape.make(1, 4);
-  const Var weight_sum = tape.make(1, 4);
+  Var loss = tape.make(1, scores.width);
+  const Var weight_sum = tape.make(1, scores.width);
   tape.save(node, 2, weight_sum.tensor);
   tape.attach(node, &loss);
   return loss;

@@ -22,6 +22,8 @@ namespace allocmark {
 // Saves its input (relu-like, silu, fused gelu) or its result (tanh); one gradient tensor.
 [[nodiscard]] Var activation_of_input(Tape& tape, Var input);
 [[nodiscard]] Var activation_of_result(Tape& tape, Var input);
+// Another shape of the same memory: gradients meet there before they go on.
+[[nodiscard]] Var view(Tape& tape, Var input);
 [[nodiscard]] Var clone(Tape& tape, Var input);  // in the order batch, token, head
 
 [[nodiscard]] Var mean_of_rows(Tape& tape, Var input, std::uint64_t row_count);
@@ -29,23 +31,35 @@ namespace allocmark {
 [[nodiscard]] Var layer_norm(Tape& tape, Var input, std::uint64_t rows, std::size_t weight,
                              std::size_t bias);
 [[nodiscard]] Var softmax(Tape& tape, Var input);
+// A softmax that gives zeros where a row is all minus infinity: two masks come and go.
+[[nodiscard]] Var safe_softmax(Tape& tape, Var input, std::uint64_t row_count);
 [[nodiscard]] Var dropout(Tape& tape, Var input);
+// `is_permuted`: the rows are read in another order, so the gradient comes in another order, too.
 [[nodiscard]] Var embedding(Tape& tape, const Tensor& indexes, std::uint64_t index_count,
-                            std::size_t weight, std::uint64_t hidden);
+                            std::size_t weight, std::uint64_t hidden, bool is_permuted = false);
+
+// The scratch of an index_put_ that adds along so many dimensions: indexes are wrapped and joined,
+// then sorted with their places.
+void put_accumulated(Tape& tape, std::uint64_t index_count, std::uint64_t dimension_count);
 
 inline constexpr std::size_t kNoBias = ~std::size_t{0};
 
 struct LinearWeights {
   std::size_t weight = 0;
   std::size_t bias = kNoBias;
-  bool conv1d = false;  // GPT-2's own layer: autocast casts its arguments in another order
+  bool conv1d = false;     // GPT-2's own layer: autocast casts its arguments in another order
+  bool quantized = false;  // kept in 4 bits (quantized.h)
 };
 [[nodiscard]] Var linear(Tape& tape, Var input, std::uint64_t rows, const LinearWeights& weights);
+
+// The same without autocast or bias, of any weight.
+[[nodiscard]] Var matrix_product(Tape& tape, Var input, Var weight, std::uint64_t rows);
 
 struct AttentionSizes {
   std::uint64_t query_count = 0;  // elements of q for all heads
   std::uint64_t key_count = 0;    // elements of k for all heads
   std::uint64_t score_count = 0;  // elements of all score matrices
+  std::uint64_t row_count = 0;    // their rows; only for unfused_attention
   bool viewable = false;          // one sequence or one token: heads apart are a view
 };
 [[nodiscard]] Var query_times_key(Tape& tape, Var query, Var key, const AttentionSizes& sizes);
@@ -55,20 +69,27 @@ struct AttentionSizes {
 [[nodiscard]] Var repeat_heads(Tape& tape, Var input, std::uint64_t repeats);
 struct FusedAttentionShape {
   std::uint64_t query_count = 0;
-  std::uint64_t row_count = 0;  // batch x heads x tokens
-  std::uint64_t repeats = 1;    // query heads per key head
-  bool one_query = false;       // per sequence
+  std::uint64_t key_count = 0;   // 0: as many as the queries make
+  std::uint64_t row_count = 0;   // batch x heads x tokens
+  std::uint64_t query_rows = 1;  // tokens of a sequence
+  std::uint64_t repeats = 1;     // query heads per key head
+  bool one_query = false;        // per sequence
+  Tensor bias = {};              // added to the scores, without a gradient
 };
-// Scaled dot product attention as cuDNN runs it.
+// Scaled dot product attention as cuDNN runs it in two bytes, and the memory-efficient kernel in
+// four.
 [[nodiscard]] Var fused_attention(Tape& tape, Var query, Var key, Var value,
                                   const FusedAttentionShape& shape);
+// The same operator by operator, in four bytes, where no fused kernel takes the bias.
+[[nodiscard]] Var unfused_attention(Tape& tape, Var query, Var key, Var value, Var bias,
+                                    const AttentionSizes& sizes, bool has_dropout);
 // View as heads and transposed; its backward copies a gradient that has the heads first.
 // `viewable`: batched products can read it as it is.
 [[nodiscard]] Var split_heads(Tape& tape, Var input, bool viewable);
 // Three views of a joint projection; their gradients are joined again.
 [[nodiscard]] std::array<Var, 3> split_three(Tape& tape, const Var& input);
-// torch.cat of what a KV cache holds and the new keys: `count` elements in all.
-[[nodiscard]] Var concatenate(Tape& tape, Var fresh, std::uint64_t count);
+// torch.cat of what a KV cache holds and the new keys: `count` elements in all, of `width` bytes.
+[[nodiscard]] Var concatenate(Tape& tape, Var fresh, std::uint64_t count, std::uint64_t width);
 // log_softmax and nll_loss.
 [[nodiscard]] Var cross_entropy(Tape& tape, Var logits, const Tensor& labels);
 

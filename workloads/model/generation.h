@@ -1,18 +1,23 @@
-// What transformers' generate() keeps and makes around the model, greedy, with an attention mask
-// of ones: token ids, mask and positions that grow by one token per pass, the choice of the next
-// token, the test for the end.
+// What transformers' generate() keeps and makes around the model, greedy or drawn, with an
+// attention mask: token ids, mask and positions that grow by one token per pass, the choice of the
+// next token, the test for the end.
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
+#include "workloads/model/sampling.h"
 #include "workloads/model/tape.h"
 
 namespace allocmark {
 
 class Generation {
  public:
-  explicit Generation(Tape* tape) : tape_(tape) {}
+  // `samples`: tokens are drawn instead of chosen.
+  Generation(Tape* tape, bool samples) : tape_(tape), samples_(samples), sampling_(tape) {}
 
+  // The caller wants the scores of every step: copies behind a processor that forbids the end.
+  void keep_scores(std::vector<Tensor>* scores) { scores_ = scores; }
   // A batch of prompts of `length` tokens.
   void begin(std::uint64_t batch, std::uint64_t length);
   // The pass over `context` tokens in all gave logits: takes them, chooses, and makes the next
@@ -28,11 +33,16 @@ class Generation {
   }
   void grow(std::uint64_t context);
   void test_end();
+  void add_scores(std::uint64_t count);
 
   Tape* tape_;
+  bool samples_;
+  Sampling sampling_;
+  std::vector<Tensor>* scores_ = nullptr;
   std::uint64_t batch_ = 0;
   Tensor given_ids_, given_mask_, ids_, special_[3], mask_, positions_, unfinished_;
-  Tensor tokens_, token_positions_, positions_before_, prompt_positions_, exact_, chosen_;
+  Tensor tokens_, token_positions_, positions_before_, mask_before_, prompt_positions_, exact_,
+      chosen_;
   bool is_prompt_ = true;
 };
 

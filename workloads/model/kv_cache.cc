@@ -5,19 +5,31 @@
 namespace allocmark {
 
 void KvCache::reserve(Tape& tape, std::uint64_t size_bytes) {
-  if (mode_ == KvMode::Concat) return;
+  reserved_bytes_ = size_bytes;
+  if (mode_ != KvMode::Paged) return;
   for (std::array<Tensor, 2>& layer : layers_) {
     for (Tensor& half : layer) half = tape.allocate(size_bytes, TensorKind::KvCache);
   }
 }
 
 Var KvCache::append(Tape& tape, std::size_t layer, std::size_t half, const Var& fresh,
-                    std::uint64_t count) {
+                    std::uint64_t count, std::uint64_t width, std::uint64_t tokens) {
   Tensor& kept = layers_[layer][half];
   if (mode_ == KvMode::Concat) {
-    Var all = concatenate(tape, fresh, count);
+    Var all = concatenate(tape, fresh, count, width);
     kept = all.tensor;
     return all;
+  }
+  if (mode_ == KvMode::Preallocated && half == 0) {
+    if (!kept) {
+      for (Tensor& tensor : layers_[layer]) {
+        tensor = tape.allocate(reserved_bytes_, TensorKind::KvCache);
+      }
+      counts_[layer] = tape.allocate(8, TensorKind::KvCache);
+    }
+    Tensor range = tape.allocate(tokens * 8, TensorKind::Activation);
+    const Tensor places = tape.allocate(tokens * 8, TensorKind::Activation);
+    range.reset();
   }
   // The new rows are copied into place; what follows reads the cache's tensor.
   Var all = fresh;
@@ -26,9 +38,19 @@ Var KvCache::append(Tape& tape, std::size_t layer, std::size_t half, const Var& 
   return all;
 }
 
+void KvCache::reorder(Tape& tape, std::size_t layer) {
+  for (Tensor& half : layers_[layer]) {
+    half = tape.allocate(half.size_bytes(), TensorKind::KvCache);
+  }
+}
+
 void KvCache::end_batch() {
   if (mode_ == KvMode::Paged) return;
-  for (std::array<Tensor, 2>& layer : layers_) layer = {};
+  // As Python lets go of a list: from its end.
+  for (std::size_t i = layers_.size(); i-- > 0;) {
+    for (Tensor& half : layers_[i]) half.reset();
+    counts_[i].reset();
+  }
 }
 
 }  // namespace allocmark

@@ -17,13 +17,19 @@ enum class KvMode : std::uint8_t {
 
 class KvCache {
  public:
-  KvCache(KvMode mode, std::uint64_t layer_count) : mode_(mode), layers_(layer_count) {}
+  KvCache(KvMode mode, std::uint64_t layer_count)
+      : mode_(mode), layers_(layer_count), counts_(layer_count) {}
 
-  // Paged: takes the pools for the whole run. Preallocated: the tensors of one batch. Else nothing.
+  // Paged: takes the pools for the whole run. Preallocated: each layer takes tensors of that size
+  // when it is first used in a batch. Else nothing.
   void reserve(Tape& tape, std::uint64_t size_bytes);
-  // What `layer` makes of its new keys (half 0) or values (half 1), with `count` elements then.
+  // What `layer` makes of its new keys (half 0) or values (half 1), with `count` elements of
+  // `width` bytes then: a new cache has the type of the first keys. `tokens`: new ones of a
+  // sequence.
   [[nodiscard]] Var append(Tape& tape, std::size_t layer, std::size_t half, const Var& fresh,
-                           std::uint64_t count);
+                           std::uint64_t count, std::uint64_t width, std::uint64_t tokens);
+  // Selects the cache of so many elements anew in one layer, for the beams that live on.
+  void reorder(Tape& tape, std::size_t layer);
   // The batch is done.
   void end_batch();
 
@@ -32,6 +38,9 @@ class KvCache {
  private:
   KvMode mode_;
   std::vector<std::array<Tensor, 2>> layers_;
+  // Preallocated: bytes of one half, and each layer's count of tokens that it holds.
+  std::uint64_t reserved_bytes_ = 0;
+  std::vector<Tensor> counts_;
 };
 
 }  // namespace allocmark

@@ -8,7 +8,7 @@ namespace allocmark {
 Var Transformer::rms_norm(Var hidden, std::size_t weight) {
   const std::uint64_t width = hidden.width;
   hidden = cast(tape_, std::move(hidden), 4);
-  Var variance = mean_of_rows(tape_, power(tape_, hidden), setup_.token_count());
+  Var variance = mean_of_rows(tape_, power(tape_, hidden), setup_.own_token_count());
   Var root = rsqrt(tape_, add_scalar(tape_, variance));
   hidden = multiply(tape_, hidden, std::move(root));
   Var out = multiply(tape_, tape_.parameter(weight), cast(tape_, hidden, width));
@@ -23,7 +23,8 @@ Var Transformer::adapted(const Var& input, std::size_t weight, std::size_t low, 
   if (lora_.rank == 0) return result;
   const std::uint64_t width = result.width;
   Var exact = cast(tape_, input, 4);
-  Var delta = linear(tape_, exact, rows, {.weight = low});
+  const bool drops = lora_.dropout && !setup_.evaluating;
+  Var delta = linear(tape_, drops ? dropout(tape_, exact) : exact, rows, {.weight = low});
   delta = linear(tape_, std::move(delta), rows, {.weight = high});
   delta = multiply_scalar(tape_, std::move(delta));
   result = add(tape_, result, std::move(delta));
@@ -45,23 +46,28 @@ Var Transformer::rotated(const Var& input) {
 void Transformer::cache(std::size_t index, Var* key, Var* value) {
   if (cache_ == nullptr) return;
   const std::uint64_t count = sizes().grouped;
-  Var keys = cache_->append(tape_, index, 0, *key, count);
-  Var values = cache_->append(tape_, index, 1, *value, count);
+  Var keys = cache_->append(tape_, index, 0, *key, count, key->width, setup_.sequence);
+  Var values = cache_->append(tape_, index, 1, *value, count, key->width, setup_.sequence);
   *key = std::move(keys);
   *value = std::move(values);
 }
 
 // Eager: scores, scaled and masked, softmax in four bytes; `weights` outlives the call.
-Var Transformer::attend(const Var& query, Var key, Var value, Var* weights) {
+Var Transformer::attend_core(const Var& query, Var key, Var value, Var* weights) {
   const ModelShape& model = setup_.model;
   const Sizes own = sizes();
   const std::uint64_t repeats = model.head_count / model.kv_head_count;
   if (setup_.fused_attention) {
-    return fused_attention(tape_, query, key, value,
-                           {.query_count = own.hidden,
-                            .row_count = own.rows * model.head_count,
-                            .repeats = repeats,
-                            .one_query = setup_.sequence == 1});
+    const FusedAttentionShape shape{
+        .query_count = own.hidden,
+        .row_count = own.rows * model.head_count / setup_.parallel.tensor,
+        .query_rows = setup_.sequence,
+        .repeats = repeats,
+        .one_query = setup_.sequence == 1};
+    if (mask_.count != 0) {
+      return masked_fused_attention(query, std::move(key), std::move(value), shape);
+    }
+    return fused_attention(tape_, query, key, value, shape);
   }
   key = repeat_heads(tape_, std::move(key), repeats);
   value = repeat_heads(tape_, std::move(value), repeats);
@@ -71,8 +77,8 @@ Var Transformer::attend(const Var& query, Var key, Var value, Var* weights) {
                               .viewable = viewable()};
   Var scores = multiply_scalar(tape_, query_times_key(tape_, query, key, counts));
   if (mask_.count != 0) scores = add(tape_, std::move(scores), mask_);
-  if (model.family == ModelFamily::Llama) {
-    Var exact = softmax(tape_, cast(tape_, scores, 4));
+  if (model.is_llama_like() || model.family == ModelFamily::Vit) {
+    Var exact = softmax(tape_, setup_.is_half ? scores : cast(tape_, scores, 4));
     *weights = cast(tape_, std::move(exact), query.width);
     scores.drop();
   } else {
@@ -88,7 +94,7 @@ Var Transformer::attend(const Var& query, Var key, Var value, Var* weights) {
 Var Transformer::gpt2_attention(const LayerWeights& own, std::size_t index, const Var& input,
                                 Var* weights) {
   const std::uint64_t rows = setup_.token_count();
-  Var joint = linear(tape_, input, rows, with_bias(own.query));
+  Var joint = linear(tape_, into_parallel(input), rows, with_bias(own.query));
   std::array<Var, 3> parts = split_three(tape_, joint);
   joint.drop();
   Var key = heads(std::move(parts[1]));
@@ -96,7 +102,7 @@ Var Transformer::gpt2_attention(const LayerWeights& own, std::size_t index, cons
   Var query = heads(std::move(parts[0]));
   cache(index, &key, &value);
   Var out = attend(query, key, value, weights);
-  out = linear(tape_, std::move(out), rows, with_bias(own.output));
+  out = out_of_parallel(linear(tape_, std::move(out), rows, with_bias(own.output)));
   if (setup_.has_dropout()) out = dropout(tape_, std::move(out));
   query.drop();
   key.drop();
@@ -107,9 +113,11 @@ Var Transformer::gpt2_attention(const LayerWeights& own, std::size_t index, cons
 Var Transformer::llama_attention(const LayerWeights& own, std::size_t index, const Var& input,
                                  Var* weights) {
   const std::uint64_t rows = setup_.token_count();
-  Var query = heads(adapted(input, own.query, own.query_low, own.query_high));
-  Var key = heads(linear(tape_, input, rows, with_bias(own.key)));
-  Var value = heads(adapted(input, own.value, own.value_low, own.value_high));
+  Var shared = into_parallel(input);
+  Var query = heads(adapted(shared, own.query, own.query_low, own.query_high));
+  Var key = heads(linear(tape_, shared, rows, with_bias(own.key)));
+  Var value = heads(adapted(shared, own.value, own.value_low, own.value_high));
+  shared.drop();
   {
     Var turned_query = rotated(query);
     Var turned_key = rotated(key);
@@ -118,7 +126,7 @@ Var Transformer::llama_attention(const LayerWeights& own, std::size_t index, con
   }
   cache(index, &key, &value);
   Var out = attend(query, key, value, weights);
-  out = linear(tape_, std::move(out), rows, with_bias(own.output));
+  out = out_of_parallel(linear(tape_, std::move(out), rows, with_bias(own.output)));
   query.drop();
   key.drop();
   value.drop();
@@ -147,9 +155,9 @@ Var Transformer::gpt2_layer(const LayerWeights& own, std::size_t index, Var hidd
   hidden = add(tape_, branch, residual);
   residual = hidden;
   hidden = layer_norm(tape_, hidden, rows, own.second_norm, own.second_norm + 1);
-  Var inner = linear(tape_, hidden, rows, with_bias(own.up));
+  Var inner = linear(tape_, into_parallel(hidden), rows, with_bias(own.up));
   inner = gelu_written_out(std::move(inner));
-  inner = linear(tape_, std::move(inner), rows, with_bias(own.down));
+  inner = out_of_parallel(linear(tape_, std::move(inner), rows, with_bias(own.down)));
   if (setup_.has_dropout()) inner = dropout(tape_, std::move(inner));
   hidden = add(tape_, residual, inner);
   residual.drop();
@@ -162,23 +170,25 @@ Var Transformer::gpt2_layer(const LayerWeights& own, std::size_t index, Var hidd
 Var Transformer::bert_layer(const LayerWeights& own, Var hidden) {
   const std::uint64_t rows = setup_.token_count();
   const auto output = [&](Var branch, std::size_t weight, const Var& input, std::size_t norm) {
-    branch = linear(tape_, std::move(branch), rows, with_bias(weight));
+    branch = out_of_parallel(linear(tape_, std::move(branch), rows, with_bias(weight)));
     if (setup_.has_dropout()) branch = dropout(tape_, std::move(branch));
     Var sum = add(tape_, branch, input);
     branch = layer_norm(tape_, std::move(sum), rows, norm, norm + 1);
     return branch;
   };
   Var weights;
-  Var query = heads(linear(tape_, hidden, rows, with_bias(own.query)));
-  Var key = heads(linear(tape_, hidden, rows, with_bias(own.key)));
-  Var value = heads(linear(tape_, hidden, rows, with_bias(own.value)));
+  Var shared = into_parallel(hidden);
+  Var query = heads(linear(tape_, shared, rows, with_bias(own.query)));
+  Var key = heads(linear(tape_, shared, rows, with_bias(own.key)));
+  Var value = heads(linear(tape_, shared, rows, with_bias(own.value)));
+  shared.drop();
   Var mixed = attend(query, key, value, &weights);
   query.drop();
   key.drop();
   value.drop();
   Var attention = output(mixed, own.output, hidden, own.first_norm);
   mixed.drop();
-  Var inner = linear(tape_, attention, rows, with_bias(own.up));
+  Var inner = linear(tape_, into_parallel(attention), rows, with_bias(own.up));
   inner = activation_of_input(tape_, std::move(inner));
   Var out = output(inner, own.down, attention, own.second_norm);
   inner.drop();
@@ -195,12 +205,16 @@ Var Transformer::llama_layer(const LayerWeights& own, std::size_t index, Var hid
   hidden = llama_attention(own, index, hidden, &weights);
   hidden = add(tape_, residual, std::move(hidden));
   residual = hidden;
-  hidden = rms_norm(hidden, own.second_norm);
-  Var gate = linear(tape_, hidden, rows, with_bias(own.gate));
-  gate = activation_of_input(tape_, std::move(gate));
-  Var up = linear(tape_, hidden, rows, with_bias(own.up));
-  Var product = multiply(tape_, std::move(gate), std::move(up));
-  hidden = linear(tape_, std::move(product), rows, with_bias(own.down));
+  hidden = into_parallel(rms_norm(hidden, own.second_norm));
+  if (setup_.model.expert_count > 0) {
+    hidden = mixtral_mlp(own, index, hidden);
+  } else {
+    Var gate = linear(tape_, hidden, rows, with_bias(own.gate));
+    gate = activation_of_input(tape_, std::move(gate));
+    Var up = linear(tape_, hidden, rows, with_bias(own.up));
+    Var product = multiply(tape_, std::move(gate), std::move(up));
+    hidden = out_of_parallel(linear(tape_, std::move(product), rows, with_bias(own.down)));
+  }
   hidden = add(tape_, residual, std::move(hidden));
   residual.drop();
   weights.drop();

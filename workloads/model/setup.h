@@ -2,26 +2,74 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "workloads/model/shapes.h"
 
 namespace allocmark {
 
+enum class Implementation : std::uint8_t {
+  Transformers,  // eager layers as transformers writes them
+  Megatron,      // Megatron-LM's: fused kernels, gradients added to buffers in four bytes
+};
+
+// The parts of a model that one rank holds. Ranks count as in Megatron-LM: tensor parallel
+// neighbours first, then data parallel ones, then stages of the pipeline.
+struct ParallelSetup {
+  std::uint64_t tensor = 1;  // ranks that share heads, inner layers and vocabulary
+  bool sequence = false;     // tokens between the parallel regions are shared too
+  std::uint64_t data = 1;    // ranks with other data
+  std::uint64_t data_rank = 0;
+  std::uint64_t pipeline = 1;  // stages
+  std::uint64_t stage = 0;
+  std::uint64_t chunks = 1;  // virtual stages on each rank
+
+  [[nodiscard]] bool is_first() const { return stage == 0; }
+  [[nodiscard]] bool is_last() const { return stage + 1 == pipeline; }
+  // By how much tokens between the parallel regions are shared.
+  [[nodiscard]] std::uint64_t token_share() const { return sequence ? tensor : 1; }
+};
+
 struct TransformerSetup {
   ModelShape model;
-  std::uint64_t batch = 8;         // sequences
-  std::uint64_t sequence = 1024;   // tokens of each
-  std::uint64_t wide_bytes = 4;    // element size of parameters, norms and the residual stream
-  std::uint64_t narrow_bytes = 2;  // element size of matrix products
-  bool autocast = true;            // weights and inputs are cast to narrow for each product
-  bool fused_attention = false;    // no S x S matrices (scaled_dot_product_attention)
-  bool kernels = false;            // emit kernel events
-  bool training = true;            // false: no dropout
-  std::uint64_t context = 0;       // keys that each token attends to; 0: `sequence`
+  Implementation implementation = Implementation::Transformers;
+  ParallelSetup parallel;
+  bool recomputes_attention = false;  // checkpoints the attention core of every block
+  std::uint64_t batch = 8;            // sequences
+  std::uint64_t sequence = 1024;      // tokens of each
+  std::uint64_t wide_bytes = 4;       // element size of parameters, norms and the residual stream
+  std::uint64_t narrow_bytes = 2;     // element size of matrix products
+  bool is_half = false;               // narrow is float16, not bfloat16
+  bool autocast = true;               // weights and inputs are cast to narrow for each product
+  bool fused_attention = false;       // no S x S matrices (scaled_dot_product_attention)
+  bool kernels = false;               // emit kernel events
+  bool training = true;               // false: no dropout
+  bool predicts_words = false;        // BERT, not training: scores of every token, not the pooler's
+  bool evaluating = false;            // a model that is trained, between steps: no dropout either
+  std::uint64_t parameter_bytes = 0;  // element size of parameters as they are made; 0: wide_bytes
+  std::uint64_t context = 0;          // keys that each token attends to; 0: `sequence`
+  bool expert_loop = false;           // experts one after the other, else as grouped products
+  std::uint64_t routing_skew_percent = 50;  // 0: all experts get as many tokens
+  // Given routing: how many tokens each expert gets, for layers and forwards in turn.
+  std::vector<std::uint64_t> tokens_per_expert = {};
+  std::uint64_t target = 0;       // T5: tokens of each sequence in the decoder
+  std::uint64_t target_seen = 0;  // T5: tokens that its cache holds before them
 
+  [[nodiscard]] bool has_word_head() const { return training || predicts_words; }
+  [[nodiscard]] std::uint64_t target_context() const { return target_seen + target; }
   [[nodiscard]] std::uint64_t key_count() const { return context == 0 ? sequence : context; }
-  [[nodiscard]] bool has_dropout() const { return training && model.family != ModelFamily::Llama; }
+  [[nodiscard]] bool has_dropout() const {
+    return training && !evaluating && !model.is_llama_like() && model.family != ModelFamily::Vit;
+  }
   [[nodiscard]] std::uint64_t token_count() const { return batch * sequence; }
+  // Tokens that this rank has between the parallel regions.
+  [[nodiscard]] std::uint64_t own_token_count() const {
+    return token_count() / parallel.token_share();
+  }
+  // Blocks on this rank.
+  [[nodiscard]] std::uint64_t own_layer_count() const {
+    return model.block_count() / parallel.pipeline;
+  }
 };
 
 }  // namespace allocmark

@@ -7,12 +7,14 @@ namespace {
 
 using enum ModelFamily;
 
-// Columns: layers, hidden, heads, kv heads, ffn, vocabulary, positions, tied head.
-constexpr std::array<ModelShape, 12> kShapes = {{
+// Columns: layers, hidden, heads, kv heads, ffn, vocabulary, positions, tied head; then size of a
+// head, experts and how many of them a token takes, image, patch.
+constexpr auto kShapes = std::to_array<ModelShape>({
     {"gpt2-124m", Gpt2, 12, 768, 12, 12, 3072, 50257, 1024, true},
     {"gpt2-355m", Gpt2, 24, 1024, 16, 16, 4096, 50257, 1024, true},
     {"gpt2-774m", Gpt2, 36, 1280, 20, 20, 5120, 50257, 1024, true},
     {"gpt2-1.5b", Gpt2, 48, 1600, 25, 25, 6400, 50257, 1024, true},
+    {"gpt3-175b", Gpt2, 96, 12288, 96, 96, 49152, 50257, 2048, true},
     {"bert-base", Bert, 12, 768, 12, 12, 3072, 30522, 512, true},
     {"bert-large", Bert, 24, 1024, 16, 16, 4096, 30522, 512, true},
     {"llama-2-7b", Llama, 32, 4096, 32, 32, 11008, 32000, 0, false},
@@ -21,34 +23,17 @@ constexpr std::array<ModelShape, 12> kShapes = {{
     {"llama-3-8b", Llama, 32, 4096, 32, 8, 14336, 128256, 0, false},
     {"llama-3-70b", Llama, 80, 8192, 64, 8, 28672, 128256, 0, false},
     {"llama-3.1-405b", Llama, 126, 16384, 128, 8, 53248, 128256, 0, false},
-}};
-
-void append_linear(std::uint64_t in, std::uint64_t out, bool bias,
-                   std::vector<std::uint64_t>* counts) {
-  counts->push_back(in * out);
-  if (bias) counts->push_back(out);
-}
-
-void append_block(const ModelShape& model, std::vector<std::uint64_t>* counts) {
-  const std::uint64_t h = model.hidden;
-  const bool bias = model.family != Llama;
-  const auto norm = [&] { counts->insert(counts->end(), bias ? 2 : 1, h); };
-  if (model.family == Gpt2) norm();
-  if (model.family == Gpt2) {
-    append_linear(h, 3 * h, bias, counts);
-  } else {
-    append_linear(h, h, bias, counts);
-    append_linear(h, model.kv_width(), bias, counts);
-    append_linear(h, model.kv_width(), bias, counts);
-  }
-  append_linear(h, h, bias, counts);
-  if (model.family != Llama) norm();
-  append_linear(h, model.ffn, bias, counts);
-  if (model.family == Llama) append_linear(h, model.ffn, bias, counts);
-  append_linear(model.ffn, h, bias, counts);
-  if (model.family != Gpt2) norm();
-  if (model.family == Llama) norm();
-}
+    {"mixtral-8x7b", Mixtral, 32, 4096, 32, 8, 14336, 32000, 0, false, 0, 8, 2},
+    {"mixtral-8x22b", Mixtral, 56, 6144, 48, 8, 16384, 32768, 0, false, 0, 8, 2},
+    {"vit-base", Vit, 12, 768, 12, 12, 3072, 1000, 197, false, 0, 0, 0, 224, 16},
+    {"vit-large", Vit, 24, 1024, 16, 16, 4096, 1000, 197, false, 0, 0, 0, 224, 16},
+    {"vit-huge", Vit, 32, 1280, 16, 16, 5120, 1000, 257, false, 0, 0, 0, 224, 14},
+    {"t5-small", T5, 6, 512, 8, 8, 2048, 32128, 0, true, 64},
+    {"t5-base", T5, 12, 768, 12, 12, 3072, 32128, 0, true, 64},
+    {"t5-large", T5, 24, 1024, 16, 16, 4096, 32128, 0, true, 64},
+    {"t5-3b", T5, 24, 1024, 32, 32, 16384, 32128, 0, true, 128},
+    {"t5-11b", T5, 24, 1024, 128, 128, 65536, 32128, 0, true, 128},
+});
 
 }  // namespace
 
@@ -58,20 +43,6 @@ std::vector<std::string> model_names() {
   std::vector<std::string> names;
   for (const ModelShape& shape : kShapes) names.emplace_back(shape.name);
   return names;
-}
-
-std::vector<std::uint64_t> parameter_element_counts(const ModelShape& model) {
-  const std::uint64_t h = model.hidden;
-  std::vector<std::uint64_t> counts = {model.vocabulary * h};
-  if (model.positions > 0) counts.push_back(model.positions * h);
-  if (model.family == Bert)
-    counts.insert(counts.end(), {2 * h, h, h});  // token types and their norm
-  for (std::uint64_t layer = 0; layer < model.layer_count; ++layer) append_block(model, &counts);
-  if (model.family == Llama) counts.push_back(h);
-  if (model.family == Gpt2) counts.insert(counts.end(), 2, h);
-  if (model.family == Bert) counts.insert(counts.end(), {h * h, h, h, h, model.vocabulary});
-  if (!model.tied_head) counts.push_back(model.vocabulary * h);
-  return counts;
 }
 
 }  // namespace allocmark

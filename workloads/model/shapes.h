@@ -11,10 +11,13 @@ namespace allocmark {
 
 // What differs between the blocks of the families, as far as memory shows it.
 enum class ModelFamily : std::uint8_t {
-  Gpt2,   // learned positions, LayerNorm before, one qkv projection, gelu written out, dropout,
-          // biases
-  Bert,   // learned positions, separate q, k, v, fused gelu, dropout, biases
-  Llama,  // rotary positions, RMSNorm before, grouped k and v, gated MLP, no dropout, no biases
+  Gpt2,     // learned positions, LayerNorm before, one qkv projection, gelu written out, dropout,
+            // biases
+  Bert,     // learned positions, separate q, k, v, fused gelu, dropout, biases
+  Llama,    // rotary positions, RMSNorm before, grouped k and v, gated MLP, no dropout, no biases
+  Mixtral,  // a Llama whose MLP is a choice of experts per token
+  Vit,      // images cut into patches, LayerNorm before, fused gelu, biases, no dropout
+  T5,  // encoder and decoder, RMSNorm before, relative positions added to scores, relu, dropout
 };
 
 struct ModelShape {
@@ -25,18 +28,37 @@ struct ModelShape {
   std::uint64_t head_count = 0;
   std::uint64_t kv_head_count = 0;  // = head_count without grouping
   std::uint64_t ffn = 0;            // width of the MLP's inner layer
-  std::uint64_t vocabulary = 0;
-  std::uint64_t positions = 0;  // longest sequence with learned positions; 0 for rotary ones
-  bool tied_head = true;        // the output projection shares the embedding's weight
+  std::uint64_t vocabulary = 0;     // tokens; of ViT the classes
+  std::uint64_t positions = 0;      // longest sequence with learned positions; 0 for rotary ones
+  bool tied_head = true;            // the output projection shares the embedding's weight
+  std::uint64_t head_size = 0;      // elements of a head where hidden does not decide it, else 0
+  std::uint64_t expert_count = 0;   // MLPs to choose from, 0 for a single one
+  std::uint64_t experts_per_token = 0;
+  std::uint64_t image = 0;  // pixels of a square image's side, 0 for text
+  std::uint64_t patch = 0;  // pixels of a square patch's side
 
-  [[nodiscard]] std::uint64_t head_width() const { return hidden / head_count; }
+  [[nodiscard]] std::uint64_t head_width() const {
+    return head_size > 0 ? head_size : hidden / head_count;
+  }
+  [[nodiscard]] std::uint64_t attention_width() const { return head_width() * head_count; }
   [[nodiscard]] std::uint64_t kv_width() const { return head_width() * kv_head_count; }
+  [[nodiscard]] bool is_llama_like() const {
+    return family == ModelFamily::Llama || family == ModelFamily::Mixtral;
+  }
+  // Are there token ids to go on with, one at a time?
+  [[nodiscard]] bool generates() const {
+    return family != ModelFamily::Bert && family != ModelFamily::Vit;
+  }
+  [[nodiscard]] std::uint64_t patch_count() const {
+    return patch == 0 ? 0 : (image / patch) * (image / patch);
+  }
+  // Blocks that a forward runs through: T5's encoder and decoder have layer_count each.
+  [[nodiscard]] std::uint64_t block_count() const {
+    return family == ModelFamily::T5 ? 2 * layer_count : layer_count;
+  }
 };
 
 [[nodiscard]] std::span<const ModelShape> model_shapes();
 [[nodiscard]] std::vector<std::string> model_names();
-
-// Element counts of every parameter tensor, in the order in which the model creates them.
-[[nodiscard]] std::vector<std::uint64_t> parameter_element_counts(const ModelShape& model);
 
 }  // namespace allocmark

@@ -37,6 +37,26 @@ Var Tape::make(std::uint64_t count, std::uint64_t width) {
   return out;
 }
 
+bool Tape::has_product() const {
+  if (!keeps_products_ || !recomputing_ || stopped_) return false;
+  const Segment& segment = segments_[recomputed_segment_];
+  return segment.products_taken < segment.products.size();
+}
+
+Var Tape::make_product(std::uint64_t count, std::uint64_t width) {
+  if (has_product()) {
+    Segment& segment = segments_[recomputed_segment_];
+    Var out;
+    out.count = count;
+    out.width = width;
+    out.tensor = std::move(segment.products[segment.products_taken++]);
+    return out;
+  }
+  Var out = make(count, width);
+  if (keeps_products_ && segment_open_ >= 0) segments_.back().products.push_back(out.tensor);
+  return out;
+}
+
 Node* Tape::record(BackwardFunction function, std::initializer_list<const Var*> inputs) {
   if (!grad_enabled_ || stopped_) return nullptr;
   const bool needed = std::any_of(inputs.begin(), inputs.end(), [](const Var* input) {
@@ -52,10 +72,7 @@ Node* Tape::record(BackwardFunction function, std::initializer_list<const Var*> 
   node.edges = {kNoEdge, kNoEdge, kNoEdge, kNoEdge};
   std::size_t slot = 0;
   for (const Var* input : inputs) {
-    if (input != nullptr) {
-      node.edges[slot] = input->edge;
-      if (input->edge < kNoEdge) ++parameters_[parameter_index(input->edge)].pending;
-    }
+    if (input != nullptr) node.edges[slot] = input->edge;
     ++slot;
   }
   return &node;
@@ -121,30 +138,115 @@ void Tape::end_autocast() {
   cast_order_.clear();
 }
 
-void Tape::begin_segment() {
+void Tape::begin_segment(SegmentInput input) {
+  if (recomputing_ || !grad_enabled_) return;
   segment_open_ = static_cast<std::int32_t>(segments_.size());
-  segments_.push_back({.first = node_count_, .held = {}});
+  segments_.emplace_back();
+  segments_.back().first = node_count_;
+  segments_.back().input = std::move(input);
+}
+
+void Tape::begin_reentrant(SegmentInput segment, const Var& input) {
+  Node* node = record(nullptr, {&input});
+  if (node == nullptr) return;
+  save(node, 0, input.tensor);
+  node->sizes[0] = segments_.size();
+  segments_.emplace_back();
+  segments_.back().input = std::move(segment);
+  reentrant_ = static_cast<std::int32_t>(node - nodes_.data());
+  grad_enabled_ = false;
+}
+
+void Tape::end_reentrant(Var* output) {
+  if (reentrant_ == kNoEdge) return;
+  output->edge = std::exchange(reentrant_, kNoEdge);
+  grad_enabled_ = true;
+}
+
+// The nodes above this one are done, so the segment's own nodes take their places. Its input is a
+// leaf whose gradient gathers at this node.
+void Tape::run_reentrant(std::size_t index, const Recompute& recompute) {
+  Grad incoming = std::move(nodes_[index].gradient);
+  nodes_[index].gradient = {};
+  SegmentInput segment = segments_[static_cast<std::size_t>(nodes_[index].sizes[0])].input;
+  segment.inputs[0].tensor = nodes_[index].saved[0];
+  segment.inputs[0].edge = static_cast<std::int32_t>(index);
+  node_count_ = index + 1;
+  Var output = recompute(segment);
+  for (std::size_t i = index + 1; i < node_count_; ++i) {
+    for (const std::int32_t edge : nodes_[i].edges) {
+      if (edge < kNoEdge) ++parameters_[parameter_index(edge)].pending;
+    }
+  }
+  nodes_[static_cast<std::size_t>(output.edge)].gradient = incoming;
+  for (position_ = node_count_; position_ > index + 1;) run(nodes_[--position_]);
+  position_ = index;
+  Grad gradient = std::move(nodes_[index].gradient);
+  nodes_[index].gradient = {};
+  output.drop();
+  incoming.tensor.reset();
+  segment.inputs[0].drop();
+  nodes_[index].saved[0].reset();
+  deliver(nodes_[index].edges[0], std::move(gradient));
+}
+
+void Tape::swap_graph(Graph* other) {
+  std::swap(nodes_, other->nodes);
+  std::swap(node_count_, other->node_count);
+  std::swap(position_, other->position);
+  std::swap(segments_, other->segments);
+  std::swap(root_gradient_, other->root_gradient);
+}
+
+void Tape::drop_graph() {
+  while (node_count_ > 0) {
+    for (Tensor& saved : nodes_[--node_count_].saved) saved.reset();
+  }
+  segments_.clear();
+}
+
+Var Tape::hooked(Var input, std::uint64_t code) {
+  Node* node = record(
+      [](Tape& tape, Node& self, Backprop& b) {
+        tape.call_hook(self.sizes[0]);
+        b.out[0] = std::move(b.gradient);
+      },
+      {&input});
+  if (node != nullptr) node->sizes[0] = code;
+  if (node != nullptr) attach(node, &input);
+  return input;
 }
 
 void Tape::begin_backward(const Var& loss, Tensor gradient) {
   in_backward_ = true;
   position_ = node_count_;
+  for (Parameter& parameter : parameters_) parameter.pending = 0;
+  for (std::size_t i = 0; i < node_count_; ++i) {
+    for (const std::int32_t edge : nodes_[i].edges) {
+      if (edge < kNoEdge) ++parameters_[parameter_index(edge)].pending;
+    }
+  }
   root_gradient_ = std::move(gradient);
   nodes_[static_cast<std::size_t>(loss.edge)].gradient.tensor = root_gradient_;
 }
 
-bool Tape::backward(std::size_t node_count, const std::function<void(std::size_t)>& recompute) {
+bool Tape::backward(std::size_t node_count, const Recompute& recompute) {
   for (; node_count > 0 && position_ > 0; --node_count) {
     Node& node = nodes_[--position_];
+    if (node.backward == nullptr) {
+      run_reentrant(position_, recompute);
+      continue;
+    }
     if (node.segment >= 0 && node.saves) {
       const std::size_t index = static_cast<std::size_t>(node.segment);
       Segment& segment = segments_[index];
       if (!segment.recomputed) {
         segment.recomputed = true;
+        recomputed_segment_ = index;
         cursor_ = segment.first;
         saves_left_ = segment.save_count;
         recomputing_ = true;
-        recompute(index);
+        static_cast<void>(recompute(segment.input));
         recomputing_ = false;
         stopped_ = false;
       }
@@ -154,7 +256,6 @@ bool Tape::backward(std::size_t node_count, const std::function<void(std::size_t
   if (position_ > 0) return true;
   node_count_ = 0;
   segments_.clear();
-  root_gradient_.reset();
   in_backward_ = false;
   return false;
 }
@@ -174,11 +275,17 @@ void Tape::run(Node& node) {
   for (Tensor& saved : node.saved) saved.reset();
   if (node.segment >= 0) {
     Segment& segment = segments_[static_cast<std::size_t>(node.segment)];
-    if (segment.first_saving == position_) segment.held.clear();
+    if (segment.first_saving == position_) {
+      segment.held.clear();
+      segment.products.clear();  // the last one was not asked for
+      for (Var& input : segment.input.inputs) input.drop();
+    }
   }
   // Parameters last: their nodes run only after this one.
   for (const bool parameters : {false, true}) {
-    for (std::size_t i = 0; i < backprop.out.size(); ++i) {
+    for (std::size_t slot = 0; slot < backprop.out.size(); ++slot) {
+      const bool reversed = parameters && backprop.last_parameter_first;
+      const std::size_t i = reversed ? backprop.out.size() - 1 - slot : slot;
       if (node.edges[i] != kNoEdge && (node.edges[i] < kNoEdge) == parameters) {
         deliver(node.edges[i], std::move(backprop.out[i]));
       }
@@ -203,11 +310,11 @@ void Tape::deliver(std::int32_t edge, Grad gradient) {
     return;
   }
   Parameter& parameter = parameters_[parameter_index(edge)];
-  accumulate(&parameter.incoming, std::move(gradient), 0);
+  accumulate(&parameter.incoming, std::move(gradient), sum_stream_);
   if (--parameter.pending == 0) finish(parameter);
 }
 
-void Tape::accumulate(Grad* buffer, Grad gradient, std::uint64_t) {
+void Tape::accumulate(Grad* buffer, Grad gradient, std::uint32_t stream) {
   if (!buffer->tensor) {
     *buffer = std::move(gradient);
     return;
@@ -217,7 +324,7 @@ void Tape::accumulate(Grad* buffer, Grad gradient, std::uint64_t) {
     return;
   }
   Grad sum;
-  sum.tensor = this->gradient(buffer->tensor.size_bytes());
+  sum.tensor = pool_->make(buffer->tensor.size_bytes(), TensorKind::Gradient, stream);
   sum.layout = buffer->layout;
   *buffer = std::move(sum);
   gradient.tensor.reset();
@@ -227,6 +334,8 @@ void Tape::finish(Parameter& parameter) {
   Grad incoming = std::move(parameter.incoming);
   parameter.incoming = {};
   if (!parameter.gradient) parameter.gradient = std::move(incoming.tensor);
+  incoming.tensor.reset();  // added in place
+  if (on_parameter_) on_parameter_(static_cast<std::size_t>(&parameter - parameters_.data()));
 }
 
 Tensor Tape::summed_rows(std::uint64_t row_count, std::uint64_t columns, std::uint64_t size_bytes) {
@@ -262,6 +371,11 @@ Tensor Tape::summed_rows(std::uint64_t row_count, std::uint64_t columns, std::ui
 void Tape::product(std::uint64_t m, std::uint64_t n, std::uint64_t k) {
   // 500 Tflop/s and 2 us to start: the order of magnitude of a large GPU.
   if (kernels_ && !stopped_) pool_->batch().kernel(2000 + 2 * m * n / 500 * k / 1000, 0);
+}
+
+void Tape::communicate(std::uint64_t size_bytes, std::uint32_t stream) {
+  // 400 GB/s and 10 us to start: the order of magnitude of NVLink.
+  if (kernels_ && !stopped_) pool_->batch().kernel(10'000 + size_bytes / 400, stream);
 }
 
 void Tape::use_cublas(bool with_bias) {

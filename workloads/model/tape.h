@@ -8,6 +8,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <utility>
 #include <vector>
 
 #include "workloads/model/tensors.h"
@@ -45,10 +46,17 @@ struct Parameter {
   std::uint64_t count = 0;
   std::uint64_t width = 0;
   bool trainable = true;
+  std::uint64_t rows = 0;     // of a matrix, for sharding; 0: one element each
   Tensor gradient = {};       // .grad
   Grad incoming = {};         // gradients of this backward until all have come
   std::uint32_t pending = 0;  // how many are still to come
   Var narrow = {};            // autocast's cached copy
+};
+
+// Neighbouring parameters.
+struct ParameterRange {
+  std::size_t first = 0;
+  std::size_t count = 0;
 };
 
 class Tape;
@@ -63,6 +71,7 @@ struct Backprop {
   // With reduced_bytes and not 0: a sum over so many rows of so many columns.
   std::array<std::uint64_t, 4> reduced_rows{};
   std::array<std::uint64_t, 4> reduced_columns{};
+  bool last_parameter_first = false;  // a product hands its bias its gradient before its weight
 };
 
 using BackwardFunction = void (*)(Tape&, Node&, Backprop&);
@@ -70,12 +79,42 @@ using BackwardFunction = void (*)(Tape&, Node&, Backprop&);
 struct Node {
   BackwardFunction backward = nullptr;
   std::array<std::int32_t, 4> edges = {kNoEdge, kNoEdge, kNoEdge, kNoEdge};
-  std::array<Tensor, 7> saved;
+  std::array<Tensor, 8> saved;
   std::array<std::uint64_t, 6> sizes{};  // bytes, by function
   std::int32_t segment = -1;             // checkpointed segment, or -1
   bool saves = false;                    // it saves something: a checkpoint must recompute first
   Grad gradient;
 };
+
+// Where a checkpointed segment begins: enough to run it again.
+struct SegmentInput {
+  std::uint32_t first_layer = 0;
+  std::uint32_t layer_count = 0;   // 0: only the attention core of first_layer
+  std::array<Var, 3> inputs = {};  // hidden states, or query, key and value
+};
+
+struct Segment {
+  std::size_t first = 0;
+  std::size_t save_count = 0;
+  bool recomputed = false;
+  std::size_t first_saving = ~std::size_t{0};  // lowest node that saves
+  SegmentInput input;
+  std::vector<Tensor> held;
+  std::vector<Tensor> products;  // results that are kept for the recomputation
+  std::size_t products_taken = 0;
+};
+
+// What one forward recorded, put aside while the tape works on another one.
+struct Graph {
+  std::vector<Node> nodes;
+  std::size_t node_count = 0;  // in use; nodes keep their memory between steps
+  std::size_t position = 0;    // backward: nodes below are still to be done
+  std::vector<Segment> segments;
+  Tensor root_gradient;
+};
+
+// Runs a segment's forward again and returns its output.
+using Recompute = std::function<Var(const SegmentInput&)>;
 
 class Tape {
  public:
@@ -84,6 +123,11 @@ class Tape {
 
   // Forward.
   [[nodiscard]] Var make(std::uint64_t count, std::uint64_t width);
+  // As make(), for results of matrix products and attention, which selective checkpoints keep: a
+  // recomputation then finds them.
+  [[nodiscard]] Var make_product(std::uint64_t count, std::uint64_t width);
+  [[nodiscard]] bool has_product() const;
+  void set_keeps_products(bool keeps) { keeps_products_ = keeps; }
   [[nodiscard]] Tensor allocate(std::uint64_t size_bytes, TensorKind kind);
   // The node for an operator of these inputs, or null where none of them needs a gradient.
   [[nodiscard]] Node* record(BackwardFunction function, std::initializer_list<const Var*> inputs);
@@ -97,6 +141,11 @@ class Tape {
   [[nodiscard]] std::size_t add_parameter(Parameter parameter);
   [[nodiscard]] std::vector<Parameter>& parameters() { return parameters_; }
   [[nodiscard]] bool autocast() const { return autocast_; }
+  // Narrow is float16: softmax reads it and gives four bytes.
+  void set_half(bool half) { is_half_ = half; }
+  [[nodiscard]] bool is_half() const { return is_half_; }
+  // Inside an operator that autocast has cast for, autocast is off.
+  void set_autocast(bool autocast) { autocast_ = autocast; }
   [[nodiscard]] std::uint64_t narrow_bytes() const { return narrow_bytes_; }
   // Under autocast the parameter's narrow copy, from the cache if it is there.
   [[nodiscard]] Var cast_parameter(std::size_t index);
@@ -104,17 +153,41 @@ class Tape {
   void set_grad_enabled(bool enabled) { grad_enabled_ = enabled; }
   [[nodiscard]] bool grad_enabled() const { return grad_enabled_; }
   // Operators between these two are recomputed in the backward instead of saving.
-  void begin_segment();
+  void begin_segment(SegmentInput input);
   void end_segment() { segment_open_ = -1; }
+  // A reentrant checkpoint instead: nothing in between records; one node runs it again, forward and
+  // backward, from `input`.
+  void begin_reentrant(SegmentInput segment, const Var& input);
+  void end_reentrant(Var* output);
   // What the open segment keeps for its recomputation: until its last saved tensor was used.
-  void hold(const Tensor& tensor) { segments_.back().held.push_back(tensor); }
+  void hold(const Tensor& tensor) {
+    if (segment_open_ >= 0) segments_.back().held.push_back(tensor);
+  }
   // Has the recomputation found all that it was for? Then nothing more is allocated.
   [[nodiscard]] bool stopped() const { return stopped_; }
 
   // Backward. `recompute` runs the forward of a checkpointed segment again.
   void begin_backward(const Var& loss, Tensor gradient);
   // At most `node_count` nodes; false once all are done.
-  bool backward(std::size_t node_count, const std::function<void(std::size_t)>& recompute);
+  bool backward(std::size_t node_count, const Recompute& recompute);
+  // Changes places with another graph of the same parameters; not within a backward.
+  void swap_graph(Graph* other);
+  // Lets go of the graph without a backward, the last node first.
+  void drop_graph();
+  // After the last node: the loss's own gradient goes.
+  void end_backward() { root_gradient_.reset(); }
+  // Called when a parameter has the last of its gradients of this backward, in .gradient.
+  void set_on_parameter(std::function<void(std::size_t)> function) {
+    on_parameter_ = std::move(function);
+  }
+  // Called with `code` when the backward passes the place where hooked() stood in the forward.
+  // Sums of a parameter's gradients are made on this stream.
+  void set_sum_stream(std::uint32_t stream) { sum_stream_ = stream; }
+  void set_on_hook(std::function<void(std::uint64_t)> function) { on_hook_ = std::move(function); }
+  [[nodiscard]] Var hooked(Var input, std::uint64_t code);
+  void call_hook(std::uint64_t code) const {
+    if (on_hook_) on_hook_(code);
+  }
   [[nodiscard]] Tensor gradient(std::uint64_t size_bytes) {
     return allocate(size_bytes, TensorKind::Gradient);
   }
@@ -125,33 +198,35 @@ class Tape {
   // A matrix product of so many multiply-adds, for kernel events.
   void product(std::uint64_t m, std::uint64_t n, std::uint64_t k);
   void set_kernels(bool kernels) { kernels_ = kernels; }
+  // A collective operation over so many bytes, for kernel events on its stream.
+  void communicate(std::uint64_t size_bytes, std::uint32_t stream);
   // The first product of a thread takes cuBLAS's workspace, the first with a bias cuBLASLt's.
   void use_cublas(bool with_bias);
+  // Another tape of the same thread has taken them.
+  void share_workspaces() { has_workspace_.fill(true); }
   [[nodiscard]] TensorPool& pool() { return *pool_; }
 
  private:
-  struct Segment {
-    std::size_t first = 0;
-    std::size_t save_count = 0;
-    bool recomputed = false;
-    std::size_t first_saving = ~std::size_t{0};  // lowest node that saves
-    std::vector<Tensor> held;
-  };
-
   void run(Node& node);
+  void run_reentrant(std::size_t index, const Recompute& recompute);
   void reduce(Backprop* backprop, std::size_t index);
   void deliver(std::int32_t edge, Grad gradient);
-  void accumulate(Grad* buffer, Grad gradient, std::uint64_t size_bytes);
+  void accumulate(Grad* buffer, Grad gradient, std::uint32_t stream);
   void finish(Parameter& parameter);
 
   TensorPool* pool_;
   std::uint64_t narrow_bytes_;
   bool autocast_;
   bool kernels_ = false;
+  bool is_half_ = false;
   bool grad_enabled_ = true;
   bool in_backward_ = false;
   bool recomputing_ = false;
   bool stopped_ = false;
+  bool keeps_products_ = false;
+  std::size_t recomputed_segment_ = 0;
+  std::int32_t reentrant_ = kNoEdge;  // the node of the open reentrant checkpoint
+  std::uint32_t sum_stream_ = 0;
   std::size_t cursor_ = 0;      // recomputing: the next node to fill
   std::size_t saves_left_ = 0;  // recomputing: stop when 0
   std::int32_t segment_open_ = -1;
@@ -164,6 +239,8 @@ class Tape {
   std::vector<Tensor> workspaces_;
   std::array<bool, 4> has_workspace_{};
   Tensor root_gradient_;
+  std::function<void(std::size_t)> on_parameter_;
+  std::function<void(std::uint64_t)> on_hook_;
 };
 
 }  // namespace allocmark

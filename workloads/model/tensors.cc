@@ -24,8 +24,9 @@ std::uint64_t Tensor::size_bytes() const {
   return pool_ == nullptr ? 0 : pool_->slots_[slot_].size_bytes;
 }
 
-Tensor TensorPool::make(std::uint64_t size_bytes, TensorKind kind) {
-  const std::uint64_t id = batch_->allocate({.size_bytes = size_bytes, .tensor = kind});
+Tensor TensorPool::make(std::uint64_t size_bytes, TensorKind kind, std::uint32_t stream) {
+  const std::uint64_t id =
+      batch_->allocate({.size_bytes = size_bytes, .stream = stream, .tensor = kind});
   std::uint32_t slot = static_cast<std::uint32_t>(slots_.size());
   if (free_slots_.empty()) {
     slots_.emplace_back();

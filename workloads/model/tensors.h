@@ -46,7 +46,11 @@ class TensorPool {
   TensorPool(const TensorPool&) = delete;
   TensorPool& operator=(const TensorPool&) = delete;
 
-  [[nodiscard]] Tensor make(std::uint64_t size_bytes, TensorKind kind);
+  [[nodiscard]] Tensor make(std::uint64_t size_bytes, TensorKind kind, std::uint32_t stream = 0);
+  // The tensor's block is used on another stream (record_stream).
+  void record(const Tensor& tensor, std::uint32_t stream) {
+    if (tensor) batch_->record(slots_[tensor.slot_].id, stream);
+  }
   [[nodiscard]] EventBatch& batch() { return *batch_; }
 
  private:

@@ -2,84 +2,114 @@
 
 #include <utility>
 
+#include "workloads/model/quantized.h"
+
 namespace allocmark {
 
 Transformer::Transformer(const TransformerSetup& setup, const LoraSettings& lora, TensorPool* pool)
     : setup_(setup), lora_(lora), tape_(pool, setup.narrow_bytes, setup.autocast) {
   tape_.set_kernels(setup.kernels);
+  tape_.set_half(setup.is_half);
+  if (setup.implementation == Implementation::Megatron) {
+    megatron_ = std::make_unique<MegatronModel>(setup, &tape_);
+  }
 }
 
 void Transformer::set_lengths(std::uint64_t batch, std::uint64_t sequence, std::uint64_t context) {
   setup_.batch = batch;
   setup_.sequence = sequence;
   setup_.context = context;
+  if (megatron_) megatron_->set_lengths(batch, sequence);
 }
 
-std::size_t Transformer::add_weight(std::uint64_t count) {
+std::size_t Transformer::add_weight(std::uint64_t count, std::uint64_t rows) {
   Parameter parameter;
-  parameter.data = tape_.allocate(count * setup_.wide_bytes, TensorKind::Parameter);
+  parameter.width = parameter_bytes();
+  parameter.data = tape_.allocate(count * parameter.width, TensorKind::Parameter);
   parameter.count = count;
-  parameter.width = setup_.wide_bytes;
+  parameter.rows = rows;
   parameter.trainable = lora_.rank == 0;
   return tape_.add_parameter(std::move(parameter));
 }
 
 LinearWeights Transformer::with_bias(std::size_t weight) const {
   return {.weight = weight,
-          .bias = setup_.model.family == ModelFamily::Llama ? kNoBias : weight + 1,
-          .conv1d = setup_.model.family == ModelFamily::Gpt2};
+          .bias = setup_.model.is_llama_like() ? kNoBias : weight + 1,
+          .conv1d = setup_.model.family == ModelFamily::Gpt2,
+          .quantized = lora_.quantized};
 }
 
 Transformer::Sizes Transformer::sizes() const {
   const ModelShape& model = setup_.model;
+  const std::uint64_t ranks = setup_.parallel.tensor;
   return {.rows = setup_.token_count(),
-          .hidden = setup_.token_count() * model.hidden,
-          .grouped = setup_.batch * setup_.key_count() * model.kv_width(),
-          .keys = setup_.batch * setup_.key_count() * model.hidden,
-          .scores = setup_.token_count() * setup_.key_count() * model.head_count};
+          .hidden = setup_.token_count() * model.hidden / ranks,
+          .grouped = setup_.batch * setup_.key_count() * model.kv_width() / ranks,
+          .keys = setup_.batch * setup_.key_count() * model.hidden / ranks,
+          .scores = setup_.token_count() * setup_.key_count() * model.head_count / ranks};
 }
 
 void Transformer::make_layer_parameters() {
   const ModelShape& model = setup_.model;
   const std::uint64_t h = model.hidden;
+  const std::uint64_t ranks = setup_.parallel.tensor;
   LayerWeights own;
+  const std::size_t first = tape_.parameters().size();
   const auto matrix = [&](std::uint64_t in, std::uint64_t out) {
-    const std::size_t index = add_weight(in * out);
-    if (model.family != ModelFamily::Llama) static_cast<void>(add_weight(out));
+    if (lora_.quantized) {
+      quantize_weight(tape_.pool(), in * out, &quantized_);
+      return tape_.add_parameter({.data = {}, .count = in * out, .width = 2, .trainable = false});
+    }
+    const std::size_t index = add_weight(in * out, model.family == ModelFamily::Gpt2 ? in : out);
+    if (!model.is_llama_like()) static_cast<void>(add_weight(out));
     return index;
   };
   const auto norm = [&] {
     const std::size_t index = add_weight(h);
-    if (model.family != ModelFamily::Llama) static_cast<void>(add_weight(h));
+    if (!model.is_llama_like()) static_cast<void>(add_weight(h));
     return index;
   };
   if (model.family == ModelFamily::Gpt2) {
     own.first_norm = norm();
-    own.query = matrix(h, 3 * h);
-    own.output = matrix(h, h);
+    own.query = matrix(h, 3 * h / ranks);
+    own.output = matrix(h / ranks, h);
     own.second_norm = norm();
-    own.up = matrix(h, model.ffn);
-    own.down = matrix(model.ffn, h);
+    own.up = matrix(h, model.ffn / ranks);
+    own.down = matrix(model.ffn / ranks, h);
   } else {
-    own.query = matrix(h, h);
-    own.key = matrix(h, model.kv_width());
-    own.value = matrix(h, model.kv_width());
-    own.output = matrix(h, h);
+    own.query = matrix(h, h / ranks);
+    own.key = matrix(h, model.kv_width() / ranks);
+    own.value = matrix(h, model.kv_width() / ranks);
+    own.output = matrix(h / ranks, h);
     if (model.family == ModelFamily::Bert) own.first_norm = norm();
-    if (model.family == ModelFamily::Llama) own.gate = matrix(h, model.ffn);
-    own.up = matrix(h, model.ffn);
-    own.down = matrix(model.ffn, h);
-    if (model.family == ModelFamily::Llama) own.first_norm = norm();
+    if (model.family == ModelFamily::Llama) own.gate = matrix(h, model.ffn / ranks);
+    if (model.family == ModelFamily::Mixtral) {
+      own.router = matrix(h, model.expert_count);
+      own.gate = matrix(h, 2 * model.ffn * model.expert_count);
+      own.down = matrix(model.ffn, h * model.expert_count);
+    } else {
+      own.up = matrix(h, model.ffn / ranks);
+      own.down = matrix(model.ffn / ranks, h);
+    }
+    if (model.is_llama_like()) own.first_norm = norm();
     own.second_norm = norm();
   }
   layers_.push_back(own);
+  layer_parameters_.push_back({.first = first, .count = tape_.parameters().size() - first});
 }
 
 void Transformer::make_parameters() {
   const ModelShape& model = setup_.model;
+  if (megatron_) return megatron_->make_parameters();
+  if (model.family == ModelFamily::Vit) return make_vit_parameters();
+  if (model.family == ModelFamily::T5) return make_t5_parameters();
   const std::uint64_t h = model.hidden;
-  word_table_ = add_weight(model.vocabulary * h);
-  if (model.positions > 0) position_table_ = add_weight(model.positions * h);
+  const std::uint64_t words =
+      (model.vocabulary + setup_.parallel.tensor - 1) / setup_.parallel.tensor;
+  if (setup_.parallel.is_first()) {
+    word_table_ = add_weight(words * h, words);
+    if (model.positions > 0) position_table_ = add_weight(model.positions * h, model.positions);
+  }
   if (model.family == ModelFamily::Bert) {
     type_table_ = add_weight(2 * h);
     embedding_norm_ = add_weight(h);
@@ -88,26 +118,28 @@ void Transformer::make_parameters() {
       buffers_.push_back(tape_.allocate(model.positions * 8, TensorKind::Unknown));
     }
   }
-  for (std::uint64_t i = 0; i < model.layer_count; ++i) make_layer_parameters();
-  if (model.family != ModelFamily::Bert) final_norm_ = add_weight(h);
-  if (model.family == ModelFamily::Gpt2) static_cast<void>(add_weight(h));
-  if (model.family == ModelFamily::Llama) {
+  for (std::uint64_t i = 0; i < setup_.own_layer_count(); ++i) make_layer_parameters();
+  const bool is_last = setup_.parallel.is_last();
+  if (model.family != ModelFamily::Bert && is_last) final_norm_ = add_weight(h);
+  if (model.family == ModelFamily::Gpt2 && is_last) static_cast<void>(add_weight(h));
+  if (model.is_llama_like()) {
     for (int i = 0; i < 2; ++i) {  // inverse frequencies, twice
       buffers_.push_back(
-          tape_.allocate(model.head_width() / 2 * setup_.wide_bytes, TensorKind::Unknown));
+          tape_.allocate(model.head_width() / 2 * parameter_bytes(), TensorKind::Unknown));
     }
   }
-  if (model.family == ModelFamily::Bert && setup_.training) {
+  if (model.family == ModelFamily::Bert && setup_.has_word_head()) {
     transform_ = add_weight(h * h);
     static_cast<void>(add_weight(h));
     transform_norm_ = add_weight(h);
     static_cast<void>(add_weight(h));
-    head_bias_ = add_weight(model.vocabulary);
+    head_bias_ = add_weight(words);
   } else if (model.family == ModelFamily::Bert) {
     transform_ = add_weight(h * h);  // the pooler
     static_cast<void>(add_weight(h));
   }
-  head_ = model.tied_head ? word_table_ : add_weight(model.vocabulary * h);
+  const bool shares_table = model.tied_head && setup_.parallel.is_first();
+  if (is_last) head_ = shares_table ? word_table_ : add_weight(words * h, words);
   if (lora_.rank > 0) make_adapters();
 }
 
@@ -143,35 +175,38 @@ Var Transformer::make_causal_mask(bool detects_packing) {
   if (detects_packing) {
     Var first = tape_.make(setup_.batch, 8);
     Var joined = tape_.make(rows + setup_.batch, 8);
-    const Var difference = tape_.make(rows, 8);
+    Var difference = tape_.make(rows, 8);
     joined.drop();
     Var differs = tape_.make(rows, 1);
-    const Var sums = tape_.make(rows, 8);
+    Var sums = tape_.make(rows, 8);
     { const Var converted = tape_.make(rows, 8); }
     differs.drop();
     Var last = tape_.make(setup_.batch, 1);
     Var all = tape_.make(1, 1);
     last.drop();
     all.drop();
-    first.drop();
+    for (Var* local : {&first, &difference, &sums}) local->drop();
   }
-  if (setup_.fused_attention) return {};
+  return setup_.fused_attention ? Var() : make_mask(setup_.sequence, setup_.key_count());
+}
+
+Var Transformer::make_mask(std::uint64_t query_count, std::uint64_t key_count) {
   Var batches = tape_.make(setup_.batch, 8);
   Var heads = tape_.make(1, 8);
   const auto range = [&](std::uint64_t count) {
     const Var raw = tape_.make(count, 8);
     return tape_.make(count, 8);
   };
-  Var queries = range(setup_.sequence);
-  Var keys = range(setup_.key_count());
-  Var allowed = tape_.make(setup_.sequence * setup_.key_count(), 1);
+  Var queries = range(query_count);
+  Var keys = range(key_count);
+  Var allowed = tape_.make(query_count * key_count, 1);
   batches.drop();
   heads.drop();
   queries.drop();
   keys.drop();
   Var zero = tape_.make(1, setup_.wide_bytes);
   Var lowest = tape_.make(1, setup_.wide_bytes);
-  Var mask = tape_.make(rows * setup_.key_count(), setup_.wide_bytes);
+  Var mask = tape_.make(setup_.batch * query_count * key_count, setup_.wide_bytes);
   lowest.drop();
   zero.drop();
   allowed.drop();
@@ -192,11 +227,11 @@ void Transformer::check_given_mask() {
 
 void Transformer::make_rotary(std::uint64_t width) {
   // Positions that the caller gives are each sequence's own.
-  const std::uint64_t batch = given_mask_ ? setup_.batch : 1;
+  const std::uint64_t batch = given_positions_ ? setup_.batch : 1;
   const std::uint64_t half = setup_.model.head_width() / 2;
   const std::uint64_t count = batch * setup_.sequence * half * 2;
   Var frequencies;
-  if (width != 4) frequencies = tape_.make(batch * half, 4);
+  if (parameter_bytes() != 4) frequencies = tape_.make(batch * half, 4);
   Var positions = tape_.make(batch * setup_.sequence, 4);
   Var angles = tape_.make(batch * setup_.sequence * half, 4);
   tape_.use_cublas(false);
@@ -217,12 +252,35 @@ void Transformer::make_rotary(std::uint64_t width) {
   sine.drop();
 }
 
+void Transformer::make_causal_masks() {
+  // A cache that is not read to its end needs a mask; while decoding nobody looks whether it is.
+  const bool is_longer =
+      mask_length_ > 0 && (setup_.key_count() > mask_length_ || setup_.sequence == 1);
+  // Several tokens after others that are cached: attention has no mode for their triangle.
+  const bool goes_on = setup_.sequence > 1 && setup_.key_count() > setup_.sequence;
+  if (given_mask_ && setup_.fused_attention && (padded_ || is_longer || goes_on)) {
+    prepare_padded_mask();
+    return;
+  }
+  if (given_mask_ && !setup_.fused_attention && padded_) {
+    const Var allowed = tape_.make(setup_.batch * setup_.key_count(), 1);
+    mask_ = mask_numbers(make_padding_mask({}, setup_.key_count(), true));
+    return;
+  }
+  if (given_mask_) check_given_mask();
+  mask_ = make_causal_mask(cache_ == nullptr && !given_mask_);
+}
+
 Var Transformer::embed(const Tensor& tokens) {
+  if (megatron_) return megatron_->embed(tokens);
   const ModelShape& model = setup_.model;
+  ++forward_index_;
+  if (model.family == ModelFamily::Vit) return vit_embed(tokens);
+  if (model.family == ModelFamily::T5) return t5_embed(tokens);
   const std::uint64_t rows = setup_.token_count();
   if (model.family == ModelFamily::Bert) {
     Var types = tape_.make(setup_.sequence, 8);
-    Var words = embedding(tape_, tokens, rows, word_table_, model.hidden);
+    Var words = out_of_parallel(embedding(tape_, tokens, rows, word_table_, model.hidden));
     // The same row of type ids for every sequence becomes rows of their own.
     Var type_indexes = setup_.batch == 1 ? types : tape_.make(rows, 8);
     Var type_rows = embedding(tape_, types.tensor, rows, type_table_, model.hidden);
@@ -234,34 +292,32 @@ Var Transformer::embed(const Tensor& tokens) {
     sum = layer_norm(tape_, sum, rows, embedding_norm_, embedding_norm_ + 1);
     if (setup_.has_dropout()) sum = dropout(tape_, std::move(sum));
     for (Var* local : {&words, &types, &type_rows, &position_rows}) local->drop();
-    if (given_mask_) {  // without padding it is checked and left out
-      Var allowed = tape_.make(rows, 1);
-      { const Var all = tape_.make(1, 1); }
-    }
+    if (given_mask_) make_bidirectional_mask();
     words_ = sum;
     return sum;
   }
-  words_ = embedding(tape_, tokens, rows, word_table_, model.hidden);
-  if (!given_mask_) {
+  // generate() makes the masks of a cache that is longer than what it holds.
+  const bool has_masks = mask_length_ > 0;
+  if (has_masks) make_causal_masks();
+  words_ = out_of_parallel(embedding(tape_, tokens, rows, word_table_, model.hidden));
+  if (!given_positions_) {
     const Var raw = tape_.make(setup_.sequence, 8);
     positions_ = tape_.make(setup_.sequence, 8).tensor;
   }
-  if (lora_.rank > 0) {
-    // peft lets the embedding's output ask for a gradient, so that checkpoints have one to pass on.
+  if (lora_.rank > 0 && lora_.input_gradient) {
+    // Checkpoints need a gradient to pass on.
     words_.edge = tape_.parameter(input_leaf_).edge;
     graph_inputs_.push_back(words_.tensor);
   }
-  if (model.family == ModelFamily::Llama) {
-    if (given_mask_) check_given_mask();
-    mask_ = make_causal_mask(cache_ == nullptr);
+  if (model.is_llama_like()) {
+    if (!has_masks) make_causal_masks();
     make_rotary(setup_.wide_bytes);
     return words_;
   }
-  position_rows_ = embedding(tape_, positions_, given_mask_ ? rows : setup_.sequence,
+  position_rows_ = embedding(tape_, positions_, given_positions_ ? rows : setup_.sequence,
                              position_table_, model.hidden);
   Var hidden = add(tape_, words_, position_rows_);
-  if (given_mask_) check_given_mask();
-  mask_ = make_causal_mask(cache_ == nullptr);
+  if (!has_masks) make_causal_masks();
   if (setup_.has_dropout()) hidden = dropout(tape_, std::move(hidden));
   return hidden;
 }
@@ -272,7 +328,13 @@ std::vector<std::size_t> Transformer::trained_parameters() {
     if (!tape_.parameters()[i].trainable || tape_.parameters()[i].count == 0) continue;
     // A module's own parameters come before its children's: BERT's output bias before the head.
     if (i == transform_ && head_bias_ != 0) order.push_back(head_bias_);
-    if (i != head_bias_ || head_bias_ == 0) order.push_back(i);
+    if (i == patch_weight_ && setup_.model.family == ModelFamily::Vit) {
+      order.push_back(class_token_);
+      order.push_back(position_table_);
+    }
+    const bool is_done =
+        setup_.model.family == ModelFamily::Vit && (i == class_token_ || i == position_table_);
+    if ((i != head_bias_ || head_bias_ == 0) && !is_done) order.push_back(i);
   }
   return order;
 }
@@ -283,14 +345,43 @@ void Transformer::end_graph() {
   graph_inputs_.erase(graph_inputs_.begin());
 }
 
+Transformer::InputSizes Transformer::input_sizes() const {
+  const ModelShape& model = setup_.model;
+  if (model.family == ModelFamily::Vit) {
+    return {.input_bytes = setup_.batch * 3 * model.image * model.image * setup_.wide_bytes,
+            .label_bytes = setup_.batch * 8};
+  }
+  // A decoder's tokens are its labels, shifted.
+  return {.input_bytes = setup_.token_count() * 8, .label_bytes = setup_.batch * setup_.target * 8};
+}
+
+void Transformer::set_evaluating(bool evaluating) {
+  setup_.evaluating = evaluating;
+  if (megatron_) megatron_->set_evaluating(evaluating);
+}
+
 void Transformer::hold_inputs(const Var& hidden) {
   tape_.hold(hidden.tensor);
-  for (const Tensor& held : {mask_.tensor, sine_.tensor, cosine_.tensor, positions_}) {
-    if (held) tape_.hold(held);
+  for (const Tensor& held : shared_inputs()) tape_.hold(held);
+}
+
+std::vector<Tensor> Transformer::shared_inputs() const {
+  std::vector<Tensor> inputs;
+  for (const Tensor& held :
+       {mask_.tensor, sine_.tensor, cosine_.tensor, positions_, position_bias_[0].tensor,
+        position_bias_[1].tensor, cross_bias_.tensor, encoded_.tensor}) {
+    if (held) inputs.push_back(held);
   }
+  return inputs;
+}
+
+Var Transformer::before_layer(std::size_t index, Var hidden) {
+  if (setup_.model.family != ModelFamily::T5 || index != setup_.model.layer_count) return hidden;
+  return t5_begin_decoder(std::move(hidden));
 }
 
 Var Transformer::layer(std::size_t index, Var hidden) {
+  if (megatron_) return megatron_->layer(index, std::move(hidden));
   const LayerWeights& own = layers_[index];
   switch (setup_.model.family) {
     case ModelFamily::Gpt2:
@@ -298,26 +389,44 @@ Var Transformer::layer(std::size_t index, Var hidden) {
     case ModelFamily::Bert:
       return bert_layer(own, std::move(hidden));
     case ModelFamily::Llama:
+    case ModelFamily::Mixtral:
       return llama_layer(own, index, std::move(hidden));
+    case ModelFamily::Vit:
+      return vit_layer(own, std::move(hidden));
+    case ModelFamily::T5:
+      return t5_layer(own, index, std::move(hidden));
   }
   return hidden;
 }
 
 Var Transformer::finish(Var hidden) {
+  if (megatron_) return megatron_->finish(std::move(hidden));
   const ModelShape& model = setup_.model;
+  if (model.family == ModelFamily::T5) {
+    return t5_finish(std::move(hidden), final_norm_, setup_.batch * setup_.target);
+  }
+  if (model.family == ModelFamily::Vit) {
+    Var last = layer_norm(tape_, hidden, setup_.token_count(), final_norm_, final_norm_ + 1);
+    drop_locals();
+    return last;
+  }
   if (model.family == ModelFamily::Gpt2) {
-    hidden = layer_norm(tape_, hidden, setup_.token_count(), final_norm_, final_norm_ + 1);
-  } else if (model.family == ModelFamily::Llama) {
+    hidden = layer_norm(tape_, hidden, setup_.own_token_count(), final_norm_, final_norm_ + 1);
+  } else if (model.is_llama_like()) {
     hidden = rms_norm(hidden, final_norm_);
   }
   // BERT's pooler is part of its forward.
-  if (model.family != ModelFamily::Bert || setup_.training) drop_locals();
+  if (model.family != ModelFamily::Bert || setup_.has_word_head()) drop_locals();
   return hidden;
 }
 
 void Transformer::drop_locals() {
   positions_.reset();
-  for (Var* local : {&words_, &position_rows_, &mask_, &sine_, &cosine_}) local->drop();
+  // BERT's goes first; generate() keeps its own until it makes the next.
+  if (setup_.model.family == ModelFamily::Bert) mask_.drop();
+  for (Var* local : {&words_, &position_rows_, &mask_, &sine_, &cosine_}) {
+    if (local != &mask_ || mask_length_ == 0) local->drop();
+  }
 }
 
 // The label shift pads, copies, and goes with the logits in four bytes.
@@ -334,24 +443,47 @@ Var Transformer::causal_loss(Var logits) {
 }
 
 Var Transformer::loss(Var hidden, const Tensor& tokens) {
+  if (megatron_) return megatron_->loss(std::move(hidden), tokens);
   const std::uint64_t rows = setup_.token_count();
-  if (setup_.model.family == ModelFamily::Bert) {
-    Var scores = linear(tape_, hidden, rows, with_bias(transform_));
-    scores = activation_of_input(tape_, std::move(scores));
-    scores = layer_norm(tape_, std::move(scores), rows, transform_norm_, transform_norm_ + 1);
-    scores = linear(tape_, std::move(scores), rows, {.weight = head_, .bias = head_bias_});
-    Var loss = cross_entropy(tape_, cast(tape_, scores, 4), tokens);
+  if (setup_.model.family == ModelFamily::T5) return t5_loss(std::move(hidden), tokens);
+  if (setup_.model.family == ModelFamily::Vit) {
+    Var logits = vit_logits(hidden);
+    if (kept_outputs_ != nullptr) kept_outputs_->push_back(logits.tensor);
+    Var loss = cross_entropy(tape_, logits, tokens);
+    hidden.drop();
     return loss;
   }
+  if (setup_.model.family == ModelFamily::Bert) {
+    Var scores = word_scores(hidden);
+    scores = gather_columns(tape_, std::move(scores), {.ranks = setup_.parallel.tensor});
+    if (kept_outputs_ != nullptr) kept_outputs_->push_back(scores.tensor);
+    Var loss = cross_entropy(tape_, scores, tokens);
+    return loss;
+  }
+  hidden = into_parallel(std::move(hidden));
   Var logits = linear(tape_, hidden, rows, {.weight = head_});
+  logits = gather_columns(tape_, std::move(logits), {.ranks = setup_.parallel.tensor});
+  if (kept_outputs_ != nullptr) kept_outputs_->push_back(logits.tensor);
   Var loss = causal_loss(logits);
   hidden.drop();
   logits.drop();
   return loss;
 }
 
+// BERT's head of a masked language model.
+Var Transformer::word_scores(const Var& hidden) {
+  const std::uint64_t rows = setup_.token_count();
+  Var scores = linear(tape_, hidden, rows, with_bias(transform_));
+  scores = activation_of_input(tape_, std::move(scores));
+  scores = layer_norm(tape_, std::move(scores), rows, transform_norm_, transform_norm_ + 1);
+  scores = into_parallel(std::move(scores));
+  return linear(tape_, std::move(scores), rows, {.weight = head_, .bias = head_bias_});
+}
+
 Var Transformer::answer(Var hidden) {
   const ModelShape& model = setup_.model;
+  if (setup_.predicts_words) return word_scores(hidden);
+  if (model.family == ModelFamily::Vit) return vit_logits(hidden);
   Var row = hidden;  // a view of one token of each sequence
   row.count = setup_.batch * model.hidden;
   if (model.family == ModelFamily::Bert) {
@@ -360,7 +492,8 @@ Var Transformer::answer(Var hidden) {
     drop_locals();
     return pooled;
   }
-  return linear(tape_, std::move(row), setup_.batch, {.weight = head_});
+  row.count *= answer_tokens_;
+  return linear(tape_, std::move(row), setup_.batch * answer_tokens_, {.weight = head_});
 }
 
 }  // namespace allocmark

@@ -1,19 +1,26 @@
-// A transformer as transformers' modelling files write it: GPT-2, BERT and Llama forwards, line by
+// A transformer as transformers' modelling files write it: the forwards of each family, line by
 // line, over the operators of functions.h. What lives how long follows from the Python variables
 // that hold it. The same code serves training, inference and the recomputation of a checkpoint.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "workloads/model/functions.h"
 #include "workloads/model/kv_cache.h"
+#include "workloads/model/megatron.h"
 #include "workloads/model/setup.h"
 
 namespace allocmark {
 
 struct LoraSettings {
   std::uint64_t rank = 0;  // 0: none; adapters on q and v, in four bytes, everything else frozen
+  bool quantized = false;  // the blocks' matrices are kept in 4 bits
+  bool dropout = false;    // of the adapters' inputs
+  // The embedding's output asks for a gradient, as peft has it where blocks are checkpointed.
+  bool input_gradient = false;
 };
 
 class Transformer {
@@ -26,43 +33,109 @@ class Transformer {
   void make_parameters();
   // Embeddings, masks, positions. `tokens`: the input ids.
   [[nodiscard]] Var embed(const Tensor& tokens);
+  // What comes before block `index` and belongs to none: T5's decoder begins.
+  [[nodiscard]] Var before_layer(std::size_t index, Var hidden);
+  // What a later stage of a pipeline does instead, with hidden states it received.
+  [[nodiscard]] Var enter(Var hidden);
   [[nodiscard]] Var layer(std::size_t index, Var hidden);
+  // At the end of an earlier stage: local variables go.
+  void leave() { drop_locals(); }
+  // Runs a checkpointed segment again.
+  [[nodiscard]] Var recompute(const SegmentInput& segment);
   // Final norm; what the model's forward still held goes. BERT has none.
   [[nodiscard]] Var finish(Var hidden);
   // Logits and loss; the logits go as soon as the loss is there. The labels are the tokens.
   [[nodiscard]] Var loss(Var hidden, const Tensor& tokens);
-  // The last token's logits, or BERT's pooled first token.
+  // Logits are wanted of so many of each sequence's last tokens.
+  void set_answer_tokens(std::uint64_t count) { answer_tokens_ = count; }
+  // The last tokens' logits, or BERT's pooled first token.
   [[nodiscard]] Var answer(Var hidden);
   // The tensors that every checkpointed segment holds.
   void hold_inputs(const Var& hidden);
+  // Those among them that are not hidden states: a reentrant checkpoint's arguments.
+  [[nodiscard]] std::vector<Tensor> shared_inputs() const;
   // What only the last graph held goes: its loss variable was overwritten.
   void end_graph();
+  // What a training step's batch holds: token ids or pixels, and labels of their own (0: the
+  // tokens).
+  struct InputSizes {
+    std::uint64_t input_bytes = 0, label_bytes = 0;
+  };
+  [[nodiscard]] InputSizes input_sizes() const;
+  // The parameters of each block that were made with it.
+  [[nodiscard]] const std::vector<ParameterRange>& layer_parameters() const {
+    return layer_parameters_;
+  }
+  // Between steps: no dropout.
+  void set_evaluating(bool evaluating);
   // In the order of model.parameters().
   [[nodiscard]] std::vector<std::size_t> trained_parameters();
   // The caller passes an attention mask (of ones), and to models that generate positions too.
-  void set_given_mask(bool given) { given_mask_ = given; }
+  void set_given_mask(bool given) { given_mask_ = given_positions_ = given; }
+  // Training programs pass no positions.
+  void set_given_positions(bool given) { given_positions_ = given; }
+  // Decides which experts tokens go to, together with the forward's number and the layer.
+  void set_routing_seed(std::uint64_t seed) { routing_seed_ = seed; }
+  // The batch is padded: with fused attention, masks of all pairs are made.
+  void set_padded(bool padded) { padded_ = padded; }
+  // Columns of the caller's mask where the cache is longer; 0: as many as there are keys.
+  void set_mask_length(std::uint64_t length) { mask_length_ = length; }
   // Where keys and values are kept; null for nowhere.
   void set_cache(KvCache* cache) { cache_ = cache; }
+  // Where the logits of every forward are appended; null for nowhere.
+  void set_kept_outputs(std::vector<Tensor>* kept) { kept_outputs_ = kept; }
 
  private:
   struct LayerWeights {
     std::size_t query = 0, key = 0, value = 0, output = 0, gate = 0, up = 0, down = 0;
     std::size_t first_norm = 0, second_norm = 0;
+    std::size_t position_bias = 0;  // T5: the table of the first block
+    std::size_t router = 0;         // Mixtral; `gate` is then gate and up of all experts
     std::size_t query_low = 0, query_high = 0, value_low = 0, value_high = 0;  // adapters
   };
   struct Sizes {
     std::uint64_t rows = 0, hidden = 0, grouped = 0, keys = 0, scores = 0;
   };
 
-  [[nodiscard]] std::size_t add_weight(std::uint64_t count);
+  // Which experts tokens go to, and with which weight.
+  struct Routing {
+    Var logits, shares;
+    Tensor experts;
+  };
+  // One of T5's attentions.
+  struct T5Attention {
+    std::uint64_t queries = 0, keys = 0;  // of a sequence
+    bool is_causal = false, is_cross = false;
+    bool makes_bias = false;        // the first of its stack does, for all
+    std::int64_t cache_index = -1;  // none
+    Var* bias = nullptr;
+  };
+
+  // `rows`: of a matrix as PyTorch stores it.
+  [[nodiscard]] std::size_t add_weight(std::uint64_t count, std::uint64_t rows = 0);
+  [[nodiscard]] Var into_parallel(Var hidden);
+  [[nodiscard]] Var out_of_parallel(Var partial);
+  [[nodiscard]] Var attend_core(const Var& query, Var key, Var value, Var* weights);
   [[nodiscard]] LinearWeights with_bias(std::size_t weight) const;
+  [[nodiscard]] std::uint64_t parameter_bytes() const {
+    return setup_.parameter_bytes == 0 ? setup_.wide_bytes : setup_.parameter_bytes;
+  }
   [[nodiscard]] Sizes sizes() const;
   // With one sequence or one token, heads and tokens change places without a copy.
   [[nodiscard]] bool viewable() const { return setup_.batch == 1 || setup_.sequence == 1; }
   void make_layer_parameters();
   void make_adapters();
   void check_given_mask();
+  void check_all(std::uint64_t count);
+  void prepare_padded_mask();
+  [[nodiscard]] Var mask_numbers(Var mask);
+  void make_bidirectional_mask();
+  [[nodiscard]] Var make_padding_mask(const Tensor& allowed, std::uint64_t key_count, bool causal);
+  [[nodiscard]] Var masked_fused_attention(const Var& query, Var key, Var value,
+                                           const FusedAttentionShape& shape);
+  void make_causal_masks();
   [[nodiscard]] Var make_causal_mask(bool detects_packing);
+  [[nodiscard]] Var make_mask(std::uint64_t queries, std::uint64_t keys);
   void make_rotary(std::uint64_t width);
   [[nodiscard]] Var rms_norm(Var hidden, std::size_t weight);
   [[nodiscard]] Var adapted(const Var& input, std::size_t weight, std::size_t low,
@@ -78,8 +151,42 @@ class Transformer {
   [[nodiscard]] Var gpt2_layer(const LayerWeights& own, std::size_t index, Var hidden);
   [[nodiscard]] Var bert_layer(const LayerWeights& own, Var hidden);
   [[nodiscard]] Var llama_layer(const LayerWeights& own, std::size_t index, Var hidden);
+  void make_vit_parameters();
+  [[nodiscard]] Var vit_patches(const Tensor& pixels);
+  [[nodiscard]] Var vit_embed(const Tensor& pixels);
+  [[nodiscard]] Var vit_layer(const LayerWeights& own, Var hidden);
+  [[nodiscard]] Var vit_logits(const Var& hidden);
+  [[nodiscard]] Var mixtral_mlp(const LayerWeights& own, std::size_t index, const Var& hidden);
+  [[nodiscard]] Routing mixtral_route(const LayerWeights& own, const Var& hidden);
+  [[nodiscard]] Var mixtral_grouped(const Var& input, std::size_t weight, std::uint64_t columns,
+                                    const Tensor& offsets);
+  [[nodiscard]] Var mixtral_sorted_experts(const LayerWeights& own, const Var& hidden,
+                                           const Routing& routing);
+  [[nodiscard]] Var mixtral_copied_experts(const Var& hidden);
+  [[nodiscard]] Var mixtral_looped_experts(const LayerWeights& own, const Var& hidden,
+                                           const Routing& routing,
+                                           const std::vector<std::uint64_t>& counts);
+  [[nodiscard]] std::vector<std::uint64_t> mixtral_draw_counts(std::size_t layer) const;
+  [[nodiscard]] Var mixtral_expert_linear(Var input, std::size_t weight, std::uint64_t rows);
+  [[nodiscard]] Tensor mixtral_find_tokens(std::uint64_t count);
+  void make_t5_parameters();
+  [[nodiscard]] Var t5_norm(Var hidden, std::size_t weight, std::uint64_t rows);
+  [[nodiscard]] Var t5_dropout(Var input);
+  [[nodiscard]] Tensor t5_buckets(std::uint64_t pairs, bool is_decoder);
+  [[nodiscard]] Var t5_position_bias(std::size_t table, std::uint64_t queries, std::uint64_t keys,
+                                     bool is_decoder);
+  [[nodiscard]] Var t5_causal_bias(const Var& bias, std::uint64_t queries, std::uint64_t keys);
+  [[nodiscard]] Var t5_attend(Var query, Var key, Var value, const T5Attention& what, Var* weights);
+  [[nodiscard]] Var t5_attention(const LayerWeights& own, const Var& input, const Var& source,
+                                 T5Attention what);
+  [[nodiscard]] Var t5_layer(const LayerWeights& own, std::size_t index, Var hidden);
+  [[nodiscard]] Var t5_embed(const Tensor& tokens);
+  [[nodiscard]] Var t5_finish(Var hidden, std::size_t norm, std::uint64_t rows);
+  [[nodiscard]] Var t5_begin_decoder(Var hidden);
+  [[nodiscard]] Var t5_loss(Var hidden, const Tensor& labels);
   void cache(std::size_t index, Var* key, Var* value);
   void drop_locals();
+  [[nodiscard]] Var word_scores(const Var& hidden);
   [[nodiscard]] Var causal_loss(Var logits);
 
   TransformerSetup setup_;
@@ -87,15 +194,30 @@ class Transformer {
   Tape tape_;
   KvCache* cache_ = nullptr;
   bool given_mask_ = false;
+  bool given_positions_ = false;
+  bool padded_ = false;
+  std::uint64_t answer_tokens_ = 1;
+  std::uint64_t mask_length_ = 0;
+  Tensor padded_mask_;
+  std::uint64_t routing_seed_ = 0;
+  std::uint64_t forward_index_ = 0;
   std::size_t word_table_ = 0, position_table_ = 0, type_table_ = 0, embedding_norm_ = 0;
   std::size_t input_leaf_ = 0;  // adapters: the embedding's output asks for a gradient itself
   std::size_t final_norm_ = 0, head_ = 0, head_bias_ = 0;
-  std::size_t transform_ = 0, transform_norm_ = 0, decoder_ = 0;
+  std::size_t transform_ = 0, transform_norm_ = 0, encoder_norm_ = 0;
+  std::size_t patch_weight_ = 0, class_token_ = 0;
   std::vector<LayerWeights> layers_;
+  std::vector<LayerWeights> cross_layers_;  // T5's decoder: its second attention
+  std::vector<ParameterRange> layer_parameters_;
+  std::unique_ptr<MegatronModel> megatron_;
   std::vector<Tensor> buffers_;
+  std::vector<Tensor> quantized_;
+  std::vector<Tensor>* kept_outputs_ = nullptr;
   // Local variables of the model's forward.
   Var words_, position_rows_, mask_, cosine_, sine_;
-  Tensor positions_;
+  std::array<Var, 2> position_bias_;  // T5's encoder's, decoder's
+  Var cross_bias_, encoded_;
+  Tensor positions_, decoder_tokens_;
   std::vector<Tensor> graph_inputs_;
 };
 

@@ -78,7 +78,7 @@ int enqueue(void* stream, Enqueue operation) {
   thread.charge(CostId::Launch);
   const std::lock_guard lock(ref.device->mutex);
   const Outcome outcome = operation(ref.device->core.streams(), ref.id, thread.now_ns());
-  charge_work(thread, outcome.work);
+  charge_work(thread, *ref.device, outcome.work);
   return to_error(outcome.status);
 }
 

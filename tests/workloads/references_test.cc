@@ -1,0 +1,78 @@
+// The generators against every recording that ships: row by row, and by their peaks.
+#include "workloads/references.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tests/catch.h"
+#include "tests/workloads/trace_files.h"
+#include "workloads/summary.h"
+
+using namespace allocmark;
+
+namespace {
+
+// An alloc as its size and stream, a free as the size or the number of its alloc with a minus sign.
+std::vector<std::int64_t> rows_of(std::string_view workload, const Reference& reference) {
+  std::vector<std::int64_t> rows;
+  std::map<std::uint64_t, std::int64_t> names;
+  std::int64_t alloc_count = 0;
+  for (const Event& event : read_all(*open_workload(std::string(workload), 1))) {
+    if (event.kind == EventKind::Alloc) {
+      rows.push_back(static_cast<std::int64_t>(event.size_bytes * 8 + event.stream));
+      names[event.id] = reference.frees == FreeRows::Sizes ? rows.back() : ++alloc_count;
+    } else if (event.kind == EventKind::Free && reference.frees != FreeRows::None) {
+      rows.push_back(-names[event.id]);
+    }
+  }
+  rows.resize(std::min(rows.size(), reference.row_count));
+  return rows;
+}
+
+}  // namespace
+
+TEST_CASE("generated steps ask for what the recorded programs asked, row by row") {
+  for (const Reference& reference : references()) {
+    INFO(reference.recording << " and " << reference.workload);
+    const std::vector<std::int64_t> generated = rows_of(reference.workload, reference);
+    const std::vector<std::int64_t> recorded = rows_of(reference.recording, reference);
+    CHECK(recorded.size() == reference.row_count);
+    // Every generated row is there in the recording, in the same order.
+    std::size_t next = 0;
+    for (const std::int64_t row : recorded) {
+      if (next < generated.size() && generated[next] == row) ++next;
+    }
+    CHECK(next + reference.missing_max >= generated.size());
+    CHECK(generated.size() + reference.missing_max >= recorded.size());
+  }
+}
+
+TEST_CASE("generated peaks are the recorded ones to the byte, but for a loss of four") {
+  for (const Reference& reference : references()) {
+    INFO(reference.recording << " and " << reference.workload);
+    if (reference.recording.starts_with("llama_lora") ||
+        reference.recording == "bert_varlen_infer") {
+      continue;  // the recording is longer than the generated trace, or shorter
+    }
+    const TraceSummary generated = summarize(*open_workload(std::string(reference.workload), 1));
+    const TraceSummary recorded = summarize(*open_workload(std::string(reference.recording), 1));
+    const std::int64_t difference = static_cast<std::int64_t>(generated.requested_bytes_peak) -
+                                    static_cast<std::int64_t>(recorded.requested_bytes_peak);
+    // The scripts of padded batches keep labels, too, and assisted generation some tokens.
+    const bool is_near = reference.workload.find("padding=1") != std::string_view::npos ||
+                         reference.workload.find("draft=") != std::string_view::npos;
+    CHECK(std::abs(difference) <= (is_near ? 4096 : 4));
+    CHECK(generated.largest_bytes == recorded.largest_bytes);
+  }
+}
+
+TEST_CASE("an unknown recording is answered with near ones") {
+  CHECK(find_reference("vit_amp").workload.starts_with("train:vit-base"));
+  CHECK(mentions(usage_error_of([] { static_cast<void>(find_reference("vit_ampp")); }),
+                 "did you mean 'vit_amp'"));
+}

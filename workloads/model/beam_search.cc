@@ -1,0 +1,241 @@
+#include "workloads/model/beam_search.h"
+
+#include <utility>
+
+#include "workloads/model/top_k.h"
+
+namespace allocmark {
+Tensor BeamSearch::gather(std::uint64_t count, std::uint64_t width) {
+  const Tensor index = make(count * 8);
+  return make(count * width);
+}
+
+void BeamSearch::begin(const BeamSizes& sizes) {
+  sizes_ = sizes;
+  const std::uint64_t given = sizes.batch * sizes.length * 8;
+  const std::uint64_t all = given * sizes.beams;
+  given_ids_ = make(given);
+  given_mask_ = make(given);
+  for (Tensor& token : special_) token = make(8);  // begin, end, padding
+  {
+    Tensor known = make(1);
+    Tensor compared = make(1);
+    Tensor any = make(1);
+    any.reset();
+    compared.reset();
+    const Tensor both = make(1);
+    known.reset();
+  }
+  for (const std::uint64_t size_bytes : {std::uint64_t{1}, sizes.batch}) {
+    Tensor compared = make(size_bytes);
+    Tensor any = make(1);
+    compared.reset();
+    any.reset();
+  }
+  Tensor sums = make(given);
+  Tensor lowered = make(given);
+  sums.reset();
+  Tensor hidden = make(sizes.batch * sizes.length);
+  Tensor positions = make(given);
+  hidden.reset();
+  lowered.reset();
+  // Every prompt once for each of its beams.
+  ids_ = make(all);
+  mask_ = make(all);
+  positions_ = make(all);
+  positions.reset();
+  top_mask_ = make(2 * sizes.beams);
+  running_ = make(rows() * sizes.length_max * 8);
+  sequences_ = make(rows() * sizes.length_max * 8);
+  scores_ = make(rows() * 4);
+  finished_scores_ = make(rows() * 4);
+  finished_ = make(rows());
+  improvable_ = make(sizes.batch);
+  hits_ = make(rows());
+  beam_indexes_ = make(rows() * new_tokens() * 4);
+  finished_indexes_ = make(rows() * new_tokens() * 4);
+  tokens_ = make(all);
+}
+
+// Positions and mask of one more token.
+void BeamSearch::grow(std::uint64_t context) {
+  {
+    Tensor one = make(8);
+    Tensor last = make(rows() * 8);
+    one.reset();
+    Tensor next = make(rows() * 8);
+    last.reset();
+    Tensor longer = make(rows() * (context + 1) * 8);
+    positions_before_ = std::exchange(positions_, std::move(longer));
+    next.reset();
+  }
+  Tensor one = make(rows() * 8);
+  Tensor longer = make(rows() * (context + 1) * 8);
+  one.reset();
+  if (is_prompt_) prompt_mask_ = mask_;
+  mask_ = std::move(longer);
+}
+
+void BeamSearch::choose(Var logits, std::uint64_t context) {
+  if (is_prompt_) tokens_.reset();
+  grow(context);
+  if (is_prompt_) prompt_positions_ = std::move(positions_before_);
+  is_prompt_ = false;
+  exact_ = make(logits.count * 4);
+  shares_ = make(logits.count * 4);
+  logits.drop();
+  shares_ = make(logits.count * 4);
+  continue_best();
+  test_end();
+  keep_running();
+  merge_finished();
+  beam_order_ = beam_indexes_;
+}
+
+// _get_top_k_continuations.
+void BeamSearch::continue_best() {
+  const std::uint64_t kept = 2 * rows();
+  TopK best = top_k(*tape_, {sizes_.batch, sizes_.beams * sizes_.vocabulary, 2 * sizes_.beams});
+  Tensor beams = make(kept * 8);
+  Tensor indexes = gather(kept * new_tokens(), 4);
+  Tensor sequences = gather(kept * sizes_.length_max, 8);
+  Tensor words = make(kept * 8);
+  Tensor offset = make(sizes_.batch * 8);
+  offset = make(sizes_.batch * 8);
+  Tensor places = make(kept * 8);
+  for (Tensor* gone : {&best.indexes, &beams, &words, &offset, &places}) gone->reset();
+  best_scores_ = std::move(best.values);
+  best_sequences_ = std::move(sequences);
+  best_indexes_ = std::move(indexes);
+}
+
+void BeamSearch::test_end() {
+  const std::uint64_t kept = 2 * rows();
+  Tensor ended = make(kept);
+  Tensor of_length = make(kept);
+  Tensor first = make(kept);
+  of_length.reset();
+  ended.reset();
+  Tensor ids = make(kept);
+  Tensor compared = make(kept);
+  Tensor any = make(kept);
+  any.reset();
+  compared.reset();
+  Tensor second = make(kept);
+  ids.reset();
+  Tensor either = make(kept);
+  second.reset();
+  first.reset();
+  hits_ = std::move(either);
+}
+
+// _get_running_beams_for_next_iteration.
+void BeamSearch::keep_running() {
+  const std::uint64_t kept = 2 * rows();
+  Tensor scores = make(kept * 4);
+  scores = make(kept * 4);
+  scores = make(kept * 4);
+  TopK best = top_k(*tape_, {sizes_.batch, 2 * sizes_.beams, sizes_.beams});
+  best.values.reset();
+  Tensor running = gather(rows() * sizes_.length_max, 8);
+  Tensor running_scores = gather(rows(), 4);
+  Tensor indexes = gather(rows() * new_tokens(), 4);
+  best.indexes.reset();
+  scores.reset();
+  running_ = std::move(running);
+  scores_ = std::move(running_scores);
+  beam_indexes_ = std::move(indexes);
+}
+
+// _update_finished_beams.
+void BeamSearch::merge_finished() {
+  const std::uint64_t kept = 2 * rows();
+  const std::uint64_t all = rows() + kept;
+  Tensor just_finished = make(kept);
+  Tensor scores = make(kept * 4);
+  Tensor full = make(sizes_.batch);
+  full = make(sizes_.batch);
+  const auto lower = [&](std::uint64_t count, std::uint64_t first_bytes, std::uint64_t then_bytes) {
+    Tensor flags = make(first_bytes);
+    Tensor numbers;
+    if (then_bytes > 0) {
+      numbers = make(then_bytes);
+      flags.reset();
+    }
+    Tensor product = make(count * 4);
+    product.reset();
+  };
+  {
+    Tensor numbers = make(sizes_.batch * 4);
+    Tensor product = make(sizes_.batch * 4);
+    numbers.reset();
+  }
+  lower(sizes_.batch, sizes_.batch, sizes_.batch * 4);
+  {
+    Tensor running = make(kept);
+    Tensor product = make(kept * 4);
+    running.reset();
+  }
+  Tensor sequences = make(all * sizes_.length_max * 8);
+  Tensor merged_scores = make(all * 4);
+  Tensor indexes = make(all * new_tokens() * 4);
+  Tensor finished = make(all);
+  TopK best = top_k(*tape_, {sizes_.batch, 3 * sizes_.beams, sizes_.beams});
+  best.values.reset();
+  Tensor new_sequences = gather(rows() * sizes_.length_max, 8);
+  Tensor new_scores = gather(rows(), 4);
+  Tensor new_indexes = gather(rows() * new_tokens(), 4);
+  Tensor new_finished = gather(rows(), 1);
+  for (Tensor* gone : {&best.indexes, &just_finished, &full, &sequences, &merged_scores, &indexes,
+                       &finished, &scores}) {
+    gone->reset();
+  }
+  sequences_ = std::move(new_sequences);
+  finished_scores_ = std::move(new_scores);
+  finished_indexes_ = std::move(new_indexes);
+  finished_ = std::move(new_finished);
+}
+
+// _check_early_stop_heuristic and _beam_search_has_unfinished_sequences.
+void BeamSearch::test_improvement() {
+  const std::uint64_t batch = sizes_.batch;
+  Tensor running = make(batch * 4);
+  Tensor worst = make(batch * 4);
+  { const Tensor indexes = make(batch * 8); }
+  Tensor none = make(4);
+  Tensor finished = make(rows() * 4);
+  none.reset();
+  worst.reset();
+  Tensor better = make(rows());
+  Tensor any = make(batch);
+  better.reset();
+  Tensor improvable = make(batch);
+  for (Tensor* gone : {&any, &running, &finished}) gone->reset();
+  improvable_ = std::move(improvable);
+  Tensor possible = make(1);
+  Tensor all = make(1);
+  Tensor open = make(1);
+  all.reset();
+  all = make(1);
+  open.reset();
+  Tensor hit = make(1);
+  Tensor valid = make(1);
+  hit.reset();
+  Tensor both = make(1);
+  Tensor result = make(1);
+  for (Tensor* gone : {&both, &valid, &all, &possible, &result}) gone->reset();
+}
+
+void BeamSearch::finish_step() {
+  test_improvement();
+  flat_running_ = running_;
+  Tensor tokens = make(rows() * 8);
+  Tensor token_positions = make(rows() * 8);
+  tokens_ = std::move(tokens);
+  token_positions_ = std::move(token_positions);
+  positions_before_.reset();
+}
+
+void BeamSearch::end() { *this = BeamSearch(tape_); }
+
+}  // namespace allocmark

@@ -1,0 +1,84 @@
+// Replicas that exchange gradients: DistributedDataParallel's buckets (PyTorch), and the sharded
+// optimizer of ZeRO stages 1 and 2 (DeepSpeed). Hears of every finished gradient from the tape, and
+// says what the optimizer works on.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "workloads/model/optimizer.h"
+#include "workloads/model/tape.h"
+
+namespace allocmark {
+
+enum class DataParallelKind : std::uint8_t { None, Ddp, Zero1, Zero2, Zero3, Fsdp1, Fsdp2 };
+
+struct DataParallelSettings {
+  DataParallelKind kind = DataParallelKind::None;
+  std::uint64_t ranks = 1;
+  std::uint64_t bucket_bytes = std::uint64_t{25} << 20;  // DDP: a bucket closes once this large
+  bool shares_states = false;  // DDP with ZeroRedundancyOptimizer: states of whole parameters
+  bool no_sync = false;        // DDP: only the last micro batch reduces gradients
+  bool bucket_view = false;    // DDP: gradients are views of the buckets
+  std::uint64_t reduce_elements = 500'000'000;  // ZeRO: gradients that are reduced together
+  bool reshard = true;                          // FSDP: gathered parameters go after the forward
+  bool prefetch = true;                         // FSDP: the next gather begins before it is needed
+  bool gathers_narrow = false;                  // FSDP: gathered and computed in two bytes
+  bool records = true;  // buffers of collectives are recorded on their stream
+};
+
+class DataParallel {
+ public:
+  DataParallel(const DataParallelSettings& settings, Tape* tape)
+      : settings_(settings), tape_(tape) {}
+
+  // Once the model is there. `trained`: parameter indexes in the model's order.
+  void wrap(const std::vector<std::size_t>& trained);
+  void begin_forward();
+  void begin_backward(bool last_micro_batch);
+  void on_gradient(std::size_t parameter);
+  void end_backward();
+  // ZeRO: what the optimizer steps on, instead of parameters. Empty for DDP.
+  [[nodiscard]] const std::vector<OptimizedTensor>& partitions() const { return partitions_; }
+  // ZeroRedundancyOptimizer: the parameters whose states are on this rank, the largest first.
+  [[nodiscard]] std::vector<std::size_t> own_states(const std::vector<std::size_t>& trained,
+                                                    std::uint64_t rank) const;
+  [[nodiscard]] bool shares_states() const { return settings_.shares_states; }
+  void begin_step();  // ZeRO: the gradient of the partition in four bytes
+  void end_step();    // ZeRO: gathers the new parameters
+  [[nodiscard]] bool shards_optimizer() const {
+    return settings_.kind == DataParallelKind::Zero1 || settings_.kind == DataParallelKind::Zero2;
+  }
+  void clear();
+
+ private:
+  struct Bucket {
+    std::uint64_t size_bytes = 0;
+    std::size_t parameter_count = 0;
+    std::size_t pending = 0;
+    Tensor flat;
+  };
+
+  void synchronize_parameters(const std::vector<std::size_t>& trained);
+  void check_shapes(const std::vector<std::size_t>& trained);
+  void make_buckets(const std::vector<std::size_t>& order, std::uint64_t first_bytes_max);
+  void rebuild_buckets();
+  void wrap_zero(const std::vector<std::size_t>& trained);
+  void reduce(const Tensor& buffer, std::uint64_t size_bytes);
+  [[nodiscard]] std::uint64_t bytes_of(std::size_t parameter) const;
+
+  DataParallelSettings settings_;
+  Tape* tape_;
+  std::vector<Bucket> buckets_;
+  std::vector<std::size_t> bucket_of_;  // by parameter
+  std::vector<std::size_t> arrivals_;   // of the first backward
+  bool rebuilt_ = false;
+  std::vector<Bucket> old_buckets_;  // still known to the last reduction
+  bool reduces_ = true;              // this backward
+  std::vector<OptimizedTensor> partitions_;
+  std::uint64_t padded_count_ = 0;  // ZeRO: elements of the flat parameters
+  std::uint64_t filled_ = 0;        // ZeRO: elements in the reduction buffer
+  Tensor flat_parameters_, master_, reduction_, own_gradients_, step_gradient_;
+};
+
+}  // namespace allocmark

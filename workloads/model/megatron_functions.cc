@@ -1,0 +1,306 @@
+// The operators of Megatron-LM's layers (megatron.h), each with what its forward and its backward
+// allocate.
+#include <algorithm>
+#include <utility>
+
+#include "workloads/model/megatron.h"
+
+namespace allocmark {
+namespace {
+
+constexpr std::uint64_t kWidth = 2;
+// Rows of partial sums in apex's and Transformer Engine's norm gradients.
+constexpr std::uint64_t kNormParts = 16;
+
+// sizes: bytes of the input, of a weight.
+void norm_backward(Tape& tape, Node& node, Backprop& b) {
+  b.out[0].tensor = tape.gradient(node.sizes[0]);
+  const bool with_bias = node.edges[2] != kNoEdge;
+  Tensor parts[2];
+  for (std::size_t i = 0; i < (with_bias ? 2u : 1u); ++i) {
+    parts[i] = tape.allocate(kNormParts * node.sizes[1] / kWidth * 4, TensorKind::Workspace);
+  }
+  b.out[1].tensor = tape.gradient(node.sizes[1]);
+  if (with_bias) b.out[2].tensor = tape.gradient(node.sizes[1]);
+}
+
+// sizes: bytes of the input on this rank, of the weight, of the bias (0: none of its own), bytes of
+// the gathered input, whether the input's gradient is reduced over the ranks, multiply-adds.
+void linear_backward(Tape& tape, Node& node, Backprop& b) {
+  Tensor whole = tape.gradient(node.sizes[3]);
+  tape.use_cublas(false);
+  if (node.sizes[3] != node.sizes[0]) {
+    tape.communicate(node.sizes[3], kGatherStream);  // the input is gathered again
+    b.out[0].tensor = tape.gradient(node.sizes[0]);
+    tape.communicate(node.sizes[3], kGatherStream);
+  } else if (node.sizes[4] == 1) {
+    tape.communicate(node.sizes[3], kGatherStream);
+  }
+  if (!b.out[0].tensor) b.out[0].tensor = whole;
+  // The product adds to the gradient buffer; autograd gets an unused tensor of that shape.
+  b.out[1].tensor = tape.gradient(node.sizes[1]);
+  if (node.edges[2] != kNoEdge) b.out[2].tensor = tape.gradient(node.sizes[2]);
+  whole.reset();
+  tape.product(node.sizes[5], 2, 1);
+}
+
+// sizes: bytes of the result, of the bias; saved: the mask.
+void bias_dropout_add_backward(Tape& tape, Node& node, Backprop& b) {
+  if (node.saved[0]) {
+    b.out[0].tensor = tape.gradient(node.sizes[0]);
+  } else {
+    b.out[0] = b.gradient;
+  }
+  if (node.edges[1] != kNoEdge) b.out[1].tensor = tape.gradient(node.sizes[1]);
+  b.out[2] = b.gradient;
+}
+
+// sizes: bytes of the input, of the bias.
+void activation_backward(Tape& tape, Node& node, Backprop& b) {
+  b.out[0].tensor = tape.gradient(node.sizes[0]);
+  if (node.edges[1] != kNoEdge) b.out[1].tensor = tape.gradient(node.sizes[1]);
+}
+
+// sizes: bytes of q, of k and of v each, of the joint projection, of the scores.
+void eager_core_backward(Tape& tape, Node& node, Backprop& b) {
+  Tensor context;
+  if (node.sizes[4] == 1) {  // heads before tokens again
+    context = tape.gradient(node.sizes[0]);
+    b.gradient.tensor.reset();
+  }
+  Tensor value = tape.gradient(node.sizes[1]);
+  Tensor scores = tape.gradient(node.sizes[3]);
+  node.saved[3].reset();
+  context.reset();
+  if (node.saved[2]) {
+    Tensor kept = tape.gradient(node.sizes[3]);
+    scores = std::move(kept);
+    node.saved[2].reset();
+  }
+  node.saved[1].reset();  // the softmax's gradient takes the place of the incoming one
+  Tensor query = tape.gradient(node.sizes[0]);
+  Tensor key = tape.gradient(node.sizes[1]);
+  scores.reset();
+  b.out[0].tensor = tape.gradient(node.sizes[2]);
+}
+
+// sizes as above; the fourth: rows of the log sums.
+void flash_core_backward(Tape& tape, Node& node, Backprop& b) {
+  const Tensor sums = tape.allocate(node.sizes[3] * 4, TensorKind::Workspace);
+  const Tensor exact = tape.allocate(node.sizes[0] / kWidth * 4, TensorKind::Workspace);
+  const Tensor query = tape.gradient(node.sizes[0]);
+  const Tensor key = tape.gradient(node.sizes[1]);
+  const Tensor value = tape.gradient(node.sizes[1]);
+  b.out[0].tensor = tape.gradient(node.sizes[2]);
+}
+
+// sizes: bytes of the joint projection, of q, of k.
+void rotated_backward(Tape& tape, Node& node, Backprop& b) {
+  const Tensor query = tape.gradient(node.sizes[1]);
+  const Tensor key = tape.gradient(node.sizes[2]);
+  b.out[0].tensor = tape.gradient(node.sizes[0]);
+}
+
+// The softmax in four bytes becomes the gradient in place, then is cast.
+void shared_loss_backward(Tape& tape, Node& node, Backprop& b) {
+  const Tensor range = tape.allocate(node.sizes[1] * 8, TensorKind::Workspace);
+  const Tensor update = tape.allocate(node.sizes[1] * 4, TensorKind::Workspace);
+  b.out[0].tensor = tape.gradient(node.sizes[0]);
+}
+
+}  // namespace
+
+Var MegatronModel::norm(Var input, std::size_t weight) {
+  const std::uint64_t rows = setup_.own_token_count();
+  const Var scale = tape_.parameter(weight);
+  const Var shift = has_bias() ? tape_.parameter(weight + 1) : Var();
+  Node* node = tape_.record(norm_backward, {&input, &scale, &shift});
+  if (node != nullptr) {
+    node->sizes[0] = input.size_bytes();
+    node->sizes[1] = scale.size_bytes();
+  }
+  tape_.save(node, 0, input.tensor);
+  Var out = tape_.make(input.count, input.width);
+  Var deviation = tape_.make(rows, 4);
+  tape_.save(node, 1, deviation.tensor);
+  if (has_bias()) {
+    const Var mean = tape_.make(rows, 4);
+    tape_.save(node, 2, mean.tensor);
+  }
+  tape_.attach(node, &out);
+  return out;
+}
+
+Var MegatronModel::linear(Var input, const Linear& weights) {
+  const bool gathers = weights.from_shared && setup_.parallel.sequence;
+  const std::uint64_t rows = setup_.token_count();
+  const std::uint64_t whole_bytes = input.size_bytes() * (gathers ? ranks() : 1);
+  const Var weight = tape_.parameter(weights.weight);
+  const Var bias = weights.adds_bias && has_bias() ? tape_.parameter(weights.weight + 1) : Var();
+  if (gathers) {
+    use_buffer(whole_bytes);
+    tape_.communicate(whole_bytes, kGatherStream);
+  }
+  Node* node = tape_.record(linear_backward, {&input, &weight, &bias});
+  const std::uint64_t columns = weight.count / (whole_bytes / kWidth / rows);
+  if (node != nullptr) {
+    node->sizes = {input.size_bytes(),
+                   weight.size_bytes(),
+                   bias.size_bytes(),
+                   whole_bytes,
+                   weights.from_shared && ranks() > 1 ? 1u : 0u,
+                   rows * weight.count};
+  }
+  tape_.save(node, 0, input.tensor);
+  Var out = tape_.make(rows * columns, kWidth);
+  tape_.use_cublas(false);
+  tape_.product(rows, weight.count, 1);
+  if (bias.count > 0) out = tape_.make(rows * columns, kWidth);  // output + bias
+  tape_.attach(node, &out);
+  return out;
+}
+
+Var MegatronModel::bias_dropout_add(Var input, std::size_t bias, Var residual) {
+  const Var shift = has_bias() ? tape_.parameter(bias) : Var();
+  Node* node = tape_.record(bias_dropout_add_backward, {&input, &shift, &residual});
+  if (node != nullptr) {
+    node->sizes[0] = input.size_bytes();
+    node->sizes[1] = shift.size_bytes();
+  }
+  Var out = tape_.make(input.count, input.width);
+  if (setup_.has_dropout()) {
+    const Var mask = tape_.make(input.count, 1);
+    tape_.save(node, 0, mask.tensor);
+  }
+  tape_.attach(node, &out);
+  return out;
+}
+
+Var MegatronModel::activation(Var input, std::size_t bias) {
+  const Var shift = has_bias() ? tape_.parameter(bias) : Var();
+  Node* node = tape_.record(activation_backward, {&input, &shift});
+  if (node != nullptr) {
+    node->sizes[0] = input.size_bytes();
+    node->sizes[1] = shift.size_bytes();
+  }
+  tape_.save(node, 0, input.tensor);
+  const bool gated = setup_.model.family == ModelFamily::Llama;
+  Var out = tape_.make(gated ? input.count / 2 : input.count, input.width);
+  tape_.attach(node, &out);
+  return out;
+}
+
+Var MegatronModel::rotated(const Var& joint) {
+  const std::uint64_t tokens = setup_.token_count();
+  const std::uint64_t query = tokens * setup_.model.hidden / ranks();
+  const std::uint64_t key = tokens * setup_.model.kv_width() / ranks();
+  Node* node = tape_.record(rotated_backward, {&joint});
+  if (node != nullptr) node->sizes = {joint.size_bytes(), query * kWidth, key * kWidth};
+  // The values stay where they are; queries and keys are written anew.
+  Var out = joint;
+  Tensor turned_query = tape_.make(query, kWidth).tensor;
+  Tensor turned_key = tape_.make(key, kWidth).tensor;
+  tape_.save(node, 0, turned_query);
+  tape_.save(node, 1, turned_key);
+  tape_.attach(node, &out);
+  return out;
+}
+
+Var MegatronModel::eager_core(const Var& given) {
+  const ModelShape& model = setup_.model;
+  const std::uint64_t tokens = setup_.token_count();
+  const bool turns = model.family == ModelFamily::Llama;
+  const Var joint = turns ? rotated(given) : given;
+  const std::uint64_t query_count = tokens * model.hidden / ranks();
+  const std::uint64_t key_count = tokens * model.kv_width() / ranks();
+  const std::uint64_t score_count = tokens * setup_.sequence * model.head_count / ranks();
+  Node* node = tape_.record(eager_core_backward, {&joint});
+  if (node != nullptr) {
+    node->sizes = {query_count * kWidth, key_count * kWidth, joint.size_bytes(),
+                   score_count * kWidth, setup_.batch * model.head_count > 1 ? 1u : 0u};
+  }
+  tape_.save(node, 0, joint.tensor);
+  use_buffer(score_count * kWidth);
+  // Grouped keys and values are repeated for every query head.
+  Var repeated[2];
+  if (query_count != key_count) {
+    for (std::size_t i = 0; i < 2; ++i) {
+      repeated[i] = tape_.make(query_count, kWidth);
+      tape_.save(node, 4 + i, repeated[i].tensor);
+    }
+  }
+  Var scores = tape_.make(score_count, kWidth);
+  tape_.use_cublas(false);
+  Var weights = tape_.make(score_count, kWidth);
+  scores.drop();
+  tape_.save(node, 1, weights.tensor);
+  if (setup_.has_dropout()) {
+    Var mask = tape_.make(score_count, 1);
+    Var dropped = tape_.make(score_count, kWidth);
+    tape_.save(node, 2, mask.tensor);
+    tape_.save(node, 3, dropped.tensor);
+    weights = std::move(dropped);
+  }
+  Var mixed = tape_.make(query_count, kWidth);
+  weights.drop();
+  Var out = tape_.make(query_count, kWidth);  // tokens before heads
+  mixed.drop();
+  tape_.attach(node, &out);
+  return out;
+}
+
+Var MegatronModel::flash_core(const Var& given) {
+  const ModelShape& model = setup_.model;
+  const std::uint64_t tokens = setup_.token_count();
+  const Var joint = model.family == ModelFamily::Llama ? rotated(given) : given;
+  const std::uint64_t query_count = tokens * model.hidden / ranks();
+  const std::uint64_t key_count = tokens * model.kv_width() / ranks();
+  Node* node = tape_.record(flash_core_backward, {&joint});
+  if (node != nullptr) {
+    node->sizes = {query_count * kWidth, key_count * kWidth, joint.size_bytes(),
+                   tokens * model.head_count / ranks()};
+  }
+  tape_.save(node, 0, joint.tensor);
+  Var out = tape_.make(query_count, kWidth);
+  const Var sums = tape_.make(tokens * model.head_count / ranks(), 4);
+  const Var state = tape_.make(2, 8);
+  tape_.save(node, 1, out.tensor);
+  tape_.save(node, 2, sums.tensor);
+  tape_.save(node, 3, state.tensor);
+  tape_.attach(node, &out);
+  return out;
+}
+
+// Vocabulary parallel cross entropy: logits in four bytes become the softmax in place.
+Var MegatronModel::loss(Var hidden, const Tensor& labels) {
+  const std::uint64_t rows = setup_.token_count();
+  Var logits = linear(std::move(hidden), {.weight = head_, .from_shared = true});
+  Tensor turned = labels;
+  if (setup_.batch > 1) turned = tape_.make(rows, 8).tensor;
+  Node* node = tape_.record(shared_loss_backward, {&logits});
+  if (node != nullptr) {
+    node->sizes[0] = logits.size_bytes();
+    node->sizes[1] = rows;
+  }
+  Var softmax = tape_.make(logits.count, 4);
+  Var largest = tape_.make(rows, 4);
+  Var outside = tape_.make(rows, 1);
+  Var masked = tape_.make(rows, 8);
+  Var range = tape_.make(rows, 8);
+  Var predicted = tape_.make(rows, 4);
+  Var sums = tape_.make(rows, 4);
+  if (ranks() > 1) tape_.communicate(rows * 4, kGatherStream);
+  Var losses = tape_.make(rows, 4);
+  tape_.save(node, 0, softmax.tensor);
+  tape_.save(node, 1, outside.tensor);
+  tape_.save(node, 2, masked.tensor);
+  for (Var* local : {&softmax, &largest, &outside, &masked, &range, &predicted, &sums}) {
+    local->drop();
+  }
+  tape_.attach(node, &losses);
+  Var mean = mean_of_rows(tape_, std::move(losses), 1);
+  logits.drop();
+  return mean;
+}
+
+}  // namespace allocmark

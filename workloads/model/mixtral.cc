@@ -1,0 +1,373 @@
+// Mixtral: Transformer's forward functions of a layer with experts. A router chooses some experts
+// for each token; their MLPs run as grouped matrix products over tokens sorted by expert, as
+// transformers does on GPUs, or one after the other, where the tokens of each expert decide sizes.
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "base/random.h"
+#include "workloads/model/transformer.h"
+
+namespace allocmark {
+namespace {
+
+// Zeros with the chosen values' gradients put where they came from.
+void choice_backward(Tape& tape, Node& node, Backprop& b) {
+  b.out[0].tensor = tape.gradient(node.sizes[0]);
+}
+
+// Gradients of values that were divided by their sum in place, the sum's first. sizes: bytes of the
+// values, of the sums.
+void share_backward(Tape& tape, Node& node, Backprop& b) {
+  const std::uint64_t size_bytes = node.sizes[0];
+  {
+    Tensor negative = tape.gradient(size_bytes);
+    Tensor quotient = tape.gradient(size_bytes);
+    const Tensor second = tape.gradient(size_bytes);
+    b.out[1].tensor = tape.gradient(size_bytes);
+  }
+  b.out[0].tensor = tape.gradient(size_bytes);
+  b.reduced_bytes[1] = node.sizes[1];
+}
+
+void sum_backward(Tape&, Node&, Backprop& b) {
+  b.out[0] = b.gradient;
+  b.out[0].is_view = true;
+}
+
+// The sum over a token's experts was of a view, so each of them gets a copy.
+void expert_sum_backward(Tape& tape, Node& node, Backprop& b) {
+  b.out[0].tensor = tape.gradient(node.sizes[0]);
+}
+
+// A slice of a parameter: zeros around its gradient.
+void slice_backward(Tape& tape, Node& node, Backprop& b) {
+  b.out[0].tensor = tape.gradient(node.sizes[0]);
+}
+
+// Rows were added where their tokens are: each takes its gradient back. sizes: bytes of the rows.
+void add_rows_backward(Tape& tape, Node& node, Backprop& b) {
+  b.out[0] = b.gradient;
+  b.out[1].tensor = tape.gradient(node.sizes[0]);
+}
+
+// As rows, of two indexes at once; what comes out is a view.
+void gather_pairs_backward(Tape& tape, Node& node, Backprop& b) {
+  b.out[0].tensor = tape.gradient(node.sizes[0]);
+  b.out[0].is_view = true;
+  put_accumulated(tape, node.sizes[1], 2);
+}
+
+// Rows that were chosen by index: zeros, into which equal indexes' gradients are added in the order
+// of a sort. sizes: bytes of the input, indexes.
+void gather_backward(Tape& tape, Node& node, Backprop& b) {
+  b.out[0].tensor = tape.gradient(node.sizes[0]);
+  put_accumulated(tape, node.sizes[1], 1);
+}
+
+void masked_backward(Tape& tape, Node& node, Backprop& b) {
+  b.out[0].tensor = tape.gradient(node.sizes[0]);
+}
+
+// Both gradients of a grouped product are grouped products; the weight's has all experts.
+void grouped_backward(Tape& tape, Node& node, Backprop& b) {
+  for (const std::size_t i : {std::size_t{1}, std::size_t{0}}) {
+    if (node.edges[i] != kNoEdge) b.out[i].tensor = tape.gradient(node.sizes[i]);
+  }
+}
+
+void whole_backward(Tape& tape, Node& node, Backprop& b) {
+  b.out[0].tensor = tape.gradient(node.sizes[0]);
+}
+
+// A half's gradient waits at the whole until both can be joined.
+void half_backward(Tape& tape, Node& node, Backprop& b) {
+  tape.node(node.edges[0]).saved[node.sizes[0]] = std::move(b.gradient.tensor);
+}
+
+std::array<Var, 2> halves(Tape& tape, const Var& input) {
+  Node* whole = tape.record(whole_backward, {&input});
+  if (whole != nullptr) whole->sizes[0] = input.size_bytes();
+  Var joint = input;
+  tape.attach(whole, &joint);
+  std::array<Var, 2> parts = {input, input};
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    Node* node = tape.record(half_backward, {&joint});
+    if (node != nullptr) node->sizes[0] = i;
+    parts[i].count = input.count / 2;
+    tape.attach(node, &parts[i]);
+  }
+  return parts;
+}
+
+// Rows of `input` by index, `count` elements in all.
+Var gather(Tape& tape, Var input, const Tensor& index, std::uint64_t index_count,
+           std::uint64_t count) {
+  Node* node = tape.record(gather_backward, {&input});
+  if (node != nullptr) node->sizes = {input.size_bytes(), index_count};
+  tape.save(node, 0, index);
+  Var out = tape.make(count, input.width);
+  tape.attach(node, &out);
+  return out;
+}
+
+// Zeros where no expert of this rank is meant: in place, or a copy.
+Var masked(Tape& tape, Var input, const Tensor& mask, bool in_place) {
+  Node* node = tape.record(masked_backward, {&input});
+  if (node != nullptr) node->sizes[0] = input.size_bytes();
+  Var out = in_place ? input : tape.make(input.count, input.width);
+  tape.save(node, 0, mask);
+  tape.attach(node, &out);
+  return out;
+}
+
+}  // namespace
+
+Var Transformer::mixtral_grouped(const Var& input, std::size_t weight, std::uint64_t columns,
+                                 const Tensor& offsets) {
+  const ModelShape& model = setup_.model;
+  const std::uint64_t rows = setup_.token_count() * model.experts_per_token;
+  const Var parameter = tape_.parameter(weight);
+  Var rows_in = cast(tape_, input, parameter.width);
+  Node* node = tape_.record(grouped_backward, {&rows_in, &parameter});
+  if (node != nullptr) node->sizes = {rows_in.size_bytes(), parameter.size_bytes()};
+  tape_.save(node, 0, offsets);
+  tape_.save(node, 1, rows_in.tensor);
+  tape_.save_parameter(node);
+  Var out = tape_.make(rows * columns, parameter.width);
+  if (parameter.width < 4) {
+    // CUTLASS's problem descriptions, 60 bytes per expert, and its workspace, 512 per processor.
+    // In four bytes experts run one by one, through cuBLAS.
+    const Tensor problems = tape_.allocate(60 * model.expert_count, TensorKind::Workspace);
+    static_cast<void>(tape_.allocate(132 * 512, TensorKind::Workspace));
+  } else {
+    tape_.use_cublas(false);
+  }
+  tape_.product(rows, columns, parameter.count / columns / model.expert_count);
+  tape_.attach(node, &out);
+  return out;
+}
+
+// Logits, probabilities, the best of them and their shares.
+Transformer::Routing Transformer::mixtral_route(const LayerWeights& own, const Var& hidden) {
+  const ModelShape& model = setup_.model;
+  const std::uint64_t rows = setup_.token_count();
+  const std::uint64_t chosen = rows * model.experts_per_token;
+  Routing out;
+  out.logits = linear(tape_, view(tape_, hidden), rows, {.weight = own.router});
+  Var probabilities = softmax(tape_, cast(tape_, out.logits, 4));
+  Node* node = tape_.record(choice_backward, {&probabilities});
+  if (node != nullptr) node->sizes[0] = probabilities.size_bytes();
+  out.shares = tape_.make(chosen, 4);
+  out.experts = tape_.make(chosen, 8).tensor;
+  tape_.save(node, 0, out.experts);
+  tape_.attach(node, &out.shares);
+  Node* summed = tape_.record(sum_backward, {&out.shares});
+  Var sum = tape_.make(rows, 4);
+  tape_.attach(summed, &sum);
+  // Dividing in place keeps a copy of what was divided.
+  Node* divided = tape_.record(share_backward, {&out.shares, &sum});
+  if (divided != nullptr) {
+    divided->sizes = {out.shares.size_bytes(), sum.size_bytes()};
+    tape_.save(divided, 0, sum.tensor);
+    tape_.save(divided, 1, tape_.make(chosen, 4).tensor);
+    tape_.attach(divided, &out.shares);
+  }
+  return out;
+}
+
+Var Transformer::mixtral_mlp(const LayerWeights& own, std::size_t index, const Var& hidden) {
+  const Var rows = view(tape_, hidden);
+  Routing routing = mixtral_route(own, rows);
+  Var out;
+  if (setup_.expert_loop) {
+    out = mixtral_looped_experts(own, rows, routing, mixtral_draw_counts(index));
+  } else if (!setup_.training && setup_.sequence == 1) {
+    out = mixtral_copied_experts(rows);
+  } else {
+    out = mixtral_sorted_experts(own, rows, routing);
+  }
+  routing.logits.drop();
+  routing.shares.drop();
+  routing.experts.reset();
+  return out;
+}
+
+// While tokens are generated one by one, each of them gets copies of its experts' weights for a
+// batched product. Without gradients.
+Var Transformer::mixtral_copied_experts(const Var& hidden) {
+  const ModelShape& model = setup_.model;
+  const std::uint64_t pairs = setup_.token_count() * model.experts_per_token;
+  const std::uint64_t width = setup_.wide_bytes;
+  Var rows = tape_.make(pairs * model.hidden, width);
+  Var ids = tape_.make(pairs, 8);
+  Var weights = tape_.make(pairs * 2 * model.ffn * model.hidden, width);
+  Var inner = tape_.make(pairs * 2 * model.ffn, width);
+  Var activated = tape_.make(pairs * model.ffn, width);
+  Var product = tape_.make(pairs * model.ffn, width);
+  activated.drop();
+  inner = std::move(product);
+  weights = tape_.make(pairs * model.ffn * model.hidden, width);
+  inner = tape_.make(pairs * model.hidden, width);
+  Var weighted = tape_.make(inner.count, 4);
+  Var sum = tape_.make(hidden.count, 4);
+  Var out = cast(tape_, sum, hidden.width);
+  for (Var* local : {&rows, &ids, &weights, &inner, &weighted, &sum}) local->drop();
+  return out;
+}
+
+// How many tokens each expert gets. Weights of 1 at no skew, else of random squares around 1: a
+// random router's tokens have much in common, and so have their experts. An expert takes a token
+// once.
+std::vector<std::uint64_t> Transformer::mixtral_draw_counts(std::size_t layer) const {
+  const ModelShape& model = setup_.model;
+  const std::uint64_t rows = setup_.token_count();
+  if (const std::vector<std::uint64_t>& given = setup_.tokens_per_expert; !given.empty()) {
+    const std::size_t group_count = given.size() / model.expert_count;
+    const std::size_t group = ((forward_index_ - 1) * model.layer_count + layer) % group_count;
+    const auto first = given.begin() + static_cast<std::ptrdiff_t>(group * model.expert_count);
+    return {first, first + static_cast<std::ptrdiff_t>(model.expert_count)};
+  }
+  Random random(routing_seed_ + forward_index_ * 1024 + layer);
+  std::vector<std::uint64_t> weights;
+  std::uint64_t weight_sum = 0;
+  for (std::uint64_t i = 0; i < model.expert_count; ++i) {
+    const std::uint64_t uniform = random.below(1024);
+    const std::uint64_t square = 3 * uniform * uniform >> 10;  // 1024 on average
+    weights.push_back((100 - setup_.routing_skew_percent) * 1024 +
+                      setup_.routing_skew_percent * square + 1);
+    weight_sum += weights.back();
+  }
+  std::uint64_t left = rows * model.experts_per_token;
+  std::vector<std::uint64_t> counts;
+  for (const std::uint64_t weight : weights) {
+    counts.push_back(std::min(rows, rows * model.experts_per_token * weight / weight_sum));
+    left -= counts.back();
+  }
+  for (std::uint64_t& count : counts) {
+    const std::uint64_t more = std::min(left, rows - count);
+    count += more;
+    left -= more;
+  }
+  return counts;
+}
+
+// One expert's slice of a parameter that holds all of them, as the weight of a linear layer.
+Var Transformer::mixtral_expert_linear(Var input, std::size_t weight, std::uint64_t rows) {
+  Var slice = tape_.parameter(weight);
+  Node* node = tape_.record(slice_backward, {&slice});
+  if (node != nullptr) node->sizes[0] = slice.size_bytes();
+  slice.count /= setup_.model.expert_count;
+  tape_.attach(node, &slice);
+  if (setup_.autocast) {
+    slice = cast(tape_, std::move(slice), setup_.narrow_bytes);
+    input = cast(tape_, std::move(input), setup_.narrow_bytes);
+  }
+  return matrix_product(tape_, std::move(input), std::move(slice), rows);
+}
+
+// Which tokens an expert has: places and tokens in one tensor.
+Tensor Transformer::mixtral_find_tokens(std::uint64_t count) {
+  const std::uint64_t pairs = setup_.token_count() * setup_.model.experts_per_token;
+  static_cast<void>(tape_.allocate(1, TensorKind::Workspace));
+  const Var mask = tape_.make(pairs, 8);
+  const Var found = tape_.make(1, 4);
+  static_cast<void>(tape_.allocate(1, TensorKind::Workspace));
+  Tensor places = tape_.allocate(count * 16, TensorKind::Activation);
+  static_cast<void>(tape_.allocate(1023, TensorKind::Workspace));
+  return places;
+}
+
+Var Transformer::mixtral_looped_experts(const LayerWeights& own, const Var& hidden,
+                                        const Routing& routing,
+                                        const std::vector<std::uint64_t>& counts) {
+  const ModelShape& model = setup_.model;
+  const std::uint64_t pairs = setup_.token_count() * model.experts_per_token;
+  Var out = tape_.make(hidden.count, hidden.width);
+  Var choices = tape_.make(pairs * model.expert_count, 8);  // one-hot
+  Var hit = tape_.make(model.expert_count, 8);
+  {
+    Var is_hit = tape_.make(model.expert_count, 1);
+    hit.drop();
+    const Var found = tape_.make(1, 4);
+    static_cast<void>(tape_.allocate(1, TensorKind::Workspace));
+    hit = tape_.make(model.expert_count, 8);
+    static_cast<void>(tape_.allocate(1023, TensorKind::Workspace));
+  }
+  Tensor places;
+  Var rows, joint, inner;
+  for (const std::uint64_t count : counts) {
+    if (count == 0) continue;
+    places = mixtral_find_tokens(count);
+    rows = gather(tape_, hidden, places, count, count * model.hidden);
+    std::array<Var, 2> parts = halves(tape_, mixtral_expert_linear(rows, own.gate, count));
+    joint = parts[0];
+    inner = multiply(tape_, activation_of_input(tape_, parts[0]), parts[1]);
+    inner = mixtral_expert_linear(std::move(inner), own.down, count);
+    Node* chosen = tape_.record(gather_pairs_backward, {&routing.shares});
+    if (chosen != nullptr) chosen->sizes = {routing.shares.size_bytes(), count};
+    tape_.save(chosen, 0, places);
+    Var shares = tape_.make(count, 4);
+    tape_.attach(chosen, &shares);
+    inner = multiply(tape_, std::move(inner), std::move(shares));
+    const Var narrow = cast(tape_, inner, out.width);
+    Node* added = tape_.record(add_rows_backward, {&out, &narrow});
+    if (added != nullptr) added->sizes[0] = narrow.size_bytes();
+    tape_.save(added, 0, places);
+    tape_.save(added, 1, narrow.tensor);
+    tape_.attach(added, &out);
+  }
+  choices.drop();
+  hit.drop();
+  places.reset();
+  for (Var* local : {&rows, &joint, &inner}) local->drop();
+  return out;
+}
+
+Var Transformer::mixtral_sorted_experts(const LayerWeights& own, const Var& hidden,
+                                        const Routing& routing) {
+  const ModelShape& model = setup_.model;
+  const std::uint64_t rows = setup_.token_count();
+  const std::uint64_t pairs = rows * model.experts_per_token;
+  Var sorted = tape_.make(pairs, 8);
+  Var order = tape_.make(pairs, 8);
+  { const Var places = tape_.make(pairs, 8); }
+  Var tokens = tape_.make(pairs, 8);
+  Var selected = gather(tape_, hidden, tokens.tensor, pairs, pairs * model.hidden);
+  tokens.drop();
+  Var shares = gather(tape_, routing.shares, order.tensor, pairs, pairs);
+  Var narrow = tape_.make(pairs, 4);
+  Var counts = tape_.make(model.expert_count, 4);
+  Var offsets = tape_.make(model.expert_count, 4);
+  { const Tensor scan = tape_.allocate(1023, TensorKind::Workspace); }
+  Var mask = tape_.make(pairs, 1);
+  selected = masked(tape_, std::move(selected), mask.tensor, true);
+  Var projected = mixtral_grouped(selected, own.gate, 2 * model.ffn, offsets.tensor);
+  projected = masked(tape_, projected, mask.tensor, false);
+  {
+    std::array<Var, 2> parts = halves(tape_, projected);
+    Var gate = activation_of_input(tape_, std::move(parts[0]));
+    projected = multiply(tape_, std::move(gate), std::move(parts[1]));
+  }
+  projected = mixtral_grouped(projected, own.down, model.hidden, offsets.tensor);
+  projected = masked(tape_, projected, mask.tensor, false);
+  Var weighted = multiply(tape_, projected, shares);
+  Var inverse = tape_.make(pairs, 8);
+  { const Var range = tape_.make(pairs, 8); }
+  weighted = gather(tape_, weighted, inverse.tensor, pairs, weighted.count);
+  Node* node = tape_.record(expert_sum_backward, {&weighted});
+  if (node != nullptr) node->sizes[0] = weighted.size_bytes();
+  Var out = tape_.make(rows * model.hidden, weighted.width);
+  tape_.attach(node, &out);
+  Var narrow_out = cast(tape_, out, hidden.width);
+  for (Var* local : {&sorted, &order, &selected, &shares, &narrow, &counts, &offsets, &mask,
+                     &projected, &weighted, &inverse, &out}) {
+    local->drop();
+  }
+  return narrow_out;
+}
+
+}  // namespace allocmark

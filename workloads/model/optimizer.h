@@ -1,0 +1,54 @@
+// Optimizers as PyTorch and bitsandbytes run them: the states they make at their first step and the
+// temporaries of every step, in order. Works on any list of tensors: whole parameters, shards, or
+// one flat buffer.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "workloads/model/tensors.h"
+
+namespace allocmark {
+
+enum class OptimizerKind : std::uint8_t {
+  AdamW,        // foreach: denominators of all parameters at once
+  AdamWFused,   // one kernel, no temporaries; step counts on the device
+  Sgd,          // no momentum: no state
+  AdamWLoop,    // foreach=False: two temporaries per parameter in turn
+  SgdMomentum,  // foreach and loop alike: the first step clones the gradients
+  AdamW8bit,    // bitsandbytes: states of one byte with a scale per 256 elements, no temporaries
+};
+
+struct OptimizedTensor {
+  std::uint64_t count = 0;  // elements
+  std::uint64_t width = 0;  // bytes per element
+  [[nodiscard]] std::uint64_t size_bytes() const { return count * width; }
+};
+
+class Optimizer {
+ public:
+  Optimizer(OptimizerKind kind, TensorPool* pool) : kind_(kind), pool_(pool) {}
+
+  // torch.nn.utils.clip_grad_norm_ over gradients of these tensors (foreach).
+  void clip(const std::vector<OptimizedTensor>& tensors);
+  // Makes the states where there are none yet.
+  void step(const std::vector<OptimizedTensor>& tensors);
+  // As a loaded state dict leaves them: the same states, before the first step.
+  // `on_device`: step counts are there too, as torch.load(map_location="cuda") puts them.
+  void make_states(const std::vector<OptimizedTensor>& tensors, bool on_device = false);
+  // Replaces all states by loaded ones.
+  void load_states(const std::vector<OptimizedTensor>& tensors, bool on_device);
+  [[nodiscard]] const std::vector<Tensor>& states() const { return states_; }
+  void clear() { states_.clear(); }
+
+ private:
+  void make_8bit_states(const OptimizedTensor& tensor);
+  void loop(const std::vector<OptimizedTensor>& tensors);
+
+  OptimizerKind kind_;
+  TensorPool* pool_;
+  bool has_states_ = false;
+  std::vector<Tensor> states_;
+};
+
+}  // namespace allocmark

@@ -1,0 +1,110 @@
+// Masks that attention cannot do without: batches with padding, caches longer than what they hold,
+// several tokens after others that are cached. Booleans of all pairs per sequence, made before the
+// first layer; each layer turns them into numbers to be added to the scores, and needs the keys of
+// every query head.
+#include <utility>
+
+#include "workloads/model/transformer.h"
+
+namespace allocmark {
+
+// fast_all(): is every one of `count` booleans true?
+void Transformer::check_all(std::uint64_t count) {
+  Var zero = tape_.make(1, 8);
+  { const Var converted = tape_.make(count, 8); }
+  Var all = tape_.make(1, 1);
+  zero.drop();
+  all.drop();
+}
+
+// Booleans of all pairs: which keys come before a query (causal), and which are no padding.
+Var Transformer::make_padding_mask(const Tensor& allowed, std::uint64_t key_count, bool causal) {
+  const std::uint64_t pairs = causal ? setup_.sequence * key_count : key_count;
+  Var batches = tape_.make(setup_.batch, 8);
+  Var heads = tape_.make(1, 8);
+  const auto range = [&](std::uint64_t count) {
+    const Var raw = tape_.make(count, 8);
+    return tape_.make(count, 8);
+  };
+  Var queries = range(setup_.sequence);
+  Var keys = range(key_count);
+  Var one = tape_.make(1, 1);
+  Var before = tape_.make(pairs, 1);
+  before = tape_.make(pairs, 1);
+  one.drop();
+  Var rows = tape_.make(setup_.batch * key_count, 8);
+  Var columns;
+  if (setup_.batch > 1) columns = tape_.make(setup_.batch * key_count, 8);
+  Var given = tape_.make(setup_.batch * key_count, 1);
+  rows.drop();
+  columns.drop();
+  Var mask = tape_.make(setup_.batch * setup_.sequence * key_count, 1);
+  for (Var* gone : {&given, &before}) gone->drop();
+  if (allowed) padded_mask_.reset();
+  for (Var* gone : {&batches, &heads, &queries, &keys}) gone->drop();
+  return mask;
+}
+
+// Eager attention adds numbers: zeros, and large negative ones where the mask hides a key.
+Var Transformer::mask_numbers(Var mask) {
+  Var zero = tape_.make(1, setup_.wide_bytes);
+  Var lowest = tape_.make(1, setup_.wide_bytes);
+  Var numbers = tape_.make(mask.count, setup_.wide_bytes);
+  lowest.drop();
+  zero.drop();
+  return numbers;
+}
+
+// BERT's: found out and left out where nothing is hidden.
+void Transformer::make_bidirectional_mask() {
+  const Var allowed = tape_.make(setup_.token_count(), 1);
+  { const Var all = tape_.make(1, 1); }
+  mask_ = {};
+  if (!padded_) return;
+  mask_ = make_padding_mask({}, setup_.sequence, false);
+  if (!setup_.fused_attention) mask_ = mask_numbers(std::move(mask_));
+}
+
+// A causal model's mask where the keys are `key_count` and the caller's mask has `length` columns.
+void Transformer::prepare_padded_mask() {
+  const std::uint64_t length = mask_length_ > 0 ? mask_length_ : setup_.key_count();
+  const std::uint64_t key_count = setup_.key_count();
+  Var allowed = tape_.make(setup_.batch * length, 1);
+  if (key_count > length) padded_mask_ = tape_.make(setup_.batch * key_count, 1).tensor;
+  if (key_count > length && setup_.sequence > 1) {
+    // The prompt: nothing is hidden but the cache's end, which attention's causal mode hides.
+    check_all(setup_.batch * length);
+    Var rest = tape_.make(setup_.batch * (key_count - length), 1);
+    Var zero = tape_.make(1, 8);
+    { const Var converted = tape_.make(rest.count, 8); }
+    Var all = tape_.make(1, 1);
+    for (Var* gone : {&zero, &rest, &all}) gone->drop();
+    padded_mask_.reset();
+    return;
+  }
+  if (padded_ && mask_length_ == 0) check_all(setup_.batch * length);
+  if (padded_ && setup_.sequence > 1) check_all(setup_.batch * length);
+  mask_ = make_padding_mask(padded_mask_, key_count, true);
+}
+
+Var Transformer::masked_fused_attention(const Var& query, Var key, Var value,
+                                        const FusedAttentionShape& shape) {
+  key = repeat_heads(tape_, std::move(key), shape.repeats);
+  value = repeat_heads(tape_, std::move(value), shape.repeats);
+  Var zero = tape_.make(1, query.width);
+  Var lowest = tape_.make(1, query.width);
+  Var bias = tape_.make(mask_.count, query.width);
+  zero.drop();
+  lowest.drop();
+  FusedAttentionShape apart = shape;
+  apart.repeats = 1;
+  apart.bias = bias.tensor;
+  Var out = fused_attention(tape_, query, key, value, apart);
+  apart.bias.reset();
+  bias.drop();
+  key.drop();
+  value.drop();
+  return out;
+}
+
+}  // namespace allocmark

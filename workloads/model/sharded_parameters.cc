@@ -1,0 +1,360 @@
+#include "workloads/model/sharded_parameters.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "workloads/model/collectives.h"
+
+namespace allocmark {
+namespace {
+
+// ZeRO-3 leaves parameters with fewer elements whole on every rank.
+constexpr std::uint64_t kPersistentElements = 100'000;
+
+// FSDP 1 casts on one stream and gathers and reduces on two others; version 2 gathers on the first.
+constexpr std::uint32_t kFlatGatherStream = 2;
+constexpr std::uint32_t kFlatReduceStream = 3;
+
+// PyTorch's kernels that split and join many tensors get tables of blocks of 2048 bytes (128
+// threads of 16 bytes), 8 bytes per entry (ATen/native/cuda/TensorShape.cu).
+constexpr std::uint64_t kCopyBlockBytes = 2048;
+constexpr std::uint64_t kCopyBlocksMax = 132 * 2048 / 128 * 2;  // two waves, 132 multiprocessors
+
+std::uint64_t divided_up(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / b; }
+
+constexpr std::uint64_t hook_code(std::size_t unit, bool after) {
+  return unit * 2 + (after ? 1 : 0);
+}
+
+std::uint64_t block_count(const std::vector<std::uint64_t>& sizes, std::uint64_t block_bytes) {
+  std::uint64_t blocks = 0;
+  for (const std::uint64_t size_bytes : sizes) blocks += divided_up(size_bytes, block_bytes);
+  return blocks;
+}
+
+// Of split_with_sizes_copy: `sizes` are one rank's parts.
+std::uint64_t split_table_bytes(const std::vector<std::uint64_t>& sizes, std::uint64_t ranks) {
+  const std::uint64_t factor =
+      divided_up(block_count(sizes, kCopyBlockBytes) * ranks, kCopyBlocksMax);
+  std::uint64_t chunks = 1;
+  while (chunks * chunks < factor) ++chunks;
+  const std::uint64_t repeats =
+      std::max<std::uint64_t>(divided_up(factor, std::min(chunks, ranks)), 1);
+  const std::uint64_t blocks = block_count(sizes, kCopyBlockBytes * repeats);
+  return (4 * sizes.size() + 1 + blocks) * 8;
+}
+
+// Of _chunk_cat.
+std::uint64_t join_table_bytes(const std::vector<std::uint64_t>& sizes) {
+  return (6 * sizes.size() + 2 + block_count(sizes, kCopyBlockBytes)) * 8;
+}
+
+}  // namespace
+
+// Every rank keeps a part of each parameter's rows (FSDP 2), or of all elements in a row.
+void ShardedParameters::wrap_unit(Unit* unit, const std::vector<std::size_t>& parameters) {
+  TensorPool& pool = tape_->pool();
+  const std::uint64_t ranks = settings_.ranks;
+  std::uint64_t total = 0;
+  for (const std::size_t index : parameters) {
+    const Parameter& parameter = tape_->parameters()[index];
+    width_ = parameter.width;
+    Shard shard{.parameter = index};
+    if (single()) {
+      const std::uint64_t rows = parameter.rows == 0 ? parameter.count : parameter.rows;
+      const std::uint64_t row_elements = parameter.count / rows;
+      const std::uint64_t part = divided_up(rows, ranks);
+      const std::uint64_t begin = std::min(rows, part * rank_);
+      shard.padded_count = part * row_elements;
+      shard.count = (std::min(rows, begin + part) - begin) * row_elements;
+      unit->own.push_back(pool.make(shard.padded_count * width_, TensorKind::Parameter));
+    } else if (settings_.kind == DataParallelKind::Zero3 && parameter.count < kPersistentElements) {
+      continue;
+    }
+    total += single() ? shard.padded_count : parameter.count;
+    unit->shards.push_back(shard);
+  }
+  unit->own_count = single() ? total : divided_up(total, ranks);
+  if (!single() && total > 0) {
+    const Tensor flat = pool.make(unit->own_count * ranks * width_, TensorKind::Parameter);
+    unit->own.push_back(pool.make(unit->own_count * width_, TensorKind::Parameter));
+    set_own_parts(unit);
+  }
+  for (const Shard& shard : unit->shards) tape_->parameters()[shard.parameter].data.reset();
+  // Computation is in the gathered type.
+  if (!settings_.gathers_narrow) return;
+  for (const Shard& shard : unit->shards) tape_->parameters()[shard.parameter].width = 2;
+}
+
+// Which elements of each parameter lie in this rank's part of the flat one.
+void ShardedParameters::set_own_parts(Unit* unit) const {
+  const std::uint64_t begin = unit->own_count * rank_;
+  const std::uint64_t end = begin + unit->own_count;
+  std::uint64_t position = 0;
+  for (Shard& shard : unit->shards) {
+    const std::uint64_t first = std::max(position, begin);
+    position += tape_->parameters()[shard.parameter].count;
+    const std::uint64_t last = std::min(position, end);
+    shard.count = first < last ? last - first : 0;
+  }
+}
+
+void ShardedParameters::wrap(const std::vector<ParameterRange>& layers) {
+  units_.resize(layers.size() + 1);
+  std::vector<std::size_t> root;
+  std::size_t next = 0;
+  for (const ParameterRange& layer : layers) {
+    for (; next < layer.first; ++next) root.push_back(next);
+    next = layer.first + layer.count;
+  }
+  for (; next < tape_->parameters().size(); ++next) root.push_back(next);
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    std::vector<std::size_t> parameters;
+    for (std::size_t p = 0; p < layers[i].count; ++p) parameters.push_back(layers[i].first + p);
+    wrap_unit(&units_[i + 1], parameters);
+  }
+  wrap_unit(&units_[0], root);
+  if (settings_.kind == DataParallelKind::Zero3) wrap_zero3();
+}
+
+void ShardedParameters::wrap_zero3() {
+  TensorPool& pool = tape_->pool();
+  std::uint64_t own = 0;
+  for (const Unit& unit : units_) own += unit.own_count;
+  master_ = pool.make(own * 4, TensorKind::OptimizerState);
+  reduction_ = pool.make(settings_.reduce_elements * width_, TensorKind::Communication);
+  own_gradients_ = pool.make(own * width_, TensorKind::Gradient);
+}
+
+void ShardedParameters::gather(Unit* unit) {
+  if (unit->is_gathered || unit->incoming || unit->own_count == 0) return;
+  TensorPool& pool = tape_->pool();
+  const std::uint64_t size_bytes = unit->own_count * settings_.ranks * gathered_bytes();
+  Tensor narrow;
+  if (settings_.gathers_narrow) {
+    narrow = pool.make(unit->own_count * 2, TensorKind::Communication, kGatherStream);
+  }
+  const bool is_flat = settings_.kind == DataParallelKind::Fsdp1;
+  const std::uint32_t stream = is_flat ? kFlatGatherStream : kGatherStream;
+  const TensorKind kind = single() ? TensorKind::Communication : TensorKind::Parameter;
+  unit->incoming = pool.make(size_bytes, kind, stream);
+  tape_->communicate(size_bytes, stream);
+}
+
+void ShardedParameters::finish_gather(Unit* unit, bool in_forward) {
+  if (!unit->incoming) return;
+  unit->is_gathered = true;
+  if (!single()) {
+    unit->full = std::move(unit->incoming);
+    return;
+  }
+  std::vector<std::uint64_t> sizes;
+  for (const Shard& shard : unit->shards) {
+    sizes.push_back(shard.padded_count * gathered_bytes());
+    tape_->parameters()[shard.parameter].data =
+        tape_->pool().make(sizes.back() * settings_.ranks, TensorKind::Parameter);
+  }
+  {
+    const Tensor table =
+        tape_->pool().make(split_table_bytes(sizes, settings_.ranks), TensorKind::Workspace);
+  }
+  if (!in_forward) {
+    unit->incoming.reset();
+    return;
+  }
+  // The last unit's buffer goes only now, so that its copy may overlap with this unit's gather.
+  last_gathered_ = std::exchange(unit->incoming, {});
+}
+
+void ShardedParameters::release(Unit* unit) {
+  if (!unit->is_gathered) return;
+  unit->is_gathered = false;
+  if (single()) {
+    for (const Shard& shard : unit->shards) tape_->parameters()[shard.parameter].data.reset();
+    return;
+  }
+  // It was made on the gather's stream and used on the one that computes.
+  if (settings_.records) tape_->pool().record(unit->full, 0);
+  unit->full.reset();
+}
+
+// At its first forward FSDP 1 makes the buffers of every unit and takes their memory back until
+// they are needed.
+void ShardedParameters::prepare() {
+  if (is_prepared_ || settings_.kind != DataParallelKind::Fsdp1) return;
+  is_prepared_ = true;
+  TensorPool& pool = tape_->pool();
+  for (const Unit& unit : units_) {
+    const std::uint64_t count = unit.own_count * settings_.ranks;
+    if (settings_.gathers_narrow) {
+      { const Tensor narrow = pool.make(unit.own_count * 2, TensorKind::Communication); }
+      const Tensor gathered = pool.make(count * 2, TensorKind::Parameter);
+    }
+    const Tensor whole = pool.make(count * width_, TensorKind::Parameter);
+  }
+}
+
+void ShardedParameters::begin_forward() {
+  prepare();
+  for (Unit& unit : units_) {
+    if (drops_gradients_) unit.gradient.reset();
+  }
+  drops_gradients_ = false;
+  gather(&units_[0]);
+  finish_gather(&units_[0], true);
+}
+
+Var ShardedParameters::begin_layer(std::size_t layer, Var input) {
+  Unit& unit = units_[layer + 1];
+  gather(&unit);
+  finish_gather(&unit, true);
+  // Only ZeRO-3 looks ahead in the forward.
+  if (settings_.kind == DataParallelKind::Zero3 && settings_.prefetch &&
+      layer + 2 < units_.size()) {
+    gather(&units_[layer + 2]);
+  }
+  return tape_->hooked(std::move(input), hook_code(layer + 1, true));
+}
+
+Var ShardedParameters::end_layer(std::size_t layer, Var output) {
+  if (settings_.reshard) release(&units_[layer + 1]);
+  return tape_->hooked(std::move(output), hook_code(layer + 1, false));
+}
+
+void ShardedParameters::end_forward() { last_gathered_.reset(); }
+
+void ShardedParameters::begin_backward() { pre_backward(0); }
+
+void ShardedParameters::on_hook(std::uint64_t code) {
+  if (code % 2 == 0) {
+    pre_backward(code / 2);
+  } else {
+    post_backward(code / 2);
+  }
+}
+
+void ShardedParameters::pre_backward(std::size_t unit) {
+  gather(&units_[unit]);
+  finish_gather(&units_[unit], false);
+  // Backwards go from the last block to the first; the root is first in both.
+  const std::size_t next = unit == 0 ? units_.size() - 1 : unit - 1;
+  if (settings_.prefetch && next > 0) gather(&units_[next]);
+}
+
+void ShardedParameters::keep_gradient(Unit* unit, Tensor reduced) {
+  // A second micro batch is added in place.
+  if (!unit->gradient) unit->gradient = std::move(reduced);
+}
+
+void ShardedParameters::reduce(Unit* unit) {
+  TensorPool& pool = tape_->pool();
+  last_reduced_.reset();
+  // Gradients of two bytes are reduced in four.
+  const std::uint64_t reduced_width = settings_.gathers_narrow ? 4 : width_;
+  Tensor input =
+      pool.make(unit->own_count * settings_.ranks * reduced_width, TensorKind::Communication);
+  std::vector<std::uint64_t> sizes;
+  for (const Shard& shard : unit->shards) sizes.push_back(shard.padded_count * reduced_width);
+  { const Tensor table = pool.make(join_table_bytes(sizes), TensorKind::Workspace); }
+  // The list of gradients is cleared from its end, but a variable still holds the last.
+  for (std::size_t i = unit->shards.size() - 1; i-- > 0;) {
+    tape_->parameters()[unit->shards[i].parameter].gradient.reset();
+  }
+  Tensor output = pool.make(unit->own_count * reduced_width, TensorKind::Gradient, kReduceStream);
+  tape_->parameters()[unit->shards.back().parameter].gradient.reset();
+  tape_->communicate(input.size_bytes(), kReduceStream);
+  last_reduced_ = std::move(input);
+  keep_gradient(unit, std::move(output));
+}
+
+// The gradients of the views are joined to the flat parameter's, on the stream that made the views.
+void ShardedParameters::reduce_flat(Unit* unit) {
+  TensorPool& pool = tape_->pool();
+  const std::uint64_t size_bytes = unit->own_count * settings_.ranks * gathered_bytes();
+  Tensor flat = pool.make(size_bytes, TensorKind::Gradient, kFlatGatherStream);
+  for (const Shard& shard : unit->shards) tape_->parameters()[shard.parameter].gradient.reset();
+  release(unit);
+  Tensor output =
+      pool.make(unit->own_count * gathered_bytes(), TensorKind::Gradient, kFlatReduceStream);
+  tape_->communicate(size_bytes, kFlatReduceStream);
+  if (settings_.gathers_narrow) {
+    output = pool.make(unit->own_count * width_, TensorKind::Gradient, kFlatReduceStream);
+  }
+  if (settings_.records) pool.record(flat, kFlatReduceStream);
+  flat.reset();
+  keep_gradient(unit, std::move(output));
+}
+
+void ShardedParameters::post_backward(std::size_t index) {
+  Unit& unit = units_[index];
+  if (unit.own_count == 0) return;
+  if (settings_.kind == DataParallelKind::Fsdp1) {
+    reduce_flat(&unit);
+    return;
+  }
+  release(&unit);
+  if (single()) {
+    reduce(&unit);
+    return;
+  }
+  // ZeRO-3: copied to the reduction's buffer; its own part is added to the partition's gradients.
+  for (const Shard& shard : unit.shards) tape_->parameters()[shard.parameter].gradient.reset();
+  tape_->communicate(unit.own_count * settings_.ranks * width_, kReduceStream);
+}
+
+void ShardedParameters::end_backward() {
+  post_backward(0);
+  last_reduced_.reset();
+}
+
+std::vector<OptimizedTensor> ShardedParameters::optimized() const {
+  if (settings_.kind == DataParallelKind::Zero3) {
+    return {{.count = master_.size_bytes() / 4, .width = 4}};
+  }
+  // In the order of the model; a parameter without elements on this rank has no state.
+  std::map<std::size_t, std::uint64_t> counts;
+  for (const Unit& unit : units_) {
+    for (const Shard& shard : unit.shards) counts[shard.parameter] = shard.count;
+  }
+  std::vector<OptimizedTensor> tensors;
+  for (const auto& [parameter, count] : counts) {
+    if (count > 0) tensors.push_back({.count = count, .width = width_});
+  }
+  return tensors;
+}
+
+void ShardedParameters::begin_step() {
+  if (settings_.kind != DataParallelKind::Zero3) return;
+  step_gradient_ = tape_->pool().make(master_.size_bytes(), TensorKind::Gradient);
+}
+
+void ShardedParameters::end_step() { step_gradient_.reset(); }
+
+// FSDP 1 keeps its own handles until the next forward. FSDP 2's root goes last: its last parameters
+// come after the blocks.
+void ShardedParameters::release_gradients() {
+  drops_gradients_ = settings_.kind == DataParallelKind::Fsdp1;
+  if (drops_gradients_) return;
+  for (std::size_t i = 1; i < units_.size(); ++i) units_[i].gradient.reset();
+  units_[0].gradient.reset();
+}
+
+void ShardedParameters::gather_all() {
+  for (Unit& unit : units_) {
+    if (unit.is_gathered) continue;
+    gather(&unit);
+    finish_gather(&unit, false);
+    release(&unit);
+  }
+}
+
+void ShardedParameters::clear() {
+  units_.clear();
+  for (Tensor* tensor :
+       {&last_gathered_, &last_reduced_, &master_, &reduction_, &own_gradients_, &step_gradient_}) {
+    tensor->reset();
+  }
+}
+
+}  // namespace allocmark

@@ -1,0 +1,88 @@
+// Parameters that are shared over data parallel ranks and gathered when a unit (a block, or all
+// that is outside of blocks) needs them: PyTorch's FSDP with flat parameters (version 1) and with
+// single ones (version 2, fully_shard), and ZeRO stage 3 (DeepSpeed). Says what each gather,
+// release and reduction allocates, on which stream.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "workloads/model/data_parallel.h"
+
+namespace allocmark {
+
+class ShardedParameters {
+ public:
+  ShardedParameters(const DataParallelSettings& settings, std::uint64_t rank, Tape* tape)
+      : settings_(settings), rank_(rank), tape_(tape) {}
+
+  // `layers`: the parameters of each block; those outside make the first unit.
+  void wrap(const std::vector<ParameterRange>& layers);
+
+  // Forward: the root's parameters stay until the end of the backward.
+  void begin_forward();
+  [[nodiscard]] Var begin_layer(std::size_t layer, Var input);
+  [[nodiscard]] Var end_layer(std::size_t layer, Var output);
+  void end_forward();
+
+  // Backward.
+  void begin_backward();
+  void on_hook(std::uint64_t code);
+  void end_backward();
+
+  // Streams in use, the one that computes among them.
+  [[nodiscard]] static constexpr std::uint32_t stream_count() { return 4; }
+  [[nodiscard]] std::vector<OptimizedTensor> optimized() const;
+  void begin_step();
+  void end_step();
+  void release_gradients();
+  // Gathers each unit in turn, as a full state dict on the host does.
+  void gather_all();
+  void clear();
+
+ private:
+  struct Shard {
+    std::size_t parameter = 0;
+    std::uint64_t count = 0;         // elements of this rank's part
+    std::uint64_t padded_count = 0;  // of every rank's part
+  };
+  struct Unit {
+    std::vector<Shard> shards;
+    std::vector<Tensor> own;      // parts, or one flat part
+    std::uint64_t own_count = 0;  // padded elements of this rank
+    Tensor incoming;              // gathered, not yet copied out
+    Tensor full;                  // flat parameters
+    Tensor gradient;              // reduced, flat
+    bool is_gathered = false;
+  };
+
+  [[nodiscard]] bool single() const { return settings_.kind == DataParallelKind::Fsdp2; }
+  [[nodiscard]] std::uint64_t gathered_bytes() const {
+    return settings_.gathers_narrow ? 2 : width_;
+  }
+  void wrap_unit(Unit* unit, const std::vector<std::size_t>& parameters);
+  void set_own_parts(Unit* unit) const;
+  void wrap_zero3();
+  void prepare();
+  void gather(Unit* unit);
+  void finish_gather(Unit* unit, bool in_forward);
+  void release(Unit* unit);
+  void reduce(Unit* unit);
+  void reduce_flat(Unit* unit);
+  void keep_gradient(Unit* unit, Tensor reduced);
+  void pre_backward(std::size_t unit);
+  void post_backward(std::size_t unit);
+
+  DataParallelSettings settings_;
+  std::uint64_t rank_;
+  Tape* tape_;
+  std::uint64_t width_ = 4;  // bytes per element of the shards
+  std::vector<Unit> units_;
+  bool is_prepared_ = false;
+  bool drops_gradients_ = false;  // at the next forward
+  Tensor last_gathered_;          // kept until the next unit was copied out (forward)
+  Tensor last_reduced_;           // likewise (backward)
+  Tensor master_, reduction_, own_gradients_, step_gradient_;  // ZeRO-3
+};
+
+}  // namespace allocmark

@@ -1,0 +1,60 @@
+// Where Transformer's layers meet parallel ranks and checkpoints: the borders of tensor parallel
+// regions, the input of later pipeline stages, the attention core as a checkpoint of its own, and
+// the recomputation of segments.
+#include <utility>
+
+#include "workloads/model/transformer.h"
+
+namespace allocmark {
+
+// What every rank has becomes the input of products whose weights are shared over ranks.
+Var Transformer::into_parallel(Var hidden) {
+  const CollectiveGroup group{.ranks = setup_.parallel.tensor};
+  if (setup_.parallel.sequence) return gather_tokens(tape_, std::move(hidden), group);
+  return copy_to_ranks(tape_, std::move(hidden), group);
+}
+
+Var Transformer::out_of_parallel(Var partial) {
+  const CollectiveGroup group{.ranks = setup_.parallel.tensor};
+  if (setup_.parallel.sequence) return reduce_scatter_tokens(tape_, std::move(partial), group);
+  return sum_over_ranks(tape_, std::move(partial), group);
+}
+
+Var Transformer::enter(Var hidden) {
+  if (megatron_) return hidden;
+  const Var raw = tape_.make(setup_.sequence, 8);
+  positions_ = tape_.make(setup_.sequence, 8).tensor;
+  mask_ = make_causal_mask(cache_ == nullptr);
+  if (setup_.model.family == ModelFamily::Llama) make_rotary(setup_.wide_bytes);
+  return hidden;
+}
+
+Var Transformer::attend(const Var& query, Var key, Var value, Var* weights) {
+  if (!setup_.recomputes_attention) {
+    return attend_core(query, std::move(key), std::move(value), weights);
+  }
+  tape_.begin_segment({.first_layer = 0, .layer_count = 0, .inputs = {query, key, value}});
+  tape_.hold(mask_.tensor);
+  Var out = attend_core(query, std::move(key), std::move(value), weights);
+  tape_.end_segment();
+  return out;
+}
+
+Var Transformer::recompute(const SegmentInput& segment) {
+  Var out;
+  if (segment.layer_count > 0) {
+    out = segment.inputs[0];
+    for (std::uint32_t i = 0; i < segment.layer_count; ++i) {
+      out = layer(segment.first_layer + i, out);
+    }
+  } else if (megatron_) {
+    out = megatron_->attention_core(segment.inputs[0]);
+  } else {
+    Var weights;
+    out = attend_core(segment.inputs[0], segment.inputs[1], segment.inputs[2], &weights);
+  }
+  tape_.end_autocast();
+  return out;
+}
+
+}  // namespace allocmark

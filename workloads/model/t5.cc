@@ -1,0 +1,293 @@
+// T5: Transformer's forward functions for an encoder and a decoder. Positions are relative: a bias
+// per head and distance is added to the scores, and as its last dimension is not contiguous no
+// fused kernel takes it, so that self attention runs operator by operator. Cross attention has a
+// bias of zeros and is fused.
+#include <utility>
+
+#include "workloads/model/transformer.h"
+
+namespace allocmark {
+namespace {
+
+constexpr std::uint64_t kBucketCount = 32;
+
+// Gradient where the mask let it through; the other value is a number of its own.
+void where_backward(Tape& tape, Node& node, Backprop& b) {
+  const Tensor zero = tape.gradient(node.sizes[1]);
+  b.out[0].tensor = tape.gradient(node.sizes[0]);
+}
+
+}  // namespace
+
+void Transformer::make_t5_parameters() {
+  const ModelShape& model = setup_.model;
+  const std::uint64_t h = model.hidden;
+  const std::uint64_t inner = model.attention_width();
+  word_table_ = head_ = add_weight(model.vocabulary * h);
+  const auto attention = [&](LayerWeights* own, bool has_bias) {
+    own->query = add_weight(h * inner);
+    own->key = add_weight(h * inner);
+    own->value = add_weight(h * inner);
+    own->output = add_weight(inner * h);
+    if (has_bias) own->position_bias = add_weight(kBucketCount * model.head_count);
+    own->first_norm = add_weight(h);
+  };
+  for (std::uint64_t i = 0; i < model.block_count(); ++i) {
+    const bool decodes = i >= model.layer_count;
+    const std::size_t first = tape_.parameters().size();
+    LayerWeights own, cross;
+    attention(&own, i % model.layer_count == 0);
+    if (decodes) attention(&cross, false);
+    own.up = add_weight(h * model.ffn);
+    own.down = add_weight(model.ffn * h);
+    own.second_norm = add_weight(h);
+    layers_.push_back(own);
+    layer_parameters_.push_back({.first = first, .count = tape_.parameters().size() - first});
+    if (decodes) cross_layers_.push_back(cross);
+    if (i + 1 == model.layer_count) encoder_norm_ = add_weight(h);
+  }
+  final_norm_ = add_weight(h);
+}
+
+// Without a mean; in four bytes, and back to the weight's type before the weight.
+Var Transformer::t5_norm(Var hidden, std::size_t weight, std::uint64_t rows) {
+  Var variance = mean_of_rows(tape_, power(tape_, cast(tape_, hidden, 4)), rows);
+  hidden = multiply(tape_, hidden, rsqrt(tape_, add_scalar(tape_, variance)));
+  hidden = cast(tape_, std::move(hidden), setup_.wide_bytes);
+  Var out = multiply(tape_, tape_.parameter(weight), hidden);
+  hidden.drop();
+  variance.drop();
+  return out;
+}
+
+Var Transformer::t5_dropout(Var input) {
+  return setup_.has_dropout() ? dropout(tape_, std::move(input)) : input;
+}
+
+// Which of the buckets each pair of positions falls in: exact near, logarithmic far.
+Tensor Transformer::t5_buckets(std::uint64_t pairs, bool is_decoder) {
+  const auto chain = [this, pairs](Var input, std::uint64_t width) {
+    Var out = tape_.make(pairs, width);
+    input.drop();
+    return out;
+  };
+  Var buckets, positions;
+  if (is_decoder) {
+    Var zeros = tape_.make(pairs, 8);
+    Var nearer = tape_.make(pairs, 8);
+    zeros.drop();
+    positions = chain(std::move(nearer), 8);
+  } else {
+    buckets = chain(chain(chain(tape_.make(pairs, 1), 8), 8), 8);
+    positions = tape_.make(pairs, 8);
+  }
+  Var is_small = tape_.make(pairs, 1);
+  Var large = tape_.make(pairs, 4);
+  for (int i = 0; i < 4; ++i) large = chain(std::move(large), 4);
+  large = chain(chain(std::move(large), 8), 8);
+  Var last = tape_.make(pairs, 8);
+  Var bounded = tape_.make(pairs, 8);
+  last.drop();
+  large.drop();
+  Var chosen = tape_.make(pairs, 8);
+  if (is_decoder) {
+    buckets = chain(std::move(chosen), 8);
+  } else {
+    chosen.drop();  // added in place
+  }
+  positions.drop();
+  is_small.drop();
+  bounded.drop();
+  return buckets.tensor;
+}
+
+// A row of the table per pair of positions, in the order query, key, head.
+Var Transformer::t5_position_bias(std::size_t table, std::uint64_t queries, std::uint64_t keys,
+                                  bool is_decoder) {
+  Var raw = tape_.make(queries, 8);
+  Var query_positions = tape_.make(queries, 8);
+  raw.drop();
+  Var key_positions = tape_.make(keys, 8);
+  Var distances = tape_.make(queries * keys, 8);
+  const Tensor buckets = t5_buckets(queries * keys, is_decoder);
+  Var out = embedding(tape_, buckets, queries * keys, table, setup_.model.head_count, true);
+  query_positions.drop();
+  key_positions.drop();
+  distances.drop();
+  return out;
+}
+
+// sdpa's own mask of bias and causality.
+Var Transformer::t5_causal_bias(const Var& bias, std::uint64_t queries, std::uint64_t keys) {
+  Var allowed;
+  {
+    Var query_positions = tape_.make(queries, 8);
+    Var key_positions = tape_.make(keys, 8);
+    allowed = tape_.make(queries * keys, 1);
+    query_positions.drop();
+  }
+  Node* node = tape_.record(where_backward, {&bias});
+  if (node != nullptr) node->sizes = {bias.size_bytes(), bias.width};
+  tape_.save(node, 0, allowed.tensor);
+  const Var lowest = tape_.make(1, bias.width);
+  Var out = tape_.make(bias.count, bias.width);
+  tape_.attach(node, &out);
+  return out;
+}
+
+Var Transformer::t5_attend(Var query, Var key, Var value, const T5Attention& what, Var* weights) {
+  const ModelShape& model = setup_.model;
+  const std::uint64_t inner = model.attention_width();
+  const std::uint64_t rows = setup_.batch * what.queries;
+  const AttentionSizes sizes{.query_count = rows * inner,
+                             .key_count = setup_.batch * what.keys * inner,
+                             .score_count = rows * what.keys * model.head_count,
+                             .row_count = rows * model.head_count,
+                             .viewable = setup_.batch == 1 || what.queries == 1};
+  if (!setup_.fused_attention) {
+    Var scores = multiply_scalar(tape_, query_times_key(tape_, query, key, sizes));
+    scores = add(tape_, std::move(scores), *what.bias);
+    if (what.is_causal) scores = add(tape_, std::move(scores), mask_);
+    *weights = softmax(tape_, std::move(scores));
+    *weights = t5_dropout(std::move(*weights));
+    Var out = weights_times_value(tape_, *weights, value, sizes);
+    if (what.queries > 1) out = clone(tape_, std::move(out));
+    return out;
+  }
+  if (what.is_cross) {
+    return fused_attention(tape_, query, key, value,
+                           {.query_count = sizes.query_count,
+                            .key_count = sizes.key_count,
+                            .row_count = rows * model.head_count,
+                            .query_rows = what.queries,
+                            .one_query = what.queries == 1,
+                            .bias = what.bias->tensor});
+  }
+  Var bias = *what.bias;
+  if (what.is_causal && what.queries > 1) bias = t5_causal_bias(bias, what.queries, what.keys);
+  Var out = unfused_attention(tape_, std::move(query), std::move(key), std::move(value), bias,
+                              sizes, setup_.has_dropout());
+  if (what.queries > 1) out = clone(tape_, std::move(out));
+  return out;
+}
+
+// `source`: what keys and values come from.
+Var Transformer::t5_attention(const LayerWeights& own, const Var& input, const Var& source,
+                              T5Attention what) {
+  const std::uint64_t rows = setup_.batch * what.queries;
+  const std::uint64_t source_rows = setup_.batch * (what.is_cross ? what.keys : what.queries);
+  const auto apart = [&](Var projected, std::uint64_t length) {
+    return split_heads(tape_, std::move(projected), setup_.batch == 1 || length == 1);
+  };
+  const std::uint64_t source_length = what.is_cross ? what.keys : what.queries;
+  Var query = apart(linear(tape_, input, rows, {.weight = own.query}), what.queries);
+  Var key = apart(linear(tape_, source, source_rows, {.weight = own.key}), source_length);
+  Var value = apart(linear(tape_, source, source_rows, {.weight = own.value}), source_length);
+  if (cache_ != nullptr && what.cache_index >= 0) {
+    const auto index = static_cast<std::size_t>(what.cache_index);
+    const std::uint64_t count = setup_.batch * what.keys * setup_.model.kv_width();
+    Var keys = cache_->append(tape_, index, 0, key, count, key.width, setup_.target);
+    Var values = cache_->append(tape_, index, 1, value, count, key.width, setup_.target);
+    key = std::move(keys);
+    value = std::move(values);
+  }
+  if (what.makes_bias && what.is_cross) {
+    *what.bias = tape_.make(what.queries * what.keys * setup_.model.head_count, query.width);
+  } else if (what.makes_bias) {
+    *what.bias = t5_position_bias(own.position_bias, what.queries, what.keys, what.is_causal);
+  }
+  Var weights;
+  Var out = t5_attend(query, key, value, what, &weights);
+  out = linear(tape_, std::move(out), rows, {.weight = own.output});
+  for (Var* local : {&query, &key, &value}) local->drop();
+  return out;
+}
+
+Var Transformer::t5_layer(const LayerWeights& own, std::size_t index, Var hidden) {
+  const std::uint64_t layers = setup_.model.layer_count;
+  const bool decodes = index >= layers;
+  const Var block_input = hidden;  // the loop's variable
+  const std::uint64_t queries = decodes ? setup_.target : setup_.sequence;
+  const std::uint64_t rows = setup_.batch * queries;
+  Var normed = t5_norm(hidden, own.first_norm, rows);
+  T5Attention what{.queries = queries,
+                   .keys = decodes ? setup_.target_context() : queries,
+                   .is_causal = decodes,
+                   .makes_bias = index % layers == 0,
+                   .cache_index = decodes ? static_cast<std::int64_t>(index) : -1,
+                   .bias = &position_bias_[decodes ? 1 : 0]};
+  Var branch = t5_attention(own, normed, normed, what);
+  hidden = add(tape_, hidden, t5_dropout(branch));
+  branch.drop();
+  normed.drop();
+  if (decodes) {
+    const LayerWeights& cross = cross_layers_[index - layers];
+    normed = t5_norm(hidden, cross.first_norm, rows);
+    what = {.queries = queries,
+            .keys = setup_.sequence,
+            .is_cross = true,
+            .makes_bias = index == layers,
+            .cache_index = static_cast<std::int64_t>(index - layers),
+            .bias = &cross_bias_};
+    branch = t5_attention(cross, normed, encoded_, what);
+    hidden = add(tape_, hidden, t5_dropout(branch));
+    normed.drop();
+    branch.drop();
+  }
+  normed = t5_norm(hidden, own.second_norm, rows);
+  Var inner = linear(tape_, normed, rows, {.weight = own.up});
+  inner = activation_of_result(tape_, std::move(inner));
+  inner = t5_dropout(std::move(inner));
+  inner = cast(tape_, std::move(inner), setup_.wide_bytes);
+  branch = linear(tape_, inner, rows, {.weight = own.down});
+  inner.drop();
+  normed.drop();
+  hidden = add(tape_, hidden, t5_dropout(branch));
+  branch.drop();
+  return hidden;
+}
+
+Var Transformer::t5_embed(const Tensor& tokens) {
+  words_ = embedding(tape_, tokens, setup_.token_count(), word_table_, setup_.model.hidden);
+  return t5_dropout(words_);
+}
+
+// Final norm of one of the two, and what its forward held.
+Var Transformer::t5_finish(Var hidden, std::size_t norm, std::uint64_t rows) {
+  hidden = t5_norm(std::move(hidden), norm, rows);
+  hidden = t5_dropout(std::move(hidden));
+  words_.drop();
+  mask_.drop();
+  for (Var& bias : position_bias_) bias.drop();
+  cross_bias_.drop();
+  return hidden;
+}
+
+// The encoder's result stays for cross attention; the decoder's tokens are the labels, one later.
+Var Transformer::t5_begin_decoder(Var hidden) {
+  encoded_ = t5_finish(std::move(hidden), encoder_norm_, setup_.token_count());
+  const std::uint64_t rows = setup_.batch * setup_.target;
+  Var shifted = tape_.make(rows, 8);
+  { const Var before = tape_.make(rows - setup_.batch, 8); }
+  { const Var is_ignored = tape_.make(rows, 1); }
+  words_ = embedding(tape_, shifted.tensor, rows, word_table_, setup_.model.hidden);
+  decoder_tokens_ = shifted.tensor;
+  if (!setup_.fused_attention) mask_ = make_mask(setup_.target, setup_.target_context());
+  return t5_dropout(words_);
+}
+
+Var Transformer::t5_loss(Var hidden, const Tensor& labels) {
+  const std::uint64_t rows = setup_.batch * setup_.target;
+  Var scaled = multiply_scalar(tape_, hidden);
+  Var logits = linear(tape_, scaled, rows, {.weight = head_});
+  if (kept_outputs_ != nullptr) kept_outputs_->push_back(logits.tensor);
+  Var loss = cross_entropy(tape_, logits, labels);
+  decoder_tokens_.reset();
+  hidden.drop();
+  scaled.drop();
+  logits.drop();
+  encoded_.drop();
+  return loss;
+}
+
+}  // namespace allocmark

@@ -1,0 +1,161 @@
+// ViT: Transformer's forward functions for images. Patches come from a convolution, a class token
+// and learned positions join them, and the class token's last state is classified.
+#include <utility>
+
+#include "workloads/model/transformer.h"
+
+namespace allocmark {
+namespace {
+
+// cuDNN pads three colours to sixteen bytes of channels for tensor cores.
+constexpr std::uint64_t kPaddedBytes = 16;
+
+// sizes: bytes of the weight, of the bias, of the output, rows, channels, workspace.
+void patches_backward(Tape& tape, Node& node, Backprop& b) {
+  // The gradient comes as rows of tokens; the convolution wants channels first. Images need none.
+  Tensor channels_first = tape.gradient(node.sizes[2]);
+  b.out[1].tensor = tape.gradient(node.sizes[0]);
+  { const Tensor workspace = tape.allocate(node.sizes[5], TensorKind::Workspace); }
+  channels_first.reset();
+  b.out[2] = b.gradient;
+  b.reduced_bytes[2] = node.sizes[1];
+  b.reduced_rows[2] = node.sizes[3];
+  b.reduced_columns[2] = node.sizes[4];
+}
+
+// The class token's rows and the patches' are views of the gradient; narrower patches get a copy.
+void join_backward(Tape& tape, Node& node, Backprop& b) {
+  b.out[0] = b.gradient;
+  b.out[0].is_view = true;
+  b.out[1] = b.out[0];
+  if (node.sizes[0] != 0) b.out[1] = {.tensor = tape.gradient(node.sizes[0])};
+}
+
+// One row per image, summed over the images.
+void expand_backward(Tape&, Node& node, Backprop& b) {
+  b.out[0] = b.gradient;
+  b.reduced_bytes[0] = node.sizes[0];
+}
+
+void select_backward(Tape& tape, Node& node, Backprop& b) {
+  b.out[0].tensor = tape.gradient(node.sizes[0]);
+}
+
+}  // namespace
+
+void Transformer::make_vit_parameters() {
+  const ModelShape& model = setup_.model;
+  const std::uint64_t h = model.hidden;
+  const auto with_its_bias = [&](std::uint64_t in, std::uint64_t out) {
+    const std::size_t index = add_weight(in * out);
+    static_cast<void>(add_weight(out));
+    return index;
+  };
+  patch_weight_ = with_its_bias(3 * model.patch * model.patch, h);
+  class_token_ = add_weight(h);
+  position_table_ = add_weight((model.patch_count() + 1) * h);
+  for (std::uint64_t i = 0; i < model.layer_count; ++i) {
+    const std::size_t first = tape_.parameters().size();
+    LayerWeights own;
+    own.query = with_its_bias(h, h);
+    own.key = with_its_bias(h, h);
+    own.value = with_its_bias(h, h);
+    own.output = with_its_bias(h, h);
+    own.first_norm = with_its_bias(1, h);
+    own.second_norm = with_its_bias(1, h);
+    own.up = with_its_bias(h, model.ffn);
+    own.down = with_its_bias(model.ffn, h);
+    layers_.push_back(own);
+    layer_parameters_.push_back({.first = first, .count = tape_.parameters().size() - first});
+  }
+  final_norm_ = with_its_bias(1, h);
+  head_ = with_its_bias(h, model.vocabulary);
+}
+
+// Conv2d whose kernel is as large as its step: rows of patches, seen as tokens.
+Var Transformer::vit_patches(const Tensor& pixels) {
+  const ModelShape& model = setup_.model;
+  const Var bias = tape_.cast_parameter(patch_weight_ + 1);
+  const Var weight = tape_.cast_parameter(patch_weight_);
+  Var images;
+  images.count = setup_.batch * 3 * model.image * model.image;
+  images.width = setup_.wide_bytes;
+  images.tensor = pixels;
+  if (setup_.autocast) images = cast(tape_, std::move(images), setup_.narrow_bytes);
+  const std::uint64_t width = images.width;
+  const std::uint64_t rows = setup_.batch * model.patch_count();
+  Node* node = tape_.record(patches_backward, {&images, &weight, &bias});
+  // Padded images, output and padded weight; in two bytes the gradient of the weight needs three
+  // of its sums in four bytes, too.
+  const std::uint64_t area = model.image * model.image;
+  const std::uint64_t padded_images = setup_.batch * kPaddedBytes * area;
+  const std::uint64_t padded_weight = kPaddedBytes * model.patch * model.patch * model.hidden;
+  const std::uint64_t output_bytes = rows * model.hidden * width;
+  if (node != nullptr) {
+    const std::uint64_t sums = width < 4 ? 3 * padded_weight * 4 / width : 0;
+    node->sizes = {weight.size_bytes(), bias.size_bytes(),
+                   output_bytes,        rows,
+                   model.hidden,        padded_images + output_bytes + padded_weight + sums + 144};
+  }
+  tape_.save(node, 0, images.tensor);
+  tape_.save(node, 1, weight.tensor);
+  Var out = tape_.make(rows * model.hidden, width);
+  if (width < 4) {
+    const Tensor workspace =
+        tape_.allocate(padded_images + output_bytes + padded_weight + 16, TensorKind::Workspace);
+  }
+  tape_.attach(node, &out);
+  return out;
+}
+
+Var Transformer::vit_embed(const Tensor& pixels) {
+  const std::uint64_t h = setup_.model.hidden;
+  Var patches = vit_patches(pixels);
+  Var token = tape_.parameter(class_token_);
+  Node* expanded = tape_.record(expand_backward, {&token});
+  if (expanded != nullptr) expanded->sizes[0] = token.size_bytes();
+  tape_.attach(expanded, &token);
+  Node* joined = tape_.record(join_backward, {&token, &patches});
+  if (joined != nullptr && patches.width != setup_.wide_bytes)
+    joined->sizes[0] = patches.size_bytes();
+  Var rows = tape_.make(setup_.token_count() * h, setup_.wide_bytes);
+  tape_.attach(joined, &rows);
+  patches.drop();
+  words_ = add(tape_, std::move(rows), tape_.parameter(position_table_));
+  return words_;
+}
+
+Var Transformer::vit_layer(const LayerWeights& own, Var hidden) {
+  const std::uint64_t rows = setup_.token_count();
+  Var residual = hidden;
+  hidden = layer_norm(tape_, hidden, rows, own.first_norm, own.first_norm + 1);
+  Var weights;
+  Var query = heads(linear(tape_, hidden, rows, with_bias(own.query)));
+  Var key = heads(linear(tape_, hidden, rows, with_bias(own.key)));
+  Var value = heads(linear(tape_, hidden, rows, with_bias(own.value)));
+  Var mixed = attend(query, key, value, &weights);
+  mixed = linear(tape_, std::move(mixed), rows, with_bias(own.output));
+  for (Var* local : {&query, &key, &value}) local->drop();
+  hidden = std::move(mixed);
+  hidden = add(tape_, std::move(hidden), residual);
+  residual = hidden;
+  hidden = layer_norm(tape_, hidden, rows, own.second_norm, own.second_norm + 1);
+  Var inner = linear(tape_, hidden, rows, with_bias(own.up));
+  inner = activation_of_input(tape_, std::move(inner));
+  hidden = linear(tape_, std::move(inner), rows, with_bias(own.down));
+  hidden = add(tape_, std::move(hidden), residual);
+  residual.drop();
+  return hidden;
+}
+
+// The class token's row of each image through the classifier.
+Var Transformer::vit_logits(const Var& hidden) {
+  Node* node = tape_.record(select_backward, {&hidden});
+  if (node != nullptr) node->sizes[0] = hidden.size_bytes();
+  Var token = hidden;
+  token.count = setup_.batch * setup_.model.hidden;
+  tape_.attach(node, &token);
+  return linear(tape_, std::move(token), setup_.batch, with_bias(head_));
+}
+
+}  // namespace allocmark

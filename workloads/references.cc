@@ -1,0 +1,233 @@
+#include "workloads/references.h"
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/nearest.h"
+
+namespace allocmark {
+namespace {
+
+using enum FreeRows;
+
+constexpr auto kReferences = std::to_array<Reference>({
+    // The two oldest GPT-2 programs divide each loss by 1: 4 bytes forward and backward.
+    {"gpt2_train_amp", "train:gpt2-124m,batch=8,seq=1024,steps=4", 6803, 8, None},
+    {"gpt2_train_ckpt", "train:gpt2-124m,batch=8,seq=1024,steps=4,checkpoint=full", 9092, 8, None},
+    {"llama_lora_varlen_accum",
+     "train:llama-2-7b,layers=8,hidden=1536,heads=16,ffn=4096,batch=2,steps=3,accumulate=4,"
+     "seq=167/412/127/351/552/557/844/542/291/"
+     "249,precision=bf16,checkpoint=full,lora=16,events=30000",
+     29000, 0, Blocks},
+    {"bert_varlen_infer",
+     "infer:bert-base,precision=fp32,requests=340,batch=16,"
+     "batches=8/1/8/16/4/2/16/2/8/4/16/4/2/4/4/16/8/16/1/2/2/8/16/4/4/16/8/8/1/4/8/4"
+     "/4/2/2/8/1/16/2/8/2/4/4/8/8/4/8/2/8/16/2/4/2,"
+     "seq=267/86/368/314/246/115/411/169/245/71/351/345/72/309/437/228/240/270/250/200"
+     "/160/291/221/220/125/170/204/351/149/176/126/209/216/117/218/347/124/264/119/261"
+     "/281/145/184/411/429/133/199/83/222/512/172/308/460,events=30051",
+     29990, 0, Blocks},
+    {"gpt2_medium_amp", "train:gpt2-355m,batch=4,seq=1024,steps=3", 10212, 0, None},
+    {"gpt2_bf16_sgd",
+     "train:gpt2-124m,batch=8,seq=512,steps=4,precision=bf16,optimizer=sgd,attention=fused", 7700,
+     0, Blocks},
+    {"gpt2_accum_fp32",
+     "train:gpt2-124m,batch=4,seq=256,steps=2,accumulate=3,precision=fp32,kv_cache=none", 7091, 0,
+     None},
+    {"bert_mlm_fp32", "train:bert-base,batch=16,seq=128,steps=4,precision=fp32,attention_mask=ones",
+     10300, 0, Blocks},
+    {"llama_bf16_fused",
+     "train:llama-3-8b,layers=8,hidden=2048,heads=16,kv_heads=4,ffn=5632,vocabulary=32000,"
+     "batch=4,seq=1024,steps=4,precision=bf16,optimizer=adamw_fused,attention=fused",
+     8100, 0, Blocks},
+    {"llama_eager_amp",
+     "train:llama-3-8b,layers=6,hidden=1024,heads=16,kv_heads=4,ffn=2816,vocabulary=32000,"
+     "batch=4,seq=512,steps=3,kv_cache=none",
+     6200, 0, Blocks},
+    {"llama_ckpt_amp",
+     "train:llama-3-8b,layers=8,hidden=2048,heads=16,kv_heads=4,ffn=5632,vocabulary=32000,"
+     "batch=2,seq=2048,steps=3,checkpoint=full,attention=fused",
+     5110, 0, None},
+    {"gpt2_generate",
+     "infer:gpt2-124m,requests=8,batch=8,batches=8,seq=64,context_max=64,generated_max=63,"
+     "lengths=lognormal,median=100000,sigma_percent=0,attention=fused,events=30002",
+     29990, 0, Blocks},
+    {"llama_generate",
+     "infer:llama-3-8b,layers=8,hidden=2048,heads=16,kv_heads=4,ffn=5632,vocabulary=32000,"
+     "requests=4,batch=4,batches=4,seq=200,context_max=200,generated_max=127,"
+     "lengths=lognormal,median=100000,sigma_percent=0,attention=fused,events=30002",
+     29990, 0, Blocks},
+    {"gpt2_large_amp",
+     "train:gpt2-774m,batch=2,seq=512,steps=2,optimizer=adamw_fused,attention=fused,kv_cache=none",
+     8900, 0, None},
+    {"bert_large_bf16", "train:bert-large,batch=8,seq=384,steps=3,precision=bf16,attention=fused",
+     13300, 0, Blocks},
+    {"vit_amp", "train:vit-base,batch=32,steps=4,attention=fused", 5800, 0, None},
+    {"vit_large_eager_amp", "train:vit-large,batch=16,steps=3", 9900, 0, None},
+    {"vit_infer",
+     "infer:vit-base,precision=bf16,attention=fused,batches=64/17/1/32/64,requests=178,batch=64",
+     2570, 0, Blocks},
+    {"t5_small_amp",
+     "train:t5-small,batch=16,seq=256,target=64,steps=3,attention=fused,kv_cache=none", 7200, 0,
+     None},
+    {"t5_base_bf16",
+     "train:t5-base,batch=8,seq=512,target=128,steps=3,precision=bf16,attention=fused,"
+     "optimizer=adamw_fused",
+     23800, 0, Blocks},
+    {"t5_small_fp32",
+     "train:t5-small,batch=8,seq=128,target=32,steps=3,precision=fp32,attention=fused,"
+     "accumulate=2,kv_cache=none",
+     10400, 0, None},
+    {"mixtral_amp",
+     "train:mixtral-8x7b,layers=4,hidden=1024,heads=16,kv_heads=4,ffn=3584,batch=2,seq=512,"
+     "steps=3,attention=fused",
+     2660, 0, None},
+    {"mixtral_bf16_eager",
+     "train:mixtral-8x7b,layers=4,hidden=1024,heads=16,kv_heads=4,ffn=3584,batch=4,seq=256,"
+     "steps=3,precision=bf16,optimizer=adamw_fused,kv_cache=none,experts=loop,tokens_per_expert="
+     "176/163/149/224/202/546/338/250/278/262/280/240/305/232/305/146/113/179/374/453/"
+     "250/419/85/175/130/403/54/545/337/7/483/89/305/151/185/362/248/302/72/423/83/409"
+     "/152/113/379/255/394/263/215/180/279/78/237/325/221/513/187/533/208/107/202/72/4"
+     "67/272/312/175/33/483/235/362/120/328/330/436/18/417/259/215/334/39/509/53/142/5"
+     "42/64/325/80/333/479/51/282/32/144/72/370/618",
+     12700, 0, Blocks},
+    {"mixtral_generate",
+     "infer:mixtral-8x7b,layers=4,hidden=1024,heads=16,kv_heads=4,ffn=3584,requests=4,batch=4,"
+     "batches=4,seq=100,context_max=100,generated_max=47,lengths=lognormal,median=100000,"
+     "sigma_percent=0,attention=fused",
+     25800, 0, Blocks},
+    {"vit_fp32_momentum",
+     "train:vit-base,batch=16,steps=4,precision=fp32,optimizer=sgd_momentum,attention=fused", 6390,
+     0, Blocks},
+    {"gpt2_fp16_scaler",
+     "train:gpt2-124m,batch=8,seq=512,steps=4,precision=fp16_autocast,attention=fused,clip=1", 6833,
+     0, None},
+    {"gpt2_fp16_scaler_plain",
+     "train:gpt2-124m,batch=4,seq=512,steps=3,precision=fp16_autocast,optimizer=sgd_momentum", 4600,
+     0, None},
+    // The recorded programs make the labels of padded batches on the device, with a mask of a byte.
+    {"bert_padded_amp",
+     "train:bert-base,batch=16,seq=256,steps=4,attention=fused,attention_mask=padding", 6851, 4,
+     None},
+    {"llama_padded_bf16",
+     "train:llama-3-8b,layers=8,hidden=2048,heads=16,kv_heads=4,ffn=5632,vocabulary=32000,"
+     "batch=4,seq=512,steps=3,precision=bf16,attention=fused,attention_mask=padding",
+     6790, 6, Sizes},
+    {"gpt2_padded_eager_fp32",
+     "train:gpt2-124m,batch=4,seq=256,steps=3,precision=fp32,attention_mask=padding", 4060, 3,
+     None},
+    {"bert_padded_infer",
+     "infer:bert-base,precision=fp32,padding=1,head=words,batch=16,batches=16/5/16/2,"
+     "seq=128/250/77/500,requests=78",
+     5420, 32, Sizes},
+    {"gpt2_ckpt_every2",
+     "train:gpt2-124m,batch=8,seq=512,steps=3,checkpoint=full,"
+     "checkpoint_every=2,kv_cache=n"
+     "one",
+     6079, 0, None},
+    {"gpt2_ckpt_attention",
+     "train:gpt2-124m,batch=8,seq=512,steps=3,checkpoint=selective,kv_cache=none", 5592, 0, None},
+    {"llama_ckpt_selective",
+     "train:llama-3-8b,layers=8,hidden=2048,heads=16,kv_heads=4,ffn=5632,vocabulary=32000,b"
+     "atch=2,seq=1024,attention=fused,steps=3,precision=bf16,optimizer=adamw_fused,checkpoi"
+     "nt=keep_products",
+     7388, 0, Sizes},
+    {"llama_ckpt_reentrant",
+     "train:llama-3-8b,layers=8,hidden=2048,heads=16,kv_heads=4,ffn=5632,vocabulary=32000,batch=2,"
+     "seq=1024,attention=fused,steps=3,checkpoint=full,reentrant=1",
+     5116, 0, None},
+    {"gpt2_save_resume",
+     "train:gpt2-124m,batch=4,seq=256,steps=4,save_every=2,resume=device,resume_at=2", 7331, 0,
+     None},
+    {"llama_peft_lora",
+     "train:llama-3-8b,layers=8,hidden=2048,heads=16,kv_heads=4,ffn=5632,vocabulary=32000,batch=4,"
+     "seq=512,steps=4,precision=bf16_weights_autocast,lora=8,lora_dropout=1,attention=fused,"
+     "attention_mask=padding",
+     5131, 4, None},
+    {"gpt2_adamw_loop",
+     "train:gpt2-124m,batch=4,seq=256,steps=3,precision=fp32,optimizer=adamw_loop", 8509, 0, Sizes},
+    {"gpt2_momentum_loop",
+     "train:gpt2-124m,batch=4,seq=256,steps=3,precision=fp32,optimizer=sgd_momentum,zero_gr"
+     "ad=zeros",
+     3443, 0, None},
+    {"gpt2_clip_eval",
+     "train:gpt2-124m,batch=4,seq=512,steps=4,clip=1,eval_every=2,eval_batches=2,eval_batch"
+     "=8,eval_autocast=loop",
+     9293, 0, None},
+    {"gpt2_leak_eval",
+     "train:gpt2-124m,batch=2,seq=256,steps=0,eval_every=1,eval_batches=6,eval_grad=1,keep_"
+     "eval_losses=1",
+     3342, 0, None},
+    {"ddp_gpt2_amp", "train:gpt2-124m,batch=4,seq=512,steps=4,kv_cache=none,dp=2", 6794, 0, None},
+    {"ddp_view_gpt2_fp32",
+     "train:gpt2-124m,batch=4,seq=256,steps=3,kv_cache=none,dp=2,bucket_view=1,no_sync=1,ac"
+     "cumulate=2,precision=fp32",
+     7262, 0, None},
+    {"zero1_gpt2_amp",
+     "train:gpt2-124m,batch=4,seq=512,steps=3,kv_cache=none,dp=2,zero=1,sharder=torch", 4743, 0,
+     None},
+    {"fsdp2_llama_bf16",
+     "train:llama-3-8b,layers=8,hidden=2048,heads=16,kv_heads=4,ffn=5632,vocabulary=32000,b"
+     "atch=2,seq=1024,attention=fused,steps=4,precision=fp32,gathered=bf16,kv_cache=none,dp"
+     "=2,fsdp=2",
+     5296, 0, None},
+    {"fsdp2_llama_ckpt",
+     "train:llama-3-8b,layers=8,hidden=2048,heads=16,kv_heads=4,ffn=5632,vocabulary=32000,b"
+     "atch=2,seq=1024,attention=fused,steps=3,precision=fp32,gathered=bf16,checkpoint=full,"
+     "dp=2,fsdp=2,optimizer=adamw_fused",
+     4858, 0, None},
+    {"fsdp1_gpt2_bf16",
+     "train:gpt2-124m,batch=4,seq=512,steps=3,precision=fp32,gathered=bf16,kv_cache=none,dp"
+     "=2,fsdp=1",
+     8155, 0, Sizes},
+    {"gpt2_beam",
+     "infer:gpt2-124m,requests=8,batch=4,beams=4,batches=4/4,seq=64/40,context_max=64,"
+     "generated_max=31,lengths=lognormal,median=100000,sigma_percent=0,attention=fused,events="
+     "30150",
+     27000, 0, Sizes},
+    {"llama_sample_padded",
+     "infer:llama-3-8b,layers=8,hidden=2048,heads=16,kv_heads=4,ffn=5632,vocabulary=32000,"
+     "requests=8,batch=4,batches=4/4,seq=120/300,context_max=300,generated_max=39,"
+     "lengths=lognormal,median=100000,sigma_percent=0,attention=fused,padding=1,sample=1,"
+     "events=30079",
+     29980, 3, Sizes},
+    {"llama_static_cache",
+     "infer:llama-3-8b,layers=8,hidden=2048,heads=16,kv_heads=4,ffn=5632,vocabulary=32000,"
+     "requests=4,batch=4,batches=4,seq=200,context_max=200,generated_max=31,"
+     "lengths=lognormal,median=100000,sigma_percent=0,attention=fused,kv=preallocated",
+     14096, 2, None},
+    {"bert_embed_fp16",
+     "infer:bert-base,batches=32/32/7/32/1/16,seq=128/64/200/33/12/512,requests=240,batch=32,"
+     "attention=fused,padding=1,embeddings=1",
+     7275, 48, Sizes},
+    // Tensors of a few bytes differ from the first guess on: held by its distances alone.
+    {"llama_assisted",
+     "infer:llama-3-8b,layers=8,hidden=2048,heads=16,kv_heads=4,ffn=5632,vocabulary=32000,"
+     "requests=1,batch=1,seq=100,context_max=100,generated_max=48,lengths=lognormal,median=100000,"
+     "sigma_percent=0,attention=fused,draft=llama-3-8b,draft_layers=2,draft_hidden=512,"
+     "draft_heads=8,draft_kv_heads=4,draft_ffn=1408,accept_percent=0,events=29500",
+     90, 0, None},
+});
+
+}  // namespace
+
+std::span<const Reference> references() { return kReferences; }
+
+const Reference& find_reference(std::string_view recording) {
+  std::vector<std::string> names;
+  for (const Reference& reference : kReferences) {
+    if (reference.recording == recording) return reference;
+    names.emplace_back(reference.recording);
+  }
+  throw UsageError({
+      .what = "no workload is known for this recording",
+      .where = "",
+      .wanted = "a recording that a generator has a like of",
+      .got = std::string(recording),
+      .next = suggest(recording, names),
+  });
+}
+
+}  // namespace allocmark

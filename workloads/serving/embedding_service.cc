@@ -1,0 +1,197 @@
+// The encoder's side of generator serve: texts arrive, are put together first come, first served
+// into batches of a limited number of tokens, padded to the longest, and answered with the mean of
+// their hidden states, normalized, as sentence-transformers computes it.
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/random.h"
+#include "workloads/generated_source.h"
+#include "workloads/model/mean_pooling.h"
+#include "workloads/model/transformer.h"
+#include "workloads/serving/serve_options.h"
+
+namespace allocmark {
+namespace {
+
+constexpr std::uint64_t kLengthSeed = 0x6C656E67;
+
+struct EmbeddingConfig {
+  TransformerSetup setup;
+  ArrivalSettings arrivals;
+  LengthSettings lengths;
+  std::uint64_t request_count = 256;
+  std::uint64_t batch_max = 32;
+  std::uint64_t token_budget = 16'384;  // of a batch, padding included
+};
+
+class EmbeddingService {
+ public:
+  using Config = EmbeddingConfig;
+  EmbeddingService(const EmbeddingConfig& config, std::uint64_t seed, EventBatch* batch)
+      : config_(config),
+        batch_(batch),
+        arrivals_(config.arrivals, seed),
+        lengths_(seed ^ kLengthSeed),
+        pool_(std::make_unique<TensorPool>(batch)),
+        model_(std::make_unique<Transformer>(config.setup, LoraSettings(), pool_.get())) {
+    tape().set_grad_enabled(false);
+    model_->set_given_mask(true);
+    draw_next();
+  }
+
+  // One block of one batch per call, or what lies between batches.
+  bool advance();
+
+ private:
+  enum class Phase { Start, Batch, Layer, Head, Done };
+  struct Text {
+    std::uint64_t arrival_ns = 0;
+    std::uint64_t length = 0;
+  };
+
+  [[nodiscard]] Tape& tape() { return model_->tape(); }
+  void draw_next() {
+    next_ = {.arrival_ns = arrivals_.next_ns(),
+             .length = draw_lengths(config_.lengths, &lengths_).context};
+  }
+  void begin_batch();
+  void finish_batch();
+
+  EmbeddingConfig config_;
+  EventBatch* batch_;
+  Arrivals arrivals_;
+  Random lengths_;
+  std::unique_ptr<TensorPool> pool_;
+  std::unique_ptr<Transformer> model_;
+  Text next_;
+  std::vector<std::uint64_t> batch_arrivals_ns_;
+  Tensor tokens_, mask_;
+  Var stream_;
+  Phase phase_ = Phase::Start;
+  std::uint64_t now_ns_ = 0;
+  std::uint64_t served_ = 0;
+  std::uint64_t batch_index_ = 0;
+  std::uint64_t length_ = 0;  // tokens of each text, padded
+  std::uint64_t layer_ = 0;
+};
+
+bool EmbeddingService::advance() {
+  const std::size_t begin = batch_->events().size();
+  switch (phase_) {
+    case Phase::Start:
+      batch_->mark("begin");
+      model_->make_parameters();
+      batch_->sync();
+      batch_->mark(MarkClass::ServerStart, 0);
+      phase_ = Phase::Batch;
+      break;
+    case Phase::Batch:
+      begin_batch();
+      break;
+    case Phase::Layer:
+      stream_ = model_->layer(layer_, stream_);
+      if (++layer_ == config_.setup.model.layer_count) phase_ = Phase::Head;
+      break;
+    case Phase::Head:
+      finish_batch();
+      break;
+    case Phase::Done:
+      batch_->mark("end");
+      model_.reset();
+      return false;
+  }
+  for (std::size_t i = begin; i < batch_->events().size(); ++i) {
+    if (batch_->events()[i].kind == EventKind::Kernel) now_ns_ += batch_->events()[i].duration_ns();
+  }
+  return true;
+}
+
+void EmbeddingService::begin_batch() {
+  if (served_ == config_.request_count) {
+    phase_ = Phase::Done;
+    return;
+  }
+  if (next_.arrival_ns > now_ns_) {
+    now_ns_ = next_.arrival_ns;
+    batch_->mark(MarkClass::IdleUntil, now_ns_);
+  }
+  batch_->mark("batch", batch_index_++);
+  batch_arrivals_ns_.clear();
+  length_ = 0;
+  while (next_.arrival_ns <= now_ns_ && batch_arrivals_ns_.size() < config_.batch_max &&
+         served_ + batch_arrivals_ns_.size() < config_.request_count) {
+    const std::uint64_t longest = std::max(length_, next_.length);
+    if (longest * (batch_arrivals_ns_.size() + 1) > config_.token_budget) break;
+    length_ = longest;
+    batch_arrivals_ns_.push_back(next_.arrival_ns);
+    draw_next();
+  }
+  const std::uint64_t count = batch_arrivals_ns_.size();
+  served_ += count;
+  tokens_ = tape().allocate(count * length_ * 8, TensorKind::Activation);
+  mask_ = tape().allocate(count * length_ * 8, TensorKind::Activation);
+  model_->set_padded(config_.setup.fused_attention && count > 1);
+  model_->set_lengths(count, length_, length_);
+  stream_ = model_->embed(tokens_);
+  layer_ = 0;
+  phase_ = Phase::Layer;
+}
+
+void EmbeddingService::finish_batch() {
+  const std::uint64_t count = batch_arrivals_ns_.size();
+  const std::uint64_t hidden = config_.setup.model.hidden;
+  Var states = model_->finish(std::move(stream_));
+  stream_ = Var();
+  {
+    // The pooled first token is made too, and nobody asks for it.
+    Var pooled = model_->answer(states);
+  }
+  Var unit = mean_pooling(tape(), std::move(states),
+                          {.batch = count, .length = length_, .hidden = hidden});
+  batch_->sync();
+  for (const std::uint64_t arrival_ns : batch_arrivals_ns_) {
+    batch_->mark(MarkClass::RequestDone, arrival_ns);
+  }
+  unit.drop();
+  tokens_.reset();
+  mask_.reset();
+  phase_ = Phase::Batch;
+}
+
+}  // namespace
+
+std::unique_ptr<EventSource> make_embedding_service(Parameters& parameters, const ModelShape& model,
+                                                    std::uint64_t seed) {
+  EmbeddingConfig config;
+  TransformerSetup& setup = config.setup;
+  setup.model = model;
+  setup.training = false;
+  setup.autocast = false;
+  setup.kernels = true;
+  setup.wide_bytes = setup.narrow_bytes =
+      parameters.choice("precision", {"bf16", "fp32"}) == 1 ? 4 : 2;
+  setup.fused_attention = parameters.choice("attention", {"fused", "eager"}) == 0;
+  config.request_count =
+      parameters.number("requests", {.preset = 256, .lowest = 1, .highest = 1'000'000'000});
+  config.arrivals = read_arrivals(parameters);
+  config.lengths = read_lengths(
+      parameters,
+      {.longest = model.positions, .context_preset = model.positions, .generates = false});
+  config.batch_max = parameters.number("batch", {.preset = 32, .lowest = 1, .highest = 4096});
+  config.token_budget =
+      parameters.number("batch_tokens", {.preset = 16'384, .lowest = 1, .highest = 1 << 20});
+  if (config.token_budget < config.lengths.context_max) {
+    parameters.refuse_value("batch_tokens",
+                            "at least context_max = " + std::to_string(config.lengths.context_max),
+                            config.token_budget);
+  }
+  return make_generated<EmbeddingService>(
+      parameters, {.name = "serve-" + parameters.variant(), .seed = seed}, config);
+}
+
+}  // namespace allocmark

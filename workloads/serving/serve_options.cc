@@ -1,0 +1,162 @@
+#include "workloads/serving/serve_options.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+namespace allocmark {
+namespace {
+
+constexpr std::uint64_t kLongestWithoutLimit = 131'072;
+
+LengthBounds bounds_of(const ModelShape& model) {
+  // Learned positions bound prompt and answer together; by default they share them evenly.
+  if (model.positions == 0) return {kLongestWithoutLimit, 8'192, 1'024, true};
+  return {model.positions, model.positions / 2, model.positions - model.positions / 2, true};
+}
+
+// A draft model by its name; its other dimensions are its own.
+ModelShape read_draft(Parameters& parameters, const ModelShape& target) {
+  std::vector<std::string> names = {"none"};
+  for (const std::string& name : model_names()) names.push_back(name);
+  const std::size_t choice = parameters.choice("draft", names);
+  if (choice == 0) return {};
+  ModelShape draft = model_shapes()[choice - 1];
+  if (draft.family == ModelFamily::Bert) {
+    parameters.refuse_value("draft", "a model that generates, gpt2 or llama", names[choice]);
+  }
+  if (draft.family != target.family) {
+    parameters.refuse_value("draft", "a model of the same family, which has the same words",
+                            names[choice]);
+  }
+  // Both speak the same words.
+  draft.vocabulary = target.vocabulary;
+  return draft;
+}
+
+void read_limits(Parameters& parameters, ServeConfig* config) {
+  SchedulerLimits& limits = config->limits;
+  limits.running_max = parameters.number("batch", {.preset = 64, .lowest = 1, .highest = 4096});
+  limits.token_budget =
+      parameters.number("batch_tokens", {.preset = 2048, .lowest = 1, .highest = 1 << 20});
+  limits.chunk_tokens =
+      parameters.number("chunk", {.preset = 512, .lowest = 0, .highest = 1 << 20});
+  limits.beams = parameters.number("beams", {.preset = 1, .lowest = 1, .highest = 64});
+  const std::uint64_t longest = config->lengths.context_max + config->lengths.generated_max;
+  if (limits.chunk_tokens == 0 && longest > limits.token_budget) {
+    parameters.refuse_value("batch_tokens",
+                            "with chunk=0 at least context_max + generated_max = " +
+                                std::to_string(longest) + ", as prompts are not cut",
+                            limits.token_budget);
+  }
+}
+
+void read_drafting(Parameters& parameters, ServeConfig* config) {
+  const ModelShape draft = read_draft(parameters, config->target.model);
+  if (draft.layer_count == 0) return;
+  config->draft = config->target;
+  config->draft->model = draft;
+  config->limits.draft_tokens =
+      parameters.number("draft_tokens", {.preset = 4, .lowest = 1, .highest = 64});
+  config->accept_percent =
+      parameters.number("accept_percent", {.preset = 70, .lowest = 0, .highest = 100});
+  if (config->limits.beams > 1) {
+    parameters.refuse_value("beams", "1 with a draft model: guesses are checked for one sequence",
+                            config->limits.beams);
+  }
+}
+
+void read_cache(Parameters& parameters, ServeConfig* config) {
+  SchedulerLimits& limits = config->limits;
+  KvMode& mode = config->target.kv_mode;
+  mode =
+      static_cast<KvMode>((parameters.choice("kv", {"paged", "concat", "preallocated"}) + 2) % 3);
+  const std::uint64_t memory_bytes = parameters.size_bytes(
+      "kv_memory", {.preset = std::uint64_t{16} << 30, .lowest = 1, .highest = 1ull << 50});
+  limits.block_tokens = 1;
+  if (mode == KvMode::Paged) {
+    limits.block_tokens =
+        parameters.number("block_tokens", {.preset = 16, .lowest = 1, .highest = 65'536});
+  }
+  const std::uint64_t longest =
+      config->lengths.context_max + config->lengths.generated_max + limits.draft_tokens;
+  if (mode == KvMode::Preallocated) limits.reserved_tokens = longest;
+  const Engine sizes(
+      nullptr, {.model = config->target.model, .width = config->target.width, .slot_count = 0});
+  limits.block_count = memory_bytes / (sizes.cache_bytes_per_token() * limits.block_tokens);
+  const Scheduler rule(limits);
+  const std::uint64_t wanted = rule.blocks_for({.prompt = config->lengths.context_max}, longest);
+  if (wanted > limits.block_count) {
+    parameters.refuse_value(
+        "kv_memory",
+        "room for one request of context_max + generated_max = " + std::to_string(longest) +
+            " tokens, " +
+            std::to_string(wanted * limits.block_tokens * sizes.cache_bytes_per_token()) + " bytes",
+        std::to_string(memory_bytes) + " bytes");
+  }
+}
+
+}  // namespace
+
+ArrivalSettings read_arrivals(Parameters& parameters) {
+  ArrivalSettings arrivals;
+  arrivals.source = static_cast<ArrivalSource>(
+      parameters.choice("arrivals", {"poisson", "gamma", "code", "conv"}));
+  const std::uint64_t own = own_rate_per_minute(arrivals.source);
+  arrivals.per_minute = parameters.number(
+      "per_minute", {.preset = own > 0 ? own : 120, .lowest = 1, .highest = 60'000'000});
+  if (arrivals.source == ArrivalSource::Gamma) {
+    arrivals.cv_percent =
+        parameters.number("cv_percent", {.preset = 300, .lowest = 20, .highest = 1000});
+  }
+  return arrivals;
+}
+
+LengthSettings read_lengths(Parameters& parameters, const LengthBounds& bounds) {
+  LengthSettings lengths;
+  lengths.source =
+      static_cast<LengthSource>(parameters.choice("lengths", {"conv", "code", "lognormal"}));
+  if (lengths.source == LengthSource::Lognormal) {
+    lengths.median = parameters.number("median", {.preset = 90, .lowest = 1, .highest = 100'000});
+    lengths.sigma_percent =
+        parameters.number("sigma_percent", {.preset = 70, .lowest = 0, .highest = 300});
+  }
+  const std::uint64_t context_highest = bounds.generates ? bounds.longest - 1 : bounds.longest;
+  lengths.context_max = parameters.number(
+      "context_max", {.preset = bounds.context_preset, .lowest = 1, .highest = context_highest});
+  if (!bounds.generates) return lengths;
+  const std::uint64_t left = bounds.longest - lengths.context_max;
+  lengths.generated_max = parameters.number(
+      "generated_max",
+      {.preset = std::min(bounds.generated_preset, left), .lowest = 1, .highest = left});
+  return lengths;
+}
+
+ServeConfig read_serve_config(Parameters& parameters, const ModelShape& model) {
+  ServeConfig config;
+  config.target.model = model;
+  config.target.width = parameters.choice("precision", {"bf16", "fp32"}) == 1 ? 4 : 2;
+  config.request_count =
+      parameters.number("requests", {.preset = 256, .lowest = 1, .highest = 1'000'000'000});
+  config.arrivals = read_arrivals(parameters);
+  config.lengths = read_lengths(parameters, bounds_of(model));
+  read_limits(parameters, &config);
+  read_drafting(parameters, &config);
+  const std::uint64_t step_tokens = config.limits.beams * (1 + config.limits.draft_tokens);
+  if (step_tokens > config.limits.token_budget) {
+    parameters.refuse_value(
+        "batch_tokens",
+        "at least the tokens of one request in one step, " + std::to_string(step_tokens),
+        config.limits.token_budget);
+  }
+  read_cache(parameters, &config);
+  config.target.slot_count = config.limits.running_max;
+  config.target.beams = config.limits.beams;
+  if (config.draft) {
+    config.draft->kv_mode = config.target.kv_mode;
+    config.draft->slot_count = config.limits.running_max;
+  }
+  return config;
+}
+
+}  // namespace allocmark
