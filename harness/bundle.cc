@@ -36,6 +36,7 @@ constexpr const char* kReadme =
     "results.jsonl.\n"
     "- `base.results.jsonl`, `base.plan.json`, `policy.json`, `calibration.json`: what "
     "`comparison.json` was made\n  from, where two runs are compared.\n"
+    "- `interleaved.json`, `rounds.jsonl`: of an A/B run, its plan and every round.\n"
     "- `bundle.json`: who made the bundle, and the hash of every workload's trace.\n"
     "- `SHA256SUMS`: hashes of all files; `sha256sum -c SHA256SUMS` checks them without "
     "allocmark.\n\n"
@@ -52,6 +53,27 @@ void add_run(const std::string& path, const std::string& prefix, BundleFiles& fi
   files[prefix + "plan.json"] = read_file((fs::path(path) / "plan.json").string());
   const std::string conditions = (fs::path(path) / "conditions.json").string();
   if (fs::exists(conditions)) files[prefix + "conditions.json"] = read_file(conditions);
+}
+
+// An A/B run: its side A is the baseline, and its verdicts rest on the rounds.
+void add_turns(const BundleInput& input, BundleFiles& files) {
+  const fs::path folder = input.baseline;
+  std::error_code error;
+  if (!fs::equivalent(folder / "B", input.run, error) || error) {
+    throw UsageError(
+        {.what = "the baseline is an A/B run, which is compared with itself only",
+         .where = "--baseline " + input.baseline,
+         .wanted = "its side B as the run",
+         .got = input.run,
+         .next = "allocmark bundle " + (folder / "B").string() + " --baseline " + input.baseline});
+  }
+  add_run((folder / "A").string(), "base.", files);
+  for (const char* name : {kBundleTurnsPlan, kBundleRounds}) {
+    files[name] = read_file((folder / name).string());
+  }
+  // What went on during the rounds is stored for both sides at once.
+  const std::string conditions = (folder / "conditions.json").string();
+  if (fs::exists(conditions)) files["base.conditions.json"] = read_file(conditions);
 }
 
 void add_timelines(const std::string& run, const std::vector<CellResult>& cells,
@@ -72,6 +94,14 @@ RunSide read_side(const BundleFiles& files, const std::string& label, const std:
 }
 
 }  // namespace
+
+InterleavedRun bundled_turns(const BundleFiles& files) {
+  InterleavedRun run;
+  run.plan = interleaved_plan_from_json(files.at(kBundleTurnsPlan), kBundleTurnsPlan);
+  run.environments = {bundled_run(files, "base.").environment, bundled_run(files, "").environment};
+  run.rounds = rounds_from_lines(files.at(kBundleRounds), kBundleRounds, run.torn);
+  return run;
+}
 
 RunFile bundled_run(const BundleFiles& files, const std::string& prefix) {
   const std::string name = prefix + "results.jsonl";
@@ -111,6 +141,9 @@ std::string bundle_comparison(const BundleFiles& files) {
   if (const auto file = files.find("calibration.json"); file != files.end()) {
     calibration = calibration_from_json(file->second, file->first);
   }
+  if (files.contains(kBundleRounds) && files.contains(kBundleTurnsPlan)) {
+    return render_comparison_json(compare_interleaved(bundled_turns(files), policy));
+  }
   const RunSide base = read_side(files, "BASE", "base.");
   const RunSide now = read_side(files, "NEW", "");
   return render_comparison_json(compare_runs(base, now, policy, calibration));
@@ -149,7 +182,8 @@ BundleFiles collect_bundle(const BundleInput& input, const std::string& version)
     }
   }
   if (!input.baseline.empty()) {
-    add_run(input.baseline, "base.", files);
+    const bool turns = fs::exists(fs::path(input.baseline) / kBundleTurnsPlan);
+    turns ? add_turns(input, files) : add_run(input.baseline, "base.", files);
     if (!input.policy.empty()) files["policy.json"] = read_file(input.policy);
     if (!input.calibration.empty()) files["calibration.json"] = read_file(input.calibration);
     files[kBundleComparison] = bundle_comparison(files);

@@ -101,6 +101,8 @@ void files_complete(const BundleView& view, CheckedRule& rule) {
   }
   if (view.files.contains("base.results.jsonl")) wanted.insert(kBundleComparison);
   if (view.files.contains(kBundleComparison)) wanted.insert("base.results.jsonl");
+  if (view.files.contains(kBundleRounds)) wanted.insert(kBundleTurnsPlan);
+  if (view.files.contains(kBundleTurnsPlan)) wanted.insert(kBundleRounds);
   for (const std::string& name : wanted) {
     if (!view.files.contains(name)) broken(rule, name + " is missing");
   }
@@ -130,6 +132,7 @@ void hashes_match(const BundleView& view, CheckedRule& rule) {
 
 void results_whole(const BundleView& view, CheckedRule& rule) {
   if (!view.run) return broken(rule, view.run_problem);
+  if (!view.turns_problem.empty()) broken(rule, view.turns_problem);
   if (view.run->torn || view.run->newline_missing) {
     broken(rule, "the last line is cut short: the run was still being written or was killed");
   }
@@ -181,7 +184,13 @@ void work_same(const BundleView& view, CheckedRule& rule) {
   if (!needs_run(view, rule)) return;
   using Work = std::tuple<std::string, std::uint64_t, std::uint64_t, std::uint64_t, std::uint64_t>;
   std::map<std::pair<std::string, std::uint64_t>, Work> works;
-  for (const CellResult& cell : view.run->cells) {
+  std::vector<const CellResult*> cells;
+  for (const CellResult& cell : view.run->cells) cells.push_back(&cell);
+  if (view.turns) {
+    for (const RoundResult& round : view.turns->rounds) cells.push_back(&round.cell);
+  }
+  for (const CellResult* one : cells) {
+    const CellResult& cell = *one;
     if (!is_measured(cell)) continue;
     const Work work{cell.trace_hash, cell.event_count, cell.allocate_count, cell.deallocate_count,
                     cell.requested_bytes_peak};
@@ -201,6 +210,12 @@ void work_same(const BundleView& view, CheckedRule& rule) {
 
 void cells_consistent(const BundleView& view, CheckedRule& rule) {
   if (!needs_run(view, rule)) return;
+  for (const RoundResult& round : view.turns ? view.turns->rounds : std::vector<RoundResult>()) {
+    for (const std::string& finding : contradictions(round.cell)) {
+      broken(rule, fmt::format("round {}, side {}: {}: {}", round.round + 1,
+                               round.side == 0 ? "A" : "B", name_of(round.cell.key), finding));
+    }
+  }
   for (const CellResult& cell : view.run->cells) {
     for (const std::string& finding : contradictions(cell)) {
       broken(rule, name_of(cell.key) + ": " + finding);
@@ -220,10 +235,28 @@ void cells_consistent(const BundleView& view, CheckedRule& rule) {
   }
 }
 
+// Rounds are to an A/B run what passes are to others.
+void rounds_enough(const BundleView& view, CheckedRule& rule) {
+  for (const InterleavedCell& cell : view.turns->plan.cells) {
+    for (std::uint32_t side = 0; side < kSideCount; ++side) {
+      const CellKey& key = side == 0 ? cell.base : cell.now;
+      const auto count = std::count_if(
+          view.turns->rounds.begin(), view.turns->rounds.end(), [&](const RoundResult& round) {
+            return round.side == side && round.cell.key == key && is_measured(round.cell);
+          });
+      if (count >= kPublishedPassCountMin) continue;
+      broken(rule, fmt::format("{}: {} rounds of side {}, {} are needed to see their spread",
+                               name_of(key), count, side == 0 ? "A" : "B", kPublishedPassCountMin));
+    }
+  }
+}
+
 void samples_enough(const BundleView& view, CheckedRule& rule) {
   if (!needs_run(view, rule)) return;
+  if (view.turns) rounds_enough(view, rule);
   for (const CellResult& cell : view.run->cells) {
-    for (const std::string& finding : missing_samples(cell)) {
+    for (const std::string& finding :
+         missing_samples(cell, view.turns ? 1 : kPublishedPassCountMin)) {
       broken(rule, name_of(cell.key) + ": " + finding);
     }
     for (const std::string& finding : marked_quantiles(cell)) {
@@ -387,6 +420,16 @@ BundleView view_bundle(const TarContents& contents, const std::string& version) 
     if (view.files.contains("results.jsonl")) view.run = bundled_run(view.files, "");
   } catch (const Error& error) {
     view.run_problem = error.what();
+  }
+  try {
+    const bool has_turns = view.files.contains(kBundleRounds) &&
+                           view.files.contains(kBundleTurnsPlan) &&
+                           view.files.contains("base.results.jsonl");
+    if (has_turns && view.run) view.turns = bundled_turns(view.files);
+    if (view.turns && view.turns->torn)
+      view.turns_problem = "the last line of rounds.jsonl is cut short";
+  } catch (const Error& error) {
+    view.turns_problem = error.what();
   }
   try {
     const auto plan = view.files.find("plan.json");

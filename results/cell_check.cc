@@ -244,12 +244,12 @@ std::vector<std::string> contradictions(const CellResult& cell) {
   return findings;
 }
 
-std::vector<std::string> missing_samples(const CellResult& cell) {
+std::vector<std::string> missing_samples(const CellResult& cell, std::uint32_t pass_count_min) {
   Findings findings;
   if (!is_measured(cell)) return findings;
-  if (cell.pass_count < kPublishedPassCountMin) {
+  if (cell.pass_count < pass_count_min) {
     findings.push_back(fmt::format("{} passes, {} are needed to see their spread", cell.pass_count,
-                                   kPublishedPassCountMin));
+                                   pass_count_min));
   }
   add_missing(cell, "P50", kP50, findings);
   return findings;

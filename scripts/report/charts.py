@@ -1,4 +1,4 @@
-"""The page's main charts as SVG files for publishing: latency quantiles and tails, peak memory, failed requests, memory over time, and for a
+"""The page's main charts as SVG files for publishing: latency quantiles and tails, peak memory, failed requests, slow paths, memory over time, and for a
 comparison its changes and latency curves. The same cells as the page's flow in; (file name, SVG text) flow out. Needs no packages."""
 
 import re
@@ -18,6 +18,12 @@ GIB = 2**30
 LINES = ("#0b6bcb", "#d9480f", "#2b8a3e", "#9c36b5", "#c99400", "#0c8599", "#c2255c", "#5c6f82")
 DASHES = ("", "7 3", "2 3", "8 3 2 3")
 QUANTILES = (("P50", "p50", "q0"), ("P90", "p90", "q1"), ("P99", "p99", "q2"), ("P99.9", "p999", "q3"), ("max", "max", "q4"))
+SLOW_PATHS = (
+    ("device allocs", "device_allocate_count", "m-allocated"),
+    ("device frees", "device_free_count", "m-requested"),
+    ("retries", "retry_count", "cause3"),
+    ("sync all", "synchronize_all_count", "cause2"),
+)
 VERDICT_COLOURS = {"worse": "bad", "better": "good", "not comparable": "cause1", "changed": "cause2", "undecided": "soft", "same": "m-active"}
 OVERLAYS_MAX = 8
 CHANGES_MAX = 40
@@ -77,7 +83,7 @@ class RowChart:
         x = WIDTH - RIGHT
         for word, colour in reversed(entries):
             self.drawing.text(x, TOP - 10, word, 10.5, "end")
-            x -= 6.2 * len(word) + 6
+            x -= 5.5 * len(word) + 6
             self.drawing.rectangle(x - 10, TOP - 19, 10, 10, colour)
             x -= 24
 
@@ -152,6 +158,24 @@ def oom_chart(experiment, letters, colours):
             chart.drawing.dot(passes(cell["trial_oom_rate"]), y, 4, "text")
     seen = [(cause, f"cause{number}") for number, cause in enumerate(CAUSES) if any(cell["oom_count_" + cause] for cell in cells)]
     chart.legend(seen)
+    return chart.drawing.render()
+
+
+def slow_chart(experiment, letters, colours):
+    """Counts span decades and may be 0: log10(1 + n) shows both, with ticks in n."""
+    cells = [cell for cell in experiment["cells"] if is_measured(cell) and any(cell[field] is not None for _, field, _ in SLOW_PATHS)]
+    most = max((cell[field] or 0 for cell in cells for _, field, _ in SLOW_PATHS), default=0)
+    if not most:
+        return None
+    chart = RowChart("Slow paths in one pass", title_of(experiment["key"]), labels_of(cells, letters), colours)
+    scale = Scale(1, (1 + most) * 1.5, LEFT + 10, WIDTH - RIGHT, log=True)
+    ticks = [0] + [tick for tick in decades(1, most + 1) if tick <= most * 1.5]
+    chart.axis(lambda tick: scale(1 + tick), ticks, [f"{tick:,.0f}" for tick in ticks])
+    for index, cell in enumerate(cells):
+        for row, (_, field, colour) in enumerate(SLOW_PATHS):
+            if cell[field] is not None:
+                chart.drawing.dot(scale(1 + cell[field]), chart.y(index) + (row - 1.5) * 5, 3.2, colour)
+    chart.legend([(word, colour) for word, _, colour in SLOW_PATHS])
     return chart.drawing.render()
 
 
@@ -278,7 +302,7 @@ def render_charts(run):
     charts = []
     for experiment in experiments:
         name = experiment["id"]
-        for kind, make in (("latency", latency_chart), ("tails", tails_chart), ("memory", memory_chart), ("oom", oom_chart)):
+        for kind, make in (("latency", latency_chart), ("tails", tails_chart), ("memory", memory_chart), ("oom", oom_chart), ("slow", slow_chart)):
             charts.append((f"{name}-{kind}.svg", make(experiment, letters, colours)))
         for cell in experiment["cells"]:
             path = run.timelines.get(cell["cell_id"])
