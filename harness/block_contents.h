@@ -61,7 +61,10 @@ class BlockContents {
 
   // Blocks are written and looked at by kernels on their stream.
   [[nodiscard]] bool uses_kernels() const { return fault_on_device_ != nullptr; }
-  // Blocks whose contents could not be followed, because too many kernels waited behind a gate.
+  // The caller writes no pattern into a block.
+  void leave_unmarked() { ++unmarked_count_; }
+  // Blocks whose contents could not be followed: too many kernels waited behind a gate, or the
+  // memory was still in use.
   [[nodiscard]] std::uint64_t unmarked_count() const { return unmarked_count_; }
   // Blocks that were too many bytes for the host to fill: only their ends were looked at.
   [[nodiscard]] std::uint64_t edges_only_count() const { return edges_only_count_; }

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include "base/error.h"
+#include "harness/conditions.h"
 #include "harness/report_files.h"
 #include "harness/run_folder.h"
 #include "harness/sha256.h"
@@ -30,11 +31,12 @@ constexpr const char* kReadme =
     "# A bundle of allocmark\n\n"
     "Measurements of GPU memory allocators, and everything they rest on.\n\n"
     "- `results.jsonl`: the record: the environment on the first line, then a line per cell.\n"
-    "- `plan.json`: what was to be run.\n"
+    "- `plan.json`: what was to be run; `conditions.json`: what else went on meanwhile.\n"
     "- `report.md`, `report.html`, `table.txt`, `table.csv`, `google_benchmark.json`: made from "
     "results.jsonl.\n"
     "- `base.results.jsonl`, `base.plan.json`, `policy.json`, `calibration.json`: what "
     "`comparison.json` was made\n  from, where two runs are compared.\n"
+    "- `interleaved.json`, `rounds.jsonl`: of an A/B run, its plan and every round.\n"
     "- `bundle.json`: who made the bundle, and the hash of every workload's trace.\n"
     "- `SHA256SUMS`: hashes of all files; `sha256sum -c SHA256SUMS` checks them without "
     "allocmark.\n\n"
@@ -47,7 +49,31 @@ void add_run(const std::string& path, const std::string& prefix, BundleFiles& fi
   std::error_code ignored;
   const bool is_folder = fs::is_directory(path, ignored);
   files[prefix + "results.jsonl"] = read_file(is_folder ? results_path(path) : path);
-  if (is_folder) files[prefix + "plan.json"] = read_file((fs::path(path) / "plan.json").string());
+  if (!is_folder) return;
+  files[prefix + "plan.json"] = read_file((fs::path(path) / "plan.json").string());
+  const std::string conditions = (fs::path(path) / "conditions.json").string();
+  if (fs::exists(conditions)) files[prefix + "conditions.json"] = read_file(conditions);
+}
+
+// An A/B run: its side A is the baseline, and its verdicts rest on the rounds.
+void add_turns(const BundleInput& input, BundleFiles& files) {
+  const fs::path folder = input.baseline;
+  std::error_code error;
+  if (!fs::equivalent(folder / "B", input.run, error) || error) {
+    throw UsageError(
+        {.what = "the baseline is an A/B run, which is compared with itself only",
+         .where = "--baseline " + input.baseline,
+         .wanted = "its side B as the run",
+         .got = input.run,
+         .next = "allocmark bundle " + (folder / "B").string() + " --baseline " + input.baseline});
+  }
+  add_run((folder / "A").string(), "base.", files);
+  for (const char* name : {kBundleTurnsPlan, kBundleRounds}) {
+    files[name] = read_file((folder / name).string());
+  }
+  // What went on during the rounds is stored for both sides at once.
+  const std::string conditions = (folder / "conditions.json").string();
+  if (fs::exists(conditions)) files["base.conditions.json"] = read_file(conditions);
 }
 
 void add_timelines(const std::string& run, const std::vector<CellResult>& cells,
@@ -61,13 +87,31 @@ void add_timelines(const std::string& run, const std::vector<CellResult>& cells,
 
 RunSide read_side(const BundleFiles& files, const std::string& label, const std::string& prefix) {
   RunSide side{.label = label};
-  side.file = parse_run_file(files.at(prefix + "results.jsonl"), prefix + "results.jsonl");
+  side.file = bundled_run(files, prefix);
   const auto plan = files.find(prefix + "plan.json");
   if (plan != files.end()) side.planned = manifest_from_json(plan->second, plan->first).cells;
   return side;
 }
 
 }  // namespace
+
+InterleavedRun bundled_turns(const BundleFiles& files) {
+  InterleavedRun run;
+  run.plan = interleaved_plan_from_json(files.at(kBundleTurnsPlan), kBundleTurnsPlan);
+  run.environments = {bundled_run(files, "base.").environment, bundled_run(files, "").environment};
+  run.rounds = rounds_from_lines(files.at(kBundleRounds), kBundleRounds, run.torn);
+  return run;
+}
+
+RunFile bundled_run(const BundleFiles& files, const std::string& prefix) {
+  const std::string name = prefix + "results.jsonl";
+  RunFile run = parse_run_file(files.at(name), name);
+  const auto conditions = files.find(prefix + "conditions.json");
+  if (conditions != files.end()) {
+    add_conditions(conditions->second, conditions->first, &run.environment);
+  }
+  return run;
+}
 
 std::string bundle_manifest(const std::string& version, const std::vector<CellResult>& cells) {
   Json traces = Json::array();
@@ -97,6 +141,9 @@ std::string bundle_comparison(const BundleFiles& files) {
   if (const auto file = files.find("calibration.json"); file != files.end()) {
     calibration = calibration_from_json(file->second, file->first);
   }
+  if (files.contains(kBundleRounds) && files.contains(kBundleTurnsPlan)) {
+    return render_comparison_json(compare_interleaved(bundled_turns(files), policy));
+  }
   const RunSide base = read_side(files, "BASE", "base.");
   const RunSide now = read_side(files, "NEW", "");
   return render_comparison_json(compare_runs(base, now, policy, calibration));
@@ -112,7 +159,7 @@ BundleFiles collect_bundle(const BundleInput& input, const std::string& version)
                             .next = "check the folder's name"});
   }
   add_run(input.run, "", files);
-  const RunFile file = parse_run_file(files["results.jsonl"], results_path(input.run));
+  const RunFile file = bundled_run(files, "");
   if (file.torn || file.newline_missing) {
     throw UsageError({.what = "the run is still being written or was killed",
                       .where = results_path(input.run),
@@ -135,7 +182,8 @@ BundleFiles collect_bundle(const BundleInput& input, const std::string& version)
     }
   }
   if (!input.baseline.empty()) {
-    add_run(input.baseline, "base.", files);
+    const bool turns = fs::exists(fs::path(input.baseline) / kBundleTurnsPlan);
+    turns ? add_turns(input, files) : add_run(input.baseline, "base.", files);
     if (!input.policy.empty()) files["policy.json"] = read_file(input.policy);
     if (!input.calibration.empty()) files["calibration.json"] = read_file(input.calibration);
     files[kBundleComparison] = bundle_comparison(files);

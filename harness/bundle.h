@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "harness/archive.h"
+#include "results/interleaved.h"
+#include "results/run_file.h"
 #include "results/schema.h"
 
 namespace allocmark {
@@ -18,22 +20,34 @@ inline constexpr const char* kBundleFolder = "allocmark-bundle/";
 inline constexpr const char* kBundleManifest = "bundle.json";
 inline constexpr const char* kBundleHashes = "SHA256SUMS";
 inline constexpr const char* kBundleComparison = "comparison.json";
+// Of an A/B run: its plan and every process's result.
+inline constexpr const char* kBundleTurnsPlan = "interleaved.json";
+inline constexpr const char* kBundleRounds = "rounds.jsonl";
 // More than this is not unpacked: a bundle of 1000 cells with timelines has some 100 MB.
 inline constexpr std::uint64_t kBundleBytesMax = std::uint64_t{4} << 30;
 
 // By name without the folder.
 using BundleFiles = std::map<std::string, std::string>;
 
+// The raw run of a bundle ("" as prefix) or of its baseline ("base."), with what else went on
+// during it among its environment's warnings. Throws EnvironmentError for what is no run.
+[[nodiscard]] RunFile bundled_run(const BundleFiles& files, const std::string& prefix);
+
 struct BundleInput {
-  std::string run = {};       // a results folder
-  std::string baseline = {};  // a results folder or results.jsonl; empty = no comparison
-  std::string policy = {};    // files; empty = none
+  std::string run = {};  // a results folder
+  // A results folder or results.jsonl, or the folder of the A/B run whose side B is the run; empty
+  // = no comparison.
+  std::string baseline = {};
+  std::string policy = {};  // files; empty = none
   std::string calibration = {};
 };
 
 // Everything but SHA256SUMS. Throws EnvironmentError where a file cannot be read, and UsageError
 // for a run that is still being written.
 [[nodiscard]] BundleFiles collect_bundle(const BundleInput& input, const std::string& version);
+
+// The rounds of an A/B run's bundle. Throws EnvironmentError for what is none.
+[[nodiscard]] InterleavedRun bundled_turns(const BundleFiles& files);
 
 // The manifest of a bundle with these files: who made it, and which work it is about.
 [[nodiscard]] std::string bundle_manifest(const std::string& version,

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cctype>
 #include <map>
+#include <memory>
 #include <set>
 #include <sstream>
 #include <string_view>
@@ -19,6 +20,8 @@
 #include "results/columns.h"
 #include "results/json.h"
 #include "results/statistics.h"
+#include "workloads/source.h"
+#include "workloads/trace_hash.h"
 
 namespace allocmark {
 namespace {
@@ -98,6 +101,8 @@ void files_complete(const BundleView& view, CheckedRule& rule) {
   }
   if (view.files.contains("base.results.jsonl")) wanted.insert(kBundleComparison);
   if (view.files.contains(kBundleComparison)) wanted.insert("base.results.jsonl");
+  if (view.files.contains(kBundleRounds)) wanted.insert(kBundleTurnsPlan);
+  if (view.files.contains(kBundleTurnsPlan)) wanted.insert(kBundleRounds);
   for (const std::string& name : wanted) {
     if (!view.files.contains(name)) broken(rule, name + " is missing");
   }
@@ -127,6 +132,7 @@ void hashes_match(const BundleView& view, CheckedRule& rule) {
 
 void results_whole(const BundleView& view, CheckedRule& rule) {
   if (!view.run) return broken(rule, view.run_problem);
+  if (!view.turns_problem.empty()) broken(rule, view.turns_problem);
   if (view.run->torn || view.run->newline_missing) {
     broken(rule, "the last line is cut short: the run was still being written or was killed");
   }
@@ -158,12 +164,18 @@ void plan_kept(const BundleView& view, CheckedRule& rule) {
   if (!needs_plan(view, rule)) return;
   std::set<std::string> planned;
   for (const CellKey& key : view.plan->cells) planned.insert(key.id());
+  // Where passes went on until intervals were narrow their number differs from cell to cell.
+  const bool until_width = view.plan->width_max > 0;
+  const std::uint32_t pass_count_max =
+      until_width ? std::max(view.plan->pass_count_max, view.plan->pass_count)
+                  : view.plan->pass_count;
   for (const CellResult& cell : view.run->cells) {
     if (!planned.contains(cell.key.id())) {
       broken(rule, name_of(cell.key) + ": not in the plan");
-    } else if (is_measured(cell) && cell.pass_count != view.plan->pass_count) {
-      broken(rule, fmt::format("{}: {} passes, the plan says {}", name_of(cell.key),
-                               cell.pass_count, view.plan->pass_count));
+    } else if (is_measured(cell) &&
+               (cell.pass_count < view.plan->pass_count || cell.pass_count > pass_count_max)) {
+      broken(rule, fmt::format("{}: {} passes, the plan says {} to {}", name_of(cell.key),
+                               cell.pass_count, view.plan->pass_count, pass_count_max));
     }
   }
 }
@@ -172,7 +184,13 @@ void work_same(const BundleView& view, CheckedRule& rule) {
   if (!needs_run(view, rule)) return;
   using Work = std::tuple<std::string, std::uint64_t, std::uint64_t, std::uint64_t, std::uint64_t>;
   std::map<std::pair<std::string, std::uint64_t>, Work> works;
-  for (const CellResult& cell : view.run->cells) {
+  std::vector<const CellResult*> cells;
+  for (const CellResult& cell : view.run->cells) cells.push_back(&cell);
+  if (view.turns) {
+    for (const RoundResult& round : view.turns->rounds) cells.push_back(&round.cell);
+  }
+  for (const CellResult* one : cells) {
+    const CellResult& cell = *one;
     if (!is_measured(cell)) continue;
     const Work work{cell.trace_hash, cell.event_count, cell.allocate_count, cell.deallocate_count,
                     cell.requested_bytes_peak};
@@ -192,6 +210,12 @@ void work_same(const BundleView& view, CheckedRule& rule) {
 
 void cells_consistent(const BundleView& view, CheckedRule& rule) {
   if (!needs_run(view, rule)) return;
+  for (const RoundResult& round : view.turns ? view.turns->rounds : std::vector<RoundResult>()) {
+    for (const std::string& finding : contradictions(round.cell)) {
+      broken(rule, fmt::format("round {}, side {}: {}: {}", round.round + 1,
+                               round.side == 0 ? "A" : "B", name_of(round.cell.key), finding));
+    }
+  }
   for (const CellResult& cell : view.run->cells) {
     for (const std::string& finding : contradictions(cell)) {
       broken(rule, name_of(cell.key) + ": " + finding);
@@ -211,11 +235,32 @@ void cells_consistent(const BundleView& view, CheckedRule& rule) {
   }
 }
 
+// Rounds are to an A/B run what passes are to others.
+void rounds_enough(const BundleView& view, CheckedRule& rule) {
+  for (const InterleavedCell& cell : view.turns->plan.cells) {
+    for (std::uint32_t side = 0; side < kSideCount; ++side) {
+      const CellKey& key = side == 0 ? cell.base : cell.now;
+      const auto count = std::count_if(
+          view.turns->rounds.begin(), view.turns->rounds.end(), [&](const RoundResult& round) {
+            return round.side == side && round.cell.key == key && is_measured(round.cell);
+          });
+      if (count >= kPublishedPassCountMin) continue;
+      broken(rule, fmt::format("{}: {} rounds of side {}, {} are needed to see their spread",
+                               name_of(key), count, side == 0 ? "A" : "B", kPublishedPassCountMin));
+    }
+  }
+}
+
 void samples_enough(const BundleView& view, CheckedRule& rule) {
   if (!needs_run(view, rule)) return;
+  if (view.turns) rounds_enough(view, rule);
   for (const CellResult& cell : view.run->cells) {
-    for (const std::string& finding : missing_samples(cell)) {
+    for (const std::string& finding :
+         missing_samples(cell, view.turns ? 1 : kPublishedPassCountMin)) {
       broken(rule, name_of(cell.key) + ": " + finding);
+    }
+    for (const std::string& finding : marked_quantiles(cell)) {
+      rule.notes.push_back(name_of(cell.key) + ": no claim: " + finding);
     }
   }
 }
@@ -244,12 +289,9 @@ void environment_fit(const BundleView& view, CheckedRule& rule) {
   }
 }
 
-// A text that is made again must be the same; where another version made it, only that version can
-// tell.
-void must_equal(const BundleView& view, const std::string& name, const std::string& made_again,
-                CheckedRule& rule) {
-  const auto file = view.files.find(name);
-  if (file == view.files.end() || file->second == made_again) return;
+// What was made again differs: wrong, where this version made it; where another one did, only that
+// one can tell.
+void differs(const BundleView& view, const std::string& what, CheckedRule& rule) {
   const auto manifest = view.files.find(kBundleManifest);
   const Json json =
       manifest == view.files.end() ? Json() : Json::parse(manifest->second, nullptr, false);
@@ -257,12 +299,48 @@ void must_equal(const BundleView& view, const std::string& name, const std::stri
   const std::string made_by = json.is_object() && json.value("made_by", Json()).is_string()
                                   ? json["made_by"].get<std::string>()
                                   : "";
-  if (made_by == ours) return broken(rule, name + " is not what its raw results give");
+  if (made_by == ours) return broken(rule, what);
   if (rule.outcome == RuleOutcome::Kept) rule.outcome = RuleOutcome::NotChecked;
-  rule.findings.push_back(
-      fmt::format("{} differs from what this program ({}) makes; '{}' made it: "
-                  "check it with that version",
-                  name, ours, made_by));
+  rule.findings.push_back(fmt::format(
+      "{}: this is {}, and '{}' made it: check it with that version", what, ours, made_by));
+}
+
+void must_equal(const BundleView& view, const std::string& name, const std::string& made_again,
+                CheckedRule& rule) {
+  const auto file = view.files.find(name);
+  if (file == view.files.end() || file->second == made_again) return;
+  differs(view, name + " is not what its raw results give", rule);
+}
+
+// Longer traces take minutes to make.
+constexpr std::uint64_t kRegeneratedEventsMax = 50'000'000;
+
+void regenerate(const BundleView& view, const CellResult& cell, CheckedRule& rule) {
+  const std::string& workload = cell.key.workload;
+  if (workload.starts_with("file:") || cell.event_count > kRegeneratedEventsMax) {
+    rule.notes.push_back(fmt::format("{} was not made again: it {}", workload,
+                                     workload.starts_with("file:")
+                                         ? "is a trace file, which is not in the bundle"
+                                         : "is too long"));
+    return;
+  }
+  try {
+    const std::unique_ptr<EventSource> source = open_workload(workload, cell.key.seed);
+    if (fmt::format("{:016x}", trace_hash(*source)) == cell.trace_hash) return;
+    differs(view, fmt::format("{} with seed {} gives other events", workload, cell.key.seed), rule);
+  } catch (const Error& error) {
+    if (rule.outcome == RuleOutcome::Kept) rule.outcome = RuleOutcome::NotChecked;
+    rule.findings.push_back(error.what());
+  }
+}
+
+void traces_regenerated(const BundleView& view, CheckedRule& rule) {
+  if (!needs_run(view, rule)) return;
+  std::set<std::pair<std::string, std::uint64_t>> seen;
+  for (const CellResult& cell : view.run->cells) {
+    if (!is_measured(cell) || !seen.emplace(cell.key.workload, cell.key.seed).second) continue;
+    regenerate(view, cell, rule);
+  }
 }
 
 void tables_recomputed(const BundleView& view, CheckedRule& rule) {
@@ -311,6 +389,7 @@ constexpr BundleRule kRules[] = {
     {"plan-complete", "Does every planned cell have numbers?", plan_complete},
     {"plan-kept", "Was nothing else run than planned?", plan_kept},
     {"work-same", "Did all cells of a workload do the same work?", work_same},
+    {"traces-regenerated", "Do the workloads still give these events?", traces_regenerated},
     {"cells-consistent", "Do the numbers of each cell belong together?", cells_consistent},
     {"samples-enough", "Does every quantile have the samples for a claim?", samples_enough},
     {"environment-fit", "Was it built and run so that times mean something?", environment_fit},
@@ -337,11 +416,20 @@ BundleView view_bundle(const TarContents& contents, const std::string& version) 
     }
   }
   try {
-    const auto results = view.files.find("results.jsonl");
     view.run_problem = "it is missing";
-    if (results != view.files.end()) view.run = parse_run_file(results->second, results->first);
+    if (view.files.contains("results.jsonl")) view.run = bundled_run(view.files, "");
   } catch (const Error& error) {
     view.run_problem = error.what();
+  }
+  try {
+    const bool has_turns = view.files.contains(kBundleRounds) &&
+                           view.files.contains(kBundleTurnsPlan) &&
+                           view.files.contains("base.results.jsonl");
+    if (has_turns && view.run) view.turns = bundled_turns(view.files);
+    if (view.turns && view.turns->torn)
+      view.turns_problem = "the last line of rounds.jsonl is cut short";
+  } catch (const Error& error) {
+    view.turns_problem = error.what();
   }
   try {
     const auto plan = view.files.find("plan.json");

@@ -24,7 +24,9 @@ struct BundleView {
   std::string run_problem = {};  // why there is no run
   std::optional<RunManifest> plan = {};
   std::string plan_problem = {};
-  std::string version = {};  // this program's
+  std::optional<InterleavedRun> turns = {};  // of an A/B run
+  std::string turns_problem = {};            // why there are none though there should be
+  std::string version = {};                  // this program's
 };
 
 [[nodiscard]] BundleView view_bundle(const TarContents& contents, const std::string& version);

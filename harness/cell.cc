@@ -22,16 +22,20 @@
 #include "harness/capacity.h"
 #include "harness/clock.h"
 #include "harness/device_work.h"
+#include "harness/kernel_source.h"
 #include "harness/null_overhead.h"
 #include "harness/placement_recorder.h"
 #include "harness/prepared_trace.h"
 #include "harness/process_backends.h"
+#include "harness/quiet_cpu.h"
 #include "harness/recorder.h"
 #include "harness/replay.h"
 #include "harness/request_clock.h"
 #include "harness/simcu_api.h"
+#include "harness/step_clock.h"
 #include "harness/timeline.h"
 #include "harness/verify.h"
+#include "results/width.h"
 #include "workloads/source.h"
 
 namespace allocmark {
@@ -63,7 +67,18 @@ class CellRun {
   void fill_from(const VerifyReport& report);
   void fill_stats(const Backend& backend);
   void timed_passes();
-  void timed_pass(Recorder& recorder, RequestClock* requests, std::uint32_t pass_index);
+  // What follows a timed pass besides the recorder's samples.
+  struct PassClocks {
+    StepClock* steps = nullptr;
+    RequestClock* requests = nullptr;  // null where the trace tells of no requests
+  };
+  void timed_pass(Recorder& recorder, const PassClocks& clocks, std::uint32_t pass_index);
+  void fill_program(const StepClock& steps);
+  [[nodiscard]] const SimcuThreadClock* simcu_clock() const {
+    return simcu_.present ? simcu_.thread_clock() : nullptr;
+  }
+  // At a look: whether passes can end. At the last one, what stayed too wide becomes a warning.
+  bool narrow_enough(const WidthRule& rule);
   void fill_latencies(const Recorder& sum);
   // Waits for all work, gives live blocks back, destroys the backend and notes what the device did
   // not get back.
@@ -94,6 +109,7 @@ class CellRun {
   std::optional<StreamSet> streams_;
   std::unique_ptr<DeviceWork> work_;
   Ballast ballast_;
+  std::optional<QuietCpu> quiet_cpu_;
   std::vector<std::uint64_t> driver_ns_by_pass_;
   std::uint64_t placement_hash_ = 0;
 };
@@ -135,7 +151,7 @@ void CellRun::check_key() {
 }
 
 void CellRun::prepare_trace() {
-  trace_.emplace(open_workload(spec_.key.workload, spec_.key.seed));
+  trace_.emplace(open_workload_with_kernels(spec_.key.workload, spec_.key.seed));
   const TraceFacts& facts = trace_->facts();
   result_.trace_name = trace_->name();
   result_.trace_hash = hex(trace_->hash());
@@ -143,6 +159,7 @@ void CellRun::prepare_trace() {
   result_.allocate_count = facts.allocate_count;
   result_.deallocate_count = facts.deallocate_count;
   result_.requested_bytes_peak = facts.requested_bytes_peak;
+  if (facts.work_count > 0) result_.kernel_ns_total = facts.kernel_ns_total;
   if (facts.event_count == 0) warn_once("the trace has no events");
   if (trace_->jobs().empty() || !has_device_) return;
   result_.reason = processes_refusal(spec_.key.allocator, spec_.key.conf);
@@ -308,8 +325,10 @@ void CellRun::fill_from(const VerifyReport& report) {
               spec_.key.allocator + " does not promise otherwise");
   }
   if (report.unmarked_count > 0) {
-    warn_once("of " + std::to_string(report.unmarked_count) +
-              " blocks the contents were not followed: too many kernels waited behind busy ones");
+    warn_once(
+        "of " + std::to_string(report.unmarked_count) +
+        " blocks the contents were not followed: too many kernels waited behind busy ones, or "
+        "the memory was still in use");
   }
   if (report.edges_only_count > 0) {
     warn_once(std::to_string(report.edges_only_count) +
@@ -351,24 +370,49 @@ void CellRun::timed_passes() {
   if (trace_->facts().request_mark_count > 0 && trace_->jobs().empty()) {
     requests.emplace(trace_->facts().stream_count);
   }
-  for (std::uint32_t i = 0; i < spec_.pass_count; ++i) {
+  StepClock steps(clock_, simcu_clock(), options.step_count_max);
+  if (spec_.quiet_cpu) quiet_cpu_.emplace();
+  const WidthRule rule{.width_max = spec_.width_max,
+                       .pass_count_min = spec_.pass_count,
+                       .pass_count_max = std::max(spec_.pass_count, spec_.pass_count_max)};
+  const std::uint32_t pass_count = rule.width_max > 0 ? rule.pass_count_max : spec_.pass_count;
+  for (std::uint32_t i = 0; i < pass_count; ++i) {
     pass.clear();
-    timed_pass(pass, requests ? &*requests : nullptr, i);
+    timed_pass(pass, {.steps = &steps, .requests = requests ? &*requests : nullptr}, i);
     sum.merge(pass);
     ++result_.pass_count;
+    if (rule.width_max > 0 && narrow_enough(rule)) break;
   }
   fill_latencies(sum);
   if (requests && spec_.record) result_.requests = requests->latency();
-  const LatencySummary overhead = null_overhead(
-      trace_->prefix(kNullPrefixCountMax),
-      NullOverheadSetup{.clock = &clock_,
-                        .simcu_clock = simcu_.present ? simcu_.thread_clock() : nullptr,
-                        .stream_count = trace_->facts().stream_count});
+  fill_program(steps);
+  const LatencySummary overhead =
+      null_overhead(trace_->prefix(kNullPrefixCountMax),
+                    NullOverheadSetup{.clock = &clock_,
+                                      .simcu_clock = simcu_clock(),
+                                      .stream_count = trace_->facts().stream_count});
   result_.harness_overhead_ns_p50 = overhead.p50_ns;
 }
 
-void CellRun::timed_pass(Recorder& recorder, RequestClock* requests, std::uint32_t pass_index) {
-  if (requests != nullptr) requests->begin_pass();
+bool CellRun::narrow_enough(const WidthRule& rule) {
+  const std::vector<std::uint32_t> looks = width_looks(rule);
+  if (std::find(looks.begin(), looks.end(), result_.pass_count) == looks.end()) return false;
+  const WidthFindings findings = find_widths(result_, rule, clock_.step_ns());
+  const bool last = result_.pass_count == looks.back();
+  if (!findings.too_wide.empty() && !last) return false;
+  for (const std::vector<std::string>* list : {&findings.too_wide, &findings.unsupported}) {
+    for (const std::string& finding : *list) {
+      warn_once("--until-width was not reached: " + finding + " after " +
+                std::to_string(result_.pass_count) + " passes");
+    }
+  }
+  return true;
+}
+
+void CellRun::timed_pass(Recorder& recorder, const PassClocks& clocks, std::uint32_t pass_index) {
+  if (clocks.requests != nullptr) clocks.requests->begin_pass();
+  clocks.steps->begin_pass();
+  if (quiet_cpu_) quiet_cpu_->move();
   const std::uint64_t bytes_before = used_bytes();
   std::unique_ptr<Backend> backend = make_backend();
   Replayer replayer(ReplaySetup{.backend = backend.get(),
@@ -377,17 +421,24 @@ void CellRun::timed_pass(Recorder& recorder, RequestClock* requests, std::uint32
                                 .streams = streams_->all(),
                                 .on_oom = on_oom_,
                                 .recorder = spec_.record ? &recorder : nullptr,
-                                .requests = requests,
+                                .steps = clocks.steps,
+                                .requests = clocks.requests,
                                 .clock = &clock_,
-                                .simcu_clock = simcu_.present ? simcu_.thread_clock() : nullptr});
+                                .simcu_clock = simcu_clock()});
   std::uint64_t wall_ticks = 0;
   trace_->for_each_step_batch([&](const TraceBatch& batch) {
     replayer.reserve_slots(batch.slot_count);
+    clocks.steps->resume();
     const std::uint64_t begin_ticks = clock_.now_ticks();
     replayer.run(batch.steps);
     wall_ticks += clock_.now_ticks() - begin_ticks;
+    clocks.steps->pause();
     return !replayer.counts().stopped;
   });
+  clocks.steps->resume();
+  work_->synchronize();
+  clocks.steps->pause();
+  clocks.steps->end_pass();
   recorder.end_pass();
 
   ++result_.trial_count;
@@ -426,6 +477,17 @@ void CellRun::fill_latencies(const Recorder& sum) {
   std::sort(driver_ns_by_pass_.begin(), driver_ns_by_pass_.end());
   result_.modelled_driver_ns_total =
       static_cast<double>(driver_ns_by_pass_[(driver_ns_by_pass_.size() - 1) / 2]);
+}
+
+void CellRun::fill_program(const StepClock& steps) {
+  result_.step_ns_p50 = steps.step_ns_median();
+  result_.program_ns = steps.program_ns_median();
+  if (trace_->facts().work_count == 0 || !has_device_) return;
+  result_.program_ideal_ns = null_program_ns(*trace_, {.clock = &clock_,
+                                                       .simcu_clock = simcu_clock(),
+                                                       .work = work_.get(),
+                                                       .streams = streams_->all(),
+                                                       .pass_count = spec_.pass_count});
 }
 
 void CellRun::warn_once(const std::string& text) {

@@ -16,8 +16,15 @@ struct CellSpec {
   CellKey key;
   std::uint32_t pass_count =
       3;  // timed passes, each on a fresh instance of the backend; 0 = only the checked pass
+  // Above 0: pass_count is where the looks begin, and passes go on until the intervals of
+  // allocate's P50 and P99 are at most this wide (results/width.h), up to pass_count_max.
+  double width_max = 0;
+  std::uint32_t pass_count_max = 0;
   // What the checked pass looks at; peaks and OOM causes are collected either way.
   VerifyLevel verify = VerifyLevel::Edges;
+  // The timed passes run on the processor that is least disturbed when each begins: for cells that
+  // run alone.
+  bool quiet_cpu = false;
   bool record = true;  // false: the timed passes read no clock per call, and latencies stay empty
   std::uint64_t timeout_s =
       0;  // for the parent process, which ends a cell that takes longer; 0 = no limit

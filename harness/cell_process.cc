@@ -39,7 +39,10 @@ CellResult without_result(const CellSpec& spec, const ChildOutcome& outcome, Cel
 std::string to_json_line(const CellSpec& spec) {
   const Json json = {{"key", Json::parse(to_json_line(spec.key))},
                      {"pass_count", spec.pass_count},
+                     {"width_max", spec.width_max},
+                     {"pass_count_max", spec.pass_count_max},
                      {"verify", to_string(spec.verify)},
+                     {"quiet_cpu", spec.quiet_cpu},
                      {"record", spec.record},
                      {"timeout_s", spec.timeout_s},
                      {"placements_path", spec.placements_path},
@@ -53,8 +56,11 @@ CellSpec cell_spec_from_json(std::string_view line) {
     CellSpec spec;
     spec.key = cell_key_from_json(json.at("key").dump(), "the cell's specification");
     json.at("pass_count").get_to(spec.pass_count);
+    spec.width_max = json.value("width_max", 0.0);
+    spec.pass_count_max = json.value("pass_count_max", 0U);
     spec.verify =
         parse_verify_level(json.at("verify").get<std::string>()).value_or(VerifyLevel::Edges);
+    json.at("quiet_cpu").get_to(spec.quiet_cpu);
     json.at("record").get_to(spec.record);
     json.at("timeout_s").get_to(spec.timeout_s);
     json.at("placements_path").get_to(spec.placements_path);
@@ -71,7 +77,7 @@ CellSpec cell_spec_from_json(std::string_view line) {
 
 ChildCommand cell_command(const CellSpec& spec, const std::string& program_path) {
   return {.argv = {program_path, "cell", std::to_string(getpid())},
-          .environment = environment_with(runtime_environment(spec.key.device)),
+          .environment = environment_with(runtime_environment(spec.key.device, program_path)),
           .input = to_json_line(spec),
           .timeout_s = static_cast<double>(spec.timeout_s)};
 }

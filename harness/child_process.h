@@ -51,6 +51,9 @@ class ChildProcess {
   // has ended. Never blocks.
   [[nodiscard]] std::optional<ChildOutcome> advance();
 
+  // What it has written to fd 3 as far as advance() has seen.
+  [[nodiscard]] const std::string& result_so_far() const { return outcome_.result; }
+
   // Both pipes are at their end: the child is exiting, so the next look is worth taking soon.
   [[nodiscard]] bool closing() const { return result_fd_ < 0 && stderr_fd_ < 0; }
 

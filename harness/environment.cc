@@ -86,6 +86,11 @@ void add_warnings(Environment* environment) {
         fmt::format("the CPU governor is '{}'; with 'performance' latencies vary less",
                     environment->cpu_governor));
   }
+  if (const std::string flags = " " + system_value("/proc/cpuinfo", "flags", ':') + " ";
+      flags.find(" hypervisor ") != std::string::npos) {
+    environment->warnings.push_back(
+        "this is a virtual machine: its neighbours' work shows in latencies");
+  }
   double load = 0;
   const auto cpu_count = static_cast<double>(environment->cpu_count);
   if (getloadavg(&load, 1) == 1 && cpu_count > 0 && load > kLoadPerCoreMax * cpu_count) {
@@ -113,13 +118,17 @@ std::string unfit_build_reason() {
 #endif
 }
 
+void fill_build(Environment* environment) {
+  environment->allocmark_version = kBuildVersion;
+  environment->git_sha = kBuildGitSha;
+  environment->git_dirty = kBuildGitDirty;
+  environment->build_type = kBuildType;
+  environment->compiler = fmt::format("{} {}", kCompilerName, __VERSION__);
+}
+
 Environment host_environment(const std::vector<std::string>& argv) {
   Environment environment;
-  environment.allocmark_version = kBuildVersion;
-  environment.git_sha = kBuildGitSha;
-  environment.git_dirty = kBuildGitDirty;
-  environment.build_type = kBuildType;
-  environment.compiler = fmt::format("{} {}", kCompilerName, __VERSION__);
+  fill_build(&environment);
   environment.argv = argv;
   environment.started_utc = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
   environment.hostname_hash = text_hash(host_name());
@@ -147,7 +156,7 @@ DeviceAnswer describe_device(std::string_view device, const std::string& program
   const ChildOutcome outcome =
       run_child({.argv = {program_path, "cell", std::to_string(getpid()), "--describe-device",
                           std::string(device)},
-                 .environment = environment_with(runtime_environment(device)),
+                 .environment = environment_with(runtime_environment(device, program_path)),
                  .input = "",
                  .timeout_s = kDescribeTimeoutS});
   DeviceAnswer answer;
@@ -161,9 +170,14 @@ DeviceAnswer describe_device(std::string_view device, const std::string& program
     const std::string& text = outcome.stderr_tail;
     answer.failure = text.substr(text.starts_with(kOwnPrefix) ? kOwnPrefix.size() : 0);
   } else {
-    answer.facts =
-        environment_from_json(std::string_view(outcome.result).substr(0, outcome.result.find('\n')),
-                              "the device's description");
+    try {
+      answer.facts = environment_from_json(
+          std::string_view(outcome.result).substr(0, outcome.result.find('\n')),
+          "the device's description");
+    } catch (const EnvironmentError& error) {
+      answer.failure =
+          fmt::format("{} is no allocmark of this version: {}", program_path, error.what());
+    }
   }
   while (!answer.failure.empty() && answer.failure.back() == '\n') {
     answer.failure.pop_back();
@@ -180,6 +194,14 @@ void merge_device(const Environment& facts, Environment* environment) {
   environment->runtime_version = facts.runtime_version;
   environment->profile_name = facts.profile_name;
   environment->profile_hash = facts.profile_hash;
+}
+
+void merge_build(const Environment& facts, Environment* environment) {
+  environment->allocmark_version = facts.allocmark_version;
+  environment->git_sha = facts.git_sha;
+  environment->git_dirty = facts.git_dirty;
+  environment->build_type = facts.build_type;
+  environment->compiler = facts.compiler;
 }
 
 DeviceChoice choose_device(const std::string& device, const std::string& program_path) {

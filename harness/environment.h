@@ -20,13 +20,17 @@ namespace allocmark {
 // measure.
 [[nodiscard]] std::string unfit_build_reason();
 
+// What this program was built from and how.
+void fill_build(Environment* environment);
+
 // Everything but the device.
 [[nodiscard]] Environment host_environment(const std::vector<std::string>& argv);
 
 // What a child process found on `device`.
 struct DeviceAnswer {
   std::string failure;  // empty where the device works, else what is wrong with it
-  Environment facts;    // the device's fields only
+  // The device's fields, and the build of the program that answered (empty where it is older).
+  Environment facts;
 };
 
 // Asks a child process ("cell --describe-device") with a time limit, so that a driver that hangs
@@ -36,6 +40,8 @@ struct DeviceAnswer {
 
 // Copies the device's fields into `environment`.
 void merge_device(const Environment& facts, Environment* environment);
+// Copies what fill_build fills.
+void merge_build(const Environment& facts, Environment* environment);
 
 struct DeviceChoice {
   std::string device;

@@ -35,4 +35,34 @@ LatencySummary null_overhead(const TraceBatch& prefix, const NullOverheadSetup& 
   return recorder.latency_all();
 }
 
+double null_program_ns(PreparedTrace& trace, const NullProgramSetup& setup) {
+  // As in the timed passes: the recorder's own work is part of the program there.
+  Recorder recorder(
+      {.scale = setup.clock->scale(), .has_driver_model = setup.simcu_clock != nullptr});
+  StepClock program(*setup.clock, setup.simcu_clock, /*step_count_max=*/0);
+  for (std::uint32_t i = 0; i < setup.pass_count; ++i) {
+    recorder.clear();
+    const std::unique_ptr<Backend> backend = find_backend("null").make(BackendOptions{});
+    Replayer replayer(ReplaySetup{.backend = backend.get(),
+                                  .work = setup.work,
+                                  .streams = setup.streams,
+                                  .recorder = &recorder,
+                                  .clock = setup.clock,
+                                  .simcu_clock = setup.simcu_clock});
+    program.begin_pass();
+    trace.for_each_step_batch([&](const TraceBatch& batch) {
+      replayer.reserve_slots(batch.slot_count);
+      program.resume();
+      replayer.run(batch.steps);
+      program.pause();
+      return true;
+    });
+    program.resume();
+    setup.work->synchronize();
+    program.pause();
+    program.end_pass();
+  }
+  return program.program_ns_median();
+}
+
 }  // namespace allocmark

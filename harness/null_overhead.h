@@ -1,10 +1,15 @@
-// What the harness itself costs: a trace's first steps, replayed on the null backend under the
-// recorder. The smallest latency that this process can show. This file times.
+// What is left of a cell without an allocator: the latency that the harness itself shows (a trace's
+// first steps on the null backend under the recorder), and the time of the whole program with its
+// kernels. This file times.
 #pragma once
 
+#include <cuda_runtime_api.h>
+
 #include <cstdint>
+#include <span>
 
 #include "harness/clock.h"
+#include "harness/device_work.h"
 #include "harness/prepared_trace.h"
 #include "harness/simcu_api.h"
 #include "results/schema.h"
@@ -23,5 +28,17 @@ struct NullOverheadSetup {
 // Latency of allocate and deallocate together; a warm-up round is not counted.
 [[nodiscard]] LatencySummary null_overhead(const TraceBatch& prefix,
                                            const NullOverheadSetup& setup);
+
+struct NullProgramSetup {
+  const TickClock* clock = nullptr;               // calibrated
+  const SimcuThreadClock* simcu_clock = nullptr;  // as for the cell's own passes
+  DeviceWork* work = nullptr;                     // runs the trace's kernels
+  std::span<const cudaStream_t> streams;
+  std::uint32_t pass_count = 3;
+};
+
+// The program's time from the first event to the end of the device's work, with an allocator that
+// costs nothing: median of the passes, ns.
+[[nodiscard]] double null_program_ns(PreparedTrace& trace, const NullProgramSetup& setup);
 
 }  // namespace allocmark

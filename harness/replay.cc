@@ -14,7 +14,7 @@ namespace {
 
 // Gated kernels are told so often that the host goes on: a store to memory that the device reads
 // costs more than one that it does not.
-constexpr std::uint64_t kProgressPeriod = 64;
+constexpr std::uint64_t kProgressPeriod = 16;
 
 // The cost of one call, between construction and stop(). Without simcuda the driver's part stays 0:
 // host time then contains it.
@@ -196,7 +196,10 @@ void Replayer::run_other(const ReplayStep& step) {
       return;
     case EventKind::Mark:
       if constexpr (kTimed) {
-        if (step.mark_class() == MarkClass::Step) setup_.recorder->mark();
+        if (step.mark_class() == MarkClass::Step) {
+          setup_.recorder->mark();
+          if (setup_.steps != nullptr) setup_.steps->mark();
+        }
         follow_requests(step);
       }
       return;

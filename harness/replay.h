@@ -17,6 +17,7 @@
 #include "harness/process_backends.h"
 #include "harness/recorder.h"
 #include "harness/request_clock.h"
+#include "harness/step_clock.h"
 #include "harness/trace_compiler.h"
 
 namespace allocmark {
@@ -67,6 +68,7 @@ struct ReplaySetup {
   std::span<const cudaStream_t> streams;  // by dense index
   OomPolicy on_oom = OomPolicy::Skip;
   Recorder* recorder = nullptr;      // null: nothing is timed per call
+  StepClock* steps = nullptr;        // null: nobody asks how long steps take; with a recorder
   RequestClock* requests = nullptr;  // null: nobody asks how long requests took; with a recorder
   const TickClock* clock = nullptr;  // needed with a recorder
   const SimcuThreadClock* simcu_clock = nullptr;  // null without simcuda

@@ -27,7 +27,7 @@ constexpr int kPollMsMax = 50;
 constexpr int kPollMsClosing = 1;
 
 struct RunningCell {
-  std::size_t spec_index = 0;
+  std::size_t step_index = 0;
   std::unique_ptr<ChildProcess> child;
 };
 
@@ -66,21 +66,22 @@ std::optional<CellResult> start_cell(const CellSpec& spec, const std::string& pr
 
 }  // namespace
 
-bool run_cells(const std::vector<CellSpec>& specs, const RunCellsOptions& options,
-               const std::function<void(const CellResult&)>& on_result) {
+bool run_steps(const std::vector<CellStep>& steps, std::uint32_t job_count,
+               const InterruptGuard* interrupt,
+               const std::function<void(std::size_t, const CellResult&)>& on_result) {
   std::vector<RunningCell> running;
   std::size_t next_index = 0;
-  while (next_index < specs.size() || !running.empty()) {
-    if (options.interrupt != nullptr && options.interrupt->requested()) {
+  while (next_index < steps.size() || !running.empty()) {
+    if (interrupt != nullptr && interrupt->requested()) {
       return false;
     }
-    while (next_index < specs.size() && running.size() < options.job_count) {
-      RunningCell cell{.spec_index = next_index, .child = nullptr};
+    while (next_index < steps.size() && running.size() < job_count) {
+      RunningCell cell{.step_index = next_index, .child = nullptr};
       const std::optional<CellResult> failure =
-          start_cell(specs[next_index], options.program_path, &cell.child);
+          start_cell(steps[next_index].spec, steps[next_index].program_path, &cell.child);
       ++next_index;
       if (failure.has_value()) {
-        on_result(*failure);
+        on_result(cell.step_index, *failure);
       } else {
         running.push_back(std::move(cell));
       }
@@ -88,19 +89,30 @@ bool run_cells(const std::vector<CellSpec>& specs, const RunCellsOptions& option
     if (running.empty()) {
       continue;
     }
-    wait_for_news(running, options.interrupt);
+    wait_for_news(running, interrupt);
     for (std::size_t i = 0; i < running.size();) {
       const std::optional<ChildOutcome> outcome = running[i].child->advance();
       if (!outcome.has_value()) {
         ++i;
         continue;
       }
-      const CellResult result = cell_result(specs[running[i].spec_index], *outcome);
+      const std::size_t step_index = running[i].step_index;
+      const CellResult result = cell_result(steps[step_index].spec, *outcome);
       running.erase(running.begin() + static_cast<std::ptrdiff_t>(i));
-      on_result(result);
+      on_result(step_index, result);
     }
   }
   return true;
+}
+
+bool run_cells(const std::vector<CellSpec>& specs, const RunCellsOptions& options,
+               const std::function<void(const CellResult&)>& on_result) {
+  std::vector<CellStep> steps;
+  for (const CellSpec& spec : specs) {
+    steps.push_back({.spec = spec, .program_path = options.program_path});
+  }
+  return run_steps(steps, options.job_count, options.interrupt,
+                   [&](std::size_t /*step*/, const CellResult& result) { on_result(result); });
 }
 
 std::uint32_t default_job_count(const std::string& device) {

@@ -2,6 +2,7 @@
 // out through a callback in the order in which cells end. Times nothing itself.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -19,6 +20,18 @@ struct RunCellsOptions {
   std::uint32_t job_count = 1;                // cells at a time
   const InterruptGuard* interrupt = nullptr;  // may be null
 };
+
+// A cell with the program that is to run it.
+struct CellStep {
+  CellSpec spec;
+  std::string program_path;  // what is started with "cell"
+};
+
+// As run_cells below, for cells of several programs; `on_result` also gets the step's index. Steps
+// are started in their order.
+[[nodiscard]] bool run_steps(const std::vector<CellStep>& steps, std::uint32_t job_count,
+                             const InterruptGuard* interrupt,
+                             const std::function<void(std::size_t, const CellResult&)>& on_result);
 
 // Returns true where all cells were run, false where an interrupt ended it: running cells are then
 // ended and give no result. An exception of on_result ends the running cells and goes on to the

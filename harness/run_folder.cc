@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstddef>
 #include <cstdio>
@@ -80,6 +81,11 @@ void check_same_plan(const std::string& folder, const RunManifest& before, const
   if (before.pass_count != now.pass_count) {
     differences.push_back(fmt::format("passes: was {}, is {}", before.pass_count, now.pass_count));
   }
+  if (before.width_max != now.width_max || before.pass_count_max != now.pass_count_max) {
+    differences.push_back(fmt::format("until width: was {} (at most {} passes), is {} ({})",
+                                      before.width_max, before.pass_count_max, now.width_max,
+                                      now.pass_count_max));
+  }
   if (before.verify != now.verify) {
     differences.push_back(
         fmt::format("verify: was {}, is {}", to_string(before.verify), to_string(now.verify)));
@@ -112,7 +118,53 @@ void check_same_plan(const std::string& folder, const RunManifest& before, const
 
 }  // namespace
 
+FileMark mark_file(const std::string& path) {
+  FileMark mark{.path = fs::absolute(path).lexically_normal().string(), .hash = ""};
+  std::ifstream file(path, std::ios::binary);
+  // FNV-1a over eight bytes at a time: a program is read whole for every run.
+  std::uint64_t hash = 0xCBF29CE484222325U;
+  std::array<char, 1 << 16> block{};
+  std::uint64_t size_bytes = 0;
+  while (file.read(block.data(), block.size()) || file.gcount() > 0) {
+    const auto count = static_cast<std::size_t>(file.gcount());
+    std::fill(block.begin() + static_cast<std::ptrdiff_t>(count), block.end(), '\0');
+    for (std::size_t at = 0; at < count; at += sizeof(std::uint64_t)) {
+      std::uint64_t word = 0;
+      std::memcpy(&word, block.data() + at, sizeof word);
+      hash = (hash ^ word) * 0x100000001B3U;
+      hash ^= hash >> 29;
+    }
+    size_bytes += count;
+  }
+  if (size_bytes > 0) mark.hash = fmt::format("{:016x}", hash ^ size_bytes);
+  return mark;
+}
+
+std::vector<FileMark> mark_conf_files(const std::vector<CellKey>& cells) {
+  std::set<std::string> paths;
+  for (const CellKey& key : cells) {
+    std::string word;
+    for (const char c : key.conf + ",") {
+      if (std::string_view(",:;[]").find(c) == std::string_view::npos) {
+        word += c;
+        continue;
+      }
+      std::error_code error;
+      if (!word.empty() && fs::is_regular_file(word, error)) paths.insert(word);
+      word.clear();
+    }
+  }
+  std::vector<FileMark> marks;
+  for (const std::string& path : paths) marks.push_back(mark_file(path));
+  return marks;
+}
+
 std::string to_json(const RunManifest& manifest) {
+  const auto mark_json = [](const FileMark& mark) {
+    return Json{{"path", mark.path}, {"hash", mark.hash}};
+  };
+  Json files = Json::array();
+  for (const FileMark& mark : manifest.files) files.push_back(mark_json(mark));
   Json cells = Json::array();
   for (const CellKey& key : manifest.cells) {
     cells.push_back(Json::parse(to_json_line(key)));
@@ -121,10 +173,14 @@ std::string to_json(const RunManifest& manifest) {
                      {"schema_version", kSchemaVersion},
                      {"title", manifest.title},
                      {"pass_count", manifest.pass_count},
+                     {"width_max", manifest.width_max},
+                     {"pass_count_max", manifest.pass_count_max},
                      {"verify", to_string(manifest.verify)},
                      {"timeout_s", manifest.timeout_s},
+                     {"program", mark_json(manifest.program)},
+                     {"files", files},
                      {"cells", cells}};
-  return json.dump(1) + "\n";
+  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 RunManifest manifest_from_json(const std::string& text, const std::string& where) {
@@ -133,8 +189,18 @@ RunManifest manifest_from_json(const std::string& text, const std::string& where
     RunManifest manifest;
     json.at("title").get_to(manifest.title);
     json.at("pass_count").get_to(manifest.pass_count);
+    manifest.width_max = json.value("width_max", 0.0);
+    manifest.pass_count_max = json.value("pass_count_max", 0U);
     manifest.verify = level_of(json.at("verify"));
     json.at("timeout_s").get_to(manifest.timeout_s);
+    const auto mark_of = [](const Json& mark) {
+      return FileMark{.path = mark.at("path").get<std::string>(),
+                      .hash = mark.at("hash").get<std::string>()};
+    };
+    if (json.contains("program")) manifest.program = mark_of(json.at("program"));
+    for (const Json& mark : json.value("files", Json::array())) {
+      manifest.files.push_back(mark_of(mark));
+    }
     for (const Json& cell : json.at("cells")) {
       manifest.cells.push_back(cell_key_from_json(cell.dump(), where));
     }

@@ -15,14 +15,29 @@
 
 namespace allocmark {
 
+// A file that a run depends on, and a hash of what was in it.
+struct FileMark {
+  std::string path;  // absolute
+  std::string hash;  // 16 hex digits; empty where the file could not be read
+  friend bool operator==(const FileMark&, const FileMark&) = default;
+};
+[[nodiscard]] FileMark mark_file(const std::string& path);
+// Every existing file that a config string of these cells names.
+[[nodiscard]] std::vector<FileMark> mark_conf_files(const std::vector<CellKey>& cells);
+
 // What a run was asked to do; the settings that all its cells share, and every cell of all its
 // shards.
 struct RunManifest {
   std::string title;  // "suite default", used in reports
   std::uint32_t pass_count = 3;
+  double width_max = 0;  // as in CellSpec, with pass_count_max
+  std::uint32_t pass_count_max = 0;
   VerifyLevel verify = VerifyLevel::Edges;
   std::uint64_t timeout_s = 0;
   std::vector<CellKey> cells;
+  // What ran the cells, so that they can be run again; empty in plans of older versions.
+  FileMark program = {};
+  std::vector<FileMark> files = {};  // that config strings name, as a plugin's library
 };
 
 [[nodiscard]] std::string to_json(const RunManifest& manifest);

@@ -26,6 +26,8 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kSimulatedPrefix = "sim:";
 constexpr std::string_view kGpuPrefix = "cuda:";
+// A folder of profiles of one's own, searched before those that ship.
+constexpr const char* kProfilesVariable = "ALLOCMARK_PROFILES";
 // Set for a program started again by ensure_runtime, so that it is not started a second time.
 constexpr const char* kRestartedVariable = "ALLOCMARK_RUNTIME_SELECTED";
 
@@ -55,8 +57,9 @@ bool is_simulated(std::string_view device) { return device.starts_with(kSimulate
 
 bool simcuda_loaded() { return dlsym(RTLD_DEFAULT, "simcu_present") != nullptr; }
 
-std::string simcuda_folder() {
-  const fs::path beside = fs::path(own_program_path()).parent_path() / "../lib/simcuda";
+std::string simcuda_folder(const std::string& program_path) {
+  const fs::path program = program_path.empty() ? own_program_path() : program_path;
+  const fs::path beside = program.parent_path() / "../lib/simcuda";
   for (const fs::path& folder : {beside, fs::path(ALLOCMARK_SIMCUDA_FOLDER)}) {
     if (holds_runtime(folder)) {
       return fs::weakly_canonical(folder).string();
@@ -70,20 +73,34 @@ std::string simcuda_folder() {
        .next = "build it (cmake --build build/release --target simcuda), or use --device cuda:0"});
 }
 
-std::vector<std::pair<std::string, std::string>> runtime_environment(std::string_view device) {
+std::vector<std::pair<std::string, std::string>> runtime_environment(
+    std::string_view device, const std::string& program_path) {
   if (!is_simulated(device)) {
     return {};
   }
-  return {{"LD_LIBRARY_PATH", colon_list(simcuda_folder(), std::getenv("LD_LIBRARY_PATH"))},
-          {"SIMCUDA_PROFILE", profile_path(device)},
-          // On a GPU a cell loads its kernels before the backend's first request (device_work.cc).
-          {"SIMCUDA_START", "kernel"}};
+  return {
+      {"LD_LIBRARY_PATH", colon_list(simcuda_folder(program_path), std::getenv("LD_LIBRARY_PATH"))},
+      {"SIMCUDA_PROFILE", profile_path(device)},
+      // On a GPU a cell loads its kernels before the backend's first request (device_work.cc).
+      {"SIMCUDA_START", "kernel"}};
+}
+
+std::vector<std::string> profile_folders() {
+  std::vector<std::string> folders;
+  if (const char* own = std::getenv(kProfilesVariable); own != nullptr && *own != '\0') {
+    folders.emplace_back(own);
+  }
+  folders.push_back((fs::path(simcuda_folder()) / "profiles").string());
+  return folders;
 }
 
 std::string profile_path(std::string_view device) {
   const std::string name(device.substr(kSimulatedPrefix.size()));
-  const fs::path shipped = fs::path(simcuda_folder()) / "profiles" / (name + ".json");
-  return fs::is_regular_file(shipped) ? shipped.string() : fs::absolute(name).string();
+  for (const fs::path folder : profile_folders()) {
+    const fs::path file = folder / (name + ".json");
+    if (fs::is_regular_file(file)) return fs::absolute(file).string();
+  }
+  return fs::absolute(name).string();
 }
 
 void ensure_runtime(std::string_view device, char** argv) {
@@ -116,14 +133,16 @@ void ensure_runtime(std::string_view device, char** argv) {
 
 std::vector<std::string> simulated_devices() {
   std::vector<std::string> names;
-  std::error_code error;
-  for (const fs::directory_entry& entry :
-       fs::directory_iterator(fs::path(simcuda_folder()) / "profiles", error)) {
-    if (entry.path().extension() == ".json") {
-      names.push_back("sim:" + entry.path().stem().string());
+  for (const std::string& folder : profile_folders()) {
+    std::error_code error;
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+      if (entry.path().extension() == ".json") {
+        names.push_back("sim:" + entry.path().stem().string());
+      }
     }
   }
   std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
   return names;
 }
 

@@ -95,6 +95,8 @@ void TraceCompiler::compile(std::span<const Event> events, std::vector<ReplaySte
         }
         break;
       case EventKind::Kernel:
+        facts_.kernel_ns_total += event.duration_ns();
+        [[fallthrough]];
       case EventKind::Busy:
         ++facts_.work_count;
         break;

@@ -155,9 +155,16 @@ void Verifier::check_new_block(Block& block) {
     return;
   }
   if (!setup_.capabilities.real_memory || block.shadow.size_bytes == 0) return;
-  check_early_reuse(block);
+  const bool in_use = check_early_reuse(block);
   check_device_range(block);
-  if (!report_.broken_rule) write_pattern(block);
+  if (report_.broken_rule) return;
+  // Where the backend does not promise stream order, kernels of ours that have yet to look at the
+  // old block's contents must find them.
+  if (in_use && !setup_.capabilities.stream_ordered && contents_.uses_kernels()) {
+    contents_.leave_unmarked();
+    return;
+  }
+  write_pattern(block);
 }
 
 // The clock that kernels run by.
@@ -185,7 +192,7 @@ bool Verifier::use_is_over(const BrokenRule& use) {
   return true;
 }
 
-void Verifier::check_early_reuse(const Block& block) {
+bool Verifier::check_early_reuse(const Block& block) {
   std::optional<bool> starts_at_once;
   while (const auto broken = hazards_.early_reuse(block.shadow, now_ns())) {
     // Where the new owner's stream has work to wait for, that may well be the old work: nothing is
@@ -195,11 +202,13 @@ void Verifier::check_early_reuse(const Block& block) {
       starts_at_once = cudaStreamQuery(setup_.replay.streams[block.shadow.stream]) == cudaSuccess;
     }
     if (use_is_over(*broken)) continue;
-    if (!*starts_at_once) return;
-    if (setup_.capabilities.stream_ordered) fail(broken->text());
-    ++report_.early_reuse_count;
-    return;
+    if (*starts_at_once) {
+      if (setup_.capabilities.stream_ordered) fail(broken->text());
+      ++report_.early_reuse_count;
+    }
+    return true;
   }
+  return false;
 }
 
 void Verifier::check_device_range(const Block& block) {

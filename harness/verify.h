@@ -86,7 +86,8 @@ class Verifier {
   // What the device holds beyond what the backend says it reserved: pages larger than the requests.
   [[nodiscard]] std::uint64_t device_extra_bytes(const MemoryStats& stats) const;
   void check_new_block(Block& block);
-  void check_early_reuse(const Block& block);
+  // Whether the block's memory may still be in use by work of its former owner.
+  bool check_early_reuse(const Block& block);
   void check_device_range(const Block& block);
   void check_footprint(const MemoryStats& stats);
   void deallocate(const ReplayStep& step);

@@ -9,7 +9,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -216,6 +215,19 @@ void check_memory(const CellResult& cell, Findings& findings) {
   }
 }
 
+void add_missing(const CellResult& cell, std::string_view name, Percentile percentile,
+                 Findings& findings) {
+  for (const Operation& operation : kOperations) {
+    const std::uint64_t count = (cell.*operation.latency).total.count;
+    if (count == 0 || cell.pass_count == 0 || has_enough_samples(percentile, count)) continue;
+    const std::uint64_t wanted = sample_count_min(percentile);
+    const std::uint64_t per_pass = std::max<std::uint64_t>(1, count / cell.pass_count);
+    findings.push_back(fmt::format("{} of {} rests on {} samples, {} are needed (--passes {})",
+                                   name, operation.name, count, wanted,
+                                   (wanted + per_pass - 1) / per_pass));
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> contradictions(const CellResult& cell) {
@@ -232,25 +244,20 @@ std::vector<std::string> contradictions(const CellResult& cell) {
   return findings;
 }
 
-std::vector<std::string> missing_samples(const CellResult& cell) {
+std::vector<std::string> missing_samples(const CellResult& cell, std::uint32_t pass_count_min) {
   Findings findings;
   if (!is_measured(cell)) return findings;
-  if (cell.pass_count < kPublishedPassCountMin) {
+  if (cell.pass_count < pass_count_min) {
     findings.push_back(fmt::format("{} passes, {} are needed to see their spread", cell.pass_count,
-                                   kPublishedPassCountMin));
+                                   pass_count_min));
   }
-  for (const Operation& operation : kOperations) {
-    const std::uint64_t count = (cell.*operation.latency).total.count;
-    if (count == 0 || cell.pass_count == 0) continue;
-    for (const auto& [name, percentile] : {std::pair{"P50", kP50}, std::pair{"P99", kP99}}) {
-      if (has_enough_samples(percentile, count)) continue;
-      const std::uint64_t wanted = sample_count_min(percentile);
-      const std::uint64_t per_pass = std::max<std::uint64_t>(1, count / cell.pass_count);
-      findings.push_back(fmt::format("{} of {} rests on {} samples, {} are needed (--passes {})",
-                                     name, operation.name, count, wanted,
-                                     (wanted + per_pass - 1) / per_pass));
-    }
-  }
+  add_missing(cell, "P50", kP50, findings);
+  return findings;
+}
+
+std::vector<std::string> marked_quantiles(const CellResult& cell) {
+  Findings findings;
+  if (is_measured(cell)) add_missing(cell, "P99", kP99, findings);
   return findings;
 }
 

@@ -17,8 +17,12 @@ namespace allocmark {
 // Passes below which the spread between passes cannot be told.
 inline constexpr std::uint32_t kPublishedPassCountMin = 3;
 
-// One sentence per number that rests on too few samples: passes, P50 and P99 of both operations.
-// It says how many passes would do.
-[[nodiscard]] std::vector<std::string> missing_samples(const CellResult& cell);
+// What a published cell must not lack: one sentence where it has too few passes, and per operation
+// whose P50 rests on too few samples. It says how many passes would do.
+[[nodiscard]] std::vector<std::string> missing_samples(
+    const CellResult& cell, std::uint32_t pass_count_min = kPublishedPassCountMin);
+
+// P99s with too few samples, likewise. Tables mark them, so they are no claim.
+[[nodiscard]] std::vector<std::string> marked_quantiles(const CellResult& cell);
 
 }  // namespace allocmark

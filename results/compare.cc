@@ -19,6 +19,7 @@
 
 #include "base/error.h"
 #include "results/columns.h"
+#include "results/compare_conclude.h"
 #include "results/compare_environment.h"
 #include "results/compare_numbers.h"
 #include "results/json.h"
@@ -62,8 +63,6 @@ class Comparer {
   static void add_flags(const RunSide& side, const CellResult& measured, CellComparison& cell);
   void estimate_shifts();
   void judge_timed(const PendingNumber& pending, double p_value_adjusted);
-  void finish_cells();
-  void decide();
   void add_run_notes(const RunSide& side);
   void incomplete(const CellKey& key, std::string reason) {
     result_.incomplete.push_back({.key = key, .reason = std::move(reason)});
@@ -74,7 +73,8 @@ class Comparer {
   const ComparePolicy& policy_;
   const std::optional<Calibration>& calibration_;
   EnvironmentVerdict environment_;
-  double clock_step_ns_ = 0;  // the coarser of the two runs'
+  double clock_step_ns_ = 0;          // the coarser of the two runs'
+  std::size_t other_pass_count_ = 0;  // cells with another number of passes on either side
   std::vector<PendingNumber> pending_;
   Comparison result_;
 };
@@ -93,9 +93,12 @@ Comparison Comparer::run() {
   add_run_notes(base_);
   add_run_notes(now_);
   match_cells();
+  if (other_pass_count_ > 0) {
+    result_.notes.push_back(
+        fmt::format("{} cells have another number of passes on either side", other_pass_count_));
+  }
   estimate_shifts();
-  finish_cells();
-  decide();
+  conclude(policy_, result_);
   return std::move(result_);
 }
 
@@ -110,7 +113,7 @@ void Comparer::add_run_notes(const RunSide& side) {
                     side.label, side.file.replaced_line_count));
   }
   if (side.file.torn) {
-    result_.failures.push_back(
+    result_.faults.push_back(
         fmt::format("{}: line {} is cut short: the run is still being written or was killed",
                     side.label, side.file.torn_line));
   }
@@ -211,6 +214,7 @@ void Comparer::compare_measured(const CellResult& base, const CellResult& now) {
   }
   // The null allocator measures the harness, which no change of an allocator can make worse.
   cell.gated = base.key.allocator != kNullAllocator;
+  if (base.pass_count != now.pass_count) ++other_pass_count_;
   result_.cells.push_back(std::move(cell));
 }
 
@@ -232,7 +236,7 @@ void Comparer::add_timed(const CellResult& base, const CellResult& now, CellComp
     if (number.base_interval) number.base = number.base_interval->value;
     if (number.now_interval) number.now = number.now_interval->value;
     if (!number.base && !number.now) continue;
-    PassQuantiles quantiles = pass_quantiles(base, now, timed);
+    PassQuantiles quantiles = pass_quantiles(base, now, timed, clock_step_ns_);
     const std::uint64_t wanted = sample_count_min(timed.percentile);
     if (!environment_.timed_reason.empty()) {
       number.verdict = Verdict::NotComparable;
@@ -312,58 +316,6 @@ void Comparer::judge_timed(const PendingNumber& pending, double p_value_adjusted
     number.verdict = Verdict::Same;
   } else {
     number.reason = "more passes would tell";
-  }
-}
-
-void Comparer::finish_cells() {
-  for (CellComparison& cell : result_.cells) {
-    for (NumberComparison& number : cell.numbers) {
-      number.gated = cell.gated && std::find(policy_.report_only.begin(), policy_.report_only.end(),
-                                             number.name) == policy_.report_only.end();
-      cell.verdict = std::min(cell.verdict, number.verdict);
-    }
-    ++result_.verdict_counts[static_cast<std::size_t>(cell.verdict)];
-  }
-  std::stable_sort(result_.cells.begin(), result_.cells.end(),
-                   [](const CellComparison& a, const CellComparison& b) {
-                     if (a.verdict != b.verdict) return a.verdict < b.verdict;
-                     return a.change_abs_max() > b.change_abs_max();
-                   });
-}
-
-void Comparer::decide() {
-  std::array<std::size_t, kVerdictCount> gated_counts{};
-  std::size_t judged_count = 0;
-  for (const CellComparison& cell : result_.cells) {
-    std::set<Verdict> verdicts;
-    if (cell.numbers.empty() && cell.gated) verdicts.insert(cell.verdict);
-    for (const NumberComparison& number : cell.numbers) {
-      if (number.gated) verdicts.insert(number.verdict);
-      judged_count += number.verdict != Verdict::NotComparable ? 1 : 0;
-    }
-    for (const Verdict verdict : verdicts) ++gated_counts[static_cast<std::size_t>(verdict)];
-  }
-  const auto fail_on = [&](Verdict verdict, bool fails, ExitCode code) {
-    const std::size_t count = gated_counts[static_cast<std::size_t>(verdict)];
-    if (!fails || count == 0) return;
-    result_.failures.push_back(
-        fmt::format("{} cells have a number that is {}", count, to_string(verdict)));
-    if (result_.exit_code == ExitCode::Pass) result_.exit_code = code;
-    if (code == ExitCode::Regression) result_.regression_count += count;
-  };
-  fail_on(Verdict::Worse, true, ExitCode::Regression);
-  fail_on(Verdict::Changed, policy_.fail_on_changed, ExitCode::Regression);
-  fail_on(Verdict::Undecided, policy_.fail_on_undecided, ExitCode::Regression);
-  fail_on(Verdict::NotComparable, policy_.fail_on_not_comparable, ExitCode::CellsIncomplete);
-  if (!result_.incomplete.empty()) {
-    result_.failures.push_back(
-        fmt::format("{} cells have no result to compare", result_.incomplete.size()));
-  }
-  if (judged_count == 0) {
-    result_.failures.push_back("nothing was compared, which is not a pass");
-  }
-  if (!result_.failures.empty() && result_.exit_code == ExitCode::Pass) {
-    result_.exit_code = ExitCode::CellsIncomplete;
   }
 }
 

@@ -55,6 +55,7 @@ struct NumberComparison {
 
 struct CellComparison {
   CellKey key = {};
+  std::optional<CellKey> now_key = {};  // where NEW's cell is another one, as in A/B runs
   Verdict verdict = Verdict::Same;
   std::string reason = {};  // empty where the numbers say it all
   bool gated = true;
@@ -76,11 +77,13 @@ struct Comparison {
   std::vector<CellComparison> cells = {};  // by importance
   std::vector<IncompleteCell> incomplete = {};
   std::vector<std::string> notes = {};     // what to know before reading the verdicts
+  std::vector<std::string> faults = {};    // what is wrong with the files; each fails it
   std::vector<std::string> failures = {};  // why it fails, one sentence each; empty where it passes
   std::vector<std::size_t> verdict_counts = std::vector<std::size_t>(kVerdictCount, 0);
   std::size_t skipped_count = 0;  // cells that neither run could do
   std::size_t regression_count = 0;
   bool calibrated = false;
+  bool interleaved = false;  // every timed number comes from rounds in which both sides took turns
   ExitCode exit_code = ExitCode::Pass;
 };
 

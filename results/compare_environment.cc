@@ -84,6 +84,8 @@ void append(std::string& reasons, const std::string& difference) {
 using Shifts = std::map<std::string_view, std::vector<double>>;
 
 void add_shifts(const RunFile& base, const RunFile& now, Shifts& shifts) {
+  const double clock_step_ns =
+      std::max(base.environment.clock_resolution_ns, now.environment.clock_resolution_ns);
   for (const CellResult& cell : base.cells) {
     const auto other =
         std::find_if(now.cells.begin(), now.cells.end(),
@@ -91,7 +93,7 @@ void add_shifts(const RunFile& base, const RunFile& now, Shifts& shifts) {
     if (other == now.cells.end() || !is_measured(cell) || !is_measured(*other)) continue;
     if (cell.trace_hash != other->trace_hash) continue;
     for (const TimedNumber& number : timed_numbers()) {
-      const PassQuantiles quantiles = pass_quantiles(cell, *other, number);
+      const PassQuantiles quantiles = pass_quantiles(cell, *other, number, clock_step_ns);
       if (!quantiles.known || quantiles.sample_count_min < sample_count_min(number.percentile)) {
         continue;
       }

@@ -66,6 +66,11 @@ std::string unit_of(const NumberComparison& number) {
   return number.name.find("_bytes") != std::string::npos ? "B" : "count";
 }
 
+// NEW's cell, whose numbers are followed.
+std::string now_name(const CellComparison& cell) {
+  return service_name(cell.now_key.value_or(cell.key));
+}
+
 // Numbers that a service can follow: smaller is better in all of them.
 bool is_followed(const NumberComparison& number) {
   return number.now && std::isfinite(*number.now) && !number.name.starts_with("counters.") &&
@@ -88,6 +93,7 @@ std::string render_comparison_json(const Comparison& comparison) {
   Json cells = Json::array();
   for (const CellComparison& cell : comparison.cells) {
     Json json = key_json(cell.key);
+    if (cell.now_key) json["new_cell"] = key_json(*cell.now_key);
     json["verdict"] = to_string(cell.verdict);
     json["reason"] = cell.reason;
     json["flags"] = cell.flags;
@@ -114,6 +120,7 @@ std::string render_comparison_json(const Comparison& comparison) {
                {"failures", comparison.failures},
                {"notes", comparison.notes},
                {"calibrated", comparison.calibrated},
+               {"interleaved", comparison.interleaved},
                {"base", Json::parse(to_json_line(comparison.base_environment))},
                {"new", Json::parse(to_json_line(comparison.now_environment))},
                {"verdict_counts", counts},
@@ -127,7 +134,7 @@ std::string render_github_benchmark(const Comparison& comparison) {
   for (const CellComparison& cell : comparison.cells) {
     for (const NumberComparison& number : cell.numbers) {
       if (!is_followed(number)) continue;
-      Json entry = {{"name", service_name(cell.key) + " " + number.name},
+      Json entry = {{"name", now_name(cell) + " " + number.name},
                     {"unit", unit_of(number)},
                     {"value", *number.now}};
       if (number.now_interval) {
@@ -157,7 +164,7 @@ std::string render_bencher(const Comparison& comparison) {
       }
       measures[number.name] = std::move(measure);
     }
-    if (!measures.empty()) benchmarks[service_name(cell.key)] = std::move(measures);
+    if (!measures.empty()) benchmarks[now_name(cell)] = std::move(measures);
   }
   return dump(benchmarks);
 }

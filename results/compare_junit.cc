@@ -1,5 +1,6 @@
 // The comparison as JUnit XML, by the strictest schema in use (Ant's, as published by Windy Road):
 // each attribute and element that it asks for is there, in its order.
+#include <algorithm>
 #include <cstddef>
 #include <optional>
 #include <string>
@@ -8,42 +9,10 @@
 #include <fmt/format.h>
 
 #include "results/compare_writers.h"
-#include "results/json.h"
+#include "results/text.h"
 
 namespace allocmark {
 namespace {
-
-// XML text: markup escaped, and characters that XML 1.0 cannot have replaced.
-std::string xml(std::string_view text) {
-  std::string out;
-  for (const char c : valid_utf8(text)) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      case '\n':
-        out += "&#10;";
-        break;
-      default:
-        out += static_cast<unsigned char>(c) < 0x20 && c != '\t' ? '?' : c;
-    }
-  }
-  // U+FFFE and U+FFFF are valid UTF-8 and no XML.
-  for (const std::string_view bad : {"\xEF\xBF\xBE", "\xEF\xBF\xBF"}) {
-    for (std::size_t at = 0; (at = out.find(bad, at)) != std::string::npos;)
-      out.replace(at, 3, "?");
-  }
-  return out;
-}
 
 std::string describe(const CellComparison& cell) {
   std::string text = cell.reason;
@@ -76,32 +45,42 @@ struct Suite {
     skipped_count += element == "skipped" ? 1 : 0;
     time_s += case_time_s;
     cases += fmt::format("  <testcase classname=\"{}\" name=\"{}\" time=\"{:.3f}\">",
-                         xml(class_name), xml(name), case_time_s);
+                         xml_text(class_name), xml_text(name), case_time_s);
     if (!element.empty()) {
       // The schema knows no type of a skipped case.
-      const std::string kind = element == "skipped" ? "" : fmt::format(" type=\"{}\"", xml(type));
-      cases +=
-          fmt::format("<{0} message=\"{1}\"{2}>{3}</{0}>", element, xml(type), kind, xml(text));
+      const std::string kind =
+          element == "skipped" ? "" : fmt::format(" type=\"{}\"", xml_text(type));
+      cases += fmt::format("<{0} message=\"{1}\"{2}>{3}</{0}>", element, xml_text(type), kind,
+                           xml_text(text));
     }
     cases += "</testcase>\n";
   }
 };
 
+// Whether it can fail the comparison by itself.
+bool is_regression(const CellComparison& cell) {
+  if (cell.numbers.empty()) return cell.gated && cell.verdict == Verdict::Worse;
+  return std::any_of(cell.numbers.begin(), cell.numbers.end(), [](const NumberComparison& number) {
+    return number.gated && number.verdict == Verdict::Worse;
+  });
+}
+
 void add_cell(const CellComparison& cell, Suite& suite) {
   std::string_view element = "";
-  if (cell.verdict == Verdict::Worse && cell.gated) {
+  if (is_regression(cell)) {
     element = "failure";
   } else if (cell.verdict == Verdict::NotComparable) {
     element = "error";
   } else if (cell.verdict == Verdict::Undecided) {
     element = "skipped";
   }
-  suite.add(cell.key.workload, service_name(cell.key), cell.now_wall_s, element,
-            to_string(cell.verdict), describe(cell));
+  const std::string name = service_name(cell.key);
+  suite.add(cell.key.workload, cell.now_key ? name + " -> " + service_name(*cell.now_key) : name,
+            cell.now_wall_s, element, to_string(cell.verdict), describe(cell));
 }
 
 std::string property(std::string_view name, std::string_view value) {
-  return fmt::format("    <property name=\"{}\" value=\"{}\"/>\n", xml(name), xml(value));
+  return fmt::format("    <property name=\"{}\" value=\"{}\"/>\n", xml_text(name), xml_text(value));
 }
 
 // The schema wants a time without its zone.
@@ -131,11 +110,11 @@ std::string render_comparison_junit(const Comparison& comparison) {
       "timestamp=\"{}\" hostname=\"{}\" tests=\"{}\" failures=\"{}\" errors=\"{}\" "
       "skipped=\"{}\" time=\"{:.3f}\">\n  <properties>\n{}{}{}{}  </properties>\n{}  "
       "<system-out>{}</system-out>\n  <system-err></system-err>\n</testsuite>\n",
-      timestamp_of(environment), xml(host.empty() ? "localhost" : host), suite.test_count,
+      timestamp_of(environment), xml_text(host.empty() ? "localhost" : host), suite.test_count,
       suite.failure_count, suite.error_count, suite.skipped_count, suite.time_s,
       property("allocmark_version", environment.allocmark_version),
       property("git_sha", environment.git_sha), property("device", environment.device),
-      property("base_git_sha", comparison.base_environment.git_sha), suite.cases, xml(notes));
+      property("base_git_sha", comparison.base_environment.git_sha), suite.cases, xml_text(notes));
 }
 
 }  // namespace allocmark

@@ -44,7 +44,7 @@ constexpr std::array kExactNumbers{
                 [](const CellResult& c) { return c.allocated_bytes_peak; }},
     ExactNumber{"active_bytes_peak", Better::Less,
                 [](const CellResult& c) { return c.active_bytes_peak; }},
-    // On a GPU others may take memory, too.
+    // On a GPU others may take memory, too; the same holds for what is left at the end.
     ExactNumber{"device_bytes_peak", Better::Less,
                 [](const CellResult& c) -> Count {
                   if (!c.key.device.starts_with("sim:")) return std::nullopt;
@@ -58,7 +58,10 @@ constexpr std::array kExactNumbers{
     ExactNumber{"synchronize_all_count", Better::Less,
                 [](const CellResult& c) { return c.synchronize_all_count; }},
     ExactNumber{"residue_bytes", Better::Less,
-                [](const CellResult& c) -> Count { return c.residue_bytes; }},
+                [](const CellResult& c) -> Count {
+                  if (!c.key.device.starts_with("sim:")) return std::nullopt;
+                  return c.residue_bytes;
+                }},
     ExactNumber{"modelled_driver_ns_total", Better::Less,
                 [](const CellResult& c) -> Count {
                   if (!(c.modelled_driver_ns_total >= 0 && c.modelled_driver_ns_total < 1e18)) {
@@ -136,6 +139,20 @@ void add_counters(const CellResult& base, const CellResult& now, const ComparePo
   }
 }
 
+// Whoever fails requests holds less and calls less; that is no merit, and serving them no fault.
+void excuse_other_work(const CellResult& base, const CellResult& now,
+                       std::vector<NumberComparison>& numbers) {
+  if (base.oom_count == now.oom_count && base.status == now.status) return;
+  for (NumberComparison& number : numbers) {
+    const bool judges_failures = number.name == "status" || number.name == "oom_count" ||
+                                 number.name == "oom_first.event_index";
+    if (judges_failures) continue;
+    if (number.verdict != Verdict::Worse && number.verdict != Verdict::Better) continue;
+    number.verdict = Verdict::Changed;
+    number.reason = "one side failed requests that the other one served";
+  }
+}
+
 const LatencySummary& total_latency(const CellResult& cell, const TimedNumber& number) {
   return number.allocate ? cell.allocate.total : cell.deallocate.total;
 }
@@ -162,14 +179,22 @@ double stored_pass_quantile(const PassSummary& pass, const TimedNumber& number) 
   return number.allocate ? pass.allocate_p99_ns : 0;
 }
 
-void append_side(const CellResult& cell, const TimedNumber& number, bool from_histograms,
+// Where a pass's quantiles come from.
+struct QuantileSource {
+  bool histograms = false;
+  double clock_step_ns = 0;
+};
+
+void append_side(const CellResult& cell, const TimedNumber& number, const QuantileSource& source,
                  std::vector<double>& logs, std::uint64_t& sample_count_min) {
   for (const PassSummary& pass : cell.passes) {
     const LatencyBuckets& buckets = buckets_of(pass, number);
-    const double value = from_histograms
-                             ? quantile_ns(buckets, share_of(number.percentile)).value_or(0)
-                             : stored_pass_quantile(pass, number);
-    const std::uint64_t count = from_histograms
+    const double value =
+        source.histograms
+            ? resolved_quantile_ns(buckets, share_of(number.percentile), source.clock_step_ns)
+                  .value_or(0)
+            : stored_pass_quantile(pass, number);
+    const std::uint64_t count = source.histograms
                                     ? sample_count(buckets)
                                     : total_latency(cell, number).count / cell.passes.size();
     if (!(value > 0) || !std::isfinite(value)) continue;
@@ -198,6 +223,7 @@ std::vector<NumberComparison> compare_exact(const CellResult& base, const CellRe
     numbers.push_back(std::move(number));
   }
   add_counters(base, now, policy, numbers);
+  excuse_other_work(base, now, numbers);
   if (is_deterministic(base) && is_deterministic(now)) return numbers;
   for (NumberComparison& number : numbers) {
     if (number.verdict == Verdict::Same) continue;
@@ -210,13 +236,15 @@ std::vector<NumberComparison> compare_exact(const CellResult& base, const CellRe
 std::span<const TimedNumber> timed_numbers() { return kTimedNumbers; }
 
 PassQuantiles pass_quantiles(const CellResult& base, const CellResult& now,
-                             const TimedNumber& number) {
+                             const TimedNumber& number, double clock_step_ns) {
   PassQuantiles quantiles{.sample_count_min = UINT64_MAX};
   quantiles.known = total_latency(base, number).count > 0 && total_latency(now, number).count > 0;
   if (!quantiles.known) return quantiles;
-  const bool from_histograms = has_histograms(base, number) && has_histograms(now, number);
-  append_side(base, number, from_histograms, quantiles.base, quantiles.sample_count_min);
-  append_side(now, number, from_histograms, quantiles.now, quantiles.sample_count_min);
+  const QuantileSource source{
+      .histograms = has_histograms(base, number) && has_histograms(now, number),
+      .clock_step_ns = clock_step_ns};
+  append_side(base, number, source, quantiles.base, quantiles.sample_count_min);
+  append_side(now, number, source, quantiles.now, quantiles.sample_count_min);
   if (quantiles.base.empty() && quantiles.now.empty()) quantiles.sample_count_min = 0;
   return quantiles;
 }

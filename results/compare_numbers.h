@@ -37,8 +37,9 @@ struct PassQuantiles {
   std::uint64_t sample_count_min = 0;  // of the pass with the fewest
   bool known = false;                  // false where a side has no such latency at all
 };
+// Histograms are resolved below the clock's step.
 [[nodiscard]] PassQuantiles pass_quantiles(const CellResult& base, const CellResult& now,
-                                           const TimedNumber& number);
+                                           const TimedNumber& number, double clock_step_ns);
 
 // Over all passes, with the interval that its samples alone support; nothing without histograms.
 [[nodiscard]] std::optional<Estimate> pooled_quantile(const CellResult& cell,

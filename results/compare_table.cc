@@ -39,6 +39,13 @@ std::string cell_text(const CellKey& key) {
                                key.workload, key.capacity, key.seed, key.on_oom));
 }
 
+// Both cells where they are not the same one.
+std::string pair_text(const CellComparison& cell) {
+  if (!cell.now_key) return cell_text(cell.key);
+  return printable(fmt::format("{} [{}] -> ", cell.key.allocator, conf_or_unset(cell.key))) +
+         cell_text(*cell.now_key);
+}
+
 Row number_row(const CellComparison& cell, const NumberComparison& number) {
   return {std::string(to_string(number.verdict)),
           number.name,
@@ -48,7 +55,7 @@ Row number_row(const CellComparison& cell, const NumberComparison& number) {
           number.change_low ? fmt::format("{} .. {} %", share_text(*number.change_low),
                                           share_text(*number.change_high))
                             : "",
-          cell_text(cell.key)};
+          pair_text(cell)};
 }
 
 void append_table(std::string& out, const std::vector<Row>& rows,
@@ -88,8 +95,7 @@ void append_numbers(std::string& out, const Comparison& comparison, bool all) {
   std::vector<std::vector<std::string>> remarks(1);
   for (const CellComparison& cell : comparison.cells) {
     if (cell.numbers.empty() || !cell.reason.empty()) {
-      rows.push_back(
-          {std::string(to_string(cell.verdict)), "", "", "", "", "", cell_text(cell.key)});
+      rows.push_back({std::string(to_string(cell.verdict)), "", "", "", "", "", pair_text(cell)});
       remarks.push_back({cell.reason});
       if (!cell.reason.empty()) continue;
     }
@@ -127,7 +133,7 @@ std::string render_comparison(const Comparison& comparison, bool all) {
   for (const std::string& note : comparison.notes) {
     out += fmt::format("note: {}\n", printable(note));
   }
-  if (!comparison.calibrated) {
+  if (!comparison.calibrated && !comparison.interleaved) {
     out +=
         "note: not calibrated: how much two runs of the same thing differ on this machine is not "
         "known (allocmark compare --calibrate)\n";

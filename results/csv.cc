@@ -12,11 +12,13 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "results/fields.h"
 #include "results/json.h"
 #include "results/statistics.h"
 #include "results/text.h"
+#include "results/unsupported.h"
 #include "results/writers.h"
 
 namespace allocmark {
@@ -122,6 +124,8 @@ Row flatten(const CellResult& cell) {
   for (const FragmentationDefinition& definition : fragmentation_definitions()) {
     flattener.add(std::string(definition.name), number(definition.value(cell)));
   }
+  flattener.add("quantiles_unsupported",
+                fmt::format("{}", fmt::join(unsupported_quantiles(cell), " ")));
   return row;
 }
 

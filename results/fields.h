@@ -136,6 +136,10 @@ void visit_cell(Fields& fields, Cell& cell) {
                          [](auto& nested, auto& requests) { visit_requests(nested, requests); });
   fields.known_real("allocator_ns_per_step", cell.allocator_ns_per_step);
   fields.real("modelled_driver_ns_total", cell.modelled_driver_ns_total);
+  fields.known_real("step_ns_p50", cell.step_ns_p50);
+  fields.known_real("program_ns", cell.program_ns);
+  fields.known_real("program_ideal_ns", cell.program_ideal_ns);
+  fields.optional_integer("kernel_ns_total", cell.kernel_ns_total);
   fields.real("harness_overhead_ns_p50", cell.harness_overhead_ns_p50);
   fields.real("wall_s", cell.wall_s);
   fields.integer("residue_bytes", cell.residue_bytes);

@@ -20,6 +20,7 @@
 #include "base/error.h"
 #include "results/fields.h"
 #include "results/latency_histogram.h"
+#include "results/unsupported.h"
 
 namespace allocmark {
 namespace {
@@ -417,6 +418,7 @@ std::string to_json_line(const CellResult& cell) {
   object["cell_id"] = cell.key.id();
   Writer writer(object);
   fields::visit_cell(writer, cell);
+  writer.texts("quantiles_unsupported", unsupported_quantiles(cell));
   return dump(object);
 }
 
@@ -469,7 +471,11 @@ Environment environment_from_json(std::string_view line, const std::string& wher
 CellResult cell_result_from_json(std::string_view line, const std::string& where) {
   return read_line<CellResult>(
       line, where, "cell",
-      [](Reader& reader, CellResult& cell) { fields::visit_cell(reader, cell); },
+      [](Reader& reader, CellResult& cell) {
+        // Follows from the counts, which are read.
+        reader.known("quantiles_unsupported");
+        fields::visit_cell(reader, cell);
+      },
       [](const CellResult& cell) { return cell.key.id(); });
 }
 

@@ -71,6 +71,37 @@ std::optional<double> quantile_ns(const LatencyBuckets& buckets, double q) {
   return bucket_lowest_ns(buckets.back().index + 1);
 }
 
+std::optional<double> resolved_quantile_ns(const LatencyBuckets& buckets, double q,
+                                           double clock_step_ns) {
+  if (buckets.empty()) return std::nullopt;
+  const double wanted = std::clamp(q, 0.0, 1.0) * static_cast<double>(sample_count(buckets));
+  struct Spread {
+    double low, width, count;
+  };
+  std::vector<Spread> spreads;
+  double high = 0;
+  for (const LatencyBucket& bucket : buckets) {
+    const double begin = bucket_lowest_ns(bucket.index);
+    const double end = bucket_lowest_ns(bucket.index + 1);
+    // No sample can have been below 0.
+    const double middle = (begin + end) / 2;
+    const double width = std::min(std::max(end - begin, clock_step_ns), 2 * middle);
+    spreads.push_back({middle - width / 2, width, static_cast<double>(bucket.count)});
+    high = std::max(high, middle + width / 2);
+  }
+  double low = 0;
+  // 60 halvings of 281 s are far below a picosecond.
+  for (int halving = 0; halving < 60; ++halving) {
+    const double middle = (low + high) / 2;
+    double below = 0;
+    for (const Spread& spread : spreads) {
+      below += spread.count * std::clamp((middle - spread.low) / spread.width, 0.0, 1.0);
+    }
+    (below < wanted ? low : high) = middle;
+  }
+  return high;
+}
+
 std::optional<RankInterval> quantile_ranks(std::uint64_t sample_count, double q,
                                            double confidence) {
   if (sample_count == 0 || !(q > 0 && q < 1)) return std::nullopt;

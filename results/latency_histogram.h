@@ -27,6 +27,13 @@ inline constexpr std::uint32_t kLatencyBucketCount = (48 - 6 + 1) * kLatencySubB
 // evenly over it, so that a shift smaller than a bucket shows. Nothing without samples.
 [[nodiscard]] std::optional<double> quantile_ns(const LatencyBuckets& buckets, double q);
 
+// The same where a clock's steps are wider than the buckets: every sample is taken as spread evenly
+// over one step around its bucket's middle. Calls begin anywhere within a step, so how many samples
+// fall on either side of a step says where between the steps the quantile lies, and a shift smaller
+// than a step shows. `clock_step_ns` 0: the buckets alone.
+[[nodiscard]] std::optional<double> resolved_quantile_ns(const LatencyBuckets& buckets, double q,
+                                                         double clock_step_ns);
+
 // A value and the interval that covers the true one with the stated confidence.
 struct Estimate {
   double value = 0, low = 0, high = 0;

@@ -131,9 +131,14 @@ struct CellResult {
   std::optional<RequestLatency> requests;  // where the trace tells of requests
   double allocator_ns_per_step = 0;  // allocator time between Mark events, median; 0 without marks
   double modelled_driver_ns_total = 0;  // one pass
-  double harness_overhead_ns_p50 = 0;   // the null backend in the same process
-  double wall_s = 0;                    // the whole cell
-  std::uint64_t residue_bytes = 0;      // device bytes not returned after the backend was destroyed
+  double step_ns_p50 = 0;               // between Mark events, device included; 0 without marks
+  double program_ns = 0;  // one pass, until the device has done its work; 0 without passes
+  // The same with an allocator that costs nothing; 0 where the trace has no kernels.
+  double program_ideal_ns = 0;
+  std::optional<std::uint64_t> kernel_ns_total;  // durations of the kernels, if the trace has any
+  double harness_overhead_ns_p50 = 0;            // the null backend in the same process
+  double wall_s = 0;                             // the whole cell
+  std::uint64_t residue_bytes = 0;  // device bytes not returned after the backend was destroyed
 };
 
 // One object at the head of a run's file: what it ran on and how.

@@ -149,4 +149,35 @@ std::string wrap_words(std::string_view text, std::size_t width) {
   return out;
 }
 
+std::string xml_text(std::string_view text) {
+  std::string out;
+  for (const char c : valid_utf8(text)) {
+    switch (c) {
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      case '\n':
+        out += "&#10;";
+        break;
+      default:
+        out += static_cast<unsigned char>(c) < 0x20 && c != '\t' ? '?' : c;
+    }
+  }
+  // U+FFFE and U+FFFF are valid UTF-8 and no XML.
+  for (const std::string_view bad : {"\xEF\xBF\xBE", "\xEF\xBF\xBF"}) {
+    for (std::size_t at = 0; (at = out.find(bad, at)) != std::string::npos;)
+      out.replace(at, 3, "?");
+  }
+  return out;
+}
+
 }  // namespace allocmark

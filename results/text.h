@@ -25,6 +25,9 @@ namespace allocmark {
 // One CSV field (RFC 4180): quoted where it holds a comma, quote or newline.
 [[nodiscard]] std::string csv_field(std::string_view text);
 
+// XML text or attribute: markup escaped, and characters that XML 1.0 cannot have replaced.
+[[nodiscard]] std::string xml_text(std::string_view text);
+
 // Columns taken on a terminal, counting one per code point.
 [[nodiscard]] std::size_t display_width(std::string_view text);
 

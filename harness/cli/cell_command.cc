@@ -1,7 +1,7 @@
 // The hidden command "cell": the child side of harness/cell_process.h. A specification comes in on
 // stdin, one JSON line goes out on fd 3. With --describe-device it says instead what the device is;
 // with --live it is the child side of harness/live_parity.h: a program comes in, its answers go
-// out.
+// out; with --qualify that of harness/qualify/child.h: a test comes in, its answer goes out.
 #include <cuda_runtime_api.h>
 #include <signal.h>
 #include <unistd.h>
@@ -25,6 +25,8 @@
 #include "harness/cli/commands.h"
 #include "harness/environment.h"
 #include "harness/live_program.h"
+#include "harness/qualify/child.h"
+#include "harness/qualify/run_test.h"
 #include "harness/run_folder.h"
 #include "harness/runtime_select.h"
 #include "results/json.h"
@@ -98,6 +100,10 @@ void describe(std::string_view device) {
   check_cuda(cudaDriverGetVersion(&driver_version), "cudaDriverGetVersion");
   check_cuda(cudaRuntimeGetVersion(&runtime_version), "cudaRuntimeGetVersion");
   Environment facts;
+  fill_build(&facts);
+  if (const std::string reason = unfit_build_reason(); !reason.empty()) {
+    facts.warnings.push_back(reason);
+  }
   facts.device = device;
   facts.gpu_name = properties.name;
   facts.gpu_memory_bytes = properties.totalGlobalMem;
@@ -161,7 +167,11 @@ ExitCode cell_command(int argc, char** argv) {
                       .next = "see: allocmark run --help"});
   }
   end_with_parent(parent_pid);
-  if (argc == 5 && std::string_view(argv[3]) == "--describe-device") {
+  if (argc == 4 && std::string_view(argv[3]) == "--qualify") {
+    const std::string input((std::istreambuf_iterator<char>(std::cin)),
+                            std::istreambuf_iterator<char>());
+    send_line(qualify::to_json_line(qualify::run_test(qualify::spec_from_json(input))) + "\n");
+  } else if (argc == 5 && std::string_view(argv[3]) == "--describe-device") {
     describe(argv[4]);
   } else if (argc == 5 && std::string_view(argv[3]) == "--live") {
     const std::string input((std::istreambuf_iterator<char>(std::cin)),

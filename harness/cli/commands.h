@@ -9,6 +9,8 @@ namespace allocmark {
 
 [[nodiscard]] ExitCode list_command(const ListCommand& command);
 [[nodiscard]] ExitCode run_command(const RunCommand& command);
+// The part of 'run' that --ab asks for.
+[[nodiscard]] ExitCode ab_command(const RunCommand& command);
 [[nodiscard]] ExitCode trace_command(const TraceCommand& command);
 [[nodiscard]] ExitCode explain_command(const ExplainCommand& command);
 [[nodiscard]] ExitCode report_command(const ReportCommand& command);
@@ -17,6 +19,8 @@ namespace allocmark {
 [[nodiscard]] ExitCode compare_command(const CompareCommand& command);
 [[nodiscard]] ExitCode parity_command(const ParityCommand& command);
 [[nodiscard]] ExitCode speed_command(const SpeedCommand& command);
+[[nodiscard]] ExitCode qualify_command(const QualifyCommand& command);
+[[nodiscard]] ExitCode profile_command(const ProfileCommand& command);
 [[nodiscard]] ExitCode fidelity_command(const FidelityCommand& command);
 
 // The part of 'parity' that --live asks for.

@@ -1,47 +1,30 @@
 // 'allocmark compare BASE NEW': two runs held against each other; and 'allocmark compare
 // --calibrate FILE RUN RUN...': how far apart runs of the same thing come. Reads results; times
 // nothing.
-#include <charconv>
 #include <cstddef>
+#include <filesystem>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <system_error>
-#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 #include "base/error.h"
 #include "harness/cli/commands.h"
+#include "harness/cli/compare_input.h"
+#include "harness/cli/confirm.h"
+#include "harness/cli/interleaved_session.h"
 #include "harness/cli/run_side.h"
 #include "harness/run_folder.h"
 #include "results/compare.h"
 #include "results/compare_writers.h"
+#include "results/interleaved.h"
 
 namespace allocmark {
 namespace {
 
-// "3%" or "0.03".
-double parse_share(const std::string& text) {
-  std::string_view number = text;
-  const bool percent = number.ends_with('%');
-  if (percent) number.remove_suffix(1);
-  double value = -1;
-  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), value);
-  const bool whole = error == std::errc{} && end == number.data() + number.size();
-  const double share = percent ? value / 100 : value;
-  if (whole && share >= 0 && share < 10) return share;
-  throw UsageError({.what = "the smallest effect is no share",
-                    .where = "--min-effect",
-                    .wanted = "3% or 0.03",
-                    .got = text,
-                    .next = {}});
-}
-
 ComparePolicy policy_of(const CompareCommand& command) {
-  ComparePolicy policy;
-  if (!command.policy.empty()) policy = policy_from_json(read_file(command.policy), command.policy);
-  if (!command.effect_min.empty()) policy.effect_min = parse_share(command.effect_min);
+  ComparePolicy policy = read_policy(command.policy, command.effect_min);
   if (command.scope == "exact") policy.scope = CompareScope::Exact;
   if (command.scope == "timed") policy.scope = CompareScope::Timed;
   if (command.no_calibration) policy.calibration_required = false;
@@ -69,25 +52,7 @@ ExitCode write_calibration(const CompareCommand& command) {
   return ExitCode::Pass;
 }
 
-}  // namespace
-
-ExitCode compare_command(const CompareCommand& command) {
-  if (!command.calibrate.empty()) return write_calibration(command);
-  if (command.runs.size() != 2) {
-    throw UsageError({.what = "a comparison is of two runs",
-                      .where = "allocmark compare",
-                      .wanted = "BASE NEW",
-                      .got = fmt::format("{} paths", command.runs.size()),
-                      .next = "see: allocmark compare --help"});
-  }
-  const ComparePolicy policy = policy_of(command);
-  std::optional<Calibration> calibration;
-  if (!command.calibration.empty()) {
-    calibration = calibration_from_json(read_file(command.calibration), command.calibration);
-  }
-  const RunSide base = read_side("BASE", command.runs[0]);
-  const RunSide now = read_side("NEW", command.runs[1]);
-  const Comparison comparison = compare_runs(base, now, policy, calibration);
+ExitCode show(const CompareCommand& command, const Comparison& comparison) {
   if (command.out.empty()) {
     fmt::print("{}", render(command, comparison));
   } else {
@@ -95,6 +60,46 @@ ExitCode compare_command(const CompareCommand& command) {
     fmt::print("{}", render_comparison(comparison, command.all));
   }
   return comparison.exit_code;
+}
+
+// A run compared with itself passes whatever it holds, so a gate that does it by mistake gates
+// nothing.
+void refuse_itself(const std::vector<std::string>& runs) {
+  std::error_code error;
+  if (!std::filesystem::equivalent(runs[0], runs[1], error) || error) return;
+  throw UsageError({.what = "BASE and NEW are the same run",
+                    .where = "allocmark compare",
+                    .wanted = "two runs",
+                    .got = runs[0],
+                    .next = "a comparison of a run with itself would say nothing"});
+}
+
+}  // namespace
+
+ExitCode compare_command(const CompareCommand& command) {
+  if (!command.calibrate.empty()) return write_calibration(command);
+  const bool one_folder = command.runs.size() == 1 && is_interleaved(command.runs.front());
+  if (command.runs.size() != 2 && !one_folder) {
+    throw UsageError({.what = "a comparison is of two runs",
+                      .where = "allocmark compare",
+                      .wanted = "BASE NEW, or the folder of an A/B run",
+                      .got = fmt::format("{} paths", command.runs.size()),
+                      .next = "see: allocmark compare --help"});
+  }
+  const ComparePolicy policy = policy_of(command);
+  if (one_folder) {
+    return show(command, compare_interleaved(read_interleaved(command.runs.front()), policy));
+  }
+  refuse_itself(command.runs);
+  std::optional<Calibration> calibration;
+  if (!command.calibration.empty()) {
+    calibration = calibration_from_json(read_file(command.calibration), command.calibration);
+  }
+  const RunSide base = read_side("BASE", command.runs[0]);
+  const RunSide now = read_side("NEW", command.runs[1]);
+  Comparison comparison = compare_runs(base, now, policy, calibration);
+  if (command.confirm) confirm(command, policy, comparison);
+  return show(command, comparison);
 }
 
 }  // namespace allocmark

@@ -27,6 +27,8 @@ ExitCode run_main(int argc, char** argv) {
   if (line.compare) return compare_command(*line.compare);
   if (line.parity) return parity_command(*line.parity);
   if (line.speed) return speed_command(*line.speed);
+  if (line.qualify) return qualify_command(*line.qualify);
+  if (line.profile) return profile_command(*line.profile);
   if (line.fidelity) return fidelity_command(*line.fidelity);
   fmt::print("{}", line.text);
   return ExitCode::Pass;

@@ -11,6 +11,8 @@
 #include <fmt/format.h>
 #include "base/error.h"
 #include "base/nearest.h"
+#include "harness/cli/parse_interleave.h"
+#include "harness/cli/parse_qualify.h"
 #include "harness/cli/parse_report.h"
 
 namespace allocmark {
@@ -29,7 +31,8 @@ constexpr const char* kMainFooter =
     "  allocmark run --workload gpt2_train_amp --allocator caching \\\n"
     "      --conf unset --conf max_split_size_mb:128 --capacity 1.05x\n"
     "  allocmark explain max_split_size_mb:128\n"
-    "\nExit codes: 0 done; 2 wrong usage; 3 cells crashed, timed out or are missing; 4 the machine "
+    "\nExit codes: 0 done; 1 regression, mismatch or an unfit GPU; 2 wrong usage; 3 cells crashed, "
+    "timed out or are missing; 4 the machine "
     "is unfit;\n"
     "5 a bug in allocmark. Running out of memory is a result, not an error.\n";
 
@@ -108,6 +111,12 @@ void add_run_manner(CLI::App* app, RunCommand* command) {
       ->check(CLI::IsMember({"skip", "stop"}))
       ->group(group)
       ->type_name("skip|stop");
+  app->add_option(
+         "--kernels", command->kernels,
+         "What the device does meanwhile: trace (the workload's own kernels; the default), "
+         "off (nothing), or a duration, as 20us: a kernel of it after every request")
+      ->group(group)
+      ->type_name("K");
   app->add_option("--passes", command->pass_count, "Timed passes over the trace in each cell [3]")
       ->check(CLI::Range(1u, 100000u))
       ->group(group)
@@ -211,8 +220,10 @@ void add_explain(CLI::App* app, ExplainCommand* command) {
 }
 
 void add_compare(CLI::App* app, CompareCommand* command) {
-  app->add_option("runs", command->runs,
-                  "BASE and NEW: folders that 'allocmark run' wrote, or results.jsonl files")
+  app->add_option(
+         "runs", command->runs,
+         "BASE and NEW: folders that 'allocmark run' wrote, or results.jsonl files; or the "
+         "one folder of an A/B run")
       ->required()
       ->type_name("RUN");
   app->add_option("--policy", command->policy, "JSON file that says what a regression is")
@@ -242,7 +253,7 @@ void add_compare(CLI::App* app, CompareCommand* command) {
   app->add_flag("--all", command->all, "List numbers that are the same, too");
   app->footer(
       "\nExit codes: 0 no regression, 1 a regression by the policy, 2 usage, 3 cells are missing, "
-      "crashed or\ncannot be compared, or nothing was compared.\n");
+      "crashed or\ncannot be compared, or nothing was compared or could be decided.\n");
 }
 
 void add_parity(CLI::App* app, ParityCommand* command) {
@@ -287,6 +298,20 @@ void add_speed(CLI::App* app, SpeedCommand* command) {
   app->add_option("--events", command->event_count,
                   "Events of the long trace, and of each that is generated")
       ->check(CLI::Range(std::uint64_t{1000}, std::uint64_t{1'000'000'000'000}))
+      ->capture_default_str()
+      ->type_name("N");
+}
+
+void add_profile(CLI::App* app, ProfileCommand* command) {
+  app->add_option("-d,--device", command->device, "The device to measure: cuda:N, or sim:NAME")
+      ->capture_default_str()
+      ->type_name("D");
+  app->add_option("-o,--out", command->out, "The profile's file, as used by --device sim:FILE")
+      ->required()
+      ->type_name("FILE");
+  app->add_option("--repeats", command->repeat_count,
+                  "Times that every kind of call is measured, in turns with the others")
+      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1000}))
       ->capture_default_str()
       ->type_name("N");
 }
@@ -396,6 +421,8 @@ struct Commands {
   CompareCommand compare;
   ParityCommand parity;
   SpeedCommand speed;
+  QualifyCommand qualify;
+  ProfileCommand profile;
   FidelityCommand fidelity;
 };
 
@@ -403,7 +430,10 @@ void keep_parsed(const CLI::App& app, Commands commands, const std::vector<std::
                  CommandLine& line) {
   const auto parsed = [&](const char* name) { return app.got_subcommand(name); };
   commands.run.argv = arguments;
+  commands.compare.argv = arguments;
   commands.speed.argv = arguments;
+  commands.qualify.argv = arguments;
+  commands.profile.argv = arguments;
   if (parsed("list")) line.list = commands.list;
   if (parsed("run")) line.run = commands.run;
   if (parsed("trace")) {
@@ -417,6 +447,8 @@ void keep_parsed(const CLI::App& app, Commands commands, const std::vector<std::
   if (parsed("compare")) line.compare = commands.compare;
   if (parsed("parity")) line.parity = commands.parity;
   if (parsed("speed")) line.speed = commands.speed;
+  if (parsed("qualify")) line.qualify = commands.qualify;
+  if (parsed("profile")) line.profile = commands.profile;
   if (parsed("fidelity")) line.fidelity = commands.fidelity;
 }
 
@@ -445,12 +477,15 @@ CommandLine parse_command_line(int argc, const char* const* argv, const std::str
       app.add_subcommand("parity", "Compare the caching allocator with PyTorch's recorded answers");
   CLI::App* speed_app = app.add_subcommand(
       "speed", "Measure allocmark itself: overhead per event, replay rate, memory");
+  CLI::App* profile_app = app.add_subcommand(
+      "profile", "Measure a device's memory calls, for a simulated device of its own");
   CLI::App* fidelity_app =
       app.add_subcommand("fidelity", "Say how much a generated workload is like a recorded one");
   add_list(list_app, &commands.list);
   add_run_axes(run_app, &commands.run);
   add_run_manner(run_app, &commands.run);
   add_run_output(run_app, &commands.run);
+  add_ab(run_app, &commands.run);
   run_app->footer(kRunFooter);
   add_trace(trace_app, &commands.trace);
   add_explain(explain_app, &commands.explain);
@@ -459,8 +494,12 @@ CommandLine parse_command_line(int argc, const char* const* argv, const std::str
              &commands.bundle);
   add_check(app.add_subcommand("check", "Say whether a bundle can be relied on"), &commands.check);
   add_compare(compare_app, &commands.compare);
+  add_confirm(compare_app, &commands.compare);
   add_parity(parity_app, &commands.parity);
   add_speed(speed_app, &commands.speed);
+  add_qualify(app.add_subcommand("qualify", "Say whether this machine's GPUs are fit"),
+              &commands.qualify);
+  add_profile(profile_app, &commands.profile);
   add_fidelity(fidelity_app, &commands.fidelity);
 
   // Last, because subcommands take over the footer that is there when they are added.

@@ -14,13 +14,21 @@ struct ListCommand {
   std::string what;  // "workloads", "allocators", "scenarios", "devices", "suites"; empty = all
 };
 
+// How two sides take turns.
+struct InterleaveSettings {
+  std::uint32_t round_count = 16;
+  std::uint32_t round_count_max = 32;
+  std::uint64_t order_seed = 1;
+};
+
 struct RunCommand {
   std::string suite;     // empty = none given
   std::string scenario;  // empty = none given
   std::vector<std::string> workloads, allocators, confs, capacities;
   std::string device = "auto";
-  std::string seeds;   // empty = 1
-  std::string on_oom;  // empty = skip
+  std::string kernels;  // of the device; empty = the trace's
+  std::string seeds;    // empty = 1
+  std::string on_oom;   // empty = skip
   std::optional<std::uint32_t> pass_count;
   std::optional<std::uint32_t> job_count;
   std::string shard;  // empty = all
@@ -30,7 +38,14 @@ struct RunCommand {
   std::string placements_folder;  // for a golden of every cell; empty = none
   bool resume = false, dry_run = false, allow_debug = false, no_verify = false;
   std::string verify = "edges";
-  bool timeline = false;          // timelines/ in the results folder
+  bool timeline = false;               // timelines/ in the results folder
+  std::string until_width;             // "5%"; empty = a fixed number of passes
+  std::uint32_t pass_count_max = 200;  // with until_width
+  // Two programs, allocators or config strings to run in turn; empty = none.
+  std::vector<std::string> ab = {};
+  InterleaveSettings interleave = {};
+  std::string policy;      // of the comparison of an A/B run; a file, empty = the built-in one
+  std::string effect_min;  // "3%"; empty = the policy's
   std::vector<std::string> argv;  // the whole command line, for the results file
 };
 
@@ -77,6 +92,14 @@ struct CompareCommand {
   std::string format = "table";
   std::string out;  // a file for the format; empty = print it
   bool all = false, no_calibration = false;
+  // Run suspects again, both sides in turn.
+  bool confirm = false;
+  std::string base_program, new_program;  // empty = what the run's plan names
+  std::string confirm_out;                // empty = beside NEW
+  std::optional<std::uint32_t> pass_count;
+  std::uint32_t job_count = 1;
+  InterleaveSettings interleave = {};
+  std::vector<std::string> argv;
 };
 
 struct SpeedCommand {
@@ -85,6 +108,26 @@ struct SpeedCommand {
   std::string conf;                         // of both
   std::vector<std::string> generate;        // only these are measured: workloads, or "all"
   std::vector<std::string> argv;  // of the program, for starting it again with the right runtime
+};
+
+struct QualifyCommand {
+  std::string level = "quick";
+  std::string device = "all";
+  std::uint32_t gpu_count = 0;       // simulated; 0 = one, or what SIMCUDA_DEVICES says
+  std::string thresholds, baseline;  // files; empty = what ships
+  std::string format = "table";
+  std::string out;  // folder; empty = none
+  double time_limit_s = 120;
+  double seconds = 0;  // instead of the level's; 0 = the level's
+  bool print_thresholds = false;
+  std::vector<std::string> argv;  // the whole command line, for the results file
+};
+
+struct ProfileCommand {
+  std::string device = "cuda:0";
+  std::string out;                 // the file to write
+  std::uint64_t repeat_count = 8;  // of every block of calls
+  std::vector<std::string> argv;   // of the program, as above
 };
 
 struct ParityCommand {
@@ -125,6 +168,8 @@ struct CommandLine {
   std::optional<CompareCommand> compare;
   std::optional<ParityCommand> parity;
   std::optional<SpeedCommand> speed;
+  std::optional<QualifyCommand> qualify;
+  std::optional<ProfileCommand> profile;
   std::optional<FidelityCommand> fidelity;
 };
 

@@ -5,6 +5,7 @@
 #include "harness/cli/commands.h"
 #include "harness/cli/report_pages.h"
 #include "harness/cli/run_output.h"
+#include "harness/conditions.h"
 #include "harness/run_folder.h"
 
 namespace allocmark {
@@ -21,11 +22,12 @@ ExitCode report_command(const ReportCommand& command) {
     fmt::print("{}", page_facts(pages));
     return ExitCode::Pass;
   }
-  const RunFile file = read_run_file(results_path(command.folder));
+  RunFile file = read_run_file(results_path(command.folder));
   if (!command.format.empty()) {
     fmt::print("{}", render_results(command.format, file.environment, file.cells));
     return ExitCode::Pass;
   }
+  add_stored_conditions(command.folder, &file.environment);
   const std::string report = write_reports(command.folder, file.environment, file.cells);
   fmt::print("cells: {}\nreport: {}\n", count_by_status(file.cells, file.cells.size()), report);
   std::fflush(stdout);

@@ -1,31 +1,67 @@
 // See report_pages.h.
 #include "harness/cli/report_pages.h"
 
+#include <filesystem>
 #include <optional>
+#include <system_error>
 #include <utility>
 
+#include "base/error.h"
+#include "harness/cli/compare_input.h"
 #include "harness/cli/html_report.h"
+#include "harness/cli/interleaved_session.h"
 #include "harness/cli/run_side.h"
 #include "harness/run_folder.h"
 #include "results/compare.h"
+#include "results/interleaved.h"
 #include "results/report_facts.h"
 
 namespace allocmark {
+namespace {
+
+namespace fs = std::filesystem;
+
+ReportedComparison held_against(const std::string& path, const std::string& folder,
+                                const ComparePolicy& policy,
+                                const std::optional<Calibration>& calibration) {
+  const RunSide base = read_side("BASE", path);
+  const RunSide now = read_side("NEW", folder);
+  return {.path = path,
+          .base_cells = base.file.cells,
+          .comparison = compare_runs(base, now, policy, calibration)};
+}
+
+// The baseline is the folder of an A/B run and the report is of its side B: the verdicts are those
+// of the rounds.
+ReportedComparison turns_of(const std::string& path, const std::string& folder,
+                            const ComparePolicy& policy) {
+  std::error_code error;
+  if (!fs::equivalent(fs::path(path) / "B", folder, error) || error) {
+    throw UsageError(
+        {.what = "the baseline is an A/B run, which is compared with itself only",
+         .where = "--baseline " + path,
+         .wanted = "the report of its side B",
+         .got = folder,
+         .next = "allocmark report " + (fs::path(path) / "B").string() + " --baseline " + path});
+  }
+  return {.path = path,
+          .base_cells = read_run_file(results_path((fs::path(path) / "A").string())).cells,
+          .comparison = compare_interleaved(read_interleaved(path), policy)};
+}
+
+}  // namespace
 
 std::string page_facts(const PagesRequest& request) {
-  ComparePolicy policy;
-  if (!request.policy.empty()) policy = policy_from_json(read_file(request.policy), request.policy);
+  const ComparePolicy policy = read_policy(request.policy, "");
   std::optional<Calibration> calibration;
   if (!request.calibration.empty()) {
     calibration = calibration_from_json(read_file(request.calibration), request.calibration);
   }
   std::vector<ReportedComparison> comparisons;
   for (const std::string& path : request.baselines) {
-    const RunSide base = read_side("BASE", path);
-    const RunSide now = read_side("NEW", request.folder);
-    Comparison comparison = compare_runs(base, now, policy, calibration);
-    comparisons.push_back(
-        {.path = path, .base_cells = base.file.cells, .comparison = std::move(comparison)});
+    comparisons.push_back(is_interleaved(path)
+                              ? turns_of(path, request.folder, policy)
+                              : held_against(path, request.folder, policy, calibration));
   }
   const RunFile file = read_run_file(results_path(request.folder));
   return render_report_facts(file.cells, comparisons);

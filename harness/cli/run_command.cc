@@ -19,10 +19,14 @@
 #include <fmt/format.h>
 #include "harness/child_process.h"
 #include "harness/cli/commands.h"
+#include "harness/cli/compare_input.h"
 #include "harness/cli/known_allocators.h"
 #include "harness/cli/run_output.h"
+#include "harness/cli/run_request.h"
+#include "harness/conditions.h"
 #include "harness/environment.h"
 #include "harness/interrupt.h"
+#include "harness/kernel_source.h"
 #include "harness/plan.h"
 #include "harness/progress.h"
 #include "harness/run.h"
@@ -34,13 +38,6 @@
 
 namespace allocmark {
 namespace {
-
-// The command line joined with the suite: what is to be run and how.
-struct RunRequest {
-  PlanRequest plan;
-  std::string title;  // "default", "run"
-  std::uint32_t pass_count = 3;
-};
 
 template <typename T>
 std::vector<T> first_given(const std::vector<T>& given, const std::vector<T>& otherwise) {
@@ -72,10 +69,12 @@ std::vector<std::string> all_names(const std::vector<PlanAllocator>& known) {
 
 // Opens every workload once, so that an unknown name or a file that cannot be read is found before
 // anything runs.
-std::vector<PlanWorkload> open_workloads(const std::vector<std::string>& texts) {
+std::vector<PlanWorkload> open_workloads(const std::vector<std::string>& names,
+                                         const std::string& kernels) {
   std::vector<PlanWorkload> workloads;
-  for (const std::string& text : texts) {
-    const std::unique_ptr<EventSource> source = open_workload(text, 1);
+  for (const std::string& name : names) {
+    const std::string text = with_kernels(name, kernels);
+    const std::unique_ptr<EventSource> source = open_workload_with_kernels(text, 1);
     while (text.starts_with("file:") && !source->next().empty()) {
     }
     workloads.push_back({.text = text, .recorded = source->header().generator == "recorded"});
@@ -99,6 +98,8 @@ Suite preset_of(const RunCommand& command, const std::vector<PlanAllocator>& kno
   return preset;
 }
 
+}  // namespace
+
 RunRequest join_with_preset(const RunCommand& command, const std::vector<PlanAllocator>& known) {
   Suite preset = preset_of(command, known);
   RunRequest request;
@@ -115,7 +116,8 @@ RunRequest join_with_preset(const RunCommand& command, const std::vector<PlanAll
   const std::vector<std::string> allocators = first_given(command.allocators, preset.allocators);
   request.title = command.scenario.empty() ? std::string(preset.name) : command.scenario;
   request.pass_count = command.pass_count.value_or(preset.pass_count);
-  request.plan.workloads = open_workloads(first_given(command.workloads, preset.workloads));
+  request.plan.workloads =
+      open_workloads(first_given(command.workloads, preset.workloads), command.kernels);
   request.plan.allocators = allocators;
   request.plan.confs = command.confs.empty() ? confs_for(preset.confs, allocators) : command.confs;
   request.plan.capacities = first_given(command.capacities, preset.capacities);
@@ -129,11 +131,15 @@ RunRequest join_with_preset(const RunCommand& command, const std::vector<PlanAll
   return request;
 }
 
+namespace {
+
 bool names_cells(const RunCommand& command) {
   return !command.suite.empty() || !command.scenario.empty() || !command.workloads.empty() ||
          !command.allocators.empty() || !command.confs.empty() || !command.capacities.empty() ||
-         !command.seeds.empty() || !command.on_oom.empty();
+         !command.seeds.empty() || !command.on_oom.empty() || !command.kernels.empty();
 }
+
+}  // namespace
 
 void check_usage(const RunCommand& command) {
   check_device(command.device);
@@ -158,6 +164,8 @@ std::string default_folder(const std::string& title) {
                      title);
 }
 
+namespace {
+
 // What names the cell, as far as a file name can hold it, and its id.
 std::string placements_name(const CellKey& key) {
   std::string name = fmt::format("{}_{}_{}_{}", key.allocator,
@@ -174,7 +182,8 @@ std::string placements_name(const CellKey& key) {
 std::vector<CellSpec> remaining_specs(const std::vector<CellKey>& cells,
                                       const std::vector<CellResult>& kept,
                                       const RunManifest& manifest,
-                                      const std::string& placements_folder) {
+                                      const std::string& placements_folder,
+                                      std::uint32_t job_count) {
   std::set<std::string> kept_ids;
   for (const CellResult& cell : kept) {
     kept_ids.insert(cell.key.id());
@@ -185,8 +194,12 @@ std::vector<CellSpec> remaining_specs(const std::vector<CellKey>& cells,
       CellSpec spec;
       spec.key = key;
       spec.pass_count = manifest.pass_count;
+      spec.width_max = manifest.width_max;
+      spec.pass_count_max = manifest.pass_count_max;
       spec.verify = manifest.verify;
       spec.timeout_s = manifest.timeout_s;
+      // Cells that run side by side would all choose the same one.
+      spec.quiet_cpu = job_count == 1;
       if (!placements_folder.empty())
         spec.placements_path = placements_folder + "/" + placements_name(key);
       specs.push_back(spec);
@@ -238,6 +251,18 @@ Plan plan_cells(const RunCommand& command, const RunRequest& request,
   }
 }
 
+// 0 where the number of passes is fixed.
+double width_max_of(const RunCommand& command) {
+  if (command.until_width.empty()) return 0;
+  const double width = parse_share(command.until_width, "--until-width");
+  if (width > 0) return width;
+  throw UsageError({.what = "no interval is this narrow",
+                    .where = "--until-width",
+                    .wanted = "a share above 0, as 5%",
+                    .got = command.until_width,
+                    .next = ""});
+}
+
 Work plan_work(const RunCommand& command, const std::string& program_path) {
   Work work;
   const Shard shard = command.shard.empty() ? Shard{} : parse_shard(command.shard);
@@ -263,9 +288,13 @@ Work plan_work(const RunCommand& command, const std::string& program_path) {
     work.manifest = {
         .title = request.title,
         .pass_count = request.pass_count,
+        .width_max = width_max_of(command),
+        .pass_count_max = command.until_width.empty() ? 0 : command.pass_count_max,
         .verify = command.no_verify ? VerifyLevel::Off : *parse_verify_level(command.verify),
         .timeout_s = command.timeout_s,
         .cells = std::move(plan.cells)};
+    work.manifest.program = mark_file(program_path);
+    work.manifest.files = mark_conf_files(work.manifest.cells);
   }
   if (!work.device.note.empty()) {
     work.notes.push_back(work.device.note);
@@ -298,7 +327,8 @@ std::vector<CellResult> in_plan_order(const std::vector<CellKey>& cells,
 
 ExitCode finish(const RunCommand& command, const Work& work, const std::string& folder,
                 bool completed) {
-  const RunFile file = read_run_file(results_path(folder));
+  RunFile file = read_run_file(results_path(folder));
+  add_stored_conditions(folder, &file.environment);
   const std::vector<CellResult> cells = in_plan_order(work.cells, file.cells);
   const std::string report = write_reports(folder, file.environment, cells);
   fmt::print("{}", render_results(command.format, file.environment, cells));
@@ -328,6 +358,7 @@ ExitCode finish(const RunCommand& command, const Work& work, const std::string& 
 
 ExitCode run_command(const RunCommand& command) {
   check_usage(command);
+  if (!command.ab.empty()) return ab_command(command);
   const std::string program_path = own_program_path();
   const Work work = plan_work(command, program_path);
   for (const std::string& note : work.notes) {
@@ -344,6 +375,7 @@ ExitCode run_command(const RunCommand& command) {
 
   // A file limit then is an error of write, not our end.
   signal(SIGXFSZ, SIG_IGN);
+  const HostCounters counters = read_host_counters();
   const InterruptGuard interrupt;
   bool completed = false;
   {
@@ -351,21 +383,22 @@ ExitCode run_command(const RunCommand& command) {
                                        : RunFolder::create(folder, work.manifest, environment);
     if (!command.placements_folder.empty())
       std::filesystem::create_directories(command.placements_folder);
-    std::vector<CellSpec> specs =
-        remaining_specs(work.cells, results.kept(), work.manifest, command.placements_folder);
+    const std::uint32_t job_count =
+        command.job_count.value_or(default_job_count(work.device.device));
+    std::vector<CellSpec> specs = remaining_specs(work.cells, results.kept(), work.manifest,
+                                                  command.placements_folder, job_count);
     if (command.timeline) add_timelines(folder, &specs);
     Progress progress(stderr, isatty(STDERR_FILENO) == 1, work.cells.size(),
                       work.cells.size() - specs.size());
-    completed =
-        run_cells(specs,
-                  {.program_path = program_path,
-                   .job_count = command.job_count.value_or(default_job_count(work.device.device)),
-                   .interrupt = &interrupt},
-                  [&](const CellResult& result) {
-                    results.append(result);
-                    progress.cell_done(result);
-                  });
+    completed = run_cells(
+        specs, {.program_path = program_path, .job_count = job_count, .interrupt = &interrupt},
+        [&](const CellResult& result) {
+          results.append(result);
+          progress.cell_done(result);
+        });
   }
+  store_conditions(folder,
+                   conditions_between(counters, read_host_counters(), environment.cpu_count));
   return finish(command, work, folder, completed);
 }
 

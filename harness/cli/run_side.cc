@@ -3,6 +3,7 @@
 
 #include <filesystem>
 
+#include "harness/conditions.h"
 #include "harness/run_folder.h"
 
 namespace allocmark {
@@ -15,6 +16,7 @@ RunSide read_side(const std::string& label, const std::string& path) {
   }
   side.planned = read_manifest(path).cells;
   side.file = read_run_file(results_path(path));
+  add_stored_conditions(path, &side.file.environment);
   return side;
 }
 

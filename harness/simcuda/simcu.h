@@ -77,6 +77,18 @@ SIMCU_API const char* simcu_last_message(void);
 //   what the context takes
 //                     comes on top, so cudaMemGetInfo's total is larger); default: the profile's
 
+//   SIMCUDA_GPU_FAULTS  what is wrong with the GPUs: "GPU:KEY=NUMBER;...". Keys:
+//     lost_at=N       the GPU falls off the bus with the process's Nth call for it; lost_file=/FILE
+//                     makes that lasting: processes that start once the file exists find it lost
+//     hang_at=N       that call never returns
+//     leak_every=N    every Nth cudaFree forgets the memory instead of giving it back
+//     corrupt_view=N  the Nth simcu_view shows a flipped bit
+//     What NVML says, a number, or /FILE with a number that grows by one with every look:
+//     ecc_corrected, ecc_uncorrected, ecc_mode, retired_pages, remap_failed, throttle (bits),
+//     celsius, sm_mhz, pcie_width, power_limit_mw, foreign_bytes (of another process), xid (an
+//     event), no_permission (1: questions about errors are refused), nvml_error (of GPU 0: what
+//     nvmlInit returns)
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,9 +1,9 @@
-"""The page's main charts as SVG files for publishing: latency quantiles and tails, peak memory, failed requests, memory over time, and for a
+"""The page's main charts as SVG files for publishing: latency quantiles and tails, peak memory, failed requests, slow paths, memory over time, and for a
 comparison its changes and latency curves. The same cells as the page's flow in; (file name, SVG text) flow out. Needs no packages."""
 
 import re
 
-from comparisons import VERDICTS, change_text, interval_text, name_of, share_text
+from comparisons import VERDICTS, change_text, interval_text, name_of, now_of, share_text
 from columns import TIME_UNITS, format_bytes
 from experiments import prepare, setting_of
 from facts import CAUSES, NULL_ALLOCATOR, has_enough_samples, is_measured
@@ -18,6 +18,12 @@ GIB = 2**30
 LINES = ("#0b6bcb", "#d9480f", "#2b8a3e", "#9c36b5", "#c99400", "#0c8599", "#c2255c", "#5c6f82")
 DASHES = ("", "7 3", "2 3", "8 3 2 3")
 QUANTILES = (("P50", "p50", "q0"), ("P90", "p90", "q1"), ("P99", "p99", "q2"), ("P99.9", "p999", "q3"), ("max", "max", "q4"))
+SLOW_PATHS = (
+    ("device allocs", "device_allocate_count", "m-allocated"),
+    ("device frees", "device_free_count", "m-requested"),
+    ("retries", "retry_count", "cause3"),
+    ("sync all", "synchronize_all_count", "cause2"),
+)
 VERDICT_COLOURS = {"worse": "bad", "better": "good", "not comparable": "cause1", "changed": "cause2", "undecided": "soft", "same": "m-active"}
 OVERLAYS_MAX = 8
 CHANGES_MAX = 40
@@ -77,7 +83,7 @@ class RowChart:
         x = WIDTH - RIGHT
         for word, colour in reversed(entries):
             self.drawing.text(x, TOP - 10, word, 10.5, "end")
-            x -= 6.2 * len(word) + 6
+            x -= 5.5 * len(word) + 6
             self.drawing.rectangle(x - 10, TOP - 19, 10, 10, colour)
             x -= 24
 
@@ -152,6 +158,24 @@ def oom_chart(experiment, letters, colours):
             chart.drawing.dot(passes(cell["trial_oom_rate"]), y, 4, "text")
     seen = [(cause, f"cause{number}") for number, cause in enumerate(CAUSES) if any(cell["oom_count_" + cause] for cell in cells)]
     chart.legend(seen)
+    return chart.drawing.render()
+
+
+def slow_chart(experiment, letters, colours):
+    """Counts span decades and may be 0: log10(1 + n) shows both, with ticks in n."""
+    cells = [cell for cell in experiment["cells"] if is_measured(cell) and any(cell[field] is not None for _, field, _ in SLOW_PATHS)]
+    most = max((cell[field] or 0 for cell in cells for _, field, _ in SLOW_PATHS), default=0)
+    if not most:
+        return None
+    chart = RowChart("Slow paths in one pass", title_of(experiment["key"]), labels_of(cells, letters), colours)
+    scale = Scale(1, (1 + most) * 1.5, LEFT + 10, WIDTH - RIGHT, log=True)
+    ticks = [0] + [tick for tick in decades(1, most + 1) if tick <= most * 1.5]
+    chart.axis(lambda tick: scale(1 + tick), ticks, [f"{tick:,.0f}" for tick in ticks])
+    for index, cell in enumerate(cells):
+        for row, (_, field, colour) in enumerate(SLOW_PATHS):
+            if cell[field] is not None:
+                chart.drawing.dot(scale(1 + cell[field]), chart.y(index) + (row - 1.5) * 5, 3.2, colour)
+    chart.legend([(word, colour) for word, _, colour in SLOW_PATHS])
     return chart.drawing.render()
 
 
@@ -235,7 +259,7 @@ def changes_chart(comparison, path, number_name, colours):
     if not shown:
         return None
     where = f"NEW against BASE ({path}), {comparison['new']['device']}, most important cells first"
-    labels = [(f"{setting_text(cell)} · {cell['workload']} {cell['capacity']}", "") for cell, _ in shown]
+    labels = [(f"{short(cell['workload'], 16)} {cell['capacity']} · {short(setting_text(now_of(cell)), 24)}", "") for cell, _ in shown]
     chart = RowChart(f"Change of {name_of(number_name)}, 95 % intervals", where, labels, colours)
     reach = max(max(1 + abs(one[field] or 0) for field in ("change", "change_low", "change_high") if field in one) for _, one in shown)
     reach = max(reach, 1.02) * 1.05
@@ -265,7 +289,7 @@ def _comparison_charts(run, index, one, colours):
         yield f"comparison-{index}-{number.replace('_latency_ns', '').replace('_', '-')}.svg", changes_chart(comparison, one["path"], number, colours)
     judged = [cell for cell in comparison["cells"] if cell["verdict"] in ("worse", "better") and cell["cell_id"] in one["tails"]]
     for cell in judged[:OVERLAYS_MAX]:
-        now = cells.get(cell["cell_id"], {"tails": {}})["tails"]
+        now = cells.get(now_of(cell)["cell_id"], {"tails": {}})["tails"]
         base = one["tails"][cell["cell_id"]]
         curves = [(name, tails["allocate"], colour, dash) for name, tails, colour, dash in (("BASE", base, "m-requested", "7 3"), ("NEW", now, "accent", "")) if "allocate" in tails]
         yield f"comparison-{index}-cell-{cell['cell_id']}.svg", curves_chart(f"Tail of allocate's latency, BASE and NEW: {setting_text(cell)}", title_of(cell), curves, colours)
@@ -278,7 +302,7 @@ def render_charts(run):
     charts = []
     for experiment in experiments:
         name = experiment["id"]
-        for kind, make in (("latency", latency_chart), ("tails", tails_chart), ("memory", memory_chart), ("oom", oom_chart)):
+        for kind, make in (("latency", latency_chart), ("tails", tails_chart), ("memory", memory_chart), ("oom", oom_chart), ("slow", slow_chart)):
             charts.append((f"{name}-{kind}.svg", make(experiment, letters, colours)))
         for cell in experiment["cells"]:
             path = run.timelines.get(cell["cell_id"])

@@ -102,6 +102,11 @@ def _shown(number):
     }
 
 
+def now_of(cell):
+    """The key of NEW's cell; another one than BASE's where two settings were measured in turn."""
+    return cell.get("new_cell", cell)
+
+
 def _row(cell):
     """A cell with the number that its verdict comes from first; within a verdict the largest change."""
     numbers = sorted((one for one in cell["numbers"] if one["verdict"] != "same"), key=lambda one: (VERDICTS.index(one["verdict"]), -_weight(one)))
@@ -110,6 +115,7 @@ def _row(cell):
     others = numbers[1:]
     return {
         "key": cell,
+        "now": now_of(cell),
         "verdict": cell["verdict"],
         "reason": cell["reason"],
         "flags": cell["flags"],
@@ -124,7 +130,8 @@ def decision_of(comparison):
     counts = comparison["verdict_counts"]
     if comparison["passed"]:
         word = f"{counts['better']} of them better" if counts["better"] else "nothing is worse"
-        return f"Passes the policy: {len(comparison['cells'])} cells compared, {word}"
+        unknown = f", {counts['undecided']} undecided" if counts["undecided"] else ""
+        return f"Passes the policy: {len(comparison['cells'])} cells compared, {word}{unknown}"
     if comparison["exit_code"] == 1:
         return f"Fails the policy: {counts['worse']} of {len(comparison['cells'])} cells are worse" if counts["worse"] else "Fails the policy"
     return "Cannot be decided: " + ("nothing was compared" if not comparison["cells"] else "results are missing or cannot be compared")
@@ -144,7 +151,7 @@ def prepare_comparisons(run):
             "decision": decision_of(one["comparison"]),
             "rows": [_row(cell) for cell in one["comparison"]["cells"]],
             "environment": environment_changes(one["comparison"]["base"], one["comparison"]["new"]),
-            **{name: one["comparison"][name] for name in ("passed", "failures", "notes", "calibrated", "verdict_counts", "incomplete", "skipped_count")},
+            **{name: one["comparison"][name] for name in ("passed", "failures", "notes", "calibrated", "interleaved", "verdict_counts", "incomplete", "skipped_count")},
         }
         for index, one in enumerate(run.comparisons, 1)
     ]
@@ -169,7 +176,8 @@ def comparison_data(run):
             cells.append(
                 {
                     "id": cell["cell_id"],
-                    "name": f"{cell['allocator']} {cell['conf'] or 'unset'}",
+                    "now": now_of(cell)["cell_id"],
+                    "name": f"{now_of(cell)['allocator']} {now_of(cell)['conf'] or 'unset'}",
                     "where": f"{cell['workload']} · {cell['capacity']}",
                     "verdict": cell["verdict"],
                     "reason": cell["reason"],

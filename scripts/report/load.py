@@ -154,6 +154,7 @@ def read_run(folder):
         by_id[line["cell_id"]] = line
     if not run.environment:
         raise ReportError(f"{path} has no complete line; run again with 'allocmark run --out {folder}'")
+    run.environment["warnings"] = run.environment["warnings"] + find_conditions(folder)
     run.cells = list(by_id.values())
     if not run.cells:
         raise ReportError(f"{path} has no cells yet, so there is nothing to report; finish it with 'allocmark run --resume'")
@@ -161,6 +162,20 @@ def read_run(folder):
         run.notes.append(f"{repeated} cells were run again; only the last result of each counts.")
     run.timelines = find_timelines(folder, by_id)
     return run
+
+
+def find_conditions(folder):
+    """The warnings of conditions.json: what else went on during the run. None where the run has no such file."""
+    path = folder / "conditions.json"
+    if not path.exists():
+        return []
+    try:
+        warnings = json.loads(path.read_text())["warnings"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ReportError(f"{path} is no conditions.json of a run ({error}); delete it to go on without it") from None
+    if not isinstance(warnings, list) or not all(isinstance(warning, str) for warning in warnings):
+        raise ReportError(f"{path}: warnings: wanted a list of texts; delete it to go on without it")
+    return warnings
 
 
 def find_timelines(folder, by_id):

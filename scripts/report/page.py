@@ -45,7 +45,7 @@ def _compact(value):
 
 
 def _scalar_fields(cell):
-    return [name for name, value in cell.items() if not isinstance(value, (list, dict)) and name not in ("kind", "oom_first")]
+    return [name for name, value in cell.items() if not isinstance(value, (list, dict)) and name not in ("kind", "oom_first", "requests")]
 
 
 def as_script_json(value):
@@ -66,6 +66,7 @@ def _chart_data(run, experiments, letters, anchors):
                 "letter": letters[setting_of(cell)],
                 "counters": cell["counters"],
                 "first": cell["oom_first"],
+                "requests": cell.get("requests"),
                 "warnings": cell["warnings"],
                 "passes": [[_compact(one[name]) for name in PASS_FIELDS] for one in cell["passes"]],
                 "classes": [

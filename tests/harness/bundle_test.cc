@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "base/bytes.h"
 #include "base/error.h"
 #include "harness/bundle_check.h"
@@ -24,6 +26,8 @@
 #include "results/json.h"
 #include "tests/catch.h"
 #include "tests/harness/temporary_folder.h"
+#include "workloads/source.h"
+#include "workloads/trace_hash.h"
 
 namespace allocmark {
 namespace {
@@ -45,7 +49,7 @@ LatencySummary summary_of(const Histogram& histogram) {
 // A cell whose numbers belong together; latencies differ from call to call and from pass to pass.
 CellResult make_cell(const std::string& conf, std::uint32_t pass_count = 3) {
   CellResult cell;
-  cell.key = {.workload = "w",
+  cell.key = {.workload = "file:w.csv",
               .allocator = "caching",
               .conf = conf,
               .device = "sim:h200",
@@ -150,7 +154,7 @@ TEST_CASE("a sound bundle keeps every rule, and the same run gives the same byte
   const TemporaryFolder folder;
   const BundleFiles files = bundle_of(sound_cells());
   CHECK(broken(sealed(files)).empty());
-  CHECK(rules_with(check_bundle(sealed(files), kVersion), RuleOutcome::Kept).size() == 15);
+  CHECK(rules_with(check_bundle(sealed(files), kVersion), RuleOutcome::Kept).size() == 16);
   for (const char* name : {"a.tar.zst", "a.tar.gz", "a.tar"}) {
     write_tar(folder.path(name), bundle_archive(files));
     const std::string bytes = folder.read(name);
@@ -280,6 +284,24 @@ TEST_CASE(
             .count("plan-kept") == 1);
 }
 
+TEST_CASE("a workload that can be made again must give the same events") {
+  const std::string comb = "comb:size_bytes=2MiB,count=8,ask_bytes=16MiB";
+  const std::string hash = fmt::format("{:016x}", trace_hash(*open_workload(comb, 1)));
+  const auto checked = [](const std::string& workload, const std::string& trace_hash_text) {
+    Cells cells = sound_cells();
+    for (CellResult& cell : cells) {
+      cell.key.workload = workload, cell.trace_hash = trace_hash_text;
+    }
+    return check_bundle(sealed(bundle_of(cells)), kVersion);
+  };
+  CHECK(rules_with(checked(comb, hash), RuleOutcome::Broken).empty());
+  CHECK(rules_with(checked(comb, hash), RuleOutcome::NotChecked).empty());
+  CHECK(rules_with(checked(comb, "00000000000000aa"), RuleOutcome::Broken) ==
+        Names{"traces-regenerated"});
+  CHECK(rules_with(checked("no_such_workload", hash), RuleOutcome::NotChecked) ==
+        Names{"traces-regenerated"});
+}
+
 TEST_CASE("a run that is still being written is not bundled") {
   const TemporaryFolder folder;
   write_run(folder.path("run"), sound_cells());
@@ -302,6 +324,15 @@ TEST_CASE("a plan that is not the run's is found") {
   CHECK(plan_with([](RunManifest&) {}).empty());
   CHECK(plan_with([](RunManifest& plan) { plan.cells.pop_back(); }) == Names{"plan-kept"});
   CHECK(plan_with([](RunManifest& plan) { plan.pass_count = 30; }) == Names{"plan-kept"});
+  CHECK(plan_with([](RunManifest& plan) { plan.pass_count = 2; }) == Names{"plan-kept"});
+  // Passes until an interval is narrow: from the plan's number up to its largest.
+  const auto until_width = [&](std::uint32_t most) {
+    return plan_with([most](RunManifest& plan) {
+      plan.width_max = 0.05, plan.pass_count = 2, plan.pass_count_max = most;
+    });
+  };
+  CHECK(until_width(40).empty());
+  CHECK(until_width(2) == Names{"plan-kept"});
   CHECK(plan_with([](RunManifest& plan) { plan.cells.push_back(make_cell("x").key); }) ==
         Names{"plan-complete"});
 }
@@ -371,9 +402,14 @@ TEST_CASE("a quantile says how many passes would give it the samples") {
   CellResult cell = make_cell("");
   CHECK(missing_samples(cell).empty());
   cell.allocate.total.count = 300;
-  const std::vector<std::string> findings = missing_samples(cell);
-  REQUIRE(findings.size() == 1);
-  CHECK(findings[0] == "P99 of allocate rests on 300 samples, 1000 are needed (--passes 10)");
+  CHECK(missing_samples(cell).empty());
+  const std::vector<std::string> marked = marked_quantiles(cell);
+  REQUIRE(marked.size() == 1);
+  CHECK(marked[0] == "P99 of allocate rests on 300 samples, 1000 are needed (--passes 10)");
+  cell.deallocate.total.count = 9;
+  const std::vector<std::string> missing = missing_samples(cell);
+  REQUIRE(missing.size() == 1);
+  CHECK(missing[0] == "P50 of deallocate rests on 9 samples, 20 are needed (--passes 7)");
 }
 
 }  // namespace allocmark

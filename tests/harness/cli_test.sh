@@ -33,7 +33,7 @@ cell_count() { grep -c '"kind":"cell"' "$(results "$1")"; }
 help_and_usage() {
   expect 0 "Examples" --help
   expect 0 "allocmark 0" --version
-  for subcommand in list run trace explain report compare parity speed fidelity; do
+  for subcommand in list run trace explain report compare parity speed qualify profile fidelity; do
     expect 0 "Usage" $subcommand --help
   done
   expect 2 "--help"
@@ -289,8 +289,54 @@ compare_runs() {
   expect 0 "more than once" compare "$work/base" "$work/twice.jsonl"
 }
 
+# What the program prints and writes; what it finds is qualify_test's matter.
+qualify_gpus() {
+  local qualify=(qualify --device sim:h200)
+  expect 0 "exit code 0" "${qualify[@]}" --gpus 2 --out "$work/qualified"
+  for file in qualify.txt qualify.json qualify.xml tests.jsonl; do
+    [ -s "$work/qualified/$file" ] || fail "qualify --out writes no $file"
+  done
+  expect 0 '"verdict": "PASS"' "${qualify[@]}" --format json
+  expect 0 '<testsuite name="node"' "${qualify[@]}" --format junit
+  expect 0 "capacity.share" qualify --print-thresholds
+  echo '{"capacity.share": {"min": {"fail": 1.5}}}' >"$work/thresholds.json"
+  expect 1 "wanted at least 1.5 (capacity.share)" "${qualify[@]}" --thresholds "$work/thresholds.json"
+  echo '{"capacity.shard": {"min": {"fail": 1.5}}}' >"$work/thresholds.json"
+  expect 2 "did you mean 'capacity.share'" "${qualify[@]}" --thresholds "$work/thresholds.json"
+  expect 4 "none" "${qualify[@]}" --thresholds "$work/none"
+  expect 4 "none" "${qualify[@]}" --baseline "$work/none"
+  expect 2 "no baseline" "${qualify[@]}" --baseline "$work/thresholds.json"
+  expect 2 "did you mean 'long'" "${qualify[@]}" --level lnog
+  expect 2 "sim:h200" qualify --device sim:h20
+  expect 2 "--gpus" qualify --device cuda:0 --gpus 2
+  expect 2 "--gpus" "${qualify[@]}" --gpus 17
+  expect 4 "no GPU to qualify" qualify --device cuda:999
+  : >"$work/file"
+  expect 4 "file/folder" "${qualify[@]}" --out "$work/file/folder"
+  SIMCUDA_GPU_FAULTS=0:foreign_bytes=1000000 expect 4 "not tried" "${qualify[@]}"
+  SIMCUDA_GPU_FAULTS=0:no_such_key=1 expect 4 "SIMCUDA_GPU_FAULTS" "${qualify[@]}"
+}
+
+profiles_and_kernels() {
+  local other=(run --workload gpt2_train_amp --allocator null native --passes 1 --no-verify)
+  mkdir -p "$work/profiles"
+  expect 0 "use it with: --device sim:" profile --device sim:h200 --repeats 1 --out "$work/profiles/mine.json"
+  expect 2 "there is no device 'sim:mine'" "${other[@]}" --device sim:mine --out "$work/mine"
+  ALLOCMARK_PROFILES=$work/profiles expect 0 "2 ok" "${other[@]}" --device sim:mine --out "$work/mine"
+  expect 0 "2 ok" "${other[@]}" --device "sim:$work/profiles/mine.json" --out "$work/mine_by_path"
+  expect 2 "folder does not exist" profile --device sim:h200 --out "$work/nowhere/mine.json"
+  expect 2 "there is no device" profile --device sim:h2000 --out "$work/mine.json"
+  expect 2 "--out" profile --device sim:h200
+  expect 2 "--repeats" profile --device sim:h200 --repeats 0 --out "$work/mine.json"
+  sed 's/"schema": 2/"schema": 1/' "$work/profiles/mine.json" >"$work/old.json"
+  expect 4 "schema: wanted 2, got 1" "${other[@]}" --device "sim:$work/old.json" --out "$work/old"
+  expect 0 "2 ok" "${small[@]}" --kernels 20us --out "$work/busy"
+  grep -q '"kernel_ns_total":136060000' "$(results busy)" || fail "a kernel of 20 us after each of 6803 requests is not there"
+  expect 2 "says nothing about kernels" "${small[@]}" --kernels often --out "$work/often"
+}
+
 for part in help_and_usage unknown_names parity traces_and_generators bad_config_strings bad_traces dry_run same_run_twice unwritable_folders \
-  broken_cells_and_resume interrupt_and_resume killed_run_leaves_no_cells pluggable_libraries compare_runs; do
+  broken_cells_and_resume interrupt_and_resume killed_run_leaves_no_cells pluggable_libraries compare_runs qualify_gpus profiles_and_kernels; do
   before=$failures
   $part
   [ "$failures" = "$before" ] && echo "ok: $part"

@@ -41,6 +41,29 @@ reports() {
   expect 4 "cannot make" report "$work/new" --no-html --svg "$work/base/plan.json/x"
 }
 
+# The page of an A/B run's side has the verdicts of its rounds, and both settings of a pair.
+turns() {
+  expect 1 "oom_count" run --workload gpt2_train_amp --device sim:h200 --capacity 1.05x --passes 1 --rounds 3 --rounds-max 3 \
+    --ab max_split_size_mb:128 unset --out "$work/ab"
+  expect 0 '"interleaved":true' report "$work/ab/B" --baseline "$work/ab" --format facts
+  expect 0 "report" report "$work/ab/B" --baseline "$work/ab"
+  [ ! -e "$work/ab/B/report.html" ] || grep -q 'max_split_size_mb:128</code> → ' "$work/ab/B/report.html" || fail "a pair's settings are not both named"
+  expect 2 "its side B" report "$work/ab/A" --baseline "$work/ab"
+  expect 2 "its side B" bundle "$work/ab/A" --baseline "$work/ab" --out "$work/d.tar"
+  expect 0 "can be published" bundle "$work/ab/B" --baseline "$work/ab" --out "$work/e.tar"
+  # A number of one round that was edited does not fit its histogram, and changes what is compared.
+  tar -C "$work" -xf "$work/e.tar" && rm "$work/e.tar"
+  sed -i '1s/"reserved_bytes_peak":[0-9]/&9/' "$work/allocmark-bundle/rounds.jsonl"
+  expect 1 "BROKEN       hashes-match" check "$work/allocmark-bundle"
+  (cd "$work/allocmark-bundle" && sha256sum $(ls | grep -v SHA256SUMS) >SHA256SUMS)
+  expect 1 "BROKEN       verdicts-recomputed" check "$work/allocmark-bundle"
+  head -c -100 "$work/allocmark-bundle/rounds.jsonl" >"$work/cut" && mv "$work/cut" "$work/allocmark-bundle/rounds.jsonl"
+  expect 1 "BROKEN       results-whole" check "$work/allocmark-bundle"
+  head -3 "$work/ab/rounds.jsonl" >"$work/allocmark-bundle/rounds.jsonl"
+  expect 1 "1 rounds of side" check "$work/allocmark-bundle"
+  rm -r "$work/allocmark-bundle"
+}
+
 bundles() {
   echo '{"calibration_required": false, "effect_min": 0.5}' >"$work/policy.json"
   expect 0 "can be published" bundle "$work/new" --baseline "$work/base" --policy "$work/policy.json" --out "$work/a.tar.zst"
@@ -74,7 +97,7 @@ bad_input() {
   [ ! -e "$work/d.tar" ] || fail "a bundle was left behind by a refusal"
 }
 
-for part in reports bundles bad_input; do
+for part in reports turns bundles bad_input; do
   before=$failures
   $part
   [ "$failures" = "$before" ] && echo "ok: $part"

@@ -335,6 +335,74 @@ TEST_CASE("what the policy only reports does not fail, and its floors count") {
         ExitCode::Regression);
 }
 
+TEST_CASE("what can fail nothing, or is all undecided, is no pass") {
+  const auto only_null = [](RunFile& run) {
+    for (CellResult& cell : run.cells) cell.key.allocator = "null";
+  };
+  RunFile base = quiet_run();
+  RunFile now = quiet_run();
+  only_null(base), only_null(now);
+  const Comparison harness = compare_runs(side("BASE", base), side("NEW", now), {}, {});
+  CHECK(harness.exit_code == ExitCode::CellsIncomplete);
+  CHECK(contains(text_of(harness), "nothing was compared"));
+  // Two passes that lie apart on both sides: nothing can be said of any number.
+  const auto scatter = [](RunFile& run) {
+    run.cells.resize(1);
+    run.cells[0].passes.resize(2);
+    slow_down(run.cells[0], 1.0);
+    for (const LatencyBucket& bucket : run.cells[0].passes[0].allocate_buckets) {
+      run.cells[0].passes[1].allocate_buckets.push_back(
+          {.index = bucket.index + 1000, .count = bucket.count});
+    }
+    run.cells[0].passes[1].allocate_buckets.erase(
+        run.cells[0].passes[1].allocate_buckets.begin(),
+        run.cells[0].passes[1].allocate_buckets.end() -
+            static_cast<std::ptrdiff_t>(run.cells[0].passes[0].allocate_buckets.size()));
+  };
+  base = quiet_run(), now = quiet_run();
+  scatter(base), scatter(now);
+  const Comparison open =
+      compare_runs(side("BASE", base), side("NEW", now), {.scope = CompareScope::Timed}, {});
+  CHECK(open.exit_code == ExitCode::CellsIncomplete);
+  CHECK(contains(text_of(open), "no number could be decided"));
+}
+
+TEST_CASE("memory and calls are not judged where one side failed requests") {
+  const auto served = [](RunFile& now) {
+    CellResult& cell = now.cells[0];
+    cell.oom_count = 3;
+    *cell.reserved_bytes_peak -= 1024;
+    *cell.device_allocate_count += 1;
+  };
+  const Comparison worse = compared(served);
+  const CellComparison& cell = worse.cells.front();
+  CHECK(number(cell, "oom_count").verdict == Verdict::Worse);
+  CHECK(number(cell, "reserved_bytes_peak").verdict == Verdict::Changed);
+  CHECK(contains(number(cell, "device_allocate_count").reason, "failed requests"));
+  RunFile base = quiet_run();
+  served(base);
+  const Comparison better = compare_runs(side("BASE", std::move(base)), side("NEW", quiet_run()),
+                                         {}, quiet_calibration());
+  CHECK(number(better.cells.front(), "oom_count").verdict == Verdict::Better);
+  CHECK(better.exit_code == ExitCode::Pass);
+}
+
+TEST_CASE("what others may take from a GPU is not compared exactly") {
+  RunFile base = quiet_run(1);
+  base.cells[0].key.device = "cuda:0";
+  RunFile now = base;
+  ++now.cells[0].device_bytes_peak, ++now.cells[0].residue_bytes;
+  const Comparison comparison =
+      compare_runs(side("BASE", base), side("NEW", now), {.scope = CompareScope::Exact}, {});
+  CHECK(comparison.exit_code == ExitCode::Pass);
+  CHECK_FALSE(contains(render_comparison(comparison, true), "residue_bytes"));
+}
+
+TEST_CASE("runs of plans with other passes say so") {
+  const Comparison comparison = compared([](RunFile& now) { now.cells[0].pass_count = 7; });
+  CHECK(contains(text_of(comparison), "1 cells have another number of passes"));
+}
+
 TEST_CASE("policies and calibrations are read whole or refused") {
   const ComparePolicy policy = policy_from_json(
       R"({"effect_min":0.1,"effect_min_by_number":{"oom_count":0.5},"confidence":0.99,

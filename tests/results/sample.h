@@ -84,6 +84,10 @@ inline CellResult cell() {
                                  .delay = latency(54, 1e5)};
   cell.allocator_ns_per_step = 123456.5;
   cell.modelled_driver_ns_total = 77.25;
+  cell.step_ns_p50 = 1e6;
+  cell.program_ns = 5.5e6;
+  cell.program_ideal_ns = 5.25e6;
+  cell.kernel_ns_total = 5000000;
   cell.harness_overhead_ns_p50 = 18.5;
   cell.wall_s = 0.03;
   cell.residue_bytes = 1;

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "results/unsupported.h"
 #include "tests/catch.h"
 
 using namespace allocmark;
@@ -140,4 +141,23 @@ TEST_CASE("fragmentation is absent below the floor, without its inputs and where
   cell = measured_cell();
   cell.status = CellStatus::Failed;
   CHECK_FALSE(waste_share(cell).has_value());
+}
+
+TEST_CASE("quantiles that rest on too few samples are named, in a cell and in its size classes") {
+  CellResult cell;
+  cell.allocate.total.count = cell.allocate.host.count = 9999;
+  cell.deallocate.total.count = 99;
+  cell.size_classes.resize(1);
+  cell.size_classes.back().size_class = "<=512B";
+  cell.size_classes.back().allocate.total.count = 999;
+  CHECK(unsupported_quantiles(cell) ==
+        std::vector<std::string>{"allocate_latency_ns_p999", "deallocate_latency_ns_p90",
+                                 "deallocate_latency_ns_p99", "deallocate_latency_ns_p999",
+                                 "size_classes.<=512B.allocate_latency_ns_p99",
+                                 "size_classes.<=512B.allocate_latency_ns_p999"});
+  cell.allocate.total.count = cell.deallocate.total.count = 10000;
+  cell.size_classes.clear();
+  CHECK(unsupported_quantiles(cell).empty());
+  // No samples, no quantile: null is mark enough.
+  CHECK(unsupported_quantiles(CellResult{}).empty());
 }

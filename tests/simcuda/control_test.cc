@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <string>
 #include <thread>
 
@@ -50,6 +51,14 @@ std::uint64_t add_model(void** arguments, void* context) {
 }
 
 }  // namespace
+
+TEST_CASE("the process has more than one thread, as with a GPU's driver") {
+  void* pointer = nullptr;
+  REQUIRE(cudaMalloc(&pointer, 1) == cudaSuccess);
+  REQUIRE(cudaFree(pointer) == cudaSuccess);
+  const std::filesystem::directory_iterator threads("/proc/self/task");
+  CHECK(std::distance(begin(threads), end(threads)) >= 2);
+}
 
 TEST_CASE("simcuda says that it is there") {
   REQUIRE(SIMCU(simcu_present) != nullptr);

@@ -91,6 +91,8 @@ class Device {
   [[nodiscard]] std::uint64_t free_bytes() const { return memory_.free_bytes(); }
   [[nodiscard]] std::uint64_t total_bytes() const { return memory_.total_bytes(); }
   [[nodiscard]] std::uint64_t used_bytes() const { return memory_.used_bytes(); }
+  // Held by stream-ordered pools.
+  [[nodiscard]] std::uint64_t pool_bytes() const { return memory_.chunk_count() * kChunkBytes; }
   [[nodiscard]] const DeviceConfig& config() const { return config_; }
   [[nodiscard]] MemoryBlock find(std::uint64_t address) const;
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "harness/simcuda/shim/fault_plan.h"
+#include "harness/simcuda/shim/gpu_faults.h"
 #include "harness/simcuda/shim/library.h"
 
 namespace simcuda {
@@ -137,6 +138,12 @@ int begin_call_slow(const ApiRecord& api, ThreadState& thread, bool is_driver_ap
   if ((slow & kSticky) != 0) {
     thread.last_message = "an earlier error broke the context; only a new process helps";
     return sticky_error.load();
+  }
+  if ((slow & kGpuFaults) != 0) {
+    if (const int error = next_gpu_fault(thread.device, api.name); error != 0) {
+      thread.last_message = "the GPU has fallen off the bus (SIMCUDA_GPU_FAULTS)";
+      return error;
+    }
   }
   if ((slow & kFaults) != 0) {
     const int error = next_fault(api.name);

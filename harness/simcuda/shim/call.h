@@ -51,11 +51,26 @@ struct ThreadState {
   void advance_to(std::uint64_t time_ns) {
     clock.modelled_ns = std::max(clock.modelled_ns, time_ns);
   }
-  // Adds one sample of a cost to the clock. `size`: bytes or chunks, whatever the cost counts in.
-  void charge(CostId cost, std::uint64_t size = 0) {
-    clock.modelled_ns +=
-        sample_cost(cost, size, ordinal, cost_draws[static_cast<std::size_t>(cost)]++);
+  std::uint32_t quick_calls = 0;  // calls served by a slab since one that moved pages
+
+  // Adds one sample of a cost to the clock. `size`: bytes or chunks, whatever the cost counts in;
+  // `level`: bytes in use, for the costs that know levels.
+  void charge(CostId cost, std::uint64_t size = 0, std::uint64_t level = 0) {
+    clock.modelled_ns += sample_cost(cost, {.size = size, .level = level}, ordinal,
+                                     cost_draws[static_cast<std::size_t>(cost)]++);
   }
+  // A call that a slab serves: the driver's long calls leave it a cold cache, so its size in the
+  // profile is which quick call in a row it is, up to eight.
+  void charge_slab(CostId cost) {
+    quick_calls = std::min(quick_calls + 1, kQuickCallsMax);
+    charge(cost, quick_calls);
+  }
+  // A call that moves pages.
+  void charge_pages(CostId cost, std::uint64_t size, std::uint64_t used_bytes) {
+    quick_calls = 0;
+    charge(cost, size, used_bytes);
+  }
+  static constexpr std::uint32_t kQuickCallsMax = 8;
 };
 
 extern thread_local constinit ThreadState* current_thread_state;
@@ -94,6 +109,7 @@ enum SlowReason : std::uint32_t {
   kFaults = 4,       // a fault plan is active
   kLog = 8,          // calls are logged
   kSticky = 16,      // the context is broken by an error that stays
+  kGpuFaults = 32,   // some GPU is to be faulty
 };
 extern std::atomic<std::uint32_t> slow_reasons;
 

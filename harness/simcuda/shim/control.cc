@@ -9,6 +9,7 @@
 #include "base/nearest.h"
 #include "harness/simcuda/shim/call.h"
 #include "harness/simcuda/shim/fault_plan.h"
+#include "harness/simcuda/shim/gpu_faults.h"
 #include "harness/simcuda/shim/host_functions.h"
 #include "harness/simcuda/shim/kernel_models.h"
 #include "harness/simcuda/shim/library.h"
@@ -77,7 +78,7 @@ int enqueue(void* stream, Enqueue operation) {
   thread.charge(CostId::Launch);
   const std::lock_guard lock(ref.device->mutex);
   const Outcome outcome = operation(ref.device->core.streams(), ref.id, thread.now_ns());
-  charge_work(thread, outcome.work);
+  charge_work(thread, *ref.device, outcome.work);
   return to_error(outcome.status);
 }
 
@@ -145,7 +146,13 @@ SIMCU_API void* simcu_view(const void* device_pointer, uint64_t size_bytes) {
     return nullptr;
   }
   const std::lock_guard lock(device->mutex);
-  return device->view(address, size_bytes);
+  void* const view = device->view(address, size_bytes);
+  if (view != nullptr && size_bytes != 0 &&
+      (slow_reasons.load(std::memory_order_relaxed) & kGpuFaults) != 0 &&
+      next_view_is_corrupt(device->index)) {
+    static_cast<unsigned char*>(view)[size_bytes / 2] ^= 1;
+  }
+  return view;
 }
 
 SIMCU_API int simcu_fail_calls(const char* api, uint64_t nth, uint64_t count, int error) {

@@ -12,7 +12,9 @@ constexpr std::uint64_t kOne = std::uint64_t{1} << kFractionBits;
 // Where a quantile lies in the tail: k + f (fixed point) for the tail probability 2^-k * (1 - f /
 // 2), so that a random number's leading ones and the bits behind them give a position without a
 // logarithm.
-constexpr std::uint64_t kPosition50 = kOne;              // 1
+constexpr std::uint64_t kPosition50 = kOne;  // 1
+// The lower half is the same mirrored: the 10 % quantile lies as far below the median as the 90 %
+// quantile above.
 constexpr std::uint64_t kPosition90 = kOne * 340 / 100;  // 1/10 = 2^-3 * (1 - 0.4 / 2)
 constexpr std::uint64_t kPosition99 = kOne * 672 / 100;  // 1/100 = 2^-6 * (1 - 0.72 / 2)
 constexpr std::size_t kPointCountMax = 4;
@@ -25,26 +27,43 @@ struct Point {
   std::uint64_t value_ns = 0;
 };
 
+// One half of a row: its points from the median outwards.
+struct Tail {
+  std::array<Point, kPointCountMax> points{};
+  std::size_t point_count = 0;
+};
+
 // One row of a curve, ready for sampling.
 struct Row {
   std::uint64_t size = 0;
   std::uint64_t log_size = 0;         // log2 of the size, fixed point
   std::uint64_t log_gap_inverse = 0;  // 2^32 / (distance to the next row's log_size)
-  std::array<Point, kPointCountMax> points{};
-  std::size_t point_count = 0;
+  Tail low, high;
 };
-// Sixteen rows are enough for any recording; fixed so that sampling touches no heap.
-constexpr std::size_t kRowCountMax = 16;
+// Enough for any recording; fixed so that sampling touches no heap.
+constexpr std::size_t kRowCountMax = 28;
 struct Curve {
   std::array<Row, kRowCountMax> rows{};
   std::size_t row_count = 0;
 };
-constinit std::array<Curve, kCostCount> curves{};  // written once, before the first sample
+// The curves of one cost, by level.
+struct Level {
+  std::uint64_t log_level = 0;
+  std::uint64_t log_gap_inverse = 0;  // 2^32 / (distance to the next log_level)
+  Curve curve;
+};
+constexpr std::size_t kLevelCountMax = 4;
+struct Levels {
+  std::array<Level, kLevelCountMax> levels{};
+  std::size_t level_count = 0;
+};
+constinit std::array<Levels, kCostCount> costs{};  // written once, before the first sample
 
 constexpr std::array<std::string_view, kCostCount> kNames = {
     "cudaMalloc",
     "cudaMalloc.slab",
     "cudaMalloc.out_of_memory",
+    "cudaMalloc.wait_for_clean",
     "cudaFree",
     "cudaFree.slab",
     "cudaMallocAsync",
@@ -117,15 +136,15 @@ std::uint64_t position_of_largest(std::uint64_t sample_count) {
   return (octave << kFractionBits) + 2 * (kOne - (kOne << octave) / sample_count);
 }
 
-void add_point(Row& row, std::uint64_t position, std::uint64_t value_ns) {
-  if (row.point_count != 0) {
-    Point& before = row.points[row.point_count - 1];
+void add_point(Tail& tail, std::uint64_t position, std::uint64_t value_ns) {
+  if (tail.point_count != 0) {
+    Point& before = tail.points[tail.point_count - 1];
     if (position <= before.position) {
       return;  // too few samples to tell this quantile from the one before
     }
     before.gap_inverse = (std::uint64_t{1} << 32) / (position - before.position);
   }
-  row.points[row.point_count++] = {.position = position, .value_ns = value_ns};
+  tail.points[tail.point_count++] = {.position = position, .value_ns = value_ns};
 }
 
 // A percentile counts only where there were enough samples for it; beyond the largest sample the
@@ -135,28 +154,38 @@ Row make_row(const CostRow& recorded) {
   row.size = recorded.size;
   row.log_size = log2_fixed(recorded.size);
   const std::uint64_t largest = position_of_largest(recorded.sample_count);
-  add_point(row, kPosition50, recorded.p50_ns);
+  add_point(row.high, kPosition50, recorded.p50_ns);
+  add_point(row.low, kPosition50, recorded.p50_ns);
   if (largest > kPosition90) {
-    add_point(row, kPosition90, recorded.p90_ns);
+    add_point(row.high, kPosition90, recorded.p90_ns);
+    add_point(row.low, kPosition90, recorded.p10_ns);
   }
   if (largest > kPosition99) {
-    add_point(row, kPosition99, recorded.p99_ns);
+    add_point(row.high, kPosition99, recorded.p99_ns);
   }
-  add_point(row, largest, recorded.max_ns);
+  add_point(row.high, largest, recorded.max_ns);
+  add_point(row.low, largest, recorded.min_ns);
   return row;
 }
 
-std::uint64_t value_at(const Row& row, std::uint64_t position) {
+// Where in a row: in which half, and how far out.
+struct Place {
+  bool is_low = false;
+  std::uint64_t position = kPosition50;
+};
+
+std::uint64_t value_at(const Row& row, Place place) {
+  const Tail& tail = place.is_low ? row.low : row.high;
   std::size_t above = 1;
-  while (above < row.point_count && row.points[above].position <= position) {
+  while (above < tail.point_count && tail.points[above].position <= place.position) {
     ++above;
   }
-  const Point& low = row.points[above - 1];
-  if (above == row.point_count) {
-    return low.value_ns;
+  const Point& inner = tail.points[above - 1];
+  if (above == tail.point_count) {
+    return inner.value_ns;
   }
-  return blend(low.value_ns, row.points[above].value_ns,
-               ((position - low.position) * low.gap_inverse) >> (32 - kFractionBits));
+  return blend(inner.value_ns, tail.points[above].value_ns,
+               ((place.position - inner.position) * inner.gap_inverse) >> (32 - kFractionBits));
 }
 
 // Larger than anything recorded: in proportion to the size, as the largest rows of all recordings
@@ -166,9 +195,9 @@ std::uint64_t beyond_last(std::uint64_t value_ns, std::uint64_t size, const Row&
   return static_cast<std::uint64_t>(Wide{value_ns} * size / std::max<std::uint64_t>(last.size, 1));
 }
 
-std::uint64_t curve_value(const Curve& curve, std::uint64_t size, std::uint64_t position) {
+std::uint64_t curve_value(const Curve& curve, std::uint64_t size, Place place) {
   if (curve.row_count == 1) {
-    return value_at(curve.rows[0], position);
+    return value_at(curve.rows[0], place);
   }
   const std::uint64_t log_size = log2_fixed(size);
   std::size_t above = 0;
@@ -176,13 +205,13 @@ std::uint64_t curve_value(const Curve& curve, std::uint64_t size, std::uint64_t 
     ++above;
   }
   if (above == 0) {
-    return value_at(curve.rows[0], position);
+    return value_at(curve.rows[0], place);
   }
   const Row& low = curve.rows[above - 1];
   if (above == curve.row_count) {
-    return beyond_last(value_at(low, position), size, low);
+    return beyond_last(value_at(low, place), size, low);
   }
-  return blend(value_at(low, position), value_at(curve.rows[above], position),
+  return blend(value_at(low, place), value_at(curve.rows[above], place),
                ((log_size - low.log_size) * low.log_gap_inverse) >> (32 - kFractionBits));
 }
 
@@ -195,16 +224,11 @@ std::uint64_t random_bits(CostId cost, std::uint32_t thread, std::uint32_t draw)
   return z ^ (z >> 31);
 }
 
-}  // namespace
-
-std::string_view cost_name(CostId cost) { return kNames[static_cast<std::size_t>(cost)]; }
-
-bool set_cost_curve(CostId cost, const std::vector<CostRow>& rows) {
+// Rows by rising size; false where there are none, too many, or two that are too close.
+bool fill_curve(Curve& curve, const std::vector<CostRow>& rows) {
   if (rows.empty() || rows.size() > kRowCountMax) {
     return false;
   }
-  Curve& curve = curves[static_cast<std::size_t>(cost)];
-  curve = {};
   curve.row_count = rows.size();
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (rows[i].sample_count == 0) {
@@ -214,7 +238,7 @@ bool set_cost_curve(CostId cost, const std::vector<CostRow>& rows) {
     row = make_row(rows[i]);
     if (i > 0) {
       Row& before = curve.rows[i - 1];
-      if (row.log_size == before.log_size) {
+      if (row.log_size <= before.log_size) {
         return false;
       }
       before.log_gap_inverse = (std::uint64_t{1} << 32) / (row.log_size - before.log_size);
@@ -223,21 +247,66 @@ bool set_cost_curve(CostId cost, const std::vector<CostRow>& rows) {
   return true;
 }
 
-std::uint64_t sample_cost(CostId cost, std::uint64_t size, std::uint32_t thread,
-                          std::uint32_t draw) {
-  const Curve& curve = curves[static_cast<std::size_t>(cost)];
-  const std::uint64_t bits = random_bits(cost, thread, draw);
-  // Leading ones: none in half of the draws, one in a quarter, ... The recordings say nothing about
-  // the half below the median, so the first case is the median itself.
-  const std::uint32_t ones = static_cast<std::uint32_t>(std::countl_one(bits));
-  if (ones == 0) {
-    return curve_value(curve, size, kPosition50);
+// Between the two levels around the asked one; beyond the first and last one their values stay.
+std::uint64_t cost_value(const Levels& all, CostPoint at, Place place) {
+  std::size_t above = 0;
+  if (all.level_count > 1) {
+    const std::uint64_t log_level = log2_fixed(at.level);
+    while (above < all.level_count && all.levels[above].log_level <= log_level) {
+      ++above;
+    }
+    if (above > 0 && above < all.level_count) {
+      const Level& low = all.levels[above - 1];
+      return blend(curve_value(low.curve, at.size, place),
+                   curve_value(all.levels[above].curve, at.size, place),
+                   ((log_level - low.log_level) * low.log_gap_inverse) >> (32 - kFractionBits));
+    }
   }
-  return curve_value(curve, size, (std::uint64_t{ones} << kFractionBits) + (bits & (kOne - 1)));
+  return curve_value(all.levels[above == 0 ? 0 : above - 1].curve, at.size, place);
+}
+
+}  // namespace
+
+std::string_view cost_name(CostId cost) { return kNames[static_cast<std::size_t>(cost)]; }
+
+bool set_cost_curves(CostId cost, const std::vector<CostLevel>& levels) {
+  if (levels.empty() || levels.size() > kLevelCountMax) {
+    return false;
+  }
+  Levels& all = costs[static_cast<std::size_t>(cost)];
+  all = {};
+  all.level_count = levels.size();
+  for (std::size_t i = 0; i < levels.size(); ++i) {
+    Level& level = all.levels[i];
+    level.log_level = log2_fixed(levels[i].level);
+    if (!fill_curve(level.curve, levels[i].rows)) {
+      return false;
+    }
+    if (i > 0) {
+      Level& before = all.levels[i - 1];
+      if (level.log_level <= before.log_level) {
+        return false;
+      }
+      before.log_gap_inverse = (std::uint64_t{1} << 32) / (level.log_level - before.log_level);
+    }
+  }
+  return true;
+}
+
+std::uint64_t sample_cost(CostId cost, CostPoint at, std::uint32_t thread, std::uint32_t draw) {
+  const std::uint64_t bits = random_bits(cost, thread, draw);
+  // The first bit chooses the half, the ones that follow it in the upper half, or that follow the
+  // next in the lower one, how far out: one step in half of the draws, two in a quarter, ...
+  const bool is_low = std::countl_one(bits) == 0;
+  const auto octave =
+      static_cast<std::uint64_t>(is_low ? 1 + std::countl_one(bits << 1) : std::countl_one(bits));
+  return cost_value(
+      costs[static_cast<std::size_t>(cost)], at,
+      {.is_low = is_low, .position = (octave << kFractionBits) + (bits & (kOne - 1))});
 }
 
 std::uint64_t median_cost(CostId cost, std::uint64_t size) {
-  return curve_value(curves[static_cast<std::size_t>(cost)], size, kPosition50);
+  return cost_value(costs[static_cast<std::size_t>(cost)], {.size = size}, {});
 }
 
 }  // namespace simcuda

@@ -1,6 +1,7 @@
-// Modelled driver time: size-dependent quantile curves from the profile, sampled with a
-// counter-based generator. All arithmetic on samples is on integers, so the same calls cost the
-// same on every machine. In: profile rows. Out: ns.
+// Modelled driver time: quantile curves from the profile, by the size of the request and for some
+// calls by how much memory is in use, sampled with a counter-based generator. All arithmetic on
+// samples is on integers, so the same calls cost the same on every machine. In: profile rows. Out:
+// ns.
 #pragma once
 
 #include <array>
@@ -14,13 +15,14 @@ namespace simcuda {
 // Every modelled cost, with its name in the profile in cost.cc. Sizes are bytes unless said
 // otherwise.
 enum class CostId : std::uint8_t {
-  Malloc,             // takes pages from the device
-  MallocSlab,         // small request, served by an existing slab
+  Malloc,             // takes pages from the device; level = the device's bytes in use
+  MallocSlab,         // served by an existing slab; size = quick calls in a row, see charge_slab
   MallocFailed,       // out of memory
-  Free,               // gives pages back
-  FreeSlab,           // small block whose slab stays
-  MallocAsync,        // served without new memory
-  MallocAsyncChunks,  // size = number of 32 MiB chunks mapped
+  WaitForClean,       // more is needed than what has been cleaned since it was freed
+  Free,               // gives pages back; level = the device's bytes in use
+  FreeSlab,           // small block whose slab stays; size as above
+  MallocAsync,        // served without new memory; level = the pool's bytes, as for the next two
+  MallocAsyncChunks,  // size = number of 32 MiB chunks mapped, be they new or moved
   FreeAsync,
   ReleaseChunks,  // at synchronisation or trim; size = number of chunks given back
   StreamSynchronize,
@@ -58,34 +60,47 @@ enum class CostId : std::uint8_t {
   PoolDestroy,
   AddressReserve,
   AddressFree,
-  MemCreate,
+  MemCreate,  // level = the device's bytes in use
   MemRelease,
   MemMap,
   MemUnmap,
-  MemSetAccess,
+  MemSetAccess,  // per mapping in the range; size = the mapping's bytes
   Count_,
 };
 inline constexpr std::size_t kCostCount = static_cast<std::size_t>(CostId::Count_);
 
 [[nodiscard]] std::string_view cost_name(CostId cost);
 
-// One measured row: quantiles over `sample_count` calls. Quantiles that were not measured repeat
-// the one before.
+// One measured row: quantiles over `sample_count` calls, from the smallest sample to the largest.
 struct CostRow {
   std::uint64_t size = 0;
   std::uint64_t sample_count = 0;
+  std::uint64_t min_ns = 0;
+  std::uint64_t p10_ns = 0;
   std::uint64_t p50_ns = 0;
   std::uint64_t p90_ns = 0;
   std::uint64_t p99_ns = 0;
   std::uint64_t max_ns = 0;
 };
 
-// Rows by rising size. Replaces the curve of `cost`; false where there are none, too many, or two
-// that are too close.
-[[nodiscard]] bool set_cost_curve(CostId cost, const std::vector<CostRow>& rows);
+// The rows that were measured at one level, by rising size. A cost that knows no levels has one.
+struct CostLevel {
+  std::uint64_t level = 0;
+  std::vector<CostRow> rows;
+};
+
+// Levels by rising level. Replaces the curves of `cost`; false where there are none, too many, or
+// two that are too close.
+[[nodiscard]] bool set_cost_curves(CostId cost, const std::vector<CostLevel>& levels);
+
+// What a call is about: values between measured ones are interpolated.
+struct CostPoint {
+  std::uint64_t size = 0;
+  std::uint64_t level = 0;
+};
 
 // The `draw`-th sample of `cost` for thread number `thread`.
-[[nodiscard]] std::uint64_t sample_cost(CostId cost, std::uint64_t size, std::uint32_t thread,
+[[nodiscard]] std::uint64_t sample_cost(CostId cost, CostPoint at, std::uint32_t thread,
                                         std::uint32_t draw);
 // The median, without a draw: how long work takes on the device.
 [[nodiscard]] std::uint64_t median_cost(CostId cost, std::uint64_t size);

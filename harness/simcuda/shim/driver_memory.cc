@@ -78,9 +78,9 @@ CUresult create(ThreadState& thread, CUmemGenericAllocationHandle* handle, std::
   const TickScope ticks(thread);
   const std::lock_guard lock(device.mutex);
   const HandleOutcome outcome = device.core.virtual_memory().create(size_bytes);
-  charge_work(thread, outcome.work);
+  charge_work(thread, device, outcome.work);
   thread.charge(outcome.status == Status::OutOfMemory ? CostId::MallocFailed : CostId::MemCreate,
-                size_bytes);
+                size_bytes, device.core.used_bytes());
   if (outcome.status == Status::Ok) {
     device.handles[outcome.handle] = {.size_bytes = size_bytes, .reference_count = 1};
     *handle = to_handle(device, outcome.handle);
@@ -98,7 +98,7 @@ CUresult release(ThreadState& thread, CUmemGenericAllocationHandle handle) {
   const MemoryHandle id = core_handle(handle);
   const std::uint64_t size_bytes = device->core.virtual_memory().handle_bytes(id);
   const Outcome outcome = device->core.virtual_memory().release(id);
-  charge_work(thread, outcome.work);
+  charge_work(thread, *device, outcome.work);
   thread.charge(CostId::MemRelease, size_bytes);
   if (outcome.status == Status::Ok) {
     --device->handles[id].reference_count;
@@ -163,7 +163,7 @@ CUresult unmap(ThreadState& thread, CUdeviceptr address, std::size_t size_bytes)
     at = mapping.handle != 0 ? mapping.range.hi : at + kPageBytes;
   }
   const Outcome outcome = memory.unmap(address, size_bytes);
-  charge_work(thread, outcome.work);
+  charge_work(thread, *device, outcome.work);
   thread.charge(CostId::MemUnmap, size_bytes);
   if (outcome.status == Status::Ok) {
     device->contents.detach({address, end});
@@ -175,6 +175,18 @@ CUresult unmap(ThreadState& thread, CUdeviceptr address, std::size_t size_bytes)
   return to_result(outcome.status);
 }
 
+// The driver goes through the mappings of the range one by one (measured).
+void charge_access(ThreadState& thread, SimulatedDevice& device, Range range) {
+  for (std::uint64_t at = range.lo; at < range.hi;) {
+    const Mapping mapping = device.core.virtual_memory().find(at);
+    if (mapping.handle == 0) {
+      break;  // refused below
+    }
+    thread.charge(CostId::MemSetAccess, mapping.range.hi - mapping.range.lo);
+    at = mapping.range.hi;
+  }
+}
+
 CUresult set_access(ThreadState& thread, CUdeviceptr address, std::size_t size_bytes,
                     const CUmemAccessDesc* descriptions, std::size_t count) {
   SimulatedDevice* device = device_of_address(address);
@@ -183,7 +195,7 @@ CUresult set_access(ThreadState& thread, CUdeviceptr address, std::size_t size_b
   }
   const TickScope ticks(thread);
   const std::lock_guard lock(device->mutex);
-  thread.charge(CostId::MemSetAccess, size_bytes);
+  charge_access(thread, *device, {address, address + size_bytes});
   for (std::size_t i = 0; i < count; ++i) {
     const CUmemAccessDesc& wanted = descriptions[i];
     if (wanted.location.type != CU_MEM_LOCATION_TYPE_DEVICE ||

@@ -72,7 +72,7 @@ cudaError_t launch(ThreadState& thread, const void* function, void** arguments,
   const std::uint64_t duration_ns = model.function(arguments, model.context);
   const std::lock_guard lock(ref.device->mutex);
   const Outcome outcome = ref.device->core.streams().launch(ref.id, duration_ns, thread.now_ns());
-  charge_work(thread, outcome.work);
+  charge_work(thread, *ref.device, outcome.work);
   return to_error(outcome.status);
 }
 

@@ -1,6 +1,9 @@
 #include "harness/simcuda/shim/library.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -13,6 +16,7 @@
 
 #include "harness/simcuda/shim/call.h"
 #include "harness/simcuda/shim/fault_plan.h"
+#include "harness/simcuda/shim/gpu_faults.h"
 #include "harness/simcuda/shim/profile.h"
 
 namespace simcuda {
@@ -70,7 +74,26 @@ std::string folder_of_this_library() {
   return std::filesystem::path(info.dli_fname).parent_path().string();
 }
 
+// A thread that only sleeps, as the driver of a GPU has some in every process: the C library takes
+// mutexes and its heap's lock without atomic operations while a process has one thread, so that
+// allocators that lock would run faster here than on a GPU. All signals are left to the program.
+void start_sleeper() {
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  pthread_t thread{};
+  const auto sleep_for_good = [](void*) -> void* {
+    while (true) pause();
+  };
+  if (pthread_create(&thread, nullptr, sleep_for_good, nullptr) == 0) {
+    pthread_detach(thread);
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
 void start(Library& all) {
+  start_sleeper();
   const char* wanted = std::getenv("SIMCUDA_PROFILE");
   const Profile profile = load_profile(wanted != nullptr && *wanted != '\0' ? wanted : "h200",
                                        folder_of_this_library() + "/profiles");
@@ -85,6 +108,9 @@ void start(Library& all) {
   }
   if (const char* faults = std::getenv("SIMCUDA_FAIL"); faults != nullptr) {
     add_faults(faults);
+  }
+  if (const char* faults = std::getenv("SIMCUDA_GPU_FAULTS"); faults != nullptr) {
+    add_gpu_faults(faults);
   }
 }
 

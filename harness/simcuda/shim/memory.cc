@@ -1,6 +1,7 @@
 // cudaMalloc and cudaFree, and questions about device memory. In: sizes and pointers. Out: what the
 // core's device answers, with the modelled time of the driver's work.
 #include "harness/simcuda/shim/call.h"
+#include "harness/simcuda/shim/gpu_faults.h"
 #include "harness/simcuda/shim/simulated_device.h"
 
 namespace simcuda {
@@ -18,13 +19,13 @@ cudaError_t allocate(ThreadState& thread, void** pointer, std::size_t size_bytes
   const std::lock_guard lock(device->mutex);
   const AllocationOutcome outcome = device->core.allocate(size_bytes);
   *pointer = reinterpret_cast<void*>(outcome.address);
-  charge_work(thread, outcome.work);
+  charge_work(thread, *device, outcome.work);
   if (outcome.status == Status::OutOfMemory) {
     thread.charge(CostId::MallocFailed, size_bytes);
   } else if (outcome.work.pages_taken == 0) {
-    thread.charge(CostId::MallocSlab, size_bytes);
+    thread.charge_slab(CostId::MallocSlab);
   } else {
-    thread.charge(CostId::Malloc, size_bytes);
+    thread.charge_pages(CostId::Malloc, size_bytes, device->core.used_bytes());
   }
   return to_error(outcome.status);
 }
@@ -38,19 +39,27 @@ cudaError_t deallocate(ThreadState& thread, void* pointer) {
   if (device == nullptr) {
     return cudaErrorInvalidValue;
   }
+  if ((slow_reasons.load(std::memory_order_relaxed) & kGpuFaults) != 0 &&
+      next_free_leaks(device->index)) {
+    return cudaSuccess;
+  }
   const TickScope ticks(thread);
   std::unique_lock lock(device->mutex);
   const Outcome outcome = wait_for_gates(
       *device, lock, [&] { return device->core.deallocate(address, thread.now_ns()); });
-  charge_work(thread, outcome.work);
+  thread.advance_to(outcome.work.host_wait_until_ns);
+  const std::uint64_t begin_ns = thread.now_ns();
   const std::uint64_t returned_bytes = outcome.work.pages_returned * kPageBytes;
   if (returned_bytes == 0) {
-    thread.charge(CostId::FreeSlab, 0);
+    thread.charge_slab(CostId::FreeSlab);
   } else {
-    thread.charge(CostId::Free, returned_bytes);
+    thread.charge_pages(CostId::Free, returned_bytes, device->core.used_bytes());
     const std::uint64_t lo = round_down(address, kPageBytes);
     device->contents.discard({lo, lo + returned_bytes});
   }
+  // The device begins to clear the pages about half-way through the call (measured).
+  note_pages(thread, *device, (begin_ns + thread.now_ns()) / 2);
+  charge_work(thread, *device, outcome.work);
   return to_error(outcome.status);
 }
 

@@ -1,9 +1,7 @@
-// A sliver of NVML, for environment fingerprints and for PyTorch's out-of-memory message: devices,
-// names, memory, clocks, power, ECC. The types are those of NVML's public interface, declared here
-// because the toolkit of a build machine may lack nvml.h. In: device handles. Out: the profile's
-// values; an idle, unthrottled GPU.
-#include <unistd.h>
-
+// A sliver of NVML, for environment fingerprints, PyTorch's out-of-memory message and
+// 'allocmark qualify': devices, names, clocks, power; nvml_health.cc has memory and what can go
+// wrong. The types are those of NVML's public interface, declared here because the toolkit of a
+// build machine may lack nvml.h. In: device handles. Out: the profile's values; an idle GPU.
 #include <array>
 #include <cstdio>
 #include <cstring>
@@ -11,45 +9,15 @@
 
 #include "harness/simcuda/shim/call.h"
 #include "harness/simcuda/shim/device_properties.h"
+#include "harness/simcuda/shim/gpu_faults.h"
 #include "harness/simcuda/shim/library.h"
+#include "harness/simcuda/shim/nvml_device.h"
 
 namespace simcuda {
 namespace {
 
-enum NvmlReturn : int {
-  kSuccess = 0,
-  kUninitialized = 1,
-  kInvalidArgument = 2,
-  kNotSupported = 3,
-  kNotFound = 6,
-  kInsufficientSize = 7,
-};
-
-// Handles are pointers to the devices' indexes.
-struct NvmlDevice {
-  int index;
-};
-std::array<NvmlDevice, kDeviceCountMax> nvml_devices = [] {
-  std::array<NvmlDevice, kDeviceCountMax> all{};
-  for (int i = 0; i < kDeviceCountMax; ++i) {
-    all[static_cast<std::size_t>(i)].index = i;
-  }
-  return all;
-}();
-
-struct NvmlMemory {
-  unsigned long long total_bytes, free_bytes, used_bytes;
-};
-struct NvmlMemoryV2 {
-  unsigned version;
-  unsigned long long total_bytes, reserved_bytes, free_bytes, used_bytes;
-};
 struct NvmlUtilization {
   unsigned gpu_percent, memory_percent;
-};
-struct NvmlProcess {  // version 1, what the unversioned symbol fills
-  unsigned process_id;
-  unsigned long long used_bytes;
 };
 // The fields that every version of the structure begins with; later versions add a health mask.
 struct NvmlFabricInfo {
@@ -69,17 +37,6 @@ struct NvmlPciInfo {
 
 enum NvmlClock : int { kGraphicsClock, kSmClock, kMemoryClock, kVideoClock, kClockCount };
 
-NvmlReturn ensure_started() {
-  if ((slow_reasons.load() & kNotStarted) != 0) {
-    start_library();
-  }
-  return (slow_reasons.load() & kStartFailed) != 0 ? kUninitialized : kSuccess;
-}
-
-SimulatedDevice* find(const NvmlDevice* handle) {
-  return handle == nullptr ? nullptr : device_at(handle->index);
-}
-
 NvmlReturn give_text(char* text, unsigned length, const std::string& value) {
   if (text == nullptr) {
     return kInvalidArgument;
@@ -88,16 +45,6 @@ NvmlReturn give_text(char* text, unsigned length, const std::string& value) {
     return kInsufficientSize;
   }
   std::memcpy(text, value.c_str(), value.size() + 1);
-  return kSuccess;
-}
-
-template <class Number, class Value>
-NvmlReturn give_number(const NvmlDevice* handle, Number* out, Value value) {
-  SimulatedDevice* device = find(handle);
-  if (device == nullptr || out == nullptr) {
-    return kInvalidArgument;
-  }
-  *out = static_cast<Number>(value(*device));
   return kSuccess;
 }
 
@@ -131,12 +78,27 @@ std::string uuid_text(const SimulatedDevice& device) {
 
 }  // namespace
 
-extern "C" {
-#define NVML_EXPORT __attribute__((visibility("default")))
+std::array<NvmlDevice, kDeviceCountMax> nvml_devices = [] {
+  std::array<NvmlDevice, kDeviceCountMax> all{};
+  for (int i = 0; i < kDeviceCountMax; ++i) {
+    all[static_cast<std::size_t>(i)].index = i;
+  }
+  return all;
+}();
 
-NVML_EXPORT int nvmlInit_v2() { return ensure_started(); }
-NVML_EXPORT int nvmlInit() { return ensure_started(); }
-NVML_EXPORT int nvmlInitWithFlags(unsigned) { return ensure_started(); }
+extern "C" {
+
+NVML_EXPORT int nvmlInit_v2() {
+  if ((slow_reasons.load() & kNotStarted) != 0) {
+    start_library();
+  }
+  if ((slow_reasons.load() & kStartFailed) != 0) {
+    return kUninitialized;
+  }
+  return static_cast<int>(gpu_value(0, "nvml_error", kSuccess));
+}
+NVML_EXPORT int nvmlInit() { return nvmlInit_v2(); }
+NVML_EXPORT int nvmlInitWithFlags(unsigned) { return nvmlInit_v2(); }
 NVML_EXPORT int nvmlShutdown() { return kSuccess; }
 
 NVML_EXPORT const char* nvmlErrorString(int error) {
@@ -153,6 +115,12 @@ NVML_EXPORT const char* nvmlErrorString(int error) {
       return "Not Found";
     case kInsufficientSize:
       return "Insufficient Size";
+    case kNoPermission:
+      return "Insufficient Permissions";
+    case kTimeout:
+      return "Timeout";
+    case kGpuIsLost:
+      return "GPU is lost";
     default:
       return "Unknown Error";
   }
@@ -171,7 +139,7 @@ NVML_EXPORT int nvmlDeviceGetHandleByIndex_v2(unsigned index, NvmlDevice** handl
     return kInvalidArgument;
   }
   *handle = &nvml_devices[index];
-  return kSuccess;
+  return gpu_is_lost(static_cast<int>(index)) ? kGpuIsLost : kSuccess;
 }
 
 NVML_EXPORT int nvmlDeviceGetHandleByPciBusId_v2(const char* bus_id, NvmlDevice** handle) {
@@ -181,7 +149,7 @@ NVML_EXPORT int nvmlDeviceGetHandleByPciBusId_v2(const char* bus_id, NvmlDevice*
   for (int i = 0; i < device_count(); ++i) {
     if (same_pci_bus_id(*device_at(i), bus_id)) {
       *handle = &nvml_devices[static_cast<std::size_t>(i)];
-      return kSuccess;
+      return gpu_is_lost(i) ? kGpuIsLost : kSuccess;
     }
   }
   return kNotFound;
@@ -243,45 +211,6 @@ NVML_EXPORT int nvmlDeviceGetPciInfo_v3(NvmlDevice* handle, NvmlPciInfo* info) {
   return kSuccess;
 }
 
-NVML_EXPORT int nvmlDeviceGetMemoryInfo(NvmlDevice* handle, NvmlMemory* memory) {
-  SimulatedDevice* device = find(handle);
-  if (device == nullptr || memory == nullptr) {
-    return kInvalidArgument;
-  }
-  const std::lock_guard lock(device->mutex);
-  memory->total_bytes = device->core.total_bytes();
-  memory->free_bytes = device->core.free_bytes();
-  memory->used_bytes = memory->total_bytes - memory->free_bytes;
-  return kSuccess;
-}
-
-NVML_EXPORT int nvmlDeviceGetMemoryInfo_v2(NvmlDevice* handle, NvmlMemoryV2* memory) {
-  NvmlMemory plain{};
-  const int result = memory == nullptr ? kInvalidArgument : nvmlDeviceGetMemoryInfo(handle, &plain);
-  if (result == kSuccess) {
-    memory->total_bytes = plain.total_bytes;
-    memory->reserved_bytes = 0;
-    memory->free_bytes = plain.free_bytes;
-    memory->used_bytes = plain.used_bytes;
-  }
-  return result;
-}
-
-NVML_EXPORT int nvmlDeviceGetComputeRunningProcesses(NvmlDevice* handle, unsigned* count,
-                                                     NvmlProcess* processes) {
-  NvmlMemory memory{};
-  if (count == nullptr || nvmlDeviceGetMemoryInfo(handle, &memory) != kSuccess) {
-    return kInvalidArgument;
-  }
-  const unsigned room = *count;
-  *count = 1;
-  if (room == 0 || processes == nullptr) {
-    return kInsufficientSize;
-  }
-  processes[0] = {.process_id = static_cast<unsigned>(getpid()), .used_bytes = memory.used_bytes};
-  return kSuccess;
-}
-
 NVML_EXPORT int nvmlSystemGetDriverVersion(char* version, unsigned length) {
   const SimulatedDevice* device = device_at(0);
   return give_text(version, length,
@@ -300,59 +229,38 @@ NVML_EXPORT int nvmlSystemGetCudaDriverVersion(int* version) {
   return nvmlSystemGetCudaDriverVersion_v2(version);
 }
 
-NVML_EXPORT int nvmlDeviceGetClockInfo(NvmlDevice* handle, int clock, unsigned* mhz) {
+NVML_EXPORT int nvmlDeviceGetMaxClockInfo(NvmlDevice* handle, int clock, unsigned* mhz) {
   if (clock < 0 || clock >= kClockCount) {
     return kInvalidArgument;
   }
   return give_number(handle, mhz,
                      [&](const SimulatedDevice& device) { return clock_mhz(device, clock); });
 }
-NVML_EXPORT int nvmlDeviceGetMaxClockInfo(NvmlDevice* handle, int clock, unsigned* mhz) {
-  return nvmlDeviceGetClockInfo(handle, clock, mhz);
+NVML_EXPORT int nvmlDeviceGetClockInfo(NvmlDevice* handle, int clock, unsigned* mhz) {
+  const int result = nvmlDeviceGetMaxClockInfo(handle, clock, mhz);
+  return result == kSuccess && clock != kMemoryClock ? give_planned(handle, mhz, "sm_mhz", *mhz)
+                                                     : result;
 }
 NVML_EXPORT int nvmlDeviceGetApplicationsClock(NvmlDevice* handle, int clock, unsigned* mhz) {
   return nvmlDeviceGetClockInfo(handle, clock, mhz);
-}
-
-NVML_EXPORT int nvmlDeviceGetCurrentClocksThrottleReasons(NvmlDevice* handle,
-                                                          unsigned long long* reasons) {
-  return give_number(handle, reasons, [](const SimulatedDevice&) { return 0; });
-}
-NVML_EXPORT int nvmlDeviceGetCurrentClocksEventReasons(NvmlDevice* handle,
-                                                       unsigned long long* reasons) {
-  return nvmlDeviceGetCurrentClocksThrottleReasons(handle, reasons);
 }
 
 NVML_EXPORT int nvmlDeviceGetPowerUsage(NvmlDevice* handle, unsigned* milliwatt) {
   return give_number(handle, milliwatt,
                      [](const SimulatedDevice& device) { return device.profile.power_milliwatt; });
 }
-NVML_EXPORT int nvmlDeviceGetEnforcedPowerLimit(NvmlDevice* handle, unsigned* milliwatt) {
+NVML_EXPORT int nvmlDeviceGetPowerManagementDefaultLimit(NvmlDevice* handle, unsigned* milliwatt) {
   return give_number(handle, milliwatt, [](const SimulatedDevice& device) {
     return device.profile.power_limit_milliwatt;
   });
 }
+NVML_EXPORT int nvmlDeviceGetEnforcedPowerLimit(NvmlDevice* handle, unsigned* milliwatt) {
+  const SimulatedDevice* device = find(handle);
+  return give_planned(handle, milliwatt, "power_limit_mw",
+                      device == nullptr ? 0 : device->profile.power_limit_milliwatt);
+}
 NVML_EXPORT int nvmlDeviceGetPowerManagementLimit(NvmlDevice* handle, unsigned* milliwatt) {
   return nvmlDeviceGetEnforcedPowerLimit(handle, milliwatt);
-}
-
-NVML_EXPORT int nvmlDeviceGetTemperature(NvmlDevice* handle, int /*sensor*/, unsigned* celsius) {
-  return give_number(handle, celsius, [](const SimulatedDevice& device) {
-    return device.profile.temperature_celsius;
-  });
-}
-
-NVML_EXPORT int nvmlDeviceGetEccMode(NvmlDevice* handle, int* current, int* pending) {
-  const auto ecc = [](const SimulatedDevice& device) {
-    return attribute(device, cudaDevAttrEccEnabled);
-  };
-  const NvmlReturn result = give_number(handle, current, ecc);
-  return result == kSuccess ? give_number(handle, pending, ecc) : result;
-}
-
-NVML_EXPORT int nvmlDeviceGetTotalEccErrors(NvmlDevice* handle, int, int,
-                                            unsigned long long* count) {
-  return give_number(handle, count, [](const SimulatedDevice&) { return 0; });
 }
 
 NVML_EXPORT int nvmlDeviceGetPersistenceMode(NvmlDevice* handle, int* mode) {

@@ -23,11 +23,12 @@ cudaError_t allocate_from(ThreadState& thread, void** pointer, std::size_t size_
   const AllocationOutcome outcome =
       device.core.allocate_async(size_bytes, stream.id, from.id, thread.now_ns());
   *pointer = reinterpret_cast<void*>(outcome.address);
-  charge_work(thread, outcome.work);
-  if (outcome.work.chunks_taken != 0) {
-    thread.charge(CostId::MallocAsyncChunks, outcome.work.chunks_taken);
+  charge_work(thread, device, outcome.work);
+  // Chunks that the pool has already cost as much where they have to move.
+  if (outcome.work.chunks_mapped != 0) {
+    thread.charge(CostId::MallocAsyncChunks, outcome.work.chunks_mapped, device.core.used_bytes());
   } else {
-    thread.charge(CostId::MallocAsync);
+    thread.charge(CostId::MallocAsync, 0, device.core.pool_bytes());
   }
   return to_error(outcome.status);
 }
@@ -97,8 +98,8 @@ cudaError_t free_async(ThreadState& thread, void* pointer, cudaStream_t stream) 
                     : wait_for_gates(*device, lock, [&] {
                         return device->core.deallocate_async(address, ref.id, thread.now_ns());
                       });
-  charge_work(thread, outcome.work);
-  thread.charge(CostId::FreeAsync);
+  charge_work(thread, *device, outcome.work);
+  thread.charge(CostId::FreeAsync, 0, device->core.pool_bytes());
   return to_error(outcome.status);
 }
 
@@ -225,7 +226,7 @@ cudaError_t destroy_pool(ThreadState& thread, cudaMemPool_t handle) {
     device.current_pool = device.default_pool;
   }
   const Outcome outcome = device.core.destroy_pool(pool->id, thread.now_ns());
-  charge_work(thread, outcome.work);
+  charge_work(thread, device, outcome.work);
   thread.charge(CostId::PoolDestroy);
   if (outcome.status == Status::Ok) {
     device.recycle(pool);
@@ -317,7 +318,7 @@ SIMCUDA_EXPORT cudaError_t cudaMemPoolTrimTo(cudaMemPool_t pool, size_t keep_byt
     thread.charge(CostId::PoolTrim);
     return with_pool(pool, [&](MemoryPool&, SimPool& object) {
       const Outcome outcome = object.device->core.trim_pool(object.id, keep_bytes);
-      charge_work(thread, outcome.work);
+      charge_work(thread, *object.device, outcome.work);
       return to_error(outcome.status);
     });
   });

@@ -1,5 +1,8 @@
 #include "harness/simcuda/shim/profile.h"
 
+#include <algorithm>
+#include <array>
+#include <charconv>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
@@ -12,11 +15,11 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int kSchema = 1;
+constexpr int kSchema = 2;
 
 [[noreturn]] void reject(const std::string& path, const std::string& what) {
   throw std::runtime_error("profile " + path + ": " + what +
-                           "; make profiles with scripts/make_profile.py");
+                           "; make profiles with: allocmark profile");
 }
 
 std::vector<CostRow> read_rows(const std::string& path, const std::string& key, const Json& rows) {
@@ -25,17 +28,21 @@ std::vector<CostRow> read_rows(const std::string& path, const std::string& key, 
   }
   std::vector<CostRow> result;
   for (const Json& row : rows) {
-    if (!row.is_array() || row.size() != 6) {
-      reject(path, "costs." + key + ": wanted rows [size,n,p50,p90,p99,max], got " + row.dump());
+    if (!row.is_array() || row.size() != 8) {
+      reject(path,
+             "costs." + key + ": wanted rows [size,n,min,p10,p50,p90,p99,max], got " + row.dump());
     }
-    const auto numbers = row.get<std::array<std::uint64_t, 6>>();
+    const auto numbers = row.get<std::array<std::uint64_t, 8>>();
     const CostRow cost{.size = numbers[0],
                        .sample_count = numbers[1],
-                       .p50_ns = numbers[2],
-                       .p90_ns = numbers[3],
-                       .p99_ns = numbers[4],
-                       .max_ns = numbers[5]};
-    const bool rising = cost.p50_ns <= cost.p90_ns && cost.p90_ns <= cost.p99_ns &&
+                       .min_ns = numbers[2],
+                       .p10_ns = numbers[3],
+                       .p50_ns = numbers[4],
+                       .p90_ns = numbers[5],
+                       .p99_ns = numbers[6],
+                       .max_ns = numbers[7]};
+    const bool rising = cost.min_ns <= cost.p10_ns && cost.p10_ns <= cost.p50_ns &&
+                        cost.p50_ns <= cost.p90_ns && cost.p90_ns <= cost.p99_ns &&
                         cost.p99_ns <= cost.max_ns && cost.max_ns < (std::uint64_t{1} << 40);
     if (!rising || cost.sample_count == 0 || (!result.empty() && result.back().size >= cost.size)) {
       reject(path, "costs." + key + ": sizes and quantiles must rise, got row " + row.dump());
@@ -45,6 +52,25 @@ std::vector<CostRow> read_rows(const std::string& path, const std::string& key, 
   return result;
 }
 
+// A list of rows, or an object of such lists by level.
+std::vector<CostLevel> read_levels(const std::string& path, const std::string& key,
+                                   const Json& value) {
+  if (!value.is_object()) {
+    return {{.level = 0, .rows = read_rows(path, key, value)}};
+  }
+  std::vector<CostLevel> levels;
+  for (const auto& [text, rows] : value.items()) {
+    std::uint64_t level = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), level);
+    if (error != std::errc() || end != text.data() + text.size()) {
+      reject(path, "costs." + key + ": wanted a number of bytes for a level, got '" + text + "'");
+    }
+    levels.push_back({.level = level, .rows = read_rows(path, key + "." + text, rows)});
+  }
+  std::ranges::sort(levels, {}, &CostLevel::level);
+  return levels;
+}
+
 void read_costs(const std::string& path, const Json& costs) {
   for (std::size_t i = 0; i < kCostCount; ++i) {
     const CostId cost = static_cast<CostId>(i);
@@ -52,8 +78,9 @@ void read_costs(const std::string& path, const Json& costs) {
     if (!costs.contains(key)) {
       reject(path, "costs." + key + " is missing");
     }
-    if (!set_cost_curve(cost, read_rows(path, key, costs.at(key)))) {
-      reject(path, "costs." + key + ": wanted 1 to 16 rows of clearly different sizes");
+    if (!set_cost_curves(cost, read_levels(path, key, costs.at(key)))) {
+      reject(path,
+             "costs." + key + ": wanted 1 to 4 levels of 1 to 28 rows, clearly different in size");
     }
   }
 }
@@ -68,6 +95,7 @@ Profile read_device(const std::string& path, const Json& device) {
   profile.free_bytes_initial = device.at("free_bytes_initial").get<std::uint64_t>();
   profile.page_limit = device.at("page_limit").get<std::uint64_t>();
   profile.chunk_limit = device.at("chunk_limit").get<std::uint64_t>();
+  profile.clean_bytes_per_us = device.at("clean_bytes_per_us").get<std::uint64_t>();
   profile.temperature_celsius = device.at("temperature_celsius").get<std::uint32_t>();
   profile.power_milliwatt = device.at("power_milliwatt").get<std::uint32_t>();
   profile.power_limit_milliwatt = device.at("power_limit_milliwatt").get<std::uint32_t>();

@@ -1,5 +1,5 @@
 // A device profile: what a GPU is (memory, attributes) and what its driver calls cost, from one
-// JSON file made by scripts/make_profile.py. In: a name or path. Out: the profile; the cost curves
+// JSON file made by `allocmark profile`. In: a name or path. Out: the profile; the cost curves
 // are set as a side effect.
 #pragma once
 
@@ -19,6 +19,7 @@ struct Profile {
   std::uint64_t free_bytes_initial = 0;
   std::uint64_t page_limit = 0;
   std::uint64_t chunk_limit = 0;
+  std::uint64_t clean_bytes_per_us = 0;  // how fast freed memory is cleared; 0: at once
   std::uint32_t temperature_celsius = 0;
   std::uint32_t power_milliwatt = 0;
   std::uint32_t power_limit_milliwatt = 0;

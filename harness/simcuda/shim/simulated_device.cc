@@ -40,7 +40,8 @@ SimulatedDevice::SimulatedDevice(DevicePlace place, const Profile& device_profil
     : index(place.index),
       profile(device_profile),
       contents(place, memory_bytes(device_profile, setup.capacity_bytes)),
-      core(make_config(device_profile, contents, setup)) {
+      core(make_config(device_profile, contents, setup)),
+      cleaner(device_profile.clean_bytes_per_us) {
   default_pool = new_pool();
   default_pool->id = kDefaultPool;
   current_pool = default_pool;
@@ -200,10 +201,21 @@ cudaError_t to_error(Status status) {
   return cudaErrorUnknown;
 }
 
-void charge_work(ThreadState& thread, const Work& work) {
+void charge_work(ThreadState& thread, SimulatedDevice& device, const Work& work) {
   thread.advance_to(work.host_wait_until_ns);
   if (work.chunks_returned != 0) {
     thread.charge(CostId::ReleaseChunks, work.chunks_returned);
+  }
+  note_pages(thread, device, thread.now_ns());
+}
+
+void note_pages(ThreadState& thread, SimulatedDevice& device, std::uint64_t moved_at_ns) {
+  const std::uint64_t usable_bytes = device.core.config().page_limit * kPageBytes;
+  const std::optional<std::uint64_t> clean_at_ns =
+      device.cleaner.follow(device.core.used_bytes(), usable_bytes, moved_at_ns);
+  if (clean_at_ns) {
+    thread.charge(CostId::WaitForClean);
+    thread.advance_to(*clean_at_ns);
   }
 }
 

@@ -14,6 +14,7 @@
 
 #include "harness/simcuda/core/device.h"
 #include "harness/simcuda/shim/call.h"
+#include "harness/simcuda/shim/memory_cleaner.h"
 #include "harness/simcuda/shim/memory_contents.h"
 #include "harness/simcuda/shim/profile.h"
 
@@ -68,6 +69,7 @@ class SimulatedDevice {
   const Profile profile;
   MemoryContents contents;
   Device core;
+  MemoryCleaner cleaner;
   SimPool* default_pool = nullptr;
   SimPool* current_pool = nullptr;
   std::vector<PendingHostFunction> host_functions;  // behind closed gates
@@ -121,8 +123,13 @@ struct StreamRef {
 
 [[nodiscard]] cudaError_t to_error(Status status);
 
-// Adds the costs of what the core reported (waiting, chunks given back) to the thread's clock.
-void charge_work(ThreadState& thread, const Work& work);
+// Adds the costs of what the core reported (waiting, chunks given back) to the thread's clock, and
+// that of waiting for freed memory to be cleaned where an operation has taken some of that. The
+// device's lock is held.
+void charge_work(ThreadState& thread, SimulatedDevice& device, const Work& work);
+
+// The part of charge_work about clearing, for pages that moved at another time than now.
+void note_pages(ThreadState& thread, SimulatedDevice& device, std::uint64_t moved_at_ns);
 
 // Repeats `operation`, which returns something with a status, while a closed gate is in the way. A
 // gate that nobody opens for a while ends in cudaErrorLaunchTimeout instead of a hang: the status

@@ -26,7 +26,7 @@ cudaError_t create_stream(ThreadState& thread, cudaStream_t* result, unsigned fl
   const StreamKind kind =
       flags == cudaStreamNonBlocking ? StreamKind::NonBlocking : StreamKind::Blocking;
   const StreamOutcome outcome = device->core.create_stream(kind, thread.now_ns());
-  charge_work(thread, outcome.work);
+  charge_work(thread, *device, outcome.work);
   thread.charge(CostId::StreamCreate);
   if (outcome.status != Status::Ok) {
     return to_error(outcome.status);
@@ -46,7 +46,7 @@ cudaError_t destroy_stream(ThreadState& thread, cudaStream_t stream) {
   }
   const std::lock_guard lock(ref.device->mutex);
   const Outcome outcome = ref.device->core.destroy_stream(ref.id, thread.now_ns());
-  charge_work(thread, outcome.work);
+  charge_work(thread, *ref.device, outcome.work);
   thread.charge(CostId::StreamDestroy);
   if (outcome.status == Status::Ok) {
     ref.device->recycle(const_cast<SimStream*>(ref.stream));
@@ -62,7 +62,7 @@ cudaError_t synchronize(ThreadState& thread, SimulatedDevice& device, CostId cos
   const TickScope ticks(thread);
   std::unique_lock lock(device.mutex);
   const Outcome outcome = wait_for_gates(device, lock, operation);
-  charge_work(thread, outcome.work);
+  charge_work(thread, device, outcome.work);
   thread.charge(cost);
   lock.unlock();
   if (outcome.status == Status::Blocked) {

@@ -231,6 +231,7 @@ function openDetail(cell) {
   if (cell.reason) section("Why it ended", make("p", cell.reason));
   if (raw.warnings.length) { const list = make("ul"); raw.warnings.forEach((text) => list.append(make("li", text))); section("Warnings", list); }
   section("All fields", pairs(DATA.fields.filter((name) => name !== "reason").map((name) => [name, cell[name]])));
+  if (raw.requests) section("Requests to the server", pairs(Object.entries(raw.requests)));
   if (raw.first) section("First failed request", pairs(Object.entries(raw.first)));
   if (Object.keys(raw.counters).length) section("The allocator's own counters", pairs(Object.entries(raw.counters)));
   if (raw.passes.length) section("Passes", grid(["pass", ...DATA.passFields], raw.passes.map((pass, index) => [String(index), ...pass])));

@@ -155,6 +155,8 @@ function oomChart(cells, _options, narrow) {
     text: cell.status === "oom_stopped" ? "stopped" : cell.oom_count ? cell.oom_count.toLocaleString("en") : "none"}));
   layout.xaxis = {...layout.xaxis, domain: [0, 0.42], title: {text: "share of failed requests", font: {size: 11}}, range: [0, 100], ticksuffix: " %", tickvals: [0, 50, 100]};
   layout.xaxis2 = {...layout.xaxis, domain: [0.6, 1], title: {text: "passes with an OOM", font: {size: 11}}, range: [-4, 104]};
+  // Room for the word between the legend and the rows.
+  layout.legend = {...layout.legend, y: 1 + 18 / (Math.max(1, shown.length) * ROW_PX)};
   layout.annotations.push({x: 0.5, xref: "paper", y: 1, yref: "paper", yanchor: "top", yshift: 14, showarrow: false, text: "failed", font: {size: 11, color: colour("--soft")}});
   return {traces, layout, marks: shown.length};
 }

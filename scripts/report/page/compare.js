@@ -24,8 +24,8 @@ function shownComparisons(block) {
 function changesChart(block, narrow) {
   const layout = baseLayout(narrow), name = block.querySelector(".k-number").value;
   const shown = shownComparisons(block).map((cell) => ({cell, number: numberOf(cell, name)})).filter(({number}) => number && number.change !== null).slice(0, CHANGES_SHOWN);
-  const letterOf = (cell) => CELLS.get(cell.id)?.letter || "";
-  const rows = rowAxis(layout, shown.map(({cell}) => ({letter: letterOf(cell), allocator: `${cell.name} · ${cell.where}`, conf: ""})), narrow);
+  const letterOf = (cell) => CELLS.get(cell.now)?.letter || "";
+  const rows = rowAxis(layout, shown.map(({cell}) => ({letter: letterOf(cell), allocator: `${cell.where} · ${cell.name}`, conf: ""})), narrow);
   const ratio = (share) => 1 + Math.max(share, -0.9999);
   const traces = Object.keys(VERDICT_COLOURS).map((verdict) => {
     const at = shown.flatMap(({number}, index) => number.verdict === verdict ? [index] : []), of = (field) => at.map((index) => ratio(shown[index].number[field] ?? shown[index].number.change));
@@ -47,7 +47,7 @@ function changesChart(block, narrow) {
 
 function overlayChart(block, narrow) {
   const layout = baseLayout(narrow), id = block.querySelector(".k-cell").value, cdf = block.querySelector(".k-view").value === "cdf", operation = block.querySelector(".k-operation").value;
-  const sides = [["BASE", comparisonOf(block).tails[id], "--m-requested", "dash"], ["NEW", CELLS.get(id)?.tails, "--accent", "solid"]];
+  const sides = [["BASE", comparisonOf(block).tails[id], "--m-requested", "dash"], ["NEW", CELLS.get(comparisonOf(block).byId.get(id).now)?.tails, "--accent", "solid"]];
   const traces = sides.filter(([, tails]) => tails?.[operation]).map(([side, tails, token, dash]) => {
     const points = tails[operation][0].map((ns, index) => [ns, tails[operation][1][index]]).filter(([, share]) => cdf || share > 0);
     return {type: "scatter", mode: "lines", name: side, x: points.map(([ns]) => ns), y: points.map(([, share]) => cdf ? 1 - share : share), hoverinfo: "text",
@@ -83,8 +83,7 @@ function openComparison(block, id) {
   body.textContent = "";
   const section = (title, node) => body.append(make("h3", title), node);
   if (cell.reason) section("Why", make("p", cell.reason));
-  if (cell.flags.length) { const list = make("ul"); cell.flags.forEach((text) => list.append(make("li", text))); section("Flags", list); }
-  const box = make("div", undefined, {class: "scroll", tabindex: "0"}), table = make("table");
+  const box = make("div", undefined, {class: "scroll", tabindex: "0"}), table = make("table", undefined, {class: "judged"});
   table.append(make("thead"), make("tbody"));
   const head = make("tr");
   ["number", "verdict", "BASE", "NEW", "change", "interval", "p, corrected", "remark"].forEach((text) => head.append(make("th", text, {scope: "col"})));
@@ -101,6 +100,7 @@ function openComparison(block, id) {
   box.append(table);
   section("Numbers", box);
   if (cell.same) body.append(make("p", `${cell.same} exact numbers are equal and not listed.`));
+  if (cell.flags.length) { const list = make("ul"); cell.flags.forEach((text) => list.append(make("li", text))); section("Flags", list); }
   byId("detail").showModal();
   byId("detail").scrollTop = 0;
 }

@@ -1,0 +1,206 @@
+// See interleaved_session.h.
+#include "harness/cli/interleaved_session.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include "base/error.h"
+#include "harness/child_process.h"
+#include "harness/cli/run_output.h"
+#include "harness/conditions.h"
+#include "harness/environment.h"
+#include "harness/interrupt.h"
+#include "harness/progress.h"
+#include "results/compare_writers.h"
+#include "results/run_file.h"
+
+namespace allocmark {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kPlanName = "interleaved.json";
+constexpr const char* kRoundsName = "rounds.jsonl";
+
+std::string join(const std::string& folder, const std::string& name) {
+  return (fs::path(folder) / name).string();
+}
+
+void make_folder(const std::string& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) {
+    throw EnvironmentError({.what = "cannot make the folder for the results",
+                            .where = folder,
+                            .wanted = "a folder that can be written",
+                            .got = error.message(),
+                            .next = "choose another one"});
+  }
+  if (fs::is_empty(folder, error) && !error) return;
+  throw UsageError({.what = "the results folder is not empty",
+                    .where = folder,
+                    .wanted = "a new or an empty folder",
+                    .got = "",
+                    .next = "choose another one; interleaved runs cannot be resumed"});
+}
+
+// Every line is with the operating system before add returns.
+class RoundsFile {
+ public:
+  explicit RoundsFile(std::string path) : path_(std::move(path)), stream_(path_, std::ios::binary) {
+    check();
+  }
+  void add(const RoundResult& result) {
+    stream_ << to_json_line(result) << '\n' << std::flush;
+    check();
+  }
+
+ private:
+  void check() const {
+    if (stream_) return;
+    throw EnvironmentError({.what = "a round's result could not be written",
+                            .where = path_,
+                            .wanted = "a folder with room that can be written",
+                            .got = "",
+                            .next = "free disk space and run again"});
+  }
+  std::string path_;
+  std::ofstream stream_;
+};
+
+RunFolder create_side(const InterleavedSession& session, std::size_t index) {
+  const InterleavedSide& side = session.plan.sides.at(index);
+  RunManifest manifest{.title = fmt::format("{}, side {}", session.title, side.label),
+                       .pass_count = session.plan.pass_count,
+                       .verify = session.verify,
+                       .timeout_s = session.timeout_s,
+                       .cells = {},
+                       .program = mark_file(side.program_path)};
+  for (const InterleavedCell& cell : session.plan.cells) {
+    manifest.cells.push_back(index == 0 ? cell.base : cell.now);
+  }
+  manifest.files = mark_conf_files(manifest.cells);
+  return RunFolder::create(join(session.folder, side.label), manifest,
+                           session.environments.at(index));
+}
+
+void write_side_reports(const InterleavedSession& session) {
+  for (const InterleavedSide& side : session.plan.sides) {
+    const std::string folder = join(session.folder, side.label);
+    RunFile file = read_run_file(results_path(folder));
+    add_stored_conditions(session.folder, &file.environment);
+    write_reports(folder, file.environment, file.cells);
+  }
+}
+
+}  // namespace
+
+SessionOutcome run_session(const InterleavedSession& session) {
+  make_folder(session.folder);
+  write_file(join(session.folder, kPlanName), to_json(session.plan));
+  std::array<RunFolder, kSideCount> sides{create_side(session, 0), create_side(session, 1)};
+  RoundsFile rounds(join(session.folder, kRoundsName));
+  InterleavedRun run{.plan = session.plan, .environments = session.environments};
+
+  signal(SIGXFSZ, SIG_IGN);
+  const HostCounters counters = read_host_counters();
+  const InterruptGuard interrupt;
+  SessionOutcome outcome;
+  {
+    const std::uint32_t first_look = look_rounds(session.plan).front();
+    std::uint64_t process_count = 0;
+    for (const InterleavedCell& cell : session.plan.cells) {
+      process_count += kSideCount * std::min(cell.round_count_max, first_look);
+    }
+    Progress progress(stderr, isatty(STDERR_FILENO) == 1, process_count, 0);
+    const auto look = [&] {
+      std::set<std::size_t> open = cells_to_go_on(run, session.policy);
+      if (!open.empty()) {
+        fmt::print(stderr, "{} cells are undecided and go on\n", open.size());
+      }
+      return open;
+    };
+    outcome.completed = run_interleaved(session.plan,
+                                        {.verify = session.verify,
+                                         .timeout_s = session.timeout_s,
+                                         .job_count = session.job_count,
+                                         .interrupt = &interrupt},
+                                        look, [&](const RoundResult& result) {
+                                          rounds.add(result);
+                                          if (result.round == 0) {
+                                            sides.at(result.side).append(result.cell);
+                                          }
+                                          if (result.round < first_look) {
+                                            progress.cell_done(result.cell);
+                                          }
+                                          run.rounds.push_back(result);
+                                        });
+  }
+  store_conditions(session.folder, conditions_between(counters, read_host_counters(),
+                                                      session.environments.front().cpu_count));
+  add_stored_conditions(session.folder, &run.environments.front());
+  outcome.comparison = compare_interleaved(run, session.policy);
+  write_side_reports(session);
+  write_file(join(session.folder, "comparison.txt"), render_comparison(outcome.comparison, true));
+  write_file(join(session.folder, "comparison.json"), render_comparison_json(outcome.comparison));
+  return outcome;
+}
+
+bool is_interleaved(const std::string& folder) { return fs::exists(join(folder, kPlanName)); }
+
+InterleavedRun read_interleaved(const std::string& folder) {
+  InterleavedRun run;
+  const std::string plan_path = join(folder, kPlanName);
+  run.plan = interleaved_plan_from_json(read_file(plan_path), plan_path);
+  for (std::size_t i = 0; i < kSideCount; ++i) {
+    run.environments.at(i) =
+        read_run_file(results_path(join(folder, run.plan.sides.at(i).label))).environment;
+  }
+  add_stored_conditions(folder, &run.environments.front());
+  const std::string rounds_path = join(folder, kRoundsName);
+  run.rounds = rounds_from_lines(read_file(rounds_path), rounds_path, run.torn);
+  return run;
+}
+
+Environment side_environment(const Environment& host, const std::string& device,
+                             const InterleavedSide& side, bool allow_debug) {
+  Environment environment = host;
+  if (side.program_path == own_program_path()) return environment;
+  const DeviceAnswer answer = describe_device(device, side.program_path);
+  if (!answer.failure.empty()) {
+    throw EnvironmentError({.what = fmt::format("the program of side {} does not work", side.label),
+                            .where = side.program_path,
+                            .wanted = fmt::format("an allocmark that can use {}", device),
+                            .got = answer.failure,
+                            .next = "name the program itself, as in build/release/bin/allocmark"});
+  }
+  merge_device(answer.facts, &environment);
+  merge_build(answer.facts, &environment);
+  for (const std::string& warning : answer.facts.warnings) {
+    if (!allow_debug) {
+      throw EnvironmentError(
+          {.what = warning,
+           .where = fmt::format("the program of side {}", side.label),
+           .wanted = "an optimised build",
+           .got = "",
+           .next = "build it with 'cmake --preset release', or add --allow-debug"});
+    }
+    environment.warnings.push_back(side.label + ": " + warning);
+  }
+  return environment;
+}
+
+}  // namespace allocmark

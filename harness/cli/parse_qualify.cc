@@ -1,0 +1,52 @@
+// See parse_qualify.h.
+#include "harness/cli/parse_qualify.h"
+
+namespace allocmark {
+
+void add_qualify(CLI::App* app, QualifyCommand* command) {
+  app->add_option(
+         "--level", command->level,
+         "quick (one round of every test, under a minute per GPU), medium (5 minutes), long "
+         "(30 minutes) or extra-long (8 hours)")
+      ->capture_default_str()
+      ->type_name("L");
+  app->add_option("-d,--device", command->device,
+                  "all (GPUs of this machine), cuda:N, or sim:NAME to see how it works")
+      ->capture_default_str()
+      ->type_name("D");
+  app->add_option("--gpus", command->gpu_count, "How many GPUs to simulate, with sim:NAME")
+      ->check(CLI::Range(1u, 16u))
+      ->type_name("N");
+  app->add_option("--thresholds", command->thresholds,
+                  "JSON file whose thresholds replace those that ship")
+      ->type_name("FILE");
+  app->add_flag("--print-thresholds", command->print_thresholds,
+                "Print the file that ships, to start one's own from, and do nothing else");
+  app->add_option("--baseline", command->baseline,
+                  "Device profile to hold latencies against [the shipped one of the GPU's model]")
+      ->type_name("FILE");
+  app->add_option("--seconds", command->seconds, "Time of tests per GPU, instead of the level's")
+      ->check(CLI::Range(1.0, 1e7))
+      ->type_name("S");
+  app->add_option("--time-limit", command->time_limit_s,
+                  "Seconds after which a test that should have ended is ended, and has failed")
+      ->check(CLI::Range(1.0, 1e6))
+      ->capture_default_str()
+      ->type_name("S");
+  app->add_option("--format", command->format, "What is printed: table, json or junit")
+      ->check(CLI::IsMember({"table", "json", "junit"}))
+      ->capture_default_str()
+      ->type_name("F");
+  app->add_option("-o,--out", command->out,
+                  "Folder for all three, and for tests.jsonl, which grows while the tests run")
+      ->type_name("DIR");
+  app->footer(
+      "\nVerdicts: PASS, WARN, FAIL, SKIP per GPU and test; a precondition that is not met is "
+      "never a "
+      "PASS.\nExit codes: 0 PASS or WARN; 1 a test failed; 2 usage; 4 no GPU, or only "
+      "preconditions "
+      "failed.\nNothing on the machine is changed. GPUs that other programs use are not "
+      "touched.\n");
+}
+
+}  // namespace allocmark

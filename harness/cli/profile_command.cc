@@ -1,0 +1,84 @@
+// 'allocmark profile': measures a device into the profile that a simulated device is made from.
+#include <cuda_runtime_api.h>
+
+#include <charconv>
+#include <cstdio>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include "allocators/cuda_check.h"
+#include "base/error.h"
+#include "harness/child_process.h"
+#include "harness/cli/commands.h"
+#include "harness/environment.h"
+#include "harness/profile/profile.h"
+#include "harness/run_folder.h"
+#include "harness/runtime_select.h"
+
+namespace allocmark {
+namespace {
+
+// Starts this program again with the runtime of a simulated device, where it is not loaded.
+void take_runtime(const ProfileCommand& command) {
+  std::vector<std::string> arguments = command.argv;
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) {
+    argv.push_back(argument.data());
+  }
+  argv.push_back(nullptr);
+  ensure_runtime(command.device, argv.data());
+}
+
+void check_folder(const std::string& path) {
+  const std::filesystem::path folder = std::filesystem::absolute(path).parent_path();
+  if (std::filesystem::is_directory(folder)) return;
+  throw UsageError({.what = "the profile's folder does not exist",
+                    .where = "--out",
+                    .wanted = "a file in a folder that can be written",
+                    .got = path,
+                    .next = "mkdir -p " + folder.string()});
+}
+
+}  // namespace
+
+ExitCode profile_command(const ProfileCommand& command) {
+  check_device(command.device);
+  check_folder(command.out);
+  if (const std::string reason = unfit_build_reason(); !reason.empty()) {
+    fmt::print(stderr, "warning: {}\n", reason);
+  }
+  take_runtime(command);
+  // Asked in a child: a machine without a GPU gives its reason.
+  const DeviceChoice choice = choose_device(command.device, own_program_path());
+  if (choice.device != command.device) {
+    throw EnvironmentError({.what = "there is no GPU to measure",
+                            .where = "--device " + command.device,
+                            .wanted = "a GPU, or a simulated device by name",
+                            .got = choice.note,
+                            .next = "allocmark profile --device cuda:0 --out FILE.json"});
+  }
+  Environment environment = host_environment(command.argv);
+  merge_device(choice.facts, &environment);
+  if (!is_simulated(command.device)) {
+    const std::string number = command.device.substr(command.device.find(':') + 1);
+    int index = 0;
+    std::from_chars(number.data(), number.data() + number.size(), index);
+    ALLOCMARK_CUDA_CHECK(cudaSetDevice(index));
+  }
+  const DeviceProfile profile = measure_profile(
+      {.repeat_count = command.repeat_count, .on_repeat = [&](std::uint64_t repeat) {
+         fmt::print(stderr, "repeat {} of {}\n", repeat + 1, command.repeat_count);
+       }});
+  write_file(command.out, to_json_text(profile, environment));
+  fmt::print("{}\n{} repeats in {:.1f} s on {}\nprofile: {}\nuse it with: --device sim:{}\n",
+             to_table(profile), profile.repeat_count, profile.wall_s, profile.facts.name,
+             command.out, command.out);
+  for (const std::string& warning : environment.warnings) {
+    fmt::print("warning: {}\n", warning);
+  }
+  return ExitCode::Pass;
+}
+
+}  // namespace allocmark

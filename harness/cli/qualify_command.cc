@@ -1,0 +1,112 @@
+// 'allocmark qualify': is this machine fit? Prints the report, writes it where a folder is given.
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <system_error>
+
+#include <fmt/format.h>
+#include "base/error.h"
+#include "harness/child_process.h"
+#include "harness/cli/commands.h"
+#include "harness/environment.h"
+#include "harness/qualify/baseline.h"
+#include "harness/qualify/conduct.h"
+#include "harness/qualify/test.h"
+#include "harness/qualify/writers.h"
+#include "harness/run_folder.h"
+#include "harness/runtime_select.h"
+#include "results/json.h"
+
+namespace allocmark {
+namespace {
+
+qualify::ConductOptions options_of(const QualifyCommand& command) {
+  qualify::ConductOptions options;
+  options.level = qualify::find_level(command.level);
+  if (command.seconds > 0) options.level.seconds = command.seconds;
+  options.device = command.device;
+  if (command.device == "auto") options.device = "all";
+  if (options.device != "all") check_device(options.device);
+  if (command.gpu_count > 0 && !is_simulated(options.device)) {
+    throw UsageError({.what = "only simulated GPUs can be counted out",
+                      .where = "--gpus",
+                      .wanted = "--device sim:NAME",
+                      .got = options.device,
+                      .next = "choose a real one with --device cuda:N"});
+  }
+  options.simulated_gpu_count = static_cast<int>(command.gpu_count);
+  options.time_limit_s = command.time_limit_s;
+  options.program_path = own_program_path();
+  options.thresholds = qualify::default_thresholds();
+  if (!command.thresholds.empty()) {
+    options.thresholds = qualify::with_thresholds(options.thresholds, read_file(command.thresholds),
+                                                  command.thresholds);
+  }
+  if (!command.baseline.empty()) {
+    options.baseline_path = std::filesystem::absolute(command.baseline).string();
+    (void)qualify::read_baseline(options.baseline_path);
+  }
+  return options;
+}
+
+// A line per finished test, in the folder and, for people, on stderr.
+class ProgressLog {
+ public:
+  explicit ProgressLog(const std::string& folder) {
+    if (folder.empty()) return;
+    std::error_code error;
+    std::filesystem::create_directories(folder, error);
+    path_ = folder + "/tests.jsonl";
+    file_.open(path_);
+    check();
+  }
+  void add(const qualify::TestResult& result) {
+    fmt::print(stderr, "{} {}{}{}: {:.1f} s\n", to_string(result.verdict), result.gpu,
+               result.gpu.empty() ? "" : " ", result.test, result.wall_s);
+    if (path_.empty()) return;
+    file_ << qualify::render_json_line(result) << std::flush;
+    check();
+  }
+
+ private:
+  void check() const {
+    if (file_) return;
+    throw EnvironmentError({.what = "cannot write the results",
+                            .where = path_,
+                            .wanted = "",
+                            .got = "",
+                            .next = "see that the folder is writable and the disk not full"});
+  }
+  std::string path_;
+  std::ofstream file_;
+};
+
+}  // namespace
+
+ExitCode qualify_command(const QualifyCommand& command) {
+  if (command.print_thresholds) {
+    fmt::print("{}", qualify::default_thresholds_text());
+    return ExitCode::Pass;
+  }
+  const qualify::ConductOptions options = options_of(command);
+  if (const std::string reason = unfit_build_reason(); !reason.empty()) {
+    fmt::print(stderr, "warning: {}\n", reason);
+  }
+  ProgressLog log(command.out);
+  qualify::Report report = qualify::conduct(
+      options, qualify::registry(), [&](const qualify::TestResult& result) { log.add(result); });
+  report.environment = to_json_line(host_environment(command.argv));
+  report.thresholds_path = command.thresholds.empty() ? "those that ship" : command.thresholds;
+  if (!command.out.empty()) {
+    write_file(command.out + "/qualify.txt", render_table(report));
+    write_file(command.out + "/qualify.json", render_json(report));
+    write_file(command.out + "/qualify.xml", render_junit(report));
+  }
+  fmt::print("{}", command.format == "json"    ? render_json(report)
+                   : command.format == "junit" ? render_junit(report)
+                                               : render_table(report));
+  return report.exit_code;
+}
+
+}  // namespace allocmark

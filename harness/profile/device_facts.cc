@@ -1,0 +1,154 @@
+// See device_facts.h. NVML is opened at run time: a machine may lack it.
+#include "harness/profile/device_facts.h"
+
+#include <cuda_runtime_api.h>
+#include <dlfcn.h>
+
+#include "allocators/cuda_check.h"
+#include "base/bytes.h"
+#include "base/error.h"
+
+namespace allocmark {
+namespace {
+
+constexpr std::uint64_t kPageBytes = 2 * kMiB;
+constexpr std::uint64_t kChunkBytes = 32 * kMiB;
+// Ids above the last known attribute answer with an error, which is how their number is found.
+constexpr int kAttributeIdMax = 200;
+constexpr int kLimitIdMax = 16;
+// An H200 gives one page less than the whole pages that are free; more is not to be expected.
+constexpr std::uint64_t kPageTryCountMax = 64;
+
+void check(cudaError_t error) { ALLOCMARK_CUDA_CHECK(error); }
+
+// The functions of NVML that are needed, by the types of its documentation.
+class Nvml {
+ public:
+  Nvml() : library_(dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL)) {
+    const auto init = find<int (*)()>("nvmlInit_v2");
+    ready_ = init != nullptr && init() == 0;
+  }
+  ~Nvml() {
+    if (const auto shutdown = find<int (*)()>("nvmlShutdown"); ready_ && shutdown != nullptr) {
+      (void)shutdown();
+    }
+    if (library_ != nullptr) dlclose(library_);
+  }
+  Nvml(const Nvml&) = delete;
+  Nvml& operator=(const Nvml&) = delete;
+
+  void fill(int device, DeviceFacts* facts) const {
+    if (!ready_) return;
+    char text[96] = {};
+    using Version = int (*)(char*, unsigned);
+    if (const auto version = find<Version>("nvmlSystemGetDriverVersion");
+        version != nullptr && version(text, sizeof text) == 0) {
+      facts->driver_version = text;
+    }
+    char bus_id[32] = {};
+    void* handle = nullptr;
+    using ByBusId = int (*)(const char*, void**);
+    const auto by_bus_id = find<ByBusId>("nvmlDeviceGetHandleByPciBusId_v2");
+    if (by_bus_id == nullptr || cudaDeviceGetPCIBusId(bus_id, sizeof bus_id, device) != 0 ||
+        by_bus_id(bus_id, &handle) != 0) {
+      (void)cudaGetLastError();
+      return;
+    }
+    using Number = int (*)(void*, unsigned*);
+    if (const auto power = find<Number>("nvmlDeviceGetPowerUsage")) {
+      (void)power(handle, &facts->power_milliwatt);
+    }
+    if (const auto limit = find<Number>("nvmlDeviceGetPowerManagementLimit")) {
+      (void)limit(handle, &facts->power_limit_milliwatt);
+    }
+    using Temperature = int (*)(void*, int, unsigned*);
+    constexpr int kSensorGpu = 0;
+    if (const auto temperature = find<Temperature>("nvmlDeviceGetTemperature")) {
+      (void)temperature(handle, kSensorGpu, &facts->temperature_celsius);
+    }
+  }
+
+ private:
+  template <typename Function>
+  [[nodiscard]] Function find(const char* name) const {
+    return library_ == nullptr ? nullptr : reinterpret_cast<Function>(dlsym(library_, name));
+  }
+
+  void* library_ = nullptr;
+  bool ready_ = false;
+};
+
+std::uint64_t find_page_limit(std::uint64_t free_bytes) {
+  for (std::uint64_t less = 0; less < kPageTryCountMax; ++less) {
+    const std::uint64_t pages = free_bytes / kPageBytes - less;
+    void* block = nullptr;
+    const cudaError_t error = cudaMalloc(&block, pages * kPageBytes);
+    if (is_out_of_memory(error)) continue;
+    check(error);
+    check(cudaFree(block));
+    return pages;
+  }
+  throw EnvironmentError({.what = "the device gives much less memory than it says it has free",
+                          .where = "allocmark profile",
+                          .wanted = format_bytes(free_bytes) + " in one block, less some pages",
+                          .got = "out of memory",
+                          .next = "see that no other program uses this GPU"});
+}
+
+std::uint64_t find_chunk_limit(int device) {
+  cudaMemPoolProps properties{};
+  properties.allocType = cudaMemAllocationTypePinned;
+  properties.location.type = cudaMemLocationTypeDevice;
+  properties.location.id = device;
+  cudaMemPool_t pool = nullptr;
+  check(cudaMemPoolCreate(&pool, &properties));
+  std::vector<void*> blocks;
+  cudaError_t error = cudaSuccess;
+  while (error == cudaSuccess) {
+    void* block = nullptr;
+    error = cudaMallocFromPoolAsync(&block, kChunkBytes, pool, nullptr);
+    if (error == cudaSuccess) blocks.push_back(block);
+  }
+  if (!is_out_of_memory(error)) check(error);
+  for (void* block : blocks) check(cudaFreeAsync(block, nullptr));
+  check(cudaStreamSynchronize(nullptr));
+  check(cudaMemPoolDestroy(pool));
+  return blocks.size();
+}
+
+}  // namespace
+
+DeviceFacts find_device_facts() {
+  DeviceFacts facts;
+  check(cudaFree(nullptr));
+  std::size_t free_bytes = 0;
+  std::size_t total_bytes = 0;
+  check(cudaMemGetInfo(&free_bytes, &total_bytes));
+  facts.free_bytes_initial = free_bytes;
+  facts.total_bytes = total_bytes;
+  int device = 0;
+  check(cudaGetDevice(&device));
+  cudaDeviceProp properties{};
+  check(cudaGetDeviceProperties(&properties, device));
+  facts.name = properties.name;
+  check(cudaDriverGetVersion(&facts.cuda_version));
+  for (int id = 1; id <= kAttributeIdMax; ++id) {
+    int value = 0;
+    if (cudaDeviceGetAttribute(&value, static_cast<cudaDeviceAttr>(id), device) == cudaSuccess) {
+      facts.attributes.push_back({id, value});
+    }
+  }
+  for (int id = 0; id <= kLimitIdMax; ++id) {
+    std::size_t value = 0;
+    if (cudaDeviceGetLimit(&value, static_cast<cudaLimit>(id)) == cudaSuccess) {
+      facts.limits.push_back({id, static_cast<std::int64_t>(value)});
+    }
+  }
+  (void)cudaGetLastError();
+  facts.page_limit = find_page_limit(free_bytes);
+  facts.chunk_limit = find_chunk_limit(device);
+  Nvml().fill(device, &facts);
+  return facts;
+}
+
+}  // namespace allocmark

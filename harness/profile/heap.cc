@@ -1,0 +1,178 @@
+// cudaMalloc and cudaFree as programs use them: two recorded programs are replayed. Whether a call
+// takes pages from the device or is served by a slab that exists shows in the device's free memory;
+// asking would disturb the next call, so the programs are run once to ask and then, to the same
+// effect, to time.
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "allocators/cuda_check.h"
+#include "base/bytes.h"
+#include "harness/ballast.h"
+#include "harness/profile/blocks.h"
+#include "harness/profile/program.h"
+
+namespace allocmark {
+namespace {
+
+constexpr std::uint64_t kPageBytes = 2 * kMiB;
+
+// One program and what its calls do on this device: the same every time, since placement follows
+// from the sequence alone.
+struct KnownProgram {
+  Program program;
+  std::vector<bool> moves_pages;  // by step: the device's free memory changes
+};
+
+void check(cudaError_t error) { ALLOCMARK_CUDA_CHECK(error); }
+
+KnownProgram ask(std::string_view name) {
+  KnownProgram known{.program = load_program(name), .moves_pages = {}};
+  std::vector<void*> blocks(known.program.slot_count);
+  // Twice: the first time starts on a heap that nobody has used.
+  for (int i = 0; i < 2; ++i) {
+    known.moves_pages.clear();
+    for (const ProgramStep& step : known.program.steps) {
+      const std::uint64_t before_bytes = device_free_bytes();
+      check(step.is_free ? cudaFree(blocks[step.slot])
+                         : cudaMalloc(&blocks[step.slot], step.size_bytes));
+      known.moves_pages.push_back(device_free_bytes() != before_bytes);
+    }
+  }
+  return known;
+}
+
+std::vector<std::uint64_t> run_timed(const Program& program, const DriverTimer& time) {
+  std::vector<void*> blocks(program.slot_count);
+  std::vector<std::uint64_t> durations_ns;
+  durations_ns.reserve(program.steps.size());
+  for (const ProgramStep& step : program.steps) {
+    void*& block = blocks[step.slot];
+    durations_ns.push_back(step.is_free ? time([&] { check(cudaFree(block)); }) : time([&] {
+      check(cudaMalloc(&block, step.size_bytes));
+    }));
+  }
+  return durations_ns;
+}
+
+// Rows stand at 1, 2, 3, 4, 6, 8, 12, ... MiB: a size counts for the nearest.
+std::uint64_t row_size(std::uint64_t size_bytes) {
+  if (size_bytes <= kMiB + kMiB / 2) return kMiB;
+  std::uint64_t power = 2 * kMiB;
+  while (power * 7 / 4 < size_bytes) power *= 2;
+  return size_bytes > power * 5 / 4 ? power * 3 / 2 : power;
+}
+
+std::uint64_t whole_pages(std::uint64_t size_bytes) {
+  return (size_bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
+}
+
+// Which call in a row it is that a slab serves; the simulated device counts alike.
+constexpr std::uint64_t kQuickCallsMax = 8;
+
+// A request that had to wait for memory to be cleared is another cost (cleaning.cc).
+constexpr std::uint64_t kWaitNsMin = 3'000'000;
+
+void replay(const BlockSetup& setup, const KnownProgram& known, std::uint64_t level) {
+  const std::vector<std::uint64_t> durations_ns = run_timed(known.program, setup.time);
+  std::uint64_t quick_calls = 0;
+  for (std::size_t i = 0; i < durations_ns.size(); ++i) {
+    const ProgramStep& step = known.program.steps[i];
+    if (!known.moves_pages[i]) {
+      quick_calls = std::min(quick_calls + 1, kQuickCallsMax);
+      setup.out.add(step.is_free ? "cudaFree.slab" : "cudaMalloc.slab", quick_calls,
+                    durations_ns[i]);
+      continue;
+    }
+    quick_calls = 0;
+    if (step.is_free) {
+      setup.out.add({"cudaFree", level}, row_size(whole_pages(step.size_bytes)), durations_ns[i]);
+    } else if (durations_ns[i] < kWaitNsMin) {
+      setup.out.add({"cudaMalloc", level}, row_size(step.size_bytes), durations_ns[i]);
+    }
+  }
+}
+
+const KnownProgram& small_program() {
+  static const KnownProgram known = ask(kSmallProgramName);
+  return known;
+}
+const KnownProgram& large_program() {
+  static const KnownProgram known = ask(kLargeProgramName);
+  return known;
+}
+
+// What a nearly full device leaves to the program.
+constexpr std::uint64_t kFullLeftBytes = 22 * kGiB;
+constexpr std::uint64_t kLargeProgramBytesMax = 21 * kGiB;
+// Longer than the device takes to clear all its memory.
+constexpr std::uint64_t kCleaningNs = 600'000'000;
+
+// Requests that fail because the device is full, in the sizes that large requests have.
+void measure_failures(const BlockSetup& setup) {
+  void* rest = nullptr;
+  check(cudaMalloc(&rest, kFullLeftBytes - kGiB / 2));
+  for (const std::uint64_t size_bytes : {kGiB, 2 * kGiB}) {
+    for (int i = 0; i < 3; ++i) {
+      void* block = nullptr;
+      cudaError_t error = cudaSuccess;
+      const std::uint64_t duration_ns = setup.time([&] { error = cudaMalloc(&block, size_bytes); });
+      if (!is_out_of_memory(error)) check(error);
+      setup.out.add("cudaMalloc.out_of_memory", 0, duration_ns);
+    }
+  }
+  check(cudaFree(rest));
+}
+
+void run_full(const BlockSetup& setup) {
+  const Ballast ballast(kFullLeftBytes);
+  const std::uint64_t level = full_level(setup.device_bytes);
+  measure_handles(setup, level);
+  measure_chunks(setup, level);
+  // What was given back is cleared now.
+  setup.work.launch(nullptr, kCleaningNs / 4);
+  check(cudaDeviceSynchronize());
+  replay(setup, small_program(), level);
+  replay(setup, large_program(), level);
+  measure_failures(setup);
+}
+
+}  // namespace
+
+void measure_heap(const BlockSetup& setup) {
+  replay(setup, small_program(), kSmallProgramBytes);
+  if (setup.device_bytes > 2 * kLargeProgramBytesMax) {
+    replay(setup, large_program(), kLargeProgramBytes);
+  }
+}
+
+void measure_full_device(const BlockSetup& setup) {
+  if (setup.device_bytes < 2 * kFullLeftBytes) return;
+  run_full(setup);
+  // What held the memory back is cleared now, and would disturb the next block; so would the first
+  // large request after it, which takes tens of milliseconds on an H200.
+  setup.work.launch(nullptr, kCleaningNs);
+  check(cudaDeviceSynchronize());
+  void* block = nullptr;
+  check(cudaMalloc(&block, 16 * kGiB));
+  check(cudaFree(block));
+}
+
+void measure_large_blocks(const BlockSetup& setup) {
+  for (const std::uint64_t size_bytes : {kGiB, 4 * kGiB, 16 * kGiB}) {
+    if (size_bytes > setup.device_bytes / 2) return;
+    const std::uint64_t count = 8 * kGiB / size_bytes + 1;
+    for (std::uint64_t i = 0; i < count; ++i) {
+      void* block = nullptr;
+      setup.out.add({"cudaMalloc", kSmallProgramBytes}, size_bytes,
+                    setup.time([&] { check(cudaMalloc(&block, size_bytes)); }));
+      setup.out.add({"cudaFree", kSmallProgramBytes}, size_bytes,
+                    setup.time([&] { check(cudaFree(block)); }));
+    }
+  }
+}
+
+}  // namespace allocmark

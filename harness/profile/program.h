@@ -1,0 +1,29 @@
+// A recorded program as requests and frees, for blocks of a profile that use memory as programs do.
+// A trace's name flows in; steps flow out. Times nothing.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+namespace allocmark {
+
+struct ProgramStep {
+  std::uint32_t slot = 0;
+  std::uint64_t size_bytes = 0;
+  bool is_free = false;
+};
+
+struct Program {
+  std::vector<ProgramStep> steps;  // every slot is empty again at the end
+  std::uint32_t slot_count = 0;
+};
+
+// Throws UsageError where there is no such trace.
+[[nodiscard]] Program load_program(std::string_view workload);
+
+// Variable-length inference (BERT, 1 GiB) and training (GPT-2, 20 GiB).
+inline constexpr std::string_view kSmallProgramName = "bert_varlen_infer";
+inline constexpr std::string_view kLargeProgramName = "gpt2_train_amp";
+
+}  // namespace allocmark

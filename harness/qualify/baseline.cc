@@ -1,0 +1,83 @@
+// See baseline.h.
+#include "harness/qualify/baseline.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <filesystem>
+#include <system_error>
+
+#include <nlohmann/json.hpp>
+#include "base/error.h"
+#include "harness/run_folder.h"
+
+namespace allocmark::qualify {
+namespace {
+
+using Json = nlohmann::json;
+namespace fs = std::filesystem;
+
+// Rows begin with size and sample count and end with P50, P90, P99 and the maximum; newer profiles
+// have lower quantiles between.
+BaselineRow read_row(const Json& json) {
+  const auto numbers = json.get<std::vector<double>>();
+  constexpr std::size_t kNumbersMin = 6;
+  if (numbers.size() < kNumbersMin) throw std::out_of_range("a row of " + json.dump());
+  const std::size_t end = numbers.size();
+  return {.size_bytes = static_cast<std::uint64_t>(numbers[0]),
+          .sample_count = static_cast<std::uint64_t>(numbers[1]),
+          .p50_ns = numbers[end - 4],
+          .p90_ns = numbers[end - 3]};
+}
+
+// Where a call's time depends on the bytes in use there is a list of rows per level; tests run on
+// an empty GPU, so the lowest is theirs.
+const Json& lowest_level(const Json& cost) {
+  if (!cost.is_object()) return cost;
+  const auto level_of = [](const std::string& text) { return std::stoull(text); };
+  auto lowest = cost.begin();
+  for (auto at = cost.begin(); at != cost.end(); ++at) {
+    if (level_of(at.key()) < level_of(lowest.key())) lowest = at;
+  }
+  return lowest.value();
+}
+
+}  // namespace
+
+Baseline read_baseline(const std::string& path) {
+  try {
+    const Json json = Json::parse(read_file(path));
+    const Json& device = json.at("device");
+    Baseline baseline{.path = path,
+                      .gpu_name = device.at("name").get<std::string>(),
+                      .memory_bytes = device.at("total_bytes").get<std::uint64_t>(),
+                      .rows = {}};
+    for (const auto& [call, rows] : json.at("costs").items()) {
+      for (const Json& row : lowest_level(rows)) baseline.rows[call].push_back(read_row(row));
+    }
+    return baseline;
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw UsageError({.what = "this is no baseline",
+                      .where = path,
+                      .wanted = "a device profile, as 'allocmark profile' writes it",
+                      .got = error.what(),
+                      .next = "see: allocmark qualify --help"});
+  }
+}
+
+std::optional<Baseline> find_baseline(const std::string& folder, const std::string& gpu_name) {
+  std::vector<std::string> paths;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+    if (entry.path().extension() == ".json") paths.push_back(entry.path().string());
+  }
+  std::sort(paths.begin(), paths.end());
+  for (const std::string& path : paths) {
+    Baseline baseline = read_baseline(path);
+    if (baseline.gpu_name == gpu_name) return baseline;
+  }
+  return std::nullopt;
+}
+
+}  // namespace allocmark::qualify

@@ -1,0 +1,50 @@
+// A test in a process of its own: its specification as JSON on stdin, its answer as one JSON line
+// on fd 3, and what the end of such a process means.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/child_process.h"
+#include "harness/qualify/judge.h"
+#include "harness/qualify/result.h"
+#include "harness/qualify/test.h"
+
+namespace allocmark::qualify {
+
+[[nodiscard]] std::string to_json_line(const TestSpec& spec);
+// Throws UsageError where the text is no specification.
+[[nodiscard]] TestSpec spec_from_json(std::string_view text);
+[[nodiscard]] std::string to_json_line(const TestAnswer& answer);
+// Throws UsageError where the text is no answer.
+[[nodiscard]] TestAnswer answer_from_json(std::string_view text);
+
+// How to start it: this program again ("cell PID --qualify"), with the CUDA runtime that the device
+// needs. `limit_s`: when it is ended.
+struct ChildPlan {
+  std::string program_path = {};
+  double limit_s = 0;
+  int simulated_gpu_count = 0;  // 0: as the environment says
+};
+[[nodiscard]] ChildCommand child_command(const TestSpec& spec, const ChildPlan& plan);
+
+// The answer it gave; else one whose failure says how the process ended.
+[[nodiscard]] TestAnswer answer_of(const ChildOutcome& outcome, double limit_s);
+
+// Starts the process and waits for its answer.
+[[nodiscard]] TestAnswer ask_child(const TestSpec& spec, const ChildPlan& plan);
+
+// The same with several at a time; `meanwhile` is called every now and then. A process that cannot
+// even be killed, because it is stuck in the driver, is left behind.
+struct TimedAnswer {
+  TestAnswer answer = {};
+  double wall_s = 0;
+  bool timed_out = false;
+};
+[[nodiscard]] std::vector<TimedAnswer> ask_children(const std::vector<TestSpec>& specs,
+                                                    const ChildPlan& plan,
+                                                    const std::function<void()>& meanwhile = {});
+
+}  // namespace allocmark::qualify

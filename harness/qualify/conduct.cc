@@ -1,0 +1,310 @@
+// See conduct.h.
+#include "harness/qualify/conduct.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <chrono>
+#include <cstddef>
+#include <ctime>
+#include <map>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include "base/nearest.h"
+#include "harness/environment.h"
+#include "harness/qualify/child.h"
+#include "harness/qualify/judge.h"
+#include "harness/runtime_select.h"
+
+namespace allocmark::qualify {
+namespace {
+
+constexpr std::array<Level, 4> kLevels = {
+    {{"quick", 0}, {"medium", 5 * 60}, {"long", 30 * 60}, {"extra-long", 8 * 3600}}};
+constexpr double kProbeLimitS = 60;
+constexpr int kTimeoutCountMax = 2;
+constexpr std::chrono::seconds kMonitorPatience{10};
+
+// The process that watches the GPUs; what it has told so far.
+class Monitor {
+ public:
+  Monitor(const TestSpec& spec, const ChildPlan& plan) : gpu_count_(spec.gpus.size()) {
+    try {
+      child_ = std::make_unique<ChildProcess>(child_command(spec, plan));
+    } catch (const EnvironmentError&) {
+      // Without it nothing is told about the time of the tests, and health says so.
+    }
+  }
+
+  // Keeps its pipe from filling up.
+  void advance() {
+    if (child_ == nullptr || outcome_) return;
+    outcome_ = child_->advance();
+  }
+
+  // Ends it. Readings by GPU.
+  [[nodiscard]] std::map<int, std::map<std::string, double>> end() {
+    std::map<int, std::map<std::string, double>> seen;
+    if (child_ == nullptr) return seen;
+    // It tells of every GPU as soon as it has started, which may take longer than short tests.
+    const auto patience = std::chrono::steady_clock::now() + kMonitorPatience;
+    while (!outcome_ && line_count() < gpu_count_ && std::chrono::steady_clock::now() < patience) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      advance();
+    }
+    child_->end();
+    while (!outcome_) advance();
+    std::string_view rest = outcome_->result;
+    while (!rest.empty()) {
+      const std::string_view line = rest.substr(0, rest.find('\n'));
+      rest.remove_prefix(std::min(rest.size(), line.size() + 1));
+      const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+      // The last line may be cut short, and a monitor that failed tells about itself.
+      if (!json.is_object() || !json.contains("gpu") || !json.contains("values")) continue;
+      seen[json["gpu"].get<int>()] = json["values"].get<std::map<std::string, double>>();
+    }
+    return seen;
+  }
+
+ private:
+  [[nodiscard]] std::size_t line_count() const {
+    const std::string& text = child_->result_so_far();
+    return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
+  }
+
+  std::size_t gpu_count_;
+  std::unique_ptr<ChildProcess> child_;
+  std::optional<ChildOutcome> outcome_;
+};
+
+std::string label_of(const std::string& device, int gpu) {
+  return is_simulated(device) ? fmt::format("{}/{}", device, gpu) : fmt::format("cuda:{}", gpu);
+}
+
+class Conductor {
+ public:
+  Conductor(const ConductOptions& options, std::span<const TestEntry> tests,
+            const std::function<void(const TestResult&)>& on_result)
+      : options_(options), tests_(tests), on_result_(on_result) {}
+
+  Report run();
+
+ private:
+  void find_gpus();
+  void run_per_gpu(const TestEntry& test);
+  void run_node(const TestEntry& test);
+  void take(std::size_t index, const TestEntry& test, TimedAnswer answer);
+  [[nodiscard]] TestSpec spec_for(const TestEntry& test, int gpu) const;
+  [[nodiscard]] ChildPlan plan_for(const TestEntry& test) const;
+  [[nodiscard]] std::vector<int> gpu_numbers() const;
+  void report_result(std::vector<TestResult>& list, TestResult result) {
+    on_result_(result);
+    list.push_back(std::move(result));
+  }
+
+  const ConductOptions& options_;
+  std::span<const TestEntry> tests_;
+  const std::function<void(const TestResult&)>& on_result_;
+  std::string device_;  // whose runtime the tests get
+  Report report_;
+  std::map<int, std::map<std::string, double>> readings_;  // by GPU, for health
+  std::map<int, std::string> unsafe_reasons_;
+  std::map<int, int> timeout_counts_;
+  std::unique_ptr<Monitor> monitor_;
+};
+
+ChildPlan Conductor::plan_for(const TestEntry& test) const {
+  return {.program_path = options_.program_path,
+          .limit_s = options_.level.seconds * test.time_share + options_.time_limit_s,
+          .simulated_gpu_count = options_.simulated_gpu_count};
+}
+
+TestSpec Conductor::spec_for(const TestEntry& test, int gpu) const {
+  TestSpec spec{.test = std::string(test.name),
+                .device = device_,
+                .gpu = gpu,
+                .gpus = gpu_numbers(),
+                .seconds = options_.level.seconds * test.time_share,
+                .baseline_path = options_.baseline_path,
+                .readings = {}};
+  if (const auto found = readings_.find(gpu); found != readings_.end()) {
+    spec.readings = found->second;
+  }
+  return spec;
+}
+
+std::vector<int> Conductor::gpu_numbers() const {
+  std::vector<int> numbers;
+  for (const GpuReport& gpu : report_.gpus) {
+    if (!unsafe_reasons_.contains(gpu.facts.index)) numbers.push_back(gpu.facts.index);
+  }
+  return numbers;
+}
+
+void Conductor::find_gpus() {
+  device_ = options_.device == "all" ? "cuda:0" : options_.device;
+  TestSpec spec;
+  spec.test = "devices";
+  spec.device = device_;
+  const TestAnswer answer = ask_child(spec, {.program_path = options_.program_path,
+                                             .limit_s = kProbeLimitS,
+                                             .simulated_gpu_count = options_.simulated_gpu_count});
+  std::optional<int> wanted;
+  if (options_.device.starts_with("cuda:")) {
+    int number = 0;
+    const char* const begin = options_.device.data() + std::string_view("cuda:").size();
+    std::from_chars(begin, options_.device.data() + options_.device.size(), number);
+    wanted = number;
+  }
+  TestAnswer node;
+  for (const Figure& figure : answer.figures) {
+    if (!figure.threshold.empty()) {
+      node.figures.push_back(figure);
+      continue;
+    }
+    const int index = static_cast<int>(&figure - answer.figures.data());
+    if (wanted && *wanted != index) continue;
+    GpuReport gpu;
+    gpu.facts = {.index = index,
+                 .label = label_of(device_, index),
+                 .name = figure.name,
+                 .uuid_hash = figure.note,
+                 .memory_bytes = static_cast<std::uint64_t>(figure.value.value_or(0))};
+    report_.gpus.push_back(std::move(gpu));
+  }
+  if (report_.gpus.empty()) {
+    throw EnvironmentError(
+        {.what = "there is no GPU to qualify",
+         .where = options_.device,
+         .wanted = "",
+         .got = answer.failure,
+         .next = "check nvidia-smi, or see how it works with --device sim:h200"});
+  }
+  report_result(report_.node_tests, judge({.test = "devices"}, node, options_.thresholds));
+}
+
+void Conductor::take(std::size_t index, const TestEntry& test, TimedAnswer answer) {
+  GpuReport& gpu = report_.gpus[index];
+  if (test.name == kPreconditionsTest) {
+    for (const auto& [name, value] : answer.answer.readings) {
+      readings_[gpu.facts.index]["before." + name] = value;
+    }
+  }
+  const bool unsafe = answer.answer.unsafe;
+  // Every further test could take its whole time limit to find out the same.
+  if (answer.timed_out && ++timeout_counts_[gpu.facts.index] >= kTimeoutCountMax) {
+    unsafe_reasons_[gpu.facts.index] =
+        fmt::format("{} tests on this GPU did not end", kTimeoutCountMax);
+  }
+  TestResult result =
+      judge({.test = std::string(test.name), .gpu = gpu.facts.label, .wall_s = answer.wall_s},
+            std::move(answer.answer), options_.thresholds);
+  if (unsafe && result.verdict == Verdict::Fail) {
+    unsafe_reasons_[gpu.facts.index] = result.reason;
+  }
+  report_result(gpu.tests, std::move(result));
+}
+
+void Conductor::run_per_gpu(const TestEntry& test) {
+  std::vector<std::size_t> indexes;
+  for (std::size_t i = 0; i < report_.gpus.size(); ++i) {
+    GpuReport& gpu = report_.gpus[i];
+    const auto unsafe = unsafe_reasons_.find(gpu.facts.index);
+    if (unsafe == unsafe_reasons_.end()) {
+      indexes.push_back(i);
+      continue;
+    }
+    report_result(gpu.tests, skipped({.test = std::string(test.name), .gpu = gpu.facts.label},
+                                     "not tried: " + unsafe->second));
+  }
+  const std::size_t group_size = test.scope == Scope::GpusTogether ? indexes.size() : 1;
+  for (std::size_t begin = 0; begin < indexes.size(); begin += group_size) {
+    std::vector<TestSpec> specs;
+    for (std::size_t i = begin; i < begin + group_size; ++i) {
+      specs.push_back(spec_for(test, report_.gpus[indexes[i]].facts.index));
+    }
+    std::vector<TimedAnswer> answers = ask_children(specs, plan_for(test), [this] {
+      if (monitor_) monitor_->advance();
+    });
+    for (std::size_t i = 0; i < answers.size(); ++i) {
+      take(indexes[begin + i], test, std::move(answers[i]));
+    }
+  }
+}
+
+void Conductor::run_node(const TestEntry& test) {
+  std::vector<TimedAnswer> answers = ask_children({spec_for(test, 0)}, plan_for(test), [this] {
+    if (monitor_) monitor_->advance();
+  });
+  report_result(report_.node_tests,
+                judge({.test = std::string(test.name), .gpu = "", .wall_s = answers[0].wall_s},
+                      std::move(answers[0].answer), options_.thresholds));
+}
+
+Report Conductor::run() {
+  const auto begin = std::chrono::steady_clock::now();
+  report_.level = options_.level.name;
+  report_.device = options_.device;
+  report_.version = version_text();
+  report_.started_utc = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
+  find_gpus();
+  for (const TestEntry& test : tests_) {
+    if (test.name == "health" && monitor_) {
+      for (const auto& [gpu, values] : monitor_->end()) {
+        for (const auto& [name, value] : values) readings_[gpu]["during." + name] = value;
+      }
+    }
+    if (test.scope == Scope::Node) {
+      run_node(test);
+    } else {
+      run_per_gpu(test);
+    }
+    if (test.name == kPreconditionsTest) {
+      TestSpec spec;
+      spec.test = "monitor";
+      spec.device = device_;
+      spec.gpus = gpu_numbers();
+      monitor_ = std::make_unique<Monitor>(
+          spec, ChildPlan{.program_path = options_.program_path,
+                          .limit_s = 0,
+                          .simulated_gpu_count = options_.simulated_gpu_count});
+    }
+  }
+  for (TestResult& result : judge_siblings(report_.gpus, options_.thresholds)) {
+    for (GpuReport& gpu : report_.gpus) {
+      if (gpu.facts.label == result.gpu) gpu.tests.push_back(result);
+    }
+  }
+  conclude(report_);
+  report_.wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return std::move(report_);
+}
+
+}  // namespace
+
+Level find_level(std::string_view name) {
+  std::vector<std::string> names;
+  for (const Level& level : kLevels) {
+    if (level.name == name) return level;
+    names.emplace_back(level.name);
+  }
+  throw UsageError({.what = "there is no such level",
+                    .where = "--level",
+                    .wanted = "quick, medium, long or extra-long",
+                    .got = std::string(name),
+                    .next = suggest(name, names)});
+}
+
+Report conduct(const ConductOptions& options, std::span<const TestEntry> tests,
+               const std::function<void(const TestResult&)>& on_result) {
+  return Conductor(options, tests, on_result).run();
+}
+
+}  // namespace allocmark::qualify

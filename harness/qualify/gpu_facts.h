@@ -1,0 +1,26 @@
+// Small questions about the current GPU that several tests ask.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "harness/qualify/baseline.h"
+#include "harness/qualify/result.h"
+#include "harness/qualify/test.h"
+
+namespace allocmark::qualify {
+
+// As cudaDeviceGetPCIBusId gives it. Throws EnvironmentError, as do the others.
+[[nodiscard]] std::string pci_bus_id(int gpu);
+[[nodiscard]] std::string gpu_name(int gpu);
+[[nodiscard]] std::uint64_t gpu_memory_bytes();
+
+// The file that was asked for, else the one that ships for this model; nothing where there is none.
+[[nodiscard]] std::optional<Baseline> baseline_for(const TestContext& context);
+
+// A figure that could not be measured.
+[[nodiscard]] Figure unmeasured(std::string name, std::string threshold, std::string why,
+                                bool optional = false);
+
+}  // namespace allocmark::qualify

@@ -1,0 +1,200 @@
+// See judge.h.
+#include "harness/qualify/judge.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <optional>
+
+#include <fmt/format.h>
+#include "base/assert.h"
+
+namespace allocmark::qualify {
+namespace {
+
+Verdict verdict_of(double value, const Limit& limit) {
+  const auto beyond = [&](const std::optional<double>& bound) {
+    if (!bound) return false;
+    // Written so that a value that is no number is beyond every bound.
+    return limit.is_min ? !(value >= *bound) : !(value <= *bound);
+  };
+  if (beyond(limit.fail)) return Verdict::Fail;
+  return beyond(limit.warn) ? Verdict::Warn : Verdict::Pass;
+}
+
+void judge_figure(Figure& figure, const Thresholds& thresholds) {
+  if (figure.threshold.empty()) {
+    figure.verdict = figure.value ? Verdict::Pass : Verdict::Skip;
+    return;
+  }
+  const auto found = thresholds.find(figure.threshold);
+  ALLOCMARK_ASSERT(found != thresholds.end());
+  figure.limit = found->second;
+  figure.verdict = figure.value ? verdict_of(*figure.value, figure.limit) : Verdict::Skip;
+}
+
+std::string figure_reason(const Figure& figure) {
+  if (!figure.value) return fmt::format("{}: {}", figure.name, figure.note);
+  const std::optional<double> bound =
+      figure.verdict == Verdict::Fail ? figure.limit.fail : figure.limit.warn;
+  return fmt::format("{}: {:.6g} {}, wanted {} {:.6g} ({})", figure.name, *figure.value,
+                     figure.limit.unit, figure.limit.is_min ? "at least" : "at most",
+                     bound.value_or(0), figure.threshold);
+}
+
+const Figure* worst_figure(const std::vector<Figure>& figures) {
+  const auto worst =
+      std::max_element(figures.begin(), figures.end(),
+                       [](const Figure& a, const Figure& b) { return a.verdict < b.verdict; });
+  return worst == figures.end() ? nullptr : &*worst;
+}
+
+const Figure* find_unmeasured(const std::vector<Figure>& figures) {
+  const auto found = std::find_if(figures.begin(), figures.end(), [](const Figure& figure) {
+    return !figure.value && !figure.optional;
+  });
+  return found == figures.end() ? nullptr : &*found;
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const std::size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
+// How slow a GPU's calls are against its baseline: the geometric mean over its calls.
+std::optional<double> latency_of(const GpuReport& gpu) {
+  double log_sum = 0;
+  std::size_t count = 0;
+  for (const TestResult& test : gpu.tests) {
+    for (const Figure& figure : test.figures) {
+      if (figure.threshold != "latency.p50_ratio" || !figure.value || *figure.value <= 0) continue;
+      log_sum += std::log(*figure.value);
+      ++count;
+    }
+  }
+  if (count == 0) return std::nullopt;
+  return std::exp(log_sum / static_cast<double>(count));
+}
+
+std::optional<double> memory_of(const GpuReport& gpu) {
+  if (gpu.facts.memory_bytes == 0) return std::nullopt;
+  return static_cast<double>(gpu.facts.memory_bytes);
+}
+
+// The GPU's value / the median of its siblings'.
+std::optional<Figure> against_siblings(const std::vector<GpuReport>& gpus, std::size_t index,
+                                       std::optional<double> (*value_of)(const GpuReport&),
+                                       Figure figure) {
+  const std::optional<double> own = value_of(gpus[index]);
+  std::vector<double> others;
+  for (std::size_t i = 0; i < gpus.size(); ++i) {
+    const std::optional<double> other = value_of(gpus[i]);
+    if (i != index && other && gpus[i].facts.name == gpus[index].facts.name) {
+      others.push_back(*other);
+    }
+  }
+  if (!own || others.empty()) return std::nullopt;
+  figure.value = *own / median(others);
+  return figure;
+}
+
+}  // namespace
+
+std::string_view to_string(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::Skip:
+      return "SKIP";
+    case Verdict::Pass:
+      return "PASS";
+    case Verdict::Warn:
+      return "WARN";
+    case Verdict::Fail:
+      return "FAIL";
+  }
+  return "?";
+}
+
+TestResult failed(const TestEnd& end, const std::string& reason) {
+  return {.test = end.test,
+          .gpu = end.gpu,
+          .verdict = Verdict::Fail,
+          .reason = reason,
+          .figures = {},
+          .wall_s = end.wall_s};
+}
+
+TestResult skipped(const TestEnd& end, const std::string& reason) {
+  TestResult result = failed(end, reason);
+  result.verdict = Verdict::Skip;
+  return result;
+}
+
+TestResult judge(const TestEnd& end, TestAnswer answer, const Thresholds& thresholds) {
+  TestResult result = failed(end, answer.failure);
+  for (Figure& figure : answer.figures) judge_figure(figure, thresholds);
+  result.figures = std::move(answer.figures);
+  if (!answer.failure.empty()) return result;
+  const Figure* const worst = worst_figure(result.figures);
+  result.verdict = worst == nullptr ? Verdict::Skip : worst->verdict;
+  const Figure* const unmeasured = find_unmeasured(result.figures);
+  if (result.verdict == Verdict::Fail || result.verdict == Verdict::Warn) {
+    result.reason = figure_reason(*worst);
+  } else if (!answer.skip.empty()) {
+    result.verdict = Verdict::Skip;
+    result.reason = answer.skip;
+  } else if (worst == nullptr) {
+    result.reason = "nothing was measured";
+  } else if (result.verdict == Verdict::Skip || unmeasured != nullptr) {
+    result.reason = "not measured: " + figure_reason(unmeasured == nullptr ? *worst : *unmeasured);
+  }
+  if (end.test == kPreconditionsTest && result.verdict < Verdict::Warn && !result.reason.empty()) {
+    result.verdict = Verdict::Warn;
+  }
+  return result;
+}
+
+std::vector<TestResult> judge_siblings(const std::vector<GpuReport>& gpus,
+                                       const Thresholds& thresholds) {
+  std::vector<TestResult> results;
+  for (std::size_t i = 0; i < gpus.size(); ++i) {
+    TestAnswer answer;
+    for (const auto& figure :
+         {against_siblings(gpus, i, latency_of,
+                           {.name = "latency", .threshold = "siblings.latency_ratio"}),
+          against_siblings(gpus, i, memory_of,
+                           {.name = "total memory", .threshold = "siblings.memory_share"})}) {
+      if (figure) answer.figures.push_back(*figure);
+    }
+    if (answer.figures.empty()) answer.skip = "no other GPU of this model was measured";
+    results.push_back(
+        judge({.test = "siblings", .gpu = gpus[i].facts.label}, std::move(answer), thresholds));
+  }
+  return results;
+}
+
+void conclude(Report& report) {
+  bool preconditions_failed = false;
+  bool tests_failed = false;
+  report.verdict = Verdict::Skip;
+  const auto note = [&](const TestResult& test, Verdict& verdict) {
+    verdict = std::max(verdict, test.verdict);
+    if (test.verdict != Verdict::Fail) return;
+    (test.test == kPreconditionsTest ? preconditions_failed : tests_failed) = true;
+  };
+  for (GpuReport& gpu : report.gpus) {
+    gpu.verdict = Verdict::Skip;
+    for (const TestResult& test : gpu.tests) note(test, gpu.verdict);
+    report.verdict = std::max(report.verdict, gpu.verdict);
+  }
+  for (const TestResult& test : report.node_tests) note(test, report.verdict);
+  if (tests_failed) {
+    report.exit_code = ExitCode::Regression;
+  } else if (preconditions_failed || report.verdict == Verdict::Skip) {
+    report.exit_code = ExitCode::EnvironmentUnfit;
+  } else {
+    report.exit_code = ExitCode::Pass;
+  }
+}
+
+}  // namespace allocmark::qualify

@@ -1,0 +1,35 @@
+// Turns measured figures into verdicts. Pure functions: answers and thresholds flow in, verdicts
+// with their reasons flow out. Nothing is measured here.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "harness/qualify/result.h"
+#include "harness/qualify/thresholds.h"
+
+namespace allocmark::qualify {
+
+// How a test's child process ended, where it gave no answer of its own.
+struct TestEnd {
+  std::string test = {}, gpu = {};
+  double wall_s = 0;
+};
+
+// FAIL where the answer says so or a figure is beyond its limit. SKIP where nothing could be
+// measured; for preconditions that is a WARN, since what was not looked at is not met.
+[[nodiscard]] TestResult judge(const TestEnd& end, TestAnswer answer, const Thresholds& thresholds);
+// A test that could not be carried through.
+[[nodiscard]] TestResult failed(const TestEnd& end, const std::string& reason);
+[[nodiscard]] TestResult skipped(const TestEnd& end, const std::string& reason);
+
+// A GPU against the median of the others of its model, by figures that they all have. One result
+// per GPU; SKIP where a GPU has no sibling.
+[[nodiscard]] std::vector<TestResult> judge_siblings(const std::vector<GpuReport>& gpus,
+                                                     const Thresholds& thresholds);
+
+// Fills in the verdicts of the GPUs and of the report, and its exit code: 0 for PASS and WARN; 1
+// for a FAIL; 4 where only preconditions failed or nothing could be measured.
+void conclude(Report& report);
+
+}  // namespace allocmark::qualify

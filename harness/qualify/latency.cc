@@ -1,0 +1,222 @@
+// Test "latency": the times of driver calls, one process, one thread, an idle GPU, against the
+// baseline of the GPU's model, call by call and size by size. This file times.
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include "allocators/cuda_check.h"
+#include "base/bytes.h"
+#include "harness/ballast.h"
+#include "harness/capacity.h"
+#include "harness/qualify/call_clock.h"
+#include "harness/qualify/gpu_facts.h"
+#include "harness/qualify/mapping_calls.h"
+#include "harness/qualify/repeat.h"
+#include "harness/qualify/tests.h"
+
+namespace allocmark::qualify {
+namespace {
+
+constexpr std::uint64_t kLargeBytes = 512 * kMiB;  // from here on fewer samples will do
+constexpr std::uint64_t kSizeBytesMax = 4 * kGiB;
+constexpr int kSampleCount = 200;
+constexpr int kSampleCountLarge = 20;
+// A median of fewer samples says too little, and so does a P90 of fewer than 100. Higher quantiles
+// hang on single calls, of which some take a hundred times as long on any machine.
+constexpr std::uint64_t kMedianSamplesMin = 20;
+constexpr std::uint64_t kP90SamplesMin = 100;
+// Shorter calls are within reach of the clock's own steps.
+constexpr double kBaselineNsMin = 100;
+
+using Samples = std::map<std::pair<std::string, std::uint64_t>, CallSamples>;
+
+int sample_count(std::uint64_t size_bytes) {
+  return size_bytes >= kLargeBytes ? kSampleCountLarge : kSampleCount;
+}
+
+class Measurement {
+ public:
+  Measurement(const CallClock& clock, Samples& samples) : clock_(clock), samples_(samples) {}
+
+  template <typename Call>
+  void time(const char* name, std::uint64_t size_bytes, Call&& call) {
+    samples_[{name, size_bytes}].add(clock_.time(call));
+  }
+
+ private:
+  const CallClock& clock_;
+  Samples& samples_;
+};
+
+void measure_malloc(Measurement& m, std::uint64_t size_bytes, const char* malloc_name,
+                    const char* free_name) {
+  // Small blocks come from a slab, which is there already because of this one.
+  void* kept = nullptr;
+  const bool slab = size_bytes < kDevicePageBytes;
+  if (slab) ALLOCMARK_CUDA_CHECK(cudaMalloc(&kept, size_bytes));
+  for (int i = 0; i < sample_count(size_bytes); ++i) {
+    void* pointer = nullptr;
+    const std::uint64_t key = slab ? 0 : size_bytes;
+    m.time(malloc_name, key, [&] { ALLOCMARK_CUDA_CHECK(cudaMalloc(&pointer, size_bytes)); });
+    m.time(free_name, key, [&] { ALLOCMARK_CUDA_CHECK(cudaFree(pointer)); });
+  }
+  if (slab) ALLOCMARK_CUDA_CHECK(cudaFree(kept));
+}
+
+// From memory that the pool has already: a pool of our own that keeps it.
+void measure_pool(Measurement& m) {
+  cudaMemPoolProps properties{};
+  properties.allocType = cudaMemAllocationTypePinned;
+  properties.location.type = cudaMemLocationTypeDevice;
+  ALLOCMARK_CUDA_CHECK(cudaGetDevice(&properties.location.id));
+  cudaMemPool_t pool = nullptr;
+  ALLOCMARK_CUDA_CHECK(cudaMemPoolCreate(&pool, &properties));
+  std::uint64_t keep_bytes = UINT64_MAX;
+  ALLOCMARK_CUDA_CHECK(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep_bytes));
+  for (int i = 0; i <= kSampleCount; ++i) {
+    void* pointer = nullptr;
+    const auto allocate = [&] {
+      ALLOCMARK_CUDA_CHECK(cudaMallocFromPoolAsync(&pointer, kMiB, pool, nullptr));
+    };
+    const auto free = [&] { ALLOCMARK_CUDA_CHECK(cudaFreeAsync(pointer, nullptr)); };
+    if (i == 0) {
+      allocate();
+      free();
+      ALLOCMARK_CUDA_CHECK(cudaDeviceSynchronize());
+      continue;
+    }
+    m.time("cudaMallocAsync", 0, allocate);
+    m.time("cudaFreeAsync", 0, free);
+  }
+  ALLOCMARK_CUDA_CHECK(cudaDeviceSynchronize());
+  ALLOCMARK_CUDA_CHECK(cudaMemPoolDestroy(pool));
+}
+
+void measure_mapping(Measurement& m, const MappingCalls& calls, std::uint64_t size_bytes) {
+  for (int i = 0; i < sample_count(size_bytes); ++i) {
+    MappedPages pages{.size_bytes = size_bytes};
+    m.time("cuMemAddressReserve", size_bytes, [&] { calls.reserve(pages); });
+    m.time("cuMemCreate", size_bytes, [&] { calls.create(pages); });
+    m.time("cuMemMap", size_bytes, [&] { calls.map(pages); });
+    m.time("cuMemSetAccess", size_bytes, [&] { calls.set_access(pages); });
+    m.time("cuMemUnmap", size_bytes, [&] { calls.unmap(pages); });
+    m.time("cuMemRelease", size_bytes, [&] { calls.release(pages); });
+    m.time("cuMemAddressFree", size_bytes, [&] { calls.free_address(pages); });
+  }
+}
+
+void measure_streams(Measurement& m) {
+  cudaStream_t stream = nullptr;
+  cudaEvent_t event = nullptr;
+  ALLOCMARK_CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  ALLOCMARK_CUDA_CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+  for (int i = 0; i < kSampleCount; ++i) {
+    m.time("cudaEventRecord", 0, [&] { ALLOCMARK_CUDA_CHECK(cudaEventRecord(event, stream)); });
+    ALLOCMARK_CUDA_CHECK(cudaStreamSynchronize(stream));
+    m.time("cudaEventQuery", 0, [&] { ALLOCMARK_CUDA_CHECK(cudaEventQuery(event)); });
+    m.time("cudaStreamWaitEvent", 0,
+           [&] { ALLOCMARK_CUDA_CHECK(cudaStreamWaitEvent(stream, event, 0)); });
+    ALLOCMARK_CUDA_CHECK(cudaStreamSynchronize(stream));
+    m.time("cudaStreamSynchronize", 0,
+           [&] { ALLOCMARK_CUDA_CHECK(cudaStreamSynchronize(stream)); });
+    m.time("cudaDeviceSynchronize", 0, [&] { ALLOCMARK_CUDA_CHECK(cudaDeviceSynchronize()); });
+    m.time("cudaMemGetInfo", 0, [&] { (void)device_free_bytes(); });
+  }
+  ALLOCMARK_CUDA_CHECK(cudaEventDestroy(event));
+  ALLOCMARK_CUDA_CHECK(cudaStreamDestroy(stream));
+}
+
+// The sizes that the baseline has for a call.
+std::vector<std::uint64_t> sizes_of(const Baseline& baseline, const char* call) {
+  std::vector<std::uint64_t> sizes;
+  const auto found = baseline.rows.find(call);
+  if (found == baseline.rows.end()) return sizes;
+  const std::uint64_t size_bytes_max = std::min(kSizeBytesMax, device_free_bytes() / 4);
+  for (const BaselineRow& row : found->second) {
+    if (row.size_bytes >= kDevicePageBytes && row.size_bytes <= size_bytes_max) {
+      sizes.push_back(row.size_bytes);
+    }
+  }
+  return sizes;
+}
+
+std::string ns_text(double ns) {
+  return ns < 10'000 ? fmt::format("{:.0f} ns", ns) : fmt::format("{:.1f} us", ns / 1000);
+}
+
+Figure ratio_figure(const std::string& name, const char* threshold, double ns, double baseline_ns) {
+  return {.name = name,
+          .threshold = threshold,
+          .value = ns / baseline_ns,
+          .note = fmt::format("{}, baseline {}", ns_text(ns), ns_text(baseline_ns))};
+}
+
+// Rows of calls that a slab serves are by the number of such calls in a row, and we make many.
+const BaselineRow* find_row(const std::vector<BaselineRow>& rows, const std::string& call,
+                            std::uint64_t size_bytes) {
+  if (call.ends_with(".slab")) return rows.empty() ? nullptr : &rows.back();
+  const auto found = std::find_if(rows.begin(), rows.end(), [&](const BaselineRow& row) {
+    return row.size_bytes == size_bytes;
+  });
+  return found == rows.end() ? nullptr : &*found;
+}
+
+void compare(const Baseline& baseline, Samples& samples, TestAnswer& answer) {
+  for (auto& [key, measured] : samples) {
+    const auto& [call, size_bytes] = key;
+    const auto rows = baseline.rows.find(call);
+    if (rows == baseline.rows.end()) continue;
+    const BaselineRow* const row = find_row(rows->second, call, size_bytes);
+    if (row == nullptr || row->sample_count < kMedianSamplesMin || row->p50_ns < kBaselineNsMin) {
+      continue;
+    }
+    const std::string name = size_bytes == 0 ? call : call + " " + format_bytes(size_bytes);
+    answer.figures.push_back(
+        ratio_figure(name + ", P50", "latency.p50_ratio", measured.quantile(0.5), row->p50_ns));
+    if (row->sample_count < kP90SamplesMin || measured.count() < kP90SamplesMin) continue;
+    answer.figures.push_back(
+        ratio_figure(name + ", P90", "latency.p90_ratio", measured.quantile(0.9), row->p90_ns));
+  }
+}
+
+}  // namespace
+
+TestAnswer run_latency(const TestContext& context) {
+  TestAnswer answer;
+  const std::optional<Baseline> baseline = baseline_for(context);
+  if (!baseline) {
+    answer.skip =
+        "there is no baseline for " + gpu_name(context.spec.gpu) + "; --baseline FILE names one";
+    return answer;
+  }
+  const CallClock clock(SimcuApi::find());
+  Samples samples;
+  Measurement m(clock, samples);
+  const std::optional<MappingCalls> mapping = MappingCalls::find();
+  for (Rounds rounds(context.spec.seconds); rounds.next();) {
+    measure_malloc(m, 512, "cudaMalloc.slab", "cudaFree.slab");
+    for (const std::uint64_t size_bytes : sizes_of(*baseline, "cudaMalloc")) {
+      measure_malloc(m, size_bytes, "cudaMalloc", "cudaFree");
+    }
+    measure_pool(m);
+    if (mapping) {
+      for (const std::uint64_t size_bytes : sizes_of(*baseline, "cuMemCreate")) {
+        measure_mapping(m, *mapping, size_bytes);
+      }
+    }
+    measure_streams(m);
+  }
+  compare(*baseline, samples, answer);
+  return answer;
+}
+
+}  // namespace allocmark::qualify

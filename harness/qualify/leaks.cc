@@ -1,0 +1,96 @@
+// Test "leaks": cycles of taking and giving back, in every way there is; the free memory must not
+// shrink with their number. What the driver keeps for itself after the first cycles is told apart.
+#include <cuda_runtime_api.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include "allocators/cuda_check.h"
+#include "base/bytes.h"
+#include "harness/ballast.h"
+#include "harness/qualify/memory_ways.h"
+#include "harness/qualify/repeat.h"
+#include "harness/qualify/tests.h"
+
+namespace allocmark::qualify {
+namespace {
+
+constexpr int kCyclesPerHalf = 32;
+constexpr std::array<std::uint64_t, 6> kSizesBytes = {512,       64 * kKiB, 1 * kMiB,
+                                                      20 * kMiB, 64 * kMiB, 256 * kMiB};
+constexpr std::size_t kStreamCount = 8;
+
+void memory_cycle(MemoryWay& way) {
+  std::vector<TakenBlock> blocks;
+  for (const std::uint64_t size_bytes : kSizesBytes) {
+    if (const std::optional<TakenBlock> block = way.take(size_bytes)) blocks.push_back(*block);
+  }
+  give_back_all(way, blocks);
+}
+
+void stream_cycle() {
+  std::array<cudaStream_t, kStreamCount> streams{};
+  std::array<cudaEvent_t, kStreamCount> events{};
+  for (std::size_t i = 0; i < kStreamCount; ++i) {
+    ALLOCMARK_CUDA_CHECK(cudaStreamCreateWithFlags(&streams[i], cudaStreamNonBlocking));
+    ALLOCMARK_CUDA_CHECK(cudaEventCreateWithFlags(&events[i], cudaEventDisableTiming));
+    ALLOCMARK_CUDA_CHECK(cudaEventRecord(events[i], streams[i]));
+  }
+  ALLOCMARK_CUDA_CHECK(cudaDeviceSynchronize());
+  for (std::size_t i = 0; i < kStreamCount; ++i) {
+    ALLOCMARK_CUDA_CHECK(cudaEventDestroy(events[i]));
+    ALLOCMARK_CUDA_CHECK(cudaStreamDestroy(streams[i]));
+  }
+}
+
+double shrunk(std::uint64_t before_bytes, std::uint64_t after_bytes) {
+  return before_bytes > after_bytes ? static_cast<double>(before_bytes - after_bytes) : 0;
+}
+
+void look_for_leaks(const std::string& name, double seconds, const std::function<void()>& cycle,
+                    TestAnswer& answer) {
+  cycle();
+  const std::uint64_t free_first = device_free_bytes();
+  const auto half = [&] {
+    std::uint64_t cycle_count = 0;
+    for (Rounds rounds(seconds / 2); rounds.next();) {
+      for (int i = 0; i < kCyclesPerHalf; ++i) cycle();
+      cycle_count += kCyclesPerHalf;
+    }
+    return cycle_count;
+  };
+  const std::uint64_t count_first = half();
+  const std::uint64_t free_half = device_free_bytes();
+  const std::uint64_t count_second = half();
+  answer.figures.push_back({.name = name + ", growing",
+                            .threshold = "leaks.growth_bytes",
+                            .value = shrunk(free_half, device_free_bytes()),
+                            .note = fmt::format("in {} cycles", count_second)});
+  answer.figures.push_back({.name = name + ", kept",
+                            .threshold = "leaks.kept_bytes",
+                            .value = shrunk(free_first, free_half),
+                            .note = fmt::format("in {} cycles", count_first)});
+}
+
+}  // namespace
+
+TestAnswer run_leaks(const TestContext& context) {
+  TestAnswer answer;
+  const auto ways = memory_ways();
+  const double seconds = context.spec.seconds / static_cast<double>(ways.size() + 1);
+  for (const std::unique_ptr<MemoryWay>& way : ways) {
+    look_for_leaks(
+        std::string(way->name()), seconds, [&] { memory_cycle(*way); }, answer);
+  }
+  look_for_leaks("streams and events", seconds, stream_cycle, answer);
+  return answer;
+}
+
+}  // namespace allocmark::qualify

@@ -1,0 +1,94 @@
+// See mapping_calls.h.
+#include "harness/qualify/mapping_calls.h"
+
+#include <cuda_runtime_api.h>
+
+#include <string>
+
+#include "allocators/cuda_check.h"
+#include "allocators/driver_entry_point.h"
+
+namespace allocmark::qualify {
+namespace {
+
+void check(CUresult result, const char* call) {
+  if (result == CUDA_SUCCESS) return;
+  throw EnvironmentError({.what = std::string(call) + " failed",
+                          .where = "CUDA driver",
+                          .wanted = "",
+                          .got = "error " + std::to_string(result),
+                          .next = ""});
+}
+
+bool device_maps(int device) {
+  decltype(&::cuDeviceGetAttribute) ask = nullptr;
+  look_up_driver("cuDeviceGetAttribute", ask);
+  int value = 0;
+  return ask(&value, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device) ==
+             CUDA_SUCCESS &&
+         value != 0;
+}
+
+}  // namespace
+
+std::optional<MappingCalls> MappingCalls::find() {
+  MappingCalls calls;
+  int device = 0;
+  ALLOCMARK_CUDA_CHECK(cudaGetDevice(&device));
+  if (!device_maps(device)) return std::nullopt;
+  calls.properties_.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  calls.properties_.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  calls.properties_.location.id = device;
+  look_up_driver("cuMemAddressReserve", calls.reserve_);
+  look_up_driver("cuMemAddressFree", calls.free_address_);
+  look_up_driver("cuMemCreate", calls.create_);
+  look_up_driver("cuMemRelease", calls.release_);
+  look_up_driver("cuMemMap", calls.map_);
+  look_up_driver("cuMemUnmap", calls.unmap_);
+  look_up_driver("cuMemSetAccess", calls.set_access_);
+  return calls;
+}
+
+void MappingCalls::reserve(MappedPages& pages) const {
+  check(reserve_(&pages.address, pages.size_bytes, 0, 0, 0), "cuMemAddressReserve");
+}
+
+bool MappingCalls::try_create(MappedPages& pages) const {
+  const CUresult result = create_(&pages.handle, pages.size_bytes, &properties_, 0);
+  if (result != CUDA_ERROR_OUT_OF_MEMORY) check(result, "cuMemCreate");
+  return result == CUDA_SUCCESS;
+}
+
+void MappingCalls::create(MappedPages& pages) const {
+  check(create_(&pages.handle, pages.size_bytes, &properties_, 0), "cuMemCreate");
+}
+
+void MappingCalls::map(const MappedPages& pages) const {
+  check(map_(pages.address, pages.size_bytes, 0, pages.handle, 0), "cuMemMap");
+}
+
+bool MappingCalls::try_set_access(const MappedPages& pages) const {
+  const CUmemAccessDesc access{.location = properties_.location,
+                               .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+  const CUresult result = set_access_(pages.address, pages.size_bytes, &access, 1);
+  if (result != CUDA_ERROR_OUT_OF_MEMORY) check(result, "cuMemSetAccess");
+  return result == CUDA_SUCCESS;
+}
+
+void MappingCalls::set_access(const MappedPages& pages) const {
+  check(try_set_access(pages) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY, "cuMemSetAccess");
+}
+
+void MappingCalls::unmap(const MappedPages& pages) const {
+  check(unmap_(pages.address, pages.size_bytes), "cuMemUnmap");
+}
+
+void MappingCalls::release(const MappedPages& pages) const {
+  check(release_(pages.handle), "cuMemRelease");
+}
+
+void MappingCalls::free_address(const MappedPages& pages) const {
+  check(free_address_(pages.address, pages.size_bytes), "cuMemAddressFree");
+}
+
+}  // namespace allocmark::qualify

@@ -1,0 +1,48 @@
+// The driver's virtual memory calls, one by one, looked up at run time. On the current device.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+#include <optional>
+
+namespace allocmark::qualify {
+
+// Pages with an address of their own; each field is set by the call that makes it.
+struct MappedPages {
+  std::uint64_t size_bytes = 0;  // a multiple of 2 MiB
+  CUdeviceptr address = 0;
+  CUmemGenericAllocationHandle handle = 0;
+};
+
+class MappingCalls {
+ public:
+  // Nothing where the device has no virtual memory management.
+  [[nodiscard]] static std::optional<MappingCalls> find();
+
+  // Each throws EnvironmentError where the call fails.
+  void reserve(MappedPages& pages) const;
+  void create(MappedPages& pages) const;
+  void map(const MappedPages& pages) const;
+  void set_access(const MappedPages& pages) const;
+  void unmap(const MappedPages& pages) const;
+  void release(const MappedPages& pages) const;
+  void free_address(const MappedPages& pages) const;
+  // False where the device has not enough memory.
+  [[nodiscard]] bool try_create(MappedPages& pages) const;
+  [[nodiscard]] bool try_set_access(const MappedPages& pages) const;
+
+ private:
+  MappingCalls() = default;
+
+  CUmemAllocationProp properties_{};
+  decltype(&::cuMemAddressReserve) reserve_ = nullptr;
+  decltype(&::cuMemAddressFree) free_address_ = nullptr;
+  decltype(&::cuMemCreate) create_ = nullptr;
+  decltype(&::cuMemRelease) release_ = nullptr;
+  decltype(&::cuMemMap) map_ = nullptr;
+  decltype(&::cuMemUnmap) unmap_ = nullptr;
+  decltype(&::cuMemSetAccess) set_access_ = nullptr;
+};
+
+}  // namespace allocmark::qualify

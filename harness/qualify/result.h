@@ -1,0 +1,83 @@
+// What 'allocmark qualify' finds out, as data: figures, their limits, verdicts per test, GPU and
+// node. Raw answers flow in from the child processes that measure; judge.h turns them into
+// verdicts; writers.h prints them. README.md of this folder defines every test and figure.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+
+namespace allocmark::qualify {
+
+// From best to worst, but for Skip, which says nothing about the GPU.
+enum class Verdict : std::uint8_t { Skip, Pass, Warn, Fail };
+[[nodiscard]] std::string_view to_string(Verdict verdict);
+
+// A line of the thresholds file.
+struct Limit {
+  std::optional<double> warn = {}, fail = {};  // beyond these the figure is WARN or FAIL
+  bool is_min = false;                         // the figure must not be below, else not above
+  std::string unit = {};
+  std::string meaning = {};
+};
+
+struct Figure {
+  std::string name = {};             // what was measured: "cudaMalloc 2.00 MiB, P50"
+  std::string threshold = {};        // key in the thresholds file; empty: told, not judged
+  std::optional<double> value = {};  // nothing: could not be measured, and `note` says why
+  std::string note = {};
+  bool optional = false;  // not being measurable is normal here (a GPU without ECC)
+  Limit limit = {};       // set by the judge, as is the verdict
+  Verdict verdict = Verdict::Skip;
+};
+
+// What a child process answers.
+struct TestAnswer {
+  std::vector<Figure> figures = {};
+  std::string failure = {};  // the test could not be carried through, which is a FAIL
+  std::string skip = {};     // why the test says nothing, where nothing failed
+  bool unsafe = false;       // no other test may touch this GPU
+  std::map<std::string, double> readings = {};  // facts for a later test
+};
+
+struct TestResult {
+  std::string test = {};
+  std::string gpu = {};  // "cuda:0", "sim:h200/1"; empty: of the whole node
+  Verdict verdict = Verdict::Skip;
+  std::string reason = {};  // what decided the verdict; empty for PASS
+  std::vector<Figure> figures = {};
+  double wall_s = 0;
+};
+
+struct GpuFacts {
+  int index = 0;
+  std::string label = {};  // "cuda:0"
+  std::string name = {}, uuid_hash = {};
+  std::uint64_t memory_bytes = 0;
+};
+
+struct GpuReport {
+  GpuFacts facts = {};
+  Verdict verdict = Verdict::Skip;
+  std::vector<TestResult> tests = {};
+};
+
+struct Report {
+  std::string level, device, version, started_utc, thresholds_path;
+  std::string environment;  // of the host, as a line of JSON; empty: not known
+  double wall_s = 0;
+  std::vector<GpuReport> gpus;
+  std::vector<TestResult> node_tests;
+  Verdict verdict = Verdict::Skip;
+  ExitCode exit_code = ExitCode::EnvironmentUnfit;
+};
+
+// The tests whose failure says that the machine was not in a state to be judged.
+inline constexpr std::string_view kPreconditionsTest = "preconditions";
+
+}  // namespace allocmark::qualify

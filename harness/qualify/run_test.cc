@@ -1,0 +1,61 @@
+// See run_test.h.
+#include "harness/qualify/run_test.h"
+
+#include <cuda_runtime_api.h>
+
+#include <chrono>
+#include <thread>
+
+#include "allocators/cuda_check.h"
+#include "base/error.h"
+#include "harness/runtime_select.h"
+
+namespace allocmark::qualify {
+namespace {
+
+// An H200 clears all its memory in 0.37 s (2026-11-20).
+constexpr std::chrono::seconds kClearingTime{1};
+
+const TestEntry& find_entry(const std::string& name) {
+  for (const std::span<const TestEntry> entries : {registry(), helpers()}) {
+    for (const TestEntry& entry : entries) {
+      if (entry.name == name) return entry;
+    }
+  }
+  throw UsageError({.what = "there is no such test",
+                    .where = "allocmark qualify",
+                    .wanted = "",
+                    .got = name,
+                    .next = "use: allocmark qualify"});
+}
+
+}  // namespace
+
+TestAnswer run_test(const TestSpec& spec) {
+  const TestEntry& entry = find_entry(spec.test);
+  const TestContext context{.spec = spec, .simulated = is_simulated(spec.device)};
+  TestAnswer answer;
+  try {
+    if (context.simulated != simcuda_loaded()) {
+      throw EnvironmentError({.what = "the wrong CUDA runtime is loaded",
+                              .where = spec.device,
+                              .wanted = "",
+                              .got = "",
+                              .next = "check LD_LIBRARY_PATH and LD_PRELOAD"});
+    }
+    if (entry.needs_context) {
+      ALLOCMARK_CUDA_CHECK(cudaSetDevice(spec.gpu));
+      ALLOCMARK_CUDA_CHECK(cudaFree(nullptr));
+    }
+    // What earlier tests freed is being cleared, which would be measured with the rest.
+    if (entry.scope == Scope::GpusInTurn && !context.simulated) {
+      std::this_thread::sleep_for(kClearingTime);
+    }
+    answer = entry.run(context);
+  } catch (const EnvironmentError& error) {
+    answer.failure = error.what();
+  }
+  return answer;
+}
+
+}  // namespace allocmark::qualify

@@ -1,0 +1,161 @@
+#include "harness/simcuda/shim/gpu_faults.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <charconv>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "harness/simcuda/shim/call.h"
+#include "harness/simcuda/shim/simulated_device.h"
+
+namespace simcuda {
+namespace {
+
+// Written while the library starts, read only after that.
+struct Plan {
+  std::mutex mutex;
+  std::map<std::pair<int, std::string>, std::string, std::less<>> values;
+  struct Counters {
+    std::uint64_t calls = 0, frees = 0, views = 0;
+    bool lost = false;
+  };
+  std::array<Counters, kDeviceCountMax> counters;
+};
+Plan& plan() {
+  static Plan& instance = *new Plan;
+  return instance;
+}
+
+constexpr std::array<std::string_view, 19> kKeys = {
+    "lost_at",         "lost_file",     "hang_at",       "leak_every",    "corrupt_view",
+    "ecc_corrected",   "ecc_mode",      "retired_pages", "remap_failed",  "throttle",
+    "ecc_uncorrected", "foreign_bytes", "celsius",       "xid",           "sm_mhz",
+    "pcie_width",      "no_permission", "nvml_error",    "power_limit_mw"};
+
+// Calls that concern no GPU, or only ask which one is meant.
+constexpr std::array<std::string_view, 6> kCallsWithoutGpu = {
+    "cudaSetDevice",    "cudaGetDevice",       "cudaGetDeviceCount",
+    "cudaGetLastError", "cudaPeekAtLastError", "cudaRuntimeGetVersion"};
+
+std::uint64_t number_of(const std::string& text) {
+  std::uint64_t value = 0;
+  std::from_chars(text.data(), text.data() + text.size(), value);
+  return value;
+}
+
+bool is_number(std::string_view text) {
+  return !text.empty() && text.size() < 20 &&
+         std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+std::uint64_t grow_in_file(const std::string& path) {
+  std::uint64_t value = 0;
+  std::ifstream(path) >> value;
+  std::ofstream(path) << value + 1;
+  return value;
+}
+
+// The plan's mutex is held.
+const std::string* find_value(int gpu, std::string_view key) {
+  const auto found = plan().values.find(std::pair(gpu, std::string(key)));
+  return found == plan().values.end() ? nullptr : &found->second;
+}
+
+std::uint64_t number_at(int gpu, std::string_view key) {
+  const std::string* value = find_value(gpu, key);
+  return value == nullptr ? 0 : number_of(*value);
+}
+
+void check_lost(int gpu, Plan::Counters& counters) {
+  const std::string* file = find_value(gpu, "lost_file");
+  const std::uint64_t lost_at = number_at(gpu, "lost_at");
+  const bool now = lost_at != 0 && counters.calls >= lost_at;
+  if (now && file != nullptr) {
+    std::ofstream(*file) << "lost\n";  // so that processes to come find it gone
+  }
+  std::error_code error;
+  counters.lost =
+      counters.lost || now || (file != nullptr && std::filesystem::exists(*file, error));
+}
+
+}  // namespace
+
+void add_gpu_faults(std::string_view text) {
+  const std::lock_guard lock(plan().mutex);
+  while (!text.empty()) {
+    const std::string_view entry = text.substr(0, text.find(';'));
+    text.remove_prefix(std::min(text.size(), entry.size() + 1));
+    if (entry.empty()) continue;
+    const std::size_t colon = entry.find(':');
+    const std::size_t equals = entry.find('=');
+    const bool whole = colon != std::string_view::npos && equals != std::string_view::npos &&
+                       colon < equals && is_number(entry.substr(0, colon));
+    const std::string_view key = whole ? entry.substr(colon + 1, equals - colon - 1) : "";
+    const std::string value(whole ? entry.substr(equals + 1) : "");
+    const std::uint64_t gpu = whole ? number_of(std::string(entry.substr(0, colon))) : 0;
+    if (std::find(kKeys.begin(), kKeys.end(), key) == kKeys.end() ||
+        !(is_number(value) || value.starts_with('/')) || gpu >= kDeviceCountMax) {
+      throw std::runtime_error(
+          "SIMCUDA_GPU_FAULTS: wanted GPU:KEY=NUMBER or GPU:KEY=/FILE, separated by ';', with the "
+          "keys of simcu.h, got '" +
+          std::string(entry) + "'");
+    }
+    plan().values[{static_cast<int>(gpu), std::string(key)}] = value;
+  }
+  if (!plan().values.empty()) slow_reasons.fetch_or(kGpuFaults);
+}
+
+std::uint64_t gpu_value(int gpu, std::string_view key, std::uint64_t fallback) {
+  const std::lock_guard lock(plan().mutex);
+  const std::string* value = find_value(gpu, key);
+  if (value == nullptr) return fallback;
+  return value->starts_with('/') ? grow_in_file(*value) : number_of(*value);
+}
+
+int next_gpu_fault(int gpu, std::string_view api) {
+  if (gpu < 0 || gpu >= kDeviceCountMax ||
+      std::find(kCallsWithoutGpu.begin(), kCallsWithoutGpu.end(), api) != kCallsWithoutGpu.end()) {
+    return 0;
+  }
+  bool hangs = false;
+  {
+    const std::lock_guard lock(plan().mutex);
+    Plan::Counters& counters = plan().counters[static_cast<std::size_t>(gpu)];
+    ++counters.calls;
+    check_lost(gpu, counters);
+    if (counters.lost) return cudaErrorUnknown;
+    hangs = counters.calls == number_at(gpu, "hang_at");
+  }
+  while (hangs) std::this_thread::sleep_for(std::chrono::hours(1));
+  return 0;
+}
+
+bool gpu_is_lost(int gpu) {
+  const std::lock_guard lock(plan().mutex);
+  Plan::Counters& counters = plan().counters[static_cast<std::size_t>(gpu)];
+  check_lost(gpu, counters);
+  return counters.lost;
+}
+
+bool next_free_leaks(int gpu) {
+  const std::lock_guard lock(plan().mutex);
+  const std::uint64_t every = number_at(gpu, "leak_every");
+  return every != 0 && ++plan().counters[static_cast<std::size_t>(gpu)].frees % every == 0;
+}
+
+bool next_view_is_corrupt(int gpu) {
+  const std::lock_guard lock(plan().mutex);
+  const std::uint64_t nth = number_at(gpu, "corrupt_view");
+  return nth != 0 && ++plan().counters[static_cast<std::size_t>(gpu)].views == nth;
+}
+
+}  // namespace simcuda

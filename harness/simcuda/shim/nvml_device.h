@@ -1,0 +1,76 @@
+// What the files of the simulated NVML share: its error codes, handles and structures, as in NVML's
+// public interface, and the way from a handle to a simulated device.
+#pragma once
+
+#include <array>
+
+#include "harness/simcuda/shim/gpu_faults.h"
+#include "harness/simcuda/shim/library.h"
+#include "harness/simcuda/shim/simulated_device.h"
+
+#define NVML_EXPORT __attribute__((visibility("default")))
+
+namespace simcuda {
+
+enum NvmlReturn : int {
+  kSuccess = 0,
+  kUninitialized = 1,
+  kInvalidArgument = 2,
+  kNotSupported = 3,
+  kNoPermission = 4,
+  kNotFound = 6,
+  kInsufficientSize = 7,
+  kTimeout = 10,
+  kGpuIsLost = 15,
+};
+
+// Handles are pointers to the devices' indexes.
+struct NvmlDevice {
+  int index;
+};
+extern std::array<NvmlDevice, kDeviceCountMax> nvml_devices;
+
+struct NvmlMemory {
+  unsigned long long total_bytes, free_bytes, used_bytes;
+};
+struct NvmlMemoryV2 {
+  unsigned version;
+  unsigned long long total_bytes, reserved_bytes, free_bytes, used_bytes;
+};
+struct NvmlProcess {  // version 1, what the unversioned symbol fills
+  unsigned process_id;
+  unsigned long long used_bytes;
+};
+struct NvmlProcessV3 {
+  unsigned process_id;
+  unsigned long long used_bytes;
+  unsigned gpu_instance, compute_instance;
+};
+
+[[nodiscard]] inline SimulatedDevice* find(const NvmlDevice* handle) {
+  return handle == nullptr ? nullptr : device_at(handle->index);
+}
+
+template <class Number, class Value>
+NvmlReturn give_number(const NvmlDevice* handle, Number* out, Value value) {
+  SimulatedDevice* device = find(handle);
+  if (device == nullptr || out == nullptr) {
+    return kInvalidArgument;
+  }
+  if (gpu_is_lost(device->index)) {
+    return kGpuIsLost;
+  }
+  *out = static_cast<Number>(value(*device));
+  return kSuccess;
+}
+
+// The same for a value that SIMCUDA_GPU_FAULTS may plan under `key`.
+template <class Number>
+NvmlReturn give_planned(const NvmlDevice* handle, Number* out, const char* key,
+                        std::uint64_t fallback) {
+  return give_number(handle, out, [&](const SimulatedDevice& device) {
+    return gpu_value(device.index, key, fallback);
+  });
+}
+
+}  // namespace simcuda

@@ -1,0 +1,196 @@
+#!/usr/bin/env python3
+"""Measures how often comparisons are right, with real runs: A/A (the same thing on both sides) and power (a known slowdown).
+
+In goes an allocmark program and, for power, the library built from tests/allocators/paced_pluggable.c; out comes one line per
+experiment with a share and its Wilson interval at 95 %, and with --out a JSON file of the same. Every comparison is a run of its
+own (`run --ab`, or with --two-runs `run`, `run`, `compare --confirm`); nothing is resampled. Uses the standard library only.
+"""
+import argparse
+import json
+import math
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+
+def wilson(hits, trials, z=1.959964):
+    """The score interval of a share, as results/statistics.h computes it."""
+    if trials == 0:
+        return (float("nan"),) * 3
+    share, scale = hits / trials, 1 + z * z / trials
+    centre = (share + z * z / (2 * trials)) / scale
+    half = z / scale * math.sqrt(share * (1 - share) / trials + z * z / (4 * trials * trials))
+    # At the ends the formula gives exactly 0 and 1; rounding must not hide that.
+    return share, 0.0 if hits == 0 else max(0.0, centre - half), 1.0 if hits == trials else min(1.0, centre + half)
+
+
+def wrapper(folder, name, program, variables):
+    """A program that is allocmark with some environment variables: one side of a power experiment."""
+    path = folder / name
+    exports = "".join(f"export {key}={value}\n" for key, value in variables.items())
+    path.write_text(f'#!/bin/sh\n{exports}exec {program} "$@"\n')
+    path.chmod(0o755)
+    return str(path)
+
+
+class Experiment:
+    def __init__(self, options, folder):
+        self.options, self.folder = options, folder
+        self.program = str(Path(options.program).resolve())
+        self.axes = ["--device", options.device]
+        if options.rounds:
+            self.axes_rounds = ["--rounds", str(options.rounds), "--rounds-max", str(options.rounds_max or 2 * options.rounds)]
+        else:
+            self.axes_rounds = []
+
+    def call(self, arguments):
+        done = subprocess.run(arguments, capture_output=True, text=True)
+        if done.returncode not in (0, 1):
+            raise SystemExit(f"{' '.join(arguments)}: exit code {done.returncode}\n{done.stderr[-2000:]}")
+        return done
+
+    def compare(self, index, sides, cells, two_runs):
+        """One comparison of the two programs on the cells; its JSON."""
+        out = self.folder / f"comparison{index}"
+        try:
+            if two_runs:
+                for name, side in zip(("base", "new"), sides):
+                    self.call([side, "run", *cells, *self.axes, "--jobs", "1", "--out", str(out / name)])
+                done = self.call([self.program, "compare", str(out / "base"), str(out / "new"), "--confirm", *self.axes_rounds,
+                                  "--base-program", sides[0], "--new-program", sides[1], "--confirm-out", str(out / "confirm"),
+                                  "--order-seed", str(index + 2), "--no-calibration", "--format", "json"])
+            else:
+                done = self.call([self.program, "run", "--ab", *sides, *cells, *self.axes, *self.axes_rounds, "--out", str(out),
+                                  "--order-seed", str(index + 2), "--format", "json"])
+            return json.loads(done.stdout)
+        finally:
+            shutil.rmtree(out, ignore_errors=True)
+
+    def many(self, sides, cells):
+        """As many comparisons as were asked for, or as begin before the time is up."""
+        end = time.time() + self.options.time_limit if self.options.time_limit else math.inf
+
+        def one(index):
+            return self.compare(index, sides, cells, self.options.two_runs) if time.time() < end else None
+
+        with ThreadPoolExecutor(self.options.jobs) as pool:
+            return [found for found in pool.map(one, range(self.options.comparisons)) if found is not None]
+
+
+def timed_numbers(comparison):
+    for cell in comparison["cells"]:
+        for number in cell["numbers"]:
+            if "p_value" in number:
+                yield cell, number
+
+
+def measure_aa(experiment, options):
+    cells = ["--workload", *options.workload, "--allocator", *options.allocator, "--conf", "unset"]
+    # Two names of the same program: the sides must not be told apart by the path alone.
+    sides = [wrapper(experiment.folder, name, experiment.program, {}) for name in ("a.sh", "b.sh")]
+    comparisons = experiment.many(sides, cells)
+    numbers = [number for comparison in comparisons for _, number in timed_numbers(comparison)]
+    cell_list = [[n for n in cell["numbers"] if "p_value" in n] for comparison in comparisons for cell in comparison["cells"]]
+    called = [number for number in numbers if number["verdict"] in ("worse", "better")]
+    result = {"experiment": "aa", "comparisons": len(comparisons), "timed_cells": len(cell_list), "timed_numbers": len(numbers)}
+    result["verdicts"] = {verdict: sum(n["verdict"] == verdict for n in numbers) for verdict in sorted({n["verdict"] for n in numbers})}
+    wrong_cells = sum(any(n["verdict"] in ("worse", "better") for n in cell) for cell in cell_list)
+    result["cells_called"] = wilson(wrong_cells, len(cell_list))
+    result["numbers_called"] = wilson(len(called), len(numbers))
+    result["comparisons_failed"] = wilson(sum(c["exit_code"] == 1 for c in comparisons), len(comparisons))
+    result["called"] = [{key: n[key] for key in ("number", "base", "new", "change", "p_value_adjusted")} for n in called]
+    # How often the interval holds no change, which is the truth here.
+    covered = sum(n["change_low"] <= 0 <= n["change_high"] for n in numbers if n["change_low"] is not None)
+    result["intervals_with_truth"] = wilson(covered, sum(n["change_low"] is not None for n in numbers))
+    return [result]
+
+
+def paced_cell(plugin):
+    return f"pluggable=library:{plugin},malloc:slowed_malloc,free:base_free,trim:paced_trim"
+
+
+PROBE_STEPS, PROBE_SLOW_STEPS = 20, 1200
+
+
+def probe_changes(experiment, plugin):
+    """What known numbers of further steps change, as shares: from them follow the steps for a wanted change."""
+    variables = {"PACED_EXTRA_STEPS": PROBE_STEPS, "PACED_EXTRA_SLOW_STEPS": PROBE_SLOW_STEPS}
+    sides = [wrapper(experiment.folder, f"probe{side}.sh", experiment.program, values)
+             for side, values in (("a", {}), ("b", variables))]
+    cells = ["--workload", "gpt2_train_amp", "--allocator", "pluggable", "--conf", paced_cell(plugin)]
+    comparison = experiment.compare(-1, sides, cells, two_runs=False)
+    return {number["number"]: number["change"] for _, number in timed_numbers(comparison)}
+
+
+def measure_power(experiment, options):
+    """One slowed cell among others; how many steps make the slowdown is measured first."""
+    plugin = str(Path(options.plugin).resolve())
+    probe = probe_changes(experiment, plugin)
+    # Rounded down: what is put in is not more than was asked for.
+    extra = int(PROBE_STEPS * options.p50 / probe["allocate_latency_ns_p50"])
+    slow_extra = int(PROBE_SLOW_STEPS * options.p99 / probe["allocate_latency_ns_p99"])
+    others = [word for index in range(options.other_cells) for word in ("--conf", f"caching=max_split_size_mb:{20 + index}")]
+    allocators = ["pluggable"] + (["caching"] if others else [])
+    cells = ["--workload", "gpt2_train_amp", "--allocator", *allocators, "--conf", paced_cell(plugin), *others]
+    results = []
+    for number_name, variables, share in (
+        ("allocate_latency_ns_p50", {"PACED_EXTRA_STEPS": extra}, options.p50),
+        ("allocate_latency_ns_p99", {"PACED_EXTRA_SLOW_STEPS": slow_extra}, options.p99),
+    ):
+        sides = [wrapper(experiment.folder, f"{number_name}{side}.sh", experiment.program, values)
+                 for side, values in (("a", {}), ("b", variables))]
+        comparisons = experiment.many(sides, cells)
+        slowed = [n for c in comparisons for cell, n in timed_numbers(c)
+                  if cell["allocator"] == "pluggable" and n["number"] == number_name]
+        other = [n for c in comparisons for cell, n in timed_numbers(c) if cell["allocator"] != "pluggable"]
+        found = sum(n["verdict"] == "worse" for n in slowed)
+        changes = sorted(n["change"] for n in slowed)
+        result = {"experiment": f"power {number_name} {share:.0%}", "variables": variables, "comparisons": len(comparisons),
+                  "cells": 1 + options.other_cells, "found": wilson(found, len(comparisons)),
+                  "failed": wilson(sum(c["exit_code"] == 1 for c in comparisons), len(comparisons)),
+                  "change_median": changes[len(changes) // 2], "change_range": [changes[0], changes[-1]],
+                  "others_called": wilson(sum(n["verdict"] in ("worse", "better") for n in other), len(other))}
+        results.append(result)
+    return results
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("experiment", choices=["aa", "power"])
+    parser.add_argument("--program", default="build/release/bin/allocmark")
+    parser.add_argument("--plugin", default="build/release/lib/paced_pluggable.so")
+    parser.add_argument("--device", default="sim:h200")
+    parser.add_argument("--workload", nargs="+", default=["gpt2_train_amp", "bert_varlen_infer"])
+    parser.add_argument("--allocator", nargs="+", default=["caching", "cub"])
+    parser.add_argument("--comparisons", type=int, default=100)
+    parser.add_argument("--time-limit", type=float, help="seconds after which no comparison begins, for each experiment")
+    parser.add_argument("--jobs", type=int, default=1, help="comparisons at a time")
+    parser.add_argument("--rounds", type=int, help="instead of allocmark's default")
+    parser.add_argument("--rounds-max", type=int)
+    parser.add_argument("--two-runs", action="store_true", help="run, run, compare --confirm instead of run --ab")
+    parser.add_argument("--p50", type=float, default=0.05, help="slowdown of every request, as a share of P50")
+    parser.add_argument("--p99", type=float, default=0.10, help="slowdown of the slow requests, as a share of P99")
+    parser.add_argument("--other-cells", type=int, default=11, help="cells beside the slowed one")
+    parser.add_argument("--out", help="JSON file")
+    options = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="measure_verdicts"))
+    begin = time.time()
+    try:
+        experiment = Experiment(options, folder)
+        results = (measure_aa if options.experiment == "aa" else measure_power)(experiment, options)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    for result in results:
+        result.update(wall_s=round(time.time() - begin, 1), load=os.getloadavg()[0], two_runs=options.two_runs, device=options.device)
+        print(json.dumps(result))
+    if options.out:
+        Path(options.out).write_text(json.dumps(results, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

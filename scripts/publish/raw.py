@@ -1,0 +1,66 @@
+"""The raw results of a published folder: raw/NAME.jsonl.xz as `allocmark run` wrote them. A folder flows in; cells by name and key flow out."""
+
+import json
+import lzma
+from pathlib import Path
+
+
+class PublishError(Exception):
+    """A problem of the input, worded for the person who publishes."""
+
+
+class Raw:
+    def __init__(self, folder):
+        self.folder = Path(folder)
+        self.files = {}
+        for path in sorted((self.folder / "raw").glob("*.jsonl.xz")):
+            self.files[path.name.removesuffix(".jsonl.xz")] = None
+        if not self.files:
+            raise PublishError(f"{self.folder}/raw: wanted NAME.jsonl.xz files, got none; measure first: publish.py measure --out {folder}")
+
+    def _read(self, name):
+        if self.files[name] is None:
+            environment, cells = None, {}
+            with lzma.open(self.folder / "raw" / f"{name}.jsonl.xz", "rt") as file:
+                for number, text in enumerate(file, 1):
+                    try:
+                        line = json.loads(text)
+                    except ValueError as error:
+                        raise PublishError(f"{name}.jsonl.xz, line {number}: {error}") from None
+                    if line["kind"] == "environment":
+                        environment = line
+                    else:
+                        cells[line["cell_id"]] = line  # a later line of a cell counts
+            self.files[name] = (environment, list(cells.values()))
+        return self.files[name]
+
+    def has(self, name):
+        return name in self.files
+
+    def names(self, prefix=""):
+        return [name for name in self.files if name.startswith(prefix)]
+
+    def environment(self, name):
+        return self._read(name)[0]
+
+    def cells(self, *names):
+        """The cells of these files; of a cell that is in several the first one."""
+        found = {}
+        for name in names:
+            if name in self.files:
+                for cell in self._read(name)[1]:
+                    found.setdefault(key_of(cell), cell)
+        return list(found.values())
+
+    def profile(self):
+        path = self.folder / "raw" / "profile.json"
+        return json.loads(path.read_text()) if path.is_file() else None
+
+
+def key_of(cell):
+    """What names a cell besides the device: the same experiment on another one has the same key."""
+    return tuple(cell[name] for name in ("workload", "allocator", "conf", "capacity", "seed", "on_oom"))
+
+
+def is_measured(cell):
+    return cell is not None and cell["status"] in ("ok", "oom_stopped")

@@ -1,0 +1,127 @@
+"""Report: simulated against real, cell by cell. Raw results flow in, Markdown flows out."""
+
+from raw import is_measured, key_of
+from text import conf, number, ratio, share, short, size, table, time
+
+# What is compared: name, field, the ratio within which the model is to be.
+TIMES = (
+    ("allocate P50", "allocate_latency_ns_p50", 1.15),
+    ("allocate P99", "allocate_latency_ns_p99", 1.30),
+    ("free P50", "deallocate_latency_ns_p50", 1.15),
+    ("free P99", "deallocate_latency_ns_p99", 1.30),
+)
+EXACT = (
+    ("failed requests", "oom_count"),
+    ("reserved bytes at the peak", "reserved_bytes_peak"),
+    ("bytes taken from the device at the peak", "device_bytes_peak"),
+    ("place of every allocation", "placement_hash"),
+)
+
+
+def pairs(left, right):
+    by_key = {key_of(cell): cell for cell in right}
+    return [(cell, by_key[key_of(cell)]) for cell in left if is_measured(cell) and is_measured(by_key.get(key_of(cell)))]
+
+
+def bucket_ns(index):
+    """The middle of a stored latency bucket, as results/README.md defines them: 64 per power of two, in picoseconds."""
+    octave, step = index // 64 - 1, index % 64
+    return (index if index < 64 else (64.5 + step) * 2**octave) / 1000
+
+
+def quantile_of(histogram, share):
+    """Nearest rank of [bucket, count, gap, count, ...]; None without samples."""
+    total = sum(histogram[1::2])
+    bucket, seen = 0, 0
+    for gap, count in zip(histogram[::2], histogram[1::2]):
+        bucket, seen = bucket + gap, seen + count
+        if seen >= share * total:
+            return bucket_ns(bucket)
+    return None
+
+
+def quiet(cell, field):
+    """The number in that pass of the cell in which it is lowest: others of the host make a pass slower, nothing makes it faster."""
+    operation, percentile = field.split("_latency_ns_p")
+    share = {"50": 0.5, "99": 0.99}[percentile]
+    values = [quantile_of(one[f"{operation}_latency_histogram"], share) for one in cell.get("passes", []) if one.get(f"{operation}_latency_histogram")]
+    return min((value for value in values if value is not None), default=cell[field])
+
+
+def time_ratio(real, other, field):
+    before, after = quiet(real, field), quiet(other, field)
+    return None if not before or after is None else after / before
+
+
+def within(value, limit):
+    return 1 / limit <= value <= limit
+
+
+def agreement(found, title):
+    """Per number: median ratio and the share of cells within the limit."""
+    rows = []
+    for allocator in [None, *sorted({real["allocator"] for real, _ in found})]:
+        cells = [pair for pair in found if allocator in (None, pair[0]["allocator"])]
+        row = ["**all**" if allocator is None else f"`{allocator}`", len(cells)]
+        for _, field, limit in TIMES:
+            ratios = sorted(value for value in (time_ratio(*pair, field) for pair in cells) if value is not None)
+            if not ratios:
+                row += ["-", "-"]
+                continue
+            row += [ratio(ratios[len(ratios) // 2]), share(sum(within(value, limit) for value in ratios), len(ratios))]
+        rows.append(row)
+    headings = ["allocator", "cells:"]
+    for name, _, limit in TIMES:
+        headings += [f"{name}, median ratio:", f"within {round(100 * (limit - 1))} %:"]
+    return f"### {title}\n\n" + table(headings, rows)
+
+
+def exact_rows(found):
+    rows = []
+    for name, field in EXACT:
+        known = [(real, other) for real, other in found if real[field] is not None and other[field] is not None]
+        equal = sum(real[field] == other[field] for real, other in known)
+        rows.append([name, f"{equal} of {len(known)}"])
+    return rows
+
+
+def differing(found):
+    lines = []
+    for real, other in found:
+        for name, field in EXACT:
+            if real[field] is not None and other[field] is not None and real[field] != other[field]:
+                lines.append(f"- {short(real['workload'])}, {real['capacity']}, `{real['allocator']}` {conf(real['conf'])}: {name} {number(real[field])} on the "
+                             f"GPU, {number(other[field])} simulated")
+    return "\n".join(lines) + "\n" if lines else "None.\n"
+
+
+def cell_rows(found):
+    rows = []
+    for real, other in found:
+        row = [short(real["workload"]), real["capacity"], f"`{real['allocator']}`", conf(real["conf"]), f"{real['oom_count']} / {other['oom_count']}",
+               f"{size(real['reserved_bytes_peak'])} / {size(other['reserved_bytes_peak'])}"]
+        for _, field, limit in TIMES:
+            value = time_ratio(real, other, field)
+            text = "-" if value is None else f"{time(quiet(real, field))} / {time(quiet(other, field))} = {ratio(value)}"
+            row.append(text if value is None or within(value, limit) else f"**{text}**")
+        rows.append(row)
+    return rows
+
+
+def report(raw, _binary):
+    real, simulated = raw.cells("real", "real_calls"), raw.cells("simulated")
+    found = [pair for pair in pairs(real, simulated) if pair[0]["allocator"] != "null"]
+    out = "# Simulated against real\n\n"
+    out += ("The default suite on the GPU and on a simulated device whose profile was measured on the same machine minutes before "
+            "(`raw/profile.json`). Ratios are simulated over measured. Of each cell's passes the one with the lowest value is taken, on both "
+            "sides: a neighbour of the virtual machine makes passes slower. The host's own part of a latency is measured on both sides.\n\n")
+    out += "## What must be equal\n\n" + table(["number", "equal:"], exact_rows(found)) + "\nDifferent:\n\n" + differing(found) + "\n"
+    out += "## Latency\n\n" + agreement(found, "Simulated over measured") + "\n"
+    again = raw.cells("real_again")
+    if again:
+        noise = [pair for pair in pairs(real, again) if pair[0]["allocator"] != "null"]
+        out += agreement(noise, "The same GPU cells measured again, over the first time")
+        out += "\nNo model can agree better with one measurement than a second measurement does.\n\n"
+    out += "## Every cell\n\nGPU / simulated = ratio; **bold** beyond 15 % (P50) or 30 % (P99).\n\n"
+    headings = ["workload", "capacity", "allocator", "config string", "OOMs:", "reserved peak:"] + [name + ":" for name, _, _ in TIMES]
+    return out + table(headings, cell_rows(found))

@@ -1,0 +1,29 @@
+// The choice of a processor: it is one of those that the thread could use, and is undone.
+#include "harness/quiet_cpu.h"
+
+#include <sched.h>
+
+#include "tests/catch.h"
+
+namespace allocmark {
+
+TEST_CASE("a quiet processor is one of the allowed ones, and the choice ends with its object") {
+  cpu_set_t before;
+  REQUIRE(sched_getaffinity(0, sizeof before, &before) == 0);
+  {
+    const QuietCpu quiet;
+    quiet.move();
+    quiet.move();
+    cpu_set_t during;
+    REQUIRE(sched_getaffinity(0, sizeof during, &during) == 0);
+    CHECK(CPU_COUNT(&during) == 1);
+    cpu_set_t both;
+    CPU_AND(&both, &before, &during);
+    CHECK(CPU_COUNT(&both) == 1);
+  }
+  cpu_set_t after;
+  REQUIRE(sched_getaffinity(0, sizeof after, &after) == 0);
+  CHECK(CPU_EQUAL(&before, &after));
+}
+
+}  // namespace allocmark

@@ -1,0 +1,143 @@
+"""The reports of published results: verdicts of claims, comparison with the simulated device, and pages from a small raw folder. The claims that ship are
+read too: every check must name an operator, a field and cells that can be run."""
+
+import json
+import lzma
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "scripts" / "publish"))
+
+import contention  # noqa: E402
+import folklore  # noqa: E402
+import simulated  # noqa: E402
+import text  # noqa: E402
+from raw import PublishError, Raw  # noqa: E402
+
+CLAIMS = ROOT / "results" / "published" / "claims.toml"
+
+
+def cell(**values):
+    base = {"kind": "cell", "cell_id": values.pop("id", "1"), "workload": "w", "allocator": "caching", "conf": "", "capacity": "unlimited", "seed": 0,
+            "on_oom": "skip", "status": "ok", "oom_count": 0, "reserved_bytes_peak": 100, "device_bytes_peak": 100, "placement_hash": "a",
+            "allocate_latency_ns_p50": 100.0, "allocate_latency_ns_p99": 1000.0, "deallocate_latency_ns_p50": 90.0,
+            "deallocate_latency_ns_p99": 900.0, "program_ns": 1e6}
+    return {**base, **values}
+
+
+class Folder:
+    """A raw folder with these cells by name."""
+
+    def __init__(self, **runs):
+        self.folder = tempfile.TemporaryDirectory()
+        raw = Path(self.folder.name) / "raw"
+        raw.mkdir()
+        for name, cells in runs.items():
+            with lzma.open(raw / f"{name}.jsonl.xz", "wt") as file:
+                for index, one in enumerate([{"kind": "environment"}, *cells]):
+                    file.write(json.dumps({**one, "cell_id": str(index)}) + "\n")
+        self.raw = Raw(self.folder.name)
+        self.raw.owner = self  # the folder lives as long as what reads it
+
+
+def check(**values):
+    return {"when": "then", "left": {"workload": "w", "field": "oom_count"}, "op": "<", "right": 1, **values}
+
+
+class Claims(unittest.TestCase):
+    def evaluate(self, one, *cells):
+        return folklore.evaluate(one, folklore.Cells(Folder(claims=cells).raw), {"good": True, "bad": False})[0]
+
+    def test_a_check_compares_two_numbers(self):
+        self.assertTrue(self.evaluate(check(), cell()))
+        self.assertFalse(self.evaluate(check(), cell(oom_count=1)))
+        other = check(right={"conf": "x:1"}, times=2)
+        self.assertTrue(self.evaluate(other, cell(oom_count=3), cell(conf="x:1", oom_count=2)))
+        self.assertFalse(self.evaluate(other, cell(oom_count=4), cell(conf="x:1", oom_count=2)))
+
+    def test_the_right_side_takes_over_what_it_does_not_say(self):
+        one = check(left={"workload": "w", "conf": "x:1", "capacity": "1.05x", "field": "oom_count"}, right={"conf": ""})
+        left, right = folklore.sides(one)
+        self.assertEqual(folklore.cell_query(right), ("w", "caching", "", "1.05x", "skip"))
+        self.assertEqual(folklore.queries([{"check": [one]}]), [folklore.cell_query(left), folklore.cell_query(right)])
+
+    def test_what_was_not_measured_decides_nothing(self):
+        self.assertIsNone(self.evaluate(check(), cell(workload="another")))
+        self.assertIsNone(self.evaluate(check(), cell(oom_count=None)))
+        self.assertIsNone(self.evaluate(check(), cell(status="crashed")))
+        self.assertEqual(folklore.verdict([("a", None)]), "not measured")
+        self.assertEqual(folklore.verdict([("a", None), ("b", True)]), "**holds**")
+
+    def test_counters_are_numbers_too(self):
+        one = check(left={"workload": "w", "field": "counters/reserved_bytes.all.freed"}, op="==", right=7)
+        self.assertTrue(self.evaluate(one, cell(counters={"reserved_bytes.all.freed": 7})))
+
+    def test_config_strings_are_accepted_or_not(self):
+        self.assertTrue(self.evaluate({"when": "x", "accepted": "good"}, cell()))
+        self.assertFalse(self.evaluate({"when": "x", "accepted": "bad"}, cell()))
+
+    def test_verdicts(self):
+        self.assertEqual(folklore.verdict([("a", True), ("b", True)]), "**holds**")
+        self.assertEqual(folklore.verdict([("a", False), ("b", False)]), "**does not hold**")
+        self.assertEqual(folklore.verdict([("a", True), ("b", False)]), "**holds only when**: a")
+
+    def test_the_claims_that_ship(self):
+        claims = folklore.load_claims(CLAIMS)
+        self.assertEqual([claim["id"] for claim in claims], [f"F{index}" for index in range(1, 25)])
+        for claim in claims:
+            self.assertTrue(claim["text"])
+            self.assertNotEqual("untested" in claim, bool(claim.get("check")), claim["id"])
+            for one in claim.get("check", []):
+                self.assertTrue(one["when"], claim["id"])
+                if "accepted" not in one:
+                    self.assertIn(one["op"], folklore.OPERATORS)
+                    self.assertIn("field", one["left"])
+                    self.assertIn("right", one)
+
+
+class Comparison(unittest.TestCase):
+    def test_cells_beyond_the_limits_are_bold_and_counted(self):
+        real = [cell(conf="a:1"), cell(conf="b:1")]
+        model = [cell(conf="a:1", allocate_latency_ns_p50=114.0), cell(conf="b:1", allocate_latency_ns_p50=116.0)]
+        page = simulated.report(Folder(real=real, simulated=model).raw, None)
+        self.assertIn("100 ns / 114 ns = 1.14 |", page)
+        self.assertIn("**100 ns / 116 ns = 1.16**", page)
+        self.assertIn("| **all** | 2 | 1.16 | 50 % |", page)
+
+    def test_exact_numbers_that_differ_are_listed(self):
+        page = simulated.report(Folder(real=[cell()], simulated=[cell(oom_count=2)]).raw, None)
+        self.assertIn("failed requests | 0 of 1", page)
+        self.assertIn("failed requests 0 on the GPU, 2 simulated", page)
+        self.assertIn("None.", simulated.report(Folder(real=[cell()], simulated=[cell()]).raw, None))
+
+    def test_contention_is_the_ratio_to_alone(self):
+        together = [cell(seed=1, allocate_latency_ns_p50=300.0), cell(seed=2, allocate_latency_ns_p50=200.0, placement_hash="b")]
+        page = contention.report(Folder(together_1=[cell(seed=1)], together_2=together).raw, None)
+        self.assertIn("| 2 | 250 ns (2.50) |", page)
+        self.assertIn("differ", page)
+        self.assertIn("Not measured here", page)
+
+
+class Input(unittest.TestCase):
+    def test_a_folder_without_results_is_named(self):
+        with tempfile.TemporaryDirectory() as folder, self.assertRaisesRegex(PublishError, "measure first"):
+            Raw(folder)
+
+    def test_a_broken_line_is_named(self):
+        folder = Folder(real=[cell()])
+        with lzma.open(Path(folder.folder.name) / "raw" / "real.jsonl.xz", "at") as file:
+            file.write("{broken\n")
+        with self.assertRaisesRegex(PublishError, "real.jsonl.xz, line 3"):
+            folder.raw.cells("real")
+
+    def test_numbers_have_units(self):
+        self.assertEqual([text.time(value) for value in (None, 99.94, 1000, 54_300, 7.5e6, 2e9)],
+                         ["-", "99.9 ns", "1 us", "54.3 us", "7.5 ms", "2 s"])
+        self.assertEqual(text.size(3 << 29), "1.50 GiB")
+
+
+if __name__ == "__main__":
+    unittest.main()
