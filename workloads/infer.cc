@@ -383,10 +383,12 @@ std::optional<TransformerSetup> read_draft(Parameters& parameters, const InferCo
   }
   draft.model.vocabulary = config.setup.model.vocabulary;
   read_draft_shape(parameters, &draft.model);
+  const bool one_by_one = config.batch_max == 1 && config.batches == std::vector<std::uint64_t>{0};
   if (config.beams > 1 || config.samples || config.kv_mode != KvMode::Concat || config.padded ||
-      config.batch_max > 1) {
+      !one_by_one) {
     parameters.refuse_value(
-        "draft", "batch=1, beams=1, sample=0, kv=concat and padding=0, as transformers does",
+        "draft",
+        "batch=1, beams=1, sample=0, kv=concat, padding=0 and no batches, as transformers does",
         names[choice]);
   }
   return draft;
