@@ -209,7 +209,6 @@ void Inference::embed() {
   phase_ = Phase::Layer;
 }
 
-// The last token's logits and the choice of the next token, or the pooled first token.
 // The decoder's next token, after those that are cached.
 void Inference::decode() {
   stream_ = model_->embed_target(generation_.tokens(), 1, context_);
@@ -218,6 +217,7 @@ void Inference::decode() {
   phase_ = Phase::Layer;
 }
 
+// The last token's logits and the choice of the next token, or the pooled first token.
 void Inference::head() {
   if (has_encoder() && layer_ == config_.setup.model.layer_count) {
     model_->end_encoder(std::move(stream_));
@@ -316,15 +316,44 @@ void read_generation(Parameters& parameters, std::uint64_t longest, InferConfig*
     parameters.refuse_value("beams", "1 without kv=concat, the cache that beams reorder",
                             config->beams);
   }
-  if (config->setup.model.family == ModelFamily::T5 &&
-      (config->beams > 1 || config->kv_mode != KvMode::Concat)) {
-    parameters.refuse_value("kv", "concat with beams=1 for an encoder with a decoder",
-                            parameters.variant());
+  if (config->setup.model.family == ModelFamily::T5) {
+    if (config->beams > 1) parameters.refuse_value("beams", "1 for T5 models", config->beams);
+    if (config->kv_mode != KvMode::Concat) {
+      parameters.refuse_text("kv", "concat for T5 models",
+                             config->kv_mode == KvMode::Paged ? "paged" : "preallocated");
+    }
   }
   config->samples = parameters.number("sample", {.preset = 0, .lowest = 0, .highest = 1}) == 1;
   if (config->samples && config->beams > 1) {
     parameters.refuse_value("sample", "0 with beams above 1", 1);
   }
+}
+
+void read_lengths(Parameters& parameters, InferConfig* config) {
+  const ModelShape& model = config->setup.model;
+  LengthSettings& lengths = config->lengths;
+  if (model.image > 0) {  // every image has as many patches
+    config->sequences = {model.positions};
+    lengths.context_max = model.positions;
+    return;
+  }
+  lengths.source =
+      static_cast<LengthSource>(parameters.choice("lengths", {"conv", "code", "lognormal"}));
+  // Learned positions bound prompt and answer together; by default they share them evenly.
+  const bool has_limit = model.positions > 0;
+  const std::uint64_t longest = has_limit ? model.positions : 131'072;
+  const std::uint64_t context_preset = !model.generates() ? longest
+                                       : has_limit        ? longest / 2
+                                                          : 16'384;
+  lengths.context_max =
+      parameters.number("context_max", {.preset = context_preset, .lowest = 1, .highest = longest});
+  config->sequences =
+      parameters.numbers("seq", {.preset = 0, .lowest = 1, .highest = lengths.context_max});
+  if (model.generates()) read_generation(parameters, longest, config);
+  if (lengths.source != LengthSource::Lognormal) return;
+  lengths.median = parameters.number("median", {.preset = 90, .lowest = 1, .highest = 100'000});
+  lengths.sigma_percent =
+      parameters.number("sigma_percent", {.preset = 70, .lowest = 0, .highest = 300});
 }
 
 void read_padding(Parameters& parameters, InferConfig* config) {
@@ -354,10 +383,12 @@ std::optional<TransformerSetup> read_draft(Parameters& parameters, const InferCo
   }
   draft.model.vocabulary = config.setup.model.vocabulary;
   read_draft_shape(parameters, &draft.model);
+  const bool one_by_one = config.batch_max == 1 && config.batches == std::vector<std::uint64_t>{0};
   if (config.beams > 1 || config.samples || config.kv_mode != KvMode::Concat || config.padded ||
-      config.batch_max > 1) {
+      !one_by_one) {
     parameters.refuse_value(
-        "draft", "batch=1, beams=1, sample=0, kv=concat and padding=0, as transformers does",
+        "draft",
+        "batch=1, beams=1, sample=0, kv=concat, padding=0 and no batches, as transformers does",
         names[choice]);
   }
   return draft;
@@ -381,33 +412,16 @@ std::unique_ptr<EventSource> make_infer(Parameters& parameters, std::uint64_t se
   config.batch_max = parameters.number("batch", {.preset = 8, .lowest = 1, .highest = 4096});
   config.batches = parameters.numbers("batches", {.preset = 0, .lowest = 1, .highest = 4096});
   config.full_batches = parameters.choice("arrival", {"full", "random"}) == 0;
-  LengthSettings& lengths = config.lengths;
-  lengths.source =
-      static_cast<LengthSource>(parameters.choice("lengths", {"conv", "code", "lognormal"}));
-  // Learned positions bound prompt and answer together; by default they share them evenly.
-  const bool has_limit = setup.model.positions > 0;
   const bool encodes = !setup.model.generates();
-  const std::uint64_t longest = has_limit ? setup.model.positions : 131'072;
-  const std::uint64_t context_preset = encodes ? longest : has_limit ? longest / 2 : 16'384;
-  lengths.context_max =
-      parameters.number("context_max", {.preset = context_preset, .lowest = 1, .highest = longest});
-  config.sequences =
-      parameters.numbers("seq", {.preset = 0, .lowest = 1, .highest = lengths.context_max});
-  if (!encodes) read_generation(parameters, longest, &config);
+  read_lengths(parameters, &config);
   read_padding(parameters, &config);
-  const bool lognormal = lengths.source == LengthSource::Lognormal;
-  if (lognormal) {
-    lengths.median = parameters.number("median", {.preset = 90, .lowest = 1, .highest = 100'000});
-    lengths.sigma_percent =
-        parameters.number("sigma_percent", {.preset = 70, .lowest = 0, .highest = 300});
-  }
   AssistedConfig assisted;
   const std::optional<TransformerSetup> draft =
       encodes ? std::nullopt : read_draft(parameters, config);
   if (draft) {
     assisted = {.target = setup,
                 .draft = *draft,
-                .lengths = lengths,
+                .lengths = config.lengths,
                 .sequences = config.sequences,
                 .request_count = config.request_count};
     assisted.draft_tokens =

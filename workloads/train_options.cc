@@ -54,6 +54,11 @@ void read_precision(Parameters& parameters, TrainConfig* config) {
   setup.narrow_bytes = precision == 2 ? 4 : 2;
 }
 
+const char* autocast_name(const TransformerSetup& setup) {
+  if (setup.is_half) return "fp16_autocast";
+  return setup.wide_bytes == 2 ? "bf16_weights_autocast" : "bf16_autocast";
+}
+
 void read_checkpoint(Parameters& parameters, TrainConfig* config) {
   const std::size_t kind =
       parameters.choice("checkpoint", {"none", "full", "selective", "keep_products"});
@@ -259,8 +264,9 @@ void read_data_parallel(Parameters& parameters, TrainConfig* config) {
         "reduce_elements", {.preset = 500'000'000, .lowest = 1, .highest = 100'000'000'000});
   }
   if (zero > 0 && config->setup.autocast) {
-    parameters.refuse_text(
-        "precision", "bf16 or fp32 where zero is given: DeepSpeed casts the model", "an autocast");
+    parameters.refuse_text("precision",
+                           "bf16 or fp32 where zero is given: DeepSpeed casts the model",
+                           autocast_name(config->setup));
   }
   if (fsdp > 0) {
     own.reshard = read_switch(parameters, "reshard", true);
@@ -277,19 +283,42 @@ void read_data_parallel(Parameters& parameters, TrainConfig* config) {
   setup.wide_bytes = setup.narrow_bytes = 2;
 }
 
+// Where gradients lie in buffers of the wrapper's own, zero_grad is not the program's to call.
+void read_zero_grad(Parameters& parameters, TrainConfig* config) {
+  const std::vector<std::string> names = {"after_step", "before_backward", "zeros", "never"};
+  const std::size_t kind = parameters.choice("zero_grad", names);
+  config->zero_grad = static_cast<ZeroGrad>(kind);
+  if (config->zero_grad == ZeroGrad::AfterStep) return;
+  using enum DataParallelKind;
+  const DataParallelSettings& own = config->data_parallel;
+  const bool is_deepspeed = own.kind == Zero1 || own.kind == Zero2 || own.kind == Zero3;
+  if (config->is_megatron()) {
+    parameters.refuse_text("zero_grad", "after_step where implementation=megatron", names[kind]);
+  }
+  if (is_deepspeed) {
+    parameters.refuse_text("zero_grad", "after_step where zero is given: DeepSpeed's step does it",
+                           names[kind]);
+  }
+  if (own.kind == Fsdp1 && config->zero_grad == ZeroGrad::BeforeBackward) {
+    parameters.refuse_text("zero_grad", "after_step, zeros or never where fsdp=1", names[kind]);
+  }
+  if (own.bucket_view) {
+    parameters.refuse_value("bucket_view", "0 where zero_grad is not after_step", 1);
+  }
+}
+
 void read_optimizer(Parameters& parameters, TrainConfig* config) {
   if (config->is_megatron()) {  // its own, fused
     static_cast<void>(parameters.choice("optimizer", {"adamw"}));
-    return;
+  } else {
+    config->optimizer = static_cast<OptimizerKind>(parameters.choice(
+        "optimizer", {"adamw", "adamw_fused", "sgd", "adamw_loop", "sgd_momentum", "adamw_8bit"}));
   }
-  config->optimizer = static_cast<OptimizerKind>(parameters.choice(
-      "optimizer", {"adamw", "adamw_fused", "sgd", "adamw_loop", "sgd_momentum", "adamw_8bit"}));
   config->clips = read_switch(parameters, "clip", false);
-  config->zero_grad = static_cast<ZeroGrad>(
-      parameters.choice("zero_grad", {"after_step", "before_backward", "zeros", "never"}));
-  if (config->zero_grad != ZeroGrad::AfterStep && config->data_parallel.bucket_view) {
-    parameters.refuse_value("bucket_view", "0 where zero_grad is not after_step", 1);
+  if (config->is_megatron() && config->clips) {
+    parameters.refuse_value("clip", "0 where implementation=megatron", 1);
   }
+  read_zero_grad(parameters, config);
 }
 
 void read_model_state(Parameters& parameters, TrainConfig* config) {
@@ -308,9 +337,13 @@ void read_model_state(Parameters& parameters, TrainConfig* config) {
       parameters.refuse_text("save", "plain or gathered where parameters are sharded", "cast");
     }
   }
-  if (config->is_megatron()) return;
-  config->resume = static_cast<ResumeKind>(parameters.choice("resume", {"none", "host", "device"}));
+  const std::vector<std::string> names = {"none", "host", "device"};
+  const std::size_t resume = parameters.choice("resume", names);
+  config->resume = static_cast<ResumeKind>(resume);
   if (config->resume == ResumeKind::None) return;
+  if (config->is_megatron()) {
+    parameters.refuse_text("resume", "none where implementation=megatron", names[resume]);
+  }
   config->resume_at = parameters.number(
       "resume_at",
       {.preset = 0, .lowest = 0, .highest = std::max<std::uint64_t>(config->step_count, 1) - 1});
@@ -321,6 +354,14 @@ void read_evaluation(Parameters& parameters, TrainConfig* config) {
       parameters.number("eval_every", {.preset = 0, .lowest = 0, .highest = 1'000'000});
   config->keeps_losses = read_switch(parameters, "keep_losses", false);
   config->keeps_outputs = read_switch(parameters, "keep_outputs", false);
+  const ParallelSetup& parallel = config->setup.parallel;
+  if (!parallel.is_last() && (config->keeps_losses || config->keeps_outputs)) {
+    const std::uint64_t first_rank = parallel.tensor * parallel.data * (parallel.pipeline - 1);
+    parameters.refuse_value(config->keeps_losses ? "keep_losses" : "keep_outputs",
+                            "0, or rank = " + std::to_string(first_rank) +
+                                " or above: only the last stage has losses and outputs",
+                            1);
+  }
   if (config->is_megatron() && config->keeps_outputs) {
     parameters.refuse_value("keep_outputs", "0 where implementation=megatron", 1);
   }

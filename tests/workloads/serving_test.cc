@@ -385,7 +385,11 @@ TEST_CASE("impossible generation is refused with key, value and rule") {
   CHECK(mentions(error_of("infer:gpt2-124m,batch=1,draft=gpt2-124m,draft_heads=5"),
                  "a divisor of draft_hidden = 768"));
   CHECK(mentions(error_of("infer:gpt2-124m,accept_percent=5"), "unknown key 'accept_percent'"));
-  CHECK(mentions(error_of("infer:t5-small,beams=2"), "concat with beams=1"));
+  CHECK(mentions(error_of("infer:gpt2-124m,batch=1,batches=3/1,draft=gpt2-124m,draft_layers=2"),
+                 "padding=0 and no batches"));
+  CHECK(mentions(error_of("infer:vit-base,seq=5"), "unknown key 'seq'"));
+  CHECK(mentions(error_of("infer:t5-small,beams=2"), "1 for T5 models"));
+  CHECK(mentions(error_of("infer:t5-small,kv=paged"), "concat for T5 models; got paged"));
   CHECK(mentions(error_of("infer:gpt2-124m,embeddings=1"), "unknown key 'embeddings'"));
 }
 
