@@ -134,7 +134,7 @@ TEST_CASE("every planted fault is found by its test, with its figure in the reas
     }
     const Plant plant("SIMCUDA_GPU_FAULTS", faults);
     const Report report = qualify_gpus(1);
-    const TestResult& result = result_of(report, planted.test);
+    const TestResult result = result_of(report, planted.test);
     INFO(faults << "\n" << render_table(report));
     CHECK(result.verdict == planted.verdict);
     CHECK(has(result.reason, planted.reason));
