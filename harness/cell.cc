@@ -20,6 +20,7 @@
 #include "base/error.h"
 #include "harness/ballast.h"
 #include "harness/capacity.h"
+#include "harness/cell_result.h"
 #include "harness/clock.h"
 #include "harness/device_work.h"
 #include "harness/kernel_source.h"
@@ -45,12 +46,6 @@ namespace {
 // Steps kept per pass for the median of the allocator's time; later ones are left out.
 constexpr std::uint64_t kStepCountMax = 65536;
 
-std::string hex(std::uint64_t value) {
-  char text[17];
-  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(value));
-  return text;
-}
-
 class CellRun {
  public:
   CellRun(const CellSpec& spec, CellResult& result) : spec_(spec), result_(result) {}
@@ -64,8 +59,6 @@ class CellRun {
   void enforce_capacity();
   void verify_pass();
   void write_timeline(const Timeline& timeline);
-  void fill_from(const VerifyReport& report);
-  void fill_stats(const Backend& backend);
   void timed_passes();
   // What follows a timed pass besides the recorder's samples.
   struct PassClocks {
@@ -77,9 +70,6 @@ class CellRun {
   [[nodiscard]] const SimcuThreadClock* simcu_clock() const {
     return simcu_.present ? simcu_.thread_clock() : nullptr;
   }
-  // At a look: whether passes can end. At the last one, what stayed too wide becomes a warning.
-  bool narrow_enough(const WidthRule& rule);
-  void fill_latencies(const Recorder& sum);
   // Waits for all work, gives live blocks back, destroys the backend and notes what the device did
   // not get back.
   template <typename Player>
@@ -92,7 +82,7 @@ class CellRun {
   [[nodiscard]] std::uint64_t used_bytes() const {
     return has_device_ ? device_used_bytes(simcu_) : 0;
   }
-  void warn_once(const std::string& text);
+  void warn_once(const std::string& text) { allocmark::warn_once(result_, text); }
 
   const CellSpec& spec_;
   CellResult& result_;
@@ -154,7 +144,7 @@ void CellRun::prepare_trace() {
   trace_.emplace(open_workload_with_kernels(spec_.key.workload, spec_.key.seed));
   const TraceFacts& facts = trace_->facts();
   result_.trace_name = trace_->name();
-  result_.trace_hash = hex(trace_->hash());
+  result_.trace_hash = hash_text(trace_->hash());
   result_.event_count = facts.event_count;
   result_.allocate_count = facts.allocate_count;
   result_.deallocate_count = facts.deallocate_count;
@@ -282,8 +272,9 @@ void CellRun::verify_pass() {
   trace_->for_each_batch([&](const TraceBatch& batch) { return verifier.run(batch); });
   verifier.finish();
   const VerifyReport report = verifier.report();
-  fill_from(report);
-  fill_stats(*backend);
+  placement_hash_ = report.placement_hash;
+  fill_from(result_, report);
+  fill_stats(result_, *backend);
   if (const ProcessBackends* processes = processes_of(backend.get())) {
     const std::string failures = processes->failures();
     if (!failures.empty()) warn_once("out of memory by process: " + failures);
@@ -303,53 +294,6 @@ void CellRun::verify_pass() {
     return;
   }
   end_pass(verifier, backend, bytes_before);
-}
-
-void CellRun::fill_from(const VerifyReport& report) {
-  placement_hash_ = report.placement_hash;
-  result_.placement_hash = hex(report.placement_hash);
-  result_.oom_count = report.counts.oom_count;
-  result_.skipped_free_count = report.counts.skipped_free_count;
-  result_.oom_cause_counts = report.oom_cause_counts;
-  result_.oom_first = report.oom_first;
-  result_.allocated_bytes_peak = report.allocated_bytes_peak;
-  result_.active_bytes_peak = report.active_bytes_peak;
-  result_.reserved_bytes_peak = report.reserved_bytes_peak;
-  result_.allocated_bytes_at_reserved_peak = report.allocated_bytes_at_reserved_peak;
-  result_.requested_bytes_at_reserved_peak = report.requested_bytes_at_reserved_peak;
-  result_.reserved_bytes_at_requested_peak = report.reserved_bytes_at_requested_peak;
-  result_.device_bytes_peak = report.device_bytes_peak;
-  if (report.early_reuse_count > 0) {
-    warn_once(std::to_string(report.early_reuse_count) +
-              " allocations were handed memory that another stream still used; " +
-              spec_.key.allocator + " does not promise otherwise");
-  }
-  if (report.unmarked_count > 0) {
-    warn_once(
-        "of " + std::to_string(report.unmarked_count) +
-        " blocks the contents were not followed: too many kernels waited behind busy ones, or "
-        "the memory was still in use");
-  }
-  if (report.edges_only_count > 0) {
-    warn_once(std::to_string(report.edges_only_count) +
-              " blocks were checked at their ends only: the host's memory stands for the simulated "
-              "device's, and has a limit");
-  }
-  if (!report.counts.stopped) return;
-  result_.status = CellStatus::OomStopped;
-  result_.reason = "out of memory at event " + std::to_string(report.oom_first->event_index) +
-                   ", a request of " + format_bytes(report.oom_first->size_bytes);
-}
-
-void CellRun::fill_stats(const Backend& backend) {
-  const MemoryStats stats = backend.stats(nullptr);
-  result_.device_allocate_count = stats.device_allocate_count;
-  result_.device_free_count = stats.device_free_count;
-  result_.retry_count = stats.retry_count;
-  result_.synchronize_all_count = stats.synchronize_all_count;
-  for (NamedCounter& counter : backend.counters()) {
-    result_.counters.emplace_back(std::move(counter.name), counter.value);
-  }
 }
 
 void CellRun::timed_passes() {
@@ -381,9 +325,9 @@ void CellRun::timed_passes() {
     timed_pass(pass, {.steps = &steps, .requests = requests ? &*requests : nullptr}, i);
     sum.merge(pass);
     ++result_.pass_count;
-    if (rule.width_max > 0 && narrow_enough(rule)) break;
+    if (rule.width_max > 0 && narrow_enough(result_, rule, clock_.step_ns())) break;
   }
-  fill_latencies(sum);
+  fill_latencies(result_, sum, driver_ns_by_pass_);
   if (requests && spec_.record) result_.requests = requests->latency();
   fill_program(steps);
   const LatencySummary overhead =
@@ -392,21 +336,6 @@ void CellRun::timed_passes() {
                                       .simcu_clock = simcu_clock(),
                                       .stream_count = trace_->facts().stream_count});
   result_.harness_overhead_ns_p50 = overhead.p50_ns;
-}
-
-bool CellRun::narrow_enough(const WidthRule& rule) {
-  const std::vector<std::uint32_t> looks = width_looks(rule);
-  if (std::find(looks.begin(), looks.end(), result_.pass_count) == looks.end()) return false;
-  const WidthFindings findings = find_widths(result_, rule, clock_.step_ns());
-  const bool last = result_.pass_count == looks.back();
-  if (!findings.too_wide.empty() && !last) return false;
-  for (const std::vector<std::string>* list : {&findings.too_wide, &findings.unsupported}) {
-    for (const std::string& finding : *list) {
-      warn_once("--until-width was not reached: " + finding + " after " +
-                std::to_string(result_.pass_count) + " passes");
-    }
-  }
-  return true;
 }
 
 void CellRun::timed_pass(Recorder& recorder, const PassClocks& clocks, std::uint32_t pass_index) {
@@ -462,23 +391,6 @@ void CellRun::timed_pass(Recorder& recorder, const PassClocks& clocks, std::uint
   driver_ns_by_pass_.push_back(recorder.driver_ns_total());
 }
 
-void CellRun::fill_latencies(const Recorder& sum) {
-  result_.allocate = sum.latency(Operation::Allocate);
-  result_.deallocate = sum.latency(Operation::Deallocate);
-  for (std::uint32_t i = 0; i < kSizeClassCount; ++i) {
-    SizeClassLatency latency{.size_class = std::string(kSizeClassNames[i]),
-                             .allocate = sum.latency(Operation::Allocate, i),
-                             .deallocate = sum.latency(Operation::Deallocate, i)};
-    if (latency.allocate.total.count == 0 && latency.deallocate.total.count == 0) continue;
-    result_.size_classes.push_back(std::move(latency));
-  }
-  result_.allocator_ns_per_step = sum.step_ns_median();
-  if (driver_ns_by_pass_.empty()) return;
-  std::sort(driver_ns_by_pass_.begin(), driver_ns_by_pass_.end());
-  result_.modelled_driver_ns_total =
-      static_cast<double>(driver_ns_by_pass_[(driver_ns_by_pass_.size() - 1) / 2]);
-}
-
 void CellRun::fill_program(const StepClock& steps) {
   result_.step_ns_p50 = steps.step_ns_median();
   result_.program_ns = steps.program_ns_median();
@@ -488,13 +400,6 @@ void CellRun::fill_program(const StepClock& steps) {
                                                        .work = work_.get(),
                                                        .streams = streams_->all(),
                                                        .pass_count = spec_.pass_count});
-}
-
-void CellRun::warn_once(const std::string& text) {
-  std::vector<std::string>& warnings = result_.warnings;
-  if (std::find(warnings.begin(), warnings.end(), text) == warnings.end()) {
-    warnings.push_back(text);
-  }
 }
 
 void fail(CellResult& result, const std::string& reason) {
