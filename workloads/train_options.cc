@@ -460,7 +460,7 @@ TrainConfig read_train_config(Parameters& parameters) {
   } else {
     config.keeps_cache = config.caches_in_evaluation = false;
   }
-  if (!config.is_megatron() && setup.model.image == 0 && setup.model.family != ModelFamily::T5) {
+  if (!config.is_megatron() && setup.model.image == 0) {
     const std::size_t mask = parameters.choice("attention_mask", {"none", "ones", "padding"});
     config.given_mask = mask > 0;
     config.padded = mask == 2;

@@ -174,7 +174,8 @@ void Training::begin_forward(std::uint64_t length) {
     Tensor mask;
     if (config_.given_mask) mask = tape().allocate(sizes.input_bytes, TensorKind::Activation);
     Tensor labels;
-    const std::uint64_t label_bytes = config_.padded ? sizes.input_bytes : sizes.label_bytes;
+    const std::uint64_t label_bytes =
+        sizes.label_bytes == 0 && config_.padded ? sizes.input_bytes : sizes.label_bytes;
     if (label_bytes > 0) labels = tape().allocate(label_bytes, TensorKind::Activation);
     own.tokens = std::move(tokens);
     own.given_mask = std::move(mask);

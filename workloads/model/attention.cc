@@ -222,11 +222,12 @@ Var fused_attention(Tape& tape, Var query, Var key, Var value, const FusedAttent
   return out;
 }
 
-// The bias is added in place. Its gradient is the sum over the sequences, then cast.
+// The bias is added in place. Its gradient is the sum over the sequences that share it, then cast.
 static void add_bias_backward(Tape& tape, Node& node, Backprop& b) {
   b.out[0] = b.gradient;
   if (node.edges[1] == kNoEdge) return;
-  b.out[1].tensor = tape.gradient(node.sizes[0] * 4);
+  b.out[1] = b.gradient;
+  if (node.sizes[0] != node.sizes[2]) b.out[1] = {.tensor = tape.gradient(node.sizes[0] * 4)};
   if (node.sizes[1] != 4) {
     Tensor narrow = tape.gradient(node.sizes[0] * node.sizes[1]);
     b.out[1].tensor = std::move(narrow);
@@ -268,7 +269,7 @@ Var unfused_attention(Tape& tape, Var query, Var key, Var value, Var bias,
   Var scores = query_times_key(tape, scaled_query, std::move(scaled_key), sizes);
   if (bias.count > 0) {
     Node* node = tape.record(add_bias_backward, {&scores, &bias});
-    if (node != nullptr) node->sizes = {bias.count, bias.width};
+    if (node != nullptr) node->sizes = {bias.count, bias.width, scores.count};
     tape.attach(node, &scores);
   }
   Var weights = safe_softmax(tape, std::move(scores), sizes.row_count);

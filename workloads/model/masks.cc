@@ -74,15 +74,16 @@ void Transformer::check_all(std::uint64_t count) {
 }
 
 // Booleans of all pairs: which keys come before a query (causal), and which are no padding.
-Var Transformer::make_padding_mask(const Tensor& allowed, std::uint64_t key_count, bool causal) {
-  const std::uint64_t pairs = causal ? setup_.sequence * key_count : key_count;
+Var Transformer::make_padding_mask(const Tensor& allowed, std::uint64_t query_count,
+                                   std::uint64_t key_count, bool causal) {
+  const std::uint64_t pairs = causal ? query_count * key_count : query_count;
   Var batches = tape_.make(setup_.batch, 8);
   Var heads = tape_.make(1, 8);
   const auto range = [&](std::uint64_t count) {
     const Var raw = tape_.make(count, 8);
     return tape_.make(count, 8);
   };
-  Var queries = range(setup_.sequence);
+  Var queries = range(query_count);
   Var keys = range(key_count);
   Var one = tape_.make(1, 1);
   Var before = tape_.make(pairs, 1);
@@ -94,7 +95,7 @@ Var Transformer::make_padding_mask(const Tensor& allowed, std::uint64_t key_coun
   Var given = tape_.make(setup_.batch * key_count, 1);
   rows.drop();
   columns.drop();
-  Var mask = tape_.make(setup_.batch * setup_.sequence * key_count, 1);
+  Var mask = tape_.make(setup_.batch * query_count * key_count, 1);
   for (Var* gone : {&given, &before}) gone->drop();
   if (allowed) padded_mask_.reset();
   for (Var* gone : {&batches, &heads, &queries, &keys}) gone->drop();
@@ -117,7 +118,7 @@ void Transformer::make_bidirectional_mask() {
   { const Var all = tape_.make(1, 1); }
   mask_ = {};
   if (!padded_) return;
-  mask_ = make_padding_mask({}, setup_.sequence, false);
+  mask_ = make_padding_mask({}, setup_.sequence, setup_.sequence, false);
   if (!setup_.fused_attention) mask_ = mask_numbers(std::move(mask_));
 }
 
@@ -140,7 +141,7 @@ void Transformer::prepare_padded_mask() {
   }
   if (padded_ && mask_length_ == 0) check_all(setup_.batch * length);
   if (padded_ && setup_.sequence > 1) check_all(setup_.batch * length);
-  mask_ = make_padding_mask(padded_mask_, key_count, true);
+  mask_ = make_padding_mask(padded_mask_, setup_.sequence, key_count, true);
 }
 
 void Transformer::make_causal_masks() {
@@ -155,7 +156,7 @@ void Transformer::make_causal_masks() {
   }
   if (given_mask_ && !setup_.fused_attention && padded_) {
     const Var allowed = tape_.make(setup_.batch * setup_.key_count(), 1);
-    mask_ = mask_numbers(make_padding_mask({}, setup_.key_count(), true));
+    mask_ = mask_numbers(make_padding_mask({}, setup_.sequence, setup_.key_count(), true));
     return;
   }
   if (given_mask_) check_given_mask();

@@ -12,10 +12,12 @@ namespace {
 
 constexpr std::uint64_t kBucketCount = 32;
 
-// Gradient where the mask let it through; the other value is a number of its own.
+// Gradient where the mask let it through, summed where the bias was the same for all sequences. The
+// other value is a number of its own. sizes: bytes of the result, of a number, of the bias.
 void where_backward(Tape& tape, Node& node, Backprop& b) {
   const Tensor zero = tape.gradient(node.sizes[1]);
   b.out[0].tensor = tape.gradient(node.sizes[0]);
+  if (node.sizes[2] != node.sizes[0]) b.reduced_bytes[0] = node.sizes[2];
 }
 
 }  // namespace
@@ -118,7 +120,17 @@ Var Transformer::t5_position_bias(std::size_t table, std::uint64_t queries, std:
   return out;
 }
 
-// sdpa's own mask of bias and causality.
+// sdpa's own mask: the bias where `allowed` lets it through, `count` elements.
+Var Transformer::t5_masked_bias(const Var& bias, const Var& allowed, std::uint64_t count) {
+  Node* node = tape_.record(where_backward, {&bias});
+  if (node != nullptr) node->sizes = {count * bias.width, bias.width, bias.size_bytes()};
+  tape_.save(node, 0, allowed.tensor);
+  const Var lowest = tape_.make(1, bias.width);
+  Var out = tape_.make(count, bias.width);
+  tape_.attach(node, &out);
+  return out;
+}
+
 Var Transformer::t5_causal_bias(const Var& bias, std::uint64_t queries, std::uint64_t keys) {
   Var allowed;
   {
@@ -127,13 +139,16 @@ Var Transformer::t5_causal_bias(const Var& bias, std::uint64_t queries, std::uin
     allowed = tape_.make(queries * keys, 1);
     query_positions.drop();
   }
-  Node* node = tape_.record(where_backward, {&bias});
-  if (node != nullptr) node->sizes = {bias.size_bytes(), bias.width};
-  tape_.save(node, 0, allowed.tensor);
-  const Var lowest = tape_.make(1, bias.width);
-  Var out = tape_.make(bias.count, bias.width);
-  tape_.attach(node, &out);
-  return out;
+  return t5_masked_bias(bias, allowed, bias.count);
+}
+
+// The encoder's padding as seen by so many queries: found out and left out where there is none.
+Var Transformer::t5_padding_mask(std::uint64_t queries) {
+  const Var allowed = tape_.make(setup_.token_count(), 1);
+  { const Var all = tape_.make(1, 1); }
+  if (!padded_) return {};
+  Var mask = make_padding_mask({}, queries, setup_.sequence, false);
+  return setup_.fused_attention ? mask : mask_numbers(std::move(mask));
 }
 
 Var Transformer::t5_attend(Var query, Var key, Var value, const T5Attention& what, Var* weights) {
@@ -148,13 +163,16 @@ Var Transformer::t5_attend(Var query, Var key, Var value, const T5Attention& wha
   if (!setup_.fused_attention) {
     Var scores = multiply_scalar(tape_, query_times_key(tape_, query, key, sizes));
     scores = add(tape_, std::move(scores), *what.bias);
-    if (what.is_causal) scores = add(tape_, std::move(scores), mask_);
+    if (what.mask->count > 0) scores = add(tape_, std::move(scores), *what.mask);
     *weights = softmax(tape_, std::move(scores));
     *weights = t5_dropout(std::move(*weights));
     Var out = weights_times_value(tape_, *weights, value, sizes);
     if (what.queries > 1) out = clone(tape_, std::move(out));
     return out;
   }
+  const bool is_padded = what.mask->count > 0;
+  Var bias = *what.bias;
+  if (is_padded) bias = t5_masked_bias(bias, *what.mask, sizes.score_count);
   if (what.is_cross) {
     return fused_attention(tape_, query, key, value,
                            {.query_count = sizes.query_count,
@@ -162,9 +180,8 @@ Var Transformer::t5_attend(Var query, Var key, Var value, const T5Attention& wha
                             .row_count = rows * model.head_count,
                             .query_rows = what.queries,
                             .one_query = what.queries == 1,
-                            .bias = what.bias->tensor});
+                            .bias = bias.tensor});
   }
-  Var bias = *what.bias;
   if (what.is_causal && what.queries > 1) bias = t5_causal_bias(bias, what.queries, what.keys);
   Var out = unfused_attention(tape_, std::move(query), std::move(key), std::move(value), bias,
                               sizes, setup_.has_dropout());
@@ -229,7 +246,8 @@ Var Transformer::t5_layer(const LayerWeights& own, std::size_t index, Var hidden
                    .is_causal = decodes,
                    .makes_bias = index % layers == 0,
                    .cache_index = decodes ? static_cast<std::int64_t>(index) : -1,
-                   .bias = &position_bias_[decodes ? 1 : 0]};
+                   .bias = &position_bias_[decodes ? 1 : 0],
+                   .mask = &mask_};
   Var branch = t5_attention(own, normed, normed, what);
   hidden = add(tape_, hidden, t5_dropout(branch));
   branch.drop();
@@ -242,7 +260,8 @@ Var Transformer::t5_layer(const LayerWeights& own, std::size_t index, Var hidden
             .is_cross = true,
             .makes_bias = index == layers,
             .cache_index = static_cast<std::int64_t>(index - layers),
-            .bias = &cross_bias_};
+            .bias = &cross_bias_,
+            .mask = &cross_mask_};
     branch = t5_attention(cross, normed, encoded_, what);
     hidden = add(tape_, hidden, t5_dropout(branch));
     normed.drop();
@@ -263,6 +282,8 @@ Var Transformer::t5_layer(const LayerWeights& own, std::size_t index, Var hidden
 
 Var Transformer::t5_embed(const Tensor& tokens) {
   words_ = embedding(tape_, tokens, setup_.token_count(), word_table_, setup_.model.hidden);
+  mask_ = cross_mask_ = Var();
+  if (setup_.training && given_mask_) mask_ = t5_padding_mask(setup_.sequence);
   return t5_dropout(words_);
 }
 
@@ -270,8 +291,7 @@ Var Transformer::t5_embed(const Tensor& tokens) {
 Var Transformer::t5_finish(Var hidden, std::size_t norm, std::uint64_t rows) {
   hidden = t5_norm(std::move(hidden), norm, rows);
   hidden = t5_dropout(std::move(hidden));
-  words_.drop();
-  mask_.drop();
+  for (Var* local : {&mask_, &words_, &cross_mask_}) local->drop();
   for (Var& bias : position_bias_) bias.drop();
   cross_bias_.drop();
   return hidden;
@@ -286,7 +306,9 @@ Var Transformer::t5_begin_decoder(Var hidden) {
   { const Var is_ignored = tape_.make(rows, 1); }
   words_ = embedding(tape_, shifted.tensor, rows, word_table_, setup_.model.hidden);
   decoder_tokens_ = shifted.tensor;
+  mask_ = Var();
   if (!setup_.fused_attention) mask_ = make_mask(setup_.target, setup_.target_context());
+  if (given_mask_) cross_mask_ = t5_padding_mask(setup_.target);
   return t5_dropout(words_);
 }
 

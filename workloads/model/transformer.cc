@@ -294,7 +294,7 @@ std::vector<Tensor> Transformer::shared_inputs() const {
   std::vector<Tensor> inputs;
   for (const Tensor& held :
        {mask_.tensor, sine_.tensor, cosine_.tensor, positions_, position_bias_[0].tensor,
-        position_bias_[1].tensor, cross_bias_.tensor, encoded_.tensor}) {
+        position_bias_[1].tensor, cross_bias_.tensor, cross_mask_.tensor, encoded_.tensor}) {
     if (held) inputs.push_back(held);
   }
   return inputs;

@@ -114,6 +114,7 @@ class Transformer {
     bool makes_bias = false;        // the first of its stack does, for all
     std::int64_t cache_index = -1;  // none
     Var* bias = nullptr;
+    const Var* mask = nullptr;  // of padding; eager: also the causal one
   };
 
   // `rows`: of a matrix as PyTorch stores it.
@@ -135,7 +136,8 @@ class Transformer {
   void prepare_padded_mask();
   [[nodiscard]] Var mask_numbers(Var mask);
   void make_bidirectional_mask();
-  [[nodiscard]] Var make_padding_mask(const Tensor& allowed, std::uint64_t key_count, bool causal);
+  [[nodiscard]] Var make_padding_mask(const Tensor& allowed, std::uint64_t query_count,
+                                      std::uint64_t key_count, bool causal);
   [[nodiscard]] Var masked_fused_attention(const Var& query, Var key, Var value,
                                            const FusedAttentionShape& shape);
   void make_causal_masks();
@@ -180,6 +182,8 @@ class Transformer {
   [[nodiscard]] Tensor t5_buckets(std::uint64_t pairs, bool is_decoder);
   [[nodiscard]] Var t5_position_bias(std::size_t table, std::uint64_t queries, std::uint64_t keys,
                                      bool is_decoder);
+  [[nodiscard]] Var t5_masked_bias(const Var& bias, const Var& allowed, std::uint64_t count);
+  [[nodiscard]] Var t5_padding_mask(std::uint64_t queries);
   [[nodiscard]] Var t5_causal_bias(const Var& bias, std::uint64_t queries, std::uint64_t keys);
   [[nodiscard]] Var t5_attend(Var query, Var key, Var value, const T5Attention& what, Var* weights);
   [[nodiscard]] Var t5_attention(const LayerWeights& own, const Var& input, const Var& source,
@@ -224,7 +228,7 @@ class Transformer {
   // Local variables of the model's forward.
   Var words_, position_rows_, mask_, cosine_, sine_;
   std::array<Var, 2> position_bias_;  // T5's encoder's, decoder's
-  Var cross_bias_, encoded_;
+  Var cross_bias_, cross_mask_, encoded_;
   Tensor positions_, decoder_tokens_;
   std::vector<Tensor> graph_inputs_;
 };
