@@ -41,6 +41,13 @@ def rows_against(base, others):
     return rows
 
 
+def processes(raw, name):
+    """How many at a time a run's command asked for."""
+    words = raw.environment(name).get("argv", [])
+    count = words[words.index("--jobs") + 1] if "--jobs" in words else "1"
+    return "One process" if count == "1" else f"{count} processes"
+
+
 def report(raw, _binary):
     out = "# Contention\n\nEach program runs in a process of its own, with its own context and its own allocator. Medians over the processes; in parentheses the "
     out += "ratio to running alone.\n\n"
@@ -56,7 +63,7 @@ def report(raw, _binary):
         headings[2] = "GPUs at once"
         base = [cell for name in alone for cell in raw.cells(name)]
         every = [("1", base), (str(len(together)), [cell for name in together for cell in raw.cells(name)])]
-        out += f"## One process on each of {len(together)} GPUs\n\n" + table(headings, rows_against(base, every)) + "\n"
+        out += f"## {processes(raw, together[0])} on each of {len(together)} GPUs\n\n" + table(headings, rows_against(base, every)) + "\n"
         out += "GPU by GPU, all at once, over the same GPU alone:\n\n"
         rows = []
         for name in together:

@@ -56,7 +56,10 @@ class Cells:
         for name in raw.names():
             for cell in raw.cells(name):
                 query = tuple(cell[field] for field in ("workload", "allocator", "conf", "capacity", "on_oom"))
-                self.by_run.setdefault((name if not name.startswith("claims") else "claims", query), cell)
+                self.by_run.setdefault((name, query), cell)
+                # The same cell measured for another report will do.
+                if not name.startswith(("simulated", "together_", "gpu_")):
+                    self.by_run.setdefault(("claims", query), cell)
 
     def value(self, side):
         """The number of one side, or None where it was not measured."""
