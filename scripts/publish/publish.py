@@ -96,6 +96,8 @@ class Measurement:
         groups = {}
         for workload, allocator, conf, capacity, on_oom in folklore.queries(claims):
             groups.setdefault((workload, capacity, on_oom), []).append((allocator, conf))
+        accepted = {conf: subprocess.run([self.binary, "explain", conf], capture_output=True).returncode == 0 for conf in folklore.confs(claims)}
+        (self.raw / "claims_confs.json").write_text(json.dumps(accepted, indent=1) + "\n")
         with tempfile.TemporaryDirectory() as folder:
             for index, ((workload, capacity, on_oom), cells) in enumerate(groups.items()):
                 args = [*entry["args"], "--workload", workload, "--capacity", capacity, "--on-oom", on_oom, "--out", f"{folder}/{index}", "--allocator"]
@@ -103,9 +105,8 @@ class Measurement:
                 for allocator, conf in cells:
                     args += ["--conf", f"{allocator}={conf or 'unset'}"]
                 self.finish(self.start(args))
-            self.keep("claims", [f"{folder}/{index}" for index in range(len(groups))])
-        accepted = {conf: subprocess.run([self.binary, "explain", conf], capture_output=True).returncode == 0 for conf in folklore.confs(claims)}
-        (self.raw / "claims_confs.json").write_text(json.dumps(accepted, indent=1) + "\n")
+                # Again after every command: what is measured stays, whatever ends the rest.
+                self.keep("claims", [f"{folder}/{done}" for done in range(index + 1)])
 
     def together(self, entry):
         for count in entry["counts"]:
