@@ -1,33 +1,10 @@
 #!/usr/bin/env bash
 # The program as a user meets it: exit codes and messages for good and bad command lines, and runs that crash, hang, are
 # interrupted, resumed and repeated. Checks only; no assertion is about time. Usage: cli_test.sh PATH_OF_ALLOCMARK
-set -uo pipefail
+. "$(dirname "$0")/user_test.sh"
 set -m # Background jobs then get Ctrl-C as in a terminal.
 
-allocmark=$1
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-failures=0
-unset ALLOCMARK_TEST_MISBEHAVE
-
-fail() {
-  echo "FAILED: $1" >&2
-  sed 's/^/    /' "$work/out" "$work/err" 2>/dev/null | head -20 >&2
-  failures=$((failures + 1))
-}
-
-# expect EXIT_CODE TEXT ARGUMENT...: the program ends with the code and prints TEXT (stdout or stderr).
-expect() {
-  local code=$1 text=$2 got
-  shift 2
-  timeout 120 "$allocmark" "$@" >"$work/out" 2>"$work/err"
-  got=$?
-  [ "$got" = "$code" ] || fail "allocmark $*: exit code $got, wanted $code"
-  grep -qF -e "$text" "$work/out" "$work/err" || fail "allocmark $*: does not say '$text'"
-}
-
 small=(run --workload gpt2_train_amp --allocator null native --device sim:h200 --passes 1 --no-verify)
-results() { echo "$work/$1/results.jsonl"; }
 cell_count() { grep -c '"kind":"cell"' "$(results "$1")"; }
 
 help_and_usage() {
@@ -335,10 +312,5 @@ profiles_and_kernels() {
   expect 2 "says nothing about kernels" "${small[@]}" --kernels often --out "$work/often"
 }
 
-for part in help_and_usage unknown_names parity traces_and_generators bad_config_strings bad_traces dry_run same_run_twice unwritable_folders \
-  broken_cells_and_resume interrupt_and_resume killed_run_leaves_no_cells pluggable_libraries compare_runs qualify_gpus profiles_and_kernels; do
-  before=$failures
-  $part
-  [ "$failures" = "$before" ] && echo "ok: $part"
-done
-[ "$failures" = 0 ] || exit 1
+run_parts help_and_usage unknown_names parity traces_and_generators bad_config_strings bad_traces dry_run same_run_twice unwritable_folders \
+  broken_cells_and_resume interrupt_and_resume killed_run_leaves_no_cells pluggable_libraries compare_runs qualify_gpus profiles_and_kernels

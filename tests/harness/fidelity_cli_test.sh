@@ -1,28 +1,7 @@
 #!/usr/bin/env bash
 # 'allocmark fidelity' and 'allocmark trace generate' as a user meets them. Checks only; no assertion is about time.
 # Usage: fidelity_cli_test.sh PATH_OF_ALLOCMARK
-set -uo pipefail
-
-allocmark=$1
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-failures=0
-
-fail() {
-  echo "FAILED: $1" >&2
-  sed 's/^/    /' "$work/out" "$work/err" 2>/dev/null | head -20 >&2
-  failures=$((failures + 1))
-}
-
-# expect EXIT_CODE TEXT ARGUMENT...: the program ends with the code and prints TEXT (stdout or stderr).
-expect() {
-  local code=$1 text=$2 got
-  shift 2
-  timeout 120 "$allocmark" "$@" >"$work/out" 2>"$work/err"
-  got=$?
-  [ "$got" = "$code" ] || fail "allocmark $*: exit code $got, wanted $code"
-  grep -qF -e "$text" "$work/out" "$work/err" || fail "allocmark $*: does not say '$text'"
-}
+. "$(dirname "$0")/user_test.sh"
 
 trace() { printf 'op,id,size,stream\nalloc,1,%s,0\nfree,1,0,0\n' "$1" >"$work/$2.csv"; }
 
@@ -59,5 +38,4 @@ expect 0 '"generated": 4120903680' fidelity vit_amp --format json --conf unset
 expect 0 "777 events" trace generate comb:count=2000,events=777 "$work/made.csv.gz"
 expect 0 "777 events" trace convert "$work/made.csv.gz" "$work/made.csv"
 
-[ "$failures" = 0 ] || exit 1
-echo ok
+run_parts

@@ -1,28 +1,7 @@
 #!/usr/bin/env bash
 # A run on its way to its readers, as a user does it: reports with a comparison, charts and tables, a bundle, its check, and
 # what happens with bad input. Usage: publish_test.sh PATH_OF_ALLOCMARK
-set -uo pipefail
-
-allocmark=$1
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-failures=0
-
-fail() {
-  echo "FAILED: $1" >&2
-  sed 's/^/    /' "$work/out" "$work/err" 2>/dev/null | head -30 >&2
-  failures=$((failures + 1))
-}
-
-# expect EXIT_CODE TEXT ARGUMENT...: the program ends with the code and prints TEXT (stdout or stderr).
-expect() {
-  local code=$1 text=$2 got
-  shift 2
-  timeout 120 "$allocmark" "$@" >"$work/out" 2>"$work/err"
-  got=$?
-  [ "$got" = "$code" ] || fail "allocmark $*: exit code $got, wanted $code"
-  grep -qF -e "$text" "$work/out" "$work/err" || fail "allocmark $*: does not say '$text'"
-}
+. "$(dirname "$0")/user_test.sh"
 
 run=(run --workload gpt2_train_amp --allocator caching native --capacity 1.05x --device sim:h200)
 expect 0 "2 ok" "${run[@]}" --out "$work/base"
@@ -97,9 +76,4 @@ bad_input() {
   [ ! -e "$work/d.tar" ] || fail "a bundle was left behind by a refusal"
 }
 
-for part in reports turns bundles bad_input; do
-  before=$failures
-  $part
-  [ "$failures" = "$before" ] && echo "ok: $part"
-done
-[ "$failures" = 0 ] || exit 1
+run_parts reports turns bundles bad_input

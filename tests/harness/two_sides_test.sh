@@ -1,31 +1,7 @@
 #!/usr/bin/env bash
 # Two sides in turn, confirmation and passes until an interval is narrow, as a user meets them. Checks only; no assertion is
 # about time: what depends on it is left out by policy. Usage: two_sides_test.sh PATH_OF_ALLOCMARK
-set -uo pipefail
-
-allocmark=$1
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-failures=0
-unset ALLOCMARK_TEST_MISBEHAVE
-
-fail() {
-  echo "FAILED: $1" >&2
-  sed 's/^/    /' "$work/out" "$work/err" 2>/dev/null | head -20 >&2
-  failures=$((failures + 1))
-}
-
-# expect EXIT_CODE TEXT ARGUMENT...: the program ends with the code and prints TEXT (stdout or stderr).
-expect() {
-  local code=$1 text=$2 got
-  shift 2
-  timeout 120 "$allocmark" "$@" >"$work/out" 2>"$work/err"
-  got=$?
-  [ "$got" = "$code" ] || fail "allocmark $*: exit code $got, wanted $code"
-  grep -qF -e "$text" "$work/out" "$work/err" || fail "allocmark $*: does not say '$text'"
-}
-
-results() { echo "$work/$1/results.jsonl"; }
+. "$(dirname "$0")/user_test.sh"
 
 two_sides() {
   local run=(run --workload gpt2_train_amp --device sim:h200 --passes 1 --rounds 2 --rounds-max 2 --policy "$work/exact.json")
@@ -129,9 +105,4 @@ until_width() {
   expect 4 "conditions.json" compare "$work/wide" "$work/narrow"
 }
 
-for part in two_sides confirmation until_width; do
-  before=$failures
-  $part
-  [ "$failures" = "$before" ] && echo "ok: $part"
-done
-[ "$failures" = 0 ] || exit 1
+run_parts two_sides confirmation until_width
