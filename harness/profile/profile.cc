@@ -18,6 +18,12 @@
 namespace allocmark {
 namespace {
 
+// Without the folder that the program lies in: it is the machine's own matter.
+std::string command_text(std::vector<std::string> words) {
+  if (!words.empty()) words[0] = words[0].substr(words[0].rfind('/') + 1);
+  return fmt::format("{}", fmt::join(words, " "));
+}
+
 using Json = nlohmann::ordered_json;
 
 // Fewer samples than this in all repeats make no row beside others of the same cost.
@@ -71,7 +77,7 @@ std::string about_text(const DeviceProfile& profile, const Environment& environm
   const Json about = {
       {"source", profile.simulated ? "modelled time of a simulated device"
                                    : "host time of each call, one process, one thread"},
-      {"command", fmt::format("{}", fmt::join(environment.argv, " "))},
+      {"command", command_text(environment.argv)},
       {"recorded", environment.started_utc},
       {"driver", profile.facts.driver_version},
       {"cuda", environment.runtime_version},
