@@ -6,7 +6,9 @@
 #include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include "base/bytes.h"
