@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -66,19 +67,26 @@ struct CellRounds {
             std::find(looks.begin(), looks.end(), count) != looks.end());
   }
 
-  // Whether every process of the side placed every block alike.
-  [[nodiscard]] bool decides_alike(std::size_t side) const {
-    return std::all_of(results[side].begin(), results[side].end(), [&](const auto& item) {
-      return !is_measured(*item.second) ||
-             item.second->placement_hash == results[side].begin()->second->placement_hash;
-    });
+  // A process of the side that decided otherwise than the first: placements, failures, memory.
+  [[nodiscard]] const CellResult* deviating(std::size_t side) const {
+    const auto decisions = [](const CellResult& cell) {
+      return std::tie(cell.placement_hash, cell.oom_count, cell.requested_bytes_peak,
+                      cell.allocated_bytes_peak, cell.reserved_bytes_peak);
+    };
+    for (const auto& [round, result] : results[side]) {
+      if (is_measured(*result) && decisions(*result) != decisions(*results[side].begin()->second))
+        return result;
+    }
+    return nullptr;
   }
 
-  // What stands for the side where no time is compared: a round without a result, else the first.
+  // What stands for the side where no time is compared: a round without a result, else one that
+  // decided otherwise, so that the difference is seen, else the first.
   [[nodiscard]] const CellResult* outcome(std::size_t side) const {
     for (const auto& [round, result] : results[side]) {
       if (!is_measured(*result)) return result;
     }
+    if (const CellResult* const other = deviating(side); other != nullptr) return other;
     return results[side].empty() ? nullptr : results[side].begin()->second;
   }
 };
@@ -218,8 +226,9 @@ RunSide RoundComparer::side(std::size_t index) const {
     if (outcome == nullptr) continue;
     CellResult cell = *outcome;
     cell.key = run_.plan.cells[i].base;
-    if (!rounds_[i].decides_alike(index)) {
-      cell.warnings.push_back("not deterministic: rounds had different placements");
+    if (rounds_[i].deviating(index) != nullptr) {
+      cell.warnings.push_back(
+          "not deterministic: rounds differed in placements, failures or memory");
     }
     side.file.cells.push_back(std::move(cell));
   }

@@ -237,6 +237,16 @@ TEST_CASE(
     }
   });
   CHECK(number(unsteady, "work1", "placement_hash").verdict == Verdict::Undecided);
+  // One later round that took more memory is enough.
+  const Comparison grown = compared([](InterleavedRun& run) {
+    RoundResult& last = run.rounds.back();
+    last.cell.reserved_bytes_peak = last.cell.reserved_bytes_peak.value_or(0) + 1;
+  });
+  CHECK(std::ranges::any_of(grown.cells, [](const CellComparison& cell) {
+    return std::ranges::any_of(cell.numbers, [](const NumberComparison& item) {
+      return item.name == "reserved_bytes_peak" && item.verdict == Verdict::Undecided;
+    });
+  }));
 }
 
 TEST_CASE("a process without a result, a missing cell or a cut line fails the comparison") {
