@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -57,7 +58,8 @@ struct BlockSetup {
 // How much memory is in use while a block measures, as the level of its rows: what programs of
 // about a GiB or of tens of GiB hold, and a device that is nearly full.
 inline constexpr std::uint64_t kSmallProgramBytes = std::uint64_t{1} << 30;
-inline constexpr std::uint64_t kLargeProgramBytes = std::uint64_t{13} << 30;
+inline constexpr std::uint64_t kLargeProgramBytes = std::uint64_t{13} << 30;  // on average
+inline constexpr std::uint64_t kLargeProgramBytesMax = std::uint64_t{21} << 30;
 [[nodiscard]] inline std::uint64_t full_level(std::uint64_t device_bytes) {
   return device_bytes - (std::uint64_t{21} << 30);
 }
@@ -77,8 +79,9 @@ void measure_pool(const BlockSetup& setup);            // cudaMallocAsync, chunk
 void measure_virtual_memory(const BlockSetup& setup);  // cuMem*
 void measure_copies(const BlockSetup& setup);          // copies, fills, pinned host memory
 
-// Parts of measure_pool and measure_virtual_memory that measure_full_device repeats at its level.
-void measure_chunks(const BlockSetup& setup, std::uint64_t level);
+// Parts of measure_pool and measure_virtual_memory that measure_full_device repeats at its level. A
+// program that does not fit is left out; without a level, mapped chunks count for what it uses.
+void measure_pool_programs(const BlockSetup& setup, std::optional<std::uint64_t> chunk_level);
 void measure_handles(const BlockSetup& setup, std::uint64_t level);
 
 // How many bytes of freed memory the device clears per microsecond; 0 where a request never waits

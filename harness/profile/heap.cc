@@ -107,7 +107,6 @@ const KnownProgram& large_program() {
 
 // What a nearly full device leaves to the program.
 constexpr std::uint64_t kFullLeftBytes = 22 * kGiB;
-constexpr std::uint64_t kLargeProgramBytesMax = 21 * kGiB;
 // Longer than the device takes to clear all its memory.
 constexpr std::uint64_t kCleaningNs = 600'000'000;
 
@@ -131,7 +130,7 @@ void run_full(const BlockSetup& setup) {
   const Ballast ballast(kFullLeftBytes);
   const std::uint64_t level = full_level(setup.device_bytes);
   measure_handles(setup, level);
-  measure_chunks(setup, level);
+  measure_pool_programs(setup, level);
   // What was given back is cleared now.
   setup.work.launch(nullptr, kCleaningNs / 4);
   check(cudaDeviceSynchronize());

@@ -1,23 +1,25 @@
-// The stream-ordered pool: requests that it serves from what it has, and the cost of taking 32 MiB
-// chunks from the device and of giving them back at a synchronisation.
+// The stream-ordered pool as programs use it: three recorded ones are replayed. Requests that it
+// serves from what it has, the cost of mapping 32 MiB chunks, and of giving them back at a
+// synchronisation.
 #include <cuda_runtime_api.h>
 
 #include <array>
+#include <map>
+#include <optional>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "allocators/cuda_check.h"
 #include "base/bytes.h"
 #include "harness/ballast.h"
 #include "harness/profile/blocks.h"
-#include "harness/profile/program.h"
+#include "harness/profile/pool_program.h"
 
 namespace allocmark {
 namespace {
 
 constexpr std::uint64_t kChunkBytes = 32 * kMiB;
-// What the pool holds while the two programs run, free parts included.
-constexpr std::uint64_t kSmallPoolBytes = 1152 * kMiB;
-constexpr std::uint64_t kLargePoolBytes = 18 * kGiB;
 
 void check(cudaError_t error) { ALLOCMARK_CUDA_CHECK(error); }
 
@@ -60,24 +62,51 @@ class Pool {
   cudaStream_t stream_ = nullptr;
 };
 
-// A request that is served at once takes about a microsecond, one that moves chunks tens of them.
-constexpr std::uint64_t kHitNsMax = 15'000;
-
-void measure_hits(const BlockSetup& setup, const Program& program, std::uint64_t level) {
-  Pool pool(UINT64_MAX);
+// Gives everything back at a synchronisation, as the default pool does.
+PoolProgram ask(std::string_view name) {
+  Program program = load_program(name);
+  Pool pool(0);
   std::vector<void*> blocks(program.slot_count);
+  std::vector<std::uint64_t> chunks_grown;
   for (const ProgramStep& step : program.steps) {
+    const std::uint64_t chunks_before = pool.chunk_count();
+    if (step.is_free) {
+      pool.free(blocks[step.slot]);
+    } else {
+      blocks[step.slot] = pool.allocate(step.size_bytes);
+    }
+    chunks_grown.push_back(pool.chunk_count() - chunks_before);
+  }
+  return follow_pool(std::move(program), chunks_grown);
+}
+
+const PoolProgram& known_program(std::string_view name) {
+  static std::map<std::string_view, PoolProgram> known;
+  const auto found = known.find(name);
+  return found != known.end() ? found->second : known.emplace(name, ask(name)).first->second;
+}
+
+// Requests that are served at once by how many free blocks there are, chunks by bytes in use.
+void replay(const BlockSetup& setup, std::string_view name, std::uint64_t chunk_level) {
+  const PoolProgram& known = known_program(name);
+  const std::uint64_t hit_level = known.free_block_count;
+  Pool pool(0);
+  std::vector<void*> blocks(known.program.slot_count);
+  for (std::size_t i = 0; i < known.program.steps.size(); ++i) {
+    const ProgramStep& step = known.program.steps[i];
     void*& block = blocks[step.slot];
     if (step.is_free) {
-      setup.out.add({"cudaFreeAsync", level}, 0, setup.time([&] { pool.free(block); }));
+      setup.out.add({"cudaFreeAsync", hit_level}, 0, setup.time([&] { pool.free(block); }));
       continue;
     }
-    const std::uint64_t chunks_before = pool.chunk_count();
     const std::uint64_t duration_ns = setup.time([&] { block = pool.allocate(step.size_bytes); });
-    // A pool also moves chunks that it has, which nothing tells but the time.
-    const bool is_hit = pool.chunk_count() == chunks_before && duration_ns < kHitNsMax;
-    if (is_hit) setup.out.add({"cudaMallocAsync", level}, 0, duration_ns);
+    if (known.chunks_mapped[i] == 0) {
+      setup.out.add({"cudaMallocAsync", hit_level}, 0, duration_ns);
+    } else {
+      setup.out.add({"cudaMallocAsync.chunks", chunk_level}, known.chunks_mapped[i], duration_ns);
+    }
   }
+  pool.synchronize();
 }
 
 void measure_objects(const BlockSetup& setup) {
@@ -94,9 +123,8 @@ void measure_objects(const BlockSetup& setup) {
   }
 }
 
-}  // namespace
-
-void measure_chunks(const BlockSetup& setup, std::uint64_t level) {
+// Timed with the synchronisation that brings it about; profile.cc takes that off.
+void measure_release(const BlockSetup& setup) {
   struct Amount {
     std::uint64_t chunk_count;
     std::uint32_t repeat_count;
@@ -107,27 +135,30 @@ void measure_chunks(const BlockSetup& setup, std::uint64_t level) {
   for (const Amount& amount : kAmounts) {
     if (amount.chunk_count * kChunkBytes > free_bytes / 2) return;
     for (std::uint32_t i = 0; i < amount.repeat_count; ++i) {
-      void* block = nullptr;
-      const std::uint64_t take_ns =
-          setup.time([&] { block = pool.allocate(amount.chunk_count * kChunkBytes); });
+      void* const block = pool.allocate(amount.chunk_count * kChunkBytes);
       const bool taken = pool.chunk_count() == amount.chunk_count;
       pool.free(block);
-      // Timed with the synchronisation that brings it about; profile.cc takes that off.
-      const std::uint64_t give_ns = setup.time([&] { pool.synchronize(); });
-      if (taken) setup.out.add({"cudaMallocAsync.chunks", level}, amount.chunk_count, take_ns);
+      const std::uint64_t duration_ns = setup.time([&] { pool.synchronize(); });
       if (taken && pool.chunk_count() == 0) {
-        setup.out.add("release.chunks", amount.chunk_count, give_ns);
+        setup.out.add("release.chunks", amount.chunk_count, duration_ns);
       }
     }
   }
 }
 
+}  // namespace
+
+void measure_pool_programs(const BlockSetup& setup, std::optional<std::uint64_t> chunk_level) {
+  replay(setup, kSmallProgramName, chunk_level.value_or(kSmallProgramBytes));
+  replay(setup, kMediumProgramName, chunk_level.value_or(kSmallProgramBytes));
+  if (device_free_bytes() > kLargeProgramBytesMax) {
+    replay(setup, kLargeProgramName, chunk_level.value_or(kLargeProgramBytes));
+  }
+}
+
 void measure_pool(const BlockSetup& setup) {
-  static const Program small = load_program(kSmallProgramName);
-  static const Program large = load_program(kLargeProgramName);
-  measure_hits(setup, small, kSmallPoolBytes);
-  if (setup.device_bytes > 4 * kLargePoolBytes) measure_hits(setup, large, kLargePoolBytes);
-  measure_chunks(setup, kSmallProgramBytes);
+  measure_pool_programs(setup, std::nullopt);
+  measure_release(setup);
   measure_objects(setup);
 }
 

@@ -30,11 +30,11 @@ using Json = nlohmann::ordered_json;
 
 // Fewer samples than this in all repeats make no row beside others of the same cost.
 constexpr std::uint64_t kRowSampleCountMin = 8;
-constexpr int kSchema = 2;
+constexpr int kSchema = 3;
 
 std::string row_text(const ProfileRow& row) {
-  return fmt::format("[{}, {}, {}, {}, {}, {}, {}, {}]", row.size, row.sample_count, row.min_ns,
-                     row.p10_ns, row.p50_ns, row.p90_ns, row.p99_ns, row.max_ns);
+  return fmt::format("[{}, {}, {}, {}, {}, {}, {}, {}, {}]", row.size, row.sample_count, row.min_ns,
+                     row.p10_ns, row.p50_ns, row.p90_ns, row.p99_ns, row.p999_ns, row.max_ns);
 }
 
 std::string spread_text(const ProfileRow& row) {
@@ -96,9 +96,9 @@ std::string about_text(const DeviceProfile& profile, const Environment& environm
       {"wall_s", profile.wall_s},
       {"clock_ns_taken_off", profile.clock_overhead_ns},
       {"units",
-       "[size, n, min, p10, p50, p90, p99, max] in ns; size in bytes, for *.chunks in 32 MiB "
-       "chunks, "
-       "for *.slab which such call in a row; by level, bytes in use, where a cost depends on that"},
+       "[size, n, min, p10, p50, p90, p99, p999, max] in ns; size in bytes, for *.chunks in 32 MiB "
+       "chunks, for *.slab which such call in a row it is; by level where a cost depends on one: "
+       "bytes in use, for cudaMallocAsync and cudaFreeAsync free blocks of the pools"},
       {"spread_units",
        "[size, repeats, lowest and highest p50 of a repeat, lowest and highest p90] in ns"}};
   return about.dump();
@@ -198,15 +198,25 @@ std::string to_json_text(const DeviceProfile& profile, const Environment& enviro
       rows_text(profile.costs, row_text), rows_text(profile.costs, spread_text));
 }
 
+namespace {
+
+// Levels are bytes or, far fewer, blocks.
+std::string level_text(std::uint64_t level) {
+  if (level == 0) return "";
+  return level < kGiB ? fmt::format("{} blocks", level) : fmt::format("{} GiB", level / kGiB);
+}
+
+}  // namespace
+
 std::string to_table(const DeviceProfile& profile) {
   std::string text =
-      fmt::format("{:<27} {:>7} {:>12} {:>6} {:>10} {:>10} {:>10}   {}\n", "call", "in use", "size",
-                  "n", "p50 ns", "p90 ns", "p99 ns", "p50 of the repeats, ns");
+      fmt::format("{:<27} {:>10} {:>12} {:>6} {:>10} {:>10} {:>10}   {}\n", "call", "in use",
+                  "size", "n", "p50 ns", "p90 ns", "p99 ns", "p50 of the repeats, ns");
   for (const auto& [key, rows] : profile.costs) {
     for (const ProfileRow& row : rows) {
-      text += fmt::format("{:<27} {:>7} {:>12} {:>6} {:>10} {:>10} {:>10}", key.cost,
-                          key.level == 0 ? "" : fmt::format("{} GiB", key.level / kGiB), row.size,
-                          row.sample_count, row.p50_ns, row.p90_ns, row.p99_ns);
+      text += fmt::format("{:<27} {:>10} {:>12} {:>6} {:>10} {:>10} {:>10}", key.cost,
+                          level_text(key.level), row.size, row.sample_count, row.p50_ns, row.p90_ns,
+                          row.p99_ns);
       text +=
           row.repeat_count > 0 ? fmt::format("   {}..{}\n", row.p50_ns_low, row.p50_ns_high) : "\n";
     }

@@ -22,8 +22,10 @@ struct Program {
 // Throws UsageError where there is no such trace.
 [[nodiscard]] Program load_program(std::string_view workload);
 
-// Variable-length inference (BERT, 1 GiB) and training (GPT-2, 20 GiB).
+// Variable-length inference (BERT, 1 GiB), adapter training (Llama, 2 GiB) and training (GPT-2, 20
+// GiB).
 inline constexpr std::string_view kSmallProgramName = "bert_varlen_infer";
+inline constexpr std::string_view kMediumProgramName = "llama_lora_varlen_accum";
 inline constexpr std::string_view kLargeProgramName = "gpt2_train_amp";
 
 }  // namespace allocmark

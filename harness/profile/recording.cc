@@ -77,6 +77,7 @@ ProfileRow Recording::make_row(std::uint64_t size, const std::vector<Sample>& sa
   row.p50_ns = quantile(all, 0.5);
   row.p90_ns = quantile(all, 0.9);
   row.p99_ns = quantile(all, 0.99);
+  row.p999_ns = quantile(all, 0.999);
   row.max_ns = all.back();
   return row;
 }

@@ -26,7 +26,8 @@ struct CostKey {
 struct ProfileRow {
   std::uint64_t size = 0;
   std::uint64_t sample_count = 0;
-  std::uint64_t min_ns = 0, p10_ns = 0, p50_ns = 0, p90_ns = 0, p99_ns = 0, max_ns = 0;
+  std::uint64_t min_ns = 0, p10_ns = 0, p50_ns = 0, p90_ns = 0, p99_ns = 0;
+  std::uint64_t p999_ns = 0, max_ns = 0;
   std::uint64_t repeat_count = 0;  // repeats with enough samples for the interval
   std::uint64_t p50_ns_low = 0, p50_ns_high = 0;
   std::uint64_t p90_ns_low = 0, p90_ns_high = 0;

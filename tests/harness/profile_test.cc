@@ -31,10 +31,10 @@ constexpr std::uint64_t kSampleCountMin = 40;
 constexpr std::uint64_t kRecordedSampleCount = 1000;
 constexpr std::uint64_t kCleanBytesPerUs = 400'000;
 
-// [size, n, min, p10, p50, p90, p99, max] around a median.
+// [size, n, min, p10, p50, p90, p99, p999, max] around a median.
 Json row_around(const Json& size, double median_ns) {
   Json row = {size, kRecordedSampleCount};
-  for (const double factor : {0.8, 0.9, 1.0, 1.2, 1.6, 2.0}) {
+  for (const double factor : {0.8, 0.9, 1.0, 1.2, 1.6, 1.8, 2.0}) {
     row.push_back(static_cast<std::uint64_t>(median_ns * factor));
   }
   return row;
@@ -60,14 +60,18 @@ struct Temporary {
 Json make_profile(const DeviceProfile& shape, Json shipped) {
   Json costs = Json::object();
   double factor = 1;
+  double level_factor = 1;  // a program wanders between levels, so neighbours are alike
+  std::string cost;
   for (const auto& [key, rows] : shape.costs) {
+    if (key.cost != cost) factor = factor > 3 ? 1 : factor * 1.21;
+    level_factor = key.cost == cost ? level_factor * 1.12 : 1;
+    cost = key.cost;
     Json changed = Json::array();
-    double median_ns = 2000 * factor;
+    double median_ns = 2000 * factor * level_factor;
     for (const ProfileRow& row : rows) {
       changed.push_back(row_around(row.size, median_ns));
       median_ns *= 1.15;
     }
-    factor = factor > 3 ? 1 : factor * 1.21;
     if (key.level == 0) {
       costs[key.cost] = changed;
     } else {

@@ -23,6 +23,7 @@ CostRow flat_row(std::uint64_t size, std::uint64_t ns) {
           .p50_ns = ns,
           .p90_ns = ns,
           .p99_ns = ns,
+          .p999_ns = ns,
           .max_ns = ns};
 }
 
@@ -39,12 +40,13 @@ std::vector<std::uint64_t> sorted_samples(CostId cost, std::uint64_t size, std::
 
 TEST_CASE("samples have the quantiles of the recording") {
   REQUIRE(set_curve(CostId::Malloc, {{.size = 0,
-                                      .sample_count = 1000,
+                                      .sample_count = 10000,
                                       .min_ns = 100,
                                       .p10_ns = 100,
                                       .p50_ns = 100,
                                       .p90_ns = 200,
                                       .p99_ns = 400,
+                                      .p999_ns = 2000,
                                       .max_ns = 5000}}));
   const std::vector<std::uint64_t> samples = sorted_samples(CostId::Malloc, 0, 100000);
   CHECK(samples[40000] == 100);
@@ -52,6 +54,7 @@ TEST_CASE("samples have the quantiles of the recording") {
   CHECK(samples[90000] <= 210);
   CHECK(samples[99000] >= 380);
   CHECK(samples[99000] <= 440);
+  CHECK(samples[99900] >= 1800);
   CHECK(samples.back() == 5000);
 }
 
@@ -63,6 +66,7 @@ TEST_CASE("the lower half of the samples has its own quantiles") {
                                       .p50_ns = 100,
                                       .p90_ns = 100,
                                       .p99_ns = 100,
+                                      .p999_ns = 100,
                                       .max_ns = 100}}));
   const std::vector<std::uint64_t> samples = sorted_samples(CostId::Malloc, 0, 100000);
   CHECK(samples.front() == 40);
@@ -81,6 +85,7 @@ TEST_CASE(
                                     .p50_ns = 100,
                                     .p90_ns = 100,
                                     .p99_ns = 100,
+                                    .p999_ns = 100,
                                     .max_ns = 100},
                                    {.size = 4096,
                                     .sample_count = 1,
@@ -89,6 +94,7 @@ TEST_CASE(
                                     .p50_ns = 300,
                                     .p90_ns = 300,
                                     .p99_ns = 300,
+                                    .p999_ns = 300,
                                     .max_ns = 300}}));
   CHECK(median_cost(CostId::Free, 1) == 100);
   CHECK(median_cost(CostId::Free, 1024) == 100);
@@ -107,13 +113,14 @@ TEST_CASE("a sample depends on cost, thread and draw alone") {
                                       .p50_ns = 100,
                                       .p90_ns = 2000,
                                       .p99_ns = 40000,
+                                      .p999_ns = 500000,
                                       .max_ns = 500000}}));
   // Literals: the same on every machine.
   std::vector<std::uint64_t> first;
   for (std::uint32_t draw = 0; draw < 8; ++draw) {
     first.push_back(sample_cost(CostId::Malloc, {.size = 0}, 0, draw));
   }
-  CHECK(first == std::vector<std::uint64_t>{183, 100, 950, 362, 100, 112, 100, 100});
+  CHECK(first == std::vector<std::uint64_t>{112, 100, 391, 149, 100, 101, 100, 100});
   CHECK(sample_cost(CostId::Malloc, {.size = 0}, 1, 3) !=
         sample_cost(CostId::Malloc, {.size = 0}, 0, 3));
 }

@@ -230,6 +230,12 @@ Outcome Device::after_wait(const Finish& finish, std::uint64_t now_ns,
   return outcome;
 }
 
+std::size_t Device::free_block_count() const {
+  std::size_t count = 0;
+  for (const PoolSlot& slot : pools_) count += slot.pool->free_block_count();
+  return count;
+}
+
 MemoryBlock Device::find(std::uint64_t address) const {
   if (const Mapping mapping = virtual_memory_.find(address); mapping.handle != 0) {
     return {.kind = MemoryKind::Mapped, .range = mapping.range};

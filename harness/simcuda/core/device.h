@@ -91,8 +91,8 @@ class Device {
   [[nodiscard]] std::uint64_t free_bytes() const { return memory_.free_bytes(); }
   [[nodiscard]] std::uint64_t total_bytes() const { return memory_.total_bytes(); }
   [[nodiscard]] std::uint64_t used_bytes() const { return memory_.used_bytes(); }
-  // Held by stream-ordered pools.
-  [[nodiscard]] std::uint64_t pool_bytes() const { return memory_.chunk_count() * kChunkBytes; }
+  // Of all stream-ordered pools.
+  [[nodiscard]] std::size_t free_block_count() const;
   [[nodiscard]] const DeviceConfig& config() const { return config_; }
   [[nodiscard]] MemoryBlock find(std::uint64_t address) const;
 

@@ -250,6 +250,12 @@ Range MemoryPool::find(std::uint64_t address) const {
   return address < lo + size_bytes ? Range{lo, lo + size_bytes} : Range{};
 }
 
+std::size_t MemoryPool::free_block_count() const {
+  std::size_t count = main_.count();
+  for (const Pending& pending : pending_) count += pending.blocks.count();
+  return count;
+}
+
 bool MemoryPool::has_pending(StreamId stream) const {
   return std::any_of(pending_.begin(), pending_.end(), [stream](const Pending& pending) {
     return pending.stream == stream && !pending.blocks.empty();

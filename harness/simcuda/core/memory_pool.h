@@ -81,6 +81,8 @@ class MemoryPool {
   [[nodiscard]] std::size_t live_count() const { return live_.size(); }
   // The live block that holds `address`: its range by requested size; empty where there is none.
   [[nodiscard]] Range find(std::uint64_t address) const;
+  // In main and in all streams' lists: among so many the driver looks.
+  [[nodiscard]] std::size_t free_block_count() const;
   [[nodiscard]] bool has_pending(StreamId stream) const;
   // No live block, and every free is known to have happened.
   [[nodiscard]] bool idle(std::uint64_t now_ns);

@@ -15,16 +15,19 @@ constexpr std::uint64_t kOne = std::uint64_t{1} << kFractionBits;
 constexpr std::uint64_t kPosition50 = kOne;  // 1
 // The lower half is the same mirrored: the 10 % quantile lies as far below the median as the 90 %
 // quantile above.
-constexpr std::uint64_t kPosition90 = kOne * 340 / 100;  // 1/10 = 2^-3 * (1 - 0.4 / 2)
-constexpr std::uint64_t kPosition99 = kOne * 672 / 100;  // 1/100 = 2^-6 * (1 - 0.72 / 2)
-constexpr std::size_t kPointCountMax = 4;
+constexpr std::uint64_t kPosition90 = kOne * 340 / 100;     // 1/10 = 2^-3 * (1 - 0.4 / 2)
+constexpr std::uint64_t kPosition99 = kOne * 672 / 100;     // 1/100 = 2^-6 * (1 - 0.72 / 2)
+constexpr std::uint64_t kPosition999 = kOne * 9976 / 1000;  // 1/1000 = 2^-9 * (1 - 0.976 / 2)
+constexpr std::size_t kPointCountMax = 5;
 
-// A measured quantile: between two of them values are interpolated, which is nearly an exponential
-// tail.
+// A measured quantile: between two of them the logarithm of the value is interpolated. (Between P99
+// and a largest sample thirty times as long a straight line would put P99.5 at four times P99;
+// measured on an H200 it lies at 1.1 times.)
 struct Point {
   std::uint64_t position = 0;
   std::uint64_t gap_inverse = 0;  // 2^32 / distance to the next point
   std::uint64_t value_ns = 0;
+  std::uint64_t log_value = 0;  // log2_fixed
 };
 
 // One half of a row: its points from the median outwards.
@@ -122,6 +125,14 @@ std::uint64_t log2_fixed(std::uint64_t value) {
   return (std::uint64_t{exponent} << kFractionBits) + fraction;
 }
 
+// Its inverse, rounded down.
+std::uint64_t exp2_fixed(std::uint64_t log_value) {
+  const std::uint64_t exponent = log_value >> kFractionBits;
+  const std::uint64_t mantissa = kOne + (log_value & (kOne - 1));
+  return exponent >= kFractionBits ? mantissa << (exponent - kFractionBits)
+                                   : mantissa >> (kFractionBits - exponent);
+}
+
 // Between two values, weight in units of 2^-16.
 std::uint64_t blend(std::uint64_t from, std::uint64_t to, std::uint64_t weight) {
   if (to >= from) {
@@ -144,7 +155,8 @@ void add_point(Tail& tail, std::uint64_t position, std::uint64_t value_ns) {
     }
     before.gap_inverse = (std::uint64_t{1} << 32) / (position - before.position);
   }
-  tail.points[tail.point_count++] = {.position = position, .value_ns = value_ns};
+  tail.points[tail.point_count++] = {
+      .position = position, .value_ns = value_ns, .log_value = log2_fixed(value_ns)};
 }
 
 // A percentile counts only where there were enough samples for it; beyond the largest sample the
@@ -162,6 +174,9 @@ Row make_row(const CostRow& recorded) {
   }
   if (largest > kPosition99) {
     add_point(row.high, kPosition99, recorded.p99_ns);
+  }
+  if (largest > kPosition999) {
+    add_point(row.high, kPosition999, recorded.p999_ns);
   }
   add_point(row.high, largest, recorded.max_ns);
   add_point(row.low, largest, recorded.min_ns);
@@ -184,8 +199,9 @@ std::uint64_t value_at(const Row& row, Place place) {
   if (above == tail.point_count) {
     return inner.value_ns;
   }
-  return blend(inner.value_ns, tail.points[above].value_ns,
-               ((place.position - inner.position) * inner.gap_inverse) >> (32 - kFractionBits));
+  const std::uint64_t weight =
+      ((place.position - inner.position) * inner.gap_inverse) >> (32 - kFractionBits);
+  return exp2_fixed(blend(inner.log_value, tail.points[above].log_value, weight));
 }
 
 // Larger than anything recorded: in proportion to the size, as the largest rows of all recordings

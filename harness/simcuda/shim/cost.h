@@ -21,10 +21,11 @@ enum class CostId : std::uint8_t {
   WaitForClean,       // more is needed than what has been cleaned since it was freed
   Free,               // gives pages back; level = the device's bytes in use
   FreeSlab,           // small block whose slab stays; size as above
-  MallocAsync,        // served without new memory; level = the pool's bytes, as for the next two
-  MallocAsyncChunks,  // size = number of 32 MiB chunks mapped, be they new or moved
-  FreeAsync,
-  ReleaseChunks,  // at synchronisation or trim; size = number of chunks given back
+  MallocAsync,        // served without new memory; level = free blocks of the pools
+  MallocAsyncChunks,  // size = number of 32 MiB chunks mapped, be they new or moved; level = the
+                      // device's bytes in use
+  FreeAsync,          // level as of MallocAsync
+  ReleaseChunks,      // at synchronisation or trim; size = number of chunks given back
   StreamSynchronize,
   DeviceSynchronize,
   EventSynchronize,
@@ -80,6 +81,7 @@ struct CostRow {
   std::uint64_t p50_ns = 0;
   std::uint64_t p90_ns = 0;
   std::uint64_t p99_ns = 0;
+  std::uint64_t p999_ns = 0;
   std::uint64_t max_ns = 0;
 };
 

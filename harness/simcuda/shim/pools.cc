@@ -20,6 +20,7 @@ cudaError_t allocate_from(ThreadState& thread, void** pointer, std::size_t size_
     return explain(thread, cudaErrorNotSupported,
                    "simcuda: a pool is used on a stream of another device");
   }
+  const std::uint64_t free_block_count = device.core.free_block_count();
   const AllocationOutcome outcome =
       device.core.allocate_async(size_bytes, stream.id, from.id, thread.now_ns());
   *pointer = reinterpret_cast<void*>(outcome.address);
@@ -28,7 +29,7 @@ cudaError_t allocate_from(ThreadState& thread, void** pointer, std::size_t size_
   if (outcome.work.chunks_mapped != 0) {
     thread.charge(CostId::MallocAsyncChunks, outcome.work.chunks_mapped, device.core.used_bytes());
   } else {
-    thread.charge(CostId::MallocAsync, 0, device.core.pool_bytes());
+    thread.charge(CostId::MallocAsync, 0, free_block_count);
   }
   return to_error(outcome.status);
 }
@@ -92,6 +93,7 @@ cudaError_t free_async(ThreadState& thread, void* pointer, cudaStream_t stream) 
   }
   const TickScope ticks(thread);
   std::unique_lock lock(device->mutex);
+  const std::uint64_t free_block_count = device->core.free_block_count();
   const bool is_heap_block = device->core.find(address).kind == MemoryKind::Heap;
   const Outcome outcome =
       is_heap_block ? free_heap_block(thread, *device, lock, {address, ref.id})
@@ -99,7 +101,7 @@ cudaError_t free_async(ThreadState& thread, void* pointer, cudaStream_t stream) 
                         return device->core.deallocate_async(address, ref.id, thread.now_ns());
                       });
   charge_work(thread, *device, outcome.work);
-  thread.charge(CostId::FreeAsync, 0, device->core.pool_bytes());
+  thread.charge(CostId::FreeAsync, 0, free_block_count);
   return to_error(outcome.status);
 }
 

@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int kSchema = 2;
+constexpr int kSchema = 3;
 
 [[noreturn]] void reject(const std::string& path, const std::string& what) {
   throw std::runtime_error("profile " + path + ": " + what +
@@ -28,11 +28,11 @@ std::vector<CostRow> read_rows(const std::string& path, const std::string& key, 
   }
   std::vector<CostRow> result;
   for (const Json& row : rows) {
-    if (!row.is_array() || row.size() != 8) {
-      reject(path,
-             "costs." + key + ": wanted rows [size,n,min,p10,p50,p90,p99,max], got " + row.dump());
+    if (!row.is_array() || row.size() != 9) {
+      reject(path, "costs." + key + ": wanted rows [size,n,min,p10,p50,p90,p99,p999,max], got " +
+                       row.dump());
     }
-    const auto numbers = row.get<std::array<std::uint64_t, 8>>();
+    const auto numbers = row.get<std::array<std::uint64_t, 9>>();
     const CostRow cost{.size = numbers[0],
                        .sample_count = numbers[1],
                        .min_ns = numbers[2],
@@ -40,10 +40,12 @@ std::vector<CostRow> read_rows(const std::string& path, const std::string& key, 
                        .p50_ns = numbers[4],
                        .p90_ns = numbers[5],
                        .p99_ns = numbers[6],
-                       .max_ns = numbers[7]};
+                       .p999_ns = numbers[7],
+                       .max_ns = numbers[8]};
     const bool rising = cost.min_ns <= cost.p10_ns && cost.p10_ns <= cost.p50_ns &&
                         cost.p50_ns <= cost.p90_ns && cost.p90_ns <= cost.p99_ns &&
-                        cost.p99_ns <= cost.max_ns && cost.max_ns < (std::uint64_t{1} << 40);
+                        cost.p99_ns <= cost.p999_ns && cost.p999_ns <= cost.max_ns &&
+                        cost.max_ns < (std::uint64_t{1} << 40);
     if (!rising || cost.sample_count == 0 || (!result.empty() && result.back().size >= cost.size)) {
       reject(path, "costs." + key + ": sizes and quantiles must rise, got row " + row.dump());
     }
@@ -63,7 +65,7 @@ std::vector<CostLevel> read_levels(const std::string& path, const std::string& k
     std::uint64_t level = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), level);
     if (error != std::errc() || end != text.data() + text.size()) {
-      reject(path, "costs." + key + ": wanted a number of bytes for a level, got '" + text + "'");
+      reject(path, "costs." + key + ": wanted a number for a level, got '" + text + "'");
     }
     levels.push_back({.level = level, .rows = read_rows(path, key + "." + text, rows)});
   }
