@@ -15,9 +15,11 @@
 #include <cstdint>
 #include <initializer_list>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "harness/simcuda/shim/cost.h"
+#include "harness/simcuda/shim/host_caches.h"
 #include "harness/simcuda/simcu.h"
 
 // Exported under the C name that programs link to.
@@ -51,13 +53,21 @@ struct ThreadState {
   void advance_to(std::uint64_t time_ns) {
     clock.modelled_ns = std::max(clock.modelled_ns, time_ns);
   }
-  std::uint32_t quick_calls = 0;  // calls served by a slab since one that moved pages
+  std::uint32_t quick_calls = 0;        // calls served by a slab since one that moved pages
+  std::uint64_t device_used_bytes = 0;  // as the last such call saw it
+  std::size_t displaced_bytes = 0;      // from the host's caches, by the costs of this call
+  HostCaches host_caches;
 
   // Adds one sample of a cost to the clock. `size`: bytes or chunks, whatever the cost counts in;
   // `level`: bytes in use, for the costs that know levels.
   void charge(CostId cost, std::uint64_t size = 0, std::uint64_t level = 0) {
     clock.modelled_ns += sample_cost(cost, {.size = size, .level = level}, ordinal,
                                      cost_draws[static_cast<std::size_t>(cost)]++);
+    if (displaces_caches(cost)) {
+      if (level != 0) device_used_bytes = level;
+      displaced_bytes =
+          std::max(displaced_bytes, simcuda::displaced_bytes(cost, device_used_bytes));
+    }
   }
   // A call that a slab serves: the driver's long calls leave it a cold cache, so its size in the
   // profile is which quick call in a row it is, up to eight.
@@ -166,12 +176,17 @@ inline CUresult driver_call(std::initializer_list<std::uint64_t> arguments, Body
   return detail::call<kName, true, CUresult>(arguments, body);
 }
 
-// Adds the time-stamp-counter ticks of its lifetime to simulator_ticks. For calls that do real work
-// under a lock.
+// Leaves the host's caches as the driver would, and adds the time-stamp-counter ticks of its
+// lifetime to simulator_ticks. For calls that do real work under a lock.
 class TickScope {
  public:
   explicit TickScope(ThreadState& thread) : thread_(thread), begin_ticks_(__rdtsc()) {}
-  ~TickScope() { thread_.clock.simulator_ticks += __rdtsc() - begin_ticks_; }
+  ~TickScope() {
+    if (thread_.displaced_bytes != 0) {
+      thread_.host_caches.displace(std::exchange(thread_.displaced_bytes, 0));
+    }
+    thread_.clock.simulator_ticks += __rdtsc() - begin_ticks_;
+  }
   TickScope(const TickScope&) = delete;
   TickScope& operator=(const TickScope&) = delete;
 

@@ -1,0 +1,93 @@
+// What a call that enters the kernel does to the caller's caches.
+#include <x86intrin.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include "harness/simcuda/shim/host_caches.h"
+#include "tests/catch.h"
+
+using namespace simcuda;  // NOLINT: a test of one small header
+
+namespace {
+
+constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
+constexpr std::size_t kMiB = std::size_t{1} << 20;
+
+// A list through 32 KiB in random order, which every first-level cache holds.
+class List {
+ public:
+  List() : next_(kCount * kStep) {
+    std::vector<std::size_t> order(kCount);
+    std::iota(order.begin(), order.end(), 0);
+    std::shuffle(order.begin(), order.end(), std::mt19937(1));
+    for (std::size_t i = 0; i < kCount; ++i) {
+      next_[order[i] * kStep] = order[(i + 1) % kCount] * kStep;
+    }
+  }
+  [[nodiscard]] std::uint64_t walk_ticks() {
+    _mm_lfence();
+    const std::uint64_t begin = __rdtsc();
+    for (std::size_t i = 0; i < kCount; ++i) at_ = next_[at_];
+    _mm_lfence();
+    return __rdtsc() - begin;
+  }
+
+ private:
+  static constexpr std::size_t kCount = 512;
+  static constexpr std::size_t kStep = 8;  // a line
+  std::vector<std::size_t> next_;
+  volatile std::size_t at_ = 0;
+};
+
+// The median of many walks, each after three that warm the list and then `displaced` bytes.
+std::uint64_t median_ticks(List& list, std::size_t displaced) {
+  std::vector<std::uint64_t> ticks;
+  for (int i = 0; i < 201; ++i) {
+    for (int warm = 0; warm < 3; ++warm) static_cast<void>(list.walk_ticks());
+    HostCaches caches;
+    if (displaced != 0) caches.displace(displaced);
+    ticks.push_back(list.walk_ticks());
+  }
+  std::nth_element(ticks.begin(), ticks.begin() + 100, ticks.end());
+  return ticks[100];
+}
+
+}  // namespace
+
+TEST_CASE("a program's data has left the first-level cache after a call into the kernel") {
+  List list;
+  const std::uint64_t warm = median_ticks(list, 0);
+  const std::uint64_t cold = median_ticks(list, kMiB);
+  INFO("warm " << warm << " ticks, cold " << cold);
+  CHECK(2 * cold > 3 * warm);
+}
+
+TEST_CASE("calls displace more with more memory in use, and failed ones little") {
+  CHECK(displaced_bytes(CostId::Malloc, 130 * kGiB) > displaced_bytes(CostId::Malloc, kGiB));
+  CHECK(displaced_bytes(CostId::Free, kGiB) < displaced_bytes(CostId::Malloc, kGiB));
+  CHECK(displaced_bytes(CostId::MallocFailed, 130 * kGiB) <
+        displaced_bytes(CostId::Free, kGiB) * 2);
+  CHECK(displaces_caches(CostId::MemSetAccess));
+  CHECK_FALSE(displaces_caches(CostId::MallocSlab));
+  CHECK_FALSE(displaces_caches(CostId::EventQuery));
+  CHECK_FALSE(displaces_caches(CostId::MallocAsync));
+}
+
+TEST_CASE("of calls in a row only the first empties the caches") {
+  HostCaches caches;
+  caches.displace(4 * kMiB);
+  const std::uint64_t first = caches.emptied_ticks;
+  const std::uint64_t begin = __rdtsc();
+  caches.displace(4 * kMiB);
+  const std::uint64_t second_ticks = __rdtsc() - begin;
+  CHECK(caches.emptied_ticks > first);
+  HostCaches other;
+  const std::uint64_t other_begin = __rdtsc();
+  other.displace(4 * kMiB);
+  CHECK(second_ticks < __rdtsc() - other_begin);
+}
