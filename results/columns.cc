@@ -15,6 +15,7 @@
 
 #include "base/bytes.h"
 #include "results/json.h"
+#include "results/shift.h"
 #include "results/statistics.h"
 
 namespace allocmark {
@@ -304,6 +305,29 @@ std::string overhead_sentence(std::span<const CellResult> cells) {
       "The harness itself takes {} ns per event (P50 on the null backend, cell by cell; not "
       "subtracted).",
       low == high ? low : low + " to " + high);
+}
+
+std::string repeat_sentence(std::span<const CellResult> cells) {
+  const auto median_ends = [&](RepeatInterval CellRepeat::*interval,
+                               double LatencySummary::*value) {
+    std::vector<double> lows;
+    std::vector<double> highs;
+    for (const CellResult& cell : cells) {
+      const RepeatInterval& stated = cell.repeat.*interval;
+      if (!is_measured(cell) || stated.high_ns == 0) continue;
+      lows.push_back(100 * (stated.low_ns / (cell.allocate.total.*value) - 1));
+      highs.push_back(100 * (stated.high_ns / (cell.allocate.total.*value) - 1));
+    }
+    return lows.empty() ? std::string()
+                        : fmt::format("{:+.0f} to {:+.0f} %", median(lows), median(highs));
+  };
+  const std::string p50 = median_ends(&CellRepeat::allocate_p50, &LatencySummary::p50_ns);
+  const std::string p99 = median_ends(&CellRepeat::allocate_p99, &LatencySummary::p99_ns);
+  if (p50.empty()) return {};
+  return fmt::format(
+      "A second measurement is expected at {} of allocate's P50{} (95 %; median of the cells, each "
+      "cell's interval is in the CSV).",
+      p50, p99.empty() ? "" : " and " + p99 + " of its P99");
 }
 
 }  // namespace allocmark

@@ -56,4 +56,8 @@ struct Columns {
 // What the harness itself takes per event, over the measured cells; empty where none knows.
 [[nodiscard]] std::string overhead_sentence(std::span<const CellResult> cells);
 
+// How wide the intervals are in which a second measurement is expected, median over the cells that
+// state them; empty where none does.
+[[nodiscard]] std::string repeat_sentence(std::span<const CellResult> cells);
+
 }  // namespace allocmark

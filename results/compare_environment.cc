@@ -112,10 +112,13 @@ NoiseBound noise_bound(std::string_view name, std::vector<double> shifts) {
   for (const double shift : shifts) deviations.push_back(std::abs(shift - middle));
   constexpr double kNormalPerMad = 1.4826;
   const double robust = middle + 3 * kNormalPerMad * median(deviations);
-  const auto rank = static_cast<std::size_t>(std::ceil(0.99 * static_cast<double>(shifts.size())));
+  const auto at = [&](double q) {
+    return shifts[static_cast<std::size_t>(std::ceil(q * static_cast<double>(shifts.size()))) - 1];
+  };
   return {.number = std::string(name),
-          .shift_bound = std::expm1(std::max(robust, shifts[rank - 1])),
+          .shift_bound = std::expm1(std::max(robust, at(0.99))),
           .shift_median = std::expm1(middle),
+          .shift_p95 = std::expm1(at(0.95)),
           .pair_count = shifts.size()};
 }
 

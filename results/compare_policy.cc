@@ -139,6 +139,7 @@ std::string to_json(const Calibration& calibration) {
     bounds.push_back({{"number", bound.number},
                       {"shift_bound", bound.shift_bound},
                       {"shift_median", bound.shift_median},
+                      {"shift_p95", bound.shift_p95},
                       {"pair_count", bound.pair_count}});
   }
   const Json json = {{"kind", "calibration"},
@@ -171,7 +172,8 @@ Calibration calibration_from_json(const std::string& text, const std::string& wh
   calibration.run_count = object.at("run_count").get<std::uint64_t>();
   if (!object.at("bounds").is_array()) object.wrong("bounds", "a list", object.at("bounds"));
   for (const Json& item : object.at("bounds")) {
-    const Object bound(item.dump(), where, {"number", "shift_bound", "shift_median", "pair_count"});
+    const Object bound(item.dump(), where,
+                       {"number", "shift_bound", "shift_median", "shift_p95", "pair_count"});
     if (!bound.at("pair_count").is_number_unsigned()) {
       bound.wrong("pair_count", "a whole number", bound.at("pair_count"));
     }
@@ -179,6 +181,8 @@ Calibration calibration_from_json(const std::string& text, const std::string& wh
         {.number = bound.text("number"),
          .shift_bound = bound.to_share("shift_bound", bound.at("shift_bound"), 1e6),
          .shift_median = bound.to_share("shift_median", bound.at("shift_median"), 1e6),
+         .shift_p95 =
+             bound.has("shift_p95") ? bound.to_share("shift_p95", bound.at("shift_p95"), 1e6) : 0,
          .pair_count = bound.at("pair_count").get<std::uint64_t>()});
   }
   return calibration;

@@ -38,6 +38,7 @@ struct NoiseBound {
   std::string number = {};       // "allocate_latency_ns_p50"
   double shift_bound = 0;        // relative; above what A/A pairs of cells differ by
   double shift_median = 0;       // of the absolute relative differences
+  double shift_p95 = 0;          // their 95 % quantile; 0 in files of schema before 1.3
   std::uint64_t pair_count = 0;  // pairs of cells it rests on
 };
 

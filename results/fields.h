@@ -43,6 +43,21 @@ void visit_operation(Fields& fields, const std::string& name, Operation& operati
   visit_summary(fields, name + "_driver_latency", operation.driver);
 }
 
+template <typename Fields, typename Interval>
+void visit_interval(Fields& fields, const std::string& name, Interval& interval) {
+  fields.known_real(name + "_repeat_low", interval.low_ns);
+  fields.known_real(name + "_repeat_high", interval.high_ns);
+  fields.known_real(name + "_repeat_between_share", interval.between_share);
+}
+
+template <typename Fields, typename Repeat>
+void visit_repeat(Fields& fields, Repeat& repeat) {
+  visit_interval(fields, "allocate_latency_ns_p50", repeat.allocate_p50);
+  visit_interval(fields, "allocate_latency_ns_p99", repeat.allocate_p99);
+  visit_interval(fields, "deallocate_latency_ns_p50", repeat.deallocate_p50);
+  visit_interval(fields, "deallocate_latency_ns_p99", repeat.deallocate_p99);
+}
+
 template <typename Fields, typename Event>
 void visit_oom_event(Fields& fields, Event& event) {
   fields.integer("event_index", event.event_index);
@@ -129,6 +144,7 @@ void visit_cell(Fields& fields, Cell& cell) {
   fields.integer("pass_count", cell.pass_count);
   visit_operation(fields, "allocate", cell.allocate);
   visit_operation(fields, "deallocate", cell.deallocate);
+  visit_repeat(fields, cell.repeat);
   fields.objects("size_classes", cell.size_classes,
                  [](auto& nested, auto& item) { visit_size_class(nested, item); });
   fields.objects("passes", cell.passes, [](auto& nested, auto& item) { visit_pass(nested, item); });

@@ -97,6 +97,8 @@ void append_how_to_read(std::string& out, std::span<const CellResult> cells,
   }
   const std::string overhead = overhead_sentence(cells);
   if (!overhead.empty()) out += "- " + overhead + '\n';
+  const std::string repeat = repeat_sentence(cells);
+  if (!repeat.empty()) out += "- " + repeat + '\n';
   out +=
       "- Every number is defined, with its formula and what it cannot tell, in `results/README.md` "
       "of allocmark.\n\n";

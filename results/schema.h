@@ -13,7 +13,7 @@
 namespace allocmark {
 
 // The version of the result format (semver). MAJOR changes when results stop being comparable.
-inline constexpr const char* kSchemaVersion = "1.2.0";
+inline constexpr const char* kSchemaVersion = "1.3.0";
 
 // What names a cell. Two runs' cells with the same key are the same experiment.
 struct CellKey {
@@ -96,6 +96,17 @@ struct PassSummary {  // one timed pass, for spread
   LatencyBuckets allocate_buckets = {}, deallocate_buckets = {};
 };
 
+// Where a second measurement of one number is expected at 95 % (results/repeat.h); all 0 where it
+// is not stated.
+struct RepeatInterval {
+  double low_ns = 0, high_ns = 0;
+  double between_share = 0;  // what was taken for two runs' difference at 95 %, 0.13 is 13 %
+};
+
+struct CellRepeat {
+  RepeatInterval allocate_p50, allocate_p99, deallocate_p50, deallocate_p99;
+};
+
 struct CellResult {
   CellKey key;
   CellStatus status = CellStatus::Ok;
@@ -126,6 +137,7 @@ struct CellResult {
 
   std::uint32_t pass_count = 0;
   OperationLatency allocate, deallocate;
+  CellRepeat repeat;
   std::vector<SizeClassLatency> size_classes;
   std::vector<PassSummary> passes;
   std::optional<RequestLatency> requests;  // where the trace tells of requests

@@ -102,6 +102,8 @@ void append_notes(std::string& out, std::span<const CellResult> cells, const Col
       "measured in one).";
   const std::string overhead = overhead_sentence(cells);
   if (!overhead.empty()) notes += " " + overhead;
+  const std::string repeat = repeat_sentence(cells);
+  if (!repeat.empty()) notes += " " + repeat;
   if (columns.has_marks) notes += " ~ = too few samples for this percentile.";
   notes += " Every number is defined in results/README.md.";
   out += wrap_words(notes, kWidthMax) + '\n';

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Measures how often comparisons are right, with real runs: A/A (the same thing on both sides) and power (a known slowdown).
+"""Measures how often comparisons are right, with real runs: A/A (the same thing on both sides), power (a known slowdown), and repeat
+(how often a second run of a cell lies in the interval that the first one stated).
 
 In goes an allocmark program and, for power, the library built from tests/allocators/paced_pluggable.c; out comes one line per
 experiment with a share and its Wilson interval at 95 %, and with --out a JSON file of the same. Every comparison is a run of its
@@ -90,7 +91,7 @@ def timed_numbers(comparison):
 
 
 def measure_aa(experiment, options):
-    cells = ["--workload", *options.workload, "--allocator", *options.allocator, "--conf", "unset"]
+    cells = ["--workload", *options.workload, "--allocator", *(options.allocator or ["caching", "cub"]), "--conf", "unset"]
     # Two names of the same program: the sides must not be told apart by the path alone.
     sides = [wrapper(experiment.folder, name, experiment.program, {}) for name in ("a.sh", "b.sh")]
     comparisons = experiment.many(sides, cells)
@@ -107,6 +108,67 @@ def measure_aa(experiment, options):
     # How often the interval holds no change, which is the truth here.
     covered = sum(n["change_low"] <= 0 <= n["change_high"] for n in numbers if n["change_low"] is not None)
     result["intervals_with_truth"] = wilson(covered, sum(n["change_low"] is not None for n in numbers))
+    return [result]
+
+
+REPEATED = [f"{operation}_latency_ns_{quantile}" for operation in ("allocate", "deallocate") for quantile in ("p50", "p99")]
+
+
+def read_cells(folder):
+    lines = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
+    return {line["cell_id"]: line for line in lines if line["kind"] == "cell" and line["status"] == "ok" and line["allocator"] != "null"}
+
+
+def repeat_summary(runs):
+    """Of each pair of successive runs: is the later one's number in the interval that the earlier one stated?"""
+    result = {"experiment": "repeat", "runs": len(runs), "cells": len(runs[0]) if runs else 0}
+    inside, widths, absent = {name: [] for name in REPEATED}, {name: [] for name in REPEATED}, 0
+    for first, second in zip(runs, runs[1:]):
+        for cell_id in first.keys() & second.keys():
+            for name in REPEATED:
+                value, again = first[cell_id][name], second[cell_id][name]
+                low, high = first[cell_id][name + "_repeat_low"], first[cell_id][name + "_repeat_high"]
+                if low is None or high is None or again is None:
+                    absent += 1
+                    continue
+                inside[name].append(low <= again <= high)
+                widths[name].append((high - low) / value)
+    for name, hits in [("all", sum(inside.values(), [])), *inside.items()]:
+        width = sorted(sum(widths.values(), []) if name == "all" else widths[name])
+        result[name] = {"pairs": len(hits), "inside": wilson(sum(hits), len(hits)), "width_median": width[len(width) // 2] if width else None}
+    result["not_stated"] = absent
+    return result
+
+
+def measure_repeat(experiment, options):
+    """The same cells in runs one after the other; the first --calibration-runs of them make the calibration of the rest."""
+    cells = ["--suite", options.suite] if options.suite else ["--workload", *options.workload, "--conf", "unset"]
+    if options.allocator or not options.suite:
+        cells += ["--allocator", *(options.allocator or ["caching", "cub"])]
+    end = time.time() + options.time_limit if options.time_limit else math.inf
+    calibration, folders, runs, longest = [], [], [], 0.0
+    for index in range(options.calibration_runs + options.runs):
+        begin = time.time()
+        if begin + longest > end:
+            break
+        folder = experiment.folder / f"run{index}"
+        passes = ["--passes", str(options.passes)] if options.passes else []
+        experiment.call([experiment.program, "run", *cells, *experiment.axes, *passes, *calibration, "--jobs", "1", "--out", str(folder)])
+        longest = max(longest, time.time() - begin)
+        if index < options.calibration_runs:
+            folders.append(str(folder))
+            if len(folders) == options.calibration_runs:
+                file = str(experiment.folder / "calibration.json")
+                experiment.call([experiment.program, "compare", "--calibrate", file, *folders])
+                calibration = ["--calibration", file]
+            continue
+        runs.append(read_cells(folder))
+        result = {**repeat_summary(runs), "calibration_runs": options.calibration_runs}
+        # After every run: what is measured stays, whatever ends the rest.
+        if options.out and len(runs) > 1:
+            Path(options.out).write_text(json.dumps([result], indent=1) + "\n")
+    if len(runs) < 2:
+        raise SystemExit(f"repeat: wanted two runs or more, got {len(runs)} within --time-limit; give more time or fewer cells")
     return [result]
 
 
@@ -161,14 +223,18 @@ def measure_power(experiment, options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("experiment", choices=["aa", "power"])
+    parser.add_argument("experiment", choices=["aa", "power", "repeat"])
     parser.add_argument("--program", default="build/release/bin/allocmark")
     parser.add_argument("--plugin", default="build/release/lib/paced_pluggable.so")
     parser.add_argument("--device", default="sim:h200")
     parser.add_argument("--workload", nargs="+", default=["gpt2_train_amp", "bert_varlen_infer"])
-    parser.add_argument("--allocator", nargs="+", default=["caching", "cub"])
+    parser.add_argument("--allocator", nargs="+", help="[caching cub, with --suite the suite's]")
+    parser.add_argument("--suite", help="repeat: a suite's cells instead of --workload")
+    parser.add_argument("--runs", type=int, default=10, help="repeat: runs that are held against each other")
+    parser.add_argument("--calibration-runs", type=int, default=0, help="repeat: runs before them that make their calibration, 2 or more; 0: none")
+    parser.add_argument("--passes", type=int, help="repeat: timed passes instead of allocmark's default")
     parser.add_argument("--comparisons", type=int, default=100)
-    parser.add_argument("--time-limit", type=float, help="seconds after which no comparison begins, for each experiment")
+    parser.add_argument("--time-limit", type=float, help="seconds after which no comparison begins, for each experiment; repeat ends before")
     parser.add_argument("--jobs", type=int, default=1, help="comparisons at a time")
     parser.add_argument("--rounds", type=int, help="instead of allocmark's default")
     parser.add_argument("--rounds-max", type=int)
@@ -178,11 +244,13 @@ def main():
     parser.add_argument("--other-cells", type=int, default=11, help="cells beside the slowed one")
     parser.add_argument("--out", help="JSON file")
     options = parser.parse_args()
+    if options.calibration_runs == 1:
+        parser.error("--calibration-runs: a calibration needs two runs or more, got 1")
     folder = Path(tempfile.mkdtemp(prefix="measure_verdicts"))
     begin = time.time()
     try:
         experiment = Experiment(options, folder)
-        results = (measure_aa if options.experiment == "aa" else measure_power)(experiment, options)
+        results = {"aa": measure_aa, "power": measure_power, "repeat": measure_repeat}[options.experiment](experiment, options)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     for result in results:

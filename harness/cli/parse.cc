@@ -140,6 +140,12 @@ void add_run_manner(CLI::App* app, RunCommand* command) {
       ->check(CLI::Range(1u, 4096u))
       ->group(group)
       ->type_name("J");
+  app->add_option(
+         "--calibration", command->calibration,
+         "How far apart two runs come here ('compare --calibrate'), for the intervals that "
+         "cells state for a repeat [the H200's]")
+      ->group(group)
+      ->type_name("FILE");
   app->add_option("--shard", command->shard,
                   "Only part i of n of the cells, to spread a run over machines")
       ->group(group)

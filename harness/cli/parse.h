@@ -44,8 +44,9 @@ struct RunCommand {
   // Two programs, allocators or config strings to run in turn; empty = none.
   std::vector<std::string> ab = {};
   InterleaveSettings interleave = {};
-  std::string policy;      // of the comparison of an A/B run; a file, empty = the built-in one
-  std::string effect_min;  // "3%"; empty = the policy's
+  std::string calibration;  // file for the intervals of a repeat; empty = the default
+  std::string policy;       // of the comparison of an A/B run; a file, empty = the built-in one
+  std::string effect_min;   // "3%"; empty = the policy's
   std::vector<std::string> argv;  // the whole command line, for the results file
 };
 

@@ -8,6 +8,7 @@
 #include <ctime>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -33,6 +34,9 @@
 #include "harness/run_folder.h"
 #include "harness/runtime_select.h"
 #include "harness/suites.h"
+#include "results/compare_environment.h"
+#include "results/compare_policy.h"
+#include "results/repeat.h"
 #include "workloads/scenario.h"
 #include "workloads/source.h"
 
@@ -311,6 +315,16 @@ void print_cells(const Work& work) {
              work.manifest.pass_count);
 }
 
+// What cells' intervals for a repeat rest on, where the user has measured it.
+std::optional<Calibration> read_calibration(const RunCommand& command,
+                                            const Environment& environment) {
+  if (command.calibration.empty()) return std::nullopt;
+  Calibration calibration =
+      calibration_from_json(read_file(command.calibration), command.calibration);
+  check_calibration(calibration, environment, environment);
+  return calibration;
+}
+
 // The shard's cells in the plan's order, which does not depend on which cell ended first.
 std::vector<CellResult> in_plan_order(const std::vector<CellKey>& cells,
                                       const std::vector<CellResult>& results) {
@@ -370,6 +384,9 @@ ExitCode run_command(const RunCommand& command) {
   }
   Environment environment = host_environment(command.argv);
   merge_device(work.device.facts, &environment);
+  const std::optional<Calibration> calibration = read_calibration(command, environment);
+  const RepeatBasis basis{.clock_step_ns = environment.clock_resolution_ns,
+                          .calibration = calibration ? &*calibration : nullptr};
   const std::string folder =
       command.out.empty() ? default_folder(work.manifest.title) : command.out;
 
@@ -392,7 +409,8 @@ ExitCode run_command(const RunCommand& command) {
                       work.cells.size() - specs.size());
     completed = run_cells(
         specs, {.program_path = program_path, .job_count = job_count, .interrupt = &interrupt},
-        [&](const CellResult& result) {
+        [&](CellResult result) {
+          state_repeat(result, basis);
           results.append(result);
           progress.cell_done(result);
         });

@@ -109,6 +109,16 @@ def cell_text(cell, heading):
     return text if column.kind != "quantile" or has_enough_samples(cell, column.field) else "~" + text, value
 
 
+def cell_title(cell, heading):
+    """Where a second measurement of this number is expected; empty where the cell does not state it."""
+    field = heading["column"].field
+    low, high = cell.get(field + "_repeat_low"), cell.get(field + "_repeat_high")
+    if not is_measured(cell) or low is None or high is None:
+        return ""
+    digits = 0 if low >= 10 * heading["scale"] else 2
+    return f"measured again: {_number(low / heading['scale'], digits)} to {_number(high / heading['scale'], digits)} {heading['unit']} expected (95 %)"
+
+
 def format_bytes(value):
     for scale, unit in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
         if value >= scale:

@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from anchors import anchor_of
 from comparisons import COMPARED_NUMBERS, NUMBER_FIELDS, comparison_data, prepare_comparisons
-from columns import cell_text, format_bytes, format_ratio, group_spans, make_headings
+from columns import cell_text, cell_title, format_bytes, format_ratio, group_spans, make_headings
 from definitions import render_definitions
 from experiments import (
     causes_of,
@@ -158,6 +158,7 @@ def _template_engine():
         is_baseline=is_baseline,
         is_measured=is_measured,
         cell_text=cell_text,
+        cell_title=cell_title,
         anchor_of=anchor_of,
         BASELINE=BASELINE_ALLOCATOR,
         COMPARED_NUMBERS=COMPARED_NUMBERS,

@@ -4,6 +4,7 @@ import json
 import re
 from html.parser import HTMLParser
 
+import columns
 import conftest
 import definitions
 import experiments
@@ -158,3 +159,11 @@ def test_too_many_timelines_are_left_out_and_told(tmp_path, monkeypatch):
 
 def test_hostile_is_hostile():
     assert "<script>" in conftest.HOSTILE
+
+
+def test_a_quantile_says_where_a_second_measurement_is_expected():
+    cell = {"status": "ok", "allocate_latency_ns_p50": 2000.0, "allocate_latency_ns_p50_repeat_low": 1900.0, "allocate_latency_ns_p50_repeat_high": 2200.0}
+    cell = {**{column.field: None for column in columns.COLUMNS}, **cell}
+    titles = {heading["column"].field: columns.cell_title(cell, heading) for heading in columns.make_headings([cell])}
+    assert titles["allocate_latency_ns_p50"] == "measured again: 1.90 to 2.20 us expected (95 %)"
+    assert not any(text for field, text in titles.items() if field != "allocate_latency_ns_p50")

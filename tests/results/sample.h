@@ -67,6 +67,10 @@ inline CellResult cell() {
   cell.pass_count = 6;
   cell.allocate = operation(360, 1000);
   cell.deallocate = operation(240, 500);
+  cell.repeat = {.allocate_p50 = {.low_ns = 880, .high_ns = 1140, .between_share = 0.13},
+                 .allocate_p99 = {.low_ns = 2400, .high_ns = 3700, .between_share = 0.22},
+                 .deallocate_p50 = {.low_ns = 440, .high_ns = 570, .between_share = 0.14},
+                 .deallocate_p99 = {.low_ns = 1200, .high_ns = 1850, .between_share = 0.23}};
   cell.size_classes = {
       {.size_class = "<=512B", .allocate = operation(100, 300), .deallocate = operation(0, 0)}};
   const LatencyBuckets allocate_buckets{{.index = 0, .count = 3}, {.index = 2751, .count = 357}};

@@ -13,6 +13,7 @@ sys.path.insert(0, str(ROOT / "scripts" / "publish"))
 
 import contention  # noqa: E402
 import folklore  # noqa: E402
+import repeat  # noqa: E402
 import simulated  # noqa: E402
 import text  # noqa: E402
 from raw import PublishError, Raw  # noqa: E402
@@ -112,6 +113,28 @@ class Comparison(unittest.TestCase):
         self.assertIn("failed requests | 0 of 1", page)
         self.assertIn("failed requests 0 on the GPU, 2 simulated", page)
         self.assertIn("None.", simulated.report(Folder(real=[cell()], simulated=[cell()]).raw, None))
+
+    def test_a_repeat_is_held_against_what_the_first_time_states(self):
+        stated = {"allocate_latency_ns_p50_repeat_low": 90.0, "allocate_latency_ns_p50_repeat_high": 115.0}
+        first = [cell(conf="a:1", **stated), cell(conf="b:1", **stated)]
+        again = [cell(conf="a:1", allocate_latency_ns_p50=114.0), cell(conf="b:1", allocate_latency_ns_p50=116.0)]
+        page = simulated.report(Folder(real=first, simulated=first, real_again=again).raw, None)
+        self.assertIn("| allocate P50 | 2 | 50 % | 25 % |", page)  # measured again
+        self.assertIn("| allocate P50 | 2 | 100 % | 25 % |", page)  # simulated
+        self.assertIn("| free P50 | 0 | - | not stated |", page)
+
+    def test_an_interval_of_older_lines_follows_the_rule_of_the_program(self):
+        # What state_repeat() gives for these passes (tests/results/repeat_test.cc, "a cell states intervals").
+        one = {"allocate_latency_histogram": [957, 5000]}
+        other = {"allocate_latency_histogram": [959, 5000]}
+        line = cell(passes=[one, one, other], allocate_latency_count=15000, allocate_latency_ns_p50=1028.0)
+        low, high = repeat.interval(line, "allocate_latency_ns_p50", 0.5)
+        self.assertAlmostEqual(low, 898.8, delta=0.1)
+        self.assertAlmostEqual(high, 1173.3, delta=0.1)
+        self.assertIsNone(repeat.interval({**line, "passes": [one]}, "allocate_latency_ns_p50", 0.5))
+        self.assertIsNone(repeat.interval(line, "allocate_latency_ns_p50", 10))
+        self.assertIsNone(repeat.interval({**line, "allocate_latency_ns_p50_repeat_low": None, "allocate_latency_ns_p50_repeat_high": None},
+                                          "allocate_latency_ns_p50", 0.5))
 
     def test_contention_is_the_ratio_to_alone(self):
         together = [cell(seed=1, allocate_latency_ns_p50=300.0), cell(seed=2, allocate_latency_ns_p50=200.0, placement_hash="b")]
