@@ -19,12 +19,29 @@ function(allocmark_library name)
   target_link_libraries(${name} PUBLIC allocmark_options)
 endfunction()
 
+# Compiles what nearly every test includes once, with the first test program, for all of them. Only for tests: elsewhere
+# it would hide a missing #include. ccache cannot keep what was compiled this way, so beside ccache it is off.
+function(allocmark_precompile_test_headers name)
+  if(CMAKE_CXX_COMPILER_LAUNCHER MATCHES ccache)
+    return()
+  endif()
+  get_property(owner GLOBAL PROPERTY allocmark_first_test)
+  if(owner)
+    target_precompile_headers(${name} REUSE_FROM ${owner})
+  else()
+    target_precompile_headers(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests/catch.h <fmt/format.h> <algorithm> <filesystem>
+                              <functional> <map> <memory> <optional> <string> <vector>)
+    set_property(GLOBAL PROPERTY allocmark_first_test ${name})
+  endif()
+endfunction()
+
 # allocmark_test(NAME SOURCES file... LIBS target... [SIMCUDA]): one Catch2 program and its CTest entry.
 # SIMCUDA runs it with the simulated CUDA runtime in front. Exit code 77 is reported as skipped.
 function(allocmark_test name)
   cmake_parse_arguments(arg "SIMCUDA" "" "SOURCES;LIBS;ARGS" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE allocmark_options allocmark_catch ${arg_LIBS})
+  allocmark_precompile_test_headers(${name})
   add_test(NAME ${name} COMMAND ${name} ${arg_ARGS} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 600)
   if(arg_SIMCUDA)
