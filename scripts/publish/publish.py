@@ -43,12 +43,13 @@ class Measurement:
         self.folder = Path(arguments.out)
         self.raw = self.folder / "raw"
         self.raw.mkdir(parents=True, exist_ok=True)
+        self.profile = self.raw / "profile.json"
         self.binary = arguments.allocmark
         self.device = arguments.device
         self.failed = []
 
     def fill(self, args):
-        return [text.replace("{device}", self.device).replace("{profile}", str(self.raw / "profile.json")) for text in args]
+        return [text.replace("{device}", self.device).replace("{profile}", str(self.profile)) for text in args]
 
     def start(self, args, environment=None):
         command = [str(self.binary), *self.fill(args)]
@@ -71,13 +72,17 @@ class Measurement:
             self.failed.append(line)
         return code
 
+    def without_folders(self, text, folder):
+        """Where things lay on the machine is its own matter."""
+        return text.replace(str(self.raw), "raw").replace(str(self.binary), "allocmark").replace(f"{Path(folder).parent}/", "")
+
     def keep(self, name, folders):
         """The lines of one or more run folders as raw/NAME.jsonl.xz."""
         lines = []
         for folder in folders:
             path = Path(folder) / "results.jsonl"
             if path.is_file():
-                lines += path.read_text().splitlines(keepends=True)
+                lines += self.without_folders(path.read_text(), folder).splitlines(keepends=True)
         if lines:
             with lzma.open(self.raw / f"{name}.jsonl.xz", "wt") as file:
                 file.writelines(lines)
@@ -85,6 +90,8 @@ class Measurement:
     def run(self, entry):
         if entry["args"][0] != "run":
             self.finish(self.start(entry["args"]))
+            if self.profile.is_file():
+                self.profile.write_text(self.without_folders(self.profile.read_text(), self.folder))
             return
         with tempfile.TemporaryDirectory() as folder:
             self.finish(self.start([*entry["args"], "--out", folder + "/r"]))
@@ -167,9 +174,10 @@ def environment_page(raw):
     environments = {name: raw.environment(name) for name in raw.names() if raw.environment(name)}
     real = next((one for one in environments.values() if not one["device"].startswith("sim:")), next(iter(environments.values())))
     out = "# What it ran on\n\n" + table(["field", "value"], [[f"`{field}`", real[field]] for field in ENVIRONMENT_FIELDS])
-    out += "\nStarted (UTC), device and warnings of every run:\n\n"
-    out += table(["run", "started", "device", "warnings"],
-                 [[name, one["started_utc"], one["device"].split("/")[-1], "; ".join(one["warnings"])] for name, one in environments.items()])
+    out += "\nStarted (UTC), device, GPU (the beginning of its identifier's hash) and warnings of every run:\n\n"
+    out += table(["run", "started", "device", "GPU", "warnings"],
+                 [[name, one["started_utc"], one["device"].split("/")[-1], one["gpu_uuid_hash"][:6], "; ".join(one["warnings"])]
+                  for name, one in environments.items()])
     profile = raw.profile()
     if profile:
         about = profile["about"]

@@ -49,7 +49,6 @@ parity() {
   mkdir -p "$work/goldens"
   tar xJf $goldens/$trace.tar.xz -C "$work/goldens"
   local folder=$work/goldens/$trace
-  expect 0 "51 of 51 cells equal" parity $trace $goldens/$trace.tar.xz
   expect 0 "51 of 51 cells equal" parity $trace "$folder"
   expect 0 "51 of 51 cells equal" parity --device-addresses $trace "$folder"
   expect 0 "1 of 1 cells equal" parity $trace "$folder/C00_all.txt" --conf unset
@@ -58,9 +57,14 @@ parity() {
   expect 2 "C00 to C15" parity $trace "$work/nameless.txt"
   # Bad files are named as such, not reported as mismatches.
   head -c 5000 $goldens/$trace.tar.xz >"$work/short.tar.xz"
-  expect 2 "cut short" parity $trace "$work/short.tar.xz"
   cp "$folder/C00_all.txt" "$work/plain.tar.xz"
-  expect 2 "no .xz file" parity $trace "$work/plain.tar.xz"
+  if "$allocmark" parity $trace $goldens/$trace.tar.xz 2>&1 | grep -q "wanted a build with liblzma"; then
+    expect 4 "unpack it" parity $trace $goldens/$trace.tar.xz
+  else
+    expect 0 "51 of 51 cells equal" parity $trace $goldens/$trace.tar.xz
+    expect 2 "cut short" parity $trace "$work/short.tar.xz"
+    expect 2 "no .xz file" parity $trace "$work/plain.tar.xz"
+  fi
   head -n 100 "$folder/C00_all.txt" >"$work/C00_short.txt"
   expect 2 "cut short" parity $trace "$work/C00_short.txt"
   expect 2 "another trace" parity bert_varlen_infer "$folder/C00_all.txt"
@@ -305,8 +309,8 @@ profiles_and_kernels() {
   expect 2 "there is no device" profile --device sim:h2000 --out "$work/mine.json"
   expect 2 "--out" profile --device sim:h200
   expect 2 "--repeats" profile --device sim:h200 --repeats 0 --out "$work/mine.json"
-  sed 's/"schema": 2/"schema": 1/' "$work/profiles/mine.json" >"$work/old.json"
-  expect 4 "schema: wanted 2, got 1" "${other[@]}" --device "sim:$work/old.json" --out "$work/old"
+  sed 's/"schema": 3/"schema": 2/' "$work/profiles/mine.json" >"$work/old.json"
+  expect 4 "schema: wanted 3, got 2" "${other[@]}" --device "sim:$work/old.json" --out "$work/old"
   expect 0 "2 ok" "${small[@]}" --kernels 20us --out "$work/busy"
   grep -q '"kernel_ns_total":136060000' "$(results busy)" || fail "a kernel of 20 us after each of 6803 requests is not there"
   expect 2 "says nothing about kernels" "${small[@]}" --kernels often --out "$work/often"
