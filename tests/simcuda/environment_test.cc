@@ -93,7 +93,8 @@ TEST_CASE("a bad profile is named, and every call fails") {
   const std::string missing = report("SIMCUDA_PROFILE=h2000");
   CHECK(contains(missing, "h2000.json: cannot be read"));
   CHECK(contains(missing, "cudaErrorInitializationError cudaErrorInitializationError"));
-  std::ofstream(path) << "{\"schema\": 3, \"costs\": {\"cudaMalloc\": [[0, 1, 8, 7, 6, 5, 4, 3, 2]]}}";
+  std::ofstream(path)
+      << "{\"schema\": 3, \"costs\": {\"cudaMalloc\": [[0, 1, 8, 7, 6, 5, 4, 3, 2]]}}";
   CHECK(contains(report("SIMCUDA_PROFILE=" + path),
                  "costs.cudaMalloc: sizes and quantiles must rise"));
   std::ofstream(path) << "{\"schema\": 2}";
