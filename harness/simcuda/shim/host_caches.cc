@@ -20,8 +20,8 @@ constexpr std::size_t kBaseBytes = 96 * kKiB;
 constexpr std::size_t kBytesPerGiB = 32 * kKiB;
 // A first-level cache. Failed requests read little else.
 constexpr std::size_t kFirstLevelBytes = 48 * kKiB;
-// About 4 us.
-constexpr std::uint64_t kTicksInARow = 10000;
+// About 10 us.
+constexpr std::uint64_t kTicksInARow = 20000;
 
 // Runs through 4 KiB of code, a jump in every line.
 template <std::size_t kBlock>
