@@ -15,9 +15,6 @@
 
 namespace allocmark {
 
-// The driver functions, found when the first expandable segment needs them.
-struct VirtualMemoryFunctions;
-
 class CudaDriver final : public caching::Driver {
  public:
   // On the current device, which must stay the current one of every thread that calls. Where
@@ -58,7 +55,6 @@ class CudaDriver final : public caching::Driver {
   void make_stream_wait(caching::Stream stream, caching::Event event) override;
 
  private:
-  [[nodiscard]] const VirtualMemoryFunctions& functions();
   [[nodiscard]] CUresult try_create(std::uint64_t size_bytes, CUmemGenericAllocationHandle* handle);
 
   int device_ = 0;

@@ -7,44 +7,35 @@
 #include "allocators/cuda_check.h"
 #include "allocators/cuda_driver.h"
 #include "allocators/driver_entry_point.h"
+#include "allocators/driver_mapping.h"
 #include "base/error.h"
 
 namespace allocmark {
-
-struct VirtualMemoryFunctions {
-  decltype(&::cuDeviceGetAttribute) device_attribute = nullptr;
-  decltype(&::cuMemAddressReserve) reserve = nullptr;
-  decltype(&::cuMemAddressFree) free_address = nullptr;
-  decltype(&::cuMemCreate) create = nullptr;
-  decltype(&::cuMemRelease) release = nullptr;
-  decltype(&::cuMemMap) map = nullptr;
-  decltype(&::cuMemUnmap) unmap = nullptr;
-  decltype(&::cuMemSetAccess) set_access = nullptr;
-  decltype(&::cuGetErrorString) error_string = nullptr;
-};
 
 namespace {
 
 constexpr unsigned kFabricHandle = 8;
 
-VirtualMemoryFunctions look_up_all() {
-  VirtualMemoryFunctions functions;
-  look_up_driver("cuDeviceGetAttribute", functions.device_attribute);
-  look_up_driver("cuMemAddressReserve", functions.reserve);
-  look_up_driver("cuMemAddressFree", functions.free_address);
-  look_up_driver("cuMemCreate", functions.create);
-  look_up_driver("cuMemRelease", functions.release);
-  look_up_driver("cuMemMap", functions.map);
-  look_up_driver("cuMemUnmap", functions.unmap);
-  look_up_driver("cuMemSetAccess", functions.set_access);
-  look_up_driver("cuGetErrorString", functions.error_string);
+// The driver functions beside those that map memory.
+struct OtherFunctions {
+  decltype(&::cuDeviceGetAttribute) device_attribute = nullptr;
+  decltype(&::cuGetErrorString) error_string = nullptr;
+};
+
+const OtherFunctions& other_functions() {
+  static const OtherFunctions functions = [] {
+    OtherFunctions found;
+    look_up_driver("cuDeviceGetAttribute", found.device_attribute);
+    look_up_driver("cuGetErrorString", found.error_string);
+    return found;
+  }();
   return functions;
 }
 
-void check(CUresult result, const VirtualMemoryFunctions& functions, std::string_view call) {
+void check(CUresult result, std::string_view call) {
   if (result == CUDA_SUCCESS) return;
   const char* text = nullptr;
-  (void)functions.error_string(result, &text);
+  (void)other_functions().error_string(result, &text);
   throw EnvironmentError(
       {.what = fmt::format("the CUDA driver call {} failed", call),
        .where = "virtual memory of an allocator",
@@ -55,26 +46,21 @@ void check(CUresult result, const VirtualMemoryFunctions& functions, std::string
 
 }  // namespace
 
-const VirtualMemoryFunctions& CudaDriver::functions() {
-  static const VirtualMemoryFunctions functions = look_up_all();
-  return functions;
-}
-
 std::uint64_t CudaDriver::reserve_address(std::uint64_t size_bytes) {
   CUdeviceptr address = 0;
-  check(functions().reserve(&address, size_bytes, 0, 0, 0), functions(), "cuMemAddressReserve");
+  check(driver_mapping().reserve(&address, size_bytes, 0, 0, 0), "cuMemAddressReserve");
   return address;
 }
 
 void CudaDriver::free_address(std::uint64_t address, std::uint64_t size_bytes) {
-  check(functions().free_address(address, size_bytes), functions(), "cuMemAddressFree");
+  check(driver_mapping().free_address(address, size_bytes), "cuMemAddressFree");
 }
 
 CUresult CudaDriver::try_create(std::uint64_t size_bytes, CUmemGenericAllocationHandle* handle) {
   int direct_rdma = 0;
-  check(functions().device_attribute(
+  check(other_functions().device_attribute(
             &direct_rdma, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, device_),
-        functions(), "cuDeviceGetAttribute");
+        "cuDeviceGetAttribute");
   CUmemAllocationProp properties{};
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
@@ -82,7 +68,7 @@ CUresult CudaDriver::try_create(std::uint64_t size_bytes, CUmemGenericAllocation
   properties.requestedHandleTypes =
       static_cast<CUmemAllocationHandleType>(handle_type_.value_or(kFabricHandle));
   properties.allocFlags.gpuDirectRDMACapable = direct_rdma != 0 ? 1 : 0;
-  return functions().create(handle, size_bytes, &properties, 0);
+  return driver_mapping().create(handle, size_bytes, &properties, 0);
 }
 
 std::optional<caching::PageHandle> CudaDriver::create_page(std::uint64_t size_bytes) {
@@ -94,21 +80,21 @@ std::optional<caching::PageHandle> CudaDriver::create_page(std::uint64_t size_by
     if (result != CUDA_SUCCESS) result = try_create(size_bytes, &handle);
   }
   if (result == CUDA_ERROR_OUT_OF_MEMORY) return std::nullopt;
-  check(result, functions(), "cuMemCreate");
+  check(result, "cuMemCreate");
   return handle;
 }
 
 void CudaDriver::release_page(caching::PageHandle page) {
-  check(functions().release(page), functions(), "cuMemRelease");
+  check(driver_mapping().release(page), "cuMemRelease");
 }
 
 void CudaDriver::map_page(std::uint64_t address, std::uint64_t size_bytes,
                           caching::PageHandle page) {
-  check(functions().map(address, size_bytes, 0, page, 0), functions(), "cuMemMap");
+  check(driver_mapping().map(address, size_bytes, 0, page, 0), "cuMemMap");
 }
 
 void CudaDriver::unmap_page(std::uint64_t address, std::uint64_t size_bytes) {
-  check(functions().unmap(address, size_bytes), functions(), "cuMemUnmap");
+  check(driver_mapping().unmap(address, size_bytes), "cuMemUnmap");
 }
 
 void CudaDriver::allow_access(std::uint64_t address, std::uint64_t size_bytes) {
@@ -116,7 +102,7 @@ void CudaDriver::allow_access(std::uint64_t address, std::uint64_t size_bytes) {
   access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
   access.location.id = device_;
   access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-  check(functions().set_access(address, size_bytes, &access, 1), functions(), "cuMemSetAccess");
+  check(driver_mapping().set_access(address, size_bytes, &access, 1), "cuMemSetAccess");
 }
 
 }  // namespace allocmark

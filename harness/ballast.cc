@@ -9,7 +9,7 @@
 #include <string>
 
 #include "allocators/cuda_check.h"
-#include "allocators/driver_entry_point.h"
+#include "allocators/driver_mapping.h"
 #include "base/bytes.h"
 #include "base/error.h"
 #include "harness/capacity.h"
@@ -22,21 +22,6 @@ constexpr int kTryCountMax = 8;
 
 std::uint64_t whole_pages(std::uint64_t size_bytes) {
   return size_bytes / kDevicePageBytes * kDevicePageBytes;
-}
-
-struct PhysicalMemory {
-  decltype(&::cuMemCreate) create = nullptr;
-  decltype(&::cuMemRelease) release = nullptr;
-};
-
-const PhysicalMemory& physical_memory() {
-  static const PhysicalMemory functions = [] {
-    PhysicalMemory found;
-    look_up_driver("cuMemCreate", found.create);
-    look_up_driver("cuMemRelease", found.release);
-    return found;
-  }();
-  return functions;
 }
 
 }  // namespace
@@ -100,7 +85,7 @@ bool Ballast::take(std::uint64_t size_bytes) {
   properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
   ALLOCMARK_CUDA_CHECK(cudaGetDevice(&properties.location.id));
   CUmemGenericAllocationHandle pages = 0;
-  const CUresult result = physical_memory().create(&pages, size_bytes, &properties, 0);
+  const CUresult result = driver_mapping().create(&pages, size_bytes, &properties, 0);
   if (result == CUDA_ERROR_OUT_OF_MEMORY) return false;
   if (result != CUDA_SUCCESS) {
     throw EnvironmentError(ErrorText{.what = "the device's memory cannot be held back",
@@ -114,7 +99,7 @@ bool Ballast::take(std::uint64_t size_bytes) {
 }
 
 void Ballast::release() noexcept {
-  if (pages_ != 0) (void)physical_memory().release(pages_);
+  if (pages_ != 0) (void)driver_mapping().release(pages_);
   pages_ = 0;
 }
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "allocators/cuda_check.h"
-#include "allocators/driver_entry_point.h"
+#include "allocators/driver_mapping.h"
 #include "base/bytes.h"
 #include "base/error.h"
 #include "harness/ballast.h"
@@ -17,28 +17,6 @@
 
 namespace allocmark {
 namespace {
-
-struct Functions {
-  decltype(&::cuMemAddressReserve) reserve = nullptr;
-  decltype(&::cuMemAddressFree) free_address = nullptr;
-  decltype(&::cuMemCreate) create = nullptr;
-  decltype(&::cuMemRelease) release = nullptr;
-  decltype(&::cuMemMap) map = nullptr;
-  decltype(&::cuMemUnmap) unmap = nullptr;
-  decltype(&::cuMemSetAccess) set_access = nullptr;
-};
-
-Functions look_up() {
-  Functions found;
-  look_up_driver("cuMemAddressReserve", found.reserve);
-  look_up_driver("cuMemAddressFree", found.free_address);
-  look_up_driver("cuMemCreate", found.create);
-  look_up_driver("cuMemRelease", found.release);
-  look_up_driver("cuMemMap", found.map);
-  look_up_driver("cuMemUnmap", found.unmap);
-  look_up_driver("cuMemSetAccess", found.set_access);
-  return found;
-}
 
 void check(CUresult result) {
   if (result == CUDA_SUCCESS) return;
@@ -57,7 +35,7 @@ struct Growth {
 
 // One range from its reservation to its end. Access is set for several pieces at once, as for a
 // large request; the driver goes through them one by one, so a piece's share is kept.
-void grow(const BlockSetup& setup, const Functions& driver, const Growth& growth,
+void grow(const BlockSetup& setup, const DriverMapping& driver, const Growth& growth,
           std::uint64_t level) {
   const auto add = [&](const CostKey& key, auto&& call) {
     setup.out.add(key, growth.piece_bytes, setup.time(call));
@@ -97,7 +75,7 @@ constexpr std::array<Growth, 5> kGrowths = {
 }  // namespace
 
 void measure_handles(const BlockSetup& setup, std::uint64_t level) {
-  const Functions driver = look_up();
+  const DriverMapping& driver = driver_mapping();
   const std::uint64_t free_bytes = device_free_bytes();
   for (const Growth& growth : kGrowths) {
     if (growth.piece_bytes * growth.piece_count < free_bytes / 2) {
@@ -108,7 +86,7 @@ void measure_handles(const BlockSetup& setup, std::uint64_t level) {
 
 void measure_virtual_memory(const BlockSetup& setup) {
   measure_handles(setup, kSmallProgramBytes);
-  const Functions driver = look_up();
+  const DriverMapping& driver = driver_mapping();
   constexpr std::uint32_t kReservationCount = 10;
   for (const std::uint64_t size_bytes : {2 * kMiB, 20 * kMiB, 64 * kMiB, kGiB, 64 * kGiB}) {
     for (std::uint32_t i = 0; i < kReservationCount; ++i) {

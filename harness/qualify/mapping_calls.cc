@@ -39,38 +39,31 @@ std::optional<MappingCalls> MappingCalls::find() {
   calls.properties_.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   calls.properties_.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
   calls.properties_.location.id = device;
-  look_up_driver("cuMemAddressReserve", calls.reserve_);
-  look_up_driver("cuMemAddressFree", calls.free_address_);
-  look_up_driver("cuMemCreate", calls.create_);
-  look_up_driver("cuMemRelease", calls.release_);
-  look_up_driver("cuMemMap", calls.map_);
-  look_up_driver("cuMemUnmap", calls.unmap_);
-  look_up_driver("cuMemSetAccess", calls.set_access_);
   return calls;
 }
 
 void MappingCalls::reserve(MappedPages& pages) const {
-  check(reserve_(&pages.address, pages.size_bytes, 0, 0, 0), "cuMemAddressReserve");
+  check(driver_.reserve(&pages.address, pages.size_bytes, 0, 0, 0), "cuMemAddressReserve");
 }
 
 bool MappingCalls::try_create(MappedPages& pages) const {
-  const CUresult result = create_(&pages.handle, pages.size_bytes, &properties_, 0);
+  const CUresult result = driver_.create(&pages.handle, pages.size_bytes, &properties_, 0);
   if (result != CUDA_ERROR_OUT_OF_MEMORY) check(result, "cuMemCreate");
   return result == CUDA_SUCCESS;
 }
 
 void MappingCalls::create(MappedPages& pages) const {
-  check(create_(&pages.handle, pages.size_bytes, &properties_, 0), "cuMemCreate");
+  check(driver_.create(&pages.handle, pages.size_bytes, &properties_, 0), "cuMemCreate");
 }
 
 void MappingCalls::map(const MappedPages& pages) const {
-  check(map_(pages.address, pages.size_bytes, 0, pages.handle, 0), "cuMemMap");
+  check(driver_.map(pages.address, pages.size_bytes, 0, pages.handle, 0), "cuMemMap");
 }
 
 bool MappingCalls::try_set_access(const MappedPages& pages) const {
   const CUmemAccessDesc access{.location = properties_.location,
                                .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-  const CUresult result = set_access_(pages.address, pages.size_bytes, &access, 1);
+  const CUresult result = driver_.set_access(pages.address, pages.size_bytes, &access, 1);
   if (result != CUDA_ERROR_OUT_OF_MEMORY) check(result, "cuMemSetAccess");
   return result == CUDA_SUCCESS;
 }
@@ -80,15 +73,15 @@ void MappingCalls::set_access(const MappedPages& pages) const {
 }
 
 void MappingCalls::unmap(const MappedPages& pages) const {
-  check(unmap_(pages.address, pages.size_bytes), "cuMemUnmap");
+  check(driver_.unmap(pages.address, pages.size_bytes), "cuMemUnmap");
 }
 
 void MappingCalls::release(const MappedPages& pages) const {
-  check(release_(pages.handle), "cuMemRelease");
+  check(driver_.release(pages.handle), "cuMemRelease");
 }
 
 void MappingCalls::free_address(const MappedPages& pages) const {
-  check(free_address_(pages.address, pages.size_bytes), "cuMemAddressFree");
+  check(driver_.free_address(pages.address, pages.size_bytes), "cuMemAddressFree");
 }
 
 }  // namespace allocmark::qualify

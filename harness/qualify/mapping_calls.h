@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "allocators/driver_mapping.h"
+
 namespace allocmark::qualify {
 
 // Pages with an address of their own; each field is set by the call that makes it.
@@ -35,14 +37,8 @@ class MappingCalls {
  private:
   MappingCalls() = default;
 
+  const DriverMapping& driver_ = driver_mapping();
   CUmemAllocationProp properties_{};
-  decltype(&::cuMemAddressReserve) reserve_ = nullptr;
-  decltype(&::cuMemAddressFree) free_address_ = nullptr;
-  decltype(&::cuMemCreate) create_ = nullptr;
-  decltype(&::cuMemRelease) release_ = nullptr;
-  decltype(&::cuMemMap) map_ = nullptr;
-  decltype(&::cuMemUnmap) unmap_ = nullptr;
-  decltype(&::cuMemSetAccess) set_access_ = nullptr;
 };
 
 }  // namespace allocmark::qualify

@@ -354,51 +354,49 @@ TEST_CASE("models have as many parameters as published") {
 }
 
 TEST_CASE("bad parameters name the key and what is allowed") {
-  const auto error_of = [](const char* workload) {
-    return usage_error_of([&] { static_cast<void>(open_workload(workload, 1)); });
-  };
-  CHECK(mentions(error_of("train:gpt2-124m,bacth=8"), "did you mean 'batch'"));
-  CHECK(mentions(error_of("train:gpt2-124m,batch=0"), "a whole number from 1 to 4096"));
-  CHECK(mentions(error_of("train:gpt2-124m,seq=2048"), "whole numbers from 1 to 1024 joined by"));
-  CHECK(mentions(error_of("train:gpt2-124m,precision=fp16"), "one of bf16_autocast, bf16, fp32"));
-  CHECK(mentions(error_of("train:"), "no model given"));
-  CHECK(mentions(error_of("train:gpt2-124m,seq=5/"), "joined by '/'"));
-  CHECK(mentions(error_of("train:gpt2-124m,heads=7"), "a divisor of hidden = 768"));
-  CHECK(mentions(error_of("train:llama-3-8b,kv_heads=5"), "a divisor of heads = 32"));
-  CHECK(mentions(error_of("train:llama-3-8b,layers=0"), "a whole number from 1 to 1024"));
-  CHECK(mentions(error_of("train:gpt2-124m,lora=8"), "unknown key 'lora'"));
-  CHECK(mentions(error_of("infer:bert-base,kv=concat"), "unknown key 'kv'"));
-  CHECK(mentions(error_of("infer:gpt2-124m,median=9"), "unknown key 'median'"));
-  CHECK(mentions(error_of("infer:gpt2-124m,context_max=1024,generated_max=1"),
+  CHECK(mentions(refusal_of("train:gpt2-124m,bacth=8"), "did you mean 'batch'"));
+  CHECK(mentions(refusal_of("train:gpt2-124m,batch=0"), "a whole number from 1 to 4096"));
+  CHECK(mentions(refusal_of("train:gpt2-124m,seq=2048"), "whole numbers from 1 to 1024 joined by"));
+  CHECK(mentions(refusal_of("train:gpt2-124m,precision=fp16"), "one of bf16_autocast, bf16, fp32"));
+  CHECK(mentions(refusal_of("train:"), "no model given"));
+  CHECK(mentions(refusal_of("train:gpt2-124m,seq=5/"), "joined by '/'"));
+  CHECK(mentions(refusal_of("train:gpt2-124m,heads=7"), "a divisor of hidden = 768"));
+  CHECK(mentions(refusal_of("train:llama-3-8b,kv_heads=5"), "a divisor of heads = 32"));
+  CHECK(mentions(refusal_of("train:llama-3-8b,layers=0"), "a whole number from 1 to 1024"));
+  CHECK(mentions(refusal_of("train:gpt2-124m,lora=8"), "unknown key 'lora'"));
+  CHECK(mentions(refusal_of("infer:bert-base,kv=concat"), "unknown key 'kv'"));
+  CHECK(mentions(refusal_of("infer:gpt2-124m,median=9"), "unknown key 'median'"));
+  CHECK(mentions(refusal_of("infer:gpt2-124m,context_max=1024,generated_max=1"),
                  "a whole number from 0 to 0"));
-  CHECK(mentions(error_of("churn:size_min=1MiB,size_max=1KiB"), "bad value of key 'size_max'"));
-  CHECK(mentions(error_of("train:vit-base,patch=15"), "a divisor of image = 224"));
-  CHECK(mentions(error_of("train:vit-base,seq=5"), "unknown key 'seq'"));
-  CHECK(mentions(error_of("train:bert-base,target=5"), "unknown key 'target'"));
-  CHECK(mentions(error_of("train:mixtral-8x7b,experts_per_token=9"), "at most expert_count = 8"));
-  CHECK(mentions(error_of("train:mixtral-8x7b,skew_percent=9"), "unknown key 'skew_percent'"));
-  CHECK(mentions(error_of("train:mixtral-8x7b,batch=1,seq=4,experts=loop,tokens_per_expert=4/5"),
+  CHECK(mentions(refusal_of("churn:size_min=1MiB,size_max=1KiB"), "bad value of key 'size_max'"));
+  CHECK(mentions(refusal_of("train:vit-base,patch=15"), "a divisor of image = 224"));
+  CHECK(mentions(refusal_of("train:vit-base,seq=5"), "unknown key 'seq'"));
+  CHECK(mentions(refusal_of("train:bert-base,target=5"), "unknown key 'target'"));
+  CHECK(mentions(refusal_of("train:mixtral-8x7b,experts_per_token=9"), "at most expert_count = 8"));
+  CHECK(mentions(refusal_of("train:mixtral-8x7b,skew_percent=9"), "unknown key 'skew_percent'"));
+  CHECK(mentions(refusal_of("train:mixtral-8x7b,batch=1,seq=4,experts=loop,tokens_per_expert=4/5"),
                  "whole numbers from 0 to 4"));
   CHECK(mentions(
-      error_of("train:mixtral-8x7b,batch=1,seq=4,experts=loop,tokens_per_expert=4/3/0/0/0/0/0/0"),
+      refusal_of("train:mixtral-8x7b,batch=1,seq=4,experts=loop,tokens_per_expert=4/3/0/0/0/0/0/0"),
       "whose sum is batch x seq x experts_per_token = 8"));
-  CHECK(mentions(error_of("churn:wild"), "churn has no variants"));
-  CHECK(mentions(error_of("comb:count=0"), "bad value of key 'count'"));
-  CHECK(mentions(error_of("comb:count=4294967295,size_bytes=1TiB"), "less than 2^61 bytes"));
-  CHECK(mentions(error_of("sawtooth:peak_bytes=1GiB,floor_bytes=2GiB"), "'floor_bytes'"));
-  CHECK(mentions(error_of("sawtooth:order=newset"), "did you mean 'newest'"));
-  CHECK(mentions(error_of("growing:size_min=1GiB,size_max=1MiB"), "'size_max'"));
-  CHECK(mentions(error_of("growing:count=10000000,size_max=4096TiB"), "less than 2^61 bytes"));
-  CHECK(mentions(error_of("robson:live_bytes=64GiB,size_min=1"), "at most 16777216 blocks"));
-  CHECK(mentions(error_of("slivers:sliver_bytes=8MiB,rounds=8"), "less than size_bytes / rounds"));
-  CHECK(mentions(error_of("slivers:pin_bytes=5MiB"), "'pin_bytes'"));
-  CHECK(mentions(error_of("boundaries:max_split_bytes=19MiB"), "'max_split_bytes'"));
-  CHECK(mentions(error_of("producer:busy=1"), "only a sync ends busy readers"));
-  CHECK(mentions(error_of("producer:fan_out=3"), "a whole number from 1 to 2"));
-  CHECK(mentions(error_of("litter:keep_percent=100"), "a whole number from 0 to 99"));
-  CHECK(mentions(error_of("litter:fill_bytes=1TiB,size_min=1"), "at most 16777216 blocks"));
-  CHECK(mentions(error_of("oom_edge:swing_percent=0"), "'swing_percent'"));
-  CHECK(mentions(error_of("oom_edge:level_bytes=99999999999GiB"), "'level_bytes'"));
+  CHECK(mentions(refusal_of("churn:wild"), "churn has no variants"));
+  CHECK(mentions(refusal_of("comb:count=0"), "bad value of key 'count'"));
+  CHECK(mentions(refusal_of("comb:count=4294967295,size_bytes=1TiB"), "less than 2^61 bytes"));
+  CHECK(mentions(refusal_of("sawtooth:peak_bytes=1GiB,floor_bytes=2GiB"), "'floor_bytes'"));
+  CHECK(mentions(refusal_of("sawtooth:order=newset"), "did you mean 'newest'"));
+  CHECK(mentions(refusal_of("growing:size_min=1GiB,size_max=1MiB"), "'size_max'"));
+  CHECK(mentions(refusal_of("growing:count=10000000,size_max=4096TiB"), "less than 2^61 bytes"));
+  CHECK(mentions(refusal_of("robson:live_bytes=64GiB,size_min=1"), "at most 16777216 blocks"));
+  CHECK(
+      mentions(refusal_of("slivers:sliver_bytes=8MiB,rounds=8"), "less than size_bytes / rounds"));
+  CHECK(mentions(refusal_of("slivers:pin_bytes=5MiB"), "'pin_bytes'"));
+  CHECK(mentions(refusal_of("boundaries:max_split_bytes=19MiB"), "'max_split_bytes'"));
+  CHECK(mentions(refusal_of("producer:busy=1"), "only a sync ends busy readers"));
+  CHECK(mentions(refusal_of("producer:fan_out=3"), "a whole number from 1 to 2"));
+  CHECK(mentions(refusal_of("litter:keep_percent=100"), "a whole number from 0 to 99"));
+  CHECK(mentions(refusal_of("litter:fill_bytes=1TiB,size_min=1"), "at most 16777216 blocks"));
+  CHECK(mentions(refusal_of("oom_edge:swing_percent=0"), "'swing_percent'"));
+  CHECK(mentions(refusal_of("oom_edge:level_bytes=99999999999GiB"), "'level_bytes'"));
 }
 
 TEST_CASE("a generated workload written to a file reads back equal") {

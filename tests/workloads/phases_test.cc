@@ -130,16 +130,14 @@ TEST_CASE("phases yield the same bytes for the same seed") {
 }
 
 TEST_CASE("impossible phases are refused with key, value and rule") {
-  const auto error_of = [](const std::string& workload) {
-    return usage_error_of([&] { static_cast<void>(open_workload(workload, 1)); });
-  };
-  CHECK(mentions(error_of("load:layers=0"), "from 1 to 1024"));
-  CHECK(mentions(error_of("load:layers=9,pool_bytes=8"), "at least a byte per layer, layers = 9"));
-  CHECK(mentions(error_of("load:llama-3-8b"), "load has no variants"));
-  CHECK(mentions(error_of("pause:size_min=1KiB"), "unknown key 'size_min'"));
-  CHECK(mentions(error_of("pause:leftovers=1,size_min=2KiB,size_max=1KiB"), "at least size_min"));
-  CHECK(mentions(error_of("colocate:bert-base"), "a model that generates"));
-  CHECK(mentions(error_of("colocate:gpt2-124m,generated_max=1000"), "bad value of key"));
-  CHECK(mentions(error_of("colocate:gpt2-124m,kv_memory=1MiB"), "room for one request"));
-  CHECK(mentions(error_of("colocate:gpt2-124m,sleep=trainer"), "both, server, none"));
+  CHECK(mentions(refusal_of("load:layers=0"), "from 1 to 1024"));
+  CHECK(
+      mentions(refusal_of("load:layers=9,pool_bytes=8"), "at least a byte per layer, layers = 9"));
+  CHECK(mentions(refusal_of("load:llama-3-8b"), "load has no variants"));
+  CHECK(mentions(refusal_of("pause:size_min=1KiB"), "unknown key 'size_min'"));
+  CHECK(mentions(refusal_of("pause:leftovers=1,size_min=2KiB,size_max=1KiB"), "at least size_min"));
+  CHECK(mentions(refusal_of("colocate:bert-base"), "a model that generates"));
+  CHECK(mentions(refusal_of("colocate:gpt2-124m,generated_max=1000"), "bad value of key"));
+  CHECK(mentions(refusal_of("colocate:gpt2-124m,kv_memory=1MiB"), "room for one request"));
+  CHECK(mentions(refusal_of("colocate:gpt2-124m,sleep=trainer"), "both, server, none"));
 }

@@ -375,46 +375,40 @@ TEST_CASE("generation gives everything back and asks for nothing of no size") {
 }
 
 TEST_CASE("impossible generation is refused with key, value and rule") {
-  const auto error_of = [](const std::string& workload) {
-    return usage_error_of([&] { static_cast<void>(open_workload(workload, 1)); });
-  };
-  CHECK(mentions(error_of("infer:gpt2-124m,beams=4,kv=paged"), "1 without kv=concat"));
-  CHECK(mentions(error_of("infer:gpt2-124m,beams=4,sample=1"), "0 with beams above 1"));
-  CHECK(mentions(error_of("infer:gpt2-124m,draft=gpt2-124m"), "batch=1, beams=1, sample=0"));
-  CHECK(mentions(error_of("infer:gpt2-124m,batch=1,draft=llama-3-8b"), "the same family"));
-  CHECK(mentions(error_of("infer:gpt2-124m,batch=1,draft=gpt2-124m,draft_heads=5"),
+  CHECK(mentions(refusal_of("infer:gpt2-124m,beams=4,kv=paged"), "1 without kv=concat"));
+  CHECK(mentions(refusal_of("infer:gpt2-124m,beams=4,sample=1"), "0 with beams above 1"));
+  CHECK(mentions(refusal_of("infer:gpt2-124m,draft=gpt2-124m"), "batch=1, beams=1, sample=0"));
+  CHECK(mentions(refusal_of("infer:gpt2-124m,batch=1,draft=llama-3-8b"), "the same family"));
+  CHECK(mentions(refusal_of("infer:gpt2-124m,batch=1,draft=gpt2-124m,draft_heads=5"),
                  "a divisor of draft_hidden = 768"));
-  CHECK(mentions(error_of("infer:gpt2-124m,accept_percent=5"), "unknown key 'accept_percent'"));
-  CHECK(mentions(error_of("infer:gpt2-124m,batch=1,batches=3/1,draft=gpt2-124m,draft_layers=2"),
+  CHECK(mentions(refusal_of("infer:gpt2-124m,accept_percent=5"), "unknown key 'accept_percent'"));
+  CHECK(mentions(refusal_of("infer:gpt2-124m,batch=1,batches=3/1,draft=gpt2-124m,draft_layers=2"),
                  "padding=0 and no batches"));
-  CHECK(mentions(error_of("infer:vit-base,seq=5"), "unknown key 'seq'"));
-  CHECK(mentions(error_of("infer:t5-small,beams=2"), "1 for T5 models"));
-  CHECK(mentions(error_of("infer:t5-small,kv=paged"), "concat for T5 models; got paged"));
-  CHECK(mentions(error_of("infer:gpt2-124m,embeddings=1"), "unknown key 'embeddings'"));
+  CHECK(mentions(refusal_of("infer:vit-base,seq=5"), "unknown key 'seq'"));
+  CHECK(mentions(refusal_of("infer:t5-small,beams=2"), "1 for T5 models"));
+  CHECK(mentions(refusal_of("infer:t5-small,kv=paged"), "concat for T5 models; got paged"));
+  CHECK(mentions(refusal_of("infer:gpt2-124m,embeddings=1"), "unknown key 'embeddings'"));
 }
 
 TEST_CASE("impossible servers are refused with key, value and rule") {
-  const auto error_of = [](const std::string& workload) {
-    return usage_error_of([&] { static_cast<void>(open_workload(workload, 1)); });
-  };
-  CHECK(mentions(error_of("serve:"), "no model given"));
-  CHECK(mentions(error_of("serve:llama-3-8b,kv_memory=1GiB"),
+  CHECK(mentions(refusal_of("serve:"), "no model given"));
+  CHECK(mentions(refusal_of("serve:llama-3-8b,kv_memory=1GiB"),
                  "room for one request of context_max + generated_max = 9216 tokens"));
-  CHECK(mentions(error_of("serve:llama-3-8b,cv_percent=200"), "unknown key 'cv_percent'"));
-  CHECK(mentions(error_of("serve:llama-3-8b,arrivals=gamma,cv_percent=5"), "from 20 to 1000"));
-  CHECK(mentions(error_of("serve:llama-3-8b,per_minute=0"), "from 1 to"));
-  CHECK(mentions(error_of("serve:llama-3-8b,chunk=0"), "prompts are not cut"));
-  CHECK(mentions(error_of("serve:llama-3-8b,draft=bert-base"), "a model that generates"));
-  CHECK(mentions(error_of("serve:llama-3-8b,draft=gpt2-124m"), "same family"));
-  CHECK(mentions(error_of("serve:llama-3-8b,draft=llama-3-8b,beams=2"), "guesses are checked"));
-  CHECK(mentions(error_of("serve:llama-3-8b,draft_tokens=2"), "unknown key 'draft_tokens'"));
-  CHECK(mentions(error_of("serve:llama-3-8b,beams=32,batch_tokens=16"),
+  CHECK(mentions(refusal_of("serve:llama-3-8b,cv_percent=200"), "unknown key 'cv_percent'"));
+  CHECK(mentions(refusal_of("serve:llama-3-8b,arrivals=gamma,cv_percent=5"), "from 20 to 1000"));
+  CHECK(mentions(refusal_of("serve:llama-3-8b,per_minute=0"), "from 1 to"));
+  CHECK(mentions(refusal_of("serve:llama-3-8b,chunk=0"), "prompts are not cut"));
+  CHECK(mentions(refusal_of("serve:llama-3-8b,draft=bert-base"), "a model that generates"));
+  CHECK(mentions(refusal_of("serve:llama-3-8b,draft=gpt2-124m"), "same family"));
+  CHECK(mentions(refusal_of("serve:llama-3-8b,draft=llama-3-8b,beams=2"), "guesses are checked"));
+  CHECK(mentions(refusal_of("serve:llama-3-8b,draft_tokens=2"), "unknown key 'draft_tokens'"));
+  CHECK(mentions(refusal_of("serve:llama-3-8b,beams=32,batch_tokens=16"),
                  "tokens of one request in one step, 32"));
-  CHECK(mentions(error_of("serve:llama-3-8b,kv=concat,block_tokens=8"), "unknown key"));
-  CHECK(mentions(error_of("serve:gpt2-124m,context_max=1024"), "from 1 to 1023"));
-  CHECK(mentions(error_of("serve:bert-base,batch_tokens=100"), "at least context_max = 512"));
-  CHECK(mentions(error_of("serve:vit-base"), "families gpt2, llama and mixtral, or bert"));
-  CHECK(mentions(error_of("serve:t5-small"), "families gpt2, llama and mixtral, or bert"));
-  CHECK(mentions(error_of("serve:bert-base,kv=paged"), "unknown key 'kv'"));
-  CHECK(mentions(error_of("serve:llama-3-8b,arrivals=azure"), "poisson, gamma, code, conv"));
+  CHECK(mentions(refusal_of("serve:llama-3-8b,kv=concat,block_tokens=8"), "unknown key"));
+  CHECK(mentions(refusal_of("serve:gpt2-124m,context_max=1024"), "from 1 to 1023"));
+  CHECK(mentions(refusal_of("serve:bert-base,batch_tokens=100"), "at least context_max = 512"));
+  CHECK(mentions(refusal_of("serve:vit-base"), "families gpt2, llama and mixtral, or bert"));
+  CHECK(mentions(refusal_of("serve:t5-small"), "families gpt2, llama and mixtral, or bert"));
+  CHECK(mentions(refusal_of("serve:bert-base,kv=paged"), "unknown key 'kv'"));
+  CHECK(mentions(refusal_of("serve:llama-3-8b,arrivals=azure"), "poisson, gamma, code, conv"));
 }

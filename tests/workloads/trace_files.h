@@ -79,4 +79,9 @@ std::string usage_error_of(Action action) {
   return "no error";
 }
 
+// The message of the UsageError that `workload` is refused with, "no error" where it can be opened.
+inline std::string refusal_of(const std::string& workload) {
+  return usage_error_of([&] { static_cast<void>(open_workload(workload, 1)); });
+}
+
 }  // namespace allocmark
