@@ -79,15 +79,17 @@ TEST_CASE("calls displace more with more memory in use, and failed ones little")
 }
 
 TEST_CASE("of calls in a row only the first empties the caches") {
-  HostCaches caches;
-  caches.displace(4 * kMiB);
-  const std::uint64_t first = caches.emptied_ticks;
-  const std::uint64_t begin = __rdtsc();
-  caches.displace(4 * kMiB);
-  const std::uint64_t second_ticks = __rdtsc() - begin;
-  CHECK(caches.emptied_ticks > first);
-  HostCaches other;
-  const std::uint64_t other_begin = __rdtsc();
-  other.displace(4 * kMiB);
-  CHECK(second_ticks < __rdtsc() - other_begin);
+  std::uint64_t first_ticks = ~std::uint64_t{0};
+  std::uint64_t second_ticks = ~std::uint64_t{0};
+  for (int i = 0; i < 9; ++i) {
+    HostCaches caches;
+    const std::uint64_t begin = __rdtsc();
+    caches.displace(4 * kMiB);
+    const std::uint64_t middle = __rdtsc();
+    caches.displace(4 * kMiB);
+    first_ticks = std::min(first_ticks, middle - begin);
+    second_ticks = std::min(second_ticks, __rdtsc() - middle);
+  }
+  INFO("first " << first_ticks << " ticks, second " << second_ticks);
+  CHECK(4 * second_ticks < first_ticks);
 }
