@@ -56,7 +56,7 @@ def make_cell(workload, setting, capacity, random_source):
     scale = random_source.uniform(0.7, 1.6) * {"native": 900, "async": 5}.get(setting[0], 1)
     cell.update(workload=workload, allocator=setting[0], conf=setting[1], capacity=capacity, warnings=[])
     for name, value in cell.items():
-        if "_latency_ns_" in name and value is not None:
+        if "_latency_ns_" in name and not name.endswith("_between_share") and value is not None:
             cell[name] = value * scale
     if capacity != "unlimited" and random_source.random() < 0.3 and setting[0] != "null":
         cell.update(oom_count=12, oom_count_fragmentation=10, oom_count_rounding=2, trial_oom_count=cell["trial_count"])
@@ -64,7 +64,7 @@ def make_cell(workload, setting, capacity, random_source):
         for operation in ("allocate", "deallocate"):
             one[operation + "_latency_histogram"] = make_histogram(random_source, cell[operation + "_latency_count"] // len(cell["passes"]))
     cell["cell_id"] = cell_id(cell)
-    one = copy.deepcopy({name: value for name, value in cell.items() if "latency_" in name})
+    one = copy.deepcopy({name: value for name, value in cell.items() if "latency_" in name and "_repeat_" not in name})
     cell["size_classes"] = [dict(one, size_class=name) for name in ("<=512B", "<=4KiB", "<=64KiB", "<1MiB", "<10MiB", "<=64MiB", "<=512MiB")]
     return cell
 
