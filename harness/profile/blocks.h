@@ -61,7 +61,7 @@ inline constexpr std::uint64_t kSmallProgramBytes = std::uint64_t{1} << 30;
 inline constexpr std::uint64_t kLargeProgramBytes = std::uint64_t{13} << 30;  // on average
 inline constexpr std::uint64_t kLargeProgramBytesMax = std::uint64_t{21} << 30;
 [[nodiscard]] inline std::uint64_t full_level(std::uint64_t device_bytes) {
-  return device_bytes - (std::uint64_t{21} << 30);
+  return device_bytes - kLargeProgramBytesMax;
 }
 
 struct ProfileBlock {

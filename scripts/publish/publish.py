@@ -62,7 +62,7 @@ class Measurement:
         seconds = time.monotonic() - run["begin"]
         words = [f"{name}={value}" for name, value in run["environment"].items()] + [shlex.quote(word) for word in run["command"]]
         line = re.sub(r" --out \S+/(r|\d+|alone_\d+|together_\d+)(?= |$)", "", " ".join(words))
-        line = line.replace(str(self.raw), "raw").replace(str(self.binary), "allocmark")
+        line = self.without_folders(line)
         with open(self.folder / "commands.txt", "a") as file:
             file.write(f"{line}  # exit code {code}, {seconds:.0f} s\n")
         print(f"{seconds:6.1f} s, exit code {code}: {line[:150]}", flush=True)
@@ -72,9 +72,9 @@ class Measurement:
             self.failed.append(line)
         return code
 
-    def without_folders(self, text, folder):
+    def without_folders(self, text):
         """Where things lay on the machine is its own matter."""
-        return text.replace(str(self.raw), "raw").replace(str(self.binary), "allocmark").replace(f"{Path(folder).parent}/", "")
+        return text.replace(str(self.raw), "raw").replace(str(self.binary), "allocmark")
 
     def keep(self, name, folders):
         """The lines of one or more run folders as raw/NAME.jsonl.xz."""
@@ -82,7 +82,8 @@ class Measurement:
         for folder in folders:
             path = Path(folder) / "results.jsonl"
             if path.is_file():
-                lines += self.without_folders(path.read_text(), folder).splitlines(keepends=True)
+                text = self.without_folders(path.read_text()).replace(f"{path.parent.parent}/", "")
+                lines += text.splitlines(keepends=True)
         if lines:
             with lzma.open(self.raw / f"{name}.jsonl.xz", "wt") as file:
                 file.writelines(lines)
@@ -91,7 +92,7 @@ class Measurement:
         if entry["args"][0] != "run":
             self.finish(self.start(entry["args"]))
             if self.profile.is_file():
-                self.profile.write_text(self.without_folders(self.profile.read_text(), self.folder))
+                self.profile.write_text(self.without_folders(self.profile.read_text()))
             return
         with tempfile.TemporaryDirectory() as folder:
             self.finish(self.start([*entry["args"], "--out", folder + "/r"]))
