@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -22,7 +23,7 @@ from pathlib import Path
 def wilson(hits, trials, z=1.959964):
     """The score interval of a share, as results/statistics.h computes it."""
     if trials == 0:
-        return (float("nan"),) * 3
+        return (None,) * 3
     share, scale = hits / trials, 1 + z * z / trials
     centre = (share + z * z / (2 * trials)) / scale
     half = z / scale * math.sqrt(share * (1 - share) / trials + z * z / (4 * trials * trials))
@@ -48,6 +49,7 @@ class Experiment:
             self.axes_rounds = ["--rounds", str(options.rounds), "--rounds-max", str(options.rounds_max or 2 * options.rounds)]
         else:
             self.axes_rounds = []
+        self.results = []  # of the experiments that have ended
 
     def call(self, arguments):
         done = subprocess.run(arguments, capture_output=True, text=True)
@@ -72,15 +74,29 @@ class Experiment:
         finally:
             shutil.rmtree(out, ignore_errors=True)
 
-    def many(self, sides, cells):
-        """As many comparisons as were asked for, or as begin before the time is up."""
+    def many(self, sides, cells, result_of):
+        """The result of as many comparisons as were asked for, or as begin before the time is up."""
         end = time.time() + self.options.time_limit if self.options.time_limit else math.inf
+        comparisons, lock = [], threading.Lock()
 
         def one(index):
-            return self.compare(index, sides, cells, self.options.two_runs) if time.time() < end else None
+            if time.time() >= end:
+                return
+            found = self.compare(index, sides, cells, self.options.two_runs)
+            with lock:
+                comparisons.append(found)
+                self.keep([result_of(comparisons)])
 
         with ThreadPoolExecutor(self.options.jobs) as pool:
-            return [found for found in pool.map(one, range(self.options.comparisons)) if found is not None]
+            list(pool.map(one, range(self.options.comparisons)))
+        if not comparisons:
+            raise SystemExit(f"{self.options.experiment}: no comparison began within --time-limit {self.options.time_limit} s; give more time")
+        return result_of(comparisons)
+
+    def keep(self, results):
+        """Writes what has been measured: it stays, whatever ends the rest."""
+        if self.options.out:
+            Path(self.options.out).write_text(json.dumps(self.results + results, indent=1) + "\n")
 
 
 def timed_numbers(comparison):
@@ -90,25 +106,28 @@ def timed_numbers(comparison):
                 yield cell, number
 
 
-def measure_aa(experiment, options):
-    cells = ["--workload", *options.workload, "--allocator", *(options.allocator or ["caching", "cub"]), "--conf", "unset"]
-    # Two names of the same program: the sides must not be told apart by the path alone.
-    sides = [wrapper(experiment.folder, name, experiment.program, {}) for name in ("a.sh", "b.sh")]
-    comparisons = experiment.many(sides, cells)
-    numbers = [number for comparison in comparisons for _, number in timed_numbers(comparison)]
-    cell_list = [[n for n in cell["numbers"] if "p_value" in n] for comparison in comparisons for cell in comparison["cells"]]
+def aa_summary(comparisons):
+    """How often numbers, cells and whole comparisons were called different, though both sides are the same."""
+    cells = [[n for n in cell["numbers"] if "p_value" in n] for comparison in comparisons for cell in comparison["cells"]]
+    numbers = sum(cells, [])
     called = [number for number in numbers if number["verdict"] in ("worse", "better")]
-    result = {"experiment": "aa", "comparisons": len(comparisons), "timed_cells": len(cell_list), "timed_numbers": len(numbers)}
+    result = {"experiment": "aa", "comparisons": len(comparisons), "timed_cells": len(cells), "timed_numbers": len(numbers)}
     result["verdicts"] = {verdict: sum(n["verdict"] == verdict for n in numbers) for verdict in sorted({n["verdict"] for n in numbers})}
-    wrong_cells = sum(any(n["verdict"] in ("worse", "better") for n in cell) for cell in cell_list)
-    result["cells_called"] = wilson(wrong_cells, len(cell_list))
+    result["cells_called"] = wilson(sum(any(n in called for n in cell) for cell in cells), len(cells))
     result["numbers_called"] = wilson(len(called), len(numbers))
     result["comparisons_failed"] = wilson(sum(c["exit_code"] == 1 for c in comparisons), len(comparisons))
     result["called"] = [{key: n[key] for key in ("number", "base", "new", "change", "p_value_adjusted")} for n in called]
     # How often the interval holds no change, which is the truth here.
     covered = sum(n["change_low"] <= 0 <= n["change_high"] for n in numbers if n["change_low"] is not None)
     result["intervals_with_truth"] = wilson(covered, sum(n["change_low"] is not None for n in numbers))
-    return [result]
+    return result
+
+
+def measure_aa(experiment, options):
+    cells = ["--workload", *options.workload, "--allocator", *(options.allocator or ["caching", "cub"]), "--conf", "unset"]
+    # Two names of the same program: the sides must not be told apart by the path alone.
+    sides = [wrapper(experiment.folder, name, experiment.program, {}) for name in ("a.sh", "b.sh")]
+    return [experiment.many(sides, cells, aa_summary)]
 
 
 REPEATED = [f"{operation}_latency_ns_{quantile}" for operation in ("allocate", "deallocate") for quantile in ("p50", "p99")]
@@ -164,9 +183,8 @@ def measure_repeat(experiment, options):
             continue
         runs.append(read_cells(folder))
         result = {**repeat_summary(runs), "calibration_runs": options.calibration_runs}
-        # After every run: what is measured stays, whatever ends the rest.
-        if options.out and len(runs) > 1:
-            Path(options.out).write_text(json.dumps([result], indent=1) + "\n")
+        if len(runs) > 1:
+            experiment.keep([result])
     if len(runs) < 2:
         raise SystemExit(f"repeat: wanted two runs or more, got {len(runs)} within --time-limit; give more time or fewer cells")
     return [result]
@@ -189,6 +207,19 @@ def probe_changes(experiment, plugin):
     return {number["number"]: number["change"] for _, number in timed_numbers(comparison)}
 
 
+def power_summary(comparisons, number_name, share, variables, options):
+    """How often the slowed number of the slowed cell was found, and how often another cell's was called."""
+    timed = [(cell["allocator"] == "pluggable", n) for c in comparisons for cell, n in timed_numbers(c)]
+    slowed = [n for of_slowed_cell, n in timed if of_slowed_cell and n["number"] == number_name]
+    other = [n for of_slowed_cell, n in timed if not of_slowed_cell]
+    changes = sorted(n["change"] for n in slowed)
+    return {"experiment": f"power {number_name} {share:.0%}", "variables": variables, "comparisons": len(comparisons),
+            "cells": 1 + options.other_cells, "found": wilson(sum(n["verdict"] == "worse" for n in slowed), len(comparisons)),
+            "failed": wilson(sum(c["exit_code"] == 1 for c in comparisons), len(comparisons)),
+            "change_median": changes[len(changes) // 2], "change_range": [changes[0], changes[-1]],
+            "others_called": wilson(sum(n["verdict"] in ("worse", "better") for n in other), len(other))}
+
+
 def measure_power(experiment, options):
     """One slowed cell among others; how many steps make the slowdown is measured first."""
     plugin = str(Path(options.plugin).resolve())
@@ -199,26 +230,14 @@ def measure_power(experiment, options):
     others = [word for index in range(options.other_cells) for word in ("--conf", f"caching=max_split_size_mb:{20 + index}")]
     allocators = ["pluggable"] + (["caching"] if others else [])
     cells = ["--workload", "gpt2_train_amp", "--allocator", *allocators, "--conf", paced_cell(plugin), *others]
-    results = []
-    for number_name, variables, share in (
+    for name, variables, share in (
         ("allocate_latency_ns_p50", {"PACED_EXTRA_STEPS": extra}, options.p50),
         ("allocate_latency_ns_p99", {"PACED_EXTRA_SLOW_STEPS": slow_extra}, options.p99),
     ):
-        sides = [wrapper(experiment.folder, f"{number_name}{side}.sh", experiment.program, values)
+        sides = [wrapper(experiment.folder, f"{name}{side}.sh", experiment.program, values)
                  for side, values in (("a", {}), ("b", variables))]
-        comparisons = experiment.many(sides, cells)
-        slowed = [n for c in comparisons for cell, n in timed_numbers(c)
-                  if cell["allocator"] == "pluggable" and n["number"] == number_name]
-        other = [n for c in comparisons for cell, n in timed_numbers(c) if cell["allocator"] != "pluggable"]
-        found = sum(n["verdict"] == "worse" for n in slowed)
-        changes = sorted(n["change"] for n in slowed)
-        result = {"experiment": f"power {number_name} {share:.0%}", "variables": variables, "comparisons": len(comparisons),
-                  "cells": 1 + options.other_cells, "found": wilson(found, len(comparisons)),
-                  "failed": wilson(sum(c["exit_code"] == 1 for c in comparisons), len(comparisons)),
-                  "change_median": changes[len(changes) // 2], "change_range": [changes[0], changes[-1]],
-                  "others_called": wilson(sum(n["verdict"] in ("worse", "better") for n in other), len(other))}
-        results.append(result)
-    return results
+        experiment.results.append(experiment.many(sides, cells, lambda found: power_summary(found, name, share, variables, options)))
+    return experiment.results
 
 
 def main():
@@ -242,7 +261,7 @@ def main():
     parser.add_argument("--p50", type=float, default=0.05, help="slowdown of every request, as a share of P50")
     parser.add_argument("--p99", type=float, default=0.10, help="slowdown of the slow requests, as a share of P99")
     parser.add_argument("--other-cells", type=int, default=11, help="cells beside the slowed one")
-    parser.add_argument("--out", help="JSON file")
+    parser.add_argument("--out", help="JSON file, written anew after every comparison or run")
     options = parser.parse_args()
     if options.calibration_runs == 1:
         parser.error("--calibration-runs: a calibration needs two runs or more, got 1")
