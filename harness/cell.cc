@@ -48,7 +48,8 @@ constexpr std::uint64_t kStepCountMax = 65536;
 
 class CellRun {
  public:
-  CellRun(const CellSpec& spec, CellResult& result) : spec_(spec), result_(result) {}
+  CellRun(const CellSpec& spec, PassTurns* turns, CellResult& result)
+      : spec_(spec), turns_(turns), result_(result) {}
 
   void run();
 
@@ -85,6 +86,7 @@ class CellRun {
   void warn_once(const std::string& text) { allocmark::warn_once(result_, text); }
 
   const CellSpec& spec_;
+  PassTurns* const turns_;  // null where the cell runs by itself
   CellResult& result_;
   TickClock clock_;
   SimcuApi simcu_;
@@ -110,6 +112,8 @@ void CellRun::run() {
   prepare_trace();
   if (over_) return;
   prepare_device();
+  // The partner has its context by then too, so that both see the same memory free.
+  if (turns_ != nullptr) (void)turns_->wait();
   enforce_capacity();
   if (over_) return;
   verify_pass();
@@ -320,7 +324,7 @@ void CellRun::timed_passes() {
                        .pass_count_min = spec_.pass_count,
                        .pass_count_max = std::max(spec_.pass_count, spec_.pass_count_max)};
   const std::uint32_t pass_count = rule.width_max > 0 ? rule.pass_count_max : spec_.pass_count;
-  for (std::uint32_t i = 0; i < pass_count; ++i) {
+  for (std::uint32_t i = 0; turns_ != nullptr ? turns_->wait() : i < pass_count; ++i) {
     pass.clear();
     timed_pass(pass, {.steps = &steps, .requests = requests ? &*requests : nullptr}, i);
     sum.merge(pass);
@@ -409,12 +413,12 @@ void fail(CellResult& result, const std::string& reason) {
 
 }  // namespace
 
-CellResult run_cell(const CellSpec& spec) {
+CellResult run_cell(const CellSpec& spec, PassTurns* turns) {
   const auto begin = std::chrono::steady_clock::now();
   CellResult result;
   result.key = spec.key;
   try {
-    CellRun(spec, result).run();
+    CellRun(spec, turns, result).run();
   } catch (const Error& error) {
     fail(result, error.what());
   } catch (const std::bad_alloc&) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 
+#include "harness/pass_turns.h"
 #include "harness/verify_level.h"
 #include "results/schema.h"
 
@@ -25,6 +26,9 @@ struct CellSpec {
   // The timed passes run on the processor that is least disturbed when each begins: for cells that
   // run alone.
   bool quiet_cpu = false;
+  // The process waits for its turn before the checked pass and before each timed one, and passes go
+  // on until it is told that there is no further one; pass_count and width_max count for nothing.
+  bool takes_turns = false;
   bool record = true;  // false: the timed passes read no clock per call, and latencies stay empty
   std::uint64_t timeout_s =
       0;  // for the parent process, which ends a cell that takes longer; 0 = no limit
@@ -35,7 +39,7 @@ struct CellSpec {
 // Runs the cell. Every expected problem (bad workload or config string, capacity too small, out of
 // memory, a broken rule, a CUDA error) is a status with a reason in the result; nothing is thrown.
 // The device is chosen by the caller (the current CUDA device; simcuda in front of the process or
-// not); key.device is only checked against it.
-[[nodiscard]] CellResult run_cell(const CellSpec& spec);
+// not); key.device is only checked against it. `turns` is the partner where spec.takes_turns.
+[[nodiscard]] CellResult run_cell(const CellSpec& spec, PassTurns* turns = nullptr);
 
 }  // namespace allocmark

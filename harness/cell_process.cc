@@ -43,6 +43,7 @@ std::string to_json_line(const CellSpec& spec) {
                      {"pass_count_max", spec.pass_count_max},
                      {"verify", to_string(spec.verify)},
                      {"quiet_cpu", spec.quiet_cpu},
+                     {"takes_turns", spec.takes_turns},
                      {"record", spec.record},
                      {"timeout_s", spec.timeout_s},
                      {"placements_path", spec.placements_path},
@@ -61,6 +62,7 @@ CellSpec cell_spec_from_json(std::string_view line) {
     spec.verify =
         parse_verify_level(json.at("verify").get<std::string>()).value_or(VerifyLevel::Edges);
     json.at("quiet_cpu").get_to(spec.quiet_cpu);
+    spec.takes_turns = json.value("takes_turns", false);
     json.at("record").get_to(spec.record);
     json.at("timeout_s").get_to(spec.timeout_s);
     json.at("placements_path").get_to(spec.placements_path);
@@ -79,7 +81,8 @@ ChildCommand cell_command(const CellSpec& spec, const std::string& program_path)
   return {.argv = {program_path, "cell", std::to_string(getpid())},
           .environment = environment_with(runtime_environment(spec.key.device, program_path)),
           .input = to_json_line(spec),
-          .timeout_s = static_cast<double>(spec.timeout_s)};
+          .timeout_s = static_cast<double>(spec.timeout_s),
+          .takes_turns = spec.takes_turns};
 }
 
 CellResult cell_result(const CellSpec& spec, const ChildOutcome& outcome) {

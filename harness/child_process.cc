@@ -7,6 +7,7 @@
 #include <spawn.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -80,6 +81,15 @@ Pipe make_pipe() {
   return Pipe{Fd(ends[0]), Fd(ends[1])};
 }
 
+// Both ends read and write.
+Pipe make_turn_socket() {
+  std::array<int, 2> ends = {-1, -1};
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
+    throw_errno("cannot open a socket to a child process", errno);
+  }
+  return Pipe{Fd(ends[0]), Fd(ends[1])};
+}
+
 // A file in memory rather than a pipe: of any length, and nobody has to feed it.
 Fd make_input(const std::string& input) {
   Fd file(memfd_create("input", MFD_CLOEXEC));
@@ -106,6 +116,7 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
 
 struct ChildFds {
   int input, result, output;
+  int turns = -1;
 };
 
 int spawn(const ChildCommand& command, const ChildFds& fds, pid_t* pid) {
@@ -117,6 +128,7 @@ int spawn(const ChildCommand& command, const ChildFds& fds, pid_t* pid) {
   posix_spawn_file_actions_adddup2(&actions, fds.output, 1);
   posix_spawn_file_actions_adddup2(&actions, fds.output, 2);
   posix_spawn_file_actions_adddup2(&actions, fds.result, kResultFd);
+  if (fds.turns >= 0) posix_spawn_file_actions_adddup2(&actions, fds.turns, kTurnFd);
   sigset_t defaults;
   sigemptyset(&defaults);
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) {
@@ -168,16 +180,21 @@ ChildProcess::ChildProcess(const ChildCommand& command) : started_(Clock::now())
   Fd input = make_input(command.input);
   Pipe result = make_pipe();
   Pipe output = make_pipe();
-  const int error = spawn(
-      command,
-      {.input = input.get(), .result = result.write_end.get(), .output = output.write_end.get()},
-      &pid_);
+  std::optional<Pipe> turns;
+  if (command.takes_turns) turns.emplace(make_turn_socket());
+  const int error = spawn(command,
+                          {.input = input.get(),
+                           .result = result.write_end.get(),
+                           .output = output.write_end.get(),
+                           .turns = turns ? turns->write_end.get() : -1},
+                          &pid_);
   if (error != 0) {
     pid_ = -1;
     throw_errno(fmt::format("cannot start '{}'", command.argv.at(0)), error);
   }
   result_fd_ = result.read_end.release();
   stderr_fd_ = output.read_end.release();
+  if (turns) turn_fd_ = turns->read_end.release();
   fcntl(result_fd_, F_SETFL, O_NONBLOCK);
   fcntl(stderr_fd_, F_SETFL, O_NONBLOCK);
 }
@@ -187,7 +204,7 @@ ChildProcess::~ChildProcess() {
     end();
     waitpid(pid_, nullptr, 0);
   }
-  for (const int fd : {result_fd_, stderr_fd_}) {
+  for (const int fd : {result_fd_, stderr_fd_, turn_fd_}) {
     if (fd >= 0) {
       close(fd);
     }
@@ -207,7 +224,7 @@ void ChildProcess::read_pipes() {
 
 std::optional<ChildOutcome> ChildProcess::advance() {
   read_pipes();
-  if (Clock::now() >= deadline_ && !outcome_.ended_by_us) {
+  if (!waits_since_ && Clock::now() >= deadline_ && !outcome_.ended_by_us) {
     outcome_.timed_out = true;
     end();
   }
@@ -235,6 +252,22 @@ void ChildProcess::end() {
     kill(-pid_, SIGKILL);
     kill(pid_, SIGKILL);
   }
+}
+
+bool ChildProcess::waits_for_turn() {
+  if (waits_since_) return true;
+  char waits = 0;
+  if (turn_fd_ < 0 || recv(turn_fd_, &waits, 1, MSG_DONTWAIT) != 1) return false;
+  waits_since_ = Clock::now();
+  return true;
+}
+
+void ChildProcess::give_turn(const TurnMessage& message) {
+  if (waits_since_ && deadline_ != Clock::time_point::max()) {
+    deadline_ += Clock::now() - *waits_since_;
+  }
+  waits_since_.reset();
+  (void)send(turn_fd_, &message, sizeof message, MSG_NOSIGNAL);
 }
 
 ChildOutcome run_child(const ChildCommand& command) {

@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "harness/pass_turns.h"
+
 namespace allocmark {
 
 struct ChildCommand {
@@ -19,6 +21,7 @@ struct ChildCommand {
   std::vector<std::string> environment;  // "NAME=value"; the child sees nothing else
   std::string input;                     // what the child reads on stdin
   double timeout_s = 0;                  // 0 = none
+  bool takes_turns = false;              // it finds a socket for turns at kTurnFd (pass_turns.h)
 };
 
 // How a child ended and what it left.
@@ -60,12 +63,24 @@ class ChildProcess {
   // SIGKILL to the process group.
   void end();
 
+  // Of a child that takes turns; becomes readable when it waits. -1 for others.
+  [[nodiscard]] int turn_fd() const { return turn_fd_; }
+
+  // Whether it has said since the last turn that it waits for the next. Its time limit stands still
+  // from then until the turn is given.
+  [[nodiscard]] bool waits_for_turn();
+
+  // Lets it go on. A child that is gone is found by advance().
+  void give_turn(const TurnMessage& message);
+
  private:
   void read_pipes();
 
   pid_t pid_ = -1;
   int result_fd_ = -1;
   int stderr_fd_ = -1;
+  int turn_fd_ = -1;
+  std::optional<std::chrono::steady_clock::time_point> waits_since_;
   std::chrono::steady_clock::time_point started_;
   std::chrono::steady_clock::time_point deadline_;
   ChildOutcome outcome_;

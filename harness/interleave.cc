@@ -2,6 +2,7 @@
 #include "harness/interleave.h"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <set>
@@ -9,6 +10,9 @@
 #include <vector>
 
 #include "base/random.h"
+#include "harness/capacity.h"
+#include "harness/cell_group.h"
+#include "harness/runtime_select.h"
 #include "results/statistics.h"
 
 namespace allocmark {
@@ -28,7 +32,32 @@ CellSpec spec_of(const InterleavedPlan& plan, const InterleaveOptions& options, 
   spec.pass_count = plan.pass_count;
   spec.verify = round == 0 ? options.verify : VerifyLevel::Off;
   spec.timeout_s = options.timeout_s;
+  spec.quiet_cpu = options.job_count == 1;
   return spec;
+}
+
+// Two processes that are there at the same time share a GPU's memory. Where a limit is made by
+// holding memory back, each would take what the other holds for memory in use. Simulated GPUs are
+// not shared.
+bool can_share_device(const CellKey& key) {
+  if (is_simulated(key.device)) return true;
+  const Capacity capacity = parse_capacity(key.capacity);
+  return capacity.unlimited() || capacity.enforcement == CapacityEnforcement::AllocatorLimit;
+}
+
+// The two turns of a cell.
+CellGroupSpec group_of(const InterleavedPlan& plan, const InterleaveOptions& options,
+                       const std::array<Turn, kSideCount>& turns, std::uint32_t round) {
+  CellGroupSpec group{.takes_turns = plan.turns_by_pass,
+                      .pass_count_min = plan.pass_count,
+                      .pass_count_max = std::max(plan.pass_count, plan.pass_count_max),
+                      .quiet_cpu = options.job_count == 1};
+  for (const Turn& turn : turns) {
+    group.steps.push_back({.spec = spec_of(plan, options, turn, round),
+                           .program_path = plan.sides.at(turn.side).program_path});
+    group.takes_turns = group.takes_turns && can_share_device(group.steps.back().spec.key);
+  }
+  return group;
 }
 
 }  // namespace
@@ -51,6 +80,16 @@ std::vector<Turn> turns_of_round(const InterleavedPlan& plan, std::uint32_t roun
   return turns;
 }
 
+std::vector<CellGroupSpec> groups_of_round(const InterleavedPlan& plan,
+                                           const InterleaveOptions& options,
+                                           const std::vector<Turn>& turns, std::uint32_t round) {
+  std::vector<CellGroupSpec> groups;
+  for (std::size_t i = 0; i + 1 < turns.size(); i += kSideCount) {
+    groups.push_back(group_of(plan, options, {turns[i], turns[i + 1]}, round));
+  }
+  return groups;
+}
+
 bool run_interleaved(const InterleavedPlan& plan, const InterleaveOptions& options,
                      const Look& look, const std::function<void(const RoundResult&)>& on_result) {
   std::set<std::size_t> going;
@@ -60,20 +99,19 @@ bool run_interleaved(const InterleavedPlan& plan, const InterleaveOptions& optio
   for (std::uint32_t round = 0; round < looks.back() && !going.empty(); ++round) {
     std::erase_if(going, [&](std::size_t i) { return round >= plan.cells[i].round_count_max; });
     const std::vector<Turn> turns = turns_of_round(plan, round, going);
-    std::vector<CellStep> steps;
-    for (const Turn& turn : turns) {
-      steps.push_back({.spec = spec_of(plan, options, turn, round),
-                       .program_path = plan.sides.at(turn.side).program_path});
-    }
-    const bool completed = run_steps(
-        steps, options.job_count, options.interrupt,
-        [&](std::size_t step, const CellResult& result) {
-          if (!is_measured(result)) going.erase(turns[step].cell_index);
-          on_result(
-              {.round = round, .side = turns[step].side, .place = place + step, .cell = result});
-        });
+    const bool completed =
+        run_groups(groups_of_round(plan, options, turns, round), options.job_count,
+                   options.interrupt, [&](std::size_t group, const GroupResult& result) {
+                     const std::size_t index = group * kSideCount + result.step_index;
+                     if (!is_measured(result.cell)) going.erase(turns[index].cell_index);
+                     on_result({.round = round,
+                                .side = turns[index].side,
+                                .place = place + index,
+                                .in_turns = result.in_turns,
+                                .cell = result.cell});
+                   });
     if (!completed) return false;
-    place += steps.size();
+    place += turns.size();
     const bool at_look =
         round + 1 < looks.back() && std::find(looks.begin(), looks.end(), round + 1) != looks.end();
     if (!at_look) continue;

@@ -1,5 +1,7 @@
-// Runs both sides of an interleaved plan in turn, a process per cell, side and round. A plan flows
-// in; each process's result flows out through a callback as it ends. Times nothing itself.
+// Runs both sides of an interleaved plan in turn, a process per cell, side and round; the two
+// processes of a cell alternate pass by pass where the plan says so and the device can be shared. A
+// plan flows in; each process's result flows out through a callback as it ends. Times nothing
+// itself.
 #pragma once
 
 #include <cstddef>
@@ -8,6 +10,7 @@
 #include <set>
 #include <vector>
 
+#include "harness/cell_group.h"
 #include "harness/interrupt.h"
 #include "harness/run.h"
 #include "harness/verify_level.h"
@@ -31,6 +34,12 @@ struct Turn {
 };
 [[nodiscard]] std::vector<Turn> turns_of_round(const InterleavedPlan& plan, std::uint32_t round,
                                                const std::set<std::size_t>& cell_indices);
+
+// The turns as what runs them: a group of two processes for each cell.
+[[nodiscard]] std::vector<CellGroupSpec> groups_of_round(const InterleavedPlan& plan,
+                                                         const InterleaveOptions& options,
+                                                         const std::vector<Turn>& turns,
+                                                         std::uint32_t round);
 
 // Called after each look but the last with nothing; returns the cells that go on.
 using Look = std::function<std::set<std::size_t>()>;

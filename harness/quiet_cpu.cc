@@ -46,8 +46,8 @@ QuietCpu::~QuietCpu() {
   if (known_) (void)sched_setaffinity(0, sizeof allowed_, &allowed_);
 }
 
-void QuietCpu::move() const {
-  if (!known_ || CPU_COUNT(&allowed_) < 2) return;
+int QuietCpu::move() const {
+  if (!known_ || CPU_COUNT(&allowed_) < 2) return -1;
   int best_cpu = -1;
   std::uint64_t best_ns = std::numeric_limits<std::uint64_t>::max();
   for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
@@ -64,6 +64,12 @@ void QuietCpu::move() const {
   }
   const cpu_set_t set = best_cpu < 0 ? allowed_ : only(best_cpu);
   (void)sched_setaffinity(0, sizeof set, &set);
+  return best_cpu;
+}
+
+bool QuietCpu::move_to(int cpu) {
+  const cpu_set_t set = only(cpu);
+  return sched_setaffinity(0, sizeof set, &set) == 0;
 }
 
 }  // namespace allocmark

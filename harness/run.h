@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "harness/cell.h"
+#include "harness/cell_group.h"
 #include "harness/interrupt.h"
 #include "results/schema.h"
 
@@ -21,17 +22,12 @@ struct RunCellsOptions {
   const InterruptGuard* interrupt = nullptr;  // may be null
 };
 
-// A cell with the program that is to run it.
-struct CellStep {
-  CellSpec spec;
-  std::string program_path;  // what is started with "cell"
-};
-
-// As run_cells below, for cells of several programs; `on_result` also gets the step's index. Steps
-// are started in their order.
-[[nodiscard]] bool run_steps(const std::vector<CellStep>& steps, std::uint32_t job_count,
-                             const InterruptGuard* interrupt,
-                             const std::function<void(std::size_t, const CellResult&)>& on_result);
+// Runs the groups, in their order and several at a time. `on_result` gets a group's index and what
+// one of its processes gave. What holds for run_cells holds here.
+[[nodiscard]] bool run_groups(
+    const std::vector<CellGroupSpec>& groups, std::uint32_t job_count,
+    const InterruptGuard* interrupt,
+    const std::function<void(std::size_t, const GroupResult&)>& on_result);
 
 // Returns true where all cells were run, false where an interrupt ended it: running cells are then
 // ended and give no result. An exception of on_result ends the running cells and goes on to the

@@ -38,17 +38,25 @@ constexpr double kClockShareMin = 1.0 / 8;
 
 constexpr const char* kMoreRounds = "more rounds would tell";
 
+// Both sides of a cell in one round.
+struct RoundPair {
+  const CellResult* base = nullptr;
+  const CellResult* now = nullptr;
+  bool in_turns = false;
+};
+
 // Both sides' results of one cell in the order of their rounds.
 struct CellRounds {
   std::array<std::map<std::uint32_t, const CellResult*>, kSideCount> results;
+  std::set<std::uint32_t> rounds_apart = {};  // those whose passes did not alternate
 
   // Rounds in which both sides have a measurement.
-  [[nodiscard]] std::vector<std::pair<const CellResult*, const CellResult*>> pairs() const {
-    std::vector<std::pair<const CellResult*, const CellResult*>> list;
+  [[nodiscard]] std::vector<RoundPair> pairs() const {
+    std::vector<RoundPair> list;
     for (const auto& [round, base] : results[0]) {
       const auto now = results[1].find(round);
       if (now == results[1].end() || !is_measured(*base) || !is_measured(*now->second)) continue;
-      list.emplace_back(base, now->second);
+      list.push_back({base, now->second, !rounds_apart.contains(round)});
     }
     return list;
   }
@@ -112,6 +120,7 @@ std::vector<CellRounds> rounds_by_cell(const InterleavedRun& run, StrayLines& st
     const CellResult*& place = cells[found->second].results[result.side][result.round];
     if (place != nullptr) ++stray.repeated_count;
     place = &result.cell;
+    if (!result.in_turns) cells[found->second].rounds_apart.insert(result.round);
   }
   return cells;
 }
@@ -141,22 +150,34 @@ double share_of(Percentile percentile) {
   return static_cast<double>(percentile.numerator) / static_cast<double>(percentile.denominator);
 }
 
-// The logarithm of the number in one process: the median of its passes, which one disturbed pass
-// does not move.
-double process_quantile(const CellResult& cell, const TimedNumber& number, bool by_pass,
-                        double clock_step_ns) {
+// The logarithm of the number in each pass of a process, or in all of them together.
+std::vector<double> pass_logs(const CellResult& cell, const TimedNumber& number, bool by_pass,
+                              double clock_step_ns) {
   const double q = share_of(number.percentile);
+  std::vector<double> logs;
   if (by_pass) {
-    std::vector<double> values;
     for (const PassSummary& pass : cell.passes) {
-      values.push_back(
-          resolved_quantile_ns(buckets_of(pass, number), q, clock_step_ns).value_or(0));
+      logs.push_back(
+          std::log(resolved_quantile_ns(buckets_of(pass, number), q, clock_step_ns).value_or(0)));
     }
-    return std::log(median(std::move(values)));
+    return logs;
   }
   std::vector<const LatencyBuckets*> histograms;
   for (const PassSummary& pass : cell.passes) histograms.push_back(&buckets_of(pass, number));
-  return std::log(resolved_quantile_ns(merge_buckets(histograms), q, clock_step_ns).value_or(0));
+  logs.push_back(
+      std::log(resolved_quantile_ns(merge_buckets(histograms), q, clock_step_ns).value_or(0)));
+  return logs;
+}
+
+// By how much a round's sides differ. Where passes alternated, every two neighbours give a
+// difference, from which a disturbance of both is gone, and their pseudomedian counts; else the
+// difference of the processes' medians.
+double round_difference(const std::vector<double>& base, const std::vector<double>& now,
+                        bool in_turns) {
+  if (!in_turns || base.size() != now.size()) return median(now) - median(base);
+  std::vector<double> differences;
+  for (std::size_t i = 0; i < base.size(); ++i) differences.push_back(now[i] - base[i]);
+  return pseudomedian(differences);
 }
 
 // A cell with the passes of all rounds, for intervals and flags.
@@ -317,7 +338,9 @@ void RoundComparer::add_timed(std::size_t plan_index, CellComparison& cell,
   }
   for (std::size_t side = 0; side < kSideCount; ++side) {
     std::vector<const CellResult*> processes;
-    for (const auto& [base, now] : rounds.pairs()) processes.push_back(side == 0 ? base : now);
+    for (const RoundPair& pair : rounds.pairs()) {
+      processes.push_back(side == 0 ? pair.base : pair.now);
+    }
     if (processes.empty()) continue;
     for (const std::string& flag : stability_flags(pooled(processes), clock_step_ns_)) {
       // Every process begins cold, so single passes always stand apart; the rounds' medians do not.
@@ -331,14 +354,14 @@ void RoundComparer::add_timed(std::size_t plan_index, CellComparison& cell,
 NumberComparison RoundComparer::timed_number(const TimedNumber& timed, const CellRounds& rounds,
                                              std::vector<double>& differences) const {
   NumberComparison number{.name = std::string(timed.name), .timed = true};
-  const auto pairs = rounds.pairs();
+  const std::vector<RoundPair> pairs = rounds.pairs();
   Support support;
-  for (const auto& [base, now] : pairs) {
+  for (const auto& [base, now, in_turns] : pairs) {
     count_support(*base, timed, support);
     count_support(*now, timed, support);
   }
   if (pairs.empty() || support.process_count_min == 0) {
-    for (const auto& [base, now] : pairs) {
+    for (const auto& [base, now, in_turns] : pairs) {
       number.base = stored_quantile(*base, timed);
       number.now = stored_quantile(*now, timed);
     }
@@ -349,10 +372,13 @@ NumberComparison RoundComparer::timed_number(const TimedNumber& timed, const Cel
   const std::uint64_t wanted = sample_count_min(timed.percentile);
   const bool by_pass = support.pass_count_min >= wanted;
   std::array<std::vector<double>, kSideCount> values;
-  for (const auto& [base, now] : pairs) {
-    values[0].push_back(process_quantile(*base, timed, by_pass, clock_step_ns_));
-    values[1].push_back(process_quantile(*now, timed, by_pass, clock_step_ns_));
-    differences.push_back(values[1].back() - values[0].back());
+  for (const auto& [base, now, in_turns] : pairs) {
+    const std::vector<double> base_logs = pass_logs(*base, timed, by_pass, clock_step_ns_);
+    const std::vector<double> now_logs = pass_logs(*now, timed, by_pass, clock_step_ns_);
+    // A process's value: the median of its passes, which one disturbed pass does not move.
+    values[0].push_back(median(base_logs));
+    values[1].push_back(median(now_logs));
+    differences.push_back(round_difference(base_logs, now_logs, in_turns));
   }
   number.base_interval = interval_of(values[0], policy_.confidence);
   number.now_interval = interval_of(values[1], policy_.confidence);

@@ -22,6 +22,10 @@ namespace allocmark {
 
 inline constexpr std::size_t kSideCount = 2;
 
+// Timed passes of a process at most, where --passes does not say: with more, what differs between
+// processes outweighs what differs between passes.
+inline constexpr std::uint32_t kPassCountMax = 16;
+
 // The same experiment on both sides; the keys differ where the sides are allocators or confs.
 struct InterleavedCell {
   CellKey base = {}, now = {};
@@ -37,8 +41,10 @@ struct InterleavedSide {
 struct InterleavedPlan {
   std::array<InterleavedSide, kSideCount> sides = {};
   std::uint64_t order_seed = 1;
-  std::uint32_t pass_count = 3;        // timed passes of each process
-  std::uint32_t round_count = 16;      // before the first look
+  std::uint32_t pass_count = 3;      // timed passes of each process, at least
+  std::uint32_t pass_count_max = 3;  // and at most, where the two sides' processes take turns
+  bool turns_by_pass = true;         // false: a side's process runs when the other side's has ended
+  std::uint32_t round_count = 16;    // before the first look
   std::uint32_t round_count_max = 32;  // later looks are at twice the one before, up to this
   std::vector<InterleavedCell> cells = {};
 };
@@ -52,6 +58,9 @@ struct RoundResult {
   std::uint32_t round = 0;  // 0-based
   std::uint32_t side = 0;   // 0 or 1
   std::uint64_t place = 0;  // in the order in which the processes were started
+  // Its timed passes alternated with those of the round's process of the other side: passes with
+  // the same index lie next to each other. False where a file does not say.
+  bool in_turns = false;
   CellResult cell = {};
 };
 

@@ -48,7 +48,8 @@ RoundResult round_from_line(std::string_view line, const std::string& where) {
     check_version(json, where);
     RoundResult result{.round = json.at("round").get<std::uint32_t>(),
                        .side = json.at("side").get<std::uint32_t>(),
-                       .place = json.at("place").get<std::uint64_t>()};
+                       .place = json.at("place").get<std::uint64_t>(),
+                       .in_turns = json.value("in_turns", false)};
     if (result.side >= kSideCount)
       refuse(where, "there are two sides, 0 and 1", json.at("side").dump());
     result.cell = cell_result_from_json(dump(json.at("cell"), -1), where);
@@ -77,6 +78,8 @@ std::string to_json(const InterleavedPlan& plan) {
                      {"sides", sides},
                      {"order_seed", plan.order_seed},
                      {"pass_count", plan.pass_count},
+                     {"pass_count_max", plan.pass_count_max},
+                     {"turns_by_pass", plan.turns_by_pass},
                      {"round_count", plan.round_count},
                      {"round_count_max", plan.round_count_max},
                      {"cells", cells}};
@@ -100,6 +103,8 @@ InterleavedPlan interleaved_plan_from_json(const std::string& text, const std::s
     }
     json.at("order_seed").get_to(plan.order_seed);
     json.at("pass_count").get_to(plan.pass_count);
+    plan.pass_count_max = json.value("pass_count_max", plan.pass_count);
+    plan.turns_by_pass = json.value("turns_by_pass", false);
     json.at("round_count").get_to(plan.round_count);
     json.at("round_count_max").get_to(plan.round_count_max);
     for (const Json& cell : json.at("cells")) {
@@ -114,9 +119,13 @@ InterleavedPlan interleaved_plan_from_json(const std::string& text, const std::s
 }
 
 std::string to_json_line(const RoundResult& result) {
-  const Json json = {{"kind", "round"},       {"schema_version", kSchemaVersion},
-                     {"round", result.round}, {"side", result.side},
-                     {"place", result.place}, {"cell", Json::parse(to_json_line(result.cell))}};
+  const Json json = {{"kind", "round"},
+                     {"schema_version", kSchemaVersion},
+                     {"round", result.round},
+                     {"side", result.side},
+                     {"place", result.place},
+                     {"in_turns", result.in_turns},
+                     {"cell", Json::parse(to_json_line(result.cell))}};
   return dump(json, -1);
 }
 

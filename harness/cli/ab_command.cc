@@ -139,7 +139,9 @@ InterleavedSession make_session(const RunCommand& command) {
   }
   session.title = requests.front().title;
   session.plan.order_seed = command.interleave.order_seed;
+  session.plan.turns_by_pass = command.interleave.turns == "pass";
   session.plan.pass_count = requests.front().pass_count;
+  session.plan.pass_count_max = command.pass_count.value_or(kPassCountMax);
   session.plan.round_count = command.interleave.round_count;
   session.plan.round_count_max =
       std::max(command.interleave.round_count, command.interleave.round_count_max);
@@ -171,9 +173,10 @@ ExitCode ab_command(const RunCommand& command) {
       fmt::print("{}  {}\n{}  {}\n", cell.base.id(), cell_label(cell.base), cell.now.id(),
                  cell_label(cell.now));
     }
-    fmt::print("{} pairs of cells on {}, {} to {} rounds of {} passes\n", session.plan.cells.size(),
-               device.device, session.plan.round_count, session.plan.round_count_max,
-               session.plan.pass_count);
+    fmt::print("{} pairs of cells on {}, {} to {} rounds of {} to {} passes\n",
+               session.plan.cells.size(), device.device, session.plan.round_count,
+               session.plan.round_count_max, session.plan.pass_count,
+               std::max(session.plan.pass_count, session.plan.pass_count_max));
     return ExitCode::Pass;
   }
   Environment host = host_environment(command.argv);

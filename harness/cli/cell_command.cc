@@ -150,7 +150,8 @@ void run_one_cell() {
   const CellSpec spec = cell_spec_from_json(input);
   misbehave(spec.key.allocator);
   select_device(spec.key.device);
-  send_line(to_json_line(run_cell(spec)) + "\n");
+  PassTurns turns(kTurnFd);
+  send_line(to_json_line(run_cell(spec, spec.takes_turns ? &turns : nullptr)) + "\n");
 }
 
 }  // namespace

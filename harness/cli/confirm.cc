@@ -113,6 +113,7 @@ InterleavedSession make_session(const CompareCommand& command, const ComparePoli
     hashes.at(i) = mark_file(program).hash;
     session.plan.sides.at(i) = {.label = input.label, .text = input.path, .program_path = program};
     session.plan.pass_count = command.pass_count.value_or(manifest.pass_count);
+    session.plan.pass_count_max = command.pass_count.value_or(kPassCountMax);
     session.verify = manifest.verify;
     session.timeout_s = std::max(session.timeout_s, manifest.timeout_s);
   }
@@ -160,6 +161,7 @@ void confirm(const CompareCommand& command, const ComparePolicy& policy, Compari
   InterleavedSession session = make_session(command, policy, comparison.now_environment.device);
   check_machine(comparison, session.environments.front());
   session.plan.order_seed = command.interleave.order_seed;
+  session.plan.turns_by_pass = command.interleave.turns == "pass";
   session.plan.round_count = command.interleave.round_count;
   session.plan.round_count_max = round_count_max;
   session.plan.cells = std::move(cells);

@@ -19,6 +19,7 @@ struct InterleaveSettings {
   std::uint32_t round_count = 16;
   std::uint32_t round_count_max = 32;
   std::uint64_t order_seed = 1;
+  std::string turns = "pass";  // or "process"
 };
 
 struct RunCommand {

@@ -22,6 +22,13 @@ void add_rounds(CLI::App* app, const std::string& group, InterleaveSettings* set
       ->group(group)
       ->capture_default_str()
       ->type_name("N");
+  app->add_option("--turns", settings->turns,
+                  "pass: both sides' processes are there at the same time and alternate pass by "
+                  "pass; process: one runs when the other has ended")
+      ->check(CLI::IsMember({"pass", "process"}))
+      ->group(group)
+      ->capture_default_str()
+      ->type_name("T");
   app->add_option("--order-seed", settings->order_seed, "Of the order in which sides take turns")
       ->group(group)
       ->capture_default_str()

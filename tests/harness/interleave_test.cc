@@ -120,6 +120,22 @@ TEST_CASE("a cell whose rounds are limited stops there") {
   CHECK(count == std::map<std::string, std::size_t>{{"always", 8}, {"once", 2}});
 }
 
+TEST_CASE("sides alternate but where both would need the memory that each holds back on a GPU") {
+  const auto in_turns = [](const std::string& device, const std::string& capacity, bool by_pass) {
+    InterleavedPlan plan = make_plan({"fine"});
+    plan.turns_by_pass = by_pass;
+    CellKey& base = plan.cells[0].base;
+    base.device = device, base.capacity = capacity;
+    plan.cells[0].now = base;
+    return groups_of_round(plan, {}, turns_of_round(plan, 0, {0}), 0).at(0).takes_turns;
+  };
+  CHECK(in_turns("cuda:0", "unlimited", true));
+  CHECK(in_turns("cuda:0", "8GiB@limit", true));
+  CHECK(in_turns("sim:h200", "1.05x", true));
+  CHECK_FALSE(in_turns("cuda:0", "1.05x", true));
+  CHECK_FALSE(in_turns("sim:h200", "unlimited", false));
+}
+
 TEST_CASE("conditions name steal, other programs, a container's limit and heat, and nothing else") {
   const HostCounters begin{.wall_s = 100,
                            .own_cpu_s = 5,

@@ -15,6 +15,7 @@
 
 #include "harness/cell_process.h"
 #include "harness/child_process.h"
+#include "harness/pass_turns.h"
 #include "results/json.h"
 
 namespace {
@@ -25,6 +26,11 @@ void send(const std::string& text) {
   }
 }
 
+void crash() {
+  signal(SIGSEGV, SIG_DFL);  // Sanitizers catch it otherwise.
+  raise(SIGSEGV);
+}
+
 void sleep_long() { std::this_thread::sleep_for(std::chrono::hours(1)); }
 
 // Leaves a process that holds the pipes open, as a driver's helper might.
@@ -32,6 +38,27 @@ void leave_child() {
   if (fork() == 0) {
     sleep_long();
   }
+}
+
+// Takes turns as a cell does, and writes to placements_path what it does when; the allocator is its
+// name. A pass takes seed milliseconds; the third one crashes where that is wanted.
+void take_turns(const allocmark::CellSpec& spec, bool crashes, allocmark::CellResult& result) {
+  const auto log = [&](const std::string& text) {
+    std::ofstream(spec.placements_path, std::ios::app) << spec.key.allocator << text << std::endl;
+  };
+  allocmark::PassTurns turns(allocmark::kTurnFd);
+  log(" starts");
+  if (!turns.wait()) return;
+  log(" checks");
+  while (turns.wait()) {
+    if (crashes && result.pass_count == 2) {
+      crash();
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(spec.key.seed));
+    log(" passes");
+    ++result.pass_count;
+  }
+  log(" ends");
 }
 
 void write_pid(const std::string& path) { std::ofstream(path) << getpid() << std::endl; }
@@ -54,8 +81,7 @@ int main(int argc, char** argv) {
   std::fflush(stdout);
   if (kind == "crash") {
     std::fputs("about to crash\n", stderr);
-    signal(SIGSEGV, SIG_DFL);  // Sanitizers catch it otherwise.
-    raise(SIGSEGV);
+    crash();
   } else if (kind == "crash_late") {
     send(allocmark::to_json_line(result) + "\n");
     std::abort();
@@ -100,6 +126,8 @@ int main(int argc, char** argv) {
     return 0;
   } else if (kind == "leave_child") {
     leave_child();
+  } else if (kind == "turns" || kind == "turns_crash") {
+    take_turns(spec, kind == "turns_crash", result);
   } else if (kind == "environment") {
     const char* path = std::getenv("SIMCUDA_PROFILE");
     result.trace_name = path == nullptr ? "none" : path;

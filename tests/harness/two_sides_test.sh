@@ -13,6 +13,12 @@ two_sides() {
     [ -s "$work/ab/$file" ] || fail "run --ab: $file is missing"
   done
   [ "$(wc -l <"$work/ab/rounds.jsonl")" = 4 ] || fail "run --ab: not two rounds of two sides"
+  [ "$(grep -c '"in_turns":true' "$work/ab/rounds.jsonl")" = 4 ] || fail "run --ab: the sides' passes do not alternate"
+  expect 0 "passed" "${run[@]}" --ab caching caching --turns process --out "$work/apart"
+  [ "$(grep -c '"in_turns":false' "$work/apart/rounds.jsonl")" = 4 ] || fail "run --ab --turns process: passes alternate"
+  expect 2 "--turns" "${run[@]}" --ab caching caching --turns never --out "$work/none"
+  expect 0 "rounds of 3 to 16 passes" run --workload gpt2_train_amp --device sim:h200 --ab caching caching --dry-run
+  expect 0 "rounds of 1 to 1 passes" "${run[@]}" --ab caching caching --dry-run
   expect 0 "1 cells compared" compare "$work/ab" --only exact
   for format in json junit github bencher; do
     expect 0 "gpt2_train_amp" compare "$work/ab" --only exact --format $format

@@ -1,0 +1,30 @@
+// See pass_turns.h.
+#include "harness/pass_turns.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+
+#include "harness/quiet_cpu.h"
+
+namespace allocmark {
+
+bool PassTurns::wait() {
+  const char waits = 'w';
+  if (write(fd_, &waits, 1) != 1) return false;
+  TurnMessage message;
+  auto* bytes = reinterpret_cast<char*>(&message);
+  std::size_t have = 0;
+  while (have < sizeof message) {
+    const ssize_t count = read(fd_, bytes + have, sizeof message - have);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return false;
+    have += static_cast<std::size_t>(count);
+  }
+  if (message.last != 0) return false;
+  if (message.cpu >= 0) (void)QuietCpu::move_to(message.cpu);
+  return true;
+}
+
+}  // namespace allocmark
