@@ -56,7 +56,7 @@ side() { echo "pluggable=library:$(realpath "$1"),malloc:${functions%%,*},free:$
 # Both builds in turn, so that what disturbs the machine disturbs both.
 mkdir -p "$(dirname "$out")"
 code=0
-"$allocmark" run --device sim:h200 --ab "$(side "$base")" "$(side "$new")" "${cells[@]}" --passes 1 --rounds "$rounds" \
+"$allocmark" run --device sim:h200 --ab "$(side "$base")" "$(side "$new")" "${cells[@]}" --passes 3 --rounds "$rounds" \
   --rounds-max $((2 * rounds)) --policy "$policy" --out "$out" || code=$?
 # Anything else than a verdict has been said by now.
 case $code in 0 | 1 | 3) ;; *) exit $code ;; esac
