@@ -6,8 +6,10 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 
 ensure_all "${BUILD_NEEDS[@]}" "${TEST_NEEDS[@]}"
-# The page's tests need Python packages and a browser; without them they are reported as skipped.
-scripts/report/install.sh --tests || say "no Python packages for the report's page: its tests will be skipped"
+# The page's tests need Python packages and a browser; without them they are reported as skipped. They come while the
+# compiler works.
+scripts/report/install.sh --tests &
+page_packages=$!
 
 passed=0 failed=0 skipped=0
 
@@ -26,6 +28,10 @@ run_ctest() {
 
 for preset in ${ALLOCMARK_TEST_PRESETS:-dev asan}; do
   build "$preset"
+  if [ -n "$page_packages" ]; then
+    wait "$page_packages" || say "no Python packages for the report's page: its tests will be skipped"
+    page_packages=
+  fi
   run_ctest "$preset"
 done
 
