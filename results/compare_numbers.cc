@@ -157,18 +157,10 @@ const LatencySummary& total_latency(const CellResult& cell, const TimedNumber& n
   return number.allocate ? cell.allocate.total : cell.deallocate.total;
 }
 
-const LatencyBuckets& buckets_of(const PassSummary& pass, const TimedNumber& number) {
-  return number.allocate ? pass.allocate_buckets : pass.deallocate_buckets;
-}
-
 bool has_histograms(const CellResult& cell, const TimedNumber& number) {
   return !cell.passes.empty() &&
          std::all_of(cell.passes.begin(), cell.passes.end(),
                      [&](const PassSummary& pass) { return !buckets_of(pass, number).empty(); });
-}
-
-double share_of(Percentile percentile) {
-  return static_cast<double>(percentile.numerator) / static_cast<double>(percentile.denominator);
 }
 
 // The quantile as an older version stored it per pass; 0 where it did not.
@@ -191,7 +183,7 @@ void append_side(const CellResult& cell, const TimedNumber& number, const Quanti
     const LatencyBuckets& buckets = buckets_of(pass, number);
     const double value =
         source.histograms
-            ? resolved_quantile_ns(buckets, share_of(number.percentile), source.clock_step_ns)
+            ? resolved_quantile_ns(buckets, number.percentile.share(), source.clock_step_ns)
                   .value_or(0)
             : stored_pass_quantile(pass, number);
     const std::uint64_t count = source.histograms
@@ -235,6 +227,22 @@ std::vector<NumberComparison> compare_exact(const CellResult& base, const CellRe
 
 std::span<const TimedNumber> timed_numbers() { return kTimedNumbers; }
 
+const LatencyBuckets& buckets_of(const PassSummary& pass, const TimedNumber& number) {
+  return number.allocate ? pass.allocate_buckets : pass.deallocate_buckets;
+}
+
+std::vector<double> pass_logs(const CellResult& cell, const TimedNumber& number,
+                              double clock_step_ns) {
+  std::vector<double> logs;
+  for (const PassSummary& pass : cell.passes) {
+    const auto value =
+        resolved_quantile_ns(buckets_of(pass, number), number.percentile.share(), clock_step_ns);
+    if (!value || *value <= 0) return {};
+    logs.push_back(std::log(*value));
+  }
+  return logs;
+}
+
 PassQuantiles pass_quantiles(const CellResult& base, const CellResult& now,
                              const TimedNumber& number, double clock_step_ns) {
   PassQuantiles quantiles{.sample_count_min = UINT64_MAX};
@@ -254,7 +262,7 @@ std::optional<Estimate> pooled_quantile(const CellResult& cell, const TimedNumbe
   if (!has_histograms(cell, number)) return std::nullopt;
   std::vector<const LatencyBuckets*> histograms;
   for (const PassSummary& pass : cell.passes) histograms.push_back(&buckets_of(pass, number));
-  return quantile_interval_ns(merge_buckets(histograms), share_of(number.percentile), confidence);
+  return quantile_interval_ns(merge_buckets(histograms), number.percentile.share(), confidence);
 }
 
 std::optional<double> stored_quantile(const CellResult& cell, const TimedNumber& number) {

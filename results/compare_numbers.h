@@ -30,6 +30,14 @@ struct TimedNumber {
 };
 [[nodiscard]] std::span<const TimedNumber> timed_numbers();
 
+// A pass's samples of the number's operation.
+[[nodiscard]] const LatencyBuckets& buckets_of(const PassSummary& pass, const TimedNumber& number);
+
+// The quantile of each pass as a logarithm, from its histogram and resolved below the clock's step;
+// empty where some pass has none.
+[[nodiscard]] std::vector<double> pass_logs(const CellResult& cell, const TimedNumber& number,
+                                            double clock_step_ns);
+
 // The quantile of each pass, as logarithms. From histograms where both cells have them in every
 // pass, else from the stored quantiles, so that both sides are computed in one way.
 struct PassQuantiles {

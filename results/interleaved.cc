@@ -132,10 +132,6 @@ struct Support {
   std::uint64_t process_count_min = UINT64_MAX;  // of the process with the fewest
 };
 
-const LatencyBuckets& buckets_of(const PassSummary& pass, const TimedNumber& number) {
-  return number.allocate ? pass.allocate_buckets : pass.deallocate_buckets;
-}
-
 void count_support(const CellResult& cell, const TimedNumber& number, Support& support) {
   std::uint64_t process_count = 0;
   for (const PassSummary& pass : cell.passes) {
@@ -146,27 +142,13 @@ void count_support(const CellResult& cell, const TimedNumber& number, Support& s
   support.process_count_min = std::min(support.process_count_min, process_count);
 }
 
-double share_of(Percentile percentile) {
-  return static_cast<double>(percentile.numerator) / static_cast<double>(percentile.denominator);
-}
-
-// The logarithm of the number in each pass of a process, or in all of them together.
-std::vector<double> pass_logs(const CellResult& cell, const TimedNumber& number, bool by_pass,
-                              double clock_step_ns) {
-  const double q = share_of(number.percentile);
-  std::vector<double> logs;
-  if (by_pass) {
-    for (const PassSummary& pass : cell.passes) {
-      logs.push_back(
-          std::log(resolved_quantile_ns(buckets_of(pass, number), q, clock_step_ns).value_or(0)));
-    }
-    return logs;
-  }
+// The logarithm of the number over all passes of a process together.
+double process_log(const CellResult& cell, const TimedNumber& number, double clock_step_ns) {
   std::vector<const LatencyBuckets*> histograms;
   for (const PassSummary& pass : cell.passes) histograms.push_back(&buckets_of(pass, number));
-  logs.push_back(
-      std::log(resolved_quantile_ns(merge_buckets(histograms), q, clock_step_ns).value_or(0)));
-  return logs;
+  return std::log(
+      resolved_quantile_ns(merge_buckets(histograms), number.percentile.share(), clock_step_ns)
+          .value_or(0));
 }
 
 // By how much a round's sides differ. Where passes alternated, every two neighbours give a
@@ -373,8 +355,12 @@ NumberComparison RoundComparer::timed_number(const TimedNumber& timed, const Cel
   const bool by_pass = support.pass_count_min >= wanted;
   std::array<std::vector<double>, kSideCount> values;
   for (const auto& [base, now, in_turns] : pairs) {
-    const std::vector<double> base_logs = pass_logs(*base, timed, by_pass, clock_step_ns_);
-    const std::vector<double> now_logs = pass_logs(*now, timed, by_pass, clock_step_ns_);
+    const auto logs = [&](const CellResult& cell) {
+      return by_pass ? pass_logs(cell, timed, clock_step_ns_)
+                     : std::vector{process_log(cell, timed, clock_step_ns_)};
+    };
+    const std::vector<double> base_logs = logs(*base);
+    const std::vector<double> now_logs = logs(*now);
     // A process's value: the median of its passes, which one disturbed pass does not move.
     values[0].push_back(median(base_logs));
     values[1].push_back(median(now_logs));

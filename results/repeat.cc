@@ -29,21 +29,6 @@ const LatencySummary& total_of(const CellResult& cell, const TimedNumber& number
   return number.allocate ? cell.allocate.total : cell.deallocate.total;
 }
 
-// One per pass; empty where some pass has no histogram.
-std::vector<double> pass_logs(const CellResult& cell, const TimedNumber& number,
-                              double clock_step_ns) {
-  const double q = static_cast<double>(number.percentile.numerator) /
-                   static_cast<double>(number.percentile.denominator);
-  std::vector<double> logs;
-  for (const PassSummary& pass : cell.passes) {
-    const auto value = resolved_quantile_ns(
-        number.allocate ? pass.allocate_buckets : pass.deallocate_buckets, q, clock_step_ns);
-    if (!value || *value <= 0) return {};
-    logs.push_back(std::log(*value));
-  }
-  return logs;
-}
-
 RepeatInterval interval_of(const CellResult& cell, const TimedNumber& number,
                            const RepeatBasis& basis) {
   const double value = stored_quantile(cell, number).value_or(0);

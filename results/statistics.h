@@ -40,6 +40,9 @@ inline constexpr std::uint64_t kSamplesBeyondPercentile = 10;
 // A percentile as a whole fraction, so that the minimum is exact: P99.9 is {999, 1000}.
 struct Percentile {
   std::uint64_t numerator = 0, denominator = 1;
+  [[nodiscard]] constexpr double share() const {
+    return static_cast<double>(numerator) / static_cast<double>(denominator);
+  }
 };
 inline constexpr Percentile kP50{.numerator = 1, .denominator = 2};
 inline constexpr Percentile kP90{.numerator = 9, .denominator = 10};

@@ -24,10 +24,6 @@ struct Number {
 
 constexpr Number kNumbers[] = {{"allocate P50", kP50}, {"allocate P99", kP99}};
 
-double share_of(Percentile percentile) {
-  return static_cast<double>(percentile.numerator) / static_cast<double>(percentile.denominator);
-}
-
 }  // namespace
 
 std::vector<std::uint32_t> width_looks(const WidthRule& rule) {
@@ -57,7 +53,7 @@ WidthFindings find_widths(const CellResult& cell, const WidthRule& rule, double 
     for (const PassSummary& pass : cell.passes) {
       fewest = std::min(fewest, sample_count(pass.allocate_buckets));
       const auto value =
-          resolved_quantile_ns(pass.allocate_buckets, share_of(number.percentile), clock_step_ns);
+          resolved_quantile_ns(pass.allocate_buckets, number.percentile.share(), clock_step_ns);
       values.push_back(std::log(value.value_or(1)));
     }
     if (cell.passes.empty() || fewest < wanted) {

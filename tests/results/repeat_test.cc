@@ -167,6 +167,17 @@ TEST_CASE("a calibration says how far apart runs come, number by number") {
   CHECK(calibrated.repeat.allocate_p50.high_ns < other.repeat.allocate_p50.high_ns);
 }
 
+TEST_CASE("a calibration of schema 1.2 is read, and says nothing about repeats") {
+  Calibration calibration{.run_count = 2};
+  calibration.bounds = {
+      {.number = "allocate_latency_ns_p50", .shift_bound = 0.1, .shift_p95 = 0.04}};
+  nlohmann::json older = nlohmann::json::parse(to_json(calibration));
+  REQUIRE(older["bounds"][0].erase("shift_p95") == 1);
+  const Calibration read = calibration_from_json(older.dump(), "calibration.json");
+  CHECK(read.find("allocate_latency_ns_p50")->shift_bound == 0.1);
+  CHECK(between_runs_share("allocate_latency_ns_p50", &read) == kBetweenRunsP50);
+}
+
 TEST_CASE("runs that are calibrated with state intervals that the next run keeps") {
   Random random(11);
   const sample::NoisyPlan plan{.cell_count = 60, .noise = {.run = 0.05}};
