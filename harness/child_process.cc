@@ -256,10 +256,17 @@ void ChildProcess::end() {
 
 bool ChildProcess::waits_for_turn() {
   if (waits_since_) return true;
+  if (turn_fd_ < 0) return false;
   char waits = 0;
-  if (turn_fd_ < 0 || recv(turn_fd_, &waits, 1, MSG_DONTWAIT) != 1) return false;
-  waits_since_ = Clock::now();
-  return true;
+  const ssize_t count = recv(turn_fd_, &waits, 1, MSG_DONTWAIT);
+  if (count == 1) {
+    waits_since_ = Clock::now();
+    return true;
+  }
+  // Its end is closed: it takes no turns, and there is nothing to poll.
+  if (count == 0) close(std::exchange(turn_fd_, -1));
+
+  return false;
 }
 
 void ChildProcess::give_turn(const TurnMessage& message) {

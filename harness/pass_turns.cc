@@ -1,6 +1,7 @@
 // See pass_turns.h.
 #include "harness/pass_turns.h"
 
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -9,6 +10,12 @@
 #include "harness/quiet_cpu.h"
 
 namespace allocmark {
+
+bool PassTurns::connected() const {
+  int type = 0;
+  socklen_t size = sizeof type;
+  return getsockopt(fd_, SOL_SOCKET, SO_TYPE, &type, &size) == 0;
+}
 
 bool PassTurns::wait() {
   const char waits = 'w';

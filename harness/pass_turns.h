@@ -22,6 +22,9 @@ class PassTurns {
  public:
   explicit PassTurns(int fd) : fd_(fd) {}
 
+  // Whether there is a socket: what starts the program may have closed it.
+  [[nodiscard]] bool connected() const;
+
   // Says that this process waits, and blocks until it is its turn. Moves the thread to the
   // processor that the turn names. False where no further pass is wanted, or the parent is gone.
   [[nodiscard]] bool wait();

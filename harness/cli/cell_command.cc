@@ -151,7 +151,8 @@ void run_one_cell() {
   misbehave(spec.key.allocator);
   select_device(spec.key.device);
   PassTurns turns(kTurnFd);
-  send_line(to_json_line(run_cell(spec, spec.takes_turns ? &turns : nullptr)) + "\n");
+  const bool takes_turns = spec.takes_turns && turns.connected();
+  send_line(to_json_line(run_cell(spec, takes_turns ? &turns : nullptr)) + "\n");
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <ctime>
 #include <map>
 #include <sstream>
 #include <string>
@@ -104,6 +105,16 @@ TEST_CASE("a program that knows no turns runs by itself, and its partner after i
   CHECK_FALSE(outcome.results.at("A").in_turns);
   CHECK_FALSE(outcome.results.at("B").in_turns);
   CHECK(outcome.log == texts("B starts B checks B passes B passes B passes B passes B ends"));
+}
+
+TEST_CASE("a program whose socket is closed runs by itself, and nobody spins meanwhile") {
+  const std::clock_t begin = std::clock();
+  const Outcome outcome = run_pair({.first = "closes_turns", .second = "fine", .pass_ms = 500});
+  CHECK(outcome.results.at("A").cell.status == CellStatus::Ok);
+  CHECK_FALSE(outcome.results.at("A").in_turns);
+  CHECK(outcome.results.at("B").cell.status == CellStatus::Ok);
+  // Less than half of the time that the other one sleeps.
+  CHECK(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC < 0.5 * 0.5);
 }
 
 TEST_CASE("without turns the second cell starts when the first has ended") {

@@ -33,6 +33,14 @@ void crash() {
 
 void sleep_long() { std::this_thread::sleep_for(std::chrono::hours(1)); }
 
+void hang_unreachable() {
+  signal(SIGTERM, SIG_IGN);
+  close(3);
+  close(2);
+  close(1);
+  sleep_long();
+}
+
 // Leaves a process that holds the pipes open, as a driver's helper might.
 void leave_child() {
   if (fork() == 0) {
@@ -91,11 +99,7 @@ int main(int argc, char** argv) {
     leave_child();
     sleep_long();
   } else if (kind == "hang_ignoring_signals") {
-    signal(SIGTERM, SIG_IGN);
-    close(3);
-    close(2);
-    close(1);
-    sleep_long();
+    hang_unreachable();
   } else if (kind == "pid") {
     write_pid(spec.placements_path);
     sleep_long();
@@ -126,6 +130,9 @@ int main(int argc, char** argv) {
     return 0;
   } else if (kind == "leave_child") {
     leave_child();
+  } else if (kind == "closes_turns") {
+    close(allocmark::kTurnFd);
+    std::this_thread::sleep_for(std::chrono::milliseconds(spec.key.seed));
   } else if (kind == "turns" || kind == "turns_crash") {
     take_turns(spec, kind == "turns_crash", result);
   } else if (kind == "environment") {

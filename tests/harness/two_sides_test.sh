@@ -35,6 +35,11 @@ two_sides() {
   expect 0 "passed" "${run[@]}" --allocator native caching --ab "$work/one.sh" "$work/other.sh" --out "$work/abprogram"
   expect 0 "2 pairs of cells" "${run[@]}" --allocator native caching --ab "$work/one.sh" "$work/other.sh" --dry-run
 
+  # What starts a side may close the socket for turns: then the processes run one after the other.
+  printf '#!/bin/sh\nexec %s "$@" 4>&-\n' "$allocmark" >"$work/closes.sh" && chmod +x "$work/closes.sh"
+  expect 0 "passed" "${run[@]}" --ab "$work/one.sh" "$work/closes.sh" --allocator caching --out "$work/closed"
+  [ "$(grep -c '"in_turns":false.*"pass_count":1,' "$work/closed/rounds.jsonl")" = 4 ] || fail "run --ab: a side without a socket does not run by itself"
+
   expect 2 "--ab" "${run[@]}" --ab caching
   expect 2 "no such program" "${run[@]}" --ab "$work/nothing" "$work/one.sh" --out "$work/none"
   expect 4 "does not work" "${run[@]}" --ab "$work/one.sh" /bin/true --out "$work/none"
