@@ -265,7 +265,6 @@ bool ChildProcess::waits_for_turn() {
   }
   // Its end is closed: it takes no turns, and there is nothing to poll.
   if (count == 0) close(std::exchange(turn_fd_, -1));
-
   return false;
 }
 

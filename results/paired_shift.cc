@@ -67,17 +67,14 @@ RankSums rank_sums(std::span<const double> differences) {
   return sums;
 }
 
-std::vector<double> pairwise_means(std::span<const double> values) {
+Shift signed_rank_shift(std::span<const double> differences, double confidence) {
   std::vector<double> means;
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    for (std::size_t j = i; j < values.size(); ++j) means.push_back((values[i] + values[j]) / 2);
+  for (std::size_t i = 0; i < differences.size(); ++i) {
+    for (std::size_t j = i; j < differences.size(); ++j) {
+      means.push_back((differences[i] + differences[j]) / 2);
+    }
   }
   std::sort(means.begin(), means.end());
-  return means;
-}
-
-Shift signed_rank_shift(std::span<const double> differences, double confidence) {
-  const std::vector<double> means = pairwise_means(differences);
   const std::vector<double> cdf = signed_rank_cdfs(differences.size());
   std::size_t k = 0;
   while (k < means.size() / 2 && cdf[k] <= (1 - confidence) / 2) ++k;
@@ -116,8 +113,6 @@ Shift student_shift(std::span<const double> differences, const ShiftSettings& se
 }
 
 }  // namespace
-
-double pseudomedian(std::span<const double> values) { return median(pairwise_means(values)); }
 
 std::optional<Spread> paired_spread(std::span<const double> differences) {
   if (differences.size() < 2) return std::nullopt;

@@ -20,10 +20,6 @@ inline constexpr std::size_t kSignedRankCountMin = 10;
 // The spread of one number's differences around their mean; nothing for fewer than two.
 [[nodiscard]] std::optional<Spread> paired_spread(std::span<const double> differences);
 
-// The median of the pairwise means, each value with itself included (Hodges and Lehmann): hardly
-// moved by a few disturbed values, and less scattered than the median. 0 for none.
-[[nodiscard]] double pseudomedian(std::span<const double> values);
-
 // From kSignedRankCountMin differences: the median of their pairwise means (Hodges and Lehmann),
 // with the interval and p-value of Wilcoxon's signed-rank distribution, whatever the differences'
 // distribution is as long as it is symmetric; a disturbed round changes little. With fewer: their

@@ -63,12 +63,6 @@ TEST_CASE("a shift is the median of the pairwise means, and a disturbed round do
   CHECK(estimate_paired_shift(values, {})->p_value > 0.01);
 }
 
-TEST_CASE("a pseudomedian is the median of all pairs' means, each value with itself included") {
-  // Of 0, 1, 5: the means 0, 0.5, 1, 2.5, 3, 5.
-  CHECK(pseudomedian(std::vector<double>{5, 0, 1}) == Approx(1.75));
-  CHECK(pseudomedian(std::vector<double>{7}) == 7);
-}
-
 TEST_CASE("no difference at all is no shift, and two rounds are the least") {
   const auto none = estimate_paired_shift(std::vector<double>(16, 0.0), {});
   REQUIRE(none.has_value());
