@@ -32,7 +32,6 @@ CellSpec spec_of(const InterleavedPlan& plan, const InterleaveOptions& options, 
   spec.pass_count = plan.pass_count;
   spec.verify = round == 0 ? options.verify : VerifyLevel::Off;
   spec.timeout_s = options.timeout_s;
-  spec.quiet_cpu = options.job_count == 1;
   return spec;
 }
 
@@ -56,6 +55,10 @@ CellGroupSpec group_of(const InterleavedPlan& plan, const InterleaveOptions& opt
     group.steps.push_back({.spec = spec_of(plan, options, turn, round),
                            .program_path = plan.sides.at(turn.side).program_path});
     group.takes_turns = group.takes_turns && can_share_device(group.steps.back().spec.key);
+  }
+  // Else each chooses for itself, and neighbouring passes are on two processors.
+  for (CellStep& step : group.steps) {
+    step.spec.quiet_cpu = group.quiet_cpu && !group.takes_turns;
   }
   return group;
 }

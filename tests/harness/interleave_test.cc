@@ -127,7 +127,11 @@ TEST_CASE("sides alternate but where both would need the memory that each holds 
     CellKey& base = plan.cells[0].base;
     base.device = device, base.capacity = capacity;
     plan.cells[0].now = base;
-    return groups_of_round(plan, {}, turns_of_round(plan, 0, {0}), 0).at(0).takes_turns;
+    const CellGroupSpec group = groups_of_round(plan, {}, turns_of_round(plan, 0, {0}), 0).at(0);
+    // The processor is chosen once for both neighbours, or by each process for itself.
+    CHECK(group.quiet_cpu);
+    for (const CellStep& step : group.steps) CHECK(step.spec.quiet_cpu == !group.takes_turns);
+    return group.takes_turns;
   };
   CHECK(in_turns("cuda:0", "unlimited", true));
   CHECK(in_turns("cuda:0", "8GiB@limit", true));
