@@ -13,6 +13,7 @@
 #include "harness/simcuda/shim/host_functions.h"
 #include "harness/simcuda/shim/kernel_models.h"
 #include "harness/simcuda/shim/library.h"
+#include "harness/simcuda/shim/sanitizers.h"
 #include "harness/simcuda/shim/simulated_device.h"
 
 namespace simcuda {
@@ -24,10 +25,7 @@ struct Unimplemented {
   std::map<std::string, std::uint64_t, std::less<>> counts;
   std::string names;  // what simcu_unimplemented_names returned last
 };
-Unimplemented& unimplemented() {
-  static Unimplemented& instance = *new Unimplemented;
-  return instance;
-}
+Unimplemented& unimplemented() { return made_once<Unimplemented>(); }
 
 std::uint64_t unimplemented_count(const char* name) {
   Unimplemented& all = unimplemented();

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "harness/simcuda/shim/call.h"
+#include "harness/simcuda/shim/sanitizers.h"
 
 namespace simcuda {
 namespace {
@@ -17,10 +18,7 @@ struct Plan {
   std::map<std::string, std::vector<Fault>, std::less<>>
       faults;  // nth counts down to the call that fails
 };
-Plan& plan() {
-  static Plan& instance = *new Plan;
-  return instance;
-}
+Plan& plan() { return made_once<Plan>(); }
 
 }  // namespace
 

@@ -18,6 +18,7 @@
 #include "harness/simcuda/shim/fault_plan.h"
 #include "harness/simcuda/shim/gpu_faults.h"
 #include "harness/simcuda/shim/profile.h"
+#include "harness/simcuda/shim/sanitizers.h"
 
 namespace simcuda {
 namespace {
@@ -27,11 +28,7 @@ struct Library {
   std::string error;
   std::vector<std::unique_ptr<SimulatedDevice>> devices;
 };
-Library& library() {
-  static Library& instance =
-      *new Library;  // outlives every static destructor that still frees memory
-  return instance;
-}
+Library& library() { return made_once<Library>(); }
 
 // A whole positive number from the environment; `fallback` where the variable is not set.
 std::uint64_t environment_number(const char* variable, std::uint64_t fallback, std::uint64_t lowest,
@@ -130,6 +127,7 @@ void start_library() {
     if (const char* path = std::getenv("SIMCUDA_CALL_LOG"); path != nullptr && *path != '\0') {
       set_call_log(path);
     }
+    release(&all);  // every later library() acquires
   });
 }
 
