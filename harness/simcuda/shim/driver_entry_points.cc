@@ -1,11 +1,9 @@
 // Driver functions by name: cudaGetDriverEntryPoint(ByVersion) and cuGetProcAddress. In: a name
 // without suffix. Out: our function of that name, newest variant, found among our own exports.
-#include <dlfcn.h>
-
 #include <string>
 
 #include "harness/simcuda/shim/call.h"
-#include "harness/simcuda/shim/library.h"
+#include "harness/simcuda/shim/function_names.h"
 
 namespace simcuda {
 namespace {
@@ -13,13 +11,8 @@ namespace {
 constexpr unsigned kOldestVersion = 6050;  // older entry points than these never were
 
 void* find_function(const char* name) {
-  static void* const self = [] {
-    Dl_info info{};
-    dladdr(reinterpret_cast<void*>(&start_library), &info);
-    return dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD);
-  }();
   for (const char* suffix : {"_v3", "_v2", ""}) {
-    if (void* function = dlsym(self, (std::string(name) + suffix).c_str()); function != nullptr) {
+    if (void* function = own_function(std::string(name) + suffix); function != nullptr) {
       return function;
     }
   }
