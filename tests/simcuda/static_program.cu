@@ -14,8 +14,7 @@ namespace {
 
 uint64_t add_one_model(void** arguments, void*) {
   const auto view = reinterpret_cast<decltype(&simcu_view)>(dlsym(RTLD_DEFAULT, "simcu_view"));
-  auto* const values =
-      static_cast<int*>(view(*static_cast<int**>(arguments[0]), 4 * sizeof(int)));
+  auto* const values = static_cast<int*>(view(*static_cast<int**>(arguments[0]), 4 * sizeof(int)));
   for (int i = 0; values != nullptr && i < 4; ++i) {
     ++values[i];
   }
