@@ -3,7 +3,7 @@
 include(CMakePackageConfigHelpers)
 set(allocmark_package_folder lib/cmake/allocmark)
 
-install(TARGETS allocmark RUNTIME DESTINATION bin)
+install(TARGETS allocmark simcuda-run RUNTIME DESTINATION bin)
 # The real CUDA runtime comes along (NVIDIA allows it for this library), since the machine may have no toolkit.
 # LD_LIBRARY_PATH is asked before this path, so that simcuda still takes its place.
 set_target_properties(allocmark PROPERTIES INSTALL_RPATH "$ORIGIN/../lib/allocmark")
@@ -21,7 +21,8 @@ install(FILES ${PROJECT_BINARY_DIR}/lib/simcuda/libcuda.so.1 ${PROJECT_BINARY_DI
         DESTINATION lib/simcuda)
 install(DIRECTORY harness/simcuda/profiles DESTINATION lib/simcuda)
 install(DIRECTORY harness/simcuda/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/allocmark FILES_MATCHING
-        PATTERN "simcu*.h" PATTERN core EXCLUDE PATTERN shim EXCLUDE PATTERN profiles EXCLUDE PATTERN example EXCLUDE)
+        PATTERN "simcu*.h" PATTERN core EXCLUDE PATTERN shim EXCLUDE PATTERN profiles EXCLUDE PATTERN example EXCLUDE
+        PATTERN launcher EXCLUDE)
 
 # find_package(allocmark)
 install(EXPORT allocmark_targets NAMESPACE allocmark:: FILE allocmark-targets.cmake DESTINATION ${allocmark_package_folder})
@@ -46,6 +47,8 @@ install(FILES allocators/examples/pluggable_example.c DESTINATION ${CMAKE_INSTAL
 # Documents. Debian looks for the licence under the name copyright.
 install(FILES README.md CHANGELOG.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME copyright)
+install(FILES harness/simcuda/TESTING.md DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME simcuda-testing.md)
+install(DIRECTORY harness/simcuda/example/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples/simcuda)
 foreach(manual workloads allocators results harness/simcuda harness/qualify)
   get_filename_component(name ${manual} NAME)
   install(FILES ${manual}/README.md DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME ${name}.md)

@@ -26,16 +26,19 @@ case $output in
   ;;
 esac
 
-run plain clean
+run plain addresses
 plain=$output
 [ "$code" = 0 ] || fail "the plain build: exit $code: $output"
 for devices in 1 3; do
+  export SIMCUDA_DEVICES="$devices"
   for build in plain tsan asan; do
-    SIMCUDA_DEVICES=$devices run "$build" clean
-    [ "$code" = 0 ] || fail "$build with $devices devices: exit $code: $output"
+    run "$build" clean
+    [ "$code-$output" = 0-done ] || fail "$build with $devices devices: exit $code: $output"
+    run "$build" addresses
     [ "$output" = "$plain" ] || fail "$build with $devices devices: other addresses: $output, not: $plain"
   done
 done
+unset SIMCUDA_DEVICES
 
 for i in 1 2 3; do  # a race is reported unless the threads happen to run one after the other
   run tsan race

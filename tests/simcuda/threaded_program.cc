@@ -1,7 +1,7 @@
 // A program with threads on the simulated CUDA runtime, built plain and under sanitizers by
 // sanitizer_test.sh. In: clean, race (two threads write one variable), outside (a host buffer is
-// read beyond its end by a copy), or device (the host writes to a device pointer). Out: addresses
-// relative to the first one, which no sanitizer may change, and "done".
+// read beyond its end by a copy), device (the host writes to a device pointer); or addresses. Out:
+// "done"; or, without threads, addresses relative to the first one, which no sanitizer may change.
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
@@ -119,6 +119,10 @@ void write_to_device_pointer() {
 
 int main(int argument_count, char** arguments) {
   const std::string mode = argument_count == 2 ? arguments[1] : "";
+  if (mode == "addresses") {
+    print_addresses();
+    return 0;
+  }
   std::array<std::thread, 2> first;  // the first calls of all come from two threads
   for (std::thread& thread : first) {
     thread = std::thread([&] { use_device(mode == "race"); });
@@ -126,9 +130,7 @@ int main(int argument_count, char** arguments) {
   for (std::thread& thread : first) {
     thread.join();
   }
-  if (mode == "clean") {
-    print_addresses();
-  } else if (mode == "outside") {
+  if (mode == "outside") {
     copy_from_outside();
   } else if (mode == "device") {
     write_to_device_pointer();
