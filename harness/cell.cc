@@ -411,12 +411,23 @@ void fail(CellResult& result, const std::string& reason) {
   result.reason = reason;
 }
 
+// A call that simcuda lacks failed, and on a GPU it would not have.
+void warn_of_unimplemented(CellResult& result, std::uint64_t count_before) {
+  const UnimplementedCalls calls = unimplemented_calls();
+  if (calls.count == count_before) return;
+  warn_once(result, std::to_string(calls.count - count_before) +
+                        " calls of CUDA functions that simcuda lacks failed, which a GPU would "
+                        "have served: " +
+                        calls.names);
+}
+
 }  // namespace
 
 CellResult run_cell(const CellSpec& spec, PassTurns* turns) {
   const auto begin = std::chrono::steady_clock::now();
   CellResult result;
   result.key = spec.key;
+  const std::uint64_t unimplemented_before = unimplemented_calls().count;
   try {
     CellRun(spec, turns, result).run();
   } catch (const Error& error) {
@@ -426,6 +437,7 @@ CellResult run_cell(const CellSpec& spec, PassTurns* turns) {
   } catch (const std::exception& error) {
     fail(result, std::string("internal error: ") + error.what() + "; please report it");
   }
+  warn_of_unimplemented(result, unimplemented_before);
   result.wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return result;
 }

@@ -60,7 +60,9 @@ bool simcuda_loaded() { return dlsym(RTLD_DEFAULT, "simcu_present") != nullptr; 
 std::string simcuda_folder(const std::string& program_path) {
   const fs::path program = program_path.empty() ? own_program_path() : program_path;
   const fs::path beside = program.parent_path() / "../lib/simcuda";
-  for (const fs::path& folder : {beside, fs::path(ALLOCMARK_SIMCUDA_FOLDER)}) {
+  // Another build's program may come without one.
+  const fs::path own = fs::path(own_program_path()).parent_path() / "../lib/simcuda";
+  for (const fs::path& folder : {beside, own}) {
     if (holds_runtime(folder)) {
       return fs::weakly_canonical(folder).string();
     }

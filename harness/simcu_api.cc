@@ -36,4 +36,13 @@ SimcuApi SimcuApi::find() {
   return api;
 }
 
+UnimplementedCalls unimplemented_calls() {
+  if (dlsym(RTLD_DEFAULT, "simcu_present") == nullptr) return {};
+  decltype(&simcu_unimplemented_count) count = nullptr;
+  decltype(&simcu_unimplemented_names) names = nullptr;
+  look_up("simcu_unimplemented_count", count);
+  look_up("simcu_unimplemented_names", names);
+  return {.count = count(), .names = names()};
+}
+
 }  // namespace allocmark

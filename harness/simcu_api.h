@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "harness/simcuda/simcu.h"
 
@@ -18,5 +19,12 @@ struct SimcuApi {
   // Throws EnvironmentError where a simcuda is loaded that lacks one of these functions.
   [[nodiscard]] static SimcuApi find();
 };
+
+// Calls of functions that simcuda lacks, by this process so far; none on a real GPU.
+struct UnimplementedCalls {
+  std::uint64_t count = 0;
+  std::string names;  // comma-separated
+};
+[[nodiscard]] UnimplementedCalls unimplemented_calls();
 
 }  // namespace allocmark

@@ -6,27 +6,17 @@ set -euo pipefail
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$ROOT"
 
-# What must be there: "kind:probe package". A header counts wherever the compiler finds it, a tool wherever PATH does.
-BUILD_NEEDS=(
-  "tool:g++ g++"
-  "tool:cmake cmake"
-  "tool:ninja ninja-build"
-  "tool:pkg-config pkg-config"
-  "tool:git git"
-  "header:CLI/CLI.hpp libcli11-dev"
-  "header:nlohmann/json.hpp nlohmann-json3-dev"
-  "header:fmt/format.h libfmt-dev"
-  "header:zstd.h libzstd-dev"
-  "header:zlib.h zlib1g-dev"
-  "header:boost/math/distributions/normal.hpp libboost-dev"
-  "header:benchmark/benchmark.h libbenchmark-dev"
-)
-TEST_NEEDS=(
-  "header:catch2/catch.hpp|catch2/catch_all.hpp catch2"
-  "header:lzma.h liblzma-dev"
-  "tool:clang-format-14 clang-format-14"
-  "tool:python3 python3"
-)
+# needs USE...: "probe package" of every row of packages.txt for these uses ("build", "test").
+needs() {
+  local package use probe rest wanted
+  while read -r package use probe rest; do
+    for wanted in "$@"; do
+      [ "$use" != "$wanted" ] || echo "$probe $package"
+    done
+  done < <(grep -v '^#' "$ROOT/scripts/packages.txt")
+}
+mapfile -t BUILD_NEEDS < <(needs build)
+mapfile -t TEST_NEEDS < <(needs test)
 
 say() { printf '[allocmark] %s\n' "$*"; }
 fail() { printf '[allocmark] error: %s\n' "$*" >&2; exit 4; }
@@ -126,6 +116,33 @@ ensure_all() {
   export CUDA_ROOT CUDACXX=$CUDA_ROOT/bin/nvcc
 }
 
+# hide_test_packages FOLDER COMMAND...: runs it where whatever is needed only by the tests cannot be used, as on a machine
+# that has none of it: their headers are errors, pkg-config and CMake do not find them, and their tools fail. What the
+# build of the program takes by mistake then shows here, although this machine has it. Fills FOLDER.
+hide_test_packages() {
+  local folder=$1 package use probe how header name hidden=()
+  shift
+  rm -rf "$folder"
+  mkdir -p "$folder/include" "$folder/pkgconfig" "$folder/bin"
+  while read -r package use probe how; do
+    [ "$use" = test ] || continue
+    case $probe in
+      tool:*) printf '#!/bin/sh\necho "$0: hidden, %s is only for tests" >&2\nexit 127\n' "$package" >"$folder/bin/${probe#tool:}"
+              chmod +x "$folder/bin/${probe#tool:}" ;;
+      header:*) for header in $(tr '|' ' ' <<<"${probe#header:}"); do
+                  mkdir -p "$folder/include/$(dirname "$header")"
+                  echo "#error $header is hidden: $package is only for tests" >"$folder/include/$header"
+                done ;;
+    esac
+    case $how in
+      find:*) name=${how#find:} hidden+=("-DCMAKE_DISABLE_FIND_PACKAGE_${name%@*}=ON") ;;
+      pkg:*) printf 'Name: %s\nDescription: hidden\nVersion: 0\nRequires: hidden_from_this_build\n' "$package" \
+               >"$folder/pkgconfig/${how#pkg:}.pc" ;;
+    esac
+  done < <(grep -v '^#' "$ROOT/scripts/packages.txt")
+  HIDDEN_OPTIONS="${hidden[*]}" CPATH="$folder/include" PKG_CONFIG_PATH="$folder/pkgconfig" PATH="$folder/bin:$PATH" "$@"
+}
+
 # build PRESET [TARGET...]: configures once, then builds with every core.
 build() {
   local preset=$1 log
@@ -133,7 +150,8 @@ build() {
   mkdir -p build
   log=build/$preset.log
   if [ ! -e "build/$preset/build.ninja" ]; then
-    cmake --preset "$preset" ${CUDA_ROOT:+-DCUDAToolkit_ROOT="$CUDA_ROOT"} >"$log" 2>&1 ||
+    # shellcheck disable=SC2086
+    cmake --preset "$preset" ${HIDDEN_OPTIONS:-} ${CUDA_ROOT:+-DCUDAToolkit_ROOT="$CUDA_ROOT"} >"$log" 2>&1 ||
       { cat "$log" >&2; fail "configuring failed (preset $preset); the output is above and in $log"; }
   fi
   say "building ($preset); the log is $log"

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds, and runs every test: the whole suite on the simulated GPU, then the host parts
-# under AddressSanitizer + UndefinedBehaviorSanitizer. The last line counts every test.
-# ALLOCMARK_TEST_PRESETS="dev" runs less while developing, "tsan" runs the host parts under ThreadSanitizer.
+# Installs what is missing, builds, and runs every test: the release, built without what only tests need, installed and
+# packaged; the whole suite on the simulated GPU; the host parts under AddressSanitizer + UndefinedBehaviorSanitizer.
+# The last line counts every test. ALLOCMARK_TEST_PRESETS="dev" runs less while developing, "tsan" runs the host parts
+# under ThreadSanitizer.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 
@@ -26,8 +27,12 @@ run_ctest() {
   failed=$((failed + fails)) skipped=$((skipped + skips)) passed=$((passed + total - fails - skips))
 }
 
-for preset in ${ALLOCMARK_TEST_PRESETS:-dev asan}; do
-  build "$preset"
+for preset in ${ALLOCMARK_TEST_PRESETS:-packaged dev asan}; do
+  if [ "$preset" = packaged ]; then
+    hide_test_packages "$ROOT/build/hidden" build packaged
+  else
+    build "$preset"
+  fi
   if [ -n "$page_packages" ]; then
     wait "$page_packages" || say "no Python packages for the report's page: its tests will be skipped"
     page_packages=

@@ -26,8 +26,6 @@ std::string workload_data_folder() {
   const fs::path program = fs::read_symlink("/proc/self/exe", ignored);
   const fs::path installed = program.parent_path().parent_path() / "share/allocmark/workloads";
   if (fs::is_directory(installed, ignored)) return installed.string();
-  if (fs::is_directory(ALLOCMARK_WORKLOADS_SOURCE_FOLDER, ignored))
-    return ALLOCMARK_WORKLOADS_SOURCE_FOLDER;
   throw EnvironmentError(
       {.what = "the workload data folder is missing",
        .where = installed.string(),

@@ -24,15 +24,12 @@ bool is_file(const std::filesystem::path& path) {
   return std::filesystem::is_regular_file(path, error);
 }
 
-// Beside an installed program, else in the checkout it was built from; empty where neither is.
+// The program's data lie at the same place from it in a build folder and where it is installed;
+// empty where there are none.
 std::string find_script() {
-  const std::filesystem::path bin = std::filesystem::path(own_program_path()).parent_path();
-  for (const std::filesystem::path& folder :
-       {bin / ".." / "share" / "allocmark" / "report",
-        std::filesystem::path(ALLOCMARK_SOURCE_FOLDER) / "scripts" / "report"}) {
-    if (is_file(folder / "report.py")) return (folder / "report.py").lexically_normal().string();
-  }
-  return "";
+  const std::filesystem::path script = std::filesystem::path(own_program_path()).parent_path() /
+                                       "../share/allocmark/report/report.py";
+  return is_file(script) ? script.lexically_normal().string() : "";
 }
 
 // What ALLOCMARK_PYTHON names, else the environment that install.sh makes, else PATH's python3;
@@ -47,7 +44,7 @@ std::string find_python() {
                             .next = "unset it, or leave the page out with --no-html"});
   }
   const std::filesystem::path own =
-      std::filesystem::path(ALLOCMARK_SOURCE_FOLDER) / "build" / "report-venv" / "bin" / "python3";
+      std::filesystem::path(own_program_path()).parent_path() / "../../report-venv/bin/python3";
   if (access(own.c_str(), X_OK) == 0) return own.string();
   const char* path = std::getenv("PATH");
   const std::string folders = path == nullptr ? "/usr/bin:/bin" : path;
@@ -77,8 +74,8 @@ std::string missing(const HtmlReport& report, const std::string& what, const std
 std::string write_html_report(const HtmlReport& report) {
   const std::string script = find_script();
   if (script.empty()) {
-    return missing(report, "scripts/report is not beside this program",
-                   "run allocmark from its checkout");
+    return missing(report, "share/allocmark/report is not beside this program's folder",
+                   "install allocmark with cmake --install, or run it from its build folder");
   }
   const std::string python = find_python();
   if (python.empty()) {

@@ -1,6 +1,12 @@
 // The control interface of simcuda, the simulated CUDA runtime. Found at run time by
 // dlsym(RTLD_DEFAULT, NAME), so that one binary runs with the real runtime (every lookup gives
-// null) or with the simulated one. C, and stable: functions are added, never changed.
+// null) or with the simulated one. C, and stable: functions are added, never changed. simcu_test.h
+// makes tests in C++ shorter.
+//
+// Every function may be called from any thread. Sizes are bytes, times ns of virtual time. Strings
+// and pointers that are returned belong to simcuda: a string stays valid until the same function is
+// called again (simcu_last_message: until this thread's next call). Functions that return int give
+// 0 or a cudaError_t, and then simcu_last_message() says what was wrong.
 #pragma once
 
 #include <stdint.h>
@@ -47,12 +53,23 @@ SIMCU_API void* simcu_view(const void* device_pointer, uint64_t size_bytes);
 
 // Faults: the nth call (1 = next) of `api` ("cudaMalloc", "cuMemCreate", ...) and the count - 1
 // after it fail with `error` (a cudaError_t or CUresult; errors that break a real context break
-// this one for good). api null clears the plan. Environment: SIMCUDA_FAIL="cudaMalloc:3:1:2;...".
+// this one for good). api null clears the plan. A name that no function has, or one of a function
+// that is not implemented, is refused. Environment: SIMCUDA_FAIL="cudaMalloc:3:1:2;..."; with a
+// mistake in it every CUDA call fails, and stderr says why.
 SIMCU_API int simcu_fail_calls(const char* api, uint64_t nth, uint64_t count, int error);
 
-// Calls of `api` so far; of all APIs where null. Calls of functions that simcuda does not
-// implement: simcu_unimplemented_count, and their names, comma-separated.
+// Calls of `api` by all threads so far, or since simcu_reset; of all functions where null.
+// SIMCU_NO_SUCH_CALL where the CUDA runtime has no function of that name (simcu_last_message
+// suggests one).
+#define SIMCU_NO_SUCH_CALL UINT64_MAX
 SIMCU_API uint64_t simcu_call_count(const char* api);
+
+// For the start of a test: counts of calls begin at 0 again and all faults are taken back. Memory,
+// streams and clocks stay as they are: compare simcu_used_bytes() and the clock before and after.
+SIMCU_API void simcu_reset(void);
+
+// Calls of functions that simcuda does not implement since the process began; they return
+// cudaErrorNotSupported. Their names, comma-separated. A test that saw any says little.
 SIMCU_API uint64_t simcu_unimplemented_count(void);
 SIMCU_API const char* simcu_unimplemented_names(void);
 

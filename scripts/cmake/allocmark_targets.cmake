@@ -1,6 +1,8 @@
 # Helpers so that every target of ours gets the same warnings, include root and sanitizers.
 add_library(allocmark_options INTERFACE)
 target_include_directories(allocmark_options INTERFACE ${PROJECT_SOURCE_DIR})
+# Messages name files as seen from the repository, and an installed program names no folder of the build machine.
+target_compile_options(allocmark_options INTERFACE $<$<COMPILE_LANGUAGE:C,CXX>:-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=>)
 target_compile_options(
   allocmark_options
   INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wshadow;-Wconversion;-Wno-sign-conversion;-Wnon-virtual-dtor>

@@ -106,3 +106,17 @@ void* scribble_malloc(ssize_t size, int device, cudaStream_t stream) {
   before_size = size;
   return before;
 }
+
+// Works, and asks for something that the simulated runtime lacks.
+void* unimplemented_malloc(ssize_t size, int device, cudaStream_t stream) {
+  unsigned long long bytes = 0;
+  void* pointer = NULL;
+  (void)cudaDeviceGetGraphMemAttribute(device, cudaGraphMemAttrUsedMemCurrent, &bytes);
+  (void)cudaGetLastError();
+  return cudaMallocAsync(&pointer, (size_t)size, stream) == cudaSuccess ? pointer : NULL;
+}
+void unimplemented_free(void* pointer, ssize_t size, int device, cudaStream_t stream) {
+  (void)size;
+  (void)device;
+  (void)cudaFreeAsync(pointer, stream);
+}

@@ -74,4 +74,16 @@ TEST_CASE("a library that never gives memory back ends with what the device did 
   }));
 }
 
+TEST_CASE("a cell says which calls the simulated runtime lacks") {
+  if (!SimcuApi::find().present) return;
+  const auto says_lacks = [](const CellResult& result) {
+    return std::any_of(result.warnings.begin(), result.warnings.end(), [](const std::string& text) {
+      return text.find("simcuda lacks") != std::string::npos &&
+             text.find("cudaDeviceGetGraphMemAttribute") != std::string::npos;
+    });
+  };
+  CHECK(says_lacks(run_faulty("malloc:unimplemented_malloc,free:unimplemented_free")));
+  CHECK(!says_lacks(run_pluggable("library:" ALLOCMARK_PLUGGABLE_EXAMPLE)));
+}
+
 }  // namespace allocmark

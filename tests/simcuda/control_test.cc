@@ -137,6 +137,22 @@ TEST_CASE("injected faults hit the calls they were meant for, and change nothing
   CHECK(cudaGetLastError() == cudaErrorMemoryAllocation);
 }
 
+TEST_CASE("counts start again, and a misspelt name is no count of 0") {
+  REQUIRE(SIMCU(simcu_fail_calls)("cudaMemGetInfo", 2, 1, 2) == cudaSuccess);
+  CHECK(cudaMemGetInfo(nullptr, nullptr) == cudaSuccess);
+  CHECK(SIMCU(simcu_call_count)("cudaMemGetInfo") > 0);
+  SIMCU(simcu_reset)();
+  CHECK(SIMCU(simcu_call_count)("cudaMemGetInfo") == 0);
+  CHECK(SIMCU(simcu_call_count)(nullptr) == 0);
+  CHECK(cudaMemGetInfo(nullptr, nullptr) == cudaSuccess);  // the fault was taken back
+  CHECK(SIMCU(simcu_call_count)("cudaMemGetInfo") == 1);
+  CHECK(SIMCU(simcu_call_count)("cudaGraphLaunch") == 0);  // exists, is not implemented
+  CHECK(SIMCU(simcu_call_count)("cudaMaloc") == SIMCU_NO_SUCH_CALL);
+  CHECK(std::string(SIMCU(simcu_last_message)())
+            .starts_with("simcu_call_count: no function 'cudaMaloc'; did you mean 'cudaMalloc'"));
+  CHECK(SIMCU(simcu_fail_calls)("cudaGraphLaunch", 1, 1, 2) == cudaErrorInvalidValue);
+}
+
 TEST_CASE("calls are counted and logged") {
   const std::string path =
       (std::filesystem::temp_directory_path() / ("simcuda_call_log_" + std::to_string(getpid())))

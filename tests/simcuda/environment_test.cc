@@ -106,6 +106,11 @@ TEST_CASE("a bad profile is named, and every call fails") {
 
 TEST_CASE("faults from the environment are read or refused") {
   CHECK(contains(report("SIMCUDA_FAIL=cudaMalloc:4:1:2"), " pages 3 "));
+  const std::string misspelt = report("SIMCUDA_FAIL=cudaMaloc:4:1:2");
+  CHECK(contains(misspelt, "SIMCUDA_FAIL: no function 'cudaMaloc'; did you mean 'cudaMalloc'"));
+  CHECK(contains(misspelt, "cudaErrorInitializationError"));
+  CHECK(contains(report("SIMCUDA_FAIL=cudaGraphLaunch:1:1:2"),
+                 "cudaGraphLaunch is not implemented by simcuda"));
   CHECK(contains(report("SIMCUDA_FAIL=cudaMalloc:x"), "SIMCUDA_FAIL: wanted API:NTH:COUNT:ERROR"));
 }
 

@@ -10,6 +10,7 @@
 #include "harness/simcuda/shim/fault_plan.h"
 #include "harness/simcuda/shim/gpu_faults.h"
 #include "harness/simcuda/shim/library.h"
+#include "harness/simcuda/shim/sanitizers.h"
 
 namespace simcuda {
 
@@ -26,10 +27,7 @@ struct Registry {
   std::array<std::uint64_t, kApiCountMax> ended_calls{};
   std::uint32_t thread_count = 0;
 };
-Registry& registry() {
-  static Registry& instance = *new Registry;
-  return instance;
-}
+Registry& registry() { return made_once<Registry>(); }
 
 ApiRecord* api_list = nullptr;
 std::size_t api_count = 0;
@@ -57,10 +55,7 @@ struct CallLog {
   std::mutex mutex;
   std::FILE* file = nullptr;
 };
-CallLog& call_log() {
-  static CallLog& instance = *new CallLog;
-  return instance;
-}
+CallLog& call_log() { return made_once<CallLog>(); }
 
 }  // namespace
 

@@ -1,18 +1,17 @@
 // The control interface (simcu.h): clocks, work without kernels, gates, faults, counters, the call
 // log, views.
-#include <algorithm>
 #include <map>
 #include <mutex>
 #include <string>
-#include <vector>
 
-#include "base/nearest.h"
 #include "harness/simcuda/shim/call.h"
 #include "harness/simcuda/shim/fault_plan.h"
+#include "harness/simcuda/shim/function_names.h"
 #include "harness/simcuda/shim/gpu_faults.h"
 #include "harness/simcuda/shim/host_functions.h"
 #include "harness/simcuda/shim/kernel_models.h"
 #include "harness/simcuda/shim/library.h"
+#include "harness/simcuda/shim/sanitizers.h"
 #include "harness/simcuda/shim/simulated_device.h"
 
 namespace simcuda {
@@ -24,19 +23,19 @@ struct Unimplemented {
   std::map<std::string, std::uint64_t, std::less<>> counts;
   std::string names;  // what simcu_unimplemented_names returned last
 };
-Unimplemented& unimplemented() {
-  static Unimplemented& instance = *new Unimplemented;
-  return instance;
-}
+Unimplemented& unimplemented() { return made_once<Unimplemented>(); }
 
-std::uint64_t unimplemented_count(const char* name) {
-  Unimplemented& all = unimplemented();
-  const std::lock_guard lock(all.mutex);
-  std::uint64_t count = 0;
-  for (const auto& [api, calls] : all.counts) {
-    count += name == nullptr || api == name ? calls : 0;
+// Calls since the process began, of functions and of stubs.
+std::map<std::string, std::uint64_t, std::less<>> all_counts() {
+  std::map<std::string, std::uint64_t, std::less<>> counts;
+  {
+    const std::lock_guard lock(unimplemented().mutex);
+    counts = unimplemented().counts;
   }
-  return count;
+  for (const ApiRecord* record = first_api(); record != nullptr; record = record->next) {
+    counts[record->name] += call_count(*record);
+  }
+  return counts;
 }
 
 void start_if_needed() {
@@ -45,22 +44,17 @@ void start_if_needed() {
   }
 }
 
-bool known_api(const std::string& name) {
-  for (const ApiRecord* api = first_api(); api != nullptr; api = api->next) {
-    if (name == api->name) {
-      return true;
-    }
-  }
-  return false;
-}
+// Counts at the last simcu_reset: calls are counted by their threads, which nobody else may change.
+struct Baseline {
+  std::mutex mutex;
+  std::map<std::string, std::uint64_t, std::less<>> counts;
+};
+Baseline& baseline() { return made_once<Baseline>(); }
 
-std::vector<std::string> api_names() {
-  std::vector<std::string> names;
-  for (const ApiRecord* api = first_api(); api != nullptr; api = api->next) {
-    names.emplace_back(api->name);
-  }
-  std::sort(names.begin(), names.end());
-  return names;
+std::uint64_t count_since_reset(const std::string& name, std::uint64_t count) {
+  const std::lock_guard lock(baseline().mutex);
+  const auto found = baseline().counts.find(name);
+  return found == baseline().counts.end() ? count : count - found->second;
 }
 
 // simcu_launch and simcu_launch_gated.
@@ -160,10 +154,8 @@ SIMCU_API int simcu_fail_calls(const char* api, uint64_t nth, uint64_t count, in
     clear_faults();
     return cudaSuccess;
   }
-  if (!known_api(api)) {
-    return explain(this_thread(), cudaErrorInvalidValue,
-                   std::string("simcu_fail_calls: no function '") + api + "'; " +
-                       allocmark::suggest(api, api_names()));
+  if (const std::string wrong = wrong_fault_name(api); !wrong.empty()) {
+    return explain(this_thread(), cudaErrorInvalidValue, "simcu_fail_calls: " + wrong);
   }
   if (nth == 0 || error <= 0) {
     return explain(this_thread(), cudaErrorInvalidValue,
@@ -175,16 +167,34 @@ SIMCU_API int simcu_fail_calls(const char* api, uint64_t nth, uint64_t count, in
 }
 
 SIMCU_API uint64_t simcu_call_count(const char* api) {
-  std::uint64_t count = unimplemented_count(api);
-  for (const ApiRecord* record = first_api(); record != nullptr; record = record->next) {
-    if (api == nullptr || std::string(api) == record->name) {
-      count += call_count(*record);
-    }
+  if (api != nullptr && !is_exported(api)) {
+    this_thread().last_message = "simcu_call_count: " + no_such_function(api);
+    return SIMCU_NO_SUCH_CALL;
+  }
+  std::uint64_t total = 0;
+  for (const auto& [name, count] : all_counts()) {
+    total += api == nullptr || name == api ? count_since_reset(name, count) : 0;
+  }
+  return total;
+}
+
+SIMCU_API void simcu_reset(void) {
+  const std::map<std::string, std::uint64_t, std::less<>> now = all_counts();
+  {
+    const std::lock_guard lock(baseline().mutex);
+    baseline().counts = now;
+  }
+  clear_faults();
+}
+
+SIMCU_API uint64_t simcu_unimplemented_count(void) {
+  const std::lock_guard lock(unimplemented().mutex);
+  std::uint64_t count = 0;
+  for (const auto& [api, calls] : unimplemented().counts) {
+    count += calls;
   }
   return count;
 }
-
-SIMCU_API uint64_t simcu_unimplemented_count(void) { return unimplemented_count(nullptr); }
 
 SIMCU_API const char* simcu_unimplemented_names(void) {
   Unimplemented& all = unimplemented();

@@ -1,11 +1,11 @@
 // Driver functions by name: cudaGetDriverEntryPoint(ByVersion) and cuGetProcAddress. In: a name
 // without suffix. Out: our function of that name, newest variant, found among our own exports.
-#include <dlfcn.h>
-
 #include <string>
+#include <string_view>
 
 #include "harness/simcuda/shim/call.h"
-#include "harness/simcuda/shim/library.h"
+#include "harness/simcuda/shim/function_names.h"
+#include "harness/simcuda/shim/static_runtime.h"
 
 namespace simcuda {
 namespace {
@@ -13,13 +13,8 @@ namespace {
 constexpr unsigned kOldestVersion = 6050;  // older entry points than these never were
 
 void* find_function(const char* name) {
-  static void* const self = [] {
-    Dl_info info{};
-    dladdr(reinterpret_cast<void*>(&start_library), &info);
-    return dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD);
-  }();
   for (const char* suffix : {"_v3", "_v2", ""}) {
-    if (void* function = dlsym(self, (std::string(name) + suffix).c_str()); function != nullptr) {
+    if (void* function = own_function(std::string(name) + suffix); function != nullptr) {
       return function;
     }
   }
@@ -77,10 +72,14 @@ SIMCUDA_EXPORT cudaError_t cudaGetDriverEntryPoint(const char* name, void** func
 SIMCUDA_EXPORT CUresult cuGetProcAddress_v2(const char* name, void** function, int version,
                                             cuuint64_t flags,
                                             CUdriverProcAddressQueryResult* result) {
+  const void* const caller = __builtin_return_address(0);
   return driver_call<"cuGetProcAddress">(
       {static_cast<std::uint64_t>(version), flags}, [&](ThreadState&) {
         if (name == nullptr || function == nullptr) {
           return CUDA_ERROR_INVALID_VALUE;
+        }
+        if (std::string_view(name) == "cuGetExportTable") {  // only a static runtime asks for it
+          explain_static_runtime(caller);
         }
         const Found found = look_up(name, static_cast<unsigned>(version), function);
         if (result != nullptr) {

@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "harness/simcuda/shim/call.h"
+#include "harness/simcuda/shim/function_names.h"
+#include "harness/simcuda/shim/sanitizers.h"
 
 namespace simcuda {
 namespace {
@@ -17,10 +19,7 @@ struct Plan {
   std::map<std::string, std::vector<Fault>, std::less<>>
       faults;  // nth counts down to the call that fails
 };
-Plan& plan() {
-  static Plan& instance = *new Plan;
-  return instance;
-}
+Plan& plan() { return made_once<Plan>(); }
 
 }  // namespace
 
@@ -48,6 +47,9 @@ void add_faults(std::string_view text) {
         api.empty() || fault.nth == 0 || fault.error <= 0) {
       throw std::runtime_error(
           "SIMCUDA_FAIL: wanted API:NTH:COUNT:ERROR[;...] with NTH from 1, got '" + entry + "'");
+    }
+    if (const std::string wrong = wrong_fault_name(api); !wrong.empty()) {
+      throw std::runtime_error("SIMCUDA_FAIL: " + wrong);
     }
     add_fault(api, fault);
   }

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "harness/simcuda/shim/call.h"
+#include "harness/simcuda/shim/sanitizers.h"
 #include "harness/simcuda/shim/simulated_device.h"
 
 namespace simcuda {
@@ -30,10 +31,7 @@ struct Plan {
   };
   std::array<Counters, kDeviceCountMax> counters;
 };
-Plan& plan() {
-  static Plan& instance = *new Plan;
-  return instance;
-}
+Plan& plan() { return made_once<Plan>(); }
 
 constexpr std::array<std::string_view, 19> kKeys = {
     "lost_at",         "lost_file",     "hang_at",       "leak_every",    "corrupt_view",

@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "harness/simcuda/shim/call.h"
+#include "harness/simcuda/shim/sanitizers.h"
 #include "harness/simcuda/shim/simulated_device.h"
 
 namespace simcuda {
@@ -22,10 +23,7 @@ struct HostMemory {
   std::mutex mutex;
   std::map<std::uint64_t, HostRange> ranges;  // by lo
 };
-HostMemory& host_memory() {
-  static HostMemory& instance = *new HostMemory;
-  return instance;
-}
+HostMemory& host_memory() { return made_once<HostMemory>(); }
 
 constexpr std::size_t kPinnedAlignmentBytes = 4096;
 

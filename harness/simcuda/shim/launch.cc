@@ -11,6 +11,7 @@
 #include "harness/simcuda/shim/call.h"
 #include "harness/simcuda/shim/host_functions.h"
 #include "harness/simcuda/shim/kernel_models.h"
+#include "harness/simcuda/shim/sanitizers.h"
 #include "harness/simcuda/shim/simulated_device.h"
 
 namespace simcuda {
@@ -28,8 +29,7 @@ struct Kernels {
   std::vector<Model> models;                           // later ones win
 };
 Kernels& kernels() {
-  static Kernels& instance = *new Kernels;  // used by static constructors of programs
-  return instance;
+  return made_once<Kernels>();  // used by static constructors of programs
 }
 
 std::string kernel_name(const void* function) {

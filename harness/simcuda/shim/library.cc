@@ -18,6 +18,8 @@
 #include "harness/simcuda/shim/fault_plan.h"
 #include "harness/simcuda/shim/gpu_faults.h"
 #include "harness/simcuda/shim/profile.h"
+#include "harness/simcuda/shim/sanitizers.h"
+#include "harness/simcuda/shim/static_runtime.h"
 
 namespace simcuda {
 namespace {
@@ -27,11 +29,7 @@ struct Library {
   std::string error;
   std::vector<std::unique_ptr<SimulatedDevice>> devices;
 };
-Library& library() {
-  static Library& instance =
-      *new Library;  // outlives every static destructor that still frees memory
-  return instance;
-}
+Library& library() { return made_once<Library>(); }
 
 // A whole positive number from the environment; `fallback` where the variable is not set.
 std::uint64_t environment_number(const char* variable, std::uint64_t fallback, std::uint64_t lowest,
@@ -130,6 +128,7 @@ void start_library() {
     if (const char* path = std::getenv("SIMCUDA_CALL_LOG"); path != nullptr && *path != '\0') {
       set_call_log(path);
     }
+    release(&all);  // every later library() acquires
   });
 }
 
@@ -152,6 +151,22 @@ namespace {
 __attribute__((constructor)) void take_other_names() {
   dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+}
+
+// simcuda-run asks for it: the program's own runtime, if it has one, has not been called yet.
+__attribute__((constructor)) void take_static_runtimes() {
+  if (std::getenv("SIMCUDA_REDIRECT_STATIC") != nullptr) {
+    redirect_static_runtimes();
+  }
+}
+
+// At the end, also for simcuda-run: a program that called stubs saw errors that a GPU has not.
+__attribute__((destructor)) void report_unimplemented() {
+  if (std::getenv("SIMCUDA_REPORT") != nullptr && simcu_unimplemented_count() != 0) {
+    std::fprintf(
+        stderr, "simcuda: %llu calls failed that a GPU would have served; simcuda lacks: %s\n",
+        static_cast<unsigned long long>(simcu_unimplemented_count()), simcu_unimplemented_names());
+  }
 }
 
 }  // namespace

@@ -6,11 +6,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstring>
 #include <initializer_list>
-#include <stdexcept>
-#include <string>
+
+#include "harness/simcuda/shim/address_space.h"
+#include "harness/simcuda/shim/sanitizers.h"
 
 namespace simcuda {
 namespace {
@@ -20,32 +19,9 @@ constexpr std::uint64_t kHeapWindowBytesMin = std::uint64_t{64} << 30;
 constexpr std::uint64_t kHeapTop = 0x7e0000000000;  // below what the kernel hands out by itself
 constexpr std::uint64_t kAreaLow = 0x302000000;     // where the driver starts
 constexpr std::uint64_t kAreaHigh = 0x0f0000000000;
-constexpr std::uint64_t kAreaSpareBytes = std::uint64_t{2}
-                                          << 40;  // where the driver's place is taken
-
-void* reserve(std::uint64_t address, std::uint64_t size_bytes, int extra_flags) {
-  return mmap(reinterpret_cast<void*>(address), size_bytes, PROT_NONE,
-              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | extra_flags, -1, 0);
-}
-
-// The wanted range if it is free, else any range as long as `spare_bytes`.
-Range reserve_range(Range wanted, std::uint64_t spare_bytes) {
-  void* place = reserve(wanted.lo, wanted.size_bytes(), MAP_FIXED_NOREPLACE);
-  if (place == reinterpret_cast<void*>(wanted.lo)) {
-    return wanted;
-  }
-  if (place != MAP_FAILED) {
-    munmap(place, wanted.size_bytes());  // kernels before 4.17 take the address as advice
-  }
-  place = reserve(0, spare_bytes + kChunkBytes, 0);
-  if (place == MAP_FAILED) {
-    throw std::runtime_error("cannot reserve " + std::to_string(spare_bytes >> 30) +
-                             " GiB of address space: " + std::strerror(errno) +
-                             "; raise `ulimit -v` or lower SIMCUDA_CAPACITY_BYTES");
-  }
-  const std::uint64_t lo = round_up(reinterpret_cast<std::uint64_t>(place), kChunkBytes);
-  return {lo, lo + round_down(spare_bytes, kChunkBytes)};
-}
+// Windows and mirrors of less than this many times the memory are not worth having: holes need
+// room.
+constexpr std::uint64_t kRoomFactorMin = 2;
 
 }  // namespace
 
@@ -54,12 +30,13 @@ MemoryContents::MemoryContents(DevicePlace place, std::uint64_t total_bytes) {
   const std::uint64_t heap_bytes =
       round_up(std::max(kHeapWindowFactor * total_bytes, kHeapWindowBytesMin), kChunkBytes);
   const std::uint64_t heap_top = kHeapTop - index * (heap_bytes + kChunkBytes);
-  heap_.application = reserve_range({heap_top - heap_bytes, heap_top}, heap_bytes);
+  room_bytes_min_ = round_up(kRoomFactorMin * total_bytes, kChunkBytes);
+  heap_.application = reserve_window({heap_top - heap_bytes, heap_top}, room_bytes_min_);
   const std::uint64_t share =
       round_down((kAreaHigh - kAreaLow) / static_cast<std::uint64_t>(place.count), kChunkBytes);
   const std::uint64_t area_low = kAreaLow + index * share;
-  area_.application =
-      reserve_range({area_low, area_low + share}, std::max(kAreaSpareBytes, 16 * total_bytes));
+  area_.application = reserve_window({area_low, area_low + share}, room_bytes_min_);
+  area_moved_bytes_ = area_.application.lo - area_low;
 }
 
 bool MemoryContents::holds(std::uint64_t address) const {
@@ -78,23 +55,33 @@ MemoryContents::Window* MemoryContents::window_of(std::uint64_t address) {
   return nullptr;
 }
 
+// The heap grows downwards from its window's end, the area upwards from its start: a mirror that is
+// smaller than its window lies there.
 bool MemoryContents::make_mirror(Window& window) {
   if (window.mirror != 0) {
     return true;
   }
-  void* place = mmap(nullptr, window.application.size_bytes() + kChunkBytes, PROT_READ | PROT_WRITE,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (place == MAP_FAILED) {
+  // ThreadSanitizer leaves 1 to 6 TiB for all that a program maps.
+  const std::uint64_t wanted_bytes =
+      under_thread_sanitizer() ? room_bytes_min_ : window.application.size_bytes();
+  const Range mirror = map_mirror(wanted_bytes, room_bytes_min_);
+  if (mirror.empty()) {
     return false;
   }
-  madvise(place, window.application.size_bytes() + kChunkBytes, MADV_DONTDUMP);
-  window.mirror = round_up(reinterpret_cast<std::uint64_t>(place), kChunkBytes);
+  window.mirror = mirror.lo;
+  window.mirrored = window.application;
+  if (&window == &heap_) {
+    window.mirrored.lo = window.mirrored.hi - mirror.size_bytes();
+  } else {
+    window.mirrored.hi = window.mirrored.lo + mirror.size_bytes();
+  }
   return true;
 }
 
 void* MemoryContents::mirror(std::uint64_t address, std::uint64_t size_bytes) {
   Window* window = window_of(address);
-  if (window == nullptr || size_bytes > window->application.hi - address || !make_mirror(*window)) {
+  if (window == nullptr || !make_mirror(*window) || address < window->mirrored.lo ||
+      address > window->mirrored.hi || size_bytes > window->mirrored.hi - address) {
     return nullptr;
   }
   if (window == &heap_) {
@@ -103,7 +90,7 @@ void* MemoryContents::mirror(std::uint64_t address, std::uint64_t size_bytes) {
       touched_pages_.insert(page);
     }
   }
-  return reinterpret_cast<void*>(window->mirror + (address - window->application.lo));
+  return window->at(address);
 }
 
 void MemoryContents::discard(Range range) {
@@ -112,8 +99,7 @@ void MemoryContents::discard(Range range) {
   }
   for (std::uint64_t page = range.lo; page < range.hi; page += kPageBytes) {
     if (touched_pages_.erase(page) != 0) {
-      madvise(reinterpret_cast<void*>(heap_.mirror + (page - heap_.application.lo)), kPageBytes,
-              MADV_DONTNEED);
+      madvise(heap_.at(page), kPageBytes, MADV_DONTNEED);
     }
   }
 }
@@ -123,7 +109,8 @@ bool MemoryContents::attach(const Mapping& mapping) {
     return true;
   }
   Window* window = window_of(mapping.range.lo);
-  if (window == nullptr || !make_mirror(*window)) {
+  if (window == nullptr || !make_mirror(*window) || mapping.range.lo < window->mirrored.lo ||
+      mapping.range.hi > window->mirrored.hi) {
     return false;
   }
   if (file_ < 0) {
@@ -139,8 +126,8 @@ bool MemoryContents::attach(const Mapping& mapping) {
       return false;
     }
   }
-  void* at = reinterpret_cast<void*>(window->mirror + (mapping.range.lo - window->application.lo));
-  if (mmap(at, mapping.range.size_bytes(), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file_,
+  if (mmap(window->at(mapping.range.lo), mapping.range.size_bytes(), PROT_READ | PROT_WRITE,
+           MAP_SHARED | MAP_FIXED, file_,
            static_cast<off_t>(place->second + mapping.offset_bytes)) == MAP_FAILED) {
     return false;
   }
@@ -152,8 +139,7 @@ void MemoryContents::detach(Range range) {
   auto at = attached_.lower_bound(range.lo);
   while (at != attached_.end() && at->first < range.hi) {
     Window* window = window_of(at->first);
-    mmap(reinterpret_cast<void*>(window->mirror + (at->first - window->application.lo)),
-         at->second.size_bytes(), PROT_READ | PROT_WRITE,
+    mmap(window->at(at->first), at->second.size_bytes(), PROT_READ | PROT_WRITE,
          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
     at = attached_.erase(at);
   }

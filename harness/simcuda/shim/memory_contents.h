@@ -30,6 +30,8 @@ class MemoryContents {
 
   [[nodiscard]] Range heap_window() const { return heap_.application; }
   [[nodiscard]] Range area_window() const { return area_.application; }
+  // How far the area lies from where the driver's is.
+  [[nodiscard]] std::uint64_t area_moved_bytes() const { return area_moved_bytes_; }
   [[nodiscard]] bool holds(std::uint64_t address) const;
 
   // Mirror of a range inside one window, null where the system does not give the memory. Ranges of
@@ -47,13 +49,20 @@ class MemoryContents {
  private:
   struct Window {
     Range application;
+    Range mirrored;            // the part of it that the mirror shows
     std::uint64_t mirror = 0;  // 0: not made yet
+    // Needs an address in `mirrored`.
+    [[nodiscard]] void* at(std::uint64_t address) const {
+      return reinterpret_cast<void*>(mirror + (address - mirrored.lo));
+    }
   };
   [[nodiscard]] Window* window_of(std::uint64_t address);
   [[nodiscard]] bool make_mirror(Window& window);
 
   Window heap_;
   Window area_;
+  std::uint64_t room_bytes_min_ = 0;  // of a window, and of a mirror
+  std::uint64_t area_moved_bytes_ = 0;
   std::unordered_set<std::uint64_t> touched_pages_;  // heap pages that were ever viewed
   std::map<std::uint64_t, Range> attached_;          // by lo
   std::unordered_map<MemoryHandle, std::uint64_t> handle_offsets_;

@@ -22,6 +22,8 @@ DeviceConfig make_config(const Profile& profile, const MemoryContents& contents,
   config.lowest_heap_address = contents.heap_window().lo;
   config.area_address = contents.area_window().lo;
   config.area_end_address = contents.area_window().hi;
+  config.area_hole.lo += contents.area_moved_bytes();
+  config.area_hole.hi += contents.area_moved_bytes();
   if (setup.capacity_bytes != 0) {
     config = with_usable_bytes(config, setup.capacity_bytes);
   }

@@ -1,0 +1,135 @@
+// simcuda-run PROGRAM [ARGUMENT...]: starts a program on the simulated CUDA runtime. In: the
+// program's file, which says how it gets its runtime. Out: the program in our place, with the
+// environment that it needs; or what stands in the way, with exit code 125, 126 (cannot be started)
+// or 127 (no such program).
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <filesystem>
+#include <sstream>
+#include <string>
+#include <string_view>
+
+#include "harness/simcuda/launcher/elf_facts.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kCannotRun = 125;
+constexpr int kCannotStart = 126;
+constexpr int kNoSuchProgram = 127;
+constexpr const char* kOurRuntime = "libcudart.so." SIMCUDA_MAJOR;
+constexpr const char* kHowToLink =
+    "Link the shared runtime: nvcc -cudart shared, CMAKE_CUDA_RUNTIME_LIBRARY Shared, or "
+    "CUDA::cudart.";
+
+// As the shell finds it; empty where there is none.
+std::string find_program(const std::string& name) {
+  if (name.find('/') != std::string::npos) {
+    return fs::exists(name) ? name : "";
+  }
+  const char* const path = std::getenv("PATH");
+  std::istringstream folders(path == nullptr ? "" : path);
+  std::string folder;
+  while (std::getline(folders, folder, ':')) {
+    const std::string candidate = (folder.empty() ? "." : folder) + "/" + name;
+    if (fs::is_regular_file(candidate) && access(candidate.c_str(), X_OK) == 0) {
+      return candidate;
+    }
+  }
+  return "";
+}
+
+// Why the program cannot run on simcuda; empty where it can.
+std::string obstacle(const simcuda::ElfFacts& facts) {
+  for (const std::string& library : facts.needed) {
+    if (library.starts_with("libcudart.so.") && library != kOurRuntime) {
+      return "needs " + library + ", and this simcuda is " + kOurRuntime +
+             ". Build both with the same major version of the CUDA toolkit.";
+    }
+  }
+  if (facts.has_static_runtime && !facts.names_static_runtime) {
+    return std::string(
+               "carries the static CUDA runtime, and no symbol table that says where (it was "
+               "stripped): its calls cannot be redirected. ") +
+           kHowToLink;
+  }
+  return "";
+}
+
+bool needs(const simcuda::ElfFacts& facts, std::string_view part) {
+  return std::any_of(facts.needed.begin(), facts.needed.end(), [&](const std::string& library) {
+    return library.find(part) != std::string::npos;
+  });
+}
+
+// LD_LIBRARY_PATH is enough for a program that asks for libcudart by name. Others get simcuda
+// before all libraries; not under AddressSanitizer, which wants to be first itself.
+bool wants_preload(const simcuda::ElfFacts& facts) {
+  const bool found_by_name = needs(facts, "libcudart.so.") && !facts.has_rpath;
+  return !needs(facts, "libasan.so") && !found_by_name;
+}
+
+void put_first(const char* variable, const std::string& value) {
+  const char* const old = std::getenv(variable);
+  const std::string joined =
+      old == nullptr || *old == '\0' ? value : value + ":" + std::string(old);
+  setenv(variable, joined.c_str(), 1);
+}
+
+int run(char** arguments) {
+  const std::string program = find_program(arguments[0]);
+  if (program.empty()) {
+    std::fprintf(stderr, "simcuda-run: there is no program '%s'\n", arguments[0]);
+    return kNoSuchProgram;
+  }
+  const simcuda::ElfFacts facts = simcuda::read_elf_facts(program);
+  if (const std::string reason = obstacle(facts); !reason.empty()) {
+    std::fprintf(stderr, "simcuda-run: %s %s\n", program.c_str(), reason.c_str());
+    return kCannotRun;
+  }
+  const fs::path folder =
+      fs::weakly_canonical(fs::read_symlink("/proc/self/exe").parent_path() / "../lib/simcuda");
+  const std::string runtime = (folder / kOurRuntime).string();
+  if (!fs::exists(runtime)) {
+    std::fprintf(stderr,
+                 "simcuda-run: %s is missing; install or build simcuda beside this program\n",
+                 runtime.c_str());
+    return kCannotRun;
+  }
+  put_first("LD_LIBRARY_PATH", folder.string());
+  if (wants_preload(facts)) {
+    put_first("LD_PRELOAD", runtime);
+  }
+  setenv("SIMCUDA_REPORT", "1", 1);
+  setenv("SIMCUDA_REDIRECT_STATIC", "1", 1);
+  execv(program.c_str(), arguments);
+  std::fprintf(stderr, "simcuda-run: cannot start %s: %s\n", program.c_str(), std::strerror(errno));
+  return kCannotStart;
+}
+
+}  // namespace
+
+int main(int argument_count, char** arguments) {
+  const std::string_view first = argument_count > 1 ? arguments[1] : "";
+  if (first.empty() || first == "--help" || first == "-h") {
+    std::fprintf(
+        first.empty() ? stderr : stdout,
+        "usage: simcuda-run PROGRAM [ARGUMENT...]\n"
+        "Runs a CUDA program without a GPU, on the simulated CUDA runtime. The SIMCUDA_... "
+        "variables choose the GPU, its memory and faults: see TESTING.md.\n");
+    return first.empty() ? kCannotRun : 0;
+  }
+  try {
+    return run(arguments + 1);
+  } catch (const std::exception& failure) {
+    std::fprintf(stderr, "simcuda-run: %s\n", failure.what());
+    return kCannotRun;
+  }
+}

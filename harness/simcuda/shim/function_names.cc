@@ -1,0 +1,57 @@
+#include "harness/simcuda/shim/function_names.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "base/nearest.h"
+#include "harness/simcuda/shim/call.h"
+#include "harness/simcuda/shim/library.h"
+
+namespace simcuda {
+namespace {
+
+std::vector<std::string> implemented_names() {
+  std::vector<std::string> names;
+  for (const ApiRecord* api = first_api(); api != nullptr; api = api->next) {
+    names.emplace_back(api->name);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+bool is_implemented(const std::string& name) {
+  const std::vector<std::string> names = implemented_names();
+  return std::binary_search(names.begin(), names.end(), name);
+}
+
+}  // namespace
+
+void* own_function(const std::string& name) {
+  static void* const self = [] {
+    Dl_info info{};
+    dladdr(reinterpret_cast<void*>(&start_library), &info);
+    return dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD);
+  }();
+  return dlsym(self, name.c_str());
+}
+
+bool is_exported(const std::string& name) {
+  return is_implemented(name) ||
+         ((name.starts_with("cu") || name.starts_with("nvml")) && own_function(name) != nullptr);
+}
+
+std::string no_such_function(const std::string& name) {
+  return "no function '" + name + "'; " + allocmark::suggest(name, implemented_names());
+}
+
+std::string wrong_fault_name(const std::string& name) {
+  if (is_implemented(name)) {
+    return {};
+  }
+  return is_exported(name) ? name + " is not implemented by simcuda: each call of it fails anyway"
+                           : no_such_function(name);
+}
+
+}  // namespace simcuda

@@ -1,0 +1,46 @@
+# Finds the libraries that scripts/packages.txt lists. What is missing is named all at once, by the name of its Debian
+# or Ubuntu package.
+set(ALLOCMARK_PACKAGES_FILE ${PROJECT_SOURCE_DIR}/scripts/packages.txt)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${ALLOCMARK_PACKAGES_FILE})
+
+# A row's CMake column, as NAME and, for find_package, what it is asked for. pkg-config's libraries become
+# PkgConfig::NAME, with the "lib" in front left out.
+function(allocmark_find_one how found)
+  if(how MATCHES "^find:([^@]+)@?(.*)$")
+    set(name ${CMAKE_MATCH_1})
+    set(version ${CMAKE_MATCH_2})
+    if(name STREQUAL "Boost")
+      find_package(Boost ${version} QUIET CONFIG) # headers only: Boost.Math
+    else()
+      find_package(${name} ${version} QUIET)
+    endif()
+    set(${found} ${${name}_FOUND} PARENT_SCOPE)
+  elseif(how MATCHES "^pkg:(lib)?(.+)$")
+    set(name ${CMAKE_MATCH_2})
+    set(module ${CMAKE_MATCH_1}${CMAKE_MATCH_2})
+    if(PkgConfig_FOUND OR PKG_CONFIG_FOUND)
+      pkg_check_modules(${name} QUIET IMPORTED_TARGET ${module})
+    endif()
+    set(${found} ${${name}_FOUND} PARENT_SCOPE)
+  else()
+    message(FATAL_ERROR "${ALLOCMARK_PACKAGES_FILE}: wanted find:NAME or pkg:NAME, got '${how}'")
+  endif()
+endfunction()
+
+# allocmark_find_packages(MISSING USE...): looks for every library of these uses; MISSING becomes the packages to install.
+macro(allocmark_find_packages missing)
+  set(${missing} "")
+  find_package(PkgConfig QUIET)
+  file(STRINGS ${ALLOCMARK_PACKAGES_FILE} allocmark_rows REGEX "^[^#]")
+  foreach(allocmark_row IN LISTS allocmark_rows)
+    string(REGEX REPLACE " +" ";" allocmark_row "${allocmark_row}")
+    list(POP_FRONT allocmark_row allocmark_package allocmark_use allocmark_probe allocmark_how)
+    if(NOT allocmark_use MATCHES "^(${ARGN})$" OR allocmark_how STREQUAL "-")
+      continue()
+    endif()
+    allocmark_find_one(${allocmark_how} allocmark_found)
+    if(NOT allocmark_found)
+      list(APPEND ${missing} ${allocmark_package})
+    endif()
+  endforeach()
+endmacro()

@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# The Debian package: its fields, its files, and the program run from where it was unpacked, with the source tree gone.
+# Checks only. Usage: package_test.sh BUILD_FOLDER CMAKE
+. "$(dirname "$0")/common.sh"
+for tool in dpkg-deb dpkg-shlibdeps file; do
+  command -v $tool >/dev/null || { echo "skipped: no $tool (apt-get install dpkg-dev file)"; exit 77; }
+done
+
+(cd "$build" && "$(dirname "$cmake")/cpack" -G DEB -B "$work/made") >"$work/cpack.txt" 2>&1 ||
+  { cat "$work/cpack.txt"; fail "cpack -G DEB"; }
+package=$(ls "$work"/made/allocmark_*.deb)
+dpkg-deb --contents "$package" >"$work/contents.txt"
+for file in bin/allocmark lib/simcuda/libcuda.so.1 include/allocmark/simcu.h share/doc/allocmark/copyright; do
+  has "$work/contents.txt" "./usr/$file"
+done
+dpkg-deb --field "$package" >"$work/fields.txt"
+depends=$(sed -n 's/^Depends: //p' "$work/fields.txt")
+for needed in python3 "libc6 (>=" "libstdc++6 (>=" libfmt libzstd1 zlib1g; do
+  case $depends in *"$needed"*) ;; *) fail "Depends lacks '$needed': $depends" ;; esac
+done
+dpkg-deb --extract "$package" "$work/unpacked"
+no_path_of_ours "$work/unpacked"
+program_works "$work/unpacked/usr"
+echo "packaged as $(basename "$package"); $depends"

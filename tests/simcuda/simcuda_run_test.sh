@@ -1,0 +1,70 @@
+#!/bin/sh
+# simcuda-run: programs with the shared and with the static CUDA runtime run; what cannot run is
+# named, with the remedy. In: simcuda-run, the static program, the shared one, strip.
+set -u
+launcher=$1
+static_program=$2
+shared_program=$3
+strip=$4
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failures=0
+
+# expect CODE PART... -- COMMAND...: exit code, and parts of what it says.
+expect() {
+  wanted_code=$1
+  shift
+  : >"$work/parts"
+  while [ "$1" != -- ]; do
+    echo "$1" >>"$work/parts"
+    shift
+  done
+  shift
+  output=$("$@" 2>&1)
+  code=$?
+  [ "$code" = "$wanted_code" ] || {
+    echo "FAILED: $*: exit $code, wanted $wanted_code: $output"
+    failures=$((failures + 1))
+  }
+  while read -r part; do
+    case $output in
+    *"$part"*) ;;
+    *)
+      echo "FAILED: $*: no '$part' in: $output"
+      failures=$((failures + 1))
+      ;;
+    esac
+  done <"$work/parts"
+}
+
+expect 0 "sum 10" -- "$launcher" "$static_program"
+case $output in *simcuda*) echo "FAILED: unexpected words: $output"; failures=$((failures + 1)) ;; esac
+expect 0 "sum 10" "simcuda lacks: cudaGraphCreate" -- "$launcher" "$static_program" graph
+expect 0 done -- "$launcher" "$shared_program" clean
+expect 1 "cudaMallocAsync: out of memory" -- env SIMCUDA_FAIL=cudaMallocAsync:1:1:2 "$launcher" "$static_program"
+
+# Stripped, nobody can know where the runtime's functions are.
+"$strip" -o "$work/stripped" "$static_program"
+expect 125 "static CUDA runtime" "stripped" "nvcc -cudart shared" CMAKE_CUDA_RUNTIME_LIBRARY -- "$launcher" "$work/stripped"
+# Without the launcher it is the driver that is asked.
+simcuda=$(dirname "$launcher")/../lib/simcuda
+expect 1 "$work/stripped carries the static CUDA runtime" "nvcc -cudart shared" -- \
+  env LD_LIBRARY_PATH="$simcuda" "$work/stripped"
+
+sed 's/libcudart\.so\.1[0-9]/libcudart.so.99/g' "$shared_program" >"$work/newer"
+chmod +x "$work/newer"
+expect 125 "needs libcudart.so.99" "same major version" -- "$launcher" "$work/newer"
+
+expect 127 "no program 'nonesuch'" -- "$launcher" nonesuch
+printf 'text' >"$work/text"
+chmod +x "$work/text"
+expect 126 "cannot start $work/text" -- "$launcher" "$work/text"
+expect 125 "usage: simcuda-run" -- "$launcher"
+expect 0 "usage: simcuda-run" -- "$launcher" --help
+# Scripts and what they start run on simcuda too.
+printf '#!/bin/sh\nexec "$@"\n' >"$work/script"
+chmod +x "$work/script"
+expect 0 "sum 10" -- "$launcher" "$work/script" "$static_program"
+
+[ "$failures" = 0 ] && echo "all passed"
+[ "$failures" = 0 ]
