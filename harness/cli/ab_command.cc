@@ -21,6 +21,7 @@
 #include "harness/cli/known_allocators.h"
 #include "harness/cli/run_request.h"
 #include "harness/environment.h"
+#include "harness/folder_lock.h"
 #include "harness/plan.h"
 #include "harness/progress.h"
 #include "results/compare_writers.h"
@@ -188,6 +189,7 @@ ExitCode ab_command(const RunCommand& command) {
   // Said once, not for each side.
   session.environments.back().warnings.clear();
 
+  if (command.out.empty()) session.folder = make_new_folder(session.folder);
   const SessionOutcome outcome = run_session(session);
   fmt::print("{}", command.format == "json" ? render_comparison_json(outcome.comparison)
                                             : render_comparison(outcome.comparison, false));

@@ -22,6 +22,7 @@
 #include "harness/cli/run_output.h"
 #include "harness/conditions.h"
 #include "harness/environment.h"
+#include "harness/folder_lock.h"
 #include "harness/interrupt.h"
 #include "harness/progress.h"
 #include "results/compare_writers.h"
@@ -37,24 +38,6 @@ constexpr const char* kRoundsName = "rounds.jsonl";
 
 std::string join(const std::string& folder, const std::string& name) {
   return (fs::path(folder) / name).string();
-}
-
-void make_folder(const std::string& folder) {
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) {
-    throw EnvironmentError({.what = "cannot make the folder for the results",
-                            .where = folder,
-                            .wanted = "a folder that can be written",
-                            .got = error.message(),
-                            .next = "choose another one"});
-  }
-  if (fs::is_empty(folder, error) && !error) return;
-  throw UsageError({.what = "the results folder is not empty",
-                    .where = folder,
-                    .wanted = "a new or an empty folder",
-                    .got = "",
-                    .next = "choose another one; interleaved runs cannot be resumed"});
 }
 
 // Every line is with the operating system before add returns.
@@ -109,7 +92,8 @@ void write_side_reports(const InterleavedSession& session) {
 }  // namespace
 
 SessionOutcome run_session(const InterleavedSession& session) {
-  make_folder(session.folder);
+  const FolderLock lock =
+      claim_empty_folder(session.folder, "choose another one; interleaved runs cannot be resumed");
   write_file(join(session.folder, kPlanName), to_json(session.plan));
   std::array<RunFolder, kSideCount> sides{create_side(session, 0), create_side(session, 1)};
   RoundsFile rounds(join(session.folder, kRoundsName));

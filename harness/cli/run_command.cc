@@ -388,16 +388,17 @@ ExitCode run_command(const RunCommand& command) {
   const RepeatBasis basis{.clock_step_ns = environment.clock_resolution_ns,
                           .calibration = calibration ? &*calibration : nullptr};
   const std::string folder =
-      command.out.empty() ? default_folder(work.manifest.title) : command.out;
+      command.out.empty() ? make_new_folder(default_folder(work.manifest.title)) : command.out;
 
   // A file limit then is an error of write, not our end.
   signal(SIGXFSZ, SIG_IGN);
   const HostCounters counters = read_host_counters();
   const InterruptGuard interrupt;
   bool completed = false;
+  // Nobody else writes to the folder until its reports are there as well.
+  RunFolder results = command.resume ? RunFolder::resume(folder, work.manifest, environment)
+                                     : RunFolder::create(folder, work.manifest, environment);
   {
-    RunFolder results = command.resume ? RunFolder::resume(folder, work.manifest, environment)
-                                       : RunFolder::create(folder, work.manifest, environment);
     if (!command.placements_folder.empty())
       std::filesystem::create_directories(command.placements_folder);
     const std::uint32_t job_count =
