@@ -20,6 +20,7 @@
 #include "harness/cli/interleaved_session.h"
 #include "harness/cli/known_allocators.h"
 #include "harness/cli/run_request.h"
+#include "harness/cli/terminal.h"
 #include "harness/environment.h"
 #include "harness/folder_lock.h"
 #include "harness/plan.h"
@@ -168,7 +169,7 @@ ExitCode ab_command(const RunCommand& command) {
     cell.base.device = device.device;
     cell.now.device = device.device;
   }
-  if (!device.note.empty()) fmt::print(stderr, "{}\n", device.note);
+  if (!device.note.empty()) print_wrapped(stderr, device.note);
   if (command.dry_run) {
     for (const InterleavedCell& cell : session.plan.cells) {
       fmt::print("{}  {}\n{}  {}\n", cell.base.id(), cell_label(cell.base), cell.now.id(),

@@ -76,20 +76,29 @@ RunFolder create_side(const InterleavedSession& session, std::size_t index) {
     manifest.cells.push_back(index == 0 ? cell.base : cell.now);
   }
   manifest.files = mark_conf_files(manifest.cells);
-  return RunFolder::create(join(session.folder, side.label), manifest,
+  return RunFolder::create(side_folder(session.folder, session.plan, index), manifest,
                            session.environments.at(index));
 }
 
-void write_side_reports(const InterleavedSession& session) {
-  for (const InterleavedSide& side : session.plan.sides) {
-    const std::string folder = join(session.folder, side.label);
-    RunFile file = read_run_file(results_path(folder));
-    add_stored_conditions(session.folder, &file.environment);
-    write_reports(folder, file.environment, file.cells);
+}  // namespace
+
+std::string side_folder(const std::string& folder, const InterleavedPlan& plan, std::size_t side) {
+  return join(folder, plan.sides.at(side).label);
+}
+
+void write_side_reports(const std::string& folder, const InterleavedPlan& plan) {
+  for (std::size_t side = 0; side < kSideCount; ++side) {
+    const std::string path = side_folder(folder, plan, side);
+    RunFile file = read_run_file(results_path(path));
+    add_stored_conditions(folder, &file.environment);
+    write_reports(path, file.environment, file.cells);
   }
 }
 
-}  // namespace
+void write_comparison(const std::string& folder, const Comparison& comparison) {
+  write_file(join(folder, "comparison.txt"), render_comparison(comparison, true));
+  write_file(join(folder, "comparison.json"), render_comparison_json(comparison));
+}
 
 SessionOutcome run_session(const InterleavedSession& session) {
   const FolderLock lock =
@@ -137,9 +146,8 @@ SessionOutcome run_session(const InterleavedSession& session) {
                                                       session.environments.front().cpu_count));
   add_stored_conditions(session.folder, &run.environments.front());
   outcome.comparison = compare_interleaved(run, session.policy);
-  write_side_reports(session);
-  write_file(join(session.folder, "comparison.txt"), render_comparison(outcome.comparison, true));
-  write_file(join(session.folder, "comparison.json"), render_comparison_json(outcome.comparison));
+  write_side_reports(session.folder, session.plan);
+  write_comparison(session.folder, outcome.comparison);
   return outcome;
 }
 
