@@ -216,9 +216,9 @@ DeviceChoice choose_device(const std::string& device, const std::string& program
     choice.device = "sim:h200";
     // The error's name is enough here; --device cuda:0 says all of it.
     const std::size_t got = gpu.failure.find("got ");
-    const std::string name = got == std::string::npos ? gpu.failure : gpu.failure.substr(got + 4);
-    choice.note = fmt::format("device: sim:h200, simulated: no GPU works here ({})",
-                              name.substr(0, name.find(' ')));
+    std::string name = gpu.failure;
+    if (got != std::string::npos) name = name.substr(got + 4, name.find(' ', got + 4) - got - 4);
+    choice.note = fmt::format("device: sim:h200, simulated: no GPU works here ({})", name);
   }
   DeviceAnswer answer = describe_device(choice.device, program_path);
   if (!answer.failure.empty()) {

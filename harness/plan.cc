@@ -250,9 +250,10 @@ std::vector<std::string> make_notes(const Pairing& pairing, const std::vector<Ch
     if (named < pairing.takers.size()) {
       takers += fmt::format("; and so on for {} more", pairing.takers.size() - named);
     }
-    notes.push_back(fmt::format("left out: {} cells whose allocator does not know the config "
-                                "string ({})",
-                                pairing.left_out_count * factor, takers));
+    notes.push_back(
+        fmt::format("left out: {} combinations of allocators with config strings that they do not "
+                    "know ({})",
+                    pairing.left_out_count * factor, takers));
   }
   for (std::size_t i = 0; i < chosen.size(); ++i) {
     if (pairing.confs[i].empty()) {

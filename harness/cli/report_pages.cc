@@ -41,7 +41,7 @@ ReportedComparison turns_of(const std::string& path, const std::string& folder,
   if (!fs::equivalent(second, folder, error) || error) {
     throw UsageError({.what = "the baseline is an A/B run, which is compared with itself only",
                       .where = "--baseline " + path,
-                      .wanted = "the report of the A/B run",
+                      .wanted = "its side " + run.plan.sides.back().label,
                       .got = folder,
                       .next = "allocmark report " + path});
   }
