@@ -84,18 +84,26 @@ std::string render_check(const BundleCheck& check) {
   std::string out;
   std::size_t broken_count = 0;
   std::size_t unchecked_count = 0;
+  std::size_t reservation_count = 0;
   for (const CheckedRule& rule : check.rules) {
     broken_count += rule.outcome == RuleOutcome::Broken ? 1 : 0;
     unchecked_count += rule.outcome == RuleOutcome::NotChecked ? 1 : 0;
     out += fmt::format("{:<12} {:<20} {}\n", to_string(rule.outcome), rule.name, rule.question);
     append_lines(out, "", rule.findings);
+    append_lines(out, "reservation: ", rule.reservations);
     append_lines(out, "note: ", rule.notes);
+    reservation_count += rule.reservations.size();
   }
-  const std::string verdict =
-      check.exit_code == ExitCode::Pass
-          ? "can be published: every rule is kept"
-          : fmt::format("cannot be published as it is: {} rules broken, {} not checked",
-                        broken_count, unchecked_count);
+  std::string verdict = "can be published: every rule is kept";
+  if (check.exit_code != ExitCode::Pass) {
+    verdict = fmt::format("cannot be published as it is: {} rules broken, {} not checked",
+                          broken_count, unchecked_count);
+  } else if (reservation_count > 0) {
+    verdict = fmt::format(
+        "can be published with {} reservations, named above: say them beside the "
+        "numbers",
+        reservation_count);
+  }
   return out + verdict + "\n";
 }
 
@@ -109,6 +117,7 @@ std::string render_check_json(const BundleCheck& check) {
                                      ? "not applicable"
                                      : std::string(to_string(rule.outcome))},
                      {"findings", rule.findings},
+                     {"reservations", rule.reservations},
                      {"notes", rule.notes}});
   }
   const Json json = {{"kind", "bundle_check"},

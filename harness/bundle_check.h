@@ -25,8 +25,9 @@ struct CheckedRule {
   std::string name = {};      // "hashes-match"
   std::string question = {};  // "Is every file the one that was bundled?"
   RuleOutcome outcome = RuleOutcome::Kept;
-  std::vector<std::string> findings = {};  // why it is broken or was not checked
-  std::vector<std::string> notes = {};     // what to know though it is kept
+  std::vector<std::string> findings = {};      // why it is broken or was not checked
+  std::vector<std::string> reservations = {};  // with which the bundle can be published
+  std::vector<std::string> notes = {};         // what to know though it is kept
 };
 
 struct BundleCheck {

@@ -276,11 +276,10 @@ void environment_fit(const BundleView& view, CheckedRule& rule) {
            fmt::format("build type '{}': its latencies mean nothing", environment.build_type));
   }
   if (environment.git_sha.empty()) {
-    rule.notes.push_back("built outside a checkout: its source is not known");
+    rule.reservations.emplace_back("built outside a checkout: its source is not known");
   } else if (environment.git_dirty) {
-    rule.notes.push_back(
-        "built from a checkout with local changes: the commit alone does not "
-        "reproduce it");
+    rule.reservations.emplace_back(
+        "built from a checkout with local changes: the commit alone does not reproduce it");
   }
   for (const std::string& warning : environment.warnings) {
     // What 'run --allow-debug' writes for builds with sanitizers.
@@ -393,6 +392,7 @@ constexpr BundleRule kRules[] = {
     {"cells-consistent", "Do the numbers of each cell belong together?", cells_consistent},
     {"samples-enough", "Does every quantile have the samples for a claim?", samples_enough},
     {"environment-fit", "Was it built and run so that times mean something?", environment_fit},
+    {"machine-quiet", "Was the machine quiet, or do the passes agree?", machine_quiet},
     {"tables-recomputed", "Do the raw results give these tables?", tables_recomputed},
     {"page-of-results", "Is report.html made from these results?", page_of_results},
     {"verdicts-recomputed", "Do the raw results give these verdicts?", verdicts_recomputed},

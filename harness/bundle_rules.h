@@ -37,6 +37,9 @@ struct BundleRule {
   void (*apply)(const BundleView& view, CheckedRule& rule);
 };
 
+// In bundle_quiet.cc.
+void machine_quiet(const BundleView& view, CheckedRule& rule);
+
 // In the order in which they are reported.
 [[nodiscard]] std::span<const BundleRule> bundle_rules();
 

@@ -99,41 +99,12 @@ Json known(const std::optional<Number>& value) {
   return value ? Json(*value) : Json(nullptr);
 }
 
-void add_warnings(Conditions& conditions, double cpu_count) {
-  const auto warn = [&](std::string text) { conditions.warnings.push_back(std::move(text)); };
-  if (conditions.wall_s < kWallMinS) return;
-  if (conditions.steal_share && *conditions.steal_share > kStealShareMax) {
-    warn(fmt::format("the hypervisor took {:.1f} % of the processors' time away during the run",
-                     *conditions.steal_share * 100));
-  }
-  if (conditions.other_cpu_count && *conditions.other_cpu_count > kOtherCpuShareMax * cpu_count) {
-    warn(fmt::format("other programs kept {:.1f} of {:.0f} processors busy during the run",
-                     *conditions.other_cpu_count, cpu_count));
-  }
-  if (conditions.throttled_s && *conditions.throttled_s > kThrottledShareMax * conditions.wall_s) {
-    warn(fmt::format("the container's CPU limit stopped it for {:.2f} s of the run's {:.1f} s",
-                     *conditions.throttled_s, conditions.wall_s));
-  }
-  if (conditions.thermal_throttle_count.value_or(0) > 0) {
-    warn(fmt::format("processors throttled {} times for heat during the run",
-                     *conditions.thermal_throttle_count));
-  }
-}
-
 std::string path_of(const std::string& folder) {
   return (fs::path(folder) / kConditionsName).string();
 }
 
 std::vector<std::string> warnings_in(const std::string& text, const std::string& path) {
-  try {
-    return Json::parse(text).at("warnings").get<std::vector<std::string>>();
-  } catch (const Json::exception& error) {
-    throw EnvironmentError({.what = "the conditions of the run cannot be read",
-                            .where = path,
-                            .wanted = "the conditions.json that 'allocmark run' writes",
-                            .got = error.what(),
-                            .next = "delete the file to go on without them"});
-  }
+  return conditions_from_json(text, path).warnings;
 }
 
 std::vector<std::string> stored_warnings(const std::string& folder) {
@@ -176,8 +147,32 @@ Conditions conditions_between(const HostCounters& begin, const HostCounters& end
       conditions.steal_share = *steal_s / (conditions.wall_s * count);
     }
   }
-  add_warnings(conditions, count);
+  conditions.warnings = disturbances(conditions, cpu_count);
   return conditions;
+}
+
+std::vector<std::string> disturbances(const Conditions& conditions, std::uint64_t cpus) {
+  const auto cpu_count = static_cast<double>(std::max<std::uint64_t>(cpus, 1));
+  std::vector<std::string> found;
+  const auto warn = [&](std::string text) { found.push_back(std::move(text)); };
+  if (conditions.wall_s < kWallMinS) return found;
+  if (conditions.steal_share && *conditions.steal_share > kStealShareMax) {
+    warn(fmt::format("the hypervisor took {:.1f} % of the processors' time away during the run",
+                     *conditions.steal_share * 100));
+  }
+  if (conditions.other_cpu_count && *conditions.other_cpu_count > kOtherCpuShareMax * cpu_count) {
+    warn(fmt::format("other programs kept {:.1f} of {} processors busy during the run",
+                     *conditions.other_cpu_count, cpus));
+  }
+  if (conditions.throttled_s && *conditions.throttled_s > kThrottledShareMax * conditions.wall_s) {
+    warn(fmt::format("the container's CPU limit stopped it for {:.2f} s of the run's {:.1f} s",
+                     *conditions.throttled_s, conditions.wall_s));
+  }
+  if (conditions.thermal_throttle_count.value_or(0) > 0) {
+    warn(fmt::format("processors throttled {} times for heat during the run",
+                     *conditions.thermal_throttle_count));
+  }
+  return found;
 }
 
 std::string to_json(const Conditions& conditions) {
@@ -192,6 +187,30 @@ std::string to_json(const Conditions& conditions) {
                      {"thermal_throttle_count", known(conditions.thermal_throttle_count)},
                      {"warnings", conditions.warnings}};
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+Conditions conditions_from_json(const std::string& text, const std::string& where) {
+  try {
+    const Json json = Json::parse(text);
+    Conditions conditions{.wall_s = json.value("wall_s", 0.0)};
+    const auto read = [&]<typename Number>(const char* name, std::optional<Number>& value) {
+      if (json.contains(name) && !json.at(name).is_null()) value = json.at(name).get<Number>();
+    };
+    read("other_cpu_count", conditions.other_cpu_count);
+    read("steal_share", conditions.steal_share);
+    read("load_average_begin", conditions.load_average_begin);
+    read("load_average_end", conditions.load_average_end);
+    read("throttled_s", conditions.throttled_s);
+    read("thermal_throttle_count", conditions.thermal_throttle_count);
+    json.at("warnings").get_to(conditions.warnings);
+    return conditions;
+  } catch (const Json::exception& error) {
+    throw EnvironmentError({.what = "the conditions of the run cannot be read",
+                            .where = where,
+                            .wanted = "the conditions.json that 'allocmark run' writes",
+                            .got = error.what(),
+                            .next = "delete the file to go on without them"});
+  }
 }
 
 void store_conditions(const std::string& folder, Conditions conditions) {

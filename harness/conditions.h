@@ -40,6 +40,15 @@ struct Conditions {
                                             std::uint64_t cpu_count);
 
 [[nodiscard]] std::string to_json(const Conditions& conditions);
+// Throws EnvironmentError naming `where`.
+[[nodiscard]] Conditions conditions_from_json(const std::string& text, const std::string& where);
+
+// What the numbers say may have disturbed the run, one sentence each; empty for a run too short to
+// tell. More than 1 % of the processors' time taken by the hypervisor, more than 10 % of the
+// processors busy with other programs, more than 0.1 % of the run stopped by the container's limit,
+// or any throttling for heat.
+[[nodiscard]] std::vector<std::string> disturbances(const Conditions& conditions,
+                                                    std::uint64_t cpu_count);
 
 // DIR/conditions.json; a resumed run adds its warnings to those that are there.
 void store_conditions(const std::string& folder, Conditions conditions);

@@ -214,8 +214,11 @@ DeviceChoice choose_device(const std::string& device, const std::string& program
               .facts = std::move(gpu.facts)};
     }
     choice.device = "sim:h200";
-    choice.note = fmt::format("device: sim:h200, a simulated GPU, because no GPU works here ({})",
-                              gpu.failure);
+    // The error's name is enough here; --device cuda:0 says all of it.
+    const std::size_t got = gpu.failure.find("got ");
+    std::string name = gpu.failure;
+    if (got != std::string::npos) name = name.substr(got + 4, name.find(' ', got + 4) - got - 4);
+    choice.note = fmt::format("device: sim:h200, simulated: no GPU works here ({})", name);
   }
   DeviceAnswer answer = describe_device(choice.device, program_path);
   if (!answer.failure.empty()) {

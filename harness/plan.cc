@@ -242,10 +242,18 @@ std::vector<std::string> make_notes(const Pairing& pairing, const std::vector<Ch
                                     std::uint64_t factor, std::uint64_t duplicate_count) {
   std::vector<std::string> notes;
   if (pairing.left_out_count > 0) {
-    notes.push_back(fmt::format(
-        "left out: {} combinations, because a config string is run only with allocators that know "
-        "its keys ({})",
-        pairing.left_out_count * factor, fmt::join(pairing.takers, "; ")));
+    constexpr std::size_t kNamedMax = 2;
+    const std::size_t named = std::min(pairing.takers.size(), kNamedMax);
+    std::string takers = fmt::format(
+        "{}", fmt::join(pairing.takers.begin(),
+                        pairing.takers.begin() + static_cast<std::ptrdiff_t>(named), "; "));
+    if (named < pairing.takers.size()) {
+      takers += fmt::format("; and so on for {} more", pairing.takers.size() - named);
+    }
+    notes.push_back(
+        fmt::format("left out: {} combinations of allocators with config strings that they do not "
+                    "know ({})",
+                    pairing.left_out_count * factor, takers));
   }
   for (std::size_t i = 0; i < chosen.size(); ++i) {
     if (pairing.confs[i].empty()) {

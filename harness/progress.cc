@@ -10,7 +10,8 @@
 namespace allocmark {
 namespace {
 
-constexpr std::uint64_t kBarWidth = 30;
+// With its numbers the line stays within 80 columns, so that drawing it anew leaves nothing behind.
+constexpr std::uint64_t kBarWidth = 10;
 constexpr std::size_t kReasonLengthMax = 400;
 
 bool is_broken(CellStatus status) {

@@ -66,14 +66,6 @@ void write_all(int fd, std::string_view text, const std::string& path) {
   }
 }
 
-void make_folder(const std::string& folder) {
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) {
-    throw_file("cannot make the results folder", folder, error.value());
-  }
-}
-
 void check_same_plan(const std::string& folder, const RunManifest& before, const RunManifest& now,
                      const Environment& environment_before, const Environment& environment_now) {
   std::vector<std::string> differences =
@@ -221,22 +213,17 @@ RunManifest read_manifest(const std::string& folder) {
 
 RunFolder RunFolder::create(const std::string& folder, const RunManifest& manifest,
                             const Environment& environment) {
-  make_folder(folder);
-  std::error_code error;
-  if (!fs::is_empty(folder, error) || error) {
-    throw UsageError(
-        {.what = "the results folder is not empty",
-         .where = folder,
-         .wanted = "a new or an empty folder",
-         .got = "",
-         .next = "to go on with the run in it add --resume, else choose another --out DIR"});
-  }
+  FolderLock lock = claim_empty_folder(
+      folder, "to go on with the run in it add --resume, else choose another --out DIR");
   write_file(join(folder, kManifestName), to_json(manifest));
-  return RunFolder(RunFileWriter::create(results_path(folder), environment), {});
+  return RunFolder(std::move(lock), RunFileWriter::create(results_path(folder), environment), {});
 }
 
 RunFolder RunFolder::resume(const std::string& folder, const RunManifest& manifest,
                             const Environment& environment) {
+  // What is no run gets no lock; a run is read under it, since until then it may have grown.
+  static_cast<void>(read_manifest(folder));
+  FolderLock lock = FolderLock::acquire(folder);
   const RunManifest before = read_manifest(folder);
   RunFile file = read_run_file(results_path(folder));
   check_same_plan(folder, before, manifest, file.environment, environment);
@@ -245,7 +232,7 @@ RunFolder RunFolder::resume(const std::string& folder, const RunManifest& manife
                std::make_move_iterator(file.cells.end()), std::back_inserter(kept),
                [](const CellResult& cell) { return is_finished(cell.status); });
   write_file(join(folder, kManifestName), to_json(manifest));
-  return RunFolder(RunFileWriter::resume(results_path(folder)), std::move(kept));
+  return RunFolder(std::move(lock), RunFileWriter::resume(results_path(folder)), std::move(kept));
 }
 
 std::string results_path(const std::string& folder) { return join(folder, kResultsName); }

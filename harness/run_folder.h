@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "harness/cell.h"
+#include "harness/folder_lock.h"
 #include "results/run_file.h"
 #include "results/schema.h"
 
@@ -46,6 +47,8 @@ struct RunManifest {
 // Throws EnvironmentError where the folder holds no run.
 [[nodiscard]] RunManifest read_manifest(const std::string& folder);
 
+// The only writer of its folder while it lives: a second one, in whatever process, is refused with
+// an EnvironmentError that says who writes.
 class RunFolder {
  public:
   // A new folder; one that exists must be empty.
@@ -66,9 +69,10 @@ class RunFolder {
   [[nodiscard]] const std::vector<CellResult>& kept() const { return kept_; }
 
  private:
-  RunFolder(RunFileWriter file, std::vector<CellResult> kept)
-      : file_(std::move(file)), kept_(std::move(kept)) {}
+  RunFolder(FolderLock lock, RunFileWriter file, std::vector<CellResult> kept)
+      : lock_(std::move(lock)), file_(std::move(file)), kept_(std::move(kept)) {}
 
+  FolderLock lock_;
   RunFileWriter file_;
   std::vector<CellResult> kept_;
 };

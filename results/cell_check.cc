@@ -15,6 +15,7 @@
 
 #include "results/json.h"
 #include "results/latency_histogram.h"
+#include "results/shift.h"
 #include "results/statistics.h"
 
 namespace allocmark {
@@ -258,6 +259,33 @@ std::vector<std::string> missing_samples(const CellResult& cell, std::uint32_t p
 std::vector<std::string> marked_quantiles(const CellResult& cell) {
   Findings findings;
   if (is_measured(cell)) add_missing(cell, "P99", kP99, findings);
+  return findings;
+}
+
+std::vector<std::string> differing_passes(const CellResult& cell) {
+  struct Number {
+    const char* name;
+    double PassSummary::*value;
+    double reach_max;
+  };
+  constexpr Number kNumbers[] = {
+      {"allocate P50", &PassSummary::allocate_p50_ns, kPassP50ReachMax},
+      {"allocate P99", &PassSummary::allocate_p99_ns, kPassP99ReachMax},
+      {"free P50", &PassSummary::deallocate_p50_ns, kPassP50ReachMax},
+  };
+  Findings findings;
+  if (!is_measured(cell) || cell.passes.size() < kPublishedPassCountMin) return findings;
+  for (const Number& number : kNumbers) {
+    std::vector<double> values;
+    for (const PassSummary& pass : cell.passes) values.push_back(pass.*number.value);
+    const double middle = median(values);
+    const auto far_count = std::ranges::count_if(
+        values, [&](double value) { return std::abs(value - middle) > number.reach_max * middle; });
+    const double share = static_cast<double>(far_count) / static_cast<double>(values.size());
+    if (share <= kDifferingPassShareMax) continue;
+    findings.push_back(fmt::format("{}: {} of {} passes lie more than {:.0f} % from their median",
+                                   number.name, far_count, values.size(), 100 * number.reach_max));
+  }
   return findings;
 }
 

@@ -25,4 +25,14 @@ inline constexpr std::uint32_t kPublishedPassCountMin = 3;
 // P99s with too few samples, likewise. Tables mark them, so they are no claim.
 [[nodiscard]] std::vector<std::string> marked_quantiles(const CellResult& cell);
 
+// Passes further from their median than this count as differing; more than a quarter of a cell's
+// passes must. One pass of three is more than a quarter, four of sixteen are not.
+inline constexpr double kPassP50ReachMax = 0.10;
+inline constexpr double kPassP99ReachMax = 0.25;
+inline constexpr double kDifferingPassShareMax = 0.25;
+
+// "allocate P50: 2 of 6 passes lie more than 10 % from their median"; empty where the cell's passes
+// agree, and for fewer than kPublishedPassCountMin of them.
+[[nodiscard]] std::vector<std::string> differing_passes(const CellResult& cell);
+
 }  // namespace allocmark

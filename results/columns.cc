@@ -1,5 +1,4 @@
-// Chooses each column's unit from the largest value in it and formats with fixed decimals, so that
-// columns align.
+// Formats each column with one unit and fixed decimals, so that columns align.
 #include "results/columns.h"
 
 #include <algorithm>
@@ -29,16 +28,31 @@ struct Unit {
   int decimals;
 };
 
-// A unit serves while the column's largest value stays below the next one's threshold.
-constexpr double kMicrosecondsFromNs = 1e5;
-constexpr double kMillisecondsFromNs = 1e9;
+// GiB from here on; MiB below.
 constexpr double kGibibytesFromBytes = 10.0 * static_cast<double>(kGiB);
 
-Unit time_unit(double max_ns) {
-  if (max_ns >= kMillisecondsFromNs) return {"ms", 1e6, 6};
-  if (max_ns >= kMicrosecondsFromNs) return {"us", 1e3, 3};
-  return {"ns", 1, 0};
-}
+// A call takes from tens of nanoseconds to milliseconds, a step or request a thousand times that.
+constexpr Unit kCallUnit{"us", 1e3, 3};
+constexpr Unit kStepUnit{"ms", 1e6, 3};
+
+// Places of columns: a table that is too wide leaves out the last ones first.
+enum Place : unsigned {
+  kStatusOfProblem,
+  kRequest,
+  kStep,
+  kOomCount,
+  kAllocateP50,
+  kAllocateP99,
+  kReservedPeak,
+  kFreeP50,
+  kFreeP99,
+  kWaste,
+  kRequestedPeak,
+  kOomRate,
+  kAllocateP999,
+  kDriverCalls,
+  kStatus
+};
 
 Unit bytes_unit(double max_bytes) {
   if (max_bytes >= kGibibytesFromBytes) return {"GiB", static_cast<double>(kGiB), 2};
@@ -66,14 +80,15 @@ struct LatencyColumn {
   OperationLatency CellResult::*latency;
   double LatencySummary::*value;
   Percentile percentile;
+  Place place;
 };
 
 constexpr std::array<LatencyColumn, 5> kLatencyColumns{{
-    {"allocate", "P50", &CellResult::allocate, &LatencySummary::p50_ns, kP50},
-    {"allocate", "P99", &CellResult::allocate, &LatencySummary::p99_ns, kP99},
-    {"allocate", "P99.9", &CellResult::allocate, &LatencySummary::p999_ns, kP999},
-    {"free", "P50", &CellResult::deallocate, &LatencySummary::p50_ns, kP50},
-    {"free", "P99", &CellResult::deallocate, &LatencySummary::p99_ns, kP99},
+    {"allocate", "P50", &CellResult::allocate, &LatencySummary::p50_ns, kP50, kAllocateP50},
+    {"allocate", "P99", &CellResult::allocate, &LatencySummary::p99_ns, kP99, kAllocateP99},
+    {"allocate", "P99.9", &CellResult::allocate, &LatencySummary::p999_ns, kP999, kAllocateP999},
+    {"free", "P50", &CellResult::deallocate, &LatencySummary::p50_ns, kP50, kFreeP50},
+    {"free", "P99", &CellResult::deallocate, &LatencySummary::p99_ns, kP99, kFreeP99},
 }};
 
 struct RequestColumn {
@@ -82,17 +97,22 @@ struct RequestColumn {
   LatencySummary RequestLatency::*latency;
   double LatencySummary::*value;
   Percentile percentile;
+  unsigned place;
 };
 
+constexpr RequestColumn kRequestP99{
+    "request", "P99", &RequestLatency::latency, &LatencySummary::p99_ns, kP99, 0};
+
 constexpr std::array<RequestColumn, 7> kRequestColumns{{
-    {"answer", "P50", &RequestLatency::latency, &LatencySummary::p50_ns, kP50},
-    {"answer", "P99", &RequestLatency::latency, &LatencySummary::p99_ns, kP99},
-    {"answer", "P99.9", &RequestLatency::latency, &LatencySummary::p999_ns, kP999},
-    {"1st token", "P50", &RequestLatency::first_token, &LatencySummary::p50_ns, kP50},
-    {"1st token", "P99", &RequestLatency::first_token, &LatencySummary::p99_ns, kP99},
-    {"delay", "P50", &RequestLatency::delay, &LatencySummary::p50_ns, kP50},
-    {"delay", "P99", &RequestLatency::delay, &LatencySummary::p99_ns, kP99},
+    {"request", "P50", &RequestLatency::latency, &LatencySummary::p50_ns, kP50, 2},
+    kRequestP99,
+    {"request", "P99.9", &RequestLatency::latency, &LatencySummary::p999_ns, kP999, 6},
+    {"1st token", "P50", &RequestLatency::first_token, &LatencySummary::p50_ns, kP50, 5},
+    {"1st token", "P99", &RequestLatency::first_token, &LatencySummary::p99_ns, kP99, 3},
+    {"delay", "P50", &RequestLatency::delay, &LatencySummary::p50_ns, kP50, 4},
+    {"delay", "P99", &RequestLatency::delay, &LatencySummary::p99_ns, kP99, 1},
 }};
+constexpr unsigned kRequestCountPlace = 7;
 
 class Builder {
  public:
@@ -126,31 +146,39 @@ class Builder {
   }
 
   void add_status() {
-    columns_.headings.push_back({"", "status", ""});
+    const bool all_ok = std::ranges::all_of(
+        cells_, [](const CellResult& cell) { return cell.status == CellStatus::Ok; });
+    columns_.headings.push_back({"", "status", "", all_ok ? kStatus : kStatusOfProblem});
     for (std::size_t row = 0; row < cells_.size(); ++row) {
       columns_.rows[row].emplace_back(to_string(cells_[row].status));
     }
   }
 
+  // What the user waits for: a request where the cells serve any, and the allocator's part of a
+  // step where they have steps.
+  void add_costs() {
+    if (has_any_requests()) add_request(kRequestP99, kRequest);
+    const auto steps = values([](const CellResult& cell) {
+      return cell.allocator_ns_per_step > 0 ? cell.allocator_ns_per_step : kUndefined;
+    });
+    if (largest(steps) == 0) return;
+    add({"time", "per step", kStepUnit.name, kStep}, steps, kStepUnit.divisor, kStepUnit.decimals);
+  }
+
   void add_oom() {
-    add({"OOM", "n", ""},
+    add({"OOM", "n", "", kOomCount},
         values([](const CellResult& cell) { return static_cast<double>(cell.oom_count); }), 1, 0);
     const auto percents =
         values([](const CellResult& cell) { return 100 * or_undefined(oom_rate(cell)); });
-    add({"OOM", "rate", "%"}, percents, 1, 2);
+    add({"OOM", "rate", "%", kOomRate}, percents, 1, 2);
     for (std::size_t row = 0; row < cells_.size(); ++row) {
       if (percents[row] > 0 && percents[row] < 0.01) columns_.rows[row].back() = "<0.01";
     }
   }
 
-  // One unit for all columns of an operation, so that its percentiles read against each other.
   void add_latencies(std::string_view operation) {
-    double max_ns = 0;
     for (const LatencyColumn& column : kLatencyColumns) {
-      if (column.operation == operation) max_ns = std::max(max_ns, largest(latencies(column)));
-    }
-    for (const LatencyColumn& column : kLatencyColumns) {
-      if (column.operation == operation) add_latency(column, time_unit(max_ns));
+      if (column.operation == operation) add_latency(column);
     }
   }
 
@@ -160,11 +188,11 @@ class Builder {
     const auto reserved =
         values([](const CellResult& cell) { return or_undefined(cell.reserved_bytes_peak); });
     const Unit unit = bytes_unit(std::max(largest(requested), largest(reserved)));
-    add({"peak", "requested", unit.name}, requested, unit.divisor, unit.decimals);
-    add({"peak", "reserved", unit.name}, reserved, unit.divisor, unit.decimals);
-    add({"", "waste", "%"},
+    add({"peak", "requested", unit.name, kRequestedPeak}, requested, unit.divisor, unit.decimals);
+    add({"peak", "reserved", unit.name, kReservedPeak}, reserved, unit.divisor, unit.decimals);
+    add({"", "waste", "%", kWaste},
         values([](const CellResult& cell) { return 100 * or_undefined(waste_share(cell)); }), 1, 1);
-    add({"driver", "calls", ""}, values([](const CellResult& cell) {
+    add({"driver", "calls", "", kDriverCalls}, values([](const CellResult& cell) {
           return or_undefined(cell.device_allocate_count) + or_undefined(cell.device_free_count);
         }),
         1, 0);
@@ -172,24 +200,12 @@ class Builder {
 
   // All in one unit: the delay reads against the latency it is part of.
   void add_requests() {
-    const bool has_any = std::ranges::any_of(cells_, [](const CellResult& cell) {
-      return is_measured(cell) && cell.requests.has_value();
-    });
-    if (!has_any) return;
-    constexpr Unit unit{"ms", 1e6, 3};
-    add({"requests", "done", ""}, values([](const CellResult& cell) {
+    if (!has_any_requests()) return;
+    add({"requests", "done", "", kRequestCountPlace}, values([](const CellResult& cell) {
           return cell.requests ? static_cast<double>(cell.requests->latency.count) : kUndefined;
         }),
         1, 0);
-    for (const RequestColumn& column : kRequestColumns) {
-      const auto found = requests(column);
-      add({column.group, column.name, unit.name}, found, unit.divisor, unit.decimals);
-      for (std::size_t row = 0; row < cells_.size(); ++row) {
-        if (!std::isfinite(found[row])) continue;
-        const LatencySummary& summary = (*cells_[row].requests).*column.latency;
-        mark_few_samples(column.percentile, summary.count, row);
-      }
-    }
+    for (const RequestColumn& column : kRequestColumns) add_request(column, column.place);
   }
 
   Columns take() { return std::move(columns_); }
@@ -202,13 +218,30 @@ class Builder {
     });
   }
 
-  void add_latency(const LatencyColumn& column, const Unit& unit) {
+  void add_latency(const LatencyColumn& column) {
     const auto found = latencies(column);
-    add({std::string(column.operation), column.name, unit.name}, found, unit.divisor,
-        unit.decimals);
+    add({std::string(column.operation), column.name, kCallUnit.name, column.place}, found,
+        kCallUnit.divisor, kCallUnit.decimals);
     for (std::size_t row = 0; row < cells_.size(); ++row) {
       if (!std::isfinite(found[row])) continue;
       mark_few_samples(column.percentile, (cells_[row].*column.latency).total.count, row);
+    }
+  }
+
+  [[nodiscard]] bool has_any_requests() const {
+    return std::ranges::any_of(cells_, [](const CellResult& cell) {
+      return is_measured(cell) && cell.requests.has_value();
+    });
+  }
+
+  void add_request(const RequestColumn& column, unsigned place) {
+    const auto found = requests(column);
+    add({column.group, column.name, kStepUnit.name, place}, found, kStepUnit.divisor,
+        kStepUnit.decimals);
+    for (std::size_t row = 0; row < cells_.size(); ++row) {
+      if (!std::isfinite(found[row])) continue;
+      const LatencySummary& summary = (*cells_[row].requests).*column.latency;
+      mark_few_samples(column.percentile, summary.count, row);
     }
   }
 
@@ -266,6 +299,7 @@ std::optional<std::uint64_t> capacity_bytes(const CellGroup& group) {
 Columns make_columns(std::span<const CellResult> cells) {
   Builder builder(cells);
   builder.add_status();
+  builder.add_costs();
   builder.add_oom();
   builder.add_latencies("allocate");
   builder.add_latencies("free");

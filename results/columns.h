@@ -1,6 +1,7 @@
 // What the tables for people show: cells grouped by experiment, columns with one unit each, values
 // as short text. Flows in: results; flows out: strings that table.cc and markdown.cc lay out. Units
-// are chosen once for all groups, so that a column means the same everywhere on a page.
+// are the same in every table, so that tables read against each other: us for a call, ms for a step
+// or a request, which is what the user waits for. Only memory is MiB or GiB.
 #pragma once
 
 #include <cstdint>
@@ -32,9 +33,10 @@ struct CellGroup {
 [[nodiscard]] std::optional<std::uint64_t> capacity_bytes(const CellGroup& group);
 
 struct Column {
-  std::string group;  // first line of the heading, may be empty: "allocate"
-  std::string name;   // second line: "P50"
-  std::string unit;   // third line, may be empty: "us"
+  std::string group;   // first line of the heading, may be empty: "allocate"
+  std::string name;    // second line: "P50"
+  std::string unit;    // third line, may be empty: "us"
+  unsigned place = 0;  // among the columns that a narrow table keeps; the lowest are kept longest
 };
 
 struct Columns {
@@ -44,6 +46,8 @@ struct Columns {
   bool has_marks = false;  // some percentile has the mark ~
 };
 
+// What the user pays comes first: a request's P99 and the allocator's time per step, where the
+// cells have them; then OOMs, calls, memory.
 [[nodiscard]] Columns make_columns(std::span<const CellResult> cells);
 
 // How long requests to a server took; no headings where no measured cell has any.

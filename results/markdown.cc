@@ -13,6 +13,7 @@
 
 #include "base/bytes.h"
 #include "results/answer.h"
+#include "results/cell_check.h"
 #include "results/columns.h"
 #include "results/json.h"
 #include "results/statistics.h"
@@ -211,7 +212,13 @@ void append_warnings(std::string& out, const Environment& environment,
   out += "## Warnings\n\n";
   std::map<std::string, std::size_t> cell_counts;
   for (const CellResult& cell : cells) {
-    const std::set<std::string> different(cell.warnings.begin(), cell.warnings.end());
+    std::set<std::string> different(cell.warnings.begin(), cell.warnings.end());
+    if (!differing_passes(cell).empty()) {
+      different.insert("more than a quarter of the passes lie far from their median");
+    }
+    if (is_measured(cell) && cell.residue_bytes > 0) {
+      different.insert("device memory was left behind at the allocator's end");
+    }
     for (const std::string& warning : different) ++cell_counts[warning];
   }
   if (environment.warnings.empty() && cell_counts.empty()) out += "None.\n";

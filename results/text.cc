@@ -115,8 +115,10 @@ std::vector<std::string> wrap_conf(std::string_view conf, std::size_t width) {
   std::vector<std::string> lines;
   while (display_width(conf) > width) {
     const std::size_t fits = prefix_bytes(conf, width);
-    const std::size_t comma = conf.substr(0, fits).rfind(',');
-    const std::size_t cut = comma == std::string_view::npos ? fits : comma + 1;
+    std::size_t cut = conf.substr(0, fits).rfind(',') + 1;
+    // An option that is longer than the line: between its words.
+    if (cut == 0) cut = conf.substr(0, fits).find_last_of(":_") + 1;
+    if (cut == 0) cut = fits;
     lines.emplace_back(conf.substr(0, cut));
     conf.remove_prefix(cut);
   }

@@ -31,7 +31,8 @@ namespace allocmark {
 // Columns taken on a terminal, counting one per code point.
 [[nodiscard]] std::size_t display_width(std::string_view text);
 
-// Cuts a config string into lines of at most `width` columns, after commas where it can.
+// Cuts a config string into lines of at most `width` columns: after commas where it can, else after
+// a colon or underscore.
 [[nodiscard]] std::vector<std::string> wrap_conf(std::string_view conf, std::size_t width);
 
 // Fills lines of at most `width` columns with the words of `text`; longer words get a line of their

@@ -4,6 +4,7 @@
 // every number that is printed.
 #pragma once
 
+#include <cstddef>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,10 +13,23 @@
 
 namespace allocmark {
 
-// For a terminal: one block per workload, device, capacity, seed and OOM policy; columns aligned,
-// at most 160 wide; no escape sequences. Ends with the answer (answer.h). No cells give a line that
-// says so.
-[[nodiscard]] std::string render_table(std::span<const CellResult> cells);
+// Of table.txt, whatever terminal it was made on; it is wider where all columns need more.
+inline constexpr std::size_t kFileWidth = 160;
+// Below this a table is wider than its terminal.
+inline constexpr std::size_t kWidthMin = 40;
+
+struct TableStyle {
+  std::size_t width = kFileWidth;  // of every line, in columns
+  bool all = true;                 // columns are kept, however wide the lines get
+  // Where all columns are, for the line that says which ones were left out: "DIR/table.txt".
+  std::string all_columns = "table.txt";
+};
+
+// For a terminal: one block per workload, device, capacity, seed and OOM policy; columns aligned;
+// no escape sequences. Columns that do not fit are left out, the last ones of Column::place first,
+// and a line says which. Ends with the answer (answer.h). No cells give a line that says so.
+[[nodiscard]] std::string render_table(std::span<const CellResult> cells,
+                                       const TableStyle& style = {});
 
 // report.md: what ran, how to read it, the tables, the answer, OOM causes, warnings, and `command`,
 // which is the shell command that runs it again (already quoted).

@@ -20,7 +20,9 @@
 #include "harness/cli/interleaved_session.h"
 #include "harness/cli/known_allocators.h"
 #include "harness/cli/run_request.h"
+#include "harness/cli/terminal.h"
 #include "harness/environment.h"
+#include "harness/folder_lock.h"
 #include "harness/plan.h"
 #include "harness/progress.h"
 #include "results/compare_writers.h"
@@ -167,7 +169,7 @@ ExitCode ab_command(const RunCommand& command) {
     cell.base.device = device.device;
     cell.now.device = device.device;
   }
-  if (!device.note.empty()) fmt::print(stderr, "{}\n", device.note);
+  if (!device.note.empty()) print_wrapped(stderr, device.note);
   if (command.dry_run) {
     for (const InterleavedCell& cell : session.plan.cells) {
       fmt::print("{}  {}\n{}  {}\n", cell.base.id(), cell_label(cell.base), cell.now.id(),
@@ -188,6 +190,7 @@ ExitCode ab_command(const RunCommand& command) {
   // Said once, not for each side.
   session.environments.back().warnings.clear();
 
+  if (command.out.empty()) session.folder = make_new_folder(session.folder);
   const SessionOutcome outcome = run_session(session);
   fmt::print("{}", command.format == "json" ? render_comparison_json(outcome.comparison)
                                             : render_comparison(outcome.comparison, false));

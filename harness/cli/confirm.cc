@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "harness/cli/interleaved_session.h"
 #include "harness/environment.h"
+#include "harness/folder_lock.h"
 #include "harness/run_folder.h"
 
 namespace allocmark {
@@ -166,8 +167,8 @@ void confirm(const CompareCommand& command, const ComparePolicy& policy, Compari
   session.plan.round_count_max = round_count_max;
   session.plan.cells = std::move(cells);
   session.job_count = command.job_count;
-  session.folder =
-      command.confirm_out.empty() ? folder_beside(command.runs[1]) : command.confirm_out;
+  session.folder = command.confirm_out.empty() ? make_new_folder(folder_beside(command.runs[1]))
+                                               : command.confirm_out;
   fmt::print(stderr, "confirmation: {} of {} cells are run again, in {} to {} rounds\n",
              session.plan.cells.size(), comparison.cells.size(), session.plan.round_count,
              session.plan.round_count_max);

@@ -22,6 +22,7 @@
 #include "harness/cli/run_output.h"
 #include "harness/conditions.h"
 #include "harness/environment.h"
+#include "harness/folder_lock.h"
 #include "harness/interrupt.h"
 #include "harness/progress.h"
 #include "results/compare_writers.h"
@@ -37,24 +38,6 @@ constexpr const char* kRoundsName = "rounds.jsonl";
 
 std::string join(const std::string& folder, const std::string& name) {
   return (fs::path(folder) / name).string();
-}
-
-void make_folder(const std::string& folder) {
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) {
-    throw EnvironmentError({.what = "cannot make the folder for the results",
-                            .where = folder,
-                            .wanted = "a folder that can be written",
-                            .got = error.message(),
-                            .next = "choose another one"});
-  }
-  if (fs::is_empty(folder, error) && !error) return;
-  throw UsageError({.what = "the results folder is not empty",
-                    .where = folder,
-                    .wanted = "a new or an empty folder",
-                    .got = "",
-                    .next = "choose another one; interleaved runs cannot be resumed"});
 }
 
 // Every line is with the operating system before add returns.
@@ -93,23 +76,33 @@ RunFolder create_side(const InterleavedSession& session, std::size_t index) {
     manifest.cells.push_back(index == 0 ? cell.base : cell.now);
   }
   manifest.files = mark_conf_files(manifest.cells);
-  return RunFolder::create(join(session.folder, side.label), manifest,
+  return RunFolder::create(side_folder(session.folder, session.plan, index), manifest,
                            session.environments.at(index));
-}
-
-void write_side_reports(const InterleavedSession& session) {
-  for (const InterleavedSide& side : session.plan.sides) {
-    const std::string folder = join(session.folder, side.label);
-    RunFile file = read_run_file(results_path(folder));
-    add_stored_conditions(session.folder, &file.environment);
-    write_reports(folder, file.environment, file.cells);
-  }
 }
 
 }  // namespace
 
+std::string side_folder(const std::string& folder, const InterleavedPlan& plan, std::size_t side) {
+  return join(folder, plan.sides.at(side).label);
+}
+
+void write_side_reports(const std::string& folder, const InterleavedPlan& plan) {
+  for (std::size_t side = 0; side < kSideCount; ++side) {
+    const std::string path = side_folder(folder, plan, side);
+    RunFile file = read_run_file(results_path(path));
+    add_stored_conditions(folder, &file.environment);
+    write_reports(path, file.environment, file.cells);
+  }
+}
+
+void write_comparison(const std::string& folder, const Comparison& comparison) {
+  write_file(join(folder, "comparison.txt"), render_comparison(comparison, true));
+  write_file(join(folder, "comparison.json"), render_comparison_json(comparison));
+}
+
 SessionOutcome run_session(const InterleavedSession& session) {
-  make_folder(session.folder);
+  const FolderLock lock =
+      claim_empty_folder(session.folder, "choose another one; interleaved runs cannot be resumed");
   write_file(join(session.folder, kPlanName), to_json(session.plan));
   std::array<RunFolder, kSideCount> sides{create_side(session, 0), create_side(session, 1)};
   RoundsFile rounds(join(session.folder, kRoundsName));
@@ -153,9 +146,8 @@ SessionOutcome run_session(const InterleavedSession& session) {
                                                       session.environments.front().cpu_count));
   add_stored_conditions(session.folder, &run.environments.front());
   outcome.comparison = compare_interleaved(run, session.policy);
-  write_side_reports(session);
-  write_file(join(session.folder, "comparison.txt"), render_comparison(outcome.comparison, true));
-  write_file(join(session.folder, "comparison.json"), render_comparison_json(outcome.comparison));
+  write_side_reports(session.folder, session.plan);
+  write_comparison(session.folder, outcome.comparison);
   return outcome;
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <string>
 
 #include "harness/interleave.h"
@@ -36,6 +37,14 @@ struct SessionOutcome {
 [[nodiscard]] bool is_interleaved(const std::string& folder);
 // Throws EnvironmentError naming the file that cannot be read.
 [[nodiscard]] InterleavedRun read_interleaved(const std::string& folder);
+
+// The folder of side 0 or 1 in the interleaved run's folder, with its first round.
+[[nodiscard]] std::string side_folder(const std::string& folder, const InterleavedPlan& plan,
+                                      std::size_t side);
+// Both sides' report.md, table.txt, table.csv and google_benchmark.json.
+void write_side_reports(const std::string& folder, const InterleavedPlan& plan);
+// comparison.txt and comparison.json.
+void write_comparison(const std::string& folder, const Comparison& comparison);
 
 // The environment of a side: this host, and the build of the program that runs the side's cells.
 // Throws EnvironmentError where the program is no allocmark or cannot use the device.

@@ -1,14 +1,81 @@
-// 'allocmark report DIR': the report of a results folder, made again from its results.jsonl.
+// 'allocmark report DIR': the report of a results folder, made again from its results.jsonl, or of
+// an A/B run, made again from its rounds.
+#include <cstddef>
 #include <cstdio>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <system_error>
 
 #include <fmt/format.h>
+#include "base/error.h"
 #include "harness/cli/commands.h"
+#include "harness/cli/compare_input.h"
+#include "harness/cli/interleaved_session.h"
 #include "harness/cli/report_pages.h"
 #include "harness/cli/run_output.h"
 #include "harness/conditions.h"
 #include "harness/run_folder.h"
+#include "results/compare_writers.h"
+#include "results/interleaved.h"
 
 namespace allocmark {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// The page is made of the second side; who gave the A/B run's folder finds it there.
+void copy_page(const std::string& side, const std::string& folder,
+               std::optional<fs::file_time_type> before) {
+  const fs::path page = fs::path(side) / "report.html";
+  std::error_code error;
+  const fs::file_time_type now = fs::last_write_time(page, error);
+  if (error || (before && now == *before)) return;
+  const fs::path copy = fs::path(folder) / "report.html";
+  fs::copy_file(page, copy, fs::copy_options::overwrite_existing, error);
+  if (!error) fmt::print("page of the comparison: {}\n", copy.string());
+}
+
+// The folder of an A/B run: the verdicts of its rounds, both sides' reports, and the page of side B
+// held against side A.
+ExitCode report_sides(const ReportCommand& command, PagesRequest pages) {
+  const InterleavedRun run = read_interleaved(command.folder);
+  pages.folder = side_folder(command.folder, run.plan, 1);
+  pages.baselines.insert(pages.baselines.begin(), command.folder);
+  if (command.format == "facts") {
+    fmt::print("{}", page_facts(pages));
+    return ExitCode::Pass;
+  }
+  const Comparison comparison = compare_interleaved(run, read_policy(command.policy, ""));
+  if (command.format == "json") {
+    fmt::print("{}", render_comparison_json(comparison));
+    return ExitCode::Pass;
+  }
+  fmt::print("{}", render_comparison(comparison, false));
+  if (command.format == "table") return ExitCode::Pass;
+  const fs::path folder(command.folder);
+  write_side_reports(command.folder, run.plan);
+  // What is there was judged by the policy of the run, which is not stored.
+  if (!command.policy.empty() || !fs::exists(folder / "comparison.json")) {
+    write_comparison(command.folder, comparison);
+  }
+  fmt::print("comparison: {}\n", (folder / "comparison.txt").string());
+  for (std::size_t side = 0; side < kSideCount; ++side) {
+    const fs::path path = side_folder(command.folder, run.plan, side);
+    fmt::print("report of side {}: {}\n", run.plan.sides.at(side).label,
+               (path / "report.md").string());
+  }
+  std::fflush(stdout);
+  std::error_code error;
+  const fs::file_time_type time =
+      fs::last_write_time(fs::path(pages.folder) / "report.html", error);
+  fmt::print("{}", write_pages(pages));
+  copy_page(pages.folder, command.folder, error ? std::nullopt : std::optional(time));
+  return ExitCode::Pass;
+}
+
+}  // namespace
 
 ExitCode report_command(const ReportCommand& command) {
   const PagesRequest pages{.folder = command.folder,
@@ -18,13 +85,24 @@ ExitCode report_command(const ReportCommand& command) {
                            .latex = command.latex,
                            .svg = command.svg,
                            .html = command.html};
+  if (is_interleaved(command.folder)) {
+    if (command.format == "csv" || command.format == "markdown") {
+      throw UsageError({.what = "the report of an A/B run is a comparison",
+                        .where = "--format",
+                        .wanted = "table, json or facts",
+                        .got = command.format,
+                        .next = "for one side: allocmark report " + command.folder +
+                                "/B --format " + command.format});
+    }
+    return report_sides(command, pages);
+  }
   if (command.format == "facts") {
     fmt::print("{}", page_facts(pages));
     return ExitCode::Pass;
   }
   RunFile file = read_run_file(results_path(command.folder));
   if (!command.format.empty()) {
-    fmt::print("{}", render_results(command.format, file.environment, file.cells));
+    fmt::print("{}", render_results(command.format, command.folder, file.environment, file.cells));
     return ExitCode::Pass;
   }
   add_stored_conditions(command.folder, &file.environment);

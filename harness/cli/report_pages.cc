@@ -31,22 +31,23 @@ ReportedComparison held_against(const std::string& path, const std::string& fold
           .comparison = compare_runs(base, now, policy, calibration)};
 }
 
-// The baseline is the folder of an A/B run and the report is of its side B: the verdicts are those
-// of the rounds.
+// The baseline is the folder of an A/B run and the report is of its second side: the verdicts are
+// those of the rounds.
 ReportedComparison turns_of(const std::string& path, const std::string& folder,
                             const ComparePolicy& policy) {
+  const InterleavedRun run = read_interleaved(path);
+  const std::string second = side_folder(path, run.plan, 1);
   std::error_code error;
-  if (!fs::equivalent(fs::path(path) / "B", folder, error) || error) {
-    throw UsageError(
-        {.what = "the baseline is an A/B run, which is compared with itself only",
-         .where = "--baseline " + path,
-         .wanted = "the report of its side B",
-         .got = folder,
-         .next = "allocmark report " + (fs::path(path) / "B").string() + " --baseline " + path});
+  if (!fs::equivalent(second, folder, error) || error) {
+    throw UsageError({.what = "the baseline is an A/B run, which is compared with itself only",
+                      .where = "--baseline " + path,
+                      .wanted = "its side " + run.plan.sides.back().label,
+                      .got = folder,
+                      .next = "allocmark report " + path});
   }
   return {.path = path,
-          .base_cells = read_run_file(results_path((fs::path(path) / "A").string())).cells,
-          .comparison = compare_interleaved(read_interleaved(path), policy)};
+          .base_cells = read_run_file(results_path(side_folder(path, run.plan, 0))).cells,
+          .comparison = compare_interleaved(run, policy)};
 }
 
 }  // namespace

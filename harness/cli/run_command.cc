@@ -24,6 +24,7 @@
 #include "harness/cli/known_allocators.h"
 #include "harness/cli/run_output.h"
 #include "harness/cli/run_request.h"
+#include "harness/cli/terminal.h"
 #include "harness/conditions.h"
 #include "harness/environment.h"
 #include "harness/interrupt.h"
@@ -345,13 +346,15 @@ ExitCode finish(const RunCommand& command, const Work& work, const std::string& 
   add_stored_conditions(folder, &file.environment);
   const std::vector<CellResult> cells = in_plan_order(work.cells, file.cells);
   const std::string report = write_reports(folder, file.environment, cells);
-  fmt::print("{}", render_results(command.format, file.environment, cells));
+  fmt::print("{}", render_results(command.format, folder, file.environment, cells));
   std::fflush(stdout);
   // Output that is meant for a program stays free of text for people.
   std::FILE* people = command.format == "table" ? stdout : stderr;
-  fmt::print(people, "\n{}\n", figures_note(work.device.device));
-  for (const std::string& warning : file.environment.warnings) {
-    fmt::print(people, "warning: {}\n", warning);
+  fmt::print(people, "\n");
+  print_wrapped(people, figures_note(work.device.device));
+  std::fflush(people);
+  for (const std::string& warning : warning_summary(file.environment, cells)) {
+    print_wrapped(stderr, "warning: " + warning);
   }
   fmt::print(people, "cells: {}\nresults: {}\nreport: {}\n",
              count_by_status(cells, work.cells.size()), folder, report);
@@ -376,7 +379,7 @@ ExitCode run_command(const RunCommand& command) {
   const std::string program_path = own_program_path();
   const Work work = plan_work(command, program_path);
   for (const std::string& note : work.notes) {
-    fmt::print(stderr, "{}\n", note);
+    print_wrapped(stderr, note);
   }
   if (command.dry_run) {
     print_cells(work);
@@ -388,16 +391,17 @@ ExitCode run_command(const RunCommand& command) {
   const RepeatBasis basis{.clock_step_ns = environment.clock_resolution_ns,
                           .calibration = calibration ? &*calibration : nullptr};
   const std::string folder =
-      command.out.empty() ? default_folder(work.manifest.title) : command.out;
+      command.out.empty() ? make_new_folder(default_folder(work.manifest.title)) : command.out;
 
   // A file limit then is an error of write, not our end.
   signal(SIGXFSZ, SIG_IGN);
   const HostCounters counters = read_host_counters();
   const InterruptGuard interrupt;
   bool completed = false;
+  // Nobody else writes to the folder until its reports are there as well.
+  RunFolder results = command.resume ? RunFolder::resume(folder, work.manifest, environment)
+                                     : RunFolder::create(folder, work.manifest, environment);
   {
-    RunFolder results = command.resume ? RunFolder::resume(folder, work.manifest, environment)
-                                       : RunFolder::create(folder, work.manifest, environment);
     if (!command.placements_folder.empty())
       std::filesystem::create_directories(command.placements_folder);
     const std::uint32_t job_count =

@@ -2,20 +2,26 @@
 #include "harness/cli/run_output.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cstdint>
+#include <cstdio>
 #include <filesystem>
 #include <map>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include "base/bytes.h"
+#include "harness/cli/terminal.h"
 #include "harness/report_files.h"
 #include "harness/runtime_select.h"
 #include "results/json.h"
+#include "results/statistics.h"
+#include "results/text.h"
 #include "results/writers.h"
 
 namespace allocmark {
-std::string render_results(std::string_view format, const Environment& environment,
-                           const std::vector<CellResult>& cells) {
+std::string render_results(std::string_view format, const std::string& folder,
+                           const Environment& environment, const std::vector<CellResult>& cells) {
   if (format == "markdown") {
     return render_markdown(environment, cells, shell_command(environment.argv));
   }
@@ -29,7 +35,63 @@ std::string render_results(std::string_view format, const Environment& environme
     }
     return text;
   }
-  return render_table(cells);
+  const std::string table = (std::filesystem::path(folder) / "table.txt").string();
+  return render_table(cells, {.width = output_width(stdout), .all = false, .all_columns = table});
+}
+
+namespace {
+
+constexpr std::size_t kWarningLinesMax = 8;
+
+// Numbers differ from cell to cell, and what is warned of is the same.
+std::string without_numbers(const std::string& text) {
+  std::string kind;
+  for (const char letter : text) {
+    const bool digit = std::isdigit(static_cast<unsigned char>(letter)) != 0;
+    if (!digit || kind.empty() || kind.back() != '#') kind += digit ? '#' : letter;
+  }
+  return kind;
+}
+
+}  // namespace
+
+std::vector<std::string> warning_summary(const Environment& environment,
+                                         const std::vector<CellResult>& cells) {
+  struct Kind {
+    std::string example;
+    std::size_t cell_count = 0;
+  };
+  std::map<std::string, Kind> kinds;
+  for (const CellResult& cell : cells) {
+    std::map<std::string, std::string> of_cell;
+    for (const std::string& warning : cell.warnings) {
+      of_cell.try_emplace(without_numbers(warning), warning);
+    }
+    if (is_measured(cell) && cell.residue_bytes > 0) {
+      of_cell["leak"] = fmt::format("the allocator left {} of device memory behind at its end",
+                                    format_bytes(cell.residue_bytes));
+    }
+    for (const auto& [kind, text] : of_cell) {
+      Kind& found = kinds.try_emplace(kind, Kind{.example = text}).first->second;
+      ++found.cell_count;
+    }
+  }
+  std::vector<Kind> sorted;
+  for (const auto& [name, kind] : kinds) sorted.push_back(kind);
+  std::ranges::stable_sort(
+      sorted, [](const Kind& a, const Kind& b) { return a.cell_count > b.cell_count; });
+  std::vector<std::string> lines;
+  for (const std::string& warning : environment.warnings) lines.push_back(printable(warning));
+  for (const Kind& kind : sorted) {
+    lines.push_back(
+        fmt::format("{} of {} cells: {}", kind.cell_count, cells.size(), printable(kind.example)));
+  }
+  if (lines.size() > kWarningLinesMax) {
+    const std::size_t more = lines.size() - (kWarningLinesMax - 1);
+    lines.resize(kWarningLinesMax - 1);
+    lines.push_back(fmt::format("and {} other kinds, in report.md", more));
+  }
+  return lines;
 }
 
 std::string write_reports(const std::string& folder, const Environment& environment,
@@ -65,8 +127,7 @@ std::string count_by_status(const std::vector<CellResult>& cells, std::size_t pl
 std::string figures_note(const std::string& device) {
   if (is_simulated(device)) {
     return "Latencies on a simulated GPU: measured host time of the allocator's own code + "
-           "modelled driver time. "
-           "OOMs and memory figures are the simulated device's.";
+           "modelled driver time. OOMs and memory figures are the simulated device's.";
   }
   return "Latencies on a GPU: measured host time, the driver's included.";
 }

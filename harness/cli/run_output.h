@@ -11,9 +11,16 @@
 
 namespace allocmark {
 
-// "table", "markdown", "csv" or "json" (one object per line, as in results.jsonl).
-[[nodiscard]] std::string render_results(std::string_view format, const Environment& environment,
+// "table", "markdown", "csv" or "json" (one object per line, as in results.jsonl). The table is as
+// wide as stdout; `folder` has it whole.
+[[nodiscard]] std::string render_results(std::string_view format, const std::string& folder,
+                                         const Environment& environment,
                                          const std::vector<CellResult>& cells);
+
+// What results say against themselves, for people, the most frequent first: the run's warnings, and
+// those of its cells with how many cells have them. At most a screen of lines; report.md has all.
+[[nodiscard]] std::vector<std::string> warning_summary(const Environment& environment,
+                                                       const std::vector<CellResult>& cells);
 
 // Writes report.md, table.txt, table.csv and google_benchmark.json into the folder; returns
 // report.md's path.

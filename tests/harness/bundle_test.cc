@@ -18,6 +18,7 @@
 #include "base/error.h"
 #include "harness/bundle_check.h"
 #include "harness/capacity.h"
+#include "harness/conditions.h"
 #include "harness/histogram.h"
 #include "harness/report_files.h"
 #include "harness/run_folder.h"
@@ -47,7 +48,8 @@ LatencySummary summary_of(const Histogram& histogram) {
 }
 
 // A cell whose numbers belong together; latencies differ from call to call and from pass to pass.
-CellResult make_cell(const std::string& conf, std::uint32_t pass_count = 3) {
+CellResult make_cell(const std::string& conf, std::uint32_t pass_count = 3,
+                     std::uint64_t pass_step_ps = 100) {
   CellResult cell;
   cell.key = {.workload = "file:w.csv",
               .allocator = "caching",
@@ -66,7 +68,7 @@ CellResult make_cell(const std::string& conf, std::uint32_t pass_count = 3) {
   Histogram all;
   for (std::uint32_t pass = 0; pass < pass_count; ++pass) {
     Histogram one;
-    for (std::uint64_t i = 0; i < 2000; ++i) one.add(40000 + pass * 100 + i * i / 10);
+    for (std::uint64_t i = 0; i < 2000; ++i) one.add(40000 + pass * pass_step_ps + i * i / 10);
     const LatencySummary summary = summary_of(one);
     cell.passes.push_back({.allocate_p50_ns = summary.p50_ns,
                            .allocate_p99_ns = summary.p99_ns,
@@ -154,7 +156,7 @@ TEST_CASE("a sound bundle keeps every rule, and the same run gives the same byte
   const TemporaryFolder folder;
   const BundleFiles files = bundle_of(sound_cells());
   CHECK(broken(sealed(files)).empty());
-  CHECK(rules_with(check_bundle(sealed(files), kVersion), RuleOutcome::Kept).size() == 16);
+  CHECK(rules_with(check_bundle(sealed(files), kVersion), RuleOutcome::Kept).size() == 17);
   for (const char* name : {"a.tar.zst", "a.tar.gz", "a.tar"}) {
     write_tar(folder.path(name), bundle_archive(files));
     const std::string bytes = folder.read(name);
@@ -358,6 +360,68 @@ TEST_CASE("cells without numbers, other work, too few samples and unfit builds a
   environment = make_environment();
   environment.warnings = {"this is a build with sanitizers; its latencies mean nothing"};
   CHECK(broken(sealed(bundle_of(sound_cells(), environment))) == Names{"environment-fit"});
+}
+
+TEST_CASE("a busy machine whose passes differed makes a run that cannot be published") {
+  // What a run on a machine with other work on it stores.
+  const Conditions busy =
+      conditions_between({.wall_s = 0, .busy_cpu_s = 0.0}, {.wall_s = 10, .busy_cpu_s = 12.0}, 2);
+  const Conditions quiet =
+      conditions_between({.wall_s = 0, .busy_cpu_s = 0.0}, {.wall_s = 10, .busy_cpu_s = 1.0}, 2);
+  REQUIRE(busy.warnings.size() == 1);
+  REQUIRE(quiet.warnings.empty());
+  Environment environment = make_environment();
+  environment.cpu_count = 2;
+  Cells differing = sound_cells();
+  differing[1] = make_cell("max_split_size_mb:128", 3, 20'000);
+  const auto check = [&](const Cells& cells, const std::string& conditions) {
+    BundleFiles files = bundle_of(cells, environment);
+    files["conditions.json"] = conditions;
+    // What the conditions say stands in the tables as well, and the comparison rests on them.
+    const RunFile run = bundled_run(files, "");
+    for (const ArchiveFile& file : report_files(run.environment, run.cells)) {
+      files[file.name] = file.text;
+    }
+    files[kBundleComparison] = bundle_comparison(files);
+    return check_bundle(sealed(files), kVersion);
+  };
+  const auto says = [](const BundleCheck& result, const std::string& text) {
+    return render_check(result).find(text) != std::string::npos;
+  };
+  const BundleCheck broken_one = check(differing, to_json(busy));
+  INFO(render_check(broken_one));
+  CHECK(rules_with(broken_one, RuleOutcome::Broken) == Names{"machine-quiet"});
+  CHECK(broken_one.exit_code == ExitCode::Regression);
+  CHECK(says(broken_one, "passes differ in 1 of 2 cells"));
+  // Either alone is a reservation.
+  const BundleCheck busy_one = check(sound_cells(), to_json(busy));
+  CHECK(busy_one.exit_code == ExitCode::Pass);
+  CHECK(says(busy_one, "reservation: other programs kept 1.2 of 2 processors busy"));
+  CHECK(says(busy_one, "can be published with "));
+  const BundleCheck differing_one = check(differing, to_json(quiet));
+  CHECK(differing_one.exit_code == ExitCode::Pass);
+  CHECK(says(differing_one, "reservation: 1 of 2 cells have passes that differ"));
+  const BundleCheck quiet_one = check(sound_cells(), to_json(quiet));
+  CHECK(quiet_one.exit_code == ExitCode::Pass);
+  CHECK_FALSE(says(quiet_one, "processors busy"));
+  // The warning taken out, the numbers left in.
+  Conditions silent = busy;
+  silent.warnings.clear();
+  CHECK(rules_with(check(sound_cells(), to_json(silent)), RuleOutcome::Broken) ==
+        Names{"machine-quiet"});
+}
+
+TEST_CASE("passes differ where more than a quarter lie far from their median") {
+  CellResult cell = make_cell("");
+  CHECK(differing_passes(cell).empty());
+  cell.passes[2].allocate_p50_ns *= 1.09;
+  CHECK(differing_passes(cell).empty());
+  cell.passes[2].allocate_p50_ns *= 1.09;
+  REQUIRE(differing_passes(cell).size() == 1);
+  CHECK(differing_passes(cell)[0] ==
+        "allocate P50: 1 of 3 passes lie more than 10 % from their median");
+  cell.passes.push_back(cell.passes[0]);
+  CHECK(differing_passes(cell).empty());
 }
 
 TEST_CASE(

@@ -7,6 +7,17 @@ run=(run --workload gpt2_train_amp --allocator caching native --capacity 1.05x -
 expect 0 "2 ok" "${run[@]}" --out "$work/base"
 expect 0 "2 ok" "${run[@]}" --out "$work/new"
 
+# conditions BUSY_PROCESSORS WARNINGS: the conditions.json of a run of ten seconds.
+conditions() {
+  echo "{\"kind\":\"conditions\",\"schema_version\":\"1.3.0\",\"wall_s\":10,\"other_cpu_count\":$1,\"warnings\":[$2]}"
+}
+
+# Whether the machine that runs this test is quiet must not decide it.
+for folder in base new; do
+  sed -i '1s/"warnings":\[[^]]*\]/"warnings":[]/' "$work/$folder/results.jsonl"
+  conditions 0 "" >"$work/$folder/conditions.json"
+done
+
 reports() {
   expect 0 "report:" report "$work/new" --baseline "$work/base" --baseline "$work/base/results.jsonl"
   expect 0 '"kind":"report_facts"' report "$work/new" --format facts --baseline "$work/base"
@@ -27,7 +38,9 @@ turns() {
   expect 0 '"interleaved":true' report "$work/ab/B" --baseline "$work/ab" --format facts
   expect 0 "report" report "$work/ab/B" --baseline "$work/ab"
   [ ! -e "$work/ab/B/report.html" ] || grep -q 'max_split_size_mb:128</code> → ' "$work/ab/B/report.html" || fail "a pair's settings are not both named"
-  expect 2 "its side B" report "$work/ab/A" --baseline "$work/ab"
+  expect 2 "allocmark report $work/ab" report "$work/ab/A" --baseline "$work/ab"
+  expect 0 "$work/ab/comparison.txt" report "$work/ab"
+  [ ! -e "$work/ab/B/report.html" ] || cmp -s "$work/ab/B/report.html" "$work/ab/report.html" || fail "the page is not in the A/B run's folder"
   expect 2 "its side B" bundle "$work/ab/A" --baseline "$work/ab" --out "$work/d.tar"
   expect 0 "can be published" bundle "$work/ab/B" --baseline "$work/ab" --out "$work/e.tar"
   # A number of one round that was edited does not fit its histogram, and changes what is compared.
@@ -58,6 +71,18 @@ bundles() {
   expect 1 "names-safe" check "$work/allocmark-bundle"
 }
 
+busy_machine() {
+  cp -r "$work/new" "$work/busy"
+  conditions 1000 '"other programs kept 1000.0 of 1 processors busy during the run"' >"$work/busy/conditions.json"
+  sed -i '1s/"cpu_count":[0-9]*/"cpu_count":1/' "$work/busy/results.jsonl"
+  "$allocmark" bundle "$work/busy" --out "$work/busy.tar" >"$work/out" 2>"$work/err"
+  grep -q "every rule is kept" "$work/out" && fail "a run on a busy machine has no reservation"
+  grep -qE "(reservation: )?other programs kept 1000.0 of 1 processors busy" "$work/out" || fail "a busy machine is not named"
+  # With the words taken out the numbers still say it.
+  conditions 1000 "" >"$work/busy/conditions.json"
+  expect 1 "lacks the warning of its own numbers" bundle "$work/busy" --out "$work/busy.tar"
+}
+
 bad_input() {
   head -c 5000 "$work/a.tar.zst" >"$work/short.tar.zst"
   expect 1 "BROKEN       archive-whole" check "$work/short.tar.zst"
@@ -76,4 +101,4 @@ bad_input() {
   [ ! -e "$work/d.tar" ] || fail "a bundle was left behind by a refusal"
 }
 
-run_parts reports turns bundles bad_input
+run_parts reports turns bundles busy_machine bad_input

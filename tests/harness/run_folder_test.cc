@@ -149,6 +149,36 @@ TEST_CASE("a folder with something in it is not overwritten") {
   CHECK(folder.read("mine.txt") == "precious");
 }
 
+TEST_CASE("a folder has one writer at a time, and the next one when that has gone") {
+  const TemporaryFolder folder;
+  const std::string path = folder.path("run");
+  const auto resume = [&] {
+    static_cast<void>(RunFolder::resume(path, make_manifest(), make_environment()));
+  };
+  {
+    const RunFolder run = RunFolder::create(path, make_manifest(), make_environment());
+    CHECK_THROWS_AS(resume(), EnvironmentError);
+    const std::string refused = error_of(resume);
+    CHECK(refused.find("a run is writing to this folder") != std::string::npos);
+    CHECK(refused.find("process " + std::to_string(getpid())) != std::string::npos);
+    CHECK_THROWS_AS(RunFolder::create(path, make_manifest(), make_environment()), EnvironmentError);
+  }
+  CHECK(error_of(resume) == "no error");
+  CHECK_FALSE(std::filesystem::exists(path + "/.lock"));
+  // A file that a killed process left, with what a terminal would obey.
+  std::ofstream(path + "/.lock") << "process 1 \x1b[31m on elsewhere\n";
+  CHECK(error_of(resume) == "no error");
+}
+
+TEST_CASE("new folders are never the same one") {
+  const TemporaryFolder folder;
+  const std::string wanted = folder.path("results/20261122T160000Z-run");
+  CHECK(make_new_folder(wanted) == wanted);
+  CHECK(make_new_folder(wanted) == wanted + "-2");
+  CHECK(make_new_folder(wanted) == wanted + "-3");
+  CHECK_THROWS_AS(make_new_folder("/dev/null/run"), EnvironmentError);
+}
+
 TEST_CASE("folders that cannot be made or resumed are named") {
   const std::string file_as_folder = error_of([] {
     static_cast<void>(RunFolder::create("/dev/null/run", make_manifest(), make_environment()));

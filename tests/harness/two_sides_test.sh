@@ -54,6 +54,19 @@ two_sides() {
   unset ALLOCMARK_TEST_MISBEHAVE
   expect 3 "SIGSEGV" compare "$work/abcrash" --only exact
 
+  # The report of the folder is that of side B held against side A, by the rounds.
+  rm -f "$work/ab/B/report.md" "$work/ab/A/table.csv"
+  cp "$work/ab/comparison.json" "$work/comparison.json"
+  expect 0 "$work/ab/comparison.txt" report "$work/ab" --no-html
+  for file in A/table.csv B/report.md; do [ -s "$work/ab/$file" ] || fail "report of an A/B run: $file is missing"; done
+  cmp -s "$work/ab/comparison.json" "$work/comparison.json" || fail "report of an A/B run changes its verdicts"
+  expect 0 "1 cells compared" report "$work/ab" --format table --policy "$work/exact.json"
+  expect 0 '"passed": true' report "$work/ab" --format json --policy "$work/exact.json"
+  "$allocmark" report "$work/ab" --format facts >"$work/facts"
+  "$allocmark" report "$work/ab/B" --baseline "$work/ab" --format facts | cmp -s - "$work/facts" || fail "report AB is not report AB/B --baseline AB"
+  expect 2 "report $work/ab/B --format csv" report "$work/ab" --format csv
+  expect 2 "allocmark report $work/ab" report "$work/ab/A" --baseline "$work/ab" --format facts
+
   cp -r "$work/ab" "$work/abbad"
   head -c -99 "$work/ab/rounds.jsonl" >"$work/abbad/rounds.jsonl"
   expect 3 "still being written" compare "$work/abbad" --only exact

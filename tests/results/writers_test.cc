@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <set>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -108,19 +109,78 @@ TEST_CASE("the stored lines are as approved") {
   check_golden("results.jsonl", text);
 }
 
-TEST_CASE("no line of a table is wider than 160 columns or holds control characters") {
+namespace {
+
+// Extreme values, and steps and requests in some cells.
+std::vector<CellResult> wide_cells() {
   std::vector<CellResult> cells = sample::run();
   cells[0].allocate.total.p99_ns = 1e17;
   cells[0].requested_bytes_peak = std::numeric_limits<std::uint64_t>::max();
   cells[0].oom_count = std::numeric_limits<std::uint64_t>::max();
   cells[1].key.allocator = std::string(300, 'a');
   cells[2].key.conf = std::string(1000, 'c');
-  for (const std::string& line : lines_of(render_table(cells))) {
-    INFO(line);
-    CHECK(display_width(line) <= 160);
-    CHECK(std::none_of(line.begin(), line.end(),
-                       [](unsigned char byte) { return byte < 0x20 || byte == 0x7F; }));
+  for (CellResult& cell : cells) cell.allocator_ns_per_step = 16'234'567;
+  return cells;
+}
+
+}  // namespace
+
+TEST_CASE("no line of a table is wider than its terminal or holds control characters") {
+  const std::vector<CellResult> cells = wide_cells();
+  for (const std::size_t width : {40U, 60U, 80U, 100U, 132U, 160U, 200U}) {
+    for (const std::string& line : lines_of(render_table(cells, {.width = width, .all = false}))) {
+      INFO(width << ": " << line);
+      CHECK(display_width(line) <= width);
+      CHECK(std::none_of(line.begin(), line.end(),
+                         [](unsigned char byte) { return byte < 0x20 || byte == 0x7F; }));
+    }
   }
+}
+
+TEST_CASE("a narrow table leaves out whole columns, those that matter least first, and says so") {
+  std::vector<CellResult> cells = sample::run();
+  for (CellResult& cell : cells) cell.allocator_ns_per_step = 16'234'567;
+  const std::string narrow =
+      render_table(cells, {.width = 80, .all = false, .all_columns = "here/table.txt"});
+  CHECK(contains(narrow, " 16.235 "));
+  CHECK(contains(narrow, "Left out at 80 columns: "));
+  CHECK(contains(narrow, "here/table.txt"));
+  CHECK_FALSE(contains(narrow, "P99.9\n"));
+  // From width to width columns are only added, and the costs are always there.
+  std::set<std::string> before;
+  for (const std::size_t width : {80U, 100U, 120U, 140U, 200U}) {
+    const std::string table = render_table(cells, {.width = width, .all = false});
+    std::set<std::string> shown;
+    for (const char* name :
+         {"per step", "OOM", "allocate", "free", "requested", "reserved", "waste", "calls"}) {
+      if (contains(table.substr(0, table.find("caching")), name)) shown.insert(name);
+    }
+    INFO(width);
+    CHECK(shown.contains("per step"));
+    CHECK(shown.contains("OOM"));
+    CHECK(std::ranges::includes(shown, before));
+    before = shown;
+  }
+  CHECK(before.size() == 8);
+  CHECK_FALSE(contains(render_table(cells, {.width = 200, .all = false}), "Left out"));
+  CHECK_FALSE(contains(render_table(wide_cells()), "Left out"));
+}
+
+TEST_CASE("a table has one unit of time for calls, and one for what is waited for") {
+  std::vector<CellResult> cells = sample::run();
+  for (const double fast_ns : {3.0, 3e4, 3e8}) {
+    cells[0].allocate.total.p99_ns = fast_ns;
+    const std::string table = render_table(cells);
+    CHECK(contains(table, " us "));
+    CHECK_FALSE(contains(table.substr(0, table.find("The harness")), " ns"));
+  }
+}
+
+TEST_CASE("a config string is cut after commas, else between words") {
+  using Lines = std::vector<std::string>;
+  CHECK(wrap_conf("max_split_size_mb:32,garbage_collection_threshold:0.8", 24) ==
+        Lines{"max_split_size_mb:32,", "garbage_collection_", "threshold:0.8"});
+  CHECK(wrap_conf("aaaaaaaaaa", 4) == Lines{"aaaa", "aaaa", "aa"});
 }
 
 TEST_CASE("no cells give texts that say so") {

@@ -1,0 +1,47 @@
+// See terminal.h.
+#include "harness/cli/terminal.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+
+#include <fmt/format.h>
+#include "results/text.h"
+
+namespace allocmark {
+namespace {
+
+// More is taken for nonsense.
+constexpr std::size_t kWidthMax = 1000;
+
+// 0 where it is not set or no number.
+std::size_t named_width() {
+  const char* const text = std::getenv("COLUMNS");
+  if (text == nullptr) return 0;
+  std::size_t width = 0;
+  const char* const end = text + std::strlen(text);
+  const auto [stop, error] = std::from_chars(text, end, width);
+  return error == std::errc() && stop == end && width <= kWidthMax ? width : 0;
+}
+
+}  // namespace
+
+std::size_t output_width(std::FILE* stream) {
+  if (const std::size_t width = named_width(); width > 0) return width;
+  winsize size{};
+  // A terminal that does not know its width says 0.
+  if (isatty(fileno(stream)) == 1 && ioctl(fileno(stream), TIOCGWINSZ, &size) == 0 &&
+      size.ws_col > 0) {
+    return size.ws_col;
+  }
+  return kPipeWidth;
+}
+
+void print_wrapped(std::FILE* stream, std::string_view text) {
+  fmt::print(stream, "{}\n", wrap_words(text, output_width(stream)));
+}
+
+}  // namespace allocmark

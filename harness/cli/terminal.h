@@ -1,0 +1,21 @@
+// How wide what a person reads may be. The environment and the stream flow in; columns flow out.
+#pragma once
+
+#include <cstddef>
+#include <cstdio>
+#include <string>
+#include <string_view>
+
+namespace allocmark {
+
+// Where neither COLUMNS nor a terminal says otherwise, as in a pipe or a file.
+inline constexpr std::size_t kPipeWidth = 100;
+
+// The number that COLUMNS holds, else the width of the terminal that the stream is, else
+// kPipeWidth. What is piped does not depend on the terminal that it was started from.
+[[nodiscard]] std::size_t output_width(std::FILE* stream);
+
+// The text and a newline, wrapped at the stream's width.
+void print_wrapped(std::FILE* stream, std::string_view text);
+
+}  // namespace allocmark
