@@ -20,6 +20,7 @@
 #include "results/columns.h"
 #include "results/json.h"
 #include "results/statistics.h"
+#include "workloads/open_workload.h"
 #include "workloads/source.h"
 #include "workloads/trace_hash.h"
 

@@ -14,7 +14,7 @@
 #include "harness/prepared_trace.h"
 #include "harness/replay.h"
 #include "harness/simcu_api.h"
-#include "workloads/source.h"
+#include "workloads/open_workload.h"
 
 namespace allocmark {
 namespace {

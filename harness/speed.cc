@@ -18,6 +18,7 @@
 #include "harness/recorder.h"
 #include "harness/replay.h"
 #include "harness/simcu_api.h"
+#include "workloads/open_workload.h"
 #include "workloads/source.h"
 
 namespace allocmark {

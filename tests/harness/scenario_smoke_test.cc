@@ -15,6 +15,7 @@
 #include "harness/cell.h"
 #include "tests/catch.h"
 #include "tests/harness/temporary_folder.h"
+#include "workloads/open_workload.h"
 #include "workloads/scenario.h"
 #include "workloads/source.h"
 #include "workloads/trace_writer.h"
