@@ -13,9 +13,10 @@
 
 #include <fmt/format.h>
 
+#include "results/derived.h"
 #include "results/json.h"
 #include "results/latency_histogram.h"
-#include "results/statistics.h"
+#include "results/percentile.h"
 
 namespace allocmark {
 namespace {

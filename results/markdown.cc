@@ -14,8 +14,8 @@
 #include "base/bytes.h"
 #include "results/answer.h"
 #include "results/columns.h"
+#include "results/derived.h"
 #include "results/json.h"
-#include "results/statistics.h"
 #include "results/text.h"
 #include "results/writers.h"
 
