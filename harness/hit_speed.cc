@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "allocators/backend.h"
+#include "allocators/registry.h"
 #include "base/error.h"
 #include "harness/clock.h"
 #include "harness/prepared_trace.h"

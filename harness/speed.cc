@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "allocators/backend.h"
+#include "allocators/registry.h"
 #include "base/error.h"
 #include "harness/clock.h"
 #include "harness/device_work.h"

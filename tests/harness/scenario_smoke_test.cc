@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "allocators/backend.h"
+#include "allocators/registry.h"
 #include "harness/capacity.h"
 #include "harness/cell.h"
 #include "tests/catch.h"
