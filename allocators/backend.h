@@ -146,10 +146,4 @@ struct BackendEntry {
   std::string (*unavailable_reason)() = nullptr;
 };
 
-// All backends, in the order tables show them.
-[[nodiscard]] std::span<const BackendEntry> backend_registry();
-
-// By name; throws UsageError with the nearest names.
-[[nodiscard]] const BackendEntry& find_backend(std::string_view name);
-
 }  // namespace allocmark

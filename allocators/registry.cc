@@ -1,4 +1,6 @@
 // The list of all backends. A new one is its own file, one line here and one in CMakeLists.txt.
+#include "allocators/registry.h"
+
 #include <string>
 #include <vector>
 

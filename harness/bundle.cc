@@ -17,7 +17,7 @@
 #include "harness/sha256.h"
 #include "results/compare.h"
 #include "results/compare_writers.h"
-#include "results/statistics.h"
+#include "results/derived.h"
 
 namespace allocmark {
 namespace {

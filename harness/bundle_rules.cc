@@ -18,8 +18,9 @@
 #include "harness/sha256.h"
 #include "results/cell_check.h"
 #include "results/columns.h"
+#include "results/derived.h"
 #include "results/json.h"
-#include "results/statistics.h"
+#include "workloads/open_workload.h"
 #include "workloads/source.h"
 #include "workloads/trace_hash.h"
 

@@ -16,6 +16,7 @@
 
 #include "allocators/backend.h"
 #include "allocators/cuda_check.h"
+#include "allocators/registry.h"
 #include "base/bytes.h"
 #include "base/error.h"
 #include "harness/ballast.h"

@@ -11,6 +11,7 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "workloads/open_workload.h"
 #include "workloads/source.h"
 
 namespace allocmark {

@@ -9,12 +9,13 @@
 #include <vector>
 
 #include "allocators/backend.h"
+#include "allocators/registry.h"
 #include "base/error.h"
 #include "harness/clock.h"
 #include "harness/prepared_trace.h"
 #include "harness/replay.h"
 #include "harness/simcu_api.h"
-#include "workloads/source.h"
+#include "workloads/open_workload.h"
 
 namespace allocmark {
 namespace {

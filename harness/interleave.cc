@@ -13,7 +13,7 @@
 #include "harness/capacity.h"
 #include "harness/cell_group.h"
 #include "harness/runtime_select.h"
-#include "results/statistics.h"
+#include "results/derived.h"
 
 namespace allocmark {
 namespace {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "workloads/open_workload.h"
 #include "workloads/request_marks.h"
 
 namespace allocmark {

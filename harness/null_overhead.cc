@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "allocators/backend.h"
+#include "allocators/registry.h"
 #include "harness/device_work.h"
 #include "harness/recorder.h"
 #include "harness/replay.h"

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "allocators/backend.h"
+#include "allocators/registry.h"
 #include "base/error.h"
 #include "harness/clock.h"
 #include "harness/device_work.h"
@@ -18,6 +19,7 @@
 #include "harness/recorder.h"
 #include "harness/replay.h"
 #include "harness/simcu_api.h"
+#include "workloads/open_workload.h"
 #include "workloads/source.h"
 
 namespace allocmark {

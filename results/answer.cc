@@ -15,8 +15,9 @@
 #include <fmt/format.h>
 
 #include "base/bytes.h"
+#include "results/derived.h"
 #include "results/json.h"
-#include "results/statistics.h"
+#include "results/percentile.h"
 #include "results/text.h"
 
 namespace allocmark {

@@ -13,10 +13,11 @@
 
 #include <fmt/format.h>
 
+#include "results/derived.h"
 #include "results/json.h"
 #include "results/latency_histogram.h"
+#include "results/percentile.h"
 #include "results/shift.h"
-#include "results/statistics.h"
 
 namespace allocmark {
 namespace {

@@ -13,9 +13,10 @@
 #include <fmt/format.h>
 
 #include "base/bytes.h"
+#include "results/derived.h"
 #include "results/json.h"
+#include "results/percentile.h"
 #include "results/shift.h"
-#include "results/statistics.h"
 
 namespace allocmark {
 namespace {

@@ -22,10 +22,11 @@
 #include "results/compare_conclude.h"
 #include "results/compare_environment.h"
 #include "results/compare_numbers.h"
+#include "results/derived.h"
 #include "results/json.h"
+#include "results/percentile.h"
 #include "results/shift.h"
 #include "results/stability.h"
-#include "results/statistics.h"
 
 namespace allocmark {
 namespace {

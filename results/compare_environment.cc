@@ -14,8 +14,9 @@
 
 #include "base/error.h"
 #include "results/compare_numbers.h"
+#include "results/derived.h"
+#include "results/percentile.h"
 #include "results/shift.h"
-#include "results/statistics.h"
 
 namespace allocmark {
 namespace {

@@ -10,8 +10,8 @@
 
 #include "results/compare.h"
 #include "results/latency_histogram.h"
+#include "results/percentile.h"
 #include "results/schema.h"
-#include "results/statistics.h"
 
 namespace allocmark {
 

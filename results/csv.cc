@@ -14,9 +14,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "results/derived.h"
 #include "results/fields.h"
 #include "results/json.h"
-#include "results/statistics.h"
 #include "results/text.h"
 #include "results/unsupported.h"
 #include "results/writers.h"

@@ -15,8 +15,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "results/derived.h"
 #include "results/json.h"
-#include "results/statistics.h"
 #include "results/text.h"
 #include "results/writers.h"
 

@@ -21,10 +21,11 @@
 #include "results/compare_conclude.h"
 #include "results/compare_environment.h"
 #include "results/compare_numbers.h"
+#include "results/derived.h"
 #include "results/latency_histogram.h"
 #include "results/paired_shift.h"
+#include "results/percentile.h"
 #include "results/stability.h"
-#include "results/statistics.h"
 
 namespace allocmark {
 namespace {

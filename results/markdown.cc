@@ -15,8 +15,8 @@
 #include "results/answer.h"
 #include "results/cell_check.h"
 #include "results/columns.h"
+#include "results/derived.h"
 #include "results/json.h"
-#include "results/statistics.h"
 #include "results/text.h"
 #include "results/writers.h"
 

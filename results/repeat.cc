@@ -14,7 +14,7 @@
 #include "base/assert.h"
 #include "results/compare_numbers.h"
 #include "results/latency_histogram.h"
-#include "results/statistics.h"
+#include "results/percentile.h"
 
 namespace allocmark {
 namespace {

@@ -12,8 +12,10 @@
 #include <nlohmann/json.hpp>
 
 #include "results/compare_writers.h"
+#include "results/derived.h"
 #include "results/latency_histogram.h"
-#include "results/statistics.h"
+#include "results/percentile.h"
+#include "results/proportion.h"
 
 namespace allocmark {
 namespace {

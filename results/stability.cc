@@ -13,8 +13,9 @@
 
 #include <fmt/format.h>
 
+#include "results/derived.h"
+#include "results/percentile.h"
 #include "results/shift.h"
-#include "results/statistics.h"
 
 namespace allocmark {
 namespace {

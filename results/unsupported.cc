@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "results/fields.h"
-#include "results/statistics.h"
+#include "results/percentile.h"
 
 namespace allocmark {
 namespace {

@@ -12,7 +12,7 @@
 #include <fmt/format.h>
 
 #include "results/paired_shift.h"
-#include "results/statistics.h"
+#include "results/percentile.h"
 
 namespace allocmark {
 namespace {

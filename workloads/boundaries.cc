@@ -12,7 +12,7 @@
 #include "base/random.h"
 #include "workloads/coroutine_program.h"
 #include "workloads/generated_source.h"
-#include "workloads/generators.h"
+#include "workloads/generator_entry.h"
 #include "workloads/octave_sizes.h"
 
 namespace allocmark {
@@ -116,8 +116,6 @@ Coroutine write_boundaries(BoundariesConfig config, std::uint64_t seed, EventBat
   }
 }
 
-}  // namespace
-
 std::unique_ptr<EventSource> make_boundaries(Parameters& parameters, std::uint64_t seed) {
   parameters.refuse_variant();
   BoundariesConfig config;
@@ -128,5 +126,13 @@ std::unique_ptr<EventSource> make_boundaries(Parameters& parameters, std::uint64
   return make_generated<CoroutineProgram<BoundariesConfig, write_boundaries>>(
       parameters, {.name = "boundaries", .seed = seed}, config);
 }
+
+}  // namespace
+
+extern const GeneratorEntry kBoundariesGenerator;
+constinit const GeneratorEntry kBoundariesGenerator{
+    "boundaries", "boundaries:max_split_bytes=128MiB,rounds=100",
+    "sizes on and beside every threshold of PyTorch's rounding, splitting and max_split rules",
+    make_boundaries};
 
 }  // namespace allocmark

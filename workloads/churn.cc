@@ -9,7 +9,7 @@
 #include "base/random.h"
 #include "workloads/event_names.h"
 #include "workloads/generated_source.h"
-#include "workloads/generators.h"
+#include "workloads/generator_entry.h"
 #include "workloads/octave_sizes.h"
 
 namespace allocmark {
@@ -100,8 +100,6 @@ bool Churn::advance() {
   return true;
 }
 
-}  // namespace
-
 std::unique_ptr<EventSource> make_churn(Parameters& parameters, std::uint64_t seed) {
   parameters.refuse_variant();
   ChurnConfig config;
@@ -121,5 +119,12 @@ std::unique_ptr<EventSource> make_churn(Parameters& parameters, std::uint64_t se
                                 .event_count_preset = 1'000'000},
                                config);
 }
+
+}  // namespace
+
+extern const GeneratorEntry kChurnGenerator;
+constinit const GeneratorEntry kChurnGenerator{
+    "churn", "churn:live_bytes=4GiB,streams=2,events=1000000",
+    "random sizes and lifetimes at a steady number of live bytes; any length", make_churn};
 
 }  // namespace allocmark

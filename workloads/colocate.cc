@@ -18,8 +18,9 @@
 #include <vector>
 
 #include "workloads/generated_source.h"
-#include "workloads/generators.h"
+#include "workloads/generator_entry.h"
 #include "workloads/model_options.h"
+#include "workloads/open_workload.h"
 
 namespace allocmark {
 namespace {
@@ -317,8 +318,6 @@ void Colocation::generate() {
   }
 }
 
-}  // namespace
-
 std::unique_ptr<EventSource> make_colocate(Parameters& parameters, std::uint64_t seed) {
   const ModelShape model = read_model_shape(parameters);
   if (model.family != ModelFamily::Gpt2 && model.family != ModelFamily::Llama) {
@@ -359,5 +358,14 @@ std::unique_ptr<EventSource> make_colocate(Parameters& parameters, std::uint64_t
   return make_generated<Colocation>(
       parameters, {.name = "colocate-" + parameters.variant(), .seed = seed}, config);
 }
+
+}  // namespace
+
+extern const GeneratorEntry kColocateGenerator;
+constinit const GeneratorEntry kColocateGenerator{
+    "colocate", "colocate:llama-3-8b,layers=8,cycles=3,steps=2,requests=32,sleep=both",
+    "reinforcement learning on one device: training, weights put to sleep, answers generated, "
+    "weights woken",
+    make_colocate};
 
 }  // namespace allocmark

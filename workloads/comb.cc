@@ -8,7 +8,7 @@
 #include "base/bytes.h"
 #include "workloads/event_names.h"
 #include "workloads/generated_source.h"
-#include "workloads/generators.h"
+#include "workloads/generator_entry.h"
 #include "workloads/octave_sizes.h"
 
 namespace allocmark {
@@ -84,8 +84,6 @@ class Comb {
   std::uint64_t round_ = 0;
 };
 
-}  // namespace
-
 std::unique_ptr<EventSource> make_comb(Parameters& parameters, std::uint64_t seed) {
   parameters.refuse_variant();
   CombConfig config;
@@ -98,5 +96,14 @@ std::unique_ptr<EventSource> make_comb(Parameters& parameters, std::uint64_t see
   config.rounds = parameters.number("rounds", {.preset = 1, .lowest = 1, .highest = UINT32_MAX});
   return make_generated<Comb>(parameters, {.name = "comb", .seed = seed}, config);
 }
+
+}  // namespace
+
+extern const GeneratorEntry kCombGenerator;
+constinit const GeneratorEntry kCombGenerator{
+    "comb", "comb:size_bytes=2MiB,count=512,ask_bytes=512MiB",
+    "allocates many blocks, frees every other one, asks for a big one: fragmentation at its "
+    "purest",
+    make_comb};
 
 }  // namespace allocmark

@@ -15,6 +15,7 @@
 #include "base/random.h"
 #include "workloads/event_names.h"
 #include "workloads/live_blocks.h"
+#include "workloads/open_workload.h"
 
 namespace allocmark {
 namespace {

@@ -8,7 +8,7 @@
 #include "base/bytes.h"
 #include "workloads/coroutine_program.h"
 #include "workloads/generated_source.h"
-#include "workloads/generators.h"
+#include "workloads/generator_entry.h"
 #include "workloads/octave_sizes.h"
 
 namespace allocmark {
@@ -50,8 +50,6 @@ Coroutine write_growing(GrowingConfig config, std::uint64_t /*seed*/, EventBatch
   }
 }
 
-}  // namespace
-
 std::unique_ptr<EventSource> make_growing(Parameters& parameters, std::uint64_t seed) {
   parameters.refuse_variant();
   GrowingConfig config;
@@ -73,5 +71,13 @@ std::unique_ptr<EventSource> make_growing(Parameters& parameters, std::uint64_t 
   return make_generated<CoroutineProgram<GrowingConfig, write_growing>>(
       parameters, {.name = "growing", .seed = seed}, config);
 }
+
+}  // namespace
+
+extern const GeneratorEntry kGrowingGenerator;
+constinit const GeneratorEntry kGrowingGenerator{
+    "growing", "growing:size_min=1MiB,size_max=512MiB,step_bytes=1MiB,count=8,rounds=2",
+    "buffers replaced by larger ones: every freed block is too small for the next request",
+    make_growing};
 
 }  // namespace allocmark

@@ -13,7 +13,7 @@
 #include "base/random.h"
 #include "workloads/assisted.h"
 #include "workloads/generated_source.h"
-#include "workloads/generators.h"
+#include "workloads/generator_entry.h"
 #include "workloads/model/beam_search.h"
 #include "workloads/model/generation.h"
 #include "workloads/model/kv_cache.h"
@@ -394,8 +394,6 @@ std::optional<TransformerSetup> read_draft(Parameters& parameters, const InferCo
   return draft;
 }
 
-}  // namespace
-
 std::unique_ptr<EventSource> make_infer(Parameters& parameters, std::uint64_t seed) {
   InferConfig config;
   TransformerSetup& setup = config.setup;
@@ -433,5 +431,13 @@ std::unique_ptr<EventSource> make_infer(Parameters& parameters, std::uint64_t se
   if (draft) return make_assisted(parameters, traits, assisted);
   return make_generated<Inference>(parameters, traits, config);
 }
+
+}  // namespace
+
+extern const GeneratorEntry kInferGenerator;
+constinit const GeneratorEntry kInferGenerator{
+    "infer", "infer:llama-3-8b,requests=64,batch=8,lengths=conv,kv=concat",
+    "variable-length inference: padded prompts, then token by token with a growing KV cache",
+    make_infer};
 
 }  // namespace allocmark

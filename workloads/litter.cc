@@ -8,7 +8,7 @@
 #include "base/random.h"
 #include "workloads/coroutine_program.h"
 #include "workloads/generated_source.h"
-#include "workloads/generators.h"
+#include "workloads/generator_entry.h"
 #include "workloads/octave_sizes.h"
 #include "workloads/sized_blocks.h"
 
@@ -39,8 +39,6 @@ Coroutine write_litter(LitterConfig config, std::uint64_t seed, EventBatch* batc
   }
 }
 
-}  // namespace
-
 std::unique_ptr<EventSource> make_litter(Parameters& parameters, std::uint64_t seed) {
   parameters.refuse_variant();
   LitterConfig config;
@@ -55,5 +53,13 @@ std::unique_ptr<EventSource> make_litter(Parameters& parameters, std::uint64_t s
   return make_generated<CoroutineProgram<LitterConfig, write_litter>>(
       parameters, {.name = "litter", .seed = seed}, config);
 }
+
+}  // namespace
+
+extern const GeneratorEntry kLitterGenerator;
+constinit const GeneratorEntry kLitterGenerator{
+    "litter", "litter:fill_bytes=4GiB,keep_percent=5,rounds=3",
+    "fills memory and frees most of it at random: a heap with a history, to put before a workload",
+    make_litter};
 
 }  // namespace allocmark

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "workloads/generated_source.h"
-#include "workloads/generators.h"
+#include "workloads/generator_entry.h"
 
 namespace allocmark {
 namespace {
@@ -119,8 +119,6 @@ void Load::unload() {
   }
 }
 
-}  // namespace
-
 std::unique_ptr<EventSource> make_load(Parameters& parameters, std::uint64_t seed) {
   parameters.refuse_variant();
   LoadConfig config;
@@ -144,5 +142,14 @@ std::unique_ptr<EventSource> make_load(Parameters& parameters, std::uint64_t see
   }
   return make_generated<Load>(parameters, {.name = "load", .seed = seed}, config);
 }
+
+}  // namespace
+
+extern const GeneratorEntry kLoadGenerator;
+constinit const GeneratorEntry kLoadGenerator{
+    "load", "load:layers=64,first_bytes=530MiB,second_bytes=270MiB,copies=2,pool_bytes=16GiB",
+    "weights are loaded and converted one by one, then a pool takes what it can: holes that no "
+    "later weight fits",
+    make_load};
 
 }  // namespace allocmark

@@ -8,7 +8,7 @@
 #include "base/random.h"
 #include "workloads/coroutine_program.h"
 #include "workloads/generated_source.h"
-#include "workloads/generators.h"
+#include "workloads/generator_entry.h"
 #include "workloads/octave_sizes.h"
 #include "workloads/sized_blocks.h"
 
@@ -42,8 +42,6 @@ Coroutine write_oom_edge(OomEdgeConfig config, std::uint64_t seed, EventBatch* b
   }
 }
 
-}  // namespace
-
 std::unique_ptr<EventSource> make_oom_edge(Parameters& parameters, std::uint64_t seed) {
   parameters.refuse_variant();
   OomEdgeConfig config;
@@ -60,5 +58,13 @@ std::unique_ptr<EventSource> make_oom_edge(Parameters& parameters, std::uint64_t
   return make_generated<CoroutineProgram<OomEdgeConfig, write_oom_edge>>(
       parameters, {.name = "oom_edge", .seed = seed}, config);
 }
+
+}  // namespace
+
+extern const GeneratorEntry kOomEdgeGenerator;
+constinit const GeneratorEntry kOomEdgeGenerator{
+    "oom_edge", "oom_edge:level_bytes=8GiB,swing_percent=10,turns=100",
+    "climbs to a level and hovers there to the last byte: how near to the edge one can live",
+    make_oom_edge};
 
 }  // namespace allocmark

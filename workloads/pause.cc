@@ -7,7 +7,7 @@
 
 #include "base/random.h"
 #include "workloads/generated_source.h"
-#include "workloads/generators.h"
+#include "workloads/generator_entry.h"
 
 namespace allocmark {
 namespace {
@@ -44,8 +44,6 @@ class Pause {
   std::uint64_t taken_ = 0;
 };
 
-}  // namespace
-
 std::unique_ptr<EventSource> make_pause(Parameters& parameters, std::uint64_t seed) {
   parameters.refuse_variant();
   PauseConfig config;
@@ -65,5 +63,13 @@ std::unique_ptr<EventSource> make_pause(Parameters& parameters, std::uint64_t se
   }
   return make_generated<Pause>(parameters, {.name = "pause", .seed = seed}, config);
 }
+
+}  // namespace
+
+extern const GeneratorEntry kPauseGenerator;
+constinit const GeneratorEntry kPauseGenerator{
+    "pause", "pause:empty_cache=1,leftovers=2000",
+    "between two jobs in one process: waits, gives cached memory back, leaves blocks behind",
+    make_pause};
 
 }  // namespace allocmark

@@ -9,7 +9,7 @@
 #include "workloads/coroutine_program.h"
 #include "workloads/event_names.h"
 #include "workloads/generated_source.h"
-#include "workloads/generators.h"
+#include "workloads/generator_entry.h"
 #include "workloads/octave_sizes.h"
 
 namespace allocmark {
@@ -59,8 +59,6 @@ Coroutine write_producer(ProducerConfig config, std::uint64_t seed, EventBatch* 
   }
 }
 
-}  // namespace
-
 std::unique_ptr<EventSource> make_producer(Parameters& parameters, std::uint64_t seed) {
   parameters.refuse_variant();
   ProducerConfig config;
@@ -87,5 +85,13 @@ std::unique_ptr<EventSource> make_producer(Parameters& parameters, std::uint64_t
       parameters, {.name = "producer", .seed = seed, .stream_count = config.consumer_count + 1},
       config);
 }
+
+}  // namespace
+
+extern const GeneratorEntry kProducerGenerator;
+constinit const GeneratorEntry kProducerGenerator{
+    "producer", "producer:items=10000,consumers=2,depth=2,size_min=1MiB,size_max=64MiB",
+    "buffers made on one stream, recorded on others and let go while they are still read",
+    make_producer};
 
 }  // namespace allocmark

@@ -11,7 +11,7 @@
 #include "base/bytes.h"
 #include "workloads/coroutine_program.h"
 #include "workloads/generated_source.h"
-#include "workloads/generators.h"
+#include "workloads/generator_entry.h"
 #include "workloads/octave_sizes.h"
 
 namespace allocmark {
@@ -62,8 +62,6 @@ Coroutine write_robson(RobsonConfig config, std::uint64_t /*seed*/, EventBatch* 
   }
 }
 
-}  // namespace
-
 std::unique_ptr<EventSource> make_robson(Parameters& parameters, std::uint64_t seed) {
   parameters.refuse_variant();
   RobsonConfig config;
@@ -81,5 +79,13 @@ std::unique_ptr<EventSource> make_robson(Parameters& parameters, std::uint64_t s
   return make_generated<CoroutineProgram<RobsonConfig, write_robson>>(
       parameters, {.name = "robson", .seed = seed}, config);
 }
+
+}  // namespace
+
+extern const GeneratorEntry kRobsonGenerator;
+constinit const GeneratorEntry kRobsonGenerator{
+    "robson", "robson:live_bytes=4GiB,size_min=2MiB,size_max=512MiB",
+    "fills with one size, frees every other block, doubles the size: the worst case for first fit",
+    make_robson};
 
 }  // namespace allocmark

@@ -7,7 +7,7 @@
 #include "base/random.h"
 #include "workloads/coroutine_program.h"
 #include "workloads/generated_source.h"
-#include "workloads/generators.h"
+#include "workloads/generator_entry.h"
 #include "workloads/octave_sizes.h"
 #include "workloads/sized_blocks.h"
 
@@ -43,8 +43,6 @@ Coroutine write_sawtooth(SawtoothConfig config, std::uint64_t seed, EventBatch* 
   }
 }
 
-}  // namespace
-
 std::unique_ptr<EventSource> make_sawtooth(Parameters& parameters, std::uint64_t seed) {
   parameters.refuse_variant();
   SawtoothConfig config;
@@ -62,5 +60,13 @@ std::unique_ptr<EventSource> make_sawtooth(Parameters& parameters, std::uint64_t
   return make_generated<CoroutineProgram<SawtoothConfig, write_sawtooth>>(
       parameters, {.name = "sawtooth", .seed = seed}, config);
 }
+
+}  // namespace
+
+extern const GeneratorEntry kSawtoothGenerator;
+constinit const GeneratorEntry kSawtoothGenerator{
+    "sawtooth", "sawtooth:peak_bytes=4GiB,floor_bytes=512MiB,order=random,teeth=20",
+    "live bytes climb to a peak and fall back, again and again: what a cache keeps of the peak",
+    make_sawtooth};
 
 }  // namespace allocmark

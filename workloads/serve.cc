@@ -11,7 +11,7 @@
 
 #include "base/random.h"
 #include "workloads/generated_source.h"
-#include "workloads/generators.h"
+#include "workloads/generator_entry.h"
 #include "workloads/model/lengths.h"
 #include "workloads/model_options.h"
 #include "workloads/serving/arrivals.h"
@@ -307,8 +307,6 @@ void Server::commit() {
   phase_ = Phase::Iteration;
 }
 
-}  // namespace
-
 std::unique_ptr<EventSource> make_serve(Parameters& parameters, std::uint64_t seed) {
   const ModelShape model = read_model_shape(parameters);
   if (model.family == ModelFamily::Bert) return make_embedding_service(parameters, model, seed);
@@ -320,5 +318,14 @@ std::unique_ptr<EventSource> make_serve(Parameters& parameters, std::uint64_t se
   return make_generated<Server>(parameters, {.name = "serve-" + parameters.variant(), .seed = seed},
                                 config);
 }
+
+}  // namespace
+
+extern const GeneratorEntry kServeGenerator;
+constinit const GeneratorEntry kServeGenerator{
+    "serve", "serve:llama-3-8b,requests=64,arrivals=gamma,cv_percent=300,kv=paged",
+    "a server under open-loop arrivals: continuous batching, chunked prompts, beam search, draft "
+    "models; embeddings with BERT",
+    make_serve};
 
 }  // namespace allocmark

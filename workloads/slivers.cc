@@ -8,7 +8,7 @@
 #include "base/bytes.h"
 #include "workloads/coroutine_program.h"
 #include "workloads/generated_source.h"
-#include "workloads/generators.h"
+#include "workloads/generator_entry.h"
 #include "workloads/octave_sizes.h"
 
 namespace allocmark {
@@ -55,8 +55,6 @@ Coroutine write_slivers(SliversConfig config, std::uint64_t /*seed*/, EventBatch
   }
 }
 
-}  // namespace
-
 std::unique_ptr<EventSource> make_slivers(Parameters& parameters, std::uint64_t seed) {
   parameters.refuse_variant();
   SliversConfig config;
@@ -78,5 +76,14 @@ std::unique_ptr<EventSource> make_slivers(Parameters& parameters, std::uint64_t 
   return make_generated<CoroutineProgram<SliversConfig, write_slivers>>(
       parameters, {.name = "slivers", .seed = seed}, config);
 }
+
+}  // namespace
+
+extern const GeneratorEntry kSliversGenerator;
+constinit const GeneratorEntry kSliversGenerator{
+    "slivers", "slivers:size_bytes=64MiB,count=64,sliver_bytes=4MiB,rounds=8",
+    "blocks replaced by slightly smaller ones, with pins in what is left: the case against best "
+    "fit",
+    make_slivers};
 
 }  // namespace allocmark

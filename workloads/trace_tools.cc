@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "workloads/data_folder.h"
 #include "workloads/generators.h"
+#include "workloads/open_workload.h"
 #include "workloads/references.h"
 #include "workloads/scenario.h"
 #include "workloads/summary.h"

@@ -5,10 +5,12 @@
 #include <memory>
 
 #include "workloads/generated_source.h"
-#include "workloads/generators.h"
+#include "workloads/generator_entry.h"
 #include "workloads/training.h"
 
 namespace allocmark {
+
+namespace {
 
 std::unique_ptr<EventSource> make_train(Parameters& parameters, std::uint64_t seed) {
   const TrainConfig config = read_train_config(parameters);
@@ -20,5 +22,13 @@ std::unique_ptr<EventSource> make_train(Parameters& parameters, std::uint64_t se
       {.name = "train-" + parameters.variant(), .seed = seed, .stream_count = stream_count},
       config);
 }
+
+}  // namespace
+
+extern const GeneratorEntry kTrainGenerator;
+constinit const GeneratorEntry kTrainGenerator{
+    "train", "train:gpt2-124m,batch=8,seq=1024,steps=4",
+    "transformer training steps as eager PyTorch allocates them: autocast, checkpointing, AdamW",
+    make_train};
 
 }  // namespace allocmark

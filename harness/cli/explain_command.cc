@@ -8,6 +8,7 @@
 #include "allocators/backend.h"
 #include "allocators/caching/explain.h"
 #include "allocators/conf.h"
+#include "allocators/registry.h"
 #include "harness/cli/commands.h"
 
 namespace allocmark {

@@ -18,6 +18,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include "allocators/backend.h"
+#include "allocators/registry.h"
 #include "base/error.h"
 #include "harness/child_process.h"
 #include "harness/cli/commands.h"

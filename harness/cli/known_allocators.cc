@@ -4,6 +4,7 @@
 #include <string>
 
 #include "allocators/backend.h"
+#include "allocators/registry.h"
 
 namespace allocmark {
 

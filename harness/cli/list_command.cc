@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include "allocators/backend.h"
+#include "allocators/registry.h"
 #include "harness/child_process.h"
 #include "harness/cli/commands.h"
 #include "harness/environment.h"

@@ -15,6 +15,7 @@
 
 #include "allocators/backend.h"
 #include "allocators/cuda_check.h"
+#include "allocators/registry.h"
 #include "base/bytes.h"
 #include "base/error.h"
 #include "harness/micro/pair_benchmark.h"

@@ -15,6 +15,7 @@
 
 #include "allocators/backend.h"
 #include "allocators/cuda_check.h"
+#include "allocators/registry.h"
 #include "harness/micro/thread_costs.h"
 
 namespace allocmark {

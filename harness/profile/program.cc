@@ -6,6 +6,7 @@
 #include <string>
 
 #include "harness/trace_compiler.h"
+#include "workloads/open_workload.h"
 #include "workloads/source.h"
 
 namespace allocmark {

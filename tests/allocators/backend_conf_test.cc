@@ -8,6 +8,7 @@
 #include "allocators/async.h"
 #include "allocators/backend.h"
 #include "allocators/cub.h"
+#include "allocators/registry.h"
 #include "allocators/thrust_pool.h"
 #include "base/bytes.h"
 #include "tests/catch.h"

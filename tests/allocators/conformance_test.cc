@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "allocators/backend.h"
+#include "allocators/registry.h"
 #include "tests/allocators/conformance.h"
 #include "tests/allocators/owned_blocks.h"
 #include "tests/catch.h"

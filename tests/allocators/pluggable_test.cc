@@ -12,6 +12,7 @@
 #include <string>
 
 #include "allocators/library_probe.h"
+#include "allocators/registry.h"
 #include "tests/allocators/device_probe.h"
 #include "tests/catch.h"
 

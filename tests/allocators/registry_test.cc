@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "allocators/backend.h"
+#include "allocators/registry.h"
 #include "tests/catch.h"
 
 namespace allocmark {

@@ -2,6 +2,7 @@
 // where the plugin is there; the contract suite holds them against the rest. Without a plugin only
 // the config string is read.
 #include "allocators/rmm.h"
+#include "allocators/registry.h"
 
 #include <cuda_runtime_api.h>
 

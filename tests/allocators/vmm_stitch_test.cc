@@ -2,6 +2,7 @@
 // between streams only in stream order, and keeps small blocks in slabs. Method: short stories on
 // the simulated device (or a GPU), with literals; the contract suite holds it against the rest.
 #include "allocators/vmm_stitch.h"
+#include "allocators/registry.h"
 
 #include <cuda_runtime_api.h>
 

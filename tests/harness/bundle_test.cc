@@ -27,7 +27,7 @@
 #include "results/json.h"
 #include "tests/catch.h"
 #include "tests/harness/temporary_folder.h"
-#include "workloads/source.h"
+#include "workloads/open_workload.h"
 #include "workloads/trace_hash.h"
 
 namespace allocmark {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "allocators/backend.h"
+#include "allocators/registry.h"
 #include "base/bytes.h"
 #include "harness/cell.h"
 #include "harness/device_work.h"

@@ -12,7 +12,7 @@
 #include "harness/archive.h"
 #include "harness/parity_trace.h"
 #include "tests/catch.h"
-#include "workloads/source.h"
+#include "workloads/open_workload.h"
 
 namespace allocmark {
 namespace {

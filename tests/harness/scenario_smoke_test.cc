@@ -11,10 +11,12 @@
 #include <vector>
 
 #include "allocators/backend.h"
+#include "allocators/registry.h"
 #include "harness/capacity.h"
 #include "harness/cell.h"
 #include "tests/catch.h"
 #include "tests/harness/temporary_folder.h"
+#include "workloads/open_workload.h"
 #include "workloads/scenario.h"
 #include "workloads/source.h"
 #include "workloads/trace_writer.h"

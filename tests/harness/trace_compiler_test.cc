@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "tests/catch.h"
+#include "workloads/open_workload.h"
 #include "workloads/source.h"
 
 namespace allocmark {

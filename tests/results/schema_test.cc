@@ -14,8 +14,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "results/derived.h"
 #include "results/json.h"
-#include "results/statistics.h"
 #include "tests/catch.h"
 #include "tests/results/sample_run.h"
 

@@ -13,6 +13,7 @@
 
 #include "tests/catch.h"
 #include "tests/workloads/trace_files.h"
+#include "workloads/open_workload.h"
 #include "workloads/source.h"
 #include "workloads/summary.h"
 #include "workloads/trace_hash.h"

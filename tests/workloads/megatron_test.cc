@@ -14,6 +14,7 @@
 #include <unordered_map>
 
 #include "tests/catch.h"
+#include "workloads/open_workload.h"
 #include "workloads/source.h"
 
 using namespace allocmark;

@@ -8,6 +8,7 @@
 
 #include "tests/catch.h"
 #include "tests/workloads/trace_files.h"
+#include "workloads/open_workload.h"
 #include "workloads/summary.h"
 #include "workloads/trace_hash.h"
 

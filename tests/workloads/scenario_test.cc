@@ -11,7 +11,7 @@
 #include "tests/workloads/trace_files.h"
 #include "workloads/composition.h"
 #include "workloads/generators.h"
-#include "workloads/source.h"
+#include "workloads/open_workload.h"
 #include "workloads/trace_tools.h"
 
 using namespace allocmark;

@@ -14,6 +14,7 @@
 #include "tests/catch.h"
 #include "tests/workloads/trace_files.h"
 #include "workloads/fidelity.h"
+#include "workloads/open_workload.h"
 #include "workloads/request_marks.h"
 #include "workloads/serving/arrivals.h"
 #include "workloads/serving/fixed_math.h"

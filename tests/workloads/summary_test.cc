@@ -10,6 +10,7 @@
 #include "tests/catch.h"
 #include "tests/workloads/trace_files.h"
 #include "workloads/data_folder.h"
+#include "workloads/open_workload.h"
 #include "workloads/trace_hash.h"
 #include "workloads/trace_reader.h"
 

@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "tests/catch.h"
+#include "workloads/open_workload.h"
 #include "workloads/source.h"
 
 namespace allocmark {

@@ -1,13 +1,9 @@
 // Rates, sample counts and fragmentation from a result's counts and bytes.
-#include "results/statistics.h"
+#include "results/derived.h"
 
-#include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstdint>
 #include <optional>
-
-#include <boost/math/distributions/normal.hpp>
 
 namespace allocmark {
 namespace {
@@ -91,22 +87,6 @@ constexpr std::array<FragmentationDefinition, 8> kDefinitions{{
 
 }  // namespace
 
-std::optional<Proportion> wilson_interval(std::uint64_t hit_count, std::uint64_t trial_count,
-                                          double confidence) {
-  if (trial_count == 0 || hit_count > trial_count) return std::nullopt;
-  if (!(confidence > 0 && confidence < 1)) return std::nullopt;
-  const double z = boost::math::quantile(boost::math::normal(), 0.5 + confidence / 2);
-  const double n = static_cast<double>(trial_count);
-  const double share = static_cast<double>(hit_count) / n;
-  const double scale = 1 + z * z / n;
-  const double centre = (share + z * z / (2 * n)) / scale;
-  const double half = z / scale * std::sqrt(share * (1 - share) / n + z * z / (4 * n * n));
-  // At the ends the formula gives exactly 0 and 1; rounding must not hide that.
-  return Proportion{.estimate = share,
-                    .low = hit_count == 0 ? 0 : std::max(0.0, centre - half),
-                    .high = hit_count == trial_count ? 1 : std::min(1.0, centre + half)};
-}
-
 std::optional<double> oom_rate(const CellResult& cell) {
   if (cell.status != CellStatus::Ok || cell.allocate_count == 0) return std::nullopt;
   if (cell.oom_count > cell.allocate_count) return std::nullopt;
@@ -116,24 +96,6 @@ std::optional<double> oom_rate(const CellResult& cell) {
 std::optional<Proportion> trial_oom_rate(const CellResult& cell) {
   if (!is_measured(cell)) return std::nullopt;
   return wilson_interval(cell.trial_oom_count, cell.trial_count);
-}
-
-std::uint64_t sample_count_min(Percentile percentile) {
-  const std::uint64_t beyond = percentile.denominator - percentile.numerator;
-  return (kSamplesBeyondPercentile * percentile.denominator + beyond - 1) / beyond;
-}
-
-std::uint64_t sample_count_for_margin(Percentile percentile, double margin, double confidence) {
-  constexpr double kMultiple = 8192;
-  const double z = boost::math::quantile(boost::math::normal(), 0.5 + confidence / 2);
-  const double q =
-      static_cast<double>(percentile.numerator) / static_cast<double>(percentile.denominator);
-  const double exact = z * z * q * (1 - q) / (margin * margin);
-  return static_cast<std::uint64_t>(std::ceil(exact / kMultiple) * kMultiple);
-}
-
-bool has_enough_samples(Percentile percentile, std::uint64_t sample_count) {
-  return sample_count >= sample_count_min(percentile);
 }
 
 bool is_measured(const CellResult& cell) {

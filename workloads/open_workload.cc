@@ -1,4 +1,4 @@
-#include "workloads/source.h"
+#include "workloads/open_workload.h"
 
 #include <algorithm>
 #include <utility>

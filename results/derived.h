@@ -1,0 +1,48 @@
+// The numbers of a cell that are computed from what is stored: rates with their uncertainty, and
+// fragmentation under its published definitions. Flows in: counts and bytes; flows out: numbers, or
+// nothing where they are not defined. Neither times nor checks allocators.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "base/bytes.h"
+#include "results/proportion.h"
+#include "results/schema.h"
+
+namespace allocmark {
+
+// Whether the cell's numbers are measurements: status ok or oom_stopped.
+[[nodiscard]] bool is_measured(const CellResult& cell);
+
+// Failed requests over the trace's requests, 0..1; nothing where the cell made none, did not
+// measure, or stopped at an OOM (the rest of its requests was never made). No interval: requests of
+// one trace are not independent.
+[[nodiscard]] std::optional<double> oom_rate(const CellResult& cell);
+
+// Timed passes with an OOM over timed passes, with Wilson's interval at 95 %.
+[[nodiscard]] std::optional<Proportion> trial_oom_rate(const CellResult& cell);
+
+// Below this live set fragmentation says more about the allocator's segment size than about
+// fragmentation.
+inline constexpr std::uint64_t kFragmentationFloorBytes = 16 * kMiB;
+
+// One definition of fragmentation, by the name of who published or ships it; papers differ, so a
+// bare "fragmentation" is never printed. results/README.md has each formula.
+struct FragmentationDefinition {
+  std::string_view name;  // name in CSV and in the export
+  std::optional<double> (*value)(const CellResult& cell);
+};
+
+// Shares are in 0..1; ratios are >= 1. Nothing where the cell did not measure, where an input is
+// unknown or contradicts another one, or where requested_bytes_peak lies below
+// kFragmentationFloorBytes.
+[[nodiscard]] std::span<const FragmentationDefinition> fragmentation_definitions();
+
+// The share of the memory taken from the device that the program's own peak did not need, 0..1 (the
+// tables' "waste"): 1 - requested_bytes_peak / device_bytes_peak. Nothing where a request failed:
+// the program's peak was not reached then. The same floor applies.
+[[nodiscard]] std::optional<double> waste_share(const CellResult& cell);
+
+}  // namespace allocmark

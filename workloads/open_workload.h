@@ -1,0 +1,19 @@
+// Opens a workload by what a person typed.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+#include "workloads/source.h"
+
+namespace allocmark {
+
+// A workload as the command line names it: "train:gpt2-124m,batch=8" (a generator and its
+// parameters), "file:PATH" (a trace file), the name of a scenario or of a recorded trace that ships
+// with the suite, or some of these with "then" and "beside" between them (composition.h). Throws
+// UsageError with the nearest names.
+[[nodiscard]] std::unique_ptr<EventSource> open_workload(std::string_view workload,
+                                                         std::uint64_t seed);
+
+}  // namespace allocmark
