@@ -11,7 +11,7 @@
 #include "harness/conditions.h"
 #include "results/cell_check.h"
 #include "results/columns.h"
-#include "results/statistics.h"
+#include "results/derived.h"
 
 namespace allocmark {
 namespace {

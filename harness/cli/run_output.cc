@@ -15,7 +15,7 @@
 #include "harness/report_files.h"
 #include "harness/runtime_select.h"
 #include "results/json.h"
-#include "results/statistics.h"
+#include "results/derived.h"
 #include "results/text.h"
 #include "results/writers.h"
 
