@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include "base/error.h"
 #include "base/nearest.h"
+#include "harness/cli/command_text.h"
 #include "harness/cli/parse_interleave.h"
 #include "harness/cli/parse_qualify.h"
 #include "harness/cli/parse_report.h"
@@ -449,8 +450,11 @@ CommandLine parse_command_line(int argc, const char* const* argv, const std::str
   add_profile(profile_app, &commands.profile);
   add_fidelity(fidelity_app, &commands.fidelity);
 
+  add_text_commands(&app);
   // Last, because subcommands take over the footer that is there when they are added.
   app.footer(kMainFooter);
+  line.text = text_command(app, arguments, version);
+  if (!line.text.empty()) return line;
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& success) {

@@ -19,7 +19,7 @@ if(ALLOCMARK_CUDA)
   include(allocmark_cuda_toolkit)
 endif()
 if(allocmark_problems)
-  message(FATAL_ERROR "${allocmark_problems}scripts/run.sh installs all of it.")
+  message(FATAL_ERROR "${allocmark_problems}scripts/run.sh installs all of it; scripts/test.sh also what tests need.")
 endif()
 
 if(ALLOCMARK_TESTS)

@@ -44,6 +44,13 @@ install(FILES harness/qualify/thresholds.json DESTINATION share/allocmark)
 install(PROGRAMS scripts/record_pytorch.py DESTINATION share/allocmark)
 install(FILES allocators/examples/pluggable_example.c DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
 
+# The manual page and the shells' completions, where each shell looks.
+set(allocmark_texts ${PROJECT_BINARY_DIR}/generated/texts)
+install(FILES ${allocmark_texts}/man1/allocmark.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+install(FILES ${allocmark_texts}/bash/allocmark DESTINATION share/bash-completion/completions)
+install(FILES ${allocmark_texts}/zsh/_allocmark DESTINATION share/zsh/site-functions)
+install(FILES ${allocmark_texts}/fish/allocmark.fish DESTINATION share/fish/vendor_completions.d)
+
 # Documents. Debian looks for the licence under the name copyright.
 install(FILES README.md CHANGELOG.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME copyright)

@@ -21,6 +21,14 @@ function(allocmark_library name)
   target_link_libraries(${name} PUBLIC allocmark_options)
 endfunction()
 
+# allocmark_cold(TARGET...): what is never timed is optimised less in a Release, since it takes
+# longest to compile.
+function(allocmark_cold)
+  foreach(name ${ARGN})
+    target_compile_options(${name} PRIVATE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-O1>)
+  endforeach()
+endfunction()
+
 # Compiles what nearly every test includes once, with the first test program, for all of them. Only for tests: elsewhere
 # it would hide a missing #include. ccache cannot keep what was compiled this way, so beside ccache it is off.
 function(allocmark_precompile_test_headers name)

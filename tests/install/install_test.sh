@@ -17,6 +17,33 @@ for file in bin/allocmark lib/simcuda/libcudart.so lib/simcuda/libcuda.so.1 lib/
   ls $prefix/$file >/dev/null || fail "not installed: $file"
 done
 no_path_of_ours "$prefix"
+
+has "$prefix/share/man/man1/allocmark.1" ".SS allocmark trace summary"
+if command -v man >/dev/null; then
+  man --warnings -l "$prefix/share/man/man1/allocmark.1" >"$work/man.txt" 2>"$work/warnings.txt"
+  [ ! -s "$work/warnings.txt" ] || { cat "$work/warnings.txt"; fail "the manual page"; }
+fi
+# completes WORD... EXPECTED: the last word is among what bash offers for the words before it.
+completes() (
+  PATH=$prefix/bin:$PATH
+  . "$prefix/share/bash-completion/completions/allocmark"
+  COMP_WORDS=(allocmark "${@:1:$#-1}") COMP_CWORD=$(($# - 1))
+  _allocmark
+  case " ${COMPREPLY[*]} " in *" ${!#} "*) ;; *) fail "completion of '$*': got '${COMPREPLY[*]}'" ;; esac
+)
+completes ru run
+completes trace "" summary
+completes run --worklo --workload
+completes run --workload gpt2_train_a gpt2_train_amp
+completes run --conf unset other --capa --capacity
+completes run --format m markdown
+completes list dev devices
+for shell in zsh fish; do
+  file=$(ls "$prefix"/share/zsh/site-functions/_allocmark "$prefix"/share/fish/vendor_completions.d/allocmark.fish | grep $shell)
+  has "$file" workload
+  ! command -v $shell >/dev/null || $shell -n "$file" || fail "$file"
+done
+
 program_works "$prefix"
 
 "$cmake" -S "$root/tests/install/consumer" -B "$work/consumer" -DCMAKE_PREFIX_PATH="$prefix" \
