@@ -1,6 +1,9 @@
 // 'allocmark explain CONF': what a config string means for an allocator, key by key, or what is
 // wrong with it.
 #include <fmt/format.h>
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
 
 #include <optional>
 #include <string>
@@ -11,8 +14,18 @@
 #include "harness/cli/commands.h"
 
 namespace allocmark {
+namespace {
 
-ExitCode explain_command(const ExplainCommand& command) {
+void add_explain(CLI::App* app, ExplainCommand* command) {
+  app->add_option("conf", command->conf, "The config string, as in PYTORCH_CUDA_ALLOC_CONF")
+      ->required()
+      ->type_name("CONF");
+  app->add_option("-a,--allocator", command->allocator, "The allocator whose keys it has")
+      ->capture_default_str()
+      ->type_name("A");
+}
+
+ExitCode run_explain(const ExplainCommand& command) {
   const BackendEntry& entry = find_backend(command.allocator);
   const std::string conf = command.conf == "unset" ? "" : command.conf;
   const std::optional<ErrorText> error = entry.check_conf(conf);
@@ -31,6 +44,12 @@ ExitCode explain_command(const ExplainCommand& command) {
     fmt::print("{} = {}\n", pair.key, pair.value);
   }
   return ExitCode::Pass;
+}
+
+}  // namespace
+
+CommandRun add_explain_command(CLI::App* app) {
+  return bind_command(app, add_explain, run_explain);
 }
 
 }  // namespace allocmark

@@ -21,6 +21,7 @@
 #include "base/error.h"
 #include "harness/child_process.h"
 #include "harness/cli/commands.h"
+#include "harness/cli/parse_tools.h"
 #include "harness/fidelity_replay.h"
 #include "workloads/fidelity.h"
 #include "workloads/fidelity_page.h"
@@ -290,6 +291,10 @@ ExitCode fidelity_command(const FidelityCommand& command) {
   const bool misses = std::any_of(comparisons.begin(), comparisons.end(),
                                   [](const auto& own) { return !missed_targets(own).empty(); });
   return command.all && misses ? ExitCode::Regression : ExitCode::Pass;
+}
+
+CommandRun add_fidelity_command(CLI::App* app) {
+  return bind_command(app, add_fidelity, fidelity_command);
 }
 
 }  // namespace allocmark

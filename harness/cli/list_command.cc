@@ -1,4 +1,7 @@
 // 'allocmark list': what can be named on the command line, one line each.
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
 #include <algorithm>
 #include <string>
 #include <string_view>
@@ -98,9 +101,13 @@ std::vector<Row> suite_rows() {
   return rows;
 }
 
-}  // namespace
+void add_list(CLI::App* app, ListCommand* command) {
+  app->add_option("what", command->what, "What to list; all where not given")
+      ->check(CLI::IsMember({"workloads", "allocators", "scenarios", "devices", "suites"}))
+      ->type_name("KIND");
+}
 
-ExitCode list_command(const ListCommand& command) {
+ExitCode run_list(const ListCommand& command) {
   const auto wanted = [&](std::string_view what) {
     return command.what.empty() || command.what == what;
   };
@@ -111,5 +118,9 @@ ExitCode list_command(const ListCommand& command) {
   if (wanted("devices")) print_rows("devices", device_rows());
   return ExitCode::Pass;
 }
+
+}  // namespace
+
+CommandRun add_list_command(CLI::App* app) { return bind_command(app, add_list, run_list); }
 
 }  // namespace allocmark

@@ -1,6 +1,4 @@
-// The command line as data. argv flows in; what was asked for flows out, or a UsageError, or the
-// text of --help and
-// --version. The only place that knows the option parser.
+// What the options of each command hold, as data.
 #pragma once
 
 #include <cstdint>
@@ -156,26 +154,5 @@ struct FidelityCommand {
   std::string out;   // folder for pages and numbers; empty = none
   bool all = false;  // every recording that ships
 };
-
-// One of them is set; none where `text` (help or version) is all there is to do.
-struct CommandLine {
-  std::string text;
-  std::optional<ListCommand> list;
-  std::optional<RunCommand> run;
-  std::optional<TraceCommand> trace;
-  std::optional<ExplainCommand> explain;
-  std::optional<ReportCommand> report;
-  std::optional<BundleCommand> bundle;
-  std::optional<CheckCommand> check;
-  std::optional<CompareCommand> compare;
-  std::optional<ParityCommand> parity;
-  std::optional<SpeedCommand> speed;
-  std::optional<QualifyCommand> qualify;
-  std::optional<ProfileCommand> profile;
-  std::optional<FidelityCommand> fidelity;
-};
-
-[[nodiscard]] CommandLine parse_command_line(int argc, const char* const* argv,
-                                             const std::string& version);
 
 }  // namespace allocmark

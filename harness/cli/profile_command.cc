@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "harness/child_process.h"
 #include "harness/cli/commands.h"
+#include "harness/cli/parse_tools.h"
 #include "harness/environment.h"
 #include "harness/profile/profile.h"
 #include "harness/run_folder.h"
@@ -79,6 +80,10 @@ ExitCode profile_command(const ProfileCommand& command) {
     fmt::print("warning: {}\n", warning);
   }
   return ExitCode::Pass;
+}
+
+CommandRun add_profile_command(CLI::App* app) {
+  return bind_command(app, add_profile, profile_command);
 }
 
 }  // namespace allocmark

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 #include "harness/cli/commands.h"
+#include "harness/cli/parse_report.h"
 #include "harness/cli/report_pages.h"
 #include "harness/cli/run_output.h"
 #include "harness/conditions.h"
@@ -33,6 +34,10 @@ ExitCode report_command(const ReportCommand& command) {
   std::fflush(stdout);
   fmt::print("{}", write_pages(pages));
   return ExitCode::Pass;
+}
+
+CommandRun add_report_command(CLI::App* app) {
+  return bind_command(app, add_report, report_command);
 }
 
 }  // namespace allocmark

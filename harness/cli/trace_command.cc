@@ -1,5 +1,8 @@
 // 'allocmark trace': summary, convert, validate and generate, one call each of
 // workloads/trace_tools.h.
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <string>
@@ -8,8 +11,47 @@
 #include "workloads/trace_tools.h"
 
 namespace allocmark {
+namespace {
 
-ExitCode trace_command(const TraceCommand& command) {
+void add_trace(CLI::App* app, TraceCommand* command) {
+  app->require_subcommand(1);
+  CLI::App* summary = app->add_subcommand("summary", "Say what a trace or workload holds");
+  summary->add_option("input", command->inputs, "Trace files, or workloads as 'run' takes them")
+      ->required()
+      ->type_name("TRACE");
+  summary->add_option("--seed", command->seed, "Seed of generators")
+      ->capture_default_str()
+      ->type_name("N");
+  CLI::App* convert = app->add_subcommand(
+      "convert", "Write a trace in another form; the suffix decides (.gz, .zst: compressed)");
+  // Not into the list itself: a list's option would take the output's name, too.
+  const auto set_input = [command](const std::string& input) { command->inputs = {input}; };
+  convert->add_option_function<std::string>("input", set_input, "Trace file")
+      ->required()
+      ->type_name("FROM");
+  convert->add_option("output", command->output, "Trace file to write")
+      ->required()
+      ->type_name("TO");
+  CLI::App* validate = app->add_subcommand(
+      "validate", "Check traces against every rule; names the line of the first broken one");
+  validate->add_option("input", command->inputs, "Trace files")->required()->type_name("TRACE");
+  CLI::App* generate = app->add_subcommand("generate", "Write the trace of a workload to a file");
+  generate->add_option_function<std::string>("workload", set_input, "A workload as 'run' takes it")
+      ->required()
+      ->type_name("W");
+  generate->add_option("output", command->output, "Trace file to write")
+      ->required()
+      ->type_name("TO");
+  generate->add_option("--seed", command->seed, "Seed")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str()
+      ->type_name("N");
+  for (CLI::App* action : {summary, convert, validate, generate}) {
+    action->callback([command, action] { command->action = action->get_name(); });
+  }
+}
+
+ExitCode run_trace(const TraceCommand& command) {
   int worst = 0;
   for (const std::string& input : command.inputs) {
     int status = 0;
@@ -24,5 +66,9 @@ ExitCode trace_command(const TraceCommand& command) {
   }
   return static_cast<ExitCode>(worst);
 }
+
+}  // namespace
+
+CommandRun add_trace_command(CLI::App* app) { return bind_command(app, add_trace, run_trace); }
 
 }  // namespace allocmark
