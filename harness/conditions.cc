@@ -128,11 +128,11 @@ std::vector<std::string> warnings_in(const std::string& text, const std::string&
   try {
     return Json::parse(text).at("warnings").get<std::vector<std::string>>();
   } catch (const Json::exception& error) {
-    throw EnvironmentError({.what = "the conditions of the run cannot be read",
-                            .where = path,
-                            .wanted = "the conditions.json that 'allocmark run' writes",
-                            .got = error.what(),
-                            .next = "delete the file to go on without them"});
+    throw UsageError({.what = "the conditions of the run cannot be read",
+                      .where = path,
+                      .wanted = "the conditions.json that 'allocmark run' writes",
+                      .got = error.what(),
+                      .next = "delete the file to go on without them"});
   }
 }
 

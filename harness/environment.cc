@@ -174,7 +174,7 @@ DeviceAnswer describe_device(std::string_view device, const std::string& program
       answer.facts = environment_from_json(
           std::string_view(outcome.result).substr(0, outcome.result.find('\n')),
           "the device's description");
-    } catch (const EnvironmentError& error) {
+    } catch (const UsageError& error) {
       answer.failure =
           fmt::format("{} is no allocmark of this version: {}", program_path, error.what());
     }

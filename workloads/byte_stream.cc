@@ -34,7 +34,7 @@ Packing packing_of(const std::string& path) {
 }
 
 [[noreturn]] void throw_unreadable(const std::string& path, const std::string& reason) {
-  throw UsageError({.what = "cannot read trace file",
+  throw FileError({.what = "cannot read trace file",
                     .where = path,
                     .wanted = "a readable file",
                     .got = reason,
@@ -42,7 +42,7 @@ Packing packing_of(const std::string& path) {
 }
 
 [[noreturn]] void throw_unwritable(const std::string& path, const std::string& reason) {
-  throw EnvironmentError({.what = "cannot write file",
+  throw FileError({.what = "cannot write file",
                           .where = path,
                           .wanted = "a writable folder with enough space",
                           .got = reason,

@@ -17,7 +17,7 @@ std::string workload_data_folder() {
   const char* chosen = std::getenv("ALLOCMARK_DATA");
   if (chosen != nullptr && *chosen != '\0') {
     if (fs::is_directory(chosen, ignored)) return chosen;
-    throw EnvironmentError({.what = "the workload data folder does not exist",
+    throw FileError({.what = "the workload data folder does not exist",
                             .where = "environment variable ALLOCMARK_DATA",
                             .wanted = "a folder that holds recorded/ and scenarios/",
                             .got = chosen,
@@ -28,7 +28,7 @@ std::string workload_data_folder() {
   if (fs::is_directory(installed, ignored)) return installed.string();
   if (fs::is_directory(ALLOCMARK_WORKLOADS_SOURCE_FOLDER, ignored))
     return ALLOCMARK_WORKLOADS_SOURCE_FOLDER;
-  throw EnvironmentError(
+  throw FileError(
       {.what = "the workload data folder is missing",
        .where = installed.string(),
        .wanted = "a folder that holds recorded/ and scenarios/",

@@ -9,7 +9,7 @@ namespace allocmark {
 
 // The environment variable ALLOCMARK_DATA where it is set, else <program's
 // folder>/../share/allocmark/workloads where it exists, else the folder that the program was built
-// from. Throws EnvironmentError where none exists.
+// from. Throws FileError where none exists.
 [[nodiscard]] std::string workload_data_folder();
 
 struct NamedFile {

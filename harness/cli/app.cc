@@ -5,12 +5,13 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <algorithm>
-#include <optional>
 #include <sstream>
 
 #include <fmt/format.h>
 #include "base/error.h"
-#include "base/nearest.h"
+#include "harness/cli/conf_paste.h"
+#include "harness/cli/help_formatter.h"
+#include "harness/cli/parse_error.h"
 
 namespace allocmark {
 namespace {
@@ -28,73 +29,42 @@ constexpr const char* kMainFooter =
     "  allocmark run --workload gpt2_train_amp --allocator caching \\\n"
     "      --conf unset --conf max_split_size_mb:128 --capacity 1.05x\n"
     "  allocmark explain max_split_size_mb:128\n"
-    "\nExit codes: 0 done; 1 regression, mismatch or an unfit GPU; 2 wrong usage; 3 cells crashed, "
-    "timed out or are missing; 4 the machine "
-    "is unfit;\n"
-    "5 a bug in allocmark. Running out of memory is a result, not an error.\n";
+    "\nExit codes (run, and any other command):\n"
+    "  0  done, or the answer is good\n"
+    "  1  judged and found wanting: a regression, a mismatch, a GPU to replace or drain\n"
+    "  2  the command line, a config string or the content of an input file is wrong\n"
+    "  3  cells crashed, timed out or are missing\n"
+    "  4  the machine is not ready, nothing was judged: try again later or elsewhere\n"
+    "  5  a bug in allocmark\n"
+    "  6  a file or folder cannot be found, read or written\n"
+    "Running out of memory is a result, not an error.\n";
 
-// Names a user may have meant: the subcommands and options of the deepest app that was entered.
-std::vector<std::string> known_names(const CLI::App& app) {
-  std::vector<std::string> names;
-  for (const CLI::App* subcommand : app.get_subcommands([](const CLI::App*) { return true; })) {
-    names.push_back(subcommand->get_name());
+// What every command has, below its own options. A config string may be pasted with its variable.
+void add_common(CLI::App* app, const std::shared_ptr<CommonOptions>& common) {
+  for (CLI::Option* option : app->get_options()) {
+    if (option->get_single_name() != "conf") continue;
+    option->transform(
+        [common](const std::string& text) {
+          PastedConf pasted = read_pasted_conf(text);
+          if (!pasted.note.empty()) common->notes.push_back(std::move(pasted.note));
+          return pasted.conf;
+        },
+        "");
   }
-  for (const CLI::Option* option : app.get_options()) {
-    for (const std::string& name : option->get_lnames()) {
-      names.push_back("--" + name);
-    }
+  if (app->get_require_subcommand_min() == 0) {
+    app->add_flag("-q,--quiet", common->quiet, "Only the answer and errors: no notes, no progress");
   }
-  return names;
+  for (CLI::App* part : app->get_subcommands([](const CLI::App*) { return true; })) {
+    add_common(part, common);
+  }
 }
 
-const CLI::App& deepest_app(const CLI::App& app) {
-  const std::vector<CLI::App*> entered = app.get_subcommands();
-  return entered.empty() ? app : deepest_app(*entered.back());
-}
-
-// The first word that is neither a subcommand nor an option where it stands, and what is known
-// there.
-struct UnknownWord {
-  std::string word;
-  std::vector<std::string> known;
-};
-
-std::optional<UnknownWord> find_unknown_word(const CLI::App& root,
-                                             const std::vector<std::string>& words) {
-  const CLI::App* app = &root;
-  for (const std::string& word : words) {
-    const std::vector<std::string> known = known_names(*app);
-    const std::string name = word.substr(0, word.starts_with("--") ? word.find('=') : word.npos);
-    const bool is_known = std::find(known.begin(), known.end(), name) != known.end();
-    const bool wants_subcommand = app->get_require_subcommand_min() > 0;
-    if (!is_known && (name.starts_with("--") || (wants_subcommand && !name.starts_with("-")))) {
-      return UnknownWord{.word = name, .known = known};
-    }
-    if (is_known && wants_subcommand && !name.starts_with("-")) {
-      app = app->get_subcommand(name);
-    }
-  }
-  return std::nullopt;
-}
-
-[[noreturn]] void throw_parse_error(const CLI::ParseError& error, const CLI::App& app,
-                                    const std::vector<std::string>& words) {
-  const CLI::App& where = deepest_app(app);
-  const std::string path =
-      &where == &app
-          ? "allocmark"
-          : "allocmark " +
-                (where.get_parent() == &app ? "" : where.get_parent()->get_name() + " ") +
-                where.get_name();
-  const std::string help = fmt::format("see: {} --help", path);
-  if (const std::optional<UnknownWord> unknown = find_unknown_word(app, words)) {
-    throw UsageError({.what = fmt::format("'{}' is not known here", unknown->word),
-                      .where = path,
-                      .wanted = "",
-                      .got = "",
-                      .next = suggest(unknown->word, unknown->known) + "; " + help});
-  }
-  throw UsageError({.what = error.what(), .where = path, .wanted = "", .got = "", .next = help});
+// "help run" is "run --help".
+std::vector<std::string> without_help_command(std::vector<std::string> words) {
+  if (words.size() < 2 || words[1] != "help") return words;
+  words.erase(words.begin() + 1);
+  words.emplace_back("--help");
+  return words;
 }
 
 }  // namespace
@@ -105,17 +75,26 @@ Program::~Program() = default;
 
 Program make_program(const std::string& version) {
   Program program;
+  program.common = std::make_shared<CommonOptions>();
   program.app = std::make_unique<CLI::App>(kDescription, "allocmark");
   CLI::App& app = *program.app;
-  app.set_version_flag("--version", "allocmark " + version);
+  app.formatter(std::make_shared<HelpFormatter>());
+  app.get_formatter()->column_width(30);
+  app.get_formatter()->label("SUBCOMMAND", "COMMAND");
+  app.set_help_flag("-h,--help", "Print this text");
+  app.set_version_flag("-V,--version", "allocmark " + version, "Print the version");
   app.require_subcommand(1);
   app.option_defaults()->always_capture_default(false);
-  app.get_formatter()->column_width(34);
   for (const CommandEntry& entry : command_registry()) {
     CLI::App* const command =
-        app.add_subcommand(std::string(entry.name), std::string(entry.summary));
+        app.add_subcommand(std::string(entry.name), std::string(entry.summary))->group("Commands");
     program.runs.emplace_back(entry.name, entry.add(command));
   }
+  add_common(&app, program.common);
+  app.add_subcommand("help", "Print the help of a command, as in: allocmark help run")
+      ->group("Commands")
+      ->add_option("command", "The command")
+      ->type_name("COMMAND");
   // Last, because subcommands take over the footer that is there when they are added.
   app.footer(kMainFooter);
   return program;
@@ -125,16 +104,22 @@ ParsedLine parse_command_line(int argc, const char* const* argv, const std::stri
   const Program program = make_program(version);
   CLI::App& app = *program.app;
   ParsedLine line{.text = "", .run = nullptr, .argv = {argv, argv + argc}};
+  const std::vector<std::string> words = without_help_command(line.argv);
+  std::vector<const char*> pointers;
+  for (const std::string& word : words) pointers.push_back(word.c_str());
   try {
-    app.parse(argc, argv);
+    app.parse(static_cast<int>(pointers.size()), pointers.data());
   } catch (const CLI::Success& success) {
+    throw_unknown_word(app, {words.begin() + 1, words.end()});
     std::ostringstream text;
     app.exit(success, text, text);
     line.text = text.str();
     return line;
   } catch (const CLI::ParseError& error) {
-    throw_parse_error(error, app, {line.argv.begin() + 1, line.argv.end()});
+    throw_parse_error(error, app, {words.begin() + 1, words.end()});
   }
+  line.quiet = program.common->quiet;
+  line.notes = program.common->notes;
   for (const auto& [name, run] : program.runs) {
     if (app.got_subcommand(std::string(name))) line.run = run;
   }

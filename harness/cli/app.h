@@ -14,9 +14,17 @@
 
 namespace allocmark {
 
+// What every command has beside its own options, as parsed.
+struct CommonOptions {
+  bool quiet = false;              // no notes and no progress on stderr
+  std::vector<std::string> notes;  // for people, on stderr
+};
+
 struct Program {
   std::unique_ptr<CLI::App> app;  // its subcommands are the commands, in the registry's order
   std::vector<std::pair<std::string_view, CommandRun>> runs;  // by the command's name
+
+  std::shared_ptr<CommonOptions> common;
 
   Program();
   Program(Program&&) noexcept;
@@ -29,6 +37,8 @@ struct ParsedLine {
   std::string text;  // to be printed; all there is to do where `run` is empty
   CommandRun run;
   std::vector<std::string> argv;
+  bool quiet = false;
+  std::vector<std::string> notes = {};
 };
 
 [[nodiscard]] ParsedLine parse_command_line(int argc, const char* const* argv,

@@ -9,6 +9,7 @@
 #include "harness/bundle.h"
 #include "harness/bundle_check.h"
 #include "harness/cli/commands.h"
+#include "harness/cli/output_path.h"
 #include "harness/cli/parse_report.h"
 #include "harness/cli/report_pages.h"
 #include "harness/environment.h"
@@ -33,6 +34,7 @@ void check_name(const std::string& out) {
 
 ExitCode bundle_command(const BundleCommand& command) {
   check_name(command.out);
+  check_output_file(command.out, command.force, "--out");
   if (command.baselines.size() > 1) {
     throw UsageError({.what = "a bundle holds one comparison",
                       .where = "--baseline",

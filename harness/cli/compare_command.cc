@@ -17,6 +17,7 @@
 #include "harness/cli/compare_input.h"
 #include "harness/cli/confirm.h"
 #include "harness/cli/interleaved_session.h"
+#include "harness/cli/output_path.h"
 #include "harness/cli/parse_interleave.h"
 #include "harness/cli/run_side.h"
 #include "harness/run_folder.h"
@@ -109,15 +110,20 @@ void add_compare(CLI::App* app, CompareCommand* command) {
       ->type_name("F");
   app->add_option("-o,--out", command->out, "Write the format to this file, print the table")
       ->type_name("FILE");
+  add_force(app, &command->force);
   app->add_flag("--all", command->all, "List numbers that are the same, too");
   app->footer(
       "\nExit codes: 0 no regression, 1 a regression by the policy, 2 usage, 3 cells are missing, "
-      "crashed or\ncannot be compared, or nothing was compared or could be decided.\n");
+      "crashed or\ncannot be compared, or nothing was compared or could be decided, 6 a file.\n");
   add_confirm(app, command);
 }
 
 ExitCode run_compare(const CompareCommand& command) {
-  if (!command.calibrate.empty()) return write_calibration(command);
+  if (!command.out.empty()) check_output_file(command.out, command.force, "--out");
+  if (!command.calibrate.empty()) {
+    check_output_file(command.calibrate, command.force, "--calibrate");
+    return write_calibration(command);
+  }
   const bool one_folder = command.runs.size() == 1 && is_interleaved(command.runs.front());
   if (command.runs.size() != 2 && !one_folder) {
     throw UsageError({.what = "a comparison is of two runs",

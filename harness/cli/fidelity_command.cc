@@ -221,11 +221,11 @@ void write_file(const std::filesystem::path& path, const std::string& text) {
   file << text;
   file.close();
   if (!file) {
-    throw EnvironmentError({.what = "cannot write a file",
-                            .where = path.string(),
-                            .wanted = "a folder that can be written, with room",
-                            .got = "",
-                            .next = "choose another --out"});
+    throw FileError({.what = "cannot write a file",
+                     .where = path.string(),
+                     .wanted = "a folder that can be written, with room",
+                     .got = "",
+                     .next = "choose another --out"});
   }
 }
 

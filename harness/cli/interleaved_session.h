@@ -34,7 +34,7 @@ struct SessionOutcome {
 
 // Whether the folder holds an interleaved run.
 [[nodiscard]] bool is_interleaved(const std::string& folder);
-// Throws EnvironmentError naming the file that cannot be read.
+// Throws FileError naming the file that cannot be read.
 [[nodiscard]] InterleavedRun read_interleaved(const std::string& folder);
 
 // The environment of a side: this host, and the build of the program that runs the side's cells.

@@ -140,9 +140,11 @@ void add_run_output(CLI::App* app, RunCommand* command) {
   app->add_flag("--resume", command->resume,
                 "Go on with the run in --out DIR: finished cells are kept, others are run (again)")
       ->group(group);
-  app->add_option("--format", command->format,
-                  "What is printed at the end: table, markdown, csv or json")
-      ->check(CLI::IsMember({"table", "markdown", "csv", "json"}))
+  app->add_option(
+         "--format", command->format,
+         "What is printed at the end: table, markdown, csv, json (one document) or jsonl (a line "
+         "for each cell)")
+      ->check(CLI::IsMember({"table", "markdown", "csv", "json", "jsonl"}))
       ->group(group)
       ->capture_default_str()
       ->type_name("F");

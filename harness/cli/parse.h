@@ -9,6 +9,7 @@
 namespace allocmark {
 
 struct ListCommand {
+  std::string format = "table";
   std::string what;  // "workloads", "allocators", "scenarios", "devices", "suites"; empty = all
 };
 
@@ -53,10 +54,12 @@ struct TraceCommand {
   std::string action;               // "summary", "convert", "validate", "generate"
   std::vector<std::string> inputs;  // workloads or trace files
   std::string output;
+  bool force = false;  // replace `output`
   std::uint64_t seed = 1;
 };
 
 struct ExplainCommand {
+  std::string format = "table";
   std::string conf;
   std::string allocator = "caching";
 };
@@ -65,6 +68,7 @@ struct ReportCommand {
   std::string folder;
   std::string format;                  // empty = write report.md and its companions into the folder
   std::string latex;                   // LaTeX tables go there; empty = none
+  bool force = false;                  // replace that file
   std::string svg;                     // a folder for charts; empty = none
   bool html = true;                    // report.html, where python3 and its packages are there
   std::vector<std::string> baselines;  // runs to hold it against
@@ -74,6 +78,7 @@ struct ReportCommand {
 struct BundleCommand {
   std::string folder;
   std::string out;                     // the archive
+  bool force = false;                  // replace it
   std::vector<std::string> baselines;  // at most one
   std::string policy, calibration;     // files, as of 'compare'; empty = none
 };
@@ -90,7 +95,8 @@ struct CompareCommand {
   std::string effect_min;           // "3%"; empty = the policy's
   std::string scope;                // "exact" or "timed"; empty = the policy's
   std::string format = "table";
-  std::string out;  // a file for the format; empty = print it
+  std::string out;     // a file for the format; empty = print it
+  bool force = false;  // replace what --out and --calibrate name
   bool all = false, no_calibration = false;
   // Run suspects again, both sides in turn.
   bool confirm = false;
@@ -126,6 +132,7 @@ struct QualifyCommand {
 struct ProfileCommand {
   std::string device = "cuda:0";
   std::string out;                 // the file to write
+  bool force = false;              // replace it
   std::uint64_t repeat_count = 8;  // of every block of calls
   std::vector<std::string> argv;   // of the program, as above
 };

@@ -73,11 +73,11 @@ class ProgressLog {
  private:
   void check() const {
     if (file_) return;
-    throw EnvironmentError({.what = "cannot write the results",
-                            .where = path_,
-                            .wanted = "",
-                            .got = "",
-                            .next = "see that the folder is writable and the disk not full"});
+    throw FileError({.what = "cannot write the results",
+                     .where = path_,
+                     .wanted = "",
+                     .got = "",
+                     .next = "see that the folder is writable and the disk not full"});
   }
   std::string path_;
   std::ofstream file_;

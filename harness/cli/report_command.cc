@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 #include "harness/cli/commands.h"
+#include "harness/cli/output_path.h"
 #include "harness/cli/parse_report.h"
 #include "harness/cli/report_pages.h"
 #include "harness/cli/run_output.h"
@@ -12,6 +13,8 @@
 namespace allocmark {
 
 ExitCode report_command(const ReportCommand& command) {
+  if (!command.latex.empty()) check_output_file(command.latex, command.force, "--latex");
+  if (!command.svg.empty()) make_output_folder(command.svg, "--svg");
   const PagesRequest pages{.folder = command.folder,
                            .baselines = command.baselines,
                            .policy = command.policy,

@@ -23,6 +23,13 @@ std::string render_results(std::string_view format, const Environment& environme
     return render_csv(cells);
   }
   if (format == "json") {
+    std::string text = "{\"environment\": " + to_json_line(environment) + ",\n\"cells\": [";
+    for (const CellResult& cell : cells) {
+      text += (&cell == cells.data() ? "\n" : ",\n") + to_json_line(cell);
+    }
+    return text + "]}\n";
+  }
+  if (format == "jsonl") {
     std::string text = to_json_line(environment) + "\n";
     for (const CellResult& cell : cells) {
       text += to_json_line(cell) + "\n";

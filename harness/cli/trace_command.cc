@@ -8,6 +8,7 @@
 #include <string>
 
 #include "harness/cli/commands.h"
+#include "harness/cli/output_path.h"
 #include "workloads/trace_tools.h"
 
 namespace allocmark {
@@ -23,7 +24,7 @@ void add_trace(CLI::App* app, TraceCommand* command) {
       ->capture_default_str()
       ->type_name("N");
   CLI::App* convert = app->add_subcommand(
-      "convert", "Write a trace in another form; the suffix decides (.gz, .zst: compressed)");
+      "convert", "Write a trace in another form; its ending decides: .csv, .csv.gz, .csv.zst");
   // Not into the list itself: a list's option would take the output's name, too.
   const auto set_input = [command](const std::string& input) { command->inputs = {input}; };
   convert->add_option_function<std::string>("input", set_input, "Trace file")
@@ -46,15 +47,34 @@ void add_trace(CLI::App* app, TraceCommand* command) {
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str()
       ->type_name("N");
+  add_force(convert, &command->force);
+  add_force(generate, &command->force);
   for (CLI::App* action : {summary, convert, validate, generate}) {
     action->callback([command, action] { command->action = action->get_name(); });
   }
+}
+
+// What write_trace_file can write.
+void check_trace_name(const std::string& path) {
+  for (const char* ending : {".csv", ".csv.gz", ".csv.zst"}) {
+    if (path.ends_with(ending)) return;
+  }
+  throw UsageError({.what = "this kind of trace file cannot be written",
+                    .where = path,
+                    .wanted = "a name that ends with .csv, .csv.gz or .csv.zst",
+                    .got = "",
+                    .next = "choose one of these endings"});
 }
 
 ExitCode run_trace(const TraceCommand& command) {
   int worst = 0;
   for (const std::string& input : command.inputs) {
     int status = 0;
+    const bool writes = command.action == "convert" || command.action == "generate";
+    if (writes) {
+      check_trace_name(command.output);
+      check_output_file(command.output, command.force, "allocmark trace " + command.action);
+    }
     if (command.action == "summary") {
       status = trace_summary(input, command.seed, stdout);
     } else if (command.action == "validate") {

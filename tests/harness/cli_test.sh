@@ -36,10 +36,10 @@ unknown_names() {
   expect 2 "capacity" run --workload gpt2_train_amp --capacity 2y
   expect 2 "i/n" run --workload gpt2_train_amp --shard 3/2
   expect 2 "--seeds" run --workload gpt2_train_amp --seeds 5-3
-  expect 2 "nothing_here" run --workload file:nothing_here.csv
+  expect 6 "nothing_here" run --workload file:nothing_here.csv
   expect 2 "caching" explain --allocator cachnig max_split_size_mb:128
-  expect 4 "none" report "$work/none"
-  expect 4 "none" report "$work/none" --latex "$work/none.tex"
+  expect 6 "none" report "$work/none"
+  expect 6 "none" report "$work/none" --latex "$work/none.tex"
 }
 
 parity() {
@@ -305,7 +305,7 @@ profiles_and_kernels() {
   expect 2 "there is no device 'sim:mine'" "${other[@]}" --device sim:mine --out "$work/mine"
   ALLOCMARK_PROFILES=$work/profiles expect 0 "2 ok" "${other[@]}" --device sim:mine --out "$work/mine"
   expect 0 "2 ok" "${other[@]}" --device "sim:$work/profiles/mine.json" --out "$work/mine_by_path"
-  expect 2 "folder does not exist" profile --device sim:h200 --out "$work/nowhere/mine.json"
+  expect 6 "does not exist" profile --device sim:h200 --out "$work/nowhere/mine.json"
   expect 2 "there is no device" profile --device sim:h2000 --out "$work/mine.json"
   expect 2 "--out" profile --device sim:h200
   expect 2 "--repeats" profile --device sim:h200 --repeats 0 --out "$work/mine.json"
