@@ -281,9 +281,9 @@ std::string read_file(const std::string& path) {
   if (!file || fs::is_directory(path)) {
     throw FileError({.what = "cannot read the file",
                      .where = path,
-                     .wanted = "a folder that 'allocmark run' wrote",
+                     .wanted = "a file that can be read",
                      .got = fs::exists(path) ? "a file that cannot be read" : "no such file",
-                     .next = "check the folder's name"});
+                     .next = "check the path"});
   }
   return text.str();
 }

@@ -18,22 +18,21 @@ std::string workload_data_folder() {
   if (chosen != nullptr && *chosen != '\0') {
     if (fs::is_directory(chosen, ignored)) return chosen;
     throw FileError({.what = "the workload data folder does not exist",
-                            .where = "environment variable ALLOCMARK_DATA",
-                            .wanted = "a folder that holds recorded/ and scenarios/",
-                            .got = chosen,
-                            .next = "Unset it to use the data that ship with the suite"});
+                     .where = "environment variable ALLOCMARK_DATA",
+                     .wanted = "a folder that holds recorded/ and scenarios/",
+                     .got = chosen,
+                     .next = "Unset it to use the data that ship with the suite"});
   }
   const fs::path program = fs::read_symlink("/proc/self/exe", ignored);
   const fs::path installed = program.parent_path().parent_path() / "share/allocmark/workloads";
   if (fs::is_directory(installed, ignored)) return installed.string();
   if (fs::is_directory(ALLOCMARK_WORKLOADS_SOURCE_FOLDER, ignored))
     return ALLOCMARK_WORKLOADS_SOURCE_FOLDER;
-  throw FileError(
-      {.what = "the workload data folder is missing",
-       .where = installed.string(),
-       .wanted = "a folder that holds recorded/ and scenarios/",
-       .got = "",
-       .next = "Set ALLOCMARK_DATA to the folder workloads/ of the source tree"});
+  throw FileError({.what = "the workload data folder is missing",
+                   .where = installed.string(),
+                   .wanted = "a folder that holds recorded/ and scenarios/",
+                   .got = "",
+                   .next = "Set ALLOCMARK_DATA to the folder workloads/ of the source tree"});
 }
 
 std::vector<NamedFile> recorded_traces() {
