@@ -21,7 +21,7 @@ TEST_CASE("unlimited and empty mean no limit") {
 TEST_CASE("absolute sizes are rounded up to whole device pages") {
   REQUIRE(parse_capacity("8GiB").resolve_bytes(1) == 8 * kGiB);
   REQUIRE(parse_capacity("1B").resolve_bytes(1) == 2 * kMiB);
-  REQUIRE(parse_capacity("2097153").resolve_bytes(1) == 4 * kMiB);
+  REQUIRE(parse_capacity("2097153B").resolve_bytes(1) == 4 * kMiB);
 }
 
 TEST_CASE("multiples are of the trace's peak and rounded up to whole device pages") {
