@@ -47,7 +47,7 @@ std::uint64_t ConfReader::number(const ConfPair& pair, ConfRange range) {
 }
 
 std::uint64_t ConfReader::bytes(const ConfPair& pair, const BytesRule& rule) {
-  const std::optional<std::uint64_t> value = parse_bytes(pair.value);
+  const std::optional<std::uint64_t> value = parse_bytes_or_count(pair.value);
   const bool in_range = value && *value >= rule.range.lowest && *value <= rule.range.highest;
   if (!in_range || (rule.power_of_two && !std::has_single_bit(*value))) {
     fail(pair, range_text(rule.power_of_two ? "a power of two, in bytes," : "a size in bytes",

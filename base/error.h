@@ -1,5 +1,6 @@
 // What went wrong, in the form every message of ours takes: what, where, wanted, got, next step.
-// Thrown for bad input and unfit environments; caught only in `main` and in the cell process.
+// Thrown for bad input, files out of reach and machines that are not ready; caught only in `main`
+// and in the cell process.
 #pragma once
 
 #include <stdexcept>
@@ -7,14 +8,15 @@
 
 namespace allocmark {
 
-// The process exit codes of every allocmark command (README, section "Exit codes").
+// The process exit codes of every allocmark command. harness/cli/README.md has the table for users.
 enum class ExitCode : int {
   Pass = 0,
-  Regression = 1,        // regression found, or a qualification FAIL
-  Usage = 2,             // usage error or bad config string
-  CellsIncomplete = 3,   // cells crashed, timed out or are missing
-  EnvironmentUnfit = 4,  // no GPU, precondition unmet
-  Internal = 5,          // a bug of ours
+  Regression = 1,       // judged and found wanting: regression, mismatch, a GPU to replace or drain
+  Usage = 2,            // the command line, a config string or what an input file says is wrong
+  CellsIncomplete = 3,  // cells crashed, timed out or are missing
+  NotReady = 4,         // nothing was judged: no GPU, no driver, or another process uses the GPU
+  Internal = 5,         // a bug of ours
+  FileAccess = 6,       // a file or folder cannot be found, read or written
   TimedOut = 124,
 };
 
@@ -41,16 +43,34 @@ class Error : public std::runtime_error {
   ErrorText text_;
 };
 
-// Bad command line, config string, scenario or trace: exit code 2.
+// Bad command line or config string, or an input file with bad content: exit code 2.
 class UsageError : public Error {
  public:
   explicit UsageError(ErrorText text) : Error(ExitCode::Usage, std::move(text)) {}
 };
 
-// A file, a device or the system is not as it must be: exit code 4.
+// A device or the system is not ready for what was asked: exit code 4.
 class EnvironmentError : public Error {
  public:
-  explicit EnvironmentError(ErrorText text) : Error(ExitCode::EnvironmentUnfit, std::move(text)) {}
+  explicit EnvironmentError(ErrorText text) : Error(ExitCode::NotReady, std::move(text)) {}
+};
+
+// Cells, or processes like them, gave no result: exit code 3.
+class CellsError : public Error {
+ public:
+  explicit CellsError(ErrorText text) : Error(ExitCode::CellsIncomplete, std::move(text)) {}
+};
+
+// A bug of ours that can be told before it does harm: exit code 5.
+class InternalError : public Error {
+ public:
+  explicit InternalError(ErrorText text) : Error(ExitCode::Internal, std::move(text)) {}
+};
+
+// A file or folder cannot be found, read or written, whatever it holds: exit code 6.
+class FileError : public Error {
+ public:
+  explicit FileError(ErrorText text) : Error(ExitCode::FileAccess, std::move(text)) {}
 };
 
 }  // namespace allocmark

@@ -4,6 +4,7 @@
 #include <cctype>
 #include <cstdint>
 #include <numeric>
+#include <string>
 #include <utility>
 
 namespace allocmark {
@@ -67,15 +68,21 @@ std::vector<std::string> nearest_names(std::string_view name, const std::vector<
   return result;
 }
 
-std::string suggest(std::string_view name, const std::vector<std::string>& known) {
+std::string suggest(std::string_view name, const std::vector<std::string>& known,
+                    std::string_view list_command) {
+  constexpr std::size_t kShownMax = 12;
   const std::vector<std::string> near = nearest_names(name, known);
-  std::string text = near.empty() ? "known: " : "did you mean ";
-  const std::vector<std::string>& shown = near.empty() ? known : near;
-  for (std::size_t i = 0; i < shown.size(); ++i) {
-    if (i > 0) text += near.empty() ? ", " : (i + 1 == shown.size() ? " or " : ", ");
-    text += near.empty() ? shown[i] : "'" + shown[i] + "'";
+  std::string text;
+  for (std::size_t i = 0; i < near.size(); ++i) {
+    text += i == 0 ? "did you mean " : i + 1 == near.size() ? " or " : ", ";
+    text += "'" + near[i] + "'";
   }
-  return near.empty() ? text : text + "?";
+  if (!near.empty()) return text + "?";
+  if (!list_command.empty()) return "see: " + std::string(list_command);
+  const std::size_t shown = std::min(known.size(), kShownMax);
+  for (std::size_t i = 0; i < shown; ++i) text += (i == 0 ? "known: " : ", ") + known[i];
+  if (shown < known.size()) text += " and " + std::to_string(known.size() - shown) + " more";
+  return text;
 }
 
 }  // namespace allocmark

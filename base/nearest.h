@@ -13,7 +13,9 @@ namespace allocmark {
                                                      const std::vector<std::string>& known,
                                                      std::size_t count_max = 3);
 
-// "did you mean 'a' or 'b'?" from nearest_names, or "known: a, b, c" where nothing is near.
-[[nodiscard]] std::string suggest(std::string_view name, const std::vector<std::string>& known);
+// "did you mean 'a' or 'b'?" from nearest_names. Where nothing is near: "known: a, b, c" if they
+// are few, else some of them; with `list_command`, which prints all, that is named instead.
+[[nodiscard]] std::string suggest(std::string_view name, const std::vector<std::string>& known,
+                                  std::string_view list_command = {});
 
 }  // namespace allocmark

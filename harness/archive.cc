@@ -33,7 +33,13 @@ namespace {
 #ifdef ALLOCMARK_HAS_LZMA
 std::string read_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  if (!file) fail(path, "the archive cannot be opened", "");
+  if (!file) {
+    throw FileError({.what = "the archive cannot be opened",
+                     .where = path,
+                     .wanted = "a .tar.xz archive that can be read",
+                     .got = {},
+                     .next = "check the path"});
+  }
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 

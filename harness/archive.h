@@ -29,7 +29,7 @@ struct TarContents {
 [[nodiscard]] TarContents read_tar(const std::string& path, std::uint64_t size_bytes_max);
 
 // The same files give the same bytes: no times, no owners, in the order given. Names have at most
-// 100 bytes. Throws EnvironmentError where the disk refuses.
+// 100 bytes. Throws FileError where the disk refuses.
 void write_tar(const std::string& path, const std::vector<ArchiveFile>& files);
 
 }  // namespace allocmark

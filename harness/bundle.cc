@@ -152,11 +152,11 @@ std::string bundle_comparison(const BundleFiles& files) {
 BundleFiles collect_bundle(const BundleInput& input, const std::string& version) {
   BundleFiles files;
   if (!fs::is_directory(input.run)) {
-    throw EnvironmentError({.what = "a bundle is made of a run's folder",
-                            .where = input.run,
-                            .wanted = "a folder that 'allocmark run' wrote",
-                            .got = fs::exists(input.run) ? "a file" : "nothing of that name",
-                            .next = "check the folder's name"});
+    throw FileError({.what = "a bundle is made of a run's folder",
+                     .where = input.run,
+                     .wanted = "a folder that 'allocmark run' wrote",
+                     .got = fs::exists(input.run) ? "a file" : "nothing of that name",
+                     .next = "check the folder's name"});
   }
   add_run(input.run, "", files);
   const RunFile file = bundled_run(files, "");

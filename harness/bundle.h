@@ -30,7 +30,7 @@ inline constexpr std::uint64_t kBundleBytesMax = std::uint64_t{4} << 30;
 using BundleFiles = std::map<std::string, std::string>;
 
 // The raw run of a bundle ("" as prefix) or of its baseline ("base."), with what else went on
-// during it among its environment's warnings. Throws EnvironmentError for what is no run.
+// during it among its environment's warnings. Throws UsageError for what is no run.
 [[nodiscard]] RunFile bundled_run(const BundleFiles& files, const std::string& prefix);
 
 struct BundleInput {
@@ -42,11 +42,11 @@ struct BundleInput {
   std::string calibration = {};
 };
 
-// Everything but SHA256SUMS. Throws EnvironmentError where a file cannot be read, and UsageError
+// Everything but SHA256SUMS. Throws FileError where a file cannot be read, and UsageError
 // for a run that is still being written.
 [[nodiscard]] BundleFiles collect_bundle(const BundleInput& input, const std::string& version);
 
-// The rounds of an A/B run's bundle. Throws EnvironmentError for what is none.
+// The rounds of an A/B run's bundle. Throws UsageError for what is none.
 [[nodiscard]] InterleavedRun bundled_turns(const BundleFiles& files);
 
 // The manifest of a bundle with these files: who made it, and which work it is about.

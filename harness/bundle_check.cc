@@ -52,6 +52,13 @@ std::string_view to_string(RuleOutcome outcome) {
 
 TarContents read_bundle(const std::string& path) {
   if (fs::is_directory(path)) return read_folder(path);
+  if (!fs::exists(path)) {
+    throw FileError({.what = "there is no bundle of this name",
+                     .where = path,
+                     .wanted = "a file of 'allocmark bundle', or the folder it was unpacked to",
+                     .got = {},
+                     .next = "check the path"});
+  }
   const bool known =
       path.ends_with(".tar.zst") || path.ends_with(".tar.gz") || path.ends_with(".tar");
   if (!known || !fs::is_regular_file(path)) {
@@ -59,7 +66,7 @@ TarContents read_bundle(const std::string& path) {
                       .where = path,
                       .wanted = "a file of 'allocmark bundle' (.tar.zst, .tar.gz or .tar), or the "
                                 "folder it was unpacked to",
-                      .got = fs::exists(path) ? "another kind of file" : "nothing of that name",
+                      .got = "another kind of file",
                       .next = "check the path"});
   }
   return read_tar(path, kBundleBytesMax);

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <string>
 
+#include <fmt/format.h>
+
 #include "base/bytes.h"
 #include "base/error.h"
 
@@ -15,13 +17,35 @@ namespace {
 constexpr std::string_view kLimitSuffix = "@limit";
 constexpr std::uint64_t kSizeBytesMax = std::uint64_t{1} << 56;
 
-[[noreturn]] void refuse(std::string_view text) {
+bool is_number(std::string_view text) {
+  return !text.empty() && text.find_first_not_of("0123456789.") == std::string_view::npos;
+}
+
+// A number alone may be a size without its unit or a multiple without its x; percent are a
+// multiple.
+std::string next_step(std::string_view amount) {
+  std::string hint = explain_bytes(amount);
+  if (is_number(amount)) return fmt::format("did you mean {0}GiB, {0}B or {0}x?", amount);
+  if (!hint.empty()) return hint;
+  if (amount.ends_with('%')) {
+    const std::string_view number = amount.substr(0, amount.size() - 1);
+    double percent = 0;
+    const char* const end = number.data() + number.size();
+    if (std::from_chars(number.data(), end, percent).ptr == end && percent > 0) {
+      return fmt::format("did you mean {:g}x, a multiple of the trace's peak?", percent / 100);
+    }
+  }
+  return "for example --capacity 1.05x";
+}
+
+[[noreturn]] void refuse(std::string_view text, std::string_view amount) {
   throw UsageError(ErrorText{.what = "the capacity is not understood",
                              .where = "--capacity",
-                             .wanted = "unlimited, a size (8GiB) or a multiple of the trace's peak "
-                                       "(1.05x), each with @limit behind it if wanted",
+                             .wanted =
+                                 "unlimited, a size (24GiB) or a multiple of the trace's peak "
+                                 "(1.05x), each with @limit behind it if wanted",
                              .got = "\"" + std::string(text) + "\"",
-                             .next = "for example --capacity 1.05x"});
+                             .next = next_step(amount)});
 }
 
 std::optional<double> parse_multiple(std::string_view text) {
@@ -55,17 +79,14 @@ Capacity parse_capacity(std::string_view text) {
   if (amount.ends_with(kLimitSuffix)) {
     amount.remove_suffix(kLimitSuffix.size());
     capacity.enforcement = CapacityEnforcement::AllocatorLimit;
-    if (amount.empty() || amount == "unlimited") refuse(text);
+    if (amount.empty() || amount == "unlimited") refuse(text, amount);
   }
   if (amount.empty() || amount == "unlimited") return capacity;
   capacity.peak_multiple = parse_multiple(amount);
   if (capacity.peak_multiple) return capacity;
-  // "1.05" is a multiple without its x, and surely not one byte and a bit.
-  const bool has_fraction = amount.find('.') != std::string_view::npos;
-  if (has_fraction && amount.back() >= '0' && amount.back() <= '9') refuse(text);
   capacity.size_bytes = parse_bytes(amount);
   if (!capacity.size_bytes || *capacity.size_bytes == 0 || *capacity.size_bytes > kSizeBytesMax) {
-    refuse(text);
+    refuse(text, amount);
   }
   return capacity;
 }

@@ -109,7 +109,7 @@ void CellGroup::start(std::size_t index) {
   try {
     member.child =
         std::make_unique<ChildProcess>(cell_command(member.step.spec, member.step.program_path));
-  } catch (const EnvironmentError& error) {
+  } catch (const Error& error) {
     CellResult result;
     result.key = member.step.spec.key;
     result.status = CellStatus::Failed;

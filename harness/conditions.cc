@@ -205,11 +205,11 @@ Conditions conditions_from_json(const std::string& text, const std::string& wher
     json.at("warnings").get_to(conditions.warnings);
     return conditions;
   } catch (const Json::exception& error) {
-    throw EnvironmentError({.what = "the conditions of the run cannot be read",
-                            .where = where,
-                            .wanted = "the conditions.json that 'allocmark run' writes",
-                            .got = error.what(),
-                            .next = "delete the file to go on without them"});
+    throw UsageError({.what = "the conditions of the run cannot be read",
+                      .where = where,
+                      .wanted = "the conditions.json that 'allocmark run' writes",
+                      .got = error.what(),
+                      .next = "delete the file to go on without them"});
   }
 }
 

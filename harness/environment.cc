@@ -174,7 +174,7 @@ DeviceAnswer describe_device(std::string_view device, const std::string& program
       answer.facts = environment_from_json(
           std::string_view(outcome.result).substr(0, outcome.result.find('\n')),
           "the device's description");
-    } catch (const EnvironmentError& error) {
+    } catch (const UsageError& error) {
       answer.failure =
           fmt::format("{} is no allocmark of this version: {}", program_path, error.what());
     }
@@ -221,15 +221,19 @@ DeviceChoice choose_device(const std::string& device, const std::string& program
     choice.note = fmt::format("device: sim:h200, simulated: no GPU works here ({})", name);
   }
   DeviceAnswer answer = describe_device(choice.device, program_path);
+  if (!answer.failure.empty() && is_simulated(choice.device)) {
+    throw UsageError({.what = fmt::format("device {} does not work", choice.device),
+                      .where = "--device",
+                      .wanted = "a profile that this allocmark can simulate",
+                      .got = answer.failure,
+                      .next = "see: allocmark list devices"});
+  }
   if (!answer.failure.empty()) {
-    throw EnvironmentError(
-        {.what = fmt::format("device {} does not work", choice.device),
-         .where = "--device",
-         .wanted = "",
-         .got = answer.failure,
-         .next = is_simulated(choice.device)
-                     ? "see: allocmark list devices"
-                     : "check nvidia-smi, or simulate one with --device sim:h200"});
+    throw EnvironmentError({.what = fmt::format("device {} does not work", choice.device),
+                            .where = "--device",
+                            .wanted = "",
+                            .got = answer.failure,
+                            .next = "check nvidia-smi, or simulate one with --device sim:h200"});
   }
   choice.facts = std::move(answer.facts);
   return choice;

@@ -27,12 +27,12 @@ CellSpec spec_of(const std::string& workload, const std::string& conf, std::uint
 
 ReplayNumbers numbers_of(const CellResult& result) {
   if (result.status != CellStatus::Ok) {
-    throw EnvironmentError({.what = "a replay gave no result",
-                            .where = result.key.workload + " under '" + result.key.conf + "'",
-                            .wanted = "",
-                            .got = result.reason,
-                            .next = "allocmark run --allocator caching --workload '" +
-                                    result.key.workload + "' shows it alone"});
+    throw CellsError({.what = "a replay gave no result",
+                      .where = result.key.workload + " under '" + result.key.conf + "'",
+                      .wanted = "",
+                      .got = result.reason,
+                      .next = "allocmark run --allocator caching --workload '" +
+                              result.key.workload + "' shows it alone"});
   }
   ReplayNumbers numbers;
   if (result.oom_count > 0 || !result.reserved_bytes_peak) return numbers;
@@ -71,11 +71,11 @@ std::vector<std::vector<ReplayPair>> replay_pairs(const std::vector<ReplayReques
                  .interrupt = &interrupt},
                 [&](const CellResult& result) { results[result.key.id()] = numbers_of(result); });
   if (!completed) {
-    throw EnvironmentError({.what = "interrupted before all traces were replayed",
-                            .where = "",
-                            .wanted = "",
-                            .got = "",
-                            .next = ""});
+    throw CellsError({.what = "interrupted before all traces were replayed",
+                      .where = "",
+                      .wanted = "",
+                      .got = "",
+                      .next = ""});
   }
   std::vector<std::vector<ReplayPair>> pairs;
   for (const ReplayRequest& request : requests) {

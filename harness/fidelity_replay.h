@@ -29,7 +29,7 @@ struct ReplayRequest {
   std::uint64_t seed = 1;
 };
 
-// For every request a pair per config string, in the order given. Throws EnvironmentError where a
+// For every request a pair per config string, in the order given. Throws CellsError where a
 // replay crashes or is interrupted.
 [[nodiscard]] std::vector<std::vector<ReplayPair>> replay_pairs(
     const std::vector<ReplayRequest>& requests, const std::vector<std::string>& confs,

@@ -28,12 +28,11 @@ namespace {
 namespace fs = std::filesystem;
 
 [[noreturn]] void throw_unusable(const std::string& folder, int error) {
-  throw EnvironmentError(
-      {.what = "cannot make or write the results folder",
-       .where = folder,
-       .wanted = "a folder that can be written and has room",
-       .got = std::strerror(error),
-       .next = "choose another one with --out DIR; what is already in it is kept"});
+  throw FileError({.what = "cannot make or write the results folder",
+                   .where = folder,
+                   .wanted = "a folder that can be written and has room",
+                   .got = std::strerror(error),
+                   .next = "choose another one with --out DIR; what is already in it is kept"});
 }
 
 std::string host_name() {

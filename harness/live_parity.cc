@@ -42,7 +42,7 @@ struct Answers {
 };
 
 Answers answers_of(const ChildOutcome& outcome, std::string_view backend) {
-  if (outcome.exit_code == static_cast<int>(ExitCode::EnvironmentUnfit) ||
+  if (outcome.exit_code == static_cast<int>(ExitCode::NotReady) ||
       outcome.exit_code == static_cast<int>(ExitCode::Usage)) {
     throw EnvironmentError({.what = fmt::format("the live comparison cannot run '{}'", backend),
                             .where = "",

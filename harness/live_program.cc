@@ -221,11 +221,11 @@ class LiveRun {
 
   void check_launch(int error) const {
     if (error == cudaSuccess) return;
-    throw EnvironmentError({.what = "simcu_launch failed",
-                            .where = "simulated CUDA runtime",
-                            .wanted = {},
-                            .got = simcu_.last_message(),
-                            .next = "this is a fault of allocmark: please report it"});
+    throw InternalError({.what = "simcu_launch failed",
+                         .where = "simulated CUDA runtime",
+                         .wanted = {},
+                         .got = simcu_.last_message(),
+                         .next = "this is a fault of allocmark: please report it"});
   }
 
   struct Held {

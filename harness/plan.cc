@@ -61,6 +61,25 @@ std::string without_unset(std::string_view conf) {
   return conf == "unset" ? std::string() : std::string(conf);
 }
 
+// "max_split_size_mb=128": a key where an allocator's name would stand.
+void refuse_equals(const std::string& text, const std::vector<PlanAllocator>& known) {
+  const std::string head = text.substr(0, text.find('='));
+  std::vector<std::string> keys;
+  for (const PlanAllocator& allocator : known) {
+    if (allocator.name == head) return;
+    keys.insert(keys.end(), allocator.conf_keys.begin(), allocator.conf_keys.end());
+  }
+  const std::vector<std::string> near = nearest_names(head, keys, 1);
+  if (near.empty() || !nearest_names(head, names_of(known), 1).empty()) return;
+  std::string meant = near.front() + text.substr(head.size());
+  std::replace(meant.begin(), meant.end(), '=', ':');
+  throw UsageError({.what = "keys and values are joined by ':'",
+                    .where = fmt::format("--conf '{}'", text),
+                    .wanted = "",
+                    .got = "",
+                    .next = fmt::format("did you mean {}?", meant)});
+}
+
 // Config strings hold no '=' before their first key, so "NAME=..." is a scope.
 ScopedConf parse_scope(const std::string& text, const std::vector<PlanAllocator>& known) {
   const std::size_t equals = text.find('=');
@@ -68,6 +87,7 @@ ScopedConf parse_scope(const std::string& text, const std::vector<PlanAllocator>
   if (equals == std::string::npos || head.find_first_of(":,[") != std::string_view::npos) {
     return {.allocator = "", .conf = without_unset(text), .text = text};
   }
+  refuse_equals(text, known);
   return {
       .allocator = find_allocator(std::string(head), known, fmt::format("--conf '{}'", text)).name,
       .conf = without_unset(std::string_view(text).substr(equals + 1)),

@@ -45,12 +45,11 @@ std::string join(const std::string& folder, const char* name) {
 }
 
 [[noreturn]] void throw_file(const std::string& what, const std::string& path, int error) {
-  throw EnvironmentError(
-      {.what = what,
-       .where = path,
-       .wanted = "a folder that can be written and has room",
-       .got = std::strerror(error),
-       .next = "choose another one with --out DIR; what is already in it is kept"});
+  throw FileError({.what = what,
+                   .where = path,
+                   .wanted = "a folder that can be written and has room",
+                   .got = std::strerror(error),
+                   .next = "choose another one with --out DIR; what is already in it is kept"});
 }
 
 void write_all(int fd, std::string_view text, const std::string& path) {
@@ -198,11 +197,11 @@ RunManifest manifest_from_json(const std::string& text, const std::string& where
     }
     return manifest;
   } catch (const Json::exception& error) {
-    throw EnvironmentError({.what = "this is not the plan of a run",
-                            .where = where,
-                            .wanted = "the plan.json that 'allocmark run' writes",
-                            .got = error.what(),
-                            .next = "start a new folder with --out DIR"});
+    throw UsageError({.what = "this is not the plan of a run",
+                      .where = where,
+                      .wanted = "the plan.json that 'allocmark run' writes",
+                      .got = error.what(),
+                      .next = "start a new folder with --out DIR"});
   }
 }
 
@@ -250,7 +249,7 @@ void write_file(const std::string& path, const std::string& text) {
   }
   try {
     write_all(fd, text, path);
-  } catch (const EnvironmentError&) {
+  } catch (const FileError&) {
     close(fd);
     unlink(temporary.c_str());
     throw;
@@ -267,11 +266,11 @@ std::string read_file(const std::string& path) {
   std::ostringstream text;
   text << file.rdbuf();
   if (!file || fs::is_directory(path)) {
-    throw EnvironmentError({.what = "cannot read the file of a run",
-                            .where = path,
-                            .wanted = "a folder that 'allocmark run' wrote",
-                            .got = fs::exists(path) ? "a file that cannot be read" : "no such file",
-                            .next = "check the folder's name"});
+    throw FileError({.what = "cannot read the file",
+                     .where = path,
+                     .wanted = "a file that can be read",
+                     .got = fs::exists(path) ? "a file that cannot be read" : "no such file",
+                     .next = "check the path"});
   }
   return text.str();
 }

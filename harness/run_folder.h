@@ -44,7 +44,7 @@ struct RunManifest {
 [[nodiscard]] std::string to_json(const RunManifest& manifest);
 [[nodiscard]] RunManifest manifest_from_json(const std::string& text, const std::string& where);
 
-// Throws EnvironmentError where the folder holds no run.
+// Throws FileError where the folder holds no run.
 [[nodiscard]] RunManifest read_manifest(const std::string& folder);
 
 // The only writer of its folder while it lives: a second one, in whatever process, is refused with
@@ -61,7 +61,7 @@ class RunFolder {
   [[nodiscard]] static RunFolder resume(const std::string& folder, const RunManifest& manifest,
                                         const Environment& environment);
 
-  // Throws EnvironmentError naming the path where the line cannot be written; the file then still
+  // Throws FileError naming the path where the line cannot be written; the file then still
   // ends with a whole line.
   void append(const CellResult& result) { file_.append(result); }
 
@@ -83,10 +83,10 @@ class RunFolder {
 // Ok, stopped by an OOM, or skipped: running it again would tell nothing new.
 [[nodiscard]] bool is_finished(CellStatus status);
 
-// Writes a whole file in place of an old one or not at all; throws EnvironmentError naming the
+// Writes a whole file in place of an old one or not at all; throws FileError naming the
 // path.
 void write_file(const std::string& path, const std::string& text);
-// Throws EnvironmentError naming the path.
+// Throws FileError naming the path.
 [[nodiscard]] std::string read_file(const std::string& path);
 
 // What differs between two environments so that their results should not stand in one table:

@@ -51,6 +51,10 @@ bool all_digits(std::string_view text) {
   });
 }
 
+bool looks_like_path(std::string_view text) {
+  return text.find('/') != std::string_view::npos || text.ends_with(".json");
+}
+
 }  // namespace
 
 bool is_simulated(std::string_view device) { return device.starts_with(kSimulatedPrefix); }
@@ -67,7 +71,7 @@ std::string simcuda_folder(const std::string& program_path) {
       return fs::weakly_canonical(folder).string();
     }
   }
-  throw EnvironmentError(
+  throw FileError(
       {.what = "the simulated CUDA runtime is missing",
        .where = beside.lexically_normal().string(),
        .wanted = "libcudart.so.13 (or .12) of simcuda",
@@ -158,6 +162,13 @@ void check_device(std::string_view device) {
       is_simulated(device) && fs::is_regular_file(device.substr(kSimulatedPrefix.size()));
   if (is_profile_path || std::find(known.begin(), known.end(), device) != known.end()) {
     return;
+  }
+  if (is_simulated(device) && looks_like_path(device.substr(kSimulatedPrefix.size()))) {
+    throw FileError({.what = "there is no such device profile",
+                     .where = std::string(device.substr(kSimulatedPrefix.size())),
+                     .wanted = "a profile file that 'allocmark profile' writes",
+                     .got = "",
+                     .next = "check the path; for devices by name see: allocmark list devices"});
   }
   std::vector<std::string> near = known;
   near.insert(near.end(), {"auto", "cuda:0"});

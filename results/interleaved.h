@@ -65,11 +65,11 @@ struct RoundResult {
 };
 
 [[nodiscard]] std::string to_json(const InterleavedPlan& plan);
-// Throws EnvironmentError where the text is no such plan.
+// Throws UsageError where the text is no such plan.
 [[nodiscard]] InterleavedPlan interleaved_plan_from_json(const std::string& text,
                                                          const std::string& where);
 [[nodiscard]] std::string to_json_line(const RoundResult& result);
-// Every whole line; throws EnvironmentError with file and line for a corrupt one, `torn` is set
+// Every whole line; throws UsageError with file and line for a corrupt one, `torn` is set
 // where the last is cut short.
 [[nodiscard]] std::vector<RoundResult> rounds_from_lines(std::string_view text,
                                                          const std::string& where, bool& torn);

@@ -24,11 +24,11 @@ std::string dump(const Json& json, int indent) {
 }
 
 [[noreturn]] void refuse(const std::string& where, std::string what, std::string got) {
-  throw EnvironmentError({.what = std::move(what),
-                          .where = where,
-                          .wanted = "what 'allocmark run --ab' or 'compare --confirm' writes",
-                          .got = std::move(got),
-                          .next = "give the folder of an interleaved run, or run it again"});
+  throw UsageError({.what = std::move(what),
+                    .where = where,
+                    .wanted = "what 'allocmark run --ab' or 'compare --confirm' writes",
+                    .got = std::move(got),
+                    .next = "give the folder of an interleaved run, or run it again"});
 }
 
 // A plan or round of another MAJOR version means something else.

@@ -120,11 +120,11 @@ class Writer {
 
 [[noreturn]] void fail(const std::string& where, std::string what, std::string wanted,
                        std::string got, std::string next) {
-  throw EnvironmentError({.what = std::move(what),
-                          .where = where,
-                          .wanted = std::move(wanted),
-                          .got = std::move(got),
-                          .next = std::move(next)});
+  throw UsageError({.what = std::move(what),
+                    .where = where,
+                    .wanted = std::move(wanted),
+                    .got = std::move(got),
+                    .next = std::move(next)});
 }
 
 std::string excerpt(const Json& value) {

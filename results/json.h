@@ -30,7 +30,7 @@ namespace allocmark {
 [[nodiscard]] std::string to_json_line(const CellResult& cell);
 [[nodiscard]] std::string to_json_line(const CellKey& key);
 
-// `where` is the line's place ("out/results.jsonl:12") for messages. Throws EnvironmentError where
+// `where` is the line's place ("out/results.jsonl:12") for messages. Throws UsageError where
 // the line is cut short, corrupt, of another kind or of another MAJOR version. Keys that are not
 // known are an error, unless the line comes from a newer MINOR version; nullable keys may be
 // missing, as in a line of an older MINOR version.

@@ -26,11 +26,11 @@ namespace {
 
 [[noreturn]] void fail(const std::string& path, std::string what, std::string got,
                        std::string next) {
-  throw EnvironmentError({.what = std::move(what),
-                          .where = path,
-                          .wanted = {},
-                          .got = std::move(got),
-                          .next = std::move(next)});
+  throw FileError({.what = std::move(what),
+                   .where = path,
+                   .wanted = {},
+                   .got = std::move(got),
+                   .next = std::move(next)});
 }
 
 std::string errno_text() { return std::strerror(errno); }
@@ -71,7 +71,13 @@ class CellSet {
 RunFile read_run_file(const std::string& path) { return parse_run_file(read_whole(path), path); }
 
 RunFile parse_run_file(std::string_view text, const std::string& path) {
-  if (text.empty()) fail(path, "the results file is empty", {}, "Delete it and run again.");
+  if (text.empty()) {
+    throw UsageError({.what = "the results file is empty",
+                      .where = path,
+                      .wanted = "the results.jsonl that 'allocmark run' writes",
+                      .got = {},
+                      .next = "Delete it and run again."});
+  }
   RunFile run;
   CellSet cells(run);
   std::uint64_t line_number = 0;

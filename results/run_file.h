@@ -24,7 +24,7 @@ struct RunFile {
   bool newline_missing = false;           // the last line is whole but for its newline
 };
 
-// Reads all of it. Throws EnvironmentError with file and line where the file cannot be read, is
+// Reads all of it. Throws FileError with file and line where the file cannot be read, is
 // empty, does not begin with an environment, or has a corrupt line. Only a last line without its
 // newline that is no whole JSON object is taken as torn, which is what a killed run leaves.
 [[nodiscard]] RunFile read_run_file(const std::string& path);
@@ -46,7 +46,7 @@ class RunFileWriter {
   RunFileWriter& operator=(RunFileWriter&& other) = delete;
   ~RunFileWriter();
 
-  // Throws EnvironmentError where the line could not be written whole (disk full); what was whole
+  // Throws FileError where the line could not be written whole (disk full); what was whole
   // before stays whole.
   void append(const CellResult& cell);
 

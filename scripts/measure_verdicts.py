@@ -178,7 +178,7 @@ def measure_repeat(experiment, options):
             folders.append(str(folder))
             if len(folders) == options.calibration_runs:
                 file = str(experiment.folder / "calibration.json")
-                experiment.call([experiment.program, "compare", "--calibrate", file, *folders])
+                experiment.call([experiment.program, "compare", "--force", "--calibrate", file, *folders])
                 calibration = ["--calibration", file]
             continue
         runs.append(read_cells(folder))

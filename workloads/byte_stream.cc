@@ -34,19 +34,19 @@ Packing packing_of(const std::string& path) {
 }
 
 [[noreturn]] void throw_unreadable(const std::string& path, const std::string& reason) {
-  throw UsageError({.what = "cannot read trace file",
-                    .where = path,
-                    .wanted = "a readable file",
-                    .got = reason,
-                    .next = "Check the path and its permissions"});
+  throw FileError({.what = "cannot read trace file",
+                   .where = path,
+                   .wanted = "a readable file",
+                   .got = reason,
+                   .next = "Check the path and its permissions"});
 }
 
 [[noreturn]] void throw_unwritable(const std::string& path, const std::string& reason) {
-  throw EnvironmentError({.what = "cannot write file",
-                          .where = path,
-                          .wanted = "a writable folder with enough space",
-                          .got = reason,
-                          .next = "Free some space or choose another folder"});
+  throw FileError({.what = "cannot write file",
+                   .where = path,
+                   .wanted = "a writable folder with enough space",
+                   .got = reason,
+                   .next = "Free some space or choose another folder"});
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 
 namespace allocmark {
 
-// Reads. Throws UsageError where the file cannot be opened or read.
+// Reads. Throws FileError where the file cannot be opened or read.
 class ByteReader {
  public:
   explicit ByteReader(const std::string& path);
@@ -33,7 +33,7 @@ class ByteReader {
 };
 
 // Writes to PATH.part and gives it its name in finish(), so that nobody ever reads half a file.
-// Without finish() the part file is removed. Throws EnvironmentError where the disk refuses.
+// Without finish() the part file is removed. Throws FileError where the disk refuses.
 class ByteWriter {
  public:
   explicit ByteWriter(const std::string& path);

@@ -17,16 +17,16 @@ std::string workload_data_folder() {
   const char* chosen = std::getenv("ALLOCMARK_DATA");
   if (chosen != nullptr && *chosen != '\0') {
     if (fs::is_directory(chosen, ignored)) return chosen;
-    throw EnvironmentError({.what = "the workload data folder does not exist",
-                            .where = "environment variable ALLOCMARK_DATA",
-                            .wanted = "a folder that holds recorded/ and scenarios/",
-                            .got = chosen,
-                            .next = "Unset it to use the data that ship with the suite"});
+    throw FileError({.what = "the workload data folder does not exist",
+                     .where = "environment variable ALLOCMARK_DATA",
+                     .wanted = "a folder that holds recorded/ and scenarios/",
+                     .got = chosen,
+                     .next = "Unset it to use the data that ship with the suite"});
   }
   const fs::path program = fs::read_symlink("/proc/self/exe", ignored);
   const fs::path installed = program.parent_path().parent_path() / "share/allocmark/workloads";
   if (fs::is_directory(installed, ignored)) return installed.string();
-  throw EnvironmentError(
+  throw FileError(
       {.what = "the workload data folder is missing",
        .where = installed.string(),
        .wanted = "a folder that holds recorded/ and scenarios/",

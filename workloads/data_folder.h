@@ -8,7 +8,7 @@
 namespace allocmark {
 
 // The environment variable ALLOCMARK_DATA where it is set, else <program's
-// folder>/../share/allocmark/workloads; a build folder has that path, too. Throws EnvironmentError
+// folder>/../share/allocmark/workloads; a build folder has that path, too. Throws FileError
 // where none exists.
 [[nodiscard]] std::string workload_data_folder();
 

@@ -1,6 +1,8 @@
 #include "workloads/open_workload.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "base/error.h"
@@ -14,6 +16,9 @@
 namespace allocmark {
 
 namespace {
+
+constexpr std::string_view kPathEndings[] = {".csv",    ".gz",  ".zst", ".json",
+                                             ".pickle", ".pkl", ".txt", ".log"};
 
 // A scenario names a generator, a file or a recorded trace; a chain of scenarios would hide what
 // runs.
@@ -34,6 +39,29 @@ std::unique_ptr<EventSource> open_scenario_workload(const Scenario& scenario, st
     text.where = scenario.path + ", key 'workload'" + (text.where.empty() ? "" : ", ") + text.where;
     throw UsageError(std::move(text));
   }
+}
+
+// A path where a name is wanted: says how a file is named, or that there is none.
+void refuse_path(const std::string& text) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  const std::string extension = fs::path(text).extension().string();
+  const bool is_file = fs::is_regular_file(text, ignored);
+  const bool like_path = text.find('/') != std::string::npos ||
+                         std::ranges::find(kPathEndings, extension) != std::end(kPathEndings);
+  if (is_file) {
+    throw UsageError({.what = "a trace file needs 'file:' before its path",
+                      .where = text,
+                      .wanted = "",
+                      .got = "",
+                      .next = "did you mean file:" + text + "?"});
+  }
+  if (!like_path || text.find(':') < text.find('/')) return;
+  throw FileError({.what = "there is no trace file of this name",
+                   .where = text,
+                   .wanted = "file:PATH, or a workload by name",
+                   .got = fs::is_directory(text, ignored) ? "a folder" : "nothing there",
+                   .next = "check the path; for names see: allocmark list workloads"});
 }
 
 }  // namespace
@@ -59,11 +87,12 @@ std::unique_ptr<EventSource> open_workload(std::string_view workload, std::uint6
     if (file.name == text) return open_scenario_workload(read_scenario(file.path), seed);
     known.push_back(file.name);
   }
+  refuse_path(text);
   throw UsageError({.what = "unknown workload '" + text + "'",
                     .where = "",
                     .wanted = "a generator, file:PATH, a recorded trace or a scenario",
                     .got = "",
-                    .next = suggest(name, known)});
+                    .next = suggest(name, known, "allocmark list workloads")});
 }
 
 }  // namespace allocmark

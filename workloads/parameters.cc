@@ -104,14 +104,20 @@ std::vector<std::uint64_t> Parameters::numbers(std::string_view key, const Numbe
   return parsed;
 }
 
+// Names both meanings of a unit that has two.
+static std::string size_hint(const std::string& text) {
+  const std::string hint = explain_bytes(text);
+  return hint.empty() ? "" : " (" + hint + ")";
+}
+
 std::uint64_t Parameters::size_bytes(std::string_view key, const NumberRange& range) {
   const std::string* value = find(key);
   if (value == nullptr) return range.preset;
-  const std::optional<std::uint64_t> parsed = parse_bytes(*value);
+  const std::optional<std::uint64_t> parsed = parse_bytes_or_count(*value);
   if (!parsed || *parsed < range.lowest || *parsed > range.highest) {
     refuse(key,
-           fmt::format("a size from {} to {}, for example 512MiB", format_bytes(range.lowest),
-                       format_bytes(range.highest)),
+           fmt::format("a size from {} to {}, for example 512MiB{}", format_bytes(range.lowest),
+                       format_bytes(range.highest), parsed ? "" : size_hint(*value)),
            *value);
   }
   return *parsed;

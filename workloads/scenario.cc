@@ -245,7 +245,7 @@ Scenario load_scenario(std::string_view name) {
                     .where = "",
                     .wanted = "a scenario below " + workload_data_folder() + "/scenarios",
                     .got = "",
-                    .next = suggest(name, known)});
+                    .next = suggest(name, known, "allocmark list scenarios")});
 }
 
 }  // namespace allocmark

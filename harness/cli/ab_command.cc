@@ -165,6 +165,9 @@ ExitCode ab_command(const RunCommand& command) {
   refuse_options(command);
   InterleavedSession session = make_session(command);
   const DeviceChoice device = choose_device(command.device, own_program_path());
+  for (const InterleavedCell& cell : session.plan.cells) {
+    check_fits_device({cell.base, cell.now}, device.facts);
+  }
   for (InterleavedCell& cell : session.plan.cells) {
     cell.base.device = device.device;
     cell.now.device = device.device;

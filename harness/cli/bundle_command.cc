@@ -9,6 +9,8 @@
 #include "harness/bundle.h"
 #include "harness/bundle_check.h"
 #include "harness/cli/commands.h"
+#include "harness/cli/output_path.h"
+#include "harness/cli/parse_report.h"
 #include "harness/cli/report_pages.h"
 #include "harness/environment.h"
 #include "harness/run_folder.h"
@@ -32,6 +34,7 @@ void check_name(const std::string& out) {
 
 ExitCode bundle_command(const BundleCommand& command) {
   check_name(command.out);
+  check_output_file(command.out, command.force, "--out");
   if (command.baselines.size() > 1) {
     throw UsageError({.what = "a bundle holds one comparison",
                       .where = "--baseline",
@@ -59,10 +62,16 @@ ExitCode bundle_command(const BundleCommand& command) {
   return check.exit_code;
 }
 
+CommandRun add_bundle_command(CLI::App* app) {
+  return bind_command(app, add_bundle, bundle_command);
+}
+
 ExitCode check_command(const CheckCommand& command) {
   const BundleCheck check = check_bundle(read_bundle(command.bundle), version_text());
   fmt::print("{}", command.format == "json" ? render_check_json(check) : render_check(check));
   return check.exit_code;
 }
+
+CommandRun add_check_command(CLI::App* app) { return bind_command(app, add_check, check_command); }
 
 }  // namespace allocmark

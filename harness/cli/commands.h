@@ -1,28 +1,28 @@
-// One function per subcommand, each in a file of its own name. Each prints its answer to stdout and
-// returns the exit code; problems are thrown as Error.
+// One function per command for the registry, each in a file of its name. See registry.h.
 #pragma once
 
-#include "base/error.h"
 #include "harness/cli/parse.h"
+#include "harness/cli/registry.h"
 
 namespace allocmark {
 
-[[nodiscard]] ExitCode list_command(const ListCommand& command);
-[[nodiscard]] ExitCode run_command(const RunCommand& command);
-// The part of 'run' that --ab asks for.
-[[nodiscard]] ExitCode ab_command(const RunCommand& command);
-[[nodiscard]] ExitCode trace_command(const TraceCommand& command);
-[[nodiscard]] ExitCode explain_command(const ExplainCommand& command);
-[[nodiscard]] ExitCode report_command(const ReportCommand& command);
-[[nodiscard]] ExitCode bundle_command(const BundleCommand& command);
-[[nodiscard]] ExitCode check_command(const CheckCommand& command);
-[[nodiscard]] ExitCode compare_command(const CompareCommand& command);
-[[nodiscard]] ExitCode parity_command(const ParityCommand& command);
-[[nodiscard]] ExitCode speed_command(const SpeedCommand& command);
-[[nodiscard]] ExitCode qualify_command(const QualifyCommand& command);
-[[nodiscard]] ExitCode profile_command(const ProfileCommand& command);
-[[nodiscard]] ExitCode fidelity_command(const FidelityCommand& command);
+[[nodiscard]] CommandRun add_run_command(CLI::App* app);
+[[nodiscard]] CommandRun add_list_command(CLI::App* app);
+[[nodiscard]] CommandRun add_explain_command(CLI::App* app);
+[[nodiscard]] CommandRun add_report_command(CLI::App* app);
+[[nodiscard]] CommandRun add_compare_command(CLI::App* app);
+[[nodiscard]] CommandRun add_bundle_command(CLI::App* app);
+[[nodiscard]] CommandRun add_check_command(CLI::App* app);
+[[nodiscard]] CommandRun add_qualify_command(CLI::App* app);
+[[nodiscard]] CommandRun add_trace_command(CLI::App* app);
+[[nodiscard]] CommandRun add_profile_command(CLI::App* app);
+[[nodiscard]] CommandRun add_fidelity_command(CLI::App* app);
+[[nodiscard]] CommandRun add_parity_command(CLI::App* app);
+[[nodiscard]] CommandRun add_speed_command(CLI::App* app);
 
+// What 'run' does, and the part of it that --ab asks for.
+[[nodiscard]] ExitCode run_command(const RunCommand& command);
+[[nodiscard]] ExitCode ab_command(const RunCommand& command);
 // The part of 'parity' that --live asks for.
 [[nodiscard]] ExitCode live_command(const ParityCommand& command);
 

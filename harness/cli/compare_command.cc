@@ -1,6 +1,9 @@
 // 'allocmark compare BASE NEW': two runs held against each other; and 'allocmark compare
 // --calibrate FILE RUN RUN...': how far apart runs of the same thing come. Reads results; times
 // nothing.
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
 #include <cstddef>
 #include <filesystem>
 #include <optional>
@@ -14,6 +17,8 @@
 #include "harness/cli/compare_input.h"
 #include "harness/cli/confirm.h"
 #include "harness/cli/interleaved_session.h"
+#include "harness/cli/output_path.h"
+#include "harness/cli/parse_interleave.h"
 #include "harness/cli/run_side.h"
 #include "harness/run_folder.h"
 #include "results/compare.h"
@@ -74,10 +79,51 @@ void refuse_itself(const std::vector<std::string>& runs) {
                     .next = "a comparison of a run with itself would say nothing"});
 }
 
-}  // namespace
+void add_compare(CLI::App* app, CompareCommand* command) {
+  app->add_option(
+         "runs", command->runs,
+         "BASE and NEW: folders that 'allocmark run' wrote, or results.jsonl files; or the "
+         "one folder of an A/B run")
+      ->required()
+      ->type_name("RUN");
+  app->add_option("--policy", command->policy, "JSON file that says what a regression is")
+      ->type_name("FILE");
+  app->add_option("--calibration", command->calibration,
+                  "JSON file that says how far apart two runs of the same thing come here")
+      ->type_name("FILE");
+  app->add_option("--calibrate", command->calibrate,
+                  "Write that file from two or more RUNs of the same thing instead of comparing")
+      ->type_name("FILE");
+  app->add_flag("--no-calibration", command->no_calibration,
+                "Call timed differences without one: only for runs that were interleaved");
+  app->add_option("--min-effect", command->effect_min,
+                  "Smallest change of a timed number that is called one [3%]")
+      ->type_name("SHARE");
+  app->add_option("--only", command->scope,
+                  "Only exact numbers (comparable between machines), or only timed ones")
+      ->check(CLI::IsMember({"exact", "timed"}))
+      ->type_name("exact|timed");
+  app->add_option("--format", command->format,
+                  "table, json, junit, github (github-action-benchmark) or bencher")
+      ->check(CLI::IsMember({"table", "json", "junit", "github", "bencher"}))
+      ->capture_default_str()
+      ->type_name("F");
+  app->add_option("-o,--out", command->out, "Write the format to this file, print the table")
+      ->type_name("FILE");
+  add_force(app, &command->force);
+  app->add_flag("--all", command->all, "List numbers that are the same, too");
+  app->footer(
+      "\nExit codes: 0 no regression, 1 a regression by the policy, 2 usage, 3 cells are missing, "
+      "crashed or\ncannot be compared, or nothing was compared or could be decided, 6 a file.\n");
+  add_confirm(app, command);
+}
 
-ExitCode compare_command(const CompareCommand& command) {
-  if (!command.calibrate.empty()) return write_calibration(command);
+ExitCode run_compare(const CompareCommand& command) {
+  if (!command.out.empty()) check_output_file(command.out, command.force, "--out");
+  if (!command.calibrate.empty()) {
+    check_output_file(command.calibrate, command.force, "--calibrate");
+    return write_calibration(command);
+  }
   const bool one_folder = command.runs.size() == 1 && is_interleaved(command.runs.front());
   if (command.runs.size() != 2 && !one_folder) {
     throw UsageError({.what = "a comparison is of two runs",
@@ -100,6 +146,12 @@ ExitCode compare_command(const CompareCommand& command) {
   Comparison comparison = compare_runs(base, now, policy, calibration);
   if (command.confirm) confirm(command, policy, comparison);
   return show(command, comparison);
+}
+
+}  // namespace
+
+CommandRun add_compare_command(CLI::App* app) {
+  return bind_command(app, add_compare, run_compare);
 }
 
 }  // namespace allocmark

@@ -1,6 +1,10 @@
 // 'allocmark explain CONF': what a config string means for an allocator, key by key, or what is
 // wrong with it.
 #include <fmt/format.h>
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <nlohmann/json.hpp>
 
 #include <optional>
 #include <string>
@@ -12,11 +16,43 @@
 #include "harness/cli/commands.h"
 
 namespace allocmark {
+namespace {
 
-ExitCode explain_command(const ExplainCommand& command) {
+void add_explain(CLI::App* app, ExplainCommand* command) {
+  app->add_option("conf", command->conf, "The config string, as in PYTORCH_CUDA_ALLOC_CONF")
+      ->required()
+      ->type_name("CONF");
+  app->add_option("-a,--allocator", command->allocator, "The allocator whose keys it has")
+      ->capture_default_str()
+      ->type_name("A");
+  app->add_option("--format", command->format, "table or json (one document)")
+      ->check(CLI::IsMember({"table", "json"}))
+      ->capture_default_str()
+      ->type_name("F");
+}
+
+// {"allocator", "conf", "valid", "error", "keys": [{"key", "value"}]}.
+void print_json(const BackendEntry& entry, const std::string& conf,
+                const std::optional<ErrorText>& error) {
+  nlohmann::ordered_json json = {{"allocator", std::string(entry.name)},
+                                 {"conf", conf},
+                                 {"valid", !error.has_value()},
+                                 {"error", error ? to_string(*error) : ""}};
+  json["keys"] = nlohmann::ordered_json::array();
+  for (const ConfPair& pair : split_conf(conf, entry.conf_keys).pairs) {
+    json["keys"].push_back({{"key", std::string(pair.key)}, {"value", std::string(pair.value)}});
+  }
+  fmt::print("{}\n", json.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+}
+
+ExitCode run_explain(const ExplainCommand& command) {
   const BackendEntry& entry = find_backend(command.allocator);
   const std::string conf = command.conf == "unset" ? "" : command.conf;
   const std::optional<ErrorText> error = entry.check_conf(conf);
+  if (command.format == "json") {
+    print_json(entry, conf, error);
+    return error.has_value() ? ExitCode::Usage : ExitCode::Pass;
+  }
   if (entry.name == "caching") {
     // Says of a bad string what PyTorch itself would make of it, too.
     fmt::print("{}", caching::explain_conf(conf));
@@ -32,6 +68,12 @@ ExitCode explain_command(const ExplainCommand& command) {
     fmt::print("{} = {}\n", pair.key, pair.value);
   }
   return ExitCode::Pass;
+}
+
+}  // namespace
+
+CommandRun add_explain_command(CLI::App* app) {
+  return bind_command(app, add_explain, run_explain);
 }
 
 }  // namespace allocmark

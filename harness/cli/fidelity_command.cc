@@ -22,6 +22,7 @@
 #include "base/error.h"
 #include "harness/child_process.h"
 #include "harness/cli/commands.h"
+#include "harness/cli/parse_tools.h"
 #include "harness/fidelity_replay.h"
 #include "workloads/fidelity.h"
 #include "workloads/fidelity_page.h"
@@ -221,11 +222,11 @@ void write_file(const std::filesystem::path& path, const std::string& text) {
   file << text;
   file.close();
   if (!file) {
-    throw EnvironmentError({.what = "cannot write a file",
-                            .where = path.string(),
-                            .wanted = "a folder that can be written, with room",
-                            .got = "",
-                            .next = "choose another --out"});
+    throw FileError({.what = "cannot write a file",
+                     .where = path.string(),
+                     .wanted = "a folder that can be written, with room",
+                     .got = "",
+                     .next = "choose another --out"});
   }
 }
 
@@ -291,6 +292,10 @@ ExitCode fidelity_command(const FidelityCommand& command) {
   const bool misses = std::any_of(comparisons.begin(), comparisons.end(),
                                   [](const auto& own) { return !missed_targets(own).empty(); });
   return command.all && misses ? ExitCode::Regression : ExitCode::Pass;
+}
+
+CommandRun add_fidelity_command(CLI::App* app) {
+  return bind_command(app, add_fidelity, fidelity_command);
 }
 
 }  // namespace allocmark

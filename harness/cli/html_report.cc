@@ -37,11 +37,11 @@ std::string find_script() {
 std::string find_python() {
   if (const char* named = std::getenv("ALLOCMARK_PYTHON"); named != nullptr && *named != '\0') {
     if (access(named, X_OK) == 0) return named;
-    throw EnvironmentError({.what = "ALLOCMARK_PYTHON names no program",
-                            .where = "environment",
-                            .wanted = "the path of a python3",
-                            .got = named,
-                            .next = "unset it, or leave the page out with --no-html"});
+    throw FileError({.what = "ALLOCMARK_PYTHON names no program",
+                     .where = "environment",
+                     .wanted = "the path of a python3",
+                     .got = named,
+                     .next = "unset it, or leave the page out with --no-html"});
   }
   const std::filesystem::path own =
       std::filesystem::path(own_program_path()).parent_path() / "../../report-venv/bin/python3";

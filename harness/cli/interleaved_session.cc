@@ -54,11 +54,11 @@ class RoundsFile {
  private:
   void check() const {
     if (stream_) return;
-    throw EnvironmentError({.what = "a round's result could not be written",
-                            .where = path_,
-                            .wanted = "a folder with room that can be written",
-                            .got = "",
-                            .next = "free disk space and run again"});
+    throw FileError({.what = "a round's result could not be written",
+                     .where = path_,
+                     .wanted = "a folder with room that can be written",
+                     .got = "",
+                     .next = "free disk space and run again"});
   }
   std::string path_;
   std::ofstream stream_;
@@ -183,12 +183,11 @@ Environment side_environment(const Environment& host, const std::string& device,
   merge_build(answer.facts, &environment);
   for (const std::string& warning : answer.facts.warnings) {
     if (!allow_debug) {
-      throw EnvironmentError(
-          {.what = warning,
-           .where = fmt::format("the program of side {}", side.label),
-           .wanted = "an optimised build",
-           .got = "",
-           .next = "build it with 'cmake --preset release', or add --allow-debug"});
+      throw UsageError({.what = warning,
+                        .where = fmt::format("the program of side {}", side.label),
+                        .wanted = "an optimised build",
+                        .got = "",
+                        .next = "build it with 'cmake --preset release', or add --allow-debug"});
     }
     environment.warnings.push_back(side.label + ": " + warning);
   }

@@ -35,7 +35,7 @@ struct SessionOutcome {
 
 // Whether the folder holds an interleaved run.
 [[nodiscard]] bool is_interleaved(const std::string& folder);
-// Throws EnvironmentError naming the file that cannot be read.
+// Throws FileError naming the file that cannot be read.
 [[nodiscard]] InterleavedRun read_interleaved(const std::string& folder);
 
 // The folder of side 0 or 1 in the interleaved run's folder, with its first round.

@@ -1,4 +1,7 @@
 // 'allocmark list': what can be named on the command line, one line each.
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
 #include <algorithm>
 #include <string>
 #include <string_view>
@@ -6,6 +9,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
 #include "allocators/backend.h"
 #include "allocators/registry.h"
 #include "harness/child_process.h"
@@ -23,7 +27,13 @@ struct Row {
   std::string text;
 };
 
-void print_rows(std::string_view title, const std::vector<Row>& rows) {
+struct Kind {
+  std::string title;  // "scenarios, folklore"
+  std::vector<Row> rows;
+};
+
+void print_rows(const Kind& kind) {
+  const auto& [title, rows] = kind;
   std::size_t width = 0;
   for (const Row& row : rows) {
     width = std::max(width, row.name.size());
@@ -35,17 +45,14 @@ void print_rows(std::string_view title, const std::vector<Row>& rows) {
 }
 
 // One table for each folder.
-void print_scenarios() {
-  std::vector<WorkloadListing> listings = list_scenarios();
-  for (auto first = listings.begin(); first != listings.end();) {
-    const auto last = std::find_if(first, listings.end(), [&](const WorkloadListing& listing) {
-      return listing.kind != first->kind;
-    });
-    std::vector<Row> rows;
-    for (auto at = first; at != last; ++at) rows.push_back({at->name, at->summary});
-    print_rows(fmt::format("scenarios, {}", first->kind), rows);
-    first = last;
+std::vector<Kind> scenario_kinds() {
+  std::vector<Kind> kinds;
+  for (const WorkloadListing& listing : list_scenarios()) {
+    std::string title = fmt::format("scenarios, {}", listing.kind);
+    if (kinds.empty() || kinds.back().title != title) kinds.push_back({std::move(title), {}});
+    kinds.back().rows.push_back({listing.name, listing.summary});
   }
+  return kinds;
 }
 
 std::vector<Row> workload_rows(const std::vector<WorkloadListing>& listings) {
@@ -99,18 +106,53 @@ std::vector<Row> suite_rows() {
   return rows;
 }
 
-}  // namespace
+void add_list(CLI::App* app, ListCommand* command) {
+  app->add_option("what", command->what, "What to list; all where not given")
+      ->check(CLI::IsMember({"workloads", "allocators", "scenarios", "devices", "suites"}))
+      ->type_name("KIND");
+  app->add_option("--format", command->format, "table or json (one document)")
+      ->check(CLI::IsMember({"table", "json"}))
+      ->capture_default_str()
+      ->type_name("F");
+}
 
-ExitCode list_command(const ListCommand& command) {
+// {"workloads": [{"name": ..., "summary": ...}], ...}; a scenario's folder is its kind.
+void print_json(const std::vector<Kind>& kinds) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::object();
+  for (const Kind& kind : kinds) {
+    const std::size_t comma = kind.title.find(", ");
+    nlohmann::ordered_json& list = json[kind.title.substr(0, comma)];
+    for (const Row& row : kind.rows) {
+      nlohmann::ordered_json entry = {{"name", row.name}, {"summary", row.text}};
+      if (comma != std::string::npos) entry["folder"] = kind.title.substr(comma + 2);
+      list.push_back(std::move(entry));
+    }
+  }
+  fmt::print("{}\n", json.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+}
+
+ExitCode run_list(const ListCommand& command) {
   const auto wanted = [&](std::string_view what) {
     return command.what.empty() || command.what == what;
   };
-  if (wanted("workloads")) print_rows("workloads", workload_rows(list_workloads()));
-  if (wanted("scenarios")) print_scenarios();
-  if (wanted("allocators")) print_rows("allocators", allocator_rows());
-  if (wanted("suites")) print_rows("suites", suite_rows());
-  if (wanted("devices")) print_rows("devices", device_rows());
+  std::vector<Kind> kinds;
+  if (wanted("workloads")) kinds.push_back({"workloads", workload_rows(list_workloads())});
+  if (wanted("scenarios")) {
+    for (Kind& kind : scenario_kinds()) kinds.push_back(std::move(kind));
+  }
+  if (wanted("allocators")) kinds.push_back({"allocators", allocator_rows()});
+  if (wanted("suites")) kinds.push_back({"suites", suite_rows()});
+  if (wanted("devices")) kinds.push_back({"devices", device_rows()});
+  if (command.format == "json") {
+    print_json(kinds);
+  } else {
+    for (const Kind& kind : kinds) print_rows(kind);
+  }
   return ExitCode::Pass;
 }
+
+}  // namespace
+
+CommandRun add_list_command(CLI::App* app) { return bind_command(app, add_list, run_list); }
 
 }  // namespace allocmark

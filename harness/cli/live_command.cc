@@ -80,9 +80,9 @@ std::uint64_t limit_of(const std::string& text) {
   if (bytes.has_value()) return *bytes;
   throw UsageError({.what = "this is no size",
                     .where = "--limit",
-                    .wanted = "bytes, or a number with KiB, MiB or GiB",
+                    .wanted = "a number with its unit, as 2GiB (2^30 bytes each) or 2GB (10^9)",
                     .got = text,
-                    .next = ""});
+                    .next = explain_bytes(text)});
 }
 
 // The operations of both enumerations have the same names; marks are left out before.
@@ -149,9 +149,10 @@ ExitCode compare_random(const ParityCommand& command, const LiveOptions& options
 }  // namespace
 
 ExitCode live_command(const ParityCommand& command) {
+  if (!command.limit.empty()) (void)limit_of(command.limit);
   if (const std::string reason = torch_entry().unavailable_reason(); !reason.empty()) {
     fmt::print("skipped: {}\n", reason);
-    return ExitCode::EnvironmentUnfit;
+    return ExitCode::NotReady;
   }
   const LiveOptions options{.program_path = own_program_path()};
   if (command.trace == "random") return compare_random(command, options);

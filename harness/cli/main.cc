@@ -1,37 +1,68 @@
-// The program allocmark: one subcommand per file of this folder.
+// The program allocmark: registry.cc lists its commands.
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cstdio>
 #include <exception>
+#include <filesystem>
+#include <string>
 #include <string_view>
 
 #include <fmt/format.h>
 #include "base/error.h"
+#include "harness/cli/app.h"
 #include "harness/cli/commands.h"
-#include "harness/cli/parse.h"
 #include "harness/environment.h"
+#include "results/json.h"
 
 namespace allocmark {
 namespace {
+
+// --quiet: what is written to stderr goes nowhere until the destructor, but for errors, which are
+// told after it.
+class QuietStderr {
+ public:
+  explicit QuietStderr(bool quiet) {
+    if (!quiet) return;
+    kept_ = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 10);
+    const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    if (kept_ >= 0 && nowhere >= 0) dup2(nowhere, STDERR_FILENO);
+    if (nowhere >= 0) close(nowhere);
+  }
+  ~QuietStderr() {
+    if (kept_ < 0) return;
+    (void)std::fflush(stderr);
+    dup2(kept_, STDERR_FILENO);
+    close(kept_);
+  }
+  QuietStderr(const QuietStderr&) = delete;
+  QuietStderr& operator=(const QuietStderr&) = delete;
+
+ private:
+  int kept_ = -1;
+};
 
 ExitCode run_main(int argc, char** argv) {
   if (argc > 1 && std::string_view(argv[1]) == "cell") {
     return cell_command(argc, argv);
   }
-  const CommandLine line = parse_command_line(argc, argv, version_text());
-  if (line.list) return list_command(*line.list);
-  if (line.run) return run_command(*line.run);
-  if (line.trace) return trace_command(*line.trace);
-  if (line.explain) return explain_command(*line.explain);
-  if (line.report) return report_command(*line.report);
-  if (line.bundle) return bundle_command(*line.bundle);
-  if (line.check) return check_command(*line.check);
-  if (line.compare) return compare_command(*line.compare);
-  if (line.parity) return parity_command(*line.parity);
-  if (line.speed) return speed_command(*line.speed);
-  if (line.qualify) return qualify_command(*line.qualify);
-  if (line.profile) return profile_command(*line.profile);
-  if (line.fidelity) return fidelity_command(*line.fidelity);
+  const ParsedLine line = parse_command_line(argc, argv, version_text());
+  const QuietStderr quiet(line.quiet);
+  for (const std::string& note : line.notes) fmt::print(stderr, "{}\n", note);
+  if (line.run) return line.run(line.argv);
   fmt::print("{}", line.text);
   return ExitCode::Pass;
+}
+
+// A message that begins with its command, "allocmark run: ...", names the program already.
+// What a file holds may be quoted in it and must not reach a terminal as control characters.
+void print_error(const char* message) {
+  std::string text = valid_utf8(message);
+  for (char& letter : text) {
+    if (static_cast<unsigned char>(letter) < ' ' && letter != '\n') letter = '?';
+  }
+  const bool named = text.starts_with("allocmark");
+  fmt::print(stderr, "{}{}\n", named ? "" : "allocmark: ", text);
 }
 
 }  // namespace
@@ -39,10 +70,19 @@ ExitCode run_main(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
-    return static_cast<int>(allocmark::run_main(argc, argv));
+    const allocmark::ExitCode code = allocmark::run_main(argc, argv);
+    // A full disk or a closed pipe must not look like a complete answer.
+    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+      allocmark::print_error("the answer could not be written to stdout");
+      return static_cast<int>(allocmark::ExitCode::FileAccess);
+    }
+    return static_cast<int>(code);
   } catch (const allocmark::Error& error) {
-    fmt::print(stderr, "allocmark: {}\n", error.what());
+    allocmark::print_error(error.what());
     return static_cast<int>(error.exit_code());
+  } catch (const std::filesystem::filesystem_error& error) {
+    allocmark::print_error(error.what());
+    return static_cast<int>(allocmark::ExitCode::FileAccess);
   } catch (const std::exception& error) {
     fmt::print(stderr, "allocmark: internal error: {}\n", error.what());
     return static_cast<int>(allocmark::ExitCode::Internal);

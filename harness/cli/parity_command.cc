@@ -1,6 +1,9 @@
 // 'allocmark parity TRACE GOLDEN...': replays the trace on the caching allocator with the golden's
 // recorded addresses as the device's answers, and says where it decides otherwise than PyTorch did.
 // Checks; times nothing.
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
 #include <cstddef>
 #include <filesystem>
 #include <memory>
@@ -79,9 +82,36 @@ void print_cell(const std::string& name, const caching::ParityReport& report, bo
              with_state ? first.state : "");
 }
 
-}  // namespace
+void add_parity(CLI::App* app, ParityCommand* command) {
+  app->add_option(
+         "trace", command->trace,
+         "Trace file or workload that the goldens were recorded with; 'random' with --live")
+      ->required()
+      ->type_name("TRACE");
+  app->add_option("goldens", command->goldens,
+                  "What PyTorch's allocator answered: files, folders or .tar.xz archives of them")
+      ->type_name("GOLDEN");
+  app->add_option("-c,--conf", command->conf,
+                  "Config string of the goldens [from their names], or of the live comparison")
+      ->type_name("C");
+  app->add_flag("--device-addresses", command->device_addresses,
+                "Let the simulated device choose addresses instead of the golden");
+  app->add_flag("--verbose", command->verbose, "Print a line for every golden");
+  app->add_flag("--live", command->live,
+                "Compare with PyTorch's own allocator (backend torch), now, on simulated devices");
+  app->add_option("--seed", command->seed, "Of the first random program")->type_name("N");
+  app->add_option("--operations", command->operation_count, "Random operations in all")
+      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1'000'000'000'000}))
+      ->capture_default_str()
+      ->type_name("N");
+  app->add_option("--limit", command->limit, "Memory limit of a live trace, as 2GiB [none]")
+      ->type_name("SIZE");
+  app->add_option("--save", command->save_folder,
+                  "Folder for the shortest random programs that differ")
+      ->type_name("DIR");
+}
 
-ExitCode parity_command(const ParityCommand& command) {
+ExitCode run_parity(const ParityCommand& command) {
   if (command.live) {
     return live_command(command);
   }
@@ -111,5 +141,9 @@ ExitCode parity_command(const ParityCommand& command) {
       totals.counters, totals.mismatches);
   return totals.mismatches == 0 ? ExitCode::Pass : ExitCode::Regression;
 }
+
+}  // namespace
+
+CommandRun add_parity_command(CLI::App* app) { return bind_command(app, add_parity, run_parity); }
 
 }  // namespace allocmark

@@ -1,6 +1,4 @@
-// The command line as data. argv flows in; what was asked for flows out, or a UsageError, or the
-// text of --help and
-// --version. The only place that knows the option parser.
+// What the options of each command hold, as data.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +9,7 @@
 namespace allocmark {
 
 struct ListCommand {
+  std::string format = "table";
   std::string what;  // "workloads", "allocators", "scenarios", "devices", "suites"; empty = all
 };
 
@@ -55,10 +54,12 @@ struct TraceCommand {
   std::string action;               // "summary", "convert", "validate", "generate"
   std::vector<std::string> inputs;  // workloads or trace files
   std::string output;
+  bool force = false;  // replace `output`
   std::uint64_t seed = 1;
 };
 
 struct ExplainCommand {
+  std::string format = "table";
   std::string conf;
   std::string allocator = "caching";
 };
@@ -67,6 +68,7 @@ struct ReportCommand {
   std::string folder;
   std::string format;                  // empty = write report.md and its companions into the folder
   std::string latex;                   // LaTeX tables go there; empty = none
+  bool force = false;                  // replace that file
   std::string svg;                     // a folder for charts; empty = none
   bool html = true;                    // report.html, where python3 and its packages are there
   std::vector<std::string> baselines;  // runs to hold it against
@@ -76,6 +78,7 @@ struct ReportCommand {
 struct BundleCommand {
   std::string folder;
   std::string out;                     // the archive
+  bool force = false;                  // replace it
   std::vector<std::string> baselines;  // at most one
   std::string policy, calibration;     // files, as of 'compare'; empty = none
 };
@@ -92,7 +95,8 @@ struct CompareCommand {
   std::string effect_min;           // "3%"; empty = the policy's
   std::string scope;                // "exact" or "timed"; empty = the policy's
   std::string format = "table";
-  std::string out;  // a file for the format; empty = print it
+  std::string out;     // a file for the format; empty = print it
+  bool force = false;  // replace what --out and --calibrate name
   bool all = false, no_calibration = false;
   // Run suspects again, both sides in turn.
   bool confirm = false;
@@ -128,6 +132,7 @@ struct QualifyCommand {
 struct ProfileCommand {
   std::string device = "cuda:0";
   std::string out;                 // the file to write
+  bool force = false;              // replace it
   std::uint64_t repeat_count = 8;  // of every block of calls
   std::vector<std::string> argv;   // of the program, as above
 };
@@ -156,26 +161,5 @@ struct FidelityCommand {
   std::string out;   // folder for pages and numbers; empty = none
   bool all = false;  // every recording that ships
 };
-
-// One of them is set; none where `text` (help or version) is all there is to do.
-struct CommandLine {
-  std::string text;
-  std::optional<ListCommand> list;
-  std::optional<RunCommand> run;
-  std::optional<TraceCommand> trace;
-  std::optional<ExplainCommand> explain;
-  std::optional<ReportCommand> report;
-  std::optional<BundleCommand> bundle;
-  std::optional<CheckCommand> check;
-  std::optional<CompareCommand> compare;
-  std::optional<ParityCommand> parity;
-  std::optional<SpeedCommand> speed;
-  std::optional<QualifyCommand> qualify;
-  std::optional<ProfileCommand> profile;
-  std::optional<FidelityCommand> fidelity;
-};
-
-[[nodiscard]] CommandLine parse_command_line(int argc, const char* const* argv,
-                                             const std::string& version);
 
 }  // namespace allocmark

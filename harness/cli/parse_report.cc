@@ -5,6 +5,8 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 
+#include "harness/cli/output_path.h"
+
 namespace allocmark {
 namespace {
 
@@ -26,17 +28,19 @@ void add_report(CLI::App* app, ReportCommand* command) {
   app->add_option("folder", command->folder, "A folder that 'allocmark run' wrote")
       ->required()
       ->type_name("DIR");
-  app->add_option(
-         "--format", command->format,
-         "Print this (table, markdown, csv, json; facts: what the page is made from) instead "
-         "of writing the report files")
-      ->check(CLI::IsMember({"table", "markdown", "csv", "json", "facts"}))
+  app->add_option("--format", command->format,
+                  "Print this (table, markdown, csv, json, jsonl; facts: what the page is made "
+                  "from) instead "
+                  "of writing the report files")
+      ->check(CLI::IsMember({"table", "markdown", "csv", "json", "jsonl", "facts"}))
       ->type_name("F");
   add_comparison(app, &command->baselines, &command->policy, &command->calibration);
   app->add_option("--latex", command->latex, "Write LaTeX tables there as well")->type_name("FILE");
+  add_force(app, &command->force);
   app->add_option("--svg", command->svg, "Write the charts as SVG files into this folder as well")
       ->type_name("DIR");
-  app->add_flag("!--no-html", command->html, "Do not make report.html");
+  app->add_flag_callback(
+      "--no-html", [command] { command->html = false; }, "Do not make report.html");
 }
 
 void add_bundle(CLI::App* app, BundleCommand* command) {
@@ -46,6 +50,7 @@ void add_bundle(CLI::App* app, BundleCommand* command) {
   app->add_option("-o,--out", command->out, "The bundle: a .tar.zst, .tar.gz or .tar")
       ->required()
       ->type_name("FILE");
+  add_force(app, &command->force);
   add_comparison(app, &command->baselines, &command->policy, &command->calibration);
   app->footer(
       "\nThe bundle is checked as 'allocmark check' does. Exit codes: 0 it can be published, 1 a "

@@ -4,6 +4,8 @@
 #include <CLI/App.hpp>
 #include <cstdint>
 
+#include "harness/cli/output_path.h"
+
 namespace allocmark {
 
 void add_speed(CLI::App* app, SpeedCommand* command) {
@@ -30,6 +32,7 @@ void add_profile(CLI::App* app, ProfileCommand* command) {
   app->add_option("-o,--out", command->out, "The profile's file, as used by --device sim:FILE")
       ->required()
       ->type_name("FILE");
+  add_force(app, &command->force);
   app->add_option("--repeats", command->repeat_count,
                   "Times that every kind of call is measured, in turns with the others")
       ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1000}))
@@ -62,7 +65,7 @@ void add_fidelity(CLI::App* app, FidelityCommand* command) {
       ->type_name("DIR");
   app->footer(
       "\nEach distance is one number, defined in workloads/README.md.\n"
-      "\nExit codes: 0 compared, 1 with --all a recording misses the targets, 2 usage, 4 a replay "
+      "\nExit codes: 0 compared, 1 with --all a recording misses the targets, 2 usage, 3 a replay "
       "failed.\n");
 }
 

@@ -3,7 +3,6 @@
 
 #include <charconv>
 #include <cstdio>
-#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -12,6 +11,8 @@
 #include "base/error.h"
 #include "harness/child_process.h"
 #include "harness/cli/commands.h"
+#include "harness/cli/output_path.h"
+#include "harness/cli/parse_tools.h"
 #include "harness/environment.h"
 #include "harness/profile/profile.h"
 #include "harness/run_folder.h"
@@ -31,21 +32,11 @@ void take_runtime(const ProfileCommand& command) {
   ensure_runtime(command.device, argv.data());
 }
 
-void check_folder(const std::string& path) {
-  const std::filesystem::path folder = std::filesystem::absolute(path).parent_path();
-  if (std::filesystem::is_directory(folder)) return;
-  throw UsageError({.what = "the profile's folder does not exist",
-                    .where = "--out",
-                    .wanted = "a file in a folder that can be written",
-                    .got = path,
-                    .next = "mkdir -p " + folder.string()});
-}
-
 }  // namespace
 
 ExitCode profile_command(const ProfileCommand& command) {
   check_device(command.device);
-  check_folder(command.out);
+  check_output_file(command.out, command.force, "--out");
   if (const std::string reason = unfit_build_reason(); !reason.empty()) {
     fmt::print(stderr, "warning: {}\n", reason);
   }
@@ -79,6 +70,10 @@ ExitCode profile_command(const ProfileCommand& command) {
     fmt::print("warning: {}\n", warning);
   }
   return ExitCode::Pass;
+}
+
+CommandRun add_profile_command(CLI::App* app) {
+  return bind_command(app, add_profile, profile_command);
 }
 
 }  // namespace allocmark

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "harness/child_process.h"
 #include "harness/cli/commands.h"
+#include "harness/cli/parse_qualify.h"
 #include "harness/environment.h"
 #include "harness/qualify/baseline.h"
 #include "harness/qualify/conduct.h"
@@ -72,11 +73,11 @@ class ProgressLog {
  private:
   void check() const {
     if (file_) return;
-    throw EnvironmentError({.what = "cannot write the results",
-                            .where = path_,
-                            .wanted = "",
-                            .got = "",
-                            .next = "see that the folder is writable and the disk not full"});
+    throw FileError({.what = "cannot write the results",
+                     .where = path_,
+                     .wanted = "",
+                     .got = "",
+                     .next = "see that the folder is writable and the disk not full"});
   }
   std::string path_;
   std::ofstream file_;
@@ -107,6 +108,10 @@ ExitCode qualify_command(const QualifyCommand& command) {
                    : command.format == "junit" ? render_junit(report)
                                                : render_table(report));
   return report.exit_code;
+}
+
+CommandRun add_qualify_command(CLI::App* app) {
+  return bind_command(app, add_qualify, qualify_command);
 }
 
 }  // namespace allocmark

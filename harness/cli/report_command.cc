@@ -12,6 +12,8 @@
 #include "harness/cli/commands.h"
 #include "harness/cli/compare_input.h"
 #include "harness/cli/interleaved_session.h"
+#include "harness/cli/output_path.h"
+#include "harness/cli/parse_report.h"
 #include "harness/cli/report_pages.h"
 #include "harness/cli/run_output.h"
 #include "harness/conditions.h"
@@ -78,6 +80,8 @@ ExitCode report_sides(const ReportCommand& command, PagesRequest pages) {
 }  // namespace
 
 ExitCode report_command(const ReportCommand& command) {
+  if (!command.latex.empty()) check_output_file(command.latex, command.force, "--latex");
+  if (!command.svg.empty()) make_output_folder(command.svg, "--svg");
   const PagesRequest pages{.folder = command.folder,
                            .baselines = command.baselines,
                            .policy = command.policy,
@@ -111,6 +115,10 @@ ExitCode report_command(const ReportCommand& command) {
   std::fflush(stdout);
   fmt::print("{}", write_pages(pages));
   return ExitCode::Pass;
+}
+
+CommandRun add_report_command(CLI::App* app) {
+  return bind_command(app, add_report, report_command);
 }
 
 }  // namespace allocmark

@@ -21,7 +21,7 @@ struct PagesRequest {
 // The facts alone (results/report_facts.h), of the same request.
 [[nodiscard]] std::string page_facts(const PagesRequest& request);
 
-// Throws EnvironmentError where something cannot be read or written, and UsageError for a policy or
+// Throws FileError where something cannot be read or written, and UsageError for a policy or
 // calibration that does not fit.
 [[nodiscard]] std::string write_pages(const PagesRequest& request);
 

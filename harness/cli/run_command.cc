@@ -18,6 +18,8 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include "base/bytes.h"
+#include "harness/capacity.h"
 #include "harness/child_process.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/compare_input.h"
@@ -156,11 +158,11 @@ void check_usage(const RunCommand& command) {
                       .next = "allocmark run --resume --out DIR"});
   }
   if (const std::string reason = unfit_build_reason(); !reason.empty() && !command.allow_debug) {
-    throw EnvironmentError({.what = reason,
-                            .where = version_text(),
-                            .wanted = "an optimised build",
-                            .got = "",
-                            .next = "build with 'cmake --preset release', or add --allow-debug"});
+    throw UsageError({.what = reason,
+                      .where = version_text(),
+                      .wanted = "an optimised build",
+                      .got = "",
+                      .next = "build with 'cmake --preset release', or add --allow-debug"});
   }
 }
 
@@ -219,11 +221,11 @@ void add_timelines(const std::string& folder, std::vector<CellSpec>* specs) {
   std::error_code error;
   std::filesystem::create_directories(timelines, error);
   if (error) {
-    throw EnvironmentError({.what = "cannot make the folder for timelines",
-                            .where = timelines.string(),
-                            .wanted = "a folder that can be written",
-                            .got = error.message(),
-                            .next = "leave --timeline out, or choose another --out"});
+    throw FileError({.what = "cannot make the folder for timelines",
+                     .where = timelines.string(),
+                     .wanted = "a folder that can be written",
+                     .got = error.message(),
+                     .next = "leave --timeline out, or choose another --out"});
   }
   for (CellSpec& spec : *specs) {
     spec.timeline_path = (timelines / (spec.key.id() + ".json")).string();
@@ -256,6 +258,26 @@ Plan plan_cells(const RunCommand& command, const RunRequest& request,
   }
 }
 
+}  // namespace
+
+void check_fits_device(const std::vector<CellKey>& cells, const Environment& facts) {
+  for (const CellKey& key : cells) {
+    const Capacity capacity = parse_capacity(key.capacity);
+    if (!capacity.size_bytes || facts.gpu_memory_bytes == 0 ||
+        *capacity.size_bytes <= facts.gpu_memory_bytes) {
+      continue;
+    }
+    throw UsageError({.what = "the capacity is larger than the device's memory",
+                      .where = "--capacity",
+                      .wanted = fmt::format("at most {}, all that {} has",
+                                            format_bytes(facts.gpu_memory_bytes), facts.gpu_name),
+                      .got = key.capacity,
+                      .next = "choose a smaller capacity, or unlimited"});
+  }
+}
+
+namespace {
+
 // 0 where the number of passes is fixed.
 double width_max_of(const RunCommand& command) {
   if (command.until_width.empty()) return 0;
@@ -286,6 +308,7 @@ Work plan_work(const RunCommand& command, const std::string& program_path) {
     // in after.
     Plan plan = plan_cells(command, request, known);
     work.device = choose_device(command.device, program_path);
+    check_fits_device(plan.cells, work.device.facts);
     for (CellKey& key : plan.cells) {
       key.device = work.device.device;
     }

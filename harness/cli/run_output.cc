@@ -14,8 +14,8 @@
 #include "harness/cli/terminal.h"
 #include "harness/report_files.h"
 #include "harness/runtime_select.h"
-#include "results/json.h"
 #include "results/derived.h"
+#include "results/json.h"
 #include "results/text.h"
 #include "results/writers.h"
 
@@ -29,6 +29,13 @@ std::string render_results(std::string_view format, const std::string& folder,
     return render_csv(cells);
   }
   if (format == "json") {
+    std::string text = "{\"environment\": " + to_json_line(environment) + ",\n\"cells\": [";
+    for (const CellResult& cell : cells) {
+      text += (&cell == cells.data() ? "\n" : ",\n") + to_json_line(cell);
+    }
+    return text + "]}\n";
+  }
+  if (format == "jsonl") {
     std::string text = to_json_line(environment) + "\n";
     for (const CellResult& cell : cells) {
       text += to_json_line(cell) + "\n";

@@ -8,6 +8,7 @@
 
 #include "harness/cli/parse.h"
 #include "harness/plan.h"
+#include "results/schema.h"
 
 namespace allocmark {
 
@@ -23,6 +24,9 @@ struct RunRequest {
 
 // Throws UsageError or EnvironmentError where nothing can be run like this, whatever the cells are.
 void check_usage(const RunCommand& command);
+
+// Throws UsageError where a cell's capacity is more than the device has in all.
+void check_fits_device(const std::vector<CellKey>& cells, const Environment& facts);
 
 // A new folder's name under allocmark-results.
 [[nodiscard]] std::string default_folder(const std::string& title);

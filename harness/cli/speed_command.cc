@@ -2,6 +2,7 @@
 // GPU.
 #include <fmt/format.h>
 #include "harness/cli/commands.h"
+#include "harness/cli/parse_tools.h"
 #include "harness/environment.h"
 #include "harness/generation_speed.h"
 #include "harness/hit_speed.h"
@@ -46,5 +47,7 @@ ExitCode speed_command(const SpeedCommand& command) {
   fmt::print("{}", to_text(measure_hits({.workload = command.workload, .conf = command.conf})));
   return ExitCode::Pass;
 }
+
+CommandRun add_speed_command(CLI::App* app) { return bind_command(app, add_speed, speed_command); }
 
 }  // namespace allocmark

@@ -71,7 +71,7 @@ std::optional<std::string> value_of(std::string_view flag,
 }
 
 std::uint64_t number_of(std::string_view flag, const std::string& text) {
-  const std::optional<std::uint64_t> value = parse_bytes(text);
+  const std::optional<std::uint64_t> value = parse_bytes_or_count(text);
   const bool is_count = flag == "--threads";
   if (!value || *value == 0 || (is_count && *value > 1024)) {
     throw UsageError(

@@ -168,7 +168,7 @@ std::vector<TimedAnswer> ask_children(const std::vector<TestSpec>& specs, const 
     try {
       children.push_back(std::make_unique<ChildProcess>(child_command(specs[i], plan)));
       ++running_count;
-    } catch (const EnvironmentError& error) {
+    } catch (const Error& error) {
       children.push_back(nullptr);
       answers[i].answer = failure(error.what());
     }

@@ -38,7 +38,7 @@ class Monitor {
   Monitor(const TestSpec& spec, const ChildPlan& plan) : gpu_count_(spec.gpus.size()) {
     try {
       child_ = std::make_unique<ChildProcess>(child_command(spec, plan));
-    } catch (const EnvironmentError&) {
+    } catch (const Error&) {
       // Without it nothing is told about the time of the tests, and health says so.
     }
   }

@@ -99,6 +99,22 @@ std::optional<Figure> against_siblings(const std::vector<GpuReport>& gpus, std::
   return figure;
 }
 
+// Preconditions that another try may meet: somebody else's work, its heat, an old driver. All
+// others are of the card.
+constexpr std::string_view kWaitFor[] = {
+    "preconditions.other_processes", "preconditions.foreign_bytes",
+    "preconditions.free_share",      "preconditions.throttle_bits",
+    "preconditions.celsius",         "preconditions.driver_cuda_version"};
+
+// Whether every failed figure is one that says "try later" rather than "replace the card".
+bool passes_by_itself(const TestResult& test) {
+  if (test.test != kPreconditionsTest) return false;
+  return std::all_of(test.figures.begin(), test.figures.end(), [](const Figure& figure) {
+    return figure.verdict != Verdict::Fail || std::find(std::begin(kWaitFor), std::end(kWaitFor),
+                                                        figure.threshold) != std::end(kWaitFor);
+  });
+}
+
 }  // namespace
 
 std::string_view to_string(Verdict verdict) {
@@ -174,13 +190,13 @@ std::vector<TestResult> judge_siblings(const std::vector<GpuReport>& gpus,
 }
 
 void conclude(Report& report) {
-  bool preconditions_failed = false;
+  bool waiting_helps = false;
   bool tests_failed = false;
   report.verdict = Verdict::Skip;
   const auto note = [&](const TestResult& test, Verdict& verdict) {
     verdict = std::max(verdict, test.verdict);
     if (test.verdict != Verdict::Fail) return;
-    (test.test == kPreconditionsTest ? preconditions_failed : tests_failed) = true;
+    (passes_by_itself(test) ? waiting_helps : tests_failed) = true;
   };
   for (GpuReport& gpu : report.gpus) {
     gpu.verdict = Verdict::Skip;
@@ -190,8 +206,8 @@ void conclude(Report& report) {
   for (const TestResult& test : report.node_tests) note(test, report.verdict);
   if (tests_failed) {
     report.exit_code = ExitCode::Regression;
-  } else if (preconditions_failed || report.verdict == Verdict::Skip) {
-    report.exit_code = ExitCode::EnvironmentUnfit;
+  } else if (waiting_helps || report.verdict == Verdict::Skip) {
+    report.exit_code = ExitCode::NotReady;
   } else {
     report.exit_code = ExitCode::Pass;
   }

@@ -29,7 +29,8 @@ struct TestEnd {
                                                      const Thresholds& thresholds);
 
 // Fills in the verdicts of the GPUs and of the report, and its exit code: 0 for PASS and WARN; 1
-// for a FAIL; 4 where only preconditions failed or nothing could be measured.
+// for a FAIL, whatever else there is; 4 where nothing failed but preconditions that another try may
+// meet, or nothing could be measured.
 void conclude(Report& report);
 
 }  // namespace allocmark::qualify

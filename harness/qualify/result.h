@@ -74,7 +74,7 @@ struct Report {
   std::vector<GpuReport> gpus;
   std::vector<TestResult> node_tests;
   Verdict verdict = Verdict::Skip;
-  ExitCode exit_code = ExitCode::EnvironmentUnfit;
+  ExitCode exit_code = ExitCode::NotReady;
 };
 
 // The tests whose failure says that the machine was not in a state to be judged.

@@ -52,7 +52,7 @@ TestAnswer run_test(const TestSpec& spec) {
       std::this_thread::sleep_for(kClearingTime);
     }
     answer = entry.run(context);
-  } catch (const EnvironmentError& error) {
+  } catch (const Error& error) {
     answer.failure = error.what();
   }
   return answer;

@@ -199,7 +199,7 @@ TEST_CASE("a changed header, too much to unpack and other files are refused") {
   bytes[20] = 'X';
   write_file(folder.path("a.tar"), bytes);
   CHECK(broken(read_bundle(folder.path("a.tar"))).count("archive-whole") == 1);
-  CHECK_THROWS_AS(read_bundle(folder.path("nothing.tar.zst")), UsageError);
+  CHECK_THROWS_AS(read_bundle(folder.path("nothing.tar.zst")), FileError);
   write_file(folder.path("a.zip"), bytes);
   CHECK_THROWS_AS(read_bundle(folder.path("a.zip")), UsageError);
 }
@@ -310,7 +310,7 @@ TEST_CASE("a run that is still being written is not bundled") {
   std::string text = read_file(results_path(folder.path("run")));
   write_file(results_path(folder.path("run")), text.substr(0, text.size() - 30));
   CHECK_THROWS_AS(collect_bundle({.run = folder.path("run")}, kVersion), UsageError);
-  CHECK_THROWS_AS(collect_bundle({.run = folder.path("none")}, kVersion), EnvironmentError);
+  CHECK_THROWS_AS(collect_bundle({.run = folder.path("none")}, kVersion), FileError);
 }
 
 TEST_CASE("a plan that is not the run's is found") {

@@ -20,8 +20,8 @@ TEST_CASE("unlimited and empty mean no limit") {
 
 TEST_CASE("absolute sizes are rounded up to whole device pages") {
   REQUIRE(parse_capacity("8GiB").resolve_bytes(1) == 8 * kGiB);
-  REQUIRE(parse_capacity("1").resolve_bytes(1) == 2 * kMiB);
-  REQUIRE(parse_capacity("2097153").resolve_bytes(1) == 4 * kMiB);
+  REQUIRE(parse_capacity("1B").resolve_bytes(1) == 2 * kMiB);
+  REQUIRE(parse_capacity("2097153B").resolve_bytes(1) == 4 * kMiB);
 }
 
 TEST_CASE("multiples are of the trace's peak and rounded up to whole device pages") {
@@ -40,9 +40,14 @@ TEST_CASE("@limit leaves the enforcement to the allocator") {
 }
 
 TEST_CASE("texts that are no capacity are refused") {
-  for (const std::string text :
-       {"x", "-1x", "0x", "nanx", "infx", "1e9x", "1.05", "1.05y", "8Gi B", "-8GiB", "0", "@limit",
-        "unlimited@limit", "8GiB@", "8GiB@limits", "99999999999999999999", "1x2x"}) {
+  for (const std::string text : {"x",     "-1x",         "0x",
+                                 "nanx",  "infx",        "1e9x",
+                                 "1.05",  "1.05y",       "8Gi B",
+                                 "-8GiB", "0",           "1",
+                                 "24",    "24g",         "24Gb",
+                                 "100%",  "@limit",      "unlimited@limit",
+                                 "8GiB@", "8GiB@limits", "99999999999999999999",
+                                 "1x2x"}) {
     INFO(text);
     REQUIRE_THROWS_AS(parse_capacity(text), UsageError);
   }

@@ -36,10 +36,10 @@ unknown_names() {
   expect 2 "capacity" run --workload gpt2_train_amp --capacity 2y
   expect 2 "i/n" run --workload gpt2_train_amp --shard 3/2
   expect 2 "--seeds" run --workload gpt2_train_amp --seeds 5-3
-  expect 2 "nothing_here" run --workload file:nothing_here.csv
+  expect 6 "nothing_here" run --workload file:nothing_here.csv
   expect 2 "caching" explain --allocator cachnig max_split_size_mb:128
-  expect 4 "none" report "$work/none"
-  expect 4 "none" report "$work/none" --latex "$work/none.tex"
+  expect 6 "none" report "$work/none"
+  expect 6 "none" report "$work/none" --latex "$work/none.tex"
 }
 
 parity() {
@@ -141,7 +141,7 @@ same_run_twice() {
   expect 0 "report:" "${arguments[@]}" --timeline --out "$work/timed"
   [ "$(ls "$work/timed/timelines" | wc -l)" = "$(cell_count timed)" ] || fail "--timeline: not one file per cell"
   python3 -c 'import json, sys; [json.load(open(path)) for path in sys.argv[1:]]' "$work/timed/timelines/"*.json || fail "--timeline: no JSON"
-  ALLOCMARK_PYTHON=/nowhere/python3 expect 4 "ALLOCMARK_PYTHON" report "$work/first"
+  ALLOCMARK_PYTHON=/nowhere/python3 expect 6 "ALLOCMARK_PYTHON" report "$work/first"
   expect 0 "report:" report "$work/first" --no-html
   expect 0 "latex:" report "$work/first" --no-html --latex "$work/first.tex"
   grep -q toprule "$work/first.tex" || fail "report --latex: no table"
@@ -151,8 +151,8 @@ same_run_twice() {
 }
 
 unwritable_folders() {
-  expect 4 "/dev/null/run" "${small[@]}" --out /dev/null/run
-  expect 4 "/proc/allocmark" "${small[@]}" --out /proc/allocmark
+  expect 6 "/dev/null/run" "${small[@]}" --out /dev/null/run
+  expect 6 "/proc/allocmark" "${small[@]}" --out /proc/allocmark
 }
 
 broken_cells_and_resume() {
@@ -243,7 +243,7 @@ compare_runs() {
   expect 0 "2 cells compared" compare "$work/base" "$(results new)"
   for format in json junit github bencher; do
     expect 0 "gpt2_train_amp" compare "$work/base" "$work/new" --only exact --format $format
-    expect 0 "passed" compare "$work/base" "$work/new" --only exact --format $format --out "$work/compared"
+    expect 0 "passed" compare "$work/base" "$work/new" --only exact --format $format --force --out "$work/compared"
     [ -s "$work/compared" ] || fail "compare --out writes nothing as $format"
   done
   sed -E 's/"reserved_bytes_peak":[0-9]/&9/' "$(results new)" >"$work/worse.jsonl"
@@ -255,7 +255,7 @@ compare_runs() {
   expect 2 "BASE NEW" compare "$work/base"
   expect 2 "--min-effect" compare "$work/base" "$work/new" --min-effect lots
   expect 2 "too few cells" compare --calibrate "$work/calibration.json" "$work/base" "$work/new"
-  expect 4 "none" compare "$work/base" "$work/none"
+  expect 6 "none" compare "$work/base" "$work/none"
   head -2 "$(results new)" >"$work/short.jsonl"
   expect 3 "the cell is missing" compare "$work/base" "$work/short.jsonl"
   head -1 "$(results new)" >"$work/short.jsonl"
@@ -263,9 +263,9 @@ compare_runs() {
   head -c -200 "$(results new)" >"$work/torn.jsonl"
   expect 3 "still being written" compare "$work/base" "$work/torn.jsonl"
   sed 's/"schema_version":"1/"schema_version":"2/' "$(results new)" >"$work/other.jsonl"
-  expect 4 "schema version" compare "$work/base" "$work/other.jsonl"
+  expect 2 "schema version" compare "$work/base" "$work/other.jsonl"
   sed '2s/"oom_count":0/"oom_count":-1/' "$(results new)" >"$work/corrupt.jsonl"
-  expect 4 "oom_count" compare "$work/base" "$work/corrupt.jsonl"
+  expect 2 "oom_count" compare "$work/base" "$work/corrupt.jsonl"
   cp "$(results new)" "$work/twice.jsonl" && tail -1 "$(results new)" >>"$work/twice.jsonl"
   expect 0 "more than once" compare "$work/base" "$work/twice.jsonl"
 }
@@ -284,8 +284,8 @@ qualify_gpus() {
   expect 1 "wanted at least 1.5 (capacity.share)" "${qualify[@]}" --thresholds "$work/thresholds.json"
   echo '{"capacity.shard": {"min": {"fail": 1.5}}}' >"$work/thresholds.json"
   expect 2 "did you mean 'capacity.share'" "${qualify[@]}" --thresholds "$work/thresholds.json"
-  expect 4 "none" "${qualify[@]}" --thresholds "$work/none"
-  expect 4 "none" "${qualify[@]}" --baseline "$work/none"
+  expect 6 "none" "${qualify[@]}" --thresholds "$work/none"
+  expect 6 "none" "${qualify[@]}" --baseline "$work/none"
   expect 2 "no baseline" "${qualify[@]}" --baseline "$work/thresholds.json"
   expect 2 "did you mean 'long'" "${qualify[@]}" --level lnog
   expect 2 "sim:h200" qualify --device sim:h20
@@ -293,7 +293,7 @@ qualify_gpus() {
   expect 2 "--gpus" "${qualify[@]}" --gpus 17
   expect 4 "no GPU to qualify" qualify --device cuda:999
   : >"$work/file"
-  expect 4 "file/folder" "${qualify[@]}" --out "$work/file/folder"
+  expect 6 "file/folder" "${qualify[@]}" --out "$work/file/folder"
   SIMCUDA_GPU_FAULTS=0:foreign_bytes=1000000 expect 4 "not tried" "${qualify[@]}"
   SIMCUDA_GPU_FAULTS=0:no_such_key=1 expect 4 "SIMCUDA_GPU_FAULTS" "${qualify[@]}"
 }
@@ -305,12 +305,12 @@ profiles_and_kernels() {
   expect 2 "there is no device 'sim:mine'" "${other[@]}" --device sim:mine --out "$work/mine"
   ALLOCMARK_PROFILES=$work/profiles expect 0 "2 ok" "${other[@]}" --device sim:mine --out "$work/mine"
   expect 0 "2 ok" "${other[@]}" --device "sim:$work/profiles/mine.json" --out "$work/mine_by_path"
-  expect 2 "folder does not exist" profile --device sim:h200 --out "$work/nowhere/mine.json"
+  expect 6 "does not exist" profile --device sim:h200 --out "$work/nowhere/mine.json"
   expect 2 "there is no device" profile --device sim:h2000 --out "$work/mine.json"
   expect 2 "--out" profile --device sim:h200
   expect 2 "--repeats" profile --device sim:h200 --repeats 0 --out "$work/mine.json"
   sed 's/"schema": 3/"schema": 2/' "$work/profiles/mine.json" >"$work/old.json"
-  expect 4 "schema: wanted 3, got 2" "${other[@]}" --device "sim:$work/old.json" --out "$work/old"
+  expect 2 "schema: wanted 3, got 2" "${other[@]}" --device "sim:$work/old.json" --out "$work/old"
   expect 0 "2 ok" "${small[@]}" --kernels 20us --out "$work/busy"
   grep -q '"kernel_ns_total":136060000' "$(results busy)" || fail "a kernel of 20 us after each of 6803 requests is not there"
   expect 2 "says nothing about kernels" "${small[@]}" --kernels often --out "$work/often"

@@ -14,7 +14,7 @@ expect 2 "known" fidelity vit_amp --workload train:vit-bas
 expect 2 "max_split_size_mb" fidelity vit_amp --conf max_split_size:128
 expect 2 "--format" fidelity vit_amp --format yaml
 expect 2 "--seed" fidelity vit_amp --seed -1
-expect 4 "cannot write" fidelity vit_infer --conf unset --out /dev/null/folder
+expect 6 "cannot write" fidelity vit_infer --conf unset --out /dev/null/folder
 
 # 64 MiB against 96 MiB: peaks and, of one large block each, reserved memory are half as much more.
 trace 67108864 small

@@ -182,7 +182,7 @@ TEST_CASE("conditions are stored beside the results, and a resumed run keeps wha
   add_stored_conditions(folder.path(), &environment);
   CHECK(environment.warnings == std::vector<std::string>{"first", "second"});
   write_file(folder.path() + "/conditions.json", "{");
-  CHECK_THROWS_AS(add_stored_conditions(folder.path(), &environment), EnvironmentError);
+  CHECK_THROWS_AS(add_stored_conditions(folder.path(), &environment), UsageError);
 }
 
 TEST_CASE("a plan names its program and the files of its config strings with what is in them") {

@@ -24,11 +24,11 @@ reports() {
   expect 0 "charts: " report "$work/new" --no-html --svg "$work/charts" --latex "$work/tables.tex"
   [ -s "$work/charts/experiment-1-latency.svg" ] || fail "report --svg: no chart"
   grep -q toprule "$work/tables.tex" || fail "report --latex: no table"
-  expect 4 "nothing" report "$work/new" --baseline "$work/nothing"
-  expect 4 "nothing" report "$work/new" --baseline "$work/base" --policy "$work/nothing"
+  expect 6 "nothing" report "$work/new" --baseline "$work/nothing"
+  expect 6 "nothing" report "$work/new" --baseline "$work/base" --policy "$work/nothing"
   echo '{"effect_mni": 1}' >"$work/policy.json"
   expect 2 "effect_mni" report "$work/new" --baseline "$work/base" --policy "$work/policy.json"
-  expect 4 "cannot make" report "$work/new" --no-html --svg "$work/base/plan.json/x"
+  expect 6 "cannot be made" report "$work/new" --no-html --svg "$work/base/plan.json/x"
 }
 
 # The page of an A/B run's side has the verdicts of its rounds, and both settings of a pair.
@@ -88,12 +88,12 @@ bad_input() {
   expect 1 "BROKEN       archive-whole" check "$work/short.tar.zst"
   cp "$work/new/results.jsonl" "$work/plain.tar.zst"
   expect 1 "BROKEN       archive-whole" check "$work/plain.tar.zst"
-  expect 2 "no bundle" check "$work/nothing.tar.zst"
+  expect 6 "no bundle" check "$work/nothing.tar.zst"
   expect 2 "no bundle" check "$work/new/results.jsonl"
   expect 2 ".tar.zst" bundle "$work/new" --out "$work/a.rar"
   expect 2 "one run" bundle "$work/new" --baseline "$work/base" --baseline "$work/base" --out "$work/d.tar"
-  expect 4 "nothing" bundle "$work/nothing" --out "$work/d.tar"
-  expect 4 "" bundle "$work/new" --out /proc/d.tar
+  expect 6 "nothing" bundle "$work/nothing" --out "$work/d.tar"
+  expect 6 "" bundle "$work/new" --out /proc/d.tar
   mkdir "$work/torn"
   cp "$work/new/plan.json" "$work/torn"
   head -c -200 "$work/new/results.jsonl" >"$work/torn/results.jsonl"

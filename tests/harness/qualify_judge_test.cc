@@ -113,18 +113,26 @@ TEST_CASE("the exit code tells a failed GPU from a machine that was not fit to b
   const TestResult pass = judged({figure(kShare, 1)});
   const TestResult warn = judged({figure(kShare, 0.96)});
   const TestResult fail = judged({figure(kShare, 0.5)});
-  const TestResult precondition = judged({figure(kLeak, 1)}, "preconditions");
+  const TestResult busy = judged({figure("preconditions.other_processes", 1)}, "preconditions");
+  const TestResult broken = judged({figure("preconditions.remap_failed", 1)}, "preconditions");
+  const TestResult both =
+      judged({figure("preconditions.other_processes", 1), figure("preconditions.remap_failed", 1)},
+             "preconditions");
   const TestResult skip = skipped({.test = "capacity"}, "not tried");
   CHECK(concluded({gpu("a", {pass, skip})}).verdict == Verdict::Pass);
   CHECK(concluded({gpu("a", {pass})}).exit_code == ExitCode::Pass);
   CHECK(concluded({gpu("a", {pass}), gpu("b", {warn})}).verdict == Verdict::Warn);
   CHECK(concluded({gpu("a", {pass}), gpu("b", {warn})}).exit_code == ExitCode::Pass);
   CHECK(concluded({gpu("a", {pass}), gpu("b", {fail})}).exit_code == ExitCode::Regression);
-  CHECK(concluded({gpu("a", {precondition, skip})}).verdict == Verdict::Fail);
-  CHECK(concluded({gpu("a", {precondition, skip})}).exit_code == ExitCode::EnvironmentUnfit);
-  CHECK(concluded({gpu("a", {precondition, fail})}).exit_code == ExitCode::Regression);
-  CHECK(concluded({gpu("a", {skip})}).exit_code == ExitCode::EnvironmentUnfit);
-  CHECK(concluded({}).exit_code == ExitCode::EnvironmentUnfit);
+  CHECK(concluded({gpu("a", {busy, skip})}).verdict == Verdict::Fail);
+  // What another try may change is 4; what only another card changes is 1, and it wins.
+  CHECK(concluded({gpu("a", {busy, skip})}).exit_code == ExitCode::NotReady);
+  CHECK(concluded({gpu("a", {busy, fail})}).exit_code == ExitCode::Regression);
+  CHECK(concluded({gpu("a", {busy}), gpu("b", {fail})}).exit_code == ExitCode::Regression);
+  CHECK(concluded({gpu("a", {broken, skip})}).exit_code == ExitCode::Regression);
+  CHECK(concluded({gpu("a", {both, skip})}).exit_code == ExitCode::Regression);
+  CHECK(concluded({gpu("a", {skip})}).exit_code == ExitCode::NotReady);
+  CHECK(concluded({}).exit_code == ExitCode::NotReady);
 }
 
 TEST_CASE("a GPU that differs from its siblings is found, and only that one") {

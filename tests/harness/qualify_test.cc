@@ -154,7 +154,7 @@ TEST_CASE("a GPU that another program uses is not touched, and never passes") {
   CHECK(result_of(report, "capacity", 1).verdict == Verdict::Skip);
   CHECK(has(result_of(report, "capacity", 1).reason, "other processes: 1"));
   CHECK(report.verdict == Verdict::Fail);
-  CHECK(report.exit_code == ExitCode::EnvironmentUnfit);
+  CHECK(report.exit_code == ExitCode::NotReady);
 }
 
 TEST_CASE("a GPU that falls off in the middle fails, and the others go on") {

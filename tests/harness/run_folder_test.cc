@@ -73,8 +73,8 @@ TEST_CASE("a plan survives its file") {
   CHECK(back.verify == VerifyLevel::Whole);
   CHECK(back.timeout_s == 60);
   CHECK(back.cells == make_manifest().cells);
-  CHECK_THROWS_AS(manifest_from_json("{}", "plan.json"), EnvironmentError);
-  CHECK_THROWS_AS(manifest_from_json("", "plan.json"), EnvironmentError);
+  CHECK_THROWS_AS(manifest_from_json("{}", "plan.json"), UsageError);
+  CHECK_THROWS_AS(manifest_from_json("", "plan.json"), UsageError);
 }
 
 TEST_CASE("resume keeps finished cells and drops those that crashed, failed or timed out") {
@@ -206,7 +206,7 @@ TEST_CASE("a full disk is an error with the path, and what was there stays whole
       for (std::uint64_t i = 0; i < 1000; ++i) {
         run.append(make_result(i));
       }
-    } catch (const EnvironmentError& error) {
+    } catch (const FileError& error) {
       _exit(std::string(error.what()).find(results_path(path)) != std::string::npos ? 0 : 1);
     }
     _exit(2);

@@ -31,7 +31,7 @@ std::string cell_error(std::string_view line) {
   try {
     (void)cell_result_from_json(line, "r.jsonl:7");
     return {};
-  } catch (const EnvironmentError& error) {
+  } catch (const UsageError& error) {
     return error.what();
   }
 }

@@ -69,7 +69,7 @@ std::string read_error(const std::string& path) {
   try {
     (void)read_run_file(path);
     return {};
-  } catch (const EnvironmentError& error) {
+  } catch (const Error& error) {
     return error.what();
   }
 }
@@ -145,7 +145,7 @@ TEST_CASE("a corrupt line before the last one is an error with its number") {
   text.insert(text.find('\n') + 5, "#");
   write_text(folder.file(), text);
   CHECK(contains(read_error(folder.file()), "results.jsonl:2: "));
-  CHECK_THROWS_AS(RunFileWriter::resume(folder.file()), EnvironmentError);
+  CHECK_THROWS_AS(RunFileWriter::resume(folder.file()), UsageError);
   CHECK(read_text(folder.file()) == text);
 }
 
@@ -167,10 +167,10 @@ TEST_CASE("a file that holds results is not created again") {
   const TemporaryFolder folder;
   write_two_cells(folder.file());
   const std::string whole = read_text(folder.file());
-  CHECK_THROWS_AS(RunFileWriter::create(folder.file(), sample::environment()), EnvironmentError);
+  CHECK_THROWS_AS(RunFileWriter::create(folder.file(), sample::environment()), FileError);
   CHECK(read_text(folder.file()) == whole);
   CHECK_THROWS_AS(RunFileWriter::create("/no/such/folder/results.jsonl", sample::environment()),
-                  EnvironmentError);
+                  FileError);
 }
 
 TEST_CASE("a line that does not fit on the disk is taken back and the lines before it stay whole") {
@@ -189,7 +189,7 @@ TEST_CASE("a line that does not fit on the disk is taken back and the lines befo
   std::string message;
   try {
     writer.append(cell_of_seed(3, 30));
-  } catch (const EnvironmentError& error) {
+  } catch (const FileError& error) {
     message = error.what();
   }
   REQUIRE(::setrlimit(RLIMIT_FSIZE, &before) == 0);

@@ -127,7 +127,7 @@ TEST_CASE("data are found where ALLOCMARK_DATA says") {
   CHECK(mentions(usage_error_of([] { static_cast<void>(scenario_files()); }),
                  "two scenarios have the name 'one'"));
   REQUIRE(::setenv("ALLOCMARK_DATA", folder.file("absent").c_str(), 1) == 0);
-  CHECK_THROWS_AS(recorded_traces(), EnvironmentError);
+  CHECK_THROWS_AS(recorded_traces(), FileError);
   ::unsetenv("ALLOCMARK_DATA");
 }
 

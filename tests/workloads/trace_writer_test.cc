@@ -108,7 +108,7 @@ TEST_CASE("a full disk is an environment error") {
   const TemporaryFolder folder;
   std::filesystem::create_symlink("/dev/full", folder.file("a.csv.part"));
   TraceWriter writer(folder.file("a.csv"), TraceHeader{}, TraceWriterOptions{});
-  CHECK_THROWS_AS(writer.finish(), EnvironmentError);
+  CHECK_THROWS_AS(writer.finish(), FileError);
 }
 
 TEST_CASE("the hash tells apart every field and does not depend on label numbering") {

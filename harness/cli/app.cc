@@ -1,0 +1,133 @@
+// See app.h.
+#include "harness/cli/app.h"
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <algorithm>
+#include <sstream>
+
+#include <fmt/format.h>
+#include "base/error.h"
+#include "harness/cli/command_text.h"
+#include "harness/cli/conf_paste.h"
+#include "harness/cli/help_formatter.h"
+#include "harness/cli/parse_error.h"
+
+namespace allocmark {
+namespace {
+
+constexpr const char* kDescription =
+    "allocmark - stress tests and benchmarks for GPU memory allocators.\n"
+    "Replays what real programs do with memory on an allocator, and says for each config string "
+    "how long its calls\n"
+    "take, whether it runs out of memory, and how much it wastes. Needs no GPU: one is simulated "
+    "where there is none.\n";
+
+constexpr const char* kMainFooter =
+    "\nExamples:\n"
+    "  allocmark run                                  the default suite, on a GPU if there is one\n"
+    "  allocmark run --workload gpt2_train_amp --allocator caching \\\n"
+    "      --conf unset --conf max_split_size_mb:128 --capacity 1.05x\n"
+    "  allocmark explain max_split_size_mb:128\n"
+    "\nExit codes (run, and any other command):\n"
+    "  0  done, or the answer is good\n"
+    "  1  judged and found wanting: a regression, a mismatch, a GPU to replace or drain\n"
+    "  2  the command line, a config string or the content of an input file is wrong\n"
+    "  3  cells crashed, timed out or are missing\n"
+    "  4  the machine is not ready, nothing was judged: try again later or elsewhere\n"
+    "  5  a bug in allocmark\n"
+    "  6  a file or folder cannot be found, read or written\n"
+    "Running out of memory is a result, not an error.\n";
+
+// What every command has, below its own options. A config string may be pasted with its variable.
+void add_common(CLI::App* app, const std::shared_ptr<CommonOptions>& common) {
+  for (CLI::Option* option : app->get_options()) {
+    if (option->get_single_name() != "conf") continue;
+    option->transform(
+        [common](const std::string& text) {
+          PastedConf pasted = read_pasted_conf(text);
+          if (!pasted.note.empty()) common->notes.push_back(std::move(pasted.note));
+          return pasted.conf;
+        },
+        "");
+  }
+  if (app->get_require_subcommand_min() == 0) {
+    app->add_flag("-q,--quiet", common->quiet, "Only the answer and errors: no notes, no progress");
+  }
+  for (CLI::App* part : app->get_subcommands([](const CLI::App*) { return true; })) {
+    add_common(part, common);
+  }
+}
+
+// "help run" is "run --help".
+std::vector<std::string> without_help_command(std::vector<std::string> words) {
+  if (words.size() < 2 || words[1] != "help") return words;
+  words.erase(words.begin() + 1);
+  words.emplace_back("--help");
+  return words;
+}
+
+}  // namespace
+
+Program::Program() = default;
+Program::Program(Program&&) noexcept = default;
+Program::~Program() = default;
+
+Program make_program(const std::string& version) {
+  Program program;
+  program.common = std::make_shared<CommonOptions>();
+  program.app = std::make_unique<CLI::App>(kDescription, "allocmark");
+  CLI::App& app = *program.app;
+  app.formatter(std::make_shared<HelpFormatter>());
+  app.get_formatter()->column_width(30);
+  app.get_formatter()->label("SUBCOMMAND", "COMMAND");
+  app.set_help_flag("-h,--help", "Print this text");
+  app.set_version_flag("-V,--version", "allocmark " + version, "Print the version");
+  app.require_subcommand(1);
+  app.option_defaults()->always_capture_default(false);
+  for (const CommandEntry& entry : command_registry()) {
+    CLI::App* const command =
+        app.add_subcommand(std::string(entry.name), std::string(entry.summary))->group("Commands");
+    program.runs.emplace_back(entry.name, entry.add(command));
+  }
+  add_common(&app, program.common);
+  app.add_subcommand("help", "Print the help of a command, as in: allocmark help run")
+      ->group("Commands")
+      ->add_option("command", "The command")
+      ->type_name("COMMAND");
+  add_text_commands(&app);
+  // Last, because subcommands take over the footer that is there when they are added.
+  app.footer(kMainFooter);
+  return program;
+}
+
+ParsedLine parse_command_line(int argc, const char* const* argv, const std::string& version) {
+  const Program program = make_program(version);
+  CLI::App& app = *program.app;
+  ParsedLine line{.text = "", .run = nullptr, .argv = {argv, argv + argc}};
+  line.text = text_command(app, line.argv, version);
+  if (!line.text.empty()) return line;
+  const std::vector<std::string> words = without_help_command(line.argv);
+  std::vector<const char*> pointers;
+  for (const std::string& word : words) pointers.push_back(word.c_str());
+  try {
+    app.parse(static_cast<int>(pointers.size()), pointers.data());
+  } catch (const CLI::Success& success) {
+    throw_unknown_word(app, {words.begin() + 1, words.end()});
+    std::ostringstream text;
+    app.exit(success, text, text);
+    line.text = text.str();
+    return line;
+  } catch (const CLI::ParseError& error) {
+    throw_parse_error(error, app, {words.begin() + 1, words.end()});
+  }
+  line.quiet = program.common->quiet;
+  line.notes = program.common->notes;
+  for (const auto& [name, run] : program.runs) {
+    if (app.got_subcommand(std::string(name))) line.run = run;
+  }
+  return line;
+}
+
+}  // namespace allocmark

@@ -1,0 +1,43 @@
+// See conf_paste.h.
+#include "harness/cli/conf_paste.h"
+
+#include <string_view>
+
+#include <fmt/format.h>
+
+namespace allocmark {
+namespace {
+
+constexpr std::string_view kVariables[] = {"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF",
+                                           "PYTORCH_HIP_ALLOC_CONF"};
+
+std::string_view trimmed(std::string_view text) {
+  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
+  while (!text.empty() && (text.back() == ' ' || text.back() == ';')) text.remove_suffix(1);
+  return text;
+}
+
+std::string_view unquoted(std::string_view text) {
+  const bool quoted = text.size() >= 2 && (text.front() == '"' || text.front() == '\'') &&
+                      text.front() == text.back();
+  return quoted ? text.substr(1, text.size() - 2) : text;
+}
+
+}  // namespace
+
+PastedConf read_pasted_conf(const std::string& text) {
+  std::string_view rest = unquoted(trimmed(text));
+  if (rest.starts_with("export ")) rest = trimmed(rest.substr(7));
+  for (const std::string_view variable : kVariables) {
+    if (!rest.starts_with(variable) || rest.substr(variable.size(), 1) != "=") continue;
+    std::string conf(unquoted(trimmed(rest.substr(variable.size() + 1))));
+    std::string note = fmt::format("'{}' is taken as the config string '{}'", text, conf);
+    return {.conf = std::move(conf), .note = std::move(note)};
+  }
+  const std::string_view bare = unquoted(text);
+  if (bare == text) return {.conf = text, .note = ""};
+  return {.conf = std::string(bare),
+          .note = fmt::format("the quotes around {} are left out", text)};
+}
+
+}  // namespace allocmark

@@ -1,0 +1,102 @@
+// See parse_error.h.
+#include "harness/cli/parse_error.h"
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <algorithm>
+#include <optional>
+
+#include <fmt/format.h>
+#include "base/error.h"
+#include "base/nearest.h"
+#include "harness/cli/help_formatter.h"
+#include "harness/cli/stray_word.h"
+
+namespace allocmark {
+namespace {
+
+// Names a user may have meant: the subcommands and options of the deepest app that was entered.
+std::vector<std::string> known_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* subcommand : app.get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(subcommand->get_name());
+  }
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) {
+      names.push_back("--" + name);
+    }
+  }
+  return names;
+}
+
+const CLI::App& deepest_app(const CLI::App& app) {
+  const std::vector<CLI::App*> entered = app.get_subcommands();
+  return entered.empty() ? app : deepest_app(*entered.back());
+}
+
+// The first word that is neither a subcommand nor an option where it stands, and what is known
+// there.
+struct UnknownWord {
+  std::string word;
+  std::vector<std::string> known;
+};
+
+std::optional<UnknownWord> find_unknown_word(const CLI::App& root,
+                                             const std::vector<std::string>& words) {
+  const CLI::App* app = &root;
+  for (const std::string& word : words) {
+    const std::vector<std::string> known = known_names(*app);
+    const std::string name = word.substr(0, word.starts_with("--") ? word.find('=') : word.npos);
+    const bool is_known = std::find(known.begin(), known.end(), name) != known.end();
+    const bool wants_subcommand = app->get_require_subcommand_min() > 0;
+    if (!is_known && (name.starts_with("--") || (wants_subcommand && !name.starts_with("-")))) {
+      return UnknownWord{.word = name, .known = known};
+    }
+    if (is_known && wants_subcommand && !name.starts_with("-")) {
+      app = app->get_subcommand(name);
+    }
+  }
+  return std::nullopt;
+}
+
+std::string path_of(const CLI::App& app) {
+  return app.get_parent() == nullptr ? "allocmark"
+                                     : path_of(*app.get_parent()) + " " + app.get_name();
+}
+
+// The first word that no option took.
+std::string stray_word(const CLI::App& app) {
+  const std::vector<std::string> words = app.remaining();
+  return words.empty() ? "" : words.front();
+}
+
+}  // namespace
+
+void throw_unknown_word(const CLI::App& app, const std::vector<std::string>& words) {
+  const std::string path = path_of(deepest_app(app));
+  const std::string help = fmt::format("see: {} --help", path);
+  if (const std::optional<UnknownWord> unknown = find_unknown_word(app, words)) {
+    throw UsageError({.what = fmt::format("'{}' is not known here", unknown->word),
+                      .where = path,
+                      .wanted = "",
+                      .got = "",
+                      .next = suggest(unknown->word, unknown->known) + "; " + help});
+  }
+}
+
+void throw_parse_error(const CLI::ParseError& error, const CLI::App& app,
+                       const std::vector<std::string>& words) {
+  const CLI::App& where = deepest_app(app);
+  const std::string path = path_of(where);
+  const std::string help = fmt::format("see: {} --help", path);
+  throw_unknown_word(app, words);
+  std::string next = help;
+  if (const std::string stray = stray_word(where); !stray.empty()) {
+    if (const std::string meant = option_for(stray); !meant.empty()) next = meant + " " + help;
+  }
+  throw UsageError(
+      {.what = plain_message(error.what()), .where = path, .wanted = "", .got = "", .next = next});
+}
+
+}  // namespace allocmark

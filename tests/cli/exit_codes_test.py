@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+"""Every exit code that a command can give, by a command line that gives it. Usage: exit_codes_test.py PATH_OF_ALLOCMARK
+
+Code 5 is a bug of ours, so nothing here can ask for it, and 124 is what `timeout` gives.
+"""
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+RUN = "run --workload file:{W}/good.csv -a native -d sim:h200 --passes 1 --allow-debug"
+AB = "run --workload gpt2_train_amp -d sim:h200 --capacity 1.05x --passes 1 --rounds 3 --rounds-max 3 --allow-debug --ab max_split_size_mb:128 unset"
+QUALIFY = "qualify -d sim:h200 --seconds 1"
+GOLDENS = "tests/golden/caching/gpt2_train_amp.tar.xz"
+# Code, command line, environment. In this order: later rows use folders of earlier ones. 4! only where the machine has no GPU.
+ROWS = [
+    ("0", RUN + " --out {W}/run", ""),
+    ("0", RUN + " --out {W}/other", ""),
+    ("1", AB + " --out {W}/ab", ""),
+    ("2", RUN + " --capacity 24", ""),
+    ("2", RUN + " --capacity 900GiB", ""),
+    ("3", RUN + " --out {W}/crashed", "ALLOCMARK_TEST_MISBEHAVE=exit3"),
+    ("4!", "run --workload gpt2_train_amp -a null -d cuda:0 --allow-debug --out {W}/gpu", ""),
+    ("6", RUN + " --out /dev/null/x", ""),
+    ("6", "run --workload file:{W}/none.csv", ""),
+    ("6", "run --resume --out {W}/none --allow-debug", ""),
+    ("0", "list suites", ""),
+    ("2", "list suits", ""),
+    ("6", "list workloads", "ALLOCMARK_DATA={W}/none"),
+    ("0", "explain max_split_size_mb:128", ""),
+    ("2", "explain max_split:128", ""),
+    ("0", "report {W}/run --no-html", ""),
+    ("2", "report {W}/bad --format table", ""),
+    ("6", "report {W}/none", ""),
+    ("6", "report {W}/run --latex {W}/none/x.tex", ""),
+    ("6", "report {W}/run --svg {W}/good.csv/x", ""),
+    ("0", "compare {W}/run {W}/other --only exact", ""),
+    ("1", "compare {W}/ab", ""),
+    ("2", "compare {W}/run {W}/bad/results.jsonl", ""),
+    ("3", "compare {W}/run {W}/crashed --only exact", ""),
+    ("6", "compare {W}/run {W}/none", ""),
+    ("6", "compare {W}/run {W}/other --policy {W}/none.json", ""),
+    ("1", "bundle {W}/run --out {W}/run.tar", ""),
+    ("2", "bundle {W}/run --out {W}/run.zip", ""),
+    ("2", "bundle {W}/run --out {W}/run.tar", ""),
+    ("6", "bundle {W}/none --out {W}/none.tar", ""),
+    ("6", "bundle {W}/run --out {W}/none/run.tar", ""),
+    ("1", "check {W}/run.tar", ""),
+    ("2", "check {W}/good.csv", ""),
+    ("6", "check {W}/none.tar", ""),
+    ("0", QUALIFY, ""),
+    ("1", QUALIFY, "SIMCUDA_GPU_FAULTS=0:leak_every=7"),
+    ("1", QUALIFY, "SIMCUDA_GPU_FAULTS=0:remap_failed=1"),
+    ("1", QUALIFY, "SIMCUDA_GPU_FAULTS=0:ecc_mode=0"),
+    ("1", QUALIFY, "SIMCUDA_GPU_FAULTS=0:remap_failed=1;0:foreign_bytes=8589934592"),
+    ("2", QUALIFY + " --thresholds {W}/good.csv", ""),
+    ("4", QUALIFY, "SIMCUDA_GPU_FAULTS=0:foreign_bytes=8589934592"),
+    ("4", QUALIFY, "SIMCUDA_GPU_FAULTS=0:throttle=64"),
+    ("4!", "qualify", ""),
+    ("6", QUALIFY + " --thresholds {W}/none", ""),
+    ("6", QUALIFY + " --out /dev/null/x", ""),
+    ("0", "trace validate {W}/good.csv", ""),
+    ("2", "trace validate {W}/bad/results.jsonl", ""),
+    ("6", "trace validate {W}/none.csv", ""),
+    ("6", "trace convert {W}/good.csv {W}/none/x.csv", ""),
+    ("0", "profile -d sim:h200 --repeats 1 --out {W}/p.json", ""),
+    ("2", "profile -d sim:h200 --repeats 1 --out {W}/p.json", ""),
+    ("4!", "profile --out {W}/q.json", ""),
+    ("6", "profile -d sim:h200 --out {W}/none/p.json", ""),
+    ("0", "fidelity {W}/good.csv -w file:{W}/good.csv --conf unset", ""),
+    ("2", "fidelity {W}/good.csv -w train:nothing", ""),
+    ("3", "fidelity {W}/good.csv -w file:{W}/good.csv --conf unset", "ALLOCMARK_TEST_MISBEHAVE=exit3"),
+    ("6", "fidelity {W}/none.csv -w file:{W}/good.csv", ""),
+    ("6", "fidelity {W}/good.csv -w file:{W}/good.csv --conf unset --out /dev/null/x", ""),
+    ("0", "parity gpt2_train_amp " + GOLDENS, ""),
+    ("1", "parity gpt2_train_amp {W}/C00_all.txt --conf max_split_size_mb:32", ""),
+    ("2", "parity gpt2_train_amp", ""),
+    ("4?", "parity --live random --operations 1000", ""),
+    ("6", "parity gpt2_train_amp {W}/none", ""),
+    ("0", "speed --generate comb:count=5 --events 1000", ""),
+    ("2", "speed --generate cmb: --events 1000", ""),
+]
+
+
+def make_files(work):
+    (work / "good.csv").write_text("op,id,size,stream\nalloc,1,512,0\nfree,1,0,0\n")
+    (work / "bad").mkdir()
+    (work / "bad" / "results.jsonl").write_text("this is no line of results\n")
+    (work / "bad" / "plan.json").write_text("{}\n")
+    subprocess.run(["tar", "xJf", GOLDENS, "-C", work, "--strip-components=1"], check=True)
+
+
+def main(program):
+    has_gpu = subprocess.run([program, "list", "devices"], capture_output=True, text=True, check=True).stdout.count("cuda:0  does not work") == 0
+    failures, count = 0, 0
+    with tempfile.TemporaryDirectory() as name:
+        make_files(Path(name))
+        for code, words, setting in ROWS:
+            if code == "4!" and has_gpu:
+                continue
+            environment = dict(os.environ)
+            if setting:
+                variable, value = setting.replace("{W}", name).split("=", 1)
+                environment[variable] = value
+            command = shlex.split(words.replace("{W}", name))
+            got = subprocess.run([program, *command], capture_output=True, text=True, errors="replace", timeout=120, env=environment, check=False)
+            allowed = {"0", "4"} if code == "4?" else {code[0]}  # with PyTorch's plugin the comparison runs
+            count += 1
+            if str(got.returncode) not in allowed:
+                failures += 1
+                print(f"{setting} allocmark {words}\n    exit code {got.returncode}, wanted {code}\n    {(got.stderr or got.stdout)[-400:]}")
+    print(f"{count - failures} of {count} exit codes are right")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
