@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "results/answer.h"
+#include "results/answer/answer.h"
 #include "results/columns.h"
 #include "results/text.h"
 #include "results/writers.h"
@@ -120,11 +120,13 @@ void append_answers(std::string& out, const std::vector<CellGroup>& groups,
                     quiet_count, groups.size());
   }
   if (static_cast<std::size_t>(quiet_count) == groups.size()) return;
-  out += "\nWhich of these avoided running out of memory, and what does it cost?\n";
+  out += "\nWhich settings serve every request, and what do they cost?\n";
   for (const CellGroup& group : groups) {
     if (!needs_answer(group)) continue;
     out += '\n' + wrap_words(group_title(group, style), kWidthMax) + '\n';
-    out += wrap_words(answer(group, style), kWidthMax) + '\n';
+    for (const std::string& line : answer_lines(group, find_answer(group), style)) {
+      out += wrap_words(line, kWidthMax) + '\n';
+    }
   }
   out += '\n' + wrap_words(answer_legend(), kWidthMax) + '\n';
 }
