@@ -31,7 +31,8 @@ ExitCode report_command(const ReportCommand& command) {
   const std::string report = write_reports(command.folder, file.environment, file.cells);
   fmt::print("cells: {}\nreport: {}\n", count_by_status(file.cells, file.cells.size()), report);
   std::fflush(stdout);
-  fmt::print("{}", write_pages(pages));
+  write_pages(pages);
+  print_answer(file.cells, stdout);
   return ExitCode::Pass;
 }
 
