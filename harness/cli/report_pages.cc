@@ -52,6 +52,12 @@ ReportedComparison turns_of(const std::string& path, const std::string& folder,
           .comparison = compare_interleaved(read_interleaved(path), policy)};
 }
 
+// Of what a program said as it failed.
+std::string last_line(std::string text) {
+  while (text.ends_with('\n')) text.pop_back();
+  return text.substr(text.rfind('\n') + 1);
+}
+
 void make_pages(const PagesRequest& request, std::FILE* people) {
   if (!request.html && request.latex.empty() && request.svg.empty()) return;
   const HtmlOutcome outcome = write_html_report({.folder = request.folder,
@@ -89,7 +95,7 @@ void write_pages_of_run(const PagesRequest& request, std::FILE* people) {
   } catch (const EnvironmentError& error) {
     const ErrorText& text = error.text();
     fmt::print(stderr, "report.html: not made: {}: {}\n", text.what,
-               text.got.empty() ? text.next : text.got);
+               last_line(text.got.empty() ? text.next : text.got));
   }
 }
 

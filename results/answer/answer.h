@@ -95,7 +95,8 @@ struct TextStyle {
 [[nodiscard]] std::string answer_sentence(const CellGroup& group, const Answer& answer,
                                           const TextStyle& style);
 
-// The same for a whole run: the sentence of its only experiment, or a count over all.
+// The same for a whole run: the sentence of its only experiment, or of the only
+// one in which something failed, or a count over all.
 struct RunAnswer {
   std::string sentence;
   std::string paste;  // empty where there is nothing to set

@@ -60,15 +60,18 @@ RunAnswer run_answer(std::span<const CellResult> cells, const TextStyle& style) 
   const std::vector<CellGroup> groups = group_cells(cells);
   if (groups.empty()) return {.sentence = "Nothing was measured.", .paste = ""};
   Tally tally;
+  std::vector<RunAnswer> failed;
   for (const CellGroup& group : groups) {
     const Answer answer = find_answer(group);
-    if (groups.size() == 1) {
-      const RankedCell* rescuer = answer.rescuer();
-      return {.sentence = answer_sentence(group, answer, style),
-              .paste = rescuer == nullptr ? "" : line_to_paste(rescuer->cell->key)};
-    }
+    const RankedCell* rescuer = answer.rescuer();
+    const RunAnswer alone{.sentence = answer_sentence(group, answer, style),
+                          .paste = rescuer == nullptr ? "" : line_to_paste(rescuer->cell->key)};
+    if (groups.size() == 1) return alone;
+    if (answer.verdict != AnswerVerdict::Served) failed.push_back(alone);
     add(answer, &tally);
   }
+  // Where one experiment alone asks for a decision, it is the answer.
+  if (failed.size() == 1) return failed.front();
   CellKey key;
   key.allocator = kBaselineAllocator;
   const std::string name = setting_name(key, style);

@@ -39,6 +39,11 @@ def page_style():
     return Style(width=620, left=196, label_length=27, colours=None)
 
 
+def wide_page_style():
+    """Of charts that take the page's whole width."""
+    return Style(width=1230, left=196, label_length=27, colours=None)
+
+
 def file_style():
     return Style(width=900, left=310, label_length=46, colours=light_colours())
 
@@ -100,10 +105,9 @@ class RowChart:
             self.drawing.text(self.right, self.bottom + 32, title, 11, "end", "soft")
 
     def legend(self, entries):
-        """(word, colour) at the upper right, drawn from the right."""
-        x = self.right
-        for word, colour in reversed(entries):
-            self.drawing.text(x, self.top - 10, word, 10.5, "end")
-            x -= 5.6 * len(word) + 6
-            self.drawing.rectangle(x - 10, self.top - 19, 10, 10, colour)
-            x -= 20
+        """(word, colour) above the values, from the left; widths are those of common letters."""
+        x = self.left
+        for word, colour in entries:
+            self.drawing.rectangle(x, self.top - 19, 10, 10, colour)
+            self.drawing.text(x + 14, self.top - 10, word, 10.5)
+            x += 5.5 * len(word) + 30

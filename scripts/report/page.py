@@ -7,7 +7,7 @@ import json
 import re
 
 from anchors import anchor_of
-from chart_parts import page_style, setting_text
+from chart_parts import LINES, page_style, setting_text, wide_page_style
 from charts import EXPERIMENT_CHARTS, timeline_chart
 from columns import format_bytes, make_headings
 from comparison_charts import CHANGED_NUMBERS, changes_chart, overlay_charts
@@ -251,14 +251,15 @@ def _style_sheet():
     """The page's own, and the classes of chart colours."""
     style = (HERE / "page" / "style.css").read_text(encoding="utf-8")
     names = sorted(set(re.findall(r"--([a-z0-9-]+):", style)))
-    return style + "\n.f-none{fill:none}\n" + "".join(f".f-{name}{{fill:var(--{name})}}.s-{name}{{stroke:var(--{name})}}" for name in names)
+    lines = "".join(f".f-line{index}{{fill:{colour}}}.s-line{index}{{stroke:{colour}}}" for index, colour in enumerate(LINES))
+    return style + "\n.f-none{fill:none}\n" + lines + "".join(f".f-{name}{{fill:var(--{name})}}.s-{name}{{stroke:var(--{name})}}" for name in names)
 
 
 def render_page(run):
     experiments, letters = prepare(run)
     style = page_style()
     cells = [cell for experiment in experiments for cell in experiment["cells"]]
-    timelines, left_out = fit_timelines(run, cells, lambda cell, timeline, count: timeline_chart(cell, timeline, style, count))
+    timelines, left_out = fit_timelines(run, cells, lambda cell, timeline, count: timeline_chart(cell, timeline, wide_page_style(), count))
     charts, without_charts = _charts_of(experiments, letters, style)
     detailed = cells[:DETAILED_CELLS_MAX]
     if left_out:

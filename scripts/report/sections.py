@@ -58,7 +58,9 @@ def answer_section(page, scores, caveats):
     statuses = {}
     for cell in run.cells:
         statuses[cell["status"]] = statuses.get(cell["status"], 0) + 1
-    words = [environment["device"], environment["gpu_name"], environment["started_utc"][:10]]
+    simulated = environment["device"].startswith("sim:")
+    gpu = environment["gpu_name"] and f"{'simulated ' if simulated else ''}{environment['gpu_name']}"
+    words = [environment["device"], gpu, environment["started_utc"][:10]]
     counts = [plural(len(page.experiments), "experiment"), plural(len(run.cells), "cell")]
     counts += [f"{count} {status.replace('_', ' ')}" for status, count in statuses.items() if status != "ok"]
     parts = [
@@ -141,9 +143,10 @@ def _verdict(page, answer):
         "div",
         tag("p", tag("b", answer["sentence"])),
         paste_line(answer["paste"]),
+        *(tag("p", line) for line in plain[:1]),
         _ranked_list(page, join(["Served every request, as settings of PyTorch, by ", by, ":"]), answer["settable"]),
         _ranked_list(page, join(["Served every request, but cannot be set in PyTorch, by ", by, ":"]), answer["others"]),
-        *(tag("p", line) for line in plain),
+        *(tag("p", line) for line in plain[1:]),
         class_=f"verdict {answer['verdict']}",
     )
 

@@ -37,13 +37,14 @@ function drawMap(article) {
   if (failed) parts.unshift(`The first request that failed wanted ${bytesText(failed.size_bytes)} (red)${failed.free_largest_bytes === null ? "" : `; the largest cached block that it could use had ${bytesText(failed.free_largest_bytes)}`}`);
   told.textContent = `${parts.join("; ")}.`;
   const widest = Math.max(...segments.map((blocks) => blocks.reduce((sum, block) => sum + block.units, 0)), failed ? failed.size_bytes / MAP_UNIT_BYTES : 0, 1);
-  const row = Math.max(2, Math.min(18, 560 / Math.max(1, segments.length))), top = failed ? 44 : 20, x = (units) => MAP_LEFT + units / widest * (MAP_RIGHT - MAP_LEFT);
+  const row = Math.max(2, Math.min(18, 560 / Math.max(1, segments.length))), top = failed ? 42 : 20, x = (units) => MAP_LEFT + units / widest * (MAP_RIGHT - MAP_LEFT);
   const height = top + row * segments.length + 44, bottom = height - 40;
   const svg = shape(plot, "svg", {viewBox: `0 0 ${MAP_WIDTH} ${height}`, "font-size": 12, role: "img", "aria-label": told.textContent});
   BLOCK_STATES.forEach(([name, colour], index) => { shape(svg, "rect", {x: MAP_LEFT + index * 120, y: 2, width: 11, height: 11, class: `f-${colour}`}); label(svg, MAP_LEFT + index * 120 + 16, 12, name); });
   if (failed) {
     shape(svg, "rect", {x: MAP_LEFT, y: 22, width: Math.max(2, x(failed.size_bytes / MAP_UNIT_BYTES) - MAP_LEFT), height: 14, class: "f-bad"}, `failed request: ${bytesText(failed.size_bytes)}`);
-    label(svg, x(failed.size_bytes / MAP_UNIT_BYTES) + 6, 33, `failed request: ${bytesText(failed.size_bytes)}`);
+    shape(svg, "rect", {x: MAP_LEFT + 450, y: 2, width: 11, height: 11, class: "f-bad"});
+    label(svg, MAP_LEFT + 466, 12, `failed request, ${bytesText(failed.size_bytes)}`);
   }
   segments.forEach((blocks, index) => blocks.forEach((block) => {
     const y = top + index * row, tip = `${BLOCK_STATES[block.state][0]}: ${bytesText(block.units * MAP_UNIT_BYTES)} at +${bytesText(block.at * MAP_UNIT_BYTES)} of segment ${index + 1}`;
