@@ -260,20 +260,6 @@ def test_a_chart_is_saved_as_svg(browser, golden_page, tmp_path):
     assert (tmp_path / "experiment-2-memory.svg").read_text().startswith("<svg")
 
 
-def test_the_map_can_be_scrubbed(browser, golden_page):
-    open_page(browser, golden_page)
-    article = browser.execute_script("return '#' + document.querySelector('.t-scrub').closest('.experiment').id")
-    show_all(browser, article)
-    blocks = "return document.querySelectorAll(arguments[0] + ' [data-chart=map] .bars path').length"
-    to = "const s = document.querySelector(arguments[0] + ' .t-scrub'); s.value = %d; s.dispatchEvent(new Event('input', {bubbles: true}))"
-    browser.execute_script(to % 0, article)
-    before = browser.execute_script(blocks, article)
-    move = "const s = document.querySelector(arguments[0] + ' .t-scrub'); s.value = 2; s.dispatchEvent(new Event('input', {bubbles: true}))"
-    browser.execute_script(move, article)
-    wait_for(browser, blocks.replace("length", "length > arguments[1]"), article, before)
-    assert browser.execute_script("return document.querySelector(arguments[0] + ' .t-at').textContent", article) == "1,900"
-
-
 @pytest.mark.skipif(not os.environ.get("ALLOCMARK_SCREENSHOTS"), reason="ALLOCMARK_SCREENSHOTS names no folder for screenshots")
 @pytest.mark.parametrize("name, width, dark", [("light", 1280, False), ("dark", 1280, True), ("phone", 390, False)])
 def test_screenshots_for_a_human_to_look_at(browser, golden_page, name, width, dark):
