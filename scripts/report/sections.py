@@ -196,6 +196,11 @@ def _cell_row(page, cell, headings, first):
     letter = tag("button", page.letters[setting_of(cell)], type="button", class_="letter open", aria_label=told)
     row = [tag("th", letter, " ", setting(cell["allocator"], cell["conf"]), scope="row")]
     values = page.run.columns["rows"][cell["cell_id"]]
+    if not is_measured(cell):
+        reason = tag("td", cell["reason"] or "no reason given", class_="first reason", colspan=len(headings) - 1)
+        headings, values, row_end = [{"group": "", "name": "status"}], [cell["status"]], [reason]
+    else:
+        row_end = []
     for heading, begins, value in zip(headings, first, values):
         if heading["name"] == "status":
             warn = tag("span", "⚠", class_="warn", title="\n".join(cell["warnings"])) if cell["warnings"] else None
@@ -205,11 +210,8 @@ def _cell_row(page, cell, headings, first):
         else:
             title = cell_title(cell, field_of(heading)) or None
             row.append(tag("td", value, class_="first" if begins else None, data_v=sort_key(value), title=title))
-        if not is_measured(cell):
-            row.append(tag("td", cell["reason"] or "no reason given", class_="first reason", colspan=len(headings) - 1))
-            break
     data = {"data_allocator": cell["allocator"], "data_conf": cell["conf"], "data_outcome": cell["outcome"]}
-    return tag("tr", *row, id="c-" + cell["cell_id"], **data)
+    return tag("tr", *row, *row_end, id="c-" + cell["cell_id"], **data)
 
 
 def experiment_article(page, experiment, headings, charts, timelines):
