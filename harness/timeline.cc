@@ -111,6 +111,10 @@ void Timeline::add_oom(std::uint64_t event_index) {
   if (oom_event_indices_.size() < kOomCountMax) oom_event_indices_.push_back(event_index);
 }
 
+void Timeline::add_mark(std::uint64_t event_index) {
+  if (mark_event_indices_.size() < kMarkCountMax) mark_event_indices_.push_back(event_index);
+}
+
 bool Timeline::wants_map(std::uint64_t event_index) const {
   if (maps_.size() >= kMapCountMax || map_block_count_ >= kBlockCountMax) return false;
   const bool first_oom = !oom_event_indices_.empty() && oom_event_indices_.front() == event_index;
@@ -166,6 +170,10 @@ std::string Timeline::to_json(std::string_view cell_id) const {
                       column(kept, [](const auto& moment) { return moment.allocated_bytes; }),
                       column(kept, [](const auto& moment) { return moment.active_bytes; }),
                       column(kept, [](const auto& moment) { return moment.reserved_bytes; }));
+  // Steps that are not all there would be a wrong axis.
+  if (!mark_event_indices_.empty() && mark_event_indices_.size() < kMarkCountMax) {
+    text += fmt::format(R"("mark_event_index":[{}],)", fmt::join(mark_event_indices_, ","));
+  }
   text += fmt::format(R"("oom_event_index":[{}],"snapshots":[{}]}})",
                       fmt::join(oom_event_indices_, ","), fmt::join(maps, ","));
   return text + "\n";

@@ -33,6 +33,7 @@ class Timeline {
   static constexpr std::uint64_t kSpanCountMax = 1000;
   static constexpr std::uint64_t kMapCountMax = 64;
   static constexpr std::uint64_t kOomCountMax = 2000;
+  static constexpr std::uint64_t kMarkCountMax = 10'000;
   // Blocks of all maps together, so that a file stays below about two megabytes.
   static constexpr std::uint64_t kBlockCountMax = 60'000;
 
@@ -43,6 +44,8 @@ class Timeline {
   [[nodiscard]] bool wants(std::uint64_t event_index, std::uint64_t requested_bytes) const;
   void add(const TimelineMoment& moment);
   void add_oom(std::uint64_t event_index);
+  // A step of the program begins here.
+  void add_mark(std::uint64_t event_index);
 
   // At even distances, and at the first failed request.
   [[nodiscard]] bool wants_map(std::uint64_t event_index) const;
@@ -60,7 +63,7 @@ class Timeline {
 
   std::uint64_t event_count_, span_events_, map_events_;
   std::vector<Span> spans_;
-  std::vector<std::uint64_t> oom_event_indices_;
+  std::vector<std::uint64_t> oom_event_indices_, mark_event_indices_;
   std::vector<TimelineMap> maps_;
   std::uint64_t map_block_count_ = 0;
 };

@@ -295,6 +295,8 @@ void Verifier::run_other(const Event& event, const ReplayStep& step) {
       contents_.note_synchronize();
       return;
     case EventKind::Mark:
+      if (setup_.timeline != nullptr) setup_.timeline->add_mark(report_.counts.event_count);
+      return;
     case EventKind::Alloc:
     case EventKind::Free:
       return;

@@ -12,7 +12,7 @@
 #include <fmt/format.h>
 
 #include "base/bytes.h"
-#include "results/answer.h"
+#include "results/answer/answer.h"
 #include "results/cell_check.h"
 #include "results/columns.h"
 #include "results/derived.h"
@@ -125,6 +125,18 @@ void append_table(std::string& out, std::span<const CellResult> cells, const Cel
   }
 }
 
+// Lists need an empty line before and after; every other line is a paragraph.
+void append_answer(std::string& out, const CellGroup& group, const TextStyle& style) {
+  bool in_list = false;
+  for (const std::string& line : answer_lines(group, find_answer(group), style)) {
+    const bool item = line.starts_with("- ");
+    if (!item || !in_list) out += '\n';
+    out += line + '\n';
+    in_list = item;
+  }
+  out += '\n';
+}
+
 void append_tables(std::string& out, std::span<const CellResult> cells,
                    const std::vector<CellGroup>& groups, const Columns& columns) {
   const TextStyle style = markdown_style();
@@ -139,7 +151,7 @@ void append_tables(std::string& out, std::span<const CellResult> cells,
           "delay: how much later than with an allocator that costs nothing.\n\n";
       append_table(out, cells, group, request_columns);
     }
-    out += '\n' + answer(group, style) + "\n\n";
+    append_answer(out, group, style);
   }
   out += markdown_escape(answer_legend()) + "\n\n";
 }
@@ -246,6 +258,13 @@ void append_command(std::string& out, std::string_view command) {
   }
 }
 
+// The answer that a reader came for, and the line to paste, before anything else.
+void append_headline(std::string& out, std::span<const CellResult> cells) {
+  const RunAnswer whole = run_answer(cells, markdown_style());
+  out += "**" + whole.sentence + "**\n\n";
+  if (!whole.paste.empty()) out += "    " + printable(whole.paste) + "\n\n";
+}
+
 }  // namespace
 
 std::string render_markdown(const Environment& environment, std::span<const CellResult> cells,
@@ -256,6 +275,7 @@ std::string render_markdown(const Environment& environment, std::span<const Cell
   std::string out = "# allocmark report\n\n";
   out += fmt::format("{} of {} cells measured, {} experiments, results schema {}.\n\n", measured,
                      cells.size(), groups.size(), markdown_escape(environment.schema_version));
+  append_headline(out, cells);
   append_environment(out, environment);
   append_how_to_read(out, cells, columns);
   append_tables(out, cells, groups, columns);

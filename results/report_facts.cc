@@ -11,6 +11,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "results/answer/facts.h"
 #include "results/compare_writers.h"
 #include "results/derived.h"
 #include "results/latency_histogram.h"
@@ -117,6 +118,8 @@ std::string render_report_facts(std::span<const CellResult> cells,
                         {"p90", sample_count_min(kP90)},
                         {"p99", sample_count_min(kP99)},
                         {"p999", sample_count_min(kP999)}}},
+                      {"answers", answers_json(cells)},
+                      {"columns", columns_json(cells)},
                       {"derived", derived},
                       {"tails", tails_json(cells, step)},
                       {"comparisons", compared}};

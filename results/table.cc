@@ -9,7 +9,7 @@
 
 #include <fmt/format.h>
 
-#include "results/answer.h"
+#include "results/answer/answer.h"
 #include "results/columns.h"
 #include "results/text.h"
 #include "results/writers.h"
@@ -173,13 +173,14 @@ void append_answers(std::string& out, const std::vector<CellGroup>& groups, std:
     out += '\n' + wrap_words(nothing, width) + '\n';
   }
   if (static_cast<std::size_t>(quiet_count) == groups.size()) return;
-  out += '\n' +
-         wrap_words("Which of these avoided running out of memory, and what does it cost?", width) +
-         '\n';
+  out +=
+      '\n' + wrap_words("Which settings serve every request, and what do they cost?", width) + '\n';
   for (const CellGroup& group : groups) {
     if (!needs_answer(group)) continue;
     out += '\n' + wrap_words(group_title(group, style), width) + '\n';
-    out += wrap_words(answer(group, style), width) + '\n';
+    for (const std::string& line : answer_lines(group, find_answer(group), style)) {
+      out += wrap_words(line, width) + '\n';
+    }
   }
   out += '\n' + wrap_words(answer_legend(), width) + '\n';
 }

@@ -21,7 +21,7 @@ from pathlib import Path
 
 
 def wilson(hits, trials, z=1.959964):
-    """The score interval of a share, as results/statistics.h computes it."""
+    """The score interval of a share, as results/proportion.h computes it."""
     if trials == 0:
         return (None,) * 3
     share, scale = hits / trials, 1 + z * z / trials

@@ -19,6 +19,7 @@
 #include "harness/cli/compare_input.h"
 #include "harness/cli/interleaved_session.h"
 #include "harness/cli/known_allocators.h"
+#include "harness/cli/report_pages.h"
 #include "harness/cli/run_request.h"
 #include "harness/cli/terminal.h"
 #include "harness/environment.h"
@@ -200,6 +201,11 @@ ExitCode ab_command(const RunCommand& command) {
   std::FILE* people = command.format == "table" ? stdout : stderr;
   fmt::print(people, "results: {}\nto compare them again: allocmark compare {}\n", session.folder,
              session.folder);
+  write_pages_of_run({.folder = session.folder + "/B",
+                      .baselines = {session.folder},
+                      .policy = command.policy,
+                      .html = command.html && outcome.completed},
+                     people);
   if (!outcome.completed) fmt::print(stderr, "interrupted\n");
   return outcome.completed ? outcome.comparison.exit_code : ExitCode::CellsIncomplete;
 }

@@ -43,10 +43,10 @@ ExitCode bundle_command(const BundleCommand& command) {
                       .next = "make a bundle for each"});
   }
   // The page is made first, so that it is of the same results as everything else.
-  const std::string pages = write_pages({.folder = command.folder,
-                                         .baselines = command.baselines,
-                                         .policy = command.policy,
-                                         .calibration = command.calibration});
+  write_pages({.folder = command.folder,
+               .baselines = command.baselines,
+               .policy = command.policy,
+               .calibration = command.calibration});
   const BundleFiles files =
       collect_bundle({.run = command.folder,
                       .baseline = command.baselines.empty() ? "" : command.baselines.front(),
@@ -56,7 +56,7 @@ ExitCode bundle_command(const BundleCommand& command) {
   const std::vector<ArchiveFile> archive = bundle_archive(files);
   write_tar(command.out, archive);
   const BundleCheck check = check_bundle(read_bundle(command.out), version_text());
-  fmt::print("{}bundle: {}\nfiles: {}\nsha256: {}\n", pages, command.out, archive.size(),
+  fmt::print("bundle: {}\nfiles: {}\nsha256: {}\n", command.out, archive.size(),
              sha256_hex(read_file(command.out)));
   fmt::print("{}", render_check(check));
   return check.exit_code;

@@ -32,8 +32,7 @@ std::string find_script() {
   return is_file(script) ? script.lexically_normal().string() : "";
 }
 
-// What ALLOCMARK_PYTHON names, else the environment that install.sh makes, else PATH's python3;
-// empty where there is none.
+// What ALLOCMARK_PYTHON names, else PATH's python3; empty where there is none.
 std::string find_python() {
   if (const char* named = std::getenv("ALLOCMARK_PYTHON"); named != nullptr && *named != '\0') {
     if (access(named, X_OK) == 0) return named;
@@ -43,9 +42,6 @@ std::string find_python() {
                      .got = named,
                      .next = "unset it, or leave the page out with --no-html"});
   }
-  const std::filesystem::path own =
-      std::filesystem::path(own_program_path()).parent_path() / "../../report-venv/bin/python3";
-  if (access(own.c_str(), X_OK) == 0) return own.string();
   const char* path = std::getenv("PATH");
   const std::string folders = path == nullptr ? "/usr/bin:/bin" : path;
   for (std::size_t begin = 0; begin <= folders.size();) {
@@ -58,7 +54,7 @@ std::string find_python() {
 }
 
 // report.html cannot be made here: fine, unless something was asked for that needs it.
-std::string missing(const HtmlReport& report, const std::string& what, const std::string& next) {
+HtmlOutcome missing(const HtmlReport& report, const std::string& what, const std::string& next) {
   if (!report.latex.empty() || !report.svg.empty()) {
     throw EnvironmentError({.what = "LaTeX tables and charts cannot be made: " + what,
                             .where = report.latex.empty() ? "--svg" : "--latex",
@@ -66,12 +62,12 @@ std::string missing(const HtmlReport& report, const std::string& what, const std
                             .got = "",
                             .next = next});
   }
-  return fmt::format("report.html: not made: {}; {}\n", what, next);
+  return {.text = fmt::format("report.html: not made: {}; {}\n", what, next), .made = false};
 }
 
 }  // namespace
 
-std::string write_html_report(const HtmlReport& report) {
+HtmlOutcome write_html_report(const HtmlReport& report) {
   const std::string script = find_script();
   if (script.empty()) {
     return missing(report, "share/allocmark/report is not beside this program's folder",
@@ -79,10 +75,11 @@ std::string write_html_report(const HtmlReport& report) {
   }
   const std::string python = find_python();
   if (python.empty()) {
-    return missing(report, "python3 is not on the PATH",
-                   "install it, then run " + script.substr(0, script.rfind('/')) + "/install.sh");
+    return missing(
+        report, "python3 is not on the PATH",
+        "install it (Debian: apt-get install python3), then: allocmark report " + report.folder);
   }
-  std::vector<std::string> argv = {python, "-B", script, "--facts", "-", "--html-optional"};
+  std::vector<std::string> argv = {python, "-B", script, "--facts", "-"};
   if (!report.html) argv.emplace_back("--no-html");
   if (!report.latex.empty()) argv.insert(argv.end(), {"--latex", report.latex});
   if (!report.svg.empty()) argv.insert(argv.end(), {"--svg", report.svg});
@@ -91,7 +88,7 @@ std::string write_html_report(const HtmlReport& report) {
                                           .environment = environment_with({}),
                                           .input = report.facts,
                                           .timeout_s = kTimeout_s});
-  if (outcome.exit_code == 0) return outcome.stderr_tail;
+  if (outcome.exit_code == 0) return {.text = outcome.stderr_tail};
   throw EnvironmentError({.what = "report.html cannot be made",
                           .where = script,
                           .wanted = "",

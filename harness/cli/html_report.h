@@ -15,9 +15,13 @@ struct HtmlReport {
   bool html = true;    // the page
 };
 
-// Lines for people: what was written, and in one line how to get report.html where python3 or its
-// packages are missing. Throws EnvironmentError where the program is there and fails, and where
-// LaTeX or SVG was asked for and there is no python3.
-[[nodiscard]] std::string write_html_report(const HtmlReport& report);
+struct HtmlOutcome {
+  std::string text;  // lines for people: what was written, or in one line how to get report.html
+  bool made = true;
+};
+
+// Without python3 there is no page, which is no error. Throws EnvironmentError where it is there
+// and fails, and where LaTeX or SVG was asked for and there is no python3.
+[[nodiscard]] HtmlOutcome write_html_report(const HtmlReport& report);
 
 }  // namespace allocmark

@@ -39,6 +39,7 @@ struct RunCommand {
   bool resume = false, dry_run = false, allow_debug = false, no_verify = false;
   std::string verify = "edges";
   bool timeline = false;               // timelines/ in the results folder
+  bool html = true;                    // report.html, when the run has ended
   std::string until_width;             // "5%"; empty = a fixed number of passes
   std::uint32_t pass_count_max = 200;  // with until_width
   // Two programs, allocators or config strings to run in turn; empty = none.

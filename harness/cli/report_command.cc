@@ -72,7 +72,7 @@ ExitCode report_sides(const ReportCommand& command, PagesRequest pages) {
   std::error_code error;
   const fs::file_time_type time =
       fs::last_write_time(fs::path(pages.folder) / "report.html", error);
-  fmt::print("{}", write_pages(pages));
+  write_pages(pages);
   copy_page(pages.folder, command.folder, error ? std::nullopt : std::optional(time));
   return ExitCode::Pass;
 }
@@ -113,7 +113,8 @@ ExitCode report_command(const ReportCommand& command) {
   const std::string report = write_reports(command.folder, file.environment, file.cells);
   fmt::print("cells: {}\nreport: {}\n", count_by_status(file.cells, file.cells.size()), report);
   std::fflush(stdout);
-  fmt::print("{}", write_pages(pages));
+  write_pages(pages);
+  print_answer(file.cells, stdout);
   return ExitCode::Pass;
 }
 

@@ -1,10 +1,13 @@
 // See report_pages.h.
 #include "harness/cli/report_pages.h"
 
+#include <cstdio>
 #include <filesystem>
 #include <optional>
 #include <system_error>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "base/error.h"
 #include "harness/cli/compare_input.h"
@@ -50,6 +53,23 @@ ReportedComparison turns_of(const std::string& path, const std::string& folder,
           .comparison = compare_interleaved(run, policy)};
 }
 
+// Of what a program said as it failed.
+std::string last_line(std::string text) {
+  while (text.ends_with('\n')) text.pop_back();
+  return text.substr(text.rfind('\n') + 1);
+}
+
+void make_pages(const PagesRequest& request, std::FILE* people) {
+  if (!request.html && request.latex.empty() && request.svg.empty()) return;
+  const HtmlOutcome outcome = write_html_report({.folder = request.folder,
+                                                 .facts = page_facts(request),
+                                                 .latex = request.latex,
+                                                 .svg = request.svg,
+                                                 .html = request.html});
+  fmt::print(outcome.made ? people : stderr, "{}", outcome.text);
+  std::fflush(people);
+}
+
 }  // namespace
 
 std::string page_facts(const PagesRequest& request) {
@@ -68,13 +88,16 @@ std::string page_facts(const PagesRequest& request) {
   return render_report_facts(file.cells, comparisons);
 }
 
-std::string write_pages(const PagesRequest& request) {
-  if (!request.html && request.latex.empty() && request.svg.empty()) return "";
-  return write_html_report({.folder = request.folder,
-                            .facts = page_facts(request),
-                            .latex = request.latex,
-                            .svg = request.svg,
-                            .html = request.html});
+void write_pages(const PagesRequest& request) { make_pages(request, stdout); }
+
+void write_pages_of_run(const PagesRequest& request, std::FILE* people) {
+  try {
+    make_pages(request, people);
+  } catch (const Error& error) {
+    const ErrorText& text = error.text();
+    fmt::print(stderr, "report.html: not made: {}: {}\n", text.what,
+               last_line(text.got.empty() ? text.next : text.got));
+  }
 }
 
 }  // namespace allocmark

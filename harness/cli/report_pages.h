@@ -3,6 +3,7 @@
 // was written flow out.
 #pragma once
 
+#include <cstdio>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,10 @@ struct PagesRequest {
 
 // Throws FileError where something cannot be read or written, and UsageError for a policy or
 // calibration that does not fit.
-[[nodiscard]] std::string write_pages(const PagesRequest& request);
+void write_pages(const PagesRequest& request);
+
+// The same at the end of a run, which is complete without its page: an error is one line on stderr.
+// What was written is said on `people`.
+void write_pages_of_run(const PagesRequest& request, std::FILE* people);
 
 }  // namespace allocmark

@@ -24,6 +24,7 @@
 #include "harness/cli/commands.h"
 #include "harness/cli/compare_input.h"
 #include "harness/cli/known_allocators.h"
+#include "harness/cli/report_pages.h"
 #include "harness/cli/run_output.h"
 #include "harness/cli/run_request.h"
 #include "harness/cli/terminal.h"
@@ -381,6 +382,8 @@ ExitCode finish(const RunCommand& command, const Work& work, const std::string& 
   }
   fmt::print(people, "cells: {}\nresults: {}\nreport: {}\n",
              count_by_status(cells, work.cells.size()), folder, report);
+  write_pages_of_run({.folder = folder, .html = command.html && !cells.empty()}, people);
+  print_answer(cells, people);
   const bool all_finished = cells.size() == work.cells.size() &&
                             std::all_of(cells.begin(), cells.end(), [](const CellResult& cell) {
                               return is_finished(cell.status);

@@ -14,6 +14,7 @@
 #include "harness/cli/terminal.h"
 #include "harness/report_files.h"
 #include "harness/runtime_select.h"
+#include "results/answer/answer.h"
 #include "results/derived.h"
 #include "results/json.h"
 #include "results/text.h"
@@ -129,6 +130,12 @@ std::string count_by_status(const std::vector<CellResult>& cells, std::size_t pl
     text += fmt::format("; {} of them ran out of memory", oom_count);
   }
   return text;
+}
+
+void print_answer(const std::vector<CellResult>& cells, std::FILE* people) {
+  const RunAnswer answer = run_answer(cells, terminal_style());
+  if (!answer.paste.empty()) fmt::print(people, "to set it: {}\n", answer.paste);
+  fmt::print(people, "answer: {}\n", answer.sentence);
 }
 
 std::string figures_note(const std::string& device) {

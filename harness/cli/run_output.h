@@ -2,6 +2,7 @@
 // finished or unfinished results folder flows in.
 #pragma once
 
+#include <cstdio>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,5 +34,8 @@ std::string write_reports(const std::string& folder, const Environment& environm
 
 // What the figures of a run on `device` are made of, in one line.
 [[nodiscard]] std::string figures_note(const std::string& device);
+
+// The line to paste, where there is one, and the answer in one sentence.
+void print_answer(const std::vector<CellResult>& cells, std::FILE* people);
 
 }  // namespace allocmark

@@ -1,22 +1,16 @@
-"""The page's main charts as SVG files for publishing: latency quantiles and tails, peak memory, failed requests, slow paths, memory over time, and for a
-comparison its changes and latency curves. The same cells as the page's flow in; (file name, SVG text) flow out. Needs no packages."""
+"""The charts of an experiment, the same for the page and as SVG files: what a user pays, latency quantiles and tails, memory beyond what was
+requested, failed requests, slow paths, memory over time. An experiment's cells and answer flow in; SVG flows out, or None where there
+is nothing to show."""
 
-import re
-
-from comparisons import VERDICTS, change_text, interval_text, name_of, now_of, share_text
-from columns import TIME_UNITS, format_bytes
+from chart_parts import DASHES, GIB, LINES, MIB, RIGHT, RowChart, file_style, label_text, new_drawing, setting_text, time_text, title_of
+from columns import format_bytes
+from comparison_charts import comparison_charts, curves_chart
 from experiments import prepare, setting_of
 from facts import CAUSES, NULL_ALLOCATOR, has_enough_samples, is_measured
-from load import HERE, read_timeline
-from svg import Drawing, Scale, decades, round_ticks
+from load import read_timeline
+from svg import Scale, decades, log_ticks, round_ticks
+from timelines import kept_moments
 
-WIDTH = 900
-LEFT, RIGHT = 310, 24
-ROW = 26
-TOP = 62
-GIB = 2**30
-LINES = ("#0b6bcb", "#d9480f", "#2b8a3e", "#9c36b5", "#c99400", "#0c8599", "#c2255c", "#5c6f82")
-DASHES = ("", "7 3", "2 3", "8 3 2 3")
 QUANTILES = (("P50", "p50", "q0"), ("P90", "p90", "q1"), ("P99", "p99", "q2"), ("P99.9", "p999", "q3"), ("max", "max", "q4"))
 SLOW_PATHS = (
     ("device allocs", "device_allocate_count", "m-allocated"),
@@ -24,291 +18,217 @@ SLOW_PATHS = (
     ("retries", "retry_count", "cause3"),
     ("sync all", "synchronize_all_count", "cause2"),
 )
-VERDICT_COLOURS = {"worse": "bad", "better": "good", "not comparable": "cause1", "changed": "cause2", "undecided": "soft", "same": "m-active"}
-OVERLAYS_MAX = 8
-CHANGES_MAX = 40
-
-
-def light_colours():
-    """The page's colours, which stand in its style sheet; the first block is the light one."""
-    first = (HERE / "page" / "style.css").read_text(encoding="utf-8").split("}", 1)[0]
-    colours = dict(re.findall(r"--([a-z0-9-]+): (#[0-9a-f]{6})", first))
-    return colours | {f"line{index}": colour for index, colour in enumerate(LINES)}
-
-
-def time_text(ns):
-    scale, unit = next(((scale, unit) for scale, unit in TIME_UNITS if ns >= scale), TIME_UNITS[-1])
-    return f"{ns / scale:g} {unit}"
-
-
-def short(text, length):
-    return text if len(text) <= length else text[: length - 1] + "…"
-
-
-def setting_text(cell):
-    return f"{cell['allocator']} {cell['conf'] or 'unset'}"
-
-
-def title_of(key):
-    return f"{key['workload']}, capacity {key['capacity']}, {key['device']}, seed {key['seed']}"
+MOMENTS_MAX = 600
 
 
 def labels_of(cells, letters):
-    return [(setting_text(cell), letters[setting_of(cell)]) for cell in cells]
+    return [(label_text(cell), letters[setting_of(cell)]) for cell in cells]
 
 
-class RowChart:
-    """One row per cell with its setting at the left; the caller draws the values."""
-
-    def __init__(self, what, where, labels, colours):
-        self.bottom = TOP + ROW * len(labels)
-        self.drawing = Drawing(WIDTH, self.bottom + 34, f"{what}: {where}", colours)
-        self.drawing.text(12, 20, what, 14, bold=True)
-        self.drawing.text(12, 37, short(where, 120), 11, colour="soft")
-        for index, (label, letter) in enumerate(labels):
-            self.drawing.text(LEFT - (34 if letter else 12), self.y(index) + 4, short(label, 46), 11, "end")
-            self.drawing.text(LEFT - 12, self.y(index) + 4, letter, 11, "end", bold=True)
-
-    def y(self, index):
-        return TOP + ROW * (index + 0.5)
-
-    def axis(self, scale, ticks, texts):
-        for tick, text in zip(ticks, texts):
-            x = scale(tick)
-            self.drawing.line(x, TOP, x, self.bottom, "line")
-            self.drawing.text(x, self.bottom + 16, text, 10, "middle", "soft")
-
-    def legend(self, entries):
-        """(word, colour) at the upper right, drawn from the right."""
-        x = WIDTH - RIGHT
-        for word, colour in reversed(entries):
-            self.drawing.text(x, TOP - 10, word, 10.5, "end")
-            x -= 5.5 * len(word) + 6
-            self.drawing.rectangle(x - 10, TOP - 19, 10, 10, colour)
-            x -= 24
+def _measured(experiment):
+    return [cell for cell in experiment["cells"] if is_measured(cell) and cell["allocator"] != NULL_ALLOCATOR]
 
 
-def latency_chart(experiment, letters, colours):
+def cost_chart(experiment, letters, style):
+    """What the answer ranks by, best first, then what ran out of memory; whiskers are the cheapest and the dearest pass."""
+    answer, costs = experiment["answer"], experiment["costs"]
+    cells = [cell for cell in experiment["ranked"] if cell["cell_id"] in costs]
+    if not cells:
+        return None
+    values = [value for cell in cells for name in ("value_ns", "low_ns", "high_ns") if (value := costs[cell["cell_id"]].get(name))]
+    name = answer["metric"]["name"]
+    chart = RowChart(name[0].upper() + name[1:], title_of(experiment["key"]), labels_of(cells, letters), style)
+    ends, ticks = log_ticks(min(values), max(values))
+    scale = Scale(*ends, chart.left, chart.right - 64, log=True)
+    chart.axis(scale, ticks, map(time_text, ticks), f"{name}, logarithmic")
+    for index, cell in enumerate(cells):
+        cost, y = costs[cell["cell_id"]], chart.y(index)
+        colour = {"ok": "good", "oom": "bad"}[cell["outcome"]]
+        tip = f"{setting_text(cell)}: {cost['text']}{', ran out of memory' if colour == 'bad' else ''}"
+        if cost.get("low_ns"):
+            chart.drawing.line(scale(cost["low_ns"]), y, scale(cost["high_ns"]), y, colour, 2)
+        chart.drawing.dot(scale(cost["value_ns"]), y, 5, colour, hollow=colour == "bad", tip=tip)
+        chart.drawing.text(chart.right, y + 4, time_text(cost["value_ns"], ".3g"), 11, "end")
+    served, failed = [("served everything", "good")], [("ran out of memory", "bad")]
+    outcomes = {cell["outcome"] for cell in cells}
+    chart.legend((served if "ok" in outcomes else []) + (failed if "oom" in outcomes else []))
+    return chart.drawing.render()
+
+
+def latency_chart(experiment, letters, style):
     cells = [cell for cell in experiment["cells"] if cell["allocate_latency_count"]]
-    values = [cell[f"allocate_latency_ns_{name}"] for cell in cells for _, name, _ in QUANTILES]
-    values = [value for value in values if value]
+    values = [value for cell in cells for _, name, _ in QUANTILES if (value := cell[f"allocate_latency_ns_{name}"])]
     if not values:
         return None
-    chart = RowChart("Latency of allocate", title_of(experiment["key"]), labels_of(cells, letters), colours)
+    chart = RowChart("Latency of allocate", title_of(experiment["key"]), labels_of(cells, letters), style)
     ticks = decades(min(values), max(values))
-    scale = Scale(ticks[0], ticks[-1], LEFT, WIDTH - RIGHT, log=True)
-    chart.axis(scale, ticks, map(time_text, ticks))
+    scale = Scale(ticks[0], ticks[-1], chart.left, chart.right, log=True)
+    chart.axis(scale, ticks, map(time_text, ticks), "time of one allocate call, logarithmic; hollow: too few samples")
     for index, cell in enumerate(cells):
-        points = [(scale(value), name, colour) for _, name, colour in QUANTILES if (value := cell[f"allocate_latency_ns_{name}"])]
+        points = [(scale(value), word, name, colour, value) for word, name, colour in QUANTILES if (value := cell[f"allocate_latency_ns_{name}"])]
         if points:
             chart.drawing.line(points[0][0], chart.y(index), points[-1][0], chart.y(index), "line", 3)
-        for x, name, colour in points:
+        for x, word, name, colour, value in points:
             enough = name == "max" or has_enough_samples(cell, f"allocate_latency_ns_{name}")
-            chart.drawing.dot(x, chart.y(index), 4.5, colour, hollow=not enough)
+            tip = f"{setting_text(cell)}: {word} {time_text(value, '.3g')}"
+            chart.drawing.dot(x, chart.y(index), 4.5, colour, hollow=not enough, tip=tip)
     chart.legend([(word, colour) for word, _, colour in QUANTILES])
     return chart.drawing.render()
 
 
-def memory_chart(experiment, letters, colours):
-    cells = [cell for cell in experiment["cells"] if is_measured(cell) and cell["allocator"] != NULL_ALLOCATOR]
+def memory_chart(experiment, letters, style):
+    """The part of peak memory in which settings differ: what was reserved and allocated beyond what the program requested."""
+    cells = [cell for cell in _measured(experiment) if cell["reserved_bytes_peak"]]
     if not cells:
         return None
-    capacity = experiment["capacity_bytes"]
-    bars = (("reserved", "m-reserved", 18), ("active", "m-active", 12), ("allocated", "m-allocated", 7))
-    high = max([capacity or 0] + [cell["requested_bytes_peak"] for cell in cells] + [cell[f"{name}_bytes_peak"] or 0 for cell in cells for name, _, _ in bars])
-    chart = RowChart("Peak memory", title_of(experiment["key"]), labels_of(cells, letters), colours)
-    scale = Scale(0, high / GIB * 1.03, LEFT, WIDTH - RIGHT)
-    ticks = round_ticks(high / GIB)
-    chart.axis(scale, ticks, [f"{tick:g} GiB" for tick in ticks])
+    capacity, requested = experiment["capacity_bytes"], max(cell["requested_bytes_peak"] for cell in cells)
+    beyond = {cell["cell_id"]: [max(0, (cell[f"{name}_bytes_peak"] or 0) - cell["requested_bytes_peak"]) for name in ("reserved", "allocated")] for cell in cells}
+    room = capacity - requested if capacity and capacity > requested else None
+    high = max([room or 1] + [reserved for reserved, _ in beyond.values()])
+    scale_bytes, unit = (GIB, "GiB") if high >= GIB else (MIB, "MiB")
+    chart = RowChart("Peak memory beyond the requested peak", title_of(experiment["key"]), labels_of(cells, letters), style)
+    scale = Scale(0, high / scale_bytes * 1.05, chart.left, chart.right - 64)
+    ticks = round_ticks(high / scale_bytes)
+    chart.axis(scale, ticks, [f"{tick:g}" for tick in ticks], f"{unit} beyond the requested peak of {format_bytes(requested)}")
     for index, cell in enumerate(cells):
-        for name, colour, height in bars:
-            value = cell[f"{name}_bytes_peak"]
-            if value:
-                chart.drawing.rectangle(LEFT, chart.y(index) - height / 2, scale(value / GIB) - LEFT, height, colour)
-        x = scale(cell["requested_bytes_peak"] / GIB)
-        chart.drawing.line(x, chart.y(index) - 10, x, chart.y(index) + 10, "m-requested", 3)
-    if capacity:
-        x = scale(capacity / GIB)
-        chart.drawing.line(x, TOP, x, chart.bottom, "bad", 1.5, "5 3")
-        chart.drawing.text(x, chart.bottom + 29, f"capacity {format_bytes(capacity)}", 10, "end" if x > WIDTH * 0.8 else "middle", "bad")
-    chart.legend([(name, colour) for name, colour, _ in bars] + [("requested", "m-requested")])
+        y, (reserved, allocated) = chart.y(index), beyond[cell["cell_id"]]
+        tip = f"{setting_text(cell)}: reserved {format_bytes(cell['reserved_bytes_peak'])}, requested {format_bytes(cell['requested_bytes_peak'])}"
+        chart.drawing.rectangle(chart.left, y - 8, max(1, scale(reserved / scale_bytes) - chart.left), 16, "m-active", tip)
+        if allocated:
+            chart.drawing.rectangle(chart.left, y - 4, scale(min(allocated, high) / scale_bytes) - chart.left, 8, "m-allocated")
+        chart.drawing.text(chart.right, y + 4, f"+{format_bytes(reserved)}", 11, "end")
+    entries = [("reserved", "m-active"), ("of it rounding", "m-allocated")]
+    if room:
+        x = scale(room / scale_bytes)
+        chart.drawing.line(x, chart.top, x, chart.bottom, "bad", 1.5, "5 3", tip=f"capacity {format_bytes(capacity)}")
+        entries.append((f"capacity {format_bytes(capacity)}", "bad"))
+    chart.legend(entries)
     return chart.drawing.render()
 
 
-def oom_chart(experiment, letters, colours):
-    cells = [cell for cell in experiment["cells"] if is_measured(cell) and cell["allocator"] != NULL_ALLOCATOR]
+def oom_chart(experiment, letters, style):
+    cells = _measured(experiment)
     if not any(cell["oom_count"] or cell["trial_oom_count"] for cell in cells):
         return None
-    chart = RowChart("Failed requests by cause; passes with an OOM (Wilson, 95 %)", title_of(experiment["key"]), labels_of(cells, letters), colours)
-    causes, passes = Scale(0, 1, LEFT, 580), Scale(0, 1, 690, WIDTH - RIGHT - 8)
-    ticks = (0, 0.5, 1)
-    chart.axis(causes, ticks, ("0 %", "50 %", "100 % of failures"))
-    chart.axis(passes, ticks, ("0 %", "50 %", "100 %"))
+    chart = RowChart("Failed requests by cause; passes with an OOM (Wilson, 95 %)", title_of(experiment["key"]), labels_of(cells, letters), style)
+    split = chart.left + (chart.right - chart.left) * 0.48
+    causes, passes = Scale(0, 1, chart.left, split), Scale(0, 1, split + 100, chart.right - 12)
+    chart.axis(causes, (0, 0.5, 1), ("0 %", "50 %", "100 %"))
+    chart.axis(passes, (0, 0.5, 1), ("0 %", "50 %", "100 %"), "passes with an OOM")
+    chart.drawing.text(split, chart.bottom + 32, "share of the failed requests", 11, "end", "soft")
     for index, cell in enumerate(cells):
         at, y = 0.0, chart.y(index)
         for number, cause in enumerate(CAUSES):
-            share = cell["oom_count_" + cause] / cell["oom_count"] if cell["oom_count"] else 0
+            count = cell["oom_count_" + cause]
+            share = count / cell["oom_count"] if cell["oom_count"] else 0
             if share:
-                chart.drawing.rectangle(causes(at), y - 8, causes(at + share) - causes(at), 16, f"cause{number}")
+                tip = f"{setting_text(cell)}: {cause} {count:,} of {cell['oom_count']:,} failed requests"
+                chart.drawing.rectangle(causes(at), y - 8, causes(at + share) - causes(at), 16, f"cause{number}", tip)
             at += share
         failed = "stopped" if cell["status"] == "oom_stopped" else f"{cell['oom_count']:,}" if cell["oom_count"] else "none"
-        chart.drawing.text(635, y + 4, failed, 11, "middle", "bad" if cell["oom_count"] else "soft")
+        chart.drawing.text(split + 50, y + 4, failed, 11, "middle", "bad" if cell["oom_count"] else "soft")
         if cell["trial_oom_rate"] is not None:
             chart.drawing.line(passes(cell["trial_oom_rate_low"]), y, passes(cell["trial_oom_rate_high"]), y, "soft", 1.5)
-            chart.drawing.dot(passes(cell["trial_oom_rate"]), y, 4, "text")
-    seen = [(cause, f"cause{number}") for number, cause in enumerate(CAUSES) if any(cell["oom_count_" + cause] for cell in cells)]
-    chart.legend(seen)
+            chart.drawing.dot(passes(cell["trial_oom_rate"]), y, 4, "text", tip=f"{cell['trial_oom_count']} of {cell['trial_count']} passes")
+    chart.legend([(cause, f"cause{number}") for number, cause in enumerate(CAUSES) if any(cell["oom_count_" + cause] for cell in cells)])
     return chart.drawing.render()
 
 
-def slow_chart(experiment, letters, colours):
+def slow_chart(experiment, letters, style):
     """Counts span decades and may be 0: log10(1 + n) shows both, with ticks in n."""
-    cells = [cell for cell in experiment["cells"] if is_measured(cell) and any(cell[field] is not None for _, field, _ in SLOW_PATHS)]
+    cells = [cell for cell in _measured(experiment) if any(cell[field] is not None for _, field, _ in SLOW_PATHS)]
     most = max((cell[field] or 0 for cell in cells for _, field, _ in SLOW_PATHS), default=0)
     if not most:
         return None
-    chart = RowChart("Slow paths in one pass", title_of(experiment["key"]), labels_of(cells, letters), colours)
-    scale = Scale(1, (1 + most) * 1.5, LEFT + 10, WIDTH - RIGHT, log=True)
+    chart = RowChart("Slow paths in one pass", title_of(experiment["key"]), labels_of(cells, letters), style)
+    scale = Scale(1, (1 + most) * 1.5, chart.left + 10, chart.right, log=True)
     ticks = [0] + [tick for tick in decades(1, most + 1) if tick <= most * 1.5]
-    chart.axis(lambda tick: scale(1 + tick), ticks, [f"{tick:,.0f}" for tick in ticks])
+    chart.axis(lambda tick: scale(1 + tick), ticks, [f"{tick:,.0f}" for tick in ticks], "calls in one pass, logarithmic")
     for index, cell in enumerate(cells):
-        for row, (_, field, colour) in enumerate(SLOW_PATHS):
+        for row, (word, field, colour) in enumerate(SLOW_PATHS):
             if cell[field] is not None:
-                chart.drawing.dot(scale(1 + cell[field]), chart.y(index) + (row - 1.5) * 5, 3.2, colour)
+                chart.drawing.dot(scale(1 + cell[field]), chart.y(index) + (row - 1.5) * 5, 3.2, colour, tip=f"{setting_text(cell)}: {word} {cell[field]:,}")
     chart.legend([(word, colour) for word, _, colour in SLOW_PATHS])
     return chart.drawing.render()
 
 
-def curves_chart(title, where, curves, colours):
-    """Shares of calls that take longer, both axes logarithmic; curves are (name, [[ns...], [share...]], colour, dash)."""
-    drawn = []
-    for name, (times, shares), colour, dash in curves:
-        drawn.append((name, [(ns, share) for ns, share in zip(times, shares) if share > 0 and ns > 0], colour, dash))
-    drawn = [one for one in drawn if one[1]]
-    if not drawn:
-        return None
-    everything = [point for _, points, _, _ in drawn for point in points]
-    height, bottom, left, right = 470 + 15 * len(drawn), 400, 70, WIDTH - RIGHT
-    drawing = Drawing(WIDTH, height, f"{title}: {where}", colours)
-    drawing.text(12, 20, title, 14, bold=True)
-    drawing.text(12, 37, short(where, 120), 11, colour="soft")
-    ticks = decades(min(ns for ns, _ in everything), max(ns for ns, _ in everything))
-    x = Scale(ticks[0], ticks[-1], left, right, log=True)
-    shares = decades(min(share for _, share in everything), 1)
-    y = Scale(shares[0], shares[-1], bottom, TOP, log=True)
-    for tick in ticks:
-        drawing.line(x(tick), TOP, x(tick), bottom, "line")
-        drawing.text(x(tick), bottom + 16, time_text(tick), 10, "middle", "soft")
-    for share in shares:
-        drawing.line(left, y(share), right, y(share), "line")
-        drawing.text(left - 6, y(share) + 4, f"{share * 100:g} %", 10, "end", "soft")
-    drawing.text(right, bottom + 32, "share of calls that take longer than …", 10, "end", "soft")
-    for index, (name, points, colour, dash) in enumerate(drawn):
-        steps = [(left, y(1))]
-        for ns, share in points:
-            steps += [(x(ns), steps[-1][1]), (x(ns), y(share))]
-        drawing.curve(steps, colour, dash)
-        line = bottom + 52 + 15 * index
-        drawing.line(left, line - 4, left + 34, line - 4, colour, 2, dash)
-        drawing.text(left + 42, line, short(name, 120), 11)
-    return drawing.render()
-
-
-def tails_chart(experiment, letters, colours):
+def tails_chart(experiment, letters, style):
     curves = [
         (f"{letters[setting_of(cell)]} {setting_text(cell)}", cell["tails"]["allocate"], f"line{index % len(LINES)}", DASHES[index // len(LINES) % len(DASHES)])
         for index, cell in enumerate(one for one in experiment["cells"] if "allocate" in one["tails"])
     ]
-    return curves_chart("Tail of allocate's latency", title_of(experiment["key"]), curves, colours)
+    return curves_chart("Tail of allocate's latency", title_of(experiment["key"]), curves, style)
 
 
-def timeline_chart(cell, timeline, colours):
+def moment_axis(timeline):
+    """(a function from an event to the axis, its title): in steps where the trace has marks, else in events."""
+    marks = timeline.get("mark_event_index") or []
+    if len(marks) < 2:
+        return float, "event of the trace"
+    last = max(timeline["event_index"][-1], marks[-1] + 1)
+
+    def step_of(event):
+        edges = [0, *marks, last] if marks[0] > 0 else [*marks, last]
+        index = max(0, min(len(edges) - 2, sum(edge <= event for edge in edges) - 1))
+        share = (event - edges[index]) / max(1, edges[index + 1] - edges[index])
+        return index + min(1.0, share) - (1 if marks[0] > 0 else 0)
+
+    return step_of, "step of the program" + (" (before 0: its start)" if marks[0] > 0 else "")
+
+
+def timeline_chart(cell, timeline, style, moment_count=MOMENTS_MAX):
+    kept = list(kept_moments(timeline, moment_count))
     series = (("reserved", "soft"), ("active", "m-active"), ("allocated", "m-allocated"), ("requested", "m-requested"))
-    shown = [(name, timeline[f"{name}_bytes"], colour) for name, colour in series if timeline.get(f"{name}_bytes")]
+    shown = [(name, [timeline[f"{name}_bytes"][at] for at in kept], colour) for name, colour in series if timeline.get(f"{name}_bytes")]
     high = max((value or 0 for _, values, _ in shown for value in values), default=0)
-    if not high or not timeline["event_index"]:
+    if not high or not kept:
         return None
-    bottom, left, right = 340, 80, WIDTH - RIGHT
-    drawing = Drawing(WIDTH, 392, f"Memory over time: {setting_text(cell)}, {title_of(cell)}", colours)
-    drawing.text(12, 20, "Memory over time", 14, bold=True)
-    drawing.text(12, 37, short(f"{setting_text(cell)}, {title_of(cell)}", 120), 11, colour="soft")
-    x, y = Scale(0, timeline["event_index"][-1], left, right), Scale(0, high / GIB * 1.06, bottom, TOP)
-    for tick in round_ticks(high / GIB):
+    step_of, title = moment_axis(timeline)
+    moments = [step_of(timeline["event_index"][at]) for at in kept]
+    top, bottom, left, right = style.top, style.top + 250, 64, style.width - RIGHT
+    drawing = new_drawing(style, bottom + 42, "Memory over time", f"{setting_text(cell)}, {title_of(cell)}")
+    scale_bytes, unit = (GIB, "GiB") if high >= GIB else (MIB, "MiB")
+    x, y = Scale(min(0, moments[0]), moments[-1], left, right), Scale(0, high / scale_bytes * 1.06, bottom, top)
+    for tick in round_ticks(high / scale_bytes):
         drawing.line(left, y(tick), right, y(tick), "line")
-        drawing.text(left - 6, y(tick) + 4, f"{tick:g} GiB", 10, "end", "soft")
-    for tick in round_ticks(timeline["event_index"][-1]):
-        drawing.text(x(tick), bottom + 16, f"{tick:,.0f}", 10, "middle", "soft")
-    drawing.text(right, bottom + 32, "event of the trace", 10, "end", "soft")
+        drawing.text(left - 6, y(tick) + 4, f"{tick:g} {unit}", 10, "end", "soft")
+    ticks = round_ticks(moments[-1])
+    for tick in ticks:
+        drawing.line(x(tick), bottom, x(tick), bottom + 4, "soft")
+        drawing.text(x(tick), bottom + 16, f"{tick:,g}", 10, "middle", "soft")
+    drawing.text(right, bottom + 33, title, 11, "end", "soft")
     for index, (name, values, colour) in enumerate(shown):
-        drawing.curve([(x(at), y(value / GIB)) for at, value in zip(timeline["event_index"], values) if value is not None], colour, width=1.5)
-        drawing.rectangle(left + 110 * index, bottom + 30, 10, 10, colour)
-        drawing.text(left + 110 * index + 15, bottom + 39, name, 10.5)
+        drawing.curve([(x(at), y(value / scale_bytes)) for at, value in zip(moments, values) if value is not None], colour, width=1.5)
+        drawing.rectangle(left + 90 * index, bottom + 24, 10, 10, colour)
+        drawing.text(left + 90 * index + 15, bottom + 33, name, 10.5)
     for at in timeline.get("oom_event_index", [])[:300]:
-        drawing.text(x(at), TOP - 2, "×", 12, "middle", "bad")
+        drawing.text(min(right, x(step_of(at))), top - 2, "×", 12, "middle", "bad", tip=f"a request failed at event {at:,}")
     return drawing.render()
 
 
-def changes_chart(comparison, path, number_name, colours):
-    """The changes of one number, most important cell first, with their intervals."""
-    shown = []
-    for cell in comparison["cells"]:
-        number = next((one for one in cell["numbers"] if one["number"] == number_name and one["change"] is not None), None)
-        if number is not None:
-            shown.append((cell, number))
-    shown = shown[:CHANGES_MAX]
-    if not shown:
-        return None
-    where = f"NEW against BASE ({path}), {comparison['new']['device']}, most important cells first"
-    labels = [(f"{short(cell['workload'], 16)} {cell['capacity']} · {short(setting_text(now_of(cell)), 24)}", "") for cell, _ in shown]
-    chart = RowChart(f"Change of {name_of(number_name)}, 95 % intervals", where, labels, colours)
-    reach = max(max(1 + abs(one[field] or 0) for field in ("change", "change_low", "change_high") if field in one) for _, one in shown)
-    reach = max(reach, 1.02) * 1.05
-    scale = Scale(1 / reach, reach, LEFT, WIDTH - RIGHT - 150, log=True)
-    ticks = [one for one in (0.01, 0.1, 0.5, 0.8, 0.9, 0.95, 0.99, 1, 1.01, 1.05, 1.1, 1.25, 2, 10, 100) if 1 / reach < one < reach]
-    kept = [1.0]
-    for tick in sorted(ticks, key=lambda one: abs(scale(one) - scale(1))):
-        if all(abs(scale(tick) - scale(other)) > 62 for other in kept):
-            kept.append(tick)
-    chart.axis(scale, kept, ["no change" if tick == 1 else share_text(tick - 1) for tick in kept])
-    chart.drawing.line(scale(1), TOP, scale(1), chart.bottom, "soft", 1.5)
-    for index, (cell, number) in enumerate(shown):
-        y, colour = chart.y(index), VERDICT_COLOURS[number["verdict"]]
-        low, high = number.get("change_low"), number.get("change_high")
-        if low is not None and high is not None:
-            chart.drawing.line(scale(max(1 / reach, 1 + low)), y, scale(min(reach, 1 + high)), y, colour, 2)
-        hollow = number["verdict"] in ("same", "undecided")
-        chart.drawing.dot(scale(min(reach, max(1 / reach, 1 + number["change"]))), y, 4.5, colour, hollow)
-        chart.drawing.text(WIDTH - RIGHT, y + 4, interval_text(number) or change_text(number), 10, "end", "soft")
-    chart.legend([(verdict, VERDICT_COLOURS[verdict]) for verdict in VERDICTS if any(one["verdict"] == verdict for _, one in shown)])
-    return chart.drawing.render()
-
-
-def _comparison_charts(run, index, one, colours):
-    comparison, cells = one["comparison"], {cell["cell_id"]: cell for cell in run.cells}
-    for number in ("allocate_latency_ns_p50", "allocate_latency_ns_p99", "deallocate_latency_ns_p50"):
-        yield f"comparison-{index}-{number.replace('_latency_ns', '').replace('_', '-')}.svg", changes_chart(comparison, one["path"], number, colours)
-    judged = [cell for cell in comparison["cells"] if cell["verdict"] in ("worse", "better") and cell["cell_id"] in one["tails"]]
-    for cell in judged[:OVERLAYS_MAX]:
-        now = cells.get(now_of(cell)["cell_id"], {"tails": {}})["tails"]
-        base = one["tails"][cell["cell_id"]]
-        curves = [(name, tails["allocate"], colour, dash) for name, tails, colour, dash in (("BASE", base, "m-requested", "7 3"), ("NEW", now, "accent", "")) if "allocate" in tails]
-        yield f"comparison-{index}-cell-{cell['cell_id']}.svg", curves_chart(f"Tail of allocate's latency, BASE and NEW: {setting_text(cell)}", title_of(cell), curves, colours)
+EXPERIMENT_CHARTS = (
+    ("cost", cost_chart),
+    ("memory", memory_chart),
+    ("oom", oom_chart),
+    ("latency", latency_chart),
+    ("slow", slow_chart),
+    ("tails", tails_chart),
+)
 
 
 def render_charts(run):
     """[(file name, svg)]; charts that have nothing to show are left out."""
-    colours = light_colours()
+    style = file_style()
     experiments, letters = prepare(run)
     charts = []
     for experiment in experiments:
         name = experiment["id"]
-        for kind, make in (("latency", latency_chart), ("tails", tails_chart), ("memory", memory_chart), ("oom", oom_chart), ("slow", slow_chart)):
-            charts.append((f"{name}-{kind}.svg", make(experiment, letters, colours)))
+        charts += [(f"{name}-{kind}.svg", make(experiment, letters, style)) for kind, make in EXPERIMENT_CHARTS]
         for cell in experiment["cells"]:
             path = run.timelines.get(cell["cell_id"])
             timeline = path and read_timeline(path, run.notes)
             if timeline:
-                charts.append((f"{name}-timeline-{letters[setting_of(cell)]}.svg", timeline_chart(cell, timeline, colours)))
+                charts.append((f"{name}-timeline-{letters[setting_of(cell)]}.svg", timeline_chart(cell, timeline, style)))
     for index, one in enumerate(run.comparisons, 1):
-        charts += _comparison_charts(run, index, one, colours)
+        charts += comparison_charts(run, index, one, style)
     return [(name, svg) for name, svg in charts if svg is not None]

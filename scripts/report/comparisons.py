@@ -23,19 +23,6 @@ NAMES = {
     "device_free_count": "device frees",
     "modelled_driver_ns_total": "modelled driver time",
 }
-# Those that the chart of changes offers, most asked for first.
-COMPARED_NUMBERS = tuple(
-    (name, NAMES[name])
-    for name in (
-        "allocate_latency_ns_p50",
-        "allocate_latency_ns_p99",
-        "deallocate_latency_ns_p50",
-        "deallocate_latency_ns_p99",
-        "modelled_driver_ns_total",
-        "reserved_bytes_peak",
-        "oom_count",
-    )
-)
 # What stands beside a cell's main number; the rest is counted there and listed in its dialog.
 OTHERS_SHOWN = 3
 
@@ -167,7 +154,7 @@ def _number_data(number):
 
 
 def comparison_data(run):
-    """What the scripts draw and list; the tails are those of the base run."""
+    """What the script lists."""
     data = []
     for one in run.comparisons:
         cells = []
@@ -186,9 +173,5 @@ def comparison_data(run):
                     "same": len(cell["numbers"]) - len(kept),
                 }
             )
-        tails = {
-            cell_id: {operation: [[float(f"{value:.4g}") for value in column] for column in curve] for operation, curve in of_cell.items()}
-            for cell_id, of_cell in one["tails"].items()
-        }
-        data.append({"fields": NUMBER_FIELDS, "cells": cells, "tails": tails})
+        data.append({"fields": NUMBER_FIELDS, "cells": cells})
     return data

@@ -3,44 +3,53 @@ flows in; HTML and the set of anchors flow out. Raw HTML in the Markdown is show
 
 import re
 
-from markdown_it import MarkdownIt
-
 from anchors import anchor_of, expand_braces
+from markdown import blocks_of, inline, render_code, render_list
+from markup import join, tag
 
 
 def _heading_anchor(text):
     return "about-" + re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
 
 
+def _defined_names(cell):
+    return [name for code in re.findall(r"`([^`]+)`", cell) for name in expand_braces(code)]
+
+
+def _render_row(row, anchors, headings):
+    """One row may define many names; the row has the first as its id, the others get invisible targets."""
+    fresh = [one for one in dict.fromkeys(map(anchor_of, _defined_names(row[0]))) if one not in anchors]
+    anchors.update(fresh)
+    targets = join(tag("span", id=one) for one in fresh[1:])
+    first = tag("td", targets, inline(row[0], headings))
+    return tag("tr", first, *(tag("td", inline(cell, headings)) for cell in row[1:]), id=fresh[0] if fresh else None)
+
+
+def _render_table(heading, rows, anchors, headings):
+    head = tag("thead", tag("tr", *(tag("th", inline(cell, headings)) for cell in heading)))
+    body = tag("tbody", *(_render_row(row, anchors, headings) for row in rows))
+    # Wide tables scroll by themselves; the page never does.
+    return tag("div", tag("table", head, body), class_="scroll", tabindex="0")
+
+
 def render_definitions(markdown):
     """(html, anchors). A name that is defined in several tables keeps its first anchor."""
-    parser = MarkdownIt("commonmark", {"html": False}).enable("table")
-    tokens, anchors = parser.parse(markdown), set()
-    for index, token in enumerate(tokens):
-        if token.type == "heading_open":
+    blocks = list(blocks_of(markdown))
+    headings = {_heading_anchor(content[1]) for kind, content in blocks if kind == "heading"}
+    parts, anchors, seen = [], set(), set()
+    for kind, content in blocks:
+        if kind == "heading":
+            level, words = content
+            name = _heading_anchor(words)
             # The page has its own h1 and h2 above.
-            token.attrSet("id", _heading_anchor(tokens[index + 1].content))
-            level = min(6, int(token.tag[1]) + 1)
-            closing = next(one for one in tokens[index:] if one.type == "heading_close")
-            token.tag = closing.tag = f"h{level}"
-        if token.type != "td_open" or tokens[index - 1].type != "tr_open":
-            continue
-        inline = tokens[index + 1]
-        names = [name for one in inline.children if one.type == "code_inline" for name in expand_braces(one.content)]
-        fresh = [anchor for anchor in dict.fromkeys(map(anchor_of, names)) if anchor not in anchors]
-        anchors.update(fresh)
-        if fresh:
-            tokens[index - 1].attrSet("id", fresh[0])
-            # One row may define many names; each gets an invisible target of its own.
-            token.meta["anchors"] = fresh[1:]
-    parser.renderer.rules["td_open"] = _open_cell
-    # Wide tables scroll by themselves; the page never does.
-    parser.renderer.rules["table_open"] = lambda *_: '<div class="scroll" tabindex="0"><table>\n'
-    parser.renderer.rules["table_close"] = lambda *_: "</table></div>\n"
-    return parser.renderer.render(tokens, parser.options, {}), anchors
-
-
-def _open_cell(tokens, index, _options, _env):
-    style = tokens[index].attrGet("style")
-    targets = "".join(f'<span id="{anchor}"></span>' for anchor in tokens[index].meta.get("anchors", []))
-    return f'<td style="{style}">{targets}' if style else f"<td>{targets}"
+            parts.append(tag(f"h{min(6, level + 1)}", inline(words, headings), id=None if name in seen else name))
+            seen.add(name)
+        elif kind == "table":
+            parts.append(_render_table(*content, anchors, headings))
+        elif kind == "list":
+            parts.append(render_list(content, headings))
+        elif kind == "code":
+            parts.append(render_code(content))
+        else:
+            parts.append(tag("p", inline(content, headings)))
+    return join(parts, "\n"), anchors

@@ -18,14 +18,6 @@ def is_measured(cell):
     return cell["status"] in ("ok", "oom_stopped")
 
 
-def is_baseline(cell):
-    return cell["allocator"] == BASELINE_ALLOCATOR and cell["conf"] == ""
-
-
-def had_oom(cell):
-    return cell["status"] == "oom_stopped" or cell["oom_count"] > 0 or cell["trial_oom_count"] > 0
-
-
 def has_enough_samples(cell, field):
     """Whether a quantile ("allocate_latency_ns_p99") rests on enough samples to be shown without a mark."""
     return cell["enough"][field]
@@ -60,6 +52,7 @@ def attach(run, facts):
         if derived is None:
             raise ReportError(f"{run.folder}: the facts lack cell {cell['cell_id']}: results.jsonl changed meanwhile; report again")
         cell.update(derived)
+        cell["outcome"], cell["failure"] = facts["answers"]["outcomes"][cell["cell_id"]]
         cell.update(request_numbers(cell))
         cell["tails"] = facts["tails"].get(cell["cell_id"], {})
         cell["enough"] = {
@@ -69,3 +62,5 @@ def attach(run, facts):
         }
     run.sample_count_min = minimum
     run.comparisons = facts["comparisons"]
+    run.answers = facts["answers"]
+    run.columns = facts["columns"]

@@ -25,8 +25,10 @@ class Run:
     notes: list = field(default_factory=list)  # what a reader must know about the file itself
     timelines: dict = field(default_factory=dict)  # cell_id -> path of its timeline
     results_sha256: str = ""
-    sample_count_min: dict = field(default_factory=dict)  # "p99" -> samples that it needs; this and the next from facts.py
+    sample_count_min: dict = field(default_factory=dict)  # "p99" -> samples that it needs; this and the next three from facts.py
     comparisons: list = field(default_factory=list)  # with other runs, as allocmark judged them
+    answers: dict = field(default_factory=dict)  # which settings serve every request, at what cost
+    columns: dict = field(default_factory=dict)  # of the tables: headings and values
 
 
 def results_file(name):

@@ -1,32 +1,23 @@
-"""Makes report.html: one page that needs nothing but a browser. A Run flows in; HTML flows out. Every text of the results is escaped by
-the template engine or goes into the page as JSON, and the page's content policy lets only our own two scripts run."""
+"""Makes report.html: one page that needs nothing but a browser, made with nothing but Python. A Run flows in; HTML flows out. Every text of the
+results is escaped by markup.py or goes into the page as JSON, and the page's content policy lets only our own script run."""
 
 import base64
 import hashlib
 import json
 import re
-from pathlib import Path
-
-import jinja2
-import plotly.offline
-from markupsafe import Markup
 
 from anchors import anchor_of
-from comparisons import COMPARED_NUMBERS, NUMBER_FIELDS, comparison_data, prepare_comparisons
-from columns import cell_text, cell_title, format_bytes, format_ratio, group_spans, make_headings
+from chart_parts import LINES, page_style, setting_text, wide_page_style
+from charts import EXPERIMENT_CHARTS, timeline_chart
+from columns import format_bytes, make_headings
+from comparison_charts import CHANGED_NUMBERS, changes_chart, overlay_charts
+from comparisons import NUMBER_FIELDS, comparison_data, name_of, prepare_comparisons
 from definitions import render_definitions
-from experiments import (
-    causes_of,
-    costs_of,
-    failures_of,
-    headline_of,
-    outcome_of,
-    prepare,
-    score_settings,
-    setting_of,
-)
-from facts import BASELINE_ALLOCATOR, CAUSES, is_baseline, is_measured
+from experiments import prepare, score_settings, setting_of
+from facts import is_measured
 from load import HERE, results_file
+from markup import Html, join, tag
+from sections import Page, answer_section, comparison_section, experiment_article, filters_form, scroll
 from timelines import fit_timelines
 
 # What the embedded copies of size classes hold, in this order.
@@ -37,6 +28,16 @@ SIZE_CLASS_FIELDS = tuple(
 )
 OOM_FIELDS = ("event_index", "id", "size_bytes", "stream", "cause", "free_largest_bytes", "free_bytes")
 PASS_FIELDS = ("allocate_latency_ns_p50", "allocate_latency_ns_p99", "deallocate_latency_ns_p50", "wall_ns")
+# All charts of experiments together, and cells that have a dialog with everything about them.
+CHART_CHARACTERS_MAX = 4_000_000
+DETAILED_CELLS_MAX = 1500
+CAPTIONS = {
+    "memory": "Peak memory beyond the requested peak",
+    "oom": "Failed requests by cause; passes with an OOM (Wilson, 95 %)",
+    "latency": "Latency of allocate",
+    "slow": "Slow paths in one pass",
+    "tails": "Tail of allocate's latency",
+}
 
 
 def _compact(value):
@@ -45,62 +46,45 @@ def _compact(value):
 
 
 def _scalar_fields(cell):
-    return [name for name, value in cell.items() if not isinstance(value, (list, dict)) and name not in ("kind", "oom_first", "requests")]
+    skipped = ("kind", "oom_first", "requests", "outcome", "failure")
+    return [name for name, value in cell.items() if not isinstance(value, (list, dict)) and name not in skipped]
 
 
 def as_script_json(value):
     """JSON that can stand in a script element whatever names it holds."""
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
-    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
+    return Html(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
 
 
-def _chart_data(run, experiments, letters, anchors):
-    cells = [cell for experiment in experiments for cell in experiment["cells"]]
-    fields = _scalar_fields(cells[0])
-    rows = []
-    for cell in cells:
-        row = [str(cell[name]) if name == "seed" else _compact(cell[name]) for name in fields]
-        rows.append(
-            {
-                "v": row,
-                "letter": letters[setting_of(cell)],
-                "counters": cell["counters"],
-                "first": cell["oom_first"],
-                "requests": cell.get("requests"),
-                "warnings": cell["warnings"],
-                "passes": [[_compact(one[name]) for name in PASS_FIELDS] for one in cell["passes"]],
-                "classes": [
-                    [one["size_class"], *(_compact(one[name]) for name in SIZE_CLASS_FIELDS)] for one in cell["size_classes"]
-                ],
-                "tails": {
-                    operation: [[float(f"{value:.4g}") for value in column] for column in curve]
-                    for operation, curve in cell["tails"].items()
-                },
-            }
-        )
+def _cell_data(cell, fields, letter):
+    classes = [[one["size_class"], *(_compact(one[name]) for name in SIZE_CLASS_FIELDS)] for one in cell["size_classes"]]
+    return {
+        "v": [str(cell[name]) if name == "seed" else _compact(cell.get(name)) for name in fields],
+        "letter": letter,
+        "counters": cell["counters"],
+        "first": cell["oom_first"],
+        "requests": cell.get("requests"),
+        "warnings": cell["warnings"],
+        "passes": [[_compact(one[name]) for name in PASS_FIELDS] for one in cell["passes"]],
+        "classes": classes,
+    }
+
+
+def page_data(page, timelines, detailed):
+    """What the script lists and draws."""
+    fields = _scalar_fields(page.run.cells[0])
+    names = (*fields, *OOM_FIELDS, *PASS_FIELDS, *SIZE_CLASS_FIELDS)
+    maps = {cell_id: {name: one[name] for name in ("maps", "open", "failed")} for cell_id, one in timelines.items()}
     return {
         "fields": fields,
         "passFields": PASS_FIELDS,
         "classFields": SIZE_CLASS_FIELDS,
-        "causes": CAUSES,
-        "sampleMin": run.sample_count_min,
-        "anchors": {name: anchor_of(name) for name in (*fields, *OOM_FIELDS, *PASS_FIELDS, *SIZE_CLASS_FIELDS) if anchor_of(name) in anchors},
-        "cells": rows,
-        "timelines": run.timelines,
-        "comparisons": comparison_data(run),
+        "anchors": {name: anchor_of(name) for name in names if anchor_of(name) in page.anchors},
+        "cells": [_cell_data(cell, fields, page.letters[setting_of(cell)]) for cell in detailed],
+        "timelines": maps,
+        "comparisons": comparison_data(page.run),
         "comparisonFields": NUMBER_FIELDS,
     }
-
-
-def environment_rows(environment):
-    """(name, definition, value) of what the run ran on; empty facts are left out."""
-    rows = []
-    for name, value in environment.items():
-        if name in ("kind", "warnings", "argv") or value in ("", None):
-            continue
-        text = format_bytes(value) if name.endswith("_bytes") else "yes" if value is True else "no" if value is False else str(value)
-        rows.append((name, anchor_of(name), text))
-    return rows
 
 
 def shell_command(argv):
@@ -132,78 +116,178 @@ def caveats_of(run):
     return caveats
 
 
-def status_counts(cells):
-    counts = {}
-    for cell in cells:
-        counts[cell["status"]] = counts.get(cell["status"], 0) + 1
-    return counts
+def _environment_rows(page):
+    rows = []
+    for name, value in page.run.environment.items():
+        if name in ("kind", "warnings", "argv") or value in ("", None):
+            continue
+        text = format_bytes(value) if name.endswith("_bytes") else "yes" if value is True else "no" if value is False else value
+        rows.append(tag("tr", tag("th", page.defined(name, name), scope="row"), tag("td", text)))
+    return rows
 
 
-def overhead_range(cells):
+def _overhead_words(cells):
     values = [cell["harness_overhead_ns_p50"] for cell in cells if is_measured(cell) and cell["harness_overhead_ns_p50"]]
-    return (min(values), max(values)) if values else None
+    if not values:
+        return None
+    low, high = f"{min(values):.0f}", f"{max(values):.0f}"
+    return f"{low if low == high else f'{low} to {high}'} ns"
 
 
-def _template_engine():
-    engine = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(HERE / "page"), autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+def _methods(page):
+    run, environment = page.run, page.run.environment
+    simulated = environment["device"].startswith("sim:")
+    host = "On a GPU the host's time contains the driver's."
+    if simulated:
+        host = (
+            "On this simulated device it is the measured host time of the allocator's own code plus the driver time that the device's "
+            f"measured profile ({environment['profile_name'] or environment['device']}) adds."
+        )
+    overhead = _overhead_words(run.cells)
+    items = [
+        "Each cell is one setting on one workload under one capacity, in a process of its own. One untimed checked pass counts failed "
+        "requests and bytes and checks every live block. Timed passes then replay the same trace on fresh instances of the allocator.",
+        f"Latency is what one call costs the calling thread. {host} Quantiles are nearest-rank, within 0.8 %.",
+        run.answers["legend"],
+        "- is not defined or not known, never zero. In tables, ~ marks a quantile with fewer than ten samples beyond it; do not compare it.",
+        "Passes with an OOM carry Wilson's score interval at 95 %. It assumes independent passes, which those of a deterministic allocator "
+        "are not. The OOM rate has no interval, since requests of one trace depend on each other.",
+    ]
+    if overhead:
+        items.append(join(["The harness itself adds ", page.defined(overhead, "harness_overhead_ns_p50"), " to each sample (P50 on the null backend); it is not subtracted."]))
+    table = tag("table", tag("tbody", *_environment_rows(page)), class_="facts")
+    return tag(
+        "section",
+        tag("h2", "Methods and environment", id="methods-title"),
+        tag("ul", *(tag("li", item) for item in items)),
+        tag("h3", "Run it again"),
+        tag("pre", tag("code", shell_command(environment["argv"])), tabindex="0"),
+        tag("h3", "Where it ran"),
+        scroll(table, "Where it ran"),
+        id="methods",
+        aria_labelledby="methods-title",
     )
-    engine.filters.update(bytes=format_bytes, ratio=format_ratio)
-    engine.globals.update(
-        failures_of=failures_of,
-        causes_of=causes_of,
-        costs_of=costs_of,
-        outcome_of=outcome_of,
-        setting_of=setting_of,
-        is_baseline=is_baseline,
-        is_measured=is_measured,
-        cell_text=cell_text,
-        cell_title=cell_title,
-        anchor_of=anchor_of,
-        BASELINE=BASELINE_ALLOCATOR,
-        COMPARED_NUMBERS=COMPARED_NUMBERS,
-    )
-    return engine
+
+
+def _importance(experiment):
+    """Experiments in which something was decided keep their charts longest."""
+    order = ("rescued", "impossible", "unrescued", "no_baseline", "served")
+    return order.index(experiment["answer"]["verdict"])
+
+
+def _charts_of(experiments, letters, style):
+    """({experiment id: [(kind, caption, svg)]}, count of experiments without charts): as many as the page can hold, the important ones
+    first."""
+    charts, used, left_out = {}, 0, 0
+    for experiment in sorted(experiments, key=_importance):
+        made = []
+        if used <= CHART_CHARACTERS_MAX:
+            made = [(kind, CAPTIONS.get(kind, ""), make(experiment, letters, style)) for kind, make in EXPERIMENT_CHARTS]
+            name = experiment["answer"]["metric"]["name"]
+            made = [(kind, caption or name[0].upper() + name[1:], svg) for kind, caption, svg in made if svg]
+            used += sum(len(svg) for _, _, svg in made)
+        else:
+            left_out += 1
+        charts[experiment["id"]] = made
+    return charts, left_out
+
+
+def _comparison_figures(run, one, style):
+    figures = [("changes", f"Change of {name_of(name)}", changes_chart(one["comparison"], one["path"], name, style)) for name in CHANGED_NUMBERS]
+    figures += [("overlay", f"Tail of allocate, BASE and NEW: {setting_text(cell)}", svg) for cell, svg in overlay_charts(run, one, style)]
+    return figures
 
 
 def script_hash(text):
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
+def _head(run, script, style):
+    policy = f"default-src 'none'; script-src '{script_hash(script)}'; style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; form-action 'none'"
+    return tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", http_equiv="Content-Security-Policy", content=policy),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("meta", name="allocmark-results-sha256", content=run.results_sha256),
+        tag("title", f"allocmark: {run.answers['sentence']}"),
+        tag("link", rel="icon", href="data:,"),
+        tag("style", Html(style)),
+    )
+
+
+def _header(comparisons):
+    links = [("Comparison", comparisons[0]["id"])] if comparisons else []
+    links += [("Answer", "answer"), ("Experiments", "experiments"), ("Methods", "methods"), ("Definitions", "definitions")]
+    nav = tag("nav", *(tag("a", words, href="#" + target) for words, target in links), aria_label="Sections")
+    theme = tag("button", "◐", id="theme", type="button", aria_label="Switch between light and dark")
+    return tag("header", tag("div", tag("p", "allocmark ", tag("span", "report"), class_="brand"), nav, theme, class_="wide bar"))
+
+
+def _experiments_section(page, charts, timelines):
+    headings = make_headings(page.run.columns, page.anchors)
+    told = join(
+        [
+            "One workload under one capacity each; every row is one setting. Select a column's name to sort, ",
+            tag("span", "?", class_="def"),
+            " for its definition, a setting's letter for everything known about its cell.",
+        ]
+    )
+    articles = [experiment_article(page, one, headings, charts[one["id"]], timelines) for one in page.experiments]
+    return tag(
+        "section",
+        tag("h2", "Experiments", id="experiments-title"),
+        tag("p", told),
+        filters_form(page.run),
+        *articles,
+        tag("p", "No cell matches the filters.", id="nothing", hidden=True),
+        id="experiments",
+        aria_labelledby="experiments-title",
+    )
+
+
+def _style_sheet():
+    """The page's own, and the classes of chart colours."""
+    style = (HERE / "page" / "style.css").read_text(encoding="utf-8")
+    names = sorted(set(re.findall(r"--([a-z0-9-]+):", style)))
+    lines = "".join(f".f-line{index}{{fill:{colour}}}.s-line{index}{{stroke:{colour}}}" for index, colour in enumerate(LINES))
+    return style + "\n.f-none{fill:none}\n" + lines + "".join(f".f-{name}{{fill:var(--{name})}}.s-{name}{{stroke:var(--{name})}}" for name in names)
+
+
 def render_page(run):
     experiments, letters = prepare(run)
-    run.timelines, left_out = fit_timelines(run, [cell for experiment in experiments for cell in experiment["cells"]])
+    style = page_style()
+    cells = [cell for experiment in experiments for cell in experiment["cells"]]
+    timelines, left_out = fit_timelines(run, cells, lambda cell, timeline, count: timeline_chart(cell, timeline, wide_page_style(), count))
+    charts, without_charts = _charts_of(experiments, letters, style)
+    detailed = cells[:DETAILED_CELLS_MAX]
     if left_out:
         run.notes.append(f"{left_out} timelines were left out to keep the page small; they are in timelines/.")
+    if without_charts:
+        run.notes.append(f"{without_charts} of {len(experiments)} experiments have no charts here, to keep the page small: 'allocmark report DIR --svg CHARTS' draws all.")
+    if len(detailed) < len(cells):
+        run.notes.append(f"{len(cells) - len(detailed)} of {len(cells)} cells have no dialog here, to keep the page small; all numbers are in table.csv.")
     definitions, anchors = render_definitions(results_file("README.md").read_text(encoding="utf-8"))
-    scores = score_settings(experiments, letters)
-    headings = make_headings(run.cells)
-    app = "\n".join((HERE / "page" / f"{name}.js").read_text(encoding="utf-8") for name in ("charts", "app", "compare"))
-    plotly_js = plotly.offline.get_plotlyjs()
-    context = {
-        "run": run,
-        "environment": run.environment,
-        "environment_rows": environment_rows(run.environment),
-        "command": shell_command(run.environment["argv"]),
-        "experiments": experiments,
-        "comparisons": prepare_comparisons(run),
-        "letters": letters,
-        "scores": scores,
-        "headline": headline_of(experiments, scores),
-        "headings": headings,
-        "spans": group_spans(headings),
-        "caveats": caveats_of(run),
-        "statuses": status_counts(run.cells),
-        "overhead": overhead_range(run.cells),
-        "workloads": list(dict.fromkeys(cell["workload"] for cell in run.cells)),
-        "capacities": list(dict.fromkeys(cell["capacity"] for cell in run.cells)),
-        "allocators": list(dict.fromkeys(cell["allocator"] for cell in run.cells)),
-        "anchors": anchors,
-        "definitions": Markup(definitions),
-        "data": as_script_json(_chart_data(run, experiments, letters, anchors)),
-        "style": Markup((HERE / "page" / "style.css").read_text()),
-        "app": Markup(app),
-        "plotly": Markup(plotly_js),
-        "script_hashes": [script_hash(app), script_hash(plotly_js)],
-    }
-    return _template_engine().get_template("report.html").render(context)
+    page = Page(run, experiments, letters, anchors)
+    comparisons = prepare_comparisons(run)
+    script = "\n".join((HERE / "page" / f"{name}.js").read_text(encoding="utf-8") for name in ("app", "maps", "compare"))
+    sections = [comparison_section(page, one, _comparison_figures(run, raw, style)) for one, raw in zip(comparisons, run.comparisons)]
+    sections += [
+        answer_section(page, score_settings(experiments, letters), caveats_of(run)),
+        _experiments_section(page, charts, timelines),
+        _methods(page),
+        tag("section", tag("h2", "Definitions", id="definitions-title"), tag("div", definitions, class_="prose"), id="definitions", aria_labelledby="definitions-title"),
+    ]
+    close = tag("button", "✕", type="submit", aria_label="Close")
+    body = tag(
+        "body",
+        tag("a", "Skip to the answer", class_="skip", href="#" + (comparisons[0]["id"] if comparisons else "answer")),
+        _header(comparisons),
+        tag("main", *sections, class_="wide"),
+        tag("dialog", tag("form", tag("h2", id="detail-title"), close, method="dialog"), tag("div", id="detail-body"), id="detail", aria_labelledby="detail-title"),
+        tag("noscript", tag("p", "Sorting, filters and address maps need JavaScript; every number is in the tables above.", class_="wide")),
+        tag("script", as_script_json(page_data(page, timelines, detailed)), id="data", type="application/json"),
+        tag("script", Html(script)),
+    )
+    return "<!DOCTYPE html>\n" + tag("html", _head(run, script, _style_sheet()), body, lang="en") + "\n"

@@ -15,6 +15,7 @@ from charts import render_charts  # noqa: E402
 from facts import attach, read_facts  # noqa: E402
 from latex import render_latex  # noqa: E402
 from load import ReportError, read_run  # noqa: E402
+from page import render_page  # noqa: E402
 
 
 def _arguments(argv):
@@ -25,7 +26,6 @@ def _arguments(argv):
     parser.add_argument("--latex", metavar="FILE", help="write LaTeX tables there as well")
     parser.add_argument("--svg", metavar="DIR", help="write the charts as SVG files there as well")
     parser.add_argument("--no-html", action="store_true", help="do not make the page")
-    parser.add_argument("--html-optional", action="store_true", help="missing packages are told, and are no error")
     return parser.parse_args(argv)
 
 
@@ -63,17 +63,6 @@ def _fail(text):
     return 4
 
 
-def _load_page():
-    """The function that makes the page, or one line that says how to get it."""
-    try:
-        from page import render_page
-    except ImportError as error:
-        if error.name in sys.stdlib_module_names or (HERE / f"{error.name}.py").exists():
-            raise
-        return None, f"not made: the Python package {error.name} is missing; to get the page run {HERE / 'install.sh'} once"
-    return render_page, ""
-
-
 def main(argv=None):
     arguments = _arguments(argv)
     try:
@@ -92,10 +81,6 @@ def main(argv=None):
 
 
 def _make_page(run, arguments):
-    render_page, missing = _load_page()
-    if render_page is None:
-        print(f"report.html: {missing}")
-        return 0 if arguments.html_optional else 4
     page = Path(arguments.html or Path(arguments.folder) / "report.html")
     _write(page, render_page(run))
     print(f"page: {page}")

@@ -1,15 +1,15 @@
 """Timelines made small enough for the page. Each cell's part of the budget is the same; moments and maps are thinned until they fit, and
-peaks are kept. Timelines as load.py read them flow in; compact ones, which page/app.js unpacks, flow out."""
+peaks are kept. Timelines as load.py read them flow in; a chart and packed maps, which page/app.js draws, flow out."""
 
 import json
 
-from load import SERIES, read_timeline
+from load import read_timeline
 
 # All timelines of a page together, and the least that is worth a chart.
 CHARACTERS_MAX = 4_000_000
 CHARACTERS_MIN = 8_000
 # Moments and maps to try, most first.
-DETAILS = ((2000, 64), (1200, 32), (800, 16), (500, 8), (300, 4), (200, 2), (150, 1), (100, 0))
+DETAILS = ((600, 64), (600, 32), (500, 16), (400, 8), (300, 4), (200, 2), (100, 1), (60, 0))
 UNIT_BYTES = 512
 
 
@@ -49,52 +49,62 @@ def compact_map(snapshot):
     return packed
 
 
+def _handed_out_bytes(snapshot):
+    return sum(size_bytes for segment in snapshot["segments"] for _, size_bytes, state in segment["blocks"] if state == 1)
+
+
+def opening_map(maps, timeline):
+    """The map that a reader needs first: at the first failed request where there is one, else where most was handed out."""
+    failed = timeline.get("oom_event_index") or []
+    found = next((at for at, one in enumerate(maps) if failed and one["event_index"] == failed[0]), None)
+    if found is not None:
+        return found
+    return max(range(len(maps)), key=lambda at: _handed_out_bytes(maps[at]), default=0)
+
+
 def chosen_maps(timeline, count):
-    """Maps at even distances, the last one and that of the first failed request among them."""
-    maps, failed = timeline.get("snapshots", []), timeline.get("oom_event_index", [])
+    """Maps at even distances, the last one and the one to open with among them."""
+    maps = timeline.get("snapshots", [])
     if len(maps) <= count:
         return maps
     chosen = {(i + 1) * len(maps) // count - 1 for i in range(count)}
-    chosen |= {at for at, one in enumerate(maps) if count and failed and one["event_index"] == failed[0]}
+    chosen |= {opening_map(maps, timeline)} if count else set()
     return [maps[at] for at in sorted(chosen)]
 
 
-def compact(timeline, moment_count, map_count):
-    at = kept_moments(timeline, moment_count)
-    series = {
-        name: [None if timeline[name][i] is None else timeline[name][i] // 1024 for i in at]
-        for name in SERIES
-        if timeline.get(name) is not None
-    }
+def compact(cell, timeline, moment_count, map_count, draw):
+    maps = chosen_maps(timeline, map_count)
+    failed = timeline.get("oom_event_index") or []
     return {
-        "at": [timeline["event_index"][i] for i in at],
-        "kib": series,
-        "oom": timeline.get("oom_event_index", [])[:300],
-        "maps": [compact_map(one) for one in chosen_maps(timeline, map_count)],
+        "chart": draw(cell, timeline, moment_count),
+        "maps": [compact_map(one) for one in maps],
+        "open": opening_map(maps, timeline) if maps else 0,
+        "failed": failed[0] if failed else None,
     }
 
 
 def _estimate(timeline, moment_count, map_count):
     """Characters that compact() would take, roughly, from counts alone."""
     blocks = sum(len(segment["blocks"]) + 2 for one in chosen_maps(timeline, map_count) for segment in one["segments"])
-    return min(moment_count, len(timeline["event_index"])) * 34 + blocks * 5
+    return min(moment_count, len(timeline["event_index"])) * 30 + blocks * 5
 
 
-def fit_timelines(run, cells):
-    """({cell_id: compact timeline}, count of those left out), in the order of the page. Reads only what has a chance to be shown."""
-    shown = [cell["cell_id"] for cell in cells if cell["cell_id"] in run.timelines]
+def fit_timelines(run, cells, draw):
+    """({cell_id: compact timeline}, count of those left out), in the order of the page. Reads only what has a chance to be shown. `draw`
+    makes the chart of memory over time from a cell, its timeline and a count of moments."""
+    shown = [cell for cell in cells if cell["cell_id"] in run.timelines]
     count_max = CHARACTERS_MAX // CHARACTERS_MIN
     part = CHARACTERS_MAX // min(len(shown), count_max) if shown else 0
     kept, left_out = {}, len(shown[count_max:])
-    for cell_id in shown[:count_max]:
-        timeline = read_timeline(run.timelines[cell_id], run.notes)
+    for cell in shown[:count_max]:
+        timeline = read_timeline(run.timelines[cell["cell_id"]], run.notes)
         if timeline is None:
             continue
         likely = [details for details in DETAILS if _estimate(timeline, *details) <= 1.2 * part]
-        packed = (compact(timeline, *details) for details in likely)
+        packed = (compact(cell, timeline, *details, draw) for details in likely)
         fitting = next((one for one in packed if len(json.dumps(one, separators=(",", ":"))) <= part), None)
         if fitting is None:
             left_out += 1
         else:
-            kept[cell_id] = fitting
+            kept[cell["cell_id"]] = fitting
     return kept, left_out

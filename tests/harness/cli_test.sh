@@ -138,11 +138,18 @@ same_run_twice() {
     [ -s "$work/first/$file" ] || fail "$file is missing"
   done
   expect 0 "report.html" report "$work/first"
+  [ -s "$work/second/report.html" ] || fail "run made no page"
   expect 0 "report:" "${arguments[@]}" --timeline --out "$work/timed"
   [ "$(ls "$work/timed/timelines" | wc -l)" = "$(cell_count timed)" ] || fail "--timeline: not one file per cell"
   python3 -c 'import json, sys; [json.load(open(path)) for path in sys.argv[1:]]' "$work/timed/timelines/"*.json || fail "--timeline: no JSON"
   ALLOCMARK_PYTHON=/nowhere/python3 expect 6 "ALLOCMARK_PYTHON" report "$work/first"
   expect 0 "report:" report "$work/first" --no-html
+  # A run is complete without its page: one line on stderr says why there is none, and the answer stays last.
+  rm -f "$work/second/report.html"
+  env PATH=/nowhere "$allocmark" report "$work/second" >"$work/out" 2>"$work/err" || fail "report without python3: not exit code 0"
+  [ "$(grep -c "report.html: not made: python3 is not on the PATH" "$work/err")" = 1 ] || fail "report without python3: not one line"
+  tail -n 1 "$work/out" | grep -q "^answer: gpt2_train_amp at 1.05x" || fail "the answer is not the last line"
+  [ ! -e "$work/second/report.html" ] || fail "a page without python3"
   expect 0 "latex:" report "$work/first" --no-html --latex "$work/first.tex"
   grep -q toprule "$work/first.tex" || fail "report --latex: no table"
   expect 0 '"kind":"cell"' report "$work/first" --format json

@@ -49,6 +49,15 @@ TEST_CASE("a short timeline keeps every moment") {
         "\"snapshots\":[]}\n");
 }
 
+TEST_CASE("where steps begin is kept, unless there are too many for a whole axis") {
+  Timeline timeline(3);
+  timeline.add_mark(0);
+  timeline.add_mark(2);
+  CHECK(timeline.to_json("ab").find("\"mark_event_index\":[0,2],") != std::string::npos);
+  for (std::uint64_t i = 2; i < Timeline::kMarkCountMax; ++i) timeline.add_mark(i);
+  CHECK(timeline.to_json("ab").find("mark_event_index") == std::string::npos);
+}
+
 TEST_CASE("a long timeline keeps the highest moment and at most 2000") {
   constexpr std::uint64_t kEvents = 1'234'567;
   Timeline timeline(kEvents);

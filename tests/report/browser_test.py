@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(
     CHROMIUM is None or DRIVER is None, reason="chromium and chromedriver are needed (Debian: apt-get install chromium chromium-driver)"
 )
 # Generous, since tests share the machine; nothing here is a measurement.
-WAIT_S = 60
+WAIT_S = 20
 
 
 @pytest.fixture(scope="module")
@@ -59,13 +59,10 @@ def wait_for(browser, script, *arguments):
     raise AssertionError(f"never became true: {script}")
 
 
-def draw_all(browser, article="#experiment-2"):
-    """Scrolls an experiment's charts into view until each is drawn."""
-    browser.execute_script("document.querySelector(arguments[0] + ' .charts').scrollIntoView()", article)
-    for index in range(browser.execute_script("return document.querySelectorAll(arguments[0] + ' .chart').length", article)):
-        script = """const figure = document.querySelectorAll(arguments[0] + ' .chart')[arguments[1]];
-                    figure.scrollIntoView(); return figure.drawn === true;"""
-        wait_for(browser, script, article, index)
+def show_all(browser, article):
+    """Scrolls an experiment's figures into view, since an address map is drawn when it comes near."""
+    browser.execute_script("document.querySelectorAll(arguments[0] + ' .chart').forEach((one) => one.scrollIntoView())", article)
+    wait_for(browser, "return [...document.querySelectorAll(arguments[0] + ' [data-chart=map] .plot')].every((one) => one.querySelector('svg'))", article)
 
 
 def assert_quiet(browser):
@@ -83,30 +80,46 @@ def assert_quiet(browser):
 
 MARKS = """const marks = {};
 document.querySelectorAll(arguments[0] + ' .chart').forEach((figure) => {
-  marks[figure.dataset.chart] = figure.querySelectorAll('.plot .points path, .plot .point path, .plot .js-line, .plot .bars path').length; });
+  marks[figure.dataset.chart] = figure.querySelectorAll('.plot circle, .plot rect, .plot polyline').length; });
 return marks;"""
 
 
 def test_it_opens_without_errors_and_network_and_charts_have_marks(browser, golden_page):
     open_page(browser, golden_page)
-    count = browser.execute_script("return document.querySelectorAll('.experiment').length")
     kinds = set()
-    for index in range(1, count + 1):
-        draw_all(browser, f"#experiment-{index}")
+    for index in range(1, browser.execute_script("return document.querySelectorAll('.experiment').length") + 1):
+        show_all(browser, f"#experiment-{index}")
         marks = browser.execute_script(MARKS, f"#experiment-{index}")
         kinds |= set(marks)
-        drawn = browser.execute_script("return document.querySelectorAll(arguments[0] + ' .js-plotly-plot').length", f"#experiment-{index}")
-        assert drawn >= 2
-        assert marks["latency"] >= 5 and marks["memory"] >= 4
-        assert marks.get("timeline", 4) >= 4 and marks.get("map", 1) >= 1
-    assert kinds == {"latency", "memory", "oom", "slow", "timeline", "map"}
+        assert marks["latency"] >= 5 and all(marks.values()), marks
+    assert kinds >= {"cost", "latency", "memory", "oom", "slow", "timeline", "map"}
     assert_quiet(browser)
+
+
+def test_the_map_opens_at_the_chosen_moment_and_follows_the_slider(browser, golden_page):
+    open_page(browser, golden_page)
+    article = browser.execute_script("return '#' + document.querySelector('[data-chart=map]').closest('.experiment').id")
+    show_all(browser, article)
+    told = "return document.querySelector(arguments[0] + ' .t-at').textContent"
+    # Most is handed out at the last of the generated maps, and none is that of the failed request.
+    assert browser.execute_script(told, article) == "at event 1,900"
+    browser.execute_script("const s = document.querySelector(arguments[0] + ' .t-scrub'); s.value = 0; s.dispatchEvent(new Event('input'))", article)
+    assert browser.execute_script(told, article) == "at event 0"
+    assert "largest free block" in browser.execute_script("return document.querySelector(arguments[0] + ' .t-told').textContent", article)
+
+
+def test_the_line_to_paste_is_what_the_button_copies(browser, golden_page):
+    open_page(browser, golden_page)
+    pairs = browser.execute_script("return [...document.querySelectorAll('.paste')].map((one) => [one.querySelector('code').textContent, one.querySelector('.copy').dataset.text])")
+    assert pairs and all(shown == copied and shown.startswith("export ") for shown, copied in pairs)
+    browser.execute_script("document.querySelector('.copy').click()")
+    wait_for(browser, "return document.querySelector('.copy').textContent === 'copied'")
 
 
 def test_hostile_names_are_never_executed(browser, golden_page):
     open_page(browser, golden_page)
     for index in range(1, browser.execute_script("return document.querySelectorAll('.experiment').length") + 1):
-        draw_all(browser, f"#experiment-{index}")
+        show_all(browser, f"#experiment-{index}")
     for button in range(browser.execute_script("return document.querySelectorAll('button.open').length")):
         browser.execute_script("document.querySelectorAll('button.open')[arguments[0]].click()", button)
         assert browser.execute_script("return document.getElementById('detail').open")
@@ -120,9 +133,8 @@ def test_hostile_names_are_never_executed(browser, golden_page):
 
 def test_the_comparison_has_marks_filters_and_dialogs(browser, golden_page):
     open_page(browser, golden_page)
-    draw_all(browser, "#comparison-1")
     marks = browser.execute_script(MARKS, "#comparison-1")
-    assert set(marks) == {"changes", "overlay"} and marks["changes"] >= 1
+    assert marks["changes"] >= 1
     shown = "return document.querySelectorAll('.compared tbody tr:not([hidden])').length"
     choose = "const s = document.querySelector('.k-verdict'); s.value = arguments[0]; s.dispatchEvent(new Event('input', {bubbles: true}))"
     browser.execute_script(choose, "")
@@ -135,17 +147,6 @@ def test_the_comparison_has_marks_filters_and_dialogs(browser, golden_page):
         assert browser.execute_script("return document.querySelectorAll('#detail tbody tr').length") > 0
         browser.execute_script("document.getElementById('detail').close()")
     assert browser.execute_script("return window.broken === undefined && document.querySelectorAll('img').length === 0")
-    assert_quiet(browser)
-
-
-def test_curves_of_both_runs_lie_over_each_other(browser, large_page):
-    open_page(browser, large_page)
-    draw_all(browser, "#comparison-1")
-    names = "return document.querySelector('#comparison-1 [data-chart=overlay] .plot').data.map((trace) => trace.name)"
-    assert browser.execute_script(names) == ["BASE", "NEW"]
-    assert browser.execute_script("return document.querySelectorAll('#comparison-1 .k-cell option').length") == 200
-    browser.execute_script("const s = document.querySelector('.k-view'); s.value = 'tails'; s.dispatchEvent(new Event('input', {bubbles: true}))")
-    wait_for(browser, "return document.querySelector('#comparison-1 [data-chart=overlay] .plot').layout.yaxis.type === 'log'")
     assert_quiet(browser)
 
 
@@ -168,38 +169,6 @@ def test_filters_show_what_they_say(browser, large_page):
     browser.execute_script("const s = document.getElementById('f-outcome'); s.value = 'oom'; s.dispatchEvent(new Event('input', {bubbles: true}))")
     wait_for(browser, "return !document.getElementById('f-count').textContent.startsWith('1000 of')")
     assert browser.execute_script("return [...document.querySelectorAll('.cells tbody tr:not([hidden])')].every((row) => row.dataset.outcome === 'oom')")
-
-
-def test_charts_follow_the_filters_and_the_controls(browser, large_page):
-    open_page(browser, large_page)
-    draw_all(browser, "#experiment-1")
-    count = "return document.querySelectorAll('#experiment-1 [data-chart=memory] .bars path').length"
-    before = browser.execute_script(count)
-    browser.execute_script("const t = document.getElementById('f-text'); t.value = 'max_split'; t.dispatchEvent(new Event('input', {bubbles: true}))")
-    wait_for(browser, "return document.querySelectorAll('#experiment-1 [data-chart=memory] .bars path').length < arguments[0]", before)
-    browser.execute_script("const s = document.getElementById('c-view'); s.value = 'tails'; s.dispatchEvent(new Event('input', {bubbles: true}))")
-    wait_for(browser, "return document.querySelectorAll('#experiment-1 [data-chart=latency] .js-line').length === 3")
-    assert_quiet(browser)
-
-
-def test_histograms_become_curves_of_every_bucket(browser, tmp_path):
-    lines = generate.make_lines(9)
-    for line in lines[1:]:
-        line["schema_version"] = "1.99.0"
-        for one in line["passes"]:
-            one["allocate_latency_histogram"] = [640, 500, 64, 300, 64, 150, 64, 49, 200, 1]
-            one["deallocate_latency_histogram"] = None
-    folder = generate.write_folder(tmp_path, lines)
-    generate.make_report(folder)
-    open_page(browser, folder / "report.html")
-    browser.execute_script("const s = document.getElementById('c-view'); s.value = 'cdf'; s.dispatchEvent(new Event('input', {bubbles: true}))")
-    draw_all(browser, "#experiment-1")
-    first = "return document.querySelector('#experiment-1 [data-chart=latency] .plot').data[0]"
-    wait_for(browser, first.replace("data[0]", "data?.[0]?.x.length === 5"))
-    data = browser.execute_script(first)
-    # Bucket 640 is 64 * 2^9 ps and reaches up to 65 * 2^9 ps = 33.28 ns.
-    assert data["x"][0] == 33.28 and [round(one, 4) for one in data["y"]] == [0.5, 0.8, 0.95, 0.999, 1]
-    assert_quiet(browser)
 
 
 def test_columns_sort_up_down_and_back(browser, large_page):
@@ -272,7 +241,7 @@ def test_the_theme_can_be_switched(browser, golden_page):
 
 def test_a_phone_never_scrolls_sideways(browser, golden_page):
     open_page(browser, golden_page, width=390)
-    draw_all(browser)
+    show_all(browser, "#experiment-2")
     assert browser.execute_script("return document.documentElement.scrollWidth") <= 390
     small = "return [...document.querySelectorAll('p, td, th, li')].filter((one) => one.offsetParent && parseFloat(getComputedStyle(one).fontSize) < 11).length"
     assert browser.execute_script(small) == 0
@@ -282,7 +251,7 @@ def test_a_phone_never_scrolls_sideways(browser, golden_page):
 def test_a_chart_is_saved_as_svg(browser, golden_page, tmp_path):
     open_page(browser, golden_page)
     browser.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)})
-    draw_all(browser)
+    show_all(browser, "#experiment-2")
     browser.execute_script("document.querySelector('#experiment-2 [data-chart=memory] .save').click()")
     end = time.monotonic() + WAIT_S
     while not list(tmp_path.glob("*.svg")) and time.monotonic() < end:
@@ -291,27 +260,13 @@ def test_a_chart_is_saved_as_svg(browser, golden_page, tmp_path):
     assert (tmp_path / "experiment-2-memory.svg").read_text().startswith("<svg")
 
 
-def test_the_map_can_be_scrubbed(browser, golden_page):
-    open_page(browser, golden_page)
-    article = browser.execute_script("return '#' + document.querySelector('.t-scrub').closest('.experiment').id")
-    draw_all(browser, article)
-    blocks = "return document.querySelectorAll(arguments[0] + ' [data-chart=map] .bars path').length"
-    to = "const s = document.querySelector(arguments[0] + ' .t-scrub'); s.value = %d; s.dispatchEvent(new Event('input', {bubbles: true}))"
-    browser.execute_script(to % 0, article)
-    before = browser.execute_script(blocks, article)
-    move = "const s = document.querySelector(arguments[0] + ' .t-scrub'); s.value = 2; s.dispatchEvent(new Event('input', {bubbles: true}))"
-    browser.execute_script(move, article)
-    wait_for(browser, blocks.replace("length", "length > arguments[1]"), article, before)
-    assert browser.execute_script("return document.querySelector(arguments[0] + ' .t-at').textContent", article) == "1,900"
-
-
 @pytest.mark.skipif(not os.environ.get("ALLOCMARK_SCREENSHOTS"), reason="ALLOCMARK_SCREENSHOTS names no folder for screenshots")
 @pytest.mark.parametrize("name, width, dark", [("light", 1280, False), ("dark", 1280, True), ("phone", 390, False)])
 def test_screenshots_for_a_human_to_look_at(browser, golden_page, name, width, dark):
     open_page(browser, golden_page, width, dark)
     for part in ("#comparison-1", "#answer", "#experiment-2"):
         if part != "#answer":
-            draw_all(browser, part)
+            show_all(browser, part)
         browser.execute_script("document.querySelector(arguments[0]).scrollIntoView()", part)
         time.sleep(1)
         browser.save_screenshot(os.path.join(os.environ["ALLOCMARK_SCREENSHOTS"], f"{name}-{part[1:]}.png"))

@@ -25,7 +25,7 @@ def charts(tmp_path_factory):
 
 def test_every_kind_of_chart_is_made(charts):
     kinds = {name.split("-", 2)[2].split("-")[0].removesuffix(".svg") for name in charts if name.startswith("experiment")}
-    assert kinds - {"tails"} == {"latency", "memory", "oom", "slow", "timeline"}
+    assert kinds - {"tails"} == {"cost", "latency", "memory", "oom", "slow", "timeline"}
 
 
 def test_nothing_but_shapes_and_text(charts):

@@ -126,7 +126,7 @@ def write_folder(folder, lines, timelines=()):
 
 
 def run_program(*arguments):
-    """The program with this Python, which has the page's packages."""
+    """The program with this Python, so that the page is tested with it."""
     environment = {**os.environ, "ALLOCMARK_PYTHON": sys.executable}
     command = [os.environ["ALLOCMARK_PROGRAM"], *map(str, arguments)]
     return subprocess.run(command, env=environment, capture_output=True, text=True)

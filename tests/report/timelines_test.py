@@ -31,8 +31,8 @@ def test_every_timeline_gets_its_part_of_the_budget(tmp_path, monkeypatch):
     cells = generate.make_lines(10)[1:]
     parts = [generate.make_timeline(cell["cell_id"], 2000) for cell in cells]
     run = load.read_run(generate.write_folder(tmp_path, [generate.golden_lines()[0], *cells], parts))
-    kept, left_out = timelines.fit_timelines(run, cells)
+    kept, left_out = timelines.fit_timelines(run, cells, lambda *_: "")
     assert len(kept) == 10 and left_out == 0
     assert len(json.dumps(kept, separators=(",", ":"))) < 210_000
     run.timelines = {}
-    assert timelines.fit_timelines(run, cells) == ({}, 0)
+    assert timelines.fit_timelines(run, cells, lambda *_: "") == ({}, 0)

@@ -1,24 +1,13 @@
-// What the page does: filters, sorting, details, light and dark, and charts drawn when they come into view.
+// What the page does: filters, sorting, details, copying, saving charts, light and dark. Charts are part of the page already.
 const DATA = JSON.parse(document.getElementById("data").textContent);
 const CELLS = new Map();
 for (const row of DATA.cells) {
-  const cell = {letter: row.letter, raw: row, tails: row.tails};
+  const cell = {letter: row.letter, raw: row};
   DATA.fields.forEach((name, index) => { cell[name] = row.v[index]; });
-  cell.measured = cell.status === "ok" || cell.status === "oom_stopped";
   CELLS.set(cell.cell_id, cell);
 }
 const byId = (id) => document.getElementById(id);
 const experiments = [...document.querySelectorAll(".experiment")];
-
-// Plotly is by far the largest part of the page; it is only text until the first chart is near.
-function plotly() {
-  if (!window.Plotly) {
-    const script = document.createElement("script");
-    script.textContent = byId("plotly-source").textContent;
-    document.head.append(script);
-  }
-  return window.Plotly;
-}
 
 function make(name, text, attributes = {}) {
   const element = document.createElement(name);
@@ -27,107 +16,66 @@ function make(name, text, attributes = {}) {
   return element;
 }
 
-// ---- Charts
-function chartOptions() {
-  const operation = byId("c-operation").value, part = byId("c-part").value;
-  return {operation, part, prefix: `${operation}_${part}`, view: byId("c-view").value};
+function timeText(ns) {
+  if (ns === null || ns === undefined) return "-";
+  if (ns < 1e3) return `${ns.toPrecision(3).replace(/\.0+$/, "")} ns`;
+  if (ns < 1e6) return `${(ns / 1e3).toPrecision(4)} us`;
+  return `${(ns / 1e6).toPrecision(4)} ms`;
 }
-
-function shownCells(article) {
-  return [...article.querySelectorAll(".cells tbody tr:not([hidden])")].map((row) => CELLS.get(row.id.slice(2)));
-}
-
-function timelineOf(article) { return DATA.timelines[article.querySelector(".t-cell").value]; }
-
-function snapshotsOf(article) { return timelineOf(article)?.maps || []; }
-
-function figureOf(kind, article, narrow) {
-  const options = chartOptions();
-  if (kind === "latency") return (options.view === "rows" ? latencyRows : latencyTails)(shownCells(article), options, narrow);
-  if (kind === "memory") return memoryChart(shownCells(article), options, narrow);
-  if (kind === "oom") return oomChart(shownCells(article), options, narrow);
-  if (kind === "slow") return slowChart(shownCells(article), options, narrow);
-  prepareTimelines(article);
-  if (kind === "timeline") return timelineChart(timelineOf(article), narrow);
-  const scrub = article.querySelector(".t-scrub"), snapshots = snapshotsOf(article);
-  const snapshot = snapshots[Math.min(scrub.value, scrub.max)];
-  const timeline = article.querySelector("[data-chart=timeline]");
-  if (snapshot && timeline.drawn) plotly().relayout(timeline.querySelector(".plot"), {shapes: [momentLine(snapshot)]});
-  article.querySelector(".t-at").textContent = snapshot ? snapshot[0].toLocaleString("en") : "-";
-  return snapshot ? mapChart(snapshot, narrow) : {traces: [], layout: baseLayout(narrow), marks: 0};
-}
-
-function momentLine(snapshot) {
-  return {type: "line", x0: snapshot[0], x1: snapshot[0], y0: 0, y1: 1, yref: "paper", line: {width: 1.5, color: colour("--text")}};
-}
-
-// The map begins at the first failed request where there is one, else at the last moment.
-function resetScrub(article) {
-  const scrub = article.querySelector(".t-scrub"), snapshots = snapshotsOf(article), failed = timelineOf(article).oom[0];
-  const at = snapshots.findIndex((one) => one[0] === failed);
-  scrub.max = Math.max(0, snapshots.length - 1);
-  scrub.value = at < 0 ? scrub.max : at;
-}
-
-function prepareTimelines(article) {
-  const select = article.querySelector(".t-cell");
-  if (select.options.length) return;
-  for (const row of article.querySelectorAll(".cells tbody tr")) {
-    const id = row.id.slice(2);
-    if (DATA.timelines[id]) select.append(make("option", `${CELLS.get(id).letter} ${settingText(CELLS.get(id))}`, {value: id}));
+function bytesText(bytes) {
+  if (bytes === null || bytes === undefined) return "-";
+  for (const [scale, unit] of [[2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"]]) {
+    if (bytes >= scale) return `${(bytes / scale).toFixed(2)} ${unit}`;
   }
-  const redraw = (kinds) => article.querySelectorAll(".chart").forEach((one) => { if (kinds.includes(one.dataset.chart) && one.drawn) draw(one); });
-  select.addEventListener("change", () => { resetScrub(article); redraw(["timeline", "map"]); });
-  resetScrub(article);
-  article.querySelector(".t-scrub").addEventListener("input", () => redraw(["map"]));
+  return `${bytes} B`;
+}
+function settingText(cell) { return `${cell.allocator} ${cell.conf || "unset"}`; }
+
+// ---- Copying and saving
+async function copyText(button) {
+  try {
+    await navigator.clipboard.writeText(button.dataset.text);
+  } catch {
+    // Pages opened from a file may have no clipboard.
+    const area = make("textarea");
+    area.value = button.dataset.text;
+    document.body.append(area);
+    area.select();
+    document.execCommand("copy");
+    area.remove();
+  }
+  button.textContent = "copied";
+  setTimeout(() => { button.textContent = "copy"; }, 1500);
 }
 
-function draw(figure) {
-  const block = figure.closest(".comparison"), plot = figure.querySelector(".plot"), narrow = plot.clientWidth < 430;
-  const options = chartOptions(), kind = figure.dataset.chart;
-  const {traces, layout, marks} = block ? comparisonFigure(kind, block, narrow) : figureOf(kind, figure.closest(".experiment"), narrow);
-  if (kind === "latency") {
-    const part = {"": "", host_: ", host part", driver_: ", driver part"}[options.part];
-    figure.querySelector(".what").textContent = `of ${options.operation === "allocate" ? "allocate" : "free"}${part}`;
-  }
-  figure.drawn = true;
-  if (!marks) {
-    if (plot.classList.contains("js-plotly-plot")) plotly().purge(plot);
-    plot.textContent = "Nothing to draw: these cells have no such samples.";
-    return;
-  }
-  if (!plot.classList.contains("js-plotly-plot")) plot.textContent = "";
-  delete layout.narrow;
-  plot.style.minHeight = `${layout.height}px`;
-  plotly().react(plot, traces, layout, {displayModeBar: false, responsive: true});
-  addSave(figure);
-}
-
-function addSave(figure) {
-  if (figure.querySelector(".save")) return;
-  const button = make("button", "SVG", {type: "button", class: "save", "aria-label": "Save this chart as SVG"});
-  button.addEventListener("click", () => {
-    const plot = figure.querySelector(".plot");
-    plotly().downloadImage(plot, {format: "svg", width: plot.clientWidth, height: plot.clientHeight, filename: `${figure.closest(".experiment, .comparison").id}-${figure.dataset.chart}`});
+// The chart as it stands, with its colours written into it: a file has no style sheet of the page.
+function saveChart(figure) {
+  const shown = figure.querySelector(".plot:not([hidden]) svg");
+  if (!shown) return;
+  const copy = shown.cloneNode(true), [, , width, height] = shown.getAttribute("viewBox").split(" ");
+  const originals = [shown, ...shown.querySelectorAll("*")];
+  [copy, ...copy.querySelectorAll("*")].forEach((element, index) => {
+    const style = getComputedStyle(originals[index]);
+    if (element.hasAttribute("class")) { element.setAttribute("fill", style.fill); element.setAttribute("stroke", style.stroke); element.removeAttribute("class"); }
   });
-  figure.querySelector("figcaption").append(button);
+  copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
+  copy.setAttribute("width", width);
+  copy.setAttribute("height", height);
+  copy.setAttribute("style", `background:${getComputedStyle(document.body).backgroundColor}`);
+  const link = make("a", undefined, {download: `${figure.closest(".experiment, .comparison").id}-${figure.dataset.chart}.svg`});
+  link.href = URL.createObjectURL(new Blob([new XMLSerializer().serializeToString(copy)], {type: "image/svg+xml"}));
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }
 
-const watcher = new IntersectionObserver((entries) => {
-  for (const entry of entries) {
-    if (!entry.isIntersecting) continue;
-    watcher.unobserve(entry.target);
-    draw(entry.target);
-  }
-}, {rootMargin: "300px"});
-document.querySelectorAll(".chart").forEach((figure) => watcher.observe(figure));
-
-// What has been drawn is drawn again when it next comes into view.
-function redrawAll() {
-  document.querySelectorAll(".chart").forEach((figure) => { if (figure.drawn) { watcher.unobserve(figure); watcher.observe(figure); } });
-}
+document.addEventListener("click", (event) => {
+  const copy = event.target.closest("button.copy"), save = event.target.closest("button.save");
+  if (copy) copyText(copy);
+  if (save) saveChart(save.closest("figure"));
+});
 
 // ---- Filters
+const cellCount = document.querySelectorAll(".cells tbody tr").length;
 function applyFilters() {
   const text = byId("f-text").value.trim().toLowerCase().split(/\s+/).filter(Boolean);
   const [workload, capacity, allocator, outcome] = ["workload", "capacity", "allocator", "outcome"].map((name) => byId(`f-${name}`).value);
@@ -145,9 +93,8 @@ function applyFilters() {
     article.hidden = rows === 0;
     shown += rows;
   }
-  byId("f-count").textContent = `${shown} of ${CELLS.size} cells`;
+  byId("f-count").textContent = `${shown} of ${cellCount} cells`;
   byId("nothing").hidden = shown > 0;
-  redrawAll();
 }
 
 let pending = 0;
@@ -180,8 +127,6 @@ for (const table of document.querySelectorAll(".sortable")) {
       sorted.sort((a, b) => { const x = key(a), y = key(b); return x === null ? (y === null ? 0 : 1) : y === null ? -1 : sign * (x - y); });
     }
     body.append(...sorted);
-    const article = table.closest(".experiment");
-    if (article) article.querySelectorAll(".chart").forEach((figure) => { if (figure.drawn) draw(figure); });
   });
 }
 
@@ -242,13 +187,14 @@ function openDetail(cell) {
 
 document.addEventListener("click", (event) => {
   const button = event.target.closest("button.open");
-  if (button) openDetail(CELLS.get(button.closest("tr").id.slice(2)));
+  const cell = button && CELLS.get(button.closest("tr").id.slice(2));
+  if (cell) openDetail(cell);
   if (event.target.closest("#detail a")) byId("detail").close();
 });
 
 // ---- Light and dark
 const system = matchMedia("(prefers-color-scheme: dark)");
-function setTheme(dark) { document.documentElement.dataset.theme = dark ? "dark" : "light"; redrawAll(); }
+function setTheme(dark) { document.documentElement.dataset.theme = dark ? "dark" : "light"; }
 let chosen = null;
 try { chosen = localStorage.getItem("allocmark-theme"); } catch { /* Some browsers keep no storage for files. */ }
 setTheme(chosen ? chosen === "dark" : system.matches);
@@ -258,4 +204,3 @@ byId("theme").addEventListener("click", () => {
   try { localStorage.setItem("allocmark-theme", chosen); } catch { /* It holds until the page is closed. */ }
   setTheme(chosen === "dark");
 });
-document.documentElement.dataset.ready = "yes";

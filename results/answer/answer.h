@@ -1,0 +1,126 @@
+// The question that users come with, answered once per experiment: which setting avoids running out
+// of memory, and what does it cost per step, or per request of a server? Terminal, report.md and
+// page lay out what is decided here, and decide nothing again. Flows in: a group of cells; flows
+// out: a ranking, and sentences that say only what the numbers support. Neither times nor checks
+// allocators.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "results/columns.h"
+
+namespace allocmark {
+
+enum class Outcome : std::uint8_t { Ok, Oom, None };  // None: no numbers
+
+[[nodiscard]] Outcome outcome_of(const CellResult& cell);
+[[nodiscard]] std::string_view to_string(Outcome outcome);
+
+// What a user pays with a setting, and what settings are ranked by. The first that the group's
+// cells have, in this order.
+enum class CostMetric : std::uint8_t { RequestP99, TimePerStep, TimePerPass };
+
+struct CostWords {
+  std::string_view name;   // "allocator time per step"
+  std::string_view field;  // of the cell, where results/README.md defines it
+  std::string_view per;    // " per step", after a time
+};
+[[nodiscard]] CostWords cost_words(CostMetric metric);
+
+// The cost of one cell. Its range spans the timed passes; without one a difference may be noise.
+struct CellCost {
+  double value_ns = 0;
+  std::optional<double> low_ns = std::nullopt, high_ns = std::nullopt;
+  bool enough_samples = true;  // false: a percentile of too few requests
+};
+[[nodiscard]] std::optional<CellCost> cost_of(const CellResult& cell, CostMetric metric);
+
+// Whether the ranges of two costs do not touch, so that the difference is more than the spread.
+[[nodiscard]] bool are_apart(const CellCost& left, const CellCost& right);
+
+// A cell that served every request.
+struct RankedCell {
+  const CellResult* cell = nullptr;
+  std::optional<CellCost> cost = std::nullopt;
+  std::optional<double> difference_ns = std::nullopt;  // to the baseline
+  bool may_be_noise = false;                           // that difference
+};
+
+enum class AnswerVerdict : std::uint8_t {
+  Impossible,  // the program's own live memory exceeds the capacity
+  Rescued,     // the baseline ran out of memory and another cell did not
+  Unrescued,   // it did, and so did all others
+  Served,      // it served every request
+  NoBaseline   // it has no numbers
+};
+[[nodiscard]] std::string_view to_string(AnswerVerdict verdict);
+
+struct Answer {
+  AnswerVerdict verdict = AnswerVerdict::NoBaseline;
+  CostMetric metric = CostMetric::TimePerPass;
+  const CellResult* baseline = nullptr;  // the baseline allocator, unset; null without numbers
+  std::optional<CellCost> baseline_cost = std::nullopt;
+  // What a user of PyTorch can set, and what he cannot; the best first.
+  std::vector<RankedCell> settable = {}, others = {};
+  std::vector<const CellResult*> with_oom = {}, not_measured = {};
+  // Largest sum of live requests of the whole trace, without any rounding, and the room for it.
+  std::uint64_t needed_bytes = 0, capacity_bytes = 0;
+  const CellResult* wasteful = nullptr;  // reserves far more than is requested, most of all
+
+  // The first of settable, where the baseline failed.
+  [[nodiscard]] const RankedCell* rescuer() const;
+};
+[[nodiscard]] Answer find_answer(const CellGroup& group);
+
+// The shell line that makes PyTorch use this setting; empty where no setting does.
+[[nodiscard]] std::string line_to_paste(const CellKey& key);
+
+// How text is escaped for where it is printed.
+struct TextStyle {
+  std::string (*name)(std::string_view);   // names and config strings
+  std::string (*plain)(std::string_view);  // everything else
+};
+[[nodiscard]] TextStyle terminal_style();
+[[nodiscard]] TextStyle markdown_style();
+
+// "caching unset" or "caching max_split_size_mb:128".
+[[nodiscard]] std::string setting_name(const CellKey& key, const TextStyle& style);
+
+// The experiment's answer in one sentence: workload, capacity, what failed, what helps, its cost.
+[[nodiscard]] std::string answer_sentence(const CellGroup& group, const Answer& answer,
+                                          const TextStyle& style);
+
+// The same for a whole run: the sentence of its only experiment, or of the only
+// one in which something failed, or a count over all.
+struct RunAnswer {
+  std::string sentence;
+  std::string paste;  // empty where there is nothing to set
+};
+[[nodiscard]] RunAnswer run_answer(std::span<const CellResult> cells, const TextStyle& style);
+
+// The whole answer, one thought a line. Lines of a list begin with "- ".
+[[nodiscard]] std::vector<std::string> answer_lines(const CellGroup& group, const Answer& answer,
+                                                    const TextStyle& style);
+
+// A ranked cell's cost in words: "0.80 ms per step (0.79 to 0.82), +0.70 ms against unset".
+[[nodiscard]] std::string cost_text(const RankedCell& ranked, const Answer& answer);
+// "12 of 6000 requests failed (fragmentation 12)".
+[[nodiscard]] std::string failure_text(const CellResult& cell);
+
+// Whether a cell of the group ran out of memory, has no numbers or wastes memory: where none does,
+// there is nothing to decide.
+[[nodiscard]] bool needs_answer(const CellGroup& group);
+
+// How to read the marks of the answers; plain text on one line.
+[[nodiscard]] std::string_view answer_legend();
+
+// What the experiment was: "train:x, capacity 1.05x (3.2 GiB), device sim:h200, seed 0, on OOM
+// skip".
+[[nodiscard]] std::string group_title(const CellGroup& group, const TextStyle& style);
+
+}  // namespace allocmark

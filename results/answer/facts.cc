@@ -1,0 +1,117 @@
+// Answers and table columns as JSON.
+#include "results/answer/facts.h"
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "results/answer/answer.h"
+#include "results/columns.h"
+
+namespace allocmark {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json known(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
+
+Json ranked_json(const RankedCell& ranked, const Answer& answer) {
+  Json json = {{"cell_id", ranked.cell->key.id()},
+               {"text", cost_text(ranked, answer)},
+               {"paste", line_to_paste(ranked.cell->key)},
+               {"difference_ns", known(ranked.difference_ns)},
+               {"may_be_noise", ranked.may_be_noise}};
+  if (ranked.cost) {
+    json["value_ns"] = ranked.cost->value_ns;
+    json["low_ns"] = known(ranked.cost->low_ns);
+    json["high_ns"] = known(ranked.cost->high_ns);
+    json["enough_samples"] = ranked.cost->enough_samples;
+  }
+  return json;
+}
+
+Json ranked_list(const std::vector<RankedCell>& cells, const Answer& answer) {
+  Json list = Json::array();
+  for (const RankedCell& one : cells) list.push_back(ranked_json(one, answer));
+  return list;
+}
+
+Json ids_of(const std::vector<const CellResult*>& cells) {
+  Json list = Json::array();
+  for (const CellResult* cell : cells) list.push_back(cell->key.id());
+  return list;
+}
+
+Json experiment_json(const CellGroup& group) {
+  const Answer answer = find_answer(group);
+  const TextStyle style = terminal_style();
+  const CostWords words = cost_words(answer.metric);
+  const RankedCell* rescuer = answer.rescuer();
+  const auto bytes = capacity_bytes(group);
+  return {{"title", group_title(group, style)},
+          {"capacity_bytes", bytes ? Json(*bytes) : Json(nullptr)},
+          {"verdict", to_string(answer.verdict)},
+          {"sentence", answer_sentence(group, answer, style)},
+          {"lines", answer_lines(group, answer, style)},
+          {"paste", rescuer == nullptr ? "" : line_to_paste(rescuer->cell->key)},
+          {"metric", {{"name", words.name}, {"field", words.field}, {"per", words.per}}},
+          {"baseline",
+           answer.baseline == nullptr
+               ? Json(nullptr)
+               : ranked_json({.cell = answer.baseline, .cost = answer.baseline_cost}, answer)},
+          {"settable", ranked_list(answer.settable, answer)},
+          {"others", ranked_list(answer.others, answer)},
+          {"with_oom", ids_of(answer.with_oom)},
+          {"not_measured", ids_of(answer.not_measured)},
+          {"needed_bytes", answer.needed_bytes},
+          {"cells", ids_of(group.cells)}};
+}
+
+// Every cell's outcome in one word, and how it failed.
+Json outcomes_json(std::span<const CellResult> cells) {
+  Json outcomes = Json::object();
+  for (const CellResult& cell : cells) {
+    const Outcome outcome = outcome_of(cell);
+    outcomes[cell.key.id()] = {to_string(outcome),
+                               outcome == Outcome::Oom ? failure_text(cell) : std::string()};
+  }
+  return outcomes;
+}
+
+void add_columns(std::span<const CellResult> cells, const Columns& columns, Json* headings,
+                 Json* rows) {
+  for (const Column& column : columns.headings) {
+    headings->push_back({{"group", column.group}, {"name", column.name}, {"unit", column.unit}});
+  }
+  for (std::size_t row = 0; !columns.headings.empty() && row < cells.size(); ++row) {
+    Json& values = (*rows)[cells[row].key.id()];
+    for (const std::string& value : columns.rows[row]) values.push_back(value);
+  }
+}
+
+}  // namespace
+
+nlohmann::ordered_json answers_json(std::span<const CellResult> cells) {
+  const RunAnswer whole = run_answer(cells, terminal_style());
+  Json experiments = Json::array();
+  for (const CellGroup& group : group_cells(cells)) experiments.push_back(experiment_json(group));
+  return {{"sentence", whole.sentence},
+          {"paste", whole.paste},
+          {"legend", answer_legend()},
+          {"outcomes", outcomes_json(cells)},
+          {"experiments", experiments}};
+}
+
+nlohmann::ordered_json columns_json(std::span<const CellResult> cells) {
+  Json headings = Json::array();
+  Json rows = Json::object();
+  for (const CellResult& cell : cells) rows[cell.key.id()] = Json::array();
+  add_columns(cells, make_columns(cells), &headings, &rows);
+  add_columns(cells, make_request_columns(cells), &headings, &rows);
+  return {{"headings", headings}, {"rows", rows}};
+}
+
+}  // namespace allocmark

@@ -1,0 +1,217 @@
+// Sorts a group's cells into those that served every request, those that did not and those without
+// numbers, and ranks the first by what a user pays.
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <optional>
+#include <vector>
+
+#include "base/bytes.h"
+#include "results/answer/answer.h"
+#include "results/derived.h"
+#include "results/latency_histogram.h"
+#include "results/percentile.h"
+
+namespace allocmark {
+namespace {
+
+// Waste worth a sentence: more than this times as much reserved as requested, at their peaks.
+constexpr double kWasteRatioMin = 1.5;
+constexpr std::uint64_t kWasteBytesMin = kGiB / 2;
+
+bool is_baseline(const CellResult& cell) {
+  return cell.key.allocator == kBaselineAllocator && cell.key.conf.empty();
+}
+
+// What the allocator's calls of one pass took together, from its histograms; 0 without them.
+double pass_total_ns(const PassSummary& pass) {
+  double total_ns = 0;
+  for (const LatencyBuckets* buckets : {&pass.allocate_buckets, &pass.deallocate_buckets}) {
+    for (const LatencyBucket& bucket : *buckets) {
+      const double middle_ns =
+          (bucket_lowest_ns(bucket.index) + bucket_lowest_ns(bucket.index + 1)) / 2;
+      total_ns += middle_ns * static_cast<double>(bucket.count);
+    }
+  }
+  return total_ns;
+}
+
+double total_ns(const LatencySummary& summary) {
+  return summary.count == 0 ? 0 : summary.mean_ns * static_cast<double>(summary.count);
+}
+
+// The cost of the cheapest and of the dearest pass. A pass has its share of the cell's cost that it
+// has of the allocator's time.
+void add_range(const CellResult& cell, CellCost* cost) {
+  double low_ns = std::numeric_limits<double>::infinity();
+  double high_ns = 0;
+  double sum_ns = 0;
+  for (const PassSummary& pass : cell.passes) {
+    const double one_ns = pass_total_ns(pass);
+    if (one_ns <= 0) return;
+    low_ns = std::min(low_ns, one_ns);
+    high_ns = std::max(high_ns, one_ns);
+    sum_ns += one_ns;
+  }
+  if (cell.passes.size() < 2) return;
+  const double mean_ns = sum_ns / static_cast<double>(cell.passes.size());
+  cost->low_ns = cost->value_ns * low_ns / mean_ns;
+  cost->high_ns = cost->value_ns * high_ns / mean_ns;
+}
+
+CostMetric metric_of(const std::vector<const CellResult*>& cells) {
+  for (const CostMetric metric : {CostMetric::RequestP99, CostMetric::TimePerStep}) {
+    const bool known = std::ranges::any_of(
+        cells, [&](const CellResult* cell) { return cost_of(*cell, metric).has_value(); });
+    if (known) return metric;
+  }
+  return CostMetric::TimePerPass;
+}
+
+std::uint64_t reserved_bytes(const RankedCell& ranked) {
+  return ranked.cell->reserved_bytes_peak.value_or(ranked.cell->device_bytes_peak);
+}
+
+bool is_cheaper(const RankedCell& left, const RankedCell& right) {
+  if (left.cost.has_value() != right.cost.has_value()) return left.cost.has_value();
+  return left.cost && left.cost->value_ns < right.cost->value_ns;
+}
+
+// By cost; cells whose cost cannot be told from that of the cheapest of them, by memory.
+void rank(std::vector<RankedCell>& cells) {
+  std::stable_sort(cells.begin(), cells.end(), is_cheaper);
+  for (auto begin = cells.begin(); begin != cells.end();) {
+    const RankedCell head = *begin;
+    const auto end = std::find_if(begin, cells.end(), [&](const RankedCell& one) {
+      const bool spread_known = head.cost && one.cost && head.cost->low_ns && one.cost->low_ns;
+      return one.cell != head.cell && (!spread_known || are_apart(*head.cost, *one.cost));
+    });
+    std::stable_sort(begin, end, [](const RankedCell& left, const RankedCell& right) {
+      return reserved_bytes(left) < reserved_bytes(right);
+    });
+    begin = end;
+  }
+}
+
+RankedCell ranked_cell(const CellResult& cell, const Answer& answer) {
+  RankedCell ranked{.cell = &cell, .cost = cost_of(cell, answer.metric)};
+  if (ranked.cost && answer.baseline_cost) {
+    ranked.difference_ns = ranked.cost->value_ns - answer.baseline_cost->value_ns;
+    ranked.may_be_noise = !are_apart(*ranked.cost, *answer.baseline_cost);
+  }
+  return ranked;
+}
+
+double waste_ratio(const CellResult& cell) {
+  const std::uint64_t reserved = cell.reserved_bytes_peak.value_or(0);
+  if (cell.requested_bytes_peak == 0 || reserved < cell.requested_bytes_peak + kWasteBytesMin) {
+    return 0;
+  }
+  const double ratio =
+      static_cast<double>(reserved) / static_cast<double>(cell.requested_bytes_peak);
+  return ratio <= kWasteRatioMin ? 0 : ratio;
+}
+
+AnswerVerdict verdict_of(const Answer& answer) {
+  const bool anyone_served = !answer.settable.empty() || !answer.others.empty();
+  const bool baseline_failed =
+      answer.baseline != nullptr && outcome_of(*answer.baseline) == Outcome::Oom;
+  const bool all_failed = !anyone_served && (baseline_failed || !answer.with_oom.empty()) &&
+                          (answer.baseline == nullptr || baseline_failed);
+  if (all_failed && answer.needed_bytes > answer.capacity_bytes) return AnswerVerdict::Impossible;
+  if (answer.baseline == nullptr) return AnswerVerdict::NoBaseline;
+  if (!baseline_failed) return AnswerVerdict::Served;
+  return anyone_served ? AnswerVerdict::Rescued : AnswerVerdict::Unrescued;
+}
+
+// Needs the sizes of whoever has numbers; all cells of a group replay the same trace.
+void add_memory(const std::vector<const CellResult*>& cells, Answer* answer) {
+  for (const CellResult* cell : cells) {
+    if (answer->needed_bytes < cell->requested_bytes_peak) {
+      answer->needed_bytes = cell->requested_bytes_peak;
+    }
+    answer->capacity_bytes = std::max(answer->capacity_bytes, cell->capacity_bytes);
+    if (waste_ratio(*cell) > (answer->wasteful ? waste_ratio(*answer->wasteful) : 0)) {
+      answer->wasteful = cell;
+    }
+  }
+}
+
+}  // namespace
+
+Outcome outcome_of(const CellResult& cell) {
+  if (!is_measured(cell) || cell.allocate_count == 0) return Outcome::None;
+  const bool failed =
+      cell.status == CellStatus::OomStopped || cell.oom_count > 0 || cell.trial_oom_count > 0;
+  return failed ? Outcome::Oom : Outcome::Ok;
+}
+
+std::optional<CellCost> cost_of(const CellResult& cell, CostMetric metric) {
+  CellCost cost;
+  if (metric == CostMetric::RequestP99) {
+    // Passes do not keep their requests' percentiles, so there is no range.
+    if (!cell.requests || cell.requests->latency.count == 0) return std::nullopt;
+    cost.value_ns = cell.requests->latency.p99_ns;
+    cost.enough_samples = has_enough_samples(kP99, cell.requests->latency.count);
+  } else if (metric == CostMetric::TimePerStep) {
+    cost.value_ns = cell.allocator_ns_per_step;
+    add_range(cell, &cost);
+  } else if (cell.pass_count > 0) {
+    cost.value_ns = (total_ns(cell.allocate.total) + total_ns(cell.deallocate.total)) /
+                    static_cast<double>(cell.pass_count);
+    add_range(cell, &cost);
+  }
+  if (!std::isfinite(cost.value_ns) || cost.value_ns <= 0) return std::nullopt;
+  return cost;
+}
+
+bool are_apart(const CellCost& left, const CellCost& right) {
+  if (!left.low_ns || !right.low_ns) return false;
+  return *left.high_ns < *right.low_ns || *right.high_ns < *left.low_ns;
+}
+
+const RankedCell* Answer::rescuer() const {
+  return verdict == AnswerVerdict::Rescued && !settable.empty() ? &settable.front() : nullptr;
+}
+
+Answer find_answer(const CellGroup& group) {
+  Answer answer;
+  std::vector<const CellResult*> measured;
+  for (const CellResult* cell : group.cells) {
+    if (cell->key.allocator == kNullAllocator) continue;
+    if (outcome_of(*cell) == Outcome::None) {
+      answer.not_measured.push_back(cell);
+      continue;
+    }
+    measured.push_back(cell);
+    if (is_baseline(*cell)) answer.baseline = cell;
+  }
+  answer.metric = metric_of(measured);
+  if (answer.baseline) answer.baseline_cost = cost_of(*answer.baseline, answer.metric);
+  for (const CellResult* cell : measured) {
+    if (cell == answer.baseline) continue;
+    if (outcome_of(*cell) == Outcome::Oom) {
+      answer.with_oom.push_back(cell);
+      continue;
+    }
+    auto& list = line_to_paste(cell->key).empty() ? answer.others : answer.settable;
+    list.push_back(ranked_cell(*cell, answer));
+  }
+  rank(answer.settable);
+  rank(answer.others);
+  add_memory(measured, &answer);
+  answer.verdict = verdict_of(answer);
+  return answer;
+}
+
+bool needs_answer(const CellGroup& group) {
+  return std::ranges::any_of(group.cells,
+                             [](const CellResult* cell) {
+                               return outcome_of(*cell) != Outcome::Ok &&
+                                      cell->key.allocator != kNullAllocator;
+                             }) ||
+         find_answer(group).wasteful != nullptr;
+}
+
+}  // namespace allocmark

@@ -1,0 +1,377 @@
+// The decided answer in words. One unit of time for all costs of an experiment.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/bytes.h"
+#include "results/answer/answer.h"
+#include "results/json.h"
+#include "results/text.h"
+
+namespace allocmark {
+namespace {
+
+// A list longer than this is cut and the rest counted; the table has them all.
+constexpr std::size_t kListedMax = 6;
+
+// What stands beside the settings of PyTorch.
+constexpr std::string_view kVariable = "PYTORCH_CUDA_ALLOC_CONF";
+constexpr std::string_view kTorchAllocator = "torch";
+constexpr std::string_view kAsyncAllocator = "async";
+constexpr std::string_view kAsyncConf = "backend:cudaMallocAsync";
+
+struct TimeUnit {
+  double divisor;
+  const char* name;
+};
+constexpr std::array<TimeUnit, 4> kTimeUnits{{{1e9, "s"}, {1e6, "ms"}, {1e3, "us"}, {1, "ns"}}};
+
+// The unit that leaves the largest cost at least 1.
+TimeUnit time_unit(const Answer& answer) {
+  double largest_ns = answer.baseline_cost ? answer.baseline_cost->value_ns : 0;
+  for (const auto* list : {&answer.settable, &answer.others}) {
+    for (const RankedCell& one : *list) {
+      if (one.cost) largest_ns = std::max(largest_ns, one.cost->value_ns);
+    }
+  }
+  for (const TimeUnit& unit : kTimeUnits) {
+    if (largest_ns >= unit.divisor) return unit;
+  }
+  return kTimeUnits.back();
+}
+
+// Three significant figures, without an exponent.
+std::string three_figures(double value) {
+  if (value == 0) return "0";
+  const int whole_digits = static_cast<int>(std::floor(std::log10(std::abs(value)))) + 1;
+  return fmt::format("{:.{}f}", value, std::clamp(3 - whole_digits, 0, 6));
+}
+
+std::string time_text(double value_ns, const TimeUnit& unit) {
+  return three_figures(value_ns / unit.divisor) + " " + unit.name;
+}
+
+std::string difference_text(const RankedCell& ranked, const TimeUnit& unit) {
+  const double difference_ns = *ranked.difference_ns;
+  return fmt::format("{}{} against unset{}", difference_ns < 0 ? "-" : "+",
+                     time_text(std::abs(difference_ns), unit), ranked.may_be_noise ? "?" : "");
+}
+
+std::string shell_quoted(const std::string& text) {
+  const bool plain = text.find_first_not_of(
+                         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_:.,/-") ==
+                     std::string::npos;
+  if (plain) return text;
+  std::string out = "'";
+  for (const char letter : text)
+    out += letter == '\'' ? std::string("'\\''") : std::string(1, letter);
+  return out + "'";
+}
+
+// "A, B (detail), and 3 more".
+template <typename Cells, typename Words>
+std::string list_of(const Cells& cells, Words words) {
+  std::string text;
+  for (std::size_t index = 0; index < std::min(cells.size(), kListedMax); ++index) {
+    text += (index > 0 ? "; " : "") + words(cells[index]);
+  }
+  if (cells.size() > kListedMax) text += fmt::format("; and {} more", cells.size() - kListedMax);
+  return text;
+}
+
+// ", process 0: 3 of 80, process 1: 0 of 20" where the workload has several processes.
+std::string failures_by_process(const CellResult& cell) {
+  std::string text;
+  const auto value_of = [&](const std::string& name) -> std::optional<std::int64_t> {
+    const auto found = std::ranges::find(
+        cell.counters, name, [](const auto& counter) { return std::string_view(counter.first); });
+    return found == cell.counters.end() ? std::nullopt : std::optional(found->second);
+  };
+  for (std::size_t process = 0;; ++process) {
+    const auto failed = value_of(fmt::format("process{}.out_of_memory", process));
+    const auto asked = value_of(fmt::format("process{}.requests", process));
+    if (!failed || !asked) return text;
+    text += fmt::format(", process {}: {} of {}", process, *failed, *asked);
+  }
+}
+
+std::string causes_of(const CellResult& cell) {
+  std::vector<std::string> parts;
+  for (std::size_t cause = 0; cause < cell.oom_cause_counts.size(); ++cause) {
+    if (cell.oom_cause_counts[cause] == 0 || cause >= kOomCauseCount) continue;
+    parts.push_back(fmt::format("{} {}", to_string(static_cast<OomCause>(cause)),
+                                cell.oom_cause_counts[cause]));
+  }
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+// The cause of most failed requests; empty where none is stored.
+std::string main_cause(const CellResult& cell) {
+  constexpr std::array<std::string_view, kOomCauseCount> kWords{
+      "its own live memory fills the capacity", "rounding fills the capacity",
+      "free memory is kept for other streams", "free memory is fragmented", "cause not known"};
+  const auto most = std::ranges::max_element(cell.oom_cause_counts);
+  if (most == cell.oom_cause_counts.end() || *most == 0) return {};
+  const auto index = static_cast<std::size_t>(most - cell.oom_cause_counts.begin());
+  return index < kWords.size() ? std::string(kWords[index]) : std::string();
+}
+
+// "gpt2_train_amp at 1.05x (3.2 GiB)".
+std::string job_name(const CellGroup& group, const TextStyle& style) {
+  const CellKey& key = group.key();
+  const auto bytes = capacity_bytes(group);
+  if (key.capacity == "unlimited") return style.name(key.workload) + " with unlimited capacity";
+  return style.name(key.workload) + " at " + style.name(key.capacity) +
+         (bytes && key.capacity.ends_with('x') ? " (" + format_bytes(*bytes) + ")" : std::string());
+}
+
+std::string impossible_words(const Answer& answer) {
+  return fmt::format("needs {} live, {} are there: no setting can help; {} must go",
+                     format_bytes(answer.needed_bytes), format_bytes(answer.capacity_bytes),
+                     format_bytes(answer.needed_bytes - answer.capacity_bytes));
+}
+
+// "expandable_segments:True" is what a user of PyTorch sets; other allocators have their name.
+std::string short_name(const CellKey& key, const TextStyle& style) {
+  const bool own = key.allocator == kBaselineAllocator && !key.conf.empty();
+  return own ? style.name(key.conf) : setting_name(key, style);
+}
+
+// "0.80 ms per step (+0.70 ms against unset)".
+std::string short_cost(const RankedCell& ranked, const Answer& answer) {
+  const TimeUnit unit = time_unit(answer);
+  if (!ranked.cost) return "a cost that is not known";
+  std::string text =
+      fmt::format("{}{}{}", ranked.cost->enough_samples ? "" : "~",
+                  time_text(ranked.cost->value_ns, unit), cost_words(answer.metric).per);
+  if (ranked.difference_ns) text += " (" + difference_text(ranked, unit) + ")";
+  return text;
+}
+
+std::string baseline_words(const Answer& answer, const TextStyle& style) {
+  const CellResult& cell = *answer.baseline;
+  const std::string name = setting_name(cell.key, style);
+  if (outcome_of(cell) == Outcome::Ok) {
+    const RankedCell alone{.cell = &cell, .cost = answer.baseline_cost};
+    return name + " serves every request" +
+           (alone.cost ? style.plain(" at " + short_cost(alone, answer)) : std::string());
+  }
+  const std::string cause = main_cause(cell);
+  return name + " runs out of memory" + (cause.empty() ? "" : style.plain(" (" + cause + ")"));
+}
+
+// The cheapest that beats the baseline by more than the spread of the passes.
+const RankedCell* cheaper_setting(const Answer& answer) {
+  for (const RankedCell& one : answer.settable) {
+    if (one.difference_ns && *one.difference_ns < 0 && !one.may_be_noise) return &one;
+  }
+  return nullptr;
+}
+
+std::string waste_line(const CellResult& cell, const TextStyle& style) {
+  return setting_name(cell.key, style) +
+         style.plain(fmt::format(" reserves {} at its peak for {} requested.",
+                                 format_bytes(*cell.reserved_bytes_peak),
+                                 format_bytes(cell.requested_bytes_peak)));
+}
+
+std::string baseline_line(const Answer& answer, const TextStyle& style) {
+  if (answer.baseline == nullptr) {
+    CellKey key;
+    key.allocator = kBaselineAllocator;
+    return setting_name(key, style) + " has no numbers here, so there is no difference to it.";
+  }
+  const CellResult& cell = *answer.baseline;
+  const std::string name = setting_name(cell.key, style);
+  if (outcome_of(cell) == Outcome::Oom) {
+    return name + style.plain(" ran out of memory: " + failure_text(cell)) + ".";
+  }
+  const RankedCell alone{.cell = &cell, .cost = answer.baseline_cost};
+  const std::string cost = alone.cost ? "; " + cost_text(alone, answer) : std::string();
+  return name + style.plain(
+                    fmt::format(" served all {} requests of a pass{}.", cell.allocate_count, cost));
+}
+
+void add_ranked(const std::string& heading, const std::vector<RankedCell>& cells,
+                const Answer& answer, const TextStyle& style, std::vector<std::string>* lines) {
+  if (cells.empty()) return;
+  lines->push_back(heading);
+  for (std::size_t index = 0; index < std::min(cells.size(), kListedMax); ++index) {
+    lines->push_back("- " + setting_name(cells[index].cell->key, style) +
+                     style.plain(": " + cost_text(cells[index], answer)));
+  }
+  if (cells.size() > kListedMax) {
+    lines->push_back(fmt::format("- and {} more, in the table", cells.size() - kListedMax));
+  }
+}
+
+}  // namespace
+
+TextStyle terminal_style() { return {.name = printable, .plain = printable}; }
+
+TextStyle markdown_style() { return {.name = markdown_code, .plain = markdown_escape}; }
+
+std::string_view to_string(Outcome outcome) {
+  return outcome == Outcome::Ok ? "ok" : outcome == Outcome::Oom ? "oom" : "none";
+}
+
+std::string_view to_string(AnswerVerdict verdict) {
+  constexpr std::array<std::string_view, 5> kNames{"impossible", "rescued", "unrescued", "served",
+                                                   "no_baseline"};
+  return kNames[static_cast<std::size_t>(verdict)];
+}
+
+CostWords cost_words(CostMetric metric) {
+  switch (metric) {
+    case CostMetric::RequestP99:
+      return {"request P99", "latency_ns_{p50,p90,p99,p999,max,mean}", " request P99"};
+    case CostMetric::TimePerStep:
+      return {"allocator time per step", "allocator_ns_per_step", " per step"};
+    case CostMetric::TimePerPass:
+      break;
+  }
+  return {"allocator time per pass", "allocate_latency_ns_mean", " per pass in the allocator"};
+}
+
+std::string line_to_paste(const CellKey& key) {
+  const bool torch = key.allocator == kBaselineAllocator || key.allocator == kTorchAllocator;
+  if (torch && key.conf.empty()) return fmt::format("unset {}", kVariable);
+  const bool async = key.allocator == kAsyncAllocator && key.conf.empty();
+  if (!torch && !async) return {};
+  return fmt::format("export {}={}", kVariable,
+                     shell_quoted(async ? std::string(kAsyncConf) : key.conf));
+}
+
+std::string setting_name(const CellKey& key, const TextStyle& style) {
+  if (key.conf.empty()) return style.name(key.allocator) + " unset";
+  return style.name(key.allocator) + " " + style.name(key.conf);
+}
+
+std::string failure_text(const CellResult& cell) {
+  if (cell.status == CellStatus::OomStopped) {
+    const std::string causes = causes_of(cell);
+    return "stopped at its first failed request" + (causes.empty() ? "" : " (" + causes + ")");
+  }
+  if (cell.oom_count == 0) {
+    return fmt::format("a request failed in {} of {} timed passes", cell.trial_oom_count,
+                       cell.trial_count);
+  }
+  const std::string causes = causes_of(cell);
+  return fmt::format("{} of {} requests failed{}{}", cell.oom_count, cell.allocate_count,
+                     failures_by_process(cell), causes.empty() ? "" : " (" + causes + ")");
+}
+
+std::string cost_text(const RankedCell& ranked, const Answer& answer) {
+  const TimeUnit unit = time_unit(answer);
+  std::vector<std::string> parts;
+  if (ranked.cost) {
+    const CellCost& cost = *ranked.cost;
+    std::string text = fmt::format("{}{}{}", cost.enough_samples ? "" : "~",
+                                   time_text(cost.value_ns, unit), cost_words(answer.metric).per);
+    if (cost.low_ns) {
+      text += fmt::format(" ({} to {})", three_figures(*cost.low_ns / unit.divisor),
+                          three_figures(*cost.high_ns / unit.divisor));
+    }
+    parts.push_back(text);
+  }
+  if (ranked.difference_ns) parts.push_back(difference_text(ranked, unit));
+  if (ranked.cell->reserved_bytes_peak) {
+    parts.push_back("reserved peak " + format_bytes(*ranked.cell->reserved_bytes_peak));
+  }
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+std::string_view answer_legend() {
+  return "Settings are ranked by what they cost: request P99 of a server, else the allocator's "
+         "time "
+         "per step, else per pass; those that cannot be told apart by reserved memory. In "
+         "brackets: "
+         "the cheapest and the dearest pass, by the allocator's time in each. ? = these ranges "
+         "overlap, or are not known, so the difference may be noise. ~ = too few requests for this "
+         "percentile. Where unset ran out of memory it did less work.";
+}
+
+std::string answer_sentence(const CellGroup& group, const Answer& answer, const TextStyle& style) {
+  const std::string job = job_name(group, style);
+  switch (answer.verdict) {
+    case AnswerVerdict::Impossible:
+      return job + " " + style.plain(impossible_words(answer)) + ".";
+    case AnswerVerdict::NoBaseline:
+      return job + ": caching unset has no numbers, so nothing can be compared with it.";
+    case AnswerVerdict::Unrescued:
+      return job + ": " + baseline_words(answer, style) +
+             (answer.with_oom.empty() ? "; nothing else was measured."
+                                      : ", and so does every other setting measured.");
+    case AnswerVerdict::Served: {
+      const RankedCell* cheaper = cheaper_setting(answer);
+      return job + ": " + baseline_words(answer, style) +
+             (cheaper == nullptr
+                  ? std::string(answer.settable.empty() ? "." : "; no setting measured is cheaper.")
+                  : "; " + short_name(cheaper->cell->key, style) + " takes " +
+                        style.plain(short_cost(*cheaper, answer)) + ".");
+    }
+    case AnswerVerdict::Rescued:
+      break;
+  }
+  const RankedCell* rescuer = answer.rescuer();
+  const RankedCell& best = rescuer != nullptr ? *rescuer : answer.others.front();
+  return job + ": " + baseline_words(answer, style) + "; " + short_name(best.cell->key, style) +
+         " serves every request" + style.plain(" at " + short_cost(best, answer)) +
+         (rescuer == nullptr ? ", but is no setting of PyTorch." : ".");
+}
+
+std::vector<std::string> answer_lines(const CellGroup& group, const Answer& answer,
+                                      const TextStyle& style) {
+  std::vector<std::string> lines{answer_sentence(group, answer, style)};
+  if (const RankedCell* rescuer = answer.rescuer()) {
+    lines.push_back("To set it: " + style.name(line_to_paste(rescuer->cell->key)));
+  }
+  if (answer.verdict == AnswerVerdict::Impossible) {
+    lines.emplace_back("Live is what the program itself requests at once; rounding comes on top.");
+  }
+  lines.push_back(baseline_line(answer, style));
+  const std::string by = fmt::format("by {}:", cost_words(answer.metric).name);
+  add_ranked("Served every request, as settings of PyTorch, " + by, answer.settable, answer, style,
+             &lines);
+  add_ranked("Served every request, but cannot be set in PyTorch, " + by, answer.others, answer,
+             style, &lines);
+  if (!answer.with_oom.empty()) {
+    lines.push_back((answer.baseline ? "Ran out of memory too: " : "Ran out of memory: ") +
+                    list_of(answer.with_oom,
+                            [&](const CellResult* cell) {
+                              return setting_name(cell->key, style) +
+                                     style.plain(": " + failure_text(*cell));
+                            }) +
+                    ".");
+  }
+  if (answer.wasteful != nullptr) lines.push_back(waste_line(*answer.wasteful, style));
+  if (!answer.not_measured.empty()) {
+    lines.push_back("No numbers: " +
+                    list_of(answer.not_measured,
+                            [&](const CellResult* cell) {
+                              return setting_name(cell->key, style) + " (" +
+                                     style.plain(to_string(cell->status)) + ")";
+                            }) +
+                    ".");
+  }
+  return lines;
+}
+
+std::string group_title(const CellGroup& group, const TextStyle& style) {
+  const CellKey& key = group.key();
+  const auto bytes = capacity_bytes(group);
+  return style.name(key.workload) + ", capacity " + style.name(key.capacity) +
+         (bytes ? " (" + format_bytes(*bytes) + ")" : std::string()) + ", device " +
+         style.name(key.device) + fmt::format(", seed {}, on OOM ", key.seed) +
+         style.plain(key.on_oom);
+}
+
+}  // namespace allocmark
