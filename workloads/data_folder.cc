@@ -26,12 +26,11 @@ std::string workload_data_folder() {
   const fs::path program = fs::read_symlink("/proc/self/exe", ignored);
   const fs::path installed = program.parent_path().parent_path() / "share/allocmark/workloads";
   if (fs::is_directory(installed, ignored)) return installed.string();
-  throw FileError(
-      {.what = "the workload data folder is missing",
-       .where = installed.string(),
-       .wanted = "a folder that holds recorded/ and scenarios/",
-       .got = "",
-       .next = "Set ALLOCMARK_DATA to the folder workloads/ of the source tree"});
+  throw FileError({.what = "the workload data folder is missing",
+                   .where = installed.string(),
+                   .wanted = "a folder that holds recorded/ and scenarios/",
+                   .got = "",
+                   .next = "Set ALLOCMARK_DATA to the folder workloads/ of the source tree"});
 }
 
 std::vector<NamedFile> recorded_traces() {

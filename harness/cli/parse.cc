@@ -140,7 +140,9 @@ void add_run_output(CLI::App* app, RunCommand* command) {
   app->add_flag("--resume", command->resume,
                 "Go on with the run in --out DIR: finished cells are kept, others are run (again)")
       ->group(group);
-  app->add_flag("!--no-html", command->html, "Do not make report.html")->group(group);
+  app->add_flag_callback(
+         "--no-html", [command] { command->html = false; }, "Do not make report.html")
+      ->group(group);
   app->add_option(
          "--format", command->format,
          "What is printed at the end: table, markdown, csv, json (one document) or jsonl (a line "

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include "allocators/backend.h"
+#include "allocators/registry.h"
 #include "harness/runtime_select.h"
 #include "harness/suites.h"
 #include "workloads/trace_tools.h"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The conventions of harness/cli/README.md, held against every command that `allocmark --help` names, and its table of exit codes.
+"""The conventions of harness/cli/CONVENTIONS.md, held against every command that `allocmark --help` names, and its table of exit codes.
 
 Usage: conventions_test.py PATH_OF_ALLOCMARK PATH_OF_HARNESS_CLI
 """
@@ -95,8 +95,8 @@ def check_json(program):
 def check_table_of_codes(program, folder):
     header = (folder.parent.parent / "base" / "error.h").read_text()
     codes = set(re.findall(r"^  \w+ = (\d+),", header, re.M))
-    page = (folder / "README.md").read_text()
-    expect(codes == set(re.findall(r"^\| (\d+) \|", page, re.M)), "", "README.md lists the exit codes of base/error.h")
+    page = (folder / "CONVENTIONS.md").read_text()
+    expect(codes == set(re.findall(r"^\| (\d+) \|", page, re.M)), "", "CONVENTIONS.md lists the exit codes of base/error.h")
     footer = set(re.findall(r"^  (\d)  ", call(program, "--help").stdout, re.M))
     expect(footer == codes - {"124"}, "--help", "lists the exit codes of base/error.h")
 

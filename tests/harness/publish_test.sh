@@ -80,7 +80,7 @@ busy_machine() {
   grep -qE "(reservation: )?other programs kept 1000.0 of 1 processors busy" "$work/out" || fail "a busy machine is not named"
   # With the words taken out the numbers still say it.
   conditions 1000 "" >"$work/busy/conditions.json"
-  expect 1 "lacks the warning of its own numbers" bundle "$work/busy" --out "$work/busy.tar"
+  expect 1 "lacks the warning of its own numbers" bundle "$work/busy" --force --out "$work/busy.tar"
 }
 
 bad_input() {

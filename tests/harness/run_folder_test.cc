@@ -176,7 +176,7 @@ TEST_CASE("new folders are never the same one") {
   CHECK(make_new_folder(wanted) == wanted);
   CHECK(make_new_folder(wanted) == wanted + "-2");
   CHECK(make_new_folder(wanted) == wanted + "-3");
-  CHECK_THROWS_AS(make_new_folder("/dev/null/run"), EnvironmentError);
+  CHECK_THROWS_AS(make_new_folder("/dev/null/run"), FileError);
 }
 
 TEST_CASE("folders that cannot be made or resumed are named") {

@@ -140,9 +140,12 @@ TEST_CASE("the sizes and streams at the limit are valid") {
 }
 
 TEST_CASE("a file that does not exist is named") {
-  const std::string error =
-      usage_error_of([] { static_cast<void>(open_trace_file("/does/not/exist.csv")); });
-  CHECK(mentions(error, "/does/not/exist.csv: cannot read trace file"));
+  try {
+    static_cast<void>(open_trace_file("/does/not/exist.csv"));
+    FAIL("opened");
+  } catch (const FileError& error) {
+    CHECK(mentions(error.what(), "/does/not/exist.csv: cannot read trace file"));
+  }
 }
 
 TEST_CASE("freed ids are told from unknown ones whatever their order") {
