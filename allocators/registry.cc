@@ -4,17 +4,17 @@
 #include <string>
 #include <vector>
 
-#include "allocators/async.h"
-#include "allocators/backend.h"
-#include "allocators/caching.h"
-#include "allocators/cub.h"
-#include "allocators/native.h"
-#include "allocators/null.h"
-#include "allocators/pluggable.h"
-#include "allocators/rmm.h"
-#include "allocators/thrust_pool.h"
-#include "allocators/torch.h"
-#include "allocators/vmm_stitch.h"
+#include "allocators/backend/backend.h"
+#include "allocators/caching/caching.h"
+#include "allocators/plugins/pluggable.h"
+#include "allocators/plugins/rmm.h"
+#include "allocators/plugins/torch.h"
+#include "allocators/simple/async.h"
+#include "allocators/simple/cub.h"
+#include "allocators/simple/native.h"
+#include "allocators/simple/null.h"
+#include "allocators/simple/thrust_pool.h"
+#include "allocators/stitch/vmm_stitch.h"
 #include "base/nearest.h"
 
 namespace allocmark {

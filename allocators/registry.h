@@ -4,7 +4,7 @@
 #include <span>
 #include <string_view>
 
-#include "allocators/backend.h"
+#include "allocators/backend/backend.h"
 
 namespace allocmark {
 

@@ -8,7 +8,8 @@
 
 namespace allocmark {
 
-// The process exit codes of every allocmark command. harness/cli/CONVENTIONS.md has the table for users.
+// The process exit codes of every allocmark command. harness/cli/CONVENTIONS.md has the table for
+// users.
 enum class ExitCode : int {
   Pass = 0,
   Regression = 1,       // judged and found wanting: regression, mismatch, a GPU to replace or drain

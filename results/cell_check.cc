@@ -16,8 +16,8 @@
 #include "results/derived.h"
 #include "results/json.h"
 #include "results/latency_histogram.h"
-#include "results/percentile.h"
-#include "results/shift.h"
+#include "results/statistics/percentile.h"
+#include "results/statistics/shift.h"
 
 namespace allocmark {
 namespace {

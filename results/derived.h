@@ -8,8 +8,8 @@
 #include <string_view>
 
 #include "base/bytes.h"
-#include "results/proportion.h"
 #include "results/schema.h"
+#include "results/statistics/proportion.h"
 
 namespace allocmark {
 

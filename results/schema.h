@@ -96,8 +96,8 @@ struct PassSummary {  // one timed pass, for spread
   LatencyBuckets allocate_buckets = {}, deallocate_buckets = {};
 };
 
-// Where a second measurement of one number is expected at 95 % (results/repeat.h); all 0 where it
-// is not stated.
+// Where a second measurement of one number is expected at 95 % (results/compare/repeat.h); all 0
+// where it is not stated.
 struct RepeatInterval {
   double low_ns = 0, high_ns = 0;
   double between_share = 0;  // what was taken for two runs' difference at 95 %, 0.13 is 13 %

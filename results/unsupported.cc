@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "results/fields.h"
-#include "results/percentile.h"
+#include "results/statistics/percentile.h"
 
 namespace allocmark {
 namespace {

@@ -2,8 +2,8 @@
 """Checks the rules of our style that a machine can check; run by CTest as `lint`. Prints file:line and the rule.
 
 Rules: pinned clang-format 14; files of at most 500 lines and functions of at most 70 (a comment `lint: long` with a
-reason in the same file's head lifts the file limit); folders include only what the flow allows; headers begin with
-#pragma once; no TODO; no tab.
+reason in the same file's head lifts the file limit); headers begin with #pragma once; no TODO; no tab. Which rooms
+may include which is checked by rooms.py.
 """
 import re
 import shutil
@@ -14,15 +14,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
-# Which top-level folders a folder may include. harness/ joins the others; simcuda stands alone.
-ALLOWED = {
-    "base": {"base"},
-    "workloads": {"base", "workloads"},
-    "allocators": {"base", "allocators"},
-    "results": {"base", "results"},
-    "harness/simcuda": {"base", "harness/simcuda"},
-    "harness": {"base", "workloads", "allocators", "results", "harness", "harness/simcuda"},
-}
 
 
 def sources():
@@ -31,22 +22,6 @@ def sources():
         path = ROOT / name
         if path.suffix in {".h", ".cc", ".cu"} and path.is_file():
             yield path, name
-
-
-def room_of(name):
-    if name.startswith("harness/simcuda/"):
-        return "harness/simcuda"
-    return name.split("/")[0]
-
-
-def check_includes(name, lines):
-    allowed = ALLOWED.get(room_of(name))
-    if allowed is None:
-        return
-    for number, line in enumerate(lines, 1):
-        match = re.match(r'\s*#include "([^"]+)"', line)
-        if match and room_of(match.group(1)) not in allowed and "/" in match.group(1):
-            yield number, f"{room_of(name)}/ may not include {match.group(1)}"
 
 
 def check_lengths(lines):
@@ -91,7 +66,7 @@ def main():
     for path, name in sources():
         names.append(name)
         lines = path.read_text().splitlines()
-        for number, rule in [*check_includes(name, lines), *check_lengths(lines), *check_text(name, lines)]:
+        for number, rule in [*check_lengths(lines), *check_text(name, lines)]:
             print(f"{name}:{number}: {rule}", file=sys.stderr)
             broken += 1
     status = check_format(names)

@@ -2,7 +2,7 @@
 """Measures how often comparisons are right, with real runs: A/A (the same thing on both sides), power (a known slowdown), and repeat
 (how often a second run of a cell lies in the interval that the first one stated).
 
-In goes an allocmark program and, for power, the library built from tests/allocators/paced_pluggable.c; out comes one line per
+In goes an allocmark program and, for power, the library built from tests/allocators/plugins/paced_pluggable.c; out comes one line per
 experiment with a share and its Wilson interval at 95 %, and with --out a JSON file of the same. Every comparison is a run of its
 own (`run --ab`, or with --two-runs `run`, `run`, `compare --confirm`); nothing is resampled. Uses the standard library only.
 """
@@ -21,7 +21,7 @@ from pathlib import Path
 
 
 def wilson(hits, trials, z=1.959964):
-    """The score interval of a share, as results/proportion.h computes it."""
+    """The score interval of a share, as results/statistics/proportion.h computes it."""
     if trials == 0:
         return (None,) * 3
     share, scale = hits / trials, 1 + z * z / trials

@@ -9,7 +9,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 ensure_all "${BUILD_NEEDS[@]}" "${TEST_NEEDS[@]}"
 # The page's tests need pytest and a browser; without them they are reported as skipped. They come while the compiler
 # works.
-tests/report/install.sh &
+tests/scripts/report/install.sh &
 page_packages=$!
 
 passed=0 failed=0 skipped=0

@@ -17,10 +17,10 @@
 #include <utility>
 #include <vector>
 
-#include "workloads/generated_source.h"
-#include "workloads/generator_entry.h"
-#include "workloads/model_options.h"
 #include "workloads/open_workload.h"
+#include "workloads/programs/model_options.h"
+#include "workloads/trace/generated_source.h"
+#include "workloads/trace/generator_entry.h"
 
 namespace allocmark {
 namespace {

@@ -13,9 +13,9 @@
 
 #include "base/error.h"
 #include "base/random.h"
-#include "workloads/event_names.h"
-#include "workloads/live_blocks.h"
 #include "workloads/open_workload.h"
+#include "workloads/trace/event_names.h"
+#include "workloads/trace/live_blocks.h"
 
 namespace allocmark {
 namespace {

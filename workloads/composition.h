@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "workloads/source.h"
+#include "workloads/trace/source.h"
 
 namespace allocmark {
 

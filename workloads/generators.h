@@ -3,7 +3,7 @@
 
 #include <span>
 
-#include "workloads/generator_entry.h"
+#include "workloads/trace/generator_entry.h"
 
 namespace allocmark {
 

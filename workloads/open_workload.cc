@@ -8,10 +8,10 @@
 #include "base/error.h"
 #include "base/nearest.h"
 #include "workloads/composition.h"
-#include "workloads/data_folder.h"
 #include "workloads/generators.h"
 #include "workloads/scenario.h"
-#include "workloads/trace_reader.h"
+#include "workloads/trace/data_folder.h"
+#include "workloads/trace/trace_reader.h"
 
 namespace allocmark {
 

@@ -5,7 +5,7 @@
 #include <memory>
 #include <string_view>
 
-#include "workloads/source.h"
+#include "workloads/trace/source.h"
 
 namespace allocmark {
 

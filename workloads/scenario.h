@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "workloads/data_folder.h"
+#include "workloads/trace/data_folder.h"
 
 namespace allocmark {
 

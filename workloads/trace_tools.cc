@@ -7,14 +7,14 @@
 #include <system_error>
 
 #include "base/error.h"
-#include "workloads/data_folder.h"
 #include "workloads/generators.h"
 #include "workloads/open_workload.h"
 #include "workloads/references.h"
 #include "workloads/scenario.h"
-#include "workloads/summary.h"
-#include "workloads/trace_reader.h"
-#include "workloads/trace_writer.h"
+#include "workloads/trace/data_folder.h"
+#include "workloads/trace/summary.h"
+#include "workloads/trace/trace_reader.h"
+#include "workloads/trace/trace_writer.h"
 
 namespace allocmark {
 namespace {

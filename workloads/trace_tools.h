@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "workloads/source.h"
+#include "workloads/trace/source.h"
 
 namespace allocmark {
 

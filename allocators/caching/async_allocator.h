@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "allocators/caching/counters.h"
-#include "allocators/caching/driver.h"
 #include "allocators/caching/settings.h"
+#include "allocators/cuda/driver.h"
 
 namespace allocmark::caching {
 

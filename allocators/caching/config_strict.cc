@@ -8,7 +8,7 @@
 #include <cmath>
 
 #include "allocators/caching/config.h"
-#include "allocators/conf.h"
+#include "allocators/conf/conf.h"
 
 namespace allocmark::caching {
 namespace {

@@ -6,7 +6,7 @@
 #include <exception>
 #include <vector>
 
-#include "allocators/caching/driver.h"
+#include "allocators/cuda/driver.h"
 
 namespace allocmark::caching {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "allocators/caching/config.h"
-#include "allocators/conf.h"
+#include "allocators/conf/conf.h"
 
 namespace allocmark::caching {
 namespace {

@@ -10,11 +10,11 @@
 
 #include "allocators/caching/block.h"
 #include "allocators/caching/counters.h"
-#include "allocators/caching/driver.h"
 #include "allocators/caching/expandable.h"
 #include "allocators/caching/pointer_map.h"
 #include "allocators/caching/pool.h"
 #include "allocators/caching/settings.h"
+#include "allocators/cuda/driver.h"
 
 namespace allocmark::caching {
 

@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "allocators/caching/driver.h"
+#include "allocators/cuda/driver.h"
 
 namespace allocmark::stitch {
 

@@ -14,7 +14,6 @@
 
 #include <fmt/format.h>
 #include "base/error.h"
-#include "harness/child_process.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/compare_input.h"
 #include "harness/cli/interleaved_session.h"
@@ -22,11 +21,12 @@
 #include "harness/cli/report_pages.h"
 #include "harness/cli/run_request.h"
 #include "harness/cli/terminal.h"
-#include "harness/environment.h"
-#include "harness/folder_lock.h"
-#include "harness/plan.h"
-#include "harness/progress.h"
-#include "results/compare_writers.h"
+#include "harness/run/child_process.h"
+#include "harness/run/environment.h"
+#include "harness/run/folder_lock.h"
+#include "harness/run/plan.h"
+#include "harness/run/progress.h"
+#include "results/compare/compare_writers.h"
 
 namespace allocmark {
 namespace {

@@ -6,15 +6,15 @@
 
 #include <fmt/format.h>
 #include "base/error.h"
-#include "harness/bundle.h"
-#include "harness/bundle_check.h"
+#include "harness/bundle/bundle.h"
+#include "harness/bundle/bundle_check.h"
+#include "harness/bundle/sha256.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/output_path.h"
 #include "harness/cli/parse_report.h"
 #include "harness/cli/report_pages.h"
-#include "harness/environment.h"
-#include "harness/run_folder.h"
-#include "harness/sha256.h"
+#include "harness/run/environment.h"
+#include "harness/run/run_folder.h"
 
 namespace allocmark {
 namespace {

@@ -1,7 +1,8 @@
-// The hidden command "cell": the child side of harness/cell_process.h. A specification comes in on
-// stdin, one JSON line goes out on fd 3. With --describe-device it says instead what the device is;
-// with --live it is the child side of harness/live_parity.h: a program comes in, its answers go
-// out; with --qualify that of harness/qualify/child.h: a test comes in, its answer goes out.
+// The hidden command "cell": the child side of harness/run/cell_process.h. A specification comes in
+// on stdin, one JSON line goes out on fd 3. With --describe-device it says instead what the device
+// is; with --live it is the child side of harness/parity/live_parity.h: a program comes in, its
+// answers go out; with --qualify that of harness/qualify/child.h: a test comes in, its answer goes
+// out.
 #include <cuda_runtime_api.h>
 #include <signal.h>
 #include <unistd.h>
@@ -19,16 +20,16 @@
 #include <thread>
 
 #include <fmt/format.h>
-#include "harness/cell.h"
-#include "harness/cell_process.h"
-#include "harness/child_process.h"
+#include "harness/cell/cell.h"
 #include "harness/cli/commands.h"
-#include "harness/environment.h"
-#include "harness/live_program.h"
+#include "harness/parity/live_program.h"
 #include "harness/qualify/child.h"
 #include "harness/qualify/run_test.h"
-#include "harness/run_folder.h"
-#include "harness/runtime_select.h"
+#include "harness/run/cell_process.h"
+#include "harness/run/child_process.h"
+#include "harness/run/environment.h"
+#include "harness/run/run_folder.h"
+#include "harness/run/runtime_select.h"
 #include "results/json.h"
 
 namespace allocmark {

@@ -20,10 +20,10 @@
 #include "harness/cli/output_path.h"
 #include "harness/cli/parse_interleave.h"
 #include "harness/cli/run_side.h"
-#include "harness/run_folder.h"
-#include "results/compare.h"
-#include "results/compare_writers.h"
-#include "results/interleaved.h"
+#include "harness/run/run_folder.h"
+#include "results/compare/compare.h"
+#include "results/compare/compare_writers.h"
+#include "results/compare/interleaved.h"
 
 namespace allocmark {
 namespace {

@@ -7,7 +7,7 @@
 #include <system_error>
 
 #include "base/error.h"
-#include "harness/run_folder.h"
+#include "harness/run/run_folder.h"
 
 namespace allocmark {
 

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "results/compare_policy.h"
+#include "results/compare/compare_policy.h"
 
 namespace allocmark {
 

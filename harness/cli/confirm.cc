@@ -16,9 +16,9 @@
 #include <fmt/format.h>
 #include "base/error.h"
 #include "harness/cli/interleaved_session.h"
-#include "harness/environment.h"
-#include "harness/folder_lock.h"
-#include "harness/run_folder.h"
+#include "harness/run/environment.h"
+#include "harness/run/folder_lock.h"
+#include "harness/run/run_folder.h"
 
 namespace allocmark {
 namespace {

@@ -4,8 +4,8 @@
 #pragma once
 
 #include "harness/cli/parse.h"
-#include "results/compare.h"
-#include "results/compare_policy.h"
+#include "results/compare/compare.h"
+#include "results/compare/compare_policy.h"
 
 namespace allocmark {
 

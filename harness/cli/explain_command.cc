@@ -9,9 +9,9 @@
 #include <optional>
 #include <string>
 
-#include "allocators/backend.h"
+#include "allocators/backend/backend.h"
 #include "allocators/caching/explain.h"
-#include "allocators/conf.h"
+#include "allocators/conf/conf.h"
 #include "allocators/registry.h"
 #include "harness/cli/commands.h"
 

@@ -17,15 +17,15 @@
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
-#include "allocators/backend.h"
+#include "allocators/backend/backend.h"
 #include "allocators/registry.h"
 #include "base/error.h"
-#include "harness/child_process.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/parse_tools.h"
-#include "harness/fidelity_replay.h"
-#include "workloads/fidelity.h"
-#include "workloads/fidelity_page.h"
+#include "harness/fidelity/fidelity.h"
+#include "harness/fidelity/fidelity_page.h"
+#include "harness/fidelity/fidelity_replay.h"
+#include "harness/run/child_process.h"
 #include "workloads/references.h"
 #include "workloads/trace_tools.h"
 

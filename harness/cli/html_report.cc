@@ -11,7 +11,7 @@
 
 #include <fmt/format.h>
 #include "base/error.h"
-#include "harness/child_process.h"
+#include "harness/run/child_process.h"
 
 namespace allocmark {
 namespace {

@@ -18,14 +18,14 @@
 
 #include <fmt/format.h>
 #include "base/error.h"
-#include "harness/child_process.h"
 #include "harness/cli/run_output.h"
-#include "harness/conditions.h"
-#include "harness/environment.h"
-#include "harness/folder_lock.h"
-#include "harness/interrupt.h"
-#include "harness/progress.h"
-#include "results/compare_writers.h"
+#include "harness/run/child_process.h"
+#include "harness/run/conditions.h"
+#include "harness/run/environment.h"
+#include "harness/run/folder_lock.h"
+#include "harness/run/interrupt.h"
+#include "harness/run/progress.h"
+#include "results/compare/compare_writers.h"
 #include "results/run_file.h"
 
 namespace allocmark {

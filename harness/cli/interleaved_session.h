@@ -7,10 +7,10 @@
 #include <cstddef>
 #include <string>
 
-#include "harness/interleave.h"
-#include "harness/run_folder.h"
-#include "results/compare_policy.h"
-#include "results/interleaved.h"
+#include "harness/run/interleave.h"
+#include "harness/run/run_folder.h"
+#include "results/compare/compare_policy.h"
+#include "results/compare/interleaved.h"
 
 namespace allocmark {
 

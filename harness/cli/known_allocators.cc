@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "allocators/backend.h"
+#include "allocators/backend/backend.h"
 #include "allocators/registry.h"
 
 namespace allocmark {

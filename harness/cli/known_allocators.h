@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "harness/plan.h"
+#include "harness/run/plan.h"
 
 namespace allocmark {
 

@@ -10,13 +10,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
-#include "allocators/backend.h"
+#include "allocators/backend/backend.h"
 #include "allocators/registry.h"
-#include "harness/child_process.h"
 #include "harness/cli/commands.h"
-#include "harness/environment.h"
-#include "harness/runtime_select.h"
-#include "harness/suites.h"
+#include "harness/run/child_process.h"
+#include "harness/run/environment.h"
+#include "harness/run/runtime_select.h"
+#include "harness/run/suites.h"
 #include "workloads/trace_tools.h"
 
 namespace allocmark {

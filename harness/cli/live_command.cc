@@ -8,15 +8,15 @@
 #include <system_error>
 
 #include <fmt/format.h>
-#include "allocators/caching/program.h"
-#include "allocators/torch.h"
+#include "allocators/plugins/torch.h"
 #include "base/bytes.h"
 #include "base/error.h"
-#include "harness/child_process.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/parity_input.h"
-#include "harness/live_parity.h"
-#include "workloads/byte_stream.h"
+#include "harness/parity/live_parity.h"
+#include "harness/parity/program.h"
+#include "harness/run/child_process.h"
+#include "workloads/trace/byte_stream.h"
 
 namespace allocmark {
 namespace {

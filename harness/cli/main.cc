@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "harness/cli/app.h"
 #include "harness/cli/commands.h"
-#include "harness/environment.h"
+#include "harness/run/environment.h"
 #include "results/json.h"
 
 namespace allocmark {

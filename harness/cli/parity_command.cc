@@ -13,12 +13,12 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include "allocators/caching/golden.h"
-#include "allocators/caching/parity.h"
 #include "base/error.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/parity_input.h"
-#include "harness/parity_device.h"
+#include "harness/parity/golden.h"
+#include "harness/parity/parity.h"
+#include "harness/parity/parity_device.h"
 
 namespace allocmark {
 namespace {

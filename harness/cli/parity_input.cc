@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "base/error.h"
-#include "harness/parity_trace.h"
-#include "workloads/byte_stream.h"
+#include "harness/parity/parity_trace.h"
+#include "workloads/trace/byte_stream.h"
 #include "workloads/trace_tools.h"
 
 namespace allocmark {

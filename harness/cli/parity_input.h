@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "allocators/caching/parity.h"
-#include "harness/archive.h"
+#include "harness/bundle/archive.h"
+#include "harness/parity/parity.h"
 
 namespace allocmark {
 

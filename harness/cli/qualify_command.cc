@@ -7,16 +7,16 @@
 
 #include <fmt/format.h>
 #include "base/error.h"
-#include "harness/child_process.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/parse_qualify.h"
-#include "harness/environment.h"
 #include "harness/qualify/baseline.h"
 #include "harness/qualify/conduct.h"
 #include "harness/qualify/test.h"
 #include "harness/qualify/writers.h"
-#include "harness/run_folder.h"
-#include "harness/runtime_select.h"
+#include "harness/run/child_process.h"
+#include "harness/run/environment.h"
+#include "harness/run/run_folder.h"
+#include "harness/run/runtime_select.h"
 #include "results/json.h"
 
 namespace allocmark {

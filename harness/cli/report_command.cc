@@ -16,10 +16,10 @@
 #include "harness/cli/parse_report.h"
 #include "harness/cli/report_pages.h"
 #include "harness/cli/run_output.h"
-#include "harness/conditions.h"
-#include "harness/run_folder.h"
-#include "results/compare_writers.h"
-#include "results/interleaved.h"
+#include "harness/run/conditions.h"
+#include "harness/run/run_folder.h"
+#include "results/compare/compare_writers.h"
+#include "results/compare/interleaved.h"
 
 namespace allocmark {
 

@@ -14,10 +14,10 @@
 #include "harness/cli/html_report.h"
 #include "harness/cli/interleaved_session.h"
 #include "harness/cli/run_side.h"
-#include "harness/run_folder.h"
-#include "results/compare.h"
-#include "results/interleaved.h"
-#include "results/report_facts.h"
+#include "harness/run/run_folder.h"
+#include "results/compare/compare.h"
+#include "results/compare/interleaved.h"
+#include "results/report/report_facts.h"
 
 namespace allocmark {
 namespace {

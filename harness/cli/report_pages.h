@@ -19,7 +19,7 @@ struct PagesRequest {
   bool html = true;        // report.html
 };
 
-// The facts alone (results/report_facts.h), of the same request.
+// The facts alone (results/report/report_facts.h), of the same request.
 [[nodiscard]] std::string page_facts(const PagesRequest& request);
 
 // Throws FileError where something cannot be read or written, and UsageError for a policy or

@@ -11,14 +11,14 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include "base/bytes.h"
+#include "harness/bundle/report_files.h"
 #include "harness/cli/terminal.h"
-#include "harness/report_files.h"
-#include "harness/runtime_select.h"
+#include "harness/run/runtime_select.h"
 #include "results/answer/answer.h"
+#include "results/columns/text.h"
 #include "results/derived.h"
 #include "results/json.h"
-#include "results/text.h"
-#include "results/writers.h"
+#include "results/tables/writers.h"
 
 namespace allocmark {
 std::string render_results(std::string_view format, const std::string& folder,

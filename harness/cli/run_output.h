@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "harness/run_folder.h"
+#include "harness/run/run_folder.h"
 #include "results/schema.h"
 
 namespace allocmark {

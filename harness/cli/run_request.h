@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "harness/cli/parse.h"
-#include "harness/plan.h"
+#include "harness/run/plan.h"
 #include "results/schema.h"
 
 namespace allocmark {

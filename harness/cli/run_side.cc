@@ -3,8 +3,8 @@
 
 #include <filesystem>
 
-#include "harness/conditions.h"
-#include "harness/run_folder.h"
+#include "harness/run/conditions.h"
+#include "harness/run/run_folder.h"
 
 namespace allocmark {
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "results/compare.h"
+#include "results/compare/compare.h"
 
 namespace allocmark {
 

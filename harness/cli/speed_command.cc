@@ -1,13 +1,13 @@
-// 'allocmark speed': what allocmark itself costs, against its targets (harness/speed.h). Needs no
-// GPU.
+// 'allocmark speed': what allocmark itself costs, against its targets (harness/speed/speed.h).
+// Needs no GPU.
 #include <fmt/format.h>
 #include "harness/cli/commands.h"
 #include "harness/cli/parse_tools.h"
-#include "harness/environment.h"
-#include "harness/generation_speed.h"
-#include "harness/hit_speed.h"
-#include "harness/runtime_select.h"
-#include "harness/speed.h"
+#include "harness/run/environment.h"
+#include "harness/run/runtime_select.h"
+#include "harness/speed/generation_speed.h"
+#include "harness/speed/hit_speed.h"
+#include "harness/speed/speed.h"
 #include "workloads/generators.h"
 
 namespace allocmark {

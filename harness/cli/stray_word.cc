@@ -9,8 +9,8 @@
 
 #include <fmt/format.h>
 #include "allocators/registry.h"
-#include "harness/runtime_select.h"
-#include "harness/suites.h"
+#include "harness/run/runtime_select.h"
+#include "harness/run/suites.h"
 #include "workloads/trace_tools.h"
 
 namespace allocmark {

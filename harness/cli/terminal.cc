@@ -9,7 +9,7 @@
 #include <cstring>
 
 #include <fmt/format.h>
-#include "results/text.h"
+#include "results/columns/text.h"
 
 namespace allocmark {
 namespace {

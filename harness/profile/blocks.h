@@ -9,9 +9,9 @@
 #include <string_view>
 #include <vector>
 
-#include "harness/clock.h"
-#include "harness/device_work.h"
+#include "harness/measure/clock.h"
 #include "harness/profile/recording.h"
+#include "harness/replay/device_work.h"
 #include "harness/simcuda/simcu.h"
 
 namespace allocmark {

@@ -5,7 +5,7 @@
 #include <array>
 #include <vector>
 
-#include "allocators/cuda_check.h"
+#include "allocators/cuda/cuda_check.h"
 #include "harness/profile/blocks.h"
 
 namespace allocmark {

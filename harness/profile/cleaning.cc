@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <array>
 
-#include "allocators/cuda_check.h"
+#include "allocators/cuda/cuda_check.h"
 #include "base/bytes.h"
-#include "harness/ballast.h"
 #include "harness/profile/blocks.h"
+#include "harness/replay/ballast.h"
 
 namespace allocmark {
 namespace {

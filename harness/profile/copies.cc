@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "allocators/cuda_check.h"
+#include "allocators/cuda/cuda_check.h"
 #include "base/bytes.h"
 #include "harness/profile/blocks.h"
 

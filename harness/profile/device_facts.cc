@@ -4,7 +4,7 @@
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 
-#include "allocators/cuda_check.h"
+#include "allocators/cuda/cuda_check.h"
 #include "base/bytes.h"
 #include "base/error.h"
 

@@ -9,11 +9,11 @@
 #include <string_view>
 #include <vector>
 
-#include "allocators/cuda_check.h"
+#include "allocators/cuda/cuda_check.h"
 #include "base/bytes.h"
-#include "harness/ballast.h"
 #include "harness/profile/blocks.h"
 #include "harness/profile/program.h"
+#include "harness/replay/ballast.h"
 
 namespace allocmark {
 namespace {

@@ -10,11 +10,11 @@
 #include <utility>
 #include <vector>
 
-#include "allocators/cuda_check.h"
+#include "allocators/cuda/cuda_check.h"
 #include "base/bytes.h"
-#include "harness/ballast.h"
 #include "harness/profile/blocks.h"
 #include "harness/profile/pool_program.h"
+#include "harness/replay/ballast.h"
 
 namespace allocmark {
 namespace {

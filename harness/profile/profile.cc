@@ -12,10 +12,10 @@
 
 #include <fmt/format.h>
 #include "base/bytes.h"
-#include "harness/ballast.h"
+#include "harness/measure/quiet_cpu.h"
 #include "harness/profile/blocks.h"
-#include "harness/quiet_cpu.h"
-#include "harness/simcu_api.h"
+#include "harness/replay/ballast.h"
+#include "harness/replay/simcu_api.h"
 
 namespace allocmark {
 namespace {

@@ -5,9 +5,9 @@
 #include <span>
 #include <string>
 
-#include "harness/trace_compiler.h"
+#include "harness/replay/trace_compiler.h"
 #include "workloads/open_workload.h"
-#include "workloads/source.h"
+#include "workloads/trace/source.h"
 
 namespace allocmark {
 

@@ -8,12 +8,12 @@
 #include <string>
 #include <vector>
 
-#include "allocators/cuda_check.h"
-#include "allocators/driver_mapping.h"
+#include "allocators/cuda/cuda_check.h"
+#include "allocators/cuda/driver_mapping.h"
 #include "base/bytes.h"
 #include "base/error.h"
-#include "harness/ballast.h"
 #include "harness/profile/blocks.h"
+#include "harness/replay/ballast.h"
 
 namespace allocmark {
 namespace {

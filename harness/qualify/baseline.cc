@@ -8,7 +8,7 @@
 
 #include <nlohmann/json.hpp>
 #include "base/error.h"
-#include "harness/run_folder.h"
+#include "harness/run/run_folder.h"
 
 namespace allocmark::qualify {
 namespace {

@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "harness/clock.h"
-#include "harness/simcu_api.h"
+#include "harness/measure/clock.h"
+#include "harness/replay/simcu_api.h"
 
 namespace allocmark::qualify {
 

@@ -8,12 +8,12 @@
 
 #include <fmt/format.h>
 #include "base/bytes.h"
-#include "harness/ballast.h"
-#include "harness/capacity.h"
 #include "harness/qualify/gpu_facts.h"
 #include "harness/qualify/memory_ways.h"
 #include "harness/qualify/repeat.h"
 #include "harness/qualify/tests.h"
+#include "harness/replay/ballast.h"
+#include "harness/replay/capacity.h"
 
 namespace allocmark::qualify {
 namespace {

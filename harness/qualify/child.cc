@@ -15,7 +15,7 @@
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
-#include "harness/runtime_select.h"
+#include "harness/run/runtime_select.h"
 #include "results/json.h"
 
 namespace allocmark::qualify {

@@ -18,10 +18,10 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include "base/nearest.h"
-#include "harness/environment.h"
 #include "harness/qualify/child.h"
 #include "harness/qualify/judge.h"
-#include "harness/runtime_select.h"
+#include "harness/run/environment.h"
+#include "harness/run/runtime_select.h"
 
 namespace allocmark::qualify {
 namespace {

@@ -8,11 +8,11 @@
 #include <string>
 #include <string_view>
 
-#include "allocators/cuda_check.h"
-#include "harness/environment.h"
+#include "allocators/cuda/cuda_check.h"
 #include "harness/qualify/gpu_facts.h"
 #include "harness/qualify/nvml.h"
 #include "harness/qualify/tests.h"
+#include "harness/run/environment.h"
 
 namespace allocmark::qualify {
 

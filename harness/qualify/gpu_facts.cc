@@ -6,8 +6,8 @@
 #include <array>
 #include <utility>
 
-#include "allocators/cuda_check.h"
-#include "harness/runtime_select.h"
+#include "allocators/cuda/cuda_check.h"
+#include "harness/run/runtime_select.h"
 
 namespace allocmark::qualify {
 

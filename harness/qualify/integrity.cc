@@ -15,16 +15,16 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include "allocators/cuda_check.h"
+#include "allocators/cuda/cuda_check.h"
 #include "base/bytes.h"
-#include "harness/block_pattern.h"
-#include "harness/capacity.h"
-#include "harness/kernels.h"
 #include "harness/qualify/gpu_facts.h"
 #include "harness/qualify/memory_ways.h"
 #include "harness/qualify/repeat.h"
 #include "harness/qualify/tests.h"
-#include "harness/simcu_api.h"
+#include "harness/replay/block_pattern.h"
+#include "harness/replay/capacity.h"
+#include "harness/replay/kernels.h"
+#include "harness/replay/simcu_api.h"
 
 namespace allocmark::qualify {
 namespace {

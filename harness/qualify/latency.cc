@@ -13,15 +13,15 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include "allocators/cuda_check.h"
+#include "allocators/cuda/cuda_check.h"
 #include "base/bytes.h"
-#include "harness/ballast.h"
-#include "harness/capacity.h"
 #include "harness/qualify/call_clock.h"
 #include "harness/qualify/gpu_facts.h"
 #include "harness/qualify/mapping_calls.h"
 #include "harness/qualify/repeat.h"
 #include "harness/qualify/tests.h"
+#include "harness/replay/ballast.h"
+#include "harness/replay/capacity.h"
 
 namespace allocmark::qualify {
 namespace {

@@ -5,8 +5,8 @@
 
 #include <string>
 
-#include "allocators/cuda_check.h"
-#include "allocators/driver_entry_point.h"
+#include "allocators/cuda/cuda_check.h"
+#include "allocators/cuda/driver_entry_point.h"
 
 namespace allocmark::qualify {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "allocators/driver_mapping.h"
+#include "allocators/cuda/driver_mapping.h"
 
 namespace allocmark::qualify {
 

@@ -3,7 +3,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include "allocators/cuda_check.h"
+#include "allocators/cuda/cuda_check.h"
 #include "base/bytes.h"
 #include "harness/qualify/mapping_calls.h"
 

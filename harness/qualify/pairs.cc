@@ -10,12 +10,12 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include "allocators/cuda_check.h"
+#include "allocators/cuda/cuda_check.h"
 #include "base/bytes.h"
-#include "harness/child_process.h"
 #include "harness/qualify/child.h"
 #include "harness/qualify/repeat.h"
 #include "harness/qualify/tests.h"
+#include "harness/run/child_process.h"
 
 namespace allocmark::qualify {
 namespace {

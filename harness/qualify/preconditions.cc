@@ -6,7 +6,7 @@
 #include <string>
 
 #include <fmt/format.h>
-#include "allocators/cuda_check.h"
+#include "allocators/cuda/cuda_check.h"
 #include "harness/qualify/gpu_facts.h"
 #include "harness/qualify/nvml.h"
 #include "harness/qualify/tests.h"

@@ -10,13 +10,13 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include "allocators/cuda_check.h"
+#include "allocators/cuda/cuda_check.h"
 #include "base/bytes.h"
-#include "harness/ballast.h"
-#include "harness/capacity.h"
 #include "harness/qualify/memory_ways.h"
 #include "harness/qualify/repeat.h"
 #include "harness/qualify/tests.h"
+#include "harness/replay/ballast.h"
+#include "harness/replay/capacity.h"
 
 namespace allocmark::qualify {
 namespace {

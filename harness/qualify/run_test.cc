@@ -6,9 +6,9 @@
 #include <chrono>
 #include <thread>
 
-#include "allocators/cuda_check.h"
+#include "allocators/cuda/cuda_check.h"
 #include "base/error.h"
-#include "harness/runtime_select.h"
+#include "harness/run/runtime_select.h"
 
 namespace allocmark::qualify {
 namespace {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include "allocators/cuda_check.h"
+#include "allocators/cuda/cuda_check.h"
 #include "harness/qualify/pairs.h"
 #include "harness/qualify/repeat.h"
 #include "harness/qualify/tests.h"

@@ -12,7 +12,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include "base/bytes.h"
-#include "results/text.h"
+#include "results/columns/text.h"
 
 namespace allocmark::qualify {
 namespace {

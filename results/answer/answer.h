@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "results/columns.h"
+#include "results/columns/columns.h"
 
 namespace allocmark {
 

@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "results/answer/answer.h"
-#include "results/columns.h"
+#include "results/columns/columns.h"
 
 namespace allocmark {
 namespace {

@@ -11,7 +11,7 @@
 #include "results/answer/answer.h"
 #include "results/derived.h"
 #include "results/latency_histogram.h"
-#include "results/percentile.h"
+#include "results/statistics/percentile.h"
 
 namespace allocmark {
 namespace {

@@ -13,8 +13,8 @@
 
 #include "base/bytes.h"
 #include "results/answer/answer.h"
+#include "results/columns/text.h"
 #include "results/json.h"
-#include "results/text.h"
 
 namespace allocmark {
 namespace {

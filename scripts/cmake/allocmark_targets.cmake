@@ -15,18 +15,32 @@ if(ALLOCMARK_SANITIZE)
   target_link_options(allocmark_options INTERFACE -fsanitize=${ALLOCMARK_SANITIZE})
 endif()
 
-# allocmark_library(NAME source...): a static library of ours.
-function(allocmark_library name)
-  add_library(${name} STATIC ${ARGN})
-  target_link_libraries(${name} PUBLIC allocmark_options)
-endfunction()
-
-# allocmark_cold(TARGET...): what is never timed is optimised less in a Release, since it takes
-# longest to compile.
+# allocmark_cold(TARGET...): what is never timed is optimised less in a Release, since it takes longest to compile.
 function(allocmark_cold)
   foreach(name ${ARGN})
     target_compile_options(${name} PRIVATE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-O1>)
   endforeach()
+endfunction()
+
+# allocmark_room(SOURCES file... USES room... LIBS target... [COLD]): the room of this folder as a library. Its target is named
+# after its path, allocmark_harness_replay. USES are the rooms it may include: scripts/rooms.py holds the code to them.
+# A COLD room is never timed, and optimised less in a Release, since optimising takes longest to compile.
+function(allocmark_room)
+  cmake_parse_arguments(arg "COLD" "" "SOURCES;USES;LIBS" ${ARGN})
+  file(RELATIVE_PATH room ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
+  string(REPLACE "/" "_" target allocmark_${room})
+  list(TRANSFORM arg_USES REPLACE "/" "_")
+  list(TRANSFORM arg_USES PREPEND allocmark_)
+  if(arg_SOURCES)
+    add_library(${target} STATIC ${arg_SOURCES})
+    target_link_libraries(${target} PUBLIC allocmark_options ${arg_USES} ${arg_LIBS})
+    if(arg_COLD)
+      allocmark_cold(${target})
+    endif()
+  else()
+    add_library(${target} INTERFACE)
+    target_link_libraries(${target} INTERFACE allocmark_options ${arg_USES} ${arg_LIBS})
+  endif()
 endfunction()
 
 # Compiles what nearly every test includes once, with the first test program, for all of them. Only for tests: elsewhere
@@ -45,17 +59,28 @@ function(allocmark_precompile_test_headers name)
   endif()
 endfunction()
 
-# allocmark_test(NAME SOURCES file... LIBS target... [SIMCUDA]): one Catch2 program and its CTest entry.
+# allocmark_test(NAME SOURCES file... ROOMS room... LIBS target... [SIMCUDA]): one Catch2 program and its CTest entry.
 # SIMCUDA runs it with the simulated CUDA runtime in front. Exit code 77 is reported as skipped.
 function(allocmark_test name)
-  cmake_parse_arguments(arg "SIMCUDA" "" "SOURCES;LIBS;ARGS" ${ARGN})
+  cmake_parse_arguments(arg "SIMCUDA" "" "SOURCES;ROOMS;LIBS" ${ARGN})
+  list(TRANSFORM arg_ROOMS REPLACE "/" "_")
+  list(TRANSFORM arg_ROOMS PREPEND allocmark_)
   add_executable(${name} ${arg_SOURCES})
-  target_link_libraries(${name} PRIVATE allocmark_options allocmark_catch ${arg_LIBS})
+  target_link_libraries(${name} PRIVATE allocmark_options allocmark_catch ${arg_ROOMS} ${arg_LIBS})
   allocmark_precompile_test_headers(${name})
-  add_test(NAME ${name} COMMAND ${name} ${arg_ARGS} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 600)
   if(arg_SIMCUDA)
     set_property(TEST ${name} PROPERTY ENVIRONMENT "LD_LIBRARY_PATH=${PROJECT_BINARY_DIR}/lib/simcuda")
     add_dependencies(${name} simcuda)
   endif()
+endfunction()
+
+# allocmark_program_test(NAME SCRIPT file TIMEOUT seconds [ENVIRONMENT NAME=value...]): a script that uses the program,
+# whose path is its first argument.
+function(allocmark_program_test name)
+  cmake_parse_arguments(arg "" "SCRIPT;TIMEOUT" "ENVIRONMENT" ${ARGN})
+  add_test(NAME ${name} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/${arg_SCRIPT} $<TARGET_FILE:allocmark>
+           WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT ${arg_TIMEOUT} ENVIRONMENT "${arg_ENVIRONMENT}")
 endfunction()

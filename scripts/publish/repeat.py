@@ -1,5 +1,5 @@
 """Where a second measurement of a cell is expected: as the cell states it, or, in lines of schema before 1.3, by the same rule from its passes
-(results/repeat.cc; results/README.md, "Measured again"). A cell's line flows in; an interval in ns flows out."""
+(results/compare/repeat.cc; results/README.md, "Measured again"). A cell's line flows in; an interval in ns flows out."""
 
 import math
 

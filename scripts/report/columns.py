@@ -1,4 +1,4 @@
-"""The columns of the page's tables: headings, units and values as allocmark's other formats have them (results/columns.h), and where each is
+"""The columns of the page's tables: headings, units and values as allocmark's other formats have them (results/columns/columns.h), and where each is
 defined. Facts flow in; headings with anchors flow out. Beside that, how bytes are written."""
 
 from anchors import anchor_of
@@ -20,9 +20,9 @@ FIELDS = {
     ("", "waste"): "waste_share",
     ("driver", "calls"): "device_allocate_count",
     ("requests", "done"): "latency_count",
-    ("answer", "P50"): "latency_ns_p50",
-    ("answer", "P99"): "latency_ns_p99",
-    ("answer", "P99.9"): "latency_ns_p999",
+    ("request", "P50"): "latency_ns_p50",
+    ("request", "P99"): "latency_ns_p99",
+    ("request", "P99.9"): "latency_ns_p999",
     ("1st token", "P50"): "first_token_latency_ns_p50",
     ("1st token", "P99"): "first_token_latency_ns_p99",
     ("delay", "P50"): "delay_ns_p50",

@@ -1,4 +1,4 @@
-"""The comparison of this run with others, laid out for people: allocmark's verdicts (results/compare.h), never computed here. The JSON of
+"""The comparison of this run with others, laid out for people: allocmark's verdicts (results/compare/compare.h), never computed here. The JSON of
 `allocmark compare` flows in; rows, texts and what the page's scripts need flow out."""
 
 import math

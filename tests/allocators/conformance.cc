@@ -7,7 +7,7 @@
 #include <exception>
 #include <string>
 
-#include "tests/allocators/device_probe.h"
+#include "tests/support/device_probe.h"
 
 namespace allocmark {
 namespace {

@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "allocators/backend.h"
+#include "allocators/backend/backend.h"
 
 namespace allocmark {
 

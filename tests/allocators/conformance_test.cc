@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "allocators/backend.h"
+#include "allocators/backend/backend.h"
 #include "allocators/registry.h"
 #include "tests/allocators/conformance.h"
 #include "tests/allocators/owned_blocks.h"

@@ -10,7 +10,7 @@
 #include <iterator>
 #include <string>
 
-#include "allocators/cuda_check.h"
+#include "allocators/cuda/cuda_check.h"
 #include "tests/allocators/conformance.h"
 
 namespace allocmark {

@@ -9,7 +9,7 @@
 #include <map>
 #include <vector>
 
-#include "allocators/backend.h"
+#include "allocators/backend/backend.h"
 #include "base/random.h"
 
 namespace allocmark {

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "allocators/backend.h"
+#include "allocators/backend/backend.h"
 #include "allocators/registry.h"
 #include "tests/catch.h"
 

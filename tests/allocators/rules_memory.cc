@@ -7,11 +7,11 @@
 #include <cstdint>
 #include <vector>
 
-#include "allocators/cuda_check.h"
+#include "allocators/cuda/cuda_check.h"
 #include "base/bytes.h"
 #include "tests/allocators/conformance.h"
-#include "tests/allocators/device_probe.h"
 #include "tests/allocators/owned_blocks.h"
+#include "tests/support/device_probe.h"
 
 namespace allocmark::rules {
 namespace {

@@ -18,11 +18,11 @@
 #include <utility>
 #include <vector>
 
-#include "allocators/cuda_check.h"
+#include "allocators/cuda/cuda_check.h"
 #include "base/bytes.h"
 #include "tests/allocators/conformance.h"
-#include "tests/allocators/device_probe.h"
 #include "tests/allocators/owned_blocks.h"
+#include "tests/support/device_probe.h"
 
 namespace allocmark::rules {
 namespace {

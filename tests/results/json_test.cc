@@ -14,7 +14,7 @@
 
 #include "base/error.h"
 #include "tests/catch.h"
-#include "tests/results/sample.h"
+#include "tests/support/sample.h"
 
 using namespace allocmark;
 

@@ -17,7 +17,7 @@
 #include "base/error.h"
 #include "results/json.h"
 #include "tests/catch.h"
-#include "tests/results/sample.h"
+#include "tests/support/sample.h"
 
 using namespace allocmark;
 

@@ -17,7 +17,7 @@
 #include "results/derived.h"
 #include "results/json.h"
 #include "tests/catch.h"
-#include "tests/results/sample_run.h"
+#include "tests/support/sample_run.h"
 
 using namespace allocmark;
 using nlohmann::json;

@@ -1,8 +1,8 @@
 // Goal: derived numbers are right where they are defined and absent where they are not. Method:
 // literals, worked out by hand or taken from published tables.
 #include "results/derived.h"
-#include "results/percentile.h"
-#include "results/proportion.h"
+#include "results/statistics/percentile.h"
+#include "results/statistics/proportion.h"
 
 #include <cstdint>
 #include <optional>

@@ -124,7 +124,7 @@ class Comparison(unittest.TestCase):
         self.assertIn("| free P50 | 0 | - | not stated |", page)
 
     def test_an_interval_of_older_lines_follows_the_rule_of_the_program(self):
-        # What state_repeat() gives for these passes (tests/results/repeat_test.cc, "a cell states intervals").
+        # What state_repeat() gives for these passes (tests/results/compare/repeat_test.cc, "a cell states intervals").
         one = {"allocate_latency_histogram": [957, 5000]}
         other = {"allocate_latency_histogram": [959, 5000]}
         line = cell(passes=[one, one, other], allocate_latency_count=15000, allocate_latency_ns_p50=1028.0)

@@ -12,11 +12,11 @@
 #include <vector>
 
 #include "tests/catch.h"
-#include "tests/workloads/trace_files.h"
+#include "tests/support/trace_files.h"
 #include "workloads/open_workload.h"
-#include "workloads/source.h"
-#include "workloads/summary.h"
-#include "workloads/trace_hash.h"
+#include "workloads/trace/source.h"
+#include "workloads/trace/summary.h"
+#include "workloads/trace/trace_hash.h"
 #include "workloads/trace_tools.h"
 
 using namespace allocmark;

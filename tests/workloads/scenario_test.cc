@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "tests/catch.h"
-#include "tests/workloads/trace_files.h"
+#include "tests/support/trace_files.h"
 #include "workloads/composition.h"
 #include "workloads/generators.h"
 #include "workloads/open_workload.h"

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "workloads/event_batch.h"
+#include "workloads/trace/event_batch.h"
 
 namespace allocmark {
 

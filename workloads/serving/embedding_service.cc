@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "base/random.h"
-#include "workloads/generated_source.h"
 #include "workloads/model/mean_pooling.h"
 #include "workloads/model/transformer.h"
 #include "workloads/serving/serve_options.h"
+#include "workloads/trace/generated_source.h"
 
 namespace allocmark {
 namespace {

@@ -7,11 +7,11 @@
 
 #include "workloads/model/lengths.h"
 #include "workloads/model/shapes.h"
-#include "workloads/parameters.h"
 #include "workloads/serving/arrivals.h"
 #include "workloads/serving/engine.h"
 #include "workloads/serving/scheduler.h"
-#include "workloads/source.h"
+#include "workloads/trace/parameters.h"
+#include "workloads/trace/source.h"
 
 namespace allocmark {
 

@@ -1,0 +1,220 @@
+#include "allocators/caching/caching.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "allocators/caching/config.h"
+#include "base/error.h"
+
+namespace allocmark {
+namespace {
+
+caching::Stream number_of(cudaStream_t stream) { return reinterpret_cast<caching::Stream>(stream); }
+
+std::uint64_t address_of(const void* pointer) { return reinterpret_cast<std::uint64_t>(pointer); }
+
+std::uint64_t bytes_of(const caching::Stat& stat) {
+  return static_cast<std::uint64_t>(stat.current());
+}
+
+[[noreturn]] void throw_invalid_pointer(const void* pointer) {
+  throw EnvironmentError(
+      {.what = fmt::format("invalid device pointer: {}", pointer),
+       .where = "caching backend",
+       .wanted = "a pointer that allocate returned and that was not given back since",
+       .got = {},
+       .next = {}});
+}
+
+void fill_cached(MemoryStats& stats, const caching::CachingAllocator& allocator,
+                 caching::Stream stream) {
+  std::uint64_t other_bytes = 0;
+  std::uint64_t largest_bytes = 0;
+  for (const caching::PoolKind kind : {caching::PoolKind::Small, caching::PoolKind::Large}) {
+    for (const caching::Block* block : allocator.heap().pool(kind).free_blocks()) {
+      if (block->home->stream == stream) {
+        largest_bytes = std::max(largest_bytes, block->size_bytes);
+      } else {
+        other_bytes += block->size_bytes;
+      }
+    }
+  }
+  stats.free_other_streams_bytes = other_bytes;
+  stats.free_largest_bytes = largest_bytes;
+}
+
+MemoryBlockState state_of(caching::BlockState state) {
+  switch (state) {
+    case caching::BlockState::ActiveAllocated:
+      return MemoryBlockState::Allocated;
+    case caching::BlockState::ActivePendingFree:
+      return MemoryBlockState::Waiting;
+    case caching::BlockState::Inactive:
+      return MemoryBlockState::Free;
+  }
+  return MemoryBlockState::Free;
+}
+
+std::optional<ErrorText> check_conf(std::string_view conf) {
+  return caching::parse_strict(conf).error;
+}
+
+std::unique_ptr<Backend> make(const BackendOptions& options) {
+  const caching::StrictConfig config = caching::parse_strict(options.conf);
+  if (config.error) throw UsageError(*config.error);
+  return std::make_unique<CachingBackend>(config.settings, options.memory_limit_bytes);
+}
+
+std::string unavailable_reason() { return {}; }
+
+}  // namespace
+
+CachingBackend::CachingBackend(const caching::Settings& settings, std::uint64_t memory_limit_bytes)
+    : driver_(settings.release_lock_on_cudamalloc ? &mutex_ : nullptr) {
+  // PyTorch's allocators are made under the same lock, which cudaMalloc may release.
+  const std::lock_guard lock(mutex_);
+  if (settings.backend == caching::PoolBackend::CudaMallocAsync) {
+    async_ = std::make_unique<caching::AsyncAllocator>(driver_, memory_limit_bytes);
+  } else {
+    native_ = std::make_unique<caching::CachingAllocator>(driver_, settings, memory_limit_bytes);
+  }
+}
+
+AllocateResult CachingBackend::allocate(std::uint64_t size_bytes, cudaStream_t stream) {
+  if (size_bytes == 0) return {};
+  // PyTorch refuses tensors of 1 EiB and more before its allocator, whose rounding would wrap.
+  constexpr std::uint64_t kTensorBytesEnd = std::uint64_t{1} << 60;
+  if (size_bytes >= kTensorBytesEnd) return {nullptr, AllocateStatus::OutOfMemory};
+  const std::lock_guard lock(mutex_);
+  const std::optional<std::uint64_t> address =
+      native_ ? native_->allocate(size_bytes, number_of(stream))
+              : async_->allocate(size_bytes, number_of(stream));
+  if (!address) return {nullptr, AllocateStatus::OutOfMemory};
+  return {reinterpret_cast<void*>(*address), AllocateStatus::Ok};
+}
+
+void CachingBackend::deallocate(void* pointer, std::uint64_t /*size_bytes*/,
+                                cudaStream_t /*stream*/) {
+  if (pointer == nullptr) return;
+  const std::lock_guard lock(mutex_);
+  const bool known =
+      native_ ? native_->deallocate(address_of(pointer)) : async_->deallocate(address_of(pointer));
+  if (!known) throw_invalid_pointer(pointer);
+}
+
+void CachingBackend::record_stream(void* pointer, cudaStream_t stream) {
+  if (pointer == nullptr) return;
+  const std::lock_guard lock(mutex_);
+  const bool known = native_ ? native_->record_stream(address_of(pointer), number_of(stream))
+                             : async_->record_stream(address_of(pointer), number_of(stream));
+  if (!known) throw_invalid_pointer(pointer);
+}
+
+void CachingBackend::trim() {
+  const std::lock_guard lock(mutex_);
+  if (native_) {
+    native_->empty_cache();
+  } else {
+    async_->empty_cache();
+  }
+}
+
+MemoryStats CachingBackend::stats(cudaStream_t stream) const {
+  const std::lock_guard lock(mutex_);
+  const caching::Counters counters = native_ ? native_->counters() : async_->counters();
+  MemoryStats stats;
+  stats.allocated_bytes = bytes_of(counters.allocated_bytes.all());
+  stats.active_bytes = bytes_of(counters.active_bytes.all());
+  stats.reserved_bytes = bytes_of(counters.reserved_bytes.all());
+  if (!native_) return stats;
+  fill_cached(stats, *native_, number_of(stream));
+  stats.device_allocate_count = static_cast<std::uint64_t>(counters.num_device_alloc);
+  stats.device_free_count = static_cast<std::uint64_t>(counters.num_device_free);
+  stats.retry_count = static_cast<std::uint64_t>(counters.num_alloc_retries);
+  stats.synchronize_all_count = static_cast<std::uint64_t>(counters.num_sync_all_streams);
+  return stats;
+}
+
+std::vector<NamedCounter> CachingBackend::counters() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<NamedCounter> named;
+  for (auto& [name, value] : caching::flatten(native_ ? native_->counters() : async_->counters())) {
+    named.push_back({std::move(name), value});
+  }
+  return named;
+}
+
+std::string CachingBackend::change_settings(const std::string& conf) {
+  const std::lock_guard lock(mutex_);
+  if (!native_) return {};
+  caching::Settings settings = native_->settings();
+  std::string error = caching::change_like_pytorch(settings, conf);
+  native_->change_settings(settings);
+  return error;
+}
+
+void CachingBackend::change_limit(std::uint64_t memory_limit_bytes) {
+  const std::lock_guard lock(mutex_);
+  if (native_) {
+    native_->change_limit(memory_limit_bytes > 0 ? std::optional(memory_limit_bytes)
+                                                 : std::nullopt);
+  } else {
+    async_->change_limit(memory_limit_bytes);
+  }
+}
+
+std::string CachingBackend::last_failure_text() const {
+  const std::lock_guard lock(mutex_);
+  if (native_)
+    return native_->last_failure() ? out_of_memory_message(*native_->last_failure()) : "";
+  return async_->last_failure() ? out_of_memory_message(*async_->last_failure()) : "";
+}
+
+std::uint64_t CachingBackend::split_release_count() const {
+  const std::lock_guard lock(mutex_);
+  return native_ ? native_->heap().split_release_count : 0;
+}
+
+std::vector<caching::SegmentInfo> CachingBackend::snapshot() const {
+  const std::lock_guard lock(mutex_);
+  if (!native_) return {};
+  return caching::take_snapshot(*native_);
+}
+
+std::vector<MemorySegment> CachingBackend::segments() const {
+  std::vector<MemorySegment> segments;
+  for (const caching::SegmentInfo& info : snapshot()) {
+    MemorySegment& segment =
+        segments.emplace_back(MemorySegment{.address = info.address,
+                                            .size_bytes = info.total_bytes,
+                                            .is_large = info.kind == caching::PoolKind::Large,
+                                            .is_expandable = info.expandable});
+    segment.stream = static_cast<std::uint64_t>(info.stream);
+    for (const caching::BlockInfo& block : info.blocks) {
+      segment.blocks.push_back({.address = block.address,
+                                .size_bytes = block.size_bytes,
+                                .state = state_of(block.state)});
+    }
+  }
+  return segments;
+}
+
+BackendEntry caching_entry() {
+  return {
+      .name = "caching",
+      .summary = "PyTorch 2.11's caching allocator, with PYTORCH_CUDA_ALLOC_CONF as config string",
+      .capabilities = {.any_thread = true,
+                       .stream_ordered = true,
+                       .real_memory = true,
+                       .honours_memory_limit = true},
+      .conf_keys = caching::config_key_names(),
+      .check_conf = check_conf,
+      .make = make,
+      .unavailable_reason = unavailable_reason};
+}
+
+}  // namespace allocmark

@@ -1,0 +1,121 @@
+// The child process and what it says; see library_probe.h.
+#include "allocators/plugins/library_probe.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+
+namespace allocmark {
+namespace {
+
+void say(int fd, const char* text) {
+  if (text == nullptr) return;
+  // What does not fit into the pipe is lost, and a message is a line.
+  if (write(fd, text, std::strlen(text)) < 0) return;
+}
+
+// Runs in the child, which has nothing but this to do.
+[[noreturn]] void probe_in_child(const LibraryProbe& probe, const std::string& path, int fd) {
+  for (const int number : {SIGSEGV, SIGABRT, SIGBUS, SIGILL, SIGFPE}) signal(number, SIG_DFL);
+  void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    say(fd, "it does not load: ");
+    say(fd, dlerror());
+    _exit(1);
+  }
+  for (const std::string& symbol : probe.symbols) {
+    if (dlsym(library, symbol.c_str()) != nullptr) continue;
+    say(fd, "it has no function ");
+    say(fd, symbol.c_str());
+    _exit(1);
+  }
+  say(fd, "+");
+  _exit(0);
+}
+
+struct Answer {
+  std::string text;
+  bool timed_out = false;
+};
+
+Answer read_answer(int fd, int timeout_ms) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point deadline = Clock::now() + std::chrono::milliseconds(timeout_ms);
+  Answer answer;
+  while (true) {
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
+    pollfd polled{.fd = fd, .events = POLLIN, .revents = 0};
+    const int ready = left <= 0 ? 0 : poll(&polled, 1, static_cast<int>(left));
+    if (ready == 0) {
+      answer.timed_out = true;
+      return answer;
+    }
+    if (ready < 0) {
+      if (errno == EINTR) continue;
+      return answer;
+    }
+    char bytes[512];
+    const ssize_t count = read(fd, bytes, sizeof bytes);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return answer;
+    answer.text.append(bytes, static_cast<std::size_t>(count));
+  }
+}
+
+std::string system_problem(const char* call) {
+  return fmt::format("it could not be looked into: {}: {}", call,
+                     std::error_code(errno, std::generic_category()).message());
+}
+
+}  // namespace
+
+std::string loadable_path(const std::string& path) {
+  return path.find('/') == std::string::npos ? "./" + path : path;
+}
+
+std::string library_problem(const LibraryProbe& probe) {
+  std::error_code error;
+  if (!std::filesystem::exists(probe.path, error)) return "no such file";
+  if (!std::filesystem::is_regular_file(probe.path, error)) return "it is not a file";
+  const std::string path = loadable_path(probe.path);
+  int fds[2];
+  if (pipe(fds) != 0) return system_problem("pipe");
+  const pid_t child = fork();
+  if (child == 0) {
+    close(fds[0]);
+    probe_in_child(probe, path, fds[1]);
+  }
+  close(fds[1]);
+  if (child < 0) {
+    close(fds[0]);
+    return system_problem("fork");
+  }
+  const Answer answer = read_answer(fds[0], probe.timeout_ms);
+  close(fds[0]);
+  // A library may have left threads or children with the pipe; the child itself ends now.
+  if (answer.timed_out) kill(child, SIGKILL);
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (answer.timed_out) {
+    return fmt::format("it is not loaded after {} s", probe.timeout_ms / 1000);
+  }
+  if (answer.text == "+") return {};
+  if (WIFSIGNALED(status)) {
+    return fmt::format("loading it ends with signal {} ({})", WTERMSIG(status),
+                       strsignal(WTERMSIG(status)));
+  }
+  return answer.text.empty() ? "loading it ends the process" : answer.text;
+}
+
+}  // namespace allocmark

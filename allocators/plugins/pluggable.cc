@@ -1,0 +1,217 @@
+// A library's two functions behind the interface; see pluggable.h.
+#include "allocators/plugins/pluggable.h"
+
+#include <dlfcn.h>
+
+#include <limits>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "allocators/conf/conf.h"
+#include "allocators/conf/conf_value.h"
+#include "allocators/cuda/cuda_check.h"
+#include "allocators/plugins/library_probe.h"
+
+namespace allocmark {
+namespace {
+
+const std::vector<std::string>& conf_keys() {
+  static const std::vector<std::string> keys = {"library", "malloc", "free", "record_stream",
+                                                "trim"};
+  return keys;
+}
+
+// A value in brackets can hold what else would end it: blanks, commas, colons.
+std::string unbracketed(std::string_view value) {
+  if (value.starts_with('[')) value = value.substr(1, value.size() - 2);
+  return std::string(value);
+}
+
+std::vector<std::string> symbols_of(const PluggableConf& conf) {
+  std::vector<std::string> symbols = {conf.malloc_symbol, conf.free_symbol};
+  for (const std::string& optional : {conf.record_stream_symbol, conf.trim_symbol}) {
+    if (!optional.empty()) symbols.push_back(optional);
+  }
+  return symbols;
+}
+
+// Reads the string and looks into the library: whoever plans a run is told before anything runs.
+std::optional<ErrorText> check_conf(std::string_view text) {
+  const PluggableConfResult read = read_pluggable_conf(text);
+  if (read.error) return read.error;
+  const std::string problem =
+      library_problem({.path = read.conf.library, .symbols = symbols_of(read.conf)});
+  if (problem.empty()) return std::nullopt;
+  return ErrorText{.what = "this library cannot be used as an allocator",
+                   .where = read.conf.library,
+                   .wanted = "a shared library with the functions " + read.conf.malloc_symbol +
+                             " and " + read.conf.free_symbol,
+                   .got = problem,
+                   .next = "name it as pluggable:PATH.so,MALLOC_SYMBOL,FREE_SYMBOL"};
+}
+
+std::unique_ptr<Backend> make(const BackendOptions& options) {
+  const PluggableConfResult read = read_pluggable_conf(options.conf);
+  require_good_conf(read.error);
+  return std::make_unique<PluggableBackend>(read.conf);
+}
+
+std::string unavailable_reason() { return {}; }
+
+EnvironmentError library_error(const std::string& library, std::string what, std::string got,
+                               std::string next = {}) {
+  return EnvironmentError({.what = std::move(what),
+                           .where = library,
+                           .wanted = {},
+                           .got = std::move(got),
+                           .next = std::move(next)});
+}
+
+}  // namespace
+
+PluggableConfResult read_pluggable_conf(std::string_view text) {
+  ConfSplit split = split_conf(text, conf_keys());
+  PluggableConfResult result{.conf = {}, .error = std::move(split.error)};
+  ConfReader reader(result.error);
+  PluggableConf& conf = result.conf;
+  const std::pair<std::string_view, std::string*> fields[] = {
+      {"library", &conf.library},
+      {"malloc", &conf.malloc_symbol},
+      {"free", &conf.free_symbol},
+      {"record_stream", &conf.record_stream_symbol},
+      {"trim", &conf.trim_symbol}};
+  for (const ConfPair& pair : split.pairs) {
+    for (const auto& [key, field] : fields) {
+      if (pair.key != key) continue;
+      *field = unbracketed(pair.value);
+      if (field->empty()) reader.fail(pair, "a name");
+    }
+  }
+  if (!result.error && conf.library.empty()) {
+    result.error = ErrorText{.what = "no library is named",
+                             .where = "allocator pluggable",
+                             .wanted =
+                                 "pluggable:PATH.so[,MALLOC_SYMBOL,FREE_SYMBOL], or the "
+                                 "config key library",
+                             .got = text.empty() ? "no config string" : std::string(text),
+                             .next = {}};
+  }
+  return result;
+}
+
+PluggableBackend::PluggableBackend(const PluggableConf& conf) : library_(conf.library) {
+  ALLOCMARK_CUDA_CHECK(cudaGetDevice(&device_));
+  void* const library = dlopen(loadable_path(conf.library).c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) throw library_error(library_, "the library does not load", dlerror());
+  const auto find = [&](const std::string& symbol, auto& function) {
+    if (symbol.empty()) return;
+    void* const found = dlsym(library, symbol.c_str());
+    if (found == nullptr) throw library_error(library_, "a function is missing", symbol);
+    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(found);
+  };
+  find(conf.malloc_symbol, malloc_);
+  find(conf.free_symbol, free_);
+  find(conf.record_stream_symbol, record_stream_);
+  find(conf.trim_symbol, trim_);
+}
+
+PluggableBackend::~PluggableBackend() {
+  // The streams of the live blocks may be gone, so all work is waited for and the default stream
+  // named instead.
+  (void)cudaDeviceSynchronize();
+  live_.for_each([this](const LiveBlock& block) {
+    free_(block.pointer, static_cast<ssize_t>(block.size_bytes), device_, nullptr);
+  });
+  // A library may order its frees on the stream; what it caches is complete after that.
+  (void)cudaDeviceSynchronize();
+  if (trim_ != nullptr) trim_();
+  (void)cudaGetLastError();
+}
+
+AllocateResult PluggableBackend::allocate(std::uint64_t size_bytes, cudaStream_t stream) {
+  constexpr AllocateResult kOutOfMemory{.pointer = nullptr, .status = AllocateStatus::OutOfMemory};
+  if (size_bytes == 0) return {};
+  if (size_bytes > static_cast<std::uint64_t>(std::numeric_limits<ssize_t>::max())) {
+    return kOutOfMemory;  // the interface has no such number
+  }
+  void* const pointer = malloc_(static_cast<ssize_t>(size_bytes), device_, stream);
+  if (pointer == nullptr) {
+    (void)cudaGetLastError();
+    if (!has_answered_) require_our_runtime();
+    return kOutOfMemory;
+  }
+  if (!has_answered_) [[unlikely]] {
+    has_answered_ = true;
+  }
+  const std::scoped_lock lock(mutex_);
+  live_.reserve_one();
+  live_.insert({.pointer = pointer, .size_bytes = size_bytes});
+  return {.pointer = pointer, .status = AllocateStatus::Ok};
+}
+
+// A library that was linked with the static CUDA runtime cannot see a simulated device: every
+// request would fail, and would look like a device without memory. The simulated runtime counts its
+// calls.
+void PluggableBackend::require_our_runtime() const {
+  using CallCount = std::uint64_t (*)(const char* api);
+  const auto call_count = reinterpret_cast<CallCount>(dlsym(RTLD_DEFAULT, "simcu_call_count"));
+  if (call_count == nullptr) return;
+  const std::uint64_t before = call_count(nullptr);
+  void* const pointer = malloc_(1, device_, nullptr);
+  (void)cudaGetLastError();
+  // One call is ours.
+  if (pointer != nullptr || call_count(nullptr) > before + 1) {
+    if (pointer != nullptr) free_(pointer, 1, device_, nullptr);
+    return;
+  }
+  throw library_error(library_, "the library does not use the simulated CUDA runtime",
+                      "a failed request without any call of it",
+                      "Link it with the shared runtime (nvcc -cudart shared), or run it on a GPU.");
+}
+
+void PluggableBackend::deallocate(void* pointer, std::uint64_t size_bytes, cudaStream_t stream) {
+  if (pointer == nullptr) return;
+  {
+    // Forgotten before it is freed: then another thread may get the same address.
+    const std::scoped_lock lock(mutex_);
+    (void)live_.erase(pointer);
+  }
+  free_(pointer, static_cast<ssize_t>(size_bytes), device_, stream);
+}
+
+void PluggableBackend::record_stream(void* pointer, cudaStream_t stream) {
+  if (record_stream_ != nullptr && pointer != nullptr) record_stream_(pointer, stream);
+}
+
+void PluggableBackend::trim() {
+  if (trim_ != nullptr) trim_();
+}
+
+MemoryStats PluggableBackend::stats(cudaStream_t /*stream*/) const {
+  const std::scoped_lock lock(mutex_);
+  MemoryStats stats;
+  stats.allocated_bytes = live_.size_bytes_total();
+  return stats;
+}
+
+BackendEntry pluggable_entry() {
+  return {
+      .name = "pluggable",
+      .summary =
+          "any library with PyTorch's pluggable interface, as "
+          "pluggable:PATH.so[,MALLOC_SYMBOL,FREE_SYMBOL]",
+      // The interface promises neither order nor alignment; 16 bytes are what vector loads need.
+      .capabilities = {.any_thread = true,
+                       .stream_ordered = false,
+                       .real_memory = true,
+                       .honours_memory_limit = false,
+                       .alignment_bytes = 16},
+      .conf_keys = conf_keys(),
+      .argument_keys = {"library", "malloc", "free"},
+      .check_conf = check_conf,
+      .make = make,
+      .unavailable_reason = unavailable_reason};
+}
+
+}  // namespace allocmark

@@ -1,0 +1,256 @@
+// Finds and drives the plugin; see rmm.h.
+#include "allocators/plugins/rmm.h"
+
+#include <dlfcn.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "allocators/conf/conf.h"
+#include "allocators/conf/conf_value.h"
+#include "allocators/cuda/cuda_check.h"
+#include "allocators/plugins/plugin_library.h"
+#include "base/bytes.h"
+
+namespace allocmark {
+namespace {
+
+const std::vector<std::string>& conf_keys() {
+  static const std::vector<std::string> keys = {
+      "resource", "initial_mb",  "max_mb",  "release_threshold_mb",
+      "block_kb", "block_count", "min_bin", "max_bin"};
+  return keys;
+}
+
+std::optional<ErrorText> check_conf(std::string_view conf) { return read_rmm_conf(conf).error; }
+
+std::string plugin_path() {
+  return plugin_library_path("ALLOCMARK_RMM_PLUGIN", "liballocmark_rmm.so");
+}
+
+const PluginTable& plugin() {
+  static const PluginTable loaded =
+      load_plugin_table(plugin_path(), "allocmark_rmm_plugin", ALLOCMARK_RMM_PLUGIN_VERSION);
+  return loaded;
+}
+
+const AllocmarkRmmPlugin& functions() {
+  return *static_cast<const AllocmarkRmmPlugin*>(plugin().table);
+}
+
+// NVIDIA's wheels contain the CUDA runtime, and what librmm then calls never reaches a simulated
+// one. That one counts its calls.
+bool librmm_has_own_runtime(const AllocmarkRmmPlugin& loaded) {
+  using CallCount = std::uint64_t (*)(const char* api);
+  const auto call_count = reinterpret_cast<CallCount>(dlsym(RTLD_DEFAULT, "simcu_call_count"));
+  if (call_count == nullptr) return false;
+  const std::uint64_t before = call_count("cudaGetDeviceCount");
+  loaded.call_runtime();
+  return call_count("cudaGetDeviceCount") == before;
+}
+
+std::string unavailable_reason() {
+  const std::string path = plugin_path();
+  if (!std::filesystem::exists(path)) {
+    return "no RMM plugin at " + path +
+           "; configure with -DALLOCMARK_RMM_DIR=<site-packages>/librmm or set "
+           "ALLOCMARK_RMM_PLUGIN";
+  }
+  if (!plugin().problem.empty()) return plugin().problem;
+  static const bool has_own_runtime = librmm_has_own_runtime(functions());
+  return has_own_runtime ? "librmm contains a CUDA runtime of its own (NVIDIA's wheels do), which "
+                           "cannot see the simulated device; it needs a GPU, or an RMM built with "
+                           "the shared runtime"
+                         : "";
+}
+
+std::unique_ptr<Backend> make(const BackendOptions& options) {
+  const RmmConf conf = read_rmm_conf(options.conf);
+  require_good_conf(conf.error);
+  return std::make_unique<RmmBackend>(conf.options);
+}
+
+// Which resources know a key.
+bool fits(std::string_view key, int resource) {
+  const bool pooled = resource == kAllocmarkRmmPool || resource == kAllocmarkRmmBinning;
+  if (key == "initial_mb") {
+    return pooled || resource == kAllocmarkRmmArena || resource == kAllocmarkRmmCudaAsync;
+  }
+  if (key == "max_mb") return pooled;
+  if (key == "release_threshold_mb") return resource == kAllocmarkRmmCudaAsync;
+  if (key == "block_kb" || key == "block_count") return resource == kAllocmarkRmmFixedSize;
+  return resource == kAllocmarkRmmBinning;
+}
+
+}  // namespace
+
+RmmConf read_rmm_conf(std::string_view text) {
+  ConfSplit split = split_conf(text, conf_keys());
+  RmmConf conf{.options = {.resource = kAllocmarkRmmPool,
+                           .initial_bytes = UINT64_MAX,
+                           .bytes_max = UINT64_MAX,
+                           .release_threshold_bytes = UINT64_MAX,
+                           .block_bytes = kMiB,
+                           .block_count = 128,
+                           .bin_exponent_min = 18,
+                           .bin_exponent_max = 22},
+               .error = std::move(split.error)};
+  ConfReader reader(conf.error);
+  AllocmarkRmmOptions& options = conf.options;
+  constexpr ConfRange kMegabytes{.lowest = 0, .highest = kTiB / kMiB};
+  for (const ConfPair& pair : split.pairs) {
+    if (pair.key == "resource") {
+      options.resource = static_cast<int>(
+          reader.word(pair, {"pool", "arena", "binning", "fixed_size", "cuda_async"}));
+    } else if (pair.key == "initial_mb") {
+      options.initial_bytes = reader.number(pair, kMegabytes) * kMiB;
+    } else if (pair.key == "max_mb") {
+      options.bytes_max = reader.number(pair, kMegabytes) * kMiB;
+    } else if (pair.key == "release_threshold_mb") {
+      options.release_threshold_bytes = reader.number(pair, kMegabytes) * kMiB;
+    } else if (pair.key == "block_kb") {
+      options.block_bytes = reader.number(pair, {.lowest = 1, .highest = kGiB / kKiB}) * kKiB;
+    } else if (pair.key == "block_count") {
+      options.block_count = reader.number(pair, {.lowest = 1, .highest = 1'000'000});
+    } else if (pair.key == "min_bin") {
+      options.bin_exponent_min =
+          static_cast<int>(reader.number(pair, {.lowest = 8, .highest = 30}));
+    } else {
+      options.bin_exponent_max =
+          static_cast<int>(reader.number(pair, {.lowest = 8, .highest = 30}));
+    }
+  }
+  for (const ConfPair& pair : split.pairs) {
+    if (pair.key != "resource" && !fits(pair.key, options.resource)) {
+      reader.fail(pair, "a key of the chosen resource");
+    }
+  }
+  if (options.bin_exponent_min > options.bin_exponent_max) {
+    reader.fail(split.pairs.back(), "min_bin <= max_bin");
+  }
+  return conf;
+}
+
+RmmBackend::RmmBackend(const AllocmarkRmmOptions& options) : plugin_(nullptr) {
+  if (const std::string reason = unavailable_reason(); !reason.empty()) {
+    throw EnvironmentError({.what = "the rmm backend is not available",
+                            .where = {},
+                            .wanted = {},
+                            .got = {},
+                            .next = reason});
+  }
+  plugin_ = &functions();
+  const int status = plugin_->open(&options, &instance_);
+  if (status == kAllocmarkRmmOutOfMemory) {
+    throw EnvironmentError({.what = "the device has not the memory that the resource starts with",
+                            .where = "rmm backend",
+                            .wanted = {},
+                            .got = {},
+                            .next = "give a smaller initial_mb"});
+  }
+  require_ok(status, "its constructor");
+}
+
+RmmBackend::~RmmBackend() {
+  (void)cudaDeviceSynchronize();
+  live_.for_each([this](const LiveBlock& block) {
+    (void)plugin_->deallocate(instance_, block.pointer, block.size_bytes, nullptr);
+  });
+  (void)cudaDeviceSynchronize();
+  plugin_->close(instance_);
+}
+
+void RmmBackend::require_ok(int status, const char* call) const {
+  if (status == kAllocmarkRmmOk) [[likely]]
+    return;
+  throw EnvironmentError({.what = std::string("RMM failed in ") + call,
+                          .where = plugin_path(),
+                          .wanted = {},
+                          .got = plugin_->last_error(),
+                          .next = {}});
+}
+
+AllocateResult RmmBackend::allocate(std::uint64_t size_bytes, cudaStream_t stream) {
+  if (size_bytes == 0) return {};
+  constexpr AllocateResult kOutOfMemory{.pointer = nullptr, .status = AllocateStatus::OutOfMemory};
+  if (size_bytes > kTiB * 256) return kOutOfMemory;  // RMM's rounding would wrap
+  void* pointer = nullptr;
+  const int status = plugin_->allocate(instance_, size_bytes, stream, &pointer);
+  if (status == kAllocmarkRmmOutOfMemory) [[unlikely]]
+    return kOutOfMemory;
+  require_ok(status, "allocate");
+  const std::scoped_lock lock(mutex_);
+  live_.reserve_one();
+  live_.insert({.pointer = pointer, .size_bytes = size_bytes});
+  return {.pointer = pointer, .status = AllocateStatus::Ok};
+}
+
+void RmmBackend::wait_for(cudaStream_t other, cudaStream_t stream) const {
+  cudaEvent_t event = nullptr;
+  ALLOCMARK_CUDA_CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+  const cudaError_t recorded = cudaEventRecord(event, other);
+  const cudaError_t waited =
+      recorded == cudaSuccess ? cudaStreamWaitEvent(stream, event, 0) : recorded;
+  (void)cudaEventDestroy(event);
+  ALLOCMARK_CUDA_CHECK(waited);
+}
+
+void RmmBackend::deallocate(void* pointer, std::uint64_t size_bytes, cudaStream_t stream) {
+  if (pointer == nullptr) return;
+  std::vector<cudaStream_t> others;
+  {
+    const std::scoped_lock lock(mutex_);
+    others = uses_.take(pointer);
+  }
+  for (const cudaStream_t other : others) wait_for(other, stream);  // may throw: it is live then
+  {
+    // Forgotten before it is freed: then another thread may get the same address.
+    const std::scoped_lock lock(mutex_);
+    (void)live_.erase(pointer);
+  }
+  require_ok(plugin_->deallocate(instance_, pointer, size_bytes, stream), "deallocate");
+}
+
+void RmmBackend::record_stream(void* pointer, cudaStream_t stream) {
+  if (pointer == nullptr) return;
+  const std::scoped_lock lock(mutex_);
+  uses_.add(pointer, stream);
+}
+
+void RmmBackend::trim() { require_ok(plugin_->trim(instance_), "trim"); }
+
+MemoryStats RmmBackend::stats(cudaStream_t /*stream*/) const {
+  AllocmarkRmmUsage usage{};
+  require_ok(plugin_->usage(instance_, &usage), "usage");
+  MemoryStats stats;
+  {
+    const std::scoped_lock lock(mutex_);
+    stats.allocated_bytes = live_.size_bytes_total();
+  }
+  stats.reserved_bytes = usage.reserved_bytes;
+  if (usage.device_allocate_count > 0) {
+    stats.device_allocate_count = usage.device_allocate_count;
+    stats.device_free_count = usage.device_free_count;
+  }
+  return stats;
+}
+
+BackendEntry rmm_entry() {
+  return {
+      .name = "rmm",
+      .summary = "RAPIDS' RMM: pool, arena, binning, fixed_size or cuda_async, through a plugin",
+      .capabilities = {.any_thread = true,
+                       .stream_ordered = true,
+                       .real_memory = true,
+                       .honours_memory_limit = false,
+                       .alignment_bytes = 256},
+      .conf_keys = conf_keys(),
+      .check_conf = check_conf,
+      .make = make,
+      .unavailable_reason = unavailable_reason};
+}
+
+}  // namespace allocmark

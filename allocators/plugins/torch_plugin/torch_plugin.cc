@@ -1,0 +1,296 @@
+// PyTorch's own CUDA caching allocator behind our plugin interface: headers of c10 and two
+// libraries, no Python and no libtorch. Everything c10 throws becomes a status and a text.
+#include "allocators/plugins/torch_plugin/plugin.h"
+
+#include <c10/core/AllocatorConfig.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAStream.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+namespace c10::cuda::_internal {
+// Exported by libc10_cuda; libtorch sets it. c10 asks it before it touches a device.
+void setHasPrimaryContext(bool (*has_primary_context)(DeviceIndex device));
+}  // namespace c10::cuda::_internal
+
+namespace {
+
+namespace allocator = c10::cuda::CUDACachingAllocator;
+
+std::string last_error_text;
+
+// Runs `body`; what it throws becomes a status.
+template <typename Body>
+int guarded(Body body) {
+  try {
+    body();
+    return kAllocmarkPluginOk;
+  } catch (const c10::OutOfMemoryError& error) {
+    last_error_text = error.what_without_backtrace();
+    return kAllocmarkPluginOutOfMemory;
+  } catch (const c10::Error& error) {
+    last_error_text = error.what_without_backtrace();
+    return kAllocmarkPluginError;
+  } catch (const std::exception& error) {
+    last_error_text = error.what();
+    return kAllocmarkPluginError;
+  }
+}
+
+// The fraction whose product with the device's memory, cut to whole bytes as c10 does, is exactly
+// the limit.
+double fraction_of(std::uint64_t limit_bytes, double total_bytes) {
+  double fraction = static_cast<double>(limit_bytes) / total_bytes;
+  while (static_cast<std::uint64_t>(fraction * total_bytes) < limit_bytes) {
+    fraction = std::nextafter(fraction, 1.0);
+  }
+  return fraction;
+}
+
+int limit(std::uint64_t memory_limit_bytes) {
+  return guarded([&] {
+    const c10::DeviceIndex device = c10::cuda::current_device();
+    cudaDeviceProp properties{};
+    (void)cudaGetDeviceProperties(&properties, device);
+    const double total_bytes = static_cast<double>(properties.totalGlobalMem);
+    allocator::setMemoryFraction(
+        memory_limit_bytes == 0 ? 1.0 : fraction_of(memory_limit_bytes, total_bytes), device);
+  });
+}
+
+// Without a limit the fraction stays untouched at the first open: the config string may set one.
+int open_allocator(std::uint64_t memory_limit_bytes) {
+  static bool opened_before = false;
+  const int status = guarded([&] {
+    static const bool started = [] {
+      c10::cuda::_internal::setHasPrimaryContext([](c10::DeviceIndex) { return true; });
+      allocator::init(c10::cuda::device_count_ensure_non_zero());
+      return true;
+    }();
+    (void)started;
+  });
+  if (status != kAllocmarkPluginOk || (memory_limit_bytes == 0 && !opened_before)) {
+    opened_before = true;
+    return status;
+  }
+  opened_before = true;
+  return limit(memory_limit_bytes);
+}
+
+int configure(const char* conf) {
+  return guarded([&] { c10::CachingAllocator::setAllocatorSettings(conf); });
+}
+
+// Blocks of the cudaMallocAsync backend that are live: it has no snapshot to find them in.
+std::unordered_set<void*> live_async_blocks;
+
+bool is_native() {
+  static const bool native = allocator::get()->name() == "native";
+  return native;
+}
+
+std::vector<void*> live_blocks() {
+  if (!is_native()) {
+    return {live_async_blocks.begin(), live_async_blocks.end()};
+  }
+  std::vector<void*> live;
+  for (const auto& segment : allocator::snapshot().segments) {
+    std::size_t address = segment.address;
+    for (const auto& block : segment.blocks) {
+      if (block.allocated) {
+        live.push_back(reinterpret_cast<void*>(address));
+      }
+      address += block.size;
+    }
+  }
+  return live;
+}
+
+void close_allocator() {
+  (void)guarded([] {
+    for (void* const pointer : live_blocks()) {
+      allocator::raw_delete(pointer);
+    }
+    live_async_blocks.clear();
+    allocator::emptyCache();
+    const c10::DeviceIndex device = c10::cuda::current_device();
+    allocator::resetAccumulatedStats(device);
+    allocator::resetPeakStats(device);
+  });
+}
+
+int allocate(std::uint64_t size_bytes, void* stream, void** pointer) {
+  return guarded([&] {
+    *pointer = allocator::raw_alloc_with_stream(size_bytes, static_cast<cudaStream_t>(stream));
+    if (!is_native() && *pointer != nullptr) {
+      live_async_blocks.insert(*pointer);
+    }
+  });
+}
+
+int deallocate(void* pointer) {
+  return guarded([&] {
+    if (!is_native()) {
+      live_async_blocks.erase(pointer);
+    }
+    allocator::raw_delete(pointer);
+  });
+}
+
+int record_stream(void* pointer, void* stream) {
+  return guarded([&] {
+    const c10::DeviceIndex device = c10::cuda::current_device();
+    c10::DataPtr data(pointer, pointer, allocator::get()->raw_deleter(),
+                      c10::Device(c10::kCUDA, device));
+    allocator::recordStream(
+        data, c10::cuda::getStreamFromExternal(static_cast<cudaStream_t>(stream), device));
+    (void)data.release_context();
+  });
+}
+
+int trim() {
+  return guarded([] { allocator::emptyCache(); });
+}
+
+using Counters = std::vector<std::pair<std::string, std::int64_t>>;
+
+void add_stat(Counters& counters, const std::string& name,
+              const c10::CachingAllocator::Stat& stat) {
+  counters.emplace_back(name + ".allocated", stat.allocated);
+  counters.emplace_back(name + ".current", stat.current);
+  counters.emplace_back(name + ".freed", stat.freed);
+  counters.emplace_back(name + ".peak", stat.peak);
+}
+
+void add_array(Counters& counters, const std::string& name,
+               const c10::CachingAllocator::StatArray& stats) {
+  static constexpr std::array kPools = {"all", "small_pool", "large_pool"};
+  for (std::size_t i = 0; i < kPools.size(); ++i) {
+    add_stat(counters, name + "." + kPools[i], stats[i]);
+  }
+}
+
+Counters read_counters() {
+  const auto stats = allocator::getDeviceStats(c10::cuda::current_device());
+  Counters counters;
+  add_array(counters, "allocation", stats.allocation);
+  add_array(counters, "segment", stats.segment);
+  add_array(counters, "active", stats.active);
+  add_array(counters, "inactive_split", stats.inactive_split);
+  add_array(counters, "allocated_bytes", stats.allocated_bytes);
+  add_array(counters, "reserved_bytes", stats.reserved_bytes);
+  add_array(counters, "active_bytes", stats.active_bytes);
+  add_array(counters, "inactive_split_bytes", stats.inactive_split_bytes);
+  add_array(counters, "requested_bytes", stats.requested_bytes);
+  add_stat(counters, "oversize_allocations", stats.oversize_allocations);
+  add_stat(counters, "oversize_segments", stats.oversize_segments);
+  counters.emplace_back("max_split_size", stats.max_split_size);
+  counters.emplace_back("num_alloc_retries", stats.num_alloc_retries);
+  counters.emplace_back("num_device_alloc", stats.num_device_alloc);
+  counters.emplace_back("num_device_free", stats.num_device_free);
+  counters.emplace_back("num_ooms", stats.num_ooms);
+  counters.emplace_back("num_sync_all_streams", stats.num_sync_all_streams);
+  std::sort(counters.begin(), counters.end());
+  return counters;
+}
+
+// The list is read when index 0 is asked for and kept for the indices after it.
+int counter(size_t index, const char** name, std::int64_t* value) {
+  static Counters counters;
+  if (index == 0 && guarded([] { counters = read_counters(); }) != kAllocmarkPluginOk) {
+    return 0;
+  }
+  if (index >= counters.size()) {
+    return 0;
+  }
+  *name = counters[index].first.c_str();
+  *value = counters[index].second;
+  return 1;
+}
+
+using Segments = std::vector<AllocmarkPluginSegment>;
+
+Segments read_segments() {
+  Segments segments;
+  if (!is_native()) {
+    return segments;
+  }
+  for (const auto& segment : allocator::snapshot().segments) {
+    segments.push_back({.address = segment.address,
+                        .size_bytes = segment.total_size,
+                        .is_large = segment.is_large ? 1 : 0,
+                        .is_expandable = segment.is_expandable ? 1 : 0});
+  }
+  std::sort(segments.begin(), segments.end(),
+            [](const auto& a, const auto& b) { return a.address < b.address; });
+  return segments;
+}
+
+// As the counters are read.
+int segment(size_t index, AllocmarkPluginSegment* out) {
+  static Segments segments;
+  if (index == 0 && guarded([] { segments = read_segments(); }) != kAllocmarkPluginOk) {
+    return 0;
+  }
+  if (index >= segments.size()) {
+    return 0;
+  }
+  *out = segments[index];
+  return 1;
+}
+
+int cached(void* stream, std::uint64_t* free_largest_bytes,
+           std::uint64_t* free_other_streams_bytes) {
+  return guarded([&] {
+    *free_largest_bytes = *free_other_streams_bytes = 0;
+    if (!is_native()) {
+      return;
+    }
+    for (const auto& segment : allocator::snapshot().segments) {
+      for (const auto& block : segment.blocks) {
+        if (block.active) {
+          continue;
+        }
+        if (segment.stream == stream) {
+          *free_largest_bytes = std::max<std::uint64_t>(*free_largest_bytes, block.size);
+        } else {
+          *free_other_streams_bytes += block.size;
+        }
+      }
+    }
+  });
+}
+
+const char* last_error() { return last_error_text.c_str(); }
+const char* version_text() { return ALLOCMARK_TORCH_VERSION; }
+
+constexpr AllocmarkTorchPlugin kPlugin = {
+    .version = ALLOCMARK_TORCH_PLUGIN_VERSION,
+    .open = open_allocator,
+    .close = close_allocator,
+    .configure = configure,
+    .limit = limit,
+    .allocate = allocate,
+    .deallocate = deallocate,
+    .record_stream = record_stream,
+    .trim = trim,
+    .counter = counter,
+    .segment = segment,
+    .cached = cached,
+    .last_error = last_error,
+    .version_text = version_text,
+};
+
+}  // namespace
+
+extern "C" __attribute__((visibility("default"))) const AllocmarkTorchPlugin*
+allocmark_torch_plugin(void) {
+  return &kPlugin;
+}

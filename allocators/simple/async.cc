@@ -1,0 +1,293 @@
+// The stream-ordered allocator behind the interface; see async.h.
+#include "allocators/simple/async.h"
+
+#include <cstring>
+#include <memory>
+#include <string>
+
+#include "allocators/conf/conf.h"
+#include "allocators/conf/conf_value.h"
+#include "allocators/cuda/cuda_check.h"
+#include "base/bytes.h"
+
+namespace allocmark {
+namespace {
+
+constexpr std::uint64_t kMegabytesMax = UINT64_MAX / kMiB;
+
+const std::vector<std::string>& conf_keys() {
+  static const std::vector<std::string> keys = {"pool",
+                                                "release_threshold_mb",
+                                                "reuse_follow_event_dependencies",
+                                                "reuse_allow_opportunistic",
+                                                "reuse_allow_internal_dependencies",
+                                                "max_size_mb"};
+  return keys;
+}
+
+std::uint64_t read_threshold(ConfReader& reader, const ConfPair& pair) {
+  if (pair.value == "max") {
+    return UINT64_MAX;
+  }
+  std::optional<ErrorText> error;
+  const std::uint64_t megabytes =
+      ConfReader(error).number(pair, {.lowest = 0, .highest = kMegabytesMax});
+  if (error) {
+    reader.fail(pair, "a whole number of MiB, or max (never give memory back)");
+  }
+  return megabytes * kMiB;
+}
+
+void read_pair(ConfReader& reader, const ConfPair& pair, AsyncConf& conf) {
+  if (pair.key == "pool") {
+    conf.own_pool = reader.word(pair, {"default", "own"}) == 1;
+  } else if (pair.key == "release_threshold_mb") {
+    conf.release_threshold_bytes = read_threshold(reader, pair);
+  } else if (pair.key == "reuse_follow_event_dependencies") {
+    conf.reuse_follow_event_dependencies = reader.boolean(pair);
+  } else if (pair.key == "reuse_allow_opportunistic") {
+    conf.reuse_allow_opportunistic = reader.boolean(pair);
+  } else if (pair.key == "reuse_allow_internal_dependencies") {
+    conf.reuse_allow_internal_dependencies = reader.boolean(pair);
+  } else if (pair.key == "max_size_mb") {
+    conf.max_size_bytes = reader.number(pair, {.lowest = 1, .highest = kMegabytesMax}) * kMiB;
+  }
+}
+
+// CUDA 12.0 has no maxSize; where it is missing, the wish cannot be met and must not be dropped in
+// silence.
+template <typename Properties>
+void set_max_size(Properties& properties, std::uint64_t max_size_bytes) {
+  if constexpr (requires { properties.maxSize; }) {
+    properties.maxSize = max_size_bytes;
+  } else if (max_size_bytes != 0) {
+    throw EnvironmentError({.what = "this CUDA toolkit's pools have no maximum size",
+                            .where = "async, key max_size_mb",
+                            .wanted = "CUDA 12.2 or newer",
+                            .got = {},
+                            .next = "leave max_size_mb out, or rebuild with a newer toolkit"});
+  }
+}
+
+std::optional<ErrorText> check_conf(std::string_view conf) { return read_async_conf(conf).error; }
+
+std::unique_ptr<Backend> make(const BackendOptions& options) {
+  const AsyncConfResult read = read_async_conf(options.conf);
+  require_good_conf(read.error);
+  return std::make_unique<AsyncBackend>(read.conf, options.memory_limit_bytes);
+}
+
+std::string unavailable_reason() { return {}; }
+
+}  // namespace
+
+AsyncConfResult read_async_conf(std::string_view text) {
+  ConfSplit split = split_conf(text, conf_keys());
+  AsyncConfResult result{.conf = {}, .error = std::move(split.error)};
+  ConfReader reader(result.error);
+  for (const ConfPair& pair : split.pairs) {
+    read_pair(reader, pair, result.conf);
+  }
+  for (const ConfPair& pair : split.pairs) {
+    if (pair.key == "max_size_mb" && !result.conf.own_pool) {
+      reader.fail(pair, "pool:own beside it: the default pool's size cannot be limited");
+    }
+  }
+  return result;
+}
+
+AsyncBackend::AsyncBackend(const AsyncConf& conf, std::uint64_t memory_limit_bytes)
+    : memory_limit_bytes_(memory_limit_bytes) {
+  int device = 0;
+  ALLOCMARK_CUDA_CHECK(cudaGetDevice(&device));
+  try {
+    ALLOCMARK_CUDA_CHECK(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming));
+    open_pool(conf, device);
+    set_attributes(conf);
+  } catch (...) {
+    close();
+    throw;
+  }
+}
+
+AsyncBackend::~AsyncBackend() { close(); }
+
+void AsyncBackend::open_pool(const AsyncConf& conf, int device) {
+  int supported = 0;
+  ALLOCMARK_CUDA_CHECK(cudaDeviceGetAttribute(&supported, cudaDevAttrMemoryPoolsSupported, device));
+  if (supported == 0) {
+    throw EnvironmentError({.what = "this device has no stream-ordered memory pools",
+                            .where = "async backend",
+                            .wanted = "cudaDevAttrMemoryPoolsSupported = 1",
+                            .got = "0",
+                            .next = "use another allocator"});
+  }
+  if (!conf.own_pool) {
+    ALLOCMARK_CUDA_CHECK(cudaDeviceGetDefaultMemPool(&pool_, device));
+    return;
+  }
+  cudaMemPoolProps properties{};
+  properties.allocType = cudaMemAllocationTypePinned;
+  properties.location.type = cudaMemLocationTypeDevice;
+  properties.location.id = device;
+  set_max_size(properties, conf.max_size_bytes);
+  ALLOCMARK_CUDA_CHECK(cudaMemPoolCreate(&pool_, &properties));
+  own_pool_ = true;
+}
+
+void AsyncBackend::set_attributes(const AsyncConf& conf) {
+  if (conf.release_threshold_bytes) {
+    set_threshold(*conf.release_threshold_bytes);
+  }
+  set_reuse(cudaMemPoolReuseFollowEventDependencies, conf.reuse_follow_event_dependencies);
+  set_reuse(cudaMemPoolReuseAllowOpportunistic, conf.reuse_allow_opportunistic);
+  set_reuse(cudaMemPoolReuseAllowInternalDependencies, conf.reuse_allow_internal_dependencies);
+}
+
+void AsyncBackend::set_threshold(std::uint64_t threshold_bytes) {
+  saved_.push_back({.attribute = cudaMemPoolAttrReleaseThreshold,
+                    .value = pool_bytes(cudaMemPoolAttrReleaseThreshold)});
+  ALLOCMARK_CUDA_CHECK(
+      cudaMemPoolSetAttribute(pool_, cudaMemPoolAttrReleaseThreshold, &threshold_bytes));
+}
+
+void AsyncBackend::set_reuse(cudaMemPoolAttr attribute, std::optional<bool> allowed) {
+  if (!allowed) {
+    return;
+  }
+  int before = 0;
+  ALLOCMARK_CUDA_CHECK(cudaMemPoolGetAttribute(pool_, attribute, &before));
+  saved_.push_back({.attribute = attribute, .value = static_cast<std::uint64_t>(before)});
+  int wanted = *allowed ? 1 : 0;
+  ALLOCMARK_CUDA_CHECK(cudaMemPoolSetAttribute(pool_, attribute, &wanted));
+}
+
+// Errors are passed over: a destructor can do nothing about a lost context, and its memory is gone
+// with it.
+void AsyncBackend::close() noexcept {
+  if (pool_ != nullptr) {
+    (void)cudaDeviceSynchronize();
+    live_.for_each([](const LiveBlock& block) { (void)cudaFreeAsync(block.pointer, nullptr); });
+    (void)cudaDeviceSynchronize();
+    (void)cudaMemPoolTrimTo(pool_, 0);
+    if (own_pool_) {
+      (void)cudaMemPoolDestroy(pool_);
+    } else {
+      for (SavedAttribute& saved : saved_) {
+        int flag = static_cast<int>(saved.value);
+        const bool is_bytes = saved.attribute == cudaMemPoolAttrReleaseThreshold;
+        (void)cudaMemPoolSetAttribute(
+            pool_, saved.attribute,
+            is_bytes ? static_cast<void*>(&saved.value) : static_cast<void*>(&flag));
+      }
+    }
+  }
+  if (event_ != nullptr) {
+    (void)cudaEventDestroy(event_);
+  }
+  (void)cudaGetLastError();
+}
+
+AllocateResult AsyncBackend::allocate(std::uint64_t size_bytes, cudaStream_t stream) {
+  if (size_bytes == 0) {
+    return {};  // as cudaMallocAsync(0): success and a null pointer
+  }
+  const std::scoped_lock lock(mutex_);
+  const std::uint64_t used_bytes = live_.size_bytes_total();
+  if (memory_limit_bytes_ != 0 &&
+      (used_bytes > memory_limit_bytes_ || size_bytes > memory_limit_bytes_ - used_bytes)) {
+    return {.pointer = nullptr, .status = AllocateStatus::OutOfMemory};
+  }
+  live_.reserve_one();
+  void* pointer = nullptr;
+  const cudaError_t error = own_pool_ ? cudaMallocFromPoolAsync(&pointer, size_bytes, pool_, stream)
+                                      : cudaMallocAsync(&pointer, size_bytes, stream);
+  if (is_out_of_memory(error)) {
+    return {.pointer = nullptr, .status = AllocateStatus::OutOfMemory};
+  }
+  ALLOCMARK_CUDA_CHECK(error);
+  live_.insert({.pointer = pointer, .size_bytes = size_bytes});
+  return {.pointer = pointer, .status = AllocateStatus::Ok};
+}
+
+void AsyncBackend::deallocate(void* pointer, std::uint64_t /*size_bytes*/, cudaStream_t stream) {
+  if (pointer == nullptr) {
+    return;
+  }
+  const std::scoped_lock lock(mutex_);
+  for (const cudaStream_t other : uses_.take(pointer)) {
+    ALLOCMARK_CUDA_CHECK(cudaEventRecord(event_, other));
+    ALLOCMARK_CUDA_CHECK(cudaStreamWaitEvent(stream, event_, 0));
+  }
+  ALLOCMARK_CUDA_CHECK(cudaFreeAsync(pointer, stream));
+  (void)live_.erase(pointer);
+}
+
+void AsyncBackend::record_stream(void* pointer, cudaStream_t stream) {
+  if (pointer == nullptr) {
+    return;
+  }
+  const std::scoped_lock lock(mutex_);
+  uses_.add(pointer, stream);
+}
+
+void AsyncBackend::trim() {
+  const std::scoped_lock lock(mutex_);
+  ALLOCMARK_CUDA_CHECK(cudaDeviceSynchronize());
+  ALLOCMARK_CUDA_CHECK(cudaMemPoolTrimTo(pool_, 0));
+}
+
+std::uint64_t AsyncBackend::pool_bytes(cudaMemPoolAttr attribute) const {
+  std::uint64_t value = 0;
+  ALLOCMARK_CUDA_CHECK(cudaMemPoolGetAttribute(pool_, attribute, &value));
+  return value;
+}
+
+MemoryStats AsyncBackend::stats(cudaStream_t /*stream*/) const {
+  const std::scoped_lock lock(mutex_);
+  // Which free memory waits for which stream, and how often the pool went to the driver, the pool
+  // does not say.
+  return {.allocated_bytes = live_.size_bytes_total(),
+          .active_bytes = std::nullopt,
+          .reserved_bytes = pool_bytes(cudaMemPoolAttrReservedMemCurrent),
+          .free_other_streams_bytes = std::nullopt,
+          .free_largest_bytes = std::nullopt,
+          .device_allocate_count = std::nullopt,
+          .device_free_count = std::nullopt,
+          .retry_count = std::nullopt,
+          .synchronize_all_count = std::nullopt};
+}
+
+std::vector<NamedCounter> AsyncBackend::counters() const {
+  struct Row {
+    const char* name;
+    cudaMemPoolAttr attribute;
+  };
+  constexpr Row kRows[] = {{"reserved_mem_current", cudaMemPoolAttrReservedMemCurrent},
+                           {"reserved_mem_high", cudaMemPoolAttrReservedMemHigh},
+                           {"used_mem_current", cudaMemPoolAttrUsedMemCurrent},
+                           {"used_mem_high", cudaMemPoolAttrUsedMemHigh}};
+  const std::scoped_lock lock(mutex_);
+  std::vector<NamedCounter> result;
+  for (const Row& row : kRows) {
+    result.push_back(
+        {.name = row.name, .value = static_cast<std::int64_t>(pool_bytes(row.attribute))});
+  }
+  return result;
+}
+
+BackendEntry async_entry() {
+  return {.name = "async",
+          .summary = "cudaMallocAsync: CUDA's stream-ordered pools",
+          .capabilities = {.any_thread = true,
+                           .stream_ordered = true,
+                           .real_memory = true,
+                           .honours_memory_limit = true,
+                           .alignment_bytes = 256},
+          .conf_keys = conf_keys(),
+          .check_conf = check_conf,
+          .make = make,
+          .unavailable_reason = unavailable_reason};
+}
+
+}  // namespace allocmark

@@ -1,0 +1,64 @@
+// Hands out addresses of nothing; see null.h.
+#include "allocators/simple/null.h"
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "allocators/conf/conf.h"
+#include "allocators/conf/conf_value.h"
+
+namespace allocmark {
+namespace {
+
+constexpr std::uint64_t kAlignmentBytes = 512;
+// Far above what any CUDA device or host process maps, so that a stray use faults.
+constexpr std::uint64_t kFirstAddress = std::uint64_t{1} << 56;
+// No device has more; a larger request is as impossible here as on a real one.
+constexpr std::uint64_t kSizeBytesMax = std::uint64_t{1} << 48;
+
+std::optional<ErrorText> check_conf(std::string_view conf) { return split_conf(conf, {}).error; }
+
+std::unique_ptr<Backend> make(const BackendOptions& options) {
+  require_good_conf(check_conf(options.conf));
+  return std::make_unique<NullBackend>();
+}
+
+std::string unavailable_reason() { return {}; }
+
+}  // namespace
+
+NullBackend::NullBackend() : next_address_(kFirstAddress) {}
+
+AllocateResult NullBackend::allocate(std::uint64_t size_bytes, cudaStream_t /*stream*/) {
+  if (size_bytes > kSizeBytesMax) [[unlikely]] {
+    return {.pointer = nullptr, .status = AllocateStatus::OutOfMemory};
+  }
+  // One unit more than needed, so that size 0 gets an address of its own without a branch. 2^63
+  // bytes pass before the counter wraps: 65 million requests of a whole 128 GiB device each.
+  const std::uint64_t step_bytes = (size_bytes & ~(kAlignmentBytes - 1)) + kAlignmentBytes;
+  const std::uint64_t address = next_address_.fetch_add(step_bytes, std::memory_order_relaxed);
+  return {.pointer = reinterpret_cast<void*>(address), .status = AllocateStatus::Ok};
+}
+
+void NullBackend::deallocate(void* /*pointer*/, std::uint64_t /*size_bytes*/,
+                             cudaStream_t /*stream*/) {}
+
+MemoryStats NullBackend::stats(cudaStream_t /*stream*/) const { return {}; }
+
+BackendEntry null_entry() {
+  return {.name = "null",
+          .summary = "addresses without memory: measures what the harness itself costs",
+          .capabilities = {.any_thread = true,
+                           .stream_ordered = false,
+                           .real_memory = false,
+                           .honours_memory_limit = false,
+                           .alignment_bytes = kAlignmentBytes},
+          .conf_keys = {},
+          .check_conf = check_conf,
+          .make = make,
+          .unavailable_reason = unavailable_reason};
+}
+
+}  // namespace allocmark

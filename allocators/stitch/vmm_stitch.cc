@@ -1,0 +1,277 @@
+// Blocks, and who may use their memory next; see vmm_stitch.h.
+#include "allocators/stitch/vmm_stitch.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "allocators/conf/conf.h"
+#include "allocators/conf/conf_value.h"
+#include "base/bytes.h"
+
+namespace allocmark {
+namespace {
+
+const std::vector<std::string>& conf_keys() {
+  static const std::vector<std::string> keys = {"chunk_mb", "mapped_percent_max", "other_streams"};
+  return keys;
+}
+
+caching::Stream number_of(cudaStream_t stream) { return reinterpret_cast<caching::Stream>(stream); }
+
+std::uint64_t address_of(const void* pointer) { return reinterpret_cast<std::uint64_t>(pointer); }
+
+std::optional<ErrorText> check_conf(std::string_view conf) {
+  return read_vmm_stitch_conf(conf).error;
+}
+
+std::unique_ptr<Backend> make(const BackendOptions& options) {
+  VmmStitchConf conf = read_vmm_stitch_conf(options.conf);
+  require_good_conf(conf.error);
+  conf.ranges.limit_bytes = options.memory_limit_bytes;
+  return std::make_unique<VmmStitchBackend>(conf.ranges);
+}
+
+std::string unavailable_reason() { return {}; }
+
+}  // namespace
+
+VmmStitchConf read_vmm_stitch_conf(std::string_view text) {
+  ConfSplit split = split_conf(text, conf_keys());
+  VmmStitchConf conf{.ranges = {}, .error = std::move(split.error)};
+  ConfReader reader(conf.error);
+  for (const ConfPair& pair : split.pairs) {
+    if (pair.key == "chunk_mb") {
+      const std::uint64_t chunk_mb = reader.number(pair, {.lowest = 2, .highest = 512});
+      if ((chunk_mb & (chunk_mb - 1)) != 0) reader.fail(pair, "a power of two from 2 to 512");
+      conf.ranges.chunk_bytes = chunk_mb * kMiB;
+    } else if (pair.key == "mapped_percent_max") {
+      conf.ranges.mapped_percent_max = reader.number(pair, {.lowest = 100, .highest = 10000});
+    } else {
+      conf.ranges.takes_from_others_first = reader.word(pair, {"when_short", "first"}) == 1;
+    }
+  }
+  return conf;
+}
+
+VmmStitchBackend::VmmStitchBackend(const stitch::RangesOptions& options)
+    : driver_(nullptr),
+      ranges_(driver_, options),
+      small_bytes_max_(std::min(kMiB, options.chunk_bytes / 2)) {}
+
+VmmStitchBackend::~VmmStitchBackend() {
+  try {
+    driver_.wait_for_device();
+    for (const Pending& pending : pending_) {
+      for (const caching::Event event : pending.events) driver_.destroy_event(event);
+    }
+  } catch (const std::exception&) {
+    // The context is gone, and the events with it.
+  }
+}
+
+AllocateResult VmmStitchBackend::allocate(std::uint64_t size_bytes, cudaStream_t stream) {
+  if (size_bytes == 0) return {};
+  constexpr AllocateResult kOutOfMemory{.pointer = nullptr, .status = AllocateStatus::OutOfMemory};
+  // Beyond any device, and near 2^64 rounding would wrap.
+  if (size_bytes > kTiB * 256) return kOutOfMemory;
+  const std::lock_guard lock(mutex_);
+  if (!pending_.empty()) release_done_pending();
+  Block block{.range = {}, .size_bytes = 0, .stream = number_of(stream), .other_streams = {}};
+  const std::uint64_t grain_bytes =
+      size_bytes <= small_bytes_max_ ? stitch::SmallHeap::kGrainBytes : ranges_.chunk_bytes();
+  block.size_bytes = (size_bytes + grain_bytes - 1) / grain_bytes * grain_bytes;
+  std::optional<std::uint64_t> address = try_allocate(block);
+  if (!address && !pending_.empty()) {
+    ++retry_count_;
+    wait_for_pending();
+    address = try_allocate(block);
+  }
+  if (!address) return kOutOfMemory;
+  void* const pointer = reinterpret_cast<void*>(*address);
+  allocated_bytes_ += block.size_bytes;
+  live_.emplace(pointer, std::move(block));
+  return {.pointer = pointer, .status = AllocateStatus::Ok};
+}
+
+std::optional<std::uint64_t> VmmStitchBackend::try_allocate(Block& block) {
+  if (block.size_bytes <= small_bytes_max_) return take_small(block);
+  const std::optional<stitch::Range> range = ranges_.take(block.size_bytes, block.stream);
+  if (!range) return std::nullopt;
+  block.range = *range;
+  return range->address();
+}
+
+std::optional<std::uint64_t> VmmStitchBackend::take_small(const Block& block) {
+  stitch::SmallHeap& heap = small_heaps_[block.stream];
+  if (const std::optional<std::uint64_t> address = heap.take(block.size_bytes)) return address;
+  const std::optional<stitch::Range> slab = ranges_.take(ranges_.chunk_bytes(), block.stream);
+  if (!slab) return std::nullopt;
+  slabs_.emplace(slab->address(), *slab);
+  heap.add_slab(slab->address(), ranges_.chunk_bytes());
+  return heap.take(block.size_bytes);
+}
+
+std::unordered_map<void*, VmmStitchBackend::Block>::iterator VmmStitchBackend::find(void* pointer) {
+  const auto found = live_.find(pointer);
+  if (found == live_.end()) {
+    throw EnvironmentError(
+        {.what = fmt::format("invalid device pointer: {}", pointer),
+         .where = "vmm_stitch backend",
+         .wanted = "a pointer that allocate returned and that was not given back since",
+         .got = {},
+         .next = {}});
+  }
+  return found;
+}
+
+void VmmStitchBackend::deallocate(void* pointer, std::uint64_t /*size_bytes*/,
+                                  cudaStream_t /*stream*/) {
+  if (pointer == nullptr) return;
+  const std::lock_guard lock(mutex_);
+  const auto found = find(pointer);
+  // May throw, and the block is then still live.
+  std::vector<caching::Event> events = record_events(found->second);
+  const Block block = std::move(found->second);
+  live_.erase(found);
+  allocated_bytes_ -= block.size_bytes;
+  if (events.empty()) {
+    release(address_of(pointer), block);
+    return;
+  }
+  pending_bytes_ += block.size_bytes;
+  pending_.push_back({.address = address_of(pointer), .block = block, .events = std::move(events)});
+}
+
+std::vector<caching::Event> VmmStitchBackend::record_events(const Block& block) {
+  std::vector<caching::Event> events;
+  try {
+    for (const caching::Stream stream : block.other_streams) {
+      events.push_back(driver_.create_event());
+      driver_.record_event(events.back(), stream);
+    }
+  } catch (...) {
+    for (const caching::Event event : events) driver_.destroy_event(event);
+    throw;
+  }
+  return events;
+}
+
+void VmmStitchBackend::release(std::uint64_t address, const Block& block) {
+  if (block.range.view != nullptr) {
+    ranges_.give(block.range, block.stream);
+    return;
+  }
+  const std::optional<std::uint64_t> slab = small_heaps_[block.stream].give(address);
+  if (!slab) return;
+  const auto found = slabs_.find(*slab);
+  ranges_.give(found->second, block.stream);
+  slabs_.erase(found);
+}
+
+void VmmStitchBackend::release_pending(std::deque<Pending>::iterator at) {
+  for (const caching::Event event : at->events) driver_.destroy_event(event);
+  pending_bytes_ -= at->block.size_bytes;
+  release(at->address, at->block);
+}
+
+void VmmStitchBackend::release_done_pending() {
+  for (auto at = pending_.begin(); at != pending_.end();) {
+    const bool done =
+        std::all_of(at->events.begin(), at->events.end(),
+                    [this](caching::Event event) { return driver_.event_done(event); });
+    if (!done) {
+      ++at;
+      continue;
+    }
+    release_pending(at);
+    at = pending_.erase(at);
+  }
+}
+
+void VmmStitchBackend::wait_for_pending() {
+  while (!pending_.empty()) {
+    for (const caching::Event event : pending_.front().events) driver_.wait_for_event(event);
+    release_pending(pending_.begin());
+    pending_.pop_front();
+  }
+}
+
+void VmmStitchBackend::record_stream(void* pointer, cudaStream_t stream) {
+  if (pointer == nullptr) return;
+  const std::lock_guard lock(mutex_);
+  Block& block = find(pointer)->second;
+  const caching::Stream number = number_of(stream);
+  std::vector<caching::Stream>& others = block.other_streams;
+  if (number != block.stream && std::find(others.begin(), others.end(), number) == others.end()) {
+    others.push_back(number);
+  }
+}
+
+void VmmStitchBackend::trim() {
+  const std::lock_guard lock(mutex_);
+  wait_for_pending();
+  ranges_.trim();
+}
+
+MemoryStats VmmStitchBackend::stats(cudaStream_t stream) const {
+  const std::lock_guard lock(mutex_);
+  MemoryStats stats;
+  stats.allocated_bytes = allocated_bytes_;
+  stats.active_bytes = allocated_bytes_ + pending_bytes_;
+  stats.reserved_bytes = ranges_.reserved_bytes();
+  std::uint64_t other_bytes = ranges_.free_bytes_of_others(number_of(stream));
+  // Every free chunk of the stream can be part of one range.
+  std::uint64_t largest_bytes = ranges_.free_bytes(number_of(stream));
+  for (const auto& [owner, heap] : small_heaps_) {
+    if (owner == number_of(stream)) {
+      largest_bytes = std::max(largest_bytes, heap.free_bytes_largest());
+    } else {
+      other_bytes += heap.free_bytes();
+    }
+  }
+  stats.free_other_streams_bytes = other_bytes;
+  stats.free_largest_bytes = largest_bytes;
+  stats.device_allocate_count = ranges_.counts().create_count;
+  stats.device_free_count = ranges_.counts().release_count;
+  stats.retry_count = retry_count_;
+  stats.synchronize_all_count = std::nullopt;
+  return stats;
+}
+
+std::vector<NamedCounter> VmmStitchBackend::counters() const {
+  const std::lock_guard lock(mutex_);
+  const stitch::RangesCounts& counts = ranges_.counts();
+  const auto counter = [](const char* name, std::uint64_t value) {
+    return NamedCounter{.name = name, .value = static_cast<std::int64_t>(value)};
+  };
+  return {counter("chunks_created", counts.create_count),
+          counter("chunks_released", counts.release_count),
+          counter("chunks_taken_from_other_streams", counts.taken_count),
+          counter("mapped_bytes", ranges_.mapped_bytes()),
+          counter("shortages", counts.shortage_count),
+          counter("views", ranges_.view_count()),
+          counter("views_dropped", counts.drop_count),
+          counter("views_reused", counts.reuse_count),
+          counter("views_stitched", counts.stitch_count)};
+}
+
+BackendEntry vmm_stitch_entry() {
+  return {.name = "vmm_stitch",
+          .summary = "our own: requests are stitched from scattered physical chunks by mapping",
+          .capabilities = {.any_thread = true,
+                           .stream_ordered = true,
+                           .real_memory = true,
+                           .honours_memory_limit = true,
+                           .alignment_bytes = 512},
+          .conf_keys = conf_keys(),
+          .check_conf = check_conf,
+          .make = make,
+          .unavailable_reason = unavailable_reason};
+}
+
+}  // namespace allocmark

@@ -1,0 +1,220 @@
+// What goes into a bundle.
+#include "harness/bundle/bundle.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <set>
+#include <system_error>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include "base/error.h"
+#include "harness/bundle/report_files.h"
+#include "harness/bundle/sha256.h"
+#include "harness/run/conditions.h"
+#include "harness/run/run_folder.h"
+#include "results/compare/compare.h"
+#include "results/compare/compare_writers.h"
+#include "results/derived.h"
+
+namespace allocmark {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kBundleVersion = "1.0.0";
+
+constexpr const char* kReadme =
+    "# A bundle of allocmark\n\n"
+    "Measurements of GPU memory allocators, and everything they rest on.\n\n"
+    "- `results.jsonl`: the record: the environment on the first line, then a line per cell.\n"
+    "- `plan.json`: what was to be run; `conditions.json`: what else went on meanwhile.\n"
+    "- `report.md`, `report.html`, `table.txt`, `table.csv`, `google_benchmark.json`: made from "
+    "results.jsonl.\n"
+    "- `base.results.jsonl`, `base.plan.json`, `policy.json`, `calibration.json`: what "
+    "`comparison.json` was made\n  from, where two runs are compared.\n"
+    "- `interleaved.json`, `rounds.jsonl`: of an A/B run, its plan and every round.\n"
+    "- `bundle.json`: who made the bundle, and the hash of every workload's trace.\n"
+    "- `SHA256SUMS`: hashes of all files; `sha256sum -c SHA256SUMS` checks them without "
+    "allocmark.\n\n"
+    "`allocmark check` tells whether it is complete and consistent, has enough samples, and can "
+    "be made again from the raw\nresults. The numbers are defined in allocmark's "
+    "results/README.md, the rules in its results/BUNDLES.md.\n";
+
+// A run's own files: its results and, for a folder, its plan.
+void add_run(const std::string& path, const std::string& prefix, BundleFiles& files) {
+  std::error_code ignored;
+  const bool is_folder = fs::is_directory(path, ignored);
+  files[prefix + "results.jsonl"] = read_file(is_folder ? results_path(path) : path);
+  if (!is_folder) return;
+  files[prefix + "plan.json"] = read_file((fs::path(path) / "plan.json").string());
+  const std::string conditions = (fs::path(path) / "conditions.json").string();
+  if (fs::exists(conditions)) files[prefix + "conditions.json"] = read_file(conditions);
+}
+
+// An A/B run: its side A is the baseline, and its verdicts rest on the rounds.
+void add_turns(const BundleInput& input, BundleFiles& files) {
+  const fs::path folder = input.baseline;
+  std::error_code error;
+  if (!fs::equivalent(folder / "B", input.run, error) || error) {
+    throw UsageError(
+        {.what = "the baseline is an A/B run, which is compared with itself only",
+         .where = "--baseline " + input.baseline,
+         .wanted = "its side B as the run",
+         .got = input.run,
+         .next = "allocmark bundle " + (folder / "B").string() + " --baseline " + input.baseline});
+  }
+  add_run((folder / "A").string(), "base.", files);
+  for (const char* name : {kBundleTurnsPlan, kBundleRounds}) {
+    files[name] = read_file((folder / name).string());
+  }
+  // What went on during the rounds is stored for both sides at once.
+  const std::string conditions = (folder / "conditions.json").string();
+  if (fs::exists(conditions)) files["base.conditions.json"] = read_file(conditions);
+}
+
+void add_timelines(const std::string& run, const std::vector<CellResult>& cells,
+                   BundleFiles& files) {
+  for (const CellResult& cell : cells) {
+    const std::string name = fmt::format("timelines/{}.json", cell.key.id());
+    const std::string path = (fs::path(run) / name).string();
+    if (fs::is_regular_file(path)) files[name] = read_file(path);
+  }
+}
+
+RunSide read_side(const BundleFiles& files, const std::string& label, const std::string& prefix) {
+  RunSide side{.label = label};
+  side.file = bundled_run(files, prefix);
+  const auto plan = files.find(prefix + "plan.json");
+  if (plan != files.end()) side.planned = manifest_from_json(plan->second, plan->first).cells;
+  return side;
+}
+
+}  // namespace
+
+InterleavedRun bundled_turns(const BundleFiles& files) {
+  InterleavedRun run;
+  run.plan = interleaved_plan_from_json(files.at(kBundleTurnsPlan), kBundleTurnsPlan);
+  run.environments = {bundled_run(files, "base.").environment, bundled_run(files, "").environment};
+  run.rounds = rounds_from_lines(files.at(kBundleRounds), kBundleRounds, run.torn);
+  return run;
+}
+
+RunFile bundled_run(const BundleFiles& files, const std::string& prefix) {
+  const std::string name = prefix + "results.jsonl";
+  RunFile run = parse_run_file(files.at(name), name);
+  const auto conditions = files.find(prefix + "conditions.json");
+  if (conditions != files.end()) {
+    add_conditions(conditions->second, conditions->first, &run.environment);
+  }
+  return run;
+}
+
+std::string bundle_manifest(const std::string& version, const std::vector<CellResult>& cells) {
+  Json traces = Json::array();
+  std::set<std::pair<std::string, std::uint64_t>> seen;
+  for (const CellResult& cell : cells) {
+    if (!is_measured(cell) || !seen.emplace(cell.key.workload, cell.key.seed).second) continue;
+    traces.push_back({{"workload", cell.key.workload},
+                      {"seed", cell.key.seed},
+                      {"trace_name", cell.trace_name},
+                      {"trace_hash", cell.trace_hash},
+                      {"event_count", cell.event_count}});
+  }
+  const Json json = {{"kind", "bundle"},
+                     {"bundle_version", kBundleVersion},
+                     {"schema_version", kSchemaVersion},
+                     {"made_by", "allocmark " + version},
+                     {"traces", traces}};
+  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+std::string bundle_comparison(const BundleFiles& files) {
+  ComparePolicy policy;
+  if (const auto file = files.find("policy.json"); file != files.end()) {
+    policy = policy_from_json(file->second, file->first);
+  }
+  std::optional<Calibration> calibration;
+  if (const auto file = files.find("calibration.json"); file != files.end()) {
+    calibration = calibration_from_json(file->second, file->first);
+  }
+  if (files.contains(kBundleRounds) && files.contains(kBundleTurnsPlan)) {
+    return render_comparison_json(compare_interleaved(bundled_turns(files), policy));
+  }
+  const RunSide base = read_side(files, "BASE", "base.");
+  const RunSide now = read_side(files, "NEW", "");
+  return render_comparison_json(compare_runs(base, now, policy, calibration));
+}
+
+BundleFiles collect_bundle(const BundleInput& input, const std::string& version) {
+  BundleFiles files;
+  if (!fs::is_directory(input.run)) {
+    throw FileError({.what = "a bundle is made of a run's folder",
+                     .where = input.run,
+                     .wanted = "a folder that 'allocmark run' wrote",
+                     .got = fs::exists(input.run) ? "a file" : "nothing of that name",
+                     .next = "check the folder's name"});
+  }
+  add_run(input.run, "", files);
+  const RunFile file = bundled_run(files, "");
+  if (file.torn || file.newline_missing) {
+    throw UsageError({.what = "the run is still being written or was killed",
+                      .where = results_path(input.run),
+                      .wanted = "a finished run",
+                      .got = "a last line that is cut short",
+                      .next = "finish it: allocmark run --resume --out " + input.run});
+  }
+  for (ArchiveFile& one : report_files(file.environment, file.cells)) {
+    files[one.name] = std::move(one.text);
+  }
+  files["README.md"] = kReadme;
+  files[kBundleManifest] = bundle_manifest(version, file.cells);
+  add_timelines(input.run, file.cells, files);
+  const std::string page = (fs::path(input.run) / "report.html").string();
+  if (fs::is_regular_file(page)) {
+    std::string html = read_file(page);
+    // A page of an earlier state of the folder does not belong here.
+    if (page_results_hash(html) == sha256_hex(files["results.jsonl"])) {
+      files["report.html"] = std::move(html);
+    }
+  }
+  if (!input.baseline.empty()) {
+    const bool turns = fs::exists(fs::path(input.baseline) / kBundleTurnsPlan);
+    turns ? add_turns(input, files) : add_run(input.baseline, "base.", files);
+    if (!input.policy.empty()) files["policy.json"] = read_file(input.policy);
+    if (!input.calibration.empty()) files["calibration.json"] = read_file(input.calibration);
+    files[kBundleComparison] = bundle_comparison(files);
+  }
+  return files;
+}
+
+std::string bundle_hashes(const BundleFiles& files) {
+  std::string text;
+  for (const auto& [name, content] : files) {
+    text += fmt::format("{}  {}\n", sha256_hex(content), name);
+  }
+  return text;
+}
+
+std::vector<ArchiveFile> bundle_archive(const BundleFiles& files) {
+  std::vector<ArchiveFile> archive;
+  for (const auto& [name, text] : files) archive.push_back({kBundleFolder + name, text});
+  archive.push_back({std::string(kBundleFolder) + kBundleHashes, bundle_hashes(files)});
+  std::sort(archive.begin(), archive.end(),
+            [](const ArchiveFile& a, const ArchiveFile& b) { return a.name < b.name; });
+  return archive;
+}
+
+std::string page_results_hash(const std::string& html) {
+  constexpr std::string_view kMark = "<meta name=\"allocmark-results-sha256\" content=\"";
+  // The mark stands in the page's head; the page is megabytes long.
+  const std::string_view head = std::string_view(html).substr(0, 4096);
+  const std::size_t at = head.find(kMark);
+  if (at == std::string_view::npos) return "";
+  return std::string(head.substr(at + kMark.size(), 64));
+}
+
+}  // namespace allocmark

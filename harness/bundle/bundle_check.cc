@@ -1,0 +1,138 @@
+// Reads a bundle, applies the rules, and words the answer.
+#include "harness/bundle/bundle_check.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <filesystem>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include "harness/bundle/bundle_rules.h"
+#include "results/columns/text.h"
+#include "results/schema.h"
+
+namespace allocmark {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::array<std::string_view, 4> kOutcomeNames{"ok", "BROKEN", "not checked", "-"};
+constexpr std::size_t kShownMax = 10;
+
+TarContents read_folder(const std::string& path) {
+  TarContents contents;
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(path)) {
+    const std::string name = kBundleFolder + entry.path().lexically_relative(path).string();
+    if (entry.is_symlink()) {
+      contents.others.push_back(name);
+    } else if (entry.is_regular_file()) {
+      contents.files.push_back({name, read_file(entry.path().string())});
+    }
+  }
+  std::sort(contents.files.begin(), contents.files.end(),
+            [](const ArchiveFile& a, const ArchiveFile& b) { return a.name < b.name; });
+  return contents;
+}
+
+void append_lines(std::string& out, const char* word, const std::vector<std::string>& lines) {
+  for (std::size_t i = 0; i < std::min(lines.size(), kShownMax); ++i) {
+    out += fmt::format("      {}{}\n", word, printable(lines[i]));
+  }
+  if (lines.size() > kShownMax) {
+    out += fmt::format("      {}and {} more\n", word, lines.size() - kShownMax);
+  }
+}
+
+}  // namespace
+
+std::string_view to_string(RuleOutcome outcome) {
+  return kOutcomeNames.at(static_cast<std::size_t>(outcome));
+}
+
+TarContents read_bundle(const std::string& path) {
+  if (fs::is_directory(path)) return read_folder(path);
+  if (!fs::exists(path)) {
+    throw FileError({.what = "there is no bundle of this name",
+                     .where = path,
+                     .wanted = "a file of 'allocmark bundle', or the folder it was unpacked to",
+                     .got = {},
+                     .next = "check the path"});
+  }
+  const bool known =
+      path.ends_with(".tar.zst") || path.ends_with(".tar.gz") || path.ends_with(".tar");
+  if (!known || !fs::is_regular_file(path)) {
+    throw UsageError({.what = "this is no bundle",
+                      .where = path,
+                      .wanted = "a file of 'allocmark bundle' (.tar.zst, .tar.gz or .tar), or the "
+                                "folder it was unpacked to",
+                      .got = "another kind of file",
+                      .next = "check the path"});
+  }
+  return read_tar(path, kBundleBytesMax);
+}
+
+BundleCheck check_bundle(const TarContents& contents, const std::string& version) {
+  const BundleView view = view_bundle(contents, version);
+  BundleCheck check;
+  bool unchecked = false;
+  for (const BundleRule& rule : bundle_rules()) {
+    CheckedRule checked{.name = rule.name, .question = rule.question};
+    rule.apply(view, checked);
+    if (checked.outcome == RuleOutcome::Broken) check.exit_code = ExitCode::Regression;
+    unchecked = unchecked || checked.outcome == RuleOutcome::NotChecked;
+    check.rules.push_back(std::move(checked));
+  }
+  if (check.exit_code == ExitCode::Pass && unchecked) check.exit_code = ExitCode::CellsIncomplete;
+  return check;
+}
+
+std::string render_check(const BundleCheck& check) {
+  std::string out;
+  std::size_t broken_count = 0;
+  std::size_t unchecked_count = 0;
+  std::size_t reservation_count = 0;
+  for (const CheckedRule& rule : check.rules) {
+    broken_count += rule.outcome == RuleOutcome::Broken ? 1 : 0;
+    unchecked_count += rule.outcome == RuleOutcome::NotChecked ? 1 : 0;
+    out += fmt::format("{:<12} {:<20} {}\n", to_string(rule.outcome), rule.name, rule.question);
+    append_lines(out, "", rule.findings);
+    append_lines(out, "reservation: ", rule.reservations);
+    append_lines(out, "note: ", rule.notes);
+    reservation_count += rule.reservations.size();
+  }
+  std::string verdict = "can be published: every rule is kept";
+  if (check.exit_code != ExitCode::Pass) {
+    verdict = fmt::format("cannot be published as it is: {} rules broken, {} not checked",
+                          broken_count, unchecked_count);
+  } else if (reservation_count > 0) {
+    verdict = fmt::format(
+        "can be published with {} reservations, named above: say them beside the "
+        "numbers",
+        reservation_count);
+  }
+  return out + verdict + "\n";
+}
+
+std::string render_check_json(const BundleCheck& check) {
+  using Json = nlohmann::ordered_json;
+  Json rules = Json::array();
+  for (const CheckedRule& rule : check.rules) {
+    rules.push_back({{"rule", rule.name},
+                     {"question", rule.question},
+                     {"outcome", rule.outcome == RuleOutcome::NotApplicable
+                                     ? "not applicable"
+                                     : std::string(to_string(rule.outcome))},
+                     {"findings", rule.findings},
+                     {"reservations", rule.reservations},
+                     {"notes", rule.notes}});
+  }
+  const Json json = {{"kind", "bundle_check"},
+                     {"schema_version", kSchemaVersion},
+                     {"publishable", check.exit_code == ExitCode::Pass},
+                     {"exit_code", static_cast<int>(check.exit_code)},
+                     {"rules", rules}};
+  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace allocmark

@@ -1,0 +1,45 @@
+// One cell: a workload replayed on one backend under one config string and capacity, in the calling
+// process and on its current CUDA device. A specification flows in; a filled CellResult flows out,
+// whatever goes wrong. The cell first checks (an untimed pass under a shadow heap), then times
+// (passes with a recorder).
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "harness/cell/pass_turns.h"
+#include "harness/check/verify_level.h"
+#include "results/schema.h"
+
+namespace allocmark {
+
+struct CellSpec {
+  CellKey key;
+  std::uint32_t pass_count =
+      3;  // timed passes, each on a fresh instance of the backend; 0 = only the checked pass
+  // Above 0: pass_count is where the looks begin, and passes go on until the intervals of
+  // allocate's P50 and P99 are at most this wide (results/compare/width.h), up to pass_count_max.
+  double width_max = 0;
+  std::uint32_t pass_count_max = 0;
+  // What the checked pass looks at; peaks and OOM causes are collected either way.
+  VerifyLevel verify = VerifyLevel::Edges;
+  // The timed passes run on the processor that is least disturbed when each begins: for cells that
+  // run alone.
+  bool quiet_cpu = false;
+  // The process waits for its turn before the checked pass and before each timed one, and passes go
+  // on until it is told that there is no further one; pass_count and width_max count for nothing.
+  bool takes_turns = false;
+  bool record = true;  // false: the timed passes read no clock per call, and latencies stay empty
+  std::uint64_t timeout_s =
+      0;  // for the parent process, which ends a cell that takes longer; 0 = no limit
+  std::string placements_path;  // golden of the checked pass (placement_recorder.h); empty = none
+  std::string timeline_path;    // JSON file of the memory over the checked pass; empty = none
+};
+
+// Runs the cell. Every expected problem (bad workload or config string, capacity too small, out of
+// memory, a broken rule, a CUDA error) is a status with a reason in the result; nothing is thrown.
+// The device is chosen by the caller (the current CUDA device; simcuda in front of the process or
+// not); key.device is only checked against it. `turns` is the partner where spec.takes_turns.
+[[nodiscard]] CellResult run_cell(const CellSpec& spec, PassTurns* turns = nullptr);
+
+}  // namespace allocmark

@@ -1,0 +1,106 @@
+#include "harness/cell/cell_result.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+#include "base/bytes.h"
+#include "harness/measure/size_class.h"
+
+namespace allocmark {
+std::string hash_text(std::uint64_t value) {
+  char text[17];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(value));
+  return text;
+}
+
+void warn_once(CellResult& result, const std::string& text) {
+  std::vector<std::string>& warnings = result.warnings;
+  if (std::find(warnings.begin(), warnings.end(), text) == warnings.end()) {
+    warnings.push_back(text);
+  }
+}
+
+void fill_from(CellResult& result, const VerifyReport& report) {
+  result.placement_hash = hash_text(report.placement_hash);
+  result.oom_count = report.counts.oom_count;
+  result.skipped_free_count = report.counts.skipped_free_count;
+  result.oom_cause_counts = report.oom_cause_counts;
+  result.oom_first = report.oom_first;
+  result.allocated_bytes_peak = report.allocated_bytes_peak;
+  result.active_bytes_peak = report.active_bytes_peak;
+  result.reserved_bytes_peak = report.reserved_bytes_peak;
+  result.allocated_bytes_at_reserved_peak = report.allocated_bytes_at_reserved_peak;
+  result.requested_bytes_at_reserved_peak = report.requested_bytes_at_reserved_peak;
+  result.reserved_bytes_at_requested_peak = report.reserved_bytes_at_requested_peak;
+  result.device_bytes_peak = report.device_bytes_peak;
+  if (report.early_reuse_count > 0) {
+    warn_once(result, std::to_string(report.early_reuse_count) +
+                          " allocations were handed memory that another stream still used; " +
+                          result.key.allocator + " does not promise otherwise");
+  }
+  if (report.unmarked_count > 0) {
+    warn_once(
+        result,
+        "of " + std::to_string(report.unmarked_count) +
+            " blocks the contents were not followed: too many kernels waited behind busy ones, or "
+            "the memory was still in use");
+  }
+  if (report.edges_only_count > 0) {
+    warn_once(
+        result,
+        std::to_string(report.edges_only_count) +
+            " blocks were checked at their ends only: the host's memory stands for the simulated "
+            "device's, and has a limit");
+  }
+  if (!report.counts.stopped) return;
+  result.status = CellStatus::OomStopped;
+  result.reason = "out of memory at event " + std::to_string(report.oom_first->event_index) +
+                  ", a request of " + format_bytes(report.oom_first->size_bytes);
+}
+
+void fill_stats(CellResult& result, const Backend& backend) {
+  const MemoryStats stats = backend.stats(nullptr);
+  result.device_allocate_count = stats.device_allocate_count;
+  result.device_free_count = stats.device_free_count;
+  result.retry_count = stats.retry_count;
+  result.synchronize_all_count = stats.synchronize_all_count;
+  for (NamedCounter& counter : backend.counters()) {
+    result.counters.emplace_back(std::move(counter.name), counter.value);
+  }
+}
+
+bool narrow_enough(CellResult& result, const WidthRule& rule, double clock_step_ns) {
+  const std::vector<std::uint32_t> looks = width_looks(rule);
+  if (std::find(looks.begin(), looks.end(), result.pass_count) == looks.end()) return false;
+  const WidthFindings findings = find_widths(result, rule, clock_step_ns);
+  const bool last = result.pass_count == looks.back();
+  if (!findings.too_wide.empty() && !last) return false;
+  for (const std::vector<std::string>* list : {&findings.too_wide, &findings.unsupported}) {
+    for (const std::string& finding : *list) {
+      warn_once(result, "--until-width was not reached: " + finding + " after " +
+                            std::to_string(result.pass_count) + " passes");
+    }
+  }
+  return true;
+}
+
+void fill_latencies(CellResult& result, const Recorder& sum,
+                    std::vector<std::uint64_t> driver_ns_by_pass) {
+  result.allocate = sum.latency(Operation::Allocate);
+  result.deallocate = sum.latency(Operation::Deallocate);
+  for (std::uint32_t i = 0; i < kSizeClassCount; ++i) {
+    SizeClassLatency latency{.size_class = std::string(kSizeClassNames[i]),
+                             .allocate = sum.latency(Operation::Allocate, i),
+                             .deallocate = sum.latency(Operation::Deallocate, i)};
+    if (latency.allocate.total.count == 0 && latency.deallocate.total.count == 0) continue;
+    result.size_classes.push_back(std::move(latency));
+  }
+  result.allocator_ns_per_step = sum.step_ns_median();
+  if (driver_ns_by_pass.empty()) return;
+  std::sort(driver_ns_by_pass.begin(), driver_ns_by_pass.end());
+  result.modelled_driver_ns_total =
+      static_cast<double>(driver_ns_by_pass[(driver_ns_by_pass.size() - 1) / 2]);
+}
+
+}  // namespace allocmark

@@ -1,0 +1,37 @@
+// See pass_turns.h.
+#include "harness/cell/pass_turns.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+
+#include "harness/measure/quiet_cpu.h"
+
+namespace allocmark {
+
+bool PassTurns::connected() const {
+  int type = 0;
+  socklen_t size = sizeof type;
+  return getsockopt(fd_, SOL_SOCKET, SO_TYPE, &type, &size) == 0;
+}
+
+bool PassTurns::wait() {
+  const char waits = 'w';
+  if (write(fd_, &waits, 1) != 1) return false;
+  TurnMessage message;
+  auto* bytes = reinterpret_cast<char*>(&message);
+  std::size_t have = 0;
+  while (have < sizeof message) {
+    const ssize_t count = read(fd_, bytes + have, sizeof message - have);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return false;
+    have += static_cast<std::size_t>(count);
+  }
+  if (message.last != 0) return false;
+  if (message.cpu >= 0) (void)QuietCpu::move_to(message.cpu);
+  return true;
+}
+
+}  // namespace allocmark

@@ -1,0 +1,457 @@
+// The checked pass. This file checks.
+#include "harness/check/verify.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cinttypes>
+#include <cstdio>
+#include <utility>
+
+#include "allocators/cuda/cuda_check.h"
+#include "harness/check/oom_cause.h"
+#include "harness/replay/ballast.h"
+#include "harness/replay/block_pattern.h"
+
+namespace allocmark {
+
+namespace {
+
+// At the level whole one block in so many allocations is looked at while it is live.
+constexpr std::uint64_t kRandomCheckPeriod = 16;
+constexpr std::uint64_t kRandomSeed = 20261120;
+// Asking a GPU about a pointer costs microseconds, so not every block is asked about.
+constexpr std::uint64_t kRangeCheckPeriodGpu = 64;
+
+void raise_peak(std::optional<std::uint64_t>& peak, const std::optional<std::uint64_t>& value) {
+  if (value) peak = std::max(peak.value_or(0), *value);
+}
+
+std::string hex(std::uint64_t value) {
+  char text[24];
+  std::snprintf(text, sizeof text, "0x%016" PRIx64, value);
+  return text;
+}
+
+std::string block_text(const ShadowBlock& block) {
+  return "block " + std::to_string(block.id) + " (event " + std::to_string(block.event_index) +
+         ", " + std::to_string(block.size_bytes) + " bytes)";
+}
+
+}  // namespace
+
+std::uint64_t device_used_bytes(const SimcuApi& simcu) {
+  if (simcu.present) return simcu.used_bytes();
+  std::size_t free_bytes = 0;
+  std::size_t total_bytes = 0;
+  ALLOCMARK_CUDA_CHECK(cudaMemGetInfo(&free_bytes, &total_bytes));
+  return total_bytes - free_bytes;
+}
+
+Verifier::Verifier(const VerifySetup& setup)
+    : setup_(setup),
+      heap_(setup.capabilities.alignment_bytes),
+      contents_(setup.simcu, setup.capabilities.real_memory ? setup.level : VerifyLevel::Off),
+      points_(setup.replay.streams),
+      random_(kRandomSeed) {
+  // On a GPU contents can only be looked at in stream order, which changes when work ends; so only
+  // traces without work and on one stream are looked into there, unless everything is asked for.
+  marks_blocks_ = checks_rules() && setup_.capabilities.real_memory &&
+                  (setup_.simcu.present || checks_whole() ||
+                   (setup_.facts.work_count == 0 && setup_.facts.stream_count == 1));
+}
+
+bool Verifier::run(const TraceBatch& batch) {
+  if (report_.counts.stopped || report_.broken_rule) return false;
+  if (blocks_.size() < batch.slot_count) blocks_.resize(batch.slot_count);
+  for (std::size_t i = 0; i < batch.steps.size(); ++i) {
+    const Event& event = batch.events[i];
+    const ReplayStep& step = batch.steps[i];
+    bool goes_on = true;
+    if (step.kind == EventKind::Alloc) {
+      goes_on = allocate(event, step);
+    } else if (step.kind == EventKind::Free) {
+      deallocate(step);
+    } else {
+      run_other(event, step);
+    }
+    if (setup_.timeline != nullptr) note_timeline(event);
+    ++report_.counts.event_count;
+    if (setup_.replay.work != nullptr) setup_.replay.work->note_progress();
+    if (setup_.placements != nullptr) setup_.placements->note_operation(report_.counts.event_count);
+    if (!goes_on || report_.broken_rule) return false;
+  }
+  return true;
+}
+
+bool Verifier::allocate(const Event& event, const ReplayStep& step) {
+  ++report_.counts.allocate_count;
+  const AllocateResult result =
+      setup_.replay.backend->allocate(event.size_bytes, setup_.replay.streams[event.stream]);
+  Block& block = blocks_[step.slot];
+  const bool failed = result.status != AllocateStatus::Ok;
+  if (setup_.placements != nullptr)
+    setup_.placements->note_allocation(report_.counts.event_count, result);
+  block = Block{.shadow = {.event_index = report_.counts.event_count,
+                           .id = event.id,
+                           .address = reinterpret_cast<std::uintptr_t>(result.pointer),
+                           .size_bytes = event.size_bytes,
+                           .stream = event.stream},
+                .pointer = result.pointer,
+                .live = !failed};
+  if (failed) {
+    placement_.add_failure();
+    note_oom(event);
+    return setup_.replay.on_oom == OomPolicy::Skip;
+  }
+  placement_.add(result.pointer);
+  requested_bytes_live_ += event.size_bytes;
+  report_.requested_bytes_peak = std::max(report_.requested_bytes_peak, requested_bytes_live_);
+  if (checks_rules()) check_new_block(block);
+  if (checks_whole()) check_some_block();
+  note_peaks(block);
+  return true;
+}
+
+void Verifier::note_oom(const Event& event) {
+  ++report_.counts.oom_count;
+  if (setup_.timeline != nullptr) setup_.timeline->add_oom(report_.counts.event_count);
+  report_.counts.stopped = setup_.replay.on_oom == OomPolicy::Stop;
+  const MemoryStats stats = setup_.replay.backend->stats(setup_.replay.streams[event.stream]);
+  const OomCause cause =
+      oom_cause(OomSituation{.capacity_bytes = setup_.capacity_bytes,
+                             .request_bytes = event.size_bytes,
+                             .requested_bytes_live = requested_bytes_live_,
+                             .allocated_bytes = stats.allocated_bytes,
+                             .device_extra_bytes = device_extra_bytes(stats),
+                             .active_bytes = stats.active_bytes,
+                             .free_other_streams_bytes = stats.free_other_streams_bytes,
+                             .single_stream = setup_.facts.stream_count == 1});
+  ++report_.oom_cause_counts[static_cast<std::size_t>(cause)];
+  if (report_.oom_first) return;
+  OomEvent first;
+  first.event_index = report_.counts.event_count;
+  first.id = event.id;
+  first.size_bytes = event.size_bytes;
+  first.stream = event.stream;
+  first.cause = cause;
+  first.free_largest_bytes = stats.free_largest_bytes;
+  // What is reserved and neither handed out nor waiting is cached.
+  if (stats.reserved_bytes && stats.active_bytes && *stats.reserved_bytes >= *stats.active_bytes) {
+    first.free_bytes = *stats.reserved_bytes - *stats.active_bytes;
+  }
+  report_.oom_first = first;
+}
+
+std::uint64_t Verifier::device_extra_bytes(const MemoryStats& stats) const {
+  if (!setup_.capabilities.real_memory || !stats.reserved_bytes) return 0;
+  const std::uint64_t held_bytes = setup_.device_bytes_before + *stats.reserved_bytes;
+  const std::uint64_t used_bytes = device_used_bytes(setup_.simcu);
+  return used_bytes > held_bytes ? used_bytes - held_bytes : 0;
+}
+
+void Verifier::check_new_block(Block& block) {
+  if (const auto broken = heap_.allocate(block.shadow)) {
+    fail(broken->text());
+    return;
+  }
+  if (!setup_.capabilities.real_memory || block.shadow.size_bytes == 0) return;
+  const bool in_use = check_early_reuse(block);
+  check_device_range(block);
+  if (report_.broken_rule) return;
+  // Where the backend does not promise stream order, kernels of ours that have yet to look at the
+  // old block's contents must find them.
+  if (in_use && !setup_.capabilities.stream_ordered && contents_.uses_kernels()) {
+    contents_.leave_unmarked();
+    return;
+  }
+  write_pattern(block);
+}
+
+// The clock that kernels run by.
+std::uint64_t Verifier::now_ns() const {
+  if (setup_.simcu.present) return setup_.simcu.thread_clock()->modelled_ns;
+  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                        std::chrono::steady_clock::now().time_since_epoch())
+                                        .count());
+}
+
+// Work begins on a stream. On a GPU its end is asked for, not estimated.
+void Verifier::note_work(std::uint32_t stream, std::uint64_t duration_ns) {
+  hazards_.launch(
+      {.stream = stream, .now_ns = now_ns(), .duration_ns = has_gpu() ? UINT64_MAX : duration_ns});
+}
+
+bool Verifier::use_is_over(const BrokenRule& use) {
+  if (use.user_point != 0) {
+    if (!points_.passed(use.user_stream, use.user_point)) return false;
+    hazards_.pass(use.user_stream, use.user_point);
+    return true;
+  }
+  if (cudaStreamQuery(setup_.replay.streams[use.user_stream]) == cudaErrorNotReady) return false;
+  hazards_.end_work(use.user_stream);
+  return true;
+}
+
+bool Verifier::check_early_reuse(const Block& block) {
+  std::optional<bool> starts_at_once;
+  while (const auto broken = hazards_.early_reuse(block.shadow, now_ns())) {
+    // Where the new owner's stream has work to wait for, that may well be the old work: nothing is
+    // proven. Where it is idle, the new owner would start at once. This is asked first: the other
+    // way round the old work could end between the two questions.
+    if (!starts_at_once) {
+      starts_at_once = cudaStreamQuery(setup_.replay.streams[block.shadow.stream]) == cudaSuccess;
+    }
+    if (use_is_over(*broken)) continue;
+    if (*starts_at_once) {
+      if (setup_.capabilities.stream_ordered) fail(broken->text());
+      ++report_.early_reuse_count;
+    }
+    return true;
+  }
+  return false;
+}
+
+void Verifier::check_device_range(const Block& block) {
+  bool inside = true;
+  if (setup_.simcu.present) {
+    inside = setup_.simcu.view(block.pointer, block.shadow.size_bytes) != nullptr;
+  } else if (report_.counts.allocate_count % kRangeCheckPeriodGpu == 1) {
+    cudaPointerAttributes attributes{};
+    inside = cudaPointerGetAttributes(&attributes, block.pointer) == cudaSuccess &&
+             attributes.type == cudaMemoryTypeDevice;
+    (void)cudaGetLastError();
+  }
+  if (inside) return;
+  fail(BrokenRule{.rule = HeapRule::InRange, .block = block.shadow}.text());
+}
+
+void Verifier::check_footprint(const MemoryStats& stats) {
+  if (!checks_rules()) return;
+  const auto too_small = [&](const char* name, std::uint64_t footprint_bytes) {
+    fail("broken rule: the footprint covers all live blocks: event " +
+         std::to_string(report_.counts.event_count) + ": " + name + " is " +
+         std::to_string(footprint_bytes) + " bytes while " + std::to_string(requested_bytes_live_) +
+         " bytes are live");
+  };
+  if (stats.allocated_bytes.value_or(requested_bytes_live_) < requested_bytes_live_) {
+    too_small("allocated_bytes", *stats.allocated_bytes);
+  } else if (stats.reserved_bytes.value_or(requested_bytes_live_) < requested_bytes_live_) {
+    too_small("reserved_bytes", *stats.reserved_bytes);
+  } else if (setup_.capabilities.real_memory && setup_.simcu.present) {
+    const std::uint64_t used_bytes = device_used_bytes(setup_.simcu) - setup_.device_bytes_before;
+    if (used_bytes < requested_bytes_live_) too_small("the device's memory in use", used_bytes);
+  }
+}
+
+void Verifier::deallocate(const ReplayStep& step) {
+  Block& block = blocks_[step.slot];
+  if (!block.live) {
+    ++report_.counts.skipped_free_count;
+    return;
+  }
+  if (block.marked_bytes != 0) check_pattern(block);
+  if (report_.broken_rule) return;
+  block.live = false;
+  requested_bytes_live_ -= block.shadow.size_bytes;
+  heap_.deallocate(block.shadow);
+  if (has_gpu()) {
+    hazards_.deallocate(block.shadow, now_ns(),
+                        [this](std::uint32_t stream) { return points_.make(stream); });
+  } else {
+    hazards_.deallocate(block.shadow, now_ns());
+  }
+  ++report_.counts.deallocate_count;
+  setup_.replay.backend->deallocate(block.pointer, step.size_bytes,
+                                    setup_.replay.streams[step.stream]);
+}
+
+void Verifier::run_other(const Event& event, const ReplayStep& step) {
+  const cudaStream_t stream = setup_.replay.streams[step.stream];
+  switch (step.kind) {
+    case EventKind::Record:
+      if (!blocks_[step.slot].live) {
+        ++report_.counts.skipped_record_count;
+        return;
+      }
+      hazards_.record(event.id, event.stream);
+      setup_.replay.backend->record_stream(blocks_[step.slot].pointer, stream);
+      return;
+    case EventKind::Trim:
+      trim_backend(setup_.replay, step.stream);
+      return;
+    case EventKind::Kernel:
+      if (checks_whole()) note_work(event.stream, event.duration_ns());
+      setup_.replay.work->launch(stream, event.duration_ns());
+      return;
+    case EventKind::Busy:
+      note_work(event.stream, kGateStallNsMax);
+      contents_.note_gate(event.stream);
+      setup_.replay.work->launch_gated(stream);
+      return;
+    case EventKind::Sync:
+      setup_.replay.work->synchronize();
+      hazards_.synchronize();
+      points_.clear();
+      contents_.note_synchronize();
+      return;
+    case EventKind::Mark:
+      if (setup_.timeline != nullptr) setup_.timeline->add_mark(report_.counts.event_count);
+      return;
+    case EventKind::Alloc:
+    case EventKind::Free:
+      return;
+  }
+}
+
+void Verifier::note_peaks(const Block& block) {
+  const MemoryStats stats =
+      setup_.replay.backend->stats(setup_.replay.streams[block.shadow.stream]);
+  raise_peak(report_.allocated_bytes_peak, stats.allocated_bytes);
+  raise_peak(report_.active_bytes_peak, stats.active_bytes);
+  note_reserved_peak(stats);
+  note_device_peak(stats);
+  if (!report_.broken_rule) check_footprint(stats);
+}
+
+void Verifier::note_reserved_peak(const MemoryStats& stats) {
+  if (!stats.reserved_bytes) return;
+  // Both "at" figures belong to the moment when their peak was first reached.
+  if (requested_bytes_live_ > requested_bytes_peak_seen_) {
+    requested_bytes_peak_seen_ = requested_bytes_live_;
+    report_.reserved_bytes_at_requested_peak = stats.reserved_bytes;
+  }
+  if (report_.reserved_bytes_peak && *stats.reserved_bytes <= *report_.reserved_bytes_peak) return;
+  report_.reserved_bytes_peak = stats.reserved_bytes;
+  report_.allocated_bytes_at_reserved_peak = stats.allocated_bytes;
+  report_.requested_bytes_at_reserved_peak = requested_bytes_live_;
+}
+
+void Verifier::note_device_peak(const MemoryStats& stats) {
+  if (!setup_.capabilities.real_memory) return;
+  // The device's figure changes only with the backend's, where the backend knows it; a GPU takes
+  // long to tell.
+  const bool unchanged = stats.reserved_bytes && stats.reserved_bytes == reserved_bytes_seen_;
+  if (unchanged && !setup_.simcu.present) return;
+  reserved_bytes_seen_ = stats.reserved_bytes;
+  const std::uint64_t used_bytes = device_used_bytes(setup_.simcu);
+  if (used_bytes < setup_.device_bytes_before) return;
+  report_.device_bytes_peak =
+      std::max(report_.device_bytes_peak, used_bytes - setup_.device_bytes_before);
+}
+
+BlockContents::Block Verifier::contents_of(const Block& block) const {
+  return {.shadow = block.shadow,
+          .pointer = block.pointer,
+          .stream = setup_.replay.streams[block.shadow.stream],
+          .marked_bytes = block.marked_bytes};
+}
+
+void Verifier::note_timeline(const Event& event) {
+  const std::uint64_t event_index = report_.counts.event_count;
+  if (setup_.timeline->wants(event_index, requested_bytes_live_)) {
+    const MemoryStats stats = setup_.replay.backend->stats(setup_.replay.streams[event.stream]);
+    setup_.timeline->add({.event_index = event_index,
+                          .requested_bytes = requested_bytes_live_,
+                          .allocated_bytes = stats.allocated_bytes,
+                          .active_bytes = stats.active_bytes,
+                          .reserved_bytes = stats.reserved_bytes});
+  }
+  if (!setup_.timeline->wants_map(event_index)) return;
+  std::vector<MemorySegment> segments = setup_.replay.backend->segments();
+  // c10 tells its segments without their blocks.
+  if (segments.empty() || segments.front().blocks.empty()) segments = live_segments();
+  setup_.timeline->add_map({.event_index = event_index, .segments = std::move(segments)});
+}
+
+std::vector<MemorySegment> Verifier::live_segments() const {
+  std::vector<MemoryBlock> live;
+  // Backends without memory of their own have addresses that mean nothing.
+  if (!setup_.capabilities.real_memory) return {};
+  for (const Block& block : blocks_) {
+    if (!block.live || block.pointer == nullptr || block.shadow.size_bytes == 0) continue;
+    live.push_back({.address = block.shadow.address,
+                    .size_bytes = block.shadow.size_bytes,
+                    .state = MemoryBlockState::Allocated});
+  }
+  return segments_of_live(std::move(live));
+}
+
+void Verifier::write_pattern(Block& block) {
+  if (!marks_blocks_) return;
+  block.marked_bytes = contents_.write(contents_of(block), report_.counts.allocate_count);
+  if (contents_.uses_kernels() && block.marked_bytes != 0) note_work(block.shadow.stream, 0);
+}
+
+void Verifier::check_pattern(const Block& block) {
+  const BlockContents::Answer answer = contents_.check(contents_of(block));
+  // A kernel that looks at the block is a use of it like any other.
+  if (answer == BlockContents::Answer::Later) note_work(block.shadow.stream, 0);
+  if (answer == BlockContents::Answer::Unmapped) {
+    fail("broken rule: live blocks stay mapped: " + block_text(block.shadow) +
+         " is no longer device memory at event " + std::to_string(report_.counts.event_count));
+  } else if (answer == BlockContents::Answer::Changed || contents_.found_later()) {
+    fail_changed_word();
+  }
+}
+
+void Verifier::check_some_block() {
+  if (report_.broken_rule || random_.below(kRandomCheckPeriod) != 0) return;
+  const Block& block = blocks_[random_.below(blocks_.size())];
+  if (block.live && block.marked_bytes != 0) check_pattern(block);
+}
+
+void Verifier::finish() {
+  if (!checks_whole() || report_.broken_rule) return;
+  report_.edges_only_count = contents_.edges_only_count();
+  report_.unmarked_count = contents_.unmarked_count();
+  for (const Block& block : blocks_) {
+    if (block.live && block.marked_bytes != 0) check_pattern(block);
+    if (report_.broken_rule) return;
+  }
+  contents_.synchronize();
+  if (contents_.found_later()) fail_changed_word();
+}
+
+// Says which block, where, and whose bytes are there now, as far as they tell.
+void Verifier::fail_changed_word() {
+  const ChangedWord& changed = contents_.changed();
+  const ShadowBlock owner{
+      .event_index = changed.event_index, .id = changed.id, .size_bytes = changed.size_bytes};
+  std::string text =
+      "broken rule: contents survive until the block is freed: " + block_text(owner) +
+      " has changed bytes at offset " + std::to_string(changed.offset_bytes) + ", seen at event " +
+      std::to_string(report_.counts.event_count) + ": expected " + hex(changed.expected) +
+      ", found " + hex(changed.found);
+  const PatternPlace place = place_of_word(changed.found);
+  if (place.event_index <= report_.counts.event_count) {
+    const auto other = std::find_if(blocks_.begin(), blocks_.end(), [&](const Block& block) {
+      return block.live && block.shadow.event_index == place.event_index;
+    });
+    text += ", which is offset " + std::to_string(place.offset_bytes) + " of " +
+            (other != blocks_.end() ? block_text(other->shadow)
+                                    : "the block of event " + std::to_string(place.event_index) +
+                                          ", given back since");
+  }
+  fail(std::move(text));
+}
+
+void Verifier::fail(std::string text) {
+  if (!report_.broken_rule) report_.broken_rule = std::move(text);
+}
+
+void Verifier::release_live() {
+  for (Block& block : blocks_) {
+    if (!block.live) continue;
+    block.live = false;
+    setup_.replay.backend->deallocate(block.pointer, block.shadow.size_bytes,
+                                      setup_.replay.streams[block.shadow.stream]);
+  }
+}
+
+VerifyReport Verifier::report() const {
+  VerifyReport report = report_;
+  report.placement_hash = placement_.value();
+  return report;
+}
+
+}  // namespace allocmark

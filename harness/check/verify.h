@@ -1,0 +1,130 @@
+// The checked pass: the trace is replayed once, untimed, under the shadow heap. A fresh backend
+// flows in; peaks, OOM causes, the placement hash and the first broken rule flow out. This file
+// checks; nothing in it is timed.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "allocators/backend/backend.h"
+#include "base/random.h"
+#include "harness/check/block_contents.h"
+#include "harness/check/placement_recorder.h"
+#include "harness/check/shadow_heap.h"
+#include "harness/check/stream_hazards.h"
+#include "harness/check/stream_points.h"
+#include "harness/check/timeline.h"
+#include "harness/check/verify_level.h"
+#include "harness/replay/placement_hash.h"
+#include "harness/replay/prepared_trace.h"
+#include "harness/replay/replay.h"
+#include "harness/replay/simcu_api.h"
+#include "results/schema.h"
+
+namespace allocmark {
+
+struct VerifySetup {
+  ReplaySetup replay;  // without recorder and clocks
+  BackendCapabilities capabilities;
+  SimcuApi simcu;
+  TraceFacts facts;
+  VerifyLevel level = VerifyLevel::Edges;
+  std::uint64_t capacity_bytes = 0;         // for OOM causes
+  std::uint64_t device_bytes_before = 0;    // device_used_bytes() before the backend was made
+  PlacementRecorder* placements = nullptr;  // gets every answer; null = none
+  Timeline* timeline = nullptr;             // gets the moments of the pass; null = none
+};
+
+// Bytes of the current device in use: what simcuda says, which does not move its clock, else
+// cudaMemGetInfo.
+[[nodiscard]] std::uint64_t device_used_bytes(const SimcuApi& simcu);
+
+struct VerifyReport {
+  ReplayCounts counts;
+  std::uint64_t placement_hash = 0;
+  std::optional<std::string> broken_rule;  // text of the first one; the pass ends there
+  std::uint64_t early_reuse_count = 0;     // where the backend does not promise stream order
+  std::uint64_t edges_only_count = 0;  // at the level whole: blocks of which only the ends fitted
+  std::uint64_t unmarked_count = 0;    // at the level whole: blocks not looked into, behind a gate
+  std::vector<std::uint64_t> oom_cause_counts = std::vector<std::uint64_t>(kOomCauseCount, 0);
+  std::optional<OomEvent> oom_first;
+  std::optional<std::uint64_t> allocated_bytes_peak, active_bytes_peak, reserved_bytes_peak;
+  // At the moment when the reserved peak was first reached.
+  std::optional<std::uint64_t> allocated_bytes_at_reserved_peak, requested_bytes_at_reserved_peak;
+  std::optional<std::uint64_t> reserved_bytes_at_requested_peak;  // of requests that succeeded
+  std::uint64_t requested_bytes_peak = 0;                         // of requests that succeeded
+  std::uint64_t device_bytes_peak = 0;
+};
+
+class Verifier {
+ public:
+  explicit Verifier(const VerifySetup& setup);
+
+  // False where the pass is over: a broken rule, or a failed request under OomPolicy::Stop.
+  bool run(const TraceBatch& batch);
+  // At the level whole, after the last batch: looks at every block that is still live.
+  void finish();
+  // Gives back what is still live.
+  void release_live();
+  [[nodiscard]] VerifyReport report() const;
+
+ private:
+  struct Block {
+    ShadowBlock shadow;
+    void* pointer = nullptr;
+    bool live = false;
+    std::uint64_t marked_bytes = 0;  // at either end carry the pattern
+  };
+
+  bool allocate(const Event& event, const ReplayStep& step);
+  void note_oom(const Event& event);
+  // What the device holds beyond what the backend says it reserved: pages larger than the requests.
+  [[nodiscard]] std::uint64_t device_extra_bytes(const MemoryStats& stats) const;
+  void check_new_block(Block& block);
+  // Whether the block's memory may still be in use by work of its former owner.
+  bool check_early_reuse(const Block& block);
+  void check_device_range(const Block& block);
+  void check_footprint(const MemoryStats& stats);
+  void deallocate(const ReplayStep& step);
+  void run_other(const Event& event, const ReplayStep& step);
+  void note_peaks(const Block& block);
+  void note_reserved_peak(const MemoryStats& stats);
+  void note_device_peak(const MemoryStats& stats);
+  [[nodiscard]] BlockContents::Block contents_of(const Block& block) const;
+  void note_timeline(const Event& event);
+  [[nodiscard]] std::vector<MemorySegment> live_segments() const;
+  void write_pattern(Block& block);
+  void check_pattern(const Block& block);
+  void check_some_block();
+  void fail_changed_word();
+  [[nodiscard]] bool checks_rules() const { return setup_.level != VerifyLevel::Off; }
+  [[nodiscard]] bool checks_whole() const { return setup_.level == VerifyLevel::Whole; }
+  [[nodiscard]] std::uint64_t now_ns() const;
+  void note_work(std::uint32_t stream, std::uint64_t duration_ns);
+  [[nodiscard]] bool use_is_over(const BrokenRule& use);
+  [[nodiscard]] bool has_gpu() const {
+    return setup_.capabilities.real_memory && !setup_.simcu.present;
+  }
+  void fail(std::string text);
+
+  VerifySetup setup_;
+  VerifyReport report_;
+  ShadowHeap heap_;
+  PlacementHash placement_;
+  std::vector<Block> blocks_;  // by slot
+  std::uint64_t requested_bytes_live_ = 0;
+  std::uint64_t requested_bytes_peak_seen_ = 0;
+  std::optional<std::uint64_t> reserved_bytes_seen_;
+  bool marks_blocks_ = false;
+  BlockContents contents_;
+  StreamHazards hazards_;  // at the level edges of busy kernels only
+  StreamPoints points_;    // on a GPU
+  Random random_;          // which block is looked at between
+};
+
+}  // namespace allocmark

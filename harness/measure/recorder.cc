@@ -1,0 +1,104 @@
+// Summaries and merging of recorded latencies, outside the timed region.
+#include "harness/measure/recorder.h"
+
+#include <algorithm>
+#include <memory>
+
+namespace allocmark {
+
+namespace {
+
+double to_ns(std::uint64_t picoseconds) { return static_cast<double>(picoseconds) / 1000.0; }
+
+}  // namespace
+
+LatencySummary summarise_picoseconds(const Histogram& histogram) {
+  LatencySummary summary;
+  summary.count = histogram.count();
+  if (summary.count == 0) return summary;
+  summary.p50_ns = to_ns(histogram.quantile(0.5));
+  summary.p90_ns = to_ns(histogram.quantile(0.9));
+  summary.p99_ns = to_ns(histogram.quantile(0.99));
+  summary.p999_ns = to_ns(histogram.quantile(0.999));
+  summary.max_ns = to_ns(histogram.max());
+  summary.mean_ns = to_ns(histogram.sum()) / static_cast<double>(summary.count);
+  return summary;
+}
+
+Recorder::Recorder(const RecorderOptions& options)
+    : options_(options), parts_(std::size_t{kOperationCount} * kSizeClassCount) {
+  steps_picoseconds_.reserve(options.step_count_max);
+}
+
+void Recorder::clear() {
+  for (Parts& parts : parts_) {
+    for (Histogram* histogram : {&parts.total, &parts.host, &parts.driver}) {
+      if (histogram->count() != 0) *histogram = Histogram{};
+    }
+  }
+  steps_picoseconds_.clear();
+  total_picoseconds_ = 0;
+  step_begin_picoseconds_ = 0;
+  driver_ns_total_ = 0;
+  in_step_ = false;
+}
+
+void Recorder::merge(const Recorder& other) {
+  for (std::size_t i = 0; i < parts_.size(); ++i) {
+    parts_[i].total.merge(other.parts_[i].total);
+    parts_[i].host.merge(other.parts_[i].host);
+    parts_[i].driver.merge(other.parts_[i].driver);
+  }
+  steps_picoseconds_.insert(steps_picoseconds_.end(), other.steps_picoseconds_.begin(),
+                            other.steps_picoseconds_.end());
+  driver_ns_total_ += other.driver_ns_total_;
+}
+
+OperationLatency Recorder::summarise(const Parts& parts) const {
+  OperationLatency latency;
+  latency.host = summarise_picoseconds(parts.host);
+  latency.total = options_.has_driver_model ? summarise_picoseconds(parts.total) : latency.host;
+  latency.driver = summarise_picoseconds(parts.driver);
+  return latency;
+}
+
+OperationLatency Recorder::latency(Operation operation, std::uint32_t size_class) const {
+  return summarise(parts_of(operation, size_class));
+}
+
+OperationLatency Recorder::latency(Operation operation) const {
+  const auto sum = std::make_unique<Parts>();
+  for (std::uint32_t size_class = 0; size_class < kSizeClassCount; ++size_class) {
+    const Parts& parts = parts_of(operation, size_class);
+    sum->total.merge(parts.total);
+    sum->host.merge(parts.host);
+    sum->driver.merge(parts.driver);
+  }
+  return summarise(*sum);
+}
+
+LatencyBuckets Recorder::buckets(Operation operation) const {
+  const auto sum = std::make_unique<Histogram>();
+  for (std::uint32_t size_class = 0; size_class < kSizeClassCount; ++size_class) {
+    const Parts& parts = parts_of(operation, size_class);
+    sum->merge(options_.has_driver_model ? parts.total : parts.host);
+  }
+  return sum->buckets();
+}
+
+LatencySummary Recorder::latency_all() const {
+  const auto sum = std::make_unique<Histogram>();
+  for (const Parts& parts : parts_) {
+    sum->merge(options_.has_driver_model ? parts.total : parts.host);
+  }
+  return summarise_picoseconds(*sum);
+}
+
+double Recorder::step_ns_median() const {
+  if (steps_picoseconds_.empty()) return 0;
+  std::vector<std::uint64_t> sorted = steps_picoseconds_;
+  std::sort(sorted.begin(), sorted.end());
+  return to_ns(sorted[(sorted.size() - 1) / 2]);
+}
+
+}  // namespace allocmark

@@ -1,0 +1,112 @@
+// Where timed calls are counted: the duration of every allocate and deallocate flows in, by size
+// class and in three parts (total, host, driver); latency summaries flow out after the pass. All
+// memory is taken by the constructor; recording takes no lock and allocates nothing. This file
+// times.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "harness/measure/clock.h"
+#include "harness/measure/histogram.h"
+#include "harness/measure/size_class.h"
+#include "results/schema.h"
+
+namespace allocmark {
+
+enum class Operation : std::uint8_t { Allocate, Deallocate };
+inline constexpr std::uint32_t kOperationCount = 2;
+
+struct RecorderOptions {
+  TickScale scale;
+  bool has_driver_model =
+      false;  // simcuda: the driver's time is modelled, and apart from the host's
+  std::uint64_t step_count_max = 0;  // steps (Mark events) kept per pass; later ones are left out
+};
+
+class Recorder {
+ public:
+  explicit Recorder(const RecorderOptions& options);
+
+  // One call: host_ticks measured without the simulator's own work, driver_ns modelled.
+  void add(Operation operation, std::uint32_t size_class, std::uint64_t host_ticks,
+           std::uint64_t driver_ns) {
+    const std::uint64_t host_picoseconds = options_.scale.picoseconds(host_ticks);
+    Parts& parts = parts_of(operation, size_class);
+    parts.host.add(host_picoseconds);
+    std::uint64_t total_picoseconds = host_picoseconds;
+    if (options_.has_driver_model) {
+      total_picoseconds += driver_ns * kPicosecondsPerNs;
+      parts.driver.add(driver_ns * kPicosecondsPerNs);
+      parts.total.add(total_picoseconds);
+    }
+    total_picoseconds_ += total_picoseconds;
+    driver_ns_total_ += driver_ns;
+  }
+
+  // A call of the allocator that has no latency distribution of its own: record_stream, trim, a
+  // failed request. It counts in the time per step and in the modelled total.
+  void add_other(std::uint64_t host_ticks, std::uint64_t driver_ns) {
+    total_picoseconds_ += options_.scale.picoseconds(host_ticks) + driver_ns * kPicosecondsPerNs;
+    driver_ns_total_ += driver_ns;
+  }
+
+  // A step begins; the one before it ends.
+  void mark() {
+    if (in_step_ && steps_picoseconds_.size() < options_.step_count_max) {
+      steps_picoseconds_.push_back(total_picoseconds_ - step_begin_picoseconds_);
+    }
+    in_step_ = true;
+    step_begin_picoseconds_ = total_picoseconds_;
+  }
+
+  // The pass is over: the last step ends.
+  void end_pass() {
+    mark();
+    in_step_ = false;
+  }
+
+  void clear();
+  // Adds another recorder's samples, made with the same options.
+  void merge(const Recorder& other);
+
+  [[nodiscard]] OperationLatency latency(Operation operation) const;
+  [[nodiscard]] OperationLatency latency(Operation operation, std::uint32_t size_class) const;
+  // Both operations and all size classes in one distribution of totals.
+  [[nodiscard]] LatencySummary latency_all() const;
+  // The distribution of one operation's totals, all size classes together.
+  [[nodiscard]] LatencyBuckets buckets(Operation operation) const;
+  // Nearest-rank median of the allocator's time in one step, in ns; 0 without steps.
+  [[nodiscard]] double step_ns_median() const;
+  [[nodiscard]] std::uint64_t driver_ns_total() const { return driver_ns_total_; }
+  // The allocator's time since clear(), of all calls.
+  [[nodiscard]] std::uint64_t total_picoseconds() const { return total_picoseconds_; }
+
+ private:
+  static constexpr std::uint64_t kPicosecondsPerNs = 1000;
+
+  struct Parts {
+    Histogram total, host,
+        driver;  // without a driver model only host is filled, and total equals it
+  };
+  Parts& parts_of(Operation operation, std::uint32_t size_class) {
+    return parts_[static_cast<std::uint32_t>(operation) * kSizeClassCount + size_class];
+  }
+  [[nodiscard]] const Parts& parts_of(Operation operation, std::uint32_t size_class) const {
+    return parts_[static_cast<std::uint32_t>(operation) * kSizeClassCount + size_class];
+  }
+  [[nodiscard]] OperationLatency summarise(const Parts& parts) const;
+
+  RecorderOptions options_;
+  std::vector<Parts> parts_;
+  std::vector<std::uint64_t> steps_picoseconds_;
+  std::uint64_t total_picoseconds_ = 0;
+  std::uint64_t step_begin_picoseconds_ = 0;
+  std::uint64_t driver_ns_total_ = 0;
+  bool in_step_ = false;
+};
+
+// The quantiles of a histogram of picoseconds, in ns.
+[[nodiscard]] LatencySummary summarise_picoseconds(const Histogram& histogram);
+
+}  // namespace allocmark

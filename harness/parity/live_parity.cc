@@ -1,0 +1,241 @@
+#include "harness/parity/live_parity.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "harness/run/child_process.h"
+#include "harness/run/runtime_select.h"
+
+namespace allocmark {
+namespace {
+
+using caching::Program;
+
+constexpr std::string_view kDevice = "sim:h200";
+
+ChildCommand child_command(const std::string& input, const Program& program,
+                           std::string_view backend, const LiveOptions& options) {
+  auto changes = runtime_environment(kDevice);
+  if (program.capacity_bytes > 0)
+    changes.emplace_back("SIMCUDA_CAPACITY_BYTES", std::to_string(program.capacity_bytes));
+  return {.argv = {options.program_path, "cell", std::to_string(getpid()), "--live",
+                   std::string(backend)},
+          .environment = environment_with(changes),
+          .input = input,
+          .timeout_s = static_cast<double>(options.timeout_s)};
+}
+
+struct Answers {
+  std::string text;
+  std::string end;  // how the process ended; empty where as it should
+};
+
+Answers answers_of(const ChildOutcome& outcome, std::string_view backend) {
+  if (outcome.exit_code == static_cast<int>(ExitCode::NotReady) ||
+      outcome.exit_code == static_cast<int>(ExitCode::Usage)) {
+    throw EnvironmentError({.what = fmt::format("the live comparison cannot run '{}'", backend),
+                            .where = "",
+                            .wanted = "",
+                            .got = outcome.stderr_tail,
+                            .next = ""});
+  }
+  Answers answers{.text = outcome.result, .end = {}};
+  if (outcome.timed_out) {
+    answers.end = "timed out";
+  } else if (outcome.signal_number != 0) {
+    answers.end = "ended by " + signal_name(outcome.signal_number);
+  } else if (outcome.exit_code != 0) {
+    answers.end = fmt::format("exit code {}", outcome.exit_code);
+  }
+  if (!answers.end.empty()) answers.end += ", " + outcome.stderr_tail;
+  return answers;
+}
+
+// Both at once, as there are two cores as a rule.
+std::pair<Answers, Answers> run_both(const Program& program, const LiveOptions& options) {
+  const std::string input = to_trace(program);
+  ChildProcess torch(child_command(input, program, "torch", options));
+  ChildProcess caching(child_command(input, program, "caching", options));
+  std::optional<ChildOutcome> torch_outcome;
+  std::optional<ChildOutcome> caching_outcome;
+  while (!torch_outcome || !caching_outcome) {
+    if (!torch_outcome) torch_outcome = torch.advance();
+    if (!caching_outcome) caching_outcome = caching.advance();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return {answers_of(*torch_outcome, "torch"), answers_of(*caching_outcome, "caching")};
+}
+
+// One line of the answers: "a 17 heap+0x200".
+struct Line {
+  std::string_view whole;
+  std::uint64_t step = 0;
+
+  [[nodiscard]] char letter() const { return whole.empty() ? '\0' : whole.front(); }
+};
+
+// Empty at the end.
+Line next_line(std::string_view& text) {
+  const std::size_t end = text.find('\n');
+  Line line{.whole = text.substr(0, end), .step = 0};
+  text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+  if (line.whole.size() > 2)
+    std::from_chars(line.whole.data() + 2, line.whole.data() + line.whole.size(), line.step);
+  return line;
+}
+
+// What the order of frees within one step decides, where several streams had events pending.
+bool is_order_dependent(std::string_view word) {
+  const std::string_view name = word.substr(0, word.find('='));
+  return name.starts_with("inactive_split") && !name.ends_with(".current");
+}
+
+struct DifferingWords {
+  std::string torch;
+  std::string caching;
+  std::uint64_t order_dependent_count = 0;
+};
+
+// The counters that differ, as "name=value name=value". Both lines have the same names in order.
+DifferingWords differing_words(std::string_view a, std::string_view b, bool any_order) {
+  DifferingWords words;
+  while (!a.empty() || !b.empty()) {
+    const std::size_t a_end = std::min(a.find(' '), a.size());
+    const std::size_t b_end = std::min(b.find(' '), b.size());
+    const std::string_view theirs = a.substr(0, a_end);
+    const std::string_view ours = b.substr(0, b_end);
+    if (theirs != ours && any_order && is_order_dependent(theirs) && is_order_dependent(ours)) {
+      ++words.order_dependent_count;
+    } else if (theirs != ours) {
+      words.torch += std::string(theirs) + " ";
+      words.caching += std::string(ours) + " ";
+    }
+    a.remove_prefix(std::min(a_end + 1, a.size()));
+    b.remove_prefix(std::min(b_end + 1, b.size()));
+  }
+  return words;
+}
+
+void count(LiveResult& result, const Line& line) {
+  if (line.letter() == 'a') {
+    ++result.allocation_count;
+    result.failure_count += line.whole.ends_with("oom") ? 1 : 0;
+  } else if (line.letter() == 's') {
+    result.counter_count += static_cast<std::uint64_t>(std::ranges::count(line.whole, '='));
+  }
+}
+
+LiveDifference difference_at(const Program& program, const Line& torch, const Line& caching) {
+  LiveDifference difference;
+  const bool only_caching = torch.whole.empty();
+  difference.step = only_caching ? caching.step : torch.step;
+  if (!only_caching && !caching.whole.empty()) difference.step = std::min(torch.step, caching.step);
+  if (difference.step < program.steps.size()) {
+    difference.request = to_row(program.steps[difference.step]);
+    difference.request.pop_back();
+  } else {
+    difference.request = "the end";
+  }
+  if (torch.letter() == 's' && caching.letter() == 's') {
+    DifferingWords words = differing_words(torch.whole, caching.whole, false);
+    difference.torch = std::move(words.torch);
+    difference.caching = std::move(words.caching);
+  } else {
+    difference.torch = torch.whole;
+    difference.caching = caching.whole;
+  }
+  return difference;
+}
+
+// Blocks wait for events on the streams that they are recorded on.
+bool waits_on_several_streams(const Program& program) {
+  std::optional<std::uint64_t> first;
+  for (const caching::ProgramStep& step : program.steps) {
+    if (step.kind != caching::StepKind::Record) continue;
+    if (first && *first != step.stream) return true;
+    first = step.stream;
+  }
+  return false;
+}
+
+}  // namespace
+
+LiveResult compare_live(const Program& program, const LiveOptions& options) {
+  const auto [torch, caching] = run_both(program, options);
+  const bool any_order = waits_on_several_streams(program);
+  LiveResult result;
+  std::string_view torch_text = torch.text;
+  std::string_view caching_text = caching.text;
+  while (!caching_text.empty() || !torch_text.empty()) {
+    const Line ours = next_line(caching_text);
+    if (ours.letter() == 'b') {
+      result.ended_at_known_bug = true;
+      result.step_count = ours.step;
+      return result;
+    }
+    const Line theirs = next_line(torch_text);
+    if (ours.letter() == 'e' && theirs.letter() == 'e' && ours.step == theirs.step) {
+      result.both_failed = true;
+      result.step_count = ours.step;
+      return result;
+    }
+    if (any_order && ours.letter() == 's' && theirs.letter() == 's') {
+      const DifferingWords words = differing_words(theirs.whole, ours.whole, true);
+      result.order_dependent_count += words.order_dependent_count;
+      if (words.torch.empty() && words.caching.empty()) {
+        count(result, ours);
+        continue;
+      }
+    }
+    if (ours.whole != theirs.whole) {
+      result.difference = difference_at(program, theirs, ours);
+      result.step_count = result.difference->step;
+      if (theirs.whole.empty()) result.difference->torch = torch.end;
+      if (ours.whole.empty()) result.difference->caching = caching.end;
+      return result;
+    }
+    count(result, ours);
+  }
+  result.step_count = program.steps.size();
+  if (torch.end.empty() && caching.end.empty()) return result;
+  result.difference = {.step = program.steps.size(),
+                       .request = "the end",
+                       .torch = torch.end,
+                       .caching = caching.end};
+  return result;
+}
+
+Program shrink_live(Program program, const LiveOptions& options, std::uint64_t attempt_max) {
+  const LiveResult first = compare_live(program, options);
+  if (!first.difference) return program;
+  program.steps.resize(std::min<std::size_t>(program.steps.size(), first.difference->step + 1));
+  std::uint64_t attempts = 0;
+  for (std::size_t length = program.steps.size() / 2; length > 0; length /= 2) {
+    for (std::size_t begin = 0; begin + length <= program.steps.size();) {
+      if (++attempts > attempt_max) return program;
+      Program shorter = program;
+      const auto at = shorter.steps.begin() + static_cast<std::ptrdiff_t>(begin);
+      shorter.steps.erase(at, at + static_cast<std::ptrdiff_t>(length));
+      const LiveResult result = compare_live(shorter, options);
+      if (result.difference) {
+        program = std::move(shorter);
+      } else {
+        begin += length;
+      }
+    }
+  }
+  return program;
+}
+
+}  // namespace allocmark

@@ -1,0 +1,72 @@
+// Several processes on one device: an allocator instance for each, behind the one interface that
+// the replayer knows. Calls go to the instance of the process whose stream they name; what any of
+// them takes from the device is gone for the others. Device memory, what each process reserves and
+// who runs out of memory are those of real processes; that drivers of real processes wait for each
+// other and that each has a context of its own is not modelled.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "allocators/backend/backend.h"
+#include "workloads/trace/source.h"
+
+namespace allocmark {
+
+// Why instances of this allocator cannot stand for several processes; empty where they can.
+[[nodiscard]] std::string processes_refusal(std::string_view allocator, std::string_view conf);
+
+class ProcessBackends final : public Backend {
+ public:
+  // `streams` by dense index; process i has those from jobs[i].first_stream on.
+  ProcessBackends(const BackendEntry& entry, const BackendOptions& options,
+                  std::span<const TraceJob> jobs, std::span<const cudaStream_t> streams);
+
+  [[nodiscard]] AllocateResult allocate(std::uint64_t size_bytes, cudaStream_t stream) override;
+  void deallocate(void* pointer, std::uint64_t size_bytes, cudaStream_t stream) override;
+  void record_stream(void* pointer, cudaStream_t stream) override;
+  // Of all processes.
+  void trim() override;
+  // Of the process that has the stream.
+  void trim(std::uint32_t stream_index);
+
+  // Sums over the processes; what other processes hold beyond what they handed out counts as kept
+  // for other streams.
+  [[nodiscard]] MemoryStats stats(cudaStream_t stream) const override;
+  // For each process i: "process<i>.requests", ".out_of_memory", ".reserved_bytes_peak" (as far as
+  // stats() was asked).
+  [[nodiscard]] std::vector<NamedCounter> counters() const override;
+  [[nodiscard]] std::vector<MemorySegment> segments() const override;
+  [[nodiscard]] std::string last_failure_text() const override { return last_failure_text_; }
+
+  // "process 1 (churn): 3 of 200 requests" for each that ran out of memory, joined; empty where
+  // none did.
+  [[nodiscard]] std::string failures() const;
+
+ private:
+  struct Process {
+    std::string workload;
+    std::unique_ptr<Backend> backend;
+    std::uint64_t request_count = 0;
+    std::uint64_t oom_count = 0;
+    std::uint64_t reserved_bytes_peak = 0;
+  };
+  struct StreamOwner {
+    cudaStream_t stream = nullptr;
+    std::size_t process = 0;
+  };
+  // By handle; processes take turns, so it is mostly that of the call before.
+  [[nodiscard]] std::size_t owner_of(cudaStream_t stream) const;
+
+  mutable std::vector<Process> processes_;  // stats() notes peaks
+  std::vector<StreamOwner> owners_;         // by dense stream index
+  mutable std::size_t last_owner_ = 0;      // index into owners_
+  std::string last_failure_text_;
+};
+
+}  // namespace allocmark

@@ -1,0 +1,48 @@
+// Look-up of simcuda's control functions.
+#include "harness/replay/simcu_api.h"
+
+#include <dlfcn.h>
+
+#include <string>
+
+#include "base/error.h"
+
+namespace allocmark {
+
+namespace {
+
+template <typename Function>
+void look_up(const char* name, Function& function) {
+  function = reinterpret_cast<Function>(dlsym(RTLD_DEFAULT, name));
+  if (function != nullptr) return;
+  throw EnvironmentError(ErrorText{.what = "the simulated CUDA runtime lacks a function",
+                                   .where = "libcudart (simcuda)",
+                                   .wanted = name,
+                                   .got = {},
+                                   .next = "build allocmark and simcuda from the same sources"});
+}
+
+}  // namespace
+
+SimcuApi SimcuApi::find() {
+  SimcuApi api;
+  if (dlsym(RTLD_DEFAULT, "simcu_present") == nullptr) return api;
+  look_up("simcu_thread_clock", api.thread_clock);
+  look_up("simcu_launch", api.launch);
+  look_up("simcu_view", api.view);
+  look_up("simcu_used_bytes", api.used_bytes);
+  look_up("simcu_last_message", api.last_message);
+  api.present = true;
+  return api;
+}
+
+UnimplementedCalls unimplemented_calls() {
+  if (dlsym(RTLD_DEFAULT, "simcu_present") == nullptr) return {};
+  decltype(&simcu_unimplemented_count) count = nullptr;
+  decltype(&simcu_unimplemented_names) names = nullptr;
+  look_up("simcu_unimplemented_count", count);
+  look_up("simcu_unimplemented_names", names);
+  return {.count = count(), .names = names()};
+}
+
+}  // namespace allocmark

@@ -1,0 +1,108 @@
+// Events become steps that the replayer can run without looking anything up: trace ids turn into
+// slots of a dense table, and a slot is used again after its block was freed, so memory follows the
+// live blocks and not the length of the trace. Facts about the trace (counts and peaks) fall out on
+// the way.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "workloads/trace/event.h"
+#include "workloads/trace/request_marks.h"
+
+namespace allocmark {
+
+// One event, ready to run.
+struct ReplayStep {
+  std::uint64_t size_bytes = 0;  // as Event::size_bytes; Free: the block's size; Mark: time in ns
+  std::uint32_t slot = 0;        // Alloc, Free, Record
+  std::uint16_t stream = 0;      // as Event::stream; Free: the stream of the block's allocation
+  EventKind kind = EventKind::Mark;
+  std::uint8_t size_class = 0;  // Alloc, Free; Mark: its MarkClass
+
+  [[nodiscard]] MarkClass mark_class() const { return static_cast<MarkClass>(size_class); }
+};
+static_assert(sizeof(ReplayStep) == 16);
+
+struct TraceFacts {
+  std::uint64_t event_count = 0;
+  std::uint64_t allocate_count = 0;
+  std::uint64_t deallocate_count = 0;
+  std::uint64_t mark_count = 0;            // of steps
+  std::uint64_t request_mark_count = 0;    // of requests (request_marks.h)
+  std::uint64_t work_count = 0;            // Kernel and Busy events
+  std::uint64_t kernel_ns_total = 0;       // durations of all Kernel events
+  std::uint64_t requested_bytes_peak = 0;  // largest sum of live requests
+  std::uint32_t stream_count = 1;          // 1 + the highest stream index used
+};
+
+// Block id to slot: an open-addressing table whose memory follows the number of live blocks.
+class SlotMap {
+ public:
+  SlotMap();
+  // False where the id is there already.
+  [[nodiscard]] bool insert(std::uint64_t id, std::uint32_t slot);
+  // The slot, or kNoSlot.
+  [[nodiscard]] std::uint32_t find(std::uint64_t id) const;
+  // Removes the id and returns its slot, or kNoSlot.
+  [[nodiscard]] std::uint32_t take(std::uint64_t id);
+  [[nodiscard]] std::size_t size() const { return count_; }
+
+  static constexpr std::uint32_t kNoSlot = ~std::uint32_t{0};
+
+ private:
+  struct Entry {
+    std::uint64_t id = 0;
+    std::uint32_t slot = kNoSlot;
+  };
+  [[nodiscard]] std::size_t home_of(std::uint64_t id) const {
+    return static_cast<std::size_t>((id * 0x9E3779B97F4A7C15u) >> shift_);
+  }
+  [[nodiscard]] std::size_t position_of(std::uint64_t id) const;
+  void grow();
+
+  std::vector<Entry> entries_;
+  std::size_t count_ = 0;
+  unsigned shift_ = 0;  // 64 - log2(entries_.size())
+};
+
+class TraceCompiler {
+ public:
+  static constexpr std::uint32_t kStreamCountMax = 1024;
+
+  // Appends one step per event. Throws UsageError where an event breaks a rule of traces: an id
+  // allocated while live, a free or record of an id that is not live, too many streams, live
+  // requests beyond 2^64 bytes. `labels`: the source's, by index; marks beyond them end steps.
+  void compile(std::span<const Event> events, std::vector<ReplayStep>& steps,
+               std::span<const std::string> labels = {});
+
+  [[nodiscard]] const TraceFacts& facts() const { return facts_; }
+  // Slots used so far; all slots of the steps made so far are below it.
+  [[nodiscard]] std::uint32_t slot_count() const {
+    return static_cast<std::uint32_t>(blocks_.size());
+  }
+
+ private:
+  struct Block {
+    std::uint64_t size_bytes = 0;
+    std::uint16_t stream = 0;
+    std::uint8_t size_class = 0;
+  };
+  ReplayStep compile_alloc(const Event& event);
+  ReplayStep compile_free(const Event& event);
+  ReplayStep compile_mark(const Event& event, std::span<const std::string> labels);
+  void check_stream(const Event& event);
+  [[nodiscard]] std::uint32_t slot_acquire();
+
+  TraceFacts facts_;
+  SlotMap slots_;
+  std::vector<Block> blocks_;  // by slot
+  std::vector<std::uint32_t>
+      free_slots_;  // last freed is used first: its table line is still in the cache
+  std::uint64_t requested_bytes_ = 0;
+  std::vector<MarkClass> mark_classes_;  // by label
+};
+
+}  // namespace allocmark

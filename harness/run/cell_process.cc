@@ -1,0 +1,122 @@
+// See cell_process.h.
+#include "harness/run/cell_process.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include "base/error.h"
+#include "harness/run/runtime_select.h"
+#include "results/json.h"
+
+namespace allocmark {
+namespace {
+
+using Json = nlohmann::json;
+
+// The child's last output without the newline at its end, quoted for a reason.
+std::string last_output(const ChildOutcome& outcome) {
+  std::string text = valid_utf8(outcome.stderr_tail);
+  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) {
+    text.pop_back();
+  }
+  return text.empty() ? "; it printed nothing" : "; its last output: " + text;
+}
+
+CellResult without_result(const CellSpec& spec, const ChildOutcome& outcome, CellStatus status,
+                          const std::string& reason) {
+  CellResult result;
+  result.key = spec.key;
+  result.status = status;
+  result.reason = reason;
+  result.wall_s = outcome.wall_s;
+  return result;
+}
+
+}  // namespace
+
+std::string to_json_line(const CellSpec& spec) {
+  const Json json = {{"key", Json::parse(to_json_line(spec.key))},
+                     {"pass_count", spec.pass_count},
+                     {"width_max", spec.width_max},
+                     {"pass_count_max", spec.pass_count_max},
+                     {"verify", to_string(spec.verify)},
+                     {"quiet_cpu", spec.quiet_cpu},
+                     {"takes_turns", spec.takes_turns},
+                     {"record", spec.record},
+                     {"timeout_s", spec.timeout_s},
+                     {"placements_path", spec.placements_path},
+                     {"timeline_path", spec.timeline_path}};
+  return json.dump();
+}
+
+CellSpec cell_spec_from_json(std::string_view line) {
+  try {
+    const Json json = Json::parse(line);
+    CellSpec spec;
+    spec.key = cell_key_from_json(json.at("key").dump(), "the cell's specification");
+    json.at("pass_count").get_to(spec.pass_count);
+    spec.width_max = json.value("width_max", 0.0);
+    spec.pass_count_max = json.value("pass_count_max", 0U);
+    spec.verify =
+        parse_verify_level(json.at("verify").get<std::string>()).value_or(VerifyLevel::Edges);
+    json.at("quiet_cpu").get_to(spec.quiet_cpu);
+    spec.takes_turns = json.value("takes_turns", false);
+    json.at("record").get_to(spec.record);
+    json.at("timeout_s").get_to(spec.timeout_s);
+    json.at("placements_path").get_to(spec.placements_path);
+    json.at("timeline_path").get_to(spec.timeline_path);
+    return spec;
+  } catch (const Json::exception& error) {
+    throw UsageError({.what = "this is no specification of a cell",
+                      .where = "stdin",
+                      .wanted = "the JSON that 'allocmark run' gives to its cells",
+                      .got = error.what(),
+                      .next = "use: allocmark run"});
+  }
+}
+
+ChildCommand cell_command(const CellSpec& spec, const std::string& program_path) {
+  return {.argv = {program_path, "cell", std::to_string(getpid())},
+          .environment = environment_with(runtime_environment(spec.key.device, program_path)),
+          .input = to_json_line(spec),
+          .timeout_s = static_cast<double>(spec.timeout_s),
+          .takes_turns = spec.takes_turns};
+}
+
+CellResult cell_result(const CellSpec& spec, const ChildOutcome& outcome) {
+  if (outcome.timed_out) {
+    return without_result(
+        spec, outcome, CellStatus::TimedOut,
+        fmt::format("ended after {} s (--timeout); a longer limit lets it finish{}", spec.timeout_s,
+                    last_output(outcome)));
+  }
+  if (outcome.signal_number != 0) {
+    const bool killed = outcome.signal_number == SIGKILL;
+    return without_result(
+        spec, outcome, CellStatus::Crashed,
+        fmt::format("ended by {}{}{}", signal_name(outcome.signal_number),
+                    killed ? ", perhaps because the machine ran out of memory (see dmesg)" : "",
+                    last_output(outcome)));
+  }
+  std::string problem = "it wrote none";
+  if (!outcome.result.empty()) {
+    try {
+      const std::size_t end = outcome.result.find('\n');
+      CellResult result = cell_result_from_json(outcome.result.substr(0, end), "the cell's result");
+      if (outcome.exit_code == 0 && result.key == spec.key) {
+        return result;
+      }
+      problem = "it is another cell's";
+    } catch (const Error& error) {
+      problem = error.what();
+    }
+  }
+  return without_result(
+      spec, outcome, CellStatus::Failed,
+      fmt::format("the cell's process ended with exit code {} and no valid result: {}{}",
+                  outcome.exit_code, problem, last_output(outcome)));
+}
+
+}  // namespace allocmark

@@ -1,0 +1,334 @@
+// See child_process.h. Not timed: what happens here is outside every measured region.
+#include "harness/run/child_process.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+
+#include <fmt/format.h>
+#include "base/error.h"
+
+namespace allocmark {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t kStderrTailBytes = 2048;
+// A result is a few KiB; a child that writes without end must not fill our memory.
+constexpr std::size_t kResultBytesMax = std::size_t{64} << 20;
+constexpr int kResultFd = 3;
+
+[[noreturn]] void throw_errno(const std::string& what, int error) {
+  throw EnvironmentError(
+      {.what = what,
+       .where = "",
+       .wanted = "",
+       .got = std::strerror(error),
+       .next = "check the limits on processes and open files (ulimit -a), or use fewer --jobs"});
+}
+
+// A file descriptor that closes itself. Numbers below 10 are avoided, so that none of them is one
+// of the numbers (0 .. 3) that the child's ends are moved to.
+class Fd {
+ public:
+  explicit Fd(int low_fd) {
+    if (low_fd >= 0) {
+      fd_ = fcntl(low_fd, F_DUPFD_CLOEXEC, 10);
+      close(low_fd);
+    }
+    if (fd_ < 0) {
+      throw_errno("cannot open a pipe to a child process", errno);
+    }
+  }
+  Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Fd& operator=(Fd&&) = delete;
+  ~Fd() {
+    if (fd_ >= 0) {
+      close(fd_);
+    }
+  }
+  [[nodiscard]] int get() const { return fd_; }
+  [[nodiscard]] int release() { return std::exchange(fd_, -1); }
+
+ private:
+  int fd_ = -1;
+};
+
+struct Pipe {
+  Fd read_end;
+  Fd write_end;
+};
+
+Pipe make_pipe() {
+  std::array<int, 2> ends = {-1, -1};
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) {
+    throw_errno("cannot open a pipe to a child process", errno);
+  }
+  return Pipe{Fd(ends[0]), Fd(ends[1])};
+}
+
+// Both ends read and write.
+Pipe make_turn_socket() {
+  std::array<int, 2> ends = {-1, -1};
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
+    throw_errno("cannot open a socket to a child process", errno);
+  }
+  return Pipe{Fd(ends[0]), Fd(ends[1])};
+}
+
+// A file in memory rather than a pipe: of any length, and nobody has to feed it.
+Fd make_input(const std::string& input) {
+  Fd file(memfd_create("input", MFD_CLOEXEC));
+  std::string_view rest = input;
+  while (!rest.empty()) {
+    const ssize_t written = write(file.get(), rest.data(), rest.size());
+    if (written < 0) {
+      throw_errno("cannot pass input to a child process", errno);
+    }
+    rest.remove_prefix(static_cast<std::size_t>(written));
+  }
+  lseek(file.get(), 0, SEEK_SET);
+  return file;
+}
+
+std::vector<char*> pointers(const std::vector<std::string>& texts) {
+  std::vector<char*> result;
+  for (const std::string& text : texts) {
+    result.push_back(const_cast<char*>(text.c_str()));
+  }
+  result.push_back(nullptr);
+  return result;
+}
+
+struct ChildFds {
+  int input, result, output;
+  int turns = -1;
+};
+
+int spawn(const ChildCommand& command, const ChildFds& fds, pid_t* pid) {
+  posix_spawn_file_actions_t actions;
+  posix_spawnattr_t attributes;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawnattr_init(&attributes);
+  posix_spawn_file_actions_adddup2(&actions, fds.input, 0);
+  posix_spawn_file_actions_adddup2(&actions, fds.output, 1);
+  posix_spawn_file_actions_adddup2(&actions, fds.output, 2);
+  posix_spawn_file_actions_adddup2(&actions, fds.result, kResultFd);
+  if (fds.turns >= 0) posix_spawn_file_actions_adddup2(&actions, fds.turns, kTurnFd);
+  sigset_t defaults;
+  sigemptyset(&defaults);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) {
+    sigaddset(&defaults, number);
+  }
+  posix_spawnattr_setsigdefault(&attributes, &defaults);
+  posix_spawnattr_setpgroup(&attributes, 0);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF);
+  const int error =
+      posix_spawn(pid, command.argv.at(0).c_str(), &actions, &attributes,
+                  pointers(command.argv).data(), pointers(command.environment).data());
+  posix_spawnattr_destroy(&attributes);
+  posix_spawn_file_actions_destroy(&actions);
+  return error;
+}
+
+// Appends what is there; false at the end of the stream.
+bool read_available(int fd, std::string* text) {
+  std::array<char, 16384> buffer;
+  while (true) {
+    const ssize_t count = read(fd, buffer.data(), buffer.size());
+    if (count > 0) {
+      text->append(buffer.data(), static_cast<std::size_t>(count));
+    } else if (count < 0 && errno == EINTR) {
+      continue;
+    } else {
+      return count < 0 && errno == EAGAIN;
+    }
+    if (text->size() > kResultBytesMax) {
+      return true;  // the caller looks at the length before it reads on
+    }
+  }
+}
+
+void drain(int* fd, std::string* text) {
+  if (*fd >= 0 && !read_available(*fd, text)) {
+    close(*fd);
+    *fd = -1;
+  }
+}
+
+}  // namespace
+
+ChildProcess::ChildProcess(const ChildCommand& command) : started_(Clock::now()) {
+  deadline_ = command.timeout_s > 0
+                  ? started_ + std::chrono::duration_cast<Clock::duration>(
+                                   std::chrono::duration<double>(command.timeout_s))
+                  : Clock::time_point::max();
+  Fd input = make_input(command.input);
+  Pipe result = make_pipe();
+  Pipe output = make_pipe();
+  std::optional<Pipe> turns;
+  if (command.takes_turns) turns.emplace(make_turn_socket());
+  const int error = spawn(command,
+                          {.input = input.get(),
+                           .result = result.write_end.get(),
+                           .output = output.write_end.get(),
+                           .turns = turns ? turns->write_end.get() : -1},
+                          &pid_);
+  if (error != 0) {
+    pid_ = -1;
+    throw_errno(fmt::format("cannot start '{}'", command.argv.at(0)), error);
+  }
+  result_fd_ = result.read_end.release();
+  stderr_fd_ = output.read_end.release();
+  if (turns) turn_fd_ = turns->read_end.release();
+  fcntl(result_fd_, F_SETFL, O_NONBLOCK);
+  fcntl(stderr_fd_, F_SETFL, O_NONBLOCK);
+}
+
+ChildProcess::~ChildProcess() {
+  if (pid_ > 0) {
+    end();
+    waitpid(pid_, nullptr, 0);
+  }
+  for (const int fd : {result_fd_, stderr_fd_, turn_fd_}) {
+    if (fd >= 0) {
+      close(fd);
+    }
+  }
+}
+
+void ChildProcess::read_pipes() {
+  drain(&result_fd_, &outcome_.result);
+  drain(&stderr_fd_, &outcome_.stderr_tail);
+  if (outcome_.stderr_tail.size() > kStderrTailBytes) {
+    outcome_.stderr_tail.erase(0, outcome_.stderr_tail.size() - kStderrTailBytes);
+  }
+  if (outcome_.result.size() > kResultBytesMax) {
+    end();
+  }
+}
+
+std::optional<ChildOutcome> ChildProcess::advance() {
+  read_pipes();
+  if (!waits_since_ && Clock::now() >= deadline_ && !outcome_.ended_by_us) {
+    outcome_.timed_out = true;
+    end();
+  }
+  siginfo_t info{};
+  if (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+      info.si_pid == 0) {
+    return std::nullopt;
+  }
+  // What it left running in its group must not outlive it. Before waitpid: the number is still ours
+  // then.
+  kill(-pid_, SIGKILL);
+  int status = 0;
+  waitpid(pid_, &status, 0);
+  pid_ = -1;
+  read_pipes();
+  outcome_.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  outcome_.signal_number = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+  outcome_.wall_s = std::chrono::duration<double>(Clock::now() - started_).count();
+  return outcome_;
+}
+
+void ChildProcess::end() {
+  outcome_.ended_by_us = true;
+  if (pid_ > 0) {
+    kill(-pid_, SIGKILL);
+    kill(pid_, SIGKILL);
+  }
+}
+
+bool ChildProcess::waits_for_turn() {
+  if (waits_since_) return true;
+  if (turn_fd_ < 0) return false;
+  char waits = 0;
+  const ssize_t count = recv(turn_fd_, &waits, 1, MSG_DONTWAIT);
+  if (count == 1) {
+    waits_since_ = Clock::now();
+    return true;
+  }
+  // Its end is closed: it takes no turns, and there is nothing to poll.
+  if (count == 0) close(std::exchange(turn_fd_, -1));
+  return false;
+}
+
+void ChildProcess::give_turn(const TurnMessage& message) {
+  if (waits_since_ && deadline_ != Clock::time_point::max()) {
+    deadline_ += Clock::now() - *waits_since_;
+  }
+  waits_since_.reset();
+  (void)send(turn_fd_, &message, sizeof message, MSG_NOSIGNAL);
+}
+
+ChildOutcome run_child(const ChildCommand& command) {
+  ChildProcess child(command);
+  while (true) {
+    if (std::optional<ChildOutcome> outcome = child.advance()) {
+      return *outcome;
+    }
+    const auto [result_fd, stderr_fd] = child.poll_fds();
+    std::array<pollfd, 2> fds = {pollfd{result_fd, POLLIN, 0}, pollfd{stderr_fd, POLLIN, 0}};
+    poll(fds.data(), fds.size(), child.closing() ? 1 : 20);
+  }
+}
+
+void end_with_parent(pid_t parent_pid) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent_pid) {
+    _exit(static_cast<int>(ExitCode::Internal));
+  }
+}
+
+std::vector<std::string> environment_with(
+    const std::vector<std::pair<std::string, std::string>>& changes) {
+  std::vector<std::string> result;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const std::string_view name = text.substr(0, text.find('='));
+    const bool changed = std::any_of(changes.begin(), changes.end(),
+                                     [name](const auto& change) { return change.first == name; });
+    if (!changed) {
+      result.emplace_back(text);
+    }
+  }
+  for (const auto& [name, value] : changes) {
+    result.push_back(name + "=" + value);
+  }
+  return result;
+}
+
+std::string signal_name(int signal_number) {
+  const char* abbreviation = sigabbrev_np(signal_number);
+  const char* description = sigdescr_np(signal_number);
+  if (abbreviation == nullptr || description == nullptr) {
+    return fmt::format("signal {}", signal_number);
+  }
+  return fmt::format("SIG{} ({})", abbreviation, description);
+}
+
+std::string own_program_path() {
+  std::array<char, 4096> buffer;
+  const ssize_t length = readlink("/proc/self/exe", buffer.data(), buffer.size());
+  if (length <= 0) {
+    throw_errno("cannot read /proc/self/exe", errno);
+  }
+  return std::string(buffer.data(), static_cast<std::size_t>(length));
+}
+
+}  // namespace allocmark

@@ -1,0 +1,107 @@
+// A child process with its input, its output and its end under control: how cells and probes are
+// started. Input goes in as a string on its stdin; fd 3 (the result), stdout and stderr come back
+// as strings. Never hangs: the caller polls, and ends the whole process group when time is up.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "harness/cell/pass_turns.h"
+
+namespace allocmark {
+
+struct ChildCommand {
+  std::vector<std::string> argv;         // argv[0] is the path of the program
+  std::vector<std::string> environment;  // "NAME=value"; the child sees nothing else
+  std::string input;                     // what the child reads on stdin
+  double timeout_s = 0;                  // 0 = none
+  bool takes_turns = false;              // it finds a socket for turns at kTurnFd (pass_turns.h)
+};
+
+// How a child ended and what it left.
+struct ChildOutcome {
+  int exit_code = -1;      // -1 where a signal ended it
+  int signal_number = 0;   // 0 where it exited by itself
+  bool timed_out = false;  // ended by us because its time was up
+  bool ended_by_us = false;
+  std::string result;       // everything it wrote to fd 3
+  std::string stderr_tail;  // the last 2 KiB of stdout and stderr together
+  double wall_s = 0;
+};
+
+class ChildProcess {
+ public:
+  // Starts it in a process group of its own. Throws EnvironmentError where no process can be made.
+  explicit ChildProcess(const ChildCommand& command);
+  // Ends the process group if it still runs, and waits for it.
+  ~ChildProcess();
+  ChildProcess(ChildProcess&&) = delete;
+
+  // File descriptors that become readable when there is something to do; -1 where already at their
+  // end.
+  [[nodiscard]] std::pair<int, int> poll_fds() const { return {result_fd_, stderr_fd_}; }
+
+  // When the child must be ended; far away where there is no timeout.
+  [[nodiscard]] std::chrono::steady_clock::time_point deadline() const { return deadline_; }
+
+  // Takes what has arrived, ends the child where its time is up, and returns the outcome once it
+  // has ended. Never blocks.
+  [[nodiscard]] std::optional<ChildOutcome> advance();
+
+  // What it has written to fd 3 as far as advance() has seen.
+  [[nodiscard]] const std::string& result_so_far() const { return outcome_.result; }
+
+  // Both pipes are at their end: the child is exiting, so the next look is worth taking soon.
+  [[nodiscard]] bool closing() const { return result_fd_ < 0 && stderr_fd_ < 0; }
+
+  // SIGKILL to the process group.
+  void end();
+
+  // Of a child that takes turns; becomes readable when it waits. -1 for others.
+  [[nodiscard]] int turn_fd() const { return turn_fd_; }
+
+  // Whether it has said since the last turn that it waits for the next. Its time limit stands still
+  // from then until the turn is given.
+  [[nodiscard]] bool waits_for_turn();
+
+  // Lets it go on. A child that is gone is found by advance().
+  void give_turn(const TurnMessage& message);
+
+ private:
+  void read_pipes();
+
+  pid_t pid_ = -1;
+  int result_fd_ = -1;
+  int stderr_fd_ = -1;
+  int turn_fd_ = -1;
+  std::optional<std::chrono::steady_clock::time_point> waits_since_;
+  std::chrono::steady_clock::time_point started_;
+  std::chrono::steady_clock::time_point deadline_;
+  ChildOutcome outcome_;
+};
+
+// Starts it and waits for its end.
+[[nodiscard]] ChildOutcome run_child(const ChildCommand& command);
+
+// Called first thing in a child: asks the kernel to end this process when its parent ends, and
+// exits where the parent is already gone.
+void end_with_parent(pid_t parent_pid);
+
+// This process's environment with `changes` applied; an empty value in a change removes nothing, it
+// sets "".
+[[nodiscard]] std::vector<std::string> environment_with(
+    const std::vector<std::pair<std::string, std::string>>& changes);
+
+// "SIGSEGV (Segmentation fault)".
+[[nodiscard]] std::string signal_name(int signal_number);
+
+// The path of the running program.
+[[nodiscard]] std::string own_program_path();
+
+}  // namespace allocmark

@@ -1,0 +1,301 @@
+// See run_folder.h.
+#include "harness/run/run_folder.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <set>
+#include <sstream>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include "base/error.h"
+#include "results/json.h"
+
+namespace allocmark {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+// Plans of versions before the levels have a boolean.
+VerifyLevel level_of(const Json& json) {
+  if (json.is_boolean()) return json.get<bool>() ? VerifyLevel::Edges : VerifyLevel::Off;
+  return parse_verify_level(json.get<std::string>()).value_or(VerifyLevel::Edges);
+}
+
+constexpr const char* kResultsName = "results.jsonl";
+constexpr const char* kManifestName = "plan.json";
+
+std::string join(const std::string& folder, const char* name) {
+  return (fs::path(folder) / name).string();
+}
+
+[[noreturn]] void throw_file(const std::string& what, const std::string& path, int error) {
+  throw FileError({.what = what,
+                   .where = path,
+                   .wanted = "a folder that can be written and has room",
+                   .got = std::strerror(error),
+                   .next = "choose another one with --out DIR; what is already in it is kept"});
+}
+
+void write_all(int fd, std::string_view text, const std::string& path) {
+  while (!text.empty()) {
+    const ssize_t written = write(fd, text.data(), text.size());
+    if (written < 0 && errno == EINTR) {
+      continue;
+    }
+    if (written <= 0) {
+      throw_file("cannot write", path, errno);
+    }
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
+void check_same_plan(const std::string& folder, const RunManifest& before, const RunManifest& now,
+                     const Environment& environment_before, const Environment& environment_now) {
+  std::vector<std::string> differences =
+      environment_differences(environment_before, environment_now);
+  if (before.pass_count != now.pass_count) {
+    differences.push_back(fmt::format("passes: was {}, is {}", before.pass_count, now.pass_count));
+  }
+  if (before.width_max != now.width_max || before.pass_count_max != now.pass_count_max) {
+    differences.push_back(fmt::format("until width: was {} (at most {} passes), is {} ({})",
+                                      before.width_max, before.pass_count_max, now.width_max,
+                                      now.pass_count_max));
+  }
+  if (before.verify != now.verify) {
+    differences.push_back(
+        fmt::format("verify: was {}, is {}", to_string(before.verify), to_string(now.verify)));
+  }
+  std::set<std::string> ids;
+  for (const CellKey& key : now.cells) {
+    ids.insert(key.id());
+  }
+  const auto foreign = std::count_if(before.cells.begin(), before.cells.end(),
+                                     [&](const CellKey& key) { return !ids.contains(key.id()); });
+  if (foreign > 0) {
+    differences.push_back(fmt::format("cells: {} of the folder's {} are not asked for now", foreign,
+                                      before.cells.size()));
+  }
+  if (!differences.empty()) {
+    std::string list;
+    for (const std::string& difference : differences) {
+      list += "\n  " + difference;
+    }
+    throw UsageError(
+        {.what = "this folder holds another run, its results do not belong together with new ones",
+         .where = folder,
+         .wanted = "the same plan and environment",
+         .got = list,
+         .next = "start a new folder with --out DIR, or resume with the program and machine that "
+                 "made it: allocmark run --resume --out " +
+                 folder});
+  }
+}
+
+}  // namespace
+
+FileMark mark_file(const std::string& path) {
+  FileMark mark{.path = fs::absolute(path).lexically_normal().string(), .hash = ""};
+  std::ifstream file(path, std::ios::binary);
+  // FNV-1a over eight bytes at a time: a program is read whole for every run.
+  std::uint64_t hash = 0xCBF29CE484222325U;
+  std::array<char, 1 << 16> block{};
+  std::uint64_t size_bytes = 0;
+  while (file.read(block.data(), block.size()) || file.gcount() > 0) {
+    const auto count = static_cast<std::size_t>(file.gcount());
+    std::fill(block.begin() + static_cast<std::ptrdiff_t>(count), block.end(), '\0');
+    for (std::size_t at = 0; at < count; at += sizeof(std::uint64_t)) {
+      std::uint64_t word = 0;
+      std::memcpy(&word, block.data() + at, sizeof word);
+      hash = (hash ^ word) * 0x100000001B3U;
+      hash ^= hash >> 29;
+    }
+    size_bytes += count;
+  }
+  if (size_bytes > 0) mark.hash = fmt::format("{:016x}", hash ^ size_bytes);
+  return mark;
+}
+
+std::vector<FileMark> mark_conf_files(const std::vector<CellKey>& cells) {
+  std::set<std::string> paths;
+  for (const CellKey& key : cells) {
+    std::string word;
+    for (const char c : key.conf + ",") {
+      if (std::string_view(",:;[]").find(c) == std::string_view::npos) {
+        word += c;
+        continue;
+      }
+      std::error_code error;
+      if (!word.empty() && fs::is_regular_file(word, error)) paths.insert(word);
+      word.clear();
+    }
+  }
+  std::vector<FileMark> marks;
+  for (const std::string& path : paths) marks.push_back(mark_file(path));
+  return marks;
+}
+
+std::string to_json(const RunManifest& manifest) {
+  const auto mark_json = [](const FileMark& mark) {
+    return Json{{"path", mark.path}, {"hash", mark.hash}};
+  };
+  Json files = Json::array();
+  for (const FileMark& mark : manifest.files) files.push_back(mark_json(mark));
+  Json cells = Json::array();
+  for (const CellKey& key : manifest.cells) {
+    cells.push_back(Json::parse(to_json_line(key)));
+  }
+  const Json json = {{"kind", "plan"},
+                     {"schema_version", kSchemaVersion},
+                     {"title", manifest.title},
+                     {"pass_count", manifest.pass_count},
+                     {"width_max", manifest.width_max},
+                     {"pass_count_max", manifest.pass_count_max},
+                     {"verify", to_string(manifest.verify)},
+                     {"timeout_s", manifest.timeout_s},
+                     {"program", mark_json(manifest.program)},
+                     {"files", files},
+                     {"cells", cells}};
+  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+RunManifest manifest_from_json(const std::string& text, const std::string& where) {
+  try {
+    const Json json = Json::parse(text);
+    RunManifest manifest;
+    json.at("title").get_to(manifest.title);
+    json.at("pass_count").get_to(manifest.pass_count);
+    manifest.width_max = json.value("width_max", 0.0);
+    manifest.pass_count_max = json.value("pass_count_max", 0U);
+    manifest.verify = level_of(json.at("verify"));
+    json.at("timeout_s").get_to(manifest.timeout_s);
+    const auto mark_of = [](const Json& mark) {
+      return FileMark{.path = mark.at("path").get<std::string>(),
+                      .hash = mark.at("hash").get<std::string>()};
+    };
+    if (json.contains("program")) manifest.program = mark_of(json.at("program"));
+    for (const Json& mark : json.value("files", Json::array())) {
+      manifest.files.push_back(mark_of(mark));
+    }
+    for (const Json& cell : json.at("cells")) {
+      manifest.cells.push_back(cell_key_from_json(cell.dump(), where));
+    }
+    return manifest;
+  } catch (const Json::exception& error) {
+    throw UsageError({.what = "this is not the plan of a run",
+                      .where = where,
+                      .wanted = "the plan.json that 'allocmark run' writes",
+                      .got = error.what(),
+                      .next = "start a new folder with --out DIR"});
+  }
+}
+
+RunManifest read_manifest(const std::string& folder) {
+  const std::string path = join(folder, kManifestName);
+  return manifest_from_json(read_file(path), path);
+}
+
+RunFolder RunFolder::create(const std::string& folder, const RunManifest& manifest,
+                            const Environment& environment) {
+  FolderLock lock = claim_empty_folder(
+      folder, "to go on with the run in it add --resume, else choose another --out DIR");
+  write_file(join(folder, kManifestName), to_json(manifest));
+  return RunFolder(std::move(lock), RunFileWriter::create(results_path(folder), environment), {});
+}
+
+RunFolder RunFolder::resume(const std::string& folder, const RunManifest& manifest,
+                            const Environment& environment) {
+  // What is no run gets no lock; a run is read under it, since until then it may have grown.
+  static_cast<void>(read_manifest(folder));
+  FolderLock lock = FolderLock::acquire(folder);
+  const RunManifest before = read_manifest(folder);
+  RunFile file = read_run_file(results_path(folder));
+  check_same_plan(folder, before, manifest, file.environment, environment);
+  std::vector<CellResult> kept;
+  std::copy_if(std::make_move_iterator(file.cells.begin()),
+               std::make_move_iterator(file.cells.end()), std::back_inserter(kept),
+               [](const CellResult& cell) { return is_finished(cell.status); });
+  write_file(join(folder, kManifestName), to_json(manifest));
+  return RunFolder(std::move(lock), RunFileWriter::resume(results_path(folder)), std::move(kept));
+}
+
+std::string results_path(const std::string& folder) { return join(folder, kResultsName); }
+
+bool is_finished(CellStatus status) {
+  return status == CellStatus::Ok || status == CellStatus::OomStopped ||
+         status == CellStatus::Skipped;
+}
+
+void write_file(const std::string& path, const std::string& text) {
+  const std::string temporary = path + ".part";
+  const int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (fd < 0) {
+    throw_file("cannot write", path, errno);
+  }
+  try {
+    write_all(fd, text, path);
+  } catch (const FileError&) {
+    close(fd);
+    unlink(temporary.c_str());
+    throw;
+  }
+  fdatasync(fd);
+  close(fd);
+  if (std::rename(temporary.c_str(), path.c_str()) != 0) {
+    throw_file("cannot write", path, errno);
+  }
+}
+
+std::string read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  if (!file || fs::is_directory(path)) {
+    throw FileError({.what = "cannot read the file",
+                     .where = path,
+                     .wanted = "a file that can be read",
+                     .got = fs::exists(path) ? "a file that cannot be read" : "no such file",
+                     .next = "check the path"});
+  }
+  return text.str();
+}
+
+std::vector<std::string> environment_differences(const Environment& before,
+                                                 const Environment& now) {
+  std::vector<std::string> differences;
+  const auto compare = [&](const char* name, const std::string& was, const std::string& is) {
+    if (was != is) {
+      differences.push_back(fmt::format("{}: was '{}', is '{}'", name, was, is));
+    }
+  };
+  compare("allocmark_version", before.allocmark_version, now.allocmark_version);
+  compare("git_sha", before.git_sha, now.git_sha);
+  compare("build_type", before.build_type, now.build_type);
+  compare("compiler", before.compiler, now.compiler);
+  compare("hostname_hash", before.hostname_hash, now.hostname_hash);
+  compare("cpu_model", before.cpu_model, now.cpu_model);
+  compare("device", before.device, now.device);
+  compare("gpu_name", before.gpu_name, now.gpu_name);
+  compare("gpu_uuid_hash", before.gpu_uuid_hash, now.gpu_uuid_hash);
+  compare("driver_version", before.driver_version, now.driver_version);
+  compare("runtime_version", before.runtime_version, now.runtime_version);
+  compare("profile_hash", before.profile_hash, now.profile_hash);
+  return differences;
+}
+
+}  // namespace allocmark

@@ -1,0 +1,97 @@
+// The folder of a run: plan.json (what was asked for) and results.jsonl (the environment, then one
+// line per finished cell). Results flow in one by one and are in the file before append returns, so
+// nothing measured is lost by a later failure; a run that was broken off flows out again through
+// resume.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "harness/cell/cell.h"
+#include "harness/run/folder_lock.h"
+#include "results/run_file.h"
+#include "results/schema.h"
+
+namespace allocmark {
+
+// A file that a run depends on, and a hash of what was in it.
+struct FileMark {
+  std::string path;  // absolute
+  std::string hash;  // 16 hex digits; empty where the file could not be read
+  friend bool operator==(const FileMark&, const FileMark&) = default;
+};
+[[nodiscard]] FileMark mark_file(const std::string& path);
+// Every existing file that a config string of these cells names.
+[[nodiscard]] std::vector<FileMark> mark_conf_files(const std::vector<CellKey>& cells);
+
+// What a run was asked to do; the settings that all its cells share, and every cell of all its
+// shards.
+struct RunManifest {
+  std::string title;  // "suite default", used in reports
+  std::uint32_t pass_count = 3;
+  double width_max = 0;  // as in CellSpec, with pass_count_max
+  std::uint32_t pass_count_max = 0;
+  VerifyLevel verify = VerifyLevel::Edges;
+  std::uint64_t timeout_s = 0;
+  std::vector<CellKey> cells;
+  // What ran the cells, so that they can be run again; empty in plans of older versions.
+  FileMark program = {};
+  std::vector<FileMark> files = {};  // that config strings name, as a plugin's library
+};
+
+[[nodiscard]] std::string to_json(const RunManifest& manifest);
+[[nodiscard]] RunManifest manifest_from_json(const std::string& text, const std::string& where);
+
+// Throws FileError where the folder holds no run.
+[[nodiscard]] RunManifest read_manifest(const std::string& folder);
+
+// The only writer of its folder while it lives: a second one, in whatever process, is refused with
+// an EnvironmentError that says who writes.
+class RunFolder {
+ public:
+  // A new folder; one that exists must be empty.
+  [[nodiscard]] static RunFolder create(const std::string& folder, const RunManifest& manifest,
+                                        const Environment& environment);
+
+  // A folder left by an earlier run. Its finished cells are kept; crashed, timed-out and failed
+  // ones are to be run again. Throws UsageError saying what differs where its results would not be
+  // comparable with new ones.
+  [[nodiscard]] static RunFolder resume(const std::string& folder, const RunManifest& manifest,
+                                        const Environment& environment);
+
+  // Throws FileError naming the path where the line cannot be written; the file then still
+  // ends with a whole line.
+  void append(const CellResult& result) { file_.append(result); }
+
+  // Results kept from the earlier run.
+  [[nodiscard]] const std::vector<CellResult>& kept() const { return kept_; }
+
+ private:
+  RunFolder(FolderLock lock, RunFileWriter file, std::vector<CellResult> kept)
+      : lock_(std::move(lock)), file_(std::move(file)), kept_(std::move(kept)) {}
+
+  FolderLock lock_;
+  RunFileWriter file_;
+  std::vector<CellResult> kept_;
+};
+
+// DIR/results.jsonl.
+[[nodiscard]] std::string results_path(const std::string& folder);
+
+// Ok, stopped by an OOM, or skipped: running it again would tell nothing new.
+[[nodiscard]] bool is_finished(CellStatus status);
+
+// Writes a whole file in place of an old one or not at all; throws FileError naming the
+// path.
+void write_file(const std::string& path, const std::string& text);
+// Throws FileError naming the path.
+[[nodiscard]] std::string read_file(const std::string& path);
+
+// What differs between two environments so that their results should not stand in one table:
+// "git_sha: was a1, is b2".
+[[nodiscard]] std::vector<std::string> environment_differences(const Environment& before,
+                                                               const Environment& now);
+
+}  // namespace allocmark

@@ -1,0 +1,182 @@
+// See runtime_select.h.
+#include "harness/run/runtime_select.h"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cerrno>
+#include <cstddef>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+
+#include <fmt/format.h>
+#include "base/error.h"
+#include "base/nearest.h"
+#include "harness/run/child_process.h"
+
+namespace allocmark {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kSimulatedPrefix = "sim:";
+constexpr std::string_view kGpuPrefix = "cuda:";
+// A folder of profiles of one's own, searched before those that ship.
+constexpr const char* kProfilesVariable = "ALLOCMARK_PROFILES";
+// Set for a program started again by ensure_runtime, so that it is not started a second time.
+constexpr const char* kRestartedVariable = "ALLOCMARK_RUNTIME_SELECTED";
+
+bool holds_runtime(const fs::path& folder) {
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+    if (entry.path().filename().string().starts_with("libcudart.so.")) {
+      return true;
+    }
+  }
+  return false;
+}
+
+std::string colon_list(const std::string& first, const char* rest) {
+  return rest == nullptr || *rest == '\0' ? first : first + ":" + rest;
+}
+
+bool all_digits(std::string_view text) {
+  return !text.empty() && text.size() <= 4 && std::all_of(text.begin(), text.end(), [](char c) {
+    return std::isdigit(static_cast<unsigned char>(c)) != 0;
+  });
+}
+
+bool looks_like_path(std::string_view text) {
+  return text.find('/') != std::string_view::npos || text.ends_with(".json");
+}
+
+}  // namespace
+
+bool is_simulated(std::string_view device) { return device.starts_with(kSimulatedPrefix); }
+
+bool simcuda_loaded() { return dlsym(RTLD_DEFAULT, "simcu_present") != nullptr; }
+
+std::string simcuda_folder(const std::string& program_path) {
+  const fs::path program = program_path.empty() ? own_program_path() : program_path;
+  const fs::path beside = program.parent_path() / "../lib/simcuda";
+  // Another build's program may come without one.
+  const fs::path own = fs::path(own_program_path()).parent_path() / "../lib/simcuda";
+  for (const fs::path& folder : {beside, own}) {
+    if (holds_runtime(folder)) {
+      return fs::weakly_canonical(folder).string();
+    }
+  }
+  throw FileError(
+      {.what = "the simulated CUDA runtime is missing",
+       .where = beside.lexically_normal().string(),
+       .wanted = "libcudart.so.13 (or .12) of simcuda",
+       .got = "no such file",
+       .next = "build it (cmake --build build/release --target simcuda), or use --device cuda:0"});
+}
+
+std::vector<std::pair<std::string, std::string>> runtime_environment(
+    std::string_view device, const std::string& program_path) {
+  if (!is_simulated(device)) {
+    return {};
+  }
+  return {
+      {"LD_LIBRARY_PATH", colon_list(simcuda_folder(program_path), std::getenv("LD_LIBRARY_PATH"))},
+      {"SIMCUDA_PROFILE", profile_path(device)},
+      // On a GPU a cell loads its kernels before the backend's first request (device_work.cc).
+      {"SIMCUDA_START", "kernel"}};
+}
+
+std::vector<std::string> profile_folders() {
+  std::vector<std::string> folders;
+  if (const char* own = std::getenv(kProfilesVariable); own != nullptr && *own != '\0') {
+    folders.emplace_back(own);
+  }
+  folders.push_back((fs::path(simcuda_folder()) / "profiles").string());
+  return folders;
+}
+
+std::string profile_path(std::string_view device) {
+  const std::string name(device.substr(kSimulatedPrefix.size()));
+  for (const fs::path folder : profile_folders()) {
+    const fs::path file = folder / (name + ".json");
+    if (fs::is_regular_file(file)) return fs::absolute(file).string();
+  }
+  return fs::absolute(name).string();
+}
+
+void ensure_runtime(std::string_view device, char** argv) {
+  if (!is_simulated(device) || simcuda_loaded()) {
+    return;
+  }
+  if (std::getenv(kRestartedVariable) != nullptr) {
+    throw EnvironmentError(
+        {.what = "the simulated CUDA runtime was not loaded",
+         .where = simcuda_folder(),
+         .wanted = "a program linked with the shared CUDA runtime of the same major version",
+         .got = "another runtime",
+         .next = "run: ldd " + own_program_path() + " | grep cudart"});
+  }
+  std::vector<std::pair<std::string, std::string>> changes = runtime_environment(device);
+  changes.emplace_back(kRestartedVariable, "1");
+  std::vector<std::string> environment = environment_with(changes);
+  std::vector<char*> pointers;
+  for (std::string& entry : environment) {
+    pointers.push_back(entry.data());
+  }
+  pointers.push_back(nullptr);
+  execve(own_program_path().c_str(), argv, pointers.data());
+  throw EnvironmentError({.what = "cannot start this program again with the simulated CUDA runtime",
+                          .where = own_program_path(),
+                          .wanted = "",
+                          .got = std::strerror(errno),
+                          .next = ""});
+}
+
+std::vector<std::string> simulated_devices() {
+  std::vector<std::string> names;
+  for (const std::string& folder : profile_folders()) {
+    std::error_code error;
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+      if (entry.path().extension() == ".json") {
+        names.push_back("sim:" + entry.path().stem().string());
+      }
+    }
+  }
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  return names;
+}
+
+void check_device(std::string_view device) {
+  if (device == "auto" ||
+      (device.starts_with(kGpuPrefix) && all_digits(device.substr(kGpuPrefix.size())))) {
+    return;
+  }
+  const std::vector<std::string> known = simulated_devices();
+  const bool is_profile_path =
+      is_simulated(device) && fs::is_regular_file(device.substr(kSimulatedPrefix.size()));
+  if (is_profile_path || std::find(known.begin(), known.end(), device) != known.end()) {
+    return;
+  }
+  if (is_simulated(device) && looks_like_path(device.substr(kSimulatedPrefix.size()))) {
+    throw FileError({.what = "there is no such device profile",
+                     .where = std::string(device.substr(kSimulatedPrefix.size())),
+                     .wanted = "a profile file that 'allocmark profile' writes",
+                     .got = "",
+                     .next = "check the path; for devices by name see: allocmark list devices"});
+  }
+  std::vector<std::string> near = known;
+  near.insert(near.end(), {"auto", "cuda:0"});
+  throw UsageError({.what = fmt::format("there is no device '{}'", device),
+                    .where = "--device",
+                    .wanted = "auto, cuda:N, sim:NAME or sim:PATH (a profile file)",
+                    .got = "",
+                    .next = suggest(device, near) + "; see: allocmark list devices"});
+}
+
+}  // namespace allocmark

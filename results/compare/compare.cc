@@ -1,0 +1,347 @@
+// Matches the cells of two runs, judges every number, and says whether the comparison passes.
+#include "results/compare/compare.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "results/columns/columns.h"
+#include "results/compare/compare_conclude.h"
+#include "results/compare/compare_environment.h"
+#include "results/compare/compare_numbers.h"
+#include "results/compare/stability.h"
+#include "results/derived.h"
+#include "results/json.h"
+#include "results/statistics/percentile.h"
+#include "results/statistics/shift.h"
+
+namespace allocmark {
+namespace {
+
+// Values are known up to a bucket, 1/64 of an octave wide at most; a smaller spread between passes
+// is that of the buckets, not of the passes. The standard deviation of a uniform 1/64.
+constexpr double kSpreadMin = 1.0 / 64 / 3.4641016151377544;
+
+constexpr std::array<std::string_view, kVerdictCount> kVerdictNames{
+    "worse", "not comparable", "better", "changed", "undecided", "same"};
+
+// A timed number of a cell that awaits its verdict: p-values are corrected over all of them.
+struct PendingNumber {
+  std::size_t cell_index = 0, number_index = 0;
+  std::string_view name = {};
+  PassQuantiles quantiles = {};
+  std::optional<Shift> shift = {};
+};
+
+double relative(double log_shift) { return std::expm1(log_shift); }
+
+class Comparer {
+ public:
+  Comparer(const RunSide& base, const RunSide& now, const ComparePolicy& policy,
+           const std::optional<Calibration>& calibration)
+      : base_(base), now_(now), policy_(policy), calibration_(calibration) {}
+
+  Comparison run();
+
+ private:
+  void match_cells();
+  void match(const CellKey& key, const CellResult* base, const CellResult* now);
+  void compare_measured(const CellResult& base, const CellResult& now);
+  void add_timed(const CellResult& base, const CellResult& now, CellComparison& cell);
+  static void add_flags(const RunSide& side, const CellResult& measured, CellComparison& cell);
+  void estimate_shifts();
+  void judge_timed(const PendingNumber& pending, double p_value_adjusted);
+  void add_run_notes(const RunSide& side);
+  void incomplete(const CellKey& key, std::string reason) {
+    result_.incomplete.push_back({.key = key, .reason = std::move(reason)});
+  }
+
+  const RunSide& base_;
+  const RunSide& now_;
+  const ComparePolicy& policy_;
+  const std::optional<Calibration>& calibration_;
+  EnvironmentVerdict environment_;
+  double clock_step_ns_ = 0;          // the coarser of the two runs'
+  std::size_t other_pass_count_ = 0;  // cells with another number of passes on either side
+  std::vector<PendingNumber> pending_;
+  Comparison result_;
+};
+
+Comparison Comparer::run() {
+  result_.base_label = base_.label;
+  result_.now_label = now_.label;
+  result_.base_environment = base_.file.environment;
+  result_.now_environment = now_.file.environment;
+  clock_step_ns_ = std::max(base_.file.environment.clock_resolution_ns,
+                            now_.file.environment.clock_resolution_ns);
+  result_.calibrated = calibration_.has_value();
+  environment_ = compare_environments(base_.file.environment, now_.file.environment,
+                                      policy_.environment_ignored);
+  result_.notes = environment_.notes;
+  add_run_notes(base_);
+  add_run_notes(now_);
+  match_cells();
+  if (other_pass_count_ > 0) {
+    result_.notes.push_back(
+        fmt::format("{} cells have another number of passes on either side", other_pass_count_));
+  }
+  estimate_shifts();
+  conclude(policy_, result_);
+  return std::move(result_);
+}
+
+void Comparer::add_run_notes(const RunSide& side) {
+  for (const std::string& warning : side.file.environment.warnings) {
+    result_.notes.push_back(side.label + ": " + warning);
+  }
+  if (side.file.replaced_line_count > 0) {
+    result_.notes.push_back(
+        fmt::format("{}: {} cells were run more than once; the last result of "
+                    "each counts",
+                    side.label, side.file.replaced_line_count));
+  }
+  if (side.file.torn) {
+    result_.faults.push_back(
+        fmt::format("{}: line {} is cut short: the run is still being written or was killed",
+                    side.label, side.file.torn_line));
+  }
+}
+
+void Comparer::match_cells() {
+  std::map<std::string, const CellResult*> now_by_id;
+  for (const CellResult& cell : now_.file.cells) now_by_id[cell.key.id()] = &cell;
+  std::set<std::string> seen;
+  for (const CellResult& cell : base_.file.cells) {
+    const std::string id = cell.key.id();
+    seen.insert(id);
+    const auto found = now_by_id.find(id);
+    match(cell.key, &cell, found == now_by_id.end() ? nullptr : found->second);
+  }
+  std::size_t new_count = 0;
+  for (const CellResult& cell : now_.file.cells) {
+    if (seen.insert(cell.key.id()).second) ++new_count;
+  }
+  if (new_count > 0) {
+    result_.notes.push_back(
+        fmt::format("{} cells are only in {} and are not compared", new_count, now_.label));
+  }
+  std::set<std::string> reported;
+  for (const IncompleteCell& cell : result_.incomplete) reported.insert(cell.key.id());
+  for (const RunSide* side : {&base_, &now_}) {
+    std::size_t absent_count = 0;
+    for (const CellKey& key : side->planned) {
+      const bool measured = std::any_of(side->file.cells.begin(), side->file.cells.end(),
+                                        [&](const CellResult& cell) { return cell.key == key; });
+      if (measured || !reported.insert(key.id()).second) continue;
+      ++absent_count;
+      incomplete(key, side->label + ": planned, but has no result");
+    }
+    if (absent_count == 0) continue;
+    result_.notes.push_back(
+        fmt::format("{}: {} planned cells have no result: the run was broken "
+                    "off or is still being written",
+                    side->label, absent_count));
+  }
+}
+
+void Comparer::match(const CellKey& key, const CellResult* base, const CellResult* now) {
+  if (now == nullptr) return incomplete(key, now_.label + ": the cell is missing");
+  const bool base_measured = is_measured(*base);
+  const bool now_measured = is_measured(*now);
+  if (base_measured && now_measured) return compare_measured(*base, *now);
+  if (base->status == CellStatus::Skipped && now->status == CellStatus::Skipped) {
+    ++result_.skipped_count;
+    return;
+  }
+  const auto describe = [](const RunSide& side, const CellResult& cell) {
+    return fmt::format("{}: {}{}{}", side.label, to_string(cell.status),
+                       cell.reason.empty() ? "" : ": ", cell.reason);
+  };
+  if (!now_measured) return incomplete(key, describe(now_, *now));
+  if (base->status == CellStatus::Skipped) {
+    result_.notes.push_back(
+        fmt::format("{} was skipped in {} and ran in {}", key.allocator, base_.label, now_.label));
+    ++result_.skipped_count;
+    return;
+  }
+  CellComparison cell{.key = key, .verdict = Verdict::Better, .reason = describe(base_, *base)};
+  cell.numbers.push_back({.name = "status",
+                          .base_text = std::string(to_string(base->status)),
+                          .now_text = std::string(to_string(now->status)),
+                          .verdict = Verdict::Better});
+  result_.cells.push_back(std::move(cell));
+}
+
+void Comparer::compare_measured(const CellResult& base, const CellResult& now) {
+  CellComparison cell{.key = base.key, .now_wall_s = now.wall_s};
+  const auto refuse = [&](std::string reason) {
+    cell.verdict = Verdict::NotComparable;
+    cell.reason = std::move(reason);
+    result_.cells.push_back(std::move(cell));
+  };
+  if (base.trace_hash != now.trace_hash) {
+    return refuse(
+        fmt::format("the work differs: trace hash {} and {}", base.trace_hash, now.trace_hash));
+  }
+  if (base.capacity_bytes != now.capacity_bytes) {
+    return refuse(fmt::format("the capacity differs: {} and {} bytes", base.capacity_bytes,
+                              now.capacity_bytes));
+  }
+  if (policy_.scope != CompareScope::Timed) {
+    cell.numbers = compare_exact(base, now, policy_);
+    for (NumberComparison& number : cell.numbers) {
+      if (environment_.exact_reason.empty() || number.verdict == Verdict::Same) continue;
+      number.verdict = Verdict::NotComparable;
+      number.reason = environment_.exact_reason;
+    }
+  }
+  if (policy_.scope != CompareScope::Exact) {
+    add_timed(base, now, cell);
+    add_flags(base_, base, cell);
+    add_flags(now_, now, cell);
+  }
+  // The null allocator measures the harness, which no change of an allocator can make worse.
+  cell.gated = base.key.allocator != kNullAllocator;
+  if (base.pass_count != now.pass_count) ++other_pass_count_;
+  result_.cells.push_back(std::move(cell));
+}
+
+void Comparer::add_flags(const RunSide& side, const CellResult& measured, CellComparison& cell) {
+  for (const std::string& flag :
+       stability_flags(measured, side.file.environment.clock_resolution_ns)) {
+    cell.flags.push_back(side.label + ": " + flag);
+  }
+}
+
+void Comparer::add_timed(const CellResult& base, const CellResult& now, CellComparison& cell) {
+  for (const TimedNumber& timed : timed_numbers()) {
+    NumberComparison number{.name = std::string(timed.name),
+                            .timed = true,
+                            .base = stored_quantile(base, timed),
+                            .now = stored_quantile(now, timed),
+                            .base_interval = pooled_quantile(base, timed, policy_.confidence),
+                            .now_interval = pooled_quantile(now, timed, policy_.confidence)};
+    if (number.base_interval) number.base = number.base_interval->value;
+    if (number.now_interval) number.now = number.now_interval->value;
+    if (!number.base && !number.now) continue;
+    PassQuantiles quantiles = pass_quantiles(base, now, timed, clock_step_ns_);
+    const std::uint64_t wanted = sample_count_min(timed.percentile);
+    if (!environment_.timed_reason.empty()) {
+      number.verdict = Verdict::NotComparable;
+      number.reason = environment_.timed_reason;
+    } else if (!quantiles.known) {
+      number.verdict = Verdict::NotComparable;
+      number.reason = "one side has no samples";
+    } else if (quantiles.base.size() < 2 || quantiles.now.size() < 2) {
+      number.verdict = Verdict::Undecided;
+      number.reason = "fewer than two passes with this quantile: their spread is not known";
+    } else if (quantiles.sample_count_min < wanted) {
+      number.verdict = Verdict::Undecided;
+      number.reason =
+          fmt::format("{} samples in a pass, {} are needed", quantiles.sample_count_min, wanted);
+    } else {
+      pending_.push_back({.cell_index = result_.cells.size(),
+                          .number_index = cell.numbers.size(),
+                          .name = timed.name,
+                          .quantiles = std::move(quantiles)});
+    }
+    cell.numbers.push_back(std::move(number));
+  }
+}
+
+void Comparer::estimate_shifts() {
+  std::map<std::string_view, std::vector<Spread>> spreads;
+  for (const PendingNumber& pending : pending_) {
+    Spread spread = pooled_spread(pending.quantiles.base, pending.quantiles.now).value();
+    spread.variance = std::max(spread.variance, kSpreadMin * kSpreadMin);
+    spreads[pending.name].push_back(spread);
+  }
+  std::map<std::string_view, SpreadPrior> priors;
+  for (const auto& [name, list] : spreads) priors[name] = fit_spread_prior(list);
+  std::vector<double> p_values;
+  for (PendingNumber& pending : pending_) {
+    pending.shift = estimate_shift(pending.quantiles.base, pending.quantiles.now,
+                                   {.confidence = policy_.confidence,
+                                    .spread_min = kSpreadMin,
+                                    .prior = priors[pending.name]});
+    p_values.push_back(pending.shift->p_value);
+  }
+  const std::vector<double> adjusted = benjamini_hochberg(p_values);
+  for (std::size_t i = 0; i < pending_.size(); ++i) judge_timed(pending_[i], adjusted[i]);
+}
+
+void Comparer::judge_timed(const PendingNumber& pending, double p_value_adjusted) {
+  NumberComparison& number = result_.cells[pending.cell_index].numbers[pending.number_index];
+  const Shift& shift = *pending.shift;
+  number.change = relative(shift.estimate);
+  number.change_low = relative(shift.low);
+  number.change_high = relative(shift.high);
+  number.p_value = shift.p_value;
+  number.p_value_adjusted = p_value_adjusted;
+  const double effect_min = policy_.effect_min_of(number.name, true);
+  const NoiseBound* bound = calibration_ ? calibration_->find(number.name) : nullptr;
+  const double noise = bound != nullptr ? bound->shift_bound : 0;
+  const double reach = std::log1p(std::max(effect_min, noise));
+  const double same_reach = std::log1p(effect_min);
+  const bool differs = p_value_adjusted <= policy_.false_share_max;
+  number.verdict = Verdict::Undecided;
+  const double clear = (shift.estimate > 0 ? *number.change_low : -*number.change_high);
+  const double base_ns = number.base.value_or(0);
+  const bool below_step =
+      base_ns * std::abs(*number.change) <= clock_step_ns_ || base_ns * clear <= clock_step_ns_ / 2;
+  if (differs && std::abs(shift.estimate) > same_reach && below_step) {
+    number.reason = fmt::format("not clear of the clock's step of {:.3g} ns", clock_step_ns_);
+  } else if (differs && std::abs(shift.estimate) > same_reach && bound == nullptr &&
+             policy_.calibration_required) {
+    number.reason = calibration_ ? "the calibration does not have this number"
+                                 : "not calibrated: two runs of the same thing may differ as much";
+  } else if (differs && std::abs(shift.estimate) > reach) {
+    number.verdict = shift.estimate > 0 ? Verdict::Worse : Verdict::Better;
+  } else if (noise > effect_min) {
+    number.reason = fmt::format(
+        "two runs of the same thing differ by up to {:.3g} % on this machine", noise * 100);
+  } else if (shift.low > -same_reach && shift.high < same_reach) {
+    number.verdict = Verdict::Same;
+  } else {
+    number.reason = "more passes would tell";
+  }
+}
+
+}  // namespace
+
+std::string_view to_string(Verdict verdict) {
+  return kVerdictNames.at(static_cast<std::size_t>(verdict));
+}
+
+double CellComparison::change_abs_max() const {
+  double largest = 0;
+  for (const NumberComparison& number : numbers) {
+    if (number.verdict != verdict) continue;
+    // From 0 to anything, a lost status or another placement has no share; it stands first.
+    const double change =
+        number.change ? std::abs(*number.change) : std::numeric_limits<double>::infinity();
+    largest = std::max(largest, change);
+  }
+  return largest;
+}
+
+Comparison compare_runs(const RunSide& base, const RunSide& now, const ComparePolicy& policy,
+                        const std::optional<Calibration>& calibration) {
+  if (calibration) check_calibration(*calibration, base.file.environment, now.file.environment);
+  return Comparer(base, now, policy, calibration).run();
+}
+
+}  // namespace allocmark

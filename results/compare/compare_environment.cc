@@ -1,0 +1,196 @@
+// Environments held against each other, and noise bounds from runs of the same thing.
+#include "results/compare/compare_environment.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "results/compare/compare_numbers.h"
+#include "results/derived.h"
+#include "results/statistics/percentile.h"
+#include "results/statistics/shift.h"
+
+namespace allocmark {
+namespace {
+
+enum class Matters : std::uint8_t { Note, Timed, All };
+
+struct Field {
+  const char* name;
+  Matters matters;
+  std::string (*value)(const Environment& environment);
+};
+
+#define ALLOCMARK_TEXT_FIELD(field, matters)                      \
+  Field {                                                         \
+#field, matters, [](const Environment& e) { return e.field; } \
+  }
+#define ALLOCMARK_COUNT_FIELD(field, matters)                                     \
+  Field {                                                                         \
+#field, matters, [](const Environment& e) { return std::to_string(e.field); } \
+  }
+
+// Where blocks lie and how often the device is asked depends on the device and its driver only;
+// how long it takes depends on the host, too. What may differ is what a comparison is made for.
+constexpr std::array kFields{
+    ALLOCMARK_TEXT_FIELD(device, Matters::All),
+    ALLOCMARK_TEXT_FIELD(gpu_name, Matters::All),
+    ALLOCMARK_COUNT_FIELD(gpu_memory_bytes, Matters::All),
+    ALLOCMARK_TEXT_FIELD(driver_version, Matters::All),
+    ALLOCMARK_TEXT_FIELD(runtime_version, Matters::All),
+    ALLOCMARK_TEXT_FIELD(profile_hash, Matters::All),
+    ALLOCMARK_TEXT_FIELD(hostname_hash, Matters::Timed),
+    ALLOCMARK_TEXT_FIELD(cpu_model, Matters::Timed),
+    ALLOCMARK_COUNT_FIELD(cpu_count, Matters::Timed),
+    ALLOCMARK_TEXT_FIELD(cpu_governor, Matters::Timed),
+    ALLOCMARK_TEXT_FIELD(gpu_uuid_hash, Matters::Timed),
+    ALLOCMARK_TEXT_FIELD(os, Matters::Timed),
+    ALLOCMARK_TEXT_FIELD(kernel, Matters::Timed),
+    ALLOCMARK_TEXT_FIELD(build_type, Matters::Timed),
+    ALLOCMARK_TEXT_FIELD(compiler, Matters::Note),
+    ALLOCMARK_TEXT_FIELD(allocmark_version, Matters::Note),
+    ALLOCMARK_TEXT_FIELD(git_sha, Matters::Note),
+    ALLOCMARK_TEXT_FIELD(schema_version, Matters::Note),
+};
+#undef ALLOCMARK_TEXT_FIELD
+#undef ALLOCMARK_COUNT_FIELD
+
+// Pairs of cells that a noise bound must rest on: fewer do not show a 99 % quantile's order of
+// size.
+constexpr std::size_t kCalibrationPairCountMin = 20;
+
+void append(std::string& reasons, const std::string& difference) {
+  reasons += reasons.empty() ? "the environment differs: " : "; ";
+  reasons += difference;
+}
+
+[[noreturn]] void refuse_calibration(std::string what, std::string wanted, std::string got) {
+  throw UsageError({.what = std::move(what),
+                    .where = {},
+                    .wanted = std::move(wanted),
+                    .got = std::move(got),
+                    .next = "make one from at least two runs of the same build on this machine: "
+                            "allocmark compare --calibrate FILE RUN RUN..."});
+}
+
+// Absolute shifts, as logarithms, of every timed number between all pairs of runs.
+using Shifts = std::map<std::string_view, std::vector<double>>;
+
+void add_shifts(const RunFile& base, const RunFile& now, Shifts& shifts) {
+  const double clock_step_ns =
+      std::max(base.environment.clock_resolution_ns, now.environment.clock_resolution_ns);
+  for (const CellResult& cell : base.cells) {
+    const auto other =
+        std::find_if(now.cells.begin(), now.cells.end(),
+                     [&](const CellResult& candidate) { return candidate.key == cell.key; });
+    if (other == now.cells.end() || !is_measured(cell) || !is_measured(*other)) continue;
+    if (cell.trace_hash != other->trace_hash) continue;
+    for (const TimedNumber& number : timed_numbers()) {
+      const PassQuantiles quantiles = pass_quantiles(cell, *other, number, clock_step_ns);
+      if (!quantiles.known || quantiles.sample_count_min < sample_count_min(number.percentile)) {
+        continue;
+      }
+      const auto shift = estimate_shift(quantiles.base, quantiles.now, {});
+      if (shift) shifts[number.name].push_back(std::abs(shift->estimate));
+    }
+  }
+}
+
+// The spread of shifts that nothing caused: the larger of median + 3 robust standard deviations and
+// the 99 % quantile by nearest rank.
+NoiseBound noise_bound(std::string_view name, std::vector<double> shifts) {
+  std::sort(shifts.begin(), shifts.end());
+  const double middle = median(shifts);
+  std::vector<double> deviations;
+  for (const double shift : shifts) deviations.push_back(std::abs(shift - middle));
+  constexpr double kNormalPerMad = 1.4826;
+  const double robust = middle + 3 * kNormalPerMad * median(deviations);
+  const auto at = [&](double q) {
+    return shifts[static_cast<std::size_t>(std::ceil(q * static_cast<double>(shifts.size()))) - 1];
+  };
+  return {.number = std::string(name),
+          .shift_bound = std::expm1(std::max(robust, at(0.99))),
+          .shift_median = std::expm1(middle),
+          .shift_p95 = std::expm1(at(0.95)),
+          .pair_count = shifts.size()};
+}
+
+}  // namespace
+
+EnvironmentVerdict compare_environments(const Environment& base, const Environment& now,
+                                        const std::vector<std::string>& ignored) {
+  EnvironmentVerdict verdict;
+  for (const Field& field : kFields) {
+    const std::string before = field.value(base);
+    const std::string after = field.value(now);
+    if (before == after) continue;
+    const std::string difference = fmt::format("{} was '{}', is '{}'", field.name, before, after);
+    const bool may_differ = std::find(ignored.begin(), ignored.end(), field.name) != ignored.end();
+    if (may_differ || field.matters == Matters::Note) {
+      verdict.notes.push_back(difference);
+      continue;
+    }
+    append(verdict.timed_reason, difference);
+    if (field.matters == Matters::All) append(verdict.exact_reason, difference);
+  }
+  return verdict;
+}
+
+void check_calibration(const Calibration& calibration, const Environment& base,
+                       const Environment& now) {
+  for (const Environment* environment : {&base, &now}) {
+    const auto check = [](const char* name, const std::string& wanted, const std::string& got) {
+      if (wanted == got) return;
+      refuse_calibration(fmt::format("the calibration is of another {}", name), wanted, got);
+    };
+    check("machine (hostname_hash)", environment->hostname_hash, calibration.hostname_hash);
+    check("device", environment->device, calibration.device);
+    check("build type", environment->build_type, calibration.build_type);
+  }
+}
+
+Calibration calibrate(const std::vector<RunSide>& runs) {
+  if (runs.size() < 2) {
+    refuse_calibration("a calibration needs at least two runs", "2 or more",
+                       std::to_string(runs.size()));
+  }
+  const Environment& first = runs.front().file.environment;
+  Shifts shifts;
+  for (std::size_t later = 1; later < runs.size(); ++later) {
+    const Environment& environment = runs[later].file.environment;
+    const EnvironmentVerdict verdict = compare_environments(first, environment, {});
+    if (!verdict.timed_reason.empty() || !verdict.notes.empty()) {
+      refuse_calibration("the runs are not of the same build on the same machine", runs[0].label,
+                         runs[later].label + ": " + verdict.timed_reason +
+                             (verdict.notes.empty() ? "" : verdict.notes.front()));
+    }
+    for (std::size_t earlier = 0; earlier < later; ++earlier) {
+      add_shifts(runs[earlier].file, runs[later].file, shifts);
+    }
+  }
+  Calibration calibration{.hostname_hash = first.hostname_hash,
+                          .device = first.device,
+                          .build_type = first.build_type,
+                          .run_count = runs.size()};
+  for (auto& [name, list] : shifts) {
+    if (list.size() < kCalibrationPairCountMin) continue;
+    calibration.bounds.push_back(noise_bound(name, std::move(list)));
+  }
+  if (calibration.bounds.empty()) {
+    refuse_calibration(
+        "the runs have too few cells in common",
+        fmt::format("{} pairs of cells with enough samples and passes", kCalibrationPairCountMin),
+        {});
+  }
+  return calibration;
+}
+
+}  // namespace allocmark

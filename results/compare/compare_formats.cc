@@ -1,0 +1,172 @@
+// The comparison for other programs: JSON, github-action-benchmark, Bencher.
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "results/columns/columns.h"
+#include "results/compare/compare_writers.h"
+#include "results/json.h"
+
+namespace allocmark {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string dump(const Json& json) {
+  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+Json known(const std::optional<double>& value) {
+  return value && std::isfinite(*value) ? Json(*value) : Json(nullptr);
+}
+
+Json interval(const std::optional<Estimate>& estimate) {
+  if (!estimate) return Json(nullptr);
+  return {{"value", estimate->value}, {"low", estimate->low}, {"high", estimate->high}};
+}
+
+Json number_json(const NumberComparison& number) {
+  Json json = {{"number", number.name},
+               {"verdict", to_string(number.verdict)},
+               {"gated", number.gated},
+               {"reason", number.reason}};
+  if (number.base_text.empty() && number.now_text.empty()) {
+    json["base"] = known(number.base);
+    json["new"] = known(number.now);
+  } else {
+    json["base"] = number.base_text;
+    json["new"] = number.now_text;
+  }
+  json["change"] = known(number.change);
+  if (!number.timed) return json;
+  json["change_low"] = known(number.change_low);
+  json["change_high"] = known(number.change_high);
+  json["p_value"] = known(number.p_value);
+  json["p_value_adjusted"] = known(number.p_value_adjusted);
+  json["base_interval"] = interval(number.base_interval);
+  json["new_interval"] = interval(number.now_interval);
+  return json;
+}
+
+Json key_json(const CellKey& key) {
+  Json json = Json::parse(to_json_line(key));
+  json.erase("kind");
+  json.erase("schema_version");
+  return json;
+}
+
+std::string unit_of(const NumberComparison& number) {
+  if (number.timed || number.name == "modelled_driver_ns_total") return "ns";
+  return number.name.find("_bytes") != std::string::npos ? "B" : "count";
+}
+
+// NEW's cell, whose numbers are followed.
+std::string now_name(const CellComparison& cell) {
+  return service_name(cell.now_key.value_or(cell.key));
+}
+
+// Numbers that a service can follow: smaller is better in all of them.
+bool is_followed(const NumberComparison& number) {
+  return number.now && std::isfinite(*number.now) && !number.name.starts_with("counters.") &&
+         number.name != "oom_first.event_index";
+}
+
+}  // namespace
+
+std::string service_name(const CellKey& key) {
+  // Bencher takes 1024 characters; the id keeps longer names apart.
+  constexpr std::size_t kBytesMax = 1000;
+  std::string name =
+      fmt::format("{}/{}/{}/{}/{}/seed:{}/{}", key.workload, key.allocator, conf_or_unset(key),
+                  key.device, key.capacity, key.seed, key.on_oom);
+  if (name.size() > kBytesMax) name = name.substr(0, kBytesMax) + " " + key.id();
+  return valid_utf8(name);
+}
+
+std::string render_comparison_json(const Comparison& comparison) {
+  Json cells = Json::array();
+  for (const CellComparison& cell : comparison.cells) {
+    Json json = key_json(cell.key);
+    if (cell.now_key) json["new_cell"] = key_json(*cell.now_key);
+    json["verdict"] = to_string(cell.verdict);
+    json["reason"] = cell.reason;
+    json["flags"] = cell.flags;
+    Json numbers = Json::array();
+    for (const NumberComparison& number : cell.numbers) numbers.push_back(number_json(number));
+    json["numbers"] = std::move(numbers);
+    cells.push_back(std::move(json));
+  }
+  Json incomplete = Json::array();
+  for (const IncompleteCell& cell : comparison.incomplete) {
+    Json json = key_json(cell.key);
+    json["reason"] = cell.reason;
+    incomplete.push_back(std::move(json));
+  }
+  Json counts = Json::object();
+  for (std::size_t verdict = 0; verdict < kVerdictCount; ++verdict) {
+    counts[std::string(to_string(static_cast<Verdict>(verdict)))] =
+        comparison.verdict_counts[verdict];
+  }
+  return dump({{"kind", "comparison"},
+               {"schema_version", kSchemaVersion},
+               {"passed", comparison.failures.empty()},
+               {"exit_code", static_cast<int>(comparison.exit_code)},
+               {"failures", comparison.failures},
+               {"notes", comparison.notes},
+               {"calibrated", comparison.calibrated},
+               {"interleaved", comparison.interleaved},
+               {"base", Json::parse(to_json_line(comparison.base_environment))},
+               {"new", Json::parse(to_json_line(comparison.now_environment))},
+               {"verdict_counts", counts},
+               {"skipped_count", comparison.skipped_count},
+               {"cells", cells},
+               {"incomplete", incomplete}});
+}
+
+std::string render_github_benchmark(const Comparison& comparison) {
+  Json entries = Json::array();
+  for (const CellComparison& cell : comparison.cells) {
+    for (const NumberComparison& number : cell.numbers) {
+      if (!is_followed(number)) continue;
+      Json entry = {{"name", now_name(cell) + " " + number.name},
+                    {"unit", unit_of(number)},
+                    {"value", *number.now}};
+      if (number.now_interval) {
+        // The action reads one number after the sign, so the wider side of the interval.
+        const Estimate& estimate = *number.now_interval;
+        entry["range"] = fmt::format(
+            "± {:.6g}", std::max(estimate.high - *number.now, *number.now - estimate.low));
+      }
+      entry["extra"] = fmt::format("verdict: {}{}{}", to_string(number.verdict),
+                                   number.reason.empty() ? "" : ": ", number.reason);
+      entries.push_back(std::move(entry));
+    }
+  }
+  return dump(entries);
+}
+
+std::string render_bencher(const Comparison& comparison) {
+  Json benchmarks = Json::object();
+  for (const CellComparison& cell : comparison.cells) {
+    Json measures = Json::object();
+    for (const NumberComparison& number : cell.numbers) {
+      if (!is_followed(number)) continue;
+      Json measure = {{"value", *number.now}};
+      if (number.now_interval) {
+        measure["lower_value"] = number.now_interval->low;
+        measure["upper_value"] = number.now_interval->high;
+      }
+      measures[number.name] = std::move(measure);
+    }
+    if (!measures.empty()) benchmarks[now_name(cell)] = std::move(measures);
+  }
+  return dump(benchmarks);
+}
+
+}  // namespace allocmark

@@ -1,0 +1,154 @@
+// The comparison for a terminal.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "base/bytes.h"
+#include "results/columns/columns.h"
+#include "results/columns/text.h"
+#include "results/compare/compare_writers.h"
+
+namespace allocmark {
+namespace {
+
+using Row = std::array<std::string, 7>;
+
+std::string value_text(const NumberComparison& number, const std::optional<double>& value,
+                       const std::string& text) {
+  if (!text.empty()) return text;
+  if (!value) return "-";
+  if (number.timed) return fmt::format("{:.4g} ns", *value);
+  if (number.name.find("_bytes") != std::string::npos && *value >= 0) {
+    return format_bytes(static_cast<std::uint64_t>(*value));
+  }
+  return fmt::format("{:.0f}", *value);
+}
+
+std::string share_text(double share) { return fmt::format("{:+.3g}", share * 100); }
+
+std::string cell_text(const CellKey& key) {
+  return printable(fmt::format("{} [{}] {} {} seed {} {}", key.allocator, conf_or_unset(key),
+                               key.workload, key.capacity, key.seed, key.on_oom));
+}
+
+// Both cells where they are not the same one.
+std::string pair_text(const CellComparison& cell) {
+  if (!cell.now_key) return cell_text(cell.key);
+  return printable(fmt::format("{} [{}] -> ", cell.key.allocator, conf_or_unset(cell.key))) +
+         cell_text(*cell.now_key);
+}
+
+Row number_row(const CellComparison& cell, const NumberComparison& number) {
+  return {std::string(to_string(number.verdict)),
+          number.name,
+          value_text(number, number.base, number.base_text),
+          value_text(number, number.now, number.now_text),
+          number.change ? share_text(*number.change) + " %" : "",
+          number.change_low ? fmt::format("{} .. {} %", share_text(*number.change_low),
+                                          share_text(*number.change_high))
+                            : "",
+          pair_text(cell)};
+}
+
+void append_table(std::string& out, const std::vector<Row>& rows,
+                  const std::vector<std::vector<std::string>>& remarks) {
+  std::array<std::size_t, 6> widths{};
+  for (const Row& row : rows) {
+    for (std::size_t i = 0; i < widths.size(); ++i) {
+      widths[i] = std::max(widths[i], display_width(row[i]));
+    }
+  }
+  for (std::size_t at = 0; at < rows.size(); ++at) {
+    std::string line;
+    for (std::size_t i = 0; i < widths.size(); ++i) {
+      line += rows[at][i] + std::string(widths[i] - display_width(rows[at][i]) + 2, ' ');
+    }
+    out += line + rows[at][6] + '\n';
+    for (const std::string& remark : remarks[at]) {
+      if (!remark.empty()) out += fmt::format("    {}\n", printable(remark));
+    }
+  }
+}
+
+std::string counts_text(const Comparison& comparison) {
+  std::string text;
+  for (std::size_t verdict = 0; verdict < kVerdictCount; ++verdict) {
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", comparison.verdict_counts[verdict],
+                        to_string(static_cast<Verdict>(verdict)));
+  }
+  return text;
+}
+
+// What each kind of row says is in results/README.md; the same reason under every row of a cell
+// would hide the rows.
+void append_numbers(std::string& out, const Comparison& comparison, bool all) {
+  std::vector<Row> rows{{"verdict", "number", comparison.base_label, comparison.now_label, "change",
+                         "interval", "cell"}};
+  std::vector<std::vector<std::string>> remarks(1);
+  for (const CellComparison& cell : comparison.cells) {
+    if (cell.numbers.empty() || !cell.reason.empty()) {
+      rows.push_back({std::string(to_string(cell.verdict)), "", "", "", "", "", pair_text(cell)});
+      remarks.push_back({cell.reason});
+      if (!cell.reason.empty()) continue;
+    }
+    std::vector<const NumberComparison*> numbers;
+    for (const NumberComparison& number : cell.numbers) {
+      if (all || number.verdict != Verdict::Same) numbers.push_back(&number);
+    }
+    std::stable_sort(numbers.begin(), numbers.end(),
+                     [](const auto* a, const auto* b) { return a->verdict < b->verdict; });
+    for (const NumberComparison* number : numbers) {
+      rows.push_back(number_row(cell, *number));
+      remarks.push_back({number->reason});
+    }
+    if (!numbers.empty()) {
+      remarks.back().insert(remarks.back().end(), cell.flags.begin(), cell.flags.end());
+    }
+  }
+  if (rows.size() == 1) return;
+  out += '\n';
+  append_table(out, rows, remarks);
+}
+
+}  // namespace
+
+std::string render_comparison(const Comparison& comparison, bool all) {
+  std::string out =
+      fmt::format("{} cells compared: {}", comparison.cells.size(), counts_text(comparison));
+  if (comparison.skipped_count > 0) {
+    out += fmt::format("; {} skipped", comparison.skipped_count);
+  }
+  if (!comparison.incomplete.empty()) {
+    out += fmt::format("; {} without a result", comparison.incomplete.size());
+  }
+  out += '\n';
+  for (const std::string& note : comparison.notes) {
+    out += fmt::format("note: {}\n", printable(note));
+  }
+  if (!comparison.calibrated && !comparison.interleaved) {
+    out +=
+        "note: not calibrated: how much two runs of the same thing differ on this machine is not "
+        "known (allocmark compare --calibrate)\n";
+  }
+  append_numbers(out, comparison, all);
+  if (!comparison.incomplete.empty()) out += "\nwithout a result:\n";
+  for (const IncompleteCell& cell : comparison.incomplete) {
+    out += fmt::format("  {}\n    {}\n", cell_text(cell.key), printable(cell.reason));
+  }
+  out += '\n';
+  for (const std::string& failure : comparison.failures) {
+    out += fmt::format("FAILED: {}\n", printable(failure));
+  }
+  if (comparison.failures.empty()) out += "passed\n";
+  return out;
+}
+
+}  // namespace allocmark

@@ -1,0 +1,151 @@
+// interleaved.json and rounds.jsonl, written and read.
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "results/compare/interleaved.h"
+#include "results/json.h"
+
+namespace allocmark {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string dump(const Json& json, int indent) {
+  return json.dump(indent, ' ', false, Json::error_handler_t::replace);
+}
+
+[[noreturn]] void refuse(const std::string& where, std::string what, std::string got) {
+  throw UsageError({.what = std::move(what),
+                    .where = where,
+                    .wanted = "what 'allocmark run --ab' or 'compare --confirm' writes",
+                    .got = std::move(got),
+                    .next = "give the folder of an interleaved run, or run it again"});
+}
+
+// A plan or round of another MAJOR version means something else.
+void check_version(const Json& json, const std::string& where) {
+  const std::string version = json.at("schema_version").get<std::string>();
+  const std::string ours(kSchemaVersion);
+  if (version.substr(0, version.find('.')) != ours.substr(0, ours.find('.'))) {
+    refuse(where, "the interleaved run has another schema version", version);
+  }
+}
+
+RoundResult round_from_line(std::string_view line, const std::string& where) {
+  try {
+    const Json json = Json::parse(line);
+    if (json.at("kind") != "round")
+      refuse(where, "the line is of another kind", json.at("kind").dump());
+    check_version(json, where);
+    RoundResult result{.round = json.at("round").get<std::uint32_t>(),
+                       .side = json.at("side").get<std::uint32_t>(),
+                       .place = json.at("place").get<std::uint64_t>(),
+                       .in_turns = json.value("in_turns", false)};
+    if (result.side >= kSideCount)
+      refuse(where, "there are two sides, 0 and 1", json.at("side").dump());
+    result.cell = cell_result_from_json(dump(json.at("cell"), -1), where);
+    return result;
+  } catch (const Json::exception& error) {
+    refuse(where, "the line is no round of an interleaved run", error.what());
+  }
+}
+
+}  // namespace
+
+std::string to_json(const InterleavedPlan& plan) {
+  Json sides = Json::array();
+  for (const InterleavedSide& side : plan.sides) {
+    sides.push_back(
+        {{"label", side.label}, {"text", side.text}, {"program_path", side.program_path}});
+  }
+  Json cells = Json::array();
+  for (const InterleavedCell& cell : plan.cells) {
+    cells.push_back({{"base", Json::parse(to_json_line(cell.base))},
+                     {"new", Json::parse(to_json_line(cell.now))},
+                     {"round_count_max", cell.round_count_max}});
+  }
+  const Json json = {{"kind", "interleaved"},
+                     {"schema_version", kSchemaVersion},
+                     {"sides", sides},
+                     {"order_seed", plan.order_seed},
+                     {"pass_count", plan.pass_count},
+                     {"pass_count_max", plan.pass_count_max},
+                     {"turns_by_pass", plan.turns_by_pass},
+                     {"round_count", plan.round_count},
+                     {"round_count_max", plan.round_count_max},
+                     {"cells", cells}};
+  return dump(json, 1) + "\n";
+}
+
+InterleavedPlan interleaved_plan_from_json(const std::string& text, const std::string& where) {
+  try {
+    const Json json = Json::parse(text);
+    if (json.at("kind") != "interleaved")
+      refuse(where, "this is no interleaved run", json.at("kind").dump());
+    check_version(json, where);
+    InterleavedPlan plan;
+    if (json.at("sides").size() != kSideCount)
+      refuse(where, "there must be two sides", json.at("sides").dump());
+    for (std::size_t i = 0; i < kSideCount; ++i) {
+      const Json& side = json.at("sides").at(i);
+      plan.sides.at(i) = {.label = side.at("label").get<std::string>(),
+                          .text = side.at("text").get<std::string>(),
+                          .program_path = side.at("program_path").get<std::string>()};
+    }
+    json.at("order_seed").get_to(plan.order_seed);
+    json.at("pass_count").get_to(plan.pass_count);
+    plan.pass_count_max = json.value("pass_count_max", plan.pass_count);
+    plan.turns_by_pass = json.value("turns_by_pass", false);
+    json.at("round_count").get_to(plan.round_count);
+    json.at("round_count_max").get_to(plan.round_count_max);
+    for (const Json& cell : json.at("cells")) {
+      plan.cells.push_back({.base = cell_key_from_json(dump(cell.at("base"), -1), where),
+                            .now = cell_key_from_json(dump(cell.at("new"), -1), where),
+                            .round_count_max = cell.at("round_count_max").get<std::uint32_t>()});
+    }
+    return plan;
+  } catch (const Json::exception& error) {
+    refuse(where, "this is no plan of an interleaved run", error.what());
+  }
+}
+
+std::string to_json_line(const RoundResult& result) {
+  const Json json = {{"kind", "round"},
+                     {"schema_version", kSchemaVersion},
+                     {"round", result.round},
+                     {"side", result.side},
+                     {"place", result.place},
+                     {"in_turns", result.in_turns},
+                     {"cell", Json::parse(to_json_line(result.cell))}};
+  return dump(json, -1);
+}
+
+std::vector<RoundResult> rounds_from_lines(std::string_view text, const std::string& where,
+                                           bool& torn) {
+  std::vector<RoundResult> rounds;
+  torn = false;
+  std::uint64_t line_number = 0;
+  while (!text.empty()) {
+    ++line_number;
+    const std::size_t end = text.find('\n');
+    const std::string_view line = text.substr(0, end);
+    if (end == std::string_view::npos && !json_line_kind(line)) {
+      torn = true;
+      break;
+    }
+    rounds.push_back(round_from_line(line, fmt::format("{}:{}", where, line_number)));
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+  }
+  return rounds;
+}
+
+}  // namespace allocmark

@@ -1,0 +1,129 @@
+// The facts as JSON, and the tail curves among them.
+#include "results/report/report_facts.h"
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "results/answer/facts.h"
+#include "results/compare/compare_writers.h"
+#include "results/derived.h"
+#include "results/latency_histogram.h"
+#include "results/statistics/percentile.h"
+#include "results/statistics/proportion.h"
+
+namespace allocmark {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Points of a curve that lie closer than this many decades on both axes are left out, which no eye
+// can tell. Pages of many cells get fewer points, so that they stay small.
+constexpr double kStepFine = 0.02, kStepCoarse = 0.06;
+constexpr std::size_t kFineCellsMax = 300;
+// Base runs' curves beside new ones.
+constexpr std::size_t kOverlaysMax = 200;
+
+Json known(const std::optional<double>& value) {
+  return value && std::isfinite(*value) ? Json(*value) : Json(nullptr);
+}
+
+Json derived_json(const CellResult& cell) {
+  const std::optional<Proportion> trials =
+      is_measured(cell) ? trial_oom_rate(cell) : std::optional<Proportion>();
+  const bool has_trials = trials.has_value();
+  Json json = {{"oom_rate", known(oom_rate(cell))},
+               {"trial_oom_rate", has_trials ? Json(trials->estimate) : Json(nullptr)},
+               {"trial_oom_rate_low", has_trials ? Json(trials->low) : Json(nullptr)},
+               {"trial_oom_rate_high", has_trials ? Json(trials->high) : Json(nullptr)},
+               {"waste_share", known(waste_share(cell))}};
+  for (const FragmentationDefinition& definition : fragmentation_definitions()) {
+    json[std::string(definition.name)] = known(definition.value(cell));
+  }
+  return json;
+}
+
+// [[latency in ns, ...], [share of calls that take longer, ...]] over all passes; null without
+// histograms.
+Json tail_json(const CellResult& cell, LatencyBuckets PassSummary::*buckets, double step) {
+  std::vector<const LatencyBuckets*> histograms;
+  for (const PassSummary& pass : cell.passes) histograms.push_back(&(pass.*buckets));
+  const LatencyBuckets merged = merge_buckets(histograms);
+  if (merged.empty()) return nullptr;
+  const double total = static_cast<double>(sample_count(merged));
+  std::uint64_t above = sample_count(merged);
+  std::vector<double> times;
+  std::vector<double> shares;
+  for (const LatencyBucket& bucket : merged) {
+    above -= bucket.count;
+    const double time_ns = bucket_lowest_ns(bucket.index + 1);
+    const double share = static_cast<double>(above) / total;
+    const bool near = !times.empty() && above > 0 && std::log10(time_ns / times.back()) < step &&
+                      std::log10(shares.back() / share) < step;
+    if (near) continue;
+    times.push_back(time_ns);
+    shares.push_back(share);
+  }
+  return Json::array({times, shares});
+}
+
+Json tails_json(std::span<const CellResult> cells, double step) {
+  Json tails = Json::object();
+  for (const CellResult& cell : cells) {
+    Json of_cell = Json::object();
+    Json allocate = tail_json(cell, &PassSummary::allocate_buckets, step);
+    Json deallocate = tail_json(cell, &PassSummary::deallocate_buckets, step);
+    if (!allocate.is_null()) of_cell["allocate"] = std::move(allocate);
+    if (!deallocate.is_null()) of_cell["deallocate"] = std::move(deallocate);
+    if (!of_cell.empty()) tails[cell.key.id()] = std::move(of_cell);
+  }
+  return tails;
+}
+
+// The base cells whose curves are worth a look beside the new ones: the most important ones.
+std::vector<CellResult> overlaid_cells(const ReportedComparison& one) {
+  std::map<std::string, const CellResult*> by_id;
+  for (const CellResult& cell : one.base_cells) by_id[cell.key.id()] = &cell;
+  std::vector<CellResult> cells;
+  for (const CellComparison& compared : one.comparison.cells) {
+    const auto found = by_id.find(compared.key.id());
+    if (found != by_id.end() && cells.size() < kOverlaysMax) cells.push_back(*found->second);
+  }
+  return cells;
+}
+
+}  // namespace
+
+std::string render_report_facts(std::span<const CellResult> cells,
+                                std::span<const ReportedComparison> comparisons) {
+  const double step = cells.size() <= kFineCellsMax ? kStepFine : kStepCoarse;
+  Json derived = Json::object();
+  for (const CellResult& cell : cells) derived[cell.key.id()] = derived_json(cell);
+  Json compared = Json::array();
+  for (const ReportedComparison& one : comparisons) {
+    compared.push_back({{"path", one.path},
+                        {"tails", tails_json(overlaid_cells(one), step)},
+                        {"comparison", Json::parse(render_comparison_json(one.comparison))}});
+  }
+  const Json facts = {{"kind", "report_facts"},
+                      {"schema_version", kSchemaVersion},
+                      {"sample_count_min",
+                       {{"p50", sample_count_min(kP50)},
+                        {"p90", sample_count_min(kP90)},
+                        {"p99", sample_count_min(kP99)},
+                        {"p999", sample_count_min(kP999)}}},
+                      {"answers", answers_json(cells)},
+                      {"columns", columns_json(cells)},
+                      {"derived", derived},
+                      {"tails", tails_json(cells, step)},
+                      {"comparisons", compared}};
+  return facts.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace allocmark

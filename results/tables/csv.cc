@@ -1,0 +1,166 @@
+// CSV: every stored field of results/fields.h by its stored name, lists and counters as columns of
+// their own, then the derived numbers. Columns that only some cells have are empty in the others.
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "results/columns/text.h"
+#include "results/derived.h"
+#include "results/fields.h"
+#include "results/json.h"
+#include "results/tables/writers.h"
+#include "results/unsupported.h"
+
+namespace allocmark {
+namespace {
+
+using Row = std::vector<std::pair<std::string, std::string>>;
+
+// Shortest text that reads back as the same number; empty where there is none.
+std::string number(double value) { return std::isfinite(value) ? fmt::format("{}", value) : ""; }
+
+std::string number(const std::optional<double>& value) { return value ? number(*value) : ""; }
+
+// Walks the fields of a cell into one row.
+class Flattener {
+ public:
+  explicit Flattener(Row& row, std::string prefix = {}) : row_(row), prefix_(std::move(prefix)) {}
+
+  void add(const std::string& name, std::string value) {
+    row_.emplace_back(prefix_ + name, std::move(value));
+  }
+
+  void text(const std::string& name, const std::string& value) { add(name, valid_utf8(value)); }
+  void texts(const std::string& name, const std::vector<std::string>& values) {
+    std::string joined;
+    for (const std::string& value : values) {
+      if (!joined.empty()) joined += '\n';
+      joined += valid_utf8(value);
+    }
+    add(name, std::move(joined));
+  }
+  template <typename Integer>
+  void integer(const std::string& name, Integer value) {
+    add(name, fmt::format("{}", value));
+  }
+  void optional_integer(const std::string& name, const std::optional<std::uint64_t>& value) {
+    add(name, value ? fmt::format("{}", *value) : "");
+  }
+  void real(const std::string& name, double value) { add(name, number(value)); }
+  void known_real(const std::string& name, double value) {
+    add(name, value == 0 ? "" : number(value));
+  }
+  void quantile(const std::string& name, std::uint64_t count, double value) {
+    add(name, count == 0 ? "" : number(value));
+  }
+  void status(const std::string& name, CellStatus value) {
+    add(name, std::string(to_string(value)));
+  }
+  void cause(const std::string& name, OomCause value) { add(name, std::string(to_string(value))); }
+  void cause_counts(const std::string& prefix, const std::vector<std::uint64_t>& counts) {
+    for (std::size_t cause = 0; cause < kOomCauseCount; ++cause) {
+      integer(prefix + std::string(to_string(static_cast<OomCause>(cause))),
+              cause < counts.size() ? counts[cause] : std::uint64_t{0});
+    }
+  }
+  void counters(const std::string& name,
+                const std::vector<std::pair<std::string, std::int64_t>>& values) {
+    for (const auto& [key, value] : values) integer(name + "." + valid_utf8(key), value);
+  }
+  // Hundreds of buckets are nothing for a spreadsheet; results.jsonl has them.
+  void histogram(const std::string& /*name*/, const LatencyBuckets& /*buckets*/) {}
+  template <typename Item, typename Visit>
+  void optional_object(const std::string& name, const std::optional<Item>& value, Visit visit) {
+    if (value) return nested(name + ".", *value, visit);
+    const std::size_t begin = row_.size();
+    nested(name + ".", Item{}, visit);
+    for (std::size_t index = begin; index < row_.size(); ++index) row_[index].second.clear();
+  }
+  template <typename Item, typename Visit>
+  void objects(const std::string& name, const std::vector<Item>& values, Visit visit) {
+    for (std::size_t index = 0; index < values.size(); ++index) {
+      nested(fmt::format("{}.{}.", name, label(values[index], index)), values[index], visit);
+    }
+  }
+
+ private:
+  static std::string label(const SizeClassLatency& item, std::size_t /*index*/) {
+    return valid_utf8(item.size_class);
+  }
+  static std::string label(const PassSummary& /*item*/, std::size_t index) {
+    return std::to_string(index);
+  }
+
+  template <typename Item, typename Visit>
+  void nested(const std::string& prefix, const Item& item, Visit visit) {
+    Flattener flattener(row_, prefix_ + prefix);
+    visit(flattener, item);
+  }
+
+  Row& row_;
+  std::string prefix_;
+};
+
+Row flatten(const CellResult& cell) {
+  Row row{{"cell_id", cell.key.id()}};
+  Flattener flattener(row);
+  fields::visit_cell(flattener, cell);
+  flattener.add("oom_rate", number(oom_rate(cell)));
+  const auto trials = trial_oom_rate(cell);
+  flattener.add("trial_oom_rate", trials ? number(trials->estimate) : "");
+  flattener.add("trial_oom_rate_low", trials ? number(trials->low) : "");
+  flattener.add("trial_oom_rate_high", trials ? number(trials->high) : "");
+  flattener.add("waste_share", number(waste_share(cell)));
+  for (const FragmentationDefinition& definition : fragmentation_definitions()) {
+    flattener.add(std::string(definition.name), number(definition.value(cell)));
+  }
+  flattener.add("quantiles_unsupported",
+                fmt::format("{}", fmt::join(unsupported_quantiles(cell), " ")));
+  return row;
+}
+
+void append_row(std::string& out, const std::vector<std::string>& values) {
+  for (std::size_t index = 0; index < values.size(); ++index) {
+    if (index > 0) out += ',';
+    out += csv_field(values[index]);
+  }
+  out += '\n';
+}
+
+}  // namespace
+
+std::string render_csv(std::span<const CellResult> cells) {
+  std::vector<Row> rows;
+  for (const CellResult& cell : cells) rows.push_back(flatten(cell));
+  // Columns of every cell come first, in a fixed order; those of some cells follow in the order in
+  // which they appear.
+  std::vector<std::string> names;
+  std::unordered_map<std::string, std::size_t> index_by_name;
+  const auto add_name = [&](const std::string& name) {
+    if (index_by_name.try_emplace(name, names.size()).second) names.push_back(name);
+  };
+  for (const auto& [name, value] : flatten(CellResult{})) add_name(name);
+  for (const Row& row : rows) {
+    for (const auto& [name, value] : row) add_name(name);
+  }
+  std::string out;
+  append_row(out, names);
+  for (const Row& row : rows) {
+    std::vector<std::string> values(names.size());
+    for (const auto& [name, value] : row) values[index_by_name.at(name)] = value;
+    append_row(out, values);
+  }
+  return out;
+}
+
+}  // namespace allocmark

@@ -1,0 +1,161 @@
+#!/usr/bin/env python3
+"""Holds the code to the plan of rooms. A room is a folder whose CMakeLists.txt calls allocmark_room; its USES name the rooms
+that it may include. Prints file:line and the rule for: an include that USES does not name, a USES that nothing needs, a
+circle of rooms, a source file outside any room, a room without a README.
+
+scripts/rooms.py          checks; exit code 1 where a rule is broken
+scripts/rooms.py --text   draws the rooms as a list, each with what it uses
+scripts/rooms.py --dot    the same as a graph for Graphviz
+"""
+import argparse
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+INCLUDE = re.compile(r'\s*#\s*include "([^"]+)"')
+# Programs and plugins: they use rooms, and no room uses them.
+PROGRAMS = (
+    "harness/cli",
+    "harness/simcuda/shim",
+    "harness/simcuda/launcher",
+    "harness/simcuda/example",
+    "harness/speed/micro",
+    "allocators/examples",
+)
+
+
+def listed(words, keyword):
+    """The words after a keyword of a CMake call, up to the next keyword."""
+    values, taking = [], False
+    for word in words:
+        if re.fullmatch(r"[A-Z_]+", word):
+            taking = word == keyword
+        elif taking:
+            values.append(word)
+    return values
+
+
+def read_rooms(root):
+    """{room: rooms it may use}, from every CMakeLists.txt that calls allocmark_room."""
+    rooms = {}
+    for path in sorted(root.rglob("CMakeLists.txt")):
+        name = path.parent.relative_to(root).as_posix()
+        if name.startswith(("build", "tests")):
+            continue
+        call = re.search(r"^allocmark_room\((.*?)\)", path.read_text(), re.S | re.M)
+        if call:
+            rooms[name] = listed(call.group(1).split(), "USES")
+    return rooms
+
+
+def room_of(path, known):
+    """The innermost room or program that a file lies in; None where there is none."""
+    folder = Path(path).parent
+    while folder.as_posix() != ".":
+        if folder.as_posix() in known:
+            return folder.as_posix()
+        folder = folder.parent
+    return None
+
+
+def sources(root):
+    names = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=root, capture_output=True, text=True, check=True)
+    for name in names.stdout.split():
+        if name.endswith((".h", ".cc", ".cu", ".c")) and not name.startswith("tests/") and (root / name).is_file():
+            yield name
+
+
+def includes(root, name):
+    for number, line in enumerate((root / name).read_text().splitlines(), 1):
+        match = INCLUDE.match(line)
+        if match and "/" in match.group(1):
+            yield number, match.group(1)
+
+
+def find_circle(rooms):
+    """Rooms that include each other, as a list that begins and ends with the same one; empty where there are none."""
+    done = set()
+
+    def walk(room, trail):
+        if room in trail:
+            return trail[trail.index(room):] + [room]
+        if room in done:
+            return []
+        for used in rooms.get(room, []):
+            circle = walk(used, trail + [room])
+            if circle:
+                return circle
+        done.add(room)
+        return []
+
+    for room in rooms:
+        circle = walk(room, [])
+        if circle:
+            return circle
+    return []
+
+
+def check(root):
+    rooms = read_rooms(root)
+    known = set(rooms) | set(PROGRAMS)
+    used = {room: set() for room in rooms}
+    for name in sources(root):
+        room = room_of(name, known)
+        if room is None:
+            yield f"{name}:1: lies in no room; a room's CMakeLists.txt calls allocmark_room"
+            continue
+        for number, included in includes(root, name):
+            target = room_of(included, known)
+            if target is None or target == room or not (root / included).is_file():
+                continue  # made at build time, or another library's
+            if target in PROGRAMS:
+                yield f"{name}:{number}: {included} belongs to a program, {target}/; no room includes one"
+            elif room in rooms:
+                used[room].add(target)
+                if target not in rooms[room]:
+                    yield f"{name}:{number}: {room}/ may not include {included}; its USES do not name {target}"
+    for room, targets in rooms.items():
+        for target in targets:
+            if target not in rooms:
+                yield f"{room}/CMakeLists.txt:1: USES {target}, which is no room"
+            elif target not in used[room]:
+                yield f"{room}/CMakeLists.txt:1: USES {target} and includes nothing of it"
+        readme = root / room / "README.md"
+        if not readme.is_file():
+            yield f"{room}/CMakeLists.txt:1: the room has no README.md"
+    circle = find_circle(rooms)
+    if circle:
+        yield "a circle of rooms: " + " -> ".join(circle)
+
+
+def draw_text(rooms):
+    width = max(map(len, rooms))
+    return "".join(f"{room:<{width}}  {' '.join(targets)}".rstrip() + "\n" for room, targets in rooms.items())
+
+
+def draw_dot(rooms):
+    arrows = [f'  "{room}" -> "{target}";\n' for room, targets in rooms.items() for target in targets]
+    return 'digraph rooms {\n  rankdir=LR;\n  node [shape=box];\n' + "".join(arrows) + "}\n"
+
+
+def main(argv=None):
+    parser = argparse.ArgumentParser(description="Hold the code to the plan of rooms, or draw it.")
+    parser.add_argument("--text", action="store_true", help="draw the rooms as a list")
+    parser.add_argument("--dot", action="store_true", help="draw the rooms for Graphviz")
+    parser.add_argument("--root", type=Path, default=ROOT, help="the checkout [the one of this script]")
+    arguments = parser.parse_args(argv)
+    if arguments.text or arguments.dot:
+        rooms = read_rooms(arguments.root)
+        sys.stdout.write(draw_dot(rooms) if arguments.dot else draw_text(rooms))
+        return 0
+    broken = list(check(arguments.root))
+    for line in broken:
+        print(line, file=sys.stderr)
+    print(f"rooms: {len(read_rooms(arguments.root))}, {len(broken)} rules broken")
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

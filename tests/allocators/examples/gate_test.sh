@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# The CI gate for plugin authors does what its README says: a build passes against itself, and each planted fault is found by the
+# number that it changes. Timed numbers are judged with a floor that no load on the machine reaches.
+# Usage: gate_test.sh PATH_OF_ALLOCMARK EXAMPLE.so FOLDER_OF_FAULTY_BUILDS
+set -uo pipefail
+
+export ALLOCMARK=$1
+example=$2 faulty=$3
+gate=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../.." && pwd)/allocators/examples/ci/gate.sh
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failures=0
+
+fail() {
+  echo "FAILED: $1" >&2
+  tail -n 30 "$work/log" | sed 's/^/    /' >&2
+  failures=$((failures + 1))
+}
+
+# gated NAME EXIT_CODE TEXT ARGUMENT...: the gate ends with the code and says TEXT.
+gated() {
+  local name=$1 code=$2 text=$3 got
+  shift 3
+  timeout 300 "$gate" --out "$work/$name" "$@" >"$work/log" 2>&1
+  got=$?
+  if [ "$got" = "$code" ] && grep -qE -e "$text" "$work/log"; then
+    echo "ok: $name: $code"
+  else
+    fail "$name: exit code $got, wanted $code and '$text'"
+  fi
+}
+
+# junit NAME ATTRIBUTE: the number that the artifact's first element gives.
+junit() { sed -n "s/.*<testsuite .* $2=\"\([0-9]*\)\".*/\1/p" "$work/$1/junit.xml"; }
+
+cells=(-- --workload gpt2_train_ckpt bert_varlen_infer --capacity unlimited 1.05x)
+sed 's/"effect_min": 0.05/"effect_min": 2/' "$(dirname "$gate")/policy.json" >"$work/coarse.json"
+grep -q '"effect_min": 2,' "$work/coarse.json" || { echo "FAILED: the policy has another floor" >&2 && exit 1; }
+timed=(--rounds 4 --policy "$work/coarse.json") exact=(--rounds 2 --policy "$work/coarse.json")
+
+gated same 0 '^passed$' "${timed[@]}" "$example" "$example" "${cells[@]}"
+{ [ "$(junit same tests)" = 5 ] && [ "$(junit same failures)" = 0 ]; } || fail "junit.xml of a pass"
+[ -s "$work/same/report.html" ] || grep -q "report.html: not made" "$work/same/report.txt" || fail "there is no report"
+
+gated spins 1 '^worse +allocate_latency_ns_p50' "${timed[@]}" "$example" "$faulty/gated_plugin_1.so" "${cells[@]}"
+[ "$(junit spins failures)" -gt 0 ] || fail "junit.xml of a regression"
+gated takes_more 1 '^worse +oom_count' "${exact[@]}" "$example" "$faulty/gated_plugin_2.so" "${cells[@]}"
+gated waits 1 '^worse +modelled_driver_ns_total' "${exact[@]}" "$example" "$faulty/gated_plugin_3.so" "${cells[@]}"
+gated fails_at_random 1 '^(worse|undecided) +oom_count' "${exact[@]}" "$example" "$faulty/gated_plugin_4.so" "${cells[@]}"
+gated crashes 3 'crashed' "${exact[@]}" "$example" "$faulty/gated_plugin_5.so" "${cells[@]}"
+
+gated unreadable 2 'cannot read' "$example" "$work/nothing.so"
+gated alone 2 'two libraries' "$example"
+gated option 2 'not known' --fast "$example" "$example"
+gated stray 2 'stands where' "$example" "$example" "$example"
+gated functions 2 'no function' --functions a,b "$example" "$example"
+gated one_function 2 'MALLOC,FREE' --functions a "$example" "$example"
+gated rounds 2 'wants a number' --rounds many "$example" "$example"
+gated used 2 'not empty' --out "$work/same" "$example" "$example"
+ALLOCMARK=/nothing/allocmark gated program 2 'there is no program' "$example" "$example"
+
+[ "$failures" = 0 ] || exit 1

@@ -1,0 +1,170 @@
+// Goal: vmm_stitch serves large requests from scattered chunks, reuses what it mapped, moves chunks
+// between streams only in stream order, and keeps small blocks in slabs. Method: short stories on
+// the simulated device (or a GPU), with literals; the contract suite holds it against the rest.
+#include "allocators/stitch/vmm_stitch.h"
+#include "allocators/registry.h"
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "allocators/stitch/small_heap.h"
+#include "base/bytes.h"
+#include "tests/catch.h"
+#include "tests/support/device_probe.h"
+
+namespace allocmark {
+namespace {
+
+std::unique_ptr<Backend> make_stitch(const std::string& conf = "",
+                                     std::uint64_t memory_limit_bytes = 0) {
+  return find_backend("vmm_stitch").make({.conf = conf, .memory_limit_bytes = memory_limit_bytes});
+}
+
+std::int64_t counter(const Backend& backend, const std::string& name) {
+  for (const NamedCounter& each : backend.counters()) {
+    if (each.name == name) return each.value;
+  }
+  return -1;
+}
+
+void* take(Backend& backend, std::uint64_t size_bytes, cudaStream_t stream = nullptr) {
+  const AllocateResult result = backend.allocate(size_bytes, stream);
+  CHECK(result.status == AllocateStatus::Ok);
+  return result.pointer;
+}
+
+}  // namespace
+
+TEST_CASE("a large request is stitched from chunks that lie apart") {
+  const auto backend = make_stitch("", 64 * kMiB);
+  std::vector<void*> blocks;
+  for (int i = 0; i < 8; ++i) blocks.push_back(take(*backend, 8 * kMiB));
+  CHECK(backend->stats(nullptr).reserved_bytes == 64 * kMiB);
+  // Every second block is freed: 32 MiB are free, nowhere more than 8 MiB in one piece.
+  for (int i = 0; i < 8; i += 2)
+    backend->deallocate(blocks[static_cast<std::size_t>(i)], 8 * kMiB, nullptr);
+  CHECK(backend->stats(nullptr).free_largest_bytes == 32 * kMiB);
+  void* const stitched = take(*backend, 32 * kMiB);
+  CHECK(backend->stats(nullptr).reserved_bytes == 64 * kMiB);
+  CHECK(counter(*backend, "views_stitched") == 9);
+  CHECK(counter(*backend, "chunks_created") == 32);
+  // It is one range of memory of its own: what the others hold stays.
+  CHECK(cudaMemset(blocks[1], 0x11, 8 * kMiB) == cudaSuccess);
+  CHECK(cudaMemset(stitched, 0x22, 32 * kMiB) == cudaSuccess);
+  unsigned char found = 0;
+  CHECK(cudaMemcpy(&found, static_cast<char*>(blocks[1]) + 5 * kMiB, 1, cudaMemcpyDeviceToHost) ==
+        cudaSuccess);
+  CHECK(found == 0x11);
+  CHECK(cudaMemcpy(&found, static_cast<char*>(stitched) + 31 * kMiB, 1, cudaMemcpyDeviceToHost) ==
+        cudaSuccess);
+  CHECK(found == 0x22);
+  CHECK(backend->allocate(2 * kMiB, nullptr).status == AllocateStatus::OutOfMemory);
+}
+
+TEST_CASE("an earlier combination of chunks comes back without a driver call") {
+  const auto backend = make_stitch();
+  void* const first = take(*backend, 20 * kMiB);
+  backend->deallocate(first, 20 * kMiB, nullptr);
+  const std::int64_t stitched = counter(*backend, "views_stitched");
+  CHECK(take(*backend, 20 * kMiB) == first);
+  backend->deallocate(first, 20 * kMiB, nullptr);
+  // A smaller request takes the front of the view, and the rest of its chunks stays usable.
+  CHECK(take(*backend, 12 * kMiB) == first);
+  CHECK(backend->stats(nullptr).free_largest_bytes == 8 * kMiB);
+  CHECK(counter(*backend, "views_stitched") == stitched);
+  void* const rest = take(*backend, 8 * kMiB);
+  CHECK(rest != nullptr);
+  CHECK(backend->stats(nullptr).reserved_bytes == 20 * kMiB);
+  CHECK(counter(*backend, "views_stitched") == stitched + 1);
+}
+
+TEST_CASE("chunks of another stream are taken where memory is short, and their work waited for") {
+  const auto backend = make_stitch("", 16 * kMiB);
+  const Stream first;
+  const Stream second;
+  void* const block = take(*backend, 16 * kMiB, first.get());
+  Gate gate;
+  gate.hold(first.get());
+  backend->deallocate(block, 16 * kMiB, first.get());
+  CHECK(backend->stats(second.get()).free_other_streams_bytes == 16 * kMiB);
+  void* const other = take(*backend, 10 * kMiB, second.get());
+  CHECK(other != nullptr);
+  CHECK(is_stalled(second.get()));
+  CHECK(counter(*backend, "chunks_taken_from_other_streams") == 5);
+  gate.open();
+  CHECK(cudaDeviceSynchronize() == cudaSuccess);
+}
+
+TEST_CASE("another stream's free chunks come before new ones where the config string says so") {
+  for (const bool first : {false, true}) {
+    const auto backend = make_stitch(first ? "other_streams:first" : "");
+    const Stream stream;
+    backend->deallocate(take(*backend, 16 * kMiB), 16 * kMiB, nullptr);
+    void* const block = take(*backend, 16 * kMiB, stream.get());
+    CHECK(backend->stats(nullptr).reserved_bytes == (first ? 16 * kMiB : 32 * kMiB));
+    backend->deallocate(block, 16 * kMiB, stream.get());
+  }
+}
+
+TEST_CASE("mapped addresses stay below the share of the config string") {
+  const auto backend = make_stitch("mapped_percent_max:200");
+  for (std::uint64_t count = 1; count <= 40; ++count) {
+    // Growing requests, so that no idle view is large enough.
+    backend->deallocate(take(*backend, count * 2 * kMiB), count * 2 * kMiB, nullptr);
+    CHECK(counter(*backend, "mapped_bytes") <=
+          2 * static_cast<std::int64_t>(*backend->stats(nullptr).reserved_bytes));
+  }
+  CHECK(counter(*backend, "views_dropped") > 0);
+  CHECK(backend->stats(nullptr).reserved_bytes == 80 * kMiB);
+}
+
+TEST_CASE("small blocks share a slab, and a slab that is empty is a chunk again") {
+  const auto backend = make_stitch();
+  std::vector<void*> blocks;
+  for (int i = 0; i < 4; ++i) blocks.push_back(take(*backend, 400 * kKiB));
+  CHECK(backend->stats(nullptr).reserved_bytes == 2 * kMiB);
+  CHECK(backend->stats(nullptr).allocated_bytes == 1600 * kKiB);
+  for (void* block : blocks) backend->deallocate(block, 400 * kKiB, nullptr);
+  CHECK(backend->stats(nullptr).free_largest_bytes == 2 * kMiB);
+  CHECK(take(*backend, 2 * kMiB) == blocks[0]);
+  CHECK(counter(*backend, "views_stitched") == 1);
+}
+
+TEST_CASE("the small heap fits best, cuts, and joins neighbours of one slab only") {
+  stitch::SmallHeap heap;
+  CHECK(!heap.take(512));
+  heap.add_slab(0x10000, 4096);
+  heap.add_slab(0x11000, 4096);  // right behind, and still apart
+  CHECK(heap.take(4096) == 0x10000u);
+  CHECK(heap.take(1024) == 0x11000u);
+  CHECK(heap.take(1024) == 0x11400u);
+  CHECK(heap.free_bytes() == 2048);
+  CHECK(!heap.give(0x11000));
+  CHECK(heap.free_bytes_largest() == 2048);
+  CHECK(heap.take(512) == 0x11000u);  // the smaller of the two pieces that fit
+  CHECK(!heap.give(0x11000));
+  CHECK(heap.give(0x11400) == 0x11000u);
+  CHECK(heap.give(0x10000) == 0x10000u);
+  CHECK(heap.free_bytes() == 0);
+}
+
+TEST_CASE("vmm_stitch reads its keys") {
+  CHECK(read_vmm_stitch_conf("").ranges.chunk_bytes == 2 * kMiB);
+  const VmmStitchConf conf =
+      read_vmm_stitch_conf("chunk_mb:32,mapped_percent_max:150,other_streams:first");
+  CHECK(!conf.error);
+  CHECK(conf.ranges.chunk_bytes == 32 * kMiB);
+  CHECK(conf.ranges.mapped_percent_max == 150);
+  CHECK(conf.ranges.takes_from_others_first);
+  for (const char* bad : {"chunk_mb:3", "chunk_mb:1", "chunk_mb:1024", "mapped_percent_max:99",
+                          "other_streams:never", "chunk:2"}) {
+    INFO(bad);
+    CHECK(read_vmm_stitch_conf(bad).error);
+  }
+}
+
+}  // namespace allocmark

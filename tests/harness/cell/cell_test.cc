@@ -1,0 +1,252 @@
+// Goal: a cell turns a specification into a complete result, and every expected problem into a
+// status. Runs on the null backend without a device, and on real backends where simcuda is the
+// runtime of the process.
+#include "harness/cell/cell.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+#include "harness/replay/ballast.h"
+#include "harness/replay/capacity.h"
+#include "harness/replay/simcu_api.h"
+#include "tests/catch.h"
+#include "tests/support/temporary_folder.h"
+
+namespace allocmark {
+namespace {
+
+CellSpec spec_of(const std::string& workload, const std::string& allocator,
+                 const std::string& capacity = "unlimited") {
+  CellSpec spec;
+  spec.key.workload = workload;
+  spec.key.allocator = allocator;
+  spec.key.capacity = capacity;
+  spec.key.device = "sim:h200";
+  return spec;
+}
+
+// A trace file that is gone when the test ends.
+class TraceFile {
+ public:
+  explicit TraceFile(const std::string& rows)
+      : path_(std::filesystem::temp_directory_path() /
+              ("allocmark_cell_test_" + std::to_string(reinterpret_cast<std::uintptr_t>(this)) +
+               ".csv")) {
+    std::ofstream(path_) << "op,id,size,stream\n" << rows;
+  }
+  ~TraceFile() {
+    std::error_code ignored;
+    std::filesystem::remove(path_, ignored);
+  }
+  [[nodiscard]] std::string workload() const { return "file:" + path_.string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+bool has_warning(const CellResult& result, const std::string& part) {
+  return std::any_of(result.warnings.begin(), result.warnings.end(),
+                     [&](const std::string& text) { return text.find(part) != std::string::npos; });
+}
+
+const std::vector<std::string> kDeviceAllocators = {"native", "async", "caching", "cub",
+                                                    "thrust_pool"};
+
+// The blocks of every segment of a map stand end to end and fill it.
+void check_tiles(const nlohmann::json& map) {
+  for (const auto& segment : map.at("segments")) {
+    auto end = segment.at("address").get<std::uint64_t>();
+    const std::uint64_t segment_end = end + segment.at("size_bytes").get<std::uint64_t>();
+    for (const auto& block : segment.at("blocks")) {
+      REQUIRE(block.at(0) == end);
+      end += block.at(1).get<std::uint64_t>();
+    }
+    REQUIRE(end == segment_end);
+  }
+}
+
+TEST_CASE("a cell on the null backend is complete") {
+  const CellResult result = run_cell(spec_of("fuzz_1", "null", "8GiB"));
+  INFO(result.reason);
+  REQUIRE(result.status == CellStatus::Ok);
+  REQUIRE(result.event_count > 1000);
+  REQUIRE(result.pass_count == 3);
+  REQUIRE(result.passes.size() == 3);
+  REQUIRE(result.trial_count == 3);
+  REQUIRE(result.trial_oom_count == 0);
+  REQUIRE(result.allocate.total.count == 3 * result.allocate_count);
+  REQUIRE(result.deallocate.total.count == 3 * result.deallocate_count);
+  REQUIRE(result.trace_hash.size() == 16);
+  REQUIRE(result.placement_hash.size() == 16);
+  REQUIRE(has_warning(result, "capacity has no effect"));
+  std::uint64_t count = 0;
+  for (const SizeClassLatency& latency : result.size_classes) count += latency.allocate.total.count;
+  REQUIRE(count == result.allocate.total.count);
+}
+
+TEST_CASE("bad input is a failed cell with a reason, never an exception") {
+  REQUIRE(run_cell(spec_of("no_such_workload", "null")).status == CellStatus::Failed);
+  REQUIRE(run_cell(spec_of("fuzz_1", "no_such_allocator")).reason.find("no_such_allocator") !=
+          std::string::npos);
+  REQUIRE(run_cell(spec_of("fuzz_1", "null", "12 parsecs")).reason.find("--capacity") !=
+          std::string::npos);
+  CellSpec bad_conf = spec_of("fuzz_1", "null");
+  bad_conf.key.conf = "no_such_key:1";
+  REQUIRE(run_cell(bad_conf).status == CellStatus::Failed);
+  CellSpec bad_policy = spec_of("fuzz_1", "null");
+  bad_policy.key.on_oom = "pray";
+  REQUIRE(run_cell(bad_policy).status == CellStatus::Failed);
+  CellSpec bad_path = spec_of("fuzz_1", "null");
+  bad_path.placements_path = "/no/such/folder/placements.csv";
+  REQUIRE(run_cell(bad_path).status == CellStatus::Failed);
+}
+
+TEST_CASE("a truncated or inconsistent trace is a failed cell that names the place") {
+  const TraceFile twice("alloc,1,100,0\nfree,1,0,0\nfree,1,0,0\n");
+  const CellResult result = run_cell(spec_of(twice.workload(), "null"));
+  REQUIRE(result.status == CellStatus::Failed);
+  REQUIRE(result.allocate.total.count == 0);
+  REQUIRE_FALSE(result.reason.empty());
+}
+
+TEST_CASE("a timeline costs nothing but its file, whose peak is the cell's", "[simcuda]") {
+  if (!SimcuApi::find().present) return;
+  for (const std::string& allocator : kDeviceAllocators) {
+    INFO(allocator);
+    const TemporaryFolder folder;
+    CellSpec spec = spec_of("fuzz_1", allocator);
+    spec.pass_count = 0;
+    const CellResult plain = run_cell(spec);
+    spec.timeline_path = folder.path("t.json");
+    const CellResult result = run_cell(spec);
+    REQUIRE(result.status == CellStatus::Ok);
+    CHECK(result.placement_hash == plain.placement_hash);
+    CHECK(result.reserved_bytes_peak == plain.reserved_bytes_peak);
+    const nlohmann::json timeline = nlohmann::json::parse(folder.read("t.json"));
+    CHECK(timeline.at("cell_id") == spec.key.id());
+    const auto requested = timeline.at("requested_bytes").get<std::vector<std::uint64_t>>();
+    CHECK(requested.size() <= 2000);
+    CHECK(*std::max_element(requested.begin(), requested.end()) == result.requested_bytes_peak);
+    REQUIRE(timeline.at("snapshots").size() >= 40);
+    for (const auto& map : timeline.at("snapshots")) check_tiles(map);
+  }
+}
+
+TEST_CASE("a timeline that cannot be written is a warning") {
+  CellSpec spec = spec_of("fuzz_1", "null");
+  spec.timeline_path = "/no/such/folder/t.json";
+  const CellResult result = run_cell(spec);
+  REQUIRE(result.status == CellStatus::Ok);
+  REQUIRE(has_warning(result, "timeline"));
+}
+
+TEST_CASE("an empty trace and a cell without timed passes are fine") {
+  const TraceFile empty("");
+  const CellResult result = run_cell(spec_of(empty.workload(), "null"));
+  INFO(result.reason);
+  REQUIRE(result.status == CellStatus::Ok);
+  REQUIRE(has_warning(result, "no events"));
+  CellSpec check_only = spec_of("fuzz_1", "null");
+  check_only.pass_count = 0;
+  const CellResult checked = run_cell(check_only);
+  REQUIRE(checked.status == CellStatus::Ok);
+  REQUIRE(checked.pass_count == 0);
+  REQUIRE(checked.placement_hash.size() == 16);
+}
+
+TEST_CASE("without recording the passes run and latencies stay empty") {
+  CellSpec spec = spec_of("fuzz_1", "null");
+  spec.record = false;
+  const CellResult result = run_cell(spec);
+  REQUIRE(result.status == CellStatus::Ok);
+  REQUIRE(result.passes.size() == 3);
+  REQUIRE(result.allocate.total.count == 0);
+}
+
+TEST_CASE("a cell whose trace tells of requests says how long they took") {
+  // One request that arrives at 1 ms, has its first token 0.5 ms later and its answer after 0.75
+  // ms.
+  const TraceFile served(
+      "mark,server_start,0,0\nmark,idle_until,1000000,0\nalloc,1,1000,0\nkernel,0,500000,0\n"
+      "sync,0,0,0\nmark,first_token,1000000,0\nfree,1,0,0\nkernel,0,250000,0\nsync,0,0,0\n"
+      "mark,request_done,1000000,0\n");
+  const CellResult result = run_cell(spec_of(served.workload(), "null"));
+  INFO(result.reason);
+  REQUIRE(result.requests.has_value());
+  CHECK(result.requests->latency.count == result.pass_count);
+  CHECK(result.requests->ideal_latency.max_ns == 750'000);
+  CHECK(result.requests->ideal_first_token.max_ns == 500'000);
+  CHECK(result.requests->latency.max_ns >= 750'000);
+  // The marks of requests are no steps.
+  CHECK(result.allocator_ns_per_step == 0);
+  CHECK_FALSE(run_cell(spec_of("fuzz_1", "null")).requests.has_value());
+}
+
+TEST_CASE("a cell for a device whose runtime is not loaded says so") {
+  CellSpec spec = spec_of("fuzz_1", "native");
+  spec.key.device = SimcuApi::find().present ? "cuda:0" : "sim:h200";
+  const CellResult result = run_cell(spec);
+  REQUIRE(result.status == CellStatus::Failed);
+  REQUIRE(result.reason.find("runtime") != std::string::npos);
+}
+
+TEST_CASE("two runs of a cell agree in placements, failures and modelled time", "[simcuda]") {
+  if (!SimcuApi::find().present) return;
+  for (const std::string workload : {"fuzz_1", "fuzz_r1"}) {
+    for (const std::string& allocator : kDeviceAllocators) {
+      const CellResult first = run_cell(spec_of(workload, allocator, "1.02x"));
+      const CellResult second = run_cell(spec_of(workload, allocator, "1.02x"));
+      INFO(workload << " on " << allocator << ": " << first.reason);
+      REQUIRE(first.status == CellStatus::Ok);
+      CHECK(first.placement_hash == second.placement_hash);
+      CHECK(first.oom_count == second.oom_count);
+      CHECK(first.oom_cause_counts == second.oom_cause_counts);
+      CHECK(first.device_bytes_peak == second.device_bytes_peak);
+      CHECK(first.residue_bytes == 0);
+      for (const std::string& warning : first.warnings) {
+        INFO(warning);
+        CHECK(warning.find("not deterministic") == std::string::npos);
+      }
+      std::uint64_t cause_sum = 0;
+      for (const std::uint64_t count : first.oom_cause_counts) cause_sum += count;
+      CHECK(cause_sum == first.oom_count);
+    }
+  }
+}
+
+TEST_CASE("the capacity is enforced by the page and given back afterwards", "[simcuda]") {
+  if (!SimcuApi::find().present) return;
+  const std::uint64_t free_bytes = device_free_bytes();
+  // Of a request within and one beyond the capacity the second fails.
+  const TraceFile trace("alloc,1,2097152,0\nalloc,2,31457280,0\nfree,2,0,0\n");
+  const CellResult result = run_cell(spec_of(trace.workload(), "native", "20MiB"));
+  INFO(result.reason);
+  REQUIRE(result.status == CellStatus::Ok);
+  REQUIRE(result.capacity_bytes == 20u << 20);
+  REQUIRE(result.oom_count == 1);
+  REQUIRE(result.oom_first->event_index == 1);
+  REQUIRE(result.oom_first->cause == OomCause::Capacity);
+  REQUIRE(result.skipped_free_count == 1);
+  REQUIRE(result.trial_oom_count == 3);
+  REQUIRE(device_free_bytes() == free_bytes);
+
+  CellSpec stop = spec_of(trace.workload(), "native", "20MiB");
+  stop.key.on_oom = "stop";
+  REQUIRE(run_cell(stop).status == CellStatus::OomStopped);
+
+  const CellResult too_large = run_cell(spec_of(trace.workload(), "native", "900TiB"));
+  REQUIRE(too_large.status == CellStatus::Failed);
+  REQUIRE(too_large.reason.find("larger than what the device has free") != std::string::npos);
+  const CellResult no_limit = run_cell(spec_of(trace.workload(), "native", "20MiB@limit"));
+  REQUIRE(no_limit.status == CellStatus::Skipped);
+  REQUIRE(device_free_bytes() == free_bytes);
+}
+
+}  // namespace
+}  // namespace allocmark

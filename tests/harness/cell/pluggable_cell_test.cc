@@ -1,0 +1,89 @@
+// Goal: a cell with somebody else's allocator ends in figures, or in a status that names what the
+// allocator did wrong. Method: the example library and one with planted faults, on the simulated
+// device.
+#include <algorithm>
+#include <string>
+
+#include "harness/cell/cell.h"
+#include "harness/replay/simcu_api.h"
+#include "tests/catch.h"
+
+namespace allocmark {
+namespace {
+
+CellResult run_pluggable(const std::string& conf) {
+  CellSpec spec;
+  spec.key.workload = "gpt2_train_amp";
+  spec.key.allocator = "pluggable";
+  spec.key.conf = conf;
+  spec.key.capacity = "unlimited";
+  spec.key.device = "sim:h200";
+  spec.pass_count = 1;
+  return run_cell(spec);
+}
+
+CellResult run_faulty(const std::string& symbols) {
+  return run_pluggable("library:" ALLOCMARK_FAULTY_PLUGGABLE "," + symbols);
+}
+
+bool says(const CellResult& result, const std::string& part) {
+  INFO(result.reason);
+  return result.reason.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("a cell runs with the example library and gets the figures of the pool it uses") {
+  if (!SimcuApi::find().present) return;
+  const CellResult result = run_pluggable("library:" ALLOCMARK_PLUGGABLE_EXAMPLE);
+  INFO(result.reason);
+  CHECK(result.status == CellStatus::Ok);
+  CHECK(result.oom_count == 0);
+  CHECK(result.allocated_bytes_peak == result.requested_bytes_peak);
+  CHECK(!result.reserved_bytes_peak);
+  CHECK(result.device_bytes_peak >= result.requested_bytes_peak);
+  CHECK(result.residue_bytes == 0);
+}
+
+TEST_CASE("what a library does wrong is named in the cell's status") {
+  if (!SimcuApi::find().present) return;
+  const CellResult overlap = run_faulty("malloc:overlap_malloc,free:never_free");
+  CHECK(overlap.status == CellStatus::Failed);
+  CHECK(says(overlap, "live blocks never overlap"));
+  const CellResult misaligned = run_faulty("malloc:misaligned_malloc,free:misaligned_free");
+  CHECK(misaligned.status == CellStatus::Failed);
+  CHECK(says(misaligned, "aligned"));
+  const CellResult host = run_faulty("malloc:host_malloc,free:host_free");
+  CHECK(host.status == CellStatus::Failed);
+  CHECK(says(host, "inside device memory"));
+  const CellResult other_runtime = run_faulty("malloc:null_malloc,free:never_free");
+  CHECK(other_runtime.status == CellStatus::Failed);
+  CHECK(says(other_runtime, "does not use the simulated CUDA runtime"));
+  const CellResult missing = run_faulty("malloc:no_malloc");
+  CHECK(missing.status == CellStatus::Failed);
+  CHECK(says(missing, "no function no_malloc"));
+}
+
+TEST_CASE("a library that never gives memory back ends with what the device did not get back") {
+  if (!SimcuApi::find().present) return;
+  const CellResult result = run_faulty("malloc:good_malloc,free:never_free");
+  CHECK(result.status == CellStatus::Ok);
+  CHECK(result.residue_bytes > result.requested_bytes_peak);
+  CHECK(std::any_of(result.warnings.begin(), result.warnings.end(), [](const std::string& text) {
+    return text.find("did not get all of its memory back") != std::string::npos;
+  }));
+}
+
+TEST_CASE("a cell says which calls the simulated runtime lacks") {
+  if (!SimcuApi::find().present) return;
+  const auto says_lacks = [](const CellResult& result) {
+    return std::any_of(result.warnings.begin(), result.warnings.end(), [](const std::string& text) {
+      return text.find("simcuda lacks") != std::string::npos &&
+             text.find("cudaDeviceGetGraphMemAttribute") != std::string::npos;
+    });
+  };
+  CHECK(says_lacks(run_faulty("malloc:unimplemented_malloc,free:unimplemented_free")));
+  CHECK(!says_lacks(run_pluggable("library:" ALLOCMARK_PLUGGABLE_EXAMPLE)));
+}
+
+}  // namespace allocmark

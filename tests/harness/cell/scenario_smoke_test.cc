@@ -1,0 +1,125 @@
+// Goal: every scenario that ships works from its file to its figures. Each is cut to its first
+// events and run as a cell on the simulated device, without memory and on the caching allocator,
+// under the scenario's own first capacity and every one of its config strings that is for caching.
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "allocators/backend/backend.h"
+#include "allocators/registry.h"
+#include "harness/cell/cell.h"
+#include "harness/replay/capacity.h"
+#include "tests/catch.h"
+#include "tests/support/temporary_folder.h"
+#include "workloads/open_workload.h"
+#include "workloads/scenario.h"
+#include "workloads/trace/source.h"
+#include "workloads/trace/trace_writer.h"
+
+namespace allocmark {
+namespace {
+
+constexpr std::uint64_t kEventCountMax = 4000;
+
+struct Cut {
+  std::string workload;  // a trace file
+  // What a kernel that ends by itself holds back depends on time, which passes for checks too.
+  bool depends_on_time = false;
+};
+
+// The first events of the scenario.
+Cut write_cut(const Scenario& scenario, const TemporaryFolder& folder) {
+  const std::unique_ptr<EventSource> source = open_workload(scenario.name, scenario.seeds.front());
+  std::vector<Event> events;
+  while (events.size() < kEventCountMax) {
+    const std::span<const Event> batch = source->next();
+    if (batch.empty()) break;
+    events.insert(events.end(), batch.begin(), batch.end());
+  }
+  events.resize(std::min<std::size_t>(events.size(), kEventCountMax));
+  const std::string path = folder.path(scenario.name + ".ops.csv");
+  TraceWriter writer(path, source->header(), {.tagged = true, .event_count = {}, .hash = {}});
+  for (const Event& event : events) {
+    const bool is_mark = event.kind == EventKind::Mark;
+    writer.write(event, is_mark ? std::string_view(source->labels()[event.id]) : "");
+  }
+  writer.finish();
+  const bool has_kernels = std::ranges::count(events, EventKind::Kernel, &Event::kind) > 0;
+  return {.workload = "file:" + path, .depends_on_time = has_kernels};
+}
+
+struct ScopedConf {
+  std::string allocator;  // empty: any
+  std::string conf;
+};
+
+ScopedConf split_scope(const std::string& text) {
+  const std::size_t equals = text.find('=');
+  if (text == "unset" || equals == std::string::npos) {
+    return {.allocator = "", .conf = text == "unset" ? "" : text};
+  }
+  return {.allocator = text.substr(0, equals), .conf = text.substr(equals + 1)};
+}
+
+TEST_CASE("every scenario runs in smoke size and serves requests") {
+  const TemporaryFolder folder;
+  for (const NamedFile& file : scenario_files()) {
+    const Scenario scenario = read_scenario(file.path);
+    const Cut cut = write_cut(scenario, folder);
+    std::vector<ScopedConf> confs = {{.allocator = "null", .conf = ""}};
+    if (scenario.confs.empty()) confs.push_back({.allocator = "caching", .conf = ""});
+    for (const std::string& text : scenario.confs) {
+      const ScopedConf conf = split_scope(text);
+      if (conf.allocator.empty() || conf.allocator == "caching") {
+        confs.push_back({.allocator = "caching", .conf = conf.conf});
+      }
+    }
+    for (const ScopedConf& conf : confs) {
+      CellSpec spec;
+      spec.key = {.workload = cut.workload,
+                  .allocator = conf.allocator,
+                  .conf = conf.conf,
+                  .device = "sim:h200",
+                  .capacity = scenario.capacities.front(),
+                  .on_oom = "skip"};
+      spec.pass_count = 1;
+      const CellResult result = run_cell(spec);
+      INFO(file.path << ", " << conf.allocator << " '" << conf.conf << "': " << result.reason);
+      REQUIRE(result.status == CellStatus::Ok);
+      CHECK(result.event_count > 0);
+      CHECK(result.allocate_count > result.oom_count);
+      CHECK(result.pass_count == 1);
+      CHECK(result.residue_bytes == 0);
+      for (const std::string& warning : result.warnings) {
+        if (cut.depends_on_time) continue;
+        CHECK(warning.find("not deterministic") == std::string::npos);
+      }
+    }
+  }
+}
+
+TEST_CASE("capacities and config strings of scenarios are sound") {
+  for (const NamedFile& file : scenario_files()) {
+    const Scenario scenario = read_scenario(file.path);
+    INFO(file.path);
+    CHECK_FALSE(scenario.capacities.empty());
+    for (const std::string& capacity : scenario.capacities) {
+      CHECK_NOTHROW(static_cast<void>(parse_capacity(capacity)));
+    }
+    for (const std::string& text : scenario.confs) {
+      INFO(text);
+      const ScopedConf conf = split_scope(text);
+      const std::string allocator = conf.allocator.empty() ? "caching" : conf.allocator;
+      const std::optional<ErrorText> error = find_backend(allocator).check_conf(conf.conf);
+      CHECK_FALSE(error.has_value());
+    }
+  }
+}
+
+}  // namespace
+}  // namespace allocmark

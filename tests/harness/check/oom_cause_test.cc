@@ -1,0 +1,93 @@
+// Goal: each cause in the situation that its rule describes, at the borders of the rules.
+#include "harness/check/oom_cause.h"
+
+#include <cstdint>
+#include <optional>
+
+#include "tests/catch.h"
+
+namespace allocmark {
+namespace {
+
+// A capacity of 1000: 600 live, 700 handed out, nothing held back, nothing for other streams.
+OomSituation base() {
+  return {.capacity_bytes = 1000,
+          .request_bytes = 100,
+          .requested_bytes_live = 600,
+          .allocated_bytes = 700,
+          .active_bytes = 700,
+          .free_other_streams_bytes = 0};
+}
+
+TEST_CASE("more than the capacity is a matter of capacity") {
+  OomSituation situation = base();
+  situation.request_bytes = 401;
+  REQUIRE(oom_cause(situation) == OomCause::Capacity);
+  situation.allocated_bytes = std::nullopt;
+  REQUIRE(oom_cause(situation) == OomCause::Capacity);
+}
+
+TEST_CASE(
+    "what fits beside the requests but not beside the rounded blocks is a matter of rounding") {
+  OomSituation situation = base();
+  situation.request_bytes = 400;
+  REQUIRE(oom_cause(situation) == OomCause::Rounding);
+  situation.request_bytes = 301;
+  REQUIRE(oom_cause(situation) == OomCause::Rounding);
+}
+
+TEST_CASE("what the device's own pages add counts as rounding") {
+  OomSituation situation = base();
+  situation.request_bytes = 250;
+  situation.device_extra_bytes = 50;
+  REQUIRE(oom_cause(situation) == OomCause::Fragmentation);
+  situation.device_extra_bytes = 51;
+  REQUIRE(oom_cause(situation) == OomCause::Rounding);
+}
+
+TEST_CASE("what fits in no single piece is a matter of fragmentation") {
+  OomSituation situation = base();
+  situation.request_bytes = 300;
+  REQUIRE(oom_cause(situation) == OomCause::Fragmentation);
+}
+
+TEST_CASE("memory cached for other streams strands a request that needs it") {
+  OomSituation situation = base();
+  situation.request_bytes = 200;
+  situation.free_other_streams_bytes = 100;
+  REQUIRE(oom_cause(situation) == OomCause::Fragmentation);
+  situation.free_other_streams_bytes = 101;
+  REQUIRE(oom_cause(situation) == OomCause::Stranded);
+}
+
+TEST_CASE("memory that waits for other streams' work strands it too") {
+  OomSituation situation = base();
+  situation.request_bytes = 200;
+  situation.active_bytes = 760;
+  REQUIRE(oom_cause(situation) == OomCause::Fragmentation);
+  situation.free_other_streams_bytes = 41;
+  REQUIRE(oom_cause(situation) == OomCause::Stranded);
+}
+
+TEST_CASE("a backend that does not tell what it handed out leaves the cause unknown") {
+  OomSituation situation = base();
+  situation.allocated_bytes = std::nullopt;
+  REQUIRE(oom_cause(situation) == OomCause::Unknown);
+}
+
+TEST_CASE("not knowing the other streams' share matters only where there are other streams") {
+  OomSituation situation = base();
+  situation.free_other_streams_bytes = std::nullopt;
+  REQUIRE(oom_cause(situation) == OomCause::Unknown);
+  situation.single_stream = true;
+  REQUIRE(oom_cause(situation) == OomCause::Fragmentation);
+}
+
+TEST_CASE("requests near 2^64 do not wrap around") {
+  OomSituation situation = base();
+  situation.request_bytes = ~std::uint64_t{0} - 10;
+  REQUIRE(oom_cause(situation) == OomCause::Capacity);
+}
+
+}  // namespace
+}  // namespace allocmark

@@ -1,0 +1,62 @@
+// Goal: the simulated device puts every segment of the recorded programs where the H200 put it.
+// Method: two programs' goldens are replayed on it with the allocator choosing blocks and the
+// device choosing addresses.
+#include "harness/parity/parity_device.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "harness/bundle/archive.h"
+#include "harness/parity/parity.h"
+#include "harness/parity/parity_trace.h"
+#include "tests/catch.h"
+#include "workloads/open_workload.h"
+
+namespace allocmark {
+namespace {
+
+using caching::ParityOperation;
+
+std::vector<ParityOperation> operations_of(const std::string& workload) {
+  return parity_operations(*open_workload(workload, 0));
+}
+
+caching::ParityReport compare(const std::vector<ParityOperation>& operations,
+                              const ArchiveFile& file, caching::ParityDevice& device) {
+  const caching::Golden golden = caching::parse_golden(file.text, file.name);
+  const std::string name = file.name.substr(file.name.rfind('/') + 1);
+  return caching::compare_with_golden(operations, golden, caching::golden_conf(name).value(),
+                                      &device);
+}
+
+TEST_CASE("recorded programs get their addresses from the simulated device") {
+  for (const std::string program : {"gpt2_train_ckpt", "fuzz_s1"}) {
+    const std::vector<ParityOperation> operations = operations_of(program);
+    for (const ArchiveFile& file : read_tar_xz("tests/golden/caching/" + program + ".tar.xz")) {
+      const caching::ParityReport report = compare(operations, file, *make_parity_device());
+      INFO(file.name << "\n" << describe(report));
+      CHECK(report.mismatch_count == 0);
+    }
+  }
+}
+
+TEST_CASE("a device that starts otherwise is noticed") {
+  const std::vector<ParityOperation> operations = operations_of("gpt2_train_ckpt");
+  for (const ArchiveFile& file : read_tar_xz("tests/golden/caching/gpt2_train_ckpt.tar.xz")) {
+    if (!file.name.ends_with("C00_all.txt")) continue;
+    const std::unique_ptr<caching::ParityDevice> device = make_parity_device();
+    // Another user's memory shifts what comes after it.
+    REQUIRE(device->allocate(20 << 20, 0).has_value());
+    CHECK(compare(operations, file, *device).mismatch_count > 0);
+  }
+}
+
+TEST_CASE("an archive that is none is refused by name") {
+  CHECK_THROWS_AS(read_tar_xz("no/such/file.tar.xz"), FileError);
+  CHECK_THROWS_AS(read_tar_xz("CMakeLists.txt"), UsageError);
+}
+
+}  // namespace
+}  // namespace allocmark

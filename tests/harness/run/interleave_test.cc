@@ -1,0 +1,211 @@
+// Goal: both sides get the same share of every place in an interleaved run, a broken process ends
+// its cell alone, and what disturbed a run is named. Method: the order by itself, the stand-in
+// cells of misbehaving_cell.cc, and counters of a host as literals.
+#include "harness/run/interleave.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "harness/run/conditions.h"
+#include "harness/run/run_folder.h"
+#include "tests/catch.h"
+#include "tests/support/temporary_folder.h"
+
+namespace allocmark {
+namespace {
+
+InterleavedPlan make_plan(const std::vector<std::string>& behaviours) {
+  InterleavedPlan plan{.order_seed = 3, .round_count = 4, .round_count_max = 8};
+  plan.sides[0] = {.label = "A", .program_path = MISBEHAVING_CELL};
+  plan.sides[1] = {.label = "B", .program_path = MISBEHAVING_CELL};
+  for (const std::string& behaviour : behaviours) {
+    const CellKey key{.workload = behaviour,
+                      .allocator = "null",
+                      .conf = "",
+                      .device = "cuda:0",
+                      .capacity = "unlimited"};
+    plan.cells.push_back({.base = key, .now = key, .round_count_max = 8});
+  }
+  return plan;
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("every round has both sides of a cell next to each other, and the next one swaps them") {
+  const InterleavedPlan plan = make_plan({"a", "b", "c", "d"});
+  const std::set<std::size_t> all{0, 1, 2, 3};
+  std::size_t first_side_count = 0;
+  std::set<std::vector<std::size_t>> orders;
+  for (std::uint32_t round = 0; round < 200; round += 2) {
+    std::map<std::size_t, std::uint32_t> first_side;
+    for (const std::uint32_t one : {round, round + 1}) {
+      const std::vector<Turn> turns = turns_of_round(plan, one, all);
+      REQUIRE(turns.size() == 8);
+      std::vector<std::size_t> order;
+      for (std::size_t i = 0; i < turns.size(); i += 2) {
+        CHECK(turns[i].cell_index == turns[i + 1].cell_index);
+        CHECK(turns[i].side + turns[i + 1].side == 1);
+        order.push_back(turns[i].cell_index);
+        const auto [before, is_new] = first_side.emplace(order.back(), turns[i].side);
+        if (!is_new) CHECK(before->second == 1 - turns[i].side);
+        if (is_new) first_side_count += turns[i].side;
+      }
+      orders.insert(order);
+    }
+  }
+  // 400 draws: which side begins is a matter of chance, and cells have no place of their own.
+  CHECK(first_side_count > 150);
+  CHECK(first_side_count < 250);
+  CHECK(orders.size() == 24);
+}
+
+TEST_CASE("the order depends on its seed, and not on which cells have stopped") {
+  InterleavedPlan plan = make_plan({"a", "b", "c", "d"});
+  const auto firsts = [&](const std::set<std::size_t>& cells) {
+    std::vector<std::uint32_t> sides;
+    for (std::uint32_t round = 0; round < 20; ++round) {
+      for (const Turn& turn : turns_of_round(plan, round, cells)) {
+        if (turn.cell_index != 2) continue;
+        sides.push_back(turn.side);
+        break;
+      }
+    }
+    return sides;
+  };
+  const std::vector<std::uint32_t> all = firsts({0, 1, 2, 3});
+  CHECK(firsts({2}) == all);
+  plan.order_seed = 4;
+  CHECK(firsts({0, 1, 2, 3}) != all);
+}
+
+TEST_CASE("a crashed process ends its cell, decided cells stop at the look, others go on") {
+  const InterleavedPlan plan = make_plan({"fine", "crash", "decided"});
+  std::map<std::string, std::uint32_t> last_round;
+  std::size_t look_count = 0;
+  const bool completed = run_interleaved(
+      plan, {.timeout_s = 60, .job_count = 2},
+      [&] {
+        ++look_count;
+        return std::set<std::size_t>{0};
+      },
+      [&](const RoundResult& result) {
+        std::uint32_t& last = last_round[result.cell.key.workload];
+        last = std::max(last, result.round);
+        CHECK((result.cell.status == CellStatus::Crashed) == (result.cell.key.workload == "crash"));
+      });
+  CHECK(completed);
+  CHECK(look_count == 1);
+  CHECK(last_round ==
+        std::map<std::string, std::uint32_t>{{"crash", 0}, {"decided", 3}, {"fine", 7}});
+}
+
+TEST_CASE("a cell whose rounds are limited stops there") {
+  InterleavedPlan plan = make_plan({"once", "always"});
+  plan.cells[0].round_count_max = 1;
+  std::map<std::string, std::size_t> count;
+  REQUIRE(run_interleaved(
+      plan, {.timeout_s = 60}, [] { return std::set<std::size_t>{}; },
+      [&](const RoundResult& result) { ++count[result.cell.key.workload]; }));
+  CHECK(count == std::map<std::string, std::size_t>{{"always", 8}, {"once", 2}});
+}
+
+TEST_CASE("sides alternate but where both would need the memory that each holds back on a GPU") {
+  const auto in_turns = [](const std::string& device, const std::string& capacity, bool by_pass) {
+    InterleavedPlan plan = make_plan({"fine"});
+    plan.turns_by_pass = by_pass;
+    CellKey& base = plan.cells[0].base;
+    base.device = device, base.capacity = capacity;
+    plan.cells[0].now = base;
+    const CellGroupSpec group = groups_of_round(plan, {}, turns_of_round(plan, 0, {0}), 0).at(0);
+    // The processor is chosen once for both neighbours, or by each process for itself.
+    CHECK(group.quiet_cpu);
+    for (const CellStep& step : group.steps) CHECK(step.spec.quiet_cpu == !group.takes_turns);
+    return group.takes_turns;
+  };
+  CHECK(in_turns("cuda:0", "unlimited", true));
+  CHECK(in_turns("cuda:0", "8GiB@limit", true));
+  CHECK(in_turns("sim:h200", "1.05x", true));
+  CHECK_FALSE(in_turns("cuda:0", "1.05x", true));
+  CHECK_FALSE(in_turns("sim:h200", "unlimited", false));
+}
+
+TEST_CASE("conditions name steal, other programs, a container's limit and heat, and nothing else") {
+  const HostCounters begin{.wall_s = 100,
+                           .own_cpu_s = 5,
+                           .busy_cpu_s = 1000,
+                           .steal_cpu_s = 7,
+                           .throttled_us = 50,
+                           .thermal_throttle_count = 2};
+  HostCounters quiet = begin;
+  quiet.wall_s = 110, quiet.own_cpu_s = 15, quiet.busy_cpu_s = 1010.5;
+  CHECK(conditions_between(begin, quiet, 4).warnings.empty());
+  HostCounters loud = quiet;
+  loud.busy_cpu_s = 1030, loud.steal_cpu_s = 8, loud.throttled_us = 1'000'050;
+  loud.thermal_throttle_count = 5;
+  const Conditions found = conditions_between(begin, loud, 4);
+  CHECK(found.other_cpu_count == Approx(2));
+  CHECK(found.steal_share == Approx(0.025));
+  CHECK(found.throttled_s == Approx(1));
+  REQUIRE(found.warnings.size() == 4);
+  CHECK(contains(found.warnings[0], "2.5 %"));
+  CHECK(contains(found.warnings[1], "2.0 of 4 processors"));
+  CHECK(contains(found.warnings[2], "1.00 s"));
+  CHECK(contains(found.warnings[3], "3 times"));
+  // What the host does not tell is not known, and a counter that fell says nothing.
+  HostCounters silent = loud;
+  silent.busy_cpu_s.reset();
+  silent.steal_cpu_s = 1;
+  const Conditions unknown = conditions_between(begin, silent, 4);
+  CHECK_FALSE(unknown.other_cpu_count.has_value());
+  CHECK_FALSE(unknown.steal_share.has_value());
+  CHECK(read_host_counters().wall_s > 0);
+}
+
+TEST_CASE("conditions are stored beside the results, and a resumed run keeps what there was") {
+  const TemporaryFolder folder;
+  Environment environment;
+  add_stored_conditions(folder.path(), &environment);
+  CHECK(environment.warnings.empty());
+  store_conditions(folder.path(), {.wall_s = 1, .warnings = {"first"}});
+  store_conditions(folder.path(), {.wall_s = 2, .warnings = {"second", "first"}});
+  add_stored_conditions(folder.path(), &environment);
+  CHECK(environment.warnings == std::vector<std::string>{"first", "second"});
+  write_file(folder.path() + "/conditions.json", "{");
+  CHECK_THROWS_AS(add_stored_conditions(folder.path(), &environment), UsageError);
+}
+
+TEST_CASE("a plan names its program and the files of its config strings with what is in them") {
+  const TemporaryFolder folder;
+  const std::string library = folder.path() + "/plugin.so";
+  write_file(library, "one");
+  const std::vector<CellKey> cells{{.workload = "w",
+                                    .allocator = "pluggable",
+                                    .conf = "library:" + library + ",malloc:m",
+                                    .device = "sim:h200",
+                                    .capacity = "unlimited"}};
+  RunManifest manifest{
+      .title = "t", .cells = cells, .program = mark_file(library), .files = mark_conf_files(cells)};
+  REQUIRE(manifest.files.size() == 1);
+  CHECK(manifest.files.front().path == library);
+  const RunManifest read = manifest_from_json(to_json(manifest), "plan.json");
+  CHECK(read.program == manifest.program);
+  CHECK(read.files == manifest.files);
+  write_file(library, "two");
+  CHECK_FALSE(mark_file(library) == manifest.program);
+  write_file(library, "one");
+  CHECK(mark_file(library) == manifest.program);
+  CHECK(mark_file(folder.path() + "/nothing").hash.empty());
+}
+
+}  // namespace allocmark

@@ -1,0 +1,144 @@
+// A stand-in for 'allocmark cell' in the tests of those who start cells: the workload's name says
+// how it behaves.
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <string>
+#include <string_view>
+#include <thread>
+
+#include "harness/cell/pass_turns.h"
+#include "harness/run/cell_process.h"
+#include "harness/run/child_process.h"
+#include "results/json.h"
+
+namespace {
+
+void send(const std::string& text) {
+  if (write(3, text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
+    std::abort();
+  }
+}
+
+void crash() {
+  signal(SIGSEGV, SIG_DFL);  // Sanitizers catch it otherwise.
+  raise(SIGSEGV);
+}
+
+void sleep_long() { std::this_thread::sleep_for(std::chrono::hours(1)); }
+
+void hang_unreachable() {
+  signal(SIGTERM, SIG_IGN);
+  close(3);
+  close(2);
+  close(1);
+  sleep_long();
+}
+
+// Leaves a process that holds the pipes open, as a driver's helper might.
+void leave_child() {
+  if (fork() == 0) {
+    sleep_long();
+  }
+}
+
+// Takes turns as a cell does, and writes to placements_path what it does when; the allocator is its
+// name. A pass takes seed milliseconds; the third one crashes where that is wanted.
+void take_turns(const allocmark::CellSpec& spec, bool crashes, allocmark::CellResult& result) {
+  const auto log = [&](const std::string& text) {
+    std::ofstream(spec.placements_path, std::ios::app) << spec.key.allocator << text << std::endl;
+  };
+  allocmark::PassTurns turns(allocmark::kTurnFd);
+  log(" starts");
+  if (!turns.wait()) return;
+  log(" checks");
+  while (turns.wait()) {
+    if (crashes && result.pass_count == 2) {
+      crash();
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(spec.key.seed));
+    log(" passes");
+    ++result.pass_count;
+  }
+  log(" ends");
+}
+
+void write_pid(const std::string& path) { std::ofstream(path) << getpid() << std::endl; }
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 3 || std::string_view(argv[1]) != "cell") {
+    return 2;
+  }
+  allocmark::end_with_parent(std::atoi(argv[2]));
+  const std::string input((std::istreambuf_iterator<char>(std::cin)),
+                          std::istreambuf_iterator<char>());
+  const allocmark::CellSpec spec = allocmark::cell_spec_from_json(input);
+  const std::string& kind = spec.key.workload;
+  allocmark::CellResult result;
+  result.key = spec.key;
+  result.event_count = 42;
+  std::fputs("noise on stdout\n", stdout);
+  std::fflush(stdout);
+  if (kind == "crash") {
+    std::fputs("about to crash\n", stderr);
+    crash();
+  } else if (kind == "crash_late") {
+    send(allocmark::to_json_line(result) + "\n");
+    std::abort();
+  } else if (kind == "hang") {
+    sleep_long();
+  } else if (kind == "hang_with_child") {
+    leave_child();
+    sleep_long();
+  } else if (kind == "hang_ignoring_signals") {
+    hang_unreachable();
+  } else if (kind == "pid") {
+    write_pid(spec.placements_path);
+    sleep_long();
+  } else if (kind == "garbage") {
+    send("{\"kind\":\"cell\",\x80\n");
+    return 0;
+  } else if (kind == "half") {
+    const std::string line = allocmark::to_json_line(result);
+    send(line.substr(0, line.size() / 2));
+    return 0;
+  } else if (kind == "silent") {
+    return 0;
+  } else if (kind == "exit3") {
+    std::fputs("gave up\n", stderr);
+    return 3;
+  } else if (kind == "other_key") {
+    result.key.seed += 1;
+  } else if (kind == "chatter") {
+    for (int i = 0; i < 100'000; ++i) {
+      std::fputs("chatter chatter chatter\n", stderr);
+    }
+    std::fputs("last words\n", stderr);
+    return 9;
+  } else if (kind == "flood") {
+    const std::string megabyte(1 << 20, 'x');
+    while (write(3, megabyte.data(), megabyte.size()) > 0) {
+    }
+    return 0;
+  } else if (kind == "leave_child") {
+    leave_child();
+  } else if (kind == "closes_turns") {
+    close(allocmark::kTurnFd);
+    std::this_thread::sleep_for(std::chrono::milliseconds(spec.key.seed));
+  } else if (kind == "turns" || kind == "turns_crash") {
+    take_turns(spec, kind == "turns_crash", result);
+  } else if (kind == "environment") {
+    const char* path = std::getenv("SIMCUDA_PROFILE");
+    result.trace_name = path == nullptr ? "none" : path;
+  }
+  send(allocmark::to_json_line(result) + "\n");
+  return 0;
+}

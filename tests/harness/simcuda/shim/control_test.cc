@@ -1,0 +1,245 @@
+// simcuda's control interface in one process: launches and gates, faults, counters, views, kernel
+// models. Needs simcuda in front.
+#include <cuda_runtime_api.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <thread>
+
+#include "tests/catch.h"
+#include "tests/harness/simcuda/shim/control.h"
+
+cudaError_t launch_add_to_all(int* values, int count, int summand, cudaStream_t stream);
+cudaError_t launch_kernel_nobody_models(int* values);
+
+namespace {
+
+constexpr std::uint64_t kMillisecond = 1'000'000;
+
+std::uint64_t modelled_ns() { return SIMCU(simcu_thread_clock)()->modelled_ns; }
+
+class Stream {
+ public:
+  Stream() { REQUIRE(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking) == cudaSuccess); }
+  ~Stream() { cudaStreamDestroy(stream_); }
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+  operator cudaStream_t() const { return stream_; }  // NOLINT: stands for the handle
+
+ private:
+  cudaStream_t stream_ = nullptr;
+};
+
+std::uint64_t add_model(void** arguments, void* context) {
+  int* values = *static_cast<int**>(arguments[0]);
+  const int count = *static_cast<int*>(arguments[1]);
+  const int summand = *static_cast<int*>(arguments[2]);
+  auto* view =
+      static_cast<int*>(SIMCU(simcu_view)(values, static_cast<std::uint64_t>(count) * sizeof(int)));
+  for (int i = 0; i < count; ++i) {
+    view[i] += summand;
+  }
+  ++*static_cast<int*>(context);
+  return 3 * kMillisecond;
+}
+
+}  // namespace
+
+TEST_CASE("the process has more than one thread, as with a GPU's driver") {
+  void* pointer = nullptr;
+  REQUIRE(cudaMalloc(&pointer, 1) == cudaSuccess);
+  REQUIRE(cudaFree(pointer) == cudaSuccess);
+  const std::filesystem::directory_iterator threads("/proc/self/task");
+  CHECK(std::distance(begin(threads), end(threads)) >= 2);
+}
+
+TEST_CASE("simcuda says that it is there") {
+  REQUIRE(SIMCU(simcu_present) != nullptr);
+  CHECK(SIMCU(simcu_present)() == SIMCU_VERSION);
+}
+
+TEST_CASE("calls move the clock, waiting moves it to the end of the work") {
+  const Stream stream;
+  void* block = nullptr;
+  const std::uint64_t start = modelled_ns();
+  REQUIRE(cudaMalloc(&block, 2 << 20) == cudaSuccess);
+  const std::uint64_t after_malloc = modelled_ns();
+  CHECK(after_malloc > start);
+  CHECK(SIMCU(simcu_thread_clock)()->simulator_ticks > 0);
+  REQUIRE(SIMCU(simcu_launch)(stream, kMillisecond) == cudaSuccess);
+  CHECK(modelled_ns() < after_malloc + kMillisecond);
+  CHECK(cudaStreamQuery(stream) == cudaErrorNotReady);
+  REQUIRE(cudaFree(block) == cudaSuccess);  // waits for the launch
+  CHECK(modelled_ns() >= after_malloc + kMillisecond);
+  CHECK(cudaStreamQuery(stream) == cudaSuccess);
+}
+
+TEST_CASE("events measure virtual time") {
+  const Stream stream;
+  cudaEvent_t begin = nullptr;
+  cudaEvent_t end = nullptr;
+  REQUIRE(cudaEventCreate(&begin) == cudaSuccess);
+  REQUIRE(cudaEventCreate(&end) == cudaSuccess);
+  REQUIRE(SIMCU(simcu_launch)(stream, kMillisecond) == cudaSuccess);
+  REQUIRE(cudaEventRecord(begin, stream) == cudaSuccess);
+  REQUIRE(SIMCU(simcu_launch)(stream, 5 * kMillisecond) == cudaSuccess);
+  REQUIRE(cudaEventRecord(end, stream) == cudaSuccess);
+  float milliseconds = 0;
+  CHECK(cudaEventElapsedTime(&milliseconds, begin, end) == cudaErrorNotReady);
+  REQUIRE(cudaEventSynchronize(end) == cudaSuccess);
+  CHECK(cudaEventElapsedTime(&milliseconds, begin, end) == cudaSuccess);
+  CHECK(milliseconds == Approx(5.0));
+  cudaEventDestroy(begin);
+  cudaEventDestroy(end);
+}
+
+TEST_CASE("a gated kernel ends when its gate opens, from any thread") {
+  const Stream stream;
+  REQUIRE(SIMCU(simcu_launch_gated)(stream, 1) == cudaSuccess);
+  CHECK(cudaStreamQuery(stream) == cudaErrorNotReady);
+  int calls = 0;
+  REQUIRE(cudaLaunchHostFunc(
+              stream, [](void* count) { ++*static_cast<int*>(count); }, &calls) == cudaSuccess);
+  CHECK(calls == 0);
+  REQUIRE(SIMCU(simcu_open_gate)(1) == cudaSuccess);
+  CHECK(calls == 1);
+  CHECK(cudaStreamSynchronize(stream) == cudaSuccess);
+
+  REQUIRE(SIMCU(simcu_launch_gated)(stream, 2) == cudaSuccess);
+  std::thread opener([] { SIMCU(simcu_open_gate)(2); });
+  CHECK(cudaStreamSynchronize(stream) == cudaSuccess);
+  opener.join();
+}
+
+TEST_CASE("injected faults hit the calls they were meant for, and change nothing") {
+  const std::uint64_t used = SIMCU(simcu_used_bytes)();
+  void* block = nullptr;
+  REQUIRE(SIMCU(simcu_fail_calls)("cudaMalloc", 2, 2, cudaErrorMemoryAllocation) == cudaSuccess);
+  CHECK(cudaMalloc(&block, 4096) == cudaSuccess);
+  CHECK(cudaFree(block) == cudaSuccess);
+  CHECK(cudaMalloc(&block, 4096) == cudaErrorMemoryAllocation);
+  CHECK(cudaGetLastError() == cudaErrorMemoryAllocation);
+  CHECK(cudaMalloc(&block, 4096) == cudaErrorMemoryAllocation);
+  CHECK(SIMCU(simcu_used_bytes)() == used);
+  CHECK(cudaMalloc(&block, 4096) == cudaSuccess);
+  CHECK(cudaFree(block) == cudaSuccess);
+  CHECK(SIMCU(simcu_fail_calls)("cudaMaloc", 1, 1, 2) == cudaErrorInvalidValue);
+  CHECK(std::string(SIMCU(simcu_last_message)()).find("cudaMalloc") != std::string::npos);
+  CHECK(SIMCU(simcu_fail_calls)("cudaMalloc", 0, 1, 2) == cudaErrorInvalidValue);
+  CHECK(SIMCU(simcu_fail_calls)(nullptr, 0, 0, 0) == cudaSuccess);
+  CHECK(cudaGetLastError() == cudaErrorMemoryAllocation);
+}
+
+TEST_CASE("counts start again, and a misspelt name is no count of 0") {
+  REQUIRE(SIMCU(simcu_fail_calls)("cudaMemGetInfo", 2, 1, 2) == cudaSuccess);
+  CHECK(cudaMemGetInfo(nullptr, nullptr) == cudaSuccess);
+  CHECK(SIMCU(simcu_call_count)("cudaMemGetInfo") > 0);
+  SIMCU(simcu_reset)();
+  CHECK(SIMCU(simcu_call_count)("cudaMemGetInfo") == 0);
+  CHECK(SIMCU(simcu_call_count)(nullptr) == 0);
+  CHECK(cudaMemGetInfo(nullptr, nullptr) == cudaSuccess);  // the fault was taken back
+  CHECK(SIMCU(simcu_call_count)("cudaMemGetInfo") == 1);
+  CHECK(SIMCU(simcu_call_count)("cudaGraphLaunch") == 0);  // exists, is not implemented
+  CHECK(SIMCU(simcu_call_count)("cudaMaloc") == SIMCU_NO_SUCH_CALL);
+  CHECK(std::string(SIMCU(simcu_last_message)())
+            .starts_with("simcu_call_count: no function 'cudaMaloc'; did you mean 'cudaMalloc'"));
+  CHECK(SIMCU(simcu_fail_calls)("cudaGraphLaunch", 1, 1, 2) == cudaErrorInvalidValue);
+}
+
+TEST_CASE("calls are counted and logged") {
+  const std::string path =
+      (std::filesystem::temp_directory_path() / ("simcuda_call_log_" + std::to_string(getpid())))
+          .string();
+  const std::uint64_t before = SIMCU(simcu_call_count)("cudaMemGetInfo");
+  const std::uint64_t all_before = SIMCU(simcu_call_count)(nullptr);
+  REQUIRE(SIMCU(simcu_call_log)(path.c_str()) == cudaSuccess);
+  CHECK(cudaMemGetInfo(nullptr, nullptr) == cudaSuccess);
+  CHECK(cudaFree(reinterpret_cast<void*>(0x1000)) == cudaErrorInvalidValue);
+  REQUIRE(SIMCU(simcu_call_log)(nullptr) == cudaSuccess);
+  CHECK(cudaGetLastError() == cudaErrorInvalidValue);
+  CHECK(SIMCU(simcu_call_count)("cudaMemGetInfo") == before + 1);
+  CHECK(SIMCU(simcu_call_count)(nullptr) == all_before + 3);
+  std::ifstream log(path);
+  std::string line;
+  std::getline(log, line);
+  CHECK(line == "api,arguments,result,modelled_ns");
+  std::getline(log, line);
+  CHECK(line.rfind("cudaMemGetInfo,,0,", 0) == 0);
+  std::getline(log, line);
+  CHECK(line.rfind("cudaFree,0x1000,1,", 0) == 0);
+  CHECK_FALSE(std::getline(log, line));
+  std::remove(path.c_str());
+  CHECK(SIMCU(simcu_call_log)("/nowhere/at/all") == cudaErrorInvalidValue);
+}
+
+TEST_CASE("the view reads and writes what programs copy, and device pointers fault on the host") {
+  void* block = nullptr;
+  REQUIRE(cudaMalloc(&block, 4096) == cudaSuccess);
+  REQUIRE(cudaMemset(block, 0x5a, 4096) == cudaSuccess);
+  auto* view = static_cast<unsigned char*>(SIMCU(simcu_view)(block, 4096));
+  REQUIRE(view != nullptr);
+  CHECK(view[4095] == 0x5a);
+  view[1] = 9;
+  unsigned char byte = 0;
+  REQUIRE(cudaMemcpy(&byte, static_cast<char*>(block) + 1, 1, cudaMemcpyDeviceToHost) ==
+          cudaSuccess);
+  CHECK(byte == 9);
+  CHECK(SIMCU(simcu_view)(block, 4097) == nullptr);
+  CHECK(SIMCU(simcu_view)(&byte, 1) == nullptr);
+
+  const pid_t child = fork();
+  if (child == 0) {
+    signal(SIGSEGV, SIG_DFL);
+    const volatile char* pointer = static_cast<const char*>(block);
+    _exit(*pointer == 0 ? 0 : 1);
+  }
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK(WIFSIGNALED(status));
+  CHECK(WTERMSIG(status) == SIGSEGV);
+  REQUIRE(cudaFree(block) == cudaSuccess);
+  CHECK(SIMCU(simcu_view)(block, 4096) == nullptr);
+}
+
+TEST_CASE("a kernel runs as its host model says, and one without a model is an error") {
+  const Stream stream;
+  int calls = 0;
+  REQUIRE(SIMCU(simcu_register_kernel)("add_to_all", &add_model, &calls) == cudaSuccess);
+  int* values = nullptr;
+  REQUIRE(cudaMalloc(reinterpret_cast<void**>(&values), 1000 * sizeof(int)) == cudaSuccess);
+  REQUIRE(cudaMemset(values, 0, 1000 * sizeof(int)) == cudaSuccess);
+  const std::uint64_t before = modelled_ns();
+  REQUIRE(launch_add_to_all(values, 1000, 42, stream) == cudaSuccess);
+  CHECK(calls == 1);
+  CHECK(cudaStreamQuery(stream) == cudaErrorNotReady);
+  REQUIRE(cudaStreamSynchronize(stream) == cudaSuccess);
+  CHECK(modelled_ns() >= before + 3 * kMillisecond);
+  int last = 0;
+  REQUIRE(cudaMemcpy(&last, values + 999, sizeof last, cudaMemcpyDeviceToHost) == cudaSuccess);
+  CHECK(last == 42);
+
+  CHECK(launch_kernel_nobody_models(values) == cudaErrorNotSupported);
+  CHECK(std::string(SIMCU(simcu_last_message)()).find("kernel_nobody_models") != std::string::npos);
+  REQUIRE(cudaFree(values) == cudaSuccess);
+}
+
+TEST_CASE(
+    "nothing of the above needed a function that simcuda lacks, and one that it lacks is counted") {
+  CHECK(SIMCU(simcu_unimplemented_count)() == 0);
+  CHECK(std::string(SIMCU(simcu_unimplemented_names)()).empty());
+  cudaGraph_t graph = nullptr;
+  CHECK(cudaGraphCreate(&graph, 0) == cudaErrorNotSupported);
+  CHECK(cudaGetLastError() == cudaErrorNotSupported);
+  CHECK(SIMCU(simcu_unimplemented_count)() == 1);
+  CHECK(std::string(SIMCU(simcu_unimplemented_names)()) == "cudaGraphCreate");
+  void* managed = nullptr;
+  CHECK(cudaMallocManaged(&managed, 4096, cudaMemAttachGlobal) == cudaErrorNotSupported);
+  CHECK(cudaGetLastError() == cudaErrorNotSupported);
+}

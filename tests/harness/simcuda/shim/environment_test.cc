@@ -1,0 +1,150 @@
+// What simcuda reads from the environment, seen from child processes of this program, since it is
+// read once.
+#include <cuda_runtime_api.h>
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "tests/catch.h"
+#include "tests/harness/simcuda/shim/control.h"
+
+namespace {
+
+constexpr const char* kReportMode = "SIMCUDA_ENVIRONMENT_TEST_REPORT";
+
+// The child: devices, memory, largest request that succeeds in pages, and the modelled time of a
+// few calls.
+void print_report() {
+  int count = 0;
+  std::printf("%s ", cudaGetErrorName(cudaGetDeviceCount(&count)));
+  std::size_t free = 0;
+  std::size_t total = 0;
+  if (cudaMemGetInfo(&free, &total) != cudaSuccess) {
+    std::printf("%s", cudaGetErrorName(cudaGetLastError()));
+    return;
+  }
+  void* block = nullptr;
+  std::uint64_t pages = 0;
+  while (pages < 64 && cudaMalloc(&block, std::uint64_t{2} << 20) == cudaSuccess) {
+    ++pages;
+  }
+  void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+  std::printf("driver %d ", driver != nullptr && dlsym(driver, "simcu_present") != nullptr ? 1 : 0);
+  std::printf("devices %d pages %llu clock %llu", count, static_cast<unsigned long long>(pages),
+              static_cast<unsigned long long>(SIMCU(simcu_thread_clock)()->modelled_ns));
+}
+
+const bool reported = [] {
+  if (std::getenv(kReportMode) != nullptr) {
+    print_report();
+    std::fflush(stdout);
+    std::_Exit(0);
+  }
+  return false;
+}();
+
+std::string report(const std::string& environment) {
+  const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
+  FILE* child =
+      popen((std::string(kReportMode) + "=1 " + environment + " '" + self + "' 2>&1").c_str(), "r");
+  REQUIRE(child != nullptr);
+  std::string text;
+  std::array<char, 512> part{};
+  while (std::fgets(part.data(), part.size(), child) != nullptr) {
+    text += part.data();
+  }
+  pclose(child);
+  return text;
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("capacity and device count come from the environment") {
+  CHECK(contains(report(""), "cudaSuccess driver 1 devices 1 pages 64 "));
+  CHECK(contains(report("SIMCUDA_CAPACITY_BYTES=67108864 SIMCUDA_DEVICES=3"),
+                 "cudaSuccess driver 1 devices 3 pages 32 "));
+  CHECK(contains(report("SIMCUDA_DEVICES=0"), "cudaErrorNoDevice"));
+  CHECK(contains(report("SIMCUDA_CAPACITY_BYTES=lots"),
+                 "SIMCUDA_CAPACITY_BYTES: wanted a whole number"));
+  CHECK(contains(report("SIMCUDA_DEVICES=1000"), "cudaErrorInitializationError"));
+}
+
+TEST_CASE("the same calls take the same modelled time in every process") {
+  const std::string first = report("SIMCUDA_CAPACITY_BYTES=67108864");
+  CHECK(contains(first, " clock "));
+  CHECK(report("SIMCUDA_CAPACITY_BYTES=67108864") == first);
+}
+
+TEST_CASE("a bad profile is named, and every call fails") {
+  const std::string path = (std::filesystem::temp_directory_path() /
+                            ("simcuda_bad_profile_" + std::to_string(getpid()) + ".json"))
+                               .string();
+  const std::string missing = report("SIMCUDA_PROFILE=h2000");
+  CHECK(contains(missing, "h2000.json: cannot be read"));
+  CHECK(contains(missing, "cudaErrorInitializationError cudaErrorInitializationError"));
+  std::ofstream(path)
+      << "{\"schema\": 3, \"costs\": {\"cudaMalloc\": [[0, 1, 8, 7, 6, 5, 4, 3, 2]]}}";
+  CHECK(contains(report("SIMCUDA_PROFILE=" + path),
+                 "costs.cudaMalloc: sizes and quantiles must rise"));
+  std::ofstream(path) << "{\"schema\": 2}";
+  CHECK(contains(report("SIMCUDA_PROFILE=" + path), "schema: wanted 3, got 2"));
+  std::ofstream(path) << "not json";
+  CHECK(contains(report("SIMCUDA_PROFILE=" + path), "wanted a JSON object"));
+  std::filesystem::remove(path);
+}
+
+TEST_CASE("faults from the environment are read or refused") {
+  CHECK(contains(report("SIMCUDA_FAIL=cudaMalloc:4:1:2"), " pages 3 "));
+  const std::string misspelt = report("SIMCUDA_FAIL=cudaMaloc:4:1:2");
+  CHECK(contains(misspelt, "SIMCUDA_FAIL: no function 'cudaMaloc'; did you mean 'cudaMalloc'"));
+  CHECK(contains(misspelt, "cudaErrorInitializationError"));
+  CHECK(contains(report("SIMCUDA_FAIL=cudaGraphLaunch:1:1:2"),
+                 "cudaGraphLaunch is not implemented by simcuda"));
+  CHECK(contains(report("SIMCUDA_FAIL=cudaMalloc:x"), "SIMCUDA_FAIL: wanted API:NTH:COUNT:ERROR"));
+}
+
+TEST_CASE("a sticky error breaks the context for good") {
+  CHECK(contains(report("SIMCUDA_FAIL=cudaGetDeviceCount:1:1:700"),
+                 "cudaErrorIllegalAddress cudaErrorIllegalAddress"));
+}
+
+TEST_CASE("a preloaded simcuda finds its other names beside itself") {
+  // Not under the library path that this test runs with.
+  const std::string library = [] {
+    Dl_info info{};
+    REQUIRE(dladdr(reinterpret_cast<void*>(SIMCU(simcu_present)), &info) != 0);
+    return std::filesystem::canonical(info.dli_fname).string();
+  }();
+  const std::string text = report("LD_LIBRARY_PATH= LD_PRELOAD='" + library + "'");
+  CHECK(contains(text, "driver 1 "));
+}
+
+TEST_CASE("libcuda.so.1 is loaded under its own name, and is this library") {
+  void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+  REQUIRE(driver != nullptr);
+  CHECK(dlsym(driver, "simcu_present") == reinterpret_cast<void*>(SIMCU(simcu_present)));
+  void* management = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_NOLOAD);
+  REQUIRE(management != nullptr);
+  const auto start = reinterpret_cast<int (*)()>(dlsym(management, "nvmlInit_v2"));
+  const auto get_handle = reinterpret_cast<int (*)(unsigned, void**)>(
+      dlsym(management, "nvmlDeviceGetHandleByIndex_v2"));
+  const auto get_name =
+      reinterpret_cast<int (*)(void*, char*, unsigned)>(dlsym(management, "nvmlDeviceGetName"));
+  REQUIRE(start() == 0);
+  void* device = nullptr;
+  std::array<char, 96> name{};
+  REQUIRE(get_handle(0, &device) == 0);
+  REQUIRE(get_name(device, name.data(), 96) == 0);
+  CHECK(std::string(name.data()) == "NVIDIA H200");
+}

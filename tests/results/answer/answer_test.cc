@@ -1,0 +1,259 @@
+// Goal: the answer ranks by what a user pays, tells a job that cannot fit from one that a setting
+// rescues, and claims what the numbers support and no more. Method: groups made by hand, whole
+// sentences as literals.
+#include "results/answer/answer.h"
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tests/catch.h"
+#include "tests/support/sample_run.h"
+
+using namespace allocmark;
+
+namespace {
+
+CellResult cell(const std::string& allocator, const std::string& conf, std::uint64_t oom_count = 0,
+                double scale_ns = 40) {
+  return sample::run_cell({.workload = "w",
+                           .allocator = allocator,
+                           .conf = conf,
+                           .capacity = "1.1x",
+                           .oom_count = oom_count,
+                           .scale_ns = scale_ns});
+}
+
+// A cell whose steps take this long, its passes 1 % apart.
+CellResult step_cell(const std::string& allocator, const std::string& conf, double step_ns,
+                     std::uint64_t oom_count = 0) {
+  CellResult result = cell(allocator, conf, oom_count);
+  result.allocator_ns_per_step = step_ns;
+  std::uint64_t count = 1000;
+  for (PassSummary& pass : result.passes) {
+    pass.allocate_buckets = {{.index = 700, .count = count}};
+    count += 10;
+  }
+  return result;
+}
+
+CellGroup group_of(const std::vector<CellResult>& cells) {
+  const std::vector<CellGroup> groups = group_cells(cells);
+  REQUIRE(groups.size() == 1);
+  return groups[0];
+}
+
+std::string sentence_of(const std::vector<CellResult>& cells) {
+  const CellGroup group = group_of(cells);
+  return answer_sentence(group, find_answer(group), terminal_style());
+}
+
+std::string lines_of(const std::vector<CellResult>& cells) {
+  const CellGroup group = group_of(cells);
+  std::string text;
+  for (const std::string& line : answer_lines(group, find_answer(group), terminal_style())) {
+    text += line + '\n';
+  }
+  return text;
+}
+
+std::vector<std::string> names_of(const std::vector<RankedCell>& cells) {
+  std::vector<std::string> names;
+  for (const RankedCell& one : cells)
+    names.push_back(setting_name(one.cell->key, terminal_style()));
+  return names;
+}
+
+bool contains(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
+}  // namespace
+
+TEST_CASE("settings are ranked by time per step, not by allocate's P99") {
+  std::vector<CellResult> cells{step_cell("caching", "", 1e5, 12),
+                                step_cell("caching", "a:1", 16e6),
+                                step_cell("caching", "b:1", 8e5)};
+  sample::fail_requests(cells[0], 0, 12);
+  cells[1].allocate.total.p99_ns = 50;
+  cells[2].allocate.total.p99_ns = 5000;
+  const Answer answer = find_answer(group_of(cells));
+  CHECK(names_of(answer.settable) == std::vector<std::string>{"caching b:1", "caching a:1"});
+  CHECK(sentence_of(cells) ==
+        "w at 1.1x (3.50 GiB): caching unset runs out of memory (free memory is fragmented); b:1 "
+        "serves every request at 0.800 ms per step (+0.700 ms against unset).");
+  CHECK(contains(lines_of(cells), "To set it: export PYTORCH_CUDA_ALLOC_CONF=b:1\n"));
+  CHECK(contains(lines_of(cells),
+                 "- caching a:1: 16.0 ms per step (15.8 to 16.2), +15.9 ms against unset, reserved "
+                 "peak 3.00 GiB\n"));
+}
+
+TEST_CASE("the one unit of time leaves the largest cost at least 1") {
+  std::vector<CellResult> cells{step_cell("caching", "", 9e4, 1), step_cell("caching", "b:1", 8e5)};
+  CHECK(contains(sentence_of(cells), "at 800 us per step (+710 us against unset)"));
+}
+
+TEST_CASE("servers are ranked by request P99") {
+  std::vector<CellResult> cells{cell("caching", "", 3), cell("caching", "a:1"),
+                                cell("caching", "b:1")};
+  for (CellResult& one : cells) one.allocator_ns_per_step = 5;
+  cells[0].requests = sample::requests(2e5);
+  cells[1].requests = sample::requests(3e5);
+  cells[2].requests = sample::requests(1e5);
+  const Answer answer = find_answer(group_of(cells));
+  CHECK(answer.metric == CostMetric::RequestP99);
+  CHECK(names_of(answer.settable) == std::vector<std::string>{"caching b:1", "caching a:1"});
+  // No pass keeps its percentiles, so no difference is beyond doubt.
+  CHECK(contains(sentence_of(cells), "30.0 ms request P99 (-30.0 ms against unset?)"));
+  cells[2].requests->latency.count = 999;
+  CHECK(contains(sentence_of(cells), "~30.0 ms request P99"));
+}
+
+TEST_CASE("without steps the cost is the allocator's time per pass, named so") {
+  const std::vector<CellResult> cells{cell("caching", "", 1), cell("caching", "a:1", 0, 60)};
+  CHECK(contains(sentence_of(cells), "us per pass in the allocator"));
+}
+
+TEST_CASE("costs that cannot be told apart are ranked by memory") {
+  std::vector<CellResult> cells{
+      step_cell("caching", "", 1e5, 12), step_cell("caching", "a:1", 800000),
+      step_cell("caching", "b:1", 801000), step_cell("caching", "c:1", 900000)};
+  cells[2].reserved_bytes_peak = kGiB;
+  cells[3].reserved_bytes_peak = kMiB;
+  CHECK(names_of(find_answer(group_of(cells)).settable) ==
+        std::vector<std::string>{"caching b:1", "caching a:1", "caching c:1"});
+}
+
+TEST_CASE("a difference within the spread of the passes is marked") {
+  std::vector<CellResult> cells{step_cell("caching", "", 800000, 1),
+                                step_cell("caching", "a:1", 805000)};
+  CHECK(contains(sentence_of(cells), "(+5.00 us against unset?)"));
+  cells[1] = step_cell("caching", "a:1", 900000);
+  CHECK(contains(sentence_of(cells), "(+100 us against unset)"));
+  cells[1].passes.resize(1);
+  CHECK(contains(sentence_of(cells), "(+100 us against unset?)"));
+}
+
+TEST_CASE("what cannot be set in PyTorch stands apart, and never comes first") {
+  std::vector<CellResult> cells{step_cell("caching", "", 1e5, 12), step_cell("cub", "", 2e5),
+                                step_cell("async", "", 9e5), step_cell("torch", "a:1", 5e5),
+                                step_cell("async", "pool:own", 9e5)};
+  const Answer answer = find_answer(group_of(cells));
+  CHECK(names_of(answer.settable) == std::vector<std::string>{"torch a:1", "async unset"});
+  CHECK(names_of(answer.others) == std::vector<std::string>{"cub unset", "async pool:own"});
+  CHECK(line_to_paste(cells[2].key) == "export PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync");
+  cells = {step_cell("caching", "", 1e5, 12), step_cell("cub", "", 2e5)};
+  CHECK(contains(sentence_of(cells), "(+100 us against unset), but is no setting of PyTorch."));
+  CHECK_FALSE(contains(lines_of(cells), "To set it"));
+}
+
+TEST_CASE("a line to paste is quoted where a shell would read more into it") {
+  CHECK(line_to_paste(cell("caching", "roundup_power2_divisions:[256:1,>:8]").key) ==
+        "export PYTORCH_CUDA_ALLOC_CONF='roundup_power2_divisions:[256:1,>:8]'");
+  CHECK(line_to_paste(cell("caching", "it's").key) == "export PYTORCH_CUDA_ALLOC_CONF='it'\\''s'");
+}
+
+TEST_CASE("a job whose live peak exceeds the capacity is told so, however it ended") {
+  std::vector<CellResult> cells{cell("caching", "", 12), cell("native", "", 5)};
+  sample::fail_requests(cells[0], 1, 11);
+  for (CellResult& one : cells) {
+    one.requested_bytes_peak = 36 * kGiB;
+    one.capacity_bytes = 24 * kGiB;
+  }
+  const std::string expected =
+      "w at 1.1x (24.0 GiB) needs 36.0 GiB live, 24.0 GiB are there: no setting can help; 12.0 GiB "
+      "must go.";
+  CHECK(sentence_of(cells) == expected);
+  CHECK(contains(lines_of(cells), "Live is what the program itself requests at once"));
+  for (CellResult& one : cells) one.status = CellStatus::OomStopped;
+  CHECK(sentence_of(cells) == expected);
+  // With one byte of room it is no longer impossible, and not to be rescued by what is here.
+  for (CellResult& one : cells) one.capacity_bytes = one.requested_bytes_peak;
+  CHECK(contains(sentence_of(cells),
+                 "runs out of memory (free memory is fragmented), and so does "
+                 "every other setting measured."));
+}
+
+TEST_CASE("the main cause is named, not the first one") {
+  std::vector<CellResult> cells{cell("caching", "", 12), cell("caching", "a:1")};
+  cells[0].oom_cause_counts = {0, 7, 5, 0, 0};
+  CHECK(contains(sentence_of(cells), "(rounding fills the capacity)"));
+  cells[0].oom_cause_counts = {0, 5, 7, 0, 0};
+  CHECK(contains(sentence_of(cells), "(free memory is kept for other streams)"));
+}
+
+TEST_CASE("where nothing failed, a cheaper setting is named only beyond the noise") {
+  std::vector<CellResult> cells{step_cell("caching", "", 800000),
+                                step_cell("caching", "a:1", 795000)};
+  CHECK(sentence_of(cells) ==
+        "w at 1.1x (3.50 GiB): caching unset serves every request at 800 us per step; no setting "
+        "measured is cheaper.");
+  cells[1] = step_cell("caching", "a:1", 700000);
+  CHECK(contains(sentence_of(cells), "; a:1 takes 700 us per step (-100 us against unset)."));
+}
+
+TEST_CASE("large waste is said where nothing failed") {
+  std::vector<CellResult> cells{cell("caching", ""), cell("caching", "a:1")};
+  CHECK_FALSE(needs_answer(group_of(cells)));
+  cells[1].reserved_bytes_peak = 139 * kGiB;
+  cells[1].requested_bytes_peak = 22 * kGiB;
+  CHECK(needs_answer(group_of(cells)));
+  CHECK(contains(lines_of(cells),
+                 "caching a:1 reserves 139 GiB at its peak for 22.0 GiB requested.\n"));
+}
+
+TEST_CASE("without a measured baseline there are costs, and no differences") {
+  const std::vector<CellResult> cells{
+      sample::not_measured(cell("caching", ""), CellStatus::TimedOut, "60 s"),
+      cell("native", "", 0, 61000)};
+  const std::string text = lines_of(cells);
+  CHECK(contains(text, "caching unset has no numbers here"));
+  CHECK(contains(text, "- native unset: "));
+  CHECK_FALSE(contains(text, "against unset"));
+  CHECK(contains(text, "No numbers: caching unset (timed_out)."));
+}
+
+TEST_CASE("the null backend is no answer, and an OOM in any pass counts") {
+  std::vector<CellResult> cells{cell("caching", ""), cell("null", ""), cell("cub", "")};
+  cells[2].trial_oom_count = 1;
+  CHECK(contains(lines_of(cells),
+                 "Ran out of memory too: cub unset: a request failed in 1 of 4 timed passes.") ==
+        true);
+  CHECK_FALSE(contains(lines_of(cells), "null"));
+}
+
+TEST_CASE("of several processes each one's failures are said") {
+  std::vector<CellResult> cells{cell("caching", "", 12)};
+  cells[0].counters = {{"process0.requests", 5000},
+                       {"process0.out_of_memory", 12},
+                       {"process1.requests", 1000},
+                       {"process1.out_of_memory", 0}};
+  CHECK(contains(lines_of(cells),
+                 "12 of 6000 requests failed, process 0: 12 of 5000, process 1: 0 of 1000"));
+}
+
+TEST_CASE("a long list is cut and counted") {
+  std::vector<CellResult> cells{cell("caching", "", 1)};
+  for (int index = 0; index < 9; ++index) {
+    cells.push_back(cell("caching", "a:" + std::to_string(index)));
+  }
+  CHECK(contains(lines_of(cells), "- and 3 more, in the table\n"));
+}
+
+TEST_CASE("a run of several experiments is counted, and the setting that helps most is named") {
+  std::vector<CellResult> cells;
+  for (const char* workload : {"v", "w", "x"}) {
+    for (const char* conf : {"", "a:1", "b:1"}) {
+      const bool fails = std::string(conf).empty() || (conf[0] == 'a' && workload[0] == 'v');
+      cells.push_back(step_cell("caching", conf, conf[0] == 'a' ? 1e5 : 2e5, fails ? 3 : 0));
+      cells.back().key.workload = workload;
+      if (workload[0] == 'x') cells.back().oom_count = cells.back().trial_oom_count = 3;
+      if (workload[0] == 'x') cells.back().requested_bytes_peak = 9 * kGiB;
+    }
+  }
+  const RunAnswer whole = run_answer(cells, terminal_style());
+  CHECK(whole.sentence ==
+        "caching unset runs out of memory in 3 of 3 experiments, 1 of them impossible (more live "
+        "memory than capacity); caching b:1 serves every request in 2 of them.");
+  CHECK(whole.paste == "export PYTORCH_CUDA_ALLOC_CONF=b:1");
+}

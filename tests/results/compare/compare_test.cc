@@ -1,0 +1,493 @@
+// Goal: every pair of runs gets the verdict and exit code that it deserves, and no pair that cannot
+// be compared passes. Method: small runs that differ in one thing each.
+#include "results/compare/compare.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "results/compare/compare_writers.h"
+#include "results/json.h"
+#include "tests/catch.h"
+#include "tests/support/noise.h"
+
+using namespace allocmark;
+using nlohmann::json;
+
+namespace {
+
+// A few cells with passes that hardly differ, the same every time.
+RunFile quiet_run(std::size_t cell_count = 3) {
+  static const RunFile kRun = [] {
+    Random random(5);
+    return sample::noisy_run(random, {.cell_count = 20,
+                                      .pass_count = 3,
+                                      .sample_count = 100000,
+                                      .noise = {.run = 0, .pass = 0, .disturbed_share = 0}});
+  }();
+  RunFile run = kRun;
+  run.cells.resize(cell_count);
+  return run;
+}
+
+RunSide side(const char* label, RunFile file) { return {.label = label, .file = std::move(file)}; }
+
+Calibration quiet_calibration() {
+  const Environment environment = sample::environment();
+  return {.hostname_hash = environment.hostname_hash,
+          .device = environment.device,
+          .build_type = environment.build_type,
+          .run_count = 4,
+          .bounds = {{.number = "allocate_latency_ns_p50", .shift_bound = 0.01, .pair_count = 90},
+                     {.number = "allocate_latency_ns_p99", .shift_bound = 0.02, .pair_count = 90}}};
+}
+
+// BASE is the quiet run, NEW the same after the change.
+Comparison compared(const std::function<void(RunFile&)>& change, const ComparePolicy& policy = {}) {
+  RunFile now = quiet_run();
+  change(now);
+  return compare_runs(side("BASE", quiet_run()), side("NEW", std::move(now)), policy,
+                      quiet_calibration());
+}
+
+const NumberComparison& number(const CellComparison& cell, std::string_view name) {
+  const auto found = std::find_if(cell.numbers.begin(), cell.numbers.end(),
+                                  [&](const NumberComparison& item) { return item.name == name; });
+  REQUIRE(found != cell.numbers.end());
+  return *found;
+}
+
+std::size_t count(const Comparison& comparison, Verdict verdict) {
+  return comparison.verdict_counts.at(static_cast<std::size_t>(verdict));
+}
+
+void slow_down(CellResult& cell, double factor) {
+  for (PassSummary& pass : cell.passes) {
+    std::vector<std::uint64_t> counts(kLatencyBucketCount, 0);
+    for (const LatencyBucket& bucket : pass.allocate_buckets) {
+      const double middle =
+          (bucket_lowest_ns(bucket.index) + bucket_lowest_ns(bucket.index + 1)) / 2;
+      counts[sample::bucket_of_picoseconds(static_cast<std::uint64_t>(middle * factor * 1e3))] +=
+          bucket.count;
+    }
+    pass.allocate_buckets.clear();
+    for (std::uint32_t index = 0; index < kLatencyBucketCount; ++index) {
+      if (counts[index] > 0)
+        pass.allocate_buckets.push_back({.index = index, .count = counts[index]});
+    }
+  }
+}
+
+std::string text_of(const Comparison& comparison) { return render_comparison(comparison, false); }
+
+bool contains(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
+template <typename Call>
+std::string error_of(const Call& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("a run compared with itself is the same everywhere and passes") {
+  const Comparison comparison = compared([](RunFile&) {});
+  CHECK(comparison.exit_code == ExitCode::Pass);
+  CHECK(comparison.failures.empty());
+  CHECK(count(comparison, Verdict::Same) == 3);
+  CHECK(contains(text_of(comparison), "passed"));
+}
+
+TEST_CASE("a single other placement is always found, and fails where the policy says so") {
+  const auto move_one = [](RunFile& now) { now.cells[1].placement_hash = "00000000000000bc"; };
+  const Comparison comparison = compared(move_one);
+  CHECK(count(comparison, Verdict::Changed) == 1);
+  CHECK(comparison.cells.front().key.workload == "work1");
+  CHECK(comparison.exit_code == ExitCode::Pass);
+  CHECK(contains(text_of(comparison), "placement_hash"));
+  CHECK(compared(move_one, {.fail_on_changed = true}).exit_code == ExitCode::Regression);
+}
+
+TEST_CASE("exact numbers decide by a single byte, call or failed request") {
+  struct Case {
+    const char* name;
+    std::function<void(CellResult&)> change;
+    Verdict verdict;
+  };
+  const std::vector<Case> cases{
+      {"reserved_bytes_peak", [](CellResult& c) { ++*c.reserved_bytes_peak; }, Verdict::Worse},
+      {"reserved_bytes_peak", [](CellResult& c) { --*c.reserved_bytes_peak; }, Verdict::Better},
+      {"oom_count", [](CellResult& c) { ++c.oom_count; }, Verdict::Worse},
+      {"device_free_count", [](CellResult& c) { ++*c.device_free_count; }, Verdict::Worse},
+      {"modelled_driver_ns_total", [](CellResult& c) { c.modelled_driver_ns_total += 1; },
+       Verdict::Worse},
+      {"residue_bytes", [](CellResult& c) { c.residue_bytes = 512; }, Verdict::Worse},
+      {"status", [](CellResult& c) { c.status = CellStatus::OomStopped; }, Verdict::Worse},
+      {"counters.num_ooms",
+       [](CellResult& c) {
+         c.counters = {{"num_ooms", 1}};
+       },
+       Verdict::Changed},
+      {"allocated_bytes_peak", [](CellResult& c) { c.allocated_bytes_peak.reset(); },
+       Verdict::Changed},
+  };
+  for (const Case& at : cases) {
+    INFO(at.name);
+    const Comparison comparison = compared([&](RunFile& now) { at.change(now.cells[2]); });
+    CHECK(comparison.cells.front().key.workload == "work2");
+    CHECK(number(comparison.cells.front(), at.name).verdict == at.verdict);
+    CHECK((comparison.exit_code == ExitCode::Regression) == (at.verdict == Verdict::Worse));
+  }
+}
+
+TEST_CASE("a cell whose own passes differ proves nothing exact") {
+  const Comparison comparison = compared([](RunFile& now) {
+    ++*now.cells[0].reserved_bytes_peak;
+    now.cells[0].warnings = {"not deterministic: timed pass 1 had other placements or failures"};
+  });
+  CHECK(count(comparison, Verdict::Undecided) == 1);
+  CHECK(comparison.exit_code == ExitCode::Pass);
+}
+
+TEST_CASE("a slower run is worse, a faster one better, and a small change is neither") {
+  const auto scaled = [](double factor) {
+    return compared([&](RunFile& now) {
+      for (CellResult& cell : now.cells) slow_down(cell, factor);
+    });
+  };
+  const Comparison slower = scaled(1.08);
+  CHECK(slower.exit_code == ExitCode::Regression);
+  CHECK(count(slower, Verdict::Worse) == 3);
+  const NumberComparison& p50 = number(slower.cells.front(), "allocate_latency_ns_p50");
+  CHECK(*p50.change == Approx(0.08).margin(0.012));
+  CHECK(*p50.change_low < *p50.change);
+  CHECK(*p50.change < *p50.change_high);
+  CHECK(p50.base_interval->low < p50.base_interval->value);
+  CHECK(scaled(0.92).exit_code == ExitCode::Pass);
+  CHECK(count(scaled(0.92), Verdict::Better) == 3);
+  CHECK(count(scaled(1.01), Verdict::Worse) == 0);
+}
+
+TEST_CASE("without a calibration a slower run is undecided, unless the policy trusts it") {
+  RunFile slow = quiet_run();
+  for (CellResult& cell : slow.cells) slow_down(cell, 1.08);
+  const auto verdicts = [&](const ComparePolicy& policy) {
+    return compare_runs(side("BASE", quiet_run()), side("NEW", slow), policy, std::nullopt);
+  };
+  CHECK(count(verdicts({}), Verdict::Undecided) == 3);
+  CHECK(verdicts({}).exit_code == ExitCode::Pass);
+  CHECK(contains(text_of(verdicts({})), "not calibrated"));
+  CHECK(verdicts({.fail_on_undecided = true}).exit_code == ExitCode::Regression);
+  CHECK(verdicts({.calibration_required = false}).exit_code == ExitCode::Regression);
+}
+
+TEST_CASE("a machine whose runs differ by more than the change decides nothing") {
+  RunFile slow = quiet_run();
+  for (CellResult& cell : slow.cells) slow_down(cell, 1.08);
+  Calibration noisy = quiet_calibration();
+  for (NoiseBound& bound : noisy.bounds) bound.shift_bound = 0.5;
+  const Comparison comparison =
+      compare_runs(side("BASE", quiet_run()), side("NEW", slow), {}, noisy);
+  CHECK(count(comparison, Verdict::Undecided) == 3);
+  CHECK(contains(text_of(comparison), "differ by up to 50 % on this machine"));
+}
+
+TEST_CASE("a change within the clock's step is none") {
+  const Comparison comparison = compared([](RunFile& now) {
+    now.environment.clock_resolution_ns = 10;
+    for (CellResult& cell : now.cells) slow_down(cell, 1.08);
+  });
+  CHECK(number(comparison.cells.front(), "allocate_latency_ns_p50").verdict == Verdict::Undecided);
+  CHECK(contains(text_of(comparison), "not clear of the clock's step of 10 ns"));
+}
+
+TEST_CASE("too few samples or passes make no claim") {
+  const Comparison few = compared([](RunFile& now) {
+    for (PassSummary& pass : now.cells[0].passes) {
+      pass.allocate_buckets.assign(1, {.index = 900, .count = 15});
+    }
+    now.cells[1].passes.resize(1);
+  });
+  CHECK(count(few, Verdict::Undecided) == 2);
+  CHECK(contains(text_of(few), "15 samples in a pass, 20 are needed"));
+  CHECK(contains(text_of(few), "fewer than two passes"));
+  CHECK(few.exit_code == ExitCode::Pass);
+}
+
+TEST_CASE("results of schema 1.0 compare by their passes' stored quantiles") {
+  const auto strip = [](RunFile& run) {
+    for (CellResult& cell : run.cells) {
+      for (PassSummary& pass : cell.passes) {
+        pass.allocate_p50_ns = 40, pass.allocate_p99_ns = 4000;
+        pass.allocate_buckets.clear();
+      }
+    }
+  };
+  RunFile base = quiet_run();
+  strip(base);
+  RunFile now = base;
+  for (PassSummary& pass : now.cells[0].passes) pass.allocate_p50_ns = 44;
+  const Comparison comparison =
+      compare_runs(side("BASE", base), side("NEW", now), {}, quiet_calibration());
+  CHECK(count(comparison, Verdict::Worse) == 1);
+  CHECK_FALSE(number(comparison.cells[0], "allocate_latency_ns_p50").base_interval.has_value());
+}
+
+TEST_CASE("other work, another capacity or another machine is not comparable and says so") {
+  const Comparison work =
+      compared([](RunFile& now) { now.cells[0].trace_hash = "00000000000000ff"; });
+  CHECK(count(work, Verdict::NotComparable) == 1);
+  CHECK(work.exit_code == ExitCode::CellsIncomplete);
+  CHECK(contains(text_of(work), "trace hash 00000000000000aa and 00000000000000ff"));
+  const Comparison capacity = compared([](RunFile& now) { ++now.cells[0].capacity_bytes; });
+  CHECK(count(capacity, Verdict::NotComparable) == 1);
+
+  const auto other_host = [](RunFile& now) { now.environment.kernel = "6.9.0"; };
+  RunFile moved = quiet_run();
+  other_host(moved);
+  const auto with = [&](const ComparePolicy& policy) {
+    return compare_runs(side("BASE", quiet_run()), side("NEW", moved), policy, std::nullopt);
+  };
+  CHECK(count(with({}), Verdict::NotComparable) == 3);
+  CHECK(contains(text_of(with({})), "kernel was '6.1.0', is '6.9.0'"));
+  CHECK(with({}).exit_code == ExitCode::CellsIncomplete);
+  CHECK(with({.scope = CompareScope::Exact}).exit_code == ExitCode::Pass);
+  CHECK(with({.environment_ignored = {"kernel"}}).exit_code == ExitCode::Pass);
+  CHECK(with({.fail_on_not_comparable = false}).exit_code == ExitCode::Pass);
+}
+
+TEST_CASE("cells that crashed, are missing or were never run fail the comparison") {
+  const auto set_status = [](CellStatus status) {
+    return [=](RunFile& now) {
+      now.cells[0] = sample::not_measured(now.cells[0], status, "signal 11 <b>");
+    };
+  };
+  for (const CellStatus status : {CellStatus::Crashed, CellStatus::Failed, CellStatus::TimedOut,
+                                  CellStatus::Interrupted, CellStatus::Skipped}) {
+    const Comparison comparison = compared(set_status(status));
+    CHECK(comparison.exit_code == ExitCode::CellsIncomplete);
+    CHECK(comparison.incomplete.size() == 1);
+    CHECK(contains(text_of(comparison), "signal 11"));
+  }
+  const Comparison missing = compared([](RunFile& now) { now.cells.pop_back(); });
+  CHECK(missing.exit_code == ExitCode::CellsIncomplete);
+  CHECK(contains(text_of(missing), "NEW: the cell is missing"));
+
+  RunSide base = side("BASE", quiet_run());
+  RunSide now = side("NEW", quiet_run());
+  base.planned = {base.file.cells[0].key, sample::key()};
+  now.planned = base.planned;
+  const Comparison unfinished = compare_runs(base, now, {}, std::nullopt);
+  CHECK(unfinished.exit_code == ExitCode::CellsIncomplete);
+  CHECK(unfinished.incomplete.size() == 1);
+  CHECK(contains(text_of(unfinished), "still being written"));
+}
+
+TEST_CASE("a fixed crash is better, and cells that neither run could do are no matter") {
+  RunFile base = quiet_run();
+  base.cells[0] = sample::not_measured(base.cells[0], CellStatus::Crashed, "signal 11");
+  base.cells[1] = sample::not_measured(base.cells[1], CellStatus::Skipped, "no library");
+  RunFile now = quiet_run();
+  now.cells[1] = base.cells[1];
+  const Comparison comparison =
+      compare_runs(side("BASE", base), side("NEW", now), {}, std::nullopt);
+  CHECK(count(comparison, Verdict::Better) == 1);
+  CHECK(comparison.skipped_count == 1);
+  CHECK(comparison.exit_code == ExitCode::Pass);
+}
+
+TEST_CASE("a torn file and a comparison of nothing never pass") {
+  const Comparison torn = compared([](RunFile& now) {
+    now.torn = true;
+    now.torn_line = 5;
+  });
+  CHECK(torn.exit_code == ExitCode::CellsIncomplete);
+  CHECK(contains(text_of(torn), "line 5 is cut short"));
+  const Comparison nothing =
+      compare_runs(side("BASE", quiet_run(0)), side("NEW", quiet_run(0)), {}, std::nullopt);
+  CHECK(nothing.exit_code == ExitCode::CellsIncomplete);
+  CHECK(contains(text_of(nothing), "nothing was compared"));
+  const Comparison only_new =
+      compare_runs(side("BASE", quiet_run(0)), side("NEW", quiet_run()), {}, std::nullopt);
+  CHECK(only_new.exit_code == ExitCode::CellsIncomplete);
+}
+
+TEST_CASE("what the policy only reports does not fail, and its floors count") {
+  const auto grow = [](RunFile& now) { *now.cells[0].reserved_bytes_peak += 1024; };
+  CHECK(compared(grow, {.report_only = {"reserved_bytes_peak"}}).exit_code == ExitCode::Pass);
+  CHECK(compared(grow, {.effect_min_by_number = {{"reserved_bytes_peak", 0.01}}}).exit_code ==
+        ExitCode::Pass);
+  CHECK(compared(grow, {.effect_min_by_number = {{"reserved_bytes_peak", 1e-9}}}).exit_code ==
+        ExitCode::Regression);
+}
+
+TEST_CASE("what can fail nothing, or is all undecided, is no pass") {
+  const auto only_null = [](RunFile& run) {
+    for (CellResult& cell : run.cells) cell.key.allocator = "null";
+  };
+  RunFile base = quiet_run();
+  RunFile now = quiet_run();
+  only_null(base), only_null(now);
+  const Comparison harness = compare_runs(side("BASE", base), side("NEW", now), {}, {});
+  CHECK(harness.exit_code == ExitCode::CellsIncomplete);
+  CHECK(contains(text_of(harness), "nothing was compared"));
+  // Two passes that lie apart on both sides: nothing can be said of any number.
+  const auto scatter = [](RunFile& run) {
+    run.cells.resize(1);
+    run.cells[0].passes.resize(2);
+    slow_down(run.cells[0], 1.0);
+    for (const LatencyBucket& bucket : run.cells[0].passes[0].allocate_buckets) {
+      run.cells[0].passes[1].allocate_buckets.push_back(
+          {.index = bucket.index + 1000, .count = bucket.count});
+    }
+    run.cells[0].passes[1].allocate_buckets.erase(
+        run.cells[0].passes[1].allocate_buckets.begin(),
+        run.cells[0].passes[1].allocate_buckets.end() -
+            static_cast<std::ptrdiff_t>(run.cells[0].passes[0].allocate_buckets.size()));
+  };
+  base = quiet_run(), now = quiet_run();
+  scatter(base), scatter(now);
+  const Comparison open =
+      compare_runs(side("BASE", base), side("NEW", now), {.scope = CompareScope::Timed}, {});
+  CHECK(open.exit_code == ExitCode::CellsIncomplete);
+  CHECK(contains(text_of(open), "no number could be decided"));
+}
+
+TEST_CASE("memory and calls are not judged where one side failed requests") {
+  const auto served = [](RunFile& now) {
+    CellResult& cell = now.cells[0];
+    cell.oom_count = 3;
+    *cell.reserved_bytes_peak -= 1024;
+    *cell.device_allocate_count += 1;
+  };
+  const Comparison worse = compared(served);
+  const CellComparison& cell = worse.cells.front();
+  CHECK(number(cell, "oom_count").verdict == Verdict::Worse);
+  CHECK(number(cell, "reserved_bytes_peak").verdict == Verdict::Changed);
+  CHECK(contains(number(cell, "device_allocate_count").reason, "failed requests"));
+  RunFile base = quiet_run();
+  served(base);
+  const Comparison better = compare_runs(side("BASE", std::move(base)), side("NEW", quiet_run()),
+                                         {}, quiet_calibration());
+  CHECK(number(better.cells.front(), "oom_count").verdict == Verdict::Better);
+  CHECK(better.exit_code == ExitCode::Pass);
+}
+
+TEST_CASE("what others may take from a GPU is not compared exactly") {
+  RunFile base = quiet_run(1);
+  base.cells[0].key.device = "cuda:0";
+  RunFile now = base;
+  ++now.cells[0].device_bytes_peak, ++now.cells[0].residue_bytes;
+  const Comparison comparison =
+      compare_runs(side("BASE", base), side("NEW", now), {.scope = CompareScope::Exact}, {});
+  CHECK(comparison.exit_code == ExitCode::Pass);
+  CHECK_FALSE(contains(render_comparison(comparison, true), "residue_bytes"));
+}
+
+TEST_CASE("runs of plans with other passes say so") {
+  const Comparison comparison = compared([](RunFile& now) { now.cells[0].pass_count = 7; });
+  CHECK(contains(text_of(comparison), "1 cells have another number of passes"));
+}
+
+TEST_CASE("policies and calibrations are read whole or refused") {
+  const ComparePolicy policy = policy_from_json(
+      R"({"effect_min":0.1,"effect_min_by_number":{"oom_count":0.5},"confidence":0.99,
+          "false_share_max":0.01,"scope":"exact","calibration_required":false,
+          "fail_on_changed":true,"fail_on_undecided":true,"fail_on_not_comparable":false,
+          "environment_ignored":["kernel"],"report_only":["residue_bytes"]})",
+      "p.json");
+  CHECK(policy.effect_min_of("allocate_latency_ns_p50", true) == 0.1);
+  CHECK(policy.effect_min_of("oom_count", false) == 0.5);
+  CHECK(policy.effect_min_of("residue_bytes", false) == 0);
+  CHECK(policy.scope == CompareScope::Exact);
+  for (const char* bad :
+       {"", "[]", "{", R"({"efect_min":0.1})", R"({"effect_min":-1})", R"({"effect_min":"3%"})",
+        R"({"confidence":0.2})", R"({"confidence":1})", R"({"scope":"some"})",
+        R"({"report_only":"x"})", R"({"report_only":[1]})", R"({"fail_on_changed":1})",
+        R"({"effect_min_by_number":{"x":null}})", R"({"effect_min_by_number":[]})"}) {
+    INFO(bad);
+    CHECK(contains(error_of([&] { (void)policy_from_json(bad, "p.json"); }), "p.json"));
+  }
+  const std::string text = to_json(quiet_calibration());
+  const Calibration read = calibration_from_json(text, "c.json");
+  CHECK(to_json(read) == text);
+  CHECK(contains(error_of([&] { (void)calibration_from_json("{}", "c.json"); }), "kind"));
+  std::string other = text;
+  other.replace(other.find(kSchemaVersion), std::string(kSchemaVersion).size(), "2.0.0");
+  CHECK(
+      contains(error_of([&] { (void)calibration_from_json(other, "c.json"); }), "schema_version"));
+}
+
+TEST_CASE("a calibration is of one machine and build, and of enough cells") {
+  Calibration foreign = quiet_calibration();
+  foreign.hostname_hash = "elsewhere";
+  CHECK(contains(error_of([&] {
+                   (void)compare_runs(side("BASE", quiet_run()), side("NEW", quiet_run()), {},
+                                      foreign);
+                 }),
+                 "another machine"));
+  RunFile other = quiet_run(20);
+  other.environment.git_sha = "def456";
+  CHECK(contains(error_of([&] {
+                   (void)calibrate({side("A", quiet_run(20)), side("B", other)});
+                 }),
+                 "not of the same build"));
+  CHECK(contains(error_of([&] { (void)calibrate({side("A", quiet_run())}); }), "two runs"));
+  CHECK(contains(error_of([&] {
+                   (void)calibrate({side("A", quiet_run(3)), side("B", quiet_run(3))});
+                 }),
+                 "too few cells"));
+  CHECK(calibrate({side("A", quiet_run(20)), side("B", quiet_run(20))}).bounds.size() == 2);
+}
+
+TEST_CASE("every format holds the verdicts, and names from outside stay text") {
+  const char* hostile = "file:/a<script>alert(1)</script>\"&\x01\x1b[31m.csv";
+  const Comparison comparison = compared([&](RunFile& now) {
+    for (CellResult& cell : now.cells) slow_down(cell, 1.08);
+    now.cells[2] = sample::not_measured(now.cells[2], CellStatus::Crashed, "<b>signal</b>");
+  });
+  Comparison named = comparison;
+  for (CellComparison& cell : named.cells) cell.key.workload = hostile;
+  named.incomplete.front().key.workload = hostile;
+
+  const json all = json::parse(render_comparison_json(named));
+  CHECK(all["passed"] == false);
+  CHECK(all["exit_code"] == 1);
+  CHECK(all["cells"][0]["verdict"] == "worse");
+  CHECK(all["cells"][0]["workload"] == hostile);
+  CHECK(all["incomplete"].size() == 1);
+
+  const std::string junit = render_comparison_junit(named);
+  CHECK(contains(junit, "tests=\"4\" failures=\"3\" errors=\"1\" skipped=\"0\""));
+  CHECK_FALSE(contains(junit, "<script>"));
+  CHECK_FALSE(contains(junit, "<b>"));
+  CHECK(junit.find('\x01') == std::string::npos);
+  CHECK(junit.find('\x1b') == std::string::npos);
+
+  const json github = json::parse(render_github_benchmark(named));
+  REQUIRE_FALSE(github.empty());
+  for (const json& entry : github) {
+    CHECK(entry["value"].is_number());
+    CHECK(entry["unit"].is_string());
+  }
+  const json bencher = json::parse(render_bencher(named));
+  REQUIRE(bencher.size() == 1);
+  const json measure = bencher.begin().value()["allocate_latency_ns_p50"];
+  CHECK(measure["lower_value"] <= measure["value"]);
+  CHECK(measure["value"] <= measure["upper_value"]);
+  CHECK(text_of(named).find('\x1b') == std::string::npos);
+}

@@ -1,0 +1,448 @@
+// Goal: runs in which two sides took turns give right verdicts: nothing for the same thing, the
+// slowdown where there is one, an error or a failure where something is missing. Method: rounds
+// made of noise like that of a busy machine, which both sides of a round share, and damage of each
+// kind.
+#include "results/compare/interleaved.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "results/compare/compare_writers.h"
+#include "tests/catch.h"
+#include "tests/support/noise.h"
+
+using namespace allocmark;
+
+namespace {
+
+struct Setup {
+  std::size_t cell_count = 3;
+  std::uint32_t round_count = 16, round_count_max = 32;
+  std::size_t sample_count = 1500;
+  double injected_all = 0, injected_tail = 0;  // logarithms, on the second side of the first cell
+  std::uint64_t seed = 1;
+  double noise = 1;  // times that of a busy machine
+};
+
+CellResult process(Random& random, const CellKey& key, double shift, double tail,
+                   std::size_t sample_count) {
+  CellResult cell = sample::run_cell({.workload = key.workload,
+                                      .allocator = key.allocator,
+                                      .conf = key.conf,
+                                      .capacity = key.capacity});
+  cell.trace_hash = "00000000000000aa", cell.placement_hash = "00000000000000bb";
+  cell.deallocate = {};
+  cell.passes.clear();
+  for (int pass = 0; pass < 2; ++pass) {
+    cell.passes.push_back(
+        {.allocate_buckets = sample::noisy_buckets(random, sample_count,
+                                                   shift + 0.004 * sample::normal(random), tail)});
+  }
+  return cell;
+}
+
+// Rounds up to the last look. The machine slows both sides of a round together by 5 %, each process
+// differs by 1.5 %, and one in twenty is hit by 40 %.
+InterleavedRun make_run(const Setup& setup) {
+  InterleavedRun run;
+  run.plan.sides = {InterleavedSide{.label = "A", .text = "old"},
+                    InterleavedSide{.label = "B", .text = "new"}};
+  run.plan.round_count = setup.round_count;
+  run.plan.round_count_max = setup.round_count_max;
+  for (auto& environment : run.environments) environment = sample::environment();
+  for (auto& environment : run.environments) environment.clock_resolution_ns = 0;
+  for (std::size_t i = 0; i < setup.cell_count; ++i) {
+    const CellKey key = sample::run_cell({.workload = "work" + std::to_string(i),
+                                          .allocator = "caching",
+                                          .conf = "",
+                                          .capacity = "1.05x"})
+                            .key;
+    run.plan.cells.push_back({.base = key, .now = key, .round_count_max = setup.round_count_max});
+  }
+  Random random(setup.seed);
+  for (std::uint32_t round = 0; round < setup.round_count_max; ++round) {
+    for (std::size_t i = 0; i < setup.cell_count; ++i) {
+      const double machine = setup.noise * 0.05 * sample::normal(random);
+      for (std::uint32_t side = 0; side < 2; ++side) {
+        const bool injected = side == 1 && i == 0;
+        double shift = machine + setup.noise * 0.015 * sample::normal(random);
+        if (random.unit() < 0.05) shift += setup.noise * 0.4;
+        if (injected) shift += setup.injected_all;
+        run.rounds.push_back(
+            {.round = round,
+             .side = side,
+             .cell = process(random, run.plan.cells[i].base, shift,
+                             injected ? setup.injected_tail : 0, setup.sample_count)});
+      }
+    }
+  }
+  return run;
+}
+
+const InterleavedRun& quiet_run() {
+  static const InterleavedRun kRun =
+      make_run({.round_count = 12, .round_count_max = 12, .sample_count = 20000, .noise = 0.1});
+  return kRun;
+}
+
+Comparison compared(const std::function<void(InterleavedRun&)>& change,
+                    const ComparePolicy& policy = {}) {
+  InterleavedRun run = quiet_run();
+  change(run);
+  return compare_interleaved(run, policy);
+}
+
+const NumberComparison& number(const Comparison& comparison, std::string_view workload,
+                               std::string_view name) {
+  for (const CellComparison& cell : comparison.cells) {
+    if (cell.key.workload != workload) continue;
+    for (const NumberComparison& item : cell.numbers) {
+      if (item.name == name) return item;
+    }
+  }
+  FAIL("no number " << name);
+  return comparison.cells.front().numbers.front();
+}
+
+bool contains(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
+template <typename Call>
+std::string error_of(const Call& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("the same thing on both sides is called different in at most 1 % of timed numbers") {
+  std::size_t number_count = 0;
+  std::size_t called = 0;
+  for (std::uint64_t seed = 1; seed <= 100; ++seed) {
+    const Comparison comparison =
+        compare_interleaved(make_run({.round_count = 16, .round_count_max = 16, .seed = seed}), {});
+    for (const CellComparison& cell : comparison.cells) {
+      for (const NumberComparison& item : cell.numbers) {
+        if (!item.timed) continue;
+        ++number_count;
+        called += item.verdict == Verdict::Worse || item.verdict == Verdict::Better ? 1 : 0;
+      }
+    }
+  }
+  INFO(called << " of " << number_count);
+  CHECK(number_count == 600);
+  CHECK(called <= 6);
+}
+
+TEST_CASE(
+    "5 % at P50 and 10 % at P99 of one cell are found in 95 % of runs with the default plan") {
+  for (const bool tail : {false, true}) {
+    std::size_t found = 0;
+    constexpr std::size_t kRuns = 40;
+    for (std::uint64_t seed = 1; seed <= kRuns; ++seed) {
+      const InterleavedRun run = make_run({.injected_all = tail ? 0 : std::log(1.05),
+                                           .injected_tail = tail ? std::log(1.10) : 0,
+                                           .seed = seed});
+      const Comparison comparison = compare_interleaved(run, {});
+      const NumberComparison& slowed =
+          number(comparison, "work0", tail ? "allocate_latency_ns_p99" : "allocate_latency_ns_p50");
+      found += slowed.verdict == Verdict::Worse ? 1 : 0;
+      if (slowed.verdict == Verdict::Worse) CHECK(comparison.exit_code == ExitCode::Regression);
+    }
+    INFO((tail ? "P99: " : "P50: ") << found << " of " << kRuns);
+    CHECK(found >= 38);
+  }
+}
+
+TEST_CASE("looks are at the first number of rounds, its doubles and the most") {
+  InterleavedPlan plan{.round_count = 16, .round_count_max = 32};
+  CHECK(look_rounds(plan) == std::vector<std::uint32_t>{16, 32});
+  plan.round_count_max = 100;
+  CHECK(look_rounds(plan) == std::vector<std::uint32_t>{16, 32, 64, 100});
+  plan.round_count = 100;
+  CHECK(look_rounds(plan) == std::vector<std::uint32_t>{100});
+}
+
+TEST_CASE("looks share the error, whether or not a cell stopped at the first") {
+  const auto widths = [](std::uint32_t first_look) {
+    const Comparison comparison = compared([&](InterleavedRun& run) {
+      run.plan.round_count = first_look;
+      run.plan.round_count_max = 12;
+    });
+    return number(comparison, "work0", "allocate_latency_ns_p50");
+  };
+  const NumberComparison once = widths(12);
+  const NumberComparison twice = widths(6);
+  REQUIRE((once.p_value.has_value() && twice.p_value.has_value()));
+  CHECK(*twice.p_value == Approx(std::min(1.0, 2 * *once.p_value)));
+  CHECK(*twice.change_high - *twice.change_low > *once.change_high - *once.change_low);
+}
+
+TEST_CASE("a change below an eighth of the clock's step is not called") {
+  const auto at_step = [](double clock_step_ns) {
+    InterleavedRun run = make_run({.round_count = 12,
+                                   .round_count_max = 12,
+                                   .sample_count = 20000,
+                                   .injected_all = std::log(1.05),
+                                   .noise = 0.1});
+    // The work of 35 ns is 1.75 ns slower.
+    for (Environment& environment : run.environments) {
+      environment.clock_resolution_ns = clock_step_ns;
+    }
+    return number(compare_interleaved(run, {}), "work0", "allocate_latency_ns_p50");
+  };
+  CHECK(at_step(0.5).verdict == Verdict::Worse);
+  CHECK(at_step(24).verdict == Verdict::Undecided);
+  CHECK(contains(at_step(24).reason, "eighth of the clock's step"));
+}
+
+TEST_CASE("only cells that rounds can decide go on") {
+  InterleavedRun run = make_run({.round_count = 4, .round_count_max = 8});
+  std::erase_if(run.rounds, [](const RoundResult& result) { return result.round >= 4; });
+  CHECK(cells_to_go_on(run, {}).size() == 3);
+  // With a factor of ten as the smallest effect everything is the same already.
+  CHECK(cells_to_go_on(run, {.effect_min = 9}).empty());
+}
+
+TEST_CASE(
+    "a single other placement is always found, and rounds that differ among themselves are not") {
+  const auto move = [](InterleavedRun& run) {
+    for (RoundResult& result : run.rounds) {
+      const bool moved = result.side == 1 && result.cell.key.workload == "work1";
+      if (moved) result.cell.placement_hash = "00000000000000bc";
+    }
+  };
+  const Comparison moved = compared(move, {.fail_on_changed = true});
+  CHECK(number(moved, "work1", "placement_hash").verdict == Verdict::Changed);
+  CHECK(number(moved, "work0", "placement_hash").verdict == Verdict::Same);
+  CHECK(moved.exit_code == ExitCode::Regression);
+  const Comparison unsteady = compared([](InterleavedRun& run) {
+    std::size_t count = 0;
+    for (RoundResult& result : run.rounds) {
+      if (result.side == 1) result.cell.placement_hash = std::to_string(count++);
+    }
+  });
+  CHECK(number(unsteady, "work1", "placement_hash").verdict == Verdict::Undecided);
+  // One later round that took more memory is enough.
+  const Comparison grown = compared([](InterleavedRun& run) {
+    RoundResult& last = run.rounds.back();
+    last.cell.reserved_bytes_peak = last.cell.reserved_bytes_peak.value_or(0) + 1;
+  });
+  CHECK(std::ranges::any_of(grown.cells, [](const CellComparison& cell) {
+    return std::ranges::any_of(cell.numbers, [](const NumberComparison& item) {
+      return item.name == "reserved_bytes_peak" && item.verdict == Verdict::Undecided;
+    });
+  }));
+}
+
+TEST_CASE("a process without a result, a missing cell or a cut line fails the comparison") {
+  const auto crash = [](InterleavedRun& run) {
+    for (RoundResult& result : run.rounds) {
+      if (result.round != 5 || result.side != 1 || result.cell.key.workload != "work2") continue;
+      result.cell = sample::not_measured(result.cell, CellStatus::Crashed, "signal 11");
+    }
+  };
+  const Comparison crashed = compared(crash);
+  REQUIRE(crashed.incomplete.size() == 1);
+  CHECK(contains(crashed.incomplete.front().reason, "B: crashed: signal 11"));
+  CHECK(crashed.exit_code == ExitCode::CellsIncomplete);
+  const Comparison missing = compared([](InterleavedRun& run) {
+    std::erase_if(run.rounds, [](const RoundResult& result) {
+      return result.side == 1 && result.cell.key.workload == "work2";
+    });
+  });
+  CHECK(missing.incomplete.size() == 1);
+  CHECK(missing.exit_code == ExitCode::CellsIncomplete);
+  CHECK(compared([](InterleavedRun& run) { run.torn = true; }).exit_code ==
+        ExitCode::CellsIncomplete);
+  const Comparison nothing = compared([](InterleavedRun& run) { run.rounds.clear(); });
+  CHECK(nothing.exit_code == ExitCode::CellsIncomplete);
+  CHECK(contains(render_comparison(nothing, false), "nothing was compared"));
+}
+
+TEST_CASE("a run that was broken off between looks is no pass, whole as its lines are") {
+  const auto cut_at = [](std::uint32_t round_count) {
+    InterleavedRun run = make_run({.round_count = 6, .round_count_max = 12, .noise = 0.1});
+    std::erase_if(run.rounds,
+                  [&](const RoundResult& result) { return result.round >= round_count; });
+    return compare_interleaved(run, {.effect_min = 0.5});
+  };
+  CHECK(cut_at(12).exit_code == ExitCode::Pass);
+  CHECK(cut_at(6).exit_code == ExitCode::Pass);
+  for (const std::uint32_t between : {1U, 5U, 7U, 11U}) {
+    const Comparison broken = cut_at(between);
+    CHECK(broken.exit_code == ExitCode::CellsIncomplete);
+    CHECK(contains(render_comparison(broken, false), "broken off or is still being written"));
+  }
+}
+
+TEST_CASE("repeated processes are noted, and cells that nobody planned fail the comparison") {
+  const Comparison repeated = compared([](InterleavedRun& run) {
+    const RoundResult last = run.rounds.back();
+    run.rounds.push_back(last);
+  });
+  CHECK(repeated.exit_code == ExitCode::Pass);
+  CHECK(contains(render_comparison(repeated, false), "1 lines repeat a process"));
+  const Comparison foreign =
+      compared([](InterleavedRun& run) { run.rounds.back().cell.key.workload = "foreign"; });
+  CHECK(foreign.exit_code == ExitCode::CellsIncomplete);
+  CHECK(contains(render_comparison(foreign, false), "1 lines are of cells"));
+}
+
+TEST_CASE("too few samples or one round is no claim") {
+  const Comparison few = compared([](InterleavedRun& run) {
+    for (RoundResult& result : run.rounds) {
+      for (PassSummary& pass : result.cell.passes) {
+        pass.allocate_buckets = {{.index = 700, .count = 400}};
+      }
+    }
+  });
+  const NumberComparison& tail = number(few, "work0", "allocate_latency_ns_p99");
+  CHECK(tail.verdict == Verdict::Undecided);
+  CHECK(contains(tail.reason, "800 samples in a process, 1000 are needed"));
+  CHECK(number(few, "work0", "allocate_latency_ns_p50").verdict == Verdict::Same);
+  const Comparison one = compared([](InterleavedRun& run) {
+    std::erase_if(run.rounds, [](const RoundResult& result) { return result.round > 0; });
+  });
+  CHECK(number(one, "work0", "allocate_latency_ns_p50").verdict == Verdict::Undecided);
+}
+
+TEST_CASE("times of a debug and a release build are not compared, exact numbers are") {
+  const auto built = [](const char* base, const char* now) {
+    return compared([&](InterleavedRun& run) {
+      run.environments[0].build_type = base;
+      run.environments[1].build_type = now;
+    });
+  };
+  const Comparison mixed = built("Release", "Debug");
+  const NumberComparison& timed = number(mixed, "work0", "allocate_latency_ns_p50");
+  CHECK(timed.verdict == Verdict::NotComparable);
+  CHECK(contains(timed.reason, "build_type was 'Release', is 'Debug'"));
+  CHECK(number(mixed, "work0", "placement_hash").verdict == Verdict::Same);
+  CHECK(mixed.exit_code == ExitCode::CellsIncomplete);
+  // A program of an older version does not say.
+  CHECK(built("", "Release").exit_code == ExitCode::Pass);
+}
+
+TEST_CASE("sides that are other allocators are compared as one experiment") {
+  const Comparison comparison = compared([](InterleavedRun& run) {
+    for (InterleavedCell& cell : run.plan.cells) cell.now.allocator = "native";
+    for (RoundResult& result : run.rounds) {
+      result.cell.counters = {{result.side == 0 ? "segments" : "calls", 1}};
+      if (result.side == 1) result.cell.key.allocator = "native";
+    }
+  });
+  REQUIRE(comparison.cells.size() == 3);
+  REQUIRE(comparison.cells.front().now_key.has_value());
+  CHECK(comparison.cells.front().now_key->allocator == "native");
+  for (const NumberComparison& item : comparison.cells.front().numbers) {
+    CHECK_FALSE(contains(item.name, "counters."));
+  }
+  CHECK(contains(render_comparison(comparison, true), "caching [unset] -> native [unset]"));
+}
+
+TEST_CASE("plan and rounds come back as they were stored, and damage is named with its line") {
+  const InterleavedRun& run = quiet_run();
+  const std::string plan = to_json(run.plan);
+  CHECK(to_json(interleaved_plan_from_json(plan, "p")) == plan);
+  std::string text;
+  for (std::size_t i = 0; i < 4; ++i) text += to_json_line(run.rounds[i]) + "\n";
+  bool torn = true;
+  const std::vector<RoundResult> rounds = rounds_from_lines(text, "r", torn);
+  CHECK_FALSE(torn);
+  REQUIRE(rounds.size() == 4);
+  CHECK(rounds[3].side == 1);
+  CHECK(to_json_line(rounds[2]) == to_json_line(run.rounds[2]));
+  CHECK(rounds_from_lines(text.substr(0, text.size() - 40), "r", torn).size() == 3);
+  CHECK(torn);
+  std::string corrupt = text;
+  corrupt.replace(corrupt.find("\"round\":0"), 9, "\"round\":-");
+  CHECK(contains(error_of([&] { (void)rounds_from_lines(corrupt, "r", torn); }), "r:1"));
+  std::string side = text;
+  side.replace(side.find("\"side\":1"), 8, "\"side\":7");
+  CHECK(contains(error_of([&] { (void)rounds_from_lines(side, "r", torn); }), "two sides"));
+  for (const char* bad : {"", "[]", "{}", "{\"kind\":\"plan\"}"}) {
+    CHECK(contains(error_of([&] { (void)interleaved_plan_from_json(bad, "p.json"); }), "p.json"));
+  }
+  std::string other = plan;
+  other.replace(other.find("\"schema_version\": \"1"), 20, "\"schema_version\": \"9");
+  CHECK(contains(error_of([&] { (void)interleaved_plan_from_json(other, "p"); }), "version"));
+}
+
+TEST_CASE("suspects are what is called or near it, and exact differences with one round") {
+  Comparison comparison = compared([](InterleavedRun&) {});
+  CHECK(suspects(comparison, {}, 32).empty());
+  for (CellComparison& cell : comparison.cells) {
+    for (NumberComparison& item : cell.numbers) {
+      if (cell.key.workload == "work0" && item.name == "allocate_latency_ns_p50") {
+        item.verdict = Verdict::Undecided;
+        item.change = 0.02;
+      }
+      if (cell.key.workload == "work1" && item.name == "placement_hash") {
+        item.verdict = Verdict::Changed;
+      }
+    }
+  }
+  const std::vector<InterleavedCell> cells = suspects(comparison, {}, 32);
+  REQUIRE(cells.size() == 2);
+  for (const InterleavedCell& cell : cells) {
+    CHECK(cell.round_count_max == (cell.base.workload == "work0" ? 32U : 1U));
+  }
+}
+
+TEST_CASE(
+    "a timed number is a suspect unless it is the same and hardly changes, or has no samples") {
+  struct Case {
+    Verdict verdict;
+    std::optional<double> change;
+    bool suspect;
+  };
+  for (const Case& at :
+       {Case{Verdict::Worse, 0.05, true}, Case{Verdict::Better, -0.05, true},
+        Case{Verdict::Undecided, 0.001, true}, Case{Verdict::Same, -0.011, true},
+        Case{Verdict::Same, 0.009, false}, Case{Verdict::Undecided, std::nullopt, false},
+        Case{Verdict::NotComparable, 0.2, false}}) {
+    Comparison comparison = compared([](InterleavedRun&) {});
+    NumberComparison& item = comparison.cells.front().numbers.back();
+    REQUIRE(item.timed);
+    item.verdict = at.verdict, item.change = at.change;
+    INFO(to_string(at.verdict) << " " << at.change.value_or(-9));
+    CHECK(suspects(comparison, {}, 32).size() == (at.suspect ? 1U : 0U));
+  }
+}
+
+TEST_CASE("what the confirmation says counts") {
+  Comparison first = compared([](InterleavedRun&) {});
+  for (CellComparison& cell : first.cells) {
+    for (NumberComparison& item : cell.numbers) {
+      if (item.name == "allocate_latency_ns_p50") item.verdict = Verdict::Worse;
+      if (cell.key.workload == "work1" && item.name == "oom_count") item.verdict = Verdict::Worse;
+    }
+  }
+  Comparison cleared = first;
+  apply_confirmation(compared([](InterleavedRun&) {}), {}, cleared);
+  CHECK(cleared.exit_code == ExitCode::Pass);
+  CHECK(number(cleared, "work0", "allocate_latency_ns_p50").verdict == Verdict::Same);
+  CHECK(number(cleared, "work1", "oom_count").verdict == Verdict::Undecided);
+  Comparison found = first;
+  apply_confirmation(compare_interleaved(make_run({.injected_all = std::log(1.1)}), {}), {}, found);
+  CHECK(found.exit_code == ExitCode::Regression);
+  CHECK(number(found, "work0", "allocate_latency_ns_p50").verdict == Verdict::Worse);
+  Comparison broken = first;
+  apply_confirmation(compared([](InterleavedRun& run) { run.rounds.clear(); }), {}, broken);
+  CHECK(broken.exit_code != ExitCode::Pass);
+}

@@ -1,0 +1,88 @@
+// Small trace files for tests, written into a folder of their own that goes away with the object.
+#pragma once
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "base/error.h"
+#include "tests/catch.h"
+#include "workloads/open_workload.h"
+#include "workloads/trace/source.h"
+
+namespace allocmark {
+
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string pattern =
+        (std::filesystem::temp_directory_path() / "allocmark_test_XXXXXX").string();
+    path_ = ::mkdtemp(pattern.data());
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+
+  [[nodiscard]] std::string file(std::string_view name) const {
+    return path_ + "/" + std::string(name);
+  }
+  [[nodiscard]] std::string write(std::string_view name, std::string_view text) const {
+    std::filesystem::create_directories(std::filesystem::path(file(name)).parent_path());
+    std::ofstream(file(name), std::ios::binary) << text;
+    return file(name);
+  }
+
+ private:
+  std::string path_;
+};
+
+inline std::string read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+inline std::vector<Event> read_all(EventSource& source) {
+  std::vector<Event> events;
+  while (true) {
+    const std::span<const Event> batch = source.next();
+    if (batch.empty()) return events;
+    events.insert(events.end(), batch.begin(), batch.end());
+  }
+}
+
+// Catch2 2 and 3 name their substring matchers differently, so the tests use this. Shows the
+// message where it fails.
+inline bool mentions(const std::string& message, std::string_view part) {
+  if (message.find(part) != std::string::npos) return true;
+  UNSCOPED_INFO("'" << part << "' is missing in: " << message);
+  return false;
+}
+
+// The message of the UsageError that `action` throws, "no error" where it throws none.
+template <typename Action>
+std::string usage_error_of(Action action) {
+  try {
+    action();
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+// The message of the UsageError that `workload` is refused with, "no error" where it can be opened.
+inline std::string refusal_of(const std::string& workload) {
+  return usage_error_of([&] { static_cast<void>(open_workload(workload, 1)); });
+}
+
+}  // namespace allocmark

@@ -1,0 +1,144 @@
+// Goal: load, colocate and pause do in each phase what they say. Method: traces small enough to be
+// written down, and live bytes by kind at the marks of the phases.
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/catch.h"
+#include "tests/support/trace_files.h"
+#include "workloads/open_workload.h"
+#include "workloads/trace/summary.h"
+#include "workloads/trace/trace_hash.h"
+
+using namespace allocmark;
+
+namespace {
+
+// One character per event: + alloc, - free, s sync, t trim, m mark; sizes behind + and -.
+std::string course_of(const std::string& workload) {
+  std::string course;
+  std::map<std::uint64_t, std::uint64_t> sizes;
+  for (const Event& event : read_all(*open_workload(workload, 1))) {
+    if (event.kind == EventKind::Alloc) sizes[event.id] = event.size_bytes;
+    if (event.kind == EventKind::Alloc) course += "+" + std::to_string(event.size_bytes);
+    if (event.kind == EventKind::Free) course += "-" + std::to_string(sizes[event.id]);
+    if (event.kind == EventKind::Sync) course += "s";
+    if (event.kind == EventKind::Trim) course += "t";
+    if (event.kind == EventKind::Mark) course += "m";
+  }
+  return course;
+}
+
+// Live bytes of each kind at every mark, by label.
+using LiveBytes = std::map<TensorKind, std::uint64_t>;
+std::map<std::string, LiveBytes> live_at_marks(const std::string& workload) {
+  std::map<std::string, LiveBytes> found;
+  std::map<std::uint64_t, Event> live;
+  LiveBytes bytes;
+  const std::unique_ptr<EventSource> source = open_workload(workload, 1);
+  for (const Event& event : read_all(*source)) {
+    if (event.kind == EventKind::Alloc) {
+      live[event.id] = event;
+      bytes[event.tensor] += event.size_bytes;
+    } else if (event.kind == EventKind::Free) {
+      bytes[live.at(event.id).tensor] -= live.at(event.id).size_bytes;
+      live.erase(event.id);
+    } else if (event.kind == EventKind::Mark) {
+      found[source->labels()[event.id]] = bytes;
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("load converts each weight through copies, then makes the pool") {
+  const std::string sizes = "first_bytes=53,second_bytes=27,other_bytes=2,pool_bytes=10";
+  CHECK(course_of("load:layers=1," + sizes) ==
+        "m+53+27+2"      // loaded
+        "m+53+53-53-53"  // copy, converted weight; the copy and the loaded weight go
+        "+27+27-27-27"
+        "stm+10"
+        "m-10-53-27-2");
+  CHECK(course_of("load:layers=2,copies=0,convert=while,empty_cache=0,first_bytes=53,"
+                  "second_bytes=27,other_bytes=0") ==
+        "m+53+27+53-53+27-27+53+27+53-53+27-27smm-53-53-27-27");
+}
+
+TEST_CASE("pause waits, gives back and leaves blocks behind") {
+  CHECK(course_of("pause:") == "mst");
+  CHECK(course_of("pause:empty_cache=0") == "ms");
+  CHECK(course_of("pause:leftovers=2,size_min=7,size_max=7") == "m+7+7st");
+  CHECK(summarize(*open_workload("pause:leftovers=5000", 1)).leftover_count == 5000);
+}
+
+TEST_CASE("trainer and server are awake and asleep when they say") {
+  const std::string model =
+      "colocate:gpt2-124m,layers=2,vocabulary=1000,requests=8,generated_max=8,batch=1,seq=64,"
+      "kv_memory=64MiB,";
+  const std::uint64_t trained = 4 * (1000 * 768 + 1024 * 768 + 2 * 7'087'872 + 2 * 768);
+  const std::uint64_t served = trained / 2;
+  constexpr std::uint64_t kPool = 682 * 98'304;  // whole blocks of 64 MiB
+
+  auto both = live_at_marks(model + "cycles=2,steps=2,sleep=both");
+  CHECK(both["take_over1"][TensorKind::Parameter] == trained);
+  CHECK(both["take_over1"][TensorKind::OptimizerState] == 2 * trained);
+  CHECK(both["take_over1"][TensorKind::KvCache] == 0);
+  CHECK(both["sleep1"][TensorKind::Parameter] == trained + served);
+  CHECK(both["generate1"][TensorKind::Parameter] == served);
+  CHECK(both["generate1"][TensorKind::OptimizerState] == 0);
+  CHECK(both["wake1"][TensorKind::Parameter] == 0);
+  CHECK(both["end"][TensorKind::Parameter] == 0);
+  CHECK(both["end"][TensorKind::KvCache] == 0);
+
+  auto server = live_at_marks(model + "cycles=2,steps=2,sleep=server");
+  CHECK(server["generate1"][TensorKind::Parameter] == trained + served);
+  CHECK(server["wake1"][TensorKind::Parameter] == trained);
+  CHECK(server["wake1"][TensorKind::KvCache] == 0);
+
+  auto none = live_at_marks(model + "cycles=2,steps=2,sleep=none");
+  CHECK(none["take_over1"][TensorKind::Parameter] == trained + served);
+  CHECK(none["wake1"][TensorKind::Parameter] == trained + served);
+  CHECK(none["wake1"][TensorKind::KvCache] == kPool);
+  for (const char* sleep : {"both", "server", "none"}) {
+    CHECK(summarize(*open_workload(model + "sleep=" + sleep, 1)).leftover_count == 0);
+  }
+}
+
+TEST_CASE("phases yield the same bytes for the same seed") {
+  struct Golden {
+    std::string workload;
+    std::uint64_t hash, events, peak;
+  };
+  const Golden goldens[] = {
+      {"load:pool_bytes=16GiB", 0x498643f20f477098u, 582, 47982837744},
+      {"pause:leftovers=100,empty_cache=0", 0xeedd79f6fcf924b9u, 102, 805515740},
+      {"colocate:llama-3-8b,layers=2,requests=6,generated_max=16,cycles=2,steps=1",
+       0x734fa156e4e2f13eu, 3765, 29805150724},
+  };
+  for (const Golden& golden : goldens) {
+    INFO(golden.workload);
+    const std::unique_ptr<EventSource> source = open_workload(golden.workload, 1);
+    const TraceSummary summary = summarize(*source);
+    CHECK(summary.hash == golden.hash);
+    CHECK(summary.event_count == golden.events);
+    CHECK(summary.requested_bytes_peak == golden.peak);
+    source->rewind();
+    CHECK(trace_hash(*source) == golden.hash);
+  }
+}
+
+TEST_CASE("impossible phases are refused with key, value and rule") {
+  CHECK(mentions(refusal_of("load:layers=0"), "from 1 to 1024"));
+  CHECK(
+      mentions(refusal_of("load:layers=9,pool_bytes=8"), "at least a byte per layer, layers = 9"));
+  CHECK(mentions(refusal_of("load:llama-3-8b"), "load has no variants"));
+  CHECK(mentions(refusal_of("pause:size_min=1KiB"), "unknown key 'size_min'"));
+  CHECK(mentions(refusal_of("pause:leftovers=1,size_min=2KiB,size_max=1KiB"), "at least size_min"));
+  CHECK(mentions(refusal_of("colocate:bert-base"), "a model that generates"));
+  CHECK(mentions(refusal_of("colocate:gpt2-124m,generated_max=1000"), "bad value of key"));
+  CHECK(mentions(refusal_of("colocate:gpt2-124m,kv_memory=1MiB"), "room for one request"));
+  CHECK(mentions(refusal_of("colocate:gpt2-124m,sleep=trainer"), "both, server, none"));
+}

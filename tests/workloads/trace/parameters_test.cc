@@ -1,0 +1,68 @@
+// The grammar of workload texts: what is misspelled or out of range is named, with what is allowed.
+#include "workloads/trace/parameters.h"
+
+#include <cstdint>
+#include <string>
+
+#include "tests/catch.h"
+#include "tests/support/trace_files.h"
+
+using namespace allocmark;
+
+TEST_CASE("a workload text falls into name, variant and values") {
+  Parameters parameters("train:gpt2-124m,batch=8,size=1MiB,mode=fast");
+  CHECK(parameters.name() == "train");
+  CHECK(parameters.variant() == "gpt2-124m");
+  CHECK(parameters.number("batch", {.preset = 1, .lowest = 1, .highest = 64}) == 8);
+  CHECK(parameters.number("steps", {.preset = 3}) == 3);
+  CHECK(parameters.size_bytes("size", {.preset = 0}) == 1'048'576);
+  CHECK(parameters.choice("mode", {"slow", "fast"}) == 1);
+  CHECK(parameters.choice("colour", {"red", "blue"}) == 0);
+  parameters.finish();
+}
+
+TEST_CASE("a variant is optional") {
+  CHECK(Parameters("churn").variant().empty());
+  CHECK(Parameters("churn:").variant().empty());
+  Parameters parameters("churn:events=5");
+  CHECK(parameters.variant().empty());
+  CHECK(parameters.number("events", {.preset = 1}) == 5);
+}
+
+TEST_CASE("texts that break the grammar are refused") {
+  for (const char* text : {"a:b,c", "a:b,=3", "a:b,c=", "a:b,,c=1", "a:x=1,b"}) {
+    INFO(text);
+    CHECK(mentions(usage_error_of([&] { Parameters parameters(text); }), "not a parameter"));
+  }
+  CHECK(mentions(usage_error_of([] { Parameters parameters("a:b,c=1,c=2"); }),
+                 "bad value of key 'c'"));
+}
+
+TEST_CASE("values out of range name the key and the range") {
+  const auto error_of = [](const char* text) {
+    return usage_error_of([&] {
+      Parameters parameters(text);
+      static_cast<void>(parameters.number("batch", {.preset = 1, .lowest = 1, .highest = 64}));
+      static_cast<void>(
+          parameters.size_bytes("size", {.preset = 0, .lowest = 512, .highest = 1 << 20}));
+    });
+  };
+  for (const char* text :
+       {"g:batch=0", "g:batch=65", "g:batch=-1", "g:batch=8x", "g:batch=99999999999999999999"}) {
+    INFO(text);
+    CHECK(mentions(error_of(text), "bad value of key 'batch'; wanted a whole number from 1 to 64"));
+  }
+  for (const char* text : {"g:size=1", "g:size=2MiB", "g:size=-5", "g:size=big"}) {
+    INFO(text);
+    CHECK(
+        mentions(error_of(text), "bad value of key 'size'; wanted a size from 512 B to 1.00 MiB"));
+  }
+}
+
+TEST_CASE("a key that nobody asked for is refused with the nearest one") {
+  Parameters parameters("g:bacth=8");
+  static_cast<void>(parameters.number("batch", {.preset = 1}));
+  const std::string error = usage_error_of([&] { parameters.finish(); });
+  CHECK(mentions(error, "unknown key 'bacth'"));
+  CHECK(mentions(error, "did you mean 'batch'?"));
+}

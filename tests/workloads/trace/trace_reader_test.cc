@@ -1,0 +1,192 @@
+// Every rule of the trace format, broken once: the message must name the rule and the line. Checks,
+// times nothing.
+#include "workloads/trace/trace_reader.h"
+
+#include <iterator>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/random.h"
+#include "tests/catch.h"
+#include "tests/support/trace_files.h"
+#include "workloads/trace/trace_rules.h"
+
+using namespace allocmark;
+
+namespace {
+
+const std::string kHead = "op,id,size,stream\n";
+
+// The error of reading a file with the given text to its end.
+std::string error_of(const std::string& text) {
+  const TemporaryFolder folder;
+  const std::string path = folder.write("t.csv", text);
+  return usage_error_of([&] { read_all(*open_trace_file(path)); });
+}
+
+}  // namespace
+
+TEST_CASE("a trace with every operation is read as written") {
+  const TemporaryFolder folder;
+  const std::string path = folder.write(
+      "every.ops.csv", "# name: all ops\n# seed: 12\n# remark without meaning\n" + kHead +
+                           "mark,begin,0,0\nalloc,1,512,0\nalloc,9,0,2\nrecord,1,0,2\n"
+                           "kernel,0,15000,2\nbusy,0,0,1\nsync,0,0,0\nfree,1,0,0\n"
+                           "empty_cache,0,0,0\ntrim,0,0,0\nmark,end,0,0\nmark,begin,0,0\n");
+  const std::unique_ptr<EventSource> source = open_trace_file(path);
+  CHECK(source->header().name == "all ops");
+  CHECK(source->header().generator == "recorded");
+  CHECK(source->header().seed == 12);
+
+  const std::vector<Event> expected = {
+      {.id = 0, .kind = EventKind::Mark},
+      {.id = 1, .size_bytes = 512, .kind = EventKind::Alloc},
+      {.id = 9, .size_bytes = 0, .stream = 2, .kind = EventKind::Alloc},
+      {.id = 1, .stream = 2, .kind = EventKind::Record},
+      {.id = 0, .size_bytes = 15000, .stream = 2, .kind = EventKind::Kernel},
+      {.id = 0, .stream = 1, .kind = EventKind::Busy},
+      {.id = 0, .kind = EventKind::Sync},
+      {.id = 1, .kind = EventKind::Free},
+      {.id = 0, .kind = EventKind::Trim},
+      {.id = 0, .kind = EventKind::Trim},
+      {.id = 1, .kind = EventKind::Mark},
+      {.id = 0, .kind = EventKind::Mark},
+  };
+  CHECK(read_all(*source) == expected);
+  CHECK(source->header().stream_count == 3);
+  CHECK(source->labels() == std::vector<std::string>{"begin", "end"});
+  CHECK(source->next().empty());
+
+  source->rewind();
+  CHECK(read_all(*source) == expected);
+}
+
+TEST_CASE("tensor kinds are read from the fifth column") {
+  const TemporaryFolder folder;
+  const std::string path = folder.write(
+      "t.csv", "op,id,size,stream,tensor\nalloc,1,512,0,kv_cache\nalloc,2,512,0,\nfree,1,0,0,\n");
+  const std::vector<Event> events = read_all(*open_trace_file(path));
+  REQUIRE(events.size() == 3);
+  CHECK(events[0].tensor == TensorKind::KvCache);
+  CHECK(events[1].tensor == TensorKind::Unknown);
+}
+
+TEST_CASE("each broken rule is named with its line") {
+  struct Case {
+    std::string text;
+    std::string line;
+    std::string rule;
+  };
+  const std::string block = "alloc,1,512,0\n";
+  const std::vector<Case> cases = {
+      {"", ":1", "no header line"},
+      {"# name: x\n", ":1", "no header line"},
+      {"op,id,stream,size\n", ":1", "wrong header line"},
+      {"# name: x\nid,op\n", ":2", "wrong header line"},
+      {"# seed: x1\n" + kHead, ":1", "bad value of key 'seed'"},
+      {"# streams: 5000\n" + kHead, ":1", "bad stream count"},
+      {kHead + block + "aloc,2,1,0\n", ":3", "unknown operation 'aloc'"},
+      {kHead + block + "aloc,2,1,0\n", ":3", "did you mean 'alloc'"},
+      {kHead + block + "alloc,2,1\n", ":3", "missing columns"},
+      {kHead + "\n", ":2", "missing columns"},
+      {kHead + block + "alloc,2,1,0,4\n", ":3", "extra columns"},
+      {"op,id,size,stream,tensor\nalloc,1,512,0\n", ":2", "missing columns"},
+      {"op,id,size,stream,tensor\nalloc,1,512,0,gradiant\n", ":2", "did you mean 'gradient'"},
+      {"op,id,size,stream,tensor\nsync,0,0,0,gradient\n", ":2", "sync does not use column tensor"},
+      {kHead + "alloc,1,-512,0\n", ":2", "size is negative"},
+      {kHead + "alloc,-1,512,0\n", ":2", "id is negative"},
+      {kHead + "alloc,1,18446744073709551616,0\n", ":2", "size overflows 64 bits"},
+      {kHead + "alloc,99999999999999999999999,1,0\n", ":2", "id overflows 64 bits"},
+      {kHead + "alloc,1,1152921504606846976,0\n", ":2", "size too large"},
+      {kHead + "alloc,1,512 ,0\n", ":2", "size is not a number"},
+      {kHead + "alloc,1,1.5,0\n", ":2", "size is not a number"},
+      {kHead + "alloc,,512,0\n", ":2", "id is empty"},
+      {kHead + "alloc,18446744073709551615,512,0\n", ":2", "reserved"},
+      {kHead + "alloc,1,512,4096\n", ":2", "stream index too large"},
+      {kHead + "alloc,1,512,18446744073709551615\n", ":2", "stream index too large"},
+      {kHead + block + "alloc,1,16,0\n", ":3", "duplicate id 1"},
+      {kHead + block + "free,1,0,0\nalloc,1,16,0\n", ":4", "duplicate id 1"},
+      {kHead + "free,7,0,0\n", ":2", "free of unknown id 7"},
+      {kHead + "free,1,0,0\n" + block, ":2", "Rows stand in the order in which they happened"},
+      {kHead + "record,7,0,1\n", ":2", "record of unknown id 7"},
+      {kHead + block + "free,1,0,0\nfree,1,0,0\n", ":4", "double free of id 1"},
+      {kHead + block + "free,1,0,0\nrecord,1,0,1\n", ":4", "record after free of id 1"},
+      {kHead + block + "free,1,512,0\n", ":3", "free does not use column size"},
+      {kHead + block + "free,1,0,2\n", ":3", "free does not use column stream"},
+      {kHead + "sync,1,0,0\n", ":2", "sync does not use column id"},
+      {kHead + "mark,,0,0\n", ":2", "mark without a label"},
+      {kHead + "mark," + std::string(300, 'x') + ",0,0\n", ":2", "label too long"},
+      {kHead + block + "alloc,2,51", ":3", "truncated file"},
+      {kHead + block + std::string(5000, 'x') + "\n", ":3", "line too long"},
+      {kHead + block + std::string(3'000'000, 'x') + "\n", ":3", "line too long"},
+      {"# events: 2\n" + kHead + block, ":3", "another number of events"},
+      {"# hash: 123abc\n" + kHead + block, ":3", "the head promises other events"},
+  };
+  for (const Case& item : cases) {
+    INFO(item.text.substr(0, 200));
+    const std::string error = error_of(item.text);
+    CHECK(mentions(error, "t.csv" + item.line + ": "));
+    CHECK(mentions(error, item.rule));
+  }
+}
+
+TEST_CASE("a size of zero and lines that end in CR LF are valid") {
+  CHECK(error_of("op,id,size,stream\r\nalloc,1,0,0\r\nfree,1,0,0\r\n") == "no error");
+}
+
+TEST_CASE("the sizes and streams at the limit are valid") {
+  CHECK(error_of(kHead + "alloc,18446744073709551614,1152921504606846975,4095\n") == "no error");
+}
+
+TEST_CASE("a file that does not exist is named") {
+  try {
+    static_cast<void>(open_trace_file("/does/not/exist.csv"));
+    FAIL("opened");
+  } catch (const FileError& error) {
+    CHECK(mentions(error.what(), "/does/not/exist.csv: cannot read trace file"));
+  }
+}
+
+TEST_CASE("freed ids are told from unknown ones whatever their order") {
+  SeenIds seen;
+  for (const std::uint64_t id : {5u, 7u, 6u, 1u, 100u}) seen.insert(id);
+  for (const std::uint64_t id : {1u, 5u, 6u, 7u, 100u}) CHECK(seen.contains(id));
+  for (const std::uint64_t id : {0u, 2u, 4u, 8u, 99u, 101u}) CHECK_FALSE(seen.contains(id));
+}
+
+TEST_CASE("the trace file in the README is valid, its hash included") {
+  const std::string readme = read_file("workloads/README.md");
+  const std::size_t begin = readme.find("# name: example");
+  REQUIRE(begin != std::string::npos);
+  const std::string example = readme.substr(begin, readme.find("```", begin) - begin);
+  CHECK(error_of(example) == "no error");
+}
+
+TEST_CASE("a file with a changed byte is read or refused, never worse") {
+  std::string whole = "# name: x\n# seed: 4\nop,id,size,stream,tensor\n";
+  for (int i = 1; i <= 20; ++i) {
+    whole +=
+        "alloc," + std::to_string(i) + ",512,0,gradient\nrecord," + std::to_string(i) + ",0,1,\n";
+  }
+  const TemporaryFolder folder;
+  Random random(11);
+  int refused_count = 0;
+  for (int round = 0; round < 500; ++round) {
+    std::string text = whole;
+    text[random.below(text.size())] = static_cast<char>(random.below(256));
+    const std::string path = folder.write("t.csv", text);
+    refused_count +=
+        usage_error_of([&] { read_all(*open_trace_file(path)); }) != "no error" ? 1 : 0;
+  }
+  CHECK(refused_count > 250);
+}
+
+TEST_CASE("a trace that scripts/record_pytorch.py wrote keeps every rule") {
+  const std::unique_ptr<EventSource> source =
+      open_trace_file("tests/golden/workloads/recorded_by_hand.ops.csv");
+  CHECK(read_all(*source).size() == 9);
+  CHECK(source->header().name == "by_hand");
+  CHECK(source->header().stream_count == 2);
+  CHECK(source->labels() == std::vector<std::string>{"begin", "step0"});
+}

@@ -1,0 +1,221 @@
+// Generator infer with a draft model: transformers' assisted generation, one prompt at a time. The
+// draft guesses token by token and keeps the scores of every guess; the model checks all guesses in
+// one pass; caches are cut back to what was right, which frees nothing until they grow again.
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/random.h"
+#include "workloads/model/generation.h"
+#include "workloads/model/kv_cache.h"
+#include "workloads/model/transformer.h"
+#include "workloads/programs/assisted.h"
+#include "workloads/trace/generated_source.h"
+
+namespace allocmark {
+namespace {
+
+// A model with its cache.
+struct Reader {
+  Reader(const TransformerSetup& setup, TensorPool* pool)
+      : model(setup, LoraSettings(), pool), cache(KvMode::Concat, setup.model.layer_count) {
+    model.tape().set_grad_enabled(false);
+    model.set_cache(&cache);
+    model.set_given_mask(true);
+    layer_count = setup.model.layer_count;
+  }
+  Transformer model;
+  KvCache cache;
+  std::uint64_t layer_count = 0;
+};
+
+class Assisted {
+ public:
+  using Config = AssistedConfig;
+  Assisted(const AssistedConfig& config, std::uint64_t seed, EventBatch* batch)
+      : config_(config),
+        random_(seed),
+        batch_(batch),
+        pool_(std::make_unique<TensorPool>(batch)),
+        target_(std::make_unique<Reader>(config.target, pool_.get())),
+        draft_(std::make_unique<Reader>(config.draft, pool_.get())),
+        target_ids_(&target_->model.tape(), false),
+        draft_ids_(&draft_->model.tape(), false) {
+    // The draft reads first; both use the same handles.
+    target_->model.tape().share_workspaces();
+    draft_ids_.keep_scores(&scores_);
+  }
+
+  // One block of one pass per call, or what lies between passes.
+  bool advance();
+
+ private:
+  enum class Phase { Start, Request, Round, Layer, Head, Done };
+
+  [[nodiscard]] Tape& tape() { return target_->model.tape(); }
+  [[nodiscard]] Tensor make(std::uint64_t size_bytes) {
+    return tape().allocate(size_bytes, TensorKind::Activation);
+  }
+  void begin_request();
+  void begin_round();
+  void begin_pass(Reader* reader, std::uint64_t tokens, std::uint64_t context);
+  void end_draft_pass(Var logits);
+  void end_target_pass(Var logits);
+  void count_right();
+
+  AssistedConfig config_;
+  Random random_;
+  EventBatch* batch_;
+  std::unique_ptr<TensorPool> pool_;
+  std::unique_ptr<Reader> target_, draft_;
+  Generation target_ids_, draft_ids_;
+  std::vector<Tensor> scores_;  // of this round's guesses
+  Tensor candidate_scores_, tokens_, ids_, outputs_, exact_, copied_;
+  Var stream_;
+  Reader* reader_ = nullptr;
+  Phase phase_ = Phase::Start;
+  std::uint64_t served_ = 0;
+  std::uint64_t length_ = 0;      // tokens that are certain
+  std::uint64_t length_end_ = 0;  // prompt and answer
+  std::uint64_t guess_count_ = 0;
+  std::uint64_t guess_ = 0;
+  std::uint64_t layer_ = 0;
+  bool is_first_ = true;  // nothing is cached yet
+};
+
+bool Assisted::advance() {
+  switch (phase_) {
+    case Phase::Start:
+      batch_->mark("begin");
+      target_->model.make_parameters();
+      draft_->model.make_parameters();
+      phase_ = Phase::Request;
+      return true;
+    case Phase::Request:
+      begin_request();
+      return true;
+    case Phase::Round:
+      begin_round();
+      return true;
+    case Phase::Layer:
+      stream_ = reader_->model.layer(layer_, stream_);
+      if (++layer_ == reader_->layer_count) phase_ = Phase::Head;
+      return true;
+    case Phase::Head: {
+      Var hidden = reader_->model.finish(std::move(stream_));
+      stream_ = Var();
+      Var logits = reader_->model.answer(hidden);
+      hidden.drop();
+      if (reader_ == draft_.get()) {
+        end_draft_pass(std::move(logits));
+      } else {
+        end_target_pass(std::move(logits));
+      }
+      return true;
+    }
+    case Phase::Done:
+      batch_->mark("end");
+      draft_.reset();
+      target_.reset();
+      return false;
+  }
+  return false;
+}
+
+void Assisted::begin_request() {
+  batch_->mark("batch", served_);
+  const RequestLengths lengths = draw_lengths(config_.lengths, &random_);
+  const std::uint64_t given = config_.sequences[served_ % config_.sequences.size()];
+  length_ = given > 0 ? given : lengths.context;
+  length_end_ = length_ + std::max<std::uint64_t>(lengths.generated, 1);
+  is_first_ = true;
+  ids_ = make(length_ * 8);
+  target_ids_.begin(1, length_);
+  phase_ = Phase::Round;
+}
+
+// The last token of an answer is never guessed.
+void Assisted::begin_round() {
+  guess_count_ = std::min(config_.draft_tokens, length_end_ - length_ - 1);
+  guess_ = 0;
+  if (guess_count_ == 0) {
+    begin_pass(target_.get(), is_first_ ? length_ : 1, length_);
+    return;
+  }
+  draft_ids_.begin(1, length_);
+  begin_pass(draft_.get(), is_first_ ? length_ : std::min<std::uint64_t>(2, length_), length_);
+}
+
+void Assisted::begin_pass(Reader* reader, std::uint64_t tokens, std::uint64_t context) {
+  reader_ = reader;
+  reader->model.set_lengths(1, tokens, context);
+  reader->model.set_answer_tokens(reader == target_.get() ? guess_count_ + 1 : 1);
+  if (reader == target_.get()) tokens_ = make(tokens * 8);
+  stream_ = reader->model.embed(reader == target_.get() ? tokens_ : draft_ids_.tokens());
+  layer_ = 0;
+  phase_ = Phase::Layer;
+}
+
+void Assisted::end_draft_pass(Var logits) {
+  draft_ids_.choose(std::move(logits), length_ + guess_);
+  if (++guess_ < guess_count_) {
+    begin_pass(draft_.get(), 1, length_ + guess_);
+    return;
+  }
+  draft_ids_.end();
+  candidate_scores_ = make(guess_count_ * config_.target.model.vocabulary * 4);
+  scores_.clear();
+  begin_pass(target_.get(), is_first_ ? length_ + guess_count_ : guess_count_ + 1,
+             length_ + guess_count_);
+}
+
+// Logits stay with the pass's outputs; in four bytes they are kept twice.
+void Assisted::end_target_pass(Var logits) {
+  outputs_ = logits.tensor;
+  exact_ = make(logits.count * 4);
+  copied_ = make(logits.count * 4);
+  logits.drop();
+  count_right();
+  is_first_ = false;
+  if (length_ < length_end_) {
+    phase_ = Phase::Round;
+    return;
+  }
+  for (Tensor* gone : {&candidate_scores_, &tokens_, &ids_, &outputs_, &exact_, &copied_}) {
+    gone->reset();
+  }
+  target_ids_.end();
+  target_->cache.end_batch();
+  draft_->cache.end_batch();
+  ++served_;
+  phase_ = served_ < config_.request_count ? Phase::Request : Phase::Done;
+}
+
+// The guesses before the first wrong one are kept, and the model's own word for that one.
+void Assisted::count_right() {
+  const std::uint64_t rows = guess_count_ + 1;
+  const Tensor chosen = make(rows * 8);
+  if (guess_count_ > 0) {
+    const Tensor wrong = make(guess_count_);
+    const Tensor sums = make(guess_count_ * 8);
+    { const Tensor scan = make(1279); }
+    const Tensor right = make(guess_count_);
+    const Tensor count = make(8);
+  }
+  std::uint64_t right = 0;
+  while (right < guess_count_ && random_.below(100) < config_.accept_percent) ++right;
+  length_ = std::min(length_ + right + 1, length_end_);
+  ids_ = make(length_ * 8);
+}
+
+}  // namespace
+
+std::unique_ptr<EventSource> make_assisted(Parameters& parameters, const GeneratedTraits& traits,
+                                           const AssistedConfig& config) {
+  return make_generated<Assisted>(parameters, traits, config);
+}
+
+}  // namespace allocmark

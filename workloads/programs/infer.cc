@@ -1,0 +1,443 @@
+// Generator infer: batches of requests of different lengths, padded to the longest, through a
+// transformer without gradients; models that generate go on token by token with a KV cache that
+// grows.
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/random.h"
+#include "workloads/model/beam_search.h"
+#include "workloads/model/generation.h"
+#include "workloads/model/kv_cache.h"
+#include "workloads/model/lengths.h"
+#include "workloads/model/mean_pooling.h"
+#include "workloads/model/transformer.h"
+#include "workloads/programs/assisted.h"
+#include "workloads/programs/model_options.h"
+#include "workloads/trace/generated_source.h"
+#include "workloads/trace/generator_entry.h"
+
+namespace allocmark {
+namespace {
+
+struct InferConfig {
+  TransformerSetup setup;
+  LengthSettings lengths;
+  KvMode kv_mode = KvMode::Concat;
+  std::uint64_t request_count = 64;
+  std::uint64_t batch_max = 8;
+  std::vector<std::uint64_t> batches, sequences;  // given shapes in turn; 0: drawn
+  std::uint64_t beams = 1;
+  bool samples = false;      // tokens are drawn instead of chosen
+  bool pools = false;        // encoders: embeddings are made, and nothing is kept
+  bool padded = false;       // masks are made as for batches of different lengths
+  bool full_batches = true;  // else 1 to batch_max requests, as they happened to arrive
+};
+
+class Inference {
+ public:
+  using Config = InferConfig;
+  Inference(const InferConfig& config, std::uint64_t seed, EventBatch* batch)
+      : config_(config),
+        random_(seed),
+        batch_(batch),
+        pool_(std::make_unique<TensorPool>(batch)),
+        model_(std::make_unique<Transformer>(config.setup, LoraSettings(), pool_.get())),
+        cache_(config.kv_mode, config.setup.model.block_count()),
+        generation_(&model_->tape(), config.samples),
+        beam_search_(&model_->tape()) {
+    tape().set_grad_enabled(false);
+    model_->set_routing_seed(seed);
+    model_->set_given_mask(generates() || config_.padded);
+    if (!generates()) return;
+    model_->set_cache(&cache_);
+  }
+
+  // One block of one pass per call, or what lies between passes.
+  bool advance();
+
+ private:
+  enum class Phase { Start, Batch, Embed, Layer, Head, Decode, Reorder, Done };
+
+  [[nodiscard]] bool has_encoder() const { return config_.setup.model.family == ModelFamily::T5; }
+  [[nodiscard]] bool generates() const { return config_.setup.model.generates(); }
+  void start();
+  void begin_batch();
+  void embed();
+  void head();
+  void decode();
+  void reorder();
+  void next_token();
+  void set_lengths();
+  [[nodiscard]] Tape& tape() { return model_->tape(); }
+  // Bytes of one half of one layer's cache for so many tokens.
+  [[nodiscard]] std::uint64_t cache_bytes(std::uint64_t token_count) const {
+    return token_count * config_.setup.model.kv_width() * config_.setup.wide_bytes;
+  }
+
+  InferConfig config_;
+  Random random_;
+  EventBatch* batch_;
+  std::unique_ptr<TensorPool> pool_;
+  std::unique_ptr<Transformer> model_;
+  KvCache cache_;
+  Generation generation_;
+  BeamSearch beam_search_;
+  Tensor tokens_, given_mask_;
+  Var stream_, hidden_, answer_;
+  Phase phase_ = Phase::Start;
+  std::uint64_t served_ = 0;
+  std::uint64_t batch_index_ = 0;
+  std::uint64_t batch_size_ = 0;
+  std::uint64_t length_ = 0;       // tokens of each sequence in this pass
+  std::uint64_t context_ = 0;      // tokens that the cache holds after this pass
+  std::uint64_t context_end_ = 0;  // when it reaches this the batch is done
+  std::uint64_t layer_ = 0;
+};
+
+bool Inference::advance() {
+  switch (phase_) {
+    case Phase::Start:
+      start();
+      return true;
+    case Phase::Batch:
+      begin_batch();
+      return true;
+    case Phase::Embed:
+      embed();
+      return true;
+    case Phase::Layer:
+      stream_ = model_->layer(layer_, stream_);
+      if (++layer_ % config_.setup.model.layer_count == 0) phase_ = Phase::Head;
+      return true;
+    case Phase::Head:
+      head();
+      return true;
+    case Phase::Decode:
+      decode();
+      return true;
+    case Phase::Reorder:
+      reorder();
+      return true;
+    case Phase::Done:
+      hidden_.drop();
+      answer_.drop();
+      tokens_.reset();
+      given_mask_.reset();
+      batch_->mark("end");
+      cache_.clear();
+      model_.reset();
+      return false;
+  }
+  return false;
+}
+
+void Inference::start() {
+  batch_->mark("begin");
+  model_->make_parameters();
+  if (generates() && config_.kv_mode == KvMode::Paged) {
+    cache_.reserve(tape(), cache_bytes(config_.batch_max * (config_.lengths.context_max +
+                                                            config_.lengths.generated_max)));
+  }
+  phase_ = Phase::Batch;
+}
+
+void Inference::begin_batch() {
+  batch_->mark("batch", batch_index_);
+  const std::uint64_t given_batch = config_.batches[batch_index_ % config_.batches.size()];
+  const std::uint64_t given_length = config_.sequences[batch_index_ % config_.sequences.size()];
+  std::uint64_t wanted =
+      config_.full_batches ? config_.batch_max : random_.between(1, config_.batch_max);
+  if (given_batch > 0) wanted = given_batch;
+  batch_size_ = std::min(wanted, config_.request_count - served_);
+  served_ += batch_size_;
+  std::uint64_t generated = 0;
+  context_ = 0;
+  for (std::uint64_t i = 0; i < batch_size_; ++i) {
+    const RequestLengths lengths = draw_lengths(config_.lengths, &random_);
+    context_ = std::max(context_, lengths.context);
+    generated = std::max(generated, lengths.generated);
+  }
+  if (given_length > 0) context_ = given_length;
+  ++batch_index_;
+  model_->set_padded(config_.padded && batch_size_ > 1);
+  context_end_ = generates() ? context_ + generated : context_;
+  length_ = context_;
+  set_lengths();
+  if (generates() && config_.kv_mode == KvMode::Preallocated)
+    cache_.reserve(tape(), cache_bytes(batch_size_ * config_.beams * context_end_));
+  if (has_encoder()) {
+    context_end_ -= context_;
+    context_ = 0;
+    generation_.begin_encoder(batch_size_, length_);
+  } else if (config_.beams > 1) {
+    beam_search_.begin({.batch = batch_size_,
+                        .beams = config_.beams,
+                        .length = context_,
+                        .length_max = context_end_ + 1,
+                        .vocabulary = config_.setup.model.vocabulary});
+  } else if (generates()) {
+    generation_.begin(batch_size_, context_);
+  }
+  phase_ = Phase::Embed;
+}
+
+void Inference::embed() {
+  if (has_encoder()) {
+    stream_ = model_->embed(generation_.given_ids());
+    // The encoder looks at its mask.
+    Tensor allowed = tape().allocate(batch_size_ * length_, TensorKind::Activation);
+    { const Tensor all = tape().allocate(1, TensorKind::Activation); }
+  } else if (generates()) {
+    stream_ = model_->embed(config_.beams > 1 ? beam_search_.tokens() : generation_.tokens());
+  } else {
+    // What the last call returned goes first.
+    hidden_.drop();
+    answer_.drop();
+    tokens_ = tape().allocate(model_->input_sizes().input_bytes, TensorKind::Activation);
+    if (config_.padded) {
+      given_mask_ = tape().allocate(model_->input_sizes().input_bytes, TensorKind::Activation);
+    }
+    stream_ = model_->embed(tokens_);
+  }
+  layer_ = 0;
+  phase_ = Phase::Layer;
+}
+
+// The decoder's next token, after those that are cached.
+void Inference::decode() {
+  stream_ = model_->embed_target(generation_.tokens(), 1, context_);
+  ++context_;
+  layer_ = config_.setup.model.layer_count;
+  phase_ = Phase::Layer;
+}
+
+// The last token's logits and the choice of the next token, or the pooled first token.
+void Inference::head() {
+  if (has_encoder() && layer_ == config_.setup.model.layer_count) {
+    model_->end_encoder(std::move(stream_));
+    stream_ = Var();
+    generation_.begin_decoder();
+    phase_ = Phase::Decode;
+    return;
+  }
+  Var hidden = model_->finish(std::move(stream_));
+  stream_ = Var();
+  Var answer = model_->answer(hidden);
+  if (config_.pools) {
+    answer.drop();
+    Var embeddings = mean_pooling(
+        tape(), std::move(hidden),
+        {.batch = batch_size_, .length = length_, .hidden = config_.setup.model.hidden});
+    embeddings.drop();
+    tokens_.reset();
+    given_mask_.reset();
+    phase_ = served_ < config_.request_count ? Phase::Batch : Phase::Done;
+    return;
+  }
+  if (!generates()) {
+    // Only classes or scores are kept, and not until the next batch.
+    if (config_.setup.model.image > 0) {
+      hidden.drop();
+      tokens_.reset();
+      answer.drop();
+    } else if (config_.setup.predicts_words) {
+      hidden.drop();
+      answer.drop();
+      tokens_.reset();
+      given_mask_.reset();
+    }
+    tokens_.reset();
+    hidden_ = std::move(hidden);
+    answer_ = std::move(answer);
+    phase_ = served_ < config_.request_count ? Phase::Batch : Phase::Done;
+    return;
+  }
+  hidden.drop();
+  if (config_.beams > 1) {
+    beam_search_.choose(std::move(answer), context_);
+    layer_ = 0;
+    phase_ = Phase::Reorder;
+    return;
+  }
+  generation_.choose(std::move(answer), context_);
+  next_token();
+}
+
+// One layer's cache per call.
+void Inference::reorder() {
+  cache_.reorder(tape(), layer_);
+  if (++layer_ < config_.setup.model.layer_count) return;
+  beam_search_.finish_step(context_ < context_end_);
+  next_token();
+}
+
+// Attention reads a preallocated cache to its end, whatever it holds.
+void Inference::set_lengths() {
+  const bool whole = config_.kv_mode == KvMode::Preallocated && generates();
+  model_->set_lengths(batch_size_ * config_.beams, length_, whole ? context_end_ : context_);
+  model_->set_mask_length(whole ? context_ : 0);
+}
+
+void Inference::next_token() {
+  if (has_encoder() && context_ <= context_end_) {
+    phase_ = Phase::Decode;
+    return;
+  }
+  if (!has_encoder() && context_ < context_end_) {
+    ++context_;
+    length_ = 1;
+    set_lengths();
+    phase_ = Phase::Embed;
+    return;
+  }
+  generation_.end();
+  beam_search_.end();
+  cache_.end_batch();
+  if (has_encoder()) model_->forget_encoder();
+  phase_ = served_ < config_.request_count ? Phase::Batch : Phase::Done;
+}
+
+// The keys of models that generate; `longest` bounds prompt and answer together.
+void read_generation(Parameters& parameters, std::uint64_t longest, InferConfig* config) {
+  const bool has_limit = config->setup.model.positions > 0;
+  const std::uint64_t left = has_limit ? longest - config->lengths.context_max : longest;
+  config->lengths.generated_max = parameters.number(
+      "generated_max", {.preset = has_limit ? left : 2048, .lowest = 0, .highest = left});
+  config->kv_mode =
+      static_cast<KvMode>(parameters.choice("kv", {"concat", "preallocated", "paged"}));
+  config->beams = parameters.number("beams", {.preset = 1, .lowest = 1, .highest = 64});
+  if (config->beams > 1 && config->kv_mode != KvMode::Concat) {
+    parameters.refuse_value("beams", "1 without kv=concat, the cache that beams reorder",
+                            config->beams);
+  }
+  if (config->setup.model.family == ModelFamily::T5) {
+    if (config->beams > 1) parameters.refuse_value("beams", "1 for T5 models", config->beams);
+    if (config->kv_mode != KvMode::Concat) {
+      parameters.refuse_text("kv", "concat for T5 models",
+                             config->kv_mode == KvMode::Paged ? "paged" : "preallocated");
+    }
+  }
+  config->samples = parameters.number("sample", {.preset = 0, .lowest = 0, .highest = 1}) == 1;
+  if (config->samples && config->beams > 1) {
+    parameters.refuse_value("sample", "0 with beams above 1", 1);
+  }
+}
+
+void read_lengths(Parameters& parameters, InferConfig* config) {
+  const ModelShape& model = config->setup.model;
+  LengthSettings& lengths = config->lengths;
+  if (model.image > 0) {  // every image has as many patches
+    config->sequences = {model.positions};
+    lengths.context_max = model.positions;
+    return;
+  }
+  lengths.source =
+      static_cast<LengthSource>(parameters.choice("lengths", {"conv", "code", "lognormal"}));
+  // Learned positions bound prompt and answer together; by default they share them evenly.
+  const bool has_limit = model.positions > 0;
+  const std::uint64_t longest = has_limit ? model.positions : 131'072;
+  const std::uint64_t context_preset = !model.generates() ? longest
+                                       : has_limit        ? longest / 2
+                                                          : 16'384;
+  lengths.context_max =
+      parameters.number("context_max", {.preset = context_preset, .lowest = 1, .highest = longest});
+  config->sequences =
+      parameters.numbers("seq", {.preset = 0, .lowest = 1, .highest = lengths.context_max});
+  if (model.generates()) read_generation(parameters, longest, config);
+  if (lengths.source != LengthSource::Lognormal) return;
+  lengths.median = parameters.number("median", {.preset = 90, .lowest = 1, .highest = 100'000});
+  lengths.sigma_percent =
+      parameters.number("sigma_percent", {.preset = 70, .lowest = 0, .highest = 300});
+}
+
+void read_padding(Parameters& parameters, InferConfig* config) {
+  const TransformerSetup& setup = config->setup;
+  if (setup.model.family != ModelFamily::Vit && setup.model.family != ModelFamily::T5) {
+    config->padded = parameters.number("padding", {.preset = 0, .lowest = 0, .highest = 1}) == 1;
+  }
+  if (setup.model.family == ModelFamily::Bert) {
+    config->pools = parameters.number("embeddings", {.preset = 0, .lowest = 0, .highest = 1}) == 1;
+  }
+  if (setup.model.family != ModelFamily::Bert || config->pools) return;
+  config->setup.predicts_words = parameters.choice("head", {"pooled", "words"}) == 1;
+}
+
+// A draft model by its name, with dimensions of its own; nothing where the key is not given.
+std::optional<TransformerSetup> read_draft(Parameters& parameters, const InferConfig& config) {
+  std::vector<std::string> names = {"none"};
+  for (const std::string& name : model_names()) names.push_back(name);
+  const std::size_t choice = parameters.choice("draft", names);
+  if (choice == 0) return std::nullopt;
+  TransformerSetup draft = config.setup;
+  draft.model = model_shapes()[choice - 1];
+  const ModelFamily family = config.setup.model.family;
+  if ((family != ModelFamily::Gpt2 && family != ModelFamily::Llama) ||
+      draft.model.family != family) {
+    parameters.refuse_value("draft", "a model of the same family, gpt2 or llama", names[choice]);
+  }
+  draft.model.vocabulary = config.setup.model.vocabulary;
+  read_draft_shape(parameters, &draft.model);
+  const bool one_by_one = config.batch_max == 1 && config.batches == std::vector<std::uint64_t>{0};
+  if (config.beams > 1 || config.samples || config.kv_mode != KvMode::Concat || config.padded ||
+      !one_by_one) {
+    parameters.refuse_value(
+        "draft",
+        "batch=1, beams=1, sample=0, kv=concat, padding=0 and no batches, as transformers does",
+        names[choice]);
+  }
+  return draft;
+}
+
+std::unique_ptr<EventSource> make_infer(Parameters& parameters, std::uint64_t seed) {
+  InferConfig config;
+  TransformerSetup& setup = config.setup;
+  setup.model = read_model_shape(parameters);
+  setup.training = false;
+  setup.autocast = false;
+  const bool fp32 = parameters.choice("precision", {"bf16", "fp32"}) == 1;
+  setup.wide_bytes = setup.narrow_bytes = fp32 ? 4 : 2;
+  read_experts(parameters, 0, &setup);
+  setup.fused_attention = parameters.choice("attention", {"eager", "fused"}) == 1;
+  setup.kernels = parameters.number("kernels", {.preset = 0, .lowest = 0, .highest = 1}) == 1;
+  config.request_count =
+      parameters.number("requests", {.preset = 64, .lowest = 1, .highest = 1'000'000'000});
+  config.batch_max = parameters.number("batch", {.preset = 8, .lowest = 1, .highest = 4096});
+  config.batches = parameters.numbers("batches", {.preset = 0, .lowest = 1, .highest = 4096});
+  config.full_batches = parameters.choice("arrival", {"full", "random"}) == 0;
+  const bool encodes = !setup.model.generates();
+  read_lengths(parameters, &config);
+  read_padding(parameters, &config);
+  AssistedConfig assisted;
+  const std::optional<TransformerSetup> draft =
+      encodes ? std::nullopt : read_draft(parameters, config);
+  if (draft) {
+    assisted = {.target = setup,
+                .draft = *draft,
+                .lengths = config.lengths,
+                .sequences = config.sequences,
+                .request_count = config.request_count};
+    assisted.draft_tokens =
+        parameters.number("draft_tokens", {.preset = 5, .lowest = 1, .highest = 64});
+    assisted.accept_percent =
+        parameters.number("accept_percent", {.preset = 70, .lowest = 0, .highest = 100});
+  }
+  const GeneratedTraits traits{.name = "infer-" + parameters.variant(), .seed = seed};
+  if (draft) return make_assisted(parameters, traits, assisted);
+  return make_generated<Inference>(parameters, traits, config);
+}
+
+}  // namespace
+
+extern const GeneratorEntry kInferGenerator;
+constinit const GeneratorEntry kInferGenerator{
+    "infer", "infer:llama-3-8b,requests=64,batch=8,lengths=conv,kv=concat",
+    "variable-length inference: padded prompts, then token by token with a growing KV cache",
+    make_infer};
+
+}  // namespace allocmark

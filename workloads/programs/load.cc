@@ -1,0 +1,155 @@
+// Generator load: a server starts. Weights are loaded as the file has them, then each is converted
+// to the layout that its kernel wants, as vLLM does after loading quantized experts
+// (https://github.com/vllm-project/vllm/pull/41268: 530 and 270 MiB in turn), and a pool for the
+// cache takes what it can. Large converted weights leave holes that no later weight fits.
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "workloads/trace/generated_source.h"
+#include "workloads/trace/generator_entry.h"
+
+namespace allocmark {
+namespace {
+
+struct LoadConfig {
+  std::uint64_t layer_count = 36;
+  std::uint64_t first_bytes = std::uint64_t{530} << 20;   // of a layer's first large weight
+  std::uint64_t second_bytes = std::uint64_t{270} << 20;  // of its second one
+  std::uint64_t other_bytes = std::uint64_t{16} << 20;    // of what is not converted
+  std::uint64_t copy_count = 1;         // temporary copies of a weight while it is converted
+  bool converts_while_loading = false;  // else all weights are loaded first
+  bool trims = true;                    // empty_cache before the pool
+  std::uint64_t pool_bytes = 0;         // of the cache's pool in all layers; 0: none
+};
+
+class Load {
+ public:
+  using Config = LoadConfig;
+  Load(const LoadConfig& config, std::uint64_t /*seed*/, EventBatch* batch)
+      : config_(config), batch_(batch) {}
+
+  // One layer per call.
+  bool advance();
+
+ private:
+  enum class Phase { Load, Convert, Pool, Unload };
+
+  [[nodiscard]] std::uint64_t weight(std::uint64_t size_bytes) {
+    return batch_->allocate({.size_bytes = size_bytes, .tensor = TensorKind::Parameter});
+  }
+  void load_layer();
+  void convert(std::uint64_t* block, std::uint64_t size_bytes);
+  void convert_layer();
+  void make_pool();
+  void unload();
+
+  LoadConfig config_;
+  EventBatch* batch_;
+  std::vector<std::uint64_t> first_, second_, others_, pool_;
+  Phase phase_ = Phase::Load;
+  std::uint64_t layer_ = 0;
+};
+
+bool Load::advance() {
+  switch (phase_) {
+    case Phase::Load:
+      if (layer_ == 0) batch_->mark("load");
+      load_layer();
+      if (config_.converts_while_loading) convert_layer();
+      if (++layer_ < config_.layer_count) return true;
+      layer_ = 0;
+      phase_ = config_.converts_while_loading ? Phase::Pool : Phase::Convert;
+      return true;
+    case Phase::Convert:
+      if (layer_ == 0) batch_->mark("convert");
+      convert_layer();
+      if (++layer_ == config_.layer_count) phase_ = Phase::Pool;
+      return true;
+    case Phase::Pool:
+      make_pool();
+      phase_ = Phase::Unload;
+      return true;
+    case Phase::Unload:
+      unload();
+      return false;
+  }
+  return false;
+}
+
+void Load::load_layer() {
+  first_.push_back(weight(config_.first_bytes));
+  second_.push_back(weight(config_.second_bytes));
+  if (config_.other_bytes > 0) others_.push_back(weight(config_.other_bytes));
+}
+
+// Each copy is made of the one before; the last becomes the weight, and the loaded one goes.
+void Load::convert(std::uint64_t* block, std::uint64_t size_bytes) {
+  std::vector<std::uint64_t> copies;
+  for (std::uint64_t i = 0; i < config_.copy_count; ++i) {
+    copies.push_back(batch_->allocate({.size_bytes = size_bytes, .tensor = TensorKind::Workspace}));
+  }
+  const std::uint64_t converted = weight(size_bytes);
+  for (const std::uint64_t copy : copies) batch_->free(copy);
+  batch_->free(*block);
+  *block = converted;
+}
+
+void Load::convert_layer() {
+  convert(&first_[layer_], config_.first_bytes);
+  convert(&second_[layer_], config_.second_bytes);
+}
+
+void Load::make_pool() {
+  batch_->sync();
+  if (config_.trims) batch_->trim();
+  batch_->mark("pool");
+  if (config_.pool_bytes == 0) return;
+  for (std::uint64_t i = 0; i < config_.layer_count; ++i) {
+    pool_.push_back(batch_->allocate(
+        {.size_bytes = config_.pool_bytes / config_.layer_count, .tensor = TensorKind::KvCache}));
+  }
+}
+
+void Load::unload() {
+  batch_->mark("end");
+  for (const std::vector<std::uint64_t>* blocks : {&pool_, &first_, &second_, &others_}) {
+    for (const std::uint64_t block : *blocks) batch_->free(block);
+  }
+}
+
+std::unique_ptr<EventSource> make_load(Parameters& parameters, std::uint64_t seed) {
+  parameters.refuse_variant();
+  LoadConfig config;
+  const auto size_bytes = [&](const char* key, std::uint64_t preset, std::uint64_t lowest) {
+    return parameters.size_bytes(
+        key, {.preset = preset, .lowest = lowest, .highest = std::uint64_t{1} << 40});
+  };
+  config.layer_count = parameters.number("layers", {.preset = 36, .lowest = 1, .highest = 1024});
+  config.first_bytes = size_bytes("first_bytes", config.first_bytes, 1);
+  config.second_bytes = size_bytes("second_bytes", config.second_bytes, 1);
+  config.other_bytes = size_bytes("other_bytes", config.other_bytes, 0);
+  config.copy_count = parameters.number("copies", {.preset = 1, .lowest = 0, .highest = 8});
+  config.converts_while_loading = parameters.choice("convert", {"after", "while"}) == 1;
+  config.trims = parameters.number("empty_cache", {.preset = 1, .lowest = 0, .highest = 1}) == 1;
+  config.pool_bytes = size_bytes("pool_bytes", 0, 0);
+  if (config.pool_bytes > 0 && config.pool_bytes < config.layer_count) {
+    parameters.refuse_value(
+        "pool_bytes",
+        "0 or at least a byte per layer, layers = " + std::to_string(config.layer_count),
+        config.pool_bytes);
+  }
+  return make_generated<Load>(parameters, {.name = "load", .seed = seed}, config);
+}
+
+}  // namespace
+
+extern const GeneratorEntry kLoadGenerator;
+constinit const GeneratorEntry kLoadGenerator{
+    "load", "load:layers=64,first_bytes=530MiB,second_bytes=270MiB,copies=2,pool_bytes=16GiB",
+    "weights are loaded and converted one by one, then a pool takes what it can: holes that no "
+    "later weight fits",
+    make_load};
+
+}  // namespace allocmark

@@ -1,0 +1,114 @@
+#include "workloads/programs/model_options.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace allocmark {
+
+ModelShape read_model_shape(Parameters& parameters) {
+  ModelShape model = model_shapes()[parameters.variant_index("model", model_names(), true)];
+  const auto number = [&](const char* key, std::uint64_t preset, std::uint64_t highest) {
+    return parameters.number(key, {.preset = preset, .lowest = 1, .highest = highest});
+  };
+  const std::uint64_t heads_preset = model.head_count;
+  model.layer_count = number("layers", model.layer_count, 1024);
+  model.hidden = number("hidden", model.hidden, 1 << 17);
+  model.head_count = number("heads", model.head_count, 1024);
+  model.ffn = number("ffn", model.ffn, 1 << 20);
+  const bool is_vit = model.family == ModelFamily::Vit;
+  model.vocabulary = number(is_vit ? "classes" : "vocabulary", model.vocabulary, 1 << 20);
+  if (is_vit) {
+    model.image = number("image", model.image, 1 << 14);
+    model.patch = number("patch", model.patch, 1 << 14);
+    if (model.image % model.patch != 0) {
+      parameters.refuse_value("patch", "a divisor of image = " + std::to_string(model.image),
+                              model.patch);
+    }
+    model.positions = model.patch_count() + 1;
+  } else if (model.positions > 0) {
+    model.positions = number("positions", model.positions, 1 << 20);
+  }
+  if (model.is_llama_like()) {
+    const std::uint64_t preset =
+        model.kv_head_count == heads_preset ? model.head_count : model.kv_head_count;
+    model.kv_head_count = number("kv_heads", preset, 1024);
+  } else {
+    model.kv_head_count = model.head_count;
+  }
+  if (model.head_size == 0 && model.hidden % model.head_count != 0) {
+    parameters.refuse_value("heads", "a divisor of hidden = " + std::to_string(model.hidden),
+                            model.head_count);
+  }
+  if (model.head_count % model.kv_head_count != 0) {
+    parameters.refuse_value("kv_heads", "a divisor of heads = " + std::to_string(model.head_count),
+                            model.kv_head_count);
+  }
+  if (model.expert_count > 0) {
+    model.expert_count = number("expert_count", model.expert_count, 1024);
+    model.experts_per_token = number("experts_per_token", model.experts_per_token, 1024);
+    if (model.experts_per_token > model.expert_count) {
+      parameters.refuse_value("experts_per_token",
+                              "at most expert_count = " + std::to_string(model.expert_count),
+                              model.experts_per_token);
+    }
+  }
+  return model;
+}
+
+void read_draft_shape(Parameters& parameters, ModelShape* draft) {
+  const auto number = [&](const char* key, std::uint64_t preset, std::uint64_t highest) {
+    return parameters.number(key, {.preset = preset, .lowest = 1, .highest = highest});
+  };
+  draft->layer_count = number("draft_layers", draft->layer_count, 1024);
+  draft->hidden = number("draft_hidden", draft->hidden, 1 << 17);
+  draft->head_count = number("draft_heads", draft->head_count, 1024);
+  draft->ffn = number("draft_ffn", draft->ffn, 1 << 20);
+  draft->kv_head_count = draft->is_llama_like()
+                             ? number("draft_kv_heads", draft->kv_head_count, 1024)
+                             : draft->head_count;
+  if (draft->hidden % draft->head_count != 0) {
+    parameters.refuse_value("draft_heads",
+                            "a divisor of draft_hidden = " + std::to_string(draft->hidden),
+                            draft->head_count);
+  }
+  if (draft->head_count % draft->kv_head_count != 0) {
+    parameters.refuse_value("draft_kv_heads",
+                            "a divisor of draft_heads = " + std::to_string(draft->head_count),
+                            draft->kv_head_count);
+  }
+}
+
+void read_experts(Parameters& parameters, std::uint64_t token_count, TransformerSetup* setup) {
+  if (setup->model.expert_count == 0) return;
+  constexpr std::uint64_t none = UINT64_MAX;
+  setup->expert_loop = parameters.choice("experts", {"grouped", "loop"}) == 1;
+  if (!setup->expert_loop) return;  // grouped products do not depend on who gets how much
+  setup->routing_skew_percent =
+      parameters.number("skew_percent", {.preset = 50, .lowest = 0, .highest = 100});
+  if (token_count == 0) return;
+  const std::uint64_t experts = setup->model.expert_count;
+  std::vector<std::uint64_t> given = parameters.numbers(
+      "tokens_per_expert", {.preset = none, .lowest = 0, .highest = token_count});
+  if (given.front() == none) return;
+  for (std::size_t i = 0; i < given.size(); i += experts) {
+    const std::size_t end = std::min<std::size_t>(given.size(), i + experts);
+    const std::uint64_t sum =
+        std::accumulate(given.begin() + static_cast<std::ptrdiff_t>(i),
+                        given.begin() + static_cast<std::ptrdiff_t>(end), std::uint64_t{0});
+    const std::uint64_t pairs = token_count * setup->model.experts_per_token;
+    if (end - i == experts && sum == pairs) continue;
+    parameters.refuse_value(
+        "tokens_per_expert",
+        "groups of expert_count = " + std::to_string(experts) +
+            " numbers whose sum is batch x seq x experts_per_token = " + std::to_string(pairs),
+        sum);
+  }
+  setup->tokens_per_expert = std::move(given);
+}
+
+}  // namespace allocmark

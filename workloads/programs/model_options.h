@@ -1,0 +1,23 @@
+// Reads which model a generator is to run from a workload's text.
+#pragma once
+
+#include <cstdint>
+
+#include "workloads/model/setup.h"
+#include "workloads/trace/parameters.h"
+
+namespace allocmark {
+
+// The model of the variant with the dimensions that the text overrides. Throws UsageError where
+// heads do not divide what they must.
+[[nodiscard]] ModelShape read_model_shape(Parameters& parameters);
+
+// The dimensions of a draft model: keys draft_layers, draft_hidden, draft_heads, draft_kv_heads,
+// draft_ffn; its own where they are not given.
+void read_draft_shape(Parameters& parameters, ModelShape* draft);
+
+// How experts run and how uneven their shares are, for models that have some. `token_count`: of
+// every forward, so that shares may be given; 0 where it varies.
+void read_experts(Parameters& parameters, std::uint64_t token_count, TransformerSetup* setup);
+
+}  // namespace allocmark

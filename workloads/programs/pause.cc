@@ -1,0 +1,75 @@
+// Generator pause: what a program does between two jobs in one process; to be put between other
+// workloads. It waits for the device, gives cached memory back where it is told to, and keeps some
+// blocks of what the job before had, as a program does that forgot a reference.
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/random.h"
+#include "workloads/trace/generated_source.h"
+#include "workloads/trace/generator_entry.h"
+
+namespace allocmark {
+namespace {
+
+struct PauseConfig {
+  bool trims = true;
+  std::uint64_t leftover_count = 0;  // blocks that are taken here and never given back
+  std::uint64_t size_min = 512, size_max = std::uint64_t{16} << 20;
+};
+
+class Pause {
+ public:
+  using Config = PauseConfig;
+  Pause(const PauseConfig& config, std::uint64_t seed, EventBatch* batch)
+      : config_(config), random_(seed), batch_(batch) {}
+
+  bool advance() {
+    if (taken_ == 0) batch_->mark("pause");
+    // They lie where the job before had its blocks: in the cache, before it is given back.
+    for (int i = 0; i < 1000 && taken_ < config_.leftover_count; ++i, ++taken_) {
+      const std::uint64_t size_bytes = random_.between(config_.size_min, config_.size_max);
+      static_cast<void>(batch_->allocate({.size_bytes = size_bytes}));
+    }
+    if (taken_ < config_.leftover_count) return true;
+    batch_->sync();
+    if (config_.trims) batch_->trim();
+    return false;
+  }
+
+ private:
+  PauseConfig config_;
+  Random random_;
+  EventBatch* batch_;
+  std::uint64_t taken_ = 0;
+};
+
+std::unique_ptr<EventSource> make_pause(Parameters& parameters, std::uint64_t seed) {
+  parameters.refuse_variant();
+  PauseConfig config;
+  config.trims = parameters.number("empty_cache", {.preset = 1, .lowest = 0, .highest = 1}) == 1;
+  config.leftover_count =
+      parameters.number("leftovers", {.preset = 0, .lowest = 0, .highest = 1'000'000});
+  if (config.leftover_count > 0) {
+    const std::uint64_t highest = std::uint64_t{1} << 40;
+    config.size_min =
+        parameters.size_bytes("size_min", {.preset = 512, .lowest = 1, .highest = highest});
+    config.size_max = parameters.size_bytes(
+        "size_max", {.preset = config.size_max, .lowest = 1, .highest = highest});
+  }
+  if (config.size_max < config.size_min) {
+    parameters.refuse_value("size_max", "at least size_min = " + std::to_string(config.size_min),
+                            config.size_max);
+  }
+  return make_generated<Pause>(parameters, {.name = "pause", .seed = seed}, config);
+}
+
+}  // namespace
+
+extern const GeneratorEntry kPauseGenerator;
+constinit const GeneratorEntry kPauseGenerator{
+    "pause", "pause:empty_cache=1,leftovers=2000",
+    "between two jobs in one process: waits, gives cached memory back, leaves blocks behind",
+    make_pause};
+
+}  // namespace allocmark

@@ -1,0 +1,331 @@
+// Generator serve: a server that answers requests as they arrive. Decoders run under continuous
+// batching (serving/scheduler.h) on an engine without padding (serving/engine.h), plain, with beam
+// search or with a draft model that guesses ahead; encoders run as an embedding service
+// (serving/embedding_service.cc). Marks tell when requests arrive and are answered.
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/random.h"
+#include "workloads/model/lengths.h"
+#include "workloads/programs/model_options.h"
+#include "workloads/serving/arrivals.h"
+#include "workloads/serving/engine.h"
+#include "workloads/serving/scheduler.h"
+#include "workloads/serving/serve_options.h"
+#include "workloads/trace/generated_source.h"
+#include "workloads/trace/generator_entry.h"
+
+namespace allocmark {
+namespace {
+
+// Three streams of random numbers, so that e.g. another arrival process leaves the lengths alone.
+constexpr std::uint64_t kLengthSeed = 0x6C656E67;
+constexpr std::uint64_t kGuessSeed = 0x67756573;
+
+class Server {
+ public:
+  using Config = ServeConfig;
+  Server(const ServeConfig& config, std::uint64_t seed, EventBatch* batch)
+      : config_(config),
+        batch_(batch),
+        arrivals_(config.arrivals, seed),
+        lengths_(seed ^ kLengthSeed),
+        guesses_(seed ^ kGuessSeed),
+        pool_(std::make_unique<TensorPool>(batch)),
+        target_(pool_.get(), config.target),
+        scheduler_(config.limits) {
+    if (config.draft) draft_.emplace(pool_.get(), *config.draft);
+    next_arrival_ns_ = arrivals_.next_ns();
+  }
+
+  // One layer of one pass per call, or what lies between passes.
+  bool advance();
+
+ private:
+  enum class Phase { Start, Iteration, Layer, PassEnd, Reorder, Commit, End };
+  // A forward pass of an iteration: of the draft model or the target's.
+  struct Pass {
+    bool is_draft = false;
+    std::uint64_t logit_rows = 0;  // 0: for the cache only
+    std::vector<PassPart> parts;
+  };
+
+  void start();
+  void begin_iteration();
+  void plan_passes();
+  void begin_pass();
+  void end_pass();
+  void reorder_layer();
+  void commit();
+  void sample(std::uint64_t rows);
+  void choose_beams(std::uint64_t rows);
+  [[nodiscard]] std::optional<ServeRequest> arrived_request();
+  [[nodiscard]] Engine& engine(const Pass& pass) { return pass.is_draft ? *draft_ : target_; }
+
+  ServeConfig config_;
+  EventBatch* batch_;
+  Arrivals arrivals_;
+  Random lengths_, guesses_;
+  std::unique_ptr<TensorPool> pool_;
+  Engine target_;
+  std::optional<Engine> draft_;
+  Scheduler scheduler_;
+  std::vector<Pass> passes_;
+  std::vector<PassPart> beam_parts_;  // whose caches follow their beams
+  std::vector<Tensor> draft_shares_;  // what the draft model said, until the target has checked it
+  Tensor logits_, inputs_;
+  Phase phase_ = Phase::Start;
+  std::size_t pass_ = 0;
+  std::uint64_t layer_ = 0;
+  std::uint64_t now_ns_ = 0;
+  std::uint64_t next_arrival_ns_ = 0;
+  std::uint64_t arrived_count_ = 0;  // handed to the scheduler
+  std::uint64_t done_count_ = 0;
+  std::uint64_t iteration_ = 0;
+};
+
+bool Server::advance() {
+  switch (phase_) {
+    case Phase::Start:
+      start();
+      return true;
+    case Phase::Iteration:
+      begin_iteration();
+      return true;
+    case Phase::Layer: {
+      const Pass& pass = passes_[pass_];
+      engine(pass).layer(layer_, pass.parts);
+      if (++layer_ == engine(pass).layer_count()) phase_ = Phase::PassEnd;
+      return true;
+    }
+    case Phase::PassEnd:
+      end_pass();
+      return true;
+    case Phase::Reorder:
+      reorder_layer();
+      return true;
+    case Phase::Commit:
+      commit();
+      return true;
+    case Phase::End:
+      batch_->mark("end");
+      inputs_.reset();
+      if (draft_) draft_->clear();
+      target_.clear();
+      return false;
+  }
+  return false;
+}
+
+void Server::start() {
+  batch_->mark("begin");
+  for (Engine* engine : {&target_, draft_ ? &*draft_ : nullptr}) {
+    if (engine == nullptr) continue;
+    engine->make_weights();
+    if (config_.target.kv_mode == KvMode::Paged) {
+      engine->make_pool(config_.limits.block_count, config_.limits.block_tokens);
+    }
+  }
+  // Token ids, positions and places in the cache of every token that a pass can have.
+  inputs_ = target_.make(config_.limits.token_budget * 24);
+  batch_->sync();
+  batch_->mark(MarkClass::ServerStart, 0);
+  phase_ = Phase::Iteration;
+}
+
+std::optional<ServeRequest> Server::arrived_request() {
+  if (arrived_count_ == config_.request_count || next_arrival_ns_ > now_ns_) return std::nullopt;
+  const RequestLengths drawn = draw_lengths(config_.lengths, &lengths_);
+  const ServeRequest request{.arrival_ns = next_arrival_ns_,
+                             .prompt = drawn.context,
+                             .answer = std::max<std::uint64_t>(drawn.generated, 1)};
+  ++arrived_count_;
+  next_arrival_ns_ = arrivals_.next_ns();
+  return request;
+}
+
+void Server::begin_iteration() {
+  if (done_count_ == config_.request_count) {
+    phase_ = Phase::End;
+    return;
+  }
+  if (scheduler_.is_idle() && next_arrival_ns_ > now_ns_) {
+    now_ns_ = next_arrival_ns_;
+    batch_->mark(MarkClass::IdleUntil, now_ns_);
+  }
+  batch_->mark("step", iteration_++);
+  const std::uint64_t admitted_before = scheduler_.running().size();
+  for (const std::uint32_t slot : scheduler_.plan([this] { return arrived_request(); })) {
+    target_.release(slot);
+    if (draft_) draft_->release(slot);
+  }
+  if (config_.target.kv_mode == KvMode::Preallocated) {
+    for (const ServeRequest& request : scheduler_.running().subspan(
+             std::min<std::size_t>(admitted_before, scheduler_.running().size()))) {
+      target_.reserve(request.slot, config_.limits.reserved_tokens);
+      if (draft_) draft_->reserve(request.slot, config_.limits.reserved_tokens);
+    }
+  }
+  plan_passes();
+  pass_ = 0;
+  begin_pass();
+}
+
+// Without a draft model one pass; with it the draft model reads what the target reads, then guesses
+// token by token, and the target checks all guesses in one pass.
+void Server::plan_passes() {
+  passes_.clear();
+  beam_parts_.clear();
+  const std::uint64_t guess_count = config_.limits.draft_tokens;
+  Pass target{.parts = {}};
+  std::vector<Pass> guesses(guess_count, Pass{.is_draft = true, .parts = {}});
+  for (const ServeRequest& request : scheduler_.running()) {
+    if (request.scheduled == 0) continue;
+    const bool decodes = request.decodes();
+    PassPart part{.slot = request.slot,
+                  .tokens = request.scheduled,
+                  .width = decodes ? config_.limits.beams : 1,
+                  .context = request.cached + request.scheduled};
+    target.parts.push_back(part);
+    const bool gives_token = decodes || request.pending() == request.scheduled;
+    if (gives_token) target.logit_rows += decodes ? part.tokens * part.width : 1;
+    if (gives_token && config_.limits.beams > 1) {
+      part.width = config_.limits.beams;
+      beam_parts_.push_back(part);
+    }
+    for (std::uint64_t i = 0; i < guess_count; ++i) {
+      if (!decodes && i > 0) break;
+      PassPart guess = part;
+      guess.width = 1;
+      if (decodes) {
+        guess.tokens = 1;
+        guess.context = request.cached + 1 + i;
+        ++guesses[i].logit_rows;
+      }
+      guesses[i].parts.push_back(guess);
+    }
+  }
+  for (Pass& guess : guesses) {
+    if (!guess.parts.empty()) passes_.push_back(std::move(guess));
+  }
+  passes_.push_back(std::move(target));
+}
+
+void Server::begin_pass() {
+  const Pass& pass = passes_[pass_];
+  engine(pass).begin(pass.parts);
+  layer_ = 0;
+  phase_ = Phase::Layer;
+}
+
+void Server::end_pass() {
+  const Pass& pass = passes_[pass_];
+  Engine& current = engine(pass);
+  if (pass.logit_rows == 0) {
+    current.drop_hidden();
+  } else {
+    logits_ = current.logits(pass.logit_rows);
+    if (pass.is_draft) {
+      draft_shares_.push_back(current.make(pass.logit_rows * current.model().vocabulary * 4));
+      logits_.reset();
+      { const Tensor guess = current.make(pass.logit_rows * 8); }
+    } else if (config_.limits.beams > 1) {
+      choose_beams(pass.logit_rows);
+    } else {
+      sample(pass.logit_rows);
+    }
+  }
+  now_ns_ += current.take_duration_ns();
+  if (++pass_ < passes_.size()) {
+    begin_pass();
+    return;
+  }
+  layer_ = 0;
+  phase_ = beam_parts_.empty() ? Phase::Commit : Phase::Reorder;
+}
+
+// A random choice: shares, exponential numbers to divide them by, the largest of each row. Guesses
+// are compared with the draft model's shares first.
+void Server::sample(std::uint64_t rows) {
+  const std::uint64_t row_bytes = target_.model().vocabulary * 4;
+  const Tensor shares = target_.make(rows * row_bytes);
+  logits_.reset();
+  if (!draft_shares_.empty()) {
+    std::uint64_t guessed_bytes = 0;
+    for (const Tensor& share : draft_shares_) guessed_bytes += share.size_bytes();
+    const Tensor guessed = target_.make(guessed_bytes);
+    draft_shares_.clear();
+    const Tensor drawn = target_.make(guessed_bytes / config_.limits.draft_tokens);
+    const Tensor accepted = target_.make(rows * 4);
+    const Tensor recovered = target_.make(rows * 8);
+    return;
+  }
+  const Tensor divisors = target_.make(rows * row_bytes);
+  const Tensor chosen = target_.make(rows * 8);
+}
+
+// The best 2 x beams of each request over all beams' words.
+void Server::choose_beams(std::uint64_t rows) {
+  const std::uint64_t row_bytes = target_.model().vocabulary * 4;
+  Tensor shares = target_.make(rows * row_bytes);
+  logits_.reset();
+  shares = target_.make(rows * row_bytes);  // the beams' scores are added
+  const Tensor best = target_.make(2 * rows * 4);
+  const Tensor indexes = target_.make(2 * rows * 8);
+  shares.reset();
+  const Tensor beams = target_.make(rows * 8);
+  const Tensor words = target_.make(rows * 8);
+}
+
+void Server::reorder_layer() {
+  for (const PassPart& part : beam_parts_) target_.reorder(layer_, part);
+  if (++layer_ == target_.layer_count()) phase_ = Phase::Commit;
+}
+
+void Server::commit() {
+  batch_->sync();
+  const Scheduler::Outcome& outcome = scheduler_.commit([this](const ServeRequest&) {
+    std::uint64_t right = 0;
+    while (right < config_.limits.draft_tokens && guesses_.below(100) < config_.accept_percent) {
+      ++right;
+    }
+    return right;
+  });
+  for (const std::uint64_t arrival_ns : outcome.first_token_arrivals_ns) {
+    batch_->mark(MarkClass::FirstToken, arrival_ns);
+  }
+  for (const ServeRequest& request : outcome.done) {
+    batch_->mark(MarkClass::RequestDone, request.arrival_ns);
+    target_.release(request.slot);
+    if (draft_) draft_->release(request.slot);
+    ++done_count_;
+  }
+  phase_ = Phase::Iteration;
+}
+
+std::unique_ptr<EventSource> make_serve(Parameters& parameters, std::uint64_t seed) {
+  const ModelShape model = read_model_shape(parameters);
+  if (model.family == ModelFamily::Bert) return make_embedding_service(parameters, model, seed);
+  if (model.family != ModelFamily::Gpt2 && !model.is_llama_like()) {
+    parameters.refuse_value("model", "a decoder of the families gpt2, llama and mixtral, or bert",
+                            model.name);
+  }
+  const ServeConfig config = read_serve_config(parameters, model);
+  return make_generated<Server>(parameters, {.name = "serve-" + parameters.variant(), .seed = seed},
+                                config);
+}
+
+}  // namespace
+
+extern const GeneratorEntry kServeGenerator;
+constinit const GeneratorEntry kServeGenerator{
+    "serve", "serve:llama-3-8b,requests=64,arrivals=gamma,cv_percent=300,kv=paged",
+    "a server under open-loop arrivals: continuous batching, chunked prompts, beam search, draft "
+    "models; embeddings with BERT",
+    make_serve};
+
+}  // namespace allocmark

@@ -1,0 +1,34 @@
+// Generator train: training steps of a transformer, lowered to the allocations that PyTorch makes:
+// forward (model/transformer.cc, model/megatron.cc), loss, backward (model/tape.cc), collective
+// operations, optimizer, zero_grad. The seed matters only where the lengths of sequences are drawn.
+#include <cstdint>
+#include <memory>
+
+#include "workloads/programs/training.h"
+#include "workloads/trace/generated_source.h"
+#include "workloads/trace/generator_entry.h"
+
+namespace allocmark {
+
+namespace {
+
+std::unique_ptr<EventSource> make_train(Parameters& parameters, std::uint64_t seed) {
+  const TrainConfig config = read_train_config(parameters);
+  const ParallelSetup& parallel = config.setup.parallel;
+  const bool is_parallel = parallel.tensor * parallel.data * parallel.pipeline > 1;
+  const std::uint32_t stream_count = is_parallel ? ShardedParameters::stream_count() : 1;
+  return make_generated<Training>(
+      parameters,
+      {.name = "train-" + parameters.variant(), .seed = seed, .stream_count = stream_count},
+      config);
+}
+
+}  // namespace
+
+extern const GeneratorEntry kTrainGenerator;
+constinit const GeneratorEntry kTrainGenerator{
+    "train", "train:gpt2-124m,batch=8,seq=1024,steps=4",
+    "transformer training steps as eager PyTorch allocates them: autocast, checkpointing, AdamW",
+    make_train};
+
+}  // namespace allocmark

@@ -1,0 +1,493 @@
+#include "workloads/programs/train_options.h"
+
+#include <algorithm>
+#include <string>
+
+#include "workloads/programs/model_options.h"
+
+namespace allocmark {
+namespace {
+
+// More than any device has; products of sizes stay far from 64 bits below it.
+constexpr double kLiveBytesMax = 4.0e18;
+
+bool read_switch(Parameters& parameters, const char* key, bool preset) {
+  return parameters.number(key, {.preset = preset ? 1u : 0u, .lowest = 0, .highest = 1}) == 1;
+}
+
+void read_lengths(Parameters& parameters, TrainConfig* config) {
+  const std::uint64_t positions = config->setup.model.positions;
+  if (config->setup.model.image > 0) {
+    config->sequences = {positions};
+    config->lengths.context_max = positions;
+    return;
+  }
+  const std::uint64_t longest = positions > 0 ? positions : 131'072;
+  config->sequences = parameters.numbers(
+      "seq", {.preset = positions > 0 ? positions : 2048, .lowest = 1, .highest = longest});
+  const std::size_t source = parameters.choice("lengths", {"fixed", "lognormal", "conv", "code"});
+  config->draws_lengths = source != 0;
+  LengthSettings& lengths = config->lengths;
+  lengths.source = source == 1   ? LengthSource::Lognormal
+                   : source == 2 ? LengthSource::Conversation
+                                 : LengthSource::Code;
+  lengths.context_max = *std::max_element(config->sequences.begin(), config->sequences.end());
+  if (source != 1) return;
+  lengths.median = parameters.number("median", {.preset = 500, .lowest = 1, .highest = 100'000});
+  lengths.sigma_percent =
+      parameters.number("sigma_percent", {.preset = 60, .lowest = 0, .highest = 300});
+}
+
+void read_precision(Parameters& parameters, TrainConfig* config) {
+  TransformerSetup& setup = config->setup;
+  if (config->is_megatron()) {
+    static_cast<void>(parameters.choice("precision", {"bf16"}));
+    setup.autocast = false;
+    setup.wide_bytes = setup.narrow_bytes = 2;
+    return;
+  }
+  const std::size_t precision = parameters.choice(
+      "precision", {"bf16_autocast", "bf16", "fp32", "fp16_autocast", "bf16_weights_autocast"});
+  setup.autocast = precision == 0 || precision >= 3;
+  setup.is_half = config->scales_loss = precision == 3;
+  setup.wide_bytes = precision == 1 || precision == 4 ? 2 : 4;
+  setup.narrow_bytes = precision == 2 ? 4 : 2;
+}
+
+const char* autocast_name(const TransformerSetup& setup) {
+  if (setup.is_half) return "fp16_autocast";
+  return setup.wide_bytes == 2 ? "bf16_weights_autocast" : "bf16_autocast";
+}
+
+void read_checkpoint(Parameters& parameters, TrainConfig* config) {
+  const std::size_t kind =
+      parameters.choice("checkpoint", {"none", "full", "selective", "keep_products"});
+  config->checkpointed = kind == 1 || kind == 3;
+  config->keeps_products = kind == 3;
+  if (config->keeps_products && config->is_megatron()) {
+    parameters.refuse_text("checkpoint", "none, full or selective where implementation=megatron",
+                           "keep_products");
+  }
+  config->setup.recomputes_attention = kind == 2;
+  if (!config->checkpointed) return;
+  config->reentrant = config->is_megatron();
+  if (!config->is_megatron() && !config->keeps_products) {
+    config->reentrant = read_switch(parameters, "reentrant", false);
+  }
+  const std::uint64_t layers = config->setup.own_layer_count();
+  config->checkpoint_every =
+      parameters.number("checkpoint_every", {.preset = 1, .lowest = 1, .highest = 1024});
+  config->checkpoint_blocks =
+      parameters.number("checkpoint_blocks", {.preset = 1, .lowest = 1, .highest = layers});
+  if (config->setup.model.family == ModelFamily::T5 && config->checkpoint_blocks > 1) {
+    parameters.refuse_value("checkpoint_blocks", "1 for T5 models", config->checkpoint_blocks);
+  }
+  if (config->checkpoint_every > 1 && config->checkpoint_blocks > 1) {
+    parameters.refuse_value("checkpoint_blocks", "1 where checkpoint_every is above 1",
+                            config->checkpoint_blocks);
+  }
+}
+
+void check_shares(Parameters& parameters, const TransformerSetup& setup) {
+  const ModelShape& model = setup.model;
+  const std::uint64_t ranks = setup.parallel.tensor;
+  const auto divides = [&](const char* what, std::uint64_t value) {
+    if (value % ranks == 0) return;
+    parameters.refuse_value(
+        "tp", "a divisor of " + std::string(what) + " = " + std::to_string(value), ranks);
+  };
+  divides("heads", model.head_count);
+  divides("kv_heads", model.kv_head_count);
+  divides("hidden", model.hidden);
+  divides("ffn", model.ffn);
+  const std::uint64_t pieces = setup.parallel.pipeline * setup.parallel.chunks;
+  if (model.layer_count % pieces != 0) {
+    parameters.refuse_value(
+        setup.parallel.chunks > 1 ? "virtual" : "pp",
+        "pp * virtual a divisor of layers = " + std::to_string(model.layer_count),
+        setup.parallel.chunks > 1 ? setup.parallel.chunks : setup.parallel.pipeline);
+  }
+}
+
+// Families whose blocks nobody has cut into parts yet.
+void check_families(Parameters& parameters, const TransformerSetup& setup) {
+  const ModelFamily family = setup.model.family;
+  const bool is_whole =
+      family == ModelFamily::Vit || family == ModelFamily::T5 || family == ModelFamily::Mixtral;
+  if (!is_whole) return;
+  const std::string wanted = "1 for " + std::string(setup.model.name);
+  if (setup.parallel.tensor > 1) parameters.refuse_value("tp", wanted, setup.parallel.tensor);
+  if (setup.parallel.pipeline > 1) parameters.refuse_value("pp", wanted, setup.parallel.pipeline);
+}
+
+// tp, sp, dp, pp, virtual, and which of the ranks is looked at.
+void read_parallel(Parameters& parameters, TrainConfig* config) {
+  TransformerSetup& setup = config->setup;
+  ParallelSetup& parallel = setup.parallel;
+  const auto number = [&](const char* key, std::uint64_t highest) {
+    return parameters.number(key, {.preset = 1, .lowest = 1, .highest = highest});
+  };
+  const bool is_bert = setup.model.family == ModelFamily::Bert;
+  parallel.tensor = number("tp", 1024);
+  parallel.sequence = read_switch(parameters, "sp", false);
+  parallel.data = number("dp", 1 << 16);
+  parallel.pipeline = number("pp", 1024);
+  if (parallel.pipeline > 1) parallel.chunks = number("virtual", 1024);
+  if (parallel.sequence && parallel.tensor == 1) {
+    parameters.refuse_value("sp", "0 where tp is 1: tokens are shared over the tensor ranks", 1);
+  }
+  if (parallel.sequence && !config->is_megatron() && setup.model.family != ModelFamily::Llama) {
+    parameters.refuse_value("sp", "0, a Llama model, or implementation=megatron", 1);
+  }
+  if (parallel.pipeline > 1 && is_bert) {
+    parameters.refuse_value("pp", "1 for BERT models", parallel.pipeline);
+  }
+  check_families(parameters, setup);
+  check_shares(parameters, setup);
+  if (parallel.pipeline > 1 && config->draws_lengths) {
+    parameters.refuse_value("pp", "1 where lengths are drawn: stages have to agree",
+                            parallel.pipeline);
+  }
+  if (parallel.pipeline > 1 && config->sequences.size() > 1 && !config->is_megatron()) {
+    parameters.refuse_value("pp",
+                            "1 where seq has several lengths, or implementation=megatron: "
+                            "PyTorch's stages have fixed shapes",
+                            parallel.pipeline);
+  }
+  const std::uint64_t world = parallel.tensor * parallel.data * parallel.pipeline;
+  const std::uint64_t rank =
+      parameters.number("rank", {.preset = 0, .lowest = 0, .highest = world - 1});
+  parallel.data_rank = rank / parallel.tensor % parallel.data;
+  parallel.stage = rank / (parallel.tensor * parallel.data);
+  if (!parallel.sequence) return;
+  for (const std::uint64_t sequence : config->sequences) {
+    if (sequence % parallel.tensor != 0) {
+      parameters.refuse_value(
+          "seq", "a multiple of tp = " + std::to_string(parallel.tensor) + " where sp=1", sequence);
+    }
+  }
+  if (config->draws_lengths) {
+    parameters.refuse_value("sp", "0 where lengths are drawn: they cannot be shared evenly", 1);
+  }
+}
+
+void read_micro_batches(Parameters& parameters, TrainConfig* config) {
+  const ParallelSetup& parallel = config->setup.parallel;
+  const std::uint64_t accumulate =
+      parameters.number("accumulate", {.preset = 1, .lowest = 1, .highest = 100'000});
+  const std::uint64_t stages = parallel.pipeline;
+  const std::uint64_t micro = parameters.number(
+      "micro_batches",
+      {.preset = stages > 1 ? stages : accumulate, .lowest = 1, .highest = 100'000});
+  if (accumulate > 1 && micro != accumulate) {
+    parameters.refuse_value("accumulate",
+                            "1 where micro_batches = " + std::to_string(micro) + " says the same",
+                            accumulate);
+  }
+  config->accumulate = micro;
+  const std::uint64_t global = parameters.number(
+      "global_batch", {.preset = 0, .lowest = 1, .highest = std::uint64_t{1} << 32});
+  if (global > 0) {
+    const std::uint64_t each = config->setup.batch * parallel.data;
+    if (global % each != 0) {
+      parameters.refuse_value("global_batch", "a multiple of batch * dp = " + std::to_string(each),
+                              global);
+    }
+    if (micro != 1 && micro != stages && micro != global / each) {
+      parameters.refuse_value(
+          "micro_batches", "global_batch / (batch * dp) = " + std::to_string(global / each), micro);
+    }
+    config->accumulate = global / each;
+  }
+  if (parallel.chunks > 1 && config->accumulate % stages != 0) {
+    parameters.refuse_value("micro_batches",
+                            "a multiple of pp = " + std::to_string(stages) + " where virtual > 1",
+                            config->accumulate);
+  }
+}
+
+void check_data_parallel(Parameters& parameters, const TrainConfig& config, std::uint64_t zero,
+                         std::uint64_t fsdp) {
+  const char* given = zero > 0 ? "zero" : "fsdp";
+  if (zero > 0 && fsdp > 0) {
+    parameters.refuse_value("fsdp", "0 where zero = " + std::to_string(zero), fsdp);
+  }
+  if (zero + fsdp > 0 && config.setup.parallel.data == 1) {
+    parameters.refuse_value(given, "0 where dp is 1: there is nobody to share with", zero + fsdp);
+  }
+  if (config.is_megatron() && fsdp > 0) {
+    parameters.refuse_value("fsdp", "0 where implementation=megatron", fsdp);
+  }
+  if (config.is_megatron() && zero > 1) {
+    parameters.refuse_value(
+        "zero", "0, or 1 for the distributed optimizer, where implementation=megatron", zero);
+  }
+  if (config.setup.parallel.pipeline > 1 && (zero > 1 || fsdp > 0)) {
+    parameters.refuse_value(given,
+                            "at most zero=1 where pp > 1: a stage would gather its parameters for "
+                            "every micro batch",
+                            zero + fsdp);
+  }
+  if (config.lora.rank > 0 && zero + fsdp > 0) {
+    parameters.refuse_value("lora", "0 where zero or fsdp is given", config.lora.rank);
+  }
+}
+
+void read_data_parallel(Parameters& parameters, TrainConfig* config) {
+  const std::uint64_t ranks = config->setup.parallel.data;
+  DataParallelSettings& own = config->data_parallel;
+  own.ranks = ranks;
+  own.rank = config->setup.parallel.data_rank;
+  const std::uint64_t zero = parameters.number("zero", {.preset = 0, .lowest = 0, .highest = 3});
+  const std::uint64_t fsdp = parameters.number("fsdp", {.preset = 0, .lowest = 0, .highest = 2});
+  check_data_parallel(parameters, *config, zero, fsdp);
+  if (config->is_megatron()) {
+    config->distributed_optimizer = zero == 1;
+    return;
+  }
+  using enum DataParallelKind;
+  const DataParallelKind kinds[] = {Ddp, Zero1, Zero2, Zero3};
+  own.kind = fsdp == 1 ? Fsdp1 : fsdp == 2 ? Fsdp2 : ranks == 1 ? None : kinds[zero];
+  if (own.kind == Ddp) {
+    own.bucket_bytes = parameters.number("bucket_mb", {.preset = 25, .lowest = 1, .highest = 4096})
+                       << 20;
+    own.bucket_view = read_switch(parameters, "bucket_view", false);
+    own.no_sync = read_switch(parameters, "no_sync", false);
+  }
+  if (zero == 1) own.shares_states = parameters.choice("sharder", {"deepspeed", "torch"}) == 1;
+  if (own.shares_states) {
+    own.kind = Ddp;  // ZeroRedundancyOptimizer beside DistributedDataParallel
+    return;
+  }
+  if (zero > 0) {
+    own.reduce_elements = parameters.number(
+        "reduce_elements", {.preset = 500'000'000, .lowest = 1, .highest = 100'000'000'000});
+  }
+  if (zero > 0 && config->setup.autocast) {
+    parameters.refuse_text("precision",
+                           "bf16 or fp32 where zero is given: DeepSpeed casts the model",
+                           autocast_name(config->setup));
+  }
+  if (fsdp > 0) {
+    own.reshard = read_switch(parameters, "reshard", true);
+    own.gathers_narrow = parameters.choice("gathered", {"same", "bf16"}) == 1;
+  }
+  if (fsdp > 0 || zero == 3) own.prefetch = read_switch(parameters, "prefetch", true);
+  if (own.kind != None) own.records = read_switch(parameters, "record", true);
+  if (!own.gathers_narrow) return;
+  TransformerSetup& setup = config->setup;
+  if (setup.autocast || setup.wide_bytes != 4) {
+    parameters.refuse_text("gathered", "same, or precision=fp32 for the shards", "bf16");
+  }
+  setup.parameter_bytes = 4;
+  setup.wide_bytes = setup.narrow_bytes = 2;
+}
+
+// Where gradients lie in buffers of the wrapper's own, zero_grad is not the program's to call.
+void read_zero_grad(Parameters& parameters, TrainConfig* config) {
+  const std::vector<std::string> names = {"after_step", "before_backward", "zeros", "never"};
+  const std::size_t kind = parameters.choice("zero_grad", names);
+  config->zero_grad = static_cast<ZeroGrad>(kind);
+  if (config->zero_grad == ZeroGrad::AfterStep) return;
+  using enum DataParallelKind;
+  const DataParallelSettings& own = config->data_parallel;
+  const bool is_deepspeed = own.kind == Zero1 || own.kind == Zero2 || own.kind == Zero3;
+  if (config->is_megatron()) {
+    parameters.refuse_text("zero_grad", "after_step where implementation=megatron", names[kind]);
+  }
+  if (is_deepspeed) {
+    parameters.refuse_text("zero_grad", "after_step where zero is given: DeepSpeed's step does it",
+                           names[kind]);
+  }
+  if (own.kind == Fsdp1 && config->zero_grad == ZeroGrad::BeforeBackward) {
+    parameters.refuse_text("zero_grad", "after_step, zeros or never where fsdp=1", names[kind]);
+  }
+  if (own.bucket_view) {
+    parameters.refuse_value("bucket_view", "0 where zero_grad is not after_step", 1);
+  }
+}
+
+void read_optimizer(Parameters& parameters, TrainConfig* config) {
+  if (config->is_megatron()) {  // its own, fused
+    static_cast<void>(parameters.choice("optimizer", {"adamw"}));
+  } else {
+    config->optimizer = static_cast<OptimizerKind>(parameters.choice(
+        "optimizer", {"adamw", "adamw_fused", "sgd", "adamw_loop", "sgd_momentum", "adamw_8bit"}));
+  }
+  config->clips = read_switch(parameters, "clip", false);
+  if (config->is_megatron() && config->clips) {
+    parameters.refuse_value("clip", "0 where implementation=megatron", 1);
+  }
+  read_zero_grad(parameters, config);
+}
+
+void read_model_state(Parameters& parameters, TrainConfig* config) {
+  config->save_every =
+      parameters.number("save_every", {.preset = 0, .lowest = 0, .highest = 1'000'000});
+  if (config->save_every > 0) {
+    config->save = static_cast<SaveKind>(parameters.choice("save", {"plain", "cast", "gathered"}));
+    const DataParallelKind kind = config->data_parallel.kind;
+    const bool sharded = kind == DataParallelKind::Zero3 || kind == DataParallelKind::Fsdp1 ||
+                         kind == DataParallelKind::Fsdp2;
+    if (config->save == SaveKind::Gathered && !sharded) {
+      parameters.refuse_text("save", "plain or cast where parameters are whole (zero=3, fsdp)",
+                             "gathered");
+    }
+    if (config->save == SaveKind::Cast && sharded) {
+      parameters.refuse_text("save", "plain or gathered where parameters are sharded", "cast");
+    }
+  }
+  const std::vector<std::string> names = {"none", "host", "device"};
+  const std::size_t resume = parameters.choice("resume", names);
+  config->resume = static_cast<ResumeKind>(resume);
+  if (config->resume == ResumeKind::None) return;
+  if (config->is_megatron()) {
+    parameters.refuse_text("resume", "none where implementation=megatron", names[resume]);
+  }
+  config->resume_at = parameters.number(
+      "resume_at",
+      {.preset = 0, .lowest = 0, .highest = std::max<std::uint64_t>(config->step_count, 1) - 1});
+}
+
+void read_evaluation(Parameters& parameters, TrainConfig* config) {
+  config->eval_every =
+      parameters.number("eval_every", {.preset = 0, .lowest = 0, .highest = 1'000'000});
+  config->keeps_losses = read_switch(parameters, "keep_losses", false);
+  config->keeps_outputs = read_switch(parameters, "keep_outputs", false);
+  const ParallelSetup& parallel = config->setup.parallel;
+  if (!parallel.is_last() && (config->keeps_losses || config->keeps_outputs)) {
+    const std::uint64_t first_rank = parallel.tensor * parallel.data * (parallel.pipeline - 1);
+    parameters.refuse_value(config->keeps_losses ? "keep_losses" : "keep_outputs",
+                            "0, or rank = " + std::to_string(first_rank) +
+                                " or above: only the last stage has losses and outputs",
+                            1);
+  }
+  if (config->is_megatron() && config->keeps_outputs) {
+    parameters.refuse_value("keep_outputs", "0 where implementation=megatron", 1);
+  }
+  if (config->step_count == 0 && config->eval_every == 0) {
+    parameters.refuse_value("steps", "at least 1, or eval_every=1 to evaluate only", 0);
+  }
+  if (config->eval_every == 0) return;
+  if (config->setup.parallel.pipeline > 1) {
+    parameters.refuse_value("eval_every", "0 where pp > 1", config->eval_every);
+  }
+  config->eval_batches =
+      parameters.number("eval_batches", {.preset = 4, .lowest = 1, .highest = 100'000});
+  config->eval_batch = parameters.number(
+      "eval_batch", {.preset = config->setup.batch, .lowest = 1, .highest = 4096});
+  if (config->setup.autocast) {
+    config->eval_casts_once = parameters.choice("eval_autocast", {"batch", "loop"}) == 1;
+  }
+  config->eval_grad = read_switch(parameters, "eval_grad", false);
+  config->keeps_eval_losses = read_switch(parameters, "keep_eval_losses", false);
+  if (config->keeps_eval_losses && !config->eval_grad) {
+    parameters.refuse_value("keep_eval_losses", "0, or eval_grad=1: without graphs nothing is kept",
+                            1);
+  }
+}
+
+void read_lora(Parameters& parameters, TrainConfig* config) {
+  if (config->setup.model.family != ModelFamily::Llama || config->is_megatron()) return;
+  config->lora.rank = parameters.number("lora", {.preset = 0, .lowest = 0, .highest = 4096});
+  if (config->lora.rank == 0) return;
+  if (config->setup.parallel.tensor * config->setup.parallel.pipeline > 1) {
+    parameters.refuse_value("lora", "0 where tp or pp is above 1", config->lora.rank);
+  }
+  config->lora.input_gradient = config->checkpointed;
+  config->lora.dropout = read_switch(parameters, "lora_dropout", false);
+  config->lora.quantized = parameters.choice("quantize", {"none", "nf4"}) == 1;
+  if (config->lora.quantized && config->setup.wide_bytes != 2) {
+    parameters.refuse_text("quantize", "none, or precision=bf16 or bf16_weights_autocast", "nf4");
+  }
+}
+
+// What all blocks and the loss keep at once, roughly: enough to refuse what 64 bits cannot hold.
+void check_live_bytes(Parameters& parameters, const TrainConfig& config) {
+  const ModelShape& model = config.setup.model;
+  const double longest = static_cast<double>(config.lengths.context_max);
+  const std::uint64_t batch = std::max(config.setup.batch, config.eval_batch);
+  const double tokens = static_cast<double>(batch) * longest;
+  const double block =
+      tokens * (60.0 * static_cast<double>(model.hidden) + 40.0 * static_cast<double>(model.ffn) +
+                24.0 * longest * static_cast<double>(model.head_count));
+  const double matrices = static_cast<double>(model.hidden) *
+                          (4.0 * static_cast<double>(model.attention_width()) +
+                           3.0 * static_cast<double>(model.ffn) *
+                               static_cast<double>(std::max<std::uint64_t>(model.expert_count, 1)));
+  const double tables = static_cast<double>(model.vocabulary) * static_cast<double>(model.hidden);
+  const double layers = static_cast<double>(model.block_count());
+  const double passes = static_cast<double>(passes_in_flight_max(config.pipeline()));
+  const double kept = config.keeps_eval_losses ? static_cast<double>(config.eval_batches) : 1.0;
+  const double live =
+      (block * layers * passes + 16.0 * tokens * static_cast<double>(model.vocabulary)) * kept +
+      24.0 * (matrices * layers + 2.0 * tables);
+  if (live <= kLiveBytesMax) return;
+  parameters.refuse_value("seq",
+                          "batch, seq, micro batches in flight and the model's sizes that keep "
+                          "fewer than 2^62 bytes",
+                          config.lengths.context_max);
+}
+
+}  // namespace
+
+TrainConfig read_train_config(Parameters& parameters) {
+  TrainConfig config;
+  TransformerSetup& setup = config.setup;
+  setup.model = read_model_shape(parameters);
+  setup.implementation = static_cast<Implementation>(
+      parameters.choice("implementation", {"transformers", "megatron"}));
+  const bool has_megatron =
+      setup.model.family == ModelFamily::Gpt2 || setup.model.family == ModelFamily::Llama;
+  if (config.is_megatron() && !has_megatron) {
+    parameters.refuse_text("implementation", "transformers for BERT, Mixtral, T5 and ViT models",
+                           "megatron");
+  }
+  setup.batch = parameters.number("batch", {.preset = 8, .lowest = 1, .highest = 4096});
+  read_lengths(parameters, &config);
+  config.step_count = parameters.number("steps", {.preset = 4, .lowest = 0, .highest = 1'000'000});
+  read_precision(parameters, &config);
+  read_parallel(parameters, &config);
+  read_micro_batches(parameters, &config);
+  read_checkpoint(parameters, &config);
+  read_lora(parameters, &config);
+  read_data_parallel(parameters, &config);
+  read_optimizer(parameters, &config);
+  // transformers keeps a KV cache in training too, unless told not to or checkpointing.
+  if (!config.is_megatron() && setup.model.generates()) {
+    config.caches_in_evaluation = parameters.choice("kv_cache", {"default", "none"}) == 0;
+    config.keeps_cache = config.caches_in_evaluation && !config.checkpointed;
+  } else {
+    config.keeps_cache = config.caches_in_evaluation = false;
+  }
+  if (!config.is_megatron() && setup.model.image == 0) {
+    const std::size_t mask = parameters.choice("attention_mask", {"none", "ones", "padding"});
+    config.given_mask = mask > 0;
+    config.padded = mask == 2;
+    if (config.given_mask && setup.parallel.pipeline > 1) {
+      parameters.refuse_text("attention_mask", "none where pp > 1", mask == 1 ? "ones" : "padding");
+    }
+  }
+  if (setup.model.family == ModelFamily::T5) {
+    setup.target = parameters.number("target", {.preset = 128, .lowest = 1, .highest = 131'072});
+    if (setup.recomputes_attention) {
+      parameters.refuse_text("checkpoint", "none or full for T5 models", "selective");
+    }
+  }
+  const bool one_length = config.sequences.size() == 1 && !config.draws_lengths;
+  read_experts(parameters, one_length ? setup.batch * config.sequences.front() : 0, &setup);
+  setup.fused_attention = parameters.choice("attention", {"eager", "fused"}) == 1;
+  setup.kernels = read_switch(parameters, "kernels", false);
+  read_model_state(parameters, &config);
+  read_evaluation(parameters, &config);
+  config.marks_phases = parameters.choice("marks", {"steps", "phases"}) == 1;
+  if (config.data_parallel.kind != DataParallelKind::None &&
+      config.data_parallel.kind >= DataParallelKind::Zero3 && config.checkpoint_blocks > 1) {
+    parameters.refuse_value("checkpoint_blocks", "1 where zero=3 or fsdp is given",
+                            config.checkpoint_blocks);
+  }
+  check_live_bytes(parameters, config);
+  return config;
+}
+
+}  // namespace allocmark

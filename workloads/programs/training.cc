@@ -1,0 +1,369 @@
+#include "workloads/programs/training.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace allocmark {
+
+Training::Training(const TrainConfig& config, std::uint64_t seed, EventBatch* batch)
+    : config_(config),
+      random_(seed),
+      batch_(batch),
+      pool_(std::make_unique<TensorPool>(batch)),
+      model_(std::make_unique<Transformer>(config.setup, config.lora, pool_.get())),
+      cache_(KvMode::Concat, config.setup.own_layer_count()),
+      optimizer_(config.optimizer, pool_.get()),
+      passes_(1) {
+  if (config.keeps_cache) model_->set_cache(&cache_);
+  model_->set_given_mask(config.given_mask);
+  model_->set_given_positions(false);
+  model_->set_padded(config.padded);
+  model_->set_routing_seed(seed);
+  if (config.keeps_outputs) model_->set_kept_outputs(&kept_outputs_);
+  tape().set_keeps_products(config.keeps_products);
+}
+
+bool Training::advance() {
+  switch (phase_) {
+    case Phase::Start:
+      start();
+      break;
+    case Phase::BeginPass:
+      begin_pass();
+      break;
+    case Phase::Forward:
+      forward_layer();
+      break;
+    case Phase::EndForward:
+      end_forward();
+      break;
+    case Phase::Backward:
+      backward();
+      break;
+    case Phase::Optimize:
+      optimize();
+      break;
+    case Phase::Evaluate:
+      evaluate();
+      break;
+    case Phase::End:
+      end();
+      return false;
+  }
+  return true;
+}
+
+void Training::mark_phase(const char* label) {
+  if (config_.marks_phases) batch_->mark(label);
+}
+
+void Training::start() {
+  batch_->mark("begin");
+  model_->make_parameters();
+  if (pipelined()) {
+    stage_input_ = tape().add_parameter(
+        {.data = {}, .count = 0, .width = config_.setup.wide_bytes, .trainable = true});
+  }
+  wrap();
+  phase_ = Phase::BeginPass;
+  if (config_.step_count == 0) {
+    begin_evaluation();
+    return;
+  }
+  if (config_.resume_at == 0) resume();
+}
+
+// Data parallel wrappers come after the model.
+void Training::wrap() {
+  const DataParallelSettings& settings = config_.data_parallel;
+  if (config_.is_megatron()) {
+    buffers_ = std::make_unique<MegatronBuffers>(config_.setup.parallel,
+                                                 config_.distributed_optimizer, &tape());
+    buffers_->wrap();
+    tape().set_on_parameter([this](std::size_t index) { buffers_->on_gradient(index); });
+  } else if (settings.kind >= DataParallelKind::Zero3) {
+    sharded_ =
+        std::make_unique<ShardedParameters>(settings, config_.setup.parallel.data_rank, &tape());
+    sharded_->wrap(model_->layer_parameters());
+    if (settings.kind == DataParallelKind::Fsdp1) tape().set_sum_stream(2);
+    tape().set_on_hook([this](std::uint64_t code) { sharded_->on_hook(code); });
+  } else if (settings.kind != DataParallelKind::None) {
+    replicas_ = std::make_unique<DataParallel>(settings, &tape());
+    replicas_->wrap(model_->trained_parameters());
+    tape().set_on_parameter([this](std::size_t index) {
+      if (tape().parameters()[index].count > 0) replicas_->on_gradient(index);
+    });
+  }
+}
+
+bool Training::is_first() const {
+  return config_.setup.parallel.is_first() && (evaluating_ || passes_[active_].chunk == 0);
+}
+
+bool Training::is_last() const {
+  const ParallelSetup& parallel = config_.setup.parallel;
+  return parallel.is_last() && (evaluating_ || passes_[active_].chunk + 1 == parallel.chunks);
+}
+
+std::uint64_t Training::chunk_layer_count() const {
+  return config_.setup.own_layer_count() / config_.setup.parallel.chunks;
+}
+
+std::uint64_t Training::hidden_bytes() {
+  const TransformerSetup& setup = config_.setup;
+  return setup.batch * pass().length / setup.parallel.token_share() * setup.model.hidden *
+         setup.wide_bytes;
+}
+
+void Training::activate(std::size_t index) {
+  if (index == active_) return;
+  tape().swap_graph(&passes_[active_].graph);
+  active_ = index;
+  tape().swap_graph(&passes_[active_].graph);
+}
+
+std::size_t Training::free_pass() {
+  for (std::size_t i = 0; i < passes_.size(); ++i) {
+    if (!passes_[i].in_flight) return i;
+  }
+  passes_.emplace_back();
+  return passes_.size() - 1;
+}
+
+std::uint64_t Training::next_length(std::uint64_t index) {
+  if (config_.draws_lengths) return draw_lengths(config_.lengths, &random_).context;
+  return config_.sequences[index % config_.sequences.size()];
+}
+
+void Training::begin_pass() {
+  if (pass_index_ == 0) batch_->mark("step", step_);
+  const PipelinePass next = pipeline_pass(config_.pipeline(), pass_index_);
+  if (!next.is_forward) {
+    for (std::size_t i = 0; i < passes_.size(); ++i) {
+      const Pass& found = passes_[i];
+      if (!found.in_flight || found.micro_batch != next.micro_batch || found.chunk != next.chunk) {
+        continue;
+      }
+      activate(i);
+      break;
+    }
+    begin_backward();
+    return;
+  }
+  activate(free_pass());
+  pass().length = config_.sequences.front();
+  make_stage_buffers();
+  pass().in_flight = true;
+  pass().micro_batch = next.micro_batch;
+  pass().chunk = next.chunk;
+  mark_phase("forward");
+  begin_forward(next_length(step_ * config_.accumulate + next.micro_batch));
+  layer_ = next.chunk * chunk_layer_count();
+  layer_end_ = layer_ + chunk_layer_count();
+}
+
+void Training::begin_forward(std::uint64_t length) {
+  Pass& own = pass();
+  own.length = length;
+  const std::uint64_t batch = evaluating_ ? config_.eval_batch : config_.setup.batch;
+  model_->set_lengths(batch, length, 0);
+  // The new batch is there before the variable lets go of the old one. Stages in between get none.
+  const Transformer::InputSizes sizes = model_->input_sizes();
+  if (is_first() || is_last()) {
+    Tensor tokens = tape().allocate(sizes.input_bytes, TensorKind::Activation);
+    Tensor mask;
+    if (config_.given_mask) mask = tape().allocate(sizes.input_bytes, TensorKind::Activation);
+    Tensor labels;
+    const std::uint64_t label_bytes =
+        sizes.label_bytes == 0 && config_.padded ? sizes.input_bytes : sizes.label_bytes;
+    if (label_bytes > 0) labels = tape().allocate(label_bytes, TensorKind::Activation);
+    own.tokens = std::move(tokens);
+    own.given_mask = std::move(mask);
+    own.labels = std::move(labels);
+  }
+  if (replicas_ && !evaluating_) replicas_->begin_forward();
+  if (sharded_) sharded_->begin_forward();
+  if (is_first()) {
+    stream_ = model_->embed(own.tokens);
+  } else {
+    receive();
+  }
+  layer_ = 0;
+  layer_end_ = config_.setup.own_layer_count();
+  phase_ = Phase::Forward;
+}
+
+// PyTorch's stages have a buffer for every micro batch from their first step on; Megatron-LM makes
+// one whenever it receives.
+void Training::make_stage_buffers() {
+  if (!pipelined() || config_.is_megatron() || !stage_buffers_.empty()) return;
+  const std::uint64_t chunks = config_.setup.parallel.chunks;
+  stage_buffers_.resize(2 * chunks * config_.accumulate);
+  for (const bool is_gradient : {false, true}) {
+    for (std::uint64_t chunk = 0; chunk < chunks; ++chunk) {
+      pass().chunk = chunk;
+      if (is_gradient ? is_last() : is_first()) continue;
+      for (std::uint64_t i = 0; i < config_.accumulate; ++i) {
+        const std::uint64_t index = ((is_gradient ? chunks : 0) + chunk) * config_.accumulate + i;
+        stage_buffers_[index] = tape().allocate(hidden_bytes(), TensorKind::Communication);
+      }
+    }
+  }
+  pass().chunk = 0;
+}
+
+Tensor Training::stage_buffer(bool is_gradient) {
+  if (stage_buffers_.empty()) return tape().allocate(hidden_bytes(), TensorKind::Communication);
+  const std::uint64_t chunks = config_.setup.parallel.chunks;
+  const std::uint64_t chunk = (is_gradient ? chunks : 0) + pass().chunk;
+  return stage_buffers_[chunk * config_.accumulate + pass().micro_batch];
+}
+
+void Training::receive() {
+  Pass& own = pass();
+  own.received = stage_buffer(false);
+  tape().communicate(hidden_bytes(), kGatherStream);
+  Var input = tape().parameter(stage_input_);
+  input.tensor = own.received;
+  input.count = hidden_bytes() / config_.setup.wide_bytes;
+  stream_ = model_->enter(std::move(input));
+}
+
+// Blocks are checkpointed one by one, every n-th only, or n at a time.
+void Training::begin_segment() {
+  if (!config_.checkpointed || evaluating_) return;
+  if (layer_ % config_.checkpoint_every != 0 || layer_ % config_.checkpoint_blocks != 0) return;
+  const std::uint64_t blocks = std::min(config_.checkpoint_blocks, layer_end_ - layer_);
+  Var input = stream_;
+  input.tensor.reset();
+  SegmentInput segment{.first_layer = static_cast<std::uint32_t>(layer_),
+                       .layer_count = static_cast<std::uint32_t>(blocks),
+                       .inputs = {input, Var(), Var()}};
+  if (config_.reentrant) {
+    tape().begin_reentrant(std::move(segment), stream_);
+    if (pass().new_arguments.empty()) pass().new_arguments = model_->shared_inputs();
+    return;
+  }
+  tape().begin_segment(std::move(segment));
+  model_->hold_inputs(stream_);
+}
+
+void Training::end_segment(Var* output) {
+  if (!config_.checkpointed) return;
+  const bool at_end = (layer_ + 1) % config_.checkpoint_blocks == 0 || layer_ + 1 == layer_end_;
+  if (!at_end && config_.checkpoint_every == 1) return;
+  tape().end_reentrant(output);
+  tape().end_segment();
+}
+
+void Training::forward_layer() {
+  stream_ = model_->before_layer(layer_, std::move(stream_));
+  if (sharded_) stream_ = sharded_->begin_layer(layer_, std::move(stream_));
+  begin_segment();
+  // The block's input goes when its name is bound to the output.
+  Var output = model_->layer(layer_, stream_);
+  end_segment(&output);
+  if (sharded_) output = sharded_->end_layer(layer_, std::move(output));
+  stream_ = std::move(output);
+  if (++layer_ == layer_end_) phase_ = Phase::EndForward;
+}
+
+void Training::end_forward() {
+  Pass& own = pass();
+  if (is_last()) {
+    Var hidden = model_->finish(std::move(stream_));
+    stream_ = Var();
+    Var loss = model_->loss(std::move(hidden), own.labels ? own.labels : own.tokens);
+    if (!evaluating_ || !config_.eval_casts_once) tape().end_autocast();
+    cache_.end_batch();
+    if (config_.accumulate > 1 && !evaluating_) loss = divide_scalar(tape(), std::move(loss));
+    model_->end_graph();
+    own.arguments = std::exchange(own.new_arguments, {});
+    if (!pipelined()) own.loss = loss.tensor;
+    if (pipelined()) step_losses_.push_back(loss.tensor);
+    if (config_.keeps_losses && !evaluating_) kept_losses_.push_back(loss.tensor);
+    if (config_.scales_loss && !evaluating_) {
+      // A temporary of the line that calls backward().
+      loss = scaler_.scale(tape(), std::move(loss));
+      own.scaled_loss = loss.tensor;
+    }
+    own.output = loss;
+    own.output.tensor.reset();
+  } else {
+    send();
+  }
+  if (sharded_) sharded_->end_forward();
+  if (evaluating_) {
+    end_evaluation();
+    return;
+  }
+  ++pass_index_;
+  // Without a pipeline the backward follows at once.
+  phase_ = Phase::BeginPass;
+}
+
+void Training::send() {
+  Pass& own = pass();
+  model_->leave();
+  tape().end_autocast();
+  cache_.end_batch();
+  tape().communicate(stream_.size_bytes(), kGatherStream);
+  own.output = stream_;
+  stream_ = Var();
+  if (!config_.is_megatron()) return;
+  // The sent tensor is not needed any more: Megatron-LM puts one element in its place.
+  Tensor element = tape().allocate(config_.setup.wide_bytes, TensorKind::Activation);
+  own.output.tensor = std::move(element);
+}
+
+void Training::begin_backward() {
+  Pass& own = pass();
+  mark_phase("backward");
+  model_->set_lengths(config_.setup.batch, own.length, 0);
+  if (config_.zero_grad == ZeroGrad::BeforeBackward && own.micro_batch == 0) release_gradients();
+  if (replicas_) {
+    replicas_->begin_backward(pass_index_ + 1 == pipeline_pass_count(config_.pipeline()));
+  }
+  Tensor gradient;
+  if (is_last()) {
+    gradient = tape().gradient(own.output.width);
+  } else {
+    gradient = stage_buffer(true);
+    tape().communicate(hidden_bytes(), kGatherStream);
+  }
+  tape().begin_backward(own.output, std::move(gradient));
+  if (sharded_) sharded_->begin_backward();
+  phase_ = Phase::Backward;
+}
+
+void Training::backward() {
+  const auto recompute = [this](const SegmentInput& segment) { return model_->recompute(segment); };
+  if (tape().backward(64, recompute)) return;
+  end_backward();
+}
+
+void Training::end_backward() {
+  Pass& own = pass();
+  if (replicas_) replicas_->end_backward();
+  if (sharded_) sharded_->end_backward();
+  tape().end_backward();
+  own.scaled_loss.reset();
+  own.in_flight = false;
+  if (pipelined()) {
+    if (!is_first()) {
+      Tensor& gradient = tape().parameters()[stage_input_].gradient;
+      tape().communicate(gradient.size_bytes(), kGatherStream);
+      gradient.reset();
+    }
+    own.output.drop();
+    own.new_arguments.clear();
+    own.arguments.clear();
+    own.received.reset();
+    own.tokens.reset();
+    own.labels.reset();
+  }
+  phase_ =
+      ++pass_index_ == pipeline_pass_count(config_.pipeline()) ? Phase::Optimize : Phase::BeginPass;
+}
+
+}  // namespace allocmark

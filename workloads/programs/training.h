@@ -1,0 +1,110 @@
+// The program behind generator train: forwards and backwards of micro batches in the order of the
+// pipeline's schedule, the optimizer's step, evaluation, saving and loading. Piece by piece, so
+// that a trace of any length needs the memory of one step. training.cc runs the passes,
+// training_step.cc what lies between them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/random.h"
+#include "workloads/model/grad_scaler.h"
+#include "workloads/model/megatron_buffers.h"
+#include "workloads/model/sharded_parameters.h"
+#include "workloads/programs/train_options.h"
+#include "workloads/trace/event_batch.h"
+
+namespace allocmark {
+
+class Training {
+ public:
+  using Config = TrainConfig;
+  Training(const TrainConfig& config, std::uint64_t seed, EventBatch* batch);
+
+  // One phase, one layer of the forward, or some nodes of the backward per call.
+  bool advance();
+
+ private:
+  enum class Phase { Start, BeginPass, Forward, EndForward, Backward, Optimize, Evaluate, End };
+  // A forward whose backward is still to come, or an evaluation whose graph is kept.
+  struct Pass {
+    Graph graph;
+    Var output;  // where the backward begins
+    // Without labels of their own the tokens are the labels.
+    Tensor tokens, labels, given_mask, loss, scaled_loss, received;
+    std::vector<Tensor> arguments, new_arguments;  // of reentrant checkpoints, while a loss lives
+    std::uint64_t micro_batch = 0;
+    std::uint64_t chunk = 0;
+    std::uint64_t length = 0;
+    bool in_flight = false;
+  };
+
+  void start();
+  void wrap();
+  void begin_pass();
+  void begin_forward(std::uint64_t length);
+  void make_stage_buffers();
+  void receive();
+  // The buffer for a pass's received hidden states, or for their gradient.
+  [[nodiscard]] Tensor stage_buffer(bool is_gradient);
+  void forward_layer();
+  void begin_segment();
+  void end_segment(Var* output);
+  void end_forward();
+  void send();
+  void begin_backward();
+  void backward();
+  void end_backward();
+  void optimize();
+  void after_step();
+  void release_gradients();
+  void begin_evaluation();
+  void evaluate();
+  void end_evaluation();
+  void save();
+  void resume();
+  void end();
+
+  [[nodiscard]] Tape& tape() { return model_->tape(); }
+  [[nodiscard]] Pass& pass() { return passes_[active_]; }
+  [[nodiscard]] bool pipelined() const { return config_.setup.parallel.pipeline > 1; }
+  [[nodiscard]] bool is_first() const;  // of all stages
+  [[nodiscard]] bool is_last() const;
+  [[nodiscard]] std::uint64_t chunk_layer_count() const;
+  [[nodiscard]] std::uint64_t hidden_bytes();
+  [[nodiscard]] std::size_t free_pass();
+  void activate(std::size_t index);
+  [[nodiscard]] std::uint64_t next_length(std::uint64_t index);
+  [[nodiscard]] std::vector<OptimizedTensor> optimized();
+  [[nodiscard]] std::vector<OptimizedTensor> sizes_of(const std::vector<std::size_t>& parameters);
+  void mark_phase(const char* label);
+
+  TrainConfig config_;
+  Random random_;
+  EventBatch* batch_;
+  std::unique_ptr<TensorPool> pool_;
+  std::unique_ptr<Transformer> model_;
+  KvCache cache_;
+  Optimizer optimizer_;
+  GradScaler scaler_;
+  std::unique_ptr<DataParallel> replicas_;
+  std::unique_ptr<ShardedParameters> sharded_;
+  std::unique_ptr<MegatronBuffers> buffers_;
+  std::vector<Pass> passes_;
+  std::size_t active_ = 0;
+  std::vector<Tensor> kept_losses_, kept_outputs_, step_losses_;
+  std::vector<Tensor> stage_buffers_;  // torch.distributed.pipelining's, for every micro batch
+  std::size_t stage_input_ = 0;        // pipeline: the parameter that stands for a received tensor
+  Var stream_;
+  Phase phase_ = Phase::Start;
+  std::uint64_t step_ = 0;
+  std::uint64_t pass_index_ = 0;
+  std::uint64_t layer_ = 0;  // of this rank
+  std::uint64_t layer_end_ = 0;
+  bool evaluating_ = false;
+  std::uint64_t eval_index_ = 0;
+  std::size_t last_eval_pass_ = 0;  // 0: none
+};
+
+}  // namespace allocmark

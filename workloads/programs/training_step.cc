@@ -1,0 +1,193 @@
+// What Training does between passes: the optimizer's step, evaluation, saving, loading, the end.
+#include <utility>
+
+#include "workloads/programs/training.h"
+
+namespace allocmark {
+
+std::vector<OptimizedTensor> Training::optimized() {
+  if (sharded_) return sharded_->optimized();
+  if (replicas_ && replicas_->shards_optimizer()) return replicas_->partitions();
+  std::vector<std::size_t> trained = model_->trained_parameters();
+  if (replicas_ && replicas_->shares_states()) {
+    trained = replicas_->own_states(trained, config_.setup.parallel.data_rank);
+  }
+  return sizes_of(trained);
+}
+
+std::vector<OptimizedTensor> Training::sizes_of(const std::vector<std::size_t>& parameters) {
+  std::vector<OptimizedTensor> tensors;
+  for (const std::size_t index : parameters) {
+    const Parameter& parameter = tape().parameters()[index];
+    tensors.push_back({.count = parameter.count, .width = parameter.width});
+  }
+  return tensors;
+}
+
+void Training::release_gradients() {
+  // zero_grad(set_to_none=True) goes through the parameters in order.
+  for (const std::size_t index : model_->trained_parameters()) {
+    tape().parameters()[index].gradient.reset();
+  }
+  if (sharded_) sharded_->release_gradients();
+}
+
+void Training::optimize() {
+  mark_phase("optimizer");
+  if (buffers_) {
+    buffers_->step();
+  } else {
+    const std::vector<OptimizedTensor> tensors = optimized();
+    if (replicas_) replicas_->begin_step();
+    if (sharded_) sharded_->begin_step();
+    if (config_.scales_loss) scaler_.unscale(tape());
+    if (config_.clips) {
+      const bool is_whole = replicas_ && replicas_->shares_states();
+      optimizer_.clip(is_whole ? sizes_of(model_->trained_parameters()) : tensors);
+    }
+    optimizer_.step(tensors);
+    if (config_.scales_loss) scaler_.update();
+    if (replicas_) replicas_->end_step();
+    if (sharded_) sharded_->end_step();
+    if (config_.zero_grad == ZeroGrad::AfterStep) release_gradients();
+  }
+  step_losses_.clear();
+  pass_index_ = 0;
+  ++step_;
+  after_step();
+}
+
+void Training::after_step() {
+  if (config_.save_every > 0 && step_ % config_.save_every == 0) save();
+  if (config_.eval_every > 0 && step_ % config_.eval_every == 0) {
+    batch_->mark("eval");
+    begin_evaluation();
+    return;
+  }
+  if (config_.resume_at == step_) resume();
+  phase_ = step_ == config_.step_count ? Phase::End : Phase::BeginPass;
+}
+
+void Training::begin_evaluation() {
+  evaluating_ = true;
+  eval_index_ = 0;
+  model_->set_evaluating(true);
+  model_->set_kept_outputs(nullptr);
+  if (config_.caches_in_evaluation) model_->set_cache(&cache_);
+  tape().set_grad_enabled(config_.eval_grad);
+  phase_ = Phase::Evaluate;
+}
+
+// One batch; its forward runs layer by layer as in training.
+void Training::evaluate() {
+  // The training's own pass is the first; a graph that is kept needs one of its own.
+  if (config_.eval_grad) {
+    std::size_t next = 1;
+    if (config_.keeps_eval_losses) {
+      next = 1 + eval_index_;
+    } else if (last_eval_pass_ == 1) {
+      next = 2;
+    }
+    if (passes_.size() <= next) passes_.resize(next + 1);
+    activate(next);
+  }
+  if (config_.step_count == 0) batch_->mark("step", eval_index_);
+  begin_forward(next_length(eval_index_));
+}
+
+void Training::end_evaluation() {
+  // `loss` is bound to the new one, and with it goes the last graph.
+  if (config_.eval_grad && !config_.keeps_eval_losses && last_eval_pass_ != 0) {
+    const std::size_t newest = active_;
+    activate(last_eval_pass_);
+    tape().drop_graph();
+    pass().loss.reset();
+    activate(newest);
+  }
+  last_eval_pass_ = active_;
+  phase_ = Phase::Evaluate;
+  if (++eval_index_ < config_.eval_batches) return;
+  // A list goes from its last element to its first.
+  for (std::size_t i = passes_.size(); config_.eval_grad && --i > 0;) {
+    activate(i);
+    pass().loss.reset();
+    tape().drop_graph();
+    pass().tokens.reset();
+    pass().labels.reset();
+    pass().given_mask.reset();
+  }
+  tape().end_autocast();
+  activate(0);
+  last_eval_pass_ = 0;
+  if (config_.resume_at == step_ && step_ > 0) resume();
+  evaluating_ = false;
+  model_->set_evaluating(false);
+  model_->set_cache(config_.keeps_cache ? &cache_ : nullptr);
+  if (config_.keeps_outputs) model_->set_kept_outputs(&kept_outputs_);
+  tape().set_grad_enabled(true);
+  phase_ = step_ == config_.step_count ? Phase::End : Phase::BeginPass;
+}
+
+// torch.save copies tensor by tensor to the host: no device memory, but the host waits.
+void Training::save() {
+  batch_->mark("save");
+  if (config_.save == SaveKind::Cast) {
+    std::vector<Tensor> copies;
+    for (const Parameter& parameter : tape().parameters()) {
+      if (parameter.count > 0)
+        copies.push_back(pool_->make(parameter.count * 2, TensorKind::Workspace));
+    }
+    batch_->sync();
+    for (Tensor& copy : copies) copy.reset();
+    return;
+  }
+  if (config_.save == SaveKind::Gathered) {
+    sharded_->gather_all();
+    // The optimizer's states one by one, each whole on the device before it goes to the host.
+    for (const Tensor& state : optimizer_.states()) {
+      const Tensor whole = pool_->make(state.size_bytes() * config_.data_parallel.ranks,
+                                       TensorKind::Communication, kGatherStream);
+      tape().communicate(whole.size_bytes(), kGatherStream);
+      batch_->sync();
+    }
+    return;
+  }
+  batch_->sync();
+}
+
+// A checkpoint that is loaded to the device is there beside the model; its optimizer states stay.
+void Training::resume() {
+  if (config_.resume == ResumeKind::None) return;
+  batch_->mark("resume");
+  const bool on_device = config_.resume == ResumeKind::Device;
+  std::vector<Tensor> loaded;
+  for (const Parameter& parameter : tape().parameters()) {
+    if (!on_device || parameter.count == 0) continue;
+    loaded.push_back(pool_->make(parameter.count * parameter.width, TensorKind::Workspace));
+  }
+  optimizer_.load_states(optimized(), on_device);
+  batch_->sync();
+  for (Tensor& tensor : loaded) tensor.reset();
+}
+
+void Training::end() {
+  optimizer_.clear();
+  scaler_.clear();
+  if (buffers_) buffers_->clear();
+  if (sharded_) sharded_->clear();
+  if (replicas_) replicas_->clear();
+  kept_outputs_.clear();
+  kept_losses_.clear();
+  stage_buffers_.clear();
+  model_.reset();
+  for (Pass& own : passes_) {
+    own.tokens.reset();
+    own.labels.reset();
+    own.given_mask.reset();
+    own.loss.reset();
+    own.arguments.clear();
+  }
+  batch_->mark("end");
+}
+
+}  // namespace allocmark

@@ -1,0 +1,39 @@
+// The words that trace files and reports use for event and tensor kinds, and the limits of the
+// format.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "workloads/trace/event.h"
+
+namespace allocmark {
+
+inline constexpr std::size_t kEventKindCount = 8;
+inline constexpr std::size_t kTensorKindCount = 8;
+
+// Limits of a valid trace. No device comes near them; a number beyond is a slip of the pen.
+inline constexpr std::uint64_t kTraceSizeBytesEnd = std::uint64_t{1} << 60;  // sizes are below this
+inline constexpr std::uint64_t kTraceLiveBytesEnd = std::uint64_t{1} << 63;  // so are their sums
+inline constexpr std::uint32_t kTraceStreamCountMax = 4096;
+inline constexpr std::size_t kTraceLabelCountMax = std::size_t{1} << 20;
+inline constexpr std::size_t kTraceLabelLengthMax = 256;
+
+// "alloc", "free", "record", "kernel", "busy", "sync", "empty_cache", "mark".
+[[nodiscard]] std::string_view event_kind_name(EventKind kind);
+// Also reads "trim" for "empty_cache".
+[[nodiscard]] std::optional<EventKind> event_kind_from_name(std::string_view name);
+[[nodiscard]] std::vector<std::string> event_kind_names();
+
+// "unknown", "parameter", "gradient", "optimizer_state", "activation", "workspace", "kv_cache",
+// "communication".
+[[nodiscard]] std::string_view tensor_kind_name(TensorKind kind);
+[[nodiscard]] std::optional<TensorKind> tensor_kind_from_name(std::string_view name);
+[[nodiscard]] std::vector<std::string> tensor_kind_names();
+
+}  // namespace allocmark

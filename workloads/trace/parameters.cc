@@ -1,0 +1,171 @@
+#include "workloads/trace/parameters.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <system_error>
+
+#include "base/bytes.h"
+#include "base/error.h"
+#include "base/nearest.h"
+
+namespace allocmark {
+namespace {
+
+std::optional<std::uint64_t> parse_number(std::string_view text) {
+  std::uint64_t number = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  if (text.empty() || error != std::errc() || stop != end) return std::nullopt;
+  return number;
+}
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
+  return text;
+}
+
+}  // namespace
+
+Parameters::Parameters(std::string_view text) : text_(text) {
+  const std::size_t colon = text.find(':');
+  name_ = text.substr(0, colon);
+  if (colon == std::string_view::npos) return;
+  std::string_view rest = text.substr(colon + 1);
+  for (bool first = true; !rest.empty() || first; first = false) {
+    const std::size_t comma = std::min(rest.find(','), rest.size());
+    const std::string_view item = rest.substr(0, comma);
+    rest.remove_prefix(std::min(comma + 1, rest.size()));
+    const std::size_t equals = item.find('=');
+    if (first && equals == std::string_view::npos) {
+      variant_ = item;
+      continue;
+    }
+    if (equals == std::string_view::npos || equals == 0 || equals + 1 == item.size()) {
+      throw UsageError({.what = "not a parameter",
+                        .where = fmt::format("workload '{}'", text_),
+                        .wanted = "key=value after the comma",
+                        .got = fmt::format("'{}'", item),
+                        .next = "The grammar is name:variant,key=value,key=value"});
+    }
+    const std::string key(item.substr(0, equals));
+    for (const auto& [other, value] : values_) {
+      if (other == key) refuse(key, "one value", "two");
+    }
+    values_.emplace_back(key, item.substr(equals + 1));
+  }
+}
+
+void Parameters::refuse(std::string_view key, std::string wanted, std::string_view got) const {
+  throw UsageError({.what = fmt::format("bad value of key '{}'", key),
+                    .where = fmt::format("workload '{}'", text_),
+                    .wanted = std::move(wanted),
+                    .got = std::string(got),
+                    .next = ""});
+}
+
+const std::string* Parameters::find(std::string_view key) {
+  asked_.emplace_back(key);
+  for (const auto& [known, value] : values_) {
+    if (known == key) return &value;
+  }
+  return nullptr;
+}
+
+std::uint64_t Parameters::number(std::string_view key, const NumberRange& range) {
+  const std::string* value = find(key);
+  if (value == nullptr) return range.preset;
+  const std::optional<std::uint64_t> parsed = parse_number(*value);
+  if (!parsed || *parsed < range.lowest || *parsed > range.highest) {
+    refuse(key, fmt::format("a whole number from {} to {}", range.lowest, range.highest), *value);
+  }
+  return *parsed;
+}
+
+std::vector<std::uint64_t> Parameters::numbers(std::string_view key, const NumberRange& range) {
+  const std::string* value = find(key);
+  if (value == nullptr) return {range.preset};
+  std::vector<std::uint64_t> parsed;
+  for (std::size_t begin = 0; begin <= value->size();) {
+    const std::size_t end = std::min(value->find('/', begin), value->size());
+    const std::optional<std::uint64_t> one = parse_number(value->substr(begin, end - begin));
+    if (!one || *one < range.lowest || *one > range.highest || parsed.size() == 1024) {
+      refuse(key,
+             fmt::format("whole numbers from {} to {} joined by '/', at most 1024", range.lowest,
+                         range.highest),
+             *value);
+    }
+    parsed.push_back(*one);
+    begin = end + 1;
+  }
+  return parsed;
+}
+
+// Names both meanings of a unit that has two.
+static std::string size_hint(const std::string& text) {
+  const std::string hint = explain_bytes(text);
+  return hint.empty() ? "" : " (" + hint + ")";
+}
+
+std::uint64_t Parameters::size_bytes(std::string_view key, const NumberRange& range) {
+  const std::string* value = find(key);
+  if (value == nullptr) return range.preset;
+  const std::optional<std::uint64_t> parsed = parse_bytes_or_count(*value);
+  if (!parsed || *parsed < range.lowest || *parsed > range.highest) {
+    refuse(key,
+           fmt::format("a size from {} to {}, for example 512MiB{}", format_bytes(range.lowest),
+                       format_bytes(range.highest), parsed ? "" : size_hint(*value)),
+           *value);
+  }
+  return *parsed;
+}
+
+std::size_t Parameters::choice(std::string_view key, const std::vector<std::string>& choices) {
+  const std::string* value = find(key);
+  if (value == nullptr) return 0;
+  const auto found = std::ranges::find(choices, *value);
+  if (found == choices.end()) {
+    refuse(key, "one of " + joined(choices),
+           fmt::format("'{}' ({})", *value, suggest(*value, choices)));
+  }
+  return static_cast<std::size_t>(found - choices.begin());
+}
+
+std::size_t Parameters::variant_index(std::string_view what, const std::vector<std::string>& known,
+                                      bool required) {
+  if (variant_.empty() && !required) return 0;
+  const auto found = std::ranges::find(known, variant_);
+  if (found != known.end()) return static_cast<std::size_t>(found - known.begin());
+  throw UsageError(
+      {.what = variant_.empty() ? fmt::format("no {} given", what)
+                                : fmt::format("unknown {} '{}'", what, variant_),
+       .where = fmt::format("workload '{}'", text_),
+       .wanted = fmt::format("{}:{}", name_, known.front()) + " or another of: " + joined(known),
+       .got = "",
+       .next = variant_.empty() ? "" : suggest(variant_, known)});
+}
+
+void Parameters::refuse_variant() const {
+  if (variant_.empty()) return;
+  throw UsageError({.what = fmt::format("{} has no variants", name_),
+                    .where = fmt::format("workload '{}'", text_),
+                    .wanted = fmt::format("{0}:key=value,key=value or {0}:", name_),
+                    .got = fmt::format("'{}'", variant_),
+                    .next = ""});
+}
+
+void Parameters::finish() const {
+  for (const auto& [key, value] : values_) {
+    if (std::ranges::find(asked_, key) != asked_.end()) continue;
+    throw UsageError({.what = fmt::format("unknown key '{}'", key),
+                      .where = fmt::format("workload '{}'", text_),
+                      .wanted = "a key of " + name_ + ": " + joined(asked_),
+                      .got = "",
+                      .next = suggest(key, asked_)});
+  }
+}
+
+}  // namespace allocmark

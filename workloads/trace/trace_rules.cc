@@ -1,0 +1,140 @@
+#include "workloads/trace/trace_rules.h"
+
+#include <fmt/format.h>
+
+#include <iterator>
+#include <string>
+#include <string_view>
+
+#include "workloads/trace/event_names.h"
+
+namespace allocmark {
+
+bool SeenIds::contains(std::uint64_t id) const {
+  auto after = ranges_.upper_bound(id);
+  return after != ranges_.begin() && std::prev(after)->second >= id;
+}
+
+void SeenIds::insert(std::uint64_t id) {
+  // Ids that count up by one, which is what our writers make, only ever touch the last range.
+  if (!ranges_.empty() && std::prev(ranges_.end())->second + 1 == id) {
+    std::prev(ranges_.end())->second = id;
+    return;
+  }
+  auto after = ranges_.upper_bound(id);
+  const bool joins_after = after != ranges_.end() && after->first == id + 1;
+  const bool joins_before = after != ranges_.begin() && std::prev(after)->second + 1 == id;
+  if (joins_before) {
+    auto before = std::prev(after);
+    before->second = joins_after ? after->second : id;
+    if (joins_after) ranges_.erase(after);
+  } else if (joins_after) {
+    const std::uint64_t last = after->second;
+    ranges_.erase(after);
+    ranges_.emplace(id, last);
+  } else if (ranges_.size() < kRangeCountMax) {
+    ranges_.emplace(id, id);
+  }
+}
+
+std::optional<ErrorText> TraceRules::check(const Event& event, std::uint64_t place) {
+  if (event.stream >= kTraceStreamCountMax) {
+    return ErrorText{.what = "stream index too large",
+                     .where = "",
+                     .wanted = fmt::format("0 to {}", kTraceStreamCountMax - 1),
+                     .got = std::to_string(event.stream),
+                     .next = "Streams are small dense indexes, not handles: number them 0, 1, 2"};
+  }
+  switch (event.kind) {
+    case EventKind::Alloc:
+      return check_alloc(event, place);
+    case EventKind::Free:
+      return check_free(event);
+    case EventKind::Record:
+      if (live_.find(event.id) == nullptr) return not_live(event);
+      return std::nullopt;
+    case EventKind::Kernel:
+    case EventKind::Busy:
+    case EventKind::Sync:
+    case EventKind::Trim:
+    case EventKind::Mark:
+      return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+std::optional<ErrorText> TraceRules::check_alloc(const Event& event, std::uint64_t place) {
+  if (event.size_bytes >= kTraceSizeBytesEnd) {
+    return ErrorText{.what = "size too large",
+                     .where = "",
+                     .wanted = "below 2^60 bytes",
+                     .got = std::to_string(event.size_bytes),
+                     .next = ""};
+  }
+  if (event.id == LiveBlocks::kNoId) {
+    return ErrorText{.what = "id 2^64 - 1 is reserved",
+                     .where = "",
+                     .wanted = "a smaller id",
+                     .got = "",
+                     .next = ""};
+  }
+  const TracedBlock* twin = live_.find(event.id);
+  if (twin != nullptr) {
+    return ErrorText{.what = fmt::format("duplicate id {}", event.id),
+                     .where = "",
+                     .wanted = "an id that no other alloc uses",
+                     .got = fmt::format("an id that is live since {}", twin->birth),
+                     .next = ""};
+  }
+  if (seen_.contains(event.id)) {
+    return ErrorText{.what = fmt::format("duplicate id {}", event.id),
+                     .where = "",
+                     .wanted = "an id that no other alloc uses",
+                     .got = "an id that was allocated and freed before",
+                     .next = "Ids name blocks, not addresses: count them up"};
+  }
+  if (live_bytes_ + event.size_bytes >= kTraceLiveBytesEnd) {
+    return ErrorText{.what = "live bytes overflow",
+                     .where = "",
+                     .wanted = "below 2^63 bytes live at once",
+                     .got = fmt::format("{} and {} more", live_bytes_, event.size_bytes),
+                     .next = ""};
+  }
+  live_bytes_ += event.size_bytes;
+  seen_.insert(event.id);
+  live_.insert({.id = event.id, .size_bytes = event.size_bytes, .birth = place});
+  return std::nullopt;
+}
+
+std::optional<ErrorText> TraceRules::check_free(const Event& event) {
+  const TracedBlock* block = live_.find(event.id);
+  if (block == nullptr) return not_live(event);
+  live_bytes_ -= block->size_bytes;
+  live_.erase(event.id);
+  return std::nullopt;
+}
+
+ErrorText TraceRules::not_live(const Event& event) const {
+  const bool is_free = event.kind == EventKind::Free;
+  if (seen_.contains(event.id)) {
+    return {.what = fmt::format("{} {}", is_free ? "double free of id" : "record after free of id",
+                                event.id),
+            .where = "",
+            .wanted = "the id of a live block",
+            .got = "a block that was freed before",
+            .next = ""};
+  }
+  return {.what = fmt::format("{} of unknown id {}", is_free ? "free" : "record", event.id),
+          .where = "",
+          .wanted = "the id of an earlier alloc",
+          .got = "an id that no row so far allocates",
+          .next = "Rows stand in the order in which they happened: is the file sorted otherwise?"};
+}
+
+void TraceRules::clear() {
+  live_.clear();
+  live_bytes_ = 0;
+  seen_.clear();
+}
+
+}  // namespace allocmark

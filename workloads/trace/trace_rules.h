@@ -1,0 +1,52 @@
+// The rules that the events of a valid trace keep, checked one event at a time; used by every
+// reader of trace files and by the tests of every generator. Memory is bounded by the live blocks
+// and the gaps between ids.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+
+#include "base/error.h"
+#include "workloads/trace/event.h"
+#include "workloads/trace/live_blocks.h"
+
+namespace allocmark {
+
+// Which ids were ever allocated, as ranges: one range for ids that count up, more where the ids
+// have gaps.
+class SeenIds {
+ public:
+  // Beyond this many gaps an id below the highest one counts as new unless it is live, so that
+  // memory stays bounded: the reuse of a freed id may then pass unnoticed.
+  static constexpr std::size_t kRangeCountMax = std::size_t{1} << 20;
+
+  [[nodiscard]] bool contains(std::uint64_t id) const;
+  void insert(std::uint64_t id);
+  void clear() { ranges_.clear(); }
+
+ private:
+  std::map<std::uint64_t, std::uint64_t> ranges_;  // first id -> last id, never adjacent
+};
+
+class TraceRules {
+ public:
+  // The broken rule, or nothing where the event is in order. `place` is the line or event index;
+  // messages about an id name the place where it was allocated. ErrorText::where stays empty: the
+  // caller knows the file.
+  [[nodiscard]] std::optional<ErrorText> check(const Event& event, std::uint64_t place);
+  void clear();
+  [[nodiscard]] const LiveBlocks& live() const { return live_; }
+  [[nodiscard]] std::uint64_t live_bytes() const { return live_bytes_; }
+
+ private:
+  [[nodiscard]] std::optional<ErrorText> check_alloc(const Event& event, std::uint64_t place);
+  [[nodiscard]] std::optional<ErrorText> check_free(const Event& event);
+  [[nodiscard]] ErrorText not_live(const Event& event) const;
+
+  LiveBlocks live_;
+  std::uint64_t live_bytes_ = 0;
+  SeenIds seen_;
+};
+
+}  // namespace allocmark
