@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds, and runs every test: the release, built without what only tests need, installed and
-# packaged; the whole suite on the simulated GPU; the host parts under AddressSanitizer + UndefinedBehaviorSanitizer.
-# The last line counts every test. ALLOCMARK_TEST_PRESETS="dev" runs less while developing, "tsan" runs the host parts
-# under ThreadSanitizer.
+# Installs what is missing, builds, and runs every test: the release, built without what only tests need, as its users
+# use it, install it and package it; the unit tests, on the simulated GPU, under AddressSanitizer and
+# UndefinedBehaviorSanitizer. The last line counts every test. ALLOCMARK_TEST_PRESETS="dev" runs both kinds without
+# sanitizers, which compiles fastest, "tsan" the unit tests under ThreadSanitizer.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 
@@ -27,7 +27,7 @@ run_ctest() {
   failed=$((failed + fails)) skipped=$((skipped + skips)) passed=$((passed + total - fails - skips))
 }
 
-for preset in ${ALLOCMARK_TEST_PRESETS:-packaged dev asan}; do
+for preset in ${ALLOCMARK_TEST_PRESETS:-packaged asan}; do
   if [ "$preset" = packaged ]; then
     hide_test_packages "$ROOT/build/hidden" build packaged
   else

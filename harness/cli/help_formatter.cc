@@ -71,10 +71,18 @@ std::string plain_message(std::string message) {
   }
   const std::size_t range = message.find(" not in range ");
   if (range == std::string::npos) return message;
-  const std::size_t to = message.find(" to ", range);
-  const std::string low = message.substr(range + 14, to - range - 14);
-  return fmt::format("{} is not from {} to {}", message.substr(0, range), plain_number(low),
-                     plain_number(message.substr(to + 4)));
+  // "1 to 9", or "[1 - 9]" from CLI11 2.4 on.
+  std::string limits = message.substr(range + 14);
+  if (limits.starts_with("[") && limits.ends_with("]"))
+    limits = limits.substr(1, limits.size() - 2);
+  for (const std::string_view between : {" to ", " - "}) {
+    const std::size_t to = limits.find(between);
+    if (to == std::string::npos) continue;
+    return fmt::format("{} is not from {} to {}", message.substr(0, range),
+                       plain_number(limits.substr(0, to)),
+                       plain_number(limits.substr(to + between.size())));
+  }
+  return message;
 }
 
 }  // namespace allocmark

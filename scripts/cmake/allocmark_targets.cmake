@@ -59,28 +59,53 @@ function(allocmark_precompile_test_headers name)
   endif()
 endfunction()
 
-# allocmark_test(NAME SOURCES file... ROOMS room... LIBS target... [SIMCUDA]): one Catch2 program and its CTest entry.
-# SIMCUDA runs it with the simulated CUDA runtime in front. Exit code 77 is reported as skipped.
+# allocmark_test(NAME SOURCES file... ROOMS room... LIBS target... DEFINITIONS NAME=value... DEPENDS target... [COST n]
+# [SIMCUDA]): one Catch2 program and its CTest entry. SIMCUDA runs it with the simulated CUDA runtime in front. Tests with
+# a COST begin first, the highest before all others. Exit code 77 is reported as skipped.
 function(allocmark_test name)
-  cmake_parse_arguments(arg "SIMCUDA" "" "SOURCES;ROOMS;LIBS" ${ARGN})
+  if(NOT ALLOCMARK_TESTS)
+    return()
+  endif()
+  cmake_parse_arguments(arg "SIMCUDA" "COST" "SOURCES;ROOMS;LIBS;DEFINITIONS;DEPENDS" ${ARGN})
   list(TRANSFORM arg_ROOMS REPLACE "/" "_")
   list(TRANSFORM arg_ROOMS PREPEND allocmark_)
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE allocmark_options allocmark_catch ${arg_ROOMS} ${arg_LIBS})
+  target_compile_definitions(${name} PRIVATE ${arg_DEFINITIONS})
+  if(arg_DEPENDS)
+    add_dependencies(${name} ${arg_DEPENDS})
+  endif()
   allocmark_precompile_test_headers(${name})
   add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 600)
+  if(arg_COST)
+    set_tests_properties(${name} PROPERTIES COST ${arg_COST})
+  endif()
   if(arg_SIMCUDA)
     set_property(TEST ${name} PROPERTY ENVIRONMENT "LD_LIBRARY_PATH=${PROJECT_BINARY_DIR}/lib/simcuda")
     add_dependencies(${name} simcuda)
   endif()
 endfunction()
 
-# allocmark_program_test(NAME SCRIPT file TIMEOUT seconds [ENVIRONMENT NAME=value...]): a script that uses the program,
-# whose path is its first argument.
+# allocmark_program_test(NAME COMMAND word... [TIMEOUT seconds] [COST n] [ENVIRONMENT NAME=value...]): a script that uses
+# the program, a library or a script of ours as its users do. Needs no package beyond those of the build.
 function(allocmark_program_test name)
-  cmake_parse_arguments(arg "" "SCRIPT;TIMEOUT" "ENVIRONMENT" ${ARGN})
-  add_test(NAME ${name} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/${arg_SCRIPT} $<TARGET_FILE:allocmark>
-           WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
-  set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT ${arg_TIMEOUT} ENVIRONMENT "${arg_ENVIRONMENT}")
+  if(NOT ALLOCMARK_PROGRAM_TESTS)
+    return()
+  endif()
+  cmake_parse_arguments(arg "" "TIMEOUT;COST" "COMMAND;ENVIRONMENT" ${ARGN})
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 300)
+  endif()
+  list(GET arg_COMMAND 0 script)
+  if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/${script})
+    list(REMOVE_AT arg_COMMAND 0)
+    list(PREPEND arg_COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/${script})
+  endif()
+  add_test(NAME ${name} COMMAND ${arg_COMMAND} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT ${arg_TIMEOUT}
+                                          ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1;${arg_ENVIRONMENT}")
+  if(arg_COST)
+    set_tests_properties(${name} PROPERTIES COST ${arg_COST})
+  endif()
 endfunction()

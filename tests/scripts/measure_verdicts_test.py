@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """scripts/measure_verdicts.py: which repeats count as inside, and (with ALLOCMARK_PROGRAM) small runs of a real program from end to end."""
 
 import json

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """The reports of published results: verdicts of claims, comparison with the simulated device, and pages from a small raw folder. The claims that ship are
 read too: every check must name an operator, a field and cells that can be run."""
 
