@@ -1,7 +1,6 @@
 // Rates, sample counts and fragmentation from a result's counts and bytes.
 #include "results/derived.h"
 
-#include <array>
 #include <cstdint>
 #include <optional>
 
@@ -74,7 +73,7 @@ std::optional<double> largest_free(const CellResult& cell) {
   return unused_share(cell.oom_first->free_largest_bytes, cell.oom_first->free_bytes);
 }
 
-constexpr std::array<FragmentationDefinition, 8> kDefinitions{{
+constexpr FragmentationDefinition kDefinitions[] = {
     {"fragmentation_share_pytorch", guarded<pytorch>},
     {"fragmentation_share_gmlake", guarded<gmlake>},
     {"fragmentation_share_stalloc", guarded<stalloc>},
@@ -83,7 +82,7 @@ constexpr std::array<FragmentationDefinition, 8> kDefinitions{{
     {"fragmentation_ratio_johnstone_wilson_4", guarded<johnstone_wilson_4>},
     {"fragmentation_share_internal", guarded<internal>},
     {"fragmentation_share_largest_free", guarded<largest_free>},
-}};
+};
 
 }  // namespace
 

@@ -1,33 +1,19 @@
+// The registry of generators. Its names stand in the CMakeLists.txt of this folder and of
+// patterns/.
 #include "workloads/generators.h"
 
-#include <array>
+#include <vector>
+
+#include "workloads/generator_list.h"
 
 namespace allocmark {
 
-// One per file, defined at its end.
-extern const GeneratorEntry kTrainGenerator;
-extern const GeneratorEntry kInferGenerator;
-extern const GeneratorEntry kServeGenerator;
-extern const GeneratorEntry kLoadGenerator;
-extern const GeneratorEntry kColocateGenerator;
-extern const GeneratorEntry kPauseGenerator;
-extern const GeneratorEntry kChurnGenerator;
-extern const GeneratorEntry kCombGenerator;
-extern const GeneratorEntry kSawtoothGenerator;
-extern const GeneratorEntry kGrowingGenerator;
-extern const GeneratorEntry kRobsonGenerator;
-extern const GeneratorEntry kSliversGenerator;
-extern const GeneratorEntry kBoundariesGenerator;
-extern const GeneratorEntry kProducerGenerator;
-extern const GeneratorEntry kLitterGenerator;
-extern const GeneratorEntry kOomEdgeGenerator;
-
 std::span<const GeneratorEntry> generators() {
-  static const std::array entries{
-      kTrainGenerator,      kInferGenerator,    kServeGenerator,  kLoadGenerator,
-      kColocateGenerator,   kPauseGenerator,    kChurnGenerator,  kCombGenerator,
-      kSawtoothGenerator,   kGrowingGenerator,  kRobsonGenerator, kSliversGenerator,
-      kBoundariesGenerator, kProducerGenerator, kLitterGenerator, kOomEdgeGenerator};
+  static const std::vector<GeneratorEntry> entries = [] {
+    std::vector<GeneratorEntry> all;
+    for (const GeneratorEntry* entry : kGeneratorEntries) all.push_back(*entry);
+    return all;
+  }();
   return entries;
 }
 

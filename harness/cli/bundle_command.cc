@@ -1,5 +1,4 @@
-// 'allocmark bundle RUN --out FILE' packs a run for publishing, and 'allocmark check BUNDLE' says
-// whether one can be relied on. Neither measures.
+// 'allocmark bundle RUN --out FILE' packs a run for publishing. It does not measure.
 #include <cstddef>
 #include <string>
 #include <vector>
@@ -29,8 +28,6 @@ void check_name(const std::string& out) {
                     .got = out,
                     .next = {}});
 }
-
-}  // namespace
 
 ExitCode bundle_command(const BundleCommand& command) {
   check_name(command.out);
@@ -62,16 +59,11 @@ ExitCode bundle_command(const BundleCommand& command) {
   return check.exit_code;
 }
 
-CommandRun add_bundle_command(CLI::App* app) {
-  return bind_command(app, add_bundle, bundle_command);
-}
+}  // namespace
 
-ExitCode check_command(const CheckCommand& command) {
-  const BundleCheck check = check_bundle(read_bundle(command.bundle), version_text());
-  fmt::print("{}", command.format == "json" ? render_check_json(check) : render_check(check));
-  return check.exit_code;
-}
-
-CommandRun add_check_command(CLI::App* app) { return bind_command(app, add_check, check_command); }
+extern const CommandEntry kBundleCommand;
+constinit const CommandEntry kBundleCommand{
+    "bundle", "Pack a run, its report and its hashes for publishing",
+    [](CLI::App* app) { return bind_command(app, add_bundle, bundle_command); }};
 
 }  // namespace allocmark

@@ -150,8 +150,9 @@ ExitCode run_compare(const CompareCommand& command) {
 
 }  // namespace
 
-CommandRun add_compare_command(CLI::App* app) {
-  return bind_command(app, add_compare, run_compare);
-}
+extern const CommandEntry kCompareCommand;
+constinit const CommandEntry kCompareCommand{
+    "compare", "Say whether one run is better or worse than another",
+    [](CLI::App* app) { return bind_command(app, add_compare, run_compare); }};
 
 }  // namespace allocmark

@@ -72,8 +72,9 @@ ExitCode run_explain(const ExplainCommand& command) {
 
 }  // namespace
 
-CommandRun add_explain_command(CLI::App* app) {
-  return bind_command(app, add_explain, run_explain);
-}
+extern const CommandEntry kExplainCommand;
+constinit const CommandEntry kExplainCommand{
+    "explain", "Say what a config string means",
+    [](CLI::App* app) { return bind_command(app, add_explain, run_explain); }};
 
 }  // namespace allocmark

@@ -294,8 +294,9 @@ ExitCode fidelity_command(const FidelityCommand& command) {
   return command.all && misses ? ExitCode::Regression : ExitCode::Pass;
 }
 
-CommandRun add_fidelity_command(CLI::App* app) {
-  return bind_command(app, add_fidelity, fidelity_command);
-}
+extern const CommandEntry kFidelityCommand;
+constinit const CommandEntry kFidelityCommand{
+    "fidelity", "Say how much a generated workload is like a recorded one",
+    [](CLI::App* app) { return bind_command(app, add_fidelity, fidelity_command); }};
 
 }  // namespace allocmark

@@ -153,6 +153,9 @@ ExitCode run_list(const ListCommand& command) {
 
 }  // namespace
 
-CommandRun add_list_command(CLI::App* app) { return bind_command(app, add_list, run_list); }
+extern const CommandEntry kListCommand;
+constinit const CommandEntry kListCommand{
+    "list", "List workloads, allocators, scenarios, devices and suites",
+    [](CLI::App* app) { return bind_command(app, add_list, run_list); }};
 
 }  // namespace allocmark

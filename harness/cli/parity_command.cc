@@ -144,6 +144,9 @@ ExitCode run_parity(const ParityCommand& command) {
 
 }  // namespace
 
-CommandRun add_parity_command(CLI::App* app) { return bind_command(app, add_parity, run_parity); }
+extern const CommandEntry kParityCommand;
+constinit const CommandEntry kParityCommand{
+    "parity", "Compare the caching allocator with PyTorch's recorded answers",
+    [](CLI::App* app) { return bind_command(app, add_parity, run_parity); }};
 
 }  // namespace allocmark

@@ -163,6 +163,9 @@ void add_run(CLI::App* app, RunCommand* command) {
 
 }  // namespace
 
-CommandRun add_run_command(CLI::App* app) { return bind_command(app, add_run, run_command); }
+extern const CommandEntry kRunCommand;
+constinit const CommandEntry kRunCommand{
+    "run", "Run workloads against allocators and compare",
+    [](CLI::App* app) { return bind_command(app, add_run, run_command); }};
 
 }  // namespace allocmark

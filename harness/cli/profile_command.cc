@@ -72,8 +72,9 @@ ExitCode profile_command(const ProfileCommand& command) {
   return ExitCode::Pass;
 }
 
-CommandRun add_profile_command(CLI::App* app) {
-  return bind_command(app, add_profile, profile_command);
-}
+extern const CommandEntry kProfileCommand;
+constinit const CommandEntry kProfileCommand{
+    "profile", "Measure a device's memory calls, for a simulated device of its own",
+    [](CLI::App* app) { return bind_command(app, add_profile, profile_command); }};
 
 }  // namespace allocmark

@@ -110,8 +110,9 @@ ExitCode qualify_command(const QualifyCommand& command) {
   return report.exit_code;
 }
 
-CommandRun add_qualify_command(CLI::App* app) {
-  return bind_command(app, add_qualify, qualify_command);
-}
+extern const CommandEntry kQualifyCommand;
+constinit const CommandEntry kQualifyCommand{
+    "qualify", "Say whether this machine's GPUs are fit",
+    [](CLI::App* app) { return bind_command(app, add_qualify, qualify_command); }};
 
 }  // namespace allocmark

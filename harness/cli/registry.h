@@ -27,7 +27,8 @@ struct CommandEntry {
   CommandRun (*add)(CLI::App* app);
 };
 
-// In the order of the help text. A new command is a row here, and a file X_command.cc.
+// In the order of the help text. A new command is a file X_command.cc that ends with its entry, and
+// its name in CMakeLists.txt.
 [[nodiscard]] std::span<const CommandEntry> command_registry();
 
 // The usual `add`: options are written to an Options, which `run` then gets.

@@ -118,8 +118,9 @@ ExitCode report_command(const ReportCommand& command) {
   return ExitCode::Pass;
 }
 
-CommandRun add_report_command(CLI::App* app) {
-  return bind_command(app, add_report, report_command);
-}
+extern const CommandEntry kReportCommand;
+constinit const CommandEntry kReportCommand{
+    "report", "Make the report of a results folder (again)",
+    [](CLI::App* app) { return bind_command(app, add_report, report_command); }};
 
 }  // namespace allocmark

@@ -48,6 +48,9 @@ ExitCode speed_command(const SpeedCommand& command) {
   return ExitCode::Pass;
 }
 
-CommandRun add_speed_command(CLI::App* app) { return bind_command(app, add_speed, speed_command); }
+extern const CommandEntry kSpeedCommand;
+constinit const CommandEntry kSpeedCommand{
+    "speed", "Measure allocmark itself: overhead per event, replay rate, memory",
+    [](CLI::App* app) { return bind_command(app, add_speed, speed_command); }};
 
 }  // namespace allocmark

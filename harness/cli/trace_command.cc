@@ -89,6 +89,9 @@ ExitCode run_trace(const TraceCommand& command) {
 
 }  // namespace
 
-CommandRun add_trace_command(CLI::App* app) { return bind_command(app, add_trace, run_trace); }
+extern const CommandEntry kTraceCommand;
+constinit const CommandEntry kTraceCommand{
+    "trace", "Look at, check, convert and generate traces",
+    [](CLI::App* app) { return bind_command(app, add_trace, run_trace); }};
 
 }  // namespace allocmark

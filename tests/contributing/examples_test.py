@@ -1,0 +1,185 @@
+#!/usr/bin/env python3
+"""Follows the worked examples of CONTRIBUTING.md. Each folder here is one: its files are new, and lines.txt says which
+lines are added to which files. All are applied to a copy of the sources in the build folder. What they touch is
+compiled with the flags of that copy and linked with the objects of the build; then the program is used.
+
+examples_test.py SOURCE_FOLDER BUILD_FOLDER
+"""
+import csv
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import unittest
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+SOURCE, BUILD = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()
+COPY = BUILD / "contributing"
+COPY_BUILD = COPY / "build"
+EXAMPLES = ("backend", "workload", "metric", "command")
+# Settings of the build that the copy has to share, so that objects of both fit together.
+SHARED = re.compile(r"(ALLOCMARK_\w+|CMAKE_BUILD_TYPE|CMAKE_(C|CXX|CUDA)_(FLAGS\w*|COMPILER|COMPILER_LAUNCHER)|CUDA\w*):\w+=(.+)")
+
+
+def new_files(example):
+    """The paths of an example's new files, seen from the root of the sources."""
+    folder = HERE / example
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.suffix == ".cc")
+
+
+def added_lines(example):
+    """(file pattern, lines above, added lines) of each place in lines.txt."""
+    places = []
+    for line in (HERE / example / "lines.txt").read_text().splitlines():
+        kind, text = line[:1], line[1:]
+        if kind == "@":
+            places.append((text.strip(), [], []))
+        else:
+            places[-1][2 if kind == "+" else 1].append(text)
+    return places
+
+
+def place_of(lines, above):
+    """The index below the first lines that begin like `above`, one after the other; None where there are none."""
+    for at in range(len(lines) - len(above) + 1):
+        if all(line.startswith(begin) for line, begin in zip(lines[at:], above)):
+            return at + len(above)
+    return None
+
+
+def apply(example, root):
+    """Adds the example to the sources at root; returns the paths it touches."""
+    touched = set(new_files(example))
+    for name in touched:
+        if (root / name).exists():
+            raise AssertionError(f"{example}: {name} is there already")
+        shutil.copyfile(HERE / example / name, root / name)
+    for pattern, above, added in added_lines(example):
+        for path in sorted(root.glob(pattern)):
+            lines = path.read_text().splitlines()
+            at = place_of(lines, above)
+            if at is not None:
+                path.write_text("\n".join(lines[:at] + added + lines[at:]) + "\n")
+                touched.add(path.relative_to(root).as_posix())
+                break
+        else:
+            raise AssertionError(f"{example}/lines.txt: no file {pattern} has the lines {above}; name the place where they are now")
+    return touched
+
+
+def copy_sources():
+    shutil.rmtree(COPY, ignore_errors=True)
+    COPY.mkdir()
+    shutil.copyfile(SOURCE / "CMakeLists.txt", COPY / "CMakeLists.txt")
+    skip = shutil.ignore_patterns("published", "recorded", "__pycache__")
+    for room in ("base", "workloads", "allocators", "results", "harness", "scripts"):
+        shutil.copytree(SOURCE / room, COPY / room, ignore=skip)
+    (COPY / "workloads/recorded").symlink_to(SOURCE / "workloads/recorded")
+    for name in ("README.md", "CHANGELOG.md", "LICENSE"):
+        shutil.copyfile(SOURCE / name, COPY / name)
+
+
+def run(*words, **how):
+    done = subprocess.run([str(word) for word in words], capture_output=True, text=True, **how)
+    if done.returncode != 0:
+        raise AssertionError(f"{shlex.join(map(str, words))}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def configure():
+    settings = []
+    for line in (BUILD / "CMakeCache.txt").read_text().splitlines():
+        match = SHARED.fullmatch(line)
+        if match and match.group(1) not in ("ALLOCMARK_TESTS", "ALLOCMARK_INSTALL_TESTS"):
+            settings.append("-D" + line)
+    run("cmake", "-S", COPY, "-B", COPY_BUILD, "-G", "Ninja", "-DALLOCMARK_TESTS=OFF", "-DALLOCMARK_INSTALL_TESTS=OFF", *settings)
+
+
+def changed_lists():
+    """The headers made at configuring that name what the examples add, as #include has them."""
+    for path in sorted((COPY_BUILD / "generated").rglob("*.h")):
+        name = path.relative_to(COPY_BUILD / "generated").as_posix()
+        if path.read_bytes() != (BUILD / "generated" / name).read_bytes():
+            yield name
+
+
+def compile_touched(touched):
+    """Compiles what the examples touch; returns the objects, seen from the build folder."""
+    includes = [f'#include "{name}"' for name in changed_lists()]
+    objects = []
+    for entry in json.loads((COPY_BUILD / "compile_commands.json").read_text()):
+        path = Path(entry["file"])
+        if COPY not in path.parents or COPY_BUILD in path.parents:
+            continue
+        if path.relative_to(COPY).as_posix() in touched or any(line in path.read_text() for line in includes):
+            words = shlex.split(entry["command"])
+            output = words[words.index("-o") + 1]
+            if output not in objects:
+                (COPY_BUILD / output).parent.mkdir(parents=True, exist_ok=True)
+                run(*words, cwd=entry["directory"])
+                objects.append(output)
+    return objects
+
+
+def link(objects):
+    """The program from the objects just compiled and, for all others, those of the build."""
+    commands = run("ninja", "-C", COPY_BUILD, "-t", "commands", "allocmark")
+    (command,) = [line for line in commands.splitlines() if "-o bin/allocmark " in line + " "]
+    words = [str(BUILD / word) if word.endswith((".o", ".a", ".so")) and word not in objects and (BUILD / word).exists() else word
+             for word in command.split(" ")]
+    members = [word for word in objects if word not in words]  # of libraries, whose old members then are not taken
+    at = words.index("-o")
+    run("sh", "-c", " ".join(words[:at] + members + words[at:]), cwd=COPY_BUILD)
+    shutil.rmtree(COPY_BUILD / "lib", ignore_errors=True)
+    (COPY_BUILD / "lib").symlink_to(BUILD / "lib")  # simcuda is used as it is
+    return COPY_BUILD / "bin/allocmark"
+
+
+class Examples(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        copy_sources()
+        cls.touched = {example: apply(example, COPY) for example in EXAMPLES}
+        configure()
+        (COPY_BUILD / "bin").mkdir(exist_ok=True)
+        cls.program = link(compile_touched(set().union(*cls.touched.values())))
+
+    def test_the_page_says_what_each_example_touches(self):
+        page = (SOURCE / "CONTRIBUTING.md").read_text()
+        for example, touched in self.touched.items():
+            with self.subTest(example):
+                files = {name for name in touched if not name.endswith(".md")}
+                row = re.search(rf"^\| a {example} \| (\d+) \| (\d+) \| (.*) \|$", page, re.M)
+                self.assertIsNotNone(row, f"CONTRIBUTING.md has no row '| a {example} | FILES | ROWS | which |'")
+                self.assertEqual(set(re.findall(r"`([^`]+)`", row.group(3))), files)
+                self.assertEqual(int(row.group(1)), len(files))
+                self.assertEqual(int(row.group(2)), len(touched - files))
+
+    def test_list_shows_the_backend_and_the_workload(self):
+        self.assertRegex(run(self.program, "list", "allocators"), r"(?m)^  rounded +cudaMalloc of whole MiB")
+        self.assertRegex(run(self.program, "list", "workloads"), r"(?m)^  stairs:\S+ +\(generator\) blocks that grow")
+
+    def test_a_run_uses_the_backend_and_the_workload_and_stores_the_metric(self):
+        out = COPY / "run"
+        run(self.program, "run", "--workload", "stairs:steps=8,flights=2", "--allocator", "rounded", "caching", "--conf", "unset",
+            "--device", "sim:h200", "--verify", "whole", "--out", out, "--no-html", "--allow-debug", cwd=COPY)
+        with (out / "table.csv").open() as file:
+            cells = {row["allocator"]: row for row in csv.DictReader(file)}
+        # 1 + 2 + ... + 8 MiB: rounded takes just that, caching 20 MiB steps with a remainder each.
+        self.assertEqual([cell["status"] for cell in cells.values()], ["ok", "ok"])
+        self.assertEqual(cells["rounded"]["reserved_bytes_peak"], str(36 * 2**20))
+        self.assertEqual(float(cells["rounded"]["fragmentation_share_at_requested_peak"]), 0)
+        self.assertGreater(float(cells["caching"]["fragmentation_share_at_requested_peak"]), 0)
+
+    def test_the_command_is_in_the_help_and_answers(self):
+        self.assertIn("Say how many bytes a size is", run(self.program, "--help"))
+        self.assertEqual(run(self.program, "size", "24GiB"), "25769803776 24.0 GiB\n")
+        bad = subprocess.run([self.program, "size", "24"], capture_output=True, text=True)
+        self.assertEqual((bad.returncode, bad.stdout), (2, ""))
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
