@@ -14,7 +14,7 @@ or from Python, around the part that matters:
             train_step()
 
 In: the allocator's own history (torch.cuda.memory._record_memory_history), one device. Out: the text format of
-workloads/README.md: unrounded request sizes, frees where the owner gave the block back, streams numbered from 0 (the
+workloads/TRACES.md: unrounded request sizes, frees where the owner gave the block back, streams numbered from 0 (the
 default stream), blocks that were live before the recording as its first allocs. A whole script gets a mark after every
 optimizer step; `record_pytorch.mark("label")` anywhere adds one, and does nothing while nobody records.
 

@@ -15,7 +15,7 @@ enum class PoolKind : std::uint8_t { Small, Large };
 
 class Stat {
  public:
-  // A figure that somebody else counts: nothing is known about how it came about.
+  // Values that another allocator counted; only current and peak are known.
   [[nodiscard]] static Stat of(std::int64_t current, std::int64_t peak) {
     Stat stat;
     stat.current_ = stat.freed_base_ = current;

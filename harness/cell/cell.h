@@ -27,7 +27,7 @@ struct CellSpec {
   // run alone.
   bool quiet_cpu = false;
   // The process waits for its turn before the checked pass and before each timed one, and passes go
-  // on until it is told that there is no further one; pass_count and width_max count for nothing.
+  // on until it is told that there is no further one; pass_count and width_max are ignored.
   bool takes_turns = false;
   bool record = true;  // false: the timed passes read no clock per call, and latencies stay empty
   std::uint64_t timeout_s =

@@ -1,5 +1,5 @@
 // Writes what an allocator answered, as a golden for 'allocmark parity': every placement, failure,
-// change of reserved memory, and all counters (format: allocators/README.md). Calls of the checked
+// change of reserved memory, and all counters (format: allocators/CACHING.md). Calls of the checked
 // pass flow in, lines flow out. Checks nothing, times nothing.
 #pragma once
 

@@ -1,6 +1,6 @@
 // How memory moved during the checked pass: what was requested, handed out, active and reserved
 // over the events, and where the blocks lay at a few moments. Moments flow in one by one, whatever
-// their count; at most 2000 of them and 64 maps flow out as JSON, which scripts/report/README.md
+// their count; at most 2000 of them and 64 maps flow out as JSON, which scripts/report/FACTS.md
 // defines. Nothing here is timed.
 #pragma once
 

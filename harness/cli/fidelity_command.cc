@@ -1,5 +1,5 @@
 // 'allocmark fidelity REFERENCE --workload W': how much a generated trace is like a recorded one,
-// each distance one number (workloads/README.md, "Fidelity"); and 'allocmark fidelity --all': the
+// each distance one number (workloads/FIDELITY.md, "Fidelity"); and 'allocmark fidelity --all': the
 // same for every recording that ships, against its targets.
 #include <algorithm>
 #include <cmath>

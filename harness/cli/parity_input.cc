@@ -63,7 +63,7 @@ std::vector<ArchiveFile> read_goldens(const std::string& path) {
                       .where = path,
                       .wanted = "files CONF_CAP.txt",
                       .got = "",
-                      .next = "see allocators/README.md for their format"});
+                      .next = "see allocators/CACHING.md for their format"});
   }
   return files;
 }

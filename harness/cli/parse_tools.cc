@@ -64,7 +64,7 @@ void add_fidelity(CLI::App* app, FidelityCommand* command) {
                   "Also write plots (NAME.html) and numbers (fidelity.json) into this folder")
       ->type_name("DIR");
   app->footer(
-      "\nEach distance is one number, defined in workloads/README.md.\n"
+      "\nEach distance is one number, defined in workloads/FIDELITY.md.\n"
       "\nExit codes: 0 compared, 1 with --all a recording misses the targets, 2 usage, 3 a replay "
       "failed.\n");
 }

@@ -1,6 +1,6 @@
 // How much one trace is like another: distances between a recorded trace and a generated one, each
-// one number. Defined in README.md, "Fidelity". In: two event sources, each read twice. Out: a
-// report, and its text.
+// one number. Defined in workloads/FIDELITY.md, "Fidelity". In: two event sources, each read twice.
+// Out: a report, and its text.
 #pragma once
 
 #include <array>

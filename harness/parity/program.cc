@@ -95,7 +95,7 @@ struct Row {
                     .where = fmt::format("line {}", row.line),
                     .wanted = std::move(wanted),
                     .got = fmt::format("{}", fmt::join(row.fields, ",")),
-                    .next = "see workloads/README.md for the trace format"});
+                    .next = "see workloads/TRACES.md for the trace format"});
 }
 
 Row split_row(std::string_view text, std::uint64_t line) {

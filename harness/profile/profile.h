@@ -1,5 +1,5 @@
 // Measures the current CUDA device into a device profile: what it is and what its driver's calls
-// cost, everything that a simulated device needs (harness/simcuda/README.md). Options flow in; the
+// cost, everything that a simulated device needs (harness/simcuda/MODEL.md). Options flow in; the
 // profile flows out, as rows and as the text of its file. This file times.
 #pragma once
 

@@ -20,7 +20,7 @@ struct CostKey {
   friend auto operator<=>(const CostKey&, const CostKey&) = default;
 };
 
-// One row of a profile (harness/simcuda/README.md): ns, quantiles over the repeats that were not
+// One row of a profile (harness/simcuda/MODEL.md): ns, quantiles over the repeats that were not
 // disturbed (their median is at most 12 % above the lowest), and between which values the quantiles
 // of all single repeats lay.
 struct ProfileRow {

@@ -1,5 +1,5 @@
 // What a GPU model's driver calls are expected to cost: a device profile
-// (harness/simcuda/README.md, "Profile rows"), which 'allocmark profile' measures and simcuda runs
+// (harness/simcuda/MODEL.md, "Profile rows"), which 'allocmark profile' measures and simcuda runs
 // by. A file flows in, rows by call and size flow out.
 #pragma once
 

@@ -1,4 +1,4 @@
-// The tests of 'allocmark qualify', one line each, in the order in which they run; README.md of
+// The tests of 'allocmark qualify', one line each, in the order in which they run; TESTS.md of
 // this folder says what each one measures.
 #include <array>
 

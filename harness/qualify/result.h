@@ -1,6 +1,6 @@
 // What 'allocmark qualify' finds out, as data: figures, their limits, verdicts per test, GPU and
 // node. Raw answers flow in from the child processes that measure; judge.h turns them into
-// verdicts; writers.h prints them. README.md of this folder defines every test and figure.
+// verdicts; writers.h prints them. TESTS.md of this folder defines every test and figure.
 #pragma once
 
 #include <cstdint>

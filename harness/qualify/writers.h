@@ -9,7 +9,7 @@ namespace allocmark::qualify {
 
 // Per GPU its tests, and of every threshold the figure that came nearest to it or went beyond.
 [[nodiscard]] std::string render_table(const Report& report);
-// Everything; README.md of this folder names the keys.
+// Everything; TESTS.md of this folder names the keys.
 [[nodiscard]] std::string render_json(const Report& report);
 // One line of JSON, for a log that grows while the tests run.
 [[nodiscard]] std::string render_json_line(const TestResult& result);

@@ -1,4 +1,4 @@
-// The answers for the page, as JSON; scripts/report/README.md says what it holds. Flows in: cells;
+// The answers for the page, as JSON; scripts/report/FACTS.md says what it holds. Flows in: cells;
 // flows out: text that scripts/report lays out.
 #pragma once
 

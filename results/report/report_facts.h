@@ -1,6 +1,6 @@
 // What the page for people shows and only this program may compute: derived numbers, samples that a
 // quantile needs, tail curves, and verdicts against other runs. Flows in: cells and comparisons;
-// flows out: one JSON object that scripts/report reads (its README defines it). Neither times nor
+// flows out: one JSON object that scripts/report reads (its FACTS.md defines it). Neither times nor
 // checks allocators.
 #pragma once
 

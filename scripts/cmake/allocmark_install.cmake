@@ -54,11 +54,13 @@ install(FILES ${allocmark_texts}/fish/allocmark.fish DESTINATION share/fish/vend
 # Documents. Debian looks for the licence under the name copyright.
 install(FILES README.md CHANGELOG.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME copyright)
-install(FILES harness/simcuda/TESTING.md DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME simcuda-testing.md)
 install(DIRECTORY harness/simcuda/example/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples/simcuda)
-foreach(manual workloads allocators results harness/simcuda harness/qualify)
-  get_filename_component(name ${manual} NAME)
-  install(FILES ${manual}/README.md DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME ${name}.md)
+foreach(page workloads/README workloads/BRING_YOUR_JOB workloads/FIDELITY workloads/GENERATORS workloads/SCENARIOS
+             workloads/SPEED workloads/TRACES allocators/README allocators/BACKENDS allocators/CACHING allocators/GATE
+             harness/qualify/README harness/qualify/QUALIFY_A_NODE harness/qualify/TESTS harness/simcuda/README
+             harness/simcuda/MODEL harness/simcuda/TESTING results/README results/BUNDLES)
+  get_filename_component(room ${page} DIRECTORY)
+  install(FILES ${page}.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/${room})
 endforeach()
 
 set(CPACK_GENERATOR DEB)

@@ -1,6 +1,6 @@
 // The tables below were computed from the Azure Public Dataset, "AzureLLMInferenceTrace" 2023
 // (Patel et al., Splitwise, ISCA 2024), licensed CC-BY 4.0. How close the processes come to the
-// traces is in workloads/README.md.
+// traces is in workloads/FIDELITY.md.
 #include "workloads/serving/arrivals.h"
 
 #include <array>

@@ -1,5 +1,5 @@
 // What a trace asks of an allocator, in numbers: counted in one pass, in memory bounded by the live
-// blocks. Defined in README.md, "Trace summary".
+// blocks. Defined in workloads/TRACES.md, "Trace summary".
 #pragma once
 
 #include <array>

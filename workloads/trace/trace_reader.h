@@ -1,4 +1,4 @@
-// Recorded traces: a text file (README.md, "Trace files") in, checked events out, in constant
+// Recorded traces: a text file (workloads/TRACES.md) in, checked events out, in constant
 // memory. Every row is checked against the rules of the format; the first broken one throws
 // UsageError with file, line and rule.
 #pragma once

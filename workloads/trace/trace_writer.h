@@ -1,4 +1,4 @@
-// Writes events as a trace file (README.md, "Trace files"), packed by suffix, in constant memory.
+// Writes events as a trace file (workloads/TRACES.md), packed by suffix, in constant memory.
 #pragma once
 
 #include <cstdint>

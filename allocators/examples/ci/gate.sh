@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Says whether a new build of an allocator plugin is worse than the one before, on the simulated GPU. README.md says how to use
-# it in CI. In: two shared libraries with PyTorch's pluggable interface. Out, in the folder --out: junit.xml, report.html,
+# Says whether a new build of an allocator plugin is worse than the one before, on the simulated GPU. GATE.md says what it
+# decides, README.md how to use it in CI. In: two shared libraries with PyTorch's pluggable interface. Out, in the folder --out: junit.xml, report.html,
 # comparison.txt, and the raw runs. Exit codes are those of 'allocmark compare': 0 passed, 1 worse, 3 a cell has no result.
 set -euo pipefail
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The CI gate for plugin authors does what its README says: a build passes against itself, and each planted fault is found by the
+# The CI gate for plugin authors does what GATE.md says: a build passes against itself, and each planted fault is found by the
 # number that it changes. Timed numbers are judged with a floor that no load on the machine reaches.
 # Usage: gate_test.sh PATH_OF_ALLOCMARK EXAMPLE.so FOLDER_OF_FAULTY_BUILDS
 set -uo pipefail

@@ -128,7 +128,7 @@ TEST_CASE("the text has one line per number") {
   CHECK(mentions(text, "0.5000"));
 }
 
-TEST_CASE("generated training is as near to the recordings as README.md says") {
+TEST_CASE("generated training is as near to the recordings as FIDELITY.md says") {
   struct Pair {
     std::string generated, recorded;
   };

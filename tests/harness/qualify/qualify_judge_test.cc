@@ -265,11 +265,11 @@ TEST_CASE("a baseline is read with and without lower quantiles and levels, and n
   }
 }
 
-TEST_CASE("README.md of the folder has every threshold, with its limits' meaning") {
-  const std::string readme = read_file("harness/qualify/README.md");
+TEST_CASE("TESTS.md of the folder has every threshold, with its limits' meaning") {
+  const std::string manual = read_file("harness/qualify/TESTS.md");
   for (const auto& [key, limit] : default_thresholds()) {
     INFO(key);
-    CHECK(has(readme, ("| `" + key + "` | " + limit.meaning + " |").c_str()));
+    CHECK(has(manual, ("| `" + key + "` | " + limit.meaning + " |").c_str()));
     CHECK(!limit.meaning.empty());
     CHECK((limit.warn || limit.fail));
   }

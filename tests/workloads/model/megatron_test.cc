@@ -2,7 +2,7 @@
 // are written down here on their own: Korthikanti et al., arXiv 2205.05198, table 2, and
 // megatron/training/theoretical_memory_usage.py. Weights, gradients and optimizer must be equal to
 // the byte, activations within 2 %. `workloads_test "[.megatron-table]"` prints the table of
-// workloads/README.md.
+// workloads/FIDELITY.md.
 #include <algorithm>
 #include <array>
 #include <cmath>

@@ -155,11 +155,11 @@ TEST_CASE("freed ids are told from unknown ones whatever their order") {
   for (const std::uint64_t id : {0u, 2u, 4u, 8u, 99u, 101u}) CHECK_FALSE(seen.contains(id));
 }
 
-TEST_CASE("the trace file in the README is valid, its hash included") {
-  const std::string readme = read_file("workloads/README.md");
-  const std::size_t begin = readme.find("# name: example");
+TEST_CASE("the trace file in TRACES.md is valid, its hash included") {
+  const std::string manual = read_file("workloads/TRACES.md");
+  const std::size_t begin = manual.find("# name: example");
   REQUIRE(begin != std::string::npos);
-  const std::string example = readme.substr(begin, readme.find("```", begin) - begin);
+  const std::string example = manual.substr(begin, manual.find("```", begin) - begin);
   CHECK(error_of(example) == "no error");
 }
 
