@@ -84,6 +84,8 @@ void visit_pass(Fields& fields, Pass& pass) {
   fields.real("wall_ns", pass.wall_ns);
   fields.histogram("allocate_latency_histogram", pass.allocate_buckets);
   fields.histogram("deallocate_latency_histogram", pass.deallocate_buckets);
+  fields.known_real("allocator_ns_per_step", pass.allocator_ns_per_step);
+  fields.known_real("request_latency_ns_p99", pass.request_latency_ns_p99);
 }
 
 template <typename Fields, typename Requests>

@@ -13,7 +13,7 @@
 namespace allocmark {
 
 // The version of the result format (semver). MAJOR changes when results stop being comparable.
-inline constexpr const char* kSchemaVersion = "1.3.0";
+inline constexpr const char* kSchemaVersion = "1.4.0";
 
 // What names a cell. Two runs' cells with the same key are the same experiment.
 struct CellKey {
@@ -94,6 +94,8 @@ struct PassSummary {  // one timed pass, for spread
   double allocate_p50_ns = 0, allocate_p99_ns = 0, deallocate_p50_ns = 0, wall_ns = 0;
   // Total latency. Empty without samples, and in results of schema 1.0, which did not store it.
   LatencyBuckets allocate_buckets = {}, deallocate_buckets = {};
+  // As the cell's, of this pass alone; 0 without marks, without requests, and before schema 1.4.
+  double allocator_ns_per_step = 0, request_latency_ns_p99 = 0;
 };
 
 // Where a second measurement of one number is expected at 95 % (results/compare/repeat.h); all 0
