@@ -1,4 +1,4 @@
-// What one cell of a run measured, as plain data; results/README.md defines every field,
+// What one cell of a run measured, as plain data; results/DEFINITIONS.md defines every field,
 // results/schema.json is the published JSON Schema. Filled by harness/, written and read as JSON
 // Lines by results/.
 #pragma once
@@ -41,7 +41,7 @@ enum class CellStatus : std::uint8_t {
   Interrupted
 };
 
-// Why a request failed (results/README.md, "OOM cause").
+// Why a request failed (results/DEFINITIONS.md, "OOM cause").
 enum class OomCause : std::uint8_t { Capacity, Rounding, Stranded, Fragmentation, Unknown };
 inline constexpr std::size_t kOomCauseCount = 5;
 
@@ -83,7 +83,7 @@ struct LatencyBucket {
 using LatencyBuckets = std::vector<LatencyBucket>;
 
 // How long requests to a server took, on the clock of modelled kernels and the allocator's time
-// (results/README.md, "Requests").
+// (results/DEFINITIONS.md, "Requests").
 struct RequestLatency {
   LatencySummary latency, first_token;  // from arrival to the answer, to its first token
   LatencySummary ideal_latency, ideal_first_token;  // with an allocator that costs nothing

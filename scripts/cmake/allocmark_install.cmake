@@ -39,7 +39,7 @@ install(FILES ${PROJECT_BINARY_DIR}/generated/allocmark-config.cmake
 install(DIRECTORY workloads/recorded workloads/scenarios DESTINATION share/allocmark/workloads)
 install(DIRECTORY scripts/report/ DESTINATION share/allocmark/report PATTERN __pycache__ EXCLUDE PATTERN "*.sh" EXCLUDE
         PATTERN "requirements*" EXCLUDE)
-install(FILES results/README.md results/schema.json DESTINATION share/allocmark/report/results)
+install(FILES results/DEFINITIONS.md results/schema.json DESTINATION share/allocmark/report/results)
 install(FILES harness/qualify/thresholds.json DESTINATION share/allocmark)
 install(PROGRAMS scripts/record_pytorch.py DESTINATION share/allocmark)
 install(FILES allocators/examples/pluggable_example.c DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
@@ -60,6 +60,8 @@ foreach(manual workloads allocators results harness/simcuda harness/qualify)
   get_filename_component(name ${manual} NAME)
   install(FILES ${manual}/README.md DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME ${name}.md)
 endforeach()
+install(FILES results/DEFINITIONS.md results/PUBLISH.md results/BUNDLES.md results/compare/VERDICTS.md
+        DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME allocmark)

@@ -1,4 +1,4 @@
-"""results/README.md as an appendix of the page: rendered to HTML, with an anchor for every field that its tables define. Markdown
+"""results/DEFINITIONS.md as an appendix of the page: rendered to HTML, with an anchor for every field that its tables define. Markdown
 flows in; HTML and the set of anchors flow out. Raw HTML in the Markdown is shown as text."""
 
 import re
