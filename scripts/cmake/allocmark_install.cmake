@@ -40,6 +40,7 @@ install(DIRECTORY workloads/recorded workloads/scenarios DESTINATION share/alloc
 install(DIRECTORY scripts/report/ DESTINATION share/allocmark/report PATTERN __pycache__ EXCLUDE PATTERN "*.sh" EXCLUDE
         PATTERN "requirements*" EXCLUDE)
 install(FILES results/DEFINITIONS.md results/schema.json DESTINATION share/allocmark/report/results)
+install(FILES results/compare/VERDICTS.md DESTINATION share/allocmark/report/results/compare)
 install(FILES harness/qualify/thresholds.json DESTINATION share/allocmark)
 install(PROGRAMS scripts/record_pytorch.py DESTINATION share/allocmark)
 install(FILES allocators/examples/pluggable_example.c DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
