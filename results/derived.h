@@ -29,7 +29,7 @@ namespace allocmark {
 inline constexpr std::uint64_t kFragmentationFloorBytes = 16 * kMiB;
 
 // One definition of fragmentation, by the name of who published or ships it; papers differ, so a
-// bare "fragmentation" is never printed. results/README.md has each formula.
+// bare "fragmentation" is never printed. results/DEFINITIONS.md has each formula.
 struct FragmentationDefinition {
   std::string_view name;  // name in CSV and in the export
   std::optional<double> (*value)(const CellResult& cell);

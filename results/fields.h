@@ -1,7 +1,8 @@
-// The one list of what a result holds: every field's stored name, in the order in which it is
-// written. The JSON writer, the JSON reader and the CSV writer all walk this list, so that they
-// cannot disagree. Flows in: a struct of schema.h, const or not; flows out: one call on `fields`
-// per field. Adding a metric adds one line here.
+// The one table of what a result holds: every field's stored name and meaning, in the order in
+// which it is written. The JSON writer, the JSON reader and the CSV writer walk it, and
+// results/schema.json and the tables of results/DEFINITIONS.md are made from it
+// (scripts/approve_goldens.sh), so none of them can disagree. Flows in: a struct of schema.h, const
+// or not; flows out: one call on `fields` per field. Adding a metric adds one row here.
 //
 // `fields` offers: text, integer, boolean, optional_integer, known_integer and known_real (0 means
 // unknown), real, quantile (undefined where the count is 0), status, cause, texts, counters,
@@ -10,44 +11,92 @@
 
 #include <string>
 
+#include "results/field.h"
 #include "results/schema.h"
 
 namespace allocmark::fields {
 
+// What results/json.cc writes beside the table's rows.
+inline const Field kKind{"kind", "`environment` or `cell`"};
+inline const Field kVersion{"schema_version", "the version of this format"};
+inline const Field kCellId{"cell_id", "the hash that names a cell, see \"Identity of a cell\""};
+inline const Field kUnsupported{
+    "quantiles_unsupported",
+    "names of the cell's quantiles that rest on too few samples (\"Enough samples\"); those of "
+    "size "
+    "classes as `size_classes.CLASS.NAME`. The parts `host` and `driver` have the samples of the "
+    "total and are not named. Follows from the counts, so readers ignore it",
+    1};
+
 template <typename Fields, typename Key>
 void visit_key(Fields& fields, Key& key) {
-  fields.text("workload", key.workload);
-  fields.text("allocator", key.allocator);
-  fields.text("conf", key.conf);
-  fields.text("device", key.device);
-  fields.text("capacity", key.capacity);
-  fields.integer("seed", key.seed);
-  fields.text("on_oom", key.on_oom);
+  fields.text(Field{"workload",
+                    "as given: a generator with parameters, a scenario, a recorded name or "
+                    "`file:PATH`"},
+              key.workload);
+  fields.text(
+      Field{"allocator", "the backend's name; `null` hands out no memory and measures the harness"},
+      key.allocator);
+  fields.text(Field{"conf", "the config string; `\"\"` is unset"}, key.conf);
+  fields.text(Field{"device", "`sim:PROFILE` or `cuda:N`"}, key.device);
+  fields.text(Field{"capacity",
+                    "as given: `unlimited`, a size, or a multiple of the trace's peak of requested "
+                    "bytes (`1.05x`)"},
+              key.capacity);
+  fields.integer(Field{"seed", "of the workload's random choices"}, key.seed);
+  fields.text(Field{.name = "on_oom",
+                    .meaning = "`skip`: the program goes on without the block; `stop`: the trace "
+                               "ends at the first failed request",
+                    .choices = "skip,stop"},
+              key.on_oom);
 }
 
 template <typename Fields, typename Summary>
-void visit_summary(Fields& fields, const std::string& prefix, Summary& summary) {
-  fields.integer(prefix + "_count", summary.count);
-  fields.quantile(prefix + "_ns_p50", summary.count, summary.p50_ns);
-  fields.quantile(prefix + "_ns_p90", summary.count, summary.p90_ns);
-  fields.quantile(prefix + "_ns_p99", summary.count, summary.p99_ns);
-  fields.quantile(prefix + "_ns_p999", summary.count, summary.p999_ns);
-  fields.quantile(prefix + "_ns_max", summary.count, summary.max_ns);
-  fields.quantile(prefix + "_ns_mean", summary.count, summary.mean_ns);
+void visit_summary(Fields& fields, const LatencyFields& of, Summary& summary) {
+  const std::string row = of.row + "_ns_{p50,p90,p99,p999,max,mean}";
+  const auto value = [&](const char* suffix) {
+    return Field{of.name + suffix, of.meaning, 0, row};
+  };
+  fields.integer(Field{of.name + "_count", of.count_meaning, 0, of.row + "_count"}, summary.count);
+  fields.quantile(value("_ns_p50"), summary.count, summary.p50_ns);
+  fields.quantile(value("_ns_p90"), summary.count, summary.p90_ns);
+  fields.quantile(value("_ns_p99"), summary.count, summary.p99_ns);
+  fields.quantile(value("_ns_p999"), summary.count, summary.p999_ns);
+  fields.quantile(value("_ns_max"), summary.count, summary.max_ns);
+  fields.quantile(value("_ns_mean"), summary.count, summary.mean_ns);
 }
 
 template <typename Fields, typename Operation>
 void visit_operation(Fields& fields, const std::string& name, Operation& operation) {
-  visit_summary(fields, name + "_latency", operation.total);
-  visit_summary(fields, name + "_host_latency", operation.host);
-  visit_summary(fields, name + "_driver_latency", operation.driver);
+  const auto part = [&](const char* suffix) {
+    return LatencyFields{
+        .name = name + suffix,
+        .row = "{allocate,deallocate}_{,host_,driver_}latency",
+        .count_meaning = "samples; failed requests are not among them",
+        .meaning = "quantiles, largest sample and mean, see \"Latency\"; null without samples"};
+  };
+  visit_summary(fields, part("_latency"), operation.total);
+  visit_summary(fields, part("_host_latency"), operation.host);
+  visit_summary(fields, part("_driver_latency"), operation.driver);
 }
 
 template <typename Fields, typename Interval>
 void visit_interval(Fields& fields, const std::string& name, Interval& interval) {
-  fields.known_real(name + "_repeat_low", interval.low_ns);
-  fields.known_real(name + "_repeat_high", interval.high_ns);
-  fields.known_real(name + "_repeat_between_share", interval.between_share);
+  const std::string row = "{allocate,deallocate}_latency_ns_{p50,p99}_repeat_";
+  const auto end = [&](const char* suffix) {
+    return Field{name + suffix,
+                 "where a second measurement of this number is expected at 95 %, see \"Measured "
+                 "again\"; null where it is not stated",
+                 3, row + "{low,high}"};
+  };
+  fields.known_real(end("_repeat_low"), interval.low_ns);
+  fields.known_real(end("_repeat_high"), interval.high_ns);
+  fields.known_real(
+      Field{name + "_repeat_between_share",
+            "what was taken for the difference of two runs at 95 % (0.13 is 13 %): a calibration's "
+            "or the default",
+            3, row + "between_share"},
+      interval.between_share);
 }
 
 template <typename Fields, typename Repeat>
@@ -60,134 +109,266 @@ void visit_repeat(Fields& fields, Repeat& repeat) {
 
 template <typename Fields, typename Event>
 void visit_oom_event(Fields& fields, Event& event) {
-  fields.integer("event_index", event.event_index);
-  fields.integer("id", event.id);
-  fields.integer("size_bytes", event.size_bytes);
-  fields.integer("stream", event.stream);
-  fields.cause("cause", event.cause);
-  fields.optional_integer("free_largest_bytes", event.free_largest_bytes);
-  fields.optional_integer("free_bytes", event.free_bytes);
+  fields.integer(Field{"event_index", "0-based place in the trace"}, event.event_index);
+  fields.integer(Field{"id", "of the failed request"}, event.id);
+  fields.integer(Field{"size_bytes", "of the failed request"}, event.size_bytes);
+  fields.integer(Field{"stream", "of the failed request"}, event.stream);
+  fields.cause(Field{"cause", "see \"OOM causes\""}, event.cause);
+  fields.optional_integer(Field{"free_largest_bytes",
+                                "largest cached block that could have been used for it; null where "
+                                "the allocator cannot tell"},
+                          event.free_largest_bytes);
+  fields.optional_integer(
+      Field{"free_bytes", "all cached blocks at that moment; null where not recorded"},
+      event.free_bytes);
 }
 
 template <typename Fields, typename SizeClass>
 void visit_size_class(Fields& fields, SizeClass& size_class) {
-  fields.text("size_class", size_class.size_class);
+  fields.text(Field{"size_class",
+                    "bounds of the requested size, `<=512B` to `>512MiB`; 10 MiB itself belongs to "
+                    "the class above `<10MiB`"},
+              size_class.size_class);
   visit_operation(fields, "allocate", size_class.allocate);
   visit_operation(fields, "deallocate", size_class.deallocate);
 }
 
 template <typename Fields, typename Pass>
 void visit_pass(Fields& fields, Pass& pass) {
-  fields.real("allocate_latency_ns_p50", pass.allocate_p50_ns);
-  fields.real("allocate_latency_ns_p99", pass.allocate_p99_ns);
-  fields.real("deallocate_latency_ns_p50", pass.deallocate_p50_ns);
-  fields.real("wall_ns", pass.wall_ns);
-  fields.histogram("allocate_latency_histogram", pass.allocate_buckets);
-  fields.histogram("deallocate_latency_histogram", pass.deallocate_buckets);
+  const std::string_view latency = "total latency in this pass";
+  fields.real(Field{"allocate_latency_ns_p50", latency}, pass.allocate_p50_ns);
+  fields.real(Field{"allocate_latency_ns_p99", latency}, pass.allocate_p99_ns);
+  fields.real(Field{"deallocate_latency_ns_p50", latency}, pass.deallocate_p50_ns);
+  fields.real(Field{"wall_ns",
+                    "host time of replaying the trace: with the harness, without modelled driver "
+                    "time"},
+              pass.wall_ns);
+  const auto histogram = [](const char* name) {
+    return Field{name,
+                 "how often which total latency was seen in this pass, see \"Histograms\"; null "
+                 "without samples",
+                 1, "{allocate,deallocate}_latency_histogram"};
+  };
+  fields.histogram(histogram("allocate_latency_histogram"), pass.allocate_buckets);
+  fields.histogram(histogram("deallocate_latency_histogram"), pass.deallocate_buckets);
+  fields.known_real(
+      Field{"allocator_ns_per_step",
+            "as the cell's, median over the steps of this pass; null without marks", 4},
+      pass.allocator_ns_per_step);
+  fields.known_real(Field{"request_latency_ns_p99",
+                          "P99 of the latency of this pass's requests; null where the trace tells "
+                          "of none",
+                          4},
+                    pass.request_latency_ns_p99);
 }
 
 template <typename Fields, typename Requests>
 void visit_requests(Fields& fields, Requests& requests) {
-  visit_summary(fields, "latency", requests.latency);
-  visit_summary(fields, "first_token_latency", requests.first_token);
-  visit_summary(fields, "ideal_latency", requests.ideal_latency);
-  visit_summary(fields, "ideal_first_token_latency", requests.ideal_first_token);
-  visit_summary(fields, "delay", requests.delay);
+  const auto of = [](const char* name, std::string_view count_meaning, std::string_view meaning) {
+    return LatencyFields{
+        .name = name, .row = name, .count_meaning = count_meaning, .meaning = meaning};
+  };
+  visit_summary(fields,
+                of("latency", "requests answered, over all passes",
+                   "from arrival to the answer's last token"),
+                requests.latency);
+  visit_summary(fields,
+                of("first_token_latency", "requests with a first token, over all passes",
+                   "from arrival to the first token; no samples where a server has no tokens to "
+                   "give (embeddings)"),
+                requests.first_token);
+  visit_summary(fields,
+                of("ideal_latency", "requests answered, on the ideal clock",
+                   "latency with an allocator that costs nothing: the same for every allocator"),
+                requests.ideal_latency);
+  visit_summary(fields,
+                of("ideal_first_token_latency", "requests with a first token, on the ideal clock",
+                   "time to the first token with an allocator that costs nothing"),
+                requests.ideal_first_token);
+  visit_summary(fields,
+                of("delay", "requests answered",
+                   "latency less ideal latency, request by request: what the allocator added, "
+                   "waits behind other late requests included"),
+                requests.delay);
+}
+
+template <typename Fields, typename Cell>
+void visit_outcome(Fields& fields, Cell& cell) {
+  fields.status(Field{"status", "see \"Statuses\""}, cell.status);
+  fields.text(Field{"reason", "`\"\"` for `ok`; else what happened, where, and the next step"},
+              cell.reason);
+  fields.texts(Field{"warnings", "what to know before using the numbers"}, cell.warnings);
+  fields.text(Field{"trace_name", "the trace's own name"}, cell.trace_name);
+  fields.text(
+      Field{"trace_hash", "hash of all events: equal hashes mean equal work, on every machine"},
+      cell.trace_hash);
+  fields.text(Field{"placement_hash",
+                    "hash of where every allocation landed relative to the first; equal hashes "
+                    "mean that the allocator decided the same"},
+              cell.placement_hash);
+  fields.integer(Field{"event_count", "events of the trace"}, cell.event_count);
+  fields.integer(
+      Field{"allocate_count", "requests of the trace, whether or not they were served or reached"},
+      cell.allocate_count);
+  fields.integer(Field{"deallocate_count", "frees of the trace, whether or not they were reached"},
+                 cell.deallocate_count);
 }
 
 template <typename Fields, typename Cell>
 void visit_oom(Fields& fields, Cell& cell) {
-  fields.integer("oom_count", cell.oom_count);
-  fields.integer("skipped_free_count", cell.skipped_free_count);
-  fields.integer("trial_count", cell.trial_count);
-  fields.integer("trial_oom_count", cell.trial_oom_count);
-  fields.cause_counts("oom_count_", cell.oom_cause_counts);
-  fields.optional_object("oom_first", cell.oom_first,
-                         [](auto& nested, auto& event) { visit_oom_event(nested, event); });
+  fields.integer(Field{"oom_count", "failed requests; with `stop` at most 1"}, cell.oom_count);
+  fields.integer(
+      Field{"skipped_free_count", "frees that were left out because their allocation had failed"},
+      cell.skipped_free_count);
+  fields.integer(Field{"trial_count", "timed passes"}, cell.trial_count);
+  fields.integer(Field{"trial_oom_count",
+                       "timed passes in which a request failed. A deterministic allocator gives "
+                       "none or all; it says nothing about other seeds"},
+                 cell.trial_oom_count);
+  fields.cause_counts(
+      Field{"oom_count_", "failed requests by cause, see \"OOM causes\"; they sum to `oom_count`",
+            0, "oom_count_{capacity,rounding,stranded,fragmentation,unknown}"},
+      cell.oom_cause_counts);
+  fields.optional_object(
+      Field{"oom_first", "the first failed request, see \"Fields of oom_first\"; or null"},
+      cell.oom_first, [](auto& nested, auto& event) { visit_oom_event(nested, event); });
 }
 
 template <typename Fields, typename Cell>
 void visit_memory(Fields& fields, Cell& cell) {
-  fields.integer("capacity_bytes", cell.capacity_bytes);
-  fields.integer("requested_bytes_peak", cell.requested_bytes_peak);
-  fields.optional_integer("allocated_bytes_peak", cell.allocated_bytes_peak);
-  fields.optional_integer("active_bytes_peak", cell.active_bytes_peak);
-  fields.optional_integer("reserved_bytes_peak", cell.reserved_bytes_peak);
-  fields.optional_integer("allocated_bytes_at_reserved_peak",
+  fields.integer(
+      Field{"capacity_bytes", "what the cell might use; the device's total where unlimited"},
+      cell.capacity_bytes);
+  fields.integer(
+      Field{"requested_bytes_peak",
+            "most bytes live at once in the trace as written, without rounding, whether or not "
+            "they were served: what a perfect allocator would need"},
+      cell.requested_bytes_peak);
+  fields.optional_integer(
+      Field{"allocated_bytes_peak",
+            "most bytes handed out, rounded as the allocator rounds; null where the allocator "
+            "cannot tell, as for the next five"},
+      cell.allocated_bytes_peak);
+  fields.optional_integer(
+      Field{"active_bytes_peak", "the same with blocks that wait for another stream"},
+      cell.active_bytes_peak);
+  fields.optional_integer(
+      Field{"reserved_bytes_peak",
+            "most bytes taken from the device and not returned, cached blocks included"},
+      cell.reserved_bytes_peak);
+  fields.optional_integer(Field{"allocated_bytes_at_reserved_peak",
+                                "handed out when `reserved_bytes_peak` was first reached"},
                           cell.allocated_bytes_at_reserved_peak);
-  fields.optional_integer("requested_bytes_at_reserved_peak",
+  fields.optional_integer(Field{"requested_bytes_at_reserved_peak",
+                                "asked for by the program and served, at that moment"},
                           cell.requested_bytes_at_reserved_peak);
-  fields.optional_integer("reserved_bytes_at_requested_peak",
+  fields.optional_integer(Field{"reserved_bytes_at_requested_peak",
+                                "taken from the device when the program's served requests were "
+                                "most; null where not recorded"},
                           cell.reserved_bytes_at_requested_peak);
-  fields.integer("device_bytes_peak", cell.device_bytes_peak);
-  fields.optional_integer("device_allocate_count", cell.device_allocate_count);
-  fields.optional_integer("device_free_count", cell.device_free_count);
-  fields.optional_integer("retry_count", cell.retry_count);
-  fields.optional_integer("synchronize_all_count", cell.synchronize_all_count);
-  fields.counters("counters", cell.counters);
+  fields.integer(Field{"device_bytes_peak",
+                       "most bytes taken as the device sees it, its own granularity included. On a "
+                       "GPU that others use too, theirs are included"},
+                 cell.device_bytes_peak);
+  fields.optional_integer(Field{"device_allocate_count",
+                                "calls that took memory from the device, in one pass; null where "
+                                "the allocator cannot tell"},
+                          cell.device_allocate_count);
+  fields.optional_integer(Field{"device_free_count", "calls that gave it back, likewise"},
+                          cell.device_free_count);
+  fields.optional_integer(
+      Field{"retry_count",
+            "device calls repeated after cached memory was given back; null where not known"},
+      cell.retry_count);
+  fields.optional_integer(
+      Field{"synchronize_all_count",
+            "times the allocator waited for all its streams; null where not known"},
+      cell.synchronize_all_count);
+  fields.counters(
+      Field{"counters",
+            "the allocator's own counters after the trace, by the names its users know. A workload "
+            "of several processes has `process<i>.requests`, `process<i>.out_of_memory` (how many "
+            "of them failed) and `process<i>.reserved_bytes_peak` instead"},
+      cell.counters);
+}
+
+template <typename Fields, typename Cell>
+void visit_latencies(Fields& fields, Cell& cell) {
+  fields.integer(
+      Field{"pass_count",
+            "timed passes; each replays the same trace on a fresh instance of the allocator"},
+      cell.pass_count);
+  visit_operation(fields, "allocate", cell.allocate);
+  visit_operation(fields, "deallocate", cell.deallocate);
+  visit_repeat(fields, cell.repeat);
+  fields.objects(
+      Field{"size_classes", "latency by requested size; classes without samples are left out"},
+      cell.size_classes, [](auto& nested, auto& item) { visit_size_class(nested, item); });
+  fields.objects(Field{"passes", "each timed pass, in order: the spread of the cell's numbers"},
+                 cell.passes, [](auto& nested, auto& item) { visit_pass(nested, item); });
+  fields.optional_object(
+      Field{"requests",
+            "how long requests to a server took, see \"Requests\"; null where the trace tells of "
+            "none",
+            2},
+      cell.requests, [](auto& nested, auto& requests) { visit_requests(nested, requests); });
+}
+
+template <typename Fields, typename Cell>
+void visit_program(Fields& fields, Cell& cell) {
+  fields.known_real(
+      Field{"allocator_ns_per_step",
+            "the allocator's total time between two step marks, median, failed requests and trims "
+            "included; null without marks"},
+      cell.allocator_ns_per_step);
+  fields.real(Field{"modelled_driver_ns_total",
+                    "driver time modelled in one pass, median of the passes; 0 on a GPU"},
+              cell.modelled_driver_ns_total);
+  fields.known_real(
+      Field{"step_ns_p50",
+            "median time between two step marks, with everything in it, see \"Steps and program "
+            "time\"; null without marks",
+            2},
+      cell.step_ns_p50);
+  fields.known_real(Field{"program_ns",
+                          "time of one pass by the same clock, until the device has done all its "
+                          "work; median of the passes",
+                          2},
+                    cell.program_ns);
+  fields.known_real(
+      Field{"program_ideal_ns",
+            "the same with the null allocator and the same kernels; null where the trace has no "
+            "kernels (`--kernels`)",
+            2},
+      cell.program_ideal_ns);
+  fields.optional_integer(
+      Field{"kernel_ns_total",
+            "durations of the trace's kernels, summed over streams; null where it has none", 2},
+      cell.kernel_ns_total);
+  fields.real(Field{"harness_overhead_ns_p50",
+                    "P50 of allocate on the null backend in the same process: what the harness "
+                    "adds to each sample"},
+              cell.harness_overhead_ns_p50);
+  fields.real(Field{"wall_s",
+                    "the whole cell with its set-up and its untimed checked pass; no measure of "
+                    "the allocator"},
+              cell.wall_s);
+  fields.integer(
+      Field{"residue_bytes",
+            "the most device bytes not returned after an instance was destroyed. Above 0 it is a "
+            "leak where the cell has the device to itself; beside other processes it holds what "
+            "they took meanwhile"},
+      cell.residue_bytes);
 }
 
 template <typename Fields, typename Cell>
 void visit_cell(Fields& fields, Cell& cell) {
   visit_key(fields, cell.key);
-  fields.status("status", cell.status);
-  fields.text("reason", cell.reason);
-  fields.texts("warnings", cell.warnings);
-  fields.text("trace_name", cell.trace_name);
-  fields.text("trace_hash", cell.trace_hash);
-  fields.text("placement_hash", cell.placement_hash);
-  fields.integer("event_count", cell.event_count);
-  fields.integer("allocate_count", cell.allocate_count);
-  fields.integer("deallocate_count", cell.deallocate_count);
+  visit_outcome(fields, cell);
   visit_oom(fields, cell);
   visit_memory(fields, cell);
-  fields.integer("pass_count", cell.pass_count);
-  visit_operation(fields, "allocate", cell.allocate);
-  visit_operation(fields, "deallocate", cell.deallocate);
-  visit_repeat(fields, cell.repeat);
-  fields.objects("size_classes", cell.size_classes,
-                 [](auto& nested, auto& item) { visit_size_class(nested, item); });
-  fields.objects("passes", cell.passes, [](auto& nested, auto& item) { visit_pass(nested, item); });
-  fields.optional_object("requests", cell.requests,
-                         [](auto& nested, auto& requests) { visit_requests(nested, requests); });
-  fields.known_real("allocator_ns_per_step", cell.allocator_ns_per_step);
-  fields.real("modelled_driver_ns_total", cell.modelled_driver_ns_total);
-  fields.known_real("step_ns_p50", cell.step_ns_p50);
-  fields.known_real("program_ns", cell.program_ns);
-  fields.known_real("program_ideal_ns", cell.program_ideal_ns);
-  fields.optional_integer("kernel_ns_total", cell.kernel_ns_total);
-  fields.real("harness_overhead_ns_p50", cell.harness_overhead_ns_p50);
-  fields.real("wall_s", cell.wall_s);
-  fields.integer("residue_bytes", cell.residue_bytes);
-}
-
-template <typename Fields, typename Host>
-void visit_environment(Fields& fields, Host& environment) {
-  fields.text("allocmark_version", environment.allocmark_version);
-  fields.text("git_sha", environment.git_sha);
-  fields.boolean("git_dirty", environment.git_dirty);
-  fields.text("build_type", environment.build_type);
-  fields.text("compiler", environment.compiler);
-  fields.texts("argv", environment.argv);
-  fields.text("started_utc", environment.started_utc);
-  fields.text("hostname_hash", environment.hostname_hash);
-  fields.text("os", environment.os);
-  fields.text("kernel", environment.kernel);
-  fields.text("cpu_model", environment.cpu_model);
-  fields.text("cpu_governor", environment.cpu_governor);
-  fields.known_integer("cpu_count", environment.cpu_count);
-  fields.known_integer("memory_bytes", environment.memory_bytes);
-  fields.text("device", environment.device);
-  fields.text("gpu_name", environment.gpu_name);
-  fields.text("gpu_uuid_hash", environment.gpu_uuid_hash);
-  fields.known_integer("gpu_memory_bytes", environment.gpu_memory_bytes);
-  fields.text("driver_version", environment.driver_version);
-  fields.text("runtime_version", environment.runtime_version);
-  fields.text("profile_name", environment.profile_name);
-  fields.text("profile_hash", environment.profile_hash);
-  fields.known_real("clock_resolution_ns", environment.clock_resolution_ns);
-  fields.known_real("clock_overhead_ns", environment.clock_overhead_ns);
-  fields.texts("warnings", environment.warnings);
+  visit_latencies(fields, cell);
+  visit_program(fields, cell);
 }
 
 }  // namespace allocmark::fields

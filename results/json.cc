@@ -18,6 +18,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "results/environment_fields.h"
 #include "results/fields.h"
 #include "results/latency_histogram.h"
 #include "results/unsupported.h"
@@ -331,7 +332,7 @@ std::string dump(const Json& object) {
 }
 
 Json begin_line(const char* kind) {
-  return Json{{"kind", kind}, {"schema_version", kSchemaVersion}};
+  return Json{{fields::kKind.name, kind}, {fields::kVersion.name, kSchemaVersion}};
 }
 
 struct Version {
@@ -402,10 +403,6 @@ std::optional<OomCause> parse_oom_cause(std::string_view text) {
   return find_name<OomCause>(kCauseNames, text);
 }
 
-std::string valid_utf8(std::string_view text) {
-  return Json::parse(dump(Json(std::string(text)))).get<std::string>();
-}
-
 std::string to_json_line(const Environment& environment) {
   Json object = begin_line("environment");
   Writer writer(object);
@@ -418,7 +415,7 @@ std::string to_json_line(const CellResult& cell) {
   object["cell_id"] = cell.key.id();
   Writer writer(object);
   fields::visit_cell(writer, cell);
-  writer.texts("quantiles_unsupported", unsupported_quantiles(cell));
+  writer.texts(fields::kUnsupported, unsupported_quantiles(cell));
   return dump(object);
 }
 
@@ -473,7 +470,7 @@ CellResult cell_result_from_json(std::string_view line, const std::string& where
       line, where, "cell",
       [](Reader& reader, CellResult& cell) {
         // Follows from the counts, which are read.
-        reader.known("quantiles_unsupported");
+        reader.known(fields::kUnsupported);
         fields::visit_cell(reader, cell);
       },
       [](const CellResult& cell) { return cell.key.id(); });

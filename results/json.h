@@ -1,7 +1,7 @@
 // Results as JSON text and back: one line per environment, cell or cell key, without the newline.
 // Flows in: the structs of schema.h, or a line of a results file; flows out: the other one.
-// results/schema.json is the published schema, results/README.md defines every field. This file
-// neither times nor checks allocators.
+// results/schema.json is the published schema, results/DEFINITIONS.md defines every field. This
+// file neither times nor checks allocators.
 #pragma once
 
 #include <optional>
@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "results/schema.h"
+#include "results/utf8.h"
 
 namespace allocmark {
 
@@ -19,10 +20,6 @@ namespace allocmark {
 // "capacity", "rounding", "stranded", "fragmentation", "unknown".
 [[nodiscard]] std::string_view to_string(OomCause cause);
 [[nodiscard]] std::optional<OomCause> parse_oom_cause(std::string_view text);
-
-// The text with every byte that is not part of valid UTF-8 replaced by U+FFFD, which is how all
-// text is stored.
-[[nodiscard]] std::string valid_utf8(std::string_view text);
 
 // Every known key is written; what is not known or not defined is null, never 0 and never NaN or
 // Infinity.

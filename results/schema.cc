@@ -1,4 +1,4 @@
-// The stable id of a cell, as results/README.md documents it: FNV-1a (64 bits) over the key's
+// The stable id of a cell, as results/DEFINITIONS.md documents it: FNV-1a (64 bits) over the key's
 // fields as netstrings.
 #include "results/schema.h"
 
@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 
-#include "results/json.h"
+#include "results/utf8.h"
 
 namespace allocmark {
 namespace {

@@ -1,4 +1,4 @@
-// What one cell of a run measured, as plain data; results/README.md defines every field,
+// What one cell of a run measured, as plain data; results/DEFINITIONS.md defines every field,
 // results/schema.json is the published JSON Schema. Filled by harness/, written and read as JSON
 // Lines by results/.
 #pragma once
@@ -13,7 +13,7 @@
 namespace allocmark {
 
 // The version of the result format (semver). MAJOR changes when results stop being comparable.
-inline constexpr const char* kSchemaVersion = "1.3.0";
+inline constexpr const char* kSchemaVersion = "1.4.0";
 
 // What names a cell. Two runs' cells with the same key are the same experiment.
 struct CellKey {
@@ -41,7 +41,7 @@ enum class CellStatus : std::uint8_t {
   Interrupted
 };
 
-// Why a request failed (results/README.md, "OOM cause").
+// Why a request failed (results/DEFINITIONS.md, "OOM cause").
 enum class OomCause : std::uint8_t { Capacity, Rounding, Stranded, Fragmentation, Unknown };
 inline constexpr std::size_t kOomCauseCount = 5;
 
@@ -83,7 +83,7 @@ struct LatencyBucket {
 using LatencyBuckets = std::vector<LatencyBucket>;
 
 // How long requests to a server took, on the clock of modelled kernels and the allocator's time
-// (results/README.md, "Requests").
+// (results/DEFINITIONS.md, "Requests").
 struct RequestLatency {
   LatencySummary latency, first_token;  // from arrival to the answer, to its first token
   LatencySummary ideal_latency, ideal_first_token;  // with an allocator that costs nothing
@@ -94,6 +94,8 @@ struct PassSummary {  // one timed pass, for spread
   double allocate_p50_ns = 0, allocate_p99_ns = 0, deallocate_p50_ns = 0, wall_ns = 0;
   // Total latency. Empty without samples, and in results of schema 1.0, which did not store it.
   LatencyBuckets allocate_buckets = {}, deallocate_buckets = {};
+  // As the cell's, of this pass alone; 0 without marks, without requests, and before schema 1.4.
+  double allocator_ns_per_step = 0, request_latency_ns_p99 = 0;
 };
 
 // Where a second measurement of one number is expected at 95 % (results/compare/repeat.h); all 0

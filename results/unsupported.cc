@@ -59,6 +59,8 @@ class Finder {
   template <typename... Arguments>
   void integer(const Arguments&... /*arguments*/) {}
   template <typename... Arguments>
+  void known_integer(const Arguments&... /*arguments*/) {}
+  template <typename... Arguments>
   void optional_integer(const Arguments&... /*arguments*/) {}
   template <typename... Arguments>
   void real(const Arguments&... /*arguments*/) {}

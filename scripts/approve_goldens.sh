@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Writes the golden texts under tests/results/golden anew from what the code prints now. Look at the difference before
-# you commit it: a golden that nobody read proves nothing.
+# Writes the golden texts under tests/results/golden anew from what the code prints now, and results/schema.json and the
+# tables of results/DEFINITIONS.md from the field table (results/fields.h). Look at the difference before you commit it: a
+# golden that nobody read proves nothing.
 # Usage: scripts/approve_goldens.sh [BUILD_FOLDER]   (default build/dev; it must hold bin/results_test)
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -10,4 +11,4 @@ if [[ ! -x $build/bin/results_test ]]; then
   exit 2
 fi
 ALLOCMARK_APPROVE_GOLDENS=1 "$build/bin/results_test" "*as approved*"
-git --no-pager diff --stat -- tests/results/golden
+git --no-pager diff --stat -- tests/results/golden results

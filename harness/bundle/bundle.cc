@@ -42,7 +42,7 @@ constexpr const char* kReadme =
     "allocmark.\n\n"
     "`allocmark check` tells whether it is complete and consistent, has enough samples, and can "
     "be made again from the raw\nresults. The numbers are defined in allocmark's "
-    "results/README.md, the rules in its results/BUNDLES.md.\n";
+    "results/DEFINITIONS.md, the rules in its results/BUNDLES.md.\n";
 
 // A run's own files: its results and, for a folder, its plan.
 void add_run(const std::string& path, const std::string& prefix, BundleFiles& files) {

@@ -386,13 +386,16 @@ void CellRun::timed_pass(Recorder& recorder, const PassClocks& clocks, std::uint
 
   const LatencySummary allocate = recorder.latency(Operation::Allocate).total;
   const LatencySummary deallocate = recorder.latency(Operation::Deallocate).total;
-  result_.passes.push_back(
-      PassSummary{.allocate_p50_ns = allocate.p50_ns,
-                  .allocate_p99_ns = allocate.p99_ns,
-                  .deallocate_p50_ns = deallocate.p50_ns,
-                  .wall_ns = static_cast<double>(wall_ticks) * clock_.scale().ns_per_tick(),
-                  .allocate_buckets = recorder.buckets(Operation::Allocate),
-                  .deallocate_buckets = recorder.buckets(Operation::Deallocate)});
+  result_.passes.push_back(PassSummary{
+      .allocate_p50_ns = allocate.p50_ns,
+      .allocate_p99_ns = allocate.p99_ns,
+      .deallocate_p50_ns = deallocate.p50_ns,
+      .wall_ns = static_cast<double>(wall_ticks) * clock_.scale().ns_per_tick(),
+      .allocate_buckets = recorder.buckets(Operation::Allocate),
+      .deallocate_buckets = recorder.buckets(Operation::Deallocate),
+      .allocator_ns_per_step = recorder.step_ns_median(),
+      .request_latency_ns_p99 =
+          clocks.requests != nullptr && spec_.record ? clocks.requests->pass_latency_ns_p99() : 0});
   driver_ns_by_pass_.push_back(recorder.driver_ns_total());
 }
 

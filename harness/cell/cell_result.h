@@ -1,6 +1,6 @@
 // What a cell's passes found, written into its result: the checked pass, the backend's counters,
-// the recorder's samples. Flows in: reports; flows out: fields of CellResult (results/README.md
-// defines each). Drives nothing.
+// the recorder's samples. Flows in: reports; flows out: fields of CellResult
+// (results/DEFINITIONS.md defines each). Drives nothing.
 #pragma once
 
 #include <cstdint>

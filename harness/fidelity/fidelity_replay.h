@@ -15,7 +15,7 @@ namespace allocmark {
 // the device has.
 struct ReplayNumbers {
   std::optional<std::uint64_t> reserved_bytes_peak;
-  std::optional<double> fragmentation_share;  // results/README.md, fragmentation_share_pytorch
+  std::optional<double> fragmentation_share;  // results/DEFINITIONS.md, fragmentation_share_pytorch
 };
 
 struct ReplayPair {

@@ -2,6 +2,7 @@
 #include "harness/measure/request_clock.h"
 
 #include <algorithm>
+#include <memory>
 
 namespace allocmark {
 
@@ -55,6 +56,8 @@ void RequestClock::begin_pass() {
   }
   spent_picoseconds_ = 0;
   rest_picoseconds_ = 0;
+  latency_.merge(pass_latency_);
+  pass_latency_ = Histogram{};
 }
 
 void RequestClock::start_server() {
@@ -91,17 +94,21 @@ void RequestClock::first_token(std::uint64_t arrival_ns) {
 void RequestClock::request_done(std::uint64_t arrival_ns) {
   const std::uint64_t latency_ns = real_.since(arrival_ns);
   const std::uint64_t ideal_ns = ideal_.since(arrival_ns);
-  latency_.add(latency_ns);
+  pass_latency_.add(latency_ns);
   ideal_latency_.add(ideal_ns);
   delay_.add(latency_ns > ideal_ns ? latency_ns - ideal_ns : 0);
 }
 
 RequestLatency RequestClock::latency() const {
-  return {.latency = summarise_ns(latency_),
+  const auto pooled = std::make_unique<Histogram>(latency_);
+  pooled->merge(pass_latency_);
+  return {.latency = summarise_ns(*pooled),
           .first_token = summarise_ns(first_token_),
           .ideal_latency = summarise_ns(ideal_latency_),
           .ideal_first_token = summarise_ns(ideal_first_token_),
           .delay = summarise_ns(delay_)};
 }
+
+double RequestClock::pass_latency_ns_p99() const { return summarise_ns(pass_latency_).p99_ns; }
 
 }  // namespace allocmark

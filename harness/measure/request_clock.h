@@ -36,6 +36,8 @@ class RequestClock {
 
   // All passes pooled.
   [[nodiscard]] RequestLatency latency() const;
+  // P99 of the pass that began last; 0 without requests.
+  [[nodiscard]] double pass_latency_ns_p99() const;
 
  private:
   struct Clock {
@@ -52,7 +54,8 @@ class RequestClock {
   std::uint64_t spent_picoseconds_ = 0;
   std::uint64_t rest_picoseconds_ = 0;  // below one ns, not on the clock yet
   // In ns.
-  Histogram latency_, first_token_, ideal_latency_, ideal_first_token_, delay_;
+  Histogram pass_latency_, latency_;  // of the pass that began last, and of those before it
+  Histogram first_token_, ideal_latency_, ideal_first_token_, delay_;
 };
 
 }  // namespace allocmark

@@ -27,7 +27,7 @@ enum class CostMetric : std::uint8_t { RequestP99, TimePerStep, TimePerPass };
 
 struct CostWords {
   std::string_view name;   // "allocator time per step"
-  std::string_view field;  // of the cell, where results/README.md defines it
+  std::string_view field;  // of the cell, where results/DEFINITIONS.md defines it
   std::string_view per;    // " per step", after a time
 };
 [[nodiscard]] CostWords cost_words(CostMetric metric);

@@ -41,8 +41,22 @@ double total_ns(const LatencySummary& summary) {
   return summary.count == 0 ? 0 : summary.mean_ns * static_cast<double>(summary.count);
 }
 
-// The cost of the cheapest and of the dearest pass. A pass has its share of the cell's cost that it
-// has of the allocator's time.
+// The cost of the cheapest and of the dearest pass, as the passes store it. False where not every
+// pass does.
+bool add_stored_range(const CellResult& cell, double PassSummary::*stored, CellCost* cost) {
+  const auto known = [&](const PassSummary& pass) {
+    return std::isfinite(pass.*stored) && pass.*stored > 0;
+  };
+  if (cell.passes.size() < 2 || !std::ranges::all_of(cell.passes, known)) return false;
+  const auto [low, high] =
+      std::ranges::minmax(cell.passes, {}, [&](const PassSummary& pass) { return pass.*stored; });
+  cost->low_ns = low.*stored;
+  cost->high_ns = high.*stored;
+  return true;
+}
+
+// The same where passes do not store it: a pass has its share of the cell's cost that it has of the
+// allocator's time.
 void add_range(const CellResult& cell, CellCost* cost) {
   double low_ns = std::numeric_limits<double>::infinity();
   double high_ns = 0;
@@ -150,13 +164,15 @@ Outcome outcome_of(const CellResult& cell) {
 std::optional<CellCost> cost_of(const CellResult& cell, CostMetric metric) {
   CellCost cost;
   if (metric == CostMetric::RequestP99) {
-    // Passes do not keep their requests' percentiles, so there is no range.
     if (!cell.requests || cell.requests->latency.count == 0) return std::nullopt;
     cost.value_ns = cell.requests->latency.p99_ns;
     cost.enough_samples = has_enough_samples(kP99, cell.requests->latency.count);
+    (void)add_stored_range(cell, &PassSummary::request_latency_ns_p99, &cost);
   } else if (metric == CostMetric::TimePerStep) {
     cost.value_ns = cell.allocator_ns_per_step;
-    add_range(cell, &cost);
+    if (!add_stored_range(cell, &PassSummary::allocator_ns_per_step, &cost)) {
+      add_range(cell, &cost);
+    }
   } else if (cell.pass_count > 0) {
     cost.value_ns = (total_ns(cell.allocate.total) + total_ns(cell.deallocate.total)) /
                     static_cast<double>(cell.pass_count);

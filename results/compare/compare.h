@@ -1,7 +1,7 @@
 // Two runs held against each other, cell by cell: what is exact compares exactly, what is timed
 // compares statistically, and what cannot be compared says why. Flows in: two runs' files, a policy
 // and a calibration; flows out: verdicts with the numbers they rest on. Neither times nor checks
-// allocators. results/README.md, "Comparing two runs", says how each verdict is reached.
+// allocators. results/compare/VERDICTS.md, "Comparing two runs", says how each verdict is reached.
 #pragma once
 
 #include <cstddef>

@@ -25,7 +25,7 @@ using Json = nlohmann::ordered_json;
                     .where = where,
                     .wanted = std::move(wanted),
                     .got = std::move(got),
-                    .next = "see results/README.md, \"Comparing two runs\""});
+                    .next = "see results/compare/VERDICTS.md, \"Comparing two runs\""});
 }
 
 // A JSON object whose keys must all be asked for.

@@ -13,7 +13,7 @@ namespace allocmark {
 
 enum class CompareScope : std::uint8_t { All, Exact, Timed };
 
-// results/README.md, "Policy", defines every key; these are the defaults.
+// results/compare/VERDICTS.md, "Policy", defines every key; these are the defaults.
 struct ComparePolicy {
   double effect_min = 0.03;       // smallest relative change of a timed number that is called one
   double confidence = 0.95;       // of the intervals

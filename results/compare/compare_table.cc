@@ -87,8 +87,8 @@ std::string counts_text(const Comparison& comparison) {
   return text;
 }
 
-// What each kind of row says is in results/README.md; the same reason under every row of a cell
-// would hide the rows.
+// What each kind of row says is in results/compare/VERDICTS.md; the same reason under every row of
+// a cell would hide the rows.
 void append_numbers(std::string& out, const Comparison& comparison, bool all) {
   std::vector<Row> rows{{"verdict", "number", comparison.base_label, comparison.now_label, "change",
                          "interval", "cell"}};

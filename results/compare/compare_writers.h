@@ -1,5 +1,5 @@
 // A comparison as text, for people and for other programs. Flows in: a comparison; flows out: one
-// text with a newline at its end. Neither times nor checks allocators. results/README.md,
+// text with a newline at its end. Neither times nor checks allocators. results/compare/VERDICTS.md,
 // "Comparing two runs", defines every number and word.
 #pragma once
 

@@ -2,8 +2,8 @@
 // its own, the order changing from round to round. Flows in: the plan and the rounds' results, as
 // stored in interleaved.json and rounds.jsonl; flows out: a comparison whose timed numbers rest on
 // the differences within the rounds, so that what disturbs both sides cancels and what differs
-// between processes shows as spread. Neither times nor checks allocators. results/README.md,
-// "Interleaved runs", says how each verdict is reached.
+// between processes shows as spread. Neither times nor checks allocators.
+// results/compare/VERDICTS.md, "Interleaved runs", says how each verdict is reached.
 #pragma once
 
 #include <array>

@@ -1,7 +1,8 @@
 // In which interval a second measurement of a cell is expected: the same program on the same
 // machine, in another process, minutes later. Flows in: a cell with its passes, and how far apart
 // two runs come on the machine; flows out: an interval for each timed number. Neither times nor
-// checks allocators. results/README.md, "Measured again", has the formula and where it was tried.
+// checks allocators. results/DEFINITIONS.md, "Measured again", has the formula and where it was
+// tried.
 #pragma once
 
 #include <optional>
@@ -15,7 +16,7 @@ namespace allocmark {
 
 // By how much two runs differ at most in 95 % of cells, as a share, beyond what the passes of one
 // process show: where no calibration says it. Measured on an H200 whose host has other guests
-// (results/README.md); P50, P99.
+// (results/DEFINITIONS.md); P50, P99.
 inline constexpr double kBetweenRunsP50 = 0.13;
 inline constexpr double kBetweenRunsP99 = 0.22;
 

@@ -56,6 +56,9 @@ class Flattener {
   void optional_integer(const std::string& name, const std::optional<std::uint64_t>& value) {
     add(name, value ? fmt::format("{}", *value) : "");
   }
+  void known_integer(const std::string& name, std::uint64_t value) {
+    add(name, value == 0 ? "" : fmt::format("{}", value));
+  }
   void real(const std::string& name, double value) { add(name, number(value)); }
   void known_real(const std::string& name, double value) {
     add(name, value == 0 ? "" : number(value));

@@ -101,7 +101,8 @@ void append_how_to_read(std::string& out, std::span<const CellResult> cells,
   const std::string repeat = repeat_sentence(cells);
   if (!repeat.empty()) out += "- " + repeat + '\n';
   out +=
-      "- Every number is defined, with its formula and what it cannot tell, in `results/README.md` "
+      "- Every number is defined, with its formula and what it cannot tell, in "
+      "`results/DEFINITIONS.md` "
       "of allocmark.\n\n";
 }
 

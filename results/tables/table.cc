@@ -157,7 +157,7 @@ void append_notes(std::string& out, std::span<const CellResult> cells, const Col
   const std::string repeat = repeat_sentence(cells);
   if (!repeat.empty()) notes += " " + repeat;
   if (columns.has_marks) notes += " ~ = too few samples for this percentile.";
-  notes += " Every number is defined in results/README.md.";
+  notes += " Every number is defined in results/DEFINITIONS.md.";
   out += wrap_words(notes, width) + '\n';
 }
 

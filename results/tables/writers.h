@@ -1,7 +1,7 @@
 // Everything that turns results into text for people or for other programs, one .cc file per
 // format: table.cc, markdown.cc, csv.cc, google_benchmark.cc. Flows in: results; flows out: one
-// text, with a newline at its end. Neither times nor checks allocators. results/README.md defines
-// every number that is printed.
+// text, with a newline at its end. Neither times nor checks allocators. results/DEFINITIONS.md
+// defines every number that is printed.
 #pragma once
 
 #include <cstddef>

@@ -39,7 +39,8 @@ install(FILES ${PROJECT_BINARY_DIR}/generated/allocmark-config.cmake
 install(DIRECTORY workloads/recorded workloads/scenarios DESTINATION share/allocmark/workloads)
 install(DIRECTORY scripts/report/ DESTINATION share/allocmark/report PATTERN __pycache__ EXCLUDE PATTERN "*.sh" EXCLUDE
         PATTERN "requirements*" EXCLUDE)
-install(FILES results/README.md results/schema.json DESTINATION share/allocmark/report/results)
+install(FILES results/DEFINITIONS.md results/schema.json DESTINATION share/allocmark/report/results)
+install(FILES results/compare/VERDICTS.md DESTINATION share/allocmark/report/results/compare)
 install(FILES harness/qualify/thresholds.json DESTINATION share/allocmark)
 install(PROGRAMS scripts/record_pytorch.py DESTINATION share/allocmark)
 install(FILES allocators/examples/pluggable_example.c DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
@@ -62,6 +63,8 @@ foreach(page workloads/README workloads/BRING_YOUR_JOB workloads/FIDELITY worklo
   get_filename_component(room ${page} DIRECTORY)
   install(FILES ${page}.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/${room})
 endforeach()
+install(FILES results/DEFINITIONS.md results/PUBLISH.md results/BUNDLES.md results/compare/VERDICTS.md
+        DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME allocmark)

@@ -183,7 +183,7 @@ def environment_page(raw):
     if profile:
         about = profile["about"]
         out += f"\nProfile of the simulated device: `raw/profile.json`, {about['repeat_count']} repeats in {about['wall_s']:.0f} s, driver {about['driver']}.\n"
-    return out + "\nFields are defined in `results/README.md`; the commands are in `commands.txt`.\n"
+    return out + "\nFields are defined in `results/DEFINITIONS.md`; the commands are in `commands.txt`.\n"
 
 
 def report(arguments):

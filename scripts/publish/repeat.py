@@ -1,5 +1,5 @@
 """Where a second measurement of a cell is expected: as the cell states it, or, in lines of schema before 1.3, by the same rule from its passes
-(results/compare/repeat.cc; results/README.md, "Measured again"). A cell's line flows in; an interval in ns flows out."""
+(results/compare/repeat.cc; results/DEFINITIONS.md, "Measured again"). A cell's line flows in; an interval in ns flows out."""
 
 import math
 
@@ -12,7 +12,7 @@ SAMPLES = {"p50": 20, "p99": 1000}
 
 
 def edges_ns(index):
-    """A stored latency bucket, as results/README.md defines them: 64 per power of two, in picoseconds."""
+    """A stored latency bucket, as results/DEFINITIONS.md defines them: 64 per power of two, in picoseconds."""
     octave, step = index // 64 - 1, index % 64
     return (index / 1000, (index + 1) / 1000) if index < 64 else ((64 + step) * 2**octave / 1000, (65 + step) * 2**octave / 1000)
 

@@ -25,7 +25,7 @@ def pairs(left, right):
 
 
 def bucket_ns(index):
-    """The middle of a stored latency bucket, as results/README.md defines them: 64 per power of two, in picoseconds."""
+    """The middle of a stored latency bucket, as results/DEFINITIONS.md defines them: 64 per power of two, in picoseconds."""
     octave, step = index // 64 - 1, index % 64
     return (index if index < 64 else (64.5 + step) * 2**octave) / 1000
 
@@ -141,7 +141,7 @@ def report(raw, _binary):
         noise = [pair for pair in pairs(real, again) if pair[0]["allocator"] != "null"]
         out += agreement(noise, "The same GPU cells measured again, over the first time")
         out += "\n" + in_interval(noise, clock_step_ns, "The same GPU cells measured again, within the interval that the first time states")
-        out += ("\nHere numbers of all passes are compared, as they are stored. The interval is defined in `results/README.md`, \"Measured again\"; raw results "
+        out += ("\nHere numbers of all passes are compared, as they are stored. The interval is defined in `results/DEFINITIONS.md`, \"Measured again\"; raw results "
                 "of schema before 1.3 do not hold it, and it is computed from their passes by the same rule.\n")
         out += "\nNo model can agree better with one measurement than a second measurement does.\n\n"
     out += "## Every cell\n\nGPU / simulated = ratio; **bold** beyond 15 % (P50) or 30 % (P99).\n\n"

@@ -1,4 +1,4 @@
-"""Reads a results folder: results.jsonl as results/README.md defines it, and the optional timelines/. Files flow in; a Run
+"""Reads a results folder: results.jsonl as results/DEFINITIONS.md defines it, and the optional timelines/. Files flow in; a Run
 flows out, or a ReportError that says what, where and what to do next. What is computed from them comes from allocmark, see facts.py."""
 
 import hashlib

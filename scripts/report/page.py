@@ -268,7 +268,8 @@ def render_page(run):
         run.notes.append(f"{without_charts} of {len(experiments)} experiments have no charts here, to keep the page small: 'allocmark report DIR --svg CHARTS' draws all.")
     if len(detailed) < len(cells):
         run.notes.append(f"{len(cells) - len(detailed)} of {len(cells)} cells have no dialog here, to keep the page small; all numbers are in table.csv.")
-    definitions, anchors = render_definitions(results_file("README.md").read_text(encoding="utf-8"))
+    manuals = "\n".join(results_file(name).read_text(encoding="utf-8") for name in ("DEFINITIONS.md", "compare/VERDICTS.md"))
+    definitions, anchors = render_definitions(manuals)
     page = Page(run, experiments, letters, anchors)
     comparisons = prepare_comparisons(run)
     script = "\n".join((HERE / "page" / f"{name}.js").read_text(encoding="utf-8") for name in ("app", "maps", "compare"))

@@ -55,6 +55,8 @@ TEST_CASE("a cell read back from its line is written as the same line") {
   CHECK(read.counters[1] == std::pair<std::string, std::int64_t>{"drift", -4});
   CHECK(read.size_classes[0].allocate.total.p99_ns == 900);
   CHECK(read.passes[0].wall_ns == 4.5);
+  CHECK(read.passes[0].allocator_ns_per_step == 123.25);
+  CHECK(read.passes[0].request_latency_ns_p99 == 2.25e6);
   CHECK(read.passes[0].allocate_buckets ==
         LatencyBuckets{{.index = 0, .count = 3}, {.index = 2751, .count = 357}});
   CHECK(read.passes[0].deallocate_buckets == LatencyBuckets{{.index = 640, .count = 240}});
@@ -151,6 +153,15 @@ TEST_CASE("histograms that no run can have are refused, and lines of schema 1.0 
   }
   const std::string old = replaced(line, "," + good, "");
   CHECK(cell_error(old).empty());
+}
+
+TEST_CASE("passes of schema before 1.4 do not store what they cost") {
+  const std::string line = to_json_line(sample::cell());
+  const std::string old =
+      replaced(line, ",\"allocator_ns_per_step\":123.25,\"request_latency_ns_p99\":2250000.0", "");
+  const CellResult read = cell_result_from_json(old, "r.jsonl:7");
+  CHECK(read.passes[0].allocator_ns_per_step == 0);
+  CHECK(read.passes[0].request_latency_ns_p99 == 0);
 }
 
 TEST_CASE("wrong types, ranges, names and missing keys are named") {

@@ -1,6 +1,6 @@
 // Goal: the published schema, what is really written and what is documented are the same. Method: a
 // validator of just the JSON Schema keywords that schema.json uses (any other keyword fails the
-// test), real lines in every state, and the field tables of results/README.md.
+// test), real lines in every state, and the field tables of results/DEFINITIONS.md.
 #include <algorithm>
 #include <cstddef>
 #include <fstream>
@@ -145,7 +145,7 @@ std::vector<std::string> expand(const std::string& name) {
 // The names in the first column of the tables between a README heading and the next one of the same
 // level.
 std::set<std::string> documented(const std::string& heading) {
-  const std::string text = read_text("results/README.md");
+  const std::string text = read_text("results/DEFINITIONS.md");
   const std::size_t begin = text.find("\n## " + heading + "\n");
   REQUIRE(begin != std::string::npos);
   const std::string section = text.substr(begin, text.find("\n## ", begin + 4) - begin);

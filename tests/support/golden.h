@@ -13,17 +13,23 @@
 
 namespace allocmark {
 
-inline void check_golden(const std::string& name, const std::string& text) {
-  const std::string path = "tests/results/golden/" + name;
+[[nodiscard]] inline std::string read_golden(const std::string& path) {
+  std::ifstream stream(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+}
+
+// Compares with a file of the repository, or writes it.
+inline void check_file(const std::string& path, const std::string& text) {
   const char* const approve = std::getenv("ALLOCMARK_APPROVE_GOLDENS");
   if (approve != nullptr && std::string_view(approve) == "1") {
     std::ofstream(path, std::ios::binary) << text;
   }
-  std::ifstream stream(path, std::ios::binary);
-  const std::string golden{std::istreambuf_iterator<char>(stream),
-                           std::istreambuf_iterator<char>()};
   INFO("differs from " << path << "; if the new text is right, run scripts/approve_goldens.sh");
-  CHECK(text == golden);
+  CHECK(text == read_golden(path));
+}
+
+inline void check_golden(const std::string& name, const std::string& text) {
+  check_file("tests/results/golden/" + name, text);
 }
 
 }  // namespace allocmark

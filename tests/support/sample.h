@@ -80,7 +80,9 @@ inline CellResult cell() {
                          .deallocate_p50_ns = 3.5,
                          .wall_ns = 4.5,
                          .allocate_buckets = allocate_buckets,
-                         .deallocate_buckets = deallocate_buckets});
+                         .deallocate_buckets = deallocate_buckets,
+                         .allocator_ns_per_step = 123.25,
+                         .request_latency_ns_p99 = 2.25e6});
   cell.requests = RequestLatency{.latency = latency(50, 1e6),
                                  .first_token = latency(51, 2e5),
                                  .ideal_latency = latency(52, 9e5),

@@ -169,6 +169,24 @@ TEST_CASE("without recording the passes run and latencies stay empty") {
   REQUIRE(result.allocate.total.count == 0);
 }
 
+TEST_CASE("a pass stores the allocator's time per step, as the cell does over all passes") {
+  const TraceFile steps(
+      "mark,step,0,0\nalloc,1,1000,0\nfree,1,0,0\nmark,step,0,0\nalloc,2,1000,0\nfree,2,0,0\n");
+  const CellResult result = run_cell(spec_of(steps.workload(), "null"));
+  INFO(result.reason);
+  REQUIRE(result.passes.size() == 3);
+  double low_ns = result.passes[0].allocator_ns_per_step;
+  double high_ns = low_ns;
+  for (const PassSummary& pass : result.passes) {
+    CHECK(pass.request_latency_ns_p99 == 0);
+    low_ns = std::min(low_ns, pass.allocator_ns_per_step);
+    high_ns = std::max(high_ns, pass.allocator_ns_per_step);
+  }
+  CHECK(low_ns > 0);
+  CHECK(result.allocator_ns_per_step >= low_ns);
+  CHECK(result.allocator_ns_per_step <= high_ns);
+}
+
 TEST_CASE("a cell whose trace tells of requests says how long they took") {
   // One request that arrives at 1 ms, has its first token 0.5 ms later and its answer after 0.75
   // ms.
@@ -183,6 +201,11 @@ TEST_CASE("a cell whose trace tells of requests says how long they took") {
   CHECK(result.requests->ideal_latency.max_ns == 750'000);
   CHECK(result.requests->ideal_first_token.max_ns == 500'000);
   CHECK(result.requests->latency.max_ns >= 750'000);
+  for (const PassSummary& pass : result.passes) {
+    CHECK(pass.request_latency_ns_p99 >= 750'000);
+    CHECK(pass.request_latency_ns_p99 <= result.requests->latency.max_ns);
+    CHECK(pass.allocator_ns_per_step == 0);
+  }
   // The marks of requests are no steps.
   CHECK(result.allocator_ns_per_step == 0);
   CHECK_FALSE(run_cell(spec_of("fuzz_1", "null")).requests.has_value());

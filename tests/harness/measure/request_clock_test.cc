@@ -1,5 +1,5 @@
 // Goal: latencies of requests follow from kernels, waits and the allocator's time by the rules that
-// results/README.md states. Method: a queue of two requests, computed by hand.
+// results/DEFINITIONS.md states. Method: a queue of two requests, computed by hand.
 #include "harness/measure/request_clock.h"
 
 #include <cstdint>
@@ -62,6 +62,20 @@ TEST_CASE("the next pass begins at 0 and its samples join those of the first") {
   CHECK(clock.latency().latency.count == 4);
   CHECK(clock.latency().latency.max_ns == 75);
   CHECK(clock.latency().latency.mean_ns == 65);
+}
+
+TEST_CASE("a pass's P99 is that of its own requests") {
+  RequestClock clock(1);
+  clock.begin_pass();
+  CHECK(clock.pass_latency_ns_p99() == 0);
+  run_two_requests(clock, 0);
+  CHECK(clock.pass_latency_ns_p99() == 75);
+  clock.begin_pass();
+  clock.idle_until(10);
+  clock.request_done(0);
+  CHECK(clock.pass_latency_ns_p99() == 10);
+  CHECK(clock.latency().latency.count == 3);
+  CHECK(clock.latency().latency.max_ns == 75);
 }
 
 TEST_CASE("a server's times count from its start, and what came before delays nobody") {

@@ -103,7 +103,7 @@ TEST_CASE("servers are ranked by request P99") {
   const Answer answer = find_answer(group_of(cells));
   CHECK(answer.metric == CostMetric::RequestP99);
   CHECK(names_of(answer.settable) == std::vector<std::string>{"caching b:1", "caching a:1"});
-  // No pass keeps its percentiles, so no difference is beyond doubt.
+  // These passes do not store their percentiles, so no difference is beyond doubt.
   CHECK(contains(sentence_of(cells), "30.0 ms request P99 (-30.0 ms against unset?)"));
   cells[2].requests->latency.count = 999;
   CHECK(contains(sentence_of(cells), "~30.0 ms request P99"));
@@ -132,6 +132,37 @@ TEST_CASE("a difference within the spread of the passes is marked") {
   CHECK(contains(sentence_of(cells), "(+100 us against unset)"));
   cells[1].passes.resize(1);
   CHECK(contains(sentence_of(cells), "(+100 us against unset?)"));
+}
+
+TEST_CASE("a range is that of the passes' own costs, where all of them store theirs") {
+  std::vector<CellResult> cells{step_cell("caching", "", 800000, 1),
+                                step_cell("caching", "a:1", 900000)};
+  const auto store = [&](CellResult& one, double step_ns) {
+    for (PassSummary& pass : one.passes) {
+      pass.allocator_ns_per_step = step_ns;
+      step_ns += 20000;
+    }
+  };
+  store(cells[0], 790000);
+  store(cells[1], 820000);
+  CHECK(contains(lines_of(cells), "900 us per step (820 to 860), +100 us against unset?"));
+  cells[1].passes[2].allocator_ns_per_step = 0;
+  CHECK(contains(lines_of(cells), "900 us per step (891 to 909), +100 us against unset,"));
+}
+
+TEST_CASE("request P99 has the range of the passes' own") {
+  std::vector<CellResult> cells{cell("caching", "", 3), cell("caching", "a:1")};
+  cells[0].requests = sample::requests(2e5);
+  cells[1].requests = sample::requests(1e5);
+  for (CellResult& one : cells) {
+    double p99_ns = one.requests->latency.p99_ns - 1e6;
+    for (PassSummary& pass : one.passes) {
+      pass.request_latency_ns_p99 = p99_ns;
+      p99_ns += 1e6;
+    }
+  }
+  CHECK(contains(sentence_of(cells), "30.0 ms request P99 (-30.0 ms against unset)"));
+  CHECK(contains(lines_of(cells), "30.0 ms request P99 (29.0 to 31.0), -30.0 ms"));
 }
 
 TEST_CASE("what cannot be set in PyTorch stands apart, and never comes first") {

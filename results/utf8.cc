@@ -1,0 +1,15 @@
+// Lets nlohmann-json replace what is not valid: a text goes to JSON and back.
+#include "results/utf8.h"
+
+#include <nlohmann/json.hpp>
+
+namespace allocmark {
+
+std::string valid_utf8(std::string_view text) {
+  using Json = nlohmann::json;
+  const Json stored = std::string(text);
+  return Json::parse(stored.dump(-1, ' ', false, Json::error_handler_t::replace))
+      .get<std::string>();
+}
+
+}  // namespace allocmark
