@@ -93,9 +93,9 @@ def configure():
     settings = []
     for line in (BUILD / "CMakeCache.txt").read_text().splitlines():
         match = SHARED.fullmatch(line)
-        if match and match.group(1) not in ("ALLOCMARK_TESTS", "ALLOCMARK_INSTALL_TESTS"):
+        if match and match.group(1) not in ("ALLOCMARK_TESTS", "ALLOCMARK_PROGRAM_TESTS"):
             settings.append("-D" + line)
-    run("cmake", "-S", COPY, "-B", COPY_BUILD, "-G", "Ninja", "-DALLOCMARK_TESTS=OFF", "-DALLOCMARK_INSTALL_TESTS=OFF", *settings)
+    run("cmake", "-S", COPY, "-B", COPY_BUILD, "-G", "Ninja", *settings, "-DALLOCMARK_TESTS=OFF", "-DALLOCMARK_PROGRAM_TESTS=OFF")
 
 
 def changed_lists():
