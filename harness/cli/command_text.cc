@@ -78,9 +78,10 @@ std::string value_source(const OptionText& option) {
 }
 
 void add_text_commands(CLI::App* app) {
-  app->add_subcommand("man", "Print the manual page: allocmark man | man -l -");
+  app->add_subcommand("man", "Print the manual page: allocmark man | man -l -")->group("Commands");
   CLI::App* const completion = app->add_subcommand(
       "completion", "Print a shell's completion script: source <(allocmark completion bash)");
+  completion->group("Commands");
   completion->add_option("shell", "The shell")
       ->required()
       ->check(CLI::IsMember({"bash", "zsh", "fish"}))

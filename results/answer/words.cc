@@ -297,13 +297,31 @@ std::string_view answer_legend() {
          "ran out of memory it did less work.";
 }
 
+namespace {
+
+// What is known where PyTorch's allocator without a config string has no numbers.
+std::string without_baseline(const Answer& answer, const TextStyle& style) {
+  const bool settable = !answer.settable.empty();
+  if (settable || !answer.others.empty()) {
+    const RankedCell& best = settable ? answer.settable.front() : answer.others.front();
+    return short_name(best.cell->key, style) + " serves every request" +
+           (best.cost ? style.plain(" at " + short_cost(best, answer)) : std::string());
+  }
+  return answer.with_oom.empty() ? "nothing was measured"
+                                 : "every setting measured runs out of memory";
+}
+
+}  // namespace
+
 std::string answer_sentence(const CellGroup& group, const Answer& answer, const TextStyle& style) {
   const std::string job = job_name(group, style);
   switch (answer.verdict) {
     case AnswerVerdict::Impossible:
       return job + " " + style.plain(impossible_words(answer)) + ".";
     case AnswerVerdict::NoBaseline:
-      return job + ": caching unset has no numbers, so nothing can be compared with it.";
+      return job + ": " + without_baseline(answer, style) +
+             "; caching unset was not measured, so there is nothing to compare with (--conf "
+             "unset).";
     case AnswerVerdict::Unrescued:
       return job + ": " + baseline_words(answer, style) +
              (answer.with_oom.empty() ? "; nothing else was measured."

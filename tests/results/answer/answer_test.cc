@@ -238,6 +238,8 @@ TEST_CASE("without a measured baseline there are costs, and no differences") {
       sample::not_measured(cell("caching", ""), CellStatus::TimedOut, "60 s"),
       cell("native", "", 0, 61000)};
   const std::string text = lines_of(cells);
+  CHECK(contains(text, "native unset serves every request at "));
+  CHECK(contains(text, "caching unset was not measured, so there is nothing to compare with"));
   CHECK(contains(text, "caching unset has no numbers here"));
   CHECK(contains(text, "- native unset: "));
   CHECK_FALSE(contains(text, "against unset"));
