@@ -41,7 +41,7 @@ enum class CellStatus : std::uint8_t {
   Interrupted
 };
 
-// Why a request failed (results/DEFINITIONS.md, "OOM cause").
+// Why a request failed (results/DEFINITIONS.md, "OOM causes").
 enum class OomCause : std::uint8_t { Capacity, Rounding, Stranded, Fragmentation, Unknown };
 inline constexpr std::size_t kOomCauseCount = 5;
 
