@@ -91,12 +91,12 @@ Program make_program(const std::string& version) {
         app.add_subcommand(std::string(entry.name), std::string(entry.summary))->group("Commands");
     program.runs.emplace_back(entry.name, entry.add(command));
   }
+  add_text_commands(&app);
   add_common(&app, program.common);
   app.add_subcommand("help", "Print the help of a command, as in: allocmark help run")
       ->group("Commands")
       ->add_option("command", "The command")
       ->type_name("COMMAND");
-  add_text_commands(&app);
   // Last, because subcommands take over the footer that is there when they are added.
   app.footer(kMainFooter);
   return program;
