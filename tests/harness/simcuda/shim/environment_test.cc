@@ -120,6 +120,10 @@ TEST_CASE("a sticky error breaks the context for good") {
 }
 
 TEST_CASE("a preloaded simcuda finds its other names beside itself") {
+#ifdef __SANITIZE_ADDRESS__
+  WARN("not run here: AddressSanitizer wants to be loaded first; the dev preset runs it");
+  return;
+#endif
   // Not under the library path that this test runs with.
   const std::string library = [] {
     Dl_info info{};
