@@ -27,7 +27,7 @@ run_ctest() {
   failed=$((failed + fails)) skipped=$((skipped + skips)) passed=$((passed + total - fails - skips))
 }
 
-for preset in ${ALLOCMARK_TEST_PRESETS:-packaged asan}; do
+for preset in ${ALLOCMARK_TEST_PRESETS:-packaged dev asan}; do
   if [ "$preset" = packaged ]; then
     hide_test_packages "$ROOT/build/hidden" build packaged
   else
