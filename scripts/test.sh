@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds, and runs every test: the release, built without what only tests need, as its users
-# use it, install it and package it; the unit tests, on the simulated GPU, under AddressSanitizer and
-# UndefinedBehaviorSanitizer. The last line counts every test. ALLOCMARK_TEST_PRESETS="dev" runs both kinds without
-# sanitizers, which compiles fastest, "tsan" the unit tests under ThreadSanitizer.
+# Installs what is missing, builds, and runs every test, on the simulated GPU: the release, built without what only tests
+# need, as its users use it, install it and package it (packaged); everything without sanitizers (dev); the unit tests under
+# AddressSanitizer and UndefinedBehaviorSanitizer (asan). The last line counts every test. ALLOCMARK_TEST_PRESETS="dev"
+# runs less while developing, "tsan" runs the unit tests under ThreadSanitizer.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 
