@@ -9,7 +9,6 @@
 #include <numeric>
 #include <optional>
 #include <span>
-#include <string_view>
 #include <vector>
 
 #include <boost/math/distributions/normal.hpp>
@@ -129,10 +128,6 @@ Shift rank_shift(std::span<const double> base, std::span<const double> now,
 }
 
 }  // namespace
-
-std::string_view to_string(ShiftMethod method) {
-  return method == ShiftMethod::Student ? "student" : "ranks";
-}
 
 double median(std::vector<double> values) {
   if (values.empty()) return 0;

@@ -37,7 +37,6 @@ struct ShiftSettings {
 };
 
 enum class ShiftMethod { Student, Ranks };
-[[nodiscard]] std::string_view to_string(ShiftMethod method);
 
 struct Shift {
   double estimate = 0, low = 0, high = 0;  // now - base

@@ -118,7 +118,7 @@ function(allocmark_program_test name)
   endif()
   add_test(NAME ${name} COMMAND ${arg_COMMAND} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT ${arg_TIMEOUT}
-                                          ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1;${arg_ENVIRONMENT}")
+                                          ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1;${arg_ENVIRONMENT};MISBEHAVING_RUNTIME=$<TARGET_FILE:allocmark_misbehaving_runtime>")
   if(arg_COST)
     set_tests_properties(${name} PROPERTIES COST ${arg_COST})
   endif()
