@@ -13,7 +13,7 @@ from pathlib import Path
 RUN = "run --workload file:{W}/good.csv -a native -d sim:h200 --passes 1 --allow-debug"
 AB = "run --workload gpt2_train_amp -d sim:h200 --capacity 1.05x --passes 1 --rounds 3 --rounds-max 3 --allow-debug --ab max_split_size_mb:128 unset"
 QUALIFY = "qualify -d sim:h200 --seconds 1"
-GOLDENS = "tests/golden/caching/gpt2_train_amp.tar.xz"
+GOLDENS = "tests/golden/caching/gpt2_train_amp.tar.gz"
 # Code, command line, environment. In this order: later rows use folders of earlier ones. 4! only where the machine has no GPU.
 ROWS = [
     ("0", RUN + " --out {W}/run", ""),
@@ -89,7 +89,7 @@ def make_files(work):
     (work / "bad").mkdir()
     (work / "bad" / "results.jsonl").write_text("this is no line of results\n")
     (work / "bad" / "plan.json").write_text("{}\n")
-    subprocess.run(["tar", "xJf", GOLDENS, "-C", work, "--strip-components=1"], check=True)
+    subprocess.run(["tar", "xzf", GOLDENS, "-C", work, "--strip-components=1"], check=True)
 
 
 def main(program):
