@@ -294,6 +294,32 @@ std::vector<std::string> workload_parts(std::string_view text) {
   return leaves;
 }
 
+std::string replace_workload_parts(std::string_view text,
+                                   const std::function<std::string(const std::string&)>& replace) {
+  std::string whole;
+  const std::vector<std::string> processes = split(text, kBeside);
+  for (const std::string& process : processes) {
+    if (!whole.empty()) whole += kBeside;
+    const std::vector<std::string> parts = split(process, kThen);
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      const std::string now = replace(parts[i]);
+      const bool is_alone = processes.size() == 1 && parts.size() == 1;
+      const bool fits =
+          now == parts[i] || is_alone ||
+          (now.find(kBeside) == now.npos && (parts.size() == 1 || now.find(kThen) == now.npos));
+      if (!fits) {
+        throw UsageError({.what = "a scenario of several workloads cannot be one part here",
+                          .where = fmt::format("workload '{}', part '{}'", text, parts[i]),
+                          .wanted = "a scenario of one workload, or all parts written out",
+                          .got = now,
+                          .next = ""});
+      }
+      whole += (i == 0 ? "" : std::string(kThen)) + now;
+    }
+  }
+  return whole;
+}
+
 std::unique_ptr<EventSource> open_composition(std::string_view text, std::uint64_t seed) {
   if (const std::vector<std::string> texts = split(text, kBeside); texts.size() > 1) {
     Parts parts = open_parts(texts, text, seed);

@@ -35,8 +35,6 @@
 namespace allocmark {
 namespace {
 
-constexpr int kResultFd = 3;
-
 void send_line(const std::string& line) {
   std::string_view rest = line;
   while (!rest.empty()) {

@@ -110,6 +110,21 @@ TEST_CASE("of a cell that was run twice the last line counts, in the first one's
   CHECK(run.replaced_line_count == 1);
 }
 
+TEST_CASE("a scenario that was edited between two halves of a run has its last results") {
+  const TemporaryFolder folder;
+  CellResult before = cell_of_seed(1, 10);
+  before.key.workload_definition = "comb:count=4";
+  CellResult after = cell_of_seed(1, 20);
+  after.key.workload_definition = "comb:count=6";
+  RunFileWriter writer = RunFileWriter::create(folder.file(), sample::environment());
+  writer.append(before);
+  writer.append(after);
+  const RunFile run = read_run_file(folder.file());
+  REQUIRE(run.cells.size() == 1);
+  CHECK(run.cells[0].oom_count == 20);
+  CHECK(run.cells[0].key.workload_definition == "comb:count=6");
+}
+
 TEST_CASE("a last line cut short is reported, left out and cut off when the run goes on") {
   const TemporaryFolder folder;
   write_two_cells(folder.file());
