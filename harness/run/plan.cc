@@ -90,14 +90,23 @@ ScopedConf parse_scope(const std::string& text, const std::vector<PlanAllocator>
   return conf;
 }
 
-// The config string that "VALUE,VALUE" after an allocator's name stands for. Values with blanks or
-// colons get the brackets that the grammar of config strings wants.
+// "trim:FUNCTION" or "trim=FUNCTION" among the values: the key, or nothing.
+std::string_view key_of(const PlanAllocator& allocator, std::string_view value) {
+  const std::string_view key = value.substr(0, value.find_first_of(":="));
+  const bool known = key.size() < value.size() &&
+                     std::ranges::find(allocator.conf_keys, key) != allocator.conf_keys.end();
+  return known ? key : std::string_view();
+}
+
+// The config string that "VALUE,VALUE,KEY:VALUE" after an allocator's name stands for. Values with
+// blanks or colons get the brackets that the grammar of config strings wants.
 std::string conf_of_argument(const PlanAllocator& allocator, std::string_view argument,
                              const std::string& where) {
   std::string conf;
   const std::vector<std::string>& keys = allocator.argument_keys;
   for (std::size_t i = 0;; ++i) {
-    if (i == keys.size()) {
+    const std::string_view named = key_of(allocator, argument.substr(0, argument.find(',')));
+    if (i == keys.size() && named.empty()) {
       throw UsageError({.what = keys.empty() ? "this allocator takes nothing after its name"
                                              : "there are too many values after the name",
                         .where = where,
@@ -108,10 +117,13 @@ std::string conf_of_argument(const PlanAllocator& allocator, std::string_view ar
                         .next = "config strings are given with --conf"});
     }
     const std::size_t comma = argument.find(',');
-    const std::string_view value = argument.substr(0, comma);
+    std::string_view value = argument.substr(0, comma);
+    if (!named.empty()) value.remove_prefix(named.size() + 1);
     const bool plain = value.find_first_of(" \t:;") == std::string_view::npos;
-    conf += fmt::format("{}{}:{}{}{}", i == 0 ? "" : ",", keys[i], plain ? "" : "[", value,
+    conf += fmt::format("{}{}:{}{}{}", conf.empty() ? "" : ",",
+                        named.empty() ? std::string_view(keys[i]) : named, plain ? "" : "[", value,
                         plain ? "" : "]");
+    if (!named.empty()) --i;
     if (comma == std::string_view::npos) return conf;
     argument.remove_prefix(comma + 1);
   }
@@ -308,6 +320,33 @@ void require_needed_confs(const Pairing& pairing, const std::vector<Chosen>& cho
   }
 }
 
+// A config string with a name of its own, "as:NAME", is known by that name.
+void name_conf(CellKey* key) {
+  const std::string_view whole = key->conf;
+  for (std::size_t at = 0; at < whole.size();) {
+    const std::size_t end = std::min(whole.find(',', at), whole.size());
+    const std::string_view pair = whole.substr(at, end - at);
+    if (pair.starts_with("as:")) {
+      std::string name(pair);
+      key->conf_definition = std::move(key->conf);
+      key->conf = std::move(name);
+      return;
+    }
+    at = end + 1;
+  }
+}
+
+void refuse_shared_name(const std::vector<CellKey>& cells, const CellKey& key) {
+  const auto same =
+      std::ranges::find_if(cells, [&](const CellKey& other) { return other.id() == key.id(); });
+  if (same == cells.end() || same->conf_definition == key.conf_definition) return;
+  throw UsageError({.what = "two allocators of this run have one name",
+                    .where = fmt::format("--allocator, {}", key.conf),
+                    .wanted = "a name of its own for each",
+                    .got = fmt::format("'{}' and '{}'", same->conf_text(), key.conf_text()),
+                    .next = "run them apart and compare the two folders, or use: run --ab"});
+}
+
 }  // namespace
 
 ScopedText split_scope(std::string_view text) {
@@ -344,9 +383,11 @@ Plan make_plan(const PlanRequest& request, const std::vector<PlanAllocator>& kno
   std::set<std::string> ids;
   std::uint64_t duplicate_count = 0;
   const auto add = [&](CellKey key) {
+    name_conf(&key);
     if (ids.insert(key.id()).second) {
       plan.cells.push_back(std::move(key));
     } else {
+      refuse_shared_name(plan.cells, key);
       ++duplicate_count;
     }
   };

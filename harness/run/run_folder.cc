@@ -163,7 +163,7 @@ std::vector<FileMark> mark_conf_files(const std::vector<CellKey>& cells) {
   std::set<std::string> paths;
   for (const CellKey& key : cells) {
     std::string word;
-    for (const char c : key.conf + ",") {
+    for (const char c : key.conf_text() + ",") {
       if (std::string_view(",:;[]").find(c) == std::string_view::npos) {
         word += c;
         continue;
