@@ -22,7 +22,6 @@ namespace {
 
 constexpr std::string_view kThen = " then ";
 constexpr std::string_view kBeside = " beside ";
-constexpr std::size_t kBatchEventCount = 4096;
 // Processes take turns of so many events at most: a real driver serves them in an order that nobody
 // chose.
 constexpr std::uint64_t kTurnEventCountMax = 32;

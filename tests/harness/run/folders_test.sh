@@ -23,7 +23,7 @@ wait_for() {
 holding() {
   local folder=$1
   shift
-  ALLOCMARK_TEST_MISBEHAVE=hang:${hanging:-native} "$allocmark" "$@" --out "$folder" >"$work/held" 2>&1 &
+  MISBEHAVE=hang:${hanging:-native} LD_PRELOAD=$MISBEHAVING_RUNTIME "$allocmark" "$@" --out "$folder" >"$work/held" 2>&1 &
   holder=$!
   wait_for process "$folder/.lock"
 }
@@ -87,7 +87,7 @@ one_of_many_gets_a_folder() {
 }
 
 many_resume_at_once() {
-  ALLOCMARK_TEST_MISBEHAVE=crash "$allocmark" "${small[@]}" --out "$work/again" >/dev/null 2>&1
+  MISBEHAVE=crash LD_PRELOAD=$MISBEHAVING_RUNTIME "$allocmark" "${small[@]}" --out "$work/again" >/dev/null 2>&1
   for _ in 1 2 3 4; do
     timeout 120 "$allocmark" run --resume --out "$work/again" >/dev/null 2>&1 &
   done
