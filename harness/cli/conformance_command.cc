@@ -108,10 +108,27 @@ std::set<std::string> missing_calls(const std::vector<Finding>& findings) {
   return names;
 }
 
+// The words below the sentence, as wide as the output is.
+std::string indented(std::string_view text) {
+  constexpr std::size_t kIndent = 23;
+  const std::size_t width = std::max(output_width(stdout), kIndent + 30) - kIndent;
+  std::string result;
+  while (!text.empty()) {
+    std::size_t end = text.size();
+    if (end > width) {
+      end = text.rfind(' ', width);
+      if (end == std::string_view::npos || end == 0) end = std::min(text.find(' '), text.size());
+    }
+    result += fmt::format("{:{}}{}\n", "", kIndent, text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return result;
+}
+
 void print_table(const ConformanceCommand& command, const std::vector<Finding>& findings) {
   for (const Finding& finding : findings) {
-    fmt::print("{:<4}  {:<15}  {}\n{:23}{}\n", word_of(finding.answer.outcome), finding.rule->name,
-               finding.rule->sentence, "", finding.answer.seen);
+    fmt::print("{:<4}  {:<15}  {}\n{}", word_of(finding.answer.outcome), finding.rule->name,
+               finding.rule->sentence, indented(finding.answer.seen));
   }
   fmt::print("\n{}: {} rules kept, {} broken, {} not applicable\n", valid_utf8(command.plugin),
              count_of(findings, Outcome::Pass), count_of(findings, Outcome::Fail),

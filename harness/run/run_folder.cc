@@ -159,6 +159,14 @@ FileMark mark_file(const std::string& path) {
   return mark;
 }
 
+std::vector<std::string> changed_since(const std::vector<FileMark>& marks) {
+  std::vector<std::string> changed;
+  for (const FileMark& mark : marks) {
+    if (mark_file(mark.path).hash != mark.hash) changed.push_back(mark.path);
+  }
+  return changed;
+}
+
 std::vector<FileMark> mark_conf_files(const std::vector<CellKey>& cells) {
   std::set<std::string> paths;
   for (const CellKey& key : cells) {
