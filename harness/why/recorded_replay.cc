@@ -3,13 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <ranges>
 #include <utility>
 
 #include "allocators/caching/sizes.h"
 #include "allocators/caching/snapshot.h"
-#include "harness/why/late_streams.h"
 
 namespace allocmark {
 namespace {
@@ -30,93 +28,58 @@ bool is_growth(SnapshotAction action) {
   return action == SnapshotAction::SegmentAlloc || action == SnapshotAction::SegmentMap;
 }
 
-class Replay {
- public:
-  Replay(const DeviceHistory& history, const RecordedSettings& settings)
-      : history_(history), settings_(settings), late_(history.late_frees()) {}
+}  // namespace
 
-  // A free block that the replay used and the recorded allocator did not have, or had smaller.
-  struct Spurious {
-    std::uint64_t address = 0;
-    std::uint64_t size_bytes = 0;
-    std::uint64_t wanted_bytes = 0;  // rounded
-    std::uint64_t entry_index = 0;
-  };
-
-  // To the end, or to the first placement that differs.
-  [[nodiscard]] SelfCheck run(const StartHeap& heap, bool to_end);
-  [[nodiscard]] const std::optional<Spurious>& spurious() const { return spurious_; }
-
- private:
-  void take_over(const StartHeap& heap);
-  void take_over_pool(std::uint32_t pool, const std::vector<SegmentInfo>& segments);
-  void note_pools();
-  [[nodiscard]] caching::CachingAllocator& allocator(std::uint32_t pool);
-  [[nodiscard]] std::uint32_t pool_of(const SnapshotEntry& entry) const;
-  void empty_caches(std::uint64_t begin, std::uint64_t end, std::optional<std::uint32_t> but);
-  void request(std::uint64_t begin, std::uint64_t index);
-  void give_back(std::uint64_t index);
-  void fail_as_recorded(std::uint64_t index, std::uint32_t pool);
-  [[nodiscard]] std::uint64_t reserved_bytes() const;
-  void compare(std::uint64_t index, std::uint32_t pool, std::uint64_t address);
-  void note_difference(std::uint64_t index, std::string text);
-  [[nodiscard]] bool final_heap_equal() const;
-  [[nodiscard]] RecordedDriver::Operation operation(std::uint64_t begin, std::uint64_t index,
-                                                    std::uint32_t pool);
-  [[nodiscard]] caching::Stream stream_of(const SnapshotEntry& entry) const {
-    return history_.snapshot().streams[entry.stream];
-  }
-
-  struct Live {
-    std::uint64_t address = 0;  // where the replay put it
-    std::uint32_t pool = 0;
-    std::uint32_t stack = kNoStack;
-    std::uint64_t requested_bytes = 0;
-  };
-
-  const DeviceHistory& history_;
-  const RecordedSettings& settings_;
-  LateStreams late_;
-  RecordedDriver driver_;
-  std::map<std::uint32_t, std::unique_ptr<caching::CachingAllocator>> allocators_;
-  std::unordered_map<std::uint64_t, Live> live_;             // by recorded address
-  std::unordered_map<std::uint64_t, std::uint32_t> owners_;  // segment or range -> pool
-  std::map<std::uint64_t, std::pair<std::uint64_t, std::uint32_t>> pool_areas_;  // end and pool
-  std::uint64_t live_bytes_ = 0;
-  SelfCheck check_;
-  std::optional<Spurious> spurious_;
-};
-
-caching::CachingAllocator& Replay::allocator(std::uint32_t pool) {
+caching::CachingAllocator& RecordedReplay::allocator(std::uint32_t pool) {
   std::unique_ptr<caching::CachingAllocator>& made = allocators_[pool];
   if (made == nullptr)
     made = std::make_unique<caching::CachingAllocator>(driver_, settings_.settings);
   return *made;
 }
 
-// Before PyTorch 2.12 entries do not name their pool; the final segments do.
-void Replay::note_pools() {
-  for (const SnapshotSegment& segment : history_.snapshot().segments) {
-    if (static_cast<std::size_t>(segment.device) == history_.device() && segment.pool != 0)
-      pool_areas_[segment.address] = {segment.address + segment.size_bytes, segment.pool};
+// Before PyTorch 2.12 entries do not name their pool. A request that took a segment is of that
+// segment's pool; any other of the pool of the segment where it lies.
+std::uint32_t RecordedReplay::pool_of(std::uint64_t begin, std::uint64_t index) const {
+  const SnapshotEntry& entry = history_[index];
+  if (entry.has_pool) return static_cast<std::uint32_t>(entry.pool);
+  if (entry.action == SnapshotAction::Oom) return 0;
+  for (std::uint64_t i = begin; i < index; ++i) {
+    if (!is_growth(history_[i].action)) continue;
+    const auto found = pools_.find(i);
+    return found == pools_.end() ? 0 : found->second;
+  }
+  const auto after = areas_.upper_bound(entry.address);
+  if (after == areas_.begin()) return 0;
+  const Area& area = std::prev(after)->second;
+  return entry.address < area.end ? area.pool : 0;
+}
+
+void RecordedReplay::note_growth(std::uint64_t begin, std::uint64_t index, std::uint32_t pool) {
+  for (std::uint64_t i = begin; i < index; ++i) {
+    const SnapshotEntry& entry = history_[i];
+    if (!is_growth(entry.action)) continue;
+    owners_[entry.address] = pool;
+    areas_[entry.address] = {
+        .end = entry.address + entry.size_bytes, .pool = pool, .growth_index = i};
   }
 }
 
-std::uint32_t Replay::pool_of(const SnapshotEntry& entry) const {
-  if (entry.has_pool) return static_cast<std::uint32_t>(entry.pool);
-  const auto after = pool_areas_.upper_bound(entry.address);
-  if (entry.action == SnapshotAction::Oom || after == pool_areas_.begin()) return 0;
-  const auto& [end, pool] = std::prev(after)->second;
-  return entry.address < end ? pool : 0;
+// The entry that took the segment at this address from the device; kNoGrowth where none did.
+std::uint64_t RecordedReplay::growth_at(std::uint64_t address) const {
+  const auto after = areas_.upper_bound(address);
+  if (after == areas_.begin()) return kNoGrowth;
+  const Area& area = std::prev(after)->second;
+  return address < area.end ? area.growth_index : kNoGrowth;
 }
 
 // One expandable segment after the other, since each has a reservation of its own.
-void Replay::take_over_pool(std::uint32_t pool, const std::vector<SegmentInfo>& segments) {
+void RecordedReplay::take_over_pool(std::uint32_t pool, const std::vector<SegmentInfo>& segments) {
   std::map<std::pair<caching::Stream, caching::PoolKind>, std::vector<SegmentInfo>> expandable;
   std::vector<SegmentInfo> plain;
   for (SegmentInfo segment : segments) {
     segment.stream = history_.snapshot().streams[segment.stream];
     owners_[segment.address] = pool;
+    areas_[segment.address] = {.end = segment.address + segment.total_bytes, .pool = pool};
     if (segment.expandable) {
       expandable[{segment.stream, segment.kind}].push_back(segment);
     } else {
@@ -142,7 +105,7 @@ void Replay::take_over_pool(std::uint32_t pool, const std::vector<SegmentInfo>& 
   }
 }
 
-void Replay::take_over(const StartHeap& heap) {
+void RecordedReplay::take_over(const StartHeap& heap) {
   for (const auto& [pool, segments] : heap.pools) take_over_pool(pool, segments);
   std::unordered_map<std::uint64_t, std::uint64_t> completed;
   for (std::uint64_t i = 0; i < history_.size(); ++i) {
@@ -179,13 +142,12 @@ void Replay::take_over(const StartHeap& heap) {
   }
 }
 
-RecordedDriver::Operation Replay::operation(std::uint64_t begin, std::uint64_t index,
-                                            std::uint32_t pool) {
+RecordedDriver::Operation RecordedReplay::operation(std::uint64_t begin, std::uint64_t index,
+                                                    std::uint32_t pool) {
   RecordedDriver::Operation operation{.failed = history_[index].action == SnapshotAction::Oom,
                                       .entry_index = index};
   for (std::uint64_t i = begin; i < index; ++i) {
     const SnapshotEntry& entry = history_[i];
-    if (is_growth(entry.action)) owners_[entry.address] = pool;
     if (entry.action == SnapshotAction::SegmentAlloc)
       operation.segments.push_back({entry.address, entry.size_bytes});
     if (entry.action == SnapshotAction::SegmentMap)
@@ -202,8 +164,8 @@ RecordedDriver::Operation Replay::operation(std::uint64_t begin, std::uint64_t i
 }
 
 // Calls empty_cache on the pools whose segments were given back in these entries.
-void Replay::empty_caches(std::uint64_t begin, std::uint64_t end,
-                          std::optional<std::uint32_t> but) {
+void RecordedReplay::empty_caches(std::uint64_t begin, std::uint64_t end,
+                                  std::optional<std::uint32_t> but) {
   std::vector<std::uint32_t> pools;
   for (std::uint64_t i = begin; i < end; ++i) {
     if (!is_release(history_[i].action)) continue;
@@ -217,12 +179,12 @@ void Replay::empty_caches(std::uint64_t begin, std::uint64_t end,
   }
 }
 
-void Replay::note_difference(std::uint64_t index, std::string text) {
+void RecordedReplay::note_difference(std::uint64_t index, std::string text) {
   if (!check_.first_difference.empty()) return;
   check_.first_difference = fmt::format("entry {}: {}", index, text);
 }
 
-void Replay::compare(std::uint64_t index, std::uint32_t pool, std::uint64_t address) {
+void RecordedReplay::compare(std::uint64_t index, std::uint32_t pool, std::uint64_t address) {
   const SnapshotEntry& entry = history_[index];
   ++check_.placement_count;
   if (address == entry.address) {
@@ -235,19 +197,21 @@ void Replay::compare(std::uint64_t index, std::uint32_t pool, std::uint64_t addr
     spurious_ = {.address = address,
                  .size_bytes = block->size_bytes + (has_rest ? block->next->size_bytes : 0),
                  .wanted_bytes = caching::round_request(entry.size_bytes, settings_.settings),
-                 .entry_index = index};
+                 .entry_index = index,
+                 .growth_index = growth_at(entry.address),
+                 .chosen_growth_index = growth_at(address)};
   }
   note_difference(index, fmt::format("{} bytes at {:#x}; the replay puts them at {:#x}",
                                      entry.size_bytes + 0, entry.address + 0, address));
 }
 
-std::uint64_t Replay::reserved_bytes() const {
+std::uint64_t RecordedReplay::reserved_bytes() const {
   std::uint64_t bytes = 0;
   for (const auto& [pool, made] : allocators_) bytes += made->heap().reserved_bytes();
   return bytes;
 }
 
-void Replay::fail_as_recorded(std::uint64_t index, std::uint32_t pool) {
+void RecordedReplay::fail_as_recorded(std::uint64_t index, std::uint32_t pool) {
   const SnapshotEntry& entry = history_[index];
   ++check_.oom_count;
   const std::uint64_t segment_bytes = caching::segment_size(entry.size_bytes, settings_.settings);
@@ -264,10 +228,11 @@ void Replay::fail_as_recorded(std::uint64_t index, std::uint32_t pool) {
 }
 
 // The entries [begin, index) are what the allocator did for the request at `index`.
-void Replay::request(std::uint64_t begin, std::uint64_t index) {
+void RecordedReplay::request(std::uint64_t begin, std::uint64_t index) {
   const SnapshotEntry& entry = history_[index];
   const bool fails = entry.action == SnapshotAction::Oom;
-  const std::uint32_t pool = pool_of(entry);
+  const std::uint32_t pool = pool_of(begin, index);
+  note_growth(begin, index, pool);
   const bool grows =
       fails || std::ranges::any_of(std::views::iota(begin, index),
                                    [&](std::uint64_t i) { return is_growth(history_[i].action); });
@@ -311,7 +276,7 @@ void Replay::request(std::uint64_t begin, std::uint64_t index) {
   check_.live_bytes_peak = std::max(check_.live_bytes_peak, live_bytes_);
 }
 
-void Replay::give_back(std::uint64_t index) {
+void RecordedReplay::give_back(std::uint64_t index) {
   const auto found = live_.find(history_[index].address);
   if (found == live_.end()) return note_difference(index, "a free of a block that is not live");
   const Live block = found->second;
@@ -326,7 +291,7 @@ void Replay::give_back(std::uint64_t index) {
 }
 
 // Whether the blocks that their owners hold stand where the snapshot shows them, and the segments.
-bool Replay::final_heap_equal() const {
+bool RecordedReplay::final_heap_equal() const {
   std::map<std::uint64_t, std::uint64_t> recorded, replayed;  // blocks in use -> bytes
   for (const SnapshotSegment& segment : history_.snapshot().segments) {
     if (static_cast<std::size_t>(segment.device) != history_.device()) continue;
@@ -345,8 +310,7 @@ bool Replay::final_heap_equal() const {
   return recorded == replayed;
 }
 
-SelfCheck Replay::run(const StartHeap& heap, bool to_end) {
-  note_pools();
+SelfCheck RecordedReplay::run(const StartHeap& heap, bool to_end) {
   check_.doubts = heap.doubts;
   take_over(heap);
   check_.live_bytes_peak = live_bytes_;
@@ -366,77 +330,12 @@ SelfCheck Replay::run(const StartHeap& heap, bool to_end) {
   }
   empty_caches(begin, history_.size(), std::nullopt);
   check_.final_heap_equal = final_heap_equal();
+  if (driver_.surprise_count() > 0) {
+    check_.doubts.push_back(
+        fmt::format("the replay took memory from the device {} times where PyTorch did not",
+                    driver_.surprise_count()));
+  }
   return std::move(check_);
-}
-
-// Finds the block that may end later than it was thought to; false where there is none.
-bool enlarge(const StartHeap& heap, const caching::Settings& settings,
-             const Replay::Spurious& spurious, KnownExtents* known) {
-  if (settings.expandable_segments || spurious.size_bytes < spurious.wanted_bytes) return false;
-  const std::uint64_t more_bytes =
-      spurious.size_bytes - spurious.wanted_bytes + caching::kBlockSizeMin;
-  for (const auto& [pool, segments] : heap.pools) {
-    for (const SegmentInfo& segment : segments) {
-      if (segment.kind == caching::PoolKind::Small || spurious.address < segment.address ||
-          spurious.address >= segment.address + segment.total_bytes)
-        continue;
-      for (const caching::BlockInfo& block : segment.blocks) {
-        if (block.state == BlockState::Inactive ||
-            block.address + block.size_bytes != spurious.address)
-          continue;
-        const std::uint64_t size_bytes = block.size_bytes + more_bytes;
-        const std::uint64_t needed_bytes = caching::round_request(block.requested_bytes, settings);
-        if (size_bytes > needed_bytes + caching::kSmallSizeMax) return false;
-        (*known)[block.address] = size_bytes;
-        return true;
-      }
-    }
-  }
-  return false;
-}
-
-}  // namespace
-
-// A block of the large pool may have up to 1 MiB beyond its request, and the history does not say
-// how much. Where the replay puts a request behind such a block and PyTorch did not, the free
-// memory there was smaller: the block gets the difference, and the replay begins again.
-SelfCheck check_recording(const DeviceHistory& history, const RecordedSettings& settings) {
-  constexpr std::uint64_t kEntriesMax =
-      20'000'000;  // replayed in all while the heap is being found
-  KnownExtents known;
-  std::uint64_t replayed = 0;
-  while (replayed < kEntriesMax) {
-    const StartHeap heap = rebuild_start_heap(history, settings.settings, known);
-    Replay replay(history, settings);
-    static_cast<void>(replay.run(heap, false));
-    if (!replay.spurious() || !enlarge(heap, settings.settings, *replay.spurious(), &known)) break;
-    replayed += replay.spurious()->entry_index + 1;
-  }
-  return Replay(history, settings).run(rebuild_start_heap(history, settings.settings, known), true);
-}
-
-std::string to_text(const SelfCheck& check) {
-  if (check.placement_count == 0)
-    return "self-check: the history has no request that was served; nothing could be compared\n";
-  if (check.complete()) {
-    return fmt::format(
-        "self-check: 100 % of {} placements equal: the rest of this answer can be trusted\n",
-        check.placement_count);
-  }
-  // Rounded down: 100 % is said only where all are equal.
-  const double percent = std::floor(1000.0 * static_cast<double>(check.equal_count) /
-                                    static_cast<double>(check.placement_count)) /
-                         10;
-  std::string text = fmt::format(
-      "self-check: {:.1f} % of {} placements equal: the replay is not the recorded allocator, so "
-      "what follows is an estimate\n",
-      check.equal_count == check.placement_count ? 100.0 : percent, check.placement_count);
-  if (!check.first_difference.empty())
-    text += fmt::format("  first difference: {}\n", check.first_difference);
-  if (!check.final_heap_equal)
-    text += "  the blocks in use at the end stand elsewhere than the snapshot shows\n";
-  for (const std::string& doubt : check.doubts) text += fmt::format("  {}\n", doubt);
-  return text;
 }
 
 }  // namespace allocmark

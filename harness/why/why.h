@@ -7,7 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "harness/why/recorded_replay.h"
+#include "harness/why/recorded_settings.h"
+#include "harness/why/self_check.h"
 #include "harness/why/what_if.h"
 #include "workloads/import/memory_snapshot.h"
 

@@ -10,7 +10,8 @@
 
 #include "allocators/caching/config.h"
 #include "harness/export/caching_recorder.h"
-#include "harness/why/recorded_replay.h"
+#include "harness/why/recorded_settings.h"
+#include "harness/why/self_check.h"
 #include "harness/why/why.h"
 #include "tests/catch.h"
 #include "tests/support/temporary_folder.h"
