@@ -5,15 +5,16 @@
 #include <algorithm>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 
 #include "base/error.h"
 #include "workloads/generators.h"
+#include "workloads/import/recording.h"
 #include "workloads/open_workload.h"
 #include "workloads/references.h"
 #include "workloads/scenario.h"
 #include "workloads/trace/data_folder.h"
 #include "workloads/trace/summary.h"
-#include "workloads/trace/trace_reader.h"
 #include "workloads/trace/trace_writer.h"
 
 namespace allocmark {
@@ -40,9 +41,16 @@ constexpr RecordedNote kRecordedNotes[] = {
 
 std::unique_ptr<EventSource> open_path_or_workload(std::string_view text, std::uint64_t seed) {
   std::error_code ignored;
-  const std::string path(text);
-  if (std::filesystem::is_regular_file(path, ignored)) return open_trace_file(path);
-  return open_workload(text, seed);
+  std::string path(text);
+  if (!std::filesystem::is_regular_file(path, ignored)) {
+    if (!path.starts_with("file:") || !std::filesystem::is_regular_file(path.substr(5), ignored))
+      return open_workload(text, seed);
+    path = path.substr(5);
+  }
+  Recording recording = open_recording(path);
+  for (const std::string& note : recording.notes)
+    print(stderr, fmt::format("note: {}: {}\n", path, note));
+  return std::move(recording.events);
 }
 
 int trace_summary(std::string_view path_or_workload, std::uint64_t seed, std::FILE* out) {
@@ -61,7 +69,7 @@ int trace_convert(std::string_view path_or_workload, const std::string& path_to,
 
 int trace_validate(const std::string& path, std::FILE* out) {
   const std::unique_ptr<EventSource> source =
-      open_trace_file(path.starts_with("file:") ? path.substr(5) : path);
+      open_recording(path.starts_with("file:") ? path.substr(5) : path).events;
   const TraceSummary summary = summarize(*source);
   print(out, fmt::format("{}: valid, {} events, hash {:016x}\n", path, summary.event_count,
                          summary.hash));
