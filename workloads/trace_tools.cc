@@ -41,7 +41,10 @@ constexpr RecordedNote kRecordedNotes[] = {
 std::unique_ptr<EventSource> open_path_or_workload(std::string_view text, std::uint64_t seed) {
   std::error_code ignored;
   const std::string path(text);
-  if (std::filesystem::is_regular_file(path, ignored)) return open_trace_file(path);
+  // A pipe is one as well; what may be read at all is the reader's to say.
+  const std::filesystem::file_status status = std::filesystem::status(path, ignored);
+  if (std::filesystem::exists(status) && !std::filesystem::is_directory(status))
+    return open_trace_file(path);
   return open_workload(text, seed);
 }
 
@@ -55,7 +58,10 @@ int trace_convert(std::string_view path_or_workload, const std::string& path_to,
                   std::FILE* out) {
   const std::unique_ptr<EventSource> source = open_path_or_workload(path_or_workload, seed);
   const std::uint64_t event_count = write_trace_file(path_to, *source);
-  print(out, fmt::format("{}: {} events\n", path_to, event_count));
+  // The events may go to stdout themselves.
+  if (!path_to.starts_with("/dev/")) {
+    print(out, fmt::format("{}: {} events\n", path_to, event_count));
+  }
   return static_cast<int>(ExitCode::Pass);
 }
 

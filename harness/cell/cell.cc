@@ -3,9 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <exception>
-#include <fstream>
 #include <memory>
 #include <new>
 #include <optional>
@@ -19,6 +17,7 @@
 #include "allocators/registry.h"
 #include "base/bytes.h"
 #include "base/error.h"
+#include "base/output_file.h"
 #include "harness/cell/cell_result.h"
 #include "harness/cell/null_overhead.h"
 #include "harness/check/placement_recorder.h"
@@ -223,39 +222,24 @@ void CellRun::end_pass(Player& player, std::unique_ptr<Backend>& backend,
   warn_once("the backend was destroyed and the device did not get all of its memory back");
 }
 
-// A picture is not worth a result: where it cannot be written, the cell says so and goes on.
 void CellRun::write_timeline(const Timeline& timeline) {
-  if (spec_.timeline_path.empty()) return;
-  std::ofstream file(spec_.timeline_path, std::ios::binary);
-  file << timeline.to_json(spec_.key.id());
-  file.close();
-  if (!file) warn_once("the timeline could not be written: " + spec_.timeline_path);
+  if (!spec_.timeline_path.empty()) {
+    write_file(spec_.timeline_path, timeline.to_json(spec_.key.id()));
+  }
 }
 
 void CellRun::verify_pass() {
-  struct CloseFile {
-    void operator()(std::FILE* file) const { (void)std::fclose(file); }
-  };
-  std::unique_ptr<std::FILE, CloseFile> placements;
-  if (!spec_.placements_path.empty()) {
-    placements.reset(std::fopen(spec_.placements_path.c_str(), "w"));
-    if (placements == nullptr) {
-      throw EnvironmentError(ErrorText{.what = "cannot write the placements",
-                                       .where = spec_.placements_path,
-                                       .wanted = {},
-                                       .got = {},
-                                       .next = "see that the folder exists and is writable"});
-    }
-  }
+  std::optional<OutputFile> placements;
+  if (!spec_.placements_path.empty()) placements.emplace(spec_.placements_path);
   Timeline timeline(trace_->facts().event_count);
   const std::uint64_t bytes_before = used_bytes();
   std::unique_ptr<Backend> backend = make_backend();
   std::optional<PlacementRecorder> recorder;
-  if (placements != nullptr) {
+  if (placements) {
     std::size_t free_bytes = 0;
     std::size_t total_bytes = 0;
     if (has_device_) ALLOCMARK_CUDA_CHECK(cudaMemGetInfo(&free_bytes, &total_bytes));
-    recorder.emplace(placements.get(), *backend,
+    recorder.emplace(*placements, *backend,
                      PlacementHeader{.device_total_bytes = total_bytes,
                                      .limit_bytes = memory_limit_bytes_,
                                      .allocator = spec_.key.allocator,
@@ -285,9 +269,7 @@ void CellRun::verify_pass() {
     if (!failures.empty()) warn_once("out of memory by process: " + failures);
   }
   if (recorder) recorder->end(report.counts.event_count);
-  if (placements != nullptr && std::fflush(placements.get()) != 0) {
-    warn_once("the placements could not be written completely: " + spec_.placements_path);
-  }
+  if (placements) placements->finish();
   write_timeline(timeline);
   if (report.broken_rule) {
     result_.status = CellStatus::Failed;
@@ -434,6 +416,8 @@ CellResult run_cell(const CellSpec& spec, PassTurns* turns) {
   const std::uint64_t unimplemented_before = unimplemented_calls().count;
   try {
     CellRun(spec, turns, result).run();
+  } catch (const WriteError&) {
+    throw;  // a run whose files cannot be written ends
   } catch (const Error& error) {
     fail(result, error.what());
   } catch (const std::bad_alloc&) {

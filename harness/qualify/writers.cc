@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include "base/bytes.h"
+#include "base/json_text.h"
 #include "results/columns/text.h"
 
 namespace allocmark::qualify {
@@ -161,7 +162,7 @@ std::string render_table(const Report& report) {
   return text;
 }
 
-std::string render_json_line(const TestResult& result) { return to_json(result).dump() + "\n"; }
+std::string render_json_line(const TestResult& result) { return to_json(result).dump(); }
 
 std::string render_json(const Report& report) {
   Json gpus = Json::array();
@@ -173,20 +174,20 @@ std::string render_json(const Report& report) {
                     {"verdict", to_string(gpu.verdict)},
                     {"tests", to_json(gpu.tests)}});
   }
-  return Json{
-             {"kind", "qualification"},
-             {"schema_version", "1.0"},
-             {"allocmark_version", report.version},
-             {"started_utc", report.started_utc},
-             {"wall_s", report.wall_s},
-             {"level", report.level},
-             {"device", report.device},
-             {"thresholds_path", report.thresholds_path},
-             {"environment", report.environment.empty() ? Json() : Json::parse(report.environment)},
-             {"verdict", to_string(report.verdict)},
-             {"exit_code", static_cast<int>(report.exit_code)},
-             {"gpus", gpus},
-             {"node_tests", to_json(report.node_tests)}}
+  return Json{{"kind", "qualification"},
+              {"schema_version", "1.0"},
+              {"allocmark_version", report.version},
+              {"started_utc", report.started_utc},
+              {"wall_s", report.wall_s},
+              {"level", report.level},
+              {"device", report.device},
+              {"thresholds_path", report.thresholds_path},
+              {"environment",
+               report.environment.empty() ? Json() : parse_ordered_json(report.environment)},
+              {"verdict", to_string(report.verdict)},
+              {"exit_code", static_cast<int>(report.exit_code)},
+              {"gpus", gpus},
+              {"node_tests", to_json(report.node_tests)}}
              .dump(1) +
          "\n";
 }
