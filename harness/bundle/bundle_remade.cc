@@ -1,9 +1,13 @@
 // Rules that make again what a bundle holds and look whether it is the same.
+#include <stdlib.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <set>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -11,15 +15,19 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/input_file.h"
 #include "base/json_text.h"
 #include "harness/bundle/bundle_rules.h"
 #include "harness/bundle/made_again.h"
 #include "harness/bundle/report_files.h"
+#include "harness/run/environment.h"
+#include "harness/run/runtime_select.h"
 #include "results/derived.h"
 
 namespace allocmark {
 namespace {
 
+namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
 // "allocmark 1.2.3 (git abc)"; empty where bundle.json does not say.
@@ -84,6 +92,74 @@ std::vector<const CellResult*> simulated_cells(const BundleView& view) {
   return cells;
 }
 
+std::string timeline_name(const CellKey& key) { return fmt::format("timelines/{}.json", key.id()); }
+
+// Where timelines are made again.
+class ScratchFolder {
+ public:
+  ScratchFolder() {
+    std::string name = (fs::temp_directory_path() / "allocmark-check-XXXXXX").string();
+    if (mkdtemp(name.data()) != nullptr) path_ = name;
+  }
+  ~ScratchFolder() {
+    std::error_code ignored;
+    if (!path_.empty()) fs::remove_all(path_, ignored);
+  }
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+  [[nodiscard]] std::string path_of(const CellKey& key) const {
+    return (fs::path(path_) / (key.id() + ".json")).string();
+  }
+
+ private:
+  std::string path_;
+};
+
+// As the run made them. Passes of an A/B run took turns with other ones and are not made again.
+std::vector<CellSpec> specs_of(const BundleView& view, const std::vector<const CellResult*>& cells,
+                               const ScratchFolder& scratch) {
+  std::vector<CellSpec> specs;
+  for (const CellResult* cell : cells) {
+    CellSpec spec;
+    spec.key = cell->key;
+    spec.pass_count = view.turns || !view.plan ? 0 : cell->pass_count;
+    if (view.plan) spec.verify = view.plan->verify;
+    if (view.files.contains(timeline_name(spec.key)))
+      spec.timeline_path = scratch.path_of(spec.key);
+    specs.push_back(std::move(spec));
+  }
+  return specs;
+}
+
+// Of a simulated GPU the profile says everything; of another one nothing can be known here.
+void check_simulated_gpu(const BundleView& view, CheckedRule& rule) {
+  const Environment& stored = view.run->environment;
+  if (!is_simulated(stored.device) || view.options.program_path.empty()) return;
+  if (stored.device.find('/') != std::string::npos || stored.device.ends_with(".json")) return;
+  const DeviceAnswer answer = describe_device(stored.device, view.options.program_path);
+  if (!answer.failure.empty()) {
+    rule.notes.push_back(stored.device + " is not known here: " + answer.failure);
+    return;
+  }
+  struct Fact {
+    const char* name;
+    std::string stored, made;
+  };
+  const Environment& facts = answer.facts;
+  for (const Fact& fact : {Fact{"gpu_name", stored.gpu_name, facts.gpu_name},
+                           Fact{"gpu_uuid_hash", stored.gpu_uuid_hash, facts.gpu_uuid_hash},
+                           Fact{"gpu_memory_bytes", std::to_string(stored.gpu_memory_bytes),
+                                std::to_string(facts.gpu_memory_bytes)},
+                           Fact{"profile_name", stored.profile_name, facts.profile_name},
+                           Fact{"profile_hash", stored.profile_hash, facts.profile_hash}}) {
+    if (fact.stored == fact.made) continue;
+    differs(view,
+            fmt::format("{} is '{}', and {} has '{}'", fact.name, fact.stored, stored.device,
+                        fact.made),
+            rule);
+  }
+}
+
 }  // namespace
 
 void traces_regenerated(const BundleView& view, CheckedRule& rule) {
@@ -104,18 +180,22 @@ void cells_simulated(const BundleView& view, CheckedRule& rule) {
     return;
   }
   const std::size_t all = cells.size();
+  check_simulated_gpu(view, rule);
   if (!view.options.rerun_all) {
     std::erase_if(cells,
                   [](const CellResult* cell) { return cell->event_count > kQuickEventsMax; });
   }
-  std::vector<CellKey> keys;
-  for (const CellResult* cell : cells) keys.push_back(cell->key);
+  const ScratchFolder scratch;
+  const std::vector<CellSpec> specs = specs_of(view, cells, scratch);
   const std::vector<CellResult> again =
-      simulate_again(keys, view.options.program_path, TimeBudget(view.options.seconds));
+      simulate_again(specs, view.options.program_path, TimeBudget(view.options.seconds));
   for (std::size_t i = 0; i < again.size(); ++i) {
     for (const std::string& difference : exact_differences(*cells[i], again[i])) {
-      differs(view, name_of(keys[i]) + ": " + difference, rule);
+      differs(view, name_of(cells[i]->key) + ": " + difference, rule);
     }
+    if (specs[i].timeline_path.empty() || !is_measured(again[i])) continue;
+    must_equal(view, timeline_name(specs[i].key), read_file(specs[i].timeline_path, kTimelineInput),
+               rule);
   }
   if (again.size() == all) return;
   const std::string left = fmt::format(

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/cell/cell.h"
 #include "results/schema.h"
 
 namespace allocmark {
@@ -41,13 +42,13 @@ struct EventsAgain {
 // Cells that can be simulated again: on the simulated GPU, by an allocator of ours alone.
 [[nodiscard]] bool can_simulate(const CellKey& key);
 
-// The checked pass of each, in the order given, as many as the time allows.
-[[nodiscard]] std::vector<CellResult> simulate_again(const std::vector<CellKey>& keys,
+// Each in a process of its own, in the order given, as many as the time allows.
+[[nodiscard]] std::vector<CellResult> simulate_again(const std::vector<CellSpec>& wanted,
                                                      const std::string& program_path,
                                                      const TimeBudget& budget);
 
-// Names of the exact numbers in which `again` differs from what is stored: "oom_count: stored 0,
-// simulated again 12".
+// The exact numbers in which `again` differs from what is stored: "oom_count: stored 0, simulated
+// again 12". Those of the modelled driver are among them where the passes were made again.
 [[nodiscard]] std::vector<std::string> exact_differences(const CellResult& stored,
                                                          const CellResult& again);
 

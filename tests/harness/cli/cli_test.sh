@@ -161,16 +161,12 @@ unwritable_folders() {
 }
 
 broken_cells_and_resume() {
-  export ALLOCMARK_TEST_MISBEHAVE
-  ALLOCMARK_TEST_MISBEHAVE=crash:native expect 3 "SIGSEGV" "${small[@]}" --out "$work/crash"
+  expect_of_broken crash:native 3 "SIGSEGV" "${small[@]}" --out "$work/crash"
   [ "$(cell_count crash)" = 2 ] || fail "the other cell's result is missing"
-  unset ALLOCMARK_TEST_MISBEHAVE
   expect 0 "2 ok" run --resume --out "$work/crash"
-  export ALLOCMARK_TEST_MISBEHAVE
-  ALLOCMARK_TEST_MISBEHAVE=garbage expect 3 "failed" "${small[@]}" --out "$work/garbage"
-  ALLOCMARK_TEST_MISBEHAVE=exit3 expect 3 "gave up" "${small[@]}" --out "$work/exit3"
-  ALLOCMARK_TEST_MISBEHAVE=hang expect 3 "timed_out" "${small[@]}" --timeout 1 --out "$work/hang"
-  unset ALLOCMARK_TEST_MISBEHAVE
+  expect_of_broken garbage 3 "failed" "${small[@]}" --out "$work/garbage"
+  expect_of_broken exit3 3 "gave up" "${small[@]}" --out "$work/exit3"
+  expect_of_broken hang 3 "timed_out" "${small[@]}" --timeout 1 --out "$work/hang"
 }
 
 wait_for() {
@@ -187,7 +183,7 @@ is_gone() { [ ! -e "/proc/$1" ] || grep -q '^State:.Z' "/proc/$1/status"; }
 
 # One cell hangs, so that the run is certain to be under way when it is interrupted.
 interrupt_and_resume() {
-  ALLOCMARK_TEST_MISBEHAVE=hang:native "$allocmark" "${small[@]}" --capacity unlimited 1.05x 2x --jobs 2 --out "$work/int" \
+  MISBEHAVE=hang:native LD_PRELOAD=$MISBEHAVING_RUNTIME "$allocmark" "${small[@]}" --capacity unlimited 1.05x 2x --jobs 2 --out "$work/int" \
     >"$work/out" 2>"$work/err" &
   local run=$! code
   wait_for has_cells int 1
@@ -209,7 +205,7 @@ interrupt_and_resume() {
 }
 
 killed_run_leaves_no_cells() {
-  ALLOCMARK_TEST_MISBEHAVE=hang "$allocmark" "${small[@]}" --jobs 2 --out "$work/killed" >"$work/out" 2>"$work/err" &
+  MISBEHAVE=hang LD_PRELOAD=$MISBEHAVING_RUNTIME "$allocmark" "${small[@]}" --jobs 2 --out "$work/killed" >"$work/out" 2>"$work/err" &
   local run=$! cells
   wait_for has_child $run
   cells=$(children_of $run)

@@ -21,7 +21,7 @@ ROWS = [
     ("1", AB + " --out {W}/ab", ""),
     ("2", RUN + " --capacity 24", ""),
     ("2", RUN + " --capacity 900GiB", ""),
-    ("3", RUN + " --out {W}/crashed", "ALLOCMARK_TEST_MISBEHAVE=exit3"),
+    ("3", RUN + " --out {W}/crashed", "MISBEHAVE=exit3"),
     ("4!", "run --workload gpt2_train_amp -a null -d cuda:0 --allow-debug --out {W}/gpu", ""),
     ("6", RUN + " --out /dev/null/x", ""),
     ("6", "run --workload file:{W}/none.csv", ""),
@@ -71,7 +71,7 @@ ROWS = [
     ("6", "profile -d sim:h200 --out {W}/none/p.json", ""),
     ("0", "fidelity {W}/good.csv -w file:{W}/good.csv --conf unset", ""),
     ("2", "fidelity {W}/good.csv -w train:nothing", ""),
-    ("3", "fidelity {W}/good.csv -w file:{W}/good.csv --conf unset", "ALLOCMARK_TEST_MISBEHAVE=exit3"),
+    ("3", "fidelity {W}/good.csv -w file:{W}/good.csv --conf unset", "MISBEHAVE=exit3"),
     ("6", "fidelity {W}/none.csv -w file:{W}/good.csv", ""),
     ("6", "fidelity {W}/good.csv -w file:{W}/good.csv --conf unset --out /dev/null/x", ""),
     ("0", "parity gpt2_train_amp " + GOLDENS, ""),
@@ -104,6 +104,8 @@ def main(program):
             if setting:
                 variable, value = setting.replace("{W}", name).split("=", 1)
                 environment[variable] = value
+                if variable == "MISBEHAVE":
+                    environment["LD_PRELOAD"] = os.environ["MISBEHAVING_RUNTIME"]
             command = shlex.split(words.replace("{W}", name))
             got = subprocess.run([program, *command], capture_output=True, text=True, errors="replace", timeout=120, env=environment, check=False)
             allowed = {"0", "4"} if code == "4?" else {code[0]}  # with PyTorch's plugin the comparison runs

@@ -7,18 +7,16 @@ or 512 MiB of memory (of address space twice as much), end by a signal, or print
 import gzip
 import io
 import os
-import resource
 import shlex
 import subprocess
 import sys
 import tarfile
 import tempfile
-import threading
 from pathlib import Path
 
-SECONDS_MAX = 20
-ADDRESS_SPACE_MAX = 1 << 30
-MEMORY_MAX = 512 << 20
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "support"))
+from outside import answer_of
+
 DEEP = "[" * 100_000
 
 # Exit codes, command line, words. {W} is the folder of the files, {R} a run's folder.
@@ -142,46 +140,21 @@ def bundles_with(work, program):
         yield f"check {{W}}/opener{number}.tar", "13"
 
 
-def limits():
-    resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE_MAX, ADDRESS_SPACE_MAX))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-
-
-def run(program, command, bounded=True):
-    """The exit code, what a command says, the memory it took, and why it did not end."""
-    with tempfile.TemporaryFile() as output:
-        process = subprocess.Popen([program, *command], stdin=subprocess.DEVNULL, stdout=output, stderr=output, preexec_fn=limits if bounded else None)
-        killer = threading.Timer(SECONDS_MAX, process.kill)
-        killer.start()
-        _, status, used = os.wait4(process.pid, 0)
-        late = not killer.is_alive()
-        killer.cancel()
-        process.returncode = 0
-        output.seek(0)
-        return os.waitstatus_to_exitcode(status), output.read(), used.ru_maxrss << 10, f"took more than {SECONDS_MAX} s" if late else ""
-
-
 class Table:
     def __init__(self, program, work):
         self.program, self.work, self.tried, self.failed, self.memory = program, work, 0, 0, 0
 
-    def try_one(self, words, codes, wanted="", unwanted="json.exception"):
+    def try_one(self, words, codes, wanted="", unwanted="\x1b"):
         text = words.replace("{W}", str(self.work)).replace("{R}", str(self.work / "run"))
         command = shlex.split(text)
         subprocess.run(["rm", "-rf", self.work / "out"], check=True)
-        # Cells are processes with a GPU's address space; what a command itself holds is looked at below.
-        code, output, used, problem = run(self.program, command, bounded=command[0] not in {"run", "fidelity", "qualify", "profile", "bundle", "check"})
-        self.memory = max(self.memory, used)
-        if not problem and used > MEMORY_MAX:
-            problem = f"took {used >> 20} MiB"
-        if not problem and (code < 0 or str(code) not in codes):
-            problem = f"exit code {code}, wanted one of {', '.join(codes)}"
+        answer = answer_of(self.program, command)
+        self.memory = max(self.memory, answer.memory_bytes)
+        problem, output = answer.problem(codes), answer.output
         if not problem and wanted.encode() not in output:
             problem = f"does not say '{wanted}'"
         if not problem and unwanted.encode() in output:
             problem = f"says '{unwanted}'"
-        if not problem and any(byte < 32 and byte not in b"\n\t" for byte in output):
-            problem = "prints control characters"
         self.tried += 1
         if problem:
             self.failed += 1
