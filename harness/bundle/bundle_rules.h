@@ -43,6 +43,8 @@ void broken(CheckedRule& rule, std::string finding);
 // Says that the rule cannot be checked where there is no run.
 [[nodiscard]] bool needs_run(const BundleView& view, CheckedRule& rule);
 
+// In bundle_cells.cc.
+void cells_consistent(const BundleView& view, CheckedRule& rule);
 // In bundle_quiet.cc.
 void machine_quiet(const BundleView& view, CheckedRule& rule);
 // In bundle_remade.cc.
