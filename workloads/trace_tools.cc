@@ -15,6 +15,7 @@
 #include "workloads/scenario.h"
 #include "workloads/trace/data_folder.h"
 #include "workloads/trace/summary.h"
+#include "workloads/trace/trace_reader.h"
 #include "workloads/trace/trace_writer.h"
 
 namespace allocmark {
