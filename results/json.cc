@@ -31,7 +31,7 @@ using Json = nlohmann::ordered_json;
 constexpr std::array<std::string_view, 7> kStatusNames{
     "ok", "oom_stopped", "skipped", "failed", "crashed", "timed_out", "interrupted"};
 constexpr std::array<std::string_view, kOomCauseCount> kCauseNames{
-    "capacity", "rounding", "stranded", "fragmentation", "unknown"};
+    "capacity", "rounding", "stranded", "fragmentation", "unknown", "pending"};
 
 template <typename Enum, std::size_t Count>
 std::optional<Enum> find_name(const std::array<std::string_view, Count>& names,
@@ -152,6 +152,10 @@ class Reader {
     if (!found.is_string()) wrong(name, "text", found);
     value = found.get<std::string>();
   }
+  void text(const Field& field, std::string& value) {
+    known(field.name);
+    if (field.since_minor == 0 || object_.contains(field.name)) text(field.name, value);
+  }
   void texts(const std::string& name, std::vector<std::string>& values) {
     const Json& found = required(name);
     if (!found.is_array()) wrong(name, "a list of texts", found);
@@ -194,7 +198,10 @@ class Reader {
   void cause_counts(const std::string& prefix, std::vector<std::uint64_t>& counts) {
     counts.assign(kOomCauseCount, 0);
     for (std::size_t cause = 0; cause < kOomCauseCount; ++cause) {
-      integer(prefix + std::string(kCauseNames[cause]), counts[cause]);
+      const std::string name = prefix + std::string(kCauseNames[cause]);
+      // Older lines lack the later causes.
+      if (static_cast<OomCause>(cause) > OomCause::Unknown && !nullable(name)) continue;
+      integer(name, counts[cause]);
     }
   }
   void counters(const std::string& name,
