@@ -31,6 +31,7 @@ SimcuApi SimcuApi::find() {
   look_up("simcu_launch", api.launch);
   look_up("simcu_view", api.view);
   look_up("simcu_used_bytes", api.used_bytes);
+  look_up("simcu_take_memory_extremes", api.take_memory_extremes);
   look_up("simcu_last_message", api.last_message);
   api.present = true;
   return api;
