@@ -48,11 +48,12 @@ void visit_environment(Fields& fields, Host& environment) {
               environment.profile_name);
   fields.text(Field{"profile_hash", "hash of that profile; `\"\"` on a GPU"},
               environment.profile_hash);
-  fields.text(Field{"times_borrowed_from",
-                    "the GPU whose driver was measured, where a simulated card has only its memory "
-                    "from elsewhere; `\"\"` where times are the device's own",
-                    5},
-              environment.times_borrowed_from);
+  fields.optional_text(
+      Field{"times_borrowed_from",
+            "the GPU whose driver was measured, where a simulated card has only its memory "
+            "from elsewhere; `\"\"` where times are the device's own",
+            5},
+      environment.times_borrowed_from);
   fields.known_real(
       Field{"clock_resolution_ns",
             "smallest step in which the clock advances (10 ns on AMD's processors, whatever their "

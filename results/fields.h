@@ -4,9 +4,9 @@
 // (scripts/approve_goldens.sh), so none of them can disagree. Flows in: a struct of schema.h, const
 // or not; flows out: one call on `fields` per field. Adding a metric adds one row here.
 //
-// `fields` offers: text, integer, boolean, optional_integer, known_integer and known_real (0 means
-// unknown), real, quantile (undefined where the count is 0), status, cause, texts, counters,
-// optional_object, objects, histogram.
+// `fields` offers: text, optional_text (left out where empty), integer, boolean, optional_integer,
+// known_integer and known_real (0 means unknown), real, quantile (undefined where the count is 0),
+// status, cause, texts, counters, optional_object, objects, histogram.
 #pragma once
 
 #include <string>
@@ -49,6 +49,12 @@ void visit_key(Fields& fields, Key& key) {
                                "ends at the first failed request",
                     .choices = "skip,stop"},
               key.on_oom);
+  fields.optional_text(
+      Field{"workload_definition",
+            "what the scenario in `workload` said when the run was planned; left out where it "
+            "names none, and in CSV",
+            5},
+      key.workload_definition);
 }
 
 template <typename Fields, typename Summary>

@@ -59,6 +59,9 @@ class Writer {
   void optional_integer(const std::string& name, const std::optional<std::uint64_t>& value) {
     object_[name] = value ? Json(*value) : Json(nullptr);
   }
+  void optional_text(const std::string& name, const std::string& value) {
+    if (!value.empty()) object_[name] = value;
+  }
   void known_integer(const std::string& name, std::uint64_t value) {
     object_[name] = value != 0 ? Json(value) : Json(nullptr);
   }
@@ -152,9 +155,9 @@ class Reader {
     if (!found.is_string()) wrong(name, "text", found);
     value = found.get<std::string>();
   }
-  void text(const Field& field, std::string& value) {
-    known(field.name);
-    if (field.since_minor == 0 || object_.contains(field.name)) text(field.name, value);
+  void optional_text(const std::string& name, std::string& value) {
+    value.clear();
+    if (nullable(name) != nullptr) text(name, value);
   }
   void texts(const std::string& name, std::vector<std::string>& values) {
     const Json& found = required(name);

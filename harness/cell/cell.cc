@@ -146,7 +146,7 @@ void CellRun::check_key() {
 }
 
 void CellRun::prepare_trace() {
-  trace_.emplace(open_workload_with_kernels(spec_.key.workload, spec_.key.seed));
+  trace_.emplace(open_workload_with_kernels(spec_.key.workload_text(), spec_.key.seed));
   const TraceFacts& facts = trace_->facts();
   result_.trace_name = trace_->name();
   result_.trace_hash = hash_text(trace_->hash());

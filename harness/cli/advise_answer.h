@@ -1,5 +1,4 @@
-// What measured candidates say: cells flow in, costs and sentences flow out. Apart from the command
-// because harness/run and results/columns both name a CellGroup.
+// What measured candidates say: cells flow in, costs and sentences flow out.
 #pragma once
 
 #include <string>

@@ -159,6 +159,9 @@ void print_basis(const Advice& advice) {
   if (!advice.device.times_borrowed_from.empty()) {
     text += " Driver times are borrowed from " + advice.device.times_borrowed_from + ".";
   }
+  if (const std::string reason = unfit_build_reason(); !reason.empty()) {
+    text += " Measured times mean little: " + reason + ".";
+  }
   if (search.stream_count > 1) {
     text += " Several streams: least memory may shift with the times of their work.";
   }

@@ -25,7 +25,7 @@ namespace allocmark {
 namespace {
 
 // Passes that settle capacities above a setting's least one, where --exact does not ask for all.
-constexpr std::uint32_t kSettleCountMax = 4;
+constexpr std::uint32_t kSettleCountMax = 16;
 
 constexpr const char* kFooter =
     "\nThe least memory is the least from which every larger amount serves all requests. Each pass "

@@ -62,8 +62,8 @@ std::string without_unset(std::string_view conf) {
 }
 
 // "max_split_size_mb=128": a key where an allocator's name would stand.
-void refuse_equals(const std::string& text, const std::vector<PlanAllocator>& known) {
-  const std::string head = text.substr(0, text.find('='));
+void refuse_equals(const std::string& text, const std::string& head,
+                   const std::vector<PlanAllocator>& known) {
   std::vector<std::string> keys;
   for (const PlanAllocator& allocator : known) {
     if (allocator.name == head) return;
@@ -80,18 +80,14 @@ void refuse_equals(const std::string& text, const std::vector<PlanAllocator>& kn
                     .next = fmt::format("did you mean {}?", meant)});
 }
 
-// Config strings hold no '=' before their first key, so "NAME=..." is a scope.
 ScopedConf parse_scope(const std::string& text, const std::vector<PlanAllocator>& known) {
-  const std::size_t equals = text.find('=');
-  const std::string_view head = std::string_view(text).substr(0, equals);
-  if (equals == std::string::npos || head.find_first_of(":,[") != std::string_view::npos) {
-    return {.allocator = "", .conf = without_unset(text), .text = text};
-  }
-  refuse_equals(text, known);
-  return {
-      .allocator = find_allocator(std::string(head), known, fmt::format("--conf '{}'", text)).name,
-      .conf = without_unset(std::string_view(text).substr(equals + 1)),
-      .text = text};
+  const ScopedText scope = split_scope(text);
+  ScopedConf conf{.allocator = "", .conf = without_unset(scope.conf), .text = text};
+  if (scope.allocator.empty() && scope.conf.size() == text.size()) return conf;
+  const std::string name(scope.allocator);
+  refuse_equals(text, name, known);
+  conf.allocator = find_allocator(name, known, fmt::format("--conf '{}'", text)).name;
+  return conf;
 }
 
 // The config string that "VALUE,VALUE" after an allocator's name stands for. Values with blanks or
@@ -314,6 +310,15 @@ void require_needed_confs(const Pairing& pairing, const std::vector<Chosen>& cho
 
 }  // namespace
 
+ScopedText split_scope(std::string_view text) {
+  const std::size_t equals = text.find('=');
+  const std::string_view head = text.substr(0, equals);
+  if (equals == text.npos || head.find_first_of(":,[") != text.npos) {
+    return {.allocator = {}, .conf = text};
+  }
+  return {.allocator = head, .conf = text.substr(equals + 1)};
+}
+
 Plan make_plan(const PlanRequest& request, const std::vector<PlanAllocator>& known) {
   std::vector<Chosen> chosen;
   for (const std::string& text : request.allocators) {
@@ -358,7 +363,8 @@ Plan make_plan(const PlanRequest& request, const std::vector<PlanAllocator>& kno
                  .device = request.device,
                  .capacity = capacity,
                  .seed = seed,
-                 .on_oom = request.on_oom});
+                 .on_oom = request.on_oom,
+                 .workload_definition = workload.definition});
           }
         }
       }

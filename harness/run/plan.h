@@ -25,8 +25,9 @@ struct PlanAllocator {
 };
 
 struct PlanWorkload {
-  std::string text;       // as given
-  bool recorded = false;  // the same events for every seed
+  std::string text;             // as given
+  bool recorded = false;        // the same events for every seed
+  std::string definition = {};  // what the scenarios in it stand for; empty: it names none
 };
 
 // The axes of the matrix. Empty `confs` means unset only.
@@ -49,6 +50,13 @@ struct Plan {
 // on an unknown allocator (nearest names), on a conf that no chosen allocator accepts (their
 // complaints), on a bad capacity.
 [[nodiscard]] Plan make_plan(const PlanRequest& request, const std::vector<PlanAllocator>& known);
+
+// "NAME=CONF" in its two parts. Config strings hold no '=' before their first key, so all else is a
+// config string for any allocator, whose name is then empty.
+struct ScopedText {
+  std::string_view allocator, conf;
+};
+[[nodiscard]] ScopedText split_scope(std::string_view text);
 
 // "3/8": the third of eight parts.
 struct Shard {

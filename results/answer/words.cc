@@ -13,6 +13,7 @@
 
 #include "base/bytes.h"
 #include "results/answer/answer.h"
+#include "results/answer/memory_words.h"
 #include "results/columns/text.h"
 #include "results/json.h"
 
@@ -180,11 +181,12 @@ const RankedCell* cheaper_setting(const Answer& answer) {
   return nullptr;
 }
 
-std::string waste_line(const CellResult& cell, const TextStyle& style) {
-  return setting_name(cell.key, style) +
-         style.plain(fmt::format(" reserves {} at its peak for {} requested.",
-                                 format_bytes(*cell.reserved_bytes_peak),
-                                 format_bytes(cell.requested_bytes_peak)));
+// The baseline and the settings in the order of their rank.
+std::vector<const CellResult*> served_cells(const Answer& answer) {
+  std::vector<const CellResult*> cells;
+  if (answer.baseline != nullptr) cells.push_back(answer.baseline);
+  for (const RankedCell& one : answer.settable) cells.push_back(one.cell);
+  return cells;
 }
 
 std::string baseline_line(const Answer& answer, const TextStyle& style) {
@@ -332,11 +334,14 @@ std::string answer_sentence(const CellGroup& group, const Answer& answer, const 
                                       : ", and so does every other setting measured.");
     case AnswerVerdict::Served: {
       const RankedCell* cheaper = cheaper_setting(answer);
+      const std::string waste =
+          answer.wasteful == nullptr ? std::string() : " " + waste_line(answer, style);
       return job + ": " + baseline_words(answer, style) +
              (cheaper == nullptr
                   ? std::string(answer.settable.empty() ? "." : "; no setting measured is cheaper.")
                   : "; " + short_name(cheaper->cell->key, style) + " takes " +
-                        style.plain(short_cost(*cheaper, answer)) + ".");
+                        style.plain(short_cost(*cheaper, answer)) + ".") +
+             waste;
     }
     case AnswerVerdict::Rescued:
       break;
@@ -372,7 +377,9 @@ std::vector<std::string> answer_lines(const CellGroup& group, const Answer& answ
                             }) +
                     ".");
   }
-  if (answer.wasteful != nullptr) lines.push_back(waste_line(*answer.wasteful, style));
+  if (answer.wasteful != nullptr) lines.push_back(waste_line(answer, style));
+  if (const auto headroom = headroom_line(answer, style)) lines.push_back(*headroom);
+  if (const auto growth = growth_line(served_cells(answer), style)) lines.push_back(*growth);
   if (!answer.not_measured.empty()) {
     lines.push_back("No numbers: " +
                     list_of(answer.not_measured,

@@ -48,6 +48,33 @@ struct PendingNumber {
 
 double relative(double log_shift) { return std::expm1(log_shift); }
 
+// A run's cells, to be found by another run's keys. Where the two do not say the same of a
+// scenario, as after an edit or beside older results, its name decides: compare_measured() refuses
+// other work.
+class KnownCells {
+ public:
+  explicit KnownCells(const std::vector<CellResult>& cells) {
+    for (const CellResult& cell : cells) {
+      by_id_[cell.key.id()] = &cell;
+      by_name_[cell.key.id_by_name()] = &cell;
+    }
+  }
+  [[nodiscard]] const CellResult* find(const CellKey& key) const {
+    if (const auto found = by_id_.find(key.id()); found != by_id_.end()) return found->second;
+    const auto found = by_name_.find(key.id_by_name());
+    return found == by_name_.end() ? nullptr : found->second;
+  }
+
+ private:
+  std::map<std::string, const CellResult*> by_id_, by_name_;
+};
+
+// Both sides say what the scenario was, and not the same.
+bool scenario_differs(const CellKey& base, const CellKey& now) {
+  return !base.workload_definition.empty() && !now.workload_definition.empty() &&
+         base.workload_definition != now.workload_definition;
+}
+
 class Comparer {
  public:
   Comparer(const RunSide& base, const RunSide& now, const ComparePolicy& policy,
@@ -76,6 +103,7 @@ class Comparer {
   EnvironmentVerdict environment_;
   double clock_step_ns_ = 0;          // the coarser of the two runs'
   std::size_t other_pass_count_ = 0;  // cells with another number of passes on either side
+  std::set<std::string> edited_;      // scenarios that the two runs define differently
   std::vector<PendingNumber> pending_;
   Comparison result_;
 };
@@ -97,6 +125,10 @@ Comparison Comparer::run() {
   if (other_pass_count_ > 0) {
     result_.notes.push_back(
         fmt::format("{} cells have another number of passes on either side", other_pass_count_));
+  }
+  for (const std::string& scenario : edited_) {
+    result_.notes.push_back(
+        fmt::format("the scenario '{}' is not the same in both runs", scenario));
   }
   estimate_shifts();
   conclude(policy_, result_);
@@ -121,14 +153,12 @@ void Comparer::add_run_notes(const RunSide& side) {
 }
 
 void Comparer::match_cells() {
-  std::map<std::string, const CellResult*> now_by_id;
-  for (const CellResult& cell : now_.file.cells) now_by_id[cell.key.id()] = &cell;
+  const KnownCells now_cells(now_.file.cells);
   std::set<std::string> seen;
   for (const CellResult& cell : base_.file.cells) {
-    const std::string id = cell.key.id();
-    seen.insert(id);
-    const auto found = now_by_id.find(id);
-    match(cell.key, &cell, found == now_by_id.end() ? nullptr : found->second);
+    const CellResult* found = now_cells.find(cell.key);
+    seen.insert(found == nullptr ? cell.key.id() : found->key.id());
+    match(cell.key, &cell, found);
   }
   std::size_t new_count = 0;
   for (const CellResult& cell : now_.file.cells) {
@@ -139,13 +169,13 @@ void Comparer::match_cells() {
         fmt::format("{} cells are only in {} and are not compared", new_count, now_.label));
   }
   std::set<std::string> reported;
-  for (const IncompleteCell& cell : result_.incomplete) reported.insert(cell.key.id());
+  for (const IncompleteCell& cell : result_.incomplete) reported.insert(cell.key.id_by_name());
   for (const RunSide* side : {&base_, &now_}) {
     std::size_t absent_count = 0;
     for (const CellKey& key : side->planned) {
       const bool measured = std::any_of(side->file.cells.begin(), side->file.cells.end(),
                                         [&](const CellResult& cell) { return cell.key == key; });
-      if (measured || !reported.insert(key.id()).second) continue;
+      if (measured || !reported.insert(key.id_by_name()).second) continue;
       ++absent_count;
       incomplete(key, side->label + ": planned, but has no result");
     }
@@ -192,9 +222,13 @@ void Comparer::compare_measured(const CellResult& base, const CellResult& now) {
     cell.reason = std::move(reason);
     result_.cells.push_back(std::move(cell));
   };
+  const bool is_edited = scenario_differs(base.key, now.key);
+  if (is_edited) edited_.insert(base.key.workload);
   if (base.trace_hash != now.trace_hash) {
-    return refuse(
-        fmt::format("the work differs: trace hash {} and {}", base.trace_hash, now.trace_hash));
+    return refuse(is_edited ? fmt::format("the scenario differs: '{}' and '{}'",
+                                          base.key.workload_text(), now.key.workload_text())
+                            : fmt::format("the work differs: trace hash {} and {}", base.trace_hash,
+                                          now.trace_hash));
   }
   if (base.capacity_bytes != now.capacity_bytes) {
     return refuse(fmt::format("the capacity differs: {} and {} bytes", base.capacity_bytes,

@@ -153,10 +153,6 @@ void excuse_other_work(const CellResult& base, const CellResult& now,
   }
 }
 
-const LatencySummary& total_latency(const CellResult& cell, const TimedNumber& number) {
-  return number.allocate ? cell.allocate.total : cell.deallocate.total;
-}
-
 bool has_histograms(const CellResult& cell, const TimedNumber& number) {
   return !cell.passes.empty() &&
          std::all_of(cell.passes.begin(), cell.passes.end(),
@@ -196,6 +192,10 @@ void append_side(const CellResult& cell, const TimedNumber& number, const Quanti
 }
 
 }  // namespace
+
+const LatencySummary& total_latency(const CellResult& cell, const TimedNumber& number) {
+  return number.allocate ? cell.allocate.total : cell.deallocate.total;
+}
 
 std::vector<NumberComparison> compare_exact(const CellResult& base, const CellResult& now,
                                             const ComparePolicy& policy) {

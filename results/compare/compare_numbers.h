@@ -30,6 +30,10 @@ struct TimedNumber {
 };
 [[nodiscard]] std::span<const TimedNumber> timed_numbers();
 
+// The number's operation over all passes.
+[[nodiscard]] const LatencySummary& total_latency(const CellResult& cell,
+                                                  const TimedNumber& number);
+
 // A pass's samples of the number's operation.
 [[nodiscard]] const LatencyBuckets& buckets_of(const PassSummary& pass, const TimedNumber& number);
 

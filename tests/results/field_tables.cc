@@ -70,6 +70,9 @@ class Walker {
   void text(const Field& field, const std::string& /*value*/) {
     add(field, field.choices.empty() ? R"({"type": "string"})" : one_of(split(field.choices, ',')));
   }
+  void optional_text(const Field& field, const std::string& /*value*/) {
+    add(field, R"({"type": "string"})");
+  }
   void texts(const Field& field, const std::vector<std::string>& /*value*/) { add(field, kTexts); }
   void boolean(const Field& field, bool /*value*/) { add(field, R"({"type": "boolean"})"); }
   void integer(const Field& field, std::uint64_t /*value*/) { add(field, reference("count")); }

@@ -49,9 +49,7 @@ two_sides() {
   expect 2 "table or json" "${run[@]}" --ab caching native --format csv --out "$work/none"
   [ ! -e "$work/none" ] || fail "a folder was made for a run that cannot be"
   expect 2 "not empty" "${run[@]}" --ab caching caching --out "$work/ab"
-  export ALLOCMARK_TEST_MISBEHAVE
-  ALLOCMARK_TEST_MISBEHAVE=crash:native expect 3 "SIGSEGV" "${run[@]}" --ab caching native --out "$work/abcrash"
-  unset ALLOCMARK_TEST_MISBEHAVE
+  expect_of_broken crash:native 3 "SIGSEGV" "${run[@]}" --ab caching native --out "$work/abcrash"
   expect 3 "SIGSEGV" compare "$work/abcrash" --only exact
 
   # The report of the folder is that of side B held against side A, by the rounds.

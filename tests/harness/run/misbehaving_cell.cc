@@ -21,7 +21,7 @@
 namespace {
 
 void send(const std::string& text) {
-  if (write(3, text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
+  if (write(allocmark::kResultFd, text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
     std::abort();
   }
 }
@@ -35,7 +35,7 @@ void sleep_long() { std::this_thread::sleep_for(std::chrono::hours(1)); }
 
 void hang_unreachable() {
   signal(SIGTERM, SIG_IGN);
-  close(3);
+  close(allocmark::kResultFd);
   close(2);
   close(1);
   sleep_long();
