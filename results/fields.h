@@ -284,9 +284,7 @@ void visit_memory(Fields& fields, Cell& cell) {
                                 "most; null where not recorded"},
                           cell.reserved_bytes_at_requested_peak);
   fields.optional_object(
-      Field{"growth",
-            "how reserved less live memory changes from step to step, see \"Fields of growth\"; "
-            "null with fewer than 16 steps, or where the allocator does not tell",
+      Field{"growth", "reserved less live memory from step to step; null with fewer than 16 steps",
             5},
       cell.growth, [](auto& nested, auto& growth) { visit_growth(nested, growth); });
   fields.integer(Field{"device_bytes_peak",

@@ -202,9 +202,7 @@ class Reader {
     counts.assign(kOomCauseCount, 0);
     for (std::size_t cause = 0; cause < kOomCauseCount; ++cause) {
       const std::string name = prefix + std::string(kCauseNames[cause]);
-      // Older lines lack the later causes.
-      if (static_cast<OomCause>(cause) > OomCause::Unknown && !nullable(name)) continue;
-      integer(name, counts[cause]);
+      if (cause < 5 || nullable(name)) integer(name, counts[cause]);  // later ones: since 1.5
     }
   }
   void counters(const std::string& name,

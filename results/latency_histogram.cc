@@ -75,10 +75,10 @@ std::optional<double> resolved_quantile_ns(const LatencyBuckets& buckets, double
                                            double clock_step_ns) {
   if (buckets.empty()) return std::nullopt;
   const double wanted = std::clamp(q, 0.0, 1.0) * static_cast<double>(sample_count(buckets));
-  struct Spread {
+  struct Span {
     double low, width, count;
   };
-  std::vector<Spread> spreads;
+  std::vector<Span> spreads;
   double high = 0;
   for (const LatencyBucket& bucket : buckets) {
     const double begin = bucket_lowest_ns(bucket.index);
@@ -94,7 +94,7 @@ std::optional<double> resolved_quantile_ns(const LatencyBuckets& buckets, double
   for (int halving = 0; halving < 60; ++halving) {
     const double middle = (low + high) / 2;
     double below = 0;
-    for (const Spread& spread : spreads) {
+    for (const Span& spread : spreads) {
       below += spread.count * std::clamp((middle - spread.low) / spread.width, 0.0, 1.0);
     }
     (below < wanted ? low : high) = middle;

@@ -31,7 +31,7 @@
 namespace allocmark {
 namespace {
 
-constexpr const char* kFooter =
+constexpr const char* kAdviseFooter =
     "\nFirst about 40 settings are searched without a clock: does each serve the job, what do its "
     "CUDA calls cost, how\nmuch memory does it need at least? Then unset and the best are measured "
     "as cells. Settings that the linter of\n'explain' finds inert or in conflict are left out.\n"
@@ -58,7 +58,7 @@ void add_advise(CLI::App* app, AdviseCommand* command) {
       ->capture_default_str()
       ->type_name("N");
   app->add_flag("--search-only", command->search_only, "Measure nothing");
-  app->footer(kFooter);
+  app->footer(kAdviseFooter);
 }
 
 struct Advice {

@@ -27,7 +27,7 @@ namespace {
 // Passes that settle capacities above a setting's least one, where --exact does not ask for all.
 constexpr std::uint32_t kSettleCountMax = 16;
 
-constexpr const char* kFooter =
+constexpr const char* kFitFooter =
     "\nThe least memory is the least from which every larger amount serves all requests. Each pass "
     "settles a range of\namounts, because an allocator learns of its memory only by refusals. '?' "
     "marks amounts above the least that no pass\nsettled; --exact settles all. What the CUDA "
@@ -44,7 +44,7 @@ struct FitCommand {
 void add_fit(CLI::App* app, FitCommand* command) {
   add_job_options(app, &command->job);
   app->add_flag("--exact", command->exact, "Settle every amount of memory above the least");
-  app->footer(kFooter);
+  app->footer(kFitFooter);
 }
 
 void print_json(const SearchResult& result) {

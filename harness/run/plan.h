@@ -4,25 +4,14 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "base/error.h"
+#include "harness/run/plan_confs.h"
 #include "results/schema.h"
 
 namespace allocmark {
-
-// What the plan needs to know about an allocator: its part of the registry entry, without CUDA
-// types.
-struct PlanAllocator {
-  std::string name;
-  std::vector<std::string> conf_keys;
-  std::vector<std::string> argument_keys = {};  // as in the registry
-  std::function<std::optional<ErrorText>(std::string_view)> check_conf;
-};
 
 struct PlanWorkload {
   std::string text;             // as given
@@ -50,13 +39,6 @@ struct Plan {
 // on an unknown allocator (nearest names), on a conf that no chosen allocator accepts (their
 // complaints), on a bad capacity.
 [[nodiscard]] Plan make_plan(const PlanRequest& request, const std::vector<PlanAllocator>& known);
-
-// "NAME=CONF" in its two parts. Config strings hold no '=' before their first key, so all else is a
-// config string for any allocator, whose name is then empty.
-struct ScopedText {
-  std::string_view allocator, conf;
-};
-[[nodiscard]] ScopedText split_scope(std::string_view text);
 
 // "3/8": the third of eight parts.
 struct Shard {

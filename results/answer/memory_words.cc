@@ -18,7 +18,7 @@ constexpr double kMiBBytes = static_cast<double>(kMiB);
 // Slower growth than this fills 24 GiB in 24,000 steps.
 constexpr double kGrowthBytesMin = kMiBBytes;
 // Of cells whose growth is told; the file has all.
-constexpr std::size_t kListedMax = 4;
+constexpr std::size_t kGrowthListedMax = 4;
 
 std::string growth_text(const CellResult& cell, const TextStyle& style) {
   const MemoryGrowth& growth = *cell.growth;
@@ -34,6 +34,14 @@ std::string growth_text(const CellResult& cell, const TextStyle& style) {
   }
   return name + style.plain(
                     fmt::format(" is flat over {} steps ({} a step)", growth.step_count, interval));
+}
+
+// The baseline and the settings in the order of their rank.
+std::vector<const CellResult*> served_cells(const Answer& answer) {
+  std::vector<const CellResult*> cells;
+  if (answer.baseline != nullptr) cells.push_back(answer.baseline);
+  for (const RankedCell& one : answer.settable) cells.push_back(one.cell);
+  return cells;
 }
 
 }  // namespace
@@ -72,11 +80,10 @@ bool grows(const CellResult& cell) {
          cell.growth->bytes_per_step >= kGrowthBytesMin;
 }
 
-std::optional<std::string> growth_line(const std::vector<const CellResult*>& cells,
-                                       const TextStyle& style) {
+std::optional<std::string> growth_line(const Answer& answer, const TextStyle& style) {
   std::vector<std::string> parts;
-  for (const CellResult* cell : cells) {
-    if (cell->growth && parts.size() < kListedMax) parts.push_back(growth_text(*cell, style));
+  for (const CellResult* cell : served_cells(answer)) {
+    if (cell->growth && parts.size() < kGrowthListedMax) parts.push_back(growth_text(*cell, style));
   }
   if (parts.empty()) return std::nullopt;
   return fmt::format("Reserved less live memory over steps: {}.", fmt::join(parts, "; "));

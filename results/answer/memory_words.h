@@ -23,7 +23,6 @@ namespace allocmark {
 
 // "Reserved less live memory over steps: caching unset grows 12.0 MiB a step (9.0 to 14.0); ...".
 // Nothing where no cell has enough steps.
-[[nodiscard]] std::optional<std::string> growth_line(const std::vector<const CellResult*>& cells,
-                                                     const TextStyle& style);
+[[nodiscard]] std::optional<std::string> growth_line(const Answer& answer, const TextStyle& style);
 
 }  // namespace allocmark

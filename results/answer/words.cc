@@ -181,14 +181,6 @@ const RankedCell* cheaper_setting(const Answer& answer) {
   return nullptr;
 }
 
-// The baseline and the settings in the order of their rank.
-std::vector<const CellResult*> served_cells(const Answer& answer) {
-  std::vector<const CellResult*> cells;
-  if (answer.baseline != nullptr) cells.push_back(answer.baseline);
-  for (const RankedCell& one : answer.settable) cells.push_back(one.cell);
-  return cells;
-}
-
 std::string baseline_line(const Answer& answer, const TextStyle& style) {
   if (answer.baseline == nullptr) {
     CellKey key;
@@ -379,7 +371,7 @@ std::vector<std::string> answer_lines(const CellGroup& group, const Answer& answ
   }
   if (answer.wasteful != nullptr) lines.push_back(waste_line(answer, style));
   if (const auto headroom = headroom_line(answer, style)) lines.push_back(*headroom);
-  if (const auto growth = growth_line(served_cells(answer), style)) lines.push_back(*growth);
+  if (const auto growth = growth_line(answer, style)) lines.push_back(*growth);
   if (!answer.not_measured.empty()) {
     lines.push_back("No numbers: " +
                     list_of(answer.not_measured,

@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::size_t kExactCountMax = 100;
 
-double mean(std::span<const double> values) {
+double mean_of(std::span<const double> values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
@@ -94,7 +94,7 @@ Shift signed_rank_shift(std::span<const double> differences, double confidence) 
 
 std::optional<Spread> paired_spread(std::span<const double> differences) {
   if (differences.size() < 2) return std::nullopt;
-  const double centre = mean(differences);
+  const double centre = mean_of(differences);
   double squares = 0;
   for (const double difference : differences) {
     squares += (difference - centre) * (difference - centre);
@@ -108,7 +108,7 @@ std::optional<Shift> estimate_paired_shift(std::span<const double> differences,
   if (differences.size() < 2) return std::nullopt;
   return differences.size() >= kSignedRankCountMin
              ? signed_rank_shift(differences, settings.confidence)
-             : student_shift(mean(differences), *paired_spread(differences),
+             : student_shift(mean_of(differences), *paired_spread(differences),
                              1.0 / static_cast<double>(differences.size()), settings);
 }
 

@@ -1,8 +1,6 @@
 # Helpers so that every target of ours gets the same warnings, include root and sanitizers.
 add_library(allocmark_options INTERFACE)
 target_include_directories(allocmark_options INTERFACE ${PROJECT_SOURCE_DIR})
-# The same for every target, or those that share precompiled headers could not.
-target_compile_definitions(allocmark_options INTERFACE $<TARGET_PROPERTY:fmt::fmt,INTERFACE_COMPILE_DEFINITIONS>)
 # Messages name files as seen from the repository, and an installed program names no folder of the build machine.
 target_compile_options(allocmark_options INTERFACE $<$<COMPILE_LANGUAGE:C,CXX>:-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=>)
 target_compile_options(
@@ -17,32 +15,17 @@ if(ALLOCMARK_SANITIZE)
   target_link_options(allocmark_options INTERFACE -fsanitize=${ALLOCMARK_SANITIZE})
 endif()
 
-# allocmark_cold(TARGET...): what is never timed is optimised less in a Release, since it takes longest to compile.
+# allocmark_cold(TARGET...): what is never timed is optimised less in a Release, and up to ALLOCMARK_UNITY of its files are
+# compiled as one, since reading the same headers again takes longest to compile. The preset dev compiles each file by
+# itself, so a missing #include is found.
 function(allocmark_cold)
   foreach(name ${ARGN})
+    if(ALLOCMARK_UNITY GREATER 1)
+      set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${ALLOCMARK_UNITY})
+    endif()
     target_compile_options(${name} PRIVATE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-O1>)
   endforeach()
 endfunction()
-
-# allocmark_precompile(NAME KIND HEADER...): what nearly every file of a kind includes is compiled once, with the kind's
-# first target, for all of them. It would hide a missing #include, so the preset dev goes without: ALLOCMARK_PRECOMPILE is
-# off there. ccache cannot keep what was compiled this way, so beside ccache it is off too.
-function(allocmark_precompile name kind)
-  if(NOT ALLOCMARK_PRECOMPILE OR CMAKE_CXX_COMPILER_LAUNCHER MATCHES ccache)
-    return()
-  endif()
-  get_property(owner GLOBAL PROPERTY allocmark_precompiled_${kind})
-  if(owner)
-    target_precompile_headers(${name} REUSE_FROM ${owner})
-  else()
-    list(TRANSFORM ARGN REPLACE "^([^/].*)$" "<\\1>")
-    target_precompile_headers(${name} PRIVATE ${ARGN})
-    set_property(GLOBAL PROPERTY allocmark_precompiled_${kind} ${name})
-  endif()
-endfunction()
-
-set(ALLOCMARK_COMMON_HEADERS algorithm array chrono cstdint filesystem fstream functional map memory optional span string
-    string_view unordered_map utility variant vector fmt/format.h)
 
 # allocmark_room(SOURCES file... USES room... LIBS target... [COLD]): the room of this folder as a library. Its target is named
 # after its path, allocmark_harness_replay. USES are the rooms it may include: scripts/rooms.py holds the code to them.
@@ -58,13 +41,26 @@ function(allocmark_room)
     target_link_libraries(${target} PUBLIC allocmark_options ${arg_USES} ${arg_LIBS})
     if(arg_COLD)
       allocmark_cold(${target})
-      allocmark_precompile(${target} cold ${ALLOCMARK_COMMON_HEADERS} nlohmann/json.hpp)
-    else()
-      allocmark_precompile(${target} hot ${ALLOCMARK_COMMON_HEADERS})
     endif()
   else()
     add_library(${target} INTERFACE)
     target_link_libraries(${target} INTERFACE allocmark_options ${arg_USES} ${arg_LIBS})
+  endif()
+endfunction()
+
+# Compiles what nearly every test includes once, with the first test program, for all of them. Only for tests: elsewhere
+# it would hide a missing #include. ccache cannot keep what was compiled this way, so beside ccache it is off.
+function(allocmark_precompile_test_headers name)
+  if(CMAKE_CXX_COMPILER_LAUNCHER MATCHES ccache)
+    return()
+  endif()
+  get_property(owner GLOBAL PROPERTY allocmark_first_test)
+  if(owner)
+    target_precompile_headers(${name} REUSE_FROM ${owner})
+  else()
+    target_precompile_headers(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests/catch.h <fmt/format.h> <algorithm> <filesystem>
+                              <functional> <map> <memory> <optional> <string> <vector>)
+    set_property(GLOBAL PROPERTY allocmark_first_test ${name})
   endif()
 endfunction()
 
@@ -84,7 +80,7 @@ function(allocmark_test name)
   if(arg_DEPENDS)
     add_dependencies(${name} ${arg_DEPENDS})
   endif()
-  allocmark_precompile(${name} test ${ALLOCMARK_COMMON_HEADERS} ${PROJECT_SOURCE_DIR}/tests/catch.h)
+  allocmark_precompile_test_headers(${name})
   add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 600)
   if(arg_COST)

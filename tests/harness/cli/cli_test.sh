@@ -110,8 +110,8 @@ dry_run() {
   expect 0 "left out: 4 combinations" run --workload gpt2_train_amp bert_varlen_infer --allocator null native caching \
     --conf unset --conf max_split_size_mb:128,garbage_collection_threshold:0.8 --device sim:h200 --dry-run
   expect 0 "3 cells" run --workload gpt2_train_amp bert_varlen_infer --allocator null native caching --device sim:h200 --shard 2/2 --dry-run
-  expect 0 "cells on" run --suite default --device sim:h200 --dry-run
-  expect 0 "cells on" run --suite smoke --device sim:h200 --dry-run
+  expect 0 "120 cells on" run --suite default --device sim:h200 --dry-run
+  expect 0 "7 cells on" run --suite smoke --device sim:h200 --dry-run
 }
 
 # The figures that must not depend on the machine or the moment.
