@@ -33,7 +33,8 @@ void visit_environment(Fields& fields, Host& environment) {
                        environment.cpu_count);
   fields.known_integer(Field{"memory_bytes", "host memory; null where not known"},
                        environment.memory_bytes);
-  fields.text(Field{"device", "`sim:PROFILE` or `cuda:N`"}, environment.device);
+  fields.text(Field{"device", "`sim:PROFILE`, `sim:CARD`, either with `,memory=SIZE`, or `cuda:N`"},
+              environment.device);
   fields.text(Field{"gpu_name", "on a simulated device as its profile says, or `\"\"`"},
               environment.gpu_name);
   fields.text(Field{"gpu_uuid_hash", "tells GPUs apart; `\"\"` on a simulated device"},
@@ -47,6 +48,12 @@ void visit_environment(Fields& fields, Host& environment) {
               environment.profile_name);
   fields.text(Field{"profile_hash", "hash of that profile; `\"\"` on a GPU"},
               environment.profile_hash);
+  fields.optional_text(
+      Field{"times_borrowed_from",
+            "the GPU whose driver was measured, where a simulated card has only its memory "
+            "from elsewhere; `\"\"` where times are the device's own",
+            5},
+      environment.times_borrowed_from);
   fields.known_real(
       Field{"clock_resolution_ns",
             "smallest step in which the clock advances (10 ns on AMD's processors, whatever their "

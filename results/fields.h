@@ -119,6 +119,17 @@ void visit_repeat(Fields& fields, Repeat& repeat) {
   visit_interval(fields, "deallocate_latency_ns_p99", repeat.deallocate_p99);
 }
 
+template <typename Fields, typename Growth>
+void visit_growth(Fields& fields, Growth& growth) {
+  fields.real(Field{"bytes_per_step", "median of the slopes between any two of the steps"},
+              growth.bytes_per_step);
+  fields.real(Field{"bytes_per_step_low", "lower end of its 95 % interval, by Kendall's tau"},
+              growth.bytes_per_step_low);
+  fields.real(Field{"bytes_per_step_high", "upper end"}, growth.bytes_per_step_high);
+  fields.integer(Field{"step_count", "steps that it rests on: the second half of the trace's"},
+                 growth.step_count);
+}
+
 template <typename Fields, typename Event>
 void visit_oom_event(Fields& fields, Event& event) {
   fields.integer(Field{"event_index", "0-based place in the trace"}, event.event_index);
@@ -239,7 +250,7 @@ void visit_oom(Fields& fields, Cell& cell) {
                  cell.trial_oom_count);
   fields.cause_counts(
       Field{"oom_count_", "failed requests by cause, see \"OOM causes\"; they sum to `oom_count`",
-            0, "oom_count_{capacity,rounding,stranded,fragmentation,unknown}"},
+            0, "oom_count_{capacity,rounding,stranded,fragmentation,unknown,pending}"},
       cell.oom_cause_counts);
   fields.optional_object(
       Field{"oom_first", "the first failed request, see \"Fields of oom_first\"; or null"},
@@ -278,6 +289,10 @@ void visit_memory(Fields& fields, Cell& cell) {
                                 "taken from the device when the program's served requests were "
                                 "most; null where not recorded"},
                           cell.reserved_bytes_at_requested_peak);
+  fields.optional_object(
+      Field{"growth", "reserved less live memory from step to step; null with fewer than 16 steps",
+            5},
+      cell.growth, [](auto& nested, auto& growth) { visit_growth(nested, growth); });
   fields.integer(Field{"device_bytes_peak",
                        "most bytes taken as the device sees it, its own granularity included. On a "
                        "GPU that others use too, theirs are included"},

@@ -32,7 +32,7 @@ using Json = nlohmann::ordered_json;
 constexpr std::array<std::string_view, 7> kStatusNames{
     "ok", "oom_stopped", "skipped", "failed", "crashed", "timed_out", "interrupted"};
 constexpr std::array<std::string_view, kOomCauseCount> kCauseNames{
-    "capacity", "rounding", "stranded", "fragmentation", "unknown"};
+    "capacity", "rounding", "stranded", "fragmentation", "unknown", "pending"};
 
 template <typename Enum, std::size_t Count>
 std::optional<Enum> find_name(const std::array<std::string_view, Count>& names,
@@ -202,7 +202,8 @@ class Reader {
   void cause_counts(const std::string& prefix, std::vector<std::uint64_t>& counts) {
     counts.assign(kOomCauseCount, 0);
     for (std::size_t cause = 0; cause < kOomCauseCount; ++cause) {
-      integer(prefix + std::string(kCauseNames[cause]), counts[cause]);
+      const std::string name = prefix + std::string(kCauseNames[cause]);
+      if (cause < 5 || nullable(name)) integer(name, counts[cause]);  // later ones: since 1.5
     }
   }
   void counters(const std::string& name,

@@ -17,7 +17,7 @@ namespace allocmark {
 [[nodiscard]] std::string_view to_string(CellStatus status);
 [[nodiscard]] std::optional<CellStatus> parse_cell_status(std::string_view text);
 
-// "capacity", "rounding", "stranded", "fragmentation", "unknown".
+// "capacity", "rounding", "stranded", "fragmentation", "unknown", "pending".
 [[nodiscard]] std::string_view to_string(OomCause cause);
 [[nodiscard]] std::optional<OomCause> parse_oom_cause(std::string_view text);
 

@@ -61,8 +61,22 @@ enum class CellStatus : std::uint8_t {
 };
 
 // Why a request failed (results/DEFINITIONS.md, "OOM causes").
-enum class OomCause : std::uint8_t { Capacity, Rounding, Stranded, Fragmentation, Unknown };
-inline constexpr std::size_t kOomCauseCount = 5;
+enum class OomCause : std::uint8_t {
+  Capacity,
+  Rounding,
+  Stranded,
+  Fragmentation,
+  Unknown,
+  Pending
+};
+inline constexpr std::size_t kOomCauseCount = 6;
+
+// How memory that is reserved and not live changes from step to step, over the second half of them.
+struct MemoryGrowth {
+  double bytes_per_step = 0;                               // median of the slopes between two steps
+  double bytes_per_step_low = 0, bytes_per_step_high = 0;  // 95 % interval
+  std::uint64_t step_count = 0;                            // that it rests on
+};
 
 struct OomEvent {
   std::uint64_t event_index = 0;  // 0-based position in the trace
@@ -150,6 +164,7 @@ struct CellResult {
   std::optional<std::uint64_t> allocated_bytes_peak, active_bytes_peak, reserved_bytes_peak;
   std::optional<std::uint64_t> allocated_bytes_at_reserved_peak, requested_bytes_at_reserved_peak;
   std::optional<std::uint64_t> reserved_bytes_at_requested_peak = std::nullopt;
+  std::optional<MemoryGrowth> growth = std::nullopt;  // where the trace marks enough steps
   std::uint64_t device_bytes_peak =
       0;  // taken from the device, as the device sees it (cudaMemGetInfo)
   std::optional<std::uint64_t> device_allocate_count, device_free_count, retry_count,
@@ -189,6 +204,7 @@ struct Environment {
   std::uint64_t cpu_count = 0, memory_bytes = 0;
   std::string device;  // "sim:h200" or "cuda:0"
   std::string gpu_name, gpu_uuid_hash, driver_version, runtime_version, profile_name, profile_hash;
+  std::string times_borrowed_from;  // the GPU whose times a simulated card has; empty: its own
   std::uint64_t gpu_memory_bytes = 0;
   double clock_resolution_ns = 0, clock_overhead_ns = 0;
   std::vector<std::string> warnings;  // debug build, governor, other load

@@ -139,6 +139,12 @@ std::string explain_error(std::string_view conf, const ErrorText& error) {
 
 }  // namespace
 
+std::vector<std::string> conf_notes(std::string_view conf) {
+  const StrictConfig config = parse_strict(conf);
+  if (config.error) return {};
+  return notes_on(split_conf(conf, config_key_names()).pairs, config.settings);
+}
+
 std::string explain_conf(std::string_view conf) {
   const StrictConfig config = parse_strict(conf);
   if (config.error) return explain_error(conf, *config.error);

@@ -4,11 +4,16 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace allocmark::caching {
 
 // Several lines for a person, ending in a newline. A string that strict mode rejects gets its
 // error, and what PyTorch would do with it.
 [[nodiscard]] std::string explain_conf(std::string_view conf);
+
+// Which of its keys do nothing or stand in each other's way; empty for a good string without such,
+// and for one that strict mode rejects.
+[[nodiscard]] std::vector<std::string> conf_notes(std::string_view conf);
 
 }  // namespace allocmark::caching

@@ -30,6 +30,7 @@ void fill_from(CellResult& result, const VerifyReport& report) {
   result.allocated_bytes_peak = report.allocated_bytes_peak;
   result.active_bytes_peak = report.active_bytes_peak;
   result.reserved_bytes_peak = report.reserved_bytes_peak;
+  result.growth = report.growth;
   result.allocated_bytes_at_reserved_peak = report.allocated_bytes_at_reserved_peak;
   result.requested_bytes_at_reserved_peak = report.requested_bytes_at_reserved_peak;
   result.reserved_bytes_at_requested_peak = report.reserved_bytes_at_requested_peak;

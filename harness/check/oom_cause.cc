@@ -11,6 +11,16 @@ std::uint64_t plus(std::uint64_t a, std::uint64_t b) {
   return sum < a ? ~std::uint64_t{0} : sum;
 }
 
+// Whether what the failed call itself made free would serve the same request now.
+bool served_by_retry(const OomSituation& situation) {
+  const std::uint64_t waiting_bytes = situation.active_bytes && situation.allocated_bytes &&
+                                              *situation.active_bytes > *situation.allocated_bytes
+                                          ? *situation.active_bytes - *situation.allocated_bytes
+                                          : 0;
+  return situation.free_largest_bytes.value_or(0) >= situation.request_bytes &&
+         situation.waiting_bytes_before >= plus(waiting_bytes, situation.request_bytes);
+}
+
 }  // namespace
 
 OomCause oom_cause(const OomSituation& situation) {
@@ -30,6 +40,7 @@ OomCause oom_cause(const OomSituation& situation) {
   if (situation.active_bytes && *situation.active_bytes > allocated_bytes) {
     kept_bytes = plus(kept_bytes, *situation.active_bytes - allocated_bytes);
   }
+  if (served_by_retry(situation)) return OomCause::Pending;
   if (plus(plus(rounded_bytes, kept_bytes), request_bytes) > capacity_bytes) {
     return OomCause::Stranded;
   }

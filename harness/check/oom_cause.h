@@ -8,6 +8,9 @@
 //   Capacity       L + n > C: no allocator could have served it
 //   Rounding       A + D + n > C: what rounding added to the requests filled the difference
 //   Stranded       A + D + P + O + n > C: it fits only into memory that other streams keep
+//   Pending        during the call, blocks that waited for events became free, at least n bytes of
+//                  them, and a cached block of n bytes is there now: the same request again is
+//                  served
 //   Fragmentation  otherwise: enough memory of its own, but nowhere in one piece
 //   Unknown        where the backend cannot tell A, or cannot tell P or O while that decides
 #pragma once
@@ -27,6 +30,8 @@ struct OomSituation {
   std::uint64_t device_extra_bytes = 0;  // held by the device beyond reserved_bytes; 0 if unknown
   std::optional<std::uint64_t> active_bytes;              // as MemoryStats
   std::optional<std::uint64_t> free_other_streams_bytes;  // as MemoryStats
+  std::uint64_t waiting_bytes_before = 0;  // active_bytes less allocated_bytes before the request
+  std::optional<std::uint64_t> free_largest_bytes = std::nullopt;  // as MemoryStats, after it
   bool single_stream = false;  // the trace uses one stream: nothing can be kept for another one
 };
 

@@ -80,6 +80,7 @@ bool Verifier::run(const TraceBatch& batch) {
 
 bool Verifier::allocate(const Event& event, const ReplayStep& step) {
   ++report_.counts.allocate_count;
+  const std::uint64_t waiting_bytes = waiting_bytes_on(event.stream);
   const AllocateResult result =
       setup_.replay.backend->allocate(event.size_bytes, setup_.replay.streams[event.stream]);
   Block& block = blocks_[step.slot];
@@ -95,7 +96,7 @@ bool Verifier::allocate(const Event& event, const ReplayStep& step) {
                 .live = !failed};
   if (failed) {
     placement_.add_failure();
-    note_oom(event);
+    note_oom(event, waiting_bytes);
     return setup_.replay.on_oom == OomPolicy::Skip;
   }
   placement_.add(result.pointer);
@@ -107,7 +108,7 @@ bool Verifier::allocate(const Event& event, const ReplayStep& step) {
   return true;
 }
 
-void Verifier::note_oom(const Event& event) {
+void Verifier::note_oom(const Event& event, std::uint64_t waiting_bytes_before) {
   ++report_.counts.oom_count;
   if (setup_.timeline != nullptr) setup_.timeline->add_oom(report_.counts.event_count);
   report_.counts.stopped = setup_.replay.on_oom == OomPolicy::Stop;
@@ -120,6 +121,8 @@ void Verifier::note_oom(const Event& event) {
                              .device_extra_bytes = device_extra_bytes(stats),
                              .active_bytes = stats.active_bytes,
                              .free_other_streams_bytes = stats.free_other_streams_bytes,
+                             .waiting_bytes_before = waiting_bytes_before,
+                             .free_largest_bytes = stats.free_largest_bytes,
                              .single_stream = setup_.facts.stream_count == 1});
   ++report_.oom_cause_counts[static_cast<std::size_t>(cause)];
   if (report_.oom_first) return;
@@ -304,6 +307,7 @@ void Verifier::run_other(const Event& event, const ReplayStep& step) {
       return;
     case EventKind::Mark:
       if (setup_.timeline != nullptr) setup_.timeline->add_mark(report_.counts.event_count);
+      if (step.mark_class() == MarkClass::Step) note_growth(event.stream);
       return;
     case EventKind::Alloc:
     case EventKind::Free:
@@ -393,6 +397,7 @@ void Verifier::release_live() {
 VerifyReport Verifier::report() const {
   VerifyReport report = report_;
   report.placement_hash = placement_.value();
+  report.growth = growth_.result();
   return report;
 }
 

@@ -14,6 +14,7 @@
 #include "allocators/backend/backend.h"
 #include "base/random.h"
 #include "harness/check/block_contents.h"
+#include "harness/check/growth.h"
 #include "harness/check/ordered_reuse.h"
 #include "harness/check/placement_recorder.h"
 #include "harness/check/shadow_heap.h"
@@ -63,6 +64,7 @@ struct VerifyReport {
   std::optional<std::uint64_t> reserved_bytes_at_requested_peak;  // of requests that succeeded
   std::uint64_t requested_bytes_peak = 0;                         // of requests that succeeded
   std::uint64_t device_bytes_peak = 0;
+  std::optional<MemoryGrowth> growth;  // where the trace marks enough steps
 };
 
 class Verifier {
@@ -86,7 +88,9 @@ class Verifier {
   };
 
   bool allocate(const Event& event, const ReplayStep& step);
-  void note_oom(const Event& event);
+  void note_oom(const Event& event, std::uint64_t waiting_bytes_before);
+  [[nodiscard]] std::uint64_t waiting_bytes_on(std::uint32_t stream) const;
+  void note_growth(std::uint32_t stream);
   // What the device holds beyond what the backend says it reserved: pages larger than the requests.
   [[nodiscard]] std::uint64_t device_extra_bytes(const MemoryStats& stats) const;
   void check_new_block(Block& block);
@@ -130,7 +134,8 @@ class Verifier {
   std::optional<OrderedReuse> order_;  // on simcuda
   StreamHazards hazards_;              // on a GPU; at the level edges of busy kernels only
   StreamPoints points_;                // likewise
-  Random random_;                      // which block is looked at between
+  Growth growth_;
+  Random random_;  // which block is looked at between
 };
 
 }  // namespace allocmark

@@ -26,6 +26,21 @@ void Verifier::note_peaks(const Block& block) {
   if (!report_.broken_rule) check_footprint(stats);
 }
 
+void Verifier::note_growth(std::uint32_t stream) {
+  const MemoryStats stats = setup_.replay.backend->stats(setup_.replay.streams[stream]);
+  if (!stats.reserved_bytes) return;
+  growth_.add(static_cast<double>(*stats.reserved_bytes) -
+              static_cast<double>(requested_bytes_live_));
+}
+
+// Given back, but still in use on other streams.
+std::uint64_t Verifier::waiting_bytes_on(std::uint32_t stream) const {
+  if (setup_.facts.stream_count == 1) return 0;
+  const MemoryStats stats = setup_.replay.backend->stats(setup_.replay.streams[stream]);
+  if (!stats.active_bytes || !stats.allocated_bytes) return 0;
+  return *stats.active_bytes - std::min(*stats.active_bytes, *stats.allocated_bytes);
+}
+
 void Verifier::note_reserved_peak(const MemoryStats& stats) {
   if (!stats.reserved_bytes) return;
   // Both "at" figures belong to the moment when their peak was first reached.

@@ -15,12 +15,15 @@
 #include <system_error>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include "harness/advise/search_process.h"
 #include "harness/cell/cell.h"
 #include "harness/cli/commands.h"
 #include "harness/conformance/conduct.h"
 #include "harness/parity/live_program.h"
 #include "harness/qualify/child.h"
 #include "harness/qualify/run_test.h"
+#include "harness/run/cards.h"
 #include "harness/run/cell_process.h"
 #include "harness/run/child_process.h"
 #include "harness/run/environment.h"
@@ -81,6 +84,11 @@ std::string format_cuda_version(int version) {
   return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
 }
 
+// The GPU that a profile was measured on.
+std::string measured_gpu(const std::string& profile) {
+  return nlohmann::json::parse(read_file(profile)).at("device").at("name").get<std::string>();
+}
+
 void describe(std::string_view device) {
   select_device(device);
   void* pointer = nullptr;
@@ -105,8 +113,12 @@ void describe(std::string_view device) {
   facts.driver_version = format_cuda_version(driver_version);
   facts.runtime_version = format_cuda_version(runtime_version);
   if (is_simulated(device)) {
-    facts.profile_name = device.substr(device.find(':') + 1);
+    const SimulatedCard card = parse_simulated_device(device);
+    facts.profile_name = card.profile;
     facts.profile_hash = text_hash(read_file(profile_path(device), kSettingsInput));
+    if (card.borrows_times()) {
+      facts.times_borrowed_from = measured_gpu(profile_path(device));
+    }
   } else {
     facts.gpu_uuid_hash = text_hash({properties.uuid.bytes, std::size(properties.uuid.bytes)});
   }
@@ -145,6 +157,10 @@ ExitCode cell_command(int argc, char** argv) {
     const std::string input((std::istreambuf_iterator<char>(std::cin)),
                             std::istreambuf_iterator<char>());
     send_line(conformance::answer_line(input));
+  } else if (argc == 4 && std::string_view(argv[3]) == "--search") {
+    const std::string input((std::istreambuf_iterator<char>(std::cin)),
+                            std::istreambuf_iterator<char>());
+    send_line(to_json_line(search_settings(search_spec_from_json(input))) + "\n");
   } else if (argc == 5 && std::string_view(argv[3]) == "--describe-device") {
     describe(argv[4]);
   } else if (argc == 5 && std::string_view(argv[3]) == "--live") {

@@ -12,7 +12,9 @@
 #include <nlohmann/json.hpp>
 #include "allocators/backend/backend.h"
 #include "allocators/registry.h"
+#include "base/bytes.h"
 #include "harness/cli/commands.h"
+#include "harness/run/cards.h"
 #include "harness/run/child_process.h"
 #include "harness/run/environment.h"
 #include "harness/run/runtime_select.h"
@@ -98,6 +100,15 @@ std::vector<Row> device_rows() {
   return rows;
 }
 
+std::vector<Row> card_rows() {
+  std::vector<Row> rows;
+  for (const Card& card : known_cards()) {
+    rows.push_back({"sim:" + card.name, fmt::format("{}, {}, times borrowed ({})", card.gpu_name,
+                                                    format_bytes(card.total_bytes), card.source)});
+  }
+  return rows;
+}
+
 std::vector<Row> suite_rows() {
   std::vector<Row> rows;
   for (const Suite& suite : suites()) {
@@ -108,7 +119,7 @@ std::vector<Row> suite_rows() {
 
 void add_list(CLI::App* app, ListCommand* command) {
   app->add_option("what", command->what, "What to list; all where not given")
-      ->check(CLI::IsMember({"workloads", "allocators", "scenarios", "devices", "suites"}))
+      ->check(CLI::IsMember({"workloads", "allocators", "scenarios", "devices", "cards", "suites"}))
       ->type_name("KIND");
   app->add_option("--format", command->format, "table or json (one document)")
       ->check(CLI::IsMember({"table", "json"}))
@@ -143,6 +154,7 @@ ExitCode run_list(const ListCommand& command) {
   if (wanted("allocators")) kinds.push_back({"allocators", allocator_rows()});
   if (wanted("suites")) kinds.push_back({"suites", suite_rows()});
   if (wanted("devices")) kinds.push_back({"devices", device_rows()});
+  if (wanted("cards")) kinds.push_back({"cards", card_rows()});
   if (command.format == "json") {
     print_json(kinds);
   } else {
@@ -155,7 +167,7 @@ ExitCode run_list(const ListCommand& command) {
 
 extern const CommandEntry kListCommand;
 constinit const CommandEntry kListCommand{
-    "list", "List workloads, allocators, scenarios, devices and suites",
+    "list", "List workloads, allocators, scenarios, devices, cards and suites",
     [](CLI::App* app) { return bind_command(app, add_list, run_list); }};
 
 }  // namespace allocmark

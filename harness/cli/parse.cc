@@ -45,10 +45,11 @@ void add_run_axes(CLI::App* app, RunCommand* command) {
          "allocator NAME alone")
       ->group(group)
       ->type_name("C");
-  app->add_option("--capacity", command->capacities,
-                  "Memory the program may use: unlimited, a size (8GiB), or a multiple of what the "
-                  "trace has live at "
-                  "its peak (1.05x)")
+  app->add_option(
+         "--capacity", command->capacities,
+         "Memory the program may use on the device: unlimited, a size (8GiB), or a multiple "
+         "of what the trace has live at its peak (1.05x). For a smaller card give "
+         "--device its memory instead")
       ->group(group)
       ->type_name("X");
   app->add_option(
@@ -86,8 +87,9 @@ void add_run_checks(CLI::App* app, RunCommand* command, const char* group) {
 void add_run_manner(CLI::App* app, RunCommand* command) {
   const char* group = "How to run it";
   app->add_option("-d,--device", command->device,
-                  "auto (a GPU where one works, else sim:h200), cuda:N, sim:NAME, or sim:PATH with "
-                  "a profile file")
+                  "auto (a GPU where one works, else sim:h200), cuda:N, sim:CARD (allocmark list "
+                  "cards), or sim:PATH with a profile file. sim:h200,memory=24GiB is a card with "
+                  "that total: fractions and thresholds of it follow, and its context is taken off")
       ->group(group)
       ->capture_default_str()
       ->type_name("D");

@@ -388,7 +388,7 @@ ExitCode finish(const RunCommand& command, const Work& work, const std::string& 
   // Output that is meant for a program stays free of text for people.
   std::FILE* people = command.format == "table" ? stdout : stderr;
   fmt::print(people, "\n");
-  print_wrapped(people, figures_note(work.device.device));
+  print_wrapped(people, figures_note(file.environment));
   std::fflush(people);
   for (const std::string& warning : warning_summary(file.environment, cells)) {
     print_wrapped(stderr, "warning: " + warning);

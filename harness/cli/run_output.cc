@@ -138,10 +138,16 @@ void print_answer(const std::vector<CellResult>& cells, std::FILE* people) {
   fmt::print(people, "answer: {}\n", answer.sentence);
 }
 
-std::string figures_note(const std::string& device) {
-  if (is_simulated(device)) {
-    return "Latencies on a simulated GPU: measured host time of the allocator's own code + "
-           "modelled driver time. OOMs and memory figures are the simulated device's.";
+std::string figures_note(const Environment& environment) {
+  if (is_simulated(environment.device)) {
+    std::string text =
+        "Latencies on a simulated GPU: measured host time of the allocator's own code + modelled "
+        "driver time. OOMs and memory figures are the simulated device's.";
+    if (environment.times_borrowed_from.empty()) return text;
+    return text + fmt::format(
+                      " Driver times are borrowed from {}: compare settings by them, not "
+                      "cards.",
+                      environment.times_borrowed_from);
   }
   return "Latencies on a GPU: measured host time, the driver's included.";
 }

@@ -33,7 +33,7 @@ std::string write_reports(const std::string& folder, const Environment& environm
                                           std::size_t planned_count);
 
 // What the figures of a run on `device` are made of, in one line.
-[[nodiscard]] std::string figures_note(const std::string& device);
+[[nodiscard]] std::string figures_note(const Environment& environment);
 
 // The line to paste, where there is one, and the answer in one sentence.
 void print_answer(const std::vector<CellResult>& cells, std::FILE* people);

@@ -31,6 +31,7 @@ SimcuApi SimcuApi::find() {
   look_up("simcu_launch", api.launch);
   look_up("simcu_view", api.view);
   look_up("simcu_used_bytes", api.used_bytes);
+  look_up("simcu_take_memory_extremes", api.take_memory_extremes);
   look_up("simcu_last_message", api.last_message);
   look_up("simcu_call_count", api.call_count);
   look_up("simcu_order_begin", api.order_begin);

@@ -14,6 +14,7 @@ struct SimcuApi {
   decltype(&simcu_launch) launch = nullptr;
   decltype(&simcu_view) view = nullptr;
   decltype(&simcu_used_bytes) used_bytes = nullptr;
+  decltype(&simcu_take_memory_extremes) take_memory_extremes = nullptr;
   decltype(&simcu_last_message) last_message = nullptr;
   decltype(&simcu_call_count) call_count = nullptr;
   decltype(&simcu_order_begin) order_begin = nullptr;

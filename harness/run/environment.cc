@@ -194,6 +194,7 @@ void merge_device(const Environment& facts, Environment* environment) {
   environment->runtime_version = facts.runtime_version;
   environment->profile_name = facts.profile_name;
   environment->profile_hash = facts.profile_hash;
+  environment->times_borrowed_from = facts.times_borrowed_from;
 }
 
 void merge_build(const Environment& facts, Environment* environment) {

@@ -15,8 +15,11 @@
 #include <system_error>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include "base/bytes.h"
 #include "base/error.h"
 #include "base/nearest.h"
+#include "harness/run/cards.h"
 #include "harness/run/child_process.h"
 
 namespace allocmark {
@@ -84,11 +87,17 @@ std::vector<std::pair<std::string, std::string>> runtime_environment(
   if (!is_simulated(device)) {
     return {};
   }
-  return {
+  const SimulatedCard card = parse_simulated_device(device);
+  std::vector<std::pair<std::string, std::string>> changes{
       {"LD_LIBRARY_PATH", colon_list(simcuda_folder(program_path), std::getenv("LD_LIBRARY_PATH"))},
       {"SIMCUDA_PROFILE", profile_path(device)},
       // On a GPU a cell loads its kernels before the backend's first request (device_work.cc).
       {"SIMCUDA_START", "kernel"}};
+  if (card.total_bytes != 0) {
+    changes.emplace_back("SIMCUDA_TOTAL_BYTES", std::to_string(card.total_bytes));
+  }
+  if (!card.gpu_name.empty()) changes.emplace_back("SIMCUDA_NAME", card.gpu_name);
+  return changes;
 }
 
 std::vector<std::string> profile_folders() {
@@ -101,7 +110,7 @@ std::vector<std::string> profile_folders() {
 }
 
 std::string profile_path(std::string_view device) {
-  const std::string name(device.substr(kSimulatedPrefix.size()));
+  const std::string name = parse_simulated_device(device).profile;
   for (const fs::path folder : profile_folders()) {
     const fs::path file = folder / (name + ".json");
     if (fs::is_regular_file(file)) return fs::absolute(file).string();
@@ -152,31 +161,57 @@ std::vector<std::string> simulated_devices() {
   return names;
 }
 
+namespace {
+
+[[noreturn]] void refuse_profile(const std::string& path) {
+  throw FileError(
+      {.what = "there is no such device profile",
+       .where = path,
+       .wanted = "a profile file that 'allocmark profile' writes",
+       .got = "",
+       .next = "check the path; for devices by name see: allocmark list devices cards"});
+}
+
+// "a100" names two cards, which differ in memory.
+void refuse_if_ambiguous(std::string_view device, const std::string& name) {
+  std::vector<std::string> meant;
+  for (const Card& card : known_cards()) {
+    if (card.name.starts_with(name + "-") || card.name.ends_with("-" + name)) {
+      meant.push_back(fmt::format("sim:{} ({})", card.name, format_bytes(card.total_bytes)));
+    }
+  }
+  if (meant.empty()) return;
+  throw UsageError({.what = fmt::format("'{}' is not the name of one card", device),
+                    .where = "--device",
+                    .wanted = fmt::format("{}", fmt::join(meant, " or ")),
+                    .got = "",
+                    .next = "see: allocmark list cards"});
+}
+
+}  // namespace
+
 void check_device(std::string_view device) {
   if (device == "auto" ||
       (device.starts_with(kGpuPrefix) && all_digits(device.substr(kGpuPrefix.size())))) {
     return;
   }
   const std::vector<std::string> known = simulated_devices();
-  const bool is_profile_path =
-      is_simulated(device) && fs::is_regular_file(device.substr(kSimulatedPrefix.size()));
-  if (is_profile_path || std::find(known.begin(), known.end(), device) != known.end()) {
-    return;
-  }
-  if (is_simulated(device) && looks_like_path(device.substr(kSimulatedPrefix.size()))) {
-    throw FileError({.what = "there is no such device profile",
-                     .where = std::string(device.substr(kSimulatedPrefix.size())),
-                     .wanted = "a profile file that 'allocmark profile' writes",
-                     .got = "",
-                     .next = "check the path; for devices by name see: allocmark list devices"});
+  if (is_simulated(device)) {
+    const std::string profile = parse_simulated_device(device).profile;
+    const std::string name = std::string(kSimulatedPrefix) + profile;
+    if (fs::is_regular_file(profile) || std::ranges::find(known, name) != known.end()) return;
+    if (looks_like_path(profile)) refuse_profile(profile);
+    refuse_if_ambiguous(device, profile);
   }
   std::vector<std::string> near = known;
   near.insert(near.end(), {"auto", "cuda:0"});
+  for (const Card& card : known_cards()) near.push_back("sim:" + card.name);
   throw UsageError({.what = fmt::format("there is no device '{}'", device),
                     .where = "--device",
-                    .wanted = "auto, cuda:N, sim:NAME or sim:PATH (a profile file)",
+                    .wanted = "auto, cuda:N, sim:CARD or sim:PATH (a profile file), sim: also with "
+                              ",memory=24GiB",
                     .got = "",
-                    .next = suggest(device, near) + "; see: allocmark list devices"});
+                    .next = suggest(device, near) + "; see: allocmark list cards"});
 }
 
 }  // namespace allocmark

@@ -34,15 +34,15 @@ void ensure_runtime(std::string_view device, char** argv);
 // one that ships with the suite.
 [[nodiscard]] std::vector<std::string> profile_folders();
 
-// The profile file of a simulated device: sim:NAME for NAME.json in one of these folders, or the
-// path itself (sim:PATH).
+// The profile file of a simulated device: sim:NAME for NAME.json in one of these folders, the path
+// itself (sim:PATH), or the profile that lends a card its times.
 [[nodiscard]] std::string profile_path(std::string_view device);
 
 // Names of the simulated devices in all of these folders ("sim:h200").
 [[nodiscard]] std::vector<std::string> simulated_devices();
 
-// Throws UsageError with the nearest names where `device` is not auto, sim:NAME, sim:PATH or
-// cuda:N.
+// Throws UsageError with the nearest names where `device` is not auto, cuda:N, or sim:
+// with a card or a profile's path.
 void check_device(std::string_view device);
 
 }  // namespace allocmark

@@ -114,6 +114,10 @@ SIMCU_API void simcu_order_give_back(const SimcuBlock* block, void* const* strea
 // Device memory held by the process now, as cudaMemGetInfo would see it, without the context's
 // share.
 SIMCU_API uint64_t simcu_used_bytes(void);
+// Most bytes used on the current device since the last such call, and the least that a refused
+// request would have brought them to (UINT64_MAX: none was refused). With any memory from the first
+// on and below the second, everything would have happened the same.
+SIMCU_API void simcu_take_memory_extremes(uint64_t* used_bytes_max, uint64_t* refused_bytes_min);
 // Text of the last simulator error of this thread; empty where none.
 SIMCU_API const char* simcu_last_message(void);
 
@@ -127,6 +131,9 @@ SIMCU_API const char* simcu_last_message(void);
 //   SIMCUDA_CAPACITY_BYTES  memory of each GPU that programs can take (whole 2 MiB pages of it;
 //   what the context takes
 //                     comes on top, so cudaMemGetInfo's total is larger); default: the profile's
+//   SIMCUDA_TOTAL_BYTES  memory of each GPU as cudaMemGetInfo says it, from 1 GiB; what the context
+//                     takes comes out of it; default: the profile's. Not with the one before
+//   SIMCUDA_NAME      name of the GPUs instead of the profile's
 
 //   SIMCUDA_GPU_FAULTS  what is wrong with the GPUs: "GPU:KEY=NUMBER;...". Keys:
 //     lost_at=N       the GPU falls off the bus with the process's Nth call for it; lost_file=/FILE

@@ -71,6 +71,8 @@ struct Answer {
   // Largest sum of live requests of the whole trace, without any rounding, and the room for it.
   std::uint64_t needed_bytes = 0, capacity_bytes = 0;
   const CellResult* wasteful = nullptr;  // reserves far more than is requested, most of all
+  // Of those that a user of PyTorch can set and that served every request: reserves least.
+  const CellResult* leanest = nullptr;
 
   // The first of settable, where the baseline failed.
   [[nodiscard]] const RankedCell* rescuer() const;
@@ -112,7 +114,8 @@ struct RunAnswer {
 // "12 of 6000 requests failed (fragmentation 12)".
 [[nodiscard]] std::string failure_text(const CellResult& cell);
 
-// Whether a cell of the group ran out of memory, has no numbers or wastes memory: where none does,
+// Whether a cell of the group ran out of memory, has no numbers, wastes memory or grows: where none
+// does,
 // there is nothing to decide.
 [[nodiscard]] bool needs_answer(const CellGroup& group);
 

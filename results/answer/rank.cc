@@ -9,6 +9,7 @@
 
 #include "base/bytes.h"
 #include "results/answer/answer.h"
+#include "results/answer/memory_words.h"
 #include "results/derived.h"
 #include "results/latency_histogram.h"
 #include "results/statistics/percentile.h"
@@ -144,6 +145,12 @@ void add_memory(const std::vector<const CellResult*>& cells, Answer* answer) {
       answer->needed_bytes = cell->requested_bytes_peak;
     }
     answer->capacity_bytes = std::max(answer->capacity_bytes, cell->capacity_bytes);
+    const bool served = outcome_of(*cell) == Outcome::Ok && !line_to_paste(cell->key).empty();
+    if (served && cell->reserved_bytes_peak &&
+        (answer->leanest == nullptr ||
+         *cell->reserved_bytes_peak < *answer->leanest->reserved_bytes_peak)) {
+      answer->leanest = cell;
+    }
     if (waste_ratio(*cell) > (answer->wasteful ? waste_ratio(*answer->wasteful) : 0)) {
       answer->wasteful = cell;
     }
@@ -222,8 +229,8 @@ Answer find_answer(const CellGroup& group) {
 bool needs_answer(const CellGroup& group) {
   return std::ranges::any_of(group.cells,
                              [](const CellResult* cell) {
-                               return outcome_of(*cell) != Outcome::Ok &&
-                                      cell->key.allocator != kNullAllocator;
+                               return cell->key.allocator != kNullAllocator &&
+                                      (outcome_of(*cell) != Outcome::Ok || grows(*cell));
                              }) ||
          find_answer(group).wasteful != nullptr;
 }

@@ -13,6 +13,7 @@
 
 #include "base/bytes.h"
 #include "results/answer/answer.h"
+#include "results/answer/memory_words.h"
 #include "results/columns/text.h"
 #include "results/json.h"
 
@@ -116,8 +117,12 @@ std::string causes_of(const CellResult& cell) {
 // The cause of most failed requests; empty where none is stored.
 std::string main_cause(const CellResult& cell) {
   constexpr std::array<std::string_view, kOomCauseCount> kWords{
-      "its own live memory fills the capacity", "rounding fills the capacity",
-      "free memory is kept for other streams", "free memory is fragmented", "cause not known"};
+      "its own live memory fills the capacity",
+      "rounding fills the capacity",
+      "free memory is kept for other streams",
+      "free memory is fragmented",
+      "cause not known",
+      "free memory waits for events; the same request right after it is served"};
   const auto most = std::ranges::max_element(cell.oom_cause_counts);
   if (most == cell.oom_cause_counts.end() || *most == 0) return {};
   const auto index = static_cast<std::size_t>(most - cell.oom_cause_counts.begin());
@@ -174,13 +179,6 @@ const RankedCell* cheaper_setting(const Answer& answer) {
     if (one.difference_ns && *one.difference_ns < 0 && !one.may_be_noise) return &one;
   }
   return nullptr;
-}
-
-std::string waste_line(const CellResult& cell, const TextStyle& style) {
-  return setting_name(cell.key, style) +
-         style.plain(fmt::format(" reserves {} at its peak for {} requested.",
-                                 format_bytes(*cell.reserved_bytes_peak),
-                                 format_bytes(cell.requested_bytes_peak)));
 }
 
 std::string baseline_line(const Answer& answer, const TextStyle& style) {
@@ -328,11 +326,14 @@ std::string answer_sentence(const CellGroup& group, const Answer& answer, const 
                                       : ", and so does every other setting measured.");
     case AnswerVerdict::Served: {
       const RankedCell* cheaper = cheaper_setting(answer);
+      const std::string waste =
+          answer.wasteful == nullptr ? std::string() : " " + waste_line(answer, style);
       return job + ": " + baseline_words(answer, style) +
              (cheaper == nullptr
                   ? std::string(answer.settable.empty() ? "." : "; no setting measured is cheaper.")
                   : "; " + short_name(cheaper->cell->key, style) + " takes " +
-                        style.plain(short_cost(*cheaper, answer)) + ".");
+                        style.plain(short_cost(*cheaper, answer)) + ".") +
+             waste;
     }
     case AnswerVerdict::Rescued:
       break;
@@ -368,7 +369,9 @@ std::vector<std::string> answer_lines(const CellGroup& group, const Answer& answ
                             }) +
                     ".");
   }
-  if (answer.wasteful != nullptr) lines.push_back(waste_line(*answer.wasteful, style));
+  if (answer.wasteful != nullptr) lines.push_back(waste_line(answer, style));
+  if (const auto headroom = headroom_line(answer, style)) lines.push_back(*headroom);
+  if (const auto growth = growth_line(answer, style)) lines.push_back(*growth);
   if (!answer.not_measured.empty()) {
     lines.push_back("No numbers: " +
                     list_of(answer.not_measured,

@@ -47,6 +47,7 @@ constexpr std::array kFields{
     ALLOCMARK_TEXT_FIELD(driver_version, Matters::All),
     ALLOCMARK_TEXT_FIELD(runtime_version, Matters::All),
     ALLOCMARK_TEXT_FIELD(profile_hash, Matters::All),
+    ALLOCMARK_TEXT_FIELD(times_borrowed_from, Matters::All),
     ALLOCMARK_TEXT_FIELD(hostname_hash, Matters::Timed),
     ALLOCMARK_TEXT_FIELD(cpu_model, Matters::Timed),
     ALLOCMARK_COUNT_FIELD(cpu_count, Matters::Timed),

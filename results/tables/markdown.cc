@@ -56,6 +56,7 @@ void append_environment(std::string& out, const Environment& environment) {
                                             ? format_bytes(environment.gpu_memory_bytes)
                                             : std::string()));
   add_fact(out, "device model", joined(environment.profile_name, environment.profile_hash));
+  add_fact(out, "driver times borrowed from", environment.times_borrowed_from);
   add_fact(out, "CUDA driver, runtime",
            joined(environment.driver_version, environment.runtime_version));
   add_fact(out, "CPU",
@@ -196,11 +197,11 @@ void append_oom(std::string& out, const std::vector<CellGroup>& groups) {
     out += "No request failed in any measured cell.\n\n";
     return;
   }
-  append_heading(
-      out,
-      {"workload", "capacity", "allocator", "conf", "capacity (n)", "rounding (n)", "stranded (n)",
-       "fragmentation (n)", "unknown (n)", "passes with an OOM (Wilson, 95 %)", "first failure"},
-      4);
+  append_heading(out,
+                 {"workload", "capacity", "allocator", "conf", "capacity (n)", "rounding (n)",
+                  "stranded (n)", "fragmentation (n)", "unknown (n)", "pending (n)",
+                  "passes with an OOM (Wilson, 95 %)", "first failure"},
+                 4);
   out += rows + '\n';
 }
 

@@ -60,7 +60,8 @@ def answer_section(page, scores, caveats):
         statuses[cell["status"]] = statuses.get(cell["status"], 0) + 1
     simulated = environment["device"].startswith("sim:")
     gpu = environment["gpu_name"] and f"{'simulated ' if simulated else ''}{environment['gpu_name']}"
-    words = [environment["device"], gpu, environment["started_utc"][:10]]
+    lender = environment.get("times_borrowed_from")
+    words = [environment["device"], gpu, lender and f"times borrowed from {lender}", environment["started_utc"][:10]]
     counts = [plural(len(page.experiments), "experiment"), plural(len(run.cells), "cell")]
     counts += [f"{count} {status.replace('_', ' ')}" for status, count in statuses.items() if status != "ok"]
     parts = [

@@ -54,6 +54,7 @@ std::vector<std::string> split(std::string_view text, char mark) {
 constexpr const char* kTexts = R"({"type": "array", "items": {"type": "string"}})";
 
 const char* definition_name(const OomEvent&) { return "oom_event"; }
+const char* definition_name(const MemoryGrowth&) { return "growth"; }
 const char* definition_name(const SizeClassLatency&) { return "size_class"; }
 const char* definition_name(const PassSummary&) { return "pass"; }
 const char* definition_name(const RequestLatency&) { return "requests"; }
@@ -99,6 +100,7 @@ class Walker {
     for (const std::string& cause : causes()) {
       Field one = field;
       one.name += cause;
+      if (cause == to_string(OomCause::Pending)) one.since_minor = 5;
       add(one, reference("count"));
     }
   }
@@ -287,6 +289,8 @@ std::vector<FieldTable> field_tables() {
                [](Walker& walker, const auto& of) { fields::visit_requests(walker, of); }),
       table_of("Fields of oom_first", OomEvent{},
                [](Walker& walker, const auto& of) { fields::visit_oom_event(walker, of); }),
+      table_of("Fields of growth", MemoryGrowth{},
+               [](Walker& walker, const auto& of) { fields::visit_growth(walker, of); }),
       table_of("Fields of size_classes", SizeClassLatency{},
                [](Walker& walker, const auto& of) { fields::visit_size_class(walker, of); }),
       table_of("Fields of passes", PassSummary{},

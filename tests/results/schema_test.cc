@@ -219,6 +219,7 @@ TEST_CASE("every field of the schema is documented, and nothing else") {
   CHECK(documented("Fields of the environment") == properties("environment"));
   CHECK(documented("Fields of a cell") == properties("cell"));
   CHECK(documented("Fields of oom_first") == properties("oom_event"));
+  CHECK(documented("Fields of growth") == properties("growth"));
   CHECK(documented("Fields of requests") == properties("requests"));
   CHECK(documented("Fields of size_classes") == properties("size_class"));
   CHECK(documented("Fields of passes") == properties("pass"));

@@ -103,6 +103,7 @@ class Device {
   [[nodiscard]] std::uint64_t free_bytes() const { return memory_.free_bytes(); }
   [[nodiscard]] std::uint64_t total_bytes() const { return memory_.total_bytes(); }
   [[nodiscard]] std::uint64_t used_bytes() const { return memory_.used_bytes(); }
+  [[nodiscard]] PhysicalMemory::Extremes take_extremes() { return memory_.take_extremes(); }
   // Of all stream-ordered pools.
   [[nodiscard]] std::size_t free_block_count() const;
   [[nodiscard]] const DeviceConfig& config() const { return config_; }

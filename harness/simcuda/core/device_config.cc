@@ -40,4 +40,16 @@ DeviceConfig with_usable_bytes(const DeviceConfig& config, std::uint64_t usable_
   return changed;
 }
 
+DeviceConfig with_total_bytes(const DeviceConfig& config, std::uint64_t total_bytes) {
+  const std::uint64_t context_bytes = config.total_bytes - config.free_bytes_initial;
+  const std::uint64_t over_bytes = config.free_bytes_initial - config.page_limit * kPageBytes;
+  const std::uint64_t kept_bytes = context_bytes + over_bytes;
+  DeviceConfig changed =
+      with_usable_bytes(config, total_bytes > kept_bytes ? total_bytes - kept_bytes : 0);
+  // Whole pages fit; what is left of the last one is reported free, as on the device measured.
+  changed.total_bytes = total_bytes;
+  changed.free_bytes_initial = total_bytes > context_bytes ? total_bytes - context_bytes : 0;
+  return changed;
+}
+
 }  // namespace simcuda

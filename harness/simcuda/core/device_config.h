@@ -54,4 +54,8 @@ struct DeviceConfig {
 [[nodiscard]] DeviceConfig with_usable_bytes(const DeviceConfig& config,
                                              std::uint64_t usable_bytes);
 
+// The same device with another total, as cudaMemGetInfo says it. The context takes as much as
+// before, and as much is kept back.
+[[nodiscard]] DeviceConfig with_total_bytes(const DeviceConfig& config, std::uint64_t total_bytes);
+
 }  // namespace simcuda

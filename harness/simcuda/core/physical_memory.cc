@@ -1,5 +1,7 @@
 #include "harness/simcuda/core/physical_memory.h"
 
+#include <algorithm>
+
 #include "base/assert.h"
 
 namespace simcuda {
@@ -12,9 +14,12 @@ PhysicalMemory::PhysicalMemory(const DeviceConfig& config)
 
 bool PhysicalMemory::take_pages(std::uint64_t page_count) {
   if (page_count > page_limit_ - used_pages_) {
+    const std::uint64_t wanted_bytes = (used_pages_ + page_count) * kPageBytes;
+    extremes_.refused_bytes_min = std::min(extremes_.refused_bytes_min, wanted_bytes);
     return false;
   }
   used_pages_ += page_count;
+  extremes_.used_bytes_max = std::max(extremes_.used_bytes_max, used_bytes());
   return true;
 }
 
@@ -35,6 +40,12 @@ void PhysicalMemory::return_chunk() {
   ALLOCMARK_ASSERT(chunk_count_ > 0);
   --chunk_count_;
   return_pages(kPagesPerChunk);
+}
+
+PhysicalMemory::Extremes PhysicalMemory::take_extremes() {
+  const Extremes extremes = extremes_;
+  extremes_ = {.used_bytes_max = used_bytes()};
+  return extremes;
 }
 
 std::uint64_t PhysicalMemory::free_bytes() const {

@@ -26,6 +26,14 @@ class PhysicalMemory {
   [[nodiscard]] std::uint64_t used_bytes() const { return used_pages_ * kPageBytes; }
   [[nodiscard]] std::uint64_t chunk_count() const { return chunk_count_; }
 
+  // Most bytes used since the last call, and the least that a refused request would have brought
+  // them to (2^64 - 1: none was refused). Between the two, another amount of memory would have
+  // changed nothing.
+  struct Extremes {
+    std::uint64_t used_bytes_max = 0, refused_bytes_min = ~std::uint64_t{0};
+  };
+  [[nodiscard]] Extremes take_extremes();
+
  private:
   std::uint64_t total_bytes_;
   std::uint64_t free_bytes_initial_;
@@ -33,6 +41,7 @@ class PhysicalMemory {
   std::uint64_t chunk_limit_;
   std::uint64_t used_pages_ = 0;  // chunks included
   std::uint64_t chunk_count_ = 0;
+  Extremes extremes_;
 };
 
 }  // namespace simcuda

@@ -221,6 +221,16 @@ SIMCU_API uint64_t simcu_used_bytes(void) {
   return used_bytes;
 }
 
+SIMCU_API void simcu_take_memory_extremes(uint64_t* used_bytes_max, uint64_t* refused_bytes_min) {
+  start_if_needed();
+  int index = 0;
+  if (cudaGetDevice(&index) != cudaSuccess || index >= device_count()) return;
+  const std::lock_guard lock(device_at(index)->mutex);
+  const auto extremes = device_at(index)->core.take_extremes();
+  *used_bytes_max = extremes.used_bytes_max;
+  *refused_bytes_min = extremes.refused_bytes_min;
+}
+
 SIMCU_API const char* simcu_last_message(void) { return this_thread().last_message.c_str(); }
 
 }  // extern "C"

@@ -24,6 +24,8 @@
 namespace simcuda {
 namespace {
 
+constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
+
 struct Library {
   std::once_flag once;
   std::string error;
@@ -93,12 +95,21 @@ void start_sleeper() {
 void start(Library& all) {
   start_sleeper();
   const char* wanted = std::getenv("SIMCUDA_PROFILE");
-  const Profile profile = load_profile(wanted != nullptr && *wanted != '\0' ? wanted : "h200",
-                                       folder_of_this_library() + "/profiles");
+  Profile profile = load_profile(wanted != nullptr && *wanted != '\0' ? wanted : "h200",
+                                 folder_of_this_library() + "/profiles");
   const std::uint64_t count = environment_number("SIMCUDA_DEVICES", 1, 0, kDeviceCountMax);
-  const DeviceSetup setup = {.capacity_bytes = environment_number(
-                                 "SIMCUDA_CAPACITY_BYTES", 0, kPageBytes, std::uint64_t{1} << 46),
-                             .start = environment_start_state()};
+  const DeviceSetup setup = {
+      .capacity_bytes =
+          environment_number("SIMCUDA_CAPACITY_BYTES", 0, kPageBytes, std::uint64_t{1} << 46),
+      .start = environment_start_state(),
+      .total_bytes = environment_number("SIMCUDA_TOTAL_BYTES", 0, kGiB, std::uint64_t{1} << 46)};
+  if (setup.capacity_bytes != 0 && setup.total_bytes != 0) {
+    throw std::runtime_error(
+        "SIMCUDA_CAPACITY_BYTES and SIMCUDA_TOTAL_BYTES: wanted one of them, got both");
+  }
+  if (const char* name = std::getenv("SIMCUDA_NAME"); name != nullptr && *name != '\0') {
+    profile.device_name = name;
+  }
   for (std::uint64_t i = 0; i < count; ++i) {
     all.devices.push_back(std::make_unique<SimulatedDevice>(
         DevicePlace{.index = static_cast<int>(i), .count = static_cast<int>(count)}, profile,

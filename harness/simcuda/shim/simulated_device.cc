@@ -26,13 +26,16 @@ DeviceConfig make_config(const Profile& profile, const MemoryContents& contents,
   config.area_hole.hi += contents.area_moved_bytes();
   if (setup.capacity_bytes != 0) {
     config = with_usable_bytes(config, setup.capacity_bytes);
+  } else if (setup.total_bytes != 0) {
+    config = with_total_bytes(config, setup.total_bytes);
   }
   return config;
 }
 
-std::uint64_t memory_bytes(const Profile& profile, std::uint64_t capacity_bytes) {
+std::uint64_t memory_bytes(const Profile& profile, const DeviceSetup& setup) {
   const std::uint64_t context_bytes = profile.total_bytes - profile.free_bytes_initial;
-  return capacity_bytes == 0 ? profile.total_bytes : capacity_bytes + context_bytes;
+  if (setup.capacity_bytes != 0) return setup.capacity_bytes + context_bytes;
+  return setup.total_bytes != 0 ? setup.total_bytes : profile.total_bytes;
 }
 
 }  // namespace
@@ -41,7 +44,7 @@ SimulatedDevice::SimulatedDevice(DevicePlace place, const Profile& device_profil
                                  const DeviceSetup& setup)
     : index(place.index),
       profile(device_profile),
-      contents(place, memory_bytes(device_profile, setup.capacity_bytes)),
+      contents(place, memory_bytes(device_profile, setup)),
       core(make_config(device_profile, contents, setup)),
       cleaner(device_profile.clean_bytes_per_us) {
   default_pool = new_pool();

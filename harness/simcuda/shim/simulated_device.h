@@ -57,6 +57,7 @@ struct PendingHostFunction {
 struct DeviceSetup {
   std::uint64_t capacity_bytes = 0;  // memory that programs can take; 0 = the profile's
   StartState start = StartState::Plain;
+  std::uint64_t total_bytes = 0;  // as cudaMemGetInfo says it; 0 = the profile's
 };
 
 class SimulatedDevice {

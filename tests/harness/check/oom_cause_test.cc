@@ -69,6 +69,23 @@ TEST_CASE("memory that waits for other streams' work strands it too") {
   REQUIRE(oom_cause(situation) == OomCause::Stranded);
 }
 
+TEST_CASE("what became free during the failing call would serve the same request") {
+  OomSituation situation = base();
+  situation.request_bytes = 200;
+  situation.free_other_streams_bytes = 101;
+  situation.waiting_bytes_before = 200;
+  situation.free_largest_bytes = 200;
+  REQUIRE(oom_cause(situation) == OomCause::Pending);
+  situation.free_largest_bytes = 199;
+  REQUIRE(oom_cause(situation) == OomCause::Stranded);
+  situation.free_largest_bytes = 200;
+  situation.waiting_bytes_before = 199;
+  REQUIRE(oom_cause(situation) == OomCause::Stranded);
+  situation.waiting_bytes_before = 200;
+  situation.active_bytes = *situation.allocated_bytes + 1;
+  REQUIRE(oom_cause(situation) == OomCause::Stranded);
+}
+
 TEST_CASE("a backend that does not tell what it handed out leaves the cause unknown") {
   OomSituation situation = base();
   situation.allocated_bytes = std::nullopt;

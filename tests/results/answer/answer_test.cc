@@ -232,7 +232,48 @@ TEST_CASE("large waste is said where nothing failed") {
   cells[1].requested_bytes_peak = 22 * kGiB;
   CHECK(needs_answer(group_of(cells)));
   CHECK(contains(lines_of(cells),
-                 "caching a:1 reserves 139 GiB at its peak for 22.0 GiB requested.\n"));
+                 "caching a:1 reserves 139 GiB at its peak for 22.0 GiB requested; caching unset "
+                 "reserves 3.00 GiB.\n"));
+  CHECK(contains(sentence_of(cells), "reserves 139 GiB at its peak for 22.0 GiB requested"));
+  cells[0].reserved_bytes_peak = 130 * kGiB;
+  CHECK(contains(lines_of(cells), "; no setting measured reserves less.\n"));
+}
+
+TEST_CASE("headroom is what the baseline leaves of the capacity") {
+  std::vector<CellResult> cells{cell("caching", "")};
+  cells[0].capacity_bytes = 24 * kGiB;
+  cells[0].reserved_bytes_peak = 20 * kGiB;
+  CHECK(contains(lines_of(cells),
+                 "Headroom: caching unset reserves 20.0 GiB of 24.0 GiB; 4.00 GiB are left.\n"));
+  cells[0].reserved_bytes_peak.reset();
+  CHECK_FALSE(contains(lines_of(cells), "Headroom"));
+}
+
+TEST_CASE("growth is told with its interval, and flat where that holds zero") {
+  std::vector<CellResult> cells{cell("caching", ""), cell("caching", "a:1")};
+  CHECK_FALSE(contains(lines_of(cells), "over steps"));
+  const auto mib = static_cast<double>(kMiB);
+  cells[0].growth = MemoryGrowth{12 * mib, 9 * mib, 14 * mib, 40};
+  cells[1].growth = MemoryGrowth{2 * mib, -1 * mib, 4 * mib, 40};
+  CHECK(needs_answer(group_of(cells)));
+  CHECK(contains(lines_of(cells),
+                 "Reserved less live memory over steps: caching unset grows 12.0 MiB a step (9.0 "
+                 "to 14.0 MiB); caching a:1 is flat over 40 steps (-1.0 to 4.0 MiB a step).\n"));
+  cells[0].growth = MemoryGrowth{0, 0, 0, 40};
+  CHECK_FALSE(needs_answer(group_of(cells)));
+}
+
+TEST_CASE("a job that stops at its first failure and cannot fit is named impossible") {
+  std::vector<CellResult> cells{cell("caching", "", 1), cell("caching", "a:1", 1)};
+  for (CellResult& one : cells) {
+    one.key.on_oom = "stop";
+    one.status = CellStatus::OomStopped;
+    one.requested_bytes_peak = 36 * kGiB;
+    one.capacity_bytes = 24 * kGiB;
+  }
+  CHECK(
+      contains(sentence_of(cells),
+               "needs 36.0 GiB live, 24.0 GiB are there: no setting can help; 12.0 GiB must go."));
 }
 
 TEST_CASE("without a measured baseline there are costs, and no differences") {

@@ -62,5 +62,20 @@ TEST_CASE("a device of another capacity keeps the measured differences") {
   CHECK(with_usable_bytes(same, 0).page_limit == 0);
 }
 
+TEST_CASE("a card of another total has the measured context taken off") {
+  constexpr std::uint64_t kTotalBytes = std::uint64_t{24} << 30;
+  const DeviceConfig card = with_total_bytes(h200_config(StartState::Plain), kTotalBytes);
+  CHECK(card.total_bytes == kTotalBytes);
+  CHECK(card.free_bytes_initial == kTotalBytes - 552402944);
+  // One whole page less than are free, as on the device measured: (24 GiB - 552402944 - 3276800) /
+  // 2 MiB.
+  CHECK(card.page_limit == 12023);
+  CHECK(card.chunk_limit == 751);
+  const DeviceConfig same = with_total_bytes(h200_config(StartState::Plain), 150109880320);
+  CHECK(same.page_limit == 71313);
+  CHECK(same.chunk_limit == 4457);
+  CHECK(same.free_bytes_initial == 149557477376);
+}
+
 }  // namespace
 }  // namespace simcuda

@@ -1,0 +1,69 @@
+// Sums of the simulator's clock around every call.
+#include "harness/advise/driver_time.h"
+
+#include <algorithm>
+#include <cstddef>
+
+namespace allocmark {
+
+// Adds what the clock moved while it lives.
+class DriverTimeBackend::Span {
+ public:
+  explicit Span(DriverTimeBackend& owner) : owner_(owner), begin_ns_(owner.clock_.modelled_ns) {}
+  ~Span() { owner_.step_ns_ += owner_.clock_.modelled_ns - begin_ns_; }
+  Span(const Span&) = delete;
+  Span& operator=(const Span&) = delete;
+
+ private:
+  DriverTimeBackend& owner_;
+  std::uint64_t begin_ns_;
+};
+
+AllocateResult DriverTimeBackend::allocate(std::uint64_t size_bytes, cudaStream_t stream) {
+  const Span span(*this);
+  return inner_.allocate(size_bytes, stream);
+}
+
+void DriverTimeBackend::deallocate(void* pointer, std::uint64_t size_bytes, cudaStream_t stream) {
+  const Span span(*this);
+  inner_.deallocate(pointer, size_bytes, stream);
+}
+
+void DriverTimeBackend::record_stream(void* pointer, cudaStream_t stream) {
+  const Span span(*this);
+  inner_.record_stream(pointer, stream);
+}
+
+void DriverTimeBackend::trim() {
+  const Span span(*this);
+  inner_.trim();
+}
+
+void DriverTimeBackend::end_step() {
+  steps_.push_back(static_cast<double>(step_ns_));
+  total_ns_ += step_ns_;
+  step_ns_ = 0;
+}
+
+double DriverTimeBackend::step_ns_median() const {
+  if (steps_.empty()) return 0;
+  std::vector<double> sorted = steps_;
+  const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>((sorted.size() - 1) / 2);
+  std::nth_element(sorted.begin(), middle, sorted.end());
+  return *middle;
+}
+
+void run_by_steps(std::span<const ReplayStep> steps, Replayer* replayer,
+                  DriverTimeBackend* backend) {
+  std::size_t begin = 0;
+  for (std::size_t at = 0; at < steps.size() && !replayer->counts().stopped; ++at) {
+    const ReplayStep& step = steps[at];
+    if (step.kind != EventKind::Mark || step.mark_class() != MarkClass::Step) continue;
+    replayer->run(steps.subspan(begin, at + 1 - begin));
+    backend->end_step();
+    begin = at + 1;
+  }
+  replayer->run(steps.subspan(begin));
+}
+
+}  // namespace allocmark

@@ -1,0 +1,45 @@
+// Modelled driver time of an allocator's calls, step by step: a backend in front of another one. It
+// reads the simulator's clock, which real time does not enter. Calls flow through; sums flow out.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "allocators/backend/backend.h"
+#include "harness/replay/replay.h"
+#include "harness/replay/trace_compiler.h"
+#include "harness/simcuda/simcu.h"
+
+namespace allocmark {
+
+class DriverTimeBackend final : public Backend {
+ public:
+  DriverTimeBackend(Backend& inner, const SimcuThreadClock& clock) : inner_(inner), clock_(clock) {}
+
+  [[nodiscard]] AllocateResult allocate(std::uint64_t size_bytes, cudaStream_t stream) override;
+  void deallocate(void* pointer, std::uint64_t size_bytes, cudaStream_t stream) override;
+  void record_stream(void* pointer, cudaStream_t stream) override;
+  void trim() override;
+  [[nodiscard]] MemoryStats stats(cudaStream_t stream) const override {
+    return inner_.stats(stream);
+  }
+
+  void end_step();
+  [[nodiscard]] double step_ns_median() const;
+  [[nodiscard]] double total_ns() const { return static_cast<double>(total_ns_); }
+
+ private:
+  class Span;
+
+  Backend& inner_;
+  const SimcuThreadClock& clock_;
+  std::uint64_t step_ns_ = 0, total_ns_ = 0;
+  std::vector<double> steps_;
+};
+
+// Runs the steps, and ends a step of `backend` at each mark of one.
+void run_by_steps(std::span<const ReplayStep> steps, Replayer* replayer,
+                  DriverTimeBackend* backend);
+
+}  // namespace allocmark

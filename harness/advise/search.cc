@@ -1,0 +1,170 @@
+// Passes without a clock, and the least capacity of each setting.
+#include "harness/advise/search.h"
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "allocators/backend/backend.h"
+#include "allocators/cuda/cuda_check.h"
+#include "allocators/registry.h"
+#include "base/error.h"
+#include "harness/advise/capacities.h"
+#include "harness/advise/driver_time.h"
+#include "harness/replay/ballast.h"
+#include "harness/replay/capacity.h"
+#include "harness/replay/device_work.h"
+#include "harness/replay/kernel_source.h"
+#include "harness/replay/prepared_trace.h"
+#include "harness/replay/replay.h"
+#include "harness/replay/simcu_api.h"
+
+namespace allocmark {
+namespace {
+
+// Whole pages that programs can have of a device that holds nothing yet: one less than it reports
+// free, as on the H200 (ballast.cc).
+std::uint64_t usable_device_bytes() {
+  const std::uint64_t page_count = device_free_bytes() / kDevicePageBytes;
+  return page_count > 0 ? (page_count - 1) * kDevicePageBytes : 0;
+}
+
+Ballast hold_back(std::uint64_t capacity_bytes, std::uint64_t usable_bytes) {
+  return capacity_bytes == usable_bytes ? Ballast() : Ballast(capacity_bytes);
+}
+
+class Search {
+ public:
+  explicit Search(const SearchSpec& spec)
+      : spec_(spec),
+        entry_(find_backend("caching")),
+        simcu_(SimcuApi::find()),
+        trace_(open_workload_with_kernels(spec.workload, spec.seed)) {}
+
+  SearchResult run();
+
+ private:
+  struct Pass {
+    std::uint64_t oom_count = 0;
+    SettledRange range;  // of capacities with which the same would have happened
+    double driver_ns_per_step = 0, driver_ns = 0;
+  };
+
+  void check() const;
+  void add_capacity_facts(SettingFacts* facts);
+  void add_least(SettingFacts* facts);
+  [[nodiscard]] Pass run_pass(const std::string& conf, OomPolicy on_oom);
+
+  const SearchSpec& spec_;
+  const BackendEntry& entry_;
+  SimcuApi simcu_;
+  PreparedTrace trace_;
+  std::optional<StreamSet> streams_;
+  std::unique_ptr<DeviceWork> work_;
+  SearchResult result_;
+};
+
+void Search::check() const {
+  if (!simcu_.present) {
+    throw EnvironmentError({.what = "settings are searched on a simulated device only",
+                            .where = "search",
+                            .wanted = "simcuda in front of the process",
+                            .got = "the machine's libcudart",
+                            .next = "start it with 'allocmark advise'"});
+  }
+  if (!trace_.jobs().empty()) {
+    throw UsageError({.what = "a workload of several processes cannot be searched",
+                      .where = spec_.workload,
+                      .wanted = "one process, which one setting is for",
+                      .got = "several",
+                      .next = "run the settings as cells: allocmark run --workload ..."});
+  }
+}
+
+SearchResult Search::run() {
+  check();
+  ALLOCMARK_CUDA_CHECK(cudaFree(nullptr));
+  streams_.emplace(trace_.facts().stream_count, true);
+  work_ = make_device_work(simcu_);
+  const TraceFacts& facts = trace_.facts();
+  result_.event_count = facts.event_count;
+  result_.allocate_count = facts.allocate_count;
+  result_.step_count = facts.mark_count;
+  result_.stream_count = facts.stream_count;
+  result_.needed_bytes = facts.requested_bytes_peak;
+  result_.usable_bytes = usable_device_bytes();
+  result_.capacity_bytes = result_.usable_bytes;
+  const Capacity capacity = parse_capacity(spec_.capacity);
+  if (!capacity.unlimited()) {
+    result_.capacity_bytes = capacity.resolve_bytes(facts.requested_bytes_peak);
+  }
+  for (const std::string& conf : spec_.confs) {
+    result_.settings.push_back({.conf = conf});
+    if (!spec_.capacity.empty()) add_capacity_facts(&result_.settings.back());
+    if (spec_.finds_least) add_least(&result_.settings.back());
+  }
+  return std::move(result_);
+}
+
+// The first pass warms what the ballast's probe left cold, as a cell's checked pass does.
+void Search::add_capacity_facts(SettingFacts* facts) {
+  const Ballast ballast = hold_back(result_.capacity_bytes, result_.usable_bytes);
+  (void)run_pass(facts->conf, OomPolicy::Skip);
+  const Pass pass = run_pass(facts->conf, OomPolicy::Skip);
+  facts->oom_count = pass.oom_count;
+  facts->peak_bytes = pass.range.low_bytes;
+  facts->driver_ns_per_step = pass.driver_ns_per_step;
+  facts->driver_ns = pass.driver_ns;
+  facts->pass_count += 2;
+}
+
+void Search::add_least(SettingFacts* facts) {
+  const auto probe = [&](std::uint64_t capacity_bytes) {
+    const Ballast ballast = hold_back(capacity_bytes, result_.usable_bytes);
+    const Pass pass = run_pass(facts->conf, OomPolicy::Stop);
+    ++facts->pass_count;
+    return Probe{.serves = pass.oom_count == 0, .range = pass.range};
+  };
+  const LeastCapacity least = find_least_capacity({.needed_bytes = result_.needed_bytes,
+                                                   .usable_bytes = result_.usable_bytes,
+                                                   .settle_count_max = spec_.settle_count_max},
+                                                  probe);
+  facts->least_bytes = least.least_bytes;
+  facts->unsettled_bytes = least.unsettled_bytes;
+  facts->serves_below_bytes = least.serves_below_bytes;
+}
+
+Search::Pass Search::run_pass(const std::string& conf, OomPolicy on_oom) {
+  std::uint64_t used_bytes_max = 0;
+  std::uint64_t refused_bytes_min = 0;
+  simcu_.take_memory_extremes(&used_bytes_max, &refused_bytes_min);
+  const std::uint64_t before_bytes = simcu_.used_bytes();
+  std::unique_ptr<Backend> inner = entry_.make({.conf = conf});
+  DriverTimeBackend backend(*inner, *simcu_.thread_clock());
+  Replayer replayer(
+      {.backend = &backend, .work = work_.get(), .streams = streams_->all(), .on_oom = on_oom});
+  trace_.for_each_step_batch([&](const TraceBatch& batch) {
+    replayer.reserve_slots(batch.slot_count);
+    run_by_steps(batch.steps, &replayer, &backend);
+    return !replayer.counts().stopped;
+  });
+  work_->synchronize();
+  backend.end_step();
+  replayer.release_live();
+  inner.reset();
+  simcu_.take_memory_extremes(&used_bytes_max, &refused_bytes_min);
+  const bool refused = refused_bytes_min != ~std::uint64_t{0};
+  return {.oom_count = replayer.counts().oom_count,
+          .range = {.low_bytes = used_bytes_max - before_bytes,
+                    .high_bytes = refused ? refused_bytes_min - before_bytes : refused_bytes_min},
+          .driver_ns_per_step = backend.step_ns_median(),
+          .driver_ns = backend.total_ns()};
+}
+
+}  // namespace
+
+SearchResult search_settings(const SearchSpec& spec) { return Search(spec).run(); }
+
+}  // namespace allocmark

@@ -1,0 +1,57 @@
+// The search over settings, in the calling process and on its simulated CUDA device: passes over a
+// trace without a clock, at one capacity and at the least that a setting needs. A specification
+// flows in; facts about every setting flow out. It counts; it times nothing.
+//
+// A pass at capacity c uses at most P of it, and the least request of device memory that was
+// refused would have brought it to F. With any capacity from P on and below F the same happens,
+// because an allocator learns of the capacity only by refusals. So each pass settles an interval,
+// and the least capacity is found exactly: the least from which every larger one, up to the whole
+// device, serves all requests. Where fewer passes are allowed than that takes, what remains
+// unsettled is said. In traces of several streams the order of events may shift with the capacity
+// by modelled time; there an interval is what the pass saw, and no proof.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace allocmark {
+
+struct SearchSpec {
+  std::string workload = {};
+  std::uint64_t seed = 1;
+  std::string capacity = {};            // as on the command line; empty: no pass at one capacity
+  std::vector<std::string> confs = {};  // of the caching allocator; empty text: unset
+  bool finds_least = true;
+  // Passes that settle capacities above the least one; enough for all where 0.
+  std::uint32_t settle_count_max = 0;
+};
+
+struct SettingFacts {
+  std::string conf = {};
+  std::uint64_t oom_count = 0;    // at the capacity
+  std::uint64_t peak_bytes = 0;   // of device memory, there
+  double driver_ns_per_step = 0;  // there: modelled time in CUDA calls, median over the steps
+  double driver_ns = 0;           // of the whole pass
+  std::uint32_t pass_count = 0;   // that were made for it
+  // Least capacity that serves every request; nothing where the whole device does not.
+  std::optional<std::uint64_t> least_bytes = std::nullopt;
+  std::uint64_t unsettled_bytes = 0;  // of capacities above the least one
+  // A capacity below the least one that serves as well, though a larger one fails.
+  std::optional<std::uint64_t> serves_below_bytes = std::nullopt;
+};
+
+struct SearchResult {
+  std::uint64_t event_count = 0, allocate_count = 0, step_count = 0, stream_count = 0;
+  std::uint64_t needed_bytes = 0;    // largest sum of live requests
+  std::uint64_t usable_bytes = 0;    // what the device leaves to a program
+  std::uint64_t capacity_bytes = 0;  // of the passes at one capacity
+  std::vector<SettingFacts> settings = {};
+};
+
+// Throws UsageError for a workload or capacity that cannot be searched, EnvironmentError on CUDA
+// errors and where the device is not simulated.
+[[nodiscard]] SearchResult search_settings(const SearchSpec& spec);
+
+}  // namespace allocmark

@@ -1,0 +1,157 @@
+// Specifications and facts as JSON lines; the processes of a search.
+#include "harness/advise/search_process.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <future>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "harness/run/child_process.h"
+#include "harness/run/runtime_select.h"
+
+namespace allocmark {
+namespace {
+
+using Json = nlohmann::json;
+
+Json known(const std::optional<std::uint64_t>& value) { return value ? Json(*value) : Json(); }
+
+std::optional<std::uint64_t> optional_of(const Json& value) {
+  return value.is_null() ? std::nullopt : std::optional(value.get<std::uint64_t>());
+}
+
+Json to_json(const SettingFacts& facts) {
+  return {{"conf", facts.conf},
+          {"oom_count", facts.oom_count},
+          {"peak_bytes", facts.peak_bytes},
+          {"driver_ns_per_step", facts.driver_ns_per_step},
+          {"driver_ns", facts.driver_ns},
+          {"pass_count", facts.pass_count},
+          {"least_bytes", known(facts.least_bytes)},
+          {"unsettled_bytes", facts.unsettled_bytes},
+          {"serves_below_bytes", known(facts.serves_below_bytes)}};
+}
+
+SettingFacts facts_of(const Json& json) {
+  return {.conf = json.at("conf").get<std::string>(),
+          .oom_count = json.at("oom_count").get<std::uint64_t>(),
+          .peak_bytes = json.at("peak_bytes").get<std::uint64_t>(),
+          .driver_ns_per_step = json.at("driver_ns_per_step").get<double>(),
+          .driver_ns = json.at("driver_ns").get<double>(),
+          .pass_count = json.at("pass_count").get<std::uint32_t>(),
+          .least_bytes = optional_of(json.at("least_bytes")),
+          .unsettled_bytes = json.at("unsettled_bytes").get<std::uint64_t>(),
+          .serves_below_bytes = optional_of(json.at("serves_below_bytes"))};
+}
+
+[[noreturn]] void reject(const char* what, const Json::exception& error) {
+  throw UsageError({.what = fmt::format("this is no {} of a search", what),
+                    .where = "search",
+                    .wanted = "one JSON object as this version writes it",
+                    .got = error.what(),
+                    .next = "build all programs from the same version"});
+}
+
+// The child has said what was wrong, in one line that begins with our name.
+[[noreturn]] void rethrow(const ChildOutcome& outcome) {
+  constexpr std::string_view kOwnPrefix = "allocmark: ";
+  std::string text = outcome.stderr_tail;
+  if (text.starts_with(kOwnPrefix)) text.erase(0, kOwnPrefix.size());
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  if (outcome.signal_number != 0) {
+    text = fmt::format("the search ended by {}: {}", signal_name(outcome.signal_number), text);
+  }
+  const ErrorText error{.what = text, .where = {}, .wanted = {}, .got = {}, .next = {}};
+  if (outcome.exit_code == static_cast<int>(ExitCode::Usage)) throw UsageError(error);
+  throw EnvironmentError(error);
+}
+
+SearchResult run_part(const SearchSpec& spec, const SearchPlace& place) {
+  const ChildOutcome outcome = run_child(
+      {.argv = {place.program_path, "cell", std::to_string(getpid()), "--search"},
+       .environment = environment_with(runtime_environment(place.device, place.program_path)),
+       .input = to_json_line(spec)});
+  if (outcome.exit_code != 0 || outcome.result.empty()) rethrow(outcome);
+  return search_result_from_json(outcome.result);
+}
+
+}  // namespace
+
+std::string to_json_line(const SearchSpec& spec) {
+  return Json{{"workload", spec.workload},       {"seed", spec.seed},
+              {"capacity", spec.capacity},       {"confs", spec.confs},
+              {"finds_least", spec.finds_least}, {"settle_count_max", spec.settle_count_max}}
+      .dump();
+}
+
+std::string to_json_line(const SearchResult& result) {
+  Json settings = Json::array();
+  for (const SettingFacts& facts : result.settings) settings.push_back(to_json(facts));
+  return Json{{"event_count", result.event_count},       {"allocate_count", result.allocate_count},
+              {"step_count", result.step_count},         {"stream_count", result.stream_count},
+              {"needed_bytes", result.needed_bytes},     {"usable_bytes", result.usable_bytes},
+              {"capacity_bytes", result.capacity_bytes}, {"settings", settings}}
+      .dump();
+}
+
+SearchSpec search_spec_from_json(std::string_view text) {
+  try {
+    const Json json = Json::parse(text);
+    return {.workload = json.at("workload").get<std::string>(),
+            .seed = json.at("seed").get<std::uint64_t>(),
+            .capacity = json.at("capacity").get<std::string>(),
+            .confs = json.at("confs").get<std::vector<std::string>>(),
+            .finds_least = json.at("finds_least").get<bool>(),
+            .settle_count_max = json.at("settle_count_max").get<std::uint32_t>()};
+  } catch (const Json::exception& error) {
+    reject("specification", error);
+  }
+}
+
+SearchResult search_result_from_json(std::string_view text) {
+  try {
+    const Json json = Json::parse(text);
+    SearchResult result{.event_count = json.at("event_count").get<std::uint64_t>(),
+                        .allocate_count = json.at("allocate_count").get<std::uint64_t>(),
+                        .step_count = json.at("step_count").get<std::uint64_t>(),
+                        .stream_count = json.at("stream_count").get<std::uint64_t>(),
+                        .needed_bytes = json.at("needed_bytes").get<std::uint64_t>(),
+                        .usable_bytes = json.at("usable_bytes").get<std::uint64_t>(),
+                        .capacity_bytes = json.at("capacity_bytes").get<std::uint64_t>()};
+    for (const Json& one : json.at("settings")) result.settings.push_back(facts_of(one));
+    return result;
+  } catch (const Json::exception& error) {
+    reject("result", error);
+  }
+}
+
+SearchResult run_search(const SearchSpec& spec, const SearchPlace& place) {
+  const std::size_t part_count =
+      std::clamp<std::size_t>(place.process_count, 1, std::max<std::size_t>(spec.confs.size(), 1));
+  std::vector<SearchSpec> parts(part_count, spec);
+  for (SearchSpec& part : parts) part.confs.clear();
+  for (std::size_t at = 0; at < spec.confs.size(); ++at) {
+    parts[at % part_count].confs.push_back(spec.confs[at]);
+  }
+  std::vector<std::future<SearchResult>> running;
+  for (const SearchSpec& part : parts) {
+    running.push_back(std::async(std::launch::async, run_part, part, place));
+  }
+  std::vector<SearchResult> results;
+  for (std::future<SearchResult>& one : running) results.push_back(one.get());
+  SearchResult joined = results.front();
+  joined.settings.clear();
+  for (std::size_t at = 0; at < spec.confs.size(); ++at) {
+    joined.settings.push_back(results[at % part_count].settings.at(at / part_count));
+  }
+  return joined;
+}
+
+}  // namespace allocmark

@@ -1,0 +1,28 @@
+// The search in processes of their own, which have the simulated device's CUDA runtime in front. A
+// specification flows in and is divided by settings; the joined facts flow out.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "harness/advise/search.h"
+
+namespace allocmark {
+
+[[nodiscard]] std::string to_json_line(const SearchSpec& spec);
+[[nodiscard]] std::string to_json_line(const SearchResult& result);
+// Throw UsageError where the text is none.
+[[nodiscard]] SearchSpec search_spec_from_json(std::string_view text);
+[[nodiscard]] SearchResult search_result_from_json(std::string_view text);
+
+struct SearchPlace {
+  std::string device;        // "sim:..."
+  std::string program_path;  // what is started with "cell"
+  std::uint32_t process_count = 1;
+};
+
+// Blocks until all processes have ended. Throws what a process ended with.
+[[nodiscard]] SearchResult run_search(const SearchSpec& spec, const SearchPlace& place);
+
+}  // namespace allocmark

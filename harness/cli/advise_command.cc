@@ -1,0 +1,224 @@
+// 'allocmark advise W': which setting a job should run with on a card. A search without a clock
+// finds the candidates; cells measure them; results/answer says which.
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <algorithm>
+#include <chrono>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "base/bytes.h"
+#include "base/error.h"
+#include "harness/advise/advice.h"
+#include "harness/advise/grid.h"
+#include "harness/advise/search_process.h"
+#include "harness/cli/advise_answer.h"
+#include "harness/cli/advise_input.h"
+#include "harness/cli/commands.h"
+#include "harness/cli/terminal.h"
+#include "harness/run/child_process.h"
+#include "harness/run/environment.h"
+#include "harness/run/run.h"
+#include "harness/run/runtime_select.h"
+#include "results/answer/facts.h"
+
+namespace allocmark {
+namespace {
+
+constexpr const char* kAdviseFooter =
+    "\nFirst about 40 settings are searched without a clock: does each serve the job, what do its "
+    "CUDA calls cost, how\nmuch memory does it need at least? Then unset and the best are measured "
+    "as cells. Settings that the linter of\n'explain' finds inert or in conflict are left out.\n"
+    "\nExamples:\n"
+    "  allocmark advise my_job.csv.gz --device sim:rtx-4090\n"
+    "  allocmark advise gpt2_train_amp --capacity 1.05x\n";
+
+struct AdviseCommand {
+  JobOptions job;
+  std::string capacity = "unlimited";
+  std::uint32_t pass_count = 3;
+  bool search_only = false;
+};
+
+void add_advise(CLI::App* app, AdviseCommand* command) {
+  add_job_options(app, &command->job);
+  app->add_option("--capacity", command->capacity,
+                  "Memory the job may use on the card, as in 'run'; unlimited is all that the card "
+                  "leaves")
+      ->capture_default_str()
+      ->type_name("X");
+  app->add_option("--passes", command->pass_count, "Timed passes of each candidate")
+      ->check(CLI::Range(1u, 1000u))
+      ->capture_default_str()
+      ->type_name("N");
+  app->add_flag("--search-only", command->search_only, "Measure nothing");
+  app->footer(kAdviseFooter);
+}
+
+struct Advice {
+  SearchResult search = {};
+  std::vector<CellResult> cells = {};
+  Environment device = {};
+  double search_s = 0;
+};
+
+// At the card's capacity, and the least capacities on a device that is large enough to find them.
+SearchResult search_both(const AdviseCommand& command, const std::string& device) {
+  const SearchPlace place{.device = device,
+                          .program_path = own_program_path(),
+                          .process_count = default_job_count(device)};
+  SearchSpec spec{.workload = workload_of(command.job.workload),
+                  .seed = command.job.seed,
+                  .capacity = command.capacity,
+                  .confs = chosen_confs(command.job.confs, all_settings()),
+                  .finds_least = false};
+  SearchResult result = run_search(spec, place);
+  spec.capacity.clear();
+  spec.finds_least = true;
+  spec.settle_count_max = 1;
+  SearchPlace roomy = place;
+  roomy.device = roomy_device(device);
+  const SearchResult least = run_search(spec, roomy);
+  for (std::size_t at = 0; at < result.settings.size(); ++at) {
+    SettingFacts& facts = result.settings[at];
+    const SettingFacts& found = least.settings[at];
+    facts.least_bytes = found.least_bytes;
+    facts.unsettled_bytes = found.unsettled_bytes;
+    facts.serves_below_bytes = found.serves_below_bytes;
+    facts.pass_count += found.pass_count;
+  }
+  return result;
+}
+
+std::vector<CellResult> measure(const AdviseCommand& command, const SearchResult& search,
+                                const std::string& device) {
+  std::vector<CellSpec> specs;
+  for (const std::string& conf : finalists(search.settings)) {
+    CellSpec spec;
+    spec.key = {.workload = workload_of(command.job.workload),
+                .allocator = "caching",
+                .conf = conf,
+                .device = device,
+                .capacity = command.capacity,
+                .seed = command.job.seed,
+                .on_oom = "skip"};
+    spec.pass_count = command.pass_count;
+    specs.push_back(std::move(spec));
+  }
+  std::vector<CellResult> cells;
+  // One at a time: they are compared by time.
+  (void)run_cells(specs, {.program_path = own_program_path(), .job_count = 1},
+                  [&](const CellResult& cell) { cells.push_back(cell); });
+  return cells;
+}
+
+bool is_impossible(const SearchResult& search) {
+  return search.needed_bytes > search.capacity_bytes;
+}
+
+void print_table(const Advice& advice) {
+  const SearchResult& search = advice.search;
+  const std::vector<bool> front = pareto_front(search.settings);
+  std::vector<std::size_t> order = ranked_by_cost(search.settings);
+  std::vector<std::size_t> failing;
+  for (std::size_t at = 0; at < search.settings.size(); ++at) {
+    if (search.settings[at].oom_count > 0) failing.push_back(at);
+  }
+  std::ranges::stable_sort(failing, {},
+                           [&](std::size_t at) { return search.settings[at].oom_count; });
+  order.insert(order.end(), failing.begin(), failing.end());
+  std::vector<std::vector<std::string>> rows{
+      {"setting", "OOMs", "needs", "peak", "CUDA calls, ms/step", "measured, ms", ""}};
+  for (const std::size_t at : order) {
+    const SettingFacts& facts = search.settings[at];
+    rows.push_back({setting_text(facts.conf), std::to_string(facts.oom_count),
+                    least_text(facts, search), format_bytes(facts.peak_bytes),
+                    milliseconds(facts.driver_ns_per_step), measured_cost(advice.cells, facts.conf),
+                    front[at] ? "*" : ""});
+  }
+  fmt::print("{}\n", text_table(rows));
+}
+
+void print_basis(const Advice& advice) {
+  const SearchResult& search = advice.search;
+  const std::uint32_t pass_count = std::accumulate(
+      search.settings.begin(), search.settings.end(), 0u,
+      [](std::uint32_t sum, const SettingFacts& facts) { return sum + facts.pass_count; });
+  std::string text = fmt::format(
+      "it rests on: {} settings and {} passes of {} events without a clock on a simulated {} "
+      "({:.1f} s), {} cells measured there; PyTorch 2.11's allocator. * = no other setting needs "
+      "less memory and costs less.",
+      search.settings.size(), pass_count, search.event_count, advice.device.gpu_name,
+      advice.search_s, advice.cells.size());
+  if (!advice.device.times_borrowed_from.empty()) {
+    text += " Driver times are borrowed from " + advice.device.times_borrowed_from + ".";
+  }
+  if (const std::string reason = unfit_build_reason(); !reason.empty()) {
+    text += " Measured times mean little: " + reason + ".";
+  }
+  if (search.stream_count > 1) {
+    text += " Several streams: least memory may shift with the times of their work.";
+  }
+  print_wrapped(stdout, text);
+}
+
+void print_text(const Advice& advice) {
+  const SearchResult& search = advice.search;
+  print_table(advice);
+  print_wrapped(stdout, fmt::format("memory: {}; {} are there.", needs_sentence(search),
+                                    format_bytes(search.capacity_bytes)));
+  if (is_impossible(search)) {
+    print_wrapped(
+        stdout, fmt::format("answer: needs {} live, {} are there: no setting can help; {} must "
+                            "go.",
+                            format_bytes(search.needed_bytes), format_bytes(search.capacity_bytes),
+                            format_bytes(search.needed_bytes - search.capacity_bytes)));
+  } else if (!advice.cells.empty()) {
+    for (const std::string& line : measured_answer(advice.cells)) print_wrapped(stdout, line);
+  }
+  print_basis(advice);
+}
+
+void print_json(const Advice& advice) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::parse(to_json_line(advice.search));
+  json["needs"] = needs_sentence(advice.search);
+  json["impossible"] = is_impossible(advice.search);
+  json["times_borrowed_from"] = advice.device.times_borrowed_from;
+  json["answers"] = answers_json(advice.cells);
+  fmt::print("{}\n", json.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+}
+
+ExitCode run_advise(const AdviseCommand& command) {
+  check_device(command.job.device);
+  const DeviceChoice choice = choose_device(command.job.device, own_program_path());
+  Advice advice;
+  advice.device = choice.facts;
+  const std::string simulated = search_device(choice.device, choice.facts.gpu_memory_bytes);
+  const auto begin = std::chrono::steady_clock::now();
+  advice.search = search_both(command, simulated);
+  advice.search_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  if (!command.search_only && !is_impossible(advice.search)) {
+    advice.cells = measure(command, advice.search, choice.device);
+  }
+  if (command.job.format == "json") {
+    print_json(advice);
+  } else {
+    print_text(advice);
+  }
+  return ExitCode::Pass;
+}
+
+}  // namespace
+
+extern const CommandEntry kAdviseCommand;
+constinit const CommandEntry kAdviseCommand{
+    "advise", "Find the setting that a job should run with on a card",
+    [](CLI::App* app) { return bind_command(app, add_advise, run_advise); }};
+
+}  // namespace allocmark

@@ -1,0 +1,90 @@
+// Options and tables of 'advise' and 'fit'.
+#include "harness/cli/advise_input.h"
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <algorithm>
+#include <cstddef>
+#include <filesystem>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "allocators/registry.h"
+#include "harness/run/cards.h"
+#include "harness/run/runtime_select.h"
+
+namespace allocmark {
+
+void add_job_options(CLI::App* app, JobOptions* job) {
+  app->add_option("workload", job->workload,
+                  "The job: a trace file, or a workload as in 'run --workload'")
+      ->required()
+      ->type_name("W");
+  app->add_option("-d,--device", job->device,
+                  "The card: sim:CARD (allocmark list cards), sim:h200,memory=24GiB, or cuda:N")
+      ->capture_default_str()
+      ->type_name("D");
+  app->add_option("-c,--conf", job->confs,
+                  "Only these config strings, 'unset' for none [a grid of PyTorch's keys]")
+      ->type_name("C");
+  app->add_option("--seed", job->seed, "Seed of the workload; recorded traces have none")
+      ->capture_default_str()
+      ->type_name("N");
+  app->add_option("--format", job->format, "table or json (one document)")
+      ->check(CLI::IsMember({"table", "json"}))
+      ->capture_default_str()
+      ->type_name("F");
+}
+
+std::string workload_of(const std::string& word) {
+  const bool is_file = std::filesystem::is_regular_file(word);
+  return is_file ? "file:" + word : word;
+}
+
+std::string search_device(const std::string& device, std::uint64_t memory_bytes) {
+  if (is_simulated(device)) return device;
+  return fmt::format("sim:h200,memory={}B", memory_bytes);
+}
+
+std::string roomy_device(const std::string& device) {
+  return fmt::format("sim:{},memory=1TiB", parse_simulated_device(device).profile);
+}
+
+std::vector<std::string> chosen_confs(const std::vector<std::string>& given,
+                                      std::vector<std::string> otherwise) {
+  if (given.empty()) return otherwise;
+  std::vector<std::string> confs;
+  for (const std::string& text : given) {
+    confs.push_back(text == "unset" ? "" : text);
+    if (const auto error = find_backend("caching").check_conf(confs.back())) {
+      throw UsageError(*error);
+    }
+  }
+  return confs;
+}
+
+std::string text_table(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<std::size_t> widths;
+  for (const auto& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()), 0);
+    for (std::size_t at = 0; at < row.size(); ++at) {
+      widths[at] = std::max(widths[at], row[at].size());
+    }
+  }
+  std::string text;
+  for (const auto& row : rows) {
+    std::string line;
+    for (std::size_t at = 0; at < row.size(); ++at) {
+      line += at == 0 ? fmt::format("{:<{}}", row[at], widths[at])
+                      : fmt::format("  {:>{}}", row[at], widths[at]);
+    }
+    text += line + "\n";
+  }
+  return text;
+}
+
+std::string milliseconds(double value_ns) { return fmt::format("{:.3f}", value_ns / 1e6); }
+
+}  // namespace allocmark

@@ -1,0 +1,45 @@
+// What 'advise' and 'fit' share: the options that name a job, and the table of a search.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "harness/advise/search.h"
+#include "harness/cli/parse.h"
+
+namespace CLI {
+class App;
+}
+
+namespace allocmark {
+
+struct JobOptions {
+  std::string workload;
+  std::string device = "sim:h200";
+  std::vector<std::string> confs;
+  std::uint64_t seed = 1;
+  std::string format = "table";
+};
+void add_job_options(CLI::App* app, JobOptions* job);
+
+// A path that names a file is file:PATH.
+[[nodiscard]] std::string workload_of(const std::string& word);
+
+// The simulated device that a search for `device` runs on; a GPU's memory is simulated.
+[[nodiscard]] std::string search_device(const std::string& device, std::uint64_t memory_bytes);
+
+// Largest device that least capacities are looked for on, so that a job that does not fit the card
+// is told how much it needs.
+[[nodiscard]] std::string roomy_device(const std::string& device);
+
+// Config strings as given ("unset" is the empty one), checked; `otherwise` where none were.
+[[nodiscard]] std::vector<std::string> chosen_confs(const std::vector<std::string>& given,
+                                                    std::vector<std::string> otherwise);
+
+// Rows of text under a heading, in columns; numbers are aligned to the right.
+[[nodiscard]] std::string text_table(const std::vector<std::vector<std::string>>& rows);
+
+[[nodiscard]] std::string milliseconds(double value_ns);
+
+}  // namespace allocmark

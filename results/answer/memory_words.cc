@@ -1,0 +1,92 @@
+// Waste, headroom and growth in words.
+#include "results/answer/memory_words.h"
+
+#include <cstddef>
+#include <cstdint>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/bytes.h"
+
+namespace allocmark {
+namespace {
+
+// A setting that reserves less than this share of what another does cures it.
+constexpr double kCureShare = 0.9;
+constexpr double kMiBBytes = static_cast<double>(kMiB);
+// Slower growth than this fills 24 GiB in 24,000 steps.
+constexpr double kGrowthBytesMin = kMiBBytes;
+// Of cells whose growth is told; the file has all.
+constexpr std::size_t kGrowthListedMax = 4;
+
+std::string growth_text(const CellResult& cell, const TextStyle& style) {
+  const MemoryGrowth& growth = *cell.growth;
+  const bool shrinks = growth.bytes_per_step_high < -kGrowthBytesMin;
+  const std::string name = setting_name(cell.key, style);
+  const std::string interval =
+      fmt::format("{:.1f} to {:.1f} MiB", growth.bytes_per_step_low / kMiBBytes,
+                  growth.bytes_per_step_high / kMiBBytes);
+  if (grows(cell) || shrinks) {
+    return name +
+           style.plain(fmt::format(" {} {:.1f} MiB a step ({})", shrinks ? "changes by" : "grows",
+                                   growth.bytes_per_step / kMiBBytes, interval));
+  }
+  return name + style.plain(
+                    fmt::format(" is flat over {} steps ({} a step)", growth.step_count, interval));
+}
+
+// The baseline and the settings in the order of their rank.
+std::vector<const CellResult*> served_cells(const Answer& answer) {
+  std::vector<const CellResult*> cells;
+  if (answer.baseline != nullptr) cells.push_back(answer.baseline);
+  for (const RankedCell& one : answer.settable) cells.push_back(one.cell);
+  return cells;
+}
+
+}  // namespace
+
+std::string waste_line(const Answer& answer, const TextStyle& style) {
+  const CellResult& cell = *answer.wasteful;
+  std::string text = setting_name(cell.key, style) +
+                     style.plain(fmt::format(" reserves {} at its peak for {} requested",
+                                             format_bytes(*cell.reserved_bytes_peak),
+                                             format_bytes(cell.requested_bytes_peak)));
+  const CellResult* cure = answer.leanest;
+  const bool cures =
+      cure != nullptr && static_cast<double>(*cure->reserved_bytes_peak) <=
+                             kCureShare * static_cast<double>(*cell.reserved_bytes_peak);
+  if (!cures) return text + "; no setting measured reserves less.";
+  return text + "; " + setting_name(cure->key, style) +
+         style.plain(" reserves " + format_bytes(*cure->reserved_bytes_peak)) + ".";
+}
+
+std::optional<std::string> headroom_line(const Answer& answer, const TextStyle& style) {
+  const CellResult* cell = answer.baseline;
+  if (cell == nullptr || outcome_of(*cell) != Outcome::Ok || !cell->reserved_bytes_peak) {
+    return std::nullopt;
+  }
+  const std::uint64_t reserved_bytes = *cell->reserved_bytes_peak;
+  if (cell->capacity_bytes < reserved_bytes) return std::nullopt;
+  return "Headroom: " + setting_name(cell->key, style) +
+         style.plain(fmt::format(" reserves {} of {}; {} are left", format_bytes(reserved_bytes),
+                                 format_bytes(cell->capacity_bytes),
+                                 format_bytes(cell->capacity_bytes - reserved_bytes))) +
+         ".";
+}
+
+bool grows(const CellResult& cell) {
+  return cell.growth && cell.growth->bytes_per_step_low > 0 &&
+         cell.growth->bytes_per_step >= kGrowthBytesMin;
+}
+
+std::optional<std::string> growth_line(const Answer& answer, const TextStyle& style) {
+  std::vector<std::string> parts;
+  for (const CellResult* cell : served_cells(answer)) {
+    if (cell->growth && parts.size() < kGrowthListedMax) parts.push_back(growth_text(*cell, style));
+  }
+  if (parts.empty()) return std::nullopt;
+  return fmt::format("Reserved less live memory over steps: {}.", fmt::join(parts, "; "));
+}
+
+}  // namespace allocmark

@@ -1,0 +1,28 @@
+// What the answer says of memory where nothing failed: waste and its cure, headroom, growth. Chosen
+// cells flow in; sentences flow out.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "results/answer/answer.h"
+
+namespace allocmark {
+
+// "caching a:1 reserves 139 GiB at its peak for 22.0 GiB requested; unset reserves 24.0 GiB."
+[[nodiscard]] std::string waste_line(const Answer& answer, const TextStyle& style);
+
+// "Headroom: caching unset reserves 20.3 GiB of 24.0 GiB; 3.70 GiB are left." Nothing where the
+// baseline failed or its reserved peak is not known.
+[[nodiscard]] std::optional<std::string> headroom_line(const Answer& answer,
+                                                       const TextStyle& style);
+
+// Whether reserved less live memory grows: its whole interval lies above 1 MiB a step.
+[[nodiscard]] bool grows(const CellResult& cell);
+
+// "Reserved less live memory over steps: caching unset grows 12.0 MiB a step (9.0 to 14.0); ...".
+// Nothing where no cell has enough steps.
+[[nodiscard]] std::optional<std::string> growth_line(const Answer& answer, const TextStyle& style);
+
+}  // namespace allocmark

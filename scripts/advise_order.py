@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+"""Holds what 'allocmark advise' searches against cells measured on a GPU (scripts/advise_check.sh).
+
+For every run folder: are the failures of each setting those that the search found, does the setting
+that the search ranks first serve the job wherever any setting does, and does the order by cost agree
+(Kendall's tau over the pairs of settings that serve and that both sides can tell apart)?
+
+Usage: scripts/advise_order.py PROGRAM FOLDER [--tau-min 0.9]   Exit code 1 where it falls short."""
+import argparse
+import itertools
+import json
+import pathlib
+import subprocess
+import sys
+
+EQUAL_SHARE, EQUAL_NS = 1.05, 1000  # as in harness/advise/advice.cc
+
+
+def read_cells(path):
+    with open(path, encoding="utf-8") as file:
+        return [cell for cell in map(json.loads, file) if cell["kind"] == "cell"]
+
+
+def search(program, workload, capacity, confs):
+    command = [program, "advise", workload, "--capacity", capacity, "--search-only", "--format", "json", "--conf"]
+    answer = subprocess.run(command + [conf or "unset" for conf in confs], capture_output=True, text=True, check=True)
+    return {one["conf"]: one for one in json.loads(answer.stdout)["settings"]}
+
+
+def measured_range(cell):
+    values = [one["allocator_ns_per_step"] for one in cell["passes"]]
+    return min(values), max(values)
+
+
+def order_of(left, right):
+    """-1, 0 or 1 of two searched costs; 0 where the search calls them equal."""
+    low, high = sorted((left, right))
+    if high <= low * EQUAL_SHARE or high <= low + EQUAL_NS:
+        return 0
+    return -1 if left < right else 1
+
+
+def judge(program, folder):
+    cells = {cell["conf"]: cell for cell in read_cells(folder / "results.jsonl")}
+    first = next(iter(cells.values()))
+    found = search(program, first["workload"], first["capacity"], list(cells))
+    same = sum(found[conf]["oom_count"] == cell["oom_count"] for conf, cell in cells.items())
+    serving = [conf for conf, cell in cells.items() if cell["oom_count"] == 0]
+    agree = differ = 0
+    for left, right in itertools.combinations(serving, 2):
+        mine = order_of(found[left]["driver_ns_per_step"], found[right]["driver_ns_per_step"])
+        (left_low, left_high), (right_low, right_high) = measured_range(cells[left]), measured_range(cells[right])
+        theirs = -1 if left_high < right_low else 1 if right_high < left_low else 0
+        if mine and theirs:
+            agree, differ = agree + (mine == theirs), differ + (mine != theirs)
+    ranked = sorted((conf for conf in cells if found[conf]["oom_count"] == 0), key=lambda conf: found[conf]["driver_ns_per_step"])
+    rescued = not serving or bool(ranked and cells[ranked[0]]["oom_count"] == 0)
+    return same, len(cells), agree, differ, rescued, ranked[0] or "unset" if ranked else "none serves"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("program")
+    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("--tau-min", type=float, default=0.9)
+    options = parser.parse_args()
+    same = cells = agree = differ = 0
+    good = True
+    for path in sorted(options.folder.glob("*/results.jsonl")):
+        one = judge(options.program, path.parent)
+        print(f"{path.parent.name:34} failures equal {one[0]}/{one[1]}  pairs {one[2]} agree, {one[3]} differ  {'ok' if one[4] else 'NOT SERVED'}: {one[5]}")
+        same, cells, agree, differ, good = same + one[0], cells + one[1], agree + one[2], differ + one[3], good and one[4]
+    if agree + differ == 0:
+        sys.exit(f"{options.folder}: no run folder with two settings that serve")
+    tau = (agree - differ) / (agree + differ)
+    print(f"failures equal in {same} of {cells} cells; Kendall's tau {tau:.3f} over {agree + differ} pairs")
+    return 0 if good and tau >= options.tau_min and same == cells else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

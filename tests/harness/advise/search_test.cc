@@ -1,0 +1,83 @@
+// The search on simcuda: least capacities against passes at every page, and what it refuses.
+#include "harness/advise/search.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "harness/advise/grid.h"
+#include "harness/advise/search_process.h"
+#include "harness/replay/capacity.h"
+#include "tests/catch.h"
+
+namespace allocmark {
+namespace {
+
+constexpr const char* kJob = "churn:live_bytes=256MiB,size_min=64KiB,size_max=16MiB,events=3000";
+
+std::uint64_t failures_at(const std::string& workload, const std::string& conf,
+                          std::uint64_t bytes) {
+  return search_settings({.workload = workload,
+                          .capacity = std::to_string(bytes) + "B",
+                          .confs = {conf},
+                          .finds_least = false})
+      .settings.front()
+      .oom_count;
+}
+
+TEST_CASE("the least capacity is that of passes at every page around it") {
+  for (const std::string conf :
+       {"", "expandable_segments:True", "max_split_size_mb:32", "roundup_power2_divisions:4"}) {
+    const SearchResult result = search_settings({.workload = kJob, .confs = {conf}});
+    const SettingFacts& facts = result.settings.front();
+    INFO(conf);
+    REQUIRE(facts.least_bytes.has_value());
+    CHECK(facts.unsettled_bytes == 0);
+    const std::uint64_t least_bytes = *facts.least_bytes;
+    CHECK(failures_at(kJob, conf, least_bytes - kDevicePageBytes) > 0);
+    for (std::uint64_t page = 0; page < 24; ++page) {
+      CHECK(failures_at(kJob, conf, least_bytes + page * kDevicePageBytes) == 0);
+    }
+  }
+}
+
+TEST_CASE("two searches of the same find the same memory") {
+  const SearchSpec spec{.workload = kJob, .confs = {"", "max_split_size_mb:64"}};
+  const SearchResult one = search_settings(spec);
+  const SearchResult two = search_settings(spec);
+  for (std::size_t at = 0; at < one.settings.size(); ++at) {
+    CHECK(one.settings[at].least_bytes == two.settings[at].least_bytes);
+  }
+}
+
+TEST_CASE("specifications and results survive their JSON") {
+  const SearchSpec spec{.workload = kJob, .seed = 7, .capacity = "1.05x", .confs = {"", "a:1"}};
+  CHECK(to_json_line(search_spec_from_json(to_json_line(spec))) == to_json_line(spec));
+  SearchResult result{.event_count = 5, .needed_bytes = 9};
+  result.settings.push_back({.conf = "x", .oom_count = 3, .least_bytes = 12});
+  result.settings.push_back({.conf = "y"});
+  CHECK(to_json_line(search_result_from_json(to_json_line(result))) == to_json_line(result));
+  CHECK_THROWS_AS(search_spec_from_json("{}"), UsageError);
+  CHECK_THROWS_AS(search_result_from_json("[]"), UsageError);
+}
+
+TEST_CASE("the grid holds 16 and 40 settings, each once and none in conflict") {
+  const std::vector<std::string> all = all_settings();
+  CHECK(single_settings().size() == 16);
+  CHECK(all.size() == 40);
+  for (const std::string& conf : all) {
+    CHECK(std::count(all.begin(), all.end(), conf) == 1);
+    const bool both = conf.find("expandable") != conf.npos && conf.find("max_split") != conf.npos;
+    CHECK_FALSE(both);
+  }
+}
+
+TEST_CASE("a capacity above the device and several processes are refused") {
+  CHECK_THROWS_AS(search_settings({.workload = kJob, .capacity = "4TiB", .confs = {""}}),
+                  UsageError);
+}
+
+}  // namespace
+}  // namespace allocmark
