@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "harness/run/child_process.h"
 #include "harness/run/runtime_select.h"
 
@@ -103,7 +104,7 @@ std::string to_json_line(const SearchResult& result) {
 
 SearchSpec search_spec_from_json(std::string_view text) {
   try {
-    const Json json = Json::parse(text);
+    const Json json = parse_json(text);
     return {.workload = json.at("workload").get<std::string>(),
             .seed = json.at("seed").get<std::uint64_t>(),
             .capacity = json.at("capacity").get<std::string>(),
@@ -117,7 +118,7 @@ SearchSpec search_spec_from_json(std::string_view text) {
 
 SearchResult search_result_from_json(std::string_view text) {
   try {
-    const Json json = Json::parse(text);
+    const Json json = parse_json(text);
     SearchResult result{.event_count = json.at("event_count").get<std::uint64_t>(),
                         .allocate_count = json.at("allocate_count").get<std::uint64_t>(),
                         .step_count = json.at("step_count").get<std::uint64_t>(),

@@ -16,6 +16,8 @@
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include "base/input_file.h"
+#include "base/json_text.h"
 #include "harness/advise/search_process.h"
 #include "harness/cell/cell.h"
 #include "harness/cli/commands.h"
@@ -86,7 +88,7 @@ std::string format_cuda_version(int version) {
 
 // The GPU that a profile was measured on.
 std::string measured_gpu(const std::string& profile) {
-  return nlohmann::json::parse(read_file(profile)).at("device").at("name").get<std::string>();
+  return parse_json(read_file(profile, kSettingsInput)).at("device").at("name").get<std::string>();
 }
 
 void describe(std::string_view device) {
