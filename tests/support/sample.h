@@ -129,7 +129,7 @@ inline Environment environment() {
           .runtime_version = "13.0",
           .profile_name = "h200",
           .profile_hash = "00000000000000dd",
-          .times_borrowed_from = "",
+          .times_borrowed_from = "NVIDIA H200",
           .gpu_memory_bytes = 150000000000,
           .clock_resolution_ns = 1,
           .clock_overhead_ns = 19.5,
