@@ -15,6 +15,7 @@
 #include "workloads/scenario.h"
 #include "workloads/trace/data_folder.h"
 #include "workloads/trace/summary.h"
+#include "workloads/trace/trace_reader.h"
 #include "workloads/trace/trace_writer.h"
 
 namespace allocmark {
@@ -42,11 +43,13 @@ constexpr RecordedNote kRecordedNotes[] = {
 std::unique_ptr<EventSource> open_path_or_workload(std::string_view text, std::uint64_t seed) {
   std::error_code ignored;
   std::string path(text);
-  if (!std::filesystem::is_regular_file(path, ignored)) {
-    if (!path.starts_with("file:") || !std::filesystem::is_regular_file(path.substr(5), ignored))
-      return open_workload(text, seed);
+  if (path.starts_with("file:") && std::filesystem::is_regular_file(path.substr(5), ignored))
     path = path.substr(5);
-  }
+  // A pipe is one as well; what may be read at all is the reader's to say.
+  const std::filesystem::file_status status = std::filesystem::status(path, ignored);
+  if (!std::filesystem::exists(status) || std::filesystem::is_directory(status))
+    return open_workload(text, seed);
+  if (!std::filesystem::is_regular_file(status)) return open_trace_file(path);
   Recording recording = open_recording(path);
   for (const std::string& note : recording.notes)
     print(stderr, fmt::format("note: {}: {}\n", path, note));
@@ -63,7 +66,10 @@ int trace_convert(std::string_view path_or_workload, const std::string& path_to,
                   std::FILE* out) {
   const std::unique_ptr<EventSource> source = open_path_or_workload(path_or_workload, seed);
   const std::uint64_t event_count = write_trace_file(path_to, *source);
-  print(out, fmt::format("{}: {} events\n", path_to, event_count));
+  // The events may go to stdout themselves.
+  if (!path_to.starts_with("/dev/")) {
+    print(out, fmt::format("{}: {} events\n", path_to, event_count));
+  }
   return static_cast<int>(ExitCode::Pass);
 }
 
