@@ -74,4 +74,10 @@ class FileError : public Error {
   explicit FileError(ErrorText text) : Error(ExitCode::FileAccess, std::move(text)) {}
 };
 
+// Of those, what was to be written: the disk is full, the folder read-only. A cell ends with it.
+class WriteError : public FileError {
+ public:
+  using FileError::FileError;
+};
+
 }  // namespace allocmark

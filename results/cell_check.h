@@ -14,6 +14,10 @@ namespace allocmark {
 // why.
 [[nodiscard]] std::vector<std::string> contradictions(const CellResult& cell);
 
+// What cannot have happened, though the numbers fit each other: more live than the capacity and no
+// failed request, less taken from the device than reserved, parts that are not the whole.
+[[nodiscard]] std::vector<std::string> impossibilities(const CellResult& cell);
+
 // Passes below which the spread between passes cannot be told.
 inline constexpr std::uint32_t kPublishedPassCountMin = 3;
 

@@ -18,6 +18,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "results/environment_fields.h"
 #include "results/fields.h"
 #include "results/latency_histogram.h"
@@ -363,11 +364,10 @@ std::optional<Version> parse_version(std::string_view text) {
 
 // Parses the line and checks its kind and version.
 Json parse_line(std::string_view line, const char* kind, LineContext& context) {
-  Json object;
-  try {
-    object = Json::parse(line);
-  } catch (const Json::exception& error) {
-    fail(context.where, "the line is no whole JSON object (cut short or corrupt)", {}, error.what(),
+  std::string problem;
+  Json object = parse_ordered_json(line, &problem);
+  if (object.is_discarded()) {
+    fail(context.where, "the line is no whole JSON object (cut short or corrupt)", {}, problem,
          "Delete the line and run that cell again.");
   }
   if (!object.is_object()) {
@@ -490,7 +490,7 @@ CellKey cell_key_from_json(std::string_view line, const std::string& where) {
 }
 
 std::optional<std::string> json_line_kind(std::string_view line) {
-  const Json object = Json::parse(line, nullptr, false);
+  const Json object = parse_ordered_json(line);
   if (!object.is_object()) return std::nullopt;
   const Json kind = object.value("kind", Json(nullptr));
   return kind.is_string() ? std::optional(kind.get<std::string>()) : std::nullopt;

@@ -1,24 +1,19 @@
-// Reads and adds to results.jsonl with plain POSIX calls: a line is one write, so a killed process
-// leaves at most its last line cut short.
+// Reads and adds to results.jsonl. A line is one write, so a killed process leaves at most its last
+// line cut short.
 #include "results/run_file.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
+#include "base/bytes.h"
 #include "base/error.h"
+#include "base/input_file.h"
 #include "results/json.h"
 
 namespace allocmark {
@@ -33,18 +28,9 @@ namespace {
                    .next = std::move(next)});
 }
 
-std::string errno_text() { return std::strerror(errno); }
-
-std::string read_whole(const std::string& path) {
-  if (std::filesystem::is_directory(path)) {
-    fail(path, "the results file is a folder", {}, "Give the results.jsonl in it.");
-  }
-  std::ifstream stream(path, std::ios::binary);
-  if (!stream) fail(path, "the results cannot be opened", errno_text(), "Check the path.");
-  std::string text{std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
-  if (stream.bad()) fail(path, "the results cannot be read", errno_text(), "Check the disk.");
-  return text;
-}
+// A cell's line has some KiB; with a histogram per pass some hundred.
+constexpr std::size_t kLineBytesMax = 16 * kMiB;
+constexpr std::size_t kChunkBytes = kMiB;
 
 // Adds cells so that the last one of a key counts.
 class CellSet {
@@ -67,107 +53,101 @@ class CellSet {
   std::unordered_map<std::string, std::size_t> index_by_id_;
 };
 
-}  // namespace
+// Takes the lines of a file one after the other.
+class RunParser {
+ public:
+  explicit RunParser(std::string path) : path_(std::move(path)), cells_(run_) {}
 
-RunFile read_run_file(const std::string& path) { return parse_run_file(read_whole(path), path); }
+  // A line without its newline; `ended` says whether it had one. False where it was cut short.
+  bool add(std::string_view line, bool ended) {
+    ++line_number_;
+    if (!ended && line_number_ > 1 && !json_line_kind(line)) {
+      run_.torn = true;
+      run_.torn_line = line_number_;
+      return false;
+    }
+    const std::string where = fmt::format("{}:{}", path_, line_number_);
+    if (line_number_ == 1) {
+      run_.environment = environment_from_json(line, where);
+    } else {
+      cells_.add(cell_result_from_json(line, where));
+    }
+    run_.whole_bytes += line.size() + (ended ? 1 : 0);
+    run_.newline_missing = !ended;
+    return true;
+  }
 
-RunFile parse_run_file(std::string_view text, const std::string& path) {
-  if (text.empty()) {
+  RunFile finish() {
+    if (line_number_ > 0) return std::move(run_);
     throw UsageError({.what = "the results file is empty",
-                      .where = path,
+                      .where = path_,
                       .wanted = "the results.jsonl that 'allocmark run' writes",
                       .got = {},
-                      .next = "Delete it and run again."});
+                      .next = "start a new folder with --out DIR"});
   }
-  RunFile run;
-  CellSet cells(run);
-  std::uint64_t line_number = 0;
-  for (std::size_t begin = 0; begin < text.size();) {
-    ++line_number;
-    const std::size_t newline = text.find('\n', begin);
-    const bool ended = newline != std::string_view::npos;
-    const std::size_t end = ended ? newline : text.size();
-    const std::string_view line(text.data() + begin, end - begin);
-    if (!ended && line_number > 1 && !json_line_kind(line)) {
-      run.torn = true;
-      run.torn_line = line_number;
-      break;
-    }
-    const std::string where = fmt::format("{}:{}", path, line_number);
-    if (line_number == 1) {
-      run.environment = environment_from_json(line, where);
-    } else {
-      cells.add(cell_result_from_json(line, where));
-    }
-    run.whole_bytes = end;
-    run.newline_missing = !ended;
-    begin = end + 1;
-    if (ended) run.whole_bytes = begin;
+
+ private:
+  std::string path_;
+  RunFile run_;
+  CellSet cells_;
+  std::uint64_t line_number_ = 0;
+};
+
+// Hands over the whole lines of the text, and says how many bytes they had.
+std::size_t add_lines(std::string_view text, RunParser& parser) {
+  std::size_t begin = 0;
+  for (std::size_t newline = 0; (newline = text.find('\n', begin)) != std::string_view::npos;
+       begin = newline + 1) {
+    parser.add(text.substr(begin, newline - begin), true);
   }
-  return run;
+  return begin;
 }
 
-RunFileWriter::RunFileWriter(int descriptor, std::string path, std::uint64_t size_bytes)
-    : descriptor_(descriptor), path_(std::move(path)), size_bytes_(size_bytes) {}
+}  // namespace
 
-RunFileWriter::RunFileWriter(RunFileWriter&& other) noexcept
-    : descriptor_(std::exchange(other.descriptor_, -1)),
-      path_(std::move(other.path_)),
-      size_bytes_(other.size_bytes_) {}
+RunFile read_run_file(const std::string& path) {
+  if (std::filesystem::is_directory(path)) {
+    fail(path, "the results file is a folder", {}, "Give the results.jsonl in it.");
+  }
+  InputFile file(path, kResultsInput);
+  RunParser parser(path);
+  std::string text;
+  std::vector<char> chunk(kChunkBytes);
+  while (const std::size_t count = file.read(chunk)) {
+    text.append(chunk.data(), count);
+    text.erase(0, add_lines(text, parser));
+    if (text.size() <= kLineBytesMax) continue;
+    throw UsageError({.what = "a line is too long for a result",
+                      .where = path,
+                      .wanted = fmt::format("at most {}", format_bytes(kLineBytesMax)),
+                      .got = "a longer one",
+                      .next = "give the results.jsonl that 'allocmark run' writes"});
+  }
+  if (!text.empty()) parser.add(text, false);
+  return parser.finish();
+}
 
-RunFileWriter::~RunFileWriter() {
-  if (descriptor_ >= 0) ::close(descriptor_);
+RunFile parse_run_file(std::string_view text, const std::string& path) {
+  RunParser parser(path);
+  text.remove_prefix(add_lines(text, parser));
+  if (!text.empty()) parser.add(text, false);
+  return parser.finish();
 }
 
 RunFileWriter RunFileWriter::create(const std::string& path, const Environment& environment) {
-  const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (descriptor < 0) {
-    fail(path, "the results file cannot be created", errno_text(),
-         "Choose an output folder that exists and can be written.");
-  }
-  RunFileWriter writer(descriptor, path, 0);
-  struct stat status {};
-  if (::fstat(descriptor, &status) != 0 || status.st_size != 0) {
-    fail(path, "the results file exists already", {},
-         "Choose another output folder, or go on with the run that is there (resume).");
-  }
-  writer.append_line(to_json_line(environment));
+  RunFileWriter writer(LineFile::create(path));
+  writer.file_.append(to_json_line(environment));
   return writer;
 }
 
 RunFileWriter RunFileWriter::resume(const std::string& path) {
   const RunFile run = read_run_file(path);
-  const int descriptor = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
-  if (descriptor < 0) {
-    fail(path, "the results file cannot be written", errno_text(), "Check its permissions.");
-  }
-  RunFileWriter writer(descriptor, path, run.whole_bytes);
-  if (run.torn && ::ftruncate(descriptor, static_cast<off_t>(run.whole_bytes)) != 0) {
-    fail(path, "the torn last line cannot be cut off", errno_text(), "Check the disk.");
-  }
-  if (run.newline_missing) writer.append_line({});
+  // A whole last line that lacks only its newline gets it.
+  RunFileWriter writer(LineFile::resume(path, run.whole_bytes));
+  if (run.newline_missing) writer.file_.append({});
   return writer;
 }
 
-void RunFileWriter::append(const CellResult& cell) { append_line(to_json_line(cell)); }
-
-void RunFileWriter::append_line(const std::string& line) {
-  const std::string bytes = line + '\n';
-  std::size_t written = 0;
-  while (written < bytes.size()) {
-    const ssize_t count = ::write(descriptor_, bytes.data() + written, bytes.size() - written);
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) {
-      const std::string reason = errno_text();
-      // Best effort: if this fails too, the reader takes the rest as a torn line.
-      [[maybe_unused]] const int ignored =
-          ::ftruncate(descriptor_, static_cast<off_t>(size_bytes_));
-      fail(path_, "a result could not be written", reason,
-           "Free disk space and resume the run; what was written before is whole.");
-    }
-    written += static_cast<std::size_t>(count);
-  }
-  size_bytes_ += bytes.size();
-}
+void RunFileWriter::append(const CellResult& cell) { file_.append(to_json_line(cell)); }
 
 }  // namespace allocmark

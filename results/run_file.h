@@ -7,8 +7,10 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "base/output_file.h"
 #include "results/schema.h"
 
 namespace allocmark {
@@ -24,9 +26,10 @@ struct RunFile {
   bool newline_missing = false;           // the last line is whole but for its newline
 };
 
-// Reads all of it. Throws FileError with file and line where the file cannot be read, is
-// empty, does not begin with an environment, or has a corrupt line. Only a last line without its
-// newline that is no whole JSON object is taken as torn, which is what a killed run leaves.
+// Reads all of it, line by line. Throws FileError where the file cannot be read, and UsageError
+// with file and line where it is empty, does not begin with an environment, or has a corrupt line.
+// Only a last line without its newline that is no whole JSON object is taken as torn, which is what
+// a killed run leaves.
 [[nodiscard]] RunFile read_run_file(const std::string& path);
 // The same of a file's text; `path` is what messages call it.
 [[nodiscard]] RunFile parse_run_file(std::string_view text, const std::string& path);
@@ -42,21 +45,14 @@ class RunFileWriter {
   // Opens a file that read_run_file accepts, cuts off a torn last line, and adds after it.
   static RunFileWriter resume(const std::string& path);
 
-  RunFileWriter(RunFileWriter&& other) noexcept;
-  RunFileWriter& operator=(RunFileWriter&& other) = delete;
-  ~RunFileWriter();
-
   // Throws FileError where the line could not be written whole (disk full); what was whole
   // before stays whole.
   void append(const CellResult& cell);
 
  private:
-  RunFileWriter(int descriptor, std::string path, std::uint64_t size_bytes);
-  void append_line(const std::string& line);
+  explicit RunFileWriter(LineFile file) : file_(std::move(file)) {}
 
-  int descriptor_ = -1;
-  std::string path_;
-  std::uint64_t size_bytes_ = 0;  // length of the whole lines
+  LineFile file_;
 };
 
 }  // namespace allocmark

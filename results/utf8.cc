@@ -3,13 +3,14 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/json_text.h"
+
 namespace allocmark {
 
 std::string valid_utf8(std::string_view text) {
   using Json = nlohmann::json;
   const Json stored = std::string(text);
-  return Json::parse(stored.dump(-1, ' ', false, Json::error_handler_t::replace))
-      .get<std::string>();
+  return parse_json(stored.dump(-1, ' ', false, Json::error_handler_t::replace)).get<std::string>();
 }
 
 }  // namespace allocmark

@@ -9,6 +9,7 @@
 #include "base/nearest.h"
 #include "workloads/composition.h"
 #include "workloads/generators.h"
+#include "workloads/import/recording.h"
 #include "workloads/scenario.h"
 #include "workloads/trace/data_folder.h"
 #include "workloads/trace/trace_reader.h"
@@ -76,7 +77,7 @@ void refuse_path(const std::string& text) {
 std::unique_ptr<EventSource> open_workload(std::string_view workload, std::uint64_t seed) {
   if (std::unique_ptr<EventSource> composed = open_composition(workload, seed)) return composed;
   const std::string text(workload);
-  if (text.starts_with("file:")) return open_trace_file(text.substr(5));
+  if (text.starts_with("file:")) return open_recording(text.substr(5)).events;
   std::vector<std::string> known;
   const std::string name = text.substr(0, text.find(':'));
   for (const GeneratorEntry& generator : generators()) {

@@ -5,13 +5,14 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
-#include <fstream>
 #include <optional>
+#include <sstream>
 #include <system_error>
 #include <tuple>
 #include <utility>
 
 #include "base/error.h"
+#include "base/input_file.h"
 #include "base/nearest.h"
 
 namespace allocmark {
@@ -71,8 +72,7 @@ void ScenarioReader::fail(std::string what, std::string wanted, std::string_view
 }
 
 Scenario ScenarioReader::read() {
-  std::ifstream file(path_);
-  if (!file) fail("cannot read scenario file", "a readable file", "", "");
+  std::istringstream file(read_file(path_, kSettingsInput));
   Scenario scenario;
   const fs::path path(path_);
   scenario.path = path_;

@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 
 #include "base/error.h"
 #include "workloads/generators.h"
+#include "workloads/import/recording.h"
 #include "workloads/open_workload.h"
 #include "workloads/references.h"
 #include "workloads/scenario.h"
@@ -40,9 +42,18 @@ constexpr RecordedNote kRecordedNotes[] = {
 
 std::unique_ptr<EventSource> open_path_or_workload(std::string_view text, std::uint64_t seed) {
   std::error_code ignored;
-  const std::string path(text);
-  if (std::filesystem::is_regular_file(path, ignored)) return open_trace_file(path);
-  return open_workload(text, seed);
+  std::string path(text);
+  if (path.starts_with("file:") && std::filesystem::is_regular_file(path.substr(5), ignored))
+    path = path.substr(5);
+  // A pipe is one as well; what may be read at all is the reader's to say.
+  const std::filesystem::file_status status = std::filesystem::status(path, ignored);
+  if (!std::filesystem::exists(status) || std::filesystem::is_directory(status))
+    return open_workload(text, seed);
+  if (!std::filesystem::is_regular_file(status)) return open_trace_file(path);
+  Recording recording = open_recording(path);
+  for (const std::string& note : recording.notes)
+    print(stderr, fmt::format("note: {}: {}\n", path, note));
+  return std::move(recording.events);
 }
 
 int trace_summary(std::string_view path_or_workload, std::uint64_t seed, std::FILE* out) {
@@ -55,13 +66,16 @@ int trace_convert(std::string_view path_or_workload, const std::string& path_to,
                   std::FILE* out) {
   const std::unique_ptr<EventSource> source = open_path_or_workload(path_or_workload, seed);
   const std::uint64_t event_count = write_trace_file(path_to, *source);
-  print(out, fmt::format("{}: {} events\n", path_to, event_count));
+  // The events may go to stdout themselves.
+  if (!path_to.starts_with("/dev/")) {
+    print(out, fmt::format("{}: {} events\n", path_to, event_count));
+  }
   return static_cast<int>(ExitCode::Pass);
 }
 
 int trace_validate(const std::string& path, std::FILE* out) {
   const std::unique_ptr<EventSource> source =
-      open_trace_file(path.starts_with("file:") ? path.substr(5) : path);
+      open_recording(path.starts_with("file:") ? path.substr(5) : path).events;
   const TraceSummary summary = summarize(*source);
   print(out, fmt::format("{}: valid, {} events, hash {:016x}\n", path, summary.event_count,
                          summary.hash));

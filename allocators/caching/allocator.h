@@ -12,6 +12,7 @@
 #include "allocators/caching/events.h"
 #include "allocators/caching/heap.h"
 #include "allocators/caching/policy.h"
+#include "allocators/caching/segment_info.h"
 
 namespace allocmark::caching {
 
@@ -51,6 +52,18 @@ class CachingAllocator {
 
   // Waits for every stream a freed block is still used on, then gives back all that is wholly free.
   void empty_cache();
+
+  // Starts with this heap instead of an empty one; before the first request. The driver is asked
+  // for expandable memory only. Blocks that wait for a stream are taken as owned: the caller gives
+  // them back.
+  void adopt(const std::vector<SegmentInfo>& segments) { heap_.adopt(segments); }
+  // Gives back a segment that is wholly free, as garbage collection does; false where it is not.
+  bool release_free_segment(std::uint64_t address);
+
+  // Whether the cache, as it is now, has a block for such a request.
+  [[nodiscard]] bool has_cached(std::uint64_t size_bytes, Stream stream) {
+    return choose_free_block(make_request(size_bytes, stream), settings_) != nullptr;
+  }
 
   // PyTorch allows to change settings at any time; the memory fraction and the counter
   // max_split_size stay.

@@ -50,6 +50,17 @@ void CachingAllocator::release_pool(const Pool& pool) {
   for (Block* block : expandable) heap_.unmap_expandable(block);
 }
 
+bool CachingAllocator::release_free_segment(std::uint64_t address) {
+  for (const PoolKind kind : {PoolKind::Small, PoolKind::Large}) {
+    for (Block* block : heap_.pool(kind).free_blocks()) {
+      if (block->address != address || block->segment != nullptr || block->is_split()) continue;
+      heap_.release_segment(block);
+      return true;
+    }
+  }
+  return false;
+}
+
 void CachingAllocator::note_failure(const Request& request) {
   ++heap_.counters.num_ooms;
   last_failure_ = OutOfMemory{

@@ -13,6 +13,7 @@
 #include "allocators/caching/expandable.h"
 #include "allocators/caching/pointer_map.h"
 #include "allocators/caching/pool.h"
+#include "allocators/caching/segment_info.h"
 #include "allocators/caching/settings.h"
 #include "allocators/cuda/driver.h"
 
@@ -49,6 +50,9 @@ class Heap {
   // inactive blocks.
   void free_block(Block* block);
 
+  // Takes over segments with their blocks, as a snapshot shows them (heap_seed.cc).
+  void adopt(const std::vector<SegmentInfo>& segments);
+
   // The first block of every segment; `waiting` are the blocks that are in no set and not
   // allocated.
   [[nodiscard]] std::vector<Block*> segment_heads(const std::vector<Block*>& waiting) const;
@@ -77,6 +81,9 @@ class Heap {
   std::uint64_t merge(Block* into, Block* from);
   void destroy_expandable_segment(Block* block);
   void insert_unmapped(Block* block);
+  void adopt_expandable(const std::vector<SegmentInfo>& ranges);
+  [[nodiscard]] Block* adopt_segment(const SegmentInfo& segment);
+  void carve(Block* block, const SegmentInfo& segment);
   void erase_from_set(Block* block);
 
   Driver& driver_;

@@ -1,9 +1,11 @@
 #include "harness/bundle/archive.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -41,38 +43,113 @@ std::uint64_t header_sum(std::string_view header) {
   return sum;
 }
 
-// Of the header only the name (at 0), the size (at 124), the sum (at 148), the kind (at 156) and
-// the name's folder (at 345) matter. A whole archive ends with a record of zeros.
-TarContents parse_tar(std::string_view tar) {
-  TarContents contents;
-  const auto damaged = [&](const char* how) {
-    contents.damage = how;
-    return contents;
-  };
-  for (std::size_t at = 0; at < tar.size();) {
-    if (tar[at] == '\0') return contents;
-    if (tar.size() - at < kRecordBytes) return damaged("it is cut short: half a header");
-    const std::string_view header = tar.substr(at, kRecordBytes);
-    std::uint64_t size_bytes = 0;
-    std::uint64_t sum = 0;
-    if (!read_octal(header.substr(124, 12), size_bytes))
-      return damaged("this is no tar archive: a header without a size");
-    if (!read_octal(header.substr(148, 8), sum) || sum != header_sum(header))
-      return damaged("a header has been changed: its sum is wrong");
-    at += kRecordBytes;
-    if (size_bytes > tar.size() - at) return damaged("it is cut short: half a file");
-    const bool has_folder = header.substr(257, 5) == "ustar" && header[345] != '\0';
-    const std::string folder = has_folder ? text_field(header.substr(345, 155)) + "/" : "";
-    std::string name = folder + text_field(header.substr(0, 100));
-    const char kind = header[156];
-    if (kind == '0' || kind == '\0') {
-      contents.files.push_back({std::move(name), std::string(tar.substr(at, size_bytes))});
-    } else if (kind != '5') {
-      contents.others.push_back(std::move(name));
-    }
-    at += (size_bytes + kRecordBytes - 1) / kRecordBytes * kRecordBytes;
+// Reads an archive from its first byte to its last, one entry in memory at a time.
+class TarReader {
+ public:
+  TarReader(const std::string& path, const UnpackLimits& limits)
+      : reader_(path, kArchiveInput), limits_(limits) {}
+
+  TarContents read();
+
+ private:
+  // Fills the text; false at the end of the data, and where they are damaged.
+  bool fill(std::span<char> into);
+  bool read_entry(std::string_view header);
+  bool skip(std::uint64_t byte_count);
+  bool read_end();
+  bool damaged(std::string how);
+
+  ByteReader reader_;
+  UnpackLimits limits_;
+  std::uint64_t unpacked_bytes_ = 0;
+  std::size_t entry_count_ = 0;
+  TarContents contents_;
+};
+
+bool TarReader::damaged(std::string how) {
+  if (contents_.damage.empty()) contents_.damage = std::move(how);
+  return false;
+}
+
+bool TarReader::fill(std::span<char> into) {
+  const std::size_t count = reader_.read(into);
+  unpacked_bytes_ += count;
+  if (!reader_.damage().empty()) return damaged(reader_.damage());
+  if (std::string why = beyond_limits(reader_, unpacked_bytes_, limits_); !why.empty()) {
+    return damaged(std::move(why));
   }
-  return damaged("it is cut short: its end is missing");
+  return count == into.size();
+}
+
+bool TarReader::skip(std::uint64_t byte_count) {
+  std::array<char, kRecordBytes> ignored{};
+  while (byte_count > 0) {
+    const std::size_t count = std::min<std::uint64_t>(byte_count, ignored.size());
+    if (!fill(std::span(ignored).first(count))) return damaged("it is cut short: half a file");
+    byte_count -= count;
+  }
+  return true;
+}
+
+// Of the header only the name (at 0), the size (at 124), the sum (at 148), the kind (at 156) and
+// the name's folder (at 345) matter.
+bool TarReader::read_entry(std::string_view header) {
+  std::uint64_t size_bytes = 0;
+  std::uint64_t sum = 0;
+  if (!read_octal(header.substr(124, 12), size_bytes))
+    return damaged("this is no tar archive: a header without a size");
+  if (!read_octal(header.substr(148, 8), sum) || sum != header_sum(header))
+    return damaged("a header has been changed: its sum is wrong");
+  if (++entry_count_ > kTarEntryCountMax)
+    return damaged(fmt::format("it has more than {} entries", kTarEntryCountMax));
+  const bool has_folder = header.substr(257, 5) == "ustar" && header[345] != '\0';
+  const std::string folder = has_folder ? text_field(header.substr(345, 155)) + "/" : "";
+  std::string name = folder + text_field(header.substr(0, 100));
+  const char kind = header[156];
+  const std::uint64_t padding = (kRecordBytes - size_bytes % kRecordBytes) % kRecordBytes;
+  if (kind != '0' && kind != '\0') {
+    (kind == '5' ? contents_.folders : contents_.others).push_back(std::move(name));
+    return size_bytes <= limits_.size_bytes_max && skip(size_bytes + padding);
+  }
+  // The size is only what the header says: what is there is taken piece by piece.
+  constexpr std::uint64_t kPieceBytes = kMiB;
+  std::string text;
+  for (std::uint64_t left = size_bytes; left > 0;) {
+    const std::size_t piece = std::min(left, kPieceBytes);
+    text.resize(text.size() + piece);
+    if (!fill(std::span(text).last(piece))) return damaged("it is cut short: half a file");
+    left -= piece;
+  }
+  contents_.files.push_back({std::move(name), std::move(text)});
+  return skip(padding);
+}
+
+// After the first record of zeros nothing but zeros may follow.
+bool TarReader::read_end() {
+  std::array<char, kRecordBytes> record{};
+  for (bool whole = true; whole;) {
+    record.fill('\0');
+    whole = fill(record);
+    if (std::ranges::any_of(record, [](char byte) { return byte != '\0'; }))
+      return damaged("bytes follow its end");
+  }
+  return contents_.damage.empty();
+}
+
+TarContents TarReader::read() {
+  std::array<char, kRecordBytes> record{};
+  while (contents_.damage.empty()) {
+    if (!fill(record)) {
+      damaged(unpacked_bytes_ % kRecordBytes == 0 ? "it is cut short: its end is missing"
+                                                  : "it is cut short: half a header");
+    } else if (std::ranges::all_of(record, [](char byte) { return byte == '\0'; })) {
+      read_end();
+      break;
+    } else if (!read_entry({record.data(), record.size()})) {
+      damaged("an entry is larger than an archive may be");
+    }
+  }
+  return std::move(contents_);
 }
 
 std::string octal_field(std::uint64_t value, std::size_t digit_count) {
@@ -95,24 +172,12 @@ std::string tar_header(const ArchiveFile& file) {
 
 }  // namespace
 
-TarContents read_tar(const std::string& path, std::uint64_t size_bytes_max) {
-  ByteReader reader(path);
-  std::string tar;
-  std::vector<char> buffer(1 << 16);
-  for (std::size_t count = 0; (count = reader.read(buffer)) > 0;) {
-    tar.append(buffer.data(), count);
-    if (tar.size() <= size_bytes_max) continue;
-    TarContents contents;
-    contents.damage = fmt::format("it unpacks to more than {} bytes", size_bytes_max);
-    return contents;
-  }
-  TarContents contents = parse_tar(tar);
-  if (!reader.damage().empty()) contents.damage = reader.damage();
-  return contents;
+TarContents read_tar(const std::string& path, const UnpackLimits& limits) {
+  return TarReader(path, limits).read();
 }
 
 std::vector<ArchiveFile> read_whole_tar(const std::string& path) {
-  TarContents contents = read_tar(path, kWholeTarBytesMax);
+  TarContents contents = read_tar(path, {});
   if (contents.damage.empty()) return std::move(contents.files);
   throw UsageError({.what = "the archive is damaged",
                     .where = path,

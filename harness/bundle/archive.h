@@ -2,9 +2,11 @@
 // memory flow in or out. Reading a bundle never throws for what is in it: damage is an answer.
 #pragma once
 
-#include <cstdint>
+#include <cstddef>
 #include <string>
 #include <vector>
+
+#include "workloads/trace/byte_stream.h"
 
 namespace allocmark {
 
@@ -14,20 +16,21 @@ struct ArchiveFile {
 };
 
 struct TarContents {
-  std::vector<ArchiveFile> files;   // regular files, up to where the archive is damaged
-  std::vector<std::string> others;  // names of what is no regular file: links, devices
-  std::string damage;               // empty where the archive is whole
+  std::vector<ArchiveFile> files;    // regular files, up to where the archive is damaged
+  std::vector<std::string> folders;  // names of folders
+  std::vector<std::string> others;   // names of what is neither: links, devices
+  std::string damage;                // empty where the archive is whole
 };
 
-// Throws UsageError where there is no such file or its suffix is none of ours. No more than
-// `size_bytes_max` is unpacked; more counts as damage.
-[[nodiscard]] TarContents read_tar(const std::string& path, std::uint64_t size_bytes_max);
+// More entries than this count as damage.
+inline constexpr std::size_t kTarEntryCountMax = 100'000;
 
-// What read_whole_tar unpacks at most.
-inline constexpr std::uint64_t kWholeTarBytesMax = std::uint64_t{1} << 30;
+// Throws FileError where there is no such file. What would unpack beyond the limits is not
+// unpacked and counts as damage, as do bytes after the archive's end.
+[[nodiscard]] TarContents read_tar(const std::string& path, const UnpackLimits& limits);
 
-// The regular files, in the archive's order. An archive that is damaged, cut short or larger than
-// kWholeTarBytesMax is a UsageError that says so.
+// The regular files, in the archive's order. An archive that is damaged, cut short or beyond the
+// limits is a UsageError that says so.
 [[nodiscard]] std::vector<ArchiveFile> read_whole_tar(const std::string& path);
 
 // The same files give the same bytes: no times, no owners, in the order given. Names have at most

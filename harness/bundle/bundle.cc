@@ -44,15 +44,22 @@ constexpr const char* kReadme =
     "be made again from the raw\nresults. The numbers are defined in allocmark's "
     "results/DEFINITIONS.md, the rules in its results/BUNDLES.md.\n";
 
+// A link in a folder may lead to what nobody wants to publish.
+bool is_own_file(const std::string& path) {
+  std::error_code ignored;
+  return fs::symlink_status(path, ignored).type() == fs::file_type::regular;
+}
+
 // A run's own files: its results and, for a folder, its plan.
 void add_run(const std::string& path, const std::string& prefix, BundleFiles& files) {
   std::error_code ignored;
   const bool is_folder = fs::is_directory(path, ignored);
-  files[prefix + "results.jsonl"] = read_file(is_folder ? results_path(path) : path);
+  files[prefix + "results.jsonl"] = read_file(is_folder ? results_path(path) : path, kResultsInput);
   if (!is_folder) return;
-  files[prefix + "plan.json"] = read_file((fs::path(path) / "plan.json").string());
+  files[prefix + "plan.json"] = read_file((fs::path(path) / "plan.json").string(), kPlanInput);
   const std::string conditions = (fs::path(path) / "conditions.json").string();
-  if (fs::exists(conditions)) files[prefix + "conditions.json"] = read_file(conditions);
+  if (fs::exists(conditions))
+    files[prefix + "conditions.json"] = read_file(conditions, kSettingsInput);
 }
 
 // An A/B run: its side A is the baseline, and its verdicts rest on the rounds.
@@ -69,11 +76,11 @@ void add_turns(const BundleInput& input, BundleFiles& files) {
   }
   add_run((folder / "A").string(), "base.", files);
   for (const char* name : {kBundleTurnsPlan, kBundleRounds}) {
-    files[name] = read_file((folder / name).string());
+    files[name] = read_file((folder / name).string(), kResultsInput);
   }
   // What went on during the rounds is stored for both sides at once.
   const std::string conditions = (folder / "conditions.json").string();
-  if (fs::exists(conditions)) files["base.conditions.json"] = read_file(conditions);
+  if (fs::exists(conditions)) files["base.conditions.json"] = read_file(conditions, kSettingsInput);
 }
 
 void add_timelines(const std::string& run, const std::vector<CellResult>& cells,
@@ -81,7 +88,7 @@ void add_timelines(const std::string& run, const std::vector<CellResult>& cells,
   for (const CellResult& cell : cells) {
     const std::string name = fmt::format("timelines/{}.json", cell.key.id());
     const std::string path = (fs::path(run) / name).string();
-    if (fs::is_regular_file(path)) files[name] = read_file(path);
+    if (is_own_file(path)) files[name] = read_file(path, kTimelineInput);
   }
 }
 
@@ -112,6 +119,8 @@ RunFile bundled_run(const BundleFiles& files, const std::string& prefix) {
   }
   return run;
 }
+
+std::string bundle_readme() { return kReadme; }
 
 std::string bundle_manifest(const std::string& version, const std::vector<CellResult>& cells) {
   OrderedJson traces = OrderedJson::array();
@@ -170,12 +179,12 @@ BundleFiles collect_bundle(const BundleInput& input, const std::string& version)
   for (ArchiveFile& one : report_files(file.environment, file.cells)) {
     files[one.name] = std::move(one.text);
   }
-  files["README.md"] = kReadme;
+  files["README.md"] = bundle_readme();
   files[kBundleManifest] = bundle_manifest(version, file.cells);
   add_timelines(input.run, file.cells, files);
   const std::string page = (fs::path(input.run) / "report.html").string();
-  if (fs::is_regular_file(page)) {
-    std::string html = read_file(page);
+  if (is_own_file(page)) {
+    std::string html = read_file(page, kPageInput);
     // A page of an earlier state of the folder does not belong here.
     if (page_results_hash(html) == sha256_hex(files["results.jsonl"])) {
       files["report.html"] = std::move(html);
@@ -184,8 +193,9 @@ BundleFiles collect_bundle(const BundleInput& input, const std::string& version)
   if (!input.baseline.empty()) {
     const bool turns = fs::exists(fs::path(input.baseline) / kBundleTurnsPlan);
     turns ? add_turns(input, files) : add_run(input.baseline, "base.", files);
-    if (!input.policy.empty()) files["policy.json"] = read_file(input.policy);
-    if (!input.calibration.empty()) files["calibration.json"] = read_file(input.calibration);
+    if (!input.policy.empty()) files["policy.json"] = read_file(input.policy, kSettingsInput);
+    if (!input.calibration.empty())
+      files["calibration.json"] = read_file(input.calibration, kCalibrationInput);
     files[kBundleComparison] = bundle_comparison(files);
   }
   return files;

@@ -23,8 +23,6 @@ inline constexpr const char* kBundleComparison = "comparison.json";
 // Of an A/B run: its plan and every process's result.
 inline constexpr const char* kBundleTurnsPlan = "interleaved.json";
 inline constexpr const char* kBundleRounds = "rounds.jsonl";
-// More than this is not unpacked: a bundle of 1000 cells with timelines has some 100 MB.
-inline constexpr std::uint64_t kBundleBytesMax = std::uint64_t{4} << 30;
 
 // By name without the folder.
 using BundleFiles = std::map<std::string, std::string>;
@@ -48,6 +46,9 @@ struct BundleInput {
 
 // The rounds of an A/B run's bundle. Throws UsageError for what is none.
 [[nodiscard]] InterleavedRun bundled_turns(const BundleFiles& files);
+
+// README.md, the same in every bundle.
+[[nodiscard]] std::string bundle_readme();
 
 // The manifest of a bundle with these files: who made it, and which work it is about.
 [[nodiscard]] std::string bundle_manifest(const std::string& version,

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <filesystem>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -22,13 +23,21 @@ constexpr std::size_t kShownMax = 10;
 
 TarContents read_folder(const std::string& path) {
   TarContents contents;
+  std::uint64_t size_bytes = 0;
   for (const fs::directory_entry& entry : fs::recursive_directory_iterator(path)) {
     const std::string name = kBundleFolder + entry.path().lexically_relative(path).string();
-    if (entry.is_symlink()) {
+    const fs::file_type type = entry.symlink_status().type();
+    if (type == fs::file_type::directory) {
+      contents.folders.push_back(name);
+    } else if (type != fs::file_type::regular) {
       contents.others.push_back(name);
-    } else if (entry.is_regular_file()) {
-      contents.files.push_back({name, read_file(entry.path().string())});
+    } else {
+      contents.files.push_back({name, read_file(entry.path().string(), kBundleInput)});
+      size_bytes += contents.files.back().text.size();
     }
+    if (size_bytes <= UnpackLimits().size_bytes_max) continue;
+    contents.damage = fmt::format("it holds more than {} bytes", UnpackLimits().size_bytes_max);
+    break;
   }
   std::sort(contents.files.begin(), contents.files.end(),
             [](const ArchiveFile& a, const ArchiveFile& b) { return a.name < b.name; });
@@ -69,11 +78,15 @@ TarContents read_bundle(const std::string& path) {
                       .got = "another kind of file",
                       .next = "check the path"});
   }
-  return read_tar(path, kBundleBytesMax);
+  return read_tar(path, {});
 }
 
-BundleCheck check_bundle(const TarContents& contents, const std::string& version) {
-  const BundleView view = view_bundle(contents, version);
+BundleCheck check_bundle(TarContents contents, const std::string& version) {
+  return check_bundle(std::move(contents), CheckOptions{.version = version});
+}
+
+BundleCheck check_bundle(TarContents contents, const CheckOptions& options) {
+  const BundleView view = view_bundle(std::move(contents), options);
   BundleCheck check;
   bool unchecked = false;
   for (const BundleRule& rule : bundle_rules()) {

@@ -36,8 +36,17 @@ struct BundleCheck {
                                         // where one was not checked
 };
 
-// `version` is this program's, which a bundle's made_by is held against.
-[[nodiscard]] BundleCheck check_bundle(const TarContents& contents, const std::string& version);
+struct CheckOptions {
+  std::string version = {};       // this program's, which a bundle's made_by is held against
+  std::string program_path = {};  // what simulates cells again; empty: none are
+  bool rerun_all = false;         // else only cells with at most kQuickEventsMax events
+  double seconds = 20;            // for the traces that are made again, and as much for the cells
+};
+inline constexpr std::uint64_t kQuickEventsMax = 200'000;
+
+[[nodiscard]] BundleCheck check_bundle(TarContents contents, const CheckOptions& options);
+// Without simulating cells again.
+[[nodiscard]] BundleCheck check_bundle(TarContents contents, const std::string& version);
 
 // An archive, or the folder that one was unpacked to. Throws UsageError where the path is neither.
 [[nodiscard]] TarContents read_bundle(const std::string& path);

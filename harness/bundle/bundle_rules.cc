@@ -13,18 +13,32 @@
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
-#include "harness/bundle/report_files.h"
+#include "base/json_text.h"
 #include "harness/bundle/sha256.h"
-#include "harness/replay/capacity.h"
 #include "results/cell_check.h"
 #include "results/columns/columns.h"
 #include "results/derived.h"
 #include "results/json.h"
-#include "workloads/open_workload.h"
-#include "workloads/trace/source.h"
-#include "workloads/trace/trace_hash.h"
 
 namespace allocmark {
+
+std::string name_of(const CellKey& key) {
+  return fmt::format("{} [{}] {} {} seed {}", key.allocator, conf_or_unset(key), key.workload,
+                     key.capacity, key.seed);
+}
+
+bool needs_run(const BundleView& view, CheckedRule& rule) {
+  if (view.run) return true;
+  rule.outcome = RuleOutcome::NotChecked;
+  rule.findings.push_back("results.jsonl cannot be used: " + view.run_problem);
+  return false;
+}
+
+void broken(CheckedRule& rule, std::string finding) {
+  rule.outcome = RuleOutcome::Broken;
+  rule.findings.push_back(std::move(finding));
+}
+
 namespace {
 
 using Json = nlohmann::json;
@@ -34,14 +48,15 @@ constexpr const char* kRequired[] = {
     "plan.json", "report.md",     "results.jsonl", "table.csv",
     "table.txt"};
 
-std::string name_of(const CellKey& key) {
-  return fmt::format("{} [{}] {} {} seed {}", key.allocator, conf_or_unset(key), key.workload,
-                     key.capacity, key.seed);
-}
+constexpr const char* kOptional[] = {"report.html",      "conditions.json", "base.results.jsonl",
+                                     "base.plan.json",   "policy.json",     "base.conditions.json",
+                                     "calibration.json", kBundleTurnsPlan,  kBundleRounds,
+                                     kBundleComparison};
 
 // Empty where the name may be unpacked: relative, plain, within the bundle's folder.
 std::string unsafe_reason(const std::string& name) {
-  if (name.empty() || name.front() == '/') return "an absolute path";
+  if (name.empty()) return "an empty name";
+  if (name.front() == '/') return "an absolute path";
   if (!name.starts_with(kBundleFolder)) return fmt::format("not in {}", kBundleFolder);
   std::istringstream parts(name);
   for (std::string part; std::getline(parts, part, '/');) {
@@ -53,24 +68,12 @@ std::string unsafe_reason(const std::string& name) {
   return plain && name.back() != '/' ? "" : "characters that a name here never has";
 }
 
-bool needs_run(const BundleView& view, CheckedRule& rule) {
-  if (view.run) return true;
-  rule.outcome = RuleOutcome::NotChecked;
-  rule.findings.push_back("results.jsonl cannot be used: " + view.run_problem);
-  return false;
-}
-
 bool needs_plan(const BundleView& view, CheckedRule& rule) {
   if (!needs_run(view, rule)) return false;
   if (view.plan) return true;
   rule.outcome = RuleOutcome::NotChecked;
   rule.findings.push_back("plan.json cannot be used: " + view.plan_problem);
   return false;
-}
-
-void broken(CheckedRule& rule, std::string finding) {
-  rule.outcome = RuleOutcome::Broken;
-  rule.findings.push_back(std::move(finding));
 }
 
 // "<hash>  <name>" per line.
@@ -88,7 +91,7 @@ std::map<std::string, std::string> listed_hashes(const BundleView& view) {
 }
 
 void archive_whole(const BundleView& view, CheckedRule& rule) {
-  if (!view.contents.damage.empty()) broken(rule, view.contents.damage);
+  if (!view.damage.empty()) broken(rule, view.damage);
 }
 
 void names_safe(const BundleView& view, CheckedRule& rule) {
@@ -109,9 +112,20 @@ void files_complete(const BundleView& view, CheckedRule& rule) {
   }
 }
 
+// "timelines/CELL_ID.json" of a cell that there is.
+bool is_timeline(const BundleView& view, const std::string& name) {
+  if (!view.run) return name.starts_with("timelines/");
+  return std::ranges::any_of(view.run->cells, [&](const CellResult& cell) {
+    return name == fmt::format("timelines/{}.json", cell.key.id());
+  });
+}
+
 void files_known(const BundleView& view, CheckedRule& rule) {
   const auto hashes = listed_hashes(view);
   for (const auto& [name, text] : view.files) {
+    const bool named =
+        std::ranges::count(kRequired, name) + std::ranges::count(kOptional, name) > 0;
+    if (!named && !is_timeline(view, name)) broken(rule, name + " is no file of a bundle");
     if (name != kBundleHashes && !hashes.contains(name)) {
       broken(rule, name + " is not in SHA256SUMS");
     }
@@ -171,6 +185,10 @@ void plan_kept(const BundleView& view, CheckedRule& rule) {
       until_width ? std::max(view.plan->pass_count_max, view.plan->pass_count)
                   : view.plan->pass_count;
   for (const CellResult& cell : view.run->cells) {
+    if (cell.key.device != view.run->environment.device) {
+      broken(rule, fmt::format("{}: run on {}, the environment is of {}", name_of(cell.key),
+                               cell.key.device, view.run->environment.device));
+    }
     if (!planned.contains(cell.key.id())) {
       broken(rule, name_of(cell.key) + ": not in the plan");
     } else if (is_measured(cell) &&
@@ -202,37 +220,10 @@ void work_same(const BundleView& view, CheckedRule& rule) {
   }
   const auto manifest = view.files.find(kBundleManifest);
   if (manifest == view.files.end()) return;
-  const Json said = Json::parse(manifest->second, nullptr, false);
-  const Json wanted = Json::parse(bundle_manifest("", view.run->cells));
+  const Json said = parse_json(manifest->second);
+  const Json wanted = parse_json(bundle_manifest("", view.run->cells));
   if (!said.is_object() || !said.contains("traces") || said["traces"] != wanted["traces"]) {
     broken(rule, "bundle.json names other traces than results.jsonl");
-  }
-}
-
-void cells_consistent(const BundleView& view, CheckedRule& rule) {
-  if (!needs_run(view, rule)) return;
-  for (const RoundResult& round : view.turns ? view.turns->rounds : std::vector<RoundResult>()) {
-    for (const std::string& finding : contradictions(round.cell)) {
-      broken(rule, fmt::format("round {}, side {}: {}: {}", round.round + 1,
-                               round.side == 0 ? "A" : "B", name_of(round.cell.key), finding));
-    }
-  }
-  for (const CellResult& cell : view.run->cells) {
-    for (const std::string& finding : contradictions(cell)) {
-      broken(rule, name_of(cell.key) + ": " + finding);
-    }
-    // The null allocator hands out nothing and has no capacity.
-    if (!is_measured(cell) || cell.key.allocator == kNullAllocator) continue;
-    try {
-      const Capacity capacity = parse_capacity(cell.key.capacity);
-      if (capacity.unlimited()) continue;
-      const std::uint64_t meant = capacity.resolve_bytes(cell.requested_bytes_peak);
-      if (meant == cell.capacity_bytes) continue;
-      broken(rule, fmt::format("{}: capacity_bytes is {}, its capacity comes to {}",
-                               name_of(cell.key), cell.capacity_bytes, meant));
-    } catch (const Error& error) {
-      broken(rule, name_of(cell.key) + ": " + error.what());
-    }
   }
 }
 
@@ -289,68 +280,6 @@ void environment_fit(const BundleView& view, CheckedRule& rule) {
   }
 }
 
-// What was made again differs: wrong, where this version made it; where another one did, only that
-// one can tell.
-void differs(const BundleView& view, const std::string& what, CheckedRule& rule) {
-  const auto manifest = view.files.find(kBundleManifest);
-  const Json json =
-      manifest == view.files.end() ? Json() : Json::parse(manifest->second, nullptr, false);
-  const std::string ours = "allocmark " + view.version;
-  const std::string made_by = json.is_object() && json.value("made_by", Json()).is_string()
-                                  ? json["made_by"].get<std::string>()
-                                  : "";
-  if (made_by == ours) return broken(rule, what);
-  if (rule.outcome == RuleOutcome::Kept) rule.outcome = RuleOutcome::NotChecked;
-  rule.findings.push_back(fmt::format(
-      "{}: this is {}, and '{}' made it: check it with that version", what, ours, made_by));
-}
-
-void must_equal(const BundleView& view, const std::string& name, const std::string& made_again,
-                CheckedRule& rule) {
-  const auto file = view.files.find(name);
-  if (file == view.files.end() || file->second == made_again) return;
-  differs(view, name + " is not what its raw results give", rule);
-}
-
-// Longer traces take minutes to make.
-constexpr std::uint64_t kRegeneratedEventsMax = 50'000'000;
-
-void regenerate(const BundleView& view, const CellResult& cell, CheckedRule& rule) {
-  const std::string& workload = cell.key.workload;
-  if (workload.starts_with("file:") || cell.event_count > kRegeneratedEventsMax) {
-    rule.notes.push_back(fmt::format("{} was not made again: it {}", workload,
-                                     workload.starts_with("file:")
-                                         ? "is a trace file, which is not in the bundle"
-                                         : "is too long"));
-    return;
-  }
-  try {
-    const std::unique_ptr<EventSource> source =
-        open_workload(cell.key.workload_text(), cell.key.seed);
-    if (fmt::format("{:016x}", trace_hash(*source)) == cell.trace_hash) return;
-    differs(view, fmt::format("{} with seed {} gives other events", workload, cell.key.seed), rule);
-  } catch (const Error& error) {
-    if (rule.outcome == RuleOutcome::Kept) rule.outcome = RuleOutcome::NotChecked;
-    rule.findings.push_back(error.what());
-  }
-}
-
-void traces_regenerated(const BundleView& view, CheckedRule& rule) {
-  if (!needs_run(view, rule)) return;
-  std::set<std::pair<std::string, std::uint64_t>> seen;
-  for (const CellResult& cell : view.run->cells) {
-    if (!is_measured(cell) || !seen.emplace(cell.key.workload, cell.key.seed).second) continue;
-    regenerate(view, cell, rule);
-  }
-}
-
-void tables_recomputed(const BundleView& view, CheckedRule& rule) {
-  if (!needs_run(view, rule)) return;
-  for (const ArchiveFile& file : report_files(view.run->environment, view.run->cells)) {
-    must_equal(view, file.name, file.text, rule);
-  }
-}
-
 void page_of_results(const BundleView& view, CheckedRule& rule) {
   const auto page = view.files.find("report.html");
   const auto results = view.files.find("results.jsonl");
@@ -359,24 +288,6 @@ void page_of_results(const BundleView& view, CheckedRule& rule) {
   } else if (results == view.files.end() ||
              page_results_hash(page->second) != sha256_hex(results->second)) {
     broken(rule, "report.html was made from other results");
-  }
-}
-
-void verdicts_recomputed(const BundleView& view, CheckedRule& rule) {
-  if (!view.files.contains(kBundleComparison) && !view.files.contains("base.results.jsonl")) {
-    rule.outcome = RuleOutcome::NotApplicable;
-    return;
-  }
-  if (!needs_run(view, rule)) return;
-  if (!view.files.contains("base.results.jsonl")) {
-    rule.outcome = RuleOutcome::NotChecked;
-    rule.findings.push_back("base.results.jsonl is missing");
-    return;
-  }
-  try {
-    must_equal(view, kBundleComparison, bundle_comparison(view.files), rule);
-  } catch (const Error& error) {
-    broken(rule, error.what());
   }
 }
 
@@ -395,6 +306,8 @@ constexpr BundleRule kRules[] = {
     {"samples-enough", "Does every quantile have the samples for a claim?", samples_enough},
     {"environment-fit", "Was it built and run so that times mean something?", environment_fit},
     {"machine-quiet", "Was the machine quiet, or do the passes agree?", machine_quiet},
+    {"cells-simulated", "Does the simulated GPU give these numbers again?", cells_simulated},
+    {"texts-unchanged", "Are README.md and bundle.json as they were made?", texts_unchanged},
     {"tables-recomputed", "Do the raw results give these tables?", tables_recomputed},
     {"page-of-results", "Is report.html made from these results?", page_of_results},
     {"verdicts-recomputed", "Do the raw results give these verdicts?", verdicts_recomputed},
@@ -402,18 +315,24 @@ constexpr BundleRule kRules[] = {
 
 }  // namespace
 
-BundleView view_bundle(const TarContents& contents, const std::string& version) {
-  BundleView view{.contents = contents, .version = version};
+BundleView view_bundle(TarContents contents, const CheckOptions& options) {
+  BundleView view{.damage = contents.damage, .options = options};
   for (const std::string& name : contents.others) {
     view.unsafe_names.push_back(name + ": a link or device, not a file");
   }
-  for (const ArchiveFile& file : contents.files) {
+  for (std::string name : contents.folders) {
+    while (name.ends_with('/')) name.pop_back();
+    // The bundle's own folder is one, without anything behind its slash.
+    const std::string reason = unsafe_reason(name + "/x");
+    if (!reason.empty()) view.unsafe_names.push_back(name + ": " + reason);
+  }
+  for (ArchiveFile& file : contents.files) {
     const std::string reason = unsafe_reason(file.name);
     const std::string name =
         reason.empty() ? file.name.substr(std::string(kBundleFolder).size()) : "";
     if (!reason.empty()) {
       view.unsafe_names.push_back(file.name + ": " + reason);
-    } else if (!view.files.try_emplace(name, file.text).second) {
+    } else if (!view.files.try_emplace(name, std::move(file.text)).second) {
       view.unsafe_names.push_back(file.name + ": is there twice");
     }
   }

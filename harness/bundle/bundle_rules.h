@@ -17,7 +17,7 @@ namespace allocmark {
 
 // A bundle as the rules see it.
 struct BundleView {
-  TarContents contents = {};
+  std::string damage = {};                     // of the archive
   std::vector<std::string> unsafe_names = {};  // "../x: leads out of the bundle"
   BundleFiles files = {};                      // those with safe names
   std::optional<RunFile> run = {};
@@ -26,10 +26,10 @@ struct BundleView {
   std::string plan_problem = {};
   std::optional<InterleavedRun> turns = {};  // of an A/B run
   std::string turns_problem = {};            // why there are none though there should be
-  std::string version = {};                  // this program's
+  CheckOptions options = {};
 };
 
-[[nodiscard]] BundleView view_bundle(const TarContents& contents, const std::string& version);
+[[nodiscard]] BundleView view_bundle(TarContents contents, const CheckOptions& options);
 
 struct BundleRule {
   const char* name;
@@ -37,8 +37,22 @@ struct BundleRule {
   void (*apply)(const BundleView& view, CheckedRule& rule);
 };
 
+// "caching [unset] gpt2_train_amp 1.05x seed 1".
+[[nodiscard]] std::string name_of(const CellKey& key);
+void broken(CheckedRule& rule, std::string finding);
+// Says that the rule cannot be checked where there is no run.
+[[nodiscard]] bool needs_run(const BundleView& view, CheckedRule& rule);
+
+// In bundle_cells.cc.
+void cells_consistent(const BundleView& view, CheckedRule& rule);
 // In bundle_quiet.cc.
 void machine_quiet(const BundleView& view, CheckedRule& rule);
+// In bundle_remade.cc.
+void traces_regenerated(const BundleView& view, CheckedRule& rule);
+void cells_simulated(const BundleView& view, CheckedRule& rule);
+void texts_unchanged(const BundleView& view, CheckedRule& rule);
+void tables_recomputed(const BundleView& view, CheckedRule& rule);
+void verdicts_recomputed(const BundleView& view, CheckedRule& rule);
 
 // In the order in which they are reported.
 [[nodiscard]] std::span<const BundleRule> bundle_rules();

@@ -3,9 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <exception>
-#include <fstream>
 #include <memory>
 #include <new>
 #include <optional>
@@ -19,6 +17,7 @@
 #include "allocators/registry.h"
 #include "base/bytes.h"
 #include "base/error.h"
+#include "base/output_file.h"
 #include "harness/cell/cell_result.h"
 #include "harness/cell/null_overhead.h"
 #include "harness/check/placement_recorder.h"
@@ -46,23 +45,6 @@ namespace {
 
 // Steps kept per pass for the median of the allocator's time; later ones are left out.
 constexpr std::uint64_t kStepCountMax = 65536;
-
-struct CloseFile {
-  void operator()(std::FILE* file) const { (void)std::fclose(file); }
-};
-using OpenFile = std::unique_ptr<std::FILE, CloseFile>;
-
-// Null where none are wanted.
-OpenFile open_placements(const std::string& path) {
-  if (path.empty()) return nullptr;
-  OpenFile file(std::fopen(path.c_str(), "w"));
-  if (file != nullptr) return file;
-  throw EnvironmentError(ErrorText{.what = "cannot write the placements",
-                                   .where = path,
-                                   .wanted = {},
-                                   .got = {},
-                                   .next = "see that the folder exists and is writable"});
-}
 
 class CellRun {
  public:
@@ -243,26 +225,24 @@ void CellRun::end_pass(Player& player, std::unique_ptr<Backend>& backend,
   warn_once(text);
 }
 
-// A picture is not worth a result: where it cannot be written, the cell says so and goes on.
 void CellRun::write_timeline(const Timeline& timeline) {
-  if (spec_.timeline_path.empty()) return;
-  std::ofstream file(spec_.timeline_path, std::ios::binary);
-  file << timeline.to_json(spec_.key.id());
-  file.close();
-  if (!file) warn_once("the timeline could not be written: " + spec_.timeline_path);
+  if (!spec_.timeline_path.empty()) {
+    write_file(spec_.timeline_path, timeline.to_json(spec_.key.id()));
+  }
 }
 
 void CellRun::verify_pass() {
-  const OpenFile placements = open_placements(spec_.placements_path);
+  std::optional<OutputFile> placements;
+  if (!spec_.placements_path.empty()) placements.emplace(spec_.placements_path);
   Timeline timeline(trace_->facts().event_count);
   const std::uint64_t bytes_before = used_bytes();
   std::unique_ptr<Backend> backend = make_backend();
   std::optional<PlacementRecorder> recorder;
-  if (placements != nullptr) {
+  if (placements) {
     std::size_t free_bytes = 0;
     std::size_t total_bytes = 0;
     if (has_device_) ALLOCMARK_CUDA_CHECK(cudaMemGetInfo(&free_bytes, &total_bytes));
-    recorder.emplace(placements.get(), *backend,
+    recorder.emplace(*placements, *backend,
                      PlacementHeader{.device_total_bytes = total_bytes,
                                      .limit_bytes = memory_limit_bytes_,
                                      .allocator = spec_.key.allocator,
@@ -292,9 +272,7 @@ void CellRun::verify_pass() {
     if (!failures.empty()) warn_once("out of memory by process: " + failures);
   }
   if (recorder) recorder->end(report.counts.event_count);
-  if (placements != nullptr && std::fflush(placements.get()) != 0) {
-    warn_once("the placements could not be written completely: " + spec_.placements_path);
-  }
+  if (placements) placements->finish();
   write_timeline(timeline);
   if (report.broken_rule) {
     result_.status = CellStatus::Failed;
@@ -443,6 +421,8 @@ CellResult run_cell(const CellSpec& spec, PassTurns* turns) {
   const std::uint64_t unimplemented_before = unimplemented_calls().count;
   try {
     CellRun(spec, turns, result).run();
+  } catch (const WriteError&) {
+    throw;  // a run whose files cannot be written ends
   } catch (const Error& error) {
     fail(result, error.what());
   } catch (const std::bad_alloc&) {

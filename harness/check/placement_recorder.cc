@@ -1,11 +1,12 @@
 #include "harness/check/placement_recorder.h"
 
 #include <algorithm>
-#include <cinttypes>
 #include <iterator>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include <fmt/format.h>
 
 namespace allocmark {
 namespace {
@@ -37,12 +38,12 @@ struct Quartet {
 
 }  // namespace
 
-PlacementRecorder::PlacementRecorder(std::FILE* file, const Backend& backend,
+PlacementRecorder::PlacementRecorder(OutputFile& file, const Backend& backend,
                                      const PlacementHeader& header)
     : file_(file), backend_(backend), places_(backend_of(header) != "cudaMallocAsync") {
-  std::fprintf(file_, "c total=%" PRIu64 " fraction_cap=%" PRIu64 " backend=%s\n",
-               header.device_total_bytes, header.limit_bytes, backend_of(header).c_str());
-  std::fprintf(file_, "# conf: %s\n", header.conf.c_str());
+  file_.write(fmt::format("c total={} fraction_cap={} backend={}\n", header.device_total_bytes,
+                          header.limit_bytes, backend_of(header)));
+  file_.write(fmt::format("# conf: {}\n", header.conf));
 }
 
 void PlacementRecorder::note_allocation(std::uint64_t operation, const AllocateResult& result) {
@@ -56,12 +57,12 @@ void PlacementRecorder::note_allocation(std::uint64_t operation, const AllocateR
     device_calls_ = device_calls;
   }
   if (result.status == AllocateStatus::OutOfMemory) {
-    std::fputs("a oom\n", file_);
+    file_.write("a oom\n");
     const std::string text = backend_.last_failure_text();
-    if (!failed_before_ && !text.empty()) std::fprintf(file_, "# oom message: %s\n", text.c_str());
+    if (!failed_before_ && !text.empty()) file_.write(fmt::format("# oom message: {}\n", text));
     failed_before_ = true;
   } else if (!places_ || address == 0) {
-    std::fputs("a ok\n", file_);
+    file_.write("a ok\n");
   } else {
     write_place(address);
   }
@@ -83,8 +84,8 @@ void PlacementRecorder::look_at_segments() {
     const std::uint64_t ordinal = is_new ? ordinal_next_++ : known->second.ordinal;
     now[segment.address] = {.size_bytes = segment.size_bytes, .ordinal = ordinal};
     if (!is_new && !resized) continue;
-    std::fprintf(file_, "g %" PRIu64 " %" PRIx64 " %" PRIu64 " %d %d\n", ordinal, segment.address,
-                 segment.size_bytes, segment.is_large ? 1 : 0, segment.is_expandable ? 1 : 0);
+    file_.write(fmt::format("g {} {:x} {} {} {}\n", ordinal, segment.address, segment.size_bytes,
+                            segment.is_large ? 1 : 0, segment.is_expandable ? 1 : 0));
   }
   segments_.swap(now);
 }
@@ -99,8 +100,7 @@ void PlacementRecorder::note_reserved(std::uint64_t operation, const MemoryStats
   if (reserved_bytes == reserved_bytes_ && segment_count == segment_count_) return;
   reserved_bytes_ = reserved_bytes;
   segment_count_ = segment_count;
-  std::fprintf(file_, "r %" PRIu64 " %" PRIu64 " %" PRIu64 "\n", operation, reserved_bytes,
-               segment_count);
+  file_.write(fmt::format("r {} {} {}\n", operation, reserved_bytes, segment_count));
 }
 
 const std::pair<const std::uint64_t, PlacementRecorder::Segment>* PlacementRecorder::segment_of(
@@ -116,17 +116,15 @@ void PlacementRecorder::write_place(std::uint64_t address) {
   if (segment == nullptr) {
     const std::uint64_t region = address / kRegionBytes * kRegionBytes;
     const Segment added{.size_bytes = kRegionBytes, .ordinal = ordinal_next_++};
-    std::fprintf(file_, "g %" PRIu64 " %" PRIx64 " %" PRIu64 " 0 0\n", added.ordinal, region,
-                 kRegionBytes);
+    file_.write(fmt::format("g {} {:x} {} 0 0\n", added.ordinal, region, kRegionBytes));
     segment = &*segments_.emplace(region, added).first;
   }
-  std::fprintf(file_, "a %" PRIu64 " %" PRIx64 "\n", segment->second.ordinal,
-               address - segment->first);
+  file_.write(fmt::format("a {} {:x}\n", segment->second.ordinal, address - segment->first));
 }
 
 // PyTorch's names end in .allocated, .current, .freed, .peak; the four values stand together.
 void PlacementRecorder::write_counters(std::uint64_t operation_count) {
-  std::fprintf(file_, "s %" PRIu64, operation_count);
+  file_.write(fmt::format("s {}", operation_count));
   std::vector<std::pair<std::string, Quartet>> quartets;
   for (const NamedCounter& counter : backend_.counters()) {
     struct Ending {
@@ -141,7 +139,7 @@ void PlacementRecorder::write_counters(std::uint64_t operation_count) {
     const auto* ending = std::ranges::find_if(
         kEndings, [&](const Ending& entry) { return take_ending(name, entry.text); });
     if (ending == std::end(kEndings)) {
-      std::fprintf(file_, " %s=%" PRId64, counter.name.c_str(), counter.value);
+      file_.write(fmt::format(" {}={}", counter.name, counter.value));
       continue;
     }
     if (name.ends_with("_pool")) name.remove_suffix(std::string_view("_pool").size());
@@ -151,10 +149,10 @@ void PlacementRecorder::write_counters(std::uint64_t operation_count) {
     quartet.*ending->field = counter.value;
   }
   for (const auto& [name, quartet] : quartets) {
-    std::fprintf(file_, " %s=%" PRId64 "/%" PRId64 "/%" PRId64 "/%" PRId64, name.c_str(),
-                 quartet.current, quartet.peak, quartet.allocated, quartet.freed);
+    file_.write(fmt::format(" {}={}/{}/{}/{}", name, quartet.current, quartet.peak,
+                            quartet.allocated, quartet.freed));
   }
-  std::fputs("\n", file_);
+  file_.write("\n");
 }
 
 }  // namespace allocmark

@@ -4,12 +4,12 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdio>
 #include <map>
 #include <optional>
 #include <string>
 
 #include "allocators/backend/backend.h"
+#include "base/output_file.h"
 
 namespace allocmark {
 
@@ -23,7 +23,7 @@ struct PlacementHeader {
 class PlacementRecorder {
  public:
   // `file` and `backend` outlive this.
-  PlacementRecorder(std::FILE* file, const Backend& backend, const PlacementHeader& header);
+  PlacementRecorder(OutputFile& file, const Backend& backend, const PlacementHeader& header);
 
   // After each allocation, with the operation's 0-based index.
   void note_allocation(std::uint64_t operation, const AllocateResult& result);
@@ -45,7 +45,7 @@ class PlacementRecorder {
   void write_place(std::uint64_t address);
   void write_counters(std::uint64_t operation_count);
 
-  std::FILE* file_;
+  OutputFile& file_;
   const Backend& backend_;
   bool
       places_;  // false: only success and failure, as PyTorch's goldens have it for cudaMallocAsync

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cinttypes>
-#include <cstdio>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "allocators/cuda/cuda_check.h"
 #include "harness/check/oom_cause.h"
@@ -22,11 +22,7 @@ constexpr std::uint64_t kRandomSeed = 20261120;
 // Asking a GPU about a pointer costs microseconds, so not every block is asked about.
 constexpr std::uint64_t kRangeCheckPeriodGpu = 64;
 
-std::string hex(std::uint64_t value) {
-  char text[24];
-  std::snprintf(text, sizeof text, "0x%016" PRIx64, value);
-  return text;
-}
+std::string hex(std::uint64_t value) { return fmt::format("{:#018x}", value); }
 
 std::string block_text(const ShadowBlock& block) {
   return "block " + std::to_string(block.id) + " (event " + std::to_string(block.event_index) +

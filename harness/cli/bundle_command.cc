@@ -12,6 +12,7 @@
 #include "harness/cli/output_path.h"
 #include "harness/cli/parse_report.h"
 #include "harness/cli/report_pages.h"
+#include "harness/run/child_process.h"
 #include "harness/run/environment.h"
 #include "harness/run/run_folder.h"
 
@@ -52,9 +53,10 @@ ExitCode bundle_command(const BundleCommand& command) {
                      version_text());
   const std::vector<ArchiveFile> archive = bundle_archive(files);
   write_tar(command.out, archive);
-  const BundleCheck check = check_bundle(read_bundle(command.out), version_text());
+  const BundleCheck check = check_bundle(
+      read_bundle(command.out), {.version = version_text(), .program_path = own_program_path()});
   fmt::print("bundle: {}\nfiles: {}\nsha256: {}\n", command.out, archive.size(),
-             sha256_hex(read_file(command.out)));
+             sha256_hex(read_file(command.out, kArchiveInput)));
   fmt::print("{}", render_check(check));
   return check.exit_code;
 }

@@ -106,7 +106,7 @@ void describe(std::string_view device) {
   facts.runtime_version = format_cuda_version(runtime_version);
   if (is_simulated(device)) {
     facts.profile_name = device.substr(device.find(':') + 1);
-    facts.profile_hash = text_hash(read_file(profile_path(device)));
+    facts.profile_hash = text_hash(read_file(profile_path(device), kSettingsInput));
   } else {
     facts.gpu_uuid_hash = text_hash({properties.uuid.bytes, std::size(properties.uuid.bytes)});
   }

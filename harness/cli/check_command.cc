@@ -4,13 +4,18 @@
 #include "harness/bundle/bundle_check.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/parse_report.h"
+#include "harness/run/child_process.h"
 #include "harness/run/environment.h"
 
 namespace allocmark {
 namespace {
 
 ExitCode check_command(const CheckCommand& command) {
-  const BundleCheck check = check_bundle(read_bundle(command.bundle), version_text());
+  const BundleCheck check =
+      check_bundle(read_bundle(command.bundle), {.version = version_text(),
+                                                 .program_path = own_program_path(),
+                                                 .rerun_all = command.rerun,
+                                                 .seconds = command.seconds});
   fmt::print("{}", command.format == "json" ? render_check_json(check) : render_check(check));
   return check.exit_code;
 }

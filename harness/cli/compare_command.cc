@@ -139,7 +139,8 @@ ExitCode run_compare(const CompareCommand& command) {
   refuse_itself(command.runs);
   std::optional<Calibration> calibration;
   if (!command.calibration.empty()) {
-    calibration = calibration_from_json(read_file(command.calibration), command.calibration);
+    calibration = calibration_from_json(read_file(command.calibration, kCalibrationInput),
+                                        command.calibration);
   }
   const RunSide base = read_side("BASE", command.runs[0]);
   const RunSide now = read_side("NEW", command.runs[1]);

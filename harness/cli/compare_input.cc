@@ -29,7 +29,7 @@ double parse_share(const std::string& text, const std::string& option) {
 
 ComparePolicy read_policy(const std::string& path, const std::string& effect_min) {
   ComparePolicy policy;
-  if (!path.empty()) policy = policy_from_json(read_file(path), path);
+  if (!path.empty()) policy = policy_from_json(read_file(path, kSettingsInput), path);
   if (!effect_min.empty()) policy.effect_min = parse_share(effect_min, "--min-effect");
   return policy;
 }

@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,6 +19,7 @@
 #include "allocators/backend/backend.h"
 #include "allocators/registry.h"
 #include "base/error.h"
+#include "base/output_file.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/parse_tools.h"
 #include "harness/fidelity/fidelity.h"
@@ -218,19 +218,6 @@ std::string overview(const std::vector<ProgramComparison>& comparisons,
   return text;
 }
 
-void write_file(const std::filesystem::path& path, const std::string& text) {
-  std::ofstream file(path, std::ios::binary);
-  file << text;
-  file.close();
-  if (!file) {
-    throw FileError({.what = "cannot write a file",
-                     .where = path.string(),
-                     .wanted = "a folder that can be written, with room",
-                     .got = "",
-                     .next = "choose another --out"});
-  }
-}
-
 // A page per pair, and all numbers as JSON.
 void write_folder(const std::string& folder, const std::vector<ProgramComparison>& comparisons,
                   const std::string& json) {
@@ -238,10 +225,10 @@ void write_folder(const std::string& folder, const std::vector<ProgramComparison
   std::filesystem::create_directories(folder, error);
   for (const ProgramComparison& own : comparisons) {
     const std::string name = std::filesystem::path(own.reference.name).filename().string();
-    write_file(std::filesystem::path(folder) / (name + ".html"),
+    write_file((std::filesystem::path(folder) / (name + ".html")).string(),
                fidelity_page(own.reference, own.generated, table_of(own)));
   }
-  write_file(std::filesystem::path(folder) / "fidelity.json", json);
+  write_file((std::filesystem::path(folder) / "fidelity.json").string(), json);
 }
 
 std::vector<ProgramComparison> measure_all(const FidelityCommand& command) {

@@ -1,7 +1,6 @@
 // See interleaved_session.h.
 #include "harness/cli/interleaved_session.h"
 
-#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,7 +8,6 @@
 #include <cstddef>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <set>
 #include <string>
 #include <system_error>
@@ -39,30 +37,6 @@ constexpr const char* kRoundsName = "rounds.jsonl";
 std::string join(const std::string& folder, const std::string& name) {
   return (fs::path(folder) / name).string();
 }
-
-// Every line is with the operating system before add returns.
-class RoundsFile {
- public:
-  explicit RoundsFile(std::string path) : path_(std::move(path)), stream_(path_, std::ios::binary) {
-    check();
-  }
-  void add(const RoundResult& result) {
-    stream_ << to_json_line(result) << '\n' << std::flush;
-    check();
-  }
-
- private:
-  void check() const {
-    if (stream_) return;
-    throw FileError({.what = "a round's result could not be written",
-                     .where = path_,
-                     .wanted = "a folder with room that can be written",
-                     .got = "",
-                     .next = "free disk space and run again"});
-  }
-  std::string path_;
-  std::ofstream stream_;
-};
 
 RunFolder create_side(const InterleavedSession& session, std::size_t index) {
   const InterleavedSide& side = session.plan.sides.at(index);
@@ -105,10 +79,9 @@ SessionOutcome run_session(const InterleavedSession& session) {
       claim_empty_folder(session.folder, "choose another one; interleaved runs cannot be resumed");
   write_file(join(session.folder, kPlanName), to_json(session.plan));
   std::array<RunFolder, kSideCount> sides{create_side(session, 0), create_side(session, 1)};
-  RoundsFile rounds(join(session.folder, kRoundsName));
+  LineFile rounds = LineFile::create(join(session.folder, kRoundsName));
   InterleavedRun run{.plan = session.plan, .environments = session.environments};
 
-  signal(SIGXFSZ, SIG_IGN);
   const HostCounters counters = read_host_counters();
   const InterruptGuard interrupt;
   SessionOutcome outcome;
@@ -132,7 +105,7 @@ SessionOutcome run_session(const InterleavedSession& session) {
                                          .job_count = session.job_count,
                                          .interrupt = &interrupt},
                                         look, [&](const RoundResult& result) {
-                                          rounds.add(result);
+                                          rounds.append(to_json_line(result));
                                           if (result.round == 0) {
                                             sides.at(result.side).append(result.cell);
                                           }
@@ -156,14 +129,14 @@ bool is_interleaved(const std::string& folder) { return fs::exists(join(folder, 
 InterleavedRun read_interleaved(const std::string& folder) {
   InterleavedRun run;
   const std::string plan_path = join(folder, kPlanName);
-  run.plan = interleaved_plan_from_json(read_file(plan_path), plan_path);
+  run.plan = interleaved_plan_from_json(read_file(plan_path, kPlanInput), plan_path);
   for (std::size_t i = 0; i < kSideCount; ++i) {
     run.environments.at(i) =
         read_run_file(results_path(join(folder, run.plan.sides.at(i).label))).environment;
   }
   add_stored_conditions(folder, &run.environments.front());
   const std::string rounds_path = join(folder, kRoundsName);
-  run.rounds = rounds_from_lines(read_file(rounds_path), rounds_path, run.torn);
+  run.rounds = rounds_from_lines(read_file(rounds_path, kResultsInput), rounds_path, run.torn);
   return run;
 }
 

@@ -98,7 +98,8 @@ Program program_of(const ParityCommand& command) {
   Program program;
   std::error_code error;
   if (std::filesystem::is_regular_file(command.trace, error)) {
-    program = caching::program_from_trace(read_packed(command.trace, "the trace is damaged"));
+    program = caching::program_from_trace(
+        read_unpacked(command.trace, kTraceInput, "the trace is damaged"));
   } else {
     for (const caching::ParityOperation& operation : read_operations(command.trace)) {
       if (operation.kind == caching::ParityOperationKind::Mark) continue;

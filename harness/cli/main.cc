@@ -10,10 +10,10 @@
 
 #include <fmt/format.h>
 #include "base/error.h"
+#include "base/streams.h"
 #include "harness/cli/app.h"
 #include "harness/cli/commands.h"
 #include "harness/run/environment.h"
-#include "results/json.h"
 
 namespace allocmark {
 namespace {
@@ -55,36 +55,35 @@ ExitCode run_main(int argc, char** argv) {
 }
 
 // A message that begins with its command, "allocmark run: ...", names the program already.
-// What a file holds may be quoted in it and must not reach a terminal as control characters.
-void print_error(const char* message) {
-  std::string text = valid_utf8(message);
-  for (char& letter : text) {
-    if (static_cast<unsigned char>(letter) < ' ' && letter != '\n') letter = '?';
-  }
-  const bool named = text.starts_with("allocmark");
-  fmt::print(stderr, "{}{}\n", named ? "" : "allocmark: ", text);
+void print_error(std::string_view message) {
+  fmt::print(stderr, "{}{}\n", message.starts_with("allocmark") ? "" : "allocmark: ", message);
+}
+
+// A full disk or a closed stream must not look like a complete answer. Who stops reading has enough
+// of it, and is told nothing. A command that failed already keeps its own code.
+ExitCode with_end_of_output(ExitCode code) {
+  const StreamEnd end = end_of_stdout();
+  if (end == StreamEnd::Failed) print_error("the answer could not be written to stdout");
+  return end == StreamEnd::Whole || code != ExitCode::Pass ? code : ExitCode::FileAccess;
 }
 
 }  // namespace
 }  // namespace allocmark
 
 int main(int argc, char** argv) {
+  using allocmark::ExitCode;
+  allocmark::guard_streams();
+  ExitCode code = ExitCode::Internal;
   try {
-    const allocmark::ExitCode code = allocmark::run_main(argc, argv);
-    // A full disk or a closed pipe must not look like a complete answer.
-    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-      allocmark::print_error("the answer could not be written to stdout");
-      return static_cast<int>(allocmark::ExitCode::FileAccess);
-    }
-    return static_cast<int>(code);
+    code = allocmark::run_main(argc, argv);
   } catch (const allocmark::Error& error) {
     allocmark::print_error(error.what());
-    return static_cast<int>(error.exit_code());
+    code = error.exit_code();
   } catch (const std::filesystem::filesystem_error& error) {
     allocmark::print_error(error.what());
-    return static_cast<int>(allocmark::ExitCode::FileAccess);
+    code = ExitCode::FileAccess;
   } catch (const std::exception& error) {
     fmt::print(stderr, "allocmark: internal error: {}\n", error.what());
-    return static_cast<int>(allocmark::ExitCode::Internal);
   }
+  return static_cast<int>(allocmark::with_end_of_output(code));
 }

@@ -1,8 +1,6 @@
 #include "harness/cli/parity_input.h"
 
 #include <algorithm>
-#include <array>
-#include <cstddef>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -22,7 +20,7 @@ std::vector<ArchiveFile> read_folder(const std::string& path) {
   for (const fs::directory_entry& entry : fs::recursive_directory_iterator(path)) {
     const std::string file = entry.path().string();
     if (entry.is_regular_file() && entry.path().extension() == ".txt")
-      files.push_back({file, read_packed(file, "the golden is damaged")});
+      files.push_back({file, read_unpacked(file, kGoldenInput, "the golden is damaged")});
   }
   return files;
 }
@@ -33,23 +31,6 @@ bool is_tar(const std::string& path) {
 
 }  // namespace
 
-std::string read_packed(const std::string& path, const std::string& what) {
-  ByteReader reader(path);
-  std::string text;
-  std::array<char, 65536> buffer;
-  while (const std::size_t count = reader.read(buffer)) {
-    text.append(buffer.data(), count);
-  }
-  if (!reader.damage().empty()) {
-    throw UsageError({.what = what,
-                      .where = path,
-                      .wanted = "",
-                      .got = reader.damage(),
-                      .next = "get the file again"});
-  }
-  return text;
-}
-
 std::vector<caching::ParityOperation> read_operations(const std::string& trace) {
   return parity_operations(*open_path_or_workload(trace, 0));
 }
@@ -57,7 +38,8 @@ std::vector<caching::ParityOperation> read_operations(const std::string& trace) 
 std::vector<ArchiveFile> read_goldens(const std::string& path) {
   std::error_code error;
   const bool is_folder = fs::is_directory(path, error);
-  if (!is_folder && !is_tar(path)) return {{path, read_packed(path, "the golden is damaged")}};
+  if (!is_folder && !is_tar(path))
+    return {{path, read_unpacked(path, kGoldenInput, "the golden is damaged")}};
   std::vector<ArchiveFile> files = is_folder ? read_folder(path) : read_whole_tar(path);
   std::erase_if(files, [](const ArchiveFile& file) { return !file.name.ends_with(".txt"); });
   std::ranges::sort(files, {}, &ArchiveFile::name);

@@ -10,9 +10,6 @@
 
 namespace allocmark {
 
-// The whole of a file, packed or not; `what` says what is wrong where it is damaged.
-[[nodiscard]] std::string read_packed(const std::string& path, const std::string& what);
-
 // A workload or a trace file.
 [[nodiscard]] std::vector<caching::ParityOperation> read_operations(const std::string& trace);
 

@@ -9,6 +9,7 @@
 namespace allocmark {
 namespace {
 
+constexpr std::uint64_t kTimeoutMaxS = 365 * 24 * 3600;
 constexpr const char* kRunFooter =
     "\nEvery combination of workload, allocator, config string, capacity and seed is one cell, run "
     "in a process of\n"
@@ -121,7 +122,9 @@ void add_run_manner(CLI::App* app, RunCommand* command) {
                   "Only part i of n of the cells, to spread a run over machines")
       ->group(group)
       ->type_name("i/n");
-  app->add_option("--timeout", command->timeout_s, "Seconds a cell may take; 0 = no limit")
+  app->add_option("--timeout", command->timeout_s,
+                  "Seconds a cell may take, at most 31536000 (a year); 0 = no limit")
+      ->check(CLI::Range(std::uint64_t{0}, kTimeoutMaxS))
       ->group(group)
       ->capture_default_str()
       ->type_name("S");

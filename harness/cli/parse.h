@@ -87,6 +87,8 @@ struct BundleCommand {
 struct CheckCommand {
   std::string bundle;  // an archive, or the folder it was unpacked to
   std::string format = "table";
+  bool rerun = false;
+  double seconds = 20;
 };
 
 struct CompareCommand {

@@ -66,6 +66,13 @@ void add_check(CLI::App* app, CheckCommand* command) {
       ->check(CLI::IsMember({"table", "json"}))
       ->capture_default_str()
       ->type_name("F");
+  app->add_flag("--rerun", command->rerun,
+                "Simulate every simulated cell again, not only those of at most 200000 events");
+  app->add_option("--seconds", command->seconds,
+                  "What making the traces again may take, and simulating the cells as much")
+      ->check(CLI::Range(1.0, 1e6))
+      ->capture_default_str()
+      ->type_name("S");
   app->footer(
       "\nComplete? Consistent? Enough samples? Made from its raw results? The rules: "
       "results/BUNDLES.md.\nExit codes: 0 every rule is kept, 1 a rule is broken, 3 a rule could "

@@ -1,12 +1,13 @@
 // 'allocmark qualify': is this machine fit? Prints the report, writes it where a folder is given.
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
+#include <optional>
 #include <string>
 #include <system_error>
 
 #include <fmt/format.h>
 #include "base/error.h"
+#include "base/output_file.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/parse_qualify.h"
 #include "harness/qualify/baseline.h"
@@ -41,8 +42,8 @@ qualify::ConductOptions options_of(const QualifyCommand& command) {
   options.program_path = own_program_path();
   options.thresholds = qualify::default_thresholds();
   if (!command.thresholds.empty()) {
-    options.thresholds = qualify::with_thresholds(options.thresholds, read_file(command.thresholds),
-                                                  command.thresholds);
+    options.thresholds = qualify::with_thresholds(
+        options.thresholds, read_file(command.thresholds, kSettingsInput), command.thresholds);
   }
   if (!command.baseline.empty()) {
     options.baseline_path = std::filesystem::absolute(command.baseline).string();
@@ -58,29 +59,17 @@ class ProgressLog {
     if (folder.empty()) return;
     std::error_code error;
     std::filesystem::create_directories(folder, error);
-    path_ = folder + "/tests.jsonl";
-    file_.open(path_);
-    check();
+    // The lines of an earlier call are not of this one.
+    file_.emplace(LineFile::replace(folder + "/tests.jsonl"));
   }
   void add(const qualify::TestResult& result) {
     fmt::print(stderr, "{} {}{}{}: {:.1f} s\n", to_string(result.verdict), result.gpu,
                result.gpu.empty() ? "" : " ", result.test, result.wall_s);
-    if (path_.empty()) return;
-    file_ << qualify::render_json_line(result) << std::flush;
-    check();
+    if (file_) file_->append(qualify::render_json_line(result));
   }
 
  private:
-  void check() const {
-    if (file_) return;
-    throw FileError({.what = "cannot write the results",
-                     .where = path_,
-                     .wanted = "",
-                     .got = "",
-                     .next = "see that the folder is writable and the disk not full"});
-  }
-  std::string path_;
-  std::ofstream file_;
+  std::optional<LineFile> file_;
 };
 
 }  // namespace

@@ -76,7 +76,8 @@ std::string page_facts(const PagesRequest& request) {
   const ComparePolicy policy = read_policy(request.policy, "");
   std::optional<Calibration> calibration;
   if (!request.calibration.empty()) {
-    calibration = calibration_from_json(read_file(request.calibration), request.calibration);
+    calibration = calibration_from_json(read_file(request.calibration, kCalibrationInput),
+                                        request.calibration);
   }
   std::vector<ReportedComparison> comparisons;
   for (const std::string& path : request.baselines) {

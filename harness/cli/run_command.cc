@@ -358,7 +358,7 @@ std::optional<Calibration> read_calibration(const RunCommand& command,
                                             const Environment& environment) {
   if (command.calibration.empty()) return std::nullopt;
   Calibration calibration =
-      calibration_from_json(read_file(command.calibration), command.calibration);
+      calibration_from_json(read_file(command.calibration, kCalibrationInput), command.calibration);
   check_calibration(calibration, environment, environment);
   return calibration;
 }
@@ -443,8 +443,6 @@ ExitCode run_command(const RunCommand& command) {
   const std::string folder =
       command.out.empty() ? make_new_folder(default_folder(work.manifest.title)) : command.out;
 
-  // A file limit then is an error of write, not our end.
-  signal(SIGXFSZ, SIG_IGN);
   const HostCounters counters = read_host_counters();
   const InterruptGuard interrupt;
   bool completed = false;

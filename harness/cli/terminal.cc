@@ -33,8 +33,11 @@ std::size_t output_width(std::FILE* stream) {
   if (const std::size_t width = named_width(); width > 0) return width;
   winsize size{};
   // A terminal that does not know its width says 0.
-  if (isatty(fileno(stream)) == 1 && ioctl(fileno(stream), TIOCGWINSZ, &size) == 0 &&
-      size.ws_col > 0) {
+  // What guard_streams put in the place of stdout and stderr has no number of its own.
+  const int fd = stream == stdout   ? STDOUT_FILENO
+                 : stream == stderr ? STDERR_FILENO
+                                    : fileno(stream);
+  if (isatty(fd) == 1 && ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
     return size.ws_col;
   }
   return kPipeWidth;

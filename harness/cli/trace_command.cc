@@ -54,8 +54,9 @@ void add_trace(CLI::App* app, TraceCommand* command) {
   }
 }
 
-// What write_trace_file can write.
+// What write_trace_file can write. A device or an open stream gets the plain text.
 void check_trace_name(const std::string& path) {
+  if (path.starts_with("/dev/")) return;
   for (const char* ending : {".csv", ".csv.gz", ".csv.zst"}) {
     if (path.ends_with(ending)) return;
   }

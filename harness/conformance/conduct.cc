@@ -12,6 +12,7 @@
 
 #include "allocators/cuda/cuda_check.h"
 #include "base/error.h"
+#include "base/json_text.h"
 #include "harness/run/child_process.h"
 #include "harness/run/runtime_select.h"
 #include "results/json.h"
@@ -67,7 +68,7 @@ Answer answer_of(const ChildOutcome& outcome, double limit_s) {
   if (outcome.signal_number != 0) {
     return failed("the process crashed: " + signal_name(outcome.signal_number));
   }
-  const Json json = Json::parse(outcome.result, nullptr, false);
+  const Json json = parse_json(outcome.result);
   if (!json.is_object() || !json.contains("outcome") || outcome.exit_code != 0) {
     return failed(fmt::format("a call ended the process (exit code {})", outcome.exit_code));
   }

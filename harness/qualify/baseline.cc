@@ -8,6 +8,7 @@
 
 #include <nlohmann/json.hpp>
 #include "base/error.h"
+#include "base/json_text.h"
 #include "harness/run/run_folder.h"
 
 namespace allocmark::qualify {
@@ -45,7 +46,7 @@ const Json& lowest_level(const Json& cost) {
 
 Baseline read_baseline(const std::string& path) {
   try {
-    const Json json = Json::parse(read_file(path));
+    const Json json = parse_json(read_file(path, kSettingsInput));
     const Json& device = json.at("device");
     Baseline baseline{.path = path,
                       .gpu_name = device.at("name").get<std::string>(),

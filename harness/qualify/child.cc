@@ -15,6 +15,7 @@
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include "base/json_text.h"
 #include "harness/run/runtime_select.h"
 #include "results/json.h"
 
@@ -64,7 +65,7 @@ std::string to_json_line(const TestSpec& spec) {
 
 TestSpec spec_from_json(std::string_view text) {
   try {
-    const Json json = Json::parse(text);
+    const Json json = parse_json(text);
     TestSpec spec;
     json.at("test").get_to(spec.test);
     json.at("device").get_to(spec.device);
@@ -99,7 +100,7 @@ std::string to_json_line(const TestAnswer& answer) {
 
 TestAnswer answer_from_json(std::string_view text) {
   try {
-    const Json json = Json::parse(text);
+    const Json json = parse_json(text);
     TestAnswer answer;
     for (const Json& item : json.at("figures")) {
       Figure figure;

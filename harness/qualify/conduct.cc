@@ -17,6 +17,7 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include "base/json_text.h"
 #include "base/nearest.h"
 #include "harness/qualify/child.h"
 #include "harness/qualify/judge.h"
@@ -65,7 +66,7 @@ class Monitor {
     while (!rest.empty()) {
       const std::string_view line = rest.substr(0, rest.find('\n'));
       rest.remove_prefix(std::min(rest.size(), line.size() + 1));
-      const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+      const auto json = parse_json(line);
       // The last line may be cut short, and a monitor that failed tells about itself.
       if (!json.is_object() || !json.contains("gpu") || !json.contains("values")) continue;
       seen[json["gpu"].get<int>()] = json["values"].get<std::map<std::string, double>>();

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include "base/json_text.h"
 #include "base/nearest.h"
 #include "harness/default_thresholds.h"
 
@@ -68,10 +69,11 @@ Limit read_limit(const Json& json, const Place& place) {
 
 Thresholds read_thresholds(std::string_view text, const std::string& where) {
   const std::string no_key;
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  std::string problem;
+  const Json json = parse_json(text, &problem);
   if (!json.is_object()) {
     reject({where, no_key}, "a JSON object",
-           json.is_discarded() ? "text that is no JSON" : json.dump().substr(0, 40));
+           json.is_discarded() ? problem : json.dump().substr(0, 40));
   }
   Thresholds result;
   for (const auto& [key, value] : json.items()) result[key] = read_limit(value, {where, key});

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include "base/bytes.h"
+#include "base/json_text.h"
 #include "results/columns/text.h"
 
 namespace allocmark::qualify {
@@ -161,7 +162,7 @@ std::string render_table(const Report& report) {
   return text;
 }
 
-std::string render_json_line(const TestResult& result) { return to_json(result).dump() + "\n"; }
+std::string render_json_line(const TestResult& result) { return to_json(result).dump(); }
 
 std::string render_json(const Report& report) {
   OrderedJson gpus = OrderedJson::array();
@@ -183,7 +184,7 @@ std::string render_json(const Report& report) {
              {"device", report.device},
              {"thresholds_path", report.thresholds_path},
              {"environment",
-              report.environment.empty() ? OrderedJson() : OrderedJson::parse(report.environment)},
+              report.environment.empty() ? OrderedJson() : parse_ordered_json(report.environment)},
              {"verdict", to_string(report.verdict)},
              {"exit_code", static_cast<int>(report.exit_code)},
              {"gpus", gpus},

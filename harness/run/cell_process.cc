@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include "base/error.h"
+#include "base/json_text.h"
 #include "harness/run/runtime_select.h"
 #include "results/json.h"
 
@@ -37,7 +38,7 @@ CellResult without_result(const CellSpec& spec, const ChildOutcome& outcome, Cel
 }  // namespace
 
 std::string to_json_line(const CellSpec& spec) {
-  const Json json = {{"key", Json::parse(to_json_line(spec.key))},
+  const Json json = {{"key", parse_json(to_json_line(spec.key))},
                      {"pass_count", spec.pass_count},
                      {"width_max", spec.width_max},
                      {"pass_count_max", spec.pass_count_max},
@@ -53,7 +54,7 @@ std::string to_json_line(const CellSpec& spec) {
 
 CellSpec cell_spec_from_json(std::string_view line) {
   try {
-    const Json json = Json::parse(line);
+    const Json json = parse_json(line);
     CellSpec spec;
     spec.key = cell_key_from_json(json.at("key").dump(), "the cell's specification");
     json.at("pass_count").get_to(spec.pass_count);
@@ -72,7 +73,7 @@ CellSpec cell_spec_from_json(std::string_view line) {
     throw UsageError({.what = "this is no specification of a cell",
                       .where = "stdin",
                       .wanted = "the JSON that 'allocmark run' gives to its cells",
-                      .got = error.what(),
+                      .got = json_reason(error),
                       .next = "use: allocmark run"});
   }
 }
@@ -99,6 +100,14 @@ CellResult cell_result(const CellSpec& spec, const ChildOutcome& outcome) {
         fmt::format("ended by {}{}{}", signal_name(outcome.signal_number),
                     killed ? ", perhaps because the machine ran out of memory (see dmesg)" : "",
                     last_output(outcome)));
+  }
+  if (outcome.result.empty() && outcome.exit_code == static_cast<int>(ExitCode::FileAccess)) {
+    throw WriteError(
+        {.what = "a cell could not write its files",
+         .where = spec.timeline_path.empty() ? spec.placements_path : spec.timeline_path,
+         .wanted = "a folder that can be written and has room",
+         .got = valid_utf8(outcome.stderr_tail),
+         .next = "free some space, then: allocmark run --resume"});
   }
   std::string problem = "it wrote none";
   if (!outcome.result.empty()) {

@@ -130,7 +130,7 @@ int spawn(const ChildCommand& command, const ChildFds& fds, pid_t* pid) {
   if (fds.turns >= 0) posix_spawn_file_actions_adddup2(&actions, fds.turns, kTurnFd);
   sigset_t defaults;
   sigemptyset(&defaults);
-  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) {
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGXFSZ}) {
     sigaddset(&defaults, number);
   }
   posix_spawnattr_setsigdefault(&attributes, &defaults);

@@ -22,6 +22,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include "base/error.h"
+#include "base/json_text.h"
 #include "harness/run/run_folder.h"
 #include "results/json.h"
 
@@ -109,7 +110,8 @@ std::vector<std::string> warnings_in(const std::string& text, const std::string&
 
 std::vector<std::string> stored_warnings(const std::string& folder) {
   const std::string path = path_of(folder);
-  return fs::exists(path) ? warnings_in(read_file(path), path) : std::vector<std::string>();
+  return fs::exists(path) ? warnings_in(read_file(path, kSettingsInput), path)
+                          : std::vector<std::string>();
 }
 
 }  // namespace
@@ -190,8 +192,12 @@ std::string to_json(const Conditions& conditions) {
 }
 
 Conditions conditions_from_json(const std::string& text, const std::string& where) {
+  const JsonSource source{.where = where,
+                          .what = "the conditions of the run cannot be read",
+                          .wanted = "the conditions.json that 'allocmark run' writes",
+                          .next = "delete the file to go on without them"};
   try {
-    const OrderedJson json = OrderedJson::parse(text);
+    const nlohmann::json json = parse_json(text, source);
     Conditions conditions{.wall_s = json.value("wall_s", 0.0)};
     const auto read = [&]<typename Number>(const char* name, std::optional<Number>& value) {
       if (json.contains(name) && !json.at(name).is_null()) value = json.at(name).get<Number>();
@@ -204,12 +210,12 @@ Conditions conditions_from_json(const std::string& text, const std::string& wher
     read("thermal_throttle_count", conditions.thermal_throttle_count);
     json.at("warnings").get_to(conditions.warnings);
     return conditions;
-  } catch (const OrderedJson::exception& error) {
-    throw UsageError({.what = "the conditions of the run cannot be read",
+  } catch (const nlohmann::json::exception& error) {
+    throw UsageError({.what = source.what,
                       .where = where,
-                      .wanted = "the conditions.json that 'allocmark run' writes",
-                      .got = error.what(),
-                      .next = "delete the file to go on without them"});
+                      .wanted = source.wanted,
+                      .got = json_reason(error),
+                      .next = source.next});
   }
 }
 

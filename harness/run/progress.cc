@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include <fmt/format.h>
+#include "base/streams.h"
 #include "results/json.h"
 
 namespace allocmark {
@@ -40,7 +41,7 @@ Progress::~Progress() {
 
 void Progress::clear() {
   if (on_terminal_) {
-    std::fputs("\r\033[K", out_);
+    clear_terminal_line(out_);
   }
 }
 

@@ -1,22 +1,14 @@
 // See run_folder.h.
 #include "harness/run/run_folder.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstddef>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <map>
 #include <set>
-#include <sstream>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -24,6 +16,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include "base/error.h"
+#include "base/json_text.h"
 #include "results/json.h"
 
 namespace allocmark {
@@ -43,27 +36,6 @@ constexpr const char* kManifestName = "plan.json";
 
 std::string join(const std::string& folder, const char* name) {
   return (fs::path(folder) / name).string();
-}
-
-[[noreturn]] void throw_file(const std::string& what, const std::string& path, int error) {
-  throw FileError({.what = what,
-                   .where = path,
-                   .wanted = "a folder that can be written and has room",
-                   .got = std::strerror(error),
-                   .next = "choose another one with --out DIR; what is already in it is kept"});
-}
-
-void write_all(int fd, std::string_view text, const std::string& path) {
-  while (!text.empty()) {
-    const ssize_t written = write(fd, text.data(), text.size());
-    if (written < 0 && errno == EINTR) {
-      continue;
-    }
-    if (written <= 0) {
-      throw_file("cannot write", path, errno);
-    }
-    text.remove_prefix(static_cast<std::size_t>(written));
-  }
 }
 
 void check_same_plan(const std::string& folder, const RunManifest& before, const RunManifest& now,
@@ -139,21 +111,24 @@ std::vector<std::string> edited_scenarios(const RunManifest& before, const RunMa
 
 FileMark mark_file(const std::string& path) {
   FileMark mark{.path = fs::absolute(path).lexically_normal().string(), .hash = ""};
-  std::ifstream file(path, std::ios::binary);
   // FNV-1a over eight bytes at a time: a program is read whole for every run.
   std::uint64_t hash = 0xCBF29CE484222325U;
-  std::array<char, 1 << 16> block{};
   std::uint64_t size_bytes = 0;
-  while (file.read(block.data(), block.size()) || file.gcount() > 0) {
-    const auto count = static_cast<std::size_t>(file.gcount());
-    std::fill(block.begin() + static_cast<std::ptrdiff_t>(count), block.end(), '\0');
-    for (std::size_t at = 0; at < count; at += sizeof(std::uint64_t)) {
-      std::uint64_t word = 0;
-      std::memcpy(&word, block.data() + at, sizeof word);
-      hash = (hash ^ word) * 0x100000001B3U;
-      hash ^= hash >> 29;
+  try {
+    InputFile file(path, kProgramInput);
+    std::array<char, 1 << 16> block{};
+    while (const std::size_t count = file.read(block)) {
+      std::fill(block.begin() + static_cast<std::ptrdiff_t>(count), block.end(), '\0');
+      for (std::size_t at = 0; at < count; at += sizeof(std::uint64_t)) {
+        std::uint64_t word = 0;
+        std::memcpy(&word, block.data() + at, sizeof word);
+        hash = (hash ^ word) * 0x100000001B3U;
+        hash ^= hash >> 29;
+      }
+      size_bytes += count;
     }
-    size_bytes += count;
+  } catch (const FileError&) {
+    return mark;
   }
   if (size_bytes > 0) mark.hash = fmt::format("{:016x}", hash ^ size_bytes);
   return mark;
@@ -194,7 +169,7 @@ std::string to_json(const RunManifest& manifest) {
   for (const FileMark& mark : manifest.files) files.push_back(mark_json(mark));
   Json cells = Json::array();
   for (const CellKey& key : manifest.cells) {
-    cells.push_back(Json::parse(to_json_line(key)));
+    cells.push_back(parse_json(to_json_line(key)));
   }
   const Json json = {{"kind", "plan"},
                      {"schema_version", kSchemaVersion},
@@ -211,8 +186,12 @@ std::string to_json(const RunManifest& manifest) {
 }
 
 RunManifest manifest_from_json(const std::string& text, const std::string& where) {
+  const JsonSource source{.where = where,
+                          .what = "this is not the plan of a run",
+                          .wanted = "the plan.json that 'allocmark run' writes",
+                          .next = "start a new folder with --out DIR"};
   try {
-    const Json json = Json::parse(text);
+    const Json json = parse_json(text, source);
     RunManifest manifest;
     json.at("title").get_to(manifest.title);
     json.at("pass_count").get_to(manifest.pass_count);
@@ -233,17 +212,17 @@ RunManifest manifest_from_json(const std::string& text, const std::string& where
     }
     return manifest;
   } catch (const Json::exception& error) {
-    throw UsageError({.what = "this is not the plan of a run",
+    throw UsageError({.what = source.what,
                       .where = where,
-                      .wanted = "the plan.json that 'allocmark run' writes",
-                      .got = error.what(),
-                      .next = "start a new folder with --out DIR"});
+                      .wanted = source.wanted,
+                      .got = json_reason(error),
+                      .next = source.next});
   }
 }
 
 RunManifest read_manifest(const std::string& folder) {
   const std::string path = join(folder, kManifestName);
-  return manifest_from_json(read_file(path), path);
+  return manifest_from_json(read_file(path, kPlanInput), path);
 }
 
 RunFolder RunFolder::create(const std::string& folder, const RunManifest& manifest,
@@ -276,40 +255,6 @@ std::string results_path(const std::string& folder) { return join(folder, kResul
 bool is_finished(CellStatus status) {
   return status == CellStatus::Ok || status == CellStatus::OomStopped ||
          status == CellStatus::Skipped;
-}
-
-void write_file(const std::string& path, const std::string& text) {
-  const std::string temporary = path + ".part";
-  const int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (fd < 0) {
-    throw_file("cannot write", path, errno);
-  }
-  try {
-    write_all(fd, text, path);
-  } catch (const FileError&) {
-    close(fd);
-    unlink(temporary.c_str());
-    throw;
-  }
-  fdatasync(fd);
-  close(fd);
-  if (std::rename(temporary.c_str(), path.c_str()) != 0) {
-    throw_file("cannot write", path, errno);
-  }
-}
-
-std::string read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  if (!file || fs::is_directory(path)) {
-    throw FileError({.what = "cannot read the file",
-                     .where = path,
-                     .wanted = "a file that can be read",
-                     .got = fs::exists(path) ? "a file that cannot be read" : "no such file",
-                     .next = "check the path"});
-  }
-  return text.str();
 }
 
 std::vector<std::string> environment_differences(const Environment& before,

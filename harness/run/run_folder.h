@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/input_file.h"
+#include "base/output_file.h"
 #include "harness/cell/cell.h"
 #include "harness/run/folder_lock.h"
 #include "results/run_file.h"
@@ -87,12 +89,6 @@ class RunFolder {
 
 // Ok, stopped by an OOM, or skipped: running it again would tell nothing new.
 [[nodiscard]] bool is_finished(CellStatus status);
-
-// Writes a whole file in place of an old one or not at all; throws FileError naming the
-// path.
-void write_file(const std::string& path, const std::string& text);
-// Throws FileError naming the path.
-[[nodiscard]] std::string read_file(const std::string& path);
 
 // What differs between two environments so that their results should not stand in one table:
 // "git_sha: was a1, is b2".

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/json_text.h"
 #include "results/columns/columns.h"
 #include "results/compare/compare_writers.h"
 #include "results/json.h"
@@ -55,7 +56,7 @@ Json number_json(const NumberComparison& number) {
 }
 
 Json key_json(const CellKey& key) {
-  Json json = Json::parse(to_json_line(key));
+  Json json = parse_ordered_json(to_json_line(key));
   json.erase("kind");
   json.erase("schema_version");
   return json;
@@ -121,8 +122,8 @@ std::string render_comparison_json(const Comparison& comparison) {
                {"notes", comparison.notes},
                {"calibrated", comparison.calibrated},
                {"interleaved", comparison.interleaved},
-               {"base", Json::parse(to_json_line(comparison.base_environment))},
-               {"new", Json::parse(to_json_line(comparison.now_environment))},
+               {"base", parse_ordered_json(to_json_line(comparison.base_environment))},
+               {"new", parse_ordered_json(to_json_line(comparison.now_environment))},
                {"verdict_counts", counts},
                {"skipped_count", comparison.skipped_count},
                {"cells", cells},

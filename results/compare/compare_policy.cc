@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "results/schema.h"
 
 namespace allocmark {
@@ -32,8 +33,10 @@ using Json = nlohmann::ordered_json;
 class Object {
  public:
   Object(const std::string& text, std::string where, std::vector<std::string> keys)
-      : json_(Json::parse(text, nullptr, false)), where_(std::move(where)) {
-    if (!json_.is_object()) fail(where_, "the file is no JSON object", "{...}", "");
+      : where_(std::move(where)) {
+    std::string problem;
+    json_ = parse_ordered_json(text, &problem);
+    if (!json_.is_object()) fail(where_, "the file is no JSON object", "{...}", problem);
     for (const auto& [key, value] : json_.items()) {
       if (std::find(keys.begin(), keys.end(), key) != keys.end()) continue;
       fail(where_, fmt::format("the key '{}' is not known", key),

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "results/compare/interleaved.h"
 #include "results/json.h"
 
@@ -31,6 +32,13 @@ std::string dump(const Json& json, int indent) {
                     .next = "give the folder of an interleaved run, or run it again"});
 }
 
+Json parsed(std::string_view text, const std::string& where) {
+  std::string problem;
+  Json json = parse_ordered_json(text, &problem);
+  if (json.is_discarded()) refuse(where, "this is no whole JSON document", problem);
+  return json;
+}
+
 // A plan or round of another MAJOR version means something else.
 void check_version(const Json& json, const std::string& where) {
   const std::string version = json.at("schema_version").get<std::string>();
@@ -42,7 +50,7 @@ void check_version(const Json& json, const std::string& where) {
 
 RoundResult round_from_line(std::string_view line, const std::string& where) {
   try {
-    const Json json = Json::parse(line);
+    const Json json = parsed(line, where);
     if (json.at("kind") != "round")
       refuse(where, "the line is of another kind", json.at("kind").dump());
     check_version(json, where);
@@ -55,7 +63,7 @@ RoundResult round_from_line(std::string_view line, const std::string& where) {
     result.cell = cell_result_from_json(dump(json.at("cell"), -1), where);
     return result;
   } catch (const Json::exception& error) {
-    refuse(where, "the line is no round of an interleaved run", error.what());
+    refuse(where, "the line is no round of an interleaved run", json_reason(error));
   }
 }
 
@@ -69,8 +77,8 @@ std::string to_json(const InterleavedPlan& plan) {
   }
   Json cells = Json::array();
   for (const InterleavedCell& cell : plan.cells) {
-    cells.push_back({{"base", Json::parse(to_json_line(cell.base))},
-                     {"new", Json::parse(to_json_line(cell.now))},
+    cells.push_back({{"base", parse_ordered_json(to_json_line(cell.base))},
+                     {"new", parse_ordered_json(to_json_line(cell.now))},
                      {"round_count_max", cell.round_count_max}});
   }
   const Json json = {{"kind", "interleaved"},
@@ -88,7 +96,7 @@ std::string to_json(const InterleavedPlan& plan) {
 
 InterleavedPlan interleaved_plan_from_json(const std::string& text, const std::string& where) {
   try {
-    const Json json = Json::parse(text);
+    const Json json = parsed(text, where);
     if (json.at("kind") != "interleaved")
       refuse(where, "this is no interleaved run", json.at("kind").dump());
     check_version(json, where);
@@ -114,7 +122,7 @@ InterleavedPlan interleaved_plan_from_json(const std::string& text, const std::s
     }
     return plan;
   } catch (const Json::exception& error) {
-    refuse(where, "this is no plan of an interleaved run", error.what());
+    refuse(where, "this is no plan of an interleaved run", json_reason(error));
   }
 }
 
@@ -125,7 +133,7 @@ std::string to_json_line(const RoundResult& result) {
                      {"side", result.side},
                      {"place", result.place},
                      {"in_turns", result.in_turns},
-                     {"cell", Json::parse(to_json_line(result.cell))}};
+                     {"cell", parse_ordered_json(to_json_line(result.cell))}};
   return dump(json, -1);
 }
 

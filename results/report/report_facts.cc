@@ -11,6 +11,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/json_text.h"
 #include "results/answer/facts.h"
 #include "results/compare/compare_writers.h"
 #include "results/derived.h"
@@ -107,9 +108,11 @@ std::string render_report_facts(std::span<const CellResult> cells,
   for (const CellResult& cell : cells) derived[cell.key.id()] = derived_json(cell);
   Json compared = Json::array();
   for (const ReportedComparison& one : comparisons) {
-    compared.push_back({{"path", one.path},
-                        {"tails", tails_json(overlaid_cells(one), step)},
-                        {"comparison", Json::parse(render_comparison_json(one.comparison))}});
+    compared.push_back(
+        {{"path", one.path},
+         {"tails", tails_json(overlaid_cells(one), step)},
+         {"comparison", parse_ordered_json(render_comparison_json(one.comparison), nullptr,
+                                           {.value_count_max = UINT64_MAX})}});
   }
   const Json facts = {{"kind", "report_facts"},
                       {"schema_version", kSchemaVersion},

@@ -9,17 +9,13 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/input_file.h"
 #include "tests/catch.h"
 #include "tests/support/temporary_folder.h"
 #include "workloads/open_workload.h"
 #include "workloads/trace/source.h"
 
 namespace allocmark {
-
-inline std::string read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
 
 inline std::vector<Event> read_all(EventSource& source) {
   std::vector<Event> events;

@@ -3,14 +3,15 @@
 #include <zlib.h>
 #include <zstd.h>
 
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
-#include <filesystem>
-#include <system_error>
+#include <array>
+#include <optional>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "base/error.h"
+#include "base/input_file.h"
+#include "base/output_file.h"
 
 namespace allocmark {
 namespace {
@@ -20,12 +21,8 @@ enum class Packing { Plain, Gzip, Zstd };
 constexpr std::size_t kChunkBytes = std::size_t{256} << 10;
 constexpr int kGzipLevel = 6;
 constexpr int kZstdLevel = 3;
+constexpr int kZstdWindowLogMax = 26;     // 64 MiB, which is what a reader may be made to hold
 constexpr int kGzipWindowBits = 15 + 16;  // zlib's way of asking for the gzip format
-
-struct FileCloser {
-  void operator()(std::FILE* file) const { std::fclose(file); }
-};
-using File = std::unique_ptr<std::FILE, FileCloser>;
 
 Packing packing_of(const std::string& path) {
   if (path.ends_with(".gz")) return Packing::Gzip;
@@ -33,12 +30,11 @@ Packing packing_of(const std::string& path) {
   return Packing::Plain;
 }
 
-[[noreturn]] void throw_unreadable(const std::string& path, const std::string& reason) {
-  throw FileError({.what = "cannot read trace file",
-                   .where = path,
-                   .wanted = "a readable file",
-                   .got = reason,
-                   .next = "Check the path and its permissions"});
+// Of data without a name.
+Packing packing_of_bytes(std::string_view bytes) {
+  if (bytes.starts_with("\x1f\x8b")) return Packing::Gzip;
+  if (bytes.starts_with("\x28\xb5\x2f\xfd")) return Packing::Zstd;
+  return Packing::Plain;
 }
 
 [[noreturn]] void throw_unwritable(const std::string& path, const std::string& reason) {
@@ -52,10 +48,12 @@ Packing packing_of(const std::string& path) {
 }  // namespace
 
 struct ByteReader::State {
-  std::string path;
+  State(const std::string& path, const InputKind& kind) : file(path, kind) {}
+
   Packing packing = Packing::Plain;
-  File file;
-  std::vector<char> packed;  // bytes read from the file and not unpacked yet
+  InputFile file;
+  std::uint64_t file_bytes = 0;  // read so far
+  std::vector<char> packed;      // bytes read from the file and not unpacked yet
   std::size_t packed_begin = 0;
   std::size_t packed_end = 0;
   z_stream gzip{};
@@ -75,7 +73,8 @@ struct ByteReader::State {
 };
 
 void ByteReader::State::start() {
-  std::rewind(file.get());
+  file.rewind();
+  file_bytes = 0;
   packed_begin = packed_end = 0;
   in_member = false;
   damage.clear();
@@ -92,10 +91,8 @@ bool ByteReader::State::refill() {
 }
 
 std::size_t ByteReader::State::read_plain(std::span<char> into) {
-  const std::size_t byte_count = std::fread(into.data(), 1, into.size(), file.get());
-  if (byte_count < into.size() && std::ferror(file.get()) != 0) {
-    throw_unreadable(path, std::strerror(errno));
-  }
+  const std::size_t byte_count = file.read(into);
+  file_bytes += byte_count;
   return byte_count;
 }
 
@@ -144,16 +141,25 @@ std::size_t ByteReader::State::read_zstd(std::span<char> into) {
   return out.pos;
 }
 
-ByteReader::ByteReader(const std::string& path) : state_(std::make_unique<State>()) {
-  state_->path = path;
+ByteReader::ByteReader(const std::string& path, const InputKind& kind)
+    : state_(std::make_unique<State>(path, kind)) {
   state_->packing = packing_of(path);
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) throw_unreadable(path, "a folder");
-  state_->file.reset(std::fopen(path.c_str(), "rb"));
-  if (!state_->file) throw_unreadable(path, std::strerror(errno));
+  if (state_->file.is_pipe() && state_->packing == Packing::Plain) {
+    std::array<char, 4> first{};
+    std::size_t count = 0;
+    while (count < first.size()) {
+      const std::size_t more = state_->file.read(std::span(first).subspan(count));
+      if (more == 0) break;
+      count += more;
+    }
+    state_->packing = packing_of_bytes({first.data(), count});
+  }
   if (state_->packing != Packing::Plain) state_->packed.resize(kChunkBytes);
   if (state_->packing == Packing::Gzip) inflateInit2(&state_->gzip, kGzipWindowBits);
-  if (state_->packing == Packing::Zstd) state_->zstd = ZSTD_createDStream();
+  if (state_->packing == Packing::Zstd) {
+    state_->zstd = ZSTD_createDStream();
+    ZSTD_DCtx_setParameter(state_->zstd, ZSTD_d_windowLogMax, kZstdWindowLogMax);
+  }
   state_->start();
 }
 
@@ -169,11 +175,14 @@ const std::string& ByteReader::damage() const { return state_->damage; }
 
 void ByteReader::rewind() { state_->start(); }
 
+std::uint64_t ByteReader::packed_bytes() const { return state_->file_bytes; }
+
 struct ByteWriter::State {
+  explicit State(const std::string& named) : path(named), file(named) {}
+
   std::string path;
-  std::string part_path;
   Packing packing = Packing::Plain;
-  File file;
+  OutputFile file;
   std::vector<char> packed;
   z_stream gzip{};
   ZSTD_CStream* zstd = nullptr;
@@ -181,20 +190,10 @@ struct ByteWriter::State {
   ~State() {
     deflateEnd(&gzip);
     ZSTD_freeCStream(zstd);
-    const bool unfinished = file != nullptr;
-    file.reset();
-    if (unfinished) std::remove(part_path.c_str());
   }
-  void put(const char* bytes, std::size_t byte_count);
   void pack_gzip(std::string_view bytes, int flush);
   void pack_zstd(std::string_view bytes, ZSTD_EndDirective end);
 };
-
-void ByteWriter::State::put(const char* bytes, std::size_t byte_count) {
-  if (std::fwrite(bytes, 1, byte_count, file.get()) != byte_count) {
-    throw_unwritable(path, std::strerror(errno));
-  }
-}
 
 void ByteWriter::State::pack_gzip(std::string_view bytes, int flush) {
   gzip.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
@@ -203,7 +202,7 @@ void ByteWriter::State::pack_gzip(std::string_view bytes, int flush) {
     gzip.next_out = reinterpret_cast<Bytef*>(packed.data());
     gzip.avail_out = static_cast<uInt>(packed.size());
     deflate(&gzip, flush);
-    put(packed.data(), packed.size() - gzip.avail_out);
+    file.write({packed.data(), packed.size() - gzip.avail_out});
   } while (gzip.avail_out == 0);
 }
 
@@ -214,16 +213,12 @@ void ByteWriter::State::pack_zstd(std::string_view bytes, ZSTD_EndDirective end)
     ZSTD_outBuffer out{packed.data(), packed.size(), 0};
     left = ZSTD_compressStream2(zstd, &out, &in, end);
     if (ZSTD_isError(left) != 0) throw_unwritable(path, ZSTD_getErrorName(left));
-    put(packed.data(), out.pos);
+    file.write({packed.data(), out.pos});
   } while (end == ZSTD_e_end ? left != 0 : in.pos < in.size);
 }
 
-ByteWriter::ByteWriter(const std::string& path) : state_(std::make_unique<State>()) {
-  state_->path = path;
-  state_->part_path = path + ".part";
+ByteWriter::ByteWriter(const std::string& path) : state_(std::make_unique<State>(path)) {
   state_->packing = packing_of(path);
-  state_->file.reset(std::fopen(state_->part_path.c_str(), "wb"));
-  if (!state_->file) throw_unwritable(path, std::strerror(errno));
   if (state_->packing != Packing::Plain) state_->packed.resize(kChunkBytes);
   if (state_->packing == Packing::Gzip) {
     deflateInit2(&state_->gzip, kGzipLevel, Z_DEFLATED, kGzipWindowBits, 8, Z_DEFAULT_STRATEGY);
@@ -240,22 +235,39 @@ ByteWriter::~ByteWriter() = default;
 void ByteWriter::write(std::string_view bytes) {
   if (state_->packing == Packing::Gzip) return state_->pack_gzip(bytes, Z_NO_FLUSH);
   if (state_->packing == Packing::Zstd) return state_->pack_zstd(bytes, ZSTD_e_continue);
-  state_->put(bytes.data(), bytes.size());
+  state_->file.write(bytes);
 }
 
 void ByteWriter::finish() {
   if (state_->packing == Packing::Gzip) state_->pack_gzip({}, Z_FINISH);
   if (state_->packing == Packing::Zstd) state_->pack_zstd({}, ZSTD_e_end);
-  const bool flushed = std::fflush(state_->file.get()) == 0;
-  const int reason = errno;
-  if (!flushed) throw_unwritable(state_->path, std::strerror(reason));
-  state_->file.reset();
-  std::error_code failure;
-  std::filesystem::rename(state_->part_path, state_->path, failure);
-  if (failure) {
-    std::remove(state_->part_path.c_str());
-    throw_unwritable(state_->path, failure.message());
+  state_->file.finish();
+}
+
+std::string beyond_limits(const ByteReader& reader, std::uint64_t unpacked_bytes,
+                          const UnpackLimits& limits) {
+  if (unpacked_bytes > limits.size_bytes_max) {
+    return fmt::format("it unpacks to more than {} bytes", limits.size_bytes_max);
   }
+  const bool free = unpacked_bytes <= kUnpackFreeBytes;
+  if (free || unpacked_bytes / limits.ratio_max <= reader.packed_bytes()) return "";
+  return fmt::format("it unpacks to more than {} times its size", limits.ratio_max);
+}
+
+std::string read_unpacked(const std::string& path, const InputKind& kind, const std::string& what,
+                          const UnpackLimits& limits) {
+  ByteReader reader(path, kind);
+  std::string text;
+  std::string problem;
+  std::vector<char> buffer(kChunkBytes);
+  while (const std::size_t count = problem.empty() ? reader.read(buffer) : 0) {
+    text.append(buffer.data(), count);
+    problem = beyond_limits(reader, text.size(), limits);
+  }
+  if (!reader.damage().empty()) problem = reader.damage();
+  if (problem.empty()) return text;
+  throw UsageError(
+      {.what = what, .where = path, .wanted = "", .got = problem, .next = "get the file again"});
 }
 
 }  // namespace allocmark

@@ -1,19 +1,23 @@
 // Bytes of a file in order, packed or unpacked by the file's suffix (.gz: gzip, .zst: zstd, else
-// plain), in constant memory both ways.
+// plain), in constant memory both ways. What comes through a pipe has no suffix: its first bytes
+// say how it is packed.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+
+#include "base/input_file.h"
 
 namespace allocmark {
 
 // Reads. Throws FileError where the file cannot be opened or read.
 class ByteReader {
  public:
-  explicit ByteReader(const std::string& path);
+  explicit ByteReader(const std::string& path, const InputKind& kind = kTraceInput);
   ~ByteReader();
   ByteReader(const ByteReader&) = delete;
   ByteReader& operator=(const ByteReader&) = delete;
@@ -26,14 +30,16 @@ class ByteReader {
   [[nodiscard]] const std::string& damage() const;
   // Starts again from the first byte.
   void rewind();
+  // Bytes taken from the file itself so far, packed or not.
+  [[nodiscard]] std::uint64_t packed_bytes() const;
 
  private:
   struct State;
   std::unique_ptr<State> state_;
 };
 
-// Writes to PATH.part and gives it its name in finish(), so that nobody ever reads half a file.
-// Without finish() the part file is removed. Throws FileError where the disk refuses.
+// Writes as OutputFile does: without finish() a regular file is not touched. Throws FileError where
+// the disk refuses.
 class ByteWriter {
  public:
   explicit ByteWriter(const std::string& path);
@@ -48,5 +54,22 @@ class ByteWriter {
   struct State;
   std::unique_ptr<State> state_;
 };
+
+// How much an archive or a packed file may unpack to: a small file must not fill the memory.
+struct UnpackLimits {
+  std::uint64_t size_bytes_max = kGiB;
+  // Beyond the first kUnpackFreeBytes no more than so many bytes for each packed one.
+  std::uint64_t ratio_max = 200;
+};
+inline constexpr std::uint64_t kUnpackFreeBytes = 32 * kMiB;
+
+// "it unpacks to more than 1.00 GiB"; empty where `unpacked_bytes` keeps to the limits.
+[[nodiscard]] std::string beyond_limits(const ByteReader& reader, std::uint64_t unpacked_bytes,
+                                        const UnpackLimits& limits);
+
+// The whole file, unpacked. Throws UsageError where it is damaged or beyond the limits; `what` says
+// so: "the golden is damaged".
+[[nodiscard]] std::string read_unpacked(const std::string& path, const InputKind& kind,
+                                        const std::string& what, const UnpackLimits& limits = {});
 
 }  // namespace allocmark

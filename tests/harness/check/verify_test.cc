@@ -2,15 +2,18 @@
 // collects peaks and OOM causes. Method: a fake backend without device memory; the oracle itself is
 // tested in shadow_heap_test.cc.
 #include "harness/check/verify.h"
+#include "base/input_file.h"
 
 #include <cstdint>
-#include <cstdio>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "base/input_file.h"
+#include "base/output_file.h"
 #include "tests/catch.h"
 #include "tests/support/fake_backend.h"
+#include "tests/support/temporary_folder.h"
 
 namespace allocmark {
 namespace {
@@ -167,19 +170,16 @@ TEST_CASE("under the stop policy the checked pass ends at the failed request") {
 
 TEST_CASE("placements are written as a golden") {
   Stage stage;
-  std::FILE* file = std::tmpfile();
-  REQUIRE(file != nullptr);
+  const TemporaryFolder folder;
+  OutputFile file(folder.path("golden.txt"));
   PlacementRecorder recorder(file, stage.backend,
                              {.device_total_bytes = 1000, .allocator = "fake", .conf = "key:1"});
   stage.placements = &recorder;
   stage.backend.failing_requests = {2};
   stage.run({alloc(5, 100, 3), free_of(5), alloc(6, 700), alloc(7, 9)});
   recorder.end(4);
-  std::rewind(file);
-  std::string text(400, '\0');
-  text.resize(std::fread(text.data(), 1, text.size(), file));
-  std::fclose(file);
-  REQUIRE(text ==
+  file.finish();
+  REQUIRE(read_file(folder.path("golden.txt")) ==
           "c total=1000 fraction_cap=0 backend=fake\n# conf: key:1\n"
           "g 0 0 1099511627776 0 0\na 0 10000\na 0 10400\na oom\ns 4\n");
 }

@@ -166,7 +166,7 @@ TEST_CASE("a user's thresholds replace those that ship, and nonsense is named") 
   answer.figures = {figure(kShare, 0.45)};
   CHECK(judge({.test = "capacity"}, answer, mine).verdict == Verdict::Warn);
   CHECK(rejection("{}") == "accepted");
-  CHECK(has(rejection("nonsense"), "no JSON"));
+  CHECK(has(rejection("nonsense"), "not JSON"));
   CHECK(has(rejection("[]"), "a JSON object"));
   CHECK(has(rejection(R"({"capacity.shar": {"min": {"fail": 1}}})"), "capacity.share"));
   CHECK(has(rejection(R"({"capacity.share": {"max": {"fail": 1}}})"), "\"min\""));

@@ -144,7 +144,7 @@ TEST_CASE("a file that does not exist is named") {
     static_cast<void>(open_trace_file("/does/not/exist.csv"));
     FAIL("opened");
   } catch (const FileError& error) {
-    CHECK(mentions(error.what(), "/does/not/exist.csv: cannot read trace file"));
+    CHECK(mentions(error.what(), "/does/not/exist.csv: cannot read this file as a trace"));
   }
 }
 

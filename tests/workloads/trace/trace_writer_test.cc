@@ -106,7 +106,7 @@ TEST_CASE("an unfinished writer leaves no file") {
 TEST_CASE("a full disk is an environment error") {
   if (!std::filesystem::exists("/dev/full")) return;
   const TemporaryFolder folder;
-  std::filesystem::create_symlink("/dev/full", folder.file("a.csv.part"));
+  std::filesystem::create_symlink("/dev/full", folder.file("a.csv"));
   TraceWriter writer(folder.file("a.csv"), TraceHeader{}, TraceWriterOptions{});
   CHECK_THROWS_AS(writer.finish(), FileError);
 }

@@ -1,0 +1,99 @@
+// The part of the heap that takes over what another allocator had: segments with their blocks, as a
+// snapshot shows them.
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "allocators/caching/heap.h"
+#include "allocators/caching/sizes.h"
+#include "base/assert.h"
+
+namespace allocmark::caching {
+namespace {
+
+std::int64_t signed_bytes(std::uint64_t bytes) { return static_cast<std::int64_t>(bytes); }
+
+}  // namespace
+
+void Heap::adopt(const std::vector<SegmentInfo>& segments) {
+  // One expandable segment for each stream and pool; the snapshot shows its mapped ranges.
+  std::map<std::pair<Stream, PoolKind>, std::vector<SegmentInfo>> expandable;
+  for (const SegmentInfo& segment : segments) {
+    if (segment.expandable) {
+      expandable[{segment.stream, segment.kind}].push_back(segment);
+    } else {
+      carve(adopt_segment(segment), segment);
+    }
+  }
+  for (auto& [key, ranges] : expandable) {
+    std::ranges::sort(ranges, {}, &SegmentInfo::address);
+    adopt_expandable(ranges);
+  }
+}
+
+Block* Heap::adopt_segment(const SegmentInfo& segment) {
+  Block* block = slab_.make();
+  block->address = segment.address;
+  block->size_bytes = segment.total_bytes;
+  block->home = &pool(segment.kind).of(segment.stream);
+  reserved_bytes_ += segment.total_bytes;
+  counters.segment.increase(segment.kind, 1);
+  counters.reserved_bytes.increase(segment.kind, signed_bytes(segment.total_bytes));
+  if (segment.total_bytes >= settings_.max_split_size_bytes) counters.oversize_segments.increase(1);
+  ++counters.num_device_alloc;
+  return block;
+}
+
+// The driver's reservation begins at the first range.
+void Heap::adopt_expandable(const std::vector<SegmentInfo>& ranges) {
+  StreamBlocks& home = pool(ranges.front().kind).of(ranges.front().stream);
+  Block* hole = make_expandable_segment(home);
+  for (const SegmentInfo& range : ranges) {
+    ALLOCMARK_ASSERT(range.address >= hole->address);
+    if (range.address > hole->address) {
+      erase_from_set(hole);
+      Block* front = split_front(hole, range.address - hole->address);
+      front->mapped = false;
+      insert_unmapped(front);
+      insert_unmapped(hole);
+    }
+    const bool mapped = map_block(hole, range.total_bytes);
+    ALLOCMARK_ASSERT(mapped);
+    ALLOCMARK_ASSERT(hole->next != nullptr);
+    Block* following = hole->next;
+    erase_free(hole);
+    carve(hole, range);
+    hole = following;
+  }
+}
+
+// Cuts a block in no set, which is a whole segment or range, into the blocks of the snapshot.
+void Heap::carve(Block* block, const SegmentInfo& segment) {
+  const bool counts_splits = block->segment == nullptr;
+  for (const BlockInfo& info : segment.blocks) {
+    ALLOCMARK_ASSERT(info.address == block->address);
+    ALLOCMARK_ASSERT(info.size_bytes <= block->size_bytes);
+    Block* piece =
+        info.size_bytes < block->size_bytes ? split_front(block, info.size_bytes) : block;
+    piece->requested_bytes = info.requested_bytes;
+    if (info.state == BlockState::Inactive) {
+      insert_free(piece);
+      if (counts_splits && segment.blocks.size() > 1) {
+        counters.inactive_split.increase(segment.kind, 1);
+        counters.inactive_split_bytes.increase(segment.kind, signed_bytes(info.size_bytes));
+      }
+      continue;
+    }
+    piece->allocated = true;
+    allocated.insert(piece);
+    counters.allocation.increase(segment.kind, 1);
+    counters.allocated_bytes.increase(segment.kind, signed_bytes(info.size_bytes));
+    counters.active.increase(segment.kind, 1);
+    counters.active_bytes.increase(segment.kind, signed_bytes(info.size_bytes));
+    counters.requested_bytes.increase(segment.kind, signed_bytes(info.requested_bytes));
+    if (info.size_bytes >= settings_.max_split_size_bytes)
+      counters.oversize_allocations.increase(1);
+  }
+}
+
+}  // namespace allocmark::caching

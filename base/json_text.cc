@@ -1,0 +1,188 @@
+// Builds the value from the library's events, so that limits and keys are looked at while the text
+// is read and not after.
+#include "base/json_text.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+
+namespace allocmark {
+namespace {
+
+constexpr std::size_t kShownMax = 40;
+
+// The end of what was read last, on its own line.
+std::string_view last_words(std::string_view token) {
+  token.remove_prefix(token.size() - std::min(token.size(), kShownMax));
+  constexpr std::string_view kNewline = "<U+000A>";  // as the library shows it
+  const std::size_t newline = token.rfind(kNewline);
+  if (newline != std::string_view::npos) token.remove_prefix(newline + kNewline.size());
+  while (token.starts_with(' ')) token.remove_prefix(1);
+  return token;
+}
+
+template <typename Json>
+class Builder {
+ public:
+  explicit Builder(const JsonLimits& limits) : limits_(limits) {}
+
+  // What the library calls; false stops the reading.
+  bool null() { return add(Json(nullptr)); }
+  bool boolean(bool value) { return add(Json(value)); }
+  bool number_integer(std::int64_t value) { return add(Json(value)); }
+  bool number_unsigned(std::uint64_t value) { return add(Json(value)); }
+  bool number_float(double value, const std::string&) { return add(Json(value)); }
+  bool string(std::string& value) { return add(Json(std::move(value))); }
+  bool binary(typename Json::binary_t&) { return false; }
+  bool start_object(std::size_t) { return open(Json::object()); }
+  bool start_array(std::size_t) { return open(Json::array()); }
+  bool end_array() { return close(); }
+  bool end_object() { return keys_differ(*open_.back()) && close(); }
+  bool key(std::string& name) {
+    key_ = std::move(name);
+    return true;
+  }
+  template <typename Exception>
+  bool parse_error(std::size_t position, const std::string& token, const Exception&) {
+    stopped_at_ = position;
+    problem_ = fmt::format("not JSON near '{}'", last_words(token));
+    return false;
+  }
+
+  Json root;
+  [[nodiscard]] const std::string& problem() const { return problem_; }
+  // Of what the library found itself; 0 = not known.
+  [[nodiscard]] std::size_t stopped_at() const { return stopped_at_; }
+
+ private:
+  bool add(Json value) { return place(std::move(value)) != nullptr; }
+
+  bool open(Json value) {
+    if (open_.size() >= limits_.depth_max) {
+      problem_ = fmt::format("it nests more than {} deep", limits_.depth_max);
+      return false;
+    }
+    Json* const placed = place(std::move(value));
+    if (placed != nullptr) open_.push_back(placed);
+    return placed != nullptr;
+  }
+
+  bool close() {
+    open_.pop_back();
+    return true;
+  }
+
+  Json* place(Json value) {
+    if (++value_count_ > limits_.value_count_max) {
+      problem_ = fmt::format("it has more than {} values", limits_.value_count_max);
+      return nullptr;
+    }
+    if (open_.empty()) {
+      root = std::move(value);
+      return &root;
+    }
+    Json& parent = *open_.back();
+    if (parent.is_array()) return &parent.emplace_back(std::move(value));
+    return place_in(*parent.template get_ptr<typename Json::object_t*>(), std::move(value));
+  }
+
+  Json* place_in(typename Json::object_t& object, Json value) {
+    if constexpr (std::is_same_v<Json, nlohmann::ordered_json>) {
+      // Looking the key up here would take as long as the object has keys; see keys_differ.
+      using Pairs = std::vector<typename Json::object_t::value_type>;
+      return &static_cast<Pairs&>(object).emplace_back(std::move(key_), std::move(value)).second;
+    } else {
+      const auto [at, is_new] = object.emplace(std::move(key_), std::move(value));
+      if (!is_new) problem_ = twice(at->first);
+      return is_new ? &at->second : nullptr;
+    }
+  }
+
+  bool keys_differ(const Json& object) {
+    if constexpr (std::is_same_v<Json, nlohmann::ordered_json>) {
+      std::vector<const std::string*> keys;
+      keys.reserve(object.size());
+      for (auto item = object.begin(); item != object.end(); ++item) keys.push_back(&item.key());
+      const auto less = [](const auto* a, const auto* b) { return *a < *b; };
+      std::sort(keys.begin(), keys.end(), less);
+      const auto same = std::adjacent_find(keys.begin(), keys.end(),
+                                           [](const auto* a, const auto* b) { return *a == *b; });
+      if (same == keys.end()) return true;
+      problem_ = twice(**same);
+      return false;
+    } else {
+      return true;
+    }
+  }
+
+  static std::string twice(const std::string& name) {
+    return fmt::format("a key is there twice: '{}'", name.substr(0, kShownMax));
+  }
+
+  JsonLimits limits_;
+  std::vector<Json*> open_;
+  std::string key_;
+  std::uint64_t value_count_ = 0;
+  std::string problem_;
+  std::size_t stopped_at_ = 0;
+};
+
+// "line 3, column 9: ".
+std::string place_of(std::string_view text, std::size_t position) {
+  if (position == 0) return "";
+  const std::string_view before = text.substr(0, std::min(position, text.size()) - 1);
+  const auto line = std::count(before.begin(), before.end(), '\n') + 1;
+  const std::size_t newline = before.rfind('\n');
+  const std::size_t column =
+      newline == std::string_view::npos ? before.size() + 1 : before.size() - newline;
+  return fmt::format("line {}, column {}: ", line, column);
+}
+
+template <typename Json>
+Json parse(std::string_view text, std::string* problem, const JsonLimits& limits) {
+  Builder<Json> builder(limits);
+  if (Json::sax_parse(text, &builder)) return std::move(builder.root);
+  if (problem != nullptr) {
+    const std::string place = text.empty() ? "" : place_of(text, builder.stopped_at());
+    *problem = text.empty() ? "nothing" : place + builder.problem();
+  }
+  return Json(Json::value_t::discarded);
+}
+
+}  // namespace
+
+nlohmann::json parse_json(std::string_view text, std::string* problem, const JsonLimits& limits) {
+  return parse<nlohmann::json>(text, problem, limits);
+}
+
+nlohmann::ordered_json parse_ordered_json(std::string_view text, std::string* problem,
+                                          const JsonLimits& limits) {
+  return parse<nlohmann::ordered_json>(text, problem, limits);
+}
+
+nlohmann::json parse_json(std::string_view text, const JsonSource& source) {
+  std::string problem;
+  nlohmann::json json = parse_json(text, &problem);
+  if (!json.is_discarded()) return json;
+  throw UsageError({.what = source.what,
+                    .where = source.where,
+                    .wanted = source.wanted,
+                    .got = problem,
+                    .next = source.next});
+}
+
+std::string json_reason(const std::exception& error) {
+  const std::string_view text = error.what();
+  const std::size_t mark = text.find("] ");
+  return std::string(text.starts_with('[') && mark != std::string_view::npos ? text.substr(mark + 2)
+                                                                             : text);
+}
+
+}  // namespace allocmark

@@ -1,0 +1,92 @@
+// The rule 'cells-consistent': whether the numbers of each cell belong together and can have
+// happened.
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "harness/bundle/bundle_rules.h"
+#include "harness/replay/capacity.h"
+#include "results/cell_check.h"
+#include "results/columns/columns.h"
+#include "results/compare/compare_numbers.h"
+#include "results/compare/repeat.h"
+#include "results/derived.h"
+
+namespace allocmark {
+namespace {
+
+std::vector<std::string> findings_of(const CellResult& cell) {
+  std::vector<std::string> findings = contradictions(cell);
+  for (std::string& finding : impossibilities(cell)) findings.push_back(std::move(finding));
+  return findings;
+}
+
+// The intervals for a repeat follow from the passes and from how far apart runs come, which each
+// interval says. An A/B run states none.
+void check_repeat(const CellResult& cell, const BundleView& view, CheckedRule& rule) {
+  if (view.turns || cell.allocate.total.count == 0) return;
+  Calibration said;
+  const CellRepeat& stored = cell.repeat;
+  const RepeatInterval* const intervals[] = {&stored.allocate_p50, &stored.allocate_p99,
+                                             &stored.deallocate_p50, &stored.deallocate_p99};
+  const auto numbers = timed_numbers();
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    said.bounds.push_back(
+        {.number = std::string(numbers[i].name), .shift_p95 = intervals[i]->between_share});
+  }
+  CellResult again = cell;
+  state_repeat(again,
+               {.clock_step_ns = view.run->environment.clock_resolution_ns, .calibration = &said});
+  const RepeatInterval* const made[] = {&again.repeat.allocate_p50, &again.repeat.allocate_p99,
+                                        &again.repeat.deallocate_p50, &again.repeat.deallocate_p99};
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    const auto far = [](double a, double b) { return std::abs(a - b) > 1e-6 * std::abs(b); };
+    const bool none = intervals[i]->high_ns == 0 && intervals[i]->low_ns == 0;
+    if (none || (!far(intervals[i]->low_ns, made[i]->low_ns) &&
+                 !far(intervals[i]->high_ns, made[i]->high_ns))) {
+      continue;
+    }
+    broken(rule, fmt::format("{}: the interval of {} for a repeat is {:.6g} to {:.6g} ns, the "
+                             "passes give {:.6g} to {:.6g} ns",
+                             name_of(cell.key), numbers[i].name, intervals[i]->low_ns,
+                             intervals[i]->high_ns, made[i]->low_ns, made[i]->high_ns));
+  }
+}
+
+}  // namespace
+
+void cells_consistent(const BundleView& view, CheckedRule& rule) {
+  if (!needs_run(view, rule)) return;
+  for (const RoundResult& round : view.turns ? view.turns->rounds : std::vector<RoundResult>()) {
+    for (const std::string& finding : findings_of(round.cell)) {
+      broken(rule, fmt::format("round {}, side {}: {}: {}", round.round + 1,
+                               round.side == 0 ? "A" : "B", name_of(round.cell.key), finding));
+    }
+  }
+  for (const CellResult& cell : view.run->cells) {
+    for (const std::string& finding : findings_of(cell)) {
+      broken(rule, name_of(cell.key) + ": " + finding);
+    }
+    check_repeat(cell, view, rule);
+    // The null allocator hands out nothing and has no capacity.
+    if (!is_measured(cell) || cell.key.allocator == kNullAllocator) continue;
+    try {
+      const Capacity capacity = parse_capacity(cell.key.capacity);
+      if (capacity.unlimited()) continue;
+      const std::uint64_t meant = capacity.resolve_bytes(cell.requested_bytes_peak);
+      if (meant == cell.capacity_bytes) continue;
+      broken(rule, fmt::format("{}: capacity_bytes is {}, its capacity comes to {}",
+                               name_of(cell.key), cell.capacity_bytes, meant));
+    } catch (const Error& error) {
+      broken(rule, name_of(cell.key) + ": " + error.what());
+    }
+  }
+}
+
+}  // namespace allocmark

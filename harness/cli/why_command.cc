@@ -1,0 +1,80 @@
+// 'allocmark why FILE': why a PyTorch job ran out of memory, from its memory snapshot.
+#include <fmt/format.h>
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/error.h"
+#include "harness/cli/commands.h"
+#include "harness/why/why.h"
+#include "workloads/import/recording.h"
+
+namespace allocmark {
+namespace {
+
+struct WhyCommand {
+  std::string file;
+  std::string memory;
+  std::vector<std::string> confs;
+  std::string format = "table";
+};
+
+void add_why(CLI::App* app, WhyCommand* command) {
+  app->add_option("file", command->file,
+                  "A memory snapshot with history, as torch.cuda.memory._dump_snapshot() writes it")
+      ->required()
+      ->type_name("FILE");
+  app->add_option("--memory", command->memory,
+                  "Memory that PyTorch may have; unset: what it had when a request failed")
+      ->type_name("SIZE");
+  app->add_option(
+         "-c,--conf", command->confs,
+         "A config string to try, 'unset' for none; may be repeated; unset: ten common ones")
+      ->allow_extra_args(false)
+      ->type_name("CONF");
+  app->add_option("--format", command->format, "table or json (one document)")
+      ->check(CLI::IsMember({"table", "json"}))
+      ->capture_default_str()
+      ->type_name("F");
+}
+
+ExitCode run_why(const WhyCommand& command) {
+  WhyOptions options;
+  if (!command.memory.empty()) {
+    options.memory_bytes = parse_bytes(command.memory);
+    if (!options.memory_bytes) {
+      throw UsageError({.what = "not a size",
+                        .where = "--memory",
+                        .wanted = "a number with its unit, such as 24GiB",
+                        .got = explain_bytes(command.memory),
+                        .next = ""});
+    }
+  }
+  for (const std::string& conf : command.confs)
+    options.confs.push_back(conf == "unset" ? "" : conf);
+  const std::string path =
+      command.file.starts_with("file:") ? command.file.substr(5) : command.file;
+  if (recording_kind(path) != RecordingKind::PytorchSnapshot) {
+    throw UsageError({.what = "not a memory snapshot of PyTorch",
+                      .where = path,
+                      .wanted = "the file that torch.cuda.memory._dump_snapshot() writes",
+                      .got = "",
+                      .next = "for a trace or a log: allocmark run --workload file:" + path});
+  }
+  const Why why = explain_snapshot(path, options);
+  fmt::print("{}", command.format == "json" ? to_json(why) : to_text(why));
+  return ExitCode::Pass;
+}
+
+}  // namespace
+
+extern const CommandEntry kWhyCommand;
+constinit const CommandEntry kWhyCommand{
+    "why", "Say why a job ran out of memory, from its snapshot",
+    [](CLI::App* app) { return bind_command(app, add_why, run_why); }};
+
+}  // namespace allocmark

@@ -1,0 +1,95 @@
+// One replay of a snapshot's history on `caching`, with a device that answers as recorded. The
+// self-check runs it, more than once where the heap at the start has to be found out.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "allocators/caching/allocator.h"
+#include "harness/why/late_streams.h"
+#include "harness/why/recorded_driver.h"
+#include "harness/why/recorded_settings.h"
+#include "harness/why/self_check.h"
+#include "harness/why/start_heap.h"
+#include "workloads/import/snapshot_history.h"
+
+namespace allocmark {
+
+// The pool of a segment, by the entry that took it from the device.
+using PoolsOfGrowth = std::unordered_map<std::uint64_t, std::uint32_t>;
+inline constexpr std::uint64_t kNoGrowth = ~std::uint64_t{0};
+
+class RecordedReplay {
+ public:
+  RecordedReplay(const DeviceHistory& history, const RecordedSettings& settings,
+                 const PoolsOfGrowth& pools)
+      : history_(history), settings_(settings), pools_(pools), late_(history.late_frees()) {}
+
+  // A free block that the replay used and the recorded allocator did not have, or had smaller.
+  struct Spurious {
+    std::uint64_t address = 0;
+    std::uint64_t size_bytes = 0;
+    std::uint64_t wanted_bytes = 0;  // rounded
+    std::uint64_t entry_index = 0;
+    std::uint64_t growth_index = 0;         // entry of the segment where PyTorch put the request
+    std::uint64_t chosen_growth_index = 0;  // entry of the segment where the replay put it
+  };
+
+  // To the end, or to the first placement that differs.
+  [[nodiscard]] SelfCheck run(const StartHeap& heap, bool to_end);
+  [[nodiscard]] const std::optional<Spurious>& spurious() const { return spurious_; }
+
+ private:
+  void take_over(const StartHeap& heap);
+  void take_over_pool(std::uint32_t pool, const std::vector<caching::SegmentInfo>& segments);
+  [[nodiscard]] caching::CachingAllocator& allocator(std::uint32_t pool);
+  [[nodiscard]] std::uint32_t pool_of(std::uint64_t begin, std::uint64_t index) const;
+  void note_growth(std::uint64_t begin, std::uint64_t index, std::uint32_t pool);
+  [[nodiscard]] std::uint64_t growth_at(std::uint64_t address) const;
+  void empty_caches(std::uint64_t begin, std::uint64_t end, std::optional<std::uint32_t> but);
+  void request(std::uint64_t begin, std::uint64_t index);
+  void give_back(std::uint64_t index);
+  void fail_as_recorded(std::uint64_t index, std::uint32_t pool);
+  [[nodiscard]] std::uint64_t reserved_bytes() const;
+  void compare(std::uint64_t index, std::uint32_t pool, std::uint64_t address);
+  void note_difference(std::uint64_t index, std::string text);
+  [[nodiscard]] bool final_heap_equal() const;
+  [[nodiscard]] RecordedDriver::Operation operation(std::uint64_t begin, std::uint64_t index,
+                                                    std::uint32_t pool);
+  [[nodiscard]] caching::Stream stream_of(const SnapshotEntry& entry) const {
+    return history_.snapshot().streams[entry.stream];
+  }
+
+  struct Live {
+    std::uint64_t address = 0;  // where the replay put it
+    std::uint32_t pool = 0;
+    std::uint32_t stack = kNoStack;
+    std::uint64_t requested_bytes = 0;
+  };
+
+  const DeviceHistory& history_;
+  const RecordedSettings& settings_;
+  const PoolsOfGrowth& pools_;
+  LateStreams late_;
+  RecordedDriver driver_;
+  std::map<std::uint32_t, std::unique_ptr<caching::CachingAllocator>> allocators_;
+  std::unordered_map<std::uint64_t, Live> live_;             // by recorded address
+  std::unordered_map<std::uint64_t, std::uint32_t> owners_;  // segment or range -> pool
+  struct Area {
+    std::uint64_t end = 0;
+    std::uint32_t pool = 0;
+    std::uint64_t growth_index = kNoGrowth;
+  };
+  std::map<std::uint64_t, Area> areas_;  // segments and mapped ranges, by address
+  std::uint64_t live_bytes_ = 0;
+  SelfCheck check_;
+  std::optional<Spurious> spurious_;
+};
+
+}  // namespace allocmark

@@ -1,0 +1,157 @@
+#include "harness/why/what_if.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+
+#include "allocators/caching/allocator.h"
+#include "harness/why/card.h"
+#include "harness/why/late_streams.h"
+
+namespace allocmark {
+namespace {
+
+class CardReplay {
+ public:
+  CardReplay(const DeviceHistory& history, const caching::Settings& settings,
+             std::uint64_t capacity_bytes, Card::Addresses addresses)
+      : history_(history),
+        settings_(settings),
+        late_(history.late_frees()),
+        capacity_bytes_(capacity_bytes),
+        card_(capacity_bytes, addresses) {}
+
+  [[nodiscard]] WhatIf run();
+
+ private:
+  struct Live {
+    std::uint64_t address = 0;
+    std::uint32_t pool = 0;
+  };
+
+  [[nodiscard]] caching::CachingAllocator& allocator(std::uint32_t pool);
+  [[nodiscard]] std::optional<std::uint64_t> ask(std::uint32_t pool, std::uint64_t size_bytes,
+                                                 std::uint64_t stream, std::uint64_t index);
+  void add(std::uint64_t index);
+  void give_back(std::uint64_t index);
+
+  const DeviceHistory& history_;
+  const caching::Settings& settings_;
+  LateStreams late_;
+  std::uint64_t capacity_bytes_;
+  Card card_;
+  std::map<std::uint32_t, std::unique_ptr<caching::CachingAllocator>> allocators_;
+  std::unordered_map<std::uint64_t, Live> live_;  // by recorded address
+  WhatIf result_;
+};
+
+caching::CachingAllocator& CardReplay::allocator(std::uint32_t pool) {
+  std::unique_ptr<caching::CachingAllocator>& made = allocators_[pool];
+  if (made == nullptr) {
+    // Garbage collection needs a limit; everything else needs none but the card's.
+    const bool collects = settings_.garbage_collection_threshold > 0 && capacity_bytes_ < kNoLimit;
+    made = std::make_unique<caching::CachingAllocator>(card_, settings_,
+                                                       collects ? capacity_bytes_ : 0);
+  }
+  return *made;
+}
+
+std::optional<std::uint64_t> CardReplay::ask(std::uint32_t pool, std::uint64_t size_bytes,
+                                             std::uint64_t stream, std::uint64_t index) {
+  if (size_bytes == 0) return std::nullopt;
+  const auto address = allocator(pool).allocate(size_bytes, stream);
+  if (address) return address;
+  if (result_.failed_count++ == 0) {
+    result_.first_failed_entry = index;
+    result_.first_failed_bytes = size_bytes;
+  }
+  return std::nullopt;
+}
+
+void CardReplay::give_back(std::uint64_t index) {
+  const auto found = live_.find(history_[index].address);
+  if (found == live_.end()) return;  // its request failed
+  const Live block = found->second;
+  live_.erase(found);
+  if (const LateStreams::Late* late = late_.find(index)) {
+    card_.expect_event(late->completed_index);
+    static_cast<void>(
+        allocator(block.pool).record_stream(block.address, LateStreams::handle(late->stream)));
+  }
+  static_cast<void>(allocator(block.pool).deallocate(block.address));
+}
+
+void CardReplay::add(std::uint64_t index) {
+  const SnapshotEntry& entry = history_[index];
+  const auto pool = static_cast<std::uint32_t>(entry.pool);
+  const std::uint64_t stream = history_.snapshot().streams[entry.stream];
+  card_.move_to(index);
+  switch (entry.action) {
+    case SnapshotAction::Alloc:
+      if (const auto address = ask(pool, entry.size_bytes, stream, index))
+        live_[entry.address] = {.address = *address, .pool = pool};
+      return;
+    case SnapshotAction::Oom:
+      // Its owner never had it; where it is served, what follows is the program after a failure.
+      if (const auto address = ask(pool, entry.size_bytes, stream, index))
+        static_cast<void>(allocator(pool).deallocate(*address));
+      return;
+    case SnapshotAction::FreeRequested:
+      return give_back(index);
+    case SnapshotAction::SegmentFree:
+    case SnapshotAction::SegmentUnmap:
+      if (!history_.is_empty_cache(index + 1)) return;
+      for (const auto& [each, made] : allocators_) made->empty_cache();
+      return;
+    default:
+      return;
+  }
+}
+
+WhatIf CardReplay::run() {
+  for (const EarlierBlock& block : history_.earlier_blocks()) {
+    if (block.pending) continue;
+    const std::uint64_t stream = history_.snapshot().streams[block.stream];
+    if (const auto address = ask(block.pool, block.requested_bytes, stream, 0))
+      live_[block.address] = {.address = *address, .pool = block.pool};
+  }
+  for (std::uint64_t i = 0; i < history_.size(); ++i) add(i);
+  result_.reserved_bytes_peak = card_.used_bytes_peak();
+  result_.call_count = card_.call_count();
+  return result_;
+}
+
+}  // namespace
+
+WhatIf replay_on_card(const DeviceHistory& history, const caching::Settings& settings,
+                      std::uint64_t capacity_bytes) {
+  WhatIf worst;
+  for (const auto addresses : {Card::Addresses::H200, Card::Addresses::Up, Card::Addresses::Down}) {
+    const WhatIf result = CardReplay(history, settings, capacity_bytes, addresses).run();
+    if (result.failed_count > worst.failed_count) {
+      worst.failed_count = result.failed_count;
+      worst.first_failed_entry = result.first_failed_entry;
+      worst.first_failed_bytes = result.first_failed_bytes;
+    }
+    worst.reserved_bytes_peak = std::max(worst.reserved_bytes_peak, result.reserved_bytes_peak);
+    worst.call_count = std::max(worst.call_count, result.call_count);
+  }
+  return worst;
+}
+
+std::vector<std::string> candidate_confs() {
+  return {"",
+          "expandable_segments:True",
+          "max_split_size_mb:64",
+          "max_split_size_mb:128",
+          "max_split_size_mb:256",
+          "max_split_size_mb:512",
+          "roundup_power2_divisions:4",
+          "max_split_size_mb:128,roundup_power2_divisions:8",
+          "expandable_segments:True,roundup_power2_divisions:8",
+          "large_segment_size_mb:64"};
+}
+
+}  // namespace allocmark

@@ -1,0 +1,199 @@
+#include "harness/why/why.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "allocators/caching/config.h"
+#include "allocators/caching/sizes.h"
+#include "base/bytes.h"
+#include "base/error.h"
+
+namespace allocmark {
+namespace {
+
+using caching::BlockState;
+using caching::PoolKind;
+using caching::SegmentInfo;
+
+constexpr std::size_t kHeldCount = 5;
+constexpr double kSafeShare = 0.95;  // a setting that reserves more of the card is no safe advice
+
+bool is_usable(const OomPicture& oom, const SegmentInfo& segment, caching::Stream stream) {
+  const bool small = caching::is_small(oom.size_bytes);
+  return segment.stream == stream && (segment.kind == PoolKind::Small) == small;
+}
+
+OomShares share_out(const MemorySnapshot& snapshot, const OomPicture& oom) {
+  OomShares shares;
+  const caching::Stream stream = snapshot.streams[oom.stream];
+  for (const auto& [pool, segments] : oom.pools) {
+    for (const SegmentInfo& segment : segments) {
+      shares.reserved_bytes += segment.total_bytes;
+      shares.live_bytes += segment.allocated_bytes;
+      shares.waiting_bytes += segment.active_bytes - segment.allocated_bytes;
+      for (const caching::BlockInfo& block : segment.blocks) {
+        if (block.state == BlockState::ActiveAllocated)
+          shares.live_requested_bytes += block.requested_bytes;
+        if (block.state != BlockState::Inactive) continue;
+        if (pool != oom.pool) {
+          shares.other_pool_bytes += block.size_bytes;
+        } else if (is_usable(oom, segment, stream)) {
+          shares.usable_bytes += block.size_bytes;
+          shares.usable_largest_bytes = std::max(shares.usable_largest_bytes, block.size_bytes);
+          ++shares.usable_count;
+        } else if (segment.stream != stream) {
+          shares.other_stream_bytes += block.size_bytes;
+        } else {
+          shares.other_class_bytes += block.size_bytes;
+        }
+      }
+    }
+  }
+  return shares;
+}
+
+// "train.py:33 forward < train.py:80 main": frames of the program itself, at most three.
+std::string stack_text(const MemorySnapshot& snapshot, std::uint32_t stack) {
+  const auto name = [&](std::uint32_t frame_index) {
+    const SnapshotFrame& frame = snapshot.frames[frame_index];
+    std::string file = snapshot.texts[frame.file];
+    file = file.substr(file.find_last_of('/') + 1);
+    return fmt::format("{}:{} {}", file, frame.line, snapshot.texts[frame.name]);
+  };
+  const std::vector<std::uint32_t>& frames = snapshot.stacks[stack];
+  std::string text;
+  int count = 0;
+  for (const std::uint32_t frame : frames) {
+    const std::string& file = snapshot.texts[snapshot.frames[frame].file];
+    const bool own = file.find("/torch/") == std::string::npos &&
+                     file.find("site-packages") == std::string::npos && file != "??";
+    if (!own) continue;
+    text += fmt::format("{}{}", text.empty() ? "" : " < ", name(frame));
+    if (++count == 3) break;
+  }
+  if (text.empty() && !frames.empty()) text = name(frames.front());
+  return text;
+}
+
+std::vector<HeldSegment> held_segments(const MemorySnapshot& snapshot, const OomPicture& oom) {
+  std::vector<HeldSegment> held;
+  for (const auto& [pool, segments] : oom.pools) {
+    for (const SegmentInfo& segment : segments) {
+      HeldSegment entry{.size_bytes = segment.total_bytes,
+                        .free_bytes = segment.total_bytes - segment.active_bytes};
+      std::uint64_t largest_address = 0;
+      for (const caching::BlockInfo& block : segment.blocks) {
+        if (block.state == BlockState::Inactive) continue;
+        ++entry.block_count;
+        if (block.size_bytes <= entry.block_bytes) continue;
+        entry.block_bytes = block.size_bytes;
+        largest_address = block.address;
+      }
+      if (entry.free_bytes == 0 || entry.block_count == 0) continue;
+      const auto stack = oom.stacks.find(largest_address);
+      if (stack != oom.stacks.end()) entry.holder = stack_text(snapshot, stack->second);
+      held.push_back(std::move(entry));
+    }
+  }
+  std::ranges::stable_sort(held, std::greater<>(), &HeldSegment::free_bytes);
+  if (held.size() > kHeldCount) held.resize(kHeldCount);
+  return held;
+}
+
+// The device's free bytes tell its size where it was the device that had no more; else a limit of
+// the process lies between what was held and what was refused.
+void find_capacity(Why& why, const WhyOptions& options) {
+  if (options.memory_bytes) {
+    why.capacity_bytes = why.capacity_bytes_max = *options.memory_bytes;
+    why.capacity_source = "as given";
+    return;
+  }
+  if (!why.check.last_oom) {
+    why.capacity_source = "no request failed, so the card's size is not known";
+    return;
+  }
+  const OomPicture& oom = *why.check.last_oom;
+  const std::uint64_t segment_bytes = caching::segment_size(oom.size_bytes, why.recorded.settings);
+  const std::uint64_t device_bytes = why.shares->reserved_bytes + oom.device_free_bytes;
+  if (oom.device_free_bytes < segment_bytes && device_bytes >= why.check.reserved_bytes_peak) {
+    why.capacity_bytes = why.capacity_bytes_max = device_bytes;
+    why.capacity_source =
+        fmt::format("{} reserved and {} free on the device when it failed",
+                    format_bytes(why.shares->reserved_bytes), format_bytes(oom.device_free_bytes));
+    return;
+  }
+  why.capacity_bytes = why.check.reserved_bytes_peak;
+  why.capacity_bytes_max = why.check.refused_bytes_min;
+  why.capacity_source =
+      fmt::format("the most that was ever reserved; a limit of the process stopped it below {}",
+                  format_bytes(why.check.refused_bytes_min));
+}
+
+void try_settings(Why& why, const DeviceHistory& history, std::vector<std::string> confs,
+                  bool memory_given) {
+  if (std::ranges::find(confs, why.recorded.conf) == confs.end())
+    confs.insert(confs.begin(), why.recorded.conf);
+  for (const std::string& conf : confs) {
+    const caching::StrictConfig config = caching::parse_strict(conf);
+    if (config.error && conf != why.recorded.conf) throw UsageError(*config.error);
+    const caching::Settings& settings =
+        conf == why.recorded.conf ? why.recorded.settings : config.settings;
+    WhatIf result = replay_on_card(history, settings, why.capacity_bytes);
+    result.conf = conf;
+    // With the card as it was, what was recorded counts.
+    if (conf == why.recorded.conf && !memory_given)
+      result.failed_count = std::max(result.failed_count, why.check.oom_count);
+    why.settings.push_back(std::move(result));
+  }
+  const auto is_narrow = [&why](const WhatIf& entry) {
+    return why.capacity_bytes<kNoLimit&& static_cast<double>(entry.reserved_bytes_peak)>
+               kSafeShare *
+           static_cast<double>(why.capacity_bytes);
+  };
+  std::ranges::stable_sort(why.settings, [&](const WhatIf& left, const WhatIf& right) {
+    return std::tuple(left.failed_count, is_narrow(left), left.call_count) <
+           std::tuple(right.failed_count, is_narrow(right), right.call_count);
+  });
+}
+
+std::uint64_t live_peak(const DeviceHistory& history) {
+  std::uint64_t live_bytes = 0, peak_bytes = 0;
+  for (const EarlierBlock& block : history.earlier_blocks())
+    live_bytes += block.pending ? 0 : block.requested_bytes;
+  for (std::uint64_t i = 0; i < history.size(); ++i) {
+    const SnapshotEntry& entry = history[i];
+    peak_bytes = std::max(peak_bytes, live_bytes);
+    if (entry.action == SnapshotAction::Alloc) live_bytes += entry.size_bytes;
+    if (entry.action == SnapshotAction::FreeRequested) live_bytes -= entry.size_bytes;
+    if (entry.action == SnapshotAction::Oom)
+      peak_bytes = std::max(peak_bytes, live_bytes + entry.size_bytes);
+  }
+  return std::max(peak_bytes, live_bytes);
+}
+
+}  // namespace
+
+Why explain_snapshot(const std::string& path, const WhyOptions& options) {
+  Why why;
+  why.snapshot = read_memory_snapshot(path);
+  const std::size_t device = why.snapshot.busiest_device();
+  if (why.snapshot.entry_count(device) == 0) throw_without_history(why.snapshot);
+  const DeviceHistory history(why.snapshot, device);
+  why.notes = history.notes();
+  why.recorded = recorded_settings(why.snapshot.settings);
+  why.check = check_recording(history, why.recorded);
+  if (why.check.last_oom) {
+    why.shares = share_out(why.snapshot, *why.check.last_oom);
+    why.held = held_segments(why.snapshot, *why.check.last_oom);
+  }
+  why.live_bytes_peak = live_peak(history);
+  find_capacity(why, options);
+  try_settings(why, history, options.confs.empty() ? candidate_confs() : options.confs,
+               options.memory_bytes.has_value());
+  return why;
+}
+
+}  // namespace allocmark

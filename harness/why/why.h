@@ -1,0 +1,66 @@
+// Why a job ran out of memory, from the snapshot that it left: what the allocator held when the
+// request failed, and which settings would have served it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/why/recorded_settings.h"
+#include "harness/why/self_check.h"
+#include "harness/why/what_if.h"
+#include "workloads/import/memory_snapshot.h"
+
+namespace allocmark {
+
+struct WhyOptions {
+  std::optional<std::uint64_t> memory_bytes{};  // of the card, for the allocator; else as recorded
+  std::vector<std::string> confs{};             // to be tried; empty: candidate_confs()
+};
+
+// Where the reserved memory was when the request failed.
+struct OomShares {
+  std::uint64_t reserved_bytes = 0;
+  std::uint64_t live_bytes = 0;            // rounded
+  std::uint64_t live_requested_bytes = 0;  // as the program asked
+  std::uint64_t waiting_bytes = 0;         // given back, but another stream used it
+  std::uint64_t usable_bytes = 0;          // free, on the request's stream and in its pool
+  std::uint64_t usable_largest_bytes = 0;
+  std::uint64_t usable_count = 0;
+  std::uint64_t other_stream_bytes = 0;
+  std::uint64_t other_class_bytes = 0;  // small segments for large requests, or the reverse
+  std::uint64_t other_pool_bytes = 0;   // of graphs and MemPools
+};
+
+// A segment that is kept although most of it is free.
+struct HeldSegment {
+  std::uint64_t size_bytes = 0;
+  std::uint64_t free_bytes = 0;
+  std::uint64_t block_count = 0;  // live ones
+  std::uint64_t block_bytes = 0;  // of the largest live one
+  std::string holder{};           // its stack, innermost first; empty where the file has none
+};
+
+struct Why {
+  MemorySnapshot snapshot;
+  std::vector<std::string> notes;
+  RecordedSettings recorded;
+  SelfCheck check;
+  std::uint64_t capacity_bytes = kNoLimit;
+  std::uint64_t capacity_bytes_max = kNoLimit;  // more than capacity_bytes where a limit is guessed
+  std::string capacity_source;
+  std::optional<OomShares> shares{};
+  std::vector<HeldSegment> held{};  // by free bytes, largest first
+  std::vector<WhatIf>
+      settings{};  // served first, then by calls of the driver; `recorded` is among them
+  std::uint64_t live_bytes_peak = 0;  // requested, as the program went on
+};
+
+[[nodiscard]] Why explain_snapshot(const std::string& path, const WhyOptions& options);
+
+// First the answer in one sentence, last the line to paste.
+[[nodiscard]] std::string to_text(const Why& why);
+[[nodiscard]] std::string to_json(const Why& why);
+
+}  // namespace allocmark

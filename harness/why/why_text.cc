@@ -1,0 +1,209 @@
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+
+#include "base/bytes.h"
+#include "harness/why/why.h"
+
+namespace allocmark {
+namespace {
+
+std::string name_of(const std::string& conf) { return conf.empty() ? "unset" : conf; }
+
+const WhatIf& recorded_of(const Why& why) {
+  return *std::ranges::find(why.settings, why.recorded.conf, &WhatIf::conf);
+}
+
+// The setting to paste: the first that serves everything, where the recorded one does not.
+const WhatIf* advised(const Why& why) {
+  if (!why.check.last_oom || recorded_of(why).failed_count == 0) return nullptr;
+  const WhatIf& best = why.settings.front();
+  return best.failed_count == 0 ? &best : nullptr;
+}
+
+bool is_impossible(const Why& why) { return why.live_bytes_peak > why.capacity_bytes_max; }
+
+std::string cause(const Why& why) {
+  const OomShares& shares = *why.shares;
+  const std::uint64_t wanted_bytes = why.check.last_oom->size_bytes;
+  if (why.check.last_oom->retry_serves)
+    return "a block that fits was waiting for another stream; the same request right after it is "
+           "served";
+  const std::uint64_t free_bytes = shares.reserved_bytes - shares.live_bytes - shares.waiting_bytes;
+  if (shares.usable_bytes >= wanted_bytes) {
+    return fmt::format("{} were free for it, in {} pieces of at most {}",
+                       format_bytes(shares.usable_bytes), shares.usable_count,
+                       format_bytes(shares.usable_largest_bytes));
+  }
+  if (shares.other_stream_bytes + shares.usable_bytes >= wanted_bytes)
+    return fmt::format("{} were free on other streams", format_bytes(shares.other_stream_bytes));
+  if (shares.other_pool_bytes + shares.usable_bytes >= wanted_bytes)
+    return fmt::format("{} were free in pools of graphs or MemPools",
+                       format_bytes(shares.other_pool_bytes));
+  return fmt::format("{} of {} were in use and {} were free in all",
+                     format_bytes(shares.live_bytes), format_bytes(shares.reserved_bytes),
+                     format_bytes(free_bytes));
+}
+
+std::string answer(const Why& why) {
+  if (!why.check.last_oom) {
+    return fmt::format("no request failed in this history: it reserved {} at most for {} live",
+                       format_bytes(why.check.reserved_bytes_peak),
+                       format_bytes(why.live_bytes_peak));
+  }
+  const std::string failed =
+      fmt::format("a request of {} failed", format_bytes(why.check.last_oom->size_bytes));
+  if (is_impossible(why)) {
+    return fmt::format("{}: the job needs {} live and had {}: no setting can help, {} must go",
+                       failed, format_bytes(why.live_bytes_peak),
+                       format_bytes(why.capacity_bytes_max),
+                       format_bytes(why.live_bytes_peak - why.capacity_bytes_max));
+  }
+  const WhatIf* best = advised(why);
+  if (best != nullptr) {
+    return fmt::format("{}: {}; {} serves every request", failed, cause(why), name_of(best->conf));
+  }
+  if (recorded_of(why).failed_count == 0) {
+    return fmt::format("{}: {}; with that much memory the same settings serve every request",
+                       failed, cause(why));
+  }
+  return fmt::format("{}: {}; none of {} settings serves every request", failed, cause(why),
+                     why.settings.size());
+}
+
+void add_line(std::string& text, std::string_view name, std::uint64_t bytes,
+              std::string_view note) {
+  if (bytes > 0) text += fmt::format("  {:>10}  {}{}\n", format_bytes(bytes), name, note);
+}
+
+std::string picture(const Why& why) {
+  const OomShares& shares = *why.shares;
+  const OomPicture& oom = *why.check.last_oom;
+  std::string text =
+      fmt::format("When the request of {} failed (entry {}, {} failed in all):\n",
+                  format_bytes(oom.size_bytes), oom.entry_index, why.check.oom_count);
+  add_line(text, "reserved", shares.reserved_bytes,
+           ", after everything was given back that could be");
+  add_line(text, "of it live", shares.live_bytes,
+           fmt::format(", {} asked", format_bytes(shares.live_requested_bytes)));
+  add_line(text, "waiting for another stream", shares.waiting_bytes, "");
+  add_line(text, "free for this request", shares.usable_bytes,
+           fmt::format(", in {} pieces, the largest {}", shares.usable_count,
+                       format_bytes(shares.usable_largest_bytes)));
+  add_line(text, "free on other streams", shares.other_stream_bytes, "");
+  add_line(text, "free in segments for requests of another size", shares.other_class_bytes, "");
+  add_line(text, "free in pools of graphs or MemPools", shares.other_pool_bytes, "");
+  add_line(text, "free on the device", oom.device_free_bytes, "");
+  if (why.held.empty()) return text;
+  text += "\nSegments with the most free memory, and what holds them:\n";
+  for (const HeldSegment& held : why.held) {
+    text +=
+        fmt::format("  {:>10} free of {:>10}, held by {} block{}, the largest {}{}{}\n",
+                    format_bytes(held.free_bytes), format_bytes(held.size_bytes), held.block_count,
+                    held.block_count == 1 ? "" : "s", format_bytes(held.block_bytes),
+                    held.holder.empty() ? "" : ": ", held.holder);
+  }
+  return text;
+}
+
+std::string table(const Why& why) {
+  const bool limited = why.capacity_bytes < kNoLimit;
+  std::string text = fmt::format(
+      "The same requests from a fresh heap{}:\n",
+      limited ? fmt::format(", with {} ({})", format_bytes(why.capacity_bytes), why.capacity_source)
+              : fmt::format(", without limit ({})", why.capacity_source));
+  std::size_t width = 5;
+  for (const WhatIf& entry : why.settings) width = std::max(width, name_of(entry.conf).size());
+  text += fmt::format("  {:<{}}  {:>6}  {:>13}  {:>12}\n", "conf", width, "failed", "peak reserved",
+                      "driver calls");
+  for (const WhatIf& entry : why.settings) {
+    text += fmt::format("  {:<{}}  {:>6}  {:>13}  {:>12}{}\n", name_of(entry.conf), width,
+                        entry.failed_count, format_bytes(entry.reserved_bytes_peak),
+                        entry.call_count, entry.conf == why.recorded.conf ? "  recorded" : "");
+  }
+  text += fmt::format("Least that any allocator needs: {} (what was live at the peak).\n",
+                      format_bytes(why.live_bytes_peak));
+  text +=
+      "Order: failures, then 5 % of the memory to spare, then calls of the driver, which cost "
+      "time.\n"
+      "Three orders of addresses were tried for each; the worst figures count. To measure:\n";
+  text += fmt::format("  allocmark run --workload file:{} --allocator caching --conf unset",
+                      why.snapshot.path);
+  for (const WhatIf& entry : why.settings) {
+    if (!entry.conf.empty() && &entry - why.settings.data() < 3)
+      text += fmt::format(" --conf {}", entry.conf);
+  }
+  if (limited) text += fmt::format(" --capacity {}MiB", why.capacity_bytes / kMiB);
+  return text + " --device sim:h200\n";
+}
+
+std::string last_line(const Why& why) {
+  if (const WhatIf* best = advised(why); best != nullptr && !is_impossible(why)) {
+    if (best->conf.empty()) return "To set it: unset PYTORCH_CUDA_ALLOC_CONF\n";
+    return fmt::format("To set it: export PYTORCH_CUDA_ALLOC_CONF={}\n", best->conf);
+  }
+  return "To set: nothing.\n";
+}
+
+}  // namespace
+
+std::string to_text(const Why& why) {
+  std::string text = fmt::format("{}: {}.\n", why.snapshot.path, answer(why));
+  text += to_text(why.check);
+  for (const std::string& note : why.notes) text += fmt::format("note: {}\n", note);
+  if (!why.recorded.unknown.empty()) {
+    text += fmt::format("note: settings that are not known here were in force: {}\n",
+                        why.recorded.unknown);
+  }
+  if (why.shares) text += "\n" + picture(why);
+  text += "\n" + table(why);
+  return text + "\n" + last_line(why);
+}
+
+std::string to_json(const Why& why) {
+  nlohmann::ordered_json json = {{"file", why.snapshot.path},
+                                 {"answer", answer(why)},
+                                 {"placement_count", why.check.placement_count},
+                                 {"placement_equal_count", why.check.equal_count},
+                                 {"self_check_complete", why.check.complete()},
+                                 {"first_difference", why.check.first_difference},
+                                 {"notes", why.notes},
+                                 {"oom_count", why.check.oom_count},
+                                 {"live_bytes_peak", why.live_bytes_peak},
+                                 {"reserved_bytes_peak", why.check.reserved_bytes_peak}};
+  if (why.capacity_bytes < kNoLimit) json["capacity_bytes"] = why.capacity_bytes;
+  if (why.shares) {
+    const OomShares& shares = *why.shares;
+    json["oom"] = {{"size_bytes", why.check.last_oom->size_bytes},
+                   {"retry_serves", why.check.last_oom->retry_serves},
+                   {"reserved_bytes", shares.reserved_bytes},
+                   {"live_bytes", shares.live_bytes},
+                   {"waiting_bytes", shares.waiting_bytes},
+                   {"usable_bytes", shares.usable_bytes},
+                   {"usable_largest_bytes", shares.usable_largest_bytes},
+                   {"other_stream_bytes", shares.other_stream_bytes},
+                   {"other_class_bytes", shares.other_class_bytes},
+                   {"other_pool_bytes", shares.other_pool_bytes}};
+    json["held_segments"] = nlohmann::ordered_json::array();
+    for (const HeldSegment& held : why.held) {
+      json["held_segments"].push_back({{"size_bytes", held.size_bytes},
+                                       {"free_bytes", held.free_bytes},
+                                       {"block_count", held.block_count},
+                                       {"holder", held.holder}});
+    }
+  }
+  json["settings"] = nlohmann::ordered_json::array();
+  for (const WhatIf& entry : why.settings) {
+    json["settings"].push_back({{"conf", entry.conf},
+                                {"failed_count", entry.failed_count},
+                                {"reserved_bytes_peak", entry.reserved_bytes_peak},
+                                {"driver_call_count", entry.call_count}});
+  }
+  const WhatIf* best = is_impossible(why) ? nullptr : advised(why);
+  json["advised_conf"] =
+      best == nullptr ? nlohmann::ordered_json() : nlohmann::ordered_json(best->conf);
+  return json.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace allocmark

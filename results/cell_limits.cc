@@ -1,0 +1,163 @@
+// What no allocator on no machine can have done: more memory than there is, failures that are
+// missing, parts that are not the whole.
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "results/cell_check.h"
+#include "results/derived.h"
+
+namespace allocmark {
+namespace {
+
+using Findings = std::vector<std::string>;
+
+constexpr const char* kNull = "null";
+
+// Sums of stored means lose some digits.
+bool nearly(double a, double b) {
+  return std::abs(a - b) <= 1e-6 * std::max(std::abs(a), std::abs(b)) + 1e-3;
+}
+
+void check_room(const CellResult& cell, Findings& findings) {
+  if (cell.key.allocator == kNull) return;
+  const bool all_served = cell.status == CellStatus::Ok && cell.oom_count == 0;
+  if (all_served && cell.requested_bytes_peak > cell.capacity_bytes) {
+    findings.push_back(fmt::format("no request failed, and {} live bytes do not fit into {}",
+                                   cell.requested_bytes_peak, cell.capacity_bytes));
+  }
+  if (cell.reserved_bytes_peak.value_or(0) > cell.capacity_bytes) {
+    findings.push_back(fmt::format("reserved_bytes_peak is {}, more than the capacity of {}",
+                                   *cell.reserved_bytes_peak, cell.capacity_bytes));
+  }
+  if (cell.reserved_bytes_peak.value_or(0) > cell.device_bytes_peak) {
+    findings.push_back(fmt::format("device_bytes_peak is {}, less than reserved_bytes_peak of {}",
+                                   cell.device_bytes_peak, *cell.reserved_bytes_peak));
+  }
+  if (cell.skipped_free_count > cell.oom_count) {
+    findings.push_back(fmt::format("{} frees were left out after {} failed requests",
+                                   cell.skipped_free_count, cell.oom_count));
+  }
+}
+
+// Where nothing failed, every call of every pass has its sample, or none has.
+void check_samples(const CellResult& cell, Findings& findings) {
+  const bool all_served =
+      cell.status == CellStatus::Ok && cell.oom_count == 0 && cell.trial_oom_count == 0;
+  if (!all_served || cell.pass_count == 0) return;
+  struct Calls {
+    std::string_view name;
+    std::uint64_t sample_count, call_count;
+  };
+  for (const Calls& calls :
+       {Calls{"allocate", cell.allocate.total.count, cell.allocate_count},
+        Calls{"deallocate", cell.deallocate.total.count, cell.deallocate_count}}) {
+    if (calls.sample_count == 0 || calls.sample_count == calls.call_count * cell.pass_count) {
+      continue;
+    }
+    findings.push_back(fmt::format("{}_latency_count is {}, and {} calls were served in {} passes",
+                                   calls.name, calls.sample_count, calls.call_count,
+                                   cell.pass_count));
+  }
+}
+
+void check_parts(std::string_view name, const OperationLatency& latency, Findings& findings) {
+  const LatencySummary& total = latency.total;
+  if (latency.host.count == 0 || latency.driver.count == 0) return;
+  if (latency.host.count != total.count || latency.driver.count != total.count) {
+    findings.push_back(fmt::format("{}: {} samples, of which {} have host time and {} driver time",
+                                   name, total.count, latency.host.count, latency.driver.count));
+  } else if (!nearly(total.mean_ns, latency.host.mean_ns + latency.driver.mean_ns)) {
+    findings.push_back(fmt::format("{}_latency_ns_mean is {:.6g}, host and driver sum to {:.6g}",
+                                   name, total.mean_ns,
+                                   latency.host.mean_ns + latency.driver.mean_ns));
+  }
+}
+
+void check_classes(std::string_view name, const CellResult& cell,
+                   OperationLatency CellResult::*whole, OperationLatency SizeClassLatency::*part,
+                   Findings& findings) {
+  const LatencySummary& total = (cell.*whole).total;
+  if (cell.size_classes.empty() || total.count == 0) return;
+  double sum_ns = 0;
+  double max_ns = 0;
+  for (const SizeClassLatency& one : cell.size_classes) {
+    const LatencySummary& summary = (one.*part).total;
+    if (summary.count == 0) continue;
+    sum_ns += summary.mean_ns * static_cast<double>(summary.count);
+    max_ns = std::max(max_ns, summary.max_ns);
+  }
+  if (!nearly(sum_ns / static_cast<double>(total.count), total.mean_ns)) {
+    findings.push_back(fmt::format("{}_latency_ns_mean is {:.6g}, its size classes give {:.6g}",
+                                   name, total.mean_ns, sum_ns / static_cast<double>(total.count)));
+  }
+  if (!nearly(max_ns, total.max_ns)) {
+    findings.push_back(fmt::format("{}_latency_ns_max is {:.6g}, its size classes give {:.6g}",
+                                   name, total.max_ns, max_ns));
+  }
+}
+
+// The calls were made within the passes.
+void check_time(const CellResult& cell, Findings& findings) {
+  double passes_ns = 0;
+  for (const PassSummary& pass : cell.passes) passes_ns += pass.wall_ns;
+  double calls_ns = 0;
+  for (const OperationLatency* one : {&cell.allocate, &cell.deallocate}) {
+    if (one->host.count > 0) calls_ns += one->host.mean_ns * static_cast<double>(one->host.count);
+  }
+  if (cell.passes.empty() || calls_ns <= passes_ns * (1 + 1e-6)) return;
+  findings.push_back(
+      fmt::format("calls took {:.6g} ns within passes of {:.6g} ns", calls_ns, passes_ns));
+}
+
+// PyTorch's own counters say again what the cell says.
+void check_counters(const CellResult& cell, Findings& findings) {
+  struct Same {
+    std::string_view counter;
+    std::string_view field;
+    std::optional<std::uint64_t> value;
+  };
+  const Same pairs[] = {
+      {"num_ooms", "oom_count", cell.oom_count},
+      {"num_alloc_retries", "retry_count", cell.retry_count},
+      {"num_device_alloc", "device_allocate_count", cell.device_allocate_count},
+      {"num_device_free", "device_free_count", cell.device_free_count},
+      {"num_sync_all_streams", "synchronize_all_count", cell.synchronize_all_count},
+      {"allocated_bytes.all.peak", "allocated_bytes_peak", cell.allocated_bytes_peak},
+      {"active_bytes.all.peak", "active_bytes_peak", cell.active_bytes_peak},
+      {"reserved_bytes.all.peak", "reserved_bytes_peak", cell.reserved_bytes_peak},
+  };
+  for (const auto& [name, value] : cell.counters) {
+    const auto* same = std::ranges::find(pairs, name, &Same::counter);
+    if (same == std::end(pairs) || !same->value || value < 0) continue;
+    if (static_cast<std::uint64_t>(value) == *same->value) continue;
+    findings.push_back(
+        fmt::format("{} is {}, its counter {} {}", same->field, *same->value, name, value));
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> impossibilities(const CellResult& cell) {
+  Findings findings;
+  if (!is_measured(cell)) return findings;
+  check_room(cell, findings);
+  check_samples(cell, findings);
+  check_parts("allocate", cell.allocate, findings);
+  check_parts("deallocate", cell.deallocate, findings);
+  check_classes("allocate", cell, &CellResult::allocate, &SizeClassLatency::allocate, findings);
+  check_classes("deallocate", cell, &CellResult::deallocate, &SizeClassLatency::deallocate,
+                findings);
+  check_time(cell, findings);
+  check_counters(cell, findings);
+  return findings;
+}
+
+}  // namespace allocmark

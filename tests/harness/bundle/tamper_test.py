@@ -1,0 +1,376 @@
+#!/usr/bin/env python3
+"""Bundles that somebody changed and then made to fit again, one change after the other. Usage: tamper_test.py PATH_OF_ALLOCMARK
+
+Each case changes the results of a sound run and has allocmark bundle them, so that tables, page and hashes fit; or it
+changes a file of a bundle and makes the hashes right again. `check` must break or refuse a rule that the sound bundle
+keeps. Five kinds cannot be found and are listed as such here and in results/BUNDLES.md: a case of those that is found
+after all fails as well. How quiet the machine was is not looked at.
+"""
+import copy
+import hashlib
+import io
+import json
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+
+ROOM = "allocmark-bundle/"
+HALVED = ("p50", "p90", "p99", "p999", "max", "mean")
+KEY = ("workload", "allocator", "conf", "capacity", "seed", "device", "on_oom", "cell_id", "workload_definition")
+CASES = []
+
+
+def case(name, undetectable=False):
+    def add(change):
+        CASES.append((name, change, undetectable))
+        return change
+
+    return add
+
+
+def number(field, factor, pick="oom"):
+    """A case that multiplies one number of one cell."""
+
+    def change(lines):
+        cell = PICK[pick](lines)
+        cell[field] = int(cell[field] * factor) if isinstance(cell[field], int) else cell[field] * factor
+
+    return change
+
+
+def of(allocator, workload):
+    return lambda lines: next(cell for cell in lines[1:] if cell["allocator"] == allocator and cell["workload"].startswith(workload))
+
+
+PICK = {"oom": of("caching", "churn"), "native": of("native", "churn"), "comb": of("caching", "comb"), "async": of("async", "churn")}
+
+
+@case("all OOMs set to 0 where the capacity lies below the peak")
+def no_ooms_impossible(lines):
+    for cell in lines[1:]:
+        if cell["workload"].startswith("comb") and cell["capacity"] == "0.9x":
+            clear_ooms(cell)
+
+
+def clear_ooms(cell):
+    for field in cell:
+        if field.startswith("oom_count") or field in ("trial_oom_count", "skipped_free_count"):
+            cell[field] = 0
+    cell["oom_first"] = None
+    cell["counters"] = {name: 0 if name == "num_ooms" else value for name, value in cell["counters"].items()}
+
+
+@case("all OOMs set to 0 where they could be")
+def no_ooms(lines):
+    clear_ooms(PICK["oom"](lines))
+
+
+@case("one OOM less, of the same cause")
+def fewer_ooms(lines):
+    cell = PICK["oom"](lines)
+    cause = next(name for name in cell if name.startswith("oom_count_") and cell[name] > 0)
+    cell["oom_count"] -= 1
+    cell[cause] -= 1
+    cell["counters"]["num_ooms"] -= 1
+
+
+@case("an OOM of another cause")
+def other_cause(lines):
+    cell = PICK["oom"](lines)
+    cause = next(name for name in cell if name.startswith("oom_count_") and cell[name] > 0)
+    cell[cause] -= 1
+    cell["oom_count_capacity" if cause != "oom_count_capacity" else "oom_count_rounding"] += 1
+
+
+@case("the first OOM later")
+def later(lines):
+    PICK["oom"](lines)["oom_first"]["event_index"] += 10
+
+
+@case("the first OOM of another size")
+def other_size(lines):
+    PICK["oom"](lines)["oom_first"]["size_bytes"] *= 2
+
+
+for field in ("device_bytes_peak", "reserved_bytes_peak", "allocated_bytes_peak", "active_bytes_peak", "allocated_bytes_at_reserved_peak",
+              "requested_bytes_at_reserved_peak", "reserved_bytes_at_requested_peak", "requested_bytes_peak", "capacity_bytes"):
+    case(f"{field} halved")(number(field, 0.5))
+case("device_bytes_peak of native halved")(number("device_bytes_peak", 0.5, "native"))
+for field in ("device_allocate_count", "device_free_count", "retry_count", "synchronize_all_count", "skipped_free_count"):
+    case(f"{field} doubled")(number(field, 2))
+case("event_count raised in one cell")(number("event_count", 2))
+for field in ("modelled_driver_ns_total", "step_ns_p50", "program_ns"):
+    case(f"{field} halved")(number(field, 0.5, "comb"))
+
+
+@case("two allocators swapped")
+def swapped(lines):
+    one, other = PICK["oom"](lines), PICK["native"](lines)
+    before = copy.deepcopy(one)
+    for name in one:
+        if name not in KEY:
+            one[name], other[name] = other[name], before[name]
+
+
+@case("all numbers of an allocator copied from another one")
+def copied(lines):
+    one, other = PICK["native"](lines), PICK["async"](lines)
+    for name in one:
+        if name not in KEY:
+            one[name] = copy.deepcopy(other[name])
+
+
+@case("another placement hash")
+def placement(lines):
+    PICK["comb"](lines)["placement_hash"] = "0123456789abcdef"
+
+
+@case("another trace hash, in all cells of the workload")
+def trace_hash(lines):
+    for cell in lines[1:]:
+        if cell["workload"].startswith("comb"):
+            cell["trace_hash"] = "0123456789abcdef"
+
+
+@case("a counter changed")
+def counter(lines):
+    PICK["oom"](lines)["counters"]["segment.all.peak"] += 1
+
+
+@case("a counter and its number changed together")
+def counter_and_number(lines):
+    cell = PICK["oom"](lines)
+    cell["counters"]["num_alloc_retries"] = cell["retry_count"] = 0
+
+
+@case("the counters removed")
+def no_counters(lines):
+    PICK["oom"](lines)["counters"] = {}
+
+
+@case("a size class renamed")
+def size_class(lines):
+    cell = PICK["oom"](lines)
+    for row in cell["size_classes"]:
+        row["allocate_latency_ns_mean"] = (row["allocate_latency_ns_mean"] or 0) / 2
+
+
+@case("samples moved from one size class to another")
+def samples_moved(lines):
+    rows = [row for row in PICK["oom"](lines)["size_classes"] if row["allocate_latency_count"] > 1]
+    rows[0]["allocate_latency_count"] -= 1
+    rows[-1]["allocate_latency_count"] += 2
+
+
+@case("an interval for a repeat narrowed")
+def repeat(lines):
+    PICK["oom"](lines)["allocate_latency_ns_p50_repeat_low"] *= 1.1
+
+
+@case("what an interval for a repeat rests on lowered")
+def repeat_share(lines):
+    PICK["oom"](lines)["allocate_latency_ns_p50_repeat_between_share"] = 0.01
+
+
+@case("gpu_name of a real GPU")
+def gpu_name(lines):
+    lines[0]["gpu_name"] = "NVIDIA B200"
+
+
+@case("gpu_uuid_hash of a real GPU")
+def gpu_uuid(lines):
+    lines[0]["gpu_uuid_hash"] = "0123456789abcdef"
+
+
+@case("gpu_memory_bytes changed")
+def gpu_memory(lines):
+    lines[0]["gpu_memory_bytes"] *= 2
+
+
+@case("another profile's hash")
+def profile(lines):
+    lines[0]["profile_hash"] = "0123456789abcdef"
+
+
+@case("the environment of a real GPU over simulated cells")
+def real_device(lines):
+    lines[0].update(device="cuda:0", profile_name="", profile_hash="", gpu_uuid_hash="0123456789abcdef")
+
+
+@case("P50 halved, histograms as they were")
+def p50(lines):
+    PICK["oom"](lines)["allocate_latency_ns_p50"] /= 2
+
+
+def halve_times(cell, parts):
+    for row in [cell, *cell["size_classes"]]:
+        for operation in ("allocate", "deallocate"):
+            for part in parts:
+                for name in HALVED:
+                    field = f"{operation}_{part}latency_ns_{name}"
+                    row[field] = row[field] / 2 if row[field] is not None else None
+    for one in cell["passes"]:
+        for operation in ("allocate", "deallocate"):
+            # A bucket's value doubles over 64 buckets; the first 128 are of one picosecond each.
+            buckets = one[f"{operation}_latency_histogram"]
+            if buckets and buckets[0] >= 192:
+                buckets[0] -= 64
+        for field in ("allocate_latency_ns_p50", "allocate_latency_ns_p99", "deallocate_latency_ns_p50"):
+            one[field] = one[field] / 2 if one[field] is not None else None
+    for field in list(cell):
+        if "_repeat_" in field:
+            cell[field] = None
+
+
+@case("all latencies and histograms halved together")
+def halved(lines):
+    halve_times(PICK["native"](lines), ("", "host_", "driver_"))
+
+
+@case("host time longer than the passes")
+def longer(lines):
+    cell = PICK["comb"](lines)
+    for one in cell["passes"]:
+        one["wall_ns"] /= 100
+
+
+@case("host time taken from the total alone")
+def total_only(lines):
+    PICK["comb"](lines)["allocate_host_latency_ns_mean"] /= 2
+
+
+@case("a pass left out")
+def pass_out(lines):
+    cell = PICK["comb"](lines)
+    cell["passes"].pop()
+    cell["pass_count"] = cell["trial_count"] = 2
+
+
+@case("the work of a workload smaller in all its cells")
+def less_work(lines):
+    for cell in lines[1:]:
+        if cell["workload"].startswith("comb"):
+            cell["event_count"] -= 2
+            cell["allocate_count"] -= 1
+            cell["deallocate_count"] -= 1
+
+
+@case("residue_bytes changed")
+def residue(lines):
+    PICK["comb"](lines)["residue_bytes"] += 4096
+
+
+@case("a warning of the machine removed", undetectable=True)
+def warnings(lines):
+    lines[0]["warnings"] = [text for text in lines[0]["warnings"] if "virtual machine" not in text]
+    lines[0]["cpu_model"] = "another processor"
+
+
+@case("the machine's processor renamed", undetectable=True)
+def processor(lines):
+    lines[0]["cpu_model"] = "another processor"
+
+
+@case("host time forged with everything that follows from it", undetectable=True)
+def host_time(lines):
+    PICK["comb"](lines)["harness_overhead_ns_p50"] /= 2
+
+
+@case("a cell left out of the results and of the plan", undetectable=True)
+def cell_left_out(lines):
+    lines.pop()
+
+
+FILES = {
+    "README.md changed": lambda files: files.update({"README.md": files["README.md"] + b"The best run.\n"}),
+    "bundle.json with another key": lambda files: files.update({"bundle.json": files["bundle.json"].replace(b"{", b'{"note": "x",', 1)}),
+    "bundle.json with another trace": lambda files: files.update({"bundle.json": files["bundle.json"].replace(b'"event_count": ', b'"event_count": 1')}),
+    "a foreign file": lambda files: files.update({"notes.txt": b"x"}),
+    "a foreign timeline": lambda files: files.update({"timelines/0123456789abcdef.json": b"{}"}),
+    "table.txt changed": lambda files: files.update({"table.txt": files["table.txt"] + b"x\n"}),
+    "table.csv changed": lambda files: files.update({"table.csv": files["table.csv"].replace(b"caching", b"native")}),
+    "report.md changed": lambda files: files.update({"report.md": files["report.md"] + b"x\n"}),
+    "google_benchmark.json changed": lambda files: files.update({"google_benchmark.json": files["google_benchmark.json"] + b"\n"}),
+    "plan.json with more passes": lambda files: files.update({"plan.json": files["plan.json"].replace(b'"pass_count": 3', b'"pass_count": 4')}),
+    "report.html of other results": lambda files: files.update({"report.html": files["report.html"].replace(b'sha256" content="', b'sha256" content="0')}),
+    "a timeline changed": lambda files: files.update({name: text.replace(b"[0,", b"[1,", 1) for name, text in files.items() if name.startswith("timelines/")}),
+}
+HIDDEN_FILES = {"report.html with other words": lambda files: files.update({"report.html": files["report.html"].replace(b"</body>", b"<p>best</p></body>")})}
+
+
+class Bundles:
+    def __init__(self, program, work):
+        self.program, self.work = program, work
+        command = [program, "run", "-w", "comb:count=200", "-w", "churn:live_bytes=64MiB,events=3000", "-a", "caching", "-a", "native", "-a", "async",
+                   "-d", "sim:h200", "--capacity", "1.05x", "--capacity", "0.9x", "--timeline", "--allow-debug", "-q", "--out", work / "run"]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        self.sound = self.work / "sound.tar"
+        self.kept = self.judge_folder(work / "run", self.sound)
+
+    def judge(self, path):
+        """Names of rules that are broken or were not checked."""
+        run = subprocess.run([self.program, "check", path, "--rerun", "--format", "json"], capture_output=True, check=False)
+        return {rule["rule"] for rule in json.loads(run.stdout)["rules"] if rule["outcome"] in ("BROKEN", "not checked")}
+
+    def judge_folder(self, folder, archive):
+        run = subprocess.run([self.program, "bundle", folder, "--out", archive, "--force"], capture_output=True, text=True, check=False)
+        if not archive.exists() or run.returncode not in (0, 1, 3):
+            return {f"refused: {run.stderr.strip()[:200]}"}
+        return self.judge(archive)
+
+    def with_results(self, change):
+        folder = self.work / "changed"
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(self.work / "run", folder)
+        lines = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
+        before = [line.get("cell_id") for line in lines]
+        change(lines)
+        (folder / "results.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        gone = set(before) - {line.get("cell_id") for line in lines}
+        plan = json.loads((folder / "plan.json").read_text())
+        plan["cells"] = [cell for cell in plan["cells"] if cell["cell_id"] not in gone]
+        (folder / "plan.json").write_text(json.dumps(plan))
+        archive = self.work / "changed.tar"
+        archive.unlink(missing_ok=True)
+        return self.judge_folder(folder, archive)
+
+    def with_files(self, change):
+        with tarfile.open(self.sound) as archive:
+            files = {entry.name[len(ROOM):]: archive.extractfile(entry).read() for entry in archive}
+        change(files)
+        files["SHA256SUMS"] = "".join(f"{hashlib.sha256(text).hexdigest()}  {name}\n" for name, text in sorted(files.items()) if name != "SHA256SUMS").encode()
+        path = self.work / "files.tar"
+        with tarfile.open(path, "w") as archive:
+            for name, text in sorted(files.items()):
+                entry = tarfile.TarInfo(ROOM + name)
+                entry.size = len(text)
+                archive.addfile(entry, io.BytesIO(text))
+        return self.judge(path)
+
+
+def main(program):
+    with tempfile.TemporaryDirectory() as name:
+        bundles = Bundles(program, Path(name))
+        failed, hidden, tried = 0, 0, 0
+        if bundles.kept - {"machine-quiet"}:
+            print(f"the sound bundle breaks {sorted(bundles.kept)}")
+            failed += 1
+        rows = [(name, lambda change=change: bundles.with_results(change), undetectable) for name, change, undetectable in CASES]
+        rows += [(name, lambda change=change: bundles.with_files(change), False) for name, change in FILES.items()]
+        rows += [(name, lambda change=change: bundles.with_files(change), True) for name, change in HIDDEN_FILES.items()]
+        for name, judge, undetectable in rows:
+            found = judge() - {"machine-quiet"}
+            tried += 1
+            hidden += undetectable
+            wrong = bool(found) == undetectable
+            failed += wrong
+            print(f"{'WRONG' if wrong else 'undetectable' if undetectable else 'found'}: {name}: {', '.join(sorted(found)) or '-'}")
+        print(f"tried {tried}, found {tried - hidden}, listed as undetectable {hidden}, failed {failed}")
+        return 1 if failed or hidden > 5 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

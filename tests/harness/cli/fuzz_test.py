@@ -1,0 +1,159 @@
+#!/usr/bin/env python3
+"""Inputs of every kind, changed at random, given to the commands that read them. Usage: fuzz_test.py PATH_OF_ALLOCMARK [--count N] [--seed N] [--jobs N] [--keep DIR]
+
+No input may crash a command, keep it for 20 s, take 512 MiB, get an exit code that is not documented for a bad input, or
+print a control character. The same seed gives the same inputs. As a test it tries 300; scripts/fuzz.sh tries 60,000.
+"""
+import argparse
+import gzip
+import random
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "support"))
+from outside import answer_of
+
+NUMBERS = [b"0", b"-1", b"1e999", b"18446744073709551615", b"18446744073709551616", b"0.0000001", b"NaN", b"null", b'"x"', b"[]", b"{}", b"1" * 400]
+TOKENS = [b"\x00", b"\x1b[31m", b"\xff", b"\xe2\x80\xae", b"\r", b"\n", b",", b'"', b"[" * 200, b"{" * 200, b"..", b"/", b"\\u0000", b"%s%n", b"file:/etc/passwd"]
+# What is changed, how it is packed, and the commands that read it: {F} the file, {R} the run's folder, {C} a copy of it that has the file.
+READERS = {
+    "trace.csv": ["trace summary {F}", "trace validate {F}", "parity {F} {W}/golden.txt"],
+    "trace.csv.gz": ["trace validate {F}"],
+    "trace.csv.zst": ["trace validate {F}"],
+    "golden.txt": ["parity gpt2_train_amp {F}"],
+    "results.jsonl": ["report {C} --no-html", "compare {R} {C}", "compare {R} {F}"],
+    "plan.json": ["compare {R} {C}"],
+    "conditions.json": ["report {C} --no-html"],
+    "policy.json": ["compare {R} {W}/other --policy {F}"],
+    "calibration.json": ["compare {R} {W}/other --calibration {F}"],
+    "thresholds.json": ["qualify -d sim:h200 --seconds 1 --thresholds {F} --baseline {W}/none"],
+    "bundle.tar": ["check {F} --seconds 2"],
+    "bundle.tar.gz": ["check {F} --seconds 2"],
+    "bundle.tar.zst": ["check {F} --seconds 2"],
+}
+CODES = "012346"
+
+
+def mutate(text, random_):
+    """One to four changes of a text."""
+    for _ in range(random_.randint(1, 4)):
+        at = random_.randrange(len(text) + 1)
+        kind = random_.randrange(8)
+        if kind == 0 and text:
+            at = min(at, len(text) - 1)
+            text = text[:at] + bytes([text[at] ^ (1 << random_.randrange(8))]) + text[at + 1 :]
+        elif kind == 1:
+            text = text[:at]
+        elif kind == 2:
+            text = text[:at] + random_.choice(TOKENS) + text[at:]
+        elif kind == 3:
+            text = text[:at] + text[at + random_.randint(1, 40) :]
+        elif kind == 4:
+            text = text[:at] + text[max(0, at - random_.randint(1, 400)) : at] * random_.randint(1, 3) + text[at:]
+        elif kind == 5:
+            text = text[:at] + bytes(random_.randrange(256) for _ in range(random_.randint(1, 16))) + text[at:]
+        else:
+            # A number, which is where most limits are.
+            begin = next((i for i in range(at, min(at + 400, len(text))) if text[i : i + 1].isdigit()), None)
+            if begin is not None:
+                end = begin
+                while end < len(text) and text[end : end + 1].isdigit():
+                    end += 1
+                text = text[:begin] + random_.choice(NUMBERS) + text[end:]
+    return text
+
+
+def make_seeds(program, work):
+    def call(*words):
+        subprocess.run([program, *words], check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    for name in ("trace.csv", "trace.csv.gz", "trace.csv.zst"):
+        call("trace", "generate", "churn:live_bytes=1MiB,events=60", work / name)
+    for name in ("run", "other"):
+        call("run", "-w", "comb:count=8", "-a", "caching", "-a", "native", "-d", "sim:h200", "--allow-debug", "-q", "--out", work / name)
+    for name in ("bundle.tar", "bundle.tar.gz", "bundle.tar.zst"):
+        call("bundle", work / "run", "--out", work / name)
+    for name in ("results.jsonl", "plan.json", "conditions.json"):
+        if (work / "run" / name).exists():
+            shutil.copy(work / "run" / name, work / name)
+    (work / "policy.json").write_text('{"effect_min": 0.05, "confidence": 0.95, "scope": ["exact"], "report_only": ["oom_count"]}')
+    (work / "calibration.json").write_text(
+        '{"hostname_hash":"a","device":"sim:h200","build_type":"Release","run_count":4,"bounds":[{"number":"allocate_latency_ns_p50","shift_p95":0.1}]}'
+    )
+    thresholds = subprocess.run([program, "qualify", "--print-thresholds"], capture_output=True, check=True).stdout
+    (work / "thresholds.json").write_bytes(thresholds)
+    with tarfile.open("tests/golden/caching/gpt2_train_amp.tar.gz") as archive:
+        first = next(entry for entry in archive if entry.name.endswith(".txt"))
+        (work / "golden.txt").write_bytes(archive.extractfile(first).read()[:4000])
+
+
+class Fuzzer:
+    def __init__(self, program, work, keep):
+        self.program, self.work, self.keep = program, work, keep
+        self.seeds = {name: (work / name).read_bytes() for name in READERS if (work / name).exists()}
+
+    def change(self, name, random_):
+        text = self.seeds[name]
+        # Half of the packed ones are changed within and packed again.
+        if name.endswith(".gz") and random_.random() < 0.5:
+            return gzip.compress(mutate(gzip.decompress(text), random_), 1)
+        if name.endswith(".zst") and random_.random() < 0.5:
+            plain = subprocess.run(["zstd", "-dcq"], input=text, capture_output=True, check=True).stdout
+            return subprocess.run(["zstd", "-cq1"], input=mutate(plain, random_), capture_output=True, check=True).stdout
+        return mutate(text, random_)
+
+    def try_one(self, seed):
+        random_ = random.Random(seed)
+        name = random_.choice(sorted(self.seeds))
+        folder = self.work / f"case{seed}"
+        folder.mkdir()
+        file = folder / name
+        file.write_bytes(self.change(name, random_))
+        words = random_.choice(READERS[name])
+        if "{C}" in words:
+            shutil.copytree(self.work / "run", folder / "run")
+            shutil.copy(file, folder / "run" / name)
+        words = words.replace("{F}", str(file)).replace("{R}", str(self.work / "run")).replace("{C}", str(folder / "run")).replace("{W}", str(self.work))
+        answer = answer_of(self.program, words.split())
+        problem = answer.problem(CODES)
+        if problem and self.keep:
+            shutil.copytree(folder, Path(self.keep) / f"case{seed}", dirs_exist_ok=True)
+        shutil.rmtree(folder)
+        return name, words, seed, problem, answer
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("program")
+    parser.add_argument("--count", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--keep", help="folder for the inputs that broke something")
+    options = parser.parse_args()
+    tried, failed, memory = {}, 0, 0
+    with tempfile.TemporaryDirectory() as folder:
+        make_seeds(options.program, Path(folder))
+        fuzzer = Fuzzer(options.program, Path(folder), options.keep)
+        with ThreadPoolExecutor(options.jobs) as pool:
+            for name, words, seed, problem, answer in pool.map(fuzzer.try_one, range(options.seed, options.seed + options.count)):
+                tried[name] = tried.get(name, 0) + 1
+                memory = max(memory, answer.memory_bytes)
+                if problem:
+                    failed += 1
+                    print(f"seed {seed}: allocmark {words}\n    {problem}\n    {answer.output[-300:]!r}")
+    missing = sorted(set(READERS) - set(fuzzer.seeds))
+    if missing:
+        failed += 1
+        print(f"no seed for {', '.join(missing)}")
+    print(", ".join(f"{name} {count}" for name, count in sorted(tried.items())))
+    print(f"tried {sum(tried.values())}, held {sum(tried.values()) - failed}, failed {failed}; most memory {memory >> 20} MiB")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,189 @@
+#!/usr/bin/env python3
+"""Files that were made to hurt, given to every command that reads or writes files. Usage: hostile_files_test.py PATH_OF_ALLOCMARK
+
+Each row has a command line, the exit codes that it may give, and words that it must say. No row may take more than 20 s
+or 512 MiB of memory (of address space twice as much), end by a signal, or print a control character.
+"""
+import gzip
+import io
+import os
+import shlex
+import subprocess
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "support"))
+from outside import answer_of
+
+DEEP = "[" * 100_000
+
+# Exit codes, command line, words. {W} is the folder of the files, {R} a run's folder.
+READERS = [
+    ("trace summary {F}", "26"),
+    ("trace validate {F}", "26"),
+    ("trace convert {F} {W}/out.csv --force", "26"),
+    ("run -w file:{F} -a null -d sim:h200 --allow-debug --passes 1 --out {W}/out", "236"),
+    ("run -w comb:count=5 -a null -d sim:h200 --allow-debug --calibration {F} --out {W}/out", "26"),
+    ("compare {R} {F}", "26"),
+    ("compare {F} {R}", "26"),
+    ("compare {R} {W}/other --policy {F}", "26"),
+    ("compare {R} {W}/other --calibration {F}", "26"),
+    ("report {F}", "26"),
+    ("check {F}", "126"),
+    ("bundle {F} --out {W}/out.tar --force", "26"),
+    ("bundle {R} --baseline {F} --out {W}/out.tar --force", "26"),
+    ("parity comb:count=5 {F}", "126"),
+    ("parity {F} tests/golden/caching/gpt2_train_amp.tar.gz", "126"),
+    ("fidelity {F} -w comb:count=5", "236"),
+    ("fidelity gpt2_train_amp -w file:{F}", "236"),
+    ("qualify -d sim:h200 --seconds 1 --thresholds {F}", "26"),
+]
+WRITERS = [
+    ("trace generate comb:count=5 {F} --force", "026"),
+    ("trace convert {W}/good.csv {F} --force", "026"),
+    ("compare {R} {W}/other --format json --out {F} --force", "0136"),
+    ("bundle {R} --out {F} --force", "0126"),
+    ("profile -d sim:h200 --repeats 1 --out {F} --force", "06"),
+]
+# Of single commands: command, codes, words.
+ROWS = [
+    ("run -w comb:count=5 -a null -d sim:h200 --timeout -1", "2", "--timeout"),
+    ("run -w comb:count=5 -a null -d sim:h200 --timeout 99999999999", "2", "--timeout"),
+    ("run -w comb:count=5 -a null -d sim:h200 --timeout 1e30", "2", "--timeout"),
+    ("check {W}/bomb.tar.gz", "1", "times its size"),
+    ("check {W}/bomb.tar.zst", "1", "times its size"),
+    ("parity comb:count=5 {W}/bomb.tar.gz", "2", "times its size"),
+    ("parity comb:count=5 {W}/bomb.txt.gz", "2", "times its size"),
+    ("check {W}/holes.tar", "6", "too large"),
+    ("check {W}/up.tar", "1", "../evil"),
+    ("check {W}/root.tar", "1", "/etc/evil"),
+    ("check {W}/escape.tar", "1", "\\x1b"),
+    ("check {W}/nameless.tar", "1", "an empty name"),
+    ("check {W}/tail.tar", "1", "bytes follow its end"),
+    ("check {W}/device.tar", "1", "not a file"),
+    ("check {W}/pipes", "1", "not a file"),
+    ("compare {R} {W}/other --policy {W}/twice.json", "2", "a key is there twice"),
+    ("compare {R} {W}/other --policy {W}/deep.json", "2", "nests more than 64 deep"),
+    ("qualify -d sim:h200 --seconds 1 --thresholds {W}/deep.json", "2", "nests more than 64 deep"),
+    ("trace validate {W}/pipe", "6", "nothing came"),
+    ("trace generate comb:count=5 /dev/full", "6", "No space left"),
+    ("trace generate comb:count=5 {W}/full.csv --force", "6", "No space left"),
+]
+OPENERS = ["file:{W}/secret", "comb:count=4 then file:{W}/secret", "file:{W}/secret beside comb:count=4", "comb:count=4 then file:{W}/pipe",
+           "file:{W}/secret+kernels:off", "colocate:a=file:{W}/secret"]
+
+
+def tar_of(entries, path, mode="w"):
+    with tarfile.open(path, mode) as archive:
+        for name, kind, data in entries:
+            entry = tarfile.TarInfo(name)
+            entry.type, entry.size = kind, len(data)
+            archive.addfile(entry, io.BytesIO(data))
+
+
+def make_files(work, program):
+    (work / "good.csv").write_text("op,id,size,stream\nalloc,1,512,0\nfree,1,0,0\n")
+    (work / "secret").write_text("root:secret-of-this-machine:1::::::\n")
+    os.mkfifo(work / "pipe")
+    (work / "pipes").mkdir()
+    os.mkfifo(work / "pipes" / "results.jsonl")
+    with open(work / "holes.csv", "wb") as file:
+        file.truncate(1 << 42)
+    for name in ("holes.tar", "holes.json"):
+        with open(work / name, "wb") as file:
+            file.truncate(1 << 36)
+    (work / "deep.json").write_text(DEEP + "]" * 100_000)
+    (work / "objects.json").write_text('{"a":' * 100_000)
+    (work / "deep.csv").write_text(DEEP)
+    (work / "wide.json").write_text("{" + ",".join(f'"k{i}":0' for i in range(200_000)) + "}")
+    (work / "twice.json").write_text('{"effect_min":0.1,"effect_min":0.2}')
+    (work / "controls.csv").write_bytes(b"\x1b[31m\x07\xe2\x80\xae,\r\n")
+    (work / "empty").write_bytes(b"")
+    (work / "zeros.csv.gz").write_bytes(gzip.compress(bytes(1 << 20) * 4))
+    with gzip.open(work / "bomb.txt.gz", "wb", 1) as file:
+        for _ in range(400):
+            file.write(bytes(1 << 20))
+    # One file of 400 MiB of zeros, which holes are.
+    os.truncate(work / "empty", 400 << 20)
+    subprocess.run(["tar", "cf", work / "bomb.tar", "--transform", "s,^,allocmark-bundle/,", "-C", work, "empty"], check=True)
+    os.truncate(work / "empty", 0)
+    subprocess.run(["gzip", "-k", work / "bomb.tar"], check=True)
+    subprocess.run(["zstd", "-q", "--rm", work / "bomb.tar", "-o", work / "bomb.tar.zst"], check=True)
+    for name, entry in {
+        "up": ("../evil/", tarfile.DIRTYPE, b""),
+        "root": ("/etc/evil/", tarfile.DIRTYPE, b""),
+        "escape": ("allocmark-bundle/\x1b[31m", tarfile.DIRTYPE, b""),
+        "nameless": ("", tarfile.REGTYPE, b"x"),
+        "device": ("allocmark-bundle/null", tarfile.CHRTYPE, b""),
+    }.items():
+        tar_of([entry], work / f"{name}.tar")
+    (work / "tail.tar").write_bytes((work / "up.tar").read_bytes() + b"more")
+    (work / "full.csv").symlink_to("/dev/full")
+    (work / "link.csv").symlink_to("good.csv")
+    (work / "null.csv").symlink_to("/dev/null")
+    (work / "round.csv").symlink_to("round.csv")
+    for name in ("run", "other"):
+        command = [program, "run", "-w", "comb:count=20", "-a", "caching", "-d", "sim:h200", "--allow-debug", "--out", work / name, "-q"]
+        subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
+
+
+def bundles_with(work, program):
+    """A sound bundle, and such with each workload of OPENERS in the place of its own."""
+    subprocess.run([program, "bundle", work / "run", "--out", work / "sound.tar"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+    for number, workload in enumerate(OPENERS):
+        with tarfile.open(work / "sound.tar") as archive:
+            files = [(entry.name, tarfile.REGTYPE, archive.extractfile(entry).read()) for entry in archive]
+        text = workload.replace("{W}", str(work)).encode()
+        tar_of([(name, kind, data.replace(b"comb:count=20", text)) for name, kind, data in files], work / f"opener{number}.tar")
+        yield f"check {{W}}/opener{number}.tar", "13"
+
+
+class Table:
+    def __init__(self, program, work):
+        self.program, self.work, self.tried, self.failed, self.memory = program, work, 0, 0, 0
+
+    def try_one(self, words, codes, wanted="", unwanted="\x1b"):
+        text = words.replace("{W}", str(self.work)).replace("{R}", str(self.work / "run"))
+        command = shlex.split(text)
+        subprocess.run(["rm", "-rf", self.work / "out"], check=True)
+        answer = answer_of(self.program, command)
+        self.memory = max(self.memory, answer.memory_bytes)
+        problem, output = answer.problem(codes), answer.output
+        if not problem and wanted.encode() not in output:
+            problem = f"does not say '{wanted}'"
+        if not problem and unwanted.encode() in output:
+            problem = f"says '{unwanted}'"
+        self.tried += 1
+        if problem:
+            self.failed += 1
+            print(f"allocmark {text}\n    {problem}\n    {output[-300:]!r}")
+
+
+def main(program):
+    with tempfile.TemporaryDirectory() as name:
+        work = Path(name)
+        make_files(work, program)
+        table = Table(program, work)
+        inputs = ["/dev/zero", "/dev/null", "{W}", "{W}/none", "{W}/secret", "{W}/holes.csv", "{W}/holes.json", "{W}/deep.json", "{W}/objects.json", "{W}/deep.csv",
+                  "{W}/wide.json", "{W}/controls.csv", "{W}/empty", "{W}/zeros.csv.gz", "{W}/pipes"]
+        for file in inputs:
+            for command, codes in READERS:
+                table.try_one(command.replace("{F}", file), codes)
+        for command, codes in WRITERS:
+            for file in ["/dev/null", "/dev/full", "{W}", "{W}/none/x.csv", "{W}/round.csv", "{W}/null.csv", "{W}/link.csv"]:
+                table.try_one(command.replace("{F}", file), codes)
+        for command, codes in bundles_with(work, program):
+            table.try_one(command, codes, unwanted="secret-of-this-machine")
+        for command, codes, wanted in ROWS:
+            table.try_one(command, codes, wanted)
+        if not Path("/dev/null").is_char_device() or not (work / "null.csv").is_symlink() or not (work / "link.csv").is_symlink():
+            table.failed += 1
+            print("a device or link was replaced")
+        print(f"tried {table.tried}, held {table.tried - table.failed}, failed {table.failed}; most memory {table.memory >> 20} MiB")
+        return 1 if table.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,184 @@
+// The self-check of snapshots. Goal: a snapshot of an allocator that decides as PyTorch's does is
+// reproduced placement by placement, wherever its history begins, and one that was tampered with is
+// not. Method: `caching` itself records snapshots of workloads, which go through a file.
+#include <fmt/format.h>
+
+#include <fstream>
+#include <memory>
+#include <sstream>
+#include <string>
+
+#include "allocators/caching/config.h"
+#include "harness/export/caching_recorder.h"
+#include "harness/why/recorded_settings.h"
+#include "harness/why/self_check.h"
+#include "harness/why/why.h"
+#include "tests/catch.h"
+#include "tests/support/temporary_folder.h"
+#include "workloads/import/snapshot_history.h"
+#include "workloads/import/snapshot_writer.h"
+#include "workloads/open_workload.h"
+
+namespace allocmark {
+namespace {
+
+struct Case {
+  std::string workload;
+  std::string conf;
+  std::uint64_t capacity_bytes = std::uint64_t{1} << 40;
+  std::uint64_t first_entry = 0;
+};
+
+MemorySnapshot record(const Case& one, const std::string& path) {
+  const std::unique_ptr<EventSource> source = open_workload(one.workload, 1);
+  const RecordRequest request{.settings = caching::parse_strict(one.conf).settings,
+                              .conf = one.conf,
+                              .capacity_bytes = one.capacity_bytes,
+                              .first_entry = one.first_entry};
+  write_memory_snapshot(record_on_caching(*source, request), path);
+  return read_memory_snapshot(path);
+}
+
+SelfCheck check(const MemorySnapshot& snapshot) {
+  const DeviceHistory history(snapshot, 0);
+  return check_recording(history, recorded_settings(snapshot.settings));
+}
+
+}  // namespace
+
+TEST_CASE("a snapshot is reproduced placement by placement") {
+  constexpr std::uint64_t kGiBytes = std::uint64_t{1} << 30;
+  const Case cases[] = {
+      {"gpt2_train_amp", ""},
+      {"gpt2_train_amp", "expandable_segments:True"},
+      {"gpt2_train_amp", "", std::uint64_t{20800} << 20},
+      {"gpt2_train_amp", "max_split_size_mb:128", std::uint64_t{20800} << 20},
+      {"llama_lora_varlen_accum", "roundup_power2_divisions:[256:1,512:2,1024:4,>:8]"},
+      {"llama_lora_varlen_accum", "large_segment_size_mb:64"},
+      {"bert_varlen_infer", "expandable_segments:True", 2 * kGiBytes},
+      {"fuzz_1", ""},
+      {"fuzz_s1", "max_split_size_mb:32"},
+      {"fuzz_r1", ""},
+      {"fuzz_r1", "expandable_segments:True"},
+  };
+  const TemporaryFolder folder;
+  for (const Case& each : cases) {
+    for (const std::uint64_t first : {std::uint64_t{0}, std::uint64_t{7001}}) {
+      Case one = each;
+      one.first_entry = first;
+      INFO(one.workload << " " << one.conf << " from entry " << first);
+      const MemorySnapshot snapshot = record(one, folder.path("s.pickle.gz"));
+      const SelfCheck result = check(snapshot);
+      INFO(to_text(result));
+      CHECK(result.placement_count > 100);
+      CHECK(result.complete());
+    }
+  }
+}
+
+// Recorded by PyTorch 2.11 on an H200; facts.tsv says what PyTorch counted.
+TEST_CASE("every recorded placement of PyTorch's snapshots is reproduced") {
+  std::ifstream facts("tests/golden/snapshots/facts.tsv");
+  std::string line;
+  std::size_t complete_count = 0;
+  while (std::getline(facts, line)) {
+    if (line.starts_with('#') || line.starts_with("name")) continue;
+    std::istringstream columns(line);
+    std::string name, conf;
+    std::uint64_t entry_count = 0, alloc_count = 0, oom_count = 0;
+    columns >> name >> conf >> entry_count >> alloc_count >> oom_count;
+    INFO(name);
+    const MemorySnapshot snapshot =
+        read_memory_snapshot("tests/golden/snapshots/" + name + ".pickle.gz");
+    REQUIRE(snapshot.entry_count(0) == entry_count);
+    if (entry_count == 0) continue;
+    CHECK(recorded_settings(snapshot.settings).conf == (conf == "unset" ? "" : conf));
+    const SelfCheck result = check(snapshot);
+    INFO(to_text(result));
+    CHECK(result.placement_count == alloc_count);
+    CHECK(result.oom_count == oom_count);
+    // Its MemPools are gone at the end, and PyTorch 2.11 does not name the pool of a request.
+    CHECK(result.complete() == (name != "memory_pools"));
+    complete_count += result.complete() ? 1 : 0;
+  }
+  CHECK(complete_count == 21);
+}
+
+TEST_CASE("a self-check that fails says where") {
+  const TemporaryFolder folder;
+  MemorySnapshot snapshot = record({"gpt2_train_amp", ""}, folder.path("s.pickle"));
+  // As if PyTorch had put one block elsewhere.
+  std::uint64_t index = 10000;
+  while (snapshot.entries[index].action != SnapshotAction::Alloc) ++index;
+  const std::uint64_t address = snapshot.entries[index].address;
+  for (std::uint64_t i = index; i < snapshot.entries.size(); ++i) {
+    if (snapshot.entries[i].address == address) snapshot.entries[i].address += 512;
+  }
+  const SelfCheck result = check(snapshot);
+  CHECK_FALSE(result.complete());
+  CHECK(result.equal_count < result.placement_count);
+  CHECK(result.equal_count + 50 > result.placement_count);
+  CHECK(result.first_difference.starts_with(fmt::format("entry {}:", index)));
+  CHECK(to_text(result).find("an estimate") != std::string::npos);
+}
+
+TEST_CASE("settings other than the recorded ones do not pass the self-check") {
+  const TemporaryFolder folder;
+  MemorySnapshot snapshot =
+      record({"gpt2_train_amp", "expandable_segments:True"}, folder.path("s.pickle"));
+  snapshot.settings.expandable_segments = false;
+  snapshot.settings.conf.clear();
+  CHECK_FALSE(check(snapshot).complete());
+}
+
+TEST_CASE("why names the failed request, what held the memory, and a setting that serves") {
+  const Why why = explain_snapshot("tests/golden/snapshots/train_oom.pickle.gz", {});
+  REQUIRE(why.shares.has_value());
+  CHECK(why.check.last_oom->size_bytes == 138412032);
+  CHECK(why.shares->usable_bytes > why.check.last_oom->size_bytes);
+  CHECK(why.shares->usable_largest_bytes < why.check.last_oom->size_bytes);
+  REQUIRE_FALSE(why.held.empty());
+  CHECK(why.held.front().holder.find("train_oom") != std::string::npos);
+  CHECK(why.settings.front().conf == "expandable_segments:True");
+  CHECK(why.settings.front().failed_count == 0);
+  const std::string text = to_text(why);
+  CHECK(text.substr(0, text.find('\n')).find("a request of 132 MiB failed") != std::string::npos);
+  CHECK(text.ends_with("\nTo set it: export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\n"));
+}
+
+TEST_CASE("why says that no setting can help where the job needs more than the card has") {
+  const Why why = explain_snapshot("tests/golden/snapshots/device_oom.pickle.gz", {});
+  CHECK(why.live_bytes_peak > why.capacity_bytes_max);
+  const std::string text = to_text(why);
+  CHECK(text.find("no setting can help") != std::string::npos);
+  CHECK(text.ends_with("\nTo set: nothing.\n"));
+}
+
+TEST_CASE("why uses the memory that is given") {
+  const WhyOptions options{.memory_bytes = std::uint64_t{8} << 30,
+                           .confs = {"", "max_split_size_mb:64"}};
+  const Why why = explain_snapshot("tests/golden/snapshots/train_oom.pickle.gz", options);
+  CHECK(why.settings.size() == 2);
+  for (const WhatIf& entry : why.settings) CHECK(entry.failed_count == 0);
+  CHECK(why.capacity_source == "as given");
+}
+
+// The replay of PyTorch's issue 189504: a block that fits waits for a stream.
+TEST_CASE("why tells a block that waits for a stream from fragmentation") {
+  const TemporaryFolder folder;
+  const std::string trace = folder.path("pending.csv");
+  std::ofstream(trace) << "op,id,size,stream\n"
+                          "alloc,1,314572800,0\nalloc,2,314572800,0\nrecord,2,0,1\n"
+                          "busy,0,0,1\nfree,2,0,0\nalloc,3,52428800,0\nalloc,4,209715200,0\n";
+  const std::unique_ptr<EventSource> source = open_workload("file:" + trace, 1);
+  const std::string path = folder.path("pending.pickle");
+  write_memory_snapshot(record_on_caching(*source, {.capacity_bytes = std::uint64_t{700} << 20}),
+                        path);
+  const Why why = explain_snapshot(path, {});
+  CHECK(why.check.complete());
+  const std::string text = to_text(why);
+  INFO(text);
+  CHECK(why.check.oom_count <= 1);
+}
+
+}  // namespace allocmark

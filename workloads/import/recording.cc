@@ -1,0 +1,152 @@
+#include "workloads/import/recording.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <span>
+#include <utility>
+
+#include "base/error.h"
+#include "workloads/trace/byte_stream.h"
+#include "workloads/trace/trace_reader.h"
+
+namespace allocmark {
+namespace {
+
+constexpr std::size_t kSniffBytes = 512;
+
+[[noreturn]] void refuse(const std::string& path, std::string what, std::string next) {
+  throw UsageError({.what = std::move(what),
+                    .where = path,
+                    .wanted =
+                        "a trace, a PyTorch snapshot, an RMM log, an Nsight Systems export or "
+                        "a STAlloc log",
+                    .got = "",
+                    .next = std::move(next)});
+}
+
+bool is_stalloc_line(std::string_view line) {
+  if (line.size() < 4 || (line[0] != '0' && line[0] != '1') || line[1] != ' ') return false;
+  return std::ranges::count(line.substr(0, line.find('\n')), ' ') >= 3 &&
+         line.find(',') == std::string_view::npos;
+}
+
+// In the order of the events, for a log that fits memory.
+class LogSource final : public EventSource {
+ public:
+  LogSource(const std::string& path, AddressLog log) : log_(std::move(log)) {
+    header_ = {.name = recording_name(path),
+               .generator = "recorded",
+               .seed = 0,
+               .stream_count = log_.stream_count()};
+  }
+
+  std::span<const Event> next() override {
+    constexpr std::size_t kBatchEventCount = 4096;
+    const std::vector<Event>& events = log_.batch.events();
+    const std::size_t count = std::min(kBatchEventCount, events.size() - at_);
+    const std::span<const Event> batch = std::span(events).subspan(at_, count);
+    at_ += count;
+    return batch;
+  }
+  void rewind() override { at_ = 0; }
+  const TraceHeader& header() const override { return header_; }
+  const std::vector<std::string>& labels() const override { return log_.batch.labels(); }
+
+ private:
+  AddressLog log_;
+  TraceHeader header_;
+  std::size_t at_ = 0;
+};
+
+}  // namespace
+
+bool AddressLog::allocate(std::uint64_t address, const BlockSpec& block) {
+  const auto [found, is_new] = live_.try_emplace(address, 0);
+  if (is_new) found->second = batch.allocate(block);
+  return is_new;
+}
+
+bool AddressLog::free(std::uint64_t address) {
+  const auto found = live_.find(address);
+  if (found == live_.end()) return false;
+  batch.free(found->second);
+  live_.erase(found);
+  return true;
+}
+
+void AddressLog::fail(const BlockSpec& block) {
+  batch.free(batch.allocate(block));
+  ++failed_count;
+}
+
+std::uint32_t AddressLog::stream_index(std::uint64_t raw) {
+  return streams_.try_emplace(raw, static_cast<std::uint32_t>(streams_.size())).first->second;
+}
+
+std::unique_ptr<EventSource> make_log_source(const std::string& path, AddressLog log) {
+  return std::make_unique<LogSource>(path, std::move(log));
+}
+
+std::string recording_name(const std::string& path) {
+  std::string name = std::filesystem::path(path).filename().string();
+  for (const std::string_view ending :
+       {".gz", ".zst", ".csv", ".pickle", ".pkl", ".sqlite", ".txt", ".log", ".ops"}) {
+    if (name.size() > ending.size() && name.ends_with(ending))
+      name.resize(name.size() - ending.size());
+  }
+  return name;
+}
+
+RecordingKind recording_kind(const std::string& path) {
+  ByteReader reader(path);
+  std::array<char, kSniffBytes> bytes{};
+  const std::string_view head(bytes.data(), reader.read(bytes));
+  const auto second = head.size() > 1 ? static_cast<unsigned char>(head[1]) : 0;
+  if (head.starts_with('\x80') && second <= 5) return RecordingKind::PytorchSnapshot;
+  if (head.starts_with("(dp0") || head.starts_with("(d") || head.starts_with("}q") ||
+      head.starts_with("(lp0")) {
+    refuse(path, "a pickle of protocol 0 or 1; a snapshot has protocol 2 to 5",
+           "write it with torch.cuda.memory._dump_snapshot(), or pickle.dump(..., protocol=4)");
+  }
+  if (head.starts_with("PK\x03\x04")) {
+    refuse(path, "a zip file, as torch.save writes; a snapshot is a plain pickle",
+           "write it with torch.cuda.memory._dump_snapshot()");
+  }
+  if (head.starts_with("SQLite format 3")) return RecordingKind::NsightSqlite;
+  const std::string_view line = head.substr(0, head.find('\n'));
+  if (line.find("Thread") != std::string_view::npos &&
+      line.find("Action") != std::string_view::npos &&
+      line.find("Pointer") != std::string_view::npos)
+    return RecordingKind::RmmLog;
+  if (line.find("memoryOperationType") != std::string_view::npos &&
+      line.find("address") != std::string_view::npos)
+    return RecordingKind::NsightCsv;
+  if (is_stalloc_line(head)) return RecordingKind::StallocLog;
+  return RecordingKind::Trace;
+}
+
+Recording open_recording(const std::string& path) {
+  std::error_code ignored;
+  // What comes through a pipe can be read once only, and is a trace.
+  if (!std::filesystem::is_regular_file(path, ignored)) return {open_trace_file(path)};
+  switch (recording_kind(path)) {
+    case RecordingKind::PytorchSnapshot:
+      return open_pytorch_snapshot(path);
+    case RecordingKind::RmmLog:
+      return open_rmm_log(path);
+    case RecordingKind::NsightSqlite:
+      return open_nsight_sqlite(path);
+    case RecordingKind::NsightCsv:
+      return open_nsight_csv(path);
+    case RecordingKind::StallocLog:
+      return open_stalloc_log(path);
+    case RecordingKind::Trace:
+      break;
+  }
+  return {open_trace_file(path)};
+}
+
+}  // namespace allocmark

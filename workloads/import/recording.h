@@ -1,0 +1,74 @@
+// A recording that another tool made, as events. Opens a file by what is in it, whatever its name.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "workloads/trace/event_batch.h"
+#include "workloads/trace/source.h"
+
+namespace allocmark {
+
+enum class RecordingKind : std::uint8_t {
+  Trace,            // our own format
+  PytorchSnapshot,  // a pickle of torch.cuda.memory._snapshot()
+  RmmLog,           // the CSV of RMM's logging resource adaptor
+  NsightSqlite,     // nsys export --type sqlite
+  NsightCsv,        // its table of memory operations as CSV
+  StallocLog,       // STAlloc's mem_log_devN.txt
+};
+
+// By the first bytes, unpacked. Throws UsageError for what is known and cannot be read (a pickle of
+// protocol 0, a zip file), and FileError where the file cannot be opened.
+[[nodiscard]] RecordingKind recording_kind(const std::string& path);
+
+struct Recording {
+  std::unique_ptr<EventSource> events;
+  std::vector<std::string> notes{};  // what a reader should know about it, a sentence each
+};
+
+// Throws UsageError that says what the file is, what was expected, and how to record it right.
+[[nodiscard]] Recording open_recording(const std::string& path);
+
+// Requests and frees by address, as logs have them, become events with ids. Used by all importers
+// of logs. Not copied: `batch` grows.
+class AddressLog {
+ public:
+  // False where the address is live already.
+  [[nodiscard]] bool allocate(std::uint64_t address, const BlockSpec& block);
+  // False where it is not live.
+  [[nodiscard]] bool free(std::uint64_t address);
+  // A request that failed is asked and given back at once: its owner never had it.
+  void fail(const BlockSpec& block);
+  // The default stream is 0; others count up as they appear.
+  [[nodiscard]] std::uint32_t stream_index(std::uint64_t raw);
+  [[nodiscard]] std::uint32_t stream_count() const {
+    return static_cast<std::uint32_t>(streams_.size());
+  }
+  [[nodiscard]] std::size_t live_count() const { return live_.size(); }
+
+  EventBatch batch;
+  std::uint64_t failed_count = 0;
+
+ private:
+  std::unordered_map<std::uint64_t, std::uint64_t> live_;
+  std::unordered_map<std::uint64_t, std::uint32_t> streams_ = {{0, 0}};
+};
+
+// The events of a log that was read to its end.
+[[nodiscard]] std::unique_ptr<EventSource> make_log_source(const std::string& path, AddressLog log);
+
+// The file's name without its endings.
+[[nodiscard]] std::string recording_name(const std::string& path);
+
+[[nodiscard]] Recording open_rmm_log(const std::string& path);
+[[nodiscard]] Recording open_nsight_sqlite(const std::string& path);
+[[nodiscard]] Recording open_nsight_csv(const std::string& path);
+[[nodiscard]] Recording open_stalloc_log(const std::string& path);
+[[nodiscard]] Recording open_pytorch_snapshot(const std::string& path);
+
+}  // namespace allocmark

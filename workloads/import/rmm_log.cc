@@ -1,0 +1,133 @@
+// RMM's log: the CSV that rmm::mr::logging_resource_adaptor writes, one row for each call.
+// Thread,Time,Action,Pointer,Size,Stream; Action is allocate, "allocate failure" or free.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <utility>
+
+#include "base/error.h"
+#include "workloads/import/recording.h"
+#include "workloads/import/text_lines.h"
+
+namespace allocmark {
+namespace {
+
+enum Column : std::size_t { Action, Pointer, Size, Stream, ColumnCount };
+constexpr std::array<std::string_view, ColumnCount> kColumns = {"Action", "Pointer", "Size",
+                                                                "Stream"};
+constexpr std::string_view kMixed =
+    "give each process a file of its own: rmm::mr::logging_resource_adaptor with a name that holds "
+    "the process id";
+
+class RmmReader {
+ public:
+  explicit RmmReader(const std::string& path) : lines_(path) { read_header(); }
+
+  AddressLog read();
+  [[nodiscard]] std::uint64_t unknown_free_count() const { return unknown_free_count_; }
+
+ private:
+  [[noreturn]] void fail(std::string what, std::string wanted, std::string got, std::string next);
+  void read_header();
+  void read_row();
+  [[nodiscard]] std::uint64_t number(Column column);
+
+  TextLines lines_;
+  std::vector<std::string_view> columns_;
+  std::array<std::size_t, ColumnCount> places_{};
+  std::size_t column_count_ = 0;
+  AddressLog log_;
+  std::uint64_t unknown_free_count_ = 0;
+};
+
+void RmmReader::fail(std::string what, std::string wanted, std::string got, std::string next) {
+  throw UsageError({.what = std::move(what),
+                    .where = lines_.where(),
+                    .wanted = std::move(wanted),
+                    .got = std::move(got),
+                    .next = std::move(next)});
+}
+
+void RmmReader::read_header() {
+  const std::optional<std::string_view> line = lines_.next();
+  split_columns(line.value_or(""), &columns_);
+  column_count_ = columns_.size();
+  for (std::size_t i = 0; i < ColumnCount; ++i) {
+    const auto found = std::find(columns_.begin(), columns_.end(), kColumns[i]);
+    if (found == columns_.end()) {
+      fail("this RMM log lacks a column", fmt::format("'{}'", kColumns[i]),
+           std::string(line.value_or("")), "record with rmm::mr::logging_resource_adaptor");
+    }
+    places_[i] = static_cast<std::size_t>(found - columns_.begin());
+  }
+}
+
+std::uint64_t RmmReader::number(Column column) {
+  const std::string_view text = columns_[places_[column]];
+  const std::optional<std::uint64_t> value = parse_number(text);
+  if (!value) {
+    fail("a row of the RMM log is broken", fmt::format("a number in column '{}'", kColumns[column]),
+         fmt::format("'{}'", text), "copy the log again, after the program has ended");
+  }
+  return *value;
+}
+
+void RmmReader::read_row() {
+  const std::string_view action = columns_[places_[Action]];
+  if (action == "Action") {
+    fail("a second header in an RMM log: two processes wrote into one file", "rows of one process",
+         "", std::string(kMixed));
+  }
+  const std::uint64_t address = number(Pointer);
+  const BlockSpec block{.size_bytes = number(Size), .stream = log_.stream_index(number(Stream))};
+  if (action == "allocate") {
+    if (!log_.allocate(address, block)) {
+      fail(fmt::format("{:#x} is allocated twice without a free in between", address),
+           "the complete log of one process", "", std::string(kMixed));
+    }
+  } else if (action == "allocate failure") {
+    log_.fail(block);
+  } else if (action == "free" || action == "deallocate") {
+    unknown_free_count_ += log_.free(address) ? 0 : 1;
+  } else {
+    fail("an unknown action in an RMM log", "allocate, allocate failure or free",
+         fmt::format("'{}'", action), "");
+  }
+}
+
+AddressLog RmmReader::read() {
+  while (const std::optional<std::string_view> line = lines_.next()) {
+    if (line->empty() || line->starts_with('#')) continue;
+    split_columns(*line, &columns_);
+    if (columns_.size() != column_count_) {
+      fail("a row of the RMM log is broken", fmt::format("{} columns", column_count_),
+           fmt::format("{}", columns_.size()), "copy the log again, after the program has ended");
+    }
+    read_row();
+  }
+  return std::move(log_);
+}
+
+}  // namespace
+
+Recording open_rmm_log(const std::string& path) {
+  RmmReader reader(path);
+  AddressLog log = reader.read();
+  Recording recording;
+  if (reader.unknown_free_count() > 0) {
+    recording.notes.push_back(
+        fmt::format("{} frees of blocks that were allocated before the log began are left out",
+                    reader.unknown_free_count()));
+  }
+  if (log.failed_count > 0) {
+    recording.notes.push_back(
+        fmt::format("{} requests failed while recording; each is asked and given back at once",
+                    log.failed_count));
+  }
+  recording.events = make_log_source(path, std::move(log));
+  return recording;
+}
+
+}  // namespace allocmark

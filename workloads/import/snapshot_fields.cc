@@ -1,0 +1,331 @@
+// What the fields of a snapshot's records mean, and what its last value must be.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <limits>
+#include <utility>
+
+#include "workloads/import/snapshot_builder.h"
+
+namespace allocmark {
+namespace {
+
+using Tag = PickleValue::Tag;
+
+constexpr std::uint64_t kSizeEnd = std::uint64_t{1} << 50;
+constexpr std::uint32_t kIndexEnd = 4096;  // of streams and of pools
+constexpr std::uint64_t kTimeEnd = std::uint64_t{1} << 44;
+
+[[noreturn]] void refuse(std::string_view key, std::string_view wanted) {
+  throw PickleError(fmt::format("the key '{}' has a value of another type", key),
+                    std::string(wanted), "");
+}
+
+std::uint64_t number(const PickleValue& value, std::string_view key) {
+  if (!value.is_number()) refuse(key, "a number");
+  return value.bits;
+}
+
+std::uint64_t size_in(const PickleValue& value, std::string_view key) {
+  const std::uint64_t size_bytes = number(value, key);
+  if (size_bytes < kSizeEnd) return size_bytes;
+  throw PickleError(fmt::format("the key '{}' is no size", key), "0 to 2^50 bytes",
+                    fmt::format("{}", static_cast<std::int64_t>(size_bytes)));
+}
+
+SnapshotAction action_of(std::string_view name) {
+  for (int i = 0; i < static_cast<int>(SnapshotAction::Unknown); ++i) {
+    const auto action = static_cast<SnapshotAction>(i);
+    if (to_string(action) == name) return action;
+  }
+  return SnapshotAction::Unknown;
+}
+
+}  // namespace
+
+std::uint64_t SnapshotBuilder::relative_us(std::uint64_t time_us) {
+  if (!has_time_) snapshot_.time_us_first = time_us;
+  has_time_ = true;
+  if (time_us <= snapshot_.time_us_first) return 0;
+  return std::min(time_us - snapshot_.time_us_first, kTimeEnd - 1);
+}
+
+std::uint32_t SnapshotBuilder::stream_of(const PickleValue& value) {
+  const std::uint64_t raw = number(value, "stream");
+  const auto [found, is_new] =
+      stream_indexes_.try_emplace(raw, static_cast<std::uint32_t>(snapshot_.streams.size()));
+  if (is_new) snapshot_.streams.push_back(raw);
+  if (snapshot_.streams.size() > kIndexEnd)
+    throw PickleError("too many streams", "at most 4096 different ones", "more");
+  return found->second;
+}
+
+std::uint32_t SnapshotBuilder::pool_of(const PickleValue& value) {
+  if (!value.is(Tag::Pair)) refuse("pool_id", "a tuple of two numbers");
+  const std::pair id = pairs_[value.bits];
+  if (id.first == 0 && id.second == 0) return 0;
+  std::uint32_t& index = pool_indexes_[value.bits];
+  if (index == 0) {
+    index = static_cast<std::uint32_t>(snapshot_.pools.size());
+    snapshot_.pools.push_back(id);
+    if (snapshot_.pools.size() > kIndexEnd)
+      throw PickleError("too many memory pools", "at most 4096 different ones", "more");
+  }
+  return index;
+}
+
+// The same stack is one list that thousands of entries share, or an equal list in each.
+std::uint32_t SnapshotBuilder::stack_of(const PickleValue& value) {
+  if (!value.is(Tag::Node)) return kNoStack;
+  Node& node = nodes_[value.bits];
+  if (node.kind == Kind::Stack) return node.index;
+  if (node.kind != Kind::List) return kNoStack;
+  std::vector<std::uint32_t> frames;
+  for (const PickleValue& item : items_[node.index]) {
+    if (item.is(Tag::Frame)) frames.push_back(static_cast<std::uint32_t>(item.bits));
+  }
+  give_up_items(node);
+  std::string key;
+  for (const std::uint32_t index : frames) {
+    const SnapshotFrame& frame = snapshot_.frames[index];
+    for (const std::uint32_t part : {frame.file, frame.name, frame.line})
+      key.append(reinterpret_cast<const char*>(&part), sizeof part);
+  }
+  const auto next = static_cast<std::uint32_t>(snapshot_.stacks.size());
+  std::uint32_t index = kNoStack;
+  if (!frames.empty()) {
+    const auto [found, is_new] = stack_indexes_.try_emplace(std::move(key), next);
+    if (is_new) snapshot_.stacks.push_back(std::move(frames));
+    index = found->second;
+  }
+  node = {.kind = Kind::Stack, .index = index};
+  return index;
+}
+
+void SnapshotBuilder::set_entry(SnapshotEntry& entry, Key key, const PickleValue& value) {
+  switch (key) {
+    case Key::Action:
+      if (!value.is(Tag::Text)) refuse("action", "a text");
+      entry.action = action_of(snapshot_.texts[value.bits]);
+      return;
+    case Key::Addr:
+    case Key::DeviceFree:
+      entry.address = number(value, "addr");
+      return;
+    case Key::Size:
+      entry.size_bytes = size_in(value, "size") & (kSizeEnd - 1);
+      return;
+    case Key::Stream:
+      entry.stream = stream_of(value) & (kIndexEnd - 1);
+      return;
+    case Key::TimeUs:
+      entry.time_us = relative_us(number(value, "time_us")) & (kTimeEnd - 1);
+      return;
+    case Key::Frames:
+      entry.stack = stack_of(value);
+      return;
+    case Key::PoolId:
+      entry.pool = pool_of(value) & (kIndexEnd - 1);
+      entry.has_pool = 1;
+      return;
+    case Key::InternalMetadata:
+      entry.synthetic = value.is(Tag::Text) && !snapshot_.texts[value.bits].empty();
+      return;
+    default:
+      return;
+  }
+}
+
+void SnapshotBuilder::set_block(SnapshotBlock& block, Key key, const PickleValue& value) {
+  switch (key) {
+    case Key::Address:
+      block.address = number(value, "address");
+      return;
+    case Key::Size:
+      block.size_bytes = size_in(value, "size");
+      return;
+    case Key::RequestedSize:
+      block.requested_bytes = size_in(value, "requested_size");
+      return;
+    case Key::Frames:
+      block.stack = stack_of(value);
+      return;
+    case Key::State: {
+      if (!value.is(Tag::Text)) refuse("state", "a text");
+      const std::string& state = snapshot_.texts[value.bits];
+      block.state = state == "inactive"           ? SnapshotBlockState::Inactive
+                    : state == "active_allocated" ? SnapshotBlockState::Allocated
+                                                  : SnapshotBlockState::PendingFree;
+      return;
+    }
+    default:
+      return;
+  }
+}
+
+void SnapshotBuilder::set_segment(SnapshotSegment& segment, Key key, const PickleValue& value) {
+  switch (key) {
+    case Key::Device:
+      segment.device = static_cast<std::int64_t>(number(value, "device"));
+      return;
+    case Key::Address:
+      segment.address = number(value, "address");
+      return;
+    case Key::TotalSize:
+      segment.size_bytes = size_in(value, "total_size");
+      return;
+    case Key::Stream:
+      segment.stream = stream_of(value);
+      return;
+    case Key::SegmentType:
+      if (!value.is(Tag::Text)) refuse("segment_type", "a text");
+      segment.is_large = snapshot_.texts[value.bits] == "large";
+      return;
+    case Key::SegmentPoolId:
+      segment.pool = pool_of(value);
+      return;
+    case Key::IsExpandable:
+      segment.is_expandable = value.is(Tag::Bool) && value.bits != 0;
+      return;
+    case Key::Frames:
+      segment.stack = stack_of(value);
+      return;
+    case Key::Blocks:
+      return set_blocks(segment, value);
+    default:
+      return;
+  }
+}
+
+void SnapshotBuilder::set_blocks(SnapshotSegment& segment, const PickleValue& value) {
+  const Items items = items_of(value, Kind::List, "the list 'blocks' of a segment");
+  for (const PickleValue& item : items) {
+    const bool follows =
+        segment.block_count == 0 || segment.first_block + segment.block_count == item.bits;
+    if (!item.is(Tag::Block) || !follows)
+      refuse("blocks", "a list of dictionaries with 'size' and 'state'");
+    if (segment.block_count == 0) segment.first_block = item.bits;
+    segment.block_count += item.count;
+  }
+}
+
+void SnapshotBuilder::set_annotation(SnapshotAnnotation& annotation, Key key,
+                                     const PickleValue& value) {
+  if (key == Key::Name && value.is(Tag::Text))
+    annotation.name = static_cast<std::uint32_t>(value.bits);
+  if (key == Key::Stage && value.is(Tag::Text))
+    annotation.is_start = snapshot_.texts[value.bits] == "START";
+  if (key == Key::Device && value.is_number())
+    annotation.device = static_cast<std::int64_t>(value.bits);
+  if (key == Key::TimeUs) annotation.time_us = number(value, "time_us");
+}
+
+void SnapshotBuilder::set_frame(SnapshotFrame& frame, Key key, const PickleValue& value) {
+  if (key == Key::Filename && value.is(Tag::Text))
+    frame.file = static_cast<std::uint32_t>(value.bits);
+  if (key == Key::Name && value.is(Tag::Text)) frame.name = static_cast<std::uint32_t>(value.bits);
+  if (key == Key::Line && value.is_number()) frame.line = static_cast<std::uint32_t>(value.bits);
+}
+
+void SnapshotBuilder::set_divisions(const PickleValue& value) {
+  if (!value.is(Tag::Node) || nodes_[value.bits].kind != Kind::Dict) return;
+  const Items& items = items_[nodes_[value.bits].index];
+  for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
+    if (!items[i].is(Tag::Text) || !items[i + 1].is_number()) continue;
+    snapshot_.settings.roundup_divisions.emplace_back(snapshot_.texts[items[i].bits],
+                                                      items[i + 1].bits);
+  }
+}
+
+void SnapshotBuilder::set_settings(const PickleValue& value) {
+  if (!value.is(Tag::Node) || nodes_[value.bits].kind != Kind::Dict) return;
+  SnapshotSettings& settings = snapshot_.settings;
+  settings.known = true;
+  const Items items = items_[nodes_[value.bits].index];
+  for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
+    if (!items[i].is(Tag::Text)) continue;
+    const std::string& key = snapshot_.texts[items[i].bits];
+    const PickleValue& setting = items[i + 1];
+    if (key == "PYTORCH_CUDA_ALLOC_CONF" && setting.is(Tag::Text))
+      settings.conf = snapshot_.texts[setting.bits];
+    if (key == "max_split_size" && setting.is_number())
+      settings.max_split_bytes = static_cast<std::int64_t>(setting.bits);
+    if (key == "garbage_collection_threshold" && setting.is(Tag::Float))
+      settings.garbage_collection_threshold = std::bit_cast<double>(setting.bits);
+    if (key == "expandable_segments" && setting.is(Tag::Bool))
+      settings.expandable_segments = setting.bits != 0;
+    if (key == "roundup_power2_divisions") set_divisions(setting);
+  }
+}
+
+void SnapshotBuilder::set_traces(const PickleValue& value) {
+  for (const PickleValue& device : items_of(value, Kind::List, "the list 'device_traces'")) {
+    std::vector<SnapshotRange>& trace = snapshot_.traces.emplace_back();
+    for (const PickleValue& item : items_of(device, Kind::List, "a list in 'device_traces'")) {
+      if (!item.is(Tag::Entry))
+        refuse("device_traces", "lists of dictionaries with 'action' and 'addr' or 'size'");
+      trace.push_back({.first = item.bits, .count = item.count});
+    }
+  }
+}
+
+void SnapshotBuilder::set_segments(const PickleValue& value) {
+  std::vector<SnapshotSegment> used;
+  for (const PickleValue& item : items_of(value, Kind::List, "the list 'segments'")) {
+    if (!item.is(Tag::Segment))
+      refuse("segments", "a list of dictionaries with 'address' and 'blocks'");
+    used.push_back(snapshot_.segments[item.bits]);
+  }
+  snapshot_.segments = std::move(used);
+  for (SnapshotSegment& segment : snapshot_.segments) {
+    // Files of PyTorch 2.0 have no addresses of blocks.
+    std::uint64_t address = segment.address;
+    for (std::uint64_t i = 0; i < segment.block_count; ++i) {
+      SnapshotBlock& block = snapshot_.blocks[segment.first_block + i];
+      if (block.address == 0) block.address = address;
+      if (block.address != address) {
+        throw PickleError("the blocks of a segment do not tile it",
+                          fmt::format("a block at {:#x}", address),
+                          fmt::format("one at {:#x}", block.address));
+      }
+      if (block.requested_bytes == 0) block.requested_bytes = block.size_bytes;
+      address += block.size_bytes;
+    }
+    if (segment.size_bytes == 0) segment.size_bytes = address - segment.address;
+    if (address != segment.address + segment.size_bytes) {
+      throw PickleError("the blocks of a segment do not tile it",
+                        fmt::format("{} bytes", segment.size_bytes),
+                        fmt::format("{}", address - segment.address));
+    }
+  }
+}
+
+MemorySnapshot SnapshotBuilder::finish(const PickleValue& top) {
+  constexpr std::string_view kTop = "a dictionary with 'segments' and 'device_traces'";
+  if (!top.is(Tag::Node) || nodes_[top.bits].kind != Kind::Dict) {
+    throw PickleError("not a memory snapshot", std::string(kTop), "another type");
+  }
+  const Items items = items_[nodes_[top.bits].index];
+  bool has_segments = false;
+  for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
+    if (!items[i].is(Tag::Text)) continue;
+    const std::string& key = snapshot_.texts[items[i].bits];
+    if (key == "segments") {
+      set_segments(items[i + 1]);
+      has_segments = true;
+    }
+    if (key == "device_traces") set_traces(items[i + 1]);
+    if (key == "allocator_settings") set_settings(items[i + 1]);
+  }
+  if (!has_segments) {
+    throw PickleError("not a memory snapshot", std::string(kTop),
+                      items.empty() ? "an empty dictionary" : "one with other keys");
+  }
+  for (SnapshotAnnotation& annotation : snapshot_.annotations)
+    annotation.time_us = has_time_ ? relative_us(annotation.time_us) : 0;
+  return std::move(snapshot_);
+}
+
+}  // namespace allocmark

@@ -1,0 +1,163 @@
+#include "workloads/import/snapshot_history.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <unordered_map>
+#include <unordered_set>
+
+namespace allocmark {
+namespace {
+
+bool is_release(SnapshotAction action) {
+  return action == SnapshotAction::SegmentFree || action == SnapshotAction::SegmentUnmap;
+}
+
+// Rings are sized by people: 100000, 1000000, 65536.
+bool is_round(std::uint64_t count) {
+  return count >= 1000 && (count % 1000 == 0 || std::has_single_bit(count));
+}
+
+}  // namespace
+
+DeviceHistory::DeviceHistory(const MemorySnapshot& snapshot, std::size_t device)
+    : snapshot_(snapshot), device_(device) {
+  if (device < snapshot.traces.size()) {
+    for (const SnapshotRange& range : snapshot.traces[device]) {
+      starts_.push_back(size_);
+      size_ += range.count;
+    }
+  }
+  for (std::uint64_t i = 0; i < size_; ++i) {
+    const SnapshotEntry& entry = (*this)[i];
+    facts_.synthetic_count += entry.synthetic;
+    facts_.oom_count += entry.action == SnapshotAction::Oom ? 1 : 0;
+    if (entry.action == SnapshotAction::Alloc) {
+      ++facts_.alloc_count;
+      facts_.pool_alloc_count += entry.pool != 0 ? 1 : 0;
+    }
+  }
+  facts_.late_free_count = late_frees().size();
+  facts_.round_count = is_round(size_);
+}
+
+const SnapshotEntry& DeviceHistory::operator[](std::uint64_t index) const {
+  const std::vector<SnapshotRange>& ranges = snapshot_.traces[device_];
+  const bool inside = recent_ < ranges.size() && index >= starts_[recent_] &&
+                      index - starts_[recent_] < ranges[recent_].count;
+  if (!inside) {
+    const auto after = std::upper_bound(starts_.begin(), starts_.end(), index);
+    recent_ = static_cast<std::size_t>(after - starts_.begin()) - 1;
+  }
+  return snapshot_.entries[ranges[recent_].first + index - starts_[recent_]];
+}
+
+std::vector<EarlierBlock> DeviceHistory::earlier_blocks() const {
+  std::unordered_map<std::uint64_t, EarlierBlock> earlier;
+  std::unordered_set<std::uint64_t> known;  // allocated, or seen to be given back
+  for (std::uint64_t i = 0; i < size_; ++i) {
+    const SnapshotEntry& entry = (*this)[i];
+    const bool gives_back = entry.action == SnapshotAction::FreeRequested ||
+                            entry.action == SnapshotAction::FreeCompleted;
+    if (entry.action != SnapshotAction::Alloc && !gives_back) continue;
+    // The address may be used again; only its first free can be of an older block.
+    if (!known.insert(entry.address).second || !gives_back) continue;
+    earlier[entry.address] = {.address = entry.address,
+                              .requested_bytes = entry.size_bytes,
+                              .stream = static_cast<std::uint32_t>(entry.stream),
+                              .pool = static_cast<std::uint32_t>(entry.pool),
+                              .pending = entry.action == SnapshotAction::FreeCompleted};
+  }
+  for (const SnapshotSegment& segment : snapshot_.segments) {
+    if (static_cast<std::size_t>(segment.device) != device_) continue;
+    for (std::uint64_t i = 0; i < segment.block_count; ++i) {
+      const SnapshotBlock& block = snapshot_.blocks[segment.first_block + i];
+      const auto found = earlier.find(block.address);
+      if (found != earlier.end()) found->second.pool = segment.pool;
+      if (block.state == SnapshotBlockState::Inactive || known.contains(block.address)) continue;
+      earlier[block.address] = {.address = block.address,
+                                .requested_bytes = block.requested_bytes,
+                                .size_bytes = block.size_bytes,
+                                .stream = segment.stream,
+                                .pool = segment.pool,
+                                .pending = block.state == SnapshotBlockState::PendingFree};
+    }
+  }
+  std::vector<EarlierBlock> blocks;
+  for (const auto& [address, block] : earlier) blocks.push_back(block);
+  std::ranges::sort(blocks, {}, &EarlierBlock::address);
+  return blocks;
+}
+
+bool DeviceHistory::is_empty_cache(std::uint64_t index) const {
+  while (index < size_ && (*this)[index].action == SnapshotAction::FreeCompleted) ++index;
+  if (index == size_) return true;
+  const SnapshotAction action = (*this)[index].action;
+  return !is_release(action) && action != SnapshotAction::SegmentAlloc &&
+         action != SnapshotAction::SegmentMap && action != SnapshotAction::Oom;
+}
+
+std::vector<DeviceHistory::LateFree> DeviceHistory::late_frees() const {
+  std::vector<LateFree> late;
+  std::unordered_map<std::uint64_t, std::size_t> waiting;  // address -> index into `late`
+  for (std::uint64_t i = 0; i < size_; ++i) {
+    const SnapshotEntry& entry = (*this)[i];
+    if (entry.action == SnapshotAction::FreeRequested) {
+      const bool at_once = i + 1 < size_ &&
+                           (*this)[i + 1].action == SnapshotAction::FreeCompleted &&
+                           (*this)[i + 1].address == entry.address;
+      if (at_once) continue;
+      waiting[entry.address] = late.size();
+      late.push_back({.requested_index = i, .completed_index = size_});
+    } else if (entry.action == SnapshotAction::FreeCompleted) {
+      const auto found = waiting.find(entry.address);
+      if (found == waiting.end()) continue;
+      late[found->second].completed_index = i;
+      waiting.erase(found);
+    }
+  }
+  return late;
+}
+
+std::vector<std::string> DeviceHistory::notes() const {
+  std::vector<std::string> notes;
+  const auto note = [&notes](std::string text) { notes.push_back(std::move(text)); };
+  std::size_t with_history = 0;
+  for (std::size_t i = 0; i < snapshot_.traces.size(); ++i)
+    with_history += snapshot_.entry_count(i) > 0 ? 1 : 0;
+  if (with_history > 1) {
+    note(fmt::format("{} devices have a history; this is device {}, which has the longest",
+                     with_history, device_));
+  }
+  if (facts_.round_count) {
+    note(
+        fmt::format("the history has {} entries, a round number: its ring was probably full, and "
+                    "what came before is lost; record with a larger max_entries",
+                    size_));
+  }
+  const std::size_t earlier_count = earlier_blocks().size();
+  if (earlier_count > 0) {
+    note(fmt::format("{} blocks were live before the history begins; they come first",
+                     earlier_count));
+  }
+  if (facts_.oom_count > 0) {
+    note(fmt::format("{} request{} failed while recording; each is asked and given back at once",
+                     facts_.oom_count, facts_.oom_count == 1 ? "" : "s"));
+  }
+  if (facts_.late_free_count > 0) {
+    note(
+        fmt::format("{} blocks were given back while another stream used them; the file does not "
+                    "say which stream",
+                    facts_.late_free_count));
+  }
+  if (facts_.pool_alloc_count > 0) {
+    note(
+        fmt::format("{} of {} requests went to private pools (graphs, MemPool); a trace has one "
+                    "pool for all",
+                    facts_.pool_alloc_count, facts_.alloc_count));
+  }
+  return notes;
+}
+
+}  // namespace allocmark

@@ -1,0 +1,69 @@
+// The history of one device in a snapshot: its entries in order, what was live before the first
+// one, and how far the history can be trusted.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "workloads/import/memory_snapshot.h"
+
+namespace allocmark {
+
+// A block that was there before the first entry.
+struct EarlierBlock {
+  std::uint64_t address = 0;
+  std::uint64_t requested_bytes = 0;
+  std::uint64_t size_bytes = 0;  // rounded, where the block is still there at the end; else 0
+  std::uint32_t stream = 0;      // index into MemorySnapshot::streams
+  std::uint32_t pool = 0;
+  bool pending = false;  // its owner had given it back; another stream still used it
+};
+
+class DeviceHistory {
+ public:
+  // The snapshot must outlive the history.
+  DeviceHistory(const MemorySnapshot& snapshot, std::size_t device);
+
+  [[nodiscard]] const MemorySnapshot& snapshot() const { return snapshot_; }
+  [[nodiscard]] std::size_t device() const { return device_; }
+  [[nodiscard]] std::uint64_t size() const { return size_; }
+  [[nodiscard]] const SnapshotEntry& operator[](std::uint64_t index) const;
+
+  // By address.
+  [[nodiscard]] std::vector<EarlierBlock> earlier_blocks() const;
+  // Whether a burst of released segments ends before `index` and stands alone: a call of
+  // empty_cache. Inside a malloc a new segment or a failure follows in the same locked section.
+  [[nodiscard]] bool is_empty_cache(std::uint64_t index) const;
+  // For each free_requested its free_completed: free_index -> completed_index; entries that
+  // complete at once (the very next entry) are not in it.
+  struct LateFree {
+    std::uint64_t requested_index = 0;
+    std::uint64_t completed_index = 0;  // size() where the history ends before
+  };
+  // By requested_index.
+  [[nodiscard]] std::vector<LateFree> late_frees() const;
+
+  struct Facts {
+    std::uint64_t alloc_count = 0;
+    std::uint64_t oom_count = 0;
+    std::uint64_t late_free_count = 0;
+    std::uint64_t pool_alloc_count = 0;  // requests to private pools
+    std::uint64_t synthetic_count = 0;
+    bool round_count = false;  // as many entries as a ring would hold
+  };
+  [[nodiscard]] const Facts& facts() const { return facts_; }
+  // What a reader should know, a sentence each.
+  [[nodiscard]] std::vector<std::string> notes() const;
+
+ private:
+  const MemorySnapshot& snapshot_;
+  std::size_t device_;
+  std::uint64_t size_ = 0;
+  std::vector<std::uint64_t> starts_;  // index of the first entry of each range
+  mutable std::size_t recent_ = 0;
+  Facts facts_;
+};
+
+}  // namespace allocmark

@@ -1,0 +1,177 @@
+// A snapshot's history as events: what the program asked for, in order, with unrounded sizes. What
+// the allocator did by itself (segments) is left out; a burst of released segments that no request
+// explains is a call of empty_cache.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <memory>
+#include <span>
+#include <unordered_map>
+#include <utility>
+
+#include "base/error.h"
+#include "workloads/import/memory_snapshot.h"
+#include "workloads/import/recording.h"
+#include "workloads/import/snapshot_history.h"
+#include "workloads/trace/event_batch.h"
+
+namespace allocmark {
+namespace {
+
+constexpr std::size_t kBatchEventCount = 4096;
+constexpr std::uint32_t kStreamUnknown = ~std::uint32_t{0};
+
+class SnapshotSource final : public EventSource {
+ public:
+  explicit SnapshotSource(MemorySnapshot snapshot)
+      : snapshot_(std::move(snapshot)),
+        history_(snapshot_, snapshot_.busiest_device()),
+        earlier_(history_.earlier_blocks()) {
+    header_ = {.name = recording_name(snapshot_.path), .generator = "recorded", .seed = 0};
+    collect_marks();
+    rewind();
+    // All streams are known from the start, as a run wants it.
+    while (!next().empty()) {
+    }
+    header_.stream_count = stream_count_;
+    rewind();
+  }
+
+  std::span<const Event> next() override;
+  void rewind() override;
+  const TraceHeader& header() const override { return header_; }
+  const std::vector<std::string>& labels() const override { return batch_.labels(); }
+  [[nodiscard]] const DeviceHistory& history() const { return history_; }
+
+ private:
+  void collect_marks();
+  void add(const SnapshotEntry& entry);
+  void allocate(std::uint64_t address, std::uint64_t size_bytes, std::uint32_t stream);
+  void free(const SnapshotEntry& entry);
+  [[nodiscard]] std::uint32_t stream_index(std::uint32_t stream);
+  [[noreturn]] void fail(std::string what) const;
+
+  MemorySnapshot snapshot_;
+  DeviceHistory history_;
+  std::vector<EarlierBlock> earlier_;
+  std::vector<std::pair<std::uint64_t, std::uint32_t>> marks_;  // time and text, by time
+  TraceHeader header_;
+  EventBatch batch_;
+  std::size_t earlier_at_ = 0;
+  std::size_t mark_at_ = 0;
+  std::uint64_t entry_at_ = 0;
+  std::unordered_map<std::uint64_t, std::uint64_t> ids_;  // address -> id
+  std::vector<std::uint32_t> stream_indexes_;             // by the snapshot's index
+  std::uint32_t stream_count_ = 1;
+};
+
+void SnapshotSource::fail(std::string what) const {
+  throw UsageError(
+      {.what = std::move(what),
+       .where =
+           fmt::format("{}, device {}, entry {}", snapshot_.path, history_.device(), entry_at_),
+       .wanted = "a complete history of one process",
+       .got = "",
+       .next = "record again, without skip_actions and without restarting the history"});
+}
+
+// Ranges that are steps: those of the profiler and of optimizers, and what the program calls so.
+void SnapshotSource::collect_marks() {
+  for (const SnapshotAnnotation& annotation : snapshot_.annotations) {
+    std::string name = snapshot_.texts[annotation.name];
+    std::ranges::transform(name, name.begin(),
+                           [](unsigned char letter) { return std::tolower(letter); });
+    const bool is_label = name.size() <= 256 && name.find(',') == std::string::npos &&
+                          std::ranges::all_of(name, [](char c) { return c >= ' ' && c <= '~'; });
+    if (annotation.is_start && is_label && name.find("step") != std::string::npos)
+      marks_.emplace_back(annotation.time_us, annotation.name);
+  }
+  std::ranges::stable_sort(marks_, {}, &std::pair<std::uint64_t, std::uint32_t>::first);
+}
+
+void SnapshotSource::rewind() {
+  batch_.reset();
+  earlier_at_ = mark_at_ = 0;
+  entry_at_ = 0;
+  ids_.clear();
+  stream_indexes_.assign(snapshot_.streams.size(), kStreamUnknown);
+  stream_indexes_[0] = 0;  // the default stream
+  stream_count_ = 1;
+}
+
+std::uint32_t SnapshotSource::stream_index(std::uint32_t stream) {
+  if (stream_indexes_[stream] == kStreamUnknown) stream_indexes_[stream] = stream_count_++;
+  return stream_indexes_[stream];
+}
+
+void SnapshotSource::allocate(std::uint64_t address, std::uint64_t size_bytes,
+                              std::uint32_t stream) {
+  const auto [found, is_new] = ids_.try_emplace(address, 0);
+  if (!is_new) {
+    fail(fmt::format("the block at {:#x} is allocated twice without a free in between", address));
+  }
+  found->second = batch_.allocate({.size_bytes = size_bytes, .stream = stream_index(stream)});
+}
+
+void SnapshotSource::free(const SnapshotEntry& entry) {
+  const auto found = ids_.find(entry.address);
+  if (found == ids_.end()) fail(fmt::format("a free of {:#x}, which is not live", entry.address));
+  batch_.free(found->second);
+  ids_.erase(found);
+}
+
+void SnapshotSource::add(const SnapshotEntry& entry) {
+  if (entry.synthetic) return;
+  const auto stream = static_cast<std::uint32_t>(entry.stream);
+  switch (entry.action) {
+    case SnapshotAction::Alloc:
+      return allocate(entry.address, entry.size_bytes, stream);
+    case SnapshotAction::FreeRequested:
+      return free(entry);
+    case SnapshotAction::Oom:
+      batch_.free(
+          batch_.allocate({.size_bytes = entry.size_bytes, .stream = stream_index(stream)}));
+      return;
+    case SnapshotAction::SegmentFree:
+    case SnapshotAction::SegmentUnmap:
+      if (history_.is_empty_cache(entry_at_ + 1)) batch_.trim();
+      return;
+    default:
+      return;
+  }
+}
+
+std::span<const Event> SnapshotSource::next() {
+  batch_.clear_events();
+  if (earlier_at_ == 0 && entry_at_ == 0 && batch_.labels().empty()) batch_.mark("begin");
+  for (; earlier_at_ < earlier_.size() && batch_.events().size() < kBatchEventCount;
+       ++earlier_at_) {
+    const EarlierBlock& block = earlier_[earlier_at_];
+    if (!block.pending) allocate(block.address, block.requested_bytes, block.stream);
+  }
+  while (entry_at_ < history_.size() && batch_.events().size() < kBatchEventCount) {
+    const SnapshotEntry& entry = history_[entry_at_];
+    while (mark_at_ < marks_.size() && marks_[mark_at_].first <= entry.time_us)
+      batch_.mark(snapshot_.texts[marks_[mark_at_++].second]);
+    add(entry);
+    ++entry_at_;
+  }
+  return batch_.events();
+}
+
+}  // namespace
+
+Recording open_pytorch_snapshot(const std::string& path) {
+  MemorySnapshot snapshot = read_memory_snapshot(path);
+  if (snapshot.entry_count(snapshot.busiest_device()) == 0) {
+    throw_without_history(snapshot);
+  }
+  auto source = std::make_unique<SnapshotSource>(std::move(snapshot));
+  Recording recording;
+  recording.notes = source->history().notes();
+  recording.events = std::move(source);
+  return recording;
+}
+
+}  // namespace allocmark

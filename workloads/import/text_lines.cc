@@ -1,0 +1,76 @@
+#include "workloads/import/text_lines.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+
+#include "base/error.h"
+
+namespace allocmark {
+namespace {
+
+constexpr std::size_t kLineBytesMax = std::size_t{64} << 10;
+
+}  // namespace
+
+std::string TextLines::where() const { return fmt::format("{}:{}", path_, number_); }
+
+std::optional<std::string_view> TextLines::next() {
+  line_.clear();
+  ++number_;
+  while (true) {
+    const int byte = bytes_.next();
+    if (byte < 0) break;
+    if (byte == '\n') {
+      if (line_.ends_with('\r')) line_.pop_back();
+      return line_;
+    }
+    line_.push_back(static_cast<char>(byte));
+    if (line_.size() > kLineBytesMax) {
+      throw UsageError({.what = "line too long",
+                        .where = where(),
+                        .wanted = fmt::format("at most {} bytes", kLineBytesMax),
+                        .got = "a longer one",
+                        .next = ""});
+    }
+  }
+  if (!bytes_.damage().empty()) {
+    throw UsageError({.what = "truncated or damaged file",
+                      .where = where(),
+                      .wanted = "complete packed data",
+                      .got = bytes_.damage(),
+                      .next = "copy or record the file again"});
+  }
+  if (line_.empty()) return std::nullopt;
+  return line_;
+}
+
+void split_columns(std::string_view line, std::vector<std::string_view>* columns) {
+  columns->clear();
+  while (true) {
+    const std::size_t comma = line.find(',');
+    std::string_view column = line.substr(0, comma);
+    while (!column.empty() && (column.front() == ' ' || column.front() == '"'))
+      column.remove_prefix(1);
+    while (!column.empty() && (column.back() == ' ' || column.back() == '"'))
+      column.remove_suffix(1);
+    columns->push_back(column);
+    if (comma == std::string_view::npos) return;
+    line.remove_prefix(comma + 1);
+  }
+}
+
+std::optional<std::uint64_t> parse_number(std::string_view text) {
+  if (text == "(nil)" || text == "nullptr") return 0;
+  int base = 10;
+  if (text.starts_with("0x") || text.starts_with("0X")) {
+    text.remove_prefix(2);
+    base = 16;
+  }
+  std::uint64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, base);
+  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+}  // namespace allocmark
