@@ -83,12 +83,6 @@ std::string residue_hint(std::string_view conf) {
          "begin: add trim:FUNCTION";
 }
 
-// Bytes in use on the device before the first instance of the process took any.
-std::uint64_t used_bytes_at_first(std::uint64_t (*used_bytes)()) {
-  static const std::uint64_t at_first = used_bytes();
-  return at_first;
-}
-
 EnvironmentError library_error(const std::string& library, std::string what, std::string got,
                                std::string next = {}) {
   return EnvironmentError({.what = std::move(what),
@@ -148,7 +142,7 @@ PluggableBackend::PluggableBackend(const PluggableConf& conf) : library_(conf.li
   find(conf.trim_symbol, trim_);
   device_used_bytes_ =
       reinterpret_cast<std::uint64_t (*)()>(dlsym(RTLD_DEFAULT, "simcu_used_bytes"));
-  if (device_used_bytes_ != nullptr) used_bytes_before_ = used_bytes_at_first(device_used_bytes_);
+  if (device_used_bytes_ != nullptr) used_bytes_before_ = device_used_bytes_();
   if (!conf.init_symbol.empty()) call_init_once(conf.init_symbol, library);
 }
 
@@ -243,7 +237,10 @@ MemoryStats PluggableBackend::stats(cudaStream_t /*stream*/) const {
   stats.allocated_bytes = live_.size_bytes_total();
   if (device_used_bytes_ != nullptr) {
     const std::uint64_t used_bytes = device_used_bytes_();
-    if (used_bytes >= used_bytes_before_) stats.reserved_bytes = used_bytes - used_bytes_before_;
+    // Less than what is live: it comes from the cache that an earlier instance left.
+    if (used_bytes >= used_bytes_before_ + live_.size_bytes_total()) {
+      stats.reserved_bytes = used_bytes - used_bytes_before_;
+    }
   }
   return stats;
 }

@@ -57,7 +57,7 @@ class PluggableBackend final : public Backend {
   void trim() override;
 
   // allocated_bytes are the live requests. What the library has taken from the device it cannot
-  // say; the simulated runtime can, and counts what earlier instances left cached too.
+  // say; the simulated runtime can, but not of a cache that an earlier instance left.
   [[nodiscard]] MemoryStats stats(cudaStream_t stream) const override;
 
  private:
@@ -76,7 +76,7 @@ class PluggableBackend final : public Backend {
   std::string library_;
   int device_ = 0;
   std::uint64_t (*device_used_bytes_)() = nullptr;  // null on a GPU
-  std::uint64_t used_bytes_before_ = 0;             // before the process's first instance
+  std::uint64_t used_bytes_before_ = 0;             // when this instance was made
   std::atomic<bool> has_answered_ = false;  // the library has handed out memory at least once
 
   mutable std::mutex mutex_;  // guards what follows, never held while the library runs

@@ -280,11 +280,7 @@ void Verifier::run_other(const Event& event, const ReplayStep& step) {
         ++report_.counts.skipped_record_count;
         return;
       }
-      if (order_) {
-        order_->record(event.id, event.stream);
-      } else {
-        hazards_.record(event.id, event.stream);
-      }
+      order_ ? order_->record(event.id, event.stream) : hazards_.record(event.id, event.stream);
       setup_.replay.backend->record_stream(blocks_[step.slot].pointer, stream);
       return;
     case EventKind::Trim:

@@ -144,8 +144,9 @@ void RecordedReplay::take_over(const StartHeap& heap) {
 
 RecordedDriver::Operation RecordedReplay::operation(std::uint64_t begin, std::uint64_t index,
                                                     std::uint32_t pool) {
-  RecordedDriver::Operation operation{.failed = history_[index].action == SnapshotAction::Oom,
-                                      .entry_index = index};
+  // Blocks that became free while a request failed were not looked at again.
+  const bool fails = history_[index].action == SnapshotAction::Oom;
+  RecordedDriver::Operation operation{.failed = fails, .entry_index = fails ? begin : index};
   for (std::uint64_t i = begin; i < index; ++i) {
     const SnapshotEntry& entry = history_[i];
     if (entry.action == SnapshotAction::SegmentAlloc)

@@ -46,7 +46,8 @@ struct SelfCheck {
   std::optional<OomPicture> last_oom{};
 
   [[nodiscard]] bool complete() const {
-    return equal_count == placement_count && final_heap_equal && doubts.empty();
+    return equal_count == placement_count && final_heap_equal && first_difference.empty() &&
+           doubts.empty();
   }
 };
 

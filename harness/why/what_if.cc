@@ -44,6 +44,7 @@ class CardReplay {
   Card card_;
   std::map<std::uint32_t, std::unique_ptr<caching::CachingAllocator>> allocators_;
   std::unordered_map<std::uint64_t, Live> live_;  // by recorded address
+  std::uint64_t operation_begin_ = 0;             // first entry after the last request or free
   WhatIf result_;
 };
 
@@ -87,7 +88,12 @@ void CardReplay::add(std::uint64_t index) {
   const SnapshotEntry& entry = history_[index];
   const auto pool = static_cast<std::uint32_t>(entry.pool);
   const std::uint64_t stream = history_.snapshot().streams[entry.stream];
-  card_.move_to(index);
+  // Blocks that became free while a request failed were not looked at again.
+  card_.move_to(entry.action == SnapshotAction::Oom ? operation_begin_ : index);
+  const bool is_operation = entry.action == SnapshotAction::Alloc ||
+                            entry.action == SnapshotAction::Oom ||
+                            entry.action == SnapshotAction::FreeRequested;
+  if (is_operation) operation_begin_ = index + 1;
   switch (entry.action) {
     case SnapshotAction::Alloc:
       if (const auto address = ask(pool, entry.size_bytes, stream, index))

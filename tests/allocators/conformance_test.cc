@@ -12,6 +12,7 @@
 #include "tests/allocators/conformance.h"
 #include "tests/allocators/owned_blocks.h"
 #include "tests/catch.h"
+#include "tests/support/device_probe.h"
 #include "tests/support/skip_without.h"
 
 namespace allocmark {
@@ -54,6 +55,7 @@ struct Deviation {
   std::string_view conf = "*";  // under this config string; "*": under each
   // It harms all later instances in the process, so it is tried after everything else.
   bool comes_last = false;
+  bool on_gpu_only = false;
 };
 constexpr Deviation kDeviations[] = {
     {"rmm", "5b", "RMM keeps the event that it could not create and uses it", ""},
@@ -63,7 +65,8 @@ constexpr Deviation kDeviations[] = {
     {"rmm", "6c", "RMM's own pools give memory back only when they end", "resource:arena"},
     {"rmm", "6c", "RMM's own pools give memory back only when they end",
      "resource:binning,min_bin:12,max_bin:16"},
-    {"pluggable", "6b", "its interface has no function that tells what the library holds"},
+    {"pluggable", "6b", "its interface has no function that tells what the library holds", "*",
+     false, true},
     {"cub", "5b",
      "CUB loses the block it has just got from cudaMalloc when it cannot create the block's event"},
     {"torch", "5b",
@@ -103,7 +106,8 @@ const Deviation* deviation_of(const Subject& subject, const Rule& rule) {
   const auto* found =
       std::find_if(std::begin(kDeviations), std::end(kDeviations), [&](const Deviation& deviation) {
         return deviation.backend == subject.name && deviation.rule == rule.id &&
-               (deviation.conf == "*" || deviation.conf == subject.conf);
+               (deviation.conf == "*" || deviation.conf == subject.conf) &&
+               !(deviation.on_gpu_only && on_simcuda());
       });
   return found == std::end(kDeviations) ? nullptr : found;
 }

@@ -38,7 +38,7 @@ DeviceHistory::DeviceHistory(const MemorySnapshot& snapshot, std::size_t device)
       facts_.pool_alloc_count += entry.pool != 0 ? 1 : 0;
     }
   }
-  facts_.late_free_count = late_frees().size();
+  for (const LateFree& late : late_frees()) facts_.late_free_count += late.certain ? 1 : 0;
   facts_.round_count = is_round(size_);
 }
 
@@ -98,6 +98,13 @@ bool DeviceHistory::is_empty_cache(std::uint64_t index) const {
          action != SnapshotAction::SegmentMap && action != SnapshotAction::Oom;
 }
 
+bool DeviceHistory::fails_next(std::uint64_t index) const {
+  while (index < size_ && ((*this)[index].action == SnapshotAction::FreeCompleted ||
+                           is_release((*this)[index].action)))
+    ++index;
+  return index < size_ && (*this)[index].action == SnapshotAction::Oom;
+}
+
 std::vector<DeviceHistory::LateFree> DeviceHistory::late_frees() const {
   std::vector<LateFree> late;
   std::unordered_map<std::uint64_t, std::size_t> waiting;  // address -> index into `late`
@@ -107,7 +114,11 @@ std::vector<DeviceHistory::LateFree> DeviceHistory::late_frees() const {
       const bool at_once = i + 1 < size_ &&
                            (*this)[i + 1].action == SnapshotAction::FreeCompleted &&
                            (*this)[i + 1].address == entry.address;
-      if (at_once) continue;
+      if (at_once) {
+        if (fails_next(i + 2))
+          late.push_back({.requested_index = i, .completed_index = i + 1, .certain = false});
+        continue;
+      }
       waiting[entry.address] = late.size();
       late.push_back({.requested_index = i, .completed_index = size_});
     } else if (entry.action == SnapshotAction::FreeCompleted) {

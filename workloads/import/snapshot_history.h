@@ -41,6 +41,7 @@ class DeviceHistory {
   struct LateFree {
     std::uint64_t requested_index = 0;
     std::uint64_t completed_index = 0;  // size() where the history ends before
+    bool certain = true;  // else it completed at once, or while the next request failed
   };
   // By requested_index.
   [[nodiscard]] std::vector<LateFree> late_frees() const;
@@ -58,6 +59,9 @@ class DeviceHistory {
   [[nodiscard]] std::vector<std::string> notes() const;
 
  private:
+  // Whether what the allocator did from this entry on was for a request that failed.
+  [[nodiscard]] bool fails_next(std::uint64_t index) const;
+
   const MemorySnapshot& snapshot_;
   std::size_t device_;
   std::uint64_t size_ = 0;

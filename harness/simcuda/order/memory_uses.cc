@@ -157,22 +157,29 @@ void MemoryUses::pool_takes(Piece piece, const VectorClock& now) {
   }
 }
 
+// One gift is one operation, behind all the frees that its memory came from.
 void MemoryUses::pool_gave(Piece piece, Stream stream) {
   split(pools_, piece.lo);
   split(pools_, piece.hi);
-  const Epoch epoch = order_.epoch(stream);
-  std::uint64_t covered = piece.lo;
-  for (auto at = pools_.lower_bound(piece.lo); covered < piece.hi;) {
-    if (at == pools_.end() || at->first > covered) {
-      const std::uint64_t end = at == pools_.end() ? piece.hi : std::min(piece.hi, at->first);
-      at = pools_.emplace_hint(at, covered, PoolSegment{.end = end, .released = {}});
+  std::shared_ptr<const VectorClock> released;
+  const auto begin = pools_.lower_bound(piece.lo);
+  const auto end = pools_.lower_bound(piece.hi);
+  for (auto at = begin; at != end; ++at) {
+    const std::shared_ptr<const VectorClock>& other = at->second.released;
+    if (released == nullptr) {
+      released = other;
+    } else if (other != nullptr && other != released) {
+      auto both = std::make_shared<VectorClock>(*released);
+      both->join(*other);
+      released = std::move(both);
     }
-    at->second.is_out = true;
-    at->second.stream = stream;
-    at->second.epoch = epoch;
-    covered = at->second.end;
-    ++at;
   }
+  pools_.erase(begin, end);
+  pools_.emplace(piece.lo, PoolSegment{.end = piece.hi,
+                                       .released = std::move(released),
+                                       .is_out = true,
+                                       .stream = stream,
+                                       .epoch = order_.epoch(stream)});
 }
 
 void MemoryUses::forget_all() {
