@@ -55,6 +55,12 @@ void visit_key(Fields& fields, Key& key) {
             "names none, and in CSV",
             5},
       key.workload_definition);
+  fields.optional_text(Field{"conf_definition",
+                             "the config string that the name in `conf` (`as:NAME`) stands for; no "
+                             "part of the cell's identity; left out where there is no name, and in "
+                             "CSV",
+                             5},
+                       key.conf_definition);
 }
 
 template <typename Fields, typename Summary>
@@ -365,6 +371,20 @@ void visit_program(Fields& fields, Cell& cell) {
             "leak where the cell has the device to itself; beside other processes it holds what "
             "they took meanwhile"},
       cell.residue_bytes);
+  fields.optional_integer(
+      Field{"unordered_reuse_count",
+            "allocations of the checked pass that got memory whose former user nothing orders "
+            "before the new one. On simcuda all of them; on a GPU those that were seen, so 0 "
+            "proves nothing there. An allocator that promises stream order fails at the first. "
+            "Null where nobody looked",
+            5},
+      cell.unordered_reuse_count);
+  fields.optional_integer(
+      Field{"unimplemented_call_count",
+            "calls of the cell that failed because simcuda lacks the function; a GPU would have "
+            "served them. Null on a GPU",
+            5},
+      cell.unimplemented_call_count);
 }
 
 template <typename Fields, typename Cell>

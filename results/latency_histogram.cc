@@ -75,10 +75,10 @@ std::optional<double> resolved_quantile_ns(const LatencyBuckets& buckets, double
                                            double clock_step_ns) {
   if (buckets.empty()) return std::nullopt;
   const double wanted = std::clamp(q, 0.0, 1.0) * static_cast<double>(sample_count(buckets));
-  struct Spread {
+  struct Stretch {
     double low, width, count;
   };
-  std::vector<Spread> spreads;
+  std::vector<Stretch> stretches;
   double high = 0;
   for (const LatencyBucket& bucket : buckets) {
     const double begin = bucket_lowest_ns(bucket.index);
@@ -86,7 +86,7 @@ std::optional<double> resolved_quantile_ns(const LatencyBuckets& buckets, double
     // No sample can have been below 0.
     const double middle = (begin + end) / 2;
     const double width = std::min(std::max(end - begin, clock_step_ns), 2 * middle);
-    spreads.push_back({middle - width / 2, width, static_cast<double>(bucket.count)});
+    stretches.push_back({middle - width / 2, width, static_cast<double>(bucket.count)});
     high = std::max(high, middle + width / 2);
   }
   double low = 0;
@@ -94,8 +94,8 @@ std::optional<double> resolved_quantile_ns(const LatencyBuckets& buckets, double
   for (int halving = 0; halving < 60; ++halving) {
     const double middle = (low + high) / 2;
     double below = 0;
-    for (const Spread& spread : spreads) {
-      below += spread.count * std::clamp((middle - spread.low) / spread.width, 0.0, 1.0);
+    for (const Stretch& stretch : stretches) {
+      below += stretch.count * std::clamp((middle - stretch.low) / stretch.width, 0.0, 1.0);
     }
     (below < wanted ? low : high) = middle;
   }

@@ -30,14 +30,22 @@ struct CellKey {
   // where no scenario was named, and in results that were written before this was stored.
   std::string workload_definition = {};
 
-  // Stable id: 16 hex digits, the hash of all fields above, so that an edited scenario is another
-  // cell. An empty definition is left out of the hash.
+  // Where `conf` is a name ("as:NAME"): the config string that it stands for. No part of the id, so
+  // that two builds of one plugin under one name are the same cell of two runs.
+  std::string conf_definition = {};
+
+  // Stable id: 16 hex digits, the hash of the fields above but the last, so that an edited scenario
+  // is another cell. An empty definition is left out of the hash.
   [[nodiscard]] std::string id() const;
   // The id without the definition: the same for one scenario before and after an edit.
   [[nodiscard]] std::string id_by_name() const;
   // What to open: the definition where there is one, else the workload.
   [[nodiscard]] const std::string& workload_text() const {
     return workload_definition.empty() ? workload : workload_definition;
+  }
+  // What the allocator gets: the definition where there is one, else the config string.
+  [[nodiscard]] const std::string& conf_text() const {
+    return conf_definition.empty() ? conf : conf_definition;
   }
   friend bool operator==(const CellKey&, const CellKey&) = default;
 };
@@ -164,6 +172,10 @@ struct CellResult {
   double harness_overhead_ns_p50 = 0;            // the null backend in the same process
   double wall_s = 0;                             // the whole cell
   std::uint64_t residue_bytes = 0;  // device bytes not returned after the backend was destroyed
+  // Blocks handed memory that a former user may still use; nothing where nobody looked.
+  std::optional<std::uint64_t> unordered_reuse_count = std::nullopt;
+  // CUDA calls that failed because simcuda lacks them; nothing on a GPU.
+  std::optional<std::uint64_t> unimplemented_call_count = std::nullopt;
 };
 
 // One object at the head of a run's file: what it ran on and how.

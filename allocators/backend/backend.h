@@ -142,6 +142,17 @@ struct BackendEntry {
   // Makes an instance on the current CUDA device. Throws UsageError (bad conf) or EnvironmentError.
   std::unique_ptr<Backend> (*make)(const BackendOptions& options) = nullptr;
 
+  // What an instance with that good config string claims, where that depends on it; null: always
+  // `capabilities`.
+  BackendCapabilities (*capabilities_with)(std::string_view conf) = nullptr;
+  [[nodiscard]] BackendCapabilities capabilities_for(std::string_view conf) const {
+    return capabilities_with == nullptr ? capabilities : capabilities_with(conf);
+  }
+
+  // Added to the warning that the device did not get all memory back: what may be behind it with
+  // that config string. Null or empty: nothing to add.
+  std::string (*residue_hint)(std::string_view conf) = nullptr;
+
   // Empty where the backend can run here, else the reason it cannot ("librmm not found").
   std::string (*unavailable_reason)() = nullptr;
 };

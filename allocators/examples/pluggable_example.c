@@ -2,7 +2,8 @@
 // torch.cuda.memory.CUDAPluggableAllocator, in C, over the driver's stream-ordered pool.
 //
 //   cc -shared -fPIC -I$CUDA_HOME/include pluggable_example.c -o example.so -L$CUDA_HOME/lib64 -lcudart
-//   allocmark run --workload gpt2_train_amp --allocator pluggable:./example.so,my_malloc,my_free
+//   allocmark conformance ./example.so,my_malloc,my_free,trim:my_trim
+//   allocmark run --workload gpt2_train_amp --allocator pluggable:./example.so,my_malloc,my_free,trim:my_trim,as:example
 //
 // Link the shared CUDA runtime, so that allocmark's simulated one can take its place. Both functions
 // can be called from any thread.
@@ -15,6 +16,7 @@ void* my_malloc(ssize_t size, int device, cudaStream_t stream) {
   (void)device;
   void* pointer = NULL;
   if (cudaMallocAsync(&pointer, (size_t)size, stream) != cudaSuccess) {
+    (void)cudaGetLastError();  // else PyTorch takes it for an error of its next kernel
     return NULL;
   }
   return pointer;

@@ -3,8 +3,11 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
+#include <cctype>
 #include <limits>
 #include <memory>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -18,7 +21,7 @@ namespace {
 
 const std::vector<std::string>& conf_keys() {
   static const std::vector<std::string> keys = {"library", "malloc", "free", "record_stream",
-                                                "trim"};
+                                                "trim",    "init",   "as"};
   return keys;
 }
 
@@ -28,9 +31,14 @@ std::string unbracketed(std::string_view value) {
   return std::string(value);
 }
 
+bool is_name_character(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' || c == '_' || c == '-';
+}
+
 std::vector<std::string> symbols_of(const PluggableConf& conf) {
   std::vector<std::string> symbols = {conf.malloc_symbol, conf.free_symbol};
-  for (const std::string& optional : {conf.record_stream_symbol, conf.trim_symbol}) {
+  for (const std::string& optional :
+       {conf.record_stream_symbol, conf.trim_symbol, conf.init_symbol}) {
     if (!optional.empty()) symbols.push_back(optional);
   }
   return symbols;
@@ -48,7 +56,7 @@ std::optional<ErrorText> check_conf(std::string_view text) {
                    .wanted = "a shared library with the functions " + read.conf.malloc_symbol +
                              " and " + read.conf.free_symbol,
                    .got = problem,
-                   .next = "name it as pluggable:PATH.so,MALLOC_SYMBOL,FREE_SYMBOL"};
+                   .next = "name it as pluggable:PATH.so,MALLOC_SYMBOL,FREE_SYMBOL,KEY:VALUE"};
 }
 
 std::unique_ptr<Backend> make(const BackendOptions& options) {
@@ -58,6 +66,28 @@ std::unique_ptr<Backend> make(const BackendOptions& options) {
 }
 
 std::string unavailable_reason() { return {}; }
+
+// The interface promises neither order nor alignment; 16 bytes are what vector loads need. A
+// library that takes record_stream knows of every use, so order can be asked of it.
+BackendCapabilities capabilities_with(std::string_view conf) {
+  return {.any_thread = true,
+          .stream_ordered = !read_pluggable_conf(conf).conf.record_stream_symbol.empty(),
+          .real_memory = true,
+          .honours_memory_limit = false,
+          .alignment_bytes = 16};
+}
+
+std::string residue_hint(std::string_view conf) {
+  if (!read_pluggable_conf(conf).conf.trim_symbol.empty()) return {};
+  return "; no trim function is named, so this may be the plugin's cache, with which later passes "
+         "begin: add trim:FUNCTION";
+}
+
+// Bytes in use on the device before the first instance of the process took any.
+std::uint64_t used_bytes_at_first(std::uint64_t (*used_bytes)()) {
+  static const std::uint64_t at_first = used_bytes();
+  return at_first;
+}
 
 EnvironmentError library_error(const std::string& library, std::string what, std::string got,
                                std::string next = {}) {
@@ -76,16 +106,18 @@ PluggableConfResult read_pluggable_conf(std::string_view text) {
   ConfReader reader(result.error);
   PluggableConf& conf = result.conf;
   const std::pair<std::string_view, std::string*> fields[] = {
-      {"library", &conf.library},
-      {"malloc", &conf.malloc_symbol},
-      {"free", &conf.free_symbol},
-      {"record_stream", &conf.record_stream_symbol},
-      {"trim", &conf.trim_symbol}};
+      {"library", &conf.library},  {"malloc", &conf.malloc_symbol},
+      {"free", &conf.free_symbol}, {"record_stream", &conf.record_stream_symbol},
+      {"trim", &conf.trim_symbol}, {"init", &conf.init_symbol},
+      {"as", &conf.name}};
   for (const ConfPair& pair : split.pairs) {
     for (const auto& [key, field] : fields) {
       if (pair.key != key) continue;
       *field = unbracketed(pair.value);
-      if (field->empty()) reader.fail(pair, "a name");
+      const bool odd = key == "as" && !std::ranges::all_of(*field, is_name_character);
+      if (field->empty() || odd) {
+        reader.fail(pair, odd ? "a name of letters, digits, '.', '_' and '-'" : "a name");
+      }
     }
   }
   if (!result.error && conf.library.empty()) {
@@ -114,6 +146,23 @@ PluggableBackend::PluggableBackend(const PluggableConf& conf) : library_(conf.li
   find(conf.free_symbol, free_);
   find(conf.record_stream_symbol, record_stream_);
   find(conf.trim_symbol, trim_);
+  device_used_bytes_ =
+      reinterpret_cast<std::uint64_t (*)()>(dlsym(RTLD_DEFAULT, "simcu_used_bytes"));
+  if (device_used_bytes_ != nullptr) used_bytes_before_ = used_bytes_at_first(device_used_bytes_);
+  if (!conf.init_symbol.empty()) call_init_once(conf.init_symbol, library);
+}
+
+// As PyTorch does: once in a process, with the number of devices.
+void PluggableBackend::call_init_once(const std::string& symbol, void* library) {
+  static std::mutex mutex;
+  static std::set<void*> called;
+  void* const found = dlsym(library, symbol.c_str());
+  if (found == nullptr) throw library_error(library_, "a function is missing", symbol);
+  const std::scoped_lock lock(mutex);
+  if (!called.insert(found).second) return;
+  int device_count = 0;
+  ALLOCMARK_CUDA_CHECK(cudaGetDeviceCount(&device_count));
+  reinterpret_cast<void (*)(int)>(found)(device_count);
 }
 
 PluggableBackend::~PluggableBackend() {
@@ -192,26 +241,26 @@ MemoryStats PluggableBackend::stats(cudaStream_t /*stream*/) const {
   const std::scoped_lock lock(mutex_);
   MemoryStats stats;
   stats.allocated_bytes = live_.size_bytes_total();
+  if (device_used_bytes_ != nullptr) {
+    const std::uint64_t used_bytes = device_used_bytes_();
+    if (used_bytes >= used_bytes_before_) stats.reserved_bytes = used_bytes - used_bytes_before_;
+  }
   return stats;
 }
 
 BackendEntry pluggable_entry() {
-  return {
-      .name = "pluggable",
-      .summary =
-          "any library with PyTorch's pluggable interface, as "
-          "pluggable:PATH.so[,MALLOC_SYMBOL,FREE_SYMBOL]",
-      // The interface promises neither order nor alignment; 16 bytes are what vector loads need.
-      .capabilities = {.any_thread = true,
-                       .stream_ordered = false,
-                       .real_memory = true,
-                       .honours_memory_limit = false,
-                       .alignment_bytes = 16},
-      .conf_keys = conf_keys(),
-      .argument_keys = {"library", "malloc", "free"},
-      .check_conf = check_conf,
-      .make = make,
-      .unavailable_reason = unavailable_reason};
+  return {.name = "pluggable",
+          .summary =
+              "any library with PyTorch's pluggable interface, as "
+              "pluggable:PATH.so[,MALLOC_SYMBOL,FREE_SYMBOL][,KEY:VALUE]",
+          .capabilities = capabilities_with({}),
+          .conf_keys = conf_keys(),
+          .argument_keys = {"library", "malloc", "free"},
+          .check_conf = check_conf,
+          .make = make,
+          .capabilities_with = capabilities_with,
+          .residue_hint = residue_hint,
+          .unavailable_reason = unavailable_reason};
 }
 
 }  // namespace allocmark

@@ -26,6 +26,8 @@ struct PluggableConf {
   std::string free_symbol = "my_free";      // void (void*, ssize_t size, int device, cudaStream_t)
   std::string record_stream_symbol;         // void (void*, cudaStream_t); empty = none
   std::string trim_symbol;                  // void (void), gives cached memory back; empty = none
+  std::string init_symbol;                  // void (int device_count), called first; empty = none
+  std::string name;  // "as": what results call it, whatever its path; empty = the config string
 };
 
 struct PluggableConfResult {
@@ -54,7 +56,8 @@ class PluggableBackend final : public Backend {
   void record_stream(void* pointer, cudaStream_t stream) override;
   void trim() override;
 
-  // allocated_bytes are the live requests; what the library holds beyond them it cannot say.
+  // allocated_bytes are the live requests. What the library has taken from the device it cannot
+  // say; the simulated runtime can, and counts what earlier instances left cached too.
   [[nodiscard]] MemoryStats stats(cudaStream_t stream) const override;
 
  private:
@@ -64,6 +67,7 @@ class PluggableBackend final : public Backend {
   using Trim = void (*)();
 
   void require_our_runtime() const;
+  void call_init_once(const std::string& symbol, void* library);
 
   Malloc malloc_ = nullptr;
   Free free_ = nullptr;
@@ -71,6 +75,8 @@ class PluggableBackend final : public Backend {
   Trim trim_ = nullptr;
   std::string library_;
   int device_ = 0;
+  std::uint64_t (*device_used_bytes_)() = nullptr;  // null on a GPU
+  std::uint64_t used_bytes_before_ = 0;             // before the process's first instance
   std::atomic<bool> has_answered_ = false;  // the library has handed out memory at least once
 
   mutable std::mutex mutex_;  // guards what follows, never held while the library runs

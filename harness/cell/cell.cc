@@ -126,7 +126,7 @@ void CellRun::check_key() {
   on_oom_ = parse_oom_policy(spec_.key.on_oom);
   capacity_ = parse_capacity(spec_.key.capacity);
   has_device_ = entry_->capabilities.real_memory;
-  if (const auto error = entry_->check_conf(spec_.key.conf)) throw UsageError(*error);
+  if (const auto error = entry_->check_conf(spec_.key.conf_text())) throw UsageError(*error);
   simcu_ = SimcuApi::find();
   const std::string_view device = spec_.key.device;
   if (has_device_ && !device.empty() && device.starts_with("sim:") != simcu_.present) {
@@ -156,7 +156,7 @@ void CellRun::prepare_trace() {
   if (facts.work_count > 0) result_.kernel_ns_total = facts.kernel_ns_total;
   if (facts.event_count == 0) warn_once("the trace has no events");
   if (trace_->jobs().empty() || !has_device_) return;
-  result_.reason = processes_refusal(spec_.key.allocator, spec_.key.conf);
+  result_.reason = processes_refusal(spec_.key.allocator, spec_.key.conf_text());
   if (result_.reason.empty()) return;
   result_.status = CellStatus::Skipped;
   over_ = true;
@@ -205,7 +205,8 @@ void CellRun::enforce_capacity() {
 }
 
 std::unique_ptr<Backend> CellRun::make_backend() const {
-  const BackendOptions options{.conf = spec_.key.conf, .memory_limit_bytes = memory_limit_bytes_};
+  const BackendOptions options{.conf = spec_.key.conf_text(),
+                               .memory_limit_bytes = memory_limit_bytes_};
   if (trace_->jobs().empty() || !has_device_) return entry_->make(options);
   return std::make_unique<ProcessBackends>(*entry_, options, trace_->jobs(), streams_->all());
 }
@@ -219,7 +220,9 @@ void CellRun::end_pass(Player& player, std::unique_ptr<Backend>& backend,
   const std::uint64_t bytes_after = used_bytes();
   if (bytes_after <= bytes_before) return;
   result_.residue_bytes = std::max(result_.residue_bytes, bytes_after - bytes_before);
-  warn_once("the backend was destroyed and the device did not get all of its memory back");
+  std::string text = "the backend was destroyed and the device did not get all of its memory back";
+  if (entry_->residue_hint != nullptr) text += entry_->residue_hint(spec_.key.conf_text());
+  warn_once(text);
 }
 
 void CellRun::write_timeline(const Timeline& timeline) {
@@ -243,14 +246,14 @@ void CellRun::verify_pass() {
                      PlacementHeader{.device_total_bytes = total_bytes,
                                      .limit_bytes = memory_limit_bytes_,
                                      .allocator = spec_.key.allocator,
-                                     .conf = spec_.key.conf});
+                                     .conf = spec_.key.conf_text()});
   }
   Verifier verifier(VerifySetup{.replay = {.backend = backend.get(),
                                            .processes = processes_of(backend.get()),
                                            .work = work_.get(),
                                            .streams = streams_->all(),
                                            .on_oom = on_oom_},
-                                .capabilities = entry_->capabilities,
+                                .capabilities = entry_->capabilities_for(spec_.key.conf_text()),
                                 .simcu = simcu_,
                                 .facts = trace_->facts(),
                                 .level = spec_.verify,
@@ -399,7 +402,9 @@ void fail(CellResult& result, const std::string& reason) {
 
 // A call that simcuda lacks failed, and on a GPU it would not have.
 void warn_of_unimplemented(CellResult& result, std::uint64_t count_before) {
+  if (!SimcuApi::find().present) return;
   const UnimplementedCalls calls = unimplemented_calls();
+  result.unimplemented_call_count = calls.count - count_before;
   if (calls.count == count_before) return;
   warn_once(result, std::to_string(calls.count - count_before) +
                         " calls of CUDA functions that simcuda lacks failed, which a GPU would "

@@ -34,10 +34,13 @@ void fill_from(CellResult& result, const VerifyReport& report) {
   result.requested_bytes_at_reserved_peak = report.requested_bytes_at_reserved_peak;
   result.reserved_bytes_at_requested_peak = report.reserved_bytes_at_requested_peak;
   result.device_bytes_peak = report.device_bytes_peak;
-  if (report.early_reuse_count > 0) {
-    warn_once(result, std::to_string(report.early_reuse_count) +
-                          " allocations were handed memory that another stream still used; " +
-                          result.key.allocator + " does not promise otherwise");
+  result.unordered_reuse_count = report.unordered_reuse_count;
+  if (report.unordered_reuse_count.value_or(0) > 0 && !report.broken_rule) {
+    warn_once(result,
+              std::to_string(*report.unordered_reuse_count) +
+                  " allocations were handed memory that another stream may still use; " +
+                  result.key.allocator + " does not promise otherwise" +
+                  (report.unordered_reuse.empty() ? "" : "; the first: " + report.unordered_reuse));
   }
   if (report.unmarked_count > 0) {
     warn_once(

@@ -1,9 +1,9 @@
-// Which memory that was given back is still in use by which stream: the check for reuse that comes
-// too early. Launches and frees flow in; a broken rule flows out, which the caller confirms with
-// the device. When a use ends is known in one of two ways: on simcuda, whose clock kernels run by,
-// from the time (a kernel begins no earlier than its launch, and after the one before it); on a GPU
-// from points in the stream, made at the free, which the device is asked about. This file checks
-// and is never used in a timed pass.
+// Which memory that was given back is still in use by which stream: the check on a GPU for reuse
+// that comes too early. Launches and frees flow in; a broken rule flows out, which the caller
+// confirms with the device. When a use ends is known from points in the stream, made at the free,
+// which the device is asked about, or from the time (a kernel begins no earlier than its launch,
+// and after the one before it). It finds reuse that happens too early, not reuse that could:
+// simcuda has OrderedReuse for that. This file checks and is never used in a timed pass.
 #pragma once
 
 #include <cstdint>

@@ -54,6 +54,9 @@ Verifier::Verifier(const VerifySetup& setup)
   marks_blocks_ = checks_rules() && setup_.capabilities.real_memory &&
                   (setup_.simcu.present || checks_whole() ||
                    (setup_.facts.work_count == 0 && setup_.facts.stream_count == 1));
+  if (!checks_rules() || !setup_.capabilities.real_memory) return;
+  report_.unordered_reuse_count = 0;
+  if (setup_.simcu.present) order_.emplace(setup_.simcu, setup_.replay.streams);
 }
 
 bool Verifier::run(const TraceBatch& batch) {
@@ -151,7 +154,8 @@ void Verifier::check_new_block(Block& block) {
     return;
   }
   if (!setup_.capabilities.real_memory || block.shadow.size_bytes == 0) return;
-  const bool in_use = check_early_reuse(block);
+  if (order_) check_order(block);
+  const bool in_use = !order_ && check_early_reuse(block);
   check_device_range(block);
   if (report_.broken_rule) return;
   // Where the backend does not promise stream order, kernels of ours that have yet to look at the
@@ -188,6 +192,15 @@ bool Verifier::use_is_over(const BrokenRule& use) {
   return true;
 }
 
+void Verifier::check_order(const Block& block) {
+  std::optional<std::string> unordered = order_->take(block.shadow);
+  if (!unordered) return;
+  if (setup_.capabilities.stream_ordered) {
+    fail("broken rule: " + std::string(to_string(HeapRule::NoEarlyReuse)) + ": " + *unordered);
+  }
+  if ((*report_.unordered_reuse_count)++ == 0) report_.unordered_reuse = std::move(*unordered);
+}
+
 bool Verifier::check_early_reuse(const Block& block) {
   std::optional<bool> starts_at_once;
   while (const auto broken = hazards_.early_reuse(block.shadow, now_ns())) {
@@ -200,7 +213,7 @@ bool Verifier::check_early_reuse(const Block& block) {
     if (use_is_over(*broken)) continue;
     if (*starts_at_once) {
       if (setup_.capabilities.stream_ordered) fail(broken->text());
-      ++report_.early_reuse_count;
+      ++*report_.unordered_reuse_count;
     }
     return true;
   }
@@ -250,11 +263,10 @@ void Verifier::deallocate(const ReplayStep& step) {
   block.live = false;
   requested_bytes_live_ -= block.shadow.size_bytes;
   heap_.deallocate(block.shadow);
+  if (order_) order_->give_back(block.shadow);
   if (has_gpu()) {
     hazards_.deallocate(block.shadow, now_ns(),
                         [this](std::uint32_t stream) { return points_.make(stream); });
-  } else {
-    hazards_.deallocate(block.shadow, now_ns());
   }
   ++report_.counts.deallocate_count;
   setup_.replay.backend->deallocate(block.pointer, step.size_bytes,
@@ -269,7 +281,11 @@ void Verifier::run_other(const Event& event, const ReplayStep& step) {
         ++report_.counts.skipped_record_count;
         return;
       }
-      hazards_.record(event.id, event.stream);
+      if (order_) {
+        order_->record(event.id, event.stream);
+      } else {
+        hazards_.record(event.id, event.stream);
+      }
       setup_.replay.backend->record_stream(blocks_[step.slot].pointer, stream);
       return;
     case EventKind::Trim:

@@ -14,6 +14,7 @@
 #include "allocators/backend/backend.h"
 #include "base/random.h"
 #include "harness/check/block_contents.h"
+#include "harness/check/ordered_reuse.h"
 #include "harness/check/placement_recorder.h"
 #include "harness/check/shadow_heap.h"
 #include "harness/check/stream_hazards.h"
@@ -48,7 +49,10 @@ struct VerifyReport {
   ReplayCounts counts;
   std::uint64_t placement_hash = 0;
   std::optional<std::string> broken_rule;  // text of the first one; the pass ends there
-  std::uint64_t early_reuse_count = 0;     // where the backend does not promise stream order
+  // Blocks handed memory that a former user's stream may still use: on simcuda every one, on a GPU
+  // as far as seen. Nothing where nobody looked. `unordered_reuse` is the first, on simcuda.
+  std::optional<std::uint64_t> unordered_reuse_count;
+  std::string unordered_reuse;
   std::uint64_t edges_only_count = 0;  // at the level whole: blocks of which only the ends fitted
   std::uint64_t unmarked_count = 0;    // at the level whole: blocks not looked into, behind a gate
   std::vector<std::uint64_t> oom_cause_counts = std::vector<std::uint64_t>(kOomCauseCount, 0);
@@ -88,6 +92,7 @@ class Verifier {
   void check_new_block(Block& block);
   // Whether the block's memory may still be in use by work of its former owner.
   bool check_early_reuse(const Block& block);
+  void check_order(const Block& block);
   void check_device_range(const Block& block);
   void check_footprint(const MemoryStats& stats);
   void deallocate(const ReplayStep& step);
@@ -122,9 +127,10 @@ class Verifier {
   std::optional<std::uint64_t> reserved_bytes_seen_;
   bool marks_blocks_ = false;
   BlockContents contents_;
-  StreamHazards hazards_;  // at the level edges of busy kernels only
-  StreamPoints points_;    // on a GPU
-  Random random_;          // which block is looked at between
+  std::optional<OrderedReuse> order_;  // on simcuda
+  StreamHazards hazards_;              // on a GPU; at the level edges of busy kernels only
+  StreamPoints points_;                // likewise
+  Random random_;                      // which block is looked at between
 };
 
 }  // namespace allocmark

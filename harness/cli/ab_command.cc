@@ -126,6 +126,21 @@ std::vector<InterleavedCell> pair_cells(const Plan& base, const Plan& now,
                             "allocators as sides"});
 }
 
+std::vector<FileMark> marks_of(const InterleavedSession& session, CellKey InterleavedCell::*side) {
+  std::vector<CellKey> keys;
+  for (const InterleavedCell& cell : session.plan.cells) keys.push_back(cell.*side);
+  return mark_conf_files(keys);
+}
+
+// One build against itself is a fair question, but mostly a slip.
+void say_same_files(const std::vector<FileMark>& base, const std::vector<FileMark>& now) {
+  if (base.empty() || now.empty()) return;
+  if (!std::ranges::equal(base, now, {}, &FileMark::hash, &FileMark::hash)) return;
+  print_wrapped(stderr, fmt::format("note: A and B load the same file ({} and {}), so what differs "
+                                    "is chance",
+                                    base.front().path, now.front().path));
+}
+
 InterleavedSession make_session(const RunCommand& command) {
   const std::vector<PlanAllocator> known = known_allocators();
   const std::array<Side, kSideCount> sides{side_of(command, command.ab[0], known),
@@ -195,7 +210,12 @@ ExitCode ab_command(const RunCommand& command) {
   session.environments.back().warnings.clear();
 
   if (command.out.empty()) session.folder = make_new_folder(session.folder);
+  std::vector<FileMark> marks = marks_of(session, &InterleavedCell::base);
+  const std::vector<FileMark> marks_now = marks_of(session, &InterleavedCell::now);
+  say_same_files(marks, marks_now);
+  marks.insert(marks.end(), marks_now.begin(), marks_now.end());
   const SessionOutcome outcome = run_session(session);
+  const bool changed = say_changed_files(marks);
   fmt::print("{}", command.format == "json" ? render_comparison_json(outcome.comparison)
                                             : render_comparison(outcome.comparison, false));
   std::FILE* people = command.format == "table" ? stdout : stderr;
@@ -207,7 +227,8 @@ ExitCode ab_command(const RunCommand& command) {
                       .html = command.html && outcome.completed},
                      people);
   if (!outcome.completed) fmt::print(stderr, "interrupted\n");
-  return outcome.completed ? outcome.comparison.exit_code : ExitCode::CellsIncomplete;
+  if (!outcome.completed || changed) return ExitCode::CellsIncomplete;
+  return outcome.comparison.exit_code;
 }
 
 }  // namespace allocmark

@@ -2,7 +2,7 @@
 // on stdin, one JSON line goes out on fd 3. With --describe-device it says instead what the device
 // is; with --live it is the child side of harness/parity/live_parity.h: a program comes in, its
 // answers go out; with --qualify that of harness/qualify/child.h: a test comes in, its answer goes
-// out.
+// out; with --conformance that of harness/conformance/conduct.h.
 #include <cuda_runtime_api.h>
 #include <unistd.h>
 
@@ -17,6 +17,7 @@
 #include <fmt/format.h>
 #include "harness/cell/cell.h"
 #include "harness/cli/commands.h"
+#include "harness/conformance/conduct.h"
 #include "harness/parity/live_program.h"
 #include "harness/qualify/child.h"
 #include "harness/qualify/run_test.h"
@@ -140,6 +141,10 @@ ExitCode cell_command(int argc, char** argv) {
     const std::string input((std::istreambuf_iterator<char>(std::cin)),
                             std::istreambuf_iterator<char>());
     send_line(qualify::to_json_line(qualify::run_test(qualify::spec_from_json(input))) + "\n");
+  } else if (argc == 4 && std::string_view(argv[3]) == "--conformance") {
+    const std::string input((std::istreambuf_iterator<char>(std::cin)),
+                            std::istreambuf_iterator<char>());
+    send_line(conformance::answer_line(input));
   } else if (argc == 5 && std::string_view(argv[3]) == "--describe-device") {
     describe(argv[4]);
   } else if (argc == 5 && std::string_view(argv[3]) == "--live") {

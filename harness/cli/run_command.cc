@@ -412,6 +412,17 @@ ExitCode finish(const RunCommand& command, const Work& work, const std::string& 
 
 }  // namespace
 
+bool say_changed_files(const std::vector<FileMark>& marks) {
+  const std::vector<std::string> changed = changed_since(marks);
+  for (const std::string& path : changed) {
+    print_wrapped(stderr,
+                  fmt::format("{} was replaced while the cells ran, so their numbers are of "
+                              "two builds; run them again",
+                              path));
+  }
+  return !changed.empty();
+}
+
 ExitCode run_command(const RunCommand& command) {
   check_usage(command);
   if (!command.ab.empty()) return ab_command(command);
@@ -457,9 +468,11 @@ ExitCode run_command(const RunCommand& command) {
           progress.cell_done(result);
         });
   }
+  const bool changed = say_changed_files(work.manifest.files);
   store_conditions(folder,
                    conditions_between(counters, read_host_counters(), environment.cpu_count));
-  return finish(command, work, folder, completed);
+  const ExitCode code = finish(command, work, folder, completed);
+  return changed ? ExitCode::CellsIncomplete : code;
 }
 
 }  // namespace allocmark

@@ -32,6 +32,11 @@ SimcuApi SimcuApi::find() {
   look_up("simcu_view", api.view);
   look_up("simcu_used_bytes", api.used_bytes);
   look_up("simcu_last_message", api.last_message);
+  look_up("simcu_call_count", api.call_count);
+  look_up("simcu_order_begin", api.order_begin);
+  look_up("simcu_order_end", api.order_end);
+  look_up("simcu_order_take", api.order_take);
+  look_up("simcu_order_give_back", api.order_give_back);
   api.present = true;
   return api;
 }

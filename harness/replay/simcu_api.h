@@ -15,6 +15,11 @@ struct SimcuApi {
   decltype(&simcu_view) view = nullptr;
   decltype(&simcu_used_bytes) used_bytes = nullptr;
   decltype(&simcu_last_message) last_message = nullptr;
+  decltype(&simcu_call_count) call_count = nullptr;
+  decltype(&simcu_order_begin) order_begin = nullptr;
+  decltype(&simcu_order_end) order_end = nullptr;
+  decltype(&simcu_order_take) order_take = nullptr;
+  decltype(&simcu_order_give_back) order_give_back = nullptr;
 
   // Throws EnvironmentError where a simcuda is loaded that lacks one of these functions.
   [[nodiscard]] static SimcuApi find();

@@ -61,6 +61,33 @@ std::uint64_t parse_count(std::string_view text, const std::string& where) {
   return value;
 }
 
+// A config string with a name of its own, "as:NAME", is known by that name.
+void name_conf(CellKey* key) {
+  const std::string_view whole = key->conf;
+  for (std::size_t at = 0; at < whole.size();) {
+    const std::size_t end = std::min(whole.find(',', at), whole.size());
+    const std::string_view pair = whole.substr(at, end - at);
+    if (pair.starts_with("as:")) {
+      std::string name(pair);
+      key->conf_definition = std::move(key->conf);
+      key->conf = std::move(name);
+      return;
+    }
+    at = end + 1;
+  }
+}
+
+void refuse_shared_name(const std::vector<CellKey>& cells, const CellKey& key) {
+  const auto same =
+      std::ranges::find_if(cells, [&](const CellKey& other) { return other.id() == key.id(); });
+  if (same == cells.end() || same->conf_definition == key.conf_definition) return;
+  throw UsageError({.what = "two allocators of this run have one name",
+                    .where = fmt::format("--allocator, {}", key.conf),
+                    .wanted = "a name of its own for each",
+                    .got = fmt::format("'{}' and '{}'", same->conf_text(), key.conf_text()),
+                    .next = "run them apart and compare the two folders, or use: run --ab"});
+}
+
 }  // namespace
 
 Plan make_plan(const PlanRequest& request, const std::vector<PlanAllocator>& known) {
@@ -88,9 +115,11 @@ Plan make_plan(const PlanRequest& request, const std::vector<PlanAllocator>& kno
   std::set<std::string> ids;
   std::uint64_t duplicate_count = 0;
   const auto add = [&](CellKey key) {
+    name_conf(&key);
     if (ids.insert(key.id()).second) {
       plan.cells.push_back(std::move(key));
     } else {
+      refuse_shared_name(plan.cells, key);
       ++duplicate_count;
     }
   };

@@ -60,14 +60,23 @@ void refuse_equals(const std::string& text, const std::string& head,
                     .next = fmt::format("did you mean {}?", meant)});
 }
 
-// The config string that "VALUE,VALUE" after an allocator's name stands for. Values with blanks or
-// colons get the brackets that the grammar of config strings wants.
+// "trim:FUNCTION" or "trim=FUNCTION" among the values: the key, or nothing.
+std::string_view key_of(const PlanAllocator& allocator, std::string_view value) {
+  const std::string_view key = value.substr(0, value.find_first_of(":="));
+  const bool known = key.size() < value.size() &&
+                     std::ranges::find(allocator.conf_keys, key) != allocator.conf_keys.end();
+  return known ? key : std::string_view();
+}
+
+// The config string that "VALUE,VALUE,KEY:VALUE" after an allocator's name stands for. Values with
+// blanks or colons get the brackets that the grammar of config strings wants.
 std::string conf_of_argument(const PlanAllocator& allocator, std::string_view argument,
                              const std::string& where) {
   std::string conf;
   const std::vector<std::string>& keys = allocator.argument_keys;
   for (std::size_t i = 0;; ++i) {
-    if (i == keys.size()) {
+    const std::string_view named = key_of(allocator, argument.substr(0, argument.find(',')));
+    if (i == keys.size() && named.empty()) {
       throw UsageError({.what = keys.empty() ? "this allocator takes nothing after its name"
                                              : "there are too many values after the name",
                         .where = where,
@@ -78,10 +87,13 @@ std::string conf_of_argument(const PlanAllocator& allocator, std::string_view ar
                         .next = "config strings are given with --conf"});
     }
     const std::size_t comma = argument.find(',');
-    const std::string_view value = argument.substr(0, comma);
+    std::string_view value = argument.substr(0, comma);
+    if (!named.empty()) value.remove_prefix(named.size() + 1);
     const bool plain = value.find_first_of(" \t:;") == std::string_view::npos;
-    conf += fmt::format("{}{}:{}{}{}", i == 0 ? "" : ",", keys[i], plain ? "" : "[", value,
+    conf += fmt::format("{}{}:{}{}{}", conf.empty() ? "" : ",",
+                        named.empty() ? std::string_view(keys[i]) : named, plain ? "" : "[", value,
                         plain ? "" : "]");
+    if (!named.empty()) --i;
     if (comma == std::string_view::npos) return conf;
     argument.remove_prefix(comma + 1);
   }

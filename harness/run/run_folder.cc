@@ -134,11 +134,19 @@ FileMark mark_file(const std::string& path) {
   return mark;
 }
 
+std::vector<std::string> changed_since(const std::vector<FileMark>& marks) {
+  std::vector<std::string> changed;
+  for (const FileMark& mark : marks) {
+    if (mark_file(mark.path).hash != mark.hash) changed.push_back(mark.path);
+  }
+  return changed;
+}
+
 std::vector<FileMark> mark_conf_files(const std::vector<CellKey>& cells) {
   std::set<std::string> paths;
   for (const CellKey& key : cells) {
     std::string word;
-    for (const char c : key.conf + ",") {
+    for (const char c : key.conf_text() + ",") {
       if (std::string_view(",:;[]").find(c) == std::string_view::npos) {
         word += c;
         continue;

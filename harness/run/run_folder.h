@@ -26,6 +26,8 @@ struct FileMark {
 };
 [[nodiscard]] FileMark mark_file(const std::string& path);
 // Every existing file that a config string of these cells names.
+// Paths of the files that are others now than when they were marked.
+[[nodiscard]] std::vector<std::string> changed_since(const std::vector<FileMark>& marks);
 [[nodiscard]] std::vector<FileMark> mark_conf_files(const std::vector<CellKey>& cells);
 
 // What a run was asked to do; the settings that all its cells share, and every cell of all its

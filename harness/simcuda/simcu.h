@@ -77,6 +77,40 @@ SIMCU_API const char* simcu_unimplemented_names(void);
 // Environment: SIMCUDA_CALL_LOG=PATH.
 SIMCU_API int simcu_call_log(const char* path);
 
+// The order check: whether the memory of each block comes to its new user after the old one. It
+// follows streams, events, waits, synchronisation, pools and the legacy stream by CUDA's rules,
+// never by time: work that merely happened to end is not ordered. All host threads count as one.
+// The program says when it takes a block from its allocator and when it gives it back.
+typedef struct SimcuBlock {
+  const void* pointer;
+  uint64_t size_bytes;
+  uint64_t id;       // the program's name for the block
+  uint64_t request;  // another number of it, which no other block has
+} SimcuBlock;
+typedef enum SimcuMissing {
+  SIMCU_MISSING_EVENT = 0,    // no event was recorded after the use
+  SIMCU_MISSING_LATER_EVENT,  // the stream's last event was recorded before the use was over
+  SIMCU_MISSING_RIGHT_EVENT,  // events were recorded after it, on other streams only
+  SIMCU_MISSING_WAIT,         // one was recorded after it, but nobody waited for it
+  SIMCU_MISSING_ALLOCATION    // the driver allocated it on a stream that the user does not follow
+} SimcuMissing;
+typedef struct SimcuUnorderedUse {
+  uint64_t id;  // of the former user, as its simcu_order_take said
+  uint64_t request;
+  uint64_t size_bytes;
+  void* stream;          // where it was used: cudaStream_t
+  SimcuMissing missing;  // what would have ordered the two
+} SimcuUnorderedUse;
+// Begins the check, or begins it anew: former uses are forgotten.
+SIMCU_API int simcu_order_begin(void);
+SIMCU_API void simcu_order_end(void);
+// The block will be used on `stream`. 1 where a former use of its bytes is not ordered before that,
+// which `former` (may be null) then describes; else 0.
+SIMCU_API int simcu_order_take(const SimcuBlock* block, void* stream, SimcuUnorderedUse* former);
+// The block has been used on these streams until now. Call it before the allocator's free.
+SIMCU_API void simcu_order_give_back(const SimcuBlock* block, void* const* streams,
+                                     uint32_t stream_count);
+
 // Device memory held by the process now, as cudaMemGetInfo would see it, without the context's
 // share.
 SIMCU_API uint64_t simcu_used_bytes(void);

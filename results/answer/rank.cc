@@ -44,9 +44,7 @@ double total_ns(const LatencySummary& summary) {
 // The cost of the cheapest and of the dearest pass, as the passes store it. False where not every
 // pass does.
 bool add_stored_range(const CellResult& cell, double PassSummary::*stored, CellCost* cost) {
-  const auto known = [&](const PassSummary& pass) {
-    return std::isfinite(pass.*stored) && pass.*stored > 0;
-  };
+  const auto known = [&](const PassSummary& pass) { return pass.*stored > 0; };
   if (cell.passes.size() < 2 || !std::ranges::all_of(cell.passes, known)) return false;
   const auto [low, high] =
       std::ranges::minmax(cell.passes, {}, [&](const PassSummary& pass) { return pass.*stored; });

@@ -16,8 +16,8 @@ if(ALLOCMARK_SANITIZE)
 endif()
 
 # allocmark_cold(TARGET...): what is never timed is optimised less in a Release, and up to ALLOCMARK_UNITY of its files are
-# compiled as one, since reading the same headers again takes longest to compile. The preset dev compiles each file by
-# itself, so a missing #include is found.
+# compiled as one, since reading the same headers again takes longest to compile. In the preset dev each file is
+# compiled by itself, so a missing #include is found.
 function(allocmark_cold)
   foreach(name ${ARGN})
     if(ALLOCMARK_UNITY GREATER 1)

@@ -101,6 +101,8 @@ inline CellResult cell() {
   cell.harness_overhead_ns_p50 = 18.5;
   cell.wall_s = 0.03;
   cell.residue_bytes = 1;
+  cell.unordered_reuse_count = 2;
+  cell.unimplemented_call_count = 3;
   return cell;
 }
 

@@ -36,6 +36,7 @@ Outcome Device::deallocate(std::uint64_t address, std::uint64_t now_ns) {
   }
   if (MemoryPool* const holder = pool_holding(address)) {
     // The driver takes it that all work on the block has ended, and does not wait.
+    note_pool_took(address, *holder, std::nullopt);
     outcome = holder->deallocate_now(address);
     outcome.work.chunks_returned += retire_pools(now_ns);
     return outcome;
@@ -48,6 +49,7 @@ Outcome Device::deallocate(std::uint64_t address, std::uint64_t now_ns) {
   outcome = heap_.deallocate(address);
   if (outcome.status == Status::Ok) {
     outcome.work.host_wait_until_ns = finish.finish_ns;
+    note_host_saw_device();
   }
   return outcome;
 }
@@ -116,7 +118,11 @@ AllocationOutcome Device::allocate_async(std::uint64_t size_bytes, StreamId stre
     outcome.status = Status::InvalidHandle;
     return outcome;
   }
-  return from->allocate(size_bytes, stream, now_ns);
+  const AllocationOutcome outcome = from->allocate(size_bytes, stream, now_ns);
+  if (check_ && outcome.address != 0) {
+    check_->uses.pool_gave({outcome.address, outcome.address + outcome.size_bytes}, stream);
+  }
+  return outcome;
 }
 
 Outcome Device::deallocate_async(std::uint64_t address, StreamId stream, std::uint64_t now_ns) {
@@ -126,6 +132,7 @@ Outcome Device::deallocate_async(std::uint64_t address, StreamId stream, std::ui
     return outcome;
   }
   if (MemoryPool* const holder = pool_holding(address)) {
+    note_pool_took(address, *holder, stream);
     outcome = holder->deallocate_on(address, stream, now_ns);
     outcome.work.chunks_returned += retire_pools(now_ns);
     return outcome;
@@ -195,18 +202,23 @@ void Device::forget_ended_streams(std::uint64_t now_ns) {
 }
 
 Outcome Device::synchronize_stream(StreamId stream, std::uint64_t now_ns) {
-  return after_wait(streams_.stream_finish(stream, now_ns), now_ns,
+  const Finish finish = streams_.stream_finish(stream, now_ns);
+  if (check_ && finish.status == Status::Ok) check_->order.host_saw_stream(stream);
+  return after_wait(finish, now_ns,
                     [&](StreamId other) { return streams_.ordered_behind(stream, other); });
 }
 
 Outcome Device::synchronize_event(EventId event, std::uint64_t now_ns) {
-  return after_wait(streams_.event_finish(event), now_ns,
+  const Finish finish = streams_.event_finish(event);
+  if (check_ && finish.status == Status::Ok) check_->order.host_saw(event);
+  return after_wait(finish, now_ns,
                     [&](StreamId other) { return streams_.event_ordered_behind(event, other); });
 }
 
 Outcome Device::synchronize_device(std::uint64_t now_ns) {
-  return after_wait(streams_.device_finish(now_ns), now_ns,
-                    [&](StreamId other) { return streams_.position(other); });
+  const Finish finish = streams_.device_finish(now_ns);
+  if (finish.status == Status::Ok) note_host_saw_device();
+  return after_wait(finish, now_ns, [&](StreamId other) { return streams_.position(other); });
 }
 
 // The host has waited: what it now knows to be free becomes common, and pools release what is above

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "harness/simcuda/core/device_config.h"
@@ -20,6 +21,7 @@
 #include "harness/simcuda/core/reserved_area.h"
 #include "harness/simcuda/core/stream_order.h"
 #include "harness/simcuda/core/virtual_memory.h"
+#include "harness/simcuda/order/memory_uses.h"
 
 namespace simcuda {
 
@@ -87,6 +89,16 @@ class Device {
   // ---- virtual memory management
   [[nodiscard]] VirtualMemory& virtual_memory() { return virtual_memory_; }
 
+  // ---- the order check (see harness/simcuda/order). Off until it begins; beginning again forgets
+  // all uses. It changes no answer of this class.
+  void begin_order_check();
+  void end_order_check();
+  // The block [address, address + size_bytes) is `owner`'s from now on, for use on `stream`: the
+  // use of another owner that nothing orders before that.
+  [[nodiscard]] std::optional<order::UnorderedUse> take_memory(Range block, order::Owner owner,
+                                                               StreamId stream);
+  void give_memory_back(Range block, order::Owner owner, std::span<const StreamId> streams);
+
   // ---- questions
   [[nodiscard]] std::uint64_t free_bytes() const { return memory_.free_bytes(); }
   [[nodiscard]] std::uint64_t total_bytes() const { return memory_.total_bytes(); }
@@ -109,6 +121,18 @@ class Device {
                                    const FinishedThrough& finished_through);
   std::uint64_t retire_pools(std::uint64_t now_ns);
   void forget_ended_streams(std::uint64_t now_ns);
+  // Mapped memory by handle and offset, so that two addresses of one place are one place.
+  [[nodiscard]] std::vector<order::Piece> pieces_of(Range block) const;
+  void note_pool_took(std::uint64_t address, const MemoryPool& pool,
+                      std::optional<StreamId> stream);
+
+  void note_host_saw_device();
+
+  struct OrderCheck {
+    order::HappensBefore order;
+    order::MemoryUses uses{order};
+  };
+  std::unique_ptr<OrderCheck> check_;  // null: off
 
   DeviceConfig config_;
   PhysicalMemory memory_;

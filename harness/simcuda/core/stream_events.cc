@@ -36,6 +36,7 @@ bool StreamOrder::destroy_event(EventId event) {
   found->generation = generation;
   found->record_number = record_number + 1;  // voids a record that is still held up
   free_events_.push_back(static_cast<std::uint32_t>(event));
+  if (followed_ != nullptr) followed_->forget(event);
   return true;
 }
 
@@ -46,6 +47,7 @@ Status StreamOrder::record(EventId event, StreamId stream, std::uint64_t now_ns)
   }
   see(now_ns);
   begin_operation(stream);
+  if (followed_ != nullptr) followed_->record(event, stream);
   Stream& at = streams_[stream];
   found->recorded = true;
   found->stream = stream;
@@ -80,6 +82,7 @@ Status StreamOrder::wait(StreamId stream, EventId event, std::uint64_t now_ns) {
   }
   see(now_ns);
   begin_operation(stream);
+  if (followed_ != nullptr) followed_->wait(stream, event);
   if (!found->recorded || found->stream == stream) {
     return Status::Ok;
   }
@@ -99,7 +102,11 @@ Status StreamOrder::query_event(EventId event, std::uint64_t now_ns) {
     return Status::InvalidHandle;
   }
   see(now_ns);
-  return found->finish_ns <= clock_ns_ ? Status::Ok : Status::NotReady;
+  if (found->finish_ns > clock_ns_) {
+    return Status::NotReady;
+  }
+  if (followed_ != nullptr) followed_->host_saw(event);
+  return Status::Ok;
 }
 
 Finish StreamOrder::event_finish(EventId event) const {

@@ -25,7 +25,17 @@ StreamId StreamOrder::create_stream(StreamKind kind) {
   if (kind == StreamKind::Blocking) {
     blocking_streams_.push_back(stream);
   }
+  if (followed_ != nullptr) followed_->add_stream(stream, kind == StreamKind::Blocking);
   return stream;
+}
+
+void StreamOrder::follow(order::HappensBefore* followed) {
+  followed_ = followed;
+  if (followed == nullptr) return;
+  for (std::size_t i = 1; i < streams_.size(); ++i) {
+    if (streams_[i].state == State::Free) continue;
+    followed->add_stream(static_cast<StreamId>(i), streams_[i].kind == StreamKind::Blocking);
+  }
 }
 
 bool StreamOrder::destroy_stream(StreamId stream) {
@@ -52,6 +62,7 @@ void StreamOrder::release_stream(StreamId stream) {
   ALLOCMARK_ASSERT(streams_[stream].state == State::Destroyed);
   streams_[stream].state = State::Free;
   streams_[stream].clock = OrderClock{};
+  if (followed_ != nullptr) followed_->remove_stream(stream);
   std::erase(destroyed_streams_, stream);
   std::erase(blocking_streams_, stream);
   free_streams_.push_back(stream);
@@ -84,7 +95,9 @@ Status StreamOrder::query_stream(StreamId stream, std::uint64_t now_ns) {
   if (stream == kLegacyStream) {
     begin_operation(stream);
   }
-  return query_work(streams_[stream]);
+  const Status status = query_work(streams_[stream]);
+  if (followed_ != nullptr && status == Status::Ok) followed_->host_saw_stream(stream);
+  return status;
 }
 
 Status StreamOrder::query_work(const Stream& stream) const {
@@ -179,6 +192,7 @@ void StreamOrder::append_until(Stream& stream, Position last, std::uint64_t fini
 
 // What the legacy stream and the blocking streams wait for before any operation of theirs.
 void StreamOrder::begin_operation(StreamId stream) {
+  if (followed_ != nullptr) followed_->begin(stream);
   if (blocking_streams_.empty()) {
     return;
   }

@@ -15,6 +15,7 @@
 
 #include "harness/simcuda/core/order_clock.h"
 #include "harness/simcuda/core/outcome.h"
+#include "harness/simcuda/order/happens_before.h"
 
 namespace simcuda {
 
@@ -105,6 +106,11 @@ class StreamOrder {
   [[nodiscard]] Position ordered_behind(StreamId stream, StreamId other) const;
   [[nodiscard]] Position event_ordered_behind(EventId event, StreamId other) const;
 
+  // ---- the order check: is told what each operation is ordered behind. Null where nobody checks;
+  // the caller keeps it alive until the next call. It changes no answer of this class.
+  void follow(order::HappensBefore* followed);
+  [[nodiscard]] order::HappensBefore* followed() const { return followed_; }
+
   // Unfinished pieces of work that are remembered for all streams; bounded, for tests.
   [[nodiscard]] std::size_t remembered_count() const;
 
@@ -166,6 +172,7 @@ class StreamOrder {
   [[nodiscard]] Event* find_event(EventId event);
   [[nodiscard]] const Event* find_event(EventId event) const;
 
+  order::HappensBefore* followed_ = nullptr;
   std::uint64_t pending_launches_max_;
   std::uint64_t clock_ns_ = 0;
   std::uint64_t blocking_operations_ =

@@ -114,6 +114,8 @@ void run_ready_host_functions(SimulatedDevice& device, ThreadState& /*thread*/) 
       continue;
     }
     device.host_functions.erase(device.host_functions.begin() + static_cast<std::ptrdiff_t>(at));
+    // Whatever the function tells the rest of the host comes after it.
+    if (order.followed() != nullptr) order.followed()->host_saw(next.after);
     static_cast<void>(order.destroy_event(next.after));
     lock.unlock();
     next.function(next.data);

@@ -101,6 +101,9 @@ cudaError_t copy(ThreadState& thread, void* to_pointer, const void* from_pointer
   const Finish before = wait_for_gates(
       *ref.device, lock, [&] { return order.stream_finish(ref.id, thread.now_ns()); });
   thread.advance_to(before.status == Status::Ok ? before.finish_ns : 0);
+  if (order.followed() != nullptr && before.status == Status::Ok) {
+    order.followed()->host_saw_stream(ref.id);
+  }
   thread.charge(cost, size_bytes);
   return to_error(before.status);
 }

@@ -81,6 +81,13 @@ SimPool* SimulatedDevice::new_pool() {
   return pool;
 }
 
+SimStream* SimulatedDevice::stream_handle(StreamId id) {
+  for (SimStream& stream : streams_) {
+    if (stream.live && stream.id == id) return &stream;
+  }
+  return nullptr;
+}
+
 void SimulatedDevice::recycle(SimStream* stream) {
   stream->live = false;
   spare_streams_.push_back(stream);

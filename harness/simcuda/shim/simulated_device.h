@@ -78,6 +78,8 @@ class SimulatedDevice {
   [[nodiscard]] SimStream* new_stream();
   [[nodiscard]] SimEvent* new_event();
   [[nodiscard]] SimPool* new_pool();
+  // The handle of a core's stream; null for the legacy stream.
+  [[nodiscard]] SimStream* stream_handle(StreamId id);
   void recycle(SimStream* stream);
   void recycle(SimEvent* event);
   void recycle(SimPool* pool);

@@ -12,6 +12,7 @@
 
 #include "base/bytes.h"
 #include "tests/catch.h"
+#include "tests/support/skip_without.h"
 
 namespace allocmark {
 
@@ -36,12 +37,10 @@ TEST_CASE("rmm reads its keys, and each only with the resource that knows it") {
   }
 }
 
-TEST_CASE("every resource of RMM takes what it was told to, and gives it back at its end") {
+TEST_CASE("every resource of RMM takes what it was told to, and gives it back at its end",
+          "[.rmm]") {
   const BackendEntry& entry = find_backend("rmm");
-  if (const std::string reason = entry.unavailable_reason(); !reason.empty()) {
-    WARN("not tested: " << reason);
-    return;
-  }
+  skip_without(entry);
   struct Row {
     const char* conf;
     std::uint64_t reserved_bytes;  // after one block

@@ -222,7 +222,7 @@ TEST_CASE(
     const VerifyReport report = verify(*backend, level, events);
     INFO(report.broken_rule.value_or("no broken rule"));
     CHECK(!report.broken_rule);
-    CHECK(report.early_reuse_count == 0);
+    CHECK(report.unordered_reuse_count.value_or(0) == 0);
   }
 }
 

@@ -148,6 +148,8 @@ TEST_CASE("a range is that of the passes' own costs, where all of them store the
   CHECK(contains(lines_of(cells), "900 us per step (820 to 860), +100 us against unset?"));
   cells[1].passes[2].allocator_ns_per_step = 0;
   CHECK(contains(lines_of(cells), "900 us per step (891 to 909), +100 us against unset,"));
+  cells[1].passes.resize(1);
+  CHECK(contains(lines_of(cells), "900 us per step, +100 us against unset?"));
 }
 
 TEST_CASE("request P99 has the range of the passes' own") {

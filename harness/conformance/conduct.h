@@ -1,0 +1,32 @@
+// Holds a plugin against the rules, each in a process of its own: a plugin that crashes, hangs,
+// exits or throws costs one rule. A config string flows in, one answer per rule flows out.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/conformance/rule.h"
+
+namespace allocmark::conformance {
+
+struct Finding {
+  const Rule* rule = nullptr;
+  Answer answer;
+};
+
+struct Setup {
+  std::string program_path;
+  std::string device;   // simulated
+  std::string conf;     // of the backend pluggable
+  double limit_s = 10;  // of each rule
+};
+
+// Throws EnvironmentError where the device cannot be had.
+[[nodiscard]] std::vector<Finding> conduct(const Setup& setup);
+
+// The child's side ("cell PID --conformance"): "RULE\nCONF" comes in, the line for fd 3 goes out.
+// Empty in a process that the plugin forked, which must say nothing.
+[[nodiscard]] std::string answer_line(const std::string& input);
+
+}  // namespace allocmark::conformance

@@ -1,0 +1,55 @@
+// The rules in the order in which they are printed.
+#include <algorithm>
+#include <array>
+
+#include "harness/conformance/rule.h"
+
+namespace allocmark::conformance {
+namespace {
+
+constexpr std::array kRules = {
+    Rule{"serves", "requests are served while the device has memory", checks::serves},
+    Rule{"alignment", "every block begins at a multiple of 16 bytes", checks::alignment},
+    Rule{"device-memory", "a block is device memory, as much as was asked for",
+         checks::device_memory},
+    Rule{"overlap", "two live blocks share no byte", checks::overlap},
+    Rule{"contents", "a block keeps what is written in it until its free", checks::contents},
+    Rule{"size-zero", "a request of 0 bytes can be made, and its answer freed", checks::size_zero},
+    Rule{"free-null", "NULL can be freed", checks::free_null},
+    Rule{"free-order", "blocks can be freed in any order, and their memory serves again",
+         checks::free_order},
+    Rule{"foreign-free", "a pointer that is not its own is refused or ignored",
+         checks::foreign_free},
+    Rule{"out-of-memory", "a request that cannot be served gets NULL", checks::out_of_memory},
+    Rule{"recovery", "after a failed request, smaller ones are served again", checks::recovery},
+    Rule{"last-error", "a failed request leaves no error behind in the CUDA runtime",
+         checks::last_error},
+    Rule{"rounding", "live blocks take at most a quarter more memory than was asked for",
+         checks::rounding},
+    Rule{"growth", "the same work again takes no more memory", checks::growth},
+    Rule{"trim", "trim gives back all memory that is not in use", checks::trim},
+    Rule{"stream-argument", "a block can be used at once on the stream that it was asked for",
+         checks::stream_argument},
+    Rule{"stream-order", "memory goes to another stream only behind the work of its old one",
+         checks::stream_order},
+    Rule{"record-stream", "memory waits for the streams that record_stream named",
+         checks::record_stream},
+    Rule{"device-argument", "a block lies on the device that was asked for",
+         checks::device_argument},
+    Rule{"threads", "requests and frees can come from several threads at once", checks::threads},
+    Rule{"other-thread", "a block can be freed by another thread than asked for it",
+         checks::free_on_other_thread},
+    Rule{"init-twice", "init can be called twice", checks::init_twice},
+    Rule{"process", "no call starts a process or throws", checks::processes},
+};
+
+}  // namespace
+
+std::span<const Rule> all_rules() { return kRules; }
+
+const Rule* find_rule(std::string_view name) {
+  const auto found = std::ranges::find(kRules, name, &Rule::name);
+  return found == kRules.end() ? nullptr : &*found;
+}
+
+}  // namespace allocmark::conformance

@@ -1,0 +1,96 @@
+// The order check's part of the control interface (simcu.h). In: blocks that a program takes and
+// gives back. Out: uses that nothing orders before the next one.
+#include <vector>
+
+#include "harness/simcuda/shim/call.h"
+#include "harness/simcuda/shim/library.h"
+#include "harness/simcuda/shim/simulated_device.h"
+
+namespace simcuda {
+namespace {
+
+void start_if_needed() {
+  if ((slow_reasons.load() & kNotStarted) != 0) {
+    start_library();
+  }
+}
+
+SimcuMissing to_missing(order::Missing missing) {
+  switch (missing) {
+    case order::Missing::AnyEvent:
+      return SIMCU_MISSING_EVENT;
+    case order::Missing::LaterEvent:
+      return SIMCU_MISSING_LATER_EVENT;
+    case order::Missing::RightEvent:
+      return SIMCU_MISSING_RIGHT_EVENT;
+    case order::Missing::Wait:
+      return SIMCU_MISSING_WAIT;
+    case order::Missing::Allocation:
+      return SIMCU_MISSING_ALLOCATION;
+  }
+  return SIMCU_MISSING_EVENT;
+}
+
+}  // namespace
+
+extern "C" {
+
+SIMCU_API int simcu_order_begin(void) {
+  start_if_needed();
+  for (int i = 0; i < device_count(); ++i) {
+    const std::lock_guard lock(device_at(i)->mutex);
+    device_at(i)->core.begin_order_check();
+  }
+  return cudaSuccess;
+}
+
+SIMCU_API void simcu_order_end(void) {
+  for (int i = 0; i < device_count(); ++i) {
+    const std::lock_guard lock(device_at(i)->mutex);
+    device_at(i)->core.end_order_check();
+  }
+}
+
+SIMCU_API int simcu_order_take(const SimcuBlock* block, void* stream, SimcuUnorderedUse* former) {
+  SimulatedDevice* device = device_of_address(number(block->pointer));
+  const StreamRef ref = resolve_stream(this_thread(), static_cast<cudaStream_t>(stream));
+  if (device == nullptr || ref.device != device) {
+    return 0;
+  }
+  const std::uint64_t lo = number(block->pointer);
+  const std::lock_guard lock(device->mutex);
+  const auto use = device->core.take_memory({lo, lo + block->size_bytes},
+                                            {.id = block->id, .request = block->request}, ref.id);
+  if (!use) {
+    return 0;
+  }
+  if (former != nullptr) {
+    *former = {.id = use->owner.id,
+               .request = use->owner.request,
+               .size_bytes = use->size_bytes,
+               .stream = device->stream_handle(use->stream),
+               .missing = to_missing(use->missing)};
+  }
+  return 1;
+}
+
+SIMCU_API void simcu_order_give_back(const SimcuBlock* block, void* const* streams,
+                                     uint32_t stream_count) {
+  SimulatedDevice* device = device_of_address(number(block->pointer));
+  if (device == nullptr) {
+    return;
+  }
+  std::vector<StreamId> ids;
+  for (std::uint32_t i = 0; i < stream_count; ++i) {
+    const StreamRef ref = resolve_stream(this_thread(), static_cast<cudaStream_t>(streams[i]));
+    if (ref.device == device) ids.push_back(ref.id);
+  }
+  const std::uint64_t lo = number(block->pointer);
+  const std::lock_guard lock(device->mutex);
+  device->core.give_memory_back({lo, lo + block->size_bytes},
+                                {.id = block->id, .request = block->request}, ids);
+}
+
+}  // extern "C"
+
+}  // namespace simcuda

@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+"""Planted faults x rules of 'allocmark conformance': every fault is named by the rules that it breaks, and a right plugin
+keeps all of them. conformance.tsv is the table; `--approve` writes it anew.
+
+Usage: conformance_test.py ALLOCMARK FAULTY_PLUGIN.so FAULTY_PLUGGABLE.so EXAMPLE.so [--approve]
+"""
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+TABLE = Path(__file__).resolve().parent / "conformance.tsv"
+FUNCTIONS = "record_stream:my_record_stream,trim:my_trim,init:my_init"
+FAULTS = (
+    "none ignores_record any_stream wrong_stream early_event no_wait no_stream_wait overlap double_hand_out misaligned "
+    "align_shrinks host_pointer scribbles leaks trim_keeps grows lifo_only rounds_up null_sometimes oom_early null_after_oom "
+    "stale_error size_zero_crash free_null_crash foreign_free_crash init_twice_crash device_zero stream_default crash hang "
+    "exit throw fork lost_unlock thread_racy"
+).split()
+# What else is said of those that take the process with them.
+SAID = {"crash": "SIGABRT", "hang": "a call hangs", "exit": "ended the process", "throw": "threw an exception", "fork": "forked"}
+
+failures = []
+
+
+def check(holds, text):
+    if not holds:
+        failures.append(text)
+        print("FAILED:", text, file=sys.stderr)
+
+
+def conformance(allocmark, plugin, *options):
+    return subprocess.run([allocmark, "conformance", plugin, *options], capture_output=True, text=True)
+
+
+def broken_rules(allocmark, plugin, *options):
+    """(names of broken rules, what was seen, exit code)"""
+    done = conformance(allocmark, plugin, "--format", "json", *options)
+    rules = json.loads(done.stdout)["rules"]
+    check(len(rules) >= 20, f"{plugin}: {len(rules)} rules")
+    broken = [rule for rule in rules if rule["outcome"] == "fail"]
+    check(done.returncode == (1 if broken else 0), f"{plugin}: exit code {done.returncode}")
+    return [rule["name"] for rule in broken], " ".join(rule["seen"] for rule in broken)
+
+
+def main():
+    allocmark, library, faulty, example = sys.argv[1:5]
+    rows = ["fault\tbroken rules"]
+    with tempfile.TemporaryDirectory() as folder:
+        for fault in FAULTS:
+            path = Path(folder) / f"faulty_{fault}.so"
+            shutil.copy(library, path)
+            # A hang costs the limit for each rule; nothing else may come near it.
+            names, seen = broken_rules(allocmark, f"{path},{FUNCTIONS}", "--timeout", "4" if fault in ("hang", "lost_unlock") else "60")
+            check(SAID.get(fault, "") in seen, f"{fault}: {seen}")
+            # What threads run into differs from run to run.
+            if fault == "thread_racy":
+                check("threads" in names, f"{fault}: {names}")
+                names = ["threads"]
+            elif SAID.get(fault) is None:
+                names = [name for name in names if name != "threads"]
+            check((fault == "none") == (names == []), f"{fault}: {names}")
+            rows.append(f"{fault}\t{' '.join(names)}")
+    text = "\n".join(rows) + "\n"
+    if "--approve" in sys.argv:
+        TABLE.write_text(text)
+    check(TABLE.read_text() == text, f"the table is another one:\n{text}")
+
+    # The example of the manual, without optional functions: what does not apply is said.
+    done = conformance(allocmark, f"{example},trim:my_trim")
+    check(done.returncode == 0 and "n/a   record-stream" in done.stdout, f"example: {done.stdout}")
+    # Functions that simcuda lacks are named, and do not fail a rule.
+    done = conformance(allocmark, f"pluggable:{faulty},unimplemented_malloc,unimplemented_free")
+    check("cudaDeviceGetGraphMemAttribute, which simcuda lacks" in done.stderr.replace("\n", " "), f"missing call: {done.stderr}")
+    # A library that never asks the runtime.
+    done = conformance(allocmark, f"pluggable:{faulty},null_malloc,never_free")
+    check(done.returncode == 1 and "shared" in done.stdout, f"static runtime: {done.stdout}")
+    # Wrong words.
+    check(conformance(allocmark, "nothing.so").returncode == 6, "a missing file")
+    check(conformance(allocmark, f"{example},no_such_function").returncode == 2, "a missing function")
+    check(conformance(allocmark, f"{example},trim:no_such_function").returncode == 2, "a missing trim")
+    check(conformance(allocmark, example, "--device", "cuda:0").returncode == 2, "a GPU")
+    print(text)
+    sys.exit(1 if failures else 0)
+
+
+main()
