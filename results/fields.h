@@ -160,6 +160,19 @@ void visit_pass(Fields& fields, Pass& pass) {
                           "of none",
                           4},
                     pass.request_latency_ns_p99);
+  const auto own = [](const char* name) {
+    return Field{name,
+                 "the same of the allocator's own code: host time of the calls for which the "
+                 "simulated driver had nothing to do, or of all calls where those are fewer than "
+                 "half; null on a GPU, whose host time contains the driver's",
+                 5, "{allocate,deallocate}_own_latency_histogram"};
+  };
+  fields.histogram(own("allocate_own_latency_histogram"), pass.allocate_own_buckets);
+  fields.histogram(own("deallocate_own_latency_histogram"), pass.deallocate_own_buckets);
+  fields.optional_integer(Field{"oom_count", "failed requests of this pass", 5}, pass.oom_count);
+  fields.optional_integer(
+      Field{"residue_bytes", "as the cell's, after this pass; above 0 in every pass is a leak", 5},
+      pass.residue_bytes);
 }
 
 template <typename Fields, typename Requests>
@@ -290,6 +303,18 @@ void visit_memory(Fields& fields, Cell& cell) {
             "of several processes has `process<i>.requests`, `process<i>.out_of_memory` (how many "
             "of them failed) and `process<i>.reserved_bytes_peak` instead"},
       cell.counters);
+  fields.counters(
+      Field{"driver_calls",
+            "CUDA calls that the allocator made in the checked pass, by function, as simcuda "
+            "counts them on the thread that replays; empty on a GPU",
+            5},
+      cell.driver_calls);
+  fields.optional_integer(
+      Field{"early_reuse_count",
+            "blocks of the checked pass that were handed out while another stream still used "
+            "their memory; null where nothing was checked",
+            5},
+      cell.early_reuse_count);
 }
 
 template <typename Fields, typename Cell>
@@ -353,6 +378,11 @@ void visit_program(Fields& fields, Cell& cell) {
                     "the whole cell with its set-up and its untimed checked pass; no measure of "
                     "the allocator"},
               cell.wall_s);
+  fields.known_real(Field{"cold_ns",
+                          "host time of the allocator's first 256 calls in the process, which the "
+                          "checked pass makes; null where it was not measured",
+                          5},
+                    cell.cold_ns);
   fields.integer(
       Field{"residue_bytes",
             "the most device bytes not returned after an instance was destroyed. Above 0 it is a "

@@ -34,6 +34,8 @@ void fill_from(CellResult& result, const VerifyReport& report) {
   result.requested_bytes_at_reserved_peak = report.requested_bytes_at_reserved_peak;
   result.reserved_bytes_at_requested_peak = report.reserved_bytes_at_requested_peak;
   result.device_bytes_peak = report.device_bytes_peak;
+  result.driver_calls = report.driver_calls;
+  if (report.rules_checked) result.early_reuse_count = report.early_reuse_count;
   if (report.early_reuse_count > 0) {
     warn_once(result, std::to_string(report.early_reuse_count) +
                           " allocations were handed memory that another stream still used; " +

@@ -51,8 +51,11 @@ Verifier::Verifier(const VerifySetup& setup)
     : setup_(setup),
       heap_(setup.capabilities.alignment_bytes),
       contents_(setup.simcu, setup.capabilities.real_memory ? setup.level : VerifyLevel::Off),
+      calls_(setup.simcu, setup.clock),
+      overhead_(setup.simcu),
       points_(setup.replay.streams),
       random_(kRandomSeed) {
+  if (setup_.capabilities.real_memory) ALLOCMARK_CUDA_CHECK(cudaGetDevice(&device_));
   // On a GPU contents can only be looked at in stream order, which changes when work ends; so only
   // traces without work and on one stream are looked into there, unless everything is asked for.
   marks_blocks_ = checks_rules() && setup_.capabilities.real_memory &&
@@ -85,8 +88,9 @@ bool Verifier::run(const TraceBatch& batch) {
 
 bool Verifier::allocate(const Event& event, const ReplayStep& step) {
   ++report_.counts.allocate_count;
-  const AllocateResult result =
-      setup_.replay.backend->allocate(event.size_bytes, setup_.replay.streams[event.stream]);
+  const AllocateResult result = calls_.make([&] {
+    return setup_.replay.backend->allocate(event.size_bytes, setup_.replay.streams[event.stream]);
+  });
   Block& block = blocks_[step.slot];
   const bool failed = result.status != AllocateStatus::Ok;
   if (setup_.placements != nullptr)
@@ -105,6 +109,7 @@ bool Verifier::allocate(const Event& event, const ReplayStep& step) {
   }
   placement_.add(result.pointer);
   requested_bytes_live_ += event.size_bytes;
+  overhead_.allocate(result.pointer, event.size_bytes);
   report_.requested_bytes_peak = std::max(report_.requested_bytes_peak, requested_bytes_live_);
   if (checks_rules()) check_new_block(block);
   if (checks_whole()) check_some_block();
@@ -143,7 +148,9 @@ void Verifier::note_oom(const Event& event) {
 }
 
 std::uint64_t Verifier::device_extra_bytes(const MemoryStats& stats) const {
-  if (!setup_.capabilities.real_memory || !stats.reserved_bytes) return 0;
+  if (!setup_.capabilities.real_memory) return 0;
+  // Who does not say what it reserves does not say how it rounds either.
+  if (!stats.reserved_bytes) return overhead_.bytes();
   const std::uint64_t held_bytes = setup_.device_bytes_before + *stats.reserved_bytes;
   const std::uint64_t used_bytes = device_used_bytes(setup_.simcu);
   return used_bytes > held_bytes ? used_bytes - held_bytes : 0;
@@ -214,7 +221,12 @@ bool Verifier::check_early_reuse(const Block& block) {
 void Verifier::check_device_range(const Block& block) {
   bool inside = true;
   if (setup_.simcu.present) {
-    inside = setup_.simcu.view(block.pointer, block.shadow.size_bytes) != nullptr;
+    std::uint64_t base = 0;
+    std::uint64_t size_bytes = 0;
+    int device = 0;
+    inside = setup_.simcu.view(block.pointer, block.shadow.size_bytes) != nullptr &&
+             setup_.simcu.allocation_of(block.pointer, &base, &size_bytes, &device) == 0 &&
+             device == device_;
   } else if (report_.counts.allocate_count % kRangeCheckPeriodGpu == 1) {
     cudaPointerAttributes attributes{};
     inside = cudaPointerGetAttributes(&attributes, block.pointer) == cudaSuccess &&
@@ -261,8 +273,11 @@ void Verifier::deallocate(const ReplayStep& step) {
     hazards_.deallocate(block.shadow, now_ns());
   }
   ++report_.counts.deallocate_count;
-  setup_.replay.backend->deallocate(block.pointer, step.size_bytes,
-                                    setup_.replay.streams[step.stream]);
+  overhead_.deallocate(block.pointer, block.shadow.size_bytes);
+  calls_.make([&] {
+    setup_.replay.backend->deallocate(block.pointer, step.size_bytes,
+                                      setup_.replay.streams[step.stream]);
+  });
 }
 
 void Verifier::run_other(const Event& event, const ReplayStep& step) {
@@ -274,10 +289,11 @@ void Verifier::run_other(const Event& event, const ReplayStep& step) {
         return;
       }
       hazards_.record(event.id, event.stream);
-      setup_.replay.backend->record_stream(blocks_[step.slot].pointer, stream);
+      calls_.make(
+          [&] { setup_.replay.backend->record_stream(blocks_[step.slot].pointer, stream); });
       return;
     case EventKind::Trim:
-      trim_backend(setup_.replay, step.stream);
+      calls_.make([&] { trim_backend(setup_.replay, step.stream); });
       return;
     case EventKind::Kernel:
       if (checks_whole()) note_work(event.stream, event.duration_ns());
@@ -451,6 +467,9 @@ void Verifier::release_live() {
 VerifyReport Verifier::report() const {
   VerifyReport report = report_;
   report.placement_hash = placement_.value();
+  report.rules_checked = checks_rules();
+  report.cold_ticks = calls_.cold_ticks();
+  report.driver_calls = calls_.driver_calls();
   return report;
 }
 

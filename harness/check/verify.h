@@ -9,11 +9,14 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "allocators/backend/backend.h"
 #include "base/random.h"
+#include "harness/check/backend_calls.h"
 #include "harness/check/block_contents.h"
+#include "harness/check/block_overhead.h"
 #include "harness/check/placement_recorder.h"
 #include "harness/check/shadow_heap.h"
 #include "harness/check/stream_hazards.h"
@@ -38,6 +41,7 @@ struct VerifySetup {
   std::uint64_t device_bytes_before = 0;    // device_used_bytes() before the backend was made
   PlacementRecorder* placements = nullptr;  // gets every answer; null = none
   Timeline* timeline = nullptr;             // gets the moments of the pass; null = none
+  const TickClock* clock = nullptr;         // for the time of the first calls; null = none
 };
 
 // Bytes of the current device in use: what simcuda says, which does not move its clock, else
@@ -59,6 +63,9 @@ struct VerifyReport {
   std::optional<std::uint64_t> reserved_bytes_at_requested_peak;  // of requests that succeeded
   std::uint64_t requested_bytes_peak = 0;                         // of requests that succeeded
   std::uint64_t device_bytes_peak = 0;
+  bool rules_checked = false;    // false at the level off
+  std::uint64_t cold_ticks = 0;  // of the first kColdCallCount calls
+  std::vector<std::pair<std::string, std::int64_t>> driver_calls;
 };
 
 class Verifier {
@@ -121,7 +128,10 @@ class Verifier {
   std::uint64_t requested_bytes_peak_seen_ = 0;
   std::optional<std::uint64_t> reserved_bytes_seen_;
   bool marks_blocks_ = false;
+  int device_ = 0;  // the one whose memory blocks have to be
   BlockContents contents_;
+  BackendCalls calls_;
+  BlockOverhead overhead_;
   StreamHazards hazards_;  // at the level edges of busy kernels only
   StreamPoints points_;    // on a GPU
   Random random_;          // which block is looked at between

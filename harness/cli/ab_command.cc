@@ -196,8 +196,9 @@ ExitCode ab_command(const RunCommand& command) {
 
   if (command.out.empty()) session.folder = make_new_folder(session.folder);
   const SessionOutcome outcome = run_session(session);
-  fmt::print("{}", command.format == "json" ? render_comparison_json(outcome.comparison)
-                                            : render_comparison(outcome.comparison, false));
+  fmt::print("{}", command.format == "json"
+                       ? render_comparison_json(outcome.comparison)
+                       : render_comparison(outcome.comparison, Detail::Findings));
   std::FILE* people = command.format == "table" ? stdout : stderr;
   fmt::print(people, "results: {}\nto compare them again: allocmark compare {}\n", session.folder,
              session.folder);

@@ -32,6 +32,9 @@ SimcuApi SimcuApi::find() {
   look_up("simcu_view", api.view);
   look_up("simcu_used_bytes", api.used_bytes);
   look_up("simcu_last_message", api.last_message);
+  look_up("simcu_thread_calls", api.thread_calls);
+  look_up("simcu_call_name", api.call_name);
+  look_up("simcu_allocation_of", api.allocation_of);
   api.present = true;
   return api;
 }

@@ -15,6 +15,9 @@ struct SimcuApi {
   decltype(&simcu_view) view = nullptr;
   decltype(&simcu_used_bytes) used_bytes = nullptr;
   decltype(&simcu_last_message) last_message = nullptr;
+  decltype(&simcu_thread_calls) thread_calls = nullptr;
+  decltype(&simcu_call_name) call_name = nullptr;
+  decltype(&simcu_allocation_of) allocation_of = nullptr;
 
   // Throws EnvironmentError where a simcuda is loaded that lacks one of these functions.
   [[nodiscard]] static SimcuApi find();

@@ -51,6 +51,10 @@ struct NumberComparison {
   Verdict verdict = Verdict::Same;
   bool gated = true;        // whether the policy lets it fail the comparison
   std::string reason = {};  // empty where the numbers say it all
+  bool safety = false;      // more of it is worse whatever else is; undecided is no pass
+  bool excused = false;     // not compared, and no fault of either side: it decides nothing
+  // Rounds (of runs: passes) that would probably decide it, where it is undecided for want of them.
+  std::optional<std::uint64_t> rounds_needed = {};
 };
 
 struct CellComparison {
@@ -62,6 +66,7 @@ struct CellComparison {
   double now_wall_s = 0;  // that NEW's cell took, all of it
   std::vector<NumberComparison> numbers = {};
   std::vector<std::string> flags = {};          // "BASE: allocate drifts ..."
+  std::string first_difference = {};            // the first block that lies elsewhere, in words
   [[nodiscard]] double change_abs_max() const;  // of the numbers that gave the verdict
 };
 

@@ -82,7 +82,11 @@ inline CellResult cell() {
                          .allocate_buckets = allocate_buckets,
                          .deallocate_buckets = deallocate_buckets,
                          .allocator_ns_per_step = 123.25,
-                         .request_latency_ns_p99 = 2.25e6});
+                         .request_latency_ns_p99 = 2.25e6,
+                         .allocate_own_buckets = {{.index = 1, .count = 349}},
+                         .deallocate_own_buckets = {{.index = 2, .count = 231}},
+                         .oom_count = 4,
+                         .residue_bytes = 2097152});
   cell.requests = RequestLatency{.latency = latency(50, 1e6),
                                  .first_token = latency(51, 2e5),
                                  .ideal_latency = latency(52, 9e5),
@@ -96,6 +100,9 @@ inline CellResult cell() {
   cell.kernel_ns_total = 5000000;
   cell.harness_overhead_ns_p50 = 18.5;
   cell.wall_s = 0.03;
+  cell.driver_calls = {{"cudaFree", 10}, {"cudaMalloc", 11}};
+  cell.early_reuse_count = 5;
+  cell.cold_ns = 34567.5;
   cell.residue_bytes = 1;
   return cell;
 }
