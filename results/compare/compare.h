@@ -66,7 +66,6 @@ struct CellComparison {
   double now_wall_s = 0;  // that NEW's cell took, all of it
   std::vector<NumberComparison> numbers = {};
   std::vector<std::string> flags = {};          // "BASE: allocate drifts ..."
-  std::string first_difference = {};            // the first block that lies elsewhere, in words
   [[nodiscard]] double change_abs_max() const;  // of the numbers that gave the verdict
 };
 

@@ -140,9 +140,8 @@ std::string advice_for(const CellComparison& cell, const NumberComparison& numbe
            "with an event, and name record_stream:SYMBOL";
   }
   if (name == "placement_hash") {
-    return cell.first_difference.empty()
-               ? "to see the first block that moved: run both sides with --record-placements DIR"
-               : cell.first_difference;
+    return "blocks lie elsewhere, which is neither better nor worse; the policy's fail_on_changed "
+           "makes it fail";
   }
   if (name.starts_with("driver_calls.") || name.ends_with("_count")) {
     return "SIMCUDA_CALL_LOG=FILE lists every driver call with its arguments";
@@ -297,22 +296,39 @@ std::string wrapped_note(std::size_t index, const std::string& text) {
   return out + '\n';
 }
 
+// What the sides are, where all cells have the same two.
+std::string sides_text(const Comparison& comparison) {
+  std::set<std::string> texts;
+  const auto named = [](const std::string& label, const CellKey& key) {
+    return fitted(fmt::format("{}: {} [{}]", label, key.allocator,
+                              without_folders(conf_or_unset(key))),
+                  100) +
+           '\n';
+  };
+  for (const CellComparison& cell : comparison.cells) {
+    if (!cell.now_key) return {};
+    texts.insert(named(comparison.base_label, cell.key) +
+                 named(comparison.now_label, *cell.now_key));
+  }
+  return texts.size() == 1 ? *texts.begin() : std::string();
+}
+
 }  // namespace
 
 std::string render_findings(const Comparison& comparison) {
   const Places places(comparison);
+  std::string out = sides_text(comparison);
   std::vector<Finding> findings;
   for (const CellComparison& cell : comparison.cells) {
     const std::vector<Finding> of_cell = findings_of(cell);
     findings.insert(findings.end(), of_cell.begin(), of_cell.end());
   }
-  if (findings.empty()) return {};
+  if (findings.empty()) return out;
   std::stable_sort(findings.begin(), findings.end(), [](const Finding& a, const Finding& b) {
     if (a.gated != b.gated) return a.gated;
     return a.verdict < b.verdict;
   });
   std::vector<std::string> notes;
-  std::string out;
   for (std::size_t i = 0; i < std::min(findings.size(), kFindingCountMax); ++i) {
     out += line_of(findings[i], places, notes);
   }

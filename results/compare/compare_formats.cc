@@ -68,20 +68,6 @@ std::string unit_of(const NumberComparison& number) {
   return number.name.find("_bytes") != std::string::npos ? "B" : "count";
 }
 
-// A file's folder is another one on the next machine: only its name stays.
-std::string without_folders(std::string_view conf) {
-  std::string out;
-  for (const char letter : conf) {
-    const std::size_t begin = out.find_last_of(":,[ =");
-    if (letter == '/') {
-      out.resize(begin == std::string::npos ? 0 : begin + 1);
-    } else {
-      out += letter;
-    }
-  }
-  return out;
-}
-
 std::string name_of(const CellKey& key, bool with_allocator, bool with_conf) {
   // Bencher takes 1024 characters; the id keeps longer names apart.
   constexpr std::size_t kBytesMax = 1000;
@@ -101,6 +87,19 @@ bool is_followed(const NumberComparison& number) {
 
 }  // namespace
 
+std::string without_folders(std::string_view conf) {
+  std::string out;
+  for (const char letter : conf) {
+    const std::size_t begin = out.find_last_of(":,[ =");
+    if (letter == '/') {
+      out.resize(begin == std::string::npos ? 0 : begin + 1);
+    } else {
+      out += letter;
+    }
+  }
+  return out;
+}
+
 std::string service_name(const CellKey& key) { return name_of(key, true, true); }
 
 std::string service_name(const CellComparison& cell) {
@@ -117,7 +116,6 @@ std::string render_comparison_json(const Comparison& comparison) {
     json["verdict"] = to_string(cell.verdict);
     json["reason"] = cell.reason;
     json["flags"] = cell.flags;
-    json["first_difference"] = cell.first_difference;
     Json numbers = Json::array();
     for (const NumberComparison& number : cell.numbers) numbers.push_back(number_json(number));
     json["numbers"] = std::move(numbers);

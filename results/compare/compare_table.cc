@@ -113,9 +113,6 @@ void append_numbers(std::string& out, const Comparison& comparison, bool all) {
         remarks.back().push_back(fmt::format("about {} rounds would tell", *number->rounds_needed));
       }
     }
-    if (!numbers.empty() && !cell.first_difference.empty()) {
-      remarks.back().push_back(cell.first_difference);
-    }
     if (!numbers.empty()) {
       remarks.back().insert(remarks.back().end(), cell.flags.begin(), cell.flags.end());
     }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "results/compare/compare.h"
 
@@ -18,6 +19,9 @@ namespace allocmark {
 // How much a terminal shows: a line for each finding, a row for each number that is not the same,
 // or a row for each number.
 enum class Detail { Findings, Rows, All };
+
+// A config string with files by their names alone: their folder is another one on the next machine.
+[[nodiscard]] std::string without_folders(std::string_view conf);
 
 // For a terminal: what was compared, what to know, the findings or rows with the most important
 // first, and whether it passed.

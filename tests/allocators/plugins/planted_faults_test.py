@@ -4,7 +4,7 @@ and checks that the comparison ends with the exit code and finds it by the numbe
 results/compare/PLANTED_FAULTS.md holds and compares the two.
 
 Usage: planted_faults_test.py ALLOCMARK INCLUDE LIBRARY PAGE [--only NAME,...] [--approve]
-  INCLUDE, LIBRARY  folders of cuda_runtime_api.h and of libcudart.so
+  INCLUDE, LIBRARY  the folder of cuda_runtime_api.h, and libcudart.so itself
 A timed fault may be missed once and is tried again, since the machine is shared; a fault that is exact may not.
 """
 
@@ -77,7 +77,7 @@ class Bench:
         if not path.exists():
             source = Path(__file__).with_name("planted_plugin.cc")
             subprocess.run(["c++", "-std=c++20", "-O1", "-shared", "-fPIC", f'-DFAULT="{fault}"', f"-I{self.options.include}", str(source), "-o",
-                            str(path), f"-L{self.options.library}", "-lcudart"], check=True)
+                            str(path), self.options.library], check=True)
         return f"pluggable=library:{path},malloc:planted_malloc,free:planted_free,trim:planted_trim,record_stream:planted_record_stream"
 
     def compare(self, fault, kind, cells):
