@@ -4,14 +4,15 @@
 // (scripts/approve_goldens.sh), so none of them can disagree. Flows in: a struct of schema.h, const
 // or not; flows out: one call on `fields` per field. Adding a metric adds one row here.
 //
-// `fields` offers: text, integer, boolean, optional_integer, known_integer and known_real (0 means
-// unknown), real, quantile (undefined where the count is 0), status, cause, texts, counters,
-// optional_object, objects, histogram.
+// `fields` offers: text, optional_text (left out where empty), integer, boolean, optional_integer,
+// known_integer and known_real (0 means unknown), real, quantile (undefined where the count is 0),
+// status, cause, texts, counters, optional_object, objects, histogram.
 #pragma once
 
 #include <string>
 
 #include "results/field.h"
+#include "results/pass_fields.h"
 #include "results/schema.h"
 
 namespace allocmark::fields {
@@ -49,6 +50,12 @@ void visit_key(Fields& fields, Key& key) {
                                "ends at the first failed request",
                     .choices = "skip,stop"},
               key.on_oom);
+  fields.optional_text(
+      Field{"workload_definition",
+            "what the scenario in `workload` said when the run was planned; left out where it "
+            "names none, and in CSV",
+            5},
+      key.workload_definition);
 }
 
 template <typename Fields, typename Summary>
@@ -131,48 +138,6 @@ void visit_size_class(Fields& fields, SizeClass& size_class) {
               size_class.size_class);
   visit_operation(fields, "allocate", size_class.allocate);
   visit_operation(fields, "deallocate", size_class.deallocate);
-}
-
-template <typename Fields, typename Pass>
-void visit_pass(Fields& fields, Pass& pass) {
-  const std::string_view latency = "total latency in this pass";
-  fields.real(Field{"allocate_latency_ns_p50", latency}, pass.allocate_p50_ns);
-  fields.real(Field{"allocate_latency_ns_p99", latency}, pass.allocate_p99_ns);
-  fields.real(Field{"deallocate_latency_ns_p50", latency}, pass.deallocate_p50_ns);
-  fields.real(Field{"wall_ns",
-                    "host time of replaying the trace: with the harness, without modelled driver "
-                    "time"},
-              pass.wall_ns);
-  const auto histogram = [](const char* name) {
-    return Field{name,
-                 "how often which total latency was seen in this pass, see \"Histograms\"; null "
-                 "without samples",
-                 1, "{allocate,deallocate}_latency_histogram"};
-  };
-  fields.histogram(histogram("allocate_latency_histogram"), pass.allocate_buckets);
-  fields.histogram(histogram("deallocate_latency_histogram"), pass.deallocate_buckets);
-  fields.known_real(
-      Field{"allocator_ns_per_step",
-            "as the cell's, median over the steps of this pass; null without marks", 4},
-      pass.allocator_ns_per_step);
-  fields.known_real(Field{"request_latency_ns_p99",
-                          "P99 of the latency of this pass's requests; null where the trace tells "
-                          "of none",
-                          4},
-                    pass.request_latency_ns_p99);
-  const auto own = [](const char* name) {
-    return Field{name,
-                 "the same of the allocator's own code: host time of the calls for which the "
-                 "simulated driver had nothing to do, or of all calls where those are fewer than "
-                 "half; null on a GPU, whose host time contains the driver's",
-                 5, "{allocate,deallocate}_own_latency_histogram"};
-  };
-  fields.histogram(own("allocate_own_latency_histogram"), pass.allocate_own_buckets);
-  fields.histogram(own("deallocate_own_latency_histogram"), pass.deallocate_own_buckets);
-  fields.optional_integer(Field{"oom_count", "failed requests of this pass", 5}, pass.oom_count);
-  fields.optional_integer(
-      Field{"residue_bytes", "as the cell's, after this pass; above 0 in every pass is a leak", 5},
-      pass.residue_bytes);
 }
 
 template <typename Fields, typename Requests>
@@ -303,6 +268,10 @@ void visit_memory(Fields& fields, Cell& cell) {
             "of several processes has `process<i>.requests`, `process<i>.out_of_memory` (how many "
             "of them failed) and `process<i>.reserved_bytes_peak` instead"},
       cell.counters);
+}
+
+template <typename Fields, typename Cell>
+void visit_calls(Fields& fields, Cell& cell) {
   fields.counters(
       Field{"driver_calls",
             "CUDA calls that the allocator made in the checked pass, by function, as simcuda "
@@ -397,6 +366,7 @@ void visit_cell(Fields& fields, Cell& cell) {
   visit_outcome(fields, cell);
   visit_oom(fields, cell);
   visit_memory(fields, cell);
+  visit_calls(fields, cell);
   visit_latencies(fields, cell);
   visit_program(fields, cell);
 }

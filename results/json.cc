@@ -59,6 +59,9 @@ class Writer {
   void optional_integer(const std::string& name, const std::optional<std::uint64_t>& value) {
     object_[name] = value ? Json(*value) : Json(nullptr);
   }
+  void optional_text(const std::string& name, const std::string& value) {
+    if (!value.empty()) object_[name] = value;
+  }
   void known_integer(const std::string& name, std::uint64_t value) {
     object_[name] = value != 0 ? Json(value) : Json(nullptr);
   }
@@ -152,6 +155,10 @@ class Reader {
     if (!found.is_string()) wrong(name, "text", found);
     value = found.get<std::string>();
   }
+  void optional_text(const std::string& name, std::string& value) {
+    value.clear();
+    if (nullable(name) != nullptr) text(name, value);
+  }
   void texts(const std::string& name, std::vector<std::string>& values) {
     const Json& found = required(name);
     if (!found.is_array()) wrong(name, "a list of texts", found);
@@ -203,7 +210,6 @@ class Reader {
     if (name.since_minor > 0 && nullable(name) == nullptr) return;
     const Json& found = required(name);
     if (!found.is_object()) wrong(name, "an object of whole numbers", found);
-    values.clear();
     for (const auto& [key, value] : found.items()) {
       if (!value.is_number_integer() || (value.is_number_unsigned() && too_large(value))) {
         wrong(name.name + "." + key, "a whole number of 64 bits", value);

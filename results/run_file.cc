@@ -52,7 +52,8 @@ class CellSet {
   explicit CellSet(RunFile& run) : run_(run) {}
 
   void add(CellResult cell) {
-    const auto [place, is_new] = index_by_id_.try_emplace(cell.key.id(), run_.cells.size());
+    // By name: a scenario that was edited before the run went on has its last results.
+    const auto [place, is_new] = index_by_id_.try_emplace(cell.key.id_by_name(), run_.cells.size());
     if (is_new) {
       run_.cells.push_back(std::move(cell));
     } else {

@@ -29,10 +29,17 @@ std::uint64_t fnv1a(std::string_view bytes) {
 }  // namespace
 
 std::string CellKey::id() const {
-  const std::string bytes = netstring(workload) + netstring(allocator) + netstring(conf) +
-                            netstring(device) + netstring(capacity) +
-                            netstring(std::to_string(seed)) + netstring(on_oom);
+  std::string bytes = netstring(workload) + netstring(allocator) + netstring(conf) +
+                      netstring(device) + netstring(capacity) + netstring(std::to_string(seed)) +
+                      netstring(on_oom);
+  if (!workload_definition.empty()) bytes += netstring(workload_definition);
   return fmt::format("{:016x}", fnv1a(bytes));
+}
+
+std::string CellKey::id_by_name() const {
+  CellKey named = *this;
+  named.workload_definition.clear();
+  return named.id();
 }
 
 }  // namespace allocmark

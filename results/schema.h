@@ -26,8 +26,19 @@ struct CellKey {
   std::string on_oom =
       "skip";  // skip: the program goes on without the block; stop: the trace ends there
 
-  // Stable id: 16 hex digits, the hash of all fields above.
+  // What the workload's name stood for where it named a scenario: "train:gpt2-124m,batch=8". Empty
+  // where no scenario was named, and in results that were written before this was stored.
+  std::string workload_definition = {};
+
+  // Stable id: 16 hex digits, the hash of all fields above, so that an edited scenario is another
+  // cell. An empty definition is left out of the hash.
   [[nodiscard]] std::string id() const;
+  // The id without the definition: the same for one scenario before and after an edit.
+  [[nodiscard]] std::string id_by_name() const;
+  // What to open: the definition where there is one, else the workload.
+  [[nodiscard]] const std::string& workload_text() const {
+    return workload_definition.empty() ? workload : workload_definition;
+  }
   friend bool operator==(const CellKey&, const CellKey&) = default;
 };
 

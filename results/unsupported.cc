@@ -55,6 +55,8 @@ class Finder {
   template <typename... Arguments>
   void text(const Arguments&... /*arguments*/) {}
   template <typename... Arguments>
+  void optional_text(const Arguments&... /*arguments*/) {}
+  template <typename... Arguments>
   void texts(const Arguments&... /*arguments*/) {}
   template <typename... Arguments>
   void integer(const Arguments&... /*arguments*/) {}

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Checks the rules of our style that a machine can check; run by CTest as `lint`. Prints file:line and the rule.
 
-Rules: pinned clang-format 14; files of at most 500 lines and functions of at most 70 (a comment `lint: long` with a
-reason in the same file's head lifts the file limit); headers begin with #pragma once; no TODO; no tab. Which rooms
+Rules: pinned clang-format 14; files of at most 400 lines, of tests 500, and functions of at most 60 (a comment `lint: long`
+with a reason in the same file's head lifts the file limit); headers begin with #pragma once; no TODO; no tab. Which rooms
 may include which is checked by rooms.py.
 """
 import re
@@ -12,8 +12,20 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-FILE_LINES_MAX = 500
-FUNCTION_LINES_MAX = 70
+FILE_LINES_MAX = 400
+FUNCTION_LINES_MAX = 60
+# Files that are to be split yet, and what they may have until then. Never add one.
+LONG_FILES = {
+    "harness/bundle/bundle_rules.cc": 500,
+    "harness/cell/cell.cc": 500,
+    "harness/cli/run_command.cc": 500,
+    "harness/simcuda/shim/pools.cc": 500,
+    "harness/simcuda/shim/streams.cc": 500,
+    "results/compare/interleaved.cc": 500,
+    "results/json.cc": 500,
+}
+# Test programs are lists of cases: a file may have this many lines.
+TEST_LINES_MAX = 500
 
 
 def sources():
@@ -24,9 +36,10 @@ def sources():
             yield path, name
 
 
-def check_lengths(lines):
-    if len(lines) > FILE_LINES_MAX and not any("lint: long" in line for line in lines[:12]):
-        yield 1, f"{len(lines)} lines; at most {FILE_LINES_MAX}"
+def check_lengths(name, lines):
+    limit = LONG_FILES.get(name, TEST_LINES_MAX if name.startswith("tests/") else FILE_LINES_MAX)
+    if len(lines) > limit and not any("lint: long" in line for line in lines[:12]):
+        yield 1, f"{len(lines)} lines; at most {limit}"
     start = None
     for number, line in enumerate(lines, 1):
         if re.match(r"[A-Za-z].*[{(,]$|[A-Za-z].*\)( const)?( noexcept)? \{$", line) and not re.match(
@@ -66,7 +79,7 @@ def main():
     for path, name in sources():
         names.append(name)
         lines = path.read_text().splitlines()
-        for number, rule in [*check_lengths(lines), *check_text(name, lines)]:
+        for number, rule in [*check_lengths(name, lines), *check_text(name, lines)]:
             print(f"{name}:{number}: {rule}", file=sys.stderr)
             broken += 1
     status = check_format(names)

@@ -22,7 +22,6 @@ namespace {
 
 constexpr std::string_view kThen = " then ";
 constexpr std::string_view kBeside = " beside ";
-constexpr std::size_t kBatchEventCount = 4096;
 // Processes take turns of so many events at most: a real driver serves them in an order that nobody
 // chose.
 constexpr std::uint64_t kTurnEventCountMax = 32;
@@ -292,6 +291,32 @@ std::vector<std::string> workload_parts(std::string_view text) {
     for (std::string& part : split(process, kThen)) leaves.push_back(std::move(part));
   }
   return leaves;
+}
+
+std::string replace_workload_parts(std::string_view text,
+                                   const std::function<std::string(const std::string&)>& replace) {
+  std::string whole;
+  const std::vector<std::string> processes = split(text, kBeside);
+  for (const std::string& process : processes) {
+    if (!whole.empty()) whole += kBeside;
+    const std::vector<std::string> parts = split(process, kThen);
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      const std::string now = replace(parts[i]);
+      const bool is_alone = processes.size() == 1 && parts.size() == 1;
+      const bool fits =
+          now == parts[i] || is_alone ||
+          (now.find(kBeside) == now.npos && (parts.size() == 1 || now.find(kThen) == now.npos));
+      if (!fits) {
+        throw UsageError({.what = "a scenario of several workloads cannot be one part here",
+                          .where = fmt::format("workload '{}', part '{}'", text, parts[i]),
+                          .wanted = "a scenario of one workload, or all parts written out",
+                          .got = now,
+                          .next = ""});
+      }
+      whole += (i == 0 ? "" : std::string(kThen)) + now;
+    }
+  }
+  return whole;
 }
 
 std::unique_ptr<EventSource> open_composition(std::string_view text, std::uint64_t seed) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -16,6 +17,11 @@ namespace allocmark {
 // The workloads that a text is made of, without "then" and "beside"; the text itself where it has
 // neither.
 [[nodiscard]] std::vector<std::string> workload_parts(std::string_view text);
+
+// The text with `replace`d parts. Throws UsageError where what replaces a part would not be one
+// part of the whole: other parts would get other seeds.
+[[nodiscard]] std::string replace_workload_parts(
+    std::string_view text, const std::function<std::string(const std::string&)>& replace);
 
 // Null where the text has neither word. Throws UsageError where a part is bad, empty or, after
 // "then", itself several processes.

@@ -41,6 +41,13 @@ std::unique_ptr<EventSource> open_scenario_workload(const Scenario& scenario, st
   }
 }
 
+// open_workload takes a name for one of these first.
+bool comes_before_scenarios(const std::string& name) {
+  const std::vector<NamedFile> recorded = recorded_traces();
+  return std::ranges::find(generators(), name, &GeneratorEntry::name) != generators().end() ||
+         std::ranges::find(recorded, name, &NamedFile::name) != recorded.end();
+}
+
 // A path where a name is wanted: says how a file is named, or that there is none.
 void refuse_path(const std::string& text) {
   namespace fs = std::filesystem;
@@ -93,6 +100,19 @@ std::unique_ptr<EventSource> open_workload(std::string_view workload, std::uint6
                     .wanted = "a generator, file:PATH, a recorded trace or a scenario",
                     .got = "",
                     .next = suggest(name, known, "allocmark list workloads")});
+}
+
+std::string define_workload(std::string_view text) {
+  const std::vector<NamedFile> files = scenario_files();
+  bool names_scenario = false;
+  const auto define = [&](const std::string& name) {
+    const auto file = std::ranges::find(files, name, &NamedFile::name);
+    if (file == files.end() || comes_before_scenarios(name)) return name;
+    names_scenario = true;
+    return read_scenario(file->path).workload;
+  };
+  std::string definition = replace_workload_parts(text, define);
+  return names_scenario ? definition : std::string();
 }
 
 }  // namespace allocmark

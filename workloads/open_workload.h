@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <string_view>
 
 #include "workloads/trace/source.h"
@@ -15,5 +16,10 @@ namespace allocmark {
 // UsageError with the nearest names.
 [[nodiscard]] std::unique_ptr<EventSource> open_workload(std::string_view workload,
                                                          std::uint64_t seed);
+
+// The same workload with what each scenario says in place of its name, so that it opens without the
+// scenarios' files; empty where the text names none. Throws UsageError where a scenario inside of
+// "then" or "beside" has the same word in it: its parts would get other seeds.
+[[nodiscard]] std::string define_workload(std::string_view text);
 
 }  // namespace allocmark

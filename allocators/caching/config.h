@@ -21,7 +21,6 @@ struct ConfigKey {
 };
 
 // Every key PyTorch 2.11 knows, in the order help texts show them.
-[[nodiscard]] std::span<const ConfigKey> config_keys();
 [[nodiscard]] const std::vector<std::string>& config_key_names();
 
 struct StrictConfig {
@@ -43,13 +42,5 @@ struct PytorchConfig {
 // as each does in PyTorch, and an error leaves what was applied before it. Returns PyTorch's error
 // text, empty where accepted.
 [[nodiscard]] std::string change_like_pytorch(Settings& settings, std::string_view conf);
-
-// The config string a program would run with: the first of these variables that is set, even to the
-// empty string. `get` is getenv or a stand-in.
-struct EnvironmentConfig {
-  std::string_view variable;  // empty where none is set
-  std::string conf;
-};
-[[nodiscard]] EnvironmentConfig config_from_environment(const char* (*get)(const char* name));
 
 }  // namespace allocmark::caching

@@ -312,11 +312,4 @@ std::string change_like_pytorch(Settings& settings, std::string_view conf) {
   return {};
 }
 
-EnvironmentConfig config_from_environment(const char* (*get)(const char* name)) {
-  for (const char* variable : {"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"}) {
-    if (const char* conf = get(variable)) return {variable, conf};
-  }
-  return {};
-}
-
 }  // namespace allocmark::caching

@@ -277,8 +277,6 @@ class StrictReader {
 
 }  // namespace
 
-std::span<const ConfigKey> config_keys() { return keys(); }
-
 const std::vector<std::string>& config_key_names() {
   static const std::vector<std::string> kNames = [] {
     std::vector<std::string> names;

@@ -63,21 +63,4 @@ Flat flatten(const Counters& counters) {
   return flat;
 }
 
-void reset_peaks(Counters& counters) {
-  const auto reset = [](Stat& stat) { stat.reset_peak(); };
-  for (const NamedArray& entry : kArrays) (counters.*entry.array).for_each(reset);
-  for (const NamedStat& entry : kStats) reset(counters.*entry.stat);
-}
-
-void reset_accumulated(Counters& counters) {
-  const auto reset = [](Stat& stat) { stat.reset_accumulated(); };
-  for (const NamedArray& entry : kArrays) (counters.*entry.array).for_each(reset);
-  for (const NamedStat& entry : kStats) reset(counters.*entry.stat);
-  counters.num_alloc_retries = 0;
-  counters.num_device_alloc = 0;
-  counters.num_device_free = 0;
-  counters.num_ooms = 0;
-  counters.num_sync_all_streams = 0;
-}
-
 }  // namespace allocmark::caching

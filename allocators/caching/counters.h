@@ -32,12 +32,6 @@ class Stat {
   // One step of either sign.
   void change(std::int64_t amount) { amount > 0 ? increase(amount) : decrease(-amount); }
 
-  void reset_peak() { peak_ = current_; }
-  void reset_accumulated() {
-    allocated_ = 0;
-    freed_base_ = current_;
-  }
-
   [[nodiscard]] std::int64_t current() const { return current_; }
   [[nodiscard]] std::int64_t peak() const { return peak_; }
   [[nodiscard]] std::int64_t allocated() const { return allocated_; }
@@ -106,9 +100,5 @@ struct Counters {
 
 // name -> value, sorted by name, as memory_stats() shows them: always 122 entries.
 [[nodiscard]] std::vector<std::pair<std::string, std::int64_t>> flatten(const Counters& counters);
-
-// torch.cuda.reset_peak_memory_stats and reset_accumulated_memory_stats.
-void reset_peaks(Counters& counters);
-void reset_accumulated(Counters& counters);
 
 }  // namespace allocmark::caching

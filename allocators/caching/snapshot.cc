@@ -1,9 +1,5 @@
 #include "allocators/caching/snapshot.h"
 
-#include <fmt/format.h>
-
-#include <iterator>
-
 namespace allocmark::caching {
 namespace {
 
@@ -55,31 +51,6 @@ std::vector<SegmentInfo> take_snapshot(const CachingAllocator& allocator) {
     }
   }
   return segments;
-}
-
-std::string to_json(const std::vector<SegmentInfo>& segments) {
-  std::string text = "[";
-  const auto out = std::back_inserter(text);
-  for (const SegmentInfo& segment : segments) {
-    fmt::format_to(
-        out,
-        R"({}{{"device":0,"address":{},"total_size":{},"allocated_size":{},"active_size":{},)"
-        R"("requested_size":{},"stream":{},"segment_type":"{}","segment_pool_id":[0,0],)"
-        R"("is_expandable":{},"frames":[],"blocks":[)",
-        text.size() > 1 ? "," : "", segment.address, segment.total_bytes, segment.allocated_bytes,
-        segment.active_bytes, segment.requested_bytes, segment.stream,
-        segment.kind == PoolKind::Small ? "small" : "large", segment.expandable);
-    const char* separator = "";
-    for (const BlockInfo& block : segment.blocks) {
-      fmt::format_to(out,
-                     R"({}{{"address":{},"size":{},"requested_size":{},"state":"{}","frames":[]}})",
-                     separator, block.address, block.size_bytes, block.requested_bytes,
-                     to_string(block.state));
-      separator = ",";
-    }
-    text += "]}";
-  }
-  return text + "]";
 }
 
 }  // namespace allocmark::caching

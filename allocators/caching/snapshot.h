@@ -42,7 +42,4 @@ struct SegmentInfo {
 // By address.
 [[nodiscard]] std::vector<SegmentInfo> take_snapshot(const CachingAllocator& allocator);
 
-// The list under the key "segments" of PyTorch's snapshot, as JSON on one line.
-[[nodiscard]] std::string to_json(const std::vector<SegmentInfo>& segments);
-
 }  // namespace allocmark::caching

@@ -1,15 +1,9 @@
 #include "harness/bundle/archive.h"
 
-#ifdef ALLOCMARK_HAS_LZMA
-#include <lzma.h>
-#endif
-
 #include <array>
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
-#include <fstream>
-#include <iterator>
 #include <string_view>
 #include <utility>
 
@@ -21,59 +15,6 @@
 
 namespace allocmark {
 namespace {
-
-[[noreturn]] void fail(const std::string& path, std::string what, std::string got) {
-  throw UsageError({.what = std::move(what),
-                    .where = path,
-                    .wanted = "a whole .tar.xz archive",
-                    .got = std::move(got),
-                    .next = "get the file again"});
-}
-
-#ifdef ALLOCMARK_HAS_LZMA
-std::string read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    throw FileError({.what = "the archive cannot be opened",
-                     .where = path,
-                     .wanted = "a .tar.xz archive that can be read",
-                     .got = {},
-                     .next = "check the path"});
-  }
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
-
-std::string unpack(const std::string& path) {
-  const std::string packed = read_file(path);
-  lzma_stream stream = LZMA_STREAM_INIT;
-  if (lzma_stream_decoder(&stream, UINT64_MAX, LZMA_CONCATENATED) != LZMA_OK)
-    fail(path, "liblzma does not start", "");
-  stream.next_in = reinterpret_cast<const std::uint8_t*>(packed.data());
-  stream.avail_in = packed.size();
-  std::string result;
-  std::array<char, 1 << 16> buffer{};
-  lzma_ret code = LZMA_OK;
-  while (code == LZMA_OK) {
-    stream.next_out = reinterpret_cast<std::uint8_t*>(buffer.data());
-    stream.avail_out = buffer.size();
-    code = lzma_code(&stream, LZMA_FINISH);
-    result.append(buffer.data(), buffer.size() - stream.avail_out);
-  }
-  lzma_end(&stream);
-  if (code == LZMA_BUF_ERROR) fail(path, "the archive is cut short", "its end in mid-stream");
-  if (code == LZMA_FORMAT_ERROR) fail(path, "this is no .xz file", "another format");
-  if (code != LZMA_STREAM_END) fail(path, "the archive is damaged", "data that do not unpack");
-  return result;
-}
-#else
-std::string unpack(const std::string& path) {
-  throw EnvironmentError({.what = "this allocmark cannot read .tar.xz archives",
-                          .where = path,
-                          .wanted = "a build with liblzma",
-                          .got = {},
-                          .next = "unpack it (tar xf) and give the folder"});
-}
-#endif
 
 // A field of a tar header: octal digits, then blanks or zeros.
 bool read_octal(std::string_view field, std::uint64_t& value) {
@@ -154,12 +95,6 @@ std::string tar_header(const ArchiveFile& file) {
 
 }  // namespace
 
-std::vector<ArchiveFile> read_tar_xz(const std::string& path) {
-  TarContents contents = parse_tar(unpack(path));
-  if (!contents.damage.empty()) fail(path, "the archive is damaged", contents.damage);
-  return std::move(contents.files);
-}
-
 TarContents read_tar(const std::string& path, std::uint64_t size_bytes_max) {
   ByteReader reader(path);
   std::string tar;
@@ -174,6 +109,16 @@ TarContents read_tar(const std::string& path, std::uint64_t size_bytes_max) {
   TarContents contents = parse_tar(tar);
   if (!reader.damage().empty()) contents.damage = reader.damage();
   return contents;
+}
+
+std::vector<ArchiveFile> read_whole_tar(const std::string& path) {
+  TarContents contents = read_tar(path, kWholeTarBytesMax);
+  if (contents.damage.empty()) return std::move(contents.files);
+  throw UsageError({.what = "the archive is damaged",
+                    .where = path,
+                    .wanted = "a whole .tar, .tar.gz or .tar.zst archive",
+                    .got = contents.damage,
+                    .next = "get the file again"});
 }
 
 void write_tar(const std::string& path, const std::vector<ArchiveFile>& files) {

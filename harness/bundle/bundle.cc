@@ -23,7 +23,7 @@ namespace allocmark {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr const char* kBundleVersion = "1.0.0";
 
@@ -114,7 +114,7 @@ RunFile bundled_run(const BundleFiles& files, const std::string& prefix) {
 }
 
 std::string bundle_manifest(const std::string& version, const std::vector<CellResult>& cells) {
-  Json traces = Json::array();
+  OrderedJson traces = OrderedJson::array();
   std::set<std::pair<std::string, std::uint64_t>> seen;
   for (const CellResult& cell : cells) {
     if (!is_measured(cell) || !seen.emplace(cell.key.workload, cell.key.seed).second) continue;
@@ -124,12 +124,12 @@ std::string bundle_manifest(const std::string& version, const std::vector<CellRe
                       {"trace_hash", cell.trace_hash},
                       {"event_count", cell.event_count}});
   }
-  const Json json = {{"kind", "bundle"},
-                     {"bundle_version", kBundleVersion},
-                     {"schema_version", kSchemaVersion},
-                     {"made_by", "allocmark " + version},
-                     {"traces", traces}};
-  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  const OrderedJson json = {{"kind", "bundle"},
+                            {"bundle_version", kBundleVersion},
+                            {"schema_version", kSchemaVersion},
+                            {"made_by", "allocmark " + version},
+                            {"traces", traces}};
+  return json.dump(1, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
 std::string bundle_comparison(const BundleFiles& files) {

@@ -325,7 +325,8 @@ void regenerate(const BundleView& view, const CellResult& cell, CheckedRule& rul
     return;
   }
   try {
-    const std::unique_ptr<EventSource> source = open_workload(workload, cell.key.seed);
+    const std::unique_ptr<EventSource> source =
+        open_workload(cell.key.workload_text(), cell.key.seed);
     if (fmt::format("{:016x}", trace_hash(*source)) == cell.trace_hash) return;
     differs(view, fmt::format("{} with seed {} gives other events", workload, cell.key.seed), rule);
   } catch (const Error& error) {

@@ -47,6 +47,23 @@ namespace {
 // Steps kept per pass for the median of the allocator's time; later ones are left out.
 constexpr std::uint64_t kStepCountMax = 65536;
 
+struct CloseFile {
+  void operator()(std::FILE* file) const { (void)std::fclose(file); }
+};
+using OpenFile = std::unique_ptr<std::FILE, CloseFile>;
+
+// Null where none are wanted.
+OpenFile open_placements(const std::string& path) {
+  if (path.empty()) return nullptr;
+  OpenFile file(std::fopen(path.c_str(), "w"));
+  if (file != nullptr) return file;
+  throw EnvironmentError(ErrorText{.what = "cannot write the placements",
+                                   .where = path,
+                                   .wanted = {},
+                                   .got = {},
+                                   .next = "see that the folder exists and is writable"});
+}
+
 class CellRun {
  public:
   CellRun(const CellSpec& spec, PassTurns* turns, CellResult& result)
@@ -148,7 +165,7 @@ void CellRun::check_key() {
 }
 
 void CellRun::prepare_trace() {
-  trace_.emplace(open_workload_with_kernels(spec_.key.workload, spec_.key.seed));
+  trace_.emplace(open_workload_with_kernels(spec_.key.workload_text(), spec_.key.seed));
   const TraceFacts& facts = trace_->facts();
   result_.trace_name = trace_->name();
   result_.trace_hash = hash_text(trace_->hash());
@@ -236,20 +253,7 @@ void CellRun::write_timeline(const Timeline& timeline) {
 }
 
 void CellRun::verify_pass() {
-  struct CloseFile {
-    void operator()(std::FILE* file) const { (void)std::fclose(file); }
-  };
-  std::unique_ptr<std::FILE, CloseFile> placements;
-  if (!spec_.placements_path.empty()) {
-    placements.reset(std::fopen(spec_.placements_path.c_str(), "w"));
-    if (placements == nullptr) {
-      throw EnvironmentError(ErrorText{.what = "cannot write the placements",
-                                       .where = spec_.placements_path,
-                                       .wanted = {},
-                                       .got = {},
-                                       .next = "see that the folder exists and is writable"});
-    }
-  }
+  const OpenFile placements = open_placements(spec_.placements_path);
   Timeline timeline(trace_->facts().event_count);
   const std::uint64_t bytes_before = used_bytes();
   std::unique_ptr<Backend> backend = make_backend();

@@ -1,7 +1,7 @@
 // How two cells' processes take turns, pass by pass: the child's end. A process says that it waits
 // and goes on when its parent gives it the turn, so that only one of the two works at a time and a
 // pass of one lies next to a pass of the other. The parent's end is ChildProcess::give_turn; who
-// comes when is cell_group's to decide. Works on a socket; times nothing.
+// comes when is run_group's to decide. Works on a socket; times nothing.
 #pragma once
 
 #include <cstdint>

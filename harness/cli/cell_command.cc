@@ -4,20 +4,15 @@
 // answers go out; with --qualify that of harness/qualify/child.h: a test comes in, its answer goes
 // out.
 #include <cuda_runtime_api.h>
-#include <signal.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <charconv>
-#include <chrono>
-#include <cstdlib>
 #include <iostream>
 #include <iterator>
 #include <string>
 #include <string_view>
 #include <system_error>
-#include <thread>
 
 #include <fmt/format.h>
 #include "harness/cell/cell.h"
@@ -34,8 +29,6 @@
 
 namespace allocmark {
 namespace {
-
-constexpr int kResultFd = 3;
 
 void send_line(const std::string& line) {
   std::string_view rest = line;
@@ -119,37 +112,10 @@ void describe(std::string_view device) {
   send_line(to_json_line(facts) + "\n");
 }
 
-// What a broken cell does, for the tests of those who start cells: ALLOCMARK_TEST_MISBEHAVE is KIND
-// for all cells or KIND:ALLOCATOR for some.
-void misbehave(const std::string& allocator) {
-  const char* text = std::getenv("ALLOCMARK_TEST_MISBEHAVE");
-  const std::string_view plan = text == nullptr ? "" : text;
-  const std::size_t colon = plan.find(':');
-  if (colon != std::string_view::npos && plan.substr(colon + 1) != allocator) {
-    return;
-  }
-  const std::string_view kind = plan.substr(0, colon);
-  if (kind == "crash") {
-    fmt::print(stderr, "about to crash\n");
-    raise(SIGSEGV);
-  } else if (kind == "hang") {
-    std::this_thread::sleep_for(std::chrono::hours(1));
-  } else if (kind == "garbage") {
-    send_line("{\"kind\":\"ce\x80\n");
-    _exit(0);
-  } else if (kind == "silent") {
-    _exit(0);
-  } else if (kind == "exit3") {
-    fmt::print(stderr, "gave up\n");
-    _exit(3);
-  }
-}
-
 void run_one_cell() {
   const std::string input((std::istreambuf_iterator<char>(std::cin)),
                           std::istreambuf_iterator<char>());
   const CellSpec spec = cell_spec_from_json(input);
-  misbehave(spec.key.allocator);
   select_device(spec.key.device);
   PassTurns turns(kTurnFd);
   const bool takes_turns = spec.takes_turns && turns.connected();

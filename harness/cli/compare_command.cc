@@ -124,8 +124,10 @@ void add_compare(CLI::App* app, CompareCommand* command) {
                 "List every number that is not the same, with its interval and cell");
   app->add_flag("--all", command->all, "List numbers that are the same, too");
   app->footer(
-      "\nExit codes: 0 no regression, 1 a regression by the policy, 2 usage, 3 cells are missing, "
-      "crashed or\ncannot be compared, or nothing was compared or could be decided, 6 a file.\n");
+      "\nExit codes: 0 no regression, 1 a regression by the policy or a cell that crashed in NEW, "
+      "2 "
+      "usage,\n3 cells are missing or cannot be compared, or nothing could be decided, 6 a "
+      "file.\n");
   add_confirm(app, command);
 }
 

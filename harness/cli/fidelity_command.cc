@@ -33,7 +33,7 @@ namespace allocmark {
 namespace {
 
 // Two traces held against each other.
-struct Comparison {
+struct ProgramComparison {
   std::string reference_text, workload;
   TraceShape reference, generated;
   FidelityReport report;
@@ -79,8 +79,9 @@ std::vector<std::string> checked_confs(const FidelityCommand& command) {
   return confs;
 }
 
-Comparison measure(const std::string& reference, const std::string& workload, std::uint64_t seed) {
-  Comparison out;
+ProgramComparison measure(const std::string& reference, const std::string& workload,
+                          std::uint64_t seed) {
+  ProgramComparison out;
   out.reference_text = reference;
   out.workload = workload;
   out.reference = measure_shape(*open_path_or_workload(reference, seed));
@@ -89,10 +90,10 @@ Comparison measure(const std::string& reference, const std::string& workload, st
   return out;
 }
 
-void replay(std::vector<Comparison>* comparisons, const std::vector<std::string>& confs,
+void replay(std::vector<ProgramComparison>* comparisons, const std::vector<std::string>& confs,
             std::uint64_t seed) {
   std::vector<ReplayRequest> requests;
-  for (const Comparison& own : *comparisons) {
+  for (const ProgramComparison& own : *comparisons) {
     requests.push_back({.reference = as_workload(own.reference_text),
                         .generated = as_workload(own.workload),
                         .seed = seed});
@@ -101,7 +102,7 @@ void replay(std::vector<Comparison>* comparisons, const std::vector<std::string>
   for (std::size_t i = 0; i < pairs.size(); ++i) (*comparisons)[i].replays = std::move(pairs[i]);
 }
 
-std::string replay_lines(const Comparison& own) {
+std::string replay_lines(const ProgramComparison& own) {
   std::string text;
   for (const ReplayPair& pair : own.replays) {
     const auto bytes = [](const std::optional<std::uint64_t>& value) {
@@ -125,7 +126,7 @@ std::string replay_lines(const Comparison& own) {
   return text;
 }
 
-std::string table_of(const Comparison& own) {
+std::string table_of(const ProgramComparison& own) {
   return fmt::format("reference  {}\ngenerated  {}\n\n", own.reference_text, own.workload) +
          to_text(own.report, own.reference, own.generated) + replay_lines(own);
 }
@@ -135,7 +136,7 @@ nlohmann::json or_null(const std::optional<T>& value) {
   return value ? nlohmann::json(*value) : nlohmann::json();
 }
 
-nlohmann::json to_json(const Comparison& own, std::uint64_t seed) {
+nlohmann::json to_json(const ProgramComparison& own, std::uint64_t seed) {
   const auto entry = [](const auto& reference, const auto& generated, const auto& distance) {
     return nlohmann::json{
         {"reference", reference}, {"generated", generated}, {"distance", distance}};
@@ -169,7 +170,7 @@ nlohmann::json to_json(const Comparison& own, std::uint64_t seed) {
 }
 
 // Which targets a comparison misses, in words; empty where none.
-std::string missed_targets(const Comparison& own) {
+std::string missed_targets(const ProgramComparison& own) {
   const Targets& targets = own.workload.starts_with("infer:") ? kInference : kTraining;
   std::string missed;
   const auto check = [&missed](bool met, std::string_view name) {
@@ -194,7 +195,7 @@ std::string percent(const std::optional<double>& change) {
 }
 
 // One row per recording.
-std::string overview(const std::vector<Comparison>& comparisons,
+std::string overview(const std::vector<ProgramComparison>& comparisons,
                      const std::vector<std::string>& confs) {
   std::string text =
       "| recorded | peak | allocs per step | size overlap | lifetime overlap | curve |";
@@ -204,7 +205,7 @@ std::string overview(const std::vector<Comparison>& comparisons,
     line += " ---: |";
   }
   text += " misses |" + line + " --- |\n";
-  for (const Comparison& own : comparisons) {
+  for (const ProgramComparison& own : comparisons) {
     text += fmt::format("| `{}` | {} | {} | {:.4f} | {:.4f} | {:.4f} |", own.reference_text,
                         percent(own.report.peak_change), percent(own.report.allocs_per_step_change),
                         own.report.size_overlap, own.report.lifetime_overlap,
@@ -231,11 +232,11 @@ void write_file(const std::filesystem::path& path, const std::string& text) {
 }
 
 // A page per pair, and all numbers as JSON.
-void write_folder(const std::string& folder, const std::vector<Comparison>& comparisons,
+void write_folder(const std::string& folder, const std::vector<ProgramComparison>& comparisons,
                   const std::string& json) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
-  for (const Comparison& own : comparisons) {
+  for (const ProgramComparison& own : comparisons) {
     const std::string name = std::filesystem::path(own.reference.name).filename().string();
     write_file(std::filesystem::path(folder) / (name + ".html"),
                fidelity_page(own.reference, own.generated, table_of(own)));
@@ -243,7 +244,7 @@ void write_folder(const std::string& folder, const std::vector<Comparison>& comp
   write_file(std::filesystem::path(folder) / "fidelity.json", json);
 }
 
-std::vector<Comparison> measure_all(const FidelityCommand& command) {
+std::vector<ProgramComparison> measure_all(const FidelityCommand& command) {
   if (command.all == !command.reference.empty()) {
     throw UsageError({.what = command.all ? "--all compares every recording that ships"
                                           : "there is nothing to compare",
@@ -252,7 +253,7 @@ std::vector<Comparison> measure_all(const FidelityCommand& command) {
                       .got = command.reference,
                       .next = "see: allocmark fidelity --help"});
   }
-  std::vector<Comparison> comparisons;
+  std::vector<ProgramComparison> comparisons;
   if (!command.all) {
     const std::string workload = command.workload.empty()
                                      ? std::string(find_reference(command.reference).workload)
@@ -278,10 +279,10 @@ std::vector<Comparison> measure_all(const FidelityCommand& command) {
 
 ExitCode fidelity_command(const FidelityCommand& command) {
   const std::vector<std::string> confs = checked_confs(command);
-  std::vector<Comparison> comparisons = measure_all(command);
+  std::vector<ProgramComparison> comparisons = measure_all(command);
   replay(&comparisons, confs, command.seed);
   nlohmann::json all = nlohmann::json::array();
-  for (const Comparison& own : comparisons) all.push_back(to_json(own, command.seed));
+  for (const ProgramComparison& own : comparisons) all.push_back(to_json(own, command.seed));
   const std::string json = (command.all ? all : all.front()).dump(2) + "\n";
   if (!command.out.empty()) write_folder(command.out, comparisons, json);
   if (command.format == "json") {

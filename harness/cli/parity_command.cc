@@ -89,7 +89,7 @@ void add_parity(CLI::App* app, ParityCommand* command) {
       ->required()
       ->type_name("TRACE");
   app->add_option("goldens", command->goldens,
-                  "What PyTorch's allocator answered: files, folders or .tar.xz archives of them")
+                  "What PyTorch's allocator answered: files, folders or tar archives of them")
       ->type_name("GOLDEN");
   app->add_option("-c,--conf", command->conf,
                   "Config string of the goldens [from their names], or of the live comparison")

@@ -27,6 +27,10 @@ std::vector<ArchiveFile> read_folder(const std::string& path) {
   return files;
 }
 
+bool is_tar(const std::string& path) {
+  return path.ends_with(".tar") || path.ends_with(".tar.gz") || path.ends_with(".tar.zst");
+}
+
 }  // namespace
 
 std::string read_packed(const std::string& path, const std::string& what) {
@@ -53,9 +57,8 @@ std::vector<caching::ParityOperation> read_operations(const std::string& trace) 
 std::vector<ArchiveFile> read_goldens(const std::string& path) {
   std::error_code error;
   const bool is_folder = fs::is_directory(path, error);
-  if (!is_folder && !path.ends_with(".tar.xz"))
-    return {{path, read_packed(path, "the golden is damaged")}};
-  std::vector<ArchiveFile> files = is_folder ? read_folder(path) : read_tar_xz(path);
+  if (!is_folder && !is_tar(path)) return {{path, read_packed(path, "the golden is damaged")}};
+  std::vector<ArchiveFile> files = is_folder ? read_folder(path) : read_whole_tar(path);
   std::erase_if(files, [](const ArchiveFile& file) { return !file.name.ends_with(".txt"); });
   std::ranges::sort(files, {}, &ArchiveFile::name);
   if (files.empty()) {

@@ -17,7 +17,7 @@ namespace allocmark {
 [[nodiscard]] std::vector<caching::ParityOperation> read_operations(const std::string& trace);
 
 // The goldens that a path stands for: a file (also packed), the .txt files of a folder, or those in
-// a .tar.xz archive; by name.
+// a .tar, .tar.gz or .tar.zst archive; by name.
 [[nodiscard]] std::vector<ArchiveFile> read_goldens(const std::string& path);
 
 }  // namespace allocmark

@@ -64,6 +64,24 @@ void add_run_axes(CLI::App* app, RunCommand* command) {
       ->type_name("NAME");
 }
 
+// What is looked at and kept beside the timed passes.
+void add_run_checks(CLI::App* app, RunCommand* command, const char* group) {
+  CLI::Option* const verify =
+      app->add_option("--verify", command->verify,
+                      "What the untimed checking pass looks at: off, edges (addresses and order of "
+                      "every block, contents of some) or whole (all contents; takes long)")
+          ->check(CLI::IsMember({"off", "edges", "whole"}))
+          ->group(group)
+          ->capture_default_str()
+          ->type_name("LEVEL");
+  app->add_flag("--no-verify", command->no_verify, "Short for --verify off")
+      ->excludes(verify)
+      ->group(group);
+  app->add_flag("--timeline", command->timeline,
+                "Also keep memory over time and address maps of each cell, for the report")
+      ->group(group);
+}
+
 void add_run_manner(CLI::App* app, RunCommand* command) {
   const char* group = "How to run it";
   app->add_option("-d,--device", command->device,
@@ -88,20 +106,7 @@ void add_run_manner(CLI::App* app, RunCommand* command) {
       ->check(CLI::Range(1u, 100000u))
       ->group(group)
       ->type_name("N");
-  CLI::Option* const verify =
-      app->add_option("--verify", command->verify,
-                      "What the untimed checking pass looks at: off, edges (addresses and order of "
-                      "every block, contents of some) or whole (all contents; takes long)")
-          ->check(CLI::IsMember({"off", "edges", "whole"}))
-          ->group(group)
-          ->capture_default_str()
-          ->type_name("LEVEL");
-  app->add_flag("--no-verify", command->no_verify, "Short for --verify off")
-      ->excludes(verify)
-      ->group(group);
-  app->add_flag("--timeline", command->timeline,
-                "Also keep memory over time and address maps of each cell, for the report")
-      ->group(group);
+  add_run_checks(app, command, group);
   app->add_option("-j,--jobs", command->job_count, "Cells at a time [simulated: all cores; GPU: 1]")
       ->check(CLI::Range(1u, 4096u))
       ->group(group)

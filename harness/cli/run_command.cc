@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <ctime>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -57,9 +58,8 @@ std::vector<std::string> confs_for(const std::vector<std::string>& confs,
                                    const std::vector<std::string>& allocators) {
   std::vector<std::string> result;
   for (const std::string& conf : confs) {
-    const std::size_t equals = conf.find('=');
-    if (equals == std::string::npos || std::find(allocators.begin(), allocators.end(),
-                                                 conf.substr(0, equals)) != allocators.end()) {
+    const std::string_view name = split_scope(conf).allocator;
+    if (name.empty() || std::ranges::find(allocators, name) != allocators.end()) {
       result.push_back(conf);
     }
   }
@@ -76,7 +76,7 @@ std::vector<std::string> all_names(const std::vector<PlanAllocator>& known) {
 }
 
 // Opens every workload once, so that an unknown name or a file that cannot be read is found before
-// anything runs.
+// anything runs. Scenarios are read here, and cells are told what they say.
 std::vector<PlanWorkload> open_workloads(const std::vector<std::string>& names,
                                          const std::string& kernels) {
   std::vector<PlanWorkload> workloads;
@@ -85,7 +85,9 @@ std::vector<PlanWorkload> open_workloads(const std::vector<std::string>& names,
     const std::unique_ptr<EventSource> source = open_workload_with_kernels(text, 1);
     while (text.starts_with("file:") && !source->next().empty()) {
     }
-    workloads.push_back({.text = text, .recorded = source->header().generator == "recorded"});
+    workloads.push_back({.text = text,
+                         .recorded = source->header().generator == "recorded",
+                         .definition = define_workload_with_kernels(text)});
   }
   return workloads;
 }
@@ -291,6 +293,16 @@ double width_max_of(const RunCommand& command) {
                     .next = ""});
 }
 
+// A scenario may have been edited since the plan was stored. One that is gone stays as it was.
+void define_anew(std::vector<CellKey>* cells) {
+  std::map<std::string, std::string> definitions;
+  for (CellKey& key : *cells) {
+    const auto [known, is_new] = definitions.try_emplace(key.workload);
+    if (is_new) known->second = define_workload_with_kernels(key.workload);
+    if (!known->second.empty()) key.workload_definition = known->second;
+  }
+}
+
 Work plan_work(const RunCommand& command, const std::string& program_path) {
   Work work;
   const Shard shard = command.shard.empty() ? Shard{} : parse_shard(command.shard);
@@ -299,6 +311,7 @@ Work plan_work(const RunCommand& command, const std::string& program_path) {
     if (command.pass_count.has_value()) {
       work.manifest.pass_count = *command.pass_count;
     }
+    define_anew(&work.manifest.cells);
     const std::string device =
         work.manifest.cells.empty() ? command.device : work.manifest.cells.front().device;
     work.device = choose_device(device, program_path);
@@ -427,6 +440,7 @@ ExitCode run_command(const RunCommand& command) {
   // Nobody else writes to the folder until its reports are there as well.
   RunFolder results = command.resume ? RunFolder::resume(folder, work.manifest, environment)
                                      : RunFolder::create(folder, work.manifest, environment);
+  for (const std::string& note : results.notes()) print_wrapped(stderr, note);
   {
     if (!command.placements_folder.empty())
       std::filesystem::create_directories(command.placements_folder);

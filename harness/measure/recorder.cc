@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <memory>
 
+#include "base/median.h"
+
 namespace allocmark {
 
 namespace {
@@ -109,11 +111,6 @@ LatencySummary Recorder::latency_all() const {
   return summarise_picoseconds(*sum);
 }
 
-double Recorder::step_ns_median() const {
-  if (steps_picoseconds_.empty()) return 0;
-  std::vector<std::uint64_t> sorted = steps_picoseconds_;
-  std::sort(sorted.begin(), sorted.end());
-  return to_ns(sorted[(sorted.size() - 1) / 2]);
-}
+double Recorder::step_ns_median() const { return to_ns(median_low(steps_picoseconds_)); }
 
 }  // namespace allocmark

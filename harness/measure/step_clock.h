@@ -4,10 +4,10 @@
 // allocator. This file times.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <vector>
 
+#include "base/median.h"
 #include "harness/measure/clock.h"
 #include "harness/simcuda/simcu.h"
 
@@ -48,18 +48,15 @@ class StepClock {
   }
 
   // Nearest-rank medians over all passes, in ns; 0 where there are none.
-  [[nodiscard]] double step_ns_median() const { return median(steps_ns_); }
-  [[nodiscard]] double program_ns_median() const { return median(programs_ns_); }
+  [[nodiscard]] double step_ns_median() const { return static_cast<double>(median_low(steps_ns_)); }
+  [[nodiscard]] double program_ns_median() const {
+    return static_cast<double>(median_low(programs_ns_));
+  }
 
  private:
   [[nodiscard]] std::uint64_t raw_ns() const {
     return simcu_ != nullptr ? simcu_->modelled_ns
                              : clock_.scale().picoseconds(clock_.now_ticks()) / 1000;
-  }
-  [[nodiscard]] static double median(std::vector<std::uint64_t> values) {
-    if (values.empty()) return 0;
-    std::sort(values.begin(), values.end());
-    return static_cast<double>(values[(values.size() - 1) / 2]);
   }
 
   const TickClock& clock_;

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 #include "base/assert.h"
+#include "base/median.h"
 
 namespace allocmark::qualify {
 namespace {
@@ -54,12 +55,6 @@ const Figure* find_unmeasured(const std::vector<Figure>& figures) {
     return !figure.value && !figure.optional;
   });
   return found == figures.end() ? nullptr : &*found;
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
 // How slow a GPU's calls are against its baseline: the geometric mean over its calls.

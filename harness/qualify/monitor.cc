@@ -19,12 +19,12 @@
 #include "harness/qualify/gpu_facts.h"
 #include "harness/qualify/nvml.h"
 #include "harness/qualify/tests.h"
+#include "harness/run/child_process.h"
 
 namespace allocmark::qualify {
 namespace {
 
 constexpr std::uint32_t kPeriodMs = 500;
-constexpr int kResultFd = 3;
 
 struct Watched {
   int gpu = 0;

@@ -18,7 +18,7 @@
 namespace allocmark::qualify {
 namespace {
 
-constexpr std::uint64_t kPairCount = 100;
+constexpr std::uint64_t kPairsPerThread = 100;
 
 // The median time of a pair over all threads, in ns.
 double measure_threads(int gpu, unsigned thread_count) {
@@ -34,7 +34,7 @@ double measure_threads(int gpu, unsigned thread_count) {
           const CallClock clock(SimcuApi::find());
           (void)measure_pairs(clock, 1, 0);
           start.arrive_and_wait();
-          samples[i] = measure_pairs(clock, kPairCount, 0);
+          samples[i] = measure_pairs(clock, kPairsPerThread, 0);
         } catch (...) {
           failures[i] = std::current_exception();
           start.arrive_and_drop();

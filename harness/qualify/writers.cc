@@ -17,7 +17,7 @@
 namespace allocmark::qualify {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 std::string value_text(const std::optional<double>& value, const std::string& unit) {
   if (!value) return "not measured";
@@ -82,16 +82,16 @@ std::string test_text(const TestResult& test) {
   return text;
 }
 
-Json number(const std::optional<double>& value) {
-  return value && std::isfinite(*value) ? Json(*value) : Json();
+OrderedJson number(const std::optional<double>& value) {
+  return value && std::isfinite(*value) ? OrderedJson(*value) : OrderedJson();
 }
 
-Json to_json(const Figure& figure) {
-  Json json{{"name", figure.name},
-            {"value", number(figure.value)},
-            {"unit", figure.limit.unit},
-            {"note", figure.note},
-            {"verdict", to_string(figure.verdict)}};
+OrderedJson to_json(const Figure& figure) {
+  OrderedJson json{{"name", figure.name},
+                   {"value", number(figure.value)},
+                   {"unit", figure.limit.unit},
+                   {"note", figure.note},
+                   {"verdict", to_string(figure.verdict)}};
   if (figure.threshold.empty()) return json;
   json["threshold"] = figure.threshold;
   json["direction"] = figure.limit.is_min ? "min" : "max";
@@ -100,15 +100,15 @@ Json to_json(const Figure& figure) {
   return json;
 }
 
-Json to_json(const TestResult& test) {
-  Json figures = Json::array();
+OrderedJson to_json(const TestResult& test) {
+  OrderedJson figures = OrderedJson::array();
   for (const Figure& figure : test.figures) figures.push_back(to_json(figure));
   return {{"test", test.test},     {"gpu", test.gpu},       {"verdict", to_string(test.verdict)},
           {"reason", test.reason}, {"wall_s", test.wall_s}, {"figures", figures}};
 }
 
-Json to_json(const std::vector<TestResult>& tests) {
-  Json list = Json::array();
+OrderedJson to_json(const std::vector<TestResult>& tests) {
+  OrderedJson list = OrderedJson::array();
   for (const TestResult& test : tests) list.push_back(to_json(test));
   return list;
 }
@@ -164,7 +164,7 @@ std::string render_table(const Report& report) {
 std::string render_json_line(const TestResult& result) { return to_json(result).dump() + "\n"; }
 
 std::string render_json(const Report& report) {
-  Json gpus = Json::array();
+  OrderedJson gpus = OrderedJson::array();
   for (const GpuReport& gpu : report.gpus) {
     gpus.push_back({{"gpu", gpu.facts.label},
                     {"name", gpu.facts.name},
@@ -173,7 +173,7 @@ std::string render_json(const Report& report) {
                     {"verdict", to_string(gpu.verdict)},
                     {"tests", to_json(gpu.tests)}});
   }
-  return Json{
+  return OrderedJson{
              {"kind", "qualification"},
              {"schema_version", "1.0"},
              {"allocmark_version", report.version},
@@ -182,7 +182,8 @@ std::string render_json(const Report& report) {
              {"level", report.level},
              {"device", report.device},
              {"thresholds_path", report.thresholds_path},
-             {"environment", report.environment.empty() ? Json() : Json::parse(report.environment)},
+             {"environment",
+              report.environment.empty() ? OrderedJson() : OrderedJson::parse(report.environment)},
              {"verdict", to_string(report.verdict)},
              {"exit_code", static_cast<int>(report.exit_code)},
              {"gpus", gpus},

@@ -119,6 +119,14 @@ std::string with_kernels(std::string_view workload, std::string_view kernels) {
   return std::string(workload) + std::string(kSuffix) + std::string(kernels);
 }
 
+std::string define_workload_with_kernels(std::string_view text) {
+  std::size_t end =
+      text.ends_with(kEmptyCacheSuffix) ? text.size() - kEmptyCacheSuffix.size() : text.size();
+  end = std::min(end, text.substr(0, end).rfind(kSuffix));
+  const std::string definition = define_workload(text.substr(0, end));
+  return definition.empty() ? definition : definition + std::string(text.substr(end));
+}
+
 std::unique_ptr<EventSource> open_workload_with_kernels(std::string_view text, std::uint64_t seed) {
   if (text.ends_with(kEmptyCacheSuffix)) {
     text.remove_suffix(kEmptyCacheSuffix.size());

@@ -25,7 +25,8 @@ struct KernelChoice {
 // "trace". Throws UsageError where the text has one already or the choice is unknown.
 [[nodiscard]] std::string with_kernels(std::string_view workload, std::string_view kernels);
 
-// As open_workload, for texts with and without additions.
+// As open_workload and define_workload, for texts with and without additions.
+[[nodiscard]] std::string define_workload_with_kernels(std::string_view text);
 [[nodiscard]] std::unique_ptr<EventSource> open_workload_with_kernels(std::string_view text,
                                                                       std::uint64_t seed);
 

@@ -20,8 +20,6 @@ class PlacementHash {
   }
   void add_failure() { fold(kFailureWord); }
   [[nodiscard]] std::uint64_t value() const { return value_; }
-  // The first address other than null: what offsets are relative to; 0 before it.
-  [[nodiscard]] std::uint64_t first_address() const { return first_address_; }
 
  private:
   // Offsets are multiples of the alignment or small; these odd words are none.
@@ -34,7 +32,7 @@ class PlacementHash {
   }
 
   std::uint64_t value_ = 0xCBF29CE484222325u;
-  std::uint64_t first_address_ = 0;
+  std::uint64_t first_address_ = 0;  // other than null: what offsets are relative to; 0 before it
 };
 
 }  // namespace allocmark

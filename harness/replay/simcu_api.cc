@@ -39,6 +39,14 @@ SimcuApi SimcuApi::find() {
   return api;
 }
 
+bool SimcuApi::holds(int device, const void* pointer, std::uint64_t size_bytes) const {
+  std::uint64_t base = 0;
+  std::uint64_t range_bytes = 0;
+  int found = 0;
+  return view(pointer, size_bytes) != nullptr &&
+         allocation_of(pointer, &base, &range_bytes, &found) == 0 && found == device;
+}
+
 UnimplementedCalls unimplemented_calls() {
   if (dlsym(RTLD_DEFAULT, "simcu_present") == nullptr) return {};
   decltype(&simcu_unimplemented_count) count = nullptr;

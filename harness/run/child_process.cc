@@ -30,7 +30,6 @@ using Clock = std::chrono::steady_clock;
 constexpr std::size_t kStderrTailBytes = 2048;
 // A result is a few KiB; a child that writes without end must not fill our memory.
 constexpr std::size_t kResultBytesMax = std::size_t{64} << 20;
-constexpr int kResultFd = 3;
 
 [[noreturn]] void throw_errno(const std::string& what, int error) {
   throw EnvironmentError(

@@ -16,6 +16,9 @@
 
 namespace allocmark {
 
+// Where a child writes its result.
+inline constexpr int kResultFd = 3;
+
 struct ChildCommand {
   std::vector<std::string> argv;         // argv[0] is the path of the program
   std::vector<std::string> environment;  // "NAME=value"; the child sees nothing else

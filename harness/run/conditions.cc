@@ -29,7 +29,7 @@ namespace allocmark {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr const char* kConditionsName = "conditions.json";
 // Above these the measurement is disturbed more than a careful user would accept.
@@ -95,8 +95,8 @@ std::optional<Number> growth(const std::optional<Number>& begin, const std::opti
 }
 
 template <typename Number>
-Json known(const std::optional<Number>& value) {
-  return value ? Json(*value) : Json(nullptr);
+OrderedJson known(const std::optional<Number>& value) {
+  return value ? OrderedJson(*value) : OrderedJson(nullptr);
 }
 
 std::string path_of(const std::string& folder) {
@@ -176,22 +176,22 @@ std::vector<std::string> disturbances(const Conditions& conditions, std::uint64_
 }
 
 std::string to_json(const Conditions& conditions) {
-  const Json json = {{"kind", "conditions"},
-                     {"schema_version", kSchemaVersion},
-                     {"wall_s", conditions.wall_s},
-                     {"other_cpu_count", known(conditions.other_cpu_count)},
-                     {"steal_share", known(conditions.steal_share)},
-                     {"load_average_begin", known(conditions.load_average_begin)},
-                     {"load_average_end", known(conditions.load_average_end)},
-                     {"throttled_s", known(conditions.throttled_s)},
-                     {"thermal_throttle_count", known(conditions.thermal_throttle_count)},
-                     {"warnings", conditions.warnings}};
-  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  const OrderedJson json = {{"kind", "conditions"},
+                            {"schema_version", kSchemaVersion},
+                            {"wall_s", conditions.wall_s},
+                            {"other_cpu_count", known(conditions.other_cpu_count)},
+                            {"steal_share", known(conditions.steal_share)},
+                            {"load_average_begin", known(conditions.load_average_begin)},
+                            {"load_average_end", known(conditions.load_average_end)},
+                            {"throttled_s", known(conditions.throttled_s)},
+                            {"thermal_throttle_count", known(conditions.thermal_throttle_count)},
+                            {"warnings", conditions.warnings}};
+  return json.dump(1, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
 Conditions conditions_from_json(const std::string& text, const std::string& where) {
   try {
-    const Json json = Json::parse(text);
+    const OrderedJson json = OrderedJson::parse(text);
     Conditions conditions{.wall_s = json.value("wall_s", 0.0)};
     const auto read = [&]<typename Number>(const char* name, std::optional<Number>& value) {
       if (json.contains(name) && !json.at(name).is_null()) value = json.at(name).get<Number>();
@@ -204,7 +204,7 @@ Conditions conditions_from_json(const std::string& text, const std::string& wher
     read("thermal_throttle_count", conditions.thermal_throttle_count);
     json.at("warnings").get_to(conditions.warnings);
     return conditions;
-  } catch (const Json::exception& error) {
+  } catch (const OrderedJson::exception& error) {
     throw UsageError({.what = "the conditions of the run cannot be read",
                       .where = where,
                       .wanted = "the conditions.json that 'allocmark run' writes",

@@ -71,12 +71,6 @@ std::uint64_t usable_cpu_count() {
              : 0;
 }
 
-std::string host_name() {
-  std::array<char, 256> name{};
-  gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
-
 void add_warnings(Environment* environment) {
   if (const std::string reason = unfit_build_reason(); !reason.empty()) {
     environment->warnings.push_back(reason);
@@ -101,6 +95,12 @@ void add_warnings(Environment* environment) {
 }
 
 }  // namespace
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
 
 std::string version_text() {
   return fmt::format("{} (git {}{}, {}, {} {})", kBuildVersion,

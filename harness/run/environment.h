@@ -22,6 +22,8 @@ namespace allocmark {
 
 // What this program was built from and how.
 void fill_build(Environment* environment);
+// This machine's name in its network.
+[[nodiscard]] std::string host_name();
 
 // Everything but the device.
 [[nodiscard]] Environment host_environment(const std::vector<std::string>& argv);

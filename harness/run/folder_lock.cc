@@ -20,6 +20,7 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 #include "base/error.h"
+#include "harness/run/environment.h"
 #include "results/columns/text.h"
 
 namespace allocmark {
@@ -33,11 +34,6 @@ namespace fs = std::filesystem;
                    .wanted = "a folder that can be written and has room",
                    .got = std::strerror(error),
                    .next = "choose another one with --out DIR; what is already in it is kept"});
-}
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "?";
 }
 
 // "process 1234 on node7, since 2026-11-22T16:00:00Z", as the holder wrote it; the file may be of

@@ -11,7 +11,7 @@
 
 #include "base/random.h"
 #include "harness/replay/capacity.h"
-#include "harness/run/cell_group.h"
+#include "harness/run/run_group.h"
 #include "harness/run/runtime_select.h"
 #include "results/derived.h"
 
@@ -45,12 +45,12 @@ bool can_share_device(const CellKey& key) {
 }
 
 // The two turns of a cell.
-CellGroupSpec group_of(const InterleavedPlan& plan, const InterleaveOptions& options,
-                       const std::array<Turn, kSideCount>& turns, std::uint32_t round) {
-  CellGroupSpec group{.takes_turns = plan.turns_by_pass,
-                      .pass_count_min = plan.pass_count,
-                      .pass_count_max = std::max(plan.pass_count, plan.pass_count_max),
-                      .quiet_cpu = options.job_count == 1};
+RunGroupSpec group_of(const InterleavedPlan& plan, const InterleaveOptions& options,
+                      const std::array<Turn, kSideCount>& turns, std::uint32_t round) {
+  RunGroupSpec group{.takes_turns = plan.turns_by_pass,
+                     .pass_count_min = plan.pass_count,
+                     .pass_count_max = std::max(plan.pass_count, plan.pass_count_max),
+                     .quiet_cpu = options.job_count == 1};
   for (const Turn& turn : turns) {
     group.steps.push_back({.spec = spec_of(plan, options, turn, round),
                            .program_path = plan.sides.at(turn.side).program_path});
@@ -83,10 +83,10 @@ std::vector<Turn> turns_of_round(const InterleavedPlan& plan, std::uint32_t roun
   return turns;
 }
 
-std::vector<CellGroupSpec> groups_of_round(const InterleavedPlan& plan,
-                                           const InterleaveOptions& options,
-                                           const std::vector<Turn>& turns, std::uint32_t round) {
-  std::vector<CellGroupSpec> groups;
+std::vector<RunGroupSpec> groups_of_round(const InterleavedPlan& plan,
+                                          const InterleaveOptions& options,
+                                          const std::vector<Turn>& turns, std::uint32_t round) {
+  std::vector<RunGroupSpec> groups;
   for (std::size_t i = 0; i + 1 < turns.size(); i += kSideCount) {
     groups.push_back(group_of(plan, options, {turns[i], turns[i + 1]}, round));
   }

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "harness/check/verify_level.h"
-#include "harness/run/cell_group.h"
 #include "harness/run/interrupt.h"
 #include "harness/run/run.h"
+#include "harness/run/run_group.h"
 #include "results/compare/interleaved.h"
 
 namespace allocmark {
@@ -36,10 +36,10 @@ struct Turn {
                                                const std::set<std::size_t>& cell_indices);
 
 // The turns as what runs them: a group of two processes for each cell.
-[[nodiscard]] std::vector<CellGroupSpec> groups_of_round(const InterleavedPlan& plan,
-                                                         const InterleaveOptions& options,
-                                                         const std::vector<Turn>& turns,
-                                                         std::uint32_t round);
+[[nodiscard]] std::vector<RunGroupSpec> groups_of_round(const InterleavedPlan& plan,
+                                                        const InterleaveOptions& options,
+                                                        const std::vector<Turn>& turns,
+                                                        std::uint32_t round);
 
 // Called after each look but the last with nothing; returns the cells that go on.
 using Look = std::function<std::set<std::size_t>()>;

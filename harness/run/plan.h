@@ -4,29 +4,19 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "base/error.h"
+#include "harness/run/plan_confs.h"
 #include "results/schema.h"
 
 namespace allocmark {
 
-// What the plan needs to know about an allocator: its part of the registry entry, without CUDA
-// types.
-struct PlanAllocator {
-  std::string name;
-  std::vector<std::string> conf_keys;
-  std::vector<std::string> argument_keys = {};  // as in the registry
-  std::function<std::optional<ErrorText>(std::string_view)> check_conf;
-};
-
 struct PlanWorkload {
-  std::string text;       // as given
-  bool recorded = false;  // the same events for every seed
+  std::string text;             // as given
+  bool recorded = false;        // the same events for every seed
+  std::string definition = {};  // what the scenarios in it stand for; empty: it names none
 };
 
 // The axes of the matrix. Empty `confs` means unset only.

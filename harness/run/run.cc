@@ -19,7 +19,7 @@ constexpr int kPollMsMax = 50;
 
 struct RunningGroup {
   std::size_t index = 0;
-  std::unique_ptr<CellGroup> group;
+  std::unique_ptr<RunGroup> group;
 };
 
 // Returns when a child or an interrupt has something to say, or when the next deadline is due.
@@ -35,7 +35,7 @@ void wait_for_news(const std::vector<RunningGroup>& running, const InterruptGuar
 
 }  // namespace
 
-bool run_groups(const std::vector<CellGroupSpec>& groups, std::uint32_t job_count,
+bool run_groups(const std::vector<RunGroupSpec>& groups, std::uint32_t job_count,
                 const InterruptGuard* interrupt,
                 const std::function<void(std::size_t, const GroupResult&)>& on_result) {
   std::vector<RunningGroup> running;
@@ -44,7 +44,7 @@ bool run_groups(const std::vector<CellGroupSpec>& groups, std::uint32_t job_coun
     if (interrupt != nullptr && interrupt->requested()) return false;
     while (next_index < groups.size() && running.size() < job_count) {
       running.push_back(
-          {.index = next_index, .group = std::make_unique<CellGroup>(groups[next_index])});
+          {.index = next_index, .group = std::make_unique<RunGroup>(groups[next_index])});
       ++next_index;
     }
     bool moved = false;
@@ -67,7 +67,7 @@ bool run_groups(const std::vector<CellGroupSpec>& groups, std::uint32_t job_coun
 
 bool run_cells(const std::vector<CellSpec>& specs, const RunCellsOptions& options,
                const std::function<void(const CellResult&)>& on_result) {
-  std::vector<CellGroupSpec> groups;
+  std::vector<RunGroupSpec> groups;
   for (const CellSpec& spec : specs) {
     groups.push_back({.steps = {{.spec = spec, .program_path = options.program_path}}});
   }

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "harness/cell/cell.h"
-#include "harness/run/cell_group.h"
 #include "harness/run/interrupt.h"
+#include "harness/run/run_group.h"
 #include "results/schema.h"
 
 namespace allocmark {
@@ -25,7 +25,7 @@ struct RunCellsOptions {
 // Runs the groups, in their order and several at a time. `on_result` gets a group's index and what
 // one of its processes gave. What holds for run_cells holds here.
 [[nodiscard]] bool run_groups(
-    const std::vector<CellGroupSpec>& groups, std::uint32_t job_count,
+    const std::vector<RunGroupSpec>& groups, std::uint32_t job_count,
     const InterruptGuard* interrupt,
     const std::function<void(std::size_t, const GroupResult&)>& on_result);
 

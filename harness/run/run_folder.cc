@@ -14,6 +14,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <set>
 #include <sstream>
 #include <string_view>
@@ -83,10 +84,11 @@ void check_same_plan(const std::string& folder, const RunManifest& before, const
   }
   std::set<std::string> ids;
   for (const CellKey& key : now.cells) {
-    ids.insert(key.id());
+    ids.insert(key.id_by_name());
   }
-  const auto foreign = std::count_if(before.cells.begin(), before.cells.end(),
-                                     [&](const CellKey& key) { return !ids.contains(key.id()); });
+  const auto foreign =
+      std::count_if(before.cells.begin(), before.cells.end(),
+                    [&](const CellKey& key) { return !ids.contains(key.id_by_name()); });
   if (foreign > 0) {
     differences.push_back(fmt::format("cells: {} of the folder's {} are not asked for now", foreign,
                                       before.cells.size()));
@@ -105,6 +107,32 @@ void check_same_plan(const std::string& folder, const RunManifest& before, const
                  "made it: allocmark run --resume --out " +
                  folder});
   }
+}
+
+// One line for each scenario that says something else than in the earlier run.
+std::vector<std::string> edited_scenarios(const RunManifest& before, const RunManifest& now) {
+  std::map<std::string, const CellKey*> known;
+  for (const CellKey& key : before.cells) known[key.id_by_name()] = &key;
+  std::map<std::string, std::pair<const CellKey*, std::size_t>> edited;  // and how many cells
+  for (const CellKey& key : now.cells) {
+    const auto found = known.find(key.id_by_name());
+    if (found == known.end() || found->second->workload_text() == key.workload_text()) continue;
+    auto& [was, count] = edited[key.workload];
+    was = found->second;
+    ++count;
+  }
+  std::vector<std::string> notes;
+  for (const CellKey& key : now.cells) {
+    const auto found = edited.find(key.workload);
+    if (found == edited.end()) continue;
+    const auto& [was, count] = found->second;
+    notes.push_back(fmt::format(
+        "the scenario '{}' was edited since this run began, so its {} cells are measured anew: it "
+        "was '{}', it is '{}'",
+        key.workload, count, was->workload_text(), key.workload_text()));
+    edited.erase(found);
+  }
+  return notes;
 }
 
 }  // namespace
@@ -215,7 +243,7 @@ RunFolder RunFolder::create(const std::string& folder, const RunManifest& manife
   FolderLock lock = claim_empty_folder(
       folder, "to go on with the run in it add --resume, else choose another --out DIR");
   write_file(join(folder, kManifestName), to_json(manifest));
-  return RunFolder(std::move(lock), RunFileWriter::create(results_path(folder), environment), {});
+  return RunFolder(std::move(lock), RunFileWriter::create(results_path(folder), environment));
 }
 
 RunFolder RunFolder::resume(const std::string& folder, const RunManifest& manifest,
@@ -226,12 +254,13 @@ RunFolder RunFolder::resume(const std::string& folder, const RunManifest& manife
   const RunManifest before = read_manifest(folder);
   RunFile file = read_run_file(results_path(folder));
   check_same_plan(folder, before, manifest, file.environment, environment);
-  std::vector<CellResult> kept;
-  std::copy_if(std::make_move_iterator(file.cells.begin()),
-               std::make_move_iterator(file.cells.end()), std::back_inserter(kept),
-               [](const CellResult& cell) { return is_finished(cell.status); });
   write_file(join(folder, kManifestName), to_json(manifest));
-  return RunFolder(std::move(lock), RunFileWriter::resume(results_path(folder)), std::move(kept));
+  RunFolder resumed(std::move(lock), RunFileWriter::resume(results_path(folder)));
+  std::copy_if(std::make_move_iterator(file.cells.begin()),
+               std::make_move_iterator(file.cells.end()), std::back_inserter(resumed.kept_),
+               [](const CellResult& cell) { return is_finished(cell.status); });
+  resumed.notes_ = edited_scenarios(before, manifest);
+  return resumed;
 }
 
 std::string results_path(const std::string& folder) { return join(folder, kResultsName); }

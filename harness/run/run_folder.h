@@ -56,8 +56,8 @@ class RunFolder {
                                         const Environment& environment);
 
   // A folder left by an earlier run. Its finished cells are kept; crashed, timed-out and failed
-  // ones are to be run again. Throws UsageError saying what differs where its results would not be
-  // comparable with new ones.
+  // ones are to be run again, and those whose scenario was edited since, as notes() say. Throws
+  // UsageError saying what differs where its results would not be comparable with new ones.
   [[nodiscard]] static RunFolder resume(const std::string& folder, const RunManifest& manifest,
                                         const Environment& environment);
 
@@ -68,13 +68,16 @@ class RunFolder {
   // Results kept from the earlier run.
   [[nodiscard]] const std::vector<CellResult>& kept() const { return kept_; }
 
+  // For people: which scenarios were edited since the earlier run.
+  [[nodiscard]] const std::vector<std::string>& notes() const { return notes_; }
+
  private:
-  RunFolder(FolderLock lock, RunFileWriter file, std::vector<CellResult> kept)
-      : lock_(std::move(lock)), file_(std::move(file)), kept_(std::move(kept)) {}
+  RunFolder(FolderLock lock, RunFileWriter file) : lock_(std::move(lock)), file_(std::move(file)) {}
 
   FolderLock lock_;
   RunFileWriter file_;
   std::vector<CellResult> kept_;
+  std::vector<std::string> notes_;
 };
 
 // DIR/results.jsonl.

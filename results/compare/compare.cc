@@ -22,6 +22,7 @@
 #include "results/compare/compare_conclude.h"
 #include "results/compare/compare_environment.h"
 #include "results/compare/compare_numbers.h"
+#include "results/compare/compare_outcome.h"
 #include "results/compare/stability.h"
 #include "results/compare/timed_numbers.h"
 #include "results/derived.h"
@@ -35,9 +36,6 @@ namespace {
 // Values are known up to a bucket, 1/64 of an octave wide at most; a smaller spread between passes
 // is that of the buckets, not of the passes. The standard deviation of a uniform 1/64.
 constexpr double kSpreadMin = 1.0 / 64 / 3.4641016151377544;
-
-constexpr std::array<std::string_view, kVerdictCount> kVerdictNames{
-    "worse", "not comparable", "better", "changed", "undecided", "same"};
 
 // A timed number of a cell that awaits its verdict: p-values are corrected over all of them.
 struct PendingNumber {
@@ -59,6 +57,33 @@ double scatter_of(std::vector<double> shifts) {
 }
 
 double relative(double log_shift) { return std::expm1(log_shift); }
+
+// A run's cells, to be found by another run's keys. Where the two do not say the same of a
+// scenario, as after an edit or beside older results, its name decides: compare_measured() refuses
+// other work.
+class KnownCells {
+ public:
+  explicit KnownCells(const std::vector<CellResult>& cells) {
+    for (const CellResult& cell : cells) {
+      by_id_[cell.key.id()] = &cell;
+      by_name_[cell.key.id_by_name()] = &cell;
+    }
+  }
+  [[nodiscard]] const CellResult* find(const CellKey& key) const {
+    if (const auto found = by_id_.find(key.id()); found != by_id_.end()) return found->second;
+    const auto found = by_name_.find(key.id_by_name());
+    return found == by_name_.end() ? nullptr : found->second;
+  }
+
+ private:
+  std::map<std::string, const CellResult*> by_id_, by_name_;
+};
+
+// Both sides say what the scenario was, and not the same.
+bool scenario_differs(const CellKey& base, const CellKey& now) {
+  return !base.workload_definition.empty() && !now.workload_definition.empty() &&
+         base.workload_definition != now.workload_definition;
+}
 
 class Comparer {
  public:
@@ -91,6 +116,7 @@ class Comparer {
   EnvironmentVerdict environment_;
   double clock_step_ns_ = 0;          // the coarser of the two runs'
   std::size_t other_pass_count_ = 0;  // cells with another number of passes on either side
+  std::set<std::string> edited_;      // scenarios that the two runs define differently
   std::vector<PendingNumber> pending_;
   std::map<std::string_view, double> scatter_;  // of the cells' changes, by number
   Comparison result_;
@@ -113,6 +139,10 @@ Comparison Comparer::run() {
   if (other_pass_count_ > 0) {
     result_.notes.push_back(
         fmt::format("{} cells have another number of passes on either side", other_pass_count_));
+  }
+  for (const std::string& scenario : edited_) {
+    result_.notes.push_back(
+        fmt::format("the scenario '{}' is not the same in both runs", scenario));
   }
   estimate_shifts();
   conclude(policy_, result_);
@@ -137,14 +167,12 @@ void Comparer::add_run_notes(const RunSide& side) {
 }
 
 void Comparer::match_cells() {
-  std::map<std::string, const CellResult*> now_by_id;
-  for (const CellResult& cell : now_.file.cells) now_by_id[cell.key.id()] = &cell;
+  const KnownCells now_cells(now_.file.cells);
   std::set<std::string> seen;
   for (const CellResult& cell : base_.file.cells) {
-    const std::string id = cell.key.id();
-    seen.insert(id);
-    const auto found = now_by_id.find(id);
-    match(cell.key, &cell, found == now_by_id.end() ? nullptr : found->second);
+    const CellResult* found = now_cells.find(cell.key);
+    seen.insert(found == nullptr ? cell.key.id() : found->key.id());
+    match(cell.key, &cell, found);
   }
   std::size_t new_count = 0;
   for (const CellResult& cell : now_.file.cells) {
@@ -155,13 +183,13 @@ void Comparer::match_cells() {
         fmt::format("{} cells are only in {} and are not compared", new_count, now_.label));
   }
   std::set<std::string> reported;
-  for (const IncompleteCell& cell : result_.incomplete) reported.insert(cell.key.id());
+  for (const IncompleteCell& cell : result_.incomplete) reported.insert(cell.key.id_by_name());
   for (const RunSide* side : {&base_, &now_}) {
     std::size_t absent_count = 0;
     for (const CellKey& key : side->planned) {
       const bool measured = std::any_of(side->file.cells.begin(), side->file.cells.end(),
                                         [&](const CellResult& cell) { return cell.key == key; });
-      if (measured || !reported.insert(key.id()).second) continue;
+      if (measured || !reported.insert(key.id_by_name()).second) continue;
       ++absent_count;
       incomplete(key, side->label + ": planned, but has no result");
     }
@@ -182,13 +210,9 @@ void Comparer::match(const CellKey& key, const CellResult* base, const CellResul
     ++result_.skipped_count;
     return;
   }
-  const auto describe = [](const RunSide& side, const CellResult& cell) {
-    return fmt::format("{}: {}{}{}", side.label, to_string(cell.status),
-                       cell.reason.empty() ? "" : ": ", cell.reason);
-  };
   // A process that somebody ended says nothing of the allocator.
   if (!now_measured && now->status == CellStatus::Interrupted) {
-    return incomplete(key, describe(now_, *now));
+    return incomplete(key, outcome_text(now_.label, *now));
   }
   if (base->status == CellStatus::Skipped && now_measured) {
     result_.notes.push_back(
@@ -196,23 +220,7 @@ void Comparer::match(const CellKey& key, const CellResult* base, const CellResul
     ++result_.skipped_count;
     return;
   }
-  // Nothing is compared with a result that is not there, but what BASE did wrong can be mended.
-  const bool base_broke_rule =
-      base->status == CellStatus::Failed && base->reason.starts_with("broken rule");
-  const bool both = !base_measured && !now_measured;
-  CellComparison cell{
-      .key = key,
-      .verdict = base_measured                     ? Verdict::Worse
-                 : base_broke_rule && now_measured ? Verdict::Better
-                                                   : Verdict::NotComparable,
-      .reason = both ? describe(base_, *base) + "; " + describe(now_, *now)
-                     : describe(base_measured ? now_ : base_, base_measured ? *now : *base)};
-  cell.numbers.push_back({.name = "status",
-                          .base_text = std::string(to_string(base->status)),
-                          .now_text = std::string(to_string(now->status)),
-                          .verdict = cell.verdict,
-                          .safety = true});
-  result_.cells.push_back(std::move(cell));
+  result_.cells.push_back(compare_outcomes(base_.label, *base, now_.label, *now));
 }
 
 void Comparer::compare_measured(const CellResult& base, const CellResult& now) {
@@ -222,9 +230,13 @@ void Comparer::compare_measured(const CellResult& base, const CellResult& now) {
     cell.reason = std::move(reason);
     result_.cells.push_back(std::move(cell));
   };
+  const bool is_edited = scenario_differs(base.key, now.key);
+  if (is_edited) edited_.insert(base.key.workload);
   if (base.trace_hash != now.trace_hash) {
-    return refuse(
-        fmt::format("the work differs: trace hash {} and {}", base.trace_hash, now.trace_hash));
+    return refuse(is_edited ? fmt::format("the scenario differs: '{}' and '{}'",
+                                          base.key.workload_text(), now.key.workload_text())
+                            : fmt::format("the work differs: trace hash {} and {}", base.trace_hash,
+                                          now.trace_hash));
   }
   if (base.capacity_bytes != now.capacity_bytes) {
     return refuse(fmt::format("the capacity differs: {} and {} bytes", base.capacity_bytes,
@@ -378,22 +390,6 @@ void Comparer::judge_timed(const PendingNumber& pending, double p_value_adjusted
 }
 
 }  // namespace
-
-std::string_view to_string(Verdict verdict) {
-  return kVerdictNames.at(static_cast<std::size_t>(verdict));
-}
-
-double CellComparison::change_abs_max() const {
-  double largest = 0;
-  for (const NumberComparison& number : numbers) {
-    if (number.verdict != verdict) continue;
-    // From 0 to anything, a lost status or another placement has no share; it stands first.
-    const double change =
-        number.change ? std::abs(*number.change) : std::numeric_limits<double>::infinity();
-    largest = std::max(largest, change);
-  }
-  return largest;
-}
 
 Comparison compare_runs(const RunSide& base, const RunSide& now, const ComparePolicy& policy,
                         const std::optional<Calibration>& calibration) {

@@ -300,11 +300,6 @@ std::vector<NumberComparison> compare_exact(const ExactSides& sides, const Compa
   return numbers;
 }
 
-bool is_safety_number(std::string_view name) {
-  return std::any_of(kSafetyNumbers.begin(), kSafetyNumbers.end(),
-                     [&](const SafetyNumber& number) { return number.name == name; });
-}
-
 std::string other_requests(const Processes& base, const Processes& now) {
   const auto failed = [](const Processes& processes) {
     std::uint64_t count = 0;

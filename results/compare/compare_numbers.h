@@ -28,9 +28,6 @@ struct ExactSides {
 [[nodiscard]] std::vector<NumberComparison> compare_exact(const ExactSides& sides,
                                                           const ComparePolicy& policy);
 
-// Failed requests, bytes left behind, memory handed out too early: more is worse, whatever else is.
-[[nodiscard]] bool is_safety_number(std::string_view name);
-
 // Why times of the two cells say nothing: one failed requests that the other served. Empty where
 // both served the same ones.
 [[nodiscard]] std::string other_requests(const Processes& base, const Processes& now);

@@ -25,14 +25,11 @@ constexpr double kBucketShare = 1.0 / 128;
 // What is stored as 0 means not known.
 constexpr double kLowestNs = 1e-3;
 
-const LatencySummary& total_of(const CellResult& cell, const TimedNumber& number) {
-  return number.allocate ? cell.allocate.total : cell.deallocate.total;
-}
-
 RepeatInterval interval_of(const CellResult& cell, const TimedNumber& number,
                            const RepeatBasis& basis) {
   const double value = stored_value(cell, number).value_or(0);
-  if (value <= 0 || !has_enough_samples(number.percentile, total_of(cell, number).count)) return {};
+  const LatencySummary& total = number.allocate ? cell.allocate.total : cell.deallocate.total;
+  if (value <= 0 || !has_enough_samples(number.percentile, total.count)) return {};
   const std::vector<double> logs = pass_logs(cell, number, basis.clock_step_ns);
   if (logs.size() < 2) return {};
   const double share = between_runs_share(number.name, basis.calibration);

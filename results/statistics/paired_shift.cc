@@ -11,14 +11,15 @@
 #include <vector>
 
 #include <boost/math/distributions/normal.hpp>
-#include <boost/math/distributions/students_t.hpp>
+
+#include "results/statistics/student.h"
 
 namespace allocmark {
 namespace {
 
 constexpr std::size_t kExactCountMax = 100;
 
-double mean(std::span<const double> values) {
+double mean_of(std::span<const double> values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
@@ -89,34 +90,11 @@ Shift signed_rank_shift(std::span<const double> differences, double confidence) 
           .method = ShiftMethod::Ranks};
 }
 
-Shift student_shift(std::span<const double> differences, const ShiftSettings& settings) {
-  Spread spread = *paired_spread(differences);
-  spread.variance = std::max(spread.variance, settings.spread_min * settings.spread_min);
-  const double degrees = spread.degrees + settings.prior.degrees;
-  const double variance =
-      (spread.variance * spread.degrees + settings.prior.variance * settings.prior.degrees) /
-      degrees;
-  const double error = std::sqrt(variance / static_cast<double>(differences.size()));
-  Shift shift{.estimate = mean(differences), .method = ShiftMethod::Student};
-  const boost::math::students_t distribution(degrees);
-  const double reach =
-      error * boost::math::quantile(complement(distribution, (1 - settings.confidence) / 2));
-  shift.low = shift.estimate - reach;
-  shift.high = shift.estimate + reach;
-  if (error == 0) {
-    shift.p_value = shift.estimate == 0 ? 1 : 0;
-  } else {
-    shift.p_value =
-        2 * boost::math::cdf(complement(distribution, std::abs(shift.estimate) / error));
-  }
-  return shift;
-}
-
 }  // namespace
 
 std::optional<Spread> paired_spread(std::span<const double> differences) {
   if (differences.size() < 2) return std::nullopt;
-  const double centre = mean(differences);
+  const double centre = mean_of(differences);
   double squares = 0;
   for (const double difference : differences) {
     squares += (difference - centre) * (difference - centre);
@@ -130,7 +108,8 @@ std::optional<Shift> estimate_paired_shift(std::span<const double> differences,
   if (differences.size() < 2) return std::nullopt;
   return differences.size() >= kSignedRankCountMin
              ? signed_rank_shift(differences, settings.confidence)
-             : student_shift(differences, settings);
+             : student_shift(mean_of(differences), *paired_spread(differences),
+                             1.0 / static_cast<double>(differences.size()), settings);
 }
 
 double signed_rank_cdf(std::size_t n, double w) {

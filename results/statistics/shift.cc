@@ -9,13 +9,13 @@
 #include <numeric>
 #include <optional>
 #include <span>
-#include <string_view>
 #include <vector>
 
 #include <boost/math/distributions/normal.hpp>
-#include <boost/math/distributions/students_t.hpp>
 #include <boost/math/special_functions/digamma.hpp>
 #include <boost/math/special_functions/trigamma.hpp>
+
+#include "results/statistics/student.h"
 
 namespace allocmark {
 namespace {
@@ -45,31 +45,6 @@ double inverse_trigamma(double y) {
     (boost::math::trigamma(std::exp(middle)) > y ? low : high) = middle;
   }
   return std::exp((low + high) / 2);
-}
-
-Shift student_shift(std::span<const double> base, std::span<const double> now,
-                    const ShiftSettings& settings) {
-  Spread spread = *pooled_spread(base, now);
-  spread.variance = std::max(spread.variance, settings.spread_min * settings.spread_min);
-  const double degrees = spread.degrees + settings.prior.degrees;
-  const double variance =
-      (spread.variance * spread.degrees + settings.prior.variance * settings.prior.degrees) /
-      degrees;
-  const double error = std::sqrt(
-      variance * (1.0 / static_cast<double>(base.size()) + 1.0 / static_cast<double>(now.size())));
-  Shift shift{.estimate = mean(now) - mean(base), .method = ShiftMethod::Student};
-  const boost::math::students_t distribution(degrees);
-  const double reach =
-      error * boost::math::quantile(complement(distribution, (1 - settings.confidence) / 2));
-  shift.low = shift.estimate - reach;
-  shift.high = shift.estimate + reach;
-  if (error == 0) {
-    shift.p_value = shift.estimate == 0 ? 1 : 0;
-  } else {
-    shift.p_value =
-        2 * boost::math::cdf(complement(distribution, std::abs(shift.estimate) / error));
-  }
-  return shift;
 }
 
 // P(U <= u) for every u from 0 to n * m.
@@ -130,22 +105,6 @@ Shift rank_shift(std::span<const double> base, std::span<const double> now,
 
 }  // namespace
 
-std::string_view to_string(ShiftMethod method) {
-  return method == ShiftMethod::Student ? "student" : "ranks";
-}
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const std::size_t middle = values.size() / 2;
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(middle),
-                   values.end());
-  const double upper = values[middle];
-  if (values.size() % 2 == 1) return upper;
-  const double lower =
-      *std::max_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(middle));
-  return (lower + upper) / 2;
-}
-
 SpreadPrior fit_spread_prior(std::span<const Spread> spreads) {
   if (spreads.size() < kPriorCellCountMin) return {};
   std::vector<double> logs;
@@ -174,7 +133,11 @@ std::optional<Shift> estimate_shift(std::span<const double> base, std::span<cons
                                     const ShiftSettings& settings) {
   if (base.size() < 2 || now.size() < 2) return std::nullopt;
   const bool many = base.size() >= kRankPassCountMin && now.size() >= kRankPassCountMin;
-  return many ? rank_shift(base, now, settings) : student_shift(base, now, settings);
+  return many ? rank_shift(base, now, settings)
+              : student_shift(
+                    mean(now) - mean(base), *pooled_spread(base, now),
+                    1.0 / static_cast<double>(base.size()) + 1.0 / static_cast<double>(now.size()),
+                    settings);
 }
 
 double mann_whitney_cdf(std::size_t n, std::size_t m, std::uint64_t u) {

@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/median.h"
+
 namespace allocmark {
 
 // From this many passes on each side ranks decide; fewer cannot give the small p-values that are
@@ -37,7 +39,6 @@ struct ShiftSettings {
 };
 
 enum class ShiftMethod { Student, Ranks };
-[[nodiscard]] std::string_view to_string(ShiftMethod method);
 
 struct Shift {
   double estimate = 0, low = 0, high = 0;  // now - base
@@ -64,7 +65,5 @@ struct Shift {
 // Each p-value corrected so that calling everything at or below q a difference gives an expected
 // share of at most q of false calls (Benjamini and Hochberg 1995). Never below its p-value.
 [[nodiscard]] std::vector<double> benjamini_hochberg(std::span<const double> p_values);
-
-[[nodiscard]] double median(std::vector<double> values);  // of a copy; 0 for none
 
 }  // namespace allocmark

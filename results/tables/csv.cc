@@ -49,6 +49,8 @@ class Flattener {
     }
     add(name, std::move(joined));
   }
+  // What a scenario stands for is in results.jsonl; a column of it would repeat for every cell.
+  void optional_text(const std::string& /*name*/, const std::string& /*value*/) {}
   template <typename Integer>
   void integer(const std::string& name, Integer value) {
     add(name, fmt::format("{}", value));

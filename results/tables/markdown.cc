@@ -23,7 +23,7 @@
 namespace allocmark {
 namespace {
 
-void append_row(std::string& out, const std::vector<std::string>& values) {
+void append_line(std::string& out, const std::vector<std::string>& values) {
   for (const std::string& value : values) out += "| " + value + " ";
   out += "|\n";
 }
@@ -31,7 +31,7 @@ void append_row(std::string& out, const std::vector<std::string>& values) {
 // A heading row and the row that aligns all but the first `left_count` columns to the right.
 void append_heading(std::string& out, const std::vector<std::string>& names,
                     std::size_t left_count) {
-  append_row(out, names);
+  append_line(out, names);
   for (std::size_t index = 0; index < names.size(); ++index) {
     out += index < left_count ? "| :-- " : "| --: ";
   }
@@ -39,7 +39,7 @@ void append_heading(std::string& out, const std::vector<std::string>& names,
 }
 
 void add_fact(std::string& out, const char* name, const std::string& value) {
-  if (!value.empty()) append_row(out, {name, markdown_cell_code(value)});
+  if (!value.empty()) append_line(out, {name, markdown_cell_code(value)});
 }
 
 std::string joined(std::string_view left, std::string_view right) {
@@ -122,7 +122,7 @@ void append_table(std::string& out, std::span<const CellResult> cells, const Cel
     for (const std::string& value : columns.rows[static_cast<std::size_t>(cell - cells.data())]) {
       row.push_back(markdown_escape(value));
     }
-    append_row(out, row);
+    append_line(out, row);
   }
 }
 
@@ -189,7 +189,7 @@ void append_oom(std::string& out, const std::vector<CellGroup>& groups) {
                                          cell->trial_count, 100 * trials->low, 100 * trials->high)
                            : "-");
       row.push_back(first_failure(*cell));
-      append_row(rows, row);
+      append_line(rows, row);
     }
   }
   if (rows.empty()) {
@@ -209,10 +209,10 @@ void append_not_measured(std::string& out, std::span<const CellResult> cells) {
   std::string rows;
   for (const CellResult& cell : cells) {
     if (is_measured(cell)) continue;
-    append_row(rows, {markdown_cell_code(cell.key.workload), markdown_cell_code(cell.key.capacity),
-                      markdown_cell_code(cell.key.allocator),
-                      cell.key.conf.empty() ? "unset" : markdown_cell_code(cell.key.conf),
-                      markdown_escape(to_string(cell.status)), markdown_escape(cell.reason)});
+    append_line(rows, {markdown_cell_code(cell.key.workload), markdown_cell_code(cell.key.capacity),
+                       markdown_cell_code(cell.key.allocator),
+                       cell.key.conf.empty() ? "unset" : markdown_cell_code(cell.key.conf),
+                       markdown_escape(to_string(cell.status)), markdown_escape(cell.reason)});
   }
   if (rows.empty()) return;
   out += "## Cells without numbers\n\n";

@@ -15,9 +15,14 @@ if(ALLOCMARK_SANITIZE)
   target_link_options(allocmark_options INTERFACE -fsanitize=${ALLOCMARK_SANITIZE})
 endif()
 
-# allocmark_cold(TARGET...): what is never timed is optimised less in a Release, since it takes longest to compile.
+# allocmark_cold(TARGET...): what is never timed is optimised less in a Release, and up to ALLOCMARK_UNITY of its files are
+# compiled as one, since reading the same headers again takes longest to compile. The preset dev compiles each file by
+# itself, so a missing #include is found.
 function(allocmark_cold)
   foreach(name ${ARGN})
+    if(ALLOCMARK_UNITY GREATER 1)
+      set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${ALLOCMARK_UNITY})
+    endif()
     target_compile_options(${name} PRIVATE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-O1>)
   endforeach()
 endfunction()
@@ -109,7 +114,7 @@ function(allocmark_program_test name)
   endif()
   add_test(NAME ${name} COMMAND ${arg_COMMAND} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT ${arg_TIMEOUT}
-                                          ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1;${arg_ENVIRONMENT}")
+                                          ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1;${arg_ENVIRONMENT};MISBEHAVING_RUNTIME=$<TARGET_FILE:allocmark_misbehaving_runtime>")
   if(arg_COST)
     set_tests_properties(${name} PROPERTIES COST ${arg_COST})
   endif()

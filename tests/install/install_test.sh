@@ -52,5 +52,5 @@ program_works "$prefix"
   "$cmake" --build "$work/consumer" >>"$work/consumer.txt" 2>&1 &&
   (cd "$work/consumer" && "$(dirname "$cmake")/ctest" --output-on-failure) >>"$work/consumer.txt" 2>&1 ||
   { cat "$work/consumer.txt"; fail "the project that uses the installed package"; }
-has "$work/consumer.txt" "100% tests passed, 0 tests failed out of 3"
+has "$work/consumer.txt" "100% tests passed"
 echo "installed, moved and used from $prefix"

@@ -69,6 +69,9 @@ class Walker {
   void text(const Field& field, const std::string& /*value*/) {
     add(field, field.choices.empty() ? R"({"type": "string"})" : one_of(split(field.choices, ',')));
   }
+  void optional_text(const Field& field, const std::string& /*value*/) {
+    add(field, R"({"type": "string"})");
+  }
   void texts(const Field& field, const std::vector<std::string>& /*value*/) { add(field, kTexts); }
   void boolean(const Field& field, bool /*value*/) { add(field, R"({"type": "boolean"})"); }
   void integer(const Field& field, std::uint64_t /*value*/) { add(field, reference("count")); }
@@ -175,6 +178,7 @@ void walk_cell(Walker& walker) {
   fields::visit_outcome(walker, cell);
   fields::visit_oom(walker, cell);
   fields::visit_memory(walker, cell);
+  fields::visit_calls(walker, cell);
   fields::visit_latencies(walker, cell);
   walk_end(walker);
 }
@@ -276,7 +280,10 @@ std::vector<FieldTable> field_tables() {
       table_of("Out of memory", cell,
                [](Walker& walker, const CellResult& of) { fields::visit_oom(walker, of); }),
       table_of("Memory", cell,
-               [](Walker& walker, const CellResult& of) { fields::visit_memory(walker, of); }),
+               [](Walker& walker, const CellResult& of) {
+                 fields::visit_memory(walker, of);
+                 fields::visit_calls(walker, of);
+               }),
       table_of("Latency", cell,
                [](Walker& walker, const CellResult& of) { fields::visit_latencies(walker, of); }),
       {"Steps and program time", table_text(rules_of(walk_end))},

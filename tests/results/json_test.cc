@@ -224,3 +224,18 @@ TEST_CASE("statuses and causes have names that lead back to them") {
   }
   CHECK_FALSE(parse_cell_status("OK").has_value());
 }
+
+TEST_CASE("a scenario's definition is stored where there is one, and old lines keep their id") {
+  CellKey key;
+  key.workload = "w";
+  key.allocator = "null";
+  key.device = "sim:h200";
+  key.capacity = "unlimited";
+  const std::string old_line = to_json_line(key);
+  CHECK(old_line.find("workload_definition") == std::string::npos);
+  CHECK(old_line.find("0ba9f66b0ef348df") != std::string::npos);
+  key.workload_definition = "comb:count=4";
+  const std::string line = to_json_line(key);
+  CHECK(cell_key_from_json(line, "line") == key);
+  CHECK(cell_key_from_json(line, "line").id() != cell_key_from_json(old_line, "line").id());
+}

@@ -4,10 +4,8 @@
 
 #include <csignal>
 #include <cstdint>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -18,35 +16,11 @@
 #include "results/json.h"
 #include "tests/catch.h"
 #include "tests/support/sample.h"
+#include "tests/support/temporary_folder.h"
 
 using namespace allocmark;
 
 namespace {
-
-// A new empty folder, gone at the end of the test.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "allocmark-XXXXXX").string();
-    REQUIRE(::mkdtemp(name.data()) != nullptr);
-    folder_ = name;
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(folder_, ignored);
-  }
-  [[nodiscard]] std::string file() const { return (folder_ / "results.jsonl").string(); }
-
- private:
-  std::filesystem::path folder_;
-};
-
-std::string read_text(const std::string& path) {
-  std::ifstream stream(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
-}
 
 void write_text(const std::string& path, std::string_view text) {
   std::ofstream(path, std::ios::binary) << text;
@@ -82,107 +56,123 @@ bool contains(std::string_view text, std::string_view part) {
 
 TEST_CASE("a run's file gives back the environment and the cells in order") {
   const TemporaryFolder folder;
-  write_two_cells(folder.file());
-  const RunFile run = read_run_file(folder.file());
+  write_two_cells(folder.file("results.jsonl"));
+  const RunFile run = read_run_file(folder.file("results.jsonl"));
   CHECK(to_json_line(run.environment) == to_json_line(sample::environment()));
   REQUIRE(run.cells.size() == 2);
   CHECK(to_json_line(run.cells[1]) == to_json_line(cell_of_seed(2, 20)));
   CHECK_FALSE(run.torn);
-  CHECK(run.whole_bytes == read_text(folder.file()).size());
+  CHECK(run.whole_bytes == folder.read("results.jsonl").size());
 }
 
 TEST_CASE("each cell is in the file before append returns") {
   const TemporaryFolder folder;
-  RunFileWriter writer = RunFileWriter::create(folder.file(), sample::environment());
-  CHECK(read_run_file(folder.file()).cells.empty());
+  RunFileWriter writer = RunFileWriter::create(folder.file("results.jsonl"), sample::environment());
+  CHECK(read_run_file(folder.file("results.jsonl")).cells.empty());
   writer.append(cell_of_seed(1, 10));
-  CHECK(read_run_file(folder.file()).cells.size() == 1);
+  CHECK(read_run_file(folder.file("results.jsonl")).cells.size() == 1);
 }
 
 TEST_CASE("of a cell that was run twice the last line counts, in the first one's place") {
   const TemporaryFolder folder;
-  write_two_cells(folder.file());
-  RunFileWriter::resume(folder.file()).append(cell_of_seed(1, 99));
-  const RunFile run = read_run_file(folder.file());
+  write_two_cells(folder.file("results.jsonl"));
+  RunFileWriter::resume(folder.file("results.jsonl")).append(cell_of_seed(1, 99));
+  const RunFile run = read_run_file(folder.file("results.jsonl"));
   REQUIRE(run.cells.size() == 2);
   CHECK(run.cells[0].oom_count == 99);
   CHECK(run.cells[1].oom_count == 20);
   CHECK(run.replaced_line_count == 1);
 }
 
+TEST_CASE("a scenario that was edited between two halves of a run has its last results") {
+  const TemporaryFolder folder;
+  CellResult before = cell_of_seed(1, 10);
+  before.key.workload_definition = "comb:count=4";
+  CellResult after = cell_of_seed(1, 20);
+  after.key.workload_definition = "comb:count=6";
+  RunFileWriter writer = RunFileWriter::create(folder.file("results.jsonl"), sample::environment());
+  writer.append(before);
+  writer.append(after);
+  const RunFile run = read_run_file(folder.file("results.jsonl"));
+  REQUIRE(run.cells.size() == 1);
+  CHECK(run.cells[0].oom_count == 20);
+  CHECK(run.cells[0].key.workload_definition == "comb:count=6");
+}
+
 TEST_CASE("a last line cut short is reported, left out and cut off when the run goes on") {
   const TemporaryFolder folder;
-  write_two_cells(folder.file());
-  const std::string whole = read_text(folder.file());
+  write_two_cells(folder.file("results.jsonl"));
+  const std::string whole = folder.read("results.jsonl");
   const std::size_t last_line = whole.rfind('\n', whole.size() - 2) + 1;
   for (std::size_t length = last_line + 1; length < whole.size() - 1; length += 101) {
-    write_text(folder.file(), std::string_view(whole).substr(0, length));
-    const RunFile run = read_run_file(folder.file());
+    write_text(folder.file("results.jsonl"), std::string_view(whole).substr(0, length));
+    const RunFile run = read_run_file(folder.file("results.jsonl"));
     CHECK(run.torn);
     CHECK(run.torn_line == 3);
     CHECK(run.cells.size() == 1);
     CHECK(run.whole_bytes == last_line);
   }
-  RunFileWriter::resume(folder.file()).append(cell_of_seed(2, 20));
-  CHECK(read_text(folder.file()) == whole);
+  RunFileWriter::resume(folder.file("results.jsonl")).append(cell_of_seed(2, 20));
+  CHECK(folder.read("results.jsonl") == whole);
 }
 
 TEST_CASE("a last line that lacks only its newline counts, and gets it when the run goes on") {
   const TemporaryFolder folder;
-  write_two_cells(folder.file());
-  const std::string whole = read_text(folder.file());
-  write_text(folder.file(), std::string_view(whole).substr(0, whole.size() - 1));
-  CHECK(read_run_file(folder.file()).cells.size() == 2);
-  CHECK_FALSE(read_run_file(folder.file()).torn);
-  RunFileWriter::resume(folder.file()).append(cell_of_seed(3, 30));
-  CHECK(read_run_file(folder.file()).cells.size() == 3);
+  write_two_cells(folder.file("results.jsonl"));
+  const std::string whole = folder.read("results.jsonl");
+  write_text(folder.file("results.jsonl"), std::string_view(whole).substr(0, whole.size() - 1));
+  CHECK(read_run_file(folder.file("results.jsonl")).cells.size() == 2);
+  CHECK_FALSE(read_run_file(folder.file("results.jsonl")).torn);
+  RunFileWriter::resume(folder.file("results.jsonl")).append(cell_of_seed(3, 30));
+  CHECK(read_run_file(folder.file("results.jsonl")).cells.size() == 3);
 }
 
 TEST_CASE("a corrupt line before the last one is an error with its number") {
   const TemporaryFolder folder;
-  write_two_cells(folder.file());
-  std::string text = read_text(folder.file());
+  write_two_cells(folder.file("results.jsonl"));
+  std::string text = folder.read("results.jsonl");
   text.insert(text.find('\n') + 5, "#");
-  write_text(folder.file(), text);
-  CHECK(contains(read_error(folder.file()), "results.jsonl:2: "));
-  CHECK_THROWS_AS(RunFileWriter::resume(folder.file()), UsageError);
-  CHECK(read_text(folder.file()) == text);
+  write_text(folder.file("results.jsonl"), text);
+  CHECK(contains(read_error(folder.file("results.jsonl")), "results.jsonl:2: "));
+  CHECK_THROWS_AS(RunFileWriter::resume(folder.file("results.jsonl")), UsageError);
+  CHECK(folder.read("results.jsonl") == text);
 }
 
 TEST_CASE("a missing, empty or foreign file is an error that says so") {
   const TemporaryFolder folder;
-  CHECK(contains(read_error(folder.file()), "cannot be opened"));
-  write_text(folder.file(), "");
-  CHECK(contains(read_error(folder.file()), "is empty"));
-  write_text(folder.file(), "{\"kind\":\"environ");
-  CHECK(contains(read_error(folder.file()), "results.jsonl:1: "));
-  write_text(folder.file(), to_json_line(sample::cell()) + "\n");
-  CHECK(contains(read_error(folder.file()), "another kind"));
-  write_text(folder.file(), std::string(5000, '\0'));
-  CHECK(contains(read_error(folder.file()), "results.jsonl:1: "));
+  CHECK(contains(read_error(folder.file("results.jsonl")), "cannot be opened"));
+  write_text(folder.file("results.jsonl"), "");
+  CHECK(contains(read_error(folder.file("results.jsonl")), "is empty"));
+  write_text(folder.file("results.jsonl"), "{\"kind\":\"environ");
+  CHECK(contains(read_error(folder.file("results.jsonl")), "results.jsonl:1: "));
+  write_text(folder.file("results.jsonl"), to_json_line(sample::cell()) + "\n");
+  CHECK(contains(read_error(folder.file("results.jsonl")), "another kind"));
+  write_text(folder.file("results.jsonl"), std::string(5000, '\0'));
+  CHECK(contains(read_error(folder.file("results.jsonl")), "results.jsonl:1: "));
   CHECK(contains(read_error("/"), "is a folder"));
 }
 
 TEST_CASE("a file that holds results is not created again") {
   const TemporaryFolder folder;
-  write_two_cells(folder.file());
-  const std::string whole = read_text(folder.file());
-  CHECK_THROWS_AS(RunFileWriter::create(folder.file(), sample::environment()), FileError);
-  CHECK(read_text(folder.file()) == whole);
+  write_two_cells(folder.file("results.jsonl"));
+  const std::string whole = folder.read("results.jsonl");
+  CHECK_THROWS_AS(RunFileWriter::create(folder.file("results.jsonl"), sample::environment()),
+                  FileError);
+  CHECK(folder.read("results.jsonl") == whole);
   CHECK_THROWS_AS(RunFileWriter::create("/no/such/folder/results.jsonl", sample::environment()),
                   FileError);
 }
 
 TEST_CASE("a line that does not fit on the disk is taken back and the lines before it stay whole") {
   const TemporaryFolder folder;
-  write_two_cells(folder.file());
-  const std::string whole = read_text(folder.file());
+  write_two_cells(folder.file("results.jsonl"));
+  const std::string whole = folder.read("results.jsonl");
   // A file size limit in the middle of the next line stands for a full disk: the write comes back
   // short, then fails.
   rlimit before{};
   REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
   const auto handler = std::signal(SIGXFSZ, SIG_IGN);
-  RunFileWriter writer = RunFileWriter::resume(folder.file());
+  RunFileWriter writer = RunFileWriter::resume(folder.file("results.jsonl"));
   rlimit limit = before;
   limit.rlim_cur = whole.size() + 100;
   REQUIRE(::setrlimit(RLIMIT_FSIZE, &limit) == 0);
@@ -195,7 +185,7 @@ TEST_CASE("a line that does not fit on the disk is taken back and the lines befo
   REQUIRE(::setrlimit(RLIMIT_FSIZE, &before) == 0);
   std::signal(SIGXFSZ, handler);
   CHECK(contains(message, "could not be written"));
-  CHECK(read_text(folder.file()) == whole);
+  CHECK(folder.read("results.jsonl") == whole);
   writer.append(cell_of_seed(3, 30));
-  CHECK(read_run_file(folder.file()).cells.size() == 3);
+  CHECK(read_run_file(folder.file("results.jsonl")).cells.size() == 3);
 }

@@ -36,6 +36,23 @@ inline CellKey key() {
           .on_oom = "stop"};
 }
 
+inline PassSummary pass() {
+  const LatencyBuckets allocate_buckets{{.index = 0, .count = 3}, {.index = 2751, .count = 357}};
+  const LatencyBuckets deallocate_buckets(1, {.index = 640, .count = 240});
+  return {.allocate_p50_ns = 1.5,
+          .allocate_p99_ns = 2.5,
+          .deallocate_p50_ns = 3.5,
+          .wall_ns = 4.5,
+          .allocate_buckets = allocate_buckets,
+          .deallocate_buckets = deallocate_buckets,
+          .allocator_ns_per_step = 123.25,
+          .request_latency_ns_p99 = 2.25e6,
+          .allocate_own_buckets = {{.index = 1, .count = 349}},
+          .deallocate_own_buckets = {{.index = 2, .count = 231}},
+          .oom_count = 4,
+          .residue_bytes = 2097152};
+}
+
 inline CellResult cell() {
   CellResult cell;
   cell.key = key();
@@ -73,20 +90,7 @@ inline CellResult cell() {
                  .deallocate_p99 = {.low_ns = 1200, .high_ns = 1850, .between_share = 0.23}};
   cell.size_classes = {
       {.size_class = "<=512B", .allocate = operation(100, 300), .deallocate = operation(0, 0)}};
-  const LatencyBuckets allocate_buckets{{.index = 0, .count = 3}, {.index = 2751, .count = 357}};
-  const LatencyBuckets deallocate_buckets(1, {.index = 640, .count = 240});
-  cell.passes.push_back({.allocate_p50_ns = 1.5,
-                         .allocate_p99_ns = 2.5,
-                         .deallocate_p50_ns = 3.5,
-                         .wall_ns = 4.5,
-                         .allocate_buckets = allocate_buckets,
-                         .deallocate_buckets = deallocate_buckets,
-                         .allocator_ns_per_step = 123.25,
-                         .request_latency_ns_p99 = 2.25e6,
-                         .allocate_own_buckets = {{.index = 1, .count = 349}},
-                         .deallocate_own_buckets = {{.index = 2, .count = 231}},
-                         .oom_count = 4,
-                         .residue_bytes = 2097152});
+  cell.passes = {pass()};
   cell.requests = RequestLatency{.latency = latency(50, 1e6),
                                  .first_token = latency(51, 2e5),
                                  .ideal_latency = latency(52, 9e5),

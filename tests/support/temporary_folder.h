@@ -8,6 +8,7 @@
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 
 namespace allocmark {
 
@@ -30,6 +31,13 @@ class TemporaryFolder {
   [[nodiscard]] std::string path() const { return folder_.string(); }
   [[nodiscard]] std::string path(const std::string& name) const {
     return (folder_ / name).string();
+  }
+  [[nodiscard]] std::string file(std::string_view name) const { return path(std::string(name)); }
+  // Makes the folders that the name wants, and gives the file's path.
+  [[nodiscard]] std::string write(std::string_view name, std::string_view text) const {
+    std::filesystem::create_directories((folder_ / name).parent_path());
+    std::ofstream(file(name), std::ios::binary) << text;
+    return file(name);
   }
   // Empty where there is no such file.
   [[nodiscard]] std::string read(const std::string& name) const {

@@ -1,51 +1,20 @@
-// Small trace files for tests, written into a folder of their own that goes away with the object.
+// What tests of traces share: files, events, and what a refusal says.
 #pragma once
 
-#include <unistd.h>
-
-#include <cstdlib>
-#include <filesystem>
 #include <fstream>
-#include <memory>
+#include <iterator>
 #include <span>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <vector>
 
 #include "base/error.h"
 #include "tests/catch.h"
+#include "tests/support/temporary_folder.h"
 #include "workloads/open_workload.h"
 #include "workloads/trace/source.h"
 
 namespace allocmark {
-
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string pattern =
-        (std::filesystem::temp_directory_path() / "allocmark_test_XXXXXX").string();
-    path_ = ::mkdtemp(pattern.data());
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
-  [[nodiscard]] std::string file(std::string_view name) const {
-    return path_ + "/" + std::string(name);
-  }
-  [[nodiscard]] std::string write(std::string_view name, std::string_view text) const {
-    std::filesystem::create_directories(std::filesystem::path(file(name)).parent_path());
-    std::ofstream(file(name), std::ios::binary) << text;
-    return file(name);
-  }
-
- private:
-  std::string path_;
-};
 
 inline std::string read_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);

@@ -1,12 +1,11 @@
 # What tests of the program as a user meets it share; sourced by them with the program's path as $1. Gives $allocmark, a folder
-# $work that goes at the end, expect, fail, results, and run_parts, which ends the script.
+# $work that goes at the end, expect, expect_of_broken, fail, results, and run_parts, which ends the script.
 set -uo pipefail
 
 allocmark=$1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 failures=0
-unset ALLOCMARK_TEST_MISBEHAVE
 
 fail() {
   echo "FAILED: $1" >&2
@@ -22,6 +21,13 @@ expect() {
   got=$?
   [ "$got" = "$code" ] || fail "allocmark $*: exit code $got, wanted $code"
   grep -qF -e "$text" "$work/out" "$work/err" || fail "allocmark $*: does not say '$text'"
+}
+
+# expect_of_broken KIND EXIT_CODE TEXT ARGUMENT...: as expect, where cells misbehave (misbehaving_runtime.c).
+expect_of_broken() {
+  local -x MISBEHAVE=$1 LD_PRELOAD=$MISBEHAVING_RUNTIME
+  shift
+  expect "$@"
 }
 
 results() { echo "$work/$1/results.jsonl"; }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include "tests/catch.h"
 #include "tests/support/trace_files.h"
 #include "workloads/composition.h"
@@ -142,4 +143,26 @@ TEST_CASE("unknown workloads and scenarios get the nearest names") {
                  "gpt2-124m"));
   CHECK(mentions(usage_error_of([] { static_cast<void>(open_workload("churn:life_bytes=1", 1)); }),
                  "live_bytes"));
+}
+
+TEST_CASE("a workload's definition is what its scenarios say") {
+  const TemporaryFolder folder;
+  const auto say = [&](const std::string& name, const std::string& workload) {
+    static_cast<void>(folder.write("scenarios/a/" + name + ".toml",
+                                   fmt::format("# s\nworkload = \"{}\"\n", workload)));
+  };
+  static_cast<void>(folder.write("recorded/mine.ops.csv", "op,id,size,stream\nalloc,1,7,0\n"));
+  say("one", "comb:count=4");
+  say("phases", "comb:count=4 then comb:count=8");
+  REQUIRE(::setenv("ALLOCMARK_DATA", folder.file("").c_str(), 1) == 0);
+  CHECK(define_workload("comb:count=4").empty());
+  CHECK(define_workload("mine then comb:count=4").empty());
+  CHECK(define_workload("one") == "comb:count=4");
+  CHECK(define_workload("mine then one beside phases") ==
+        "mine then comb:count=4 beside comb:count=4 then comb:count=8");
+  CHECK(mentions(usage_error_of([] { static_cast<void>(define_workload("phases then mine")); }),
+                 "part 'phases'"));
+  say("one", "comb:count=6");
+  CHECK(define_workload("one") == "comb:count=6");
+  ::unsetenv("ALLOCMARK_DATA");
 }

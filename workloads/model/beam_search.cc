@@ -2,9 +2,11 @@
 
 #include <utility>
 
+#include "workloads/model/prompt.h"
 #include "workloads/model/top_k.h"
 
 namespace allocmark {
+
 Tensor BeamSearch::gather(std::uint64_t count, std::uint64_t width) {
   const Tensor index = make(count * 8);
   return make(count * width);
@@ -12,33 +14,10 @@ Tensor BeamSearch::gather(std::uint64_t count, std::uint64_t width) {
 
 void BeamSearch::begin(const BeamSizes& sizes) {
   sizes_ = sizes;
-  const std::uint64_t given = sizes.batch * sizes.length * 8;
-  const std::uint64_t all = given * sizes.beams;
-  given_ids_ = make(given);
-  given_mask_ = make(given);
-  for (Tensor& token : special_) token = make(8);  // begin, end, padding
-  {
-    Tensor known = make(1);
-    Tensor compared = make(1);
-    Tensor any = make(1);
-    any.reset();
-    compared.reset();
-    const Tensor both = make(1);
-    known.reset();
-  }
-  for (const std::uint64_t size_bytes : {std::uint64_t{1}, sizes.batch}) {
-    Tensor compared = make(size_bytes);
-    Tensor any = make(1);
-    compared.reset();
-    any.reset();
-  }
-  Tensor sums = make(given);
-  Tensor lowered = make(given);
-  sums.reset();
-  Tensor hidden = make(sizes.batch * sizes.length);
-  Tensor positions = make(given);
-  hidden.reset();
-  lowered.reset();
+  const std::uint64_t all = rows() * sizes.length * 8;
+  const PromptSizes prompt{.batch = sizes.batch, .length = sizes.length};
+  take_prompt(tape_, prompt, false, {&given_ids_, &given_mask_, special_});
+  Tensor positions = make_positions(tape_, prompt);
   // Every prompt once for each of its beams.
   ids_ = make(all);
   mask_ = make(all);

@@ -2,38 +2,14 @@
 
 #include <utility>
 
-namespace allocmark {
+#include "workloads/model/prompt.h"
 
-// Ids, mask, special tokens and the tests of them.
-void Generation::take_prompt(std::uint64_t batch, std::uint64_t length) {
-  batch_ = batch;
-  const std::uint64_t all = batch * length * 8;
-  given_ids_ = make(all);
-  given_mask_ = make(all);
-  for (Tensor& token : special_) token = make(8);  // begin, end, padding
-  {
-    Tensor known = make(1);
-    Tensor compared = make(1);
-    Tensor any = make(1);
-    any.reset();
-    compared.reset();
-    const Tensor both = make(1);
-    known.reset();
-  }
-  // The second: does a prompt end in padding? Nobody asks where an encoder reads it.
-  for (const bool is_last_token : {false, true}) {
-    if (has_encoder_ && is_last_token) break;
-    const std::uint64_t size_bytes = is_last_token ? batch : 1;
-    Tensor compared = make(size_bytes);
-    Tensor any = make(1);
-    compared.reset();
-    any.reset();
-  }
-}
+namespace allocmark {
 
 void Generation::begin_encoder(std::uint64_t batch, std::uint64_t length) {
   has_encoder_ = true;
-  take_prompt(batch, length);
+  batch_ = batch;
+  take_prompt(tape_, {batch, length}, true, {&given_ids_, &given_mask_, special_});
 }
 
 void Generation::begin_decoder() {
@@ -44,17 +20,11 @@ void Generation::begin_decoder() {
 }
 
 void Generation::begin(std::uint64_t batch, std::uint64_t length) {
-  take_prompt(batch, length);
-  const std::uint64_t all = batch * length * 8;
-  Tensor sums = make(all);
-  Tensor lowered = make(all);
-  sums.reset();
-  Tensor hidden = make(batch * length);
-  positions_ = make(all);
-  hidden.reset();
-  lowered.reset();
+  batch_ = batch;
+  take_prompt(tape_, {batch, length}, false, {&given_ids_, &given_mask_, special_});
+  positions_ = make_positions(tape_, {batch, length});
   unfinished_ = make(batch * 8);
-  tokens_ = make(all);
+  tokens_ = make(batch * length * 8);
 }
 
 // Positions and mask of one more token.

@@ -36,7 +36,6 @@ class Generation {
   [[nodiscard]] Tensor make(std::uint64_t size_bytes) {
     return tape_->allocate(size_bytes, TensorKind::Activation);
   }
-  void take_prompt(std::uint64_t batch, std::uint64_t length);
   void grow(std::uint64_t context);
   void test_end();
   void add_scores(std::uint64_t count);

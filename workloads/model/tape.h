@@ -151,7 +151,6 @@ class Tape {
   [[nodiscard]] Var cast_parameter(std::size_t index);
   void end_autocast();
   void set_grad_enabled(bool enabled) { grad_enabled_ = enabled; }
-  [[nodiscard]] bool grad_enabled() const { return grad_enabled_; }
   // Operators between these two are recomputed in the backward instead of saving.
   void begin_segment(SegmentInput input);
   void end_segment() { segment_open_ = -1; }

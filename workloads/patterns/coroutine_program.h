@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "workloads/trace/event_batch.h"
+#include "workloads/trace/source.h"
 
 namespace allocmark {
 
@@ -59,7 +60,6 @@ class Coroutine {
 struct RoomInBatch {
   const EventBatch* batch;
   [[nodiscard]] bool await_ready() const noexcept {
-    constexpr std::size_t kBatchEventCount = 4096;
     return batch->events().size() < kBatchEventCount;
   }
   void await_suspend(std::coroutine_handle<> /*program*/) const noexcept {}

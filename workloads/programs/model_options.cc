@@ -111,4 +111,8 @@ void read_experts(Parameters& parameters, std::uint64_t token_count, Transformer
   setup->tokens_per_expert = std::move(given);
 }
 
+bool read_switch(Parameters& parameters, const char* key, bool preset) {
+  return parameters.number(key, {.preset = preset ? 1u : 0u, .lowest = 0, .highest = 1}) == 1;
+}
+
 }  // namespace allocmark

@@ -20,4 +20,7 @@ void read_draft_shape(Parameters& parameters, ModelShape* draft);
 // every forward, so that shares may be given; 0 where it varies.
 void read_experts(Parameters& parameters, std::uint64_t token_count, TransformerSetup* setup);
 
+// A key that is 0 or 1.
+[[nodiscard]] bool read_switch(Parameters& parameters, const char* key, bool preset);
+
 }  // namespace allocmark

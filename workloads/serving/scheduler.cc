@@ -60,7 +60,6 @@ void Scheduler::evict_last() {
   release(&last);
   last.cached = 0;
   evicted_.push_front(last);
-  ++eviction_count_;
 }
 
 void Scheduler::plan_running(std::uint64_t* budget) {

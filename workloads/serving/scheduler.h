@@ -62,7 +62,6 @@ class Scheduler {
   [[nodiscard]] std::span<const ServeRequest> running() const { return running_; }
   [[nodiscard]] bool is_idle() const { return running_.empty() && evicted_.empty() && !refused_; }
   [[nodiscard]] std::uint64_t free_blocks() const { return free_blocks_; }
-  [[nodiscard]] std::uint64_t eviction_count() const { return eviction_count_; }
 
   // Blocks that a request needs with so many tokens cached.
   [[nodiscard]] std::uint64_t blocks_for(const ServeRequest& request, std::uint64_t cached) const;
@@ -86,7 +85,6 @@ class Scheduler {
   std::vector<std::uint32_t> free_slots_, evicted_slots_;
   std::optional<ServeRequest> refused_;  // arrived, but there was no room
   std::uint64_t free_blocks_ = 0;
-  std::uint64_t eviction_count_ = 0;
   Outcome outcome_;
 };
 

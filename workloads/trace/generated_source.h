@@ -52,8 +52,6 @@ class GeneratedSource final : public EventSource {
   const std::vector<std::string>& labels() const override { return batch_.labels(); }
 
  private:
-  static constexpr std::size_t kBatchEventCount = 4096;
-
   void start() {
     program_.reset();
     batch_.reset();

@@ -2,6 +2,7 @@
 // needs constant memory.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -28,6 +29,9 @@ struct TraceHeader {
   std::uint32_t stream_count = 1;  // streams are 0 .. stream_count - 1
   std::vector<TraceJob> jobs{};    // by first stream; empty: one process
 };
+
+// About how many events one next() gives.
+inline constexpr std::size_t kBatchEventCount = 4096;
 
 class EventSource {
  public:

@@ -25,7 +25,6 @@ namespace {
 
 constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
 constexpr std::size_t kLineBytesMax = 4096;
-constexpr std::size_t kBatchEventCount = 4096;
 
 // Lines of a file, one after the other, with their numbers.
 class LineReader {

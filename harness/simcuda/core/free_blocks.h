@@ -36,7 +36,6 @@ class FreeBlocks {
   [[nodiscard]] std::optional<FreeBlock> ending_at(std::uint64_t address) const;
   [[nodiscard]] std::optional<FreeBlock> starting_at(std::uint64_t address) const;
   [[nodiscard]] std::optional<FreeBlock> holding(std::uint64_t address) const;
-  [[nodiscard]] std::optional<FreeBlock> block_at(std::uint64_t address) const;
   void remove(const FreeBlock& block);
   // Takes `size_bytes` off the low end of `block`; the rest counts as newly inserted, with the same
   // marker.

@@ -38,13 +38,6 @@ Settings strict(std::string_view conf) {
   return config.settings;
 }
 
-std::map<std::string, const char*> fake_environment;
-
-const char* fake_getenv(const char* name) {
-  const auto found = fake_environment.find(name);
-  return found == fake_environment.end() ? nullptr : found->second;
-}
-
 }  // namespace
 
 TEST_CASE("PyTorch mode accepts and rejects what PyTorch 2.11 does, with its words") {
@@ -102,16 +95,6 @@ TEST_CASE("a change at run time resets some keys, keeps others, and is not rolle
         "Unrecognized key 'nothing' in Accelerator allocator config.");
   CHECK(settings.max_split_size_bytes == 100 * kMiB);
   CHECK(settings.garbage_collection_threshold == 0);
-}
-
-TEST_CASE("the first environment variable that is set wins, even an empty one") {
-  fake_environment = {{"PYTORCH_ALLOC_CONF", "expandable_segments:True"}};
-  CHECK(config_from_environment(fake_getenv).variable == "PYTORCH_ALLOC_CONF");
-  fake_environment["PYTORCH_CUDA_ALLOC_CONF"] = "";
-  CHECK(config_from_environment(fake_getenv).variable == "PYTORCH_CUDA_ALLOC_CONF");
-  CHECK(config_from_environment(fake_getenv).conf.empty());
-  fake_environment.clear();
-  CHECK(config_from_environment(fake_getenv).variable.empty());
 }
 
 TEST_CASE("strict mode takes every key at its bounds") {

@@ -26,10 +26,6 @@ std::vector<ParityOperation> read_trace(const std::string& program) {
   return parse_trace(read_gzip("workloads/recorded/" + program + ".ops.csv.gz"));
 }
 
-std::map<std::string, std::string> read_goldens(const std::string& program) {
-  return read_tar_xz("tests/golden/caching/" + program + ".tar.xz");
-}
-
 }  // namespace
 
 TEST_CASE("every golden is answered as PyTorch answered") {

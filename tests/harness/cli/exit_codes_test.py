@@ -13,7 +13,7 @@ from pathlib import Path
 RUN = "run --workload file:{W}/good.csv -a native -d sim:h200 --passes 1 --allow-debug"
 AB = "run --workload gpt2_train_amp -d sim:h200 --capacity 1.05x --passes 1 --rounds 3 --rounds-max 3 --allow-debug --ab max_split_size_mb:128 unset"
 QUALIFY = "qualify -d sim:h200 --seconds 1"
-GOLDENS = "tests/golden/caching/gpt2_train_amp.tar.xz"
+GOLDENS = "tests/golden/caching/gpt2_train_amp.tar.gz"
 # Code, command line, environment. In this order: later rows use folders of earlier ones. 4! only where the machine has no GPU.
 ROWS = [
     ("0", RUN + " --out {W}/run", ""),
@@ -21,7 +21,7 @@ ROWS = [
     ("1", AB + " --out {W}/ab", ""),
     ("2", RUN + " --capacity 24", ""),
     ("2", RUN + " --capacity 900GiB", ""),
-    ("3", RUN + " --out {W}/crashed", "ALLOCMARK_TEST_MISBEHAVE=exit3"),
+    ("3", RUN + " --out {W}/crashed", "MISBEHAVE=exit3"),
     ("4!", "run --workload gpt2_train_amp -a null -d cuda:0 --allow-debug --out {W}/gpu", ""),
     ("6", RUN + " --out /dev/null/x", ""),
     ("6", "run --workload file:{W}/none.csv", ""),
@@ -71,7 +71,7 @@ ROWS = [
     ("6", "profile -d sim:h200 --out {W}/none/p.json", ""),
     ("0", "fidelity {W}/good.csv -w file:{W}/good.csv --conf unset", ""),
     ("2", "fidelity {W}/good.csv -w train:nothing", ""),
-    ("3", "fidelity {W}/good.csv -w file:{W}/good.csv --conf unset", "ALLOCMARK_TEST_MISBEHAVE=exit3"),
+    ("3", "fidelity {W}/good.csv -w file:{W}/good.csv --conf unset", "MISBEHAVE=exit3"),
     ("6", "fidelity {W}/none.csv -w file:{W}/good.csv", ""),
     ("6", "fidelity {W}/good.csv -w file:{W}/good.csv --conf unset --out /dev/null/x", ""),
     ("0", "parity gpt2_train_amp " + GOLDENS, ""),
@@ -89,7 +89,7 @@ def make_files(work):
     (work / "bad").mkdir()
     (work / "bad" / "results.jsonl").write_text("this is no line of results\n")
     (work / "bad" / "plan.json").write_text("{}\n")
-    subprocess.run(["tar", "xJf", GOLDENS, "-C", work, "--strip-components=1"], check=True)
+    subprocess.run(["tar", "xzf", GOLDENS, "-C", work, "--strip-components=1"], check=True)
 
 
 def main(program):
@@ -104,6 +104,8 @@ def main(program):
             if setting:
                 variable, value = setting.replace("{W}", name).split("=", 1)
                 environment[variable] = value
+                if variable == "MISBEHAVE":
+                    environment["LD_PRELOAD"] = os.environ["MISBEHAVING_RUNTIME"]
             command = shlex.split(words.replace("{W}", name))
             got = subprocess.run([program, *command], capture_output=True, text=True, errors="replace", timeout=120, env=environment, check=False)
             allowed = {"0", "4"} if code == "4?" else {code[0]}  # with PyTorch's plugin the comparison runs

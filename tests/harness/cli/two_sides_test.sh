@@ -50,11 +50,9 @@ two_sides() {
   expect 2 "table or json" "${run[@]}" --ab caching native --format csv --out "$work/none"
   [ ! -e "$work/none" ] || fail "a folder was made for a run that cannot be"
   expect 2 "not empty" "${run[@]}" --ab caching caching --out "$work/ab"
-  export ALLOCMARK_TEST_MISBEHAVE
-  ALLOCMARK_TEST_MISBEHAVE=crash:native expect 1 "SIGSEGV" "${run[@]}" --ab caching native --out "$work/abcrash"
+  expect_of_broken crash:native 1 "SIGSEGV" "${run[@]}" --ab caching native --out "$work/abcrash"
   # Nothing is compared with a side A that died, which is no pass.
-  ALLOCMARK_TEST_MISBEHAVE=crash:caching expect 3 "not comparable" "${run[@]}" --ab caching native --out "$work/abdead"
-  unset ALLOCMARK_TEST_MISBEHAVE
+  expect_of_broken crash:caching 3 "not comparable" "${run[@]}" --ab caching native --out "$work/abdead"
   expect 1 "SIGSEGV" compare "$work/abcrash" --only exact
 
   # The report of the folder is that of side B held against side A, by the rounds.

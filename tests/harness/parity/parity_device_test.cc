@@ -34,7 +34,7 @@ caching::ParityReport compare(const std::vector<ParityOperation>& operations,
 TEST_CASE("recorded programs get their addresses from the simulated device") {
   for (const std::string program : {"gpt2_train_ckpt", "fuzz_s1"}) {
     const std::vector<ParityOperation> operations = operations_of(program);
-    for (const ArchiveFile& file : read_tar_xz("tests/golden/caching/" + program + ".tar.xz")) {
+    for (const ArchiveFile& file : read_whole_tar("tests/golden/caching/" + program + ".tar.zst")) {
       const caching::ParityReport report = compare(operations, file, *make_parity_device());
       INFO(file.name << "\n" << describe(report));
       CHECK(report.mismatch_count == 0);
@@ -44,7 +44,7 @@ TEST_CASE("recorded programs get their addresses from the simulated device") {
 
 TEST_CASE("a device that starts otherwise is noticed") {
   const std::vector<ParityOperation> operations = operations_of("gpt2_train_ckpt");
-  for (const ArchiveFile& file : read_tar_xz("tests/golden/caching/gpt2_train_ckpt.tar.xz")) {
+  for (const ArchiveFile& file : read_whole_tar("tests/golden/caching/gpt2_train_ckpt.tar.zst")) {
     if (!file.name.ends_with("C00_all.txt")) continue;
     const std::unique_ptr<caching::ParityDevice> device = make_parity_device();
     // Another user's memory shifts what comes after it.
@@ -54,8 +54,8 @@ TEST_CASE("a device that starts otherwise is noticed") {
 }
 
 TEST_CASE("an archive that is none is refused by name") {
-  CHECK_THROWS_AS(read_tar_xz("no/such/file.tar.xz"), FileError);
-  CHECK_THROWS_AS(read_tar_xz("CMakeLists.txt"), UsageError);
+  CHECK_THROWS_AS(read_whole_tar("no/such/file.tar.zst"), FileError);
+  CHECK_THROWS_AS(read_whole_tar("CMakeLists.txt"), UsageError);
 }
 
 }  // namespace

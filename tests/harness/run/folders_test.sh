@@ -23,7 +23,7 @@ wait_for() {
 holding() {
   local folder=$1
   shift
-  ALLOCMARK_TEST_MISBEHAVE=hang:${hanging:-native} "$allocmark" "$@" --out "$folder" >"$work/held" 2>&1 &
+  MISBEHAVE=hang:${hanging:-native} LD_PRELOAD=$MISBEHAVING_RUNTIME "$allocmark" "$@" --out "$folder" >"$work/held" 2>&1 &
   holder=$!
   wait_for process "$folder/.lock"
 }
@@ -87,13 +87,34 @@ one_of_many_gets_a_folder() {
 }
 
 many_resume_at_once() {
-  ALLOCMARK_TEST_MISBEHAVE=crash "$allocmark" "${small[@]}" --out "$work/again" >/dev/null 2>&1
+  MISBEHAVE=crash LD_PRELOAD=$MISBEHAVING_RUNTIME "$allocmark" "${small[@]}" --out "$work/again" >/dev/null 2>&1
   for _ in 1 2 3 4; do
     timeout 120 "$allocmark" run --resume --out "$work/again" >/dev/null 2>&1 &
   done
   wait
   expect 0 "2 ok" run --resume --out "$work/again"
   [ "$(grep -c '"status":"ok"' "$work/again/results.jsonl")" = 2 ] || fail "resumed at once: a cell was measured twice"
+}
+
+a_scenario_that_was_edited_is_measured_anew() {
+  local scenario=$work/data/scenarios/mine/combed.toml
+  local combed=(run --workload combed churn:live_bytes=1MiB,size_max=4KiB,events=1000 --allocator null native --device sim:h200 --passes 1 --no-verify)
+  define() { printf '# mine\nworkload = "comb:%s"\n' "$1" >"$scenario"; }
+  mkdir -p "${scenario%/*}"
+  export ALLOCMARK_DATA=$work/data
+  define count=4
+  expect 0 "4 ok" "${combed[@]}" --out "$work/combed"
+  cp -r "$work/combed" "$work/named"
+  cp -r "$work/combed" "$work/before"
+  expect 0 "4 ok" run --resume --out "$work/combed"
+  [ "$(cell_count "$work/combed/results.jsonl")" = 4 ] || fail "a cell whose scenario is as before was measured again"
+  define count=6
+  expect 0 "the scenario 'combed' was edited since this run began" run --resume --out "$work/combed"
+  [ "$(cell_count "$work/combed/results.jsonl")" = 6 ] || fail "not just the 2 cells of the edited scenario were measured"
+  expect 0 "4 ok" "${combed[@]}" --resume --out "$work/named"
+  [ "$(grep -c 'comb:count=6' "$work/named/results.jsonl")" = 2 ] || fail "resumed with its axes, the edited scenario was not measured"
+  expect 3 "the scenario 'combed' is not the same in both runs" compare "$work/before" "$work/combed"
+  unset ALLOCMARK_DATA
 }
 
 two_sides_and_confirmations() {
@@ -115,4 +136,4 @@ two_sides_and_confirmations() {
 }
 
 run_parts default_folders_are_each_ones_own a_running_folder_is_refused one_of_many_gets_a_folder many_resume_at_once \
-  two_sides_and_confirmations
+  a_scenario_that_was_edited_is_measured_anew two_sides_and_confirmations

@@ -127,7 +127,7 @@ TEST_CASE("sides alternate but where both would need the memory that each holds 
     CellKey& base = plan.cells[0].base;
     base.device = device, base.capacity = capacity;
     plan.cells[0].now = base;
-    const CellGroupSpec group = groups_of_round(plan, {}, turns_of_round(plan, 0, {0}), 0).at(0);
+    const RunGroupSpec group = groups_of_round(plan, {}, turns_of_round(plan, 0, {0}), 0).at(0);
     // The processor is chosen once for both neighbours, or by each process for itself.
     CHECK(group.quiet_cpu);
     for (const CellStep& step : group.steps) CHECK(step.spec.quiet_cpu == !group.takes_turns);

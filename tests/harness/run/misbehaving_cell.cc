@@ -21,7 +21,7 @@
 namespace {
 
 void send(const std::string& text) {
-  if (write(3, text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
+  if (write(allocmark::kResultFd, text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
     std::abort();
   }
 }
@@ -35,7 +35,7 @@ void sleep_long() { std::this_thread::sleep_for(std::chrono::hours(1)); }
 
 void hang_unreachable() {
   signal(SIGTERM, SIG_IGN);
-  close(3);
+  close(allocmark::kResultFd);
   close(2);
   close(1);
   sleep_long();
@@ -71,6 +71,35 @@ void take_turns(const allocmark::CellSpec& spec, bool crashes, allocmark::CellRe
 
 void write_pid(const std::string& path) { std::ofstream(path) << getpid() << std::endl; }
 
+// Crashes, hangs or talks too much; returns where that is not wanted.
+void end_badly(const std::string& kind, const allocmark::CellResult& result) {
+  if (kind == "crash") {
+    std::fputs("about to crash\n", stderr);
+    crash();
+  } else if (kind == "crash_late") {
+    send(allocmark::to_json_line(result) + "\n");
+    std::abort();
+  } else if (kind == "hang") {
+    sleep_long();
+  } else if (kind == "hang_with_child") {
+    leave_child();
+    sleep_long();
+  } else if (kind == "hang_ignoring_signals") {
+    hang_unreachable();
+  } else if (kind == "chatter") {
+    for (int i = 0; i < 100'000; ++i) {
+      std::fputs("chatter chatter chatter\n", stderr);
+    }
+    std::fputs("last words\n", stderr);
+    _exit(9);
+  } else if (kind == "flood") {
+    const std::string megabyte(1 << 20, 'x');
+    while (write(allocmark::kResultFd, megabyte.data(), megabyte.size()) > 0) {
+    }
+    _exit(0);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -87,20 +116,8 @@ int main(int argc, char** argv) {
   result.event_count = 42;
   std::fputs("noise on stdout\n", stdout);
   std::fflush(stdout);
-  if (kind == "crash") {
-    std::fputs("about to crash\n", stderr);
-    crash();
-  } else if (kind == "crash_late") {
-    send(allocmark::to_json_line(result) + "\n");
-    std::abort();
-  } else if (kind == "hang") {
-    sleep_long();
-  } else if (kind == "hang_with_child") {
-    leave_child();
-    sleep_long();
-  } else if (kind == "hang_ignoring_signals") {
-    hang_unreachable();
-  } else if (kind == "pid") {
+  end_badly(kind, result);
+  if (kind == "pid") {
     write_pid(spec.placements_path);
     sleep_long();
   } else if (kind == "garbage") {
@@ -117,17 +134,6 @@ int main(int argc, char** argv) {
     return 3;
   } else if (kind == "other_key") {
     result.key.seed += 1;
-  } else if (kind == "chatter") {
-    for (int i = 0; i < 100'000; ++i) {
-      std::fputs("chatter chatter chatter\n", stderr);
-    }
-    std::fputs("last words\n", stderr);
-    return 9;
-  } else if (kind == "flood") {
-    const std::string megabyte(1 << 20, 'x');
-    while (write(3, megabyte.data(), megabyte.size()) > 0) {
-    }
-    return 0;
   } else if (kind == "leave_child") {
     leave_child();
   } else if (kind == "closes_turns") {

@@ -246,6 +246,33 @@ TEST_CASE("shards are disjoint and complete") {
   }
 }
 
+TEST_CASE("NAME=CONF is split where a name stands, and nowhere inside of a config string") {
+  CHECK(split_scope("caching=max_split_size_mb:32").allocator == "caching");
+  CHECK(split_scope("caching=max_split_size_mb:32").conf == "max_split_size_mb:32");
+  CHECK(split_scope("path:/a=b").allocator.empty());
+  CHECK(split_scope("path:/a=b").conf == "path:/a=b");
+  CHECK(split_scope("unset").conf == "unset");
+  CHECK(split_scope("native=").allocator == "native");
+}
+
+TEST_CASE("an edited scenario is another cell") {
+  const auto only_cell = [](const std::string& definition) {
+    PlanRequest request = make_request();
+    request.workloads = {{.text = "one", .recorded = false, .definition = definition}};
+    request.allocators = {"native"};
+    request.capacities = {"unlimited"};
+    request.seeds = {1};
+    request.confs = {};
+    return make_plan(request, make_known()).cells.at(0);
+  };
+  const CellKey before = only_cell("comb:count=4");
+  CHECK(before.workload == "one");
+  CHECK(before.workload_text() == "comb:count=4");
+  CHECK(before.id() == only_cell("comb:count=4").id());
+  CHECK(before.id() != only_cell("comb:count=6").id());
+  CHECK(before.id() != only_cell("").id());
+}
+
 TEST_CASE("shard texts are i/n and nothing else") {
   CHECK(parse_shard("1/1").index == 0);
   CHECK(parse_shard("3/8").index == 2);

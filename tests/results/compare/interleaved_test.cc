@@ -129,23 +129,26 @@ std::string error_of(const Call& call) {
 
 }  // namespace
 
-TEST_CASE("the same thing on both sides is called different in at most 1 % of timed numbers") {
-  std::size_t number_count = 0;
-  std::size_t called = 0;
+TEST_CASE("of the same thing on both sides at most 5 % of comparisons of 12 cells call anything") {
+  std::size_t calling_count = 0;
   for (std::uint64_t seed = 1; seed <= 100; ++seed) {
-    const Comparison comparison =
-        compare_interleaved(make_run({.round_count = 16, .round_count_max = 16, .seed = seed}), {});
+    const Comparison comparison = compare_interleaved(make_run({.cell_count = 12,
+                                                                .round_count = 16,
+                                                                .round_count_max = 16,
+                                                                .sample_count = 600,
+                                                                .seed = seed}),
+                                                      {});
+    std::size_t called = 0;
     for (const CellComparison& cell : comparison.cells) {
       for (const NumberComparison& item : cell.numbers) {
         if (!item.timed) continue;
-        ++number_count;
         called += item.verdict == Verdict::Worse || item.verdict == Verdict::Better ? 1 : 0;
       }
     }
+    calling_count += called > 0 ? 1 : 0;
   }
-  INFO(called << " of " << number_count);
-  CHECK(number_count == 600);
-  CHECK(called <= 6);
+  INFO(calling_count << " of 100");
+  CHECK(calling_count <= 5);
 }
 
 TEST_CASE(

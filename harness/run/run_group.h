@@ -27,7 +27,7 @@ struct CellStep {
   std::string program_path;  // what is started with "cell"
 };
 
-struct CellGroupSpec {
+struct RunGroupSpec {
   std::vector<CellStep> steps = {};  // one or two, in the order in which they are started
   // Two take turns; false: the second starts when the first has ended.
   bool takes_turns = false;
@@ -49,9 +49,9 @@ struct GroupResult {
   bool in_turns = false;  // its passes alternated with those of the group's other cell
 };
 
-class CellGroup {
+class RunGroup {
  public:
-  explicit CellGroup(CellGroupSpec spec);
+  explicit RunGroup(RunGroupSpec spec);
 
   // Starts, takes what has arrived, and gives the next turn.
   void advance();
@@ -80,7 +80,7 @@ class CellGroup {
   void end_member(std::size_t index, CellResult cell);
   [[nodiscard]] bool enough_passes() const;
 
-  CellGroupSpec spec_;
+  RunGroupSpec spec_;
   std::vector<Member> members_;
   std::vector<GroupResult> results_;
   std::deque<Action> actions_;  // what is to be done, each when the one before is over

@@ -1,5 +1,5 @@
-// See cell_group.h.
-#include "harness/run/cell_group.h"
+// See run_group.h.
+#include "harness/run/run_group.h"
 
 #include <algorithm>
 #include <utility>
@@ -18,7 +18,7 @@ constexpr int kPollMsClosing = 1;
 
 }  // namespace
 
-CellGroup::CellGroup(CellGroupSpec spec) : spec_(std::move(spec)) {
+RunGroup::RunGroup(RunGroupSpec spec) : spec_(std::move(spec)) {
   for (const CellStep& step : spec_.steps) {
     Member& member = members_.emplace_back();
     member.step = step;
@@ -31,13 +31,13 @@ CellGroup::CellGroup(CellGroupSpec spec) : spec_(std::move(spec)) {
   }
 }
 
-bool CellGroup::ended() const {
+bool RunGroup::ended() const {
   return std::all_of(members_.begin(), members_.end(), [](const Member& m) { return m.ended; });
 }
 
-std::vector<GroupResult> CellGroup::take_results() { return std::exchange(results_, {}); }
+std::vector<GroupResult> RunGroup::take_results() { return std::exchange(results_, {}); }
 
-void CellGroup::watch(std::vector<pollfd>& fds, int& timeout_ms) const {
+void RunGroup::watch(std::vector<pollfd>& fds, int& timeout_ms) const {
   for (const Member& member : members_) {
     if (member.child == nullptr) continue;
     const auto [result_fd, stderr_fd] = member.child->poll_fds();
@@ -48,7 +48,7 @@ void CellGroup::watch(std::vector<pollfd>& fds, int& timeout_ms) const {
   }
 }
 
-void CellGroup::advance() {
+void RunGroup::advance() {
   for (std::size_t i = 0; i < members_.size(); ++i) {
     if (members_[i].child == nullptr) continue;
     if (const std::optional<ChildOutcome> outcome = members_[i].child->advance()) {
@@ -64,14 +64,14 @@ void CellGroup::advance() {
   }
 }
 
-bool CellGroup::enough_passes() const {
+bool RunGroup::enough_passes() const {
   const std::chrono::duration<double> passed = Clock::now() - passes_began_;
   return pair_count_ >= spec_.pass_count_max ||
          (pair_count_ >= spec_.pass_count_min && passed.count() >= kTurnSecondsMin);
 }
 
 // A B, B A, A B ...: neither is always the one that finds the caches as the other left them.
-void CellGroup::plan_next() {
+void RunGroup::plan_next() {
   if (pair_count_ == 0) passes_began_ = Clock::now();
   const bool finishes = enough_passes();
   if (!finishes && spec_.quiet_cpu) cpu_ = QuietCpu().move();
@@ -83,7 +83,7 @@ void CellGroup::plan_next() {
   if (!finishes) ++pair_count_;
 }
 
-void CellGroup::run(const Action& action) {
+void RunGroup::run(const Action& action) {
   Member& member = members_[action.member_index];
   at_work_ = action.member_index;
   switch (action.kind) {
@@ -104,7 +104,7 @@ void CellGroup::run(const Action& action) {
 }
 
 // Or says as its result why it could not be started.
-void CellGroup::start(std::size_t index) {
+void RunGroup::start(std::size_t index) {
   Member& member = members_[index];
   try {
     member.child =
@@ -118,7 +118,7 @@ void CellGroup::start(std::size_t index) {
   }
 }
 
-void CellGroup::end_member(std::size_t index, CellResult cell) {
+void RunGroup::end_member(std::size_t index, CellResult cell) {
   members_[index].child.reset();
   members_[index].ended = true;
   if (at_work_ == index) at_work_.reset();

@@ -1,7 +1,7 @@
 // Goal: of two cells that take turns only one works at a time, in an order that favours neither,
 // and whatever happens to one of them does not hold up the other. Method: the stand-in cells of
 // misbehaving_cell.cc, which write down what they do.
-#include "harness/run/cell_group.h"
+#include "harness/run/run_group.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -36,9 +36,9 @@ Outcome run_pair(const Pair& pair) {
   const TemporaryFolder folder;
   const std::string log_path = folder.path() + "/log";
   write_file(log_path, "");
-  CellGroupSpec group{.takes_turns = pair.takes_turns,
-                      .pass_count_min = pair.pass_count_min,
-                      .pass_count_max = pair.pass_count_max};
+  RunGroupSpec group{.takes_turns = pair.takes_turns,
+                     .pass_count_min = pair.pass_count_min,
+                     .pass_count_max = pair.pass_count_max};
   for (const auto& [kind, name] : {std::pair(pair.first, "A"), std::pair(pair.second, "B")}) {
     CellSpec spec;
     spec.key = {.workload = kind,

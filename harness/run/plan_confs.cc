@@ -1,0 +1,249 @@
+// See plan_confs.h.
+#include "harness/run/plan_confs.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cstddef>
+#include <iterator>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include "base/nearest.h"
+
+namespace allocmark {
+namespace {
+
+std::vector<std::string> names_of(const std::vector<PlanAllocator>& allocators) {
+  std::vector<std::string> names;
+  for (const PlanAllocator& allocator : allocators) {
+    names.push_back(allocator.name);
+  }
+  return names;
+}
+
+const PlanAllocator& find_allocator(const std::string& name,
+                                    const std::vector<PlanAllocator>& known,
+                                    const std::string& where) {
+  const auto found = std::find_if(known.begin(), known.end(),
+                                  [&](const PlanAllocator& entry) { return entry.name == name; });
+  if (found == known.end()) {
+    throw UsageError({.what = fmt::format("there is no allocator '{}'", name),
+                      .where = where,
+                      .wanted = "",
+                      .got = "",
+                      .next = suggest(name, names_of(known)) + "; see: allocmark list allocators"});
+  }
+  return *found;
+}
+
+std::string without_unset(std::string_view conf) {
+  return conf == "unset" ? std::string() : std::string(conf);
+}
+
+// "max_split_size_mb=128": a key where an allocator's name would stand.
+void refuse_equals(const std::string& text, const std::string& head,
+                   const std::vector<PlanAllocator>& known) {
+  std::vector<std::string> keys;
+  for (const PlanAllocator& allocator : known) {
+    if (allocator.name == head) return;
+    keys.insert(keys.end(), allocator.conf_keys.begin(), allocator.conf_keys.end());
+  }
+  const std::vector<std::string> near = nearest_names(head, keys, 1);
+  if (near.empty() || !nearest_names(head, names_of(known), 1).empty()) return;
+  std::string meant = near.front() + text.substr(head.size());
+  std::replace(meant.begin(), meant.end(), '=', ':');
+  throw UsageError({.what = "keys and values are joined by ':'",
+                    .where = fmt::format("--conf '{}'", text),
+                    .wanted = "",
+                    .got = "",
+                    .next = fmt::format("did you mean {}?", meant)});
+}
+
+// The config string that "VALUE,VALUE" after an allocator's name stands for. Values with blanks or
+// colons get the brackets that the grammar of config strings wants.
+std::string conf_of_argument(const PlanAllocator& allocator, std::string_view argument,
+                             const std::string& where) {
+  std::string conf;
+  const std::vector<std::string>& keys = allocator.argument_keys;
+  for (std::size_t i = 0;; ++i) {
+    if (i == keys.size()) {
+      throw UsageError({.what = keys.empty() ? "this allocator takes nothing after its name"
+                                             : "there are too many values after the name",
+                        .where = where,
+                        .wanted = keys.empty()
+                                      ? allocator.name
+                                      : fmt::format("{}:{}", allocator.name, fmt::join(keys, ",")),
+                        .got = std::string(argument),
+                        .next = "config strings are given with --conf"});
+    }
+    const std::size_t comma = argument.find(',');
+    const std::string_view value = argument.substr(0, comma);
+    const bool plain = value.find_first_of(" \t:;") == std::string_view::npos;
+    conf += fmt::format("{}{}:{}{}{}", i == 0 ? "" : ",", keys[i], plain ? "" : "[", value,
+                        plain ? "" : "]");
+    if (comma == std::string_view::npos) return conf;
+    argument.remove_prefix(comma + 1);
+  }
+}
+
+// One of the allocator's keys stands in the config string as a whole word.
+bool recognises(const PlanAllocator& allocator, std::string_view conf) {
+  const auto is_word = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || c == '_';
+  };
+  return std::any_of(allocator.conf_keys.begin(), allocator.conf_keys.end(),
+                     [&](const std::string& key) {
+                       for (std::size_t at = conf.find(key); at != std::string_view::npos;
+                            at = conf.find(key, at + 1)) {
+                         const std::size_t after = at + key.size();
+                         if ((at == 0 || !is_word(conf[at - 1])) &&
+                             (after == conf.size() || !is_word(conf[after]))) {
+                           return true;
+                         }
+                       }
+                       return false;
+                     });
+}
+
+[[noreturn]] void throw_no_taker(const ScopedConf& conf,
+                                 const std::vector<const PlanAllocator*>& asked) {
+  std::vector<const PlanAllocator*> related;
+  std::copy_if(asked.begin(), asked.end(), std::back_inserter(related),
+               [&](const PlanAllocator* allocator) { return recognises(*allocator, conf.conf); });
+  const std::vector<const PlanAllocator*>& shown = related.empty() ? asked : related;
+  if (shown.size() == 1) {
+    ErrorText text = shown.front()->check_conf(conf.conf).value();
+    text.where = fmt::format("--conf '{}', allocator {}{}{}", conf.text, shown.front()->name,
+                             text.where.empty() ? "" : ", ", text.where);
+    throw UsageError(text);
+  }
+  std::vector<std::string> complaints;
+  for (const PlanAllocator* allocator : shown) {
+    complaints.push_back(fmt::format("\n  {}: {}", allocator->name,
+                                     to_string(allocator->check_conf(conf.conf).value())));
+  }
+  throw UsageError(
+      {.what = "no chosen allocator accepts this config string",
+       .where = fmt::format("--conf '{}'", conf.text),
+       .wanted = "",
+       .got = "",
+       .next = fmt::format("see: allocmark explain CONF{}", fmt::join(complaints, ""))});
+}
+
+// The allocator cannot run with this config string: it does not know it, or needs one.
+bool refuses(const PlanAllocator& allocator, const std::string& conf) {
+  const bool needs_conf = !allocator.argument_keys.empty();
+  return (needs_conf || !conf.empty()) && allocator.check_conf(conf).has_value();
+}
+
+[[noreturn]] void throw_none_asked(const ScopedConf& conf) {
+  const std::string where = fmt::format("--conf '{}'", conf.text);
+  if (conf.allocator.empty()) {
+    throw UsageError({.what = "every chosen allocator came with a config string of its own",
+                      .where = where,
+                      .wanted = "",
+                      .got = "",
+                      .next = "give NAME alone with --allocator, and everything with --conf"});
+  }
+  throw UsageError(
+      {.what = fmt::format("the config string is for allocator {}, which is not chosen",
+                           conf.allocator),
+       .where = where,
+       .wanted = "",
+       .got = "",
+       .next = fmt::format("add --allocator {}", conf.allocator)});
+}
+
+}  // namespace
+
+ScopedText split_scope(std::string_view text) {
+  const std::size_t equals = text.find('=');
+  const std::string_view head = text.substr(0, equals);
+  if (equals == text.npos || head.find_first_of(":,[") != text.npos) {
+    return {.allocator = {}, .conf = text};
+  }
+  return {.allocator = head, .conf = text.substr(equals + 1)};
+}
+
+ScopedConf parse_scope(const std::string& text, const std::vector<PlanAllocator>& known) {
+  const ScopedText scope = split_scope(text);
+  ScopedConf conf{.allocator = "", .conf = without_unset(scope.conf), .text = text};
+  if (scope.allocator.empty() && scope.conf.size() == text.size()) return conf;
+  const std::string name(scope.allocator);
+  refuse_equals(text, name, known);
+  conf.allocator = find_allocator(name, known, fmt::format("--conf '{}'", text)).name;
+  return conf;
+}
+
+Chosen parse_allocator(const std::string& text, const std::vector<PlanAllocator>& known) {
+  const std::size_t colon = text.find(':');
+  const std::string name = text.substr(0, colon);
+  const std::string flag = "--allocator";
+  const PlanAllocator& allocator = find_allocator(name, known, flag);
+  if (colon == std::string::npos) return {.allocator = &allocator, .conf = std::nullopt};
+  const std::string where = fmt::format("--allocator '{}'", text);
+  std::string conf = conf_of_argument(allocator, std::string_view(text).substr(colon + 1), where);
+  if (const std::optional<ErrorText> error = allocator.check_conf(conf)) {
+    ErrorText told = *error;
+    told.where = told.where.empty() ? where : where + ", " + told.where;
+    throw UsageError(told);
+  }
+  return {.allocator = &allocator, .conf = std::move(conf)};
+}
+
+Pairing pair_confs(const std::vector<Chosen>& chosen, const std::vector<ScopedConf>& confs) {
+  Pairing pairing{.confs = std::vector<std::vector<std::string>>(chosen.size()),
+                  .left_out_count = 0,
+                  .takers = {}};
+  for (std::size_t i = 0; i < chosen.size(); ++i) {
+    if (chosen[i].conf) pairing.confs[i] = {*chosen[i].conf};
+  }
+  const bool all_have_own = std::all_of(chosen.begin(), chosen.end(),
+                                        [](const Chosen& each) { return each.conf.has_value(); });
+  for (const ScopedConf& conf : confs) {
+    if (all_have_own && conf.conf.empty()) {
+      continue;
+    }
+    std::vector<std::string> taker_names;
+    std::vector<const PlanAllocator*> asked;
+    for (std::size_t i = 0; i < chosen.size(); ++i) {
+      const PlanAllocator& allocator = *chosen[i].allocator;
+      if (chosen[i].conf || (!conf.allocator.empty() && conf.allocator != allocator.name)) {
+        continue;
+      }
+      asked.push_back(&allocator);
+      if (refuses(allocator, conf.conf)) {
+        ++pairing.left_out_count;
+        continue;
+      }
+      taker_names.push_back(allocator.name);
+      if (std::find(pairing.confs[i].begin(), pairing.confs[i].end(), conf.conf) ==
+          pairing.confs[i].end()) {
+        pairing.confs[i].push_back(conf.conf);
+      }
+    }
+    if (asked.empty()) {
+      throw_none_asked(conf);
+    }
+    if (taker_names.empty()) {
+      throw_no_taker(conf, asked);
+    }
+    if (taker_names.size() < asked.size()) {
+      pairing.takers.push_back(
+          fmt::format("'{}' only with {}", conf.text, fmt::join(taker_names, ", ")));
+    }
+  }
+  return pairing;
+}
+
+void require_needed_confs(const Pairing& pairing, const std::vector<Chosen>& chosen) {
+  for (std::size_t i = 0; i < chosen.size(); ++i) {
+    const PlanAllocator& allocator = *chosen[i].allocator;
+    if (pairing.confs[i].empty() && !allocator.argument_keys.empty()) {
+      if (const std::optional<ErrorText> error = allocator.check_conf("")) throw UsageError(*error);
+    }
+  }
+}
+
+}  // namespace allocmark

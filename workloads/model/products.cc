@@ -1,0 +1,112 @@
+// Matrix products and their gradients (functions.h).
+#include <utility>
+
+#include "workloads/model/functions.h"
+#include "workloads/model/quantized.h"
+
+namespace allocmark {
+namespace {
+
+void linear_backward(Tape& tape, Node& node, Backprop& b) {
+  b.last_parameter_first = true;
+  // Viewing the gradient as rows copies it where tokens do not come first.
+  if (b.gradient.layout != GradLayout::Tokens) {
+    Grad rows;
+    rows.tensor = tape.gradient(node.sizes[2]);
+    b.gradient = std::move(rows);
+  }
+  const auto input = [&] {
+    if (node.edges[0] == kNoEdge) return;
+    b.out[0].tensor = tape.gradient(node.sizes[0]);
+    b.out[0].is_view = true;
+    tape.use_cublas(false);
+    tape.product(node.sizes[3], node.sizes[4], node.sizes[5]);
+  };
+  const auto weight = [&] {
+    if (node.edges[1] == kNoEdge) return;
+    b.out[1].tensor = tape.gradient(node.sizes[1]);
+    b.out[1].is_view = true;
+    tape.use_cublas(false);
+    tape.product(node.sizes[3], node.sizes[4], node.sizes[5]);
+  };
+  // The formulas run in alphabetical order: mat1, mat2, self for addmm, mat2, self for mm.
+  const bool with_bias = node.edges[2] != kNoEdge;
+  if (with_bias) input();
+  weight();
+  if (!with_bias) input();
+  if (with_bias) {
+    b.out[2] = b.gradient;
+    b.reduced_rows[2] = node.sizes[3];
+    b.reduced_columns[2] = node.sizes[4];
+    b.reduced_bytes[2] = node.sizes[2] / node.sizes[3];
+  }
+}
+
+void set_product(Node* node, std::uint64_t m, std::uint64_t n, std::uint64_t k) {
+  if (node == nullptr) return;
+  node->sizes[3] = m;
+  node->sizes[4] = n;
+  node->sizes[5] = k;
+}
+
+}  // namespace
+
+Var linear(Tape& tape, Var input, std::uint64_t rows, const LinearWeights& weights) {
+  if (weights.quantized) {
+    const std::uint64_t count = tape.parameters()[weights.weight].count;
+    return quantized_linear(
+        tape, std::move(input),
+        {.rows = rows, .columns = count / (input.count / rows), .weight_count = count});
+  }
+  const bool with_bias = weights.bias != kNoBias;
+  const bool autocast = tape.autocast();
+  Var original = input;  // the caller's argument outlives the call
+  const auto narrow_input = [&] {
+    if (autocast) input = cast(tape, std::move(input), tape.narrow_bytes());
+  };
+  // Casts happen in the order in which the compiler evaluates arguments: from the last to the
+  // first.
+  Var bias;
+  if (with_bias && !weights.conv1d) bias = tape.cast_parameter(weights.bias);
+  const Var weight = tape.cast_parameter(weights.weight);
+  narrow_input();
+  if (with_bias && weights.conv1d) bias = tape.cast_parameter(weights.bias);
+  Node* node = tape.record(linear_backward, {&input, &weight, &bias});
+  const std::uint64_t columns = weight.count / (input.count / rows);
+  if (node != nullptr) {
+    node->sizes[0] = input.size_bytes();
+    node->sizes[1] = weight.size_bytes();
+    node->sizes[2] = rows * columns * input.width;
+    set_product(node, rows, columns, input.count / rows);
+  }
+  // addmm saves mat1 and mat2, mm self and mat2: the input is first only with a bias.
+  if (weight.edge != kNoEdge) tape.save(node, with_bias ? 0 : 1, input.tensor);
+  if (input.edge != kNoEdge) tape.save(node, with_bias ? 1 : 0, weight.tensor);
+  Var out = tape.make_product(rows * columns, input.width);
+  tape.use_cublas(with_bias);
+  tape.product(rows, columns, input.count / rows);
+  tape.attach(node, &out);
+  input.drop();
+  original.drop();
+  return out;
+}
+
+Var matrix_product(Tape& tape, Var input, Var weight, std::uint64_t rows) {
+  Node* node = tape.record(linear_backward, {&input, &weight});
+  const std::uint64_t columns = weight.count / (input.count / rows);
+  if (node != nullptr) {
+    node->sizes[0] = input.size_bytes();
+    node->sizes[1] = weight.size_bytes();
+    node->sizes[2] = rows * columns * input.width;
+    set_product(node, rows, columns, input.count / rows);
+  }
+  if (weight.edge != kNoEdge) tape.save(node, 1, input.tensor);
+  if (input.edge != kNoEdge) tape.save(node, 0, weight.tensor);
+  Var out = tape.make(rows * columns, input.width);
+  tape.use_cublas(false);
+  tape.product(rows, columns, input.count / rows);
+  tape.attach(node, &out);
+  return out;
+}
+
+}  // namespace allocmark

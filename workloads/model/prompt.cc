@@ -1,0 +1,46 @@
+// See prompt.h.
+#include "workloads/model/prompt.h"
+
+namespace allocmark {
+
+void take_prompt(Tape* tape, const PromptSizes& sizes, bool for_encoder, PromptTensors kept) {
+  const auto make = [&](std::uint64_t size_bytes) {
+    return tape->allocate(size_bytes, TensorKind::Activation);
+  };
+  *kept.ids = make(sizes.batch * sizes.length * 8);
+  *kept.mask = make(sizes.batch * sizes.length * 8);
+  for (Tensor& token : kept.special) token = make(8);
+  {
+    Tensor known = make(1);
+    Tensor compared = make(1);
+    Tensor any = make(1);
+    any.reset();
+    compared.reset();
+    const Tensor both = make(1);
+    known.reset();
+  }
+  for (const bool is_last_token : {false, true}) {
+    if (for_encoder && is_last_token) break;
+    Tensor compared = make(is_last_token ? sizes.batch : 1);
+    Tensor any = make(1);
+    compared.reset();
+    any.reset();
+  }
+}
+
+Tensor make_positions(Tape* tape, const PromptSizes& sizes) {
+  const auto make = [&](std::uint64_t size_bytes) {
+    return tape->allocate(size_bytes, TensorKind::Activation);
+  };
+  const std::uint64_t all = sizes.batch * sizes.length * 8;
+  Tensor sums = make(all);
+  Tensor lowered = make(all);
+  sums.reset();
+  Tensor hidden = make(sizes.batch * sizes.length);
+  Tensor positions = make(all);
+  hidden.reset();
+  lowered.reset();
+  return positions;
+}
+
+}  // namespace allocmark

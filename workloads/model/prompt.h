@@ -1,0 +1,30 @@
+// What transformers' generate() makes of a batch of prompts before the model first runs: copies of
+// the ids and the mask, special tokens, the tests of them, and the tokens' positions.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "workloads/model/tape.h"
+
+namespace allocmark {
+
+struct PromptSizes {
+  std::uint64_t batch = 1;   // prompts
+  std::uint64_t length = 1;  // tokens of each
+};
+
+// Where the copies are kept; `special` is for the tokens of begin, end and padding.
+struct PromptTensors {
+  Tensor* ids;
+  Tensor* mask;
+  std::span<Tensor, 3> special;
+};
+
+// `for_encoder`: nobody asks whether a prompt ends in padding.
+void take_prompt(Tape* tape, const PromptSizes& sizes, bool for_encoder, PromptTensors kept);
+
+// Counted from the mask.
+[[nodiscard]] Tensor make_positions(Tape* tape, const PromptSizes& sizes);
+
+}  // namespace allocmark

@@ -1,0 +1,156 @@
+// A transformer's parameters, in the order in which its modules register them (transformer.h).
+#include <utility>
+
+#include "workloads/model/quantized.h"
+#include "workloads/model/transformer.h"
+
+namespace allocmark {
+
+std::size_t Transformer::add_weight(std::uint64_t count, std::uint64_t rows) {
+  Parameter parameter;
+  parameter.width = parameter_bytes();
+  parameter.data = tape_.allocate(count * parameter.width, TensorKind::Parameter);
+  parameter.count = count;
+  parameter.rows = rows;
+  parameter.trainable = lora_.rank == 0;
+  return tape_.add_parameter(std::move(parameter));
+}
+
+LinearWeights Transformer::with_bias(std::size_t weight) const {
+  return {.weight = weight,
+          .bias = setup_.model.is_llama_like() ? kNoBias : weight + 1,
+          .conv1d = setup_.model.family == ModelFamily::Gpt2,
+          .quantized = lora_.quantized};
+}
+
+Transformer::Sizes Transformer::sizes() const {
+  const ModelShape& model = setup_.model;
+  const std::uint64_t ranks = setup_.parallel.tensor;
+  return {.rows = setup_.token_count(),
+          .hidden = setup_.token_count() * model.hidden / ranks,
+          .grouped = setup_.batch * setup_.key_count() * model.kv_width() / ranks,
+          .keys = setup_.batch * setup_.key_count() * model.hidden / ranks,
+          .scores = setup_.token_count() * setup_.key_count() * model.head_count / ranks};
+}
+
+void Transformer::make_layer_parameters() {
+  const ModelShape& model = setup_.model;
+  const std::uint64_t h = model.hidden;
+  const std::uint64_t ranks = setup_.parallel.tensor;
+  LayerWeights own;
+  const std::size_t first = tape_.parameters().size();
+  const auto matrix = [&](std::uint64_t in, std::uint64_t out) {
+    if (lora_.quantized) {
+      quantize_weight(tape_.pool(), in * out, &quantized_);
+      return tape_.add_parameter({.data = {}, .count = in * out, .width = 2, .trainable = false});
+    }
+    const std::size_t index = add_weight(in * out, model.family == ModelFamily::Gpt2 ? in : out);
+    if (!model.is_llama_like()) static_cast<void>(add_weight(out));
+    return index;
+  };
+  const auto norm = [&] {
+    const std::size_t index = add_weight(h);
+    if (!model.is_llama_like()) static_cast<void>(add_weight(h));
+    return index;
+  };
+  if (model.family == ModelFamily::Gpt2) {
+    own.first_norm = norm();
+    own.query = matrix(h, 3 * h / ranks);
+    own.output = matrix(h / ranks, h);
+    own.second_norm = norm();
+    own.up = matrix(h, model.ffn / ranks);
+    own.down = matrix(model.ffn / ranks, h);
+  } else {
+    own.query = matrix(h, h / ranks);
+    own.key = matrix(h, model.kv_width() / ranks);
+    own.value = matrix(h, model.kv_width() / ranks);
+    own.output = matrix(h / ranks, h);
+    if (model.family == ModelFamily::Bert) own.first_norm = norm();
+    if (model.family == ModelFamily::Llama) own.gate = matrix(h, model.ffn / ranks);
+    if (model.family == ModelFamily::Mixtral) {
+      own.router = matrix(h, model.expert_count);
+      own.gate = matrix(h, 2 * model.ffn * model.expert_count);
+      own.down = matrix(model.ffn, h * model.expert_count);
+    } else {
+      own.up = matrix(h, model.ffn / ranks);
+      own.down = matrix(model.ffn / ranks, h);
+    }
+    if (model.is_llama_like()) own.first_norm = norm();
+    own.second_norm = norm();
+  }
+  layers_.push_back(own);
+  layer_parameters_.push_back({.first = first, .count = tape_.parameters().size() - first});
+}
+
+void Transformer::make_parameters() {
+  const ModelShape& model = setup_.model;
+  if (megatron_) return megatron_->make_parameters();
+  if (model.family == ModelFamily::Vit) return make_vit_parameters();
+  if (model.family == ModelFamily::T5) return make_t5_parameters();
+  const std::uint64_t h = model.hidden;
+  const std::uint64_t words =
+      (model.vocabulary + setup_.parallel.tensor - 1) / setup_.parallel.tensor;
+  if (setup_.parallel.is_first()) {
+    word_table_ = add_weight(words * h, words);
+    if (model.positions > 0) position_table_ = add_weight(model.positions * h, model.positions);
+  }
+  if (model.family == ModelFamily::Bert) {
+    type_table_ = add_weight(2 * h);
+    embedding_norm_ = add_weight(h);
+    static_cast<void>(add_weight(h));
+    for (int i = 0; i < 2; ++i) {  // position and type ids
+      buffers_.push_back(tape_.allocate(model.positions * 8, TensorKind::Unknown));
+    }
+  }
+  for (std::uint64_t i = 0; i < setup_.own_layer_count(); ++i) make_layer_parameters();
+  const bool is_last = setup_.parallel.is_last();
+  if (model.family != ModelFamily::Bert && is_last) final_norm_ = add_weight(h);
+  if (model.family == ModelFamily::Gpt2 && is_last) static_cast<void>(add_weight(h));
+  if (model.is_llama_like()) {
+    for (int i = 0; i < 2; ++i) {  // inverse frequencies, twice
+      buffers_.push_back(
+          tape_.allocate(model.head_width() / 2 * parameter_bytes(), TensorKind::Unknown));
+    }
+  }
+  if (model.family == ModelFamily::Bert && setup_.has_word_head()) {
+    transform_ = add_weight(h * h);
+    static_cast<void>(add_weight(h));
+    transform_norm_ = add_weight(h);
+    static_cast<void>(add_weight(h));
+    head_bias_ = add_weight(words);
+  } else if (model.family == ModelFamily::Bert) {
+    transform_ = add_weight(h * h);  // the pooler
+    static_cast<void>(add_weight(h));
+  }
+  const bool shares_table = model.tied_head && setup_.parallel.is_first();
+  if (is_last) head_ = shares_table ? word_table_ : add_weight(words * h, words);
+  if (lora_.rank > 0) make_adapters();
+}
+
+void Transformer::make_adapters() {
+  // peft makes adapters in the model's type, all of them, and then casts each to four bytes.
+  const ModelShape& model = setup_.model;
+  std::vector<Tensor> narrow;
+  const auto make = [&](std::uint64_t count) {
+    narrow.push_back(tape_.allocate(count * setup_.wide_bytes, TensorKind::Parameter));
+    Parameter parameter;
+    parameter.count = count;
+    parameter.width = 4;
+    return tape_.add_parameter(std::move(parameter));
+  };
+  const std::size_t first = tape_.parameters().size();
+  for (LayerWeights& own : layers_) {
+    own.query_low = make(model.hidden * lora_.rank);
+    own.query_high = make(lora_.rank * model.hidden);
+    own.value_low = make(model.hidden * lora_.rank);
+    own.value_high = make(lora_.rank * model.kv_width());
+  }
+  input_leaf_ = tape_.add_parameter({.data = {}, .count = 0, .width = setup_.wide_bytes});
+  for (std::size_t i = 0; i < narrow.size(); ++i) {
+    Parameter& parameter = tape_.parameters()[first + i];
+    parameter.data = tape_.allocate(parameter.count * 4, TensorKind::Parameter);
+    narrow[i].reset();
+  }
+}
+
+}  // namespace allocmark

@@ -1,0 +1,37 @@
+// What generator infer is told to do, read from a workload's text. Every value is checked alone and
+// against the others.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "workloads/model/kv_cache.h"
+#include "workloads/model/lengths.h"
+#include "workloads/model/setup.h"
+#include "workloads/trace/parameters.h"
+
+namespace allocmark {
+
+struct InferConfig {
+  TransformerSetup setup;
+  LengthSettings lengths;
+  KvMode kv_mode = KvMode::Concat;
+  std::uint64_t request_count = 64;
+  std::uint64_t batch_max = 8;
+  std::vector<std::uint64_t> batches, sequences;  // given shapes in turn; 0: drawn
+  std::uint64_t beams = 1;
+  bool samples = false;      // tokens are drawn instead of chosen
+  bool pools = false;        // encoders: embeddings are made, and nothing is kept
+  bool padded = false;       // masks are made as for batches of different lengths
+  bool full_batches = true;  // else 1 to batch_max requests, as they happened to arrive
+};
+
+// Reads every key of infer but those of a draft model.
+[[nodiscard]] InferConfig read_infer_config(Parameters& parameters);
+
+// A draft model by its name, with dimensions of its own; nothing where the key is not given.
+[[nodiscard]] std::optional<TransformerSetup> read_draft(Parameters& parameters,
+                                                         const InferConfig& config);
+
+}  // namespace allocmark

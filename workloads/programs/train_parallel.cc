@@ -1,0 +1,212 @@
+// See train_parallel.h.
+#include "workloads/programs/train_parallel.h"
+
+#include <string>
+
+#include "workloads/programs/model_options.h"
+
+namespace allocmark {
+namespace {
+
+const char* autocast_name(const TransformerSetup& setup) {
+  if (setup.is_half) return "fp16_autocast";
+  return setup.wide_bytes == 2 ? "bf16_weights_autocast" : "bf16_autocast";
+}
+
+void check_shares(Parameters& parameters, const TransformerSetup& setup) {
+  const ModelShape& model = setup.model;
+  const std::uint64_t ranks = setup.parallel.tensor;
+  const auto divides = [&](const char* what, std::uint64_t value) {
+    if (value % ranks == 0) return;
+    parameters.refuse_value(
+        "tp", "a divisor of " + std::string(what) + " = " + std::to_string(value), ranks);
+  };
+  divides("heads", model.head_count);
+  divides("kv_heads", model.kv_head_count);
+  divides("hidden", model.hidden);
+  divides("ffn", model.ffn);
+  const std::uint64_t pieces = setup.parallel.pipeline * setup.parallel.chunks;
+  if (model.layer_count % pieces != 0) {
+    parameters.refuse_value(
+        setup.parallel.chunks > 1 ? "virtual" : "pp",
+        "pp * virtual a divisor of layers = " + std::to_string(model.layer_count),
+        setup.parallel.chunks > 1 ? setup.parallel.chunks : setup.parallel.pipeline);
+  }
+}
+
+// Families whose blocks nobody has cut into parts yet.
+void check_families(Parameters& parameters, const TransformerSetup& setup) {
+  const ModelFamily family = setup.model.family;
+  const bool is_whole =
+      family == ModelFamily::Vit || family == ModelFamily::T5 || family == ModelFamily::Mixtral;
+  if (!is_whole) return;
+  const std::string wanted = "1 for " + std::string(setup.model.name);
+  if (setup.parallel.tensor > 1) parameters.refuse_value("tp", wanted, setup.parallel.tensor);
+  if (setup.parallel.pipeline > 1) parameters.refuse_value("pp", wanted, setup.parallel.pipeline);
+}
+
+void check_data_parallel(Parameters& parameters, const TrainConfig& config, std::uint64_t zero,
+                         std::uint64_t fsdp) {
+  const char* given = zero > 0 ? "zero" : "fsdp";
+  if (zero > 0 && fsdp > 0) {
+    parameters.refuse_value("fsdp", "0 where zero = " + std::to_string(zero), fsdp);
+  }
+  if (zero + fsdp > 0 && config.setup.parallel.data == 1) {
+    parameters.refuse_value(given, "0 where dp is 1: there is nobody to share with", zero + fsdp);
+  }
+  if (config.is_megatron() && fsdp > 0) {
+    parameters.refuse_value("fsdp", "0 where implementation=megatron", fsdp);
+  }
+  if (config.is_megatron() && zero > 1) {
+    parameters.refuse_value(
+        "zero", "0, or 1 for the distributed optimizer, where implementation=megatron", zero);
+  }
+  if (config.setup.parallel.pipeline > 1 && (zero > 1 || fsdp > 0)) {
+    parameters.refuse_value(given,
+                            "at most zero=1 where pp > 1: a stage would gather its parameters for "
+                            "every micro batch",
+                            zero + fsdp);
+  }
+  if (config.lora.rank > 0 && zero + fsdp > 0) {
+    parameters.refuse_value("lora", "0 where zero or fsdp is given", config.lora.rank);
+  }
+}
+
+}  // namespace
+
+void read_parallel(Parameters& parameters, TrainConfig* config) {
+  TransformerSetup& setup = config->setup;
+  ParallelSetup& parallel = setup.parallel;
+  const auto number = [&](const char* key, std::uint64_t highest) {
+    return parameters.number(key, {.preset = 1, .lowest = 1, .highest = highest});
+  };
+  const bool is_bert = setup.model.family == ModelFamily::Bert;
+  parallel.tensor = number("tp", 1024);
+  parallel.sequence = read_switch(parameters, "sp", false);
+  parallel.data = number("dp", 1 << 16);
+  parallel.pipeline = number("pp", 1024);
+  if (parallel.pipeline > 1) parallel.chunks = number("virtual", 1024);
+  if (parallel.sequence && parallel.tensor == 1) {
+    parameters.refuse_value("sp", "0 where tp is 1: tokens are shared over the tensor ranks", 1);
+  }
+  if (parallel.sequence && !config->is_megatron() && setup.model.family != ModelFamily::Llama) {
+    parameters.refuse_value("sp", "0, a Llama model, or implementation=megatron", 1);
+  }
+  if (parallel.pipeline > 1 && is_bert) {
+    parameters.refuse_value("pp", "1 for BERT models", parallel.pipeline);
+  }
+  check_families(parameters, setup);
+  check_shares(parameters, setup);
+  if (parallel.pipeline > 1 && config->draws_lengths) {
+    parameters.refuse_value("pp", "1 where lengths are drawn: stages have to agree",
+                            parallel.pipeline);
+  }
+  if (parallel.pipeline > 1 && config->sequences.size() > 1 && !config->is_megatron()) {
+    parameters.refuse_value("pp",
+                            "1 where seq has several lengths, or implementation=megatron: "
+                            "PyTorch's stages have fixed shapes",
+                            parallel.pipeline);
+  }
+  const std::uint64_t world = parallel.tensor * parallel.data * parallel.pipeline;
+  const std::uint64_t rank =
+      parameters.number("rank", {.preset = 0, .lowest = 0, .highest = world - 1});
+  parallel.data_rank = rank / parallel.tensor % parallel.data;
+  parallel.stage = rank / (parallel.tensor * parallel.data);
+  if (!parallel.sequence) return;
+  for (const std::uint64_t sequence : config->sequences) {
+    if (sequence % parallel.tensor != 0) {
+      parameters.refuse_value(
+          "seq", "a multiple of tp = " + std::to_string(parallel.tensor) + " where sp=1", sequence);
+    }
+  }
+  if (config->draws_lengths) {
+    parameters.refuse_value("sp", "0 where lengths are drawn: they cannot be shared evenly", 1);
+  }
+}
+
+void read_micro_batches(Parameters& parameters, TrainConfig* config) {
+  const ParallelSetup& parallel = config->setup.parallel;
+  const std::uint64_t accumulate =
+      parameters.number("accumulate", {.preset = 1, .lowest = 1, .highest = 100'000});
+  const std::uint64_t stages = parallel.pipeline;
+  const std::uint64_t micro = parameters.number(
+      "micro_batches",
+      {.preset = stages > 1 ? stages : accumulate, .lowest = 1, .highest = 100'000});
+  if (accumulate > 1 && micro != accumulate) {
+    parameters.refuse_value("accumulate",
+                            "1 where micro_batches = " + std::to_string(micro) + " says the same",
+                            accumulate);
+  }
+  config->accumulate = micro;
+  const std::uint64_t global = parameters.number(
+      "global_batch", {.preset = 0, .lowest = 1, .highest = std::uint64_t{1} << 32});
+  if (global > 0) {
+    const std::uint64_t each = config->setup.batch * parallel.data;
+    if (global % each != 0) {
+      parameters.refuse_value("global_batch", "a multiple of batch * dp = " + std::to_string(each),
+                              global);
+    }
+    if (micro != 1 && micro != stages && micro != global / each) {
+      parameters.refuse_value(
+          "micro_batches", "global_batch / (batch * dp) = " + std::to_string(global / each), micro);
+    }
+    config->accumulate = global / each;
+  }
+  if (parallel.chunks > 1 && config->accumulate % stages != 0) {
+    parameters.refuse_value("micro_batches",
+                            "a multiple of pp = " + std::to_string(stages) + " where virtual > 1",
+                            config->accumulate);
+  }
+}
+
+void read_data_parallel(Parameters& parameters, TrainConfig* config) {
+  const std::uint64_t ranks = config->setup.parallel.data;
+  DataParallelSettings& own = config->data_parallel;
+  own.ranks = ranks;
+  own.rank = config->setup.parallel.data_rank;
+  const std::uint64_t zero = parameters.number("zero", {.preset = 0, .lowest = 0, .highest = 3});
+  const std::uint64_t fsdp = parameters.number("fsdp", {.preset = 0, .lowest = 0, .highest = 2});
+  check_data_parallel(parameters, *config, zero, fsdp);
+  if (config->is_megatron()) {
+    config->distributed_optimizer = zero == 1;
+    return;
+  }
+  using enum DataParallelKind;
+  const DataParallelKind kinds[] = {Ddp, Zero1, Zero2, Zero3};
+  own.kind = fsdp == 1 ? Fsdp1 : fsdp == 2 ? Fsdp2 : ranks == 1 ? None : kinds[zero];
+  if (own.kind == Ddp) {
+    own.bucket_bytes = parameters.number("bucket_mb", {.preset = 25, .lowest = 1, .highest = 4096})
+                       << 20;
+    own.bucket_view = read_switch(parameters, "bucket_view", false);
+    own.no_sync = read_switch(parameters, "no_sync", false);
+  }
+  if (zero == 1) own.shares_states = parameters.choice("sharder", {"deepspeed", "torch"}) == 1;
+  if (own.shares_states) {
+    own.kind = Ddp;  // ZeroRedundancyOptimizer beside DistributedDataParallel
+    return;
+  }
+  if (zero > 0) {
+    own.reduce_elements = parameters.number(
+        "reduce_elements", {.preset = 500'000'000, .lowest = 1, .highest = 100'000'000'000});
+  }
+  if (zero > 0 && config->setup.autocast) {
+    parameters.refuse_text("precision",
+                           "bf16 or fp32 where zero is given: DeepSpeed casts the model",
+                           autocast_name(config->setup));
+  }
+  if (fsdp > 0) {
+    own.reshard = read_switch(parameters, "reshard", true);
+    own.gathers_narrow = parameters.choice("gathered", {"same", "bf16"}) == 1;
+  }
+  if (fsdp > 0 || zero == 3) own.prefetch = read_switch(parameters, "prefetch", true);
+  if (own.kind != None) own.records = read_switch(parameters, "record", true);
+  if (!own.gathers_narrow) return;
+  TransformerSetup& setup = config->setup;
+  if (setup.autocast || setup.wide_bytes != 4) {
+    parameters.refuse_text("gathered", "same, or precision=fp32 for the shards", "bf16");
+  }
+  setup.parameter_bytes = 4;
+  setup.wide_bytes = setup.narrow_bytes = 2;
+}
+
+}  // namespace allocmark
