@@ -12,6 +12,7 @@
 #include <string>
 
 #include "results/field.h"
+#include "results/pass_fields.h"
 #include "results/schema.h"
 
 namespace allocmark::fields {
@@ -156,35 +157,6 @@ void visit_size_class(Fields& fields, SizeClass& size_class) {
   visit_operation(fields, "deallocate", size_class.deallocate);
 }
 
-template <typename Fields, typename Pass>
-void visit_pass(Fields& fields, Pass& pass) {
-  const std::string_view latency = "total latency in this pass";
-  fields.real(Field{"allocate_latency_ns_p50", latency}, pass.allocate_p50_ns);
-  fields.real(Field{"allocate_latency_ns_p99", latency}, pass.allocate_p99_ns);
-  fields.real(Field{"deallocate_latency_ns_p50", latency}, pass.deallocate_p50_ns);
-  fields.real(Field{"wall_ns",
-                    "host time of replaying the trace: with the harness, without modelled driver "
-                    "time"},
-              pass.wall_ns);
-  const auto histogram = [](const char* name) {
-    return Field{name,
-                 "how often which total latency was seen in this pass, see \"Histograms\"; null "
-                 "without samples",
-                 1, "{allocate,deallocate}_latency_histogram"};
-  };
-  fields.histogram(histogram("allocate_latency_histogram"), pass.allocate_buckets);
-  fields.histogram(histogram("deallocate_latency_histogram"), pass.deallocate_buckets);
-  fields.known_real(
-      Field{"allocator_ns_per_step",
-            "as the cell's, median over the steps of this pass; null without marks", 4},
-      pass.allocator_ns_per_step);
-  fields.known_real(Field{"request_latency_ns_p99",
-                          "P99 of the latency of this pass's requests; null where the trace tells "
-                          "of none",
-                          4},
-                    pass.request_latency_ns_p99);
-}
-
 template <typename Fields, typename Requests>
 void visit_requests(Fields& fields, Requests& requests) {
   const auto of = [](const char* name, std::string_view count_meaning, std::string_view meaning) {
@@ -320,6 +292,16 @@ void visit_memory(Fields& fields, Cell& cell) {
 }
 
 template <typename Fields, typename Cell>
+void visit_calls(Fields& fields, Cell& cell) {
+  fields.counters(
+      Field{"driver_calls",
+            "CUDA calls that the allocator made in the checked pass, by function, as simcuda "
+            "counts them on the thread that replays; empty on a GPU",
+            5},
+      cell.driver_calls);
+}
+
+template <typename Fields, typename Cell>
 void visit_latencies(Fields& fields, Cell& cell) {
   fields.integer(
       Field{"pass_count",
@@ -380,6 +362,11 @@ void visit_program(Fields& fields, Cell& cell) {
                     "the whole cell with its set-up and its untimed checked pass; no measure of "
                     "the allocator"},
               cell.wall_s);
+  fields.known_real(Field{"cold_ns",
+                          "host time of the allocator's first 256 calls in the process, which the "
+                          "checked pass makes; null where it was not measured",
+                          5},
+                    cell.cold_ns);
   fields.integer(
       Field{"residue_bytes",
             "the most device bytes not returned after an instance was destroyed. Above 0 it is a "
@@ -408,6 +395,7 @@ void visit_cell(Fields& fields, Cell& cell) {
   visit_outcome(fields, cell);
   visit_oom(fields, cell);
   visit_memory(fields, cell);
+  visit_calls(fields, cell);
   visit_latencies(fields, cell);
   visit_program(fields, cell);
 }

@@ -206,14 +206,15 @@ class Reader {
       if (cause < 5 || nullable(name)) integer(name, counts[cause]);  // later ones: since 1.5
     }
   }
-  void counters(const std::string& name,
-                std::vector<std::pair<std::string, std::int64_t>>& values) {
+  void counters(const Field& name, std::vector<std::pair<std::string, std::int64_t>>& values) {
+    values.clear();
+    // Lines of an older MINOR version lack it.
+    if (name.since_minor > 0 && nullable(name) == nullptr) return;
     const Json& found = required(name);
     if (!found.is_object()) wrong(name, "an object of whole numbers", found);
-    values.clear();
     for (const auto& [key, value] : found.items()) {
       if (!value.is_number_integer() || (value.is_number_unsigned() && too_large(value))) {
-        wrong(name + "." + key, "a whole number of 64 bits", value);
+        wrong(name.name + "." + key, "a whole number of 64 bits", value);
       }
       values.emplace_back(key, value.get<std::int64_t>());
     }

@@ -138,4 +138,17 @@ std::optional<Estimate> quantile_interval_ns(const LatencyBuckets& buckets, doub
                   .high = bucket_lowest_ns(bucket_of_rank(buckets, ranks->high).index + 1)};
 }
 
+std::optional<double> trimmed_mean_ns(const LatencyBuckets& buckets, double q) {
+  double left = q * static_cast<double>(sample_count(buckets));
+  if (left <= 0) return std::nullopt;
+  const double kept = left;
+  double sum = 0;
+  for (const LatencyBucket& bucket : buckets) {
+    const double count = std::min(left, static_cast<double>(bucket.count));
+    sum += count * (bucket_lowest_ns(bucket.index) + bucket_lowest_ns(bucket.index + 1)) / 2;
+    left -= count;
+  }
+  return sum / kept;
+}
+
 }  // namespace allocmark

@@ -34,6 +34,10 @@ inline constexpr std::uint32_t kLatencyBucketCount = (48 - 6 + 1) * kLatencySubB
 [[nodiscard]] std::optional<double> resolved_quantile_ns(const LatencyBuckets& buckets, double q,
                                                          double clock_step_ns);
 
+// The mean of the fastest share q of the samples, with each at its bucket's middle: what the
+// slowest few, which the machine makes, do not move. Nothing without samples.
+[[nodiscard]] std::optional<double> trimmed_mean_ns(const LatencyBuckets& buckets, double q);
+
 // A value and the interval that covers the true one with the stated confidence.
 struct Estimate {
   double value = 0, low = 0, high = 0;

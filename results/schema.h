@@ -89,6 +89,9 @@ struct OomEvent {
   std::optional<std::uint64_t> free_bytes = std::nullopt;
 };
 
+// Calls of a backend in a fresh process whose host time is cold_ns.
+inline constexpr std::uint64_t kColdCallCount = 256;
+
 // Quantiles of one latency; ns. Empty distributions have count 0 and zeros.
 struct LatencySummary {
   std::uint64_t count = 0;
@@ -129,6 +132,10 @@ struct PassSummary {  // one timed pass, for spread
   LatencyBuckets allocate_buckets = {}, deallocate_buckets = {};
   // As the cell's, of this pass alone; 0 without marks, without requests, and before schema 1.4.
   double allocator_ns_per_step = 0, request_latency_ns_p99 = 0;
+  // Host part of the calls for which the driver had nothing to do: the allocator's own code. Empty
+  // on a GPU, where host time contains the driver's, and before schema 1.5.
+  LatencyBuckets allocate_own_buckets = {}, deallocate_own_buckets = {};
+  std::optional<std::uint64_t> oom_count = std::nullopt, residue_bytes = std::nullopt;
 };
 
 // Where a second measurement of one number is expected at 95 % (results/compare/repeat.h); all 0
@@ -170,6 +177,8 @@ struct CellResult {
   std::optional<std::uint64_t> device_allocate_count, device_free_count, retry_count,
       synchronize_all_count;
   std::vector<std::pair<std::string, std::int64_t>> counters;  // the backend's own, after the trace
+  // Calls that the backend made of the simulated driver in the checked pass, by function.
+  std::vector<std::pair<std::string, std::int64_t>> driver_calls = {};
 
   std::uint32_t pass_count = 0;
   OperationLatency allocate, deallocate;
@@ -186,6 +195,7 @@ struct CellResult {
   std::optional<std::uint64_t> kernel_ns_total;  // durations of the kernels, if the trace has any
   double harness_overhead_ns_p50 = 0;            // the null backend in the same process
   double wall_s = 0;                             // the whole cell
+  double cold_ns = 0;  // host time of the backend's first calls in the process (kColdCallCount)
   std::uint64_t residue_bytes = 0;  // device bytes not returned after the backend was destroyed
   // Blocks handed memory that a former user may still use; nothing where nobody looked.
   std::optional<std::uint64_t> unordered_reuse_count = std::nullopt;

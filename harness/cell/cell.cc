@@ -72,9 +72,10 @@ class CellRun {
     return simcu_.present ? simcu_.thread_clock() : nullptr;
   }
   // Waits for all work, gives live blocks back, destroys the backend and notes what the device did
-  // not get back.
+  // not get back, which it returns.
   template <typename Player>
-  void end_pass(Player& player, std::unique_ptr<Backend>& backend, std::uint64_t bytes_before);
+  std::uint64_t end_pass(Player& player, std::unique_ptr<Backend>& backend,
+                         std::uint64_t bytes_before);
   [[nodiscard]] std::unique_ptr<Backend> make_backend() const;
   // The same instance, where the trace has several processes; else null.
   [[nodiscard]] static ProcessBackends* processes_of(Backend* backend) {
@@ -104,6 +105,7 @@ class CellRun {
   std::optional<QuietCpu> quiet_cpu_;
   std::vector<std::uint64_t> driver_ns_by_pass_;
   std::uint64_t placement_hash_ = 0;
+  std::uint64_t cold_ticks_ = 0;  // of the backend's first calls
 };
 
 void CellRun::run() {
@@ -212,17 +214,18 @@ std::unique_ptr<Backend> CellRun::make_backend() const {
 }
 
 template <typename Player>
-void CellRun::end_pass(Player& player, std::unique_ptr<Backend>& backend,
-                       std::uint64_t bytes_before) {
+std::uint64_t CellRun::end_pass(Player& player, std::unique_ptr<Backend>& backend,
+                                std::uint64_t bytes_before) {
   work_->synchronize();
   player.release_live();
   backend.reset();
   const std::uint64_t bytes_after = used_bytes();
-  if (bytes_after <= bytes_before) return;
+  if (bytes_after <= bytes_before) return 0;
   result_.residue_bytes = std::max(result_.residue_bytes, bytes_after - bytes_before);
   std::string text = "the backend was destroyed and the device did not get all of its memory back";
   if (entry_->residue_hint != nullptr) text += entry_->residue_hint(spec_.key.conf_text());
   warn_once(text);
+  return bytes_after - bytes_before;
 }
 
 void CellRun::write_timeline(const Timeline& timeline) {
@@ -260,11 +263,13 @@ void CellRun::verify_pass() {
                                 .capacity_bytes = available_bytes_,
                                 .device_bytes_before = bytes_before,
                                 .placements = recorder ? &*recorder : nullptr,
-                                .timeline = spec_.timeline_path.empty() ? nullptr : &timeline});
+                                .timeline = spec_.timeline_path.empty() ? nullptr : &timeline,
+                                .clock = &clock_});
   trace_->for_each_batch([&](const TraceBatch& batch) { return verifier.run(batch); });
   verifier.finish();
   const VerifyReport report = verifier.report();
   placement_hash_ = report.placement_hash;
+  cold_ticks_ = report.cold_ticks;
   fill_from(result_, report);
   fill_stats(result_, *backend);
   if (const ProcessBackends* processes = processes_of(backend.get())) {
@@ -283,11 +288,12 @@ void CellRun::verify_pass() {
     (void)backend.release();
     return;
   }
-  end_pass(verifier, backend, bytes_before);
+  (void)end_pass(verifier, backend, bytes_before);
 }
 
 void CellRun::timed_passes() {
   clock_.finish_calibration();
+  result_.cold_ns = static_cast<double>(cold_ticks_) * clock_.scale().ns_per_tick();
   if (!clock_.uses_counter()) {
     warn_once(
         "the processor's time-stamp counter is not invariant: latencies come from "
@@ -367,7 +373,7 @@ void CellRun::timed_pass(Recorder& recorder, const PassClocks& clocks, std::uint
     warn_once("not deterministic: timed pass " + std::to_string(pass_index + 1) +
               " had other placements or failures than the checked pass");
   }
-  end_pass(replayer, backend, bytes_before);
+  const std::uint64_t residue_bytes = end_pass(replayer, backend, bytes_before);
 
   const LatencySummary allocate = recorder.latency(Operation::Allocate).total;
   const LatencySummary deallocate = recorder.latency(Operation::Deallocate).total;
@@ -380,7 +386,11 @@ void CellRun::timed_pass(Recorder& recorder, const PassClocks& clocks, std::uint
       .deallocate_buckets = recorder.buckets(Operation::Deallocate),
       .allocator_ns_per_step = recorder.step_ns_median(),
       .request_latency_ns_p99 =
-          clocks.requests != nullptr && spec_.record ? clocks.requests->pass_latency_ns_p99() : 0});
+          clocks.requests != nullptr && spec_.record ? clocks.requests->pass_latency_ns_p99() : 0,
+      .allocate_own_buckets = recorder.own_buckets(Operation::Allocate),
+      .deallocate_own_buckets = recorder.own_buckets(Operation::Deallocate),
+      .oom_count = replayer.counts().oom_count,
+      .residue_bytes = residue_bytes});
   driver_ns_by_pass_.push_back(recorder.driver_ns_total());
 }
 

@@ -35,6 +35,7 @@ void fill_from(CellResult& result, const VerifyReport& report) {
   result.requested_bytes_at_reserved_peak = report.requested_bytes_at_reserved_peak;
   result.reserved_bytes_at_requested_peak = report.reserved_bytes_at_requested_peak;
   result.device_bytes_peak = report.device_bytes_peak;
+  result.driver_calls = report.driver_calls;
   result.unordered_reuse_count = report.unordered_reuse_count;
   if (report.unordered_reuse_count.value_or(0) > 0 && !report.broken_rule) {
     warn_once(result,

@@ -6,7 +6,8 @@
 // pages are larger than the requests), P what the backend holds back until work on other streams
 // ends, and O what it caches for other streams only, the causes are tried in this order:
 //   Capacity       L + n > C: no allocator could have served it
-//   Rounding       A + D + n > C: what rounding added to the requests filled the difference
+//   Rounding       A + D + n > C: what rounding added to the requests filled the difference; where
+//                  the backend does not say, D is what its blocks take beyond the requests
 //   Stranded       A + D + P + O + n > C: it fits only into memory that other streams keep
 //   Pending        during the call, blocks that waited for events became free, at least n bytes of
 //                  them, and a cached block of n bytes is there now: the same request again is

@@ -43,8 +43,11 @@ Verifier::Verifier(const VerifySetup& setup)
     : setup_(setup),
       heap_(setup.capabilities.alignment_bytes),
       contents_(setup.simcu, setup.capabilities.real_memory ? setup.level : VerifyLevel::Off),
+      calls_(setup.simcu, setup.clock),
+      overhead_(setup.simcu),
       points_(setup.replay.streams),
       random_(kRandomSeed) {
+  if (setup_.capabilities.real_memory) ALLOCMARK_CUDA_CHECK(cudaGetDevice(&device_));
   // On a GPU contents can only be looked at in stream order, which changes when work ends; so only
   // traces without work and on one stream are looked into there, unless everything is asked for.
   marks_blocks_ = checks_rules() && setup_.capabilities.real_memory &&
@@ -81,8 +84,9 @@ bool Verifier::run(const TraceBatch& batch) {
 bool Verifier::allocate(const Event& event, const ReplayStep& step) {
   ++report_.counts.allocate_count;
   const std::uint64_t waiting_bytes = waiting_bytes_on(event.stream);
+  const cudaStream_t stream = setup_.replay.streams[event.stream];
   const AllocateResult result =
-      setup_.replay.backend->allocate(event.size_bytes, setup_.replay.streams[event.stream]);
+      calls_.make([&] { return setup_.replay.backend->allocate(event.size_bytes, stream); });
   Block& block = blocks_[step.slot];
   const bool failed = result.status != AllocateStatus::Ok;
   if (setup_.placements != nullptr)
@@ -101,6 +105,7 @@ bool Verifier::allocate(const Event& event, const ReplayStep& step) {
   }
   placement_.add(result.pointer);
   requested_bytes_live_ += event.size_bytes;
+  overhead_.allocate(result.pointer, event.size_bytes);
   report_.requested_bytes_peak = std::max(report_.requested_bytes_peak, requested_bytes_live_);
   if (checks_rules()) check_new_block(block);
   if (checks_whole()) check_some_block();
@@ -141,7 +146,9 @@ void Verifier::note_oom(const Event& event, std::uint64_t waiting_bytes_before) 
 }
 
 std::uint64_t Verifier::device_extra_bytes(const MemoryStats& stats) const {
-  if (!setup_.capabilities.real_memory || !stats.reserved_bytes) return 0;
+  if (!setup_.capabilities.real_memory) return 0;
+  // Who does not say what it reserves does not say how it rounds either.
+  if (!stats.reserved_bytes) return overhead_.bytes();
   const std::uint64_t held_bytes = setup_.device_bytes_before + *stats.reserved_bytes;
   const std::uint64_t used_bytes = device_used_bytes(setup_.simcu);
   return used_bytes > held_bytes ? used_bytes - held_bytes : 0;
@@ -222,7 +229,7 @@ bool Verifier::check_early_reuse(const Block& block) {
 void Verifier::check_device_range(const Block& block) {
   bool inside = true;
   if (setup_.simcu.present) {
-    inside = setup_.simcu.view(block.pointer, block.shadow.size_bytes) != nullptr;
+    inside = setup_.simcu.holds(device_, block.pointer, block.shadow.size_bytes);
   } else if (report_.counts.allocate_count % kRangeCheckPeriodGpu == 1) {
     cudaPointerAttributes attributes{};
     inside = cudaPointerGetAttributes(&attributes, block.pointer) == cudaSuccess &&
@@ -268,8 +275,9 @@ void Verifier::deallocate(const ReplayStep& step) {
                         [this](std::uint32_t stream) { return points_.make(stream); });
   }
   ++report_.counts.deallocate_count;
-  setup_.replay.backend->deallocate(block.pointer, step.size_bytes,
-                                    setup_.replay.streams[step.stream]);
+  overhead_.deallocate(block.pointer, block.shadow.size_bytes);
+  const cudaStream_t stream = setup_.replay.streams[step.stream];
+  calls_.make([&] { setup_.replay.backend->deallocate(block.pointer, step.size_bytes, stream); });
 }
 
 void Verifier::run_other(const Event& event, const ReplayStep& step) {
@@ -281,10 +289,11 @@ void Verifier::run_other(const Event& event, const ReplayStep& step) {
         return;
       }
       order_ ? order_->record(event.id, event.stream) : hazards_.record(event.id, event.stream);
-      setup_.replay.backend->record_stream(blocks_[step.slot].pointer, stream);
+      calls_.make(
+          [&] { setup_.replay.backend->record_stream(blocks_[step.slot].pointer, stream); });
       return;
     case EventKind::Trim:
-      trim_backend(setup_.replay, step.stream);
+      calls_.make([&] { trim_backend(setup_.replay, step.stream); });
       return;
     case EventKind::Kernel:
       if (checks_whole()) note_work(event.stream, event.duration_ns());
@@ -394,6 +403,8 @@ VerifyReport Verifier::report() const {
   VerifyReport report = report_;
   report.placement_hash = placement_.value();
   report.growth = growth_.result();
+  report.cold_ticks = calls_.cold_ticks();
+  report.driver_calls = calls_.driver_calls();
   return report;
 }
 

@@ -9,11 +9,14 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "allocators/backend/backend.h"
 #include "base/random.h"
+#include "harness/check/backend_calls.h"
 #include "harness/check/block_contents.h"
+#include "harness/check/block_overhead.h"
 #include "harness/check/growth.h"
 #include "harness/check/ordered_reuse.h"
 #include "harness/check/placement_recorder.h"
@@ -40,6 +43,7 @@ struct VerifySetup {
   std::uint64_t device_bytes_before = 0;    // device_used_bytes() before the backend was made
   PlacementRecorder* placements = nullptr;  // gets every answer; null = none
   Timeline* timeline = nullptr;             // gets the moments of the pass; null = none
+  const TickClock* clock = nullptr;         // for the time of the first calls; null = none
 };
 
 // Bytes of the current device in use: what simcuda says, which does not move its clock, else
@@ -65,6 +69,8 @@ struct VerifyReport {
   std::uint64_t requested_bytes_peak = 0;                         // of requests that succeeded
   std::uint64_t device_bytes_peak = 0;
   std::optional<MemoryGrowth> growth;  // where the trace marks enough steps
+  std::uint64_t cold_ticks = 0;        // of the first kColdCallCount calls
+  std::vector<std::pair<std::string, std::int64_t>> driver_calls;
 };
 
 class Verifier {
@@ -130,7 +136,10 @@ class Verifier {
   std::uint64_t requested_bytes_peak_seen_ = 0;
   std::optional<std::uint64_t> reserved_bytes_seen_;
   bool marks_blocks_ = false;
+  int device_ = 0;  // the one whose memory blocks have to be
   BlockContents contents_;
+  BackendCalls calls_;
+  BlockOverhead overhead_;
   std::optional<OrderedReuse> order_;  // on simcuda
   StreamHazards hazards_;              // on a GPU; at the level edges of busy kernels only
   StreamPoints points_;                // likewise

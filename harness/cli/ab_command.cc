@@ -216,8 +216,9 @@ ExitCode ab_command(const RunCommand& command) {
   marks.insert(marks.end(), marks_now.begin(), marks_now.end());
   const SessionOutcome outcome = run_session(session);
   const bool changed = say_changed_files(marks);
-  fmt::print("{}", command.format == "json" ? render_comparison_json(outcome.comparison)
-                                            : render_comparison(outcome.comparison, false));
+  fmt::print("{}", command.format == "json"
+                       ? render_comparison_json(outcome.comparison)
+                       : render_comparison(outcome.comparison, Detail::Findings));
   std::FILE* people = command.format == "table" ? stdout : stderr;
   fmt::print(people, "results: {}\nto compare them again: allocmark compare {}\n", session.folder,
              session.folder);

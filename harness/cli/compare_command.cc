@@ -32,8 +32,16 @@ ComparePolicy policy_of(const CompareCommand& command) {
   ComparePolicy policy = read_policy(command.policy, command.effect_min);
   if (command.scope == "exact") policy.scope = CompareScope::Exact;
   if (command.scope == "timed") policy.scope = CompareScope::Timed;
-  if (command.no_calibration) policy.calibration_required = false;
+  if (command.no_calibration) {
+    policy.calibration_required = false;
+    policy.default_bounds = false;
+  }
   return policy;
+}
+
+Detail detail_of(const CompareCommand& command) {
+  if (command.all) return Detail::All;
+  return command.details ? Detail::Rows : Detail::Findings;
 }
 
 std::string render(const CompareCommand& command, const Comparison& comparison) {
@@ -41,7 +49,7 @@ std::string render(const CompareCommand& command, const Comparison& comparison) 
   if (command.format == "junit") return render_comparison_junit(comparison);
   if (command.format == "github") return render_github_benchmark(comparison);
   if (command.format == "bencher") return render_bencher(comparison);
-  return render_comparison(comparison, command.all);
+  return render_comparison(comparison, detail_of(command));
 }
 
 ExitCode write_calibration(const CompareCommand& command) {
@@ -62,7 +70,7 @@ ExitCode show(const CompareCommand& command, const Comparison& comparison) {
     fmt::print("{}", render(command, comparison));
   } else {
     write_file(command.out, render(command, comparison));
-    fmt::print("{}", render_comparison(comparison, command.all));
+    fmt::print("{}", render_comparison(comparison, detail_of(command)));
   }
   return comparison.exit_code;
 }
@@ -95,7 +103,8 @@ void add_compare(CLI::App* app, CompareCommand* command) {
                   "Write that file from two or more RUNs of the same thing instead of comparing")
       ->type_name("FILE");
   app->add_flag("--no-calibration", command->no_calibration,
-                "Call timed differences without one: only for runs that were interleaved");
+                "Call timed differences without one and without the built-in bounds: only for runs "
+                "that were interleaved");
   app->add_option("--min-effect", command->effect_min,
                   "Smallest change of a timed number that is called one [3%]")
       ->type_name("SHARE");
@@ -111,10 +120,14 @@ void add_compare(CLI::App* app, CompareCommand* command) {
   app->add_option("-o,--out", command->out, "Write the format to this file, print the table")
       ->type_name("FILE");
   add_force(app, &command->force);
+  app->add_flag("--details", command->details,
+                "List every number that is not the same, with its interval and cell");
   app->add_flag("--all", command->all, "List numbers that are the same, too");
   app->footer(
-      "\nExit codes: 0 no regression, 1 a regression by the policy, 2 usage, 3 cells are missing, "
-      "crashed or\ncannot be compared, or nothing was compared or could be decided, 6 a file.\n");
+      "\nExit codes: 0 no regression, 1 a regression by the policy or a cell that crashed in NEW, "
+      "2 "
+      "usage,\n3 cells are missing or cannot be compared, or nothing could be decided, 6 a "
+      "file.\n");
   add_confirm(app, command);
 }
 

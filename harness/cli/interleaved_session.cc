@@ -70,7 +70,7 @@ void write_side_reports(const std::string& folder, const InterleavedPlan& plan) 
 }
 
 void write_comparison(const std::string& folder, const Comparison& comparison) {
-  write_file(join(folder, "comparison.txt"), render_comparison(comparison, true));
+  write_file(join(folder, "comparison.txt"), render_comparison(comparison, Detail::All));
   write_file(join(folder, "comparison.json"), render_comparison_json(comparison));
 }
 

@@ -100,7 +100,7 @@ struct CompareCommand {
   std::string format = "table";
   std::string out;     // a file for the format; empty = print it
   bool force = false;  // replace what --out and --calibrate name
-  bool all = false, no_calibration = false;
+  bool details = false, all = false, no_calibration = false;
   // Run suspects again, both sides in turn.
   bool confirm = false;
   std::string base_program, new_program;  // empty = what the run's plan names

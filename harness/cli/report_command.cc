@@ -54,7 +54,7 @@ ExitCode report_sides(const ReportCommand& command, PagesRequest pages) {
     fmt::print("{}", render_comparison_json(comparison));
     return ExitCode::Pass;
   }
-  fmt::print("{}", render_comparison(comparison, false));
+  fmt::print("{}", render_comparison(comparison, Detail::Findings));
   if (command.format == "table") return ExitCode::Pass;
   const fs::path folder(command.folder);
   write_side_reports(command.folder, run.plan);

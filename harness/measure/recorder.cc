@@ -28,7 +28,9 @@ LatencySummary summarise_picoseconds(const Histogram& histogram) {
 }
 
 Recorder::Recorder(const RecorderOptions& options)
-    : options_(options), parts_(std::size_t{kOperationCount} * kSizeClassCount) {
+    : options_(options),
+      parts_(std::size_t{kOperationCount} * kSizeClassCount),
+      own_(kOperationCount) {
   steps_picoseconds_.reserve(options.step_count_max);
 }
 
@@ -37,6 +39,9 @@ void Recorder::clear() {
     for (Histogram* histogram : {&parts.total, &parts.host, &parts.driver}) {
       if (histogram->count() != 0) *histogram = Histogram{};
     }
+  }
+  for (Histogram& histogram : own_) {
+    if (histogram.count() != 0) histogram = Histogram{};
   }
   steps_picoseconds_.clear();
   total_picoseconds_ = 0;
@@ -86,6 +91,16 @@ LatencyBuckets Recorder::buckets(Operation operation) const {
     sum->merge(options_.has_driver_model ? parts.total : parts.host);
   }
   return sum->buckets();
+}
+
+LatencyBuckets Recorder::own_buckets(Operation operation) const {
+  if (!options_.has_driver_model) return {};
+  const auto host = std::make_unique<Histogram>();
+  for (std::uint32_t size_class = 0; size_class < kSizeClassCount; ++size_class) {
+    host->merge(parts_of(operation, size_class).host);
+  }
+  const Histogram& own = own_[static_cast<std::uint32_t>(operation)];
+  return own.count() * 2 >= host->count() ? own.buckets() : host->buckets();
 }
 
 LatencySummary Recorder::latency_all() const {

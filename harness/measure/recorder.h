@@ -40,6 +40,7 @@ class Recorder {
       parts.driver.add(driver_ns * kPicosecondsPerNs);
       parts.total.add(total_picoseconds);
     }
+    if (driver_ns == 0) own_[static_cast<std::uint32_t>(operation)].add(host_picoseconds);
     total_picoseconds_ += total_picoseconds;
     driver_ns_total_ += driver_ns;
   }
@@ -76,6 +77,9 @@ class Recorder {
   [[nodiscard]] LatencySummary latency_all() const;
   // The distribution of one operation's totals, all size classes together.
   [[nodiscard]] LatencyBuckets buckets(Operation operation) const;
+  // The distribution of host times of the calls for which the driver had nothing to do; of all
+  // calls where those are fewer than half. Empty without a driver model: host time contains it.
+  [[nodiscard]] LatencyBuckets own_buckets(Operation operation) const;
   // Nearest-rank median of the allocator's time in one step, in ns; 0 without steps.
   [[nodiscard]] double step_ns_median() const;
   [[nodiscard]] std::uint64_t driver_ns_total() const { return driver_ns_total_; }
@@ -99,6 +103,7 @@ class Recorder {
 
   RecorderOptions options_;
   std::vector<Parts> parts_;
+  std::vector<Histogram> own_;  // by operation: host time of calls without driver time
   std::vector<std::uint64_t> steps_picoseconds_;
   std::uint64_t total_picoseconds_ = 0;
   std::uint64_t step_begin_picoseconds_ = 0;

@@ -38,8 +38,19 @@ SimcuApi SimcuApi::find() {
   look_up("simcu_order_end", api.order_end);
   look_up("simcu_order_take", api.order_take);
   look_up("simcu_order_give_back", api.order_give_back);
+  look_up("simcu_thread_calls", api.thread_calls);
+  look_up("simcu_call_name", api.call_name);
+  look_up("simcu_allocation_of", api.allocation_of);
   api.present = true;
   return api;
+}
+
+bool SimcuApi::holds(int device, const void* pointer, std::uint64_t size_bytes) const {
+  std::uint64_t base = 0;
+  std::uint64_t range_bytes = 0;
+  int found = 0;
+  return view(pointer, size_bytes) != nullptr &&
+         allocation_of(pointer, &base, &range_bytes, &found) == 0 && found == device;
 }
 
 UnimplementedCalls unimplemented_calls() {

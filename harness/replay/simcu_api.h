@@ -21,6 +21,12 @@ struct SimcuApi {
   decltype(&simcu_order_end) order_end = nullptr;
   decltype(&simcu_order_take) order_take = nullptr;
   decltype(&simcu_order_give_back) order_give_back = nullptr;
+  decltype(&simcu_thread_calls) thread_calls = nullptr;
+  decltype(&simcu_call_name) call_name = nullptr;
+  decltype(&simcu_allocation_of) allocation_of = nullptr;
+
+  // Whether the range is memory of that GPU.
+  [[nodiscard]] bool holds(int device, const void* pointer, std::uint64_t size_bytes) const;
 
   // Throws EnvironmentError where a simcuda is loaded that lacks one of these functions.
   [[nodiscard]] static SimcuApi find();

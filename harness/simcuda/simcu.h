@@ -64,6 +64,16 @@ SIMCU_API int simcu_fail_calls(const char* api, uint64_t nth, uint64_t count, in
 #define SIMCU_NO_SUCH_CALL UINT64_MAX
 SIMCU_API uint64_t simcu_call_count(const char* api);
 
+// Calls of each function by this thread so far, by index; at most `capacity` of them are written.
+// Returns how many functions there are. simcu_call_name says which one an index is, null beyond.
+SIMCU_API uint64_t simcu_thread_calls(uint64_t* counts, uint64_t capacity);
+SIMCU_API const char* simcu_call_name(uint64_t index);
+
+// The allocation that holds an address, as cuMemGetAddressRange tells it, and its GPU, without a
+// call that costs or counts. Returns a cudaError_t.
+SIMCU_API int simcu_allocation_of(const void* device_pointer, uint64_t* base, uint64_t* size_bytes,
+                                  int* device);
+
 // For the start of a test: counts of calls begin at 0 again and all faults are taken back. Memory,
 // streams and clocks stay as they are: compare simcu_used_bytes() and the clock before and after.
 SIMCU_API void simcu_reset(void);

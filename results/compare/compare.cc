@@ -22,7 +22,9 @@
 #include "results/compare/compare_conclude.h"
 #include "results/compare/compare_environment.h"
 #include "results/compare/compare_numbers.h"
+#include "results/compare/compare_outcome.h"
 #include "results/compare/stability.h"
+#include "results/compare/timed_numbers.h"
 #include "results/derived.h"
 #include "results/json.h"
 #include "results/statistics/percentile.h"
@@ -35,9 +37,6 @@ namespace {
 // is that of the buckets, not of the passes. The standard deviation of a uniform 1/64.
 constexpr double kSpreadMin = 1.0 / 64 / 3.4641016151377544;
 
-constexpr std::array<std::string_view, kVerdictCount> kVerdictNames{
-    "worse", "not comparable", "better", "changed", "undecided", "same"};
-
 // A timed number of a cell that awaits its verdict: p-values are corrected over all of them.
 struct PendingNumber {
   std::size_t cell_index = 0, number_index = 0;
@@ -45,6 +44,17 @@ struct PendingNumber {
   PassQuantiles quantiles = {};
   std::optional<Shift> shift = {};
 };
+
+constexpr std::size_t kScatterCellCountMin = 6;
+
+// By how much the cells' changes differ from each other: three robust standard deviations. A
+// machine that is noisier than the built-in bounds shows here.
+double scatter_of(std::vector<double> shifts) {
+  if (shifts.size() < kScatterCellCountMin) return 0;
+  const double middle = median(shifts);
+  for (double& shift : shifts) shift = std::abs(shift - middle);
+  return 3 * 1.4826 * median(std::move(shifts));
+}
 
 double relative(double log_shift) { return std::expm1(log_shift); }
 
@@ -100,11 +110,15 @@ class Comparer {
   const RunSide& now_;
   const ComparePolicy& policy_;
   const std::optional<Calibration>& calibration_;
+  // What stands for a calibration where there is none: 0 where runs were interleaved.
+  [[nodiscard]] double default_bound(std::string_view name) const;
+
   EnvironmentVerdict environment_;
   double clock_step_ns_ = 0;          // the coarser of the two runs'
   std::size_t other_pass_count_ = 0;  // cells with another number of passes on either side
   std::set<std::string> edited_;      // scenarios that the two runs define differently
   std::vector<PendingNumber> pending_;
+  std::map<std::string_view, double> scatter_;  // of the cells' changes, by number
   Comparison result_;
 };
 
@@ -196,23 +210,17 @@ void Comparer::match(const CellKey& key, const CellResult* base, const CellResul
     ++result_.skipped_count;
     return;
   }
-  const auto describe = [](const RunSide& side, const CellResult& cell) {
-    return fmt::format("{}: {}{}{}", side.label, to_string(cell.status),
-                       cell.reason.empty() ? "" : ": ", cell.reason);
-  };
-  if (!now_measured) return incomplete(key, describe(now_, *now));
-  if (base->status == CellStatus::Skipped) {
+  // A process that somebody ended says nothing of the allocator.
+  if (!now_measured && now->status == CellStatus::Interrupted) {
+    return incomplete(key, outcome_text(now_.label, *now));
+  }
+  if (base->status == CellStatus::Skipped && now_measured) {
     result_.notes.push_back(
         fmt::format("{} was skipped in {} and ran in {}", key.allocator, base_.label, now_.label));
     ++result_.skipped_count;
     return;
   }
-  CellComparison cell{.key = key, .verdict = Verdict::Better, .reason = describe(base_, *base)};
-  cell.numbers.push_back({.name = "status",
-                          .base_text = std::string(to_string(base->status)),
-                          .now_text = std::string(to_string(now->status)),
-                          .verdict = Verdict::Better});
-  result_.cells.push_back(std::move(cell));
+  result_.cells.push_back(compare_outcomes(base_.label, *base, now_.label, *now));
 }
 
 void Comparer::compare_measured(const CellResult& base, const CellResult& now) {
@@ -234,10 +242,17 @@ void Comparer::compare_measured(const CellResult& base, const CellResult& now) {
     return refuse(fmt::format("the capacity differs: {} and {} bytes", base.capacity_bytes,
                               now.capacity_bytes));
   }
-  if (policy_.scope != CompareScope::Timed) {
-    cell.numbers = compare_exact(base, now, policy_);
+  const ExactSides sides{
+      .base = &base, .now = &now, .base_processes = {&base}, .now_processes = {&now}};
+  cell.numbers = compare_exact(sides, policy_);
+  // Whoever asks for times alone is told of what is worse than slow.
+  if (policy_.scope == CompareScope::Timed) {
+    std::erase_if(cell.numbers, [](const NumberComparison& number) { return !number.safety; });
+  } else {
     for (NumberComparison& number : cell.numbers) {
-      if (environment_.exact_reason.empty() || number.verdict == Verdict::Same) continue;
+      // Failed requests are worse on any device; bytes and calls are the device's.
+      const bool stays = number.verdict == Verdict::Same || number.safety;
+      if (environment_.exact_reason.empty() || stays) continue;
       number.verdict = Verdict::NotComparable;
       number.reason = environment_.exact_reason;
     }
@@ -261,19 +276,28 @@ void Comparer::add_flags(const RunSide& side, const CellResult& measured, CellCo
 }
 
 void Comparer::add_timed(const CellResult& base, const CellResult& now, CellComparison& cell) {
+  const std::string other = other_requests({&base}, {&now});
   for (const TimedNumber& timed : timed_numbers()) {
+    if (!has_number(base, timed) && !has_number(now, timed)) continue;
     NumberComparison number{.name = std::string(timed.name),
                             .timed = true,
-                            .base = stored_quantile(base, timed),
-                            .now = stored_quantile(now, timed),
+                            .base = stored_value(base, timed),
+                            .now = stored_value(now, timed),
                             .base_interval = pooled_quantile(base, timed, policy_.confidence),
                             .now_interval = pooled_quantile(now, timed, policy_.confidence)};
     if (number.base_interval) number.base = number.base_interval->value;
     if (number.now_interval) number.now = number.now_interval->value;
     if (!number.base && !number.now) continue;
     PassQuantiles quantiles = pass_quantiles(base, now, timed, clock_step_ns_);
-    const std::uint64_t wanted = sample_count_min(timed.percentile);
-    if (!environment_.timed_reason.empty()) {
+    const std::uint64_t wanted = samples_wanted(timed);
+    if (!other.empty()) {
+      number.verdict = Verdict::NotComparable;
+      number.excused = true;
+      number.reason = other;
+    } else if (timed.kind == TimedKind::Cold) {
+      number.verdict = Verdict::Undecided;
+      number.reason = "one process on each side: only an A/B run can tell";
+    } else if (!environment_.timed_reason.empty()) {
       number.verdict = Verdict::NotComparable;
       number.reason = environment_.timed_reason;
     } else if (!quantiles.known) {
@@ -306,15 +330,26 @@ void Comparer::estimate_shifts() {
   std::map<std::string_view, SpreadPrior> priors;
   for (const auto& [name, list] : spreads) priors[name] = fit_spread_prior(list);
   std::vector<double> p_values;
+  std::map<std::string_view, std::vector<double>> shifts;
   for (PendingNumber& pending : pending_) {
     pending.shift = estimate_shift(pending.quantiles.base, pending.quantiles.now,
                                    {.confidence = policy_.confidence,
                                     .spread_min = kSpreadMin,
                                     .prior = priors[pending.name]});
     p_values.push_back(pending.shift->p_value);
+    shifts[pending.name].push_back(pending.shift->estimate);
   }
+  for (auto& [name, list] : shifts) scatter_[name] = scatter_of(std::move(list));
   const std::vector<double> adjusted = benjamini_hochberg(p_values);
   for (std::size_t i = 0; i < pending_.size(); ++i) judge_timed(pending_[i], adjusted[i]);
+}
+
+double Comparer::default_bound(std::string_view name) const {
+  if (calibration_ || !policy_.default_bounds) return 0;
+  const TimedNumber* const number = find_timed_number(name);
+  const auto scatter = scatter_.find(name);
+  return std::max(number == nullptr ? 0 : number->between_runs,
+                  scatter == scatter_.end() ? 0 : std::expm1(scatter->second));
 }
 
 void Comparer::judge_timed(const PendingNumber& pending, double p_value_adjusted) {
@@ -327,7 +362,7 @@ void Comparer::judge_timed(const PendingNumber& pending, double p_value_adjusted
   number.p_value_adjusted = p_value_adjusted;
   const double effect_min = policy_.effect_min_of(number.name, true);
   const NoiseBound* bound = calibration_ ? calibration_->find(number.name) : nullptr;
-  const double noise = bound != nullptr ? bound->shift_bound : 0;
+  const double noise = bound != nullptr ? bound->shift_bound : default_bound(pending.name);
   const double reach = std::log1p(std::max(effect_min, noise));
   const double same_reach = std::log1p(effect_min);
   const bool differs = p_value_adjusted <= policy_.false_share_max;
@@ -341,12 +376,12 @@ void Comparer::judge_timed(const PendingNumber& pending, double p_value_adjusted
   } else if (differs && std::abs(shift.estimate) > same_reach && bound == nullptr &&
              policy_.calibration_required) {
     number.reason = calibration_ ? "the calibration does not have this number"
-                                 : "not calibrated: two runs of the same thing may differ as much";
+                                 : "the policy wants a calibration";
   } else if (differs && std::abs(shift.estimate) > reach) {
     number.verdict = shift.estimate > 0 ? Verdict::Worse : Verdict::Better;
   } else if (noise > effect_min) {
-    number.reason = fmt::format(
-        "two runs of the same thing differ by up to {:.3g} % on this machine", noise * 100);
+    number.reason = fmt::format("two runs of the same thing differ by up to {:.3g} %{}",
+                                noise * 100, bound != nullptr ? " on this machine" : "");
   } else if (shift.low > -same_reach && shift.high < same_reach) {
     number.verdict = Verdict::Same;
   } else {
@@ -355,22 +390,6 @@ void Comparer::judge_timed(const PendingNumber& pending, double p_value_adjusted
 }
 
 }  // namespace
-
-std::string_view to_string(Verdict verdict) {
-  return kVerdictNames.at(static_cast<std::size_t>(verdict));
-}
-
-double CellComparison::change_abs_max() const {
-  double largest = 0;
-  for (const NumberComparison& number : numbers) {
-    if (number.verdict != verdict) continue;
-    // From 0 to anything, a lost status or another placement has no share; it stands first.
-    const double change =
-        number.change ? std::abs(*number.change) : std::numeric_limits<double>::infinity();
-    largest = std::max(largest, change);
-  }
-  return largest;
-}
 
 Comparison compare_runs(const RunSide& base, const RunSide& now, const ComparePolicy& policy,
                         const std::optional<Calibration>& calibration) {

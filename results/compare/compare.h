@@ -51,6 +51,10 @@ struct NumberComparison {
   Verdict verdict = Verdict::Same;
   bool gated = true;        // whether the policy lets it fail the comparison
   std::string reason = {};  // empty where the numbers say it all
+  bool safety = false;      // more of it is worse whatever else is; undecided is no pass
+  bool excused = false;     // not compared, and no fault of either side: it decides nothing
+  // Rounds (of runs: passes) that would probably decide it, where it is undecided for want of them.
+  std::optional<std::uint64_t> rounds_needed = {};
 };
 
 struct CellComparison {

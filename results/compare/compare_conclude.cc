@@ -21,9 +21,10 @@ void conclude_cells(const ComparePolicy& policy, Comparison& result) {
     // Without numbers its verdict is what was found when the cells were matched.
     if (!cell.numbers.empty()) cell.verdict = Verdict::Same;
     for (NumberComparison& number : cell.numbers) {
-      number.gated = cell.gated && std::find(policy.report_only.begin(), policy.report_only.end(),
-                                             number.name) == policy.report_only.end();
-      cell.verdict = std::min(cell.verdict, number.verdict);
+      const bool reported = std::find(policy.report_only.begin(), policy.report_only.end(),
+                                      number.name) != policy.report_only.end();
+      number.gated = cell.gated && !reported && !number.excused;
+      if (!number.excused) cell.verdict = std::min(cell.verdict, number.verdict);
     }
     ++result.verdict_counts[static_cast<std::size_t>(cell.verdict)];
   }
@@ -34,6 +35,11 @@ void conclude_cells(const ComparePolicy& policy, Comparison& result) {
                    });
 }
 
+// More failures or bytes left behind that may be chance are no pass.
+bool is_unsafe(const NumberComparison& number) {
+  return number.gated && number.safety && number.verdict == Verdict::Undecided;
+}
+
 void decide(const ComparePolicy& policy, Comparison& result) {
   result.failures = result.faults;
   result.exit_code = ExitCode::Pass;
@@ -41,6 +47,7 @@ void decide(const ComparePolicy& policy, Comparison& result) {
   std::array<std::size_t, kVerdictCount> gated_counts{};
   std::size_t judged_count = 0;
   std::size_t decided_count = 0;
+  std::size_t unsafe_count = 0;
   for (const CellComparison& cell : result.cells) {
     std::set<Verdict> verdicts;
     if (cell.numbers.empty() && cell.gated) verdicts.insert(cell.verdict);
@@ -48,10 +55,13 @@ void decide(const ComparePolicy& policy, Comparison& result) {
       // Numbers that can fail nothing are no reason to pass.
       if (!number.gated) continue;
       verdicts.insert(number.verdict);
+      // They stand beside times that somebody asked for alone.
+      if (policy.scope == CompareScope::Timed && number.safety) continue;
       judged_count += number.verdict != Verdict::NotComparable ? 1 : 0;
       decided_count +=
           number.verdict != Verdict::NotComparable && number.verdict != Verdict::Undecided ? 1 : 0;
     }
+    unsafe_count += std::any_of(cell.numbers.begin(), cell.numbers.end(), is_unsafe) ? 1 : 0;
     for (const Verdict verdict : verdicts) ++gated_counts[static_cast<std::size_t>(verdict)];
   }
   const auto fail_on = [&](Verdict verdict, bool fails, ExitCode code) {
@@ -66,6 +76,11 @@ void decide(const ComparePolicy& policy, Comparison& result) {
   fail_on(Verdict::Changed, policy.fail_on_changed, ExitCode::Regression);
   fail_on(Verdict::Undecided, policy.fail_on_undecided, ExitCode::Regression);
   fail_on(Verdict::NotComparable, policy.fail_on_not_comparable, ExitCode::CellsIncomplete);
+  if (unsafe_count > 0) {
+    result.failures.push_back(
+        fmt::format("{} cells may run out of memory, leak or race more often, which is not decided",
+                    unsafe_count));
+  }
   if (!result.incomplete.empty()) {
     result.failures.push_back(
         fmt::format("{} cells have no result to compare", result.incomplete.size()));

@@ -96,7 +96,7 @@ void add_shifts(const RunFile& base, const RunFile& now, Shifts& shifts) {
     if (cell.trace_hash != other->trace_hash) continue;
     for (const TimedNumber& number : timed_numbers()) {
       const PassQuantiles quantiles = pass_quantiles(cell, *other, number, clock_step_ns);
-      if (!quantiles.known || quantiles.sample_count_min < sample_count_min(number.percentile)) {
+      if (!quantiles.known || quantiles.sample_count_min < samples_wanted(number)) {
         continue;
       }
       const auto shift = estimate_shift(quantiles.base, quantiles.now, {});

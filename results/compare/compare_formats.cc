@@ -36,6 +36,7 @@ Json number_json(const NumberComparison& number) {
   Json json = {{"number", number.name},
                {"verdict", to_string(number.verdict)},
                {"gated", number.gated},
+               {"safety", number.safety},
                {"reason", number.reason}};
   if (number.base_text.empty() && number.now_text.empty()) {
     json["base"] = known(number.base);
@@ -45,6 +46,7 @@ Json number_json(const NumberComparison& number) {
     json["new"] = number.now_text;
   }
   json["change"] = known(number.change);
+  if (number.rounds_needed) json["rounds_needed"] = *number.rounds_needed;
   if (!number.timed) return json;
   json["change_low"] = known(number.change_low);
   json["change_high"] = known(number.change_high);
@@ -63,13 +65,19 @@ Json key_json(const CellKey& key) {
 }
 
 std::string unit_of(const NumberComparison& number) {
-  if (number.timed || number.name == "modelled_driver_ns_total") return "ns";
+  if (number.timed) return "ns";
   return number.name.find("_bytes") != std::string::npos ? "B" : "count";
 }
 
-// NEW's cell, whose numbers are followed.
-std::string now_name(const CellComparison& cell) {
-  return service_name(cell.now_key.value_or(cell.key));
+std::string name_of(const CellKey& key, bool with_allocator, bool with_conf) {
+  // Bencher takes 1024 characters; the id keeps longer names apart.
+  constexpr std::size_t kBytesMax = 1000;
+  std::string name = key.workload;
+  if (with_allocator) name += "/" + key.allocator;
+  if (with_conf) name += "/" + without_folders(conf_or_unset(key));
+  name += fmt::format("/{}/{}/seed:{}/{}", key.device, key.capacity, key.seed, key.on_oom);
+  if (name.size() > kBytesMax) name = name.substr(0, kBytesMax) + " " + key.id();
+  return valid_utf8(name);
 }
 
 // Numbers that a service can follow: smaller is better in all of them.
@@ -80,14 +88,25 @@ bool is_followed(const NumberComparison& number) {
 
 }  // namespace
 
-std::string service_name(const CellKey& key) {
-  // Bencher takes 1024 characters; the id keeps longer names apart.
-  constexpr std::size_t kBytesMax = 1000;
-  std::string name =
-      fmt::format("{}/{}/{}/{}/{}/seed:{}/{}", key.workload, key.allocator, conf_or_unset(key),
-                  key.device, key.capacity, key.seed, key.on_oom);
-  if (name.size() > kBytesMax) name = name.substr(0, kBytesMax) + " " + key.id();
-  return valid_utf8(name);
+std::string without_folders(std::string_view conf) {
+  std::string out;
+  for (const char letter : conf) {
+    const std::size_t begin = out.find_last_of(":,[ =");
+    if (letter == '/') {
+      out.resize(begin == std::string::npos ? 0 : begin + 1);
+    } else {
+      out += letter;
+    }
+  }
+  return out;
+}
+
+std::string service_name(const CellKey& key) { return name_of(key, true, true); }
+
+std::string service_name(const CellComparison& cell) {
+  if (!cell.now_key) return service_name(cell.key);
+  return name_of(cell.key, cell.key.allocator == cell.now_key->allocator,
+                 cell.key.conf == cell.now_key->conf);
 }
 
 std::string render_comparison_json(const Comparison& comparison) {
@@ -135,7 +154,7 @@ std::string render_github_benchmark(const Comparison& comparison) {
   for (const CellComparison& cell : comparison.cells) {
     for (const NumberComparison& number : cell.numbers) {
       if (!is_followed(number)) continue;
-      Json entry = {{"name", now_name(cell) + " " + number.name},
+      Json entry = {{"name", service_name(cell) + " " + number.name},
                     {"unit", unit_of(number)},
                     {"value", *number.now}};
       if (number.now_interval) {
@@ -165,7 +184,7 @@ std::string render_bencher(const Comparison& comparison) {
       }
       measures[number.name] = std::move(measure);
     }
-    if (!measures.empty()) benchmarks[now_name(cell)] = std::move(measures);
+    if (!measures.empty()) benchmarks[service_name(cell)] = std::move(measures);
   }
   return dump(benchmarks);
 }

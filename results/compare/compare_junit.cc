@@ -74,9 +74,8 @@ void add_cell(const CellComparison& cell, Suite& suite) {
   } else if (cell.verdict == Verdict::Undecided) {
     element = "skipped";
   }
-  const std::string name = service_name(cell.key);
-  suite.add(cell.key.workload, cell.now_key ? name + " -> " + service_name(*cell.now_key) : name,
-            cell.now_wall_s, element, to_string(cell.verdict), describe(cell));
+  suite.add(cell.key.workload, service_name(cell), cell.now_wall_s, element,
+            to_string(cell.verdict), describe(cell));
 }
 
 std::string property(std::string_view name, std::string_view value) {

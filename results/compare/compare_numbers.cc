@@ -8,13 +8,15 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <span>
+#include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "results/compare/count_verdict.h"
 #include "results/json.h"
 
 namespace allocmark {
@@ -31,8 +33,6 @@ struct ExactNumber {
 };
 
 constexpr std::array kExactNumbers{
-    ExactNumber{"oom_count", Better::Less,
-                [](const CellResult& c) -> Count { return c.oom_count; }},
     ExactNumber{"oom_first.event_index", Better::More,
                 [](const CellResult& c) -> Count {
                   if (!c.oom_first) return std::nullopt;
@@ -44,7 +44,7 @@ constexpr std::array kExactNumbers{
                 [](const CellResult& c) { return c.allocated_bytes_peak; }},
     ExactNumber{"active_bytes_peak", Better::Less,
                 [](const CellResult& c) { return c.active_bytes_peak; }},
-    // On a GPU others may take memory, too; the same holds for what is left at the end.
+    // On a GPU others may take memory, too.
     ExactNumber{"device_bytes_peak", Better::Less,
                 [](const CellResult& c) -> Count {
                   if (!c.key.device.starts_with("sim:")) return std::nullopt;
@@ -57,25 +57,25 @@ constexpr std::array kExactNumbers{
     ExactNumber{"retry_count", Better::Less, [](const CellResult& c) { return c.retry_count; }},
     ExactNumber{"synchronize_all_count", Better::Less,
                 [](const CellResult& c) { return c.synchronize_all_count; }},
-    ExactNumber{"residue_bytes", Better::Less,
-                [](const CellResult& c) -> Count {
-                  if (!c.key.device.starts_with("sim:")) return std::nullopt;
-                  return c.residue_bytes;
-                }},
-    ExactNumber{"modelled_driver_ns_total", Better::Less,
-                [](const CellResult& c) -> Count {
-                  if (!(c.modelled_driver_ns_total >= 0 && c.modelled_driver_ns_total < 1e18)) {
-                    return std::nullopt;
-                  }
-                  return static_cast<std::uint64_t>(c.modelled_driver_ns_total);
-                }},
 };
 
-constexpr std::array kTimedNumbers{
-    TimedNumber{"allocate_latency_ns_p50", true, kP50},
-    TimedNumber{"allocate_latency_ns_p99", true, kP99},
-    TimedNumber{"deallocate_latency_ns_p50", false, kP50},
-    TimedNumber{"deallocate_latency_ns_p99", false, kP99},
+// Counted in every pass; more is worse.
+struct SafetyNumber {
+  const char* name;
+  bool shared_on_gpu;  // others can reach it there
+  Count (*checked)(const CellResult& cell);
+  Count (*timed)(const PassSummary& pass);
+};
+
+constexpr std::array kSafetyNumbers{
+    SafetyNumber{"oom_count", false, [](const CellResult& c) -> Count { return c.oom_count; },
+                 [](const PassSummary& p) { return p.oom_count; }},
+    SafetyNumber{"residue_bytes", true,
+                 [](const CellResult& c) -> Count { return c.residue_bytes; },
+                 [](const PassSummary& p) { return p.residue_bytes; }},
+    SafetyNumber{"unordered_reuse_count", false,
+                 [](const CellResult& c) { return c.unordered_reuse_count; },
+                 [](const PassSummary&) -> Count { return std::nullopt; }},
 };
 
 void judge_numbers(NumberComparison& number, Better better, const ComparePolicy& policy) {
@@ -144,8 +144,8 @@ void excuse_other_work(const CellResult& base, const CellResult& now,
                        std::vector<NumberComparison>& numbers) {
   if (base.oom_count == now.oom_count && base.status == now.status) return;
   for (NumberComparison& number : numbers) {
-    const bool judges_failures = number.name == "status" || number.name == "oom_count" ||
-                                 number.name == "oom_first.event_index";
+    const bool judges_failures =
+        number.safety || number.name == "status" || number.name == "oom_first.event_index";
     if (judges_failures) continue;
     if (number.verdict != Verdict::Worse && number.verdict != Verdict::Better) continue;
     number.verdict = Verdict::Changed;
@@ -153,10 +153,90 @@ void excuse_other_work(const CellResult& base, const CellResult& now,
   }
 }
 
+CountSeries series_of(const SafetyNumber& number, const Processes& processes) {
+  CountSeries series;
+  for (const CellResult* cell : processes) {
+    const Count checked = number.checked(*cell);
+    // Later rounds of an A/B run do not check again.
+    if (!checked) continue;
+    std::vector<double>& values = series.emplace_back(1, static_cast<double>(*checked));
+    for (const PassSummary& pass : cell->passes) {
+      const Count count = number.timed(pass);
+      if (count) values.push_back(static_cast<double>(*count));
+    }
+  }
+  return series;
+}
+
+void add_safety(const ExactSides& sides, const ComparePolicy& policy,
+                std::vector<NumberComparison>& numbers) {
+  const bool simulated = sides.base->key.device.starts_with("sim:");
+  for (const SafetyNumber& safety : kSafetyNumbers) {
+    const CountSeries base = series_of(safety, sides.base_processes);
+    const CountSeries now = series_of(safety, sides.now_processes);
+    // An older version did not count it.
+    if (base.empty() || now.empty()) continue;
+    NumberComparison number{.name = safety.name, .safety = true};
+    judge_counts(base, now, safety.shared_on_gpu && !simulated, number);
+    const double floor = policy.effect_min_of(number.name, false);
+    if (number.verdict == Verdict::Worse && number.change && *number.change <= floor) {
+      number.verdict = Verdict::Same;
+      number.reason = fmt::format("within the policy's {:.3g} %", floor * 100);
+    }
+    numbers.push_back(std::move(number));
+  }
+}
+
+CountSeries calls_of(const std::string& function, const Processes& processes) {
+  CountSeries series;
+  for (const CellResult* cell : processes) {
+    double count = 0;
+    for (const auto& [name, calls] : cell->driver_calls) {
+      if (name == function) count = static_cast<double>(calls);
+    }
+    series.push_back({count});
+  }
+  return series;
+}
+
+bool is_zero(const CountSeries& series) {
+  return std::all_of(series.begin(), series.end(),
+                     [](const std::vector<double>& counts) { return counts.front() == 0; });
+}
+
+// A function that one side alone calls instead of another one is a choice, which the times judge;
+// calls on top of the other side's are not.
+void add_driver_calls(const ExactSides& sides, std::vector<NumberComparison>& numbers) {
+  if (sides.base->driver_calls.empty() || sides.now->driver_calls.empty()) return;
+  std::set<std::string> functions;
+  for (const CellResult* cell : {sides.base, sides.now}) {
+    for (const auto& [name, count] : cell->driver_calls) functions.insert(name);
+  }
+  const std::size_t begin = numbers.size();
+  bool begun = false;
+  bool given_up = false;
+  for (const std::string& function : functions) {
+    const CountSeries base = calls_of(function, sides.base_processes);
+    const CountSeries now = calls_of(function, sides.now_processes);
+    NumberComparison number{.name = "driver_calls." + function};
+    judge_counts(base, now, false, number);
+    begun = begun || (is_zero(base) && !is_zero(now));
+    given_up = given_up || (is_zero(now) && !is_zero(base));
+    numbers.push_back(std::move(number));
+  }
+  if (!begun || !given_up) return;
+  for (std::size_t i = begin; i < numbers.size(); ++i) {
+    if (numbers[i].verdict == Verdict::Same) continue;
+    numbers[i].verdict = Verdict::Changed;
+    numbers[i].reason = "other functions are called instead; the times say what that costs";
+  }
+}
+
 bool has_histograms(const CellResult& cell, const TimedNumber& number) {
   return !cell.passes.empty() &&
-         std::all_of(cell.passes.begin(), cell.passes.end(),
-                     [&](const PassSummary& pass) { return !buckets_of(pass, number).empty(); });
+         std::all_of(cell.passes.begin(), cell.passes.end(), [&](const PassSummary& pass) {
+           return !buckets_of(cell, pass, number).empty();
+         });
 }
 
 // The quantile as an older version stored it per pass; 0 where it did not.
@@ -167,39 +247,33 @@ double stored_pass_quantile(const PassSummary& pass, const TimedNumber& number) 
   return number.allocate ? pass.allocate_p99_ns : 0;
 }
 
-// Where a pass's quantiles come from.
-struct QuantileSource {
-  bool histograms = false;
-  double clock_step_ns = 0;
-};
-
-void append_side(const CellResult& cell, const TimedNumber& number, const QuantileSource& source,
-                 std::vector<double>& logs, std::uint64_t& sample_count_min) {
+// An older version stored quantiles per pass instead of histograms.
+void append_stored(const CellResult& cell, const TimedNumber& number, std::vector<double>& logs,
+                   std::uint64_t& sample_count_min) {
+  const LatencySummary& total = number.allocate ? cell.allocate.total : cell.deallocate.total;
   for (const PassSummary& pass : cell.passes) {
-    const LatencyBuckets& buckets = buckets_of(pass, number);
-    const double value =
-        source.histograms
-            ? resolved_quantile_ns(buckets, number.percentile.share(), source.clock_step_ns)
-                  .value_or(0)
-            : stored_pass_quantile(pass, number);
-    const std::uint64_t count = source.histograms
-                                    ? sample_count(buckets)
-                                    : total_latency(cell, number).count / cell.passes.size();
+    const double value = stored_pass_quantile(pass, number);
     if (!(value > 0) || !std::isfinite(value)) continue;
     logs.push_back(std::log(value));
-    sample_count_min = std::min(sample_count_min, count);
+    sample_count_min = std::min(sample_count_min, total.count / cell.passes.size());
+  }
+}
+
+void append_side(const CellResult& cell, const TimedNumber& number, double clock_step_ns,
+                 std::vector<double>& logs, std::uint64_t& sample_count_min) {
+  logs = pass_logs(cell, number, clock_step_ns);
+  for (const PassSummary& pass : cell.passes) {
+    sample_count_min = std::min(sample_count_min, samples_of(cell, pass, number));
   }
 }
 
 }  // namespace
 
-const LatencySummary& total_latency(const CellResult& cell, const TimedNumber& number) {
-  return number.allocate ? cell.allocate.total : cell.deallocate.total;
-}
-
-std::vector<NumberComparison> compare_exact(const CellResult& base, const CellResult& now,
-                                            const ComparePolicy& policy) {
+std::vector<NumberComparison> compare_exact(const ExactSides& sides, const ComparePolicy& policy) {
+  const CellResult& base = *sides.base;
+  const CellResult& now = *sides.now;
   std::vector<NumberComparison> numbers;
+  add_safety(sides, policy, numbers);
   numbers.push_back(compare_status(base, now));
   numbers.push_back(compare_texts("placement_hash", base.placement_hash, now.placement_hash));
   for (const ExactNumber& exact : kExactNumbers) {
@@ -214,63 +288,71 @@ std::vector<NumberComparison> compare_exact(const CellResult& base, const CellRe
     judge_numbers(number, exact.better, policy);
     numbers.push_back(std::move(number));
   }
+  add_driver_calls(sides, numbers);
   add_counters(base, now, policy, numbers);
   excuse_other_work(base, now, numbers);
   if (is_deterministic(base) && is_deterministic(now)) return numbers;
   for (NumberComparison& number : numbers) {
-    if (number.verdict == Verdict::Same) continue;
+    if (number.verdict == Verdict::Same || number.safety || number.name == "status") continue;
     number.verdict = Verdict::Undecided;
-    number.reason = "the cell's own passes did not decide alike";
+    number.reason = "the passes differ among themselves";
   }
   return numbers;
 }
 
-std::span<const TimedNumber> timed_numbers() { return kTimedNumbers; }
-
-const LatencyBuckets& buckets_of(const PassSummary& pass, const TimedNumber& number) {
-  return number.allocate ? pass.allocate_buckets : pass.deallocate_buckets;
-}
-
-std::vector<double> pass_logs(const CellResult& cell, const TimedNumber& number,
-                              double clock_step_ns) {
-  std::vector<double> logs;
-  for (const PassSummary& pass : cell.passes) {
-    const auto value =
-        resolved_quantile_ns(buckets_of(pass, number), number.percentile.share(), clock_step_ns);
-    if (!value || *value <= 0) return {};
-    logs.push_back(std::log(*value));
-  }
-  return logs;
+std::string other_requests(const Processes& base, const Processes& now) {
+  const auto failed = [](const Processes& processes) {
+    std::uint64_t count = 0;
+    for (const CellResult* cell : processes) {
+      count += cell->oom_count;
+      for (const PassSummary& pass : cell->passes) count += pass.oom_count.value_or(0);
+    }
+    return count;
+  };
+  if (failed(base) == 0 && failed(now) == 0) return {};
+  const bool alike = std::equal(
+      base.begin(), base.end(), now.begin(), now.end(), [](const auto* a, const auto* b) {
+        const bool same_first =
+            a->oom_first.has_value() == b->oom_first.has_value() &&
+            (!a->oom_first || a->oom_first->event_index == b->oom_first->event_index);
+        // How many passes each process made is the machine's doing.
+        const std::size_t pass_count = std::min(a->passes.size(), b->passes.size());
+        const bool same_passes = std::equal(
+            a->passes.begin(), a->passes.begin() + static_cast<std::ptrdiff_t>(pass_count),
+            b->passes.begin(), [](const PassSummary& one, const PassSummary& other) {
+              return one.oom_count == other.oom_count;
+            });
+        return a->oom_count == b->oom_count && a->status == b->status && same_first && same_passes;
+      });
+  return alike ? "" : "not compared: one side failed requests that the other one served";
 }
 
 PassQuantiles pass_quantiles(const CellResult& base, const CellResult& now,
                              const TimedNumber& number, double clock_step_ns) {
   PassQuantiles quantiles{.sample_count_min = UINT64_MAX};
-  quantiles.known = total_latency(base, number).count > 0 && total_latency(now, number).count > 0;
+  quantiles.known = stored_value(base, number).has_value() && stored_value(now, number).has_value();
   if (!quantiles.known) return quantiles;
-  const QuantileSource source{
-      .histograms = has_histograms(base, number) && has_histograms(now, number),
-      .clock_step_ns = clock_step_ns};
-  append_side(base, number, source, quantiles.base, quantiles.sample_count_min);
-  append_side(now, number, source, quantiles.now, quantiles.sample_count_min);
+  const bool stored = number.kind == TimedKind::Quantile && !number.own &&
+                      !(has_histograms(base, number) && has_histograms(now, number));
+  if (stored) {
+    append_stored(base, number, quantiles.base, quantiles.sample_count_min);
+    append_stored(now, number, quantiles.now, quantiles.sample_count_min);
+  } else {
+    append_side(base, number, clock_step_ns, quantiles.base, quantiles.sample_count_min);
+    append_side(now, number, clock_step_ns, quantiles.now, quantiles.sample_count_min);
+  }
   if (quantiles.base.empty() && quantiles.now.empty()) quantiles.sample_count_min = 0;
   return quantiles;
 }
 
 std::optional<Estimate> pooled_quantile(const CellResult& cell, const TimedNumber& number,
                                         double confidence) {
-  if (!has_histograms(cell, number)) return std::nullopt;
+  if (number.kind != TimedKind::Quantile || !has_histograms(cell, number)) return std::nullopt;
   std::vector<const LatencyBuckets*> histograms;
-  for (const PassSummary& pass : cell.passes) histograms.push_back(&buckets_of(pass, number));
+  for (const PassSummary& pass : cell.passes) {
+    histograms.push_back(&buckets_of(cell, pass, number));
+  }
   return quantile_interval_ns(merge_buckets(histograms), number.percentile.share(), confidence);
-}
-
-std::optional<double> stored_quantile(const CellResult& cell, const TimedNumber& number) {
-  const LatencySummary& summary = total_latency(cell, number);
-  if (summary.count == 0) return std::nullopt;
-  const double value =
-      number.percentile.denominator == kP50.denominator ? summary.p50_ns : summary.p99_ns;
-  return std::isfinite(value) ? std::optional(value) : std::nullopt;
 }
 
 bool is_deterministic(const CellResult& cell) {

@@ -3,63 +3,50 @@
 // Neither times nor checks allocators.
 #pragma once
 
+#include <cstdint>
 #include <optional>
-#include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "results/compare/compare.h"
+#include "results/compare/timed_numbers.h"
 #include "results/latency_histogram.h"
 #include "results/schema.h"
-#include "results/statistics/percentile.h"
 
 namespace allocmark {
 
 // Exact numbers of two measured cells, with verdicts: placements, statuses, failed requests, bytes,
-// device calls, modelled time and the allocator's own counters. `deterministic` is false where a
-// cell's own passes differed.
-[[nodiscard]] std::vector<NumberComparison> compare_exact(const CellResult& base,
-                                                          const CellResult& now,
+// driver calls and the allocator's own counters. The safety numbers and driver calls rest on all
+// processes of either side, which repeat the two cells.
+using Processes = std::vector<const CellResult*>;
+struct ExactSides {
+  const CellResult* base = nullptr;
+  const CellResult* now = nullptr;
+  Processes base_processes = {}, now_processes = {};
+};
+[[nodiscard]] std::vector<NumberComparison> compare_exact(const ExactSides& sides,
                                                           const ComparePolicy& policy);
 
-// A latency quantile of one operation's total.
-struct TimedNumber {
-  std::string_view name = {};  // as stored
-  bool allocate = true;
-  Percentile percentile = {};
-};
-[[nodiscard]] std::span<const TimedNumber> timed_numbers();
+// Why times of the two cells say nothing: one failed requests that the other served. Empty where
+// both served the same ones.
+[[nodiscard]] std::string other_requests(const Processes& base, const Processes& now);
 
-// The number's operation over all passes.
-[[nodiscard]] const LatencySummary& total_latency(const CellResult& cell,
-                                                  const TimedNumber& number);
-
-// A pass's samples of the number's operation.
-[[nodiscard]] const LatencyBuckets& buckets_of(const PassSummary& pass, const TimedNumber& number);
-
-// The quantile of each pass as a logarithm, from its histogram and resolved below the clock's step;
-// empty where some pass has none.
-[[nodiscard]] std::vector<double> pass_logs(const CellResult& cell, const TimedNumber& number,
-                                            double clock_step_ns);
-
-// The quantile of each pass, as logarithms. From histograms where both cells have them in every
+// The number of each pass, as logarithms. From histograms where both cells have them in every
 // pass, else from the stored quantiles, so that both sides are computed in one way.
 struct PassQuantiles {
   std::vector<double> base = {}, now = {};
   std::uint64_t sample_count_min = 0;  // of the pass with the fewest
-  bool known = false;                  // false where a side has no such latency at all
+  bool known = false;                  // false where a side has no such number at all
 };
 // Histograms are resolved below the clock's step.
 [[nodiscard]] PassQuantiles pass_quantiles(const CellResult& base, const CellResult& now,
                                            const TimedNumber& number, double clock_step_ns);
 
-// Over all passes, with the interval that its samples alone support; nothing without histograms.
+// Over all passes, with the interval that its samples alone support; nothing without histograms,
+// and for what is no quantile.
 [[nodiscard]] std::optional<Estimate> pooled_quantile(const CellResult& cell,
                                                       const TimedNumber& number, double confidence);
-
-// The stored quantile over all passes.
-[[nodiscard]] std::optional<double> stored_quantile(const CellResult& cell,
-                                                    const TimedNumber& number);
 
 // Whether the cell says of itself that its passes did not decide alike.
 [[nodiscard]] bool is_deterministic(const CellResult& cell);

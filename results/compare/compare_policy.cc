@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/json_text.h"
+#include "results/compare/timed_numbers.h"
 #include "results/schema.h"
 
 namespace allocmark {
@@ -91,7 +92,9 @@ double ComparePolicy::effect_min_of(std::string_view number, bool timed) const {
   for (const auto& [name, value] : effect_min_by_number) {
     if (name == number) return value;
   }
-  return timed ? effect_min : 0;
+  if (!timed) return 0;
+  const TimedNumber* const known = find_timed_number(number);
+  return known == nullptr ? effect_min : effect_min * known->floor_factor;
 }
 
 ComparePolicy policy_from_json(const std::string& text, const std::string& where) {

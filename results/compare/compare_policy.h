@@ -15,11 +15,14 @@ enum class CompareScope : std::uint8_t { All, Exact, Timed };
 
 // results/compare/VERDICTS.md, "Policy", defines every key; these are the defaults.
 struct ComparePolicy {
-  double effect_min = 0.03;       // smallest relative change of a timed number that is called one
+  // Smallest relative change of a P50 that is called one; other timed numbers have a multiple of
+  // it (timed_numbers.h).
+  double effect_min = 0.03;
   double confidence = 0.95;       // of the intervals
   double false_share_max = 0.05;  // expected share of false ones among the timed calls
   CompareScope scope = CompareScope::All;
-  bool calibration_required = true;
+  bool calibration_required = false;  // a timed number is called only with a calibration
+  bool default_bounds = true;         // without one, built-in bounds stand for it
   bool fail_on_changed = false;
   bool fail_on_undecided = false;
   bool fail_on_not_comparable = true;
@@ -27,7 +30,7 @@ struct ComparePolicy {
   std::vector<std::string> report_only = {};          // numbers that never fail the comparison
   std::vector<std::pair<std::string, double>> effect_min_by_number = {};
 
-  // Of a timed number the general floor, of an exact one 0, where there is none of its own.
+  // Of a timed number effect_min times its factor, of an exact one 0, where the policy names none.
   [[nodiscard]] double effect_min_of(std::string_view number, bool timed) const;
 };
 

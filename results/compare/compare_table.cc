@@ -29,7 +29,8 @@ std::string value_text(const NumberComparison& number, const std::optional<doubl
   if (number.name.find("_bytes") != std::string::npos && *value >= 0) {
     return format_bytes(static_cast<std::uint64_t>(*value));
   }
-  return fmt::format("{:.0f}", *value);
+  const bool whole = *value == std::floor(*value);
+  return whole ? fmt::format("{:.0f}", *value) : fmt::format("{:.1f}", *value);
 }
 
 std::string share_text(double share) { return fmt::format("{:+.3g}", share * 100); }
@@ -108,6 +109,9 @@ void append_numbers(std::string& out, const Comparison& comparison, bool all) {
     for (const NumberComparison* number : numbers) {
       rows.push_back(number_row(cell, *number));
       remarks.push_back({number->reason});
+      if (number->rounds_needed) {
+        remarks.back().push_back(fmt::format("about {} rounds would tell", *number->rounds_needed));
+      }
     }
     if (!numbers.empty()) {
       remarks.back().insert(remarks.back().end(), cell.flags.begin(), cell.flags.end());
@@ -120,7 +124,7 @@ void append_numbers(std::string& out, const Comparison& comparison, bool all) {
 
 }  // namespace
 
-std::string render_comparison(const Comparison& comparison, bool all) {
+std::string render_comparison(const Comparison& comparison, Detail detail) {
   std::string out =
       fmt::format("{} cells compared: {}", comparison.cells.size(), counts_text(comparison));
   if (comparison.skipped_count > 0) {
@@ -135,10 +139,15 @@ std::string render_comparison(const Comparison& comparison, bool all) {
   }
   if (!comparison.calibrated && !comparison.interleaved) {
     out +=
-        "note: not calibrated: how much two runs of the same thing differ on this machine is not "
-        "known (allocmark compare --calibrate)\n";
+        "note: not calibrated: built-in bounds stand for how far two runs of the same thing "
+        "differ\n      (allocmark compare --calibrate measures it here; run --ab needs none)\n";
   }
-  append_numbers(out, comparison, all);
+  if (detail == Detail::Findings) {
+    const std::string findings = render_findings(comparison);
+    if (!findings.empty()) out += '\n' + findings;
+  } else {
+    append_numbers(out, comparison, detail == Detail::All);
+  }
   if (!comparison.incomplete.empty()) out += "\nwithout a result:\n";
   for (const IncompleteCell& cell : comparison.incomplete) {
     out += fmt::format("  {}\n    {}\n", cell_text(cell.key), printable(cell.reason));

@@ -4,18 +4,31 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "results/compare/compare.h"
 
 namespace allocmark {
 
 // The name under which services follow a cell over time: it must not change with the run. At most
-// 1024 characters, valid UTF-8.
+// 1024 characters, valid UTF-8, without the folders of files. Where two sides differ, what differs
+// is left out.
 [[nodiscard]] std::string service_name(const CellKey& key);
+[[nodiscard]] std::string service_name(const CellComparison& cell);
 
-// For a terminal: the verdict, what to know, then one row per number that is not the same, the most
-// important first. `all` adds those that are.
-[[nodiscard]] std::string render_comparison(const Comparison& comparison, bool all);
+// How much a terminal shows: a line for each finding, a row for each number that is not the same,
+// or a row for each number.
+enum class Detail { Findings, Rows, All };
+
+// A config string with files by their names alone: their folder is another one on the next machine.
+[[nodiscard]] std::string without_folders(std::string_view conf);
+
+// For a terminal: what was compared, what to know, the findings or rows with the most important
+// first, and whether it passed.
+[[nodiscard]] std::string render_comparison(const Comparison& comparison, Detail detail);
+
+// The lines of the findings alone, with what to do below them (compare_findings.cc).
+[[nodiscard]] std::string render_findings(const Comparison& comparison);
 
 // Everything, as one JSON object.
 [[nodiscard]] std::string render_comparison_json(const Comparison& comparison);

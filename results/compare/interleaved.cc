@@ -12,7 +12,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -21,7 +20,9 @@
 #include "results/compare/compare_conclude.h"
 #include "results/compare/compare_environment.h"
 #include "results/compare/compare_numbers.h"
+#include "results/compare/interleaved_cells.h"
 #include "results/compare/stability.h"
+#include "results/compare/timed_numbers.h"
 #include "results/derived.h"
 #include "results/latency_histogram.h"
 #include "results/statistics/paired_shift.h"
@@ -37,97 +38,22 @@ constexpr double kSpreadMin = 1.4142135623730951 / 64 / 3.4641016151377544;
 // part of it may be how they fall.
 constexpr double kClockShareMin = 1.0 / 8;
 
-constexpr const char* kMoreRounds = "more rounds would tell";
+// More rounds than anybody waits for.
+constexpr double kRoundsNeededMax = 1e6;
 
-// Both sides of a cell in one round.
-struct RoundPair {
-  const CellResult* base = nullptr;
-  const CellResult* now = nullptr;
-  bool in_turns = false;
-};
-
-// Both sides' results of one cell in the order of their rounds.
-struct CellRounds {
-  std::array<std::map<std::uint32_t, const CellResult*>, kSideCount> results;
-  std::set<std::uint32_t> rounds_apart = {};  // those whose passes did not alternate
-
-  // Rounds in which both sides have a measurement.
-  [[nodiscard]] std::vector<RoundPair> pairs() const {
-    std::vector<RoundPair> list;
-    for (const auto& [round, base] : results[0]) {
-      const auto now = results[1].find(round);
-      if (now == results[1].end() || !is_measured(*base) || !is_measured(*now->second)) continue;
-      list.push_back({base, now->second, !rounds_apart.contains(round)});
-    }
-    return list;
-  }
-
-  // Whether both sides have all rounds up to a look, or one ended the cell by having no result.
-  [[nodiscard]] bool ended_at(const std::vector<std::uint32_t>& looks,
-                              std::uint32_t round_count_max) const {
-    for (const auto& side : results) {
-      for (const auto& [round, result] : side) {
-        if (!is_measured(*result)) return true;
-      }
-    }
-    const std::size_t count = pairs().size();
-    return results[0].size() == count && results[1].size() == count &&
-           (count == round_count_max ||
-            std::find(looks.begin(), looks.end(), count) != looks.end());
-  }
-
-  // A process of the side that decided otherwise than the first: placements, failures, memory.
-  [[nodiscard]] const CellResult* deviating(std::size_t side) const {
-    const auto decisions = [](const CellResult& cell) {
-      return std::tie(cell.placement_hash, cell.oom_count, cell.requested_bytes_peak,
-                      cell.allocated_bytes_peak, cell.reserved_bytes_peak);
-    };
-    for (const auto& [round, result] : results[side]) {
-      if (is_measured(*result) && decisions(*result) != decisions(*results[side].begin()->second))
-        return result;
-    }
-    return nullptr;
-  }
-
-  // What stands for the side where no time is compared: a round without a result, else one that
-  // decided otherwise, so that the difference is seen, else the first.
-  [[nodiscard]] const CellResult* outcome(std::size_t side) const {
-    for (const auto& [round, result] : results[side]) {
-      if (!is_measured(*result)) return result;
-    }
-    if (const CellResult* const other = deviating(side); other != nullptr) return other;
-    return results[side].empty() ? nullptr : results[side].begin()->second;
-  }
-};
-
-// What does not belong into a whole and unedited file.
-struct StrayLines {
-  std::size_t repeated_count = 0, unplanned_count = 0;
-};
-
-std::vector<CellRounds> rounds_by_cell(const InterleavedRun& run, StrayLines& stray) {
-  std::array<std::map<std::string, std::size_t>, kSideCount> index_by_id;
-  for (std::size_t i = 0; i < run.plan.cells.size(); ++i) {
-    index_by_id[0][run.plan.cells[i].base.id()] = i;
-    index_by_id[1][run.plan.cells[i].now.id()] = i;
-  }
-  std::vector<CellRounds> cells(run.plan.cells.size());
-  for (const RoundResult& result : run.rounds) {
-    const auto found = index_by_id.at(result.side).find(result.cell.key.id());
-    if (found == index_by_id[result.side].end()) {
-      ++stray.unplanned_count;
-      continue;
-    }
-    const CellResult*& place = cells[found->second].results[result.side][result.round];
-    if (place != nullptr) ++stray.repeated_count;
-    place = &result.cell;
-    if (!result.in_turns) cells[found->second].rounds_apart.insert(result.round);
-  }
-  return cells;
+// Rounds after which the interval, which narrows with their root, is likely to be within the floor
+// or clear of 0.
+std::uint64_t rounds_needed(const Shift& shift, double reach, std::size_t round_count) {
+  const double half = std::max(shift.high - shift.estimate, shift.estimate - shift.low);
+  const double size = std::abs(shift.estimate);
+  const double wanted = std::max(size < reach ? reach - size : size, 1e-6);
+  const double factor = std::max(1.0, half / wanted * (half / wanted));
+  const double count = std::ceil(static_cast<double>(round_count) * factor);
+  return static_cast<std::uint64_t>(
+      std::clamp(count, static_cast<double>(round_count) + 1, kRoundsNeededMax));
 }
 
-// A number's quantile in every pass of a process, or over all of them where a pass has too few
-// samples.
+// Samples that a number rests on at least.
 struct Support {
   std::uint64_t pass_count_min = UINT64_MAX;     // samples of the pass with the fewest
   std::uint64_t process_count_min = UINT64_MAX;  // of the process with the fewest
@@ -136,20 +62,11 @@ struct Support {
 void count_support(const CellResult& cell, const TimedNumber& number, Support& support) {
   std::uint64_t process_count = 0;
   for (const PassSummary& pass : cell.passes) {
-    const std::uint64_t count = sample_count(buckets_of(pass, number));
+    const std::uint64_t count = samples_of(cell, pass, number);
     support.pass_count_min = std::min(support.pass_count_min, count);
     process_count += count;
   }
   support.process_count_min = std::min(support.process_count_min, process_count);
-}
-
-// The logarithm of the number over all passes of a process together.
-double process_log(const CellResult& cell, const TimedNumber& number, double clock_step_ns) {
-  std::vector<const LatencyBuckets*> histograms;
-  for (const PassSummary& pass : cell.passes) histograms.push_back(&buckets_of(pass, number));
-  return std::log(
-      resolved_quantile_ns(merge_buckets(histograms), number.percentile.share(), clock_step_ns)
-          .value_or(0));
 }
 
 // By how much a round's sides differ. Where passes alternated, every two neighbours give a
@@ -188,9 +105,20 @@ std::optional<Estimate> interval_of(const std::vector<double>& values, double co
 
 struct PendingNumber {
   std::size_t cell_index = 0, number_index = 0;
+  const TimedNumber* timed = nullptr;
   std::vector<double> differences = {};
   Shift shift = {};
 };
+
+bool is_quantile(const TimedNumber& number) { return number.kind == TimedKind::Quantile; }
+
+// Whether any process of either side has the number.
+bool is_known(const TimedNumber& number, const CellRounds& rounds) {
+  const std::vector<RoundPair> pairs = rounds.pairs();
+  return std::any_of(pairs.begin(), pairs.end(), [&](const RoundPair& pair) {
+    return has_number(*pair.base, number) || has_number(*pair.now, number);
+  });
+}
 
 class RoundComparer {
  public:
@@ -206,11 +134,12 @@ class RoundComparer {
   // Why times cannot be compared at all; empty where they can.
   [[nodiscard]] std::string timed_reason() const;
   [[nodiscard]] RunSide side(std::size_t index) const;
+  void count_all_rounds(std::size_t plan_index, CellComparison& cell) const;
   void add_timed(std::size_t plan_index, CellComparison& cell, std::size_t cell_index);
   NumberComparison timed_number(const TimedNumber& timed, const CellRounds& rounds,
                                 std::vector<double>& differences) const;
   void judge();
-  void judge(NumberComparison& number, const Shift& shift, double p_value_adjusted) const;
+  void judge(NumberComparison& number, const PendingNumber& pending, double p_value_adjusted) const;
 
   const InterleavedRun& run_;
   const ComparePolicy& policy_;
@@ -232,6 +161,13 @@ RunSide RoundComparer::side(std::size_t index) const {
     if (outcome == nullptr) continue;
     CellResult cell = *outcome;
     cell.key = run_.plan.cells[i].base;
+    // Passes of one process differ where it keeps memory between them; rounds that are alike show
+    // that it repeats itself.
+    if (rounds_[i].results[index].size() > 1) {
+      std::erase_if(cell.warnings, [](const std::string& warning) {
+        return warning.starts_with("not deterministic");
+      });
+    }
     if (rounds_[i].deviating(index) != nullptr) {
       cell.warnings.push_back(
           "not deterministic: rounds differed in placements, failures or memory");
@@ -293,7 +229,10 @@ Comparison RoundComparer::run() {
       });
     }
     const bool refused = !cell.reason.empty();
-    if (policy_.scope == CompareScope::Timed) cell.numbers.clear();
+    if (!refused) count_all_rounds(plan_index, cell);
+    if (policy_.scope == CompareScope::Timed && !refused) {
+      std::erase_if(cell.numbers, [](const NumberComparison& number) { return !number.safety; });
+    }
     if (!refused && policy_.scope != CompareScope::Exact) add_timed(plan_index, cell, i);
   }
   judge();
@@ -301,37 +240,55 @@ Comparison RoundComparer::run() {
   return std::move(result_);
 }
 
+// What the first round says of failures and calls, said by all of them.
+void RoundComparer::count_all_rounds(std::size_t plan_index, CellComparison& cell) const {
+  const CellRounds& rounds = rounds_[plan_index];
+  const ExactSides sides{.base = rounds.outcome(0),
+                         .now = rounds.outcome(1),
+                         .base_processes = rounds.processes(0),
+                         .now_processes = rounds.processes(1)};
+  for (NumberComparison& fresh : compare_exact(sides, policy_)) {
+    if (!fresh.safety && !fresh.name.starts_with("driver_calls.")) continue;
+    const auto found =
+        std::find_if(cell.numbers.begin(), cell.numbers.end(),
+                     [&](const NumberComparison& number) { return number.name == fresh.name; });
+    if (found == cell.numbers.end() || found->verdict == Verdict::NotComparable) continue;
+    *found = std::move(fresh);
+  }
+}
+
 void RoundComparer::add_timed(std::size_t plan_index, CellComparison& cell,
                               std::size_t cell_index) {
   const CellRounds& rounds = rounds_[plan_index];
   const std::string reason = timed_reason();
+  const std::string other = other_requests(rounds.processes(0), rounds.processes(1));
   for (const TimedNumber& timed : timed_numbers()) {
+    if (!is_known(timed, rounds)) continue;
     std::vector<double> differences;
     NumberComparison number = timed_number(timed, rounds, differences);
     if (!number.base && !number.now) continue;
-    if (!reason.empty()) {
+    if (!other.empty() || !reason.empty()) {
       differences.clear();
       number.verdict = Verdict::NotComparable;
-      number.reason = reason;
+      number.excused = !other.empty();
+      number.reason = other.empty() ? reason : other;
     }
     if (!differences.empty()) {
       pending_.push_back({.cell_index = cell_index,
                           .number_index = cell.numbers.size(),
+                          .timed = &timed,
                           .differences = std::move(differences)});
     }
     cell.numbers.push_back(std::move(number));
   }
   for (std::size_t side = 0; side < kSideCount; ++side) {
-    std::vector<const CellResult*> processes;
-    for (const RoundPair& pair : rounds.pairs()) {
-      processes.push_back(side == 0 ? pair.base : pair.now);
-    }
+    const std::vector<const CellResult*> processes = rounds.processes(side);
     if (processes.empty()) continue;
     for (const std::string& flag : stability_flags(pooled(processes), clock_step_ns_)) {
-      // Every process begins cold, so single passes always stand apart; the rounds' medians do not.
-      if (flag.find("stands apart") == std::string::npos) {
-        cell.flags.push_back(run_.plan.sides[side].label + ": " + flag);
-      }
+      // Every process begins cold, so single passes always stand apart, and what makes the machine
+      // drift makes both sides drift.
+      if (flag.find("two kinds") == std::string::npos) continue;
+      cell.flags.push_back(run_.plan.sides[side].label + ": " + flag);
     }
   }
 }
@@ -347,20 +304,20 @@ NumberComparison RoundComparer::timed_number(const TimedNumber& timed, const Cel
   }
   if (pairs.empty() || support.process_count_min == 0) {
     for (const auto& [base, now, in_turns] : pairs) {
-      number.base = stored_quantile(*base, timed);
-      number.now = stored_quantile(*now, timed);
+      number.base = stored_value(*base, timed);
+      number.now = stored_value(*now, timed);
     }
     number.verdict = Verdict::NotComparable;
     number.reason = "one side has no samples";
     return number;
   }
-  const std::uint64_t wanted = sample_count_min(timed.percentile);
+  const std::uint64_t wanted = samples_wanted(timed);
   const bool by_pass = support.pass_count_min >= wanted;
   std::array<std::vector<double>, kSideCount> values;
   for (const auto& [base, now, in_turns] : pairs) {
     const auto logs = [&](const CellResult& cell) {
-      return by_pass ? pass_logs(cell, timed, clock_step_ns_)
-                     : std::vector{process_log(cell, timed, clock_step_ns_)};
+      if (by_pass) return pass_logs(cell, timed, clock_step_ns_);
+      return std::vector{process_log(cell, timed, clock_step_ns_).value_or(0)};
     };
     const std::vector<double> base_logs = logs(*base);
     const std::vector<double> now_logs = logs(*now);
@@ -381,7 +338,7 @@ NumberComparison RoundComparer::timed_number(const TimedNumber& timed, const Cel
   } else if (differences.size() < 2) {
     differences.clear();
     number.verdict = Verdict::Undecided;
-    number.reason = kMoreRounds;
+    number.rounds_needed = look_rounds(run_.plan).front();
   }
   return number;
 }
@@ -415,12 +372,13 @@ void RoundComparer::judge() {
     NumberComparison& number =
         result_.cells[pending_[i].cell_index].numbers[pending_[i].number_index];
     number.p_value = p_values[i];
-    judge(number, pending_[i].shift, adjusted[i]);
+    judge(number, pending_[i], adjusted[i]);
   }
 }
 
-void RoundComparer::judge(NumberComparison& number, const Shift& shift,
+void RoundComparer::judge(NumberComparison& number, const PendingNumber& pending,
                           double p_value_adjusted) const {
+  const Shift& shift = pending.shift;
   number.change = std::expm1(shift.estimate);
   number.change_low = std::expm1(shift.low);
   number.change_high = std::expm1(shift.high);
@@ -428,7 +386,7 @@ void RoundComparer::judge(NumberComparison& number, const Shift& shift,
   const double reach = std::log1p(policy_.effect_min_of(number.name, true));
   const bool differs =
       p_value_adjusted <= policy_.false_share_max && std::abs(shift.estimate) > reach;
-  const double resolved_ns = kClockShareMin * clock_step_ns_;
+  const double resolved_ns = is_quantile(*pending.timed) ? kClockShareMin * clock_step_ns_ : 0;
   if (differs && std::abs(number.now.value_or(0) - number.base.value_or(0)) <= resolved_ns) {
     number.verdict = Verdict::Undecided;
     number.reason =
@@ -439,7 +397,7 @@ void RoundComparer::judge(NumberComparison& number, const Shift& shift,
     number.verdict = Verdict::Same;
   } else {
     number.verdict = Verdict::Undecided;
-    number.reason = kMoreRounds;
+    number.rounds_needed = rounds_needed(shift, reach, pending.differences.size());
   }
 }
 
@@ -465,7 +423,7 @@ std::set<std::size_t> cells_to_go_on(const InterleavedRun& run, const ComparePol
   for (const CellComparison& cell : comparison.cells) {
     for (const NumberComparison& number : cell.numbers) {
       const bool open = number.timed && number.gated && number.verdict == Verdict::Undecided &&
-                        number.reason == kMoreRounds;
+                        number.rounds_needed.has_value();
       if (open) ids.insert(cell.key.id());
     }
   }

@@ -12,7 +12,7 @@
 #include <boost/math/distributions/students_t.hpp>
 
 #include "base/assert.h"
-#include "results/compare/compare_numbers.h"
+#include "results/compare/timed_numbers.h"
 #include "results/latency_histogram.h"
 #include "results/statistics/percentile.h"
 
@@ -27,9 +27,9 @@ constexpr double kLowestNs = 1e-3;
 
 RepeatInterval interval_of(const CellResult& cell, const TimedNumber& number,
                            const RepeatBasis& basis) {
-  const double value = stored_quantile(cell, number).value_or(0);
-  if (value <= 0 || !has_enough_samples(number.percentile, total_latency(cell, number).count))
-    return {};
+  const double value = stored_value(cell, number).value_or(0);
+  const LatencySummary& total = number.allocate ? cell.allocate.total : cell.deallocate.total;
+  if (value <= 0 || !has_enough_samples(number.percentile, total.count)) return {};
   const std::vector<double> logs = pass_logs(cell, number, basis.clock_step_ns);
   if (logs.size() < 2) return {};
   const double share = between_runs_share(number.name, basis.calibration);
@@ -71,7 +71,7 @@ void state_repeat(CellResult& cell, const RepeatBasis& basis) {
   if (cell.status != CellStatus::Ok) return;
   RepeatInterval* const places[] = {&cell.repeat.allocate_p50, &cell.repeat.allocate_p99,
                                     &cell.repeat.deallocate_p50, &cell.repeat.deallocate_p99};
-  const auto numbers = timed_numbers();
+  const auto numbers = latency_numbers();
   ALLOCMARK_ASSERT(numbers.size() == std::size(places));
   for (std::size_t i = 0; i < numbers.size(); ++i) {
     *places[i] = interval_of(cell, numbers[i], basis);

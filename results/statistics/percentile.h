@@ -17,6 +17,7 @@ struct Percentile {
 };
 inline constexpr Percentile kP50{.numerator = 1, .denominator = 2};
 inline constexpr Percentile kP90{.numerator = 9, .denominator = 10};
+inline constexpr Percentile kP95{.numerator = 19, .denominator = 20};
 inline constexpr Percentile kP99{.numerator = 99, .denominator = 100};
 inline constexpr Percentile kP999{.numerator = 999, .denominator = 1000};
 

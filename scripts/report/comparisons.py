@@ -13,6 +13,18 @@ NAMES = {
     "allocate_latency_ns_p99": "allocate P99",
     "deallocate_latency_ns_p50": "free P50",
     "deallocate_latency_ns_p99": "free P99",
+    "allocate_own_ns_p50": "allocate own P50",
+    "allocate_own_ns_p95": "allocate own P95",
+    "allocate_own_ns_p99": "allocate own P99",
+    "allocate_own_ns_mean": "allocate own mean",
+    "deallocate_own_ns_p50": "free own P50",
+    "deallocate_own_ns_p95": "free own P95",
+    "deallocate_own_ns_p99": "free own P99",
+    "deallocate_own_ns_mean": "free own mean",
+    "allocator_ns_per_step": "time per step",
+    "cold_ns": "first 256 calls",
+    "residue_bytes": "left behind",
+    "unordered_reuse_count": "reused too early",
     "oom_count": "failed requests",
     "placement_hash": "placements",
     "reserved_bytes_peak": "reserved peak",
@@ -21,18 +33,19 @@ NAMES = {
     "device_bytes_peak": "device peak",
     "device_allocate_count": "device allocs",
     "device_free_count": "device frees",
-    "modelled_driver_ns_total": "modelled driver time",
 }
 # What stands beside a cell's main number; the rest is counted there and listed in its dialog.
 OTHERS_SHOWN = 3
 
 
 def name_of(number):
-    return NAMES.get(number, number.removeprefix("counters."))
+    return NAMES.get(number, number.removeprefix("counters.").removeprefix("driver_calls."))
 
 
 def definition_of(number):
-    return anchor_of("counters" if number.startswith("counters.") else number)
+    if "_own_ns_" in number:
+        return anchor_of(number.split("_own_ns_")[0] + "_own_latency_histogram")
+    return anchor_of(number.split(".")[0] if number.startswith(("counters.", "driver_calls.")) else number)
 
 
 def value_text(number, value):
@@ -40,7 +53,7 @@ def value_text(number, value):
         return "-"
     if isinstance(value, str):
         return value or "-"
-    if "_ns_" in number:
+    if "_ns_" in number or number.endswith("_ns"):
         scale, unit = next(((scale, unit) for scale, unit in TIME_UNITS if value >= scale), TIME_UNITS[-1])
         return f"{value / scale:.4g} {unit}"
     if "_bytes" in number and value >= 0:

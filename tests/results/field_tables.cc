@@ -180,6 +180,7 @@ void walk_cell(Walker& walker) {
   fields::visit_outcome(walker, cell);
   fields::visit_oom(walker, cell);
   fields::visit_memory(walker, cell);
+  fields::visit_calls(walker, cell);
   fields::visit_latencies(walker, cell);
   walk_end(walker);
 }
@@ -281,7 +282,10 @@ std::vector<FieldTable> field_tables() {
       table_of("Out of memory", cell,
                [](Walker& walker, const CellResult& of) { fields::visit_oom(walker, of); }),
       table_of("Memory", cell,
-               [](Walker& walker, const CellResult& of) { fields::visit_memory(walker, of); }),
+               [](Walker& walker, const CellResult& of) {
+                 fields::visit_memory(walker, of);
+                 fields::visit_calls(walker, of);
+               }),
       table_of("Latency", cell,
                [](Walker& walker, const CellResult& of) { fields::visit_latencies(walker, of); }),
       {"Steps and program time", table_text(rules_of(walk_end))},

@@ -46,7 +46,11 @@ inline PassSummary pass() {
           .allocate_buckets = allocate_buckets,
           .deallocate_buckets = deallocate_buckets,
           .allocator_ns_per_step = 123.25,
-          .request_latency_ns_p99 = 2.25e6};
+          .request_latency_ns_p99 = 2.25e6,
+          .allocate_own_buckets = {{.index = 1, .count = 349}},
+          .deallocate_own_buckets = {{.index = 2, .count = 231}},
+          .oom_count = 4,
+          .residue_bytes = 2097152};
 }
 
 inline CellResult cell() {
@@ -100,6 +104,8 @@ inline CellResult cell() {
   cell.kernel_ns_total = 5000000;
   cell.harness_overhead_ns_p50 = 18.5;
   cell.wall_s = 0.03;
+  cell.driver_calls = {{"cudaFree", 10}, {"cudaMalloc", 11}};
+  cell.cold_ns = 34567.5;
   cell.residue_bytes = 1;
   cell.unordered_reuse_count = 2;
   cell.unimplemented_call_count = 3;

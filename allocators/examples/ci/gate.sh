@@ -1,21 +1,22 @@
 #!/usr/bin/env bash
 # Says whether a new build of an allocator plugin is worse than the one before, on the simulated GPU. GATE.md says what it
 # decides, README.md how to use it in CI. In: two shared libraries with PyTorch's pluggable interface. Out, in the folder --out: junit.xml, report.html,
-# comparison.txt, and the raw runs. Exit codes are those of 'allocmark compare': 0 passed, 1 worse, 3 a cell has no result.
+# comparison.txt, and the raw runs. Exit codes are those of 'allocmark compare': 0 passed, 1 worse, 3 a cell cannot be compared.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 usage() {
   cat <<TEXT
-usage: gate.sh [--out DIR] [--policy FILE] [--functions MALLOC,FREE] [--rounds N] BASE.so NEW.so [-- RUN_OPTIONS]
+usage: gate.sh [--out DIR] [--policy FILE] [--functions LIST] [--rounds N] BASE.so NEW.so [-- RUN_OPTIONS]
 
-  --out DIR                a new folder, where everything goes [gate-results]
-  --policy FILE            what a regression is [policy.json beside this script]
-  --functions MALLOC,FREE  the library's two functions [my_malloc,my_free]
-  --rounds N               how often both builds run in turn; undecided cells go on up to twice as often [16]
-  RUN_OPTIONS              which cells, as of 'allocmark run' [four recorded programs under three capacities]
-  ALLOCMARK                (environment) the program [allocmark]
+  --out DIR          a new folder, where everything goes [gate-results]
+  --policy FILE      what a regression is [policy.json beside this script]
+  --functions LIST   the library's functions: MALLOC,FREE and, where it has them, trim:SYMBOL
+                     (gives cached memory back) and record_stream:SYMBOL [my_malloc,my_free]
+  --rounds N         how often both builds run in turn; undecided cells go on up to twice as often [16]
+  RUN_OPTIONS        which cells, as of 'allocmark run' [four recorded programs under three capacities]
+  ALLOCMARK          (environment) the program [allocmark]
 TEXT
 }
 
@@ -47,16 +48,22 @@ if [ $# -gt 0 ]; then
   cells=("$@")
 fi
 for library in "$base" "$new"; do [ -r "$library" ] || fail "cannot read $library"; done
-case $functions in *,*) ;; *) fail "--functions wants MALLOC,FREE, got '$functions'" ;; esac
+[ "$(realpath "$base")" != "$(realpath "$new")" ] || echo "gate.sh: note: both sides are the same file" >&2
+IFS=, read -ra names <<<"$functions"
+[ ${#names[@]} -ge 2 ] || fail "--functions wants MALLOC,FREE[,trim:SYMBOL][,record_stream:SYMBOL], got '$functions'"
+symbols=malloc:${names[0]},free:${names[1]}
+for name in "${names[@]:2}"; do
+  case $name in trim:?* | record_stream:?*) symbols+=,$name ;; *) fail "--functions: '$name' is no trim:SYMBOL or record_stream:SYMBOL" ;; esac
+done
 case $rounds in '' | *[!0-9]*) fail "--rounds wants a number, got '$rounds'" ;; esac
 command -v "$allocmark" >/dev/null || fail "there is no program $allocmark; set ALLOCMARK"
 
-side() { echo "pluggable=library:$(realpath "$1"),malloc:${functions%%,*},free:${functions#*,}"; }
+side() { echo "pluggable=library:$(realpath "$1"),$symbols"; }
 
 # Both builds in turn, so that what disturbs the machine disturbs both.
 mkdir -p "$(dirname "$out")"
 code=0
-"$allocmark" run --device sim:h200 --ab "$(side "$base")" "$(side "$new")" "${cells[@]}" --passes 3 --rounds "$rounds" \
+"$allocmark" run --device sim:h200 --ab "$(side "$base")" "$(side "$new")" "${cells[@]}" --rounds "$rounds" \
   --rounds-max $((2 * rounds)) --policy "$policy" --out "$out" || code=$?
 # Anything else than a verdict has been said by now.
 case $code in 0 | 1 | 3) ;; *) exit $code ;; esac

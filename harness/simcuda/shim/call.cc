@@ -30,7 +30,7 @@ struct Registry {
 Registry& registry() { return made_once<Registry>(); }
 
 ApiRecord* api_list = nullptr;
-std::size_t api_count = 0;
+std::size_t api_count_so_far = 0;
 std::atomic<int> sticky_error{0};
 
 // Folds a thread's counters into the totals when it ends.
@@ -59,7 +59,8 @@ CallLog& call_log() { return made_once<CallLog>(); }
 
 }  // namespace
 
-ApiRecord::ApiRecord(const char* api_name) : name(api_name), index(api_count++), next(api_list) {
+ApiRecord::ApiRecord(const char* api_name)
+    : name(api_name), index(api_count_so_far++), next(api_list) {
   if (index >= kApiCountMax) {
     std::fprintf(stderr, "simcuda: more than %zu functions; raise kApiCountMax\n", kApiCountMax);
     std::abort();
@@ -68,6 +69,7 @@ ApiRecord::ApiRecord(const char* api_name) : name(api_name), index(api_count++),
 }
 
 ApiRecord* first_api() { return api_list; }
+std::size_t api_count() { return api_count_so_far; }
 
 ThreadState& make_thread_state() {
   auto state = std::make_unique<ThreadState>();

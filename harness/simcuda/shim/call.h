@@ -137,6 +137,7 @@ void set_sticky_error(int error);
 // Totals over all threads, also those that ended.
 [[nodiscard]] std::uint64_t call_count(const ApiRecord& api);
 [[nodiscard]] ApiRecord* first_api();
+[[nodiscard]] std::size_t api_count();
 
 namespace detail {
 template <ApiName kName, bool kIsDriver, class Result, class Body>

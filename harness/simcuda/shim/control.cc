@@ -1,5 +1,6 @@
 // The control interface (simcu.h): clocks, work without kernels, gates, faults, counters, the call
 // log, views.
+#include <algorithm>
 #include <map>
 #include <mutex>
 #include <string>
@@ -176,6 +177,37 @@ SIMCU_API uint64_t simcu_call_count(const char* api) {
     total += api == nullptr || name == api ? count_since_reset(name, count) : 0;
   }
   return total;
+}
+
+SIMCU_API uint64_t simcu_thread_calls(uint64_t* counts, uint64_t capacity) {
+  const ThreadState& thread = this_thread();
+  const std::size_t count = api_count();
+  for (std::size_t i = 0; i < std::min<std::size_t>(count, capacity); ++i) {
+    counts[i] = thread.calls[i].load(std::memory_order_relaxed);
+  }
+  return count;
+}
+
+SIMCU_API const char* simcu_call_name(uint64_t index) {
+  for (const ApiRecord* record = first_api(); record != nullptr; record = record->next) {
+    if (record->index == index) return record->name;
+  }
+  return nullptr;
+}
+
+SIMCU_API int simcu_allocation_of(const void* device_pointer, uint64_t* base, uint64_t* size_bytes,
+                                  int* device_index) {
+  start_if_needed();
+  const std::uint64_t address = number(device_pointer);
+  SimulatedDevice* device = device_of_address(address);
+  if (device == nullptr) return cudaErrorInvalidValue;
+  const std::lock_guard lock(device->mutex);
+  const Range range = device->core.find(address).range;
+  if (range.empty()) return cudaErrorInvalidValue;
+  *base = range.lo;
+  *size_bytes = range.size_bytes();
+  *device_index = device->index;
+  return cudaSuccess;
 }
 
 SIMCU_API void simcu_reset(void) {

@@ -52,6 +52,25 @@ TEST_CASE("allocate and deallocate, size classes and parts are kept apart") {
   REQUIRE(recorder.driver_ns_total() == 105'000);
 }
 
+TEST_CASE("own code is the calls without driver time, and all calls where those are few") {
+  Recorder recorder(simulated());
+  for (std::uint32_t i = 0; i < 3; ++i) recorder.add(Operation::Allocate, i, 40, 0);
+  recorder.add(Operation::Allocate, 1, 5'000, 100'000);
+  recorder.add(Operation::Deallocate, 0, 20, 9'000);
+  const auto count = [&](Operation operation) {
+    std::uint64_t sum = 0;
+    for (const LatencyBucket& bucket : recorder.own_buckets(operation)) sum += bucket.count;
+    return sum;
+  };
+  REQUIRE(count(Operation::Allocate) == 3);
+  REQUIRE(count(Operation::Deallocate) == 1);
+  recorder.clear();
+  REQUIRE(recorder.own_buckets(Operation::Allocate).empty());
+  Recorder on_gpu(RecorderOptions{.scale = kOneNsPerTick});
+  on_gpu.add(Operation::Allocate, 3, 1234, 0);
+  REQUIRE(on_gpu.own_buckets(Operation::Allocate).empty());
+}
+
 TEST_CASE("without a driver model the total is the host time and the driver part is empty") {
   Recorder recorder(RecorderOptions{.scale = kOneNsPerTick});
   recorder.add(Operation::Allocate, 3, 1234, 0);

@@ -129,23 +129,26 @@ std::string error_of(const Call& call) {
 
 }  // namespace
 
-TEST_CASE("the same thing on both sides is called different in at most 1 % of timed numbers") {
-  std::size_t number_count = 0;
-  std::size_t called = 0;
+TEST_CASE("of the same thing on both sides at most 5 % of comparisons of 12 cells call anything") {
+  std::size_t calling_count = 0;
   for (std::uint64_t seed = 1; seed <= 100; ++seed) {
-    const Comparison comparison =
-        compare_interleaved(make_run({.round_count = 16, .round_count_max = 16, .seed = seed}), {});
+    const Comparison comparison = compare_interleaved(make_run({.cell_count = 12,
+                                                                .round_count = 16,
+                                                                .round_count_max = 16,
+                                                                .sample_count = 600,
+                                                                .seed = seed}),
+                                                      {});
+    std::size_t called = 0;
     for (const CellComparison& cell : comparison.cells) {
       for (const NumberComparison& item : cell.numbers) {
         if (!item.timed) continue;
-        ++number_count;
         called += item.verdict == Verdict::Worse || item.verdict == Verdict::Better ? 1 : 0;
       }
     }
+    calling_count += called > 0 ? 1 : 0;
   }
-  INFO(called << " of " << number_count);
-  CHECK(number_count == 600);
-  CHECK(called <= 6);
+  INFO(calling_count << " of 100");
+  CHECK(calling_count <= 5);
 }
 
 TEST_CASE(
@@ -249,6 +252,44 @@ TEST_CASE(
   }));
 }
 
+TEST_CASE("passes that differ alike in every round are no chance") {
+  // A cache that stays between passes: the first pass of each process fails, the next do not.
+  const auto fail_first = [](std::uint64_t base_count, std::uint64_t now_count, bool at_random) {
+    return compared([=](InterleavedRun& run) {
+      for (RoundResult& result : run.rounds) {
+        const std::uint64_t chance = at_random ? (result.round * 7 + result.side * 3) % 11 : 0;
+        result.cell.oom_count = (result.side == 0 ? base_count : now_count) + chance;
+        for (PassSummary& pass : result.cell.passes) pass.oom_count = 0;
+        result.cell.warnings = {"not deterministic: timed pass 1 had other placements or failures"};
+        if (at_random) result.cell.placement_hash = std::to_string(chance);
+      }
+    });
+  };
+  const Comparison same = fail_first(435, 435, false);
+  CHECK(same.exit_code == ExitCode::Pass);
+  const Comparison more = fail_first(0, 435, false);
+  CHECK(number(more, "work1", "oom_count").verdict == Verdict::Worse);
+  CHECK(more.exit_code == ExitCode::Regression);
+  CHECK(number(more, "work1", "allocate_latency_ns_p50").verdict == Verdict::NotComparable);
+  const Comparison chance = fail_first(40, 40, true);
+  CHECK(number(chance, "work1", "oom_count").verdict != Verdict::Worse);
+  CHECK(number(fail_first(40, 52, true), "work1", "oom_count").verdict == Verdict::Worse);
+}
+
+TEST_CASE("an undecided number says how many rounds would tell") {
+  const InterleavedRun run = make_run({.round_count = 12, .round_count_max = 12});
+  std::size_t open_count = 0;
+  for (const CellComparison& cell : compare_interleaved(run, {}).cells) {
+    for (const NumberComparison& item : cell.numbers) {
+      if (!item.timed || item.verdict != Verdict::Undecided) continue;
+      ++open_count;
+      REQUIRE(item.rounds_needed.has_value());
+      CHECK(*item.rounds_needed > 12);
+    }
+  }
+  CHECK(open_count > 0);
+}
+
 TEST_CASE("a process without a result, a missing cell or a cut line fails the comparison") {
   const auto crash = [](InterleavedRun& run) {
     for (RoundResult& result : run.rounds) {
@@ -257,9 +298,17 @@ TEST_CASE("a process without a result, a missing cell or a cut line fails the co
     }
   };
   const Comparison crashed = compared(crash);
-  REQUIRE(crashed.incomplete.size() == 1);
-  CHECK(contains(crashed.incomplete.front().reason, "B: crashed: signal 11"));
-  CHECK(crashed.exit_code == ExitCode::CellsIncomplete);
+  CHECK(crashed.cells.front().verdict == Verdict::Worse);
+  CHECK(contains(crashed.cells.front().reason, "B: crashed: signal 11"));
+  CHECK(crashed.exit_code == ExitCode::Regression);
+  const Comparison base_died = compared([](InterleavedRun& run) {
+    for (RoundResult& result : run.rounds) {
+      if (result.round != 5 || result.side != 0 || result.cell.key.workload != "work2") continue;
+      result.cell = sample::not_measured(result.cell, CellStatus::TimedOut, "ended after 600 s");
+    }
+  });
+  CHECK(base_died.cells.front().verdict == Verdict::NotComparable);
+  CHECK(base_died.exit_code == ExitCode::CellsIncomplete);
   const Comparison missing = compared([](InterleavedRun& run) {
     std::erase_if(run.rounds, [](const RoundResult& result) {
       return result.side == 1 && result.cell.key.workload == "work2";
@@ -271,7 +320,7 @@ TEST_CASE("a process without a result, a missing cell or a cut line fails the co
         ExitCode::CellsIncomplete);
   const Comparison nothing = compared([](InterleavedRun& run) { run.rounds.clear(); });
   CHECK(nothing.exit_code == ExitCode::CellsIncomplete);
-  CHECK(contains(render_comparison(nothing, false), "nothing was compared"));
+  CHECK(contains(render_comparison(nothing, Detail::Rows), "nothing was compared"));
 }
 
 TEST_CASE("a run that was broken off between looks is no pass, whole as its lines are") {
@@ -286,7 +335,8 @@ TEST_CASE("a run that was broken off between looks is no pass, whole as its line
   for (const std::uint32_t between : {1U, 5U, 7U, 11U}) {
     const Comparison broken = cut_at(between);
     CHECK(broken.exit_code == ExitCode::CellsIncomplete);
-    CHECK(contains(render_comparison(broken, false), "broken off or is still being written"));
+    CHECK(
+        contains(render_comparison(broken, Detail::Rows), "broken off or is still being written"));
   }
 }
 
@@ -296,11 +346,11 @@ TEST_CASE("repeated processes are noted, and cells that nobody planned fail the 
     run.rounds.push_back(last);
   });
   CHECK(repeated.exit_code == ExitCode::Pass);
-  CHECK(contains(render_comparison(repeated, false), "1 lines repeat a process"));
+  CHECK(contains(render_comparison(repeated, Detail::Rows), "1 lines repeat a process"));
   const Comparison foreign =
       compared([](InterleavedRun& run) { run.rounds.back().cell.key.workload = "foreign"; });
   CHECK(foreign.exit_code == ExitCode::CellsIncomplete);
-  CHECK(contains(render_comparison(foreign, false), "1 lines are of cells"));
+  CHECK(contains(render_comparison(foreign, Detail::Rows), "1 lines are of cells"));
 }
 
 TEST_CASE("too few samples or one round is no claim") {
@@ -352,7 +402,7 @@ TEST_CASE("sides that are other allocators are compared as one experiment") {
   for (const NumberComparison& item : comparison.cells.front().numbers) {
     CHECK_FALSE(contains(item.name, "counters."));
   }
-  CHECK(contains(render_comparison(comparison, true), "caching [unset] -> native [unset]"));
+  CHECK(contains(render_comparison(comparison, Detail::All), "caching [unset] -> native [unset]"));
 }
 
 TEST_CASE("plan and rounds come back as they were stored, and damage is named with its line") {
@@ -413,7 +463,7 @@ TEST_CASE(
   };
   for (const Case& at :
        {Case{Verdict::Worse, 0.05, true}, Case{Verdict::Better, -0.05, true},
-        Case{Verdict::Undecided, 0.001, true}, Case{Verdict::Same, -0.011, true},
+        Case{Verdict::Undecided, 0.001, true}, Case{Verdict::Same, -0.021, true},
         Case{Verdict::Same, 0.009, false}, Case{Verdict::Undecided, std::nullopt, false},
         Case{Verdict::NotComparable, 0.2, false}}) {
     Comparison comparison = compared([](InterleavedRun&) {});
@@ -435,9 +485,10 @@ TEST_CASE("what the confirmation says counts") {
   }
   Comparison cleared = first;
   apply_confirmation(compared([](InterleavedRun&) {}), {}, cleared);
-  CHECK(cleared.exit_code == ExitCode::Pass);
   CHECK(number(cleared, "work0", "allocate_latency_ns_p50").verdict == Verdict::Same);
+  // A request that failed once is no pass, whether or not it fails again.
   CHECK(number(cleared, "work1", "oom_count").verdict == Verdict::Undecided);
+  CHECK(cleared.exit_code == ExitCode::CellsIncomplete);
   Comparison found = first;
   apply_confirmation(compare_interleaved(make_run({.injected_all = std::log(1.1)}), {}), {}, found);
   CHECK(found.exit_code == ExitCode::Regression);

@@ -1,0 +1,344 @@
+// The comparison for people who have to act: one line for each finding, at most 100 columns wide,
+// with where, what, by how much, how sure and what to do. Numbers of a cell that say the same thing
+// share a line; compare_table.cc has them all.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "base/bytes.h"
+#include "results/columns/columns.h"
+#include "results/columns/text.h"
+#include "results/compare/compare_writers.h"
+#include "results/utf8.h"
+
+namespace allocmark {
+namespace {
+
+// Columns: verdict, where, what, how sure, what to do.
+constexpr std::array<std::size_t, 4> kWidths{14, 26, 39, 13};
+constexpr std::size_t kFindingCountMax = 24;
+
+constexpr std::pair<std::string_view, std::string_view> kNames[] = {
+    {"oom_count", "failed requests"},
+    {"residue_bytes", "left behind"},
+    {"unordered_reuse_count", "reused too early"},
+    {"status", "result"},
+    {"oom_first.event_index", "first failure at event"},
+    {"placement_hash", "placements"},
+    {"device_bytes_peak", "device peak"},
+    {"reserved_bytes_peak", "reserved peak"},
+    {"allocated_bytes_peak", "allocated peak"},
+    {"active_bytes_peak", "active peak"},
+    {"allocate_latency_ns_p50", "allocate P50"},
+    {"allocate_latency_ns_p99", "allocate P99"},
+    {"deallocate_latency_ns_p50", "free P50"},
+    {"deallocate_latency_ns_p99", "free P99"},
+    {"allocate_own_ns_p50", "allocate own P50"},
+    {"allocate_own_ns_p95", "allocate own P95"},
+    {"allocate_own_ns_p99", "allocate own P99"},
+    {"allocate_own_ns_mean", "allocate own mean"},
+    {"deallocate_own_ns_p50", "free own P50"},
+    {"deallocate_own_ns_p95", "free own P95"},
+    {"deallocate_own_ns_p99", "free own P99"},
+    {"deallocate_own_ns_mean", "free own mean"},
+    {"allocator_ns_per_step", "time per step"},
+    {"cold_ns", "first 256 calls"},
+};
+
+std::string short_name(const std::string& name) {
+  for (const auto& [stored, shown] : kNames) {
+    if (stored == name) return std::string(shown);
+  }
+  constexpr std::string_view kCalls = "driver_calls.";
+  return name.starts_with(kCalls) ? name.substr(kCalls.size()) + " calls" : name;
+}
+
+// Cut in the middle, whose ends tell most.
+std::string fitted(const std::string& text, std::size_t width) {
+  const std::string clean = printable(text);
+  if (display_width(clean) <= width) return clean;
+  const std::size_t head = (width - 2) / 2;
+  const std::size_t tail = width - 2 - head;
+  return valid_utf8(clean.substr(0, head)) + ".." + valid_utf8(clean.substr(clean.size() - tail));
+}
+
+std::string duration_text(double ns) {
+  if (ns < 1e4) return fmt::format("{:.4g} ns", ns);
+  if (ns < 1e7) return fmt::format("{:.4g} us", ns / 1e3);
+  return fmt::format("{:.4g} ms", ns / 1e6);
+}
+
+std::string value_text(const NumberComparison& number, double value) {
+  if (number.timed) return duration_text(value);
+  if (number.name.find("_bytes") != std::string::npos && value >= 0) {
+    return format_bytes(static_cast<std::uint64_t>(value));
+  }
+  return value == std::floor(value) ? fmt::format("{:.0f}", value) : fmt::format("{:.1f}", value);
+}
+
+std::string change_text(const NumberComparison& number) {
+  if (number.name == "placement_hash") return "differ";
+  if (!number.base_text.empty() || !number.now_text.empty()) {
+    return number.base_text + " -> " + number.now_text;
+  }
+  if (!number.base || !number.now) return "known to one side only";
+  if (number.timed && number.change_low) {
+    const double low = *number.change_low * 100;
+    const double high = *number.change_high * 100;
+    if (number.verdict == Verdict::Undecided) return fmt::format("{:+.2g}..{:+.2g} %", low, high);
+    return fmt::format("{:+.3g} % ({:+.2g}..{:+.2g})", *number.change * 100, low, high);
+  }
+  return value_text(number, *number.base) + " -> " + value_text(number, *number.now);
+}
+
+std::string certainty_of(const NumberComparison& number) {
+  if (number.verdict == Verdict::Undecided) {
+    return number.rounds_needed ? fmt::format("~{} rounds", *number.rounds_needed) : "open";
+  }
+  if (number.verdict == Verdict::NotComparable) return "";
+  if (number.p_value_adjusted) return fmt::format("p {:.1g}", *number.p_value_adjusted);
+  if (number.p_value) return fmt::format("p {:.1g}", *number.p_value);
+  return number.timed ? "" : "exact";
+}
+
+// What somebody can do about it.
+std::string advice_for(const CellComparison& cell, const NumberComparison& number) {
+  const std::string& name = number.name;
+  const bool differs = number.reason.find("differ among themselves") != std::string::npos;
+  if (number.excused) {
+    return "compare times where both sides serve every request, as with --capacity unlimited";
+  }
+  if (number.verdict == Verdict::NotComparable) return number.reason;
+  if (differs) {
+    return "passes differ: if the plugin keeps memory between them, name its function that gives "
+           "it back (trim:SYMBOL); if it is random, add --rounds";
+  }
+  if (number.verdict == Verdict::Undecided && number.rounds_needed) {
+    return "add --rounds-max with the number of rounds that the line names, or a quieter machine";
+  }
+  if (number.verdict == Verdict::Undecided) return number.reason;
+  if (name == "status") return cell.reason.empty() ? number.reason : cell.reason;
+  if (name == "oom_count" || name == "oom_first.event_index") {
+    return "oom_first in results.jsonl names the first failed request and its cause; --timeline "
+           "draws the memory until then";
+  }
+  if (name == "residue_bytes") {
+    return "device memory stays after all blocks were freed: a cache without its trim:SYMBOL, or a "
+           "leak";
+  }
+  if (name == "unordered_reuse_count") {
+    return "a freed block went to another stream that did not wait for its user: order the reuse "
+           "with an event, and name record_stream:SYMBOL";
+  }
+  if (name == "placement_hash") {
+    return "blocks lie elsewhere, which is neither better nor worse; the policy's fail_on_changed "
+           "makes it fail";
+  }
+  if (name.starts_with("driver_calls.") || name.ends_with("_count")) {
+    return "SIMCUDA_CALL_LOG=FILE lists every driver call with its arguments";
+  }
+  if (name.find("_bytes") != std::string::npos) {
+    return "--timeline draws memory over the trace; look at rounding and at what is cached";
+  }
+  if (number.timed && number.verdict == Verdict::Worse) {
+    return name.find("own") != std::string::npos || name == "cold_ns"
+               ? "the allocator's own code is slower: perf record on the cell shows where"
+               : "the driver's calls are in this time: look at the lines on calls first";
+  }
+  return {};
+}
+
+enum class Family : std::uint8_t { Safety, Exact, Timed };
+
+Family family_of(const NumberComparison& number) {
+  if (number.safety) return Family::Safety;
+  return number.timed ? Family::Timed : Family::Exact;
+}
+
+struct Finding {
+  const CellComparison* cell = nullptr;
+  const NumberComparison* number = nullptr;  // null: the cell itself
+  Verdict verdict = Verdict::Same;
+  bool gated = true;
+  std::size_t more_count = 0;  // numbers of the cell that say the same
+};
+
+// The number that stands for others: what decides first, then the surest and largest change.
+bool stands_before(const NumberComparison* a, const NumberComparison* b) {
+  if (a->gated != b->gated) return a->gated;
+  const auto p = [](const NumberComparison& number) { return number.p_value_adjusted.value_or(0); };
+  if (a->timed && p(*a) != p(*b)) return p(*a) < p(*b);
+  return a->timed && std::abs(a->change.value_or(0)) > std::abs(b->change.value_or(0));
+}
+
+std::vector<Finding> findings_of(const CellComparison& cell) {
+  std::vector<Finding> findings;
+  if (cell.numbers.empty()) {
+    findings.push_back({.cell = &cell, .verdict = cell.verdict, .gated = cell.gated});
+    return findings;
+  }
+  for (std::size_t rank = 0; rank < kVerdictCount; ++rank) {
+    const auto verdict = static_cast<Verdict>(rank);
+    if (verdict == Verdict::Same) continue;
+    for (const Family family : {Family::Safety, Family::Exact, Family::Timed}) {
+      std::vector<const NumberComparison*> numbers;
+      for (const NumberComparison& number : cell.numbers) {
+        if (number.verdict == verdict && family_of(number) == family) numbers.push_back(&number);
+      }
+      if (numbers.empty()) continue;
+      std::stable_sort(numbers.begin(), numbers.end(), stands_before);
+      const std::size_t shown = family == Family::Safety ? numbers.size() : 1;
+      for (std::size_t i = 0; i < shown; ++i) {
+        findings.push_back({.cell = &cell,
+                            .number = numbers[i],
+                            .verdict = verdict,
+                            .gated = numbers[i]->gated,
+                            .more_count = numbers.size() - shown});
+      }
+    }
+  }
+  return findings;
+}
+
+// The parts of cells' names that tell them apart.
+class Places {
+ public:
+  explicit Places(const Comparison& comparison) {
+    for (const CellComparison& cell : comparison.cells) {
+      for (std::size_t i = 0; i < kPartCount; ++i) seen_[i].insert(parts(cell)[i]);
+    }
+  }
+  [[nodiscard]] std::string text(const CellComparison& cell) const {
+    const auto all = parts(cell);
+    std::string text = all[0];
+    for (std::size_t i = 1; i < kPartCount; ++i) {
+      const bool tells = seen_[i].size() > 1 || (i == 1 && seen_[0].size() == 1);
+      if (tells && !all[i].empty()) text += " " + all[i];
+    }
+    return text;
+  }
+
+ private:
+  static constexpr std::size_t kPartCount = 6;
+  using Parts = std::array<std::string, kPartCount>;
+  static Parts parts(const CellComparison& cell) {
+    const CellKey& key = cell.key;
+    // What differs between the sides is said above the lines.
+    const bool pair = cell.now_key.has_value();
+    return {key.workload,
+            key.capacity,
+            pair ? "" : key.allocator,
+            pair ? std::string() : std::string(conf_or_unset(key)),
+            fmt::format("seed {}", key.seed),
+            key.on_oom};
+  }
+  std::array<std::set<std::string>, kPartCount> seen_ = {};
+};
+
+std::string padded(const std::string& text, std::size_t width) {
+  const std::string shown = fitted(text, width);
+  return shown + std::string(width - std::min(width, display_width(shown)) + 1, ' ');
+}
+
+// The advice's number in the list below the lines; 0 for none.
+std::size_t note_of(std::vector<std::string>& notes, const std::string& advice) {
+  if (advice.empty()) return 0;
+  const auto found = std::find(notes.begin(), notes.end(), advice);
+  if (found != notes.end()) return static_cast<std::size_t>(found - notes.begin()) + 1;
+  notes.push_back(advice);
+  return notes.size();
+}
+
+std::string what_of(const Finding& finding) {
+  if (finding.number == nullptr) return finding.cell->reason;
+  const NumberComparison& number = *finding.number;
+  std::string text = short_name(number.name);
+  text +=
+      number.excused || number.verdict == Verdict::NotComparable ? "" : " " + change_text(number);
+  if (finding.more_count == 0) return text;
+  return fmt::format("{} +{}", text, finding.more_count);
+}
+
+std::string line_of(const Finding& finding, const Places& places, std::vector<std::string>& notes) {
+  std::string verdict(to_string(finding.verdict));
+  if (finding.number != nullptr && finding.number->excused) verdict = "not compared";
+  if (!finding.gated && finding.verdict == Verdict::Worse) verdict = "(worse)";
+  const std::string advice =
+      finding.number == nullptr ? finding.cell->reason : advice_for(*finding.cell, *finding.number);
+  const std::size_t note = note_of(notes, printable(advice));
+  std::string line =
+      padded(verdict, kWidths[0]) + padded(places.text(*finding.cell), kWidths[1]) +
+      padded(what_of(finding), kWidths[2]) +
+      padded(finding.number == nullptr ? "" : certainty_of(*finding.number), kWidths[3]);
+  if (note > 0) line += fmt::format("[{}]", note);
+  while (line.ends_with(' ')) line.pop_back();
+  return line + '\n';
+}
+
+// At most 100 columns, continued below the text.
+std::string wrapped_note(std::size_t index, const std::string& text) {
+  std::string out = fmt::format("[{}] ", index);
+  const std::string indent(out.size(), ' ');
+  for (const char letter : wrap_words(text, 100 - out.size())) {
+    out += letter;
+    if (letter == '\n') out += indent;
+  }
+  while (out.ends_with(' ') || out.ends_with('\n')) out.pop_back();
+  return out + '\n';
+}
+
+// What the sides are, where all cells have the same two.
+std::string sides_text(const Comparison& comparison) {
+  std::set<std::string> texts;
+  const auto named = [](const std::string& label, const CellKey& key) {
+    return fitted(fmt::format("{}: {} [{}]", label, key.allocator,
+                              without_folders(conf_or_unset(key))),
+                  100) +
+           '\n';
+  };
+  for (const CellComparison& cell : comparison.cells) {
+    if (!cell.now_key) return {};
+    texts.insert(named(comparison.base_label, cell.key) +
+                 named(comparison.now_label, *cell.now_key));
+  }
+  return texts.size() == 1 ? *texts.begin() : std::string();
+}
+
+}  // namespace
+
+std::string render_findings(const Comparison& comparison) {
+  const Places places(comparison);
+  std::string out = sides_text(comparison);
+  std::vector<Finding> findings;
+  for (const CellComparison& cell : comparison.cells) {
+    const std::vector<Finding> of_cell = findings_of(cell);
+    findings.insert(findings.end(), of_cell.begin(), of_cell.end());
+  }
+  if (findings.empty()) return out;
+  std::stable_sort(findings.begin(), findings.end(), [](const Finding& a, const Finding& b) {
+    if (a.gated != b.gated) return a.gated;
+    return a.verdict < b.verdict;
+  });
+  std::vector<std::string> notes;
+  for (std::size_t i = 0; i < std::min(findings.size(), kFindingCountMax); ++i) {
+    out += line_of(findings[i], places, notes);
+  }
+  if (findings.size() > kFindingCountMax) {
+    out += fmt::format("... and {} more lines: --details has every number\n",
+                       findings.size() - kFindingCountMax);
+  }
+  if (!notes.empty()) out += '\n';
+  for (std::size_t i = 0; i < notes.size(); ++i) out += wrapped_note(i + 1, notes[i]);
+  return out;
+}
+
+}  // namespace allocmark

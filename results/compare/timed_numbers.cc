@@ -1,0 +1,217 @@
+// The table of timed numbers, and how each comes out of a stored cell.
+#include "results/compare/timed_numbers.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include "results/derived.h"
+#include "results/statistics/shift.h"
+
+namespace allocmark {
+namespace {
+
+// The slowest calls of a pass are the machine's: an interrupt takes microseconds.
+constexpr double kMeanShare = 0.995;
+constexpr std::uint64_t kMeanSampleCountMin = 200;
+
+// floor_factor and between_runs were measured: results/compare/VERDICTS.md, "Timed numbers".
+constexpr std::array kNumbers{
+    TimedNumber{.name = "allocate_latency_ns_p50",
+                .percentile = kP50,
+                .floor_factor = 1,
+                .between_runs = 0.07},
+    TimedNumber{.name = "allocate_latency_ns_p99",
+                .percentile = kP99,
+                .floor_factor = 2,
+                .between_runs = 0.30},
+    TimedNumber{.name = "deallocate_latency_ns_p50",
+                .allocate = false,
+                .percentile = kP50,
+                .floor_factor = 1,
+                .between_runs = 0.07},
+    TimedNumber{.name = "deallocate_latency_ns_p99",
+                .allocate = false,
+                .percentile = kP99,
+                .floor_factor = 2,
+                .between_runs = 0.30},
+    TimedNumber{.name = "allocate_own_ns_p50",
+                .own = true,
+                .percentile = kP50,
+                .floor_factor = 1,
+                .between_runs = 0.07},
+    TimedNumber{.name = "allocate_own_ns_p95",
+                .own = true,
+                .percentile = kP95,
+                .floor_factor = 5.0 / 3,
+                .between_runs = 0.20},
+    TimedNumber{.name = "allocate_own_ns_p99",
+                .own = true,
+                .percentile = kP99,
+                .floor_factor = 2,
+                .between_runs = 0.30},
+    TimedNumber{.name = "allocate_own_ns_mean",
+                .kind = TimedKind::Mean,
+                .own = true,
+                .floor_factor = 4.0 / 3,
+                .between_runs = 0.12},
+    TimedNumber{.name = "deallocate_own_ns_p50",
+                .allocate = false,
+                .own = true,
+                .percentile = kP50,
+                .floor_factor = 1,
+                .between_runs = 0.07},
+    TimedNumber{.name = "deallocate_own_ns_p95",
+                .allocate = false,
+                .own = true,
+                .percentile = kP95,
+                .floor_factor = 5.0 / 3,
+                .between_runs = 0.20},
+    TimedNumber{.name = "deallocate_own_ns_p99",
+                .allocate = false,
+                .own = true,
+                .percentile = kP99,
+                .floor_factor = 2,
+                .between_runs = 0.30},
+    TimedNumber{.name = "deallocate_own_ns_mean",
+                .kind = TimedKind::Mean,
+                .allocate = false,
+                .own = true,
+                .floor_factor = 4.0 / 3,
+                .between_runs = 0.12},
+    TimedNumber{.name = "allocator_ns_per_step",
+                .kind = TimedKind::Step,
+                .floor_factor = 5.0 / 3,
+                .between_runs = 0.20},
+    TimedNumber{.name = "cold_ns",
+                .kind = TimedKind::Cold,
+                .own = true,
+                .floor_factor = 50.0 / 3,
+                .between_runs = 2.0},
+};
+constexpr std::size_t kLatencyNumberCount = 4;
+
+bool is_simulated_cell(const CellResult& cell) { return cell.key.device.starts_with("sim:"); }
+
+}  // namespace
+
+std::span<const TimedNumber> timed_numbers() { return kNumbers; }
+
+std::span<const TimedNumber> latency_numbers() {
+  return std::span(kNumbers).first(kLatencyNumberCount);
+}
+
+const TimedNumber* find_timed_number(std::string_view name) {
+  const auto found = std::find_if(kNumbers.begin(), kNumbers.end(),
+                                  [&](const TimedNumber& number) { return number.name == name; });
+  return found == kNumbers.end() ? nullptr : &*found;
+}
+
+bool has_number(const CellResult& cell, const TimedNumber& number) {
+  switch (number.kind) {
+    case TimedKind::Cold:
+      return cell.cold_ns > 0;
+    case TimedKind::Step:
+      return std::any_of(cell.passes.begin(), cell.passes.end(),
+                         [](const PassSummary& pass) { return pass.allocator_ns_per_step > 0; });
+    case TimedKind::Quantile:
+    case TimedKind::Mean:
+      break;
+  }
+  if (!number.own) return true;
+  // On a GPU the P50 and P99 are the latency's, which are there already.
+  const bool again = !is_simulated_cell(cell) && number.kind == TimedKind::Quantile &&
+                     number.percentile.denominator != kP95.denominator;
+  return !again && std::any_of(cell.passes.begin(), cell.passes.end(), [&](const auto& pass) {
+    return !buckets_of(cell, pass, number).empty();
+  });
+}
+
+const LatencyBuckets& buckets_of(const CellResult& cell, const PassSummary& pass,
+                                 const TimedNumber& number) {
+  static const LatencyBuckets kNone;
+  if (number.kind == TimedKind::Step || number.kind == TimedKind::Cold) return kNone;
+  if (number.own && is_simulated_cell(cell)) {
+    return number.allocate ? pass.allocate_own_buckets : pass.deallocate_own_buckets;
+  }
+  return number.allocate ? pass.allocate_buckets : pass.deallocate_buckets;
+}
+
+std::uint64_t samples_wanted(const TimedNumber& number) {
+  switch (number.kind) {
+    case TimedKind::Quantile:
+      return sample_count_min(number.percentile);
+    case TimedKind::Mean:
+      return kMeanSampleCountMin;
+    case TimedKind::Step:
+    case TimedKind::Cold:
+      break;
+  }
+  return 1;
+}
+
+std::uint64_t samples_of(const CellResult& cell, const PassSummary& pass,
+                         const TimedNumber& number) {
+  if (number.kind == TimedKind::Cold) return cell.cold_ns > 0 ? 1 : 0;
+  if (number.kind == TimedKind::Step) return pass.allocator_ns_per_step > 0 ? 1 : 0;
+  return sample_count(buckets_of(cell, pass, number));
+}
+
+std::optional<double> value_ns(const LatencyBuckets& buckets, const TimedNumber& number,
+                               double clock_step_ns) {
+  if (number.kind == TimedKind::Mean) return trimmed_mean_ns(buckets, kMeanShare);
+  return resolved_quantile_ns(buckets, number.percentile.share(), clock_step_ns);
+}
+
+std::vector<double> pass_logs(const CellResult& cell, const TimedNumber& number,
+                              double clock_step_ns) {
+  if (number.kind == TimedKind::Cold) {
+    return cell.cold_ns > 0 ? std::vector{std::log(cell.cold_ns)} : std::vector<double>{};
+  }
+  std::vector<double> logs;
+  for (const PassSummary& pass : cell.passes) {
+    const std::optional<double> value =
+        number.kind == TimedKind::Step
+            ? std::optional(pass.allocator_ns_per_step)
+            : value_ns(buckets_of(cell, pass, number), number, clock_step_ns);
+    if (!value || *value <= 0) return {};
+    logs.push_back(std::log(*value));
+  }
+  return logs;
+}
+
+std::optional<double> process_log(const CellResult& cell, const TimedNumber& number,
+                                  double clock_step_ns) {
+  if (number.kind == TimedKind::Step || number.kind == TimedKind::Cold) {
+    const std::vector<double> logs = pass_logs(cell, number, clock_step_ns);
+    return logs.empty() ? std::nullopt : std::optional(median(logs));
+  }
+  std::vector<const LatencyBuckets*> histograms;
+  for (const PassSummary& pass : cell.passes) {
+    histograms.push_back(&buckets_of(cell, pass, number));
+  }
+  const auto value = value_ns(merge_buckets(histograms), number, clock_step_ns);
+  return value && *value > 0 ? std::optional(std::log(*value)) : std::nullopt;
+}
+
+std::optional<double> stored_value(const CellResult& cell, const TimedNumber& number) {
+  double value = 0;
+  if (number.kind == TimedKind::Cold) {
+    value = cell.cold_ns;
+  } else if (number.kind == TimedKind::Step) {
+    value = cell.allocator_ns_per_step;
+  } else if (number.own) {
+    const auto log = process_log(cell, number, 0);
+    value = log ? std::exp(*log) : 0;
+  } else {
+    const LatencySummary& summary = number.allocate ? cell.allocate.total : cell.deallocate.total;
+    value = number.percentile.denominator == kP50.denominator ? summary.p50_ns : summary.p99_ns;
+    if (summary.count == 0) return std::nullopt;
+  }
+  return value > 0 && std::isfinite(value) ? std::optional(value) : std::nullopt;
+}
+
+}  // namespace allocmark

@@ -1,0 +1,53 @@
+// The rows of one timed pass in the table of fields (results/fields.h).
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "results/field.h"
+
+namespace allocmark::fields {
+
+template <typename Fields, typename Pass>
+void visit_pass(Fields& fields, Pass& pass) {
+  const std::string_view latency = "total latency in this pass";
+  fields.real(Field{"allocate_latency_ns_p50", latency}, pass.allocate_p50_ns);
+  fields.real(Field{"allocate_latency_ns_p99", latency}, pass.allocate_p99_ns);
+  fields.real(Field{"deallocate_latency_ns_p50", latency}, pass.deallocate_p50_ns);
+  fields.real(Field{"wall_ns",
+                    "host time of replaying the trace: with the harness, without modelled driver "
+                    "time"},
+              pass.wall_ns);
+  const auto histogram = [](const char* name) {
+    return Field{name,
+                 "how often which total latency was seen in this pass, see \"Histograms\"; null "
+                 "without samples",
+                 1, "{allocate,deallocate}_latency_histogram"};
+  };
+  fields.histogram(histogram("allocate_latency_histogram"), pass.allocate_buckets);
+  fields.histogram(histogram("deallocate_latency_histogram"), pass.deallocate_buckets);
+  fields.known_real(
+      Field{"allocator_ns_per_step",
+            "as the cell's, median over the steps of this pass; null without marks", 4},
+      pass.allocator_ns_per_step);
+  fields.known_real(Field{"request_latency_ns_p99",
+                          "P99 of the latency of this pass's requests; null where the trace tells "
+                          "of none",
+                          4},
+                    pass.request_latency_ns_p99);
+  const auto own = [](const char* name) {
+    return Field{name,
+                 "the same of the allocator's own code: host time of the calls for which the "
+                 "simulated driver had nothing to do, or of all calls where those are fewer than "
+                 "half; null on a GPU, whose host time contains the driver's",
+                 5, "{allocate,deallocate}_own_latency_histogram"};
+  };
+  fields.histogram(own("allocate_own_latency_histogram"), pass.allocate_own_buckets);
+  fields.histogram(own("deallocate_own_latency_histogram"), pass.deallocate_own_buckets);
+  fields.optional_integer(Field{"oom_count", "failed requests of this pass", 5}, pass.oom_count);
+  fields.optional_integer(
+      Field{"residue_bytes", "as the cell's, after this pass; above 0 in every pass is a leak", 5},
+      pass.residue_bytes);
+}
+
+}  // namespace allocmark::fields
