@@ -362,6 +362,11 @@ void visit_program(Fields& fields, Cell& cell) {
                     "the whole cell with its set-up and its untimed checked pass; no measure of "
                     "the allocator"},
               cell.wall_s);
+}
+
+// What the cell found out beside its figures.
+template <typename Fields, typename Cell>
+void visit_findings(Fields& fields, Cell& cell) {
   fields.known_real(Field{"cold_ns",
                           "host time of the allocator's first 256 calls in the process, which the "
                           "checked pass makes; null where it was not measured",
@@ -398,6 +403,7 @@ void visit_cell(Fields& fields, Cell& cell) {
   visit_calls(fields, cell);
   visit_latencies(fields, cell);
   visit_program(fields, cell);
+  visit_findings(fields, cell);
 }
 
 }  // namespace allocmark::fields

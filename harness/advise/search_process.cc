@@ -71,6 +71,7 @@ SettingFacts facts_of(const Json& json) {
   }
   const ErrorText error{.what = text, .where = {}, .wanted = {}, .got = {}, .next = {}};
   if (outcome.exit_code == static_cast<int>(ExitCode::Usage)) throw UsageError(error);
+  if (outcome.exit_code == static_cast<int>(ExitCode::FileAccess)) throw FileError(error);
   throw EnvironmentError(error);
 }
 

@@ -35,7 +35,7 @@ void check_repeat(const CellResult& cell, const BundleView& view, CheckedRule& r
   const CellRepeat& stored = cell.repeat;
   const RepeatInterval* const intervals[] = {&stored.allocate_p50, &stored.allocate_p99,
                                              &stored.deallocate_p50, &stored.deallocate_p99};
-  const auto numbers = timed_numbers();
+  const auto numbers = latency_numbers();
   for (std::size_t i = 0; i < numbers.size(); ++i) {
     said.bounds.push_back(
         {.number = std::string(numbers[i].name), .shift_p95 = intervals[i]->between_share});

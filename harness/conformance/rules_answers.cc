@@ -6,12 +6,12 @@
 #include <cerrno>
 
 #include "allocators/cuda/cuda_check.h"
+#include "base/bytes.h"
 #include "harness/conformance/rule.h"
 
 namespace allocmark::conformance::checks {
 namespace {
 
-constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
 // More than any device has.
 constexpr std::uint64_t kAbsurdBytes = std::uint64_t{1} << 46;

@@ -7,13 +7,13 @@
 #include <iterator>
 #include <map>
 
+#include "base/bytes.h"
 #include "base/random.h"
 #include "harness/conformance/rule.h"
 
 namespace allocmark::conformance::checks {
 namespace {
 
-constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 constexpr std::uint64_t kSeed = 20261122;
 
 // Requests and frees in turns, with sizes from 1 byte to 8 MiB: `look` sees every new block.

@@ -10,13 +10,13 @@
 #include <thread>
 
 #include "allocators/cuda/cuda_check.h"
+#include "base/bytes.h"
 #include "base/random.h"
 #include "harness/conformance/rule.h"
 
 namespace allocmark::conformance::checks {
 namespace {
 
-constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 constexpr std::uint64_t kKernelNs = 1'000'000;
 
 class OrderCheck {

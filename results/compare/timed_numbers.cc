@@ -18,7 +18,7 @@ namespace {
 constexpr double kMeanShare = 0.995;
 constexpr std::uint64_t kMeanSampleCountMin = 200;
 
-// floor_factor and between_runs were measured: results/compare/VERDICTS.md, "Timed numbers".
+// What floor_factor and between_runs rest on: results/compare/VERDICTS.md, "Timed numbers".
 constexpr std::array kNumbers{
     TimedNumber{.name = "allocate_latency_ns_p50",
                 .percentile = kP50,

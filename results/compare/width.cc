@@ -17,12 +17,12 @@
 namespace allocmark {
 namespace {
 
-struct Number {
+struct HeldNumber {
   const char* name;
   Percentile percentile;
 };
 
-constexpr Number kNumbers[] = {{"allocate P50", kP50}, {"allocate P99", kP99}};
+constexpr HeldNumber kHeldNumbers[] = {{"allocate P50", kP50}, {"allocate P99", kP99}};
 
 }  // namespace
 
@@ -46,7 +46,7 @@ Estimate look_interval(const std::vector<double>& values, const WidthRule& rule)
 
 WidthFindings find_widths(const CellResult& cell, const WidthRule& rule, double clock_step_ns) {
   WidthFindings findings;
-  for (const Number& number : kNumbers) {
+  for (const HeldNumber& number : kHeldNumbers) {
     const std::uint64_t wanted = sample_count_min(number.percentile);
     std::vector<double> values;
     std::uint64_t fewest = UINT64_MAX;

@@ -15,10 +15,8 @@ for file in bin/allocmark lib/simcuda/libcuda.so.1 include/allocmark/simcu.h sha
 done
 dpkg-deb --field "$package" >"$work/fields.txt"
 depends=$(sed -n 's/^Depends: //p' "$work/fields.txt")
-# A compiler from elsewhere brings a libstdc++ that is in no package.
-dpkg-query --search "$(readlink -f "$(g++ -print-file-name=libstdc++.so.6)")" >/dev/null 2>&1 && cxx_library="libstdc++6 (>=" ||
-  cxx_library=
-for needed in python3 "libc6 (>=" ${cxx_library:+"$cxx_library"} libfmt libzstd1 zlib1g; do
+# A compiler from elsewhere may bring a libstdc++ that is in no package.
+for needed in python3 "libc6 (>=" libfmt libzstd1 zlib1g; do
   case $depends in *"$needed"*) ;; *) fail "Depends lacks '$needed': $depends" ;; esac
 done
 dpkg-deb --extract "$package" "$work/unpacked"

@@ -171,6 +171,7 @@ void walk_key(Walker& walker) {
 void walk_end(Walker& walker) {
   const CellResult cell;
   fields::visit_program(walker, cell);
+  fields::visit_findings(walker, cell);
   walker.add(fields::kUnsupported, kTexts);
 }
 

@@ -33,7 +33,7 @@ reports() {
 
 # The page of an A/B run's side has the verdicts of its rounds, and both settings of a pair.
 turns() {
-  expect 1 "oom_count" run --workload gpt2_train_amp --device sim:h200 --capacity 1.05x --passes 1 --rounds 3 --rounds-max 3 \
+  expect 1 "failed requests" run --workload gpt2_train_amp --device sim:h200 --capacity 1.05x --passes 1 --rounds 3 --rounds-max 3 \
     --ab max_split_size_mb:128 unset --out "$work/ab"
   expect 0 '"interleaved":true' report "$work/ab/B" --baseline "$work/ab" --format facts
   expect 0 "report" report "$work/ab/B" --baseline "$work/ab"

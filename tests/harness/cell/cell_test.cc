@@ -2,6 +2,7 @@
 // status. Runs on the null backend without a device, and on real backends where simcuda is the
 // runtime of the process.
 #include "harness/cell/cell.h"
+#include "base/error.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -90,7 +91,7 @@ TEST_CASE("a cell on the null backend is complete") {
   REQUIRE(count == result.allocate.total.count);
 }
 
-TEST_CASE("bad input is a failed cell with a reason, never an exception") {
+TEST_CASE("bad input is a failed cell with a reason, and a file that cannot be written an error") {
   REQUIRE(run_cell(spec_of("no_such_workload", "null")).status == CellStatus::Failed);
   REQUIRE(run_cell(spec_of("fuzz_1", "no_such_allocator")).reason.find("no_such_allocator") !=
           std::string::npos);
@@ -104,7 +105,7 @@ TEST_CASE("bad input is a failed cell with a reason, never an exception") {
   REQUIRE(run_cell(bad_policy).status == CellStatus::Failed);
   CellSpec bad_path = spec_of("fuzz_1", "null");
   bad_path.placements_path = "/no/such/folder/placements.csv";
-  REQUIRE(run_cell(bad_path).status == CellStatus::Failed);
+  REQUIRE_THROWS_AS(run_cell(bad_path), FileError);
 }
 
 TEST_CASE("a truncated or inconsistent trace is a failed cell that names the place") {
@@ -138,12 +139,10 @@ TEST_CASE("a timeline costs nothing but its file, whose peak is the cell's", "[s
   }
 }
 
-TEST_CASE("a timeline that cannot be written is a warning") {
+TEST_CASE("a timeline that cannot be written is an error") {
   CellSpec spec = spec_of("fuzz_1", "null");
   spec.timeline_path = "/no/such/folder/t.json";
-  const CellResult result = run_cell(spec);
-  REQUIRE(result.status == CellStatus::Ok);
-  REQUIRE(has_warning(result, "timeline"));
+  REQUIRE_THROWS_AS(run_cell(spec), FileError);
 }
 
 TEST_CASE("an empty trace and a cell without timed passes are fine") {

@@ -40,7 +40,7 @@ TEST_CASE("a cell runs with the example library and gets the figures of the pool
   CHECK(result.status == CellStatus::Ok);
   CHECK(result.oom_count == 0);
   CHECK(result.allocated_bytes_peak == result.requested_bytes_peak);
-  CHECK(!result.reserved_bytes_peak);
+  CHECK(result.reserved_bytes_peak >= result.requested_bytes_peak);  // counted by simcuda
   CHECK(result.device_bytes_peak >= result.requested_bytes_peak);
   CHECK(result.residue_bytes == 0);
 }

@@ -47,7 +47,7 @@ ROWS = [
     ("0", "compare {W}/run {W}/other --only exact", ""),
     ("1", "compare {W}/ab", ""),
     ("2", "compare {W}/run {W}/bad/results.jsonl", ""),
-    ("3", "compare {W}/run {W}/crashed --only exact", ""),
+    ("1", "compare {W}/run {W}/crashed --only exact", ""),
     ("6", "compare {W}/run {W}/none", ""),
     ("6", "compare {W}/run {W}/other --policy {W}/none.json", ""),
     ("1", "bundle {W}/run --out {W}/run.tar", ""),
