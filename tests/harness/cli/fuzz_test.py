@@ -128,6 +128,9 @@ class Fuzzer:
 
 
 def main():
+    if not shutil.which("zstd"):
+        print("zstd is missing: nothing was tried (Debian: apt-get install zstd)")
+        return 77
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program")
     parser.add_argument("--count", type=int, default=300)

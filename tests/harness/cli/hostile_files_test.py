@@ -8,6 +8,7 @@ import gzip
 import io
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -162,6 +163,9 @@ class Table:
 
 
 def main(program):
+    if not shutil.which("zstd"):
+        print("zstd is missing: nothing was tried (Debian: apt-get install zstd)")
+        return 77
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)
         make_files(work, program)
