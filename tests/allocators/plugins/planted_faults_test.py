@@ -114,6 +114,7 @@ def main():
     for name in ("allocmark", "include", "library", "page"):
         parser.add_argument(name)
     parser.add_argument("--only", default="")
+    parser.add_argument("--kind", default="", choices=["", EXACT, TIMED])
     parser.add_argument("--approve", action="store_true")
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="planted"))
@@ -122,7 +123,7 @@ def main():
     try:
         bench = Bench(options, folder)
         for fault, text, kind, cells, wanted in FAULTS:
-            if only and fault not in only:
+            if only and fault not in only or options.kind and kind != options.kind:
                 continue
             for attempt in range(1 if kind == EXACT else 3):
                 comparison, code, output = bench.compare(fault, kind, cells)
@@ -139,7 +140,9 @@ def main():
         shutil.rmtree(folder, ignore_errors=True)
     table = "\n".join([MARK, "| :-- | :-- | :-- | :-- | :-- |", *rows]) + "\n"
     page = Path(options.page)
-    if not only:
+    if options.kind and not only:
+        failures += [row for row in rows if row not in page.read_text()]
+    elif not only:
         text = page.read_text()
         begin = text.index(MARK)
         end = text.find("\n\n", begin)
