@@ -29,8 +29,7 @@ if(NOT CUDAToolkit_FOUND OR NOT CUDAToolkit_NVCC_EXECUTABLE)
     "There is no CUDA toolkit (12 or newer; got '${CUDAToolkit_VERSION}' in '${CUDAToolkit_ROOT}'). No GPU is needed, but its "
     "compiler, headers and runtime are. One of:\n"
     "  scripts/run.sh                        takes these parts from PyPI into build/cuda-toolkit\n"
-    "  -DCUDAToolkit_ROOT=/usr/local/cuda    where yours is somewhere else\n"
-    "  -DALLOCMARK_CUDA=OFF                  builds only the libraries that need none, not the program\n")
+    "  -DCUDAToolkit_ROOT=/usr/local/cuda    where yours is somewhere else\n")
 elseif(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
   set(CMAKE_CUDA_COMPILER ${CUDAToolkit_NVCC_EXECUTABLE})
 endif()
