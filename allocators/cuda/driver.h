@@ -76,4 +76,18 @@ class Driver {
   virtual void make_stream_wait(Stream stream, Event event) = 0;  // does not block the host
 };
 
+// A device whose pool holds nothing, for what never sets backend:cudaMallocAsync: its requests of
+// the pool are refused, and streams of its own order nothing.
+class PoollessDriver : public Driver {
+ public:
+  void prepare_pool() override {}
+  std::optional<std::uint64_t> pool_allocate(std::uint64_t, Stream) override { return {}; }
+  void pool_free(std::uint64_t, Stream) override {}
+  void trim_pool() override {}
+  PoolUsage pool_usage() override { return {}; }
+  Stream create_stream() override { return 0; }
+  void destroy_stream(Stream) override {}
+  void make_stream_wait(Stream, Event) override {}
+};
+
 }  // namespace allocmark::caching

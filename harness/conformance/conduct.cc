@@ -50,9 +50,8 @@ Answer hold(const Rule& rule, const std::string& conf) {
   return answer;
 }
 
-std::string last_line(std::string text) {
-  text = valid_utf8(text);
-  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
+std::string last_line(const ChildOutcome& outcome) {
+  std::string text = last_output(outcome);
   const std::size_t newline = text.rfind('\n');
   if (newline != std::string::npos) text.erase(0, newline + 1);
   return text.empty() ? "" : "; its last words: " + text;
@@ -60,8 +59,7 @@ std::string last_line(std::string text) {
 
 Answer answer_of(const ChildOutcome& outcome, double limit_s) {
   const auto failed = [&](std::string seen) {
-    return Answer{.outcome = Outcome::Fail,
-                  .seen = std::move(seen) + last_line(outcome.stderr_tail)};
+    return Answer{.outcome = Outcome::Fail, .seen = std::move(seen) + last_line(outcome)};
   };
   if (outcome.timed_out)
     return failed(fmt::format("no answer within {:.0f} s: a call hangs", limit_s));

@@ -16,7 +16,7 @@ constexpr std::uint64_t kTimeFirstUs = 1'700'000'000'000'000;
 constexpr std::uint64_t kTimeStepUs = 10;  // traces have no clock: one event, so many microseconds
 
 // A card that writes down what it gives and takes back.
-class NotingCard final : public caching::Driver {
+class NotingCard final : public caching::PoollessDriver {
  public:
   NotingCard(std::uint64_t capacity_bytes, MemorySnapshot& snapshot)
       : card_(capacity_bytes), snapshot_(snapshot) {}
@@ -89,14 +89,6 @@ class NotingCard final : public caching::Driver {
     }
     begins_unmapping_ = false;
   }
-  void prepare_pool() override {}
-  std::optional<std::uint64_t> pool_allocate(std::uint64_t, caching::Stream) override { return {}; }
-  void pool_free(std::uint64_t, caching::Stream) override {}
-  void trim_pool() override {}
-  caching::PoolUsage pool_usage() override { return {}; }
-  caching::Stream create_stream() override { return 0; }
-  void destroy_stream(caching::Stream) override {}
-  void make_stream_wait(caching::Stream, caching::Event) override {}
 
  private:
   Card card_;

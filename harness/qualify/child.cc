@@ -32,9 +32,8 @@ using Json = nlohmann::json;
                     .next = "use: allocmark qualify"});
 }
 
-std::string last_output(const ChildOutcome& outcome) {
-  std::string text = valid_utf8(outcome.stderr_tail);
-  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
+std::string quoted_output(const ChildOutcome& outcome) {
+  const std::string text = last_output(outcome);
   return text.empty() ? "" : "; its last output: " + text;
 }
 
@@ -137,19 +136,19 @@ TestAnswer answer_of(const ChildOutcome& outcome, double limit_s) {
     return failure(
         fmt::format("did not end within {:.0f} s: a call hangs, or --time-limit is too "
                     "short{}",
-                    limit_s, last_output(outcome)));
+                    limit_s, quoted_output(outcome)));
   }
   if (outcome.signal_number != 0) {
     return failure(
-        fmt::format("ended by {}{}", signal_name(outcome.signal_number), last_output(outcome)));
+        fmt::format("ended by {}{}", signal_name(outcome.signal_number), quoted_output(outcome)));
   }
   if (outcome.exit_code != 0 || outcome.result.empty()) {
     return failure(
-        fmt::format("ended with exit code {}{}", outcome.exit_code, last_output(outcome)));
+        fmt::format("ended with exit code {}{}", outcome.exit_code, quoted_output(outcome)));
   }
   try {
     TestAnswer answer = answer_from_json(outcome.result.substr(0, outcome.result.find('\n')));
-    if (!answer.failure.empty()) answer.failure += last_output(outcome);
+    if (!answer.failure.empty()) answer.failure += quoted_output(outcome);
     return answer;
   } catch (const Error& error) {
     return failure(error.what());

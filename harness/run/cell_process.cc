@@ -16,12 +16,9 @@ namespace {
 
 using Json = nlohmann::json;
 
-// The child's last output without the newline at its end, quoted for a reason.
-std::string last_output(const ChildOutcome& outcome) {
-  std::string text = valid_utf8(outcome.stderr_tail);
-  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) {
-    text.pop_back();
-  }
+// The child's last output, for the end of a reason.
+std::string quoted_output(const ChildOutcome& outcome) {
+  const std::string text = last_output(outcome);
   return text.empty() ? "; it printed nothing" : "; its last output: " + text;
 }
 
@@ -91,7 +88,7 @@ CellResult cell_result(const CellSpec& spec, const ChildOutcome& outcome) {
     return without_result(
         spec, outcome, CellStatus::TimedOut,
         fmt::format("ended after {} s (--timeout); a longer limit lets it finish{}", spec.timeout_s,
-                    last_output(outcome)));
+                    quoted_output(outcome)));
   }
   if (outcome.signal_number != 0) {
     const bool killed = outcome.signal_number == SIGKILL;
@@ -99,7 +96,7 @@ CellResult cell_result(const CellSpec& spec, const ChildOutcome& outcome) {
         spec, outcome, CellStatus::Crashed,
         fmt::format("ended by {}{}{}", signal_name(outcome.signal_number),
                     killed ? ", perhaps because the machine ran out of memory (see dmesg)" : "",
-                    last_output(outcome)));
+                    quoted_output(outcome)));
   }
   if (outcome.result.empty() && outcome.exit_code == static_cast<int>(ExitCode::FileAccess)) {
     throw WriteError(
@@ -125,7 +122,7 @@ CellResult cell_result(const CellSpec& spec, const ChildOutcome& outcome) {
   return without_result(
       spec, outcome, CellStatus::Failed,
       fmt::format("the cell's process ended with exit code {} and no valid result: {}{}",
-                  outcome.exit_code, problem, last_output(outcome)));
+                  outcome.exit_code, problem, quoted_output(outcome)));
 }
 
 }  // namespace allocmark

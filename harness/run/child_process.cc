@@ -21,6 +21,7 @@
 
 #include <fmt/format.h>
 #include "base/error.h"
+#include "results/utf8.h"
 
 namespace allocmark {
 namespace {
@@ -328,6 +329,12 @@ std::string own_program_path() {
     throw_errno("cannot read /proc/self/exe", errno);
   }
   return std::string(buffer.data(), static_cast<std::size_t>(length));
+}
+
+std::string last_output(const ChildOutcome& outcome) {
+  std::string text = valid_utf8(outcome.stderr_tail);
+  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
+  return text;
 }
 
 }  // namespace allocmark

@@ -92,6 +92,9 @@ class ChildProcess {
 // Starts it and waits for its end.
 [[nodiscard]] ChildOutcome run_child(const ChildCommand& command);
 
+// What it printed last, as UTF-8, without the blanks at its end; empty where it printed nothing.
+[[nodiscard]] std::string last_output(const ChildOutcome& outcome);
+
 // Called first thing in a child: asks the kernel to end this process when its parent ends, and
 // exits where the parent is already gone.
 void end_with_parent(pid_t parent_pid);

@@ -13,7 +13,7 @@
 
 namespace allocmark {
 
-class Card final : public caching::Driver {
+class Card final : public caching::PoollessDriver {
  public:
   // Where new segments lie: as on an H200, or each above or below the one before.
   enum class Addresses : std::uint8_t { H200, Up, Down };
@@ -78,14 +78,6 @@ class Card final : public caching::Driver {
   void map_page(std::uint64_t, std::uint64_t, caching::PageHandle) override {}
   void unmap_page(std::uint64_t, std::uint64_t) override {}
   void allow_access(std::uint64_t, std::uint64_t) override {}
-  void prepare_pool() override {}
-  std::optional<std::uint64_t> pool_allocate(std::uint64_t, caching::Stream) override { return {}; }
-  void pool_free(std::uint64_t, caching::Stream) override {}
-  void trim_pool() override {}
-  caching::PoolUsage pool_usage() override { return {}; }
-  caching::Stream create_stream() override { return 0; }
-  void destroy_stream(caching::Stream) override {}
-  void make_stream_wait(caching::Stream, caching::Event) override {}
 
  private:
   static constexpr std::uint64_t kReserveMax = std::uint64_t{1} << 40;

@@ -13,7 +13,8 @@
 
 namespace allocmark {
 
-class RecordedDriver final : public caching::Driver {
+// PyTorch keeps no history with backend:cudaMallocAsync.
+class RecordedDriver final : public caching::PoollessDriver {
  public:
   struct Piece {
     std::uint64_t address = 0;
@@ -66,15 +67,6 @@ class RecordedDriver final : public caching::Driver {
     released_bytes_ += size_bytes;
   }
   void allow_access(std::uint64_t, std::uint64_t) override {}
-  // PyTorch keeps no history with backend:cudaMallocAsync.
-  void prepare_pool() override {}
-  std::optional<std::uint64_t> pool_allocate(std::uint64_t, caching::Stream) override { return {}; }
-  void pool_free(std::uint64_t, caching::Stream) override {}
-  void trim_pool() override {}
-  caching::PoolUsage pool_usage() override { return {}; }
-  caching::Stream create_stream() override { return 0; }
-  void destroy_stream(caching::Stream) override {}
-  void make_stream_wait(caching::Stream, caching::Event) override {}
 
  private:
   // The history does not tell the device's size; a reservation is 9/8 of it and need only be large.

@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "base/bytes.h"
+#include "base/median.h"
 #include "results/derived.h"
 #include "results/json.h"
 #include "results/statistics/percentile.h"

@@ -2,7 +2,6 @@
 #include "results/compare/compare.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -18,6 +17,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "base/median.h"
 #include "results/columns/columns.h"
 #include "results/compare/compare_conclude.h"
 #include "results/compare/compare_environment.h"

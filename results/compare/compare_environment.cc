@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "base/median.h"
 #include "results/compare/compare_numbers.h"
 #include "results/derived.h"
 #include "results/statistics/percentile.h"

@@ -17,6 +17,7 @@
 
 #include <fmt/format.h>
 
+#include "base/median.h"
 #include "results/compare/compare_conclude.h"
 #include "results/compare/compare_environment.h"
 #include "results/compare/compare_numbers.h"

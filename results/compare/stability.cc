@@ -13,6 +13,7 @@
 
 #include <fmt/format.h>
 
+#include "base/median.h"
 #include "results/derived.h"
 #include "results/statistics/percentile.h"
 #include "results/statistics/shift.h"

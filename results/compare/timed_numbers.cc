@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/median.h"
 #include "results/derived.h"
 #include "results/statistics/shift.h"
 

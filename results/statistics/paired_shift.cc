@@ -12,6 +12,7 @@
 
 #include <boost/math/distributions/normal.hpp>
 
+#include "base/median.h"
 #include "results/statistics/student.h"
 
 namespace allocmark {

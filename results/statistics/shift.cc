@@ -15,6 +15,7 @@
 #include <boost/math/special_functions/digamma.hpp>
 #include <boost/math/special_functions/trigamma.hpp>
 
+#include "base/median.h"
 #include "results/statistics/student.h"
 
 namespace allocmark {

@@ -10,8 +10,6 @@
 #include <string_view>
 #include <vector>
 
-#include "base/median.h"
-
 namespace allocmark {
 
 // From this many passes on each side ranks decide; fewer cannot give the small p-values that are

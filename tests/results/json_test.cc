@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "tests/catch.h"
 #include "tests/support/sample.h"
+#include "tests/support/text_checks.h"
 
 using namespace allocmark;
 
@@ -34,10 +35,6 @@ std::string cell_error(std::string_view line) {
   } catch (const UsageError& error) {
     return error.what();
   }
-}
-
-bool contains(std::string_view text, std::string_view part) {
-  return text.find(part) != std::string_view::npos;
 }
 
 }  // namespace

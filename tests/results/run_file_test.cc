@@ -17,6 +17,7 @@
 #include "tests/catch.h"
 #include "tests/support/sample.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/support/text_checks.h"
 
 using namespace allocmark;
 
@@ -46,10 +47,6 @@ std::string read_error(const std::string& path) {
   } catch (const Error& error) {
     return error.what();
   }
-}
-
-bool contains(std::string_view text, std::string_view part) {
-  return text.find(part) != std::string_view::npos;
 }
 
 }  // namespace

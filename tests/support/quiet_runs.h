@@ -17,6 +17,7 @@
 #include "results/compare/compare_writers.h"
 #include "tests/catch.h"
 #include "tests/support/noise.h"
+#include "tests/support/text_checks.h"
 
 namespace allocmark::quiet {
 
@@ -88,20 +89,6 @@ inline void slow_down(CellResult& cell, double factor) {
 
 inline std::string text_of(const Comparison& comparison) {
   return render_comparison(comparison, Detail::Rows);
-}
-
-inline bool contains(std::string_view text, std::string_view part) {
-  return text.find(part) != std::string_view::npos;
-}
-
-template <typename Call>
-std::string error_of(const Call& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return {};
 }
 
 }  // namespace allocmark::quiet

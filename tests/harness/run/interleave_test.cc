@@ -17,6 +17,7 @@
 #include "harness/run/run_folder.h"
 #include "tests/catch.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/support/text_checks.h"
 
 namespace allocmark {
 namespace {
@@ -34,10 +35,6 @@ InterleavedPlan make_plan(const std::vector<std::string>& behaviours) {
     plan.cells.push_back({.base = key, .now = key, .round_count_max = 8});
   }
   return plan;
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 }  // namespace

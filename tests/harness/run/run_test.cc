@@ -21,6 +21,7 @@
 #include "harness/run/interrupt.h"
 #include "tests/catch.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/support/text_checks.h"
 
 namespace allocmark {
 namespace {
@@ -49,10 +50,6 @@ CellResult run_one(const CellSpec& spec) {
   REQUIRE(results.size() == 1);
   CHECK(results[0].key == spec.key);
   return results[0];
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 // Waits for a condition that another process brings about; fails after ten seconds.

@@ -9,6 +9,7 @@
 
 #include "tests/catch.h"
 #include "tests/support/sample_run.h"
+#include "tests/support/text_checks.h"
 
 using namespace allocmark;
 
@@ -62,10 +63,6 @@ std::vector<std::string> names_of(const std::vector<RankedCell>& cells) {
   for (const RankedCell& one : cells)
     names.push_back(setting_name(one.cell->key, terminal_style()));
   return names;
-}
-
-bool contains(std::string_view text, std::string_view part) {
-  return text.find(part) != std::string_view::npos;
 }
 
 }  // namespace

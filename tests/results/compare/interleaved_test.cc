@@ -19,6 +19,7 @@
 #include "results/compare/compare_writers.h"
 #include "tests/catch.h"
 #include "tests/support/noise.h"
+#include "tests/support/text_checks.h"
 
 using namespace allocmark;
 
@@ -111,20 +112,6 @@ const NumberComparison& number(const Comparison& comparison, std::string_view wo
   }
   FAIL("no number " << name);
   return comparison.cells.front().numbers.front();
-}
-
-bool contains(std::string_view text, std::string_view part) {
-  return text.find(part) != std::string_view::npos;
-}
-
-template <typename Call>
-std::string error_of(const Call& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return {};
 }
 
 }  // namespace

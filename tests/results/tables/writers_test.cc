@@ -21,16 +21,13 @@
 #include "tests/catch.h"
 #include "tests/support/golden.h"
 #include "tests/support/sample_run.h"
+#include "tests/support/text_checks.h"
 
 using namespace allocmark;
 
 namespace {
 
 constexpr const char* kCommand = "allocmark run --workload 'a b' --conf 'x:1,y:2'";
-
-bool contains(std::string_view text, std::string_view part) {
-  return text.find(part) != std::string_view::npos;
-}
 
 std::size_t count_of(std::string_view text, std::string_view part) {
   std::size_t count = 0;
