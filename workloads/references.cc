@@ -195,16 +195,16 @@ constexpr auto kReferences = std::to_array<Reference>({
     {"fsdp2_llama_bf16",
      "train:llama-3-8b,layers=8,hidden=2048,heads=16,kv_heads=4,ffn=5632,vocabulary=32000,b"
      "atch=2,seq=1024,attention=fused,steps=4,precision=fp32,gathered=bf16,kv_cache=none,dp"
-     "=2,fsdp=2",
+     "=2,fsdp=2,initialize=whole",
      5296, 0, None, "Llama-shaped under fully_shard (FSDP2), rank 0 of 2, 4 steps"},
     {"fsdp2_llama_ckpt",
      "train:llama-3-8b,layers=8,hidden=2048,heads=16,kv_heads=4,ffn=5632,vocabulary=32000,b"
      "atch=2,seq=1024,attention=fused,steps=3,precision=fp32,gathered=bf16,checkpoint=full,"
-     "dp=2,fsdp=2,optimizer=adamw_fused",
+     "dp=2,fsdp=2,initialize=whole,optimizer=adamw_fused",
      4858, 0, None, "the same with checkpoints and fused AdamW, 3 steps"},
     {"fsdp1_gpt2_bf16",
      "train:gpt2-124m,batch=4,seq=512,steps=3,precision=fp32,gathered=bf16,kv_cache=none,dp"
-     "=2,fsdp=1",
+     "=2,fsdp=1,initialize=whole",
      8155, 0, Sizes, "GPT-2 124M under FullyShardedDataParallel, rank 0 of 2, 3 steps"},
     {"gpt2_beam",
      "infer:gpt2-124m,requests=8,batch=4,beams=4,batches=4/4,seq=64/40,context_max=64,"
