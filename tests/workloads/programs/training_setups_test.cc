@@ -142,32 +142,35 @@ TEST_CASE("set-ups give the same bytes on every machine") {
     std::uint64_t hash, events, peak;
   };
   const Golden goldens[] = {
-      {"train:gpt2-124m,layers=4,batch=2,seq=64,steps=3,dp=8,rank=3,kernels=1", 0xc5f31c4fcc30c050u,
-       3728, 1693842436},
+      {"train:gpt2-124m,layers=4,batch=2,seq=64,steps=3,dp=8,rank=3,kernels=1,attention=eager",
+       0xc5f31c4fcc30c050u, 3728, 1693842436},
       {"train:gpt2-124m,layers=4,batch=2,seq=64,steps=2,dp=4,zero=2,precision=bf16,reduce_elements="
-       "1000000",
+       "1000000,attention=eager",
        0xca2c03a9649c065eu, 1582, 640426888},
       {"train:llama-3-8b,layers=4,hidden=512,ffn=1024,vocabulary=1000,batch=2,seq=64,steps=2,dp=4,"
-       "rank=1,zero=3,precision=bf16",
+       "rank=1,zero=3,precision=bf16,attention=eager",
        0x6eae5047d20dcf8fu, 2434, 1138784296},
       {"train:llama-3-8b,layers=4,hidden=512,ffn=1024,vocabulary=1000,batch=2,seq=64,steps=2,dp=4,"
-       "fsdp=2,initialize=whole,precision=fp32,gathered=bf16,kernels=1",
+       "fsdp=2,initialize=whole,precision=fp32,gathered=bf16,kernels=1,attention=eager",
        0x0598bfc50d52ee26u, 3406, 137380936},
-      {"train:gpt2-124m,layers=4,batch=2,seq=64,steps=2,dp=3,rank=2,fsdp=1,checkpoint=full",
+      {"train:gpt2-124m,layers=4,batch=2,seq=64,steps=2,dp=3,rank=2,fsdp=1,checkpoint=full,"
+       "attention=eager",
        0x33f7cdcb0584a34au, 3054, 850580488},
       {"train:llama-3-8b,layers=4,hidden=512,ffn=1024,vocabulary=1000,batch=2,seq=64,steps=2,tp=4,"
-       "sp=1,kernels=1",
+       "sp=1,kernels=1,attention=eager",
        0x25f42d3f938e8e80u, 3614, 116886596},
-      {"train:gpt2-124m,batch=1,seq=64,steps=2,pp=2,virtual=3,micro_batches=4,rank=1",
+      {"train:gpt2-124m,batch=1,seq=64,steps=2,pp=2,virtual=3,micro_batches=4,rank=1,attention="
+       "eager",
        0xcb9a3262e818963du, 11904, 1791135252},
       {"train:gpt2-124m,batch=2,seq=64,steps=2,implementation=megatron,tp=4,sp=1,pp=2,dp=2,zero=1,"
        "rank=11,micro_batches=5,checkpoint=selective",
        0xa83e7f5ff38445dfu, 8504, 340009752},
       {"train:llama-3-8b,layers=2,hidden=512,ffn=1024,vocabulary=1000,batch=2,seq=64,lengths="
-       "lognormal,steps=3,precision=bf16,lora=8,quantize=nf4,checkpoint=full,reentrant=1",
+       "lognormal,steps=3,precision=bf16,lora=8,quantize=nf4,checkpoint=full,reentrant=1,attention="
+       "eager",
        0xcea56cc33f3b3a0eu, 3635, 77842464},
       {"train:gpt2-124m,layers=2,batch=2,seq=64,steps=4,optimizer=adamw_8bit,clip=1,eval_every=2,"
-       "eval_grad=1,save_every=2,save=cast,resume=device,keep_outputs=1",
+       "eval_grad=1,save_every=2,save=cast,resume=device,keep_outputs=1,attention=eager",
        0x4a858157a24d484au, 4544, 811819424},
   };
   for (const Golden& golden : goldens) {
