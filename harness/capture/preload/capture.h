@@ -21,10 +21,9 @@ enum AllocmarkCaptureAction {
   kAllocmarkCaptureAlloc = 0,
   kAllocmarkCaptureFreeRequested = 1,
   kAllocmarkCaptureFreeCompleted = 2,
-  kAllocmarkCaptureSegmentTaken = 3,    /* from the device: allocated or mapped */
-  kAllocmarkCaptureSegmentReturned = 4, /* to the device: freed or unmapped */
-  kAllocmarkCaptureOutOfMemory = 5,
-  kAllocmarkCaptureOther = 6,
+  kAllocmarkCaptureSegmentReturned = 3, /* to the device: freed or unmapped */
+  kAllocmarkCaptureOutOfMemory = 4,
+  kAllocmarkCaptureOther = 5,
 };
 
 typedef struct AllocmarkCaptureEntry {
@@ -34,6 +33,7 @@ typedef struct AllocmarkCaptureEntry {
   uint64_t size_bytes; /* as the program asked */
   uint64_t stream;     /* the raw cudaStream_t */
   int in_pool;         /* 1: of a graph's or user's private pool */
+  int in_empty_cache;  /* of SegmentReturned, 1: the program asked for it */
 } AllocmarkCaptureEntry;
 
 /* Where the plugin hands over what it hears. */

@@ -50,10 +50,8 @@ struct MemoryRequest {
 
 // What PyTorch's entries tell only by what follows them.
 struct Follow {
-  bool trim_due = false;                // segments went back, and no request was seen to need them
-  const std::uint64_t* asks = nullptr;  // the counter of the thread that gave them back, and what
-  std::uint64_t asks_then = 0;          // it said
-  std::uint64_t freed_address = 0;      // whose free was asked for last; 0 where that is done
+  bool in_trim = false;             // the program's empty_cache gives segments back
+  std::uint64_t freed_address = 0;  // whose free was asked for last; 0 where that is done
 };
 
 class DeviceTrace {

@@ -34,24 +34,12 @@ MemoryRequest request_of(const AllocmarkCaptureEntry& entry) {
   return {.address = entry.address, .size_bytes = entry.size_bytes, .stream = entry.stream};
 }
 
-// How often this thread asked for its device: once at the beginning of each request.
-thread_local std::uint64_t asks = 0;
-
-// Segments that go back before a new one comes, or before a request fails, belong to that request.
-// Where the thread began another request in between, somebody emptied the cache.
-void note_segments(DeviceTrace& trace, int action) {
+// One row for all segments that one call of empty_cache gives back.
+void note_segments(DeviceTrace& trace, const AllocmarkCaptureEntry& entry) {
   Follow& follow = trace.follow();
-  if (action == kAllocmarkCaptureSegmentReturned) {
-    follow.trim_due = true;
-    follow.asks = &asks;
-    follow.asks_then = asks;
-  } else if (follow.trim_due && follow.asks == &asks && follow.asks_then == asks &&
-             (action == kAllocmarkCaptureSegmentTaken || action == kAllocmarkCaptureOutOfMemory)) {
-    follow.trim_due = false;
-  } else if (action != kAllocmarkCaptureFreeCompleted && follow.trim_due) {
-    follow.trim_due = false;
-    trace.trimmed();
-  }
+  const bool trims = entry.action == kAllocmarkCaptureSegmentReturned && entry.in_empty_cache != 0;
+  if (trims && !follow.in_trim) trace.trimmed();
+  follow.in_trim = trims || (follow.in_trim && entry.action == kAllocmarkCaptureFreeCompleted);
 }
 
 // A free that is not completed at once waits for another stream.
@@ -67,7 +55,7 @@ void note_free(DeviceTrace& trace, const AllocmarkCaptureEntry& entry) {
 }
 
 void record(DeviceTrace& trace, const AllocmarkCaptureEntry& entry) {
-  note_segments(trace, entry.action);
+  note_segments(trace, entry);
   note_free(trace, entry);
   if (entry.action == kAllocmarkCaptureAlloc) {
     if (entry.in_pool != 0) ++trace.counts().pooled;
@@ -171,7 +159,6 @@ bool records_runtime() {
 }
 
 void look_for_torch() {
-  ++asks;
   Torch expected = Torch::Awaited;
   if (state.load(std::memory_order_relaxed) != expected ||
       !state.compare_exchange_strong(expected, Torch::Attaching)) {
@@ -182,9 +169,6 @@ void look_for_torch() {
 
 void end_torch() {
   const LockedRecorder recorder;
-  recorder->for_each([](DeviceTrace& trace) {
-    if (trace.follow().trim_due) trace.trimmed();
-  });
   if (state == Torch::Unwanted && recorder->has_files() && has_torch()) {
     say("this is PyTorch: recorded are the segments that its allocator takes, and not what the "
         "program asks of it; for that, name a plugin with --torch (build_torch_capture.sh makes "
