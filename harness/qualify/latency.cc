@@ -157,6 +157,7 @@ Figure ratio_figure(const std::string& name, const char* threshold, double ns, d
   return {.name = name,
           .threshold = threshold,
           .value = ns / baseline_ns,
+          .measured_ns = ns,
           .note = fmt::format("{}, baseline {}", ns_text(ns), ns_text(baseline_ns))};
 }
 

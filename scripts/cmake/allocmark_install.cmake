@@ -42,6 +42,7 @@ install(DIRECTORY scripts/report/ DESTINATION share/allocmark/report PATTERN __p
 install(FILES results/DEFINITIONS.md results/schema.json DESTINATION share/allocmark/report/results)
 install(FILES results/compare/VERDICTS.md DESTINATION share/allocmark/report/results/compare)
 install(FILES harness/qualify/thresholds.json DESTINATION share/allocmark)
+install(FILES harness/qualify/schema.json DESTINATION ${CMAKE_INSTALL_DOCDIR}/harness/qualify)
 install(PROGRAMS scripts/record_pytorch.py DESTINATION share/allocmark)
 install(FILES allocators/examples/pluggable_example.c DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
 
@@ -58,8 +59,8 @@ install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME copyright)
 install(DIRECTORY harness/simcuda/example/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples/simcuda)
 foreach(page workloads/README workloads/BRING_YOUR_JOB workloads/FIDELITY workloads/GENERATORS workloads/SCENARIOS
              workloads/SPEED workloads/TRACES allocators/README allocators/BACKENDS allocators/CACHING allocators/GATE
-             harness/qualify/README harness/qualify/QUALIFY_A_NODE harness/qualify/TESTS harness/simcuda/README
-             harness/simcuda/MODEL harness/simcuda/TESTING results/README results/BUNDLES)
+             harness/qualify/README harness/qualify/QUALIFY_A_NODE harness/qualify/TESTS harness/qualify/EXPORTS
+             harness/qualify/FAULTS harness/simcuda/README harness/simcuda/MODEL harness/simcuda/TESTING results/README results/BUNDLES)
   get_filename_component(room ${page} DIRECTORY)
   install(FILES ${page}.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/${room})
 endforeach()

@@ -63,6 +63,8 @@ ROWS = [
     ("1", QUALIFY, "SIMCUDA_GPU_FAULTS=0:remap_failed=1"),
     ("1", QUALIFY, "SIMCUDA_GPU_FAULTS=0:ecc_mode=0"),
     ("1", QUALIFY, "SIMCUDA_GPU_FAULTS=0:remap_failed=1;0:foreign_bytes=8589934592"),
+    ("1", QUALIFY + " --fail-on warn", "SIMCUDA_GPU_FAULTS=0:ecc_corrected=50"),
+    ("2", QUALIFY + " --one-line", "SIMCUDA_GPU_FAULTS=0:foreign_bytes=8589934592"),
     ("2", QUALIFY + " --thresholds {W}/good.csv", ""),
     ("4", QUALIFY, "SIMCUDA_GPU_FAULTS=0:foreign_bytes=8589934592"),
     ("4", QUALIFY, "SIMCUDA_GPU_FAULTS=0:throttle=64"),
