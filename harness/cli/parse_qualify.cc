@@ -45,8 +45,10 @@ void add_qualify(CLI::App* app, QualifyCommand* command) {
       ->type_name("FILE");
   app->add_flag("--print-thresholds", command->print_thresholds,
                 "Print the file that ships, to start one's own from, and do nothing else");
-  app->add_option("--baseline", command->baseline,
-                  "Device profile to hold latencies against [the shipped one of the GPU's model]")
+  app->add_option(
+         "--baseline", command->baseline,
+         "What to hold latencies against: a device profile, or what 'merge --baseline' wrote of "
+         "many machines [what ships for the GPU's model]")
       ->type_name("FILE");
   app->add_option("--seconds", command->seconds, "Time of tests per GPU, instead of the level's")
       ->check(CLI::Range(1.0, 1e7))

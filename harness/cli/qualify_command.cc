@@ -14,6 +14,7 @@
 #include "harness/qualify/conduct.h"
 #include "harness/qualify/exports.h"
 #include "harness/qualify/report_json.h"
+#include "harness/qualify/spread.h"
 #include "harness/qualify/test.h"
 #include "harness/qualify/writers.h"
 #include "harness/run/child_process.h"
@@ -54,7 +55,12 @@ qualify::ConductOptions options_of(const QualifyCommand& command) {
   }
   if (!command.baseline.empty()) {
     options.baseline_path = std::filesystem::absolute(command.baseline).string();
-    (void)qualify::read_baseline(options.baseline_path);
+    const std::string text = read_file(options.baseline_path, kSettingsInput);
+    if (qualify::is_spread_file(text)) {
+      (void)qualify::spreads_from_json(text, command.baseline);
+    } else {
+      (void)qualify::read_baseline(options.baseline_path);
+    }
   }
   return options;
 }

@@ -63,7 +63,9 @@ std::optional<double> latency_of(const GpuReport& gpu) {
   std::size_t count = 0;
   for (const TestResult& test : gpu.tests) {
     for (const Figure& figure : test.figures) {
-      if (figure.threshold != "latency.p50_ratio" || !figure.value || *figure.value <= 0) continue;
+      const bool is_median = figure.threshold == "latency.p50_ratio" ||
+                             figure.threshold == "latency.p50_beyond_spread";
+      if (!is_median || !figure.value || *figure.value <= 0) continue;
       log_sum += std::log(*figure.value);
       ++count;
     }

@@ -6,9 +6,7 @@
 #include "harness/run/environment.h"
 
 namespace allocmark::qualify {
-namespace {
 
-// "Supermicro SYS-821GE-TNHR"; empty where the system does not tell.
 std::string machine_type() {
   std::string text;
   for (const char* name : {"sys_vendor", "product_name"}) {
@@ -22,8 +20,6 @@ std::string machine_type() {
   }
   return text;
 }
-
-}  // namespace
 
 void name_node(Report& report, const std::optional<std::string>& name) {
   report.node.machine_type = machine_type();

@@ -8,6 +8,9 @@
 
 namespace allocmark::qualify {
 
+// "Supermicro SYS-821GE-TNHR"; empty where the system does not tell, as in most containers.
+[[nodiscard]] std::string machine_type();
+
 // Fills in the node's facts: its name is `name`, or the host's where that is empty. Nothing: the
 // report is to be anonymous, and what would tell a GPU from all others is taken out.
 void name_node(Report& report, const std::optional<std::string>& name);
