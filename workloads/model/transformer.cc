@@ -28,7 +28,9 @@ void Transformer::make_rotary(std::uint64_t width) {
   const std::uint64_t half = setup_.model.head_width() / 2;
   const std::uint64_t count = batch * setup_.sequence * half * 2;
   Var frequencies;
-  if (parameter_bytes() != 4) frequencies = tape_.make(batch * half, 4);
+  // Qwen casts them before it expands them over the batch.
+  const bool is_qwen = setup_.model.qkv_bias || setup_.model.head_norms;
+  if (parameter_bytes() != 4) frequencies = tape_.make((is_qwen ? 1 : batch) * half, 4);
   Var positions = tape_.make(batch * setup_.sequence, 4);
   Var angles = tape_.make(batch * setup_.sequence * half, 4);
   tape_.use_cublas(false);
@@ -239,6 +241,7 @@ Var Transformer::loss(Var hidden, const Tensor& tokens) {
     Var loss = cross_entropy(tape_, scores, tokens);
     return loss;
   }
+  if (loss_chunks_ > 1) return chunked_loss(std::move(hidden));
   hidden = into_parallel(std::move(hidden));
   Var logits = linear(tape_, hidden, rows, {.weight = head_});
   logits = gather_columns(tape_, std::move(logits),
@@ -274,7 +277,10 @@ Var Transformer::answer(Var hidden) {
     return pooled;
   }
   row.count *= answer_tokens_;
-  return linear(tape_, std::move(row), setup_.batch * answer_tokens_, {.weight = head_});
+  Var logits = linear(tape_, std::move(row), setup_.batch * answer_tokens_, {.weight = head_});
+  if (model.tied_head) return logits;
+  return gather_columns(tape_, std::move(logits),
+                        {.ranks = setup_.head_ranks, .copies_whole = true});
 }
 
 }  // namespace allocmark

@@ -89,6 +89,8 @@ class Transformer {
   void set_mask_length(std::uint64_t length) { mask_length_ = length; }
   // Where keys and values are kept; null for nowhere.
   void set_cache(KvCache* cache) { cache_ = cache; }
+  // Head and loss run over so many chunks of tokens, each checkpointed.
+  void set_loss_chunks(std::uint64_t count) { loss_chunks_ = count; }
   // Where the logits of every forward are appended; null for nowhere.
   void set_kept_outputs(std::vector<Tensor>* kept) { kept_outputs_ = kept; }
 
@@ -96,12 +98,13 @@ class Transformer {
   struct LayerWeights {
     std::size_t query = 0, key = 0, value = 0, output = 0, gate = 0, up = 0, down = 0;
     std::size_t first_norm = 0, second_norm = 0;
-    std::size_t position_bias = 0;  // T5: the table of the first block
-    std::size_t router = 0;         // Mixtral; `gate` is then gate and up of all experts
+    std::size_t query_norm = 0, key_norm = 0;  // Qwen 3: of every head
+    std::size_t position_bias = 0;             // T5: the table of the first block
+    std::size_t router = 0;                    // Mixtral; `gate` is then gate and up of all experts
     std::size_t query_low = 0, query_high = 0, value_low = 0, value_high = 0;  // adapters
   };
   struct Sizes {
-    std::uint64_t rows = 0, hidden = 0, grouped = 0, keys = 0, scores = 0;
+    std::uint64_t rows = 0, queries = 0, grouped = 0, keys = 0, scores = 0;
   };
 
   // Which experts tokens go to, and with which weight.
@@ -125,6 +128,7 @@ class Transformer {
   [[nodiscard]] Var out_of_parallel(Var partial);
   [[nodiscard]] Var attend_core(const Var& query, Var key, Var value, Var* weights);
   [[nodiscard]] LinearWeights with_bias(std::size_t weight) const;
+  [[nodiscard]] LinearWeights projection(std::size_t weight) const;  // to query, key or value
   [[nodiscard]] std::uint64_t parameter_bytes() const {
     return setup_.parameter_bytes == 0 ? setup_.wide_bytes : setup_.parameter_bytes;
   }
@@ -147,6 +151,8 @@ class Transformer {
   [[nodiscard]] Var make_mask(std::uint64_t queries, std::uint64_t keys);
   void make_rotary(std::uint64_t width);
   [[nodiscard]] Var rms_norm(Var hidden, std::size_t weight);
+  [[nodiscard]] Var head_norm(Var projected, std::size_t weight);
+  [[nodiscard]] Var norm_of_rows(Var hidden, std::size_t weight, std::uint64_t rows);
   [[nodiscard]] Var adapted(const Var& input, std::size_t weight, std::size_t low,
                             std::size_t high);
   [[nodiscard]] Var heads(Var projected);
@@ -202,6 +208,8 @@ class Transformer {
   void drop_locals();
   [[nodiscard]] Var word_scores(const Var& hidden);
   [[nodiscard]] Var causal_loss(Var logits);
+  [[nodiscard]] Var chunked_loss(Var hidden);
+  [[nodiscard]] Var chunk_loss(const Var& hidden, const Tensor& labels);
 
   TransformerSetup setup_;
   LoraSettings lora_;
@@ -211,6 +219,7 @@ class Transformer {
   bool given_positions_ = false;
   bool padded_ = false;
   std::uint64_t answer_tokens_ = 1;
+  std::uint64_t loss_chunks_ = 1;
   std::uint64_t mask_length_ = 0;
   Tensor padded_mask_;
   std::uint64_t routing_seed_ = 0;
