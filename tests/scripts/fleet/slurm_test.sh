@@ -126,7 +126,7 @@ run_suite() {
     [ "$lines" -lt 4 ] || break
     sleep 0.1
   done
-  scancel --signal=KILL --full "${array}_2"
+  scancel --signal=KILL --full "${array}_2" || fail "the second task ended before it could be killed"
   scancel "${array}_2" 2>/dev/null || true
   wait_for "$array" 300
   wait_for "$merge" 120
