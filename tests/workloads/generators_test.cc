@@ -374,7 +374,7 @@ TEST_CASE("bad parameters name the key and what is allowed") {
   CHECK(mentions(refusal_of("train:gpt2-124m,heads=7"), "a divisor of hidden = 768"));
   CHECK(mentions(refusal_of("train:llama-3-8b,kv_heads=5"), "a divisor of heads = 32"));
   CHECK(mentions(refusal_of("train:llama-3-8b,layers=0"), "a whole number from 1 to 1024"));
-  CHECK(mentions(refusal_of("train:gpt2-124m,lora=8"), "unknown key 'lora'"));
+  CHECK(mentions(refusal_of("train:t5-small,lora=8"), "unknown key 'lora'"));
   CHECK(mentions(refusal_of("infer:bert-base,kv=concat"), "unknown key 'kv'"));
   CHECK(mentions(refusal_of("infer:gpt2-124m,median=9"), "unknown key 'median'"));
   CHECK(mentions(refusal_of("infer:gpt2-124m,context_max=1024,generated_max=1"),
