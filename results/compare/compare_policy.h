@@ -19,7 +19,7 @@ struct ComparePolicy {
   // it (timed_numbers.h).
   double effect_min = 0.03;
   double confidence = 0.95;       // of the intervals
-  double false_share_max = 0.05;  // expected share of false ones among the timed calls
+  double false_share_max = 0.01;  // expected share of false ones among the timed calls
   CompareScope scope = CompareScope::All;
   bool calibration_required = false;  // a timed number is called only with a calibration
   bool default_bounds = true;         // without one, built-in bounds stand for it

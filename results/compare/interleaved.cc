@@ -34,7 +34,7 @@ namespace {
 
 // A side's value is known up to a bucket, 1/64 of an octave wide at most; a smaller spread of the
 // differences between two of them is the buckets', not the rounds'.
-constexpr double kSpreadMin = 1.4142135623730951 / 64 / 3.4641016151377544;
+constexpr double kPairedSpreadMin = 1.4142135623730951 / 64 / 3.4641016151377544;
 // How samples spread within a step of the clock is not known, so that a change of less than this
 // part of it may be how they fall.
 constexpr double kClockShareMin = 1.0 / 8;
@@ -96,7 +96,7 @@ CellResult pooled(const std::vector<const CellResult*>& processes) {
 // Of the processes' values (logarithms), around their median; nothing for fewer than two.
 std::optional<Estimate> interval_of(const std::vector<double>& values, double confidence) {
   const std::optional<Shift> centre =
-      estimate_paired_shift(values, {.confidence = confidence, .spread_min = kSpreadMin});
+      estimate_paired_shift(values, {.confidence = confidence, .spread_min = kPairedSpreadMin});
   if (!centre) return std::nullopt;
   const double value = median(values);
   return Estimate{.value = std::exp(value),
@@ -104,7 +104,7 @@ std::optional<Estimate> interval_of(const std::vector<double>& values, double co
                   .high = std::exp(std::max(value, centre->high))};
 }
 
-struct PendingNumber {
+struct PairedNumber {
   std::size_t cell_index = 0, number_index = 0;
   const TimedNumber* timed = nullptr;
   std::vector<double> differences = {};
@@ -140,14 +140,14 @@ class RoundComparer {
   NumberComparison timed_number(const TimedNumber& timed, const CellRounds& rounds,
                                 std::vector<double>& differences) const;
   void judge();
-  void judge(NumberComparison& number, const PendingNumber& pending, double p_value_adjusted) const;
+  void judge(NumberComparison& number, const PairedNumber& pending, double p_value_adjusted) const;
 
   const InterleavedRun& run_;
   const ComparePolicy& policy_;
   StrayLines stray_;
   std::vector<CellRounds> rounds_;
   double clock_step_ns_ = 0;
-  std::vector<PendingNumber> pending_;
+  std::vector<PairedNumber> pending_;
   Comparison result_;
 };
 
@@ -347,23 +347,23 @@ NumberComparison RoundComparer::timed_number(const TimedNumber& timed, const Cel
 void RoundComparer::judge() {
   const auto look_count = static_cast<double>(look_rounds(run_.plan).size());
   std::map<std::string, std::vector<Spread>> spreads;
-  const auto name_of = [&](const PendingNumber& pending) {
+  const auto name_of = [&](const PairedNumber& pending) {
     return result_.cells[pending.cell_index].numbers[pending.number_index].name;
   };
-  for (const PendingNumber& pending : pending_) {
+  for (const PairedNumber& pending : pending_) {
     Spread spread = paired_spread(pending.differences).value();
-    spread.variance = std::max(spread.variance, kSpreadMin * kSpreadMin);
+    spread.variance = std::max(spread.variance, kPairedSpreadMin * kPairedSpreadMin);
     spreads[name_of(pending)].push_back(spread);
   }
   std::map<std::string, SpreadPrior> priors;
   for (const auto& [name, list] : spreads) priors[name] = fit_spread_prior(list);
   std::vector<double> p_values;
-  for (PendingNumber& pending : pending_) {
+  for (PairedNumber& pending : pending_) {
     // Whoever looks several times and stops at the first answer errs as often as all looks
     // together; each gets its part.
     pending.shift = estimate_paired_shift(pending.differences,
                                           {.confidence = 1 - (1 - policy_.confidence) / look_count,
-                                           .spread_min = kSpreadMin,
+                                           .spread_min = kPairedSpreadMin,
                                            .prior = priors[name_of(pending)]})
                         .value();
     p_values.push_back(std::min(1.0, pending.shift.p_value * look_count));
@@ -377,7 +377,7 @@ void RoundComparer::judge() {
   }
 }
 
-void RoundComparer::judge(NumberComparison& number, const PendingNumber& pending,
+void RoundComparer::judge(NumberComparison& number, const PairedNumber& pending,
                           double p_value_adjusted) const {
   const Shift& shift = pending.shift;
   number.change = std::expm1(shift.estimate);
