@@ -29,6 +29,8 @@ class Transformer {
 
   [[nodiscard]] Tape& tape() { return tape_; }
   void set_lengths(std::uint64_t batch, std::uint64_t sequence, std::uint64_t context);
+  // T5: tokens of each sequence in the decoder.
+  void set_target(std::uint64_t target) { setup_.target = target; }
   // Makes all parameters; adapters are made narrow first and then cast, as peft does.
   void make_parameters();
   // Embeddings, masks, positions. `tokens`: the input ids.

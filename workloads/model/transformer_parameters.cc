@@ -9,7 +9,9 @@ namespace allocmark {
 std::size_t Transformer::add_weight(std::uint64_t count, std::uint64_t rows) {
   Parameter parameter;
   parameter.width = parameter_bytes();
-  parameter.data = tape_.allocate(count * parameter.width, TensorKind::Parameter);
+  if (!setup_.defers_parameters) {
+    parameter.data = tape_.allocate(count * parameter.width, TensorKind::Parameter);
+  }
   parameter.count = count;
   parameter.rows = rows;
   parameter.trainable = lora_.rank == 0;
