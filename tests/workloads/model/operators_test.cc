@@ -8,6 +8,7 @@
 #include "tests/catch.h"
 #include "tests/support/trace_files.h"
 #include "workloads/open_workload.h"
+#include "workloads/trace/summary.h"
 #include "workloads/trace_tools.h"
 
 using namespace allocmark;
@@ -23,6 +24,23 @@ std::vector<std::uint64_t> sizes_of(const std::string& workload) {
 }
 
 }  // namespace
+
+TEST_CASE("Qwen models have as many parameters as were published") {
+  const auto parameters_of = [](const std::string& model) {
+    const TraceSummary summary =
+        summarize(*open_workload("infer:" + model + ",requests=1,seq=1,answers=1", 1));
+    return summary.tensor_bytes_peak[static_cast<std::size_t>(TensorKind::Parameter)] / 2;
+  };
+  CHECK(parameters_of("qwen2.5-0.5b") == 494'032'768);
+  CHECK(parameters_of("qwen2.5-7b") == 7'615'616'512);
+  CHECK(parameters_of("qwen3-0.6b") == 596'049'920);
+  CHECK(parameters_of("qwen3-8b") == 8'190'735'360);
+  // A server keeps the same weights, joined.
+  const TraceSummary server =
+      summarize(*open_workload("serve:qwen3-0.6b,requests=1,kv=concat,generated_max=2", 1));
+  CHECK(server.tensor_bytes_peak[static_cast<std::size_t>(TensorKind::Parameter)] / 2 ==
+        596'049'920);
+}
 
 TEST_CASE("answers are as long as they were given, batch by batch") {
   // Each new token makes a longer cache of keys and values per layer; the prompt's pass the first.
