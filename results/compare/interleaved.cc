@@ -136,6 +136,7 @@ class RoundComparer {
   [[nodiscard]] std::string timed_reason() const;
   [[nodiscard]] RunSide side(std::size_t index) const;
   void count_all_rounds(std::size_t plan_index, CellComparison& cell) const;
+  void add_first_difference(std::size_t plan_index, CellComparison& cell) const;
   void add_timed(std::size_t plan_index, CellComparison& cell, std::size_t cell_index);
   NumberComparison timed_number(const TimedNumber& timed, const CellRounds& rounds,
                                 std::vector<double>& differences) const;
@@ -231,6 +232,7 @@ Comparison RoundComparer::run() {
     }
     const bool refused = !cell.reason.empty();
     if (!refused) count_all_rounds(plan_index, cell);
+    add_first_difference(plan_index, cell);
     if (policy_.scope == CompareScope::Timed && !refused) {
       std::erase_if(cell.numbers, [](const NumberComparison& number) { return !number.safety; });
     }
@@ -255,6 +257,15 @@ void RoundComparer::count_all_rounds(std::size_t plan_index, CellComparison& cel
                      [&](const NumberComparison& number) { return number.name == fresh.name; });
     if (found == cell.numbers.end() || found->verdict == Verdict::NotComparable) continue;
     *found = std::move(fresh);
+  }
+}
+
+void RoundComparer::add_first_difference(std::size_t plan_index, CellComparison& cell) const {
+  const auto found = run_.first_differences.find(plan_index);
+  if (found == run_.first_differences.end()) return;
+  for (NumberComparison& number : cell.numbers) {
+    const bool differs = number.name == "placement_hash" && number.verdict != Verdict::Same;
+    if (differs) number.first_difference = found->second;
   }
 }
 
@@ -416,6 +427,20 @@ std::vector<std::uint32_t> look_rounds(const InterleavedPlan& plan) {
 
 Comparison compare_interleaved(const InterleavedRun& run, const ComparePolicy& policy) {
   return RoundComparer(run, policy).run();
+}
+
+std::vector<std::size_t> cells_placed_differently(const InterleavedRun& run) {
+  std::vector<std::size_t> found;
+  StrayLines stray;
+  const std::vector<CellRounds> rounds = rounds_by_cell(run, stray);
+  for (std::size_t i = 0; i < rounds.size(); ++i) {
+    const CellResult* const base = rounds[i].outcome(0);
+    const CellResult* const now = rounds[i].outcome(1);
+    if (base == nullptr || now == nullptr) continue;
+    if (!is_measured(*base) || !is_measured(*now)) continue;
+    if (base->placement_hash != now->placement_hash) found.push_back(i);
+  }
+  return found;
 }
 
 std::set<std::size_t> cells_to_go_on(const InterleavedRun& run, const ComparePolicy& policy) {

@@ -9,6 +9,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <set>
 #include <string>
 #include <string_view>
@@ -79,7 +80,17 @@ struct InterleavedRun {
   std::array<Environment, kSideCount> environments = {};
   std::vector<RoundResult> rounds = {};
   bool torn = false;
+  // Where a cell's sides first place a request differently, in words, by the plan's cell.
+  std::map<std::size_t, std::string> first_differences = {};
 };
+
+// The plan's cells whose sides placed requests differently in the first round.
+[[nodiscard]] std::vector<std::size_t> cells_placed_differently(const InterleavedRun& run);
+
+[[nodiscard]] std::string to_json(const std::map<std::size_t, std::string>& first_differences);
+// Throws UsageError where the text is none of these.
+[[nodiscard]] std::map<std::size_t, std::string> first_differences_from_json(
+    const std::string& text, const std::string& where);
 
 [[nodiscard]] Comparison compare_interleaved(const InterleavedRun& run,
                                              const ComparePolicy& policy);
