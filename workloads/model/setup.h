@@ -45,7 +45,8 @@ struct TransformerSetup {
   bool kernels = false;               // emit kernel events
   bool training = true;               // false: no dropout
   bool predicts_words = false;        // BERT, not training: scores of every token, not the pooler's
-  bool evaluating = false;            // a model that is trained, between steps: no dropout either
+  std::uint64_t head_ranks = 1;  // inference: ranks that share the head's words, if it is not tied
+  bool evaluating = false;       // a model that is trained, between steps: no dropout either
   std::uint64_t parameter_bytes = 0;  // element size of parameters as they are made; 0: wide_bytes
   std::uint64_t context = 0;          // keys that each token attends to; 0: `sequence`
   // Parameters are on no device until they are sharded: ShardedParameters makes what this rank

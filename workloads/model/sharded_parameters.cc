@@ -125,9 +125,9 @@ void ShardedParameters::wrap_zero3() {
   TensorPool& pool = tape_->pool();
   std::uint64_t own = 0;
   for (const Unit& unit : units_) own += unit.own_count;
-  master_ = pool.make(own * 4, TensorKind::OptimizerState);
+  if (!settings_.offloads) master_ = pool.make(own * 4, TensorKind::OptimizerState);
   reduction_ = pool.make(settings_.reduce_elements * width_, TensorKind::Communication);
-  own_gradients_ = pool.make(own * width_, TensorKind::Gradient);
+  if (!settings_.offloads) own_gradients_ = pool.make(own * width_, TensorKind::Gradient);
 }
 
 void ShardedParameters::gather(Unit* unit) {
@@ -313,6 +313,7 @@ void ShardedParameters::end_backward() {
 }
 
 std::vector<OptimizedTensor> ShardedParameters::optimized() const {
+  if (settings_.offloads) return {};
   if (settings_.kind == DataParallelKind::Zero3) {
     return {{.count = master_.size_bytes() / 4, .width = 4}};
   }
@@ -329,7 +330,7 @@ std::vector<OptimizedTensor> ShardedParameters::optimized() const {
 }
 
 void ShardedParameters::begin_step() {
-  if (settings_.kind != DataParallelKind::Zero3) return;
+  if (settings_.kind != DataParallelKind::Zero3 || settings_.offloads) return;
   step_gradient_ = tape_->pool().make(master_.size_bytes(), TensorKind::Gradient);
 }
 

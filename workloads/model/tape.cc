@@ -272,6 +272,7 @@ void Tape::run(Node& node) {
   for (std::size_t i = 0; i < backprop.out.size(); ++i) reduce(&backprop, i);
   backprop.gradient.tensor.reset();
   for (Tensor& saved : node.saved) saved.reset();
+  node.parts.clear();
   if (node.segment >= 0) {
     Segment& segment = segments_[static_cast<std::size_t>(node.segment)];
     if (segment.first_saving == position_) {

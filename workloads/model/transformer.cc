@@ -241,6 +241,7 @@ Var Transformer::loss(Var hidden, const Tensor& tokens) {
     Var loss = cross_entropy(tape_, scores, tokens);
     return loss;
   }
+  if (loss_chunks_ > 1) return chunked_loss(std::move(hidden));
   hidden = into_parallel(std::move(hidden));
   Var logits = linear(tape_, hidden, rows, {.weight = head_});
   logits = gather_columns(tape_, std::move(logits),
@@ -276,7 +277,10 @@ Var Transformer::answer(Var hidden) {
     return pooled;
   }
   row.count *= answer_tokens_;
-  return linear(tape_, std::move(row), setup_.batch * answer_tokens_, {.weight = head_});
+  Var logits = linear(tape_, std::move(row), setup_.batch * answer_tokens_, {.weight = head_});
+  if (model.tied_head) return logits;
+  return gather_columns(tape_, std::move(logits),
+                        {.ranks = setup_.head_ranks, .copies_whole = true});
 }
 
 }  // namespace allocmark

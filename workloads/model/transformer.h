@@ -89,6 +89,8 @@ class Transformer {
   void set_mask_length(std::uint64_t length) { mask_length_ = length; }
   // Where keys and values are kept; null for nowhere.
   void set_cache(KvCache* cache) { cache_ = cache; }
+  // Head and loss run over so many chunks of tokens, each checkpointed.
+  void set_loss_chunks(std::uint64_t count) { loss_chunks_ = count; }
   // Where the logits of every forward are appended; null for nowhere.
   void set_kept_outputs(std::vector<Tensor>* kept) { kept_outputs_ = kept; }
 
@@ -206,6 +208,8 @@ class Transformer {
   void drop_locals();
   [[nodiscard]] Var word_scores(const Var& hidden);
   [[nodiscard]] Var causal_loss(Var logits);
+  [[nodiscard]] Var chunked_loss(Var hidden);
+  [[nodiscard]] Var chunk_loss(const Var& hidden, const Tensor& labels);
 
   TransformerSetup setup_;
   LoraSettings lora_;
@@ -215,6 +219,7 @@ class Transformer {
   bool given_positions_ = false;
   bool padded_ = false;
   std::uint64_t answer_tokens_ = 1;
+  std::uint64_t loss_chunks_ = 1;
   std::uint64_t mask_length_ = 0;
   Tensor padded_mask_;
   std::uint64_t routing_seed_ = 0;

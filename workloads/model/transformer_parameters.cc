@@ -140,7 +140,8 @@ void Transformer::make_parameters() {
     static_cast<void>(add_weight(h));
   }
   const bool shares_table = model.tied_head && setup_.parallel.is_first();
-  if (is_last) head_ = shares_table ? word_table_ : add_weight(words * h, words);
+  const std::uint64_t head_words = (words + setup_.head_ranks - 1) / setup_.head_ranks;
+  if (is_last) head_ = shares_table ? word_table_ : add_weight(head_words * h, head_words);
   if (lora_.rank > 0) make_adapters();
 }
 

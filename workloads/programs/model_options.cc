@@ -111,6 +111,26 @@ void read_experts(Parameters& parameters, std::uint64_t token_count, Transformer
   setup->tokens_per_expert = std::move(given);
 }
 
+std::uint64_t read_tensor_ranks(Parameters& parameters, ModelShape* model) {
+  const std::uint64_t ranks = parameters.number("tp", {.preset = 1, .lowest = 1, .highest = 1024});
+  if (ranks == 1) return 1;
+  if (!model->is_llama_like()) {
+    parameters.refuse_value("tp", "1 but for Llama, Qwen and Mixtral models", ranks);
+  }
+  const auto share = [&](const char* what, std::uint64_t* value) {
+    if (*value % ranks != 0) {
+      parameters.refuse_value(
+          "tp", "a divisor of " + std::string(what) + " = " + std::to_string(*value), ranks);
+    }
+    *value /= ranks;
+  };
+  model->head_size = model->head_width();
+  share("heads", &model->head_count);
+  share("kv_heads", &model->kv_head_count);
+  share("ffn", &model->ffn);
+  return ranks;
+}
+
 bool read_switch(Parameters& parameters, const char* key, bool preset) {
   return parameters.number(key, {.preset = preset ? 1u : 0u, .lowest = 0, .highest = 1}) == 1;
 }

@@ -112,6 +112,52 @@ void read_zero_grad(Parameters& parameters, TrainConfig* config) {
   }
 }
 
+void read_offload(Parameters& parameters, TrainConfig* config) {
+  const std::vector<std::string> names = {"none", "states", "gradients"};
+  const std::size_t kind = parameters.choice("offload", names);
+  config->offload = static_cast<Offload>(kind);
+  if (config->offload == Offload::None) return;
+  using enum DataParallelKind;
+  DataParallelSettings& own = config->data_parallel;
+  const bool is_deepspeed = own.kind == Zero1 || own.kind == Zero2 || own.kind == Zero3;
+  if (config->is_megatron() || (own.kind != None && !is_deepspeed)) {
+    parameters.refuse_text("offload",
+                           "none, or implementation=transformers with dp=1 or DeepSpeed's zero",
+                           names[kind]);
+  }
+  if (is_deepspeed && config->offload == Offload::Gradients) {
+    parameters.refuse_text("offload", "states where zero is given: DeepSpeed's gradients go too",
+                           names[kind]);
+  }
+  own.offloads = is_deepspeed;
+  if (config->offload == Offload::Gradients && config->zero_grad != ZeroGrad::AfterStep) {
+    parameters.refuse_text("offload", "none or states where zero_grad is not after_step",
+                           names[kind]);
+  }
+  if (config->clips && (is_deepspeed || config->offload == Offload::Gradients)) {
+    parameters.refuse_value("clip", "0 where gradients are on the host", 1);
+  }
+  if (config->scales_loss) {
+    parameters.refuse_text("offload", "none where precision=fp16_autocast", names[kind]);
+  }
+}
+
+void read_loss(Parameters& parameters, TrainConfig* config) {
+  config->keeps_batch = read_switch(parameters, "keep_batch", true);
+  const TransformerSetup& setup = config->setup;
+  const bool is_causal = setup.model.family == ModelFamily::Gpt2 || setup.model.is_llama_like();
+  if (config->is_megatron() || !is_causal) return;
+  config->loss_chunks =
+      parameters.number("loss_chunks", {.preset = 1, .lowest = 1, .highest = 1024});
+  if (config->loss_chunks > 1 && setup.parallel.tensor > 1) {
+    parameters.refuse_value("loss_chunks", "1 where tp is above 1", config->loss_chunks);
+  }
+  if (config->loss_chunks > 1 && (config->keeps_outputs || config->eval_every > 0)) {
+    parameters.refuse_value("loss_chunks", "1 where eval_every or keep_outputs is given",
+                            config->loss_chunks);
+  }
+}
+
 void read_optimizer(Parameters& parameters, TrainConfig* config) {
   if (config->is_megatron()) {  // its own, fused
     static_cast<void>(parameters.choice("optimizer", {"adamw"}));
@@ -124,6 +170,7 @@ void read_optimizer(Parameters& parameters, TrainConfig* config) {
     parameters.refuse_value("clip", "0 where implementation=megatron", 1);
   }
   read_zero_grad(parameters, config);
+  read_offload(parameters, config);
 }
 
 void read_model_state(Parameters& parameters, TrainConfig* config) {
@@ -280,13 +327,13 @@ TrainConfig read_train_config(Parameters& parameters) {
       parameters.refuse_text("checkpoint", "none or full for T5 models", "selective");
     }
   }
-  config.keeps_batch = read_switch(parameters, "keep_batch", true);
   const bool one_length = config.sequences.size() == 1 && !config.draws_lengths;
   read_experts(parameters, one_length ? setup.batch * config.sequences.front() : 0, &setup);
   read_attention(parameters, &config);
   setup.kernels = read_switch(parameters, "kernels", false);
   read_model_state(parameters, &config);
   read_evaluation(parameters, &config);
+  read_loss(parameters, &config);
   config.marks_phases = parameters.choice("marks", {"steps", "phases"}) == 1;
   if (config.data_parallel.kind != DataParallelKind::None &&
       config.data_parallel.kind >= DataParallelKind::Zero3 && config.checkpoint_blocks > 1) {

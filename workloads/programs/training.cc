@@ -21,6 +21,7 @@ Training::Training(const TrainConfig& config, std::uint64_t seed, EventBatch* ba
   model_->set_routing_seed(seed);
   if (config.keeps_outputs) model_->set_kept_outputs(&kept_outputs_);
   tape().set_keeps_products(config.keeps_products);
+  model_->set_loss_chunks(config.loss_chunks);
 }
 
 bool Training::advance() {
@@ -93,6 +94,9 @@ void Training::wrap() {
     tape().set_on_parameter([this](std::size_t index) {
       if (tape().parameters()[index].count > 0) replicas_->on_gradient(index);
     });
+  } else if (config_.offload == Offload::Gradients) {
+    tape().set_on_parameter(
+        [this](std::size_t index) { tape().parameters()[index].gradient.reset(); });
   }
 }
 
