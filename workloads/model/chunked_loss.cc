@@ -5,20 +5,6 @@
 #include "workloads/model/transformer.h"
 
 namespace allocmark {
-namespace {
-
-// sizes: bytes of the whole, whose parts' gradients are joined.
-void join_backward(Tape& tape, Node& node, Backprop& b) {
-  b.out[0].tensor = tape.gradient(node.sizes[0]);
-}
-
-// A part's gradient waits at the whole.
-void part_backward(Tape& tape, Node& node, Backprop& b) {
-  tape.node(node.edges[0]).parts.push_back(std::move(b.gradient.tensor));
-}
-
-}  // namespace
-
 Var Transformer::chunk_loss(const Var& hidden, const Tensor& labels) {
   const std::uint64_t rows = hidden.count / setup_.model.hidden;
   Var logits = linear(tape_, hidden, rows, {.weight = head_});
@@ -33,16 +19,12 @@ Var Transformer::chunked_loss(Var hidden) {
     const Var padded = tape_.make(rows + setup_.batch, 8);
     labels = tape_.make(rows, 8).tensor;
   }
-  Node* join = tape_.record(join_backward, {&hidden});
-  if (join != nullptr) join->sizes[0] = hidden.size_bytes();
-  Var whole = hidden;
-  tape_.attach(join, &whole);
+  Var whole = begin_parts(tape_, hidden);
   hidden.drop();
   Var total;
   for (std::uint64_t begin = 0; begin < rows; begin += chunk_rows) {
-    Var part = whole;
-    part.count = std::min(chunk_rows, rows - begin) * setup_.model.hidden;
-    tape_.attach(tape_.record(part_backward, {&whole}), &part);
+    const std::uint64_t count = std::min(chunk_rows, rows - begin) * setup_.model.hidden;
+    const Var part = part_of(tape_, whole, count);
     SegmentInput segment{.is_loss = true, .inputs = {part, Var(), Var()}};
     segment.inputs[0].tensor.reset();
     tape_.begin_segment(std::move(segment));

@@ -11,6 +11,7 @@ namespace allocmark {
 enum class Implementation : std::uint8_t {
   Transformers,  // eager layers as transformers writes them
   Megatron,      // Megatron-LM's: fused kernels, gradients added to buffers in four bytes
+  Timm,          // ViT as timm writes it: one projection to query, key and value
 };
 
 // The parts of a model that one rank holds. Ranks count as in Megatron-LM: tensor parallel
@@ -63,7 +64,7 @@ struct TransformerSetup {
   [[nodiscard]] std::uint64_t target_context() const { return target_seen + target; }
   [[nodiscard]] std::uint64_t key_count() const { return context == 0 ? sequence : context; }
   [[nodiscard]] bool has_dropout() const {
-    return training && !evaluating && !model.is_llama_like() && model.family != ModelFamily::Vit;
+    return training && !evaluating && !model.is_llama_like() && model.image == 0;
   }
   [[nodiscard]] std::uint64_t token_count() const { return batch * sequence; }
   // Tokens that this rank has between the parallel regions.

@@ -69,6 +69,12 @@ class Transformer {
     std::uint64_t input_bytes = 0, label_bytes = 0;
   };
   [[nodiscard]] InputSizes input_sizes() const;
+  // DiT: what comes with the noisy images.
+  struct Conditions {
+    Tensor noise, times, labels;
+  };
+  void set_conditions(const Conditions& conditions) { conditions_ = conditions; }
+  void forget_conditions() { conditions_ = {}; }
   // The parameters of each block that were made with it.
   [[nodiscard]] const std::vector<ParameterRange>& layer_parameters() const {
     return layer_parameters_;
@@ -99,8 +105,9 @@ class Transformer {
     std::size_t query = 0, key = 0, value = 0, output = 0, gate = 0, up = 0, down = 0;
     std::size_t first_norm = 0, second_norm = 0;
     std::size_t query_norm = 0, key_norm = 0;  // Qwen 3: of every head
-    std::size_t position_bias = 0;             // T5: the table of the first block
-    std::size_t router = 0;                    // Mixtral; `gate` is then gate and up of all experts
+    std::size_t modulation = 0;     // DiT: six rows of each image from its time and class
+    std::size_t position_bias = 0;  // T5: the table of the first block
+    std::size_t router = 0;         // Mixtral; `gate` is then gate and up of all experts
     std::size_t query_low = 0, query_high = 0, value_low = 0, value_high = 0;  // adapters
   };
   struct Sizes {
@@ -184,6 +191,12 @@ class Transformer {
   [[nodiscard]] std::vector<std::uint64_t> mixtral_draw_counts(std::size_t layer) const;
   [[nodiscard]] Var mixtral_expert_linear(Var input, std::size_t weight, std::uint64_t rows);
   [[nodiscard]] Tensor mixtral_find_tokens(std::uint64_t count);
+  void make_dit_parameters();
+  [[nodiscard]] Var dit_embed(const Tensor& images);
+  [[nodiscard]] Var dit_time();
+  [[nodiscard]] std::vector<Var> dit_modulation(std::size_t weight, std::uint64_t count);
+  [[nodiscard]] Var dit_layer(const LayerWeights& own, Var values);
+  [[nodiscard]] Var dit_loss(Var values);
   void make_t5_parameters();
   [[nodiscard]] Var t5_norm(Var hidden, std::size_t weight, std::uint64_t rows);
   [[nodiscard]] Var t5_dropout(Var input);
@@ -228,7 +241,7 @@ class Transformer {
   std::size_t input_leaf_ = 0;  // adapters: the embedding's output asks for a gradient itself
   std::size_t final_norm_ = 0, head_ = 0, head_bias_ = 0;
   std::size_t transform_ = 0, transform_norm_ = 0, encoder_norm_ = 0;
-  std::size_t patch_weight_ = 0, class_token_ = 0;
+  std::size_t patch_weight_ = 0, class_token_ = 0, time_weight_ = 0;
   std::vector<LayerWeights> layers_;
   std::vector<LayerWeights> cross_layers_;  // T5's decoder: its second attention
   std::vector<ParameterRange> layer_parameters_;
@@ -241,6 +254,9 @@ class Transformer {
   std::array<Var, 2> position_bias_;  // T5's encoder's, decoder's
   Var cross_bias_, cross_mask_, encoded_;
   Tensor positions_, decoder_tokens_;
+  Conditions conditions_;
+  Var condition_;     // DiT: of all blocks
+  Tensor predicted_;  // DiT
   std::vector<Tensor> graph_inputs_;
 };
 

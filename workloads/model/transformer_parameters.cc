@@ -104,6 +104,7 @@ void Transformer::make_parameters() {
   if (megatron_) return megatron_->make_parameters();
   if (model.family == ModelFamily::Vit) return make_vit_parameters();
   if (model.family == ModelFamily::T5) return make_t5_parameters();
+  if (model.family == ModelFamily::Dit) return make_dit_parameters();
   const std::uint64_t h = model.hidden;
   const std::uint64_t words =
       (model.vocabulary + setup_.parallel.tensor - 1) / setup_.parallel.tensor;

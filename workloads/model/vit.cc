@@ -52,11 +52,27 @@ void Transformer::make_vit_parameters() {
     return index;
   };
   patch_weight_ = with_its_bias(3 * model.patch * model.patch, h);
-  class_token_ = add_weight(h);
-  position_table_ = add_weight((model.patch_count() + 1) * h);
+  // A module's own parameters are moved after those of its children: timm's model has them itself.
+  const auto own_parameters = [&] {
+    class_token_ = add_weight(h);
+    position_table_ = add_weight((model.patch_count() + 1) * h);
+  };
+  const bool is_timm = setup_.implementation == Implementation::Timm;
+  if (!is_timm) own_parameters();
   for (std::uint64_t i = 0; i < model.layer_count; ++i) {
     const std::size_t first = tape_.parameters().size();
     LayerWeights own;
+    if (is_timm) {
+      own.first_norm = with_its_bias(1, h);
+      own.query = with_its_bias(h, 3 * h);
+      own.output = with_its_bias(h, h);
+      own.second_norm = with_its_bias(1, h);
+      own.up = with_its_bias(h, model.ffn);
+      own.down = with_its_bias(model.ffn, h);
+      layers_.push_back(own);
+      layer_parameters_.push_back({.first = first, .count = tape_.parameters().size() - first});
+      continue;
+    }
     own.query = with_its_bias(h, h);
     own.key = with_its_bias(h, h);
     own.value = with_its_bias(h, h);
@@ -70,6 +86,7 @@ void Transformer::make_vit_parameters() {
   }
   final_norm_ = with_its_bias(1, h);
   head_ = with_its_bias(h, model.vocabulary);
+  if (is_timm) own_parameters();
 }
 
 // Conv2d whose kernel is as large as its step: rows of patches, seen as tokens.
@@ -78,7 +95,7 @@ Var Transformer::vit_patches(const Tensor& pixels) {
   const Var bias = tape_.cast_parameter(patch_weight_ + 1);
   const Var weight = tape_.cast_parameter(patch_weight_);
   Var images;
-  images.count = setup_.batch * 3 * model.image * model.image;
+  images.count = setup_.batch * model.channels() * model.image * model.image;
   images.width = setup_.wide_bytes;
   images.tensor = pixels;
   if (setup_.autocast) images = cast(tape_, std::move(images), setup_.narrow_bytes);
@@ -130,9 +147,19 @@ Var Transformer::vit_layer(const LayerWeights& own, Var hidden) {
   Var residual = hidden;
   hidden = layer_norm(tape_, hidden, rows, own.first_norm, own.first_norm + 1);
   Var weights;
-  Var query = heads(linear(tape_, hidden, rows, with_bias(own.query)));
-  Var key = heads(linear(tape_, hidden, rows, with_bias(own.key)));
-  Var value = heads(linear(tape_, hidden, rows, with_bias(own.value)));
+  Var query, key, value;
+  if (setup_.implementation == Implementation::Timm) {
+    Var joint = linear(tape_, hidden, rows, with_bias(own.query));
+    std::array<Var, 3> parts = split_three(tape_, joint, true);
+    joint.drop();
+    query = heads(std::move(parts[0]));
+    key = heads(std::move(parts[1]));
+    value = heads(std::move(parts[2]));
+  } else {
+    query = heads(linear(tape_, hidden, rows, with_bias(own.query)));
+    key = heads(linear(tape_, hidden, rows, with_bias(own.key)));
+    value = heads(linear(tape_, hidden, rows, with_bias(own.value)));
+  }
   Var mixed = attend(query, key, value, &weights);
   mixed = linear(tape_, std::move(mixed), rows, with_bias(own.output));
   for (Var* local : {&query, &key, &value}) local->drop();

@@ -114,6 +114,10 @@ InferConfig read_infer_config(Parameters& parameters) {
   InferConfig config;
   TransformerSetup& setup = config.setup;
   setup.model = read_model_shape(parameters);
+  if (setup.model.family == ModelFamily::Dit) {
+    parameters.refuse_value("model", "a model that encodes or generates; DiT is only trained",
+                            setup.model.name);
+  }
   setup.training = false;
   setup.autocast = false;
   setup.head_ranks = read_tensor_ranks(parameters, &setup.model);
@@ -121,6 +125,13 @@ InferConfig read_infer_config(Parameters& parameters) {
   setup.wide_bytes = setup.narrow_bytes = fp32 ? 4 : 2;
   read_experts(parameters, 0, &setup);
   setup.fused_attention = parameters.choice("attention", {"fused", "eager"}) == 0;
+  if (setup.model.family == ModelFamily::Vit) {
+    const bool is_timm = parameters.choice("implementation", {"transformers", "timm"}) == 1;
+    if (is_timm) setup.implementation = Implementation::Timm;
+    if (is_timm && !setup.fused_attention) {
+      parameters.refuse_text("attention", "fused where implementation=timm", "eager");
+    }
+  }
   setup.kernels = read_switch(parameters, "kernels", false);
   config.request_count =
       parameters.number("requests", {.preset = 64, .lowest = 1, .highest = 1'000'000'000});

@@ -20,16 +20,17 @@ ModelShape read_model_shape(Parameters& parameters) {
   model.hidden = number("hidden", model.hidden, 1 << 17);
   model.head_count = number("heads", model.head_count, 1024);
   model.ffn = number("ffn", model.ffn, 1 << 20);
-  const bool is_vit = model.family == ModelFamily::Vit;
-  model.vocabulary = number(is_vit ? "classes" : "vocabulary", model.vocabulary, 1 << 20);
-  if (is_vit) {
+  const bool has_images = model.image > 0;
+  model.vocabulary = number(has_images ? "classes" : "vocabulary", model.vocabulary, 1 << 20);
+  if (has_images) {
     model.image = number("image", model.image, 1 << 14);
     model.patch = number("patch", model.patch, 1 << 14);
     if (model.image % model.patch != 0) {
       parameters.refuse_value("patch", "a divisor of image = " + std::to_string(model.image),
                               model.patch);
     }
-    model.positions = model.patch_count() + 1;
+    // ViT has a class token besides.
+    model.positions = model.patch_count() + (model.family == ModelFamily::Vit ? 1 : 0);
   } else if (model.positions > 0) {
     model.positions = number("positions", model.positions, 1 << 20);
   }

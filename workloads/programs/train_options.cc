@@ -51,12 +51,31 @@ void read_precision(Parameters& parameters, TrainConfig* config) {
   setup.narrow_bytes = precision == 2 ? 4 : 2;
 }
 
+void read_implementation(Parameters& parameters, TransformerSetup* setup) {
+  const std::vector<std::string> names = {"transformers", "megatron", "timm"};
+  const std::size_t kind = parameters.choice("implementation", names);
+  setup->implementation = static_cast<Implementation>(kind);
+  const ModelFamily family = setup->model.family;
+  const bool is_llama = family == ModelFamily::Llama && !setup->model.has_qwen_parts();
+  if (setup->implementation == Implementation::Megatron && family != ModelFamily::Gpt2 &&
+      !is_llama) {
+    parameters.refuse_text("implementation",
+                           "transformers for BERT, Qwen, Mixtral, T5 and ViT models", names[kind]);
+  }
+  if (setup->implementation == Implementation::Timm && family != ModelFamily::Vit) {
+    parameters.refuse_text("implementation", "transformers, or timm for ViT models", names[kind]);
+  }
+}
+
 // transformers runs scaled dot product attention unless told not to, Megatron-LM its own layers.
 void read_attention(Parameters& parameters, TrainConfig* config) {
   const bool is_megatron = config->is_megatron();
   const std::size_t kind = is_megatron ? parameters.choice("attention", {"eager", "fused"})
                                        : parameters.choice("attention", {"fused", "eager"});
   config->setup.fused_attention = (kind == 0) != is_megatron;
+  if (config->setup.implementation == Implementation::Timm && !config->setup.fused_attention) {
+    parameters.refuse_text("attention", "fused where implementation=timm", "eager");
+  }
 }
 
 void read_checkpoint(Parameters& parameters, TrainConfig* config) {
@@ -287,14 +306,7 @@ TrainConfig read_train_config(Parameters& parameters) {
   TrainConfig config;
   TransformerSetup& setup = config.setup;
   setup.model = read_model_shape(parameters);
-  setup.implementation = static_cast<Implementation>(
-      parameters.choice("implementation", {"transformers", "megatron"}));
-  const bool has_megatron =
-      setup.model.family == ModelFamily::Gpt2 || setup.model.family == ModelFamily::Llama;
-  if (config.is_megatron() && !has_megatron) {
-    parameters.refuse_text("implementation", "transformers for BERT, Mixtral, T5 and ViT models",
-                           "megatron");
-  }
+  read_implementation(parameters, &setup);
   setup.batch = parameters.number("batch", {.preset = 8, .lowest = 1, .highest = 4096});
   read_lengths(parameters, &config);
   config.step_count = parameters.number("steps", {.preset = 4, .lowest = 0, .highest = 1'000'000});

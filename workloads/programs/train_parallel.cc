@@ -38,7 +38,7 @@ void check_shares(Parameters& parameters, const TransformerSetup& setup) {
 void check_families(Parameters& parameters, const TransformerSetup& setup) {
   const ModelFamily family = setup.model.family;
   const bool is_whole =
-      family == ModelFamily::Vit || family == ModelFamily::T5 || family == ModelFamily::Mixtral;
+      setup.model.image > 0 || family == ModelFamily::T5 || family == ModelFamily::Mixtral;
   if (!is_whole) return;
   const std::string wanted = "1 for " + std::string(setup.model.name);
   if (setup.parallel.tensor > 1) parameters.refuse_value("tp", wanted, setup.parallel.tensor);

@@ -175,7 +175,9 @@ void Training::begin_forward(std::uint64_t index) {
   model_->set_target(own.target);
   // The new batch is there before the variable lets go of the old one. Stages in between get none.
   const Transformer::InputSizes sizes = model_->input_sizes();
-  if (is_first() || is_last()) {
+  if (config_.setup.model.family == ModelFamily::Dit) {
+    make_noisy_batch(sizes);
+  } else if (is_first() || is_last()) {
     Tensor tokens = tape().allocate(sizes.input_bytes, TensorKind::Activation);
     Tensor mask;
     if (config_.given_mask) mask = tape().allocate(sizes.input_bytes, TensorKind::Activation);
@@ -197,6 +199,16 @@ void Training::begin_forward(std::uint64_t index) {
   layer_ = 0;
   layer_end_ = config_.setup.own_layer_count();
   phase_ = Phase::Forward;
+}
+
+// Latents, their noise, times and classes replace those of the last step one by one.
+void Training::make_noisy_batch(const Transformer::InputSizes& sizes) {
+  Pass& own = pass();
+  own.tokens = tape().allocate(sizes.input_bytes, TensorKind::Activation);
+  own.noise = tape().allocate(sizes.input_bytes, TensorKind::Activation);
+  own.times = tape().allocate(sizes.label_bytes, TensorKind::Activation);
+  own.labels = tape().allocate(sizes.label_bytes, TensorKind::Activation);
+  model_->set_conditions({.noise = own.noise, .times = own.times, .labels = own.labels});
 }
 
 // PyTorch's stages have a buffer for every micro batch from their first step on; Megatron-LM makes
@@ -295,8 +307,11 @@ void Training::end_forward() {
     }
     own.output = loss;
     own.output.tensor.reset();
+    model_->forget_conditions();
     if (!config_.keeps_batch) {
-      for (Tensor* held : {&own.tokens, &own.given_mask, &own.labels}) held->reset();
+      for (Tensor* held : {&own.tokens, &own.given_mask, &own.labels, &own.noise, &own.times}) {
+        held->reset();
+      }
     }
   } else {
     send();

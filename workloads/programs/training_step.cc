@@ -184,6 +184,8 @@ void Training::end() {
     own.tokens.reset();
     own.labels.reset();
     own.given_mask.reset();
+    own.noise.reset();
+    own.times.reset();
     own.loss.reset();
     own.arguments.clear();
   }
