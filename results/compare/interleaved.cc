@@ -397,7 +397,7 @@ void RoundComparer::judge(NumberComparison& number, const PairedNumber& pending,
   number.p_value_adjusted = p_value_adjusted;
   const double reach = std::log1p(policy_.effect_min_of(number.name, true));
   const bool differs =
-      p_value_adjusted <= policy_.false_share_max && std::abs(shift.estimate) > reach;
+      p_value_adjusted <= policy_.false_share_in_turns() && std::abs(shift.estimate) > reach;
   const double resolved_ns = is_quantile(*pending.timed) ? kClockShareMin * clock_step_ns_ : 0;
   if (differs && std::abs(number.now.value_or(0) - number.base.value_or(0)) <= resolved_ns) {
     number.verdict = Verdict::Undecided;

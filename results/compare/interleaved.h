@@ -46,11 +46,11 @@ struct InterleavedPlan {
   std::uint32_t pass_count_max = 3;  // and at most, where the two sides' processes take turns
   bool turns_by_pass = true;         // false: a side's process runs when the other side's has ended
   std::uint32_t round_count = 16;    // before the first look
-  std::uint32_t round_count_max = 32;  // later looks are at twice the one before, up to this
+  std::uint32_t round_count_max = 48;  // later looks are at twice the one before, up to this
   std::vector<InterleavedCell> cells = {};
 };
 
-// Rounds after which verdicts are formed: 16 and 32 with the defaults. The last one is
+// Rounds after which verdicts are formed: 16, 32 and 48 with the defaults. The last one is
 // round_count_max.
 [[nodiscard]] std::vector<std::uint32_t> look_rounds(const InterleavedPlan& plan);
 

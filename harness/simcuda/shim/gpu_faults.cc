@@ -148,7 +148,7 @@ bool gpu_is_lost(int gpu) {
 
 std::uint64_t stretched_ns(int gpu, std::uint64_t ns) {
   constexpr std::uint64_t kWhole = 100;
-  const std::lock_guard lock(plan().mutex);
+  const std::lock_guard lock(gpu_plan().mutex);
   const std::string* percent = gpu < 0 ? nullptr : find_value(gpu, "slow_percent");
   return percent == nullptr ? ns : ns * number_of(*percent) / kWhole;
 }
