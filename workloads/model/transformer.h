@@ -16,9 +16,11 @@
 namespace allocmark {
 
 struct LoraSettings {
-  std::uint64_t rank = 0;  // 0: none; adapters on q and v, in four bytes, everything else frozen
-  bool quantized = false;  // the blocks' matrices are kept in 4 bits
-  bool dropout = false;    // of the adapters' inputs
+  std::uint64_t rank = 0;    // 0: none; adapters on q and v, in four bytes, everything else frozen
+  bool quantized = false;    // the blocks' matrices are kept in 4 bits
+  bool dropout = false;      // of the adapters' inputs
+  bool in_own_type = false;  // adapters have the model's type, as sharded parameters need
+
   // The embedding's output asks for a gradient, as peft has it where blocks are checkpointed.
   bool input_gradient = false;
 };
@@ -75,10 +77,8 @@ class Transformer {
   };
   void set_conditions(const Conditions& conditions) { conditions_ = conditions; }
   void forget_conditions() { conditions_ = {}; }
-  // The parameters of each block that were made with it.
-  [[nodiscard]] const std::vector<ParameterRange>& layer_parameters() const {
-    return layer_parameters_;
-  }
+  // The parameters of each block, its adapters among them.
+  [[nodiscard]] std::vector<std::vector<std::size_t>> unit_parameters() const;
   // Between steps: no dropout.
   void set_evaluating(bool evaluating);
   // In the order of model.parameters().
@@ -163,6 +163,7 @@ class Transformer {
   [[nodiscard]] Var adapted(const Var& input, std::size_t weight, std::size_t low,
                             std::size_t high);
   [[nodiscard]] Var heads(Var projected);
+  [[nodiscard]] Var normed_heads(Var projected, std::size_t norm);
   [[nodiscard]] Var rotated(const Var& input);
   [[nodiscard]] Var attend(const Var& query, Var key, Var value, Var* weights);
   [[nodiscard]] Var gpt2_attention(const LayerWeights& own, std::size_t index, const Var& input,
@@ -174,6 +175,7 @@ class Transformer {
   [[nodiscard]] Var bert_layer(const LayerWeights& own, Var hidden);
   [[nodiscard]] Var llama_layer(const LayerWeights& own, std::size_t index, Var hidden);
   void make_vit_parameters();
+  [[nodiscard]] std::uint64_t weight_sum_count() const;
   [[nodiscard]] Var vit_patches(const Tensor& pixels);
   [[nodiscard]] Var vit_embed(const Tensor& pixels);
   [[nodiscard]] Var vit_layer(const LayerWeights& own, Var hidden);
@@ -244,7 +246,7 @@ class Transformer {
   std::size_t patch_weight_ = 0, class_token_ = 0, time_weight_ = 0;
   std::vector<LayerWeights> layers_;
   std::vector<LayerWeights> cross_layers_;  // T5's decoder: its second attention
-  std::vector<ParameterRange> layer_parameters_;
+  std::vector<ParameterRange> layer_parameters_, adapters_;
   std::unique_ptr<MegatronModel> megatron_;
   std::vector<Tensor> buffers_;
   std::vector<Tensor> quantized_;

@@ -259,7 +259,10 @@ void read_evaluation(Parameters& parameters, TrainConfig* config) {
 }
 
 void read_lora(Parameters& parameters, TrainConfig* config) {
-  if (config->setup.model.family != ModelFamily::Llama || config->is_megatron()) return;
+  const ModelShape& model = config->setup.model;
+  const bool has_adapters = model.is_llama_like() || model.family == ModelFamily::Gpt2 ||
+                            model.family == ModelFamily::Bert;
+  if (!has_adapters || config->is_megatron()) return;
   config->lora.rank = parameters.number("lora", {.preset = 0, .lowest = 0, .highest = 4096});
   if (config->lora.rank == 0) return;
   if (config->setup.parallel.tensor * config->setup.parallel.pipeline > 1) {
@@ -267,6 +270,7 @@ void read_lora(Parameters& parameters, TrainConfig* config) {
   }
   config->lora.input_gradient = config->checkpointed;
   config->lora.dropout = read_switch(parameters, "lora_dropout", false);
+  if (!model.is_llama_like()) return;
   config->lora.quantized = parameters.choice("quantize", {"none", "nf4"}) == 1;
   if (config->lora.quantized && config->setup.wide_bytes != 2) {
     parameters.refuse_text("quantize", "none, or precision=bf16 or bf16_weights_autocast", "nf4");

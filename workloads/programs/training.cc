@@ -85,7 +85,7 @@ void Training::wrap() {
   } else if (settings.kind >= DataParallelKind::Zero3) {
     sharded_ =
         std::make_unique<ShardedParameters>(settings, config_.setup.parallel.data_rank, &tape());
-    sharded_->wrap(model_->layer_parameters());
+    sharded_->wrap(model_->unit_parameters());
     if (settings.kind == DataParallelKind::Fsdp1) tape().set_sum_stream(2);
     tape().set_on_hook([this](std::uint64_t code) { sharded_->on_hook(code); });
   } else if (settings.kind != DataParallelKind::None) {

@@ -70,6 +70,13 @@ class Why(unittest.TestCase):
         self.assertEqual(self.text.count("no setting of PyTorch"), 4)
 
 
+class Advise(unittest.TestCase):
+    def test_what_no_setting_can_serve_is_not_searched(self):
+        advice = json.loads(call("advise", "gpt2_train_amp", "--capacity", "1GiB", "--search-only", "--format", "json"))
+        self.assertEqual([one["conf"] for one in advice["settings"]], ["", "expandable_segments:True"])
+        self.assertIn("no setting can help", call("advise", "gpt2_train_amp", "--capacity", "1GiB", "--search-only"))
+
+
 class Page(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()

@@ -38,6 +38,31 @@ TEST_CASE("an optimizer on the host leaves no states on the device") {
   CHECK(kind_peak(model + ",dp=4,zero=3,offload=states", TensorKind::OptimizerState) == 0);
 }
 
+TEST_CASE("adapters alone are trained, in shards too") {
+  const std::string model = "train:llama-3-8b,layers=8,batch=1,seq=64,steps=2,lora=16,";
+  // q: 16 x 4096 and 4096 x 16; v: 16 x 4096 and 1024 x 16.
+  const std::uint64_t adapters = 8ull * 16 * (4096 + 4096 + 4096 + 1024);
+  const auto states_of = [](const std::string& workload) {
+    return kind_peak(workload, TensorKind::OptimizerState);
+  };
+  CHECK(states_of(model + "precision=bf16") == adapters * 2 * 4);
+  const std::string sharded = "precision=fp32,gathered=bf16,dp=4,fsdp=2,checkpoint=full";
+  CHECK(states_of(model + sharded) == adapters * 2 * 4 / 4);
+  // DeepSpeed's have a copy in four bytes of what is trained.
+  CHECK(states_of(model + "precision=bf16,dp=4,zero=2") == adapters * 3 * 4 / 4);
+  // Frozen shards are gathered as before, and only adapters' gradients are reduced.
+  const std::uint64_t block = 4096ull * 4096 * 2 + 4096ull * 1024 * 2 + 3 * 4096ull * 14336;
+  CHECK(kind_peak(model + sharded, TensorKind::Gradient) < block * 4);
+  CHECK(kind_peak(model + sharded, TensorKind::Parameter) >
+        (8 * block + 2 * 128'256ull * 4096) / 4 * 4);
+  // GPT-2's joint projection: 768 x 16 and 16 x 2304.
+  CHECK(states_of("train:gpt2-124m,batch=1,seq=32,steps=1,lora=16,precision=bf16") ==
+        12ull * 16 * (768 + 2304) * 2 * 4);
+  CHECK(states_of("train:bert-base,batch=1,seq=32,steps=1,lora=16,precision=bf16") ==
+        12ull * 16 * 4 * 768 * 2 * 4);
+  CHECK(mentions(refusal_of("train:llama-3-8b,lora=8,dp=2,fsdp=1"), "0 where fsdp=1"));
+}
+
 TEST_CASE("a loss in chunks never holds all logits") {
   const std::string model =
       "train:qwen2.5-0.5b,layers=1,batch=2,seq=512,steps=1,precision=bf16,optimizer=sgd";
