@@ -195,7 +195,7 @@ Figure judged_figure(const References& references, const std::string& name, doub
     if (row != references.spread->rows.end() && row->second.machine_count >= kSpreadMachinesMin) {
       return {.name = name,
               .threshold = quantile.spread_threshold,
-              .value = ns / row->second.slowest_ns,
+              .value = ns / (row->second.slowest_ns * spread_allowance(row->second.machine_count)),
               .measured_ns = ns,
               .note = fmt::format("{}; {} machines: median {}, slowest {}", ns_text(ns),
                                   row->second.machine_count, ns_text(row->second.median_ns),

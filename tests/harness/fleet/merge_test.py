@@ -108,7 +108,7 @@ def nodes(check, work):
     check("it is not replaced", 2, ["--force"], *words, "--baseline", work / "ours.json")
     qualify = ["qualify", "--device", "sim:h200", "--baseline", work / "ours.json"]
     check("a healthy node by it", 0, ["latency.p50_beyond_spread", "7 machines"], *qualify)
-    check("a slow one by it", 0, ["WARN  latency"], *qualify, environment={"SIMCUDA_GPU_FAULTS": "0:slow_percent=250"})
+    check("a slow one by it", 0, ["WARN  latency"], *qualify, environment={"SIMCUDA_GPU_FAULTS": "0:slow_percent=500"})
     (work / "ours.json").write_text((work / "ours.json").read_text().replace("median_ns", "median"))
     check("a damaged baseline", 2, ["ours.json", "median_ns"], *qualify)
     check("nothing to merge", 6, ["none"], "merge", work / "none")
