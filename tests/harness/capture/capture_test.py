@@ -144,6 +144,13 @@ class Capture(unittest.TestCase):
         self.assertEqual((run.returncode, len(run.stdout.split())), (0, 400))
         self.assertIn("nothing is recorded", run.stderr)
 
+    def test_programs_that_simcuda_run_starts(self):
+        launcher = os.path.join(os.path.dirname(ALLOCMARK), "simcuda-run")
+        for number, words in enumerate(([PROGRAM, "heap"], ["sh", "-c", f"exec '{PROGRAM}' heap"])):
+            run = self.capture(launcher, *words, out=f"launched{number}")
+            self.assertEqual(run.returncode, 0, run.stderr)
+            self.assertEqual(self.count(self.traces(f"launched{number}")[0], "alloc"), 400)
+
     def test_mistakes(self):
         os.mkdir(os.path.join(self.folder, "full"))
         Path(self.folder, "full", "file").touch()
