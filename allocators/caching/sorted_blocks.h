@@ -1,5 +1,5 @@
-// A set of blocks ordered by (size, address), or by address alone: the choice it gives is the one a
-// red-black tree would give, at the cost of a few cache lines. Keys stand in sorted chunks of at
+// A set of blocks ordered by (size, order, address), or by address alone: the choice it gives is the
+// one a red-black tree would give, at the cost of a few cache lines. Keys stand in sorted chunks of at
 // most 64, so that an insertion moves at most a kilobyte whatever the number of blocks.
 #pragma once
 
@@ -23,9 +23,20 @@ class SortedBlocks {
     friend bool operator==(const Position&, const Position&) = default;
   };
 
-  [[nodiscard]] static Key key(std::uint64_t size_bytes, std::uint64_t address) {
-    return (static_cast<Key>(size_bytes) << 64) | address;
+  // Sizes and addresses are multiples of 512, which leaves room for the order between them: sizes
+  // below 2^60 (larger ones are refused before), orders below 2^37. Addresses may be above 2^49
+  // only where all orders are 0; Heap::next_order sees to both.
+  static constexpr std::uint64_t kOrderEnd = std::uint64_t{1} << 37;
+  static constexpr std::uint64_t kAddressEnd = std::uint64_t{1} << 49;
+  [[nodiscard]] static Key key(std::uint64_t size_bytes, std::uint64_t order,
+                               std::uint64_t address) {
+    return (static_cast<Key>(size_bytes) << 68) | ((static_cast<Key>(order) << 40) + (address >> 9));
   }
+  [[nodiscard]] static Key key(const Block& block) {
+    return key(block.size_bytes, block.order, block.address);
+  }
+  // Below every block of that size.
+  [[nodiscard]] static Key first_of(std::uint64_t size_bytes) { return key(size_bytes, 0, 0); }
 
   SortedBlocks();
 

@@ -249,7 +249,8 @@ void CellRun::verify_pass() {
                      PlacementHeader{.device_total_bytes = total_bytes,
                                      .limit_bytes = memory_limit_bytes_,
                                      .allocator = spec_.key.allocator,
-                                     .conf = spec_.key.conf_text()});
+                                     .conf = spec_.key.conf_text(),
+                                     .release = entry_->release});
   }
   Verifier verifier(VerifySetup{.replay = {.backend = backend.get(),
                                            .processes = processes_of(backend.get()),

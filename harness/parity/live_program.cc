@@ -58,16 +58,21 @@ Subject subject_of(std::unique_ptr<Kind> backend) {
 }
 
 Subject make_subject(std::string_view name, const std::string& conf) {
-  if (name == "torch")
-    return subject_of(std::make_unique<TorchBackend>(BackendOptions{.conf = conf}));
-  if (name != "caching") {
+  const std::size_t at = name.find('@');
+  const std::string release(at == std::string_view::npos ? "" : name.substr(at + 1));
+  if (family_of(name) == "torch")
+    return subject_of(std::make_unique<TorchBackend>(BackendOptions{.conf = conf}, release));
+  if (family_of(name) != "caching") {
     throw UsageError({.what = fmt::format("'{}' has no live comparison", name),
                       .where = "",
                       .wanted = "caching or torch",
                       .got = "",
                       .next = ""});
   }
-  const caching::PytorchConfig config = caching::parse_pytorch(conf);
+  const caching::Rules& rules = release.empty()
+                                    ? caching::newest_rules()
+                                    : caching::require_rules(release, std::string(name));
+  const caching::PytorchConfig config = caching::parse_pytorch(conf, rules);
   if (!config.accepted()) {
     throw UsageError({.what = "PyTorch does not accept the config string",
                       .where = conf,
@@ -108,7 +113,7 @@ class LiveRun {
     heap_base_ = address_of(probe);
     ALLOCMARK_CUDA_CHECK(cudaFree(probe));
     subject_ = make_subject(backend, program.conf);
-    if (backend == "caching" && program.conf.find("backend:cudaMallocAsync") != std::string::npos)
+    if (family_of(backend) == "caching" && program.conf.find("backend:cudaMallocAsync") != std::string::npos)
       make_stream_pool();
   }
 

@@ -137,7 +137,7 @@ void try_settings(Why& why, const DeviceHistory& history, std::vector<std::strin
   if (std::ranges::find(confs, why.recorded.conf) == confs.end())
     confs.insert(confs.begin(), why.recorded.conf);
   for (const std::string& conf : confs) {
-    const caching::StrictConfig config = caching::parse_strict(conf);
+    const caching::StrictConfig config = caching::parse_strict(conf, *why.recorded.settings.rules);
     if (config.error && conf != why.recorded.conf) throw UsageError(*config.error);
     const caching::Settings& settings =
         conf == why.recorded.conf ? why.recorded.settings : config.settings;
@@ -174,6 +174,25 @@ std::uint64_t live_peak(const DeviceHistory& history) {
   return std::max(peak_bytes, live_bytes);
 }
 
+// A snapshot does not name its release: the newest whose rules give the recorded placements, else
+// the one that gives most of them.
+void find_release(Why& why, const DeviceHistory& history) {
+  const auto rules = caching::all_rules();
+  std::optional<caching::TieBreak> tried;
+  for (auto at = rules.rbegin(); at != rules.rend(); ++at) {
+    if (tried == at->tie_break) continue;
+    RecordedSettings settings = recorded_settings(why.snapshot.settings, *at);
+    SelfCheck check = check_recording(history, settings);
+    const bool complete = check.complete();
+    if (!tried || complete || check.equal_count > why.check.equal_count) {
+      why.recorded = std::move(settings);
+      why.check = std::move(check);
+    }
+    if (complete) return;
+    tried = at->tie_break;
+  }
+}
+
 }  // namespace
 
 Why explain_snapshot(const std::string& path, const WhyOptions& options) {
@@ -183,8 +202,7 @@ Why explain_snapshot(const std::string& path, const WhyOptions& options) {
   if (why.snapshot.entry_count(device) == 0) throw_without_history(why.snapshot);
   const DeviceHistory history(why.snapshot, device);
   why.notes = history.notes();
-  why.recorded = recorded_settings(why.snapshot.settings);
-  why.check = check_recording(history, why.recorded);
+  find_release(why, history);
   if (why.check.last_oom) {
     why.shares = share_out(why.snapshot, *why.check.last_oom);
     why.held = held_segments(why.snapshot, *why.check.last_oom);

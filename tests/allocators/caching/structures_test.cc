@@ -42,20 +42,21 @@ TEST_CASE("sorted blocks are a std::map in order, search and walk") {
     // Grows to thousands of blocks, then shrinks to nothing: chunks split and join.
     Block& block = blocks[random.below(blocks.size())];
     const bool grows = i < 20000 ? random.below(4) != 0 : random.below(4) == 0;
-    const SortedBlocks::Key held = SortedBlocks::key(block.size_bytes, block.address);
+    const SortedBlocks::Key held = SortedBlocks::key(block);
     if (block.allocated && !grows) {
       sorted.erase(held);
       expected.erase(held);
       block.allocated = false;
     } else if (!block.allocated && grows) {
       block.size_bytes = 512 * random.below(50);
+      block.order = random.below(3);
       block.address = static_cast<std::uint64_t>(&block - blocks.data()) * 512;
       block.allocated = true;
-      sorted.insert(SortedBlocks::key(block.size_bytes, block.address), &block);
-      expected.emplace(SortedBlocks::key(block.size_bytes, block.address), &block);
+      sorted.insert(SortedBlocks::key(block), &block);
+      expected.emplace(SortedBlocks::key(block), &block);
     }
     const SortedBlocks::Key wanted =
-        SortedBlocks::key(512 * random.below(52), 512 * random.below(3000));
+        SortedBlocks::key(512 * random.below(52), random.below(3), 512 * random.below(3000));
     const auto found = sorted.lower_bound(wanted);
     const auto expected_found = expected.lower_bound(wanted);
     const bool none = expected_found == expected.end();
