@@ -39,7 +39,7 @@ class Search {
  public:
   explicit Search(const SearchSpec& spec)
       : spec_(spec),
-        entry_(find_backend("caching")),
+        entry_(find_backend(spec.allocator)),
         simcu_(SimcuApi::find()),
         trace_(open_workload_with_kernels(spec.workload, spec.seed)) {}
 

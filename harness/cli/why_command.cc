@@ -10,6 +10,9 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "harness/cli/commands.h"
+#include "harness/run/child_process.h"
+#include "harness/run/run.h"
+#include "harness/why/simulated.h"
 #include "harness/why/why.h"
 #include "workloads/import/recording.h"
 
@@ -65,7 +68,8 @@ ExitCode run_why(const WhyCommand& command) {
                       .got = "",
                       .next = "for a trace or a log: allocmark run --workload file:" + path});
   }
-  const Why why = explain_snapshot(path, options);
+  Why why = explain_snapshot(path, options);
+  simulate_settings(&why, own_program_path(), default_job_count("sim:h200"));
   fmt::print("{}", command.format == "json" ? to_json(why) : to_text(why));
   return ExitCode::Pass;
 }

@@ -10,6 +10,7 @@
 #include "allocators/caching/sizes.h"
 #include "base/bytes.h"
 #include "base/error.h"
+#include "harness/advise/advice.h"
 
 namespace allocmark {
 namespace {
@@ -148,15 +149,26 @@ void try_settings(Why& why, const DeviceHistory& history, std::vector<std::strin
       result.failed_count = std::max(result.failed_count, why.check.oom_count);
     why.settings.push_back(std::move(result));
   }
-  const auto is_narrow = [&why](const WhatIf& entry) {
-    return why.capacity_bytes<kNoLimit&& static_cast<double>(entry.reserved_bytes_peak)>
-               kSafeShare *
-           static_cast<double>(why.capacity_bytes);
-  };
-  std::ranges::stable_sort(why.settings, [&](const WhatIf& left, const WhatIf& right) {
-    return std::tuple(left.failed_count, is_narrow(left), left.call_count) <
-           std::tuple(right.failed_count, is_narrow(right), right.call_count);
-  });
+}
+
+// Its reserved peak leaves too little of the card.
+bool is_narrow(const Why& why, const WhatIf& entry) {
+  return why.capacity_bytes<kNoLimit&& static_cast<double>(entry.reserved_bytes_peak)> kSafeShare *
+         static_cast<double>(why.capacity_bytes);
+}
+
+// Places in the order of 'advise'.
+std::vector<std::size_t> cost_order(const std::vector<WhatIf>& settings) {
+  std::vector<SettingFacts> facts;
+  for (const WhatIf& entry : settings) {
+    constexpr double kCallNs = 1e5;  // that differ by a call differ
+    facts.push_back({.conf = entry.conf,
+                     .driver_ns_per_step = entry.simulated
+                                               ? entry.simulated->driver_ns_per_step
+                                               : kCallNs * static_cast<double>(entry.call_count),
+                     .least_bytes = entry.reserved_bytes_peak});
+  }
+  return ranked_by_cost(facts);
 }
 
 std::uint64_t live_peak(const DeviceHistory& history) {
@@ -195,6 +207,15 @@ void find_release(Why& why, const DeviceHistory& history) {
 
 }  // namespace
 
+void rank_settings(Why* why) {
+  std::vector<WhatIf> ranked;
+  for (const std::size_t place : cost_order(why->settings)) ranked.push_back(why->settings[place]);
+  std::ranges::stable_sort(ranked, {}, [&](const WhatIf& entry) {
+    return std::tuple(entry.failed_count_max(), is_narrow(*why, entry));
+  });
+  why->settings = std::move(ranked);
+}
+
 Why explain_snapshot(const std::string& path, const WhyOptions& options) {
   Why why;
   why.snapshot = read_memory_snapshot(path);
@@ -211,6 +232,7 @@ Why explain_snapshot(const std::string& path, const WhyOptions& options) {
   find_capacity(why, options);
   try_settings(why, history, options.confs.empty() ? candidate_confs() : options.confs,
                options.memory_bytes.has_value());
+  rank_settings(&why);
   return why;
 }
 

@@ -42,6 +42,15 @@ struct HeldSegment {
   std::string holder{};           // its stack, innermost first; empty where the file has none
 };
 
+// How a user of PyTorch chooses the driver's pools, which PyTorch's own allocator does not manage.
+inline constexpr const char* kDriverPoolConf = "backend:cudaMallocAsync";
+
+// What does not manage memory as PyTorch's own allocator does, on the simulated H200.
+struct OtherAllocator {
+  std::string name{};  // kDriverPoolConf, or an allocator that no setting of PyTorch chooses
+  Simulated simulated{};
+};
+
 struct Why {
   MemorySnapshot snapshot;
   std::vector<std::string> notes;
@@ -51,11 +60,16 @@ struct Why {
   std::uint64_t capacity_bytes_max = kNoLimit;  // more than capacity_bytes where a limit is guessed
   std::string capacity_source;
   std::optional<OomShares> shares{};
-  std::vector<HeldSegment> held{};  // by free bytes, largest first
-  std::vector<WhatIf>
-      settings{};  // served first, then by calls of the driver; `recorded` is among them
-  std::uint64_t live_bytes_peak = 0;  // requested, as the program went on
+  std::vector<HeldSegment> held{};         // by free bytes, largest first
+  std::vector<WhatIf> settings{};          // the best first; `recorded` is among them
+  std::vector<OtherAllocator> others{};    // by failures, then time
+  std::uint64_t simulated_step_count = 0;  // 0 where nothing was simulated
+  std::uint64_t live_bytes_peak = 0;       // requested, as the program went on
 };
+
+// Failures, then memory to spare, then what 'advise' ranks by: modelled time in CUDA calls, or the
+// number of calls where nothing was simulated.
+void rank_settings(Why* why);
 
 [[nodiscard]] Why explain_snapshot(const std::string& path, const WhyOptions& options);
 

@@ -42,7 +42,9 @@ install(DIRECTORY scripts/report/ DESTINATION share/allocmark/report PATTERN __p
 install(FILES results/DEFINITIONS.md results/schema.json DESTINATION share/allocmark/report/results)
 install(FILES results/compare/VERDICTS.md DESTINATION share/allocmark/report/results/compare)
 install(FILES harness/qualify/thresholds.json DESTINATION share/allocmark)
-install(PROGRAMS scripts/record_pytorch.py DESTINATION share/allocmark)
+install(PROGRAMS scripts/record_pytorch.py scripts/capture_usdt.py scripts/build_torch_capture.sh DESTINATION share/allocmark)
+install(TARGETS allocmark_capture LIBRARY DESTINATION lib/allocmark)
+install(FILES harness/capture/preload/torch_capture.cc harness/capture/preload/capture.h DESTINATION share/allocmark/capture)
 install(FILES allocators/examples/pluggable_example.c DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
 
 # The manual page and the shells' completions, where each shell looks.

@@ -48,14 +48,11 @@ void fused_attention_backward(Tape& tape, Node& node, Backprop& b) {
   const Tensor workspace = tape.allocate(node.sizes[2], TensorKind::Workspace);
 }
 
-// The memory-efficient kernel's: gradients, the row sums of gradient times output, then a workspace
-// for the queries' gradient in blocks of 64 rows. sizes: bytes of q, of k, rows, workspace.
+// The memory-efficient kernel's: gradients, always with tokens first, the row sums of gradient
+// times output, then a workspace for the queries' gradient in blocks of 64 rows. sizes: bytes of q,
+// of k, rows, workspace.
 void efficient_attention_backward(Tape& tape, Node& node, Backprop& b) {
-  for (std::size_t i = 0; i < 3; ++i) {
-    b.out[i].tensor = tape.gradient(node.sizes[i == 0 ? 0 : 1]);
-    const bool heads_first = node.sizes[i == 0 ? 4 : 5] == 1;
-    b.out[i].layout = heads_first ? GradLayout::Heads : GradLayout::Tokens;
-  }
+  for (std::size_t i = 0; i < 3; ++i) b.out[i].tensor = tape.gradient(node.sizes[i == 0 ? 0 : 1]);
   Tensor product = tape.gradient(node.sizes[0]);
   Tensor sums = tape.gradient(node.sizes[2] * 4);
   Tensor delta = tape.gradient(node.sizes[2] * 4);
@@ -152,12 +149,8 @@ static Var efficient_attention(Tape& tape, Var query, Var key, Var value,
   if (node != nullptr) {
     const std::uint64_t blocks = (shape.query_rows + 63) / 64;
     const std::uint64_t head_width = shape.query_count / shape.row_count;
-    node->sizes = {shape.query_count * query.width,
-                   key_count * query.width,
-                   shape.row_count,
-                   heads * blocks * (64 * head_width + 4) * 4,
-                   query.heads_first ? 1u : 0u,
-                   key.heads_first ? 1u : 0u};
+    node->sizes = {shape.query_count * query.width, key_count * query.width, shape.row_count,
+                   heads * blocks * (64 * head_width + 4) * 4};
   }
   if (shape.bias) tape.save(node, 0, shape.bias);
   tape.save(node, 1, key.tensor);

@@ -25,7 +25,8 @@ struct DataParallelSettings {
   bool reshard = true;                          // FSDP: gathered parameters go after the forward
   bool prefetch = true;                         // FSDP: the next gather begins before it is needed
   bool gathers_narrow = false;                  // FSDP: gathered and computed in two bytes
-  bool records = true;  // buffers of collectives are recorded on their stream
+  bool defers_parameters = false;  // FSDP, ZeRO-3: the model is made in shards, never as a whole
+  bool records = true;             // buffers of collectives are recorded on their stream
 };
 
 class DataParallel {

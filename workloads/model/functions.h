@@ -38,9 +38,14 @@ namespace allocmark {
 [[nodiscard]] Var embedding(Tape& tape, const Tensor& indexes, std::uint64_t index_count,
                             std::size_t weight, std::uint64_t hidden, bool is_permuted = false);
 
+struct PutSizes {
+  std::uint64_t index_count = 0;
+  std::uint64_t row_count = 0;  // of what is added to: decides how many bits are sorted
+  std::uint64_t dimension_count = 1;
+};
 // The scratch of an index_put_ that adds along so many dimensions: indexes are wrapped and joined,
 // then sorted with their places.
-void put_accumulated(Tape& tape, std::uint64_t index_count, std::uint64_t dimension_count);
+void put_accumulated(Tape& tape, const PutSizes& sizes);
 
 inline constexpr std::size_t kNoBias = ~std::size_t{0};
 

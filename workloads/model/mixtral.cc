@@ -58,14 +58,15 @@ void add_rows_backward(Tape& tape, Node& node, Backprop& b) {
 void gather_pairs_backward(Tape& tape, Node& node, Backprop& b) {
   b.out[0].tensor = tape.gradient(node.sizes[0]);
   b.out[0].is_view = true;
-  put_accumulated(tape, node.sizes[1], 2);
+  put_accumulated(tape,
+                  {.index_count = node.sizes[1], .row_count = node.sizes[2], .dimension_count = 2});
 }
 
 // Rows that were chosen by index: zeros, into which equal indexes' gradients are added in the order
 // of a sort. sizes: bytes of the input, indexes.
 void gather_backward(Tape& tape, Node& node, Backprop& b) {
   b.out[0].tensor = tape.gradient(node.sizes[0]);
-  put_accumulated(tape, node.sizes[1], 1);
+  put_accumulated(tape, {.index_count = node.sizes[1], .row_count = node.sizes[2]});
 }
 
 void masked_backward(Tape& tape, Node& node, Backprop& b) {
@@ -107,7 +108,8 @@ std::array<Var, 2> halves(Tape& tape, const Var& input) {
 Var gather(Tape& tape, Var input, const Tensor& index, std::uint64_t index_count,
            std::uint64_t count) {
   Node* node = tape.record(gather_backward, {&input});
-  if (node != nullptr) node->sizes = {input.size_bytes(), index_count};
+  const std::uint64_t row_count = index_count == 0 ? 0 : input.count / (count / index_count);
+  if (node != nullptr) node->sizes = {input.size_bytes(), index_count, row_count};
   tape.save(node, 0, index);
   Var out = tape.make(count, input.width);
   tape.attach(node, &out);
@@ -308,7 +310,9 @@ Var Transformer::mixtral_looped_experts(const LayerWeights& own, const Var& hidd
     inner = multiply(tape_, activation_of_input(tape_, parts[0]), parts[1]);
     inner = mixtral_expert_linear(std::move(inner), own.down, count);
     Node* chosen = tape_.record(gather_pairs_backward, {&routing.shares});
-    if (chosen != nullptr) chosen->sizes = {routing.shares.size_bytes(), count};
+    if (chosen != nullptr) {
+      chosen->sizes = {routing.shares.size_bytes(), count, routing.shares.count};
+    }
     tape_.save(chosen, 0, places);
     Var shares = tape_.make(count, 4);
     tape_.attach(chosen, &shares);

@@ -48,7 +48,10 @@ struct TransformerSetup {
   bool evaluating = false;            // a model that is trained, between steps: no dropout either
   std::uint64_t parameter_bytes = 0;  // element size of parameters as they are made; 0: wide_bytes
   std::uint64_t context = 0;          // keys that each token attends to; 0: `sequence`
-  bool expert_loop = false;           // experts one after the other, else as grouped products
+  // Parameters are on no device until they are sharded: ShardedParameters makes what this rank
+  // keeps.
+  bool defers_parameters = false;
+  bool expert_loop = false;                 // experts one after the other, else as grouped products
   std::uint64_t routing_skew_percent = 50;  // 0: all experts get as many tokens
   // Given routing: how many tokens each expert gets, for layers and forwards in turn.
   std::vector<std::uint64_t> tokens_per_expert = {};

@@ -36,6 +36,8 @@ struct ModelShape {
   std::uint64_t experts_per_token = 0;
   std::uint64_t image = 0;  // pixels of a square image's side, 0 for text
   std::uint64_t patch = 0;  // pixels of a square patch's side
+  bool qkv_bias = false;    // Llama's kin: q, k and v have biases (Qwen 2)
+  bool head_norms = false;  // Llama's kin: an RMSNorm of every head's query and key (Qwen 3)
 
   [[nodiscard]] std::uint64_t head_width() const {
     return head_size > 0 ? head_size : hidden / head_count;

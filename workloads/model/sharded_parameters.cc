@@ -9,9 +9,6 @@
 namespace allocmark {
 namespace {
 
-// ZeRO-3 leaves parameters with fewer elements whole on every rank.
-constexpr std::uint64_t kPersistentElements = 100'000;
-
 // FSDP 1 casts on one stream and gathers and reduces on two others; version 2 gathers on the first.
 constexpr std::uint32_t kFlatGatherStream = 2;
 constexpr std::uint32_t kFlatReduceStream = 3;
@@ -57,6 +54,8 @@ void ShardedParameters::wrap_unit(Unit* unit, const std::vector<std::size_t>& pa
   TensorPool& pool = tape_->pool();
   const std::uint64_t ranks = settings_.ranks;
   std::uint64_t total = 0;
+  const bool is_parted = settings_.defers_parameters && settings_.kind == DataParallelKind::Zero3;
+  if (settings_.defers_parameters && !single()) make_whole(unit, parameters);
   for (const std::size_t index : parameters) {
     const Parameter& parameter = tape_->parameters()[index];
     width_ = parameter.width;
@@ -68,7 +67,9 @@ void ShardedParameters::wrap_unit(Unit* unit, const std::vector<std::size_t>& pa
       const std::uint64_t begin = std::min(rows, part * rank_);
       shard.padded_count = part * row_elements;
       shard.count = (std::min(rows, begin + part) - begin) * row_elements;
-      unit->own.push_back(pool.make(shard.padded_count * width_, TensorKind::Parameter));
+      if (!settings_.defers_parameters) {
+        unit->own.push_back(pool.make(shard.padded_count * width_, TensorKind::Parameter));
+      }
     } else if (settings_.kind == DataParallelKind::Zero3 && parameter.count < kPersistentElements) {
       continue;
     }
@@ -77,8 +78,10 @@ void ShardedParameters::wrap_unit(Unit* unit, const std::vector<std::size_t>& pa
   }
   unit->own_count = single() ? total : divided_up(total, ranks);
   if (!single() && total > 0) {
-    const Tensor flat = pool.make(unit->own_count * ranks * width_, TensorKind::Parameter);
-    unit->own.push_back(pool.make(unit->own_count * width_, TensorKind::Parameter));
+    if (!is_parted) {
+      const Tensor flat = pool.make(unit->own_count * ranks * width_, TensorKind::Parameter);
+      unit->own.push_back(pool.make(unit->own_count * width_, TensorKind::Parameter));
+    }
     set_own_parts(unit);
   }
   for (const Shard& shard : unit->shards) tape_->parameters()[shard.parameter].data.reset();
@@ -115,6 +118,7 @@ void ShardedParameters::wrap(const std::vector<ParameterRange>& layers) {
     wrap_unit(&units_[i + 1], parameters);
   }
   wrap_unit(&units_[0], root);
+  if (single() && settings_.defers_parameters) make_single_shards();
   if (settings_.kind == DataParallelKind::Zero3) wrap_zero3();
 }
 
@@ -197,6 +201,7 @@ void ShardedParameters::prepare() {
 
 void ShardedParameters::begin_forward() {
   prepare();
+  pad_shards();
   for (Unit& unit : units_) {
     if (drops_gradients_) unit.gradient.reset();
   }

@@ -11,6 +11,9 @@
 
 namespace allocmark {
 
+// ZeRO-3 leaves parameters with fewer elements whole on every rank.
+inline constexpr std::uint64_t kPersistentElements = 100'000;
+
 class ShardedParameters {
  public:
   ShardedParameters(const DataParallelSettings& settings, std::uint64_t rank, Tape* tape)
@@ -61,6 +64,9 @@ class ShardedParameters {
     return settings_.gathers_narrow ? 2 : width_;
   }
   void wrap_unit(Unit* unit, const std::vector<std::size_t>& parameters);
+  void make_whole(Unit* unit, const std::vector<std::size_t>& parameters);
+  void make_single_shards();
+  void pad_shards();
   void set_own_parts(Unit* unit) const;
   void wrap_zero3();
   void prepare();
@@ -79,6 +85,7 @@ class ShardedParameters {
   std::uint64_t width_ = 4;  // bytes per element of the shards
   std::vector<Unit> units_;
   bool is_prepared_ = false;
+  bool has_padded_ = false;
   bool drops_gradients_ = false;  // at the next forward
   Tensor last_gathered_;          // kept until the next unit was copied out (forward)
   Tensor last_reduced_;           // likewise (backward)

@@ -28,7 +28,9 @@ void Transformer::make_rotary(std::uint64_t width) {
   const std::uint64_t half = setup_.model.head_width() / 2;
   const std::uint64_t count = batch * setup_.sequence * half * 2;
   Var frequencies;
-  if (parameter_bytes() != 4) frequencies = tape_.make(batch * half, 4);
+  // Qwen casts them before it expands them over the batch.
+  const bool is_qwen = setup_.model.qkv_bias || setup_.model.head_norms;
+  if (parameter_bytes() != 4) frequencies = tape_.make((is_qwen ? 1 : batch) * half, 4);
   Var positions = tape_.make(batch * setup_.sequence, 4);
   Var angles = tape_.make(batch * setup_.sequence * half, 4);
   tape_.use_cublas(false);

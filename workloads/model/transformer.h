@@ -29,6 +29,8 @@ class Transformer {
 
   [[nodiscard]] Tape& tape() { return tape_; }
   void set_lengths(std::uint64_t batch, std::uint64_t sequence, std::uint64_t context);
+  // T5: tokens of each sequence in the decoder.
+  void set_target(std::uint64_t target) { setup_.target = target; }
   // Makes all parameters; adapters are made narrow first and then cast, as peft does.
   void make_parameters();
   // Embeddings, masks, positions. `tokens`: the input ids.
@@ -94,12 +96,13 @@ class Transformer {
   struct LayerWeights {
     std::size_t query = 0, key = 0, value = 0, output = 0, gate = 0, up = 0, down = 0;
     std::size_t first_norm = 0, second_norm = 0;
-    std::size_t position_bias = 0;  // T5: the table of the first block
-    std::size_t router = 0;         // Mixtral; `gate` is then gate and up of all experts
+    std::size_t query_norm = 0, key_norm = 0;  // Qwen 3: of every head
+    std::size_t position_bias = 0;             // T5: the table of the first block
+    std::size_t router = 0;                    // Mixtral; `gate` is then gate and up of all experts
     std::size_t query_low = 0, query_high = 0, value_low = 0, value_high = 0;  // adapters
   };
   struct Sizes {
-    std::uint64_t rows = 0, hidden = 0, grouped = 0, keys = 0, scores = 0;
+    std::uint64_t rows = 0, queries = 0, grouped = 0, keys = 0, scores = 0;
   };
 
   // Which experts tokens go to, and with which weight.
@@ -123,6 +126,7 @@ class Transformer {
   [[nodiscard]] Var out_of_parallel(Var partial);
   [[nodiscard]] Var attend_core(const Var& query, Var key, Var value, Var* weights);
   [[nodiscard]] LinearWeights with_bias(std::size_t weight) const;
+  [[nodiscard]] LinearWeights projection(std::size_t weight) const;  // to query, key or value
   [[nodiscard]] std::uint64_t parameter_bytes() const {
     return setup_.parameter_bytes == 0 ? setup_.wide_bytes : setup_.parameter_bytes;
   }
@@ -145,6 +149,8 @@ class Transformer {
   [[nodiscard]] Var make_mask(std::uint64_t queries, std::uint64_t keys);
   void make_rotary(std::uint64_t width);
   [[nodiscard]] Var rms_norm(Var hidden, std::size_t weight);
+  [[nodiscard]] Var head_norm(Var projected, std::size_t weight);
+  [[nodiscard]] Var norm_of_rows(Var hidden, std::size_t weight, std::uint64_t rows);
   [[nodiscard]] Var adapted(const Var& input, std::size_t weight, std::size_t low,
                             std::size_t high);
   [[nodiscard]] Var heads(Var projected);

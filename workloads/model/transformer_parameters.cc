@@ -9,7 +9,9 @@ namespace allocmark {
 std::size_t Transformer::add_weight(std::uint64_t count, std::uint64_t rows) {
   Parameter parameter;
   parameter.width = parameter_bytes();
-  parameter.data = tape_.allocate(count * parameter.width, TensorKind::Parameter);
+  if (!setup_.defers_parameters) {
+    parameter.data = tape_.allocate(count * parameter.width, TensorKind::Parameter);
+  }
   parameter.count = count;
   parameter.rows = rows;
   parameter.trainable = lora_.rank == 0;
@@ -23,13 +25,19 @@ LinearWeights Transformer::with_bias(std::size_t weight) const {
           .quantized = lora_.quantized};
 }
 
+LinearWeights Transformer::projection(std::size_t weight) const {
+  LinearWeights weights = with_bias(weight);
+  if (setup_.model.qkv_bias) weights.bias = weight + 1;
+  return weights;
+}
+
 Transformer::Sizes Transformer::sizes() const {
   const ModelShape& model = setup_.model;
   const std::uint64_t ranks = setup_.parallel.tensor;
   return {.rows = setup_.token_count(),
-          .hidden = setup_.token_count() * model.hidden / ranks,
+          .queries = setup_.token_count() * model.attention_width() / ranks,
           .grouped = setup_.batch * setup_.key_count() * model.kv_width() / ranks,
-          .keys = setup_.batch * setup_.key_count() * model.hidden / ranks,
+          .keys = setup_.batch * setup_.key_count() * model.attention_width() / ranks,
           .scores = setup_.token_count() * setup_.key_count() * model.head_count / ranks};
 }
 
@@ -61,10 +69,19 @@ void Transformer::make_layer_parameters() {
     own.up = matrix(h, model.ffn / ranks);
     own.down = matrix(model.ffn / ranks, h);
   } else {
-    own.query = matrix(h, h / ranks);
-    own.key = matrix(h, model.kv_width() / ranks);
-    own.value = matrix(h, model.kv_width() / ranks);
-    own.output = matrix(h / ranks, h);
+    const auto projected = [&](std::uint64_t width) {
+      const std::size_t index = matrix(h, width / ranks);
+      if (model.qkv_bias) static_cast<void>(add_weight(width / ranks));
+      return index;
+    };
+    own.query = projected(model.attention_width());
+    own.key = projected(model.kv_width());
+    own.value = projected(model.kv_width());
+    own.output = matrix(model.attention_width() / ranks, h);
+    if (model.head_norms) {
+      own.query_norm = add_weight(model.head_width());
+      own.key_norm = add_weight(model.head_width());
+    }
     if (model.family == ModelFamily::Bert) own.first_norm = norm();
     if (model.family == ModelFamily::Llama) own.gate = matrix(h, model.ffn / ranks);
     if (model.family == ModelFamily::Mixtral) {
@@ -141,7 +158,7 @@ void Transformer::make_adapters() {
   const std::size_t first = tape_.parameters().size();
   for (LayerWeights& own : layers_) {
     own.query_low = make(model.hidden * lora_.rank);
-    own.query_high = make(lora_.rank * model.hidden);
+    own.query_high = make(lora_.rank * model.attention_width());
     own.value_low = make(model.hidden * lora_.rank);
     own.value_high = make(lora_.rank * model.kv_width());
   }

@@ -51,6 +51,14 @@ void read_precision(Parameters& parameters, TrainConfig* config) {
   setup.narrow_bytes = precision == 2 ? 4 : 2;
 }
 
+// transformers runs scaled dot product attention unless told not to, Megatron-LM its own layers.
+void read_attention(Parameters& parameters, TrainConfig* config) {
+  const bool is_megatron = config->is_megatron();
+  const std::size_t kind = is_megatron ? parameters.choice("attention", {"eager", "fused"})
+                                       : parameters.choice("attention", {"fused", "eager"});
+  config->setup.fused_attention = (kind == 0) != is_megatron;
+}
+
 void read_checkpoint(Parameters& parameters, TrainConfig* config) {
   const std::size_t kind =
       parameters.choice("checkpoint", {"none", "full", "selective", "keep_products"});
@@ -266,14 +274,16 @@ TrainConfig read_train_config(Parameters& parameters) {
     }
   }
   if (setup.model.family == ModelFamily::T5) {
-    setup.target = parameters.number("target", {.preset = 128, .lowest = 1, .highest = 131'072});
+    config.targets = parameters.numbers("target", {.preset = 128, .lowest = 1, .highest = 131'072});
+    setup.target = *std::max_element(config.targets.begin(), config.targets.end());
     if (setup.recomputes_attention) {
       parameters.refuse_text("checkpoint", "none or full for T5 models", "selective");
     }
   }
+  config.keeps_batch = read_switch(parameters, "keep_batch", true);
   const bool one_length = config.sequences.size() == 1 && !config.draws_lengths;
   read_experts(parameters, one_length ? setup.batch * config.sequences.front() : 0, &setup);
-  setup.fused_attention = parameters.choice("attention", {"eager", "fused"}) == 1;
+  read_attention(parameters, &config);
   setup.kernels = read_switch(parameters, "kernels", false);
   read_model_state(parameters, &config);
   read_evaluation(parameters, &config);

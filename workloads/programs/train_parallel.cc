@@ -198,7 +198,11 @@ void read_data_parallel(Parameters& parameters, TrainConfig* config) {
     own.reshard = read_switch(parameters, "reshard", true);
     own.gathers_narrow = parameters.choice("gathered", {"same", "bf16"}) == 1;
   }
-  if (fsdp > 0 || zero == 3) own.prefetch = read_switch(parameters, "prefetch", true);
+  if (fsdp > 0 || zero == 3) {
+    own.prefetch = read_switch(parameters, "prefetch", true);
+    own.defers_parameters = parameters.choice("initialize", {"deferred", "whole"}) == 0;
+    config->setup.defers_parameters = own.defers_parameters;
+  }
   if (own.kind != None) own.records = read_switch(parameters, "record", true);
   if (!own.gathers_narrow) return;
   TransformerSetup& setup = config->setup;

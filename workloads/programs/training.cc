@@ -157,16 +157,18 @@ void Training::begin_pass() {
   pass().micro_batch = next.micro_batch;
   pass().chunk = next.chunk;
   mark_phase("forward");
-  begin_forward(next_length(step_ * config_.accumulate + next.micro_batch));
+  begin_forward(step_ * config_.accumulate + next.micro_batch);
   layer_ = next.chunk * chunk_layer_count();
   layer_end_ = layer_ + chunk_layer_count();
 }
 
-void Training::begin_forward(std::uint64_t length) {
+void Training::begin_forward(std::uint64_t index) {
   Pass& own = pass();
-  own.length = length;
+  own.length = next_length(index);
+  own.target = config_.targets[index % config_.targets.size()];
   const std::uint64_t batch = evaluating_ ? config_.eval_batch : config_.setup.batch;
-  model_->set_lengths(batch, length, 0);
+  model_->set_lengths(batch, own.length, 0);
+  model_->set_target(own.target);
   // The new batch is there before the variable lets go of the old one. Stages in between get none.
   const Transformer::InputSizes sizes = model_->input_sizes();
   if (is_first() || is_last()) {
@@ -289,6 +291,9 @@ void Training::end_forward() {
     }
     own.output = loss;
     own.output.tensor.reset();
+    if (!config_.keeps_batch) {
+      for (Tensor* held : {&own.tokens, &own.given_mask, &own.labels}) held->reset();
+    }
   } else {
     send();
   }
@@ -320,6 +325,7 @@ void Training::begin_backward() {
   Pass& own = pass();
   mark_phase("backward");
   model_->set_lengths(config_.setup.batch, own.length, 0);
+  model_->set_target(own.target);
   if (config_.zero_grad == ZeroGrad::BeforeBackward && own.micro_batch == 0) release_gradients();
   if (replicas_) {
     replicas_->begin_backward(pass_index_ + 1 == pipeline_pass_count(config_.pipeline()));

@@ -36,14 +36,15 @@ class Training {
     std::vector<Tensor> arguments, new_arguments;  // of reentrant checkpoints, while a loss lives
     std::uint64_t micro_batch = 0;
     std::uint64_t chunk = 0;
-    std::uint64_t length = 0;
+    std::uint64_t length = 0, target = 0;
     bool in_flight = false;
   };
 
   void start();
   void wrap();
   void begin_pass();
-  void begin_forward(std::uint64_t length);
+  // `index`: of the batch, which decides its lengths.
+  void begin_forward(std::uint64_t index);
   void make_stage_buffers();
   void receive();
   // The buffer for a pass's received hidden states, or for their gradient.

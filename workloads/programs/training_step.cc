@@ -92,7 +92,7 @@ void Training::evaluate() {
     activate(next);
   }
   if (config_.step_count == 0) batch_->mark("step", eval_index_);
-  begin_forward(next_length(eval_index_));
+  begin_forward(eval_index_);
 }
 
 void Training::end_evaluation() {
