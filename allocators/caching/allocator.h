@@ -1,7 +1,7 @@
 // PyTorch's CUDA caching allocator, decision for decision, of the release that the settings name
-// (release.h): same block for every request, same counters, same failures. This class is the flow of a request; the decisions are in policy.h, the
-// memory is handled by heap.h and events.h, and everything asked of the device goes through a
-// Driver. Not thread-safe: the owner holds a lock.
+// (release.h): same block for every request, same counters, same failures. This class is the flow
+// of a request; the decisions are in policy.h, the memory is handled by heap.h and events.h, and
+// everything asked of the device goes through a Driver. Not thread-safe: the owner holds a lock.
 #pragma once
 
 #include <cstdint>

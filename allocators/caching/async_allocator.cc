@@ -7,8 +7,7 @@
 
 namespace allocmark::caching {
 
-AsyncAllocator::AsyncAllocator(Driver& driver, std::uint64_t memory_limit_bytes,
-                               const Rules& rules)
+AsyncAllocator::AsyncAllocator(Driver& driver, std::uint64_t memory_limit_bytes, const Rules& rules)
     : driver_(driver),
       rules_(rules),
       limit_bytes_(memory_limit_bytes == 0 ? kUnlimited : memory_limit_bytes) {}

@@ -193,25 +193,24 @@ std::vector<MemorySegment> CachingBackend::segments() const {
 }
 
 BackendEntry caching_entry(const caching::Rules& rules, std::string name) {
-  return {
-      .name = std::move(name),
-      .summary = fmt::format(
-          "PyTorch {}'s caching allocator, with PYTORCH_CUDA_ALLOC_CONF as config string",
-          rules.name()),
-      .capabilities = {.any_thread = true,
-                       .stream_ordered = true,
-                       .real_memory = true,
-                       .honours_memory_limit = true},
-      .release = rules.name(),
-      .conf_keys = caching::config_key_names(rules),
-      .check_conf =
-          [&rules](std::string_view conf) { return caching::parse_strict(conf, rules).error; },
-      .make = [&rules](const BackendOptions& options) -> std::unique_ptr<Backend> {
-        const caching::StrictConfig config = caching::parse_strict(options.conf, rules);
-        if (config.error) throw UsageError(*config.error);
-        return std::make_unique<CachingBackend>(config.settings, options.memory_limit_bytes);
-      },
-      .unavailable_reason = [] { return std::string(); }};
+  return {.name = std::move(name),
+          .summary = fmt::format(
+              "PyTorch {}'s caching allocator, with PYTORCH_CUDA_ALLOC_CONF as config string",
+              rules.name()),
+          .capabilities = {.any_thread = true,
+                           .stream_ordered = true,
+                           .real_memory = true,
+                           .honours_memory_limit = true},
+          .release = rules.name(),
+          .conf_keys = caching::config_key_names(rules),
+          .check_conf =
+              [&rules](std::string_view conf) { return caching::parse_strict(conf, rules).error; },
+          .make = [&rules](const BackendOptions& options) -> std::unique_ptr<Backend> {
+            const caching::StrictConfig config = caching::parse_strict(options.conf, rules);
+            if (config.error) throw UsageError(*config.error);
+            return std::make_unique<CachingBackend>(config.settings, options.memory_limit_bytes);
+          },
+          .unavailable_reason = [] { return std::string(); }};
 }
 
 BackendEntry caching_entry() { return caching_entry(caching::newest_rules(), "caching"); }

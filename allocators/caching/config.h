@@ -41,8 +41,7 @@ struct StrictConfig {
   Settings settings;
   std::optional<ErrorText> error;
 };
-[[nodiscard]] StrictConfig parse_strict(std::string_view conf,
-                                        const Rules& rules = newest_rules());
+[[nodiscard]] StrictConfig parse_strict(std::string_view conf, const Rules& rules = newest_rules());
 
 // How PyTorch takes the string when it is the program's environment.
 struct PytorchConfig {

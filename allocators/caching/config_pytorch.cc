@@ -1,6 +1,6 @@
-// Config strings read as PyTorch reads them since 2.10: blanks vanish even inside words, separators are
-// passed over unseen, numbers may have junk behind them, and three readings happen one after the
-// other (at load for `backend`, then the CUDA keys, then the generic ones).
+// Config strings read as PyTorch reads them since 2.10: blanks vanish even inside words, separators
+// are passed over unseen, numbers may have junk behind them, and three readings happen one after
+// the other (at load for `backend`, then the CUDA keys, then the generic ones).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -45,7 +45,9 @@ class Tokens {
   [[nodiscard]] std::size_t size() const { return tokens_.size(); }
 
   // A token that must be there.
-  [[nodiscard]] const std::string& at(std::size_t i) const { return at_line(i, places_.token_line); }
+  [[nodiscard]] const std::string& at(std::size_t i) const {
+    return at_line(i, places_.token_line);
+  }
   [[nodiscard]] const std::string& at_in_list(std::size_t i) const {
     return at_line(i, places_.list_line);
   }
@@ -223,14 +225,13 @@ void read_backend(const Tokens& tokens, std::size_t value, const Settings& setti
           "Unknown allocator backend, options are native and cudaMallocAsync");
   const std::string_view loaded =
       settings.backend == PoolBackend::Native ? "native" : "cudaMallocAsync";
-  require(
-      name == loaded,
-      fmt::format("tokenizer[i] == get()->name() INTERNAL ASSERT FAILED at "
-                  "\"{}/c10/cuda/CUDAAllocatorConfig.cpp\":{}, please report a bug to PyTorch. "
-                  "Allocator backend parsed at runtime != allocator backend parsed at load time, "
-                  "{} != {}",
-                  settings.rules->places.folder, settings.rules->places.backend_line, name,
-                  loaded));
+  require(name == loaded,
+          fmt::format(
+              "tokenizer[i] == get()->name() INTERNAL ASSERT FAILED at "
+              "\"{}/c10/cuda/CUDAAllocatorConfig.cpp\":{}, please report a bug to PyTorch. "
+              "Allocator backend parsed at runtime != allocator backend parsed at load time, "
+              "{} != {}",
+              settings.rules->places.folder, settings.rules->places.backend_line, name, loaded));
 }
 
 // A share of the device, or "40G"; nothing where PyTorch warns and ignores the value.
@@ -332,8 +333,7 @@ PytorchConfig parse_pytorch(std::string_view conf, const Rules& rules) {
 }
 
 std::string change_like_pytorch(Settings& settings, std::string_view conf) {
-  if (settings.rules->reader == ConfigReader::Cuda)
-    return change_like_pytorch_cuda(settings, conf);
+  if (settings.rules->reader == ConfigReader::Cuda) return change_like_pytorch_cuda(settings, conf);
   const Tokens tokens(conf, *settings.rules);
   try {
     read_generic(tokens, settings);

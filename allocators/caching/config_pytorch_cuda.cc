@@ -53,7 +53,9 @@ class Words {
   std::vector<std::string> words_;
 };
 
-std::string expecting(std::string_view key) { return fmt::format("Error, expecting {} value", key); }
+std::string expecting(std::string_view key) {
+  return fmt::format("Error, expecting {} value", key);
+}
 
 bool boolean(const Words& words, std::size_t i, std::string_view key, const std::string& missing) {
   require(words.has(i), missing);
@@ -133,11 +135,12 @@ void read_backend(const Words& words, std::size_t i, const Settings& settings) {
           "Unknown allocator backend, options are native and cudaMallocAsync");
   const std::string_view loaded =
       settings.backend == PoolBackend::Native ? "native" : "cudaMallocAsync";
-  require(name == loaded,
-          fmt::format("config[i] == get()->name() INTERNAL ASSERT FAILED at "
-                      "\"{}/c10/cuda/CUDAAllocatorConfig.cpp\":{}, please report a bug to PyTorch. "
-                      "Allocator backend parsed at runtime != allocator backend parsed at load time",
-                      settings.rules->places.folder, settings.rules->places.backend_line));
+  require(
+      name == loaded,
+      fmt::format("config[i] == get()->name() INTERNAL ASSERT FAILED at "
+                  "\"{}/c10/cuda/CUDAAllocatorConfig.cpp\":{}, please report a bug to PyTorch. "
+                  "Allocator backend parsed at runtime != allocator backend parsed at load time",
+                  settings.rules->places.folder, settings.rules->places.backend_line));
 }
 
 std::uint64_t register_threads(const Words& words, std::size_t i) {

@@ -101,7 +101,8 @@ struct Counters {
   std::optional<std::int64_t> num_oom_rejections{};
 };
 
-// name -> value, sorted by name, as memory_stats() shows them: 122 entries, and one more since 2.12.
+// name -> value, sorted by name, as memory_stats() shows them: 122 entries, and one more
+// since 2.12.
 [[nodiscard]] std::vector<std::pair<std::string, std::int64_t>> flatten(const Counters& counters);
 
 }  // namespace allocmark::caching

@@ -175,8 +175,8 @@ std::string explain_error(std::string_view conf, const Rules& rules, const Error
   std::string text = "not accepted: " + to_string(error) + "\n";
   const PytorchConfig pytorch = parse_pytorch(conf, rules);
   if (pytorch.accepted()) {
-    text += fmt::format("PyTorch {} accepts this string without a word and runs with\n",
-                        rules.name());
+    text +=
+        fmt::format("PyTorch {} accepts this string without a word and runs with\n", rules.name());
     append_values(text, pytorch.settings);
   } else if (pytorch.aborts_process) {
     text += fmt::format("PyTorch {} aborts when it is imported: {}\n", rules.name(), pytorch.error);

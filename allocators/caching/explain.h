@@ -12,8 +12,7 @@ namespace allocmark::caching {
 
 // Several lines for a person, ending in a newline. A string that strict mode rejects gets its
 // error, and what PyTorch would do with it.
-[[nodiscard]] std::string explain_conf(std::string_view conf,
-                                       const Rules& rules = newest_rules());
+[[nodiscard]] std::string explain_conf(std::string_view conf, const Rules& rules = newest_rules());
 
 // Every key that the release knows: since when, what was different in another release, and what
 // ignores it. A line each.

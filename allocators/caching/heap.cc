@@ -60,9 +60,7 @@ void Heap::insert_free(Block* block) {
   block->home->free.insert(SortedBlocks::key(*block), block);
 }
 
-void Heap::erase_free(Block* block) {
-  block->home->free.erase(SortedBlocks::key(*block));
-}
+void Heap::erase_free(Block* block) { block->home->free.erase(SortedBlocks::key(*block)); }
 
 void Heap::insert_unmapped(Block* block) { block->home->unmapped.insert(block->address, block); }
 

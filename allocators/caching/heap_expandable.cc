@@ -59,9 +59,8 @@ Block* Heap::find_expandable(StreamBlocks& home, std::uint64_t size_bytes) {
 
 Block* Heap::make_expandable_segment(StreamBlocks& home) {
   const std::uint64_t page_bytes = page_size(home.pool->is_small(), settings_);
-  expandable_segments_.push_back(
-      std::make_unique<ExpandableSegment>(driver_, home.stream, page_bytes,
-                                          segment_reserve(driver_.device_total_bytes(), settings_)));
+  expandable_segments_.push_back(std::make_unique<ExpandableSegment>(
+      driver_, home.stream, page_bytes, segment_reserve(driver_.device_total_bytes(), settings_)));
   ExpandableSegment* segment = expandable_segments_.back().get();
   Block* block = slab_.make();
   block->address = segment->base();

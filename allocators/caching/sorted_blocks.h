@@ -1,6 +1,7 @@
-// A set of blocks ordered by (size, order, address), or by address alone: the choice it gives is the
-// one a red-black tree would give, at the cost of a few cache lines. Keys stand in sorted chunks of at
-// most 64, so that an insertion moves at most a kilobyte whatever the number of blocks.
+// A set of blocks ordered by (size, order, address), or by address alone: the choice it gives is
+// the one a red-black tree would give, at the cost of a few cache lines. Keys stand in sorted
+// chunks of at most 64, so that an insertion moves at most a kilobyte whatever the number of
+// blocks.
 #pragma once
 
 #include <array>
@@ -30,7 +31,8 @@ class SortedBlocks {
   static constexpr std::uint64_t kAddressEnd = std::uint64_t{1} << 49;
   [[nodiscard]] static Key key(std::uint64_t size_bytes, std::uint64_t order,
                                std::uint64_t address) {
-    return (static_cast<Key>(size_bytes) << 68) | ((static_cast<Key>(order) << 40) + (address >> 9));
+    return (static_cast<Key>(size_bytes) << 68) |
+           ((static_cast<Key>(order) << 40) + (address >> 9));
   }
   [[nodiscard]] static Key key(const Block& block) {
     return key(block.size_bytes, block.order, block.address);

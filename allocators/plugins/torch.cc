@@ -24,7 +24,8 @@ constexpr const char* kConfVariable = "PYTORCH_CUDA_ALLOC_CONF";
 
 // Empty where no such release is fetched.
 std::string plugin_path(const std::string& version) {
-  if (version.empty()) return plugin_library_path("ALLOCMARK_TORCH_PLUGIN", "liballocmark_torch.so");
+  if (version.empty())
+    return plugin_library_path("ALLOCMARK_TORCH_PLUGIN", "liballocmark_torch.so");
   for (const TorchRelease& release : fetched_torch_releases()) {
     if (release.version == version) return release.plugin_path;
   }
@@ -104,19 +105,16 @@ const AllocmarkTorchPlugin& load_plugin(const std::string& version, const std::s
       load_plugin_table(path, "allocmark_torch_plugin", ALLOCMARK_TORCH_PLUGIN_VERSION);
   if (plugin.table == nullptr)
     throw plugin_error("PyTorch's allocator cannot be used", path, plugin.problem);
-  loaded = {.table = static_cast<const AllocmarkTorchPlugin*>(plugin.table),
-            .path = path,
-            .conf = conf};
+  loaded = {
+      .table = static_cast<const AllocmarkTorchPlugin*>(plugin.table), .path = path, .conf = conf};
   return *loaded.table;
 }
 
 BackendEntry entry_for(const std::string& version) {
   const caching::Rules& rules = rules_for(version);
-  BackendEntry entry =
-      caching_entry(rules, version.empty() ? "torch" : "torch@" + version);
-  entry.summary = version.empty()
-                      ? "PyTorch's own CUDA caching allocator (c10), through a plugin"
-                      : "the CUDA caching allocator (c10) of PyTorch " + version;
+  BackendEntry entry = caching_entry(rules, version.empty() ? "torch" : "torch@" + version);
+  entry.summary = version.empty() ? "PyTorch's own CUDA caching allocator (c10), through a plugin"
+                                  : "the CUDA caching allocator (c10) of PyTorch " + version;
   entry.release = torch_version_of(version);
   // The keys shown are the newest release's; which of them this one has is told here.
   entry.check_conf = [own = &rules_for(entry.release)](std::string_view conf) {

@@ -54,9 +54,8 @@ TorchIdentity torch_identity(const std::string& plugin_path) {
 
 bool is_torch_version(const std::string& text) {
   const std::array<int, 3> numbers = numbers_of(text);
-  return text ==
-         std::to_string(numbers[0]) + "." + std::to_string(numbers[1]) + "." +
-             std::to_string(numbers[2]);
+  return text == std::to_string(numbers[0]) + "." + std::to_string(numbers[1]) + "." +
+                     std::to_string(numbers[2]);
 }
 
 std::vector<std::string> torch_release_folders() {
@@ -74,11 +73,11 @@ std::vector<TorchRelease> fetched_torch_releases() {
     std::error_code error;
     for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
       const std::string version = entry.path().filename().string();
-      const bool known = std::ranges::find(releases, version, &TorchRelease::version) !=
-                         releases.end();
+      const bool known =
+          std::ranges::find(releases, version, &TorchRelease::version) != releases.end();
       if (known || !is_torch_version(version)) continue;
-      releases.push_back({.version = version,
-                          .plugin_path = (entry.path() / "liballocmark_torch.so").string()});
+      releases.push_back(
+          {.version = version, .plugin_path = (entry.path() / "liballocmark_torch.so").string()});
     }
   }
   std::ranges::sort(releases, {},

@@ -87,9 +87,9 @@ std::vector<Row> release_rows() {
   std::vector<Row> rows;
   for (const BackendEntry& entry : release_registry()) {
     const std::string reason = entry.unavailable_reason();
-    rows.push_back(
-        {entry.name, reason.empty() ? entry.summary
-                                    : fmt::format("{} (cannot run here: {})", entry.summary, reason)});
+    rows.push_back({entry.name, reason.empty() ? entry.summary
+                                               : fmt::format("{} (cannot run here: {})",
+                                                             entry.summary, reason)});
   }
   return rows;
 }

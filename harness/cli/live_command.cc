@@ -149,8 +149,8 @@ ExitCode compare_random(const ParityCommand& command, const LiveOptions& options
   Totals totals;
   for (std::uint64_t seed = command.seed; totals.steps < command.operation_count; ++seed) {
     const std::uint64_t length = std::min(kStepsPerProgram, command.operation_count - totals.steps);
-    const Program program = caching::make_program(
-        seed, length, caching::ProgramVariety::AllConfs, *caching::find_rules(rules_of(options)));
+    const Program program = caching::make_program(seed, length, caching::ProgramVariety::AllConfs,
+                                                  *caching::find_rules(rules_of(options)));
     const LiveResult result = compare_live(program, options);
     totals.add(result);
     if (!result.difference) continue;

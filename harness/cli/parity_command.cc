@@ -106,8 +106,9 @@ void add_parity(CLI::App* app, ParityCommand* command) {
       ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1'000'000'000'000}))
       ->capture_default_str()
       ->type_name("N");
-  app->add_option("--pytorch", command->pytorch,
-                  "Release of PyTorch: 2.13 for goldens [what they say], 2.13.0 with --live [torch's]")
+  app->add_option(
+         "--pytorch", command->pytorch,
+         "Release of PyTorch: 2.13 for goldens [what they say], 2.13.0 with --live [torch's]")
       ->type_name("V");
   app->add_option("--limit", command->limit, "Memory limit of a live trace, as 2GiB [none]")
       ->type_name("SIZE");

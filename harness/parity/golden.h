@@ -48,7 +48,7 @@ struct Golden {
   std::uint64_t device_total_bytes = 0;
   std::uint64_t limit_bytes = 0;  // 0 is none
   bool cuda_malloc_async = false;
-  std::optional<std::string> conf;    // config string, where the golden says it
+  std::optional<std::string> conf;  // config string, where the golden says it
   // Of the release that the golden says ("# pytorch: 2.13.0"); without that line those of 2.11,
   // which the first goldens were recorded with.
   const Rules* rules = &recorded_rules();

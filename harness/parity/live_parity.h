@@ -35,8 +35,8 @@ struct LiveResult {
 };
 
 struct LiveOptions {
-  std::string program_path;  // of allocmark itself, which is started as the two children
-  std::string torch = "torch";      // the allocators' names
+  std::string program_path;     // of allocmark itself, which is started as the two children
+  std::string torch = "torch";  // the allocators' names
   std::string caching = "caching";
   std::uint64_t timeout_s = 600;
 };

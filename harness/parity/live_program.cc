@@ -113,7 +113,8 @@ class LiveRun {
     heap_base_ = address_of(probe);
     ALLOCMARK_CUDA_CHECK(cudaFree(probe));
     subject_ = make_subject(backend, program.conf);
-    if (family_of(backend) == "caching" && program.conf.find("backend:cudaMallocAsync") != std::string::npos)
+    if (family_of(backend) == "caching" &&
+        program.conf.find("backend:cudaMallocAsync") != std::string::npos)
       make_stream_pool();
   }
 

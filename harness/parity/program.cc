@@ -87,18 +87,20 @@ struct Confs {
   ProgramVariety variety;
   const Rules& rules;
 
-  [[nodiscard]] std::string any(Random& random) const {
+  // The backend `torch` starts with strictly read strings only.
+  [[nodiscard]] std::string at_start(Random& random) const {
     while (true) {
       std::string conf = draw(random);
-      if (parse_pytorch(conf, rules).accepted()) return conf;
+      if (!parse_strict(conf, rules).error) return conf;
     }
   }
 
-  // The backend is chosen once per process.
+  // What PyTorch takes. The backend is chosen once per process.
   [[nodiscard]] std::string at_run_time(Random& random) const {
-    std::string conf = any(random);
-    while (conf.starts_with(kAsyncBackend)) conf = any(random);
-    return conf;
+    while (true) {
+      std::string conf = draw(random);
+      if (!conf.starts_with(kAsyncBackend) && parse_pytorch(conf, rules).accepted()) return conf;
+    }
   }
 
  private:
@@ -191,7 +193,7 @@ Program make_program(std::uint64_t seed, std::size_t step_count, ProgramVariety 
                      const Rules& rules) {
   const Confs confs{variety, rules};
   Random random(seed);
-  Program program{.rules = &rules, .conf = confs.any(random)};
+  Program program{.rules = &rules, .conf = confs.at_start(random)};
   program.capacity_bytes = random.between(100, 640) * kMiB;
   const std::uint64_t streams = random.between(1, 3);
   // Mostly small heaps, which reach more different states; now and then one that fills several
@@ -215,8 +217,7 @@ Program make_program(std::uint64_t seed, std::size_t step_count, ProgramVariety 
     } else if (kind < 20) {
       program.steps.push_back({.kind = StepKind::Sync});
     } else if (kind < 22 && reconfigures) {
-      program.steps.push_back(
-          {.kind = StepKind::Configure, .conf = confs.at_run_time(random)});
+      program.steps.push_back({.kind = StepKind::Configure, .conf = confs.at_run_time(random)});
     } else if (kind < 24 && reconfigures) {
       const std::uint64_t limit = random.below(3) == 0 ? 0 : random.between(60, 400) * kMiB;
       program.steps.push_back({.kind = StepKind::Limit, .size_bytes = limit});

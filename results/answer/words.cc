@@ -240,7 +240,8 @@ CostWords cost_words(CostMetric metric) {
 }
 
 std::string line_to_paste(const CellKey& key) {
-  const std::string_view family = std::string_view(key.allocator).substr(0, key.allocator.find('@'));
+  const std::string_view family =
+      std::string_view(key.allocator).substr(0, key.allocator.find('@'));
   const bool torch = family == kBaselineAllocator || family == kTorchAllocator;
   if (torch && key.conf.empty()) return fmt::format("unset {}", kVariable);
   const bool async = key.allocator == kAsyncAllocator && key.conf.empty();

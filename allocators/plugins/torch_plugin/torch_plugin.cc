@@ -92,11 +92,10 @@ void require_own_library() {
   LoadedLibrary loaded;
   dl_iterate_phdr(note_library, &loaded);
   if (loaded.id == ALLOCMARK_TORCH_LIBRARY_ID) return;
-  throw std::runtime_error("the plugin was built against the headers of PyTorch "
-                           ALLOCMARK_TORCH_VERSION " (libc10_cuda " ALLOCMARK_TORCH_LIBRARY_ID
-                           "), but the library that it loaded is another: " +
-                           loaded.path + " (" + (loaded.id.empty() ? "no build id" : loaded.id) +
-                           ")");
+  throw std::runtime_error(
+      "the plugin was built against the headers of PyTorch " ALLOCMARK_TORCH_VERSION
+      " (libc10_cuda " ALLOCMARK_TORCH_LIBRARY_ID "), but the library that it loaded is another: " +
+      loaded.path + " (" + (loaded.id.empty() ? "no build id" : loaded.id) + ")");
 }
 
 // The fraction whose product with the device's memory, cut to whole bytes as c10 does, is exactly
@@ -338,8 +337,9 @@ int cached(void* stream, std::uint64_t* free_largest_bytes,
 const char* last_error() { return last_error_text.c_str(); }
 const char* version_text() { return ALLOCMARK_TORCH_VERSION; }
 
-__attribute__((used)) constexpr char kIdentity[] = ALLOCMARK_TORCH_IDENTITY_MARK
-    ALLOCMARK_TORCH_VERSION "; libc10_cuda " ALLOCMARK_TORCH_LIBRARY_ID ";";
+__attribute__((used)) constexpr char kIdentity[] =
+    ALLOCMARK_TORCH_IDENTITY_MARK ALLOCMARK_TORCH_VERSION
+    "; libc10_cuda " ALLOCMARK_TORCH_LIBRARY_ID ";";
 
 constexpr AllocmarkTorchPlugin kPlugin = {
     .version = ALLOCMARK_TORCH_PLUGIN_VERSION,

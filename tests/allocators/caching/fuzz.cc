@@ -36,7 +36,8 @@ class Pair {
   explicit Pair(const Program& program)
       : real_device_(kDeviceTotal, capacity_of(program)),
         model_device_(kDeviceTotal, capacity_of(program)),
-        real_(std::make_unique<CachingAllocator>(real_device_, settings_of(program.conf, *program.rules))),
+        real_(std::make_unique<CachingAllocator>(real_device_,
+                                                 settings_of(program.conf, *program.rules))),
         model_(model_device_, settings_of(program.conf, *program.rules), std::nullopt) {}
 
   // The first difference, empty where there is none.

@@ -386,12 +386,10 @@ void ReferenceModel::unmap(std::uint64_t address) {
                      .bytes = first - whole.address,
                      .born = ++births_,
                      .since = now});
-  parts.push_back(
-      {.address = first, .bytes = end - first, .born = whole.born, .mapped = false});
+  parts.push_back({.address = first, .bytes = end - first, .born = whole.born, .mapped = false});
   const std::uint64_t whole_end = whole.address + whole.bytes;
   if (end < whole_end)
-    parts.push_back(
-        {.address = end, .bytes = whole_end - end, .born = ++births_, .since = now});
+    parts.push_back({.address = end, .bytes = whole_end - end, .born = ++births_, .since = now});
   const auto position = segment.pieces.begin() + static_cast<std::ptrdiff_t>(place.index);
   segment.pieces.insert(segment.pieces.erase(position), parts.begin(), parts.end());
   merge(segment, first);

@@ -37,7 +37,7 @@ class ReferenceModel {
     Stream stream = 0;
     std::uint64_t base = 0;
     std::uint64_t page = 0;
-    std::uint64_t born = 0;  // the how-manieth segment it is
+    std::uint64_t born = 0;       // the how-manieth segment it is
     std::vector<Piece> pieces{};  // by address
     std::map<std::uint64_t, PageHandle> pages{};
   };

@@ -1,6 +1,6 @@
 // Goal: where PyTorch's releases differ, `caching` follows the one that was asked for. Method: each
-// rule alone, on a device that gives addresses in an order of the test's choice; what PyTorch itself
-// does was seen with its own libraries (allocmark parity --live random --pytorch V).
+// rule alone, on a device that gives addresses in an order of the test's choice; what PyTorch
+// itself does was seen with its own libraries (allocmark parity --live random --pytorch V).
 #include <string>
 #include <string_view>
 #include <vector>
@@ -47,7 +47,8 @@ struct Setup {
 
 }  // namespace
 
-TEST_CASE("of two free blocks of a size, releases take that of the lower address or the older one") {
+TEST_CASE(
+    "of two free blocks of a size, releases take that of the lower address or the older one") {
   for (const Rules& rules : all_rules()) {
     Setup setup(rules.name());
     const std::uint64_t passing = setup.take(16 * kMiB);
@@ -119,7 +120,8 @@ TEST_CASE("2.9 reads config strings in its own way") {
 
 TEST_CASE("a change of settings resets the non-split slack since 2.11 only") {
   for (const Rules& rules : all_rules()) {
-    Settings settings = settings_of("max_split_size_mb:64,max_non_split_rounding_mb:40", rules.name());
+    Settings settings =
+        settings_of("max_split_size_mb:64,max_non_split_rounding_mb:40", rules.name());
     CHECK(change_like_pytorch(settings, "max_split_size_mb:64").empty());
     INFO(rules.name());
     CHECK(settings.max_non_split_rounding_bytes == (rules.minor < 11 ? 40 : 20) * kMiB);
@@ -161,11 +163,13 @@ TEST_CASE("a request above the reserve of an expandable segment fails, and the t
         std::string::npos);
 }
 
-TEST_CASE("throw_on_cudamalloc_oom rejects at once what is above a fraction set later, else nothing") {
+TEST_CASE(
+    "throw_on_cudamalloc_oom rejects at once what is above a fraction set later, else nothing") {
   Setup setup("2.12");
   Settings settings = setup.allocator.settings();
-  REQUIRE(change_like_pytorch(settings, "per_process_memory_fraction:0.25,"
-                                        "throw_on_cudamalloc_oom:True")
+  REQUIRE(change_like_pytorch(settings,
+                              "per_process_memory_fraction:0.25,"
+                              "throw_on_cudamalloc_oom:True")
               .empty());
   setup.allocator.change_settings(settings);
   const std::uint64_t block = setup.take(100 * kMiB);
@@ -190,7 +194,8 @@ TEST_CASE("explain says since when a key is there, and what a release refuses") 
     INFO(text);
     CHECK(text.find(part) != std::string::npos);
   };
-  has(explain_keys(of("2.11")), "keys of later releases, which it refuses\n  throw_on_cudamalloc_oom: since 2.12");
+  has(explain_keys(of("2.11")),
+      "keys of later releases, which it refuses\n  throw_on_cudamalloc_oom: since 2.12");
   has(explain_keys(of("2.13")), "pinned_max_cached_size_mb");
   has(explain_conf("large_segment_size_mb:32", of("2.13")),
       "other releases of PyTorch\n  large_segment_size_mb: since 2.11");
@@ -204,7 +209,8 @@ TEST_CASE("a release is found by its number, with or without a patch") {
   CHECK(of("2.13").minor == 13);
   CHECK(of("2.13.1").minor == 13);
   CHECK(newest_rules().minor == 15);
-  for (const std::string_view wrong : {"", "2", "2.", "2.8", "2.16", "3.13", "2.13.", "2.13x", "x"}) {
+  for (const std::string_view wrong :
+       {"", "2", "2.", "2.8", "2.16", "3.13", "2.13.", "2.13x", "x"}) {
     INFO(wrong);
     CHECK(find_rules(wrong) == nullptr);
   }
