@@ -28,7 +28,7 @@ constexpr std::array kKeys = {
               kGeneric},
     ConfigKey{"roundup_power2_divisions", "a power of two, or a list such as [256:1,512:2,>:4]",
               "requests are rounded up to one of this many steps between powers of two", 9,
-              kGeneric},
+              kGeneric, "in 2.9 '>' changes the interval named before it, too"},
     ConfigKey{"expandable_segments", kBoolean,
               "segments grow and shrink by pages of virtual memory", 9, kGeneric,
               "since 2.15 the out-of-memory text does not recommend it where it is on"},

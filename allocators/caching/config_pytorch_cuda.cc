@@ -98,7 +98,8 @@ std::size_t read_intervals(const Words& words, std::size_t i, Settings& settings
     require(divisions == 0 || std::has_single_bit(divisions),
             "For roundups, the divisions has to be power of 2 or 0 to disable roundup ");
     if (boundary == ">") {
-      for (std::size_t k = last_index + 1; k < kIntervalCount; ++k) table[k] = divisions;
+      // From 2.10 on the interval named last keeps its own number.
+      for (std::size_t k = last_index; k < kIntervalCount; ++k) table[k] = divisions;
     } else {
       std::uint64_t start = 0;
       try {

@@ -216,7 +216,9 @@ class StrictReader {
     }
     auto& table = settings().roundup_power2_divisions;
     if (boundary == ">") {
-      for (std::size_t k = last_interval_ + 1; k < kIntervalCount; ++k) table[k] = *divisions;
+      // 2.9 gives it to the interval named last, too.
+      const std::size_t own = settings().rules->reader == ConfigReader::Cuda ? 0 : 1;
+      for (std::size_t k = last_interval_ + own; k < kIntervalCount; ++k) table[k] = *divisions;
       return;
     }
     const std::optional<std::uint64_t> megabytes = whole<std::uint64_t>(boundary);

@@ -114,6 +114,10 @@ TEST_CASE("2.9 reads config strings in its own way") {
         "Expected a single True/False argument for expandable_segments");
   CHECK(parse_pytorch("max_split_size_mb:21", of("2.9")).settings.max_split_size_bytes ==
         21 * kMiB);
+  constexpr std::string_view kIntervals = "roundup_power2_divisions:[1:2,4:8,>:16]";
+  CHECK(parse_pytorch(kIntervals, of("2.9")).settings.roundup_power2_divisions[2] == 16);
+  CHECK(settings_of(kIntervals, "2.9").roundup_power2_divisions[2] == 16);
+  CHECK(settings_of(kIntervals, "2.10").roundup_power2_divisions[2] == 8);
   CHECK(parse_strict("max_split_size_mb:20", of("2.9")).error.has_value());
   CHECK_FALSE(parse_strict("max_split_size_mb:20", of("2.10")).error.has_value());
 }
