@@ -145,6 +145,19 @@ LiveOptions options_of(const ParityCommand& command) {
           .caching = "caching@" + caching::require_rules(version, "--pytorch").name()};
 }
 
+// Outside text is in it: what an allocator says of itself.
+ExitCode print_answers(const ParityCommand& command) {
+  const BackendEntry& entry = find_backend(command.answers);
+  if (const std::string reason = entry.unavailable_reason(); !reason.empty()) {
+    fmt::print("skipped: {}\n", reason);
+    return ExitCode::NotReady;
+  }
+  const std::string text =
+      live_answers(program_of(command), {.program_path = own_program_path()}, entry.name);
+  fmt::print("{}", text);
+  return ExitCode::Pass;
+}
+
 ExitCode compare_random(const ParityCommand& command, const LiveOptions& options) {
   Totals totals;
   for (std::uint64_t seed = command.seed; totals.steps < command.operation_count; ++seed) {
@@ -168,6 +181,7 @@ ExitCode compare_random(const ParityCommand& command, const LiveOptions& options
 
 ExitCode live_command(const ParityCommand& command) {
   if (!command.limit.empty()) (void)limit_of(command.limit);
+  if (!command.answers.empty()) return print_answers(command);
   const bool own = command.pytorch.empty();
   const BackendEntry& entry = find_backend(own ? "torch" : "torch@" + command.pytorch);
   if (const std::string reason = entry.unavailable_reason(); !reason.empty()) {

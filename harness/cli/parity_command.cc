@@ -106,6 +106,9 @@ void add_parity(CLI::App* app, ParityCommand* command) {
       ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1'000'000'000'000}))
       ->capture_default_str()
       ->type_name("N");
+  app->add_option("--answers", command->answers,
+                  "With --live: print what this allocator answers to the program, compare nothing")
+      ->type_name("A");
   app->add_option(
          "--pytorch", command->pytorch,
          "Release of PyTorch: 2.13 for goldens [what they say], 2.13.0 with --live [torch's]")

@@ -153,6 +153,7 @@ struct ParityCommand {
   std::uint64_t seed = 1;
   std::uint64_t operation_count = 1'000'000;
   std::string limit;        // memory limit of both; empty = none
+  std::string answers;      // print what this allocator answers to a live program; empty = compare
   std::string pytorch;      // the release; empty = the goldens', or that of the plugin of `torch`
   std::string save_folder;  // for the shortest programs that differ; empty = none
 };

@@ -70,6 +70,8 @@ std::vector<std::string> confs_for(const std::vector<std::string>& confs,
 std::vector<std::string> all_names(const std::vector<PlanAllocator>& known) {
   std::vector<std::string> names;
   for (const PlanAllocator& allocator : known) {
+    // Releases of an allocator are run where they are named.
+    if (allocator.name.find('@') != std::string::npos) continue;
     if (allocator.argument_keys.empty()) names.push_back(allocator.name);
   }
   return names;

@@ -216,6 +216,16 @@ LiveResult compare_live(const Program& program, const LiveOptions& options) {
   return result;
 }
 
+std::string live_answers(const Program& program, const LiveOptions& options,
+                         const std::string& allocator) {
+  ChildProcess child(child_command(to_trace(program), program, allocator, options));
+  std::optional<ChildOutcome> outcome;
+  while (!(outcome = child.advance())) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  Answers answers = answers_of(*outcome, allocator);
+  if (!answers.end.empty()) answers.text += "end " + answers.end + "\n";
+  return answers.text;
+}
+
 Program shrink_live(Program program, const LiveOptions& options, std::uint64_t attempt_max) {
   const LiveResult first = compare_live(program, options);
   if (!first.difference) return program;

@@ -44,6 +44,11 @@ struct LiveOptions {
 // Throws EnvironmentError where a child cannot run at all (no plugin, no simcuda).
 [[nodiscard]] LiveResult compare_live(const caching::Program& program, const LiveOptions& options);
 
+// What one allocator, by its name, answers to a program: the lines of live_program.h, and a last
+// one "end TEXT" where it crashed.
+[[nodiscard]] std::string live_answers(const caching::Program& program, const LiveOptions& options,
+                                       const std::string& allocator);
+
 // Fewer steps that still differ; stops after `attempt_max` comparisons.
 [[nodiscard]] caching::Program shrink_live(caching::Program program, const LiveOptions& options,
                                            std::uint64_t attempt_max);

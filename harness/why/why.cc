@@ -186,25 +186,6 @@ std::uint64_t live_peak(const DeviceHistory& history) {
   return std::max(peak_bytes, live_bytes);
 }
 
-// A snapshot does not name its release: the newest whose rules give the recorded placements, else
-// the one that gives most of them.
-void find_release(Why& why, const DeviceHistory& history) {
-  const auto rules = caching::all_rules();
-  std::optional<caching::TieBreak> tried;
-  for (auto at = rules.rbegin(); at != rules.rend(); ++at) {
-    if (tried == at->tie_break) continue;
-    RecordedSettings settings = recorded_settings(why.snapshot.settings, *at);
-    SelfCheck check = check_recording(history, settings);
-    const bool complete = check.complete();
-    if (!tried || complete || check.equal_count > why.check.equal_count) {
-      why.recorded = std::move(settings);
-      why.check = std::move(check);
-    }
-    if (complete) return;
-    tried = at->tie_break;
-  }
-}
-
 }  // namespace
 
 void rank_settings(Why* why) {
@@ -223,7 +204,9 @@ Why explain_snapshot(const std::string& path, const WhyOptions& options) {
   if (why.snapshot.entry_count(device) == 0) throw_without_history(why.snapshot);
   const DeviceHistory history(why.snapshot, device);
   why.notes = history.notes();
-  find_release(why, history);
+  auto [recorded, check] = recognise(history, why.snapshot.settings);
+  why.recorded = std::move(recorded);
+  why.check = std::move(check);
   if (why.check.last_oom) {
     why.shares = share_out(why.snapshot, *why.check.last_oom);
     why.held = held_segments(why.snapshot, *why.check.last_oom);

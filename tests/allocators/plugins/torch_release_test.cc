@@ -1,5 +1,5 @@
-// Goal: a fetched release of PyTorch is found by its version, and one that cannot serve is told with
-// its reason, without loading it. Method: folders with files that only look like plugins.
+// Goal: a fetched release of PyTorch is found by its version, and one that cannot serve is told
+// with its reason, without loading it. Method: folders with files that only look like plugins.
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
