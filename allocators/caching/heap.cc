@@ -26,7 +26,7 @@ Block* Heap::make_segment(StreamBlocks& home, std::uint64_t size_bytes) {
   block->address = *address;
   block->size_bytes = size_bytes;
   block->home = &home;
-  block->order = next_order(*address + size_bytes);
+  block->order = next_order(*address);
   reserved_bytes_ += size_bytes;
   counters.segment.increase(home.pool->kind, 1);
   counters.reserved_bytes.increase(home.pool->kind, signed_bytes(size_bytes));
@@ -35,12 +35,11 @@ Block* Heap::make_segment(StreamBlocks& home, std::uint64_t size_bytes) {
   return block;
 }
 
-// The order of memory that is new; its addresses end at address_end.
-std::uint64_t Heap::next_order(std::uint64_t address_end) {
+// The order of memory that is new, at this address.
+std::int64_t Heap::next_order(std::uint64_t address) {
   if (tie_break_ == TieBreak::Address) return 0;
-  ALLOCMARK_ASSERT(address_end <= SortedBlocks::kAddressEnd);
   ALLOCMARK_ASSERT(order_count_ + 1 < SortedBlocks::kOrderEnd);
-  return ++order_count_;
+  return SortedBlocks::order_at(++order_count_, address);
 }
 
 void Heap::release_segment(Block* block) {

@@ -85,9 +85,9 @@ class Heap {
   [[nodiscard]] Block* adopt_segment(const SegmentInfo& segment);
   void carve(Block* block, const SegmentInfo& segment);
   void erase_from_set(Block* block);
-  [[nodiscard]] std::uint64_t next_order(std::uint64_t address_end);
+  [[nodiscard]] std::int64_t next_order(std::uint64_t address);
   // Of a block that is cut off `whole`.
-  [[nodiscard]] std::uint64_t order_of_piece(const Block& whole) {
+  [[nodiscard]] std::int64_t order_of_piece(const Block& whole) {
     return tie_break_ == TieBreak::BlockOrder ? next_order(whole.address) : whole.order;
   }
 

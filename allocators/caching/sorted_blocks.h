@@ -25,14 +25,15 @@ class SortedBlocks {
   };
 
   // Sizes and addresses are multiples of 512, which leaves room for the order between them: sizes
-  // below 2^60 (larger ones are refused before), orders below 2^37. Addresses may be above 2^49
-  // only where all orders are 0; Heap::next_order sees to both.
+  // are below 2^60 (larger ones are refused before), orders below 2^37. An order is made for the
+  // place of its segment (order_at), so that addresses may be as high as they like.
   static constexpr std::uint64_t kOrderEnd = std::uint64_t{1} << 37;
-  static constexpr std::uint64_t kAddressEnd = std::uint64_t{1} << 49;
-  [[nodiscard]] static Key key(std::uint64_t size_bytes, std::uint64_t order,
+  [[nodiscard]] static std::int64_t order_at(std::uint64_t number, std::uint64_t address) {
+    return static_cast<std::int64_t>(number) - static_cast<std::int64_t>(address >> 49);
+  }
+  [[nodiscard]] static Key key(std::uint64_t size_bytes, std::int64_t order,
                                std::uint64_t address) {
-    return (static_cast<Key>(size_bytes) << 68) |
-           ((static_cast<Key>(order) << 40) + (address >> 9));
+    return (static_cast<Key>(size_bytes) << 68) + (static_cast<Key>(order) << 40) + (address >> 9);
   }
   [[nodiscard]] static Key key(const Block& block) {
     return key(block.size_bytes, block.order, block.address);

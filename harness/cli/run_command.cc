@@ -71,8 +71,8 @@ std::vector<std::string> all_names(const std::vector<PlanAllocator>& known) {
   std::vector<std::string> names;
   for (const PlanAllocator& allocator : known) {
     // Releases of an allocator are run where they are named.
-    if (allocator.name.find('@') != std::string::npos) continue;
-    if (allocator.argument_keys.empty()) names.push_back(allocator.name);
+    const bool is_release = allocator.name.find('@') != std::string::npos;
+    if (allocator.argument_keys.empty() && !is_release) names.push_back(allocator.name);
   }
   return names;
 }

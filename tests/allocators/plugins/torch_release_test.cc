@@ -77,7 +77,7 @@ TEST_CASE("what a plugin says of itself is read from its file") {
   CHECK(identity.version == "2.13.0");
   CHECK(identity.library_id == "12ab");
   CHECK(torch_identity(folder.path() + "/nothing").version.empty());
-  CHECK(torch_identity("/proc/self/exe").version.empty());
+  CHECK(torch_identity("/bin/sh").version.empty());
 }
 
 TEST_CASE("caching has an entry for every release, and a missing torch says how to get it") {
