@@ -16,7 +16,7 @@ struct ListCommand {
 // How two sides take turns.
 struct InterleaveSettings {
   std::uint32_t round_count = 16;
-  std::uint32_t round_count_max = 32;
+  std::uint32_t round_count_max = 48;
   std::uint64_t order_seed = 1;
   std::string turns = "pass";  // or "process"
 };
@@ -128,7 +128,12 @@ struct QualifyCommand {
   std::string format = "table";
   std::string out;  // folder; empty = none
   double time_limit_s = 120;
-  double seconds = 0;  // instead of the level's; 0 = the level's
+  double seconds = 0;        // instead of the level's; 0 = the level's
+  double time_budget_s = 0;  // for everything; 0 = none
+  std::string fail_on = "fail";
+  std::string node;  // its name in reports; empty = the host's
+  bool anonymous = false;
+  bool one_line = false;
   bool print_thresholds = false;
   std::vector<std::string> argv;  // the whole command line, for the results file
 };

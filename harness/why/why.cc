@@ -19,7 +19,6 @@ using caching::BlockState;
 using caching::PoolKind;
 using caching::SegmentInfo;
 
-constexpr std::size_t kHeldCount = 5;
 constexpr double kSafeShare = 0.95;  // a setting that reserves more of the card is no safe advice
 
 bool is_usable(const OomPicture& oom, const SegmentInfo& segment, caching::Stream stream) {
@@ -79,12 +78,22 @@ std::string stack_text(const MemorySnapshot& snapshot, std::uint32_t stack) {
   return text;
 }
 
+std::vector<BlockRun> runs_of(const SegmentInfo& segment) {
+  std::vector<BlockRun> runs;
+  for (const caching::BlockInfo& block : segment.blocks) {
+    if (runs.empty() || runs.back().state != block.state) runs.push_back({.state = block.state});
+    runs.back().size_bytes += block.size_bytes;
+  }
+  return runs;
+}
+
 std::vector<HeldSegment> held_segments(const MemorySnapshot& snapshot, const OomPicture& oom) {
   std::vector<HeldSegment> held;
   for (const auto& [pool, segments] : oom.pools) {
     for (const SegmentInfo& segment : segments) {
       HeldSegment entry{.size_bytes = segment.total_bytes,
                         .free_bytes = segment.total_bytes - segment.active_bytes};
+      entry.usable = pool == oom.pool && is_usable(oom, segment, snapshot.streams[oom.stream]);
       std::uint64_t largest_address = 0;
       for (const caching::BlockInfo& block : segment.blocks) {
         if (block.state == BlockState::Inactive) continue;
@@ -96,11 +105,12 @@ std::vector<HeldSegment> held_segments(const MemorySnapshot& snapshot, const Oom
       if (entry.free_bytes == 0 || entry.block_count == 0) continue;
       const auto stack = oom.stacks.find(largest_address);
       if (stack != oom.stacks.end()) entry.holder = stack_text(snapshot, stack->second);
+      entry.runs = runs_of(segment);
       held.push_back(std::move(entry));
     }
   }
   std::ranges::stable_sort(held, std::greater<>(), &HeldSegment::free_bytes);
-  if (held.size() > kHeldCount) held.resize(kHeldCount);
+  if (held.size() > kHeldCountMax) held.resize(kHeldCountMax);
   return held;
 }
 

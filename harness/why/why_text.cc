@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <span>
 
 #include "base/bytes.h"
 #include "harness/why/why.h"
@@ -77,6 +78,10 @@ void add_line(std::string& text, std::string_view name, std::uint64_t bytes,
   if (bytes > 0) text += fmt::format("  {:>10}  {}{}\n", format_bytes(bytes), name, note);
 }
 
+std::span<const HeldSegment> told(const std::vector<HeldSegment>& held) {
+  return std::span(held).first(std::min(held.size(), kHeldCountTold));
+}
+
 std::string picture(const Why& why) {
   const OomShares& shares = *why.shares;
   const OomPicture& oom = *why.check.last_oom;
@@ -97,7 +102,7 @@ std::string picture(const Why& why) {
   add_line(text, "free on the device", oom.device_free_bytes, "");
   if (why.held.empty()) return text;
   text += "\nSegments with the most free memory, and what holds them:\n";
-  for (const HeldSegment& held : why.held) {
+  for (const HeldSegment& held : told(why.held)) {
     text +=
         fmt::format("  {:>10} free of {:>10}, held by {} block{}, the largest {}{}{}\n",
                     format_bytes(held.free_bytes), format_bytes(held.size_bytes), held.block_count,
@@ -226,7 +231,9 @@ std::string to_text(const Why& why) {
   return text + "\n" + last_line(why);
 }
 
-std::string to_json(const Why& why) {
+namespace {
+
+nlohmann::ordered_json facts(const Why& why) {
   nlohmann::ordered_json json = {{"file", why.snapshot.path},
                                  {"answer", answer(why)},
                                  {"placement_count", why.check.placement_count},
@@ -251,7 +258,7 @@ std::string to_json(const Why& why) {
                    {"other_class_bytes", shares.other_class_bytes},
                    {"other_pool_bytes", shares.other_pool_bytes}};
     json["held_segments"] = nlohmann::ordered_json::array();
-    for (const HeldSegment& held : why.held) {
+    for (const HeldSegment& held : told(why.held)) {
       json["held_segments"].push_back({{"size_bytes", held.size_bytes},
                                        {"free_bytes", held.free_bytes},
                                        {"block_count", held.block_count},
@@ -280,7 +287,38 @@ std::string to_json(const Why& why) {
   const WhatIf* best = is_impossible(why) ? nullptr : advised(why);
   json["advised_conf"] =
       best == nullptr ? nlohmann::ordered_json() : nlohmann::ordered_json(best->conf);
+  return json;
+}
+
+std::string written(const nlohmann::ordered_json& json) {
   return json.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace
+
+std::string to_json(const Why& why) { return written(facts(why)); }
+
+std::string to_page_json(const Why& why) {
+  nlohmann::ordered_json json = facts(why);
+  json["self_check"] = to_text(why.check);
+  json["capacity_source"] = why.capacity_source;
+  json["recorded_conf"] = why.recorded.conf;
+  json["step_count"] = why.simulated_step_count;
+  json["order"] = table_words(why);
+  json["measure"] = measure_line(why);
+  json["map"] = nlohmann::ordered_json::array();
+  for (const HeldSegment& held : why.held) {
+    nlohmann::ordered_json runs = nlohmann::ordered_json::array();
+    for (const BlockRun& run : held.runs) runs.push_back({run.size_bytes, to_string(run.state)});
+    json["map"].push_back({{"size_bytes", held.size_bytes},
+                           {"free_bytes", held.free_bytes},
+                           {"block_count", held.block_count},
+                           {"block_bytes", held.block_bytes},
+                           {"usable", held.usable},
+                           {"holder", held.holder},
+                           {"runs", runs}});
+  }
+  return written(json);
 }
 
 }  // namespace allocmark

@@ -133,8 +133,7 @@ Comparison Comparer::run() {
   environment_ = compare_environments(base_.file.environment, now_.file.environment,
                                       policy_.environment_ignored);
   result_.notes = environment_.notes;
-  add_run_notes(base_);
-  add_run_notes(now_);
+  for (const RunSide* side : {&base_, &now_}) add_run_notes(*side);
   match_cells();
   if (other_pass_count_ > 0) {
     result_.notes.push_back(
@@ -150,9 +149,10 @@ Comparison Comparer::run() {
 }
 
 void Comparer::add_run_notes(const RunSide& side) {
-  for (const std::string& warning : side.file.environment.warnings) {
+  for (const std::string& warning : side.file.environment.warnings)
     result_.notes.push_back(side.label + ": " + warning);
-  }
+  const std::string decisions = decisions_sentence(side.file.cells);
+  if (!decisions.empty()) result_.notes.push_back(side.label + ": " + decisions);
   if (side.file.replaced_line_count > 0) {
     result_.notes.push_back(
         fmt::format("{}: {} cells were run more than once; the last result of "
@@ -365,7 +365,7 @@ void Comparer::judge_timed(const PendingNumber& pending, double p_value_adjusted
   const double noise = bound != nullptr ? bound->shift_bound : default_bound(pending.name);
   const double reach = std::log1p(std::max(effect_min, noise));
   const double same_reach = std::log1p(effect_min);
-  const bool differs = p_value_adjusted <= policy_.false_share_max;
+  const bool differs = p_value_adjusted <= policy_.false_share_of_runs();
   number.verdict = Verdict::Undecided;
   const double clear = (shift.estimate > 0 ? *number.change_low : -*number.change_high);
   const double base_ns = number.base.value_or(0);

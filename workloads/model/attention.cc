@@ -281,10 +281,10 @@ Var unfused_attention(Tape& tape, Var query, Var key, Var value, Var bias,
   return out;
 }
 
-Var split_heads(Tape& tape, Var input, bool viewable) {
+Var split_heads(Tape& tape, Var input, bool viewable, bool copies) {
   Node* node = tape.record(
       [](Tape& t, Node& n, Backprop& b) {
-        if (b.gradient.layout == GradLayout::Heads) {
+        if (b.gradient.layout == GradLayout::Heads && n.sizes[2] == 1) {
           b.out[0].tensor = t.gradient(n.sizes[0]);
         } else {
           b.out[0] = b.gradient;
@@ -293,17 +293,25 @@ Var split_heads(Tape& tape, Var input, bool viewable) {
         if (n.sizes[1] == 1) b.out[0].layout = GradLayout::Tokens;
       },
       {&input});
-  if (node != nullptr) node->sizes = {input.size_bytes(), viewable ? 1u : 0u};
+  if (node != nullptr) node->sizes = {input.size_bytes(), viewable ? 1u : 0u, copies ? 1u : 0u};
   tape.attach(node, &input);
   input.heads_first = viewable;
   return input;
 }
 
-std::array<Var, 3> split_three(Tape& tape, const Var& input) {
+std::array<Var, 3> split_three(Tape& tape, const Var& input, bool stacked) {
   std::array<Var, 3> parts = {input, input, input};
   Node* whole = tape.record(
-      [](Tape& t, Node& n, Backprop& b) { b.out[0].tensor = t.gradient(n.sizes[0]); }, {&input});
-  if (whole != nullptr) whole->sizes[0] = input.size_bytes();
+      [](Tape& t, Node& n, Backprop& b) {
+        Tensor stack;
+        if (n.sizes[1] == 1) {
+          stack = t.gradient(n.sizes[0]);
+          for (Tensor& part : n.saved) part.reset();
+        }
+        b.out[0].tensor = t.gradient(n.sizes[0]);
+      },
+      {&input});
+  if (whole != nullptr) whole->sizes = {input.size_bytes(), stacked ? 1u : 0u};
   Var joint = input;
   tape.attach(whole, &joint);
   for (std::size_t i = 0; i < parts.size(); ++i) {
@@ -318,6 +326,27 @@ std::array<Var, 3> split_three(Tape& tape, const Var& input) {
     tape.attach(node, &parts[i]);
   }
   return parts;
+}
+
+Var begin_parts(Tape& tape, const Var& input) {
+  Node* node = tape.record(
+      [](Tape& t, Node& n, Backprop& b) { b.out[0].tensor = t.gradient(n.sizes[0]); }, {&input});
+  if (node != nullptr) node->sizes[0] = input.size_bytes();
+  Var whole = input;
+  tape.attach(node, &whole);
+  return whole;
+}
+
+Var part_of(Tape& tape, const Var& whole, std::uint64_t count) {
+  Node* node = tape.record(
+      [](Tape& t, Node& n, Backprop& b) {
+        t.node(n.edges[0]).parts.push_back(std::move(b.gradient.tensor));
+      },
+      {&whole});
+  Var part = whole;
+  part.count = count;
+  tape.attach(node, &part);
+  return part;
 }
 
 Var concatenate(Tape& tape, Var fresh, std::uint64_t count, std::uint64_t width) {

@@ -33,7 +33,7 @@ Var Transformer::adapted(const Var& input, std::size_t weight, std::size_t low, 
   Var result = linear(tape_, input, rows, projection(weight));
   if (lora_.rank == 0) return result;
   const std::uint64_t width = result.width;
-  Var exact = cast(tape_, input, 4);
+  Var exact = cast(tape_, input, lora_.in_own_type ? width : 4);
   const bool drops = lora_.dropout && !setup_.evaluating;
   Var delta = linear(tape_, drops ? dropout(tape_, exact) : exact, rows, {.weight = low});
   delta = linear(tape_, std::move(delta), rows, {.weight = high});
@@ -46,6 +46,11 @@ Var Transformer::adapted(const Var& input, std::size_t weight, std::size_t low, 
 
 Var Transformer::heads(Var projected) {
   return split_heads(tape_, std::move(projected), viewable());
+}
+
+Var Transformer::normed_heads(Var projected, std::size_t norm) {
+  Var normed = head_norm(std::move(projected), norm);
+  return split_heads(tape_, std::move(normed), viewable(), !setup_.model.head_norms);
 }
 
 Var Transformer::rotated(const Var& input) {
@@ -120,7 +125,7 @@ Var Transformer::attend_core(const Var& query, Var key, Var value, Var* weights)
 Var Transformer::gpt2_attention(const LayerWeights& own, std::size_t index, const Var& input,
                                 Var* weights) {
   const std::uint64_t rows = setup_.token_count();
-  Var joint = linear(tape_, into_parallel(input), rows, with_bias(own.query));
+  Var joint = adapted(into_parallel(input), own.query, own.query_low, own.query_high);
   std::array<Var, 3> parts = split_three(tape_, joint);
   joint.drop();
   Var key = heads(std::move(parts[1]));
@@ -141,8 +146,8 @@ Var Transformer::llama_attention(const LayerWeights& own, std::size_t index, con
   const std::uint64_t rows = setup_.token_count();
   Var shared = into_parallel(input);
   Var query =
-      heads(head_norm(adapted(shared, own.query, own.query_low, own.query_high), own.query_norm));
-  Var key = heads(head_norm(linear(tape_, shared, rows, projection(own.key)), own.key_norm));
+      normed_heads(adapted(shared, own.query, own.query_low, own.query_high), own.query_norm);
+  Var key = normed_heads(linear(tape_, shared, rows, projection(own.key)), own.key_norm);
   Var value = heads(adapted(shared, own.value, own.value_low, own.value_high));
   shared.drop();
   {
@@ -205,9 +210,9 @@ Var Transformer::bert_layer(const LayerWeights& own, Var hidden) {
   };
   Var weights;
   Var shared = into_parallel(hidden);
-  Var query = heads(linear(tape_, shared, rows, with_bias(own.query)));
+  Var query = heads(adapted(shared, own.query, own.query_low, own.query_high));
   Var key = heads(linear(tape_, shared, rows, with_bias(own.key)));
-  Var value = heads(linear(tape_, shared, rows, with_bias(own.value)));
+  Var value = heads(adapted(shared, own.value, own.value_low, own.value_high));
   shared.drop();
   Var mixed = attend(query, key, value, &weights);
   query.drop();

@@ -2,13 +2,13 @@
 
 #include <utility>
 
+#include "base/divided_up.h"
+
 namespace allocmark {
 namespace {
 
 constexpr std::uint64_t kBlockElements = 64;    // per scale
 constexpr std::uint64_t kNestedElements = 256;  // scales per nested scale
-
-std::uint64_t divided_up(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / b; }
 
 Tensor dequantized(Tape& tape, std::uint64_t count) {
   const Tensor scales = tape.allocate(divided_up(count, kBlockElements) * 4, TensorKind::Workspace);

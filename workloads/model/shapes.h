@@ -17,6 +17,7 @@ enum class ModelFamily : std::uint8_t {
   Llama,    // rotary positions, RMSNorm before, grouped k and v, gated MLP, no dropout, no biases
   Mixtral,  // a Llama whose MLP is a choice of experts per token
   Vit,      // images cut into patches, LayerNorm before, fused gelu, biases, no dropout
+  Dit,      // noisy latents in patches, norms shifted and scaled by time and class, gated branches
   T5,  // encoder and decoder, RMSNorm before, relative positions added to scores, relu, dropout
 };
 
@@ -47,13 +48,14 @@ struct ModelShape {
   [[nodiscard]] bool is_llama_like() const {
     return family == ModelFamily::Llama || family == ModelFamily::Mixtral;
   }
+  [[nodiscard]] bool has_qwen_parts() const { return qkv_bias || head_norms; }
   // Are there token ids to go on with, one at a time?
-  [[nodiscard]] bool generates() const {
-    return family != ModelFamily::Bert && family != ModelFamily::Vit;
-  }
+  [[nodiscard]] bool generates() const { return family != ModelFamily::Bert && image == 0; }
   [[nodiscard]] std::uint64_t patch_count() const {
     return patch == 0 ? 0 : (image / patch) * (image / patch);
   }
+  // Of an image, or of a diffusion model's latents.
+  [[nodiscard]] std::uint64_t channels() const { return family == ModelFamily::Dit ? 4 : 3; }
   // Blocks that a forward runs through: T5's encoder and decoder have layer_count each.
   [[nodiscard]] std::uint64_t block_count() const {
     return family == ModelFamily::T5 ? 2 * layer_count : layer_count;

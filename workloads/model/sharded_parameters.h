@@ -20,7 +20,7 @@ class ShardedParameters {
       : settings_(settings), rank_(rank), tape_(tape) {}
 
   // `layers`: the parameters of each block; those outside make the first unit.
-  void wrap(const std::vector<ParameterRange>& layers);
+  void wrap(const std::vector<std::vector<std::size_t>>& layers);
 
   // Forward: the root's parameters stay until the end of the backward.
   void begin_forward();
@@ -51,17 +51,21 @@ class ShardedParameters {
   };
   struct Unit {
     std::vector<Shard> shards;
-    std::vector<Tensor> own;      // parts, or one flat part
-    std::uint64_t own_count = 0;  // padded elements of this rank
-    Tensor incoming;              // gathered, not yet copied out
-    Tensor full;                  // flat parameters
-    Tensor gradient;              // reduced, flat
+    std::vector<Tensor> own;          // parts, or one flat part
+    std::uint64_t own_count = 0;      // padded elements of this rank
+    std::uint64_t trained_count = 0;  // those that get gradients
+    Tensor incoming;                  // gathered, not yet copied out
+    Tensor full;                      // flat parameters
+    Tensor gradient;                  // reduced, flat
     bool is_gathered = false;
   };
 
   [[nodiscard]] bool single() const { return settings_.kind == DataParallelKind::Fsdp2; }
   [[nodiscard]] std::uint64_t gathered_bytes() const {
     return settings_.gathers_narrow ? 2 : width_;
+  }
+  [[nodiscard]] bool is_trained(const Shard& shard) const {
+    return tape_->parameters()[shard.parameter].trainable;
   }
   void wrap_unit(Unit* unit, const std::vector<std::size_t>& parameters);
   void make_whole(Unit* unit, const std::vector<std::size_t>& parameters);

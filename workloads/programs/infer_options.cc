@@ -99,10 +99,11 @@ std::optional<TransformerSetup> read_draft(Parameters& parameters, const InferCo
   read_draft_shape(parameters, &draft.model);
   const bool one_by_one = config.batch_max == 1 && config.batches == std::vector<std::uint64_t>{0};
   if (config.beams > 1 || config.samples || config.answers.front() > 0 ||
-      config.kv_mode != KvMode::Concat || config.padded || !one_by_one) {
+      config.setup.head_ranks > 1 || config.kv_mode != KvMode::Concat || config.padded ||
+      !one_by_one) {
     parameters.refuse_value(
         "draft",
-        "batch=1, beams=1, sample=0, kv=concat, padding=0, no batches and no answers, as "
+        "batch=1, beams=1, sample=0, kv=concat, padding=0, tp=1, no batches and no answers, as "
         "transformers does",
         names[choice]);
   }
@@ -113,12 +114,24 @@ InferConfig read_infer_config(Parameters& parameters) {
   InferConfig config;
   TransformerSetup& setup = config.setup;
   setup.model = read_model_shape(parameters);
+  if (setup.model.family == ModelFamily::Dit) {
+    parameters.refuse_value("model", "a model that encodes or generates; DiT is only trained",
+                            setup.model.name);
+  }
   setup.training = false;
   setup.autocast = false;
+  setup.head_ranks = read_tensor_ranks(parameters, &setup.model);
   const bool fp32 = parameters.choice("precision", {"bf16", "fp32"}) == 1;
   setup.wide_bytes = setup.narrow_bytes = fp32 ? 4 : 2;
   read_experts(parameters, 0, &setup);
   setup.fused_attention = parameters.choice("attention", {"fused", "eager"}) == 0;
+  if (setup.model.family == ModelFamily::Vit) {
+    const bool is_timm = parameters.choice("implementation", {"transformers", "timm"}) == 1;
+    if (is_timm) setup.implementation = Implementation::Timm;
+    if (is_timm && !setup.fused_attention) {
+      parameters.refuse_text("attention", "fused where implementation=timm", "eager");
+    }
+  }
   setup.kernels = read_switch(parameters, "kernels", false);
   config.request_count =
       parameters.number("requests", {.preset = 64, .lowest = 1, .highest = 1'000'000'000});

@@ -45,7 +45,7 @@ void Training::optimize() {
       const bool is_whole = replicas_ && replicas_->shares_states();
       optimizer_.clip(is_whole ? sizes_of(model_->trained_parameters()) : tensors);
     }
-    optimizer_.step(tensors);
+    if (config_.offload == Offload::None) optimizer_.step(tensors);
     if (config_.scales_loss) scaler_.update();
     if (replicas_) replicas_->end_step();
     if (sharded_) sharded_->end_step();
@@ -184,6 +184,8 @@ void Training::end() {
     own.tokens.reset();
     own.labels.reset();
     own.given_mask.reset();
+    own.noise.reset();
+    own.times.reset();
     own.loss.reset();
     own.arguments.clear();
   }

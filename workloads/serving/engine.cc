@@ -37,7 +37,8 @@ void Engine::make_weights() {
     make_weight(h);
     if (!is_llama) make_weight(h);
   };
-  make_weight(model.vocabulary * h);
+  const std::uint64_t words = (model.vocabulary + setup_.ranks - 1) / setup_.ranks;
+  make_weight(words * h);
   if (model.positions > 0) make_weight(model.positions * h);
   for (std::uint64_t i = 0; i < model.layer_count; ++i) {
     linear(h, model.attention_width() + 2 * model.kv_width());
@@ -51,7 +52,7 @@ void Engine::make_weights() {
     norm();
   }
   norm();
-  if (!model.tied_head) make_weight(model.vocabulary * h);
+  if (!model.tied_head) make_weight(words * h);
 }
 
 std::uint64_t Engine::cache_bytes_per_token() const {
@@ -146,9 +147,14 @@ void Engine::llama_layer(std::size_t index, std::span<const PassPart> parts) {
     Tensor out = rows_of(tokens_, model.hidden);
     mixed.reset();
     joint.reset();
-    hidden_ = std::move(out);
+    hidden_ = summed(std::move(out));
   }
-  hidden_ = model.expert_count > 0 ? experts_of() : gated_mlp();
+  hidden_ = summed(model.expert_count > 0 ? experts_of() : gated_mlp());
+}
+
+Tensor Engine::summed(Tensor partial) {
+  if (setup_.ranks == 1) return partial;
+  return rows_of(tokens_, setup_.model.hidden);
 }
 
 Tensor Engine::gated_mlp() {
@@ -216,7 +222,16 @@ Tensor Engine::logits(std::uint64_t rows) {
   if (model.family == ModelFamily::Gpt2) hidden_ = rows_of(tokens_, model.hidden);  // last norm
   residual_.reset();
   Tensor chosen = rows_of(rows, model.hidden);
-  Tensor narrow = rows_of(rows, model.vocabulary);
+  Tensor narrow;
+  if (setup_.ranks > 1) {
+    // Each rank's words are gathered, one rank's after the other's, and laid out anew.
+    const std::uint64_t words = (model.vocabulary + setup_.ranks - 1) / setup_.ranks;
+    const Tensor own = rows_of(rows, words);
+    const Tensor gathered = rows_of(rows, words * setup_.ranks);
+    narrow = rows_of(rows, words * setup_.ranks);
+  } else {
+    narrow = rows_of(rows, model.vocabulary);
+  }
   emit_kernel(2 * rows * model.hidden * model.vocabulary,
               (model.hidden + 2 * rows) * model.vocabulary * setup_.width, 4);
   chosen.reset();

@@ -4,11 +4,18 @@ their answers differ, `why` says so.
 
 usage: why_cli_test.py ALLOCMARK
 """
+import base64
+import hashlib
+import html
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
+import tempfile
 import unittest
+from pathlib import Path
 
 ALLOCMARK = ""
 SNAPSHOT = "tests/golden/snapshots/train_oom.pickle.gz"
@@ -52,11 +59,71 @@ class Why(unittest.TestCase):
                 cost, next_cost = before["driver_ns_per_step"], after["driver_ns_per_step"]
                 self.assertTrue(cost <= next_cost * 1.05 or cost <= next_cost + 1000, (before, after))
 
+    def test_a_history_without_steps_has_a_cost(self):
+        why = json.loads(call("why", "tests/golden/snapshots/streams_recorded.pickle.gz", "--format", "json"))
+        self.assertTrue(all(one["driver_ns_per_step"] > 0 for one in why["settings"] + why["other_allocators"]))
+
     def test_other_allocators_are_marked(self):
         marks = {one["name"]: one["is_setting_of_pytorch"] for one in self.why["other_allocators"]}
         self.assertEqual(marks, {"backend:cudaMallocAsync": True, "native": False, "cub": False, "thrust_pool": False,
                                  "vmm_stitch": False})
         self.assertEqual(self.text.count("no setting of PyTorch"), 4)
+
+
+class Advise(unittest.TestCase):
+    def test_what_no_setting_can_serve_is_not_searched(self):
+        advice = json.loads(call("advise", "gpt2_train_amp", "--capacity", "1GiB", "--search-only", "--format", "json"))
+        self.assertEqual([one["conf"] for one in advice["settings"]], ["", "expandable_segments:True"])
+        self.assertIn("no setting can help", call("advise", "gpt2_train_amp", "--capacity", "1GiB", "--search-only"))
+
+
+class Page(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.page = os.path.join(folder.name, "why.html")
+        # A name that would be markup, and a script, if it were not escaped.
+        self.snapshot = os.path.join(folder.name, "<script>alert(1)<&script>.pickle.gz")
+        shutil.copy(SNAPSHOT, self.snapshot)
+
+    def make(self, snapshot, *words, environment=()):
+        return subprocess.run([ALLOCMARK, "why", snapshot, "--out", self.page, *words], capture_output=True, text=True,
+                              env={**os.environ, **dict(environment)})
+
+    def test_the_page_says_what_the_text_says_and_runs_only_its_own_script(self):
+        run = self.make(self.snapshot)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertIn(f"page: {self.page}", run.stderr)
+        text = Path(self.page).read_text()
+        scripts = re.findall(r"<script[^>]*>(.*?)</script>", text, re.S)
+        self.assertEqual(len(scripts), 1)
+        digest = base64.b64encode(hashlib.sha256(scripts[0].encode()).digest()).decode()
+        self.assertIn(f"script-src &#x27;sha256-{digest}&#x27;", text)
+        self.assertIsNone(re.search(r"(src|href)=\"(?!#|data:)", text))
+        plain = " ".join(html.unescape(re.sub(r"<[^>]*>", " ", text)).split())
+        for words in ("A request of 132 MiB failed: 212 MiB were free for it", "self-check: 100 % of 8802 placements equal",
+                      "957 MiB live", "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+                      "will say that unset serves every request", "backend:cudaMallocAsync"):
+            self.assertIn(words, plain)
+        # The widest segment: 105 MiB of 132 MiB are free.
+        widths = dict((words, float(width)) for width, words in
+                      re.findall(r'width="([0-9.]+)" height="16" class="[^"]*"><title>(free: 105 MiB|live: 26.6 MiB)</title>', text))
+        self.assertAlmostEqual(widths["free: 105 MiB"] / widths["live: 26.6 MiB"], 105.4 / 26.6, delta=0.05)
+
+    def test_a_history_without_failure_has_a_page_too(self):
+        run = self.make("tests/golden/snapshots/train_amp.pickle.gz")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        text = Path(self.page).read_text()
+        self.assertIn("No request failed in this history", text)
+        self.assertNotIn("When the request failed", text)
+
+    def test_a_page_is_not_replaced_and_needs_python(self):
+        Path(self.page).write_text("mine")
+        self.assertEqual(self.make(SNAPSHOT).returncode, 2)
+        run = self.make(SNAPSHOT, "--force", environment={"PATH": "/nowhere"})
+        self.assertEqual(run.returncode, 4)
+        self.assertIn("python3", run.stderr)
+        self.assertEqual(Path(self.page).read_text(), "mine")
 
 
 if __name__ == "__main__":

@@ -42,6 +42,40 @@ TEST_CASE("Qwen models have as many parameters as were published") {
         596'049'920);
 }
 
+TEST_CASE("image models have as many parameters as were published") {
+  const auto parameters_of = [](const std::string& model) {
+    const TraceSummary summary =
+        summarize(*open_workload("train:" + model + ",batch=1,steps=1,precision=fp32", 1));
+    return summary.tensor_bytes_peak[static_cast<std::size_t>(TensorKind::Parameter)] / 4;
+  };
+  CHECK(parameters_of("dit-xl") == 675'129'632);
+  CHECK(parameters_of("vit-base") == 86'567'656);
+  CHECK(parameters_of("vit-base,implementation=timm") == 86'567'656);
+}
+
+TEST_CASE("a diffusion transformer's blocks are modulated by rows of their own") {
+  const std::vector<std::uint64_t> sizes =
+      sizes_of("train:dit-s,layers=2,batch=5,steps=1,precision=bf16,optimizer=sgd");
+  const auto count_of = [&sizes](std::uint64_t size_bytes) {
+    return std::count(sizes.begin(), sizes.end(), size_bytes);
+  };
+  // Six rows of 384 per image and block, and their gradient.
+  CHECK(count_of(5 * 6 * 384 * 2) == 2 * 2);
+  // One projection to query, key and value: forward, stacked and copied back.
+  CHECK(count_of(5 * 256 * 3 * 384 * 2) == 2 * 3);
+}
+
+TEST_CASE("timm's ViT projects to query, key and value at once") {
+  const auto steps_of = [](const std::string& keys) {
+    return sizes_of("train:vit-base,layers=1,batch=2,steps=1,optimizer=sgd,precision=bf16" + keys);
+  };
+  // Forward; backward a stack and its copy.
+  const std::vector<std::uint64_t> whole = steps_of(""), joint = steps_of(",implementation=timm");
+  CHECK(std::count(joint.begin(), joint.end(), 2 * 197 * 3 * 768 * 2) == 3);
+  CHECK(std::count(whole.begin(), whole.end(), 2 * 197 * 3 * 768 * 2) == 0);
+  CHECK(joint.size() < whole.size());
+}
+
 TEST_CASE("answers are as long as they were given, batch by batch") {
   // Each new token makes a longer cache of keys and values per layer; the prompt's pass the first.
   const auto caches_of = [](const std::string& keys) {

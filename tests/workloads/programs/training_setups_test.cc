@@ -73,6 +73,7 @@ TEST_CASE("every set-up is a valid trace that gives everything back") {
                                 "bert-base" + small + "heads=4" + text,
                                 "mixtral-8x7b" + small + "heads=8,kv_heads=4" + text,
                                 "t5-small" + small + "heads=4,target=16" + text,
+                                "dit-s" + small + "heads=4,image=16,patch=4,",
                                 "vit-base" + small + "heads=4,image=32,patch=8,"};
   const std::string setups[] = {
       "dp=2",
