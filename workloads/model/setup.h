@@ -23,7 +23,8 @@ struct ParallelSetup {
   std::uint64_t data_rank = 0;
   std::uint64_t pipeline = 1;  // stages
   std::uint64_t stage = 0;
-  std::uint64_t chunks = 1;  // virtual stages on each rank
+  std::uint64_t chunks = 1;        // virtual stages on each rank
+  std::uint64_t stage_layers = 0;  // blocks of this stage; 0: as many as the others have
 
   [[nodiscard]] bool is_first() const { return stage == 0; }
   [[nodiscard]] bool is_last() const { return stage + 1 == pipeline; }
@@ -73,7 +74,8 @@ struct TransformerSetup {
   }
   // Blocks on this rank.
   [[nodiscard]] std::uint64_t own_layer_count() const {
-    return model.block_count() / parallel.pipeline;
+    return parallel.stage_layers > 0 ? parallel.stage_layers
+                                     : model.block_count() / parallel.pipeline;
   }
 };
 
