@@ -46,9 +46,14 @@ Var quantized_linear(Tape& tape, Var input, const QuantizedShape& shape) {
   if (node != nullptr) {
     node->sizes = {input.size_bytes(), shape.weight_count, shape.rows * shape.weight_count};
   }
-  const Tensor weight = dequantized(tape, shape.weight_count);
+  // A single row is multiplied by the packed weight: only its scales are made whole.
+  const bool is_packed = node == nullptr && shape.rows == 1;
+  const Tensor weight =
+      is_packed
+          ? tape.allocate(divided_up(shape.weight_count, kBlockElements) * 4, TensorKind::Workspace)
+          : dequantized(tape, shape.weight_count);
   Var out = tape.make(shape.rows * shape.columns, input.width);
-  tape.use_cublas(false);
+  if (!is_packed) tape.use_cublas(false);
   tape.product(shape.rows, shape.weight_count, 1);
   tape.attach(node, &out);
   input.drop();
