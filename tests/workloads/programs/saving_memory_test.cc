@@ -124,6 +124,19 @@ TEST_CASE("weights in 4 bits infer with less, and one row multiplies them packed
   CHECK(mentions(refusal_of("infer:llama-3-8b,quantize=nf4,precision=fp32"), "none where"));
 }
 
+TEST_CASE("ranks share experts and nothing else") {
+  const std::string model = "train:mixtral-8x7b,layers=2,batch=1,seq=64,steps=1,precision=bf16,";
+  const std::uint64_t attention = 4096ull * 4096 * 2 + 4096ull * 1024 * 2;
+  const std::uint64_t expert = 3 * 4096ull * 14336;
+  const std::uint64_t others = 2 * 32'000ull * 4096 + 5 * 4096 + 2 * 8 * 4096;
+  for (const std::uint64_t ranks : {1, 2, 4, 8}) {
+    CHECK(kind_peak(model + "optimizer=sgd,ep=" + std::to_string(ranks), TensorKind::Parameter) ==
+          2 * (2 * (attention + 8 / ranks * expert) + others));
+  }
+  CHECK(mentions(refusal_of(model + "ep=3"), "a divisor of expert_count = 8"));
+  CHECK(mentions(refusal_of(model + "ep=2,experts=loop"), "unknown key 'ep'"));
+}
+
 TEST_CASE("ways to save memory that contradict others are refused") {
   CHECK(mentions(refusal_of("train:gpt2-124m,dp=2,offload=states"), "DeepSpeed's zero"));
   CHECK(mentions(refusal_of("train:gpt2-124m,dp=2,zero=2,precision=bf16,offload=gradients"),
