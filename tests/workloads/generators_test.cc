@@ -62,10 +62,10 @@ TEST_CASE("the same text and seed give the same bytes") {
        0xa31f45fef7205ee9u, 2724, 584733376},
       {"infer:llama-2-7b,requests=2,kv=paged,attention=fused,generated_max=4,kernels=1",
        0xc91f27b25b28a54cu, 15256, 82510540072},
-      {"train:vit-huge,batch=2,steps=2,attention=eager", 0x55526ddcf1849477u, 17798, 12710277684},
+      {"train:vit-huge,batch=2,steps=2,attention=eager", 0x379a59316ad70756u, 17798, 12710277684},
       {"train:vit-base,batch=4,image=64,patch=8,classes=10,precision=bf16,checkpoint=full,"
        "steps=2,attention=eager",
-       0x9be9b5a0f34898bdu, 6304, 921930374},
+       0xc838d915242c0a0cu, 6304, 921930374},
       {"train:t5-3b,batch=2,seq=100,target=30,steps=1,attention=eager", 0x75c8c8fb6f55d75bu, 19827,
        57099077668},
       {"train:t5-base,batch=2,seq=100/60,target=30,steps=2,attention=fused,checkpoint=full",
@@ -74,7 +74,7 @@ TEST_CASE("the same text and seed give the same bytes") {
        "eager",
        0xfeb625970aaeed6fu, 4894, 63360879460},
       {"train:mixtral-8x22b,layers=2,batch=1,seq=128,steps=1,precision=bf16,attention=fused",
-       0x7f4330fef0859f05u, 997, 54174921988},
+       0x6d2c6c450524be5bu, 1029, 54174921988},
       {"infer:mixtral-8x7b,layers=3,requests=3,batch=2,context_max=50,generated_max=5,attention="
        "eager",
        0xc95989a0683d7974u, 6140, 10676592084},

@@ -281,10 +281,10 @@ Var unfused_attention(Tape& tape, Var query, Var key, Var value, Var bias,
   return out;
 }
 
-Var split_heads(Tape& tape, Var input, bool viewable) {
+Var split_heads(Tape& tape, Var input, bool viewable, bool copies) {
   Node* node = tape.record(
       [](Tape& t, Node& n, Backprop& b) {
-        if (b.gradient.layout == GradLayout::Heads) {
+        if (b.gradient.layout == GradLayout::Heads && n.sizes[2] == 1) {
           b.out[0].tensor = t.gradient(n.sizes[0]);
         } else {
           b.out[0] = b.gradient;
@@ -293,7 +293,7 @@ Var split_heads(Tape& tape, Var input, bool viewable) {
         if (n.sizes[1] == 1) b.out[0].layout = GradLayout::Tokens;
       },
       {&input});
-  if (node != nullptr) node->sizes = {input.size_bytes(), viewable ? 1u : 0u};
+  if (node != nullptr) node->sizes = {input.size_bytes(), viewable ? 1u : 0u, copies ? 1u : 0u};
   tape.attach(node, &input);
   input.heads_first = viewable;
   return input;

@@ -38,7 +38,10 @@ void scale_rows_backward(Tape& tape, Node& node, Backprop& b) {
   sum_to_rows(tape, node, &b.out[1]);
 }
 
+// Patches come as the convolution laid them out, channels first, and so do all sums with them: a
+// norm copies them, forward and backward.
 void plain_norm_backward(Tape& tape, Node& node, Backprop& b) {
+  const Tensor contiguous = tape.gradient(node.sizes[0]);
   b.out[0].tensor = tape.gradient(node.sizes[0]);
 }
 
@@ -72,6 +75,7 @@ Var plain_norm(Tape& tape, const Var& values, std::uint64_t rows) {
   Node* node = tape.record(plain_norm_backward, {&exact});
   if (node != nullptr) node->sizes[0] = exact.size_bytes();
   tape.save(node, 0, exact.tensor);
+  const Var contiguous = tape.make(exact.count, exact.width);
   Var out = tape.make(exact.count, exact.width);
   for (const std::size_t slot : {std::size_t{1}, std::size_t{2}}) {
     tape.save(node, slot, tape.make(rows, 4).tensor);
@@ -88,6 +92,16 @@ Var modulated(Tape& tape, const Var& values, const Var& shift, const Var& scale)
 
 void slice_backward(Tape& tape, Node& node, Backprop& b) {
   b.out[0].tensor = tape.gradient(node.sizes[0]);
+}
+
+// The mean of all elements: 512 threads read 16 elements each before blocks share the work; those
+// meet in a buffer, guarded by a counter.
+void take_mean_scratch(Tape& tape, std::uint64_t count) {
+  const std::uint64_t per_thread = (count + 511) / 512;
+  if (per_thread < 256) return;
+  const std::uint64_t blocks = std::min<std::uint64_t>(132 * 4, (per_thread + 15) / 16);
+  const Tensor buffer = tape.allocate(blocks * 4, TensorKind::Workspace);
+  const Tensor counter = tape.allocate(4, TensorKind::Workspace);
 }
 
 void error_backward(Tape& tape, Node& node, Backprop& b) {
@@ -222,7 +236,13 @@ Var Transformer::dit_loss(Var values) {
   if (node != nullptr) node->sizes[0] = noise.size_bytes();
   tape_.save(node, 0, noise.tensor);
   tape_.save(node, 1, conditions_.noise);
-  Var loss = tape_.make(1, noise.width);
+  // The loss is made as large as what it is the mean of.
+  Var loss = tape_.make(noise.count, noise.width);
+  {
+    const Var squares = tape_.make(noise.count, noise.width);
+    take_mean_scratch(tape_, noise.count);
+  }
+  loss.count = 1;
   tape_.attach(node, &loss);
   return loss;
 }

@@ -93,8 +93,9 @@ struct FusedAttentionShape {
 [[nodiscard]] Var unfused_attention(Tape& tape, Var query, Var key, Var value, Var bias,
                                     const AttentionSizes& sizes, bool has_dropout);
 // View as heads and transposed; its backward copies a gradient that has the heads first.
-// `viewable`: batched products can read it as it is.
-[[nodiscard]] Var split_heads(Tape& tape, Var input, bool viewable);
+// `viewable`: batched products can read it as it is. Where heads are apart already before they
+// change places with tokens (`copies` is false), the gradient keeps its order.
+[[nodiscard]] Var split_heads(Tape& tape, Var input, bool viewable, bool copies = true);
 // Three views of a joint projection; their gradients are joined again.
 // `stacked`: the parts lie apart (unbind), so that their gradients are stacked, and then copied to
 // where the projection had them.

@@ -48,6 +48,11 @@ Var Transformer::heads(Var projected) {
   return split_heads(tape_, std::move(projected), viewable());
 }
 
+Var Transformer::normed_heads(Var projected, std::size_t norm) {
+  Var normed = head_norm(std::move(projected), norm);
+  return split_heads(tape_, std::move(normed), viewable(), !setup_.model.head_norms);
+}
+
 Var Transformer::rotated(const Var& input) {
   Var straight = multiply(tape_, input, cosine_);
   Var turned = multiply(tape_, rotate_half(tape_, input), sine_);
@@ -141,8 +146,8 @@ Var Transformer::llama_attention(const LayerWeights& own, std::size_t index, con
   const std::uint64_t rows = setup_.token_count();
   Var shared = into_parallel(input);
   Var query =
-      heads(head_norm(adapted(shared, own.query, own.query_low, own.query_high), own.query_norm));
-  Var key = heads(head_norm(linear(tape_, shared, rows, projection(own.key)), own.key_norm));
+      normed_heads(adapted(shared, own.query, own.query_low, own.query_high), own.query_norm);
+  Var key = normed_heads(linear(tape_, shared, rows, projection(own.key)), own.key_norm);
   Var value = heads(adapted(shared, own.value, own.value_low, own.value_high));
   shared.drop();
   {

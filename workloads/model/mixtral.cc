@@ -73,10 +73,18 @@ void masked_backward(Tape& tape, Node& node, Backprop& b) {
   b.out[0].tensor = tape.gradient(node.sizes[0]);
 }
 
+// CUTLASS's problem descriptions, 60 bytes per expert, and its workspace, 512 per processor.
+void take_grouped_scratch(Tape& tape, std::uint64_t expert_count) {
+  const Tensor problems = tape.allocate(60 * expert_count, TensorKind::Workspace);
+  static_cast<void>(tape.allocate(132 * 512, TensorKind::Workspace));
+}
+
 // Both gradients of a grouped product are grouped products; the weight's has all experts.
 void grouped_backward(Tape& tape, Node& node, Backprop& b) {
   for (const std::size_t i : {std::size_t{1}, std::size_t{0}}) {
-    if (node.edges[i] != kNoEdge) b.out[i].tensor = tape.gradient(node.sizes[i]);
+    if (node.edges[i] == kNoEdge) continue;
+    b.out[i].tensor = tape.gradient(node.sizes[i]);
+    if (node.sizes[2] > 0) take_grouped_scratch(tape, node.sizes[2]);
   }
 }
 
@@ -135,20 +143,21 @@ Var Transformer::mixtral_grouped(const Var& input, std::size_t weight, std::uint
   const Var parameter = tape_.parameter(weight);
   Var rows_in = cast(tape_, input, parameter.width);
   Node* node = tape_.record(grouped_backward, {&rows_in, &parameter});
-  if (node != nullptr) node->sizes = {rows_in.size_bytes(), parameter.size_bytes()};
+  const std::uint64_t grouped_count = parameter.width < 4 ? setup_.own_expert_count() : 0;
+  if (node != nullptr) {
+    node->sizes = {rows_in.size_bytes(), parameter.size_bytes(), grouped_count};
+  }
   tape_.save(node, 0, offsets);
   tape_.save(node, 1, rows_in.tensor);
   tape_.save_parameter(node);
   Var out = tape_.make(rows * columns, parameter.width);
-  if (parameter.width < 4) {
-    // CUTLASS's problem descriptions, 60 bytes per expert, and its workspace, 512 per processor.
-    // In four bytes experts run one by one, through cuBLAS.
-    const Tensor problems = tape_.allocate(60 * model.expert_count, TensorKind::Workspace);
-    static_cast<void>(tape_.allocate(132 * 512, TensorKind::Workspace));
+  if (grouped_count > 0) {
+    take_grouped_scratch(tape_, grouped_count);
   } else {
+    // In four bytes experts run one by one, through cuBLAS.
     tape_.use_cublas(false);
   }
-  tape_.product(rows, columns, parameter.count / columns / model.expert_count);
+  tape_.product(rows, columns, parameter.count / columns / setup_.own_expert_count());
   tape_.attach(node, &out);
   return out;
 }
@@ -344,8 +353,8 @@ Var Transformer::mixtral_sorted_experts(const LayerWeights& own, const Var& hidd
   tokens.drop();
   Var shares = gather(tape_, routing.shares, order.tensor, pairs, pairs);
   Var narrow = tape_.make(pairs, 4);
-  Var counts = tape_.make(model.expert_count, 4);
-  Var offsets = tape_.make(model.expert_count, 4);
+  Var counts = tape_.make(setup_.own_expert_count(), 4);
+  Var offsets = tape_.make(setup_.own_expert_count(), 4);
   { const Tensor scan = tape_.allocate(1023, TensorKind::Workspace); }
   Var mask = tape_.make(pairs, 1);
   selected = masked(tape_, std::move(selected), mask.tensor, true);
@@ -367,6 +376,8 @@ Var Transformer::mixtral_sorted_experts(const LayerWeights& own, const Var& hidd
   Var out = tape_.make(rows * model.hidden, weighted.width);
   tape_.attach(node, &out);
   Var narrow_out = cast(tape_, out, hidden.width);
+  // Each rank has its experts' shares of every token: summed in place.
+  if (setup_.expert_ranks > 1) tape_.communicate(narrow_out.size_bytes(), 0);
   for (Var* local : {&sorted, &order, &selected, &shares, &narrow, &counts, &offsets, &mask,
                      &projected, &weighted, &inverse, &out}) {
     local->drop();

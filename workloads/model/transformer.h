@@ -163,6 +163,7 @@ class Transformer {
   [[nodiscard]] Var adapted(const Var& input, std::size_t weight, std::size_t low,
                             std::size_t high);
   [[nodiscard]] Var heads(Var projected);
+  [[nodiscard]] Var normed_heads(Var projected, std::size_t norm);
   [[nodiscard]] Var rotated(const Var& input);
   [[nodiscard]] Var attend(const Var& query, Var key, Var value, Var* weights);
   [[nodiscard]] Var gpt2_attention(const LayerWeights& own, std::size_t index, const Var& input,
@@ -174,6 +175,7 @@ class Transformer {
   [[nodiscard]] Var bert_layer(const LayerWeights& own, Var hidden);
   [[nodiscard]] Var llama_layer(const LayerWeights& own, std::size_t index, Var hidden);
   void make_vit_parameters();
+  [[nodiscard]] std::uint64_t weight_sum_count() const;
   [[nodiscard]] Var vit_patches(const Tensor& pixels);
   [[nodiscard]] Var vit_embed(const Tensor& pixels);
   [[nodiscard]] Var vit_layer(const LayerWeights& own, Var hidden);

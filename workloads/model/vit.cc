@@ -15,7 +15,9 @@ void patches_backward(Tape& tape, Node& node, Backprop& b) {
   // The gradient comes as rows of tokens; the convolution wants channels first. Images need none.
   Tensor channels_first = tape.gradient(node.sizes[2]);
   b.out[1].tensor = tape.gradient(node.sizes[0]);
-  { const Tensor workspace = tape.allocate(node.sizes[5], TensorKind::Workspace); }
+  if (node.sizes[5] > 0) {
+    const Tensor workspace = tape.allocate(node.sizes[5], TensorKind::Workspace);
+  }
   channels_first.reset();
   b.out[2] = b.gradient;
   b.reduced_bytes[2] = node.sizes[1];
@@ -89,6 +91,15 @@ void Transformer::make_vit_parameters() {
   if (is_timm) own_parameters();
 }
 
+// In two bytes the weight's gradient is summed in parts of four bytes, so many that tiles of 128 x
+// 256 fill 132 processors: as recorded for three shapes.
+std::uint64_t Transformer::weight_sum_count() const {
+  const ModelShape& model = setup_.model;
+  const std::uint64_t columns = kPaddedBytes / 2 * model.patch * model.patch;
+  const std::uint64_t tiles = ((model.hidden + 127) / 128) * ((columns + 255) / 256);
+  return 132 / tiles + 1;
+}
+
 // Conv2d whose kernel is as large as its step: rows of patches, seen as tokens.
 Var Transformer::vit_patches(const Tensor& pixels) {
   const ModelShape& model = setup_.model;
@@ -102,24 +113,26 @@ Var Transformer::vit_patches(const Tensor& pixels) {
   const std::uint64_t width = images.width;
   const std::uint64_t rows = setup_.batch * model.patch_count();
   Node* node = tape_.record(patches_backward, {&images, &weight, &bias});
-  // Padded images, output and padded weight; in two bytes the gradient of the weight needs three
-  // of its sums in four bytes, too.
   const std::uint64_t area = model.image * model.image;
   const std::uint64_t padded_images = setup_.batch * kPaddedBytes * area;
   const std::uint64_t padded_weight = kPaddedBytes * model.patch * model.patch * model.hidden;
   const std::uint64_t output_bytes = rows * model.hidden * width;
+  const std::uint64_t copies_bytes = padded_images + output_bytes + padded_weight;
+  // What cuDNN takes, as recorded: three colours are copied to padded channels forward in two bytes
+  // and backward in both types, latents' four forward in four bytes and backward in two.
+  const bool has_colours = model.channels() == 3;
   if (node != nullptr) {
-    const std::uint64_t sums = width < 4 ? 3 * padded_weight * 4 / width : 0;
+    const std::uint64_t sums = width < 4 ? weight_sum_count() * padded_weight * 4 / width : 0;
+    const bool copies_back = has_colours || width < 4;
     node->sizes = {weight.size_bytes(), bias.size_bytes(),
                    output_bytes,        rows,
-                   model.hidden,        padded_images + output_bytes + padded_weight + sums + 144};
+                   model.hidden,        copies_back ? copies_bytes + sums + 144 : 0};
   }
   tape_.save(node, 0, images.tensor);
   tape_.save(node, 1, weight.tensor);
   Var out = tape_.make(rows * model.hidden, width);
-  if (width < 4) {
-    const Tensor workspace =
-        tape_.allocate(padded_images + output_bytes + padded_weight + 16, TensorKind::Workspace);
+  if ((width < 4) == has_colours) {
+    const Tensor workspace = tape_.allocate(copies_bytes + 16, TensorKind::Workspace);
   }
   tape_.attach(node, &out);
   return out;
