@@ -153,7 +153,7 @@ std::uint64_t stretched_ns(int gpu, std::uint64_t ns) {
   if (percent == nullptr) return ns;
   if (!percent->starts_with('/')) return ns * number_of(*percent) / kWhole;
   // Read once: a file's number that grew with every call would take longer than the calls.
-  Plan::Counters& counters = plan().counters[static_cast<std::size_t>(gpu)];
+  GpuPlan::Counters& counters = gpu_plan().counters[static_cast<std::size_t>(gpu)];
   if (counters.slow_percent == 0) std::ifstream(*percent) >> counters.slow_percent;
   return ns * counters.slow_percent++ / kWhole;
 }
