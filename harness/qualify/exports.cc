@@ -18,10 +18,10 @@
 namespace allocmark::qualify {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
-std::string dump(const Json& json, int indent = -1) {
-  return json.dump(indent, ' ', false, Json::error_handler_t::replace) + "\n";
+std::string dump(const OrderedJson& json, int indent = -1) {
+  return json.dump(indent, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
 // A test of the report, and the GPU that it is of; null: of the node.
@@ -116,10 +116,10 @@ double verdict_number(Verdict verdict) {
 constexpr int kNoAction = 0;
 constexpr int kContactSupport = 5;
 
-Json health_event(const Report& report, const Entry& entry) {
+OrderedJson health_event(const Report& report, const Entry& entry) {
   const TestResult& test = *entry.test;
   const bool fatal = test.verdict == Verdict::Fail && !passes_by_itself(test);
-  Json entities = Json::array();
+  OrderedJson entities = OrderedJson::array();
   if (entry.gpu != nullptr) {
     const GpuFacts& facts = entry.gpu->facts;
     entities.push_back({{"entityType", "GPU"}, {"entityValue", std::to_string(facts.index)}});
@@ -166,8 +166,8 @@ std::string_view dcgm_status(Verdict verdict) {
   return "Skip";
 }
 
-Json dcgm_result(const Entry& entry) {
-  Json result = Json::object();
+OrderedJson dcgm_result(const Entry& entry) {
+  OrderedJson result = OrderedJson::object();
   if (entry.gpu != nullptr) {
     result["entity_group"] = "GPU";
     result["entity_id"] = entry.gpu->facts.index;
@@ -175,9 +175,9 @@ Json dcgm_result(const Entry& entry) {
   result["status"] = dcgm_status(entry.test->verdict);
   const std::string& reason = entry.test->reason;
   if (entry.test->verdict >= Verdict::Warn) {
-    result["warnings"] = Json::array({{{"warning", reason}}});
+    result["warnings"] = OrderedJson::array({{{"warning", reason}}});
   } else if (!reason.empty()) {
-    result["info"] = Json::array({reason});
+    result["info"] = OrderedJson::array({reason});
   }
   return result;
 }
@@ -224,8 +224,8 @@ std::string render_nvsentinel(const Report& report) {
 
 std::string render_superbench(const Report& report) {
   constexpr const char* kPrefix = "allocmark-qualify/";
-  Json line{{"node", report.node.name},
-            {std::string(kPrefix) + "return_code", static_cast<int>(report.exit_code)}};
+  OrderedJson line{{"node", report.node.name},
+                   {std::string(kPrefix) + "return_code", static_cast<int>(report.exit_code)}};
   for (const Entry& entry : entries_of(report)) {
     const std::string rank = entry.gpu == nullptr ? "" : fmt::format(":{}", entry.gpu->facts.index);
     line[fmt::format("{}{}_verdict{}", kPrefix, entry.test->test, rank)] =
@@ -233,7 +233,7 @@ std::string render_superbench(const Report& report) {
     for (const Figure& figure : entry.test->figures) {
       if (!figure.value || figure.threshold.empty()) continue;
       // The worst of the figures that have one limit.
-      Json& value = line[kPrefix + figure.threshold + rank];
+      OrderedJson& value = line[kPrefix + figure.threshold + rank];
       const bool worse =
           value.is_null() || (figure.limit.is_min ? *figure.value < value : *figure.value > value);
       if (worse) value = *figure.value;
@@ -244,17 +244,17 @@ std::string render_superbench(const Report& report) {
 
 std::string render_dcgm(const Report& report) {
   std::map<std::string, std::size_t> places;
-  Json tests = Json::array();
+  OrderedJson tests = OrderedJson::array();
   for (const Entry& entry : entries_of(report)) {
     const std::string id = test_id(*entry.test);
     const auto [place, is_new] = places.emplace(id, tests.size());
-    if (is_new) tests.push_back({{"name", id}, {"results", Json::array()}});
+    if (is_new) tests.push_back({{"name", id}, {"results", OrderedJson::array()}});
     tests[place->second]["results"].push_back(dcgm_result(entry));
-    Json& summary = tests[place->second]["test_summary"];
+    OrderedJson& summary = tests[place->second]["test_summary"];
     const auto worst = [&](std::string_view status) {
-      return std::any_of(tests[place->second]["results"].begin(),
-                         tests[place->second]["results"].end(),
-                         [&](const Json& result) { return result.at("status") == Json(status); });
+      return std::any_of(
+          tests[place->second]["results"].begin(), tests[place->second]["results"].end(),
+          [&](const OrderedJson& result) { return result.at("status") == OrderedJson(status); });
     };
     for (const Verdict verdict : {Verdict::Fail, Verdict::Warn, Verdict::Pass, Verdict::Skip}) {
       if (!worst(dcgm_status(verdict))) continue;
@@ -262,16 +262,16 @@ std::string render_dcgm(const Report& report) {
       break;
     }
   }
-  Json entities = Json::array();
+  OrderedJson entities = OrderedJson::array();
   for (const GpuReport& gpu : report.gpus) {
     entities.push_back({{"entity_id", gpu.facts.index},
                         {"device_id", gpu.facts.name},
                         {"serial_num", gpu.facts.serial}});
   }
-  const Json json{
+  const OrderedJson json{
       {"DCGM Diagnostic",
-       {{"test_categories", Json::array({{{"category", "Allocation"}, {"tests", tests}}})}}},
-      {"entity_groups", Json::array({{{"entity_group", "GPU"}, {"entities", entities}}})},
+       {{"test_categories", OrderedJson::array({{{"category", "Allocation"}, {"tests", tests}}})}}},
+      {"entity_groups", OrderedJson::array({{{"entity_group", "GPU"}, {"entities", entities}}})},
       {"metadata",
        {{"version", "allocmark " + report.version},
         {"Driver Version Detected", report.node.driver_version}}}};

@@ -18,7 +18,7 @@
 namespace allocmark::qualify {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr std::array<Verdict, 4> kVerdicts = {Verdict::Skip, Verdict::Pass, Verdict::Warn,
                                               Verdict::Fail};
@@ -26,13 +26,13 @@ constexpr std::array<Verdict, 4> kVerdicts = {Verdict::Skip, Verdict::Pass, Verd
 // Adds every field to a JSON object.
 class Writer {
  public:
-  explicit Writer(Json& object) : object_(object) {}
+  explicit Writer(OrderedJson& object) : object_(object) {}
 
   void text(const Field& field, const std::string& value) { object_[field.name] = value; }
   void derived(const Field& field, const std::string& value) { object_[field.name] = value; }
   void real(const Field& field, double value) { number(field, value); }
   void number(const Field& field, const std::optional<double>& value) {
-    object_[field.name] = value && std::isfinite(*value) ? Json(*value) : Json();
+    object_[field.name] = value && std::isfinite(*value) ? OrderedJson(*value) : OrderedJson();
   }
   template <typename Number>
   void count(const Field& field, Number value) {
@@ -45,20 +45,20 @@ class Writer {
     object_[field.name] = static_cast<int>(value);
   }
   void document(const Field& field, const std::string& value) {
-    object_[field.name] = value.empty() ? Json() : parse_ordered_json(value);
+    object_[field.name] = value.empty() ? OrderedJson() : parse_ordered_json(value);
   }
   template <typename Item, typename Visit>
   void object(const Field& field, const Item& item, Visit visit) {
-    Json nested = Json::object();
+    OrderedJson nested = OrderedJson::object();
     Writer writer(nested);
     visit(writer, item);
     object_[field.name] = std::move(nested);
   }
   template <typename Item, typename Visit>
   void objects(const Field& field, const std::vector<Item>& items, Visit visit) {
-    Json list = Json::array();
+    OrderedJson list = OrderedJson::array();
     for (const Item& item : items) {
-      Json nested = Json::object();
+      OrderedJson nested = OrderedJson::object();
       Writer writer(nested);
       visit(writer, item);
       list.push_back(std::move(nested));
@@ -67,66 +67,67 @@ class Writer {
   }
 
  private:
-  Json& object_;
+  OrderedJson& object_;
 };
 
 // Fills every field from a JSON object.
 class Reader {
  public:
-  Reader(const Json& object, const std::string& where, std::string prefix)
+  Reader(const OrderedJson& object, const std::string& where, std::string prefix)
       : object_(object), where_(where), prefix_(std::move(prefix)) {}
 
   void text(const Field& field, std::string& value) {
-    const Json& found = required(field);
+    const OrderedJson& found = required(field);
     if (!found.is_string()) wrong(field, "a text", found);
     value = found.get<std::string>();
   }
   void derived(const Field& /*field*/, const std::string& /*value*/) {}
   void real(const Field& field, double& value) {
-    const Json& found = required(field);
+    const OrderedJson& found = required(field);
     if (!found.is_number()) wrong(field, "a number", found);
     value = found.get<double>();
   }
   void number(const Field& field, std::optional<double>& value) {
-    const Json& found = required(field);
+    const OrderedJson& found = required(field);
     if (!found.is_number() && !found.is_null()) wrong(field, "a number or null", found);
     value.reset();
     if (found.is_number()) value = found.get<double>();
   }
   template <typename Number>
   void count(const Field& field, Number& value) {
-    const Json& found = required(field);
+    const OrderedJson& found = required(field);
     if (!found.is_number_unsigned()) wrong(field, "a whole number, 0 or more", found);
     value = static_cast<Number>(found.get<std::uint64_t>());
   }
   void flag(const Field& field, bool& value) {
-    const Json& found = required(field);
+    const OrderedJson& found = required(field);
     if (!found.is_boolean()) wrong(field, "true or false", found);
     value = found.get<bool>();
   }
   void verdict(const Field& field, Verdict& value) {
-    const Json& found = required(field);
+    const OrderedJson& found = required(field);
     const auto known = std::find_if(kVerdicts.begin(), kVerdicts.end(), [&](Verdict verdict) {
-      return found == Json(to_string(verdict));
+      return found == OrderedJson(to_string(verdict));
     });
     if (known == kVerdicts.end()) wrong(field, "PASS, WARN, FAIL or SKIP", found);
     value = *known;
   }
   void direction(const Field& field, bool& is_min) {
-    const Json& found = required(field);
-    if (found != Json("min") && found != Json("max")) wrong(field, "min or max", found);
-    is_min = found == Json("min");
+    const OrderedJson& found = required(field);
+    if (found != OrderedJson("min") && found != OrderedJson("max"))
+      wrong(field, "min or max", found);
+    is_min = found == OrderedJson("min");
   }
   void exit_code(const Field& field, ExitCode& value) {
     std::uint64_t number = 0;
     count(field, number);
     if (number > static_cast<std::uint64_t>(ExitCode::TimedOut)) {
-      wrong(field, "an exit code", Json(number));
+      wrong(field, "an exit code", OrderedJson(number));
     }
     value = static_cast<ExitCode>(number);
   }
   void document(const Field& field, std::string& value) {
-    const Json& found = required(field);
+    const OrderedJson& found = required(field);
     if (!found.is_object() && !found.is_null()) wrong(field, "an object or null", found);
     value = found.is_null() ? "" : found.dump();
   }
@@ -136,7 +137,7 @@ class Reader {
   }
   template <typename Item, typename Visit>
   void objects(const Field& field, std::vector<Item>& items, Visit visit) {
-    const Json& found = required(field);
+    const OrderedJson& found = required(field);
     if (!found.is_array()) wrong(field, "a list", found);
     items.clear();
     for (std::size_t i = 0; i < found.size(); ++i) {
@@ -144,7 +145,8 @@ class Reader {
     }
   }
 
-  [[noreturn]] void wrong(const Field& field, const std::string& wanted, const Json& got) const {
+  [[noreturn]] void wrong(const Field& field, const std::string& wanted,
+                          const OrderedJson& got) const {
     reject(prefix_ + field.name, wanted, got.dump(-1, ' ', true).substr(0, 60));
   }
 
@@ -157,19 +159,19 @@ class Reader {
                       .got = got,
                       .next = "qualify that node again: allocmark qualify --out DIR"});
   }
-  const Json& required(const Field& field) const {
+  const OrderedJson& required(const Field& field) const {
     const auto found = object_.find(field.name);
     if (found == object_.end()) reject(prefix_ + field.name, "this key", "none");
     return *found;
   }
   template <typename Item, typename Visit>
-  void read(const Json& found, const std::string& key, Item& item, Visit visit) const {
+  void read(const OrderedJson& found, const std::string& key, Item& item, Visit visit) const {
     if (!found.is_object()) reject(key, "an object", found.dump(-1, ' ', true).substr(0, 60));
     Reader reader(found, where_, key + ".");
     visit(reader, item);
   }
 
-  const Json& object_;
+  const OrderedJson& object_;
   const std::string& where_;
   std::string prefix_;
 };
@@ -177,29 +179,29 @@ class Reader {
 }  // namespace
 
 std::string render_json_line(const TestResult& result) {
-  Json json = Json::object();
+  OrderedJson json = OrderedJson::object();
   Writer writer(json);
   fields::visit_test(writer, result);
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
 }
 
 std::string render_json(const Report& report) {
-  Json json = Json::object();
+  OrderedJson json = OrderedJson::object();
   Writer writer(json);
   fields::visit_report(writer, report);
-  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json.dump(1, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
 Report report_from_json(std::string_view text, const std::string& where) {
   std::string problem;
-  const Json json = parse_ordered_json(text, &problem);
-  const Json object = json.is_object() ? json : Json::object();
+  const OrderedJson json = parse_ordered_json(text, &problem);
+  const OrderedJson object = json.is_object() ? json : OrderedJson::object();
   const Reader reader(object, where, "");
-  if (json.is_discarded()) reader.wrong({"JSON"}, "a whole JSON object", Json(problem));
-  if (object.value("kind", Json()) != Json(fields::kQualificationKind)) {
-    reader.wrong({"kind"}, fields::kQualificationKind, object.value("kind", Json()));
+  if (json.is_discarded()) reader.wrong({"JSON"}, "a whole JSON object", OrderedJson(problem));
+  if (object.value("kind", OrderedJson()) != OrderedJson(fields::kQualificationKind)) {
+    reader.wrong({"kind"}, fields::kQualificationKind, object.value("kind", OrderedJson()));
   }
-  const Json version = object.value("schema_version", Json());
+  const OrderedJson version = object.value("schema_version", OrderedJson());
   const std::string major = std::string(fields::kQualificationVersion).substr(0, 2);
   if (!version.is_string() || version.get<std::string>().compare(0, 2, major) != 0) {
     reader.wrong({"schema_version"}, major + "x", version);

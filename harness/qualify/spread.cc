@@ -11,12 +11,12 @@
 namespace allocmark::qualify {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr const char* kKind = "qualification_baseline";
 constexpr const char* kVersion = "1.0.0";
 
-SpreadRow read_row(const Json& json) {
+SpreadRow read_row(const OrderedJson& json) {
   SpreadRow row{.median_ns = json.at("median_ns").get<double>(),
                 .slowest_ns = json.at("slowest_ns").get<double>(),
                 .machine_count = json.at("machine_count").get<std::uint64_t>()};
@@ -26,7 +26,7 @@ SpreadRow read_row(const Json& json) {
   return row;
 }
 
-Spread read_spread(const Json& json) {
+Spread read_spread(const OrderedJson& json) {
   Spread spread{.gpu_name = json.at("gpu_name").get<std::string>(),
                 .machine_type = json.at("machine_type").get<std::string>(),
                 .driver_version = json.at("driver_version").get<std::string>(),
@@ -51,9 +51,9 @@ std::optional<int> nearness(const Spread& spread, const Spread& machine) {
 }  // namespace
 
 std::string render_spreads(const std::vector<Spread>& spreads) {
-  Json list = Json::array();
+  OrderedJson list = OrderedJson::array();
   for (const Spread& spread : spreads) {
-    Json figures = Json::object();
+    OrderedJson figures = OrderedJson::object();
     for (const auto& [name, row] : spread.rows) {
       figures[name] = {{"median_ns", std::round(row.median_ns)},
                        {"slowest_ns", std::round(row.slowest_ns)},
@@ -66,23 +66,23 @@ std::string render_spreads(const std::vector<Spread>& spreads) {
                     {"memory_bytes", spread.memory_bytes},
                     {"figures", figures}});
   }
-  const Json json{{"kind", kKind}, {"schema_version", kVersion}, {"baselines", list}};
-  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  const OrderedJson json{{"kind", kKind}, {"schema_version", kVersion}, {"baselines", list}};
+  return json.dump(1, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
 bool is_spread_file(std::string_view text) {
-  const Json json = parse_ordered_json(text);
-  return json.is_object() && json.value("kind", Json()) == Json(kKind);
+  const OrderedJson json = parse_ordered_json(text);
+  return json.is_object() && json.value("kind", OrderedJson()) == OrderedJson(kKind);
 }
 
 std::vector<Spread> spreads_from_json(std::string_view text, const std::string& where) {
   try {
-    const Json json = parse_ordered_json(text);
+    const OrderedJson json = parse_ordered_json(text);
     if (json.at("schema_version").get<std::string>().substr(0, 2) != "1.") {
       throw std::out_of_range("schema_version " + json.at("schema_version").dump());
     }
     std::vector<Spread> spreads;
-    for (const Json& item : json.at("baselines")) spreads.push_back(read_spread(item));
+    for (const OrderedJson& item : json.at("baselines")) spreads.push_back(read_spread(item));
     return spreads;
   } catch (const std::exception& error) {
     throw UsageError({.what = "this is no baseline of many machines, or it is damaged",
