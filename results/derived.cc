@@ -1,8 +1,11 @@
 // Rates, sample counts and fragmentation from a result's counts and bytes.
 #include "results/derived.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
+
+#include <fmt/format.h>
 
 namespace allocmark {
 namespace {
@@ -95,6 +98,46 @@ std::optional<double> oom_rate(const CellResult& cell) {
 std::optional<Proportion> trial_oom_rate(const CellResult& cell) {
   if (!is_measured(cell)) return std::nullopt;
   return wilson_interval(cell.trial_oom_count, cell.trial_count);
+}
+
+bool is_deterministic(const CellResult& cell) {
+  return std::ranges::none_of(cell.warnings, [](const std::string& warning) {
+    return warning.starts_with("not deterministic");
+  });
+}
+
+std::string contents_difference(const CellResult& cell) {
+  if (cell.contents_placement_hash.empty()) return {};
+  if (cell.contents_oom_count != cell.oom_count) {
+    return fmt::format(
+        "the pass that looks into blocks had {} failed requests instead of {}: the figures are of "
+        "the pass that does not",
+        cell.contents_oom_count.value_or(0), cell.oom_count);
+  }
+  if (cell.contents_placement_hash == cell.placement_hash) return {};
+  return "the pass that looks into blocks had other placements: the figures are of the pass that "
+         "does not";
+}
+
+std::string decisions_sentence(std::span<const CellResult> cells) {
+  const auto changed = std::ranges::count_if(
+      cells, [](const CellResult& cell) { return !contents_difference(cell).empty(); });
+  const auto differing =
+      std::ranges::count_if(cells, [](const CellResult& cell) { return !is_deterministic(cell); });
+  std::string text;
+  if (changed > 0) {
+    text = fmt::format(
+        "Looking into blocks changed what the allocator did in {} of {} cells: OOMs and memory are "
+        "of a pass without it.",
+        changed, cells.size());
+  }
+  if (differing > 0) {
+    text += fmt::format(
+        "{}In {} of {} cells timed passes placed or refused otherwise than the pass "
+        "that OOMs and memory are of.",
+        text.empty() ? "" : " ", differing, cells.size());
+  }
+  return text;
 }
 
 bool is_measured(const CellResult& cell) {

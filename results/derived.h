@@ -5,6 +5,7 @@
 
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "base/bytes.h"
@@ -15,6 +16,17 @@ namespace allocmark {
 
 // Whether the cell's numbers are measurements: status ok or oom_stopped.
 [[nodiscard]] bool is_measured(const CellResult& cell);
+
+// Whether every timed pass decided as the checked pass did.
+[[nodiscard]] bool is_deterministic(const CellResult& cell);
+
+// What the pass that looks into blocks did otherwise than the checked pass, as a sentence; empty
+// where it did the same or there was none.
+[[nodiscard]] std::string contents_difference(const CellResult& cell);
+
+// How many of the cells do not decide alike in all their passes, for the notes below tables; empty
+// where all do.
+[[nodiscard]] std::string decisions_sentence(std::span<const CellResult> cells);
 
 // Failed requests over the trace's requests, 0..1; nothing where the cell made none, did not
 // measure, or stopped at an OOM (the rest of its requests was never made). No interval: requests of

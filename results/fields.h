@@ -359,8 +359,8 @@ void visit_program(Fields& fields, Cell& cell) {
                     "adds to each sample"},
               cell.harness_overhead_ns_p50);
   fields.real(Field{"wall_s",
-                    "the whole cell with its set-up and its untimed checked pass; no measure of "
-                    "the allocator"},
+                    "the whole cell with its set-up and its untimed passes; no measure of the "
+                    "allocator"},
               cell.wall_s);
 }
 
@@ -380,12 +380,22 @@ void visit_findings(Fields& fields, Cell& cell) {
       cell.residue_bytes);
   fields.optional_integer(
       Field{"unordered_reuse_count",
-            "allocations of the checked pass that got memory whose former user nothing orders "
+            "allocations of the untimed passes that got memory whose former user nothing orders "
             "before the new one. On simcuda all of them; on a GPU those that were seen, so 0 "
             "proves nothing there. An allocator that promises stream order fails at the first. "
             "Null where nobody looked",
             5},
       cell.unordered_reuse_count);
+  fields.optional_integer(
+      Field{"contents_oom_count",
+            "failed requests of the pass that looks into blocks, whose reads and writes an "
+            "allocator can see in its streams; `oom_count` is of the checked pass, without them. "
+            "Null where there was no such pass",
+            6},
+      cell.contents_oom_count);
+  fields.text(Field{"contents_placement_hash",
+                    "`placement_hash` of that pass; `\"\"` where there was none", 6},
+              cell.contents_placement_hash);
   fields.optional_integer(
       Field{"unimplemented_call_count",
             "calls of the cell that failed because simcuda lacks the function; a GPU would have "

@@ -13,7 +13,7 @@
 namespace allocmark {
 
 // The version of the result format (semver). MAJOR changes when results stop being comparable.
-inline constexpr const char* kSchemaVersion = "1.5.0";
+inline constexpr const char* kSchemaVersion = "1.6.0";
 
 // What names a cell. Two runs' cells with the same key are the same experiment.
 struct CellKey {
@@ -202,6 +202,10 @@ struct CellResult {
   std::uint64_t residue_bytes = 0;  // device bytes not returned after the backend was destroyed
   // Blocks handed memory that a former user may still use; nothing where nobody looked.
   std::optional<std::uint64_t> unordered_reuse_count = std::nullopt;
+  // Of the pass that looks into blocks, which is work in the streams: oom_count and placement_hash
+  // are of a pass without it. Nothing and empty where there was none.
+  std::optional<std::uint64_t> contents_oom_count = std::nullopt;
+  std::string contents_placement_hash = {};
   // CUDA calls that failed because simcuda lacks them; nothing on a GPU.
   std::optional<std::uint64_t> unimplemented_call_count = std::nullopt;
   // Not stored: histograms and size classes were left out (results/cell_summary.h).

@@ -3,7 +3,7 @@
 
 usage: record_references.py --out FOLDER [--only NAME,NAME] [--list]
 
-Needs PyTorch with CUDA and transformers (peft for llama_peft_lora, two GPUs for those named ddp_, zero1_ and fsdp); downloads
+Needs PyTorch with CUDA and transformers (peft for those with lora, timm for timm_ and dit_, two GPUs for those named ddp_, zero1_ and fsdp); downloads
 nothing: models are made from their configuration with random weights. The programs are in references/. Each recording is its own process, from the
 first parameter on; each ends after 30,000 operations at most. Out: NAME.ops.csv.gz per recording and a line with its operations, allocs,
 peak of requested bytes and packed size. One that fails says why and does not stop the others; the exit status is then 1.
@@ -17,13 +17,13 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import record_pytorch  # noqa: E402
-from references import distributed, serving, setups, training  # noqa: E402
+from references import distributed, recent, serving, setups, training, vision  # noqa: E402
 
 OPERATIONS_MAX = 30_000
 PACKED_BYTES_MAX = 150_000
 SECONDS_MAX = 120  # of one recording
 PORT_FIRST = 29510  # where the two processes of a distributed recording meet
-REFERENCES = training.PROGRAMS + setups.PROGRAMS + serving.PROGRAMS + distributed.PROGRAMS
+REFERENCES = training.PROGRAMS + setups.PROGRAMS + serving.PROGRAMS + distributed.PROGRAMS + recent.PROGRAMS + vision.PROGRAMS
 
 
 class Silent:

@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 INCLUDE = re.compile(r'\s*#\s*include "([^"]+)"')
 # Programs and plugins: they use rooms, and no room uses them.
 PROGRAMS = (
+    "harness/capture/preload",
     "harness/cli",
     "harness/simcuda/shim",
     "harness/simcuda/launcher",

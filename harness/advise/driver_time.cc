@@ -39,10 +39,16 @@ void DriverTimeBackend::trim() {
   inner_.trim();
 }
 
-void DriverTimeBackend::end_step() {
-  steps_.push_back(static_cast<double>(step_ns_));
+void DriverTimeBackend::mark() {
+  if (in_step_) steps_.push_back(static_cast<double>(step_ns_));
+  in_step_ = true;
   total_ns_ += step_ns_;
   step_ns_ = 0;
+}
+
+void DriverTimeBackend::end_pass() {
+  in_step_ = true;
+  mark();
 }
 
 double DriverTimeBackend::step_ns_median() const {
@@ -60,7 +66,7 @@ void run_by_steps(std::span<const ReplayStep> steps, Replayer* replayer,
     const ReplayStep& step = steps[at];
     if (step.kind != EventKind::Mark || step.mark_class() != MarkClass::Step) continue;
     replayer->run(steps.subspan(begin, at + 1 - begin));
-    backend->end_step();
+    backend->mark();
     begin = at + 1;
   }
   replayer->run(steps.subspan(begin));

@@ -25,7 +25,10 @@ class DriverTimeBackend final : public Backend {
     return inner_.stats(stream);
   }
 
-  void end_step();
+  // A step begins, and the one before it ends. What comes before the first mark is no step.
+  void mark();
+  // The last step ends; of a trace without marks, the only one.
+  void end_pass();
   [[nodiscard]] double step_ns_median() const;
   [[nodiscard]] double total_ns() const { return static_cast<double>(total_ns_); }
 
@@ -35,6 +38,7 @@ class DriverTimeBackend final : public Backend {
   Backend& inner_;
   const SimcuThreadClock& clock_;
   std::uint64_t step_ns_ = 0, total_ns_ = 0;
+  bool in_step_ = false;
   std::vector<double> steps_;
 };
 

@@ -39,7 +39,7 @@ class Search {
  public:
   explicit Search(const SearchSpec& spec)
       : spec_(spec),
-        entry_(find_backend("caching")),
+        entry_(find_backend(spec.allocator)),
         simcu_(SimcuApi::find()),
         trace_(open_workload_with_kernels(spec.workload, spec.seed)) {}
 
@@ -151,7 +151,7 @@ Search::Pass Search::run_pass(const std::string& conf, OomPolicy on_oom) {
     return !replayer.counts().stopped;
   });
   work_->synchronize();
-  backend.end_step();
+  backend.end_pass();
   replayer.release_live();
   inner.reset();
   simcu_.take_memory_extremes(&used_bytes_max, &refused_bytes_min);

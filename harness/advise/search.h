@@ -22,7 +22,8 @@ struct SearchSpec {
   std::string workload = {};
   std::uint64_t seed = 1;
   std::string capacity = {};            // as on the command line; empty: no pass at one capacity
-  std::vector<std::string> confs = {};  // of the caching allocator; empty text: unset
+  std::string allocator = "caching";    // of the registry
+  std::vector<std::string> confs = {};  // of that allocator; empty text: unset
   bool finds_least = true;
   // Passes that settle capacities above the least one; enough for all where 0.
   std::uint32_t settle_count_max = 0;

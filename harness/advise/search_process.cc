@@ -87,9 +87,13 @@ SearchResult run_part(const SearchSpec& spec, const SearchPlace& place) {
 }  // namespace
 
 std::string to_json_line(const SearchSpec& spec) {
-  return Json{{"workload", spec.workload},       {"seed", spec.seed},
-              {"capacity", spec.capacity},       {"confs", spec.confs},
-              {"finds_least", spec.finds_least}, {"settle_count_max", spec.settle_count_max}}
+  return Json{{"workload", spec.workload},
+              {"seed", spec.seed},
+              {"capacity", spec.capacity},
+              {"allocator", spec.allocator},
+              {"confs", spec.confs},
+              {"finds_least", spec.finds_least},
+              {"settle_count_max", spec.settle_count_max}}
       .dump();
 }
 
@@ -109,6 +113,7 @@ SearchSpec search_spec_from_json(std::string_view text) {
     return {.workload = json.at("workload").get<std::string>(),
             .seed = json.at("seed").get<std::uint64_t>(),
             .capacity = json.at("capacity").get<std::string>(),
+            .allocator = json.at("allocator").get<std::string>(),
             .confs = json.at("confs").get<std::vector<std::string>>(),
             .finds_least = json.at("finds_least").get<bool>(),
             .settle_count_max = json.at("settle_count_max").get<std::uint32_t>()};

@@ -63,10 +63,7 @@ void judge_run(const BundleView& view, const std::string& prefix, const RunFile&
                     cell.key.workload, cell.key.capacity);
     const std::vector<std::string> passes = differing_passes(cell);
     if (!passes.empty()) differing.push_back(name + ": " + passes.front());
-    const bool changes = std::ranges::any_of(cell.warnings, [](const std::string& warning) {
-      return warning.starts_with("not deterministic");
-    });
-    if (changes) changing.push_back(name);
+    if (!is_deterministic(cell)) changing.push_back(name);
     if (cell.residue_bytes > 0) leaking.push_back(name);
   }
   const std::vector<std::string> disturbed = disturbances_of(view, prefix, run.environment, rule);

@@ -1,7 +1,7 @@
 // One cell: a workload replayed on one backend under one config string and capacity, in the calling
 // process and on its current CUDA device. A specification flows in; a filled CellResult flows out,
-// whatever goes wrong. The cell first checks (an untimed pass under a shadow heap), then times
-// (passes with a recorder).
+// whatever goes wrong. The cell first checks (an untimed pass under a shadow heap, and one that
+// looks into blocks), then times (passes with a recorder).
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,13 @@ namespace allocmark {
 
 struct CellSpec {
   CellKey key;
-  std::uint32_t pass_count =
-      3;  // timed passes, each on a fresh instance of the backend; 0 = only the checked pass
+  std::uint32_t pass_count = 3;  // timed passes, each on a fresh instance of the backend; 0 = none
   // Above 0: pass_count is where the looks begin, and passes go on until the intervals of
   // allocate's P50 and P99 are at most this wide (results/compare/width.h), up to pass_count_max.
   double width_max = 0;
   std::uint32_t pass_count_max = 0;
-  // What the checked pass looks at; peaks and OOM causes are collected either way.
+  // What is checked; peaks and OOM causes are collected either way, in a pass that does not look
+  // into blocks.
   VerifyLevel verify = VerifyLevel::Edges;
   // The timed passes run on the processor that is least disturbed when each begins: for cells that
   // run alone.

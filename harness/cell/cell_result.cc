@@ -6,6 +6,7 @@
 
 #include "base/bytes.h"
 #include "harness/measure/size_class.h"
+#include "results/derived.h"
 
 namespace allocmark {
 std::string hash_text(std::uint64_t value) {
@@ -20,6 +21,21 @@ void warn_once(CellResult& result, const std::string& text) {
     warnings.push_back(text);
   }
 }
+
+namespace {
+
+void note_reuse(CellResult& result, const VerifyReport& report) {
+  if (!report.unordered_reuse_count) return;
+  result.unordered_reuse_count = report.unordered_reuse_count;
+  if (*report.unordered_reuse_count == 0 || report.broken_rule) return;
+  warn_once(result,
+            std::to_string(*report.unordered_reuse_count) +
+                " allocations were handed memory that another stream may still use; " +
+                result.key.allocator + " does not promise otherwise" +
+                (report.unordered_reuse.empty() ? "" : "; the first: " + report.unordered_reuse));
+}
+
+}  // namespace
 
 void fill_from(CellResult& result, const VerifyReport& report) {
   result.placement_hash = hash_text(report.placement_hash);
@@ -36,14 +52,15 @@ void fill_from(CellResult& result, const VerifyReport& report) {
   result.reserved_bytes_at_requested_peak = report.reserved_bytes_at_requested_peak;
   result.device_bytes_peak = report.device_bytes_peak;
   result.driver_calls = report.driver_calls;
-  result.unordered_reuse_count = report.unordered_reuse_count;
-  if (report.unordered_reuse_count.value_or(0) > 0 && !report.broken_rule) {
-    warn_once(result,
-              std::to_string(*report.unordered_reuse_count) +
-                  " allocations were handed memory that another stream may still use; " +
-                  result.key.allocator + " does not promise otherwise" +
-                  (report.unordered_reuse.empty() ? "" : "; the first: " + report.unordered_reuse));
-  }
+  note_reuse(result, report);
+  if (!report.counts.stopped) return;
+  result.status = CellStatus::OomStopped;
+  result.reason = "out of memory at event " + std::to_string(report.oom_first->event_index) +
+                  ", a request of " + format_bytes(report.oom_first->size_bytes);
+}
+
+void fill_from_contents(CellResult& result, const VerifyReport& report) {
+  note_reuse(result, report);
   if (report.unmarked_count > 0) {
     warn_once(
         result,
@@ -58,10 +75,11 @@ void fill_from(CellResult& result, const VerifyReport& report) {
             " blocks were checked at their ends only: the host's memory stands for the simulated "
             "device's, and has a limit");
   }
-  if (!report.counts.stopped) return;
-  result.status = CellStatus::OomStopped;
-  result.reason = "out of memory at event " + std::to_string(report.oom_first->event_index) +
-                  ", a request of " + format_bytes(report.oom_first->size_bytes);
+  if (report.broken_rule) return;
+  result.contents_oom_count = report.counts.oom_count;
+  result.contents_placement_hash = hash_text(report.placement_hash);
+  const std::string difference = contents_difference(result);
+  if (!difference.empty()) warn_once(result, difference);
 }
 
 void fill_stats(CellResult& result, const Backend& backend) {

@@ -24,6 +24,9 @@ void warn_once(CellResult& result, const std::string& text);
 // What the checked pass saw, and why the cell ends where it stopped.
 void fill_from(CellResult& result, const VerifyReport& report);
 
+// What the pass that looks into blocks saw; after fill_from.
+void fill_from_contents(CellResult& result, const VerifyReport& report);
+
 // The backend's counters as they are now.
 void fill_stats(CellResult& result, const Backend& backend);
 

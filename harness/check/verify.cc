@@ -1,4 +1,4 @@
-// The checked pass. This file checks.
+// The replay under the shadow heap. This file checks.
 #include "harness/check/verify.h"
 
 #include <algorithm>
@@ -16,18 +16,9 @@ namespace allocmark {
 
 namespace {
 
-// At the level whole one block in so many allocations is looked at while it is live.
-constexpr std::uint64_t kRandomCheckPeriod = 16;
 constexpr std::uint64_t kRandomSeed = 20261120;
 // Asking a GPU about a pointer costs microseconds, so not every block is asked about.
 constexpr std::uint64_t kRangeCheckPeriodGpu = 64;
-
-std::string hex(std::uint64_t value) { return fmt::format("{:#018x}", value); }
-
-std::string block_text(const ShadowBlock& block) {
-  return "block " + std::to_string(block.id) + " (event " + std::to_string(block.event_index) +
-         ", " + std::to_string(block.size_bytes) + " bytes)";
-}
 
 }  // namespace
 
@@ -42,20 +33,21 @@ std::uint64_t device_used_bytes(const SimcuApi& simcu) {
 Verifier::Verifier(const VerifySetup& setup)
     : setup_(setup),
       heap_(setup.capabilities.alignment_bytes),
-      contents_(setup.simcu, setup.capabilities.real_memory ? setup.level : VerifyLevel::Off),
-      calls_(setup.simcu, setup.clock),
+      contents_(setup.simcu, looks_inside() ? setup.level : VerifyLevel::Off),
+      calls_(collects() ? setup.simcu : SimcuApi{}, setup.clock),
       overhead_(setup.simcu),
       points_(setup.replay.streams),
       random_(kRandomSeed) {
   if (setup_.capabilities.real_memory) ALLOCMARK_CUDA_CHECK(cudaGetDevice(&device_));
   // On a GPU contents can only be looked at in stream order, which changes when work ends; so only
   // traces without work and on one stream are looked into there, unless everything is asked for.
-  marks_blocks_ = checks_rules() && setup_.capabilities.real_memory &&
-                  (setup_.simcu.present || checks_whole() ||
-                   (setup_.facts.work_count == 0 && setup_.facts.stream_count == 1));
-  if (!checks_rules() || !setup_.capabilities.real_memory) return;
+  marks_blocks_ =
+      looks_inside() && (setup_.simcu.present || checks_whole() ||
+                         (setup_.facts.work_count == 0 && setup_.facts.stream_count == 1));
+  if (looks_inside() && has_gpu()) report_.unordered_reuse_count = 0;
+  if (!checks_rules() || !setup_.capabilities.real_memory || !setup_.simcu.present) return;
   report_.unordered_reuse_count = 0;
-  if (setup_.simcu.present) order_.emplace(setup_.simcu, setup_.replay.streams);
+  order_.emplace(setup_.simcu, setup_.replay.streams);
 }
 
 bool Verifier::run(const TraceBatch& batch) {
@@ -83,7 +75,7 @@ bool Verifier::run(const TraceBatch& batch) {
 
 bool Verifier::allocate(const Event& event, const ReplayStep& step) {
   ++report_.counts.allocate_count;
-  const std::uint64_t waiting_bytes = waiting_bytes_on(event.stream);
+  const std::uint64_t waiting_bytes = collects() ? waiting_bytes_on(event.stream) : 0;
   const cudaStream_t stream = setup_.replay.streams[event.stream];
   const AllocateResult result =
       calls_.make([&] { return setup_.replay.backend->allocate(event.size_bytes, stream); });
@@ -105,18 +97,21 @@ bool Verifier::allocate(const Event& event, const ReplayStep& step) {
   }
   placement_.add(result.pointer);
   requested_bytes_live_ += event.size_bytes;
-  overhead_.allocate(result.pointer, event.size_bytes);
   report_.requested_bytes_peak = std::max(report_.requested_bytes_peak, requested_bytes_live_);
-  if (checks_rules()) check_new_block(block);
+  if (checks_rules()) check_place(block);
+  if (looks_inside()) look_into_new(block);
   if (checks_whole()) check_some_block();
+  if (!collects()) return true;
+  overhead_.allocate(result.pointer, event.size_bytes);
   note_peaks(block);
   return true;
 }
 
 void Verifier::note_oom(const Event& event, std::uint64_t waiting_bytes_before) {
   ++report_.counts.oom_count;
-  if (setup_.timeline != nullptr) setup_.timeline->add_oom(report_.counts.event_count);
   report_.counts.stopped = setup_.replay.on_oom == OomPolicy::Stop;
+  if (!collects()) return;
+  if (setup_.timeline != nullptr) setup_.timeline->add_oom(report_.counts.event_count);
   const MemoryStats stats = setup_.replay.backend->stats(setup_.replay.streams[event.stream]);
   const OomCause cause =
       oom_cause(OomSituation{.capacity_bytes = setup_.capacity_bytes,
@@ -154,15 +149,20 @@ std::uint64_t Verifier::device_extra_bytes(const MemoryStats& stats) const {
   return used_bytes > held_bytes ? used_bytes - held_bytes : 0;
 }
 
-void Verifier::check_new_block(Block& block) {
+void Verifier::check_place(const Block& block) {
   if (const auto broken = heap_.allocate(block.shadow)) {
     fail(broken->text());
     return;
   }
   if (!setup_.capabilities.real_memory || block.shadow.size_bytes == 0) return;
   if (order_) check_order(block);
-  const bool in_use = !order_ && check_early_reuse(block);
-  check_device_range(block);
+  if (setup_.simcu.present) check_device_range(block);
+}
+
+void Verifier::look_into_new(Block& block) {
+  if (report_.broken_rule || block.shadow.size_bytes == 0) return;
+  const bool in_use = has_gpu() && check_early_reuse(block);
+  if (has_gpu()) check_device_range(block);
   if (report_.broken_rule) return;
   // Where the backend does not promise stream order, kernels of ours that have yet to look at the
   // old block's contents must find them.
@@ -173,31 +173,6 @@ void Verifier::check_new_block(Block& block) {
   write_pattern(block);
 }
 
-// The clock that kernels run by.
-std::uint64_t Verifier::now_ns() const {
-  if (setup_.simcu.present) return setup_.simcu.thread_clock()->modelled_ns;
-  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
-                                        std::chrono::steady_clock::now().time_since_epoch())
-                                        .count());
-}
-
-// Work begins on a stream. On a GPU its end is asked for, not estimated.
-void Verifier::note_work(std::uint32_t stream, std::uint64_t duration_ns) {
-  hazards_.launch(
-      {.stream = stream, .now_ns = now_ns(), .duration_ns = has_gpu() ? UINT64_MAX : duration_ns});
-}
-
-bool Verifier::use_is_over(const BrokenRule& use) {
-  if (use.user_point != 0) {
-    if (!points_.passed(use.user_stream, use.user_point)) return false;
-    hazards_.pass(use.user_stream, use.user_point);
-    return true;
-  }
-  if (cudaStreamQuery(setup_.replay.streams[use.user_stream]) == cudaErrorNotReady) return false;
-  hazards_.end_work(use.user_stream);
-  return true;
-}
-
 void Verifier::check_order(const Block& block) {
   std::optional<std::string> unordered = order_->take(block.shadow);
   if (!unordered) return;
@@ -205,25 +180,6 @@ void Verifier::check_order(const Block& block) {
     fail("broken rule: " + std::string(to_string(HeapRule::NoEarlyReuse)) + ": " + *unordered);
   }
   if ((*report_.unordered_reuse_count)++ == 0) report_.unordered_reuse = std::move(*unordered);
-}
-
-bool Verifier::check_early_reuse(const Block& block) {
-  std::optional<bool> starts_at_once;
-  while (const auto broken = hazards_.early_reuse(block.shadow, now_ns())) {
-    // Where the new owner's stream has work to wait for, that may well be the old work: nothing is
-    // proven. Where it is idle, the new owner would start at once. This is asked first: the other
-    // way round the old work could end between the two questions.
-    if (!starts_at_once) {
-      starts_at_once = cudaStreamQuery(setup_.replay.streams[block.shadow.stream]) == cudaSuccess;
-    }
-    if (use_is_over(*broken)) continue;
-    if (*starts_at_once) {
-      if (setup_.capabilities.stream_ordered) fail(broken->text());
-      ++*report_.unordered_reuse_count;
-    }
-    return true;
-  }
-  return false;
 }
 
 void Verifier::check_device_range(const Block& block) {
@@ -268,14 +224,14 @@ void Verifier::deallocate(const ReplayStep& step) {
   if (report_.broken_rule) return;
   block.live = false;
   requested_bytes_live_ -= block.shadow.size_bytes;
-  heap_.deallocate(block.shadow);
+  if (checks_rules()) heap_.deallocate(block.shadow);
   if (order_) order_->give_back(block.shadow);
-  if (has_gpu()) {
+  if (looks_inside() && has_gpu()) {
     hazards_.deallocate(block.shadow, now_ns(),
                         [this](std::uint32_t stream) { return points_.make(stream); });
   }
   ++report_.counts.deallocate_count;
-  overhead_.deallocate(block.pointer, block.shadow.size_bytes);
+  if (collects()) overhead_.deallocate(block.pointer, block.shadow.size_bytes);
   const cudaStream_t stream = setup_.replay.streams[step.stream];
   calls_.make([&] { setup_.replay.backend->deallocate(block.pointer, step.size_bytes, stream); });
 }
@@ -300,7 +256,7 @@ void Verifier::run_other(const Event& event, const ReplayStep& step) {
       setup_.replay.work->launch(stream, event.duration_ns());
       return;
     case EventKind::Busy:
-      note_work(event.stream, kGateStallNsMax);
+      if (looks_inside()) note_work(event.stream, kGateStallNsMax);
       contents_.note_gate(event.stream);
       setup_.replay.work->launch_gated(stream);
       return;
@@ -312,78 +268,12 @@ void Verifier::run_other(const Event& event, const ReplayStep& step) {
       return;
     case EventKind::Mark:
       if (setup_.timeline != nullptr) setup_.timeline->add_mark(report_.counts.event_count);
-      if (step.mark_class() == MarkClass::Step) note_growth(event.stream);
+      if (step.mark_class() == MarkClass::Step && collects()) note_growth(event.stream);
       return;
     case EventKind::Alloc:
     case EventKind::Free:
       return;
   }
-}
-
-BlockContents::Block Verifier::contents_of(const Block& block) const {
-  return {.shadow = block.shadow,
-          .pointer = block.pointer,
-          .stream = setup_.replay.streams[block.shadow.stream],
-          .marked_bytes = block.marked_bytes};
-}
-
-void Verifier::write_pattern(Block& block) {
-  if (!marks_blocks_) return;
-  block.marked_bytes = contents_.write(contents_of(block), report_.counts.allocate_count);
-  if (contents_.uses_kernels() && block.marked_bytes != 0) note_work(block.shadow.stream, 0);
-}
-
-void Verifier::check_pattern(const Block& block) {
-  const BlockContents::Answer answer = contents_.check(contents_of(block));
-  // A kernel that looks at the block is a use of it like any other.
-  if (answer == BlockContents::Answer::Later) note_work(block.shadow.stream, 0);
-  if (answer == BlockContents::Answer::Unmapped) {
-    fail("broken rule: live blocks stay mapped: " + block_text(block.shadow) +
-         " is no longer device memory at event " + std::to_string(report_.counts.event_count));
-  } else if (answer == BlockContents::Answer::Changed || contents_.found_later()) {
-    fail_changed_word();
-  }
-}
-
-void Verifier::check_some_block() {
-  if (report_.broken_rule || random_.below(kRandomCheckPeriod) != 0) return;
-  const Block& block = blocks_[random_.below(blocks_.size())];
-  if (block.live && block.marked_bytes != 0) check_pattern(block);
-}
-
-void Verifier::finish() {
-  if (!checks_whole() || report_.broken_rule) return;
-  report_.edges_only_count = contents_.edges_only_count();
-  report_.unmarked_count = contents_.unmarked_count();
-  for (const Block& block : blocks_) {
-    if (block.live && block.marked_bytes != 0) check_pattern(block);
-    if (report_.broken_rule) return;
-  }
-  contents_.synchronize();
-  if (contents_.found_later()) fail_changed_word();
-}
-
-// Says which block, where, and whose bytes are there now, as far as they tell.
-void Verifier::fail_changed_word() {
-  const ChangedWord& changed = contents_.changed();
-  const ShadowBlock owner{
-      .event_index = changed.event_index, .id = changed.id, .size_bytes = changed.size_bytes};
-  std::string text =
-      "broken rule: contents survive until the block is freed: " + block_text(owner) +
-      " has changed bytes at offset " + std::to_string(changed.offset_bytes) + ", seen at event " +
-      std::to_string(report_.counts.event_count) + ": expected " + hex(changed.expected) +
-      ", found " + hex(changed.found);
-  const PatternPlace place = place_of_word(changed.found);
-  if (place.event_index <= report_.counts.event_count) {
-    const auto other = std::find_if(blocks_.begin(), blocks_.end(), [&](const Block& block) {
-      return block.live && block.shadow.event_index == place.event_index;
-    });
-    text += ", which is offset " + std::to_string(place.offset_bytes) + " of " +
-            (other != blocks_.end() ? block_text(other->shadow)
-                                    : "the block of event " + std::to_string(place.event_index) +
-                                          ", given back since");
-  }
-  fail(std::move(text));
 }
 
 void Verifier::fail(std::string text) {

@@ -1,6 +1,6 @@
-// The checked pass: the trace is replayed once, untimed, under the shadow heap. A fresh backend
-// flows in; peaks, OOM causes, the placement hash and the first broken rule flow out. This file
-// checks; nothing in it is timed.
+// The check: the trace is replayed, untimed, under the shadow heap, and once more to look into
+// blocks (verify_level.h says why apart). A fresh backend flows in; peaks, OOM causes, the
+// placement hash and the first broken rule flow out. This file checks; nothing in it is timed.
 #pragma once
 
 #include <cstdint>
@@ -39,12 +39,18 @@ struct VerifySetup {
   SimcuApi simcu;
   TraceFacts facts;
   VerifyLevel level = VerifyLevel::Edges;
+  VerifyPart part = VerifyPart::All;
   std::uint64_t capacity_bytes = 0;         // for OOM causes
   std::uint64_t device_bytes_before = 0;    // device_used_bytes() before the backend was made
   PlacementRecorder* placements = nullptr;  // gets every answer; null = none
   Timeline* timeline = nullptr;             // gets the moments of the pass; null = none
   const TickClock* clock = nullptr;         // for the time of the first calls; null = none
 };
+
+// Whether the check looks into blocks, so that it needs a replay of its own for that.
+[[nodiscard]] constexpr bool looks_into_blocks(VerifyLevel level, bool real_memory) {
+  return level != VerifyLevel::Off && real_memory;
+}
 
 // Bytes of the current device in use: what simcuda says, which does not move its clock, else
 // cudaMemGetInfo.
@@ -99,7 +105,8 @@ class Verifier {
   void note_growth(std::uint32_t stream);
   // What the device holds beyond what the backend says it reserved: pages larger than the requests.
   [[nodiscard]] std::uint64_t device_extra_bytes(const MemoryStats& stats) const;
-  void check_new_block(Block& block);
+  void check_place(const Block& block);
+  void look_into_new(Block& block);
   // Whether the block's memory may still be in use by work of its former owner.
   bool check_early_reuse(const Block& block);
   void check_order(const Block& block);
@@ -117,8 +124,17 @@ class Verifier {
   void check_pattern(const Block& block);
   void check_some_block();
   void fail_changed_word();
-  [[nodiscard]] bool checks_rules() const { return setup_.level != VerifyLevel::Off; }
-  [[nodiscard]] bool checks_whole() const { return setup_.level == VerifyLevel::Whole; }
+  [[nodiscard]] bool collects() const { return setup_.part != VerifyPart::Contents; }
+  [[nodiscard]] bool checks_rules() const {
+    return setup_.level != VerifyLevel::Off && setup_.part != VerifyPart::Contents;
+  }
+  [[nodiscard]] bool looks_inside() const {
+    return setup_.level != VerifyLevel::Off && setup_.part != VerifyPart::Figures &&
+           setup_.capabilities.real_memory;
+  }
+  [[nodiscard]] bool checks_whole() const {
+    return looks_inside() && setup_.level == VerifyLevel::Whole;
+  }
   [[nodiscard]] std::uint64_t now_ns() const;
   void note_work(std::uint32_t stream, std::uint64_t duration_ns);
   [[nodiscard]] bool use_is_over(const BrokenRule& use);

@@ -17,6 +17,15 @@ enum class VerifyLevel : std::uint8_t {
           // too early for kernels that end by themselves; takes long
 };
 
+// Which part of the check one replay does. Looking into blocks is work in the program's streams,
+// and so is asking them how far they are; an allocator that watches its streams then decides
+// otherwise. So figures come from a replay without it.
+enum class VerifyPart : std::uint8_t {
+  All,
+  Figures,   // peaks, causes, rules about addresses and order: nothing that the streams see
+  Contents,  // what blocks hold, and on a GPU reuse while in use; collects no figures
+};
+
 inline constexpr std::array<std::string_view, 3> kVerifyLevelNames = {"off", "edges", "whole"};
 
 [[nodiscard]] constexpr std::string_view to_string(VerifyLevel level) {

@@ -68,6 +68,10 @@ struct Advice {
   double search_s = 0;
 };
 
+bool is_impossible(const SearchResult& search) {
+  return search.needed_bytes > search.capacity_bytes;
+}
+
 // At the card's capacity, and the least capacities on a device that is large enough to find them.
 SearchResult search_both(const AdviseCommand& command, const std::string& device) {
   const SearchPlace place{.device = device,
@@ -78,6 +82,12 @@ SearchResult search_both(const AdviseCommand& command, const std::string& device
                   .capacity = command.capacity,
                   .confs = chosen_confs(command.job.confs, all_settings()),
                   .finds_least = false};
+  // What no setting can serve needs no search: two settings show what is missing.
+  SearchSpec first = spec;
+  first.confs.clear();
+  if (command.job.confs.empty() && is_impossible(run_search(first, place))) {
+    spec.confs = {"", "expandable_segments:True"};
+  }
   SearchResult result = run_search(spec, place);
   spec.capacity.clear();
   spec.finds_least = true;
@@ -116,10 +126,6 @@ std::vector<CellResult> measure(const AdviseCommand& command, const SearchResult
   (void)run_cells(specs, {.program_path = own_program_path(), .job_count = 1},
                   [&](const CellResult& cell) { cells.push_back(cell); });
   return cells;
-}
-
-bool is_impossible(const SearchResult& search) {
-  return search.needed_bytes > search.capacity_bytes;
 }
 
 void print_table(const Advice& advice) {

@@ -85,6 +85,17 @@ std::vector<std::string> without_help_command(std::vector<std::string> words) {
   return words;
 }
 
+// A program's own words are not looked at.
+std::vector<std::string> without_program(std::vector<std::string> words) {
+  const auto runs = [&](const CommandEntry& entry) {
+    return entry.runs_program && words.size() > 1 && entry.name == words[1];
+  };
+  if (std::ranges::any_of(command_registry(), runs)) {
+    words.erase(std::ranges::find(words, "--"), words.end());
+  }
+  return words;
+}
+
 }  // namespace
 
 Program::Program() = default;
@@ -125,7 +136,7 @@ ParsedLine parse_command_line(int argc, const char* const* argv, const std::stri
   ParsedLine line{.text = "", .run = nullptr, .argv = {argv, argv + argc}};
   line.text = text_command(app, line.argv, version);
   if (!line.text.empty()) return line;
-  const std::vector<std::string> words = without_help_command(line.argv);
+  const std::vector<std::string> words = without_program(without_help_command(line.argv));
   std::vector<const char*> pointers;
   for (const std::string& word : words) pointers.push_back(word.c_str());
   try {

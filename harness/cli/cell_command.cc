@@ -2,7 +2,8 @@
 // on stdin, one JSON line goes out on fd 3. With --describe-device it says instead what the device
 // is; with --live it is the child side of harness/parity/live_parity.h: a program comes in, its
 // answers go out; with --qualify that of harness/qualify/child.h: a test comes in, its answer goes
-// out; with --conformance that of harness/conformance/conduct.h.
+// out; with --conformance that of harness/conformance/conduct.h; with --threads that of
+// harness/threads/threads_process.h.
 #include <cuda_runtime_api.h>
 #include <unistd.h>
 
@@ -31,6 +32,7 @@
 #include "harness/run/environment.h"
 #include "harness/run/run_folder.h"
 #include "harness/run/runtime_select.h"
+#include "harness/threads/threads_process.h"
 #include "results/json.h"
 
 namespace allocmark {
@@ -163,6 +165,11 @@ ExitCode cell_command(int argc, char** argv) {
     const std::string input((std::istreambuf_iterator<char>(std::cin)),
                             std::istreambuf_iterator<char>());
     send_line(to_json_line(search_settings(search_spec_from_json(input))) + "\n");
+  } else if (argc == 5 && std::string_view(argv[3]) == "--threads") {
+    const std::string input((std::istreambuf_iterator<char>(std::cin)),
+                            std::istreambuf_iterator<char>());
+    select_device(argv[4]);
+    send_line(to_json(run_threads(threads_spec_from_json(input))) + "\n");
   } else if (argc == 5 && std::string_view(argv[3]) == "--describe-device") {
     describe(argv[4]);
   } else if (argc == 5 && std::string_view(argv[3]) == "--live") {

@@ -26,9 +26,9 @@ bool is_file(const std::filesystem::path& path) {
 
 // The program's data lie at the same place from it in a build folder and where it is installed;
 // empty where there are none.
-std::string find_script() {
-  const std::filesystem::path script = std::filesystem::path(own_program_path()).parent_path() /
-                                       "../share/allocmark/report/report.py";
+std::string find_script(const std::string& name) {
+  const std::filesystem::path script =
+      std::filesystem::path(own_program_path()).parent_path() / "../share/allocmark/report" / name;
   return is_file(script) ? script.lexically_normal().string() : "";
 }
 
@@ -67,8 +67,30 @@ HtmlOutcome missing(const HtmlReport& report, const std::string& what, const std
 
 }  // namespace
 
+std::string make_page(const std::string& script, const std::string& input) {
+  const std::string path = find_script(script);
+  const std::string python = path.empty() ? "" : find_python();
+  if (python.empty()) {
+    throw EnvironmentError({.what = "the page cannot be made",
+                            .where = "--out",
+                            .wanted = "python3, and share/allocmark/report beside the program",
+                            .got = path.empty() ? "no " + script : "no python3 on the PATH",
+                            .next = "leave --out away: the text says the same"});
+  }
+  ChildOutcome outcome = run_child({.argv = {python, "-B", path},
+                                    .environment = environment_with({}),
+                                    .input = input,
+                                    .timeout_s = kTimeout_s});
+  if (outcome.exit_code == 0) return std::move(outcome.result);
+  throw EnvironmentError({.what = "the page cannot be made",
+                          .where = path,
+                          .wanted = "",
+                          .got = outcome.timed_out ? "no end after 300 s" : outcome.stderr_tail,
+                          .next = "leave --out away: the text says the same"});
+}
+
 HtmlOutcome write_html_report(const HtmlReport& report) {
-  const std::string script = find_script();
+  const std::string script = find_script("report.py");
   if (script.empty()) {
     return missing(report, "share/allocmark/report is not beside this program's folder",
                    "install allocmark with cmake --install, or run it from its build folder");

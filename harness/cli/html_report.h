@@ -20,6 +20,10 @@ struct HtmlOutcome {
   bool made = true;
 };
 
+// A page that the script of that name prints, given `input` on its stdin: of the folder
+// scripts/report. Throws EnvironmentError where there is no python3 or it fails.
+[[nodiscard]] std::string make_page(const std::string& script, const std::string& input);
+
 // Without python3 there is no page, which is no error. Throws EnvironmentError where it is there
 // and fails, and where LaTeX or SVG was asked for and there is no python3.
 [[nodiscard]] HtmlOutcome write_html_report(const HtmlReport& report);

@@ -127,7 +127,12 @@ struct QualifyCommand {
   std::string format = "table";
   std::string out;  // folder; empty = none
   double time_limit_s = 120;
-  double seconds = 0;  // instead of the level's; 0 = the level's
+  double seconds = 0;        // instead of the level's; 0 = the level's
+  double time_budget_s = 0;  // for everything; 0 = none
+  std::string fail_on = "fail";
+  std::string node;  // its name in reports; empty = the host's
+  bool anonymous = false;
+  bool one_line = false;
   bool print_thresholds = false;
   std::vector<std::string> argv;  // the whole command line, for the results file
 };

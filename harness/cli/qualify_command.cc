@@ -12,12 +12,16 @@
 #include "harness/cli/parse_qualify.h"
 #include "harness/qualify/baseline.h"
 #include "harness/qualify/conduct.h"
+#include "harness/qualify/exports.h"
+#include "harness/qualify/report_json.h"
+#include "harness/qualify/spread.h"
 #include "harness/qualify/test.h"
 #include "harness/qualify/writers.h"
 #include "harness/run/child_process.h"
 #include "harness/run/environment.h"
 #include "harness/run/run_folder.h"
 #include "harness/run/runtime_select.h"
+#include "results/columns/text.h"
 #include "results/json.h"
 
 namespace allocmark {
@@ -39,6 +43,10 @@ qualify::ConductOptions options_of(const QualifyCommand& command) {
   }
   options.simulated_gpu_count = static_cast<int>(command.gpu_count);
   options.time_limit_s = command.time_limit_s;
+  options.time_budget_s = command.time_budget_s;
+  if (command.fail_on == "warn") options.fails_from = qualify::Verdict::Warn;
+  options.node_name = command.node;
+  options.is_anonymous = command.anonymous;
   options.program_path = own_program_path();
   options.thresholds = qualify::default_thresholds();
   if (!command.thresholds.empty()) {
@@ -47,7 +55,12 @@ qualify::ConductOptions options_of(const QualifyCommand& command) {
   }
   if (!command.baseline.empty()) {
     options.baseline_path = std::filesystem::absolute(command.baseline).string();
-    (void)qualify::read_baseline(options.baseline_path);
+    const std::string text = read_file(options.baseline_path, kSettingsInput);
+    if (qualify::is_spread_file(text)) {
+      (void)qualify::spreads_from_json(text, command.baseline);
+    } else {
+      (void)qualify::read_baseline(options.baseline_path);
+    }
   }
   return options;
 }
@@ -72,6 +85,52 @@ class ProgressLog {
   std::optional<LineFile> file_;
 };
 
+// What --out writes, and --format prints.
+constexpr struct {
+  const char *format, *file;
+  std::string (*render)(const qualify::Report& report, qualify::Verdict fails_from);
+} kForms[] = {
+    {"table", "qualify.txt", [](const auto& report, auto) { return render_table(report); }},
+    {"json", "qualify.json", [](const auto& report, auto) { return render_json(report); }},
+    {"junit", "qualify.xml", qualify::render_junit},
+    {"prometheus", "allocmark_qualify.prom",
+     [](const auto& report, auto) { return render_prometheus(report); }},
+    {"nvsentinel", "nvsentinel.jsonl",
+     [](const auto& report, auto) { return render_nvsentinel(report); }},
+    {"superbench", "superbench.jsonl",
+     [](const auto& report, auto) { return render_superbench(report); }},
+    {"dcgm", "dcgm.json", [](const auto& report, auto) { return render_dcgm(report); }},
+};
+
+qualify::Report qualify_machine(const QualifyCommand& command,
+                                const qualify::ConductOptions& options) {
+  ProgressLog log(command.out);
+  qualify::Report report = qualify::conduct(
+      options, qualify::registry(), [&](const qualify::TestResult& result) { log.add(result); });
+  report.environment = to_json_line(host_environment(command.argv));
+  report.thresholds_path = command.thresholds.empty() ? "those that ship" : command.thresholds;
+  for (const auto& form : kForms) {
+    if (command.out.empty()) break;
+    write_file(fmt::format("{}/{}", command.out, form.file),
+               form.render(report, options.fails_from));
+  }
+  return report;
+}
+
+// node-problem-detector knows these three codes and takes the line as its message.
+ExitCode say_one_line(const QualifyCommand& command, const qualify::ConductOptions& options) {
+  constexpr auto kUnknown = static_cast<ExitCode>(2);
+  try {
+    const qualify::Report report = qualify_machine(command, options);
+    const bool is_unknown = report.exit_code == ExitCode::NotReady;
+    fmt::print("{}{}", is_unknown ? "UNKNOWN: " : "", render_one_line(report));
+    return is_unknown ? kUnknown : report.exit_code;
+  } catch (const EnvironmentError& error) {
+    fmt::print("UNKNOWN: {}\n", printable(error.what()));
+    return kUnknown;
+  }
+}
+
 }  // namespace
 
 ExitCode qualify_command(const QualifyCommand& command) {
@@ -83,19 +142,11 @@ ExitCode qualify_command(const QualifyCommand& command) {
   if (const std::string reason = unfit_build_reason(); !reason.empty()) {
     fmt::print(stderr, "warning: {}\n", reason);
   }
-  ProgressLog log(command.out);
-  qualify::Report report = qualify::conduct(
-      options, qualify::registry(), [&](const qualify::TestResult& result) { log.add(result); });
-  report.environment = to_json_line(host_environment(command.argv));
-  report.thresholds_path = command.thresholds.empty() ? "those that ship" : command.thresholds;
-  if (!command.out.empty()) {
-    write_file(command.out + "/qualify.txt", render_table(report));
-    write_file(command.out + "/qualify.json", render_json(report));
-    write_file(command.out + "/qualify.xml", render_junit(report));
+  if (command.one_line) return say_one_line(command, options);
+  const qualify::Report report = qualify_machine(command, options);
+  for (const auto& form : kForms) {
+    if (command.format == form.format) fmt::print("{}", form.render(report, options.fails_from));
   }
-  fmt::print("{}", command.format == "json"    ? render_json(report)
-                   : command.format == "junit" ? render_junit(report)
-                                               : render_table(report));
   return report.exit_code;
 }
 

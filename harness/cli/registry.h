@@ -25,6 +25,7 @@ struct CommandEntry {
   std::string_view name;
   std::string_view summary;  // one line of 'allocmark --help'
   CommandRun (*add)(CLI::App* app);
+  bool runs_program = false;  // what follows '--' is a program with its arguments
 };
 
 // In the order of the help text. A new command is a file X_command.cc that ends with its entry, and

@@ -9,7 +9,13 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "base/output_file.h"
 #include "harness/cli/commands.h"
+#include "harness/cli/html_report.h"
+#include "harness/cli/output_path.h"
+#include "harness/run/child_process.h"
+#include "harness/run/run.h"
+#include "harness/why/simulated.h"
 #include "harness/why/why.h"
 #include "workloads/import/recording.h"
 
@@ -21,6 +27,8 @@ struct WhyCommand {
   std::string memory;
   std::vector<std::string> confs;
   std::string format = "table";
+  std::string page;
+  bool force = false;
 };
 
 void add_why(CLI::App* app, WhyCommand* command) {
@@ -40,6 +48,10 @@ void add_why(CLI::App* app, WhyCommand* command) {
       ->check(CLI::IsMember({"table", "json"}))
       ->capture_default_str()
       ->type_name("F");
+  app->add_option("-o,--out", command->page,
+                  "FILE for a page with maps of the segments, which a browser shows; needs python3")
+      ->type_name("FILE");
+  add_force(app, &command->force);
 }
 
 ExitCode run_why(const WhyCommand& command) {
@@ -56,6 +68,7 @@ ExitCode run_why(const WhyCommand& command) {
   }
   for (const std::string& conf : command.confs)
     options.confs.push_back(conf == "unset" ? "" : conf);
+  if (!command.page.empty()) check_output_file(command.page, command.force, "--out");
   const std::string path =
       command.file.starts_with("file:") ? command.file.substr(5) : command.file;
   if (recording_kind(path) != RecordingKind::PytorchSnapshot) {
@@ -65,7 +78,12 @@ ExitCode run_why(const WhyCommand& command) {
                       .got = "",
                       .next = "for a trace or a log: allocmark run --workload file:" + path});
   }
-  const Why why = explain_snapshot(path, options);
+  Why why = explain_snapshot(path, options);
+  simulate_settings(&why, own_program_path(), default_job_count("sim:h200"));
+  if (!command.page.empty()) {
+    write_file(command.page, make_page("why_page.py", to_page_json(why)));
+    fmt::print(stderr, "page: {}\n", command.page);
+  }
   fmt::print("{}", command.format == "json" ? to_json(why) : to_text(why));
   return ExitCode::Pass;
 }

@@ -86,14 +86,18 @@ std::string to_json_line(const TestAnswer& answer) {
     figures.push_back({{"name", figure.name},
                        {"threshold", figure.threshold},
                        {"value", known ? Json(*figure.value) : Json()},
+                       {"measured_ns", figure.measured_ns ? Json(*figure.measured_ns) : Json()},
                        {"note", valid_utf8(figure.note)},
                        {"optional", figure.optional}});
   }
+  Json texts = Json::object();
+  for (const auto& [name, text] : answer.texts) texts[name] = valid_utf8(text);
   return Json{{"figures", figures},
               {"failure", valid_utf8(answer.failure)},
               {"skip", valid_utf8(answer.skip)},
               {"unsafe", answer.unsafe},
-              {"readings", answer.readings}}
+              {"readings", answer.readings},
+              {"texts", texts}}
       .dump();
 }
 
@@ -106,6 +110,9 @@ TestAnswer answer_from_json(std::string_view text) {
       item.at("name").get_to(figure.name);
       item.at("threshold").get_to(figure.threshold);
       if (!item.at("value").is_null()) figure.value = item.at("value").get<double>();
+      if (!item.at("measured_ns").is_null()) {
+        figure.measured_ns = item.at("measured_ns").get<double>();
+      }
       item.at("note").get_to(figure.note);
       item.at("optional").get_to(figure.optional);
       answer.figures.push_back(std::move(figure));
@@ -114,6 +121,7 @@ TestAnswer answer_from_json(std::string_view text) {
     json.at("skip").get_to(answer.skip);
     json.at("unsafe").get_to(answer.unsafe);
     json.at("readings").get_to(answer.readings);
+    json.at("texts").get_to(answer.texts);
     return answer;
   } catch (const Json::exception& error) {
     reject("answer", error);

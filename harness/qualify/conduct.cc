@@ -5,6 +5,7 @@
 #include <array>
 #include <charconv>
 #include <chrono>
+#include <cmath>
 #include <cstddef>
 #include <ctime>
 #include <map>
@@ -16,11 +17,11 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
-#include "base/json_text.h"
 #include "base/nearest.h"
 #include "harness/qualify/child.h"
 #include "harness/qualify/judge.h"
+#include "harness/qualify/monitor_process.h"
+#include "harness/qualify/node_facts.h"
 #include "harness/run/environment.h"
 #include "harness/run/runtime_select.h"
 
@@ -31,62 +32,22 @@ constexpr std::array<Level, 4> kLevels = {
     {{"quick", 0}, {"medium", 5 * 60}, {"long", 30 * 60}, {"extra-long", 8 * 3600}}};
 constexpr double kProbeLimitS = 60;
 constexpr int kTimeoutCountMax = 2;
-constexpr std::chrono::seconds kMonitorPatience{10};
-
-// The process that watches the GPUs; what it has told so far.
-class Monitor {
- public:
-  Monitor(const TestSpec& spec, const ChildPlan& plan) : gpu_count_(spec.gpus.size()) {
-    try {
-      child_ = std::make_unique<ChildProcess>(child_command(spec, plan));
-    } catch (const Error&) {
-      // Without it nothing is told about the time of the tests, and health says so.
-    }
-  }
-
-  // Keeps its pipe from filling up.
-  void advance() {
-    if (child_ == nullptr || outcome_) return;
-    outcome_ = child_->advance();
-  }
-
-  // Ends it. Readings by GPU.
-  [[nodiscard]] std::map<int, std::map<std::string, double>> end() {
-    std::map<int, std::map<std::string, double>> seen;
-    if (child_ == nullptr) return seen;
-    // It tells of every GPU as soon as it has started, which may take longer than short tests.
-    const auto patience = std::chrono::steady_clock::now() + kMonitorPatience;
-    while (!outcome_ && line_count() < gpu_count_ && std::chrono::steady_clock::now() < patience) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-      advance();
-    }
-    child_->end();
-    while (!outcome_) advance();
-    std::string_view rest = outcome_->result;
-    while (!rest.empty()) {
-      const std::string_view line = rest.substr(0, rest.find('\n'));
-      rest.remove_prefix(std::min(rest.size(), line.size() + 1));
-      const auto json = parse_json(line);
-      // The last line may be cut short, and a monitor that failed tells about itself.
-      if (!json.is_object() || !json.contains("gpu") || !json.contains("values")) continue;
-      seen[json["gpu"].get<int>()] = json["values"].get<std::map<std::string, double>>();
-    }
-    return seen;
-  }
-
- private:
-  [[nodiscard]] std::size_t line_count() const {
-    const std::string& text = child_->result_so_far();
-    return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
-  }
-
-  std::size_t gpu_count_;
-  std::unique_ptr<ChildProcess> child_;
-  std::optional<ChildOutcome> outcome_;
-};
+constexpr std::string_view kHealthTest = "health";
 
 std::string label_of(const std::string& device, int gpu) {
   return is_simulated(device) ? fmt::format("{}/{}", device, gpu) : fmt::format("cuda:{}", gpu);
+}
+
+std::string utc_now() {
+  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
+}
+
+std::string text_of(const TestAnswer& answer, const std::string& key) {
+  const auto found = answer.texts.find(key);
+  return found == answer.texts.end() ? "" : found->second;
+}
+std::string text_of(const TestAnswer& answer, int gpu, const char* key) {
+  return text_of(answer, fmt::format("{}.{}", gpu, key));
 }
 
 class Conductor {
@@ -110,7 +71,12 @@ class Conductor {
     list.push_back(std::move(result));
   }
 
+  [[nodiscard]] double left_s() const;
+  [[nodiscard]] double level_seconds() const;
+  [[nodiscard]] std::string budget_reason() const;
+
   const ConductOptions& options_;
+  const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
   std::span<const TestEntry> tests_;
   const std::function<void(const TestResult&)>& on_result_;
   std::string device_;  // whose runtime the tests get
@@ -118,12 +84,28 @@ class Conductor {
   std::map<int, std::map<std::string, double>> readings_;  // by GPU, for health
   std::map<int, std::string> unsafe_reasons_;
   std::map<int, int> timeout_counts_;
-  std::unique_ptr<Monitor> monitor_;
+  std::unique_ptr<MonitorProcess> monitor_;
 };
 
+double Conductor::left_s() const {
+  if (options_.time_budget_s <= 0) return HUGE_VAL;
+  const std::chrono::duration<double> gone = std::chrono::steady_clock::now() - begin_;
+  return options_.time_budget_s - gone.count();
+}
+
+// Repetitions get what a budget has left for them: of the tests that run on one GPU after the other
+// a quarter of a level's time for each GPU, of the rest three quarters in all.
+double Conductor::level_seconds() const {
+  if (options_.time_budget_s <= 0) return options_.level.seconds;
+  constexpr double kInTurnShare = 0.25;
+  const double rounds = 2 - kInTurnShare + kInTurnShare * static_cast<double>(report_.gpus.size());
+  return std::min(options_.level.seconds, options_.time_budget_s / rounds);
+}
+
 ChildPlan Conductor::plan_for(const TestEntry& test) const {
+  const double limit_s = level_seconds() * test.time_share + options_.time_limit_s;
   return {.program_path = options_.program_path,
-          .limit_s = options_.level.seconds * test.time_share + options_.time_limit_s,
+          .limit_s = test.name == kHealthTest ? limit_s : std::clamp(left_s(), 1.0, limit_s),
           .simulated_gpu_count = options_.simulated_gpu_count};
 }
 
@@ -132,7 +114,7 @@ TestSpec Conductor::spec_for(const TestEntry& test, int gpu) const {
                 .device = device_,
                 .gpu = gpu,
                 .gpus = gpu_numbers(),
-                .seconds = options_.level.seconds * test.time_share,
+                .seconds = level_seconds() * test.time_share,
                 .baseline_path = options_.baseline_path,
                 .readings = {}};
   if (const auto found = readings_.find(gpu); found != readings_.end()) {
@@ -147,6 +129,10 @@ std::vector<int> Conductor::gpu_numbers() const {
     if (!unsafe_reasons_.contains(gpu.facts.index)) numbers.push_back(gpu.facts.index);
   }
   return numbers;
+}
+
+std::string Conductor::budget_reason() const {
+  return left_s() > 0 ? "" : fmt::format("the time budget of {:.0f} s", options_.time_budget_s);
 }
 
 void Conductor::find_gpus() {
@@ -164,6 +150,7 @@ void Conductor::find_gpus() {
     std::from_chars(begin, options_.device.data() + options_.device.size(), number);
     wanted = number;
   }
+  report_.node.driver_version = text_of(answer, "driver_version");
   TestAnswer node;
   for (const Figure& figure : answer.figures) {
     if (!figure.threshold.empty()) {
@@ -176,6 +163,10 @@ void Conductor::find_gpus() {
     gpu.facts = {.index = index,
                  .label = label_of(device_, index),
                  .name = figure.name,
+                 .uuid = text_of(answer, index, "uuid"),
+                 .pci_bus_id = text_of(answer, index, "pci_bus_id"),
+                 .serial = text_of(answer, index, "serial"),
+                 .vbios = text_of(answer, index, "vbios"),
                  .uuid_hash = figure.note,
                  .memory_bytes = static_cast<std::uint64_t>(figure.value.value_or(0))};
     report_.gpus.push_back(std::move(gpu));
@@ -199,6 +190,7 @@ void Conductor::take(std::size_t index, const TestEntry& test, TimedAnswer answe
     }
   }
   const bool unsafe = answer.answer.unsafe;
+  const bool cut = answer.timed_out && !budget_reason().empty();
   // Every further test could take its whole time limit to find out the same.
   if (answer.timed_out && ++timeout_counts_[gpu.facts.index] >= kTimeoutCountMax) {
     unsafe_reasons_[gpu.facts.index] =
@@ -207,6 +199,11 @@ void Conductor::take(std::size_t index, const TestEntry& test, TimedAnswer answe
   TestResult result =
       judge({.test = std::string(test.name), .gpu = gpu.facts.label, .wall_s = answer.wall_s},
             std::move(answer.answer), options_.thresholds);
+  if (cut) {
+    // It had less time than it may take, so nobody knows whether it would have ended.
+    result.verdict = Verdict::Warn;
+    result.reason = fmt::format("did not end within {}", budget_reason());
+  }
   if (unsafe && result.verdict == Verdict::Fail) {
     unsafe_reasons_[gpu.facts.index] = result.reason;
   }
@@ -218,12 +215,14 @@ void Conductor::run_per_gpu(const TestEntry& test) {
   for (std::size_t i = 0; i < report_.gpus.size(); ++i) {
     GpuReport& gpu = report_.gpus[i];
     const auto unsafe = unsafe_reasons_.find(gpu.facts.index);
-    if (unsafe == unsafe_reasons_.end()) {
+    std::string reason = test.name == kHealthTest ? "" : budget_reason();
+    if (unsafe != unsafe_reasons_.end()) reason = unsafe->second;
+    if (reason.empty()) {
       indexes.push_back(i);
       continue;
     }
     report_result(gpu.tests, skipped({.test = std::string(test.name), .gpu = gpu.facts.label},
-                                     "not tried: " + unsafe->second));
+                                     "not tried: " + reason));
   }
   const std::size_t group_size = test.scope == Scope::GpusTogether ? indexes.size() : 1;
   for (std::size_t begin = 0; begin < indexes.size(); begin += group_size) {
@@ -241,6 +240,11 @@ void Conductor::run_per_gpu(const TestEntry& test) {
 }
 
 void Conductor::run_node(const TestEntry& test) {
+  if (const std::string reason = budget_reason(); !reason.empty()) {
+    report_result(report_.node_tests,
+                  skipped({.test = std::string(test.name), .gpu = ""}, "not tried: " + reason));
+    return;
+  }
   std::vector<TimedAnswer> answers = ask_children({spec_for(test, 0)}, plan_for(test), [this] {
     if (monitor_) monitor_->advance();
   });
@@ -250,14 +254,13 @@ void Conductor::run_node(const TestEntry& test) {
 }
 
 Report Conductor::run() {
-  const auto begin = std::chrono::steady_clock::now();
   report_.level = options_.level.name;
   report_.device = options_.device;
   report_.version = version_text();
-  report_.started_utc = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
+  report_.started_utc = utc_now();
   find_gpus();
   for (const TestEntry& test : tests_) {
-    if (test.name == "health" && monitor_) {
+    if (test.name == kHealthTest && monitor_) {
       for (const auto& [gpu, values] : monitor_->end()) {
         for (const auto& [name, value] : values) readings_[gpu]["during." + name] = value;
       }
@@ -272,7 +275,7 @@ Report Conductor::run() {
       spec.test = "monitor";
       spec.device = device_;
       spec.gpus = gpu_numbers();
-      monitor_ = std::make_unique<Monitor>(
+      monitor_ = std::make_unique<MonitorProcess>(
           spec, ChildPlan{.program_path = options_.program_path,
                           .limit_s = 0,
                           .simulated_gpu_count = options_.simulated_gpu_count});
@@ -283,8 +286,10 @@ Report Conductor::run() {
       if (gpu.facts.label == result.gpu) gpu.tests.push_back(result);
     }
   }
-  conclude(report_);
-  report_.wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  conclude(report_, options_.fails_from);
+  report_.wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+  report_.finished_utc = utc_now();
+  name_node(report_, options_.is_anonymous ? std::nullopt : std::optional(options_.node_name));
   return std::move(report_);
 }
 

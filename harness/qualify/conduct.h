@@ -30,6 +30,10 @@ struct ConductOptions {
   std::string baseline_path = {};  // empty: by the GPU's model
   Thresholds thresholds = {};
   std::string program_path = {};
+  double time_budget_s = 0;            // for everything; 0: as long as it takes
+  Verdict fails_from = Verdict::Fail;  // for the exit code
+  std::string node_name = {};          // empty: the host's
+  bool is_anonymous = false;           // nothing in the report names the node or its GPUs
 };
 
 // Throws EnvironmentError where there is no GPU to qualify. `on_result` gets every result as it

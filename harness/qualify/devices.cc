@@ -1,13 +1,16 @@
 // Helper "devices": which GPUs the process sees. One figure per GPU in CUDA's order (name, bytes of
-// memory, a hash of its UUID as the note), then what NVML says about their number. Makes no
+// memory, a hash of its UUID as the note), then what NVML says about their number. Who they are
+// stands in the texts: "0.uuid", "0.pci_bus_id", "0.serial", "0.vbios", "driver_version". Makes no
 // context.
 #include <cuda_runtime_api.h>
 
+#include <cstddef>
 #include <cstdlib>
 #include <iterator>
 #include <string>
 #include <string_view>
 
+#include <fmt/format.h>
 #include "allocators/cuda/cuda_check.h"
 #include "harness/qualify/gpu_facts.h"
 #include "harness/qualify/nvml.h"
@@ -15,6 +18,35 @@
 #include "harness/run/environment.h"
 
 namespace allocmark::qualify {
+
+namespace {
+
+// "GPU-1b2c...": as nvidia-smi writes it.
+std::string uuid_text(const cudaUUID_t& uuid) {
+  std::string text = "GPU-";
+  for (std::size_t i = 0; i < std::size(uuid.bytes); ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    text += fmt::format("{:02x}", static_cast<unsigned char>(uuid.bytes[i]));
+  }
+  return text;
+}
+
+void say_who(int gpu, const cudaDeviceProp& properties, TestAnswer& answer) {
+  const std::string key = std::to_string(gpu) + ".";
+  answer.texts[key + "uuid"] = uuid_text(properties.uuid);
+  try {
+    const std::string address = pci_bus_id(gpu);
+    answer.texts[key + "pci_bus_id"] = address;
+    Nvml nvml;
+    if (!nvml.select(address).empty()) return;
+    answer.texts[key + "serial"] = nvml.serial();
+    answer.texts[key + "vbios"] = nvml.vbios();
+  } catch (const EnvironmentError&) {
+    // A GPU that does not tell its address is told by its UUID.
+  }
+}
+
+}  // namespace
 
 TestAnswer run_devices(const TestContext& context) {
   TestAnswer answer;
@@ -28,8 +60,10 @@ TestAnswer run_devices(const TestContext& context) {
          .threshold = "",
          .value = static_cast<double>(properties.totalGlobalMem),
          .note = text_hash({properties.uuid.bytes, std::size(properties.uuid.bytes)})});
+    say_who(i, properties, answer);
   }
   const Nvml nvml;
+  answer.texts["driver_version"] = nvml.driver_version();
   const NvmlReading listed = nvml.device_count();
   const bool hidden = std::getenv("CUDA_VISIBLE_DEVICES") != nullptr && !context.simulated;
   if (!listed.value || hidden) {

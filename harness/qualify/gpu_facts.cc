@@ -5,8 +5,12 @@
 
 #include <array>
 #include <utility>
+#include <vector>
 
 #include "allocators/cuda/cuda_check.h"
+#include "base/input_file.h"
+#include "harness/qualify/node_facts.h"
+#include "harness/qualify/nvml.h"
 #include "harness/run/runtime_select.h"
 
 namespace allocmark::qualify {
@@ -31,8 +35,25 @@ std::uint64_t gpu_memory_bytes() {
 }
 
 std::optional<Baseline> baseline_for(const TestContext& context) {
-  if (!context.spec.baseline_path.empty()) return read_baseline(context.spec.baseline_path);
+  const std::string& path = context.spec.baseline_path;
+  if (!path.empty() && !is_spread_file(read_file(path, kSettingsInput))) return read_baseline(path);
   return find_baseline(simcuda_folder() + "/profiles", gpu_name(context.spec.gpu));
+}
+
+std::optional<Spread> spread_for(const TestContext& context) {
+  const std::string& path = context.spec.baseline_path;
+  std::vector<Spread> known;
+  if (path.empty()) {
+    known = shipped_spreads();
+  } else if (const std::string text = read_file(path, kSettingsInput); is_spread_file(text)) {
+    known = spreads_from_json(text, path);
+  }
+  const std::optional<Spread> found =
+      choose_spread(known, {.gpu_name = gpu_name(context.spec.gpu),
+                            .machine_type = machine_type(),
+                            .driver_version = Nvml().driver_version()});
+  if (!found || found->machine_count < kSpreadMachinesMin) return std::nullopt;
+  return found;
 }
 
 Figure unmeasured(std::string name, std::string threshold, std::string why, bool optional) {

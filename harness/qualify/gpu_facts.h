@@ -7,6 +7,7 @@
 
 #include "harness/qualify/baseline.h"
 #include "harness/qualify/result.h"
+#include "harness/qualify/spread.h"
 #include "harness/qualify/test.h"
 
 namespace allocmark::qualify {
@@ -16,8 +17,13 @@ namespace allocmark::qualify {
 [[nodiscard]] std::string gpu_name(int gpu);
 [[nodiscard]] std::uint64_t gpu_memory_bytes();
 
-// The file that was asked for, else the one that ships for this model; nothing where there is none.
+// The profile that was asked for, else the one that ships for this model; nothing where there is
+// none.
 [[nodiscard]] std::optional<Baseline> baseline_for(const TestContext& context);
+
+// What machines like this one take: of the file that was asked for, else of those that ship.
+// Nothing where too few were measured.
+[[nodiscard]] std::optional<Spread> spread_for(const TestContext& context);
 
 // A figure that could not be measured.
 [[nodiscard]] Figure unmeasured(std::string name, std::string threshold, std::string why,

@@ -63,7 +63,9 @@ std::optional<double> latency_of(const GpuReport& gpu) {
   std::size_t count = 0;
   for (const TestResult& test : gpu.tests) {
     for (const Figure& figure : test.figures) {
-      if (figure.threshold != "latency.p50_ratio" || !figure.value || *figure.value <= 0) continue;
+      const bool is_median = figure.threshold == "latency.p50_ratio" ||
+                             figure.threshold == "latency.p50_beyond_spread";
+      if (!is_median || !figure.value || *figure.value <= 0) continue;
       log_sum += std::log(*figure.value);
       ++count;
     }
@@ -101,16 +103,15 @@ constexpr std::string_view kWaitFor[] = {
     "preconditions.free_share",      "preconditions.throttle_bits",
     "preconditions.celsius",         "preconditions.driver_cuda_version"};
 
-// Whether every failed figure is one that says "try later" rather than "replace the card".
-bool passes_by_itself(const TestResult& test) {
+}  // namespace
+
+bool passes_by_itself(const TestResult& test, Verdict fails_from) {
   if (test.test != kPreconditionsTest) return false;
-  return std::all_of(test.figures.begin(), test.figures.end(), [](const Figure& figure) {
-    return figure.verdict != Verdict::Fail || std::find(std::begin(kWaitFor), std::end(kWaitFor),
-                                                        figure.threshold) != std::end(kWaitFor);
+  return std::all_of(test.figures.begin(), test.figures.end(), [&](const Figure& figure) {
+    return figure.verdict < fails_from || std::find(std::begin(kWaitFor), std::end(kWaitFor),
+                                                    figure.threshold) != std::end(kWaitFor);
   });
 }
-
-}  // namespace
 
 std::string_view to_string(Verdict verdict) {
   switch (verdict) {
@@ -124,6 +125,10 @@ std::string_view to_string(Verdict verdict) {
       return "FAIL";
   }
   return "?";
+}
+
+std::string test_id(const TestResult& result) {
+  return (result.gpu.empty() ? "node/" : "gpu/") + result.test;
 }
 
 TestResult failed(const TestEnd& end, const std::string& reason) {
@@ -184,14 +189,14 @@ std::vector<TestResult> judge_siblings(const std::vector<GpuReport>& gpus,
   return results;
 }
 
-void conclude(Report& report) {
+void conclude(Report& report, Verdict fails_from) {
   bool waiting_helps = false;
   bool tests_failed = false;
   report.verdict = Verdict::Skip;
   const auto note = [&](const TestResult& test, Verdict& verdict) {
     verdict = std::max(verdict, test.verdict);
-    if (test.verdict != Verdict::Fail) return;
-    (passes_by_itself(test) ? waiting_helps : tests_failed) = true;
+    if (test.verdict < fails_from) return;
+    (passes_by_itself(test, fails_from) ? waiting_helps : tests_failed) = true;
   };
   for (GpuReport& gpu : report.gpus) {
     gpu.verdict = Verdict::Skip;

@@ -28,9 +28,13 @@ struct TestEnd {
 [[nodiscard]] std::vector<TestResult> judge_siblings(const std::vector<GpuReport>& gpus,
                                                      const Thresholds& thresholds);
 
+// Whether everything that a test found may be otherwise at another try: somebody else's work, heat,
+// an old driver.
+[[nodiscard]] bool passes_by_itself(const TestResult& test, Verdict fails_from = Verdict::Fail);
+
 // Fills in the verdicts of the GPUs and of the report, and its exit code: 0 for PASS and WARN; 1
 // for a FAIL, whatever else there is; 4 where nothing failed but preconditions that another try may
-// meet, or nothing could be measured.
-void conclude(Report& report);
+// meet, or nothing could be measured. `fails_from`: the verdict that counts as a failure.
+void conclude(Report& report, Verdict fails_from = Verdict::Fail);
 
 }  // namespace allocmark::qualify

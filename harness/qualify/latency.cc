@@ -1,5 +1,6 @@
-// Test "latency": the times of driver calls, one process, one thread, an idle GPU, against the
-// baseline of the GPU's model, call by call and size by size. This file times.
+// Test "latency": the times of driver calls, one process, one thread, an idle GPU, call by call and
+// size by size, against what many machines of the kind take, where that is known, else against the
+// profile of one machine with such a GPU. This file times.
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 
@@ -135,17 +136,19 @@ void measure_streams(Measurement& m) {
   ALLOCMARK_CUDA_CHECK(cudaStreamDestroy(stream));
 }
 
-// The sizes that the baseline has for a call.
-std::vector<std::uint64_t> sizes_of(const Baseline& baseline, const char* call) {
-  std::vector<std::uint64_t> sizes;
-  const auto found = baseline.rows.find(call);
-  if (found == baseline.rows.end()) return sizes;
-  const std::uint64_t size_bytes_max = std::min(kSizeBytesMax, device_free_bytes() / 4);
-  for (const BaselineRow& row : found->second) {
-    if (row.size_bytes >= kDevicePageBytes && row.size_bytes <= size_bytes_max) {
-      sizes.push_back(row.size_bytes);
-    }
+// The sizes that the baseline has for a call; some that say enough where there is none.
+std::vector<std::uint64_t> sizes_of(const std::optional<Baseline>& baseline, const char* call) {
+  std::vector<std::uint64_t> sizes = {2 * kMiB, 20 * kMiB, 192 * kMiB, kGiB};
+  if (baseline) {
+    sizes.clear();
+    const auto found = baseline->rows.find(call);
+    if (found == baseline->rows.end()) return sizes;
+    for (const BaselineRow& row : found->second) sizes.push_back(row.size_bytes);
   }
+  const std::uint64_t size_bytes_max = std::min(kSizeBytesMax, device_free_bytes() / 4);
+  std::erase_if(sizes, [&](std::uint64_t size_bytes) {
+    return size_bytes < kDevicePageBytes || size_bytes > size_bytes_max;
+  });
   return sizes;
 }
 
@@ -157,6 +160,7 @@ Figure ratio_figure(const std::string& name, const char* threshold, double ns, d
   return {.name = name,
           .threshold = threshold,
           .value = ns / baseline_ns,
+          .measured_ns = ns,
           .note = fmt::format("{}, baseline {}", ns_text(ns), ns_text(baseline_ns))};
 }
 
@@ -170,21 +174,59 @@ const BaselineRow* find_row(const std::vector<BaselineRow>& rows, const std::str
   return found == rows.end() ? nullptr : &*found;
 }
 
-void compare(const Baseline& baseline, Samples& samples, TestAnswer& answer) {
+// What calls should take, as far as that is known.
+struct References {
+  std::optional<Baseline> profile;
+  std::optional<Spread> spread;
+};
+
+struct Quantile {
+  double q;
+  const char *name, *profile_threshold, *spread_threshold;
+};
+constexpr Quantile kMedian{0.5, "P50", "latency.p50_ratio", "latency.p50_beyond_spread"};
+constexpr Quantile kP90{0.9, "P90", "latency.p90_ratio", "latency.p90_beyond_spread"};
+
+// Against the machines of its kind, else against the profile; else only told.
+Figure judged_figure(const References& references, const std::string& name, double ns,
+                     const Quantile& quantile, double profile_ns) {
+  if (references.spread) {
+    const auto row = references.spread->rows.find(name);
+    if (row != references.spread->rows.end() && row->second.machine_count >= kSpreadMachinesMin) {
+      return {.name = name,
+              .threshold = quantile.spread_threshold,
+              .value = ns / (row->second.slowest_ns * spread_allowance(row->second.machine_count)),
+              .measured_ns = ns,
+              .note = fmt::format("{}; {} machines: median {}, slowest {}", ns_text(ns),
+                                  row->second.machine_count, ns_text(row->second.median_ns),
+                                  ns_text(row->second.slowest_ns))};
+    }
+  }
+  if (profile_ns > 0) return ratio_figure(name, quantile.profile_threshold, ns, profile_ns);
+  return {.name = name, .threshold = "", .value = ns, .measured_ns = ns, .note = "ns, not judged"};
+}
+
+void compare(const References& references, Samples& samples, TestAnswer& answer) {
   for (auto& [key, measured] : samples) {
     const auto& [call, size_bytes] = key;
-    const auto rows = baseline.rows.find(call);
-    if (rows == baseline.rows.end()) continue;
-    const BaselineRow* const row = find_row(rows->second, call, size_bytes);
-    if (row == nullptr || row->sample_count < kMedianSamplesMin || row->p50_ns < kBaselineNsMin) {
-      continue;
+    const BaselineRow* row = nullptr;
+    if (references.profile) {
+      const auto rows = references.profile->rows.find(call);
+      if (rows == references.profile->rows.end()) continue;
+      row = find_row(rows->second, call, size_bytes);
+      if (row == nullptr || row->sample_count < kMedianSamplesMin || row->p50_ns < kBaselineNsMin) {
+        continue;
+      }
     }
     const std::string name = size_bytes == 0 ? call : call + " " + format_bytes(size_bytes);
-    answer.figures.push_back(
-        ratio_figure(name + ", P50", "latency.p50_ratio", measured.quantile(0.5), row->p50_ns));
-    if (row->sample_count < kP90SamplesMin || measured.count() < kP90SamplesMin) continue;
-    answer.figures.push_back(
-        ratio_figure(name + ", P90", "latency.p90_ratio", measured.quantile(0.9), row->p90_ns));
+    const auto add = [&](const Quantile& quantile, double profile_ns) {
+      answer.figures.push_back(judged_figure(references, fmt::format("{}, {}", name, quantile.name),
+                                             measured.quantile(quantile.q), quantile, profile_ns));
+    };
+    add(kMedian, row == nullptr ? 0 : row->p50_ns);
+    if (measured.count() < kP90SamplesMin) continue;
+    if (row != nullptr && row->sample_count < kP90SamplesMin) continue;
+    add(kP90, row == nullptr ? 0 : row->p90_ns);
   }
 }
 
@@ -192,11 +234,10 @@ void compare(const Baseline& baseline, Samples& samples, TestAnswer& answer) {
 
 TestAnswer run_latency(const TestContext& context) {
   TestAnswer answer;
-  const std::optional<Baseline> baseline = baseline_for(context);
-  if (!baseline) {
-    answer.skip =
-        "there is no baseline for " + gpu_name(context.spec.gpu) + "; --baseline FILE names one";
-    return answer;
+  const References references{.profile = baseline_for(context), .spread = spread_for(context)};
+  if (!references.profile && !references.spread) {
+    answer.skip = "measured, not judged: there is no baseline for " + gpu_name(context.spec.gpu) +
+                  "; --baseline FILE names one";
   }
   const CallClock clock(SimcuApi::find());
   Samples samples;
@@ -204,18 +245,18 @@ TestAnswer run_latency(const TestContext& context) {
   const std::optional<MappingCalls> mapping = MappingCalls::find();
   for (Rounds rounds(context.spec.seconds); rounds.next();) {
     measure_malloc(m, 512, "cudaMalloc.slab", "cudaFree.slab");
-    for (const std::uint64_t size_bytes : sizes_of(*baseline, "cudaMalloc")) {
+    for (const std::uint64_t size_bytes : sizes_of(references.profile, "cudaMalloc")) {
       measure_malloc(m, size_bytes, "cudaMalloc", "cudaFree");
     }
     measure_pool(m);
     if (mapping) {
-      for (const std::uint64_t size_bytes : sizes_of(*baseline, "cuMemCreate")) {
+      for (const std::uint64_t size_bytes : sizes_of(references.profile, "cuMemCreate")) {
         measure_mapping(m, *mapping, size_bytes);
       }
     }
     measure_streams(m);
   }
-  compare(*baseline, samples, answer);
+  compare(references, samples, answer);
   return answer;
 }
 

@@ -99,6 +99,14 @@ std::string Nvml::driver_version() const {
   return known ? text.data() : "";
 }
 
+std::string Nvml::text(const char* name) const {
+  std::array<char, 96> text{};
+  const auto function = find<int (*)(void*, char*, unsigned)>(name);
+  const bool known = function != nullptr && problem_.empty() && gpu_ != nullptr &&
+                     function(gpu_, text.data(), static_cast<unsigned>(text.size())) == kSuccess;
+  return known ? text.data() : "";
+}
+
 std::string Nvml::select(const std::string& pci_bus_id) {
   if (!problem_.empty()) return problem_;
   const auto function = find<int (*)(const char*, void**)>("nvmlDeviceGetHandleByPciBusId_v2");

@@ -48,6 +48,10 @@ class Nvml {
   // All readings that have a value.
   [[nodiscard]] std::map<std::string, double> read_all() const;
 
+  // Of the chosen GPU; empty where it has none, or does not tell.
+  [[nodiscard]] std::string serial() const { return text("nvmlDeviceGetSerial"); }
+  [[nodiscard]] std::string vbios() const { return text("nvmlDeviceGetVbiosVersion"); }
+
   // Asks the driver to tell about critical Xid events of the chosen GPU from now on. Empty where it
   // will, else why not.
   [[nodiscard]] std::string watch_events();
@@ -63,6 +67,7 @@ class Nvml {
   template <typename Function>
   [[nodiscard]] Function find(const char* name) const;
   [[nodiscard]] NvmlReading failed(int error) const;
+  [[nodiscard]] std::string text(const char* function) const;
   template <typename Number>
   [[nodiscard]] NvmlReading number(const char* function) const;
   template <typename Number, typename Argument>

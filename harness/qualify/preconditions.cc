@@ -45,6 +45,8 @@ void look_through_nvml(const Nvml& nvml, TestAnswer& answer) {
       {"memory in use", "used_bytes", "preconditions.foreign_bytes"},
       {"ECC", "ecc_on", "preconditions.ecc_on"},
       {"uncorrected ECC errors", "ecc_uncorrected", "preconditions.ecc_uncorrected"},
+      {"corrected ECC errors", "ecc_corrected", "preconditions.ecc_corrected"},
+      {"memory put out of use", "retired", "preconditions.retired"},
       {"memory repair pending", "remap_pending", "preconditions.remap_pending"},
       {"memory repair failed", "remap_failed", "preconditions.remap_failed"},
       {"throttle reasons", "throttle_bits", "preconditions.throttle_bits"},

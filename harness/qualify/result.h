@@ -27,9 +27,10 @@ struct Limit {
 };
 
 struct Figure {
-  std::string name = {};             // what was measured: "cudaMalloc 2.00 MiB, P50"
-  std::string threshold = {};        // key in the thresholds file; empty: told, not judged
-  std::optional<double> value = {};  // nothing: could not be measured, and `note` says why
+  std::string name = {};                   // what was measured: "cudaMalloc 2.00 MiB, P50"
+  std::string threshold = {};              // key in the thresholds file; empty: told, not judged
+  std::optional<double> value = {};        // nothing: could not be measured, and `note` says why
+  std::optional<double> measured_ns = {};  // the time itself, where the value is a share of one
   std::string note = {};
   bool optional = false;  // not being measurable is normal here (a GPU without ECC)
   Limit limit = {};       // set by the judge, as is the verdict
@@ -42,7 +43,8 @@ struct TestAnswer {
   std::string failure = {};  // the test could not be carried through, which is a FAIL
   std::string skip = {};     // why the test says nothing, where nothing failed
   bool unsafe = false;       // no other test may touch this GPU
-  std::map<std::string, double> readings = {};  // facts for a later test
+  std::map<std::string, double> readings = {};    // facts for a later test
+  std::map<std::string, std::string> texts = {};  // facts for the report: who the GPUs are
 };
 
 struct TestResult {
@@ -54,11 +56,23 @@ struct TestResult {
   double wall_s = 0;
 };
 
+// Stable names of tests, for those who collect results: "gpu/latency", "node/gpus".
+[[nodiscard]] std::string test_id(const TestResult& result);
+
+// Texts are empty where they are not known, and where the report is to be anonymous.
 struct GpuFacts {
   int index = 0;
   std::string label = {};  // "cuda:0"
-  std::string name = {}, uuid_hash = {};
+  std::string name = {};   // of the model
+  std::string uuid = {}, pci_bus_id = {}, serial = {}, vbios = {};
+  std::string uuid_hash = {};
   std::uint64_t memory_bytes = 0;
+};
+
+struct NodeFacts {
+  std::string name = {};
+  std::string machine_type = {};    // as the machine's maker calls it
+  std::string driver_version = {};  // "580.159.04"
 };
 
 struct GpuReport {
@@ -68,7 +82,9 @@ struct GpuReport {
 };
 
 struct Report {
-  std::string level, device, version, started_utc, thresholds_path;
+  NodeFacts node = {};
+  bool is_anonymous = false;
+  std::string level, device, version, started_utc, finished_utc, thresholds_path;
   std::string environment;  // of the host, as a line of JSON; empty: not known
   double wall_s = 0;
   std::vector<GpuReport> gpus;

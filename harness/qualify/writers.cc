@@ -7,18 +7,15 @@
 #include <map>
 #include <optional>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 #include "base/bytes.h"
-#include "base/json_text.h"
 #include "results/columns/text.h"
 
 namespace allocmark::qualify {
 namespace {
-
-using OrderedJson = nlohmann::ordered_json;
 
 std::string value_text(const std::optional<double>& value, const std::string& unit) {
   if (!value) return "not measured";
@@ -83,35 +80,31 @@ std::string test_text(const TestResult& test) {
   return text;
 }
 
-OrderedJson number(const std::optional<double>& value) {
-  return value && std::isfinite(*value) ? OrderedJson(*value) : OrderedJson();
+// Where to find it: "GPU-1b2c..., PCI 0000:1b:00.0, serial 165...".
+std::string identity_text(const GpuFacts& facts) {
+  std::string text = facts.uuid.empty() ? "GPU " + facts.uuid_hash : facts.uuid;
+  if (!facts.pci_bus_id.empty()) text += ", PCI " + facts.pci_bus_id;
+  if (!facts.serial.empty()) text += ", serial " + facts.serial;
+  if (!facts.vbios.empty()) text += ", VBIOS " + facts.vbios;
+  return printable(text);
 }
 
-OrderedJson to_json(const Figure& figure) {
-  OrderedJson json{{"name", figure.name},
-                   {"value", number(figure.value)},
-                   {"unit", figure.limit.unit},
-                   {"note", figure.note},
-                   {"verdict", to_string(figure.verdict)}};
-  if (figure.threshold.empty()) return json;
-  json["threshold"] = figure.threshold;
-  json["direction"] = figure.limit.is_min ? "min" : "max";
-  json["warn"] = number(figure.limit.warn);
-  json["fail"] = number(figure.limit.fail);
-  return json;
+std::string node_text(const NodeFacts& node) {
+  std::string text = "node";
+  if (!node.name.empty()) text += " " + node.name;
+  if (!node.machine_type.empty()) text += ", " + node.machine_type;
+  if (!node.driver_version.empty()) text += ", driver " + node.driver_version;
+  return printable(text) + ":\n";
 }
 
-OrderedJson to_json(const TestResult& test) {
-  OrderedJson figures = OrderedJson::array();
-  for (const Figure& figure : test.figures) figures.push_back(to_json(figure));
-  return {{"test", test.test},     {"gpu", test.gpu},       {"verdict", to_string(test.verdict)},
-          {"reason", test.reason}, {"wall_s", test.wall_s}, {"figures", figures}};
-}
-
-OrderedJson to_json(const std::vector<TestResult>& tests) {
-  OrderedJson list = OrderedJson::array();
-  for (const TestResult& test : tests) list.push_back(to_json(test));
-  return list;
+// The tests of all GPUs, then those of the node.
+std::vector<std::pair<const GpuReport*, const TestResult*>> all_tests(const Report& report) {
+  std::vector<std::pair<const GpuReport*, const TestResult*>> all;
+  for (const GpuReport& gpu : report.gpus) {
+    for (const TestResult& test : gpu.tests) all.emplace_back(&gpu, &test);
+  }
+  for (const TestResult& test : report.node_tests) all.emplace_back(nullptr, &test);
+  return all;
 }
 
 struct Count {
@@ -119,20 +112,21 @@ struct Count {
 };
 
 std::string junit_suite(const std::string& name, const std::vector<TestResult>& tests,
-                        Count& total) {
+                        Verdict fails_from, Count& total) {
   std::string cases;
   Count count;
   for (const TestResult& test : tests) {
     ++count.tests;
     cases += fmt::format("    <testcase classname=\"{}\" name=\"{}\" time=\"{:.3f}\">",
-                         xml_text(name), xml_text(test.test), test.wall_s);
+                         xml_text(name), xml_text(test_id(test)), test.wall_s);
     const std::string reason = xml_text(test.reason);
-    if (test.verdict == Verdict::Fail) {
+    if (test.verdict >= fails_from) {
       ++count.failures;
       cases += fmt::format("<failure message=\"{0}\">{0}</failure>", reason);
-    } else if (test.verdict == Verdict::Skip) {
+    } else if (test.verdict != Verdict::Pass) {
       ++count.skipped;
-      cases += fmt::format("<skipped message=\"{}\"/>", reason);
+      cases += fmt::format("<skipped message=\"{}{}\"/>",
+                           test.verdict == Verdict::Warn ? "WARN: " : "", reason);
     }
     cases += fmt::format("<system-out>{}</system-out></testcase>\n", xml_text(test_text(test)));
   }
@@ -150,11 +144,12 @@ std::string junit_suite(const std::string& name, const std::vector<TestResult>& 
 std::string render_table(const Report& report) {
   std::string text;
   for (const GpuReport& gpu : report.gpus) {
-    text += fmt::format("{}: {}, {}: {}\n", gpu.facts.label, gpu.facts.name,
-                        format_bytes(gpu.facts.memory_bytes), to_string(gpu.verdict));
+    text += fmt::format("{}: {}, {}: {}\n  {}\n", gpu.facts.label, gpu.facts.name,
+                        format_bytes(gpu.facts.memory_bytes), to_string(gpu.verdict),
+                        identity_text(gpu.facts));
     for (const TestResult& test : gpu.tests) text += test_text(test);
   }
-  text += "node:\n";
+  text += node_text(report.node);
   for (const TestResult& test : report.node_tests) text += test_text(test);
   text += fmt::format("\n{} at level {} in {:.1f} s, thresholds: {}; exit code {}\n",
                       to_string(report.verdict), report.level, report.wall_s,
@@ -162,49 +157,43 @@ std::string render_table(const Report& report) {
   return text;
 }
 
-std::string render_json_line(const TestResult& result) { return to_json(result).dump(); }
-
-std::string render_json(const Report& report) {
-  OrderedJson gpus = OrderedJson::array();
-  for (const GpuReport& gpu : report.gpus) {
-    gpus.push_back({{"gpu", gpu.facts.label},
-                    {"name", gpu.facts.name},
-                    {"uuid_hash", gpu.facts.uuid_hash},
-                    {"memory_bytes", gpu.facts.memory_bytes},
-                    {"verdict", to_string(gpu.verdict)},
-                    {"tests", to_json(gpu.tests)}});
-  }
-  return OrderedJson{
-             {"kind", "qualification"},
-             {"schema_version", "1.0"},
-             {"allocmark_version", report.version},
-             {"started_utc", report.started_utc},
-             {"wall_s", report.wall_s},
-             {"level", report.level},
-             {"device", report.device},
-             {"thresholds_path", report.thresholds_path},
-             {"environment",
-              report.environment.empty() ? OrderedJson() : parse_ordered_json(report.environment)},
-             {"verdict", to_string(report.verdict)},
-             {"exit_code", static_cast<int>(report.exit_code)},
-             {"gpus", gpus},
-             {"node_tests", to_json(report.node_tests)}}
-             .dump(1) +
-         "\n";
-}
-
-std::string render_junit(const Report& report) {
+std::string render_junit(const Report& report, Verdict fails_from) {
   Count total;
   std::string suites;
   for (const GpuReport& gpu : report.gpus) {
-    suites += junit_suite(gpu.facts.label, gpu.tests, total);
+    suites += junit_suite(gpu.facts.label, gpu.tests, fails_from, total);
   }
-  suites += junit_suite("node", report.node_tests, total);
+  suites += junit_suite("node", report.node_tests, fails_from, total);
   return fmt::format(
       "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
       "<testsuites name=\"allocmark qualify\" tests=\"{}\" failures=\"{}\" errors=\"0\" "
       "skipped=\"{}\" time=\"{:.3f}\">\n{}</testsuites>\n",
       total.tests, total.failures, total.skipped, report.wall_s, suites);
+}
+
+std::string render_one_line(const Report& report) {
+  const auto tests = all_tests(report);
+  const std::string node = report.node.name.empty() ? "this node" : report.node.name;
+  const auto worst = std::max_element(tests.begin(), tests.end(), [](const auto& a, const auto& b) {
+    return a.second->verdict < b.second->verdict;
+  });
+  if (worst == tests.end() || worst->second->verdict <= Verdict::Pass) {
+    return fmt::format("{}: {} GPUs of {}, level {}, {:.0f} s\n", to_string(report.verdict),
+                       report.gpus.size(), printable(node), report.level, report.wall_s);
+  }
+  const TestResult& test = *worst->second;
+  const auto others = std::count_if(tests.begin(), tests.end(), [](const auto& pair) {
+    return pair.second->verdict >= Verdict::Warn;
+  });
+  std::string place = printable(node);
+  if (worst->first != nullptr) {
+    const GpuFacts& facts = worst->first->facts;
+    place += " " + facts.label;
+    if (!facts.pci_bus_id.empty()) place += " " + printable(facts.pci_bus_id);
+  }
+  return fmt::format("{} {} on {}: {}{}\n", to_string(test.verdict), test_id(test), place,
+                     printable(test.reason),
+                     others > 1 ? fmt::format("; and {} more", others - 1) : "");
 }
 
 }  // namespace allocmark::qualify

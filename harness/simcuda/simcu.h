@@ -143,6 +143,9 @@ SIMCU_API const char* simcu_last_message(void);
 //                     comes on top, so cudaMemGetInfo's total is larger); default: the profile's
 //   SIMCUDA_TOTAL_BYTES  memory of each GPU as cudaMemGetInfo says it, from 1 GiB; what the context
 //                     takes comes out of it; default: the profile's. Not with the one before
+//   SIMCUDA_NODE      any text; UUIDs and serial numbers of the GPUs follow from it, so that
+//   machines
+//                     can be told apart
 //   SIMCUDA_NAME      name of the GPUs instead of the profile's
 
 //   SIMCUDA_GPU_FAULTS  what is wrong with the GPUs: "GPU:KEY=NUMBER;...". Keys:
@@ -151,6 +154,7 @@ SIMCU_API const char* simcu_last_message(void);
 //     hang_at=N       that call never returns
 //     leak_every=N    every Nth cudaFree forgets the memory instead of giving it back
 //     corrupt_view=N  the Nth simcu_view shows a flipped bit
+//     slow_percent=N  every call takes N percent of its virtual time
 //     What NVML says, a number, or /FILE with a number that grows by one with every look:
 //     ecc_corrected, ecc_uncorrected, ecc_mode, retired_pages, remap_failed, throttle (bits),
 //     celsius, sm_mhz, pcie_width, power_limit_mw, foreign_bytes (of another process), xid (an

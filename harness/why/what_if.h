@@ -2,7 +2,9 @@
 // given size. Blocks that were live before the history come first. Checks; times nothing.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +13,13 @@
 
 namespace allocmark {
 
+// What the simulated H200 says of a setting, as 'run' and 'advise' do.
+struct Simulated {
+  std::uint64_t failed_count = 0;
+  std::uint64_t peak_bytes = 0;
+  double driver_ns_per_step = 0;
+};
+
 struct WhatIf {
   std::string conf;  // empty: unset
   std::uint64_t failed_count = 0;
@@ -18,6 +27,12 @@ struct WhatIf {
   std::uint64_t call_count = 0;  // of the driver: cudaMalloc, cudaFree, pages created and released
   std::uint64_t first_failed_entry = 0;
   std::uint64_t first_failed_bytes = 0;
+  std::optional<Simulated> simulated{};
+
+  // The worst of all that was tried.
+  [[nodiscard]] std::uint64_t failed_count_max() const {
+    return simulated ? std::max(failed_count, simulated->failed_count) : failed_count;
+  }
 };
 
 inline constexpr std::uint64_t kNoLimit = ~std::uint64_t{0} >> 1;

@@ -10,6 +10,7 @@
 #include "allocators/caching/sizes.h"
 #include "base/bytes.h"
 #include "base/error.h"
+#include "harness/advise/advice.h"
 
 namespace allocmark {
 namespace {
@@ -18,7 +19,6 @@ using caching::BlockState;
 using caching::PoolKind;
 using caching::SegmentInfo;
 
-constexpr std::size_t kHeldCount = 5;
 constexpr double kSafeShare = 0.95;  // a setting that reserves more of the card is no safe advice
 
 bool is_usable(const OomPicture& oom, const SegmentInfo& segment, caching::Stream stream) {
@@ -78,12 +78,22 @@ std::string stack_text(const MemorySnapshot& snapshot, std::uint32_t stack) {
   return text;
 }
 
+std::vector<BlockRun> runs_of(const SegmentInfo& segment) {
+  std::vector<BlockRun> runs;
+  for (const caching::BlockInfo& block : segment.blocks) {
+    if (runs.empty() || runs.back().state != block.state) runs.push_back({.state = block.state});
+    runs.back().size_bytes += block.size_bytes;
+  }
+  return runs;
+}
+
 std::vector<HeldSegment> held_segments(const MemorySnapshot& snapshot, const OomPicture& oom) {
   std::vector<HeldSegment> held;
   for (const auto& [pool, segments] : oom.pools) {
     for (const SegmentInfo& segment : segments) {
       HeldSegment entry{.size_bytes = segment.total_bytes,
                         .free_bytes = segment.total_bytes - segment.active_bytes};
+      entry.usable = pool == oom.pool && is_usable(oom, segment, snapshot.streams[oom.stream]);
       std::uint64_t largest_address = 0;
       for (const caching::BlockInfo& block : segment.blocks) {
         if (block.state == BlockState::Inactive) continue;
@@ -95,11 +105,12 @@ std::vector<HeldSegment> held_segments(const MemorySnapshot& snapshot, const Oom
       if (entry.free_bytes == 0 || entry.block_count == 0) continue;
       const auto stack = oom.stacks.find(largest_address);
       if (stack != oom.stacks.end()) entry.holder = stack_text(snapshot, stack->second);
+      entry.runs = runs_of(segment);
       held.push_back(std::move(entry));
     }
   }
   std::ranges::stable_sort(held, std::greater<>(), &HeldSegment::free_bytes);
-  if (held.size() > kHeldCount) held.resize(kHeldCount);
+  if (held.size() > kHeldCountMax) held.resize(kHeldCountMax);
   return held;
 }
 
@@ -148,15 +159,26 @@ void try_settings(Why& why, const DeviceHistory& history, std::vector<std::strin
       result.failed_count = std::max(result.failed_count, why.check.oom_count);
     why.settings.push_back(std::move(result));
   }
-  const auto is_narrow = [&why](const WhatIf& entry) {
-    return why.capacity_bytes<kNoLimit&& static_cast<double>(entry.reserved_bytes_peak)>
-               kSafeShare *
-           static_cast<double>(why.capacity_bytes);
-  };
-  std::ranges::stable_sort(why.settings, [&](const WhatIf& left, const WhatIf& right) {
-    return std::tuple(left.failed_count, is_narrow(left), left.call_count) <
-           std::tuple(right.failed_count, is_narrow(right), right.call_count);
-  });
+}
+
+// Its reserved peak leaves too little of the card.
+bool is_narrow(const Why& why, const WhatIf& entry) {
+  return why.capacity_bytes<kNoLimit&& static_cast<double>(entry.reserved_bytes_peak)> kSafeShare *
+         static_cast<double>(why.capacity_bytes);
+}
+
+// Places in the order of 'advise'.
+std::vector<std::size_t> cost_order(const std::vector<WhatIf>& settings) {
+  std::vector<SettingFacts> facts;
+  for (const WhatIf& entry : settings) {
+    constexpr double kCallNs = 1e5;  // that differ by a call differ
+    facts.push_back({.conf = entry.conf,
+                     .driver_ns_per_step = entry.simulated
+                                               ? entry.simulated->driver_ns_per_step
+                                               : kCallNs * static_cast<double>(entry.call_count),
+                     .least_bytes = entry.reserved_bytes_peak});
+  }
+  return ranked_by_cost(facts);
 }
 
 std::uint64_t live_peak(const DeviceHistory& history) {
@@ -176,6 +198,15 @@ std::uint64_t live_peak(const DeviceHistory& history) {
 
 }  // namespace
 
+void rank_settings(Why* why) {
+  std::vector<WhatIf> ranked;
+  for (const std::size_t place : cost_order(why->settings)) ranked.push_back(why->settings[place]);
+  std::ranges::stable_sort(ranked, {}, [&](const WhatIf& entry) {
+    return std::tuple(entry.failed_count_max(), is_narrow(*why, entry));
+  });
+  why->settings = std::move(ranked);
+}
+
 Why explain_snapshot(const std::string& path, const WhyOptions& options) {
   Why why;
   why.snapshot = read_memory_snapshot(path);
@@ -193,6 +224,7 @@ Why explain_snapshot(const std::string& path, const WhyOptions& options) {
   find_capacity(why, options);
   try_settings(why, history, options.confs.empty() ? candidate_confs() : options.confs,
                options.memory_bytes.has_value());
+  rank_settings(&why);
   return why;
 }
 

@@ -33,14 +33,34 @@ struct OomShares {
   std::uint64_t other_pool_bytes = 0;   // of graphs and MemPools
 };
 
-// A segment that is kept although most of it is free.
+// Neighbouring blocks of a segment that are all live, all waiting or all free.
+struct BlockRun {
+  std::uint64_t size_bytes = 0;
+  caching::BlockState state = caching::BlockState::Inactive;
+};
+
+// A segment that is kept although some of it is free.
 struct HeldSegment {
   std::uint64_t size_bytes = 0;
   std::uint64_t free_bytes = 0;
   std::uint64_t block_count = 0;  // live ones
   std::uint64_t block_bytes = 0;  // of the largest live one
   std::string holder{};           // its stack, innermost first; empty where the file has none
+  bool usable = false;            // by the request that failed: its stream, pool and size
+  std::vector<BlockRun> runs{};
 };
+
+// How a user of PyTorch chooses the driver's pools, which PyTorch's own allocator does not manage.
+inline constexpr const char* kDriverPoolConf = "backend:cudaMallocAsync";
+
+// What does not manage memory as PyTorch's own allocator does, on the simulated H200.
+struct OtherAllocator {
+  std::string name{};  // kDriverPoolConf, or an allocator that no setting of PyTorch chooses
+  Simulated simulated{};
+};
+
+inline constexpr std::size_t kHeldCountMax = 40;
+inline constexpr std::size_t kHeldCountTold = 5;  // in the text
 
 struct Why {
   MemorySnapshot snapshot;
@@ -51,16 +71,23 @@ struct Why {
   std::uint64_t capacity_bytes_max = kNoLimit;  // more than capacity_bytes where a limit is guessed
   std::string capacity_source;
   std::optional<OomShares> shares{};
-  std::vector<HeldSegment> held{};  // by free bytes, largest first
-  std::vector<WhatIf>
-      settings{};  // served first, then by calls of the driver; `recorded` is among them
-  std::uint64_t live_bytes_peak = 0;  // requested, as the program went on
+  std::vector<HeldSegment> held{};         // by free bytes, largest first; at most kHeldCountMax
+  std::vector<WhatIf> settings{};          // the best first; `recorded` is among them
+  std::vector<OtherAllocator> others{};    // by failures, then time
+  std::uint64_t simulated_step_count = 0;  // 0 where nothing was simulated
+  std::uint64_t live_bytes_peak = 0;       // requested, as the program went on
 };
+
+// Failures, then memory to spare, then what 'advise' ranks by: modelled time in CUDA calls, or the
+// number of calls where nothing was simulated.
+void rank_settings(Why* why);
 
 [[nodiscard]] Why explain_snapshot(const std::string& path, const WhyOptions& options);
 
 // First the answer in one sentence, last the line to paste.
 [[nodiscard]] std::string to_text(const Why& why);
 [[nodiscard]] std::string to_json(const Why& why);
+// The same and what only the page shows.
+[[nodiscard]] std::string to_page_json(const Why& why);
 
 }  // namespace allocmark

@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <span>
 
 #include "base/bytes.h"
 #include "harness/why/why.h"
@@ -17,9 +18,9 @@ const WhatIf& recorded_of(const Why& why) {
 
 // The setting to paste: the first that serves everything, where the recorded one does not.
 const WhatIf* advised(const Why& why) {
-  if (!why.check.last_oom || recorded_of(why).failed_count == 0) return nullptr;
+  if (!why.check.last_oom || recorded_of(why).failed_count_max() == 0) return nullptr;
   const WhatIf& best = why.settings.front();
-  return best.failed_count == 0 ? &best : nullptr;
+  return best.failed_count_max() == 0 ? &best : nullptr;
 }
 
 bool is_impossible(const Why& why) { return why.live_bytes_peak > why.capacity_bytes_max; }
@@ -64,7 +65,7 @@ std::string answer(const Why& why) {
   if (best != nullptr) {
     return fmt::format("{}: {}; {} serves every request", failed, cause(why), name_of(best->conf));
   }
-  if (recorded_of(why).failed_count == 0) {
+  if (recorded_of(why).failed_count_max() == 0) {
     return fmt::format("{}: {}; with that much memory the same settings serve every request",
                        failed, cause(why));
   }
@@ -75,6 +76,10 @@ std::string answer(const Why& why) {
 void add_line(std::string& text, std::string_view name, std::uint64_t bytes,
               std::string_view note) {
   if (bytes > 0) text += fmt::format("  {:>10}  {}{}\n", format_bytes(bytes), name, note);
+}
+
+std::span<const HeldSegment> told(const std::vector<HeldSegment>& held) {
+  return std::span(held).first(std::min(held.size(), kHeldCountTold));
 }
 
 std::string picture(const Why& why) {
@@ -97,7 +102,7 @@ std::string picture(const Why& why) {
   add_line(text, "free on the device", oom.device_free_bytes, "");
   if (why.held.empty()) return text;
   text += "\nSegments with the most free memory, and what holds them:\n";
-  for (const HeldSegment& held : why.held) {
+  for (const HeldSegment& held : told(why.held)) {
     text +=
         fmt::format("  {:>10} free of {:>10}, held by {} block{}, the largest {}{}{}\n",
                     format_bytes(held.free_bytes), format_bytes(held.size_bytes), held.block_count,
@@ -107,35 +112,100 @@ std::string picture(const Why& why) {
   return text;
 }
 
-std::string table(const Why& why) {
-  const bool limited = why.capacity_bytes < kNoLimit;
-  std::string text = fmt::format(
-      "The same requests from a fresh heap{}:\n",
-      limited ? fmt::format(", with {} ({})", format_bytes(why.capacity_bytes), why.capacity_source)
-              : fmt::format(", without limit ({})", why.capacity_source));
+std::string time_text(double time_ns) { return fmt::format("{:.3f}", time_ns / 1e6); }
+
+std::string time_head(const Why& why) {
+  return why.simulated_step_count > 1 ? "CUDA ms/step" : "CUDA ms";
+}
+
+std::string settings_table(const Why& why) {
   std::size_t width = 5;
   for (const WhatIf& entry : why.settings) width = std::max(width, name_of(entry.conf).size());
-  text += fmt::format("  {:<{}}  {:>6}  {:>13}  {:>12}\n", "conf", width, "failed", "peak reserved",
-                      "driver calls");
+  const bool timed = why.simulated_step_count > 0;
+  std::string text = fmt::format("  {:<{}}  {:>6}  {:>13}  {:>12}\n", "conf", width, "failed",
+                                 "peak reserved", timed ? time_head(why) : "driver calls");
   for (const WhatIf& entry : why.settings) {
+    const std::string cost = entry.simulated ? time_text(entry.simulated->driver_ns_per_step)
+                             : timed         ? "-"
+                                             : std::to_string(entry.call_count);
     text += fmt::format("  {:<{}}  {:>6}  {:>13}  {:>12}{}\n", name_of(entry.conf), width,
-                        entry.failed_count, format_bytes(entry.reserved_bytes_peak),
-                        entry.call_count, entry.conf == why.recorded.conf ? "  recorded" : "");
+                        entry.failed_count_max(), format_bytes(entry.reserved_bytes_peak), cost,
+                        entry.conf == why.recorded.conf ? "  recorded" : "");
   }
-  text += fmt::format("Least that any allocator needs: {} (what was live at the peak).\n",
-                      format_bytes(why.live_bytes_peak));
-  text +=
-      "Order: failures, then 5 % of the memory to spare, then calls of the driver, which cost "
-      "time.\n"
-      "Three orders of addresses were tried for each; the worst figures count. To measure:\n";
-  text += fmt::format("  allocmark run --workload file:{} --allocator caching --conf unset",
-                      why.snapshot.path);
+  return text;
+}
+
+// Settings that serve on the simulated H200 and not everywhere else: 'run' and 'advise' speak of
+// them in another way.
+std::string served_by_luck(const Why& why) {
+  std::string names;
+  std::size_t count = 0;
+  for (const WhatIf& entry : why.settings) {
+    const bool differs =
+        entry.simulated && entry.simulated->failed_count == 0 && entry.failed_count > 0;
+    if (!differs || ++count > 3) continue;
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", name_of(entry.conf));
+  }
+  if (count == 0) return "";
+  if (count > 3) names += fmt::format(" and {} more", count - 3);
+  return fmt::format(
+      "'run' and 'advise' ask the simulated H200 alone, and will say that {} serve{} every "
+      "request.\nIn the recording, or with other addresses, {} failed.\n",
+      names, count == 1 ? "s" : "", count == 1 ? "it" : "they");
+}
+
+std::string others_table(const Why& why) {
+  if (why.others.empty()) return "";
+  std::string text =
+      fmt::format("\nOther allocators, on the simulated H200:\n  {:<23}  {:>6}  {:>13}  {:>12}\n",
+                  "", "failed", "peak", time_head(why));
+  for (const OtherAllocator& other : why.others) {
+    text += fmt::format(
+        "  {:<23}  {:>6}  {:>13}  {:>12}  {}\n", other.name, other.simulated.failed_count,
+        format_bytes(other.simulated.peak_bytes), time_text(other.simulated.driver_ns_per_step),
+        other.name == kDriverPoolConf ? "a setting of PyTorch" : "no setting of PyTorch");
+  }
+  return text;
+}
+
+// How the rows were made and in which order they stand.
+std::string table_words(const Why& why) {
+  std::string text =
+      fmt::format("Least that any allocator needs: {} (what was live at the peak).\n",
+                  format_bytes(why.live_bytes_peak));
+  if (why.simulated_step_count > 0) {
+    text +=
+        "Failed: the worst of the recording itself, three orders of addresses, and the simulated "
+        "H200.\nOrder: failures, then 5 % of the memory to spare, then modelled time in CUDA "
+        "calls, "
+        "as 'advise'.\n";
+  } else {
+    text +=
+        "Failed: the worst of the recording itself and three orders of addresses.\n"
+        "Order: failures, then 5 % of the memory to spare, then calls of the driver.\n";
+  }
+  return text + served_by_luck(why);
+}
+
+std::string measure_line(const Why& why) {
+  std::string text = fmt::format(
+      "  allocmark run --workload file:{} --allocator caching --conf unset", why.snapshot.path);
   for (const WhatIf& entry : why.settings) {
     if (!entry.conf.empty() && &entry - why.settings.data() < 3)
       text += fmt::format(" --conf {}", entry.conf);
   }
-  if (limited) text += fmt::format(" --capacity {}MiB", why.capacity_bytes / kMiB);
+  if (why.capacity_bytes < kNoLimit)
+    text += fmt::format(" --capacity {}MiB", why.capacity_bytes / kMiB);
   return text + " --device sim:h200\n";
+}
+
+std::string table(const Why& why) {
+  const std::string memory =
+      why.capacity_bytes < kNoLimit
+          ? fmt::format("with {} ({})", format_bytes(why.capacity_bytes), why.capacity_source)
+          : fmt::format("without limit ({})", why.capacity_source);
+  return fmt::format("The same requests from a fresh heap, {}:\n{}{}{}\nTo measure:\n{}", memory,
+                     settings_table(why), table_words(why), others_table(why), measure_line(why));
 }
 
 std::string last_line(const Why& why) {
@@ -161,7 +231,9 @@ std::string to_text(const Why& why) {
   return text + "\n" + last_line(why);
 }
 
-std::string to_json(const Why& why) {
+namespace {
+
+nlohmann::ordered_json facts(const Why& why) {
   nlohmann::ordered_json json = {{"file", why.snapshot.path},
                                  {"answer", answer(why)},
                                  {"placement_count", why.check.placement_count},
@@ -186,7 +258,7 @@ std::string to_json(const Why& why) {
                    {"other_class_bytes", shares.other_class_bytes},
                    {"other_pool_bytes", shares.other_pool_bytes}};
     json["held_segments"] = nlohmann::ordered_json::array();
-    for (const HeldSegment& held : why.held) {
+    for (const HeldSegment& held : told(why.held)) {
       json["held_segments"].push_back({{"size_bytes", held.size_bytes},
                                        {"free_bytes", held.free_bytes},
                                        {"block_count", held.block_count},
@@ -196,14 +268,57 @@ std::string to_json(const Why& why) {
   json["settings"] = nlohmann::ordered_json::array();
   for (const WhatIf& entry : why.settings) {
     json["settings"].push_back({{"conf", entry.conf},
-                                {"failed_count", entry.failed_count},
+                                {"failed_count", entry.failed_count_max()},
                                 {"reserved_bytes_peak", entry.reserved_bytes_peak},
                                 {"driver_call_count", entry.call_count}});
+    if (!entry.simulated) continue;
+    json["settings"].back()["simulated_failed_count"] = entry.simulated->failed_count;
+    json["settings"].back()["driver_ns_per_step"] = entry.simulated->driver_ns_per_step;
+  }
+  json["other_allocators"] = nlohmann::ordered_json::array();
+  for (const OtherAllocator& other : why.others) {
+    json["other_allocators"].push_back(
+        {{"name", other.name},
+         {"is_setting_of_pytorch", other.name == kDriverPoolConf},
+         {"failed_count", other.simulated.failed_count},
+         {"peak_bytes", other.simulated.peak_bytes},
+         {"driver_ns_per_step", other.simulated.driver_ns_per_step}});
   }
   const WhatIf* best = is_impossible(why) ? nullptr : advised(why);
   json["advised_conf"] =
       best == nullptr ? nlohmann::ordered_json() : nlohmann::ordered_json(best->conf);
+  return json;
+}
+
+std::string written(const nlohmann::ordered_json& json) {
   return json.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace
+
+std::string to_json(const Why& why) { return written(facts(why)); }
+
+std::string to_page_json(const Why& why) {
+  nlohmann::ordered_json json = facts(why);
+  json["self_check"] = to_text(why.check);
+  json["capacity_source"] = why.capacity_source;
+  json["recorded_conf"] = why.recorded.conf;
+  json["step_count"] = why.simulated_step_count;
+  json["order"] = table_words(why);
+  json["measure"] = measure_line(why);
+  json["map"] = nlohmann::ordered_json::array();
+  for (const HeldSegment& held : why.held) {
+    nlohmann::ordered_json runs = nlohmann::ordered_json::array();
+    for (const BlockRun& run : held.runs) runs.push_back({run.size_bytes, to_string(run.state)});
+    json["map"].push_back({{"size_bytes", held.size_bytes},
+                           {"free_bytes", held.free_bytes},
+                           {"block_count", held.block_count},
+                           {"block_bytes", held.block_bytes},
+                           {"usable", held.usable},
+                           {"holder", held.holder},
+                           {"runs", runs}});
+  }
+  return written(json);
 }
 
 }  // namespace allocmark

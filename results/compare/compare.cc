@@ -111,8 +111,7 @@ Comparison Comparer::run() {
   environment_ = compare_environments(base_.file.environment, now_.file.environment,
                                       policy_.environment_ignored);
   result_.notes = environment_.notes;
-  add_run_notes(base_);
-  add_run_notes(now_);
+  for (const RunSide* side : {&base_, &now_}) add_run_notes(*side);
   match_cells();
   if (other_pass_count_ > 0) {
     result_.notes.push_back(
@@ -128,9 +127,10 @@ Comparison Comparer::run() {
 }
 
 void Comparer::add_run_notes(const RunSide& side) {
-  for (const std::string& warning : side.file.environment.warnings) {
+  for (const std::string& warning : side.file.environment.warnings)
     result_.notes.push_back(side.label + ": " + warning);
-  }
+  const std::string decisions = decisions_sentence(side.file.cells);
+  if (!decisions.empty()) result_.notes.push_back(side.label + ": " + decisions);
   if (side.file.replaced_line_count > 0) {
     result_.notes.push_back(
         fmt::format("{}: {} cells were run more than once; the last result of "

@@ -17,6 +17,7 @@
 #include <fmt/format.h>
 
 #include "results/compare/count_verdict.h"
+#include "results/derived.h"
 #include "results/json.h"
 
 namespace allocmark {
@@ -353,12 +354,6 @@ std::optional<Estimate> pooled_quantile(const CellResult& cell, const TimedNumbe
     histograms.push_back(&buckets_of(cell, pass, number));
   }
   return quantile_interval_ns(merge_buckets(histograms), number.percentile.share(), confidence);
-}
-
-bool is_deterministic(const CellResult& cell) {
-  return std::none_of(cell.warnings.begin(), cell.warnings.end(), [](const std::string& warning) {
-    return warning.starts_with("not deterministic");
-  });
 }
 
 }  // namespace allocmark

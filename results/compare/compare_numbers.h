@@ -48,7 +48,4 @@ struct PassQuantiles {
 [[nodiscard]] std::optional<Estimate> pooled_quantile(const CellResult& cell,
                                                       const TimedNumber& number, double confidence);
 
-// Whether the cell says of itself that its passes did not decide alike.
-[[nodiscard]] bool is_deterministic(const CellResult& cell);
-
 }  // namespace allocmark

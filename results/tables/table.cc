@@ -12,6 +12,7 @@
 #include "results/answer/answer.h"
 #include "results/columns/columns.h"
 #include "results/columns/text.h"
+#include "results/derived.h"
 #include "results/tables/writers.h"
 
 namespace allocmark {
@@ -156,6 +157,8 @@ void append_notes(std::string& out, std::span<const CellResult> cells, const Col
   if (!overhead.empty()) notes += " " + overhead;
   const std::string repeat = repeat_sentence(cells);
   if (!repeat.empty()) notes += " " + repeat;
+  const std::string decisions = decisions_sentence(cells);
+  if (!decisions.empty()) notes += " " + decisions;
   if (columns.has_marks) notes += " ~ = too few samples for this percentile.";
   notes += " Every number is defined in results/DEFINITIONS.md.";
   out += wrap_words(notes, width) + '\n';

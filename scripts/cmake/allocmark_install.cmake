@@ -42,8 +42,14 @@ install(DIRECTORY scripts/report/ DESTINATION share/allocmark/report PATTERN __p
 install(FILES results/DEFINITIONS.md results/schema.json DESTINATION share/allocmark/report/results)
 install(FILES results/compare/VERDICTS.md DESTINATION share/allocmark/report/results/compare)
 install(FILES harness/qualify/thresholds.json DESTINATION share/allocmark)
-install(PROGRAMS scripts/record_pytorch.py DESTINATION share/allocmark)
+install(PROGRAMS scripts/record_pytorch.py scripts/capture_usdt.py scripts/build_torch_capture.sh DESTINATION share/allocmark)
+install(TARGETS allocmark_capture LIBRARY DESTINATION lib/allocmark)
+install(FILES harness/capture/preload/torch_capture.cc harness/capture/preload/capture.h DESTINATION share/allocmark/capture)
 install(FILES allocators/examples/pluggable_example.c DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
+
+# For fleets: jobs and manifests, and the schema of what qualify writes.
+install(DIRECTORY scripts/fleet/slurm scripts/fleet/kubernetes DESTINATION share/allocmark/fleet USE_SOURCE_PERMISSIONS)
+install(FILES harness/qualify/schema.json DESTINATION ${CMAKE_INSTALL_DOCDIR}/harness/qualify)
 
 # The manual page and the shells' completions, where each shell looks.
 set(allocmark_texts ${PROJECT_BINARY_DIR}/generated/texts)
@@ -58,8 +64,9 @@ install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME copyright)
 install(DIRECTORY harness/simcuda/example/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples/simcuda)
 foreach(page workloads/README workloads/BRING_YOUR_JOB workloads/FIDELITY workloads/GENERATORS workloads/SCENARIOS
              workloads/SPEED workloads/TRACES allocators/README allocators/BACKENDS allocators/CACHING allocators/GATE
-             harness/qualify/README harness/qualify/QUALIFY_A_NODE harness/qualify/TESTS harness/simcuda/README
-             harness/simcuda/MODEL harness/simcuda/TESTING results/README results/BUNDLES)
+             harness/qualify/README harness/qualify/QUALIFY_A_NODE harness/qualify/TESTS harness/qualify/EXPORTS
+             harness/qualify/FAULTS harness/fleet/README harness/fleet/MERGE harness/threads/README scripts/fleet/README
+             harness/simcuda/README harness/simcuda/MODEL harness/simcuda/TESTING results/README results/BUNDLES)
   get_filename_component(room ${page} DIRECTORY)
   install(FILES ${page}.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/${room})
 endforeach()

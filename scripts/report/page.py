@@ -247,7 +247,7 @@ def _experiments_section(page, charts, timelines):
     )
 
 
-def _style_sheet():
+def style_sheet():
     """The page's own, and the classes of chart colours."""
     style = (HERE / "page" / "style.css").read_text(encoding="utf-8")
     names = sorted(set(re.findall(r"--([a-z0-9-]+):", style)))
@@ -291,4 +291,4 @@ def render_page(run):
         tag("script", as_script_json(page_data(page, timelines, cells)), id="data", type="application/json"),
         tag("script", Html(script)),
     )
-    return "<!DOCTYPE html>\n" + tag("html", _head(run, script, _style_sheet()), body, lang="en") + "\n"
+    return "<!DOCTYPE html>\n" + tag("html", _head(run, script, style_sheet()), body, lang="en") + "\n"

@@ -108,6 +108,8 @@ inline CellResult cell() {
   cell.cold_ns = 34567.5;
   cell.residue_bytes = 1;
   cell.unordered_reuse_count = 2;
+  cell.contents_oom_count = 17;
+  cell.contents_placement_hash = "00000000000000cc";
   cell.unimplemented_call_count = 3;
   return cell;
 }

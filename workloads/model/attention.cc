@@ -48,14 +48,11 @@ void fused_attention_backward(Tape& tape, Node& node, Backprop& b) {
   const Tensor workspace = tape.allocate(node.sizes[2], TensorKind::Workspace);
 }
 
-// The memory-efficient kernel's: gradients, the row sums of gradient times output, then a workspace
-// for the queries' gradient in blocks of 64 rows. sizes: bytes of q, of k, rows, workspace.
+// The memory-efficient kernel's: gradients, always with tokens first, the row sums of gradient
+// times output, then a workspace for the queries' gradient in blocks of 64 rows. sizes: bytes of q,
+// of k, rows, workspace.
 void efficient_attention_backward(Tape& tape, Node& node, Backprop& b) {
-  for (std::size_t i = 0; i < 3; ++i) {
-    b.out[i].tensor = tape.gradient(node.sizes[i == 0 ? 0 : 1]);
-    const bool heads_first = node.sizes[i == 0 ? 4 : 5] == 1;
-    b.out[i].layout = heads_first ? GradLayout::Heads : GradLayout::Tokens;
-  }
+  for (std::size_t i = 0; i < 3; ++i) b.out[i].tensor = tape.gradient(node.sizes[i == 0 ? 0 : 1]);
   Tensor product = tape.gradient(node.sizes[0]);
   Tensor sums = tape.gradient(node.sizes[2] * 4);
   Tensor delta = tape.gradient(node.sizes[2] * 4);
@@ -152,12 +149,8 @@ static Var efficient_attention(Tape& tape, Var query, Var key, Var value,
   if (node != nullptr) {
     const std::uint64_t blocks = (shape.query_rows + 63) / 64;
     const std::uint64_t head_width = shape.query_count / shape.row_count;
-    node->sizes = {shape.query_count * query.width,
-                   key_count * query.width,
-                   shape.row_count,
-                   heads * blocks * (64 * head_width + 4) * 4,
-                   query.heads_first ? 1u : 0u,
-                   key.heads_first ? 1u : 0u};
+    node->sizes = {shape.query_count * query.width, key_count * query.width, shape.row_count,
+                   heads * blocks * (64 * head_width + 4) * 4};
   }
   if (shape.bias) tape.save(node, 0, shape.bias);
   tape.save(node, 1, key.tensor);
@@ -288,10 +281,10 @@ Var unfused_attention(Tape& tape, Var query, Var key, Var value, Var bias,
   return out;
 }
 
-Var split_heads(Tape& tape, Var input, bool viewable) {
+Var split_heads(Tape& tape, Var input, bool viewable, bool copies) {
   Node* node = tape.record(
       [](Tape& t, Node& n, Backprop& b) {
-        if (b.gradient.layout == GradLayout::Heads) {
+        if (b.gradient.layout == GradLayout::Heads && n.sizes[2] == 1) {
           b.out[0].tensor = t.gradient(n.sizes[0]);
         } else {
           b.out[0] = b.gradient;
@@ -300,17 +293,25 @@ Var split_heads(Tape& tape, Var input, bool viewable) {
         if (n.sizes[1] == 1) b.out[0].layout = GradLayout::Tokens;
       },
       {&input});
-  if (node != nullptr) node->sizes = {input.size_bytes(), viewable ? 1u : 0u};
+  if (node != nullptr) node->sizes = {input.size_bytes(), viewable ? 1u : 0u, copies ? 1u : 0u};
   tape.attach(node, &input);
   input.heads_first = viewable;
   return input;
 }
 
-std::array<Var, 3> split_three(Tape& tape, const Var& input) {
+std::array<Var, 3> split_three(Tape& tape, const Var& input, bool stacked) {
   std::array<Var, 3> parts = {input, input, input};
   Node* whole = tape.record(
-      [](Tape& t, Node& n, Backprop& b) { b.out[0].tensor = t.gradient(n.sizes[0]); }, {&input});
-  if (whole != nullptr) whole->sizes[0] = input.size_bytes();
+      [](Tape& t, Node& n, Backprop& b) {
+        Tensor stack;
+        if (n.sizes[1] == 1) {
+          stack = t.gradient(n.sizes[0]);
+          for (Tensor& part : n.saved) part.reset();
+        }
+        b.out[0].tensor = t.gradient(n.sizes[0]);
+      },
+      {&input});
+  if (whole != nullptr) whole->sizes = {input.size_bytes(), stacked ? 1u : 0u};
   Var joint = input;
   tape.attach(whole, &joint);
   for (std::size_t i = 0; i < parts.size(); ++i) {
@@ -325,6 +326,27 @@ std::array<Var, 3> split_three(Tape& tape, const Var& input) {
     tape.attach(node, &parts[i]);
   }
   return parts;
+}
+
+Var begin_parts(Tape& tape, const Var& input) {
+  Node* node = tape.record(
+      [](Tape& t, Node& n, Backprop& b) { b.out[0].tensor = t.gradient(n.sizes[0]); }, {&input});
+  if (node != nullptr) node->sizes[0] = input.size_bytes();
+  Var whole = input;
+  tape.attach(node, &whole);
+  return whole;
+}
+
+Var part_of(Tape& tape, const Var& whole, std::uint64_t count) {
+  Node* node = tape.record(
+      [](Tape& t, Node& n, Backprop& b) {
+        t.node(n.edges[0]).parts.push_back(std::move(b.gradient.tensor));
+      },
+      {&whole});
+  Var part = whole;
+  part.count = count;
+  tape.attach(node, &part);
+  return part;
 }
 
 Var concatenate(Tape& tape, Var fresh, std::uint64_t count, std::uint64_t width) {

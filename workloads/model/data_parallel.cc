@@ -119,9 +119,11 @@ void DataParallel::wrap_zero(const std::vector<std::size_t>& trained) {
   for (const std::size_t parameter : trained) tape_->parameters()[parameter].data.reset();
   {
     const Tensor copy = pool.make(own_count_ * width_, TensorKind::Workspace);
-    master_ = pool.make(own_count_ * 4, TensorKind::OptimizerState);
+    if (!settings_.offloads) master_ = pool.make(own_count_ * 4, TensorKind::OptimizerState);
   }
-  { const Tensor zeros = pool.make(own_count_ * 4, TensorKind::Gradient); }
+  if (!settings_.offloads) {
+    const Tensor zeros = pool.make(own_count_ * 4, TensorKind::Gradient);
+  }
   partitions_ = {{.count = own_count_, .width = 4}};
 }
 
@@ -191,7 +193,7 @@ void DataParallel::end_zero_reduction() {
   if (reducing_.empty()) return;
   reduce(reduction_, filled_ * width_);
   for (const std::size_t parameter : reducing_) {
-    if (is_own(parameter) && !own_gradients_) {
+    if (is_own(parameter) && !own_gradients_ && !settings_.offloads) {
       own_gradients_ = tape_->pool().make(own_count_ * width_, TensorKind::Gradient);
     }
     tape_->parameters()[parameter].gradient.reset();
@@ -214,7 +216,7 @@ void DataParallel::end_backward() {
 }
 
 void DataParallel::begin_step() {
-  if (!shards_optimizer()) return;
+  if (!shards_optimizer() || settings_.offloads) return;
   TensorPool& pool = tape_->pool();
   Tensor flat = pool.make(own_count_ * width_, TensorKind::Gradient);
   step_gradient_ = pool.make(own_count_ * 4, TensorKind::Gradient);

@@ -25,7 +25,9 @@ struct DataParallelSettings {
   bool reshard = true;                          // FSDP: gathered parameters go after the forward
   bool prefetch = true;                         // FSDP: the next gather begins before it is needed
   bool gathers_narrow = false;                  // FSDP: gathered and computed in two bytes
-  bool records = true;  // buffers of collectives are recorded on their stream
+  bool offloads = false;  // ZeRO: states and gradients of this rank's partition are on the host
+  bool defers_parameters = false;  // FSDP, ZeRO-3: the model is made in shards, never as a whole
+  bool records = true;             // buffers of collectives are recorded on their stream
 };
 
 class DataParallel {

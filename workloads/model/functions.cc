@@ -1,6 +1,7 @@
 #include "workloads/model/functions.h"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 namespace allocmark {
@@ -85,12 +86,15 @@ void softmax_backward(Tape& tape, Node& node, Backprop& b) {
   const Tensor product = tape.gradient(node.sizes[1]);
 }
 
-// CUB's radix sort of so many pairs: keys and values once more, 1 KiB per tile of 4608, bins and
-// counters.
-std::uint64_t sort_scratch_bytes(std::uint64_t count) {
-  const std::uint64_t keys_bytes = (count * 8 + 255) / 256 * 256;
-  return keys_bytes * 2 + (count + 4607) / 4608 * 1024 + 16'895;
+// CUB's radix sort of so many pairs, eight bits at a time: keys and values once more where one pass
+// is not enough, 1 KiB per tile of 4608, and bins and counters of each pass.
+std::uint64_t sort_scratch_bytes(std::uint64_t count, std::uint64_t pass_count) {
+  const std::uint64_t keys_bytes = pass_count > 1 ? (count * 8 + 255) / 256 * 256 : 0;
+  return keys_bytes * 2 + (count + 4607) / 4608 * 1024 + pass_count * 2048 + 511;
 }
+
+// An embedding's indexes are sorted by all of their bits.
+constexpr std::uint64_t kAllBitsPasses = 8;
 
 // sizes: bytes of the table, indexes, bytes of a row in four bytes per element, rows of the table,
 // whether the indexes were expanded, bytes of a gradient that has to be copied first.
@@ -118,7 +122,7 @@ void embedding_backward(Tape& tape, Node& node, Backprop& b) {
   const Tensor original = scratch(count * 8);
   {
     const Tensor range = scratch(count * 8);
-    const Tensor sorting = scratch(sort_scratch_bytes(count));
+    const Tensor sorting = scratch(sort_scratch_bytes(count, kAllBitsPasses));
   }
   b.out[0].tensor = tape.gradient(node.sizes[0]);
   const Tensor offsets = scratch(count * 8);
@@ -145,14 +149,15 @@ void embedding_backward(Tape& tape, Node& node, Backprop& b) {
 
 }  // namespace
 
-void put_accumulated(Tape& tape, std::uint64_t index_count, std::uint64_t dimension_count) {
+void put_accumulated(Tape& tape, const PutSizes& sizes) {
+  const std::uint64_t index_count = sizes.index_count;
   const auto scratch = [&tape](std::uint64_t size_bytes) {
     return tape.allocate(size_bytes, TensorKind::Workspace);
   };
   Tensor wrapped = scratch(index_count * 8);
   const Tensor joined = scratch(index_count * 8);
   wrapped.reset();
-  for (std::uint64_t i = 1; i < dimension_count; ++i) {
+  for (std::uint64_t i = 1; i < sizes.dimension_count; ++i) {
     wrapped = scratch(index_count * 8);
     const Tensor scaled = scratch(index_count * 8);
     wrapped.reset();
@@ -160,8 +165,10 @@ void put_accumulated(Tape& tape, std::uint64_t index_count, std::uint64_t dimens
   const Tensor sorted = scratch(index_count * 8);
   const Tensor original = scratch(index_count * 8);
   const Tensor range = scratch(index_count * 8);
-  // So few are sorted by one block, in its own memory.
-  static_cast<void>(scratch(index_count <= 3072 ? 1 : sort_scratch_bytes(index_count)));
+  // So few are sorted by one block, in its own memory; more by the bits that row numbers have.
+  const std::uint64_t bits = std::bit_width(std::max<std::uint64_t>(sizes.row_count, 2) - 1);
+  static_cast<void>(
+      scratch(index_count <= 3072 ? 1 : sort_scratch_bytes(index_count, (bits + 7) / 8)));
 }
 
 Var cast(Tape& tape, Var input, std::uint64_t width) {

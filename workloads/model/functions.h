@@ -38,9 +38,14 @@ namespace allocmark {
 [[nodiscard]] Var embedding(Tape& tape, const Tensor& indexes, std::uint64_t index_count,
                             std::size_t weight, std::uint64_t hidden, bool is_permuted = false);
 
+struct PutSizes {
+  std::uint64_t index_count = 0;
+  std::uint64_t row_count = 0;  // of what is added to: decides how many bits are sorted
+  std::uint64_t dimension_count = 1;
+};
 // The scratch of an index_put_ that adds along so many dimensions: indexes are wrapped and joined,
 // then sorted with their places.
-void put_accumulated(Tape& tape, std::uint64_t index_count, std::uint64_t dimension_count);
+void put_accumulated(Tape& tape, const PutSizes& sizes);
 
 inline constexpr std::size_t kNoBias = ~std::size_t{0};
 
@@ -88,10 +93,16 @@ struct FusedAttentionShape {
 [[nodiscard]] Var unfused_attention(Tape& tape, Var query, Var key, Var value, Var bias,
                                     const AttentionSizes& sizes, bool has_dropout);
 // View as heads and transposed; its backward copies a gradient that has the heads first.
-// `viewable`: batched products can read it as it is.
-[[nodiscard]] Var split_heads(Tape& tape, Var input, bool viewable);
+// `viewable`: batched products can read it as it is. Where heads are apart already before they
+// change places with tokens (`copies` is false), the gradient keeps its order.
+[[nodiscard]] Var split_heads(Tape& tape, Var input, bool viewable, bool copies = true);
 // Three views of a joint projection; their gradients are joined again.
-[[nodiscard]] std::array<Var, 3> split_three(Tape& tape, const Var& input);
+// `stacked`: the parts lie apart (unbind), so that their gradients are stacked, and then copied to
+// where the projection had them.
+[[nodiscard]] std::array<Var, 3> split_three(Tape& tape, const Var& input, bool stacked = false);
+// Parts of a tensor as views (chunk, split): their gradients are joined once all are there.
+[[nodiscard]] Var begin_parts(Tape& tape, const Var& input);
+[[nodiscard]] Var part_of(Tape& tape, const Var& whole, std::uint64_t count);
 // torch.cat of what a KV cache holds and the new keys: `count` elements in all, of `width` bytes.
 [[nodiscard]] Var concatenate(Tape& tape, Var fresh, std::uint64_t count, std::uint64_t width);
 // log_softmax and nll_loss.

@@ -6,9 +6,20 @@
 namespace allocmark {
 
 Var Transformer::rms_norm(Var hidden, std::size_t weight) {
+  return norm_of_rows(std::move(hidden), weight, setup_.own_token_count());
+}
+
+// Of every head's query or key alone, before heads and tokens change places.
+Var Transformer::head_norm(Var projected, std::size_t weight) {
+  if (!setup_.model.head_norms) return projected;
+  const std::uint64_t rows = projected.count / setup_.model.head_width();
+  return norm_of_rows(std::move(projected), weight, rows);
+}
+
+Var Transformer::norm_of_rows(Var hidden, std::size_t weight, std::uint64_t rows) {
   const std::uint64_t width = hidden.width;
   hidden = cast(tape_, std::move(hidden), 4);
-  Var variance = mean_of_rows(tape_, power(tape_, hidden), setup_.own_token_count());
+  Var variance = mean_of_rows(tape_, power(tape_, hidden), rows);
   Var root = rsqrt(tape_, add_scalar(tape_, variance));
   hidden = multiply(tape_, hidden, std::move(root));
   Var out = multiply(tape_, tape_.parameter(weight), cast(tape_, hidden, width));
@@ -19,10 +30,10 @@ Var Transformer::rms_norm(Var hidden, std::size_t weight) {
 
 Var Transformer::adapted(const Var& input, std::size_t weight, std::size_t low, std::size_t high) {
   const std::uint64_t rows = setup_.token_count();
-  Var result = linear(tape_, input, rows, with_bias(weight));
+  Var result = linear(tape_, input, rows, projection(weight));
   if (lora_.rank == 0) return result;
   const std::uint64_t width = result.width;
-  Var exact = cast(tape_, input, 4);
+  Var exact = cast(tape_, input, lora_.in_own_type ? width : 4);
   const bool drops = lora_.dropout && !setup_.evaluating;
   Var delta = linear(tape_, drops ? dropout(tape_, exact) : exact, rows, {.weight = low});
   delta = linear(tape_, std::move(delta), rows, {.weight = high});
@@ -35,6 +46,11 @@ Var Transformer::adapted(const Var& input, std::size_t weight, std::size_t low, 
 
 Var Transformer::heads(Var projected) {
   return split_heads(tape_, std::move(projected), viewable());
+}
+
+Var Transformer::normed_heads(Var projected, std::size_t norm) {
+  Var normed = head_norm(std::move(projected), norm);
+  return split_heads(tape_, std::move(normed), viewable(), !setup_.model.head_norms);
 }
 
 Var Transformer::rotated(const Var& input) {
@@ -59,7 +75,7 @@ Var Transformer::attend_core(const Var& query, Var key, Var value, Var* weights)
   const std::uint64_t repeats = model.head_count / model.kv_head_count;
   if (setup_.fused_attention) {
     const FusedAttentionShape shape{
-        .query_count = own.hidden,
+        .query_count = own.queries,
         .row_count = own.rows * model.head_count / setup_.parallel.tensor,
         .query_rows = setup_.sequence,
         .repeats = repeats,
@@ -71,7 +87,7 @@ Var Transformer::attend_core(const Var& query, Var key, Var value, Var* weights)
     if (query.width == 4 && repeats > 1 && !tape_.autocast()) {
       const std::uint64_t pairs = setup_.sequence * setup_.key_count();
       Var out = unfused_attention(tape_, query, std::move(key), std::move(value), {},
-                                  {.query_count = own.hidden,
+                                  {.query_count = own.queries,
                                    .key_count = own.keys,
                                    .score_count = own.scores,
                                    .row_count = shape.row_count,
@@ -86,7 +102,7 @@ Var Transformer::attend_core(const Var& query, Var key, Var value, Var* weights)
   }
   key = repeat_heads(tape_, std::move(key), repeats);
   value = repeat_heads(tape_, std::move(value), repeats);
-  const AttentionSizes counts{.query_count = own.hidden,
+  const AttentionSizes counts{.query_count = own.queries,
                               .key_count = own.keys,
                               .score_count = own.scores,
                               .viewable = viewable()};
@@ -109,7 +125,7 @@ Var Transformer::attend_core(const Var& query, Var key, Var value, Var* weights)
 Var Transformer::gpt2_attention(const LayerWeights& own, std::size_t index, const Var& input,
                                 Var* weights) {
   const std::uint64_t rows = setup_.token_count();
-  Var joint = linear(tape_, into_parallel(input), rows, with_bias(own.query));
+  Var joint = adapted(into_parallel(input), own.query, own.query_low, own.query_high);
   std::array<Var, 3> parts = split_three(tape_, joint);
   joint.drop();
   Var key = heads(std::move(parts[1]));
@@ -129,8 +145,9 @@ Var Transformer::llama_attention(const LayerWeights& own, std::size_t index, con
                                  Var* weights) {
   const std::uint64_t rows = setup_.token_count();
   Var shared = into_parallel(input);
-  Var query = heads(adapted(shared, own.query, own.query_low, own.query_high));
-  Var key = heads(linear(tape_, shared, rows, with_bias(own.key)));
+  Var query =
+      normed_heads(adapted(shared, own.query, own.query_low, own.query_high), own.query_norm);
+  Var key = normed_heads(linear(tape_, shared, rows, projection(own.key)), own.key_norm);
   Var value = heads(adapted(shared, own.value, own.value_low, own.value_high));
   shared.drop();
   {
@@ -193,9 +210,9 @@ Var Transformer::bert_layer(const LayerWeights& own, Var hidden) {
   };
   Var weights;
   Var shared = into_parallel(hidden);
-  Var query = heads(linear(tape_, shared, rows, with_bias(own.query)));
+  Var query = heads(adapted(shared, own.query, own.query_low, own.query_high));
   Var key = heads(linear(tape_, shared, rows, with_bias(own.key)));
-  Var value = heads(linear(tape_, shared, rows, with_bias(own.value)));
+  Var value = heads(adapted(shared, own.value, own.value_low, own.value_high));
   shared.drop();
   Var mixed = attend(query, key, value, &weights);
   query.drop();

@@ -58,24 +58,33 @@ void add_rows_backward(Tape& tape, Node& node, Backprop& b) {
 void gather_pairs_backward(Tape& tape, Node& node, Backprop& b) {
   b.out[0].tensor = tape.gradient(node.sizes[0]);
   b.out[0].is_view = true;
-  put_accumulated(tape, node.sizes[1], 2);
+  put_accumulated(tape,
+                  {.index_count = node.sizes[1], .row_count = node.sizes[2], .dimension_count = 2});
 }
 
 // Rows that were chosen by index: zeros, into which equal indexes' gradients are added in the order
 // of a sort. sizes: bytes of the input, indexes.
 void gather_backward(Tape& tape, Node& node, Backprop& b) {
   b.out[0].tensor = tape.gradient(node.sizes[0]);
-  put_accumulated(tape, node.sizes[1], 1);
+  put_accumulated(tape, {.index_count = node.sizes[1], .row_count = node.sizes[2]});
 }
 
 void masked_backward(Tape& tape, Node& node, Backprop& b) {
   b.out[0].tensor = tape.gradient(node.sizes[0]);
 }
 
+// CUTLASS's problem descriptions, 60 bytes per expert, and its workspace, 512 per processor.
+void take_grouped_scratch(Tape& tape, std::uint64_t expert_count) {
+  const Tensor problems = tape.allocate(60 * expert_count, TensorKind::Workspace);
+  static_cast<void>(tape.allocate(132 * 512, TensorKind::Workspace));
+}
+
 // Both gradients of a grouped product are grouped products; the weight's has all experts.
 void grouped_backward(Tape& tape, Node& node, Backprop& b) {
   for (const std::size_t i : {std::size_t{1}, std::size_t{0}}) {
-    if (node.edges[i] != kNoEdge) b.out[i].tensor = tape.gradient(node.sizes[i]);
+    if (node.edges[i] == kNoEdge) continue;
+    b.out[i].tensor = tape.gradient(node.sizes[i]);
+    if (node.sizes[2] > 0) take_grouped_scratch(tape, node.sizes[2]);
   }
 }
 
@@ -107,7 +116,8 @@ std::array<Var, 2> halves(Tape& tape, const Var& input) {
 Var gather(Tape& tape, Var input, const Tensor& index, std::uint64_t index_count,
            std::uint64_t count) {
   Node* node = tape.record(gather_backward, {&input});
-  if (node != nullptr) node->sizes = {input.size_bytes(), index_count};
+  const std::uint64_t row_count = index_count == 0 ? 0 : input.count / (count / index_count);
+  if (node != nullptr) node->sizes = {input.size_bytes(), index_count, row_count};
   tape.save(node, 0, index);
   Var out = tape.make(count, input.width);
   tape.attach(node, &out);
@@ -133,17 +143,18 @@ Var Transformer::mixtral_grouped(const Var& input, std::size_t weight, std::uint
   const Var parameter = tape_.parameter(weight);
   Var rows_in = cast(tape_, input, parameter.width);
   Node* node = tape_.record(grouped_backward, {&rows_in, &parameter});
-  if (node != nullptr) node->sizes = {rows_in.size_bytes(), parameter.size_bytes()};
+  const std::uint64_t grouped_count = parameter.width < 4 ? model.expert_count : 0;
+  if (node != nullptr) {
+    node->sizes = {rows_in.size_bytes(), parameter.size_bytes(), grouped_count};
+  }
   tape_.save(node, 0, offsets);
   tape_.save(node, 1, rows_in.tensor);
   tape_.save_parameter(node);
   Var out = tape_.make(rows * columns, parameter.width);
-  if (parameter.width < 4) {
-    // CUTLASS's problem descriptions, 60 bytes per expert, and its workspace, 512 per processor.
-    // In four bytes experts run one by one, through cuBLAS.
-    const Tensor problems = tape_.allocate(60 * model.expert_count, TensorKind::Workspace);
-    static_cast<void>(tape_.allocate(132 * 512, TensorKind::Workspace));
+  if (grouped_count > 0) {
+    take_grouped_scratch(tape_, grouped_count);
   } else {
+    // In four bytes experts run one by one, through cuBLAS.
     tape_.use_cublas(false);
   }
   tape_.product(rows, columns, parameter.count / columns / model.expert_count);
@@ -308,7 +319,9 @@ Var Transformer::mixtral_looped_experts(const LayerWeights& own, const Var& hidd
     inner = multiply(tape_, activation_of_input(tape_, parts[0]), parts[1]);
     inner = mixtral_expert_linear(std::move(inner), own.down, count);
     Node* chosen = tape_.record(gather_pairs_backward, {&routing.shares});
-    if (chosen != nullptr) chosen->sizes = {routing.shares.size_bytes(), count};
+    if (chosen != nullptr) {
+      chosen->sizes = {routing.shares.size_bytes(), count, routing.shares.count};
+    }
     tape_.save(chosen, 0, places);
     Var shares = tape_.make(count, 4);
     tape_.attach(chosen, &shares);

@@ -11,6 +11,7 @@ namespace allocmark {
 enum class Implementation : std::uint8_t {
   Transformers,  // eager layers as transformers writes them
   Megatron,      // Megatron-LM's: fused kernels, gradients added to buffers in four bytes
+  Timm,          // ViT as timm writes it: one projection to query, key and value
 };
 
 // The parts of a model that one rank holds. Ranks count as in Megatron-LM: tensor parallel
@@ -45,10 +46,14 @@ struct TransformerSetup {
   bool kernels = false;               // emit kernel events
   bool training = true;               // false: no dropout
   bool predicts_words = false;        // BERT, not training: scores of every token, not the pooler's
-  bool evaluating = false;            // a model that is trained, between steps: no dropout either
+  std::uint64_t head_ranks = 1;  // inference: ranks that share the head's words, if it is not tied
+  bool evaluating = false;       // a model that is trained, between steps: no dropout either
   std::uint64_t parameter_bytes = 0;  // element size of parameters as they are made; 0: wide_bytes
   std::uint64_t context = 0;          // keys that each token attends to; 0: `sequence`
-  bool expert_loop = false;           // experts one after the other, else as grouped products
+  // Parameters are on no device until they are sharded: ShardedParameters makes what this rank
+  // keeps.
+  bool defers_parameters = false;
+  bool expert_loop = false;                 // experts one after the other, else as grouped products
   std::uint64_t routing_skew_percent = 50;  // 0: all experts get as many tokens
   // Given routing: how many tokens each expert gets, for layers and forwards in turn.
   std::vector<std::uint64_t> tokens_per_expert = {};
@@ -59,7 +64,7 @@ struct TransformerSetup {
   [[nodiscard]] std::uint64_t target_context() const { return target_seen + target; }
   [[nodiscard]] std::uint64_t key_count() const { return context == 0 ? sequence : context; }
   [[nodiscard]] bool has_dropout() const {
-    return training && !evaluating && !model.is_llama_like() && model.family != ModelFamily::Vit;
+    return training && !evaluating && !model.is_llama_like() && model.image == 0;
   }
   [[nodiscard]] std::uint64_t token_count() const { return batch * sequence; }
   // Tokens that this rank has between the parallel regions.

@@ -8,7 +8,8 @@ namespace {
 using enum ModelFamily;
 
 // Columns: layers, hidden, heads, kv heads, ffn, vocabulary, positions, tied head; then size of a
-// head, experts and how many of them a token takes, image, patch.
+// head, experts and how many of them a token takes, image, patch; biases of q, k and v, norms of
+// heads (the Llama family's Qwen).
 constexpr auto kShapes = std::to_array<ModelShape>({
     {"gpt2-124m", Gpt2, 12, 768, 12, 12, 3072, 50257, 1024, true},
     {"gpt2-355m", Gpt2, 24, 1024, 16, 16, 4096, 50257, 1024, true},
@@ -23,11 +24,25 @@ constexpr auto kShapes = std::to_array<ModelShape>({
     {"llama-3-8b", Llama, 32, 4096, 32, 8, 14336, 128256, 0, false},
     {"llama-3-70b", Llama, 80, 8192, 64, 8, 28672, 128256, 0, false},
     {"llama-3.1-405b", Llama, 126, 16384, 128, 8, 53248, 128256, 0, false},
+    {"qwen2.5-0.5b", Llama, 24, 896, 14, 2, 4864, 151936, 0, true, 0, 0, 0, 0, 0, true},
+    {"qwen2.5-1.5b", Llama, 28, 1536, 12, 2, 8960, 151936, 0, true, 0, 0, 0, 0, 0, true},
+    {"qwen2.5-7b", Llama, 28, 3584, 28, 4, 18944, 152064, 0, false, 0, 0, 0, 0, 0, true},
+    {"qwen2.5-32b", Llama, 64, 5120, 40, 8, 27648, 152064, 0, false, 0, 0, 0, 0, 0, true},
+    {"qwen2.5-72b", Llama, 80, 8192, 64, 8, 29568, 152064, 0, false, 0, 0, 0, 0, 0, true},
+    {"qwen3-0.6b", Llama, 28, 1024, 16, 8, 3072, 151936, 0, true, 128, 0, 0, 0, 0, false, true},
+    {"qwen3-4b", Llama, 36, 2560, 32, 8, 9728, 151936, 0, true, 128, 0, 0, 0, 0, false, true},
+    {"qwen3-8b", Llama, 36, 4096, 32, 8, 12288, 151936, 0, false, 128, 0, 0, 0, 0, false, true},
+    {"qwen3-14b", Llama, 40, 5120, 40, 8, 17408, 151936, 0, false, 128, 0, 0, 0, 0, false, true},
+    {"qwen3-32b", Llama, 64, 5120, 64, 8, 25600, 151936, 0, false, 128, 0, 0, 0, 0, false, true},
     {"mixtral-8x7b", Mixtral, 32, 4096, 32, 8, 14336, 32000, 0, false, 0, 8, 2},
     {"mixtral-8x22b", Mixtral, 56, 6144, 48, 8, 16384, 32768, 0, false, 0, 8, 2},
     {"vit-base", Vit, 12, 768, 12, 12, 3072, 1000, 197, false, 0, 0, 0, 224, 16},
     {"vit-large", Vit, 24, 1024, 16, 16, 4096, 1000, 197, false, 0, 0, 0, 224, 16},
     {"vit-huge", Vit, 32, 1280, 16, 16, 5120, 1000, 257, false, 0, 0, 0, 224, 14},
+    {"dit-s", Dit, 12, 384, 6, 6, 1536, 1000, 256, false, 0, 0, 0, 32, 2},
+    {"dit-b", Dit, 12, 768, 12, 12, 3072, 1000, 256, false, 0, 0, 0, 32, 2},
+    {"dit-l", Dit, 24, 1024, 16, 16, 4096, 1000, 256, false, 0, 0, 0, 32, 2},
+    {"dit-xl", Dit, 28, 1152, 16, 16, 4608, 1000, 256, false, 0, 0, 0, 32, 2},
     {"t5-small", T5, 6, 512, 8, 8, 2048, 32128, 0, true, 64},
     {"t5-base", T5, 12, 768, 12, 12, 3072, 32128, 0, true, 64},
     {"t5-large", T5, 24, 1024, 16, 16, 4096, 32128, 0, true, 64},

@@ -17,6 +17,7 @@ enum class ModelFamily : std::uint8_t {
   Llama,    // rotary positions, RMSNorm before, grouped k and v, gated MLP, no dropout, no biases
   Mixtral,  // a Llama whose MLP is a choice of experts per token
   Vit,      // images cut into patches, LayerNorm before, fused gelu, biases, no dropout
+  Dit,      // noisy latents in patches, norms shifted and scaled by time and class, gated branches
   T5,  // encoder and decoder, RMSNorm before, relative positions added to scores, relu, dropout
 };
 
@@ -36,6 +37,8 @@ struct ModelShape {
   std::uint64_t experts_per_token = 0;
   std::uint64_t image = 0;  // pixels of a square image's side, 0 for text
   std::uint64_t patch = 0;  // pixels of a square patch's side
+  bool qkv_bias = false;    // Llama's kin: q, k and v have biases (Qwen 2)
+  bool head_norms = false;  // Llama's kin: an RMSNorm of every head's query and key (Qwen 3)
 
   [[nodiscard]] std::uint64_t head_width() const {
     return head_size > 0 ? head_size : hidden / head_count;
@@ -45,13 +48,14 @@ struct ModelShape {
   [[nodiscard]] bool is_llama_like() const {
     return family == ModelFamily::Llama || family == ModelFamily::Mixtral;
   }
+  [[nodiscard]] bool has_qwen_parts() const { return qkv_bias || head_norms; }
   // Are there token ids to go on with, one at a time?
-  [[nodiscard]] bool generates() const {
-    return family != ModelFamily::Bert && family != ModelFamily::Vit;
-  }
+  [[nodiscard]] bool generates() const { return family != ModelFamily::Bert && image == 0; }
   [[nodiscard]] std::uint64_t patch_count() const {
     return patch == 0 ? 0 : (image / patch) * (image / patch);
   }
+  // Of an image, or of a diffusion model's latents.
+  [[nodiscard]] std::uint64_t channels() const { return family == ModelFamily::Dit ? 4 : 3; }
   // Blocks that a forward runs through: T5's encoder and decoder have layer_count each.
   [[nodiscard]] std::uint64_t block_count() const {
     return family == ModelFamily::T5 ? 2 * layer_count : layer_count;

@@ -9,9 +9,6 @@
 namespace allocmark {
 namespace {
 
-// ZeRO-3 leaves parameters with fewer elements whole on every rank.
-constexpr std::uint64_t kPersistentElements = 100'000;
-
 // FSDP 1 casts on one stream and gathers and reduces on two others; version 2 gathers on the first.
 constexpr std::uint32_t kFlatGatherStream = 2;
 constexpr std::uint32_t kFlatReduceStream = 3;
@@ -57,6 +54,8 @@ void ShardedParameters::wrap_unit(Unit* unit, const std::vector<std::size_t>& pa
   TensorPool& pool = tape_->pool();
   const std::uint64_t ranks = settings_.ranks;
   std::uint64_t total = 0;
+  const bool is_parted = settings_.defers_parameters && settings_.kind == DataParallelKind::Zero3;
+  if (settings_.defers_parameters && !single()) make_whole(unit, parameters);
   for (const std::size_t index : parameters) {
     const Parameter& parameter = tape_->parameters()[index];
     width_ = parameter.width;
@@ -68,7 +67,9 @@ void ShardedParameters::wrap_unit(Unit* unit, const std::vector<std::size_t>& pa
       const std::uint64_t begin = std::min(rows, part * rank_);
       shard.padded_count = part * row_elements;
       shard.count = (std::min(rows, begin + part) - begin) * row_elements;
-      unit->own.push_back(pool.make(shard.padded_count * width_, TensorKind::Parameter));
+      if (!settings_.defers_parameters) {
+        unit->own.push_back(pool.make(shard.padded_count * width_, TensorKind::Parameter));
+      }
     } else if (settings_.kind == DataParallelKind::Zero3 && parameter.count < kPersistentElements) {
       continue;
     }
@@ -76,9 +77,17 @@ void ShardedParameters::wrap_unit(Unit* unit, const std::vector<std::size_t>& pa
     unit->shards.push_back(shard);
   }
   unit->own_count = single() ? total : divided_up(total, ranks);
+  std::uint64_t trained = 0;
+  for (const Shard& shard : unit->shards) {
+    const std::uint64_t whole = tape_->parameters()[shard.parameter].count;
+    if (is_trained(shard)) trained += single() ? shard.padded_count : whole;
+  }
+  unit->trained_count = single() ? trained : divided_up(trained, ranks);
   if (!single() && total > 0) {
-    const Tensor flat = pool.make(unit->own_count * ranks * width_, TensorKind::Parameter);
-    unit->own.push_back(pool.make(unit->own_count * width_, TensorKind::Parameter));
+    if (!is_parted) {
+      const Tensor flat = pool.make(unit->own_count * ranks * width_, TensorKind::Parameter);
+      unit->own.push_back(pool.make(unit->own_count * width_, TensorKind::Parameter));
+    }
     set_own_parts(unit);
   }
   for (const Shard& shard : unit->shards) tape_->parameters()[shard.parameter].data.reset();
@@ -100,31 +109,29 @@ void ShardedParameters::set_own_parts(Unit* unit) const {
   }
 }
 
-void ShardedParameters::wrap(const std::vector<ParameterRange>& layers) {
+void ShardedParameters::wrap(const std::vector<std::vector<std::size_t>>& layers) {
   units_.resize(layers.size() + 1);
-  std::vector<std::size_t> root;
-  std::size_t next = 0;
-  for (const ParameterRange& layer : layers) {
-    for (; next < layer.first; ++next) root.push_back(next);
-    next = layer.first + layer.count;
-  }
-  for (; next < tape_->parameters().size(); ++next) root.push_back(next);
+  std::vector<bool> is_inside(tape_->parameters().size(), false);
   for (std::size_t i = 0; i < layers.size(); ++i) {
-    std::vector<std::size_t> parameters;
-    for (std::size_t p = 0; p < layers[i].count; ++p) parameters.push_back(layers[i].first + p);
-    wrap_unit(&units_[i + 1], parameters);
+    for (const std::size_t index : layers[i]) is_inside[index] = true;
+    wrap_unit(&units_[i + 1], layers[i]);
+  }
+  std::vector<std::size_t> root;
+  for (std::size_t index = 0; index < is_inside.size(); ++index) {
+    if (!is_inside[index] && tape_->parameters()[index].count > 0) root.push_back(index);
   }
   wrap_unit(&units_[0], root);
+  if (single() && settings_.defers_parameters) make_single_shards();
   if (settings_.kind == DataParallelKind::Zero3) wrap_zero3();
 }
 
 void ShardedParameters::wrap_zero3() {
   TensorPool& pool = tape_->pool();
   std::uint64_t own = 0;
-  for (const Unit& unit : units_) own += unit.own_count;
-  master_ = pool.make(own * 4, TensorKind::OptimizerState);
+  for (const Unit& unit : units_) own += unit.trained_count;
+  if (!settings_.offloads) master_ = pool.make(own * 4, TensorKind::OptimizerState);
   reduction_ = pool.make(settings_.reduce_elements * width_, TensorKind::Communication);
-  own_gradients_ = pool.make(own * width_, TensorKind::Gradient);
+  if (!settings_.offloads) own_gradients_ = pool.make(own * width_, TensorKind::Gradient);
 }
 
 void ShardedParameters::gather(Unit* unit) {
@@ -197,6 +204,7 @@ void ShardedParameters::prepare() {
 
 void ShardedParameters::begin_forward() {
   prepare();
+  pad_shards();
   for (Unit& unit : units_) {
     if (drops_gradients_) unit.gradient.reset();
   }
@@ -250,19 +258,25 @@ void ShardedParameters::keep_gradient(Unit* unit, Tensor reduced) {
 void ShardedParameters::reduce(Unit* unit) {
   TensorPool& pool = tape_->pool();
   last_reduced_.reset();
+  std::vector<Shard> trained;
+  for (const Shard& shard : unit->shards) {
+    if (is_trained(shard)) trained.push_back(shard);
+  }
+  if (trained.empty()) return;
   // Gradients of two bytes are reduced in four.
   const std::uint64_t reduced_width = settings_.gathers_narrow ? 4 : width_;
   Tensor input =
-      pool.make(unit->own_count * settings_.ranks * reduced_width, TensorKind::Communication);
+      pool.make(unit->trained_count * settings_.ranks * reduced_width, TensorKind::Communication);
   std::vector<std::uint64_t> sizes;
-  for (const Shard& shard : unit->shards) sizes.push_back(shard.padded_count * reduced_width);
+  for (const Shard& shard : trained) sizes.push_back(shard.padded_count * reduced_width);
   { const Tensor table = pool.make(join_table_bytes(sizes), TensorKind::Workspace); }
   // The list of gradients is cleared from its end, but a variable still holds the last.
-  for (std::size_t i = unit->shards.size() - 1; i-- > 0;) {
-    tape_->parameters()[unit->shards[i].parameter].gradient.reset();
+  for (std::size_t i = trained.size() - 1; i-- > 0;) {
+    tape_->parameters()[trained[i].parameter].gradient.reset();
   }
-  Tensor output = pool.make(unit->own_count * reduced_width, TensorKind::Gradient, kReduceStream);
-  tape_->parameters()[unit->shards.back().parameter].gradient.reset();
+  Tensor output =
+      pool.make(unit->trained_count * reduced_width, TensorKind::Gradient, kReduceStream);
+  tape_->parameters()[trained.back().parameter].gradient.reset();
   tape_->communicate(input.size_bytes(), kReduceStream);
   last_reduced_ = std::move(input);
   keep_gradient(unit, std::move(output));
@@ -300,22 +314,29 @@ void ShardedParameters::post_backward(std::size_t index) {
   }
   // ZeRO-3: copied to the reduction's buffer; its own part is added to the partition's gradients.
   for (const Shard& shard : unit.shards) tape_->parameters()[shard.parameter].gradient.reset();
-  tape_->communicate(unit.own_count * settings_.ranks * width_, kReduceStream);
+  tape_->communicate(unit.trained_count * settings_.ranks * width_, kReduceStream);
 }
 
 void ShardedParameters::end_backward() {
+  // Blocks whose input needs no gradient, as those below the first adapter.
+  for (std::size_t i = units_.size(); i-- > 1;) {
+    if (units_[i].is_gathered) post_backward(i);
+  }
   post_backward(0);
   last_reduced_.reset();
 }
 
 std::vector<OptimizedTensor> ShardedParameters::optimized() const {
+  if (settings_.offloads) return {};
   if (settings_.kind == DataParallelKind::Zero3) {
     return {{.count = master_.size_bytes() / 4, .width = 4}};
   }
   // In the order of the model; a parameter without elements on this rank has no state.
   std::map<std::size_t, std::uint64_t> counts;
   for (const Unit& unit : units_) {
-    for (const Shard& shard : unit.shards) counts[shard.parameter] = shard.count;
+    for (const Shard& shard : unit.shards) {
+      if (is_trained(shard)) counts[shard.parameter] = shard.count;
+    }
   }
   std::vector<OptimizedTensor> tensors;
   for (const auto& [parameter, count] : counts) {
@@ -325,7 +346,7 @@ std::vector<OptimizedTensor> ShardedParameters::optimized() const {
 }
 
 void ShardedParameters::begin_step() {
-  if (settings_.kind != DataParallelKind::Zero3) return;
+  if (settings_.kind != DataParallelKind::Zero3 || settings_.offloads) return;
   step_gradient_ = tape_->pool().make(master_.size_bytes(), TensorKind::Gradient);
 }
 

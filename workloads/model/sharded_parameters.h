@@ -11,13 +11,16 @@
 
 namespace allocmark {
 
+// ZeRO-3 leaves parameters with fewer elements whole on every rank.
+inline constexpr std::uint64_t kPersistentElements = 100'000;
+
 class ShardedParameters {
  public:
   ShardedParameters(const DataParallelSettings& settings, std::uint64_t rank, Tape* tape)
       : settings_(settings), rank_(rank), tape_(tape) {}
 
   // `layers`: the parameters of each block; those outside make the first unit.
-  void wrap(const std::vector<ParameterRange>& layers);
+  void wrap(const std::vector<std::vector<std::size_t>>& layers);
 
   // Forward: the root's parameters stay until the end of the backward.
   void begin_forward();
@@ -48,11 +51,12 @@ class ShardedParameters {
   };
   struct Unit {
     std::vector<Shard> shards;
-    std::vector<Tensor> own;      // parts, or one flat part
-    std::uint64_t own_count = 0;  // padded elements of this rank
-    Tensor incoming;              // gathered, not yet copied out
-    Tensor full;                  // flat parameters
-    Tensor gradient;              // reduced, flat
+    std::vector<Tensor> own;          // parts, or one flat part
+    std::uint64_t own_count = 0;      // padded elements of this rank
+    std::uint64_t trained_count = 0;  // those that get gradients
+    Tensor incoming;                  // gathered, not yet copied out
+    Tensor full;                      // flat parameters
+    Tensor gradient;                  // reduced, flat
     bool is_gathered = false;
   };
 
@@ -60,7 +64,13 @@ class ShardedParameters {
   [[nodiscard]] std::uint64_t gathered_bytes() const {
     return settings_.gathers_narrow ? 2 : width_;
   }
+  [[nodiscard]] bool is_trained(const Shard& shard) const {
+    return tape_->parameters()[shard.parameter].trainable;
+  }
   void wrap_unit(Unit* unit, const std::vector<std::size_t>& parameters);
+  void make_whole(Unit* unit, const std::vector<std::size_t>& parameters);
+  void make_single_shards();
+  void pad_shards();
   void set_own_parts(Unit* unit) const;
   void wrap_zero3();
   void prepare();
@@ -79,6 +89,7 @@ class ShardedParameters {
   std::uint64_t width_ = 4;  // bytes per element of the shards
   std::vector<Unit> units_;
   bool is_prepared_ = false;
+  bool has_padded_ = false;
   bool drops_gradients_ = false;  // at the next forward
   Tensor last_gathered_;          // kept until the next unit was copied out (forward)
   Tensor last_reduced_;           // likewise (backward)

@@ -47,6 +47,8 @@ Var Transformer::recompute(const SegmentInput& segment) {
     for (std::uint32_t i = 0; i < segment.layer_count; ++i) {
       out = layer(segment.first_layer + i, out);
     }
+  } else if (segment.is_loss) {
+    out = chunk_loss(segment.inputs[0], {});
   } else if (megatron_) {
     out = megatron_->attention_core(segment.inputs[0]);
   } else {

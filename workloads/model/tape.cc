@@ -273,6 +273,7 @@ void Tape::run(Node& node) {
   for (std::size_t i = 0; i < backprop.out.size(); ++i) reduce(&backprop, i);
   backprop.gradient.tensor.reset();
   for (Tensor& saved : node.saved) saved.reset();
+  node.parts.clear();
   if (node.segment >= 0) {
     Segment& segment = segments_[static_cast<std::size_t>(node.segment)];
     if (segment.first_saving == position_) {
@@ -298,6 +299,8 @@ void Tape::reduce(Backprop* backprop, std::size_t index) {
   if (size_bytes == 0) return;
   const std::uint64_t rows = backprop->reduced_rows[index];
   Grad reduced;
+  // A cast keeps the order of its gradient.
+  reduced.layout = backprop->out[index].layout;
   reduced.tensor = rows > 0 ? summed_rows(rows, backprop->reduced_columns[index], size_bytes)
                             : gradient(size_bytes);
   backprop->out[index] = std::move(reduced);

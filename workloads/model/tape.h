@@ -82,6 +82,7 @@ struct Node {
   std::array<Tensor, 8> saved;
   std::array<std::uint64_t, 6> sizes{};  // bytes, by function
   std::int32_t segment = -1;             // checkpointed segment, or -1
+  std::vector<Tensor> parts;             // gradients of its parts, until they are joined
   bool saves = false;                    // it saves something: a checkpoint must recompute first
   Grad gradient;
 };
@@ -90,6 +91,7 @@ struct Node {
 struct SegmentInput {
   std::uint32_t first_layer = 0;
   std::uint32_t layer_count = 0;   // 0: only the attention core of first_layer
+  bool is_loss = false;            // a chunk of the loss instead
   std::array<Var, 3> inputs = {};  // hidden states, or query, key and value
 };
 

@@ -28,7 +28,9 @@ void Transformer::make_rotary(std::uint64_t width) {
   const std::uint64_t half = setup_.model.head_width() / 2;
   const std::uint64_t count = batch * setup_.sequence * half * 2;
   Var frequencies;
-  if (parameter_bytes() != 4) frequencies = tape_.make(batch * half, 4);
+  // Qwen casts them before it expands them over the batch.
+  const bool is_qwen = setup_.model.has_qwen_parts();
+  if (parameter_bytes() != 4) frequencies = tape_.make((is_qwen ? 1 : batch) * half, 4);
   Var positions = tape_.make(batch * setup_.sequence, 4);
   Var angles = tape_.make(batch * setup_.sequence * half, 4);
   tape_.use_cublas(false);
@@ -54,6 +56,7 @@ Var Transformer::embed(const Tensor& tokens) {
   const ModelShape& model = setup_.model;
   ++forward_index_;
   if (model.family == ModelFamily::Vit) return vit_embed(tokens);
+  if (model.family == ModelFamily::Dit) return dit_embed(tokens);
   if (model.family == ModelFamily::T5) return t5_embed(tokens);
   const std::uint64_t rows = setup_.token_count();
   if (model.family == ModelFamily::Bert) {
@@ -125,8 +128,9 @@ void Transformer::end_graph() {
 
 Transformer::InputSizes Transformer::input_sizes() const {
   const ModelShape& model = setup_.model;
-  if (model.family == ModelFamily::Vit) {
-    return {.input_bytes = setup_.batch * 3 * model.image * model.image * setup_.wide_bytes,
+  if (model.image > 0) {
+    return {.input_bytes =
+                setup_.batch * model.channels() * model.image * model.image * setup_.wide_bytes,
             .label_bytes = setup_.batch * 8};
   }
   // A decoder's tokens are its labels, shifted.
@@ -145,9 +149,9 @@ void Transformer::hold_inputs(const Var& hidden) {
 
 std::vector<Tensor> Transformer::shared_inputs() const {
   std::vector<Tensor> inputs;
-  for (const Tensor& held :
-       {mask_.tensor, sine_.tensor, cosine_.tensor, positions_, position_bias_[0].tensor,
-        position_bias_[1].tensor, cross_bias_.tensor, cross_mask_.tensor, encoded_.tensor}) {
+  for (const Tensor& held : {mask_.tensor, sine_.tensor, cosine_.tensor, positions_,
+                             position_bias_[0].tensor, position_bias_[1].tensor, condition_.tensor,
+                             cross_bias_.tensor, cross_mask_.tensor, encoded_.tensor}) {
     if (held) inputs.push_back(held);
   }
   return inputs;
@@ -171,6 +175,8 @@ Var Transformer::layer(std::size_t index, Var hidden) {
       return llama_layer(own, index, std::move(hidden));
     case ModelFamily::Vit:
       return vit_layer(own, std::move(hidden));
+    case ModelFamily::Dit:
+      return dit_layer(own, std::move(hidden));
     case ModelFamily::T5:
       return t5_layer(own, index, std::move(hidden));
   }
@@ -183,6 +189,7 @@ Var Transformer::finish(Var hidden) {
   if (model.family == ModelFamily::T5) {
     return t5_finish(std::move(hidden), final_norm_, setup_.batch * setup_.target);
   }
+  if (model.family == ModelFamily::Dit) return hidden;
   if (model.family == ModelFamily::Vit) {
     Var last = layer_norm(tape_, hidden, setup_.token_count(), final_norm_, final_norm_ + 1);
     drop_locals();
@@ -224,6 +231,7 @@ Var Transformer::loss(Var hidden, const Tensor& tokens) {
   if (megatron_) return megatron_->loss(std::move(hidden), tokens);
   const std::uint64_t rows = setup_.token_count();
   if (setup_.model.family == ModelFamily::T5) return t5_loss(std::move(hidden), tokens);
+  if (setup_.model.family == ModelFamily::Dit) return dit_loss(std::move(hidden));
   if (setup_.model.family == ModelFamily::Vit) {
     Var logits = vit_logits(hidden);
     if (kept_outputs_ != nullptr) kept_outputs_->push_back(logits.tensor);
@@ -239,6 +247,7 @@ Var Transformer::loss(Var hidden, const Tensor& tokens) {
     Var loss = cross_entropy(tape_, scores, tokens);
     return loss;
   }
+  if (loss_chunks_ > 1) return chunked_loss(std::move(hidden));
   hidden = into_parallel(std::move(hidden));
   Var logits = linear(tape_, hidden, rows, {.weight = head_});
   logits = gather_columns(tape_, std::move(logits),
@@ -274,7 +283,10 @@ Var Transformer::answer(Var hidden) {
     return pooled;
   }
   row.count *= answer_tokens_;
-  return linear(tape_, std::move(row), setup_.batch * answer_tokens_, {.weight = head_});
+  Var logits = linear(tape_, std::move(row), setup_.batch * answer_tokens_, {.weight = head_});
+  if (model.tied_head) return logits;
+  return gather_columns(tape_, std::move(logits),
+                        {.ranks = setup_.head_ranks, .copies_whole = true});
 }
 
 }  // namespace allocmark

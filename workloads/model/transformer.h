@@ -16,9 +16,11 @@
 namespace allocmark {
 
 struct LoraSettings {
-  std::uint64_t rank = 0;  // 0: none; adapters on q and v, in four bytes, everything else frozen
-  bool quantized = false;  // the blocks' matrices are kept in 4 bits
-  bool dropout = false;    // of the adapters' inputs
+  std::uint64_t rank = 0;    // 0: none; adapters on q and v, in four bytes, everything else frozen
+  bool quantized = false;    // the blocks' matrices are kept in 4 bits
+  bool dropout = false;      // of the adapters' inputs
+  bool in_own_type = false;  // adapters have the model's type, as sharded parameters need
+
   // The embedding's output asks for a gradient, as peft has it where blocks are checkpointed.
   bool input_gradient = false;
 };
@@ -29,6 +31,8 @@ class Transformer {
 
   [[nodiscard]] Tape& tape() { return tape_; }
   void set_lengths(std::uint64_t batch, std::uint64_t sequence, std::uint64_t context);
+  // T5: tokens of each sequence in the decoder.
+  void set_target(std::uint64_t target) { setup_.target = target; }
   // Makes all parameters; adapters are made narrow first and then cast, as peft does.
   void make_parameters();
   // Embeddings, masks, positions. `tokens`: the input ids.
@@ -67,10 +71,14 @@ class Transformer {
     std::uint64_t input_bytes = 0, label_bytes = 0;
   };
   [[nodiscard]] InputSizes input_sizes() const;
-  // The parameters of each block that were made with it.
-  [[nodiscard]] const std::vector<ParameterRange>& layer_parameters() const {
-    return layer_parameters_;
-  }
+  // DiT: what comes with the noisy images.
+  struct Conditions {
+    Tensor noise, times, labels;
+  };
+  void set_conditions(const Conditions& conditions) { conditions_ = conditions; }
+  void forget_conditions() { conditions_ = {}; }
+  // The parameters of each block, its adapters among them.
+  [[nodiscard]] std::vector<std::vector<std::size_t>> unit_parameters() const;
   // Between steps: no dropout.
   void set_evaluating(bool evaluating);
   // In the order of model.parameters().
@@ -87,6 +95,8 @@ class Transformer {
   void set_mask_length(std::uint64_t length) { mask_length_ = length; }
   // Where keys and values are kept; null for nowhere.
   void set_cache(KvCache* cache) { cache_ = cache; }
+  // Head and loss run over so many chunks of tokens, each checkpointed.
+  void set_loss_chunks(std::uint64_t count) { loss_chunks_ = count; }
   // Where the logits of every forward are appended; null for nowhere.
   void set_kept_outputs(std::vector<Tensor>* kept) { kept_outputs_ = kept; }
 
@@ -94,12 +104,14 @@ class Transformer {
   struct LayerWeights {
     std::size_t query = 0, key = 0, value = 0, output = 0, gate = 0, up = 0, down = 0;
     std::size_t first_norm = 0, second_norm = 0;
+    std::size_t query_norm = 0, key_norm = 0;  // Qwen 3: of every head
+    std::size_t modulation = 0;     // DiT: six rows of each image from its time and class
     std::size_t position_bias = 0;  // T5: the table of the first block
     std::size_t router = 0;         // Mixtral; `gate` is then gate and up of all experts
     std::size_t query_low = 0, query_high = 0, value_low = 0, value_high = 0;  // adapters
   };
   struct Sizes {
-    std::uint64_t rows = 0, hidden = 0, grouped = 0, keys = 0, scores = 0;
+    std::uint64_t rows = 0, queries = 0, grouped = 0, keys = 0, scores = 0;
   };
 
   // Which experts tokens go to, and with which weight.
@@ -123,6 +135,7 @@ class Transformer {
   [[nodiscard]] Var out_of_parallel(Var partial);
   [[nodiscard]] Var attend_core(const Var& query, Var key, Var value, Var* weights);
   [[nodiscard]] LinearWeights with_bias(std::size_t weight) const;
+  [[nodiscard]] LinearWeights projection(std::size_t weight) const;  // to query, key or value
   [[nodiscard]] std::uint64_t parameter_bytes() const {
     return setup_.parameter_bytes == 0 ? setup_.wide_bytes : setup_.parameter_bytes;
   }
@@ -145,9 +158,12 @@ class Transformer {
   [[nodiscard]] Var make_mask(std::uint64_t queries, std::uint64_t keys);
   void make_rotary(std::uint64_t width);
   [[nodiscard]] Var rms_norm(Var hidden, std::size_t weight);
+  [[nodiscard]] Var head_norm(Var projected, std::size_t weight);
+  [[nodiscard]] Var norm_of_rows(Var hidden, std::size_t weight, std::uint64_t rows);
   [[nodiscard]] Var adapted(const Var& input, std::size_t weight, std::size_t low,
                             std::size_t high);
   [[nodiscard]] Var heads(Var projected);
+  [[nodiscard]] Var normed_heads(Var projected, std::size_t norm);
   [[nodiscard]] Var rotated(const Var& input);
   [[nodiscard]] Var attend(const Var& query, Var key, Var value, Var* weights);
   [[nodiscard]] Var gpt2_attention(const LayerWeights& own, std::size_t index, const Var& input,
@@ -159,6 +175,7 @@ class Transformer {
   [[nodiscard]] Var bert_layer(const LayerWeights& own, Var hidden);
   [[nodiscard]] Var llama_layer(const LayerWeights& own, std::size_t index, Var hidden);
   void make_vit_parameters();
+  [[nodiscard]] std::uint64_t weight_sum_count() const;
   [[nodiscard]] Var vit_patches(const Tensor& pixels);
   [[nodiscard]] Var vit_embed(const Tensor& pixels);
   [[nodiscard]] Var vit_layer(const LayerWeights& own, Var hidden);
@@ -176,6 +193,12 @@ class Transformer {
   [[nodiscard]] std::vector<std::uint64_t> mixtral_draw_counts(std::size_t layer) const;
   [[nodiscard]] Var mixtral_expert_linear(Var input, std::size_t weight, std::uint64_t rows);
   [[nodiscard]] Tensor mixtral_find_tokens(std::uint64_t count);
+  void make_dit_parameters();
+  [[nodiscard]] Var dit_embed(const Tensor& images);
+  [[nodiscard]] Var dit_time();
+  [[nodiscard]] std::vector<Var> dit_modulation(std::size_t weight, std::uint64_t count);
+  [[nodiscard]] Var dit_layer(const LayerWeights& own, Var values);
+  [[nodiscard]] Var dit_loss(Var values);
   void make_t5_parameters();
   [[nodiscard]] Var t5_norm(Var hidden, std::size_t weight, std::uint64_t rows);
   [[nodiscard]] Var t5_dropout(Var input);
@@ -200,6 +223,8 @@ class Transformer {
   void drop_locals();
   [[nodiscard]] Var word_scores(const Var& hidden);
   [[nodiscard]] Var causal_loss(Var logits);
+  [[nodiscard]] Var chunked_loss(Var hidden);
+  [[nodiscard]] Var chunk_loss(const Var& hidden, const Tensor& labels);
 
   TransformerSetup setup_;
   LoraSettings lora_;
@@ -209,6 +234,7 @@ class Transformer {
   bool given_positions_ = false;
   bool padded_ = false;
   std::uint64_t answer_tokens_ = 1;
+  std::uint64_t loss_chunks_ = 1;
   std::uint64_t mask_length_ = 0;
   Tensor padded_mask_;
   std::uint64_t routing_seed_ = 0;
@@ -217,10 +243,10 @@ class Transformer {
   std::size_t input_leaf_ = 0;  // adapters: the embedding's output asks for a gradient itself
   std::size_t final_norm_ = 0, head_ = 0, head_bias_ = 0;
   std::size_t transform_ = 0, transform_norm_ = 0, encoder_norm_ = 0;
-  std::size_t patch_weight_ = 0, class_token_ = 0;
+  std::size_t patch_weight_ = 0, class_token_ = 0, time_weight_ = 0;
   std::vector<LayerWeights> layers_;
   std::vector<LayerWeights> cross_layers_;  // T5's decoder: its second attention
-  std::vector<ParameterRange> layer_parameters_;
+  std::vector<ParameterRange> layer_parameters_, adapters_;
   std::unique_ptr<MegatronModel> megatron_;
   std::vector<Tensor> buffers_;
   std::vector<Tensor> quantized_;
@@ -230,6 +256,9 @@ class Transformer {
   std::array<Var, 2> position_bias_;  // T5's encoder's, decoder's
   Var cross_bias_, cross_mask_, encoded_;
   Tensor positions_, decoder_tokens_;
+  Conditions conditions_;
+  Var condition_;     // DiT: of all blocks
+  Tensor predicted_;  // DiT
   std::vector<Tensor> graph_inputs_;
 };
 

@@ -9,7 +9,9 @@ namespace allocmark {
 std::size_t Transformer::add_weight(std::uint64_t count, std::uint64_t rows) {
   Parameter parameter;
   parameter.width = parameter_bytes();
-  parameter.data = tape_.allocate(count * parameter.width, TensorKind::Parameter);
+  if (!setup_.defers_parameters) {
+    parameter.data = tape_.allocate(count * parameter.width, TensorKind::Parameter);
+  }
   parameter.count = count;
   parameter.rows = rows;
   parameter.trainable = lora_.rank == 0;
@@ -23,13 +25,19 @@ LinearWeights Transformer::with_bias(std::size_t weight) const {
           .quantized = lora_.quantized};
 }
 
+LinearWeights Transformer::projection(std::size_t weight) const {
+  LinearWeights weights = with_bias(weight);
+  if (setup_.model.qkv_bias) weights.bias = weight + 1;
+  return weights;
+}
+
 Transformer::Sizes Transformer::sizes() const {
   const ModelShape& model = setup_.model;
   const std::uint64_t ranks = setup_.parallel.tensor;
   return {.rows = setup_.token_count(),
-          .hidden = setup_.token_count() * model.hidden / ranks,
+          .queries = setup_.token_count() * model.attention_width() / ranks,
           .grouped = setup_.batch * setup_.key_count() * model.kv_width() / ranks,
-          .keys = setup_.batch * setup_.key_count() * model.hidden / ranks,
+          .keys = setup_.batch * setup_.key_count() * model.attention_width() / ranks,
           .scores = setup_.token_count() * setup_.key_count() * model.head_count / ranks};
 }
 
@@ -61,10 +69,19 @@ void Transformer::make_layer_parameters() {
     own.up = matrix(h, model.ffn / ranks);
     own.down = matrix(model.ffn / ranks, h);
   } else {
-    own.query = matrix(h, h / ranks);
-    own.key = matrix(h, model.kv_width() / ranks);
-    own.value = matrix(h, model.kv_width() / ranks);
-    own.output = matrix(h / ranks, h);
+    const auto projected = [&](std::uint64_t width) {
+      const std::size_t index = matrix(h, width / ranks);
+      if (model.qkv_bias) static_cast<void>(add_weight(width / ranks));
+      return index;
+    };
+    own.query = projected(model.attention_width());
+    own.key = projected(model.kv_width());
+    own.value = projected(model.kv_width());
+    own.output = matrix(model.attention_width() / ranks, h);
+    if (model.head_norms) {
+      own.query_norm = add_weight(model.head_width());
+      own.key_norm = add_weight(model.head_width());
+    }
     if (model.family == ModelFamily::Bert) own.first_norm = norm();
     if (model.family == ModelFamily::Llama) own.gate = matrix(h, model.ffn / ranks);
     if (model.family == ModelFamily::Mixtral) {
@@ -87,6 +104,7 @@ void Transformer::make_parameters() {
   if (megatron_) return megatron_->make_parameters();
   if (model.family == ModelFamily::Vit) return make_vit_parameters();
   if (model.family == ModelFamily::T5) return make_t5_parameters();
+  if (model.family == ModelFamily::Dit) return make_dit_parameters();
   const std::uint64_t h = model.hidden;
   const std::uint64_t words =
       (model.vocabulary + setup_.parallel.tensor - 1) / setup_.parallel.tensor;
@@ -123,31 +141,58 @@ void Transformer::make_parameters() {
     static_cast<void>(add_weight(h));
   }
   const bool shares_table = model.tied_head && setup_.parallel.is_first();
-  if (is_last) head_ = shares_table ? word_table_ : add_weight(words * h, words);
+  const std::uint64_t head_words = (words + setup_.head_ranks - 1) / setup_.head_ranks;
+  if (is_last) head_ = shares_table ? word_table_ : add_weight(head_words * h, head_words);
   if (lora_.rank > 0) make_adapters();
+}
+
+std::vector<std::vector<std::size_t>> Transformer::unit_parameters() const {
+  std::vector<std::vector<std::size_t>> units(layer_parameters_.size());
+  for (std::size_t i = 0; i < units.size(); ++i) {
+    const auto add = [&](const ParameterRange& range) {
+      for (std::size_t p = 0; p < range.count; ++p) units[i].push_back(range.first + p);
+    };
+    add(layer_parameters_[i]);
+    if (i < adapters_.size()) add(adapters_[i]);
+  }
+  return units;
 }
 
 void Transformer::make_adapters() {
   // peft makes adapters in the model's type, all of them, and then casts each to four bytes.
   const ModelShape& model = setup_.model;
   std::vector<Tensor> narrow;
+  const std::uint64_t made_width = parameter_bytes();
+  const std::uint64_t width = lora_.in_own_type ? made_width : 4;
   const auto make = [&](std::uint64_t count) {
-    narrow.push_back(tape_.allocate(count * setup_.wide_bytes, TensorKind::Parameter));
     Parameter parameter;
     parameter.count = count;
-    parameter.width = 4;
+    parameter.width = width;
+    parameter.rows = count / lora_.rank;
+    if (!setup_.defers_parameters) {
+      narrow.push_back(tape_.allocate(count * made_width, TensorKind::Parameter));
+    }
     return tape_.add_parameter(std::move(parameter));
   };
   const std::size_t first = tape_.parameters().size();
+  const bool is_joint = model.family == ModelFamily::Gpt2;
   for (LayerWeights& own : layers_) {
+    const std::size_t begin = tape_.parameters().size();
     own.query_low = make(model.hidden * lora_.rank);
-    own.query_high = make(lora_.rank * model.hidden);
-    own.value_low = make(model.hidden * lora_.rank);
-    own.value_high = make(lora_.rank * model.kv_width());
+    own.query_high = make(lora_.rank * (is_joint ? 3 * model.hidden : model.attention_width()));
+    if (!is_joint) {
+      own.value_low = make(model.hidden * lora_.rank);
+      own.value_high = make(lora_.rank * model.kv_width());
+    }
+    adapters_.push_back({.first = begin, .count = tape_.parameters().size() - begin});
   }
   input_leaf_ = tape_.add_parameter({.data = {}, .count = 0, .width = setup_.wide_bytes});
   for (std::size_t i = 0; i < narrow.size(); ++i) {
     Parameter& parameter = tape_.parameters()[first + i];
+    if (width == made_width && lora_.in_own_type) {
+      parameter.data = std::move(narrow[i]);
+      continue;
+    }
     parameter.data = tape_.allocate(parameter.count * 4, TensorKind::Parameter);
     narrow[i].reset();
   }

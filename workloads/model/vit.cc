@@ -15,7 +15,9 @@ void patches_backward(Tape& tape, Node& node, Backprop& b) {
   // The gradient comes as rows of tokens; the convolution wants channels first. Images need none.
   Tensor channels_first = tape.gradient(node.sizes[2]);
   b.out[1].tensor = tape.gradient(node.sizes[0]);
-  { const Tensor workspace = tape.allocate(node.sizes[5], TensorKind::Workspace); }
+  if (node.sizes[5] > 0) {
+    const Tensor workspace = tape.allocate(node.sizes[5], TensorKind::Workspace);
+  }
   channels_first.reset();
   b.out[2] = b.gradient;
   b.reduced_bytes[2] = node.sizes[1];
@@ -52,11 +54,27 @@ void Transformer::make_vit_parameters() {
     return index;
   };
   patch_weight_ = with_its_bias(3 * model.patch * model.patch, h);
-  class_token_ = add_weight(h);
-  position_table_ = add_weight((model.patch_count() + 1) * h);
+  // A module's own parameters are moved after those of its children: timm's model has them itself.
+  const auto own_parameters = [&] {
+    class_token_ = add_weight(h);
+    position_table_ = add_weight((model.patch_count() + 1) * h);
+  };
+  const bool is_timm = setup_.implementation == Implementation::Timm;
+  if (!is_timm) own_parameters();
   for (std::uint64_t i = 0; i < model.layer_count; ++i) {
     const std::size_t first = tape_.parameters().size();
     LayerWeights own;
+    if (is_timm) {
+      own.first_norm = with_its_bias(1, h);
+      own.query = with_its_bias(h, 3 * h);
+      own.output = with_its_bias(h, h);
+      own.second_norm = with_its_bias(1, h);
+      own.up = with_its_bias(h, model.ffn);
+      own.down = with_its_bias(model.ffn, h);
+      layers_.push_back(own);
+      layer_parameters_.push_back({.first = first, .count = tape_.parameters().size() - first});
+      continue;
+    }
     own.query = with_its_bias(h, h);
     own.key = with_its_bias(h, h);
     own.value = with_its_bias(h, h);
@@ -70,6 +88,16 @@ void Transformer::make_vit_parameters() {
   }
   final_norm_ = with_its_bias(1, h);
   head_ = with_its_bias(h, model.vocabulary);
+  if (is_timm) own_parameters();
+}
+
+// In two bytes the weight's gradient is summed in parts of four bytes, so many that tiles of 128 x
+// 256 fill 132 processors: as recorded for three shapes.
+std::uint64_t Transformer::weight_sum_count() const {
+  const ModelShape& model = setup_.model;
+  const std::uint64_t columns = kPaddedBytes / 2 * model.patch * model.patch;
+  const std::uint64_t tiles = ((model.hidden + 127) / 128) * ((columns + 255) / 256);
+  return 132 / tiles + 1;
 }
 
 // Conv2d whose kernel is as large as its step: rows of patches, seen as tokens.
@@ -78,31 +106,33 @@ Var Transformer::vit_patches(const Tensor& pixels) {
   const Var bias = tape_.cast_parameter(patch_weight_ + 1);
   const Var weight = tape_.cast_parameter(patch_weight_);
   Var images;
-  images.count = setup_.batch * 3 * model.image * model.image;
+  images.count = setup_.batch * model.channels() * model.image * model.image;
   images.width = setup_.wide_bytes;
   images.tensor = pixels;
   if (setup_.autocast) images = cast(tape_, std::move(images), setup_.narrow_bytes);
   const std::uint64_t width = images.width;
   const std::uint64_t rows = setup_.batch * model.patch_count();
   Node* node = tape_.record(patches_backward, {&images, &weight, &bias});
-  // Padded images, output and padded weight; in two bytes the gradient of the weight needs three
-  // of its sums in four bytes, too.
   const std::uint64_t area = model.image * model.image;
   const std::uint64_t padded_images = setup_.batch * kPaddedBytes * area;
   const std::uint64_t padded_weight = kPaddedBytes * model.patch * model.patch * model.hidden;
   const std::uint64_t output_bytes = rows * model.hidden * width;
+  const std::uint64_t copies_bytes = padded_images + output_bytes + padded_weight;
+  // What cuDNN takes, as recorded: three colours are copied to padded channels forward in two bytes
+  // and backward in both types, latents' four forward in four bytes and backward in two.
+  const bool has_colours = model.channels() == 3;
   if (node != nullptr) {
-    const std::uint64_t sums = width < 4 ? 3 * padded_weight * 4 / width : 0;
+    const std::uint64_t sums = width < 4 ? weight_sum_count() * padded_weight * 4 / width : 0;
+    const bool copies_back = has_colours || width < 4;
     node->sizes = {weight.size_bytes(), bias.size_bytes(),
                    output_bytes,        rows,
-                   model.hidden,        padded_images + output_bytes + padded_weight + sums + 144};
+                   model.hidden,        copies_back ? copies_bytes + sums + 144 : 0};
   }
   tape_.save(node, 0, images.tensor);
   tape_.save(node, 1, weight.tensor);
   Var out = tape_.make(rows * model.hidden, width);
-  if (width < 4) {
-    const Tensor workspace =
-        tape_.allocate(padded_images + output_bytes + padded_weight + 16, TensorKind::Workspace);
+  if ((width < 4) == has_colours) {
+    const Tensor workspace = tape_.allocate(copies_bytes + 16, TensorKind::Workspace);
   }
   tape_.attach(node, &out);
   return out;
@@ -130,9 +160,19 @@ Var Transformer::vit_layer(const LayerWeights& own, Var hidden) {
   Var residual = hidden;
   hidden = layer_norm(tape_, hidden, rows, own.first_norm, own.first_norm + 1);
   Var weights;
-  Var query = heads(linear(tape_, hidden, rows, with_bias(own.query)));
-  Var key = heads(linear(tape_, hidden, rows, with_bias(own.key)));
-  Var value = heads(linear(tape_, hidden, rows, with_bias(own.value)));
+  Var query, key, value;
+  if (setup_.implementation == Implementation::Timm) {
+    Var joint = linear(tape_, hidden, rows, with_bias(own.query));
+    std::array<Var, 3> parts = split_three(tape_, joint, true);
+    joint.drop();
+    query = heads(std::move(parts[0]));
+    key = heads(std::move(parts[1]));
+    value = heads(std::move(parts[2]));
+  } else {
+    query = heads(linear(tape_, hidden, rows, with_bias(own.query)));
+    key = heads(linear(tape_, hidden, rows, with_bias(own.key)));
+    value = heads(linear(tape_, hidden, rows, with_bias(own.value)));
+  }
   Var mixed = attend(query, key, value, &weights);
   mixed = linear(tape_, std::move(mixed), rows, with_bias(own.output));
   for (Var* local : {&query, &key, &value}) local->drop();

@@ -150,6 +150,8 @@ void Inference::begin_batch() {
     generated = std::max(generated, lengths.generated);
   }
   if (given_length > 0) context_ = given_length;
+  const std::uint64_t answer = config_.answers[batch_index_ % config_.answers.size()];
+  if (answer > 0) generated = answer - 1;
   ++batch_index_;
   model_->set_padded(config_.padded && batch_size_ > 1);
   context_end_ = generates() ? context_ + generated : context_;

@@ -1,6 +1,7 @@
 // See infer_options.h.
 #include "workloads/programs/infer_options.h"
 
+#include <algorithm>
 #include <string>
 
 #include "workloads/programs/model_options.h"
@@ -12,8 +13,15 @@ namespace {
 void read_generation(Parameters& parameters, std::uint64_t longest, InferConfig* config) {
   const bool has_limit = config->setup.model.positions > 0;
   const std::uint64_t left = has_limit ? longest - config->lengths.context_max : longest;
-  config->lengths.generated_max = parameters.number(
-      "generated_max", {.preset = has_limit ? left : 2048, .lowest = 0, .highest = left});
+  // The last new token is not read again, so it needs no position.
+  config->answers = parameters.numbers("answers", {.preset = 0, .lowest = 1, .highest = left + 1});
+  if (config->answers.front() > 0) {
+    config->lengths.generated_max =
+        *std::max_element(config->answers.begin(), config->answers.end()) - 1;
+  } else {
+    config->lengths.generated_max = parameters.number(
+        "generated_max", {.preset = has_limit ? left : 2048, .lowest = 0, .highest = left});
+  }
   config->kv_mode =
       static_cast<KvMode>(parameters.choice("kv", {"concat", "preallocated", "paged"}));
   config->beams = parameters.number("beams", {.preset = 1, .lowest = 1, .highest = 64});
@@ -90,11 +98,13 @@ std::optional<TransformerSetup> read_draft(Parameters& parameters, const InferCo
   draft.model.vocabulary = config.setup.model.vocabulary;
   read_draft_shape(parameters, &draft.model);
   const bool one_by_one = config.batch_max == 1 && config.batches == std::vector<std::uint64_t>{0};
-  if (config.beams > 1 || config.samples || config.kv_mode != KvMode::Concat || config.padded ||
+  if (config.beams > 1 || config.samples || config.answers.front() > 0 ||
+      config.setup.head_ranks > 1 || config.kv_mode != KvMode::Concat || config.padded ||
       !one_by_one) {
     parameters.refuse_value(
         "draft",
-        "batch=1, beams=1, sample=0, kv=concat, padding=0 and no batches, as transformers does",
+        "batch=1, beams=1, sample=0, kv=concat, padding=0, tp=1, no batches and no answers, as "
+        "transformers does",
         names[choice]);
   }
   return draft;
@@ -104,12 +114,24 @@ InferConfig read_infer_config(Parameters& parameters) {
   InferConfig config;
   TransformerSetup& setup = config.setup;
   setup.model = read_model_shape(parameters);
+  if (setup.model.family == ModelFamily::Dit) {
+    parameters.refuse_value("model", "a model that encodes or generates; DiT is only trained",
+                            setup.model.name);
+  }
   setup.training = false;
   setup.autocast = false;
+  setup.head_ranks = read_tensor_ranks(parameters, &setup.model);
   const bool fp32 = parameters.choice("precision", {"bf16", "fp32"}) == 1;
   setup.wide_bytes = setup.narrow_bytes = fp32 ? 4 : 2;
   read_experts(parameters, 0, &setup);
-  setup.fused_attention = parameters.choice("attention", {"eager", "fused"}) == 1;
+  setup.fused_attention = parameters.choice("attention", {"fused", "eager"}) == 0;
+  if (setup.model.family == ModelFamily::Vit) {
+    const bool is_timm = parameters.choice("implementation", {"transformers", "timm"}) == 1;
+    if (is_timm) setup.implementation = Implementation::Timm;
+    if (is_timm && !setup.fused_attention) {
+      parameters.refuse_text("attention", "fused where implementation=timm", "eager");
+    }
+  }
   setup.kernels = read_switch(parameters, "kernels", false);
   config.request_count =
       parameters.number("requests", {.preset = 64, .lowest = 1, .highest = 1'000'000'000});

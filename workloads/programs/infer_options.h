@@ -20,6 +20,7 @@ struct InferConfig {
   std::uint64_t request_count = 64;
   std::uint64_t batch_max = 8;
   std::vector<std::uint64_t> batches, sequences;  // given shapes in turn; 0: drawn
+  std::vector<std::uint64_t> answers = {0};       // new tokens of each batch in turn; 0: drawn
   std::uint64_t beams = 1;
   bool samples = false;      // tokens are drawn instead of chosen
   bool pools = false;        // encoders: embeddings are made, and nothing is kept

@@ -20,16 +20,17 @@ ModelShape read_model_shape(Parameters& parameters) {
   model.hidden = number("hidden", model.hidden, 1 << 17);
   model.head_count = number("heads", model.head_count, 1024);
   model.ffn = number("ffn", model.ffn, 1 << 20);
-  const bool is_vit = model.family == ModelFamily::Vit;
-  model.vocabulary = number(is_vit ? "classes" : "vocabulary", model.vocabulary, 1 << 20);
-  if (is_vit) {
+  const bool has_images = model.image > 0;
+  model.vocabulary = number(has_images ? "classes" : "vocabulary", model.vocabulary, 1 << 20);
+  if (has_images) {
     model.image = number("image", model.image, 1 << 14);
     model.patch = number("patch", model.patch, 1 << 14);
     if (model.image % model.patch != 0) {
       parameters.refuse_value("patch", "a divisor of image = " + std::to_string(model.image),
                               model.patch);
     }
-    model.positions = model.patch_count() + 1;
+    // ViT has a class token besides.
+    model.positions = model.patch_count() + (model.family == ModelFamily::Vit ? 1 : 0);
   } else if (model.positions > 0) {
     model.positions = number("positions", model.positions, 1 << 20);
   }
@@ -109,6 +110,26 @@ void read_experts(Parameters& parameters, std::uint64_t token_count, Transformer
         sum);
   }
   setup->tokens_per_expert = std::move(given);
+}
+
+std::uint64_t read_tensor_ranks(Parameters& parameters, ModelShape* model) {
+  const std::uint64_t ranks = parameters.number("tp", {.preset = 1, .lowest = 1, .highest = 1024});
+  if (ranks == 1) return 1;
+  if (!model->is_llama_like()) {
+    parameters.refuse_value("tp", "1 but for Llama, Qwen and Mixtral models", ranks);
+  }
+  const auto share = [&](const char* what, std::uint64_t* value) {
+    if (*value % ranks != 0) {
+      parameters.refuse_value(
+          "tp", "a divisor of " + std::string(what) + " = " + std::to_string(*value), ranks);
+    }
+    *value /= ranks;
+  };
+  model->head_size = model->head_width();
+  share("heads", &model->head_count);
+  share("kv_heads", &model->kv_head_count);
+  share("ffn", &model->ffn);
+  return ranks;
 }
 
 bool read_switch(Parameters& parameters, const char* key, bool preset) {

@@ -20,6 +20,10 @@ void read_draft_shape(Parameters& parameters, ModelShape* draft);
 // every forward, so that shares may be given; 0 where it varies.
 void read_experts(Parameters& parameters, std::uint64_t token_count, TransformerSetup* setup);
 
+// Tensor parallel inference (key tp): what is left of the model on one rank. Heads, inner layers
+// and experts' inner layers are shared; says by how many ranks.
+[[nodiscard]] std::uint64_t read_tensor_ranks(Parameters& parameters, ModelShape* model);
+
 // A key that is 0 or 1.
 [[nodiscard]] bool read_switch(Parameters& parameters, const char* key, bool preset);
 

@@ -51,6 +51,33 @@ void read_precision(Parameters& parameters, TrainConfig* config) {
   setup.narrow_bytes = precision == 2 ? 4 : 2;
 }
 
+void read_implementation(Parameters& parameters, TransformerSetup* setup) {
+  const std::vector<std::string> names = {"transformers", "megatron", "timm"};
+  const std::size_t kind = parameters.choice("implementation", names);
+  setup->implementation = static_cast<Implementation>(kind);
+  const ModelFamily family = setup->model.family;
+  const bool is_llama = family == ModelFamily::Llama && !setup->model.has_qwen_parts();
+  if (setup->implementation == Implementation::Megatron && family != ModelFamily::Gpt2 &&
+      !is_llama) {
+    parameters.refuse_text("implementation",
+                           "transformers for BERT, Qwen, Mixtral, T5 and ViT models", names[kind]);
+  }
+  if (setup->implementation == Implementation::Timm && family != ModelFamily::Vit) {
+    parameters.refuse_text("implementation", "transformers, or timm for ViT models", names[kind]);
+  }
+}
+
+// transformers runs scaled dot product attention unless told not to, Megatron-LM its own layers.
+void read_attention(Parameters& parameters, TrainConfig* config) {
+  const bool is_megatron = config->is_megatron();
+  const std::size_t kind = is_megatron ? parameters.choice("attention", {"eager", "fused"})
+                                       : parameters.choice("attention", {"fused", "eager"});
+  config->setup.fused_attention = (kind == 0) != is_megatron;
+  if (config->setup.implementation == Implementation::Timm && !config->setup.fused_attention) {
+    parameters.refuse_text("attention", "fused where implementation=timm", "eager");
+  }
+}
+
 void read_checkpoint(Parameters& parameters, TrainConfig* config) {
   const std::size_t kind =
       parameters.choice("checkpoint", {"none", "full", "selective", "keep_products"});
@@ -104,6 +131,52 @@ void read_zero_grad(Parameters& parameters, TrainConfig* config) {
   }
 }
 
+void read_offload(Parameters& parameters, TrainConfig* config) {
+  const std::vector<std::string> names = {"none", "states", "gradients"};
+  const std::size_t kind = parameters.choice("offload", names);
+  config->offload = static_cast<Offload>(kind);
+  if (config->offload == Offload::None) return;
+  using enum DataParallelKind;
+  DataParallelSettings& own = config->data_parallel;
+  const bool is_deepspeed = own.kind == Zero1 || own.kind == Zero2 || own.kind == Zero3;
+  if (config->is_megatron() || (own.kind != None && !is_deepspeed)) {
+    parameters.refuse_text("offload",
+                           "none, or implementation=transformers with dp=1 or DeepSpeed's zero",
+                           names[kind]);
+  }
+  if (is_deepspeed && config->offload == Offload::Gradients) {
+    parameters.refuse_text("offload", "states where zero is given: DeepSpeed's gradients go too",
+                           names[kind]);
+  }
+  own.offloads = is_deepspeed;
+  if (config->offload == Offload::Gradients && config->zero_grad != ZeroGrad::AfterStep) {
+    parameters.refuse_text("offload", "none or states where zero_grad is not after_step",
+                           names[kind]);
+  }
+  if (config->clips && (is_deepspeed || config->offload == Offload::Gradients)) {
+    parameters.refuse_value("clip", "0 where gradients are on the host", 1);
+  }
+  if (config->scales_loss) {
+    parameters.refuse_text("offload", "none where precision=fp16_autocast", names[kind]);
+  }
+}
+
+void read_loss(Parameters& parameters, TrainConfig* config) {
+  config->keeps_batch = read_switch(parameters, "keep_batch", true);
+  const TransformerSetup& setup = config->setup;
+  const bool is_causal = setup.model.family == ModelFamily::Gpt2 || setup.model.is_llama_like();
+  if (config->is_megatron() || !is_causal) return;
+  config->loss_chunks =
+      parameters.number("loss_chunks", {.preset = 1, .lowest = 1, .highest = 1024});
+  if (config->loss_chunks > 1 && setup.parallel.tensor > 1) {
+    parameters.refuse_value("loss_chunks", "1 where tp is above 1", config->loss_chunks);
+  }
+  if (config->loss_chunks > 1 && (config->keeps_outputs || config->eval_every > 0)) {
+    parameters.refuse_value("loss_chunks", "1 where eval_every or keep_outputs is given",
+                            config->loss_chunks);
+  }
+}
+
 void read_optimizer(Parameters& parameters, TrainConfig* config) {
   if (config->is_megatron()) {  // its own, fused
     static_cast<void>(parameters.choice("optimizer", {"adamw"}));
@@ -116,6 +189,7 @@ void read_optimizer(Parameters& parameters, TrainConfig* config) {
     parameters.refuse_value("clip", "0 where implementation=megatron", 1);
   }
   read_zero_grad(parameters, config);
+  read_offload(parameters, config);
 }
 
 void read_model_state(Parameters& parameters, TrainConfig* config) {
@@ -185,7 +259,10 @@ void read_evaluation(Parameters& parameters, TrainConfig* config) {
 }
 
 void read_lora(Parameters& parameters, TrainConfig* config) {
-  if (config->setup.model.family != ModelFamily::Llama || config->is_megatron()) return;
+  const ModelShape& model = config->setup.model;
+  const bool has_adapters = model.is_llama_like() || model.family == ModelFamily::Gpt2 ||
+                            model.family == ModelFamily::Bert;
+  if (!has_adapters || config->is_megatron()) return;
   config->lora.rank = parameters.number("lora", {.preset = 0, .lowest = 0, .highest = 4096});
   if (config->lora.rank == 0) return;
   if (config->setup.parallel.tensor * config->setup.parallel.pipeline > 1) {
@@ -193,6 +270,7 @@ void read_lora(Parameters& parameters, TrainConfig* config) {
   }
   config->lora.input_gradient = config->checkpointed;
   config->lora.dropout = read_switch(parameters, "lora_dropout", false);
+  if (!model.is_llama_like()) return;
   config->lora.quantized = parameters.choice("quantize", {"none", "nf4"}) == 1;
   if (config->lora.quantized && config->setup.wide_bytes != 2) {
     parameters.refuse_text("quantize", "none, or precision=bf16 or bf16_weights_autocast", "nf4");
@@ -232,14 +310,7 @@ TrainConfig read_train_config(Parameters& parameters) {
   TrainConfig config;
   TransformerSetup& setup = config.setup;
   setup.model = read_model_shape(parameters);
-  setup.implementation = static_cast<Implementation>(
-      parameters.choice("implementation", {"transformers", "megatron"}));
-  const bool has_megatron =
-      setup.model.family == ModelFamily::Gpt2 || setup.model.family == ModelFamily::Llama;
-  if (config.is_megatron() && !has_megatron) {
-    parameters.refuse_text("implementation", "transformers for BERT, Mixtral, T5 and ViT models",
-                           "megatron");
-  }
+  read_implementation(parameters, &setup);
   setup.batch = parameters.number("batch", {.preset = 8, .lowest = 1, .highest = 4096});
   read_lengths(parameters, &config);
   config.step_count = parameters.number("steps", {.preset = 4, .lowest = 0, .highest = 1'000'000});
@@ -266,17 +337,19 @@ TrainConfig read_train_config(Parameters& parameters) {
     }
   }
   if (setup.model.family == ModelFamily::T5) {
-    setup.target = parameters.number("target", {.preset = 128, .lowest = 1, .highest = 131'072});
+    config.targets = parameters.numbers("target", {.preset = 128, .lowest = 1, .highest = 131'072});
+    setup.target = *std::max_element(config.targets.begin(), config.targets.end());
     if (setup.recomputes_attention) {
       parameters.refuse_text("checkpoint", "none or full for T5 models", "selective");
     }
   }
   const bool one_length = config.sequences.size() == 1 && !config.draws_lengths;
   read_experts(parameters, one_length ? setup.batch * config.sequences.front() : 0, &setup);
-  setup.fused_attention = parameters.choice("attention", {"eager", "fused"}) == 1;
+  read_attention(parameters, &config);
   setup.kernels = read_switch(parameters, "kernels", false);
   read_model_state(parameters, &config);
   read_evaluation(parameters, &config);
+  read_loss(parameters, &config);
   config.marks_phases = parameters.choice("marks", {"steps", "phases"}) == 1;
   if (config.data_parallel.kind != DataParallelKind::None &&
       config.data_parallel.kind >= DataParallelKind::Zero3 && config.checkpoint_blocks > 1) {

@@ -22,6 +22,13 @@ enum class ZeroGrad : std::uint8_t {
   Never,           // forgotten: gradients stay and add up
 };
 
+// Where the optimizer works.
+enum class Offload : std::uint8_t {
+  None,
+  States,     // on the host: gradients go there before the step, new parameters come back
+  Gradients,  // and each gradient goes there as soon as it is complete
+};
+
 enum class SaveKind : std::uint8_t {
   Plain,     // torch.save of the state dicts: tensors are copied to the host one by one
   Cast,      // a copy in two bytes of every parameter first
@@ -37,7 +44,9 @@ struct TrainConfig {
   std::uint64_t accumulate = 1;  // micro batches per step
   OptimizerKind optimizer = OptimizerKind::AdamW;
   bool clips = false;
-  bool scales_loss = false;  // float16: a GradScaler around backward and step
+  Offload offload = Offload::None;
+  std::uint64_t loss_chunks = 1;  // of tokens: head and loss, each checkpointed
+  bool scales_loss = false;       // float16: a GradScaler around backward and step
   ZeroGrad zero_grad = ZeroGrad::AfterStep;
   bool checkpointed = false;            // blocks are run again in the backward
   bool reentrant = false;               // the blocks run without a graph first
@@ -48,7 +57,9 @@ struct TrainConfig {
   bool caches_in_evaluation = true;  // evaluation does not checkpoint, so it keeps a cache
   bool given_mask = false;
   bool padded = false;  // the mask hides tokens, and labels are tensors of their own
-  std::vector<std::uint64_t> sequences;  // lengths in turn
+  std::vector<std::uint64_t> sequences;      // lengths in turn
+  std::vector<std::uint64_t> targets = {0};  // T5: the decoder's lengths in turn
+  bool keeps_batch = true;  // until the next one is there, else only through the forward
   bool draws_lengths = false;
   LengthSettings lengths;
   DataParallelSettings data_parallel;

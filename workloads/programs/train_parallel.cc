@@ -38,7 +38,7 @@ void check_shares(Parameters& parameters, const TransformerSetup& setup) {
 void check_families(Parameters& parameters, const TransformerSetup& setup) {
   const ModelFamily family = setup.model.family;
   const bool is_whole =
-      family == ModelFamily::Vit || family == ModelFamily::T5 || family == ModelFamily::Mixtral;
+      setup.model.image > 0 || family == ModelFamily::T5 || family == ModelFamily::Mixtral;
   if (!is_whole) return;
   const std::string wanted = "1 for " + std::string(setup.model.name);
   if (setup.parallel.tensor > 1) parameters.refuse_value("tp", wanted, setup.parallel.tensor);
@@ -67,8 +67,12 @@ void check_data_parallel(Parameters& parameters, const TrainConfig& config, std:
                             "every micro batch",
                             zero + fsdp);
   }
-  if (config.lora.rank > 0 && zero + fsdp > 0) {
-    parameters.refuse_value("lora", "0 where zero or fsdp is given", config.lora.rank);
+  if (config.lora.rank > 0 && fsdp == 1) {
+    parameters.refuse_value("lora", "0 where fsdp=1: one flat parameter is trained or frozen",
+                            config.lora.rank);
+  }
+  if (config.lora.quantized && zero + fsdp > 0) {
+    parameters.refuse_text("quantize", "none where zero or fsdp is given", "nf4");
   }
 }
 
@@ -173,6 +177,7 @@ void read_data_parallel(Parameters& parameters, TrainConfig* config) {
   }
   using enum DataParallelKind;
   const DataParallelKind kinds[] = {Ddp, Zero1, Zero2, Zero3};
+  config->lora.in_own_type = zero + fsdp > 0;
   own.kind = fsdp == 1 ? Fsdp1 : fsdp == 2 ? Fsdp2 : ranks == 1 ? None : kinds[zero];
   if (own.kind == Ddp) {
     own.bucket_bytes = parameters.number("bucket_mb", {.preset = 25, .lowest = 1, .highest = 4096})
@@ -198,7 +203,11 @@ void read_data_parallel(Parameters& parameters, TrainConfig* config) {
     own.reshard = read_switch(parameters, "reshard", true);
     own.gathers_narrow = parameters.choice("gathered", {"same", "bf16"}) == 1;
   }
-  if (fsdp > 0 || zero == 3) own.prefetch = read_switch(parameters, "prefetch", true);
+  if (fsdp > 0 || zero == 3) {
+    own.prefetch = read_switch(parameters, "prefetch", true);
+    own.defers_parameters = parameters.choice("initialize", {"deferred", "whole"}) == 0;
+    config->setup.defers_parameters = own.defers_parameters;
+  }
   if (own.kind != None) own.records = read_switch(parameters, "record", true);
   if (!own.gathers_narrow) return;
   TransformerSetup& setup = config->setup;

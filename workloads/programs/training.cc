@@ -21,6 +21,7 @@ Training::Training(const TrainConfig& config, std::uint64_t seed, EventBatch* ba
   model_->set_routing_seed(seed);
   if (config.keeps_outputs) model_->set_kept_outputs(&kept_outputs_);
   tape().set_keeps_products(config.keeps_products);
+  model_->set_loss_chunks(config.loss_chunks);
 }
 
 bool Training::advance() {
@@ -84,7 +85,7 @@ void Training::wrap() {
   } else if (settings.kind >= DataParallelKind::Zero3) {
     sharded_ =
         std::make_unique<ShardedParameters>(settings, config_.setup.parallel.data_rank, &tape());
-    sharded_->wrap(model_->layer_parameters());
+    sharded_->wrap(model_->unit_parameters());
     if (settings.kind == DataParallelKind::Fsdp1) tape().set_sum_stream(2);
     tape().set_on_hook([this](std::uint64_t code) { sharded_->on_hook(code); });
   } else if (settings.kind != DataParallelKind::None) {
@@ -93,6 +94,9 @@ void Training::wrap() {
     tape().set_on_parameter([this](std::size_t index) {
       if (tape().parameters()[index].count > 0) replicas_->on_gradient(index);
     });
+  } else if (config_.offload == Offload::Gradients) {
+    tape().set_on_parameter(
+        [this](std::size_t index) { tape().parameters()[index].gradient.reset(); });
   }
 }
 
@@ -157,19 +161,23 @@ void Training::begin_pass() {
   pass().micro_batch = next.micro_batch;
   pass().chunk = next.chunk;
   mark_phase("forward");
-  begin_forward(next_length(step_ * config_.accumulate + next.micro_batch));
+  begin_forward(step_ * config_.accumulate + next.micro_batch);
   layer_ = next.chunk * chunk_layer_count();
   layer_end_ = layer_ + chunk_layer_count();
 }
 
-void Training::begin_forward(std::uint64_t length) {
+void Training::begin_forward(std::uint64_t index) {
   Pass& own = pass();
-  own.length = length;
+  own.length = next_length(index);
+  own.target = config_.targets[index % config_.targets.size()];
   const std::uint64_t batch = evaluating_ ? config_.eval_batch : config_.setup.batch;
-  model_->set_lengths(batch, length, 0);
+  model_->set_lengths(batch, own.length, 0);
+  model_->set_target(own.target);
   // The new batch is there before the variable lets go of the old one. Stages in between get none.
   const Transformer::InputSizes sizes = model_->input_sizes();
-  if (is_first() || is_last()) {
+  if (config_.setup.model.family == ModelFamily::Dit) {
+    make_noisy_batch(sizes);
+  } else if (is_first() || is_last()) {
     Tensor tokens = tape().allocate(sizes.input_bytes, TensorKind::Activation);
     Tensor mask;
     if (config_.given_mask) mask = tape().allocate(sizes.input_bytes, TensorKind::Activation);
@@ -191,6 +199,16 @@ void Training::begin_forward(std::uint64_t length) {
   layer_ = 0;
   layer_end_ = config_.setup.own_layer_count();
   phase_ = Phase::Forward;
+}
+
+// Latents, their noise, times and classes replace those of the last step one by one.
+void Training::make_noisy_batch(const Transformer::InputSizes& sizes) {
+  Pass& own = pass();
+  own.tokens = tape().allocate(sizes.input_bytes, TensorKind::Activation);
+  own.noise = tape().allocate(sizes.input_bytes, TensorKind::Activation);
+  own.times = tape().allocate(sizes.label_bytes, TensorKind::Activation);
+  own.labels = tape().allocate(sizes.label_bytes, TensorKind::Activation);
+  model_->set_conditions({.noise = own.noise, .times = own.times, .labels = own.labels});
 }
 
 // PyTorch's stages have a buffer for every micro batch from their first step on; Megatron-LM makes
@@ -289,6 +307,12 @@ void Training::end_forward() {
     }
     own.output = loss;
     own.output.tensor.reset();
+    model_->forget_conditions();
+    if (!config_.keeps_batch) {
+      for (Tensor* held : {&own.tokens, &own.given_mask, &own.labels, &own.noise, &own.times}) {
+        held->reset();
+      }
+    }
   } else {
     send();
   }
@@ -320,6 +344,7 @@ void Training::begin_backward() {
   Pass& own = pass();
   mark_phase("backward");
   model_->set_lengths(config_.setup.batch, own.length, 0);
+  model_->set_target(own.target);
   if (config_.zero_grad == ZeroGrad::BeforeBackward && own.micro_batch == 0) release_gradients();
   if (replicas_) {
     replicas_->begin_backward(pass_index_ + 1 == pipeline_pass_count(config_.pipeline()));

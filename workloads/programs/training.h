@@ -33,17 +33,20 @@ class Training {
     Var output;  // where the backward begins
     // Without labels of their own the tokens are the labels.
     Tensor tokens, labels, given_mask, loss, scaled_loss, received;
+    Tensor noise, times;                           // DiT
     std::vector<Tensor> arguments, new_arguments;  // of reentrant checkpoints, while a loss lives
     std::uint64_t micro_batch = 0;
     std::uint64_t chunk = 0;
-    std::uint64_t length = 0;
+    std::uint64_t length = 0, target = 0;
     bool in_flight = false;
   };
 
   void start();
   void wrap();
   void begin_pass();
-  void begin_forward(std::uint64_t length);
+  // `index`: of the batch, which decides its lengths.
+  void begin_forward(std::uint64_t index);
+  void make_noisy_batch(const Transformer::InputSizes& sizes);
   void make_stage_buffers();
   void receive();
   // The buffer for a pass's received hidden states, or for their gradient.

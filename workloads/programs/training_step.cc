@@ -45,7 +45,7 @@ void Training::optimize() {
       const bool is_whole = replicas_ && replicas_->shares_states();
       optimizer_.clip(is_whole ? sizes_of(model_->trained_parameters()) : tensors);
     }
-    optimizer_.step(tensors);
+    if (config_.offload == Offload::None) optimizer_.step(tensors);
     if (config_.scales_loss) scaler_.update();
     if (replicas_) replicas_->end_step();
     if (sharded_) sharded_->end_step();
@@ -92,7 +92,7 @@ void Training::evaluate() {
     activate(next);
   }
   if (config_.step_count == 0) batch_->mark("step", eval_index_);
-  begin_forward(next_length(eval_index_));
+  begin_forward(eval_index_);
 }
 
 void Training::end_evaluation() {
@@ -184,6 +184,8 @@ void Training::end() {
     own.tokens.reset();
     own.labels.reset();
     own.given_mask.reset();
+    own.noise.reset();
+    own.times.reset();
     own.loss.reset();
     own.arguments.clear();
   }

@@ -37,11 +37,14 @@ void Engine::make_weights() {
     make_weight(h);
     if (!is_llama) make_weight(h);
   };
-  make_weight(model.vocabulary * h);
+  const std::uint64_t words = (model.vocabulary + setup_.ranks - 1) / setup_.ranks;
+  make_weight(words * h);
   if (model.positions > 0) make_weight(model.positions * h);
   for (std::uint64_t i = 0; i < model.layer_count; ++i) {
-    linear(h, h + 2 * model.kv_width());
-    linear(h, h);
+    linear(h, model.attention_width() + 2 * model.kv_width());
+    if (model.qkv_bias) make_weight(model.attention_width() + 2 * model.kv_width());
+    linear(model.attention_width(), h);
+    for (int half = 0; model.head_norms && half < 2; ++half) make_weight(model.head_width());
     if (model.expert_count > 0) make_weight(h * experts);  // the router
     linear(experts * h, is_llama ? 2 * model.ffn : model.ffn);
     linear(experts * model.ffn, h);
@@ -49,7 +52,7 @@ void Engine::make_weights() {
     norm();
   }
   norm();
-  if (!model.tied_head) make_weight(model.vocabulary * h);
+  if (!model.tied_head) make_weight(words * h);
 }
 
 std::uint64_t Engine::cache_bytes_per_token() const {
@@ -111,7 +114,8 @@ void Engine::layer(std::size_t index, std::span<const PassPart> parts) {
     llama_layer(index, parts);
   }
   const ModelShape& model = setup_.model;
-  const std::uint64_t attention = model.hidden * (2 * model.hidden + 2 * model.kv_width());
+  const std::uint64_t attention =
+      model.hidden * (2 * model.attention_width() + 2 * model.kv_width());
   const std::uint64_t expert = model.hidden * model.ffn * (model.is_llama_like() ? 3 : 2);
   // Each token computes with its experts; few tokens read few of them.
   const std::uint64_t computed = std::max<std::uint64_t>(model.experts_per_token, 1);
@@ -124,7 +128,7 @@ void Engine::layer(std::size_t index, std::span<const PassPart> parts) {
     pairs += part.tokens * part.width * part.context;
     cached += part.width * part.context;
   }
-  emit_kernel(2 * tokens_ * matrices + 4 * pairs * model.hidden,
+  emit_kernel(2 * tokens_ * matrices + 4 * pairs * model.attention_width(),
               (attention + read * expert + 2 * cached * model.kv_width()) * setup_.width,
               setup_.kv_mode == KvMode::Paged ? 9 : 9 + 4 * parts.size());
 }
@@ -137,15 +141,20 @@ void Engine::llama_layer(std::size_t index, std::span<const PassPart> parts) {
     hidden_ = rows_of(tokens_, model.hidden);
   }
   {
-    Tensor joint = rows_of(tokens_, model.hidden + 2 * model.kv_width());
+    Tensor joint = rows_of(tokens_, model.attention_width() + 2 * model.kv_width());
     if (!workspace_) workspace_ = pool_->make(kWorkspaceBytes, TensorKind::Workspace);
     Tensor mixed = attend(index, parts);
     Tensor out = rows_of(tokens_, model.hidden);
     mixed.reset();
     joint.reset();
-    hidden_ = std::move(out);
+    hidden_ = summed(std::move(out));
   }
-  hidden_ = model.expert_count > 0 ? experts_of() : gated_mlp();
+  hidden_ = summed(model.expert_count > 0 ? experts_of() : gated_mlp());
+}
+
+Tensor Engine::summed(Tensor partial) {
+  if (setup_.ranks == 1) return partial;
+  return rows_of(tokens_, setup_.model.hidden);
 }
 
 Tensor Engine::gated_mlp() {
@@ -197,14 +206,15 @@ void Engine::gpt2_layer(std::size_t index, std::span<const PassPart> parts) {
 
 Tensor Engine::attend(std::size_t index, std::span<const PassPart> parts) {
   // One kernel reads pages; without them each request is a call of its own.
-  if (setup_.kv_mode == KvMode::Paged) return rows_of(tokens_, setup_.model.hidden);
+  const std::uint64_t width = setup_.model.attention_width();
+  if (setup_.kv_mode == KvMode::Paged) return rows_of(tokens_, width);
   std::vector<Tensor> outputs;
   for (const PassPart& part : parts) {
     reorder(index, part);  // the part's new keys and values join what the slot holds
-    outputs.push_back(rows_of(part.tokens * part.width, setup_.model.hidden));
+    outputs.push_back(rows_of(part.tokens * part.width, width));
   }
   if (outputs.size() == 1) return std::move(outputs.front());
-  return rows_of(tokens_, setup_.model.hidden);
+  return rows_of(tokens_, width);
 }
 
 Tensor Engine::logits(std::uint64_t rows) {
@@ -212,7 +222,16 @@ Tensor Engine::logits(std::uint64_t rows) {
   if (model.family == ModelFamily::Gpt2) hidden_ = rows_of(tokens_, model.hidden);  // last norm
   residual_.reset();
   Tensor chosen = rows_of(rows, model.hidden);
-  Tensor narrow = rows_of(rows, model.vocabulary);
+  Tensor narrow;
+  if (setup_.ranks > 1) {
+    // Each rank's words are gathered, one rank's after the other's, and laid out anew.
+    const std::uint64_t words = (model.vocabulary + setup_.ranks - 1) / setup_.ranks;
+    const Tensor own = rows_of(rows, words);
+    const Tensor gathered = rows_of(rows, words * setup_.ranks);
+    narrow = rows_of(rows, words * setup_.ranks);
+  } else {
+    narrow = rows_of(rows, model.vocabulary);
+  }
   emit_kernel(2 * rows * model.hidden * model.vocabulary,
               (model.hidden + 2 * rows) * model.vocabulary * setup_.width, 4);
   chosen.reset();

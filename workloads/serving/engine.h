@@ -20,6 +20,7 @@ struct EngineSetup {
   ModelShape model;
   std::uint64_t width = 2;  // bytes per element of weights, activations and cache
   KvMode kv_mode = KvMode::Paged;
+  std::uint64_t ranks = 1;  // that share the words; `model` has this rank's heads and inner layers
   std::uint64_t slot_count = 64;
   std::uint64_t beams = 1;
 };
@@ -53,6 +54,8 @@ class Engine {
   // A pass is begin, every layer in turn, and one of the ends.
   void begin(std::span<const PassPart> parts);
   void layer(std::size_t index, std::span<const PassPart> parts);
+  // What ranks sum up goes to a tensor of its own.
+  [[nodiscard]] Tensor summed(Tensor partial);
   // The last hidden states, of `rows` tokens, become logits in four bytes.
   [[nodiscard]] Tensor logits(std::uint64_t rows);
   // No logits are wanted: the pass was for the cache.

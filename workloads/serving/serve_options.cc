@@ -54,6 +54,9 @@ void read_limits(Parameters& parameters, ServeConfig* config) {
 void read_drafting(Parameters& parameters, ServeConfig* config) {
   const ModelShape draft = read_draft(parameters, config->target.model);
   if (draft.layer_count == 0) return;
+  if (config->target.ranks > 1) {
+    parameters.refuse_value("draft", "none where tp is above 1", draft.name);
+  }
   config->draft = config->target;
   config->draft->model = draft;
   config->limits.draft_tokens =
@@ -132,8 +135,10 @@ LengthSettings read_lengths(Parameters& parameters, const LengthBounds& bounds) 
   return lengths;
 }
 
-ServeConfig read_serve_config(Parameters& parameters, const ModelShape& model) {
+ServeConfig read_serve_config(Parameters& parameters, const ModelShape& model,
+                              std::uint64_t ranks) {
   ServeConfig config;
+  config.target.ranks = ranks;
   config.target.model = model;
   config.target.width = parameters.choice("precision", {"bf16", "fp32"}) == 1 ? 4 : 2;
   config.request_count =

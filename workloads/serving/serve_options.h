@@ -26,7 +26,8 @@ struct ServeConfig {
 };
 
 // Each throws UsageError with key, allowed values and the text given.
-[[nodiscard]] ServeConfig read_serve_config(Parameters& parameters, const ModelShape& model);
+[[nodiscard]] ServeConfig read_serve_config(Parameters& parameters, const ModelShape& model,
+                                            std::uint64_t ranks);
 [[nodiscard]] ArrivalSettings read_arrivals(Parameters& parameters);
 struct LengthBounds {
   std::uint64_t longest = 0;         // tokens of prompt and answer that the model can have

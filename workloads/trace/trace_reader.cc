@@ -51,7 +51,17 @@ class LineReader {
   std::uint64_t line_number_ = 0;
 };
 
-std::optional<std::string_view> too_long(std::optional<ErrorText>* broken) {
+// The rest of a file that holds no newline. Zeros stand behind the rows of a capture that was not
+// ended.
+std::optional<std::string_view> too_long(std::string_view rest, std::optional<ErrorText>* broken) {
+  if (rest.find('\0') != std::string_view::npos) {
+    *broken = ErrorText{.what = "zeros behind the last row",
+                        .where = "",
+                        .wanted = "a file that ends with its last row",
+                        .got = "a capture that is still going on, or whose program was killed",
+                        .next = "allocmark capture --finish --out FOLDER, with its folder"};
+    return std::nullopt;
+  }
   *broken = ErrorText{.what = "line too long",
                       .where = "",
                       .wanted = fmt::format("at most {} bytes", kLineBytesMax),
@@ -68,13 +78,13 @@ std::optional<std::string_view> LineReader::next(std::optional<ErrorText>* broke
       std::size_t length = static_cast<std::size_t>(static_cast<const char*>(newline) - begin);
       begin_ += length + 1;
       ++line_number_;
-      if (length > kLineBytesMax) return too_long(broken);
+      if (length > kLineBytesMax) return too_long({begin, length}, broken);
       if (length > 0 && begin[length - 1] == '\r') --length;
       return std::string_view(begin, length);
     }
     if (end_ - begin_ > kLineBytesMax) {
       ++line_number_;
-      return too_long(broken);
+      return too_long({begin, end_ - begin_}, broken);
     }
     std::memmove(buffer_.data(), begin, end_ - begin_);
     end_ -= begin_;

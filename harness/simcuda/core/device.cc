@@ -78,7 +78,7 @@ PoolOutcome Device::add_pool(PoolId id, std::uint64_t size_bytes_max) {
   const auto reclaim_others = [this, id](Work& work) { reclaim(id, work); };
   slot.pool = std::make_unique<MemoryPool>(
       MemoryPool::Setup{.range = {*lo, *lo + range_bytes}, .chunk_count_max = chunk_count}, memory_,
-      streams_, reclaim_others);
+      streams_, pool_streams_, reclaim_others);
   return outcome;
 }
 
@@ -197,6 +197,7 @@ void Device::forget_ended_streams(std::uint64_t now_ns) {
     for (const PoolSlot& slot : pools_) {
       slot.pool->forget_stream(stream);
     }
+    pool_streams_.forget(stream);
     streams_.release_stream(stream);
   }
 }
@@ -218,13 +219,15 @@ Outcome Device::synchronize_event(EventId event, std::uint64_t now_ns) {
 Outcome Device::synchronize_device(std::uint64_t now_ns) {
   const Finish finish = streams_.device_finish(now_ns);
   if (finish.status == Status::Ok) note_host_saw_device();
-  return after_wait(finish, now_ns, [&](StreamId other) { return streams_.position(other); });
+  return after_wait(
+      finish, now_ns, [&](StreamId other) { return streams_.position(other); },
+      /*whole_device=*/true);
 }
 
 // The host has waited: what it now knows to be free becomes common, and pools release what is above
 // their threshold.
 Outcome Device::after_wait(const Finish& finish, std::uint64_t now_ns,
-                           const FinishedThrough& finished_through) {
+                           const FinishedThrough& finished_through, bool whole_device) {
   Outcome outcome;
   outcome.status = finish.status;
   if (finish.status != Status::Ok) {
@@ -236,7 +239,7 @@ Outcome Device::after_wait(const Finish& finish, std::uint64_t now_ns,
     any_moved |= slot.pool->collect(finished_through, outcome.work);
   }
   for (const PoolSlot& slot : pools_) {
-    slot.pool->settle(any_moved, outcome.work);
+    slot.pool->settle(any_moved, whole_device, outcome.work);
   }
   outcome.work.chunks_returned += retire_pools(std::max(now_ns, finish.finish_ns));
   return outcome;

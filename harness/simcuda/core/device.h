@@ -119,7 +119,8 @@ class Device {
   [[nodiscard]] MemoryPool* pool_holding(std::uint64_t address) const;
   void reclaim(std::optional<PoolId> except, Work& work);
   [[nodiscard]] Outcome after_wait(const Finish& finish, std::uint64_t now_ns,
-                                   const FinishedThrough& finished_through);
+                                   const FinishedThrough& finished_through,
+                                   bool whole_device = false);
   std::uint64_t retire_pools(std::uint64_t now_ns);
   void forget_ended_streams(std::uint64_t now_ns);
   // Mapped memory by handle and offset, so that two addresses of one place are one place.
@@ -138,6 +139,7 @@ class Device {
   DeviceConfig config_;
   PhysicalMemory memory_;
   StreamOrder streams_;
+  PoolStreams pool_streams_;
   ReservedArea area_;
   DeviceHeap heap_;
   VirtualMemory virtual_memory_;

@@ -9,10 +9,11 @@
 namespace simcuda {
 
 MemoryPool::MemoryPool(Setup setup, PhysicalMemory& memory, StreamOrder& streams,
-                       std::function<void(Work&)> on_shortage)
+                       PoolStreams& known_streams, std::function<void(Work&)> on_shortage)
     : setup_(setup),
       memory_(memory),
       streams_(streams),
+      known_streams_(known_streams),
       on_shortage_(std::move(on_shortage)),
       mapped_(setup.range.size_bytes() / kChunkBytes),
       free_mapped_(setup.range.size_bytes() / kChunkBytes) {
@@ -141,17 +142,18 @@ std::uint64_t MemoryPool::take_new(std::uint64_t size_bytes, Work& work) {
   const ChunkSpan touched = touched_chunks(range);
   const std::uint64_t need_count = touched.count() - mapped_.count_in(touched);
   const std::uint64_t gathered_count = gather(need_count, work);
-  if (gathered_count < need_count) {
-    spare_count_ += gathered_count;
-    add_to_main(range);
-    release(attributes_.release_threshold_bytes, work);
-    return 0;
-  }
-  for (std::uint64_t chunk = touched.first; chunk < touched.last; ++chunk) {
+  std::uint64_t left_count = gathered_count;
+  for (std::uint64_t chunk = touched.first; chunk < touched.last && left_count > 0; ++chunk) {
+    if (mapped_.contains(chunk)) continue;
     mapped_.insert(chunk);
+    --left_count;
   }
-  work.chunks_mapped += need_count;
-  return range.lo;
+  work.chunks_mapped += gathered_count;
+  if (gathered_count == need_count) return range.lo;
+  // What was found stays at the low end of the place that the block would have had.
+  add_to_main(range);
+  release(attributes_.release_threshold_bytes, work);
+  return 0;
 }
 
 // The last resort: a block whose free lies ahead; the stream waits for it on the device.
@@ -163,7 +165,7 @@ std::uint64_t MemoryPool::take_and_wait(std::uint64_t size_bytes, StreamId strea
     }
     if (const std::optional<FreeBlock> block = other.blocks.best_fit(size_bytes)) {
       other.blocks.cut_low_end(*block, size_bytes);
-      streams_.wait_position(stream, other.stream, block->marker, now_ns);
+      streams_.wait_unnoted(stream, other.stream, block->marker, now_ns);
       work.stream_waits = true;
       return block->range.lo;
     }
@@ -218,11 +220,11 @@ bool MemoryPool::collect(const FinishedThrough& finished_through, Work& work) {
   return moved;
 }
 
-void MemoryPool::settle(bool any_moved, Work& work) {
-  if (any_moved || threshold_was_set_) {
+void MemoryPool::settle(bool any_moved, bool whole_device, Work& work) {
+  if (any_moved || (whole_device && threshold_was_set_)) {
     release(attributes_.release_threshold_bytes, work);
   }
-  threshold_was_set_ = false;
+  if (whole_device) threshold_was_set_ = false;
 }
 
 void MemoryPool::set_release_threshold(std::uint64_t threshold_bytes) {
@@ -280,8 +282,11 @@ MemoryPool::Pending& MemoryPool::pending_of(StreamId stream) {
       return pending;
     }
   }
-  pending_.emplace_back().stream = stream;
-  return pending_.back();
+  const std::size_t place = known_streams_.place_of(stream);
+  const auto behind = std::find_if(pending_.begin(), pending_.end(), [&](const Pending& pending) {
+    return known_streams_.place_of(pending.stream) > place;
+  });
+  return *pending_.insert(behind, {.stream = stream, .last_free = 0, .blocks = {}});
 }
 
 }  // namespace simcuda

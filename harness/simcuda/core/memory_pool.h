@@ -16,6 +16,7 @@
 #include "harness/simcuda/core/free_blocks.h"
 #include "harness/simcuda/core/outcome.h"
 #include "harness/simcuda/core/physical_memory.h"
+#include "harness/simcuda/core/pool_streams.h"
 #include "harness/simcuda/core/stream_order.h"
 
 namespace simcuda {
@@ -43,9 +44,9 @@ class MemoryPool {
     Range range;                        // multiples of 32 MiB
     std::uint64_t chunk_count_max = 0;  // of this pool (maxSize)
   };
-  // `on_shortage` makes the other pools give back their free chunks. All three have to outlive the
-  // pool.
-  MemoryPool(Setup setup, PhysicalMemory& memory, StreamOrder& streams,
+  // `known_streams` is the device's; `on_shortage` makes the other pools give back their free
+  // chunks. All four have to outlive the pool.
+  MemoryPool(Setup setup, PhysicalMemory& memory, StreamOrder& streams, PoolStreams& known_streams,
              std::function<void(Work&)> on_shortage);
   MemoryPool(const MemoryPool&) = delete;
   MemoryPool& operator=(const MemoryPool&) = delete;
@@ -60,15 +61,15 @@ class MemoryPool {
 
   // First part of what follows a synchronisation; true where blocks became common.
   bool collect(const FinishedThrough& finished_through, Work& work);
-  // Second part, for every pool when any block of any pool became common, or the threshold had been
-  // set.
-  void settle(bool any_moved, Work& work);
-  // Gives spare and whole free chunks back until at most `limit_bytes` are reserved.
+  // Second part, for every pool when any block of any pool became common; a wait for the whole
+  // device also settles a threshold that was set.
+  void settle(bool any_moved, bool whole_device, Work& work);
+  // Gives whole free chunks back until at most `limit_bytes` are reserved.
   void release(std::uint64_t limit_bytes, Work& work);
   [[nodiscard]] Outcome trim(std::uint64_t keep_bytes);
 
   [[nodiscard]] const PoolAttributes& attributes() const { return attributes_; }
-  // Takes effect with the next synchronisation where the threshold is set.
+  // Takes effect with the next wait for the device, or for a stream that frees a block.
   void set_release_threshold(std::uint64_t threshold_bytes);
   void set_follow_event_dependencies(bool on) { attributes_.follow_event_dependencies = on; }
   void set_allow_opportunistic(bool on) { attributes_.allow_opportunistic = on; }
@@ -125,16 +126,16 @@ class MemoryPool {
   Setup setup_;
   PhysicalMemory& memory_;
   StreamOrder& streams_;
+  PoolStreams& known_streams_;
   std::function<void(Work&)> on_shortage_;
   PoolAttributes attributes_;
-  bool threshold_was_set_ = false;  // since the last synchronisation
+  bool threshold_was_set_ = false;  // since the last wait for the whole device
   FreeBlocks main_;
   std::set<std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>>
       backed_main_;  // length, order, lo
   ChunkSet mapped_;
-  ChunkSet free_mapped_;  // mapped, and wholly inside one block of main
-  std::uint64_t spare_count_ = 0;
-  std::vector<Pending> pending_;                 // by first use of the stream in this pool
+  ChunkSet free_mapped_;          // mapped, and wholly inside one block of main
+  std::vector<Pending> pending_;  // of the streams used here, in their device's order
   std::map<std::uint64_t, std::uint64_t> live_;  // address -> requested size
   std::uint64_t used_bytes_ = 0;
   std::uint64_t used_bytes_high_ = 0;

@@ -22,7 +22,7 @@ struct Work {
   std::uint64_t pages_returned = 0;   // and gave back
   std::uint64_t chunks_taken = 0;     // 32 MiB pool chunks newly taken from the device
   std::uint64_t chunks_returned = 0;  // and given back to it, by any pool
-  std::uint64_t chunks_mapped = 0;    // pool chunks attached to an address (taken, spare or moved)
+  std::uint64_t chunks_mapped = 0;    // pool chunks attached to an address (taken or moved)
   std::uint64_t chunks_unmapped = 0;  // pool chunks detached from an address (returned or moved)
   bool served_by_slab =
       false;  // a small request was met by an existing slab; a small free kept its slab

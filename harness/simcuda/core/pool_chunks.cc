@@ -60,8 +60,7 @@ void MemoryPool::cut_main(const FreeBlock& block, std::uint64_t size_bytes) {
 
 // Finds memory for chunk_count chunks; returns how many it found.
 std::uint64_t MemoryPool::gather(std::uint64_t chunk_count, Work& work) {
-  std::uint64_t gathered_count = std::min(spare_count_, chunk_count);
-  spare_count_ -= gathered_count;
+  std::uint64_t gathered_count = 0;
   while (gathered_count < chunk_count) {
     const std::optional<std::uint64_t> chunk = free_mapped_.last_in(all_chunks());
     if (!chunk) {
@@ -71,7 +70,7 @@ std::uint64_t MemoryPool::gather(std::uint64_t chunk_count, Work& work) {
     ++gathered_count;
   }
   take_chunks(chunk_count, gathered_count, work);
-  const std::uint64_t held_count = mapped_.count() + spare_count_ + gathered_count;
+  const std::uint64_t held_count = mapped_.count() + gathered_count;
   if (gathered_count < chunk_count && held_count < setup_.chunk_count_max) {
     on_shortage_(work);
     take_chunks(chunk_count, gathered_count, work);
@@ -83,8 +82,7 @@ std::uint64_t MemoryPool::gather(std::uint64_t chunk_count, Work& work) {
 
 void MemoryPool::take_chunks(std::uint64_t chunk_count, std::uint64_t& gathered_count, Work& work) {
   while (gathered_count < chunk_count &&
-         mapped_.count() + spare_count_ + gathered_count < setup_.chunk_count_max &&
-         memory_.take_chunk()) {
+         mapped_.count() + gathered_count < setup_.chunk_count_max && memory_.take_chunk()) {
     ++gathered_count;
     ++work.chunks_taken;
   }
@@ -100,11 +98,6 @@ void MemoryPool::unmap_free_chunk(std::uint64_t chunk, Work& work) {
 }
 
 void MemoryPool::release(std::uint64_t limit_bytes, Work& work) {
-  while (reserved_bytes() > limit_bytes && spare_count_ > 0) {
-    --spare_count_;
-    memory_.return_chunk();
-    ++work.chunks_returned;
-  }
   release_until(limit_bytes, all_chunks(), work);
 }
 
@@ -144,8 +137,6 @@ ChunkSpan MemoryPool::touched_chunks(Range range) const {
           .last = (range.hi - setup_.range.lo + kChunkBytes - 1) / kChunkBytes};
 }
 
-std::uint64_t MemoryPool::reserved_bytes() const {
-  return (mapped_.count() + spare_count_) * kChunkBytes;
-}
+std::uint64_t MemoryPool::reserved_bytes() const { return mapped_.count() * kChunkBytes; }
 
 }  // namespace simcuda

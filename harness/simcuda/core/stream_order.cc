@@ -230,6 +230,12 @@ void StreamOrder::wait_position(StreamId stream, StreamId other, Position positi
   wait_for(at, other, position, finish_of(before, position));
 }
 
+void StreamOrder::wait_unnoted(StreamId stream, StreamId other, Position position,
+                               std::uint64_t now_ns) {
+  see(now_ns);
+  wait_for(streams_[stream], other, position, finish_of(streams_[other], position));
+}
+
 // Work of `stream` comes after `position` of `other`, which ends at finish_ns (may be unknown).
 void StreamOrder::wait_for(Stream& stream, StreamId other, Position position,
                            std::uint64_t finish_ns) {

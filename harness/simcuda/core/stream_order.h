@@ -82,6 +82,9 @@ class StreamOrder {
   Status wait(StreamId stream, EventId event, std::uint64_t now_ns);
   // The device-side wait of a stream for a position of another one.
   void wait_position(StreamId stream, StreamId other, Position position, std::uint64_t now_ns);
+  // The same for a wait of the driver's own, which it does not take into account afterwards: the
+  // stream comes later in time, and ordered_behind() stays as it was.
+  void wait_unnoted(StreamId stream, StreamId other, Position position, std::uint64_t now_ns);
   // Ok, NotReady or InvalidHandle. An event that was never recorded is Ok.
   [[nodiscard]] Status query_event(EventId event, std::uint64_t now_ns);
   [[nodiscard]] Status query_stream(StreamId stream, std::uint64_t now_ns);

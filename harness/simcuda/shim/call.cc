@@ -155,6 +155,11 @@ int begin_call_slow(const ApiRecord& api, ThreadState& thread, bool is_driver_ap
   return 0;
 }
 
+void stretch_call(ThreadState& thread, std::uint64_t began_ns) {
+  thread.clock.modelled_ns =
+      began_ns + stretched_ns(thread.device, thread.clock.modelled_ns - began_ns);
+}
+
 int set_call_log(const char* path) {
   CallLog& log = call_log();
   const std::lock_guard lock(log.mutex);

@@ -125,6 +125,8 @@ extern std::atomic<std::uint32_t> slow_reasons;
 
 // Zero to go on, else the error the call must return without doing anything.
 [[nodiscard]] int begin_call_slow(const ApiRecord& api, ThreadState& thread, bool is_driver_api);
+// A GPU that is planned to be slow takes longer for the call that began then.
+void stretch_call(ThreadState& thread, std::uint64_t began_ns);
 void log_call(const ApiRecord& api, std::initializer_list<std::uint64_t> arguments, int result,
               std::uint64_t modelled_ns);
 // Errors that leave the context unusable.
@@ -153,6 +155,7 @@ inline Result call(std::initializer_list<std::uint64_t> arguments, Body&& body) 
   const int injected = begin_call_slow(api, thread, kIsDriver);
   const std::uint64_t before_ns = thread.now_ns();
   const Result result = injected != 0 ? static_cast<Result>(injected) : body(thread);
+  if ((slow & kGpuFaults) != 0) stretch_call(thread, before_ns);
   if ((slow_reasons.load(std::memory_order_relaxed) & kLog) != 0) {
     log_call(api, arguments, static_cast<int>(result), thread.now_ns() - before_ns);
   }

@@ -2,10 +2,22 @@
 
 #include <strings.h>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 namespace simcuda {
 namespace {
+
+// Of SIMCUDA_NODE; 0 where it is not set.
+std::uint64_t node_hash() {
+  const char* node = std::getenv("SIMCUDA_NODE");
+  if (node == nullptr || *node == '\0') return 0;
+  std::uint64_t hash = 0xCBF29CE484222325U;  // FNV-1a
+  for (; *node != '\0'; ++node) {
+    hash = (hash ^ static_cast<unsigned char>(*node)) * 0x100000001B3U;
+  }
+  return hash;
+}
 
 // A field of cudaDeviceProp that repeats an attribute.
 template <class Field>
@@ -149,8 +161,20 @@ bool same_pci_bus_id(const SimulatedDevice& device, const char* text) {
 
 std::array<std::uint8_t, 16> device_uuid(const SimulatedDevice& device) {
   std::array<std::uint8_t, 16> uuid{'s', 'i', 'm', 'c', 'u', 'd', 'a'};
+  const std::uint64_t node = node_hash();
+  for (std::size_t i = 0; i < sizeof node; ++i) {
+    uuid[7 + i] = static_cast<std::uint8_t>(node >> (8 * i));
+  }
   uuid[15] = static_cast<std::uint8_t>(device.index);
   return uuid;
+}
+
+std::string device_serial(const SimulatedDevice& device) {
+  constexpr std::uint64_t kSerials = 1'000'000'000;
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "SIM%09llu%02d",
+                static_cast<unsigned long long>(node_hash() % kSerials), device.index);
+  return text.data();
 }
 
 }  // namespace simcuda

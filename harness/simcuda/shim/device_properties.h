@@ -19,6 +19,8 @@ void fill_properties(const SimulatedDevice& device, cudaDeviceProp& properties);
 // Accepts four or eight digits of domain, as NVML writes them.
 [[nodiscard]] bool same_pci_bus_id(const SimulatedDevice& device, const char* text);
 // Says "simcuda" in its bytes, so that nobody takes it for a real GPU's.
+// GPUs of another SIMCUDA_NODE have others.
 [[nodiscard]] std::array<std::uint8_t, 16> device_uuid(const SimulatedDevice& device);
+[[nodiscard]] std::string device_serial(const SimulatedDevice& device);
 
 }  // namespace simcuda

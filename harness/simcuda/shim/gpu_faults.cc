@@ -33,16 +33,18 @@ struct Plan {
 };
 Plan& plan() { return made_once<Plan>(); }
 
-constexpr std::array<std::string_view, 19> kKeys = {
-    "lost_at",         "lost_file",     "hang_at",       "leak_every",    "corrupt_view",
-    "ecc_corrected",   "ecc_mode",      "retired_pages", "remap_failed",  "throttle",
-    "ecc_uncorrected", "foreign_bytes", "celsius",       "xid",           "sm_mhz",
-    "pcie_width",      "no_permission", "nvml_error",    "power_limit_mw"};
+constexpr std::array<std::string_view, 20> kKeys = {
+    "lost_at",       "lost_file",     "hang_at",         "leak_every",
+    "corrupt_view",  "ecc_corrected", "ecc_mode",        "retired_pages",
+    "remap_failed",  "throttle",      "ecc_uncorrected", "foreign_bytes",
+    "celsius",       "xid",           "sm_mhz",          "pcie_width",
+    "no_permission", "nvml_error",    "power_limit_mw",  "slow_percent"};
 
 // Calls that concern no GPU, or only ask which one is meant.
-constexpr std::array<std::string_view, 6> kCallsWithoutGpu = {
-    "cudaSetDevice",    "cudaGetDevice",       "cudaGetDeviceCount",
-    "cudaGetLastError", "cudaPeekAtLastError", "cudaRuntimeGetVersion"};
+constexpr std::array<std::string_view, 8> kCallsWithoutGpu = {
+    "cudaSetDevice",         "cudaGetDevice",          "cudaGetDeviceCount",
+    "cudaGetLastError",      "cudaPeekAtLastError",    "cudaRuntimeGetVersion",
+    "cudaDeviceGetPCIBusId", "cudaDeviceGetByPCIBusId"};
 
 std::uint64_t number_of(const std::string& text) {
   std::uint64_t value = 0;
@@ -142,6 +144,13 @@ bool gpu_is_lost(int gpu) {
   Plan::Counters& counters = plan().counters[static_cast<std::size_t>(gpu)];
   check_lost(gpu, counters);
   return counters.lost;
+}
+
+std::uint64_t stretched_ns(int gpu, std::uint64_t ns) {
+  constexpr std::uint64_t kWhole = 100;
+  const std::lock_guard lock(plan().mutex);
+  const std::string* percent = gpu < 0 ? nullptr : find_value(gpu, "slow_percent");
+  return percent == nullptr ? ns : ns * number_of(*percent) / kWhole;
 }
 
 bool next_free_leaks(int gpu) {

@@ -21,6 +21,9 @@ void add_gpu_faults(std::string_view text);
 // The GPU has fallen off the bus, as far as this process has seen.
 [[nodiscard]] bool gpu_is_lost(int gpu);
 
+// What a call of so much virtual time takes on that GPU.
+[[nodiscard]] std::uint64_t stretched_ns(int gpu, std::uint64_t ns);
+
 // This cudaFree forgets the memory instead of giving it back.
 [[nodiscard]] bool next_free_leaks(int gpu);
 // A bit of the memory that is being looked at has flipped.

@@ -192,7 +192,10 @@ NVML_EXPORT int nvmlDeviceGetUUID(NvmlDevice* handle, char* uuid, unsigned lengt
   return device == nullptr ? kInvalidArgument : give_text(uuid, length, uuid_text(*device));
 }
 
-NVML_EXPORT int nvmlDeviceGetSerial(NvmlDevice*, char*, unsigned) { return kNotSupported; }
+NVML_EXPORT int nvmlDeviceGetSerial(NvmlDevice* handle, char* serial, unsigned length) {
+  const SimulatedDevice* device = find(handle);
+  return device == nullptr ? kInvalidArgument : give_text(serial, length, device_serial(*device));
+}
 
 NVML_EXPORT int nvmlDeviceGetVbiosVersion(NvmlDevice* handle, char* version, unsigned length) {
   return find(handle) == nullptr ? kInvalidArgument : give_text(version, length, "simulated");

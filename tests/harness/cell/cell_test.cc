@@ -242,6 +242,29 @@ TEST_CASE("two runs of a cell agree in placements, failures and modelled time", 
   }
 }
 
+TEST_CASE("what is checked changes no figure of a pool with several streams", "[simcuda]") {
+  if (!SimcuApi::find().present) return;
+  const auto run = [](VerifyLevel level) {
+    CellSpec spec = spec_of("fuzz_r1", "async", "1.02x");
+    spec.verify = level;
+    spec.pass_count = 1;
+    return run_cell(spec);
+  };
+  const CellResult off = run(VerifyLevel::Off);
+  REQUIRE(off.oom_count > 0);
+  for (const VerifyLevel level : {VerifyLevel::Edges, VerifyLevel::Whole}) {
+    const CellResult checked = run(level);
+    CHECK(checked.placement_hash == off.placement_hash);
+    CHECK(checked.oom_count == off.oom_count);
+    CHECK(checked.oom_cause_counts == off.oom_cause_counts);
+    CHECK(checked.reserved_bytes_peak == off.reserved_bytes_peak);
+    CHECK(checked.device_bytes_peak == off.device_bytes_peak);
+    CHECK(checked.driver_calls == off.driver_calls);
+    CHECK(checked.contents_oom_count == off.oom_count);
+    CHECK(checked.contents_placement_hash == off.placement_hash);
+  }
+}
+
 TEST_CASE("the capacity is enforced by the page and given back afterwards", "[simcuda]") {
   if (!SimcuApi::find().present) return;
   const std::uint64_t free_bytes = device_free_bytes();

@@ -11,8 +11,9 @@
 namespace allocmark {
 namespace {
 
-CellResult run_pluggable(const std::string& conf) {
+CellResult run_pluggable(const std::string& conf, VerifyLevel verify = VerifyLevel::Edges) {
   CellSpec spec;
+  spec.verify = verify;
   spec.key.workload = "gpt2_train_amp";
   spec.key.allocator = "pluggable";
   spec.key.conf = conf;
@@ -62,6 +63,28 @@ TEST_CASE("what a library does wrong is named in the cell's status") {
   const CellResult missing = run_faulty("malloc:no_malloc");
   CHECK(missing.status == CellStatus::Failed);
   CHECK(says(missing, "no function no_malloc"));
+}
+
+TEST_CASE("figures are those of a pass that writes into no block, whatever is checked beside it") {
+  if (!SimcuApi::find().present) return;
+  const std::string conf =
+      "library:" ALLOCMARK_FAULTY_PLUGGABLE ",malloc:watching_malloc,free:watching_free";
+  const CellResult off = run_pluggable(conf, VerifyLevel::Off);
+  CHECK(off.contents_placement_hash.empty());
+  CHECK_FALSE(off.contents_oom_count);
+  for (const VerifyLevel level : {VerifyLevel::Edges, VerifyLevel::Whole}) {
+    const CellResult checked = run_pluggable(conf, level);
+    INFO(to_string(level) << ": " << checked.reason);
+    CHECK(checked.status == CellStatus::Ok);
+    CHECK(checked.placement_hash == off.placement_hash);
+    CHECK(checked.reserved_bytes_peak == off.reserved_bytes_peak);
+    CHECK(checked.driver_calls == off.driver_calls);
+    CHECK(checked.contents_oom_count == 0);
+    CHECK(checked.contents_placement_hash != off.placement_hash);
+    CHECK(std::ranges::count_if(checked.warnings, [](const std::string& text) {
+            return text.starts_with("the pass that looks into blocks had other placements");
+          }) == 1);
+  }
 }
 
 TEST_CASE("a library that never gives memory back ends with what the device did not get back") {

@@ -10,7 +10,7 @@ cell_count() { grep -c '"kind":"cell"' "$(results "$1")"; }
 help_and_usage() {
   expect 0 "Examples" --help
   expect 0 "allocmark 0" --version
-  for subcommand in list run trace explain report compare parity speed qualify profile fidelity; do
+  for subcommand in list run trace explain report compare parity speed qualify merge threads profile fidelity; do
     expect 0 "Usage" $subcommand --help
   done
   expect 2 "--help"
@@ -275,7 +275,7 @@ compare_runs() {
 qualify_gpus() {
   local qualify=(qualify --device sim:h200)
   expect 0 "exit code 0" "${qualify[@]}" --gpus 2 --out "$work/qualified"
-  for file in qualify.txt qualify.json qualify.xml tests.jsonl; do
+  for file in qualify.txt qualify.json qualify.xml tests.jsonl allocmark_qualify.prom; do
     [ -s "$work/qualified/$file" ] || fail "qualify --out writes no $file"
   done
   expect 0 '"verdict": "PASS"' "${qualify[@]}" --format json
@@ -288,6 +288,9 @@ qualify_gpus() {
   expect 6 "none" "${qualify[@]}" --thresholds "$work/none"
   expect 6 "none" "${qualify[@]}" --baseline "$work/none"
   expect 2 "no baseline" "${qualify[@]}" --baseline "$work/thresholds.json"
+  expect 2 "--fail-on" "${qualify[@]}" --fail-on skip
+  expect 2 "--one-line" "${qualify[@]}" --one-line --format json
+  expect 2 "--time-budget" "${qualify[@]}" --time-budget 0
   expect 2 "did you mean 'long'" "${qualify[@]}" --level lnog
   expect 2 "sim:h200" qualify --device sim:h20
   expect 2 "--gpus" qualify --device cuda:0 --gpus 2

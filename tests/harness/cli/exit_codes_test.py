@@ -32,6 +32,9 @@ ROWS = [
     ("0", "list cards", ""),
     ("0", "fit bert_varlen_infer --conf unset", ""),
     ("2", "fit no_such_job", ""),
+    ("0", "capture --out {W}/captured -- true", ""),
+    ("2", "capture --out {W}/captured", ""),
+    ("6", "capture --out {W}/captured2 -- {W}/none", ""),
     ("2", "fit bert_varlen_infer --device cuda:0", ""),
     ("6", "fit file:{W}/none.csv", ""),
     ("0", "advise bert_varlen_infer --conf unset --search-only", ""),
@@ -63,12 +66,29 @@ ROWS = [
     ("1", QUALIFY, "SIMCUDA_GPU_FAULTS=0:remap_failed=1"),
     ("1", QUALIFY, "SIMCUDA_GPU_FAULTS=0:ecc_mode=0"),
     ("1", QUALIFY, "SIMCUDA_GPU_FAULTS=0:remap_failed=1;0:foreign_bytes=8589934592"),
+    ("1", QUALIFY + " --fail-on warn", "SIMCUDA_GPU_FAULTS=0:ecc_corrected=50"),
+    ("2", QUALIFY + " --one-line", "SIMCUDA_GPU_FAULTS=0:foreign_bytes=8589934592"),
+    ("0", QUALIFY + " --node a --out {W}/nodes/a", "SIMCUDA_NODE=a"),
+    ("0", "merge {W}/nodes", ""),
+    ("3", "merge {W}/nodes --expect {W}/names", ""),
+    ("1", QUALIFY + " --node b --out {W}/nodes/b", "SIMCUDA_GPU_FAULTS=0:leak_every=7"),
+    ("1", "merge {W}/nodes", ""),
+    ("0", "merge {W}/run --out {W}/merged", ""),
+    ("1", "merge {W}/nodes --baseline {W}/fleet.json", ""),
+    ("2", "merge {W}/nodes --baseline {W}/fleet.json", ""),
+    ("2", "merge {W}/run", ""),
+    ("6", "merge {W}/none", ""),
+    ("6", "merge {W}/nodes --out /dev/null/x", ""),
     ("2", QUALIFY + " --thresholds {W}/good.csv", ""),
     ("4", QUALIFY, "SIMCUDA_GPU_FAULTS=0:foreign_bytes=8589934592"),
     ("4", QUALIFY, "SIMCUDA_GPU_FAULTS=0:throttle=64"),
     ("4!", "qualify", ""),
     ("6", QUALIFY + " --thresholds {W}/none", ""),
     ("6", QUALIFY + " --out /dev/null/x", ""),
+    ("0", "threads churn:events=500 --threads 1,2 --passes 1 -d sim:h200", ""),
+    ("2", "threads churn:events=500 -a thrust_pool -d sim:h200", ""),
+    ("4!", "threads churn:events=500 -d cuda:0", ""),
+    ("6", "threads file:{W}/none.csv -d sim:h200", ""),
     ("0", "trace validate {W}/good.csv", ""),
     ("2", "trace validate {W}/bad/results.jsonl", ""),
     ("6", "trace validate {W}/none.csv", ""),
@@ -94,6 +114,7 @@ ROWS = [
 
 def make_files(work):
     (work / "good.csv").write_text("op,id,size,stream\nalloc,1,512,0\nfree,1,0,0\n")
+    (work / "names").write_text("a\nsilent\n")
     (work / "bad").mkdir()
     (work / "bad" / "results.jsonl").write_text("this is no line of results\n")
     (work / "bad" / "plan.json").write_text("{}\n")

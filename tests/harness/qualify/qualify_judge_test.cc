@@ -9,6 +9,7 @@
 #include "harness/qualify/baseline.h"
 #include "harness/qualify/child.h"
 #include "harness/qualify/judge.h"
+#include "harness/qualify/report_json.h"
 #include "harness/qualify/thresholds.h"
 #include "harness/qualify/writers.h"
 #include "harness/run/run_folder.h"

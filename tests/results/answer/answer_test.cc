@@ -242,6 +242,12 @@ TEST_CASE("headroom is what the baseline leaves of the capacity") {
   cells[0].reserved_bytes_peak = 20 * kGiB;
   CHECK(contains(lines_of(cells),
                  "Headroom: caching unset reserves 20.0 GiB of 24.0 GiB; 4.00 GiB are left.\n"));
+  // The total of a device is more than what its context leaves.
+  cells[0].key.capacity = "unlimited";
+  CHECK(
+      contains(lines_of(cells),
+               "Headroom: caching unset reserves 20.0 GiB on a device of 24.0 GiB, which holds the "
+               "CUDA context too.\n"));
   cells[0].reserved_bytes_peak.reset();
   CHECK_FALSE(contains(lines_of(cells), "Headroom"));
 }

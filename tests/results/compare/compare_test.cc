@@ -222,6 +222,20 @@ TEST_CASE("a torn file and a comparison of nothing never pass") {
   CHECK(only_new.exit_code == ExitCode::CellsIncomplete);
 }
 
+TEST_CASE("cells whose passes did not decide alike are counted in the notes, side by side") {
+  const Comparison comparison = compared([](RunFile& now) {
+    now.cells[0].contents_oom_count = now.cells[0].oom_count + 1;
+    now.cells[0].contents_placement_hash = "00000000000000ce";
+    now.cells[1].contents_oom_count = now.cells[1].oom_count;
+    now.cells[1].contents_placement_hash = now.cells[1].placement_hash;
+    now.cells[2].warnings = {"not deterministic: timed pass 1 had other placements"};
+  });
+  const std::string text = text_of(comparison);
+  CHECK(contains(text, "Looking into blocks changed what the allocator did in 1 of 3 cells"));
+  CHECK(contains(text, "In 1 of 3 cells timed passes placed or refused otherwise"));
+  CHECK(!contains(text_of(compared([](RunFile&) {})), "Looking into blocks"));
+}
+
 TEST_CASE("what the policy only reports does not fail, and its floors count") {
   const auto grow = [](RunFile& now) { *now.cells[0].reserved_bytes_peak += 1024; };
   CHECK(compared(grow, {.report_only = {"reserved_bytes_peak"}}).exit_code == ExitCode::Pass);

@@ -1,7 +1,9 @@
 // Training set-ups of generator train: the order of a pipeline's passes, what memory that parallel
 // ranks share, leaks, and what is refused.
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -71,6 +73,7 @@ TEST_CASE("every set-up is a valid trace that gives everything back") {
                                 "bert-base" + small + "heads=4" + text,
                                 "mixtral-8x7b" + small + "heads=8,kv_heads=4" + text,
                                 "t5-small" + small + "heads=4,target=16" + text,
+                                "dit-s" + small + "heads=4,image=16,patch=4,",
                                 "vit-base" + small + "heads=4,image=32,patch=8,"};
   const std::string setups[] = {
       "dp=2",
@@ -140,32 +143,35 @@ TEST_CASE("set-ups give the same bytes on every machine") {
     std::uint64_t hash, events, peak;
   };
   const Golden goldens[] = {
-      {"train:gpt2-124m,layers=4,batch=2,seq=64,steps=3,dp=8,rank=3,kernels=1", 0xc5f31c4fcc30c050u,
-       3728, 1693842436},
+      {"train:gpt2-124m,layers=4,batch=2,seq=64,steps=3,dp=8,rank=3,kernels=1,attention=eager",
+       0xc5f31c4fcc30c050u, 3728, 1693842436},
       {"train:gpt2-124m,layers=4,batch=2,seq=64,steps=2,dp=4,zero=2,precision=bf16,reduce_elements="
-       "1000000",
+       "1000000,attention=eager",
        0xca2c03a9649c065eu, 1582, 640426888},
       {"train:llama-3-8b,layers=4,hidden=512,ffn=1024,vocabulary=1000,batch=2,seq=64,steps=2,dp=4,"
-       "rank=1,zero=3,precision=bf16",
-       0xa5fad2e347aa9be5u, 2410, 1138784296},
+       "rank=1,zero=3,precision=bf16,attention=eager",
+       0x6eae5047d20dcf8fu, 2434, 1138784296},
       {"train:llama-3-8b,layers=4,hidden=512,ffn=1024,vocabulary=1000,batch=2,seq=64,steps=2,dp=4,"
-       "fsdp=2,precision=fp32,gathered=bf16,kernels=1",
+       "fsdp=2,initialize=whole,precision=fp32,gathered=bf16,kernels=1,attention=eager",
        0x0598bfc50d52ee26u, 3406, 137380936},
-      {"train:gpt2-124m,layers=4,batch=2,seq=64,steps=2,dp=3,rank=2,fsdp=1,checkpoint=full",
-       0x4c101f7d844a9371u, 3054, 850580488},
+      {"train:gpt2-124m,layers=4,batch=2,seq=64,steps=2,dp=3,rank=2,fsdp=1,checkpoint=full,"
+       "attention=eager",
+       0x33f7cdcb0584a34au, 3054, 850580488},
       {"train:llama-3-8b,layers=4,hidden=512,ffn=1024,vocabulary=1000,batch=2,seq=64,steps=2,tp=4,"
-       "sp=1,kernels=1",
+       "sp=1,kernels=1,attention=eager",
        0x25f42d3f938e8e80u, 3614, 116886596},
-      {"train:gpt2-124m,batch=1,seq=64,steps=2,pp=2,virtual=3,micro_batches=4,rank=1",
+      {"train:gpt2-124m,batch=1,seq=64,steps=2,pp=2,virtual=3,micro_batches=4,rank=1,attention="
+       "eager",
        0xcb9a3262e818963du, 11904, 1791135252},
       {"train:gpt2-124m,batch=2,seq=64,steps=2,implementation=megatron,tp=4,sp=1,pp=2,dp=2,zero=1,"
        "rank=11,micro_batches=5,checkpoint=selective",
        0xa83e7f5ff38445dfu, 8504, 340009752},
       {"train:llama-3-8b,layers=2,hidden=512,ffn=1024,vocabulary=1000,batch=2,seq=64,lengths="
-       "lognormal,steps=3,precision=bf16,lora=8,quantize=nf4,checkpoint=full,reentrant=1",
+       "lognormal,steps=3,precision=bf16,lora=8,quantize=nf4,checkpoint=full,reentrant=1,attention="
+       "eager",
        0xcea56cc33f3b3a0eu, 3635, 77842464},
       {"train:gpt2-124m,layers=2,batch=2,seq=64,steps=4,optimizer=adamw_8bit,clip=1,eval_every=2,"
-       "eval_grad=1,save_every=2,save=cast,resume=device,keep_outputs=1",
+       "eval_grad=1,save_every=2,save=cast,resume=device,keep_outputs=1,attention=eager",
        0x4a858157a24d484au, 4544, 811819424},
   };
   for (const Golden& golden : goldens) {
@@ -193,6 +199,43 @@ TEST_CASE("ranks share what their set-up says") {
   const std::uint64_t parameters = kind_peak_of(model, TensorKind::Parameter);
   CHECK(kind_peak_of(model + ",tp=4", TensorKind::Parameter) < parameters * 3 / 10);
   CHECK(kind_peak_of(model + ",pp=4", TensorKind::Parameter) < parameters / 2);
+}
+
+TEST_CASE("a model that is made in shards is never whole on one device") {
+  const std::string model =
+      "llama-3-70b,layers=8,batch=1,seq=128,steps=1,dp=64,checkpoint=full,attention=fused,";
+  const std::string wide = "precision=fp32,gathered=bf16,";
+  // Per block 855,654,400 elements; two tables of 128,256 x 8192, and a norm.
+  const std::uint64_t table = 128'256u * 8192u;
+  const std::uint64_t norms = 17 * 8192;
+  const std::uint64_t elements = std::uint64_t{8} * 855'654'400 + 2 * table + 8192;
+  const auto start_of = [](const std::string& workload) {
+    // What lives when the first step begins.
+    std::map<std::uint64_t, std::uint64_t> live;
+    std::uint64_t bytes = 0, peak = 0, marks = 0;
+    for (const Event& event : read_all(*open_workload("train:" + workload, 1))) {
+      if (event.kind == EventKind::Mark && ++marks == 2) break;
+      if (event.kind == EventKind::Alloc) bytes += live[event.id] = event.size_bytes;
+      if (event.kind == EventKind::Free) bytes -= live[event.id];
+      peak = std::max(peak, bytes);
+    }
+    return std::array<std::uint64_t, 2>{bytes, peak};
+  };
+  const auto near = [](std::uint64_t got, std::uint64_t wanted) {
+    return got >= wanted && got < wanted + (1u << 20);
+  };
+  const auto single = start_of(model + wide + "fsdp=2");
+  CHECK(near(single[0], elements / 64 * 4));
+  CHECK(near(single[1], elements / 64 * 4));
+  // Tables and their flat parameter beside all shards of the blocks.
+  const auto flat = start_of(model + wide + "fsdp=1");
+  CHECK(near(flat[0], elements / 64 * 4));
+  CHECK(near(flat[1], elements / 64 * 4 + 2 * 2 * table * 4));
+  // One table beside the shards of two bytes.
+  const auto zero = start_of(model + "precision=bf16,zero=3,reduce_elements=1");
+  CHECK(near(zero[0], (elements - norms) / 64 * (2 + 4 + 2) + norms * 2));
+  CHECK(near(zero[1], (elements - norms) / 64 * 2 + norms * 2 + table * 2));
+  CHECK(start_of(model + wide + "fsdp=2,initialize=whole")[1] > elements * 4);
 }
 
 TEST_CASE("leaks leave what they leave") {

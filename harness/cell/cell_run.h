@@ -1,0 +1,116 @@
+// The course of one cell, as a class that cell.cc (set-up), cell_check.cc (what is checked) and
+// cell_timed.cc (what is timed) share. Others run a cell with cell.h.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "allocators/backend/backend.h"
+#include "harness/cell/cell.h"
+#include "harness/cell/cell_result.h"
+#include "harness/check/timeline.h"
+#include "harness/check/verify.h"
+#include "harness/measure/clock.h"
+#include "harness/measure/quiet_cpu.h"
+#include "harness/measure/recorder.h"
+#include "harness/measure/request_clock.h"
+#include "harness/measure/step_clock.h"
+#include "harness/replay/ballast.h"
+#include "harness/replay/capacity.h"
+#include "harness/replay/device_work.h"
+#include "harness/replay/prepared_trace.h"
+#include "harness/replay/process_backends.h"
+#include "harness/replay/replay.h"
+#include "harness/replay/simcu_api.h"
+
+namespace allocmark {
+
+class CellRun {
+ public:
+  CellRun(const CellSpec& spec, PassTurns* turns, CellResult& result)
+      : spec_(spec), turns_(turns), result_(result) {}
+
+  void run();
+
+ private:
+  void check_key();
+  void prepare_trace();
+  void prepare_device();
+  void enforce_capacity();
+  // The trace under the oracle with nothing else in the streams: figures, rules of addresses.
+  void checked_pass();
+  // Once more, to look into blocks; its figures are held against the checked pass's.
+  void contents_pass();
+  [[nodiscard]] VerifySetup verify_setup(Backend& backend, VerifyPart part);
+  // After a broken rule: the cell ends with it, and live blocks are not given back, by us or by the
+  // backend's destructor, which could do anything. The process ends soon.
+  void end_broken(const std::string& rule, std::unique_ptr<Backend> backend);
+  void write_timeline(const Timeline& timeline);
+  void timed_passes();
+  // What follows a timed pass besides the recorder's samples.
+  struct PassClocks {
+    StepClock* steps = nullptr;
+    RequestClock* requests = nullptr;  // null where the trace tells of no requests
+  };
+  void timed_pass(Recorder& recorder, const PassClocks& clocks, std::uint32_t pass_index);
+  void fill_program(const StepClock& steps);
+  [[nodiscard]] const SimcuThreadClock* simcu_clock() const {
+    return simcu_.present ? simcu_.thread_clock() : nullptr;
+  }
+  // Waits for all work, gives live blocks back, destroys the backend and notes what the device did
+  // not get back, which it returns.
+  template <typename Player>
+  std::uint64_t end_pass(Player& player, std::unique_ptr<Backend>& backend,
+                         std::uint64_t bytes_before);
+  [[nodiscard]] std::unique_ptr<Backend> make_backend() const;
+  // The same instance, where the trace has several processes; else null.
+  [[nodiscard]] static ProcessBackends* processes_of(Backend* backend) {
+    return dynamic_cast<ProcessBackends*>(backend);
+  }
+  [[nodiscard]] std::uint64_t used_bytes() const {
+    return has_device_ ? device_used_bytes(simcu_) : 0;
+  }
+  void warn_once(const std::string& text) { allocmark::warn_once(result_, text); }
+
+  const CellSpec& spec_;
+  PassTurns* const turns_;  // null where the cell runs by itself
+  CellResult& result_;
+  TickClock clock_;
+  SimcuApi simcu_;
+  const BackendEntry* entry_ = nullptr;
+  OomPolicy on_oom_ = OomPolicy::Skip;
+  Capacity capacity_;
+  bool has_device_ = false;
+  bool over_ = false;  // the cell ends early, and the status says why
+  std::uint64_t memory_limit_bytes_ = 0;
+  std::uint64_t available_bytes_ = 0;  // what the backend can have, for OOM causes
+  std::optional<PreparedTrace> trace_;
+  std::optional<StreamSet> streams_;
+  std::unique_ptr<DeviceWork> work_;
+  Ballast ballast_;
+  std::optional<QuietCpu> quiet_cpu_;
+  std::vector<std::uint64_t> driver_ns_by_pass_;
+  std::uint64_t placement_hash_ = 0;
+  std::uint64_t cold_ticks_ = 0;  // of the backend's first calls
+};
+
+template <typename Player>
+std::uint64_t CellRun::end_pass(Player& player, std::unique_ptr<Backend>& backend,
+                                std::uint64_t bytes_before) {
+  work_->synchronize();
+  player.release_live();
+  backend.reset();
+  const std::uint64_t bytes_after = used_bytes();
+  if (bytes_after <= bytes_before) return 0;
+  result_.residue_bytes = std::max(result_.residue_bytes, bytes_after - bytes_before);
+  std::string text = "the backend was destroyed and the device did not get all of its memory back";
+  if (entry_->residue_hint != nullptr) text += entry_->residue_hint(spec_.key.conf_text());
+  warn_once(text);
+  return bytes_after - bytes_before;
+}
+
+}  // namespace allocmark

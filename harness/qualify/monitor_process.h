@@ -1,0 +1,36 @@
+// The process that watches the GPUs while tests run (monitor.cc), from its parent's side. A
+// specification flows in; what it has seen flows out at the end.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "harness/qualify/child.h"
+#include "harness/qualify/test.h"
+#include "harness/run/child_process.h"
+
+namespace allocmark::qualify {
+
+class MonitorProcess {
+ public:
+  // Where it does not start, nothing is told about the time of the tests, and health says so.
+  MonitorProcess(const TestSpec& spec, const ChildPlan& plan);
+
+  // Keeps its pipe from filling up.
+  void advance();
+
+  // Ends it. Readings by GPU.
+  [[nodiscard]] std::map<int, std::map<std::string, double>> end();
+
+ private:
+  [[nodiscard]] std::size_t line_count() const;
+
+  std::size_t gpu_count_;
+  std::unique_ptr<ChildProcess> child_;
+  std::optional<ChildOutcome> outcome_;
+};
+
+}  // namespace allocmark::qualify

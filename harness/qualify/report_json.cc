@@ -1,0 +1,213 @@
+// See report_json.h.
+#include "harness/qualify/report_json.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <optional>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include "base/json_text.h"
+#include "harness/qualify/report_fields.h"
+
+namespace allocmark::qualify {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::array<Verdict, 4> kVerdicts = {Verdict::Skip, Verdict::Pass, Verdict::Warn,
+                                              Verdict::Fail};
+
+// Adds every field to a JSON object.
+class Writer {
+ public:
+  explicit Writer(Json& object) : object_(object) {}
+
+  void text(const Field& field, const std::string& value) { object_[field.name] = value; }
+  void derived(const Field& field, const std::string& value) { object_[field.name] = value; }
+  void real(const Field& field, double value) { number(field, value); }
+  void number(const Field& field, const std::optional<double>& value) {
+    object_[field.name] = value && std::isfinite(*value) ? Json(*value) : Json();
+  }
+  template <typename Number>
+  void count(const Field& field, Number value) {
+    object_[field.name] = value;
+  }
+  void flag(const Field& field, bool value) { object_[field.name] = value; }
+  void verdict(const Field& field, Verdict value) { object_[field.name] = to_string(value); }
+  void direction(const Field& field, bool is_min) { object_[field.name] = is_min ? "min" : "max"; }
+  void exit_code(const Field& field, ExitCode value) {
+    object_[field.name] = static_cast<int>(value);
+  }
+  void document(const Field& field, const std::string& value) {
+    object_[field.name] = value.empty() ? Json() : parse_ordered_json(value);
+  }
+  template <typename Item, typename Visit>
+  void object(const Field& field, const Item& item, Visit visit) {
+    Json nested = Json::object();
+    Writer writer(nested);
+    visit(writer, item);
+    object_[field.name] = std::move(nested);
+  }
+  template <typename Item, typename Visit>
+  void objects(const Field& field, const std::vector<Item>& items, Visit visit) {
+    Json list = Json::array();
+    for (const Item& item : items) {
+      Json nested = Json::object();
+      Writer writer(nested);
+      visit(writer, item);
+      list.push_back(std::move(nested));
+    }
+    object_[field.name] = std::move(list);
+  }
+
+ private:
+  Json& object_;
+};
+
+// Fills every field from a JSON object.
+class Reader {
+ public:
+  Reader(const Json& object, const std::string& where, std::string prefix)
+      : object_(object), where_(where), prefix_(std::move(prefix)) {}
+
+  void text(const Field& field, std::string& value) {
+    const Json& found = required(field);
+    if (!found.is_string()) wrong(field, "a text", found);
+    value = found.get<std::string>();
+  }
+  void derived(const Field& /*field*/, const std::string& /*value*/) {}
+  void real(const Field& field, double& value) {
+    const Json& found = required(field);
+    if (!found.is_number()) wrong(field, "a number", found);
+    value = found.get<double>();
+  }
+  void number(const Field& field, std::optional<double>& value) {
+    const Json& found = required(field);
+    if (!found.is_number() && !found.is_null()) wrong(field, "a number or null", found);
+    value.reset();
+    if (found.is_number()) value = found.get<double>();
+  }
+  template <typename Number>
+  void count(const Field& field, Number& value) {
+    const Json& found = required(field);
+    if (!found.is_number_unsigned()) wrong(field, "a whole number, 0 or more", found);
+    value = static_cast<Number>(found.get<std::uint64_t>());
+  }
+  void flag(const Field& field, bool& value) {
+    const Json& found = required(field);
+    if (!found.is_boolean()) wrong(field, "true or false", found);
+    value = found.get<bool>();
+  }
+  void verdict(const Field& field, Verdict& value) {
+    const Json& found = required(field);
+    const auto known = std::find_if(kVerdicts.begin(), kVerdicts.end(), [&](Verdict verdict) {
+      return found == Json(to_string(verdict));
+    });
+    if (known == kVerdicts.end()) wrong(field, "PASS, WARN, FAIL or SKIP", found);
+    value = *known;
+  }
+  void direction(const Field& field, bool& is_min) {
+    const Json& found = required(field);
+    if (found != Json("min") && found != Json("max")) wrong(field, "min or max", found);
+    is_min = found == Json("min");
+  }
+  void exit_code(const Field& field, ExitCode& value) {
+    std::uint64_t number = 0;
+    count(field, number);
+    if (number > static_cast<std::uint64_t>(ExitCode::TimedOut)) {
+      wrong(field, "an exit code", Json(number));
+    }
+    value = static_cast<ExitCode>(number);
+  }
+  void document(const Field& field, std::string& value) {
+    const Json& found = required(field);
+    if (!found.is_object() && !found.is_null()) wrong(field, "an object or null", found);
+    value = found.is_null() ? "" : found.dump();
+  }
+  template <typename Item, typename Visit>
+  void object(const Field& field, Item& item, Visit visit) {
+    read(required(field), prefix_ + field.name, item, visit);
+  }
+  template <typename Item, typename Visit>
+  void objects(const Field& field, std::vector<Item>& items, Visit visit) {
+    const Json& found = required(field);
+    if (!found.is_array()) wrong(field, "a list", found);
+    items.clear();
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      read(found[i], fmt::format("{}{}[{}]", prefix_, field.name, i), items.emplace_back(), visit);
+    }
+  }
+
+  [[noreturn]] void wrong(const Field& field, const std::string& wanted, const Json& got) const {
+    reject(prefix_ + field.name, wanted, got.dump(-1, ' ', true).substr(0, 60));
+  }
+
+ private:
+  [[noreturn]] void reject(const std::string& key, const std::string& wanted,
+                           const std::string& got) const {
+    throw UsageError({.what = "this is no qualification, or it is damaged",
+                      .where = key.empty() ? where_ : where_ + ", " + key,
+                      .wanted = wanted,
+                      .got = got,
+                      .next = "qualify that node again: allocmark qualify --out DIR"});
+  }
+  const Json& required(const Field& field) const {
+    const auto found = object_.find(field.name);
+    if (found == object_.end()) reject(prefix_ + field.name, "this key", "none");
+    return *found;
+  }
+  template <typename Item, typename Visit>
+  void read(const Json& found, const std::string& key, Item& item, Visit visit) const {
+    if (!found.is_object()) reject(key, "an object", found.dump(-1, ' ', true).substr(0, 60));
+    Reader reader(found, where_, key + ".");
+    visit(reader, item);
+  }
+
+  const Json& object_;
+  const std::string& where_;
+  std::string prefix_;
+};
+
+}  // namespace
+
+std::string render_json_line(const TestResult& result) {
+  Json json = Json::object();
+  Writer writer(json);
+  fields::visit_test(writer, result);
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string render_json(const Report& report) {
+  Json json = Json::object();
+  Writer writer(json);
+  fields::visit_report(writer, report);
+  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+Report report_from_json(std::string_view text, const std::string& where) {
+  std::string problem;
+  const Json json = parse_ordered_json(text, &problem);
+  const Json object = json.is_object() ? json : Json::object();
+  const Reader reader(object, where, "");
+  if (json.is_discarded()) reader.wrong({"JSON"}, "a whole JSON object", Json(problem));
+  if (object.value("kind", Json()) != Json(fields::kQualificationKind)) {
+    reader.wrong({"kind"}, fields::kQualificationKind, object.value("kind", Json()));
+  }
+  const Json version = object.value("schema_version", Json());
+  const std::string major = std::string(fields::kQualificationVersion).substr(0, 2);
+  if (!version.is_string() || version.get<std::string>().compare(0, 2, major) != 0) {
+    reader.wrong({"schema_version"}, major + "x", version);
+  }
+  Report report;
+  Reader filler(object, where, "");
+  fields::visit_report(filler, report);
+  return report;
+}
+
+}  // namespace allocmark::qualify

@@ -1,0 +1,57 @@
+// Several threads on one instance of an allocator: each replays the same workload with blocks of
+// its own. A specification flows in; latencies, throughput, fairness and waits by number of threads
+// flow out. Runs in the calling process, on its current CUDA device. This room times.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "results/schema.h"
+
+namespace allocmark {
+
+// Free: threads run as the system lets them. Turns: each runs `turn_event_count` events, then the
+// next one does, always in the same order; what happens is then the same every time.
+enum class ThreadOrder : std::uint8_t { Free, Turns };
+
+struct ThreadsSpec {
+  std::string workload;
+  std::uint64_t seed = 1;
+  std::string allocator, conf;
+  // Of all threads together; 1.05x is 1.05 times the sum of their peaks.
+  std::string capacity = "unlimited";
+  std::vector<std::uint32_t> thread_counts = {1};
+  ThreadOrder order = ThreadOrder::Free;
+  bool shares_streams = false;  // all threads on the same streams, instead of each on its own
+  std::uint32_t pass_count = 3;
+  std::uint32_t turn_event_count = 64;
+};
+
+struct CountRange {  // over the passes
+  std::uint64_t low = 0, high = 0;
+  friend bool operator==(const CountRange&, const CountRange&) = default;
+};
+
+// One number of threads.
+struct ThreadsRow {
+  std::uint32_t thread_count = 0;
+  std::uint64_t call_count = 0;         // allocate and deallocate, all threads, one pass
+  LatencySummary allocate, deallocate;  // host plus driver, all threads and passes
+  double calls_per_s = 0;               // of all threads together; median of the passes
+  double slowest_over_fastest = 1;      // of the threads' times for the same work; median
+  // Share of the threads' time in which they were not on a processor: waiting for a lock or the
+  // driver, or put aside by the system. Not measured in turns.
+  double off_cpu_share = 0;
+  std::uint64_t wait_count = 0;        // how often a thread gave the processor up by itself
+  std::uint64_t preemption_count = 0;  // how often the system took it away
+  CountRange oom_count;
+  CountRange reserved_bytes_end;  // taken from the device, when all threads are done
+  bool is_repeatable = false;     // every pass put every block in the same place
+};
+
+// Throws UsageError (bad workload, config string, capacity; an allocator that is not for several
+// threads) and EnvironmentError.
+[[nodiscard]] std::vector<ThreadsRow> run_threads(const ThreadsSpec& spec);
+
+}  // namespace allocmark

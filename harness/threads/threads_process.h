@@ -1,0 +1,32 @@
+// The same in a process of its own, which has the CUDA runtime that the device needs: specification
+// and rows as lines of JSON, and a table for people.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/threads/threads.h"
+
+namespace allocmark {
+
+[[nodiscard]] std::string to_json_line(const ThreadsSpec& spec);
+// Throws UsageError where the text is none.
+[[nodiscard]] ThreadsSpec threads_spec_from_json(std::string_view text);
+// One JSON document: {"kind": "threads", "rows": [...]}; README.md of this folder names the keys.
+[[nodiscard]] std::string to_json(const std::vector<ThreadsRow>& rows);
+[[nodiscard]] std::vector<ThreadsRow> threads_rows_from_json(std::string_view text);
+
+// Starts this program again, with simcuda in front where the device is simulated. What the child
+// throws is thrown here.
+struct ThreadsPlace {
+  std::string device, program_path;
+};
+[[nodiscard]] std::vector<ThreadsRow> run_threads_in_child(const ThreadsSpec& spec,
+                                                           const ThreadsPlace& place);
+
+// A line per number of threads.
+[[nodiscard]] std::string render_threads(const ThreadsSpec& spec,
+                                         const std::vector<ThreadsRow>& rows);
+
+}  // namespace allocmark

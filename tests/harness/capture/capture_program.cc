@@ -1,0 +1,160 @@
+// A CUDA program to be captured. In: what to do. Out: a line for each request, with its address
+// after the first one's, so that a replay can be held to it.
+#include <cuda_runtime_api.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "base/random.h"
+
+namespace {
+
+constexpr int kRequestCount = 400;
+
+void say(const void* pointer) {
+  static const void* first = nullptr;
+  if (first == nullptr) first = pointer;
+  std::printf("%lld\n", static_cast<long long>(static_cast<const char*>(pointer) -
+                                               static_cast<const char*>(first)));
+}
+
+std::size_t some_bytes(allocmark::Random& random) {
+  return random.below(2) == 0 ? 512 + random.below(1 << 18) : 1 + random.below(64 << 20);
+}
+
+// cudaMalloc and cudaFree in a random order.
+void heap(std::uint64_t seed, bool prints) {
+  allocmark::Random random(seed);
+  std::vector<void*> live;
+  for (int i = 0; i < kRequestCount; ++i) {
+    if (!live.empty() && random.below(3) == 0) {
+      const std::size_t which = random.below(live.size());
+      cudaFree(live[which]);
+      live[which] = live.back();
+      live.pop_back();
+    }
+    void* pointer = nullptr;
+    if (cudaMalloc(&pointer, some_bytes(random)) != cudaSuccess) std::exit(3);
+    live.push_back(pointer);
+    if (prints) say(pointer);
+  }
+  for (void* const pointer : live) cudaFree(pointer);
+}
+
+// The stream-ordered functions on two streams, with waits; blocks are given back on their own
+// stream or, with `crosses`, on the other one.
+void pools(bool crosses) {
+  allocmark::Random random(7);
+  cudaStream_t streams[2] = {};
+  cudaStreamCreate(&streams[1]);
+  struct Block {
+    void* pointer = nullptr;
+    std::uint64_t stream = 0;
+  };
+  std::vector<Block> live;
+  for (int i = 0; i < kRequestCount; ++i) {
+    if (!live.empty() && random.below(3) == 0) {
+      const std::size_t which = random.below(live.size());
+      const std::uint64_t stream = crosses ? 1 - live[which].stream : live[which].stream;
+      cudaFreeAsync(live[which].pointer, streams[stream]);
+      live[which] = live.back();
+      live.pop_back();
+    }
+    if (random.below(16) == 0) cudaDeviceSynchronize();
+    Block block{.stream = random.below(2)};
+    if (cudaMallocAsync(&block.pointer, some_bytes(random), streams[block.stream]) != cudaSuccess)
+      std::exit(3);
+    live.push_back(block);
+    say(block.pointer);
+  }
+}
+
+void run_threads() {
+  std::vector<std::thread> threads;
+  for (std::uint64_t i = 0; i < 4; ++i) threads.emplace_back([i] { heap(100 + i, false); });
+  for (std::thread& thread : threads) thread.join();
+}
+
+void run_fork() {
+  heap(1, false);
+  const pid_t child = fork();
+  if (child == 0) {
+    heap(2, false);
+    _exit(0);
+  }
+  waitpid(child, nullptr, 0);
+  heap(3, false);
+}
+
+// A vfork's child ends in its parent's memory.
+void run_vfork() {
+  heap(1, false);
+  const pid_t child = vfork();
+  if (child == 0) _exit(0);
+  waitpid(child, nullptr, 0);
+  heap(3, false);
+}
+
+void fail_one() {
+  void* pointer = nullptr;
+  heap(1, false);
+  if (cudaMalloc(&pointer, std::size_t{1} << 50) == cudaSuccess) std::exit(3);
+}
+
+// Nanoseconds of a pair of calls.
+void measure(long pair_count) {
+  void* pointer = nullptr;
+  cudaMalloc(&pointer, 512);  // stays, so that no page comes and goes
+  const auto begin = std::chrono::steady_clock::now();
+  for (long i = 0; i < pair_count; ++i) {
+    cudaMalloc(&pointer, 512);
+    cudaFree(pointer);
+  }
+  const std::chrono::duration<double, std::nano> time = std::chrono::steady_clock::now() - begin;
+  std::printf("%.1f\n", time.count() / static_cast<double>(pair_count));
+}
+
+int run(std::string_view what, const char* number) {
+  if (what == "heap") heap(1, true);
+  if (what == "pools" || what == "crosses") pools(what == "crosses");
+  if (what == "threads") run_threads();
+  if (what == "fork") run_fork();
+  if (what == "vfork") run_vfork();
+  if (what == "fails") fail_one();
+  if (what == "measure") measure(std::atol(number));
+  if (what == "exits") {
+    heap(1, false);
+    _exit(5);
+  }
+  if (what == "crashes" || what == "is_killed") {
+    heap(1, false);
+    raise(what == "crashes" ? SIGSEGV : SIGKILL);
+  }
+  if (what == "waits") {
+    heap(1, false);
+    std::printf("ready\n");
+    std::fflush(stdout);
+    pause();
+  }
+  if (what == "closes") {  // as daemons do
+    heap(1, false);
+    for (int fd = 3; fd < 256; ++fd) close(fd);
+    for (std::uint64_t i = 0; i < 200; ++i) heap(i, false);
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int argument_count, char** arguments) {
+  if (argument_count < 2) return 2;
+  return run(arguments[1], argument_count > 2 ? arguments[2] : "1000");
+}

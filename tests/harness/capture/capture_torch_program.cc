@@ -1,0 +1,60 @@
+// A program that uses PyTorch's allocator (c10 alone, without Python), to be captured. In: our
+// plugin of the backend `torch`, and a trace whose requests it makes. Out: the address of each,
+// after the first one's, and "oom" where it failed.
+#include <dlfcn.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <unordered_map>
+
+#include "allocators/plugins/torch_plugin/plugin.h"
+#include "workloads/trace/trace_reader.h"
+
+namespace {
+
+const AllocmarkTorchPlugin* open_plugin(const char* path, const char* limit_bytes) {
+  void* const library = dlopen(path, RTLD_NOW);
+  if (library == nullptr) {
+    std::fprintf(stderr, "%s\n", dlerror());
+    std::exit(2);
+  }
+  const auto plugin =
+      reinterpret_cast<const AllocmarkTorchPlugin* (*)()>(dlsym(library, "allocmark_torch_plugin"));
+  if (plugin == nullptr || plugin()->open(std::strtoull(limit_bytes, nullptr, 10)) != 0)
+    std::exit(2);
+  return plugin();
+}
+
+void run(const AllocmarkTorchPlugin& torch, allocmark::EventSource& source) {
+  std::unordered_map<std::uint64_t, void*> live;
+  char* first = nullptr;
+  for (auto batch = source.next(); !batch.empty(); batch = source.next()) {
+    for (const allocmark::Event& event : batch) {
+      void* pointer = nullptr;
+      if (event.kind == allocmark::EventKind::Alloc) {
+        if (torch.allocate(event.size_bytes, nullptr, &pointer) != kAllocmarkPluginOk) {
+          std::printf("oom\n");
+          continue;
+        }
+        if (first == nullptr) first = static_cast<char*>(pointer);
+        live[event.id] = pointer;
+        std::printf("%lld\n", static_cast<long long>(static_cast<char*>(pointer) - first));
+      } else if (event.kind == allocmark::EventKind::Free && live.contains(event.id)) {
+        torch.deallocate(live[event.id]);
+        live.erase(event.id);
+      } else if (event.kind == allocmark::EventKind::Trim) {
+        torch.trim();
+      }
+    }
+  }
+}
+
+}  // namespace
+
+int main(int argument_count, char** arguments) {
+  if (argument_count != 4) return 2;
+  const AllocmarkTorchPlugin* const torch = open_plugin(arguments[1], arguments[3]);
+  run(*torch, *allocmark::open_trace_file(arguments[2]));
+  return 0;
+}

@@ -1,0 +1,134 @@
+// Goal: of every fault that a simulated GPU can have it is known which test finds it, or why none
+// does. Method: whole runs at the level quick on two simulated GPUs, of which the first has one
+// planted fault (SIMCUDA_GPU_FAULTS in simcu.h). What was found is the table of
+// harness/qualify/FAULTS.md, which this test writes (scripts/approve_goldens.sh) and compares.
+#include <cstddef>
+#include <regex>
+#include <set>
+#include <string>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include "base/input_file.h"
+#include "harness/qualify/judge.h"
+#include "harness/qualify/test.h"
+#include "harness/qualify/writers.h"
+#include "tests/catch.h"
+#include "tests/harness/qualify/planted.h"
+#include "tests/support/golden.h"
+#include "tests/support/temporary_folder.h"
+
+namespace allocmark::qualify {
+namespace {
+
+struct Fault {
+  const char *keys, *meaning;  // FILE stands for a fresh file
+  const char* limit = "";      // why nothing finds it
+};
+
+constexpr Fault kFaults[] = {
+    {"lost_at=3000;0:lost_file=FILE", "falls off the bus"},
+    {"hang_at=100", "a call never returns"},
+    {"leak_every=7", "every 7th cudaFree forgets the memory"},
+    {"leak_every=50", "every 50th does"},
+    {"corrupt_view=6000", "a bit flips where a test looks"},
+    {"corrupt_view=100000", "a bit flips where no test looks",
+     "integrity looks at one word in 32 MiB of a simulated GPU, at every word of a real one"},
+    {"slow_percent=1000", "calls take ten times as long"},
+    {"slow_percent=200", "calls take twice as long"},
+    {"slow_percent=120", "calls take a fifth longer",
+     "within what two machines differ by; `allocmark merge` compares many"},
+    {"ecc_corrected=50", "50 corrected memory errors, and no more"},
+    {"ecc_corrected=5", "5 corrected memory errors, and no more",
+     "up to 10 since the driver was loaded are taken for cosmic rays"},
+    {"ecc_corrected=FILE", "corrected memory errors while tests run"},
+    {"ecc_uncorrected=1", "an uncorrected memory error before"},
+    {"ecc_uncorrected=FILE", "uncorrected memory errors while tests run"},
+    {"ecc_mode=0", "error correction is off"},
+    {"retired_pages=3", "3 rows of memory put out of use before"},
+    {"retired_pages=65", "65 rows"},
+    {"retired_pages=FILE", "rows put out of use while tests run"},
+    {"remap_failed=1", "faulty memory could not be put out of use"},
+    {"throttle=64", "slowed down by heat, from the start"},
+    {"celsius=80", "80 degrees C when idle"},
+    {"sm_mhz=900", "its clock stays below half"},
+    {"pcie_width=8", "8 of 16 PCIe lanes"},
+    {"power_limit_mw=500000", "500 of 700 W"},
+    {"foreign_bytes=8589934592", "another program uses it"},
+    {"xid=79", "the driver reports Xid 79"},
+    {"no_permission=1", "NVML refuses to tell of errors"},
+    {"nvml_error=9", "NVML does not start"},
+};
+
+// "`gpu/leaks` FAIL, `gpu/recovery` WARN" of the first GPU, and of tests of the node.
+std::string found_by(const Report& report) {
+  std::string text;
+  for (const auto* list : {&report.gpus.at(0).tests, &report.node_tests}) {
+    for (const TestResult& test : *list) {
+      if (test.verdict < Verdict::Warn) continue;
+      text += fmt::format("{}`{}` {}", text.empty() ? "" : ", ", test_id(test),
+                          to_string(test.verdict));
+    }
+  }
+  return text;
+}
+
+// Every key of the list in gpu_faults.cc.
+std::set<std::string> known_keys() {
+  const std::string code = read_file("harness/simcuda/shim/gpu_faults.cc");
+  const std::size_t begin = code.find("kKeys = {");
+  const std::string list = code.substr(begin, code.find(';', begin) - begin);
+  const std::regex quoted("\"(\\w+)\"");
+  std::set<std::string> keys;
+  for (std::sregex_iterator at(list.begin(), list.end(), quoted), end; at != end; ++at) {
+    keys.insert((*at)[1]);
+  }
+  return keys;
+}
+
+constexpr const char* kHead =
+    R"(# What `qualify` finds, and what it does not
+
+Each fault was planted in the first of two simulated H200s, and the level `quick` run. The second
+GPU was found healthy each time. A test makes this page
+(`tests/harness/qualify/qualify_faults_test.cc`), so it says what the program does.
+
+| planted (`SIMCUDA_GPU_FAULTS=0:...`) | what is wrong | found by | exit code |
+| --- | --- | --- | --: |
+)";
+
+}  // namespace
+
+TEST_CASE("every fault of a simulated GPU is found, or the page says why not, as approved") {
+  std::set<std::string> keys = known_keys();
+  std::string page = kHead;
+  int number = 0;
+  const TemporaryFolder folder;
+  for (const Fault& fault : kFaults) {
+    std::string keys_text = fault.keys;
+    for (const std::string& key : known_keys()) {
+      if (keys_text.find(key + "=") != std::string::npos) keys.erase(key);
+    }
+    if (const std::size_t at = keys_text.find("FILE"); at != std::string::npos) {
+      keys_text.replace(at, 4, folder.path("count" + std::to_string(number++)));
+    }
+    const Plant plant("SIMCUDA_GPU_FAULTS", "0:" + keys_text);
+    ConductOptions options = options_for(2);
+    // A busy machine takes seconds for what takes none; a hanging call takes all of it, twice.
+    options.time_limit_s = keys_text.starts_with("hang_at") ? 8 : 60;
+    const Report report = conduct(options, registry(), [](const TestResult&) {});
+    INFO(keys_text << "\n" << render_table(report));
+    const std::string found = found_by(report);
+    CHECK(found.empty() == !std::string(fault.limit).empty());
+    // NVML is one for all GPUs.
+    if (keys_text != "nvml_error=9") CHECK(report.gpus.at(1).verdict == Verdict::Pass);
+    page += fmt::format("| `{}` | {} | {} | {} |\n", fault.keys, fault.meaning,
+                        found.empty() ? std::string("nothing: ") + fault.limit : found,
+                        static_cast<int>(report.exit_code));
+  }
+  INFO("keys that no row plants: " << fmt::format("{}", fmt::join(keys, ", ")));
+  CHECK(keys.empty());
+  check_file("harness/qualify/FAULTS.md", page);
+}
+
+}  // namespace allocmark::qualify

@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+"""`allocmark why` and `allocmark advise` on the same snapshot: they ask the same simulated device, rank by the same cost, and where
+their answers differ, `why` says so.
+
+usage: why_cli_test.py ALLOCMARK
+"""
+import base64
+import hashlib
+import html
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+ALLOCMARK = ""
+SNAPSHOT = "tests/golden/snapshots/train_oom.pickle.gz"
+
+
+def call(*words):
+    run = subprocess.run([ALLOCMARK, *words], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    return run.stdout
+
+
+class Why(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.why = json.loads(call("why", SNAPSHOT, "--format", "json"))
+        cls.text = call("why", SNAPSHOT)
+
+    def test_failures_on_the_simulated_device_are_those_of_advise(self):
+        confs = [one["conf"] for one in self.why["settings"]]
+        words = [word for conf in confs for word in ("--conf", conf or "unset")]
+        advice = json.loads(call("advise", SNAPSHOT, "--search-only", "--format", "json", "--capacity",
+                                 f"{self.why['capacity_bytes']}B", *words))
+        found = {one["conf"]: one["oom_count"] for one in advice["settings"]}
+        self.assertEqual({one["conf"]: one["simulated_failed_count"] for one in self.why["settings"]},
+                         {conf: found[conf] for conf in confs})
+
+    def test_failed_is_the_worst_of_all_that_was_tried(self):
+        for one in self.why["settings"]:
+            self.assertGreaterEqual(one["failed_count"], one["simulated_failed_count"])
+        unset = next(one for one in self.why["settings"] if one["conf"] == "")
+        self.assertEqual((unset["failed_count"], unset["simulated_failed_count"]), (1, 0))
+        self.assertIn("will say that unset serves every request", " ".join(self.text.split()))
+
+    def test_the_order_is_failures_then_room_then_cost(self):
+        limit = 0.95 * self.why["capacity_bytes"]
+        keys = [(one["failed_count"], one["reserved_bytes_peak"] > limit) for one in self.why["settings"]]
+        self.assertEqual(keys, sorted(keys))
+        # Costs within 5 % or 1 us count as equal, as in 'advise'.
+        for before, after in zip(self.why["settings"], self.why["settings"][1:]):
+            if keys[self.why["settings"].index(before)] == keys[self.why["settings"].index(after)]:
+                cost, next_cost = before["driver_ns_per_step"], after["driver_ns_per_step"]
+                self.assertTrue(cost <= next_cost * 1.05 or cost <= next_cost + 1000, (before, after))
+
+    def test_a_history_without_steps_has_a_cost(self):
+        why = json.loads(call("why", "tests/golden/snapshots/streams_recorded.pickle.gz", "--format", "json"))
+        self.assertTrue(all(one["driver_ns_per_step"] > 0 for one in why["settings"] + why["other_allocators"]))
+
+    def test_other_allocators_are_marked(self):
+        marks = {one["name"]: one["is_setting_of_pytorch"] for one in self.why["other_allocators"]}
+        self.assertEqual(marks, {"backend:cudaMallocAsync": True, "native": False, "cub": False, "thrust_pool": False,
+                                 "vmm_stitch": False})
+        self.assertEqual(self.text.count("no setting of PyTorch"), 4)
+
+
+class Advise(unittest.TestCase):
+    def test_what_no_setting_can_serve_is_not_searched(self):
+        advice = json.loads(call("advise", "gpt2_train_amp", "--capacity", "1GiB", "--search-only", "--format", "json"))
+        self.assertEqual([one["conf"] for one in advice["settings"]], ["", "expandable_segments:True"])
+        self.assertIn("no setting can help", call("advise", "gpt2_train_amp", "--capacity", "1GiB", "--search-only"))
+
+
+class Page(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.page = os.path.join(folder.name, "why.html")
+        # A name that would be markup, and a script, if it were not escaped.
+        self.snapshot = os.path.join(folder.name, "<script>alert(1)<&script>.pickle.gz")
+        shutil.copy(SNAPSHOT, self.snapshot)
+
+    def make(self, snapshot, *words, environment=()):
+        return subprocess.run([ALLOCMARK, "why", snapshot, "--out", self.page, *words], capture_output=True, text=True,
+                              env={**os.environ, **dict(environment)})
+
+    def test_the_page_says_what_the_text_says_and_runs_only_its_own_script(self):
+        run = self.make(self.snapshot)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertIn(f"page: {self.page}", run.stderr)
+        text = Path(self.page).read_text()
+        scripts = re.findall(r"<script[^>]*>(.*?)</script>", text, re.S)
+        self.assertEqual(len(scripts), 1)
+        digest = base64.b64encode(hashlib.sha256(scripts[0].encode()).digest()).decode()
+        self.assertIn(f"script-src &#x27;sha256-{digest}&#x27;", text)
+        self.assertIsNone(re.search(r"(src|href)=\"(?!#|data:)", text))
+        plain = " ".join(html.unescape(re.sub(r"<[^>]*>", " ", text)).split())
+        for words in ("A request of 132 MiB failed: 212 MiB were free for it", "self-check: 100 % of 8802 placements equal",
+                      "957 MiB live", "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+                      "will say that unset serves every request", "backend:cudaMallocAsync"):
+            self.assertIn(words, plain)
+        # The widest segment: 105 MiB of 132 MiB are free.
+        widths = dict((words, float(width)) for width, words in
+                      re.findall(r'width="([0-9.]+)" height="16" class="[^"]*"><title>(free: 105 MiB|live: 26.6 MiB)</title>', text))
+        self.assertAlmostEqual(widths["free: 105 MiB"] / widths["live: 26.6 MiB"], 105.4 / 26.6, delta=0.05)
+
+    def test_a_history_without_failure_has_a_page_too(self):
+        run = self.make("tests/golden/snapshots/train_amp.pickle.gz")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        text = Path(self.page).read_text()
+        self.assertIn("No request failed in this history", text)
+        self.assertNotIn("When the request failed", text)
+
+    def test_a_page_is_not_replaced_and_needs_python(self):
+        Path(self.page).write_text("mine")
+        self.assertEqual(self.make(SNAPSHOT).returncode, 2)
+        run = self.make(SNAPSHOT, "--force", environment={"PATH": "/nowhere"})
+        self.assertEqual(run.returncode, 4)
+        self.assertIn("python3", run.stderr)
+        self.assertEqual(Path(self.page).read_text(), "mine")
+
+
+if __name__ == "__main__":
+    ALLOCMARK = os.path.abspath(sys.argv.pop(1))
+    unittest.main()

@@ -1,0 +1,110 @@
+// What programs do to need less memory: states on the host, a loss in chunks, a model shared by
+// ranks that infer.
+#include <algorithm>
+#include <cstdint>
+#include <string>
+
+#include "tests/catch.h"
+#include "tests/support/trace_files.h"
+#include "workloads/open_workload.h"
+#include "workloads/trace/summary.h"
+#include "workloads/trace_tools.h"
+
+using namespace allocmark;
+
+namespace {
+
+std::uint64_t kind_peak(const std::string& workload, TensorKind kind) {
+  return summarize(*open_workload(workload, 1)).tensor_bytes_peak[static_cast<std::size_t>(kind)];
+}
+
+}  // namespace
+
+TEST_CASE("an optimizer on the host leaves no states on the device") {
+  const std::string model = "train:gpt2-124m,batch=1,seq=64,steps=2,precision=bf16,kv_cache=none";
+  // 124,439,808 elements of two bytes: two states each.
+  CHECK(kind_peak(model, TensorKind::OptimizerState) == 2 * 2 * 124'439'808);
+  CHECK(kind_peak(model + ",offload=states", TensorKind::OptimizerState) == 0);
+  CHECK(kind_peak(model + ",offload=gradients", TensorKind::OptimizerState) == 0);
+  // Gradients stay until the step, or only until they are complete: the table's comes last.
+  CHECK(kind_peak(model + ",offload=states", TensorKind::Gradient) > 2 * 124'439'808);
+  CHECK(kind_peak(model + ",offload=gradients", TensorKind::Gradient) < 3 * 2 * 38'597'376 + 512);
+  for (const char* zero : {",dp=4,zero=1", ",dp=4,zero=2"}) {
+    INFO(zero);
+    // A copy in four bytes and two states of a quarter, rounded up.
+    CHECK(kind_peak(model + zero, TensorKind::OptimizerState) / 1000 == 3 * 124'439'808 / 1000);
+    CHECK(kind_peak(model + zero + ",offload=states", TensorKind::OptimizerState) == 0);
+  }
+  CHECK(kind_peak(model + ",dp=4,zero=3,offload=states", TensorKind::OptimizerState) == 0);
+}
+
+TEST_CASE("adapters alone are trained, in shards too") {
+  const std::string model = "train:llama-3-8b,layers=8,batch=1,seq=64,steps=2,lora=16,";
+  // q: 16 x 4096 and 4096 x 16; v: 16 x 4096 and 1024 x 16.
+  const std::uint64_t adapters = 8ull * 16 * (4096 + 4096 + 4096 + 1024);
+  const auto states_of = [](const std::string& workload) {
+    return kind_peak(workload, TensorKind::OptimizerState);
+  };
+  CHECK(states_of(model + "precision=bf16") == adapters * 2 * 4);
+  const std::string sharded = "precision=fp32,gathered=bf16,dp=4,fsdp=2,checkpoint=full";
+  CHECK(states_of(model + sharded) == adapters * 2 * 4 / 4);
+  // DeepSpeed's have a copy in four bytes of what is trained.
+  CHECK(states_of(model + "precision=bf16,dp=4,zero=2") == adapters * 3 * 4 / 4);
+  // Frozen shards are gathered as before, and only adapters' gradients are reduced.
+  const std::uint64_t block = 4096ull * 4096 * 2 + 4096ull * 1024 * 2 + 3 * 4096ull * 14336;
+  CHECK(kind_peak(model + sharded, TensorKind::Gradient) < block * 4);
+  CHECK(kind_peak(model + sharded, TensorKind::Parameter) >
+        (8 * block + 2 * 128'256ull * 4096) / 4 * 4);
+  // GPT-2's joint projection: 768 x 16 and 16 x 2304.
+  CHECK(states_of("train:gpt2-124m,batch=1,seq=32,steps=1,lora=16,precision=bf16") ==
+        12ull * 16 * (768 + 2304) * 2 * 4);
+  CHECK(states_of("train:bert-base,batch=1,seq=32,steps=1,lora=16,precision=bf16") ==
+        12ull * 16 * 4 * 768 * 2 * 4);
+  CHECK(mentions(refusal_of("train:llama-3-8b,lora=8,dp=2,fsdp=1"), "0 where fsdp=1"));
+}
+
+TEST_CASE("a loss in chunks never holds all logits") {
+  const std::string model =
+      "train:qwen2.5-0.5b,layers=1,batch=2,seq=512,steps=1,precision=bf16,optimizer=sgd";
+  const auto logits_of = [](const std::string& workload) {
+    std::uint64_t largest = 0;
+    for (const Event& event : read_all(*open_workload(workload, 1))) {
+      const bool is_made = event.kind == EventKind::Alloc;
+      if (is_made && event.tensor == TensorKind::Activation) {
+        largest = std::max(largest, event.size_bytes);
+      }
+    }
+    return largest;
+  };
+  CHECK(logits_of(model) == 1024ull * 151'936 * 4);
+  CHECK(logits_of(model + ",loss_chunks=8") == 128ull * 151'936 * 4);
+  // 1,024 tokens in chunks of 147, the last one smaller.
+  CHECK(logits_of(model + ",loss_chunks=7") == 147ull * 151'936 * 4);
+}
+
+TEST_CASE("ranks that infer share blocks and the head, but not the word table") {
+  const std::uint64_t table = 128'256ull * 4096;
+  const std::uint64_t block = 4096ull * 4096 * 2 + 4096ull * 1024 * 2 + 3 * 4096ull * 14336;
+  const std::uint64_t norms = (2 * 32 + 1) * 4096;
+  const std::string model = "llama-3-8b,requests=2,context_max=64,lengths=code,";
+  CHECK(kind_peak("infer:" + model + "answers=3,tp=4", TensorKind::Parameter) ==
+        2 * (table + table / 4 + 32 * block / 4 + norms));
+  // vLLM shares the table, too.
+  CHECK(kind_peak("serve:" + model + "generated_max=3,tp=4", TensorKind::Parameter) ==
+        2 * (2 * table / 4 + 32 * block / 4 + norms));
+  // Keys and values of two of eight heads: 3 tokens after at most 64.
+  CHECK(kind_peak("infer:" + model + "answers=3,tp=4", TensorKind::KvCache) * 4 <=
+        kind_peak("infer:" + model + "answers=3", TensorKind::KvCache) + 4096);
+}
+
+TEST_CASE("ways to save memory that contradict others are refused") {
+  CHECK(mentions(refusal_of("train:gpt2-124m,dp=2,offload=states"), "DeepSpeed's zero"));
+  CHECK(mentions(refusal_of("train:gpt2-124m,dp=2,zero=2,precision=bf16,offload=gradients"),
+                 "states where zero is given"));
+  CHECK(mentions(refusal_of("train:gpt2-124m,offload=gradients,clip=1"), "on the host"));
+  CHECK(mentions(refusal_of("train:gpt2-124m,tp=2,loss_chunks=4"), "1 where tp is above 1"));
+  CHECK(mentions(refusal_of("train:bert-base,loss_chunks=4"), "unknown key 'loss_chunks'"));
+  CHECK(mentions(refusal_of("infer:gpt2-124m,tp=2"), "1 but for Llama, Qwen and Mixtral"));
+  CHECK(mentions(refusal_of("infer:qwen2.5-0.5b,tp=4"), "a divisor of heads = 14"));
+  CHECK(mentions(refusal_of("serve:llama-3-8b,tp=2,draft=llama-3-8b"), "none where tp"));
+}

@@ -1,0 +1,42 @@
+// Head and loss over chunks of tokens, each checkpointed: no logits of all tokens ever exist.
+#include <algorithm>
+#include <utility>
+
+#include "workloads/model/transformer.h"
+
+namespace allocmark {
+Var Transformer::chunk_loss(const Var& hidden, const Tensor& labels) {
+  const std::uint64_t rows = hidden.count / setup_.model.hidden;
+  Var logits = linear(tape_, hidden, rows, {.weight = head_});
+  return cross_entropy(tape_, cast(tape_, std::move(logits), 4), labels);
+}
+
+Var Transformer::chunked_loss(Var hidden) {
+  const std::uint64_t rows = setup_.token_count();
+  const std::uint64_t chunk_rows = (rows + loss_chunks_ - 1) / loss_chunks_;
+  Tensor labels;
+  {
+    const Var padded = tape_.make(rows + setup_.batch, 8);
+    labels = tape_.make(rows, 8).tensor;
+  }
+  Var whole = begin_parts(tape_, hidden);
+  hidden.drop();
+  Var total;
+  for (std::uint64_t begin = 0; begin < rows; begin += chunk_rows) {
+    const std::uint64_t count = std::min(chunk_rows, rows - begin) * setup_.model.hidden;
+    const Var part = part_of(tape_, whole, count);
+    SegmentInput segment{.is_loss = true, .inputs = {part, Var(), Var()}};
+    segment.inputs[0].tensor.reset();
+    tape_.begin_segment(std::move(segment));
+    for (const Tensor& held : {part.tensor, labels}) tape_.hold(held);
+    Var loss = chunk_loss(part, labels);
+    tape_.end_segment();
+    total = begin == 0 ? add_scalar(tape_, std::move(loss))
+                       : add(tape_, std::move(total), std::move(loss));
+  }
+  labels.reset();
+  whole.drop();
+  return divide_scalar(tape_, std::move(total));
+}
+
+}  // namespace allocmark

@@ -1,0 +1,55 @@
+// ShardedParameters where the model is made in shards and never as a whole: what the set-up
+// allocates instead.
+#include <map>
+#include <utility>
+
+#include "workloads/model/sharded_parameters.h"
+
+namespace allocmark {
+
+// Deferred initialisation of a flat unit: FSDP 1 makes its parameters whole before it joins them,
+// zero.Init one after the other, of which each rank keeps its part.
+void ShardedParameters::make_whole(Unit* unit, const std::vector<std::size_t>& parameters) {
+  TensorPool& pool = tape_->pool();
+  for (const std::size_t index : parameters) {
+    Parameter& parameter = tape_->parameters()[index];
+    if (parameter.count == 0) continue;
+    parameter.data = pool.make(parameter.count * parameter.width, TensorKind::Parameter);
+    const bool is_shared =
+        settings_.kind == DataParallelKind::Zero3 && parameter.count >= kPersistentElements;
+    if (!is_shared) continue;
+    const std::uint64_t part = (parameter.count + settings_.ranks - 1) / settings_.ranks;
+    unit->own.push_back(pool.make(part * parameter.width, TensorKind::Parameter));
+    parameter.data.reset();
+  }
+}
+
+// FSDP 2 shards parameters on the meta device; to_empty() then makes this rank's rows of each, in
+// the model's order.
+void ShardedParameters::make_single_shards() {
+  std::map<std::size_t, std::pair<Unit*, std::uint64_t>> shards;
+  for (Unit& unit : units_) {
+    for (const Shard& shard : unit.shards) shards[shard.parameter] = {&unit, shard.count};
+  }
+  for (auto& [parameter, shard] : shards) {
+    shard.first->own.push_back(
+        shard.second == 0 ? Tensor()
+                          : tape_->pool().make(shard.second * width_, TensorKind::Parameter));
+  }
+}
+
+// At the first forward, rows that the ranks do not share evenly are copied to where all have as
+// many.
+void ShardedParameters::pad_shards() {
+  if (has_padded_ || !single() || !settings_.defers_parameters) return;
+  has_padded_ = true;
+  for (Unit& unit : units_) {
+    for (std::size_t i = 0; i < unit.shards.size(); ++i) {
+      const Shard& shard = unit.shards[i];
+      if (shard.count == shard.padded_count) continue;
+      unit.own[i] = tape_->pool().make(shard.padded_count * width_, TensorKind::Parameter);
+    }
+  }
+}
+
+}  // namespace allocmark

@@ -1,0 +1,250 @@
+// A diffusion transformer (Peebles and Xie, arXiv 2212.09748) of timm's parts: noisy latents in
+// patches, blocks whose norms are shifted, scaled and gated by the time and the class, and the
+// error of the predicted noise.
+#include <algorithm>
+#include <array>
+#include <utility>
+#include <vector>
+
+#include "workloads/model/transformer.h"
+
+namespace allocmark {
+namespace {
+
+constexpr std::uint64_t kFrequencies = 128;
+constexpr std::uint64_t kTimeWidth = 2 * kFrequencies;
+constexpr std::uint64_t kChannels = 4;
+
+// What a row of each image was repeated for is summed up, in the gradient's type, then cast.
+// sizes of both: bytes of the result, of the rows in the result's type, in their own.
+void sum_to_rows(Tape& tape, const Node& node, Grad* out) {
+  Grad sum = {.tensor = tape.gradient(node.sizes[1])};
+  out->tensor.reset();
+  if (node.sizes[1] != node.sizes[2]) {
+    Tensor narrow = tape.gradient(node.sizes[2]);
+    sum.tensor = std::move(narrow);
+  }
+  *out = std::move(sum);
+}
+
+void add_rows_backward(Tape& tape, Node& node, Backprop& b) {
+  b.out[0] = b.gradient;
+  sum_to_rows(tape, node, &b.out[1]);
+}
+
+void scale_rows_backward(Tape& tape, Node& node, Backprop& b) {
+  b.out[1].tensor = tape.gradient(node.sizes[0]);
+  if (node.edges[0] != kNoEdge) b.out[0].tensor = tape.gradient(node.sizes[0]);
+  sum_to_rows(tape, node, &b.out[1]);
+}
+
+// Patches come as the convolution laid them out, channels first, and so do all sums with them: a
+// norm copies them, forward and backward.
+void plain_norm_backward(Tape& tape, Node& node, Backprop& b) {
+  const Tensor contiguous = tape.gradient(node.sizes[0]);
+  b.out[0].tensor = tape.gradient(node.sizes[0]);
+}
+
+// The gates come first, and are summed last.
+void gate_backward(Tape& tape, Node& node, Backprop& b) {
+  b.out[0].tensor = tape.gradient(node.sizes[0]);
+  b.out[1].tensor = tape.gradient(node.sizes[0]);
+  sum_to_rows(tape, node, &b.out[1]);
+}
+
+void set_sizes(Node* node, const Var& out, const Var& rows) {
+  if (node == nullptr) return;
+  node->sizes = {out.size_bytes(), rows.count * out.width, rows.size_bytes()};
+}
+
+Var with_rows(Tape& tape, Var values, const Var& rows, BackwardFunction backward) {
+  Node* node = tape.record(backward, {&values, &rows});
+  const bool is_product = backward != add_rows_backward;
+  if (is_product && rows.edge != kNoEdge) tape.save(node, 1, values.tensor);
+  if (is_product && values.edge != kNoEdge) tape.save(node, 0, rows.tensor);
+  Var out = tape.make(values.count, std::max(values.width, rows.width));
+  set_sizes(node, out, rows);
+  tape.attach(node, &out);
+  values.drop();
+  return out;
+}
+
+// LayerNorm without weights of its own.
+Var plain_norm(Tape& tape, const Var& values, std::uint64_t rows) {
+  Var exact = tape.autocast() ? cast(tape, values, 4) : values;
+  Node* node = tape.record(plain_norm_backward, {&exact});
+  if (node != nullptr) node->sizes[0] = exact.size_bytes();
+  tape.save(node, 0, exact.tensor);
+  const Var contiguous = tape.make(exact.count, exact.width);
+  Var out = tape.make(exact.count, exact.width);
+  for (const std::size_t slot : {std::size_t{1}, std::size_t{2}}) {
+    tape.save(node, slot, tape.make(rows, 4).tensor);
+  }
+  tape.attach(node, &out);
+  return out;
+}
+
+Var modulated(Tape& tape, const Var& values, const Var& shift, const Var& scale) {
+  const Var factors = add_scalar(tape, scale);
+  return with_rows(tape, with_rows(tape, values, factors, scale_rows_backward), shift,
+                   add_rows_backward);
+}
+
+void slice_backward(Tape& tape, Node& node, Backprop& b) {
+  b.out[0].tensor = tape.gradient(node.sizes[0]);
+}
+
+// The mean of all elements: 512 threads read 16 elements each before blocks share the work; those
+// meet in a buffer, guarded by a counter.
+void take_mean_scratch(Tape& tape, std::uint64_t count) {
+  const std::uint64_t per_thread = (count + 511) / 512;
+  if (per_thread < 256) return;
+  const std::uint64_t blocks = std::min<std::uint64_t>(132 * 4, (per_thread + 15) / 16);
+  const Tensor buffer = tape.allocate(blocks * 4, TensorKind::Workspace);
+  const Tensor counter = tape.allocate(4, TensorKind::Workspace);
+}
+
+void error_backward(Tape& tape, Node& node, Backprop& b) {
+  b.out[0].tensor = tape.gradient(node.sizes[0]);
+}
+
+}  // namespace
+
+void Transformer::make_dit_parameters() {
+  const ModelShape& model = setup_.model;
+  const std::uint64_t h = model.hidden;
+  const auto with_its_bias = [&](std::uint64_t in, std::uint64_t out) {
+    const std::size_t index = add_weight(in * out);
+    static_cast<void>(add_weight(out));
+    return index;
+  };
+  patch_weight_ = with_its_bias(kChannels * model.patch * model.patch, h);
+  time_weight_ = with_its_bias(kTimeWidth, h);
+  transform_ = with_its_bias(h, h);
+  class_token_ = add_weight((model.vocabulary + 1) * h);  // one more for no class
+  for (std::uint64_t i = 0; i < model.layer_count; ++i) {
+    const std::size_t first = tape_.parameters().size();
+    LayerWeights own;
+    own.query = with_its_bias(h, 3 * h);
+    own.output = with_its_bias(h, h);
+    own.up = with_its_bias(h, model.ffn);
+    own.down = with_its_bias(model.ffn, h);
+    own.modulation = with_its_bias(h, 6 * h);
+    layers_.push_back(own);
+    layer_parameters_.push_back({.first = first, .count = tape_.parameters().size() - first});
+  }
+  final_norm_ = with_its_bias(h, 2 * h);
+  head_ = with_its_bias(h, model.patch * model.patch * 2 * kChannels);
+  // Not trained, and the model's own: moved last.
+  position_table_ = add_weight(model.patch_count() * h);
+  tape_.parameters()[position_table_].trainable = false;
+}
+
+// Sines and cosines of the time through two layers.
+Var Transformer::dit_time() {
+  Var frequencies = tape_.make(kFrequencies, 4);
+  for (int i = 0; i < 2; ++i) frequencies = tape_.make(kFrequencies, 4);
+  Var angles;
+  {
+    const Var exact = tape_.make(setup_.batch, 4);
+    angles = tape_.make(setup_.batch * kFrequencies, 4);
+  }
+  Var waves;
+  {
+    const Var cosine = tape_.make(setup_.batch * kFrequencies, 4);
+    const Var sine = tape_.make(setup_.batch * kFrequencies, 4);
+    waves = tape_.make(setup_.batch * kTimeWidth, 4);
+  }
+  waves = cast(tape_, std::move(waves), setup_.wide_bytes);
+  Var out = linear(tape_, waves, setup_.batch, with_bias(time_weight_));
+  out = activation_of_input(tape_, std::move(out));
+  out = linear(tape_, std::move(out), setup_.batch, with_bias(transform_));
+  for (Var* local : {&frequencies, &angles, &waves}) local->drop();
+  return out;
+}
+
+Var Transformer::dit_embed(const Tensor& images) {
+  Var patches = vit_patches(images);
+  Var values = add(tape_, std::move(patches), tape_.parameter(position_table_));
+  Var time = dit_time();
+  const Var label =
+      embedding(tape_, conditions_.labels, setup_.batch, class_token_, setup_.model.hidden);
+  condition_ = add(tape_, std::move(time), label);
+  return values;
+}
+
+std::vector<Var> Transformer::dit_modulation(std::size_t weight, std::uint64_t count) {
+  Var joint =
+      linear(tape_, activation_of_input(tape_, condition_), setup_.batch, with_bias(weight));
+  const Var whole = begin_parts(tape_, joint);
+  std::vector<Var> parts;
+  for (std::uint64_t i = 0; i < count; ++i) {
+    parts.push_back(part_of(tape_, whole, whole.count / count));
+  }
+  return parts;
+}
+
+Var Transformer::dit_layer(const LayerWeights& own, Var values) {
+  const std::uint64_t rows = setup_.token_count();
+  const std::vector<Var> parts = dit_modulation(own.modulation, 6);
+  const auto gated = [&](Var branch, const Var& gate) {
+    Var product = with_rows(tape_, std::move(branch), gate, gate_backward);
+    return add(tape_, values, std::move(product));
+  };
+  {
+    Var input = modulated(tape_, plain_norm(tape_, values, rows), parts[0], parts[1]);
+    std::array<Var, 3> apart =
+        split_three(tape_, linear(tape_, input, rows, with_bias(own.query)), true);
+    Var query = heads(std::move(apart[0]));
+    Var key = heads(std::move(apart[1]));
+    Var value = heads(std::move(apart[2]));
+    Var weights;
+    Var mixed = attend(query, key, value, &weights);
+    for (Var* local : {&query, &key, &value}) local->drop();
+    Var branch = linear(tape_, std::move(mixed), rows, with_bias(own.output));
+    input.drop();
+    values = gated(std::move(branch), parts[2]);
+  }
+  Var input = modulated(tape_, plain_norm(tape_, values, rows), parts[3], parts[4]);
+  Var inner = linear(tape_, input, rows, with_bias(own.up));
+  inner = activation_of_input(tape_, std::move(inner));
+  Var branch = linear(tape_, std::move(inner), rows, with_bias(own.down));
+  input.drop();
+  return gated(std::move(branch), parts[5]);
+}
+
+Var Transformer::dit_loss(Var values) {
+  const std::uint64_t rows = setup_.token_count();
+  const ModelShape& model = setup_.model;
+  Var predicted;
+  {
+    const std::vector<Var> parts = dit_modulation(final_norm_, 2);
+    Var input = modulated(tape_, plain_norm(tape_, values, rows), parts[0], parts[1]);
+    Var out = linear(tape_, std::move(input), rows, with_bias(head_));
+    predicted = multiply_scalar(tape_, out);  // laid out as images: a copy, there and back
+  }
+  values.drop();
+  condition_.drop();
+  predicted_ = predicted.tensor;  // the program's variable, until the next one is there
+  Node* sliced = tape_.record(slice_backward, {&predicted});
+  if (sliced != nullptr) sliced->sizes[0] = predicted.size_bytes();
+  Var noise = predicted;
+  noise.count = setup_.batch * kChannels * model.image * model.image;
+  tape_.attach(sliced, &noise);
+  if (tape_.autocast()) noise = cast(tape_, std::move(noise), 4);
+  Node* node = tape_.record(error_backward, {&noise});
+  if (node != nullptr) node->sizes[0] = noise.size_bytes();
+  tape_.save(node, 0, noise.tensor);
+  tape_.save(node, 1, conditions_.noise);
+  // The loss is made as large as what it is the mean of.
+  Var loss = tape_.make(noise.count, noise.width);
+  {
+    const Var squares = tape_.make(noise.count, noise.width);
+    take_mean_scratch(tape_, noise.count);
+  }
+  loss.count = 1;
+  tape_.attach(node, &loss);
+  return loss;
+}
+
+}  // namespace allocmark
