@@ -110,8 +110,8 @@ std::string needs_sentence(const SearchResult& result) {
                        format_bytes(result.usable_bytes), live);
   }
   const SettingFacts* unset = find_setting(result.settings, "");
-  std::string text = fmt::format("needs at least {} with {}", least_text(*least, result),
-                                 setting_text(least->conf));
+  std::string text = fmt::format("needs at least {} {}", least_text(*least, result),
+                                 least->conf.empty() ? "unset" : "with " + least->conf);
   if (unset != nullptr && unset != least) text += ", " + least_text(*unset, result) + " unset";
   return text + " (" + live + ")";
 }

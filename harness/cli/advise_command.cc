@@ -128,6 +128,13 @@ std::vector<CellResult> measure(const AdviseCommand& command, const SearchResult
   return cells;
 }
 
+// What measured_cost tells of these cells.
+std::string measured_head(const std::vector<CellResult>& cells) {
+  const bool is_server =
+      std::ranges::any_of(cells, [](const CellResult& cell) { return cell.requests.has_value(); });
+  return is_server ? "request P99, ms" : "measured, ms";
+}
+
 void print_table(const Advice& advice) {
   const SearchResult& search = advice.search;
   const std::vector<bool> front = pareto_front(search.settings);
@@ -140,7 +147,7 @@ void print_table(const Advice& advice) {
                            [&](std::size_t at) { return search.settings[at].oom_count; });
   order.insert(order.end(), failing.begin(), failing.end());
   std::vector<std::vector<std::string>> rows{
-      {"setting", "OOMs", "needs", "peak", "CUDA calls, ms/step", "measured, ms", ""}};
+      {"setting", "OOMs", "needs", "peak", "CUDA calls, ms/step", measured_head(advice.cells), ""}};
   for (const std::size_t at : order) {
     const SettingFacts& facts = search.settings[at];
     rows.push_back({setting_text(facts.conf), std::to_string(facts.oom_count),
@@ -162,6 +169,9 @@ void print_basis(const Advice& advice) {
       "less memory and costs less.",
       search.settings.size(), pass_count, search.event_count, advice.device.gpu_name,
       advice.search_s, advice.cells.size());
+  const bool is_open = std::ranges::any_of(
+      search.settings, [](const SettingFacts& facts) { return facts.unsettled_bytes > 0; });
+  if (is_open) text += " ? = not every larger amount was tried ('fit --exact' does).";
   if (!advice.device.times_borrowed_from.empty()) {
     text += " Driver times are borrowed from " + advice.device.times_borrowed_from + ".";
   }

@@ -22,6 +22,7 @@
 #include "harness/run/environment.h"
 #include "harness/run/folder_lock.h"
 #include "harness/run/interrupt.h"
+#include "harness/run/placement_difference.h"
 #include "harness/run/progress.h"
 #include "results/compare/compare_writers.h"
 #include "results/run_file.h"
@@ -33,6 +34,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kPlanName = "interleaved.json";
 constexpr const char* kRoundsName = "rounds.jsonl";
+constexpr const char* kDifferencesName = "placements.json";
 
 std::string join(const std::string& folder, const std::string& name) {
   return (fs::path(folder) / name).string();
@@ -118,6 +120,11 @@ SessionOutcome run_session(const InterleavedSession& session) {
   store_conditions(session.folder, conditions_between(counters, read_host_counters(),
                                                       session.environments.front().cpu_count));
   add_stored_conditions(session.folder, &run.environments.front());
+  run.first_differences = first_differences(session.plan, cells_placed_differently(run),
+                                            session.folder, session.timeout_s, &interrupt);
+  if (!run.first_differences.empty()) {
+    write_file(join(session.folder, kDifferencesName), to_json(run.first_differences));
+  }
   outcome.comparison = compare_interleaved(run, session.policy);
   write_side_reports(session.folder, session.plan);
   write_comparison(session.folder, outcome.comparison);
@@ -138,6 +145,11 @@ InterleavedRun read_interleaved(const std::string& folder) {
   add_stored_conditions(folder, &run.environments.front());
   const std::string rounds_path = join(folder, kRoundsName);
   run.rounds = rounds_from_lines(read_file(rounds_path, kResultsInput), rounds_path, run.torn);
+  const std::string differences_path = join(folder, kDifferencesName);
+  if (fs::exists(differences_path)) {
+    run.first_differences =
+        first_differences_from_json(read_file(differences_path, kPlanInput), differences_path);
+  }
   return run;
 }
 

@@ -16,7 +16,7 @@ struct ListCommand {
 // How two sides take turns.
 struct InterleaveSettings {
   std::uint32_t round_count = 16;
-  std::uint32_t round_count_max = 32;
+  std::uint32_t round_count_max = 48;
   std::uint64_t order_seed = 1;
   std::string turns = "pass";  // or "process"
 };

@@ -50,7 +50,7 @@ class DriverTimer {
 struct BlockSetup {
   const DriverTimer& time;
   DeviceWork& work;
-  Recording& out;
+  ProfileRecording& out;
   std::uint64_t seed = 0;          // of this repeat
   std::uint64_t device_bytes = 0;  // free on the device when nothing was taken
 };

@@ -126,7 +126,7 @@ std::string device_text(const DeviceProfile& profile) {
 }
 
 // What could only be timed together with other calls.
-void take_parts_off(Recording* recording) {
+void take_parts_off(ProfileRecording* recording) {
   recording->take_off("release.chunks", "cudaStreamSynchronize");
   for (const char* cost : {"cudaMemset.on_device", "cudaMemcpy.on_device"}) {
     recording->take_off(cost, "cudaMemsetAsync");
@@ -162,8 +162,8 @@ DeviceProfile measure_profile(const ProfileOptions& options) {
   const QuietCpu cpu;
   const std::uint64_t device_bytes = device_free_bytes();
   // The first time brings code and tables in; its samples are dropped.
-  Recording warm_up;
-  Recording recording;
+  ProfileRecording warm_up;
+  ProfileRecording recording;
   for (const ProfileBlock& block : profile_blocks()) {
     block.run({.time = timer, .work = *work, .out = warm_up, .device_bytes = device_bytes});
   }

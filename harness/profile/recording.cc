@@ -24,11 +24,11 @@ void widen(std::uint64_t value, bool is_first, std::uint64_t* low, std::uint64_t
 
 }  // namespace
 
-void Recording::add(const CostKey& key, std::uint64_t size, std::uint64_t duration_ns) {
+void ProfileRecording::add(const CostKey& key, std::uint64_t size, std::uint64_t duration_ns) {
   samples_[key][size].push_back({.repeat = repeat_count_, .duration_ns = duration_ns});
 }
 
-std::uint64_t Recording::median_ns(std::string_view cost) const {
+std::uint64_t ProfileRecording::median_ns(std::string_view cost) const {
   std::vector<std::uint64_t> all;
   for (const auto& [key, by_size] : samples_) {
     if (key.cost != cost) continue;
@@ -41,7 +41,7 @@ std::uint64_t Recording::median_ns(std::string_view cost) const {
   return quantile(all, 0.5);
 }
 
-void Recording::take_off(std::string_view cost, std::string_view part) {
+void ProfileRecording::take_off(std::string_view cost, std::string_view part) {
   const std::uint64_t part_ns = median_ns(part);
   for (auto& [key, by_size] : samples_) {
     if (key.cost != cost) continue;
@@ -51,7 +51,7 @@ void Recording::take_off(std::string_view cost, std::string_view part) {
   }
 }
 
-ProfileRow Recording::make_row(std::uint64_t size, const std::vector<Sample>& samples) {
+ProfileRow ProfileRecording::make_row(std::uint64_t size, const std::vector<Sample>& samples) {
   std::map<std::uint64_t, std::vector<std::uint64_t>> by_repeat;
   for (const Sample& sample : samples) by_repeat[sample.repeat].push_back(sample.duration_ns);
   ProfileRow row{.size = size};
@@ -82,7 +82,7 @@ ProfileRow Recording::make_row(std::uint64_t size, const std::vector<Sample>& sa
   return row;
 }
 
-ProfileRows Recording::rows(std::uint64_t sample_count_min) const {
+ProfileRows ProfileRecording::rows(std::uint64_t sample_count_min) const {
   ProfileRows result;
   for (const auto& [key, by_size] : samples_) {
     std::vector<ProfileRow>& rows = result[key];

@@ -34,7 +34,7 @@ struct ProfileRow {
 };
 using ProfileRows = std::map<CostKey, std::vector<ProfileRow>>;
 
-class Recording {
+class ProfileRecording {
  public:
   // Samples from here on belong to the next repeat.
   void begin_repeat() { ++repeat_count_; }

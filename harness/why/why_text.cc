@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <optional>
 #include <span>
 
 #include "base/bytes.h"
@@ -16,14 +17,23 @@ const WhatIf& recorded_of(const Why& why) {
   return *std::ranges::find(why.settings, why.recorded.conf, &WhatIf::conf);
 }
 
-// The setting to paste: the first that serves everything, where the recorded one does not.
-const WhatIf* advised(const Why& why) {
-  if (!why.check.last_oom || recorded_of(why).failed_count_max() == 0) return nullptr;
-  const WhatIf& best = why.settings.front();
-  return best.failed_count_max() == 0 ? &best : nullptr;
+bool is_impossible(const Why& why) { return why.live_bytes_peak > why.capacity_bytes_max; }
+
+bool serves(const Why& why, bool as_setting) {
+  return std::ranges::any_of(why.others, [&](const OtherAllocator& other) {
+    return other.simulated.failed_count == 0 && (other.name == kDriverPoolConf) == as_setting;
+  });
 }
 
-bool is_impossible(const Why& why) { return why.live_bytes_peak > why.capacity_bytes_max; }
+// The setting to paste: the first that serves everything, where the recorded one does not. The
+// driver's pools come last: they were only simulated.
+std::optional<std::string> advised(const Why& why) {
+  if (!why.check.last_oom || is_impossible(why) || recorded_of(why).failed_count_max() == 0)
+    return std::nullopt;
+  const WhatIf& best = why.settings.front();
+  if (best.failed_count_max() == 0) return best.conf;
+  return serves(why, true) ? std::optional<std::string>(kDriverPoolConf) : std::nullopt;
+}
 
 std::string cause(const Why& why) {
   const OomShares& shares = *why.shares;
@@ -61,16 +71,17 @@ std::string answer(const Why& why) {
                        format_bytes(why.capacity_bytes_max),
                        format_bytes(why.live_bytes_peak - why.capacity_bytes_max));
   }
-  const WhatIf* best = advised(why);
-  if (best != nullptr) {
-    return fmt::format("{}: {}; {} serves every request", failed, cause(why), name_of(best->conf));
+  if (const std::optional<std::string> best = advised(why)) {
+    return fmt::format("{}: {}; {} serves every request", failed, cause(why), name_of(*best));
   }
   if (recorded_of(why).failed_count_max() == 0) {
     return fmt::format("{}: {}; with that much memory the same settings serve every request",
                        failed, cause(why));
   }
-  return fmt::format("{}: {}; none of {} settings serves every request", failed, cause(why),
-                     why.settings.size());
+  const bool has_other = serves(why, false);
+  return fmt::format("{}: {}; none of {} settings serves every request{}", failed, cause(why),
+                     why.settings.size(),
+                     has_other ? ", and allocators that PyTorch does not have do" : "");
 }
 
 void add_line(std::string& text, std::string_view name, std::uint64_t bytes,
@@ -209,11 +220,10 @@ std::string table(const Why& why) {
 }
 
 std::string last_line(const Why& why) {
-  if (const WhatIf* best = advised(why); best != nullptr && !is_impossible(why)) {
-    if (best->conf.empty()) return "To set it: unset PYTORCH_CUDA_ALLOC_CONF\n";
-    return fmt::format("To set it: export PYTORCH_CUDA_ALLOC_CONF={}\n", best->conf);
-  }
-  return "To set: nothing.\n";
+  const std::optional<std::string> best = advised(why);
+  if (!best) return "To set: nothing.\n";
+  if (best->empty()) return "To set it: unset PYTORCH_CUDA_ALLOC_CONF\n";
+  return fmt::format("To set it: export PYTORCH_CUDA_ALLOC_CONF={}\n", *best);
 }
 
 }  // namespace
@@ -284,9 +294,8 @@ nlohmann::ordered_json facts(const Why& why) {
          {"peak_bytes", other.simulated.peak_bytes},
          {"driver_ns_per_step", other.simulated.driver_ns_per_step}});
   }
-  const WhatIf* best = is_impossible(why) ? nullptr : advised(why);
-  json["advised_conf"] =
-      best == nullptr ? nlohmann::ordered_json() : nlohmann::ordered_json(best->conf);
+  const std::optional<std::string> best = advised(why);
+  json["advised_conf"] = best ? nlohmann::ordered_json(*best) : nlohmann::ordered_json();
   return json;
 }
 

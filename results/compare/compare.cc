@@ -360,7 +360,7 @@ void Comparer::judge_timed(const PendingNumber& pending, double p_value_adjusted
   const double noise = bound != nullptr ? bound->shift_bound : default_bound(pending.name);
   const double reach = std::log1p(std::max(effect_min, noise));
   const double same_reach = std::log1p(effect_min);
-  const bool differs = p_value_adjusted <= policy_.false_share_max;
+  const bool differs = p_value_adjusted <= policy_.false_share_of_runs();
   number.verdict = Verdict::Undecided;
   const double clear = (shift.estimate > 0 ? *number.change_low : -*number.change_high);
   const double base_ns = number.base.value_or(0);

@@ -55,6 +55,9 @@ struct NumberComparison {
   std::string reason = {};  // empty where the numbers say it all
   bool safety = false;      // more of it is worse whatever else is; undecided is no pass
   bool excused = false;     // not compared, and no fault of either side: it decides nothing
+  // Of placements: the first request that the sides placed differently, in words; empty where not
+  // known.
+  std::string first_difference = {};
   // Rounds (of runs: passes) that would probably decide it, where it is undecided for want of them.
   std::optional<std::uint64_t> rounds_needed = {};
 };

@@ -38,6 +38,7 @@ Json number_json(const NumberComparison& number) {
                {"gated", number.gated},
                {"safety", number.safety},
                {"reason", number.reason}};
+  if (!number.first_difference.empty()) json["first_difference"] = number.first_difference;
   if (number.base_text.empty() && number.now_text.empty()) {
     json["base"] = known(number.base);
     json["new"] = known(number.now);

@@ -106,7 +106,9 @@ ComparePolicy policy_from_json(const std::string& text, const std::string& where
   object.share("effect_min", policy.effect_min, 10);
   object.share("confidence", policy.confidence, 1);
   if (policy.confidence < 0.5) object.wrong("confidence", "0.5 or more", object.at("confidence"));
-  object.share("false_share_max", policy.false_share_max, 1);
+  if (object.has("false_share_max")) {
+    object.share("false_share_max", policy.false_share_max.emplace(), 1);
+  }
   object.flag("calibration_required", policy.calibration_required);
   object.flag("fail_on_changed", policy.fail_on_changed);
   object.flag("fail_on_undecided", policy.fail_on_undecided);

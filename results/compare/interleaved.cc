@@ -34,7 +34,7 @@ namespace {
 
 // A side's value is known up to a bucket, 1/64 of an octave wide at most; a smaller spread of the
 // differences between two of them is the buckets', not the rounds'.
-constexpr double kSpreadMin = 1.4142135623730951 / 64 / 3.4641016151377544;
+constexpr double kPairedSpreadMin = 1.4142135623730951 / 64 / 3.4641016151377544;
 // How samples spread within a step of the clock is not known, so that a change of less than this
 // part of it may be how they fall.
 constexpr double kClockShareMin = 1.0 / 8;
@@ -96,7 +96,7 @@ CellResult pooled(const std::vector<const CellResult*>& processes) {
 // Of the processes' values (logarithms), around their median; nothing for fewer than two.
 std::optional<Estimate> interval_of(const std::vector<double>& values, double confidence) {
   const std::optional<Shift> centre =
-      estimate_paired_shift(values, {.confidence = confidence, .spread_min = kSpreadMin});
+      estimate_paired_shift(values, {.confidence = confidence, .spread_min = kPairedSpreadMin});
   if (!centre) return std::nullopt;
   const double value = median(values);
   return Estimate{.value = std::exp(value),
@@ -104,7 +104,7 @@ std::optional<Estimate> interval_of(const std::vector<double>& values, double co
                   .high = std::exp(std::max(value, centre->high))};
 }
 
-struct PendingNumber {
+struct PairedNumber {
   std::size_t cell_index = 0, number_index = 0;
   const TimedNumber* timed = nullptr;
   std::vector<double> differences = {};
@@ -136,18 +136,19 @@ class RoundComparer {
   [[nodiscard]] std::string timed_reason() const;
   [[nodiscard]] RunSide side(std::size_t index) const;
   void count_all_rounds(std::size_t plan_index, CellComparison& cell) const;
+  void add_first_difference(std::size_t plan_index, CellComparison& cell) const;
   void add_timed(std::size_t plan_index, CellComparison& cell, std::size_t cell_index);
   NumberComparison timed_number(const TimedNumber& timed, const CellRounds& rounds,
                                 std::vector<double>& differences) const;
   void judge();
-  void judge(NumberComparison& number, const PendingNumber& pending, double p_value_adjusted) const;
+  void judge(NumberComparison& number, const PairedNumber& pending, double p_value_adjusted) const;
 
   const InterleavedRun& run_;
   const ComparePolicy& policy_;
   StrayLines stray_;
   std::vector<CellRounds> rounds_;
   double clock_step_ns_ = 0;
-  std::vector<PendingNumber> pending_;
+  std::vector<PairedNumber> pending_;
   Comparison result_;
 };
 
@@ -231,6 +232,7 @@ Comparison RoundComparer::run() {
     }
     const bool refused = !cell.reason.empty();
     if (!refused) count_all_rounds(plan_index, cell);
+    add_first_difference(plan_index, cell);
     if (policy_.scope == CompareScope::Timed && !refused) {
       std::erase_if(cell.numbers, [](const NumberComparison& number) { return !number.safety; });
     }
@@ -255,6 +257,15 @@ void RoundComparer::count_all_rounds(std::size_t plan_index, CellComparison& cel
                      [&](const NumberComparison& number) { return number.name == fresh.name; });
     if (found == cell.numbers.end() || found->verdict == Verdict::NotComparable) continue;
     *found = std::move(fresh);
+  }
+}
+
+void RoundComparer::add_first_difference(std::size_t plan_index, CellComparison& cell) const {
+  const auto found = run_.first_differences.find(plan_index);
+  if (found == run_.first_differences.end()) return;
+  for (NumberComparison& number : cell.numbers) {
+    const bool differs = number.name == "placement_hash" && number.verdict != Verdict::Same;
+    if (differs) number.first_difference = found->second;
   }
 }
 
@@ -347,23 +358,23 @@ NumberComparison RoundComparer::timed_number(const TimedNumber& timed, const Cel
 void RoundComparer::judge() {
   const auto look_count = static_cast<double>(look_rounds(run_.plan).size());
   std::map<std::string, std::vector<Spread>> spreads;
-  const auto name_of = [&](const PendingNumber& pending) {
+  const auto name_of = [&](const PairedNumber& pending) {
     return result_.cells[pending.cell_index].numbers[pending.number_index].name;
   };
-  for (const PendingNumber& pending : pending_) {
+  for (const PairedNumber& pending : pending_) {
     Spread spread = paired_spread(pending.differences).value();
-    spread.variance = std::max(spread.variance, kSpreadMin * kSpreadMin);
+    spread.variance = std::max(spread.variance, kPairedSpreadMin * kPairedSpreadMin);
     spreads[name_of(pending)].push_back(spread);
   }
   std::map<std::string, SpreadPrior> priors;
   for (const auto& [name, list] : spreads) priors[name] = fit_spread_prior(list);
   std::vector<double> p_values;
-  for (PendingNumber& pending : pending_) {
+  for (PairedNumber& pending : pending_) {
     // Whoever looks several times and stops at the first answer errs as often as all looks
     // together; each gets its part.
     pending.shift = estimate_paired_shift(pending.differences,
                                           {.confidence = 1 - (1 - policy_.confidence) / look_count,
-                                           .spread_min = kSpreadMin,
+                                           .spread_min = kPairedSpreadMin,
                                            .prior = priors[name_of(pending)]})
                         .value();
     p_values.push_back(std::min(1.0, pending.shift.p_value * look_count));
@@ -377,7 +388,7 @@ void RoundComparer::judge() {
   }
 }
 
-void RoundComparer::judge(NumberComparison& number, const PendingNumber& pending,
+void RoundComparer::judge(NumberComparison& number, const PairedNumber& pending,
                           double p_value_adjusted) const {
   const Shift& shift = pending.shift;
   number.change = std::expm1(shift.estimate);
@@ -386,7 +397,7 @@ void RoundComparer::judge(NumberComparison& number, const PendingNumber& pending
   number.p_value_adjusted = p_value_adjusted;
   const double reach = std::log1p(policy_.effect_min_of(number.name, true));
   const bool differs =
-      p_value_adjusted <= policy_.false_share_max && std::abs(shift.estimate) > reach;
+      p_value_adjusted <= policy_.false_share_in_turns() && std::abs(shift.estimate) > reach;
   const double resolved_ns = is_quantile(*pending.timed) ? kClockShareMin * clock_step_ns_ : 0;
   if (differs && std::abs(number.now.value_or(0) - number.base.value_or(0)) <= resolved_ns) {
     number.verdict = Verdict::Undecided;
@@ -416,6 +427,20 @@ std::vector<std::uint32_t> look_rounds(const InterleavedPlan& plan) {
 
 Comparison compare_interleaved(const InterleavedRun& run, const ComparePolicy& policy) {
   return RoundComparer(run, policy).run();
+}
+
+std::vector<std::size_t> cells_placed_differently(const InterleavedRun& run) {
+  std::vector<std::size_t> found;
+  StrayLines stray;
+  const std::vector<CellRounds> rounds = rounds_by_cell(run, stray);
+  for (std::size_t i = 0; i < rounds.size(); ++i) {
+    const CellResult* const base = rounds[i].outcome(0);
+    const CellResult* const now = rounds[i].outcome(1);
+    if (base == nullptr || now == nullptr) continue;
+    if (!is_measured(*base) || !is_measured(*now)) continue;
+    if (base->placement_hash != now->placement_hash) found.push_back(i);
+  }
+  return found;
 }
 
 std::set<std::size_t> cells_to_go_on(const InterleavedRun& run, const ComparePolicy& policy) {

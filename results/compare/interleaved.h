@@ -9,6 +9,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <set>
 #include <string>
 #include <string_view>
@@ -45,11 +46,11 @@ struct InterleavedPlan {
   std::uint32_t pass_count_max = 3;  // and at most, where the two sides' processes take turns
   bool turns_by_pass = true;         // false: a side's process runs when the other side's has ended
   std::uint32_t round_count = 16;    // before the first look
-  std::uint32_t round_count_max = 32;  // later looks are at twice the one before, up to this
+  std::uint32_t round_count_max = 48;  // later looks are at twice the one before, up to this
   std::vector<InterleavedCell> cells = {};
 };
 
-// Rounds after which verdicts are formed: 16 and 32 with the defaults. The last one is
+// Rounds after which verdicts are formed: 16, 32 and 48 with the defaults. The last one is
 // round_count_max.
 [[nodiscard]] std::vector<std::uint32_t> look_rounds(const InterleavedPlan& plan);
 
@@ -79,7 +80,17 @@ struct InterleavedRun {
   std::array<Environment, kSideCount> environments = {};
   std::vector<RoundResult> rounds = {};
   bool torn = false;
+  // Where a cell's sides first place a request differently, in words, by the plan's cell.
+  std::map<std::size_t, std::string> first_differences = {};
 };
+
+// The plan's cells whose sides placed requests differently in the first round.
+[[nodiscard]] std::vector<std::size_t> cells_placed_differently(const InterleavedRun& run);
+
+[[nodiscard]] std::string to_json(const std::map<std::size_t, std::string>& first_differences);
+// Throws UsageError where the text is none of these.
+[[nodiscard]] std::map<std::size_t, std::string> first_differences_from_json(
+    const std::string& text, const std::string& where);
 
 [[nodiscard]] Comparison compare_interleaved(const InterleavedRun& run,
                                              const ComparePolicy& policy);

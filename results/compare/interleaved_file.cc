@@ -126,6 +126,33 @@ InterleavedPlan interleaved_plan_from_json(const std::string& text, const std::s
   }
 }
 
+std::string to_json(const std::map<std::size_t, std::string>& first_differences) {
+  Json cells = Json::array();
+  for (const auto& [index, text] : first_differences) {
+    cells.push_back({{"cell_index", index}, {"first_difference", text}});
+  }
+  const Json json = {
+      {"kind", "placement_differences"}, {"schema_version", kSchemaVersion}, {"cells", cells}};
+  return dump(json, 1) + "\n";
+}
+
+std::map<std::size_t, std::string> first_differences_from_json(const std::string& text,
+                                                               const std::string& where) {
+  try {
+    const Json json = parsed(text, where);
+    if (json.at("kind") != "placement_differences")
+      refuse(where, "these are no differences of placements", json.at("kind").dump());
+    std::map<std::size_t, std::string> found;
+    for (const Json& cell : json.at("cells")) {
+      found[cell.at("cell_index").get<std::size_t>()] =
+          cell.at("first_difference").get<std::string>();
+    }
+    return found;
+  } catch (const Json::exception& error) {
+    refuse(where, "these are no differences of placements", json_reason(error));
+  }
+}
+
 std::string to_json_line(const RoundResult& result) {
   const Json json = {{"kind", "round"},
                      {"schema_version", kSchemaVersion},

@@ -17,25 +17,30 @@ if(ALLOCMARK_SANITIZE)
   target_link_options(allocmark_options INTERFACE -fsanitize=${ALLOCMARK_SANITIZE})
 endif()
 
-# allocmark_cold(TARGET...): what is never timed is optimised less in a Release, and up to ALLOCMARK_UNITY of its files are
-# compiled as one, since reading the same headers again takes longest to compile. In the preset dev each file is
-# compiled by itself, so a missing #include is found.
+# allocmark_together(TARGET...): up to ALLOCMARK_UNITY of its files are compiled as one, since reading the same headers again
+# takes longest to compile. In the preset dev each file is compiled by itself, so a missing #include is found.
+function(allocmark_together)
+  if(ALLOCMARK_UNITY GREATER 1)
+    set_target_properties(${ARGN} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${ALLOCMARK_UNITY})
+  endif()
+endfunction()
+
+# allocmark_cold(TARGET...): what is never timed is also optimised less in a Release.
 function(allocmark_cold)
+  allocmark_together(${ARGN})
   foreach(name ${ARGN})
-    if(ALLOCMARK_UNITY GREATER 1)
-      set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${ALLOCMARK_UNITY})
-    endif()
     # It reads what comes from strangers, so overruns end the process instead of going on; timed code has no such checks.
     target_compile_options(
       ${name} PRIVATE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-O1;-fstack-protector-strong;-U_FORTIFY_SOURCE;-D_FORTIFY_SOURCE=2>)
   endforeach()
 endfunction()
 
-# allocmark_room(SOURCES file... USES room... LIBS target... [COLD]): the room of this folder as a library. Its target is named
-# after its path, allocmark_harness_replay. USES are the rooms it may include: scripts/rooms.py holds the code to them.
-# A COLD room is never timed, and optimised less in a Release, since optimising takes longest to compile.
+# allocmark_room(SOURCES file... USES room... LIBS target... [TOGETHER | COLD]): the room of this folder as a library. Its target
+# is named after its path, allocmark_harness_replay. USES are the rooms it may include: scripts/rooms.py holds the code to
+# them. The files of a TOGETHER room are compiled as one; rooms whose calls are timed are not, so that they stay as the
+# preset dev tests them. A COLD room is never timed: it is optimised less besides.
 function(allocmark_room)
-  cmake_parse_arguments(arg "COLD" "" "SOURCES;USES;LIBS" ${ARGN})
+  cmake_parse_arguments(arg "COLD;TOGETHER" "" "SOURCES;USES;LIBS" ${ARGN})
   file(RELATIVE_PATH room ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
   string(REPLACE "/" "_" target allocmark_${room})
   list(TRANSFORM arg_USES REPLACE "/" "_")
@@ -45,6 +50,8 @@ function(allocmark_room)
     target_link_libraries(${target} PUBLIC allocmark_options ${arg_USES} ${arg_LIBS})
     if(arg_COLD)
       allocmark_cold(${target})
+    elseif(arg_TOGETHER)
+      allocmark_together(${target})
     endif()
   else()
     add_library(${target} INTERFACE)

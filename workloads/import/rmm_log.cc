@@ -15,8 +15,8 @@ namespace allocmark {
 namespace {
 
 enum Column : std::size_t { Action, Pointer, Size, Stream, ColumnCount };
-constexpr std::array<std::string_view, ColumnCount> kColumns = {"Action", "Pointer", "Size",
-                                                                "Stream"};
+constexpr std::array<std::string_view, ColumnCount> kLogColumns = {"Action", "Pointer", "Size",
+                                                                   "Stream"};
 constexpr std::string_view kMixed =
     "give each process a file of its own: rmm::mr::logging_resource_adaptor with a name that holds "
     "the process id";
@@ -55,9 +55,9 @@ void RmmReader::read_header() {
   split_columns(line.value_or(""), &columns_);
   column_count_ = columns_.size();
   for (std::size_t i = 0; i < ColumnCount; ++i) {
-    const auto found = std::find(columns_.begin(), columns_.end(), kColumns[i]);
+    const auto found = std::find(columns_.begin(), columns_.end(), kLogColumns[i]);
     if (found == columns_.end()) {
-      fail("this RMM log lacks a column", fmt::format("'{}'", kColumns[i]),
+      fail("this RMM log lacks a column", fmt::format("'{}'", kLogColumns[i]),
            std::string(line.value_or("")), "record with rmm::mr::logging_resource_adaptor");
     }
     places_[i] = static_cast<std::size_t>(found - columns_.begin());
@@ -68,8 +68,9 @@ std::uint64_t RmmReader::number(Column column) {
   const std::string_view text = columns_[places_[column]];
   const std::optional<std::uint64_t> value = parse_number(text);
   if (!value) {
-    fail("a row of the RMM log is broken", fmt::format("a number in column '{}'", kColumns[column]),
-         fmt::format("'{}'", text), "copy the log again, after the program has ended");
+    fail("a row of the RMM log is broken",
+         fmt::format("a number in column '{}'", kLogColumns[column]), fmt::format("'{}'", text),
+         "copy the log again, after the program has ended");
   }
   return *value;
 }

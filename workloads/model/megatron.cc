@@ -4,12 +4,6 @@
 #include <utility>
 
 namespace allocmark {
-namespace {
-
-constexpr std::uint64_t kWidth = 2;  // bytes per element of parameters and activations
-
-}  // namespace
-
 std::uint64_t MegatronModel::padded_vocabulary(const ModelShape& model,
                                                std::uint64_t tensor_ranks) {
   const std::uint64_t multiple = 128 * tensor_ranks;
@@ -18,9 +12,9 @@ std::uint64_t MegatronModel::padded_vocabulary(const ModelShape& model,
 
 std::size_t MegatronModel::add_weight(std::uint64_t count) {
   Parameter parameter;
-  parameter.data = tape_.allocate(count * kWidth, TensorKind::Parameter);
+  parameter.data = tape_.allocate(count * kMegatronElementBytes, TensorKind::Parameter);
   parameter.count = count;
-  parameter.width = kWidth;
+  parameter.width = kMegatronElementBytes;
   return tape_.add_parameter(std::move(parameter));
 }
 

@@ -15,6 +15,9 @@
 
 namespace allocmark {
 
+// Bytes of an element of parameters and activations.
+inline constexpr std::uint64_t kMegatronElementBytes = 2;
+
 class MegatronModel {
  public:
   MegatronModel(const TransformerSetup& setup, Tape* tape) : setup_(setup), tape_(*tape) {}

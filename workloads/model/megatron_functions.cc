@@ -8,7 +8,6 @@
 namespace allocmark {
 namespace {
 
-constexpr std::uint64_t kWidth = 2;
 // Rows of partial sums in apex's and Transformer Engine's norm gradients.
 constexpr std::uint64_t kNormParts = 16;
 
@@ -18,7 +17,8 @@ void norm_backward(Tape& tape, Node& node, Backprop& b) {
   const bool with_bias = node.edges[2] != kNoEdge;
   Tensor parts[2];
   for (std::size_t i = 0; i < (with_bias ? 2u : 1u); ++i) {
-    parts[i] = tape.allocate(kNormParts * node.sizes[1] / kWidth * 4, TensorKind::Workspace);
+    parts[i] = tape.allocate(kNormParts * node.sizes[1] / kMegatronElementBytes * 4,
+                             TensorKind::Workspace);
   }
   b.out[1].tensor = tape.gradient(node.sizes[1]);
   if (with_bias) b.out[2].tensor = tape.gradient(node.sizes[1]);
@@ -87,7 +87,8 @@ void eager_core_backward(Tape& tape, Node& node, Backprop& b) {
 // sizes as above; the fourth: rows of the log sums.
 void flash_core_backward(Tape& tape, Node& node, Backprop& b) {
   const Tensor sums = tape.allocate(node.sizes[3] * 4, TensorKind::Workspace);
-  const Tensor exact = tape.allocate(node.sizes[0] / kWidth * 4, TensorKind::Workspace);
+  const Tensor exact =
+      tape.allocate(node.sizes[0] / kMegatronElementBytes * 4, TensorKind::Workspace);
   const Tensor query = tape.gradient(node.sizes[0]);
   const Tensor key = tape.gradient(node.sizes[1]);
   const Tensor value = tape.gradient(node.sizes[1]);
@@ -142,7 +143,7 @@ Var MegatronModel::linear(Var input, const Linear& weights) {
     tape_.communicate(whole_bytes, kGatherStream);
   }
   Node* node = tape_.record(linear_backward, {&input, &weight, &bias});
-  const std::uint64_t columns = weight.count / (whole_bytes / kWidth / rows);
+  const std::uint64_t columns = weight.count / (whole_bytes / kMegatronElementBytes / rows);
   if (node != nullptr) {
     node->sizes = {input.size_bytes(),
                    weight.size_bytes(),
@@ -152,10 +153,10 @@ Var MegatronModel::linear(Var input, const Linear& weights) {
                    rows * weight.count};
   }
   tape_.save(node, 0, input.tensor);
-  Var out = tape_.make(rows * columns, kWidth);
+  Var out = tape_.make(rows * columns, kMegatronElementBytes);
   tape_.use_cublas(false);
   tape_.product(rows, weight.count, 1);
-  if (bias.count > 0) out = tape_.make(rows * columns, kWidth);  // output + bias
+  if (bias.count > 0) out = tape_.make(rows * columns, kMegatronElementBytes);  // output + bias
   tape_.attach(node, &out);
   return out;
 }
@@ -195,11 +196,12 @@ Var MegatronModel::rotated(const Var& joint) {
   const std::uint64_t query = tokens * setup_.model.hidden / ranks();
   const std::uint64_t key = tokens * setup_.model.kv_width() / ranks();
   Node* node = tape_.record(rotated_backward, {&joint});
-  if (node != nullptr) node->sizes = {joint.size_bytes(), query * kWidth, key * kWidth};
+  if (node != nullptr)
+    node->sizes = {joint.size_bytes(), query * kMegatronElementBytes, key * kMegatronElementBytes};
   // The values stay where they are; queries and keys are written anew.
   Var out = joint;
-  Tensor turned_query = tape_.make(query, kWidth).tensor;
-  Tensor turned_key = tape_.make(key, kWidth).tensor;
+  Tensor turned_query = tape_.make(query, kMegatronElementBytes).tensor;
+  Tensor turned_key = tape_.make(key, kMegatronElementBytes).tensor;
   tape_.save(node, 0, turned_query);
   tape_.save(node, 1, turned_key);
   tape_.attach(node, &out);
@@ -216,34 +218,35 @@ Var MegatronModel::eager_core(const Var& given) {
   const std::uint64_t score_count = tokens * setup_.sequence * model.head_count / ranks();
   Node* node = tape_.record(eager_core_backward, {&joint});
   if (node != nullptr) {
-    node->sizes = {query_count * kWidth, key_count * kWidth, joint.size_bytes(),
-                   score_count * kWidth, setup_.batch * model.head_count > 1 ? 1u : 0u};
+    node->sizes = {query_count * kMegatronElementBytes, key_count * kMegatronElementBytes,
+                   joint.size_bytes(), score_count * kMegatronElementBytes,
+                   setup_.batch * model.head_count > 1 ? 1u : 0u};
   }
   tape_.save(node, 0, joint.tensor);
-  use_buffer(score_count * kWidth);
+  use_buffer(score_count * kMegatronElementBytes);
   // Grouped keys and values are repeated for every query head.
   Var repeated[2];
   if (query_count != key_count) {
     for (std::size_t i = 0; i < 2; ++i) {
-      repeated[i] = tape_.make(query_count, kWidth);
+      repeated[i] = tape_.make(query_count, kMegatronElementBytes);
       tape_.save(node, 4 + i, repeated[i].tensor);
     }
   }
-  Var scores = tape_.make(score_count, kWidth);
+  Var scores = tape_.make(score_count, kMegatronElementBytes);
   tape_.use_cublas(false);
-  Var weights = tape_.make(score_count, kWidth);
+  Var weights = tape_.make(score_count, kMegatronElementBytes);
   scores.drop();
   tape_.save(node, 1, weights.tensor);
   if (setup_.has_dropout()) {
     Var mask = tape_.make(score_count, 1);
-    Var dropped = tape_.make(score_count, kWidth);
+    Var dropped = tape_.make(score_count, kMegatronElementBytes);
     tape_.save(node, 2, mask.tensor);
     tape_.save(node, 3, dropped.tensor);
     weights = std::move(dropped);
   }
-  Var mixed = tape_.make(query_count, kWidth);
+  Var mixed = tape_.make(query_count, kMegatronElementBytes);
   weights.drop();
-  Var out = tape_.make(query_count, kWidth);  // tokens before heads
+  Var out = tape_.make(query_count, kMegatronElementBytes);  // tokens before heads
   mixed.drop();
   tape_.attach(node, &out);
   return out;
@@ -257,11 +260,11 @@ Var MegatronModel::flash_core(const Var& given) {
   const std::uint64_t key_count = tokens * model.kv_width() / ranks();
   Node* node = tape_.record(flash_core_backward, {&joint});
   if (node != nullptr) {
-    node->sizes = {query_count * kWidth, key_count * kWidth, joint.size_bytes(),
-                   tokens * model.head_count / ranks()};
+    node->sizes = {query_count * kMegatronElementBytes, key_count * kMegatronElementBytes,
+                   joint.size_bytes(), tokens * model.head_count / ranks()};
   }
   tape_.save(node, 0, joint.tensor);
-  Var out = tape_.make(query_count, kWidth);
+  Var out = tape_.make(query_count, kMegatronElementBytes);
   const Var sums = tape_.make(tokens * model.head_count / ranks(), 4);
   const Var state = tape_.make(2, 8);
   tape_.save(node, 1, out.tensor);

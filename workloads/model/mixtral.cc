@@ -143,7 +143,7 @@ Var Transformer::mixtral_grouped(const Var& input, std::size_t weight, std::uint
   const Var parameter = tape_.parameter(weight);
   Var rows_in = cast(tape_, input, parameter.width);
   Node* node = tape_.record(grouped_backward, {&rows_in, &parameter});
-  const std::uint64_t grouped_count = parameter.width < 4 ? model.expert_count : 0;
+  const std::uint64_t grouped_count = parameter.width < 4 ? setup_.own_expert_count() : 0;
   if (node != nullptr) {
     node->sizes = {rows_in.size_bytes(), parameter.size_bytes(), grouped_count};
   }
@@ -157,7 +157,7 @@ Var Transformer::mixtral_grouped(const Var& input, std::size_t weight, std::uint
     // In four bytes experts run one by one, through cuBLAS.
     tape_.use_cublas(false);
   }
-  tape_.product(rows, columns, parameter.count / columns / model.expert_count);
+  tape_.product(rows, columns, parameter.count / columns / setup_.own_expert_count());
   tape_.attach(node, &out);
   return out;
 }
@@ -353,8 +353,8 @@ Var Transformer::mixtral_sorted_experts(const LayerWeights& own, const Var& hidd
   tokens.drop();
   Var shares = gather(tape_, routing.shares, order.tensor, pairs, pairs);
   Var narrow = tape_.make(pairs, 4);
-  Var counts = tape_.make(model.expert_count, 4);
-  Var offsets = tape_.make(model.expert_count, 4);
+  Var counts = tape_.make(setup_.own_expert_count(), 4);
+  Var offsets = tape_.make(setup_.own_expert_count(), 4);
   { const Tensor scan = tape_.allocate(1023, TensorKind::Workspace); }
   Var mask = tape_.make(pairs, 1);
   selected = masked(tape_, std::move(selected), mask.tensor, true);
@@ -376,6 +376,8 @@ Var Transformer::mixtral_sorted_experts(const LayerWeights& own, const Var& hidd
   Var out = tape_.make(rows * model.hidden, weighted.width);
   tape_.attach(node, &out);
   Var narrow_out = cast(tape_, out, hidden.width);
+  // Each rank has its experts' shares of every token: summed in place.
+  if (setup_.expert_ranks > 1) tape_.communicate(narrow_out.size_bytes(), 0);
   for (Var* local : {&sorted, &order, &selected, &shares, &narrow, &counts, &offsets, &mask,
                      &projected, &weighted, &inverse, &out}) {
     local->drop();

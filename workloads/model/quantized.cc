@@ -2,13 +2,13 @@
 
 #include <utility>
 
+#include "base/divided_up.h"
+
 namespace allocmark {
 namespace {
 
 constexpr std::uint64_t kBlockElements = 64;    // per scale
 constexpr std::uint64_t kNestedElements = 256;  // scales per nested scale
-
-std::uint64_t divided_up(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / b; }
 
 Tensor dequantized(Tape& tape, std::uint64_t count) {
   const Tensor scales = tape.allocate(divided_up(count, kBlockElements) * 4, TensorKind::Workspace);
@@ -46,9 +46,14 @@ Var quantized_linear(Tape& tape, Var input, const QuantizedShape& shape) {
   if (node != nullptr) {
     node->sizes = {input.size_bytes(), shape.weight_count, shape.rows * shape.weight_count};
   }
-  const Tensor weight = dequantized(tape, shape.weight_count);
+  // A single row is multiplied by the packed weight: only its scales are made whole.
+  const bool is_packed = node == nullptr && shape.rows == 1;
+  const Tensor weight =
+      is_packed
+          ? tape.allocate(divided_up(shape.weight_count, kBlockElements) * 4, TensorKind::Workspace)
+          : dequantized(tape, shape.weight_count);
   Var out = tape.make(shape.rows * shape.columns, input.width);
-  tape.use_cublas(false);
+  if (!is_packed) tape.use_cublas(false);
   tape.product(shape.rows, shape.weight_count, 1);
   tape.attach(node, &out);
   input.drop();

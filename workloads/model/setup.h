@@ -23,7 +23,8 @@ struct ParallelSetup {
   std::uint64_t data_rank = 0;
   std::uint64_t pipeline = 1;  // stages
   std::uint64_t stage = 0;
-  std::uint64_t chunks = 1;  // virtual stages on each rank
+  std::uint64_t chunks = 1;        // virtual stages on each rank
+  std::uint64_t stage_layers = 0;  // blocks of this stage; 0: as many as the others have
 
   [[nodiscard]] bool is_first() const { return stage == 0; }
   [[nodiscard]] bool is_last() const { return stage + 1 == pipeline; }
@@ -53,6 +54,7 @@ struct TransformerSetup {
   // Parameters are on no device until they are sharded: ShardedParameters makes what this rank
   // keeps.
   bool defers_parameters = false;
+  std::uint64_t expert_ranks = 1;           // ranks that share the experts of every block
   bool expert_loop = false;                 // experts one after the other, else as grouped products
   std::uint64_t routing_skew_percent = 50;  // 0: all experts get as many tokens
   // Given routing: how many tokens each expert gets, for layers and forwards in turn.
@@ -60,6 +62,7 @@ struct TransformerSetup {
   std::uint64_t target = 0;       // T5: tokens of each sequence in the decoder
   std::uint64_t target_seen = 0;  // T5: tokens that its cache holds before them
 
+  [[nodiscard]] std::uint64_t own_expert_count() const { return model.expert_count / expert_ranks; }
   [[nodiscard]] bool has_word_head() const { return training || predicts_words; }
   [[nodiscard]] std::uint64_t target_context() const { return target_seen + target; }
   [[nodiscard]] std::uint64_t key_count() const { return context == 0 ? sequence : context; }
@@ -73,7 +76,8 @@ struct TransformerSetup {
   }
   // Blocks on this rank.
   [[nodiscard]] std::uint64_t own_layer_count() const {
-    return model.block_count() / parallel.pipeline;
+    return parallel.stage_layers > 0 ? parallel.stage_layers
+                                     : model.block_count() / parallel.pipeline;
   }
 };
 

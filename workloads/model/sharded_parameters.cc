@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "base/divided_up.h"
 #include "workloads/model/collectives.h"
 
 namespace allocmark {
@@ -17,8 +18,6 @@ constexpr std::uint32_t kFlatReduceStream = 3;
 // threads of 16 bytes), 8 bytes per entry (ATen/native/cuda/TensorShape.cu).
 constexpr std::uint64_t kCopyBlockBytes = 2048;
 constexpr std::uint64_t kCopyBlocksMax = 132 * 2048 / 128 * 2;  // two waves, 132 multiprocessors
-
-std::uint64_t divided_up(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / b; }
 
 constexpr std::uint64_t hook_code(std::size_t unit, bool after) {
   return unit * 2 + (after ? 1 : 0);

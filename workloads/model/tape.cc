@@ -4,6 +4,7 @@
 #include <bit>
 #include <utility>
 
+#include "base/divided_up.h"
 #include "base/error.h"
 
 namespace allocmark {
@@ -12,8 +13,6 @@ namespace {
 // On compute capability 9.0.
 constexpr std::uint64_t kCublasWorkspaceBytes = std::uint64_t{32} << 20;
 constexpr std::uint64_t kCublasLtWorkspaceBytes = std::uint64_t{1} << 20;
-
-std::uint64_t divided_up(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / b; }
 
 constexpr std::int32_t parameter_edge(std::size_t index) {
   return -2 - static_cast<std::int32_t>(index);

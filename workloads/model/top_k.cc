@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include "base/divided_up.h"
+
 namespace allocmark {
 namespace {
-
-std::uint64_t divided_up(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / b; }
 
 // Rows that torch.topk gives to several blocks (ATen/native/cuda/TensorTopK.cu).
 bool takes_several_blocks(std::uint64_t slices, std::uint64_t columns) {

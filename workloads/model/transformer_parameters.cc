@@ -86,8 +86,8 @@ void Transformer::make_layer_parameters() {
     if (model.family == ModelFamily::Llama) own.gate = matrix(h, model.ffn / ranks);
     if (model.family == ModelFamily::Mixtral) {
       own.router = matrix(h, model.expert_count);
-      own.gate = matrix(h, 2 * model.ffn * model.expert_count);
-      own.down = matrix(model.ffn, h * model.expert_count);
+      own.gate = matrix(h, 2 * model.ffn * setup_.own_expert_count());
+      own.down = matrix(model.ffn, h * setup_.own_expert_count());
     } else {
       own.up = matrix(h, model.ffn / ranks);
       own.down = matrix(model.ffn / ranks, h);

@@ -22,6 +22,7 @@ struct InferConfig {
   std::vector<std::uint64_t> batches, sequences;  // given shapes in turn; 0: drawn
   std::vector<std::uint64_t> answers = {0};       // new tokens of each batch in turn; 0: drawn
   std::uint64_t beams = 1;
+  bool quantized = false;    // the blocks' matrices are kept in 4 bits
   bool samples = false;      // tokens are drawn instead of chosen
   bool pools = false;        // encoders: embeddings are made, and nothing is kept
   bool padded = false;       // masks are made as for batches of different lengths

@@ -88,6 +88,14 @@ void read_experts(Parameters& parameters, std::uint64_t token_count, Transformer
   if (setup->model.expert_count == 0) return;
   constexpr std::uint64_t none = UINT64_MAX;
   setup->expert_loop = parameters.choice("experts", {"grouped", "loop"}) == 1;
+  if (setup->training && !setup->expert_loop) {
+    const std::uint64_t experts = setup->model.expert_count;
+    setup->expert_ranks = parameters.number("ep", {.preset = 1, .lowest = 1, .highest = 1024});
+    if (experts % setup->expert_ranks != 0) {
+      parameters.refuse_value("ep", "a divisor of expert_count = " + std::to_string(experts),
+                              setup->expert_ranks);
+    }
+  }
   if (!setup->expert_loop) return;  // grouped products do not depend on who gets how much
   setup->routing_skew_percent =
       parameters.number("skew_percent", {.preset = 50, .lowest = 0, .highest = 100});

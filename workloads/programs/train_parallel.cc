@@ -1,7 +1,9 @@
 // See train_parallel.h.
 #include "workloads/programs/train_parallel.h"
 
+#include <numeric>
 #include <string>
+#include <vector>
 
 #include "workloads/programs/model_options.h"
 
@@ -26,12 +28,32 @@ void check_shares(Parameters& parameters, const TransformerSetup& setup) {
   divides("hidden", model.hidden);
   divides("ffn", model.ffn);
   const std::uint64_t pieces = setup.parallel.pipeline * setup.parallel.chunks;
-  if (model.layer_count % pieces != 0) {
+  if (model.layer_count % pieces != 0 && setup.parallel.stage_layers == 0) {
     parameters.refuse_value(
         setup.parallel.chunks > 1 ? "virtual" : "pp",
-        "pp * virtual a divisor of layers = " + std::to_string(model.layer_count),
+        "pp * virtual a divisor of layers = " + std::to_string(model.layer_count) +
+            ", or stage_layers with the blocks of each stage",
         setup.parallel.chunks > 1 ? setup.parallel.chunks : setup.parallel.pipeline);
   }
+}
+
+// Stages that differ: how many blocks each has. Returns nothing where they are alike.
+std::vector<std::uint64_t> read_stage_layers(Parameters& parameters,
+                                             const TransformerSetup& setup) {
+  const ParallelSetup& parallel = setup.parallel;
+  if (parallel.pipeline == 1 || parallel.chunks > 1) return {};
+  std::vector<std::uint64_t> given =
+      parameters.numbers("stage_layers", {.preset = 0, .lowest = 1, .highest = 1024});
+  if (given.front() == 0) return {};
+  const std::uint64_t sum = std::accumulate(given.begin(), given.end(), std::uint64_t{0});
+  if (given.size() != parallel.pipeline || sum != setup.model.layer_count) {
+    parameters.refuse_value(
+        "stage_layers",
+        "pp = " + std::to_string(parallel.pipeline) +
+            " numbers whose sum is layers = " + std::to_string(setup.model.layer_count),
+        sum);
+  }
+  return given;
 }
 
 // Families whose blocks nobody has cut into parts yet.
@@ -100,6 +122,8 @@ void read_parallel(Parameters& parameters, TrainConfig* config) {
     parameters.refuse_value("pp", "1 for BERT models", parallel.pipeline);
   }
   check_families(parameters, setup);
+  const std::vector<std::uint64_t> stage_layers = read_stage_layers(parameters, setup);
+  if (!stage_layers.empty()) parallel.stage_layers = stage_layers.front();
   check_shares(parameters, setup);
   if (parallel.pipeline > 1 && config->draws_lengths) {
     parameters.refuse_value("pp", "1 where lengths are drawn: stages have to agree",
@@ -116,6 +140,7 @@ void read_parallel(Parameters& parameters, TrainConfig* config) {
       parameters.number("rank", {.preset = 0, .lowest = 0, .highest = world - 1});
   parallel.data_rank = rank / parallel.tensor % parallel.data;
   parallel.stage = rank / (parallel.tensor * parallel.data);
+  if (!stage_layers.empty()) parallel.stage_layers = stage_layers[parallel.stage];
   if (!parallel.sequence) return;
   for (const std::uint64_t sequence : config->sequences) {
     if (sequence % parallel.tensor != 0) {

@@ -3,13 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/divided_up.h"
+
 namespace allocmark {
-namespace {
-
-std::uint64_t divided_up(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / b; }
-
-}  // namespace
-
 Scheduler::Scheduler(const SchedulerLimits& limits)
     : limits_(limits), free_blocks_(limits.block_count) {
   running_.reserve(limits.running_max);

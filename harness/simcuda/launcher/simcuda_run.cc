@@ -83,6 +83,14 @@ void put_first(const char* variable, const std::string& value) {
   setenv(variable, joined.c_str(), 1);
 }
 
+// Behind what the caller preloads: a library that stands in front of the runtime stays there.
+void put_last(const char* variable, const std::string& value) {
+  const char* const old = std::getenv(variable);
+  const std::string joined =
+      old == nullptr || *old == '\0' ? value : std::string(old) + ":" + value;
+  setenv(variable, joined.c_str(), 1);
+}
+
 int run(char** arguments) {
   const std::string program = find_program(arguments[0]);
   if (program.empty()) {
@@ -105,7 +113,7 @@ int run(char** arguments) {
   }
   put_first("LD_LIBRARY_PATH", folder.string());
   if (wants_preload(facts)) {
-    put_first("LD_PRELOAD", runtime);
+    put_last("LD_PRELOAD", runtime);
   }
   setenv("SIMCUDA_REPORT", "1", 1);
   setenv("SIMCUDA_REDIRECT_STATIC", "1", 1);

@@ -14,18 +14,18 @@
 namespace simcuda {
 namespace {
 
-struct Plan {
+struct CallPlan {
   std::mutex mutex;
   std::map<std::string, std::vector<Fault>, std::less<>>
       faults;  // nth counts down to the call that fails
 };
-Plan& plan() { return made_once<Plan>(); }
+CallPlan& call_plan() { return made_once<CallPlan>(); }
 
 }  // namespace
 
 void add_fault(std::string_view api, const Fault& fault) {
-  const std::lock_guard lock(plan().mutex);
-  plan().faults[std::string(api)].push_back(fault);
+  const std::lock_guard lock(call_plan().mutex);
+  call_plan().faults[std::string(api)].push_back(fault);
   slow_reasons.fetch_or(kFaults);
 }
 
@@ -56,15 +56,15 @@ void add_faults(std::string_view text) {
 }
 
 void clear_faults() {
-  const std::lock_guard lock(plan().mutex);
-  plan().faults.clear();
+  const std::lock_guard lock(call_plan().mutex);
+  call_plan().faults.clear();
   slow_reasons.fetch_and(~static_cast<std::uint32_t>(kFaults));
 }
 
 int next_fault(std::string_view api) {
-  const std::lock_guard lock(plan().mutex);
-  const auto found = plan().faults.find(api);
-  if (found == plan().faults.end()) {
+  const std::lock_guard lock(call_plan().mutex);
+  const auto found = call_plan().faults.find(api);
+  if (found == call_plan().faults.end()) {
     return 0;
   }
   int error = 0;

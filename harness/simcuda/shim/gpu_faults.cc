@@ -22,7 +22,7 @@ namespace simcuda {
 namespace {
 
 // Written while the library starts, read only after that.
-struct Plan {
+struct GpuPlan {
   std::mutex mutex;
   std::map<std::pair<int, std::string>, std::string, std::less<>> values;
   struct Counters {
@@ -31,7 +31,7 @@ struct Plan {
   };
   std::array<Counters, kDeviceCountMax> counters;
 };
-Plan& plan() { return made_once<Plan>(); }
+GpuPlan& gpu_plan() { return made_once<GpuPlan>(); }
 
 constexpr std::array<std::string_view, 20> kKeys = {
     "lost_at",       "lost_file",     "hang_at",         "leak_every",
@@ -66,8 +66,8 @@ std::uint64_t grow_in_file(const std::string& path) {
 
 // The plan's mutex is held.
 const std::string* find_value(int gpu, std::string_view key) {
-  const auto found = plan().values.find(std::pair(gpu, std::string(key)));
-  return found == plan().values.end() ? nullptr : &found->second;
+  const auto found = gpu_plan().values.find(std::pair(gpu, std::string(key)));
+  return found == gpu_plan().values.end() ? nullptr : &found->second;
 }
 
 std::uint64_t number_at(int gpu, std::string_view key) {
@@ -75,7 +75,7 @@ std::uint64_t number_at(int gpu, std::string_view key) {
   return value == nullptr ? 0 : number_of(*value);
 }
 
-void check_lost(int gpu, Plan::Counters& counters) {
+void check_lost(int gpu, GpuPlan::Counters& counters) {
   const std::string* file = find_value(gpu, "lost_file");
   const std::uint64_t lost_at = number_at(gpu, "lost_at");
   const bool now = lost_at != 0 && counters.calls >= lost_at;
@@ -90,7 +90,7 @@ void check_lost(int gpu, Plan::Counters& counters) {
 }  // namespace
 
 void add_gpu_faults(std::string_view text) {
-  const std::lock_guard lock(plan().mutex);
+  const std::lock_guard lock(gpu_plan().mutex);
   while (!text.empty()) {
     const std::string_view entry = text.substr(0, text.find(';'));
     text.remove_prefix(std::min(text.size(), entry.size() + 1));
@@ -109,13 +109,13 @@ void add_gpu_faults(std::string_view text) {
           "keys of simcu.h, got '" +
           std::string(entry) + "'");
     }
-    plan().values[{static_cast<int>(gpu), std::string(key)}] = value;
+    gpu_plan().values[{static_cast<int>(gpu), std::string(key)}] = value;
   }
-  if (!plan().values.empty()) slow_reasons.fetch_or(kGpuFaults);
+  if (!gpu_plan().values.empty()) slow_reasons.fetch_or(kGpuFaults);
 }
 
 std::uint64_t gpu_value(int gpu, std::string_view key, std::uint64_t fallback) {
-  const std::lock_guard lock(plan().mutex);
+  const std::lock_guard lock(gpu_plan().mutex);
   const std::string* value = find_value(gpu, key);
   if (value == nullptr) return fallback;
   return value->starts_with('/') ? grow_in_file(*value) : number_of(*value);
@@ -128,8 +128,8 @@ int next_gpu_fault(int gpu, std::string_view api) {
   }
   bool hangs = false;
   {
-    const std::lock_guard lock(plan().mutex);
-    Plan::Counters& counters = plan().counters[static_cast<std::size_t>(gpu)];
+    const std::lock_guard lock(gpu_plan().mutex);
+    GpuPlan::Counters& counters = gpu_plan().counters[static_cast<std::size_t>(gpu)];
     ++counters.calls;
     check_lost(gpu, counters);
     if (counters.lost) return cudaErrorUnknown;
@@ -140,29 +140,29 @@ int next_gpu_fault(int gpu, std::string_view api) {
 }
 
 bool gpu_is_lost(int gpu) {
-  const std::lock_guard lock(plan().mutex);
-  Plan::Counters& counters = plan().counters[static_cast<std::size_t>(gpu)];
+  const std::lock_guard lock(gpu_plan().mutex);
+  GpuPlan::Counters& counters = gpu_plan().counters[static_cast<std::size_t>(gpu)];
   check_lost(gpu, counters);
   return counters.lost;
 }
 
 std::uint64_t stretched_ns(int gpu, std::uint64_t ns) {
   constexpr std::uint64_t kWhole = 100;
-  const std::lock_guard lock(plan().mutex);
+  const std::lock_guard lock(gpu_plan().mutex);
   const std::string* percent = gpu < 0 ? nullptr : find_value(gpu, "slow_percent");
   return percent == nullptr ? ns : ns * number_of(*percent) / kWhole;
 }
 
 bool next_free_leaks(int gpu) {
-  const std::lock_guard lock(plan().mutex);
+  const std::lock_guard lock(gpu_plan().mutex);
   const std::uint64_t every = number_at(gpu, "leak_every");
-  return every != 0 && ++plan().counters[static_cast<std::size_t>(gpu)].frees % every == 0;
+  return every != 0 && ++gpu_plan().counters[static_cast<std::size_t>(gpu)].frees % every == 0;
 }
 
 bool next_view_is_corrupt(int gpu) {
-  const std::lock_guard lock(plan().mutex);
+  const std::lock_guard lock(gpu_plan().mutex);
   const std::uint64_t nth = number_at(gpu, "corrupt_view");
-  return nth != 0 && ++plan().counters[static_cast<std::size_t>(gpu)].views == nth;
+  return nth != 0 && ++gpu_plan().counters[static_cast<std::size_t>(gpu)].views == nth;
 }
 
 }  // namespace simcuda

@@ -1,6 +1,7 @@
 // A CUDA program to be captured. In: what to do. Out: a line for each request, with its address
 // after the first one's, so that a replay can be held to it.
 #include <cuda_runtime_api.h>
+#include <dlfcn.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -109,6 +110,16 @@ void fail_one() {
   if (cudaMalloc(&pointer, std::size_t{1} << 50) == cudaSuccess) std::exit(3);
 }
 
+// Two steps, as a program marks them that may run without the library, too.
+void mark_steps() {
+  const auto mark =
+      reinterpret_cast<void (*)(const char*)>(dlsym(RTLD_DEFAULT, "allocmark_capture_mark"));
+  for (const char* const step : {"step 1", "step,2"}) {
+    if (mark != nullptr) mark(step);
+    heap(1, false);
+  }
+}
+
 // Nanoseconds of a pair of calls.
 void measure(long pair_count) {
   void* pointer = nullptr;
@@ -129,6 +140,7 @@ int run(std::string_view what, const char* number) {
   if (what == "fork") run_fork();
   if (what == "vfork") run_vfork();
   if (what == "fails") fail_one();
+  if (what == "marks") mark_steps();
   if (what == "measure") measure(std::atol(number));
   if (what == "exits") {
     heap(1, false);

@@ -144,6 +144,19 @@ class Capture(unittest.TestCase):
         self.assertEqual((run.returncode, len(run.stdout.split())), (0, 400))
         self.assertIn("nothing is recorded", run.stderr)
 
+    def test_a_program_marks_its_steps(self):
+        self.assertEqual(self.capture(PROGRAM, "marks").returncode, 0)
+        # The file begins with the first request.
+        self.assertEqual([row[1] for row in self.rows(self.traces()[0]) if row[0] == "mark"], ["begin", "step_2"])
+        self.assertEqual(subprocess.run([PROGRAM, "marks"], env=self.environment).returncode, 0)
+
+    def test_programs_that_simcuda_run_starts(self):
+        launcher = os.path.join(os.path.dirname(ALLOCMARK), "simcuda-run")
+        for number, words in enumerate(([PROGRAM, "heap"], ["sh", "-c", f"exec '{PROGRAM}' heap"])):
+            run = self.capture(launcher, *words, out=f"launched{number}")
+            self.assertEqual(run.returncode, 0, run.stderr)
+            self.assertEqual(self.count(self.traces(f"launched{number}")[0], "alloc"), 400)
+
     def test_mistakes(self):
         os.mkdir(os.path.join(self.folder, "full"))
         Path(self.folder, "full", "file").touch()
@@ -189,6 +202,29 @@ class Capture(unittest.TestCase):
                          environment={"PYTORCH_CUDA_ALLOC_CONF": conf})
             captured = self.rows(self.traces(f"captured{conf[:3]}")[0])
             self.assertEqual([",".join(row) for row in captured if row[0] not in ("op", "mark")], rows)
+
+    def test_recording_may_begin_in_mid_run(self):
+        if not TORCH:
+            self.skipTest("needs ALLOCMARK_TORCH_DIR")
+        torch, program, plugin = TORCH
+        listener = os.path.join(self.folder, "listener.so")
+        subprocess.run([SCRIPTS / "build_torch_capture.sh", torch, listener], capture_output=True, text=True, check=True)
+        trace = os.path.join(self.folder, "gpt2.ops.csv")
+        subprocess.run([ALLOCMARK, "trace", "convert", "gpt2_train_amp", trace], check=True, capture_output=True)
+        late = os.path.join(self.folder, "captured")
+        os.mkdir(late)
+        library = os.path.join(os.path.dirname(ALLOCMARK), "../lib/allocmark/liballocmark_capture.so")
+        run = subprocess.run([program, plugin, trace, "0", late], capture_output=True, text=True,
+                             env={**self.environment, "LD_PRELOAD": library, "ALLOCMARK_CAPTURE_TORCH": listener})
+        self.assertEqual(run.returncode, 0, run.stderr)
+        events = [row for row in self.rows(trace) if row[0] in ("alloc", "free", "mark")]
+        before, after = events[:4999], events[4999:]  # it begins before event 5000
+        freed = {row[1] for row in before if row[0] == "free"}
+        live = [row[2] for row in before if row[0] == "alloc" and row[1] not in freed]
+        captured = [row for row in self.rows(self.traces()[0]) if row[0] in ("alloc", "free")]
+        self.assertEqual(sorted(row[2] for row in captured[:len(live)]), sorted(live))
+        rest = [row for row in after if row[0] != "mark"]
+        self.assertEqual([(row[0], row[2]) for row in captured[len(live):]], [(row[0], row[2]) for row in rest])
 
     def test_pytorch_with_another_backend(self):
         if not TORCH:

@@ -13,6 +13,8 @@
 
 namespace {
 
+constexpr std::uint64_t kLateEvent = 5000;
+
 const AllocmarkTorchPlugin* open_plugin(const char* path, const char* limit_bytes) {
   void* const library = dlopen(path, RTLD_NOW);
   if (library == nullptr) {
@@ -26,11 +28,21 @@ const AllocmarkTorchPlugin* open_plugin(const char* path, const char* limit_byte
   return plugin();
 }
 
-void run(const AllocmarkTorchPlugin& torch, allocmark::EventSource& source) {
+// From here on into that folder, with blocks live already.
+void begin_capture(const char* folder) {
+  const auto begin =
+      reinterpret_cast<int (*)(const char*)>(dlsym(RTLD_DEFAULT, "allocmark_capture_begin"));
+  if (begin == nullptr || begin(folder) != 0) std::exit(2);
+}
+
+// With a folder, recording begins there in mid-run.
+void run(const AllocmarkTorchPlugin& torch, allocmark::EventSource& source, const char* late) {
   std::unordered_map<std::uint64_t, void*> live;
   char* first = nullptr;
+  std::uint64_t count = 0;
   for (auto batch = source.next(); !batch.empty(); batch = source.next()) {
     for (const allocmark::Event& event : batch) {
+      if (late != nullptr && ++count == kLateEvent) begin_capture(late);
       void* pointer = nullptr;
       if (event.kind == allocmark::EventKind::Alloc) {
         if (torch.allocate(event.size_bytes, nullptr, &pointer) != kAllocmarkPluginOk) {
@@ -53,8 +65,9 @@ void run(const AllocmarkTorchPlugin& torch, allocmark::EventSource& source) {
 }  // namespace
 
 int main(int argument_count, char** arguments) {
-  if (argument_count != 4) return 2;
+  if (argument_count < 4) return 2;
   const AllocmarkTorchPlugin* const torch = open_plugin(arguments[1], arguments[3]);
-  run(*torch, *allocmark::open_trace_file(arguments[2]));
+  run(*torch, *allocmark::open_trace_file(arguments[2]),
+      argument_count > 4 ? arguments[4] : nullptr);
   return 0;
 }

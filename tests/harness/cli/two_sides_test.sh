@@ -30,6 +30,8 @@ two_sides() {
   # A single block that lies elsewhere is found, every time.
   expect 0 "placements differ" "${run[@]}" --ab "pluggable=$plugin,malloc:base_malloc" "pluggable=$plugin,malloc:moved_malloc" --out "$work/moved"
   expect 1 "placements differ" compare "$work/moved" --policy "$work/placements.json"
+  # ... and named, also when the folder is read again.
+  expect 0 "differ first at request 3 " compare "$work/moved" --only exact
   # Programs: this one under two names.
   printf '#!/bin/sh\nexec %s "$@"\n' "$allocmark" >"$work/one.sh"
   cp "$work/one.sh" "$work/other.sh" && chmod +x "$work/one.sh" "$work/other.sh"

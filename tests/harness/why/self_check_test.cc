@@ -154,6 +154,24 @@ TEST_CASE("why says that no setting can help where the job needs more than the c
   CHECK(text.ends_with("\nTo set: nothing.\n"));
 }
 
+TEST_CASE("why advises the driver's pools where no setting of PyTorch's own allocator serves") {
+  Why why = explain_snapshot("tests/golden/snapshots/train_oom.pickle.gz", {.confs = {""}});
+  const auto says = [&](const std::string& part) {
+    INFO(to_text(why));
+    CHECK(to_text(why).find(part) != std::string::npos);
+  };
+  says("none of 1 settings serves every request.");
+  says("To set: nothing.");
+  why.others = {{.name = "native", .simulated = {}}};
+  says("and allocators that PyTorch does not have do.");
+  says("To set: nothing.");
+  why.others = {{.name = kDriverPoolConf, .simulated = {.failed_count = 1}}};
+  says("To set: nothing.");
+  why.others = {{.name = kDriverPoolConf, .simulated = {}}};
+  says("backend:cudaMallocAsync serves every request.");
+  says("To set it: export PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync\n");
+}
+
 TEST_CASE("why uses the memory that is given") {
   const WhyOptions options{.memory_bytes = std::uint64_t{8} << 30,
                            .confs = {"", "max_split_size_mb:64"}};

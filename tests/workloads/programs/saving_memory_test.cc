@@ -97,6 +97,46 @@ TEST_CASE("ranks that infer share blocks and the head, but not the word table") 
         kind_peak("infer:" + model + "answers=3", TensorKind::KvCache) + 4096);
 }
 
+TEST_CASE("weights in 4 bits infer with less, and one row multiplies them packed") {
+  const std::string model = "infer:llama-3-8b,layers=2,requests=1,batch=1,seq=9,answers=4";
+  // Half a byte an element, a scale of a byte per 64, one of four per 256 of those, 68 each.
+  const auto packed = [](std::uint64_t count) {
+    return count / 2 + count / 64 + count / 64 / 256 * 4 + 68;
+  };
+  const std::uint64_t wide = 4096ull * 4096, grouped = 4096ull * 1024, inner = 4096ull * 14336;
+  const std::uint64_t others = 2 * (2 * 128'256ull * 4096 + 5 * 4096);
+  CHECK(kind_peak(model + ",quantize=nf4", TensorKind::Parameter) ==
+        2 * (2 * packed(wide) + 2 * packed(grouped) + 3 * packed(inner)) + 1024 + others);
+  const auto dequantized = [](const std::string& workload) {
+    std::size_t count = 0;
+    for (const Event& event : read_all(*open_workload(workload, 1))) {
+      count += event.kind == EventKind::Alloc && event.tensor == TensorKind::Workspace &&
+                       event.size_bytes == 2ull * 4096 * 14336
+                   ? 1
+                   : 0;
+    }
+    return count;
+  };
+  // Three inner matrices of two layers: when they are loaded, and for the prompt.
+  CHECK(dequantized(model + ",quantize=nf4") == 2 * 3 * 2);
+  CHECK(dequantized("infer:llama-3-8b,layers=2,requests=2,batch=2,seq=9,answers=4,quantize=nf4") ==
+        2 * 3 * (1 + 4));
+  CHECK(mentions(refusal_of("infer:llama-3-8b,quantize=nf4,precision=fp32"), "none where"));
+}
+
+TEST_CASE("ranks share experts and nothing else") {
+  const std::string model = "train:mixtral-8x7b,layers=2,batch=1,seq=64,steps=1,precision=bf16,";
+  const std::uint64_t attention = 4096ull * 4096 * 2 + 4096ull * 1024 * 2;
+  const std::uint64_t expert = 3 * 4096ull * 14336;
+  const std::uint64_t others = 2 * 32'000ull * 4096 + 5 * 4096 + 2 * 8 * 4096;
+  for (const std::uint64_t ranks : {1, 2, 4, 8}) {
+    CHECK(kind_peak(model + "optimizer=sgd,ep=" + std::to_string(ranks), TensorKind::Parameter) ==
+          2 * (2 * (attention + 8 / ranks * expert) + others));
+  }
+  CHECK(mentions(refusal_of(model + "ep=3"), "a divisor of expert_count = 8"));
+  CHECK(mentions(refusal_of(model + "ep=2,experts=loop"), "unknown key 'ep'"));
+}
+
 TEST_CASE("ways to save memory that contradict others are refused") {
   CHECK(mentions(refusal_of("train:gpt2-124m,dp=2,offload=states"), "DeepSpeed's zero"));
   CHECK(mentions(refusal_of("train:gpt2-124m,dp=2,zero=2,precision=bf16,offload=gradients"),

@@ -238,6 +238,21 @@ TEST_CASE("a model that is made in shards is never whole on one device") {
   CHECK(start_of(model + wide + "fsdp=2,initialize=whole")[1] > elements * 4);
 }
 
+TEST_CASE("stages may have different numbers of blocks") {
+  // 24 blocks of 12,596,224 elements, in two bytes each.
+  const std::string model = "gpt2-355m,batch=1,seq=64,steps=1,precision=bf16,pp=3,";
+  const auto parameters_of = [&model](const std::string& keys) {
+    return kind_peak_of(model + keys, TensorKind::Parameter);
+  };
+  const std::uint64_t block = 12'596'224ull * 2;
+  CHECK(parameters_of("rank=1,stage_layers=7/9/8") == parameters_of("rank=1") + block);
+  CHECK(parameters_of("rank=0,stage_layers=7/9/8") == parameters_of("rank=0") - block);
+  CHECK(parameters_of("rank=1") == 8 * block);
+  CHECK(kind_peak_of("gpt2-355m,batch=1,seq=64,steps=1,precision=bf16,pp=5,rank=4,"
+                     "stage_layers=5/5/5/5/4",
+                     TensorKind::Parameter) > 4 * block);
+}
+
 TEST_CASE("leaks leave what they leave") {
   const std::string model = "gpt2-124m,batch=2,seq=256,steps=3";
   const std::uint64_t none = peak_of(model + ",eval_every=1");
@@ -310,6 +325,8 @@ TEST_CASE("impossible set-ups are refused with key, value and rule") {
   refuses("llama-3-8b,tp=16", "tp", "a divisor of kv_heads = 8");
   refuses("gpt2-124m,ffn=3074,tp=4", "tp", "a divisor of ffn = 3074");
   refuses("gpt2-124m,pp=5", "pp", "pp * virtual a divisor of layers = 12");
+  refuses("gpt2-124m,pp=2,stage_layers=7/6", "stage_layers", "sum is layers = 12");
+  refuses("gpt2-124m,pp=2,stage_layers=4/4/4", "stage_layers", "pp = 2 numbers");
   refuses("gpt2-124m,pp=2,virtual=5", "virtual", "a divisor of layers = 12");
   refuses("gpt2-124m,pp=4,virtual=3,micro_batches=6", "micro_batches", "a multiple of pp = 4");
   refuses("gpt2-124m,batch=8,dp=2,global_batch=40", "global_batch", "batch * dp = 16");

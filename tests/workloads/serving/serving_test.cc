@@ -384,7 +384,7 @@ TEST_CASE("impossible generation is refused with key, value and rule") {
                  "a divisor of draft_hidden = 768"));
   CHECK(mentions(refusal_of("infer:gpt2-124m,accept_percent=5"), "unknown key 'accept_percent'"));
   CHECK(mentions(refusal_of("infer:gpt2-124m,batch=1,batches=3/1,draft=gpt2-124m,draft_layers=2"),
-                 "tp=1, no batches and no answers"));
+                 "quantize=none, no batches and no answers"));
   CHECK(mentions(refusal_of("infer:vit-base,seq=5"), "unknown key 'seq'"));
   CHECK(mentions(refusal_of("infer:t5-small,beams=2"), "1 for T5 models"));
   CHECK(mentions(refusal_of("infer:t5-small,kv=paged"), "concat for T5 models; got paged"));

@@ -1,0 +1,187 @@
+#include "harness/run/placement_difference.h"
+
+#include <array>
+#include <charconv>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <span>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include "base/bytes.h"
+#include "base/error.h"
+#include "base/input_file.h"
+#include "harness/run/run.h"
+#include "workloads/open_workload.h"
+
+namespace allocmark {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Where a backend does not tell its segments, places are relative to a region of this size.
+constexpr std::uint64_t kRegionBytes = std::uint64_t{1} << 40;
+
+struct Answer {
+  bool ended = false, failed = false;
+  std::optional<std::uint64_t> address = {};  // relative to the first one; wraps around below it
+  std::string place = {};                     // "segment 3 + 0x200"; empty where not told
+
+  friend bool operator==(const Answer& a, const Answer& b) {
+    return a.ended == b.ended && a.failed == b.failed && a.address == b.address;
+  }
+};
+
+template <class Number>
+Number take_number(std::string_view& line, int base) {
+  while (line.starts_with(' ')) line.remove_prefix(1);
+  Number value = 0;
+  const auto end = std::from_chars(line.data(), line.data() + line.size(), value, base);
+  line.remove_prefix(static_cast<std::size_t>(end.ptr - line.data()));
+  return value;
+}
+
+// The answers of a file of placements, one at a time.
+class Answers {
+ public:
+  explicit Answers(std::string_view text) : text_(text) {}
+
+  Answer next() {
+    while (!text_.empty()) {
+      const std::size_t end = text_.find('\n');
+      const std::string_view line = text_.substr(0, end);
+      text_.remove_prefix(end == std::string_view::npos ? text_.size() : end + 1);
+      if (line.starts_with("g ")) add_segment(line.substr(2));
+      if (line.starts_with("a ")) return answer_of(line.substr(2));
+    }
+    return {.ended = true};
+  }
+
+ private:
+  struct Segment {
+    std::uint64_t address = 0, size_bytes = 0;
+  };
+
+  void add_segment(std::string_view line) {
+    const auto ordinal = take_number<std::uint64_t>(line, 10);
+    const auto address = take_number<std::uint64_t>(line, 16);
+    segments_[ordinal] = {.address = address, .size_bytes = take_number<std::uint64_t>(line, 10)};
+  }
+
+  Answer answer_of(std::string_view line) {
+    if (line == "oom") return {.failed = true};
+    if (line == "ok") return {};
+    const auto ordinal = take_number<std::uint64_t>(line, 10);
+    const auto offset = take_number<std::uint64_t>(line, 16);
+    const Segment& segment = segments_[ordinal];
+    const std::uint64_t address = segment.address + offset;
+    if (!first_address_) first_address_ = address;
+    Answer answer{.address = address - *first_address_};
+    if (segment.size_bytes != kRegionBytes) {
+      answer.place = fmt::format("segment {} + 0x{:x}", ordinal, offset);
+    }
+    return answer;
+  }
+
+  std::string_view text_;
+  std::map<std::uint64_t, Segment> segments_;
+  std::optional<std::uint64_t> first_address_;
+};
+
+// "segment 3 + 0x200", and how far from the first block where that alone does not tell two apart.
+std::string in_words(const Answer& answer, const Answer& other) {
+  if (answer.ended) return "no such request";
+  if (answer.failed) return "out of memory";
+  if (!answer.address) return "served";
+  if (!answer.place.empty() && answer.place != other.place) return answer.place;
+  const auto offset = static_cast<std::int64_t>(*answer.address);
+  const std::string distance =
+      fmt::format("{}0x{:x} from the first block", offset < 0 ? '-' : '+',
+                  offset < 0 ? std::uint64_t{0} - *answer.address : *answer.address);
+  return answer.place.empty() ? distance : answer.place + ", " + distance;
+}
+
+// The request itself, from the workload: "2.00 MiB on stream 0, event 830".
+std::string request_text(const CellKey& key, std::uint64_t allocation_index) {
+  const std::unique_ptr<EventSource> source = open_workload(key.workload, key.seed);
+  std::uint64_t event_index = 0;
+  std::uint64_t left = allocation_index;
+  for (std::span<const Event> events = source->next(); !events.empty(); events = source->next()) {
+    for (const Event& event : events) {
+      if (event.kind == EventKind::Alloc && left-- == 0) {
+        return fmt::format("{} on stream {}, event {}", format_bytes(event.size_bytes),
+                           event.stream, event_index);
+      }
+      ++event_index;
+    }
+  }
+  return "beyond the trace's end";
+}
+
+std::optional<std::string> difference_of(const InterleavedPlan& plan, std::size_t index,
+                                         const std::string& folder, std::uint64_t timeout_s,
+                                         const InterruptGuard* interrupt) {
+  const InterleavedCell& cell = plan.cells.at(index);
+  std::array<std::string, kSideCount> texts;
+  for (std::size_t side = 0; side < kSideCount; ++side) {
+    CellSpec spec;
+    spec.key = side == 0 ? cell.base : cell.now;
+    spec.pass_count = 1;
+    spec.verify = VerifyLevel::Off;
+    spec.record = false;
+    spec.timeout_s = timeout_s;
+    spec.placements_path =
+        (fs::path(folder) / fmt::format("placements-{}-{}", index, side)).string();
+    const bool completed = run_cells(
+        {spec}, {.program_path = plan.sides.at(side).program_path, .interrupt = interrupt},
+        [](const CellResult&) {});
+    std::error_code error;
+    if (completed && fs::exists(spec.placements_path, error)) {
+      texts.at(side) = read_file(spec.placements_path, kGoldenInput);
+    }
+    fs::remove(spec.placements_path, error);
+  }
+  if (texts[0].empty() || texts[1].empty()) return std::nullopt;
+  const std::optional<PlacementDifference> found = first_difference(texts[0], texts[1]);
+  if (!found) return std::nullopt;
+  return fmt::format("first at request {} ({}): {} {}, {} {}", found->allocation_index + 1,
+                     request_text(cell.base, found->allocation_index), plan.sides[0].label,
+                     found->base, plan.sides[1].label, found->now);
+}
+
+}  // namespace
+
+std::optional<PlacementDifference> first_difference(std::string_view base, std::string_view now) {
+  Answers base_answers(base);
+  Answers now_answers(now);
+  for (std::uint64_t index = 0;; ++index) {
+    const Answer base_answer = base_answers.next();
+    const Answer now_answer = now_answers.next();
+    if (!(base_answer == now_answer)) {
+      return PlacementDifference{.allocation_index = index,
+                                 .base = in_words(base_answer, now_answer),
+                                 .now = in_words(now_answer, base_answer)};
+    }
+    if (base_answer.ended) return std::nullopt;
+  }
+}
+
+std::map<std::size_t, std::string> first_differences(const InterleavedPlan& plan,
+                                                     const std::vector<std::size_t>& cells,
+                                                     const std::string& folder,
+                                                     std::uint64_t timeout_s,
+                                                     const InterruptGuard* interrupt) {
+  std::map<std::size_t, std::string> found;
+  for (const std::size_t index : cells) {
+    if (interrupt != nullptr && interrupt->requested()) break;
+    std::optional<std::string> text = difference_of(plan, index, folder, timeout_s, interrupt);
+    if (text) found.emplace(index, std::move(*text));
+  }
+  return found;
+}
+
+}  // namespace allocmark
