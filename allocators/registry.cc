@@ -36,19 +36,45 @@ std::span<const BackendEntry> backend_registry() {
   return entries;
 }
 
-const BackendEntry& find_backend(std::string_view name) {
+std::span<const BackendEntry> release_registry() {
+  static const std::vector<BackendEntry> entries = [] {
+    std::vector<BackendEntry> all = caching_releases();
+    for (BackendEntry& entry : torch_releases()) all.push_back(std::move(entry));
+    return all;
+  }();
+  return entries;
+}
+
+std::string suggest_backend(std::string_view name) {
+  const std::string_view family = family_of(name);
   std::vector<std::string> names;
-  for (const BackendEntry& entry : backend_registry()) {
-    if (entry.name == name) {
-      return entry;
+  for (const BackendEntry& entry : release_registry()) {
+    if (family_of(entry.name) == family) names.push_back(entry.name);
+  }
+  const bool of_release = name != family;
+  if (of_release && family == "torch") {
+    std::string next = "a release is fetched by: scripts/fetch_torch.sh 2.13.0; here: ";
+    for (const std::string& one : names) next += one + " ";
+    return next + (names.empty() ? "none" : "");
+  }
+  if (!of_release || names.empty()) {
+    names.clear();
+    for (const BackendEntry& entry : backend_registry()) names.push_back(entry.name);
+  }
+  return suggest(name, names) + "; 'allocmark list allocators' shows all";
+}
+
+const BackendEntry& find_backend(std::string_view name) {
+  for (const std::span<const BackendEntry> entries : {backend_registry(), release_registry()}) {
+    for (const BackendEntry& entry : entries) {
+      if (entry.name == name) return entry;
     }
-    names.emplace_back(entry.name);
   }
   throw UsageError({.what = "there is no allocator '" + std::string(name) + "'",
                     .where = {},
                     .wanted = {},
                     .got = {},
-                    .next = suggest(name, names) + "; 'allocmark list allocators' shows all"});
+                    .next = suggest_backend(name)});
 }
 
 }  // namespace allocmark

@@ -6,6 +6,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -123,10 +124,16 @@ struct BackendCapabilities {
   std::uint32_t alignment_bytes = 256;  // of every pointer; cudaMalloc documents 256
 };
 
+// "caching" of "caching@2.13": backends that are releases of one allocator share it.
+[[nodiscard]] constexpr std::string_view family_of(std::string_view name) {
+  return name.substr(0, name.find('@'));
+}
+
 struct BackendEntry {
-  std::string_view name;     // registry name = file stem = class stem
-  std::string_view summary;  // one line for `allocmark list allocators`
+  std::string name;     // registry name = file stem = class stem, NAME@RELEASE for one of several
+  std::string summary;  // one line for `allocmark list allocators`
   BackendCapabilities capabilities;
+  std::string release{};  // of PyTorch, whose rules it follows; empty: it follows none
 
   // Config keys for help texts and suggestions; the grammar is PyTorch's: key:value,key:value.
   std::vector<std::string> conf_keys;
@@ -137,10 +144,10 @@ struct BackendEntry {
 
   // Checks a config string without touching a device: nothing where it is good, else the error with
   // key, column and what is allowed.
-  std::optional<ErrorText> (*check_conf)(std::string_view conf) = nullptr;
+  std::function<std::optional<ErrorText>(std::string_view conf)> check_conf;
 
   // Makes an instance on the current CUDA device. Throws UsageError (bad conf) or EnvironmentError.
-  std::unique_ptr<Backend> (*make)(const BackendOptions& options) = nullptr;
+  std::function<std::unique_ptr<Backend>(const BackendOptions& options)> make;
 
   // What an instance with that good config string claims, where that depends on it; null: always
   // `capabilities`.
@@ -154,7 +161,7 @@ struct BackendEntry {
   std::string (*residue_hint)(std::string_view conf) = nullptr;
 
   // Empty where the backend can run here, else the reason it cannot ("librmm not found").
-  std::string (*unavailable_reason)() = nullptr;
+  std::function<std::string()> unavailable_reason;
 };
 
 }  // namespace allocmark

@@ -28,6 +28,7 @@ CachingAllocator::CachingAllocator(Driver& driver, const Settings& settings,
       heap_(driver, settings_),
       events_(driver) {
   heap_.counters.max_split_size = signed_bytes(settings.max_split_size_bytes);
+  if (settings.rules->counts_rejections) heap_.counters.num_oom_rejections = 0;
 }
 
 CachingAllocator::~CachingAllocator() { heap_.give_back_all(waiting_blocks()); }
@@ -65,10 +66,12 @@ Block* CachingAllocator::take_cached(const Request& request) {
 // The cache has nothing: every further step frees more and asks the device again. The cache itself
 // is not searched again, as in PyTorch (its issue 189504).
 Block* CachingAllocator::obtain(const Request& request) {
+  rejected_ = false;
   if (collects_garbage()) collect_garbage();
   Block* block = ask_device(request, Attempt::First);
-  if (block == nullptr && release_oversize(request)) block = ask_device(request, Attempt::First);
-  if (block == nullptr) {
+  if (block == nullptr && !rejected_ && release_oversize(request))
+    block = ask_device(request, Attempt::First);
+  if (block == nullptr && !rejected_) {
     release_cached();
     block = ask_device(request, Attempt::Retry);
   }
@@ -81,9 +84,22 @@ Block* CachingAllocator::ask_device(const Request& request, Attempt attempt) {
   if (attempt == Attempt::Retry) ++heap_.counters.num_alloc_retries;
   if (limit_bytes_ && heap_.reserved_bytes() + request.segment_bytes > *limit_bytes_)
     return nullptr;
+  if (settings_.throw_on_cudamalloc_oom && must_reject(request)) {
+    rejected_ = true;
+    return nullptr;
+  }
   if (settings_.expandable_segments)
     return heap_.make_expandable(*request.home, request.size_bytes);
   return heap_.make_segment(*request.home, request.segment_bytes);
+}
+
+// PyTorch reads the fraction anew here, but the limit was made of it when the allocator was: with
+// the fraction set from the start the limit comes first, and this is never reached.
+bool CachingAllocator::must_reject(const Request& request) const {
+  const double total_bytes = static_cast<double>(driver_.device_total_bytes());
+  const auto allowed_bytes =
+      static_cast<std::uint64_t>(settings_.per_process_memory_fraction * total_bytes);
+  return heap_.reserved_bytes() + request.segment_bytes > allowed_bytes;
 }
 
 std::uint64_t CachingAllocator::hand_out(Block* block, const Request& request) {

@@ -1,7 +1,7 @@
-// PyTorch 2.11's CUDA caching allocator, decision for decision: same block for every request, same
-// counters, same failures. This class is the flow of a request; the decisions are in policy.h, the
-// memory is handled by heap.h and events.h, and everything asked of the device goes through a
-// Driver. Not thread-safe: the owner holds a lock.
+// PyTorch's CUDA caching allocator, decision for decision, of the release that the settings name
+// (release.h): same block for every request, same counters, same failures. This class is the flow
+// of a request; the decisions are in policy.h, the memory is handled by heap.h and events.h, and
+// everything asked of the device goes through a Driver. Not thread-safe: the owner holds a lock.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +18,7 @@ namespace allocmark::caching {
 
 // What is known when a request fails.
 struct OutOfMemory {
+  std::uint64_t requested_bytes = 0;
   std::uint64_t size_bytes = 0;     // the request, rounded
   std::uint64_t segment_bytes = 0;  // what was asked of the device
   std::uint64_t allocated_bytes = 0;
@@ -25,6 +26,10 @@ struct OutOfMemory {
   std::optional<std::uint64_t> limit_bytes{};
   DeviceMemory device{};
   std::string process_lines{};
+  const Rules* rules = &newest_rules();  // of the release whose text it is
+  bool expandable_segments = false;
+  std::uint64_t reserve_bytes = kUnlimited;  // address space of one expandable segment
+  bool rejected = false;                     // by throw_on_cudamalloc_oom
 };
 
 // The text of PyTorch's OutOfMemoryError.
@@ -94,6 +99,7 @@ class CachingAllocator {
   }
   [[nodiscard]] Block* take_cached(const Request& request);
   [[nodiscard]] Block* obtain(const Request& request);
+  [[nodiscard]] bool must_reject(const Request& request) const;
   [[nodiscard]] Block* ask_device(const Request& request, Attempt attempt);
   [[nodiscard]] std::uint64_t hand_out(Block* block, const Request& request);
   void free_if_unused(Block* block);
@@ -110,6 +116,7 @@ class CachingAllocator {
   Heap heap_;
   PendingEvents events_;
   std::optional<OutOfMemory> last_failure_;
+  bool rejected_ = false;  // the request under way, which nothing more is tried for
 };
 
 }  // namespace allocmark::caching

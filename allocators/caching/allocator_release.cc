@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "allocators/caching/allocator.h"
+#include "allocators/caching/sizes.h"
 
 namespace allocmark::caching {
 
@@ -62,8 +63,13 @@ bool CachingAllocator::release_free_segment(std::uint64_t address) {
 }
 
 void CachingAllocator::note_failure(const Request& request) {
-  ++heap_.counters.num_ooms;
+  if (rejected_) {
+    ++*heap_.counters.num_oom_rejections;
+  } else {
+    ++heap_.counters.num_ooms;
+  }
   last_failure_ = OutOfMemory{
+      .requested_bytes = request.requested_bytes,
       .size_bytes = request.size_bytes,
       .segment_bytes = request.segment_bytes,
       .allocated_bytes = static_cast<std::uint64_t>(heap_.counters.allocated_bytes.all().current()),
@@ -71,6 +77,10 @@ void CachingAllocator::note_failure(const Request& request) {
       .limit_bytes = limit_bytes_,
       .device = driver_.memory(),
       .process_lines = driver_.process_lines(),
+      .rules = settings_.rules,
+      .expandable_segments = settings_.expandable_segments,
+      .reserve_bytes = segment_reserve(driver_.device_total_bytes(), settings_),
+      .rejected = rejected_,
   };
 }
 

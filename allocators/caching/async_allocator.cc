@@ -7,8 +7,10 @@
 
 namespace allocmark::caching {
 
-AsyncAllocator::AsyncAllocator(Driver& driver, std::uint64_t memory_limit_bytes)
-    : driver_(driver), limit_bytes_(memory_limit_bytes == 0 ? kUnlimited : memory_limit_bytes) {}
+AsyncAllocator::AsyncAllocator(Driver& driver, std::uint64_t memory_limit_bytes, const Rules& rules)
+    : driver_(driver),
+      rules_(rules),
+      limit_bytes_(memory_limit_bytes == 0 ? kUnlimited : memory_limit_bytes) {}
 
 AsyncAllocator::~AsyncAllocator() {
   if (!prepared_) return;
@@ -35,6 +37,10 @@ std::optional<std::uint64_t> AsyncAllocator::allocate(std::uint64_t size_bytes, 
   std::optional<std::uint64_t> address;
   const bool allowed = size_bytes <= limit_bytes_ && used_bytes_ <= limit_bytes_ - size_bytes;
   if (allowed) address = driver_.pool_allocate(size_bytes, stream);
+  if (allowed && !address && rules_.pool_retries) {
+    empty_cache();
+    address = driver_.pool_allocate(size_bytes, stream);
+  }
   if (!address) {
     last_failure_ = AsyncOutOfMemory{.requested_bytes = size_bytes, .allocated_bytes = used_bytes_};
     if (limit_bytes_ != kUnlimited) last_failure_->limit_bytes = limit_bytes_;
@@ -94,6 +100,7 @@ void AsyncAllocator::empty_cache() {
 Counters AsyncAllocator::counters() const {
   Counters counters;
   counters.max_split_size = 0;
+  if (rules_.counts_rejections) counters.num_oom_rejections = 0;
   if (!prepared_) return counters;
   const PoolUsage usage = driver_.pool_usage();
   const auto show = [](std::uint64_t bytes, std::uint64_t bytes_peak) {

@@ -29,7 +29,8 @@ class AsyncAllocator {
  public:
   // memory_limit_bytes 0 is no limit; the key per_process_memory_fraction is ignored, as in
   // PyTorch.
-  AsyncAllocator(Driver& driver, std::uint64_t memory_limit_bytes);
+  AsyncAllocator(Driver& driver, std::uint64_t memory_limit_bytes,
+                 const Rules& rules = newest_rules());
   // Gives live blocks back too, and trims the pool.
   ~AsyncAllocator();
   AsyncAllocator(const AsyncAllocator&) = delete;
@@ -64,6 +65,7 @@ class AsyncAllocator {
   void join(Stream stream);
 
   Driver& driver_;
+  const Rules& rules_;
   std::uint64_t limit_bytes_;
   bool prepared_ = false;
   Stream unifier_ = 0;  // frees of memory that several streams used go here

@@ -22,6 +22,7 @@ struct Block {
   Block* next = nullptr;
   StreamBlocks* home = nullptr;          // the pool and stream the block belongs to, for ever
   ExpandableSegment* segment = nullptr;  // null for memory from cudaMalloc
+  std::int64_t order = 0;                // see TieBreak; 0 where addresses decide
   std::int64_t probes_at_insert = 0;     // the pool's probe count when the block became free
   std::uint32_t event_count = 0;         // events to pass before an owner-less block is free
   bool allocated = false;

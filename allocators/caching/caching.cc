@@ -59,18 +59,6 @@ MemoryBlockState state_of(caching::BlockState state) {
   return MemoryBlockState::Free;
 }
 
-std::optional<ErrorText> check_conf(std::string_view conf) {
-  return caching::parse_strict(conf).error;
-}
-
-std::unique_ptr<Backend> make(const BackendOptions& options) {
-  const caching::StrictConfig config = caching::parse_strict(options.conf);
-  if (config.error) throw UsageError(*config.error);
-  return std::make_unique<CachingBackend>(config.settings, options.memory_limit_bytes);
-}
-
-std::string unavailable_reason() { return {}; }
-
 }  // namespace
 
 CachingBackend::CachingBackend(const caching::Settings& settings, std::uint64_t memory_limit_bytes)
@@ -78,7 +66,8 @@ CachingBackend::CachingBackend(const caching::Settings& settings, std::uint64_t 
   // PyTorch's allocators are made under the same lock, which cudaMalloc may release.
   const std::lock_guard lock(mutex_);
   if (settings.backend == caching::PoolBackend::CudaMallocAsync) {
-    async_ = std::make_unique<caching::AsyncAllocator>(driver_, memory_limit_bytes);
+    async_ =
+        std::make_unique<caching::AsyncAllocator>(driver_, memory_limit_bytes, *settings.rules);
   } else {
     native_ = std::make_unique<caching::CachingAllocator>(driver_, settings, memory_limit_bytes);
   }
@@ -203,18 +192,34 @@ std::vector<MemorySegment> CachingBackend::segments() const {
   return segments;
 }
 
-BackendEntry caching_entry() {
-  return {
-      .name = "caching",
-      .summary = "PyTorch 2.11's caching allocator, with PYTORCH_CUDA_ALLOC_CONF as config string",
-      .capabilities = {.any_thread = true,
-                       .stream_ordered = true,
-                       .real_memory = true,
-                       .honours_memory_limit = true},
-      .conf_keys = caching::config_key_names(),
-      .check_conf = check_conf,
-      .make = make,
-      .unavailable_reason = unavailable_reason};
+BackendEntry caching_entry(const caching::Rules& rules, std::string name) {
+  return {.name = std::move(name),
+          .summary = fmt::format(
+              "PyTorch {}'s caching allocator, with PYTORCH_CUDA_ALLOC_CONF as config string",
+              rules.name()),
+          .capabilities = {.any_thread = true,
+                           .stream_ordered = true,
+                           .real_memory = true,
+                           .honours_memory_limit = true},
+          .release = rules.name(),
+          .conf_keys = caching::config_key_names(rules),
+          .check_conf =
+              [&rules](std::string_view conf) { return caching::parse_strict(conf, rules).error; },
+          .make = [&rules](const BackendOptions& options) -> std::unique_ptr<Backend> {
+            const caching::StrictConfig config = caching::parse_strict(options.conf, rules);
+            if (config.error) throw UsageError(*config.error);
+            return std::make_unique<CachingBackend>(config.settings, options.memory_limit_bytes);
+          },
+          .unavailable_reason = [] { return std::string(); }};
+}
+
+BackendEntry caching_entry() { return caching_entry(caching::newest_rules(), "caching"); }
+
+std::vector<BackendEntry> caching_releases() {
+  std::vector<BackendEntry> entries;
+  for (const caching::Rules& rules : caching::all_rules())
+    entries.push_back(caching_entry(rules, "caching@" + rules.name()));
+  return entries;
 }
 
 }  // namespace allocmark

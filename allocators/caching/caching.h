@@ -1,4 +1,4 @@
-// The caching backend: PyTorch 2.11's CUDA caching allocator, decision for decision, on CUDA.
+// The caching backend: PyTorch's CUDA caching allocator, decision for decision, on CUDA.
 // Requests flow in, device memory flows out; the config string is PYTORCH_CUDA_ALLOC_CONF, read
 // strictly. What it does is in caching/.
 #pragma once
@@ -64,6 +64,11 @@ class CachingBackend final : public Backend {
   std::unique_ptr<caching::AsyncAllocator> async_;
 };
 
+// Under the rules of the newest release that is known.
 [[nodiscard]] BackendEntry caching_entry();
+// `rules` must live as long as the entry.
+[[nodiscard]] BackendEntry caching_entry(const caching::Rules& rules, std::string name);
+// caching@2.9 and so on, a release each.
+[[nodiscard]] std::vector<BackendEntry> caching_releases();
 
 }  // namespace allocmark

@@ -1,39 +1,34 @@
-// Config strings read as PyTorch 2.11 reads them: blanks vanish even inside words, separators are
-// passed over unseen, numbers may have junk behind them, and three readings happen one after the
-// other (at load for `backend`, then the CUDA keys, then the generic ones).
+// Config strings read as PyTorch reads them since 2.10: blanks vanish even inside words, separators
+// are passed over unseen, numbers may have junk behind them, and three readings happen one after
+// the other (at load for `backend`, then the CUDA keys, then the generic ones).
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <cctype>
+#include <cmath>
+#include <locale>
+#include <optional>
+#include <sstream>
 #include <stdexcept>
 
 #include "allocators/caching/config.h"
+#include "allocators/caching/config_rejected.h"
 
 namespace allocmark::caching {
 namespace {
 
-// PyTorch's error, with its text.
-class Rejected : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
-
-void require(bool condition, const std::string& text) {
-  if (!condition) throw Rejected(text);
-}
-
-std::string internal_assert(std::string_view condition, int line, std::string_view text) {
+std::string internal_assert(const AssertionPlaces& places, int line, std::string_view text) {
   return fmt::format(
-      "{} INTERNAL ASSERT FAILED at \"/pytorch/c10/core/AllocatorConfig.h\":{}, please report a "
-      "bug to PyTorch. {}",
-      condition, line, text);
+      "i < config_.size() INTERNAL ASSERT FAILED at \"{}/c10/core/AllocatorConfig.h\":{}, please "
+      "report a bug to PyTorch. {}",
+      places.folder, line, text);
 }
 
 class Tokens {
  public:
-  explicit Tokens(std::string_view conf) {
+  Tokens(std::string_view conf, const Rules& rules) : places_(rules.places) {
     std::string word;
     for (const char c : conf) {
       if (std::string_view(",:[]").find(c) != std::string_view::npos) {
@@ -50,10 +45,11 @@ class Tokens {
   [[nodiscard]] std::size_t size() const { return tokens_.size(); }
 
   // A token that must be there.
-  [[nodiscard]] const std::string& at(std::size_t i, int line = 124) const {
-    require(i < size(),
-            internal_assert("i < config_.size()", line, "Index out of bounds in ConfigTokenizer"));
-    return tokens_[i];
+  [[nodiscard]] const std::string& at(std::size_t i) const {
+    return at_line(i, places_.token_line);
+  }
+  [[nodiscard]] const std::string& at_in_list(std::size_t i) const {
+    return at_line(i, places_.list_line);
   }
 
   // The last token of the value that follows the key at i.
@@ -65,7 +61,7 @@ class Tokens {
     }
     require(i < size(),
             internal_assert(
-                "i < config_.size()", 115,
+                places_, places_.bracket_line,
                 "Expected closing bracket ']' in ConfigTokenizer but reached end of config"));
     return i;
   }
@@ -95,29 +91,21 @@ class Tokens {
   }
 
  private:
+  [[nodiscard]] const std::string& at_line(std::size_t i, int line) const {
+    require(i < size(), internal_assert(places_, line, "Index out of bounds in ConfigTokenizer"));
+    return tokens_[i];
+  }
+
+  const AssertionPlaces& places_;
   std::vector<std::string> tokens_;
 };
 
 // Clamped so that the product with 2^20 stays a 64-bit number; it is then not quite "unlimited".
 std::uint64_t megabytes(std::uint64_t count) { return std::min(count, kUnlimited / kMiB) * kMiB; }
 
-constexpr std::array<std::string_view, 7> kGenericKeys = {
-    "large_segment_size_mb",        "max_split_size_mb",        "max_non_split_rounding_mb",
-    "garbage_collection_threshold", "roundup_power2_divisions", "expandable_segments",
-    "pinned_use_background_threads"};
-
-constexpr std::array<std::string_view, 9> kCudaKeys = {"backend",
-                                                       "release_lock_on_cudamalloc",
-                                                       "release_lock_on_hipmalloc",
-                                                       "per_process_memory_fraction",
-                                                       "graph_capture_record_stream_reuse",
-                                                       "pinned_use_cuda_host_register",
-                                                       "pinned_use_hip_host_register",
-                                                       "pinned_num_register_threads",
-                                                       "pinned_reserve_segment_size_mb"};
-
-bool is_one_of(const auto& names, std::string_view key) {
-  return std::ranges::find(names, key) != names.end();
+bool is_key_of(KeyOwner owner, std::string_view name, const Rules& rules) {
+  const ConfigKey* const key = find_config_key(name);
+  return key != nullptr && key->owner == owner && key->known_to(rules);
 }
 
 // One token is passed over where a comma is expected, whatever it is.
@@ -155,7 +143,7 @@ std::size_t read_divisions(const Tokens& tokens, std::size_t i, Settings& settin
       table[index] = divisions;
       last_index = index;
     }
-    if (tokens.at(i + 1, 55) != "]") ++i;
+    if (tokens.at_in_list(i + 1) != "]") ++i;
   }
   return i;
 }
@@ -169,25 +157,35 @@ std::uint64_t read_at_least_segment(const Tokens& tokens, std::size_t i, const S
   return megabytes(count);
 }
 
+constexpr std::string_view kSegmentSize = "large_segment_size_mb";
+
 // The generic reading: what is not mentioned goes back to its default, except what keeps its value.
 void read_generic(const Tokens& tokens, Settings& settings) {
   settings.max_split_size_bytes = kUnlimited;
   settings.roundup_power2_divisions.fill(0);
   settings.garbage_collection_threshold = 0;
-  for (std::size_t i = 0; i < tokens.size(); ++i) {
-    if (tokens.at(i) != "large_segment_size_mb") continue;
+  const Rules& rules = *settings.rules;
+  const bool sized = is_key_of(KeyOwner::Generic, kSegmentSize, rules);
+  for (std::size_t i = 0; sized && i < tokens.size(); ++i) {
+    if (tokens.at(i) != kSegmentSize) continue;
     static_cast<void>(tokens.at(i + 1));
     const std::uint64_t count = tokens.integer(i + 2);
     require(count > 10, "CachingAllocator option large_segment_size_mb must be > 10 MB");
     settings.large_segment_size_bytes = megabytes(count);
     i += 2;
   }
-  settings.max_non_split_rounding_bytes = settings.large_segment_size_bytes;
+  if (rules.resets_non_split_rounding)
+    settings.max_non_split_rounding_bytes = settings.large_segment_size_bytes;
   for (std::size_t i = 0; i < tokens.size();) {
     const std::string& key = tokens.at(i);
     const std::size_t value = i + 2;
     std::size_t last = value;
-    if (key == "max_split_size_mb") {
+    const bool mine = is_key_of(KeyOwner::Generic, key, rules);
+    if (!mine || key == kSegmentSize) {
+      require(mine || is_key_of(KeyOwner::Cuda, key, rules),
+              fmt::format("Unrecognized key '{}' in Accelerator allocator config.", key));
+      last = tokens.skip_value(i);
+    } else if (key == "max_split_size_mb") {
       settings.max_split_size_bytes = read_at_least_segment(tokens, value, settings, key);
     } else if (key == "max_non_split_rounding_mb") {
       settings.max_non_split_rounding_bytes = read_at_least_segment(tokens, value, settings, key);
@@ -202,10 +200,10 @@ void read_generic(const Tokens& tokens, Settings& settings) {
       settings.expandable_segments = tokens.boolean(value);
     } else if (key == "pinned_use_background_threads") {
       settings.pinned_use_background_threads = tokens.boolean(value);
+    } else if (key == "pinned_max_round_threshold_mb") {
+      settings.pinned_max_round_threshold_mb = tokens.integer(value);
     } else {
-      const bool known = key == "large_segment_size_mb" || is_one_of(kCudaKeys, key);
-      require(known, fmt::format("Unrecognized key '{}' in Accelerator allocator config.", key));
-      last = tokens.skip_value(i);
+      settings.pinned_max_cached_size_mb = tokens.integer(value);
     }
     i = after_pair(last);
   }
@@ -227,13 +225,35 @@ void read_backend(const Tokens& tokens, std::size_t value, const Settings& setti
           "Unknown allocator backend, options are native and cudaMallocAsync");
   const std::string_view loaded =
       settings.backend == PoolBackend::Native ? "native" : "cudaMallocAsync";
-  require(
-      name == loaded,
-      fmt::format("tokenizer[i] == get()->name() INTERNAL ASSERT FAILED at "
-                  "\"/pytorch/c10/cuda/CUDAAllocatorConfig.cpp\":44, please report a bug to "
-                  "PyTorch. Allocator "
-                  "backend parsed at runtime != allocator backend parsed at load time, {} != {}",
-                  name, loaded));
+  require(name == loaded,
+          fmt::format(
+              "tokenizer[i] == get()->name() INTERNAL ASSERT FAILED at "
+              "\"{}/c10/cuda/CUDAAllocatorConfig.cpp\":{}, please report a bug to PyTorch. "
+              "Allocator backend parsed at runtime != allocator backend parsed at load time, "
+              "{} != {}",
+              settings.rules->places.folder, settings.rules->places.backend_line, name, loaded));
+}
+
+// A share of the device, or "40G"; nothing where PyTorch warns and ignores the value.
+std::optional<SegmentReserve> read_reserve(const std::string& text) {
+  const bool is_share = text.empty() || (text.back() != 'G' && text.back() != 'g');
+  std::istringstream number(is_share ? text : text.substr(0, text.size() - 1));
+  number.imbue(std::locale::classic());
+  double value = 0;
+  number >> value;
+  if (number.fail() || !number.eof() || !std::isfinite(value) || value <= 0) return std::nullopt;
+  return SegmentReserve{.is_share = is_share, .value = value};
+}
+
+// "[name:value,...]"; no workload puts a stream into a class. Returns the last token.
+std::size_t read_classes(const Tokens& tokens, std::size_t key) {
+  std::size_t i = key + 2;
+  while (tokens.at_in_list(i + 1) != "]") {
+    static_cast<void>(tokens.at(i + 3));
+    i += 3;
+    if (tokens.at_in_list(i + 1) == ",") ++i;
+  }
+  return i + 1;
 }
 
 // The reading of the keys that only CUDA has; all of them keep their value where they are not
@@ -243,7 +263,11 @@ void read_cuda(const Tokens& tokens, Settings& settings) {
     const std::string& key = tokens.at(i);
     const std::size_t value = i + 2;
     std::size_t last = value;
-    if (key == "backend") {
+    if (!is_key_of(KeyOwner::Cuda, key, *settings.rules)) {
+      require(is_key_of(KeyOwner::Generic, key, *settings.rules),
+              fmt::format("Unrecognized key '{}' in CUDA allocator config.", key));
+      last = tokens.skip_value(i);
+    } else if (key == "backend") {
       read_backend(tokens, value, settings);
     } else if (key == "release_lock_on_cudamalloc" || key == "release_lock_on_hipmalloc") {
       settings.release_lock_on_cudamalloc = tokens.boolean(value);
@@ -262,10 +286,15 @@ void read_cuda(const Tokens& tokens, Settings& settings) {
       const std::uint64_t count = tokens.integer(value);
       require(count > 0, "Pinned reserve segment size has to be greater than 0");
       settings.pinned_reserve_segment_size_mb = count;
+    } else if (key == "pinned_free_catch_all") {
+      settings.pinned_free_catch_all = tokens.boolean(value);
+    } else if (key == "throw_on_cudamalloc_oom") {
+      settings.throw_on_cudamalloc_oom = tokens.boolean(value);
+    } else if (key == "expandable_segments_reserve") {
+      if (const auto reserve = read_reserve(tokens.at(value)); reserve)
+        settings.expandable_segments_reserve = reserve;
     } else {
-      require(is_one_of(kGenericKeys, key),
-              fmt::format("Unrecognized key '{}' in CUDA allocator config.", key));
-      last = tokens.skip_value(i);
+      last = read_classes(tokens, i);
     }
     i = after_pair(last);
   }
@@ -284,9 +313,11 @@ PoolBackend read_backend_at_load(const Tokens& tokens) {
 
 }  // namespace
 
-PytorchConfig parse_pytorch(std::string_view conf) {
+PytorchConfig parse_pytorch(std::string_view conf, const Rules& rules) {
+  if (rules.reader == ConfigReader::Cuda) return parse_pytorch_cuda(conf, rules);
   PytorchConfig config;
-  const Tokens tokens(conf);
+  config.settings.rules = &rules;
+  const Tokens tokens(conf, rules);
   try {
     config.aborts_process = true;
     config.settings.backend = read_backend_at_load(tokens);
@@ -302,7 +333,8 @@ PytorchConfig parse_pytorch(std::string_view conf) {
 }
 
 std::string change_like_pytorch(Settings& settings, std::string_view conf) {
-  const Tokens tokens(conf);
+  if (settings.rules->reader == ConfigReader::Cuda) return change_like_pytorch_cuda(settings, conf);
+  const Tokens tokens(conf, *settings.rules);
   try {
     read_generic(tokens, settings);
     read_cuda(tokens, settings);

@@ -17,43 +17,6 @@ constexpr std::uint64_t kMegabytesMax = kUnlimited / kMiB;
 constexpr std::uint64_t kDivisionsMax = std::uint64_t{1} << 40;
 constexpr std::uint64_t kBoundaryMax = std::uint64_t{1} << (kIntervalCount - 1);
 
-const std::vector<ConfigKey>& keys() {
-  static const std::vector<ConfigKey> kKeys = {
-      {"backend", "native or cudaMallocAsync",
-       "who manages the cache: PyTorch or the driver's stream-ordered pool"},
-      {"max_split_size_mb", "an integer, at least large_segment_size_mb (20)",
-       "blocks of this size or more are never split, and serve only requests as large"},
-      {"max_non_split_rounding_mb", "an integer, at least large_segment_size_mb (20)",
-       "how much larger than the request a block that is not split may be"},
-      {"garbage_collection_threshold", "a number above 0 and below 1",
-       "above this share of the memory limit, old unused segments go back to the device"},
-      {"roundup_power2_divisions", "a power of two, or a list such as [256:1,512:2,>:4]",
-       "requests are rounded up to one of this many steps between powers of two"},
-      {"expandable_segments", "True or False",
-       "segments grow and shrink by pages of virtual memory"},
-      {"large_segment_size_mb", "an integer above 10",
-       "segment for requests above 1 MiB and below 10 MiB"},
-      {"per_process_memory_fraction", "a number from 0 to 1",
-       "memory limit, as a share of the device"},
-      {"release_lock_on_cudamalloc", "True or False",
-       "other threads may use the cache during cudaMalloc"},
-      {"release_lock_on_hipmalloc", "True or False", "another name of release_lock_on_cudamalloc"},
-      {"graph_capture_record_stream_reuse", "True or False",
-       "reuse of memory inside a CUDA graph capture"},
-      {"pinned_use_background_threads", "True or False", "pinned host memory only"},
-      {"pinned_use_cuda_host_register", "True or False", "pinned host memory only"},
-      {"pinned_use_hip_host_register", "True or False",
-       "another name of pinned_use_cuda_host_register"},
-      {"pinned_num_register_threads", "a power of two, at most 128", "pinned host memory only"},
-      {"pinned_reserve_segment_size_mb", "an integer above 0", "pinned host memory only"},
-  };
-  return kKeys;
-}
-
-const ConfigKey& key_named(std::string_view name) {
-  return *std::ranges::find(keys(), name, &ConfigKey::name);
-}
-
 // Reads the whole text as one number of the type, or nothing.
 template <typename Number>
 std::optional<Number> whole(std::string_view text) {
@@ -65,9 +28,12 @@ std::optional<Number> whole(std::string_view text) {
 
 class StrictReader {
  public:
+  explicit StrictReader(const Rules& rules) { config_.settings.rules = &rules; }
+
   StrictConfig run(std::string_view conf) {
     ConfSplit split = split_conf(conf, config_key_names());
     config_.error = std::move(split.error);
+    check_release(split.pairs);
     // The segment size comes first wherever it stands, because other keys are measured by it.
     for (const ConfPair& pair : split.pairs) {
       if (pair.key == "large_segment_size_mb") read_segment_size(pair);
@@ -84,6 +50,20 @@ class StrictReader {
  private:
   Settings& settings() { return config_.settings; }
 
+  void check_release(const std::vector<ConfPair>& pairs) {
+    const Rules& rules = *settings().rules;
+    for (const ConfPair& pair : pairs) {
+      const ConfigKey& key = *find_config_key(pair.key);
+      if (config_.error || key.known_to(rules)) continue;
+      config_.error = ErrorText{
+          .what = "a config key is newer than the release of PyTorch",
+          .where = conf_place(pair.key, pair.key_column),
+          .wanted = {},
+          .got = fmt::format("a key since 2.{}; you asked for {}", key.since_minor, rules.name()),
+          .next = fmt::format("leave it out, or ask for 2.{} or newer", key.since_minor)};
+    }
+  }
+
   void read(const ConfPair& pair) {
     const std::string& key = pair.key;
     if (key == "backend") return read_backend(pair);
@@ -99,6 +79,12 @@ class StrictReader {
     if (key == "pinned_reserve_segment_size_mb") {
       return read_integer(pair, 1, kMegabytesMax, settings().pinned_reserve_segment_size_mb);
     }
+    if (key == "pinned_max_round_threshold_mb")
+      return read_integer(pair, 0, kMegabytesMax, settings().pinned_max_round_threshold_mb);
+    if (key == "pinned_max_cached_size_mb")
+      return read_integer(pair, 0, kMegabytesMax, settings().pinned_max_cached_size_mb);
+    if (key == "expandable_segments_reserve") return read_reserve(pair);
+    if (key == "expandable_segments_reserve_by_class") return read_classes(pair);
     read_boolean(pair);
   }
 
@@ -115,6 +101,8 @@ class StrictReader {
         {"pinned_use_background_threads", &Settings::pinned_use_background_threads},
         {"pinned_use_cuda_host_register", &Settings::pinned_use_cuda_host_register},
         {"pinned_use_hip_host_register", &Settings::pinned_use_cuda_host_register},
+        {"pinned_free_catch_all", &Settings::pinned_free_catch_all},
+        {"throw_on_cudamalloc_oom", &Settings::throw_on_cudamalloc_oom},
     };
     const auto* flag = std::ranges::find(kFlags, std::string_view(pair.key), &Flag::key);
     if (flag == std::end(kFlags)) return;  // large_segment_size_mb, read before
@@ -143,8 +131,10 @@ class StrictReader {
   }
 
   void read_from_segment_size(const ConfPair& pair, std::uint64_t& target_bytes) {
+    // The reader of 2.9 wants more than the size of a segment.
+    const std::uint64_t more = settings().rules->reader == ConfigReader::Cuda ? 1 : 0;
     std::uint64_t count = 0;
-    read_integer(pair, settings().large_segment_size_bytes / kMiB, kMegabytesMax, count);
+    read_integer(pair, settings().large_segment_size_bytes / kMiB + more, kMegabytesMax, count);
     target_bytes = count * kMiB;
   }
 
@@ -165,6 +155,34 @@ class StrictReader {
     read_integer(pair, 1, 128, count);
     if (!config_.error && !std::has_single_bit(count)) return fail(pair);
     settings().pinned_num_register_threads = count;
+  }
+
+  void read_reserve(const ConfPair& pair) {
+    const std::optional<SegmentReserve> reserve = reserve_of(pair.value);
+    if (!reserve) return fail(pair, "PyTorch would warn and ignore it");
+    settings().expandable_segments_reserve = reserve;
+  }
+
+  // No workload puts a stream into a class, so that the list is only checked.
+  void read_classes(const ConfPair& pair) {
+    if (!pair.value.starts_with('[')) return fail(pair);
+    std::string_view inside = std::string_view(pair.value).substr(1, pair.value.size() - 2);
+    while (!inside.empty() && !config_.error) {
+      const std::string_view item = inside.substr(0, inside.find(','));
+      const std::size_t colon = item.find(':');
+      if (colon == std::string_view::npos || !reserve_of(trimmed(item.substr(colon + 1))))
+        return fail(pair, "PyTorch would warn and ignore an entry");
+      inside.remove_prefix(std::min(item.size() + 1, inside.size()));
+    }
+  }
+
+  // "0.5" is a share of the device, "40G" is GiB.
+  static std::optional<SegmentReserve> reserve_of(std::string_view text) {
+    const bool is_share = !text.ends_with('G') && !text.ends_with('g');
+    const std::optional<double> value =
+        whole<double>(is_share ? text : text.substr(0, text.size() - 1));
+    if (!value || !std::isfinite(*value) || *value <= 0) return std::nullopt;
+    return SegmentReserve{.is_share = is_share, .value = *value};
   }
 
   void read_divisions(const ConfPair& pair) {
@@ -198,7 +216,9 @@ class StrictReader {
     }
     auto& table = settings().roundup_power2_divisions;
     if (boundary == ">") {
-      for (std::size_t k = last_interval_ + 1; k < kIntervalCount; ++k) table[k] = *divisions;
+      // 2.9 gives it to the interval named last, too.
+      const std::size_t own = settings().rules->reader == ConfigReader::Cuda ? 0 : 1;
+      for (std::size_t k = last_interval_ + own; k < kIntervalCount; ++k) table[k] = *divisions;
       return;
     }
     const std::optional<std::uint64_t> megabytes = whole<std::uint64_t>(boundary);
@@ -252,7 +272,8 @@ class StrictReader {
 
   void fail(const ConfPair& pair, std::string next = {}) {
     if (config_.error) return;
-    fail_at(pair, pair.value_column, pair.value, key_named(pair.key).allowed, std::move(next));
+    fail_at(pair, pair.value_column, pair.value, std::string(find_config_key(pair.key)->allowed),
+            std::move(next));
     if (pair.key.starts_with("max_") &&
         settings().large_segment_size_bytes != Settings{}.large_segment_size_bytes) {
       config_.error->next = fmt::format("large_segment_size_mb is {} here",
@@ -277,15 +298,8 @@ class StrictReader {
 
 }  // namespace
 
-const std::vector<std::string>& config_key_names() {
-  static const std::vector<std::string> kNames = [] {
-    std::vector<std::string> names;
-    for (const ConfigKey& key : keys()) names.push_back(key.name);
-    return names;
-  }();
-  return kNames;
+StrictConfig parse_strict(std::string_view conf, const Rules& rules) {
+  return StrictReader(rules).run(conf);
 }
-
-StrictConfig parse_strict(std::string_view conf) { return StrictReader().run(conf); }
 
 }  // namespace allocmark::caching

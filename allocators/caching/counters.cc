@@ -59,6 +59,8 @@ Flat flatten(const Counters& counters) {
   flat.emplace_back("num_device_free", counters.num_device_free);
   flat.emplace_back("num_ooms", counters.num_ooms);
   flat.emplace_back("num_sync_all_streams", counters.num_sync_all_streams);
+  if (counters.num_oom_rejections)
+    flat.emplace_back("num_oom_rejections", *counters.num_oom_rejections);
   std::ranges::sort(flat);
   return flat;
 }

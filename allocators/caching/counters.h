@@ -1,10 +1,11 @@
-// The 122 counters of torch.cuda.memory_stats(), with PyTorch's names and meanings. Written on
+// The counters of torch.cuda.memory_stats(), with PyTorch's names and meanings. Written on
 // every call, so they are plain adds; `freed` is not stored, because it follows from the others.
 #pragma once
 
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -96,9 +97,12 @@ struct Counters {
   std::int64_t num_device_free = 0;
   std::int64_t num_ooms = 0;
   std::int64_t num_sync_all_streams = 0;
+  // Nothing where the release does not count them.
+  std::optional<std::int64_t> num_oom_rejections{};
 };
 
-// name -> value, sorted by name, as memory_stats() shows them: always 122 entries.
+// name -> value, sorted by name, as memory_stats() shows them: 122 entries, and one more
+// since 2.12.
 [[nodiscard]] std::vector<std::pair<std::string, std::int64_t>> flatten(const Counters& counters);
 
 }  // namespace allocmark::caching

@@ -6,10 +6,10 @@
 
 namespace allocmark::caching {
 
-ExpandableSegment::ExpandableSegment(Driver& driver, Stream stream, std::uint64_t page_size_bytes)
+ExpandableSegment::ExpandableSegment(Driver& driver, Stream stream, std::uint64_t page_size_bytes,
+                                     std::uint64_t reserve_bytes)
     : driver_(driver), stream_(stream), page_size_bytes_(page_size_bytes) {
-  const std::uint64_t total_bytes = driver.device_total_bytes();
-  page_count_ = (total_bytes + total_bytes / 8 + page_size_bytes - 1) / page_size_bytes;
+  page_count_ = (reserve_bytes + page_size_bytes - 1) / page_size_bytes;
   base_ = driver.reserve_address(size_bytes());
 }
 

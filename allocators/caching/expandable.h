@@ -13,7 +13,8 @@ namespace allocmark::caching {
 class ExpandableSegment {
  public:
   // Reserves 9/8 of the device's memory, in whole pages.
-  ExpandableSegment(Driver& driver, Stream stream, std::uint64_t page_size_bytes);
+  ExpandableSegment(Driver& driver, Stream stream, std::uint64_t page_size_bytes,
+                    std::uint64_t reserve_bytes);
   // Gives back every page and the address range. A failing driver call is dropped: there is nobody
   // left to tell.
   ~ExpandableSegment();

@@ -35,6 +35,12 @@ std::string show_divisions(const Settings& settings) {
   return text;
 }
 
+std::string show_reserve(const std::optional<SegmentReserve>& reserve) {
+  if (!reserve) return "9/8 of the device";
+  return reserve->is_share ? fmt::format("{:.4g}% of the device", 100 * reserve->value)
+                           : fmt::format("{:.4g} GiB", reserve->value);
+}
+
 void append_values(std::string& text, const Settings& settings) {
   const auto line = [&](std::string_view key, const std::string& value) {
     fmt::format_to(std::back_inserter(text), "  {:<29} {}\n", key, value);
@@ -51,12 +57,40 @@ void append_values(std::string& text, const Settings& settings) {
   line("garbage_collection_threshold", threshold > 0 ? fmt::format("{}", threshold) : "off");
   line("roundup_power2_divisions", show_divisions(settings));
   line("expandable_segments", show_bool(settings.expandable_segments));
-  line("large_segment_size_mb", megabytes(settings.large_segment_size_bytes));
+  const auto known = [&](std::string_view key) {
+    return find_config_key(key)->known_to(*settings.rules);
+  };
+  if (known("expandable_segments_reserve"))
+    line("expandable_segments_reserve", show_reserve(settings.expandable_segments_reserve));
+  line("large_segment_size_mb",
+       megabytes(settings.large_segment_size_bytes) +
+           (known("large_segment_size_mb") ? "" : " (fixed; a key since 2.11)"));
   const double fraction = settings.per_process_memory_fraction;
+  if (!known("per_process_memory_fraction")) {
+    line("release_lock_on_cudamalloc", show_bool(settings.release_lock_on_cudamalloc));
+    return;
+  }
   line("per_process_memory_fraction",
        fraction == 1.0 ? "1 (no limit)"
                        : fmt::format("{} ({:.4g}% of the device)", fraction, 100 * fraction));
+  if (known("throw_on_cudamalloc_oom"))
+    line("throw_on_cudamalloc_oom", show_bool(settings.throw_on_cudamalloc_oom));
   line("release_lock_on_cudamalloc", show_bool(settings.release_lock_on_cudamalloc));
+}
+
+void note_newer_keys(std::vector<std::string>& notes, const Settings& settings) {
+  if (settings.throw_on_cudamalloc_oom && settings.per_process_memory_fraction < 1) {
+    notes.emplace_back(
+        "throw_on_cudamalloc_oom does nothing with a fraction that is set from the start: the "
+        "limit itself is asked first, and the cache is given back and the request tried again");
+  } else if (settings.throw_on_cudamalloc_oom) {
+    notes.emplace_back(
+        "throw_on_cudamalloc_oom without per_process_memory_fraction rejects only what is more "
+        "than the whole device");
+  }
+  if (settings.expandable_segments_reserve && !settings.expandable_segments) {
+    notes.emplace_back("expandable_segments_reserve does nothing without expandable_segments:True");
+  }
 }
 
 void note_garbage_collection(std::vector<std::string>& notes, const Settings& settings) {
@@ -95,6 +129,7 @@ void note_divisions(std::vector<std::string>& notes, const Settings& settings) {
 std::vector<std::string> notes_on(const std::vector<ConfPair>& pairs, const Settings& settings) {
   std::vector<std::string> notes;
   note_garbage_collection(notes, settings);
+  note_newer_keys(notes, settings);
   note_divisions(notes, settings);
   const bool splits_limited = settings.max_split_size_bytes != kUnlimited;
   if (mentions(pairs, "max_non_split_rounding_mb") && !splits_limited) {
@@ -118,42 +153,90 @@ std::vector<std::string> notes_on(const std::vector<ConfPair>& pairs, const Sett
     } else if (pair.key == "graph_capture_record_stream_reuse") {
       notes.push_back(pair.key +
                       " matters only inside a CUDA graph capture, which no workload here does");
+    } else if (pair.key == "expandable_segments_reserve_by_class") {
+      notes.push_back(pair.key +
+                      " matters only for streams that C++ code has put into a class, which no "
+                      "workload here does");
     }
   }
   return notes;
 }
 
-std::string explain_error(std::string_view conf, const ErrorText& error) {
+// What a reader of a key from another release should know; empty where there is nothing.
+std::string history_of(const ConfigKey& key) {
+  constexpr int kOldestMinor = 9;
+  std::string text =
+      key.since_minor > kOldestMinor ? fmt::format("since 2.{}", key.since_minor) : "";
+  if (!key.changed.empty()) text += fmt::format("{}{}", text.empty() ? "" : "; ", key.changed);
+  return text;
+}
+
+std::string explain_error(std::string_view conf, const Rules& rules, const ErrorText& error) {
   std::string text = "not accepted: " + to_string(error) + "\n";
-  const PytorchConfig pytorch = parse_pytorch(conf);
+  const PytorchConfig pytorch = parse_pytorch(conf, rules);
   if (pytorch.accepted()) {
-    text += "PyTorch accepts this string without a word and runs with\n";
+    text +=
+        fmt::format("PyTorch {} accepts this string without a word and runs with\n", rules.name());
     append_values(text, pytorch.settings);
   } else if (pytorch.aborts_process) {
-    text += "PyTorch aborts when it is imported: " + pytorch.error + "\n";
+    text += fmt::format("PyTorch {} aborts when it is imported: {}\n", rules.name(), pytorch.error);
   } else {
-    text += "PyTorch raises an error at the first CUDA call: " + pytorch.error + "\n";
+    text += fmt::format("PyTorch {} raises an error at the first CUDA call: {}\n", rules.name(),
+                        pytorch.error);
   }
   return text;
 }
 
-}  // namespace
-
-std::vector<std::string> conf_notes(std::string_view conf) {
-  const StrictConfig config = parse_strict(conf);
-  if (config.error) return {};
-  return notes_on(split_conf(conf, config_key_names()).pairs, config.settings);
+// What else ignores a key.
+std::string_view ignored_by(const ConfigKey& key) {
+  if (key.name.starts_with("pinned_")) return "no effect on device memory";
+  if (key.name == "backend") return "chosen when the library loads";
+  if (key.name == "per_process_memory_fraction")
+    return "read when the allocator is made; ignored by backend:cudaMallocAsync";
+  return "ignored by backend:cudaMallocAsync";
 }
 
-std::string explain_conf(std::string_view conf) {
-  const StrictConfig config = parse_strict(conf);
-  if (config.error) return explain_error(conf, *config.error);
+}  // namespace
+
+std::vector<std::string> conf_notes(std::string_view conf, const Rules& rules) {
+  const StrictConfig config = parse_strict(conf, rules);
+  if (config.error) return {};
+  return notes_on(split_conf(conf, config_key_names(rules)).pairs, config.settings);
+}
+
+std::string explain_conf(std::string_view conf, const Rules& rules) {
+  const StrictConfig config = parse_strict(conf, rules);
+  if (config.error) return explain_error(conf, rules, *config.error);
   std::string text;
   append_values(text, config.settings);
-  const std::vector<ConfPair> pairs = split_conf(conf, config_key_names()).pairs;
+  const std::vector<ConfPair> pairs = split_conf(conf, config_key_names(rules)).pairs;
   const std::vector<std::string> notes = notes_on(pairs, config.settings);
   if (!notes.empty()) text += "inert or in conflict\n";
   for (const std::string& note : notes) text += "  " + note + "\n";
+  std::string history;
+  for (const ConfPair& pair : pairs) {
+    const std::string known = history_of(*find_config_key(pair.key));
+    if (!known.empty()) history += fmt::format("  {}: {}\n", pair.key, known);
+  }
+  if (!history.empty()) text += "other releases of PyTorch\n" + history;
+  return text;
+}
+
+std::string explain_keys(const Rules& rules) {
+  std::string text = fmt::format("keys of PyTorch {}\n", rules.name());
+  for (const ConfigKey& key : config_keys()) {
+    if (!key.known_to(rules)) continue;
+    fmt::format_to(std::back_inserter(text), "  {}: {}\n    {}; {}\n", key.name, key.allowed,
+                   key.meaning, ignored_by(key));
+    const std::string history = history_of(key);
+    if (!history.empty()) text += "    " + history + "\n";
+  }
+  std::string later;
+  for (const ConfigKey& key : config_keys()) {
+    if (!key.known_to(rules))
+      fmt::format_to(std::back_inserter(later), "  {}: since 2.{}\n", key.name, key.since_minor);
+  }
+  if (!later.empty()) text += "keys of later releases, which it refuses\n" + later;
   return text;
 }
 

@@ -14,7 +14,8 @@ std::int64_t signed_bytes(std::uint64_t bytes) { return static_cast<std::int64_t
 
 }  // namespace
 
-Heap::Heap(Driver& driver, const Settings& settings) : driver_(driver), settings_(settings) {}
+Heap::Heap(Driver& driver, const Settings& settings)
+    : driver_(driver), settings_(settings), tie_break_(settings.rules->tie_break) {}
 
 Heap::~Heap() { give_back_all({}); }
 
@@ -25,12 +26,20 @@ Block* Heap::make_segment(StreamBlocks& home, std::uint64_t size_bytes) {
   block->address = *address;
   block->size_bytes = size_bytes;
   block->home = &home;
+  block->order = next_order(*address);
   reserved_bytes_ += size_bytes;
   counters.segment.increase(home.pool->kind, 1);
   counters.reserved_bytes.increase(home.pool->kind, signed_bytes(size_bytes));
   if (size_bytes >= settings_.max_split_size_bytes) counters.oversize_segments.increase(1);
   ++counters.num_device_alloc;
   return block;
+}
+
+// The order of memory that is new, at this address.
+std::int64_t Heap::next_order(std::uint64_t address) {
+  if (tie_break_ == TieBreak::Address) return 0;
+  ALLOCMARK_ASSERT(order_count_ + 1 < SortedBlocks::kOrderEnd);
+  return SortedBlocks::order_at(++order_count_, address);
 }
 
 void Heap::release_segment(Block* block) {
@@ -47,12 +56,10 @@ void Heap::release_segment(Block* block) {
 
 void Heap::insert_free(Block* block) {
   block->probes_at_insert = block->home->pool->probe_count;
-  block->home->free.insert(SortedBlocks::key(block->size_bytes, block->address), block);
+  block->home->free.insert(SortedBlocks::key(*block), block);
 }
 
-void Heap::erase_free(Block* block) {
-  block->home->free.erase(SortedBlocks::key(block->size_bytes, block->address));
-}
+void Heap::erase_free(Block* block) { block->home->free.erase(SortedBlocks::key(*block)); }
 
 void Heap::insert_unmapped(Block* block) { block->home->unmapped.insert(block->address, block); }
 
@@ -67,6 +74,7 @@ Block* Heap::split_front(Block* block, std::uint64_t size_bytes) {
   front->size_bytes = size_bytes;
   front->home = block->home;
   front->segment = block->segment;
+  front->order = order_of_piece(*block);
   front->prev = block->prev;
   if (front->prev != nullptr) front->prev->next = front;
   front->next = block;

@@ -85,6 +85,11 @@ class Heap {
   [[nodiscard]] Block* adopt_segment(const SegmentInfo& segment);
   void carve(Block* block, const SegmentInfo& segment);
   void erase_from_set(Block* block);
+  [[nodiscard]] std::int64_t next_order(std::uint64_t address);
+  // Of a block that is cut off `whole`.
+  [[nodiscard]] std::int64_t order_of_piece(const Block& whole) {
+    return tie_break_ == TieBreak::BlockOrder ? next_order(whole.address) : whole.order;
+  }
 
   Driver& driver_;
   const Settings& settings_;
@@ -93,6 +98,8 @@ class Heap {
   BlockSlab slab_;
   std::vector<std::unique_ptr<ExpandableSegment>> expandable_segments_;
   std::uint64_t reserved_bytes_ = 0;
+  TieBreak tie_break_;  // a copy of what settings_ say, which never changes
+  std::uint64_t order_count_ = 0;
 };
 
 }  // namespace allocmark::caching

@@ -10,6 +10,10 @@
 namespace allocmark::caching {
 namespace {
 
+std::uint64_t round_up_to(std::uint64_t value, std::uint64_t step) {
+  return (value + step - 1) / step * step;
+}
+
 // Whether `start` and its unused neighbours behind it, with or without memory, have room for
 // size_bytes.
 bool has_room(const Block* start, std::uint64_t size_bytes) {
@@ -25,6 +29,7 @@ bool has_room(const Block* start, std::uint64_t size_bytes) {
 
 Block* Heap::make_expandable(StreamBlocks& home, std::uint64_t size_bytes) {
   Block* block = find_expandable(home, size_bytes);
+  if (block == nullptr) return nullptr;
   if (!block->mapped && !map_block(block, std::min(block->size_bytes, size_bytes))) return nullptr;
   while (block->size_bytes < size_bytes) {
     // What follows has no memory yet: a mapped free neighbour would have been merged.
@@ -44,19 +49,25 @@ Block* Heap::find_expandable(StreamBlocks& home, std::uint64_t size_bytes) {
     Block* start = hole->prev != nullptr && hole->prev->is_unused() ? hole->prev : hole;
     if (has_room(start, size_bytes)) return start;
   }
+  const std::uint64_t page_bytes = page_size(home.pool->is_small(), settings_);
+  const std::uint64_t reserve_bytes = segment_reserve(driver_.device_total_bytes(), settings_);
+  // Segments are smaller than the device only where the settings say so.
+  if (settings_.expandable_segments_reserve && size_bytes > round_up_to(reserve_bytes, page_bytes))
+    return nullptr;
   return make_expandable_segment(home);
 }
 
 Block* Heap::make_expandable_segment(StreamBlocks& home) {
   const std::uint64_t page_bytes = page_size(home.pool->is_small(), settings_);
-  expandable_segments_.push_back(
-      std::make_unique<ExpandableSegment>(driver_, home.stream, page_bytes));
+  expandable_segments_.push_back(std::make_unique<ExpandableSegment>(
+      driver_, home.stream, page_bytes, segment_reserve(driver_.device_total_bytes(), settings_)));
   ExpandableSegment* segment = expandable_segments_.back().get();
   Block* block = slab_.make();
   block->address = segment->base();
   block->size_bytes = segment->size_bytes();
   block->home = &home;
   block->segment = segment;
+  block->order = next_order(segment->base());
   block->mapped = false;
   insert_unmapped(block);
   return block;
@@ -90,6 +101,7 @@ void Heap::split_back_unmapped(Block* block, std::uint64_t size_bytes) {
   rest->size_bytes = block->size_bytes - size_bytes;
   rest->home = block->home;
   rest->segment = block->segment;
+  rest->order = order_of_piece(*block);
   rest->mapped = false;
   rest->prev = block;
   rest->next = block->next;
@@ -133,6 +145,7 @@ void Heap::cut_to_range(Block* block, ExpandableSegment::Range range) {
   behind->size_bytes = behind_bytes;
   behind->home = block->home;
   behind->segment = block->segment;
+  behind->order = order_of_piece(*block);
   behind->prev = block;
   behind->next = block->next;
   if (behind->next != nullptr) behind->next->prev = behind;

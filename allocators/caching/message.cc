@@ -17,25 +17,55 @@ std::string format_size(std::uint64_t size_bytes) {
   return fmt::format("{:.2f} GiB", value / static_cast<double>(kGiB));
 }
 
-// The advice at the end is given even where expandable_segments is already on (PyTorch's issue
-// 173049).
+namespace {
+
+// What comes after the figures, with the blank before it.
+std::string advice(const OutOfMemory& failure) {
+  const Rules& rules = *failure.rules;
+  const bool turned_on = failure.expandable_segments;
+  if (turned_on && rules.expandable_advice == ExpandableAdvice::None) return {};
+  // Not where the whole device would be too small.
+  if (turned_on && failure.segment_bytes > failure.reserve_bytes &&
+      failure.segment_bytes <= failure.device.total_bytes) {
+    return fmt::format(
+        " This allocation exceeds the expandable-segment reserve of {} for this stream, and a "
+        "single allocation cannot span expandable segments. Raise PYTORCH_CUDA_ALLOC_CONF "
+        "expandable_segments_reserve or expandable_segments_reserve_by_class (or unset it) so that "
+        "a segment is at least {}.",
+        format_size(failure.reserve_bytes), format_size(failure.segment_bytes));
+  }
+  if (turned_on && rules.expandable_advice == ExpandableAdvice::AddressSpace) {
+    return " expandable_segments is enabled. If instead the process is running out of virtual "
+           "address space (VSZ), expandable segments may be over-reserving VA (each segment "
+           "reserves ~9/8 of device memory, times the number of streams); reduce it via "
+           "PYTORCH_CUDA_ALLOC_CONF expandable_segments_reserve / "
+           "expandable_segments_reserve_by_class.";
+  }
+  return fmt::format(
+      " If reserved but unallocated memory is large try setting {}=expandable_segments:True to "
+      "avoid fragmentation.  See documentation for Memory Management  ({})",
+      rules.advice_variable, rules.advice_page);
+}
+
+}  // namespace
+
 std::string out_of_memory_message(const OutOfMemory& failure) {
+  if (failure.rejected) {
+    return fmt::format(
+        "CUDA out of memory. Allocation was preemptively rejected because it would exceed "
+        "per_process_memory_fraction limit. Requested size: {}",
+        format_size(failure.requested_bytes));
+  }
   const std::string allowed =
       failure.limit_bytes ? format_size(*failure.limit_bytes) + " allowed; " : "";
   return fmt::format(
       "CUDA out of memory. Tried to allocate {}. GPU 0 has a total capacity of {} of which {} is "
-      "free. {}{}Of the "
-      "allocated memory {} is allocated by PyTorch, and {} is reserved by PyTorch but unallocated. "
-      "If reserved but "
-      "unallocated memory is large try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to "
-      "avoid "
-      "fragmentation.  See documentation for Memory Management  "
-      "(https://docs.pytorch.org/docs/stable/notes/"
-      "cuda.html#optimizing-memory-usage-with-pytorch-cuda-alloc-conf)",
+      "free. {}{}Of the allocated memory {} is allocated by PyTorch, and {} is reserved by PyTorch "
+      "but unallocated.{}",
       format_size(failure.segment_bytes), format_size(failure.device.total_bytes),
       format_size(failure.device.free_bytes), failure.process_lines, allowed,
       format_size(failure.allocated_bytes),
-      format_size(failure.reserved_bytes - failure.allocated_bytes));
+      format_size(failure.reserved_bytes - failure.allocated_bytes), advice(failure));
 }
 
 std::string out_of_memory_message(const AsyncOutOfMemory& failure) {

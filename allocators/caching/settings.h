@@ -4,7 +4,9 @@
 #include <array>
 #include <cstdint>
 #include <limits>
+#include <optional>
 
+#include "allocators/caching/release.h"
 #include "base/bytes.h"
 
 namespace allocmark::caching {
@@ -17,7 +19,16 @@ enum class PoolBackend : std::uint8_t {
   CudaMallocAsync,  // the driver's stream-ordered pool
 };
 
+// Address space of one expandable segment: a share of the device's memory, or so many GiB.
+struct SegmentReserve {
+  bool is_share = true;
+  double value = 0;
+
+  friend bool operator==(const SegmentReserve&, const SegmentReserve&) = default;
+};
+
 struct Settings {
+  const Rules* rules = &newest_rules();  // of the release that reads the config string
   std::uint64_t max_split_size_bytes =
       kUnlimited;  // blocks of this size or more are "oversize", never split
   std::uint64_t large_segment_size_bytes = 20 * kMiB;  // segment for large requests below 10 MiB
@@ -30,6 +41,8 @@ struct Settings {
   bool release_lock_on_cudamalloc = false;
   double per_process_memory_fraction = 1.0;  // read once, when the allocator is made; 1 is no limit
   PoolBackend backend = PoolBackend::Native;
+  bool throw_on_cudamalloc_oom = false;
+  std::optional<SegmentReserve> expandable_segments_reserve{};  // nothing: 9/8 of the device
 
   // Accepted for completeness; they concern graph capture and pinned host memory, which no workload
   // uses.
@@ -38,6 +51,9 @@ struct Settings {
   bool pinned_use_cuda_host_register = false;
   std::uint64_t pinned_num_register_threads = 1;
   std::uint64_t pinned_reserve_segment_size_mb = 0;
+  bool pinned_free_catch_all = false;
+  std::uint64_t pinned_max_round_threshold_mb = kUnlimited / kMiB;
+  std::uint64_t pinned_max_cached_size_mb = kUnlimited / kMiB;
 
   friend bool operator==(const Settings&, const Settings&) = default;
 };

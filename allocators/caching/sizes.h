@@ -59,6 +59,18 @@ inline constexpr std::uint64_t kOwnSegmentRounding = 2 * kMiB;
   return round_up(size_bytes, kOwnSegmentRounding);
 }
 
+// Address space of an expandable segment: 9/8 of the device, or less where the settings say so.
+[[nodiscard]] inline std::uint64_t segment_reserve(std::uint64_t device_bytes,
+                                                   const Settings& settings) {
+  const std::uint64_t full_bytes = device_bytes + device_bytes / 8;
+  if (!settings.expandable_segments_reserve) return full_bytes;
+  const SegmentReserve& reserve = *settings.expandable_segments_reserve;
+  const double unit = static_cast<double>(reserve.is_share ? device_bytes : kGiB);
+  const double bytes = reserve.value * unit;
+  if (bytes >= static_cast<double>(full_bytes)) return full_bytes;
+  return static_cast<std::uint64_t>(bytes);
+}
+
 // The unit in which an expandable segment grows and shrinks.
 [[nodiscard]] constexpr std::uint64_t page_size(bool small_pool, const Settings& settings) {
   return small_pool ? kSmallSegmentSize : settings.large_segment_size_bytes;

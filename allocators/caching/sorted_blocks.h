@@ -1,6 +1,7 @@
-// A set of blocks ordered by (size, address), or by address alone: the choice it gives is the one a
-// red-black tree would give, at the cost of a few cache lines. Keys stand in sorted chunks of at
-// most 64, so that an insertion moves at most a kilobyte whatever the number of blocks.
+// A set of blocks ordered by (size, order, address), or by address alone: the choice it gives is
+// the one a red-black tree would give, at the cost of a few cache lines. Keys stand in sorted
+// chunks of at most 64, so that an insertion moves at most a kilobyte whatever the number of
+// blocks.
 #pragma once
 
 #include <array>
@@ -23,9 +24,22 @@ class SortedBlocks {
     friend bool operator==(const Position&, const Position&) = default;
   };
 
-  [[nodiscard]] static Key key(std::uint64_t size_bytes, std::uint64_t address) {
-    return (static_cast<Key>(size_bytes) << 64) | address;
+  // Sizes and addresses are multiples of 512, which leaves room for the order between them: sizes
+  // are below 2^60 (larger ones are refused before), orders below 2^37. An order is made for the
+  // place of its segment (order_at), so that addresses may be as high as they like.
+  static constexpr std::uint64_t kOrderEnd = std::uint64_t{1} << 37;
+  [[nodiscard]] static std::int64_t order_at(std::uint64_t number, std::uint64_t address) {
+    return static_cast<std::int64_t>(number) - static_cast<std::int64_t>(address >> 49);
   }
+  [[nodiscard]] static Key key(std::uint64_t size_bytes, std::int64_t order,
+                               std::uint64_t address) {
+    return (static_cast<Key>(size_bytes) << 68) + (static_cast<Key>(order) << 40) + (address >> 9);
+  }
+  [[nodiscard]] static Key key(const Block& block) {
+    return key(block.size_bytes, block.order, block.address);
+  }
+  // Below every block of that size.
+  [[nodiscard]] static Key first_of(std::uint64_t size_bytes) { return key(size_bytes, 0, 0); }
 
   SortedBlocks();
 

@@ -1,6 +1,8 @@
 // Finds and drives the plugin; see torch.h.
 #include "allocators/plugins/torch.h"
 
+#include <dlfcn.h>
+
 #include <array>
 #include <cstdlib>
 #include <filesystem>
@@ -10,48 +12,87 @@
 #include <string_view>
 
 #include "allocators/caching/caching.h"
+#include "allocators/caching/config.h"
 #include "allocators/conf/conf_value.h"
 #include "allocators/plugins/plugin_library.h"
+#include "allocators/plugins/torch_release.h"
 
 namespace allocmark {
 namespace {
 
 constexpr const char* kConfVariable = "PYTORCH_CUDA_ALLOC_CONF";
 
-std::string plugin_path() {
-  return plugin_library_path("ALLOCMARK_TORCH_PLUGIN", "liballocmark_torch.so");
-}
-
-std::string unavailable_reason() {
-  const std::string path = plugin_path();
-  if (std::filesystem::exists(path)) {
-    return {};
+// Empty where no such release is fetched.
+std::string plugin_path(const std::string& version) {
+  if (version.empty())
+    return plugin_library_path("ALLOCMARK_TORCH_PLUGIN", "liballocmark_torch.so");
+  for (const TorchRelease& release : fetched_torch_releases()) {
+    if (release.version == version) return release.plugin_path;
   }
-  return "no PyTorch plugin at " + path +
-         "; configure with -DALLOCMARK_TORCH_DIR=<site-packages>/torch or set "
-         "ALLOCMARK_TORCH_PLUGIN";
+  return {};
 }
 
-EnvironmentError plugin_error(std::string what, std::string got) {
+std::string unavailable_reason(const std::string& version) {
+  const std::string path = plugin_path(version);
+  if (version.empty()) {
+    if (std::filesystem::exists(path)) return {};
+    return "no PyTorch plugin at " + path +
+           "; configure with -DALLOCMARK_TORCH_DIR=<site-packages>/torch or set "
+           "ALLOCMARK_TORCH_PLUGIN";
+  }
+  const TorchIdentity identity = torch_identity(path);
+  if (identity.version == version) return {};
+  const std::string again = "; run: scripts/fetch_torch.sh " + version;
+  if (identity.version.empty()) return "no plugin for PyTorch " + version + " at " + path + again;
+  return path + " was built against PyTorch " + identity.version + ", not " + version + again;
+}
+
+// The rules that a config string is read by: those of the release, else of the newest.
+const caching::Rules& rules_for(const std::string& version) {
+  const caching::Rules* const rules = caching::find_rules(version);
+  return rules == nullptr ? caching::newest_rules() : *rules;
+}
+
+EnvironmentError plugin_error(std::string what, std::string path, std::string got) {
   return EnvironmentError(
       {.what = std::move(what),
-       .where = plugin_path(),
+       .where = std::move(path),
        .wanted = {},
        .got = std::move(got),
-       .next = "Build the plugin again with -DALLOCMARK_TORCH_DIR=<site-packages>/torch."});
+       .next = "Build the plugin again: scripts/fetch_torch.sh VERSION for torch@VERSION, "
+               "-DALLOCMARK_TORCH_DIR=<site-packages>/torch for torch."});
 }
+
+// Releases up to 2.10 need the runtime of CUDA 12, which a program built with CUDA 13 has not
+// loaded. The simulated one is found by its name; on a GPU it was fetched with the release.
+void load_older_runtime(const std::string& plugin) {
+  if (dlsym(RTLD_DEFAULT, "simcu_present") != nullptr) return;
+  const std::filesystem::path runtime =
+      std::filesystem::path(plugin).parent_path() / "cuda" / "libcudart.so.12";
+  std::error_code error;
+  if (std::filesystem::exists(runtime, error)) dlopen(runtime.c_str(), RTLD_NOW | RTLD_GLOBAL);
+}
+
+struct LoadedPlugin {
+  const AllocmarkTorchPlugin* table = nullptr;
+  std::string path;
+  std::string conf;
+};
 
 // Loads the plugin once. c10 reads its config string while it is loaded, so the variable is set
 // before.
-const AllocmarkTorchPlugin& load_plugin(const std::string& conf) {
-  static std::string loaded_conf;
-  static const AllocmarkTorchPlugin* plugin = nullptr;
-  if (plugin != nullptr) {
-    if (loaded_conf != conf) {
-      throw plugin_error("PyTorch's allocator reads its config string once per process",
+const AllocmarkTorchPlugin& load_plugin(const std::string& version, const std::string& conf) {
+  static LoadedPlugin loaded;
+  const std::string path = plugin_path(version);
+  if (loaded.table != nullptr) {
+    if (loaded.path != path)
+      throw plugin_error("one process can hold one release of PyTorch", path,
+                         "one is loaded already: " + loaded.path);
+    if (loaded.conf != conf) {
+      throw plugin_error("PyTorch's allocator reads its config string once per process", path,
                          "a second one: " + conf);
     }
-    return *plugin;
+    return *loaded.table;
   }
   unsetenv("PYTORCH_ALLOC_CONF");
   if (conf.empty()) {
@@ -59,32 +100,47 @@ const AllocmarkTorchPlugin& load_plugin(const std::string& conf) {
   } else {
     setenv(kConfVariable, conf.c_str(), 1);
   }
-  const PluginTable loaded =
-      load_plugin_table(plugin_path(), "allocmark_torch_plugin", ALLOCMARK_TORCH_PLUGIN_VERSION);
-  if (loaded.table == nullptr) {
-    throw plugin_error("PyTorch's allocator cannot be used", loaded.problem);
-  }
-  plugin = static_cast<const AllocmarkTorchPlugin*>(loaded.table);
-  loaded_conf = conf;
-  return *plugin;
+  load_older_runtime(path);
+  const PluginTable plugin =
+      load_plugin_table(path, "allocmark_torch_plugin", ALLOCMARK_TORCH_PLUGIN_VERSION);
+  if (plugin.table == nullptr)
+    throw plugin_error("PyTorch's allocator cannot be used", path, plugin.problem);
+  loaded = {
+      .table = static_cast<const AllocmarkTorchPlugin*>(plugin.table), .path = path, .conf = conf};
+  return *loaded.table;
 }
 
-std::unique_ptr<Backend> make(const BackendOptions& options) {
-  return std::make_unique<TorchBackend>(options);
+BackendEntry entry_for(const std::string& version) {
+  const caching::Rules& rules = rules_for(version);
+  BackendEntry entry = caching_entry(rules, version.empty() ? "torch" : "torch@" + version);
+  entry.summary = version.empty() ? "PyTorch's own CUDA caching allocator (c10), through a plugin"
+                                  : "the CUDA caching allocator (c10) of PyTorch " + version;
+  entry.release = torch_version_of(version);
+  // The keys shown are the newest release's; which of them this one has is told here.
+  entry.check_conf = [own = &rules_for(entry.release)](std::string_view conf) {
+    return caching::parse_strict(conf, *own).error;
+  };
+  entry.make = [version](const BackendOptions& options) -> std::unique_ptr<Backend> {
+    return std::make_unique<TorchBackend>(options, version);
+  };
+  entry.unavailable_reason = [version] { return unavailable_reason(version); };
+  return entry;
 }
 
 }  // namespace
 
-TorchBackend::TorchBackend(const BackendOptions& options) : plugin_(nullptr) {
-  require_good_conf(caching_entry().check_conf(options.conf));
-  if (const std::string reason = unavailable_reason(); !reason.empty()) {
+TorchBackend::TorchBackend(const BackendOptions& options, const std::string& version)
+    : plugin_(nullptr), plugin_path_(plugin_path(version)) {
+  require_good_conf(
+      caching::parse_strict(options.conf, rules_for(torch_version_of(version))).error);
+  if (const std::string reason = unavailable_reason(version); !reason.empty()) {
     throw EnvironmentError({.what = "the torch backend is not available",
                             .where = {},
                             .wanted = {},
                             .got = {},
                             .next = reason});
   }
-  plugin_ = &load_plugin(options.conf);
+  plugin_ = &load_plugin(version, options.conf);
   require_ok(plugin_->open(options.memory_limit_bytes), "open");
 }
 
@@ -92,7 +148,8 @@ TorchBackend::~TorchBackend() { plugin_->close(); }
 
 void TorchBackend::require_ok(int status, const char* call) const {
   if (status != kAllocmarkPluginOk) [[unlikely]] {
-    throw plugin_error(std::string("PyTorch's allocator failed in ") + call, plugin_->last_error());
+    throw plugin_error(std::string("PyTorch's allocator failed in ") + call, plugin_path_,
+                       plugin_->last_error());
   }
 }
 
@@ -182,13 +239,17 @@ MemoryStats TorchBackend::stats(cudaStream_t stream) const {
   return stats;
 }
 
-BackendEntry torch_entry() {
-  BackendEntry entry = caching_entry();
-  entry.name = "torch";
-  entry.summary = "PyTorch's own CUDA caching allocator (c10), through a plugin";
-  entry.make = make;
-  entry.unavailable_reason = unavailable_reason;
-  return entry;
+BackendEntry torch_entry() { return entry_for({}); }
+
+std::vector<BackendEntry> torch_releases() {
+  std::vector<BackendEntry> entries;
+  for (const TorchRelease& release : fetched_torch_releases())
+    entries.push_back(entry_for(release.version));
+  return entries;
+}
+
+std::string torch_version_of(const std::string& version) {
+  return torch_identity(plugin_path(version)).version;
 }
 
 }  // namespace allocmark

@@ -16,7 +16,8 @@ namespace allocmark {
 // lives at a time, and all of a process have the same conf.
 class TorchBackend final : public Backend {
  public:
-  explicit TorchBackend(const BackendOptions& options);
+  // `version` names one of the fetched releases; empty: the plugin that stands beside the program.
+  explicit TorchBackend(const BackendOptions& options, const std::string& version = {});
   TorchBackend(const TorchBackend&) = delete;
   TorchBackend& operator=(const TorchBackend&) = delete;
   // Gives back what is live, empties the cache and zeroes the counters.
@@ -41,8 +42,14 @@ class TorchBackend final : public Backend {
   void require_ok(int status, const char* call) const;
 
   const AllocmarkTorchPlugin* plugin_;
+  std::string plugin_path_;
 };
 
 [[nodiscard]] BackendEntry torch_entry();
+// torch@2.13.0 and so on: the releases that scripts/fetch_torch.sh has fetched.
+[[nodiscard]] std::vector<BackendEntry> torch_releases();
+
+// Of the plugin behind `torch` (empty) or torch@VERSION: "2.13.0"; empty where there is none.
+[[nodiscard]] std::string torch_version_of(const std::string& version);
 
 }  // namespace allocmark

@@ -48,7 +48,8 @@ void CellRun::checked_pass() {
                      PlacementHeader{.device_total_bytes = total_bytes,
                                      .limit_bytes = memory_limit_bytes_,
                                      .allocator = spec_.key.allocator,
-                                     .conf = spec_.key.conf_text()});
+                                     .conf = spec_.key.conf_text(),
+                                     .release = entry_->release});
   }
   VerifySetup setup = verify_setup(*backend, VerifyPart::Figures);
   setup.device_bytes_before = bytes_before;

@@ -17,7 +17,8 @@ constexpr std::uint64_t kRegionBytes = std::uint64_t{1} << 40;
 constexpr std::string_view kAsyncBackend = "backend:cudaMallocAsync";
 
 bool is_pytorch(const PlacementHeader& header) {
-  return header.allocator == "caching" || header.allocator == "torch";
+  const std::string_view family = family_of(header.allocator);
+  return family == "caching" || family == "torch";
 }
 
 std::string backend_of(const PlacementHeader& header) {
@@ -44,6 +45,7 @@ PlacementRecorder::PlacementRecorder(OutputFile& file, const Backend& backend,
   file_.write(fmt::format("c total={} fraction_cap={} backend={}\n", header.device_total_bytes,
                           header.limit_bytes, backend_of(header)));
   file_.write(fmt::format("# conf: {}\n", header.conf));
+  if (!header.release.empty()) file_.write(fmt::format("# pytorch: {}\n", header.release));
 }
 
 void PlacementRecorder::note_allocation(std::uint64_t operation, const AllocateResult& result) {

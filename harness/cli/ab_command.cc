@@ -41,6 +41,8 @@ bool is_program(const std::string& text) {
 
 bool is_allocator(std::string_view text, const std::vector<PlanAllocator>& known) {
   const std::string_view name = text.substr(0, text.find_first_of(":="));
+  // A release that is not there is told as an allocator.
+  if (name.find('@') != std::string_view::npos) return true;
   return std::any_of(known.begin(), known.end(),
                      [&](const PlanAllocator& allocator) { return allocator.name == name; });
 }

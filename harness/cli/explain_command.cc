@@ -11,17 +11,22 @@
 
 #include "allocators/backend/backend.h"
 #include "allocators/caching/explain.h"
+#include "allocators/caching/release.h"
 #include "allocators/conf/conf.h"
 #include "allocators/registry.h"
+#include "base/error.h"
 #include "harness/cli/commands.h"
 
 namespace allocmark {
 namespace {
 
 void add_explain(CLI::App* app, ExplainCommand* command) {
-  app->add_option("conf", command->conf, "The config string, as in PYTORCH_CUDA_ALLOC_CONF")
-      ->required()
+  app->add_option("conf", command->conf,
+                  "The config string, as in PYTORCH_CUDA_ALLOC_CONF [all keys, with --pytorch]")
       ->type_name("CONF");
+  app->add_option("--pytorch", command->pytorch,
+                  "The release of PyTorch whose rules are asked about, as 2.13 [the newest]")
+      ->type_name("V");
   app->add_option("-a,--allocator", command->allocator, "The allocator whose keys it has")
       ->capture_default_str()
       ->type_name("A");
@@ -45,17 +50,45 @@ void print_json(const BackendEntry& entry, const std::string& conf,
   fmt::print("{}\n", json.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
 }
 
+const caching::Rules& rules_of(const BackendEntry& entry) {
+  return caching::require_rules(entry.release, "--pytorch");
+}
+
+const BackendEntry& entry_of(const ExplainCommand& command) {
+  const bool released = !command.pytorch.empty();
+  if (released && command.allocator != "caching") {
+    throw UsageError({.what = "--pytorch names a release of PyTorch",
+                      .where = "--allocator " + command.allocator,
+                      .wanted = "no other allocator than caching",
+                      .got = "",
+                      .next = "leave one of the two out"});
+  }
+  if (!released && !command.conf) {
+    throw UsageError({.what = "there is nothing to explain",
+                      .where = "allocmark explain",
+                      .wanted = "a config string, or --pytorch RELEASE for all keys",
+                      .got = "",
+                      .next = "see: allocmark explain --help"});
+  }
+  if (!released) return find_backend(command.allocator);
+  return find_backend("caching@" + caching::require_rules(command.pytorch, "--pytorch").name());
+}
+
 ExitCode run_explain(const ExplainCommand& command) {
-  const BackendEntry& entry = find_backend(command.allocator);
-  const std::string conf = command.conf == "unset" ? "" : command.conf;
+  const BackendEntry& entry = entry_of(command);
+  if (!command.conf) {
+    fmt::print("{}", caching::explain_keys(rules_of(entry)));
+    return ExitCode::Pass;
+  }
+  const std::string conf = *command.conf == "unset" ? "" : *command.conf;
   const std::optional<ErrorText> error = entry.check_conf(conf);
   if (command.format == "json") {
     print_json(entry, conf, error);
     return error.has_value() ? ExitCode::Usage : ExitCode::Pass;
   }
-  if (entry.name == "caching") {
+  if (family_of(entry.name) == "caching") {
     // Says of a bad string what PyTorch itself would make of it, too.
-    fmt::print("{}", caching::explain_conf(conf));
+    fmt::print("{}", caching::explain_conf(conf, rules_of(entry)));
     return error.has_value() ? ExitCode::Usage : ExitCode::Pass;
   }
   if (error.has_value()) {

@@ -10,11 +10,13 @@ namespace allocmark {
 
 std::vector<PlanAllocator> known_allocators() {
   std::vector<PlanAllocator> known;
-  for (const BackendEntry& entry : backend_registry()) {
-    known.push_back({.name = std::string(entry.name),
-                     .conf_keys = entry.conf_keys,
-                     .argument_keys = entry.argument_keys,
-                     .check_conf = entry.check_conf});
+  for (const auto entries : {backend_registry(), release_registry()}) {
+    for (const BackendEntry& entry : entries) {
+      known.push_back({.name = entry.name,
+                       .conf_keys = entry.conf_keys,
+                       .argument_keys = entry.argument_keys,
+                       .check_conf = entry.check_conf});
+    }
   }
   return known;
 }

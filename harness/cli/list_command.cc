@@ -82,6 +82,18 @@ std::vector<Row> allocator_rows() {
   return rows;
 }
 
+// The releases of an allocator differ in little, so they share the keys of their allocator.
+std::vector<Row> release_rows() {
+  std::vector<Row> rows;
+  for (const BackendEntry& entry : release_registry()) {
+    const std::string reason = entry.unavailable_reason();
+    rows.push_back({entry.name, reason.empty() ? entry.summary
+                                               : fmt::format("{} (cannot run here: {})",
+                                                             entry.summary, reason)});
+  }
+  return rows;
+}
+
 std::vector<Row> device_rows() {
   std::vector<Row> rows;
   const std::string program_path = own_program_path();
@@ -152,6 +164,7 @@ ExitCode run_list(const ListCommand& command) {
     for (Kind& kind : scenario_kinds()) kinds.push_back(std::move(kind));
   }
   if (wanted("allocators")) kinds.push_back({"allocators", allocator_rows()});
+  if (wanted("allocators")) kinds.push_back({"releases", release_rows()});
   if (wanted("suites")) kinds.push_back({"suites", suite_rows()});
   if (wanted("devices")) kinds.push_back({"devices", device_rows()});
   if (wanted("cards")) kinds.push_back({"cards", card_rows()});

@@ -8,7 +8,9 @@
 #include <system_error>
 
 #include <fmt/format.h>
+#include "allocators/caching/release.h"
 #include "allocators/plugins/torch.h"
+#include "allocators/registry.h"
 #include "base/bytes.h"
 #include "base/error.h"
 #include "harness/cli/commands.h"
@@ -129,11 +131,39 @@ void save_shortest(const ParityCommand& command, const Program& program, const L
   fmt::print("{} steps that still differ: {}\n", shortest.steps.size(), path);
 }
 
+// "2.13" of "caching@2.13".
+std::string rules_of(const LiveOptions& options) {
+  return options.caching.substr(options.caching.find('@') + 1);
+}
+
+// The release that was asked for, else the one of the plugin of `torch`.
+LiveOptions options_of(const ParityCommand& command) {
+  const bool own = command.pytorch.empty();
+  const std::string version = own ? torch_version_of({}) : command.pytorch;
+  return {.program_path = own_program_path(),
+          .torch = own ? "torch" : "torch@" + version,
+          .caching = "caching@" + caching::require_rules(version, "--pytorch").name()};
+}
+
+// Outside text is in it: what an allocator says of itself.
+ExitCode print_answers(const ParityCommand& command) {
+  const BackendEntry& entry = find_backend(command.answers);
+  if (const std::string reason = entry.unavailable_reason(); !reason.empty()) {
+    fmt::print("skipped: {}\n", reason);
+    return ExitCode::NotReady;
+  }
+  const std::string text =
+      live_answers(program_of(command), {.program_path = own_program_path()}, entry.name);
+  fmt::print("{}", text);
+  return ExitCode::Pass;
+}
+
 ExitCode compare_random(const ParityCommand& command, const LiveOptions& options) {
   Totals totals;
   for (std::uint64_t seed = command.seed; totals.steps < command.operation_count; ++seed) {
     const std::uint64_t length = std::min(kStepsPerProgram, command.operation_count - totals.steps);
-    const Program program = caching::make_program(seed, length, caching::ProgramVariety::AllConfs);
+    const Program program = caching::make_program(seed, length, caching::ProgramVariety::AllConfs,
+                                                  *caching::find_rules(rules_of(options)));
     const LiveResult result = compare_live(program, options);
     totals.add(result);
     if (!result.difference) continue;
@@ -151,11 +181,14 @@ ExitCode compare_random(const ParityCommand& command, const LiveOptions& options
 
 ExitCode live_command(const ParityCommand& command) {
   if (!command.limit.empty()) (void)limit_of(command.limit);
-  if (const std::string reason = torch_entry().unavailable_reason(); !reason.empty()) {
+  if (!command.answers.empty()) return print_answers(command);
+  const bool own = command.pytorch.empty();
+  const BackendEntry& entry = find_backend(own ? "torch" : "torch@" + command.pytorch);
+  if (const std::string reason = entry.unavailable_reason(); !reason.empty()) {
     fmt::print("skipped: {}\n", reason);
     return ExitCode::NotReady;
   }
-  const LiveOptions options{.program_path = own_program_path()};
+  const LiveOptions options = options_of(command);
   if (command.trace == "random") return compare_random(command, options);
   const Program program = program_of(command);
   const LiveResult result = compare_live(program, options);

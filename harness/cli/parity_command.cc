@@ -61,7 +61,9 @@ caching::ParityReport compare_file(const ParityCommand& command,
                                    const std::vector<caching::ParityOperation>& operations,
                                    const ArchiveFile& file) {
   const std::string name = std::filesystem::path(file.name).filename().string();
-  const caching::Golden golden = caching::parse_golden(file.text, file.name);
+  caching::Golden golden = caching::parse_golden(file.text, file.name);
+  if (!command.pytorch.empty())
+    golden.rules = &caching::require_rules(command.pytorch, "--pytorch");
   const std::unique_ptr<caching::ParityDevice> device =
       command.device_addresses ? make_parity_device() : nullptr;
   return caching::compare_with_golden(operations, golden, conf_of(command, name, golden),
@@ -104,6 +106,13 @@ void add_parity(CLI::App* app, ParityCommand* command) {
       ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1'000'000'000'000}))
       ->capture_default_str()
       ->type_name("N");
+  app->add_option("--answers", command->answers,
+                  "With --live: print what this allocator answers to the program, compare nothing")
+      ->type_name("A");
+  app->add_option(
+         "--pytorch", command->pytorch,
+         "Release of PyTorch: 2.13 for goldens [what they say], 2.13.0 with --live [torch's]")
+      ->type_name("V");
   app->add_option("--limit", command->limit, "Memory limit of a live trace, as 2GiB [none]")
       ->type_name("SIZE");
   app->add_option("--save", command->save_folder,

@@ -61,8 +61,9 @@ struct TraceCommand {
 
 struct ExplainCommand {
   std::string format = "table";
-  std::string conf;
+  std::optional<std::string> conf;
   std::string allocator = "caching";
+  std::string pytorch;  // the release whose rules are asked about; empty = the newest
 };
 
 struct ReportCommand {
@@ -157,6 +158,8 @@ struct ParityCommand {
   std::uint64_t seed = 1;
   std::uint64_t operation_count = 1'000'000;
   std::string limit;        // memory limit of both; empty = none
+  std::string answers;      // print what this allocator answers to a live program; empty = compare
+  std::string pytorch;      // the release; empty = the goldens', or that of the plugin of `torch`
   std::string save_folder;  // for the shortest programs that differ; empty = none
 };
 

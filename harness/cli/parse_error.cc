@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/nearest.h"
 #include "harness/cli/help_formatter.h"
+#include "harness/cli/registry.h"
 #include "harness/cli/stray_word.h"
 
 namespace allocmark {
@@ -65,6 +66,14 @@ std::string path_of(const CLI::App& app) {
                                      : path_of(*app.get_parent()) + " " + app.get_name();
 }
 
+// A program's own options are taken for ours where nothing sets it apart.
+std::string program_hint(const CLI::App& app) {
+  const bool runs_program = std::ranges::any_of(command_registry(), [&](const CommandEntry& entry) {
+    return entry.runs_program && entry.name == app.get_name();
+  });
+  return runs_program ? "put '--' before the program's name; " : "";
+}
+
 // The first word that no option took.
 std::string stray_word(const CLI::App& app) {
   const std::vector<std::string> words = app.remaining();
@@ -81,7 +90,8 @@ void throw_unknown_word(const CLI::App& app, const std::vector<std::string>& wor
                       .where = path,
                       .wanted = "",
                       .got = "",
-                      .next = suggest(unknown->word, unknown->known) + "; " + help});
+                      .next = program_hint(deepest_app(app)) +
+                              suggest(unknown->word, unknown->known) + "; " + help});
   }
 }
 

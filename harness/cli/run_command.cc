@@ -70,7 +70,9 @@ std::vector<std::string> confs_for(const std::vector<std::string>& confs,
 std::vector<std::string> all_names(const std::vector<PlanAllocator>& known) {
   std::vector<std::string> names;
   for (const PlanAllocator& allocator : known) {
-    if (allocator.argument_keys.empty()) names.push_back(allocator.name);
+    // Releases of an allocator are run where they are named.
+    const bool is_release = allocator.name.find('@') != std::string::npos;
+    if (allocator.argument_keys.empty() && !is_release) names.push_back(allocator.name);
   }
   return names;
 }

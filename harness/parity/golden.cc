@@ -31,7 +31,7 @@ class Reader {
     ++line_number_;
     if (!complete) fail("the golden is cut short", "a line end", "the end of the file");
     rest_ = line_;
-    if (read_conf() || read_message()) return;
+    if (read_conf() || read_release() || read_message()) return;
     const std::string_view letter = word();
     if (line_number_ == 1 && letter != "c")
       fail("this is no golden", "a first line 'c total=...'", std::string(line_));
@@ -44,6 +44,16 @@ class Reader {
     constexpr std::string_view kMark = "# conf: ";
     if (line_number_ != 2 || !line_.starts_with(kMark)) return false;
     golden_.conf = line_.substr(kMark.size());
+    return true;
+  }
+
+  bool read_release() {
+    constexpr std::string_view kMark = "# pytorch: ";
+    if (line_number_ > 3 || !line_.starts_with(kMark)) return false;
+    const std::string_view release = line_.substr(kMark.size());
+    golden_.rules = find_rules(release);
+    if (golden_.rules == nullptr)
+      fail("there are no rules for the golden's release", "2.9 to 2.15", std::string(release));
     return true;
   }
 

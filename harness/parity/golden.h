@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "allocators/caching/release.h"
+
 namespace allocmark::caching {
 
 // Where an allocation landed.
@@ -46,7 +48,10 @@ struct Golden {
   std::uint64_t device_total_bytes = 0;
   std::uint64_t limit_bytes = 0;  // 0 is none
   bool cuda_malloc_async = false;
-  std::optional<std::string> conf;    // config string, where the golden says it
+  std::optional<std::string> conf;  // config string, where the golden says it
+  // Of the release that the golden says ("# pytorch: 2.13.0"); without that line those of 2.11,
+  // which the first goldens were recorded with.
+  const Rules* rules = &recorded_rules();
   std::vector<GoldenAnswer> answers;  // one for each allocation of the trace
   std::vector<GoldenReserved> reserved;
   std::vector<GoldenCounters> counters;

@@ -65,8 +65,8 @@ Answers answers_of(const ChildOutcome& outcome, std::string_view backend) {
 // Both at once, as there are two cores as a rule.
 std::pair<Answers, Answers> run_both(const Program& program, const LiveOptions& options) {
   const std::string input = to_trace(program);
-  ChildProcess torch(child_command(input, program, "torch", options));
-  ChildProcess caching(child_command(input, program, "caching", options));
+  ChildProcess torch(child_command(input, program, options.torch, options));
+  ChildProcess caching(child_command(input, program, options.caching, options));
   std::optional<ChildOutcome> torch_outcome;
   std::optional<ChildOutcome> caching_outcome;
   while (!torch_outcome || !caching_outcome) {
@@ -74,7 +74,7 @@ std::pair<Answers, Answers> run_both(const Program& program, const LiveOptions& 
     if (!caching_outcome) caching_outcome = caching.advance();
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  return {answers_of(*torch_outcome, "torch"), answers_of(*caching_outcome, "caching")};
+  return {answers_of(*torch_outcome, options.torch), answers_of(*caching_outcome, options.caching)};
 }
 
 // One line of the answers: "a 17 heap+0x200".
@@ -214,6 +214,16 @@ LiveResult compare_live(const Program& program, const LiveOptions& options) {
                        .torch = torch.end,
                        .caching = caching.end};
   return result;
+}
+
+std::string live_answers(const Program& program, const LiveOptions& options,
+                         const std::string& allocator) {
+  ChildProcess child(child_command(to_trace(program), program, allocator, options));
+  std::optional<ChildOutcome> outcome;
+  while (!(outcome = child.advance())) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  Answers answers = answers_of(*outcome, allocator);
+  if (!answers.end.empty()) answers.text += "end " + answers.end + "\n";
+  return answers.text;
 }
 
 Program shrink_live(Program program, const LiveOptions& options, std::uint64_t attempt_max) {

@@ -35,12 +35,19 @@ struct LiveResult {
 };
 
 struct LiveOptions {
-  std::string program_path;  // of allocmark itself, which is started as the two children
+  std::string program_path;     // of allocmark itself, which is started as the two children
+  std::string torch = "torch";  // the allocators' names
+  std::string caching = "caching";
   std::uint64_t timeout_s = 600;
 };
 
 // Throws EnvironmentError where a child cannot run at all (no plugin, no simcuda).
 [[nodiscard]] LiveResult compare_live(const caching::Program& program, const LiveOptions& options);
+
+// What one allocator, by its name, answers to a program: the lines of live_program.h, and a last
+// one "end TEXT" where it crashed.
+[[nodiscard]] std::string live_answers(const caching::Program& program, const LiveOptions& options,
+                                       const std::string& allocator);
 
 // Fewer steps that still differ; stops after `attempt_max` comparisons.
 [[nodiscard]] caching::Program shrink_live(caching::Program program, const LiveOptions& options,

@@ -15,6 +15,7 @@
 #include "allocators/caching/config.h"
 #include "allocators/cuda/cuda_check.h"
 #include "allocators/plugins/torch.h"
+#include "allocators/registry.h"
 #include "base/bytes.h"
 #include "base/error.h"
 #include "harness/parity/parity_text.h"
@@ -57,17 +58,33 @@ Subject subject_of(std::unique_ptr<Kind> backend) {
   return subject;
 }
 
-Subject make_subject(std::string_view name, const std::string& conf) {
-  if (name == "torch")
-    return subject_of(std::make_unique<TorchBackend>(BackendOptions{.conf = conf}));
-  if (name != "caching") {
-    throw UsageError({.what = fmt::format("'{}' has no live comparison", name),
-                      .where = "",
-                      .wanted = "caching or torch",
-                      .got = "",
-                      .next = ""});
+Subject other_subject(const BackendEntry& entry) {
+  if (const std::string reason = entry.unavailable_reason(); !reason.empty()) {
+    throw EnvironmentError({.what = "the allocator cannot run here",
+                            .where = entry.name,
+                            .wanted = "",
+                            .got = reason,
+                            .next = ""});
   }
-  const caching::PytorchConfig config = caching::parse_pytorch(conf);
+  Subject subject{.backend = entry.make({}),
+                  .change_settings = [](const std::string& /*conf*/) { return std::string(); },
+                  .change_limit = [](std::uint64_t /*bytes*/) {},
+                  .last_failure_text = [] { return std::string(); },
+                  .split_release_count = [] { return std::uint64_t{0}; }};
+  return subject;
+}
+
+Subject make_subject(std::string_view name, const std::string& conf) {
+  const std::size_t at = name.find('@');
+  const std::string release(at == std::string_view::npos ? "" : name.substr(at + 1));
+  if (family_of(name) == "torch")
+    return subject_of(std::make_unique<TorchBackend>(BackendOptions{.conf = conf}, release));
+  // Another allocator knows none of PyTorch's settings.
+  if (family_of(name) != "caching") return other_subject(find_backend(name));
+  const caching::Rules& rules = release.empty()
+                                    ? caching::newest_rules()
+                                    : caching::require_rules(release, std::string(name));
+  const caching::PytorchConfig config = caching::parse_pytorch(conf, rules);
   if (!config.accepted()) {
     throw UsageError({.what = "PyTorch does not accept the config string",
                       .where = conf,
@@ -108,7 +125,8 @@ class LiveRun {
     heap_base_ = address_of(probe);
     ALLOCMARK_CUDA_CHECK(cudaFree(probe));
     subject_ = make_subject(backend, program.conf);
-    if (backend == "caching" && program.conf.find("backend:cudaMallocAsync") != std::string::npos)
+    if (family_of(backend) == "caching" &&
+        program.conf.find("backend:cudaMallocAsync") != std::string::npos)
       make_stream_pool();
   }
 

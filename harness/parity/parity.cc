@@ -26,7 +26,7 @@ class Replay {
          ParityDevice& device, bool relative)
       : trace_(trace), golden_(golden), driver_(device), relative_(relative) {
     if (golden.cuda_malloc_async) {
-      async_ = std::make_unique<AsyncAllocator>(driver_, golden.limit_bytes);
+      async_ = std::make_unique<AsyncAllocator>(driver_, golden.limit_bytes, *settings.rules);
     } else {
       native_ = std::make_unique<CachingAllocator>(driver_, settings, golden.limit_bytes);
     }
@@ -277,7 +277,7 @@ std::optional<std::string_view> golden_conf(std::string_view name) {
 ParityReport compare_with_golden(std::span<const ParityOperation> trace, const Golden& golden,
                                  std::string_view conf, ParityDevice* device) {
   check_belong_together(trace, golden);
-  const PytorchConfig config = parse_pytorch(conf);
+  const PytorchConfig config = parse_pytorch(conf, *golden.rules);
   const bool async = config.settings.backend == PoolBackend::CudaMallocAsync;
   if (!config.accepted() || async != golden.cuda_malloc_async) {
     throw UsageError({.what = "the config string cannot be the one the golden was recorded with",

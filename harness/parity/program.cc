@@ -51,6 +51,17 @@ constexpr std::array kFurtherConfs = {
     "mb:2",
     "max_split_size_mb:17592186044415,max_non_split_rounding_mb:64"};
 
+// With keys that came after 2.11.
+constexpr std::array kNewerConfs = {
+    "per_process_memory_fraction:0.5,throw_on_cudamalloc_oom:True",
+    "throw_on_cudamalloc_oom:True,expandable_segments:True",
+    "pinned_free_catch_all:True,max_split_size_mb:24",
+    "pinned_max_round_threshold_mb:4,pinned_max_cached_size_mb:64,roundup_power2_divisions:4",
+    "expandable_segments:True,expandable_segments_reserve:0.02",
+    "expandable_segments_reserve:1G,expandable_segments:True,max_split_size_mb:32",
+    "expandable_segments:True,expandable_segments_reserve:nonsense",
+    "expandable_segments_reserve_by_class:[a:0.5,b:40G],expandable_segments:True"};
+
 std::uint64_t random_size(Random& random) {
   switch (random.below(8)) {
     case 0:
@@ -71,18 +82,38 @@ std::uint64_t random_size(Random& random) {
   }
 }
 
-std::string random_conf(Random& random, ProgramVariety variety) {
-  if (variety == ProgramVariety::AllConfs && random.below(4) == 0)
-    return kFurtherConfs[random.below(kFurtherConfs.size())];
-  return kConfs[random.below(kConfs.size())];
-}
+// What a program's config strings are taken from.
+struct Confs {
+  ProgramVariety variety;
+  const Rules& rules;
 
-// The backend is chosen once per process.
-std::string random_run_time_conf(Random& random, ProgramVariety variety) {
-  std::string conf = random_conf(random, variety);
-  while (conf.starts_with(kAsyncBackend)) conf = random_conf(random, variety);
-  return conf;
-}
+  // The backend `torch` starts with strictly read strings only.
+  [[nodiscard]] std::string at_start(Random& random) const {
+    while (true) {
+      std::string conf = draw(random);
+      if (!parse_strict(conf, rules).error) return conf;
+    }
+  }
+
+  // What PyTorch takes. The backend is chosen once per process.
+  [[nodiscard]] std::string at_run_time(Random& random) const {
+    while (true) {
+      std::string conf = draw(random);
+      if (!conf.starts_with(kAsyncBackend) && parse_pytorch(conf, rules).accepted()) return conf;
+    }
+  }
+
+ private:
+  [[nodiscard]] std::string draw(Random& random) const {
+    const bool further = variety == ProgramVariety::AllConfs && random.below(4) == 0;
+    if (!further) return kConfs[random.below(kConfs.size())];
+    // Releases up to the one that goldens were recorded with keep their programs.
+    const std::size_t count =
+        kFurtherConfs.size() + (rules.minor > kRecordedMinor ? kNewerConfs.size() : 0);
+    const std::size_t at = random.below(count);
+    return at < kFurtherConfs.size() ? kFurtherConfs[at] : kNewerConfs[at - kFurtherConfs.size()];
+  }
+};
 
 // Fields of one row of the trace format.
 struct Row {
@@ -128,7 +159,7 @@ std::string with(std::string_view text, char from, char to) {
   return changed;
 }
 
-// What a mark asks for: a program's configuration, capacity or limit, else nothing.
+// What a mark asks for: a program's release, configuration, capacity or limit, else nothing.
 void read_mark(const Row& row, Program& program, bool& configured) {
   const std::string_view text = row.fields[1];
   const std::size_t blank = text.find(' ');
@@ -136,6 +167,8 @@ void read_mark(const Row& row, Program& program, bool& configured) {
   const std::string_view value = blank == std::string_view::npos ? "" : text.substr(blank + 1);
   if (label == "capacity") {
     program.capacity_bytes = number(row, value);
+  } else if (label == "pytorch") {
+    program.rules = &require_rules(value, fmt::format("line {}", row.line));
   } else if (label == "limit") {
     program.steps.push_back({.kind = StepKind::Limit, .size_bytes = number(row, value)});
   } else if (label == "conf" && configured) {
@@ -156,9 +189,11 @@ constexpr NamedKind kNamedKinds[] = {
 
 }  // namespace
 
-Program make_program(std::uint64_t seed, std::size_t step_count, ProgramVariety variety) {
+Program make_program(std::uint64_t seed, std::size_t step_count, ProgramVariety variety,
+                     const Rules& rules) {
+  const Confs confs{variety, rules};
   Random random(seed);
-  Program program{.conf = random_conf(random, variety)};
+  Program program{.rules = &rules, .conf = confs.at_start(random)};
   program.capacity_bytes = random.between(100, 640) * kMiB;
   const std::uint64_t streams = random.between(1, 3);
   // Mostly small heaps, which reach more different states; now and then one that fills several
@@ -182,8 +217,7 @@ Program make_program(std::uint64_t seed, std::size_t step_count, ProgramVariety 
     } else if (kind < 20) {
       program.steps.push_back({.kind = StepKind::Sync});
     } else if (kind < 22 && reconfigures) {
-      program.steps.push_back(
-          {.kind = StepKind::Configure, .conf = random_run_time_conf(random, variety)});
+      program.steps.push_back({.kind = StepKind::Configure, .conf = confs.at_run_time(random)});
     } else if (kind < 24 && reconfigures) {
       const std::uint64_t limit = random.below(3) == 0 ? 0 : random.between(60, 400) * kMiB;
       program.steps.push_back({.kind = StepKind::Limit, .size_bytes = limit});
@@ -229,6 +263,8 @@ std::string to_row(const ProgramStep& step) {
 
 std::string to_trace(const Program& program) {
   std::string text = "op,id,size,stream\n";
+  if (program.rules->minor != kNewestMinor)
+    text += fmt::format("mark,pytorch {},0,0\n", program.rules->name());
   text += fmt::format("mark,capacity {},0,0\nmark,conf {},0,0\n", program.capacity_bytes,
                       with(program.conf, ',', ' '));
   for (const ProgramStep& step : program.steps) text += to_row(step);

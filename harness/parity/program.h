@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "allocators/caching/release.h"
+
 namespace allocmark::caching {
 
 enum class StepKind : std::uint8_t {
@@ -30,16 +32,19 @@ struct ProgramStep {
 };
 
 struct Program {
+  const Rules* rules = &newest_rules();
   std::string conf{};                // config string at the start
   std::uint64_t capacity_bytes = 0;  // of the device
   std::vector<ProgramStep> steps{};
 };
 
+// Confs that the release does not accept are left out of its programs, and others take their place.
 // Confs: what the caching allocator's own algorithm does. AllConfs: every key that PyTorch has.
 enum class ProgramVariety : std::uint8_t { Confs, AllConfs };
 
 [[nodiscard]] Program make_program(std::uint64_t seed, std::size_t step_count,
-                                   ProgramVariety variety = ProgramVariety::Confs);
+                                   ProgramVariety variety = ProgramVariety::Confs,
+                                   const Rules& rules = newest_rules());
 
 // The trace text format (op,id,size,stream); configuration, capacity and limits stand in marks
 // ("mark,conf max_split_size_mb:20 backend:native,0,0"), with blanks for commas.

@@ -25,7 +25,7 @@ void add(std::optional<std::uint64_t>* sum, const std::optional<std::uint64_t>& 
 std::string processes_refusal(std::string_view allocator, std::string_view conf) {
   constexpr std::string_view kInstances =
       "the processes of this workload are instances in one process";
-  if (allocator == "torch" || allocator == "pluggable") {
+  if (family_of(allocator) == "torch" || allocator == "pluggable") {
     return fmt::format("{}, and {} has one state for all", kInstances, allocator);
   }
   // RMM's cuda_async and PyTorch's backend:cudaMallocAsync.

@@ -22,6 +22,20 @@ std::vector<std::string> names_of(const std::vector<PlanAllocator>& allocators) 
   return names;
 }
 
+// Of releases of an allocator only those of that allocator are near.
+std::string next_for(const std::string& name, const std::vector<PlanAllocator>& known) {
+  const std::string family = name.substr(0, name.find('@'));
+  const bool released = family.size() < name.size();
+  std::vector<std::string> names = names_of(known);
+  std::erase_if(names, [&](const std::string& one) {
+    return released != (one.find('@') != std::string::npos) ||
+           (released && !one.starts_with(family + "@"));
+  });
+  std::string next = names.empty() ? "" : suggest(name, names) + "; ";
+  if (family == "torch" && released) next += "fetch one: scripts/fetch_torch.sh 2.13.0; ";
+  return next + "see: allocmark list allocators";
+}
+
 const PlanAllocator& find_allocator(const std::string& name,
                                     const std::vector<PlanAllocator>& known,
                                     const std::string& where) {
@@ -32,7 +46,7 @@ const PlanAllocator& find_allocator(const std::string& name,
                       .where = where,
                       .wanted = "",
                       .got = "",
-                      .next = suggest(name, names_of(known)) + "; see: allocmark list allocators"});
+                      .next = next_for(name, known)});
   }
   return *found;
 }

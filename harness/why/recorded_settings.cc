@@ -32,16 +32,15 @@ void append(std::string* list, std::string_view pair) {
 
 }  // namespace
 
-RecordedSettings recorded_settings(const SnapshotSettings& recorded) {
+RecordedSettings recorded_settings(const SnapshotSettings& recorded, const caching::Rules& rules) {
   RecordedSettings result;
-  for_each_pair(recorded.conf, [&result](std::string_view pair) {
-    const std::string key(pair.substr(0, pair.find(':')));
-    const bool known =
-        std::ranges::find(caching::config_key_names(), key) != caching::config_key_names().end();
-    const bool reads = known && caching::parse_pytorch(pair).accepted();
+  for_each_pair(recorded.conf, [&](std::string_view pair) {
+    const bool known = caching::find_config_key(pair.substr(0, pair.find(':'))) != nullptr;
+    const bool reads = known && caching::parse_pytorch(pair, rules).accepted();
     append(reads ? &result.conf : &result.unknown, pair);
   });
-  const caching::PytorchConfig parsed = caching::parse_pytorch(result.conf);
+  const caching::PytorchConfig parsed = caching::parse_pytorch(result.conf, rules);
+  result.settings.rules = &rules;
   if (parsed.accepted()) result.settings = parsed.settings;
   // The fields are what was in force at the end, whichever way it was set.
   if (!recorded.known) return result;

@@ -14,6 +14,8 @@ struct RecordedSettings {
   std::string unknown;  // keys of it that are not, "a:1,b:2"
 };
 
-[[nodiscard]] RecordedSettings recorded_settings(const SnapshotSettings& recorded);
+// A snapshot does not say its release: `rules` are those of the one to try.
+[[nodiscard]] RecordedSettings recorded_settings(const SnapshotSettings& recorded,
+                                                 const caching::Rules& rules);
 
 }  // namespace allocmark

@@ -145,6 +145,25 @@ SelfCheck check_recording(const DeviceHistory& history, const RecordedSettings& 
   return Search(history, settings).run();
 }
 
+Recognised recognise(const DeviceHistory& history, const SnapshotSettings& recorded) {
+  Recognised best;
+  const auto try_rules = [&](const caching::Rules& rules, bool first) {
+    Recognised one{.settings = recorded_settings(recorded, rules), .check = {}};
+    one.check = check_recording(history, one.settings);
+    if (first || one.check.complete() || one.check.equal_count > best.check.equal_count)
+      best = std::move(one);
+  };
+  try_rules(caching::recorded_rules(), true);
+  caching::TieBreak tried = caching::TieBreak::Address;
+  const auto rules = caching::all_rules();
+  for (auto at = rules.rbegin(); at != rules.rend() && !best.check.complete(); ++at) {
+    if (at->tie_break == tried || at->tie_break == caching::TieBreak::Address) continue;
+    tried = at->tie_break;
+    try_rules(*at, false);
+  }
+  return best;
+}
+
 std::string to_text(const SelfCheck& check) {
   if (check.placement_count == 0)
     return "self-check: the history has no request that was served; nothing could be compared\n";

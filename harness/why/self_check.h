@@ -54,6 +54,16 @@ struct SelfCheck {
 [[nodiscard]] SelfCheck check_recording(const DeviceHistory& history,
                                         const RecordedSettings& settings);
 
+struct Recognised {
+  RecordedSettings settings;
+  SelfCheck check;
+};
+
+// A snapshot does not name its release: the one whose rules give the recorded placements, else the
+// one that gives most of them. Rules by address come first, because a snapshot shows all addresses,
+// but not in which order its segments were taken.
+[[nodiscard]] Recognised recognise(const DeviceHistory& history, const SnapshotSettings& recorded);
+
 // "self-check: 100 % of 15,232 placements equal: the rest of this answer can be trusted", or a
 // warning with the first difference.
 [[nodiscard]] std::string to_text(const SelfCheck& check);

@@ -148,7 +148,7 @@ void try_settings(Why& why, const DeviceHistory& history, std::vector<std::strin
   if (std::ranges::find(confs, why.recorded.conf) == confs.end())
     confs.insert(confs.begin(), why.recorded.conf);
   for (const std::string& conf : confs) {
-    const caching::StrictConfig config = caching::parse_strict(conf);
+    const caching::StrictConfig config = caching::parse_strict(conf, *why.recorded.settings.rules);
     if (config.error && conf != why.recorded.conf) throw UsageError(*config.error);
     const caching::Settings& settings =
         conf == why.recorded.conf ? why.recorded.settings : config.settings;
@@ -214,8 +214,9 @@ Why explain_snapshot(const std::string& path, const WhyOptions& options) {
   if (why.snapshot.entry_count(device) == 0) throw_without_history(why.snapshot);
   const DeviceHistory history(why.snapshot, device);
   why.notes = history.notes();
-  why.recorded = recorded_settings(why.snapshot.settings);
-  why.check = check_recording(history, why.recorded);
+  auto [recorded, check] = recognise(history, why.snapshot.settings);
+  why.recorded = std::move(recorded);
+  why.check = std::move(check);
   if (why.check.last_oom) {
     why.shares = share_out(why.snapshot, *why.check.last_oom);
     why.held = held_segments(why.snapshot, *why.check.last_oom);

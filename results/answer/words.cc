@@ -240,7 +240,9 @@ CostWords cost_words(CostMetric metric) {
 }
 
 std::string line_to_paste(const CellKey& key) {
-  const bool torch = key.allocator == kBaselineAllocator || key.allocator == kTorchAllocator;
+  const std::string_view family =
+      std::string_view(key.allocator).substr(0, key.allocator.find('@'));
+  const bool torch = family == kBaselineAllocator || family == kTorchAllocator;
   if (torch && key.conf.empty()) return fmt::format("unset {}", kVariable);
   const bool async = key.allocator == kAsyncAllocator && key.conf.empty();
   if (!torch && !async) return {};

@@ -13,7 +13,7 @@
 namespace allocmark {
 namespace {
 
-constexpr std::array<std::string_view, 8> kColumns = {
+constexpr std::array<std::string_view, 8> kEventColumns = {
     "start",     "address",  "bytes",    "memoryOperationType",
     "globalPid", "deviceId", "streamId", "memKind"};
 constexpr std::size_t kNeededCount = 4;  // the others are missing in older exports
@@ -25,14 +25,14 @@ Recording open_nsight_csv(const std::string& path) {
   std::vector<std::string_view> columns;
   split_columns(lines.next().value_or(""), &columns);
   const std::size_t column_count = columns.size();
-  std::array<std::size_t, kColumns.size()> places{};
-  for (std::size_t i = 0; i < kColumns.size(); ++i) {
-    places[i] = static_cast<std::size_t>(std::find(columns.begin(), columns.end(), kColumns[i]) -
-                                         columns.begin());
+  std::array<std::size_t, kEventColumns.size()> places{};
+  for (std::size_t i = 0; i < kEventColumns.size(); ++i) {
+    places[i] = static_cast<std::size_t>(
+        std::find(columns.begin(), columns.end(), kEventColumns[i]) - columns.begin());
     if (i < kNeededCount && places[i] == column_count) {
       throw UsageError({.what = "this CSV of Nsight Systems lacks a column",
                         .where = lines.where(),
-                        .wanted = fmt::format("'{}'", kColumns[i]),
+                        .wanted = fmt::format("'{}'", kEventColumns[i]),
                         .got = "",
                         .next = "select all columns of CUDA_GPU_MEMORY_USAGE_EVENTS"});
     }
@@ -41,9 +41,9 @@ Recording open_nsight_csv(const std::string& path) {
   while (const std::optional<std::string_view> line = lines.next()) {
     if (line->empty()) continue;
     split_columns(*line, &columns);
-    std::array<std::uint64_t, kColumns.size()> values{};
+    std::array<std::uint64_t, kEventColumns.size()> values{};
     values[7] = 2;
-    for (std::size_t i = 0; i < kColumns.size(); ++i) {
+    for (std::size_t i = 0; i < kEventColumns.size(); ++i) {
       if (places[i] == column_count || columns.size() != column_count || columns[places[i]].empty())
         continue;
       const std::optional<std::uint64_t> value = parse_number(columns[places[i]]);
@@ -51,7 +51,7 @@ Recording open_nsight_csv(const std::string& path) {
       if (!value || columns.size() != column_count) {
         throw UsageError({.what = "a row of the CSV is broken",
                           .where = lines.where(),
-                          .wanted = fmt::format("a number in column '{}'", kColumns[i]),
+                          .wanted = fmt::format("a number in column '{}'", kEventColumns[i]),
                           .got = fmt::format("'{}'", columns[places[i]]),
                           .next = "export it again"});
       }

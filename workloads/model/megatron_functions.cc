@@ -26,7 +26,7 @@ void norm_backward(Tape& tape, Node& node, Backprop& b) {
 
 // sizes: bytes of the input on this rank, of the weight, of the bias (0: none of its own), bytes of
 // the gathered input, whether the input's gradient is reduced over the ranks, multiply-adds.
-void linear_backward(Tape& tape, Node& node, Backprop& b) {
+void megatron_linear_backward(Tape& tape, Node& node, Backprop& b) {
   Tensor whole = tape.gradient(node.sizes[3]);
   tape.use_cublas(false);
   if (node.sizes[3] != node.sizes[0]) {
@@ -142,7 +142,7 @@ Var MegatronModel::linear(Var input, const Linear& weights) {
     use_buffer(whole_bytes);
     tape_.communicate(whole_bytes, kGatherStream);
   }
-  Node* node = tape_.record(linear_backward, {&input, &weight, &bias});
+  Node* node = tape_.record(megatron_linear_backward, {&input, &weight, &bias});
   const std::uint64_t columns = weight.count / (whole_bytes / kMegatronElementBytes / rows);
   if (node != nullptr) {
     node->sizes = {input.size_bytes(),

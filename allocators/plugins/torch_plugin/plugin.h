@@ -10,7 +10,11 @@
 extern "C" {
 #endif
 
-#define ALLOCMARK_TORCH_PLUGIN_VERSION 2
+#define ALLOCMARK_TORCH_PLUGIN_VERSION 3
+
+// Every plugin holds this text, then its PyTorch's version, "; libc10_cuda " and the build id of
+// the library that it was built against.
+#define ALLOCMARK_TORCH_IDENTITY_MARK "allocmark plugin of PyTorch "
 
 enum AllocmarkPluginStatus {
   kAllocmarkPluginOk = 0,

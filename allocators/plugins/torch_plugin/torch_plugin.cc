@@ -3,13 +3,18 @@
 #include "allocators/plugins/torch_plugin/plugin.h"
 
 #include <c10/core/AllocatorConfig.h>
+#include <c10/cuda/CUDAAllocatorConfig.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAStream.h>
 
+#include <elf.h>
+#include <link.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <stdexcept>
 #include <string>
 #include <unordered_set>
 #include <utility>
@@ -19,6 +24,12 @@ namespace c10::cuda::_internal {
 // Exported by libc10_cuda; libtorch sets it. c10 asks it before it touches a device.
 void setHasPrimaryContext(bool (*has_primary_context)(DeviceIndex device));
 }  // namespace c10::cuda::_internal
+
+namespace c10::cuda::detail {
+// libtorch calls it too. Expandable segments need it since 2.13; 2.10 and older have no such
+// function.
+__attribute__((weak)) void init_p2p_access_cache(std::int64_t device_count);
+}  // namespace c10::cuda::detail
 
 namespace {
 
@@ -42,6 +53,49 @@ int guarded(Body body) {
     last_error_text = error.what();
     return kAllocmarkPluginError;
   }
+}
+
+struct LoadedLibrary {
+  std::string path;
+  std::string id;  // its build id, in hexadecimal
+};
+
+// Called for every library of the process, until the one that is looked for.
+int note_library(dl_phdr_info* info, std::size_t /*size*/, void* data) {
+  auto& found = *static_cast<LoadedLibrary*>(data);
+  if (std::string(info->dlpi_name).find("libc10_cuda.so") == std::string::npos) return 0;
+  found.path = info->dlpi_name;
+  for (int i = 0; i < info->dlpi_phnum; ++i) {
+    const ElfW(Phdr)& header = info->dlpi_phdr[i];
+    if (header.p_type != PT_NOTE) continue;
+    const auto* at = reinterpret_cast<const unsigned char*>(info->dlpi_addr + header.p_vaddr);
+    const unsigned char* const end = at + header.p_memsz;
+    while (at + sizeof(ElfW(Nhdr)) <= end) {
+      const auto* const note = reinterpret_cast<const ElfW(Nhdr)*>(at);
+      const unsigned char* const bytes = at + sizeof *note + ((note->n_namesz + 3u) & ~3u);
+      if (note->n_type == NT_GNU_BUILD_ID) {
+        constexpr char kDigits[] = "0123456789abcdef";
+        for (unsigned k = 0; k < note->n_descsz; ++k) {
+          found.id += kDigits[bytes[k] >> 4];
+          found.id += kDigits[bytes[k] & 15];
+        }
+        return 1;
+      }
+      at = bytes + ((note->n_descsz + 3u) & ~3u);
+    }
+  }
+  return 1;
+}
+
+// Headers of one release with the library of another would read each other's structures wrongly.
+void require_own_library() {
+  LoadedLibrary loaded;
+  dl_iterate_phdr(note_library, &loaded);
+  if (loaded.id == ALLOCMARK_TORCH_LIBRARY_ID) return;
+  throw std::runtime_error(
+      "the plugin was built against the headers of PyTorch " ALLOCMARK_TORCH_VERSION
+      " (libc10_cuda " ALLOCMARK_TORCH_LIBRARY_ID "), but the library that it loaded is another: " +
+      loaded.path + " (" + (loaded.id.empty() ? "no build id" : loaded.id) + ")");
 }
 
 // The fraction whose product with the device's memory, cut to whole bytes as c10 does, is exactly
@@ -70,8 +124,12 @@ int open_allocator(std::uint64_t memory_limit_bytes) {
   static bool opened_before = false;
   const int status = guarded([&] {
     static const bool started = [] {
+      require_own_library();
       c10::cuda::_internal::setHasPrimaryContext([](c10::DeviceIndex) { return true; });
-      allocator::init(c10::cuda::device_count_ensure_non_zero());
+      const c10::DeviceIndex device_count = c10::cuda::device_count_ensure_non_zero();
+      if (c10::cuda::detail::init_p2p_access_cache != nullptr)
+        c10::cuda::detail::init_p2p_access_cache(device_count);
+      allocator::init(device_count);
       return true;
     }();
     (void)started;
@@ -85,7 +143,7 @@ int open_allocator(std::uint64_t memory_limit_bytes) {
 }
 
 int configure(const char* conf) {
-  return guarded([&] { c10::CachingAllocator::setAllocatorSettings(conf); });
+  return guarded([&] { allocator::setAllocatorSettings(conf); });
 }
 
 // Blocks of the cudaMallocAsync backend that are live: it has no snapshot to find them in.
@@ -177,6 +235,13 @@ void add_array(Counters& counters, const std::string& name,
   }
 }
 
+// Since 2.12.
+template <typename Stats>
+void add_rejections(Counters& counters, const Stats& stats) {
+  if constexpr (requires { stats.num_oom_rejections; })
+    counters.emplace_back("num_oom_rejections", stats.num_oom_rejections);
+}
+
 Counters read_counters() {
   const auto stats = allocator::getDeviceStats(c10::cuda::current_device());
   Counters counters;
@@ -196,6 +261,7 @@ Counters read_counters() {
   counters.emplace_back("num_device_alloc", stats.num_device_alloc);
   counters.emplace_back("num_device_free", stats.num_device_free);
   counters.emplace_back("num_ooms", stats.num_ooms);
+  add_rejections(counters, stats);
   counters.emplace_back("num_sync_all_streams", stats.num_sync_all_streams);
   std::sort(counters.begin(), counters.end());
   return counters;
@@ -270,6 +336,10 @@ int cached(void* stream, std::uint64_t* free_largest_bytes,
 
 const char* last_error() { return last_error_text.c_str(); }
 const char* version_text() { return ALLOCMARK_TORCH_VERSION; }
+
+__attribute__((used)) constexpr char kIdentity[] =
+    ALLOCMARK_TORCH_IDENTITY_MARK ALLOCMARK_TORCH_VERSION
+    "; libc10_cuda " ALLOCMARK_TORCH_LIBRARY_ID ";";
 
 constexpr AllocmarkTorchPlugin kPlugin = {
     .version = ALLOCMARK_TORCH_PLUGIN_VERSION,

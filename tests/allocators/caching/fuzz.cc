@@ -20,8 +20,8 @@ namespace {
 
 constexpr std::uint64_t kDeviceTotal = 640 * kMiB;
 
-Settings settings_of(const std::string& conf) {
-  const PytorchConfig config = parse_pytorch(conf);
+Settings settings_of(const std::string& conf, const Rules& rules) {
+  const PytorchConfig config = parse_pytorch(conf, rules);
   if (!config.accepted()) throw std::runtime_error("config string " + conf + ": " + config.error);
   return config.settings;
 }
@@ -36,8 +36,9 @@ class Pair {
   explicit Pair(const Program& program)
       : real_device_(kDeviceTotal, capacity_of(program)),
         model_device_(kDeviceTotal, capacity_of(program)),
-        real_(std::make_unique<CachingAllocator>(real_device_, settings_of(program.conf))),
-        model_(model_device_, settings_of(program.conf), std::nullopt) {}
+        real_(std::make_unique<CachingAllocator>(real_device_,
+                                                 settings_of(program.conf, *program.rules))),
+        model_(model_device_, settings_of(program.conf, *program.rules), std::nullopt) {}
 
   // The first difference, empty where there is none.
   std::string step(const ProgramStep& step) {
@@ -82,8 +83,8 @@ class Pair {
         model_.empty_cache();
         return {};
       case StepKind::Configure:
-        real_->change_settings(settings_of(step.conf));
-        model_.settings = settings_of(step.conf);
+        real_->change_settings(settings_of(step.conf, *model_.settings.rules));
+        model_.settings = settings_of(step.conf, *model_.settings.rules);
         return {};
       case StepKind::Limit:
         model_.limit = step.size_bytes > 0 ? std::optional(step.size_bytes) : std::nullopt;

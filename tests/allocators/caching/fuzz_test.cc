@@ -33,7 +33,9 @@ TEST_CASE("random programs are served as the reference model serves them") {
   const std::uint64_t programs =
       number_from_environment("ALLOCMARK_FUZZ_STEPS", 2'000'000) / kStepsPerProgram;
   for (std::uint64_t i = 0; i < programs; ++i) {
-    const Program program = make_program(seed * 1'000'003 + i, kStepsPerProgram);
+    const auto rules = all_rules();
+    const Program program = make_program(seed * 1'000'003 + i, kStepsPerProgram,
+                                         ProgramVariety::Confs, rules[i % rules.size()]);
     const auto failure = run_program(program);
     if (!failure) continue;
     const Program shortest = shrink(program);

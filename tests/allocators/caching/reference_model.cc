@@ -35,10 +35,14 @@ std::vector<ReferenceModel::Place> ReferenceModel::free_places(bool small,
       if (segment.pieces[i].idle() && segment.pieces[i].mapped) places.push_back({&segment, i});
     }
   }
-  std::ranges::sort(places, [](const Place& a, const Place& b) {
-    return std::tuple(a.segment->stream, a.piece().bytes, a.piece().address) <
-           std::tuple(b.segment->stream, b.piece().bytes, b.piece().address);
-  });
+  const TieBreak tie_break = settings.rules->tie_break;
+  const auto rank = [tie_break](const Place& place) {
+    const std::uint64_t age = tie_break == TieBreak::BlockOrder     ? place.piece().born
+                              : tie_break == TieBreak::SegmentOrder ? place.segment->born
+                                                                    : 0;
+    return std::tuple(place.segment->stream, place.piece().bytes, age, place.piece().address);
+  };
+  std::ranges::sort(places, {}, rank);
   return places;
 }
 
@@ -109,7 +113,7 @@ std::uint64_t ReferenceModel::hand_out(Place place, const Need& need) {
                        : need.bytes < settings.max_split_size_bytes && rest > kMega;
   std::vector<Piece>& pieces = place.segment->pieces;
   if (cut) {
-    Piece front{.address = place.piece().address, .bytes = need.bytes};
+    Piece front{.address = place.piece().address, .bytes = need.bytes, .born = ++births_};
     Piece& remainder = place.piece();
     remainder.address += need.bytes;
     remainder.bytes = rest;
@@ -133,8 +137,10 @@ std::optional<ReferenceModel::Place> ReferenceModel::ask_device(const Need& need
   const std::optional<std::uint64_t> address = driver_.allocate(need.segment_bytes, need.stream);
   if (!address) return std::nullopt;
   ++device_allocs;
-  segments_.push_back({.small = need.small, .stream = need.stream, .base = *address});
-  segments_.back().pieces.push_back({.address = *address, .bytes = need.segment_bytes});
+  segments_.push_back(
+      {.small = need.small, .stream = need.stream, .base = *address, .born = ++births_});
+  segments_.back().pieces.push_back(
+      {.address = *address, .bytes = need.segment_bytes, .born = births_});
   return Place{&segments_.back(), 0};
 }
 
@@ -170,8 +176,10 @@ std::optional<ReferenceModel::Place> ReferenceModel::grow_expandable(const Need&
                          .expandable = true,
                          .stream = need.stream,
                          .base = base,
-                         .page = page});
-    segments_.back().pieces.push_back({.address = base, .bytes = bytes, .mapped = false});
+                         .page = page,
+                         .born = ++births_});
+    segments_.back().pieces.push_back(
+        {.address = base, .bytes = bytes, .born = births_, .mapped = false});
     start = Place{&segments_.back(), 0};
   }
   Segment& segment = *start->segment;
@@ -204,20 +212,22 @@ bool ReferenceModel::map(Segment& segment, std::size_t index, std::uint64_t byte
   if (mapped_bytes < segment.pieces[index].bytes) {
     const Piece rest{.address = address + mapped_bytes,
                      .bytes = segment.pieces[index].bytes - mapped_bytes,
+                     .born = ++births_,
                      .mapped = false};
     segment.pieces[index].bytes = mapped_bytes;
     segment.pieces.insert(segment.pieces.begin() + static_cast<std::ptrdiff_t>(index) + 1, rest);
   }
   segment.pieces[index].mapped = true;
   segment.pieces[index].since = searches_[segment.small ? 0 : 1];
-  merge(segment);
+  merge(segment, address);
   return true;
 }
 
 // Joins all neighbours of a kind. Of two the younger stamp stays, for the younger one caused the
-// joining.
-void ReferenceModel::merge(Segment& segment) {
+// joining; the piece at `caller` is the one that all others become.
+void ReferenceModel::merge(Segment& segment, std::uint64_t caller) {
   std::vector<Piece>& pieces = segment.pieces;
+  const std::uint64_t born = at(caller).piece().born;
   for (std::size_t i = 0; i + 1 < pieces.size();) {
     if (!pieces[i].idle() || !pieces[i + 1].idle() || pieces[i].mapped != pieces[i + 1].mapped) {
       ++i;
@@ -227,6 +237,7 @@ void ReferenceModel::merge(Segment& segment) {
     pieces[i].since = std::max(pieces[i].since, pieces[i + 1].since);
     pieces.erase(pieces.begin() + static_cast<std::ptrdiff_t>(i) + 1);
   }
+  at(caller).piece().born = born;
 }
 
 ReferenceModel::Place ReferenceModel::at(std::uint64_t address) {
@@ -256,7 +267,7 @@ void ReferenceModel::deallocate(std::uint64_t address) {
 
 void ReferenceModel::set_free(Segment& segment, std::uint64_t address) {
   at(address).piece().since = searches_[segment.small ? 0 : 1];
-  merge(segment);
+  merge(segment, address);
 }
 
 void ReferenceModel::pass_event(std::uint64_t address) {
@@ -371,13 +382,17 @@ void ReferenceModel::unmap(std::uint64_t address) {
   std::vector<Piece> parts;
   const std::int64_t now = searches_[segment.small ? 0 : 1];
   if (whole.address < first)
-    parts.push_back({.address = whole.address, .bytes = first - whole.address, .since = now});
-  parts.push_back({.address = first, .bytes = end - first, .mapped = false});
+    parts.push_back({.address = whole.address,
+                     .bytes = first - whole.address,
+                     .born = ++births_,
+                     .since = now});
+  parts.push_back({.address = first, .bytes = end - first, .born = whole.born, .mapped = false});
   const std::uint64_t whole_end = whole.address + whole.bytes;
-  if (end < whole_end) parts.push_back({.address = end, .bytes = whole_end - end, .since = now});
+  if (end < whole_end)
+    parts.push_back({.address = end, .bytes = whole_end - end, .born = ++births_, .since = now});
   const auto position = segment.pieces.begin() + static_cast<std::ptrdiff_t>(place.index);
   segment.pieces.insert(segment.pieces.erase(position), parts.begin(), parts.end());
-  merge(segment);
+  merge(segment, first);
   if (segment.pieces.size() > 1) return;
   driver_.free_address(segment.base, 0);
   segments_.remove_if([&](const Segment& entry) { return &entry == &segment; });

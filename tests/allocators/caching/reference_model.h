@@ -23,6 +23,7 @@ class ReferenceModel {
     std::uint64_t address = 0;
     std::uint64_t bytes = 0;
     std::uint64_t requested = 0;
+    std::uint64_t born = 0;  // the how-manieth piece it is
     std::int64_t since = 0;  // the pool's search count when it became free
     int waits = 0;           // events to pass
     bool owned = false;
@@ -36,6 +37,7 @@ class ReferenceModel {
     Stream stream = 0;
     std::uint64_t base = 0;
     std::uint64_t page = 0;
+    std::uint64_t born = 0;       // the how-manieth segment it is
     std::vector<Piece> pieces{};  // by address
     std::map<std::uint64_t, PageHandle> pages{};
   };
@@ -88,7 +90,7 @@ class ReferenceModel {
   void release(const Place& place);
   std::uint64_t hand_out(Place place, const Need& need);
   void set_free(Segment& segment, std::uint64_t address);
-  void merge(Segment& segment);
+  void merge(Segment& segment, std::uint64_t caller);
   void pass_event(std::uint64_t address);
   [[nodiscard]] Place at(std::uint64_t address);
   [[nodiscard]] std::uint64_t reserved() const;
@@ -96,6 +98,7 @@ class ReferenceModel {
   Driver& driver_;
   std::list<Segment> segments_;
   std::array<std::int64_t, 2> searches_{};
+  std::uint64_t births_ = 0;
   std::map<Stream, std::deque<std::pair<Event, std::uint64_t>>> events_;
 };
 

@@ -42,20 +42,22 @@ TEST_CASE("sorted blocks are a std::map in order, search and walk") {
     // Grows to thousands of blocks, then shrinks to nothing: chunks split and join.
     Block& block = blocks[random.below(blocks.size())];
     const bool grows = i < 20000 ? random.below(4) != 0 : random.below(4) == 0;
-    const SortedBlocks::Key held = SortedBlocks::key(block.size_bytes, block.address);
+    const SortedBlocks::Key held = SortedBlocks::key(block);
     if (block.allocated && !grows) {
       sorted.erase(held);
       expected.erase(held);
       block.allocated = false;
     } else if (!block.allocated && grows) {
       block.size_bytes = 512 * random.below(50);
+      block.order = static_cast<std::int64_t>(random.below(3));
       block.address = static_cast<std::uint64_t>(&block - blocks.data()) * 512;
       block.allocated = true;
-      sorted.insert(SortedBlocks::key(block.size_bytes, block.address), &block);
-      expected.emplace(SortedBlocks::key(block.size_bytes, block.address), &block);
+      sorted.insert(SortedBlocks::key(block), &block);
+      expected.emplace(SortedBlocks::key(block), &block);
     }
     const SortedBlocks::Key wanted =
-        SortedBlocks::key(512 * random.below(52), 512 * random.below(3000));
+        SortedBlocks::key(512 * random.below(52), static_cast<std::int64_t>(random.below(3)),
+                          512 * random.below(3000));
     const auto found = sorted.lower_bound(wanted);
     const auto expected_found = expected.lower_bound(wanted);
     const bool none = expected_found == expected.end();
@@ -64,6 +66,19 @@ TEST_CASE("sorted blocks are a std::map in order, search and walk") {
     if (i % 997 == 0) require_same(sorted, expected);
   }
   require_same(sorted, expected);
+}
+
+TEST_CASE("a higher order comes later wherever its segment lies") {
+  for (const std::uint64_t low :
+       {std::uint64_t{0}, std::uint64_t{1} << 46, std::uint64_t{1} << 62}) {
+    for (const std::uint64_t high :
+         {std::uint64_t{512}, std::uint64_t{1} << 47, std::uint64_t{1} << 63}) {
+      CHECK(SortedBlocks::key(512, SortedBlocks::order_at(1, high), high) <
+            SortedBlocks::key(512, SortedBlocks::order_at(2, low), low));
+      CHECK(SortedBlocks::key(512, SortedBlocks::order_at(2, high), high) >=
+            SortedBlocks::first_of(512));
+    }
+  }
 }
 
 TEST_CASE("the pointer map is a std::unordered_map, also where homes collide") {

@@ -31,17 +31,18 @@ struct Case {
 
 MemorySnapshot record(const Case& one, const std::string& path) {
   const std::unique_ptr<EventSource> source = open_workload(one.workload, 1);
-  const RecordRequest request{.settings = caching::parse_strict(one.conf).settings,
-                              .conf = one.conf,
-                              .capacity_bytes = one.capacity_bytes,
-                              .first_entry = one.first_entry};
+  const RecordRequest request{
+      .settings = caching::parse_strict(one.conf, caching::recorded_rules()).settings,
+      .conf = one.conf,
+      .capacity_bytes = one.capacity_bytes,
+      .first_entry = one.first_entry};
   write_memory_snapshot(record_on_caching(*source, request), path);
   return read_memory_snapshot(path);
 }
 
 SelfCheck check(const MemorySnapshot& snapshot) {
   const DeviceHistory history(snapshot, 0);
-  return check_recording(history, recorded_settings(snapshot.settings));
+  return recognise(history, snapshot.settings).check;
 }
 
 }  // namespace
@@ -92,7 +93,8 @@ TEST_CASE("every recorded placement of PyTorch's snapshots is reproduced") {
         read_memory_snapshot("tests/golden/snapshots/" + name + ".pickle.gz");
     REQUIRE(snapshot.entry_count(0) == entry_count);
     if (entry_count == 0) continue;
-    CHECK(recorded_settings(snapshot.settings).conf == (conf == "unset" ? "" : conf));
+    CHECK(recorded_settings(snapshot.settings, caching::recorded_rules()).conf ==
+          (conf == "unset" ? "" : conf));
     const SelfCheck result = check(snapshot);
     INFO(to_text(result));
     CHECK(result.placement_count == alloc_count);

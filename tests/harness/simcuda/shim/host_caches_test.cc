@@ -59,18 +59,21 @@ std::uint64_t median_ticks(List& list, std::size_t displaced) {
 
 }  // namespace
 
+// A sanitizer's own work for every access takes longer than a miss of the cache.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 TEST_CASE("a program's data has left the first-level cache after a call into the kernel") {
   List list;
   std::uint64_t warm = 0;
   std::uint64_t cold = 0;
   // Beside other programs nothing stays warm, so a quiet moment is looked for.
-  for (int attempt = 0; attempt < 5 && 2 * cold <= 3 * warm; ++attempt) {
+  for (int attempt = 0; attempt < 25 && 2 * cold <= 3 * warm; ++attempt) {
     warm = median_ticks(list, 0);
     cold = median_ticks(list, kMiB);
   }
   INFO("warm " << warm << " ticks, cold " << cold);
   CHECK(2 * cold > 3 * warm);
 }
+#endif
 
 TEST_CASE("calls displace more with more memory in use, and failed ones little") {
   CHECK(displaced_bytes(CostId::Malloc, 130 * kGiB) > displaced_bytes(CostId::Malloc, kGiB));

@@ -1,0 +1,78 @@
+// What differs between PyTorch's releases, as a table: a row per release, a column per rule. The
+// allocator asks its row, and there is no other place that knows a release. Patch releases do not
+// differ in any of this.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace allocmark::caching {
+
+// Which of several free blocks of one size serves a request.
+enum class TieBreak : std::uint8_t {
+  Address,       // the lowest address
+  BlockOrder,    // the one that was made first; a split makes the front part anew
+  SegmentOrder,  // of the segment that was taken first, there the lowest address
+};
+
+// Who reads the config string, which decides texts and what is accepted.
+enum class ConfigReader : std::uint8_t {
+  Cuda,         // one reader for all keys; exact separators
+  Accelerator,  // two readers, one for generic and one for CUDA's keys; any separator
+};
+
+// Source lines that the texts of PyTorch's internal assertions name.
+struct AssertionPlaces {
+  std::string_view folder;  // the source tree that the release was built in
+  int token_line = 0;       // AllocatorConfig.h: a token past the end
+  int list_line = 0;        // the same inside a list
+  int bracket_line = 0;     // a list without an end
+  int backend_line = 0;     // CUDAAllocatorConfig.cpp: another backend than at load
+};
+
+// What an out-of-memory text advises where expandable segments are on already.
+enum class ExpandableAdvice : std::uint8_t {
+  TurnOn,        // to turn them on (PyTorch's issue 173049)
+  None,          // nothing
+  AddressSpace,  // about address space (PR 193211)
+};
+
+struct Rules {
+  int minor = 0;  // 2.`minor`
+  TieBreak tie_break = TieBreak::Address;
+  ConfigReader reader = ConfigReader::Accelerator;
+  AssertionPlaces places{};
+  std::string_view advice_variable;  // named at the end of an out-of-memory text
+  std::string_view advice_page;      // and where to read on
+  ExpandableAdvice expandable_advice = ExpandableAdvice::TurnOn;
+  // The non-split slack follows large_segment_size_mb at every change of settings; before, it kept
+  // its value.
+  bool resets_non_split_rounding = true;
+  // throw_on_cudamalloc_oom and its counter.
+  bool counts_rejections = false;
+  // backend:cudaMallocAsync trims its pool and tries again before it fails (PR 188110).
+  bool pool_retries = false;
+
+  [[nodiscard]] std::string name() const { return "2." + std::to_string(minor); }
+};
+
+// By age, the oldest first.
+[[nodiscard]] std::span<const Rules> all_rules();
+
+// What `caching` without a release means.
+inline constexpr int kNewestMinor = 15;
+[[nodiscard]] const Rules& newest_rules();
+
+// The release that goldens and snapshots in this repository were recorded with.
+inline constexpr int kRecordedMinor = 11;
+[[nodiscard]] const Rules& recorded_rules();
+
+// Of "2.13" or "2.13.1"; null where the text is no release that is known.
+[[nodiscard]] const Rules* find_rules(std::string_view release);
+
+// As find_rules, but throws UsageError that lists the known ones; `where` names the option.
+[[nodiscard]] const Rules& require_rules(std::string_view release, const std::string& where);
+
+}  // namespace allocmark::caching

@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+"""Goal: scripts/fetch_torch.sh takes what it should from a wheel, and says of every wheel that cannot serve why not.
+
+Method: small wheels made here; no network is asked, and nothing is compiled but where a wheel is whole.
+"""
+import platform, struct, subprocess, sys, tempfile, unittest, zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+OWN_MACHINE = {"x86_64": 62, "aarch64": 183}[platform.machine()]
+OTHER_MACHINE = 183 if OWN_MACHINE == 62 else 62
+sys.path.insert(0, str(ROOT / "scripts"))
+import torch_wheel  # noqa: E402
+
+
+def library(machine=OWN_MACHINE, runtime=b"libcudart.so.13"):
+    return b"\x7fELF" + bytes(14) + struct.pack("<H", machine) + bytes(44) + runtime
+
+
+def wheel(folder, version="2.13.0+cu130", cuda="'13.0'", libraries=("libc10.so", "libc10_cuda.so"), machine=OWN_MACHINE, extra=()):
+    path = Path(folder) / "torch.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("torch/version.py", f"__version__ = '{version}'\ncuda: Optional[str] = {cuda}\n")
+        for name in libraries:
+            archive.writestr(f"torch/lib/{name}", library(machine))
+        archive.writestr("torch/include/c10/core/Allocator.h", "// a header\n")
+        archive.writestr("torch/lib/libtorch_cuda.so", bytes(1000))
+        for name in extra:
+            archive.writestr(name, "")
+    return path
+
+
+def fetch(*arguments):
+    ran = subprocess.run([ROOT / "scripts/fetch_torch.sh", *map(str, arguments)], capture_output=True, text=True, timeout=120)
+    return ran.returncode, ran.stdout + ran.stderr
+
+
+class FetchTorch(unittest.TestCase):
+    def setUp(self):
+        self.place = tempfile.TemporaryDirectory()
+        self.addCleanup(self.place.cleanup)
+        self.folder = Path(self.place.name)
+
+    def refused(self, path, text, version="2.13.0"):
+        code, said = fetch("--into", self.folder / "into", "--wheel", path, version)
+        self.assertEqual(code, 2, said)
+        self.assertIn(text, said)
+        self.assertFalse((self.folder / "into" / version).exists(), "a release that cannot serve was left there")
+
+    def test_takes_two_libraries_and_headers_only(self):
+        major, cuda = torch_wheel.take_torch("2.13.0", self.folder / "out", str(wheel(self.folder)))
+        self.assertEqual((major, cuda), (13, "13.0"))
+        files = sorted(str(path.relative_to(self.folder / "out")) for path in (self.folder / "out").rglob("*") if path.is_file())
+        self.assertEqual(files, ["include/c10/core/Allocator.h", "lib/libc10.so", "lib/libc10_cuda.so", "version.py"])
+
+    def test_refuses_a_cpu_only_wheel(self):
+        self.refused(wheel(self.folder, "2.13.0+cpu", "None", ("libc10.so",)), "PyTorch 2.13.0+cpu is a CPU-only wheel")
+
+    def test_refuses_another_architecture(self):
+        self.refused(wheel(self.folder, machine=OTHER_MACHINE), f"and this machine is {platform.machine()}")
+
+    def test_refuses_another_version(self):
+        self.refused(wheel(self.folder, "2.12.1+cu130"), "the wheel holds PyTorch 2.12.1+cu130, not 2.13.0")
+
+    def test_refuses_what_is_no_wheel(self):
+        (self.folder / "text").write_text("no archive")
+        self.refused(self.folder / "text", "no wheel can be read")
+        self.refused(self.folder / "missing", "no wheel can be read")
+
+    def test_refuses_a_library_without_a_build_id(self):
+        code, said = fetch("--into", self.folder / "into", "--wheel", wheel(self.folder), "2.13.0")
+        self.assertEqual(code, 2, said)
+        self.assertIn("has no build id", said)
+
+    def test_refuses_what_is_no_version(self):
+        for version, text in (("2.13", "wanted three numbers"), ("newest", "wanted three numbers"), ("2.8.0", "older than 2.9")):
+            code, said = fetch("--into", self.folder, "--wheel", wheel(self.folder), version)
+            self.assertEqual(code, 2, said)
+            self.assertIn(text, said)
+        self.assertEqual(fetch()[0], 2)
+
+    def test_help_says_what_it_does(self):
+        code, said = fetch("--help")
+        self.assertEqual(code, 0)
+        self.assertIn("ALLOCMARK_TORCH_RELEASES", said)
+
+
+if __name__ == "__main__":
+    unittest.main()
