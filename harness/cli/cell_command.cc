@@ -3,7 +3,7 @@
 // is; with --live it is the child side of harness/parity/live_parity.h: a program comes in, its
 // answers go out; with --qualify that of harness/qualify/child.h: a test comes in, its answer goes
 // out; with --conformance that of harness/conformance/conduct.h; with --threads that of
-// harness/threads/threads_process.h.
+// harness/threads/threads_process.h; with --simcheck that of harness/simcheck/answers.h.
 #include <cuda_runtime_api.h>
 #include <unistd.h>
 
@@ -32,6 +32,7 @@
 #include "harness/run/environment.h"
 #include "harness/run/run_folder.h"
 #include "harness/run/runtime_select.h"
+#include "harness/simcheck/answers.h"
 #include "harness/threads/threads_process.h"
 #include "results/json.h"
 
@@ -170,6 +171,11 @@ ExitCode cell_command(int argc, char** argv) {
                             std::istreambuf_iterator<char>());
     select_device(argv[4]);
     send_line(to_json(run_threads(threads_spec_from_json(input))) + "\n");
+  } else if (argc == 5 && std::string_view(argv[3]) == "--simcheck") {
+    const std::string input((std::istreambuf_iterator<char>(std::cin)),
+                            std::istreambuf_iterator<char>());
+    select_device(argv[4]);
+    simcheck::run_jobs(simcheck::jobs_from_json(input), send_line);
   } else if (argc == 5 && std::string_view(argv[3]) == "--describe-device") {
     describe(argv[4]);
   } else if (argc == 5 && std::string_view(argv[3]) == "--live") {

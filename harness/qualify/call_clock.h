@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "harness/measure/clock.h"
@@ -12,22 +13,50 @@
 
 namespace allocmark::qualify {
 
-// Samples in ns, and their quantiles.
+// Samples in ns, and their quantiles. Takes the same memory however many there are: of many samples
+// every second, then every fourth and so on is kept, and the first and the last in full.
 class CallSamples {
  public:
-  void add(double ns) { ns_.push_back(ns); }
-  [[nodiscard]] std::size_t count() const { return ns_.size(); }
+  static constexpr std::size_t kKeptCountMax = 8192, kWindowCount = 256;
+
+  void add(double ns) {
+    if (first_.size() < kWindowCount) first_.push_back(ns);
+    if (last_.size() < kWindowCount) {
+      last_.push_back(ns);
+    } else {
+      last_[count_ % kWindowCount] = ns;
+    }
+    if (count_++ % stride_ != 0) return;
+    kept_.push_back(ns);
+    if (kept_.size() < kKeptCountMax) return;
+    for (std::size_t i = 0; 2 * i < kept_.size(); ++i) kept_[i] = kept_[2 * i];
+    kept_.resize(kept_.size() / 2);
+    stride_ *= 2;
+  }
+  [[nodiscard]] std::size_t count() const { return count_; }
   // The smallest sample that is not below a share `q` of them; 0 where there are none.
-  [[nodiscard]] double quantile(double q) {
-    if (ns_.empty()) return 0;
-    const auto rank = static_cast<std::size_t>(q * static_cast<double>(ns_.size() - 1) + 0.5);
-    const auto at = ns_.begin() + static_cast<std::ptrdiff_t>(std::min(rank, ns_.size() - 1));
-    std::nth_element(ns_.begin(), at, ns_.end());
-    return *at;
+  [[nodiscard]] double quantile(double q) { return quantile_of(kept_, q); }
+  // Median of the last samples / of the first; nothing where these are not far apart.
+  [[nodiscard]] std::optional<double> drift() const {
+    std::vector<double> first = first_;
+    std::vector<double> last = last_;
+    const double begin_ns = quantile_of(first, 0.5);
+    if (count_ < 4 * kWindowCount || begin_ns <= 0) return std::nullopt;
+    return quantile_of(last, 0.5) / begin_ns;
   }
 
  private:
-  std::vector<double> ns_;
+  static double quantile_of(std::vector<double>& samples, double q) {
+    if (samples.empty()) return 0;
+    const auto rank = static_cast<std::size_t>(q * static_cast<double>(samples.size() - 1) + 0.5);
+    const auto at =
+        samples.begin() + static_cast<std::ptrdiff_t>(std::min(rank, samples.size() - 1));
+    std::nth_element(samples.begin(), at, samples.end());
+    return *at;
+  }
+
+  std::vector<double> kept_, first_, last_;
+  std::size_t count_ = 0, stride_ = 1;
 };
 
 class CallClock {

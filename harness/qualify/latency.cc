@@ -5,6 +5,8 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -230,6 +232,24 @@ void compare(const References& references, Samples& samples, TestAnswer& answer)
   }
 }
 
+// Whether calls took longer at the end of a long level than at its beginning: the geometric mean
+// over all calls, since single ones wander.
+void compare_with_beginning(const Samples& samples, TestAnswer& answer) {
+  double log_sum = 0;
+  std::size_t count = 0;
+  for (const auto& [key, measured] : samples) {
+    const std::optional<double> drift = measured.drift();
+    if (!drift || *drift <= 0) continue;
+    log_sum += std::log(*drift);
+    ++count;
+  }
+  if (count == 0) return;  // a short level
+  answer.figures.push_back({.name = "drift of all calls",
+                            .threshold = "latency.drift",
+                            .value = std::exp(log_sum / static_cast<double>(count)),
+                            .note = fmt::format("{} calls", count)});
+}
+
 }  // namespace
 
 TestAnswer run_latency(const TestContext& context) {
@@ -257,6 +277,7 @@ TestAnswer run_latency(const TestContext& context) {
     measure_streams(m);
   }
   compare(references, samples, answer);
+  compare_with_beginning(samples, answer);
   return answer;
 }
 

@@ -154,7 +154,8 @@ SIMCU_API const char* simcu_last_message(void);
 //     hang_at=N       that call never returns
 //     leak_every=N    every Nth cudaFree forgets the memory instead of giving it back
 //     corrupt_view=N  the Nth simcu_view shows a flipped bit
-//     slow_percent=N  every call takes N percent of its virtual time
+//     slow_percent=N  every call takes N percent of its virtual time; a /FILE with a number grows
+//                     by one with every call
 //     What NVML says, a number, or /FILE with a number that grows by one with every look:
 //     ecc_corrected, ecc_uncorrected, ecc_mode, retired_pages, remap_failed, throttle (bits),
 //     celsius, sm_mhz, pcie_width, power_limit_mw, foreign_bytes (of another process), xid (an

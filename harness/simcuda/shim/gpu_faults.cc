@@ -26,7 +26,7 @@ struct GpuPlan {
   std::mutex mutex;
   std::map<std::pair<int, std::string>, std::string, std::less<>> values;
   struct Counters {
-    std::uint64_t calls = 0, frees = 0, views = 0;
+    std::uint64_t calls = 0, frees = 0, views = 0, slow_percent = 0;
     bool lost = false;
   };
   std::array<Counters, kDeviceCountMax> counters;
@@ -150,7 +150,12 @@ std::uint64_t stretched_ns(int gpu, std::uint64_t ns) {
   constexpr std::uint64_t kWhole = 100;
   const std::lock_guard lock(gpu_plan().mutex);
   const std::string* percent = gpu < 0 ? nullptr : find_value(gpu, "slow_percent");
-  return percent == nullptr ? ns : ns * number_of(*percent) / kWhole;
+  if (percent == nullptr) return ns;
+  if (!percent->starts_with('/')) return ns * number_of(*percent) / kWhole;
+  // Read once: a file's number that grew with every call would take longer than the calls.
+  GpuPlan::Counters& counters = gpu_plan().counters[static_cast<std::size_t>(gpu)];
+  if (counters.slow_percent == 0) std::ifstream(*percent) >> counters.slow_percent;
+  return ns * counters.slow_percent++ / kWhole;
 }
 
 bool next_free_leaks(int gpu) {

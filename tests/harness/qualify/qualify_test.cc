@@ -2,6 +2,7 @@
 // and goes on with the rest. Method: whole runs at the level quick on simulated GPUs, each with one
 // planted fault (SIMCUDA_GPU_FAULTS in simcu.h), through the program itself.
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include <nlohmann/json.hpp>
+#include "harness/qualify/call_clock.h"
 #include "harness/qualify/conduct.h"
 #include "harness/qualify/judge.h"
 #include "harness/qualify/test.h"
@@ -185,6 +187,46 @@ TEST_CASE("a report says which machine and which GPU it is of, unless it is anon
   CHECK(other.gpus.at(1).facts.pci_bus_id.empty());
   // The other node's GPU is another one, and that can still be told.
   CHECK(other.gpus.at(1).facts.uuid_hash != report.gpus.at(1).facts.uuid_hash);
+}
+
+TEST_CASE("calls that get slower while a level repeats are found, and steady ones are not") {
+  const TemporaryFolder folder;
+  write_file(folder.path("percent"), "100\n");
+  ConductOptions options = options_for(1);
+  options.level.seconds = 40;  // of which latency gets 6
+  const auto entry_of = [](std::string_view name) {
+    return *std::find_if(registry().begin(), registry().end(),
+                         [&](const TestEntry& entry) { return entry.name == name; });
+  };
+  const std::array<TestEntry, 2> tests = {entry_of("preconditions"), entry_of("latency")};
+  const auto latency_of = [&] {
+    return result_of(conduct(options, tests, [](const TestResult&) {}), "latency");
+  };
+  const TestResult steady = latency_of();
+  CHECK(steady.verdict == Verdict::Pass);
+  CHECK(std::any_of(steady.figures.begin(), steady.figures.end(), [](const Figure& figure) {
+    return figure.threshold == "latency.drift" && *figure.value < 1.1;
+  }));
+  const Plant plant("SIMCUDA_GPU_FAULTS", "0:slow_percent=" + folder.path("percent"));
+  const TestResult slower = latency_of();
+  CHECK(std::any_of(slower.figures.begin(), slower.figures.end(), [](const Figure& figure) {
+    return figure.threshold == "latency.drift" && figure.verdict >= Verdict::Warn;
+  }));
+}
+
+TEST_CASE("samples take the same memory however many there are, and quantiles stay right") {
+  CallSamples samples;
+  for (int i = 0; i < 1'000'000; ++i) samples.add(i % 1000);
+  CHECK(samples.count() == 1'000'000);
+  CHECK(samples.quantile(0.5) == Approx(500).margin(20));
+  CHECK(samples.quantile(0.9) == Approx(900).margin(20));
+  CallSamples rising;
+  for (int i = 0; i < 10'000; ++i) rising.add(100 + i);
+  CHECK(*rising.drift() > 40);
+  CallSamples few;
+  for (int i = 0; i < 500; ++i) few.add(1);
+  CHECK(!few.drift());
+  CHECK(few.quantile(0.5) == 1);
 }
 
 TEST_CASE("no GPU at all is no verdict") {

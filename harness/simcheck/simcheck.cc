@@ -1,0 +1,148 @@
+#include "harness/simcheck/simcheck.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <future>
+#include <string_view>
+#include <utility>
+
+#include "base/error.h"
+#include "harness/run/child_process.h"
+#include "harness/run/runtime_select.h"
+
+namespace allocmark::simcheck {
+namespace {
+
+std::string_view next_line(std::string_view& text) {
+  const std::size_t end = std::min(text.find('\n'), text.size());
+  const std::string_view line = text.substr(0, end);
+  text.remove_prefix(std::min(end + 1, text.size()));
+  return line;
+}
+
+std::string end_of(const ChildOutcome& outcome) {
+  if (outcome.timed_out) return "no answer in time";
+  if (outcome.signal_number != 0) return "ended by " + signal_name(outcome.signal_number);
+  if (outcome.exit_code != 0) return fmt::format("ended: {}", last_output(outcome));
+  return {};
+}
+
+// Texts of the jobs, cut at the lines ".".
+std::vector<std::string> texts_of(const ChildOutcome& outcome) {
+  std::vector<std::string> texts(1);
+  std::string_view rest = outcome.result;
+  while (!rest.empty()) {
+    const std::string_view line = next_line(rest);
+    if (line == ".") {
+      texts.emplace_back();
+    } else {
+      texts.back() += std::string(line) + "\n";
+    }
+  }
+  std::string reason = end_of(outcome);
+  std::ranges::replace(reason, '\n', ' ');
+  if (reason.empty()) {
+    texts.pop_back();
+  } else {
+    texts.back() += "! " + reason + "\n";
+  }
+  return texts;
+}
+
+std::optional<Difference> first_difference(const Job& job, std::string_view on,
+                                           std::string_view against, Report& report) {
+  std::uint64_t failures = 0;
+  for (std::size_t event = 0; !on.empty() || !against.empty(); ++event) {
+    const std::string_view ours = next_line(on);
+    const std::string_view theirs = next_line(against);
+    if (ours != theirs) {
+      const bool behind = event >= job.program.events.size();
+      return Difference{.event = event,
+                        .row = behind ? "the end" : to_row(job.program.events[event]),
+                        .on = ours.empty() ? "nothing" : std::string(ours),
+                        .against = theirs.empty() ? "nothing" : std::string(theirs),
+                        .failures_before = failures};
+    }
+    ++report.answer_count;
+    if (ours.starts_with("oom")) {
+      ++failures;
+      ++report.failure_count;
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<Difference> difference_alone(const Lab& lab, const Job& job) {
+  const Report report = compare(lab, {job});
+  if (report.differences.empty()) return std::nullopt;
+  return report.differences.front();
+}
+
+}  // namespace
+
+Lab make_lab(std::string program_path, std::string on, std::string against, double timeout_s) {
+  return [program_path = std::move(program_path), devices = std::vector{on, against}, timeout_s](
+             int side, const std::vector<Job>& jobs) {
+    const std::string& device = devices[static_cast<std::size_t>(side)];
+    const ChildOutcome outcome =
+        run_child({.argv = {program_path, "cell", std::to_string(getpid()), "--simcheck", device},
+                   .environment = environment_with(runtime_environment(device)),
+                   .input = to_json(jobs),
+                   .timeout_s = timeout_s});
+    if (outcome.result.empty() && outcome.exit_code == static_cast<int>(ExitCode::NotReady)) {
+      throw EnvironmentError({.what = "the check cannot run on " + device,
+                              .where = "",
+                              .wanted = "",
+                              .got = last_output(outcome),
+                              .next = "name two devices that are there: --on, --against"});
+    }
+    return texts_of(outcome);
+  };
+}
+
+Report compare(const Lab& lab, const std::vector<Job>& jobs) {
+  std::future<std::vector<std::string>> other =
+      std::async(std::launch::async, [&] { return lab(1, jobs); });
+  const std::vector<std::string> on = lab(0, jobs);
+  const std::vector<std::string> against = other.get();
+  Report report;
+  for (std::size_t job = 0; job < jobs.size(); ++job) {
+    // A process ended before this job: the one that it ended in says why.
+    if (job >= on.size() || job >= against.size()) break;
+    std::optional<Difference> difference =
+        first_difference(jobs[job], on[job], against[job], report);
+    if (!difference) continue;
+    difference->job = job;
+    report.differences.push_back(std::move(*difference));
+  }
+  return report;
+}
+
+std::optional<Job> shrink(const Lab& lab, Job job, std::uint64_t attempt_max) {
+  std::optional<Difference> found = difference_alone(lab, job);
+  if (!found) return std::nullopt;
+  std::vector<Event>& events = job.program.events;
+  events.resize(std::min(events.size(), found->event + 1));
+  std::uint64_t attempts = 0;
+  for (std::size_t length = events.size() / 2; length > 0; length /= 2) {
+    for (std::size_t begin = 0; begin + length <= events.size();) {
+      if (++attempts > attempt_max) return job;
+      Job shorter = job;
+      const auto at = shorter.program.events.begin() + static_cast<std::ptrdiff_t>(begin);
+      shorter.program.events.erase(at, at + static_cast<std::ptrdiff_t>(length));
+      shorter.program.events = without_strangers(shorter.program.events);
+      found = difference_alone(lab, shorter);
+      if (found) {
+        shorter.program.events.resize(std::min(shorter.program.events.size(), found->event + 1));
+        job = std::move(shorter);
+      } else {
+        begin += length;
+      }
+    }
+  }
+  return job;
+}
+
+}  // namespace allocmark::simcheck

@@ -1,0 +1,36 @@
+#!/usr/bin/env python3
+"""Goal: 'allocmark simcheck' says nothing of equal devices, and finds and shortens what differs. Method: two simulated devices,
+once alike, once with less memory."""
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+program = sys.argv[1]
+
+
+def simcheck(*words):
+    run = subprocess.run([program, "simcheck", *words], capture_output=True, text=True)
+    return run.returncode, run.stdout, run.stderr
+
+
+code, out, err = simcheck("--on", "sim:h200", "--against", "sim:h200", "--seeds", "4", "--events", "300", "fuzz_s1")
+assert code == 0, (code, out, err)
+assert "0 differences" in out and out.count("0 of 6 programs differ") == 8, out
+assert "failed requests), 0" in out and "(0 failed" not in out, out
+
+with tempfile.TemporaryDirectory() as folder:
+    code, out, err = simcheck("--on", "sim:h200", "--against", "sim:h200,memory=1GiB", "--first-seed", "2", "--seeds", "2",
+                              "--setting", "native", "--setting", "async=release_threshold_mb:max", "--save", folder)
+    assert code == 1, (code, out, err)
+    assert "differs, after 0 failed requests" in out and ": oom " in out, out
+    saved = sorted(Path(folder).glob("simcheck_*.csv"))
+    assert saved, out
+    rows = saved[0].read_text().splitlines()
+    assert rows[0] == "op,id,size,stream" and rows[-1].startswith("alloc,") and len(rows) < 60, rows
+
+code, out, err = simcheck("--on", "sim:h200", "--setting", "native=nonsense:1", "--seeds", "1")
+assert code == 2 and "nonsense" in err, (code, err)
+code, out, err = simcheck("--on", "sim:h2000")
+assert code == 2, (code, err)
