@@ -48,7 +48,7 @@ void add_simcheck(CLI::App* app, SimcheckCommand* command) {
                   "Traces or workloads to run beside the random programs, each with memory to "
                   "spare and with little left")
       ->type_name("W");
-  app->add_option("-d,--on", command->on, "The device to be checked against: cuda:N or sim:NAME")
+  app->add_option("--on", command->on, "The device to be checked against: cuda:N or sim:NAME")
       ->capture_default_str()
       ->type_name("D");
   app->add_option("--against", command->against, "Its simulation")
