@@ -13,6 +13,7 @@
 
 #include <fmt/format.h>
 
+#include "base/assert.h"
 #include "base/error.h"
 
 namespace allocmark {
@@ -164,6 +165,12 @@ std::size_t InputFile::read(std::span<char> into) {
 void InputFile::rewind() {
   lseek(is_pipe() ? state_->spool_fd : state_->fd, 0, SEEK_SET);
   state_->at_bytes = 0;
+}
+
+void InputFile::seek(std::uint64_t at_bytes) {
+  ALLOCMARK_ASSERT(!is_pipe());
+  lseek(state_->fd, static_cast<off_t>(at_bytes), SEEK_SET);
+  state_->at_bytes = at_bytes;
 }
 
 bool InputFile::is_pipe() const { return state_->spool_fd >= 0; }

@@ -55,6 +55,8 @@ class InputFile {
   [[nodiscard]] std::size_t read(std::span<char> into);
   // Starts again from the first byte.
   void rewind();
+  // Goes to another byte of a file that is no pipe.
+  void seek(std::uint64_t at_bytes);
   [[nodiscard]] bool is_pipe() const;
 
  private:

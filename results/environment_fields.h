@@ -21,7 +21,9 @@ void visit_environment(Fields& fields, Host& environment) {
   fields.texts(Field{"argv", "the command line, one text per argument"}, environment.argv);
   fields.text(Field{"started_utc", "start of the run, ISO 8601"}, environment.started_utc);
   fields.text(
-      Field{"hostname_hash", "hash of the host's name: tells hosts apart without naming them"},
+      Field{
+          "hostname_hash",
+          "hash of the machine's random id and its name: tells hosts apart and cannot be guessed"},
       environment.hostname_hash);
   fields.text(Field{"os", "of the host"}, environment.os);
   fields.text(Field{"kernel", "of the host"}, environment.kernel);

@@ -14,6 +14,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/input_file.h"
+#include "results/cell_summary.h"
 #include "results/json.h"
 
 namespace allocmark {
@@ -37,13 +38,15 @@ class CellSet {
  public:
   explicit CellSet(RunFile& run) : run_(run) {}
 
-  void add(CellResult cell) {
+  void add(CellResult cell, const LinePlace& line) {
     // By name: a scenario that was edited before the run went on has its last results.
     const auto [place, is_new] = index_by_id_.try_emplace(cell.key.id_by_name(), run_.cells.size());
     if (is_new) {
       run_.cells.push_back(std::move(cell));
+      run_.places.push_back(line);
     } else {
       run_.cells[place->second] = std::move(cell);
+      run_.places[place->second] = line;
       ++run_.replaced_line_count;
     }
   }
@@ -56,7 +59,8 @@ class CellSet {
 // Takes the lines of a file one after the other.
 class RunParser {
  public:
-  explicit RunParser(std::string path) : path_(std::move(path)), cells_(run_) {}
+  RunParser(std::string path, CellDetail detail)
+      : path_(std::move(path)), detail_(detail), cells_(run_) {}
 
   // A line without its newline; `ended` says whether it had one. False where it was cut short.
   bool add(std::string_view line, bool ended) {
@@ -70,7 +74,11 @@ class RunParser {
     if (line_number_ == 1) {
       run_.environment = environment_from_json(line, where);
     } else {
-      cells_.add(cell_result_from_json(line, where));
+      CellResult cell = cell_result_from_json(line, where);
+      if (detail_ == CellDetail::Summary) summarize(&cell);
+      cells_.add(
+          std::move(cell),
+          {.begin_bytes = run_.whole_bytes, .size_bytes = line.size(), .number = line_number_});
     }
     run_.whole_bytes += line.size() + (ended ? 1 : 0);
     run_.newline_missing = !ended;
@@ -88,6 +96,7 @@ class RunParser {
 
  private:
   std::string path_;
+  CellDetail detail_;
   RunFile run_;
   CellSet cells_;
   std::uint64_t line_number_ = 0;
@@ -105,12 +114,12 @@ std::size_t add_lines(std::string_view text, RunParser& parser) {
 
 }  // namespace
 
-RunFile read_run_file(const std::string& path) {
+RunFile read_run_file(const std::string& path, CellDetail detail) {
   if (std::filesystem::is_directory(path)) {
     fail(path, "the results file is a folder", {}, "Give the results.jsonl in it.");
   }
   InputFile file(path, kResultsInput);
-  RunParser parser(path);
+  RunParser parser(path, detail);
   std::string text;
   std::vector<char> chunk(kChunkBytes);
   while (const std::size_t count = file.read(chunk)) {
@@ -127,8 +136,8 @@ RunFile read_run_file(const std::string& path) {
   return parser.finish();
 }
 
-RunFile parse_run_file(std::string_view text, const std::string& path) {
-  RunParser parser(path);
+RunFile parse_run_file(std::string_view text, const std::string& path, CellDetail detail) {
+  RunParser parser(path, detail);
   text.remove_prefix(add_lines(text, parser));
   if (!text.empty()) parser.add(text, false);
   return parser.finish();
@@ -141,7 +150,7 @@ RunFileWriter RunFileWriter::create(const std::string& path, const Environment& 
 }
 
 RunFileWriter RunFileWriter::resume(const std::string& path) {
-  const RunFile run = read_run_file(path);
+  const RunFile run = read_run_file(path, CellDetail::Summary);
   // A whole last line that lacks only its newline gets it.
   RunFileWriter writer(LineFile::resume(path, run.whole_bytes));
   if (run.newline_missing) writer.file_.append({});

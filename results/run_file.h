@@ -15,10 +15,17 @@
 
 namespace allocmark {
 
+// Where a line lies in its file.
+struct LinePlace {
+  std::uint64_t begin_bytes = 0, size_bytes = 0;  // without its newline
+  std::uint64_t number = 0;                       // 1-based
+};
+
 struct RunFile {
   Environment environment;
   std::vector<CellResult>
       cells;  // one per key: the last line of each, in the order of first appearance
+  std::vector<LinePlace> places;          // of these cells' lines, in the same order
   std::uint64_t replaced_line_count = 0;  // lines of cells that a later line replaced
   bool torn = false;                      // the last line was cut short; it is not among the cells
   std::uint64_t torn_line = 0;            // its 1-based number; 0 where the file is whole
@@ -30,9 +37,13 @@ struct RunFile {
 // with file and line where it is empty, does not begin with an environment, or has a corrupt line.
 // Only a last line without its newline that is no whole JSON object is taken as torn, which is what
 // a killed run leaves.
-[[nodiscard]] RunFile read_run_file(const std::string& path);
+// With CellDetail::Summary cells are kept as summaries (results/cell_summary.h), a tenth as large:
+// cell_source.h reads them whole, one at a time.
+enum class CellDetail : std::uint8_t { Whole, Summary };
+[[nodiscard]] RunFile read_run_file(const std::string& path, CellDetail detail = CellDetail::Whole);
 // The same of a file's text; `path` is what messages call it.
-[[nodiscard]] RunFile parse_run_file(std::string_view text, const std::string& path);
+[[nodiscard]] RunFile parse_run_file(std::string_view text, const std::string& path,
+                                     CellDetail detail = CellDetail::Whole);
 
 // Adds lines to a run's file; each is handed to the operating system before append returns, so that
 // a later crash of this process loses nothing. Not for several writers at once: only the parent

@@ -59,6 +59,7 @@ enum class CellStatus : std::uint8_t {
   TimedOut,
   Interrupted
 };
+inline constexpr std::size_t kCellStatusCount = 7;
 
 // Why a request failed (results/DEFINITIONS.md, "OOM causes").
 enum class OomCause : std::uint8_t {
@@ -136,6 +137,8 @@ struct PassSummary {  // one timed pass, for spread
   // on a GPU, where host time contains the driver's, and before schema 1.5.
   LatencyBuckets allocate_own_buckets = {}, deallocate_own_buckets = {};
   std::optional<std::uint64_t> oom_count = std::nullopt, residue_bytes = std::nullopt;
+  // Not stored: what the calls took together by the histograms, of a summary that has none.
+  double calls_ns_total = 0;
 };
 
 // Where a second measurement of one number is expected at 95 % (results/compare/repeat.h); all 0
@@ -205,6 +208,8 @@ struct CellResult {
   std::string contents_placement_hash = {};
   // CUDA calls that failed because simcuda lacks them; nothing on a GPU.
   std::optional<std::uint64_t> unimplemented_call_count = std::nullopt;
+  // Not stored: histograms and size classes were left out (results/cell_summary.h).
+  bool is_summary = false;
 };
 
 // One object at the head of a run's file: what it ran on and how.

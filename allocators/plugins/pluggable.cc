@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <exception>
 #include <limits>
 #include <memory>
 #include <set>
@@ -90,6 +91,17 @@ EnvironmentError library_error(const std::string& library, std::string what, std
                            .wanted = {},
                            .got = std::move(got),
                            .next = std::move(next)});
+}
+
+// What a library throws is its own doing, and no bug of ours.
+template <typename Call>
+auto call_library(const std::string& library, Call call) {
+  try {
+    return call();
+  } catch (const std::exception& thrown) {
+    throw library_error(library, "the library threw an exception", thrown.what(),
+                        "its functions are C: catch it there and return a null pointer");
+  }
 }
 
 }  // namespace
@@ -178,7 +190,8 @@ AllocateResult PluggableBackend::allocate(std::uint64_t size_bytes, cudaStream_t
   if (size_bytes > static_cast<std::uint64_t>(std::numeric_limits<ssize_t>::max())) {
     return kOutOfMemory;  // the interface has no such number
   }
-  void* const pointer = malloc_(static_cast<ssize_t>(size_bytes), device_, stream);
+  void* const pointer = call_library(
+      library_, [&] { return malloc_(static_cast<ssize_t>(size_bytes), device_, stream); });
   if (pointer == nullptr) {
     (void)cudaGetLastError();
     if (!has_answered_) require_our_runtime();
@@ -220,7 +233,8 @@ void PluggableBackend::deallocate(void* pointer, std::uint64_t size_bytes, cudaS
     const std::scoped_lock lock(mutex_);
     (void)live_.erase(pointer);
   }
-  free_(pointer, static_cast<ssize_t>(size_bytes), device_, stream);
+  call_library(library_,
+               [&] { free_(pointer, static_cast<ssize_t>(size_bytes), device_, stream); });
 }
 
 void PluggableBackend::record_stream(void* pointer, cudaStream_t stream) {

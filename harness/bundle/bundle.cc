@@ -11,8 +11,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include "base/error.h"
+#include "base/sha256.h"
+#include "harness/bundle/private_words.h"
 #include "harness/bundle/report_files.h"
-#include "harness/bundle/sha256.h"
 #include "harness/run/conditions.h"
 #include "harness/run/run_folder.h"
 #include "results/compare/compare.h"
@@ -94,7 +95,9 @@ void add_timelines(const std::string& run, const std::vector<CellResult>& cells,
 
 RunSide read_side(const BundleFiles& files, const std::string& label, const std::string& prefix) {
   RunSide side{.label = label};
-  side.file = bundled_run(files, prefix);
+  side.file = bundled_run(files, prefix, CellDetail::Summary);
+  const std::string name = prefix + "results.jsonl";
+  side.whole = cells_of_text(files.at(name), name, side.file.places);
   const auto plan = files.find(prefix + "plan.json");
   if (plan != files.end()) side.planned = manifest_from_json(plan->second, plan->first).cells;
   return side;
@@ -105,14 +108,15 @@ RunSide read_side(const BundleFiles& files, const std::string& label, const std:
 InterleavedRun bundled_turns(const BundleFiles& files) {
   InterleavedRun run;
   run.plan = interleaved_plan_from_json(files.at(kBundleTurnsPlan), kBundleTurnsPlan);
-  run.environments = {bundled_run(files, "base.").environment, bundled_run(files, "").environment};
+  run.environments = {bundled_run(files, "base.", CellDetail::Summary).environment,
+                      bundled_run(files, "", CellDetail::Summary).environment};
   run.rounds = rounds_from_lines(files.at(kBundleRounds), kBundleRounds, run.torn);
   return run;
 }
 
-RunFile bundled_run(const BundleFiles& files, const std::string& prefix) {
+RunFile bundled_run(const BundleFiles& files, const std::string& prefix, CellDetail detail) {
   const std::string name = prefix + "results.jsonl";
-  RunFile run = parse_run_file(files.at(name), name);
+  RunFile run = parse_run_file(files.at(name), name, detail);
   const auto conditions = files.find(prefix + "conditions.json");
   if (conditions != files.end()) {
     add_conditions(conditions->second, conditions->first, &run.environment);
@@ -168,7 +172,7 @@ BundleFiles collect_bundle(const BundleInput& input, const std::string& version)
                      .next = "check the folder's name"});
   }
   add_run(input.run, "", files);
-  const RunFile file = bundled_run(files, "");
+  const RunFile file = bundled_run(files, "", CellDetail::Summary);
   if (file.torn || file.newline_missing) {
     throw UsageError({.what = "the run is still being written or was killed",
                       .where = results_path(input.run),
@@ -176,9 +180,11 @@ BundleFiles collect_bundle(const BundleInput& input, const std::string& version)
                       .got = "a last line that is cut short",
                       .next = "finish it: allocmark run --resume --out " + input.run});
   }
-  for (ArchiveFile& one : report_files(file.environment, file.cells)) {
-    files[one.name] = std::move(one.text);
-  }
+  make_report_files(file.environment, file.cells,
+                    cells_of_text(files["results.jsonl"], "results.jsonl", file.places),
+                    [&](const std::string& name) -> TextSink {
+                      return [text = &files[name]](std::string_view piece) { *text += piece; };
+                    });
   files["README.md"] = bundle_readme();
   files[kBundleManifest] = bundle_manifest(version, file.cells);
   add_timelines(input.run, file.cells, files);
@@ -198,6 +204,7 @@ BundleFiles collect_bundle(const BundleInput& input, const std::string& version)
       files["calibration.json"] = read_file(input.calibration, kCalibrationInput);
     files[kBundleComparison] = bundle_comparison(files);
   }
+  leave_out_paths(&files);
   return files;
 }
 
@@ -209,10 +216,10 @@ std::string bundle_hashes(const BundleFiles& files) {
   return text;
 }
 
-std::vector<ArchiveFile> bundle_archive(const BundleFiles& files) {
+std::vector<ArchiveFile> bundle_archive(BundleFiles files) {
   std::vector<ArchiveFile> archive;
-  for (const auto& [name, text] : files) archive.push_back({kBundleFolder + name, text});
   archive.push_back({std::string(kBundleFolder) + kBundleHashes, bundle_hashes(files)});
+  for (auto& [name, text] : files) archive.push_back({kBundleFolder + name, std::move(text)});
   std::sort(archive.begin(), archive.end(),
             [](const ArchiveFile& a, const ArchiveFile& b) { return a.name < b.name; });
   return archive;

@@ -29,7 +29,8 @@ using BundleFiles = std::map<std::string, std::string>;
 
 // The raw run of a bundle ("" as prefix) or of its baseline ("base."), with what else went on
 // during it among its environment's warnings. Throws UsageError for what is no run.
-[[nodiscard]] RunFile bundled_run(const BundleFiles& files, const std::string& prefix);
+[[nodiscard]] RunFile bundled_run(const BundleFiles& files, const std::string& prefix,
+                                  CellDetail detail = CellDetail::Whole);
 
 struct BundleInput {
   std::string run = {};  // a results folder
@@ -61,7 +62,7 @@ struct BundleInput {
 [[nodiscard]] std::string bundle_hashes(const BundleFiles& files);
 
 // With SHA256SUMS added, by name: the order and bytes of the archive.
-[[nodiscard]] std::vector<ArchiveFile> bundle_archive(const BundleFiles& files);
+[[nodiscard]] std::vector<ArchiveFile> bundle_archive(BundleFiles files);
 
 // The hash of results.jsonl that a page says it was made from; empty where it says none.
 [[nodiscard]] std::string page_results_hash(const std::string& html);

@@ -69,7 +69,8 @@ void cells_consistent(const BundleView& view, CheckedRule& rule) {
                                round.side == 0 ? "A" : "B", name_of(round.cell.key), finding));
     }
   }
-  for (const CellResult& cell : view.run->cells) {
+  for (std::size_t index = 0; index < view.whole.count; ++index) {
+    const CellResult& cell = view.whole.whole(index);
     for (const std::string& finding : findings_of(cell)) {
       broken(rule, name_of(cell.key) + ": " + finding);
     }

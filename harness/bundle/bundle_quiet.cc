@@ -102,7 +102,7 @@ void machine_quiet(const BundleView& view, CheckedRule& rule) {
     }
     judge_run(view, "", *view.run, rule);
     if (view.files.contains("base.results.jsonl")) {
-      judge_run(view, "base.", bundled_run(view.files, "base."), rule);
+      judge_run(view, "base.", bundled_run(view.files, "base.", CellDetail::Summary), rule);
     }
   } catch (const Error& error) {
     rule.outcome = RuleOutcome::NotChecked;

@@ -14,7 +14,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include "base/json_text.h"
-#include "harness/bundle/sha256.h"
+#include "base/sha256.h"
 #include "results/cell_check.h"
 #include "results/columns/columns.h"
 #include "results/derived.h"
@@ -338,7 +338,10 @@ BundleView view_bundle(TarContents contents, const CheckOptions& options) {
   }
   try {
     view.run_problem = "it is missing";
-    if (view.files.contains("results.jsonl")) view.run = bundled_run(view.files, "");
+    if (const auto results = view.files.find("results.jsonl"); results != view.files.end()) {
+      view.run = bundled_run(view.files, "", CellDetail::Summary);
+      view.whole = cells_of_text(results->second, results->first, view.run->places);
+    }
   } catch (const Error& error) {
     view.run_problem = error.what();
   }

@@ -11,6 +11,7 @@
 #include "harness/bundle/bundle.h"
 #include "harness/bundle/bundle_check.h"
 #include "harness/run/run_folder.h"
+#include "results/cell_source.h"
 #include "results/run_file.h"
 
 namespace allocmark {
@@ -20,8 +21,9 @@ struct BundleView {
   std::string damage = {};                     // of the archive
   std::vector<std::string> unsafe_names = {};  // "../x: leads out of the bundle"
   BundleFiles files = {};                      // those with safe names
-  std::optional<RunFile> run = {};
-  std::string run_problem = {};  // why there is no run
+  std::optional<RunFile> run = {};             // its cells as summaries
+  CellSource whole = {};                       // the same cells
+  std::string run_problem = {};                // why there is no run
   std::optional<RunManifest> plan = {};
   std::string plan_problem = {};
   std::optional<InterleavedRun> turns = {};  // of an A/B run

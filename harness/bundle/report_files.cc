@@ -2,11 +2,12 @@
 #include "harness/bundle/report_files.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <iterator>
+#include <string_view>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include "results/tables/writers.h"
 
 namespace allocmark {
 namespace {
@@ -34,12 +35,12 @@ std::string shell_command(const std::vector<std::string>& argv) {
   return fmt::format("{}", fmt::join(words, " "));
 }
 
-std::vector<ArchiveFile> report_files(const Environment& environment,
-                                      const std::vector<CellResult>& cells) {
-  return {{"table.txt", render_table(cells)},
-          {"table.csv", render_csv(cells)},
-          {"google_benchmark.json", render_google_benchmark(environment, cells)},
-          {"report.md", render_markdown(environment, cells, shell_command(environment.argv))}};
+void make_report_files(const Environment& environment, std::span<const CellResult> cells,
+                       const CellSource& whole, const SinkOfFile& sink_of) {
+  sink_of("table.txt")(render_table(cells));
+  write_csv(whole, sink_of("table.csv"));
+  write_google_benchmark(environment, whole, sink_of("google_benchmark.json"));
+  sink_of("report.md")(render_markdown(environment, cells, shell_command(environment.argv)));
 }
 
 }  // namespace allocmark

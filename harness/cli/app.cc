@@ -60,6 +60,23 @@ void add_common(CLI::App* app, const std::shared_ptr<CommonOptions>& common) {
   }
 }
 
+// An empty value, as of an unset variable of a script, would quietly be no value at all. Of config
+// strings it is one: unset.
+void refuse_empty(const CLI::App& app) {
+  for (const CLI::Option* option : app.get_options()) {
+    const std::vector<std::string>& values = option->results();
+    if (option->get_single_name() == "conf" || std::ranges::find(values, "") == values.end()) {
+      continue;
+    }
+    throw UsageError({.what = "this option has an empty value",
+                      .where = option->get_name(),
+                      .wanted = option->get_type_name(),
+                      .got = "''",
+                      .next = "give it a value, or leave it out"});
+  }
+  for (const CLI::App* part : app.get_subcommands()) refuse_empty(*part);
+}
+
 // "help run" is "run --help".
 std::vector<std::string> without_help_command(std::vector<std::string> words) {
   if (words.size() < 2 || words[1] != "help") return words;
@@ -133,6 +150,7 @@ ParsedLine parse_command_line(int argc, const char* const* argv, const std::stri
   } catch (const CLI::ParseError& error) {
     throw_parse_error(error, app, {words.begin() + 1, words.end()});
   }
+  refuse_empty(app);
   line.quiet = program.common->quiet;
   line.notes = program.common->notes;
   for (const auto& [name, run] : program.runs) {

@@ -1,17 +1,20 @@
 // 'allocmark bundle RUN --out FILE' packs a run for publishing. It does not measure.
 #include <cstddef>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 #include "base/error.h"
+#include "base/sha256.h"
 #include "harness/bundle/bundle.h"
 #include "harness/bundle/bundle_check.h"
-#include "harness/bundle/sha256.h"
+#include "harness/bundle/private_words.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/output_path.h"
 #include "harness/cli/parse_report.h"
 #include "harness/cli/report_pages.h"
+#include "harness/cli/terminal.h"
 #include "harness/run/child_process.h"
 #include "harness/run/environment.h"
 #include "harness/run/run_folder.h"
@@ -45,18 +48,26 @@ ExitCode bundle_command(const BundleCommand& command) {
                .baselines = command.baselines,
                .policy = command.policy,
                .calibration = command.calibration});
-  const BundleFiles files =
+  BundleFiles files =
       collect_bundle({.run = command.folder,
                       .baseline = command.baselines.empty() ? "" : command.baselines.front(),
                       .policy = command.policy,
                       .calibration = command.calibration},
                      version_text());
-  const std::vector<ArchiveFile> archive = bundle_archive(files);
+  for (const PrivateWord& word : private_words(files)) {
+    print_wrapped(stderr, fmt::format("note: {} names '{}', which whoever reads the bundle sees: "
+                                      "run in its folder to name it without",
+                                      word.file, word.word));
+  }
+  std::vector<ArchiveFile> archive = bundle_archive(std::move(files));
+  const std::size_t file_count = archive.size();
   write_tar(command.out, archive);
+  // What is checked is what was written, and a run may be large.
+  std::vector<ArchiveFile>().swap(archive);
   const BundleCheck check = check_bundle(
       read_bundle(command.out), {.version = version_text(), .program_path = own_program_path()});
-  fmt::print("bundle: {}\nfiles: {}\nsha256: {}\n", command.out, archive.size(),
-             sha256_hex(read_file(command.out, kArchiveInput)));
+  fmt::print("bundle: {}\nfiles: {}\nsha256: {}\n", command.out, file_count,
+             sha256_of_file(command.out, kArchiveInput));
   fmt::print("{}", render_check(check));
   return check.exit_code;
 }

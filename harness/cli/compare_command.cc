@@ -65,6 +65,12 @@ ExitCode write_calibration(const CompareCommand& command) {
   return ExitCode::Pass;
 }
 
+// The findings are of what differs; all else that is written lists every number.
+NumbersKept numbers_kept(const CompareCommand& command) {
+  const bool findings = command.format == "table" && !command.all && !command.confirm;
+  return findings ? NumbersKept::Differing : NumbersKept::All;
+}
+
 ExitCode show(const CompareCommand& command, const Comparison& comparison) {
   if (command.out.empty()) {
     fmt::print("{}", render(command, comparison));
@@ -155,9 +161,9 @@ ExitCode run_compare(const CompareCommand& command) {
     calibration = calibration_from_json(read_file(command.calibration, kCalibrationInput),
                                         command.calibration);
   }
-  const RunSide base = read_side("BASE", command.runs[0]);
-  const RunSide now = read_side("NEW", command.runs[1]);
-  Comparison comparison = compare_runs(base, now, policy, calibration);
+  const RunSide base = read_side("BASE", command.runs[0], CellDetail::Summary);
+  const RunSide now = read_side("NEW", command.runs[1], CellDetail::Summary);
+  Comparison comparison = compare_runs(base, now, policy, calibration, numbers_kept(command));
   if (command.confirm) confirm(command, policy, comparison);
   return show(command, comparison);
 }

@@ -133,16 +133,14 @@ InterleavedSession make_session(const CompareCommand& command, const ComparePoli
   return session;
 }
 
-void check_machine(const Comparison& comparison, const Environment& here) {
+void check_machine(const Comparison& comparison, const std::string& here,
+                   std::string Environment::*mark) {
   for (const Environment* run : {&comparison.base_environment, &comparison.now_environment}) {
-    if (run->hostname_hash == here.hostname_hash && run->gpu_uuid_hash == here.gpu_uuid_hash) {
-      continue;
-    }
+    if (run->*mark == here) continue;
     throw UsageError({.what = "cannot confirm: the runs were made on another machine",
                       .where = "--confirm",
                       .wanted = "the machine that made both runs",
-                      .got = fmt::format("host {} (of the run), {} (here)", run->hostname_hash,
-                                         here.hostname_hash),
+                      .got = fmt::format("{} (of the run), {} (here)", run->*mark, here),
                       .next = "compare with --confirm there, or run both sides here: allocmark run "
                               "--ab A B"});
   }
@@ -159,8 +157,12 @@ void confirm(const CompareCommand& command, const ComparePolicy& policy, Compari
         "confirmation: no cell looks better or worse; nothing was run again");
     return;
   }
+  // Before anything is started that a plan names: a folder from elsewhere cannot know this
+  // machine's hash.
+  check_machine(comparison, host_hash(), &Environment::hostname_hash);
   InterleavedSession session = make_session(command, policy, comparison.now_environment.device);
-  check_machine(comparison, session.environments.front());
+  check_machine(comparison, session.environments.front().gpu_uuid_hash,
+                &Environment::gpu_uuid_hash);
   session.plan.order_seed = command.interleave.order_seed;
   session.plan.turns_by_pass = command.interleave.turns == "pass";
   session.plan.round_count = command.interleave.round_count;

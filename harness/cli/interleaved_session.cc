@@ -65,9 +65,9 @@ std::string side_folder(const std::string& folder, const InterleavedPlan& plan, 
 void write_side_reports(const std::string& folder, const InterleavedPlan& plan) {
   for (std::size_t side = 0; side < kSideCount; ++side) {
     const std::string path = side_folder(folder, plan, side);
-    RunFile file = read_run_file(results_path(path));
+    RunFile file = read_run_file(results_path(path), CellDetail::Summary);
     add_stored_conditions(folder, &file.environment);
-    write_reports(path, file.environment, file.cells);
+    write_reports(path, file.environment, stored_cells(path, &file));
   }
 }
 
@@ -139,7 +139,8 @@ InterleavedRun read_interleaved(const std::string& folder) {
   run.plan = interleaved_plan_from_json(read_file(plan_path, kPlanInput), plan_path);
   for (std::size_t i = 0; i < kSideCount; ++i) {
     run.environments.at(i) =
-        read_run_file(results_path(join(folder, run.plan.sides.at(i).label))).environment;
+        read_run_file(results_path(join(folder, run.plan.sides.at(i).label)), CellDetail::Summary)
+            .environment;
   }
   add_stored_conditions(folder, &run.environments.front());
   const std::string rounds_path = join(folder, kRoundsName);

@@ -104,17 +104,19 @@ ExitCode report_command(const ReportCommand& command) {
     fmt::print("{}", page_facts(pages));
     return ExitCode::Pass;
   }
-  RunFile file = read_run_file(results_path(command.folder));
+  RunFile file = read_run_file(results_path(command.folder), CellDetail::Summary);
+  const StoredCells cells = stored_cells(command.folder, &file);
   if (!command.format.empty()) {
-    fmt::print("{}", render_results(command.format, command.folder, file.environment, file.cells));
+    print_results(command.format, command.folder, file.environment, cells);
     return ExitCode::Pass;
   }
   add_stored_conditions(command.folder, &file.environment);
-  const std::string report = write_reports(command.folder, file.environment, file.cells);
-  fmt::print("cells: {}\nreport: {}\n", count_by_status(file.cells, file.cells.size()), report);
+  const std::string report = write_reports(command.folder, file.environment, cells);
+  fmt::print("cells: {}\nreport: {}\n", count_by_status(cells.summaries, cells.summaries.size()),
+             report);
   std::fflush(stdout);
   write_pages(pages);
-  print_answer(file.cells, stdout);
+  print_answer(cells.summaries, stdout);
   return ExitCode::Pass;
 }
 

@@ -13,7 +13,9 @@
 #include "harness/cli/compare_input.h"
 #include "harness/cli/html_report.h"
 #include "harness/cli/interleaved_session.h"
+#include "harness/cli/run_output.h"
 #include "harness/cli/run_side.h"
+#include "harness/run/conditions.h"
 #include "harness/run/run_folder.h"
 #include "results/compare/compare.h"
 #include "results/compare/interleaved.h"
@@ -53,6 +55,21 @@ ReportedComparison turns_of(const std::string& path, const std::string& folder,
           .comparison = compare_interleaved(run, policy)};
 }
 
+// What a reader must know about the file itself.
+std::vector<std::string> notes_of(const RunFile& file) {
+  std::vector<std::string> notes;
+  if (file.torn) {
+    notes.emplace_back(
+        "The last line of results.jsonl is incomplete and was left out: the run was broken off, or "
+        "is still going on.");
+  }
+  if (file.replaced_line_count > 0) {
+    notes.push_back(fmt::format("{} cells were run again; only the last result of each counts.",
+                                file.replaced_line_count));
+  }
+  return notes;
+}
+
 // Of what a program said as it failed.
 std::string last_line(std::string text) {
   while (text.ends_with('\n')) text.pop_back();
@@ -85,8 +102,17 @@ std::string page_facts(const PagesRequest& request) {
                               ? turns_of(path, request.folder, policy)
                               : held_against(path, request.folder, policy, calibration));
   }
-  const RunFile file = read_run_file(results_path(request.folder));
-  return render_report_facts(file.cells, comparisons);
+  RunFile file = read_run_file(results_path(request.folder), CellDetail::Summary);
+  add_stored_conditions(request.folder, &file.environment);
+  const StoredCells cells = stored_cells(request.folder, &file);
+  const bool whole_run = !request.latex.empty() || !request.svg.empty();
+  return render_report_facts(
+      {.environment = file.environment,
+       .cells = cells.summaries,
+       .whole = cells.whole,
+       .comparisons = comparisons,
+       .notes = notes_of(file),
+       .cell_count_max = whole_run ? cells.summaries.size() : kPageCellsMax});
 }
 
 void write_pages(const PagesRequest& request) { make_pages(request, stdout); }

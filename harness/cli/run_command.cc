@@ -365,27 +365,15 @@ std::optional<Calibration> read_calibration(const RunCommand& command,
   return calibration;
 }
 
-// The shard's cells in the plan's order, which does not depend on which cell ended first.
-std::vector<CellResult> in_plan_order(const std::vector<CellKey>& cells,
-                                      const std::vector<CellResult>& results) {
-  std::vector<CellResult> ordered;
-  for (const CellKey& key : cells) {
-    const auto found = std::find_if(results.begin(), results.end(),
-                                    [&](const CellResult& result) { return result.key == key; });
-    if (found != results.end()) {
-      ordered.push_back(*found);
-    }
-  }
-  return ordered;
-}
-
 ExitCode finish(const RunCommand& command, const Work& work, const std::string& folder,
                 bool completed) {
-  RunFile file = read_run_file(results_path(folder));
+  RunFile file = read_run_file(results_path(folder), CellDetail::Summary);
   add_stored_conditions(folder, &file.environment);
-  const std::vector<CellResult> cells = in_plan_order(work.cells, file.cells);
-  const std::string report = write_reports(folder, file.environment, cells);
-  fmt::print("{}", render_results(command.format, folder, file.environment, cells));
+  // The shard's cells in the plan's order, which does not depend on which cell ended first.
+  const StoredCells stored = stored_cells(folder, &file, work.cells);
+  const std::vector<CellResult>& cells = stored.summaries;
+  const std::string report = write_reports(folder, file.environment, stored);
+  print_results(command.format, folder, file.environment, stored);
   std::fflush(stdout);
   // Output that is meant for a program stays free of text for people.
   std::FILE* people = command.format == "table" ? stdout : stderr;

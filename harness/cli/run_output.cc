@@ -7,10 +7,15 @@
 #include <cstdio>
 #include <filesystem>
 #include <map>
+#include <memory>
+#include <numeric>
+#include <unordered_map>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include "base/bytes.h"
+#include "base/output_file.h"
 #include "harness/bundle/report_files.h"
 #include "harness/cli/terminal.h"
 #include "harness/run/runtime_select.h"
@@ -21,30 +26,60 @@
 #include "results/tables/writers.h"
 
 namespace allocmark {
-std::string render_results(std::string_view format, const std::string& folder,
-                           const Environment& environment, const std::vector<CellResult>& cells) {
+namespace {
+
+void print_text(std::string_view text) { fmt::print("{}", text); }
+
+void print_lines(const CellSource& cells, std::string_view between) {
+  for (std::size_t index = 0; index < cells.count; ++index) {
+    fmt::print("{}{}", index == 0 ? "" : between, to_json_line(cells.whole(index)));
+  }
+}
+
+}  // namespace
+
+StoredCells stored_cells(const std::string& folder, RunFile* file,
+                         const std::vector<CellKey>& keys) {
+  std::vector<std::size_t> order(file->cells.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  if (!keys.empty()) {
+    std::unordered_map<std::string, std::size_t> index_by_id;
+    for (const std::size_t index : order) index_by_id[file->cells[index].key.id()] = index;
+    order.clear();
+    for (const CellKey& key : keys) {
+      const auto found = index_by_id.find(key.id());
+      if (found != index_by_id.end()) order.push_back(found->second);
+    }
+  }
+  StoredCells stored;
+  std::vector<LinePlace> places;
+  for (const std::size_t index : order) {
+    stored.summaries.push_back(std::move(file->cells[index]));
+    places.push_back(file->places[index]);
+  }
+  stored.whole = cells_of_file(results_path(folder), std::move(places));
+  return stored;
+}
+
+void print_results(std::string_view format, const std::string& folder,
+                   const Environment& environment, const StoredCells& cells) {
   if (format == "markdown") {
-    return render_markdown(environment, cells, shell_command(environment.argv));
+    print_text(render_markdown(environment, cells.summaries, shell_command(environment.argv)));
+  } else if (format == "csv") {
+    write_csv(cells.whole, print_text);
+  } else if (format == "json") {
+    fmt::print("{{\"environment\": {},\n\"cells\": [\n", to_json_line(environment));
+    print_lines(cells.whole, ",\n");
+    fmt::print("]}}\n");
+  } else if (format == "jsonl") {
+    fmt::print("{}\n", to_json_line(environment));
+    print_lines(cells.whole, "\n");
+    if (cells.whole.count > 0) fmt::print("\n");
+  } else {
+    const std::string table = (std::filesystem::path(folder) / "table.txt").string();
+    print_text(render_table(cells.summaries,
+                            {.width = output_width(stdout), .all = false, .all_columns = table}));
   }
-  if (format == "csv") {
-    return render_csv(cells);
-  }
-  if (format == "json") {
-    std::string text = "{\"environment\": " + to_json_line(environment) + ",\n\"cells\": [";
-    for (const CellResult& cell : cells) {
-      text += (&cell == cells.data() ? "\n" : ",\n") + to_json_line(cell);
-    }
-    return text + "]}\n";
-  }
-  if (format == "jsonl") {
-    std::string text = to_json_line(environment) + "\n";
-    for (const CellResult& cell : cells) {
-      text += to_json_line(cell) + "\n";
-    }
-    return text;
-  }
-  const std::string table = (std::filesystem::path(folder) / "table.txt").string();
-  return render_table(cells, {.width = output_width(stdout), .all = false, .all_columns = table});
 }
 
 namespace {
@@ -103,11 +138,15 @@ std::vector<std::string> warning_summary(const Environment& environment,
 }
 
 std::string write_reports(const std::string& folder, const Environment& environment,
-                          const std::vector<CellResult>& cells) {
+                          const StoredCells& cells) {
   const std::filesystem::path path(folder);
-  for (const ArchiveFile& file : report_files(environment, cells)) {
-    write_file((path / file.name).string(), file.text);
-  }
+  std::vector<std::unique_ptr<OutputFile>> files;
+  make_report_files(
+      environment, cells.summaries, cells.whole, [&](const std::string& name) -> TextSink {
+        files.push_back(std::make_unique<OutputFile>((path / name).string()));
+        return [file = files.back().get()](std::string_view piece) { file->write(piece); };
+      });
+  for (const std::unique_ptr<OutputFile>& file : files) file->finish();
   return (path / "report.md").string();
 }
 

@@ -8,15 +8,24 @@
 #include <vector>
 
 #include "harness/run/run_folder.h"
+#include "results/cell_source.h"
 #include "results/schema.h"
 
 namespace allocmark {
 
-// "table", "markdown", "csv" or "json" (one object per line, as in results.jsonl). The table is as
-// wide as stdout; `folder` has it whole.
-[[nodiscard]] std::string render_results(std::string_view format, const std::string& folder,
-                                         const Environment& environment,
-                                         const std::vector<CellResult>& cells);
+// A run's cells as summaries, and where each of them is to be had whole.
+struct StoredCells {
+  std::vector<CellResult> summaries = {};
+  CellSource whole = {};
+};
+// All cells of the run's file; those of `keys` in their order, where there are any.
+[[nodiscard]] StoredCells stored_cells(const std::string& folder, RunFile* file,
+                                       const std::vector<CellKey>& keys = {});
+
+// Prints "table", "markdown", "csv" or "json" (one object per line, as in results.jsonl). The table
+// is as wide as stdout; `folder` has it whole.
+void print_results(std::string_view format, const std::string& folder,
+                   const Environment& environment, const StoredCells& cells);
 
 // What results say against themselves, for people, the most frequent first: the run's warnings, and
 // those of its cells with how many cells have them. At most a screen of lines; report.md has all.
@@ -26,7 +35,7 @@ namespace allocmark {
 // Writes report.md, table.txt, table.csv and google_benchmark.json into the folder; returns
 // report.md's path.
 std::string write_reports(const std::string& folder, const Environment& environment,
-                          const std::vector<CellResult>& cells);
+                          const StoredCells& cells);
 
 // "41 ok, 3 crashed, 2 not run; 12 of them ran out of memory".
 [[nodiscard]] std::string count_by_status(const std::vector<CellResult>& cells,

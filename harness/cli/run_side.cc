@@ -8,15 +8,14 @@
 
 namespace allocmark {
 
-RunSide read_side(const std::string& label, const std::string& path) {
+RunSide read_side(const std::string& label, const std::string& path, CellDetail detail) {
   RunSide side{.label = label};
-  if (!std::filesystem::is_directory(path)) {
-    side.file = read_run_file(path);
-    return side;
-  }
-  side.planned = read_manifest(path).cells;
-  side.file = read_run_file(results_path(path));
-  add_stored_conditions(path, &side.file.environment);
+  const bool is_folder = std::filesystem::is_directory(path);
+  const std::string results = is_folder ? results_path(path) : path;
+  if (is_folder) side.planned = read_manifest(path).cells;
+  side.file = read_run_file(results, detail);
+  side.whole = cells_of_file(results, side.file.places);
+  if (is_folder) add_stored_conditions(path, &side.file.environment);
   return side;
 }
 

@@ -10,11 +10,13 @@
 #include <chrono>
 #include <cstddef>
 #include <ctime>
+#include <filesystem>
 #include <fstream>
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 #include "base/error.h"
+#include "base/sha256.h"
 #include "harness/build_info.h"
 #include "harness/measure/clock.h"
 #include "harness/run/child_process.h"
@@ -102,6 +104,15 @@ std::string host_name() {
   return name.data();
 }
 
+std::string host_hash() {
+  // Random, and not to be read from elsewhere; where a machine has none it is that of its last
+  // start.
+  std::string secret = first_line("/etc/machine-id");
+  if (secret.empty()) secret = first_line("/proc/sys/kernel/random/boot_id");
+  constexpr std::size_t kHashDigits = 16;
+  return sha256_hex("allocmark\n" + secret + "\n" + host_name()).substr(0, kHashDigits);
+}
+
 std::string version_text() {
   return fmt::format("{} (git {}{}, {}, {} {})", kBuildVersion,
                      std::string_view(kBuildGitSha).substr(0, 12), kBuildGitDirty ? ", dirty" : "",
@@ -130,8 +141,12 @@ Environment host_environment(const std::vector<std::string>& argv) {
   Environment environment;
   fill_build(&environment);
   environment.argv = argv;
+  // Where the program lies is nobody's business but its user's.
+  if (!argv.empty()) {
+    environment.argv.front() = std::filesystem::path(argv.front()).filename().string();
+  }
   environment.started_utc = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
-  environment.hostname_hash = text_hash(host_name());
+  environment.hostname_hash = host_hash();
   environment.os = system_value("/etc/os-release", "PRETTY_NAME", '=');
   utsname names{};
   if (uname(&names) == 0) {

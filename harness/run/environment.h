@@ -25,6 +25,10 @@ void fill_build(Environment* environment);
 // This machine's name in its network.
 [[nodiscard]] std::string host_name();
 
+// 16 hex digits that tell this machine from others, and that cannot be guessed from its name: they
+// hang on a random number that the machine keeps.
+[[nodiscard]] std::string host_hash();
+
 // Everything but the device.
 [[nodiscard]] Environment host_environment(const std::vector<std::string>& argv);
 

@@ -239,7 +239,7 @@ RunFolder RunFolder::resume(const std::string& folder, const RunManifest& manife
   static_cast<void>(read_manifest(folder));
   FolderLock lock = FolderLock::acquire(folder);
   const RunManifest before = read_manifest(folder);
-  RunFile file = read_run_file(results_path(folder));
+  RunFile file = read_run_file(results_path(folder), CellDetail::Summary);
   check_same_plan(folder, before, manifest, file.environment, environment);
   write_file(join(folder, kManifestName), to_json(manifest));
   RunFolder resumed(std::move(lock), RunFileWriter::resume(results_path(folder)));

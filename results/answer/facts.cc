@@ -1,6 +1,7 @@
 // Answers and table columns as JSON.
 #include "results/answer/facts.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <optional>
 #include <string>
@@ -10,6 +11,7 @@
 
 #include "results/answer/answer.h"
 #include "results/columns/columns.h"
+#include "results/json.h"
 
 namespace allocmark {
 namespace {
@@ -70,10 +72,16 @@ Json experiment_json(const CellGroup& group) {
           {"cells", ids_of(group.cells)}};
 }
 
-// Every cell's outcome in one word, and how it failed.
-Json outcomes_json(std::span<const CellResult> cells) {
+bool is_shown(const std::vector<bool>& shown, std::size_t index) {
+  return shown.empty() || shown[index];
+}
+
+// Every shown cell's outcome in one word, and how it failed.
+Json outcomes_json(std::span<const CellResult> cells, const std::vector<bool>& shown) {
   Json outcomes = Json::object();
-  for (const CellResult& cell : cells) {
+  for (std::size_t index = 0; index < cells.size(); ++index) {
+    if (!is_shown(shown, index)) continue;
+    const CellResult& cell = cells[index];
     const Outcome outcome = outcome_of(cell);
     outcomes[cell.key.id()] = {to_string(outcome),
                                outcome == Outcome::Oom ? failure_text(cell) : std::string()};
@@ -81,12 +89,31 @@ Json outcomes_json(std::span<const CellResult> cells) {
   return outcomes;
 }
 
-void add_columns(std::span<const CellResult> cells, const Columns& columns, Json* headings,
-                 Json* rows) {
+// An experiment whose cells are counted, and not shown.
+Json other_json(const CellGroup& group) {
+  const Answer answer = find_answer(group);
+  const TextStyle style = terminal_style();
+  Json cells = Json::array();
+  for (const CellResult* cell : group.cells) {
+    cells.push_back({{"allocator", cell->key.allocator},
+                     {"conf", cell->key.conf},
+                     {"status", to_string(cell->status)},
+                     {"outcome", to_string(outcome_of(*cell))},
+                     {"warnings", cell->warnings}});
+  }
+  return {{"title", group_title(group, style)},
+          {"verdict", to_string(answer.verdict)},
+          {"sentence", answer_sentence(group, answer, style)},
+          {"cells", cells}};
+}
+
+void add_columns(std::span<const CellResult> cells, const std::vector<bool>& shown,
+                 const Columns& columns, Json* headings, Json* rows) {
   for (const Column& column : columns.headings) {
     headings->push_back({{"group", column.group}, {"name", column.name}, {"unit", column.unit}});
   }
   for (std::size_t row = 0; !columns.headings.empty() && row < cells.size(); ++row) {
+    if (!is_shown(shown, row)) continue;
     Json& values = (*rows)[cells[row].key.id()];
     for (const std::string& value : columns.rows[row]) values.push_back(value);
   }
@@ -94,23 +121,47 @@ void add_columns(std::span<const CellResult> cells, const Columns& columns, Json
 
 }  // namespace
 
-nlohmann::ordered_json answers_json(std::span<const CellResult> cells) {
-  const RunAnswer whole = run_answer(cells, terminal_style());
-  Json experiments = Json::array();
-  for (const CellGroup& group : group_cells(cells)) experiments.push_back(experiment_json(group));
-  return {{"sentence", whole.sentence},
-          {"paste", whole.paste},
-          {"legend", answer_legend()},
-          {"outcomes", outcomes_json(cells)},
-          {"experiments", experiments}};
+std::vector<bool> shown_cells(std::span<const CellResult> cells, std::size_t cell_count_max) {
+  if (cells.size() <= cell_count_max) return std::vector<bool>(cells.size(), true);
+  std::vector<CellGroup> groups = group_cells(cells);
+  std::ranges::stable_sort(groups, {}, [](const CellGroup& group) {
+    return find_answer(group).verdict == AnswerVerdict::Served;
+  });
+  std::vector<bool> shown(cells.size(), false);
+  std::size_t count = 0;
+  for (const CellGroup& group : groups) {
+    if (count + group.cells.size() > cell_count_max) break;
+    count += group.cells.size();
+    for (const CellResult* cell : group.cells) {
+      shown[static_cast<std::size_t>(cell - cells.data())] = true;
+    }
+  }
+  return shown;
 }
 
-nlohmann::ordered_json columns_json(std::span<const CellResult> cells) {
+nlohmann::ordered_json answers_json(std::span<const CellResult> cells,
+                                    const std::vector<bool>& shown) {
+  const RunAnswer whole = run_answer(cells, terminal_style());
+  Json experiments = Json::array();
+  Json others = Json::array();
+  for (const CellGroup& group : group_cells(cells)) {
+    if (is_shown(shown, static_cast<std::size_t>(group.cells.front() - cells.data()))) {
+      experiments.push_back(experiment_json(group));
+    } else {
+      others.push_back(other_json(group));
+    }
+  }
+  return {{"sentence", whole.sentence}, {"paste", whole.paste},
+          {"legend", answer_legend()},  {"outcomes", outcomes_json(cells, shown)},
+          {"experiments", experiments}, {"others", others}};
+}
+
+nlohmann::ordered_json columns_json(std::span<const CellResult> cells,
+                                    const std::vector<bool>& shown) {
   Json headings = Json::array();
   Json rows = Json::object();
-  for (const CellResult& cell : cells) rows[cell.key.id()] = Json::array();
-  add_columns(cells, make_columns(cells), &headings, &rows);
-  add_columns(cells, make_request_columns(cells), &headings, &rows);
+  add_columns(cells, shown, make_columns(cells), &headings, &rows);
+  add_columns(cells, shown, make_request_columns(cells), &headings, &rows);
   return {{"headings", headings}, {"rows", rows}};
 }
 

@@ -2,7 +2,9 @@
 // flows out: text that scripts/report lays out.
 #pragma once
 
+#include <cstddef>
 #include <span>
+#include <vector>
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -10,10 +12,19 @@
 
 namespace allocmark {
 
-// {"sentence", "paste", "legend", "experiments": [...]}
-[[nodiscard]] nlohmann::ordered_json answers_json(std::span<const CellResult> cells);
+// Which cells of a large run have a place on the page: whole experiments, those first in which
+// something was decided, as many as have this number of cells together. By index of the cell.
+[[nodiscard]] std::vector<bool> shown_cells(std::span<const CellResult> cells,
+                                            std::size_t cell_count_max);
 
-// The tables' columns and every cell's values in them, as the terminal and report.md show them.
-[[nodiscard]] nlohmann::ordered_json columns_json(std::span<const CellResult> cells);
+// {"sentence", "paste", "legend", "outcomes", "experiments": [...], "others": [...]}: the others
+// are experiments whose cells are not shown. Without `shown` all are.
+[[nodiscard]] nlohmann::ordered_json answers_json(std::span<const CellResult> cells,
+                                                  const std::vector<bool>& shown = {});
+
+// The tables' columns and the values of every shown cell in them, as the terminal and report.md
+// show them.
+[[nodiscard]] nlohmann::ordered_json columns_json(std::span<const CellResult> cells,
+                                                  const std::vector<bool>& shown = {});
 
 }  // namespace allocmark

@@ -10,8 +10,8 @@
 #include "base/bytes.h"
 #include "results/answer/answer.h"
 #include "results/answer/memory_words.h"
+#include "results/cell_summary.h"
 #include "results/derived.h"
-#include "results/latency_histogram.h"
 #include "results/statistics/percentile.h"
 
 namespace allocmark {
@@ -23,19 +23,6 @@ constexpr std::uint64_t kWasteBytesMin = kGiB / 2;
 
 bool is_baseline(const CellResult& cell) {
   return cell.key.allocator == kBaselineAllocator && cell.key.conf.empty();
-}
-
-// What the allocator's calls of one pass took together, from its histograms; 0 without them.
-double pass_total_ns(const PassSummary& pass) {
-  double total_ns = 0;
-  for (const LatencyBuckets* buckets : {&pass.allocate_buckets, &pass.deallocate_buckets}) {
-    for (const LatencyBucket& bucket : *buckets) {
-      const double middle_ns =
-          (bucket_lowest_ns(bucket.index) + bucket_lowest_ns(bucket.index + 1)) / 2;
-      total_ns += middle_ns * static_cast<double>(bucket.count);
-    }
-  }
-  return total_ns;
 }
 
 double total_ns(const LatencySummary& summary) {
@@ -61,7 +48,7 @@ void add_range(const CellResult& cell, CellCost* cost) {
   double high_ns = 0;
   double sum_ns = 0;
   for (const PassSummary& pass : cell.passes) {
-    const double one_ns = pass_total_ns(pass);
+    const double one_ns = calls_ns_total(pass);
     if (one_ns <= 0) return;
     low_ns = std::min(low_ns, one_ns);
     high_ns = std::max(high_ns, one_ns);

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <limits>
 #include <map>
 #include <optional>
@@ -23,6 +24,7 @@
 #include "results/compare/compare_environment.h"
 #include "results/compare/compare_numbers.h"
 #include "results/compare/compare_outcome.h"
+#include "results/compare/known_cells.h"
 #include "results/compare/stability.h"
 #include "results/compare/timed_numbers.h"
 #include "results/derived.h"
@@ -58,43 +60,18 @@ double scatter_of(std::vector<double> shifts) {
 
 double relative(double log_shift) { return std::expm1(log_shift); }
 
-// A run's cells, to be found by another run's keys. Where the two do not say the same of a
-// scenario, as after an edit or beside older results, its name decides: compare_measured() refuses
-// other work.
-class KnownCells {
- public:
-  explicit KnownCells(const std::vector<CellResult>& cells) {
-    for (const CellResult& cell : cells) {
-      by_id_[cell.key.id()] = &cell;
-      by_name_[cell.key.id_by_name()] = &cell;
-    }
-  }
-  [[nodiscard]] const CellResult* find(const CellKey& key) const {
-    if (const auto found = by_id_.find(key.id()); found != by_id_.end()) return found->second;
-    const auto found = by_name_.find(key.id_by_name());
-    return found == by_name_.end() ? nullptr : found->second;
-  }
-
- private:
-  std::map<std::string, const CellResult*> by_id_, by_name_;
-};
-
-// Both sides say what the scenario was, and not the same.
-bool scenario_differs(const CellKey& base, const CellKey& now) {
-  return !base.workload_definition.empty() && !now.workload_definition.empty() &&
-         base.workload_definition != now.workload_definition;
-}
-
 class Comparer {
  public:
   Comparer(const RunSide& base, const RunSide& now, const ComparePolicy& policy,
-           const std::optional<Calibration>& calibration)
-      : base_(base), now_(now), policy_(policy), calibration_(calibration) {}
+           const std::optional<Calibration>& calibration, NumbersKept kept)
+      : base_(base), now_(now), policy_(policy), calibration_(calibration), kept_(kept) {}
 
   Comparison run();
 
  private:
   void match_cells();
+  void add_absent(const RunSide& side, std::set<std::string>& reported);
+  void leave_out_same(CellComparison& cell) const;
   void match(const CellKey& key, const CellResult* base, const CellResult* now);
   void compare_measured(const CellResult& base, const CellResult& now);
   void add_timed(const CellResult& base, const CellResult& now, CellComparison& cell);
@@ -110,6 +87,7 @@ class Comparer {
   const RunSide& now_;
   const ComparePolicy& policy_;
   const std::optional<Calibration>& calibration_;
+  NumbersKept kept_;
   // What stands for a calibration where there is none: 0 where runs were interleaved.
   [[nodiscard]] double default_bound(std::string_view name) const;
 
@@ -117,7 +95,7 @@ class Comparer {
   double clock_step_ns_ = 0;          // the coarser of the two runs'
   std::size_t other_pass_count_ = 0;  // cells with another number of passes on either side
   std::set<std::string> edited_;      // scenarios that the two runs define differently
-  std::vector<PendingNumber> pending_;
+  std::deque<PendingNumber> pending_;
   std::map<std::string_view, double> scatter_;  // of the cells' changes, by number
   Comparison result_;
 };
@@ -168,6 +146,7 @@ void Comparer::add_run_notes(const RunSide& side) {
 
 void Comparer::match_cells() {
   const KnownCells now_cells(now_.file.cells);
+  result_.cells.reserve(base_.file.cells.size());
   std::set<std::string> seen;
   for (const CellResult& cell : base_.file.cells) {
     const CellResult* found = now_cells.find(cell.key);
@@ -184,28 +163,32 @@ void Comparer::match_cells() {
   }
   std::set<std::string> reported;
   for (const IncompleteCell& cell : result_.incomplete) reported.insert(cell.key.id_by_name());
-  for (const RunSide* side : {&base_, &now_}) {
-    std::size_t absent_count = 0;
-    for (const CellKey& key : side->planned) {
-      const bool measured = std::any_of(side->file.cells.begin(), side->file.cells.end(),
-                                        [&](const CellResult& cell) { return cell.key == key; });
-      if (measured || !reported.insert(key.id_by_name()).second) continue;
-      ++absent_count;
-      incomplete(key, side->label + ": planned, but has no result");
-    }
-    if (absent_count == 0) continue;
-    result_.notes.push_back(
-        fmt::format("{}: {} planned cells have no result: the run was broken "
-                    "off or is still being written",
-                    side->label, absent_count));
+  add_absent(base_, reported);
+  add_absent(now_, reported);
+}
+
+void Comparer::add_absent(const RunSide& side, std::set<std::string>& reported) {
+  std::set<std::string> measured;
+  for (const CellResult& cell : side.file.cells) measured.insert(cell.key.id());
+  std::size_t absent_count = 0;
+  for (const CellKey& key : side.planned) {
+    if (measured.contains(key.id()) || !reported.insert(key.id_by_name()).second) continue;
+    ++absent_count;
+    incomplete(key, side.label + ": planned, but has no result");
   }
+  if (absent_count == 0) return;
+  result_.notes.push_back(fmt::format(
+      "{}: {} planned cells have no result: the run was broken off or is still being written",
+      side.label, absent_count));
 }
 
 void Comparer::match(const CellKey& key, const CellResult* base, const CellResult* now) {
   if (now == nullptr) return incomplete(key, now_.label + ": the cell is missing");
   const bool base_measured = is_measured(*base);
   const bool now_measured = is_measured(*now);
-  if (base_measured && now_measured) return compare_measured(*base, *now);
+  if (base_measured && now_measured) {
+    return compare_measured(whole_cell(base_, *base), whole_cell(now_, *now));
+  }
   if (base->status == CellStatus::Skipped && now->status == CellStatus::Skipped) {
     ++result_.skipped_count;
     return;
@@ -257,6 +240,7 @@ void Comparer::compare_measured(const CellResult& base, const CellResult& now) {
       number.reason = environment_.exact_reason;
     }
   }
+  if (kept_ == NumbersKept::Differing) leave_out_same(cell);
   if (policy_.scope != CompareScope::Exact) {
     add_timed(base, now, cell);
     add_flags(base_, base, cell);
@@ -265,7 +249,18 @@ void Comparer::compare_measured(const CellResult& base, const CellResult& now) {
   // The null allocator measures the harness, which no change of an allocator can make worse.
   cell.gated = base.key.allocator != kNullAllocator;
   if (base.pass_count != now.pass_count) ++other_pass_count_;
+  cell.numbers.shrink_to_fit();
   result_.cells.push_back(std::move(cell));
+}
+
+// The policy may say of single numbers that they do not count, so those stay.
+void Comparer::leave_out_same(CellComparison& cell) const {
+  const auto is_same = [&](const NumberComparison& number) {
+    const auto& listed = policy_.report_only;
+    return number.verdict == Verdict::Same && !number.safety && number.name != "status" &&
+           std::find(listed.begin(), listed.end(), number.name) == listed.end();
+  };
+  cell.same_left_out = std::erase_if(cell.numbers, is_same);
 }
 
 void Comparer::add_flags(const RunSide& side, const CellResult& measured, CellComparison& cell) {
@@ -391,10 +386,15 @@ void Comparer::judge_timed(const PendingNumber& pending, double p_value_adjusted
 
 }  // namespace
 
+const CellResult& whole_cell(const RunSide& side, const CellResult& cell) {
+  if (!cell.is_summary) return cell;
+  return side.whole.whole(static_cast<std::size_t>(&cell - side.file.cells.data()));
+}
+
 Comparison compare_runs(const RunSide& base, const RunSide& now, const ComparePolicy& policy,
-                        const std::optional<Calibration>& calibration) {
+                        const std::optional<Calibration>& calibration, NumbersKept kept) {
   if (calibration) check_calibration(*calibration, base.file.environment, now.file.environment);
-  return Comparer(base, now, policy, calibration).run();
+  return Comparer(base, now, policy, calibration, kept).run();
 }
 
 }  // namespace allocmark

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "results/cell_source.h"
 #include "results/compare/compare_policy.h"
 #include "results/latency_histogram.h"
 #include "results/run_file.h"
@@ -35,6 +36,7 @@ struct RunSide {
   std::string label = {};  // "BASE" or the path, for messages
   RunFile file = {};
   std::vector<CellKey> planned = {};  // every cell that the run was to have; empty where not known
+  CellSource whole = {};              // the file's cells, where `file` has summaries of them
 };
 
 // One number of a cell.
@@ -68,7 +70,8 @@ struct CellComparison {
   bool gated = true;
   double now_wall_s = 0;  // that NEW's cell took, all of it
   std::vector<NumberComparison> numbers = {};
-  std::vector<std::string> flags = {};          // "BASE: allocate drifts ..."
+  std::size_t same_left_out = 0;        // exact numbers that are the same and not listed above
+  std::vector<std::string> flags = {};  // "BASE: allocate drifts ..."
   [[nodiscard]] double change_abs_max() const;  // of the numbers that gave the verdict
 };
 
@@ -94,9 +97,16 @@ struct Comparison {
   ExitCode exit_code = ExitCode::Pass;
 };
 
+// Whether exact numbers that are the same are listed, which are most numbers of most runs.
+enum class NumbersKept : std::uint8_t { All, Differing };
+
 [[nodiscard]] Comparison compare_runs(const RunSide& base, const RunSide& now,
                                       const ComparePolicy& policy,
-                                      const std::optional<Calibration>& calibration);
+                                      const std::optional<Calibration>& calibration,
+                                      NumbersKept kept = NumbersKept::All);
+
+// The cell of side.file.cells with everything that its file has of it. Valid until the next call.
+[[nodiscard]] const CellResult& whole_cell(const RunSide& side, const CellResult& cell);
 
 // What A/A runs on one machine say: for every timed number how far apart two runs of the same thing
 // come. Throws UsageError where the runs are not of one machine and build, or have too few cells.

@@ -61,7 +61,10 @@ void decide(const ComparePolicy& policy, Comparison& result) {
       decided_count +=
           number.verdict != Verdict::NotComparable && number.verdict != Verdict::Undecided ? 1 : 0;
     }
-    unsafe_count += std::any_of(cell.numbers.begin(), cell.numbers.end(), is_unsafe) ? 1 : 0;
+    const std::size_t same_count = cell.gated ? cell.same_left_out : 0;
+    judged_count += same_count;
+    decided_count += same_count;
+    unsafe_count += std::ranges::any_of(cell.numbers, is_unsafe) ? 1 : 0;
     for (const Verdict verdict : verdicts) ++gated_counts[static_cast<std::size_t>(verdict)];
   }
   const auto fail_on = [&](Verdict verdict, bool fails, ExitCode code) {

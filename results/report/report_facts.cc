@@ -15,6 +15,7 @@
 #include "results/answer/facts.h"
 #include "results/compare/compare_writers.h"
 #include "results/derived.h"
+#include "results/json.h"
 #include "results/latency_histogram.h"
 #include "results/statistics/percentile.h"
 #include "results/statistics/proportion.h"
@@ -74,17 +75,33 @@ Json tail_json(const CellResult& cell, LatencyBuckets PassSummary::*buckets, dou
   return Json::array({times, shares});
 }
 
+Json tails_of(const CellResult& cell, double step) {
+  Json tails = Json::object();
+  Json allocate = tail_json(cell, &PassSummary::allocate_buckets, step);
+  Json deallocate = tail_json(cell, &PassSummary::deallocate_buckets, step);
+  if (!allocate.is_null()) tails["allocate"] = std::move(allocate);
+  if (!deallocate.is_null()) tails["deallocate"] = std::move(deallocate);
+  return tails;
+}
+
 Json tails_json(std::span<const CellResult> cells, double step) {
   Json tails = Json::object();
   for (const CellResult& cell : cells) {
-    Json of_cell = Json::object();
-    Json allocate = tail_json(cell, &PassSummary::allocate_buckets, step);
-    Json deallocate = tail_json(cell, &PassSummary::deallocate_buckets, step);
-    if (!allocate.is_null()) of_cell["allocate"] = std::move(allocate);
-    if (!deallocate.is_null()) of_cell["deallocate"] = std::move(deallocate);
+    Json of_cell = tails_of(cell, step);
     if (!of_cell.empty()) tails[cell.key.id()] = std::move(of_cell);
   }
   return tails;
+}
+
+// The line of a cell as it is stored, but for histograms, which only tails are made of.
+std::string line_without_histograms(CellResult cell) {
+  for (PassSummary& pass : cell.passes) {
+    for (LatencyBuckets* buckets : {&pass.allocate_buckets, &pass.deallocate_buckets,
+                                    &pass.allocate_own_buckets, &pass.deallocate_own_buckets}) {
+      buckets->clear();
+    }
+  }
+  return to_json_line(cell);
 }
 
 // The base cells whose curves are worth a look beside the new ones: the most important ones.
@@ -101,13 +118,23 @@ std::vector<CellResult> overlaid_cells(const ReportedComparison& one) {
 
 }  // namespace
 
-std::string render_report_facts(std::span<const CellResult> cells,
-                                std::span<const ReportedComparison> comparisons) {
-  const double step = cells.size() <= kFineCellsMax ? kStepFine : kStepCoarse;
+std::string render_report_facts(const ReportInput& input) {
+  const std::vector<bool> shown = shown_cells(input.cells, input.cell_count_max);
+  const double step = input.cells.size() <= kFineCellsMax ? kStepFine : kStepCoarse;
   Json derived = Json::object();
-  for (const CellResult& cell : cells) derived[cell.key.id()] = derived_json(cell);
+  Json tails = Json::object();
+  std::string lines;
+  for (std::size_t index = 0; index < input.cells.size(); ++index) {
+    if (!shown[index]) continue;
+    const CellResult& cell = input.whole.whole(index);
+    derived[cell.key.id()] = derived_json(cell);
+    if (Json of_cell = tails_of(cell, step); !of_cell.empty()) {
+      tails[cell.key.id()] = std::move(of_cell);
+    }
+    lines += (lines.empty() ? "" : ",\n") + line_without_histograms(cell);
+  }
   Json compared = Json::array();
-  for (const ReportedComparison& one : comparisons) {
+  for (const ReportedComparison& one : input.comparisons) {
     compared.push_back(
         {{"path", one.path},
          {"tails", tails_json(overlaid_cells(one), step)},
@@ -116,17 +143,22 @@ std::string render_report_facts(std::span<const CellResult> cells,
   }
   const Json facts = {{"kind", "report_facts"},
                       {"schema_version", kSchemaVersion},
+                      {"notes", input.notes},
+                      {"environment", parse_ordered_json(to_json_line(input.environment))},
                       {"sample_count_min",
                        {{"p50", sample_count_min(kP50)},
                         {"p90", sample_count_min(kP90)},
                         {"p99", sample_count_min(kP99)},
                         {"p999", sample_count_min(kP999)}}},
-                      {"answers", answers_json(cells)},
-                      {"columns", columns_json(cells)},
+                      {"answers", answers_json(input.cells, shown)},
+                      {"columns", columns_json(input.cells, shown)},
                       {"derived", derived},
-                      {"tails", tails_json(cells, step)},
+                      {"tails", tails},
                       {"comparisons", compared}};
-  return facts.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  // The cells stay text: as values they would take many times the memory.
+  std::string text = facts.dump(-1, ' ', false, Json::error_handler_t::replace);
+  text.pop_back();
+  return text + ",\"cells\":[" + lines + "]}\n";
 }
 
 }  // namespace allocmark

@@ -4,14 +4,18 @@
 // checks allocators.
 #pragma once
 
+#include <cstddef>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "results/cell_source.h"
 #include "results/compare/compare.h"
 #include "results/schema.h"
 
 namespace allocmark {
+
+inline constexpr std::size_t kPageCellsMax = 1500;
 
 // A run that the reported one is held against.
 struct ReportedComparison {
@@ -20,7 +24,17 @@ struct ReportedComparison {
   Comparison comparison = {};
 };
 
-[[nodiscard]] std::string render_report_facts(std::span<const CellResult> cells,
-                                              std::span<const ReportedComparison> comparisons);
+// What a page is made of. All refer to what the caller keeps.
+struct ReportInput {
+  const Environment& environment;
+  std::span<const CellResult> cells;  // summaries or whole
+  const CellSource& whole;            // the same cells
+  std::span<const ReportedComparison> comparisons = {};
+  std::vector<std::string> notes = {};  // what a reader must know about the file itself
+  // Cells with a place on the page: it is to stay small, however large the run is.
+  std::size_t cell_count_max = kPageCellsMax;
+};
+
+[[nodiscard]] std::string render_report_facts(const ReportInput& input);
 
 }  // namespace allocmark

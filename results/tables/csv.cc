@@ -14,6 +14,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/assert.h"
 #include "results/columns/text.h"
 #include "results/derived.h"
 #include "results/fields.h"
@@ -117,6 +118,7 @@ class Flattener {
 };
 
 Row flatten(const CellResult& cell) {
+  ALLOCMARK_ASSERT(!cell.is_summary);
   Row row{{"cell_id", cell.key.id()}};
   Flattener flattener(row);
   fields::visit_cell(flattener, cell);
@@ -144,9 +146,7 @@ void append_row(std::string& out, const std::vector<std::string>& values) {
 
 }  // namespace
 
-std::string render_csv(std::span<const CellResult> cells) {
-  std::vector<Row> rows;
-  for (const CellResult& cell : cells) rows.push_back(flatten(cell));
+void write_csv(const CellSource& cells, const TextSink& sink) {
   // Columns of every cell come first, in a fixed order; those of some cells follow in the order in
   // which they appear.
   std::vector<std::string> names;
@@ -155,17 +155,21 @@ std::string render_csv(std::span<const CellResult> cells) {
     if (index_by_name.try_emplace(name, names.size()).second) names.push_back(name);
   };
   for (const auto& [name, value] : flatten(CellResult{})) add_name(name);
-  for (const Row& row : rows) {
-    for (const auto& [name, value] : row) add_name(name);
+  for (std::size_t index = 0; index < cells.count; ++index) {
+    for (const auto& [name, value] : flatten(cells.whole(index))) add_name(name);
   }
   std::string out;
   append_row(out, names);
-  for (const Row& row : rows) {
+  sink(out);
+  for (std::size_t index = 0; index < cells.count; ++index) {
     std::vector<std::string> values(names.size());
-    for (const auto& [name, value] : row) values[index_by_name.at(name)] = value;
+    for (auto& [name, value] : flatten(cells.whole(index))) {
+      values[index_by_name.at(name)] = std::move(value);
+    }
+    out.clear();
     append_row(out, values);
+    sink(out);
   }
-  return out;
 }
 
 }  // namespace allocmark

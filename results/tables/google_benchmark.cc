@@ -36,6 +36,10 @@ constexpr Operation kOperations[] = {
     {"deallocate", &CellResult::deallocate, &PassSummary::deallocate_p50_ns},
 };
 
+std::string dump(const Json& json) {
+  return json.dump(1, ' ', false, Json::error_handler_t::replace);
+}
+
 void add_number(Json& object, const std::string& name, double value) {
   if (std::isfinite(value)) object[name] = value;
 }
@@ -189,16 +193,28 @@ void add_cell(Json& benchmarks, const CellResult& cell, const Operation& operati
 
 }  // namespace
 
-std::string render_google_benchmark(const Environment& environment,
-                                    std::span<const CellResult> cells) {
-  Json document;
-  document["context"] = context(environment);
-  Json benchmarks = Json::array();
-  for (const CellResult& cell : cells) {
+void write_google_benchmark(const Environment& environment, const CellSource& cells,
+                            const TextSink& sink) {
+  // The document without its entries, which go between its brackets one cell at a time.
+  const std::string empty =
+      dump({{"context", context(environment)}, {"benchmarks", Json::array()}});
+  sink(std::string_view(empty).substr(0, empty.rfind(']')));
+  bool any = false;
+  for (std::size_t index = 0; index < cells.count; ++index) {
+    Json benchmarks = Json::array();
+    const CellResult& cell = cells.whole(index);
     for (const Operation& operation : kOperations) add_cell(benchmarks, cell, operation);
+    if (benchmarks.empty()) continue;
+    // "[\n {...},\n {...}\n]", one column further to the right.
+    std::string entries = dump(benchmarks);
+    entries = entries.substr(1, entries.size() - 3);
+    for (std::size_t at = 0; (at = entries.find('\n', at)) != std::string::npos; at += 2) {
+      entries.insert(at + 1, 1, ' ');
+    }
+    sink((any ? "," : "") + entries);
+    any = true;
   }
-  document["benchmarks"] = std::move(benchmarks);
-  return document.dump(1, ' ', false, Json::error_handler_t::replace) + '\n';
+  sink(any ? "\n ]\n}\n" : "]\n}\n");
 }
 
 }  // namespace allocmark

@@ -5,10 +5,12 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
 
+#include "results/cell_source.h"
 #include "results/schema.h"
 
 namespace allocmark {
@@ -17,6 +19,9 @@ namespace allocmark {
 inline constexpr std::size_t kFileWidth = 160;
 // Below this a table is wider than its terminal.
 inline constexpr std::size_t kWidthMin = 40;
+
+// Where a text goes that is made a piece at a time.
+using TextSink = std::function<void(std::string_view)>;
 
 struct TableStyle {
   std::size_t width = kFileWidth;  // of every line, in columns
@@ -39,12 +44,12 @@ struct TableStyle {
 
 // One row per cell with every stored field and the derived ones, lists and counters flattened into
 // columns of their own (RFC 4180, but rows end in a newline only). What is not known is an empty
-// field.
-[[nodiscard]] std::string render_csv(std::span<const CellResult> cells);
+// field. Made a piece at a time, with one cell in memory: cells are read twice.
+void write_csv(const CellSource& cells, const TextSink& sink);
 
 // Google Benchmark's JSON: per cell one entry for allocate and one for deallocate, for compare.py
-// and CI services.
-[[nodiscard]] std::string render_google_benchmark(const Environment& environment,
-                                                  std::span<const CellResult> cells);
+// and CI services. Made a piece at a time as well.
+void write_google_benchmark(const Environment& environment, const CellSource& cells,
+                            const TextSink& sink);
 
 }  // namespace allocmark

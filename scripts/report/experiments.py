@@ -34,13 +34,24 @@ def make_experiments(run):
     return experiments
 
 
-def score_settings(experiments, settings):
+def others_of(run):
+    """Experiments without a table on the page, which is full: key words of them, and cells with setting, status, outcome and warnings."""
+    return run.answers["others"]
+
+
+def all_cells(run):
+    """Those with a table and those without."""
+    return [*run.cells, *(cell for other in others_of(run) for cell in other["cells"])]
+
+
+def score_settings(run, experiments, settings):
     """Per setting over all experiments: in how many it served everything, and how many of caching unset's failures it avoided. In the
     order of `settings`; the null allocator cannot run out and is left out."""
     scores = {}
-    for experiment in experiments:
-        failed = experiment["answer"]["verdict"] in ("impossible", "rescued", "unrescued")
-        for cell in experiment["cells"]:
+    judged = [(one["answer"]["verdict"], one["cells"]) for one in experiments] + [(one["verdict"], one["cells"]) for one in others_of(run)]
+    for verdict, cells in judged:
+        failed = verdict in ("impossible", "rescued", "unrescued")
+        for cell in cells:
             if cell["allocator"] == NULL_ALLOCATOR:
                 continue
             score = scores.setdefault(setting_of(cell), {"count": 0, "served": 0, "rescuable": 0, "rescued": 0, "not_measured": 0})
@@ -78,7 +89,7 @@ def _place(setting):
 def prepare(run):
     """(experiments, letters of the settings: the baseline is A). Cells end up in the file in the order in which they ended; the page has
     them in the order of the letters."""
-    settings = sorted({setting_of(cell) for cell in run.cells}, key=_place)
+    settings = sorted({setting_of(cell) for cell in all_cells(run)}, key=_place)
     letters = {setting: letter_of(index) for index, setting in enumerate(settings)}
     place = {setting: index for index, setting in enumerate(settings)}
     experiments = make_experiments(run)

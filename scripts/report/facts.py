@@ -48,10 +48,7 @@ def attach(run, facts):
     """Adds to every cell its derived numbers, `enough` and `tails`; the run gets the rest."""
     minimum = facts["sample_count_min"]
     for cell in run.cells:
-        derived = facts["derived"].get(cell["cell_id"])
-        if derived is None:
-            raise ReportError(f"{run.folder}: the facts lack cell {cell['cell_id']}: results.jsonl changed meanwhile; report again")
-        cell.update(derived)
+        cell.update(facts["derived"][cell["cell_id"]])
         cell["outcome"], cell["failure"] = facts["answers"]["outcomes"][cell["cell_id"]]
         cell.update(request_numbers(cell))
         cell["tails"] = facts["tails"].get(cell["cell_id"], {})

@@ -1,9 +1,8 @@
-"""Reads a results folder: results.jsonl as results/DEFINITIONS.md defines it, and the optional timelines/. Files flow in; a Run
-flows out, or a ReportError that says what, where and what to do next. What is computed from them comes from allocmark, see facts.py."""
+"""A run as the report has it: its cells, which the facts hold, and the optional timelines/ of its folder. Facts and files flow in; a Run
+flows out, or a ReportError that says what, where and what to do next. What is computed of cells comes from allocmark, see facts.py."""
 
 import hashlib
 import json
-import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -42,142 +41,26 @@ def _no_constant(text):
     raise ValueError(f"{text} is not a number that results may contain")
 
 
-class _Checker:
-    """The part of JSON Schema that schema.json uses, so that a broken line is named instead of drawn."""
-
-    TYPES = {
-        "object": lambda value: isinstance(value, dict),
-        "array": lambda value: isinstance(value, list),
-        "string": lambda value: isinstance(value, str),
-        "boolean": lambda value: isinstance(value, bool),
-        "null": lambda value: value is None,
-        "integer": lambda value: isinstance(value, int) and not isinstance(value, bool),
-        "number": lambda value: isinstance(value, (int, float)) and not isinstance(value, bool),
-    }
-
-    def __init__(self, schema, newer_minor):
-        self.definitions = schema["$defs"]
-        self.newer_minor = newer_minor  # keys of a newer minor version are ignored
-
-    def check(self, value, rule, where):
-        if "$ref" in rule:
-            rule = self.definitions[rule["$ref"].rsplit("/", 1)[1]]
-        if "anyOf" in rule:
-            return self._check_any(value, rule["anyOf"], where)
-        types = rule.get("type")
-        if types is not None:
-            names = types if isinstance(types, list) else [types]
-            if not any(self.TYPES[name](value) for name in names):
-                raise ValueError(f"{where}: wanted {' or '.join(names)}, got {json.dumps(value)[:60]}")
-        if "const" in rule and value != rule["const"]:
-            raise ValueError(f"{where}: wanted {rule['const']!r}, got {json.dumps(value)[:60]}")
-        if "enum" in rule and value not in rule["enum"]:
-            raise ValueError(f"{where}: wanted one of {', '.join(rule['enum'])}, got {json.dumps(value)[:60]}")
-        if "pattern" in rule and not re.search(rule["pattern"], value):
-            raise ValueError(f"{where}: {json.dumps(value)[:60]} does not match {rule['pattern']}")
-        if "minimum" in rule and value is not None and not rule["minimum"] <= value <= rule["maximum"]:
-            raise ValueError(f"{where}: {value} is out of range")
-        if isinstance(value, dict):
-            self._check_object(value, rule, where)
-        elif isinstance(value, list):
-            for index, item in enumerate(value):
-                self.check(item, rule.get("items", {}), f"{where}[{index}]")
-
-    def _check_any(self, value, rules, where):
-        if value is None and any(rule.get("type") == "null" for rule in rules):
-            return
-        self.check(value, rules[0], where)
-
-    def _check_object(self, value, rule, where):
-        missing = [name for name in rule.get("required", []) if name not in value]
-        if missing:
-            raise ValueError(f"{where}: {missing[0]} is missing")
-        properties, others = rule.get("properties", {}), rule.get("additionalProperties", True)
-        for name, item in value.items():
-            if name in properties:
-                self.check(item, properties[name], f"{where}.{name}" if where != "line" else name)
-            elif isinstance(others, dict):
-                self.check(item, others, f"{where}.{name}")
-            elif others is False and not self.newer_minor:
-                raise ValueError(f"{where}: unknown key {name!r}")
-
-
-def _check_version(version, schema):
-    ours = re.search(r"Schema (\d+)\.(\d+)", schema["description"])
-    match = re.fullmatch(r"(\d+)\.(\d+)\.(\d+)", version or "")
-    if match is None or int(match[1]) != int(ours[1]):
-        raise ValueError(
-            f"schema_version: this report reads {ours[1]}.x, got {version!r}; use the allocmark that wrote it, or run again"
-        )
-    return int(match[2]) > int(ours[2])
-
-
-def _read_line(text, schema):
-    try:
-        line = json.loads(text, parse_constant=_no_constant)
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
-    if not isinstance(line, dict):
-        raise ValueError("not a JSON object")
-    if line.get("kind") not in ("environment", "cell"):
-        raise ValueError(f"kind: wanted environment or cell, got {json.dumps(line.get('kind'))[:60]}")
-    newer_minor = _check_version(line.get("schema_version"), schema)
-    _Checker(schema, newer_minor).check(line, {"$ref": "#/$defs/" + line["kind"]}, "line")
-    return line
-
-
-def read_run(folder):
+def read_run(folder, facts):
+    """The run of the facts, which hold its cells as well: allocmark has read and checked results.jsonl, whose hash the page names."""
     folder = Path(folder)
-    path = folder / "results.jsonl"
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise ReportError(f"cannot read {path}: {error.strerror}; give a folder that 'allocmark run' wrote") from None
-    schema = json.loads(results_file("schema.json").read_text())
-    *lines, torn = data.split(b"\n")
-    run = Run(folder=folder, environment={}, cells=[], results_sha256=hashlib.sha256(data).hexdigest())
-    if torn:
-        run.notes.append(
-            "The last line of results.jsonl is incomplete and was left out: the run was broken off, or is still going on."
-        )
-    by_id, repeated = {}, 0
-    for number, raw in enumerate(lines, 1):
-        try:
-            line = _read_line(raw.decode("utf-8"), schema)
-            if (line["kind"] == "environment") != (number == 1):
-                raise ValueError("the first line, and no other, must be the environment")
-        except ValueError as error:
-            raise ReportError(f"{path}:{number}: {error}; nothing was written") from None
-        if number == 1:
-            run.environment = line
-            continue
-        repeated += line["cell_id"] in by_id
-        by_id.pop(line["cell_id"], None)
-        by_id[line["cell_id"]] = line
-    if not run.environment:
-        raise ReportError(f"{path} has no complete line; run again with 'allocmark run --out {folder}'")
-    run.environment["warnings"] = run.environment["warnings"] + find_conditions(folder)
-    run.cells = list(by_id.values())
-    if not run.cells:
-        raise ReportError(f"{path} has no cells yet, so there is nothing to report; finish it with 'allocmark run --resume'")
-    if repeated:
-        run.notes.append(f"{repeated} cells were run again; only the last result of each counts.")
-    run.timelines = find_timelines(folder, by_id)
+    if not facts["cells"]:
+        raise ReportError(f"{folder / 'results.jsonl'} has no cells yet, so there is nothing to report; finish it with 'allocmark run --resume'")
+    run = Run(folder=folder, environment=facts["environment"], cells=facts["cells"], results_sha256=_hash_of(folder / "results.jsonl"))
+    run.notes = facts["notes"]
+    run.timelines = find_timelines(folder, {cell["cell_id"] for cell in run.cells})
     return run
 
 
-def find_conditions(folder):
-    """The warnings of conditions.json: what else went on during the run. None where the run has no such file."""
-    path = folder / "conditions.json"
-    if not path.exists():
-        return []
+def _hash_of(path):
+    digest = hashlib.sha256()
     try:
-        warnings = json.loads(path.read_text())["warnings"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ReportError(f"{path} is no conditions.json of a run ({error}); delete it to go on without it") from None
-    if not isinstance(warnings, list) or not all(isinstance(warning, str) for warning in warnings):
-        raise ReportError(f"{path}: warnings: wanted a list of texts; delete it to go on without it")
-    return warnings
+        with open(path, "rb") as file:
+            while piece := file.read(1 << 20):
+                digest.update(piece)
+    except OSError as error:
+        raise ReportError(f"cannot read {path}: {error.strerror}; give a folder that 'allocmark run' wrote") from None
+    return digest.hexdigest()
 
 
 def find_timelines(folder, by_id):

@@ -13,7 +13,7 @@ from columns import format_bytes, make_headings
 from comparison_charts import CHANGED_NUMBERS, changes_chart, overlay_charts
 from comparisons import NUMBER_FIELDS, comparison_data, name_of, prepare_comparisons
 from definitions import render_definitions
-from experiments import prepare, score_settings, setting_of
+from experiments import all_cells, others_of, prepare, score_settings, setting_of
 from facts import is_measured
 from load import HERE, results_file
 from markup import Html, join, tag
@@ -28,9 +28,8 @@ SIZE_CLASS_FIELDS = tuple(
 )
 OOM_FIELDS = ("event_index", "id", "size_bytes", "stream", "cause", "free_largest_bytes", "free_bytes")
 PASS_FIELDS = ("allocate_latency_ns_p50", "allocate_latency_ns_p99", "deallocate_latency_ns_p50", "wall_ns")
-# All charts of experiments together, and cells that have a dialog with everything about them.
+# All charts of experiments together.
 CHART_CHARACTERS_MAX = 4_000_000
-DETAILED_CELLS_MAX = 1500
 CAPTIONS = {
     "memory": "Peak memory beyond the requested peak",
     "oom": "Failed requests by cause; passes with an OOM (Wilson, 95 %)",
@@ -70,7 +69,7 @@ def _cell_data(cell, fields, letter):
     }
 
 
-def page_data(page, timelines, detailed):
+def page_data(page, timelines, cells):
     """What the script lists and draws."""
     fields = _scalar_fields(page.run.cells[0])
     names = (*fields, *OOM_FIELDS, *PASS_FIELDS, *SIZE_CLASS_FIELDS)
@@ -80,7 +79,7 @@ def page_data(page, timelines, detailed):
         "passFields": PASS_FIELDS,
         "classFields": SIZE_CLASS_FIELDS,
         "anchors": {name: anchor_of(name) for name in names if anchor_of(name) in page.anchors},
-        "cells": [_cell_data(cell, fields, page.letters[setting_of(cell)]) for cell in detailed],
+        "cells": [_cell_data(cell, fields, page.letters[setting_of(cell)]) for cell in cells],
         "timelines": maps,
         "comparisons": comparison_data(page.run),
         "comparisonFields": NUMBER_FIELDS,
@@ -109,10 +108,11 @@ def caveats_of(run):
     caveats += run.notes
     caveats += [f"{warning} (whole run)" for warning in environment["warnings"]]
     counts = {}
-    for cell in run.cells:
+    cells = all_cells(run)
+    for cell in cells:
         for warning in cell["warnings"]:
             counts[warning] = counts.get(warning, 0) + 1
-    caveats += [f"{warning} ({count} of {len(run.cells)} cells)" for warning, count in sorted(counts.items(), key=lambda one: -one[1])]
+    caveats += [f"{warning} ({count} of {len(cells)} cells)" for warning, count in sorted(counts.items(), key=lambda one: -one[1])]
     return caveats
 
 
@@ -261,13 +261,13 @@ def render_page(run):
     cells = [cell for experiment in experiments for cell in experiment["cells"]]
     timelines, left_out = fit_timelines(run, cells, lambda cell, timeline, count: timeline_chart(cell, timeline, wide_page_style(), count))
     charts, without_charts = _charts_of(experiments, letters, style)
-    detailed = cells[:DETAILED_CELLS_MAX]
     if left_out:
         run.notes.append(f"{left_out} timelines were left out to keep the page small; they are in timelines/.")
     if without_charts:
-        run.notes.append(f"{without_charts} of {len(experiments)} experiments have no charts here, to keep the page small: 'allocmark report DIR --svg CHARTS' draws all.")
-    if len(detailed) < len(cells):
-        run.notes.append(f"{len(cells) - len(detailed)} of {len(cells)} cells have no dialog here, to keep the page small; all numbers are in table.csv.")
+        run.notes.append(f"{without_charts} of {len(experiments)} experiments with a table have no charts here, to keep the page small: 'allocmark report DIR --svg CHARTS' draws all.")
+    if others_of(run):
+        count = len(experiments) + len(others_of(run))
+        run.notes.append(f"{len(others_of(run))} of {count} experiments have no table here, to keep the page small: they are counted, and their numbers are in table.csv.")
     manuals = "\n".join(results_file(name).read_text(encoding="utf-8") for name in ("DEFINITIONS.md", "compare/VERDICTS.md"))
     definitions, anchors = render_definitions(manuals)
     page = Page(run, experiments, letters, anchors)
@@ -275,7 +275,7 @@ def render_page(run):
     script = "\n".join((HERE / "page" / f"{name}.js").read_text(encoding="utf-8") for name in ("app", "maps", "compare"))
     sections = [comparison_section(page, one, _comparison_figures(run, raw, style)) for one, raw in zip(comparisons, run.comparisons)]
     sections += [
-        answer_section(page, score_settings(experiments, letters), caveats_of(run)),
+        answer_section(page, score_settings(run, experiments, letters), caveats_of(run)),
         _experiments_section(page, charts, timelines),
         _methods(page),
         tag("section", tag("h2", "Definitions", id="definitions-title"), tag("div", definitions, class_="prose"), id="definitions", aria_labelledby="definitions-title"),
@@ -288,7 +288,7 @@ def render_page(run):
         tag("main", *sections, class_="wide"),
         tag("dialog", tag("form", tag("h2", id="detail-title"), close, method="dialog"), tag("div", id="detail-body"), id="detail", aria_labelledby="detail-title"),
         tag("noscript", tag("p", "Sorting, filters and address maps need JavaScript; every number is in the tables above.", class_="wide")),
-        tag("script", as_script_json(page_data(page, timelines, detailed)), id="data", type="application/json"),
+        tag("script", as_script_json(page_data(page, timelines, cells)), id="data", type="application/json"),
         tag("script", Html(script)),
     )
     return "<!DOCTYPE html>\n" + tag("html", _head(run, script, style_sheet()), body, lang="en") + "\n"

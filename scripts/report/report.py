@@ -66,8 +66,9 @@ def _fail(text):
 def main(argv=None):
     arguments = _arguments(argv)
     try:
-        run = read_run(arguments.folder)
-        attach(run, read_facts(_text_of(arguments.facts), arguments.facts))
+        facts = read_facts(_text_of(arguments.facts), arguments.facts)
+        run = read_run(arguments.folder, facts)
+        attach(run, facts)
         if arguments.latex:
             _write(arguments.latex, render_latex(run))
             print(f"latex: {arguments.latex}")

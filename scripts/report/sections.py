@@ -4,7 +4,7 @@ in which every text is escaped, flows out."""
 from anchors import anchor_of
 from columns import cell_title, field_of, format_bytes, group_spans, sort_key
 from comparisons import VERDICTS
-from experiments import setting_of
+from experiments import all_cells, others_of, setting_of
 from facts import BASELINE_ALLOCATOR, is_measured
 from markup import Html, join, tag
 
@@ -55,14 +55,14 @@ def paste_line(line):
 
 def answer_section(page, scores, caveats):
     run, environment = page.run, page.run.environment
-    statuses = {}
-    for cell in run.cells:
+    statuses, cells = {}, all_cells(run)
+    for cell in cells:
         statuses[cell["status"]] = statuses.get(cell["status"], 0) + 1
     simulated = environment["device"].startswith("sim:")
     gpu = environment["gpu_name"] and f"{'simulated ' if simulated else ''}{environment['gpu_name']}"
     lender = environment.get("times_borrowed_from")
     words = [environment["device"], gpu, lender and f"times borrowed from {lender}", environment["started_utc"][:10]]
-    counts = [plural(len(page.experiments), "experiment"), plural(len(run.cells), "cell")]
+    counts = [plural(len(page.experiments) + len(others_of(run)), "experiment"), plural(len(cells), "cell")]
     counts += [f"{count} {status.replace('_', ' ')}" for status, count in statuses.items() if status != "ok"]
     parts = [
         tag("p", " · ".join([*filter(None, words), ", ".join(counts)]), class_="eyebrow"),
@@ -74,6 +74,8 @@ def answer_section(page, scores, caveats):
         items = [tag("li", tag("a", one["answer"]["sentence"], href="#" + one["id"], class_="plain")) for one in shown]
         if len(page.experiments) > len(shown):
             items.append(tag("li", f"and {len(page.experiments) - len(shown)} more, below"))
+        if others_of(run):
+            items.append(tag("li", f"and {len(others_of(run))} that have no table here"))
         parts.append(tag("ul", *items, class_="sentences"))
     if caveats:
         listed = tag("ul", *(tag("li", one) for one in caveats))

@@ -22,4 +22,10 @@ done
 dpkg-deb --extract "$package" "$work/unpacked"
 no_path_of_ours "$work/unpacked"
 program_works "$work/unpacked/usr"
+# Only a Release is hardened.
+if grep -q '^CMAKE_BUILD_TYPE:[A-Z]*=Release' "$build/CMakeCache.txt"; then
+  readelf -dW "$work/unpacked/usr/bin/allocmark" | grep -q BIND_NOW || fail "the program binds its symbols late"
+  readelf -lW "$work/unpacked/usr/bin/allocmark" | grep -q GNU_RELRO || fail "the program's tables stay writable"
+  readelf -sW --dyn-syms "$work/unpacked/usr/bin/allocmark" | grep -q __stack_chk_fail || fail "the program has no stack protector"
+fi
 echo "packaged as $(basename "$package"); $depends"

@@ -39,6 +39,39 @@ std::string cell_error(std::string_view line) {
 
 }  // namespace
 
+TEST_CASE("histograms are read in the quick way and by the parser alike") {
+  CellResult cell = sample::cell();
+  REQUIRE(!cell.passes.empty());
+  cell.passes[0].allocate_buckets = {{.index = 0, .count = 7}, {.index = 640, .count = 1}};
+  const std::string line = to_json_line(cell);
+  // A blank is JSON, and not as we write it.
+  const std::string spaced =
+      replaced(line, "\"allocate_latency_histogram\":[", "\"allocate_latency_histogram\": [");
+  CHECK(cell_result_from_json(line, "r").passes[0].allocate_buckets ==
+        cell.passes[0].allocate_buckets);
+  CHECK(to_json_line(cell_result_from_json(spaced, "r")) == line);
+  const auto with_list = [&](const char* list) {
+    return cell_error(replaced(line, "_latency_histogram\":[0,7,640,1]",
+                               std::string("_latency_histogram\":") + list));
+  };
+  for (const char* list :
+       {"[0,7,0,1]", "[0,0]", "[0]", "[]", "[0,7,99999,1]", "[0,7,-1,1]", "7", "[[0,7]]",
+        "[0,18446744073709551615,1,1]", "[0,18446744073709551616]", "[0,7,640,1"}) {
+    INFO(list);
+    const std::string error = with_list(list);
+    const bool named = error.find("histogram") != std::string::npos;
+    CHECK((named || error.find("no whole JSON") != std::string::npos));
+  }
+}
+
+TEST_CASE("a list among the counters is no histogram, whatever it is called") {
+  CellResult cell = sample::cell();
+  cell.counters = {{"a_histogram", 5}};
+  const std::string line = to_json_line(cell);
+  CHECK(cell_error(replaced(line, "\"a_histogram\":5", "\"a_histogram\":[1,2]"))
+            .find("counters.a_histogram") != std::string::npos);
+}
+
 TEST_CASE("a cell read back from its line is written as the same line") {
   const std::string line = to_json_line(sample::cell());
   const CellResult read = cell_result_from_json(line, "r.jsonl:2");

@@ -37,6 +37,22 @@ void SeenIds::insert(std::uint64_t id) {
   }
 }
 
+namespace {
+
+// 13 days: durations are summed, and a longer one is a slip of the pen.
+constexpr std::uint64_t kDurationNsEnd = std::uint64_t{1} << 50;
+
+std::optional<ErrorText> check_duration(const Event& event) {
+  if (event.duration_ns() < kDurationNsEnd) return std::nullopt;
+  return ErrorText{.what = "duration too long",
+                   .where = "",
+                   .wanted = "below 2^50 ns",
+                   .got = std::to_string(event.duration_ns()),
+                   .next = ""};
+}
+
+}  // namespace
+
 std::optional<ErrorText> TraceRules::check(const Event& event, std::uint64_t place) {
   if (event.stream >= kTraceStreamCountMax) {
     return ErrorText{.what = "stream index too large",
@@ -55,6 +71,7 @@ std::optional<ErrorText> TraceRules::check(const Event& event, std::uint64_t pla
       return std::nullopt;
     case EventKind::Kernel:
     case EventKind::Busy:
+      return check_duration(event);
     case EventKind::Sync:
     case EventKind::Trim:
     case EventKind::Mark:

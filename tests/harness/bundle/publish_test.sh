@@ -83,6 +83,32 @@ busy_machine() {
   expect 1 "lacks the warning of its own numbers" bundle "$work/busy" --force --out "$work/busy.tar"
 }
 
+# As BUNDLES.md says: a stranger sees who made a bundle, and that it is the one that was signed.
+signatures() {
+  command -v ssh-keygen >/dev/null || return 0
+  ssh-keygen -q -t ed25519 -N "" -f "$work/key" -C "" || fail "ssh-keygen makes no key"
+  cp "$work/a.tar.zst" "$work/signed.tar.zst"
+  ssh-keygen -q -Y sign -f "$work/key" -n allocmark "$work/signed.tar.zst" 2>/dev/null || fail "a bundle cannot be signed"
+  echo "me@example.org $(cat "$work/key.pub")" >"$work/allowed_signers"
+  local verify=(ssh-keygen -Y verify -f "$work/allowed_signers" -I me@example.org -n allocmark -s "$work/signed.tar.zst.sig")
+  "${verify[@]}" <"$work/signed.tar.zst" >"$work/out" 2>&1 || fail "the signature of a bundle does not fit: $(cat "$work/out")"
+  echo >>"$work/signed.tar.zst"
+  "${verify[@]}" <"$work/signed.tar.zst" >/dev/null 2>&1 && fail "a bundle that was changed has a signature that fits"
+  return 0
+}
+
+# What a bundle says of the machine and the person that made it.
+privacy() {
+  expect 0 "can be published" check "$work/c.tar.gz"
+  tar -C "$work" -xOf "$work/c.tar.gz" allocmark-bundle/plan.json >"$work/plan"
+  grep -q "\"path\": \"[^\"]*/" "$work/plan" && fail "the plan in a bundle has paths: $(grep path "$work/plan")"
+  tar -C "$work" -xOf "$work/c.tar.gz" allocmark-bundle/results.jsonl >"$work/published"
+  grep -q '"argv":\["allocmark","run"' "$work/published" || fail "the program's path is in the results"
+  expect 0 "1 ok" run --workload "file:$(realpath tests/regressions/caching_destroyed_segment.csv)" --allocator native --device sim:h200 --out "$work/named"
+  "$allocmark" bundle "$work/named" --out "$work/named.tar" >"$work/out" 2>"$work/err"
+  grep -q "names '/.*caching_destroyed_segment.csv'" "$work/err" || fail "a path that is published is not named: $(cat "$work/err")"
+}
+
 bad_input() {
   head -c 5000 "$work/a.tar.zst" >"$work/short.tar.zst"
   expect 1 "BROKEN       archive-whole" check "$work/short.tar.zst"
@@ -101,4 +127,4 @@ bad_input() {
   [ ! -e "$work/d.tar" ] || fail "a bundle was left behind by a refusal"
 }
 
-run_parts reports turns bundles busy_machine bad_input
+run_parts reports turns bundles signatures privacy busy_machine bad_input

@@ -12,6 +12,7 @@
 #include "results/tables/writers.h"
 #include "tests/catch.h"
 #include "tests/support/sample_run.h"
+#include "tests/support/tables.h"
 
 using namespace allocmark;
 
@@ -20,7 +21,9 @@ namespace {
 using Json = nlohmann::json;
 
 Json facts_of(const std::vector<CellResult>& cells) {
-  return Json::parse(render_report_facts(cells, {}));
+  const CellSource whole = cells_in_memory(cells);
+  return Json::parse(
+      render_report_facts({.environment = sample::environment(), .cells = cells, .whole = whole}));
 }
 
 }  // namespace

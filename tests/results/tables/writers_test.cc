@@ -21,6 +21,7 @@
 #include "tests/catch.h"
 #include "tests/support/golden.h"
 #include "tests/support/sample_run.h"
+#include "tests/support/tables.h"
 #include "tests/support/text_checks.h"
 
 using namespace allocmark;

@@ -96,15 +96,10 @@ def test_a_run_still_being_written_is_never_a_pass(tmp_path):
     assert not view["passed"] and any("cut short" in failure for failure in view["failures"])
 
 
-def test_facts_of_another_state_of_the_folder_are_refused(tmp_path):
+def test_what_is_no_facts_is_refused():
     import facts
     import load
 
-    new, base = folders(tmp_path, lambda lines: None)
-    old = facts.read_facts(generate.make_report(new, "--format", "facts"), "stdin")
-    old["derived"].popitem()
-    with pytest.raises(load.ReportError, match="report again"):
-        facts.attach(load.read_run(new), old)
     for text in ("", "{}", "[]", '{"kind":"report_facts","schema_version":"7.0.0"}'):
         with pytest.raises(load.ReportError, match="no facts"):
             facts.read_facts(text, "stdin")

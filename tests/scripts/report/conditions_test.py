@@ -1,7 +1,6 @@
 """What else went on during a run is shown with the warnings of its environment."""
 
 import generate
-import load
 import pytest
 
 
@@ -13,11 +12,11 @@ def folder_with(tmp_path, text):
 
 def test_warnings_of_the_conditions_follow_those_of_the_environment(tmp_path):
     before = generate.golden_lines()[0]["warnings"]
-    run = load.read_run(folder_with(tmp_path, '{"warnings": ["a neighbour was loud"]}'))
+    run = generate.read_with_facts(folder_with(tmp_path, '{"warnings": ["a neighbour was loud"]}'))
     assert run.environment["warnings"] == before + ["a neighbour was loud"]
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"warnings": "x"}', '{"warnings": [1]}'])
 def test_conditions_that_cannot_be_read_are_named(tmp_path, text):
-    with pytest.raises(load.ReportError, match="conditions.json"):
-        load.read_run(folder_with(tmp_path, text))
+    done = generate.run_program("report", folder_with(tmp_path, text))
+    assert done.returncode == 2 and "conditions.json" in done.stderr

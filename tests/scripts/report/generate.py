@@ -144,8 +144,9 @@ def read_with_facts(folder, *arguments):
     import facts
     import load
 
-    run = load.read_run(folder)
-    facts.attach(run, facts.read_facts(make_report(folder, "--format", "facts", *arguments), "stdin"))
+    told = facts.read_facts(make_report(folder, "--format", "facts", *arguments), "stdin")
+    run = load.read_run(folder, told)
+    facts.attach(run, told)
     return run
 
 

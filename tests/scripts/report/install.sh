@@ -8,7 +8,8 @@ ROOT=$(cd "$HERE/../../.." && pwd)
 VENV=${ALLOCMARK_REPORT_VENV:-$ROOT/build/report-venv}
 WANTED=$HERE/requirements.txt
 
-fail() { printf '[allocmark] error: %s\n' "$*" >&2; exit 4; }
+# Without it the tests of the page are skipped, and nothing else.
+fail() { printf '[allocmark] tests of the page are skipped: %s\n' "$*" >&2; exit 4; }
 
 stamp=$(sha256sum <"$WANTED" | cut -d ' ' -f 1)
 if [ -x "$VENV/bin/python3" ] && grep -qsx "$stamp" "$VENV/allocmark-installed"; then exit 0; fi

@@ -141,7 +141,7 @@ def test_an_impossible_job_is_told_so_on_the_page(tmp_path):
 def test_scores_count_what_the_experiments_say(tmp_path):
     run = generate.read_with_facts(generate.write_folder(tmp_path, generate.make_lines(90)))
     parts, letters = experiments.prepare(run)
-    scores = experiments.score_settings(parts, letters)
+    scores = experiments.score_settings(run, parts, letters)
     assert next(iter(letters.items())) == (("caching", ""), "A")
     assert letters[("caching", "max_split_size_mb:32")] < letters[("caching", "max_split_size_mb:128")]
     assert ("null", "") not in scores

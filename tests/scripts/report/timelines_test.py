@@ -3,7 +3,6 @@
 import json
 
 import generate
-import load
 import timelines
 
 
@@ -30,7 +29,7 @@ def test_every_timeline_gets_its_part_of_the_budget(tmp_path, monkeypatch):
     monkeypatch.setattr(timelines, "CHARACTERS_MAX", 200_000)
     cells = generate.make_lines(10)[1:]
     parts = [generate.make_timeline(cell["cell_id"], 2000) for cell in cells]
-    run = load.read_run(generate.write_folder(tmp_path, [generate.golden_lines()[0], *cells], parts))
+    run = generate.read_with_facts(generate.write_folder(tmp_path, [generate.golden_lines()[0], *cells], parts))
     kept, left_out = timelines.fit_timelines(run, cells, lambda *_: "")
     assert len(kept) == 10 and left_out == 0
     assert len(json.dumps(kept, separators=(",", ":"))) < 210_000

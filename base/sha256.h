@@ -5,8 +5,13 @@
 #include <string>
 #include <string_view>
 
+#include "base/input_file.h"
+
 namespace allocmark {
 
 [[nodiscard]] std::string sha256_hex(std::string_view bytes);
+
+// The same of a file, a piece at a time. Throws FileError where it cannot be read.
+[[nodiscard]] std::string sha256_of_file(const std::string& path, const InputKind& kind);
 
 }  // namespace allocmark

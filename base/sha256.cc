@@ -1,5 +1,5 @@
 // The constants are computed as the standard defines them, from the roots of the first primes.
-#include "harness/bundle/sha256.h"
+#include "base/sha256.h"
 
 #include <array>
 #include <bit>
@@ -70,28 +70,65 @@ void add_block(State& state, const char* block, const Constants& constants) {
   for (std::size_t i = 0; i < state.size(); ++i) state[i] += added[i];
 }
 
+// Takes bytes in whole blocks, then the rest.
+class Hash {
+ public:
+  void add_blocks(std::string_view bytes) {
+    for (std::size_t at = 0; at < bytes.size(); at += kBlockBytes) {
+      add_block(state_, bytes.data() + at, constants());
+    }
+    count_ += bytes.size();
+  }
+
+  std::string finish(std::string_view rest) {
+    // The rest, a bit that is set, zeros, and the length in bits fill one or two blocks.
+    std::string end(rest);
+    const std::uint64_t bit_count = (count_ + rest.size()) * 8;
+    end += '\x80';
+    while (end.size() % kBlockBytes != kBlockBytes - 8) end += '\0';
+    for (int shift = 56; shift >= 0; shift -= 8) {
+      end += static_cast<char>(bit_count >> shift & 0xff);
+    }
+    add_blocks(end);
+    constexpr std::string_view kDigits = "0123456789abcdef";
+    std::string text;
+    for (const std::uint32_t word : state_) {
+      for (int shift = 28; shift >= 0; shift -= 4) text += kDigits[word >> shift & 0xf];
+    }
+    return text;
+  }
+
+ private:
+  static const Constants& constants() {
+    static const Constants made = make_constants();
+    return made;
+  }
+
+  State state_ = constants().start;
+  std::uint64_t count_ = 0;  // of bytes in whole blocks
+};
+
 }  // namespace
 
 std::string sha256_hex(std::string_view bytes) {
-  static const Constants constants = make_constants();
-  State state = constants.start;
-  std::size_t at = 0;
-  for (; bytes.size() - at >= kBlockBytes; at += kBlockBytes) {
-    add_block(state, bytes.data() + at, constants);
+  Hash hash;
+  const std::size_t whole = bytes.size() / kBlockBytes * kBlockBytes;
+  hash.add_blocks(bytes.substr(0, whole));
+  return hash.finish(bytes.substr(whole));
+}
+
+std::string sha256_of_file(const std::string& path, const InputKind& kind) {
+  InputFile file(path, kind);
+  Hash hash;
+  std::string piece(std::size_t{1} << 20, '\0');
+  while (true) {
+    // Shorter only at the end of a file that is no pipe.
+    const std::size_t count = file.read(piece);
+    const std::size_t whole = count / kBlockBytes * kBlockBytes;
+    hash.add_blocks(std::string_view(piece).substr(0, whole));
+    if (count < piece.size())
+      return hash.finish(std::string_view(piece).substr(whole, count - whole));
   }
-  // The rest, a bit that is set, zeros, and the length in bits fill one or two blocks.
-  std::string end(bytes.substr(at));
-  end += '\x80';
-  while (end.size() % kBlockBytes != kBlockBytes - 8) end += '\0';
-  const std::uint64_t bit_count = std::uint64_t{bytes.size()} * 8;
-  for (int shift = 56; shift >= 0; shift -= 8) end += static_cast<char>(bit_count >> shift & 0xff);
-  for (at = 0; at < end.size(); at += kBlockBytes) add_block(state, end.data() + at, constants);
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string text;
-  for (const std::uint32_t word : state) {
-    for (int shift = 28; shift >= 0; shift -= 4) text += kDigits[word >> shift & 0xf];
-  }
-  return text;
 }
 
 }  // namespace allocmark

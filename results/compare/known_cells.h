@@ -1,0 +1,39 @@
+// Which cell of a run another run's key names. Flows in: a run's cells; flows out: one of them.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "results/schema.h"
+
+namespace allocmark {
+
+// A run's cells, to be found by another run's keys. Where the two do not say the same of a
+// scenario, as after an edit or beside older results, its name decides: compare_measured() refuses
+// other work.
+class KnownCells {
+ public:
+  explicit KnownCells(const std::vector<CellResult>& cells) {
+    for (const CellResult& cell : cells) {
+      by_id_[cell.key.id()] = &cell;
+      by_name_[cell.key.id_by_name()] = &cell;
+    }
+  }
+  [[nodiscard]] const CellResult* find(const CellKey& key) const {
+    if (const auto found = by_id_.find(key.id()); found != by_id_.end()) return found->second;
+    const auto found = by_name_.find(key.id_by_name());
+    return found == by_name_.end() ? nullptr : found->second;
+  }
+
+ private:
+  std::map<std::string, const CellResult*> by_id_, by_name_;
+};
+
+// Both sides say what the scenario was, and not the same.
+[[nodiscard]] inline bool scenario_differs(const CellKey& base, const CellKey& now) {
+  return !base.workload_definition.empty() && !now.workload_definition.empty() &&
+         base.workload_definition != now.workload_definition;
+}
+
+}  // namespace allocmark

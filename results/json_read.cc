@@ -1,0 +1,380 @@
+// Reads result lines by walking the field list of results/fields.h with nlohmann-json on one side.
+#include <array>
+#include <charconv>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/json_text.h"
+#include "results/cut_histograms.h"
+#include "results/environment_fields.h"
+#include "results/fields.h"
+#include "results/json.h"
+
+namespace allocmark {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+[[noreturn]] void fail(const std::string& where, std::string what, std::string wanted,
+                       std::string got, std::string next) {
+  throw UsageError({.what = std::move(what),
+                    .where = where,
+                    .wanted = std::move(wanted),
+                    .got = std::move(got),
+                    .next = std::move(next)});
+}
+
+std::string excerpt(const Json& value) {
+  std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
+  if (text.size() > 60) text = text.substr(0, 57) + "...";
+  return text;
+}
+
+// What the reader knows of the line it is in.
+struct LineContext {
+  std::string where;           // "results.jsonl:12"
+  bool newer_version = false;  // written by a newer MINOR version, so unknown keys are expected
+  // What was cut out of the line, by the number that stands there; null where nothing was.
+  std::vector<LatencyBuckets>* histograms = nullptr;
+  std::size_t taken_count = 0;  // of them, by fields
+};
+
+// Walks the fields of a struct and fills each from a JSON object; finish() then looks for unknown
+// keys.
+class Reader {
+ public:
+  Reader(const Json& object, LineContext& context, std::string prefix = {})
+      : object_(object), context_(context), prefix_(std::move(prefix)) {}
+
+  void text(const std::string& name, std::string& value) {
+    const Json& found = required(name);
+    if (!found.is_string()) wrong(name, "text", found);
+    value = found.get<std::string>();
+  }
+  void optional_text(const std::string& name, std::string& value) {
+    value.clear();
+    if (nullable(name) != nullptr) text(name, value);
+  }
+  void texts(const std::string& name, std::vector<std::string>& values) {
+    const Json& found = required(name);
+    if (!found.is_array()) wrong(name, "a list of texts", found);
+    values.clear();
+    for (const Json& item : found) {
+      if (!item.is_string()) wrong(name, "a list of texts", item);
+      values.push_back(item.get<std::string>());
+    }
+  }
+  void boolean(const std::string& name, bool& value) {
+    const Json& found = required(name);
+    if (!found.is_boolean()) wrong(name, "true or false", found);
+    value = found.get<bool>();
+  }
+  template <typename Integer>
+  void integer(const std::string& name, Integer& value) {
+    value = to_integer<Integer>(name, required(name));
+  }
+  void optional_integer(const std::string& name, std::optional<std::uint64_t>& value) {
+    value.reset();
+    if (const Json* found = nullable(name)) value = to_integer<std::uint64_t>(name, *found);
+  }
+  void known_integer(const std::string& name, std::uint64_t& value) {
+    const Json* found = nullable(name);
+    value = found ? to_integer<std::uint64_t>(name, *found) : 0;
+  }
+  void real(const std::string& name, double& value) {
+    value = to_real(name, std::numeric_limits<double>::quiet_NaN());
+  }
+  void known_real(const std::string& name, double& value) { value = to_real(name, 0); }
+  void quantile(const std::string& name, std::uint64_t count, double& value) {
+    value = to_real(name, count == 0 ? 0 : std::numeric_limits<double>::quiet_NaN());
+  }
+  void status(const std::string& name, CellStatus& value) {
+    value = to_enum<CellStatus, kCellStatusCount>(name);
+  }
+  void cause(const std::string& name, OomCause& value) {
+    value = to_enum<OomCause, kOomCauseCount>(name);
+  }
+  void cause_counts(const std::string& prefix, std::vector<std::uint64_t>& counts) {
+    counts.assign(kOomCauseCount, 0);
+    for (std::size_t cause = 0; cause < kOomCauseCount; ++cause) {
+      const std::string name = prefix + std::string(to_string(static_cast<OomCause>(cause)));
+      if (cause < 5 || nullable(name)) integer(name, counts[cause]);  // later ones: since 1.5
+    }
+  }
+  void counters(const Field& name, std::vector<std::pair<std::string, std::int64_t>>& values) {
+    values.clear();
+    // Lines of an older MINOR version lack it.
+    if (name.since_minor > 0 && nullable(name) == nullptr) return;
+    const Json& found = required(name);
+    if (!found.is_object()) wrong(name, "an object of whole numbers", found);
+    for (const auto& [key, value] : found.items()) {
+      if (!value.is_number_integer() || (value.is_number_unsigned() && too_large(value))) {
+        wrong(name.name + "." + key, "a whole number of 64 bits", value);
+      }
+      values.emplace_back(key, value.get<std::int64_t>());
+    }
+  }
+  void histogram(const std::string& name, LatencyBuckets& buckets) {
+    buckets.clear();
+    const Json* found = nullable(name);
+    if (found == nullptr) return;
+    if (context_.histograms != nullptr && found->is_number_unsigned()) {
+      const auto number = found->get<std::uint64_t>();
+      if (number >= context_.histograms->size()) wrong(name, "a list", *found);
+      buckets = std::move((*context_.histograms)[number]);
+      ++context_.taken_count;
+      return;
+    }
+    const char* wanted = "a list of bucket, count, gap, count, ... with counts and gaps above 0";
+    if (!found->is_array() || found->empty() || found->size() % 2 != 0) wrong(name, wanted, *found);
+    std::uint64_t total = 0;
+    for (std::size_t at = 0; at < found->size(); at += 2) {
+      const auto gap = to_integer<std::uint32_t>(name, (*found)[at]);
+      const auto count = to_integer<std::uint64_t>(name, (*found)[at + 1]);
+      if (!add_bucket(gap, count, &total, &buckets)) wrong(name, wanted, *found);
+    }
+  }
+  template <typename Item, typename Visit>
+  void optional_object(const std::string& name, std::optional<Item>& value, Visit visit) {
+    value.reset();
+    if (const Json* found = nullable(name)) value = read<Item>(name, *found, visit);
+  }
+  template <typename Item, typename Visit>
+  void objects(const std::string& name, std::vector<Item>& values, Visit visit) {
+    const Json& found = required(name);
+    if (!found.is_array()) wrong(name, "a list of objects", found);
+    values.clear();
+    for (std::size_t index = 0; index < found.size(); ++index) {
+      values.push_back(read<Item>(fmt::format("{}[{}]", name, index), found[index], visit));
+    }
+  }
+
+  void known(const std::string& name) { known_names_.insert(name); }
+
+  void finish() const {
+    if (context_.newer_version) return;
+    for (const auto& [key, value] : object_.items()) {
+      if (known_names_.contains(key)) continue;
+      fail(context_.where, fmt::format("the key '{}' is not known", prefix_ + key),
+           fmt::format("only keys of schema {}", kSchemaVersion), excerpt(value),
+           "The file was edited by hand or is corrupt.");
+    }
+  }
+
+ private:
+  static bool too_large(const Json& value) {
+    return value.get<std::uint64_t>() >
+           static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+  }
+
+  [[noreturn]] void wrong(const std::string& name, const std::string& wanted,
+                          const Json& got) const {
+    fail(context_.where, fmt::format("the value of '{}' is not as it must be", prefix_ + name),
+         wanted, excerpt(got), "The line is corrupt; delete it and run that cell again.");
+  }
+
+  const Json& required(const std::string& name) {
+    known(name);
+    const auto found = object_.find(name);
+    if (found == object_.end()) {
+      fail(context_.where, fmt::format("the key '{}' is missing", prefix_ + name), {}, {},
+           "The line is corrupt; delete it and run that cell again.");
+    }
+    return *found;
+  }
+
+  const Json* nullable(const std::string& name) {
+    known(name);
+    const auto found = object_.find(name);
+    return found == object_.end() || found->is_null() ? nullptr : &*found;
+  }
+
+  template <typename Integer>
+  Integer to_integer(const std::string& name, const Json& found) const {
+    static_assert(std::is_unsigned_v<Integer>);
+    constexpr std::uint64_t kMax = std::numeric_limits<Integer>::max();
+    if (!found.is_number_unsigned() || found.get<std::uint64_t>() > kMax) {
+      wrong(name, fmt::format("a whole number from 0 to {}", kMax), found);
+    }
+    return static_cast<Integer>(found.get<std::uint64_t>());
+  }
+
+  double to_real(const std::string& name, double absent) {
+    const Json* found = nullable(name);
+    if (found == nullptr) return absent;
+    if (!found->is_number()) wrong(name, "a number or null", *found);
+    return found->get<double>();
+  }
+
+  template <typename Enum, std::size_t Count>
+  Enum to_enum(const std::string& name) {
+    const Json& found = required(name);
+    std::vector<std::string_view> names;
+    for (std::size_t index = 0; index < Count; ++index) {
+      names.push_back(to_string(static_cast<Enum>(index)));
+      if (found.is_string() && found.get_ref<const std::string&>() == names.back()) {
+        return static_cast<Enum>(index);
+      }
+    }
+    wrong(name, fmt::format("one of {}", fmt::join(names, ", ")), found);
+  }
+
+  template <typename Item, typename Visit>
+  Item read(const std::string& name, const Json& found, Visit visit) const {
+    if (!found.is_object()) wrong(name, "an object", found);
+    Item item;
+    Reader reader(found, context_, prefix_ + name + ".");
+    visit(reader, item);
+    reader.finish();
+    return item;
+  }
+
+  const Json& object_;
+  LineContext& context_;
+  std::string prefix_;
+  std::set<std::string> known_names_;
+};
+
+struct Version {
+  std::uint32_t major = 0, minor = 0;
+};
+
+// The MAJOR and MINOR of "1.2.3"; nothing for any other text.
+std::optional<Version> parse_version(std::string_view text) {
+  std::array<std::uint32_t, 3> parts{};
+  const char* at = text.data();
+  const char* const end = text.data() + text.size();
+  for (std::size_t index = 0; index < parts.size(); ++index) {
+    const auto [next, error] = std::from_chars(at, end, parts[index]);
+    if (error != std::errc{}) return std::nullopt;
+    const bool last = index + 1 == parts.size();
+    if (last ? next != end : (next == end || *next != '.')) return std::nullopt;
+    at = last ? next : next + 1;
+  }
+  return Version{.major = parts[0], .minor = parts[1]};
+}
+
+// Parses the line and checks its kind and version.
+Json parse_line(std::string_view line, const char* kind, LineContext& context) {
+  std::string problem;
+  Json object = parse_ordered_json(line, &problem);
+  if (object.is_discarded()) {
+    fail(context.where, "the line is no whole JSON object (cut short or corrupt)", {}, problem,
+         "Delete the line and run that cell again.");
+  }
+  if (!object.is_object()) {
+    fail(context.where, "the line is no JSON object", "{\"kind\":...}", excerpt(object), {});
+  }
+  const Json found_kind = object.value("kind", Json(nullptr));
+  if (found_kind != Json(kind)) {
+    fail(context.where, "the line is of another kind", fmt::format("\"kind\":\"{}\"", kind),
+         excerpt(found_kind), "Give a results.jsonl that allocmark wrote.");
+  }
+  const Json found_version = object.value("schema_version", Json(nullptr));
+  const auto version =
+      found_version.is_string() ? parse_version(found_version.get<std::string>()) : std::nullopt;
+  const Version ours = parse_version(kSchemaVersion).value_or(Version{});
+  if (!version || version->major != ours.major) {
+    fail(context.where, "the results have another schema version",
+         fmt::format("{}.x.y", ours.major), excerpt(found_version),
+         "Results of different MAJOR versions are not comparable: run again, or use the allocmark "
+         "that wrote them.");
+  }
+  context.newer_version = version->minor > ours.minor;
+  return object;
+}
+
+// The parts that every line kind shares: parse, walk, compare the stored id, look for unknown keys.
+template <typename Item, typename Visit, typename Id>
+Item read_line(std::string_view line, LineContext& context, const char* kind, Visit visit, Id id) {
+  const Json object = parse_line(line, kind, context);
+  Reader reader(object, context);
+  reader.known("kind");
+  reader.known("schema_version");
+  Item item;
+  visit(reader, item);
+  const std::string wanted_id = id(item);
+  if (!wanted_id.empty()) {
+    std::string stored_id;
+    reader.text("cell_id", stored_id);
+    if (stored_id != wanted_id) {
+      fail(context.where, "cell_id is not the hash of the cell's key", wanted_id,
+           excerpt(Json(stored_id)), "The line was edited by hand or is corrupt.");
+    }
+  }
+  reader.finish();
+  return item;
+}
+
+CellResult read_cell(std::string_view line, LineContext& context) {
+  return read_line<CellResult>(
+      line, context, "cell",
+      [](Reader& reader, CellResult& cell) {
+        // Follows from the counts, which are read.
+        reader.known(fields::kUnsupported);
+        fields::visit_cell(reader, cell);
+      },
+      [](const CellResult& cell) { return cell.key.id(); });
+}
+
+// The cell, where the line is as we write it.
+std::optional<CellResult> read_quickly(std::string_view line, const std::string& where) {
+  std::optional<CutLine> cut = cut_histograms(line);
+  if (!cut || cut->histograms.empty()) return std::nullopt;
+  LineContext context{.where = where, .histograms = &cut->histograms};
+  try {
+    CellResult cell = read_cell(cut->text, context);
+    if (context.taken_count == cut->histograms.size()) return cell;
+  } catch (const UsageError&) {
+    // What is wrong is said of the line as it stands.
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Environment environment_from_json(std::string_view line, const std::string& where) {
+  LineContext context{.where = where};
+  return read_line<Environment>(
+      line, context, "environment",
+      [](Reader& reader, Environment& environment) {
+        reader.text("schema_version", environment.schema_version);
+        fields::visit_environment(reader, environment);
+      },
+      [](const Environment&) { return std::string{}; });
+}
+
+CellResult cell_result_from_json(std::string_view line, const std::string& where) {
+  if (std::optional<CellResult> cell = read_quickly(line, where)) return *std::move(cell);
+  LineContext context{.where = where};
+  return read_cell(line, context);
+}
+
+CellKey cell_key_from_json(std::string_view line, const std::string& where) {
+  LineContext context{.where = where};
+  return read_line<CellKey>(
+      line, context, "cell_key",
+      [](Reader& reader, CellKey& key) { fields::visit_key(reader, key); },
+      [](const CellKey& key) { return key.id(); });
+}
+
+std::optional<std::string> json_line_kind(std::string_view line) {
+  const Json object = parse_ordered_json(line);
+  if (!object.is_object()) return std::nullopt;
+  const Json kind = object.value("kind", Json(nullptr));
+  return kind.is_string() ? std::optional(kind.get<std::string>()) : std::nullopt;
+}
+
+}  // namespace allocmark

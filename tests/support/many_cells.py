@@ -1,0 +1,43 @@
+"""A run of many cells, made from a real one of few: every cell again with other seeds. Usage: many_cells.py RUN COUNT OUT
+
+Files of a run's folder flow in; a folder of COUNT cells flows out, which reads like a run that was measured.
+"""
+import json
+import sys
+from pathlib import Path
+
+KEY = ("workload", "allocator", "conf", "device", "capacity", "seed", "on_oom")
+
+
+def cell_id(cell):
+    """As results/schema.cc hashes a key."""
+    texts = [str(cell[name]) for name in KEY] + [text for text in [cell.get("workload_definition")] if text]
+    value = 0xCBF29CE484222325
+    for byte in b"".join(b"%d:%s," % (len(text.encode()), text.encode()) for text in texts):
+        value = (value ^ byte) * 0x100000001B3 % (1 << 64)
+    return f"{value:016x}"
+
+
+def copies(cells, count):
+    for number in range(count):
+        cell = dict(cells[number % len(cells)])
+        cell["seed"] += number // len(cells)
+        cell["cell_id"] = cell_id(cell)
+        yield cell
+
+
+def make_many_cells(run, count, out):
+    run, out = Path(run), Path(out)
+    out.mkdir()
+    environment, *lines = (run / "results.jsonl").read_text().splitlines()
+    with open(out / "results.jsonl", "w") as file:
+        file.write(environment + "\n")
+        for cell in copies([json.loads(line) for line in lines], count):
+            file.write(json.dumps(cell, separators=(",", ":"), ensure_ascii=False) + "\n")
+    plan = json.loads((run / "plan.json").read_text())
+    plan["cells"] = list(copies(plan["cells"], count))
+    (out / "plan.json").write_text(json.dumps(plan, indent=1))
+
+
+if __name__ == "__main__":
+    make_many_cells(sys.argv[1], int(sys.argv[2]), sys.argv[3])
