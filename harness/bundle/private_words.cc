@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::array<std::string_view, 4> kRecords{"results.jsonl", "plan.json",
                                                    "base.results.jsonl", "interleaved.json"};
-constexpr std::size_t kShownMax = 8;
+constexpr std::size_t kWordShownMax = 8;
 // Of the system, the same on every machine.
 constexpr std::array<std::string_view, 4> kCommonRoots{"/proc/", "/sys/", "/dev/", "/usr/"};
 // What stands around a path.
@@ -36,7 +36,7 @@ std::string published_plan(const std::string& text, const std::string& name) {
 }
 
 // "/work/job.csv", and no "/" or "//x".
-bool is_path(std::string_view word) {
+bool looks_like_path(std::string_view word) {
   const auto begins = [&](std::string_view root) { return word.starts_with(root); };
   return word.find('/', 2) != std::string_view::npos && word[1] != '/' &&
          std::ranges::none_of(kCommonRoots, begins);
@@ -44,13 +44,13 @@ bool is_path(std::string_view word) {
 
 void add_words(const std::string& name, std::string_view text, std::set<std::string>* seen,
                std::vector<PrivateWord>* found) {
-  for (std::size_t at = 0; found->size() < kShownMax; ++at) {
+  for (std::size_t at = 0; found->size() < kWordShownMax; ++at) {
     at = text.find('/', at);
     if (at == std::string_view::npos) return;
     if (at > 0 && kBegins.find(text[at - 1]) == std::string_view::npos) continue;
     std::string word(text.substr(at, text.find_first_of(kEnds, at) - at));
     at += word.size() - 1;
-    if (is_path(word) && seen->insert(word).second) {
+    if (looks_like_path(word) && seen->insert(word).second) {
       found->push_back({.file = name, .word = std::move(word)});
     }
   }

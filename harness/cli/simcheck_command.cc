@@ -27,7 +27,6 @@ namespace {
 
 using simcheck::Difference;
 using simcheck::Job;
-using simcheck::Program;
 using simcheck::Setting;
 
 // Programs in one process: a GPU takes a second to start.
@@ -100,8 +99,8 @@ std::vector<Setting> settings_of(const SimcheckCommand& command) {
   return settings;
 }
 
-std::vector<Program> programs_of(const SimcheckCommand& command) {
-  std::vector<Program> programs;
+std::vector<simcheck::Program> programs_of(const SimcheckCommand& command) {
+  std::vector<simcheck::Program> programs;
   for (std::uint64_t i = 0; i < command.seed_count; ++i) {
     programs.push_back(simcheck::random_program(command.seed_first + i, command.event_count));
   }
@@ -117,7 +116,7 @@ std::string name_of(const Setting& setting) {
   return setting.conf.empty() ? setting.allocator : setting.allocator + "=" + setting.conf;
 }
 
-std::string memory_of(const Program& program) {
+std::string memory_of(const simcheck::Program& program) {
   return program.capacity_bytes == 0 ? "all memory" : format_bytes(program.capacity_bytes);
 }
 
@@ -147,7 +146,7 @@ ExitCode simcheck_command(const SimcheckCommand& command) {
   check_device(command.on);
   check_device(command.against);
   const std::vector<Setting> settings = settings_of(command);
-  const std::vector<Program> programs = programs_of(command);
+  const std::vector<simcheck::Program> programs = programs_of(command);
   const simcheck::Lab lab =
       simcheck::make_lab(own_program_path(), command.on, command.against, kTimeoutS);
   std::uint64_t differing = 0, answers = 0, failures = 0;
