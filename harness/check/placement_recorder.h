@@ -16,9 +16,9 @@ namespace allocmark {
 struct PlacementHeader {
   std::uint64_t device_total_bytes = 0;
   std::uint64_t limit_bytes = 0;  // that the allocator itself enforces; 0 = none
-  std::string allocator;
-  std::string conf;
-  std::string release;  // of PyTorch, whose rules the allocator follows; empty: none
+  std::string allocator = {};
+  std::string conf = {};
+  std::string release = {};  // of PyTorch, whose rules the allocator follows; empty: none
 };
 
 class PlacementRecorder {

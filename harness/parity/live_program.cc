@@ -81,9 +81,9 @@ Subject make_subject(std::string_view name, const std::string& conf) {
     return subject_of(std::make_unique<TorchBackend>(BackendOptions{.conf = conf}, release));
   // Another allocator knows none of PyTorch's settings.
   if (family_of(name) != "caching") return other_subject(find_backend(name));
-  const caching::Rules& rules = release.empty()
-                                    ? caching::newest_rules()
-                                    : caching::require_rules(release, std::string(name));
+  const std::string allocator(name);
+  const caching::Rules& rules =
+      release.empty() ? caching::newest_rules() : caching::require_rules(release, allocator);
   const caching::PytorchConfig config = caching::parse_pytorch(conf, rules);
   if (!config.accepted()) {
     throw UsageError({.what = "PyTorch does not accept the config string",
