@@ -24,8 +24,12 @@ no_path_of_ours "$work/unpacked"
 program_works "$work/unpacked/usr"
 # Only a Release is hardened.
 if grep -q '^CMAKE_BUILD_TYPE:[A-Z]*=Release' "$build/CMakeCache.txt"; then
-  readelf -dW "$work/unpacked/usr/bin/allocmark" | grep -q BIND_NOW || fail "the program binds its symbols late"
-  readelf -lW "$work/unpacked/usr/bin/allocmark" | grep -q GNU_RELRO || fail "the program's tables stay writable"
-  readelf -sW --dyn-syms "$work/unpacked/usr/bin/allocmark" | grep -q __stack_chk_fail || fail "the program has no stack protector"
+  # Into files: grep -q ends early, and whoever writes to it then has failed.
+  readelf -dW "$work/unpacked/usr/bin/allocmark" >"$work/dynamic.txt"
+  readelf -lW "$work/unpacked/usr/bin/allocmark" >"$work/segments.txt"
+  readelf -W --dyn-syms "$work/unpacked/usr/bin/allocmark" >"$work/symbols.txt"
+  grep -q BIND_NOW "$work/dynamic.txt" || fail "the program binds its symbols late"
+  grep -q GNU_RELRO "$work/segments.txt" || fail "the program's tables stay writable"
+  grep -q __stack_chk_fail "$work/symbols.txt" || fail "the program has no stack protector"
 fi
 echo "packaged as $(basename "$package"); $depends"
