@@ -60,27 +60,12 @@ SettingFacts facts_of(const Json& json) {
                     .next = "build all programs from the same version"});
 }
 
-// The child has said what was wrong, in one line that begins with our name.
-[[noreturn]] void rethrow(const ChildOutcome& outcome) {
-  constexpr std::string_view kOwnPrefix = "allocmark: ";
-  std::string text = outcome.stderr_tail;
-  if (text.starts_with(kOwnPrefix)) text.erase(0, kOwnPrefix.size());
-  while (!text.empty() && text.back() == '\n') text.pop_back();
-  if (outcome.signal_number != 0) {
-    text = fmt::format("the search ended by {}: {}", signal_name(outcome.signal_number), text);
-  }
-  const ErrorText error{.what = text, .where = {}, .wanted = {}, .got = {}, .next = {}};
-  if (outcome.exit_code == static_cast<int>(ExitCode::Usage)) throw UsageError(error);
-  if (outcome.exit_code == static_cast<int>(ExitCode::FileAccess)) throw FileError(error);
-  throw EnvironmentError(error);
-}
-
 SearchResult run_part(const SearchSpec& spec, const SearchPlace& place) {
   const ChildOutcome outcome = run_child(
       {.argv = {place.program_path, "cell", std::to_string(getpid()), "--search"},
        .environment = environment_with(runtime_environment(place.device, place.program_path)),
        .input = to_json_line(spec)});
-  if (outcome.exit_code != 0 || outcome.result.empty()) rethrow(outcome);
+  if (outcome.exit_code != 0 || outcome.result.empty()) rethrow(outcome, "the search");
   return search_result_from_json(outcome.result);
 }
 

@@ -6,8 +6,6 @@
 #include <chrono>
 #include <cmath>
 #include <cstddef>
-#include <cstdlib>
-#include <ctime>
 #include <filesystem>
 #include <map>
 #include <set>
@@ -31,13 +29,6 @@ constexpr const char* kTestsName = "tests.jsonl";
 constexpr InputKind kReportInput{.name = "a qualification", .size_bytes_max = 64 * kMiB};
 // Clocks are kept within seconds of each other; files may be written late.
 constexpr double kClockSlackS = 120;
-
-std::optional<std::int64_t> utc_seconds(const std::string& text) {
-  std::tm parts{};
-  const char* const end = strptime(text.c_str(), "%Y-%m-%dT%H:%M:%SZ", &parts);
-  if (end == nullptr || *end != '\0') return std::nullopt;
-  return timegm(&parts);
-}
 
 std::string duration_text(double seconds) {
   constexpr double kMinute = 60;
@@ -63,8 +54,8 @@ std::optional<std::int64_t> written_at(const std::string& path) {
 // that was written later than it says may have been copied, so that proves nothing.
 std::string clock_problem(const qualify::Report& report, const std::string& path,
                           const ReadOptions& options) {
-  const auto started = utc_seconds(report.started_utc);
-  const auto finished = utc_seconds(report.finished_utc);
+  const auto started = qualify::utc_seconds(report.started_utc);
+  const auto finished = qualify::utc_seconds(report.finished_utc);
   if (!started || !finished) return "its times are no times: '" + report.started_utc + "'";
   const auto gone = static_cast<double>(*finished - *started);
   if (std::abs(gone - report.wall_s) > kClockSlackS) {
@@ -117,10 +108,21 @@ NodeRow read_rest(const fs::path& folder) {
   return row;
 }
 
-bool is_node_folder(const fs::path& path) {
+bool is_node(const fs::path& path) {
   std::error_code error;
-  return fs::is_regular_file(path / kReportName, error) ||
+  return fs::is_regular_file(path, error) || fs::is_regular_file(path / kReportName, error) ||
          fs::is_regular_file(path / kTestsName, error);
+}
+
+// A report, a folder with one, or a folder that was to get one.
+NodeRow read_node(const fs::path& path, const ReadOptions& options) {
+  std::error_code error;
+  if (fs::is_regular_file(path, error)) {
+    return read_report(path.string(), path.stem().string(), options);
+  }
+  const fs::path report = path / kReportName;
+  if (!fs::is_regular_file(report, error)) return read_rest(path);
+  return read_report(report.string(), path.filename().string(), options);
 }
 
 void add_path(const std::string& text, const ReadOptions& options, std::vector<NodeRow>& rows) {
@@ -133,31 +135,18 @@ void add_path(const std::string& text, const ReadOptions& options, std::vector<N
                      .got = "",
                      .next = ""});
   }
-  if (fs::is_regular_file(path, error)) {
-    rows.push_back(read_report(text, path.stem().string(), options));
-  } else if (fs::is_regular_file(path / kReportName, error)) {
-    rows.push_back(read_report((path / kReportName).string(), path.filename().string(), options));
-  } else if (is_node_folder(path)) {
-    rows.push_back(read_rest(path));
+  std::vector<fs::path> nodes;
+  if (is_node(path)) {
+    nodes.push_back(path);
   } else {
-    std::vector<fs::path> inside;
     for (const fs::directory_entry& entry : fs::directory_iterator(path, error)) {
       if (entry.is_directory(error) || entry.path().extension() == ".json") {
-        inside.push_back(entry.path());
+        nodes.push_back(entry.path());
       }
     }
-    std::sort(inside.begin(), inside.end());
-    for (const fs::path& entry : inside) {
-      if (fs::is_regular_file(entry, error)) {
-        rows.push_back(read_report(entry.string(), entry.stem().string(), options));
-      } else if (fs::is_regular_file(entry / kReportName, error)) {
-        rows.push_back(
-            read_report((entry / kReportName).string(), entry.filename().string(), options));
-      } else {
-        rows.push_back(read_rest(entry));
-      }
-    }
+    std::sort(nodes.begin(), nodes.end());
   }
+  for (const fs::path& node : nodes) rows.push_back(read_node(node, options));
 }
 
 std::set<std::string> gpus_of(const NodeRow& row) {
@@ -194,12 +183,12 @@ void find_namesakes(std::vector<NodeRow>& rows) {
 void find_other_times(std::vector<NodeRow>& rows, double within_s) {
   std::vector<double> starts;
   for (const NodeRow& row : rows) {
-    const auto start = row.report ? utc_seconds(row.report->started_utc) : std::nullopt;
+    const auto start = row.report ? qualify::utc_seconds(row.report->started_utc) : std::nullopt;
     if (start) starts.push_back(static_cast<double>(*start));
   }
   const double middle = median(starts);
   for (NodeRow& row : rows) {
-    const auto start = row.report ? utc_seconds(row.report->started_utc) : std::nullopt;
+    const auto start = row.report ? qualify::utc_seconds(row.report->started_utc) : std::nullopt;
     if (!start || row.status != NodeStatus::Judged) continue;
     const double off_s = static_cast<double>(*start) - middle;
     if (std::abs(off_s) <= within_s) continue;

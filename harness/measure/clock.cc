@@ -1,6 +1,8 @@
 // Calibration of the time-stamp counter against steady_clock. This file times.
 #include "harness/measure/clock.h"
 
+#include <time.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -117,6 +119,13 @@ double TickClock::pair_cost_ns() const {
   }
   std::nth_element(ticks.begin(), ticks.begin() + ticks.size() / 2, ticks.end());
   return static_cast<double>(ticks[ticks.size() / 2]) * scale_.ns_per_tick();
+}
+
+std::uint64_t thread_cpu_ns() {
+  timespec now{};
+  (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000u +
+         static_cast<std::uint64_t>(now.tv_nsec);
 }
 
 }  // namespace allocmark

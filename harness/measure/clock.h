@@ -75,4 +75,7 @@ class TickClock {
   TickScale scale_;
 };
 
+// Processor time of this thread: what one core needs, whatever else the machine does meanwhile.
+[[nodiscard]] std::uint64_t thread_cpu_ns();
+
 }  // namespace allocmark

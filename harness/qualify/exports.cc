@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <ctime>
 #include <map>
 #include <string_view>
 #include <utility>
@@ -14,6 +13,7 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 #include "harness/qualify/judge.h"
+#include "harness/qualify/report_json.h"
 
 namespace allocmark::qualify {
 namespace {
@@ -37,13 +37,6 @@ std::vector<Entry> entries_of(const Report& report) {
   }
   for (const TestResult& test : report.node_tests) entries.push_back({nullptr, &test});
   return entries;
-}
-
-// Seconds since 1970 of "2026-11-22T10:11:12Z"; 0 for another text.
-double unix_seconds(const std::string& utc) {
-  std::tm parts{};
-  const char* const end = strptime(utc.c_str(), "%Y-%m-%dT%H:%M:%SZ", &parts);
-  return end == nullptr ? 0 : static_cast<double>(timegm(&parts));
 }
 
 // A label's value in quotes.
@@ -203,7 +196,7 @@ std::string render_prometheus(const Report& report) {
   metrics.add("allocmark_qualify_duration_seconds", "How long the qualification took.", node,
               report.wall_s);
   metrics.add("allocmark_qualify_start_time_seconds", "When it began, seconds since 1970.", node,
-              unix_seconds(report.started_utc));
+              static_cast<double>(utc_seconds(report.started_utc).value_or(0)));
   for (const GpuReport& gpu : report.gpus) {
     metrics.add("allocmark_qualify_gpu_info", "Always 1; who the GPU is.",
                 gpu_labels(report, &gpu) +

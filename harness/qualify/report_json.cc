@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <ctime>
 #include <optional>
 #include <type_traits>
 #include <utility>
@@ -210,6 +211,13 @@ Report report_from_json(std::string_view text, const std::string& where) {
   Reader filler(object, where, "");
   fields::visit_report(filler, report);
   return report;
+}
+
+std::optional<std::int64_t> utc_seconds(const std::string& text) {
+  std::tm parts{};
+  const char* const end = strptime(text.c_str(), "%Y-%m-%dT%H:%M:%SZ", &parts);
+  if (end == nullptr || *end != '\0') return std::nullopt;
+  return timegm(&parts);
 }
 
 }  // namespace allocmark::qualify

@@ -2,6 +2,8 @@
 // stands in report_fields.h. Flows in: a report, or a file's text; flows out: the other.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -17,5 +19,8 @@ namespace allocmark::qualify {
 // Throws UsageError that names `where` and the key where the text is no qualification, is cut
 // short, or is of another MAJOR version. Keys that a newer MINOR added are ignored.
 [[nodiscard]] Report report_from_json(std::string_view text, const std::string& where);
+
+// Seconds since 1970 of a report's time, "2026-11-22T10:11:12Z"; nothing for another text.
+[[nodiscard]] std::optional<std::int64_t> utc_seconds(const std::string& text);
 
 }  // namespace allocmark::qualify

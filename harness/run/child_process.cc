@@ -20,7 +20,6 @@
 #include <string_view>
 
 #include <fmt/format.h>
-#include "base/error.h"
 #include "results/utf8.h"
 
 namespace allocmark {
@@ -286,6 +285,24 @@ ChildOutcome run_child(const ChildCommand& command) {
     std::array<pollfd, 2> fds = {pollfd{result_fd, POLLIN, 0}, pollfd{stderr_fd, POLLIN, 0}};
     poll(fds.data(), fds.size(), child.closing() ? 1 : 20);
   }
+}
+
+ErrorText error_of(const ChildOutcome& outcome, std::string_view what) {
+  constexpr std::string_view kOwnPrefix = "allocmark: ";
+  std::string text = outcome.stderr_tail;
+  if (text.starts_with(kOwnPrefix)) text.erase(0, kOwnPrefix.size());
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  if (outcome.signal_number != 0) {
+    text = fmt::format("{} ended by {}: {}", what, signal_name(outcome.signal_number), text);
+  }
+  return {.what = text, .where = {}, .wanted = {}, .got = {}, .next = {}};
+}
+
+void rethrow(const ChildOutcome& outcome, std::string_view what) {
+  const ErrorText error = error_of(outcome, what);
+  if (outcome.exit_code == static_cast<int>(ExitCode::Usage)) throw UsageError(error);
+  if (outcome.exit_code == static_cast<int>(ExitCode::FileAccess)) throw FileError(error);
+  throw EnvironmentError(error);
 }
 
 void end_with_parent(pid_t parent_pid) {

@@ -9,9 +9,11 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "harness/cell/pass_turns.h"
 
 namespace allocmark {
@@ -94,6 +96,14 @@ class ChildProcess {
 
 // What it printed last, as UTF-8, without the blanks at its end; empty where it printed nothing.
 [[nodiscard]] std::string last_output(const ChildOutcome& outcome);
+
+// What it said was wrong, in one line without our name, behind the signal that ended `what` (as
+// "the search") where one did.
+[[nodiscard]] ErrorText error_of(const ChildOutcome& outcome, std::string_view what);
+
+// Throws error_of as the child did: UsageError or FileError by its exit code, else
+// EnvironmentError.
+[[noreturn]] void rethrow(const ChildOutcome& outcome, std::string_view what);
 
 // Called first thing in a child: asks the kernel to end this process when its parent ends, and
 // exits where the parent is already gone.

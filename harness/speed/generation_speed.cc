@@ -1,7 +1,6 @@
 #include "harness/speed/generation_speed.h"
 
 #include <fmt/format.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "harness/measure/clock.h"
 #include "workloads/open_workload.h"
 #include "workloads/trace/source.h"
 
@@ -21,13 +21,6 @@ constexpr double kMillionEventsPerSecondTarget = 20;
 constexpr std::uint64_t kGrowthTolerance = kMiB;
 // Reading the resident size costs microseconds; once per so many events it does not show.
 constexpr std::uint64_t kEventsPerLook = std::uint64_t{1} << 18;
-
-std::uint64_t thread_cpu_ns() {
-  timespec now{};
-  (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000u +
-         static_cast<std::uint64_t>(now.tv_nsec);
-}
 
 // 0 where the system does not say.
 std::uint64_t resident_bytes() {

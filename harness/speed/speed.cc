@@ -2,7 +2,6 @@
 #include "harness/speed/speed.h"
 
 #include <sys/resource.h>
-#include <time.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -38,14 +37,6 @@ struct Replayed {
   std::uint64_t event_count = 0;
   std::uint64_t cpu_ns = 0;
 };
-
-// Processor time of this thread: what one core needs, whatever else the machine does meanwhile.
-std::uint64_t thread_cpu_ns() {
-  timespec now{};
-  (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000u +
-         static_cast<std::uint64_t>(now.tv_nsec);
-}
 
 double ns_per_event(const Replayed& replayed) {
   if (replayed.event_count == 0) return 0;

@@ -9,7 +9,6 @@
 #include <cmath>
 #include <condition_variable>
 #include <cstddef>
-#include <ctime>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -65,12 +64,6 @@ class Turns {
   std::uint32_t turn_ = 0;
   bool failed_ = false;
 };
-
-double cpu_seconds() {
-  timespec time{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
-}
 
 rusage thread_usage() {
   rusage usage{};
@@ -239,9 +232,9 @@ ThreadRun::PassEnd ThreadRun::run_pass(const Device& device, Recorder& sum) {
     if (pass.error) return;
     try {
       const rusage before = thread_usage();
-      const double cpu_before_s = cpu_seconds();
+      const std::uint64_t cpu_before_ns = thread_cpu_ns();
       replay(*replayers[i], i, turns, pass);
-      pass.cpu_s = cpu_seconds() - cpu_before_s;
+      pass.cpu_s = static_cast<double>(thread_cpu_ns() - cpu_before_ns) * 1e-9;
       const rusage after = thread_usage();
       pass.wait_count = static_cast<std::uint64_t>(after.ru_nvcsw - before.ru_nvcsw);
       pass.preemption_count = static_cast<std::uint64_t>(after.ru_nivcsw - before.ru_nivcsw);

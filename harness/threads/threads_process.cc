@@ -146,18 +146,9 @@ std::vector<ThreadsRow> run_threads_in_child(const ThreadsSpec& spec, const Thre
   if (outcome.exit_code == 0 && !outcome.result.empty()) {
     return threads_rows_from_json(outcome.result);
   }
-  constexpr std::string_view kOwnPrefix = "allocmark: ";
-  std::string text = outcome.stderr_tail;
-  if (text.starts_with(kOwnPrefix)) text.erase(0, kOwnPrefix.size());
-  while (!text.empty() && text.back() == '\n') text.pop_back();
-  if (outcome.signal_number != 0) {
-    text = fmt::format("the threads ended by {}: {}", signal_name(outcome.signal_number), text);
-  }
-  const ErrorText error{.what = text, .where = {}, .wanted = {}, .got = {}, .next = {}};
-  if (outcome.exit_code == static_cast<int>(ExitCode::Usage)) throw UsageError(error);
-  if (outcome.exit_code == static_cast<int>(ExitCode::FileAccess)) throw FileError(error);
-  if (outcome.signal_number != 0) throw CellsError(error);
-  throw EnvironmentError(error);
+  constexpr std::string_view kWhat = "the threads";
+  if (outcome.signal_number != 0) throw CellsError(error_of(outcome, kWhat));
+  rethrow(outcome, kWhat);
 }
 
 std::string render_threads(const ThreadsSpec& spec, const std::vector<ThreadsRow>& rows) {

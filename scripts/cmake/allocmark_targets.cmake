@@ -59,6 +59,19 @@ function(allocmark_room)
   endif()
 endfunction()
 
+# allocmark_text_header(FILE CONSTANT HEADER OUT): makes generated/harness/HEADER, which holds the text of FILE as CONSTANT.
+# Its path goes to OUT, to be named among a target's sources.
+function(allocmark_text_header file constant header out)
+  set(path ${PROJECT_BINARY_DIR}/generated/harness/${header})
+  add_custom_command(
+    OUTPUT ${path}
+    COMMAND ${CMAKE_COMMAND} -DINPUT=${CMAKE_CURRENT_SOURCE_DIR}/${file} -DOUTPUT=${path} -DNAME=${constant}
+            -P ${PROJECT_SOURCE_DIR}/scripts/cmake/text_header.cmake
+    DEPENDS ${file} ${PROJECT_SOURCE_DIR}/scripts/cmake/text_header.cmake
+    VERBATIM)
+  set(${out} ${path} PARENT_SCOPE)
+endfunction()
+
 # Compiles what nearly every test includes once, with the first test program, for all of them. Only for tests: elsewhere
 # it would hide a missing #include. ccache cannot keep what was compiled this way, so beside ccache it is off.
 function(allocmark_precompile_test_headers name)

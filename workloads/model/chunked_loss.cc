@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/divided_up.h"
 #include "workloads/model/transformer.h"
 
 namespace allocmark {
@@ -13,7 +14,7 @@ Var Transformer::chunk_loss(const Var& hidden, const Tensor& labels) {
 
 Var Transformer::chunked_loss(Var hidden) {
   const std::uint64_t rows = setup_.token_count();
-  const std::uint64_t chunk_rows = (rows + loss_chunks_ - 1) / loss_chunks_;
+  const std::uint64_t chunk_rows = divided_up(rows, loss_chunks_);
   Tensor labels;
   {
     const Var padded = tape_.make(rows + setup_.batch, 8);

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/divided_up.h"
 #include "workloads/model/transformer.h"
 
 namespace allocmark {
@@ -97,9 +98,9 @@ void slice_backward(Tape& tape, Node& node, Backprop& b) {
 // The mean of all elements: 512 threads read 16 elements each before blocks share the work; those
 // meet in a buffer, guarded by a counter.
 void take_mean_scratch(Tape& tape, std::uint64_t count) {
-  const std::uint64_t per_thread = (count + 511) / 512;
+  const std::uint64_t per_thread = divided_up(count, 512);
   if (per_thread < 256) return;
-  const std::uint64_t blocks = std::min<std::uint64_t>(132 * 4, (per_thread + 15) / 16);
+  const std::uint64_t blocks = std::min<std::uint64_t>(132 * 4, divided_up(per_thread, 16));
   const Tensor buffer = tape.allocate(blocks * 4, TensorKind::Workspace);
   const Tensor counter = tape.allocate(4, TensorKind::Workspace);
 }
@@ -113,28 +114,23 @@ void error_backward(Tape& tape, Node& node, Backprop& b) {
 void Transformer::make_dit_parameters() {
   const ModelShape& model = setup_.model;
   const std::uint64_t h = model.hidden;
-  const auto with_its_bias = [&](std::uint64_t in, std::uint64_t out) {
-    const std::size_t index = add_weight(in * out);
-    static_cast<void>(add_weight(out));
-    return index;
-  };
-  patch_weight_ = with_its_bias(kChannels * model.patch * model.patch, h);
-  time_weight_ = with_its_bias(kTimeWidth, h);
-  transform_ = with_its_bias(h, h);
+  patch_weight_ = add_weight_and_bias(kChannels * model.patch * model.patch, h);
+  time_weight_ = add_weight_and_bias(kTimeWidth, h);
+  transform_ = add_weight_and_bias(h, h);
   class_token_ = add_weight((model.vocabulary + 1) * h);  // one more for no class
   for (std::uint64_t i = 0; i < model.layer_count; ++i) {
     const std::size_t first = tape_.parameters().size();
     LayerWeights own;
-    own.query = with_its_bias(h, 3 * h);
-    own.output = with_its_bias(h, h);
-    own.up = with_its_bias(h, model.ffn);
-    own.down = with_its_bias(model.ffn, h);
-    own.modulation = with_its_bias(h, 6 * h);
+    own.query = add_weight_and_bias(h, 3 * h);
+    own.output = add_weight_and_bias(h, h);
+    own.up = add_weight_and_bias(h, model.ffn);
+    own.down = add_weight_and_bias(model.ffn, h);
+    own.modulation = add_weight_and_bias(h, 6 * h);
     layers_.push_back(own);
     layer_parameters_.push_back({.first = first, .count = tape_.parameters().size() - first});
   }
-  final_norm_ = with_its_bias(h, 2 * h);
-  head_ = with_its_bias(h, model.patch * model.patch * 2 * kChannels);
+  final_norm_ = add_weight_and_bias(h, 2 * h);
+  head_ = add_weight_and_bias(h, model.patch * model.patch * 2 * kChannels);
   // Not trained, and the model's own: moved last.
   position_table_ = add_weight(model.patch_count() * h);
   tape_.parameters()[position_table_].trainable = false;

@@ -131,6 +131,8 @@ class Transformer {
 
   // `rows`: of a matrix as PyTorch stores it.
   [[nodiscard]] std::size_t add_weight(std::uint64_t count, std::uint64_t rows = 0);
+  // The weight's index; its bias is the next one.
+  [[nodiscard]] std::size_t add_weight_and_bias(std::uint64_t in, std::uint64_t out);
   [[nodiscard]] Var into_parallel(Var hidden);
   [[nodiscard]] Var out_of_parallel(Var partial);
   [[nodiscard]] Var attend_core(const Var& query, Var key, Var value, Var* weights);

@@ -18,6 +18,12 @@ std::size_t Transformer::add_weight(std::uint64_t count, std::uint64_t rows) {
   return tape_.add_parameter(std::move(parameter));
 }
 
+std::size_t Transformer::add_weight_and_bias(std::uint64_t in, std::uint64_t out) {
+  const std::size_t index = add_weight(in * out);
+  static_cast<void>(add_weight(out));
+  return index;
+}
+
 LinearWeights Transformer::with_bias(std::size_t weight) const {
   return {.weight = weight,
           .bias = setup_.model.is_llama_like() ? kNoBias : weight + 1,

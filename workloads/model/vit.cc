@@ -2,6 +2,7 @@
 // and learned positions join them, and the class token's last state is classified.
 #include <utility>
 
+#include "base/divided_up.h"
 #include "workloads/model/transformer.h"
 
 namespace allocmark {
@@ -48,12 +49,7 @@ void select_backward(Tape& tape, Node& node, Backprop& b) {
 void Transformer::make_vit_parameters() {
   const ModelShape& model = setup_.model;
   const std::uint64_t h = model.hidden;
-  const auto with_its_bias = [&](std::uint64_t in, std::uint64_t out) {
-    const std::size_t index = add_weight(in * out);
-    static_cast<void>(add_weight(out));
-    return index;
-  };
-  patch_weight_ = with_its_bias(3 * model.patch * model.patch, h);
+  patch_weight_ = add_weight_and_bias(3 * model.patch * model.patch, h);
   // A module's own parameters are moved after those of its children: timm's model has them itself.
   const auto own_parameters = [&] {
     class_token_ = add_weight(h);
@@ -65,29 +61,29 @@ void Transformer::make_vit_parameters() {
     const std::size_t first = tape_.parameters().size();
     LayerWeights own;
     if (is_timm) {
-      own.first_norm = with_its_bias(1, h);
-      own.query = with_its_bias(h, 3 * h);
-      own.output = with_its_bias(h, h);
-      own.second_norm = with_its_bias(1, h);
-      own.up = with_its_bias(h, model.ffn);
-      own.down = with_its_bias(model.ffn, h);
+      own.first_norm = add_weight_and_bias(1, h);
+      own.query = add_weight_and_bias(h, 3 * h);
+      own.output = add_weight_and_bias(h, h);
+      own.second_norm = add_weight_and_bias(1, h);
+      own.up = add_weight_and_bias(h, model.ffn);
+      own.down = add_weight_and_bias(model.ffn, h);
       layers_.push_back(own);
       layer_parameters_.push_back({.first = first, .count = tape_.parameters().size() - first});
       continue;
     }
-    own.query = with_its_bias(h, h);
-    own.key = with_its_bias(h, h);
-    own.value = with_its_bias(h, h);
-    own.output = with_its_bias(h, h);
-    own.first_norm = with_its_bias(1, h);
-    own.second_norm = with_its_bias(1, h);
-    own.up = with_its_bias(h, model.ffn);
-    own.down = with_its_bias(model.ffn, h);
+    own.query = add_weight_and_bias(h, h);
+    own.key = add_weight_and_bias(h, h);
+    own.value = add_weight_and_bias(h, h);
+    own.output = add_weight_and_bias(h, h);
+    own.first_norm = add_weight_and_bias(1, h);
+    own.second_norm = add_weight_and_bias(1, h);
+    own.up = add_weight_and_bias(h, model.ffn);
+    own.down = add_weight_and_bias(model.ffn, h);
     layers_.push_back(own);
     layer_parameters_.push_back({.first = first, .count = tape_.parameters().size() - first});
   }
-  final_norm_ = with_its_bias(1, h);
-  head_ = with_its_bias(h, model.vocabulary);
+  final_norm_ = add_weight_and_bias(1, h);
+  head_ = add_weight_and_bias(h, model.vocabulary);
   if (is_timm) own_parameters();
 }
 
@@ -96,7 +92,7 @@ void Transformer::make_vit_parameters() {
 std::uint64_t Transformer::weight_sum_count() const {
   const ModelShape& model = setup_.model;
   const std::uint64_t columns = kPaddedBytes / 2 * model.patch * model.patch;
-  const std::uint64_t tiles = ((model.hidden + 127) / 128) * ((columns + 255) / 256);
+  const std::uint64_t tiles = divided_up(model.hidden, 128) * divided_up(columns, 256);
   return 132 / tiles + 1;
 }
 
