@@ -19,6 +19,7 @@
 #include "base/output_file.h"
 #include "harness/cli/commands.h"
 #include "harness/run/child_process.h"
+#include "harness/run/plan_confs.h"
 #include "harness/run/runtime_select.h"
 #include "harness/simcheck/simcheck.h"
 
@@ -90,9 +91,10 @@ std::vector<Setting> settings_of(const SimcheckCommand& command) {
   }
   std::vector<Setting> settings;
   for (const std::string& text : command.settings) {
-    const std::size_t equals = std::min(text.find('='), text.size());
-    settings.push_back({.allocator = text.substr(0, equals),
-                        .conf = equals < text.size() ? text.substr(equals + 1) : ""});
+    const ScopedText scope = split_scope(text);
+    settings.push_back(scope.allocator.empty() ? Setting{.allocator = text, .conf = ""}
+                                               : Setting{.allocator = std::string(scope.allocator),
+                                                         .conf = std::string(scope.conf)});
     const BackendEntry& entry = find_backend(settings.back().allocator);
     if (const auto error = entry.check_conf(settings.back().conf)) throw UsageError(*error);
   }
@@ -149,7 +151,7 @@ ExitCode simcheck_command(const SimcheckCommand& command) {
   const std::vector<simcheck::Program> programs = programs_of(command);
   const simcheck::Lab lab =
       simcheck::make_lab(own_program_path(), command.on, command.against, kTimeoutS);
-  std::uint64_t differing = 0, answers = 0, failures = 0;
+  std::uint64_t differing = 0, answers = 0, failures = 0, unanswered = 0;
   for (const Setting& setting : settings) {
     std::uint64_t differing_here = 0;
     for (std::size_t begin = 0; begin < programs.size(); begin += kAtOnce) {
@@ -160,6 +162,7 @@ ExitCode simcheck_command(const SimcheckCommand& command) {
       const simcheck::Report report = simcheck::compare(lab, jobs);
       answers += report.answer_count;
       failures += report.failure_count;
+      unanswered += report.unanswered_count;
       for (const Difference& difference : report.differences) {
         ++differing_here;
         print_difference(command, jobs[difference.job], difference);
@@ -175,7 +178,13 @@ ExitCode simcheck_command(const SimcheckCommand& command) {
   }
   fmt::print("{} on and {} against: {} answers compared ({} failed requests), {} differences\n",
              command.on, command.against, answers, failures, differing);
-  return differing == 0 ? ExitCode::Pass : ExitCode::Regression;
+  if (differing > 0) return ExitCode::Regression;
+  if (unanswered == 0) return ExitCode::Pass;
+  fmt::print(
+      "{} runs of a program broke on both devices, or an earlier one ended their process: "
+      "nothing is known of them\n",
+      unanswered);
+  return ExitCode::CellsIncomplete;
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "base/random.h"
 #include "harness/replay/kernel_source.h"
 #include "workloads/trace/source.h"
+#include "workloads/trace/trace_row.h"
 
 namespace allocmark::simcheck {
 namespace {
@@ -126,30 +127,17 @@ std::vector<Event> without_strangers(const std::vector<Event>& events) {
 }
 
 std::string to_row(const Event& event) {
-  switch (event.kind) {
-    case EventKind::Alloc:
-      return fmt::format("alloc,{},{},{}", event.id, event.size_bytes, event.stream);
-    case EventKind::Free:
-      return fmt::format("free,{},0,0", event.id);
-    case EventKind::Record:
-      return fmt::format("record,{},0,{}", event.id, event.stream);
-    case EventKind::Kernel:
-      return fmt::format("kernel,0,{},{}", event.size_bytes, event.stream);
-    case EventKind::Busy:
-      return fmt::format("busy,0,0,{}", event.stream);
-    case EventKind::Sync:
-      return "sync,0,0,0";
-    case EventKind::Trim:
-      return "empty_cache,0,0,0";
-    case EventKind::Mark:
-      break;
-  }
-  return "mark,step,0,0";
+  std::string row;
+  append_trace_row(event, "step", /*tagged=*/false, &row);
+  row.pop_back();
+  return row;
 }
 
 std::string to_trace(const Program& program) {
-  std::string text = "op,id,size,stream\n";
-  for (const Event& event : program.events) text += to_row(event) + "\n";
+  std::string text = fmt::format("{}\n", kTraceColumns);
+  for (const Event& event : program.events) {
+    append_trace_row(event, "step", /*tagged=*/false, &text);
+  }
   return text;
 }
 

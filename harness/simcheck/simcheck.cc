@@ -15,6 +15,9 @@
 namespace allocmark::simcheck {
 namespace {
 
+// How the line begins with which a side says why it goes no further.
+constexpr std::string_view kBroken = "! ";
+
 std::string_view next_line(std::string_view& text) {
   const std::size_t end = std::min(text.find('\n'), text.size());
   const std::string_view line = text.substr(0, end);
@@ -46,7 +49,7 @@ std::vector<std::string> texts_of(const ChildOutcome& outcome) {
   if (reason.empty()) {
     texts.pop_back();
   } else {
-    texts.back() += "! " + reason + "\n";
+    texts.back() += fmt::format("{}{}\n", kBroken, reason);
   }
   return texts;
 }
@@ -64,6 +67,10 @@ std::optional<Difference> first_difference(const Job& job, std::string_view on,
                         .on = ours.empty() ? "nothing" : std::string(ours),
                         .against = theirs.empty() ? "nothing" : std::string(theirs),
                         .failures_before = failures};
+    }
+    if (ours.starts_with(kBroken)) {
+      ++report.unanswered_count;
+      return std::nullopt;
     }
     ++report.answer_count;
     if (ours.starts_with("oom")) {
@@ -110,7 +117,10 @@ Report compare(const Lab& lab, const std::vector<Job>& jobs) {
   Report report;
   for (std::size_t job = 0; job < jobs.size(); ++job) {
     // A process ended before this job: the one that it ended in says why.
-    if (job >= on.size() || job >= against.size()) break;
+    if (job >= on.size() || job >= against.size()) {
+      report.unanswered_count += jobs.size() - job;
+      break;
+    }
     std::optional<Difference> difference =
         first_difference(jobs[job], on[job], against[job], report);
     if (!difference) continue;

@@ -32,6 +32,9 @@ struct Difference {
 struct Report {
   std::uint64_t answer_count = 0, failure_count = 0;  // compared, and failed requests among them
   std::vector<Difference> differences;                // at most one per job
+  // Jobs of which nothing can be said: both sides broke at the same place, or an earlier job ended
+  // the process.
+  std::size_t unanswered_count = 0;
 };
 
 [[nodiscard]] Report compare(const Lab& lab, const std::vector<Job>& jobs);

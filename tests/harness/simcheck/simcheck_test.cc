@@ -101,6 +101,19 @@ TEST_CASE("every kind of deviation is found at its first call and made short") {
   }
 }
 
+TEST_CASE("programs that break on both devices are not called equal") {
+  const std::vector<Job> jobs = jobs_of_seeds(3);
+  // The first breaks after an answer, the second is whole, and the third has none.
+  const Lab lab = [](int, const std::vector<Job>&) {
+    return std::vector<std::string>{"- 0\n! no memory\n", "- 0\n"};
+  };
+  const Report report = compare(lab, jobs);
+  CHECK(report.differences.empty());
+  CHECK(report.unanswered_count == 2);
+  CHECK(report.answer_count == 2);
+  CHECK(compare(lab_with(Plant::None), jobs).unanswered_count == 0);
+}
+
 TEST_CASE("what differs only after other programs is not made short") {
   const Lab lab = lab_with(Plant::OnlyAfterOthers);
   const std::vector<Job> jobs = jobs_of_seeds(2);
