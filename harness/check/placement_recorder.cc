@@ -12,8 +12,6 @@ namespace allocmark {
 namespace {
 
 constexpr std::uint64_t kCounterInterval = 2000;
-// Where a backend does not tell its segments, places are written relative to such a boundary.
-constexpr std::uint64_t kRegionBytes = std::uint64_t{1} << 40;
 constexpr std::string_view kAsyncBackend = "backend:cudaMallocAsync";
 
 bool is_pytorch(const PlacementHeader& header) {
@@ -116,9 +114,9 @@ const std::pair<const std::uint64_t, PlacementRecorder::Segment>* PlacementRecor
 void PlacementRecorder::write_place(std::uint64_t address) {
   const auto* segment = segment_of(address);
   if (segment == nullptr) {
-    const std::uint64_t region = address / kRegionBytes * kRegionBytes;
-    const Segment added{.size_bytes = kRegionBytes, .ordinal = ordinal_next_++};
-    file_.write(fmt::format("g {} {:x} {} 0 0\n", added.ordinal, region, kRegionBytes));
+    const std::uint64_t region = address / kPlacementRegionBytes * kPlacementRegionBytes;
+    const Segment added{.size_bytes = kPlacementRegionBytes, .ordinal = ordinal_next_++};
+    file_.write(fmt::format("g {} {:x} {} 0 0\n", added.ordinal, region, kPlacementRegionBytes));
     segment = &*segments_.emplace(region, added).first;
   }
   file_.write(fmt::format("a {} {:x}\n", segment->second.ordinal, address - segment->first));

@@ -13,6 +13,10 @@
 
 namespace allocmark {
 
+// Where a backend does not tell its segments, places are written relative to such a boundary, as if
+// all between two of them were a segment.
+inline constexpr std::uint64_t kPlacementRegionBytes = std::uint64_t{1} << 40;
+
 struct PlacementHeader {
   std::uint64_t device_total_bytes = 0;
   std::uint64_t limit_bytes = 0;  // that the allocator itself enforces; 0 = none

@@ -177,13 +177,8 @@ DeviceAnswer describe_device(std::string_view device, const std::string& program
   DeviceAnswer answer;
   if (outcome.timed_out) {
     answer.failure = fmt::format("the CUDA driver did not answer within {} s", kDescribeTimeoutS);
-  } else if (outcome.signal_number != 0) {
-    answer.failure = fmt::format("asking for it ended by {}: {}",
-                                 signal_name(outcome.signal_number), outcome.stderr_tail);
-  } else if (outcome.exit_code != 0) {
-    constexpr std::string_view kOwnPrefix = "allocmark: ";
-    const std::string& text = outcome.stderr_tail;
-    answer.failure = text.substr(text.starts_with(kOwnPrefix) ? kOwnPrefix.size() : 0);
+  } else if (outcome.signal_number != 0 || outcome.exit_code != 0) {
+    answer.failure = error_of(outcome, "asking for it").what;
   } else {
     try {
       answer.facts = environment_from_json(

@@ -25,9 +25,10 @@ struct PlacementDifference {
 [[nodiscard]] std::optional<PlacementDifference> first_difference(std::string_view base,
                                                                   std::string_view now);
 
-// For each of the plan's cells in `cells` (an index and its seed's workload are in the plan): what
-// differs first. A cell is left out where its processes gave no answers, or did not differ again.
-// Writes below `folder` and removes what it wrote. `interrupt` may be null.
+// For each of the plan's cells in `cells`, given by its index: what differs first. A cell is left
+// out where its processes gave no answers or did not differ again, and where the sides are
+// different allocators, which place nothing alike. Writes below `folder` and removes what it wrote.
+// `interrupt` may be null.
 [[nodiscard]] std::map<std::size_t, std::string> first_differences(
     const InterleavedPlan& plan, const std::vector<std::size_t>& cells, const std::string& folder,
     std::uint64_t timeout_s, const InterruptGuard* interrupt);
