@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "allocators/caching/release.h"
 #include "base/bytes.h"
 #include "base/error.h"
 #include "harness/advise/advice.h"
@@ -165,10 +166,11 @@ void print_basis(const Advice& advice) {
       [](std::uint32_t sum, const SettingFacts& facts) { return sum + facts.pass_count; });
   std::string text = fmt::format(
       "it rests on: {} settings and {} passes of {} events without a clock on a simulated {} "
-      "({:.1f} s), {} cells measured there; PyTorch 2.11's allocator. * = no other setting needs "
-      "less memory and costs less.",
+      "({:.1f} s), {} cells measured there; PyTorch {}'s allocator. * = no other setting needs "
+      "less "
+      "memory and costs less.",
       search.settings.size(), pass_count, search.event_count, advice.device.gpu_name,
-      advice.search_s, advice.cells.size());
+      advice.search_s, advice.cells.size(), caching::newest_rules().name());
   const bool is_open = std::ranges::any_of(
       search.settings, [](const SettingFacts& facts) { return facts.unsettled_bytes > 0; });
   if (is_open) text += " ? = not every larger amount was tried ('fit --exact' does).";
