@@ -212,25 +212,18 @@ void add_silent(const std::vector<std::string>& expected, std::vector<NodeRow>& 
 }
 
 std::string worst_reason(const qualify::Report& report) {
-  const qualify::TestResult* worst = nullptr;
-  const qualify::GpuReport* place = nullptr;
-  const auto look = [&](const qualify::TestResult& test, const qualify::GpuReport* gpu) {
-    if (worst != nullptr && test.verdict <= worst->verdict) return;
-    worst = &test;
-    place = gpu;
-  };
-  for (const qualify::GpuReport& gpu : report.gpus) {
-    for (const qualify::TestResult& test : gpu.tests) look(test, &gpu);
-  }
-  for (const qualify::TestResult& test : report.node_tests) look(test, nullptr);
-  if (worst == nullptr || worst->verdict < qualify::Verdict::Warn) return "";
+  const std::vector<qualify::PlacedTest> tests = qualify::all_tests(report);
+  const auto worst = std::ranges::max_element(
+      tests, {}, [](const qualify::PlacedTest& placed) { return placed.test->verdict; });
+  if (worst == tests.end() || worst->test->verdict < qualify::Verdict::Warn) return "";
   std::string where;
-  if (place != nullptr) {
-    where = " " + place->facts.label;
-    if (!place->facts.pci_bus_id.empty()) where += " " + place->facts.pci_bus_id;
-    if (!place->facts.serial.empty()) where += " serial " + place->facts.serial;
+  if (worst->gpu != nullptr) {
+    const qualify::GpuFacts& facts = worst->gpu->facts;
+    where = " " + facts.label;
+    if (!facts.pci_bus_id.empty()) where += " " + facts.pci_bus_id;
+    if (!facts.serial.empty()) where += " serial " + facts.serial;
   }
-  return fmt::format("{}{}: {}", test_id(*worst), where, worst->reason);
+  return fmt::format("{}{}: {}", test_id(*worst->test), where, worst->test->reason);
 }
 
 void decide_judged(NodeRow& row) {

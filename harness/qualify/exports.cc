@@ -24,21 +24,6 @@ std::string dump(const OrderedJson& json, int indent = -1) {
   return json.dump(indent, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
-// A test of the report, and the GPU that it is of; null: of the node.
-struct Entry {
-  const GpuReport* gpu;
-  const TestResult* test;
-};
-
-std::vector<Entry> entries_of(const Report& report) {
-  std::vector<Entry> entries;
-  for (const GpuReport& gpu : report.gpus) {
-    for (const TestResult& test : gpu.tests) entries.push_back({&gpu, &test});
-  }
-  for (const TestResult& test : report.node_tests) entries.push_back({nullptr, &test});
-  return entries;
-}
-
 // A label's value in quotes.
 std::string label_value(std::string_view text) {
   std::string result = "\"";
@@ -109,7 +94,7 @@ double verdict_number(Verdict verdict) {
 constexpr int kNoAction = 0;
 constexpr int kContactSupport = 5;
 
-OrderedJson health_event(const Report& report, const Entry& entry) {
+OrderedJson health_event(const Report& report, const PlacedTest& entry) {
   const TestResult& test = *entry.test;
   const bool fatal = test.verdict == Verdict::Fail && !passes_by_itself(test);
   OrderedJson entities = OrderedJson::array();
@@ -159,7 +144,7 @@ std::string_view dcgm_status(Verdict verdict) {
   return "Skip";
 }
 
-OrderedJson dcgm_result(const Entry& entry) {
+OrderedJson dcgm_result(const PlacedTest& entry) {
   OrderedJson result = OrderedJson::object();
   if (entry.gpu != nullptr) {
     result["entity_group"] = "GPU";
@@ -179,7 +164,7 @@ OrderedJson dcgm_result(const Entry& entry) {
 
 std::string render_prometheus(const Report& report) {
   Metrics metrics;
-  for (const Entry& entry : entries_of(report)) {
+  for (const PlacedTest& entry : all_tests(report)) {
     const std::string labels =
         gpu_labels(report, entry.gpu) + ",test=" + label_value(test_id(*entry.test));
     metrics.add("allocmark_qualify_verdict", "0 PASS, 1 WARN, 2 FAIL, -1 SKIP.", labels,
@@ -211,7 +196,7 @@ std::string render_prometheus(const Report& report) {
 
 std::string render_nvsentinel(const Report& report) {
   std::string lines;
-  for (const Entry& entry : entries_of(report)) lines += dump(health_event(report, entry));
+  for (const PlacedTest& entry : all_tests(report)) lines += dump(health_event(report, entry));
   return lines;
 }
 
@@ -219,7 +204,7 @@ std::string render_superbench(const Report& report) {
   constexpr const char* kPrefix = "allocmark-qualify/";
   OrderedJson line{{"node", report.node.name},
                    {std::string(kPrefix) + "return_code", static_cast<int>(report.exit_code)}};
-  for (const Entry& entry : entries_of(report)) {
+  for (const PlacedTest& entry : all_tests(report)) {
     const std::string rank = entry.gpu == nullptr ? "" : fmt::format(":{}", entry.gpu->facts.index);
     line[fmt::format("{}{}_verdict{}", kPrefix, entry.test->test, rank)] =
         verdict_number(entry.test->verdict);
@@ -238,7 +223,7 @@ std::string render_superbench(const Report& report) {
 std::string render_dcgm(const Report& report) {
   std::map<std::string, std::size_t> places;
   OrderedJson tests = OrderedJson::array();
-  for (const Entry& entry : entries_of(report)) {
+  for (const PlacedTest& entry : all_tests(report)) {
     const std::string id = test_id(*entry.test);
     const auto [place, is_new] = places.emplace(id, tests.size());
     if (is_new) tests.push_back({{"name", id}, {"results", OrderedJson::array()}});

@@ -189,6 +189,15 @@ std::vector<TestResult> judge_siblings(const std::vector<GpuReport>& gpus,
   return results;
 }
 
+std::vector<PlacedTest> all_tests(const Report& report) {
+  std::vector<PlacedTest> all;
+  for (const GpuReport& gpu : report.gpus) {
+    for (const TestResult& test : gpu.tests) all.push_back({.gpu = &gpu, .test = &test});
+  }
+  for (const TestResult& test : report.node_tests) all.push_back({.test = &test});
+  return all;
+}
+
 void conclude(Report& report, Verdict fails_from) {
   bool waiting_helps = false;
   bool tests_failed = false;

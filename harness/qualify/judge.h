@@ -28,6 +28,14 @@ struct TestEnd {
 [[nodiscard]] std::vector<TestResult> judge_siblings(const std::vector<GpuReport>& gpus,
                                                      const Thresholds& thresholds);
 
+struct PlacedTest {
+  const GpuReport* gpu = nullptr;  // null: a test of the node
+  const TestResult* test = nullptr;
+};
+
+// The tests of all GPUs, then those of the node. They point into the report.
+[[nodiscard]] std::vector<PlacedTest> all_tests(const Report& report);
+
 // Whether everything that a test found may be otherwise at another try: somebody else's work, heat,
 // an old driver.
 [[nodiscard]] bool passes_by_itself(const TestResult& test, Verdict fails_from = Verdict::Fail);

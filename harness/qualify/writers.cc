@@ -7,11 +7,11 @@
 #include <map>
 #include <optional>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 #include "base/bytes.h"
+#include "harness/qualify/judge.h"
 #include "results/columns/text.h"
 
 namespace allocmark::qualify {
@@ -97,16 +97,6 @@ std::string node_text(const NodeFacts& node) {
   return printable(text) + ":\n";
 }
 
-// The tests of all GPUs, then those of the node.
-std::vector<std::pair<const GpuReport*, const TestResult*>> all_tests(const Report& report) {
-  std::vector<std::pair<const GpuReport*, const TestResult*>> all;
-  for (const GpuReport& gpu : report.gpus) {
-    for (const TestResult& test : gpu.tests) all.emplace_back(&gpu, &test);
-  }
-  for (const TestResult& test : report.node_tests) all.emplace_back(nullptr, &test);
-  return all;
-}
-
 struct Count {
   std::size_t tests = 0, failures = 0, skipped = 0;
 };
@@ -172,22 +162,22 @@ std::string render_junit(const Report& report, Verdict fails_from) {
 }
 
 std::string render_one_line(const Report& report) {
-  const auto tests = all_tests(report);
+  const std::vector<PlacedTest> tests = all_tests(report);
   const std::string node = report.node.name.empty() ? "this node" : report.node.name;
-  const auto worst = std::max_element(tests.begin(), tests.end(), [](const auto& a, const auto& b) {
-    return a.second->verdict < b.second->verdict;
-  });
-  if (worst == tests.end() || worst->second->verdict <= Verdict::Pass) {
+  const auto worst = std::max_element(
+      tests.begin(), tests.end(),
+      [](const PlacedTest& a, const PlacedTest& b) { return a.test->verdict < b.test->verdict; });
+  if (worst == tests.end() || worst->test->verdict <= Verdict::Pass) {
     return fmt::format("{}: {} GPUs of {}, level {}, {:.0f} s\n", to_string(report.verdict),
                        report.gpus.size(), printable(node), report.level, report.wall_s);
   }
-  const TestResult& test = *worst->second;
-  const auto others = std::count_if(tests.begin(), tests.end(), [](const auto& pair) {
-    return pair.second->verdict >= Verdict::Warn;
+  const TestResult& test = *worst->test;
+  const auto others = std::count_if(tests.begin(), tests.end(), [](const PlacedTest& placed) {
+    return placed.test->verdict >= Verdict::Warn;
   });
   std::string place = printable(node);
-  if (worst->first != nullptr) {
-    const GpuFacts& facts = worst->first->facts;
+  if (worst->gpu != nullptr) {
+    const GpuFacts& facts = worst->gpu->facts;
     place += " " + facts.label;
     if (!facts.pci_bus_id.empty()) place += " " + printable(facts.pci_bus_id);
   }
