@@ -55,9 +55,6 @@ struct NumberComparison {
   std::string reason = {};  // empty where the numbers say it all
   bool safety = false;      // more of it is worse whatever else is; undecided is no pass
   bool excused = false;     // not compared, and no fault of either side: it decides nothing
-  // Of placements: the first request that the sides placed differently, in words; empty where not
-  // known.
-  std::string first_difference = {};
   // Rounds (of runs: passes) that would probably decide it, where it is undecided for want of them.
   std::optional<std::uint64_t> rounds_needed = {};
 };
@@ -72,6 +69,8 @@ struct CellComparison {
   std::vector<NumberComparison> numbers = {};
   std::size_t same_left_out = 0;        // exact numbers that are the same and not listed above
   std::vector<std::string> flags = {};  // "BASE: allocate drifts ..."
+  // The first request that the sides placed differently, in words; empty where not known.
+  std::string first_difference = {};
   [[nodiscard]] double change_abs_max() const;  // of the numbers that gave the verdict
 };
 

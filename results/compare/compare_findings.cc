@@ -268,23 +268,16 @@ std::string what_of(const Finding& finding) {
   return fmt::format("{} +{}", text, finding.more_count);
 }
 
-// Where the sides' placements part, for what rests on placements.
-std::string_view first_difference_of(const Finding& finding) {
-  if (finding.number == nullptr || finding.number->timed) return {};
-  for (const NumberComparison& number : finding.cell->numbers) {
-    if (number.name == "placement_hash") return number.first_difference;
-  }
-  return {};
-}
-
 std::string line_of(const Finding& finding, const Places& places, std::vector<std::string>& notes) {
   std::string verdict(to_string(finding.verdict));
   if (finding.number != nullptr && finding.number->excused) verdict = "not compared";
   if (!finding.gated && finding.verdict == Verdict::Worse) verdict = "(worse)";
   std::string advice =
       finding.number == nullptr ? finding.cell->reason : advice_for(*finding.cell, *finding.number);
-  const std::string_view placed = first_difference_of(finding);
-  if (!placed.empty()) advice = fmt::format("placements differ {}. {}", placed, advice);
+  // Exact numbers rest on placements.
+  const std::string& placed = finding.cell->first_difference;
+  const bool is_exact = finding.number != nullptr && !finding.number->timed;
+  if (is_exact && !placed.empty()) advice = fmt::format("placements differ {}. {}", placed, advice);
   const std::size_t note = note_of(notes, printable(advice));
   std::string line =
       padded(verdict, kWidths[0]) + padded(places.text(*finding.cell), kWidths[1]) +

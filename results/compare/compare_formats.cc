@@ -38,7 +38,6 @@ Json number_json(const NumberComparison& number) {
                {"gated", number.gated},
                {"safety", number.safety},
                {"reason", number.reason}};
-  if (!number.first_difference.empty()) json["first_difference"] = number.first_difference;
   if (number.base_text.empty() && number.now_text.empty()) {
     json["base"] = known(number.base);
     json["new"] = known(number.now);
@@ -118,6 +117,7 @@ std::string render_comparison_json(const Comparison& comparison) {
     json["verdict"] = to_string(cell.verdict);
     json["reason"] = cell.reason;
     json["flags"] = cell.flags;
+    if (!cell.first_difference.empty()) json["first_difference"] = cell.first_difference;
     Json numbers = Json::array();
     for (const NumberComparison& number : cell.numbers) numbers.push_back(number_json(number));
     json["numbers"] = std::move(numbers);

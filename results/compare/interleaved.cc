@@ -136,7 +136,6 @@ class RoundComparer {
   [[nodiscard]] std::string timed_reason() const;
   [[nodiscard]] RunSide side(std::size_t index) const;
   void count_all_rounds(std::size_t plan_index, CellComparison& cell) const;
-  void add_first_difference(std::size_t plan_index, CellComparison& cell) const;
   void add_timed(std::size_t plan_index, CellComparison& cell, std::size_t cell_index);
   NumberComparison timed_number(const TimedNumber& timed, const CellRounds& rounds,
                                 std::vector<double>& differences) const;
@@ -232,7 +231,8 @@ Comparison RoundComparer::run() {
     }
     const bool refused = !cell.reason.empty();
     if (!refused) count_all_rounds(plan_index, cell);
-    add_first_difference(plan_index, cell);
+    const auto placed = run_.first_differences.find(plan_index);
+    if (placed != run_.first_differences.end()) cell.first_difference = placed->second;
     if (policy_.scope == CompareScope::Timed && !refused) {
       std::erase_if(cell.numbers, [](const NumberComparison& number) { return !number.safety; });
     }
@@ -257,15 +257,6 @@ void RoundComparer::count_all_rounds(std::size_t plan_index, CellComparison& cel
                      [&](const NumberComparison& number) { return number.name == fresh.name; });
     if (found == cell.numbers.end() || found->verdict == Verdict::NotComparable) continue;
     *found = std::move(fresh);
-  }
-}
-
-void RoundComparer::add_first_difference(std::size_t plan_index, CellComparison& cell) const {
-  const auto found = run_.first_differences.find(plan_index);
-  if (found == run_.first_differences.end()) return;
-  for (NumberComparison& number : cell.numbers) {
-    const bool differs = number.name == "placement_hash" && number.verdict != Verdict::Same;
-    if (differs) number.first_difference = found->second;
   }
 }
 
