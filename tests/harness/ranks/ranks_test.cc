@@ -215,6 +215,7 @@ TEST_CASE("ranks come from a job's text, and one of them may differ") {
   CHECK(has(refused({.workloads = {"train:gpt2-124m"}}), "one rank"));
   CHECK(has(refused({.workloads = {"train:gpt2-124m,dp=2,rank=1"}}), "rank=1"));
   CHECK(has(refused({.workloads = {"churn:events=9"}}), "another workload"));
+  CHECK(has(refused({.workloads = {"trian:gpt2-124m,dp=2"}}), "did you mean 'train'"));
   CHECK(has(refused({.workloads = {"train:gpt2-124m,dp=2"}, .chosen = {0, 2}}), "0 to 1"));
   CHECK(has(refused({.workloads = {"train:gpt2-124m,dp=4"}, .chosen = {0, 0}}), "named twice"));
   CHECK(has(refused({.workloads = {"train:gpt2-124m,dp=32"}}), "2 to 16 ranks"));
