@@ -135,10 +135,14 @@ def perf_section(folder):
     for path in sorted((folder / "raw").glob("perf_*.txt"), key=lambda path: order(path.stem.partition("_")[2])):
         rows = []
         for line in path.read_text().splitlines():
-            found = re.match(r"\s*([\d.]+)%\s+\[\.\]\s+(.*\S)", line)
+            found = re.match(r"([\d.]+)% \[\.\] (.*)", line)
             if found and len(rows) < 8:
-                name = found[2].replace("c10::cuda::CUDACachingAllocator::", "").replace("(anonymous namespace)::", "")
-                rows.append([f"`{name[:90]}`", f"{found[1]} %"])
+                name = re.sub(r"c10::cuda::CUDACachingAllocator::(Native::)?|\(anonymous namespace\)::", "", found[2])
+                tree = re.match(r"std::_Rb_tree<.*>\s*::(erase|_M_insert_unique|_M_erase|find|lower_bound)", name)
+                by = re.search(r"BlockComparator\w+", name)
+                if tree:
+                    name = f"std::_Rb_tree::{tree[1]}, by {by[0] if by else 'a function'}"
+                rows.append([f"`{name}`", f"{found[1]} %"])
         out += f"\nPyTorch {path.stem.partition('_')[2]}:\n\n" + table(["function of libc10_cuda", "share:"], rows)
     return "## Where the time goes\n\nSamples of the processor's clock inside libc10_cuda, replaying `gpt2_train_amp`.\n" + out if out else ""
 
