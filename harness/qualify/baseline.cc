@@ -22,7 +22,12 @@ namespace fs = std::filesystem;
 BaselineRow read_row(const Json& json) {
   const auto numbers = json.get<std::vector<double>>();
   constexpr std::size_t kNumbersMin = 6;
-  if (numbers.size() < kNumbersMin) throw std::out_of_range("a row of " + json.dump());
+  // Larger numbers are no whole numbers of a double any more.
+  constexpr double kNumberMax = 9007199254740992;
+  const auto is_possible = [](double number) { return number >= 0 && number <= kNumberMax; };
+  if (numbers.size() < kNumbersMin || !std::ranges::all_of(numbers, is_possible)) {
+    throw std::out_of_range("a row of " + json.dump());
+  }
   const std::size_t end = numbers.size();
   return {.size_bytes = static_cast<std::uint64_t>(numbers[0]),
           .sample_count = static_cast<std::uint64_t>(numbers[1]),

@@ -21,6 +21,12 @@ namespace allocmark {
 // Where a child writes its result.
 inline constexpr int kResultFd = 3;
 
+// How long to wait for news of a child. One whose pipes are at their end exits within microseconds;
+// one whose pipes a process that it left behind holds open, and one whose time is up, are found at
+// the latest after the other time.
+inline constexpr int kPollMsClosing = 1;
+inline constexpr int kPollMsMax = 50;
+
 struct ChildCommand {
   std::vector<std::string> argv;         // argv[0] is the path of the program
   std::vector<std::string> environment;  // "NAME=value"; the child sees nothing else

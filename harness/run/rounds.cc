@@ -24,10 +24,6 @@
 namespace allocmark {
 namespace {
 
-// A child whose pipes are at their end exits within microseconds; one whose pipes a process that it
-// left behind holds open, and one whose time is up, are found at the latest after the other time.
-constexpr int kPollMsClosing = 1;
-constexpr int kPollMsMax = 50;
 constexpr std::uint64_t kWaitingCountMax = 256;
 constexpr std::uint64_t kFilesPerChild = 4;
 constexpr std::uint64_t kFilesOfOurs = 64;

@@ -8,14 +8,11 @@
 #include <cstddef>
 #include <memory>
 
+#include "harness/run/child_process.h"
 #include "harness/run/runtime_select.h"
 
 namespace allocmark {
 namespace {
-
-// A child whose pipes are held open by a process it left behind is found at the latest after this
-// time.
-constexpr int kPollMsMax = 50;
 
 struct RunningGroup {
   std::size_t index = 0;

@@ -13,9 +13,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A child whose pipes are at their end exits within microseconds.
-constexpr int kPollMsClosing = 1;
-
 }  // namespace
 
 RunGroup::RunGroup(RunGroupSpec spec) : spec_(std::move(spec)) {

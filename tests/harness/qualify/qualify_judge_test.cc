@@ -261,7 +261,9 @@ TEST_CASE("a baseline is read with and without lower quantiles and levels, and n
   CHECK(levels.rows.at("cudaFree").at(0).p90_ns == 8);
   CHECK(find_baseline(folder.path(), "A GPU"));
   CHECK(!find_baseline(folder.path(), "Another GPU"));
-  for (const char* bad : {"3", R"({"cudaFree": [[1, 2]]})", R"({"cudaFree": {"x": []}})"}) {
+  for (const char* bad : {"3", R"({"cudaFree": [[1, 2]]})", R"({"cudaFree": {"x": []}})",
+                          R"({"cudaFree": [[-4, 200, 11, 12, 13, 14]]})",
+                          R"({"cudaFree": [[4, 1e300, 11, 12, 13, 14]]})"}) {
     CHECK_THROWS_AS(read_baseline(profile(bad)), UsageError);
   }
 }
