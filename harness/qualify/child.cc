@@ -130,6 +130,8 @@ TestAnswer answer_from_json(std::string_view text) {
 
 ChildCommand child_command(const TestSpec& spec, const ChildPlan& plan) {
   std::vector<std::pair<std::string, std::string>> changes = runtime_environment(spec.device);
+  // On a simulated GPU only modelled time is judged.
+  if (is_simulated(spec.device)) changes.emplace_back("SIMCUDA_HOST_CACHES", "warm");
   if (plan.simulated_gpu_count > 0) {
     changes.emplace_back("SIMCUDA_DEVICES", std::to_string(plan.simulated_gpu_count));
   }

@@ -147,6 +147,9 @@ SIMCU_API const char* simcu_last_message(void);
 //   machines
 //                     can be told apart
 //   SIMCUDA_NAME      name of the GPUs instead of the profile's
+//   SIMCUDA_HOST_CACHES  what calls leave in the host's caches: cold (default), as a driver does;
+//                     warm, for programs of which nobody takes host time: simulated calls are then
+//                     up to three times as fast
 
 //   SIMCUDA_GPU_FAULTS  what is wrong with the GPUs: "GPU:KEY=NUMBER;...". Keys:
 //     lost_at=N       the GPU falls off the bus with the process's Nth call for it; lost_file=/FILE
