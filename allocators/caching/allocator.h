@@ -73,8 +73,11 @@ class CachingAllocator {
   // PyTorch allows to change settings at any time; the memory fraction and the counter
   // max_split_size stay.
   void change_settings(const Settings& settings) { settings_ = settings; }
-  // set_per_process_memory_fraction, in bytes; nothing is no limit.
-  void change_limit(std::optional<std::uint64_t> limit_bytes) { limit_bytes_ = limit_bytes; }
+  // set_per_process_memory_fraction, in bytes; nothing is a fraction of 1.
+  void change_limit(std::optional<std::uint64_t> limit_bytes) {
+    const bool whole = !limit_bytes && settings_.rules->keeps_whole_limit;
+    limit_bytes_ = whole ? driver_.device_total_bytes() : limit_bytes;
+  }
 
   [[nodiscard]] const Settings& settings() const { return settings_; }
   [[nodiscard]] std::optional<std::uint64_t> limit_bytes() const { return limit_bytes_; }

@@ -45,6 +45,7 @@ std::optional<std::uint64_t> AsyncAllocator::allocate(std::uint64_t size_bytes, 
     last_failure_ = AsyncOutOfMemory{.requested_bytes = size_bytes, .allocated_bytes = used_bytes_};
     if (limit_bytes_ != kUnlimited) last_failure_->limit_bytes = limit_bytes_;
     last_failure_->device = driver_.memory();
+    last_failure_->rules = &rules_;
     return std::nullopt;
   }
   used_bytes_ += size_bytes;

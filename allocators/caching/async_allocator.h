@@ -20,6 +20,7 @@ struct AsyncOutOfMemory {
   std::uint64_t allocated_bytes = 0;
   std::optional<std::uint64_t> limit_bytes{};
   DeviceMemory device{};
+  const Rules* rules = &newest_rules();  // of the release whose text it is
 };
 
 // The text of PyTorch's OutOfMemoryError with this backend.

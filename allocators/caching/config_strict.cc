@@ -6,6 +6,7 @@
 #include <bit>
 #include <charconv>
 #include <cmath>
+#include <limits>
 
 #include "allocators/caching/config.h"
 #include "allocators/conf/conf.h"
@@ -15,6 +16,7 @@ namespace {
 
 constexpr std::uint64_t kMegabytesMax = kUnlimited / kMiB;
 constexpr std::uint64_t kDivisionsMax = std::uint64_t{1} << 40;
+constexpr std::uint64_t kInteger32Max = std::numeric_limits<std::int32_t>::max();
 constexpr std::uint64_t kBoundaryMax = std::uint64_t{1} << (kIntervalCount - 1);
 
 // Reads the whole text as one number of the type, or nothing.
@@ -121,7 +123,16 @@ class StrictReader {
                     std::uint64_t& target) {
     const std::optional<std::uint64_t> value = whole<std::uint64_t>(pair.value);
     if (!value || *value < lowest || *value > highest) return fail(pair);
+    if (!fits_reader(pair, *value)) return;
     target = *value;
+  }
+
+  // PyTorch 2.9 stops at a larger number when it is loaded, with the word "stoi" alone.
+  bool fits_reader(const ConfPair& pair, std::uint64_t value) {
+    if (settings().rules->reader != ConfigReader::Cuda || value <= kInteger32Max) return true;
+    fail_at(pair, pair.value_column, pair.value, fmt::format("at most {}", kInteger32Max),
+            fmt::format("2.{} reads numbers of 32 bits", settings().rules->minor));
+    return false;
   }
 
   void read_segment_size(const ConfPair& pair) {
@@ -190,6 +201,7 @@ class StrictReader {
     if (!pair.value.starts_with('[')) {
       const std::optional<std::uint64_t> value = whole<std::uint64_t>(pair.value);
       if (!value || !std::has_single_bit(*value) || *value > kDivisionsMax) return fail(pair);
+      if (!fits_reader(pair, *value)) return;
       table.fill(*value);
       return;
     }
@@ -214,6 +226,7 @@ class StrictReader {
       return fail_at(pair, column, std::string(item),
                      "boundary:divisions, divisions being 0 or a power of two", "");
     }
+    if (!fits_reader(pair, *divisions)) return;
     auto& table = settings().roundup_power2_divisions;
     if (boundary == ">") {
       // 2.9 gives it to the interval named last, too.

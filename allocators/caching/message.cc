@@ -69,6 +69,7 @@ std::string out_of_memory_message(const OutOfMemory& failure) {
 }
 
 std::string out_of_memory_message(const AsyncOutOfMemory& failure) {
+  if (failure.rules->cuts_pool_text) return "Allocation on device ";
   const std::uint64_t limit_bytes = failure.limit_bytes.value_or(kUnlimited);
   return fmt::format(
       "Allocation on device 0 would exceed allowed memory. (out of memory)\n"

@@ -26,7 +26,9 @@ constexpr Rules release_9() {
           .places = {.folder = "/pytorch", .backend_line = 288},
           .advice_variable = kCudaVariable,
           .advice_page = kOldPage,
-          .resets_non_split_rounding = false};
+          .resets_non_split_rounding = false,
+          .keeps_whole_limit = true,
+          .cuts_pool_text = true};
 }
 
 constexpr Rules release_10() {
@@ -39,6 +41,8 @@ constexpr Rules release_10() {
                   .bracket_line = 117,
                   .backend_line = 44};
   rules.advice_variable = kVariable;
+  rules.keeps_whole_limit = false;
+  rules.cuts_pool_text = false;
   return rules;
 }
 

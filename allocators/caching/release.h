@@ -50,6 +50,11 @@ struct Rules {
   // The non-split slack follows large_segment_size_mb at every change of settings; before, it kept
   // its value.
   bool resets_non_split_rounding = true;
+  // A limit that is taken away leaves the whole device as one.
+  bool keeps_whole_limit = false;
+  // backend:cudaMallocAsync writes the device's number as a character. That of device 0 ends the
+  // text for everyone who reads it as C does.
+  bool cuts_pool_text = false;
   // throw_on_cudamalloc_oom and its counter.
   bool counts_rejections = false;
   // backend:cudaMallocAsync trims its pool and tries again before it fails (PR 188110).

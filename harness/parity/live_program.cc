@@ -18,6 +18,7 @@
 #include "allocators/registry.h"
 #include "base/bytes.h"
 #include "base/error.h"
+#include "base/random.h"
 #include "harness/parity/parity_text.h"
 #include "harness/replay/simcu_api.h"
 
@@ -29,8 +30,6 @@ using caching::ProgramStep;
 using caching::StepKind;
 
 constexpr std::uint64_t kCounterInterval = 50;
-// A busy stream is a kernel of 1000 s of virtual time: it ends when something waits for it.
-constexpr std::uint64_t kBusyNs = 1'000'000'000'000;
 // Pools and large reservations lie below, at addresses that are the same in every process.
 constexpr std::uint64_t kHeapAddressMin = 0x100000000000;
 
@@ -189,7 +188,7 @@ class LiveRun {
         if (held == blocks_.end() || held->second.stream == stream) return;
         return subject_.backend->record_stream(held->second.pointer, stream);
       case StepKind::Busy:
-        return check_launch(simcu_.launch(stream, kBusyNs));
+        return check_launch(simcu_.launch(stream, busy_ns(index_)));
       case StepKind::Sync:
         return ALLOCMARK_CUDA_CHECK(cudaDeviceSynchronize());
       case StepKind::EmptyCache:
@@ -265,6 +264,11 @@ class LiveRun {
 };
 
 }  // namespace
+
+std::uint64_t busy_ns(std::uint64_t step) {
+  constexpr std::uint64_t kBusyNsMin = 1'000'000'000'000;
+  return Random(step).between(kBusyNsMin, 100 * kBusyNsMin);
+}
 
 void run_live_program(const Program& program, std::string_view backend,
                       const std::function<void(const std::string& line)>& sink) {

@@ -3,6 +3,7 @@
 // Two processes do this, one per backend, and their texts must be equal. Checks; times nothing.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -23,5 +24,10 @@ namespace allocmark {
 // missing.
 void run_live_program(const caching::Program& program, std::string_view backend,
                       const std::function<void(const std::string& line)>& sink);
+
+// How long the kernel of this step keeps its stream busy, in virtual time; as a rule it ends when
+// something waits for it. Durations lie far apart: both sides call the runtime unequally often,
+// and where two kernels ended within microseconds that would decide whether an event has passed.
+[[nodiscard]] std::uint64_t busy_ns(std::uint64_t step);
 
 }  // namespace allocmark

@@ -87,11 +87,16 @@ class Pair {
         model_.settings = settings_of(step.conf, *model_.settings.rules);
         return {};
       case StepKind::Limit:
-        model_.limit = step.size_bytes > 0 ? std::optional(step.size_bytes) : std::nullopt;
-        real_->change_limit(model_.limit);
+        change_limit(step.size_bytes > 0 ? std::optional(step.size_bytes) : std::nullopt);
         return {};
     }
     return "unknown step";
+  }
+
+  void change_limit(std::optional<std::uint64_t> limit_bytes) {
+    real_->change_limit(limit_bytes);
+    const bool whole = !limit_bytes && model_.settings.rules->minor == 9;
+    model_.limit = whole ? kDeviceTotal : limit_bytes;
   }
 
   std::string allocate(const ProgramStep& step) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "allocators/caching/allocator.h"
+#include "allocators/caching/async_allocator.h"
 #include "allocators/caching/config.h"
 #include "allocators/caching/explain.h"
 #include "allocators/caching/release.h"
@@ -120,6 +121,17 @@ TEST_CASE("2.9 reads config strings in its own way") {
   CHECK(settings_of(kIntervals, "2.10").roundup_power2_divisions[2] == 8);
   CHECK(parse_strict("max_split_size_mb:20", of("2.9")).error.has_value());
   CHECK_FALSE(parse_strict("max_split_size_mb:20", of("2.10")).error.has_value());
+  for (const std::string_view large :
+       {"max_split_size_mb:2147483648", "roundup_power2_divisions:4294967296",
+        "roundup_power2_divisions:[1:4294967296]"}) {
+    INFO(large);
+    CHECK(error(large) == "stoi");
+    REQUIRE(parse_strict(large, of("2.9")).error.has_value());
+    CHECK(to_string(*parse_strict(large, of("2.9")).error).find("at most 2147483647") !=
+          std::string::npos);
+    CHECK_FALSE(parse_strict(large, of("2.10")).error.has_value());
+  }
+  CHECK_FALSE(parse_strict("max_split_size_mb:2147483647", of("2.9")).error.has_value());
 }
 
 TEST_CASE("a change of settings resets the non-split slack since 2.11 only") {
@@ -151,6 +163,33 @@ TEST_CASE("out-of-memory texts give the advice of their release") {
   CHECK(text("2.14", kOn).ends_with("is reserved by PyTorch but unallocated."));
   has("2.15", kOn, "over-reserving VA");
   has("2.15", "", "try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid");
+}
+
+TEST_CASE("a limit that is taken away leaves the whole device as one in 2.9 only") {
+  for (const Rules& rules : all_rules()) {
+    Setup setup(rules.name(), "", 100 * kMiB);
+    setup.allocator.change_limit(50 * kMiB);
+    setup.allocator.change_limit(std::nullopt);
+    REQUIRE_FALSE(setup.allocator.allocate(200 * kMiB, 0).has_value());
+    const std::string text = out_of_memory_message(*setup.allocator.last_failure());
+    INFO(rules.name() << ": " << text);
+    CHECK((text.find(" 640.00 MiB allowed; ") != std::string::npos) == (rules.minor == 9));
+  }
+}
+
+TEST_CASE("the driver's pool names no device in the texts of 2.9, which end there") {
+  for (const Rules& rules : all_rules()) {
+    FakeDevice device(640 * kMiB, 100 * kMiB);
+    AsyncAllocator allocator(device, 50 * kMiB, rules);
+    REQUIRE_FALSE(allocator.allocate(60 * kMiB, 0).has_value());
+    const std::string text = out_of_memory_message(*allocator.last_failure());
+    INFO(rules.name() << ": " << text);
+    if (rules.minor == 9) {
+      CHECK(text == "Allocation on device ");
+    } else {
+      CHECK(text.starts_with("Allocation on device 0 would exceed allowed memory."));
+    }
+  }
 }
 
 TEST_CASE("a request above the reserve of an expandable segment fails, and the text says so") {
