@@ -1,9 +1,11 @@
-// The course of one cell, as a class that cell.cc (set-up), cell_check.cc (what is checked) and
-// cell_timed.cc (what is timed) share. Others run a cell with cell.h.
+// The course of one cell, as a class that cell.cc (set-up), cell_check.cc (what is checked),
+// cell_timed.cc (what is timed) and cell_soak.cc (what is repeated for hours) share. Others run a
+// cell with cell.h or soak.h.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,6 +14,7 @@
 #include "allocators/backend/backend.h"
 #include "harness/cell/cell.h"
 #include "harness/cell/cell_result.h"
+#include "harness/cell/soak.h"
 #include "harness/check/timeline.h"
 #include "harness/check/verify.h"
 #include "harness/measure/clock.h"
@@ -35,8 +38,11 @@ class CellRun {
       : spec_(spec), turns_(turns), result_(result) {}
 
   void run();
+  void soak(const SoakSpec& spec, const std::function<void(const SoakWindow&)>& on_window);
 
  private:
+  // What comes before the timed passes; false where the cell is over.
+  [[nodiscard]] bool ready();
   void check_key();
   void prepare_trace();
   void prepare_device();
@@ -58,6 +64,7 @@ class CellRun {
   };
   void timed_pass(Recorder& recorder, const PassClocks& clocks, std::uint32_t pass_index);
   void fill_program(const StepClock& steps);
+  void soak_pass(Backend& backend, Recorder& recorder, SoakWindow& window);
   [[nodiscard]] const SimcuThreadClock* simcu_clock() const {
     return simcu_.present ? simcu_.thread_clock() : nullptr;
   }
