@@ -159,6 +159,9 @@ SIMCU_API const char* simcu_last_message(void);
 //     corrupt_view=N  the Nth simcu_view shows a flipped bit
 //     slow_percent=N  every call takes N percent of its virtual time; a /FILE with a number grows
 //                     by one with every call
+//     slow_percent_per_hour=N  every call takes N percent longer with each hour of virtual time
+//     after_s=N       all this begins after so many seconds of virtual time; SIMCUDA_TIME_S says
+//                     how many went by before the process began
 //     What NVML says, a number, or /FILE with a number that grows by one with every look:
 //     ecc_corrected, ecc_uncorrected, ecc_mode, retired_pages, remap_failed, throttle (bits),
 //     celsius, sm_mhz, pcie_width, power_limit_mw, foreign_bytes (of another process), xid (an
