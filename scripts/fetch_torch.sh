@@ -4,7 +4,8 @@
 #
 #   scripts/fetch_torch.sh 2.12.1 2.13.0              into build/torch/VERSION, where every build of this checkout looks
 #   scripts/fetch_torch.sh --into DIR 2.13.0          into DIR/VERSION; then set ALLOCMARK_TORCH_RELEASES=DIR
-#   scripts/fetch_torch.sh --wheel FILE 2.13.0        from a wheel that lies here
+#   scripts/fetch_torch.sh --wheel FILE 2.13.0        from a wheel that lies here; a build of
+#                                                     your own, as 2.16.0a0+git1234567, is fetched as 2.16.0
 #
 # Exit codes: 0 all are there; 2 wrong usage or a wheel that cannot serve; 4 something is missing on this machine.
 set -euo pipefail

@@ -95,6 +95,12 @@ def check_machine(name, library):
         raise Refused(f"the wheel is for {machine}, and this machine is {platform.machine()} ({name})")
 
 
+def is_version(stated, version, before_release):
+    """A wheel that somebody built may say 2.16.0a0+git1234567 or 2.16.0.dev20261101+cu130 where 2.16.0 is meant."""
+    public = stated.split("+")[0]
+    return public == version or (before_release and re.fullmatch(re.escape(version) + r"(a|b|rc|\.dev)\d+", public) is not None)
+
+
 def take_torch(version, folder, path):
     """Returns the major version of the CUDA runtime that the libraries want, and the CUDA version."""
     wheel = open_wheel(f"torch=={version}", path)
@@ -102,7 +108,7 @@ def take_torch(version, folder, path):
     if "torch/version.py" not in names:
         raise Refused(f"{path}: this is no wheel of PyTorch")
     stated = re.search(r"__version__ = '([^']+)'", wheel.read("torch/version.py").decode())[1]
-    if stated.split("+")[0] != version:
+    if not is_version(stated, version, before_release=path is not None):
         raise Refused(f"the wheel holds PyTorch {stated}, not {version}")
     if LIBRARIES[1] not in names:
         raise Refused(f"PyTorch {stated} is a CPU-only wheel: it has no {LIBRARIES[1]}")

@@ -38,7 +38,9 @@ std::optional<std::uint64_t> AsyncAllocator::allocate(std::uint64_t size_bytes, 
   const bool allowed = size_bytes <= limit_bytes_ && used_bytes_ <= limit_bytes_ - size_bytes;
   if (allowed) address = driver_.pool_allocate(size_bytes, stream);
   if (allowed && !address && rules_.pool_retries) {
-    empty_cache();
+    // Only for this stream: what others still use stays in the pool.
+    driver_.wait_for_stream(stream);
+    driver_.trim_pool();
     address = driver_.pool_allocate(size_bytes, stream);
   }
   if (!address) {

@@ -57,7 +57,8 @@ struct Rules {
   bool cuts_pool_text = false;
   // throw_on_cudamalloc_oom and its counter.
   bool counts_rejections = false;
-  // backend:cudaMallocAsync trims its pool and tries again before it fails (PR 188110).
+  // backend:cudaMallocAsync waits for the request's stream, trims its pool and tries again before
+  // it fails (PR 188110).
   bool pool_retries = false;
 
   [[nodiscard]] std::string name() const { return "2." + std::to_string(minor); }

@@ -3,8 +3,8 @@
 // is; with --live it is the child side of harness/parity/live_parity.h: a program comes in, its
 // answers go out; with --qualify that of harness/qualify/child.h: a test comes in, its answer goes
 // out; with --conformance that of harness/conformance/conduct.h; with --threads that of
-// harness/threads/threads_process.h; with --simcheck that of harness/simcheck/answers.h; with
-// --soak that of harness/soak/soak_process.h.
+// harness/threads/threads_process.h; with --ranks that of harness/ranks/ranks_process.h; with
+// --simcheck that of harness/simcheck/answers.h; with --soak that of harness/soak/soak_process.h.
 #include <cuda_runtime_api.h>
 #include <unistd.h>
 
@@ -27,6 +27,7 @@
 #include "harness/parity/live_program.h"
 #include "harness/qualify/child.h"
 #include "harness/qualify/run_test.h"
+#include "harness/ranks/ranks_process.h"
 #include "harness/run/cards.h"
 #include "harness/run/cell_process.h"
 #include "harness/run/child_process.h"
@@ -178,6 +179,11 @@ ExitCode cell_command(int argc, char** argv) {
                             std::istreambuf_iterator<char>());
     select_device(argv[4]);
     soak_and_tell(soak_spec_from_json(input, "stdin"), send_line);
+  } else if (argc == 5 && std::string_view(argv[3]) == "--ranks") {
+    const std::string input((std::istreambuf_iterator<char>(std::cin)),
+                            std::istreambuf_iterator<char>());
+    select_device(argv[4]);
+    send_line(to_json(run_ranks(ranks_spec_from_json(input))) + "\n");
   } else if (argc == 5 && std::string_view(argv[3]) == "--simcheck") {
     const std::string input((std::istreambuf_iterator<char>(std::cin)),
                             std::istreambuf_iterator<char>());

@@ -19,8 +19,24 @@ namespace {
 
 struct ThreadsCommand {
   ThreadsSpec spec;
-  std::string device = "auto", conf = "unset", order = "free", streams = "own", format = "table";
+  std::string device = "auto", conf = "unset", order = "free", streams = "own", table = "none";
+  std::string format = "table";
 };
+
+void add_devices(CLI::App* app, ThreadsCommand* command) {
+  ThreadsSpec& spec = command->spec;
+  app->add_option(
+         "--devices", spec.device_count,
+         "Devices from 0 on; threads are dealt out, each device has an allocator of its own")
+      ->check(CLI::Range(1u, 16u))
+      ->capture_default_str()
+      ->type_name("K");
+  app->add_option("--block-table", command->table,
+                  "A table of all devices' blocks besides: none, one (a single lock), parts (67)")
+      ->check(CLI::IsMember({"none", "one", "parts"}))
+      ->capture_default_str()
+      ->type_name("T");
+}
 
 void add_threads(CLI::App* app, ThreadsCommand* command) {
   ThreadsSpec& spec = command->spec;
@@ -54,11 +70,12 @@ void add_threads(CLI::App* app, ThreadsCommand* command) {
       ->check(CLI::IsMember({"own", "shared"}))
       ->capture_default_str()
       ->type_name("S");
-  app->add_option(
-         "--capacity", spec.capacity,
-         "Memory for all threads together: a size, unlimited, or 1.05x the sum of their peaks")
+  app->add_option("--capacity", spec.capacity,
+                  "Memory of each device for its threads: a size, unlimited, or 1.05x the sum of "
+                  "their peaks")
       ->capture_default_str()
       ->type_name("SIZE");
+  add_devices(app, command);
   app->add_option("-d,--device", command->device, "auto, cuda:N or sim:NAME")
       ->capture_default_str()
       ->type_name("D");
@@ -78,6 +95,9 @@ ExitCode threads_command(const ThreadsCommand& command) {
   spec.conf = command.conf == "unset" ? "" : command.conf;
   spec.order = command.order == "turns" ? ThreadOrder::Turns : ThreadOrder::Free;
   spec.shares_streams = command.streams == "shared";
+  spec.table = command.table == "one"     ? TableLock::One
+               : command.table == "parts" ? TableLock::Parts
+                                          : TableLock::None;
   if (const std::string reason = unfit_build_reason(); !reason.empty()) {
     fmt::print(stderr, "warning: {}\n", reason);
   }

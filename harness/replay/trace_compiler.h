@@ -17,7 +17,7 @@ namespace allocmark {
 // One event, ready to run.
 struct ReplayStep {
   std::uint64_t size_bytes = 0;  // as Event::size_bytes; Free: the block's size; Mark: time in ns
-  std::uint32_t slot = 0;        // Alloc, Free, Record
+  std::uint32_t slot = 0;        // Alloc, Free, Record; Mark: index of its label
   std::uint16_t stream = 0;      // as Event::stream; Free: the stream of the block's allocation
   EventKind kind = EventKind::Mark;
   std::uint8_t size_class = 0;  // Alloc, Free; Mark: its MarkClass
@@ -32,6 +32,7 @@ struct TraceFacts {
   std::uint64_t deallocate_count = 0;
   std::uint64_t mark_count = 0;            // of steps
   std::uint64_t request_mark_count = 0;    // of requests (request_marks.h)
+  std::uint64_t meeting_count = 0;         // of ranks (likewise)
   std::uint64_t work_count = 0;            // Kernel and Busy events
   std::uint64_t kernel_ns_total = 0;       // durations of all Kernel events
   std::uint64_t requested_bytes_peak = 0;  // largest sum of live requests

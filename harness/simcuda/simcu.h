@@ -40,6 +40,12 @@ SIMCU_API int simcu_launch(void* stream, uint64_t duration_ns);
 SIMCU_API int simcu_launch_gated(void* stream, uint64_t gate);
 SIMCU_API int simcu_open_gate(uint64_t gate);
 
+// When the work that is queued now ends: on one stream, and on all of the thread's device. A time
+// of the past (or 0) where nothing is left. Costs nothing and waits for nothing. Returns a
+// cudaError_t: cudaErrorNotReady behind a closed gate.
+SIMCU_API int simcu_stream_end(void* stream, uint64_t* end_ns);
+SIMCU_API int simcu_device_end(uint64_t* end_ns);
+
 // A kernel of a CUDA binary has no code that a host can run: a launch needs a model, else it fails
 // with cudaErrorNotSupported and the kernel's name in simcu_last_message(). `model` gets the
 // launch's argument array and the `context` of its registration; it is called by the launch,
@@ -138,6 +144,7 @@ SIMCU_API const char* simcu_last_message(void);
 //                     loaded), c10 (PyTorch's allocator library and 7 streams); it decides where
 //                     the first blocks lie
 //   SIMCUDA_DEVICES   number of simulated GPUs, default 1
+//   SIMCUDA_PEERS     1 (default): each may be given access to the others' memory; 0: none may
 //   SIMCUDA_CAPACITY_BYTES  memory of each GPU that programs can take (whole 2 MiB pages of it;
 //   what the context takes
 //                     comes on top, so cudaMemGetInfo's total is larger); default: the profile's

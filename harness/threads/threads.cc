@@ -31,6 +31,7 @@
 #include "harness/replay/prepared_trace.h"
 #include "harness/replay/replay.h"
 #include "harness/replay/simcu_api.h"
+#include "harness/threads/block_table.h"
 
 namespace allocmark {
 namespace {
@@ -130,6 +131,7 @@ class ThreadRun {
       ALLOCMARK_CUDA_CHECK(cudaFree(nullptr));
       ALLOCMARK_CUDA_CHECK(cudaGetDevice(&device_));
     }
+    check_devices();
     clock_.finish_calibration();
   }
 
@@ -152,9 +154,20 @@ class ThreadRun {
     std::vector<std::unique_ptr<DeviceWork>> works;
   };
   [[nodiscard]] Device make_device(std::uint32_t thread_count) const;
+  using Backends = std::vector<std::unique_ptr<Backend>>;
+  using Replayers = std::vector<std::unique_ptr<Replayer>>;
   PassEnd run_pass(const Device& device, Recorder& sum);
+  // What the threads leave behind; then their blocks are given back.
+  void collect(const Device& device, const Backends& backends, const Replayers& replayers,
+               PassEnd& end) const;
+  // Of the thread's device; a no-op for one device.
+  void select_device(std::uint32_t thread) const;
+  void check_devices() const;
+  // One allocator for each device, but one for all where it has a state per device.
+  [[nodiscard]] Backends make_backends() const;
   void replay(Replayer& replayer, std::uint32_t thread, Turns& turns, ThreadPass& pass) const;
-  [[nodiscard]] Ballast enforce(std::uint32_t thread_count) const;
+  // One for each device.
+  [[nodiscard]] std::vector<Ballast> enforce(std::uint32_t thread_count) const;
 
   const ThreadsSpec& spec_;
   const BackendEntry& entry_;
@@ -165,10 +178,47 @@ class ThreadRun {
   int device_ = 0;
 };
 
-Ballast ThreadRun::enforce(std::uint32_t thread_count) const {
+void ThreadRun::select_device(std::uint32_t thread) const {
+  if (!has_device_) return;
+  const auto offset = static_cast<int>(thread % spec_.device_count);
+  ALLOCMARK_CUDA_CHECK(cudaSetDevice(device_ + offset));
+}
+
+void ThreadRun::check_devices() const {
+  if (spec_.device_count == 1) return;
+  int count = 0;
+  if (has_device_) ALLOCMARK_CUDA_CHECK(cudaGetDeviceCount(&count));
+  if (device_ + static_cast<int>(spec_.device_count) <= count) return;
+  throw EnvironmentError({.what = "too few GPUs",
+                          .where = "--devices",
+                          .wanted = fmt::format("{} from {} on", spec_.device_count, device_),
+                          .got = std::to_string(count),
+                          .next = "simulate them, as: --device sim:h200"});
+}
+
+ThreadRun::Backends ThreadRun::make_backends() const {
+  const bool is_one = family_of(spec_.allocator) == "torch";
+  Backends backends;
+  for (std::uint32_t i = 0; i < (is_one ? 1 : spec_.device_count); ++i) {
+    select_device(i);
+    backends.push_back(entry_.make({.conf = spec_.conf, .memory_limit_bytes = 0}));
+  }
+  return backends;
+}
+
+std::vector<Ballast> ThreadRun::enforce(std::uint32_t thread_count) const {
+  std::vector<Ballast> ballasts;
   const Capacity capacity = parse_capacity(spec_.capacity);
-  if (capacity.unlimited() || !has_device_) return {};
-  return Ballast(capacity.resolve_bytes(workload_.requested_bytes_peak * thread_count));
+  if (capacity.unlimited() || !has_device_) return ballasts;
+  for (std::uint32_t i = 0; i < spec_.device_count; ++i) {
+    select_device(i);
+    // Threads i, i + device_count, ...
+    const std::uint64_t own_count =
+        (thread_count + spec_.device_count - 1 - i) / spec_.device_count;
+    ballasts.emplace_back(capacity.resolve_bytes(workload_.requested_bytes_peak *
+                                                 std::max<std::uint64_t>(own_count, 1)));
+  }
+  return ballasts;
 }
 
 // Free: the whole trace. In turns: a part, then the next thread's part; only the own parts are
@@ -194,7 +244,8 @@ ThreadRun::Device ThreadRun::make_device(std::uint32_t thread_count) const {
   const std::uint32_t own_count = workload_.stream_count + 1;
   Device device;
   for (std::uint32_t i = 0; i < thread_count; ++i) {
-    if (i == 0 || !spec_.shares_streams) {
+    select_device(i);
+    if (i < spec_.device_count || !spec_.shares_streams) {
       device.streams.push_back(std::make_unique<StreamSet>(own_count, has_device_));
     }
     device.works.push_back(has_device_ ? make_device_work(simcu_) : make_no_device_work());
@@ -204,9 +255,15 @@ ThreadRun::Device ThreadRun::make_device(std::uint32_t thread_count) const {
 
 ThreadRun::PassEnd ThreadRun::run_pass(const Device& device, Recorder& sum) {
   const auto thread_count = static_cast<std::uint32_t>(device.works.size());
-  std::unique_ptr<Backend> backend = entry_.make({.conf = spec_.conf, .memory_limit_bytes = 0});
+  const Backends backends = make_backends();
+  BlockTable table(spec_.table == TableLock::Parts ? kTablePartCount : 1);
+  Backends tabled;
+  for (const auto& backend : backends) {
+    tabled.push_back(std::make_unique<TabledBackend>(*backend, table));
+  }
+  const Backends& used = spec_.table == TableLock::None ? backends : tabled;
   std::vector<Recorder> recorders(thread_count, make_recorder());
-  std::vector<std::unique_ptr<Replayer>> replayers(thread_count);
+  Replayers replayers(thread_count);
   PassEnd end;
   end.threads.resize(thread_count);
   Turns turns(thread_count);
@@ -214,10 +271,10 @@ ThreadRun::PassEnd ThreadRun::run_pass(const Device& device, Recorder& sum) {
   const auto body = [&](std::uint32_t i) {
     ThreadPass& pass = end.threads[i];
     try {
-      if (has_device_) ALLOCMARK_CUDA_CHECK(cudaSetDevice(device_));
-      const StreamSet& own = *device.streams[spec_.shares_streams ? 0 : i];
+      select_device(i);
+      const StreamSet& own = *device.streams[spec_.shares_streams ? i % spec_.device_count : i];
       replayers[i] = std::make_unique<Replayer>(
-          ReplaySetup{.backend = backend.get(),
+          ReplaySetup{.backend = used[i % used.size()].get(),
                       .work = device.works[i].get(),
                       .streams = own.all().subspan(1),
                       .recorder = &recorders[i],
@@ -250,17 +307,30 @@ ThreadRun::PassEnd ThreadRun::run_pass(const Device& device, Recorder& sum) {
   for (const ThreadPass& pass : end.threads) {
     if (pass.error) std::rethrow_exception(pass.error);
   }
-  device.works.front()->synchronize();
-  for (std::uint32_t i = 0; i < thread_count; ++i) {
+  for (std::uint32_t i = 0; i < thread_count; ++i) sum.merge(recorders[i]);
+  collect(device, backends, replayers, end);
+  return end;
+}
+
+void ThreadRun::collect(const Device& device, const Backends& backends, const Replayers& replayers,
+                        PassEnd& end) const {
+  for (std::uint32_t i = 0; i < replayers.size(); ++i) {
+    select_device(i);
+    if (i < spec_.device_count) device.works[i]->synchronize();
     const ReplayCounts& counts = replayers[i]->counts();
     end.oom_count += counts.oom_count;
     end.call_count += counts.allocate_count + counts.deallocate_count;
     end.placements.push_back(replayers[i]->placement_hash());
-    sum.merge(recorders[i]);
   }
-  end.reserved_bytes_end = backend->stats(nullptr).reserved_bytes.value_or(0);
-  for (const auto& replayer : replayers) replayer->release_live();
-  return end;
+  for (std::uint32_t i = 0; i < spec_.device_count; ++i) {
+    select_device(i);
+    end.reserved_bytes_end +=
+        backends[i % backends.size()]->stats(nullptr).reserved_bytes.value_or(0);
+  }
+  for (std::uint32_t i = 0; i < replayers.size(); ++i) {
+    select_device(i);
+    replayers[i]->release_live();
+  }
 }
 
 void widen(CountRange& range, std::uint64_t value, bool is_first) {
@@ -270,7 +340,7 @@ void widen(CountRange& range, std::uint64_t value, bool is_first) {
 
 ThreadsRow ThreadRun::run(std::uint32_t thread_count) {
   const Device device = make_device(thread_count);
-  const Ballast ballast = enforce(thread_count);
+  const std::vector<Ballast> ballasts = enforce(thread_count);
   ThreadsRow row;
   row.thread_count = thread_count;
   row.is_repeatable = true;
@@ -306,6 +376,7 @@ ThreadsRow ThreadRun::run(std::uint32_t thread_count) {
     if (i == 0) placements = end.placements;
     row.is_repeatable = row.is_repeatable && placements == end.placements;
   }
+  select_device(0);  // as the caller had it
   row.allocate = sum.latency(Operation::Allocate).total;
   row.deallocate = sum.latency(Operation::Deallocate).total;
   row.calls_per_s = median(calls_per_s);

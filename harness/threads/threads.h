@@ -1,8 +1,10 @@
-// Several threads on one instance of an allocator: each replays the same workload with blocks of
-// its own. A specification flows in; latencies, throughput, fairness and waits by number of threads
-// flow out. Runs in the calling process, on its current CUDA device. This room times.
+// Several threads on one instance of an allocator, or on one for each of several devices: each
+// replays the same workload with blocks of its own. A specification flows in; latencies,
+// throughput, fairness and waits by number of threads flow out. Runs in the calling process, on its
+// current CUDA device. This room times.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -15,6 +17,11 @@ namespace allocmark {
 // next one does, always in the same order; what happens is then the same every time.
 enum class ThreadOrder : std::uint8_t { Free, Turns };
 
+// A table of all devices' blocks around the allocators (block_table.h): none, one with one lock, or
+// one in parts with a lock each.
+enum class TableLock : std::uint8_t { None, One, Parts };
+inline constexpr std::size_t kTablePartCount = 67;  // as many as PyTorch's has
+
 struct ThreadsSpec {
   std::string workload;
   std::uint64_t seed = 1;
@@ -26,6 +33,8 @@ struct ThreadsSpec {
   bool shares_streams = false;  // all threads on the same streams, instead of each on its own
   std::uint32_t pass_count = 3;
   std::uint32_t turn_event_count = 64;
+  std::uint32_t device_count = 1;  // thread i is on device i modulo this, with that one's allocator
+  TableLock table = TableLock::None;
 };
 
 struct CountRange {  // over the passes

@@ -82,6 +82,13 @@ std::string ns_text(double ns) {
   return ns < 10'000 ? fmt::format("{:.0f} ns", ns) : fmt::format("{:.1f} us", ns / 1000);
 }
 
+std::string devices_text(const ThreadsSpec& spec) {
+  constexpr std::string_view kTables[] = {"", ", one table of blocks with one lock",
+                                          ", one table of blocks in parts"};
+  return (spec.device_count == 1 ? std::string() : fmt::format(", {} devices", spec.device_count)) +
+         std::string(kTables[static_cast<std::size_t>(spec.table)]);
+}
+
 std::string range_text(const CountRange& range, std::string (*text)(std::uint64_t)) {
   if (range.low == range.high) return text(range.low);
   return text(range.low) + " to " + text(range.high);
@@ -99,7 +106,9 @@ std::string to_json_line(const ThreadsSpec& spec) {
               {"in_turns", spec.order == ThreadOrder::Turns},
               {"shares_streams", spec.shares_streams},
               {"pass_count", spec.pass_count},
-              {"turn_event_count", spec.turn_event_count}}
+              {"turn_event_count", spec.turn_event_count},
+              {"device_count", spec.device_count},
+              {"table", static_cast<int>(spec.table)}}
       .dump();
 }
 
@@ -115,7 +124,9 @@ ThreadsSpec threads_spec_from_json(std::string_view text) {
             .order = json.at("in_turns").get<bool>() ? ThreadOrder::Turns : ThreadOrder::Free,
             .shares_streams = json.at("shares_streams").get<bool>(),
             .pass_count = json.at("pass_count").get<std::uint32_t>(),
-            .turn_event_count = json.at("turn_event_count").get<std::uint32_t>()};
+            .turn_event_count = json.at("turn_event_count").get<std::uint32_t>(),
+            .device_count = json.at("device_count").get<std::uint32_t>(),
+            .table = static_cast<TableLock>(json.at("table").get<std::uint8_t>())};
   } catch (const Json::exception& error) {
     reject("words", error);
   }
@@ -139,9 +150,12 @@ std::vector<ThreadsRow> threads_rows_from_json(std::string_view text) {
 }
 
 std::vector<ThreadsRow> run_threads_in_child(const ThreadsSpec& spec, const ThreadsPlace& place) {
+  std::vector<std::pair<std::string, std::string>> changes =
+      runtime_environment(place.device, place.program_path);
+  changes.emplace_back("SIMCUDA_DEVICES", std::to_string(spec.device_count));
   const ChildOutcome outcome = run_child(
       {.argv = {place.program_path, "cell", std::to_string(getpid()), "--threads", place.device},
-       .environment = environment_with(runtime_environment(place.device, place.program_path)),
+       .environment = environment_with(changes),
        .input = to_json_line(spec)});
   if (outcome.exit_code == 0 && !outcome.result.empty()) {
     return threads_rows_from_json(outcome.result);
@@ -154,12 +168,12 @@ std::vector<ThreadsRow> run_threads_in_child(const ThreadsSpec& spec, const Thre
 std::string render_threads(const ThreadsSpec& spec, const std::vector<ThreadsRow>& rows) {
   const bool in_turns = spec.order == ThreadOrder::Turns;
   std::string text = fmt::format(
-      "{} on {}{}{} at {}, {}, {}, {} passes\n", printable(spec.workload), spec.allocator,
+      "{} on {}{}{} at {}, {}, {}, {} passes{}\n", printable(spec.workload), spec.allocator,
       spec.conf.empty() ? "" : "=", printable(spec.conf), printable(spec.capacity),
       spec.shares_streams ? "shared streams" : "streams of their own",
       in_turns ? fmt::format("in turns of {} events", spec.turn_event_count)
                : std::string("in free order"),
-      spec.pass_count);
+      spec.pass_count, devices_text(spec));
   text += fmt::format("{:>7}  {:>12}  {:>9}  {:>9}  {:>9}  {:>11}  {:>8}  {:>9}  {:>6}  {}\n",
                       "threads", "allocate P50", "P99", "free P50", "P99", "calls/s", "slow/fast",
                       "off CPU", "failed", "reserved");

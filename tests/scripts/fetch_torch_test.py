@@ -62,6 +62,12 @@ class FetchTorch(unittest.TestCase):
     def test_refuses_another_version(self):
         self.refused(wheel(self.folder, "2.12.1+cu130"), "the wheel holds PyTorch 2.12.1+cu130, not 2.13.0")
 
+    def test_takes_a_build_before_the_release(self):
+        for stated in ("2.13.0a0+git1234567", "2.13.0.dev20261101+cu130", "2.13.0rc2"):
+            self.assertEqual(torch_wheel.take_torch("2.13.0", self.folder / "out", str(wheel(self.folder, stated)))[0], 13)
+        for stated in ("2.13.0.post1", "2.13.01", "2.13.0a0x"):
+            self.refused(wheel(self.folder, stated), f"the wheel holds PyTorch {stated}, not 2.13.0")
+
     def test_refuses_what_is_no_wheel(self):
         (self.folder / "text").write_text("no archive")
         self.refused(self.folder / "text", "no wheel can be read")

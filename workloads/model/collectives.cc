@@ -21,7 +21,7 @@ Tensor exchanged(Tape& tape, std::uint64_t result, std::uint64_t whole, bool cop
 // sizes: bytes of the gradient that goes on, bytes that are sent, whether in place, whether the
 // whole is copied.
 void collective_backward(Tape& tape, Node& node, Backprop& b) {
-  tape.communicate(node.sizes[1], kGatherStream);
+  tape.communicate(node.sizes[1], kGatherStream, RankGroup::Tensor);
   if (node.sizes[2] == 1) {
     b.out[0] = std::move(b.gradient);
     return;
@@ -58,7 +58,8 @@ Var exchange(Tape& tape, Var input, const Exchange& kind) {
   out.tensor =
       kind.allocates ? exchanged(tape, out.size_bytes(), whole, kind.copies_whole) : input.tensor;
   if (kind.backward != collective_backward || kind.allocates) {
-    tape.communicate(std::max(input.size_bytes(), out.size_bytes()), kGatherStream);
+    tape.communicate(std::max(input.size_bytes(), out.size_bytes()), kGatherStream,
+                     RankGroup::Tensor);
   }
   tape.attach(node, &out);
   input.drop();

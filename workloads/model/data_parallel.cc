@@ -26,7 +26,7 @@ void DataParallel::synchronize_parameters(const std::vector<std::size_t>& traine
   const auto send = [&] {
     if (size_bytes == 0) return;
     under_way.push_back(tape_->pool().make(size_bytes, TensorKind::Communication));
-    tape_->communicate(size_bytes, kReduceStream);
+    tape_->communicate(size_bytes, kReduceStream, RankGroup::Data);
     if (under_way.size() == 2) under_way.pop_front();
     size_bytes = 0;
   };
@@ -153,7 +153,7 @@ void DataParallel::begin_backward(bool last_micro_batch) {
 void DataParallel::reduce(const Tensor& buffer, std::uint64_t size_bytes) {
   old_buckets_.clear();
   if (settings_.records) tape_->pool().record(buffer, kReduceStream);
-  tape_->communicate(size_bytes, kReduceStream);
+  tape_->communicate(size_bytes, kReduceStream, RankGroup::Data);
 }
 
 void DataParallel::on_gradient(std::size_t parameter) {
@@ -227,7 +227,7 @@ void DataParallel::begin_step() {
 void DataParallel::end_step() {
   if (!shards_optimizer()) return;
   step_gradient_.reset();
-  tape_->communicate(flat_parameters_.size_bytes(), kGatherStream);
+  tape_->communicate(flat_parameters_.size_bytes(), kGatherStream, RankGroup::Data);
 }
 
 // Each parameter, the largest first, goes to the rank that has the fewest elements so far.

@@ -67,7 +67,8 @@ void MegatronBuffers::on_gradient(std::size_t parameter) {
 }
 
 void MegatronBuffers::step() {
-  if (parallel_.data > 1) tape_->communicate(gradients_.size_bytes(), kReduceStream);
+  if (parallel_.data > 1)
+    tape_->communicate(gradients_.size_bytes(), kReduceStream, RankGroup::Data);
   if (states_.empty()) {
     for (const Tensor& master : masters_) {
       for (int i = 0; i < 2; ++i) {
@@ -76,7 +77,7 @@ void MegatronBuffers::step() {
     }
   }
   if (distributed_ && parallel_.data > 1) {
-    tape_->communicate(parameters_.size_bytes(), kGatherStream);
+    tape_->communicate(parameters_.size_bytes(), kGatherStream, RankGroup::Data);
   }
 }
 

@@ -30,11 +30,12 @@ void megatron_linear_backward(Tape& tape, Node& node, Backprop& b) {
   Tensor whole = tape.gradient(node.sizes[3]);
   tape.use_cublas(false);
   if (node.sizes[3] != node.sizes[0]) {
-    tape.communicate(node.sizes[3], kGatherStream);  // the input is gathered again
+    tape.communicate(node.sizes[3], kGatherStream,
+                     RankGroup::Tensor);  // the input is gathered again
     b.out[0].tensor = tape.gradient(node.sizes[0]);
-    tape.communicate(node.sizes[3], kGatherStream);
+    tape.communicate(node.sizes[3], kGatherStream, RankGroup::Tensor);
   } else if (node.sizes[4] == 1) {
-    tape.communicate(node.sizes[3], kGatherStream);
+    tape.communicate(node.sizes[3], kGatherStream, RankGroup::Tensor);
   }
   if (!b.out[0].tensor) b.out[0].tensor = whole;
   // The product adds to the gradient buffer; autograd gets an unused tensor of that shape.
@@ -140,7 +141,7 @@ Var MegatronModel::linear(Var input, const Linear& weights) {
   const Var bias = weights.adds_bias && has_bias() ? tape_.parameter(weights.weight + 1) : Var();
   if (gathers) {
     use_buffer(whole_bytes);
-    tape_.communicate(whole_bytes, kGatherStream);
+    tape_.communicate(whole_bytes, kGatherStream, RankGroup::Tensor);
   }
   Node* node = tape_.record(megatron_linear_backward, {&input, &weight, &bias});
   const std::uint64_t columns = weight.count / (whole_bytes / kMegatronElementBytes / rows);
@@ -292,7 +293,7 @@ Var MegatronModel::loss(Var hidden, const Tensor& labels) {
   Var range = tape_.make(rows, 8);
   Var predicted = tape_.make(rows, 4);
   Var sums = tape_.make(rows, 4);
-  if (ranks() > 1) tape_.communicate(rows * 4, kGatherStream);
+  if (ranks() > 1) tape_.communicate(rows * 4, kGatherStream, RankGroup::Tensor);
   Var losses = tape_.make(rows, 4);
   tape_.save(node, 0, softmax.tensor);
   tape_.save(node, 1, outside.tensor);

@@ -377,7 +377,7 @@ Var Transformer::mixtral_sorted_experts(const LayerWeights& own, const Var& hidd
   tape_.attach(node, &out);
   Var narrow_out = cast(tape_, out, hidden.width);
   // Each rank has its experts' shares of every token: summed in place.
-  if (setup_.expert_ranks > 1) tape_.communicate(narrow_out.size_bytes(), 0);
+  if (setup_.expert_ranks > 1) tape_.communicate(narrow_out.size_bytes(), 0, RankGroup::Expert);
   for (Var* local : {&sorted, &order, &selected, &shares, &narrow, &counts, &offsets, &mask,
                      &projected, &weighted, &inverse, &out}) {
     local->drop();

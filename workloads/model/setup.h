@@ -19,7 +19,8 @@ enum class Implementation : std::uint8_t {
 struct ParallelSetup {
   std::uint64_t tensor = 1;  // ranks that share heads, inner layers and vocabulary
   bool sequence = false;     // tokens between the parallel regions are shared too
-  std::uint64_t data = 1;    // ranks with other data
+  std::uint64_t tensor_rank = 0;
+  std::uint64_t data = 1;  // ranks with other data
   std::uint64_t data_rank = 0;
   std::uint64_t pipeline = 1;  // stages
   std::uint64_t stage = 0;
@@ -45,6 +46,7 @@ struct TransformerSetup {
   bool autocast = true;               // weights and inputs are cast to narrow for each product
   bool fused_attention = false;       // no S x S matrices (scaled_dot_product_attention)
   bool kernels = false;               // emit kernel events
+  bool meetings = false;              // emit marks where ranks wait for each other
   bool training = true;               // false: no dropout
   bool predicts_words = false;        // BERT, not training: scores of every token, not the pooler's
   std::uint64_t head_ranks = 1;  // inference: ranks that share the head's words, if it is not tied

@@ -145,7 +145,7 @@ void ShardedParameters::gather(Unit* unit) {
   const std::uint32_t stream = is_flat ? kFlatGatherStream : kGatherStream;
   const TensorKind kind = single() ? TensorKind::Communication : TensorKind::Parameter;
   unit->incoming = pool.make(size_bytes, kind, stream);
-  tape_->communicate(size_bytes, stream);
+  tape_->communicate(size_bytes, stream, RankGroup::Data);
 }
 
 void ShardedParameters::finish_gather(Unit* unit, bool in_forward) {
@@ -276,7 +276,7 @@ void ShardedParameters::reduce(Unit* unit) {
   Tensor output =
       pool.make(unit->trained_count * reduced_width, TensorKind::Gradient, kReduceStream);
   tape_->parameters()[trained.back().parameter].gradient.reset();
-  tape_->communicate(input.size_bytes(), kReduceStream);
+  tape_->communicate(input.size_bytes(), kReduceStream, RankGroup::Data);
   last_reduced_ = std::move(input);
   keep_gradient(unit, std::move(output));
 }
@@ -290,7 +290,7 @@ void ShardedParameters::reduce_flat(Unit* unit) {
   release(unit);
   Tensor output =
       pool.make(unit->own_count * gathered_bytes(), TensorKind::Gradient, kFlatReduceStream);
-  tape_->communicate(size_bytes, kFlatReduceStream);
+  tape_->communicate(size_bytes, kFlatReduceStream, RankGroup::Data);
   if (settings_.gathers_narrow) {
     output = pool.make(unit->own_count * width_, TensorKind::Gradient, kFlatReduceStream);
   }
@@ -313,7 +313,7 @@ void ShardedParameters::post_backward(std::size_t index) {
   }
   // ZeRO-3: copied to the reduction's buffer; its own part is added to the partition's gradients.
   for (const Shard& shard : unit.shards) tape_->parameters()[shard.parameter].gradient.reset();
-  tape_->communicate(unit.trained_count * settings_.ranks * width_, kReduceStream);
+  tape_->communicate(unit.trained_count * settings_.ranks * width_, kReduceStream, RankGroup::Data);
 }
 
 void ShardedParameters::end_backward() {

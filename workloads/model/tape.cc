@@ -375,11 +375,6 @@ void Tape::product(std::uint64_t m, std::uint64_t n, std::uint64_t k) {
   if (kernels_ && !stopped_) pool_->batch().kernel(2000 + 2 * m * n / 500 * k / 1000, 0);
 }
 
-void Tape::communicate(std::uint64_t size_bytes, std::uint32_t stream) {
-  // 400 GB/s and 10 us to start: the order of magnitude of NVLink.
-  if (kernels_ && !stopped_) pool_->batch().kernel(10'000 + size_bytes / 400, stream);
-}
-
 void Tape::use_cublas(bool with_bias) {
   // The backward runs on a thread of its own with its own handles.
   const std::size_t thread = in_backward_ ? 2 : 0;

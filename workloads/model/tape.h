@@ -8,9 +8,11 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "workloads/model/meetings.h"
 #include "workloads/model/tensors.h"
 
 namespace allocmark {
@@ -199,8 +201,12 @@ class Tape {
   // A matrix product of so many multiply-adds, for kernel events.
   void product(std::uint64_t m, std::uint64_t n, std::uint64_t k);
   void set_kernels(bool kernels) { kernels_ = kernels; }
-  // A collective operation over so many bytes, for kernel events on its stream.
-  void communicate(std::uint64_t size_bytes, std::uint32_t stream);
+  // A collective operation over so many bytes, for kernel events or meetings on its stream.
+  void communicate(std::uint64_t size_bytes, std::uint32_t stream, RankGroup group);
+  // The same between two stages of a pipeline.
+  void communicate(std::uint64_t size_bytes, std::uint32_t stream, const StageLink& link);
+  // Which ranks this one meets; a collective operation is then a mark, and no kernel.
+  void set_meetings(const ParallelSetup& parallel) { meetings_ = parallel; }
   // The first product of a thread takes cuBLAS's workspace, the first with a bias cuBLASLt's.
   void use_cublas(bool with_bias);
   // Another tape of the same thread has taken them.
@@ -219,6 +225,7 @@ class Tape {
   std::uint64_t narrow_bytes_;
   bool autocast_;
   bool kernels_ = false;
+  std::optional<ParallelSetup> meetings_;
   bool is_half_ = false;
   bool grad_enabled_ = true;
   bool in_backward_ = false;

@@ -9,6 +9,7 @@ namespace allocmark {
 Transformer::Transformer(const TransformerSetup& setup, const LoraSettings& lora, TensorPool* pool)
     : setup_(setup), lora_(lora), tape_(pool, setup.narrow_bytes, setup.autocast) {
   tape_.set_kernels(setup.kernels);
+  if (setup.meetings) tape_.set_meetings(setup.parallel);
   tape_.set_half(setup.is_half);
   if (setup.implementation == Implementation::Megatron) {
     megatron_ = std::make_unique<MegatronModel>(setup, &tape_);

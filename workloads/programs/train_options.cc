@@ -347,6 +347,11 @@ TrainConfig read_train_config(Parameters& parameters) {
   read_experts(parameters, one_length ? setup.batch * config.sequences.front() : 0, &setup);
   read_attention(parameters, &config);
   setup.kernels = read_switch(parameters, "kernels", false);
+  const ParallelSetup& parallel = setup.parallel;
+  setup.meetings = read_switch(parameters, "collectives", false);
+  if (setup.meetings && parallel.tensor * parallel.data * parallel.pipeline == 1) {
+    parameters.refuse_value("collectives", "0 where there is one rank: it meets nobody", 1);
+  }
   read_model_state(parameters, &config);
   read_evaluation(parameters, &config);
   read_loss(parameters, &config);

@@ -138,6 +138,7 @@ void read_parallel(Parameters& parameters, TrainConfig* config) {
   const std::uint64_t world = parallel.tensor * parallel.data * parallel.pipeline;
   const std::uint64_t rank =
       parameters.number("rank", {.preset = 0, .lowest = 0, .highest = world - 1});
+  parallel.tensor_rank = rank % parallel.tensor;
   parallel.data_rank = rank / parallel.tensor % parallel.data;
   parallel.stage = rank / (parallel.tensor * parallel.data);
   if (!stage_layers.empty()) parallel.stage_layers = stage_layers[parallel.stage];

@@ -240,7 +240,7 @@ Tensor Training::stage_buffer(bool is_gradient) {
 void Training::receive() {
   Pass& own = pass();
   own.received = stage_buffer(false);
-  tape().communicate(hidden_bytes(), kGatherStream);
+  tape().communicate(hidden_bytes(), kGatherStream, {.sends = false, .is_gradient = false});
   Var input = tape().parameter(stage_input_);
   input.tensor = own.received;
   input.count = hidden_bytes() / config_.setup.wide_bytes;
@@ -331,7 +331,7 @@ void Training::send() {
   model_->leave();
   tape().end_autocast();
   cache_.end_batch();
-  tape().communicate(stream_.size_bytes(), kGatherStream);
+  tape().communicate(stream_.size_bytes(), kGatherStream, {.sends = true, .is_gradient = false});
   own.output = stream_;
   stream_ = Var();
   if (!config_.is_megatron()) return;
@@ -354,7 +354,7 @@ void Training::begin_backward() {
     gradient = tape().gradient(own.output.width);
   } else {
     gradient = stage_buffer(true);
-    tape().communicate(hidden_bytes(), kGatherStream);
+    tape().communicate(hidden_bytes(), kGatherStream, {.sends = false, .is_gradient = true});
   }
   tape().begin_backward(own.output, std::move(gradient));
   if (sharded_) sharded_->begin_backward();
@@ -377,7 +377,8 @@ void Training::end_backward() {
   if (pipelined()) {
     if (!is_first()) {
       Tensor& gradient = tape().parameters()[stage_input_].gradient;
-      tape().communicate(gradient.size_bytes(), kGatherStream);
+      tape().communicate(gradient.size_bytes(), kGatherStream,
+                         {.sends = true, .is_gradient = true});
       gradient.reset();
     }
     own.output.drop();

@@ -147,7 +147,7 @@ void Training::save() {
     for (const Tensor& state : optimizer_.states()) {
       const Tensor whole = pool_->make(state.size_bytes() * config_.data_parallel.ranks,
                                        TensorKind::Communication, kGatherStream);
-      tape().communicate(whole.size_bytes(), kGatherStream);
+      tape().communicate(whole.size_bytes(), kGatherStream, RankGroup::Data);
       batch_->sync();
     }
     return;

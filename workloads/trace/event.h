@@ -14,8 +14,8 @@ enum class EventKind : std::uint8_t {
   Busy,    // a kernel that does not end by itself starts on stream; the next Sync ends it
   Sync,    // every Busy kernel ends, then the host waits for the whole device
   Trim,    // the allocator is asked to give cached memory back (empty_cache)
-  Mark,    // a step boundary or news of a request (request_marks.h), no effect; id is an index into
-           // the trace's labels
+  Mark,    // a step boundary, news of a request or a meeting of ranks (request_marks.h), no effect
+           // on an allocator; id is an index into the trace's labels
 };
 
 // What a block holds; Unknown where the trace does not say (recorded traces).
@@ -34,8 +34,9 @@ struct Event {
   std::uint64_t id =
       0;  // Alloc, Free, Record: block, unique in the trace. Mark: label index. Else 0
   std::uint64_t size_bytes = 0;  // Alloc: requested bytes, may be 0. Kernel: duration in ns. Mark
-                                 // of a request: time in ns. Else 0
-  std::uint32_t stream = 0;  // dense stream index, 0 = default stream; Alloc, Record, Kernel, Busy
+                                 // of a request: time in ns; of a meeting: bytes. Else 0
+  std::uint32_t stream =
+      0;  // dense stream index, 0 = default stream; Alloc, Record, Kernel, Busy; Mark of a meeting
   EventKind kind = EventKind::Mark;
   TensorKind tensor = TensorKind::Unknown;
 

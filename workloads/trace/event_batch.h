@@ -57,6 +57,12 @@ class EventBatch {
     push_mark(std::string(mark_label(mark_class)), time_ns);
   }
 
+  // A meeting with other ranks (request_marks.h), `bytes` of which move on the stream.
+  void meet(MarkClass mark_class, std::string_view name, const BlockSpec& bytes) {
+    push_mark(std::string(mark_label(mark_class)).append(name), bytes.size_bytes);
+    events_.back().stream = bytes.stream;
+  }
+
   [[nodiscard]] const std::vector<Event>& events() const { return events_; }
   [[nodiscard]] const std::vector<std::string>& labels() const { return labels_; }
   // Drops the events of the last batch; ids and labels go on.

@@ -1,6 +1,9 @@
-// Marks that tell of requests to a server, beside the marks that end steps. A request is known by
-// when it arrived, in ns since the server started, which stands in the mark's size column; so
-// whoever follows them needs no table of requests.
+// Marks with a meaning of their own, beside the marks that end steps. Some tell of requests to a
+// server: a request is known by when it arrived, in ns since the server started, which stands in
+// the mark's size column; so whoever follows them needs no table of requests. Others are meetings:
+// this rank of a parallel job waits for others here. "collective:NAME" meets all ranks that name it
+// too, "send:NAME" goes to the rank with "receive:NAME"; size and stream columns say how many bytes
+// move, on which stream.
 #pragma once
 
 #include <array>
@@ -16,10 +19,19 @@ enum class MarkClass : std::uint8_t {
   IdleUntil,    // the server has nothing to do until this time
   FirstToken,   // the request that arrived at this time has its first token
   RequestDone,  // the request that arrived at this time is answered
+  Collective,   // all ranks of a group come together
+  Send,         // bytes go to another rank
+  Receive,      // and come from one
 };
 
-inline constexpr std::array<std::string_view, 5> kMarkClassLabels = {
-    "", "server_start", "idle_until", "first_token", "request_done"};
+// Whole labels; of meetings what the label begins with.
+inline constexpr std::array<std::string_view, 8> kMarkClassLabels = {
+    "",      "server_start", "idle_until", "first_token", "request_done", "collective:",
+    "send:", "receive:"};
+
+[[nodiscard]] constexpr bool is_meeting(MarkClass mark_class) {
+  return mark_class >= MarkClass::Collective;
+}
 
 [[nodiscard]] constexpr std::string_view mark_label(MarkClass mark_class) {
   return kMarkClassLabels[static_cast<std::size_t>(mark_class)];
@@ -27,9 +39,19 @@ inline constexpr std::array<std::string_view, 5> kMarkClassLabels = {
 
 [[nodiscard]] constexpr MarkClass mark_class_of(std::string_view label) {
   for (std::size_t i = 1; i < kMarkClassLabels.size(); ++i) {
-    if (label == kMarkClassLabels[i]) return static_cast<MarkClass>(i);
+    const auto mark_class = static_cast<MarkClass>(i);
+    const std::string_view known = kMarkClassLabels[i];
+    if (is_meeting(mark_class) ? label.starts_with(known) && label.size() > known.size()
+                               : label == known) {
+      return mark_class;
+    }
   }
   return MarkClass::Step;
+}
+
+// "tensor0" of "collective:tensor0": who meets.
+[[nodiscard]] constexpr std::string_view meeting_name(std::string_view label) {
+  return label.substr(label.find(':') + 1);
 }
 
 }  // namespace allocmark

@@ -134,8 +134,12 @@ struct Numbers {
 std::optional<ErrorText> check_columns(EventKind kind, const Numbers& numbers,
                                        std::string_view label) {
   Columns used = kColumns[static_cast<std::size_t>(kind)];
-  // Marks of requests have their time there.
-  if (kind == EventKind::Mark) used.size = mark_class_of(label) != MarkClass::Step;
+  // Marks of requests have their time there, meetings their bytes and their stream.
+  if (kind == EventKind::Mark) {
+    const MarkClass mark_class = mark_class_of(label);
+    used.size = mark_class != MarkClass::Step;
+    used.stream = is_meeting(mark_class);
+  }
   const auto unused = [&](bool is_used, std::string_view column,
                           std::uint64_t value) -> std::optional<ErrorText> {
     if (is_used || value == 0) return std::nullopt;

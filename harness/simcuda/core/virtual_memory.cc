@@ -158,6 +158,19 @@ Outcome VirtualMemory::set_access(std::uint64_t address, std::uint64_t size_byte
   return {};
 }
 
+Outcome VirtualMemory::set_peer_access(std::uint64_t address, std::uint64_t size_bytes,
+                                       unsigned peer, Access access) {
+  if (!is_range(address, size_bytes) || !whole_mappings({address, address + size_bytes})) {
+    return refused();
+  }
+  for (auto at = mappings_.find(address); at != mappings_.end() && at->first < address + size_bytes;
+       ++at) {
+    std::uint32_t& all = at->second.peer_access;
+    all = (all & ~(3u << 2 * peer)) | static_cast<std::uint32_t>(access) << 2 * peer;
+  }
+  return {};
+}
+
 Mapping VirtualMemory::find(std::uint64_t address) const {
   const auto behind = mappings_.upper_bound(address);
   if (behind == mappings_.begin() || std::prev(behind)->second.range.hi <= address) {

@@ -31,6 +31,11 @@ struct Mapping {
   MemoryHandle handle = 0;
   std::uint64_t offset_bytes = 0;  // into the handle's memory
   Access access = Access::None;
+  std::uint32_t peer_access = 0;  // an Access for each of 16 other devices, two bits each
+
+  [[nodiscard]] Access access_of_peer(unsigned peer) const {
+    return static_cast<Access>(peer_access >> 2 * peer & 3);
+  }
 };
 
 class VirtualMemory {
@@ -65,6 +70,9 @@ class VirtualMemory {
   [[nodiscard]] Outcome unmap(std::uint64_t address, std::uint64_t size_bytes);
   // The range has to be covered by mappings, without gaps, and to begin and end with whole ones.
   [[nodiscard]] Outcome set_access(std::uint64_t address, std::uint64_t size_bytes, Access access);
+  // The same for another device.
+  Outcome set_peer_access(std::uint64_t address, std::uint64_t size_bytes, unsigned peer,
+                          Access access);
 
   // The mapping that holds `address`; handle 0 where there is none.
   [[nodiscard]] Mapping find(std::uint64_t address) const;

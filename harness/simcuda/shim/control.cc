@@ -77,6 +77,21 @@ int enqueue(void* stream, Enqueue operation) {
   return to_error(outcome.status);
 }
 
+// simcu_stream_end and simcu_device_end.
+template <class Ask>
+int ask_end(SimulatedDevice* device, std::uint64_t* end_ns, Ask ask) {
+  if (device == nullptr || end_ns == nullptr) {
+    return device == nullptr ? cudaErrorInvalidResourceHandle : cudaErrorInvalidValue;
+  }
+  const std::lock_guard lock(device->mutex);
+  const Finish finish = ask(device->core.streams());
+  if (finish.status != Status::Ok) {
+    return finish.status == Status::Blocked ? cudaErrorNotReady : to_error(finish.status);
+  }
+  *end_ns = finish.finish_ns;
+  return cudaSuccess;
+}
+
 }  // namespace
 
 extern "C" int simcuda_unimplemented(const char* name) {
@@ -101,6 +116,23 @@ SIMCU_API int simcu_launch(void* stream, uint64_t duration_ns) {
   return enqueue(stream, [&](StreamOrder& order, StreamId id, std::uint64_t now_ns) {
     return order.launch(id, duration_ns, now_ns);
   });
+}
+
+SIMCU_API int simcu_stream_end(void* stream, uint64_t* end_ns) {
+  start_if_needed();
+  ThreadState& thread = this_thread();
+  const StreamRef ref = current_device(thread) == nullptr
+                            ? StreamRef{}
+                            : resolve_stream(thread, static_cast<cudaStream_t>(stream));
+  return ask_end(ref.device, end_ns,
+                 [&](StreamOrder& order) { return order.stream_finish(ref.id, thread.now_ns()); });
+}
+
+SIMCU_API int simcu_device_end(uint64_t* end_ns) {
+  start_if_needed();
+  ThreadState& thread = this_thread();
+  return ask_end(current_device(thread), end_ns,
+                 [&](StreamOrder& order) { return order.device_finish(thread.now_ns()); });
 }
 
 SIMCU_API int simcu_launch_gated(void* stream, uint64_t gate) {

@@ -13,6 +13,7 @@
 // Functions that are the same in both.
 #define SAME_FUNCTIONS(X)             \
   X(cudaDeviceCanAccessPeer)          \
+  X(cudaDeviceDisablePeerAccess)      \
   X(cudaDeviceEnablePeerAccess)       \
   X(cudaDeviceGetDefaultMemPool)      \
   X(cudaDeviceGetStreamPriorityRange) \

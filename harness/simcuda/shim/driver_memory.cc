@@ -4,6 +4,7 @@
 
 #include "harness/simcuda/shim/call.h"
 #include "harness/simcuda/shim/library.h"
+#include "harness/simcuda/shim/peers.h"
 #include "harness/simcuda/shim/simulated_device.h"
 
 namespace simcuda {
@@ -202,14 +203,19 @@ CUresult set_access(ThreadState& thread, CUdeviceptr address, std::size_t size_b
         device_at(wanted.location.id) == nullptr) {
       return CUDA_ERROR_INVALID_DEVICE;
     }
-    if (wanted.location.id != device->index) {
-      thread.last_message = "simcuda: devices are not peers of each other";
+    const bool own = wanted.location.id == device->index;
+    if (!own && !can_be_peers(wanted.location.id, device->index)) {
+      thread.last_message = "simcuda: SIMCUDA_PEERS says that devices are not peers of each other";
       return CUDA_ERROR_NOT_SUPPORTED;
     }
     const Access access = wanted.flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE ? Access::ReadWrite
                           : wanted.flags == CU_MEM_ACCESS_FLAGS_PROT_READ    ? Access::Read
                                                                              : Access::None;
-    const Outcome outcome = device->core.virtual_memory().set_access(address, size_bytes, access);
+    VirtualMemory& memory = device->core.virtual_memory();
+    const Outcome outcome =
+        own ? memory.set_access(address, size_bytes, access)
+            : memory.set_peer_access(address, size_bytes, static_cast<unsigned>(wanted.location.id),
+                                     access);
     if (outcome.status != Status::Ok) {
       return to_result(outcome.status);
     }
@@ -308,7 +314,11 @@ SIMCUDA_EXPORT CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLoc
       return CUDA_ERROR_INVALID_VALUE;
     }
     const bool own = location->type == CU_MEM_LOCATION_TYPE_DEVICE && location->id == device->index;
-    const Access access = own ? mapping.access : Access::None;
+    const bool is_device = location->type == CU_MEM_LOCATION_TYPE_DEVICE;
+    if (is_device && device_at(location->id) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+    const Access access = own         ? mapping.access
+                          : is_device ? mapping.access_of_peer(static_cast<unsigned>(location->id))
+                                      : Access::None;
     *flags = access == Access::ReadWrite ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
              : access == Access::Read    ? CU_MEM_ACCESS_FLAGS_PROT_READ
                                          : CU_MEM_ACCESS_FLAGS_PROT_NONE;

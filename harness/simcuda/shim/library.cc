@@ -17,6 +17,7 @@
 #include "harness/simcuda/shim/call.h"
 #include "harness/simcuda/shim/fault_plan.h"
 #include "harness/simcuda/shim/gpu_faults.h"
+#include "harness/simcuda/shim/peers.h"
 #include "harness/simcuda/shim/profile.h"
 #include "harness/simcuda/shim/sanitizers.h"
 #include "harness/simcuda/shim/static_runtime.h"
@@ -121,6 +122,7 @@ void start(Library& all) {
   if (const char* name = std::getenv("SIMCUDA_NAME"); name != nullptr && *name != '\0') {
     profile.device_name = name;
   }
+  read_peers();
   for (std::uint64_t i = 0; i < count; ++i) {
     all.devices.push_back(std::make_unique<SimulatedDevice>(
         DevicePlace{.index = static_cast<int>(i), .count = static_cast<int>(count)}, profile,

@@ -5,8 +5,11 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/link_time.h"
 #include "harness/simcuda/shim/call.h"
 #include "harness/simcuda/shim/host_memory.h"
+#include "harness/simcuda/shim/library.h"
+#include "harness/simcuda/shim/peers.h"
 #include "harness/simcuda/shim/simulated_device.h"
 
 namespace simcuda {
@@ -41,6 +44,10 @@ bool direction_fits(cudaMemcpyKind kind, const Bytes& to, const Bytes& from) {
     default:
       return true;
   }
+}
+
+bool between_devices(const Bytes& to, const Bytes& from) {
+  return to.device != nullptr && from.device != nullptr && to.device != from.device;
 }
 
 CostId copy_cost(const Bytes& to, const Bytes& from) {
@@ -96,7 +103,9 @@ cudaError_t copy(ThreadState& thread, void* to_pointer, const void* from_pointer
   StreamOrder& order = ref.device->core.streams();
   if (wait == Wait::No || cost == CostId::MemcpyOnDevice) {
     thread.charge(CostId::MemsetAsync);
-    return to_error(order.copy(ref.id, median_cost(cost, size_bytes), thread.now_ns()).status);
+    const std::uint64_t duration_ns =
+        between_devices(to, from) ? allocmark::link_ns(size_bytes) : median_cost(cost, size_bytes);
+    return to_error(order.copy(ref.id, duration_ns, thread.now_ns()).status);
   }
   const Finish before = wait_for_gates(
       *ref.device, lock, [&] { return order.stream_finish(ref.id, thread.now_ns()); });
@@ -140,6 +149,54 @@ CopyShape line(std::size_t size_bytes) {
   return {.to_pitch_bytes = size_bytes, .from_pitch_bytes = size_bytes, .width_bytes = size_bytes};
 }
 
+// The devices that a peer copy names have to be those of its pointers.
+cudaError_t check_peers(const void* to, int to_device, const void* from, int from_device,
+                        std::size_t size_bytes) {
+  if (device_at(to_device) == nullptr || device_at(from_device) == nullptr) {
+    return cudaErrorInvalidDevice;
+  }
+  const bool fits = device_of_address(number(to)) == device_at(to_device) &&
+                    device_of_address(number(from)) == device_at(from_device);
+  return fits || size_bytes == 0 ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+// Comes after all work of both devices; later work of both comes after it, but that of streams
+// which do not follow the default stream.
+cudaError_t copy_alone(ThreadState& thread, void* to, int to_device, const void* from,
+                       int from_device, std::size_t size_bytes) {
+  if (size_bytes == 0) return cudaSuccess;
+  std::uint64_t begin_ns = thread.now_ns();
+  for (const int index : {to_device, from_device}) {
+    SimulatedDevice& device = *device_at(index);
+    std::unique_lock lock(device.mutex);
+    const Finish before = wait_for_gates(
+        device, lock, [&] { return device.core.streams().device_finish(thread.now_ns()); });
+    if (before.status != Status::Ok) return to_error(before.status);
+    begin_ns = std::max(begin_ns, before.finish_ns);
+  }
+  const Bytes target = locate(to, size_bytes);
+  const Bytes source = locate(from, size_bytes);
+  if (target.data == nullptr || source.data == nullptr) {
+    return cudaErrorInvalidValue;
+  }
+  std::memmove(target.data, source.data, size_bytes);
+  thread.charge(CostId::MemsetAsync);
+  const std::uint64_t end_ns =
+      begin_ns + (target.device == source.device ? median_cost(CostId::MemcpyOnDevice, size_bytes)
+                                                 : allocmark::link_ns(size_bytes));
+  for (SimulatedDevice* device : {target.device, source.device}) {
+    const std::lock_guard lock(device->mutex);
+    StreamOrder& order = device->core.streams();
+    const std::uint64_t free_ns =
+        std::max(order.device_finish(thread.now_ns()).finish_ns, thread.now_ns());
+    const Outcome outcome =
+        order.copy(kLegacyStream, end_ns > free_ns ? end_ns - free_ns : 0, thread.now_ns());
+    if (outcome.status != Status::Ok) return to_error(outcome.status);
+    if (target.device == source.device) break;
+  }
+  return cudaSuccess;
+}
+
 }  // namespace
 
 SIMCUDA_EXPORT cudaError_t cudaMemcpy(void* to, const void* from, size_t size_bytes,
@@ -158,12 +215,26 @@ SIMCUDA_EXPORT cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t si
       });
 }
 
-SIMCUDA_EXPORT cudaError_t cudaMemcpyPeerAsync(void* to, int /*to_device*/, const void* from,
-                                               int /*from_device*/, size_t size_bytes,
+SIMCUDA_EXPORT cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from,
+                                               int from_device, size_t size_bytes,
                                                cudaStream_t stream) {
   return runtime_call<"cudaMemcpyPeerAsync">(
       {number(to), number(from), size_bytes, number(stream)}, [&](ThreadState& thread) {
-        return copy(thread, to, from, line(size_bytes), cudaMemcpyDeviceToDevice, stream, Wait::No);
+        const cudaError_t checked = check_peers(to, to_device, from, from_device, size_bytes);
+        return checked != cudaSuccess ? checked
+                                      : copy(thread, to, from, line(size_bytes),
+                                             cudaMemcpyDeviceToDevice, stream, Wait::No);
+      });
+}
+
+SIMCUDA_EXPORT cudaError_t cudaMemcpyPeer(void* to, int to_device, const void* from,
+                                          int from_device, size_t size_bytes) {
+  return runtime_call<"cudaMemcpyPeer">(
+      {number(to), number(from), size_bytes}, [&](ThreadState& thread) {
+        const cudaError_t checked = check_peers(to, to_device, from, from_device, size_bytes);
+        return checked != cudaSuccess
+                   ? checked
+                   : copy_alone(thread, to, to_device, from, from_device, size_bytes);
       });
 }
 

@@ -5,6 +5,7 @@
 
 #include "harness/simcuda/shim/call.h"
 #include "harness/simcuda/shim/library.h"
+#include "harness/simcuda/shim/peers.h"
 #include "harness/simcuda/shim/simulated_device.h"
 
 namespace simcuda {
@@ -236,7 +237,7 @@ cudaError_t destroy_pool(ThreadState& thread, cudaMemPool_t handle) {
   return to_error(outcome.status);
 }
 
-// Only the pool's own device has access, and always has it.
+// The pool's own device always has access; its peers have what they are given.
 cudaError_t set_access(SimPool& pool, const cudaMemAccessDesc* descriptions, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
     const cudaMemAccessDesc& wanted = descriptions[i];
@@ -248,9 +249,12 @@ cudaError_t set_access(SimPool& pool, const cudaMemAccessDesc* descriptions, std
     if (own && wanted.flags != cudaMemAccessFlagsProtReadWrite) {
       return cudaErrorInvalidValue;
     }
-    if (!own && wanted.flags != cudaMemAccessFlagsProtNone) {
+    if (own) continue;
+    if (!can_be_peers(wanted.location.id, pool.device->index) &&
+        wanted.flags != cudaMemAccessFlagsProtNone) {
       return cudaErrorInvalidDevice;
     }
+    pool.peer_access[static_cast<std::size_t>(wanted.location.id)] = wanted.flags;
   }
   return cudaSuccess;
 }
@@ -348,7 +352,12 @@ SIMCUDA_EXPORT cudaError_t cudaMemPoolGetAccess(cudaMemAccessFlags* flags, cudaM
     return with_pool(pool, [&](MemoryPool&, SimPool& object) {
       const bool own =
           location->type == cudaMemLocationTypeDevice && location->id == object.device->index;
-      *flags = own ? cudaMemAccessFlagsProtReadWrite : cudaMemAccessFlagsProtNone;
+      if (!own &&
+          (location->type != cudaMemLocationTypeDevice || device_at(location->id) == nullptr)) {
+        return cudaErrorInvalidDevice;
+      }
+      *flags = own ? cudaMemAccessFlagsProtReadWrite
+                   : object.peer_access[static_cast<std::size_t>(location->id)];
       return cudaSuccess;
     });
   });

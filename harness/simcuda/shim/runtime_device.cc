@@ -1,4 +1,4 @@
-// Device selection, attributes, properties, versions, limits, peers, and the error state. In:
+// Device selection, attributes, properties, versions, limits, and the error state. In:
 // device numbers. Out: what the profile says about the device.
 #include <algorithm>
 #include <cstdio>
@@ -24,15 +24,6 @@ cudaError_t give_properties(ThreadState& thread, cudaDeviceProp* properties, int
   thread.charge(CostId::GetDeviceProperties);
   fill_properties(*device, *properties);
   return cudaSuccess;
-}
-
-// Devices do not see each other's memory here.
-cudaError_t refuse_peer(ThreadState& thread, int peer) {
-  if (device_at(peer) == nullptr) {
-    return cudaErrorInvalidDevice;
-  }
-  return explain(thread, cudaErrorPeerAccessUnsupported,
-                 "simcuda: devices are not peers of each other");
 }
 
 }  // namespace
@@ -178,23 +169,6 @@ SIMCUDA_EXPORT cudaError_t cudaDriverGetVersion(int* version) {
         device == nullptr ? CUDART_VERSION : std::max(device->profile.cuda_version, CUDART_VERSION);
     return cudaSuccess;
   });
-}
-
-SIMCUDA_EXPORT cudaError_t cudaDeviceCanAccessPeer(int* can_access, int index, int peer) {
-  return runtime_call<"cudaDeviceCanAccessPeer">(
-      {as_number(index), as_number(peer)}, [&](ThreadState& thread) {
-        thread.charge(CostId::DeviceGetAttribute);
-        if (can_access == nullptr || device_at(index) == nullptr || device_at(peer) == nullptr) {
-          return can_access == nullptr ? cudaErrorInvalidValue : cudaErrorInvalidDevice;
-        }
-        *can_access = 0;
-        return cudaSuccess;
-      });
-}
-
-SIMCUDA_EXPORT cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned int flags) {
-  return runtime_call<"cudaDeviceEnablePeerAccess">(
-      {as_number(peer), flags}, [&](ThreadState& thread) { return refuse_peer(thread, peer); });
 }
 
 SIMCUDA_EXPORT cudaError_t cudaGetLastError() {

@@ -3,6 +3,7 @@
 // they stand for.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -44,6 +45,7 @@ struct SimPool {
   SimulatedDevice* device = nullptr;
   PoolId id = 0;
   bool live = false;
+  std::array<cudaMemAccessFlags, kDeviceCountMax> peer_access{};  // by device; none at first
 };
 
 // A function of the program that waits for its place in a stream.

@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 #include <stdexcept>
+#include <vector>
 
 #include "allocators/cuda/driver.h"
 
@@ -79,8 +80,8 @@ class FakeDevice final : public Driver {
     count();
     pending_.erase(event);
   }
-  void wait_for_stream(Stream) override { count(); }
-  void wait_for_device() override { count(); }
+  void wait_for_stream(Stream stream) override { count(), stream_waits.push_back(stream); }
+  void wait_for_device() override { count(), ++device_wait_count; }
 
   std::uint64_t reserve_address(std::uint64_t size_bytes) override {
     count();
@@ -121,6 +122,9 @@ class FakeDevice final : public Driver {
   Stream create_stream() override { return count(), kOwnStream; }
   void destroy_stream(Stream) override { count(); }
   void make_stream_wait(Stream, Event) override { count(); }
+
+  std::vector<Stream> stream_waits{};  // in order
+  std::uint64_t device_wait_count = 0;
 
  private:
   using Ranges = std::map<std::uint64_t, std::uint64_t>;  // start -> bytes

@@ -192,6 +192,18 @@ TEST_CASE("the driver's pool names no device in the texts of 2.9, which end ther
   }
 }
 
+TEST_CASE("since 2.14 the driver's pool waits for the request's stream alone, and tries again") {
+  constexpr Stream kStream = 7;
+  for (const Rules& rules : all_rules()) {
+    FakeDevice device(640 * kMiB, 100 * kMiB);
+    AsyncAllocator allocator(device, 0, rules);
+    REQUIRE_FALSE(allocator.allocate(200 * kMiB, kStream).has_value());
+    INFO(rules.name());
+    CHECK(device.stream_waits == std::vector<Stream>(rules.minor < 14 ? 0 : 1, kStream));
+    CHECK(device.device_wait_count == 0);
+  }
+}
+
 TEST_CASE("a request above the reserve of an expandable segment fails, and the text says so") {
   Setup setup("2.15", "expandable_segments:True,expandable_segments_reserve:0.1");
   setup.take(60 * kMiB);

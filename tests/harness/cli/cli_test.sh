@@ -10,7 +10,7 @@ cell_count() { grep -c '"kind":"cell"' "$(results "$1")"; }
 help_and_usage() {
   expect 0 "Examples" --help
   expect 0 "allocmark 0" --version
-  for subcommand in list run trace explain report compare parity speed qualify merge threads profile simcheck fidelity; do
+  for subcommand in list run trace explain report compare parity speed qualify merge ranks threads profile simcheck fidelity; do
     expect 0 "Usage" $subcommand --help
   done
   expect 2 "--help"

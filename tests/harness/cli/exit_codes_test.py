@@ -12,6 +12,7 @@ from pathlib import Path
 
 RUN = "run --workload file:{W}/good.csv -a native -d sim:h200 --passes 1 --allow-debug"
 AB = "run --workload gpt2_train_amp -d sim:h200 --capacity 1.05x --passes 1 --rounds 3 --rounds-max 3 --allow-debug --ab max_split_size_mb:128 unset"
+RANKS = "train:gpt2-124m,layers=1,batch=1,seq=64,steps=1,dp=2"
 QUALIFY = "qualify -d sim:h200 --seconds 1"
 GOLDENS = "tests/golden/caching/gpt2_train_amp.tar.gz"
 # Code, command line, environment. In this order: later rows use folders of earlier ones. 4! only where the machine has no GPU.
@@ -85,6 +86,11 @@ ROWS = [
     ("4!", "qualify", ""),
     ("6", QUALIFY + " --thresholds {W}/none", ""),
     ("6", QUALIFY + " --out /dev/null/x", ""),
+    ("0", "ranks " + RANKS + " -d sim:h200", ""),
+    ("0", "ranks " + RANKS + " --capacity 16MiB -d sim:h200", ""),  # out of memory is a result
+    ("2", "ranks churn:events=500 -d sim:h200", ""),
+    ("4!", "ranks " + RANKS + " -d cuda:0", ""),
+    ("6", "ranks " + RANKS + " --rank-workload 1=file:{W}/none.csv -d sim:h200", ""),
     ("0", "threads churn:events=500 --threads 1,2 --passes 1 -d sim:h200", ""),
     ("2", "threads churn:events=500 -a thrust_pool -d sim:h200", ""),
     ("4!", "threads churn:events=500 -d cuda:0", ""),

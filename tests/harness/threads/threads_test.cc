@@ -2,6 +2,7 @@
 // and what cannot be is refused. Method: short workloads on the simulated GPU, in this process;
 // under ThreadSanitizer every backend that claims to be safe is looked at for races. No time is
 // judged.
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,9 @@
 
 namespace allocmark {
 namespace {
+
+// Read by the first call to CUDA, which comes later.
+const bool three_devices = setenv("SIMCUDA_DEVICES", "3", 1) == 0;
 
 constexpr const char* kWorkload = "churn:events=4000,streams=2,live_bytes=256MiB";
 
@@ -131,6 +135,30 @@ TEST_CASE("specifications and rows survive the way through the pipe") {
   CHECK_THROWS_AS(threads_rows_from_json("no"), UsageError);
   CHECK(has(render_threads(spec, back), "1 to 3"));
   CHECK(has(render_threads(spec, back), "in turns of 7 events"));
+}
+
+TEST_CASE("threads on devices of their own do not see each other, with a table of blocks or not") {
+  ThreadsSpec spec = spec_of({1}, ThreadOrder::Turns);
+  spec.capacity = "1.05x";
+  const ThreadsRow alone = run_threads(spec).front();
+  for (const TableLock table : {TableLock::None, TableLock::One, TableLock::Parts}) {
+    spec = spec_of({3, 5}, ThreadOrder::Turns);
+    spec.capacity = "1.05x";
+    spec.device_count = 3;
+    spec.table = table;
+    const std::vector<ThreadsRow> rows = run_threads(spec);
+    INFO("table " << static_cast<int>(table));
+    CHECK(rows[0].is_repeatable);
+    CHECK(rows[0].call_count == 3 * alone.call_count);
+    CHECK(rows[0].oom_count.low == 3 * alone.oom_count.low);
+    CHECK(rows[0].reserved_bytes_end.low == 3 * alone.reserved_bytes_end.low);
+    // Two devices have two threads then, with memory for two.
+    CHECK(rows[1].is_repeatable);
+    CHECK(rows[1].reserved_bytes_end.low > rows[0].reserved_bytes_end.low);
+    CHECK(to_json_line(threads_spec_from_json(to_json_line(spec))) == to_json_line(spec));
+  }
+  spec.device_count = 4;
+  CHECK(has(rejection(spec), "too few GPUs"));
 }
 
 }  // namespace allocmark

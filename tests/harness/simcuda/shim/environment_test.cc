@@ -37,6 +37,9 @@ void print_report() {
   }
   void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
   std::printf("driver %d ", driver != nullptr && dlsym(driver, "simcu_present") != nullptr ? 1 : 0);
+  int can_access = 0;
+  if (count > 1) (void)cudaDeviceCanAccessPeer(&can_access, 0, 1);
+  std::printf("peers %d ", can_access);
   std::printf("devices %d pages %llu clock %llu", count, static_cast<unsigned long long>(pages),
               static_cast<unsigned long long>(SIMCU(simcu_thread_clock)()->modelled_ns));
 }
@@ -71,13 +74,16 @@ bool contains(const std::string& text, const std::string& part) {
 }  // namespace
 
 TEST_CASE("capacity and device count come from the environment") {
-  CHECK(contains(report(""), "cudaSuccess driver 1 devices 1 pages 64 "));
+  CHECK(contains(report(""), "cudaSuccess driver 1 peers 0 devices 1 pages 64 "));
   CHECK(contains(report("SIMCUDA_CAPACITY_BYTES=67108864 SIMCUDA_DEVICES=3"),
-                 "cudaSuccess driver 1 devices 3 pages 32 "));
+                 "cudaSuccess driver 1 peers 1 devices 3 pages 32 "));
   CHECK(contains(report("SIMCUDA_DEVICES=0"), "cudaErrorNoDevice"));
   CHECK(contains(report("SIMCUDA_CAPACITY_BYTES=lots"),
                  "SIMCUDA_CAPACITY_BYTES: wanted a whole number"));
   CHECK(contains(report("SIMCUDA_DEVICES=1000"), "cudaErrorInitializationError"));
+  CHECK(contains(report("SIMCUDA_DEVICES=2"), "peers 1 "));
+  CHECK(contains(report("SIMCUDA_DEVICES=2 SIMCUDA_PEERS=0"), "peers 0 "));
+  CHECK(contains(report("SIMCUDA_PEERS=maybe"), "SIMCUDA_PEERS: wanted 0 or 1, got 'maybe'"));
 }
 
 TEST_CASE("the same calls take the same modelled time in every process") {

@@ -1,0 +1,171 @@
+// See job.h.
+#include "harness/ranks/job.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "base/error.h"
+#include "harness/replay/kernel_source.h"
+
+namespace allocmark {
+namespace {
+
+// A generator's text in three parts: "train:gpt2-124m", its keys, and an ending as "+kernels:off".
+struct GeneratorText {
+  std::string head, ending;
+  std::vector<std::pair<std::string, std::string>> keys;
+
+  [[nodiscard]] const std::string* value_of(std::string_view key) const {
+    const auto found = std::ranges::find(keys, key, &std::pair<std::string, std::string>::first);
+    return found == keys.end() ? nullptr : &found->second;
+  }
+};
+
+GeneratorText split(const std::string& text) {
+  GeneratorText parts;
+  const std::size_t plus = std::min(text.find('+'), text.size());
+  parts.ending = text.substr(plus);
+  std::string_view rest = std::string_view(text).substr(0, plus);
+  const std::size_t comma = std::min(rest.find(','), rest.size());
+  parts.head = rest.substr(0, comma);
+  rest.remove_prefix(comma);
+  while (!rest.empty()) {
+    rest.remove_prefix(1);
+    const std::string_view word = rest.substr(0, std::min(rest.find(','), rest.size()));
+    const std::size_t equals = std::min(word.find('='), word.size());
+    parts.keys.emplace_back(word.substr(0, equals),
+                            equals == word.size() ? "" : word.substr(equals + 1));
+    rest.remove_prefix(word.size());
+  }
+  return parts;
+}
+
+std::uint64_t number_of(const GeneratorText& parts, std::string_view key) {
+  const std::string* text = parts.value_of(key);
+  std::uint64_t number = 1;
+  // What is no number is refused by the generator, which says more about it.
+  if (text != nullptr) std::from_chars(text->data(), text->data() + text->size(), number);
+  return std::clamp<std::uint64_t>(number, 1, 1 << 20);
+}
+
+[[noreturn]] void refuse_job(const std::string& text, const std::string& got) {
+  throw UsageError({.what = "this workload does not say what its ranks are",
+                    .where = text,
+                    .wanted = "a train workload with dp, tp or pp above 1 and without rank",
+                    .got = got,
+                    .next = "give a workload for each rank, or a job, as: "
+                            "train:gpt2-124m,batch=4,dp=4,fsdp=2"});
+}
+
+std::vector<RankSpec> ranks_of_job(const std::string& text, const JobWords& words) {
+  const std::string definition = define_workload_with_kernels(text);
+  const std::string& defined = definition.empty() ? text : definition;
+  if (!defined.starts_with("train:") || defined.find(' ') != std::string::npos) {
+    refuse_job(text, "another workload");
+  }
+  const GeneratorText parts = split(defined);
+  if (parts.value_of("rank") != nullptr) refuse_job(text, "rank=" + *parts.value_of("rank"));
+  const std::uint64_t world =
+      number_of(parts, "tp") * number_of(parts, "dp") * number_of(parts, "pp");
+  if (world == 1) refuse_job(text, "one rank");
+  std::vector<std::uint32_t> chosen = words.chosen;
+  for (std::uint32_t i = 0; chosen.size() < world && words.chosen.empty(); ++i) chosen.push_back(i);
+  std::vector<RankSpec> ranks;
+  for (const std::uint32_t number : chosen) {
+    if (number >= world) {
+      throw UsageError({.what = "the job has no such rank",
+                        .where = "--ranks",
+                        .wanted = fmt::format("0 to {}", world - 1),
+                        .got = std::to_string(number),
+                        .next = ""});
+    }
+    std::string workload = parts.head;
+    for (const auto& [key, value] : parts.keys) workload += fmt::format(",{}={}", key, value);
+    workload += fmt::format(",rank={}", number);
+    // Meetings, and time to compute in: without it only calls of the driver would take time.
+    for (const char* const key : {"collectives", "kernels"}) {
+      if (parts.value_of(key) == nullptr) workload += fmt::format(",{}=1", key);
+    }
+    ranks.push_back({.number = number, .workload = workload + parts.ending});
+  }
+  return ranks;
+}
+
+// "2=TEXT" into the rank of that number, among those that there are.
+RankSpec& rank_named(std::vector<RankSpec>& ranks, const std::string& word, const char* option) {
+  std::uint32_t number = 0;
+  const std::size_t equals = std::min(word.find('='), word.size());
+  const auto [end, error] = std::from_chars(word.data(), word.data() + equals, number);
+  const auto found = std::ranges::find(ranks, number, &RankSpec::number);
+  if (error == std::errc() && end == word.data() + equals && equals + 1 < word.size() &&
+      found != ranks.end()) {
+    return *found;
+  }
+  std::vector<std::uint32_t> numbers;
+  for (const RankSpec& rank : ranks) numbers.push_back(rank.number);
+  throw UsageError({.what = "this names no rank and what it has",
+                    .where = option,
+                    .wanted = fmt::format("R=TEXT with R of {}", fmt::join(numbers, ", ")),
+                    .got = word,
+                    .next = ""});
+}
+
+void check_count(const std::vector<RankSpec>& ranks) {
+  if (ranks.size() >= 2 && ranks.size() <= kRankCountMax) return;
+  throw UsageError({.what = "a job has several ranks, and each has a device",
+                    .where = "",
+                    .wanted = fmt::format("2 to {} ranks", kRankCountMax),
+                    .got = std::to_string(ranks.size()),
+                    .next = "choose some of them, as: --ranks 0,1,8,9"});
+}
+
+void check_once(const std::vector<RankSpec>& ranks) {
+  std::vector<std::uint32_t> numbers;
+  for (const RankSpec& rank : ranks) numbers.push_back(rank.number);
+  std::ranges::sort(numbers);
+  const auto twice = std::ranges::adjacent_find(numbers);
+  if (twice == numbers.end()) return;
+  throw UsageError({.what = "a rank is named twice",
+                    .where = "--ranks",
+                    .wanted = "each number once",
+                    .got = std::to_string(*twice),
+                    .next = ""});
+}
+
+}  // namespace
+
+std::vector<RankSpec> ranks_of(const JobWords& words) {
+  std::vector<RankSpec> ranks;
+  if (words.workloads.size() == 1) {
+    ranks = ranks_of_job(words.workloads.front(), words);
+  } else {
+    if (!words.chosen.empty()) {
+      throw UsageError({.what = "ranks are chosen from a job, not from a list of workloads",
+                        .where = "--ranks",
+                        .wanted = "one workload",
+                        .got = std::to_string(words.workloads.size()),
+                        .next = "name only the workloads that should run"});
+    }
+    for (std::uint32_t i = 0; i < words.workloads.size(); ++i) {
+      ranks.push_back({.number = i, .workload = words.workloads[i]});
+    }
+  }
+  check_once(ranks);
+  check_count(ranks);
+  for (RankSpec& rank : ranks) rank.capacity = words.capacity;
+  for (const std::string& word : words.rank_capacities) {
+    rank_named(ranks, word, "--rank-capacity").capacity = word.substr(word.find('=') + 1);
+  }
+  for (const std::string& word : words.rank_workloads) {
+    rank_named(ranks, word, "--rank-workload").workload = word.substr(word.find('=') + 1);
+  }
+  return ranks;
+}
+
+}  // namespace allocmark

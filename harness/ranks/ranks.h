@@ -1,0 +1,72 @@
+// The ranks of a parallel job side by side: each replays its own trace on its own device with its
+// own allocator, and waits for the others at the trace's meetings
+// (workloads/trace/request_marks.h). A specification flows in; what each rank held, whether it
+// failed, and how long ranks waited for each other flow out. Runs in the calling process. It checks
+// nothing, and its times are virtual.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace allocmark {
+
+struct RankSpec {
+  std::uint32_t number = 0;  // in the job
+  std::string workload;
+  std::string capacity = "unlimited";  // of its device; 1.05x is 1.05 times this rank's peak
+};
+
+struct RanksSpec {
+  std::vector<RankSpec> ranks;  // on devices 0, 1, ...
+  std::uint64_t seed = 1;
+  std::string allocator, conf;
+  bool stops_on_oom = true;  // a rank ends with its first failed request
+};
+
+// A request that failed: the first one of a rank.
+struct RankFailure {
+  std::uint64_t event_index = 0;
+  std::uint64_t asked_bytes = 0;
+  std::uint64_t free_bytes = 0;      // of the device, as cudaMemGetInfo says it
+  std::uint64_t live_bytes = 0;      // asked for and not given back
+  std::uint64_t reserved_bytes = 0;  // taken from the device by the allocator
+  std::string step;                  // the last mark of a step before it
+  std::uint64_t time_ns = 0;
+};
+
+// A meeting that never happened.
+struct RankStall {
+  std::string meeting;       // "collective:data0"
+  std::uint64_t number = 0;  // of that name, from 1
+  std::string step;
+  std::uint64_t since_ns = 0;
+  std::vector<std::uint32_t> missing;  // numbers of the ranks that did not come
+};
+
+struct RankRow {
+  std::uint32_t number = 0;
+  std::string workload;
+  std::uint64_t capacity_bytes = 0;  // that programs can take on its device when it begins
+  std::uint64_t requested_bytes_peak = 0;
+  std::uint64_t device_bytes_peak = 0;  // taken from the device; without simcuda as of marks
+  std::uint64_t request_count = 0;
+  std::uint64_t oom_count = 0;
+  std::uint64_t retry_count = 0;  // device calls repeated after giving cached memory back
+  std::uint64_t meeting_count = 0;
+  // Virtual time, from the start of the replay. Nothing without simcuda.
+  std::optional<std::uint64_t> end_ns;
+  std::optional<std::uint64_t> wait_ns;  // it waited for others
+  // The job's meetings waited for it alone: the last before it was there so much earlier.
+  std::optional<std::uint64_t> delay_ns;
+  std::optional<RankFailure> failure;
+  std::optional<RankStall> stall;
+  std::vector<std::uint64_t> step_live_bytes;  // requested and not given back, at marks of steps
+};
+
+// Throws UsageError (bad workload, config string or capacity, traces that do not fit together, an
+// allocator that cannot do it) and EnvironmentError (too few devices).
+[[nodiscard]] std::vector<RankRow> run_ranks(const RanksSpec& spec);
+
+}  // namespace allocmark

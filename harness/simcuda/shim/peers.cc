@@ -1,0 +1,111 @@
+// Peer access: who may reach whose memory, and since when. Copies need no access (CUDA stages them
+// then), and are in memory_copy.cc.
+#include "harness/simcuda/shim/peers.h"
+
+#include <array>
+#include <atomic>
+#include <cstdlib>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+#include "harness/simcuda/shim/call.h"
+#include "harness/simcuda/shim/library.h"
+#include "harness/simcuda/shim/sanitizers.h"
+#include "harness/simcuda/shim/simulated_device.h"
+
+namespace simcuda {
+namespace {
+
+struct Peers {
+  bool reach_each_other = true;
+  // By device and peer. A device's access is that of its context, and so of all threads.
+  std::array<std::array<std::atomic<bool>, kDeviceCountMax>, kDeviceCountMax> enabled{};
+};
+Peers& peers() { return made_once<Peers>(); }
+
+std::uint64_t as_number(int value) { return static_cast<std::uint64_t>(value); }
+
+cudaError_t enable(ThreadState& thread, int peer, unsigned flags) {
+  if (flags != 0) return cudaErrorInvalidValue;
+  if (device_at(peer) == nullptr || !can_be_peers(thread.device, peer)) {
+    return cudaErrorInvalidDevice;
+  }
+  auto& access =
+      peers().enabled[static_cast<std::size_t>(thread.device)][static_cast<std::size_t>(peer)];
+  return access.exchange(true) ? cudaErrorPeerAccessAlreadyEnabled : cudaSuccess;
+}
+
+cudaError_t disable(ThreadState& thread, int peer) {
+  if (device_at(peer) == nullptr) return cudaErrorInvalidDevice;
+  auto& access =
+      peers().enabled[static_cast<std::size_t>(thread.device)][static_cast<std::size_t>(peer)];
+  return access.exchange(false) ? cudaSuccess : cudaErrorPeerAccessNotEnabled;
+}
+
+cudaError_t attribute(int* value, cudaDeviceP2PAttr wanted, int from, int to) {
+  if (value == nullptr) return cudaErrorInvalidValue;
+  if (device_at(from) == nullptr || device_at(to) == nullptr || from == to) {
+    return cudaErrorInvalidDevice;
+  }
+  switch (wanted) {
+    case cudaDevP2PAttrPerformanceRank:
+      *value = 0;  // all links are alike
+      return cudaSuccess;
+    case cudaDevP2PAttrAccessSupported:
+    case cudaDevP2PAttrNativeAtomicSupported:
+      *value = can_be_peers(from, to) ? 1 : 0;
+      return cudaSuccess;
+    case cudaDevP2PAttrCudaArrayAccessSupported:
+      *value = 0;  // there are no arrays
+      return cudaSuccess;
+    default:
+      return cudaErrorInvalidValue;
+  }
+}
+
+}  // namespace
+
+void read_peers() {
+  const char* text = std::getenv("SIMCUDA_PEERS");
+  const std::string_view wanted = text == nullptr ? "" : text;
+  if (!wanted.empty() && wanted != "0" && wanted != "1") {
+    throw std::runtime_error("SIMCUDA_PEERS: wanted 0 or 1, got '" + std::string(wanted) + "'");
+  }
+  peers().reach_each_other = wanted != "0";
+}
+
+bool can_be_peers(int device, int peer) { return device != peer && peers().reach_each_other; }
+
+SIMCUDA_EXPORT cudaError_t cudaDeviceCanAccessPeer(int* can_access, int index, int peer) {
+  return runtime_call<"cudaDeviceCanAccessPeer">(
+      {as_number(index), as_number(peer)}, [&](ThreadState& thread) {
+        thread.charge(CostId::DeviceGetAttribute);
+        if (can_access == nullptr || device_at(index) == nullptr || device_at(peer) == nullptr) {
+          return can_access == nullptr ? cudaErrorInvalidValue : cudaErrorInvalidDevice;
+        }
+        *can_access = can_be_peers(index, peer) ? 1 : 0;
+        return cudaSuccess;
+      });
+}
+
+SIMCUDA_EXPORT cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned int flags) {
+  return runtime_call<"cudaDeviceEnablePeerAccess">(
+      {as_number(peer), flags}, [&](ThreadState& thread) { return enable(thread, peer, flags); });
+}
+
+SIMCUDA_EXPORT cudaError_t cudaDeviceDisablePeerAccess(int peer) {
+  return runtime_call<"cudaDeviceDisablePeerAccess">(
+      {as_number(peer)}, [&](ThreadState& thread) { return disable(thread, peer); });
+}
+
+SIMCUDA_EXPORT cudaError_t cudaDeviceGetP2PAttribute(int* value, cudaDeviceP2PAttr wanted, int from,
+                                                     int to) {
+  return runtime_call<"cudaDeviceGetP2PAttribute">(
+      {as_number(wanted), as_number(from), as_number(to)}, [&](ThreadState& thread) {
+        thread.charge(CostId::DeviceGetAttribute);
+        return attribute(value, wanted, from, to);
+      });
+}
+
+}  // namespace simcuda
