@@ -44,7 +44,7 @@ class Builder {
   bool start_object(std::size_t) { return open(Json::object()); }
   bool start_array(std::size_t) { return open(Json::array()); }
   bool end_array() { return close(); }
-  bool end_object() { return keys_differ(*open_.back()) && close(); }
+  bool end_object() { return fill(open_.back()) && close(); }
   bool key(std::string& name) {
     key_ = std::move(name);
     return true;
@@ -62,64 +62,100 @@ class Builder {
   [[nodiscard]] std::size_t stopped_at() const { return stopped_at_; }
 
  private:
-  bool add(Json value) { return place(std::move(value)) != nullptr; }
+  struct Member {
+    std::string key;
+    Json value;
+  };
+  // An object or a list that is being read. Members wait until their object ends: it is then made
+  // at its size, since growing would copy all that it holds.
+  struct Open {
+    Json value;
+    std::string key;  // of its own, in the object around it
+    std::size_t member_begin = 0;
+  };
+
+  bool add(Json value) {
+    if (!count()) return false;
+    place(std::move(value), std::move(key_));
+    return true;
+  }
 
   bool open(Json value) {
     if (open_.size() >= limits_.depth_max) {
       problem_ = fmt::format("it nests more than {} deep", limits_.depth_max);
       return false;
     }
-    Json* const placed = place(std::move(value));
-    if (placed != nullptr) open_.push_back(placed);
-    return placed != nullptr;
-  }
-
-  bool close() {
-    open_.pop_back();
+    if (!count()) return false;
+    open_.push_back({std::move(value), std::move(key_), members_.size()});
     return true;
   }
 
-  Json* place(Json value) {
-    if (++value_count_ > limits_.value_count_max) {
-      problem_ = fmt::format("it has more than {} values", limits_.value_count_max);
-      return nullptr;
-    }
+  bool close() {
+    Open ended = std::move(open_.back());
+    open_.pop_back();
+    place(std::move(ended.value), std::move(ended.key));
+    return true;
+  }
+
+  bool count() {
+    if (++value_count_ <= limits_.value_count_max) return true;
+    problem_ = fmt::format("it has more than {} values", limits_.value_count_max);
+    return false;
+  }
+
+  void place(Json value, std::string key) {
     if (open_.empty()) {
       root = std::move(value);
-      return &root;
+    } else if (Json& parent = open_.back().value; parent.is_array()) {
+      parent.emplace_back(std::move(value));
+    } else {
+      members_.push_back({std::move(key), std::move(value)});
     }
-    Json& parent = *open_.back();
-    if (parent.is_array()) return &parent.emplace_back(std::move(value));
-    return place_in(*parent.template get_ptr<typename Json::object_t*>(), std::move(value));
   }
 
-  Json* place_in(typename Json::object_t& object, Json value) {
+  // Gives an object its members; false where two of them have one name.
+  bool fill(Open& ended) {
+    auto& object = *ended.value.template get_ptr<typename Json::object_t*>();
+    const auto begin = members_.begin() + static_cast<std::ptrdiff_t>(ended.member_begin);
+    const bool filled = fill_with(object, begin);
+    members_.erase(begin, members_.end());
+    return filled;
+  }
+
+  template <typename Members>
+  bool fill_with(typename Json::object_t& object, Members begin) {
     if constexpr (std::is_same_v<Json, nlohmann::ordered_json>) {
-      // Looking the key up here would take as long as the object has keys; see keys_differ.
       using Pairs = std::vector<typename Json::object_t::value_type>;
-      return &static_cast<Pairs&>(object).emplace_back(std::move(key_), std::move(value)).second;
+      auto& pairs = static_cast<Pairs&>(object);
+      pairs.reserve(static_cast<std::size_t>(members_.end() - begin));
+      for (auto member = begin; member != members_.end(); ++member) {
+        pairs.emplace_back(std::move(member->key), std::move(member->value));
+      }
+      return keys_differ(pairs);
     } else {
-      const auto [at, is_new] = object.emplace(std::move(key_), std::move(value));
-      if (!is_new) problem_ = twice(at->first);
-      return is_new ? &at->second : nullptr;
-    }
-  }
-
-  bool keys_differ(const Json& object) {
-    if constexpr (std::is_same_v<Json, nlohmann::ordered_json>) {
-      std::vector<const std::string*> keys;
-      keys.reserve(object.size());
-      for (auto item = object.begin(); item != object.end(); ++item) keys.push_back(&item.key());
-      const auto less = [](const auto* a, const auto* b) { return *a < *b; };
-      std::sort(keys.begin(), keys.end(), less);
-      const auto same = std::adjacent_find(keys.begin(), keys.end(),
-                                           [](const auto* a, const auto* b) { return *a == *b; });
-      if (same == keys.end()) return true;
-      problem_ = twice(**same);
-      return false;
-    } else {
+      for (auto member = begin; member != members_.end(); ++member) {
+        const auto [at, is_new] = object.emplace(std::move(member->key), std::move(member->value));
+        if (!is_new) {
+          problem_ = twice(at->first);
+          return false;
+        }
+      }
       return true;
     }
+  }
+
+  template <typename Pairs>
+  bool keys_differ(const Pairs& pairs) {
+    std::vector<const std::string*> keys;
+    keys.reserve(pairs.size());
+    for (const auto& pair : pairs) keys.push_back(&pair.first);
+    const auto less = [](const auto* a, const auto* b) { return *a < *b; };
+    std::sort(keys.begin(), keys.end(), less);
+    const auto same = std::adjacent_find(keys.begin(), keys.end(),
+                                         [](const auto* a, const auto* b) { return *a == *b; });
+    if (same == keys.end()) return true;
+    problem_ = twice(**same);
+    return false;
   }
 
   static std::string twice(const std::string& name) {
@@ -127,7 +163,8 @@ class Builder {
   }
 
   JsonLimits limits_;
-  std::vector<Json*> open_;
+  std::vector<Open> open_;
+  std::vector<Member> members_;
   std::string key_;
   std::uint64_t value_count_ = 0;
   std::string problem_;

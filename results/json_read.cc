@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
-#include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -56,7 +56,10 @@ struct LineContext {
 class Reader {
  public:
   Reader(const Json& object, LineContext& context, std::string prefix = {})
-      : object_(object), context_(context), prefix_(std::move(prefix)) {}
+      : members_(*object.get_ptr<const Json::object_t*>()),
+        context_(context),
+        prefix_(std::move(prefix)),
+        asked_(members_.size()) {}
 
   void text(const std::string& name, std::string& value) {
     const Json& found = required(name);
@@ -161,12 +164,13 @@ class Reader {
     }
   }
 
-  void known(const std::string& name) { known_names_.insert(name); }
+  void known(const std::string& name) { find(name); }
 
   void finish() const {
     if (context_.newer_version) return;
-    for (const auto& [key, value] : object_.items()) {
-      if (known_names_.contains(key)) continue;
+    for (std::size_t index = 0; index < members_.size(); ++index) {
+      if (asked_[index]) continue;
+      const auto& [key, value] = members_[index];
       fail(context_.where, fmt::format("the key '{}' is not known", prefix_ + key),
            fmt::format("only keys of schema {}", kSchemaVersion), excerpt(value),
            "The file was edited by hand or is corrupt.");
@@ -185,10 +189,23 @@ class Reader {
          wanted, excerpt(got), "The line is corrupt; delete it and run that cell again.");
   }
 
+  // The value of a key, which is then known; null where there is none. Keys mostly come in the
+  // order in which they are asked for, so each is looked for from the last one on.
+  const Json* find(const std::string& name) {
+    for (std::size_t step = 0; step < asked_.size(); ++step) {
+      const std::size_t index = (last_ + step) % asked_.size();
+      const auto& [key, value] = members_[index];
+      if (key != name) continue;
+      asked_[index] = true;
+      last_ = index;
+      return &value;
+    }
+    return nullptr;
+  }
+
   const Json& required(const std::string& name) {
-    known(name);
-    const auto found = object_.find(name);
-    if (found == object_.end()) {
+    const Json* const found = find(name);
+    if (found == nullptr) {
       fail(context_.where, fmt::format("the key '{}' is missing", prefix_ + name), {}, {},
            "The line is corrupt; delete it and run that cell again.");
     }
@@ -196,9 +213,8 @@ class Reader {
   }
 
   const Json* nullable(const std::string& name) {
-    known(name);
-    const auto found = object_.find(name);
-    return found == object_.end() || found->is_null() ? nullptr : &*found;
+    const Json* const found = find(name);
+    return found == nullptr || found->is_null() ? nullptr : found;
   }
 
   template <typename Integer>
@@ -241,10 +257,12 @@ class Reader {
     return item;
   }
 
-  const Json& object_;
+  // A vector of pairs, where the library has it as a map in the order of the text.
+  const std::span<const Json::object_t::value_type> members_;
   LineContext& context_;
   std::string prefix_;
-  std::set<std::string> known_names_;
+  std::vector<bool> asked_;  // by the place of the key
+  std::size_t last_ = 0;     // that was found
 };
 
 struct Version {

@@ -59,8 +59,8 @@ class CellSet {
 // Takes the lines of a file one after the other.
 class RunParser {
  public:
-  RunParser(std::string path, CellDetail detail)
-      : path_(std::move(path)), detail_(detail), cells_(run_) {}
+  RunParser(std::string path, CellDetail detail, WholeCellWatcher watcher = {})
+      : path_(std::move(path)), detail_(detail), watcher_(std::move(watcher)), cells_(run_) {}
 
   // A line without its newline; `ended` says whether it had one. False where it was cut short.
   bool add(std::string_view line, bool ended) {
@@ -75,6 +75,7 @@ class RunParser {
       run_.environment = environment_from_json(line, where);
     } else {
       CellResult cell = cell_result_from_json(line, where);
+      if (watcher_) watcher_(cell);
       if (detail_ == CellDetail::Summary) summarize(&cell);
       cells_.add(
           std::move(cell),
@@ -97,6 +98,7 @@ class RunParser {
  private:
   std::string path_;
   CellDetail detail_;
+  WholeCellWatcher watcher_;
   RunFile run_;
   CellSet cells_;
   std::uint64_t line_number_ = 0;
@@ -114,12 +116,12 @@ std::size_t add_lines(std::string_view text, RunParser& parser) {
 
 }  // namespace
 
-RunFile read_run_file(const std::string& path, CellDetail detail) {
+RunFile read_run_file(const std::string& path, CellDetail detail, const WholeCellWatcher& watcher) {
   if (std::filesystem::is_directory(path)) {
     fail(path, "the results file is a folder", {}, "Give the results.jsonl in it.");
   }
   InputFile file(path, kResultsInput);
-  RunParser parser(path, detail);
+  RunParser parser(path, detail, watcher);
   std::string text;
   std::vector<char> chunk(kChunkBytes);
   while (const std::size_t count = file.read(chunk)) {

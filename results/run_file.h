@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -40,7 +41,10 @@ struct RunFile {
 // With CellDetail::Summary cells are kept as summaries (results/cell_summary.h), a tenth as large:
 // cell_source.h reads them whole, one at a time.
 enum class CellDetail : std::uint8_t { Whole, Summary };
-[[nodiscard]] RunFile read_run_file(const std::string& path, CellDetail detail = CellDetail::Whole);
+// Sees each line's cell whole, those that a later line replaces as well.
+using WholeCellWatcher = std::function<void(const CellResult&)>;
+[[nodiscard]] RunFile read_run_file(const std::string& path, CellDetail detail = CellDetail::Whole,
+                                    const WholeCellWatcher& watcher = {});
 // The same of a file's text; `path` is what messages call it.
 [[nodiscard]] RunFile parse_run_file(std::string_view text, const std::string& path,
                                      CellDetail detail = CellDetail::Whole);

@@ -20,7 +20,8 @@ using SinkOfFile = std::function<TextSink(const std::string& name)>;
 // report.md, table.txt, table.csv and google_benchmark.json. `cells` may be summaries; `whole` has
 // the same cells in the same order.
 void make_report_files(const Environment& environment, std::span<const CellResult> cells,
-                       const CellSource& whole, const SinkOfFile& sink_of);
+                       const CellSource& whole, const SinkOfFile& sink_of,
+                       const CsvColumns* known_columns = nullptr);
 
 // A command line as a shell takes it.
 [[nodiscard]] std::string shell_command(const std::vector<std::string>& argv);

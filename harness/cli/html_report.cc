@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <string>
 #include <system_error>
 #include <vector>
 
@@ -53,6 +54,11 @@ std::string find_python() {
   return "";
 }
 
+// The script ends when this process does.
+std::vector<std::string> child_environment() {
+  return environment_with({{"ALLOCMARK_PARENT", std::to_string(getpid())}});
+}
+
 // report.html cannot be made here: fine, unless something was asked for that needs it.
 HtmlOutcome missing(const HtmlReport& report, const std::string& what, const std::string& next) {
   if (!report.latex.empty() || !report.svg.empty()) {
@@ -78,7 +84,7 @@ std::string make_page(const std::string& script, const std::string& input) {
                             .next = "leave --out away: the text says the same"});
   }
   ChildOutcome outcome = run_child({.argv = {python, "-B", path},
-                                    .environment = environment_with({}),
+                                    .environment = child_environment(),
                                     .input = input,
                                     .timeout_s = kTimeout_s});
   if (outcome.exit_code == 0) return std::move(outcome.result);
@@ -107,7 +113,7 @@ HtmlOutcome write_html_report(const HtmlReport& report) {
   if (!report.svg.empty()) argv.insert(argv.end(), {"--svg", report.svg});
   argv.insert(argv.end(), {"--", report.folder});
   const ChildOutcome outcome = run_child({.argv = argv,
-                                          .environment = environment_with({}),
+                                          .environment = child_environment(),
                                           .input = report.facts,
                                           .timeout_s = kTimeout_s});
   if (outcome.exit_code == 0) return {.text = outcome.stderr_tail};

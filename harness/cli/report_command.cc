@@ -105,18 +105,23 @@ ExitCode report_command(const ReportCommand& command) {
     fmt::print("{}", page_facts(pages));
     return ExitCode::Pass;
   }
-  RunFile file = read_run_file(results_path(command.folder), CellDetail::Summary);
+  CsvColumns columns;
+  WholeCellWatcher watcher;
+  if (command.format.empty()) watcher = [&](const CellResult& cell) { columns.note(cell); };
+  RunFile file = read_run_file(results_path(command.folder), CellDetail::Summary, watcher);
   const StoredCells cells = stored_cells(command.folder, &file);
   if (!command.format.empty()) {
     print_results(command.format, command.folder, file.environment, cells);
     return ExitCode::Pass;
   }
   add_stored_conditions(command.folder, &file.environment);
-  const std::string report = write_reports(command.folder, file.environment, cells);
+  // Results that a later line replaced may have had columns of their own.
+  const std::string report = write_reports(command.folder, file.environment, cells,
+                                           file.replaced_line_count == 0 ? &columns : nullptr);
   fmt::print("cells: {}\nreport: {}\n", count_by_status(cells.summaries, cells.summaries.size()),
              report);
   std::fflush(stdout);
-  write_pages(pages);
+  write_pages(pages, {.environment = file.environment, .cells = cells, .notes = notes_of(file)});
   print_answer(cells.summaries, stdout);
   return ExitCode::Pass;
 }

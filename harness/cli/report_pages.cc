@@ -13,7 +13,6 @@
 #include "harness/cli/compare_input.h"
 #include "harness/cli/html_report.h"
 #include "harness/cli/interleaved_session.h"
-#include "harness/cli/run_output.h"
 #include "harness/cli/run_side.h"
 #include "harness/run/conditions.h"
 #include "harness/run/run_folder.h"
@@ -55,7 +54,26 @@ ReportedComparison turns_of(const std::string& path, const std::string& folder,
           .comparison = compare_interleaved(run, policy)};
 }
 
-// What a reader must know about the file itself.
+// Of what a program said as it failed.
+std::string last_line(std::string text) {
+  while (text.ends_with('\n')) text.pop_back();
+  return text.substr(text.rfind('\n') + 1);
+}
+
+void make_pages(const PagesRequest& request, const PagedRun* run, std::FILE* people) {
+  if (!request.html && request.latex.empty() && request.svg.empty()) return;
+  const HtmlOutcome outcome =
+      write_html_report({.folder = request.folder,
+                         .facts = run == nullptr ? page_facts(request) : page_facts(request, *run),
+                         .latex = request.latex,
+                         .svg = request.svg,
+                         .html = request.html});
+  fmt::print(outcome.made ? people : stderr, "{}", outcome.text);
+  std::fflush(people);
+}
+
+}  // namespace
+
 std::vector<std::string> notes_of(const RunFile& file) {
   std::vector<std::string> notes;
   if (file.torn) {
@@ -70,26 +88,15 @@ std::vector<std::string> notes_of(const RunFile& file) {
   return notes;
 }
 
-// Of what a program said as it failed.
-std::string last_line(std::string text) {
-  while (text.ends_with('\n')) text.pop_back();
-  return text.substr(text.rfind('\n') + 1);
-}
-
-void make_pages(const PagesRequest& request, std::FILE* people) {
-  if (!request.html && request.latex.empty() && request.svg.empty()) return;
-  const HtmlOutcome outcome = write_html_report({.folder = request.folder,
-                                                 .facts = page_facts(request),
-                                                 .latex = request.latex,
-                                                 .svg = request.svg,
-                                                 .html = request.html});
-  fmt::print(outcome.made ? people : stderr, "{}", outcome.text);
-  std::fflush(people);
-}
-
-}  // namespace
-
 std::string page_facts(const PagesRequest& request) {
+  RunFile file = read_run_file(results_path(request.folder), CellDetail::Summary);
+  add_stored_conditions(request.folder, &file.environment);
+  const StoredCells cells = stored_cells(request.folder, &file);
+  return page_facts(request,
+                    {.environment = file.environment, .cells = cells, .notes = notes_of(file)});
+}
+
+std::string page_facts(const PagesRequest& request, const PagedRun& run) {
   const ComparePolicy policy = read_policy(request.policy, "");
   std::optional<Calibration> calibration;
   if (!request.calibration.empty()) {
@@ -102,24 +109,26 @@ std::string page_facts(const PagesRequest& request) {
                               ? turns_of(path, request.folder, policy)
                               : held_against(path, request.folder, policy, calibration));
   }
-  RunFile file = read_run_file(results_path(request.folder), CellDetail::Summary);
-  add_stored_conditions(request.folder, &file.environment);
-  const StoredCells cells = stored_cells(request.folder, &file);
+  const StoredCells& cells = run.cells;
   const bool whole_run = !request.latex.empty() || !request.svg.empty();
   return render_report_facts(
-      {.environment = file.environment,
+      {.environment = run.environment,
        .cells = cells.summaries,
        .whole = cells.whole,
        .comparisons = comparisons,
-       .notes = notes_of(file),
+       .notes = run.notes,
        .cell_count_max = whole_run ? cells.summaries.size() : kPageCellsMax});
 }
 
-void write_pages(const PagesRequest& request) { make_pages(request, stdout); }
+void write_pages(const PagesRequest& request) { make_pages(request, nullptr, stdout); }
+
+void write_pages(const PagesRequest& request, const PagedRun& run) {
+  make_pages(request, &run, stdout);
+}
 
 void write_pages_of_run(const PagesRequest& request, std::FILE* people) {
   try {
-    make_pages(request, people);
+    make_pages(request, nullptr, people);
   } catch (const Error& error) {
     const ErrorText& text = error.text();
     fmt::print(stderr, "report.html: not made: {}: {}\n", text.what,

@@ -7,6 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "harness/cli/run_output.h"
+#include "results/run_file.h"
+#include "results/schema.h"
+
 namespace allocmark {
 
 struct PagesRequest {
@@ -19,12 +23,24 @@ struct PagesRequest {
   bool html = true;        // report.html
 };
 
+// A run that was read already, as its file has it.
+struct PagedRun {
+  const Environment& environment;  // with what else went on
+  const StoredCells& cells;
+  std::vector<std::string> notes = {};
+};
+
+// What a reader must know about the file itself.
+[[nodiscard]] std::vector<std::string> notes_of(const RunFile& file);
+
 // The facts alone (results/report/report_facts.h), of the same request.
 [[nodiscard]] std::string page_facts(const PagesRequest& request);
+[[nodiscard]] std::string page_facts(const PagesRequest& request, const PagedRun& run);
 
 // Throws FileError where something cannot be read or written, and UsageError for a policy or
 // calibration that does not fit.
 void write_pages(const PagesRequest& request);
+void write_pages(const PagesRequest& request, const PagedRun& run);
 
 // The same at the end of a run, which is complete without its page: an error is one line on stderr.
 // What was written is said on `people`.

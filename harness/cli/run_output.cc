@@ -23,7 +23,6 @@
 #include "results/columns/text.h"
 #include "results/derived.h"
 #include "results/json.h"
-#include "results/tables/writers.h"
 
 namespace allocmark {
 namespace {
@@ -138,14 +137,14 @@ std::vector<std::string> warning_summary(const Environment& environment,
 }
 
 std::string write_reports(const std::string& folder, const Environment& environment,
-                          const StoredCells& cells) {
+                          const StoredCells& cells, const CsvColumns* columns) {
   const std::filesystem::path path(folder);
   std::vector<std::unique_ptr<OutputFile>> files;
-  make_report_files(
-      environment, cells.summaries, cells.whole, [&](const std::string& name) -> TextSink {
-        files.push_back(std::make_unique<OutputFile>((path / name).string()));
-        return [file = files.back().get()](std::string_view piece) { file->write(piece); };
-      });
+  const auto sink_of = [&](const std::string& name) -> TextSink {
+    files.push_back(std::make_unique<OutputFile>((path / name).string()));
+    return [file = files.back().get()](std::string_view piece) { file->write(piece); };
+  };
+  make_report_files(environment, cells.summaries, cells.whole, sink_of, columns);
   for (const std::unique_ptr<OutputFile>& file : files) file->finish();
   return (path / "report.md").string();
 }

@@ -10,6 +10,7 @@
 #include "harness/run/run_folder.h"
 #include "results/cell_source.h"
 #include "results/schema.h"
+#include "results/tables/writers.h"
 
 namespace allocmark {
 
@@ -32,10 +33,11 @@ void print_results(std::string_view format, const std::string& folder,
 [[nodiscard]] std::vector<std::string> warning_summary(const Environment& environment,
                                                        const std::vector<CellResult>& cells);
 
+// `columns` of these cells, where they were noted already, save reading all of them once more.
 // Writes report.md, table.txt, table.csv and google_benchmark.json into the folder; returns
 // report.md's path.
 std::string write_reports(const std::string& folder, const Environment& environment,
-                          const StoredCells& cells);
+                          const StoredCells& cells, const CsvColumns* columns = nullptr);
 
 // "41 ok, 3 crashed, 2 not run; 12 of them ran out of memory".
 [[nodiscard]] std::string count_by_status(const std::vector<CellResult>& cells,

@@ -42,11 +42,18 @@ const Json& lowest_level(const Json& cost) {
   return lowest.value();
 }
 
+JsonSource wanted_of(const std::string& path) {
+  return {.where = path,
+          .what = "this is no baseline",
+          .wanted = "a device profile, as 'allocmark profile' writes it",
+          .next = "see: allocmark qualify --help"};
+}
+
 }  // namespace
 
 Baseline read_baseline(const std::string& path) {
   try {
-    const Json json = parse_json(read_file(path, kSettingsInput));
+    const Json json = parse_json(read_file(path, kSettingsInput), wanted_of(path));
     const Json& device = json.at("device");
     Baseline baseline{.path = path,
                       .gpu_name = device.at("name").get<std::string>(),
@@ -59,11 +66,12 @@ Baseline read_baseline(const std::string& path) {
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
-    throw UsageError({.what = "this is no baseline",
-                      .where = path,
-                      .wanted = "a device profile, as 'allocmark profile' writes it",
-                      .got = error.what(),
-                      .next = "see: allocmark qualify --help"});
+    const JsonSource source = wanted_of(path);
+    throw UsageError({.what = source.what,
+                      .where = source.where,
+                      .wanted = source.wanted,
+                      .got = json_reason(error),
+                      .next = source.next});
   }
 }
 

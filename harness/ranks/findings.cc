@@ -83,11 +83,12 @@ void find_smaller(const std::vector<RankRow>& rows, std::vector<RankFinding>* fi
     if (row.capacity_bytes == most->capacity_bytes || row.capacity_bytes != least->capacity_bytes) {
       continue;
     }
-    findings->push_back({.kind = FindingKind::Smaller,
-                         .rank = row.number,
-                         .text = fmt::format("rank {}'s device has {} for programs, rank {}'s {}",
-                                             row.number, format_bytes(row.capacity_bytes),
-                                             most->number, format_bytes(most->capacity_bytes))});
+    findings->push_back(
+        {.kind = FindingKind::Smaller,
+         .rank = row.number,
+         .text = fmt::format("rank {}'s device has {} free at the start, rank {}'s {}", row.number,
+                             format_bytes(row.capacity_bytes), most->number,
+                             format_bytes(most->capacity_bytes))});
   }
 }
 

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "harness/replay/kernel_source.h"
+#include "workloads/trace/source.h"
 
 namespace allocmark {
 namespace {
@@ -67,6 +68,7 @@ std::vector<RankSpec> ranks_of_job(const std::string& text, const JobWords& word
   const std::string definition = define_workload_with_kernels(text);
   const std::string& defined = definition.empty() ? text : definition;
   if (!defined.starts_with("train:") || defined.find(' ') != std::string::npos) {
+    (void)open_workload_with_kernels(text, 1);  // says more where there is no such workload
     refuse_job(text, "another workload");
   }
   const GeneratorText parts = split(defined);

@@ -76,6 +76,7 @@ RankRow RankRun::run() {
     (void)used_bytes_max();  // what was most until now is forgotten
     used_bytes_begin_ = used_bytes_max();
   }
+  work_->synchronize();  // nothing of before runs into the replay
   begin_ns_ = now_ns();
   const std::span<const ReplayStep> all(place_.trace->steps);
   std::size_t from = 0;

@@ -48,7 +48,7 @@ struct RankStall {
 struct RankRow {
   std::uint32_t number = 0;
   std::string workload;
-  std::uint64_t capacity_bytes = 0;  // that programs can take on its device when it begins
+  std::uint64_t capacity_bytes = 0;  // free on its device when it begins, as cudaMemGetInfo says
   std::uint64_t requested_bytes_peak = 0;
   std::uint64_t device_bytes_peak = 0;  // taken from the device; without simcuda as of marks
   std::uint64_t request_count = 0;

@@ -215,6 +215,9 @@ std::string render_ranks(const RanksSpec& spec, const std::vector<RankRow>& rows
   }
   const std::vector<RankFinding> findings = findings_of(rows);
   if (findings.empty()) text += "no rank stands out\n";
+  const bool any_meets = std::ranges::any_of(
+      rows, [](const RankRow& row) { return row.meeting_count > 0 || row.failure || row.stall; });
+  if (!any_meets) text += "no rank meets another: their traces have no marks of meetings\n";
   for (const RankFinding& finding : findings) text += finding.text + "\n";
   return text;
 }

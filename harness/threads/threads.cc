@@ -7,11 +7,9 @@
 #include <algorithm>
 #include <barrier>
 #include <cmath>
-#include <condition_variable>
 #include <cstddef>
 #include <exception>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <thread>
 #include <utility>
@@ -32,39 +30,10 @@
 #include "harness/replay/replay.h"
 #include "harness/replay/simcu_api.h"
 #include "harness/threads/block_table.h"
+#include "harness/threads/turns.h"
 
 namespace allocmark {
 namespace {
-
-// Whose turn it is. A thread that fails lets all others go on, and they see that they should stop.
-class Turns {
- public:
-  explicit Turns(std::uint32_t thread_count) : thread_count_(thread_count) {}
-
-  // False where another thread has failed.
-  bool wait_for(std::uint32_t thread) {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return failed_ || turn_ == thread; });
-    return !failed_;
-  }
-  void pass_on() {
-    const std::lock_guard lock(mutex_);
-    turn_ = (turn_ + 1) % thread_count_;
-    changed_.notify_all();
-  }
-  void fail() {
-    const std::lock_guard lock(mutex_);
-    failed_ = true;
-    changed_.notify_all();
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::uint32_t thread_count_;
-  std::uint32_t turn_ = 0;
-  bool failed_ = false;
-};
 
 rusage thread_usage() {
   rusage usage{};
@@ -186,8 +155,15 @@ void ThreadRun::select_device(std::uint32_t thread) const {
 
 void ThreadRun::check_devices() const {
   if (spec_.device_count == 1) return;
+  if (!has_device_) {
+    throw UsageError({.what = "this allocator has no device",
+                      .where = "--devices",
+                      .wanted = "1",
+                      .got = std::to_string(spec_.device_count),
+                      .next = "choose another, as: --allocator caching"});
+  }
   int count = 0;
-  if (has_device_) ALLOCMARK_CUDA_CHECK(cudaGetDeviceCount(&count));
+  ALLOCMARK_CUDA_CHECK(cudaGetDeviceCount(&count));
   if (device_ + static_cast<int>(spec_.device_count) <= count) return;
   throw EnvironmentError({.what = "too few GPUs",
                           .where = "--devices",

@@ -7,7 +7,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -146,30 +145,33 @@ void append_row(std::string& out, const std::vector<std::string>& values) {
 
 }  // namespace
 
-void write_csv(const CellSource& cells, const TextSink& sink) {
-  // Columns of every cell come first, in a fixed order; those of some cells follow in the order in
-  // which they appear.
-  std::vector<std::string> names;
-  std::unordered_map<std::string, std::size_t> index_by_name;
-  const auto add_name = [&](const std::string& name) {
-    if (index_by_name.try_emplace(name, names.size()).second) names.push_back(name);
-  };
-  for (const auto& [name, value] : flatten(CellResult{})) add_name(name);
-  for (std::size_t index = 0; index < cells.count; ++index) {
-    for (const auto& [name, value] : flatten(cells.whole(index))) add_name(name);
+CsvColumns::CsvColumns() { note(CellResult{}); }
+
+void CsvColumns::note(const CellResult& cell) {
+  for (auto& [name, value] : flatten(cell)) {
+    if (index_by_name_.try_emplace(name, names_.size()).second) names_.push_back(name);
   }
+}
+
+std::string CsvColumns::header() const {
   std::string out;
-  append_row(out, names);
-  sink(out);
-  for (std::size_t index = 0; index < cells.count; ++index) {
-    std::vector<std::string> values(names.size());
-    for (auto& [name, value] : flatten(cells.whole(index))) {
-      values[index_by_name.at(name)] = std::move(value);
-    }
-    out.clear();
-    append_row(out, values);
-    sink(out);
-  }
+  append_row(out, names_);
+  return out;
+}
+
+std::string CsvColumns::row(const CellResult& cell) const {
+  std::vector<std::string> values(names_.size());
+  for (auto& [name, value] : flatten(cell)) values[index_by_name_.at(name)] = std::move(value);
+  std::string out;
+  append_row(out, values);
+  return out;
+}
+
+void write_csv(const CellSource& cells, const TextSink& sink) {
+  CsvColumns columns;
+  for (std::size_t index = 0; index < cells.count; ++index) columns.note(cells.whole(index));
+  sink(columns.header());
+  for (std::size_t index = 0; index < cells.count; ++index) sink(columns.row(cells.whole(index)));
 }
 
 }  // namespace allocmark

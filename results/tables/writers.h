@@ -9,6 +9,8 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
+#include <vector>
 
 #include "results/cell_source.h"
 #include "results/schema.h"
@@ -46,6 +48,23 @@ struct TableStyle {
 // columns of their own (RFC 4180, but rows end in a newline only). What is not known is an empty
 // field. Made a piece at a time, with one cell in memory: cells are read twice.
 void write_csv(const CellSource& cells, const TextSink& sink);
+
+// The same where cells are read for something else anyway: first all are noted, then each is made
+// a row.
+class CsvColumns {
+ public:
+  CsvColumns();
+  void note(const CellResult& cell);
+  [[nodiscard]] std::string header() const;
+  // Of a cell that was noted.
+  [[nodiscard]] std::string row(const CellResult& cell) const;
+
+ private:
+  // Columns of every cell come first, in a fixed order; those of some cells follow in the order in
+  // which they appear.
+  std::vector<std::string> names_;
+  std::unordered_map<std::string, std::size_t> index_by_name_;
+};
 
 // Google Benchmark's JSON: per cell one entry for allocate and one for deallocate, for compare.py
 // and CI services. Made a piece at a time as well.

@@ -16,6 +16,7 @@ from facts import attach, read_facts  # noqa: E402
 from latex import render_latex  # noqa: E402
 from load import ReportError, read_run  # noqa: E402
 from page import render_page  # noqa: E402
+from parent import end_with_parent  # noqa: E402
 
 
 def _arguments(argv):
@@ -89,4 +90,5 @@ def _make_page(run, arguments):
 
 
 if __name__ == "__main__":
+    end_with_parent()
     sys.exit(main())

@@ -14,6 +14,7 @@ from chart_parts import short, wide_page_style  # noqa: E402
 from columns import format_bytes  # noqa: E402
 from markup import Html, join, tag  # noqa: E402
 from page import script_hash, style_sheet  # noqa: E402
+from parent import end_with_parent  # noqa: E402
 from sections import paste_line, scroll  # noqa: E402
 from svg import Drawing, Scale  # noqa: E402
 
@@ -200,4 +201,5 @@ def main():
 
 
 if __name__ == "__main__":
+    end_with_parent()
     main()

@@ -92,6 +92,8 @@ ROWS = [
     ("4!", "ranks " + RANKS + " -d cuda:0", ""),
     ("6", "ranks " + RANKS + " --rank-workload 1=file:{W}/none.csv -d sim:h200", ""),
     ("0", "threads churn:events=500 --threads 1,2 --passes 1 -d sim:h200", ""),
+    ("0", "threads churn:events=500 --threads 2 --devices 2 --block-table one --passes 1 -d sim:h200", ""),
+    ("2", "threads churn:events=500 -a null --devices 2 -d sim:h200", ""),
     ("2", "threads churn:events=500 -a thrust_pool -d sim:h200", ""),
     ("4!", "threads churn:events=500 -d cuda:0", ""),
     ("6", "threads file:{W}/none.csv -d sim:h200", ""),

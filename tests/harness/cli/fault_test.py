@@ -6,6 +6,7 @@ that it wrote is cut short: with 0 every file has the bytes that it has without 
 and whole. As a test the n-th call goes up to 8; --calls N goes further.
 """
 import argparse
+import contextlib
 import json
 import os
 import resource
@@ -33,6 +34,20 @@ COMMANDS = [
 ]
 CALLS = [("write", 28), ("write", 5), ("short_write", 0), ("open_write", 28), ("open_write", 13), ("open_read", 24), ("fsync", 5), ("rename", 18), ("read", 5)]
 CODES = "0123456"
+# Runs the script that it is given, and waits for an hour where that reads its input.
+WAITING_MAKER = """#!{python} -B
+import os, runpy, sys, time
+class Waits:
+    def read(self):
+        os.rename(write(), "{reading}")
+        time.sleep(3600)
+def write():
+    with open("{reading}.part", "w") as file:
+        file.write(str(os.getpid()))
+    return file.name
+sys.argv, sys.stdin = sys.argv[2:], Waits()
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
 
 
 def texts_of(folder, names):
@@ -44,6 +59,12 @@ def texts_of(folder, names):
             if file.is_file():
                 texts[str(file.relative_to(folder))] = file.read_bytes()
     return texts
+
+
+def is_running(pid):
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().split(") ")[1][0] != "Z"
+    return False
 
 
 class Faults:
@@ -127,6 +148,30 @@ class Faults:
                 process.wait()
                 return 124
 
+    def page_of_the_dead(self, number):
+        """Who makes the page ends with the command: here it waits before it reads, and the command is ended meanwhile."""
+        self.fresh()
+        reading, maker_file = self.out / "reading", self.out / "maker"
+        maker_file.write_text(WAITING_MAKER.format(python=sys.executable, reading=str(reading)))
+        maker_file.chmod(0o755)
+        process = subprocess.Popen(
+            [self.program, "report", self.work / "run"], env={**os.environ, "ALLOCMARK_PYTHON": str(maker_file)},
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=no_core,
+        )
+        while process.poll() is None and not reading.exists():
+            time.sleep(0.001)
+        if process.poll() is not None:
+            return self.note("page of the dead", "report", f"exit code {process.returncode}, and its maker never read")
+        process.send_signal(number)
+        process.wait()
+        maker, end = int(reading.read_text()), time.monotonic() + 20
+        while is_running(maker) and time.monotonic() < end:
+            time.sleep(0.01)
+        late = is_running(maker)
+        if late:
+            os.kill(maker, signal.SIGKILL)
+        self.note("page of the dead", "report", "its maker runs on" if late else "")
+
     def signals(self, command):
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGUSR1):
             for delay in (0.01, 0.05, 0.2):
@@ -175,6 +220,8 @@ def main():
             faults.full_disk(command, names, reference)
             faults.closed_streams(command)
             faults.signals(command)
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGKILL):
+            faults.page_of_the_dead(number)
         print(", ".join(f"{kind} {count}" for kind, count in sorted(faults.kinds.items())))
         print(f"tried {faults.tried}, held {faults.tried - faults.failed}, failed {faults.failed}")
         return 1 if faults.failed else 0

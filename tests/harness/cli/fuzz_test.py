@@ -8,6 +8,7 @@ import argparse
 import gzip
 import random
 import shutil
+import sqlite3
 import subprocess
 import sys
 import tarfile
@@ -20,14 +21,27 @@ from outside import answer_of
 
 NUMBERS = [b"0", b"-1", b"1e999", b"18446744073709551615", b"18446744073709551616", b"0.0000001", b"NaN", b"null", b'"x"', b"[]", b"{}", b"1" * 400]
 TOKENS = [b"\x00", b"\x1b[31m", b"\xff", b"\xe2\x80\xae", b"\r", b"\n", b",", b'"', b"[" * 200, b"{" * 200, b"..", b"/", b"\\u0000", b"%s%n", b"file:/etc/passwd"]
-# What is changed, how it is packed, and the commands that read it: {F} the file, {R} the run's folder, {C} a copy of it that has the file.
+# What is changed, how it is packed, and the commands that read it: {F} the file, {D} its folder, {R} the run's folder, {C} a copy of it
+# that has the file, {A} one of an A/B run, {N} one of a node.
 READERS = {
     "trace.csv": ["trace summary {F}", "trace validate {F}", "parity {F} {W}/golden.txt"],
     "trace.csv.gz": ["trace validate {F}"],
     "trace.csv.zst": ["trace validate {F}"],
     "golden.txt": ["parity gpt2_train_amp {F}"],
-    "results.jsonl": ["report {C} --no-html", "compare {R} {C}", "compare {R} {F}"],
-    "plan.json": ["compare {R} {C}"],
+    "snapshot.pickle": ["why {F}", "trace summary {F}"],
+    "snapshot.pickle.gz": ["why {F}"],
+    "rmm.csv": ["trace summary {F}"],
+    "stalloc.txt": ["trace summary {F}"],
+    "nsight.csv": ["trace summary {F}"],
+    "nsight.sqlite": ["trace summary {F}"],
+    "scenario.toml": ["list scenarios", "trace summary fuzzed"],
+    "profile.json": ["run -w comb:count=5 -a null -d sim:{F} --allow-debug --passes 1 --no-html --out {D}/out", "qualify -d sim:h200 --seconds 1 --baseline {F}"],
+    "interleaved.json": ["compare {A}", "report {A} --no-html"],
+    "rounds.jsonl": ["compare {A}", "report {A} --no-html"],
+    "qualify.json": ["merge {N}"],
+    "names.txt": ["merge {W}/node --expect {F}"],
+    "results.jsonl": ["report {C} --no-html", "compare {R} {C}", "compare {R} {F}", "merge {C} --out {D}/out"],
+    "plan.json": ["compare {R} {C}", "merge {C} --out {D}/out"],
     "conditions.json": ["report {C} --no-html"],
     "policy.json": ["compare {R} {W}/other --policy {F}"],
     "calibration.json": ["compare {R} {W}/other --calibration {F}"],
@@ -68,6 +82,25 @@ def mutate(text, random_):
     return text
 
 
+def make_recordings(call, work):
+    """What other tools write."""
+    call("export", "comb:count=20", work / "snapshot.pickle")
+    call("export", "comb:count=20", work / "snapshot.pickle.gz")
+    (work / "rmm.csv").write_text(
+        "Thread,Time,Action,Pointer,Size,Stream\n1,10:00:00:1,allocate,0x7f0001,512,0x0\n"
+        "1,10:00:00:2,allocate failure,0x0,999999,0x0\n1,10:00:00:3,free,0x7f0001,512,0x0\n"
+    )
+    (work / "stalloc.txt").write_text("1 140000000 512 0\n1 140001000 4096 94000\nforward 3\n0 140000000 512 0\n")
+    rows = [(1, 4096, 512, 0, 2), (2, 8192, 512, 0, 2), (3, 4096, 512, 1, 2)]
+    columns = "start,address,bytes,memoryOperationType,memKind"
+    (work / "nsight.csv").write_text("\n".join([columns, *(",".join(map(str, row)) for row in rows)]) + "\n")
+    with sqlite3.connect(work / "nsight.sqlite") as database:
+        database.execute("PRAGMA page_size = 512")
+        database.execute(f"CREATE TABLE CUDA_GPU_MEMORY_USAGE_EVENTS ({columns})")
+        database.executemany("INSERT INTO CUDA_GPU_MEMORY_USAGE_EVENTS VALUES (?, ?, ?, ?, ?)", rows)
+    database.close()
+
+
 def make_seeds(program, work):
     def call(*words):
         subprocess.run([program, *words], check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -81,6 +114,16 @@ def make_seeds(program, work):
     for name in ("results.jsonl", "plan.json", "conditions.json"):
         if (work / "run" / name).exists():
             shutil.copy(work / "run" / name, work / name)
+    make_recordings(call, work)
+    call("run", "--ab", "caching", "native", "-w", "comb:count=8", "-d", "sim:h200", "--allow-debug", "--rounds", "2", "--rounds-max", "2",
+         "--no-html", "-q", "--out", work / "ab")
+    call("qualify", "-d", "sim:h200", "--seconds", "1", "--node", "n1", "--out", work / "node")
+    call("profile", "-d", "sim:h200", "--repeats", "1", "--out", work / "profile.json")
+    for folder, name in (("ab", "interleaved.json"), ("ab", "rounds.jsonl"), ("node", "qualify.json")):
+        if (work / folder / name).exists():
+            shutil.copy(work / folder / name, work / name)
+    (work / "names.txt").write_text("# all\nn1\nn9\nn10  # never began\n")
+    (work / "scenario.toml").write_text('workload = "comb:count=8"\nseeds = [1, 2]\ncapacity = ["1.10x", "1GiB"]\non_oom = "skip"\nconf = ["unset"]\n')
     (work / "policy.json").write_text('{"effect_min": 0.05, "confidence": 0.95, "scope": ["exact"], "report_only": ["oom_count"]}')
     (work / "calibration.json").write_text(
         '{"hostname_hash":"a","device":"sim:h200","build_type":"Release","run_count":4,"bounds":[{"number":"allocate_latency_ns_p50","shift_p95":0.1}]}'
@@ -115,11 +158,18 @@ class Fuzzer:
         file = folder / name
         file.write_bytes(self.change(name, random_))
         words = random_.choice(READERS[name])
-        if "{C}" in words:
-            shutil.copytree(self.work / "run", folder / "run")
-            shutil.copy(file, folder / "run" / name)
-        words = words.replace("{F}", str(file)).replace("{R}", str(self.work / "run")).replace("{C}", str(folder / "run")).replace("{W}", str(self.work))
-        answer = answer_of(self.program, words.split())
+        for mark, kind in (("{C}", "run"), ("{A}", "ab"), ("{N}", "node")):
+            if mark in words:
+                shutil.copytree(self.work / kind, folder / kind)
+                shutil.copy(file, folder / kind / name)
+                words = words.replace(mark, str(folder / kind))
+        environment = {}
+        if name == "scenario.toml":
+            (folder / "scenarios/any").mkdir(parents=True)
+            shutil.copy(file, folder / "scenarios/any/fuzzed.toml")
+            environment = {"ALLOCMARK_DATA": str(folder)}
+        words = words.replace("{F}", str(file)).replace("{D}", str(folder)).replace("{R}", str(self.work / "run")).replace("{W}", str(self.work))
+        answer = answer_of(self.program, words.split(), environment)
         problem = answer.problem(CODES)
         if problem and self.keep:
             shutil.copytree(folder, Path(self.keep) / f"case{seed}", dirs_exist_ok=True)

@@ -40,6 +40,7 @@ READERS = [
     ("fidelity {F} -w comb:count=5", "236"),
     ("fidelity gpt2_train_amp -w file:{F}", "236"),
     ("qualify -d sim:h200 --seconds 1 --thresholds {F}", "26"),
+    ("qualify -d sim:h200 --seconds 1 --baseline {F}", "26"),
 ]
 WRITERS = [
     ("trace generate comb:count=5 {F} --force", "026"),

@@ -110,6 +110,16 @@ TEST_CASE("the others wait until the last one comes, and all go on together") {
   CHECK(kinds_of(rows) == std::vector<std::string>{"late 1"});
 }
 
+TEST_CASE("work after a meeting comes after it on every stream") {
+  Traces traces;
+  const std::vector<RankRow> rows = run_ranks(
+      spec_of({traces.rank("mark,collective:all,0,1\nkernel,0,2000000,0\nkernel,0,1000000,2\n"),
+               traces.rank("kernel,0,5000000,0\nmark,collective:all,0,1\n")}));
+  CHECK(rows[0].end_ns.value() >= 7 * kMillisecond + link_ns(0));
+  CHECK(rows[0].end_ns.value() < 7 * kMillisecond + kMillisecond / 10);
+  CHECK(rows[1].end_ns.value() < 6 * kMillisecond);
+}
+
 TEST_CASE("a send waits for nobody, and its receiver waits for the bytes") {
   Traces traces;
   const std::vector<RankRow> rows =
@@ -119,6 +129,7 @@ TEST_CASE("a send waits for nobody, and its receiver waits for the bytes") {
   const std::uint64_t end_ns = 3 * kMillisecond + link_ns(400'000'000);
   CHECK(rows[0].wait_ns.value() > end_ns - kMillisecond / 10);
   CHECK(rows[0].wait_ns.value() < end_ns + kMillisecond / 10);
+  CHECK(rows[0].end_ns.value() >= end_ns);
   CHECK(rows[1].wait_ns == 0);
   CHECK(rows[1].delay_ns == rows[0].wait_ns);
 }
@@ -204,6 +215,7 @@ TEST_CASE("ranks come from a job's text, and one of them may differ") {
   CHECK(has(refused({.workloads = {"train:gpt2-124m"}}), "one rank"));
   CHECK(has(refused({.workloads = {"train:gpt2-124m,dp=2,rank=1"}}), "rank=1"));
   CHECK(has(refused({.workloads = {"churn:events=9"}}), "another workload"));
+  CHECK(has(refused({.workloads = {"trian:gpt2-124m,dp=2"}}), "did you mean 'train'"));
   CHECK(has(refused({.workloads = {"train:gpt2-124m,dp=2"}, .chosen = {0, 2}}), "0 to 1"));
   CHECK(has(refused({.workloads = {"train:gpt2-124m,dp=4"}, .chosen = {0, 0}}), "named twice"));
   CHECK(has(refused({.workloads = {"train:gpt2-124m,dp=32"}}), "2 to 16 ranks"));
