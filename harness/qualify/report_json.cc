@@ -71,6 +71,11 @@ class Writer {
   OrderedJson& object_;
 };
 
+// What is no JSON is told with its own bytes, which may be no text.
+std::string excerpt(const OrderedJson& json) {
+  return json.dump(-1, ' ', true, OrderedJson::error_handler_t::replace).substr(0, 60);
+}
+
 // Fills every field from a JSON object.
 class Reader {
  public:
@@ -148,7 +153,7 @@ class Reader {
 
   [[noreturn]] void wrong(const Field& field, const std::string& wanted,
                           const OrderedJson& got) const {
-    reject(prefix_ + field.name, wanted, got.dump(-1, ' ', true).substr(0, 60));
+    reject(prefix_ + field.name, wanted, excerpt(got));
   }
 
  private:
@@ -167,7 +172,7 @@ class Reader {
   }
   template <typename Item, typename Visit>
   void read(const OrderedJson& found, const std::string& key, Item& item, Visit visit) const {
-    if (!found.is_object()) reject(key, "an object", found.dump(-1, ' ', true).substr(0, 60));
+    if (!found.is_object()) reject(key, "an object", excerpt(found));
     Reader reader(found, where_, key + ".");
     visit(reader, item);
   }

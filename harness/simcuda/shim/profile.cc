@@ -137,7 +137,10 @@ Profile load_profile(const std::string& name_or_path, const std::string& folder)
     read_costs(path, json.at("costs"));
     return read_device(path, json.at("device"));
   } catch (const Json::exception& error) {
-    reject(path, error.what());
+    // Without the library's mark, "[json.exception.type_error.302] ".
+    const std::string words = error.what();
+    const std::size_t mark = words.find("] ");
+    reject(path, mark == std::string::npos ? words : words.substr(mark + 2));
   }
 }
 

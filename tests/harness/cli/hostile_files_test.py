@@ -69,6 +69,8 @@ ROWS = [
     ("compare {R} {W}/other --policy {W}/twice.json", "2", "a key is there twice"),
     ("compare {R} {W}/other --policy {W}/deep.json", "2", "nests more than 64 deep"),
     ("qualify -d sim:h200 --seconds 1 --thresholds {W}/deep.json", "2", "nests more than 64 deep"),
+    ("merge {W}/node", "3", "not JSON near"),
+    ("run -w comb:count=5 -a null -d sim:{W}/profile.json --allow-debug --out {W}/out", "2", "type must be number"),
     ("trace validate {W}/pipe", "6", "nothing came"),
     ("trace generate comb:count=5 /dev/full", "6", "No space left"),
     ("trace generate comb:count=5 {W}/full.csv --force", "6", "No space left"),
@@ -100,6 +102,9 @@ def make_files(work, program):
     (work / "objects.json").write_text('{"a":' * 100_000)
     (work / "deep.csv").write_text(DEEP)
     (work / "wide.json").write_text("{" + ",".join(f'"k{i}":0' for i in range(200_000)) + "}")
+    (work / "node").mkdir()
+    (work / "node" / "qualify.json").write_bytes(b'{"kind": 0.29\x87}')
+    (work / "profile.json").write_text('{"schema": [3]}')
     (work / "twice.json").write_text('{"effect_min":0.1,"effect_min":0.2}')
     (work / "controls.csv").write_bytes(b"\x1b[31m\x07\xe2\x80\xae,\r\n")
     (work / "empty").write_bytes(b"")
