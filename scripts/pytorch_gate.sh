@@ -72,7 +72,7 @@ part() {
 old=$1 new=$2
 mkdir -p "$out"
 echo "== exact: $old and $new, ${#PROGRAMS[@]} recorded programs, ${#SETTINGS[@]} settings"
-part exact 2 --workload "${PROGRAMS[@]}" --conf "${SETTINGS[@]}" --capacity unlimited 1.10x
+part exact 2 --passes 1 --workload "${PROGRAMS[@]}" --conf "${SETTINGS[@]}" --capacity unlimited 1.10x
 if [ $quick = no ]; then
   echo "== timed: in turns, unset, $rounds rounds"
   part timed "$rounds" --workload "${PROGRAMS[@]}" --conf unset --capacity unlimited

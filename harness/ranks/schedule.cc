@@ -62,6 +62,7 @@ void Schedule::abandon() {
 
 std::optional<Met> Schedule::collective(const Arrival& arrival) {
   std::unique_lock lock(mutex_);
+  if (abandoned_) return std::nullopt;
   Group& group = groups_.at(arrival.name);
   if (group.here.empty()) {
     group.size_bytes = arrival.size_bytes;
@@ -104,6 +105,7 @@ void Schedule::send(const Arrival& arrival) {
 
 std::optional<Met> Schedule::receive(const Arrival& arrival) {
   std::unique_lock lock(mutex_);
+  if (abandoned_) return std::nullopt;
   Channel& channel = channels_[arrival.name];
   if (channel.messages.empty()) {
     states_[arrival.rank] = State::Waits;

@@ -2,7 +2,7 @@
 """Measures what a published report is made of, and makes the reports from it.
 
 usage: publish.py measure --out DIR [--device cuda:0] [--steps profile,simulated,...] [--allocmark PATH]
-       publish.py report DIR [--only backends,simulated,folklore,contention] [--allocmark PATH]
+       publish.py report DIR [--only backends,simulated,folklore,contention,releases] [--allocmark PATH]
 
 `measure` runs the steps of results/published/plan.toml and keeps under DIR: raw/NAME.jsonl.xz (what `allocmark run` wrote), raw/profile.json,
 commands.txt (every command, its exit code and duration). `report` makes environment.md and a page per report from them, with nothing else;
@@ -25,6 +25,7 @@ from pathlib import Path
 import backends
 import contention
 import folklore
+import releases
 import simulated
 from raw import PublishError, Raw
 from text import table
@@ -34,7 +35,7 @@ PLAN = ROOT / "results" / "published" / "plan.toml"
 CLAIMS = ROOT / "results" / "published" / "claims.toml"
 BINARY = ROOT / "build" / "release" / "bin" / "allocmark"
 # In the order in which they are measured.
-STEPS = ("profile", "simulated", "backends", "folklore", "contention", "gpus")
+STEPS = ("profile", "simulated", "backends", "folklore", "contention", "gpus", "releases")
 USAGE, UNFIT = 2, 4
 
 
@@ -124,6 +125,18 @@ class Measurement:
                 self.finish(self.start(args))
                 self.keep(f"together_{count}", [folder + "/r"])
 
+    def turns(self, entry):
+        """Releases of PyTorch in pairs; the rounds are kept, below the environment of the run."""
+        for old, new in entry["pairs"]:
+            with tempfile.TemporaryDirectory() as folder:
+                self.finish(self.start([*entry["args"], "--ab", f"torch@{old}", f"torch@{new}", "--out", folder + "/r"]))
+                path = Path(folder) / "r"
+                if not (path / "rounds.jsonl").is_file():
+                    continue
+                environment = (path / "A" / "results.jsonl").read_text().splitlines(keepends=True)[0]
+                with lzma.open(self.raw / f"turns_{old}_{new}.jsonl.xz", "wt") as file:
+                    file.write(self.without_folders((environment + (path / "rounds.jsonl").read_text()).replace(f"{folder}/", "")))
+
     def gpus(self, entry):
         listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True) if self.device.startswith("cuda:") else None
         count = len(listed.stdout.splitlines()) if listed and listed.returncode == 0 else 0
@@ -150,7 +163,8 @@ def measure(arguments):
     if unknown:
         raise PublishError(f"--steps: there is no step {unknown[0]!r}; wanted {', '.join(STEPS)}")
     measurement = Measurement(arguments)
-    kinds = {"run": measurement.run, "claims": measurement.claims, "together": measurement.together, "gpus": measurement.gpus}
+    kinds = {"run": measurement.run, "claims": measurement.claims, "together": measurement.together, "turns": measurement.turns,
+             "gpus": measurement.gpus}
     for step in STEPS:
         for kind, carry_out in kinds.items():
             for entry in plan.get(kind, []):
@@ -165,6 +179,7 @@ REPORTS = {
     "simulated": simulated.report,
     "folklore": lambda raw, binary: folklore.report(raw, binary, CLAIMS),
     "contention": contention.report,
+    "releases": releases.report,
 }
 ENVIRONMENT_FIELDS = ("gpu_name", "driver_version", "runtime_version", "gpu_memory_bytes", "cpu_model", "cpu_count", "memory_bytes", "os", "kernel",
                       "compiler", "build_type", "allocmark_version", "git_sha", "git_dirty", "clock_resolution_ns", "clock_overhead_ns")
@@ -188,7 +203,9 @@ def environment_page(raw):
 
 def report(arguments):
     raw = Raw(arguments.folder)
-    wanted = arguments.only.split(",") if arguments.only else list(REPORTS)
+    # A folder of releases has no other report, and the others have none of releases.
+    all_there = ["releases"] if raw.has("releases") else [name for name in REPORTS if name != "releases"]
+    wanted = arguments.only.split(",") if arguments.only else all_there
     unknown = [name for name in wanted if name not in REPORTS]
     if unknown:
         raise PublishError(f"--only: there is no report {unknown[0]!r}; wanted {', '.join(REPORTS)}")

@@ -20,7 +20,7 @@ class Raw:
 
     def _read(self, name):
         if self.files[name] is None:
-            environment, cells = None, {}
+            environment, cells, rounds = None, {}, []
             with lzma.open(self.folder / "raw" / f"{name}.jsonl.xz", "rt") as file:
                 for number, text in enumerate(file, 1):
                     try:
@@ -29,9 +29,11 @@ class Raw:
                         raise PublishError(f"{name}.jsonl.xz, line {number}: {error}") from None
                     if line["kind"] == "environment":
                         environment = line
+                    elif line["kind"] == "round":
+                        rounds.append(line)
                     else:
                         cells[line["cell_id"]] = line  # a later line of a cell counts
-            self.files[name] = (environment, list(cells.values()))
+            self.files[name] = (environment, list(cells.values()), rounds)
         return self.files[name]
 
     def has(self, name):
@@ -51,6 +53,10 @@ class Raw:
                 for cell in self._read(name)[1]:
                     found.setdefault(key_of(cell), cell)
         return list(found.values())
+
+    def rounds(self, name):
+        """The lines of a run in which two sides took turns."""
+        return self._read(name)[2]
 
     def profile(self):
         path = self.folder / "raw" / "profile.json"

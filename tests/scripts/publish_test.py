@@ -14,6 +14,7 @@ sys.path.insert(0, str(ROOT / "scripts" / "publish"))
 
 import contention  # noqa: E402
 import folklore  # noqa: E402
+import releases  # noqa: E402
 import repeat  # noqa: E402
 import simulated  # noqa: E402
 import text  # noqa: E402
@@ -136,6 +137,32 @@ class Comparison(unittest.TestCase):
         self.assertIsNone(repeat.interval(line, "allocate_latency_ns_p50", 10))
         self.assertIsNone(repeat.interval({**line, "allocate_latency_ns_p50_repeat_low": None, "allocate_latency_ns_p50_repeat_high": None},
                                           "allocate_latency_ns_p50", 0.5))
+
+    def test_releases_are_compared_cell_by_cell(self):
+        def at(version, **values):
+            calls = {"cudaMalloc": 3, "cudaMemGetInfo": 5 if version == "2.13.0" else 1}
+            return cell(id=version, allocator=f"torch@{version}", driver_calls=calls, reserved_bytes_peak=100 << 20, **values)
+
+        page = releases.report(Folder(releases=[at("2.9.1"), at("2.12.1"), at("2.13.0", placement_hash="b", oom_count=2)]).raw, None)
+        self.assertIn("| unset | unlimited | 100 a | 100 a | 100, 2 failed b |", page)
+        self.assertIn("| 2.9.1 to 2.12.1 | 1 | 1 | 0 / 0 | 0 to 0 | 4 to 4 |", page)
+        self.assertIn("| 2.12.1 to 2.13.0 | 1 | 0 | 0 / 0 | 0 to 2 | 4 to 8 |", page)
+        self.assertIn("| `cudaMemGetInfo` | 1 | 1 | 5 |", page)
+        self.assertNotIn("cudaMalloc`", page)
+
+    def test_rounds_in_turns_give_a_ratio_with_an_interval(self):
+        def line(number, side, value):
+            own = {field: value for _, field in releases.TIMED}
+            return {"kind": "round", "round": number, "side": side, "cell": cell(id=str(side), allocator="torch@2.9.1", driver_calls={}, **own)}
+
+        lines = [line(number, side, value) for number, values in enumerate(((100, 140), (200, 290), (100, 150))) for side, value in enumerate(values)]
+        folder = Folder(releases=[cell(allocator="torch@2.9.1", driver_calls={})], **{"turns_2.12.1_2.13.0": lines})
+        page = releases.report(folder.raw, None)
+        mean, (low, high) = releases.ratio_interval([100, 200, 100], [140, 290, 150])
+        self.assertAlmostEqual(mean, 1.4494, places=4)  # the cube root of 1.4 * 1.45 * 1.5
+        self.assertAlmostEqual(low, 1.3303, places=3)  # a half width of 4.303 * 0.03451 / sqrt(3) in logarithms
+        self.assertAlmostEqual(high, 1.5791, places=3)
+        self.assertIn(f"100 to 150 ns: **1.45** ({low:.2f} to {high:.2f})", page)
 
     def test_contention_is_the_ratio_to_alone(self):
         together = [cell(seed=1, allocate_latency_ns_p50=300.0), cell(seed=2, allocate_latency_ns_p50=200.0, placement_hash="b")]

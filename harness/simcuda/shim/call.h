@@ -163,6 +163,9 @@ inline Result call(std::initializer_list<std::uint64_t> arguments, Body&& body) 
 }
 }  // namespace detail
 
+// A device's or attribute's number as an argument of a call.
+inline std::uint64_t as_number(int value) { return static_cast<std::uint64_t>(value); }
+
 // A runtime call. Its error becomes the thread's last error, except "not ready", which is an
 // answer.
 template <ApiName kName, class Body>

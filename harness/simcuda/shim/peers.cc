@@ -24,8 +24,6 @@ struct Peers {
 };
 Peers& peers() { return made_once<Peers>(); }
 
-std::uint64_t as_number(int value) { return static_cast<std::uint64_t>(value); }
-
 cudaError_t enable(ThreadState& thread, int peer, unsigned flags) {
   if (flags != 0) return cudaErrorInvalidValue;
   if (device_at(peer) == nullptr || !can_be_peers(thread.device, peer)) {

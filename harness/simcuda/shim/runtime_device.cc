@@ -14,8 +14,6 @@
 namespace simcuda {
 namespace {
 
-std::uint64_t as_number(int value) { return static_cast<std::uint64_t>(value); }
-
 cudaError_t give_properties(ThreadState& thread, cudaDeviceProp* properties, int index) {
   const SimulatedDevice* device = device_at(index);
   if (properties == nullptr || device == nullptr) {
