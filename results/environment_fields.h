@@ -7,6 +7,24 @@
 namespace allocmark::fields {
 
 template <typename Fields, typename Host>
+void visit_host_reference(Fields& fields, Host& environment) {
+  fields.known_real(Field{"host_reference_ns",
+                          "what the reference takes on this host with no cell beside it, see "
+                          "\"Host time on another host\"; null where it was not measured",
+                          7},
+                    environment.host_reference_ns);
+  fields.known_real(Field{"profile_host_reference_ns",
+                          "the same on the host on which the device's profile was measured; null "
+                          "where not known",
+                          7},
+                    environment.profile_host_reference_ns);
+  fields.optional_text(
+      Field{"profile_host_reference_basis",
+            "how that number came about: `measured`, or what it was derived from", 7},
+      environment.profile_host_reference_basis);
+}
+
+template <typename Fields, typename Host>
 void visit_environment(Fields& fields, Host& environment) {
   fields.text(Field{"allocmark_version", "the program's version"}, environment.allocmark_version);
   fields.text(Field{"git_sha", "the commit it was built from; `\"\"` outside a checkout"},
@@ -64,6 +82,7 @@ void visit_environment(Fields& fields, Host& environment) {
   fields.known_real(
       Field{"clock_overhead_ns", "cost of one pair of clock readings; null where not known"},
       environment.clock_overhead_ns);
+  visit_host_reference(fields, environment);
   fields.texts(Field{"warnings", "what may have disturbed the whole run"}, environment.warnings);
 }
 

@@ -112,6 +112,31 @@ void visit_interval(Fields& fields, const std::string& name, Interval& interval)
       interval.between_share);
 }
 
+template <typename Fields, typename Cell>
+void visit_scaled(Fields& fields, Cell& cell) {
+  const auto value = [](const char* name) {
+    return Field{
+        name,
+        "total latency with its host part scaled to another host, or to this one without load, see "
+        "\"Host time on another host\"; null where nothing was scaled",
+        7, "{allocate,deallocate}_scaled_latency_ns_{p50,p99}"};
+  };
+  fields.known_real(value("allocate_scaled_latency_ns_p50"), cell.scaled.allocate_p50_ns);
+  fields.known_real(value("allocate_scaled_latency_ns_p99"), cell.scaled.allocate_p99_ns);
+  fields.known_real(value("deallocate_scaled_latency_ns_p50"), cell.scaled.deallocate_p50_ns);
+  fields.known_real(value("deallocate_scaled_latency_ns_p99"), cell.scaled.deallocate_p99_ns);
+  fields.known_real(Field{"host_reference_ns",
+                          "what the reference took beside the timed passes, their median; null "
+                          "where it was not measured",
+                          7},
+                    cell.host_reference_ns);
+  fields.known_real(Field{"host_scale",
+                          "what host parts were multiplied by for the scaled values, median of "
+                          "the passes",
+                          7},
+                    cell.host_scale);
+}
+
 template <typename Fields, typename Repeat>
 void visit_repeat(Fields& fields, Repeat& repeat) {
   visit_interval(fields, "allocate_latency_ns_p50", repeat.allocate_p50);
@@ -307,8 +332,15 @@ void visit_latencies(Fields& fields, Cell& cell) {
       Field{"pass_count",
             "timed passes; each replays the same trace on a fresh instance of the allocator"},
       cell.pass_count);
+  fields.known_integer(
+      Field{"passes_to_come",
+            "timed passes that were still to be made when the line was written; null where all "
+            "were made. Above 0 the run ended early: the other figures are whole",
+            7},
+      cell.passes_to_come);
   visit_operation(fields, "allocate", cell.allocate);
   visit_operation(fields, "deallocate", cell.deallocate);
+  visit_scaled(fields, cell);
   visit_repeat(fields, cell.repeat);
   fields.objects(
       Field{"size_classes", "latency by requested size; classes without samples are left out"},

@@ -48,6 +48,14 @@ void visit_pass(Fields& fields, Pass& pass) {
   fields.optional_integer(
       Field{"residue_bytes", "as the cell's, after this pass; above 0 in every pass is a leak", 5},
       pass.residue_bytes);
+  fields.known_real(
+      Field{"begin_s", "when this pass began, since the cell's process did, waits included", 7},
+      pass.begin_s);
+  fields.known_real(Field{"host_reference_ns",
+                          "what the reference took on this processor just before the pass, see "
+                          "\"Host time on another host\"; null where it was not measured",
+                          7},
+                    pass.host_reference_ns);
 }
 
 }  // namespace allocmark::fields

@@ -2,6 +2,7 @@
 // line cut short.
 #include "results/run_file.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -45,6 +46,9 @@ class CellSet {
       run_.cells.push_back(std::move(cell));
       run_.places.push_back(line);
     } else {
+      if (run_.cells[place->second].passes_to_come > 0) {
+        run_.replaced_parts.push_back(run_.places[place->second]);
+      }
       run_.cells[place->second] = std::move(cell);
       run_.places[place->second] = line;
       ++run_.replaced_line_count;
@@ -143,6 +147,22 @@ RunFile parse_run_file(std::string_view text, const std::string& path, CellDetai
   text.remove_prefix(add_lines(text, parser));
   if (!text.empty()) parser.add(text, false);
   return parser.finish();
+}
+
+void drop_replaced_parts(const std::string& path) {
+  const RunFile run = read_run_file(path, CellDetail::Summary);
+  if (run.replaced_parts.empty()) return;
+  const std::string text = read_file(path, kResultsInput);
+  OutputFile file(path);
+  std::uint64_t kept_to = 0;
+  std::vector<LinePlace> parts = run.replaced_parts;
+  std::ranges::sort(parts, {}, &LinePlace::begin_bytes);
+  for (const LinePlace& part : parts) {
+    file.write(std::string_view(text).substr(kept_to, part.begin_bytes - kept_to));
+    kept_to = part.begin_bytes + part.size_bytes + 1;
+  }
+  file.write(std::string_view(text).substr(kept_to));
+  file.finish();
 }
 
 RunFileWriter RunFileWriter::create(const std::string& path, const Environment& environment) {

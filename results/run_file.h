@@ -28,6 +28,7 @@ struct RunFile {
       cells;  // one per key: the last line of each, in the order of first appearance
   std::vector<LinePlace> places;          // of these cells' lines, in the same order
   std::uint64_t replaced_line_count = 0;  // lines of cells that a later line replaced
+  std::vector<LinePlace> replaced_parts;  // those of them that were a cell's result so far
   bool torn = false;                      // the last line was cut short; it is not among the cells
   std::uint64_t torn_line = 0;            // its 1-based number; 0 where the file is whole
   std::uint64_t whole_bytes = 0;          // length of the file up to the end of its last whole line
@@ -48,6 +49,10 @@ using WholeCellWatcher = std::function<void(const CellResult&)>;
 // The same of a file's text; `path` is what messages call it.
 [[nodiscard]] RunFile parse_run_file(std::string_view text, const std::string& path,
                                      CellDetail detail = CellDetail::Whole);
+
+// Takes lines out of a run's file that held a cell's result so far (passes_to_come) and that a
+// later line replaced. The file is replaced whole or not at all; nobody may be adding to it.
+void drop_replaced_parts(const std::string& path);
 
 // Adds lines to a run's file; each is handed to the operating system before append returns, so that
 // a later crash of this process loses nothing. Not for several writers at once: only the parent

@@ -13,7 +13,7 @@
 namespace allocmark {
 
 // The version of the result format (semver). MAJOR changes when results stop being comparable.
-inline constexpr const char* kSchemaVersion = "1.6.0";
+inline constexpr const char* kSchemaVersion = "1.7.0";
 
 // What names a cell. Two runs' cells with the same key are the same experiment.
 struct CellKey {
@@ -127,6 +127,12 @@ struct RequestLatency {
   LatencySummary delay;                             // how much later than that each was answered
 };
 
+// The total latency with its host part scaled to the profile's host, or to this one without load
+// (results/DEFINITIONS.md, "Host time on another host"); 0 where nothing was scaled.
+struct ScaledLatency {
+  double allocate_p50_ns = 0, allocate_p99_ns = 0, deallocate_p50_ns = 0, deallocate_p99_ns = 0;
+};
+
 struct PassSummary {  // one timed pass, for spread
   double allocate_p50_ns = 0, allocate_p99_ns = 0, deallocate_p50_ns = 0, wall_ns = 0;
   // Total latency. Empty without samples, and in results of schema 1.0, which did not store it.
@@ -137,6 +143,8 @@ struct PassSummary {  // one timed pass, for spread
   // on a GPU, where host time contains the driver's, and before schema 1.5.
   LatencyBuckets allocate_own_buckets = {}, deallocate_own_buckets = {};
   std::optional<std::uint64_t> oom_count = std::nullopt, residue_bytes = std::nullopt;
+  double begin_s = 0;            // since the cell's process began; 0 before schema 1.7
+  double host_reference_ns = 0;  // of the processor just before the pass; 0: not measured
   // Not stored: what the calls took together by the histograms, of a summary that has none.
   double calls_ns_total = 0;
 };
@@ -184,7 +192,13 @@ struct CellResult {
   std::vector<std::pair<std::string, std::int64_t>> driver_calls = {};
 
   std::uint32_t pass_count = 0;
+  // Timed passes that were still to be made when this line was written: the run ended before them.
+  std::uint64_t passes_to_come = 0;
   OperationLatency allocate, deallocate;
+  // Host time of the reference beside the passes, their median, and what host parts were multiplied
+  // by for the scaled values; 0 where not known.
+  double host_reference_ns = 0, host_scale = 0;
+  ScaledLatency scaled = {};
   CellRepeat repeat;
   std::vector<SizeClassLatency> size_classes;
   std::vector<PassSummary> passes;
@@ -226,6 +240,10 @@ struct Environment {
   std::string times_borrowed_from;  // the GPU whose times a simulated card has; empty: its own
   std::uint64_t gpu_memory_bytes = 0;
   double clock_resolution_ns = 0, clock_overhead_ns = 0;
+  // How long the reference takes on this host with nothing of ours beside it, and on the host of
+  // the device's profile; 0 where not known. The basis says how the latter came about.
+  double host_reference_ns = 0, profile_host_reference_ns = 0;
+  std::string profile_host_reference_basis = {};
   std::vector<std::string> warnings;  // debug build, governor, other load
 };
 

@@ -156,7 +156,21 @@ def repeat_summary(runs):
         width = sorted(sum(widths.values(), []) if name == "all" else widths[name])
         result[name] = {"pairs": len(hits), "inside": wilson(sum(hits), len(hits)), "width_median": width[len(width) // 2] if width else None}
     result["not_stated"] = absent
+    result["reference"] = reference_summary(runs)
     return result
+
+
+def reference_summary(runs):
+    """Of each run: is the long reference, the median of all other runs' numbers, in the interval that the run stated?"""
+    hits = []
+    for index, run in enumerate(runs):
+        others = runs[:index] + runs[index + 1:]
+        for cell_id, name in ((cell_id, name) for cell_id in run for name in REPEATED):
+            values = sorted(other[cell_id][name] for other in others if other.get(cell_id, {}).get(name) is not None)
+            low, high = run[cell_id][name + "_repeat_low"], run[cell_id][name + "_repeat_high"]
+            if low is not None and high is not None and values:
+                hits.append(low <= values[len(values) // 2] <= high)
+    return {"numbers": len(hits), "inside": wilson(sum(hits), len(hits))}
 
 
 def measure_repeat(experiment, options):
@@ -172,6 +186,7 @@ def measure_repeat(experiment, options):
             break
         folder = experiment.folder / f"run{index}"
         passes = ["--passes", str(options.passes)] if options.passes else []
+        passes += ["--pass-order", options.pass_order] if options.pass_order else []
         experiment.call([experiment.program, "run", *cells, *experiment.axes, *passes, *calibration, "--jobs", "1", "--out", str(folder)])
         longest = max(longest, time.time() - begin)
         if index < options.calibration_runs:
@@ -252,6 +267,7 @@ def main():
     parser.add_argument("--runs", type=int, default=10, help="repeat: runs that are held against each other")
     parser.add_argument("--calibration-runs", type=int, default=0, help="repeat: runs before them that make their calibration, 2 or more; 0: none")
     parser.add_argument("--passes", type=int, help="repeat: timed passes instead of allocmark's default")
+    parser.add_argument("--pass-order", choices=["rounds", "cells"], help="repeat: instead of allocmark's default")
     parser.add_argument("--comparisons", type=int, default=100)
     parser.add_argument("--time-limit", type=float, help="seconds after which no comparison begins, for each experiment; repeat ends before")
     parser.add_argument("--jobs", type=int, default=1, help="comparisons at a time")

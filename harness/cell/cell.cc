@@ -29,7 +29,7 @@ bool CellRun::ready() {
   if (over_) return false;
   prepare_device();
   // The partner has its context by then too, so that both see the same memory free.
-  if (turns_ != nullptr) (void)turns_->wait();
+  if (turns_ != nullptr && !spec_.in_rounds) (void)turns_->wait();
   enforce_capacity();
   if (over_) return false;
   checked_pass();
@@ -153,13 +153,13 @@ void warn_of_unimplemented(CellResult& result, std::uint64_t count_before) {
 
 }  // namespace
 
-CellResult run_cell(const CellSpec& spec, PassTurns* turns) {
+CellResult run_cell(const CellSpec& spec, PassTurns* turns, const PartSink& on_part) {
   const auto begin = std::chrono::steady_clock::now();
   CellResult result;
   result.key = spec.key;
   const std::uint64_t unimplemented_before = unimplemented_calls().count;
   try {
-    CellRun(spec, turns, result).run();
+    CellRun(spec, turns, on_part, result).run();
   } catch (const WriteError&) {
     throw;  // a run whose files cannot be written ends
   } catch (const Error& error) {
@@ -171,6 +171,7 @@ CellResult run_cell(const CellSpec& spec, PassTurns* turns) {
   }
   warn_of_unimplemented(result, unimplemented_before);
   result.wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  if (turns != nullptr) result.wall_s -= turns->waited_s();
   return result;
 }
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "harness/cell/pass_turns.h"
@@ -29,6 +30,12 @@ struct CellSpec {
   // The process waits for its turn before the checked pass and before each timed one, and passes go
   // on until it is told that there is no further one; pass_count and width_max are ignored.
   bool takes_turns = false;
+  // The process waits for its turn before each timed pass but the first, so that a run can spread
+  // the passes of its cells over its length; pass_count and width_max say how many there are.
+  bool in_rounds = false;
+  // What the reference (harness/measure/host_reference.h) takes where host parts are scaled to: on
+  // the profile's host, or on this one with nothing beside it. 0: nothing is scaled.
+  double host_reference_target_ns = 0;
   bool record = true;  // false: the timed passes read no clock per call, and latencies stay empty
   std::uint64_t timeout_s =
       0;  // for the parent process, which ends a cell that takes longer; 0 = no limit
@@ -39,7 +46,11 @@ struct CellSpec {
 // Runs the cell. Every expected problem (bad workload or config string, capacity too small, out of
 // memory, a broken rule, a CUDA error) is a status with a reason in the result; nothing is thrown.
 // The device is chosen by the caller (the current CUDA device; simcuda in front of the process or
-// not); key.device is only checked against it. `turns` is the partner where spec.takes_turns.
-[[nodiscard]] CellResult run_cell(const CellSpec& spec, PassTurns* turns = nullptr);
+// not); key.device is only checked against it. `turns` is where a cell waits that takes turns or is
+// in rounds; else null. `on_part` gets the result so far of a cell in rounds, before some of its
+// waits: after 1, 2, 4, 8 ... passes, so that all the lines together stay short.
+using PartSink = std::function<void(const CellResult&)>;
+[[nodiscard]] CellResult run_cell(const CellSpec& spec, PassTurns* turns = nullptr,
+                                  const PartSink& on_part = {});
 
 }  // namespace allocmark

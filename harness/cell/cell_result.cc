@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/bytes.h"
+#include "base/median.h"
 #include "harness/measure/size_class.h"
 #include "results/derived.h"
 
@@ -108,10 +109,30 @@ bool narrow_enough(CellResult& result, const WidthRule& rule, double clock_step_
   return true;
 }
 
+namespace {
+
+// The reference beside the passes, and what it makes of host parts.
+void fill_host_scale(CellResult& result, const Recorder& sum) {
+  std::vector<double> references;
+  for (const PassSummary& pass : result.passes) references.push_back(pass.host_reference_ns);
+  result.host_reference_ns = median(std::move(references));
+  result.host_scale = median(sum.host_scales());
+  const LatencySummary allocate = sum.scaled_latency(Operation::Allocate);
+  const LatencySummary deallocate = sum.scaled_latency(Operation::Deallocate);
+  result.scaled = {.allocate_p50_ns = allocate.p50_ns,
+                   .allocate_p99_ns = allocate.p99_ns,
+                   .deallocate_p50_ns = deallocate.p50_ns,
+                   .deallocate_p99_ns = deallocate.p99_ns};
+}
+
+}  // namespace
+
 void fill_latencies(CellResult& result, const Recorder& sum,
                     std::vector<std::uint64_t> driver_ns_by_pass) {
   result.allocate = sum.latency(Operation::Allocate);
   result.deallocate = sum.latency(Operation::Deallocate);
+  fill_host_scale(result, sum);
+  result.size_classes.clear();
   for (std::uint32_t i = 0; i < kSizeClassCount; ++i) {
     SizeClassLatency latency{.size_class = std::string(kSizeClassNames[i]),
                              .allocate = sum.latency(Operation::Allocate, i),

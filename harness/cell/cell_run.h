@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -18,6 +19,7 @@
 #include "harness/check/timeline.h"
 #include "harness/check/verify.h"
 #include "harness/measure/clock.h"
+#include "harness/measure/host_reference.h"
 #include "harness/measure/quiet_cpu.h"
 #include "harness/measure/recorder.h"
 #include "harness/measure/request_clock.h"
@@ -34,8 +36,8 @@ namespace allocmark {
 
 class CellRun {
  public:
-  CellRun(const CellSpec& spec, PassTurns* turns, CellResult& result)
-      : spec_(spec), turns_(turns), result_(result) {}
+  CellRun(const CellSpec& spec, PassTurns* turns, const PartSink& on_part, CellResult& result)
+      : spec_(spec), turns_(turns), on_part_(on_part), result_(result) {}
 
   void run();
   void soak(const SoakSpec& spec, const std::function<void(const SoakWindow&)>& on_window);
@@ -57,14 +59,23 @@ class CellRun {
   void end_broken(const std::string& rule, std::unique_ptr<Backend> backend);
   void write_timeline(const Timeline& timeline);
   void timed_passes();
+  // Whether there is a further pass, when `done_count` are made; waits for its turn where it must.
+  bool next_pass(std::uint32_t done_count, std::uint32_t pass_count);
+  // The figures of the passes so far.
+  void fill_timed();
   // What follows a timed pass besides the recorder's samples.
-  struct PassClocks {
-    StepClock* steps = nullptr;
-    RequestClock* requests = nullptr;  // null where the trace tells of no requests
+  struct Timing {
+    Timing(const RecorderOptions& options, const TickClock& clock, const SimcuThreadClock* simcu)
+        : pass(options), sum(options), steps(clock, simcu, options.step_count_max) {}
+    Recorder pass, sum;  // of this pass, and of all so far
+    StepClock steps;
+    std::optional<RequestClock> requests;  // nothing where the trace tells of no requests
   };
-  void timed_pass(Recorder& recorder, const PassClocks& clocks, std::uint32_t pass_index);
-  void fill_program(const StepClock& steps);
   void soak_pass(Backend& backend, Recorder& recorder, SoakWindow& window);
+  void timed_pass(std::uint32_t pass_index);
+  double measure_reference();
+  void keep_pass(PassSummary summary);
+  void fill_ideal_program();
   [[nodiscard]] const SimcuThreadClock* simcu_clock() const {
     return simcu_.present ? simcu_.thread_clock() : nullptr;
   }
@@ -85,7 +96,9 @@ class CellRun {
 
   const CellSpec& spec_;
   PassTurns* const turns_;  // null where the cell runs by itself
+  const PartSink& on_part_;
   CellResult& result_;
+  const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
   TickClock clock_;
   SimcuApi simcu_;
   const BackendEntry* entry_ = nullptr;
@@ -100,6 +113,8 @@ class CellRun {
   std::unique_ptr<DeviceWork> work_;
   Ballast ballast_;
   std::optional<QuietCpu> quiet_cpu_;
+  std::optional<Timing> timing_;
+  HostReference reference_;
   std::vector<std::uint64_t> driver_ns_by_pass_;
   std::uint64_t placement_hash_ = 0;
   std::uint64_t cold_ticks_ = 0;  // of the backend's first calls

@@ -138,10 +138,11 @@ SoakEnd run_soak(const SoakSpec& spec, const std::function<void(const SoakWindow
   CellSpec cell;
   cell.key = spec.key;
   cell.verify = spec.verify;
+  const PartSink no_parts;
   CellResult result;
   result.key = spec.key;
   try {
-    CellRun(cell, nullptr, result).soak(spec, on_window);
+    CellRun(cell, nullptr, no_parts, result).soak(spec, on_window);
   } catch (const WriteError&) {
     throw;
   } catch (const Error& error) {

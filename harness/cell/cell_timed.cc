@@ -1,9 +1,12 @@
 // The timed passes of a cell. This file times.
 #include <algorithm>
+#include <bit>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "harness/cell/cell_run.h"
 #include "harness/cell/null_overhead.h"
@@ -26,33 +29,27 @@ void CellRun::timed_passes() {
         "the processor's time-stamp counter is not invariant: latencies come from "
         "steady_clock, and host time contains the simulator's own");
   }
-  const RecorderOptions options{
-      .scale = clock_.scale(),
-      .has_driver_model = simcu_.present,
-      .step_count_max = std::min(trace_->facts().mark_count + 1, kStepCountMax)};
-  Recorder pass(options);
-  Recorder sum(options);
-  std::optional<RequestClock> requests;
+  timing_.emplace(
+      RecorderOptions{.scale = clock_.scale(),
+                      .has_driver_model = simcu_.present,
+                      .step_count_max = std::min(trace_->facts().mark_count + 1, kStepCountMax)},
+      clock_, simcu_clock());
   // Processes beside each other wait for themselves only, which one clock cannot follow.
   if (trace_->facts().request_mark_count > 0 && trace_->jobs().empty()) {
-    requests.emplace(trace_->facts().stream_count);
+    timing_->requests.emplace(trace_->facts().stream_count);
   }
-  StepClock steps(clock_, simcu_clock(), options.step_count_max);
   if (spec_.quiet_cpu) quiet_cpu_.emplace();
   const WidthRule rule{.width_max = spec_.width_max,
                        .pass_count_min = spec_.pass_count,
                        .pass_count_max = std::max(spec_.pass_count, spec_.pass_count_max)};
   const std::uint32_t pass_count = rule.width_max > 0 ? rule.pass_count_max : spec_.pass_count;
-  for (std::uint32_t i = 0; turns_ != nullptr ? turns_->wait() : i < pass_count; ++i) {
-    pass.clear();
-    timed_pass(pass, {.steps = &steps, .requests = requests ? &*requests : nullptr}, i);
-    sum.merge(pass);
+  for (std::uint32_t i = 0; next_pass(i, pass_count); ++i) {
+    timed_pass(i);
     ++result_.pass_count;
     if (rule.width_max > 0 && narrow_enough(result_, rule, clock_.step_ns())) break;
   }
-  fill_latencies(result_, sum, driver_ns_by_pass_);
-  if (requests && spec_.record) result_.requests = requests->latency();
-  fill_program(steps);
+  fill_timed();
+  fill_ideal_program();
   const LatencySummary overhead =
       null_overhead(trace_->prefix(kNullPrefixCountMax),
                     NullOverheadSetup{.clock = &clock_,
@@ -61,10 +58,45 @@ void CellRun::timed_passes() {
   result_.harness_overhead_ns_p50 = overhead.p50_ns;
 }
 
-void CellRun::timed_pass(Recorder& recorder, const PassClocks& clocks, std::uint32_t pass_index) {
-  if (clocks.requests != nullptr) clocks.requests->begin_pass();
-  clocks.steps->begin_pass();
+bool CellRun::next_pass(std::uint32_t done_count, std::uint32_t pass_count) {
+  if (turns_ == nullptr) return done_count < pass_count;
+  if (!spec_.in_rounds) return turns_->wait();
+  if (done_count == 0 || done_count >= pass_count) return done_count < pass_count;
+  if (on_part_ && std::has_single_bit(done_count)) {
+    fill_timed();
+    result_.passes_to_come = pass_count - done_count;
+    on_part_(result_);
+    result_.passes_to_come = 0;
+  }
+  return turns_->wait();
+}
+
+void CellRun::fill_timed() {
+  fill_latencies(result_, timing_->sum, driver_ns_by_pass_);
+  if (timing_->requests && spec_.record) result_.requests = timing_->requests->latency();
+  result_.step_ns_p50 = timing_->steps.step_ns_median();
+  result_.program_ns = timing_->steps.program_ns_median();
+}
+
+// Beside each pass, since what disturbs the one disturbs the other.
+double CellRun::measure_reference() {
+  const double reference_ns = reference_.measure_ns();
+  if (spec_.host_reference_target_ns > 0) {
+    timing_->pass.scale_host(spec_.host_reference_target_ns / reference_ns);
+  }
+  return reference_ns;
+}
+
+void CellRun::timed_pass(std::uint32_t pass_index) {
+  Recorder& recorder = timing_->pass;
+  StepClock& steps = timing_->steps;
+  RequestClock* const requests = timing_->requests ? &*timing_->requests : nullptr;
+  recorder.clear();
+  if (requests != nullptr) requests->begin_pass();
+  steps.begin_pass();
+  const std::chrono::duration<double> since_began = std::chrono::steady_clock::now() - began_;
   if (quiet_cpu_) quiet_cpu_->move();
+  PassSummary summary{.begin_s = since_began.count(), .host_reference_ns = measure_reference()};
   const std::uint64_t bytes_before = used_bytes();
   std::unique_ptr<Backend> backend = make_backend();
   Replayer replayer(ReplaySetup{.backend = backend.get(),
@@ -73,24 +105,24 @@ void CellRun::timed_pass(Recorder& recorder, const PassClocks& clocks, std::uint
                                 .streams = streams_->all(),
                                 .on_oom = on_oom_,
                                 .recorder = spec_.record ? &recorder : nullptr,
-                                .steps = clocks.steps,
-                                .requests = clocks.requests,
+                                .steps = &steps,
+                                .requests = requests,
                                 .clock = &clock_,
                                 .simcu_clock = simcu_clock()});
   std::uint64_t wall_ticks = 0;
   trace_->for_each_step_batch([&](const TraceBatch& batch) {
     replayer.reserve_slots(batch.slot_count);
-    clocks.steps->resume();
+    steps.resume();
     const std::uint64_t begin_ticks = clock_.now_ticks();
     replayer.run(batch.steps);
     wall_ticks += clock_.now_ticks() - begin_ticks;
-    clocks.steps->pause();
+    steps.pause();
     return !replayer.counts().stopped;
   });
-  clocks.steps->resume();
+  steps.resume();
   work_->synchronize();
-  clocks.steps->pause();
-  clocks.steps->end_pass();
+  steps.pause();
+  steps.end_pass();
   recorder.end_pass();
 
   ++result_.trial_count;
@@ -100,30 +132,33 @@ void CellRun::timed_pass(Recorder& recorder, const PassClocks& clocks, std::uint
     warn_once("not deterministic: timed pass " + std::to_string(pass_index + 1) +
               " had other placements or failures than the checked pass");
   }
-  const std::uint64_t residue_bytes = end_pass(replayer, backend, bytes_before);
-
-  const LatencySummary allocate = recorder.latency(Operation::Allocate).total;
-  const LatencySummary deallocate = recorder.latency(Operation::Deallocate).total;
-  result_.passes.push_back(PassSummary{
-      .allocate_p50_ns = allocate.p50_ns,
-      .allocate_p99_ns = allocate.p99_ns,
-      .deallocate_p50_ns = deallocate.p50_ns,
-      .wall_ns = static_cast<double>(wall_ticks) * clock_.scale().ns_per_tick(),
-      .allocate_buckets = recorder.buckets(Operation::Allocate),
-      .deallocate_buckets = recorder.buckets(Operation::Deallocate),
-      .allocator_ns_per_step = recorder.step_ns_median(),
-      .request_latency_ns_p99 =
-          clocks.requests != nullptr && spec_.record ? clocks.requests->pass_latency_ns_p99() : 0,
-      .allocate_own_buckets = recorder.own_buckets(Operation::Allocate),
-      .deallocate_own_buckets = recorder.own_buckets(Operation::Deallocate),
-      .oom_count = replayer.counts().oom_count,
-      .residue_bytes = residue_bytes});
-  driver_ns_by_pass_.push_back(recorder.driver_ns_total());
+  summary.oom_count = replayer.counts().oom_count;
+  summary.residue_bytes = end_pass(replayer, backend, bytes_before);
+  summary.wall_ns = static_cast<double>(wall_ticks) * clock_.scale().ns_per_tick();
+  keep_pass(std::move(summary));
 }
 
-void CellRun::fill_program(const StepClock& steps) {
-  result_.step_ns_p50 = steps.step_ns_median();
-  result_.program_ns = steps.program_ns_median();
+// What the pass recorded, and its part of the sum.
+void CellRun::keep_pass(PassSummary summary) {
+  const Recorder& recorder = timing_->pass;
+  const LatencySummary allocate = recorder.latency(Operation::Allocate).total;
+  summary.allocate_p50_ns = allocate.p50_ns;
+  summary.allocate_p99_ns = allocate.p99_ns;
+  summary.deallocate_p50_ns = recorder.latency(Operation::Deallocate).total.p50_ns;
+  summary.allocate_buckets = recorder.buckets(Operation::Allocate);
+  summary.deallocate_buckets = recorder.buckets(Operation::Deallocate);
+  summary.allocate_own_buckets = recorder.own_buckets(Operation::Allocate);
+  summary.deallocate_own_buckets = recorder.own_buckets(Operation::Deallocate);
+  summary.allocator_ns_per_step = recorder.step_ns_median();
+  if (timing_->requests && spec_.record) {
+    summary.request_latency_ns_p99 = timing_->requests->pass_latency_ns_p99();
+  }
+  result_.passes.push_back(std::move(summary));
+  driver_ns_by_pass_.push_back(recorder.driver_ns_total());
+  timing_->sum.merge(recorder);
+}
+
+void CellRun::fill_ideal_program() {
   if (trace_->facts().work_count == 0 || !has_device_) return;
   result_.program_ideal_ns = null_program_ns(*trace_, {.clock = &clock_,
                                                        .simcu_clock = simcu_clock(),

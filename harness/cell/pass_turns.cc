@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstddef>
 
 #include "harness/measure/quiet_cpu.h"
@@ -18,6 +19,13 @@ bool PassTurns::connected() const {
 }
 
 bool PassTurns::wait() {
+  const auto begin = std::chrono::steady_clock::now();
+  const bool goes_on = wait_for_message();
+  waited_s_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return goes_on;
+}
+
+bool PassTurns::wait_for_message() {
   const char waits = 'w';
   if (write(fd_, &waits, 1) != 1) return false;
   TurnMessage message;

@@ -29,8 +29,14 @@ class PassTurns {
   // processor that the turn names. False where no further pass is wanted, or the parent is gone.
   [[nodiscard]] bool wait();
 
+  // How long it has waited so far.
+  [[nodiscard]] double waited_s() const { return waited_s_; }
+
  private:
+  bool wait_for_message();
+
   int fd_;
+  double waited_s_ = 0;
 };
 
 }  // namespace allocmark

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cstring>
+#include <optional>
 #include <vector>
 
 #include "allocators/cuda/cuda_check.h"
@@ -20,10 +20,10 @@ constexpr std::uint64_t kMarkedFirstCount = 256;
 constexpr std::uint64_t kMarkedPeriod = 61;
 constexpr std::uint64_t kMarkedAllocationsMax = 250'000;
 
-// At the level whole, on simcuda: the host's memory stands for the device's, page by page as it is
-// touched. Beyond this much only the ends of blocks are filled.
-constexpr std::uint64_t kPageBytes = std::uint64_t{2} << 20;
-constexpr std::uint64_t kTouchedPageCountMax = 2048;  // 4 GiB
+// At the level whole, on simcuda: the host's memory stands for the device's, a few KiB for each
+// page of 2 MiB in a lazy pattern. Beyond this much only the ends of blocks are filled.
+constexpr std::uint64_t kPageBytes = LazyPattern::kPageBytes;
+constexpr std::uint64_t kTouchedPageCountMax = 131072;  // 256 GiB
 constexpr std::uint64_t kLongEdgeBytes = std::uint64_t{64} << 10;
 
 // A stream takes 1024 launches; with one more the host waits for the gate that only it can open.
@@ -34,44 +34,18 @@ std::uint64_t round_down(std::uint64_t value) { return value / kPatternBytes * k
 
 }  // namespace
 
-// Bytes [begin, end) of a block; begin is a multiple of 8.
-struct BlockContents::Part {
-  std::uint64_t begin = 0;
-  std::uint64_t end = 0;
-};
-
 namespace {
 
-template <typename Part>
-std::array<Part, 2> parts_of(std::uint64_t size_bytes, std::uint64_t marked_bytes) {
-  if (marked_bytes * 2 >= size_bytes) return {Part{0, size_bytes}, Part{}};
-  return {Part{0, marked_bytes}, Part{round_down(size_bytes - marked_bytes), size_bytes}};
+LazyPattern::Block lazy_block(const ShadowBlock& shadow) {
+  return {.address = shadow.address,
+          .size_bytes = shadow.size_bytes,
+          .event_index = shadow.event_index};
 }
 
-// The words of a part follow each other by one, which lets both loops run at the memory's speed.
-template <typename Part>
-void fill(char* to, const Part& part, std::uint64_t event_index) {
-  const std::uint64_t first =
-      pattern_word({.event_index = event_index, .offset_bytes = part.begin});
-  const std::uint64_t word_count = (part.end - part.begin) / kPatternBytes;
-  auto* const words = reinterpret_cast<std::uint64_t*>(to);
-  for (std::uint64_t i = 0; i < word_count; ++i) words[i] = first + i;
-  const std::uint64_t last = first + word_count;
-  std::memcpy(words + word_count, &last, (part.end - part.begin) % kPatternBytes);
-}
-
-// Whether the bytes are what fill wrote.
-template <typename Part>
-bool is_filled(const char* contents, const Part& part, std::uint64_t event_index) {
-  const std::uint64_t first =
-      pattern_word({.event_index = event_index, .offset_bytes = part.begin});
-  const std::uint64_t word_count = (part.end - part.begin) / kPatternBytes;
-  const auto* const words = reinterpret_cast<const std::uint64_t*>(contents);
-  std::uint64_t difference = 0;
-  for (std::uint64_t i = 0; i < word_count; ++i) difference |= words[i] ^ (first + i);
-  const std::uint64_t last = first + word_count;
-  return difference == 0 &&
-         std::memcmp(words + word_count, &last, (part.end - part.begin) % kPatternBytes) == 0;
+std::array<PatternPart, 2> parts_of(std::uint64_t size_bytes, std::uint64_t marked_bytes) {
+  if (marked_bytes * 2 >= size_bytes) return {PatternPart{0, size_bytes}, PatternPart{}};
+  return {PatternPart{0, marked_bytes},
+          PatternPart{round_down(size_bytes - marked_bytes), size_bytes}};
 }
 
 }  // namespace
@@ -82,7 +56,11 @@ void BlockContents::FreeHost::operator()(PatternFault* pointer) const {
 
 BlockContents::BlockContents(const SimcuApi& simcu, VerifyLevel level)
     : simcu_(simcu), level_(level) {
-  if (level_ != VerifyLevel::Whole || simcu_.present) return;
+  if (level_ != VerifyLevel::Whole) return;
+  if (simcu_.present) {
+    lazy_ = std::make_unique<LazyPattern>(simcu_);
+    return;
+  }
   void* host = nullptr;
   ALLOCMARK_CUDA_CHECK(cudaHostAlloc(&host, sizeof(PatternFault), cudaHostAllocMapped));
   fault_.reset(static_cast<PatternFault*>(host));
@@ -157,17 +135,20 @@ std::uint64_t BlockContents::write(const Block& block, std::uint64_t allocate_co
                                                    .id = block.shadow.id}));
     return marked_bytes;
   }
+  if (lazy_ != nullptr && marked_bytes == block.shadow.size_bytes) {
+    return lazy_->write(lazy_block(block.shadow)) ? marked_bytes : 0;
+  }
   char* const view = simcu_.present
                          ? static_cast<char*>(simcu_.view(block.pointer, block.shadow.size_bytes))
                          : nullptr;
-  for (const Part& part : parts_of<Part>(block.shadow.size_bytes, marked_bytes)) {
+  for (const PatternPart& part : parts_of(block.shadow.size_bytes, marked_bytes)) {
     if (part.begin == part.end) continue;
     if (view != nullptr) {
-      fill(view + part.begin, part, event_index);
+      fill_pattern(view + part.begin, part, event_index);
       continue;
     }
     std::vector<char> bytes(part.end - part.begin);
-    fill(bytes.data(), part, event_index);
+    fill_pattern(bytes.data(), part, event_index);
     ALLOCMARK_CUDA_CHECK(cudaMemcpy(static_cast<char*>(block.pointer) + part.begin, bytes.data(),
                                     bytes.size(), cudaMemcpyHostToDevice));
   }
@@ -175,23 +156,37 @@ std::uint64_t BlockContents::write(const Block& block, std::uint64_t allocate_co
 }
 
 // False where a word differs; changed() then has it.
-bool BlockContents::look(const Block& block, const char* contents, const Part& part) {
-  if (is_filled(contents, part, block.shadow.event_index)) return true;
-  for (std::uint64_t at = part.begin; at < part.end; at += kPatternBytes) {
-    const std::uint64_t expected =
-        pattern_word({.event_index = block.shadow.event_index, .offset_bytes = at});
-    std::uint64_t found = expected;
-    std::memcpy(&found, contents + (at - part.begin), std::min(kPatternBytes, part.end - at));
-    if (found == expected) continue;
-    changed_ = {.event_index = block.shadow.event_index,
-                .id = block.shadow.id,
-                .size_bytes = block.shadow.size_bytes,
-                .offset_bytes = at,
-                .expected = expected,
-                .found = found};
-    return false;
+bool BlockContents::look(const Block& block, const char* contents, const PatternPart& part) {
+  const std::optional<PatternChange> change = find_change(contents, part, block.shadow.event_index);
+  if (change) note_change(block, *change);
+  return !change;
+}
+
+void BlockContents::note_change(const Block& block, const PatternChange& change) {
+  changed_ = {.event_index = block.shadow.event_index,
+              .id = block.shadow.id,
+              .size_bytes = block.shadow.size_bytes,
+              .offset_bytes = change.offset_bytes,
+              .expected = change.expected,
+              .found = change.found};
+}
+
+void BlockContents::forget(const Block& block) {
+  if (is_lazy(block)) lazy_->forget(lazy_block(block.shadow));
+}
+
+BlockContents::Answer BlockContents::check_lazily(const Block& block) {
+  PatternChange change;
+  switch (lazy_->check(lazy_block(block.shadow), &change)) {
+    case LazyPattern::Answer::Unchanged:
+      return Answer::Unchanged;
+    case LazyPattern::Answer::Unmapped:
+      return Answer::Unmapped;
+    case LazyPattern::Answer::Changed:
+      break;
   }
-  return true;
+  note_change(block, change);
+  return Answer::Changed;
 }
 
 BlockContents::Answer BlockContents::check(const Block& block) {
@@ -208,12 +203,13 @@ BlockContents::Answer BlockContents::check(const Block& block) {
                                                      fault_on_device_));
     return Answer::Later;
   }
+  if (is_lazy(block)) return check_lazily(block);
   const char* view = nullptr;
   if (simcu_.present) {
     view = static_cast<const char*>(simcu_.view(block.pointer, block.shadow.size_bytes));
     if (view == nullptr) return Answer::Unmapped;
   }
-  for (const Part& part : parts_of<Part>(block.shadow.size_bytes, block.marked_bytes)) {
+  for (const PatternPart& part : parts_of(block.shadow.size_bytes, block.marked_bytes)) {
     if (part.begin == part.end) continue;
     std::vector<char> bytes;
     const char* contents = view + part.begin;

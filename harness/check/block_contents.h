@@ -13,6 +13,8 @@
 #include <unordered_set>
 #include <vector>
 
+#include "harness/check/lazy_pattern.h"
+#include "harness/check/pattern_bytes.h"
 #include "harness/check/shadow_heap.h"
 #include "harness/check/verify_level.h"
 #include "harness/replay/kernels.h"
@@ -50,6 +52,8 @@ class BlockContents {
   // NotLooked: no kernel more can wait behind the stream's gate.
   [[nodiscard]] Answer check(const Block& block);
   [[nodiscard]] const ChangedWord& changed() const { return changed_; }
+  // The block is given back.
+  void forget(const Block& block);
   // What a kernel has found by now, if anything.
   [[nodiscard]] bool found_later();
   // Waits for the device, where kernels look.
@@ -70,7 +74,6 @@ class BlockContents {
   [[nodiscard]] std::uint64_t edges_only_count() const { return edges_only_count_; }
 
  private:
-  struct Part;
   struct FreeHost {
     void operator()(PatternFault* pointer) const;
   };
@@ -78,11 +81,17 @@ class BlockContents {
   [[nodiscard]] std::uint64_t wanted_bytes(const Block& block, std::uint64_t allocate_count);
   [[nodiscard]] bool may_touch(const Block& block);
   [[nodiscard]] bool may_queue(const Block& block);
-  [[nodiscard]] bool look(const Block& block, const char* contents, const Part& part);
+  [[nodiscard]] bool look(const Block& block, const char* contents, const PatternPart& part);
+  void note_change(const Block& block, const PatternChange& change);
+  [[nodiscard]] bool is_lazy(const Block& block) const {
+    return lazy_ != nullptr && block.marked_bytes == block.shadow.size_bytes;
+  }
+  [[nodiscard]] Answer check_lazily(const Block& block);
 
   SimcuApi simcu_;
   VerifyLevel level_;
   ChangedWord changed_;
+  std::unique_ptr<LazyPattern> lazy_;  // simcuda, level whole
   std::unordered_set<std::uint64_t> touched_pages_;
   std::uint64_t edges_only_count_ = 0;
   std::uint64_t unmarked_count_ = 0;

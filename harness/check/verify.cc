@@ -220,7 +220,10 @@ void Verifier::deallocate(const ReplayStep& step) {
     ++report_.counts.skipped_free_count;
     return;
   }
-  if (block.marked_bytes != 0) check_pattern(block);
+  if (block.marked_bytes != 0) {
+    check_pattern(block);
+    contents_.forget(contents_of(block));
+  }
   if (report_.broken_rule) return;
   block.live = false;
   requested_bytes_live_ -= block.shadow.size_bytes;

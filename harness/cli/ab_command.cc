@@ -95,6 +95,7 @@ void refuse_options(const RunCommand& command) {
   if (!command.placements_folder.empty()) refuse("--record-placements");
   if (command.timeline) refuse("--timeline");
   if (!command.until_width.empty()) refuse("--until-width");
+  if (!command.pass_order.empty()) refuse("--pass-order");
   if (command.format != "table" && command.format != "json") {
     throw UsageError({.what = "an A/B run is printed as a comparison",
                       .where = "--format",

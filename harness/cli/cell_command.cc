@@ -92,9 +92,19 @@ std::string format_cuda_version(int version) {
   return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
 }
 
-// The GPU that a profile was measured on.
-std::string measured_gpu(const std::string& profile) {
-  return parse_json(read_file(profile, kSettingsInput)).at("device").at("name").get<std::string>();
+// What a profile says of where it was measured: the GPU, and how fast its host is where that is
+// known.
+void add_profile_facts(const SimulatedCard& card, const std::string& path, Environment* facts) {
+  const std::string text = read_file(path, kSettingsInput);
+  facts->profile_name = card.profile;
+  facts->profile_hash = text_hash(text);
+  const nlohmann::json profile = parse_json(text);
+  if (card.borrows_times()) {
+    facts->times_borrowed_from = profile.at("device").at("name").get<std::string>();
+  }
+  const nlohmann::json about = profile.value("about", nlohmann::json::object());
+  facts->profile_host_reference_ns = about.value("host_reference_ns", 0.0);
+  facts->profile_host_reference_basis = about.value("host_reference_basis", std::string());
 }
 
 void describe(std::string_view device) {
@@ -121,12 +131,7 @@ void describe(std::string_view device) {
   facts.driver_version = format_cuda_version(driver_version);
   facts.runtime_version = format_cuda_version(runtime_version);
   if (is_simulated(device)) {
-    const SimulatedCard card = parse_simulated_device(device);
-    facts.profile_name = card.profile;
-    facts.profile_hash = text_hash(read_file(profile_path(device), kSettingsInput));
-    if (card.borrows_times()) {
-      facts.times_borrowed_from = measured_gpu(profile_path(device));
-    }
+    add_profile_facts(parse_simulated_device(device), profile_path(device), &facts);
   } else {
     facts.gpu_uuid_hash = text_hash({properties.uuid.bytes, std::size(properties.uuid.bytes)});
   }
@@ -139,8 +144,9 @@ void run_one_cell() {
   const CellSpec spec = cell_spec_from_json(input);
   select_device(spec.key.device);
   PassTurns turns(kTurnFd);
-  const bool takes_turns = spec.takes_turns && turns.connected();
-  send_line(to_json_line(run_cell(spec, takes_turns ? &turns : nullptr)) + "\n");
+  const bool waits = (spec.takes_turns || spec.in_rounds) && turns.connected();
+  const auto send = [](const CellResult& result) { send_line(to_json_line(result) + "\n"); };
+  send(run_cell(spec, waits ? &turns : nullptr, send));
 }
 
 }  // namespace

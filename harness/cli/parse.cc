@@ -90,6 +90,21 @@ void add_run_checks(CLI::App* app, RunCommand* command, const char* group) {
       ->group(group);
 }
 
+// How often and when a cell is timed.
+void add_run_passes(CLI::App* app, RunCommand* command, const char* group) {
+  app->add_option("--passes", command->pass_count, "Timed passes over the trace in each cell [3]")
+      ->check(CLI::Range(1u, 100000u))
+      ->group(group)
+      ->type_name("N");
+  app->add_option("--pass-order", command->pass_order,
+                  "When the timed passes of a cell are made: rounds (spread over the run, so that "
+                  "disturbances of minutes show between them; the default on a simulated device) "
+                  "or cells (in a row; on a GPU always)")
+      ->check(CLI::IsMember({"rounds", "cells"}))
+      ->group(group)
+      ->type_name("ORDER");
+}
+
 void add_run_manner(CLI::App* app, RunCommand* command) {
   const char* group = "How to run it";
   app->add_option("-d,--device", command->device,
@@ -111,10 +126,7 @@ void add_run_manner(CLI::App* app, RunCommand* command) {
          "off (nothing), or a duration, as 20us: a kernel of it after every request")
       ->group(group)
       ->type_name("K");
-  app->add_option("--passes", command->pass_count, "Timed passes over the trace in each cell [3]")
-      ->check(CLI::Range(1u, 100000u))
-      ->group(group)
-      ->type_name("N");
+  add_run_passes(app, command, group);
   add_run_checks(app, command, group);
   app->add_option("-j,--jobs", command->job_count, "Cells at a time [simulated: all cores; GPU: 1]")
       ->check(CLI::Range(1u, 4096u))

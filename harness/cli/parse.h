@@ -30,6 +30,7 @@ struct RunCommand {
   std::string seeds;    // empty = 1
   std::string on_oom;   // empty = skip
   std::optional<std::uint32_t> pass_count;
+  std::string pass_order;  // "rounds" or "cells"; empty = the device's
   std::optional<std::uint32_t> job_count;
   std::string shard;  // empty = all
   std::uint64_t timeout_s = 600;

@@ -20,6 +20,7 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 #include "base/bytes.h"
+#include "base/median.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/compare_input.h"
 #include "harness/cli/known_allocators.h"
@@ -27,7 +28,9 @@
 #include "harness/cli/run_output.h"
 #include "harness/cli/run_request.h"
 #include "harness/cli/run_soak.h"
+#include "harness/cli/run_specs.h"
 #include "harness/cli/terminal.h"
+#include "harness/measure/host_reference.h"
 #include "harness/replay/capacity.h"
 #include "harness/replay/kernel_source.h"
 #include "harness/run/child_process.h"
@@ -36,7 +39,6 @@
 #include "harness/run/interrupt.h"
 #include "harness/run/plan.h"
 #include "harness/run/progress.h"
-#include "harness/run/run.h"
 #include "harness/run/run_folder.h"
 #include "harness/run/runtime_select.h"
 #include "harness/run/suites.h"
@@ -179,65 +181,6 @@ std::string default_folder(const std::string& title) {
 
 namespace {
 
-// What names the cell, as far as a file name can hold it, and its id.
-std::string placements_name(const CellKey& key) {
-  std::string name = fmt::format("{}_{}_{}_{}", key.allocator,
-                                 key.conf.empty() ? "unset" : key.conf, key.workload, key.capacity);
-  for (char& letter : name) {
-    const bool plain = std::isalnum(static_cast<unsigned char>(letter)) != 0 || letter == '.';
-    if (!plain) letter = '_';
-  }
-  constexpr std::size_t kLengthMax = 150;
-  return fmt::format("{}_{}.txt", name.substr(0, kLengthMax), key.id());
-}
-
-// What is left to do, as specifications.
-std::vector<CellSpec> remaining_specs(const std::vector<CellKey>& cells,
-                                      const std::vector<CellResult>& kept,
-                                      const RunManifest& manifest,
-                                      const std::string& placements_folder,
-                                      std::uint32_t job_count) {
-  std::set<std::string> kept_ids;
-  for (const CellResult& cell : kept) {
-    kept_ids.insert(cell.key.id());
-  }
-  std::vector<CellSpec> specs;
-  for (const CellKey& key : cells) {
-    if (!kept_ids.contains(key.id())) {
-      CellSpec spec;
-      spec.key = key;
-      spec.pass_count = manifest.pass_count;
-      spec.width_max = manifest.width_max;
-      spec.pass_count_max = manifest.pass_count_max;
-      spec.verify = manifest.verify;
-      spec.timeout_s = manifest.timeout_s;
-      // Cells that run side by side would all choose the same one.
-      spec.quiet_cpu = job_count == 1;
-      if (!placements_folder.empty())
-        spec.placements_path = placements_folder + "/" + placements_name(key);
-      specs.push_back(spec);
-    }
-  }
-  return specs;
-}
-
-// Every cell writes DIR/timelines/CELL_ID.json.
-void add_timelines(const std::string& folder, std::vector<CellSpec>* specs) {
-  const std::filesystem::path timelines = std::filesystem::absolute(folder) / "timelines";
-  std::error_code error;
-  std::filesystem::create_directories(timelines, error);
-  if (error) {
-    throw FileError({.what = "cannot make the folder for timelines",
-                     .where = timelines.string(),
-                     .wanted = "a folder that can be written",
-                     .got = error.message(),
-                     .next = "leave --timeline out, or choose another --out"});
-  }
-  for (CellSpec& spec : *specs) {
-    spec.timeline_path = (timelines / (spec.key.id() + ".json")).string();
-  }
-}
-
 // The plan that is carried out: the manifest to store, and the cells of this shard.
 struct Work {
   RunManifest manifest;
@@ -296,6 +239,20 @@ double width_max_of(const RunCommand& command) {
                     .next = ""});
 }
 
+constexpr std::string_view kRounds = "rounds";
+
+// Processes that wait between their passes would hold memory of a GPU that others then lack.
+bool in_rounds(std::string_view order, const std::string& device) {
+  if (is_simulated(device)) return order.empty() || order == kRounds;
+  if (order != kRounds) return false;
+  throw UsageError({.what = "passes cannot be spread over a run on a GPU",
+                    .where = "--pass-order",
+                    .wanted = "cells: processes that wait for their next pass hold memory of the "
+                              "GPU, which other cells would lack",
+                    .got = std::string(order),
+                    .next = "leave it out, or run on a simulated device"});
+}
+
 // A scenario may have been edited since the plan was stored. One that is gone stays as it was.
 void define_anew(std::vector<CellKey>* cells) {
   std::map<std::string, std::string> definitions;
@@ -314,6 +271,7 @@ Work plan_work(const RunCommand& command, const std::string& program_path) {
     if (command.pass_count.has_value()) {
       work.manifest.pass_count = *command.pass_count;
     }
+    if (!command.pass_order.empty()) work.manifest.in_rounds = command.pass_order == kRounds;
     define_anew(&work.manifest.cells);
     const std::string device =
         work.manifest.cells.empty() ? command.device : work.manifest.cells.front().device;
@@ -337,6 +295,7 @@ Work plan_work(const RunCommand& command, const std::string& program_path) {
         .pass_count_max = command.until_width.empty() ? 0 : command.pass_count_max,
         .verify = command.no_verify ? VerifyLevel::Off : *parse_verify_level(command.verify),
         .timeout_s = command.timeout_s,
+        .in_rounds = in_rounds(command.pass_order, work.device.device),
         .cells = std::move(plan.cells)};
     work.manifest.program = mark_file(program_path);
     work.manifest.files = mark_conf_files(work.manifest.cells);
@@ -366,6 +325,13 @@ std::optional<Calibration> read_calibration(const RunCommand& command,
   return calibration;
 }
 
+// What host parts are scaled to. On a GPU nothing: host time has the driver's in it.
+double host_reference_target_ns(const Environment& environment) {
+  if (!is_simulated(environment.device)) return 0;
+  const double profile_ns = environment.profile_host_reference_ns;
+  return profile_ns > 0 ? profile_ns : environment.host_reference_ns;
+}
+
 ExitCode finish(const RunCommand& command, const Work& work, const std::string& folder,
                 bool completed) {
   RunFile file = read_run_file(results_path(folder), CellDetail::Summary);
@@ -389,9 +355,8 @@ ExitCode finish(const RunCommand& command, const Work& work, const std::string& 
   write_pages_of_run({.folder = folder, .html = command.html && !cells.empty()}, people);
   print_answer(cells, people);
   const bool all_finished = cells.size() == work.cells.size() &&
-                            std::all_of(cells.begin(), cells.end(), [](const CellResult& cell) {
-                              return is_finished(cell.status);
-                            });
+                            std::all_of(cells.begin(), cells.end(),
+                                        [](const CellResult& cell) { return is_finished(cell); });
   if (!completed) {
     fmt::print(stderr, "interrupted; to go on: allocmark run --resume --out {}\n", folder);
   } else if (!all_finished) {
@@ -429,6 +394,7 @@ ExitCode run_command(const RunCommand& command) {
   }
   Environment environment = host_environment(command.argv);
   merge_device(work.device.facts, &environment);
+  environment.host_reference_ns = HostReference().measure_quiet_ns();
   const std::optional<Calibration> calibration = read_calibration(command, environment);
   const RepeatBasis basis{.clock_step_ns = environment.clock_resolution_ns,
                           .calibration = calibration ? &*calibration : nullptr};
@@ -438,7 +404,9 @@ ExitCode run_command(const RunCommand& command) {
     return soak_cells(command, work.manifest, work.cells, folder, environment);
   }
 
-  const HostCounters counters = read_host_counters();
+  HostCounters counters = read_host_counters();
+  counters.host_reference_ns = environment.host_reference_ns;
+  std::vector<double> host_references_ns;
   const InterruptGuard interrupt;
   bool completed = false;
   // Nobody else writes to the folder until its reports are there as well.
@@ -450,22 +418,26 @@ ExitCode run_command(const RunCommand& command) {
       std::filesystem::create_directories(command.placements_folder);
     const std::uint32_t job_count =
         command.job_count.value_or(default_job_count(work.device.device));
-    std::vector<CellSpec> specs = remaining_specs(work.cells, results.kept(), work.manifest,
-                                                  command.placements_folder, job_count);
+    std::vector<CellSpec> specs =
+        remaining_specs(work.cells, results.kept(), work.manifest, command.placements_folder,
+                        {.job_count = job_count,
+                         .host_reference_target_ns = host_reference_target_ns(environment)});
     if (command.timeline) add_timelines(folder, &specs);
     Progress progress(stderr, isatty(STDERR_FILENO) == 1, work.cells.size(),
                       work.cells.size() - specs.size());
-    completed = run_cells(
-        specs, {.program_path = program_path, .job_count = job_count, .interrupt = &interrupt},
-        [&](CellResult result) {
-          state_repeat(result, basis);
-          results.append(result);
-          progress.cell_done(result);
-        });
+    completed =
+        run_specs(specs, work.manifest.in_rounds,
+                  {.program_path = program_path, .job_count = job_count, .interrupt = &interrupt},
+                  {.results = results,
+                   .basis = basis,
+                   .progress = progress,
+                   .host_references_ns = host_references_ns});
+    if (completed) results.finish();
   }
   const bool changed = say_changed_files(work.manifest.files);
-  store_conditions(folder,
-                   conditions_between(counters, read_host_counters(), environment.cpu_count));
+  HostCounters counters_end = read_host_counters();
+  counters_end.host_reference_ns = median(host_references_ns);
+  store_conditions(folder, conditions_between(counters, counters_end, environment.cpu_count));
   const ExitCode code = finish(command, work, folder, completed);
   return changed ? ExitCode::CellsIncomplete : code;
 }

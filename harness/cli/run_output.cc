@@ -176,11 +176,29 @@ void print_answer(const std::vector<CellResult>& cells, std::FILE* people) {
   print_fitted(people, fmt::format("answer: {}\n", answer.sentence));
 }
 
+namespace {
+
+// Which host's times the table shows.
+std::string host_note(const Environment& environment) {
+  if (environment.host_reference_ns <= 0 || environment.profile_host_reference_ns <= 0) {
+    return " Host time is as measured here, and how fast the profile's host is is not known; the "
+           "*_scaled_* fields are for this host without load.";
+  }
+  return fmt::format(
+      " Host time is as measured here, where the same work takes {:.2f} times as long as on the "
+      "profile's host ({}): the *_scaled_* fields have it scaled to that host.",
+      environment.host_reference_ns / environment.profile_host_reference_ns,
+      printable(environment.profile_host_reference_basis));
+}
+
+}  // namespace
+
 std::string figures_note(const Environment& environment) {
   if (is_simulated(environment.device)) {
     std::string text =
         "Latencies on a simulated GPU: measured host time of the allocator's own code + modelled "
         "driver time. OOMs and memory figures are the simulated device's.";
+    text += host_note(environment);
     if (environment.times_borrowed_from.empty()) return text;
     return text + fmt::format(
                       " Driver times are borrowed from {}: compare settings by them, not "

@@ -30,8 +30,15 @@ LatencySummary summarise_picoseconds(const Histogram& histogram) {
 Recorder::Recorder(const RecorderOptions& options)
     : options_(options),
       parts_(std::size_t{kOperationCount} * kSizeClassCount),
-      own_(kOperationCount) {
+      own_(kOperationCount),
+      scaled_(kOperationCount) {
   steps_picoseconds_.reserve(options.step_count_max);
+}
+
+void Recorder::scale_host(double factor) {
+  host_multiplier_ =
+      static_cast<std::uint64_t>(factor * static_cast<double>(std::uint64_t{1} << kHostScaleBits));
+  host_scales_.assign(1, factor);
 }
 
 void Recorder::clear() {
@@ -40,9 +47,13 @@ void Recorder::clear() {
       if (histogram->count() != 0) *histogram = Histogram{};
     }
   }
-  for (Histogram& histogram : own_) {
-    if (histogram.count() != 0) histogram = Histogram{};
+  for (std::vector<Histogram>* histograms : {&own_, &scaled_}) {
+    for (Histogram& histogram : *histograms) {
+      if (histogram.count() != 0) histogram = Histogram{};
+    }
   }
+  host_multiplier_ = 0;
+  host_scales_.clear();
   steps_picoseconds_.clear();
   total_picoseconds_ = 0;
   step_begin_picoseconds_ = 0;
@@ -56,6 +67,8 @@ void Recorder::merge(const Recorder& other) {
     parts_[i].host.merge(other.parts_[i].host);
     parts_[i].driver.merge(other.parts_[i].driver);
   }
+  for (std::size_t i = 0; i < scaled_.size(); ++i) scaled_[i].merge(other.scaled_[i]);
+  host_scales_.insert(host_scales_.end(), other.host_scales_.begin(), other.host_scales_.end());
   steps_picoseconds_.insert(steps_picoseconds_.end(), other.steps_picoseconds_.begin(),
                             other.steps_picoseconds_.end());
   driver_ns_total_ += other.driver_ns_total_;
@@ -101,6 +114,10 @@ LatencyBuckets Recorder::own_buckets(Operation operation) const {
   }
   const Histogram& own = own_[static_cast<std::uint32_t>(operation)];
   return own.count() * 2 >= host->count() ? own.buckets() : host->buckets();
+}
+
+LatencySummary Recorder::scaled_latency(Operation operation) const {
+  return summarise_picoseconds(scaled_[static_cast<std::uint32_t>(operation)]);
 }
 
 LatencySummary Recorder::latency_all() const {

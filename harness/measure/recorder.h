@@ -40,6 +40,11 @@ class Recorder {
       parts.driver.add(driver_ns * kPicosecondsPerNs);
       parts.total.add(total_picoseconds);
     }
+    if (host_multiplier_ != 0) {
+      scaled_[static_cast<std::uint32_t>(operation)].add(
+          ((host_picoseconds * host_multiplier_) >> kHostScaleBits) +
+          driver_ns * kPicosecondsPerNs);
+    }
     if (driver_ns == 0) own_[static_cast<std::uint32_t>(operation)].add(host_picoseconds);
     total_picoseconds_ += total_picoseconds;
     driver_ns_total_ += driver_ns;
@@ -67,6 +72,9 @@ class Recorder {
     in_step_ = false;
   }
 
+  // From now to clear() samples are also counted with their host part multiplied by this.
+  void scale_host(double factor);
+
   void clear();
   // Adds another recorder's samples, made with the same options.
   void merge(const Recorder& other);
@@ -80,6 +88,10 @@ class Recorder {
   // The distribution of host times of the calls for which the driver had nothing to do; of all
   // calls where those are fewer than half. Empty without a driver model: host time contains it.
   [[nodiscard]] LatencyBuckets own_buckets(Operation operation) const;
+  // One operation's totals with scaled host parts; empty where nothing was scaled.
+  [[nodiscard]] LatencySummary scaled_latency(Operation operation) const;
+  // The factors of the passes that were merged.
+  [[nodiscard]] const std::vector<double>& host_scales() const { return host_scales_; }
   // Nearest-rank median of the allocator's time in one step, in ns; 0 without steps.
   [[nodiscard]] double step_ns_median() const;
   [[nodiscard]] std::uint64_t driver_ns_total() const { return driver_ns_total_; }
@@ -88,6 +100,8 @@ class Recorder {
 
  private:
   static constexpr std::uint64_t kPicosecondsPerNs = 1000;
+  // A factor of 1 is 2^16; a host part below 2^47 ps (140 s) does not overflow at factors to 2.
+  static constexpr std::uint32_t kHostScaleBits = 16;
 
   struct Parts {
     Histogram total, host,
@@ -103,7 +117,10 @@ class Recorder {
 
   RecorderOptions options_;
   std::vector<Parts> parts_;
-  std::vector<Histogram> own_;  // by operation: host time of calls without driver time
+  std::vector<Histogram> own_;     // by operation: host time of calls without driver time
+  std::vector<Histogram> scaled_;  // by operation: totals with scaled host parts
+  std::vector<double> host_scales_;
+  std::uint64_t host_multiplier_ = 0;
   std::vector<std::uint64_t> steps_picoseconds_;
   std::uint64_t total_picoseconds_ = 0;
   std::uint64_t step_begin_picoseconds_ = 0;

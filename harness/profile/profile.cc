@@ -12,6 +12,7 @@
 
 #include <fmt/format.h>
 #include "base/bytes.h"
+#include "harness/measure/host_reference.h"
 #include "harness/measure/quiet_cpu.h"
 #include "harness/profile/blocks.h"
 #include "harness/replay/ballast.h"
@@ -76,7 +77,7 @@ std::string pairs_text(const std::vector<std::array<std::int64_t, 2>>& pairs) {
 }
 
 std::string about_text(const DeviceProfile& profile, const Environment& environment) {
-  const Json about = {
+  Json about = {
       {"source", profile.simulated ? "modelled time of a simulated device"
                                    : "host time of each call, one process, one thread"},
       {"command", command_text(environment.argv)},
@@ -101,6 +102,10 @@ std::string about_text(const DeviceProfile& profile, const Environment& environm
        "bytes in use, for cudaMallocAsync and cudaFreeAsync free blocks of the pools"},
       {"spread_units",
        "[size, repeats, lowest and highest p50 of a repeat, lowest and highest p90] in ns"}};
+  if (profile.host_reference_ns > 0) {
+    about["host_reference_ns"] = profile.host_reference_ns;
+    about["host_reference_basis"] = "measured";
+  }
   return about.dump();
 }
 
@@ -184,6 +189,7 @@ DeviceProfile measure_profile(const ProfileOptions& options) {
     }
   }
   take_parts_off(&recording);
+  if (!profile.simulated) profile.host_reference_ns = HostReference().measure_quiet_ns();
   profile.costs = recording.rows(kRowSampleCountMin);
   profile.repeat_count = options.repeat_count;
   profile.wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

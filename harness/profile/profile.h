@@ -27,7 +27,8 @@ struct DeviceProfile {
   std::uint64_t repeat_count = 0;
   std::uint64_t clock_overhead_ns = 0;  // taken off every sample
   double wall_s = 0;
-  bool simulated = false;  // times are the simulator's modelled ones
+  double host_reference_ns = 0;  // how fast the host is (measure/host_reference.h); 0: simulated
+  bool simulated = false;        // times are the simulator's modelled ones
 };
 
 // On the current device, which nothing else should use. Throws EnvironmentError.

@@ -43,6 +43,7 @@ SimcuApi SimcuApi::find() {
   look_up("simcu_thread_calls", api.thread_calls);
   look_up("simcu_call_name", api.call_name);
   look_up("simcu_allocation_of", api.allocation_of);
+  look_up("simcu_watch_touches", api.watch_touches);
   api.present = true;
   return api;
 }

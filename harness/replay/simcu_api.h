@@ -26,6 +26,7 @@ struct SimcuApi {
   decltype(&simcu_thread_calls) thread_calls = nullptr;
   decltype(&simcu_call_name) call_name = nullptr;
   decltype(&simcu_allocation_of) allocation_of = nullptr;
+  decltype(&simcu_watch_touches) watch_touches = nullptr;
 
   // Whether the range is memory of that GPU.
   [[nodiscard]] bool holds(int device, const void* pointer, std::uint64_t size_bytes) const;

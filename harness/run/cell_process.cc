@@ -42,6 +42,8 @@ std::string to_json_line(const CellSpec& spec) {
                      {"verify", to_string(spec.verify)},
                      {"quiet_cpu", spec.quiet_cpu},
                      {"takes_turns", spec.takes_turns},
+                     {"in_rounds", spec.in_rounds},
+                     {"host_reference_target_ns", spec.host_reference_target_ns},
                      {"record", spec.record},
                      {"timeout_s", spec.timeout_s},
                      {"placements_path", spec.placements_path},
@@ -61,6 +63,8 @@ CellSpec cell_spec_from_json(std::string_view line) {
         parse_verify_level(json.at("verify").get<std::string>()).value_or(VerifyLevel::Edges);
     json.at("quiet_cpu").get_to(spec.quiet_cpu);
     spec.takes_turns = json.value("takes_turns", false);
+    spec.in_rounds = json.value("in_rounds", false);
+    spec.host_reference_target_ns = json.value("host_reference_target_ns", 0.0);
     json.at("record").get_to(spec.record);
     json.at("timeout_s").get_to(spec.timeout_s);
     json.at("placements_path").get_to(spec.placements_path);
@@ -80,7 +84,7 @@ ChildCommand cell_command(const CellSpec& spec, const std::string& program_path)
           .environment = environment_with(runtime_environment(spec.key.device, program_path)),
           .input = to_json_line(spec),
           .timeout_s = static_cast<double>(spec.timeout_s),
-          .takes_turns = spec.takes_turns};
+          .takes_turns = spec.takes_turns || spec.in_rounds};
 }
 
 CellResult cell_result(const CellSpec& spec, const ChildOutcome& outcome) {

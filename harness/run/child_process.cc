@@ -20,6 +20,7 @@
 #include <string_view>
 
 #include <fmt/format.h>
+#include "harness/run/host_memory.h"
 #include "results/utf8.h"
 
 namespace allocmark {
@@ -244,6 +245,13 @@ std::optional<ChildOutcome> ChildProcess::advance() {
   outcome_.wall_s = std::chrono::duration<double>(Clock::now() - started_).count();
   return outcome_;
 }
+
+std::string ChildProcess::take_result() {
+  read_pipes();
+  return std::exchange(outcome_.result, {});
+}
+
+std::uint64_t ChildProcess::own_bytes() const { return own_memory_bytes(pid_); }
 
 void ChildProcess::end() {
   outcome_.ended_by_us = true;

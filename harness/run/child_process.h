@@ -62,6 +62,12 @@ class ChildProcess {
   // What it has written to fd 3 as far as advance() has seen.
   [[nodiscard]] const std::string& result_so_far() const { return outcome_.result; }
 
+  // What it has written to fd 3 since the last call: lines that are not its last word.
+  [[nodiscard]] std::string take_result();
+
+  // Memory that it alone holds; 0 where the system does not tell.
+  [[nodiscard]] std::uint64_t own_bytes() const;
+
   // Both pipes are at their end: the child is exiting, so the next look is worth taking soon.
   [[nodiscard]] bool closing() const { return result_fd_ < 0 && stderr_fd_ < 0; }
 

@@ -37,6 +37,7 @@ constexpr const char* kConditionsName = "conditions.json";
 constexpr double kStealShareMax = 0.01;
 constexpr double kOtherCpuShareMax = 0.1;
 constexpr double kThrottledShareMax = 0.001;
+constexpr double kHostSlowdownMax = 1.1;
 // A run shorter than this is over before the counters, which step by 10 ms, say anything.
 constexpr double kWallMinS = 0.5;
 
@@ -149,6 +150,9 @@ Conditions conditions_between(const HostCounters& begin, const HostCounters& end
       conditions.steal_share = *steal_s / (conditions.wall_s * count);
     }
   }
+  if (begin.host_reference_ns.value_or(0) > 0 && end.host_reference_ns.value_or(0) > 0) {
+    conditions.host_slowdown = *end.host_reference_ns / *begin.host_reference_ns;
+  }
   conditions.warnings = disturbances(conditions, cpu_count);
   return conditions;
 }
@@ -174,6 +178,12 @@ std::vector<std::string> disturbances(const Conditions& conditions, std::uint64_
     warn(fmt::format("processors throttled {} times for heat during the run",
                      *conditions.thermal_throttle_count));
   }
+  if (conditions.host_slowdown && *conditions.host_slowdown > kHostSlowdownMax) {
+    warn(
+        fmt::format("host code ran {:.2f} times as long beside the cells as alone: cells slow each "
+                    "other (--jobs) or other programs do, and latencies hold it",
+                    *conditions.host_slowdown));
+  }
   return found;
 }
 
@@ -187,6 +197,7 @@ std::string to_json(const Conditions& conditions) {
                             {"load_average_end", known(conditions.load_average_end)},
                             {"throttled_s", known(conditions.throttled_s)},
                             {"thermal_throttle_count", known(conditions.thermal_throttle_count)},
+                            {"host_slowdown", known(conditions.host_slowdown)},
                             {"warnings", conditions.warnings}};
   return json.dump(1, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
@@ -208,6 +219,7 @@ Conditions conditions_from_json(const std::string& text, const std::string& wher
     read("load_average_end", conditions.load_average_end);
     read("throttled_s", conditions.throttled_s);
     read("thermal_throttle_count", conditions.thermal_throttle_count);
+    read("host_slowdown", conditions.host_slowdown);
     json.at("warnings").get_to(conditions.warnings);
     return conditions;
   } catch (const nlohmann::json::exception& error) {

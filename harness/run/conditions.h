@@ -23,6 +23,10 @@ struct HostCounters {
   std::optional<double> load_average = std::nullopt;
   std::optional<std::uint64_t> throttled_us = std::nullopt;  // by the container's CPU limit
   std::optional<std::uint64_t> thermal_throttle_count = std::nullopt;
+  // At the beginning what the host's reference takes with nothing of ours beside it, at the end
+  // what it took beside the cells (harness/measure/host_reference.h); whoever measured it fills it
+  // in.
+  std::optional<double> host_reference_ns = std::nullopt;
 };
 [[nodiscard]] HostCounters read_host_counters();
 
@@ -34,6 +38,7 @@ struct Conditions {
   std::optional<double> load_average_begin = std::nullopt, load_average_end = std::nullopt;
   std::optional<double> throttled_s = std::nullopt;
   std::optional<std::uint64_t> thermal_throttle_count = std::nullopt;
+  std::optional<double> host_slowdown = std::nullopt;  // host code beside the cells, alone is 1
   std::vector<std::string> warnings = {};
 };
 [[nodiscard]] Conditions conditions_between(const HostCounters& begin, const HostCounters& end,
@@ -46,7 +51,7 @@ struct Conditions {
 // What the numbers say may have disturbed the run, one sentence each; empty for a run too short to
 // tell. More than 1 % of the processors' time taken by the hypervisor, more than 10 % of the
 // processors busy with other programs, more than 0.1 % of the run stopped by the container's limit,
-// or any throttling for heat.
+// any throttling for heat, or host code that ran 1.1 times as long as it does alone.
 [[nodiscard]] std::vector<std::string> disturbances(const Conditions& conditions,
                                                     std::uint64_t cpu_count);
 

@@ -205,6 +205,8 @@ void merge_device(const Environment& facts, Environment* environment) {
   environment->profile_name = facts.profile_name;
   environment->profile_hash = facts.profile_hash;
   environment->times_borrowed_from = facts.times_borrowed_from;
+  environment->profile_host_reference_ns = facts.profile_host_reference_ns;
+  environment->profile_host_reference_basis = facts.profile_host_reference_basis;
 }
 
 void merge_build(const Environment& facts, Environment* environment) {

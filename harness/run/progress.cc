@@ -55,7 +55,21 @@ void Progress::cell_done(const CellResult& result) {
                result.reason.substr(0, kReasonLengthMax));
   }
   const bool tenth = done_ * 10 / total_ != (done_ - 1) * 10 / total_;
-  if (on_terminal_ || tenth) {
+  // Passes have drawn the line already, up to the last cell.
+  if (pass_total_ == 0 ? on_terminal_ || tenth : done_ == total_) {
+    draw();
+  }
+}
+
+void Progress::expect_passes(std::uint64_t total) { pass_total_ = total; }
+
+void Progress::passes_done(std::uint64_t count) {
+  if (pass_total_ == 0) return;
+  const std::uint64_t before = passes_done_;
+  // A cell that failed early makes none of the passes that were counted for it.
+  passes_done_ = std::min(pass_total_, passes_done_ + count);
+  const bool tenth = passes_done_ * 10 / pass_total_ != before * 10 / pass_total_;
+  if (done_ < total_ && (on_terminal_ || tenth)) {
     draw();
   }
 }
@@ -66,8 +80,13 @@ void Progress::draw() {
   }
   const double elapsed_s =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
-  const std::uint64_t done_here = done_ - already_done_;
+  const bool in_passes = pass_total_ > 0;
+  const std::uint64_t done_here = in_passes ? passes_done_ : done_ - already_done_;
+  const std::uint64_t left_here = in_passes ? pass_total_ - passes_done_ : total_ - done_;
   std::string line = fmt::format("{}/{} cells", done_, total_);
+  if (in_passes && done_ < total_) {
+    line += fmt::format(", {} % of the passes", passes_done_ * 100 / pass_total_);
+  }
   if (oom_ > 0) {
     line += fmt::format(", {} out of memory", oom_);
   }
@@ -76,10 +95,12 @@ void Progress::draw() {
   }
   if (done_here > 0 && done_ < total_) {
     line += fmt::format(", {} left", format_duration(elapsed_s / static_cast<double>(done_here) *
-                                                     static_cast<double>(total_ - done_)));
+                                                     static_cast<double>(left_here)));
   }
   if (on_terminal_) {
-    const std::uint64_t filled = done_ * kBarWidth / total_;
+    const std::uint64_t filled = in_passes && done_ < total_
+                                     ? passes_done_ * kBarWidth / pass_total_
+                                     : done_ * kBarWidth / total_;
     clear();
     fmt::print(out_, "[{:#<{}}{:.<{}}] {}", "", filled, "", kBarWidth - filled, line);
   } else {

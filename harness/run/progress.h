@@ -23,6 +23,11 @@ class Progress {
   // One more cell is done. Cells that crashed, timed out or failed get a line with the reason.
   void cell_done(const CellResult& result);
 
+  // Where cells end together at last, passes tell how far the run is: `total` of them are to come,
+  // as far as is known.
+  void expect_passes(std::uint64_t total);
+  void passes_done(std::uint64_t count);
+
  private:
   void draw();
   void clear();
@@ -32,6 +37,8 @@ class Progress {
   std::uint64_t total_;
   std::uint64_t already_done_;
   std::uint64_t done_;
+  std::uint64_t pass_total_ = 0;  // 0: passes are not told
+  std::uint64_t passes_done_ = 0;
   std::uint64_t oom_ = 0;
   std::uint64_t broken_ = 0;
   std::chrono::steady_clock::time_point started_;

@@ -33,6 +33,10 @@ VerifyLevel level_of(const Json& json) {
 
 constexpr const char* kResultsName = "results.jsonl";
 constexpr const char* kManifestName = "plan.json";
+constexpr const char* kOrderCells = "cells";
+constexpr const char* kOrderRounds = "rounds";
+
+const char* order_name(bool in_rounds) { return in_rounds ? kOrderRounds : kOrderCells; }
 
 std::string join(const std::string& folder, const char* name) {
   return (fs::path(folder) / name).string();
@@ -53,6 +57,10 @@ void check_same_plan(const std::string& folder, const RunManifest& before, const
   if (before.verify != now.verify) {
     differences.push_back(
         fmt::format("verify: was {}, is {}", to_string(before.verify), to_string(now.verify)));
+  }
+  if (before.in_rounds != now.in_rounds) {
+    differences.push_back(fmt::format("pass order: was {}, is {}", order_name(before.in_rounds),
+                                      order_name(now.in_rounds)));
   }
   std::set<std::string> ids;
   for (const CellKey& key : now.cells) {
@@ -179,6 +187,7 @@ std::string to_json(const RunManifest& manifest) {
                      {"pass_count_max", manifest.pass_count_max},
                      {"verify", to_string(manifest.verify)},
                      {"timeout_s", manifest.timeout_s},
+                     {"pass_order", order_name(manifest.in_rounds)},
                      {"program", mark_json(manifest.program)},
                      {"files", files},
                      {"cells", cells}};
@@ -199,6 +208,7 @@ RunManifest manifest_from_json(const std::string& text, const std::string& where
     manifest.pass_count_max = json.value("pass_count_max", 0U);
     manifest.verify = level_of(json.at("verify"));
     json.at("timeout_s").get_to(manifest.timeout_s);
+    manifest.in_rounds = json.value("pass_order", std::string(kOrderCells)) == kOrderRounds;
     const auto mark_of = [](const Json& mark) {
       return FileMark{.path = mark.at("path").get<std::string>(),
                       .hash = mark.at("hash").get<std::string>()};
@@ -230,7 +240,8 @@ RunFolder RunFolder::create(const std::string& folder, const RunManifest& manife
   FolderLock lock = claim_empty_folder(
       folder, "to go on with the run in it add --resume, else choose another --out DIR");
   write_file(join(folder, kManifestName), to_json(manifest));
-  return RunFolder(std::move(lock), RunFileWriter::create(results_path(folder), environment));
+  return RunFolder(folder, std::move(lock),
+                   RunFileWriter::create(results_path(folder), environment));
 }
 
 RunFolder RunFolder::resume(const std::string& folder, const RunManifest& manifest,
@@ -242,12 +253,20 @@ RunFolder RunFolder::resume(const std::string& folder, const RunManifest& manife
   RunFile file = read_run_file(results_path(folder), CellDetail::Summary);
   check_same_plan(folder, before, manifest, file.environment, environment);
   write_file(join(folder, kManifestName), to_json(manifest));
-  RunFolder resumed(std::move(lock), RunFileWriter::resume(results_path(folder)));
+  RunFolder resumed(folder, std::move(lock), RunFileWriter::resume(results_path(folder)));
   std::copy_if(std::make_move_iterator(file.cells.begin()),
                std::make_move_iterator(file.cells.end()), std::back_inserter(resumed.kept_),
-               [](const CellResult& cell) { return is_finished(cell.status); });
+               [](const CellResult& cell) { return is_finished(cell); });
   resumed.notes_ = edited_scenarios(before, manifest);
   return resumed;
+}
+
+void RunFolder::finish() {
+  try {
+    drop_replaced_parts(results_path(folder_));
+  } catch (const WriteError&) {
+    // The file is as it was, and its readers know which lines count.
+  }
 }
 
 std::string results_path(const std::string& folder) { return join(folder, kResultsName); }
@@ -255,6 +274,10 @@ std::string results_path(const std::string& folder) { return join(folder, kResul
 bool is_finished(CellStatus status) {
   return status == CellStatus::Ok || status == CellStatus::OomStopped ||
          status == CellStatus::Skipped;
+}
+
+bool is_finished(const CellResult& cell) {
+  return is_finished(cell.status) && cell.passes_to_come == 0;
 }
 
 std::vector<std::string> environment_differences(const Environment& before,

@@ -39,6 +39,7 @@ struct RunManifest {
   std::uint32_t pass_count_max = 0;
   VerifyLevel verify = VerifyLevel::Edges;
   std::uint64_t timeout_s = 0;
+  bool in_rounds = false;  // the passes of each cell are spread over the run (rounds.h)
   std::vector<CellKey> cells;
   // What ran the cells, so that they can be run again; empty in plans of older versions.
   FileMark program = {};
@@ -69,6 +70,9 @@ class RunFolder {
   // ends with a whole line.
   void append(const CellResult& result) { file_.append(result); }
 
+  // Every cell has ended: lines that were results so far go.
+  void finish();
+
   // Results kept from the earlier run.
   [[nodiscard]] const std::vector<CellResult>& kept() const { return kept_; }
 
@@ -76,8 +80,10 @@ class RunFolder {
   [[nodiscard]] const std::vector<std::string>& notes() const { return notes_; }
 
  private:
-  RunFolder(FolderLock lock, RunFileWriter file) : lock_(std::move(lock)), file_(std::move(file)) {}
+  RunFolder(std::string folder, FolderLock lock, RunFileWriter file)
+      : folder_(std::move(folder)), lock_(std::move(lock)), file_(std::move(file)) {}
 
+  std::string folder_;
   FolderLock lock_;
   RunFileWriter file_;
   std::vector<CellResult> kept_;
@@ -89,6 +95,8 @@ class RunFolder {
 
 // Ok, stopped by an OOM, or skipped: running it again would tell nothing new.
 [[nodiscard]] bool is_finished(CellStatus status);
+// That, and all of its passes were made.
+[[nodiscard]] bool is_finished(const CellResult& cell);
 
 // What differs between two environments so that their results should not stand in one table:
 // "git_sha: was a1, is b2".

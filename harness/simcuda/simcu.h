@@ -57,6 +57,13 @@ SIMCU_API int simcu_register_kernel(const char* name_part, SimcuKernelModel mode
 // device memory. Dereferencing a device pointer itself faults, as on a real host.
 SIMCU_API void* simcu_view(const void* device_pointer, uint64_t size_bytes);
 
+// `touch` is called before any copy, fill or simcu_view comes to bytes of device memory, on the
+// thread that does it, without any lock of the simulator: for a checker that writes its own bytes
+// only where somebody comes near them. One at a time; null ends it. A call that another thread has
+// begun may still go on then.
+typedef void (*SimcuTouch)(const void* device_pointer, uint64_t size_bytes, void* context);
+SIMCU_API void simcu_watch_touches(SimcuTouch touch, void* context);
+
 // Faults: the nth call (1 = next) of `api` ("cudaMalloc", "cuMemCreate", ...) and the count - 1
 // after it fail with `error` (a cudaError_t or CUresult; errors that break a real context break
 // this one for good). api null clears the plan. A name that no function has, or one of a function

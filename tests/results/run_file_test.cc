@@ -81,6 +81,35 @@ TEST_CASE("of a cell that was run twice the last line counts, in the first one's
   CHECK(run.replaced_line_count == 1);
 }
 
+TEST_CASE("results so far that a later line replaced can be taken out, and nothing else") {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("results.jsonl");
+  const auto part_of_seed = [](std::uint64_t seed) {
+    CellResult part = cell_of_seed(seed, 1);
+    part.passes_to_come = 2;
+    return part;
+  };
+  const auto line_of = [](const CellResult& cell) { return to_json_line(cell) + "\n"; };
+  RunFileWriter writer = RunFileWriter::create(path, sample::environment());
+  const std::string head = folder.read("results.jsonl");
+  const CellResult last = part_of_seed(3);
+  CellResult crashed = cell_of_seed(2, 5);
+  crashed.passes_to_come = 0;
+  for (const CellResult& cell : {part_of_seed(2), part_of_seed(1), part_of_seed(1), crashed}) {
+    writer.append(cell);
+  }
+  CellResult whole = cell_of_seed(1, 10);
+  whole.passes_to_come = 0;
+  for (const CellResult& cell : {whole, last, crashed}) writer.append(cell);
+  REQUIRE(read_run_file(path).replaced_parts.size() == 3);
+  drop_replaced_parts(path);
+  // What was no part stays, though it was replaced, and so does a part that nothing replaced.
+  CHECK(folder.read("results.jsonl") ==
+        head + line_of(crashed) + line_of(whole) + line_of(last) + line_of(crashed));
+  drop_replaced_parts(path);
+  CHECK(read_run_file(path).cells.size() == 3);
+}
+
 TEST_CASE("a scenario that was edited between two halves of a run has its last results") {
   const TemporaryFolder folder;
   CellResult before = cell_of_seed(1, 10);

@@ -50,7 +50,24 @@ inline PassSummary pass() {
           .allocate_own_buckets = {{.index = 1, .count = 349}},
           .deallocate_own_buckets = {{.index = 2, .count = 231}},
           .oom_count = 4,
-          .residue_bytes = 2097152};
+          .residue_bytes = 2097152,
+          .begin_s = 0.75,
+          .host_reference_ns = 301.5};
+}
+
+inline void fill_latencies(CellResult& cell) {
+  cell.passes_to_come = 2;
+  cell.host_reference_ns = 302.5, cell.host_scale = 0.875;
+  cell.scaled = {.allocate_p50_ns = 910,
+                 .allocate_p99_ns = 2900,
+                 .deallocate_p50_ns = 455,
+                 .deallocate_p99_ns = 1400};
+  cell.allocate = operation(360, 1000);
+  cell.deallocate = operation(240, 500);
+  cell.repeat = {.allocate_p50 = {.low_ns = 880, .high_ns = 1140, .between_share = 0.13},
+                 .allocate_p99 = {.low_ns = 2400, .high_ns = 3700, .between_share = 0.22},
+                 .deallocate_p50 = {.low_ns = 440, .high_ns = 570, .between_share = 0.14},
+                 .deallocate_p99 = {.low_ns = 1200, .high_ns = 1850, .between_share = 0.23}};
 }
 
 inline CellResult cell() {
@@ -82,12 +99,7 @@ inline CellResult cell() {
   cell.retry_count = 1, cell.synchronize_all_count = 13;
   cell.counters = {{"num_ooms", 3}, {"drift", -4}};
   cell.pass_count = 6;
-  cell.allocate = operation(360, 1000);
-  cell.deallocate = operation(240, 500);
-  cell.repeat = {.allocate_p50 = {.low_ns = 880, .high_ns = 1140, .between_share = 0.13},
-                 .allocate_p99 = {.low_ns = 2400, .high_ns = 3700, .between_share = 0.22},
-                 .deallocate_p50 = {.low_ns = 440, .high_ns = 570, .between_share = 0.14},
-                 .deallocate_p99 = {.low_ns = 1200, .high_ns = 1850, .between_share = 0.23}};
+  fill_latencies(cell);
   cell.size_classes = {
       {.size_class = "<=512B", .allocate = operation(100, 300), .deallocate = operation(0, 0)}};
   cell.passes = {pass()};
@@ -141,6 +153,9 @@ inline Environment environment() {
           .gpu_memory_bytes = 150000000000,
           .clock_resolution_ns = 1,
           .clock_overhead_ns = 19.5,
+          .host_reference_ns = 290.5,
+          .profile_host_reference_ns = 250.5,
+          .profile_host_reference_basis = "measured",
           .warnings = {"load average 3.1"}};
 }
 

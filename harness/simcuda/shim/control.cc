@@ -14,6 +14,7 @@
 #include "harness/simcuda/shim/library.h"
 #include "harness/simcuda/shim/sanitizers.h"
 #include "harness/simcuda/shim/simulated_device.h"
+#include "harness/simcuda/shim/touches.h"
 
 namespace simcuda {
 namespace {
@@ -172,6 +173,7 @@ SIMCU_API void* simcu_view(const void* device_pointer, uint64_t size_bytes) {
   if (device == nullptr) {
     return nullptr;
   }
+  tell_touch(device_pointer, size_bytes);
   const std::lock_guard lock(device->mutex);
   void* const view = device->view(address, size_bytes);
   if (view != nullptr && size_bytes != 0 &&
@@ -180,6 +182,10 @@ SIMCU_API void* simcu_view(const void* device_pointer, uint64_t size_bytes) {
     static_cast<unsigned char*>(view)[size_bytes / 2] ^= 1;
   }
   return view;
+}
+
+SIMCU_API void simcu_watch_touches(SimcuTouch touch, void* context) {
+  watch_touches(touch, context);
 }
 
 SIMCU_API int simcu_fail_calls(const char* api, uint64_t nth, uint64_t count, int error) {

@@ -11,6 +11,7 @@
 #include "harness/simcuda/shim/library.h"
 #include "harness/simcuda/shim/peers.h"
 #include "harness/simcuda/shim/simulated_device.h"
+#include "harness/simcuda/shim/touches.h"
 
 namespace simcuda {
 namespace {
@@ -27,6 +28,7 @@ Bytes locate(const void* pointer, std::size_t size_bytes) {
   if (device == nullptr) {
     return {.data = static_cast<unsigned char*>(const_cast<void*>(pointer))};
   }
+  tell_touch(pointer, size_bytes);
   const std::lock_guard lock(device->mutex);
   return {.data = static_cast<unsigned char*>(device->view(address, size_bytes)), .device = device};
 }

@@ -4,12 +4,16 @@
 #include "harness/cell/cell.h"
 #include "base/error.h"
 
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -89,6 +93,58 @@ TEST_CASE("a cell on the null backend is complete") {
   std::uint64_t count = 0;
   for (const SizeClassLatency& latency : result.size_classes) count += latency.allocate.total.count;
   REQUIRE(count == result.allocate.total.count);
+}
+
+TEST_CASE("a cell in rounds waits before each pass but the first, and hands over what it has") {
+  int ends[2] = {-1, -1};
+  REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+  CellSpec spec = spec_of("fuzz_1", "null");
+  spec.in_rounds = true;
+  spec.pass_count = 4;
+  std::uint32_t wait_count = 0;
+  std::thread parent([&] {
+    const TurnMessage turn;
+    char waits = 0;
+    while (read(ends[1], &waits, 1) == 1) {
+      ++wait_count;
+      if (write(ends[1], &turn, sizeof turn) != sizeof turn) break;
+    }
+  });
+  PassTurns turns(ends[0]);
+  std::vector<CellResult> parts;
+  const CellResult result =
+      run_cell(spec, &turns, [&](const CellResult& part) { parts.push_back(part); });
+  close(ends[0]);
+  parent.join();
+  close(ends[1]);
+  REQUIRE(result.status == CellStatus::Ok);
+  CHECK(wait_count == 3);
+  CHECK(result.pass_count == 4);
+  CHECK(result.passes_to_come == 0);
+  CHECK(result.allocate.total.count == 4 * result.allocate_count);
+  // After 1 and 2 passes; after 3 nothing, so that parts stay few.
+  REQUIRE(parts.size() == 2);
+  CHECK(parts[0].passes_to_come == 3);
+  CHECK(parts[0].allocate.total.count == result.allocate_count);
+  CHECK(parts[1].passes_to_come == 2);
+  CHECK(parts[1].size_classes.size() == result.size_classes.size());
+  // The time of waiting is between the passes, and not the cell's.
+  CHECK(turns.waited_s() > 0);
+  CHECK(result.passes[3].begin_s - result.passes[0].begin_s >= turns.waited_s());
+  CHECK(result.wall_s + turns.waited_s() >= result.passes[3].begin_s);
+}
+
+TEST_CASE("host parts are scaled by the reference beside each pass") {
+  CellSpec spec = spec_of("fuzz_1", "null");
+  CHECK(run_cell(spec).scaled.allocate_p50_ns == 0);
+  spec.host_reference_target_ns = 1;  // a host that takes next to no time
+  const CellResult result = run_cell(spec);
+  REQUIRE(result.passes.size() == 3);
+  for (const PassSummary& pass : result.passes) CHECK(pass.host_reference_ns > 1);
+  CHECK(result.host_reference_ns > 1);
+  CHECK(result.host_scale > 0);
+  CHECK(result.host_scale < 1);
+  CHECK(result.scaled.allocate_p50_ns < result.allocate.host.p50_ns);
 }
 
 TEST_CASE("bad input is a failed cell with a reason, and a file that cannot be written an error") {
@@ -252,8 +308,7 @@ TEST_CASE("what is checked changes no figure of a pool with several streams", "[
   };
   const CellResult off = run(VerifyLevel::Off);
   REQUIRE(off.oom_count > 0);
-  // The level whole takes the same passes, and half a minute.
-  for (const VerifyLevel level : {VerifyLevel::Edges}) {
+  for (const VerifyLevel level : {VerifyLevel::Edges, VerifyLevel::Whole}) {
     const CellResult checked = run(level);
     CHECK(checked.placement_hash == off.placement_hash);
     CHECK(checked.oom_count == off.oom_count);

@@ -18,6 +18,7 @@
 #include "base/bytes.h"
 #include "harness/cell/cell.h"
 #include "harness/check/verify.h"
+#include "harness/replay/block_pattern.h"
 #include "harness/replay/device_work.h"
 #include "harness/replay/simcu_api.h"
 #include "harness/replay/trace_compiler.h"
@@ -146,6 +147,75 @@ TEST_CASE("a byte lost at the very end of a block is found at both levels") {
         verify(backend, level, {alloc(7, 1003), alloc(8, 512), free_of(8), free_of(7)});
     CHECK(says(report, "block 7 (event 0, 1003 bytes) has changed bytes at offset 1000"));
   }
+}
+
+TEST_CASE("who looks into a block in the middle finds the pattern, and may write it back") {
+  if (!on_simcuda()) return;
+  HarmfulBackend backend;
+  char* first = nullptr;
+  std::vector<std::uint64_t> words(1000);
+  backend.harm = [&](void* pointer, std::uint64_t size_bytes) {
+    if (size_bytes > kMiB) {
+      first = static_cast<char*>(pointer);
+      return;
+    }
+    // Over the end of a granule, at no multiple of its size.
+    (void)cudaMemcpy(words.data(), first + kMiB - 800, 8000, cudaMemcpyDeviceToHost);
+    (void)cudaMemset(first + kMiB - 800, 0, 8000);
+    (void)cudaMemcpy(first + kMiB - 800, words.data(), 8000, cudaMemcpyHostToDevice);
+  };
+  const VerifyReport report = verify(backend, VerifyLevel::Whole,
+                                     {alloc(7, 3 * kMiB), alloc(8, 512), free_of(8), free_of(7)});
+  CHECK(!report.broken_rule);
+  for (std::uint64_t i = 0; i < words.size(); ++i) {
+    REQUIRE(words[i] == pattern_word({.event_index = 0, .offset_bytes = kMiB - 800 + 8 * i}));
+  }
+}
+
+TEST_CASE("writes beside a block are no harm to it, and its last byte is its own") {
+  if (!on_simcuda()) return;
+  for (const std::uint64_t size_bytes : {std::uint64_t{600}, std::uint64_t{70'001}}) {
+    for (const bool harms : {false, true}) {
+      HarmfulBackend backend;
+      char* first = nullptr;
+      backend.harm = [&](void* pointer, std::uint64_t size) {
+        if (size == size_bytes) {
+          first = static_cast<char*>(pointer);
+        } else {
+          (void)cudaMemset(first + size_bytes - (harms ? 1 : 0), 0x5A, 8);
+        }
+      };
+      const VerifyReport report =
+          verify(backend, VerifyLevel::Whole,
+                 {alloc(7, size_bytes), alloc(8, 64), free_of(8), free_of(7)});
+      CHECK(report.broken_rule.has_value() == harms);
+    }
+  }
+}
+
+TEST_CASE("pages that were lost under a live block are found, wherever they lie in it") {
+  if (!on_simcuda()) return;
+  HarmfulBackend backend;
+  char* first = nullptr;
+  backend.harm = [&](void* pointer, std::uint64_t size_bytes) {
+    if (size_bytes > kMiB) {
+      first = static_cast<char*>(pointer);
+      return;
+    }
+    // The block is given back and taken again behind the program's back: fresh pages lie under it.
+    (void)cudaFree(first);
+    void* again = nullptr;
+    (void)cudaMalloc(&again, 8 * kMiB);
+    CHECK(again == first);
+    // Its first and last words are put back as they were.
+    const std::uint64_t begin = pattern_word({.event_index = 0, .offset_bytes = 0});
+    const std::uint64_t end = pattern_word({.event_index = 0, .offset_bytes = 8 * kMiB - 8});
+    (void)cudaMemcpy(first, &begin, sizeof begin, cudaMemcpyHostToDevice);
+    (void)cudaMemcpy(first + 8 * kMiB - 8, &end, sizeof end, cudaMemcpyHostToDevice);
+  };
+  const VerifyReport report =
+      verify(backend, VerifyLevel::Whole, {alloc(7, 8 * kMiB), alloc(8, 512)});
+  CHECK(says(report, "block 7 (event 0, 8388608 bytes) has changed bytes"));
 }
 
 TEST_CASE("a block that is never freed is looked at in the end") {

@@ -72,8 +72,7 @@ TEST_CASE("figures are those of a pass that writes into no block, whatever is ch
   const CellResult off = run_pluggable(conf, VerifyLevel::Off);
   CHECK(off.contents_placement_hash.empty());
   CHECK_FALSE(off.contents_oom_count);
-  // The level whole takes the same passes, and half a minute.
-  for (const VerifyLevel level : {VerifyLevel::Edges}) {
+  for (const VerifyLevel level : {VerifyLevel::Edges, VerifyLevel::Whole}) {
     const CellResult checked = run_pluggable(conf, level);
     INFO(to_string(level) << ": " << checked.reason);
     CHECK(checked.status == CellStatus::Ok);

@@ -3,6 +3,7 @@
 #include "harness/measure/recorder.h"
 
 #include <cstdint>
+#include <vector>
 
 #include "harness/measure/clock.h"
 #include "tests/catch.h"
@@ -50,6 +51,30 @@ TEST_CASE("allocate and deallocate, size classes and parts are kept apart") {
   REQUIRE(recorder.latency_all().count == 3);
   REQUIRE(recorder.latency_all().max_ns == 100'060);
   REQUIRE(recorder.driver_ns_total() == 105'000);
+}
+
+TEST_CASE("scaled totals have their host part multiplied, pass by pass") {
+  Recorder sum(simulated());
+  Recorder pass(simulated());
+  pass.add(Operation::Allocate, 0, 40, 0);
+  REQUIRE(pass.scaled_latency(Operation::Allocate).count == 0);
+  for (const double factor : {0.5, 2.0}) {
+    pass.clear();
+    pass.scale_host(factor);
+    pass.add(Operation::Allocate, 0, 40, 1'000);
+    pass.add(Operation::Deallocate, 3, 8, 0);
+    sum.merge(pass);
+  }
+  const LatencySummary allocate = sum.scaled_latency(Operation::Allocate);
+  REQUIRE(allocate.count == 2);
+  REQUIRE(allocate.max_ns == 1'080);
+  REQUIRE(allocate.mean_ns == 1'050);
+  REQUIRE(sum.scaled_latency(Operation::Deallocate).max_ns == 16);
+  REQUIRE(sum.latency(Operation::Allocate).total.max_ns == 1'040);
+  REQUIRE(sum.host_scales() == std::vector<double>{0.5, 2.0});
+  pass.clear();
+  pass.add(Operation::Allocate, 0, 40, 0);
+  REQUIRE(pass.scaled_latency(Operation::Allocate).count == 0);
 }
 
 TEST_CASE("own code is the calls without driver time, and all calls where those are few") {

@@ -69,6 +69,22 @@ void take_turns(const allocmark::CellSpec& spec, bool crashes, allocmark::CellRe
   log(" ends");
 }
 
+// Makes its passes in rounds as a cell does, and writes down when; crashes in its second one where
+// that is wanted.
+void pass_in_rounds(const allocmark::CellSpec& spec, bool crashes, allocmark::CellResult& result) {
+  allocmark::PassTurns turns(allocmark::kTurnFd);
+  while (true) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(spec.key.seed));
+    if (crashes && result.pass_count == 1) crash();
+    std::ofstream(spec.placements_path, std::ios::app)
+        << spec.key.allocator << " " << ++result.pass_count << std::endl;
+    result.passes_to_come = spec.pass_count - result.pass_count;
+    if (result.passes_to_come == 0) return;
+    send(allocmark::to_json_line(result) + "\n");
+    if (!turns.wait()) return;
+  }
+}
+
 void write_pid(const std::string& path) { std::ofstream(path) << getpid() << std::endl; }
 
 // Crashes, hangs or talks too much; returns where that is not wanted.
@@ -141,6 +157,8 @@ int main(int argc, char** argv) {
     std::this_thread::sleep_for(std::chrono::milliseconds(spec.key.seed));
   } else if (kind == "turns" || kind == "turns_crash") {
     take_turns(spec, kind == "turns_crash", result);
+  } else if (kind == "rounds" || kind == "rounds_crash") {
+    pass_in_rounds(spec, kind == "rounds_crash", result);
   } else if (kind == "environment") {
     const char* path = std::getenv("SIMCUDA_PROFILE");
     result.trace_name = path == nullptr ? "none" : path;

@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "tests/catch.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/support/text_checks.h"
 
 namespace allocmark {
 namespace {
@@ -96,6 +97,46 @@ TEST_CASE("resume keeps finished cells and drops those that crashed, failed or t
   const RunFile file = read_run_file(results_path(path));
   REQUIRE(file.cells.size() == 5);
   CHECK(file.cells[1].status == CellStatus::Ok);
+}
+
+TEST_CASE("a cell whose passes were not all made counts, and is run again by resume") {
+  const TemporaryFolder folder;
+  const std::string path = folder.path("run");
+  CellResult part = make_result(1);
+  part.passes_to_come = 2;
+  {
+    RunFolder run = RunFolder::create(path, make_manifest(2), make_environment());
+    run.append(make_result(0));
+    run.append(part);
+  }
+  CHECK(read_run_file(results_path(path)).cells.size() == 2);
+  RunFolder run = RunFolder::resume(path, make_manifest(2), make_environment());
+  REQUIRE(run.kept().size() == 1);
+  CHECK(run.kept()[0].key.seed == 0);
+  run.append(make_result(1));
+  run.finish();
+  const RunFile file = read_run_file(results_path(path));
+  CHECK(file.replaced_line_count == 0);
+  CHECK(file.cells.at(1).passes_to_come == 0);
+}
+
+TEST_CASE("the order of passes is part of the plan, and of plans without one it is cell by cell") {
+  RunManifest manifest = make_manifest();
+  CHECK_FALSE(manifest_from_json(to_json(manifest), "plan.json").in_rounds);
+  manifest.in_rounds = true;
+  const std::string text = to_json(manifest);
+  CHECK(manifest_from_json(text, "plan.json").in_rounds);
+  const std::string key = "\"pass_order\": \"rounds\",";
+  const std::size_t place = text.find(key);
+  REQUIRE(place != std::string::npos);
+  const std::string older = text.substr(0, place) + text.substr(place + key.size());
+  CHECK_FALSE(manifest_from_json(older, "plan.json").in_rounds);
+  const TemporaryFolder folder;
+  const std::string path = folder.path("run");
+  static_cast<void>(RunFolder::create(path, manifest, make_environment()));
+  manifest.in_rounds = false;
+  CHECK(contains(error_of([&] { (void)RunFolder::resume(path, manifest, make_environment()); }),
+                 "pass order: was rounds, is cells"));
 }
 
 TEST_CASE("resume goes on after a last line that was cut short") {
