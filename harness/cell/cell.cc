@@ -22,21 +22,24 @@
 
 namespace allocmark {
 
-void CellRun::run() {
+bool CellRun::ready() {
   check_key();
-  if (over_) return;
+  if (over_) return false;
   prepare_trace();
-  if (over_) return;
+  if (over_) return false;
   prepare_device();
   // The partner has its context by then too, so that both see the same memory free.
   if (turns_ != nullptr && !spec_.in_rounds) (void)turns_->wait();
   enforce_capacity();
-  if (over_) return;
+  if (over_) return false;
   checked_pass();
-  if (over_) return;
+  if (over_) return false;
   contents_pass();
-  if (over_) return;
-  timed_passes();
+  return !over_;
+}
+
+void CellRun::run() {
+  if (ready()) timed_passes();
 }
 
 void CellRun::check_key() {

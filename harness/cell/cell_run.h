@@ -1,10 +1,12 @@
-// The course of one cell, as a class that cell.cc (set-up), cell_check.cc (what is checked) and
-// cell_timed.cc (what is timed) share. Others run a cell with cell.h.
+// The course of one cell, as a class that cell.cc (set-up), cell_check.cc (what is checked),
+// cell_timed.cc (what is timed) and cell_soak.cc (what is repeated for hours) share. Others run a
+// cell with cell.h or soak.h.
 #pragma once
 
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,6 +15,7 @@
 #include "allocators/backend/backend.h"
 #include "harness/cell/cell.h"
 #include "harness/cell/cell_result.h"
+#include "harness/cell/soak.h"
 #include "harness/check/timeline.h"
 #include "harness/check/verify.h"
 #include "harness/measure/clock.h"
@@ -37,8 +40,11 @@ class CellRun {
       : spec_(spec), turns_(turns), on_part_(on_part), result_(result) {}
 
   void run();
+  void soak(const SoakSpec& spec, const std::function<void(const SoakWindow&)>& on_window);
 
  private:
+  // What comes before the timed passes; false where the cell is over.
+  [[nodiscard]] bool ready();
   void check_key();
   void prepare_trace();
   void prepare_device();
@@ -65,6 +71,7 @@ class CellRun {
     StepClock steps;
     std::optional<RequestClock> requests;  // nothing where the trace tells of no requests
   };
+  void soak_pass(Backend& backend, Recorder& recorder, SoakWindow& window);
   void timed_pass(std::uint32_t pass_index);
   double measure_reference();
   void keep_pass(PassSummary summary);

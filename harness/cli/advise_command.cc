@@ -156,7 +156,7 @@ void print_table(const Advice& advice) {
                     milliseconds(facts.driver_ns_per_step), measured_cost(advice.cells, facts.conf),
                     front[at] ? "*" : ""});
   }
-  fmt::print("{}\n", text_table(rows));
+  print_fitted(stdout, text_table(rows) + "\n");
 }
 
 void print_basis(const Advice& advice) {

@@ -146,6 +146,7 @@ ParsedLine parse_command_line(int argc, const char* const* argv, const std::stri
     std::ostringstream text;
     app.exit(success, text, text);
     line.text = text.str();
+    line.is_help = true;
     return line;
   } catch (const CLI::ParseError& error) {
     throw_parse_error(error, app, {words.begin() + 1, words.end()});

@@ -39,6 +39,7 @@ struct ParsedLine {
   std::vector<std::string> argv;
   bool quiet = false;
   std::vector<std::string> notes = {};
+  bool is_help = false;  // the text is for people: it may be wrapped
 };
 
 [[nodiscard]] ParsedLine parse_command_line(int argc, const char* const* argv,

@@ -4,7 +4,7 @@
 // answers go out; with --qualify that of harness/qualify/child.h: a test comes in, its answer goes
 // out; with --conformance that of harness/conformance/conduct.h; with --threads that of
 // harness/threads/threads_process.h; with --ranks that of harness/ranks/ranks_process.h; with
-// --simcheck that of harness/simcheck/answers.h.
+// --simcheck that of harness/simcheck/answers.h; with --soak that of harness/soak/soak_process.h.
 #include <cuda_runtime_api.h>
 #include <unistd.h>
 
@@ -35,6 +35,7 @@
 #include "harness/run/run_folder.h"
 #include "harness/run/runtime_select.h"
 #include "harness/simcheck/answers.h"
+#include "harness/soak/soak_process.h"
 #include "harness/threads/threads_process.h"
 #include "results/json.h"
 
@@ -179,6 +180,11 @@ ExitCode cell_command(int argc, char** argv) {
                             std::istreambuf_iterator<char>());
     select_device(argv[4]);
     send_line(to_json(run_threads(threads_spec_from_json(input))) + "\n");
+  } else if (argc == 5 && std::string_view(argv[3]) == "--soak") {
+    const std::string input((std::istreambuf_iterator<char>(std::cin)),
+                            std::istreambuf_iterator<char>());
+    select_device(argv[4]);
+    soak_and_tell(soak_spec_from_json(input, "stdin"), send_line);
   } else if (argc == 5 && std::string_view(argv[3]) == "--ranks") {
     const std::string input((std::istreambuf_iterator<char>(std::cin)),
                             std::istreambuf_iterator<char>());

@@ -20,6 +20,7 @@
 #include "harness/cli/output_path.h"
 #include "harness/cli/parse_interleave.h"
 #include "harness/cli/run_side.h"
+#include "harness/cli/terminal.h"
 #include "harness/run/run_folder.h"
 #include "results/compare/compare.h"
 #include "results/compare/compare_writers.h"
@@ -73,10 +74,15 @@ NumbersKept numbers_kept(const CompareCommand& command) {
 
 ExitCode show(const CompareCommand& command, const Comparison& comparison) {
   if (command.out.empty()) {
-    fmt::print("{}", render(command, comparison));
+    const std::string text = render(command, comparison);
+    if (command.format == "table") {
+      print_fitted(stdout, text);
+    } else {
+      fmt::print("{}", text);
+    }
   } else {
     write_file(command.out, render(command, comparison));
-    fmt::print("{}", render_comparison(comparison, detail_of(command)));
+    print_fitted(stdout, render_comparison(comparison, detail_of(command)));
   }
   return comparison.exit_code;
 }

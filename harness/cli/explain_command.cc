@@ -16,6 +16,7 @@
 #include "allocators/registry.h"
 #include "base/error.h"
 #include "harness/cli/commands.h"
+#include "harness/cli/terminal.h"
 
 namespace allocmark {
 namespace {
@@ -77,7 +78,7 @@ const BackendEntry& entry_of(const ExplainCommand& command) {
 ExitCode run_explain(const ExplainCommand& command) {
   const BackendEntry& entry = entry_of(command);
   if (!command.conf) {
-    fmt::print("{}", caching::explain_keys(rules_of(entry)));
+    print_fitted(stdout, caching::explain_keys(rules_of(entry)));
     return ExitCode::Pass;
   }
   const std::string conf = *command.conf == "unset" ? "" : *command.conf;
@@ -88,7 +89,7 @@ ExitCode run_explain(const ExplainCommand& command) {
   }
   if (family_of(entry.name) == "caching") {
     // Says of a bad string what PyTorch itself would make of it, too.
-    fmt::print("{}", caching::explain_conf(conf, rules_of(entry)));
+    print_fitted(stdout, caching::explain_conf(conf, rules_of(entry)));
     return error.has_value() ? ExitCode::Usage : ExitCode::Pass;
   }
   if (error.has_value()) {

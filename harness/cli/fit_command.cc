@@ -65,7 +65,7 @@ void print_table(const SearchResult& result) {
                     known ? format_bytes(least_bytes - result.needed_bytes) : "",
                     std::to_string(facts->pass_count)});
   }
-  fmt::print("{}\n", text_table(rows));
+  print_fitted(stdout, text_table(rows) + "\n");
   for (const SettingFacts* facts : order) {
     if (!facts->serves_below_bytes) continue;
     print_wrapped(stdout,

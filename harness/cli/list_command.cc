@@ -14,6 +14,7 @@
 #include "allocators/registry.h"
 #include "base/bytes.h"
 #include "harness/cli/commands.h"
+#include "harness/cli/terminal.h"
 #include "harness/run/cards.h"
 #include "harness/run/child_process.h"
 #include "harness/run/environment.h"
@@ -40,10 +41,9 @@ void print_rows(const Kind& kind) {
   for (const Row& row : rows) {
     width = std::max(width, row.name.size());
   }
-  fmt::print("{}:\n", title);
-  for (const Row& row : rows) {
-    fmt::print("  {:<{}}  {}\n", row.name, width, row.text);
-  }
+  std::string text = title + ":\n";
+  for (const Row& row : rows) text += fmt::format("  {:<{}}  {}\n", row.name, width, row.text);
+  print_fitted(stdout, text);
 }
 
 // One table for each folder.

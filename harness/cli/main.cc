@@ -13,6 +13,7 @@
 #include "base/streams.h"
 #include "harness/cli/app.h"
 #include "harness/cli/commands.h"
+#include "harness/cli/terminal.h"
 #include "harness/run/environment.h"
 
 namespace allocmark {
@@ -50,13 +51,18 @@ ExitCode run_main(int argc, char** argv) {
   const QuietStderr quiet(line.quiet);
   for (const std::string& note : line.notes) fmt::print(stderr, "{}\n", note);
   if (line.run) return line.run(line.argv);
-  fmt::print("{}", line.text);
+  if (line.is_help) {
+    print_fitted(stdout, line.text);
+  } else {
+    fmt::print("{}", line.text);
+  }
   return ExitCode::Pass;
 }
 
 // A message that begins with its command, "allocmark run: ...", names the program already.
 void print_error(std::string_view message) {
-  fmt::print(stderr, "{}{}\n", message.starts_with("allocmark") ? "" : "allocmark: ", message);
+  print_fitted(stderr, fmt::format("{}{}\n",
+                                   message.starts_with("allocmark") ? "" : "allocmark: ", message));
 }
 
 // A full disk or a closed stream must not look like a complete answer. Who stops reading has enough

@@ -17,6 +17,7 @@
 #include "base/output_file.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/output_path.h"
+#include "harness/cli/terminal.h"
 #include "harness/fleet/fleet_baseline.h"
 #include "harness/fleet/fleet_text.h"
 #include "harness/fleet/merge_runs.h"
@@ -106,7 +107,7 @@ ExitCode merge_shards(const MergeCommand& command, const std::vector<std::string
   for (const std::string& folder : folders) shards.push_back(fleet::read_shard(folder));
   const fleet::MergedRun run = fleet::merge_runs(shards, command.any_machine);
   fleet::write_run(command.out, run);
-  fmt::print("{}", fleet::merge_text(run, shards.size()));
+  print_fitted(stdout, fleet::merge_text(run, shards.size()));
   if (!run.conflicts.empty()) return ExitCode::Regression;
   const bool is_whole = run.missing.empty() && run.unfinished.empty();
   return is_whole ? ExitCode::Pass : ExitCode::CellsIncomplete;
@@ -136,7 +137,11 @@ ExitCode merge_nodes(const MergeCommand& command) {
   fleet.kinds = fleet::find_outliers(fleet.rows);
   fleet::decide(fleet.rows);
   write_fleet(command, fleet);
-  fmt::print("{}", command.format == "json" ? render_fleet_json(fleet) : render_fleet_table(fleet));
+  if (command.format == "json") {
+    fmt::print("{}", render_fleet_json(fleet));
+  } else {
+    print_fitted(stdout, render_fleet_table(fleet));
+  }
   return fleet_exit_code(fleet);
 }
 

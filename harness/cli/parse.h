@@ -41,6 +41,7 @@ struct RunCommand {
   std::string verify = "edges";
   bool timeline = false;               // timelines/ in the results folder
   bool html = true;                    // report.html, when the run has ended
+  std::string soak_for;                // "8h"; empty = a few passes
   std::string until_width;             // "5%"; empty = a fixed number of passes
   std::uint32_t pass_count_max = 200;  // with until_width
   // Two programs, allocators or config strings to run in turn; empty = none.

@@ -10,6 +10,7 @@
 #include "base/output_file.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/parse_qualify.h"
+#include "harness/cli/terminal.h"
 #include "harness/qualify/baseline.h"
 #include "harness/qualify/conduct.h"
 #include "harness/qualify/exports.h"
@@ -145,7 +146,13 @@ ExitCode qualify_command(const QualifyCommand& command) {
   if (command.one_line) return say_one_line(command, options);
   const qualify::Report report = qualify_machine(command, options);
   for (const auto& form : kForms) {
-    if (command.format == form.format) fmt::print("{}", form.render(report, options.fails_from));
+    if (command.format != form.format) continue;
+    const std::string text = form.render(report, options.fails_from);
+    if (command.format == "table") {
+      print_fitted(stdout, text);
+    } else {
+      fmt::print("{}", text);
+    }
   }
   return report.exit_code;
 }

@@ -16,6 +16,7 @@
 #include "harness/cli/parse_report.h"
 #include "harness/cli/report_pages.h"
 #include "harness/cli/run_output.h"
+#include "harness/cli/terminal.h"
 #include "harness/run/conditions.h"
 #include "harness/run/run_folder.h"
 #include "results/compare/compare_writers.h"
@@ -54,7 +55,7 @@ ExitCode report_sides(const ReportCommand& command, PagesRequest pages) {
     fmt::print("{}", render_comparison_json(comparison));
     return ExitCode::Pass;
   }
-  fmt::print("{}", render_comparison(comparison, Detail::Findings));
+  print_fitted(stdout, render_comparison(comparison, Detail::Findings));
   if (command.format == "table") return ExitCode::Pass;
   const fs::path folder(command.folder);
   write_side_reports(command.folder, run.plan);

@@ -27,6 +27,7 @@
 #include "harness/cli/report_pages.h"
 #include "harness/cli/run_output.h"
 #include "harness/cli/run_request.h"
+#include "harness/cli/run_soak.h"
 #include "harness/cli/run_specs.h"
 #include "harness/cli/terminal.h"
 #include "harness/measure/host_reference.h"
@@ -380,6 +381,7 @@ bool say_changed_files(const std::vector<FileMark>& marks) {
 
 ExitCode run_command(const RunCommand& command) {
   check_usage(command);
+  if (!command.soak_for.empty()) check_soak_usage(command);
   if (!command.ab.empty()) return ab_command(command);
   const std::string program_path = own_program_path();
   const Work work = plan_work(command, program_path);
@@ -398,6 +400,9 @@ ExitCode run_command(const RunCommand& command) {
                           .calibration = calibration ? &*calibration : nullptr};
   const std::string folder =
       command.out.empty() ? make_new_folder(default_folder(work.manifest.title)) : command.out;
+  if (!command.soak_for.empty()) {
+    return soak_cells(command, work.manifest, work.cells, folder, environment);
+  }
 
   HostCounters counters = read_host_counters();
   counters.host_reference_ns = environment.host_reference_ns;

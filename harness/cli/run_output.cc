@@ -173,7 +173,7 @@ std::string count_by_status(const std::vector<CellResult>& cells, std::size_t pl
 void print_answer(const std::vector<CellResult>& cells, std::FILE* people) {
   const RunAnswer answer = run_answer(cells, terminal_style());
   if (!answer.paste.empty()) fmt::print(people, "to set it: {}\n", answer.paste);
-  fmt::print(people, "answer: {}\n", answer.sentence);
+  print_fitted(people, fmt::format("answer: {}\n", answer.sentence));
 }
 
 namespace {

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include <fmt/format.h>
+#include "harness/cli/fit_text.h"
 #include "results/columns/text.h"
 
 namespace allocmark {
@@ -29,7 +30,7 @@ std::size_t named_width() {
 
 }  // namespace
 
-std::size_t output_width(std::FILE* stream) {
+std::size_t known_width(std::FILE* stream) {
   if (const std::size_t width = named_width(); width > 0) return width;
   winsize size{};
   // A terminal that does not know its width says 0.
@@ -40,7 +41,17 @@ std::size_t output_width(std::FILE* stream) {
   if (isatty(fd) == 1 && ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
     return size.ws_col;
   }
-  return kPipeWidth;
+  return 0;
+}
+
+std::size_t output_width(std::FILE* stream) {
+  const std::size_t width = known_width(stream);
+  return width > 0 ? width : kPipeWidth;
+}
+
+void print_fitted(std::FILE* stream, std::string_view text) {
+  const std::size_t width = known_width(stream);
+  fmt::print(stream, "{}", width > 0 ? fit_text(text, width) : std::string(text));
 }
 
 void print_wrapped(std::FILE* stream, std::string_view text) {

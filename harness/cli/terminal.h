@@ -15,6 +15,13 @@ inline constexpr std::size_t kPipeWidth = 100;
 // kPipeWidth. What is piped does not depend on the terminal that it was started from.
 [[nodiscard]] std::size_t output_width(std::FILE* stream);
 
+// 0 where nobody says how wide the stream is: it is a pipe or a file, and COLUMNS is not set.
+[[nodiscard]] std::size_t known_width(std::FILE* stream);
+
+// Lines of text for people, none wider than the stream (fit_text.h). What a program reads through a
+// pipe keeps its lines.
+void print_fitted(std::FILE* stream, std::string_view text);
+
 // The text and a newline, wrapped at the stream's width.
 void print_wrapped(std::FILE* stream, std::string_view text);
 

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include "base/error.h"
 #include "harness/cli/commands.h"
+#include "harness/cli/terminal.h"
 #include "harness/run/child_process.h"
 #include "harness/run/environment.h"
 #include "harness/threads/threads_process.h"
@@ -105,7 +106,11 @@ ExitCode threads_command(const ThreadsCommand& command) {
   if (!choice.note.empty()) fmt::print(stderr, "{}\n", choice.note);
   const std::vector<ThreadsRow> rows =
       run_threads_in_child(spec, {.device = choice.device, .program_path = program});
-  fmt::print("{}", command.format == "json" ? to_json(rows) + "\n" : render_threads(spec, rows));
+  if (command.format == "json") {
+    fmt::print("{}\n", to_json(rows));
+  } else {
+    print_fitted(stdout, render_threads(spec, rows));
+  }
   return ExitCode::Pass;
 }
 

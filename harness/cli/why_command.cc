@@ -13,6 +13,7 @@
 #include "harness/cli/commands.h"
 #include "harness/cli/html_report.h"
 #include "harness/cli/output_path.h"
+#include "harness/cli/terminal.h"
 #include "harness/run/child_process.h"
 #include "harness/run/run.h"
 #include "harness/why/simulated.h"
@@ -84,7 +85,11 @@ ExitCode run_why(const WhyCommand& command) {
     write_file(command.page, make_page("why_page.py", to_page_json(why)));
     fmt::print(stderr, "page: {}\n", command.page);
   }
-  fmt::print("{}", command.format == "json" ? to_json(why) : to_text(why));
+  if (command.format == "json") {
+    fmt::print("{}", to_json(why));
+  } else {
+    print_fitted(stdout, to_text(why));
+  }
   return ExitCode::Pass;
 }
 

@@ -97,7 +97,8 @@ std::string to_json_line(const TestAnswer& answer) {
               {"skip", valid_utf8(answer.skip)},
               {"unsafe", answer.unsafe},
               {"readings", answer.readings},
-              {"texts", texts}}
+              {"texts", texts},
+              {"virtual_s", answer.virtual_s}}
       .dump();
 }
 
@@ -122,6 +123,7 @@ TestAnswer answer_from_json(std::string_view text) {
     json.at("unsafe").get_to(answer.unsafe);
     json.at("readings").get_to(answer.readings);
     json.at("texts").get_to(answer.texts);
+    json.at("virtual_s").get_to(answer.virtual_s);
     return answer;
   } catch (const Json::exception& error) {
     reject("answer", error);
@@ -130,6 +132,11 @@ TestAnswer answer_from_json(std::string_view text) {
 
 ChildCommand child_command(const TestSpec& spec, const ChildPlan& plan) {
   std::vector<std::pair<std::string, std::string>> changes = runtime_environment(spec.device);
+  // On a simulated GPU only modelled time is judged.
+  if (is_simulated(spec.device)) {
+    changes.emplace_back("SIMCUDA_HOST_CACHES", "warm");
+    changes.emplace_back("SIMCUDA_TIME_S", fmt::format("{:.0f}", plan.virtual_s));
+  }
   if (plan.simulated_gpu_count > 0) {
     changes.emplace_back("SIMCUDA_DEVICES", std::to_string(plan.simulated_gpu_count));
   }

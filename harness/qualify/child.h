@@ -27,6 +27,7 @@ struct ChildPlan {
   std::string program_path = {};
   double limit_s = 0;
   int simulated_gpu_count = 0;  // 0: as the environment says
+  double virtual_s = 0;         // that went by on the simulated GPUs before
 };
 [[nodiscard]] ChildCommand child_command(const TestSpec& spec, const ChildPlan& plan);
 

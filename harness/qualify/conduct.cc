@@ -84,6 +84,7 @@ class Conductor {
   std::map<int, std::map<std::string, double>> readings_;  // by GPU, for health
   std::map<int, std::string> unsafe_reasons_;
   std::map<int, int> timeout_counts_;
+  double virtual_s_ = 0;  // of simulated GPUs, since the first test
   std::unique_ptr<MonitorProcess> monitor_;
 };
 
@@ -106,7 +107,8 @@ ChildPlan Conductor::plan_for(const TestEntry& test) const {
   const double limit_s = level_seconds() * test.time_share + options_.time_limit_s;
   return {.program_path = options_.program_path,
           .limit_s = test.name == kHealthTest ? limit_s : std::clamp(left_s(), 1.0, limit_s),
-          .simulated_gpu_count = options_.simulated_gpu_count};
+          .simulated_gpu_count = options_.simulated_gpu_count,
+          .virtual_s = virtual_s_};
 }
 
 TestSpec Conductor::spec_for(const TestEntry& test, int gpu) const {
@@ -233,9 +235,12 @@ void Conductor::run_per_gpu(const TestEntry& test) {
     std::vector<TimedAnswer> answers = ask_children(specs, plan_for(test), [this] {
       if (monitor_) monitor_->advance();
     });
+    double longest_s = 0;
     for (std::size_t i = 0; i < answers.size(); ++i) {
+      longest_s = std::max(longest_s, answers[i].answer.virtual_s);
       take(indexes[begin + i], test, std::move(answers[i]));
     }
+    virtual_s_ += longest_s;
   }
 }
 

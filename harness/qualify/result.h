@@ -45,6 +45,7 @@ struct TestAnswer {
   bool unsafe = false;       // no other test may touch this GPU
   std::map<std::string, double> readings = {};    // facts for a later test
   std::map<std::string, std::string> texts = {};  // facts for the report: who the GPUs are
+  double virtual_s = 0;                           // that it took on a simulated GPU
 };
 
 struct TestResult {

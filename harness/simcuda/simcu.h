@@ -161,6 +161,9 @@ SIMCU_API const char* simcu_last_message(void);
 //   machines
 //                     can be told apart
 //   SIMCUDA_NAME      name of the GPUs instead of the profile's
+//   SIMCUDA_HOST_CACHES  what calls leave in the host's caches: cold (default), as a driver does;
+//                     warm, for programs of which nobody takes host time: simulated calls are then
+//                     up to three times as fast
 
 //   SIMCUDA_GPU_FAULTS  what is wrong with the GPUs: "GPU:KEY=NUMBER;...". Keys:
 //     lost_at=N       the GPU falls off the bus with the process's Nth call for it; lost_file=/FILE
@@ -170,6 +173,9 @@ SIMCU_API const char* simcu_last_message(void);
 //     corrupt_view=N  the Nth simcu_view shows a flipped bit
 //     slow_percent=N  every call takes N percent of its virtual time; a /FILE with a number grows
 //                     by one with every call
+//     slow_percent_per_hour=N  every call takes N percent longer with each hour of virtual time
+//     after_s=N       all this begins after so many seconds of virtual time; SIMCUDA_TIME_S says
+//                     how many went by before the process began
 //     What NVML says, a number, or /FILE with a number that grows by one with every look:
 //     ecc_corrected, ecc_uncorrected, ecc_mode, retired_pages, remap_failed, throttle (bits),
 //     celsius, sm_mhz, pcie_width, power_limit_mw, foreign_bytes (of another process), xid (an

@@ -1,9 +1,14 @@
 #include "harness/why/what_if.h"
 
 #include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <exception>
 #include <map>
 #include <memory>
 #include <optional>
+#include <thread>
 #include <unordered_map>
 
 #include "allocators/caching/allocator.h"
@@ -13,13 +18,22 @@
 namespace allocmark {
 namespace {
 
+// What all replays need and none changes: it takes a walk over the whole history each.
+struct Facts {
+  explicit Facts(const DeviceHistory& of)
+      : history(of), late(of.late_frees()), earlier_blocks(of.earlier_blocks()) {}
+  const DeviceHistory& history;
+  LateStreams late;
+  std::vector<EarlierBlock> earlier_blocks;
+};
+
 class CardReplay {
  public:
-  CardReplay(const DeviceHistory& history, const caching::Settings& settings,
-             std::uint64_t capacity_bytes, Card::Addresses addresses)
-      : history_(history),
+  CardReplay(const Facts& facts, const caching::Settings& settings, std::uint64_t capacity_bytes,
+             Card::Addresses addresses)
+      : facts_(facts),
+        history_(facts.history),
         settings_(settings),
-        late_(history.late_frees()),
         capacity_bytes_(capacity_bytes),
         card_(capacity_bytes, addresses) {}
 
@@ -37,9 +51,9 @@ class CardReplay {
   void add(std::uint64_t index);
   void give_back(std::uint64_t index);
 
+  const Facts& facts_;
   const DeviceHistory& history_;
   const caching::Settings& settings_;
-  LateStreams late_;
   std::uint64_t capacity_bytes_;
   Card card_;
   std::map<std::uint32_t, std::unique_ptr<caching::CachingAllocator>> allocators_;
@@ -76,7 +90,7 @@ void CardReplay::give_back(std::uint64_t index) {
   if (found == live_.end()) return;  // its request failed
   const Live block = found->second;
   live_.erase(found);
-  if (const LateStreams::Late* late = late_.find(index)) {
+  if (const LateStreams::Late* late = facts_.late.find(index)) {
     card_.expect_event(late->completed_index);
     static_cast<void>(
         allocator(block.pool).record_stream(block.address, LateStreams::handle(late->stream)));
@@ -117,7 +131,7 @@ void CardReplay::add(std::uint64_t index) {
 }
 
 WhatIf CardReplay::run() {
-  for (const EarlierBlock& block : history_.earlier_blocks()) {
+  for (const EarlierBlock& block : facts_.earlier_blocks) {
     if (block.pending) continue;
     const std::uint64_t stream = history_.snapshot().streams[block.stream];
     if (const auto address = ask(block.pool, block.requested_bytes, stream, 0))
@@ -129,21 +143,56 @@ WhatIf CardReplay::run() {
   return result_;
 }
 
+void keep_worse(WhatIf& worst, const WhatIf& result) {
+  if (result.failed_count > worst.failed_count) {
+    worst.failed_count = result.failed_count;
+    worst.first_failed_entry = result.first_failed_entry;
+    worst.first_failed_bytes = result.first_failed_bytes;
+  }
+  worst.reserved_bytes_peak = std::max(worst.reserved_bytes_peak, result.reserved_bytes_peak);
+  worst.call_count = std::max(worst.call_count, result.call_count);
+}
+
+// An exception of any of them is thrown here, when all have ended.
+template <typename Body>
+void for_each_in_parallel(std::size_t count, const Body& body) {
+  std::atomic<std::size_t> next{0};
+  std::vector<std::exception_ptr> failures(
+      std::clamp<std::size_t>(std::thread::hardware_concurrency(), 1, count));
+  {
+    std::vector<std::jthread> threads;
+    for (std::exception_ptr& failure : failures) {
+      threads.emplace_back([&] {
+        try {
+          for (std::size_t i = next++; i < count; i = next++) body(i);
+        } catch (...) {
+          failure = std::current_exception();
+        }
+      });
+    }
+  }
+  for (const std::exception_ptr& failure : failures) {
+    if (failure) std::rethrow_exception(failure);
+  }
+}
+
 }  // namespace
 
-WhatIf replay_on_card(const DeviceHistory& history, const caching::Settings& settings,
-                      std::uint64_t capacity_bytes) {
-  WhatIf worst;
-  for (const auto addresses : {Card::Addresses::H200, Card::Addresses::Up, Card::Addresses::Down}) {
-    const WhatIf result = CardReplay(history, settings, capacity_bytes, addresses).run();
-    if (result.failed_count > worst.failed_count) {
-      worst.failed_count = result.failed_count;
-      worst.first_failed_entry = result.first_failed_entry;
-      worst.first_failed_bytes = result.first_failed_bytes;
-    }
-    worst.reserved_bytes_peak = std::max(worst.reserved_bytes_peak, result.reserved_bytes_peak);
-    worst.call_count = std::max(worst.call_count, result.call_count);
-  }
+std::vector<WhatIf> replay_on_card(const DeviceHistory& history,
+                                   std::span<const caching::Settings> settings,
+                                   std::uint64_t capacity_bytes) {
+  constexpr std::array kAddresses = {Card::Addresses::H200, Card::Addresses::Up,
+                                     Card::Addresses::Down};
+  const Facts facts(history);
+  std::vector<WhatIf> replays(settings.size() * kAddresses.size());
+  for_each_in_parallel(replays.size(), [&](std::size_t i) {
+    replays[i] = CardReplay(facts, settings[i / kAddresses.size()], capacity_bytes,
+                            kAddresses[i % kAddresses.size()])
+                     .run();
+  });
+  std::vector<WhatIf> worst(settings.size());
+  for (std::size_t i = 0; i < replays.size(); ++i)
+    keep_worse(worst[i / kAddresses.size()], replays[i]);
   return worst;
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -37,8 +38,11 @@ struct WhatIf {
 
 inline constexpr std::uint64_t kNoLimit = ~std::uint64_t{0} >> 1;
 
-[[nodiscard]] WhatIf replay_on_card(const DeviceHistory& history, const caching::Settings& settings,
-                                    std::uint64_t capacity_bytes);
+// An answer for each of the settings, in their order. Replays go on as many threads as there are
+// processors; each takes memory for what is live alone.
+[[nodiscard]] std::vector<WhatIf> replay_on_card(const DeviceHistory& history,
+                                                 std::span<const caching::Settings> settings,
+                                                 std::uint64_t capacity_bytes);
 
 // Config strings that a user of PyTorch can set and that are worth trying, `unset` (empty) first.
 [[nodiscard]] std::vector<std::string> candidate_confs();

@@ -147,15 +147,18 @@ void try_settings(Why& why, const DeviceHistory& history, std::vector<std::strin
                   bool memory_given) {
   if (std::ranges::find(confs, why.recorded.conf) == confs.end())
     confs.insert(confs.begin(), why.recorded.conf);
+  std::vector<caching::Settings> settings;
   for (const std::string& conf : confs) {
     const caching::StrictConfig config = caching::parse_strict(conf, *why.recorded.settings.rules);
     if (config.error && conf != why.recorded.conf) throw UsageError(*config.error);
-    const caching::Settings& settings =
-        conf == why.recorded.conf ? why.recorded.settings : config.settings;
-    WhatIf result = replay_on_card(history, settings, why.capacity_bytes);
-    result.conf = conf;
+    settings.push_back(conf == why.recorded.conf ? why.recorded.settings : config.settings);
+  }
+  std::vector<WhatIf> results = replay_on_card(history, settings, why.capacity_bytes);
+  for (std::size_t i = 0; i < confs.size(); ++i) {
+    WhatIf& result = results[i];
+    result.conf = confs[i];
     // With the card as it was, what was recorded counts.
-    if (conf == why.recorded.conf && !memory_given)
+    if (confs[i] == why.recorded.conf && !memory_given)
       result.failed_count = std::max(result.failed_count, why.check.oom_count);
     why.settings.push_back(std::move(result));
   }

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""scripts/capture_usdt.py: what the lines of its bpftrace program become. Listening itself needs root, a kernel with
-uprobes and a PyTorch, and is not tested here.
+"""scripts/capture_usdt.py: what the lines of its bpftrace program become, and whether bpftrace takes that program. Listening
+itself needs a kernel with uprobes and a PyTorch, and is not tested here.
 
 usage: capture_usdt_test.py
 """
+import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -22,6 +24,40 @@ f 200 7f0000000000
 m 400 7f0000000000 0 2000 0
 """
 ROWS = ["alloc,1,1000,0", "free,1,0,0", "alloc,2,5000,1", "alloc,3,2000,0"]
+
+
+# The two probes of a libc10_cuda.so, as the linker leaves them.
+PROBES = """.section .note.GNU-stack
+.text
+.weak _.stapsdt.base
+_.stapsdt.base: .space 1
+""" + "".join(f"""99{number}: nop
+.section .note.stapsdt,"","note"
+.balign 4
+.4byte 992{number}f-991{number}f, 994{number}f-993{number}f, 3
+991{number}: .asciz "stapsdt"
+992{number}: .balign 4
+993{number}: .8byte 99{number}b, _.stapsdt.base, 0
+.asciz "pytorch"
+.asciz "{name}"
+.asciz "{arguments}"
+994{number}: .balign 4
+.text
+""" for number, (name, arguments) in enumerate([("malloc", "-8@%rbp -1@%al -8@%r12 -8@56(%rsp)"), ("free", "-8@%rdi")]))
+
+
+class Program(unittest.TestCase):
+    @unittest.skipUnless(shutil.which("bpftrace") and shutil.which("gcc") and os.geteuid() == 0, "needs bpftrace, gcc and root")
+    def test_bpftrace_parses_it_and_finds_all_arguments(self):
+        with tempfile.TemporaryDirectory() as folder:
+            library = Path(folder, "libc10_cuda.so")
+            subprocess.run(["gcc", "-shared", "-x", "assembler", "-", "-o", library], input=PROBES, text=True, check=True)
+            program = subprocess.run([sys.executable, SCRIPT, "--print", library], capture_output=True, text=True, check=True).stdout
+            # The code is generated and shown; nothing is attached.
+            run = subprocess.run(["bpftrace", "-dd", "-e", program], capture_output=True, text=True, timeout=60)
+        self.assertEqual(run.returncode, 0, run.stdout[-2000:] + run.stderr)
+        self.assertIn("usdt:", run.stdout)
+        self.assertNotIn("ERROR: Could not", run.stderr)
 
 
 class Convert(unittest.TestCase):

@@ -44,13 +44,15 @@ DeviceHistory::DeviceHistory(const MemorySnapshot& snapshot, std::size_t device)
 
 const SnapshotEntry& DeviceHistory::operator[](std::uint64_t index) const {
   const std::vector<SnapshotRange>& ranges = snapshot_.traces[device_];
-  const bool inside = recent_ < ranges.size() && index >= starts_[recent_] &&
-                      index - starts_[recent_] < ranges[recent_].count;
+  std::size_t range = recent_.load(std::memory_order_relaxed);
+  const bool inside = range < ranges.size() && index >= starts_[range] &&
+                      index - starts_[range] < ranges[range].count;
   if (!inside) {
     const auto after = std::upper_bound(starts_.begin(), starts_.end(), index);
-    recent_ = static_cast<std::size_t>(after - starts_.begin()) - 1;
+    range = static_cast<std::size_t>(after - starts_.begin()) - 1;
+    recent_.store(range, std::memory_order_relaxed);
   }
-  return snapshot_.entries[ranges[recent_].first + index - starts_[recent_]];
+  return snapshot_.entries[ranges[range].first + index - starts_[range]];
 }
 
 std::vector<EarlierBlock> DeviceHistory::earlier_blocks() const {

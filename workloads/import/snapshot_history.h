@@ -2,6 +2,7 @@
 // one, and how far the history can be trusted.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -66,7 +67,8 @@ class DeviceHistory {
   std::size_t device_;
   std::uint64_t size_ = 0;
   std::vector<std::uint64_t> starts_;  // index of the first entry of each range
-  mutable std::size_t recent_ = 0;
+  // The range of the last look, which the next one most likely is in. Several threads may look.
+  mutable std::atomic<std::size_t> recent_{0};
   Facts facts_;
 };
 

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <charconv>
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -30,15 +31,21 @@ struct GpuPlan {
     bool lost = false;
   };
   std::array<Counters, kDeviceCountMax> counters;
+  double began_s = 0;  // virtual time before this process
 };
 GpuPlan& gpu_plan() { return made_once<GpuPlan>(); }
 
-constexpr std::array<std::string_view, 20> kKeys = {
-    "lost_at",       "lost_file",     "hang_at",         "leak_every",
-    "corrupt_view",  "ecc_corrected", "ecc_mode",        "retired_pages",
-    "remap_failed",  "throttle",      "ecc_uncorrected", "foreign_bytes",
-    "celsius",       "xid",           "sm_mhz",          "pcie_width",
-    "no_permission", "nvml_error",    "power_limit_mw",  "slow_percent"};
+constexpr std::array<std::string_view, 22> kKeys = {"lost_at",         "lost_file",
+                                                    "hang_at",         "leak_every",
+                                                    "corrupt_view",    "ecc_corrected",
+                                                    "ecc_mode",        "retired_pages",
+                                                    "remap_failed",    "throttle",
+                                                    "ecc_uncorrected", "foreign_bytes",
+                                                    "celsius",         "xid",
+                                                    "sm_mhz",          "pcie_width",
+                                                    "no_permission",   "nvml_error",
+                                                    "power_limit_mw",  "slow_percent",
+                                                    "after_s",         "slow_percent_per_hour"};
 
 // Calls that concern no GPU, or only ask which one is meant.
 constexpr std::array<std::string_view, 8> kCallsWithoutGpu = {
@@ -64,8 +71,19 @@ std::uint64_t grow_in_file(const std::string& path) {
   return value;
 }
 
-// The plan's mutex is held.
+// Virtual time, as far as the calling thread has come. The plan's mutex is held.
+double virtual_s() {
+  constexpr double kNsPerS = 1e9;
+  return gpu_plan().began_s + static_cast<double>(this_thread().now_ns()) / kNsPerS;
+}
+
+// Nothing where it is not planned or has not begun. The plan's mutex is held.
 const std::string* find_value(int gpu, std::string_view key) {
+  const auto after = gpu_plan().values.find(std::pair(gpu, std::string("after_s")));
+  if (after != gpu_plan().values.end() &&
+      virtual_s() < static_cast<double>(number_of(after->second))) {
+    return nullptr;
+  }
   const auto found = gpu_plan().values.find(std::pair(gpu, std::string(key)));
   return found == gpu_plan().values.end() ? nullptr : &found->second;
 }
@@ -91,6 +109,9 @@ void check_lost(int gpu, GpuPlan::Counters& counters) {
 
 void add_gpu_faults(std::string_view text) {
   const std::lock_guard lock(gpu_plan().mutex);
+  if (const char* began = std::getenv("SIMCUDA_TIME_S"); began != nullptr) {
+    gpu_plan().began_s = static_cast<double>(number_of(began));
+  }
   while (!text.empty()) {
     const std::string_view entry = text.substr(0, text.find(';'));
     text.remove_prefix(std::min(text.size(), entry.size() + 1));
@@ -149,6 +170,12 @@ bool gpu_is_lost(int gpu) {
 std::uint64_t stretched_ns(int gpu, std::uint64_t ns) {
   constexpr std::uint64_t kWhole = 100;
   const std::lock_guard lock(gpu_plan().mutex);
+  if (const std::uint64_t per_hour = gpu < 0 ? 0 : number_at(gpu, "slow_percent_per_hour")) {
+    constexpr double kSecondsPerHour = 3600;
+    const double hours = virtual_s() / kSecondsPerHour;
+    ns = static_cast<std::uint64_t>(static_cast<double>(ns) *
+                                    (1 + hours * static_cast<double>(per_hour) / kWhole));
+  }
   const std::string* percent = gpu < 0 ? nullptr : find_value(gpu, "slow_percent");
   if (percent == nullptr) return ns;
   if (!percent->starts_with('/')) return ns * number_of(*percent) / kWhole;

@@ -42,6 +42,10 @@ namespace simcuda {
 // How much memory such a call reads, as far as the caches can tell.
 [[nodiscard]] std::size_t displaced_bytes(CostId cost, std::uint64_t device_used_bytes);
 
+// Whether calls leave the caches alone: for programs of which nobody takes host time, since
+// emptying caches may take most of theirs.
+void leave_host_caches_warm(bool leaves);
+
 // Per thread: when a call last emptied the caches.
 struct HostCaches {
   std::uint64_t emptied_ticks = 0;

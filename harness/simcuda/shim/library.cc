@@ -67,6 +67,17 @@ StartState environment_start_state() {
                            "'");
 }
 
+void read_host_caches() {
+  const char* text = std::getenv("SIMCUDA_HOST_CACHES");
+  const std::string_view name = text == nullptr ? "" : text;
+  if (name.empty() || name == "cold") return;
+  if (name != "warm") {
+    throw std::runtime_error("SIMCUDA_HOST_CACHES: wanted cold or warm, got '" + std::string(name) +
+                             "'");
+  }
+  leave_host_caches_warm(true);
+}
+
 std::string folder_of_this_library() {
   Dl_info info{};
   if (dladdr(reinterpret_cast<void*>(&start_library), &info) == 0 || info.dli_fname == nullptr) {
@@ -117,6 +128,7 @@ void start(Library& all) {
         DevicePlace{.index = static_cast<int>(i), .count = static_cast<int>(count)}, profile,
         setup));
   }
+  read_host_caches();
   if (const char* faults = std::getenv("SIMCUDA_FAIL"); faults != nullptr) {
     add_faults(faults);
   }

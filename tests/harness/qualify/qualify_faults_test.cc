@@ -60,6 +60,16 @@ constexpr Fault kFaults[] = {
     {"nvml_error=9", "NVML does not start"},
 };
 
+// What begins while a long level runs, whose time is virtual on a simulated GPU.
+constexpr Fault kLateFaults[] = {
+    {"after_s=3600;0:leak_every=50", "every 50th cudaFree forgets the memory, after an hour"},
+    {"after_s=3600;0:slow_percent=200", "calls take twice as long after an hour"},
+    {"slow_percent_per_hour=50", "calls take half as long again with every hour"},
+    {"after_s=3600;0:corrupt_view=6000", "a bit flips after an hour"},
+    {"after_s=3600;0:lost_at=1", "falls off the bus after an hour"},
+    {"after_s=3600;0:ecc_uncorrected=2", "uncorrected memory errors after an hour"},
+};
+
 // "`gpu/leaks` FAIL, `gpu/recovery` WARN" of the first GPU, and of tests of the node.
 std::string found_by(const Report& report) {
   std::string text;
@@ -71,6 +81,20 @@ std::string found_by(const Report& report) {
     }
   }
   return text;
+}
+
+// With the fault's keys, and FILE as `fresh_path`.
+Report qualify_with(const Fault& fault, const std::string& fresh_path, const char* level) {
+  std::string keys = fault.keys;
+  if (const std::size_t at = keys.find("FILE"); at != std::string::npos) {
+    keys.replace(at, 4, fresh_path);
+  }
+  const Plant plant("SIMCUDA_GPU_FAULTS", "0:" + keys);
+  ConductOptions options = options_for(2);
+  options.level = find_level(level);
+  // A busy machine takes seconds for what takes none; a hanging call takes all of it, twice.
+  options.time_limit_s = keys.starts_with("hang_at") ? 8 : 60;
+  return conduct(options, registry(), [](const TestResult&) {});
 }
 
 // Every key of the list in gpu_faults.cc.
@@ -85,6 +109,22 @@ std::set<std::string> known_keys() {
   }
   return keys;
 }
+
+void forget_keys(const Fault& fault, std::set<std::string>& keys) {
+  for (const std::string& key : known_keys()) {
+    if ((":" + std::string(fault.keys)).find(":" + key + "=") != std::string::npos) keys.erase(key);
+  }
+}
+
+constexpr const char* kLateHead = R"(
+## Faults that begin later
+
+The level `extra-long` takes 8 hours, which are virtual on a simulated GPU. The level `quick` found
+nothing of these.
+
+| planted (`SIMCUDA_GPU_FAULTS=0:...`) | what is wrong | found by | exit code |
+| --- | --- | --- | --: |
+)";
 
 constexpr const char* kHead =
     R"(# What `qualify` finds, and what it does not
@@ -105,18 +145,10 @@ TEST_CASE("every fault of a simulated GPU is found, or the page says why not, as
   int number = 0;
   const TemporaryFolder folder;
   for (const Fault& fault : kFaults) {
-    std::string keys_text = fault.keys;
-    for (const std::string& key : known_keys()) {
-      if (keys_text.find(key + "=") != std::string::npos) keys.erase(key);
-    }
-    if (const std::size_t at = keys_text.find("FILE"); at != std::string::npos) {
-      keys_text.replace(at, 4, folder.path("count" + std::to_string(number++)));
-    }
-    const Plant plant("SIMCUDA_GPU_FAULTS", "0:" + keys_text);
-    ConductOptions options = options_for(2);
-    // A busy machine takes seconds for what takes none; a hanging call takes all of it, twice.
-    options.time_limit_s = keys_text.starts_with("hang_at") ? 8 : 60;
-    const Report report = conduct(options, registry(), [](const TestResult&) {});
+    forget_keys(fault, keys);
+    const std::string keys_text = fault.keys;
+    const Report report =
+        qualify_with(fault, folder.path("count" + std::to_string(number++)), "quick");
     INFO(keys_text << "\n" << render_table(report));
     const std::string found = found_by(report);
     CHECK(found.empty() == !std::string(fault.limit).empty());
@@ -124,6 +156,18 @@ TEST_CASE("every fault of a simulated GPU is found, or the page says why not, as
     if (keys_text != "nvml_error=9") CHECK(report.gpus.at(1).verdict == Verdict::Pass);
     page += fmt::format("| `{}` | {} | {} | {} |\n", fault.keys, fault.meaning,
                         found.empty() ? std::string("nothing: ") + fault.limit : found,
+                        static_cast<int>(report.exit_code));
+  }
+  page += kLateHead;
+  for (const Fault& fault : kLateFaults) {
+    forget_keys(fault, keys);
+    const Report report = qualify_with(fault, "", "extra-long");
+    INFO(fault.keys << "\n" << render_table(report));
+    const std::string found = found_by(report);
+    CHECK_FALSE(found.empty());
+    CHECK(found_by(qualify_with(fault, "", "quick")).empty());
+    CHECK(report.gpus.at(1).verdict == Verdict::Pass);
+    page += fmt::format("| `{}` | {} | {} | {} |\n", fault.keys, fault.meaning, found,
                         static_cast<int>(report.exit_code));
   }
   INFO("keys that no row plants: " << fmt::format("{}", fmt::join(keys, ", ")));

@@ -190,10 +190,8 @@ TEST_CASE("a report says which machine and which GPU it is of, unless it is anon
 }
 
 TEST_CASE("calls that get slower while a level repeats are found, and steady ones are not") {
-  const TemporaryFolder folder;
-  write_file(folder.path("percent"), "100\n");
   ConductOptions options = options_for(1);
-  options.level.seconds = 40;  // of which latency gets 6
+  options.level = find_level("extra-long");  // of virtual time, of which latency gets 1.2 hours
   const auto entry_of = [](std::string_view name) {
     return *std::find_if(registry().begin(), registry().end(),
                          [&](const TestEntry& entry) { return entry.name == name; });
@@ -207,7 +205,7 @@ TEST_CASE("calls that get slower while a level repeats are found, and steady one
   CHECK(std::any_of(steady.figures.begin(), steady.figures.end(), [](const Figure& figure) {
     return figure.threshold == "latency.drift" && *figure.value < 1.1;
   }));
-  const Plant plant("SIMCUDA_GPU_FAULTS", "0:slow_percent=" + folder.path("percent"));
+  const Plant plant("SIMCUDA_GPU_FAULTS", "0:slow_percent_per_hour=50");
   const TestResult slower = latency_of();
   CHECK(std::any_of(slower.figures.begin(), slower.figures.end(), [](const Figure& figure) {
     return figure.threshold == "latency.drift" && figure.verdict >= Verdict::Warn;

@@ -92,6 +92,12 @@ TEST_CASE("the same calls take the same modelled time in every process") {
   CHECK(report("SIMCUDA_CAPACITY_BYTES=67108864") == first);
 }
 
+TEST_CASE("what calls leave in the host's caches changes no modelled time") {
+  CHECK(report("SIMCUDA_HOST_CACHES=warm") == report("SIMCUDA_HOST_CACHES=cold"));
+  CHECK(contains(report("SIMCUDA_HOST_CACHES=tepid"),
+                 "SIMCUDA_HOST_CACHES: wanted cold or warm, got 'tepid'"));
+}
+
 TEST_CASE("a bad profile is named, and every call fails") {
   const std::string path = (std::filesystem::temp_directory_path() /
                             ("simcuda_bad_profile_" + std::to_string(getpid()) + ".json"))

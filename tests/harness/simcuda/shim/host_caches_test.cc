@@ -103,3 +103,13 @@ TEST_CASE("of calls in a row only the first empties the caches") {
   INFO("first " << first_ticks << " ticks, second " << second_ticks);
   CHECK(4 * second_ticks < first_ticks);
 }
+
+TEST_CASE("caches stay warm where that is asked for") {
+  HostCaches caches;
+  leave_host_caches_warm(true);
+  caches.displace(kMiB);
+  CHECK(caches.emptied_ticks == 0);
+  leave_host_caches_warm(false);
+  caches.displace(kMiB);
+  CHECK(caches.emptied_ticks != 0);
+}
