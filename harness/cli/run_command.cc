@@ -157,6 +157,7 @@ bool names_cells(const RunCommand& command) {
 }  // namespace
 
 void check_usage(const RunCommand& command) {
+  if (!command.soak_for.empty()) check_soak_usage(command);
   check_device(command.device);
   if (command.resume && command.out.empty()) {
     throw UsageError({.what = "there is no folder to resume",
@@ -381,7 +382,6 @@ bool say_changed_files(const std::vector<FileMark>& marks) {
 
 ExitCode run_command(const RunCommand& command) {
   check_usage(command);
-  if (!command.soak_for.empty()) check_soak_usage(command);
   if (!command.ab.empty()) return ab_command(command);
   const std::string program_path = own_program_path();
   const Work work = plan_work(command, program_path);
@@ -400,9 +400,8 @@ ExitCode run_command(const RunCommand& command) {
                           .calibration = calibration ? &*calibration : nullptr};
   const std::string folder =
       command.out.empty() ? make_new_folder(default_folder(work.manifest.title)) : command.out;
-  if (!command.soak_for.empty()) {
+  if (!command.soak_for.empty())
     return soak_cells(command, work.manifest, work.cells, folder, environment);
-  }
 
   HostCounters counters = read_host_counters();
   counters.host_reference_ns = environment.host_reference_ns;

@@ -40,7 +40,7 @@ COMMANDS = [
 
 def may_be_wide(line, width):
     body = line.strip()
-    return body.startswith(("allocmark ", "to go on: allocmark ")) or "export PYTORCH" in body or max(map(len, body.split())) > width - 20
+    return body.startswith(("allocmark ", "to go on: allocmark ")) or "export PYTORCH" in body or len(body.split()) == 1 or max(map(len, body.split())) > width - 20
 
 
 def check(program, words, wanted, width):
