@@ -367,6 +367,10 @@ ExitCode finish(const RunCommand& command, const Work& work, const std::string& 
   return all_finished ? ExitCode::Pass : ExitCode::CellsIncomplete;
 }
 
+void print_notes(const std::vector<std::string>& notes) {
+  for (const std::string& note : notes) print_wrapped(stderr, note);
+}
+
 }  // namespace
 
 bool say_changed_files(const std::vector<FileMark>& marks) {
@@ -385,9 +389,7 @@ ExitCode run_command(const RunCommand& command) {
   if (!command.ab.empty()) return ab_command(command);
   const std::string program_path = own_program_path();
   const Work work = plan_work(command, program_path);
-  for (const std::string& note : work.notes) {
-    print_wrapped(stderr, note);
-  }
+  print_notes(work.notes);
   if (command.dry_run) {
     print_cells(work);
     return ExitCode::Pass;
@@ -411,7 +413,7 @@ ExitCode run_command(const RunCommand& command) {
   // Nobody else writes to the folder until its reports are there as well.
   RunFolder results = command.resume ? RunFolder::resume(folder, work.manifest, environment)
                                      : RunFolder::create(folder, work.manifest, environment);
-  for (const std::string& note : results.notes()) print_wrapped(stderr, note);
+  print_notes(results.notes());
   {
     if (!command.placements_folder.empty())
       std::filesystem::create_directories(command.placements_folder);
