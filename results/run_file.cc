@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -118,6 +120,18 @@ std::size_t add_lines(std::string_view text, RunParser& parser) {
   return begin;
 }
 
+// The next `size_bytes` of a file, or what is left of it; a run's file does not fit into memory.
+void copy_bytes(InputFile& from, std::uint64_t size_bytes, OutputFile& to) {
+  std::vector<char> chunk(kChunkBytes);
+  while (size_bytes > 0) {
+    const std::size_t wanted = std::min<std::uint64_t>(chunk.size(), size_bytes);
+    const std::size_t count = from.read(std::span(chunk).first(wanted));
+    if (count == 0) return;
+    to.write({chunk.data(), count});
+    size_bytes -= count;
+  }
+}
+
 }  // namespace
 
 RunFile read_run_file(const std::string& path, CellDetail detail, const WholeCellWatcher& watcher) {
@@ -150,18 +164,18 @@ RunFile parse_run_file(std::string_view text, const std::string& path, CellDetai
 }
 
 void drop_replaced_parts(const std::string& path) {
-  const RunFile run = read_run_file(path, CellDetail::Summary);
-  if (run.replaced_parts.empty()) return;
-  const std::string text = read_file(path, kResultsInput);
+  std::vector<LinePlace> parts = read_run_file(path, CellDetail::Summary).replaced_parts;
+  if (parts.empty()) return;
+  std::ranges::sort(parts, {}, &LinePlace::begin_bytes);
+  InputFile whole(path, kResultsInput);
   OutputFile file(path);
   std::uint64_t kept_to = 0;
-  std::vector<LinePlace> parts = run.replaced_parts;
-  std::ranges::sort(parts, {}, &LinePlace::begin_bytes);
   for (const LinePlace& part : parts) {
-    file.write(std::string_view(text).substr(kept_to, part.begin_bytes - kept_to));
+    copy_bytes(whole, part.begin_bytes - kept_to, file);
     kept_to = part.begin_bytes + part.size_bytes + 1;
+    whole.seek(kept_to);
   }
-  file.write(std::string_view(text).substr(kept_to));
+  copy_bytes(whole, std::numeric_limits<std::uint64_t>::max(), file);
   file.finish();
 }
 

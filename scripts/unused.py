@@ -30,7 +30,6 @@ KEPT = {
     "caching::describe": "says what differs where a parity test fails",
     "check_bundle": "tests check with the options that stand by themselves",
     "trace_hash": "tests hold workloads to their hashes",
-    "parse_cell_status": "tests read back every name",
     "parse_oom_cause": "tests read back every name",
     "sample_count_for_margin": "documented in results/README.md, and tested against MLPerf's table",
     "signed_rank_cdf": "tests hold it to published tables",
