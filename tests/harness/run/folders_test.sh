@@ -120,6 +120,8 @@ a_scenario_that_was_edited_is_measured_anew() {
 two_sides_and_confirmations() {
   hanging=caching holding "$work/ab" "${sides[@]}"
   expect 4 "a run is writing to this folder" "${sides[@]}" --out "$work/ab"
+  # A side has a folder of its own, made after the lock.
+  wait_for title "$work/ab/A/plan.json"
   expect 4 "a run is writing to this folder" run --resume --out "$work/ab/A"
   end_holder
   local confirm=(compare "$work/base" "$work/new" --confirm --rounds 2 --rounds-max 2 --passes 1 --policy "$work/exact.json")
