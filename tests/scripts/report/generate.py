@@ -64,7 +64,7 @@ def make_cell(workload, setting, capacity, random_source):
         for operation in ("allocate", "deallocate"):
             one[operation + "_latency_histogram"] = make_histogram(random_source, cell[operation + "_latency_count"] // len(cell["passes"]))
     cell["cell_id"] = cell_id(cell)
-    one = copy.deepcopy({name: value for name, value in cell.items() if "latency_" in name and "_repeat_" not in name})
+    one = copy.deepcopy({name: value for name, value in cell.items() if "latency_" in name and "_repeat_" not in name and "_scaled_" not in name})
     cell["size_classes"] = [dict(one, size_class=name) for name in ("<=512B", "<=4KiB", "<=64KiB", "<1MiB", "<10MiB", "<=64MiB", "<=512MiB")]
     return cell
 
