@@ -15,6 +15,7 @@
 #include "allocators/simple/null.h"
 #include "allocators/simple/thrust_pool.h"
 #include "allocators/stitch/vmm_stitch.h"
+#include "base/error.h"
 #include "base/nearest.h"
 
 namespace allocmark {
@@ -75,6 +76,17 @@ const BackendEntry& find_backend(std::string_view name) {
                     .wanted = {},
                     .got = {},
                     .next = suggest_backend(name)});
+}
+
+void check_runs_here(const BackendEntry& entry, std::string_view conf) {
+  if (const auto error = entry.check_conf(conf)) throw UsageError(*error);
+  if (const std::string reason = entry.unavailable_reason(); !reason.empty()) {
+    throw EnvironmentError({.what = entry.name + " cannot run here",
+                            .where = "--allocator",
+                            .wanted = "",
+                            .got = reason,
+                            .next = "see: allocmark list allocators"});
+  }
 }
 
 }  // namespace allocmark

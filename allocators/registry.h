@@ -21,4 +21,8 @@ namespace allocmark {
 // By name; throws UsageError with the nearest names.
 [[nodiscard]] const BackendEntry& find_backend(std::string_view name);
 
+// Throws UsageError where the config string is bad, EnvironmentError where the allocator cannot run
+// on this machine.
+void check_runs_here(const BackendEntry& entry, std::string_view conf);
+
 }  // namespace allocmark

@@ -132,12 +132,25 @@ std::unique_ptr<Backend> CellRun::make_backend() const {
   return std::make_unique<ProcessBackends>(*entry_, options, trace_->jobs(), streams_->all());
 }
 
-namespace {
-
-void fail(CellResult& result, const std::string& reason) {
-  result.status = CellStatus::Failed;
-  result.reason = reason;
+void fail_on_error(CellResult& result, const std::function<void()>& body) {
+  const auto fail = [&](const std::string& reason) {
+    result.status = CellStatus::Failed;
+    result.reason = reason;
+  };
+  try {
+    body();
+  } catch (const WriteError&) {
+    throw;  // a run whose files cannot be written ends
+  } catch (const Error& error) {
+    fail(error.what());
+  } catch (const std::bad_alloc&) {
+    fail("the host has not enough memory for this cell");
+  } catch (const std::exception& error) {
+    fail(std::string("internal error: ") + error.what() + "; please report it");
+  }
 }
+
+namespace {
 
 // A call that simcuda lacks failed, and on a GPU it would not have.
 void warn_of_unimplemented(CellResult& result, std::uint64_t count_before) {
@@ -158,17 +171,7 @@ CellResult run_cell(const CellSpec& spec, PassTurns* turns, const PartSink& on_p
   CellResult result;
   result.key = spec.key;
   const std::uint64_t unimplemented_before = unimplemented_calls().count;
-  try {
-    CellRun(spec, turns, on_part, result).run();
-  } catch (const WriteError&) {
-    throw;  // a run whose files cannot be written ends
-  } catch (const Error& error) {
-    fail(result, error.what());
-  } catch (const std::bad_alloc&) {
-    fail(result, "the host has not enough memory for this cell");
-  } catch (const std::exception& error) {
-    fail(result, std::string("internal error: ") + error.what() + "; please report it");
-  }
+  fail_on_error(result, [&] { CellRun(spec, turns, on_part, result).run(); });
   warn_of_unimplemented(result, unimplemented_before);
   result.wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   if (turns != nullptr) result.wall_s -= turns->waited_s();

@@ -34,6 +34,9 @@
 
 namespace allocmark {
 
+// Does it, and makes of what it throws the result's status and reason; but WriteError goes on.
+void fail_on_error(CellResult& result, const std::function<void()>& body);
+
 class CellRun {
  public:
   CellRun(const CellSpec& spec, PassTurns* turns, const PartSink& on_part, CellResult& result)

@@ -1,18 +1,14 @@
 // The passes of a soak, on one instance of the backend. This file times.
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cstdint>
-#include <exception>
 #include <memory>
-#include <new>
-#include <string>
 
 #include <unistd.h>
 
 #include "allocators/cuda/cuda_check.h"
 #include "base/error.h"
-#include "base/input_file.h"
+#include "base/process_memory.h"
 #include "harness/cell/cell_run.h"
 #include "harness/cell/soak.h"
 
@@ -52,15 +48,6 @@ class SoakClock {
   std::uint64_t begin_modelled_ns_ = 0;
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
-
-std::uint64_t process_bytes() {
-  // All pages, then those in memory.
-  const std::string text = read_file("/proc/self/statm", kSystemInput);
-  std::uint64_t pages = 0;
-  const std::size_t at = std::min(text.find(' '), text.size() - 1) + 1;
-  std::from_chars(text.data() + at, text.data() + text.size(), pages);
-  return pages * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
-}
 
 std::uint64_t device_calls(const MemoryStats& stats) {
   return stats.device_allocate_count.value_or(0) + stats.device_free_count.value_or(0);
@@ -102,7 +89,7 @@ void CellRun::soak(const SoakSpec& spec, const std::function<void(const SoakWind
     }
     window.device_call_count = device_calls(stats) - calls_before;
     calls_before = device_calls(stats);
-    window.process_bytes = process_bytes();
+    window.process_bytes = process_memory(getpid()).resident_bytes;
     window.wall_s = time.wall_s() - begin_wall_s;
     begin_wall_s = time.wall_s();
     begin_s = time.elapsed_s();
@@ -141,18 +128,7 @@ SoakEnd run_soak(const SoakSpec& spec, const std::function<void(const SoakWindow
   const PartSink no_parts;
   CellResult result;
   result.key = spec.key;
-  try {
-    CellRun(cell, nullptr, no_parts, result).soak(spec, on_window);
-  } catch (const WriteError&) {
-    throw;
-  } catch (const Error& error) {
-    return {.status = CellStatus::Failed, .reason = error.what()};
-  } catch (const std::bad_alloc&) {
-    return {.status = CellStatus::Failed, .reason = "the host has not enough memory for this cell"};
-  } catch (const std::exception& error) {
-    return {.status = CellStatus::Failed,
-            .reason = std::string("internal error: ") + error.what() + "; please report it"};
-  }
+  fail_on_error(result, [&] { CellRun(cell, nullptr, no_parts, result).soak(spec, on_window); });
   return {.status = result.status, .reason = result.reason};
 }
 

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include "base/error.h"
 #include "harness/cli/commands.h"
+#include "harness/cli/terminal.h"
 #include "harness/ranks/job.h"
 #include "harness/ranks/ranks_process.h"
 #include "harness/run/child_process.h"
@@ -86,7 +87,11 @@ ExitCode ranks_command(const RanksCommand& command) {
   }
   const std::vector<RankRow> rows =
       run_ranks_in_child(spec, {.device = choice.device, .program_path = program});
-  fmt::print("{}", command.format == "json" ? to_json(rows) + "\n" : render_ranks(spec, rows));
+  if (command.format == "json") {
+    fmt::print("{}\n", to_json(rows));
+  } else {
+    print_fitted(stdout, render_ranks(spec, rows));
+  }
   return ExitCode::Pass;
 }
 

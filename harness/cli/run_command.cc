@@ -411,8 +411,7 @@ ExitCode run_command(const RunCommand& command) {
   const InterruptGuard interrupt;
   bool completed = false;
   // Nobody else writes to the folder until its reports are there as well.
-  RunFolder results = command.resume ? RunFolder::resume(folder, work.manifest, environment)
-                                     : RunFolder::create(folder, work.manifest, environment);
+  RunFolder results = RunFolder::open(command.resume, folder, work.manifest, environment);
   print_notes(results.notes());
   {
     if (!command.placements_folder.empty())

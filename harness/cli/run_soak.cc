@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 #include "base/output_file.h"
+#include "base/streams.h"
 #include "harness/cli/terminal.h"
 #include "harness/run/child_process.h"
 #include "harness/run/interrupt.h"
@@ -60,7 +61,8 @@ class SoakProgress {
     if (on_terminal_) {
       std::string line = label_ + soak_progress(record);
       line.resize(std::min(line.size(), output_width(stderr) - 1));
-      fmt::print(stderr, "\r\x1b[K{}", line);
+      clear_terminal_line(stderr);
+      fmt::print(stderr, "{}", line);
       std::fflush(stderr);
     } else if (part > part_) {
       fmt::print(stderr, "{}{}\n", label_, soak_progress(record));
@@ -76,12 +78,6 @@ class SoakProgress {
   bool drawn_ = false;
   std::size_t part_ = 0;
 };
-
-RunFolder open_folder(const RunCommand& command, const RunManifest& manifest,
-                      const std::string& folder, const Environment& environment) {
-  return command.resume ? RunFolder::resume(folder, manifest, environment)
-                        : RunFolder::create(folder, manifest, environment);
-}
 
 ExitCode tell(const RunCommand& command, const std::string& folder,
               const std::vector<SoakReport>& reports, bool interrupted) {
@@ -142,7 +138,7 @@ void check_soak_usage(const RunCommand& command) {
 ExitCode soak_cells(const RunCommand& command, const RunManifest& manifest,
                     const std::vector<CellKey>& cells, const std::string& folder,
                     const Environment& environment) {
-  const RunFolder lock = open_folder(command, manifest, folder, environment);
+  const RunFolder lock = RunFolder::open(command.resume, folder, manifest, environment);
   const fs::path soaks = fs::path(folder) / "soak";
   fs::create_directories(soaks);
   const InterruptGuard interrupt;

@@ -32,11 +32,6 @@ using Json = nlohmann::json;
                     .next = "use: allocmark qualify"});
 }
 
-std::string quoted_output(const ChildOutcome& outcome) {
-  const std::string text = last_output(outcome);
-  return text.empty() ? "" : "; its last output: " + text;
-}
-
 // Killed, and still there after so long.
 constexpr std::chrono::seconds kKillPatience{10};
 
@@ -217,7 +212,7 @@ std::vector<TimedAnswer> ask_children(const std::vector<TestSpec>& specs, const 
     if (running_count == 0) break;
     const bool closing =
         std::all_of(fds.begin(), fds.end(), [](const pollfd& f) { return f.fd < 0; });
-    poll(fds.data(), fds.size(), closing ? 1 : 50);
+    poll(fds.data(), fds.size(), closing ? kPollMsClosing : kPollMsMax);
   }
   return answers;
 }

@@ -6,49 +6,18 @@
 
 #include <algorithm>
 #include <charconv>
-#include <optional>
 #include <string_view>
-#include <utility>
 
 #include "base/error.h"
 #include "harness/replay/kernel_source.h"
+#include "workloads/trace/parameters.h"
 #include "workloads/trace/source.h"
 
 namespace allocmark {
 namespace {
 
-// A generator's text in three parts: "train:gpt2-124m", its keys, and an ending as "+kernels:off".
-struct GeneratorText {
-  std::string head, ending;
-  std::vector<std::pair<std::string, std::string>> keys;
-
-  [[nodiscard]] const std::string* value_of(std::string_view key) const {
-    const auto found = std::ranges::find(keys, key, &std::pair<std::string, std::string>::first);
-    return found == keys.end() ? nullptr : &found->second;
-  }
-};
-
-GeneratorText split(const std::string& text) {
-  GeneratorText parts;
-  const std::size_t plus = std::min(text.find('+'), text.size());
-  parts.ending = text.substr(plus);
-  std::string_view rest = std::string_view(text).substr(0, plus);
-  const std::size_t comma = std::min(rest.find(','), rest.size());
-  parts.head = rest.substr(0, comma);
-  rest.remove_prefix(comma);
-  while (!rest.empty()) {
-    rest.remove_prefix(1);
-    const std::string_view word = rest.substr(0, std::min(rest.find(','), rest.size()));
-    const std::size_t equals = std::min(word.find('='), word.size());
-    parts.keys.emplace_back(word.substr(0, equals),
-                            equals == word.size() ? "" : word.substr(equals + 1));
-    rest.remove_prefix(word.size());
-  }
-  return parts;
-}
-
-std::uint64_t number_of(const GeneratorText& parts, std::string_view key) {
-  const std::string* text = parts.value_of(key);
+std::uint64_t number_of(const Parameters& parts, std::string_view key) {
+  const std::string* text = parts.given(key);
   std::uint64_t number = 1;
   // What is no number is refused by the generator, which says more about it.
   if (text != nullptr) std::from_chars(text->data(), text->data() + text->size(), number);
@@ -71,8 +40,10 @@ std::vector<RankSpec> ranks_of_job(const std::string& text, const JobWords& word
     (void)open_workload_with_kernels(text, 1);  // says more where there is no such workload
     refuse_job(text, "another workload");
   }
-  const GeneratorText parts = split(defined);
-  if (parts.value_of("rank") != nullptr) refuse_job(text, "rank=" + *parts.value_of("rank"));
+  // An ending as "+kernels:off" stays at the end.
+  const std::size_t plus = std::min(defined.find('+'), defined.size());
+  const Parameters parts(std::string_view(defined).substr(0, plus));
+  if (parts.given("rank") != nullptr) refuse_job(text, "rank=" + *parts.given("rank"));
   const std::uint64_t world =
       number_of(parts, "tp") * number_of(parts, "dp") * number_of(parts, "pp");
   if (world == 1) refuse_job(text, "one rank");
@@ -87,14 +58,12 @@ std::vector<RankSpec> ranks_of_job(const std::string& text, const JobWords& word
                         .got = std::to_string(number),
                         .next = ""});
     }
-    std::string workload = parts.head;
-    for (const auto& [key, value] : parts.keys) workload += fmt::format(",{}={}", key, value);
-    workload += fmt::format(",rank={}", number);
+    std::string workload = fmt::format("{},rank={}", parts.text(), number);
     // Meetings, and time to compute in: without it only calls of the driver would take time.
     for (const char* const key : {"collectives", "kernels"}) {
-      if (parts.value_of(key) == nullptr) workload += fmt::format(",{}=1", key);
+      if (parts.given(key) == nullptr) workload += fmt::format(",{}=1", key);
     }
-    ranks.push_back({.number = number, .workload = workload + parts.ending});
+    ranks.push_back({.number = number, .workload = workload + defined.substr(plus)});
   }
   return ranks;
 }

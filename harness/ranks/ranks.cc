@@ -22,14 +22,7 @@ namespace allocmark {
 namespace {
 
 void check_allocator(const BackendEntry& entry, const std::string& conf) {
-  if (const auto error = entry.check_conf(conf)) throw UsageError(*error);
-  if (const std::string reason = entry.unavailable_reason(); !reason.empty()) {
-    throw EnvironmentError({.what = entry.name + " cannot run here",
-                            .where = "--allocator",
-                            .wanted = "",
-                            .got = reason,
-                            .next = "see: allocmark list allocators"});
-  }
+  check_runs_here(entry, conf);
   if (!entry.capabilities.real_memory || entry.name == "pluggable") {
     throw UsageError({.what = "this allocator is not for several devices",
                       .where = "--allocator",

@@ -1,8 +1,6 @@
 // See ranks_process.h.
 #include "harness/ranks/ranks_process.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -13,8 +11,7 @@
 #include "base/error.h"
 #include "base/json_text.h"
 #include "harness/ranks/findings.h"
-#include "harness/run/child_process.h"
-#include "harness/run/runtime_select.h"
+#include "harness/run/devices_child.h"
 #include "results/columns/text.h"
 
 namespace allocmark {
@@ -183,19 +180,12 @@ std::vector<RankRow> rank_rows_from_json(std::string_view text) {
 }
 
 std::vector<RankRow> run_ranks_in_child(const RanksSpec& spec, const RanksPlace& place) {
-  std::vector<std::pair<std::string, std::string>> changes =
-      runtime_environment(place.device, place.program_path);
-  changes.emplace_back("SIMCUDA_DEVICES", std::to_string(spec.ranks.size()));
-  const ChildOutcome outcome = run_child(
-      {.argv = {place.program_path, "cell", std::to_string(getpid()), "--ranks", place.device},
-       .environment = environment_with(changes),
-       .input = to_json_line(spec)});
-  if (outcome.exit_code == 0 && !outcome.result.empty()) {
-    return rank_rows_from_json(outcome.result);
-  }
-  constexpr std::string_view kWhat = "the ranks";
-  if (outcome.signal_number != 0) throw CellsError(error_of(outcome, kWhat));
-  rethrow(outcome, kWhat);
+  return rank_rows_from_json(ask_devices_child({.program_path = place.program_path,
+                                                .device = place.device,
+                                                .device_count = spec.ranks.size(),
+                                                .mode = "--ranks",
+                                                .what = "the ranks"},
+                                               to_json_line(spec)));
 }
 
 std::string render_ranks(const RanksSpec& spec, const std::vector<RankRow>& rows) {

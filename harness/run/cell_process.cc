@@ -17,9 +17,9 @@ namespace {
 using Json = nlohmann::json;
 
 // The child's last output, for the end of a reason.
-std::string quoted_output(const ChildOutcome& outcome) {
-  const std::string text = last_output(outcome);
-  return text.empty() ? "; it printed nothing" : "; its last output: " + text;
+std::string last_words(const ChildOutcome& outcome) {
+  const std::string text = quoted_output(outcome);
+  return text.empty() ? "; it printed nothing" : text;
 }
 
 CellResult without_result(const CellSpec& spec, const ChildOutcome& outcome, CellStatus status,
@@ -92,7 +92,7 @@ CellResult cell_result(const CellSpec& spec, const ChildOutcome& outcome) {
     return without_result(
         spec, outcome, CellStatus::TimedOut,
         fmt::format("ended after {} s (--timeout); a longer limit lets it finish{}", spec.timeout_s,
-                    quoted_output(outcome)));
+                    last_words(outcome)));
   }
   if (outcome.signal_number != 0) {
     const bool killed = outcome.signal_number == SIGKILL;
@@ -100,7 +100,7 @@ CellResult cell_result(const CellSpec& spec, const ChildOutcome& outcome) {
         spec, outcome, CellStatus::Crashed,
         fmt::format("ended by {}{}{}", signal_name(outcome.signal_number),
                     killed ? ", perhaps because the machine ran out of memory (see dmesg)" : "",
-                    quoted_output(outcome)));
+                    last_words(outcome)));
   }
   if (outcome.result.empty() && outcome.exit_code == static_cast<int>(ExitCode::FileAccess)) {
     throw WriteError(
@@ -126,7 +126,7 @@ CellResult cell_result(const CellSpec& spec, const ChildOutcome& outcome) {
   return without_result(
       spec, outcome, CellStatus::Failed,
       fmt::format("the cell's process ended with exit code {} and no valid result: {}{}",
-                  outcome.exit_code, problem, quoted_output(outcome)));
+                  outcome.exit_code, problem, last_words(outcome)));
 }
 
 }  // namespace allocmark

@@ -295,6 +295,11 @@ ChildOutcome run_child(const ChildCommand& command) {
   }
 }
 
+std::string quoted_output(const ChildOutcome& outcome) {
+  const std::string text = last_output(outcome);
+  return text.empty() ? "" : "; its last output: " + text;
+}
+
 ErrorText error_of(const ChildOutcome& outcome, std::string_view what) {
   constexpr std::string_view kOwnPrefix = "allocmark: ";
   std::string text = outcome.stderr_tail;

@@ -109,6 +109,9 @@ class ChildProcess {
 // What it printed last, as UTF-8, without the blanks at its end; empty where it printed nothing.
 [[nodiscard]] std::string last_output(const ChildOutcome& outcome);
 
+// The same behind "; its last output: "; empty where it printed nothing.
+[[nodiscard]] std::string quoted_output(const ChildOutcome& outcome);
+
 // What it said was wrong, in one line without our name, behind the signal that ended `what` (as
 // "the search") where one did.
 [[nodiscard]] ErrorText error_of(const ChildOutcome& outcome, std::string_view what);

@@ -1,13 +1,11 @@
 // See host_memory.h.
 #include "harness/run/host_memory.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <fstream>
 #include <string>
 
-#include <fmt/format.h>
+#include "base/process_memory.h"
 
 namespace allocmark {
 
@@ -33,12 +31,8 @@ std::uint64_t available_memory_bytes() {
 }
 
 std::uint64_t own_memory_bytes(pid_t pid) {
-  std::ifstream file(fmt::format("/proc/{}/statm", pid));
-  std::uint64_t total = 0;
-  std::uint64_t resident = 0;
-  std::uint64_t shared = 0;
-  if (!(file >> total >> resident >> shared) || resident < shared) return 0;
-  return (resident - shared) * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+  const ProcessMemory memory = process_memory(pid);
+  return memory.resident_bytes - std::min(memory.shared_bytes, memory.resident_bytes);
 }
 
 }  // namespace allocmark

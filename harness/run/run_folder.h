@@ -66,6 +66,12 @@ class RunFolder {
   [[nodiscard]] static RunFolder resume(const std::string& folder, const RunManifest& manifest,
                                         const Environment& environment);
 
+  // The one or the other.
+  [[nodiscard]] static RunFolder open(bool resumes, const std::string& folder,
+                                      const RunManifest& manifest, const Environment& environment) {
+    return resumes ? resume(folder, manifest, environment) : create(folder, manifest, environment);
+  }
+
   // Throws FileError naming the path where the line cannot be written; the file then still
   // ends with a whole line.
   void append(const CellResult& result) { file_.append(result); }

@@ -30,8 +30,7 @@ void check_same(const SoakSpec& before, const SoakSpec& now, const std::string& 
 
 SoakEnd end_of(const ChildOutcome& outcome) {
   if (outcome.ended_by_us) return {.status = CellStatus::Failed, .reason = "interrupted"};
-  const std::string last = last_output(outcome);
-  const std::string said = last.empty() ? "" : "; its last output: " + last;
+  const std::string said = quoted_output(outcome);
   if (outcome.signal_number != 0) {
     return {.status = CellStatus::Crashed,
             .reason = fmt::format("ended by {}{}", signal_name(outcome.signal_number), said)};
@@ -94,7 +93,7 @@ SoakRecord soak_in_child(const SoakSpec& wanted, const SoakPlace& place,
                     {.fd = place.interrupt == nullptr ? -1 : place.interrupt->wake_fd(),
                      .events = POLLIN,
                      .revents = 0}};
-    poll(fds, std::size(fds), child.closing() ? 1 : kPollMs);
+    poll(fds, std::size(fds), child.closing() ? kPollMsClosing : kPollMs);
   }
 }
 

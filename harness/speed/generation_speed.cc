@@ -4,12 +4,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <memory>
 #include <span>
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "base/process_memory.h"
 #include "harness/measure/clock.h"
 #include "workloads/open_workload.h"
 #include "workloads/trace/source.h"
@@ -23,15 +23,7 @@ constexpr std::uint64_t kGrowthTolerance = kMiB;
 constexpr std::uint64_t kEventsPerLook = std::uint64_t{1} << 18;
 
 // 0 where the system does not say.
-std::uint64_t resident_bytes() {
-  unsigned long total = 0;
-  unsigned long resident = 0;
-  std::FILE* file = std::fopen("/proc/self/statm", "r");
-  if (file == nullptr) return 0;
-  const int count = std::fscanf(file, "%lu %lu", &total, &resident);
-  (void)std::fclose(file);
-  return count == 2 ? resident * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)) : 0;
-}
+std::uint64_t resident_bytes() { return process_memory(::getpid()).resident_bytes; }
 
 }  // namespace
 

@@ -80,14 +80,7 @@ class ThreadRun {
  public:
   explicit ThreadRun(const ThreadsSpec& spec)
       : spec_(spec), entry_(find_backend(spec.allocator)), workload_(read_workload(spec)) {
-    if (const auto error = entry_.check_conf(spec.conf)) throw UsageError(*error);
-    if (const std::string reason = entry_.unavailable_reason(); !reason.empty()) {
-      throw EnvironmentError({.what = spec.allocator + " cannot run here",
-                              .where = "--allocator",
-                              .wanted = "",
-                              .got = reason,
-                              .next = "see: allocmark list allocators"});
-    }
+    check_runs_here(entry_, spec.conf);
     if (!entry_.capabilities_for(spec.conf).any_thread) {
       throw UsageError({.what = "this allocator is not for several threads",
                         .where = "--allocator",

@@ -1,15 +1,12 @@
 // See threads_process.h.
 #include "harness/threads/threads_process.h"
 
-#include <unistd.h>
-
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/json_text.h"
-#include "harness/run/child_process.h"
-#include "harness/run/runtime_select.h"
+#include "harness/run/devices_child.h"
 #include "results/columns/text.h"
 
 namespace allocmark {
@@ -150,19 +147,12 @@ std::vector<ThreadsRow> threads_rows_from_json(std::string_view text) {
 }
 
 std::vector<ThreadsRow> run_threads_in_child(const ThreadsSpec& spec, const ThreadsPlace& place) {
-  std::vector<std::pair<std::string, std::string>> changes =
-      runtime_environment(place.device, place.program_path);
-  changes.emplace_back("SIMCUDA_DEVICES", std::to_string(spec.device_count));
-  const ChildOutcome outcome = run_child(
-      {.argv = {place.program_path, "cell", std::to_string(getpid()), "--threads", place.device},
-       .environment = environment_with(changes),
-       .input = to_json_line(spec)});
-  if (outcome.exit_code == 0 && !outcome.result.empty()) {
-    return threads_rows_from_json(outcome.result);
-  }
-  constexpr std::string_view kWhat = "the threads";
-  if (outcome.signal_number != 0) throw CellsError(error_of(outcome, kWhat));
-  rethrow(outcome, kWhat);
+  return threads_rows_from_json(ask_devices_child({.program_path = place.program_path,
+                                                   .device = place.device,
+                                                   .device_count = spec.device_count,
+                                                   .mode = "--threads",
+                                                   .what = "the threads"},
+                                                  to_json_line(spec)));
 }
 
 std::string render_threads(const ThreadsSpec& spec, const std::vector<ThreadsRow>& rows) {

@@ -67,12 +67,16 @@ void Parameters::refuse(std::string_view key, std::string wanted, std::string_vi
                     .next = ""});
 }
 
-const std::string* Parameters::find(std::string_view key) {
-  asked_.emplace_back(key);
+const std::string* Parameters::given(std::string_view key) const {
   for (const auto& [known, value] : values_) {
     if (known == key) return &value;
   }
   return nullptr;
+}
+
+const std::string* Parameters::find(std::string_view key) {
+  asked_.emplace_back(key);
+  return given(key);
 }
 
 std::uint64_t Parameters::number(std::string_view key, const NumberRange& range) {

@@ -28,6 +28,10 @@ class Parameters {
     return variant_;
   }  // first word after it without '='
 
+  // The value as it was given, null where it was not. This is no read: the key may still be
+  // refused.
+  [[nodiscard]] const std::string* given(std::string_view key) const;
+
   // Each read throws UsageError with key, allowed values and the text given.
   [[nodiscard]] std::uint64_t number(std::string_view key, const NumberRange& range);
   // Numbers joined by '/', at most 1024 of them; the preset alone where the key is not given.

@@ -31,6 +31,7 @@ COMMANDS = [
     (["qualify", "--device", "sim:h200", "--out", "NODE"], "PASS at level quick"),
     (["merge", "NODE"], "1 nodes: 0 drain"),
     (["threads", "comb:count=4"], "allocate P50"),
+    (["ranks", "train:gpt2-124m,batch=2,seq=512,dp=4,fsdp=2", "--rank-capacity", "2=2GiB", "--device", "sim:h200"], "rank 2 runs out of memory"),
     (["trace", "summary", "gpt2_train_amp"], "gpt2_train_amp"),
     (["run", "--help"], "How to run it"),
     (["qualify", "--help"], "Nothing on the machine is changed."),

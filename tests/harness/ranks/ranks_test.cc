@@ -16,6 +16,7 @@
 #include "harness/ranks/job.h"
 #include "harness/ranks/ranks_process.h"
 #include "tests/catch.h"
+#include "tests/support/text_checks.h"
 
 namespace allocmark {
 namespace {
@@ -58,20 +59,6 @@ RanksSpec spec_of(std::vector<RankSpec> ranks) {
 
 RanksSpec job_of(const std::string& workload) {
   return spec_of(ranks_of({.workloads = {workload}}));
-}
-
-template <typename Call>
-std::string refusal(const Call& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "accepted";
-}
-
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 // "failed 2", "late 1": kinds and ranks, in order.
@@ -174,26 +161,29 @@ TEST_CASE("traces that do not fit together are refused with the meeting") {
   Traces traces;
   const std::string once = "mark,collective:all,64,0\n";
   const RankSpec one = traces.rank(once);
-  CHECK(has(refusal([&] {
-              (void)run_ranks(spec_of({one, traces.rank(once + once)}));
-            }),
-            "meeting 2 of 'collective:all'"));
-  CHECK(has(refusal([&] {
-              (void)run_ranks(spec_of({one, traces.rank("mark,collective:all,65,0\n")}));
-            }),
-            "ranks bring different sizes to one meeting"));
-  CHECK(has(refusal([&] {
-              (void)run_ranks(spec_of({traces.rank("mark,receive:x,1,0\n"), traces.rank("")}));
-            }),
-            "nobody sends"));
+  CHECK(contains(error_of([&] {
+                   (void)run_ranks(spec_of({one, traces.rank(once + once)}));
+                 }),
+                 "meeting 2 of 'collective:all'"));
+  CHECK(contains(error_of([&] {
+                   (void)run_ranks(spec_of({one, traces.rank("mark,collective:all,65,0\n")}));
+                 }),
+                 "ranks bring different sizes to one meeting"));
+  CHECK(contains(error_of([&] {
+                   (void)run_ranks(spec_of({traces.rank("mark,receive:x,1,0\n"), traces.rank("")}));
+                 }),
+                 "nobody sends"));
   // Each waits for the other.
   const std::string ab = "mark,collective:a,0,0\nmark,collective:b,0,0\n";
   const std::string ba = "mark,collective:b,0,0\nmark,collective:a,0,0\n";
-  CHECK(has(refusal([&] {
-              (void)run_ranks(spec_of({traces.rank(ab), traces.rank(ba)}));
-            }),
-            "the traces of the ranks do not fit together"));
-  CHECK(has(refusal([&] { (void)run_ranks(spec_of({one, one, one, one, one})); }), "too few GPUs"));
+  CHECK(contains(error_of([&] {
+                   (void)run_ranks(spec_of({traces.rank(ab), traces.rank(ba)}));
+                 }),
+                 "the traces of the ranks do not fit together"));
+  CHECK(contains(error_of([&] {
+                   (void)run_ranks(spec_of({one, one, one, one, one}));
+                 }),
+                 "too few GPUs"));
 }
 
 TEST_CASE("ranks come from a job's text, and one of them may differ") {
@@ -207,20 +197,21 @@ TEST_CASE("ranks come from a job's text, and one of them may differ") {
   CHECK(ranks[0].number == 1);
   CHECK(ranks[0].workload == "churn:events=10");
   CHECK(ranks[0].capacity == "1.1x");
-  CHECK(has(ranks[1].workload, ",rank=3,collectives=1,kernels=1+kernels:off"));
+  CHECK(contains(ranks[1].workload, ",rank=3,collectives=1,kernels=1+kernels:off"));
   CHECK(ranks[1].capacity == "6GiB");
   const auto refused = [](const JobWords& words) {
-    return refusal([&] { (void)ranks_of(words); });
+    return error_of([&] { (void)ranks_of(words); });
   };
-  CHECK(has(refused({.workloads = {"train:gpt2-124m"}}), "one rank"));
-  CHECK(has(refused({.workloads = {"train:gpt2-124m,dp=2,rank=1"}}), "rank=1"));
-  CHECK(has(refused({.workloads = {"churn:events=9"}}), "another workload"));
-  CHECK(has(refused({.workloads = {"trian:gpt2-124m,dp=2"}}), "did you mean 'train'"));
-  CHECK(has(refused({.workloads = {"train:gpt2-124m,dp=2"}, .chosen = {0, 2}}), "0 to 1"));
-  CHECK(has(refused({.workloads = {"train:gpt2-124m,dp=4"}, .chosen = {0, 0}}), "named twice"));
-  CHECK(has(refused({.workloads = {"train:gpt2-124m,dp=32"}}), "2 to 16 ranks"));
-  CHECK(has(refused({.workloads = {"train:gpt2-124m,dp=2"}, .rank_capacities = {"2=1GiB"}}),
-            "R of 0, 1"));
+  CHECK(contains(refused({.workloads = {"train:gpt2-124m"}}), "one rank"));
+  CHECK(contains(refused({.workloads = {"train:gpt2-124m,dp=2,rank=1"}}), "rank=1"));
+  CHECK(contains(refused({.workloads = {"churn:events=9"}}), "another workload"));
+  CHECK(contains(refused({.workloads = {"trian:gpt2-124m,dp=2"}}), "did you mean 'train'"));
+  CHECK(contains(refused({.workloads = {"train:gpt2-124m,dp=2"}, .chosen = {0, 2}}), "0 to 1"));
+  CHECK(
+      contains(refused({.workloads = {"train:gpt2-124m,dp=4"}, .chosen = {0, 0}}), "named twice"));
+  CHECK(contains(refused({.workloads = {"train:gpt2-124m,dp=32"}}), "2 to 16 ranks"));
+  CHECK(contains(refused({.workloads = {"train:gpt2-124m,dp=2"}, .rank_capacities = {"2=1GiB"}}),
+                 "R of 0, 1"));
 }
 
 TEST_CASE("all ranks of generated jobs come to the same meetings") {
@@ -260,9 +251,10 @@ TEST_CASE("what goes through the pipe comes back") {
   spec.ranks[0].capacity = "16MiB";
   CHECK(to_json_line(ranks_spec_from_json(to_json_line(spec))) == to_json_line(spec));
   const std::string rows = to_json(run_ranks(spec));
-  CHECK(has(rows, "\"missing_ranks\":[0]"));
+  CHECK(contains(rows, "\"missing_ranks\":[0]"));
   CHECK(to_json(rank_rows_from_json(rows)) == rows);
-  CHECK(has(refusal([] { (void)rank_rows_from_json("{}"); }), "these are no numbers of ranks"));
+  CHECK(
+      contains(error_of([] { (void)rank_rows_from_json("{}"); }), "these are no numbers of ranks"));
 }
 
 }  // namespace allocmark
