@@ -12,19 +12,18 @@ ensure_all "${BUILD_NEEDS[@]}" "${TEST_NEEDS[@]}"
 tests/scripts/report/install.sh &
 page_packages=$!
 
-passed=0 failed=0 skipped=0
+passed=0 failed=0 skipped=0 causes=
 
 # run_ctest PRESET: adds its counts to the totals; a run without a result file counts as one failure.
 run_ctest() {
-  local preset=$1 xml=$ROOT/build/$1/ctest.xml total fails skips
+  local preset=$1 xml=$ROOT/build/$1/ctest.xml summary total fails skips
   rm -f "$xml"
   say "testing ($preset)"
   ctest --preset "$preset" -j "$(nproc)" --output-junit "$xml" || true
-  if [ ! -s "$xml" ]; then failed=$((failed + 1)); return; fi
-  total=$(tr '\n' ' ' <"$xml" | grep -o '<testsuite [^>]*>' | grep -o 'tests="[0-9]*"' | grep -o '[0-9]*')
-  fails=$(tr '\n' ' ' <"$xml" | grep -o '<testsuite [^>]*>' | grep -o 'failures="[0-9]*"' | grep -o '[0-9]*')
-  skips=$(tr '\n' ' ' <"$xml" | grep -o '<testsuite [^>]*>' | grep -o 'skipped="[0-9]*"' | grep -o '[0-9]*')
+  if [ ! -s "$xml" ] || ! summary=$(python3 "$ROOT/scripts/ctest_summary.py" "$xml"); then failed=$((failed + 1)); return; fi
+  read -r total fails skips <<<"$summary"
   failed=$((failed + fails)) skipped=$((skipped + skips)) passed=$((passed + total - fails - skips))
+  causes+=$(sed "1d; s/^/  $preset, /" <<<"$summary")$'\n'
 }
 
 for preset in ${ALLOCMARK_TEST_PRESETS:-packaged dev asan}; do
@@ -41,5 +40,6 @@ for preset in ${ALLOCMARK_TEST_PRESETS:-packaged dev asan}; do
 done
 
 echo
+[ "$skipped" = 0 ] || printf 'skipped, each with its cause:\n%s\n' "$(grep . <<<"$causes")"
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" = 0 ] && [ "$passed" -gt 0 ]

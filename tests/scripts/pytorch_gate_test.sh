@@ -29,6 +29,7 @@ expect "a folder that is there" 2 "is there already" --out "$place" 2.12.1 2.13.
 expect "a wheel of OLD" 2 "name the release that OLD is" --wheel "$place/none.whl" 2.13.0 2.13.0
 expect "a wheel that is none" 2 "no wheel can be read" --wheel "$place/none.whl" --out "$place/wheel" 2.12.1 2.13.0
 
+shopt -s nullglob
 fetched=("$ALLOCMARK_TORCH_RELEASES"/*/liballocmark_torch.so)
 if [ ! -e "$ALLOCMARK_TORCH_RELEASES/2.12.1/liballocmark_torch.so" ] || [ ! -e "$ALLOCMARK_TORCH_RELEASES/2.13.0/liballocmark_torch.so" ]; then
   [ $failures -eq 0 ] || exit 1
