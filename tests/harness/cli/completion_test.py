@@ -23,7 +23,8 @@ ROWS = [
     ("allocmark report --format ", ("markdown", "csv")),
     ("allocmark trace ", ("summary", "validate")),
 ]
-WAIT_S = 20
+WAIT_S = 60
+CLEAR_LINE = "\x15"
 BASH = """source {script}
 read -ra COMP_WORDS <<<"$1"; [[ $1 == *' ' ]] && COMP_WORDS+=('')
 COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); _allocmark; printf '%s\\n' "${{COMPREPLY[@]}}"
@@ -38,9 +39,14 @@ class Zsh:
         if self.pid == 0:
             os.environ["TERM"] = "dumb"
             os.execvp("zsh", ["zsh", "-f", "-i"])
-        setup = f"fpath=({folder} $fpath); autoload -Uz compinit; compinit -u -D; LISTMAX=10000; stty cols 200; unsetopt list_ambiguous; print rea''dy\n"
-        self.send(setup.encode())
-        self.read_until(("ready",))
+        self.line_count = 0
+        self.run(f"fpath=({folder} $fpath); autoload -Uz compinit; compinit -u -D; LISTMAX=10000; stty cols 200; unsetopt list_ambiguous")
+
+    def run(self, command):
+        """Waits for the prompt behind it: a key that comes before the prompt may be lost."""
+        self.line_count += 1
+        self.send(f"{command}; PS1='li''ne {self.line_count}> '\n".encode())
+        self.read_until((f"line {self.line_count}> ",))
 
     def send(self, data):
         os.write(self.fd, data)
@@ -53,8 +59,7 @@ class Zsh:
         return seen
 
     def offers(self, typed, words):
-        self.send(b"\x03")
-        self.read_until(("\n",))
+        self.run(f"{CLEAR_LINE}:")
         self.send(typed.encode() + b"\t")
         return self.read_until(words)
 
