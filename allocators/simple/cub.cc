@@ -125,9 +125,9 @@ class CubBackend final : public Backend {
   }
 
   // The caller owns the block, which is usable on `stream` from this point of its order on, and
-  // gives it back with deallocate, on any thread. On a miss CUB calls cudaMalloc; where that fails
-  // it gives everything cached back (cudaFree waits for the device) and tries once more. Size 0
-  // gets a block of the smallest bin.
+  // gives it back with deallocate, on the same thread. On a miss CUB calls cudaMalloc; where that
+  // fails it gives everything cached back (cudaFree waits for the device) and tries once more.
+  // Size 0 gets a block of the smallest bin.
   [[nodiscard]] AllocateResult allocate(std::uint64_t size_bytes, cudaStream_t stream) override {
     constexpr AllocateResult kOutOfMemory{.pointer = nullptr,
                                           .status = AllocateStatus::OutOfMemory};
@@ -258,7 +258,9 @@ CubConfResult read_cub_conf(std::string_view text) {
 BackendEntry cub_entry() {
   return {.name = "cub",
           .summary = "cub::CachingDeviceAllocator: power-of-N bins over cudaMalloc",
-          .capabilities = {.any_thread = true,
+          // CUB locks its tables, but from 1.14 on DeviceFree offers a block to others before it
+          // has recorded the block's event (BACKENDS.md).
+          .capabilities = {.any_thread = false,
                            .stream_ordered = true,
                            .real_memory = true,
                            .honours_memory_limit = false,
