@@ -18,14 +18,50 @@
 namespace allocmark {
 namespace {
 
+constexpr std::uint32_t kNoSlot = ~std::uint32_t{0};
+
 // What all replays need and none changes: it takes a walk over the whole history each.
 struct Facts {
   explicit Facts(const DeviceHistory& of)
-      : history(of), late(of.late_frees()), earlier_blocks(of.earlier_blocks()) {}
+      : history(of), late(of.late_frees()), earlier_blocks(of.earlier_blocks()) {
+    number_blocks();
+  }
+  void number_blocks();
+
   const DeviceHistory& history;
   LateStreams late;
   std::vector<EarlierBlock> earlier_blocks;
+  // Blocks have small numbers in place of their addresses, given again when a block is gone: those
+  // of earlier_blocks their places there, those of entries the numbers here.
+  std::vector<std::uint32_t> slots;
+  std::uint32_t slot_count = 0;
 };
+
+void Facts::number_blocks() {
+  std::unordered_map<std::uint64_t, std::uint32_t> live;  // by recorded address
+  std::vector<std::uint32_t> spare;
+  for (const EarlierBlock& block : earlier_blocks) live[block.address] = slot_count++;
+  slots.reserve(history.size());
+  history.snapshot().for_each_entry(history.device(), [&](const SnapshotEntry& entry) {
+    std::uint32_t slot = kNoSlot;
+    if (entry.action == SnapshotAction::Alloc) {
+      const auto [found, is_new] = live.try_emplace(entry.address, slot_count);
+      if (is_new && !spare.empty()) {
+        found->second = spare.back();
+        spare.pop_back();
+      }
+      slot = found->second;
+      slot_count = std::max(slot_count, slot + 1);
+    } else if (entry.action == SnapshotAction::FreeRequested) {
+      if (const auto found = live.find(entry.address); found != live.end()) {
+        slot = found->second;
+        spare.push_back(slot);
+        live.erase(found);
+      }
+    }
+    slots.push_back(slot);
+  });
+}
 
 class CardReplay {
  public:
@@ -35,20 +71,21 @@ class CardReplay {
         history_(facts.history),
         settings_(settings),
         capacity_bytes_(capacity_bytes),
-        card_(capacity_bytes, addresses) {}
+        card_(capacity_bytes, addresses),
+        live_(facts.slot_count) {}
 
   [[nodiscard]] WhatIf run();
 
  private:
   struct Live {
-    std::uint64_t address = 0;
+    std::uint64_t address = 0;  // 0: its request failed, or nothing is there
     std::uint32_t pool = 0;
   };
 
   [[nodiscard]] caching::CachingAllocator& allocator(std::uint32_t pool);
   [[nodiscard]] std::optional<std::uint64_t> ask(std::uint32_t pool, std::uint64_t size_bytes,
                                                  std::uint64_t stream, std::uint64_t index);
-  void add(std::uint64_t index);
+  void add(const SnapshotEntry& entry, std::uint64_t index);
   void give_back(std::uint64_t index);
 
   const Facts& facts_;
@@ -57,8 +94,8 @@ class CardReplay {
   std::uint64_t capacity_bytes_;
   Card card_;
   std::map<std::uint32_t, std::unique_ptr<caching::CachingAllocator>> allocators_;
-  std::unordered_map<std::uint64_t, Live> live_;  // by recorded address
-  std::uint64_t operation_begin_ = 0;             // first entry after the last request or free
+  std::vector<Live> live_;              // by slot
+  std::uint64_t operation_begin_ = 0;  // first entry after the last request or free
   WhatIf result_;
 };
 
@@ -86,10 +123,10 @@ std::optional<std::uint64_t> CardReplay::ask(std::uint32_t pool, std::uint64_t s
 }
 
 void CardReplay::give_back(std::uint64_t index) {
-  const auto found = live_.find(history_[index].address);
-  if (found == live_.end()) return;  // its request failed
-  const Live block = found->second;
-  live_.erase(found);
+  const std::uint32_t slot = facts_.slots[index];
+  if (slot == kNoSlot || live_[slot].address == 0) return;
+  const Live block = live_[slot];
+  live_[slot] = {};
   if (const LateStreams::Late* late = facts_.late.find(index)) {
     card_.expect_event(late->completed_index);
     static_cast<void>(
@@ -98,8 +135,7 @@ void CardReplay::give_back(std::uint64_t index) {
   static_cast<void>(allocator(block.pool).deallocate(block.address));
 }
 
-void CardReplay::add(std::uint64_t index) {
-  const SnapshotEntry& entry = history_[index];
+void CardReplay::add(const SnapshotEntry& entry, std::uint64_t index) {
   const auto pool = static_cast<std::uint32_t>(entry.pool);
   const std::uint64_t stream = history_.snapshot().streams[entry.stream];
   // Blocks that became free while a request failed were not looked at again.
@@ -111,7 +147,7 @@ void CardReplay::add(std::uint64_t index) {
   switch (entry.action) {
     case SnapshotAction::Alloc:
       if (const auto address = ask(pool, entry.size_bytes, stream, index))
-        live_[entry.address] = {.address = *address, .pool = pool};
+        live_[facts_.slots[index]] = {.address = *address, .pool = pool};
       return;
     case SnapshotAction::Oom:
       // Its owner never had it; where it is served, what follows is the program after a failure.
@@ -131,13 +167,16 @@ void CardReplay::add(std::uint64_t index) {
 }
 
 WhatIf CardReplay::run() {
-  for (const EarlierBlock& block : facts_.earlier_blocks) {
+  for (std::size_t i = 0; i < facts_.earlier_blocks.size(); ++i) {
+    const EarlierBlock& block = facts_.earlier_blocks[i];
     if (block.pending) continue;
     const std::uint64_t stream = history_.snapshot().streams[block.stream];
     if (const auto address = ask(block.pool, block.requested_bytes, stream, 0))
-      live_[block.address] = {.address = *address, .pool = block.pool};
+      live_[i] = {.address = *address, .pool = block.pool};
   }
-  for (std::uint64_t i = 0; i < history_.size(); ++i) add(i);
+  std::uint64_t index = 0;
+  history_.snapshot().for_each_entry(history_.device(),
+                                     [&](const SnapshotEntry& entry) { add(entry, index++); });
   result_.reserved_bytes_peak = card_.used_bytes_peak();
   result_.call_count = card_.call_count();
   return result_;
