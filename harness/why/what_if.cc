@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <thread>
 #include <unordered_map>
 
@@ -22,15 +23,22 @@ constexpr std::uint32_t kNoSlot = ~std::uint32_t{0};
 
 // What all replays need and none changes: it takes a walk over the whole history each.
 struct Facts {
-  explicit Facts(const DeviceHistory& of)
-      : history(of), late(of.late_frees()), earlier_blocks(of.earlier_blocks()) {
+  Facts(const DeviceHistory& of, const SelfCheck& known)
+      : history(of),
+        late(of.late_frees(), known.frees_waited),
+        earlier_blocks(of.earlier_blocks()),
+        pools(entry_pools(of, known.pools)) {
     number_blocks();
   }
   void number_blocks();
+  [[nodiscard]] std::uint32_t pool_of(std::uint64_t index) const {
+    return pools.empty() ? 0 : pools[index];
+  }
 
   const DeviceHistory& history;
   LateStreams late;
   std::vector<EarlierBlock> earlier_blocks;
+  std::vector<std::uint16_t> pools;  // by entry; empty: all of the common one
   // Blocks have small numbers in place of their addresses, given again when a block is gone: those
   // of earlier_blocks their places there, those of entries the numbers here.
   std::vector<std::uint32_t> slots;
@@ -87,6 +95,7 @@ class CardReplay {
                                                  std::uint64_t stream, std::uint64_t index);
   void add(const SnapshotEntry& entry, std::uint64_t index);
   void give_back(std::uint64_t index);
+  void empty_caches();
 
   const Facts& facts_;
   const DeviceHistory& history_;
@@ -94,8 +103,9 @@ class CardReplay {
   std::uint64_t capacity_bytes_;
   Card card_;
   std::map<std::uint32_t, std::unique_ptr<caching::CachingAllocator>> allocators_;
-  std::vector<Live> live_;              // by slot
-  std::uint64_t operation_begin_ = 0;  // first entry after the last request or free
+  std::vector<Live> live_;                  // by slot
+  std::uint64_t operation_begin_ = 0;       // first entry after the last request or free
+  std::set<std::uint32_t> released_pools_;  // since the last request or free
   WhatIf result_;
 };
 
@@ -135,15 +145,26 @@ void CardReplay::give_back(std::uint64_t index) {
   static_cast<void>(allocator(block.pool).deallocate(block.address));
 }
 
+// Of the common pool, and of private ones that had something to give back: PyTorch keeps the memory
+// of a pool that a graph or a MemPool still owns.
+void CardReplay::empty_caches() {
+  released_pools_.insert(0);
+  for (const std::uint32_t pool : released_pools_) allocator(pool).empty_cache();
+  released_pools_.clear();
+}
+
 void CardReplay::add(const SnapshotEntry& entry, std::uint64_t index) {
-  const auto pool = static_cast<std::uint32_t>(entry.pool);
+  const std::uint32_t pool = facts_.pool_of(index);
   const std::uint64_t stream = history_.snapshot().streams[entry.stream];
   // Blocks that became free while a request failed were not looked at again.
   card_.move_to(entry.action == SnapshotAction::Oom ? operation_begin_ : index);
   const bool is_operation = entry.action == SnapshotAction::Alloc ||
                             entry.action == SnapshotAction::Oom ||
                             entry.action == SnapshotAction::FreeRequested;
-  if (is_operation) operation_begin_ = index + 1;
+  if (is_operation) {
+    operation_begin_ = index + 1;
+    released_pools_.clear();
+  }
   switch (entry.action) {
     case SnapshotAction::Alloc:
       if (const auto address = ask(pool, entry.size_bytes, stream, index))
@@ -158,8 +179,8 @@ void CardReplay::add(const SnapshotEntry& entry, std::uint64_t index) {
       return give_back(index);
     case SnapshotAction::SegmentFree:
     case SnapshotAction::SegmentUnmap:
-      if (!history_.is_empty_cache(index + 1)) return;
-      for (const auto& [each, made] : allocators_) made->empty_cache();
+      released_pools_.insert(pool);
+      if (history_.is_empty_cache(index + 1)) empty_caches();
       return;
     default:
       return;
@@ -217,12 +238,12 @@ void for_each_in_parallel(std::size_t count, const Body& body) {
 
 }  // namespace
 
-std::vector<WhatIf> replay_on_card(const DeviceHistory& history,
+std::vector<WhatIf> replay_on_card(const DeviceHistory& history, const SelfCheck& known,
                                    std::span<const caching::Settings> settings,
                                    std::uint64_t capacity_bytes) {
   constexpr std::array kAddresses = {Card::Addresses::H200, Card::Addresses::Up,
                                      Card::Addresses::Down};
-  const Facts facts(history);
+  const Facts facts(history, known);
   std::vector<WhatIf> replays(settings.size() * kAddresses.size());
   for_each_in_parallel(replays.size(), [&](std::size_t i) {
     replays[i] = CardReplay(facts, settings[i / kAddresses.size()], capacity_bytes,
