@@ -19,8 +19,6 @@
 namespace allocmark::conformance::checks {
 namespace {
 
-// More than any device has.
-constexpr std::uint64_t kAbsurdBytes = std::uint64_t{1} << 46;
 // Blocks of one size, so that threads want the same ones.
 constexpr std::uint64_t kBlockBytes = 2 * kMiB;
 // Places in one call of the plugin. A call that frees all that is cached has many.
