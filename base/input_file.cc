@@ -68,7 +68,7 @@ struct InputFile::State {
   int fd = -1;
   int spool_fd = -1;  // of a pipe: everything that came through it so far
   std::uint64_t spooled_bytes = 0;
-  std::uint64_t at_bytes = 0;  // of the next read
+  std::uint64_t at_bytes = 0;    // of the next read
   std::uint64_t size_bytes = 0;  // as it was opened
 
   ~State() {

@@ -78,8 +78,8 @@ std::size_t Spool::read(std::uint64_t at_bytes, std::span<char> into) const {
   if (fd_ < 0) return memory_.copy(into.data(), into.size(), at_bytes);
   std::size_t total = 0;
   while (total < into.size()) {
-    const ssize_t count = pread(fd_, into.data() + total, into.size() - total,
-                                static_cast<off_t>(at_bytes + total));
+    const ssize_t count =
+        pread(fd_, into.data() + total, into.size() - total, static_cast<off_t>(at_bytes + total));
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) no_room(temporary_name());
     total += static_cast<std::size_t>(count);

@@ -1,5 +1,6 @@
 // Tar archives, .tar.zst, .tar.gz or .tar: bundles are written and read, goldens are read. Files
-// flow in or out, long ones beside the memory. Reading a bundle never throws for what is in it: damage is an answer.
+// flow in or out, long ones beside the memory. Reading a bundle never throws for what is in it:
+// damage is an answer.
 #pragma once
 
 #include <cstddef>

@@ -64,8 +64,9 @@ void check_repeat(const CellResult& cell, const BundleView& view, CheckedRule& r
 
 void cells_consistent(const BundleView& view, CheckedRule& rule) {
   if (!needs_run(view, rule)) return;
-  const std::span<const RoundResult> rounds =
-      view.turns ? std::span<const RoundResult>(view.turns->rounds) : std::span<const RoundResult>();
+  const std::span<const RoundResult> rounds = view.turns
+                                                  ? std::span<const RoundResult>(view.turns->rounds)
+                                                  : std::span<const RoundResult>();
   for (const RoundResult& round : rounds) {
     for (const std::string& finding : findings_of(round.cell)) {
       broken(rule, fmt::format("round {}, side {}: {}: {}", round.round + 1,

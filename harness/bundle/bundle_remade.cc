@@ -211,8 +211,8 @@ void cells_simulated(const BundleView& view, CheckedRule& rule) {
     must_equal(view, timeline_name(specs[i].key), read_file(specs[i].timeline_path, kTimelineInput),
                rule);
   };
-  const std::size_t done = simulate_again(specs, view.options.program_path,
-                                          TimeBudget(view.options.seconds), judge);
+  const std::size_t done =
+      simulate_again(specs, view.options.program_path, TimeBudget(view.options.seconds), judge);
   if (done == all) return;
   const std::string left = fmt::format(
       "{} of {} cells were not simulated again: give --rerun and "

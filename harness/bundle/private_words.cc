@@ -74,9 +74,8 @@ std::vector<PrivateWord> private_words(const BundleFiles& files) {
   for (const std::string_view name : kRecords) {
     const auto file = files.find(std::string(name));
     if (file == files.end()) continue;
-    file->second.each_line(kLineBytesMax, [&](std::string_view line) {
-      add_words(file->first, line, &seen, &found);
-    });
+    file->second.each_line(
+        kLineBytesMax, [&](std::string_view line) { add_words(file->first, line, &seen, &found); });
   }
   return found;
 }

@@ -1,5 +1,5 @@
-// Goal: a long text reads as it was written, whether it lies in memory or in a file, and a file that
-// changed is an error. Method: texts around the bound where a spool leaves the memory.
+// Goal: a long text reads as it was written, whether it lies in memory or in a file, and a file
+// that changed is an error. Method: texts around the bound where a spool leaves the memory.
 #include "base/stored_text.h"
 
 #include <cstddef>

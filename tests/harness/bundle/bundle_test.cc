@@ -290,8 +290,8 @@ TEST_CASE(
     CHECK(rules_with(check, RuleOutcome::NotChecked).count("cells-consistent") == 1);
   }
   BundleFiles files = bundle_of(sound_cells());
-  files["results.jsonl"] = files["results.jsonl"].whole().substr(
-      0, files["results.jsonl"].size_bytes() - 40);
+  files["results.jsonl"] =
+      files["results.jsonl"].whole().substr(0, files["results.jsonl"].size_bytes() - 40);
   CHECK(broken(sealed(files)).count("results-whole") == 1);
   files = bundle_of(sound_cells());
   files["plan.json"] = "{}";
