@@ -145,7 +145,8 @@ InterleavedRun read_interleaved(const std::string& folder) {
   }
   add_stored_conditions(folder, &run.environments.front());
   const std::string rounds_path = join(folder, kRoundsName);
-  run.rounds = rounds_from_lines(read_file(rounds_path, kResultsInput), rounds_path, run.torn);
+  run.rounds =
+      rounds_from_lines(StoredText::of_file(rounds_path, kResultsInput), rounds_path, run.torn);
   const std::string differences_path = join(folder, kDifferencesName);
   if (fs::exists(differences_path)) {
     run.first_differences =

@@ -12,9 +12,9 @@
 #include <map>
 #include <set>
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "base/stored_text.h"
 #include "results/compare/compare.h"
 #include "results/compare/compare_policy.h"
 #include "results/schema.h"
@@ -72,7 +72,7 @@ struct RoundResult {
 [[nodiscard]] std::string to_json_line(const RoundResult& result);
 // Every whole line; throws UsageError with file and line for a corrupt one, `torn` is set
 // where the last is cut short.
-[[nodiscard]] std::vector<RoundResult> rounds_from_lines(std::string_view text,
+[[nodiscard]] std::vector<RoundResult> rounds_from_lines(const StoredText& text,
                                                          const std::string& where, bool& torn);
 
 struct InterleavedRun {
