@@ -9,7 +9,10 @@ target_compile_options(
             # g++ 12 warns of overlapping, uninitialized and overread bytes inside std::string where there are none (GCC
             # bugs 105651, 105562); asan and ubsan builds look for the real ones.
             $<$<AND:$<COMPILE_LANG_AND_ID:CXX,GNU>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,13>>:-Wno-restrict;-Wno-maybe-uninitialized;-Wno-stringop-overread>
-            $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${ALLOCMARK_WERROR}>>:-Werror>)
+            $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${ALLOCMARK_WERROR}>>:-Werror>
+            # g++ looks through its memory for what it no longer needs only above 400 MB: an eighth less time to compile, at
+            # up to 1 GB a process instead of 0.75.
+            $<$<COMPILE_LANG_AND_ID:CXX,GNU>:--param=ggc-min-heapsize=400000>)
 # In a Release all symbols are bound at the start, and the tables of them are read-only from then on.
 target_link_options(allocmark_options INTERFACE $<$<CONFIG:Release>:LINKER:-z,relro,-z,now>)
 if(ALLOCMARK_SANITIZE)
