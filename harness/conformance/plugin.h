@@ -5,6 +5,7 @@
 #include <cuda_runtime_api.h>
 #include <sys/types.h>
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -64,7 +65,7 @@ class Scene {
   [[nodiscard]] unsigned char* bytes(const Block& block) const;
 
  private:
-  std::uint64_t request_count_ = 0;
+  std::atomic<std::uint64_t> request_count_ = 0;
 };
 
 // "request 5 (4096 bytes)".

@@ -57,6 +57,8 @@ std::string stream_order(Scene& scene);
 std::string record_stream(Scene& scene);
 std::string threads(Scene& scene);
 std::string free_on_other_thread(Scene& scene);
+// rules_preemption.cc
+std::string preemption(Scene& scene);
 }  // namespace checks
 
 }  // namespace allocmark::conformance

@@ -39,6 +39,8 @@ constexpr std::array kRules = {
     Rule{"threads", "requests and frees can come from several threads at once", checks::threads},
     Rule{"other-thread", "a block can be freed by another thread than asked for it",
          checks::free_on_other_thread},
+    Rule{"preemption", "while one thread stands at any CUDA call, others are served right",
+         checks::preemption},
     Rule{"init-twice", "init can be called twice", checks::init_twice},
     Rule{"process", "no call starts a process or throws", checks::processes},
 };

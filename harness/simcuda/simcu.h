@@ -64,6 +64,15 @@ SIMCU_API void* simcu_view(const void* device_pointer, uint64_t size_bytes);
 typedef void (*SimcuTouch)(const void* device_pointer, uint64_t size_bytes, void* context);
 SIMCU_API void simcu_watch_touches(SimcuTouch touch, void* context);
 
+// `watch` is called where a CUDA call begins (result SIMCU_CALL_BEGINS) and where it ends (result:
+// a cudaError_t or CUresult), on the thread that calls and without any lock of the simulator. It
+// may wait, and so hold the thread there while others go on: simcu::interleave in simcu_threads.h
+// does. Calls that the watch itself makes are not told. One at a time; null ends it, and returns
+// when no thread is in it any more, so it must not be called from a watch.
+#define SIMCU_CALL_BEGINS (-1)
+typedef void (*SimcuCallWatch)(const char* api, int result, void* context);
+SIMCU_API void simcu_watch_calls(SimcuCallWatch watch, void* context);
+
 // Faults: the nth call (1 = next) of `api` ("cudaMalloc", "cuMemCreate", ...) and the count - 1
 // after it fail with `error` (a cudaError_t or CUresult; errors that break a real context break
 // this one for good). api null clears the plan. A name that no function has, or one of a function

@@ -18,8 +18,10 @@ class LateStreams {
     std::size_t stream = 0;
   };
 
-  explicit LateStreams(const std::vector<DeviceHistory::LateFree>& late) {
+  // With `doubtful` also blocks that may have become free at once.
+  LateStreams(const std::vector<DeviceHistory::LateFree>& late, bool doubtful) {
     for (const DeviceHistory::LateFree& free : late) {
+      if (!free.certain && !doubtful) continue;
       std::size_t stream = 0;
       while (stream < last_.size() && last_[stream] > free.completed_index) ++stream;
       if (stream == last_.size()) last_.push_back(0);

@@ -15,19 +15,6 @@ namespace {
 using caching::BlockState;
 using caching::SegmentInfo;
 
-bool is_request(SnapshotAction action) {
-  return action == SnapshotAction::Alloc || action == SnapshotAction::Oom ||
-         action == SnapshotAction::FreeRequested;
-}
-
-bool is_release(SnapshotAction action) {
-  return action == SnapshotAction::SegmentFree || action == SnapshotAction::SegmentUnmap;
-}
-
-bool is_growth(SnapshotAction action) {
-  return action == SnapshotAction::SegmentAlloc || action == SnapshotAction::SegmentMap;
-}
-
 }  // namespace
 
 caching::CachingAllocator& RecordedReplay::allocator(std::uint32_t pool) {
@@ -37,41 +24,6 @@ caching::CachingAllocator& RecordedReplay::allocator(std::uint32_t pool) {
   return *made;
 }
 
-// Before PyTorch 2.12 entries do not name their pool. A request that took a segment is of that
-// segment's pool; any other of the pool of the segment where it lies.
-std::uint32_t RecordedReplay::pool_of(std::uint64_t begin, std::uint64_t index) const {
-  const SnapshotEntry& entry = history_[index];
-  if (entry.has_pool) return static_cast<std::uint32_t>(entry.pool);
-  if (entry.action == SnapshotAction::Oom) return 0;
-  for (std::uint64_t i = begin; i < index; ++i) {
-    if (!is_growth(history_[i].action)) continue;
-    const auto found = pools_.find(i);
-    return found == pools_.end() ? 0 : found->second;
-  }
-  const auto after = areas_.upper_bound(entry.address);
-  if (after == areas_.begin()) return 0;
-  const Area& area = std::prev(after)->second;
-  return entry.address < area.end ? area.pool : 0;
-}
-
-void RecordedReplay::note_growth(std::uint64_t begin, std::uint64_t index, std::uint32_t pool) {
-  for (std::uint64_t i = begin; i < index; ++i) {
-    const SnapshotEntry& entry = history_[i];
-    if (!is_growth(entry.action)) continue;
-    owners_[entry.address] = pool;
-    areas_[entry.address] = {
-        .end = entry.address + entry.size_bytes, .pool = pool, .growth_index = i};
-  }
-}
-
-// The entry that took the segment at this address from the device; kNoGrowth where none did.
-std::uint64_t RecordedReplay::growth_at(std::uint64_t address) const {
-  const auto after = areas_.upper_bound(address);
-  if (after == areas_.begin()) return kNoGrowth;
-  const Area& area = std::prev(after)->second;
-  return address < area.end ? area.growth_index : kNoGrowth;
-}
-
 // One expandable segment after the other, since each has a reservation of its own.
 void RecordedReplay::take_over_pool(std::uint32_t pool, const std::vector<SegmentInfo>& segments) {
   std::map<std::pair<caching::Stream, caching::PoolKind>, std::vector<SegmentInfo>> expandable;
@@ -79,7 +31,7 @@ void RecordedReplay::take_over_pool(std::uint32_t pool, const std::vector<Segmen
   for (SegmentInfo segment : segments) {
     segment.stream = history_.snapshot().streams[segment.stream];
     owners_[segment.address] = pool;
-    areas_[segment.address] = {.end = segment.address + segment.total_bytes, .pool = pool};
+    areas_.add(segment.address, segment.total_bytes, pool);
     if (segment.expandable) {
       expandable[{segment.stream, segment.kind}].push_back(segment);
     } else {
@@ -199,8 +151,8 @@ void RecordedReplay::compare(std::uint64_t index, std::uint32_t pool, std::uint6
                  .size_bytes = block->size_bytes + (has_rest ? block->next->size_bytes : 0),
                  .wanted_bytes = caching::round_request(entry.size_bytes, settings_.settings),
                  .entry_index = index,
-                 .growth_index = growth_at(entry.address),
-                 .chosen_growth_index = growth_at(address)};
+                 .growth_index = areas_.growth_at(entry.address),
+                 .chosen_growth_index = areas_.growth_at(address)};
   }
   note_difference(index, fmt::format("{} bytes at {:#x}; the replay puts them at {:#x}",
                                      entry.size_bytes + 0, entry.address + 0, address));
@@ -232,8 +184,10 @@ void RecordedReplay::fail_as_recorded(std::uint64_t index, std::uint32_t pool) {
 void RecordedReplay::request(std::uint64_t begin, std::uint64_t index) {
   const SnapshotEntry& entry = history_[index];
   const bool fails = entry.action == SnapshotAction::Oom;
-  const std::uint32_t pool = pool_of(begin, index);
-  note_growth(begin, index, pool);
+  const std::uint32_t pool = areas_.take(begin, index);
+  for (std::uint64_t i = begin; i < index; ++i) {
+    if (is_growth(history_[i].action)) owners_[history_[i].address] = pool;
+  }
   const bool grows =
       fails || std::ranges::any_of(std::views::iota(begin, index),
                                    [&](std::uint64_t i) { return is_growth(history_[i].action); });
@@ -260,6 +214,7 @@ void RecordedReplay::request(std::uint64_t begin, std::uint64_t index) {
   }
   check_.reserved_bytes_peak = std::max(check_.reserved_bytes_peak, reserved_bytes());
   if (fails) {
+    served_failed_ |= address && check_.first_difference.empty();
     if (address) note_difference(index, "a request failed; the replay serves it");
     fail_as_recorded(index, pool);
     // Blocks that waited for a stream became free while the request failed, and were not looked at

@@ -18,18 +18,23 @@
 #include "harness/why/self_check.h"
 #include "harness/why/start_heap.h"
 #include "workloads/import/snapshot_history.h"
+#include "workloads/import/snapshot_pools.h"
 
 namespace allocmark {
 
-// The pool of a segment, by the entry that took it from the device.
-using PoolsOfGrowth = std::unordered_map<std::uint64_t, std::uint32_t>;
-inline constexpr std::uint64_t kNoGrowth = ~std::uint64_t{0};
-
 class RecordedReplay {
  public:
-  RecordedReplay(const DeviceHistory& history, const RecordedSettings& settings,
-                 const PoolsOfGrowth& pools)
-      : history_(history), settings_(settings), pools_(pools), late_(history.late_frees()) {}
+  // What the history leaves open.
+  struct Guess {
+    PoolsOfGrowth pools{};
+    bool frees_waited = false;  // those that may have completed at once
+  };
+  // The arguments must outlive it.
+  RecordedReplay(const DeviceHistory& history, const RecordedSettings& settings, const Guess& guess)
+      : history_(history),
+        settings_(settings),
+        areas_(history, guess.pools),
+        late_(history.late_frees(), guess.frees_waited) {}
 
   // A free block that the replay used and the recorded allocator did not have, or had smaller.
   struct Spurious {
@@ -43,15 +48,14 @@ class RecordedReplay {
 
   // To the end, or to the first placement that differs.
   [[nodiscard]] SelfCheck run(const StartHeap& heap, bool to_end);
+  // Whether the first difference was a request that failed when it was recorded.
+  [[nodiscard]] bool served_failed() const { return served_failed_; }
   [[nodiscard]] const std::optional<Spurious>& spurious() const { return spurious_; }
 
  private:
   void take_over(const StartHeap& heap);
   void take_over_pool(std::uint32_t pool, const std::vector<caching::SegmentInfo>& segments);
   [[nodiscard]] caching::CachingAllocator& allocator(std::uint32_t pool);
-  [[nodiscard]] std::uint32_t pool_of(std::uint64_t begin, std::uint64_t index) const;
-  void note_growth(std::uint64_t begin, std::uint64_t index, std::uint32_t pool);
-  [[nodiscard]] std::uint64_t growth_at(std::uint64_t address) const;
   void empty_caches(std::uint64_t begin, std::uint64_t end, std::optional<std::uint32_t> but);
   void request(std::uint64_t begin, std::uint64_t index);
   void give_back(std::uint64_t index);
@@ -75,21 +79,16 @@ class RecordedReplay {
 
   const DeviceHistory& history_;
   const RecordedSettings& settings_;
-  const PoolsOfGrowth& pools_;
+  PoolAreas areas_;
   LateStreams late_;
   RecordedDriver driver_;
   std::map<std::uint32_t, std::unique_ptr<caching::CachingAllocator>> allocators_;
   std::unordered_map<std::uint64_t, Live> live_;             // by recorded address
   std::unordered_map<std::uint64_t, std::uint32_t> owners_;  // segment or range -> pool
-  struct Area {
-    std::uint64_t end = 0;
-    std::uint32_t pool = 0;
-    std::uint64_t growth_index = kNoGrowth;
-  };
-  std::map<std::uint64_t, Area> areas_;  // segments and mapped ranges, by address
   std::uint64_t live_bytes_ = 0;
   SelfCheck check_;
   std::optional<Spurious> spurious_;
+  bool served_failed_ = false;
 };
 
 }  // namespace allocmark

@@ -48,18 +48,24 @@ bool enlarge(const StartHeap& heap, const caching::Settings& settings,
 class Search {
  public:
   Search(const DeviceHistory& history, const RecordedSettings& settings)
-      : history_(history), settings_(settings), pools_(final_pools()) {}
+      : history_(history), settings_(settings), guess_{.pools = final_pools(history)} {}
 
   [[nodiscard]] SelfCheck run() {
     while (replayed_ < kEntriesMax) {
-      const Attempt attempt = replay(pools_);
+      const Attempt attempt = replay(guess_);
+      if (attempt.served_failed && !guess_.frees_waited) {
+        guess_.frees_waited = true;
+        continue;
+      }
       if (!attempt.spurious) break;
       if (enlarge(attempt.heap, settings_.settings, *attempt.spurious, &known_)) continue;
       if (!guess_pool(*attempt.spurious)) break;
     }
-    RecordedReplay last(history_, settings_, pools_);
+    RecordedReplay last(history_, settings_, guess_);
     SelfCheck check = last.run(rebuild_start_heap(history_, settings_.settings, known_), true);
     check.guessed_pool_count = guessed_count_;
+    check.pools = guess_.pools;
+    check.frees_waited = guess_.frees_waited;
     return check;
   }
 
@@ -67,72 +73,52 @@ class Search {
   struct Attempt {
     StartHeap heap;
     std::optional<RecordedReplay::Spurious> spurious;
+    bool served_failed = false;
   };
 
-  [[nodiscard]] Attempt replay(const PoolsOfGrowth& pools) {
+  [[nodiscard]] Attempt replay(const RecordedReplay::Guess& guess) {
     Attempt attempt{.heap = rebuild_start_heap(history_, settings_.settings, known_),
                     .spurious = {}};
-    RecordedReplay replay(history_, settings_, pools);
+    RecordedReplay replay(history_, settings_, guess);
     static_cast<void>(replay.run(attempt.heap, false));
     attempt.spurious = replay.spurious();
+    attempt.served_failed = replay.served_failed();
     replayed_ += attempt.spurious ? attempt.spurious->entry_index + 1 : history_.size();
     return attempt;
   }
 
-  [[nodiscard]] PoolsOfGrowth final_pools() const;
   [[nodiscard]] bool guess_pool(const RecordedReplay::Spurious& spurious);
 
   const DeviceHistory& history_;
   const RecordedSettings& settings_;
-  PoolsOfGrowth pools_;
+  RecordedReplay::Guess guess_;
   KnownExtents known_;
   std::uint64_t replayed_ = 0;
   std::uint64_t guessed_count_ = 0;
 };
 
-// Segments that are still there at the end say which pool they are of.
-PoolsOfGrowth Search::final_pools() const {
-  std::unordered_map<std::uint64_t, std::uint64_t> growth;  // address -> last entry that took it
-  for (std::uint64_t i = 0; i < history_.size(); ++i) {
-    const SnapshotAction action = history_[i].action;
-    if (action == SnapshotAction::SegmentAlloc || action == SnapshotAction::SegmentMap)
-      growth[history_[i].address] = i;
-    if (action == SnapshotAction::SegmentFree) growth.erase(history_[i].address);
-  }
-  PoolsOfGrowth pools;
-  for (const SnapshotSegment& segment : history_.snapshot().segments) {
-    if (static_cast<std::size_t>(segment.device) != history_.device() || segment.pool == 0)
-      continue;
-    for (const auto& [address, index] : growth) {
-      if (address >= segment.address && address < segment.address + segment.size_bytes)
-        pools[index] = segment.pool;
-    }
-  }
-  return pools;
-}
-
 // Where PyTorch took or used one segment although another had room, the two are of different pools.
 // Of all that would explain it, what keeps the placements equal for longest is taken.
 bool Search::guess_pool(const RecordedReplay::Spurious& spurious) {
   const auto first = static_cast<std::uint32_t>(history_.snapshot().pools.size());
-  PoolsOfGrowth best;
+  RecordedReplay::Guess best;
   std::uint64_t best_index = spurious.entry_index;
   for (const std::uint64_t growth : {spurious.growth_index, spurious.chosen_growth_index}) {
     if (growth == kNoGrowth || history_[growth].has_pool) continue;
     for (std::uint32_t pool = first; pool < first + kGuessedPoolsMax; ++pool) {
-      PoolsOfGrowth pools = pools_;
-      pools[growth] = pool;
-      const Attempt attempt = replay(pools);
+      RecordedReplay::Guess guess = guess_;
+      guess.pools[growth] = pool;
+      const Attempt attempt = replay(guess);
       const std::uint64_t index =
           attempt.spurious ? attempt.spurious->entry_index : history_.size();
       if (index <= best_index) continue;
       best_index = index;
-      best = std::move(pools);
+      best = std::move(guess);
     }
   }
-  if (best.empty()) return false;
-  guessed_count_ += best.size() > pools_.size() ? 1 : 0;
-  pools_ = std::move(best);
+  if (best.pools.empty()) return false;
+  guessed_count_ += best.pools.size() > guess_.pools.size() ? 1 : 0;
+  guess_ = std::move(best);
   return true;
 }
 

@@ -14,6 +14,7 @@
 #include "allocators/caching/segment_info.h"
 #include "harness/why/recorded_settings.h"
 #include "workloads/import/snapshot_history.h"
+#include "workloads/import/snapshot_pools.h"
 
 namespace allocmark {
 
@@ -37,6 +38,8 @@ struct SelfCheck {
   std::uint64_t reserved_bytes_peak = 0;
   std::uint64_t live_bytes_peak = 0;  // requested
   bool final_heap_equal = false;
+  PoolsOfGrowth pools{};                 // as the replay knew them
+  bool frees_waited = false;             // whether blocks waited that may have become free at once
   std::uint64_t guessed_pool_count = 0;  // segments whose private pool follows from placements only
   std::string first_difference{};        // empty where there is none
   std::vector<std::string> doubts{};

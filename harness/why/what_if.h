@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "allocators/caching/settings.h"
+#include "harness/why/self_check.h"
 #include "workloads/import/snapshot_history.h"
 
 namespace allocmark {
@@ -38,9 +39,10 @@ struct WhatIf {
 
 inline constexpr std::uint64_t kNoLimit = ~std::uint64_t{0} >> 1;
 
-// An answer for each of the settings, in their order. Replays go on as many threads as there are
-// processors; each takes memory for what is live alone.
+// `known` is what the self-check found out. An answer for each of the settings, in their order.
+// Replays go on as many threads as there are processors; each takes memory for what is live alone.
 [[nodiscard]] std::vector<WhatIf> replay_on_card(const DeviceHistory& history,
+                                                 const SelfCheck& known,
                                                  std::span<const caching::Settings> settings,
                                                  std::uint64_t capacity_bytes);
 

@@ -30,7 +30,11 @@ OomShares share_out(const MemorySnapshot& snapshot, const OomPicture& oom) {
   OomShares shares;
   const caching::Stream stream = snapshot.streams[oom.stream];
   for (const auto& [pool, segments] : oom.pools) {
+    PoolShare share{.pool = pool};
     for (const SegmentInfo& segment : segments) {
+      share.reserved_bytes += segment.total_bytes;
+      share.live_bytes += segment.allocated_bytes;
+      share.free_bytes += segment.total_bytes - segment.active_bytes;
       shares.reserved_bytes += segment.total_bytes;
       shares.live_bytes += segment.allocated_bytes;
       shares.waiting_bytes += segment.active_bytes - segment.allocated_bytes;
@@ -39,7 +43,7 @@ OomShares share_out(const MemorySnapshot& snapshot, const OomPicture& oom) {
           shares.live_requested_bytes += block.requested_bytes;
         if (block.state != BlockState::Inactive) continue;
         if (pool != oom.pool) {
-          shares.other_pool_bytes += block.size_bytes;
+          (pool == 0 ? shares.common_pool_bytes : shares.other_pool_bytes) += block.size_bytes;
         } else if (is_usable(oom, segment, stream)) {
           shares.usable_bytes += block.size_bytes;
           shares.usable_largest_bytes = std::max(shares.usable_largest_bytes, block.size_bytes);
@@ -51,7 +55,9 @@ OomShares share_out(const MemorySnapshot& snapshot, const OomPicture& oom) {
         }
       }
     }
+    if (pool != 0 && share.reserved_bytes > 0) shares.pools.push_back(share);
   }
+  std::ranges::stable_sort(shares.pools, std::greater<>(), &PoolShare::free_bytes);
   return shares;
 }
 
@@ -153,7 +159,7 @@ void try_settings(Why& why, const DeviceHistory& history, std::vector<std::strin
     if (config.error && conf != why.recorded.conf) throw UsageError(*config.error);
     settings.push_back(conf == why.recorded.conf ? why.recorded.settings : config.settings);
   }
-  std::vector<WhatIf> results = replay_on_card(history, settings, why.capacity_bytes);
+  std::vector<WhatIf> results = replay_on_card(history, why.check, settings, why.capacity_bytes);
   for (std::size_t i = 0; i < confs.size(); ++i) {
     WhatIf& result = results[i];
     result.conf = confs[i];
@@ -182,6 +188,19 @@ std::vector<std::size_t> cost_order(const std::vector<WhatIf>& settings) {
                      .least_bytes = entry.reserved_bytes_peak});
   }
   return ranked_by_cost(facts);
+}
+
+void note_pools(Why& why, std::size_t device) {
+  std::uint64_t reserved_bytes = 0, pool_bytes = 0;
+  for (const SnapshotSegment& segment : why.snapshot.segments) {
+    if (static_cast<std::size_t>(segment.device) != device) continue;
+    reserved_bytes += segment.size_bytes;
+    if (segment.pool != 0) pool_bytes += segment.size_bytes;
+  }
+  if (pool_bytes == 0) return;
+  why.notes.push_back(fmt::format(
+      "at the end {} of the {} reserved are in private pools, whose memory serves no other request",
+      format_bytes(pool_bytes), format_bytes(reserved_bytes)));
 }
 
 std::uint64_t live_peak(const DeviceHistory& history) {
@@ -217,9 +236,11 @@ Why explain_snapshot(const std::string& path, const WhyOptions& options) {
   if (why.snapshot.entry_count(device) == 0) throw_without_history(why.snapshot);
   const DeviceHistory history(why.snapshot, device);
   why.notes = history.notes();
+  why.pool_alloc_count = history.facts().pool_alloc_count;
   auto [recorded, check] = recognise(history, why.snapshot.settings);
   why.recorded = std::move(recorded);
   why.check = std::move(check);
+  if (!why.check.last_oom) note_pools(why, device);
   if (why.check.last_oom) {
     why.shares = share_out(why.snapshot, *why.check.last_oom);
     why.held = held_segments(why.snapshot, *why.check.last_oom);

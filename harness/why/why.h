@@ -19,6 +19,14 @@ struct WhyOptions {
   std::vector<std::string> confs{};             // to be tried; empty: candidate_confs()
 };
 
+// What a private pool of a graph or a MemPool held when the request failed.
+struct PoolShare {
+  std::uint32_t pool = 0;  // index into MemorySnapshot::pools; one beyond it has no name there
+  std::uint64_t reserved_bytes = 0;
+  std::uint64_t live_bytes = 0;  // rounded
+  std::uint64_t free_bytes = 0;
+};
+
 // Where the reserved memory was when the request failed.
 struct OomShares {
   std::uint64_t reserved_bytes = 0;
@@ -30,7 +38,9 @@ struct OomShares {
   std::uint64_t usable_count = 0;
   std::uint64_t other_stream_bytes = 0;
   std::uint64_t other_class_bytes = 0;  // small segments for large requests, or the reverse
-  std::uint64_t other_pool_bytes = 0;   // of graphs and MemPools
+  std::uint64_t common_pool_bytes = 0;  // free there, for a request of a private pool
+  std::uint64_t other_pool_bytes = 0;   // free in private pools that are not the request's
+  std::vector<PoolShare> pools{};       // the most free bytes first
 };
 
 // Neighbouring blocks of a segment that are all live, all waiting or all free.
@@ -76,6 +86,7 @@ struct Why {
   std::vector<OtherAllocator> others{};    // by failures, then time
   std::uint64_t simulated_step_count = 0;  // 0 where nothing was simulated
   std::uint64_t live_bytes_peak = 0;       // requested, as the program went on
+  std::uint64_t pool_alloc_count = 0;      // requests to private pools
 };
 
 // Failures, then memory to spare, then what 'advise' ranks by: modelled time in CUDA calls, or the

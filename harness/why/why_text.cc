@@ -19,7 +19,9 @@ const WhatIf& recorded_of(const Why& why) {
 
 bool is_impossible(const Why& why) { return why.live_bytes_peak > why.capacity_bytes_max; }
 
+// Their answer is none where the job has private pools: they were asked as if there were none.
 bool serves(const Why& why, bool as_setting) {
+  if (why.pool_alloc_count > 0) return false;
   return std::ranges::any_of(why.others, [&](const OtherAllocator& other) {
     return other.simulated.failed_count == 0 && (other.name == kDriverPoolConf) == as_setting;
   });
@@ -33,6 +35,25 @@ std::optional<std::string> advised(const Why& why) {
   const WhatIf& best = why.settings.front();
   if (best.failed_count_max() == 0) return best.conf;
   return serves(why, true) ? std::optional<std::string>(kDriverPoolConf) : std::nullopt;
+}
+
+// "private pool (0, 1)"
+std::string pool_name(const Why& why, std::uint32_t pool) {
+  if (pool == 0) return "the common pool";
+  if (pool >= why.snapshot.pools.size()) return "a private pool that the file does not name";
+  const auto& [first, second] = why.snapshot.pools[pool];
+  return fmt::format("private pool ({}, {})", first, second);
+}
+
+// "private pool (0, 1)", or "3 private pools"
+std::string other_pools(const Why& why) {
+  std::vector<std::uint32_t> others;
+  for (const PoolShare& share : why.shares->pools) {
+    if (share.pool != why.check.last_oom->pool && share.free_bytes > 0)
+      others.push_back(share.pool);
+  }
+  return others.size() == 1 ? pool_name(why, others[0])
+                            : fmt::format("{} private pools", others.size());
 }
 
 std::string cause(const Why& why) {
@@ -50,8 +71,12 @@ std::string cause(const Why& why) {
   if (shares.other_stream_bytes + shares.usable_bytes >= wanted_bytes)
     return fmt::format("{} were free on other streams", format_bytes(shares.other_stream_bytes));
   if (shares.other_pool_bytes + shares.usable_bytes >= wanted_bytes)
-    return fmt::format("{} were free in pools of graphs or MemPools",
-                       format_bytes(shares.other_pool_bytes));
+    return fmt::format("{} were free in {}, whose memory serves no other request",
+                       format_bytes(shares.other_pool_bytes), other_pools(why));
+  if (shares.common_pool_bytes + shares.usable_bytes >= wanted_bytes)
+    return fmt::format("{} were free in the common pool, and the request was for {}",
+                       format_bytes(shares.common_pool_bytes),
+                       pool_name(why, why.check.last_oom->pool));
   return fmt::format("{} of {} were in use and {} were free in all",
                      format_bytes(shares.live_bytes), format_bytes(shares.reserved_bytes),
                      format_bytes(free_bytes));
@@ -109,8 +134,16 @@ std::string picture(const Why& why) {
                        format_bytes(shares.usable_largest_bytes)));
   add_line(text, "free on other streams", shares.other_stream_bytes, "");
   add_line(text, "free in segments for requests of another size", shares.other_class_bytes, "");
-  add_line(text, "free in pools of graphs or MemPools", shares.other_pool_bytes, "");
+  add_line(text, "free in the common pool", shares.common_pool_bytes,
+           ", and the request was for " + pool_name(why, oom.pool));
+  add_line(text, "free in private pools", shares.other_pool_bytes,
+           " of graphs or MemPools, and serve no other request");
   add_line(text, "free on the device", oom.device_free_bytes, "");
+  for (const PoolShare& share : shares.pools) {
+    text += fmt::format("  {:>10}  in {}: {} live, {} free\n", format_bytes(share.reserved_bytes),
+                        pool_name(why, share.pool), format_bytes(share.live_bytes),
+                        format_bytes(share.free_bytes));
+  }
   if (why.held.empty()) return text;
   text += "\nSegments with the most free memory, and what holds them:\n";
   for (const HeldSegment& held : told(why.held)) {
@@ -168,8 +201,9 @@ std::string served_by_luck(const Why& why) {
 std::string others_table(const Why& why) {
   if (why.others.empty()) return "";
   std::string text =
-      fmt::format("\nOther allocators, on the simulated H200:\n  {:<23}  {:>6}  {:>13}  {:>12}\n",
-                  "", "failed", "peak", time_head(why));
+      fmt::format("\nOther allocators, on the simulated H200{}:\n  {:<23}  {:>6}  {:>13}  {:>12}\n",
+                  why.pool_alloc_count > 0 ? ", without private pools" : "", "", "failed", "peak",
+                  time_head(why));
   for (const OtherAllocator& other : why.others) {
     text += fmt::format(
         "  {:<23}  {:>6}  {:>13}  {:>12}  {}\n", other.name, other.simulated.failed_count,
@@ -243,6 +277,30 @@ std::string to_text(const Why& why) {
 
 namespace {
 
+nlohmann::ordered_json oom_facts(const Why& why) {
+  const OomShares& shares = *why.shares;
+  nlohmann::ordered_json json = {{"size_bytes", why.check.last_oom->size_bytes},
+                                 {"retry_serves", why.check.last_oom->retry_serves},
+                                 {"reserved_bytes", shares.reserved_bytes},
+                                 {"live_bytes", shares.live_bytes},
+                                 {"waiting_bytes", shares.waiting_bytes},
+                                 {"usable_bytes", shares.usable_bytes},
+                                 {"usable_largest_bytes", shares.usable_largest_bytes},
+                                 {"other_stream_bytes", shares.other_stream_bytes},
+                                 {"other_class_bytes", shares.other_class_bytes},
+                                 {"common_pool_bytes", shares.common_pool_bytes},
+                                 {"other_pool_bytes", shares.other_pool_bytes},
+                                 {"pool", pool_name(why, why.check.last_oom->pool)},
+                                 {"private_pools", nlohmann::ordered_json::array()}};
+  for (const PoolShare& share : shares.pools) {
+    json["private_pools"].push_back({{"name", pool_name(why, share.pool)},
+                                     {"reserved_bytes", share.reserved_bytes},
+                                     {"live_bytes", share.live_bytes},
+                                     {"free_bytes", share.free_bytes}});
+  }
+  return json;
+}
+
 nlohmann::ordered_json facts(const Why& why) {
   nlohmann::ordered_json json = {{"file", why.snapshot.path},
                                  {"answer", answer(why)},
@@ -256,17 +314,7 @@ nlohmann::ordered_json facts(const Why& why) {
                                  {"reserved_bytes_peak", why.check.reserved_bytes_peak}};
   if (why.capacity_bytes < kNoLimit) json["capacity_bytes"] = why.capacity_bytes;
   if (why.shares) {
-    const OomShares& shares = *why.shares;
-    json["oom"] = {{"size_bytes", why.check.last_oom->size_bytes},
-                   {"retry_serves", why.check.last_oom->retry_serves},
-                   {"reserved_bytes", shares.reserved_bytes},
-                   {"live_bytes", shares.live_bytes},
-                   {"waiting_bytes", shares.waiting_bytes},
-                   {"usable_bytes", shares.usable_bytes},
-                   {"usable_largest_bytes", shares.usable_largest_bytes},
-                   {"other_stream_bytes", shares.other_stream_bytes},
-                   {"other_class_bytes", shares.other_class_bytes},
-                   {"other_pool_bytes", shares.other_pool_bytes}};
+    json["oom"] = oom_facts(why);
     json["held_segments"] = nlohmann::ordered_json::array();
     for (const HeldSegment& held : told(why.held)) {
       json["held_segments"].push_back({{"size_bytes", held.size_bytes},

@@ -26,7 +26,8 @@ SHARES = (
     ("usable_bytes", "free for this request", "good"),
     ("other_stream_bytes", "free on other streams", "cause2"),
     ("other_class_bytes", "free for requests of another size", "cause0"),
-    ("other_pool_bytes", "free in pools of graphs or MemPools", "cause4"),
+    ("common_pool_bytes", "free in the common pool, which a private pool does not use", "cause3"),
+    ("other_pool_bytes", "free in private pools of graphs or MemPools", "cause4"),
 )
 STATES = {"active_allocated": ("m-allocated", "live"), "active_pending_free": ("cause1", "waiting"), "inactive": ("m-reserved", "free")}
 ROW = 22

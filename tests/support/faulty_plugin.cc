@@ -65,7 +65,12 @@ enum class Fault {
   Fork,        // forks at the 5th request, and the child goes on as well
   LostUnlock,  // a failed request keeps the lock
   ThreadRacy,  // takes no lock
-  Random,      // places a block elsewhere now and then, as a random number says
+  // What only another thread at the wrong moment runs into.
+  RecordsUnlocked,  // offers a freed block to others, unlocks, and then records its event
+  DestroysEvent,    // the same, and a failed request destroys the events of what is freed
+  ClaimsUnlocked,   // picks a kept block, unlocks for a CUDA call, and then takes it off the list
+  LockCycle,        // requests lock A and then B, frees lock B and then A
+  Random,           // places a block elsewhere now and then, as a random number says
   // Time.
   SlowTail,          // 1 request in 60 takes 500 ns longer
   SlowAll,           // each takes 100 ns longer
@@ -110,6 +115,10 @@ constexpr std::pair<const char*, Fault> kFaults[] = {
     {"fork", Fault::Fork},
     {"lost_unlock", Fault::LostUnlock},
     {"thread_racy", Fault::ThreadRacy},
+    {"records_unlocked", Fault::RecordsUnlocked},
+    {"destroys_event", Fault::DestroysEvent},
+    {"claims_unlocked", Fault::ClaimsUnlocked},
+    {"lock_cycle", Fault::LockCycle},
     {"random", Fault::Random},
     {"slow_tail", Fault::SlowTail},
     {"slow_all", Fault::SlowAll},
@@ -149,7 +158,7 @@ struct Block {
   std::vector<cudaEvent_t> events;  // what must happen before the block is used again
 };
 
-std::mutex mutex;
+std::mutex mutex, other_mutex;
 std::unordered_map<void*, Block> live;
 std::multimap<std::tuple<int, std::uint64_t, cudaStream_t>, Block> kept;
 std::vector<Block> waiting;
@@ -182,9 +191,15 @@ cudaEvent_t event_on(cudaStream_t stream) {
   return event;
 }
 
+bool records_unlocked() { return has(Fault::RecordsUnlocked) || has(Fault::DestroysEvent); }
+
+// Kept blocks go to any stream.
+bool serves_any_stream() {
+  return has(Fault::AnyStream) || has(Fault::NoStreamWait) || has(Fault::RecordsUnlocked);
+}
+
 void keep(Block&& block) {
-  cudaStream_t const stream =
-      has(Fault::AnyStream) || has(Fault::NoStreamWait) ? nullptr : block.stream;
+  cudaStream_t const stream = serves_any_stream() ? nullptr : block.stream;
   const std::tuple key{block.device, block.size_bytes, stream};
   if (has(Fault::DoubleHandOut) && ++free_count % 20 == 0) kept.emplace(key, block);
   kept.emplace(key, std::move(block));
@@ -224,6 +239,9 @@ void release_kept() {
     }
   }
   kept.clear();
+  if (!has(Fault::DestroysEvent)) return;
+  for (cudaEvent_t const event : spare_events) (void)cudaEventDestroy(event);
+  spare_events.clear();
 }
 
 char* device_take(std::uint64_t size_bytes) {
@@ -267,13 +285,36 @@ char* shown(const Block& block) {
   return block.base + (has(Fault::Misaligned) || shrunk ? 8 : 0);
 }
 
+cudaEvent_t query_event() {
+  static cudaEvent_t const event = take_event();
+  return event;
+}
+
+// Takes a block off the list where it still stands there.
+void forget(const Block& block) {
+  for (auto kept_one = kept.begin(); kept_one != kept.end(); ++kept_one) {
+    if (kept_one->second.base != block.base) continue;
+    kept.erase(kept_one);
+    return;
+  }
+}
+
 bool take_kept(Block& block, int device, std::uint64_t bytes, cudaStream_t stream) {
   if (has(Fault::Grows) || (has(Fault::Random) && std::rand() % 100 == 0)) return false;
-  const bool any = has(Fault::AnyStream) || has(Fault::NoStreamWait);
+  const bool any = serves_any_stream();
   auto found = kept.find({device, bytes, any ? nullptr : stream});
   // With one list for all streams any larger block will do, so that blocks do move between them.
   if (any) found = kept.lower_bound({device, bytes, nullptr});
   if (found == kept.end() || std::get<0>(found->first) != device) return false;
+  if (has(Fault::ClaimsUnlocked)) {
+    block = found->second;
+    mutex.unlock();
+    (void)cudaEventQuery(query_event());
+    mutex.lock();
+    forget(block);
+    block.stream = stream;
+    return true;
+  }
   block = std::move(found->second);
   if (has(Fault::ThreadRacy)) sched_yield();
   kept.erase(found);
@@ -341,6 +382,16 @@ void deallocate(void* pointer, cudaStream_t stream) {
   if (has(Fault::NoStreamWait)) block.events.push_back(event_on(stream));
   if (has(Fault::StreamDefault)) (void)cudaStreamSynchronize(nullptr);
   block.used_on.clear();
+  if (records_unlocked()) {
+    cudaEvent_t const event = take_event();
+    cudaStream_t const own = block.stream;
+    block.events.push_back(event);
+    waiting.push_back(std::move(block));
+    mutex.unlock();
+    (void)cudaEventRecord(event, own);
+    mutex.lock();
+    return;
+  }
   if (block.events.empty()) {
     keep(std::move(block));
   } else if (has(Fault::NoStreamWait)) {
@@ -371,6 +422,8 @@ void* my_malloc(ssize_t size, int device, cudaStream_t stream) {
   Lock lock;
   int before = 0;
   (void)cudaGetDevice(&before);
+  std::unique_lock second(other_mutex, std::defer_lock);
+  if (has(Fault::LockCycle)) second.lock();
   const int wanted = has(Fault::DeviceZero) ? 0 : device;
   if (wanted != before) (void)cudaSetDevice(wanted);
   void* const pointer = allocate(static_cast<std::uint64_t>(size), wanted, stream);
@@ -380,6 +433,12 @@ void* my_malloc(ssize_t size, int device, cudaStream_t stream) {
 }
 
 void my_free(void* pointer, ssize_t /*size*/, int /*device*/, cudaStream_t stream) {
+  std::unique_lock first(other_mutex, std::defer_lock);
+  if (has(Fault::LockCycle)) {
+    int device = 0;
+    first.lock();
+    (void)cudaGetDevice(&device);
+  }
   const Lock lock;
   deallocate(pointer, stream);
 }

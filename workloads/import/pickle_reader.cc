@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <deque>
 #include <span>
 #include <vector>
 
@@ -26,6 +27,7 @@ constexpr int kProtocolMax = 5;
 constexpr std::size_t kMarkCountMax = 64;  // real files nest 6 levels
 constexpr std::uint64_t kTextBytesMax = std::uint64_t{16} << 20;
 constexpr std::uint64_t kStackSizeMax = std::uint64_t{1} << 27;
+constexpr std::size_t kWaitingItemsMax = 1024;  // of a list
 
 class PickleMachine {
  public:
@@ -51,15 +53,21 @@ class PickleMachine {
   // What was pushed since the last mark; the mark itself is gone after drop_to_mark.
   [[nodiscard]] std::span<const PickleValue> since_mark();
   void drop_to_mark();
+  void append_early();
   void put(std::uint64_t index);
   void get(std::uint64_t index);
 
   ByteWindow bytes_;
   SnapshotBuilder builder_;
+  struct Mark {
+    std::size_t at = 0;
+    bool of_list = false;  // some of what was pushed since is in the list below the mark already
+  };
+
   std::vector<PickleValue> stack_;
-  std::vector<std::size_t> marks_;
+  std::vector<Mark> marks_;
   // The memo holds texts, containers and pairs, as tag << 56 | index: half of a value's size.
-  std::vector<std::uint64_t> memo_;
+  std::deque<std::uint64_t> memo_;
   std::vector<char> text_;
   std::uint64_t offset_ = 0;
 };
@@ -82,7 +90,7 @@ void PickleMachine::push(PickleValue value) {
 }
 
 PickleValue& PickleMachine::top() {
-  const std::size_t floor = marks_.empty() ? 0 : marks_.back();
+  const std::size_t floor = marks_.empty() ? 0 : marks_.back().at;
   if (stack_.size() <= floor)
     throw PickleError("an opcode needs a value and the stack has none", "", "");
   return stack_.back();
@@ -96,12 +104,25 @@ PickleValue PickleMachine::pop() {
 
 std::span<const PickleValue> PickleMachine::since_mark() {
   if (marks_.empty()) throw PickleError("an opcode needs a mark and there is none", "", "");
-  return std::span(stack_).subspan(marks_.back());
+  return std::span(stack_).subspan(marks_.back().at);
 }
 
 void PickleMachine::drop_to_mark() {
-  stack_.resize(marks_.back());
+  stack_.resize(marks_.back().at);
   marks_.pop_back();
+}
+
+// PyTorch's C++ writes a list in one piece, and a history of millions of entries would wait on the
+// stack for its end. So a list gets what waits for it before. The last value may still be changed.
+void PickleMachine::append_early() {
+  if (marks_.empty()) return;
+  Mark& mark = marks_.back();
+  const std::size_t count = stack_.size() - mark.at;
+  if (count <= kWaitingItemsMax || mark.at == 0 || !builder_.is_list(stack_[mark.at - 1])) return;
+  builder_.append(stack_[mark.at - 1], since_mark().first(count - 1));
+  stack_[mark.at] = stack_.back();
+  stack_.resize(mark.at + 1);
+  mark.of_list = true;
 }
 
 void PickleMachine::push_text(std::uint64_t byte_count) {
@@ -137,7 +158,7 @@ void PickleMachine::push_long(int byte_count) {
 }
 
 void PickleMachine::push_tuple(std::size_t count) {
-  const std::size_t floor = marks_.empty() ? 0 : marks_.back();
+  const std::size_t floor = marks_.empty() ? 0 : marks_.back().at;
   if (stack_.size() < floor + count)
     throw PickleError("an opcode needs a value and the stack has none", "", "");
   const PickleValue tuple = builder_.make_tuple(std::span(stack_).last(count));
@@ -210,7 +231,7 @@ bool PickleMachine::step_container(int opcode) {
       if (marks_.size() >= kMarkCountMax)
         throw PickleError("the pickle is nested too deeply",
                           fmt::format("at most {} levels", kMarkCountMax), "more");
-      marks_.push_back(stack_.size());
+      marks_.push_back({.at = stack_.size()});
       return true;
     case '}':  // EMPTY_DICT
       return push(builder_.make_dict()), true;
@@ -223,6 +244,8 @@ bool PickleMachine::step_container(int opcode) {
     case 0x87:
       return push_tuple(static_cast<std::size_t>(opcode - 0x84)), true;
     case 't': {  // TUPLE
+      if (!marks_.empty() && marks_.back().of_list)
+        throw PickleError("a long list has no end", "the opcode APPENDS", "TUPLE");
       const PickleValue tuple = builder_.make_tuple(since_mark());
       drop_to_mark();
       return push(tuple), true;
@@ -233,7 +256,7 @@ bool PickleMachine::step_container(int opcode) {
     }
     case 'e': {  // APPENDS
       const std::span<const PickleValue> items = since_mark();
-      const std::size_t mark = marks_.back();
+      const std::size_t mark = marks_.back().at;
       if (mark == 0) throw PickleError("an opcode needs a value and the stack has none", "", "");
       builder_.append(stack_[mark - 1], items);
       return drop_to_mark(), true;
@@ -245,12 +268,13 @@ bool PickleMachine::step_container(int opcode) {
     }
     case 'u': {  // SETITEMS
       const std::span<const PickleValue> items = since_mark();
-      const std::size_t mark = marks_.back();
+      const std::size_t mark = marks_.back().at;
       if (mark == 0) throw PickleError("an opcode needs a value and the stack has none", "", "");
       if (items.size() % 2 != 0)
         throw PickleError("a key has no value", "keys and values in turn", "");
       builder_.set_items(stack_[mark - 1], items);
-      return drop_to_mark(), true;
+      drop_to_mark();
+      return append_early(), true;
     }
     default:
       return false;
@@ -303,7 +327,7 @@ MemorySnapshot PickleMachine::run() {
   }
   const PickleValue last = pop();
   // The memo and the stack go before the snapshot is finished.
-  std::vector<std::uint64_t>().swap(memo_);
+  std::deque<std::uint64_t>().swap(memo_);
   std::vector<PickleValue>().swap(stack_);
   MemorySnapshot snapshot = builder_.finish(last);
   snapshot.protocol = protocol;

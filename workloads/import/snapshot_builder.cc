@@ -97,7 +97,7 @@ SnapshotBuilder::Items SnapshotBuilder::items_of(const PickleValue& value, Kind 
 
 // Records that follow each other stand in a list as one value.
 void SnapshotBuilder::append(const PickleValue& list, std::span<const PickleValue> items) {
-  if (!list.is(Tag::Node) || nodes_[list.bits].kind != Kind::List) {
+  if (!is_list(list)) {
     throw PickleError("something is appended to what is no list", "a list", "another type");
   }
   const std::uint32_t index = nodes_[list.bits].index;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <span>
 #include <stdexcept>
@@ -40,6 +41,9 @@ class SnapshotBuilder {
   [[nodiscard]] PickleValue make_dict() { return make_node(Kind::Dict); }
   [[nodiscard]] PickleValue make_list() { return make_node(Kind::List); }
   [[nodiscard]] PickleValue make_tuple(std::span<const PickleValue> items);
+  [[nodiscard]] bool is_list(const PickleValue& value) const {
+    return value.is(PickleValue::Tag::Node) && nodes_[value.bits].kind == Kind::List;
+  }
   void append(const PickleValue& list, std::span<const PickleValue> items);
   // Keys and values in turn.
   void set_items(const PickleValue& dict, std::span<const PickleValue> items);
@@ -90,7 +94,7 @@ class SnapshotBuilder {
   [[nodiscard]] Items items_of(const PickleValue& value, Kind kind, std::string_view name);
 
   MemorySnapshot snapshot_;
-  std::vector<Node> nodes_;
+  std::deque<Node> nodes_;
   std::vector<Items> items_;
   std::vector<std::uint32_t> spare_items_;
   std::unordered_map<std::string, std::uint32_t> text_indexes_;

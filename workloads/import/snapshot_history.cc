@@ -7,12 +7,10 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "workloads/import/snapshot_pools.h"
+
 namespace allocmark {
 namespace {
-
-bool is_release(SnapshotAction action) {
-  return action == SnapshotAction::SegmentFree || action == SnapshotAction::SegmentUnmap;
-}
 
 // Rings are sized by people: 100000, 1000000, 65536.
 bool is_round(std::uint64_t count) {
@@ -35,9 +33,11 @@ DeviceHistory::DeviceHistory(const MemorySnapshot& snapshot, std::size_t device)
     facts_.oom_count += entry.action == SnapshotAction::Oom ? 1 : 0;
     if (entry.action == SnapshotAction::Alloc) {
       ++facts_.alloc_count;
-      facts_.pool_alloc_count += entry.pool != 0 ? 1 : 0;
     }
   }
+  const std::vector<std::uint16_t> pools = entry_pools(*this, final_pools(*this));
+  for (std::size_t i = 0; i < pools.size(); ++i)
+    facts_.pool_alloc_count += pools[i] != 0 && (*this)[i].action == SnapshotAction::Alloc ? 1 : 0;
   for (const LateFree& late : late_frees()) facts_.late_free_count += late.certain ? 1 : 0;
   facts_.round_count = is_round(size_);
 }
@@ -166,8 +166,8 @@ std::vector<std::string> DeviceHistory::notes() const {
   }
   if (facts_.pool_alloc_count > 0) {
     note(
-        fmt::format("{} of {} requests went to private pools (graphs, MemPool); a trace has one "
-                    "pool for all",
+        fmt::format("{} of {} requests went to private pools (graphs, MemPool); in the trace "
+                    "each is a stream of its own, so that its memory serves no other",
                     facts_.pool_alloc_count, facts_.alloc_count));
   }
   return notes;

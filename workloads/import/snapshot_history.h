@@ -42,7 +42,7 @@ class DeviceHistory {
   struct LateFree {
     std::uint64_t requested_index = 0;
     std::uint64_t completed_index = 0;  // size() where the history ends before
-    bool certain = true;  // else it completed at once, or while the next request failed
+    bool certain = true;  // else at once, or while the next request failed: both look alike
   };
   // By requested_index.
   [[nodiscard]] std::vector<LateFree> late_frees() const;

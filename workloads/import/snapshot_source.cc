@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <map>
 #include <memory>
 #include <span>
 #include <unordered_map>
@@ -14,6 +15,7 @@
 #include "workloads/import/memory_snapshot.h"
 #include "workloads/import/recording.h"
 #include "workloads/import/snapshot_history.h"
+#include "workloads/import/snapshot_pools.h"
 #include "workloads/trace/event_batch.h"
 
 namespace allocmark {
@@ -27,7 +29,8 @@ class SnapshotSource final : public EventSource {
   explicit SnapshotSource(MemorySnapshot snapshot)
       : snapshot_(std::move(snapshot)),
         history_(snapshot_, snapshot_.busiest_device()),
-        earlier_(history_.earlier_blocks()) {
+        earlier_(history_.earlier_blocks()),
+        pools_(entry_pools(history_, final_pools(history_))) {
     header_ = {.name = recording_name(snapshot_.path), .generator = "recorded", .seed = 0};
     collect_marks();
     rewind();
@@ -49,12 +52,14 @@ class SnapshotSource final : public EventSource {
   void add(const SnapshotEntry& entry);
   void allocate(std::uint64_t address, std::uint64_t size_bytes, std::uint32_t stream);
   void free(const SnapshotEntry& entry);
-  [[nodiscard]] std::uint32_t stream_index(std::uint32_t stream);
+  [[nodiscard]] std::uint32_t stream_of(const SnapshotEntry& entry);
+  [[nodiscard]] std::uint32_t stream_index(std::uint32_t stream, std::uint32_t pool);
   [[noreturn]] void fail(std::string what) const;
 
   MemorySnapshot snapshot_;
   DeviceHistory history_;
   std::vector<EarlierBlock> earlier_;
+  std::vector<std::uint16_t> pools_;                            // by entry
   std::vector<std::pair<std::uint64_t, std::uint32_t>> marks_;  // time and text, by time
   TraceHeader header_;
   EventBatch batch_;
@@ -63,6 +68,7 @@ class SnapshotSource final : public EventSource {
   std::uint64_t entry_at_ = 0;
   std::unordered_map<std::uint64_t, std::uint64_t> ids_;  // address -> id
   std::vector<std::uint32_t> stream_indexes_;             // by the snapshot's index
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> pool_streams_;
   std::uint32_t stream_count_ = 1;
 };
 
@@ -97,12 +103,24 @@ void SnapshotSource::rewind() {
   ids_.clear();
   stream_indexes_.assign(snapshot_.streams.size(), kStreamUnknown);
   stream_indexes_[0] = 0;  // the default stream
+  pool_streams_.clear();
   stream_count_ = 1;
 }
 
-std::uint32_t SnapshotSource::stream_index(std::uint32_t stream) {
+// A trace has no pools. A stream of its own keeps a pool's memory apart as a pool does.
+std::uint32_t SnapshotSource::stream_index(std::uint32_t stream, std::uint32_t pool) {
+  if (pool != 0) {
+    const auto [found, is_new] = pool_streams_.try_emplace({stream, pool}, stream_count_);
+    stream_count_ += is_new ? 1 : 0;
+    return found->second;
+  }
   if (stream_indexes_[stream] == kStreamUnknown) stream_indexes_[stream] = stream_count_++;
   return stream_indexes_[stream];
+}
+
+std::uint32_t SnapshotSource::stream_of(const SnapshotEntry& entry) {
+  return stream_index(static_cast<std::uint32_t>(entry.stream),
+                      pools_.empty() ? 0 : pools_[entry_at_]);
 }
 
 void SnapshotSource::allocate(std::uint64_t address, std::uint64_t size_bytes,
@@ -111,7 +129,7 @@ void SnapshotSource::allocate(std::uint64_t address, std::uint64_t size_bytes,
   if (!is_new) {
     fail(fmt::format("the block at {:#x} is allocated twice without a free in between", address));
   }
-  found->second = batch_.allocate({.size_bytes = size_bytes, .stream = stream_index(stream)});
+  found->second = batch_.allocate({.size_bytes = size_bytes, .stream = stream});
 }
 
 void SnapshotSource::free(const SnapshotEntry& entry) {
@@ -123,15 +141,13 @@ void SnapshotSource::free(const SnapshotEntry& entry) {
 
 void SnapshotSource::add(const SnapshotEntry& entry) {
   if (entry.synthetic) return;
-  const auto stream = static_cast<std::uint32_t>(entry.stream);
   switch (entry.action) {
     case SnapshotAction::Alloc:
-      return allocate(entry.address, entry.size_bytes, stream);
+      return allocate(entry.address, entry.size_bytes, stream_of(entry));
     case SnapshotAction::FreeRequested:
       return free(entry);
     case SnapshotAction::Oom:
-      batch_.free(
-          batch_.allocate({.size_bytes = entry.size_bytes, .stream = stream_index(stream)}));
+      batch_.free(batch_.allocate({.size_bytes = entry.size_bytes, .stream = stream_of(entry)}));
       return;
     case SnapshotAction::SegmentFree:
     case SnapshotAction::SegmentUnmap:
@@ -148,7 +164,8 @@ std::span<const Event> SnapshotSource::next() {
   for (; earlier_at_ < earlier_.size() && batch_.events().size() < kBatchEventCount;
        ++earlier_at_) {
     const EarlierBlock& block = earlier_[earlier_at_];
-    if (!block.pending) allocate(block.address, block.requested_bytes, block.stream);
+    if (block.pending) continue;
+    allocate(block.address, block.requested_bytes, stream_index(block.stream, block.pool));
   }
   while (entry_at_ < history_.size() && batch_.events().size() < kBatchEventCount) {
     const SnapshotEntry& entry = history_[entry_at_];

@@ -120,11 +120,14 @@ enum SlowReason : std::uint32_t {
   kLog = 8,          // calls are logged
   kSticky = 16,      // the context is broken by an error that stays
   kGpuFaults = 32,   // some GPU is to be faulty
+  kWatched = 64,     // somebody is told of every call (call_watch.h)
 };
 extern std::atomic<std::uint32_t> slow_reasons;
 
 // Zero to go on, else the error the call must return without doing anything.
 [[nodiscard]] int begin_call_slow(const ApiRecord& api, ThreadState& thread, bool is_driver_api);
+// Tells the watch that the call begins, or ended with that result.
+void tell_call(const ApiRecord& api, int result);
 // A GPU that is planned to be slow takes longer for the call that began then.
 void stretch_call(ThreadState& thread, std::uint64_t began_ns);
 void log_call(const ApiRecord& api, std::initializer_list<std::uint64_t> arguments, int result,
@@ -152,6 +155,7 @@ inline Result call(std::initializer_list<std::uint64_t> arguments, Body&& body) 
   if (slow == 0) [[likely]] {
     return body(thread);
   }
+  if ((slow & kWatched) != 0) tell_call(api, SIMCU_CALL_BEGINS);
   const int injected = begin_call_slow(api, thread, kIsDriver);
   const std::uint64_t before_ns = thread.now_ns();
   const Result result = injected != 0 ? static_cast<Result>(injected) : body(thread);
@@ -159,6 +163,7 @@ inline Result call(std::initializer_list<std::uint64_t> arguments, Body&& body) 
   if ((slow_reasons.load(std::memory_order_relaxed) & kLog) != 0) {
     log_call(api, arguments, static_cast<int>(result), thread.now_ns() - before_ns);
   }
+  if ((slow & kWatched) != 0) tell_call(api, static_cast<int>(result));
   return result;
 }
 }  // namespace detail

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "harness/simcuda/shim/call.h"
+#include "harness/simcuda/shim/call_watch.h"
 #include "harness/simcuda/shim/fault_plan.h"
 #include "harness/simcuda/shim/function_names.h"
 #include "harness/simcuda/shim/gpu_faults.h"
@@ -186,6 +187,10 @@ SIMCU_API void* simcu_view(const void* device_pointer, uint64_t size_bytes) {
 
 SIMCU_API void simcu_watch_touches(SimcuTouch touch, void* context) {
   watch_touches(touch, context);
+}
+
+SIMCU_API void simcu_watch_calls(SimcuCallWatch watch, void* context) {
+  watch_calls(watch, context);
 }
 
 SIMCU_API int simcu_fail_calls(const char* api, uint64_t nth, uint64_t count, int error) {

@@ -17,10 +17,19 @@ FAULTS = (
     "none ignores_record any_stream wrong_stream early_event no_wait no_stream_wait overlap double_hand_out misaligned "
     "align_shrinks host_pointer scribbles leaks trim_keeps grows lifo_only rounds_up null_sometimes oom_early null_after_oom "
     "stale_error size_zero_crash free_null_crash foreign_free_crash init_twice_crash device_zero stream_default crash hang "
-    "exit throw fork lost_unlock thread_racy"
+    "exit throw fork lost_unlock thread_racy records_unlocked destroys_event claims_unlocked lock_cycle"
 ).split()
+HANGS = ("hang", "lost_unlock", "lock_cycle")
 # What else is said of those that take the process with them.
 SAID = {"crash": "SIGABRT", "hang": "a call hangs", "exit": "ended the process", "throw": "threw an exception", "fork": "forked"}
+
+# Found by the search alone, with these words.
+PREEMPTION = {
+    "records_unlocked": "a free stood at the begin of cudaEventRecord",
+    "destroys_event": "cudaEventRecord failed with cudaErrorInvalidResourceHandle",
+    "claims_unlocked": "a request stood at the begin of cudaEventQuery",
+    "lock_cycle": "a call hangs",
+}
 
 failures = []
 
@@ -53,12 +62,15 @@ def main():
             path = Path(folder) / f"faulty_{fault}.so"
             shutil.copy(library, path)
             # A hang costs the limit for each rule; nothing else may come near it.
-            names, seen = broken_rules(allocmark, f"{path},{FUNCTIONS}", "--timeout", "4" if fault in ("hang", "lost_unlock") else "60")
+            names, seen = broken_rules(allocmark, f"{path},{FUNCTIONS}", "--timeout", "8" if fault in HANGS else "60")
             check(SAID.get(fault, "") in seen, f"{fault}: {seen}")
             # What threads run into differs from run to run.
             if fault == "thread_racy":
                 check("threads" in names, f"{fault}: {names}")
                 names = ["threads"]
+            elif fault in PREEMPTION:
+                check(PREEMPTION[fault] in seen, f"{fault}: {seen}")
+                names = [name for name in names if name != "threads"]
             elif SAID.get(fault) is None:
                 names = [name for name in names if name != "threads"]
             check((fault == "none") == (names == []), f"{fault}: {names}")

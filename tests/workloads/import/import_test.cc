@@ -153,6 +153,25 @@ TEST_CASE("pickles that are cut, nested, or fill the memory are refused") {
   has(refusal("\x80\x04](K\x02K\x03u."s), "no dictionary");
 }
 
+TEST_CASE("a long list that is written in one piece is read as one that is written in pieces") {
+  const std::string entry =
+      "}(X\x06\0\0\0actionX\x05\0\0\0allocX\x04\0\0\0addrM\0\x02u(X\x04\0\0\0sizeM\0\x04u"s;
+  std::string entries;
+  for (int i = 0; i < 3000; ++i) entries += entry;
+  const std::string before = "\x80\x02}(X\x08\0\0\0segments]X\x0d\0\0\0device_traces]("s;
+  const TemporaryFolder folder;
+  const MemorySnapshot whole =
+      read_memory_snapshot(write(folder, before + "](" + entries + "eeu."));
+  REQUIRE(whole.entry_count(0) == 3000);
+  for (const SnapshotEntry& each : whole.entries) REQUIRE(each.size_bytes == 0x400);
+  const MemorySnapshot pieces =
+      read_memory_snapshot(write(folder, before + "](" + entries + "e(" + entries + "eeu."));
+  CHECK(pieces.entry_count(0) == 6000);
+  // The values would be in the list, and in the tuple again.
+  has(refusal(before + "](" + entries + "teu."), "a long list has no end");
+  has(refusal(before + "](" + entries + "u."), "no dictionary");
+}
+
 TEST_CASE("what is no snapshot is named") {
   has(refusal("\x80\x04}."s), "an empty dictionary");
   has(refusal("\x80\x04]."s), "not a memory snapshot");

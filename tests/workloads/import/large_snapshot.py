@@ -2,7 +2,9 @@
 """Writes a memory snapshot as large as wanted, in constant memory: the opcodes that Python's pickler would write for a long history
 without stacks. Every block is asked for, given back and free; the heap at the end is one free segment.
 
-usage: large_snapshot.py FILE BYTES
+usage: large_snapshot.py FILE BYTES [whole]
+
+whole: the history's list in one piece, as PyTorch's C++ writes it, and not in batches, as Python does.
 """
 import struct
 import sys
@@ -60,13 +62,13 @@ def entry(parts, address, size_bytes, time_us):
     return parts[0] + number(address) + parts[1] + number(size_bytes) + parts[2] + number(time_us) + parts[3]
 
 
-def write_history(writer, size_bytes_min):
+def write_history(writer, size_bytes_min, batch_end):
     writer.write(writer.opened(b"]") + b"(")
-    writer.write(entry(pieces(writer, "segment_alloc"), FIRST_ADDRESS, BLOCKS * BLOCK_BYTES, FIRST_US) + b"e")
+    writer.write(entry(pieces(writer, "segment_alloc"), FIRST_ADDRESS, BLOCKS * BLOCK_BYTES, FIRST_US))
     actions = ("alloc", "free_requested", "free_completed")
     count, time_us = 1, FIRST_US
     for action in actions:  # a text is written once, and then called by its number
-        writer.write(b"(" + entry(pieces(writer, action), FIRST_ADDRESS, BLOCK_BYTES, FIRST_US) + b"e")
+        writer.write(batch_end + entry(pieces(writer, action), FIRST_ADDRESS, BLOCK_BYTES, FIRST_US))
         count += 1
     parts = [pieces(writer, action) for action in actions]
     while writer.size_bytes < size_bytes_min:
@@ -74,8 +76,9 @@ def write_history(writer, size_bytes_min):
         for index in range(BATCH):
             address, time_us = FIRST_ADDRESS + index % BLOCKS * BLOCK_BYTES, time_us + 3
             chunk += [entry(part, address, BLOCK_BYTES - 5 - index % 7, time_us) for part in parts]
-        writer.write(b"(" + b"".join(chunk) + b"e")  # MARK, APPENDS, as often as Python's pickler does it
+        writer.write(batch_end + b"".join(chunk))
         count += len(chunk)
+    writer.write(b"e")
     return count
 
 
@@ -90,11 +93,11 @@ def write_segment(writer):
     writer.write(b"](}(" + pairs(segment) + text("blocks") + b"](}(" + pairs(block) + b"ueue")
 
 
-def main(path, size_bytes):
+def main(path, size_bytes, whole):
     with open(path, "wb") as file:
         writer = Writer(file)
         writer.write(b"\x80\x04" + writer.opened(b"}") + b"(" + writer.memoized("device_traces") + writer.opened(b"]") + b"(")
-        count = write_history(writer, size_bytes)
+        count = write_history(writer, size_bytes, b"" if whole else b"e(")  # APPENDS, MARK
         writer.write(b"e" + text("segments"))
         write_segment(writer)
         writer.write(b"u.")
@@ -102,4 +105,4 @@ def main(path, size_bytes):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(float(sys.argv[2])))
+    main(sys.argv[1], int(float(sys.argv[2])), sys.argv[3:] == ["whole"])

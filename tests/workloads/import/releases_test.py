@@ -65,6 +65,10 @@ def as_release(golden, release):
     return snapshot
 
 
+def without_streams(rows):
+    return [row.split(",")[:3] for row in rows]
+
+
 class Releases(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -96,7 +100,10 @@ class Releases(unittest.TestCase):
             self.assertGreater(len(wanted), 100)
             for release, protocol, path in self.variants(name):
                 with self.subTest(name, release=f"2.{release}", protocol=protocol):
-                    self.assertTrue(self.rows(path) == wanted)
+                    if name == "graphs" and release < SEGMENT_KEYS["segment_pool_id"]:  # no pools, so none has a stream of its own
+                        self.assertTrue(without_streams(self.rows(path)) == without_streams(wanted))
+                    else:
+                        self.assertTrue(self.rows(path) == wanted)
 
     def test_why_reproduces_the_placements(self):
         def answer(path):

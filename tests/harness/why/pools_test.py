@@ -1,0 +1,125 @@
+#!/usr/bin/env python3
+"""`allocmark why` keeps private pools apart and names them. The made-up snapshots have the documented structure, with pools named
+in the entries (PyTorch 2.12) and without (2.11); scripts/snapshot_pools.py is the second opinion on what the pools hold.
+
+usage: pools_test.py ALLOCMARK
+"""
+import json
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+sys.path.insert(0, os.path.join(ROOT, "scripts"))
+import snapshot_pools  # noqa: E402
+
+ALLOCMARK = ""
+MIB = 1 << 20
+COMMON, GRAPH = (0, 0), (0, 1)
+FIRST = 0x7F0000000000
+SIDE = 0x55D0C0FFEE00
+
+
+class MadeUp:
+    """A history of requests that each take a segment of their own."""
+
+    def __init__(self, names_pools):
+        self.names_pools, self.entries, self.segments, self.next = names_pools, [], {}, FIRST
+
+    def entry(self, action, address, size_bytes, pool):
+        key = "device_free" if action == "oom" else "addr"
+        entry = {"action": action, key: address, "size": size_bytes, "stream": SIDE if pool != COMMON else 0,
+                 "time_us": 1_790_000_000_000_000 + len(self.entries), "compile_context": "N/A", "user_metadata": ""}
+        self.entries.append({**entry, "pool_id": pool} if self.names_pools else entry)
+
+    def alloc(self, size_mib, pool=COMMON):
+        address, size_bytes = self.next, size_mib * MIB
+        self.next += 4096 * MIB
+        self.entry("segment_alloc", address, size_bytes, pool)
+        self.entry("alloc", address, size_bytes, pool)
+        self.segments[address] = [size_bytes, pool, "active_allocated"]
+        return address
+
+    def free(self, address):
+        size_bytes, pool, _ = self.segments[address]
+        self.segments[address][2] = "inactive"
+        self.entry("free_requested", address, size_bytes, pool)
+        self.entry("free_completed", address, size_bytes, pool)
+
+    def fail(self, size_mib, device_free_mib, pool=COMMON):
+        self.entry("oom", device_free_mib * MIB, size_mib * MIB, pool)
+
+    def snapshot(self):
+        segments = [{"device": 0, "address": address, "total_size": size, "stream": SIDE if pool != COMMON else 0,
+                     "segment_type": "large", "segment_pool_id": pool, "is_expandable": False, "frames": [],
+                     "blocks": [{"address": address, "size": size, "requested_size": size, "state": state, "frames": []}]}
+                    for address, (size, pool, state) in self.segments.items()]
+        return {"device_traces": [self.entries], "segments": segments, "external_annotations": []}
+
+
+def why(snapshot):
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "made_up.pickle")
+        with open(path, "wb") as file:
+            pickle.dump(snapshot, file, protocol=4)
+        return [subprocess.run([ALLOCMARK, "why", path, *words], capture_output=True, text=True, check=True).stdout
+                for words in ((), ("--format", "json"))]
+
+
+class Pools(unittest.TestCase):
+    def test_free_memory_of_a_graph_serves_nothing_else(self):
+        for names_pools in (True, False):
+            with self.subTest(names_pools=names_pools):
+                job = MadeUp(names_pools)
+                job.alloc(1024)
+                job.alloc(36, GRAPH)
+                for address in [job.alloc(400, GRAPH) for _ in range(3)]:
+                    job.free(address)
+                job.fail(1024, 300)
+                snapshot = job.snapshot()
+                text, facts = why(snapshot)
+                facts = json.loads(facts)
+                self.assertIn("1.17 GiB were free in private pool (0, 1), whose memory serves no other request; none of 10", text)
+                self.assertIn("1.21 GiB  in private pool (0, 1): 36.0 MiB live, 1.17 GiB free", text)
+                self.assertTrue(facts["self_check_complete"], facts["first_difference"])
+                reserved, live, free = snapshot_pools.pools_at_end(snapshot)[GRAPH]
+                self.assertEqual(facts["oom"]["private_pools"], [{"name": "private pool (0, 1)", "reserved_bytes": reserved,
+                                                                  "live_bytes": live, "free_bytes": free}])
+                self.assertEqual(facts["oom"]["other_pool_bytes"], free)
+                # The driver's pools would serve it if the graph had none of its own; nobody tried.
+                self.assertIsNone(facts["advised_conf"])
+                self.assertIn("Other allocators, on the simulated H200, without private pools:", text)
+                self.assertTrue(all(one["failed_count"] for one in facts["settings"]), facts["settings"])
+
+    def test_a_request_of_a_graph_does_not_get_common_memory(self):
+        job = MadeUp(True)
+        job.free(job.alloc(1200))
+        job.alloc(100, GRAPH)
+        job.fail(600, 200, GRAPH)
+        text, facts = why(job.snapshot())
+        facts = json.loads(facts)
+        self.assertIn("1.17 GiB were free in the common pool, and the request was for private pool (0, 1)", text)
+        self.assertEqual((facts["oom"]["common_pool_bytes"], facts["oom"]["other_pool_bytes"]), (1200 * MIB, 0))
+
+    def test_the_same_settings_reserve_what_was_recorded(self):
+        for name in ("graphs", "memory_pools"):
+            facts = json.loads(subprocess.run([ALLOCMARK, "why", f"{ROOT}/tests/golden/snapshots/{name}.pickle.gz", "--format", "json"],
+                                              capture_output=True, text=True, check=True).stdout)
+            unset = next(one for one in facts["settings"] if one["conf"] == "")
+            with self.subTest(name):
+                self.assertLess(abs(unset["reserved_bytes_peak"] / facts["reserved_bytes_peak"] - 1), 0.01)
+
+    def test_without_a_failure_the_memory_of_pools_is_noted(self):
+        path = f"{ROOT}/tests/golden/snapshots/graphs.pickle.gz"
+        text = subprocess.run([ALLOCMARK, "why", path], capture_output=True, text=True, check=True).stdout
+        held = snapshot_pools.pools_at_end(snapshot_pools.read(path))
+        self.assertEqual((held[GRAPH][0] // MIB, sum(one[0] for one in held.values()) // MIB), (56, 520))
+        self.assertIn("at the end 56.0 MiB of the 520 MiB reserved are in private pools", text)
+
+
+if __name__ == "__main__":
+    ALLOCMARK = os.path.abspath(sys.argv.pop(1))
+    unittest.main()
