@@ -68,7 +68,8 @@ struct InputFile::State {
   int fd = -1;
   int spool_fd = -1;  // of a pipe: everything that came through it so far
   std::uint64_t spooled_bytes = 0;
-  std::uint64_t at_bytes = 0;  // of the next read
+  std::uint64_t at_bytes = 0;    // of the next read
+  std::uint64_t size_bytes = 0;  // as it was opened
 
   ~State() {
     if (fd >= 0) close(fd);
@@ -137,6 +138,7 @@ InputFile::InputFile(const std::string& path, const InputKind& kind)
   }
   if (!S_ISREG(status.st_mode)) refuse(path, kind, name_of_type(status.st_mode));
   const auto size_bytes = static_cast<std::uint64_t>(status.st_size);
+  state_->size_bytes = size_bytes;
   if (size_bytes > kind.size_bytes_max) {
     too_large(path, kind, kind.size_bytes_max, format_bytes(size_bytes));
   }
@@ -172,6 +174,8 @@ void InputFile::seek(std::uint64_t at_bytes) {
   lseek(state_->fd, static_cast<off_t>(at_bytes), SEEK_SET);
   state_->at_bytes = at_bytes;
 }
+
+std::uint64_t InputFile::size_bytes() const { return state_->size_bytes; }
 
 bool InputFile::is_pipe() const { return state_->spool_fd >= 0; }
 

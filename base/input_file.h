@@ -58,6 +58,8 @@ class InputFile {
   // Goes to another byte of a file that is no pipe.
   void seek(std::uint64_t at_bytes);
   [[nodiscard]] bool is_pipe() const;
+  // As it was opened; 0 of a pipe.
+  [[nodiscard]] std::uint64_t size_bytes() const;
 
  private:
   struct State;

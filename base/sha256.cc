@@ -117,18 +117,21 @@ std::string sha256_hex(std::string_view bytes) {
   return hash.finish(bytes.substr(whole));
 }
 
-std::string sha256_of_file(const std::string& path, const InputKind& kind) {
-  InputFile file(path, kind);
+std::string sha256_of(const ByteSource& next) {
   Hash hash;
   std::string piece(std::size_t{1} << 20, '\0');
   while (true) {
-    // Shorter only at the end of a file that is no pipe.
-    const std::size_t count = file.read(piece);
+    const std::size_t count = next(piece);
     const std::size_t whole = count / kBlockBytes * kBlockBytes;
     hash.add_blocks(std::string_view(piece).substr(0, whole));
     if (count < piece.size())
       return hash.finish(std::string_view(piece).substr(whole, count - whole));
   }
+}
+
+std::string sha256_of_file(const std::string& path, const InputKind& kind) {
+  InputFile file(path, kind);
+  return sha256_of([&](std::span<char> into) { return file.read(into); });
 }
 
 }  // namespace allocmark

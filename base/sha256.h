@@ -6,10 +6,14 @@
 #include <string_view>
 
 #include "base/input_file.h"
+#include "base/stored_text.h"
 
 namespace allocmark {
 
 [[nodiscard]] std::string sha256_hex(std::string_view bytes);
+
+// The same of what is read on to its end.
+[[nodiscard]] std::string sha256_of(const ByteSource& next);
 
 // The same of a file, a piece at a time. Throws FileError where it cannot be read.
 [[nodiscard]] std::string sha256_of_file(const std::string& path, const InputKind& kind);

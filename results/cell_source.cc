@@ -2,6 +2,7 @@
 #include "results/cell_source.h"
 
 #include <memory>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -42,10 +43,13 @@ CellSource cells_of_file(const std::string& path, std::vector<LinePlace> places)
   });
 }
 
-CellSource cells_of_text(std::string_view text, const std::string& path,
+CellSource cells_of_text(const StoredText& text, const std::string& path,
                          std::vector<LinePlace> places) {
-  return source_of(path, std::move(places), [text](const LinePlace& place) {
-    return text.substr(place.begin_bytes, place.size_bytes);
+  const auto line = std::make_shared<std::string>();
+  return source_of(path, std::move(places), [text, line](const LinePlace& place) {
+    line->resize(place.size_bytes);
+    line->resize(text.read(place.begin_bytes, *line));
+    return std::string_view(*line);
   });
 }
 

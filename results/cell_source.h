@@ -6,9 +6,9 @@
 #include <cstddef>
 #include <functional>
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "base/stored_text.h"
 #include "results/run_file.h"
 #include "results/schema.h"
 
@@ -22,8 +22,8 @@ struct CellSource {
 
 // `places` as read_run_file gives them, in any order.
 [[nodiscard]] CellSource cells_of_file(const std::string& path, std::vector<LinePlace> places);
-// The same of a file's text, which must outlive the source; `path` is what messages call it.
-[[nodiscard]] CellSource cells_of_text(std::string_view text, const std::string& path,
+// The same of a file's text; `path` is what messages call it.
+[[nodiscard]] CellSource cells_of_text(const StoredText& text, const std::string& path,
                                        std::vector<LinePlace> places);
 
 }  // namespace allocmark

@@ -32,8 +32,6 @@ namespace {
                    .next = std::move(next)});
 }
 
-// A cell's line has some KiB; with a histogram per pass some hundred.
-constexpr std::size_t kLineBytesMax = 16 * kMiB;
 constexpr std::size_t kChunkBytes = kMiB;
 
 // Adds cells so that the last one of a key counts.
@@ -139,10 +137,16 @@ RunFile read_run_file(const std::string& path, CellDetail detail, const WholeCel
     fail(path, "the results file is a folder", {}, "Give the results.jsonl in it.");
   }
   InputFile file(path, kResultsInput);
+  return parse_run_file([&](std::span<char> into) { return file.read(into); }, path, detail,
+                        watcher);
+}
+
+RunFile parse_run_file(const ByteSource& next, const std::string& path, CellDetail detail,
+                       const WholeCellWatcher& watcher) {
   RunParser parser(path, detail, watcher);
   std::string text;
   std::vector<char> chunk(kChunkBytes);
-  while (const std::size_t count = file.read(chunk)) {
+  while (const std::size_t count = next(chunk)) {
     text.append(chunk.data(), count);
     text.erase(0, add_lines(text, parser));
     if (text.size() <= kLineBytesMax) continue;
@@ -152,13 +156,6 @@ RunFile read_run_file(const std::string& path, CellDetail detail, const WholeCel
                       .got = "a longer one",
                       .next = "give the results.jsonl that 'allocmark run' writes"});
   }
-  if (!text.empty()) parser.add(text, false);
-  return parser.finish();
-}
-
-RunFile parse_run_file(std::string_view text, const std::string& path, CellDetail detail) {
-  RunParser parser(path, detail);
-  text.remove_prefix(add_lines(text, parser));
   if (!text.empty()) parser.add(text, false);
   return parser.finish();
 }

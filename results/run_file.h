@@ -4,6 +4,7 @@
 // checks allocators.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -12,9 +13,13 @@
 #include <vector>
 
 #include "base/output_file.h"
+#include "base/stored_text.h"
 #include "results/schema.h"
 
 namespace allocmark {
+
+// A cell's line has some KiB; with a histogram per pass some hundred.
+inline constexpr std::size_t kLineBytesMax = std::size_t{16} << 20;
 
 // Where a line lies in its file.
 struct LinePlace {
@@ -46,9 +51,10 @@ enum class CellDetail : std::uint8_t { Whole, Summary };
 using WholeCellWatcher = std::function<void(const CellResult&)>;
 [[nodiscard]] RunFile read_run_file(const std::string& path, CellDetail detail = CellDetail::Whole,
                                     const WholeCellWatcher& watcher = {});
-// The same of a file's text; `path` is what messages call it.
-[[nodiscard]] RunFile parse_run_file(std::string_view text, const std::string& path,
-                                     CellDetail detail = CellDetail::Whole);
+// The same of what is read on to its end; `path` is what messages call it.
+[[nodiscard]] RunFile parse_run_file(const ByteSource& next, const std::string& path,
+                                     CellDetail detail = CellDetail::Whole,
+                                     const WholeCellWatcher& watcher = {});
 
 // Takes lines out of a run's file that held a cell's result so far (passes_to_come) and that a
 // later line replaced. The file is replaced whole or not at all; nobody may be adding to it.

@@ -64,6 +64,7 @@ class TarReader {
   std::uint64_t unpacked_bytes_ = 0;
   std::size_t entry_count_ = 0;
   TarContents contents_;
+  std::shared_ptr<Spool> spool_ = std::make_shared<Spool>();  // every file, one after the other
 };
 
 bool TarReader::damaged(std::string how) {
@@ -113,14 +114,14 @@ bool TarReader::read_entry(std::string_view header) {
   }
   // The size is only what the header says: what is there is taken piece by piece.
   constexpr std::uint64_t kPieceBytes = kMiB;
-  std::string text;
-  for (std::uint64_t left = size_bytes; left > 0;) {
-    const std::size_t piece = std::min(left, kPieceBytes);
-    text.resize(text.size() + piece);
-    if (!fill(std::span(text).last(piece))) return damaged("it is cut short: half a file");
-    left -= piece;
+  std::string piece;
+  const std::uint64_t begin_bytes = spool_->size_bytes();
+  for (std::uint64_t left = size_bytes; left > 0; left -= piece.size()) {
+    piece.resize(std::min(left, kPieceBytes));
+    if (!fill(piece)) return damaged("it is cut short: half a file");
+    spool_->append(piece);
   }
-  contents_.files.push_back({std::move(name), std::move(text)});
+  contents_.files.push_back({std::move(name), StoredText(spool_, begin_bytes, size_bytes)});
   return skip(padding);
 }
 
@@ -156,12 +157,12 @@ std::string octal_field(std::uint64_t value, std::size_t digit_count) {
   return fmt::format("{:0{}o}", value, digit_count) + std::string(1, '\0');
 }
 
-std::string tar_header(const ArchiveFile& file) {
+std::string tar_header(const StoredFile& file) {
   ALLOCMARK_ASSERT(file.name.size() <= 100);
   std::string header = file.name;
   header.resize(100, '\0');
   header += octal_field(0644, 7) + octal_field(0, 7) + octal_field(0, 7);
-  header += octal_field(file.text.size(), 11) + octal_field(0, 11);
+  header += octal_field(file.text.size_bytes(), 11) + octal_field(0, 11);
   header += std::string(8, ' ') + "0";
   header.resize(257, '\0');
   header += std::string("ustar\0", 6) + "00";
@@ -178,7 +179,12 @@ TarContents read_tar(const std::string& path, const UnpackLimits& limits) {
 
 std::vector<ArchiveFile> read_whole_tar(const std::string& path) {
   TarContents contents = read_tar(path, {});
-  if (contents.damage.empty()) return std::move(contents.files);
+  if (contents.damage.empty()) {
+    std::vector<ArchiveFile> files;
+    for (StoredFile& file : contents.files)
+      files.push_back({std::move(file.name), file.text.whole()});
+    return files;
+  }
   throw UsageError({.what = "the archive is damaged",
                     .where = path,
                     .wanted = "a whole .tar, .tar.gz or .tar.zst archive",
@@ -186,12 +192,12 @@ std::vector<ArchiveFile> read_whole_tar(const std::string& path) {
                     .next = "get the file again"});
 }
 
-void write_tar(const std::string& path, const std::vector<ArchiveFile>& files) {
+void write_tar(const std::string& path, const std::vector<StoredFile>& files) {
   ByteWriter writer(path);
-  for (const ArchiveFile& file : files) {
+  for (const StoredFile& file : files) {
     writer.write(tar_header(file));
-    writer.write(file.text);
-    const std::size_t rest = file.text.size() % kRecordBytes;
+    file.text.each_piece([&](std::string_view piece) { writer.write(piece); });
+    const std::size_t rest = file.text.size_bytes() % kRecordBytes;
     if (rest > 0) writer.write(std::string(kRecordBytes - rest, '\0'));
   }
   writer.write(std::string(2 * kRecordBytes, '\0'));

@@ -1,11 +1,13 @@
-// Tar archives, .tar.zst, .tar.gz or .tar: bundles are written and read, goldens are read. Files in
-// memory flow in or out. Reading a bundle never throws for what is in it: damage is an answer.
+// Tar archives, .tar.zst, .tar.gz or .tar: bundles are written and read, goldens are read. Files
+// flow in or out, long ones beside the memory. Reading a bundle never throws for what is in it:
+// damage is an answer.
 #pragma once
 
 #include <cstddef>
 #include <string>
 #include <vector>
 
+#include "base/stored_text.h"
 #include "workloads/trace/byte_stream.h"
 
 namespace allocmark {
@@ -15,8 +17,14 @@ struct ArchiveFile {
   std::string text;
 };
 
+// The same where the text may be long.
+struct StoredFile {
+  std::string name;
+  StoredText text;
+};
+
 struct TarContents {
-  std::vector<ArchiveFile> files;    // regular files, up to where the archive is damaged
+  std::vector<StoredFile> files;     // regular files, up to where the archive is damaged
   std::vector<std::string> folders;  // names of folders
   std::vector<std::string> others;   // names of what is neither: links, devices
   std::string damage;                // empty where the archive is whole
@@ -35,6 +43,6 @@ inline constexpr std::size_t kTarEntryCountMax = 100'000;
 
 // The same files give the same bytes: no times, no owners, in the order given. Names have at most
 // 100 bytes. Throws FileError where the disk refuses.
-void write_tar(const std::string& path, const std::vector<ArchiveFile>& files);
+void write_tar(const std::string& path, const std::vector<StoredFile>& files);
 
 }  // namespace allocmark

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <set>
 #include <system_error>
@@ -55,7 +56,8 @@ bool is_own_file(const std::string& path) {
 void add_run(const std::string& path, const std::string& prefix, BundleFiles& files) {
   std::error_code ignored;
   const bool is_folder = fs::is_directory(path, ignored);
-  files[prefix + "results.jsonl"] = read_file(is_folder ? results_path(path) : path, kResultsInput);
+  files[prefix + "results.jsonl"] =
+      StoredText::of_file(is_folder ? results_path(path) : path, kResultsInput);
   if (!is_folder) return;
   files[prefix + "plan.json"] = read_file((fs::path(path) / "plan.json").string(), kPlanInput);
   const std::string conditions = (fs::path(path) / "conditions.json").string();
@@ -77,7 +79,7 @@ void add_turns(const BundleInput& input, BundleFiles& files) {
   }
   add_run((folder / "A").string(), "base.", files);
   for (const char* name : {kBundleTurnsPlan, kBundleRounds}) {
-    files[name] = read_file((folder / name).string(), kResultsInput);
+    files[name] = StoredText::of_file((folder / name).string(), kResultsInput);
   }
   // What went on during the rounds is stored for both sides at once.
   const std::string conditions = (folder / "conditions.json").string();
@@ -89,7 +91,7 @@ void add_timelines(const std::string& run, const std::vector<CellResult>& cells,
   for (const CellResult& cell : cells) {
     const std::string name = fmt::format("timelines/{}.json", cell.key.id());
     const std::string path = (fs::path(run) / name).string();
-    if (is_own_file(path)) files[name] = read_file(path, kTimelineInput);
+    if (is_own_file(path)) files[name] = StoredText::of_file(path, kTimelineInput);
   }
 }
 
@@ -99,7 +101,9 @@ RunSide read_side(const BundleFiles& files, const std::string& label, const std:
   const std::string name = prefix + "results.jsonl";
   side.whole = cells_of_text(files.at(name), name, side.file.places);
   const auto plan = files.find(prefix + "plan.json");
-  if (plan != files.end()) side.planned = manifest_from_json(plan->second, plan->first).cells;
+  if (plan != files.end()) {
+    side.planned = manifest_from_json(plan->second.whole(), plan->first).cells;
+  }
   return side;
 }
 
@@ -107,7 +111,7 @@ RunSide read_side(const BundleFiles& files, const std::string& label, const std:
 
 InterleavedRun bundled_turns(const BundleFiles& files) {
   InterleavedRun run;
-  run.plan = interleaved_plan_from_json(files.at(kBundleTurnsPlan), kBundleTurnsPlan);
+  run.plan = interleaved_plan_from_json(files.at(kBundleTurnsPlan).whole(), kBundleTurnsPlan);
   run.environments = {bundled_run(files, "base.", CellDetail::Summary).environment,
                       bundled_run(files, "", CellDetail::Summary).environment};
   run.rounds = rounds_from_lines(files.at(kBundleRounds), kBundleRounds, run.torn);
@@ -116,10 +120,10 @@ InterleavedRun bundled_turns(const BundleFiles& files) {
 
 RunFile bundled_run(const BundleFiles& files, const std::string& prefix, CellDetail detail) {
   const std::string name = prefix + "results.jsonl";
-  RunFile run = parse_run_file(files.at(name), name, detail);
+  RunFile run = parse_run_file(files.at(name).bytes(), name, detail);
   const auto conditions = files.find(prefix + "conditions.json");
   if (conditions != files.end()) {
-    add_conditions(conditions->second, conditions->first, &run.environment);
+    add_conditions(conditions->second.whole(), conditions->first, &run.environment);
   }
   return run;
 }
@@ -148,11 +152,11 @@ std::string bundle_manifest(const std::string& version, const std::vector<CellRe
 std::string bundle_comparison(const BundleFiles& files) {
   ComparePolicy policy;
   if (const auto file = files.find("policy.json"); file != files.end()) {
-    policy = policy_from_json(file->second, file->first);
+    policy = policy_from_json(file->second.whole(), file->first);
   }
   std::optional<Calibration> calibration;
   if (const auto file = files.find("calibration.json"); file != files.end()) {
-    calibration = calibration_from_json(file->second, file->first);
+    calibration = calibration_from_json(file->second.whole(), file->first);
   }
   if (files.contains(kBundleRounds) && files.contains(kBundleTurnsPlan)) {
     return render_comparison_json(compare_interleaved(bundled_turns(files), policy));
@@ -180,19 +184,22 @@ BundleFiles collect_bundle(const BundleInput& input, const std::string& version)
                       .got = "a last line that is cut short",
                       .next = "finish it: allocmark run --resume --out " + input.run});
   }
+  std::map<std::string, std::shared_ptr<Spool>> made;
   make_report_files(file.environment, file.cells,
                     cells_of_text(files["results.jsonl"], "results.jsonl", file.places),
                     [&](const std::string& name) -> TextSink {
-                      return [text = &files[name]](std::string_view piece) { *text += piece; };
+                      made[name] = std::make_shared<Spool>();
+                      return [text = made[name]](std::string_view piece) { text->append(piece); };
                     });
+  for (const auto& [name, spool] : made) files[name] = StoredText(spool);
   files["README.md"] = bundle_readme();
   files[kBundleManifest] = bundle_manifest(version, file.cells);
   add_timelines(input.run, file.cells, files);
   const std::string page = (fs::path(input.run) / "report.html").string();
   if (is_own_file(page)) {
-    std::string html = read_file(page, kPageInput);
+    StoredText html = StoredText::of_file(page, kPageInput);
     // A page of an earlier state of the folder does not belong here.
-    if (page_results_hash(html) == sha256_hex(files["results.jsonl"])) {
+    if (page_results_hash(html) == sha256_of(files["results.jsonl"].bytes())) {
       files["report.html"] = std::move(html);
     }
   }
@@ -211,27 +218,27 @@ BundleFiles collect_bundle(const BundleInput& input, const std::string& version)
 std::string bundle_hashes(const BundleFiles& files) {
   std::string text;
   for (const auto& [name, content] : files) {
-    text += fmt::format("{}  {}\n", sha256_hex(content), name);
+    text += fmt::format("{}  {}\n", sha256_of(content.bytes()), name);
   }
   return text;
 }
 
-std::vector<ArchiveFile> bundle_archive(BundleFiles files) {
-  std::vector<ArchiveFile> archive;
+std::vector<StoredFile> bundle_archive(BundleFiles files) {
+  std::vector<StoredFile> archive;
   archive.push_back({std::string(kBundleFolder) + kBundleHashes, bundle_hashes(files)});
   for (auto& [name, text] : files) archive.push_back({kBundleFolder + name, std::move(text)});
   std::sort(archive.begin(), archive.end(),
-            [](const ArchiveFile& a, const ArchiveFile& b) { return a.name < b.name; });
+            [](const StoredFile& a, const StoredFile& b) { return a.name < b.name; });
   return archive;
 }
 
-std::string page_results_hash(const std::string& html) {
+std::string page_results_hash(const StoredText& html) {
   constexpr std::string_view kMark = "<meta name=\"allocmark-results-sha256\" content=\"";
   // The mark stands in the page's head; the page is megabytes long.
-  const std::string_view head = std::string_view(html).substr(0, 4096);
+  std::string head(4096, '\0');
+  head.resize(html.read(0, head));
   const std::size_t at = head.find(kMark);
-  if (at == std::string_view::npos) return "";
-  return std::string(head.substr(at + kMark.size(), 64));
+  return at == std::string::npos ? "" : head.substr(at + kMark.size(), 64);
 }
 
 }  // namespace allocmark

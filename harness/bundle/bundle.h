@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/stored_text.h"
 #include "harness/bundle/archive.h"
 #include "results/compare/interleaved.h"
 #include "results/run_file.h"
@@ -25,7 +26,7 @@ inline constexpr const char* kBundleTurnsPlan = "interleaved.json";
 inline constexpr const char* kBundleRounds = "rounds.jsonl";
 
 // By name without the folder.
-using BundleFiles = std::map<std::string, std::string>;
+using BundleFiles = std::map<std::string, StoredText>;
 
 // The raw run of a bundle ("" as prefix) or of its baseline ("base."), with what else went on
 // during it among its environment's warnings. Throws UsageError for what is no run.
@@ -62,9 +63,9 @@ struct BundleInput {
 [[nodiscard]] std::string bundle_hashes(const BundleFiles& files);
 
 // With SHA256SUMS added, by name: the order and bytes of the archive.
-[[nodiscard]] std::vector<ArchiveFile> bundle_archive(BundleFiles files);
+[[nodiscard]] std::vector<StoredFile> bundle_archive(BundleFiles files);
 
 // The hash of results.jsonl that a page says it was made from; empty where it says none.
-[[nodiscard]] std::string page_results_hash(const std::string& html);
+[[nodiscard]] std::string page_results_hash(const StoredText& html);
 
 }  // namespace allocmark

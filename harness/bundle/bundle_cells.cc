@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -63,7 +64,10 @@ void check_repeat(const CellResult& cell, const BundleView& view, CheckedRule& r
 
 void cells_consistent(const BundleView& view, CheckedRule& rule) {
   if (!needs_run(view, rule)) return;
-  for (const RoundResult& round : view.turns ? view.turns->rounds : std::vector<RoundResult>()) {
+  const std::span<const RoundResult> rounds = view.turns
+                                                  ? std::span<const RoundResult>(view.turns->rounds)
+                                                  : std::span<const RoundResult>();
+  for (const RoundResult& round : rounds) {
     for (const std::string& finding : findings_of(round.cell)) {
       broken(rule, fmt::format("round {}, side {}: {}: {}", round.round + 1,
                                round.side == 0 ? "A" : "B", name_of(round.cell.key), finding));

@@ -32,15 +32,15 @@ TarContents read_folder(const std::string& path) {
     } else if (type != fs::file_type::regular) {
       contents.others.push_back(name);
     } else {
-      contents.files.push_back({name, read_file(entry.path().string(), kBundleInput)});
-      size_bytes += contents.files.back().text.size();
+      contents.files.push_back({name, StoredText::of_file(entry.path().string(), kBundleInput)});
+      size_bytes += contents.files.back().text.size_bytes();
     }
     if (size_bytes <= UnpackLimits().size_bytes_max) continue;
     contents.damage = fmt::format("it holds more than {} bytes", UnpackLimits().size_bytes_max);
     break;
   }
   std::sort(contents.files.begin(), contents.files.end(),
-            [](const ArchiveFile& a, const ArchiveFile& b) { return a.name < b.name; });
+            [](const StoredFile& a, const StoredFile& b) { return a.name < b.name; });
   return contents;
 }
 

@@ -30,7 +30,7 @@ std::vector<std::string> disturbances_of(const BundleView& view, const std::stri
   }
   const auto file = view.files.find(prefix + "conditions.json");
   if (file == view.files.end()) return found;
-  const Conditions conditions = conditions_from_json(file->second, file->first);
+  const Conditions conditions = conditions_from_json(file->second.whole(), file->first);
   found.insert(found.end(), conditions.warnings.begin(), conditions.warnings.end());
   for (const std::string& sentence : disturbances(conditions, environment.cpu_count)) {
     if (std::ranges::find(conditions.warnings, sentence) != conditions.warnings.end()) continue;

@@ -36,7 +36,7 @@ using Json = nlohmann::json;
 std::string made_by(const BundleView& view) {
   const auto manifest = view.files.find(kBundleManifest);
   if (manifest == view.files.end()) return "";
-  const Json json = parse_json(manifest->second);
+  const Json json = parse_json(manifest->second.whole());
   const Json said = json.is_object() ? json.value("made_by", Json()) : Json();
   return said.is_string() ? said.get<std::string>() : "";
 }
@@ -55,7 +55,7 @@ void differs(const BundleView& view, const std::string& what, CheckedRule& rule)
 void must_equal(const BundleView& view, const std::string& name, const std::string& made_again,
                 CheckedRule& rule) {
   const auto file = view.files.find(name);
-  if (file == view.files.end() || file->second == made_again) return;
+  if (file == view.files.end() || file->second.equals(made_again)) return;
   differs(view, name + " is not what its raw results give", rule);
 }
 
@@ -164,11 +164,14 @@ void check_simulated_gpu(const BundleView& view, CheckedRule& rule) {
 
 // A text of the bundle that is made again.
 struct MadeText {
-  std::string_view left = {};  // of what is there
+  StoredText stored = {};
+  std::uint64_t same_bytes = 0;  // at its beginning
   bool there = false, differs = false;
   void take(std::string_view piece) {
-    differs = differs || !left.starts_with(piece);
-    if (!differs) left.remove_prefix(piece.size());
+    std::string part(differs ? 0 : piece.size(), '\0');
+    part.resize(stored.read(same_bytes, part));
+    differs = differs || part != piece;
+    if (!differs) same_bytes += piece.size();
   }
 };
 
@@ -199,22 +202,22 @@ void cells_simulated(const BundleView& view, CheckedRule& rule) {
   }
   const ScratchFolder scratch;
   const std::vector<CellSpec> specs = specs_of(view, cells, scratch);
-  const std::vector<CellResult> again =
-      simulate_again(specs, view.options.program_path, TimeBudget(view.options.seconds));
-  for (std::size_t i = 0; i < again.size(); ++i) {
+  const auto judge = [&](std::size_t i, const CellResult& again) {
     const auto index = static_cast<std::size_t>(cells[i] - view.run->cells.data());
-    for (const std::string& difference : exact_differences(view.whole.whole(index), again[i])) {
+    for (const std::string& difference : exact_differences(view.whole.whole(index), again)) {
       differs(view, name_of(cells[i]->key) + ": " + difference, rule);
     }
-    if (specs[i].timeline_path.empty() || !is_measured(again[i])) continue;
+    if (specs[i].timeline_path.empty() || !is_measured(again)) return;
     must_equal(view, timeline_name(specs[i].key), read_file(specs[i].timeline_path, kTimelineInput),
                rule);
-  }
-  if (again.size() == all) return;
+  };
+  const std::size_t done =
+      simulate_again(specs, view.options.program_path, TimeBudget(view.options.seconds), judge);
+  if (done == all) return;
   const std::string left = fmt::format(
       "{} of {} cells were not simulated again: give --rerun and "
       "more --seconds",
-      all - again.size(), all);
+      all - done, all);
   if (view.options.rerun_all && rule.outcome == RuleOutcome::Kept) {
     rule.outcome = RuleOutcome::NotChecked;
   }
@@ -240,12 +243,12 @@ void tables_recomputed(const BundleView& view, CheckedRule& rule) {
                     [&](const std::string& name) -> TextSink {
                       const auto file = view.files.find(name);
                       const bool there = file != view.files.end();
-                      made[name].left = there ? std::string_view(file->second) : "";
+                      if (there) made[name].stored = file->second;
                       made[name].there = there;
                       return [text = &made[name]](std::string_view piece) { text->take(piece); };
                     });
   for (const auto& [name, text] : made) {
-    if (text.there && (text.differs || !text.left.empty())) {
+    if (text.there && (text.differs || text.same_bytes < text.stored.size_bytes())) {
       differs(view, name + " is not what its raw results give", rule);
     }
   }

@@ -53,6 +53,18 @@ constexpr const char* kOptional[] = {"report.html",      "conditions.json", "bas
                                      "calibration.json", kBundleTurnsPlan,  kBundleRounds,
                                      kBundleComparison};
 
+// Those that are read a piece at a time, or not at all.
+constexpr std::string_view kLongFiles[] = {
+    "results.jsonl", "base.results.jsonl",    kBundleRounds, "report.html", "report.md",
+    "table.csv",     "google_benchmark.json", "table.txt",   "timelines/"};
+
+// Of a file of a bundle; others are read whole.
+std::uint64_t size_bytes_max(std::string_view name) {
+  const bool is_long = std::ranges::any_of(
+      kLongFiles, [&](std::string_view known) { return name.starts_with(known); });
+  return is_long ? kBundleInput.size_bytes_max : kPlanInput.size_bytes_max;
+}
+
 // Empty where the name may be unpacked: relative, plain, within the bundle's folder.
 std::string unsafe_reason(const std::string& name) {
   if (name.empty()) return "an empty name";
@@ -81,7 +93,7 @@ std::map<std::string, std::string> listed_hashes(const BundleView& view) {
   std::map<std::string, std::string> hashes;
   const auto file = view.files.find(kBundleHashes);
   if (file == view.files.end()) return hashes;
-  std::istringstream lines(file->second);
+  std::istringstream lines(file->second.whole());
   for (std::string line; std::getline(lines, line);) {
     const bool sound = line.size() > 66 && line.substr(64, 2) == "  ";
     // What is no such line stands under a name that no file has.
@@ -121,6 +133,7 @@ bool is_timeline(const BundleView& view, const std::string& name) {
 }
 
 void files_known(const BundleView& view, CheckedRule& rule) {
+  for (const std::string& finding : view.too_large) broken(rule, finding);
   const auto hashes = listed_hashes(view);
   for (const auto& [name, text] : view.files) {
     const bool named =
@@ -139,7 +152,7 @@ void hashes_match(const BundleView& view, CheckedRule& rule) {
     const auto file = view.files.find(name);
     if (hash.empty()) {
       broken(rule, "SHA256SUMS has a line that lists no file: " + name);
-    } else if (file != view.files.end() && sha256_hex(file->second) != hash) {
+    } else if (file != view.files.end() && sha256_of(file->second.bytes()) != hash) {
       broken(rule, name + " is not the file that was bundled");
     }
   }
@@ -220,7 +233,7 @@ void work_same(const BundleView& view, CheckedRule& rule) {
   }
   const auto manifest = view.files.find(kBundleManifest);
   if (manifest == view.files.end()) return;
-  const Json said = parse_json(manifest->second);
+  const Json said = parse_json(manifest->second.whole());
   const Json wanted = parse_json(bundle_manifest("", view.run->cells));
   if (!said.is_object() || !said.contains("traces") || said["traces"] != wanted["traces"]) {
     broken(rule, "bundle.json names other traces than results.jsonl");
@@ -286,7 +299,7 @@ void page_of_results(const BundleView& view, CheckedRule& rule) {
   if (page == view.files.end()) {
     rule.outcome = RuleOutcome::NotApplicable;
   } else if (results == view.files.end() ||
-             page_results_hash(page->second) != sha256_hex(results->second)) {
+             page_results_hash(page->second) != sha256_of(results->second.bytes())) {
     broken(rule, "report.html was made from other results");
   }
 }
@@ -326,12 +339,16 @@ BundleView view_bundle(TarContents contents, const CheckOptions& options) {
     const std::string reason = unsafe_reason(name + "/x");
     if (!reason.empty()) view.unsafe_names.push_back(name + ": " + reason);
   }
-  for (ArchiveFile& file : contents.files) {
+  for (StoredFile& file : contents.files) {
     const std::string reason = unsafe_reason(file.name);
     const std::string name =
         reason.empty() ? file.name.substr(std::string(kBundleFolder).size()) : "";
     if (!reason.empty()) {
       view.unsafe_names.push_back(file.name + ": " + reason);
+    } else if (file.text.size_bytes() > size_bytes_max(name)) {
+      view.too_large.push_back(fmt::format("{} has {}, more than the {} that such a file has", name,
+                                           format_bytes(file.text.size_bytes()),
+                                           format_bytes(size_bytes_max(name))));
     } else if (!view.files.try_emplace(name, std::move(file.text)).second) {
       view.unsafe_names.push_back(file.name + ": is there twice");
     }
@@ -358,7 +375,9 @@ BundleView view_bundle(TarContents contents, const CheckOptions& options) {
   try {
     const auto plan = view.files.find("plan.json");
     view.plan_problem = "it is missing";
-    if (plan != view.files.end()) view.plan = manifest_from_json(plan->second, plan->first);
+    if (plan != view.files.end()) {
+      view.plan = manifest_from_json(plan->second.whole(), plan->first);
+    }
   } catch (const Error& error) {
     view.plan_problem = error.what();
   }

@@ -20,7 +20,8 @@ namespace allocmark {
 struct BundleView {
   std::string damage = {};                     // of the archive
   std::vector<std::string> unsafe_names = {};  // "../x: leads out of the bundle"
-  BundleFiles files = {};                      // those with safe names
+  std::vector<std::string> too_large = {};     // files that are longer than of their kind
+  BundleFiles files = {};                      // the other ones with safe names
   std::optional<RunFile> run = {};             // its cells as summaries
   CellSource whole = {};                       // the same cells
   std::string run_problem = {};                // why there is no run

@@ -188,12 +188,13 @@ bool can_simulate(const CellKey& key) {
          !key.device.ends_with(".json") && !names_files(key) && !is_path(key.conf);
 }
 
-std::vector<CellResult> simulate_again(const std::vector<CellSpec>& wanted,
-                                       const std::string& program_path, const TimeBudget& budget) {
-  std::vector<CellResult> results;
-  while (results.size() < wanted.size() && budget.left_s() > 0) {
+std::size_t simulate_again(
+    const std::vector<CellSpec>& wanted, const std::string& program_path, const TimeBudget& budget,
+    const std::function<void(std::size_t index, const CellResult& result)>& take) {
+  std::size_t done = 0;
+  while (done < wanted.size() && budget.left_s() > 0) {
     std::vector<CellSpec> specs;
-    for (std::size_t i = results.size(); i < wanted.size() && specs.size() < kCellsAtOnce; ++i) {
+    for (std::size_t i = done; i < wanted.size() && specs.size() < kCellsAtOnce; ++i) {
       CellSpec spec = wanted[i];
       spec.timeout_s = static_cast<std::uint64_t>(std::ceil(budget.left_s()));
       specs.push_back(std::move(spec));
@@ -202,14 +203,13 @@ std::vector<CellResult> simulate_again(const std::vector<CellSpec>& wanted,
     (void)run_cells(specs, {.program_path = program_path, .job_count = kCellsAtOnce},
                     [&](const CellResult& result) { some.push_back(result); });
     for (const CellSpec& spec : specs) {
-      const auto found = std::find_if(some.begin(), some.end(), [&](const CellResult& result) {
-        return result.key == spec.key;
-      });
-      if (found == some.end()) return results;
-      results.push_back(std::move(*found));
+      const auto found = std::ranges::find(some, spec.key, &CellResult::key);
+      if (found == some.end()) return done;
+      take(done, *found);
+      ++done;
     }
   }
-  return results;
+  return done;
 }
 
 std::vector<std::string> exact_differences(const CellResult& stored, const CellResult& again) {

@@ -5,7 +5,9 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -42,10 +44,10 @@ struct EventsAgain {
 // Cells that can be simulated again: on the simulated GPU, by an allocator of ours alone.
 [[nodiscard]] bool can_simulate(const CellKey& key);
 
-// Each in a process of its own, in the order given, as many as the time allows.
-[[nodiscard]] std::vector<CellResult> simulate_again(const std::vector<CellSpec>& wanted,
-                                                     const std::string& program_path,
-                                                     const TimeBudget& budget);
+// Each in a process of its own, in the order given, as many as the time allows: says how many.
+[[nodiscard]] std::size_t simulate_again(
+    const std::vector<CellSpec>& wanted, const std::string& program_path, const TimeBudget& budget,
+    const std::function<void(std::size_t index, const CellResult& result)>& take);
 
 // The exact numbers in which `again` differs from what is stored: "oom_count: stored 0, simulated
 // again 12". Those of the modelled driver are among them where the passes were made again.

@@ -60,9 +60,9 @@ void add_words(const std::string& name, std::string_view text, std::set<std::str
 
 void leave_out_paths(BundleFiles* files) {
   for (auto& [name, text] : *files) {
-    if (name.ends_with("plan.json")) text = published_plan(text, name);
+    if (name.ends_with("plan.json")) text = published_plan(text.whole(), name);
     if (name != kBundleTurnsPlan) continue;
-    InterleavedPlan plan = interleaved_plan_from_json(text, name);
+    InterleavedPlan plan = interleaved_plan_from_json(text.whole(), name);
     for (InterleavedSide& side : plan.sides) side.program_path = file_name(side.program_path);
     text = to_json(plan);
   }
@@ -73,7 +73,9 @@ std::vector<PrivateWord> private_words(const BundleFiles& files) {
   std::vector<PrivateWord> found;
   for (const std::string_view name : kRecords) {
     const auto file = files.find(std::string(name));
-    if (file != files.end()) add_words(file->first, file->second, &seen, &found);
+    if (file == files.end()) continue;
+    file->second.each_line(
+        kLineBytesMax, [&](std::string_view line) { add_words(file->first, line, &seen, &found); });
   }
   return found;
 }

@@ -59,11 +59,10 @@ ExitCode bundle_command(const BundleCommand& command) {
                                       "run in its folder to name it without",
                                       word.file, word.word));
   }
-  std::vector<ArchiveFile> archive = bundle_archive(std::move(files));
+  std::vector<StoredFile> archive = bundle_archive(std::move(files));
   const std::size_t file_count = archive.size();
   write_tar(command.out, archive);
-  // What is checked is what was written, and a run may be large.
-  std::vector<ArchiveFile>().swap(archive);
+  // What is checked is what was written.
   const BundleCheck check = check_bundle(
       read_bundle(command.out), {.version = version_text(), .program_path = own_program_path()});
   fmt::print("bundle: {}\nfiles: {}\nsha256: {}\n", command.out, file_count,

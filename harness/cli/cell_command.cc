@@ -98,13 +98,25 @@ void add_profile_facts(const SimulatedCard& card, const std::string& path, Envir
   const std::string text = read_file(path, kSettingsInput);
   facts->profile_name = card.profile;
   facts->profile_hash = text_hash(text);
-  const nlohmann::json profile = parse_json(text);
-  if (card.borrows_times()) {
-    facts->times_borrowed_from = profile.at("device").at("name").get<std::string>();
+  const JsonSource source{.where = path,
+                          .what = "this is not the profile of a device",
+                          .wanted = "what 'allocmark profile' writes",
+                          .next = "measure it again: allocmark profile"};
+  const nlohmann::json profile = parse_json(text, source);
+  try {
+    if (card.borrows_times()) {
+      facts->times_borrowed_from = profile.at("device").at("name").get<std::string>();
+    }
+    const nlohmann::json about = profile.value("about", nlohmann::json::object());
+    facts->profile_host_reference_ns = about.value("host_reference_ns", 0.0);
+    facts->profile_host_reference_basis = about.value("host_reference_basis", std::string());
+  } catch (const nlohmann::json::exception& error) {
+    throw UsageError({.what = source.what,
+                      .where = source.where,
+                      .wanted = source.wanted,
+                      .got = json_reason(error),
+                      .next = source.next});
   }
-  const nlohmann::json about = profile.value("about", nlohmann::json::object());
-  facts->profile_host_reference_ns = about.value("host_reference_ns", 0.0);
-  facts->profile_host_reference_basis = about.value("host_reference_basis", std::string());
 }
 
 void describe(std::string_view device) {

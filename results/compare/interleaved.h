@@ -12,9 +12,9 @@
 #include <map>
 #include <set>
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "base/stored_text.h"
 #include "results/compare/compare.h"
 #include "results/compare/compare_policy.h"
 #include "results/schema.h"
@@ -72,7 +72,7 @@ struct RoundResult {
 [[nodiscard]] std::string to_json_line(const RoundResult& result);
 // Every whole line; throws UsageError with file and line for a corrupt one, `torn` is set
 // where the last is cut short.
-[[nodiscard]] std::vector<RoundResult> rounds_from_lines(std::string_view text,
+[[nodiscard]] std::vector<RoundResult> rounds_from_lines(const StoredText& text,
                                                          const std::string& where, bool& torn);
 
 struct InterleavedRun {
@@ -83,9 +83,6 @@ struct InterleavedRun {
   // Where a cell's sides first place a request differently, in words, by the plan's cell.
   std::map<std::size_t, std::string> first_differences = {};
 };
-
-// The plan's cells whose sides placed requests differently in the first round.
-[[nodiscard]] std::vector<std::size_t> cells_placed_differently(const InterleavedRun& run);
 
 [[nodiscard]] std::string to_json(const std::map<std::size_t, std::string>& first_differences);
 // Throws UsageError where the text is none of these.

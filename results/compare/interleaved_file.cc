@@ -164,22 +164,18 @@ std::string to_json_line(const RoundResult& result) {
   return dump(json, -1);
 }
 
-std::vector<RoundResult> rounds_from_lines(std::string_view text, const std::string& where,
+std::vector<RoundResult> rounds_from_lines(const StoredText& text, const std::string& where,
                                            bool& torn) {
   std::vector<RoundResult> rounds;
   torn = false;
   std::uint64_t line_number = 0;
-  while (!text.empty()) {
+  text.each_line(kLineBytesMax, [&](std::string_view line) {
     ++line_number;
-    const std::size_t end = text.find('\n');
-    const std::string_view line = text.substr(0, end);
-    if (end == std::string_view::npos && !json_line_kind(line)) {
-      torn = true;
-      break;
-    }
-    rounds.push_back(round_from_line(line, fmt::format("{}:{}", where, line_number)));
-    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
-  }
+    const bool ended = line.ends_with('\n');
+    if (ended) line.remove_suffix(1);
+    torn = !ended && !json_line_kind(line);
+    if (!torn) rounds.push_back(round_from_line(line, fmt::format("{}:{}", where, line_number)));
+  });
   return rounds;
 }
 

@@ -112,7 +112,11 @@ BundleFiles bundle_of(const Cells& cells, const Environment& environment = make_
   const std::string results = read_file(results_path(folder.path("run")));
   write_file(folder.path("run/report.html"),
              "<meta name=\"allocmark-results-sha256\" content=\"" + sha256_hex(results) + "\">");
-  return collect_bundle({.run = folder.path("run"), .baseline = folder.path("base")}, kVersion);
+  BundleFiles files =
+      collect_bundle({.run = folder.path("run"), .baseline = folder.path("base")}, kVersion);
+  // The folder goes.
+  for (auto& [name, text] : files) text = text.whole();
+  return files;
 }
 
 TarContents sealed(const BundleFiles& files) {
@@ -136,10 +140,11 @@ std::set<std::string> broken(const TarContents& contents) {
 
 using Names = std::set<std::string>;
 
-void replace(std::string& text, const std::string& what, const std::string& with) {
+void replace(StoredText& stored, const std::string& what, const std::string& with) {
+  std::string text = stored.whole();
   const std::size_t at = text.find(what);
   REQUIRE(at != std::string::npos);
-  text.replace(at, what.size(), with);
+  stored = text.replace(at, what.size(), with);
 }
 
 }  // namespace
@@ -228,13 +233,18 @@ TEST_CASE("missing, extra and changed files are found by their hashes") {
     INFO(sound.files[at].name);
     CHECK(broken(contents).count("files-complete") == 1);
     contents = sound;
-    contents.files[at].text += " ";
+    contents.files[at].text = contents.files[at].text.whole() + " ";
     const Names names = broken(contents);
     CHECK((names.count("hashes-match") == 1 || names.count("files-complete") == 1));
   }
   TarContents extra = sound;
   extra.files.push_back({"allocmark-bundle/extra.txt", "x"});
   CHECK(broken(extra) == Names{"files-known"});
+  // What is read whole has a bound, so that it fits into memory.
+  extra.files.back() = {"allocmark-bundle/policy.json", std::string((64U << 20) + 1, ' ')};
+  CHECK(broken(extra) == Names{"files-known"});
+  CHECK(render_check(check_bundle(extra, kVersion)).find("more than the 64.0 MiB") !=
+        std::string::npos);
 }
 
 TEST_CASE("what was made from the raw results is made again, even where the hashes are right") {
@@ -260,7 +270,7 @@ TEST_CASE("what was made from the raw results is made again, even where the hash
 
 TEST_CASE("a table of another version is not called wrong, and not right either") {
   BundleFiles files = bundle_of(sound_cells());
-  files["table.txt"] += "made with another layout\n";
+  files["table.txt"] = files["table.txt"].whole() + "made with another layout\n";
   const BundleCheck check = check_bundle(sealed(files), "10.0.0");
   CHECK(rules_with(check, RuleOutcome::Broken).empty());
   CHECK(rules_with(check, RuleOutcome::NotChecked) == Names{"tables-recomputed"});
@@ -280,7 +290,8 @@ TEST_CASE(
     CHECK(rules_with(check, RuleOutcome::NotChecked).count("cells-consistent") == 1);
   }
   BundleFiles files = bundle_of(sound_cells());
-  files["results.jsonl"].resize(files["results.jsonl"].size() - 40);
+  files["results.jsonl"] =
+      files["results.jsonl"].whole().substr(0, files["results.jsonl"].size_bytes() - 40);
   CHECK(broken(sealed(files)).count("results-whole") == 1);
   files = bundle_of(sound_cells());
   files["plan.json"] = "{}";
@@ -318,7 +329,7 @@ TEST_CASE("a run that is still being written is not bundled") {
 TEST_CASE("a plan that is not the run's is found") {
   const auto plan_with = [](const std::function<void(RunManifest&)>& change) {
     BundleFiles files = bundle_of(sound_cells());
-    RunManifest manifest = manifest_from_json(files["plan.json"], "plan.json");
+    RunManifest manifest = manifest_from_json(files["plan.json"].whole(), "plan.json");
     change(manifest);
     files["plan.json"] = to_json(manifest);
     // The comparison rests on the plan, too, and is made again.
@@ -381,13 +392,12 @@ TEST_CASE("a busy machine whose passes differed makes a run that cannot be publi
     files["conditions.json"] = conditions;
     // What the conditions say stands in the tables as well, and the comparison rests on them.
     const RunFile run = bundled_run(files, "");
-    for (const char* name : {"table.txt", "table.csv", "google_benchmark.json", "report.md"}) {
-      files[name].clear();
-    }
+    std::map<std::string, std::string> made;
     make_report_files(run.environment, run.cells, cells_in_memory(run.cells),
                       [&](const std::string& name) -> TextSink {
-                        return [text = &files[name]](std::string_view piece) { *text += piece; };
+                        return [text = &made[name]](std::string_view piece) { *text += piece; };
                       });
+    for (const auto& [name, text] : made) files[name] = text;
     files[kBundleComparison] = bundle_comparison(files);
     return check_bundle(sealed(files), kVersion);
   };

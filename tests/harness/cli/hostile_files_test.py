@@ -7,6 +7,7 @@ or 512 MiB of memory (of address space twice as much), end by a signal, or print
 import gzip
 import io
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -71,6 +72,9 @@ ROWS = [
     ("qualify -d sim:h200 --seconds 1 --thresholds {W}/deep.json", "2", "nests more than 64 deep"),
     ("merge {W}/node", "3", "not JSON near"),
     ("run -w comb:count=5 -a null -d sim:{W}/profile.json --allow-debug --out {W}/out", "2", "type must be number"),
+    # The simulated GPU reads these two as it should; what the program takes from them itself is wrong.
+    ("run -w comb:count=5 -a null -d sim:{W}/profile_twice.json --allow-debug --out {W}/out", "2", "a key is there twice"),
+    ("run -w comb:count=5 -a null -d sim:{W}/profile_words.json --allow-debug --out {W}/out", "2", "type must be number"),
     ("trace validate {W}/pipe", "6", "nothing came"),
     ("trace generate comb:count=5 /dev/full", "6", "No space left"),
     ("trace generate comb:count=5 {W}/full.csv --force", "6", "No space left"),
@@ -105,6 +109,9 @@ def make_files(work, program):
     (work / "node").mkdir()
     (work / "node" / "qualify.json").write_bytes(b'{"kind": 0.29\x87}')
     (work / "profile.json").write_text('{"schema": [3]}')
+    profile = Path("harness/simcuda/profiles/h200.json").read_text()
+    for name, about in (("twice", '"note":1,"note":2'), ("words", '"host_reference_ns":"fast"')):
+        (work / f"profile_{name}.json").write_text(re.sub(r'"about": *{', '"about": {' + about + ",", profile, count=1))
     (work / "twice.json").write_text('{"effect_min":0.1,"effect_min":0.2}')
     (work / "controls.csv").write_bytes(b"\x1b[31m\x07\xe2\x80\xae,\r\n")
     (work / "empty").write_bytes(b"")
