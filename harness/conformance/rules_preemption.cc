@@ -19,8 +19,6 @@
 namespace allocmark::conformance::checks {
 namespace {
 
-// More than any device has.
-constexpr std::uint64_t kAbsurdBytes = std::uint64_t{1} << 46;
 // Blocks of one size at a time, so that threads want the same ones: small ones, which caches with
 // little room keep too, and large ones.
 constexpr std::uint64_t kBlockBytes[] = {64 * kKiB, 2 * kMiB};
