@@ -111,6 +111,7 @@ Comparison Comparer::run() {
   environment_ = compare_environments(base_.file.environment, now_.file.environment,
                                       policy_.environment_ignored);
   result_.notes = environment_.notes;
+  if (!environment_.host_note.empty()) result_.notes.push_back(environment_.host_note);
   for (const RunSide* side : {&base_, &now_}) add_run_notes(*side);
   match_cells();
   if (other_pass_count_ > 0) {
