@@ -6,6 +6,7 @@
 
 #include "allocators/backend/backend.h"
 #include "allocators/caching/caching.h"
+#include "allocators/conf/conf.h"
 #include "allocators/plugins/pluggable.h"
 #include "allocators/plugins/rmm.h"
 #include "allocators/plugins/torch.h"
@@ -78,8 +79,15 @@ const BackendEntry& find_backend(std::string_view name) {
                     .next = suggest_backend(name)});
 }
 
+std::string read_conf(const BackendEntry& entry, std::string_view text, std::string_view option) {
+  std::string conf = conf_of_user(text);
+  if (auto error = entry.check_conf(conf))
+    throw UsageError(told_conf_error(std::move(*error), option, text, entry.name));
+  return conf;
+}
+
 void check_runs_here(const BackendEntry& entry, std::string_view conf) {
-  if (const auto error = entry.check_conf(conf)) throw UsageError(*error);
+  static_cast<void>(read_conf(entry, conf));
   if (const std::string reason = entry.unavailable_reason(); !reason.empty()) {
     throw EnvironmentError({.what = entry.name + " cannot run here",
                             .where = "--allocator",

@@ -45,7 +45,19 @@ LIBRARIES = {
         },
         version=("cub/version.cuh", r"define CUB_VERSION (\d+)"),
         dies=("walks_erased_block",),
-        flags=("-D_GLIBCXX_DEBUG",),
+    ),
+    "rmm": Library(
+        name="rmm",
+        wheels={
+            "24.12.1": (("librmm-cu12==24.12.1", "librmm/"),),
+            **{
+                release: (("librmm-cu12==" + release, "librmm/"), ("rapids-logger==" + logger, "rapids_logger/"))
+                for release, logger in (("25.4.0", "0.1.*"), ("25.8.0", "0.1.*"), ("25.12.0", "0.2.*"), ("26.2.0", "0.2.*"), ("26.4.0", "0.2.*"))
+            },
+        },
+        version=("rmm/version_config.hpp", r"RMM_VERSION_MAJOR (\d+)\s.*RMM_VERSION_MINOR (\d+)\s.*RMM_VERSION_PATCH (\d+)"),
+        dies=("tracking_reads_erased",),
+        flags=("-DLIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE", "-DSPDLOG_FMT_EXTERNAL", "-Wl,--allow-shlib-undefined"),
     ),
 }
 
@@ -59,6 +71,7 @@ class Release:
     library: Library
     includes: list
     stated: str = ""  # a version that the headers do not say
+    shared: tuple = ()  # shared libraries
 
     def version(self):
         if self.stated:
@@ -66,11 +79,13 @@ class Release:
         name, pattern = self.library.version
         for folder in self.includes:
             if (folder / name).is_file():
-                found = re.search(pattern, (folder / name).read_text())
-                if found and found[1].isdigit():
-                    number = int(found[1])
-                    return f"{number // 100000}.{number // 100 % 1000}.{number % 100}"
-                return ".".join(str(int(part)) for part in found.groups())
+                found = re.search(pattern, (folder / name).read_text(), re.S)
+                if not found:
+                    raise Failed(f"{folder / name} does not say a version as '{pattern}' wants it")
+                numbers = [int(part) for part in found.groups()]
+                if len(numbers) == 1:
+                    numbers = [numbers[0] // 100000, numbers[0] // 100 % 1000, numbers[0] % 100]
+                return ".".join(map(str, numbers))
         raise Failed(f"there is no {name} in {', '.join(map(str, self.includes))}")
 
 
@@ -101,7 +116,9 @@ def fetched_releases(library):
     for folder in sorted((FETCHED / library.name).glob("*")):
         include = folder / "include"
         if include.is_dir():
-            yield Release(library, [path for path in (include / "cccl", include) if path.is_dir()])
+            inner = (include / "cccl", include / "rapids/libcudacxx", include / "rapids", include)
+            shared = tuple(sorted((folder / "lib64").glob("*.so")))
+            yield Release(library, [path for path in inner if path.is_dir()], shared=shared)
 
 
 def compiled(release, build, version):
@@ -110,7 +127,8 @@ def compiled(release, build, version):
     includes = [word for folder in [*release.includes, toolkit()] for word in ("-isystem", str(folder))]
     command = [os.environ.get("CXX", "g++"), "-std=c++20", "-O1", "-g1", "-w", *release.library.flags, f"-I{ROOT}", *includes,
                str(ROOT / f"tests/museum/{release.library.name}_probe.cc"), "-o", str(probe),
-               f"-L{build}/lib/simcuda", "-lcudart", "-lpthread", "-ldl"]
+               f"-L{build}/lib/simcuda", "-lcudart", "-lpthread", "-ldl", *map(str, release.shared)]
+    command += [f"-Wl,-rpath,{folder}" for folder in {path.parent for path in release.shared}]
     ran = subprocess.run(command, capture_output=True, text=True)
     if ran.returncode != 0:
         first = next((line for line in ran.stderr.splitlines() if "error" in line), ran.stderr)
@@ -121,7 +139,7 @@ def compiled(release, build, version):
 def answers(release, build, version):
     """{bug: what was seen, or '' where it is not there}"""
     probe = compiled(release, build, version)
-    environment = {**os.environ, "LD_LIBRARY_PATH": f"{build}/lib/simcuda", "SIMCUDA_DEVICES": "2"}
+    environment = {**os.environ, "LD_LIBRARY_PATH": f"{build}/lib/simcuda", "SIMCUDA_DEVICES": "2", "RMM_DEBUG_LOG_FILE": os.devnull}
     names = subprocess.run([probe, "--list"], capture_output=True, text=True, env=environment, check=True).stdout.split()
     seen = {}
     for name in names:

@@ -3,7 +3,7 @@
 # placements, reserved memory, failures and calls of the device exactly, and latency in turns with a verdict.
 #
 #   scripts/pytorch_gate.sh 2.12.1 2.13.0                 fetches what is missing into build/torch
-#   scripts/pytorch_gate.sh --quick 2.12.1 2.13.0         exact figures only, about a minute
+#   scripts/pytorch_gate.sh --quick 2.12.1 2.13.0         exact figures only, half the time
 #   scripts/pytorch_gate.sh --wheel dist/torch-2.16.0a0+git1234567-cp312-linux_x86_64.whl 2.15.0 2.16.0
 #                                                         NEW is a build of your own
 #
@@ -11,7 +11,7 @@
 # --program W, as often as you like, a recorded program or a workload of your own [three recorded programs]; --conf C, as often
 # as you like, a setting [six]. The timed part runs unset alone.
 # In: two releases; the same one twice says what the gate reports where nothing changed.
-# Out, in DIR: exact/ and timed/ with raw results, comparison texts and junit.xml in each.
+# Out: what changed, on one screen; in DIR exact/ and timed/ with raw results, comparisons and junit.xml in each.
 # Exit codes are those of 'allocmark compare': 0 nothing is worse, 1 something is, 3 a cell cannot be compared.
 set -euo pipefail
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -47,10 +47,10 @@ command -v "$ALLOCMARK" >/dev/null || fail "there is no program $ALLOCMARK; buil
 
 FOLDER=${ALLOCMARK_TORCH_RELEASES:-$ROOT/build/torch}
 [ -z "$wheel" ] || "$ROOT/scripts/fetch_torch.sh" --into "$FOLDER" --wheel "$wheel" "$2"
-for version in "$1" "$2"; do
-  [ -e "$FOLDER/$version/liballocmark_torch.so" ] || "$ROOT/scripts/fetch_torch.sh" --into "$FOLDER" "$version"
-done
 export ALLOCMARK_TORCH_RELEASES=$FOLDER
+for version in "$1" "$2"; do
+  "$ALLOCMARK" list allocators | grep -q "^ *torch@$version .*PyTorch $version\$" || "$ROOT/scripts/fetch_torch.sh" --into "$FOLDER" "$version"
+done
 
 # part SCOPE ROUNDS OPTIONS...: both releases in turn, judged by that kind of numbers; keeps the worst verdict in `code`.
 code=0
@@ -63,7 +63,7 @@ part() {
     >"$out/$scope.run.txt" || ended=$?
   case $ended in 0 | 1 | 3) ;; *) exit $ended ;; esac
   ended=0
-  "${judge[@]}" | tee "$out/$scope.txt" || ended=$?
+  "${judge[@]}" --format json --force --out "$out/$scope/judged.json" >"$out/$scope.txt" || ended=$?
   "${judge[@]}" --format junit --force --out "$out/$scope/junit.xml" >/dev/null || [ $? = $ended ]
   case $ended in 0 | 1 | 3) ;; *) exit $ended ;; esac
   [ $ended -eq 0 ] || [ $code -eq 1 ] || code=$ended
@@ -71,11 +71,14 @@ part() {
 
 old=$1 new=$2
 mkdir -p "$out"
-echo "== exact: $old and $new, ${#PROGRAMS[@]} recorded programs, ${#SETTINGS[@]} settings"
+echo "exact: ${#PROGRAMS[@]} programs, ${#SETTINGS[@]} settings"
 part exact 2 --passes 1 --workload "${PROGRAMS[@]}" --conf "${SETTINGS[@]}" --capacity unlimited 1.10x
 if [ $quick = no ]; then
-  echo "== timed: in turns, unset, $rounds rounds"
+  echo "timed: in turns, unset, $rounds rounds"
   part timed "$rounds" --workload "${PROGRAMS[@]}" --conf unset --capacity unlimited
 fi
+judged=("$out/exact/judged.json")
+[ $quick = yes ] || judged+=("$out/timed/judged.json")
+"$ROOT/scripts/pytorch_gate_summary.py" "$old" "$new" "${judged[@]}"
 echo "results: $out"
 exit $code

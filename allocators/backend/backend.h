@@ -97,6 +97,10 @@ class Backend {
   // Not called in timed regions. free_* fields refer to `stream`.
   [[nodiscard]] virtual MemoryStats stats(cudaStream_t stream) const = 0;
 
+  // stats() without the free_* fields, which a look at all that is cached may cost: for who asks
+  // after every request.
+  [[nodiscard]] virtual MemoryStats totals() const { return stats(nullptr); }
+
   // The backend's own counters, in a stable order.
   [[nodiscard]] virtual std::vector<NamedCounter> counters() const { return {}; }
 

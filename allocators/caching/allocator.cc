@@ -135,11 +135,12 @@ std::uint64_t CachingAllocator::hand_out(Block* block, const Request& request) {
 }
 
 bool CachingAllocator::deallocate(std::uint64_t address) {
-  Block* block = heap_.allocated.find(address);
+  const PointerMap::Found found = heap_.allocated.look_up(address);
+  Block* block = found.block;
   if (block == nullptr) return false;
   // Events come first: where recording fails nothing has changed, and the caller may try again.
   if (!block->stream_uses.empty()) events_.insert(block);
-  heap_.allocated.remove(address);
+  heap_.allocated.remove(found);
   block->allocated = false;
   Counters& counters = heap_.counters;
   counters.allocation.decrease(block->home->pool->kind, 1);

@@ -113,14 +113,20 @@ void CachingBackend::trim() {
 }
 
 MemoryStats CachingBackend::stats(cudaStream_t stream) const {
+  MemoryStats stats = totals();
   const std::lock_guard lock(mutex_);
-  const caching::Counters counters = native_ ? native_->counters() : async_->counters();
+  if (native_) fill_cached(stats, *native_, number_of(stream));
+  return stats;
+}
+
+MemoryStats CachingBackend::totals() const {
+  const std::lock_guard lock(mutex_);
+  const caching::Counters& counters = native_ ? native_->counters() : async_->counters();
   MemoryStats stats;
   stats.allocated_bytes = bytes_of(counters.allocated_bytes.all());
   stats.active_bytes = bytes_of(counters.active_bytes.all());
   stats.reserved_bytes = bytes_of(counters.reserved_bytes.all());
   if (!native_) return stats;
-  fill_cached(stats, *native_, number_of(stream));
   stats.device_allocate_count = static_cast<std::uint64_t>(counters.num_device_alloc);
   stats.device_free_count = static_cast<std::uint64_t>(counters.num_device_free);
   stats.retry_count = static_cast<std::uint64_t>(counters.num_alloc_retries);

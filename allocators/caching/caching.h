@@ -37,6 +37,7 @@ class CachingBackend final : public Backend {
   void trim() override;
 
   [[nodiscard]] MemoryStats stats(cudaStream_t stream) const override;
+  [[nodiscard]] MemoryStats totals() const override;
   // All of torch.cuda.memory_stats(), by its names, sorted.
   [[nodiscard]] std::vector<NamedCounter> counters() const override;
   [[nodiscard]] std::vector<MemorySegment> segments() const override;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "allocators/caching/settings.h"
+#include "allocators/conf/conf.h"
 #include "base/error.h"
 
 namespace allocmark::caching {
@@ -39,6 +40,7 @@ struct ConfigKey {
 
 struct StrictConfig {
   Settings settings;
+  std::vector<ConfPair> pairs{};  // as written
   std::optional<ErrorText> error;
 };
 [[nodiscard]] StrictConfig parse_strict(std::string_view conf, const Rules& rules = newest_rules());

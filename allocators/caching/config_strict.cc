@@ -46,6 +46,7 @@ class StrictReader {
     }
     if (!config_.error) check_ignored(split.pairs);
     if (!config_.error) check_pages(split.pairs);
+    config_.pairs = std::move(split.pairs);
     return std::move(config_);
   }
 

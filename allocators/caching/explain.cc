@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "allocators/caching/config.h"
-#include "allocators/conf/conf.h"
 
 namespace allocmark::caching {
 namespace {
@@ -201,7 +200,7 @@ std::string_view ignored_by(const ConfigKey& key) {
 std::vector<std::string> conf_notes(std::string_view conf, const Rules& rules) {
   const StrictConfig config = parse_strict(conf, rules);
   if (config.error) return {};
-  return notes_on(split_conf(conf, config_key_names(rules)).pairs, config.settings);
+  return notes_on(config.pairs, config.settings);
 }
 
 std::string explain_conf(std::string_view conf, const Rules& rules) {
@@ -209,12 +208,11 @@ std::string explain_conf(std::string_view conf, const Rules& rules) {
   if (config.error) return explain_error(conf, rules, *config.error);
   std::string text;
   append_values(text, config.settings);
-  const std::vector<ConfPair> pairs = split_conf(conf, config_key_names(rules)).pairs;
-  const std::vector<std::string> notes = notes_on(pairs, config.settings);
+  const std::vector<std::string> notes = notes_on(config.pairs, config.settings);
   if (!notes.empty()) text += "inert or in conflict\n";
   for (const std::string& note : notes) text += "  " + note + "\n";
   std::string history;
-  for (const ConfPair& pair : pairs) {
+  for (const ConfPair& pair : config.pairs) {
     const std::string known = history_of(*find_config_key(pair.key));
     if (!known.empty()) history += fmt::format("  {}: {}\n", pair.key, known);
   }

@@ -26,7 +26,7 @@ Block* Heap::make_segment(StreamBlocks& home, std::uint64_t size_bytes) {
   block->address = *address;
   block->size_bytes = size_bytes;
   block->home = &home;
-  block->order = next_order(*address);
+  block->order = next_order();
   reserved_bytes_ += size_bytes;
   counters.segment.increase(home.pool->kind, 1);
   counters.reserved_bytes.increase(home.pool->kind, signed_bytes(size_bytes));
@@ -35,12 +35,8 @@ Block* Heap::make_segment(StreamBlocks& home, std::uint64_t size_bytes) {
   return block;
 }
 
-// The order of memory that is new, at this address.
-std::int64_t Heap::next_order(std::uint64_t address) {
-  if (tie_break_ == TieBreak::Address) return 0;
-  ALLOCMARK_ASSERT(order_count_ + 1 < SortedBlocks::kOrderEnd);
-  return SortedBlocks::order_at(++order_count_, address);
-}
+// The order of memory that is new.
+std::int64_t Heap::next_order() { return tie_break_ == TieBreak::Address ? 0 : ++order_count_; }
 
 void Heap::release_segment(Block* block) {
   ALLOCMARK_ASSERT(!block->is_split());
@@ -56,16 +52,16 @@ void Heap::release_segment(Block* block) {
 
 void Heap::insert_free(Block* block) {
   block->probes_at_insert = block->home->pool->probe_count;
-  block->home->free.insert(SortedBlocks::key(*block), block);
+  block->home->free.insert(block->size_bytes, block);
 }
 
-void Heap::erase_free(Block* block) { block->home->free.erase(SortedBlocks::key(*block)); }
+void Heap::erase_free(Block* block) { block->home->free.erase(block->size_bytes, block); }
 
 void Heap::insert_unmapped(Block* block) { block->home->unmapped.insert(block->address, block); }
 
 void Heap::erase_from_set(Block* block) {
   if (block->mapped) return erase_free(block);
-  block->home->unmapped.erase(block->address);
+  block->home->unmapped.erase(block->address, block);
 }
 
 Block* Heap::split_front(Block* block, std::uint64_t size_bytes) {

@@ -85,10 +85,10 @@ class Heap {
   [[nodiscard]] Block* adopt_segment(const SegmentInfo& segment);
   void carve(Block* block, const SegmentInfo& segment);
   void erase_from_set(Block* block);
-  [[nodiscard]] std::int64_t next_order(std::uint64_t address);
+  [[nodiscard]] std::int64_t next_order();
   // Of a block that is cut off `whole`.
   [[nodiscard]] std::int64_t order_of_piece(const Block& whole) {
-    return tie_break_ == TieBreak::BlockOrder ? next_order(whole.address) : whole.order;
+    return tie_break_ == TieBreak::BlockOrder ? next_order() : whole.order;
   }
 
   Driver& driver_;
@@ -99,7 +99,7 @@ class Heap {
   std::vector<std::unique_ptr<ExpandableSegment>> expandable_segments_;
   std::uint64_t reserved_bytes_ = 0;
   TieBreak tie_break_;  // a copy of what settings_ say, which never changes
-  std::uint64_t order_count_ = 0;
+  std::int64_t order_count_ = 0;
 };
 
 }  // namespace allocmark::caching

@@ -67,7 +67,7 @@ Block* Heap::make_expandable_segment(StreamBlocks& home) {
   block->size_bytes = segment->size_bytes();
   block->home = &home;
   block->segment = segment;
-  block->order = next_order(segment->base());
+  block->order = next_order();
   block->mapped = false;
   insert_unmapped(block);
   return block;

@@ -36,7 +36,7 @@ Block* Heap::adopt_segment(const SegmentInfo& segment) {
   block->address = segment.address;
   block->size_bytes = segment.total_bytes;
   block->home = &pool(segment.kind).of(segment.stream);
-  block->order = next_order(segment.address);
+  block->order = next_order();
   reserved_bytes_ += segment.total_bytes;
   counters.segment.increase(segment.kind, 1);
   counters.reserved_bytes.increase(segment.kind, signed_bytes(segment.total_bytes));

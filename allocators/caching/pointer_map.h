@@ -20,17 +20,21 @@ class PointerMap {
     ++count_;
   }
 
-  // Null where the address is not in the map.
-  [[nodiscard]] Block* find(std::uint64_t address) const {
-    const Slot& slot = slots_[index_of(address)];
-    return slot.block;
+  // A block's place in the map, until the next insert or remove; without a block where the address
+  // is not in it.
+  struct Found {
+    Block* block = nullptr;
+    std::size_t index = 0;
+  };
+  [[nodiscard]] Found look_up(std::uint64_t address) const {
+    const std::size_t index = index_of(address);
+    return {slots_[index].block, index};
   }
+  // Null where the address is not in the map.
+  [[nodiscard]] Block* find(std::uint64_t address) const { return look_up(address).block; }
 
-  // Takes the block out; null where the address is not in the map.
-  Block* remove(std::uint64_t address) {
-    std::size_t hole = index_of(address);
-    Block* block = slots_[hole].block;
-    if (block == nullptr) return nullptr;
+  void remove(const Found& found) {
+    std::size_t hole = found.index;
     --count_;
     // Entries behind the hole move up, unless that would put them before their own place.
     for (std::size_t at = next(hole); slots_[at].block != nullptr; at = next(at)) {
@@ -42,7 +46,6 @@ class PointerMap {
       hole = at;
     }
     slots_[hole] = Slot{};
-    return block;
   }
 
   [[nodiscard]] std::size_t size() const { return count_; }

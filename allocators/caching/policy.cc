@@ -36,7 +36,7 @@ Position skip_expandable(const SortedBlocks& free, Position at) {
 
 Block* choose_free_block(const Request& request, const Settings& settings) {
   const SortedBlocks& free = request.home->free;
-  Position at = free.lower_bound(SortedBlocks::first_of(request.size_bytes));
+  Position at = free.lower_bound(request.size_bytes);
   if (at == free.end()) return nullptr;
   if (free.at(at)->segment != nullptr) {
     at = settings.expandable_segments ? prefer_enclosed(free, at) : skip_expandable(free, at);
@@ -62,7 +62,7 @@ Release choose_oversize_release(const Request& request, const Settings& settings
   if (settings.max_split_size_bytes == kUnlimited) return release;
   const SortedBlocks& free = request.home->free;
   const std::uint64_t wanted_bytes = std::max(request.size_bytes, settings.max_split_size_bytes);
-  Position at = free.lower_bound(SortedBlocks::first_of(wanted_bytes));
+  Position at = free.lower_bound(wanted_bytes);
   if (at != free.end() && free.at(at)->segment == nullptr) {
     release.blocks.push_back(free.at(at));
     release.enough = true;

@@ -6,75 +6,120 @@
 #include "base/assert.h"
 
 namespace allocmark::caching {
+namespace {
 
-// Without branches that depend on the keys: they follow no pattern that a processor could learn.
-std::size_t SortedBlocks::Chunk::lower_bound(Key key) const {
-  const Key* base = keys.data();
-  std::size_t length = count;
-  while (length > 1) {
-    const std::size_t half = length / 2;
-    base += half & (std::size_t{0} - static_cast<std::size_t>(base[half - 1] < key));
-    length -= half;
-  }
-  const auto index = static_cast<std::size_t>(base - keys.data());
-  return index + (length == 1 && *base < key ? 1 : 0);
+// Of two blocks of one rank.
+bool is_before(const Block& one, const Block& other) {
+  if (one.order != other.order) return one.order < other.order;
+  return one.address < other.address;
 }
 
-void SortedBlocks::Chunk::insert(std::size_t index, Key key, Block* block) {
-  const std::size_t moved = count - index;
-  std::memmove(&keys[index] + 1, &keys[index], moved * sizeof(Key));
-  std::memmove(&blocks[index] + 1, &blocks[index], moved * sizeof(Block*));
-  keys[index] = key;
-  blocks[index] = block;
+}  // namespace
+
+// The groups that end below the rank, then the entries of the one that does not. Both counts look
+// at equally many entries whatever they hold, so that nothing waits for a comparison and no branch
+// is to be foretold; entries that hold no block are above every rank.
+std::size_t SortedBlocks::Chunk::count_below(std::uint64_t rank) const {
+  std::size_t group = 0;
+  for (std::size_t i = 0; i + 1 < kGroupCount; ++i)
+    group += entries[i * kGroupSize + kGroupSize - 1].rank < rank ? 1 : 0;
+  const Entry* const first = &entries[group * kGroupSize];
+  std::size_t below = 0;
+  for (std::size_t i = 0; i < kGroupSize; ++i) below += first[i].rank < rank ? 1 : 0;
+  return group * kGroupSize + below;
+}
+
+// Mostly a few blocks share a rank. Where more do, each that is looked into costs a cache line.
+std::size_t SortedBlocks::Chunk::index_for(std::uint64_t rank, const Block& block) const {
+  std::size_t index = count_below(rank);
+  const std::size_t few = std::min(index + kGroupSize / 2, count);
+  for (; index < few; ++index) {
+    if (!comes_before(entries[index], rank, block)) return index;
+  }
+  const auto before = [rank](const Entry& entry, const Block& wanted) {
+    return comes_before(entry, rank, wanted);
+  };
+  const Entry* const end = entries.data() + count;
+  const Entry* const found = std::lower_bound(entries.data() + index, end, block, before);
+  return static_cast<std::size_t>(found - entries.data());
+}
+
+std::size_t SortedBlocks::Chunk::index_of(std::uint64_t rank, const Block* block) const {
+  std::size_t index = count_below(rank);
+  while (index < count && entries[index].block != block) ++index;
+  return index;
+}
+
+void SortedBlocks::Chunk::insert(std::size_t index, Entry entry) {
+  std::memmove(&entries[index] + 1, &entries[index], (count - index) * sizeof(Entry));
+  entries[index] = entry;
   ++count;
 }
 
 void SortedBlocks::Chunk::erase(std::size_t index) {
-  const std::size_t moved = count - index - 1;
-  std::memmove(&keys[index], &keys[index] + 1, moved * sizeof(Key));
-  std::memmove(&blocks[index], &blocks[index] + 1, moved * sizeof(Block*));
-  --count;
+  std::memmove(&entries[index], &entries[index] + 1, (count - index - 1) * sizeof(Entry));
+  entries[--count] = Entry{};
+}
+
+void SortedBlocks::Chunk::cut(std::size_t kept) {
+  std::fill(entries.begin() + kept, entries.begin() + count, Entry{});
+  count = kept;
 }
 
 SortedBlocks::SortedBlocks() { chunks_.push_back(make_chunk()); }
 
-std::size_t SortedBlocks::chunk_for(Key key) const {
+bool SortedBlocks::comes_before(const Entry& entry, std::uint64_t rank, const Block& block) {
+  return entry.rank != rank ? entry.rank < rank : is_before(*entry.block, block);
+}
+
+std::size_t SortedBlocks::chunk_for(std::uint64_t rank, const Block& block) const {
   if (chunks_.size() == 1) return 0;
-  const auto ends_before = [](const std::unique_ptr<Chunk>& chunk, Key wanted) {
-    return chunk->keys[chunk->count - 1] < wanted;
+  const auto ends_before = [rank](const std::unique_ptr<Chunk>& chunk, const Block& wanted) {
+    return comes_before(chunk->entries[chunk->count - 1], rank, wanted);
   };
-  const auto found = std::lower_bound(chunks_.begin(), chunks_.end() - 1, key, ends_before);
+  const auto found = std::lower_bound(chunks_.begin(), chunks_.end() - 1, block, ends_before);
   return static_cast<std::size_t>(found - chunks_.begin());
 }
 
-void SortedBlocks::insert(Key key, Block* block) {
-  std::size_t chunk = chunk_for(key);
+void SortedBlocks::insert(std::uint64_t rank, Block* block) {
+  std::size_t chunk = chunk_for(rank, *block);
   if (chunks_[chunk]->count == kChunkCapacity) {
     split(chunk);
-    if (chunks_[chunk]->keys[chunks_[chunk]->count - 1] < key) ++chunk;
+    if (comes_before(chunks_[chunk]->entries[chunks_[chunk]->count - 1], rank, *block)) ++chunk;
   }
   Chunk& target = *chunks_[chunk];
-  target.insert(target.lower_bound(key), key, block);
+  target.insert(target.index_for(rank, *block), {rank, block});
   ++count_;
 }
 
-void SortedBlocks::erase(Key key) {
+void SortedBlocks::erase(std::uint64_t rank, const Block* block) {
   // What is taken out is mostly what was just found.
-  const bool just_found = found_.chunk < chunks_.size() &&
-                          found_.index < chunks_[found_.chunk]->count &&
-                          chunks_[found_.chunk]->keys[found_.index] == key;
-  const Position position = just_found ? found_ : lower_bound(key);
+  Position position = found_;
+  const bool just_found = position.chunk < chunks_.size() &&
+                          position.index < chunks_[position.chunk]->count &&
+                          chunks_[position.chunk]->entries[position.index].block == block;
+  if (!just_found) {
+    position.chunk = chunk_for(rank, *block);
+    position.index = chunks_[position.chunk]->index_of(rank, block);
+  }
   Chunk& target = *chunks_[position.chunk];
   ALLOCMARK_ASSERT(position.index < target.count);
-  ALLOCMARK_ASSERT(target.keys[position.index] == key);
+  ALLOCMARK_ASSERT(target.entries[position.index].block == block);
   target.erase(position.index);
   --count_;
   if (target.count < kChunkCapacity / 8 && chunks_.size() > 1) drop_or_join(position.chunk);
 }
 
-SortedBlocks::Position SortedBlocks::lower_bound(Key key) const {
-  const std::size_t chunk = chunk_for(key);
-  found_ = {chunk, chunks_[chunk]->lower_bound(key)};
+SortedBlocks::Position SortedBlocks::lower_bound(std::uint64_t rank) const {
+  std::size_t chunk = 0;
+  if (chunks_.size() > 1) {
+    const auto ends_before = [](const std::unique_ptr<Chunk>& entry, std::uint64_t wanted) {
+      return entry->entries[entry->count - 1].rank < wanted;
+    };
+    chunk = static_cast<std::size_t>(
+        std::lower_bound(chunks_.begin(), chunks_.end() - 1, rank, ends_before) - chunks_.begin());
+  }
+  found_ = {chunk, chunks_[chunk]->count_below(rank)};
   return found_;
 }
 
@@ -95,9 +140,8 @@ void SortedBlocks::split(std::size_t chunk) {
   Chunk& lower = *chunks_[chunk];
   const std::size_t kept = lower.count / 2;
   upper->count = lower.count - kept;
-  std::copy_n(lower.keys.begin() + kept, upper->count, upper->keys.begin());
-  std::copy_n(lower.blocks.begin() + kept, upper->count, upper->blocks.begin());
-  lower.count = kept;
+  std::copy_n(lower.entries.begin() + kept, upper->count, upper->entries.begin());
+  lower.cut(kept);
   chunks_.insert(chunks_.begin() + static_cast<std::ptrdiff_t>(chunk) + 1, std::move(upper));
 }
 
@@ -107,10 +151,9 @@ void SortedBlocks::drop_or_join(std::size_t chunk) {
   Chunk& into = *chunks_[upper - 1];
   const Chunk& from = *chunks_[upper];
   if (into.count + from.count > kChunkCapacity / 2 && into.count > 0 && from.count > 0) return;
-  std::copy_n(from.keys.begin(), from.count, into.keys.begin() + into.count);
-  std::copy_n(from.blocks.begin(), from.count, into.blocks.begin() + into.count);
+  std::copy_n(from.entries.begin(), from.count, into.entries.begin() + into.count);
   into.count += from.count;
-  chunks_[upper]->count = 0;
+  chunks_[upper]->cut(0);
   spare_.push_back(std::move(chunks_[upper]));
   chunks_.erase(chunks_.begin() + static_cast<std::ptrdiff_t>(upper));
 }

@@ -1,11 +1,12 @@
-// A set of blocks ordered by (size, order, address), or by address alone: the choice it gives is
-// the one a red-black tree would give, at the cost of a few cache lines. Keys stand in sorted
-// chunks of at most 64, so that an insertion moves at most a kilobyte whatever the number of
-// blocks.
+// A set of blocks ordered by a rank, their size or their address, then by (order, address): the
+// choice it gives is the one a red-black tree would give, at the cost of a few cache lines. Ranks
+// stand in sorted chunks of at most 64, so that an insertion moves at most a kilobyte whatever the
+// number of blocks. A block is only looked into where ranks are equal.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -15,8 +16,6 @@ namespace allocmark::caching {
 
 class SortedBlocks {
  public:
-  __extension__ using Key = unsigned __int128;
-
   // A place in the set; valid until the next insert or erase.
   struct Position {
     std::size_t chunk = 0;
@@ -24,34 +23,18 @@ class SortedBlocks {
     friend bool operator==(const Position&, const Position&) = default;
   };
 
-  // Sizes and addresses are multiples of 512, which leaves room for the order between them: sizes
-  // are below 2^60 (larger ones are refused before), orders below 2^37. An order is made for the
-  // place of its segment (order_at), so that addresses may be as high as they like.
-  static constexpr std::uint64_t kOrderEnd = std::uint64_t{1} << 37;
-  [[nodiscard]] static std::int64_t order_at(std::uint64_t number, std::uint64_t address) {
-    return static_cast<std::int64_t>(number) - static_cast<std::int64_t>(address >> 49);
-  }
-  [[nodiscard]] static Key key(std::uint64_t size_bytes, std::int64_t order,
-                               std::uint64_t address) {
-    return (static_cast<Key>(size_bytes) << 68) + (static_cast<Key>(order) << 40) + (address >> 9);
-  }
-  [[nodiscard]] static Key key(const Block& block) {
-    return key(block.size_bytes, block.order, block.address);
-  }
-  // Below every block of that size.
-  [[nodiscard]] static Key first_of(std::uint64_t size_bytes) { return key(size_bytes, 0, 0); }
-
   SortedBlocks();
 
-  void insert(Key key, Block* block);
-  void erase(Key key);  // must be present
+  // A block's order and address stay what they are while it is in the set.
+  void insert(std::uint64_t rank, Block* block);
+  void erase(std::uint64_t rank, const Block* block);  // must be present
 
-  // The first block whose key is not below `key`; end() where there is none.
-  [[nodiscard]] Position lower_bound(Key key) const;
+  // The first block whose rank is not below `rank`; end() where there is none.
+  [[nodiscard]] Position lower_bound(std::uint64_t rank) const;
   [[nodiscard]] Position begin() const { return {0, 0}; }
   [[nodiscard]] Position end() const { return {chunks_.size() - 1, chunks_.back()->count}; }
   [[nodiscard]] Block* at(Position position) const {
-    return chunks_[position.chunk]->blocks[position.index];
+    return chunks_[position.chunk]->entries[position.index].block;
   }
   [[nodiscard]] Position next(Position position) const;      // not at end()
   [[nodiscard]] Position previous(Position position) const;  // not at begin()
@@ -59,20 +42,33 @@ class SortedBlocks {
   [[nodiscard]] bool empty() const { return count_ == 0; }
 
  private:
-  static constexpr std::size_t kChunkCapacity = 64;
+  static constexpr std::size_t kGroupSize = 8;
+  static constexpr std::size_t kGroupCount = 8;
+  static constexpr std::size_t kChunkCapacity = kGroupSize * kGroupCount;
 
+  struct Entry {
+    std::uint64_t rank = std::numeric_limits<std::uint64_t>::max();
+    Block* block = nullptr;
+  };
   struct Chunk {
     std::size_t count = 0;
-    std::array<Key, kChunkCapacity> keys;
-    std::array<Block*, kChunkCapacity> blocks;
+    std::array<Entry, kChunkCapacity> entries;
 
-    [[nodiscard]] std::size_t lower_bound(Key key) const;
-    void insert(std::size_t index, Key key, Block* block);
+    // How many ranks are below this one.
+    [[nodiscard]] std::size_t count_below(std::uint64_t rank) const;
+    // How many entries come before this block.
+    [[nodiscard]] std::size_t index_for(std::uint64_t rank, const Block& block) const;
+    // Where this block stands.
+    [[nodiscard]] std::size_t index_of(std::uint64_t rank, const Block* block) const;
+    void insert(std::size_t index, Entry entry);
     void erase(std::size_t index);
+    void cut(std::size_t kept);  // to so many entries
   };
 
-  [[nodiscard]] std::size_t chunk_for(
-      Key key) const;  // the first chunk that ends at or after key, else the last
+  [[nodiscard]] static bool comes_before(const Entry& entry, std::uint64_t rank,
+                                         const Block& block);
+  // The first chunk that does not end before the block, else the last.
+  [[nodiscard]] std::size_t chunk_for(std::uint64_t rank, const Block& block) const;
   void split(std::size_t chunk);
   void drop_or_join(std::size_t chunk);
   std::unique_ptr<Chunk> make_chunk();

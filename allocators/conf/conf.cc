@@ -164,6 +164,20 @@ ConfSplit split_conf(std::string_view conf, std::span<const std::string> known_k
   return Splitter(conf, known_keys).run();
 }
 
+std::string conf_of_user(std::string_view text) {
+  return text == "unset" ? std::string() : std::string(text);
+}
+
+ErrorText told_conf_error(ErrorText error, std::string_view option, std::string_view text,
+                          std::string_view allocator) {
+  std::string where(option);
+  where.append(" '").append(text.empty() ? "unset" : text).append("', allocator ");
+  where.append(allocator);
+  if (!error.where.empty()) where.append(", ").append(error.where);
+  error.where = std::move(where);
+  return error;
+}
+
 std::string conf_place(std::string_view key, std::size_t column) {
   std::string place = "config string, ";
   if (!key.empty()) place += "key " + std::string(key) + ", ";

@@ -31,6 +31,14 @@ struct ConfSplit {
 // no pairs. Blanks around words and one trailing comma are allowed, because they change nothing.
 [[nodiscard]] ConfSplit split_conf(std::string_view conf, std::span<const std::string> known_keys);
 
+// A config string as users give it: "unset" is none.
+[[nodiscard]] std::string conf_of_user(std::string_view text);
+
+// The error of a config string as every command tells it: with the option and the text that the
+// user gave, and the allocator that refused it.
+[[nodiscard]] ErrorText told_conf_error(ErrorText error, std::string_view option,
+                                        std::string_view text, std::string_view allocator);
+
 // "config string, key max_split_size_mb, column 19": how every error about a config string names
 // its place.
 [[nodiscard]] std::string conf_place(std::string_view key, std::size_t column);

@@ -41,8 +41,11 @@ std::string unavailable_reason(const std::string& version) {
            "ALLOCMARK_TORCH_PLUGIN";
   }
   const TorchIdentity identity = torch_identity(path);
-  if (identity.version == version) return {};
   const std::string again = "; run: scripts/fetch_torch.sh " + version;
+  if (identity.version == version) {
+    if (identity.interface_version == ALLOCMARK_TORCH_PLUGIN_VERSION) return {};
+    return path + " was built for another version of allocmark" + again;
+  }
   if (identity.version.empty()) return "no plugin for PyTorch " + version + " at " + path + again;
   return path + " was built against PyTorch " + identity.version + ", not " + version + again;
 }
@@ -210,32 +213,27 @@ std::vector<NamedCounter> TorchBackend::counters() const {
 }
 
 MemoryStats TorchBackend::stats(cudaStream_t stream) const {
-  MemoryStats stats;
-  struct Wanted {
-    std::string_view name;
-    std::optional<std::uint64_t> MemoryStats::*field;
-  };
-  static constexpr std::array kWanted = {
-      Wanted{"allocated_bytes.all.current", &MemoryStats::allocated_bytes},
-      Wanted{"active_bytes.all.current", &MemoryStats::active_bytes},
-      Wanted{"reserved_bytes.all.current", &MemoryStats::reserved_bytes},
-      Wanted{"num_device_alloc", &MemoryStats::device_allocate_count},
-      Wanted{"num_device_free", &MemoryStats::device_free_count},
-      Wanted{"num_alloc_retries", &MemoryStats::retry_count},
-      Wanted{"num_sync_all_streams", &MemoryStats::synchronize_all_count},
-  };
-  for (const NamedCounter& counter : counters()) {
-    for (const Wanted& wanted : kWanted) {
-      if (counter.name == wanted.name) {
-        stats.*wanted.field = static_cast<std::uint64_t>(counter.value);
-      }
-    }
-  }
+  MemoryStats stats = totals();
   std::uint64_t free_largest_bytes = 0;
   std::uint64_t free_other_streams_bytes = 0;
   require_ok(plugin_->cached(stream, &free_largest_bytes, &free_other_streams_bytes), "snapshot");
   stats.free_largest_bytes = free_largest_bytes;
   stats.free_other_streams_bytes = free_other_streams_bytes;
+  return stats;
+}
+
+MemoryStats TorchBackend::totals() const {
+  AllocmarkPluginTotals totals{};
+  require_ok(plugin_->totals(&totals), "memory_stats");
+  const auto of = [](std::int64_t value) { return static_cast<std::uint64_t>(value); };
+  MemoryStats stats;
+  stats.allocated_bytes = of(totals.allocated_bytes);
+  stats.active_bytes = of(totals.active_bytes);
+  stats.reserved_bytes = of(totals.reserved_bytes);
+  stats.device_allocate_count = of(totals.device_allocate_count);
+  stats.device_free_count = of(totals.device_free_count);
+  stats.retry_count = of(totals.retry_count);
+  stats.synchronize_all_count = of(totals.synchronize_all_count);
   return stats;
 }
 

@@ -30,6 +30,7 @@ class TorchBackend final : public Backend {
   void record_stream(void* pointer, cudaStream_t stream) override;
   void trim() override;
   [[nodiscard]] MemoryStats stats(cudaStream_t stream) const override;
+  [[nodiscard]] MemoryStats totals() const override;
   [[nodiscard]] std::vector<NamedCounter> counters() const override;
   [[nodiscard]] std::vector<MemorySegment> segments() const override;
   [[nodiscard]] std::string last_failure_text() const override { return plugin_->last_error(); }

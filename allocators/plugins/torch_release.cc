@@ -49,7 +49,8 @@ TorchIdentity torch_identity(const std::string& plugin_path) {
   if (at == std::string::npos) return {};
   const std::string_view mark = std::string_view(text).substr(at, 300);
   return {.version = word_after(mark, ALLOCMARK_TORCH_IDENTITY_MARK),
-          .library_id = word_after(mark, "libc10_cuda ")};
+          .library_id = word_after(mark, "libc10_cuda "),
+          .interface_version = numbers_of(word_after(mark, "interface "))[0]};
 }
 
 bool is_torch_version(const std::string& text) {

@@ -9,8 +9,9 @@ namespace allocmark {
 
 // What every plugin carries as text (torch_plugin.cc).
 struct TorchIdentity {
-  std::string version;     // "2.13.0"; empty where the file is missing or no plugin of ours
-  std::string library_id;  // build id of the libc10_cuda.so that it was built against
+  std::string version;        // "2.13.0"; empty where the file is missing or no plugin of ours
+  std::string library_id;     // build id of the libc10_cuda.so that it was built against
+  int interface_version = 0;  // ALLOCMARK_TORCH_PLUGIN_VERSION of its time; 0: not told
 };
 [[nodiscard]] TorchIdentity torch_identity(const std::string& plugin_path);
 

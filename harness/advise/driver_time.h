@@ -24,6 +24,7 @@ class DriverTimeBackend final : public Backend {
   [[nodiscard]] MemoryStats stats(cudaStream_t stream) const override {
     return inner_.stats(stream);
   }
+  [[nodiscard]] MemoryStats totals() const override { return inner_.totals(); }
 
   // A step begins, and the one before it ends. What comes before the first mark is no step.
   void mark();

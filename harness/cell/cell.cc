@@ -150,9 +150,6 @@ void fail_on_error(CellResult& result, const std::function<void()>& body) {
   }
 }
 
-namespace {
-
-// A call that simcuda lacks failed, and on a GPU it would not have.
 void warn_of_unimplemented(CellResult& result, std::uint64_t count_before) {
   if (!SimcuApi::find().present) return;
   const UnimplementedCalls calls = unimplemented_calls();
@@ -163,8 +160,6 @@ void warn_of_unimplemented(CellResult& result, std::uint64_t count_before) {
                         "have served: " +
                         calls.names);
 }
-
-}  // namespace
 
 CellResult run_cell(const CellSpec& spec, PassTurns* turns, const PartSink& on_part) {
   const auto begin = std::chrono::steady_clock::now();

@@ -84,7 +84,7 @@ void fill_from_contents(CellResult& result, const VerifyReport& report) {
 }
 
 void fill_stats(CellResult& result, const Backend& backend) {
-  const MemoryStats stats = backend.stats(nullptr);
+  const MemoryStats stats = backend.totals();
   result.device_allocate_count = stats.device_allocate_count;
   result.device_free_count = stats.device_free_count;
   result.retry_count = stats.retry_count;

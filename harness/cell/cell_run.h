@@ -37,6 +37,9 @@ namespace allocmark {
 // Does it, and makes of what it throws the result's status and reason; but WriteError goes on.
 void fail_on_error(CellResult& result, const std::function<void()>& body);
 
+// Where CUDA calls failed that simcuda lacks, since the count was so: on a GPU they would not have.
+void warn_of_unimplemented(CellResult& result, std::uint64_t count_before);
+
 class CellRun {
  public:
   CellRun(const CellSpec& spec, PassTurns* turns, const PartSink& on_part, CellResult& result)

@@ -128,8 +128,10 @@ SoakEnd run_soak(const SoakSpec& spec, const std::function<void(const SoakWindow
   const PartSink no_parts;
   CellResult result;
   result.key = spec.key;
+  const std::uint64_t unimplemented_before = unimplemented_calls().count;
   fail_on_error(result, [&] { CellRun(cell, nullptr, no_parts, result).soak(spec, on_window); });
-  return {.status = result.status, .reason = result.reason};
+  warn_of_unimplemented(result, unimplemented_before);
+  return {.status = result.status, .reason = result.reason, .warnings = result.warnings};
 }
 
 }  // namespace allocmark

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "harness/check/verify_level.h"
 #include "results/schema.h"
@@ -40,6 +41,7 @@ struct SoakWindow {
 struct SoakEnd {
   CellStatus status = CellStatus::Ok;
   std::string reason;
+  std::vector<std::string> warnings{};  // as a cell's: what makes the windows doubtful
 };
 
 // Nothing is thrown but WriteError: what goes wrong is the end's status. `on_window` may throw.

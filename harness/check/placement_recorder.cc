@@ -47,13 +47,12 @@ PlacementRecorder::PlacementRecorder(OutputFile& file, const Backend& backend,
 }
 
 void PlacementRecorder::note_allocation(std::uint64_t operation, const AllocateResult& result) {
-  const MemoryStats stats = backend_.stats(nullptr);
+  const MemoryStats stats = backend_.totals();
   const std::uint64_t device_calls =
       stats.device_allocate_count.value_or(0) + stats.device_free_count.value_or(0);
   const auto address = reinterpret_cast<std::uint64_t>(result.pointer);
   if (places_ && device_calls_ != device_calls) {
-    look_at_segments();
-    note_reserved(operation, stats);
+    note_reserved(operation, stats, look_at_segments());
     device_calls_ = device_calls;
   }
   if (result.status == AllocateStatus::OutOfMemory) {
@@ -74,10 +73,13 @@ void PlacementRecorder::note_operation(std::uint64_t operation_count) {
 
 void PlacementRecorder::end(std::uint64_t operation_count) { write_counters(operation_count); }
 
+// Returns how many there are; PyTorch's count leaves expandable segments out, as its counter does.
 // A segment that stays keeps its ordinal, also where it was given back and made again meanwhile.
-void PlacementRecorder::look_at_segments() {
+std::uint64_t PlacementRecorder::look_at_segments() {
   std::map<std::uint64_t, Segment> now;
+  std::uint64_t segment_count = 0;
   for (const MemorySegment& segment : backend_.segments()) {
+    segment_count += segment.is_expandable ? 0 : 1;
     const auto known = segments_.find(segment.address);
     const bool is_new = known == segments_.end();
     const bool resized = !is_new && known->second.size_bytes != segment.size_bytes;
@@ -88,14 +90,11 @@ void PlacementRecorder::look_at_segments() {
                             segment.is_large ? 1 : 0, segment.is_expandable ? 1 : 0));
   }
   segments_.swap(now);
+  return segment_count;
 }
 
-// PyTorch's segment count leaves expandable segments out, as its counter does.
-void PlacementRecorder::note_reserved(std::uint64_t operation, const MemoryStats& stats) {
-  std::uint64_t segment_count = 0;
-  for (const MemorySegment& segment : backend_.segments()) {
-    segment_count += segment.is_expandable ? 0 : 1;
-  }
+void PlacementRecorder::note_reserved(std::uint64_t operation, const MemoryStats& stats,
+                                      std::uint64_t segment_count) {
   const std::uint64_t reserved_bytes = stats.reserved_bytes.value_or(0);
   if (reserved_bytes == reserved_bytes_ && segment_count == segment_count_) return;
   reserved_bytes_ = reserved_bytes;

@@ -43,8 +43,9 @@ class PlacementRecorder {
     std::uint64_t ordinal = 0;
   };
 
-  void look_at_segments();
-  void note_reserved(std::uint64_t operation, const MemoryStats& stats);
+  [[nodiscard]] std::uint64_t look_at_segments();
+  void note_reserved(std::uint64_t operation, const MemoryStats& stats,
+                     std::uint64_t segment_count);
   [[nodiscard]] const std::pair<const std::uint64_t, Segment>* segment_of(
       std::uint64_t address) const;
   void write_place(std::uint64_t address);

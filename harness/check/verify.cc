@@ -64,7 +64,7 @@ bool Verifier::run(const TraceBatch& batch) {
     } else {
       run_other(event, step);
     }
-    if (setup_.timeline != nullptr) note_timeline(event);
+    if (setup_.timeline != nullptr) note_timeline();
     ++report_.counts.event_count;
     if (setup_.replay.work != nullptr) setup_.replay.work->note_progress();
     if (setup_.placements != nullptr) setup_.placements->note_operation(report_.counts.event_count);
@@ -75,7 +75,7 @@ bool Verifier::run(const TraceBatch& batch) {
 
 bool Verifier::allocate(const Event& event, const ReplayStep& step) {
   ++report_.counts.allocate_count;
-  const std::uint64_t waiting_bytes = collects() ? waiting_bytes_on(event.stream) : 0;
+  const std::uint64_t waiting_bytes_before = collects() ? waiting_bytes() : 0;
   const cudaStream_t stream = setup_.replay.streams[event.stream];
   const AllocateResult result =
       calls_.make([&] { return setup_.replay.backend->allocate(event.size_bytes, stream); });
@@ -92,7 +92,7 @@ bool Verifier::allocate(const Event& event, const ReplayStep& step) {
                 .live = !failed};
   if (failed) {
     placement_.add_failure();
-    note_oom(event, waiting_bytes);
+    note_oom(event, waiting_bytes_before);
     return setup_.replay.on_oom == OomPolicy::Skip;
   }
   placement_.add(result.pointer);
@@ -103,7 +103,7 @@ bool Verifier::allocate(const Event& event, const ReplayStep& step) {
   if (checks_whole()) check_some_block();
   if (!collects()) return true;
   overhead_.allocate(result.pointer, event.size_bytes);
-  note_peaks(block);
+  note_peaks();
   return true;
 }
 
@@ -271,7 +271,7 @@ void Verifier::run_other(const Event& event, const ReplayStep& step) {
       return;
     case EventKind::Mark:
       if (setup_.timeline != nullptr) setup_.timeline->add_mark(report_.counts.event_count);
-      if (step.mark_class() == MarkClass::Step && collects()) note_growth(event.stream);
+      if (step.mark_class() == MarkClass::Step && collects()) note_growth();
       return;
     case EventKind::Alloc:
     case EventKind::Free:

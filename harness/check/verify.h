@@ -101,8 +101,8 @@ class Verifier {
 
   bool allocate(const Event& event, const ReplayStep& step);
   void note_oom(const Event& event, std::uint64_t waiting_bytes_before);
-  [[nodiscard]] std::uint64_t waiting_bytes_on(std::uint32_t stream) const;
-  void note_growth(std::uint32_t stream);
+  [[nodiscard]] std::uint64_t waiting_bytes() const;
+  void note_growth();
   // What the device holds beyond what the backend says it reserved: pages larger than the requests.
   [[nodiscard]] std::uint64_t device_extra_bytes(const MemoryStats& stats) const;
   void check_place(const Block& block);
@@ -114,11 +114,11 @@ class Verifier {
   void check_footprint(const MemoryStats& stats);
   void deallocate(const ReplayStep& step);
   void run_other(const Event& event, const ReplayStep& step);
-  void note_peaks(const Block& block);
+  void note_peaks();
   void note_reserved_peak(const MemoryStats& stats);
   void note_device_peak(const MemoryStats& stats);
   [[nodiscard]] BlockContents::Block contents_of(const Block& block) const;
-  void note_timeline(const Event& event);
+  void note_timeline();
   [[nodiscard]] std::vector<MemorySegment> live_segments() const;
   void write_pattern(Block& block);
   void check_pattern(const Block& block);

@@ -16,9 +16,8 @@ void raise_peak(std::optional<std::uint64_t>& peak, const std::optional<std::uin
 
 }  // namespace
 
-void Verifier::note_peaks(const Block& block) {
-  const MemoryStats stats =
-      setup_.replay.backend->stats(setup_.replay.streams[block.shadow.stream]);
+void Verifier::note_peaks() {
+  const MemoryStats stats = setup_.replay.backend->totals();
   raise_peak(report_.allocated_bytes_peak, stats.allocated_bytes);
   raise_peak(report_.active_bytes_peak, stats.active_bytes);
   note_reserved_peak(stats);
@@ -26,17 +25,17 @@ void Verifier::note_peaks(const Block& block) {
   if (!report_.broken_rule) check_footprint(stats);
 }
 
-void Verifier::note_growth(std::uint32_t stream) {
-  const MemoryStats stats = setup_.replay.backend->stats(setup_.replay.streams[stream]);
+void Verifier::note_growth() {
+  const MemoryStats stats = setup_.replay.backend->totals();
   if (!stats.reserved_bytes) return;
   growth_.add(static_cast<double>(*stats.reserved_bytes) -
               static_cast<double>(requested_bytes_live_));
 }
 
 // Given back, but still in use on other streams.
-std::uint64_t Verifier::waiting_bytes_on(std::uint32_t stream) const {
+std::uint64_t Verifier::waiting_bytes() const {
   if (setup_.facts.stream_count == 1) return 0;
-  const MemoryStats stats = setup_.replay.backend->stats(setup_.replay.streams[stream]);
+  const MemoryStats stats = setup_.replay.backend->totals();
   if (!stats.active_bytes || !stats.allocated_bytes) return 0;
   return *stats.active_bytes - std::min(*stats.active_bytes, *stats.allocated_bytes);
 }
@@ -67,10 +66,10 @@ void Verifier::note_device_peak(const MemoryStats& stats) {
       std::max(report_.device_bytes_peak, used_bytes - setup_.device_bytes_before);
 }
 
-void Verifier::note_timeline(const Event& event) {
+void Verifier::note_timeline() {
   const std::uint64_t event_index = report_.counts.event_count;
   if (setup_.timeline->wants(event_index, requested_bytes_live_)) {
-    const MemoryStats stats = setup_.replay.backend->stats(setup_.replay.streams[event.stream]);
+    const MemoryStats stats = setup_.replay.backend->totals();
     setup_.timeline->add({.event_index = event_index,
                           .requested_bytes = requested_bytes_live_,
                           .allocated_bytes = stats.allocated_bytes,

@@ -57,10 +57,7 @@ std::vector<std::string> chosen_confs(const std::vector<std::string>& given,
   if (given.empty()) return otherwise;
   std::vector<std::string> confs;
   for (const std::string& text : given) {
-    confs.push_back(text == "unset" ? "" : text);
-    if (const auto error = find_backend("caching").check_conf(confs.back())) {
-      throw UsageError(*error);
-    }
+    confs.push_back(read_conf(find_backend("caching"), text));
   }
   return confs;
 }

@@ -29,6 +29,8 @@ PastedConf read_pasted_conf(const std::string& text) {
   std::string_view rest = unquoted(trimmed(text));
   if (rest.starts_with("export ")) rest = trimmed(rest.substr(7));
   for (const std::string_view variable : kVariables) {
+    if (rest == fmt::format("unset {}", variable))
+      return {.conf = "unset", .note = fmt::format("'{}' is taken as no config string", text)};
     if (!rest.starts_with(variable) || rest.substr(variable.size(), 1) != "=") continue;
     std::string conf(unquoted(trimmed(rest.substr(variable.size() + 1))));
     std::string note = fmt::format("'{}' is taken as the config string '{}'", text, conf);

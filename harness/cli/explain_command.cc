@@ -81,7 +81,7 @@ ExitCode run_explain(const ExplainCommand& command) {
     print_fitted(stdout, caching::explain_keys(rules_of(entry)));
     return ExitCode::Pass;
   }
-  const std::string conf = *command.conf == "unset" ? "" : *command.conf;
+  const std::string conf = conf_of_user(*command.conf);
   const std::optional<ErrorText> error = entry.check_conf(conf);
   if (command.format == "json") {
     print_json(entry, conf, error);
@@ -93,7 +93,7 @@ ExitCode run_explain(const ExplainCommand& command) {
     return error.has_value() ? ExitCode::Usage : ExitCode::Pass;
   }
   if (error.has_value()) {
-    throw UsageError(*error);
+    throw UsageError(told_conf_error(*error, "CONF", conf, entry.name));
   }
   if (conf.empty()) {
     fmt::print("unset: {} runs with its defaults\n", entry.name);

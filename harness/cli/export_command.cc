@@ -8,6 +8,7 @@
 #include <string>
 
 #include "allocators/caching/config.h"
+#include "allocators/registry.h"
 #include "base/bytes.h"
 #include "base/error.h"
 #include "harness/cli/commands.h"
@@ -71,9 +72,8 @@ Writer writer_for(const std::string& path) {
 ExitCode run_export(const ExportCommand& command) {
   const Writer write = writer_for(command.output);
   check_output_file(command.output, command.force, "allocmark export");
-  const std::string conf = command.conf == "unset" ? "" : command.conf;
+  const std::string conf = read_conf(find_backend("caching"), command.conf);
   const caching::StrictConfig config = caching::parse_strict(conf);
-  if (config.error) throw UsageError(*config.error);
   if (config.settings.backend != caching::PoolBackend::Native) {
     throw UsageError({.what = "PyTorch keeps no history with backend:cudaMallocAsync",
                       .where = "--conf",

@@ -72,9 +72,7 @@ std::vector<std::string> checked_confs(const FidelityCommand& command) {
   std::vector<std::string> confs = command.confs;
   if (confs.empty()) confs = {"unset", "max_split_size_mb:128", "expandable_segments:True"};
   for (std::string& conf : confs) {
-    if (conf == "unset") conf.clear();
-    const std::optional<ErrorText> broken = find_backend("caching").check_conf(conf);
-    if (broken) throw UsageError(*broken);
+    conf = read_conf(find_backend("caching"), conf);
   }
   return confs;
 }

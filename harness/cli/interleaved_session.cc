@@ -87,6 +87,7 @@ SessionOutcome run_session(const InterleavedSession& session) {
   const HostCounters counters = read_host_counters();
   const InterruptGuard interrupt;
   SessionOutcome outcome;
+  PlacementDifferences placements(session.plan, session.folder);
   {
     const std::uint32_t first_look = look_rounds(session.plan).front();
     std::uint64_t process_count = 0;
@@ -105,7 +106,8 @@ SessionOutcome run_session(const InterleavedSession& session) {
                                         {.verify = session.verify,
                                          .timeout_s = session.timeout_s,
                                          .job_count = session.job_count,
-                                         .interrupt = &interrupt},
+                                         .interrupt = &interrupt,
+                                         .placements = &placements},
                                         look, [&](const RoundResult& result) {
                                           rounds.append(to_json_line(result));
                                           if (result.round == 0) {
@@ -120,8 +122,7 @@ SessionOutcome run_session(const InterleavedSession& session) {
   store_conditions(session.folder, conditions_between(counters, read_host_counters(),
                                                       session.environments.front().cpu_count));
   add_stored_conditions(session.folder, &run.environments.front());
-  run.first_differences = first_differences(session.plan, cells_placed_differently(run),
-                                            session.folder, session.timeout_s, &interrupt);
+  run.first_differences = placements.texts();
   if (!run.first_differences.empty()) {
     write_file(join(session.folder, kDifferencesName), to_json(run.first_differences));
   }

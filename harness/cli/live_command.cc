@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 #include "allocators/caching/release.h"
+#include "allocators/conf/conf.h"
 #include "allocators/plugins/torch.h"
 #include "allocators/registry.h"
 #include "base/bytes.h"
@@ -111,7 +112,7 @@ Program program_of(const ParityCommand& command) {
                                .stream = operation.stream});
     }
   }
-  if (command.conf) program.conf = *command.conf == "unset" ? "" : *command.conf;
+  if (command.conf) program.conf = conf_of_user(*command.conf);
   if (!command.limit.empty()) {
     program.steps.insert(program.steps.begin(),
                          {.kind = StepKind::Limit, .size_bytes = limit_of(command.limit)});

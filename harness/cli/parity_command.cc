@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include "allocators/conf/conf.h"
 #include "base/error.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/parity_input.h"
@@ -41,7 +42,7 @@ struct Totals {
 std::string conf_of(const ParityCommand& command, const std::string& name,
                     const caching::Golden& golden) {
   if (command.conf.has_value()) {
-    return *command.conf == "unset" ? "" : *command.conf;
+    return conf_of_user(*command.conf);
   }
   if (golden.conf.has_value()) {
     return *golden.conf;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include "allocators/conf/conf.h"
 #include "base/error.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/terminal.h"
@@ -72,7 +73,7 @@ void add_ranks(CLI::App* app, RanksCommand* command) {
 
 ExitCode ranks_command(const RanksCommand& command) {
   RanksSpec spec = command.spec;
-  spec.conf = command.conf == "unset" ? "" : command.conf;
+  spec.conf = conf_of_user(command.conf);
   spec.stops_on_oom = command.on_oom == "stop";
   spec.ranks = ranks_of(command.words);
   const std::string program = own_program_path();

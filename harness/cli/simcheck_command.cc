@@ -96,7 +96,7 @@ std::vector<Setting> settings_of(const SimcheckCommand& command) {
                                                : Setting{.allocator = std::string(scope.allocator),
                                                          .conf = std::string(scope.conf)});
     const BackendEntry& entry = find_backend(settings.back().allocator);
-    if (const auto error = entry.check_conf(settings.back().conf)) throw UsageError(*error);
+    settings.back().conf = read_conf(entry, settings.back().conf, "--setting");
   }
   return settings;
 }

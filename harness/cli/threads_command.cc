@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include "allocators/conf/conf.h"
 #include "base/error.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/terminal.h"
@@ -92,7 +93,7 @@ void add_threads(CLI::App* app, ThreadsCommand* command) {
 
 ExitCode threads_command(const ThreadsCommand& command) {
   ThreadsSpec spec = command.spec;
-  spec.conf = command.conf == "unset" ? "" : command.conf;
+  spec.conf = conf_of_user(command.conf);
   spec.order = command.order == "turns" ? ThreadOrder::Turns : ThreadOrder::Free;
   spec.shares_streams = command.streams == "shared";
   spec.table = command.table == "one"     ? TableLock::One

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "allocators/registry.h"
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/output_file.h"
@@ -68,7 +69,7 @@ ExitCode run_why(const WhyCommand& command) {
     }
   }
   for (const std::string& conf : command.confs)
-    options.confs.push_back(conf == "unset" ? "" : conf);
+    options.confs.push_back(read_conf(find_backend("caching"), conf));
   if (!command.page.empty()) check_output_file(command.page, command.force, "--out");
   const std::string path =
       command.file.starts_with("file:") ? command.file.substr(5) : command.file;

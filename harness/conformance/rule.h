@@ -31,6 +31,9 @@ struct Rule {
 
 // The checks, by file.
 namespace checks {
+// More than any device has.
+inline constexpr std::uint64_t kAbsurdBytes = std::uint64_t{1} << 46;
+
 // rules_memory.cc
 std::string alignment(Scene& scene);
 std::string device_memory(Scene& scene);

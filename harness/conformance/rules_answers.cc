@@ -13,8 +13,6 @@ namespace allocmark::conformance::checks {
 namespace {
 
 constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
-// More than any device has.
-constexpr std::uint64_t kAbsurdBytes = std::uint64_t{1} << 46;
 
 // Takes blocks until one fails; the device has at most so many of them.
 std::vector<Block> take_all(Scene& scene, std::uint64_t size_bytes) {

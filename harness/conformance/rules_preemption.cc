@@ -19,10 +19,9 @@
 namespace allocmark::conformance::checks {
 namespace {
 
-// More than any device has.
-constexpr std::uint64_t kAbsurdBytes = std::uint64_t{1} << 46;
-// Blocks of one size, so that threads want the same ones.
-constexpr std::uint64_t kBlockBytes = 2 * kMiB;
+// Blocks of one size at a time, so that threads want the same ones: small ones, which caches with
+// little room keep too, and large ones.
+constexpr std::uint64_t kBlockBytes[] = {64 * kKiB, 2 * kMiB};
 // Places in one call of the plugin. A call that frees all that is cached has many.
 constexpr std::uint64_t kPlacesMax = 24;
 constexpr std::uint64_t kNowhere = UINT64_MAX;
@@ -33,13 +32,17 @@ using FailedCalls = std::set<std::pair<std::string, int>>;
 // kept: a thread that throws would leave the other one alone.
 class Stage {
  public:
-  explicit Stage(Scene& scene)
-      : scene_(scene), order_(scene), streams_{scene.make_stream(), scene.make_stream()} {}
+  Stage(Scene& scene, std::uint64_t block_bytes)
+      : scene_(scene),
+        block_bytes_(block_bytes),
+        order_(scene),
+        streams_{scene.make_stream(), scene.make_stream()} {}
 
   [[nodiscard]] cudaStream_t stream(std::size_t thread) const { return streams_[thread]; }
 
   // A request of a thread, and work with what it got.
-  Block take(std::size_t thread, std::uint64_t size_bytes = kBlockBytes) {
+  Block take(std::size_t thread) { return take(thread, block_bytes_); }
+  Block take(std::size_t thread, std::uint64_t size_bytes) {
     const Block block = scene_.try_get(size_bytes, streams_[thread]);
     if (block.pointer == nullptr) {
       note(fmt::format("{} got NULL with {} MiB of the device in use", text_of(block),
@@ -109,6 +112,7 @@ class Stage {
   }
 
   Scene& scene_;
+  const std::uint64_t block_bytes_;
   const OrderCheck order_;
   const std::array<cudaStream_t, 2> streams_;
   std::mutex mutex_;
@@ -234,14 +238,16 @@ void search_pair(Stage& stage, const Part& first, const Part& second, const Fail
 }  // namespace
 
 std::string preemption(Scene& scene) {
-  Stage stage(scene);
   const std::vector<Part> firsts = first_parts(scene);
   const std::vector<Part> seconds = second_parts(scene);
   FailedCalls usual;
-  expect_right_in_turn(stage, firsts, seconds, usual);
   Search search;
-  for (const Part& first : firsts) {
-    for (const Part& second : seconds) search_pair(stage, first, second, usual, search);
+  for (const std::uint64_t block_bytes : kBlockBytes) {
+    Stage stage(scene, block_bytes);
+    expect_right_in_turn(stage, firsts, seconds, usual);
+    for (const Part& first : firsts) {
+      for (const Part& second : seconds) search_pair(stage, first, second, usual, search);
+    }
   }
   return fmt::format("stopped at {} places; the other thread had to wait at {}", search.place_count,
                      search.waited_count);

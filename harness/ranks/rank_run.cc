@@ -108,7 +108,7 @@ void RankRun::mark(const ReplayStep& step) {
 void RankRun::note_reserved() {
   if (simcu_.present) return;
   row_.device_bytes_peak =
-      std::max(row_.device_bytes_peak, backend_->stats(nullptr).reserved_bytes.value_or(0));
+      std::max(row_.device_bytes_peak, backend_->totals().reserved_bytes.value_or(0));
 }
 
 void RankRun::note_failure(std::uint64_t asked_bytes) {
@@ -117,7 +117,7 @@ void RankRun::note_failure(std::uint64_t asked_bytes) {
                              .asked_bytes = asked_bytes,
                              .free_bytes = device_free_bytes(),
                              .live_bytes = watched_->live_bytes(),
-                             .reserved_bytes = backend_->stats(nullptr).reserved_bytes.value_or(0),
+                             .reserved_bytes = backend_->totals().reserved_bytes.value_or(0),
                              .step = step_,
                              .time_ns = now_ns() - begin_ns_};
 }
@@ -194,7 +194,7 @@ void RankRun::finish() {
   row_.request_count = counts.allocate_count;
   row_.oom_count = counts.oom_count;
   row_.requested_bytes_peak = watched_->live_bytes_peak();
-  const MemoryStats stats = backend_->stats(nullptr);
+  const MemoryStats stats = backend_->totals();
   row_.retry_count = stats.retry_count.value_or(0);
   note_reserved();
   if (simcu_.present) {

@@ -39,6 +39,7 @@ class WatchedBackend final : public Backend {
   [[nodiscard]] MemoryStats stats(cudaStream_t stream) const override {
     return inner_.stats(stream);
   }
+  [[nodiscard]] MemoryStats totals() const override { return inner_.totals(); }
 
   [[nodiscard]] std::uint64_t live_bytes() const { return live_bytes_; }
   [[nodiscard]] std::uint64_t live_bytes_peak() const { return live_bytes_peak_; }

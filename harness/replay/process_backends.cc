@@ -89,26 +89,16 @@ void ProcessBackends::trim(std::uint32_t stream_index) {
   processes_[owners_[stream_index].process].backend->trim();
 }
 
+// What is largest in one piece stays that of the process that asks.
 MemoryStats ProcessBackends::stats(cudaStream_t stream) const {
   const std::size_t asked = owner_of(stream);
-  const auto stats_of = [stream](Process& process) {
-    const MemoryStats stats = process.backend->stats(stream);
-    process.reserved_bytes_peak =
-        std::max(process.reserved_bytes_peak, stats.reserved_bytes.value_or(0));
-    return stats;
-  };
-  // What is largest in one piece stays that of the process that asks.
-  MemoryStats sum = stats_of(processes_[asked]);
+  MemoryStats sum = totals();
+  const MemoryStats own = processes_[asked].backend->stats(stream);
+  sum.free_largest_bytes = own.free_largest_bytes;
+  sum.free_other_streams_bytes = own.free_other_streams_bytes;
   for (std::size_t i = 0; i < processes_.size(); ++i) {
     if (i == asked) continue;
-    const MemoryStats other = stats_of(processes_[i]);
-    add(&sum.allocated_bytes, other.allocated_bytes);
-    add(&sum.active_bytes, other.active_bytes);
-    add(&sum.reserved_bytes, other.reserved_bytes);
-    add(&sum.device_allocate_count, other.device_allocate_count);
-    add(&sum.device_free_count, other.device_free_count);
-    add(&sum.retry_count, other.retry_count);
-    add(&sum.synchronize_all_count, other.synchronize_all_count);
+    const MemoryStats other = processes_[i].backend->totals();
     std::optional<std::uint64_t> kept_bytes;
     if (other.reserved_bytes && other.active_bytes &&
         *other.reserved_bytes >= *other.active_bytes) {
@@ -117,6 +107,28 @@ MemoryStats ProcessBackends::stats(cudaStream_t stream) const {
     add(&sum.free_other_streams_bytes, kept_bytes);
   }
   return sum;
+}
+
+MemoryStats ProcessBackends::totals() const {
+  MemoryStats sum = totals_of(processes_.front());
+  for (std::size_t i = 1; i < processes_.size(); ++i) {
+    const MemoryStats other = totals_of(processes_[i]);
+    add(&sum.allocated_bytes, other.allocated_bytes);
+    add(&sum.active_bytes, other.active_bytes);
+    add(&sum.reserved_bytes, other.reserved_bytes);
+    add(&sum.device_allocate_count, other.device_allocate_count);
+    add(&sum.device_free_count, other.device_free_count);
+    add(&sum.retry_count, other.retry_count);
+    add(&sum.synchronize_all_count, other.synchronize_all_count);
+  }
+  return sum;
+}
+
+MemoryStats ProcessBackends::totals_of(Process& process) {
+  const MemoryStats totals = process.backend->totals();
+  process.reserved_bytes_peak =
+      std::max(process.reserved_bytes_peak, totals.reserved_bytes.value_or(0));
+  return totals;
 }
 
 std::vector<NamedCounter> ProcessBackends::counters() const {

@@ -38,8 +38,9 @@ class ProcessBackends final : public Backend {
   // Sums over the processes; what other processes hold beyond what they handed out counts as kept
   // for other streams.
   [[nodiscard]] MemoryStats stats(cudaStream_t stream) const override;
+  [[nodiscard]] MemoryStats totals() const override;
   // For each process i: "process<i>.requests", ".out_of_memory", ".reserved_bytes_peak" (as far as
-  // stats() was asked).
+  // stats() or totals() was asked).
   [[nodiscard]] std::vector<NamedCounter> counters() const override;
   [[nodiscard]] std::vector<MemorySegment> segments() const override;
   [[nodiscard]] std::string last_failure_text() const override { return last_failure_text_; }
@@ -60,10 +61,12 @@ class ProcessBackends final : public Backend {
     cudaStream_t stream = nullptr;
     std::size_t process = 0;
   };
+  // Notes the peak.
+  [[nodiscard]] static MemoryStats totals_of(Process& process);
   // By handle; processes take turns, so it is mostly that of the call before.
   [[nodiscard]] std::size_t owner_of(cudaStream_t stream) const;
 
-  mutable std::vector<Process> processes_;  // stats() notes peaks
+  mutable std::vector<Process> processes_;  // the peaks are noted by who asks
   std::vector<StreamOwner> owners_;         // by dense stream index
   mutable std::size_t last_owner_ = 0;      // index into owners_
   std::string last_failure_text_;

@@ -32,6 +32,9 @@ CellSpec spec_of(const InterleavedPlan& plan, const InterleaveOptions& options, 
   spec.pass_count = plan.pass_count;
   spec.verify = round == 0 ? options.verify : VerifyLevel::Off;
   spec.timeout_s = options.timeout_s;
+  if (round == 0 && options.placements != nullptr) {
+    spec.placements_path = options.placements->path(turn.cell_index, turn.side);
+  }
   return spec;
 }
 
@@ -106,7 +109,11 @@ bool run_interleaved(const InterleavedPlan& plan, const InterleaveOptions& optio
         run_groups(groups_of_round(plan, options, turns, round), options.job_count,
                    options.interrupt, [&](std::size_t group, const GroupResult& result) {
                      const std::size_t index = group * kSideCount + result.step_index;
-                     if (!is_measured(result.cell)) going.erase(turns[index].cell_index);
+                     const bool measured = is_measured(result.cell);
+                     if (!measured) going.erase(turns[index].cell_index);
+                     if (round == 0 && options.placements != nullptr) {
+                       options.placements->note_ended(turns[index].cell_index, measured);
+                     }
                      on_result({.round = round,
                                 .side = turns[index].side,
                                 .place = place + index,

@@ -12,6 +12,7 @@
 
 #include "harness/check/verify_level.h"
 #include "harness/run/interrupt.h"
+#include "harness/run/placement_difference.h"
 #include "harness/run/run.h"
 #include "harness/run/run_group.h"
 #include "results/compare/interleaved.h"
@@ -23,6 +24,8 @@ struct InterleaveOptions {
   std::uint64_t timeout_s = 0;              // of a process; 0 = none
   std::uint32_t job_count = 1;              // processes at a time
   const InterruptGuard* interrupt = nullptr;  // may be null
+  // What the first round's processes place where is held against each other; may be null.
+  PlacementDifferences* placements = nullptr;
 };
 
 // What is started in a round, in order: cells in an order of their own each round, the sides of a

@@ -9,14 +9,11 @@
 #include <span>
 #include <system_error>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 #include "base/bytes.h"
-#include "base/error.h"
 #include "base/input_file.h"
 #include "harness/check/placement_recorder.h"
-#include "harness/run/run.h"
 #include "workloads/open_workload.h"
 
 namespace allocmark {
@@ -124,37 +121,6 @@ std::string request_text(const CellKey& key, std::uint64_t allocation_index) {
   return "beyond the trace's end";
 }
 
-std::optional<std::string> difference_of(const InterleavedPlan& plan, std::size_t index,
-                                         const std::string& folder, std::uint64_t timeout_s,
-                                         const InterruptGuard* interrupt) {
-  const InterleavedCell& cell = plan.cells.at(index);
-  std::array<std::string, kSideCount> texts;
-  for (std::size_t side = 0; side < kSideCount; ++side) {
-    CellSpec spec;
-    spec.key = side == 0 ? cell.base : cell.now;
-    spec.pass_count = 1;
-    spec.verify = VerifyLevel::Off;
-    spec.record = false;
-    spec.timeout_s = timeout_s;
-    spec.placements_path =
-        (fs::path(folder) / fmt::format("placements-{}-{}", index, side)).string();
-    const bool completed = run_cells(
-        {spec}, {.program_path = plan.sides.at(side).program_path, .interrupt = interrupt},
-        [](const CellResult&) {});
-    std::error_code error;
-    if (completed && fs::exists(spec.placements_path, error)) {
-      texts.at(side) = read_file(spec.placements_path, kGoldenInput);
-    }
-    fs::remove(spec.placements_path, error);
-  }
-  if (texts[0].empty() || texts[1].empty()) return std::nullopt;
-  const std::optional<PlacementDifference> found = first_difference(texts[0], texts[1]);
-  if (!found) return std::nullopt;
-  return fmt::format("first at request {} ({}): {} {}, {} {}", found->allocation_index + 1,
-                     request_text(cell.base, found->allocation_index), plan.sides[0].label,
-                     found->base, plan.sides[1].label, found->now);
-}
-
 }  // namespace
 
 std::optional<PlacementDifference> first_difference(std::string_view base, std::string_view now) {
@@ -172,24 +138,45 @@ std::optional<PlacementDifference> first_difference(std::string_view base, std::
   }
 }
 
-std::map<std::size_t, std::string> first_differences(const InterleavedPlan& plan,
-                                                     const std::vector<std::size_t>& cells,
-                                                     const std::string& folder,
-                                                     std::uint64_t timeout_s,
-                                                     const InterruptGuard* interrupt) {
-  std::map<std::size_t, std::string> found;
-  for (const std::size_t index : cells) {
-    if (interrupt != nullptr && interrupt->requested()) break;
-    const InterleavedCell& cell = plan.cells.at(index);
-    if (family_of(cell.base) != family_of(cell.now)) continue;
-    try {
-      std::optional<std::string> text = difference_of(plan, index, folder, timeout_s, interrupt);
-      if (text) found.emplace(index, std::move(*text));
-    } catch (const Error&) {
-      // What was measured counts without it.
-    }
+PlacementDifferences::PlacementDifferences(const InterleavedPlan& plan, const std::string& folder)
+    : plan_(plan), folder_((fs::path(folder) / "placements").string()) {
+  fs::create_directories(folder_);
+}
+
+PlacementDifferences::~PlacementDifferences() {
+  std::error_code error;  // what stays behind harms nobody
+  fs::remove_all(folder_, error);
+}
+
+std::string PlacementDifferences::path(std::size_t cell_index, std::size_t side) const {
+  const InterleavedCell& cell = plan_.cells.at(cell_index);
+  if (family_of(cell.base) != family_of(cell.now)) return {};
+  return (fs::path(folder_) / fmt::format("{}-{}", cell_index, side)).string();
+}
+
+void PlacementDifferences::note_ended(std::size_t cell_index, bool measured) {
+  if (!measured || ++measured_counts_[cell_index] < kSideCount) return;
+  std::array<std::string, kSideCount> texts;
+  for (std::size_t side = 0; side < kSideCount; ++side) {
+    const std::string written = path(cell_index, side);
+    std::error_code error;
+    if (written.empty() || !fs::exists(written, error)) return;
+    texts.at(side) = read_file(written, kGoldenInput);
+    fs::remove(written, error);
   }
-  return found;
+  std::optional<PlacementDifference> difference = first_difference(texts[0], texts[1]);
+  if (difference) found_.emplace(cell_index, std::move(*difference));
+}
+
+std::map<std::size_t, std::string> PlacementDifferences::texts() const {
+  std::map<std::size_t, std::string> texts;
+  for (const auto& [index, found] : found_) {
+    const CellKey& key = plan_.cells.at(index).base;
+    texts[index] = fmt::format("first at request {} ({}): {} {}, {} {}", found.allocation_index + 1,
+                               request_text(key, found.allocation_index), plan_.sides[0].label,
+                               found.base, plan_.sides[1].label, found.now);
+  }
+  return texts;
 }
 
 }  // namespace allocmark

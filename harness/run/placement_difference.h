@@ -1,6 +1,7 @@
-// Which request two sides of an interleaved cell first place differently. Both sides are run once
-// more, without a clock, and what their allocators answered is held against each other. A plan
-// flows in, a line of text per cell flows out. Times nothing.
+// Which request two sides of an interleaved cell first place differently. The cell's first two
+// processes write down what their allocators answer in the checked pass, before anything is timed,
+// and the two files are held against each other. A plan flows in, a line of text per cell flows
+// out. Times nothing.
 #pragma once
 
 #include <cstddef>
@@ -9,9 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
-#include "harness/run/interrupt.h"
 #include "results/compare/interleaved.h"
 
 namespace allocmark {
@@ -25,12 +24,31 @@ struct PlacementDifference {
 [[nodiscard]] std::optional<PlacementDifference> first_difference(std::string_view base,
                                                                   std::string_view now);
 
-// For each of the plan's cells in `cells`, given by its index: what differs first. A cell is left
-// out where its processes gave no answers or did not differ again, and where the sides are
-// different allocators, which place nothing alike. Writes below `folder` and removes what it wrote.
-// `interrupt` may be null.
-[[nodiscard]] std::map<std::size_t, std::string> first_differences(
-    const InterleavedPlan& plan, const std::vector<std::size_t>& cells, const std::string& folder,
-    std::uint64_t timeout_s, const InterruptGuard* interrupt);
+class PlacementDifferences {
+ public:
+  // Makes a folder below `folder` for what the processes write, which goes with this. `plan`
+  // outlives it.
+  PlacementDifferences(const InterleavedPlan& plan, const std::string& folder);
+  ~PlacementDifferences();
+  PlacementDifferences(const PlacementDifferences&) = delete;
+  PlacementDifferences& operator=(const PlacementDifferences&) = delete;
+
+  // Where the process of the cell's side writes. Empty where the sides are different allocators,
+  // which place nothing alike.
+  [[nodiscard]] std::string path(std::size_t cell_index, std::size_t side) const;
+  // That process has ended, `measured` or not. The last of the two has its files compared and
+  // removed.
+  void note_ended(std::size_t cell_index, bool measured);
+
+  // What differs first in each cell, by its index; cells without a difference are left out. Looks
+  // the requests up in their workloads.
+  [[nodiscard]] std::map<std::size_t, std::string> texts() const;
+
+ private:
+  const InterleavedPlan& plan_;
+  std::string folder_;
+  std::map<std::size_t, std::size_t> measured_counts_;
+  std::map<std::size_t, PlacementDifference> found_;
+};
 
 }  // namespace allocmark

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include "allocators/conf/conf.h"
 #include "base/nearest.h"
 
 namespace allocmark {
@@ -49,10 +50,6 @@ const PlanAllocator& find_allocator(const std::string& name,
                       .next = next_for(name, known)});
   }
   return *found;
-}
-
-std::string without_unset(std::string_view conf) {
-  return conf == "unset" ? std::string() : std::string(conf);
 }
 
 // "max_split_size_mb=128": a key where an allocator's name would stand.
@@ -139,10 +136,8 @@ bool recognises(const PlanAllocator& allocator, std::string_view conf) {
                [&](const PlanAllocator* allocator) { return recognises(*allocator, conf.conf); });
   const std::vector<const PlanAllocator*>& shown = related.empty() ? asked : related;
   if (shown.size() == 1) {
-    ErrorText text = shown.front()->check_conf(conf.conf).value();
-    text.where = fmt::format("--conf '{}', allocator {}{}{}", conf.text, shown.front()->name,
-                             text.where.empty() ? "" : ", ", text.where);
-    throw UsageError(text);
+    throw UsageError(told_conf_error(shown.front()->check_conf(conf.conf).value(), "--conf",
+                                     conf.text, shown.front()->name));
   }
   std::vector<std::string> complaints;
   for (const PlanAllocator* allocator : shown) {
@@ -194,7 +189,7 @@ ScopedText split_scope(std::string_view text) {
 
 ScopedConf parse_scope(const std::string& text, const std::vector<PlanAllocator>& known) {
   const ScopedText scope = split_scope(text);
-  ScopedConf conf{.allocator = "", .conf = without_unset(scope.conf), .text = text};
+  ScopedConf conf{.allocator = "", .conf = conf_of_user(scope.conf), .text = text};
   if (scope.allocator.empty() && scope.conf.size() == text.size()) return conf;
   const std::string name(scope.allocator);
   refuse_equals(text, name, known);

@@ -78,13 +78,14 @@ class WatchedThread {
   // Once it has ended.
   [[nodiscard]] std::exception_ptr thrown() const { return thrown_; }
 
-  // Asleep, and not woken since the last look.
+  // Asleep and not woken since the last look, or woken many times: it waits, or naps and looks.
+  // Where the system does not tell, a thread that has not ended counts as asleep.
   [[nodiscard]] bool sleeps() {
     const long thread_id = thread_id_;
     if (thread_id == 0) return false;
     const std::string path = "/proc/self/task/" + std::to_string(thread_id) + "/status";
     std::FILE* const file = std::fopen(path.c_str(), "r");
-    if (file == nullptr) return false;
+    if (file == nullptr) return true;
     char line[256];
     char state = '?';
     unsigned long long wake_count = 0;
@@ -93,9 +94,11 @@ class WatchedThread {
       (void)std::sscanf(line, "voluntary_ctxt_switches: %llu", &wake_count);
     }
     std::fclose(file);
+    constexpr unsigned long long kNaps = 20;
+    if (first_wake_count_ == kUnknown) first_wake_count_ = wake_count;
     const bool same = wake_count == wake_count_;
     wake_count_ = wake_count;
-    return state == 'S' && same;
+    return (state == 'S' && same) || wake_count - first_wake_count_ >= kNaps;
   }
   // Processor time so far: one that waits for a spinning lock takes much.
   [[nodiscard]] std::uint64_t processor_ns() {
@@ -113,7 +116,9 @@ class WatchedThread {
   std::condition_variable changed_;
   bool ended_ = false;
   std::exception_ptr thrown_;
-  unsigned long long wake_count_ = ~0ULL;
+  static constexpr unsigned long long kUnknown = ~0ULL;
+  unsigned long long first_wake_count_ = kUnknown;
+  unsigned long long wake_count_ = kUnknown;
   std::thread thread_;  // the last: it uses the others
 };
 
@@ -181,7 +186,7 @@ class Stop {
 // Until the thread ends (true), or has slept for some looks in a row or worked for long (false).
 inline bool ends(WatchedThread& thread) {
   constexpr int kLooks = 8;
-  constexpr std::uint64_t kProcessorNs = 500'000'000;
+  constexpr std::uint64_t kProcessorNs = 10'000'000;
   for (int asleep = 0; !thread.ends_soon();) {
     asleep = thread.sleeps() ? asleep + 1 : 0;
     if (asleep == kLooks || thread.processor_ns() > kProcessorNs) return false;

@@ -71,8 +71,12 @@ std::string to_json_line(const SoakWindow& window) {
 }
 
 std::string to_json_line(const SoakEnd& end) {
-  return Json{
-      {"kind", "end"}, {"status", to_string(end.status)}, {"reason", valid_utf8(end.reason)}}
+  Json warnings = Json::array();
+  for (const std::string& warning : end.warnings) warnings.push_back(valid_utf8(warning));
+  return Json{{"kind", "end"},
+              {"status", to_string(end.status)},
+              {"reason", valid_utf8(end.reason)},
+              {"warnings", warnings}}
       .dump();
 }
 
@@ -98,6 +102,7 @@ void add_line(std::string_view line, const std::string& where, SoakRecord& recor
       const auto status = parse_cell_status(json.at("status").get<std::string>());
       if (!status) refuse(where, "no such status: " + json.at("status").dump());
       record.end = {.status = *status, .reason = json.at("reason").get<std::string>()};
+      if (json.contains("warnings")) json.at("warnings").get_to(record.end.warnings);
     } else {
       refuse(where, "a line of kind '" + kind + "'");
     }

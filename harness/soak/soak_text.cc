@@ -103,6 +103,8 @@ std::string render_soak(const SoakReport& report) {
                     value(drift.last), known ? value(drift.per_hour) : std::string(), interval,
                     to_string(drift.trend));
   }
+  for (const std::string& warning : record.end.warnings)
+    text += fmt::format("warning: {}\n", printable(warning));
   return text;
 }
 
@@ -126,6 +128,7 @@ std::string to_json(const std::vector<SoakReport>& reports) {
                      {"is_whole", record.is_whole()},
                      {"status", to_string(record.end.status)},
                      {"reason", valid_utf8(record.end.reason)},
+                     {"warnings", record.end.warnings},
                      {"process_count", record.begins.size()},
                      {"pass_count", pass_count(record)},
                      {"window_count", record.windows.size()},

@@ -65,6 +65,7 @@ class TabledBackend final : public Backend {
   [[nodiscard]] MemoryStats stats(cudaStream_t stream) const override {
     return inner_.stats(stream);
   }
+  [[nodiscard]] MemoryStats totals() const override { return inner_.totals(); }
 
  private:
   Backend& inner_;

@@ -293,8 +293,7 @@ void ThreadRun::collect(const Device& device, const Backends& backends, const Re
   }
   for (std::uint32_t i = 0; i < spec_.device_count; ++i) {
     select_device(i);
-    end.reserved_bytes_end +=
-        backends[i % backends.size()]->stats(nullptr).reserved_bytes.value_or(0);
+    end.reserved_bytes_end += backends[i % backends.size()]->totals().reserved_bytes.value_or(0);
   }
   for (std::uint32_t i = 0; i < replayers.size(); ++i) {
     select_device(i);

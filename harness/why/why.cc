@@ -8,6 +8,7 @@
 
 #include "allocators/caching/config.h"
 #include "allocators/caching/sizes.h"
+#include "allocators/conf/conf.h"
 #include "base/bytes.h"
 #include "base/error.h"
 #include "harness/advise/advice.h"
@@ -156,7 +157,9 @@ void try_settings(Why& why, const DeviceHistory& history, std::vector<std::strin
   std::vector<caching::Settings> settings;
   for (const std::string& conf : confs) {
     const caching::StrictConfig config = caching::parse_strict(conf, *why.recorded.settings.rules);
-    if (config.error && conf != why.recorded.conf) throw UsageError(*config.error);
+    if (config.error && conf != why.recorded.conf)
+      throw UsageError(told_conf_error(*config.error, "--conf", conf,
+                                       "caching@" + why.recorded.settings.rules->name()));
     settings.push_back(conf == why.recorded.conf ? why.recorded.settings : config.settings);
   }
   std::vector<WhatIf> results = replay_on_card(history, why.check, settings, why.capacity_bytes);

@@ -420,20 +420,6 @@ Comparison compare_interleaved(const InterleavedRun& run, const ComparePolicy& p
   return RoundComparer(run, policy).run();
 }
 
-std::vector<std::size_t> cells_placed_differently(const InterleavedRun& run) {
-  std::vector<std::size_t> found;
-  StrayLines stray;
-  const std::vector<CellRounds> rounds = rounds_by_cell(run, stray);
-  for (std::size_t i = 0; i < rounds.size(); ++i) {
-    const CellResult* const base = rounds[i].outcome(0);
-    const CellResult* const now = rounds[i].outcome(1);
-    if (base == nullptr || now == nullptr) continue;
-    if (!is_measured(*base) || !is_measured(*now)) continue;
-    if (base->placement_hash != now->placement_hash) found.push_back(i);
-  }
-  return found;
-}
-
 std::set<std::size_t> cells_to_go_on(const InterleavedRun& run, const ComparePolicy& policy) {
   const Comparison comparison = compare_interleaved(run, policy);
   std::set<std::string> ids;

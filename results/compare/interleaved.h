@@ -84,9 +84,6 @@ struct InterleavedRun {
   std::map<std::size_t, std::string> first_differences = {};
 };
 
-// The plan's cells whose sides placed requests differently in the first round.
-[[nodiscard]] std::vector<std::size_t> cells_placed_differently(const InterleavedRun& run);
-
 [[nodiscard]] std::string to_json(const std::map<std::size_t, std::string>& first_differences);
 // Throws UsageError where the text is none of these.
 [[nodiscard]] std::map<std::size_t, std::string> first_differences_from_json(

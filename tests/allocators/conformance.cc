@@ -38,8 +38,10 @@ constexpr std::array kRules = {
          rules::reserved_covers_live},
     Rule{"6c", "trim with nothing live gives everything back", Needs::RealMemory,
          rules::trim_reaches_the_floor},
-    Rule{"7", "blocks can be freed on another thread", Needs::AnyThread,
+    Rule{"7a", "blocks can be freed on another thread", Needs::AnyThread,
          rules::free_on_another_thread},
+    Rule{"7b", "while one thread stands at any CUDA call, others are served right",
+         Needs::StoppedThreads, rules::threads_at_every_call},
     Rule{"8a", "memory freed on one stream is not used by another before the first gets there",
          Needs::StreamOrder, rules::free_is_ordered},
     Rule{"8b", "memory used on a recorded stream is not used again before that stream is done",
@@ -69,6 +71,10 @@ std::string missing_claim(Needs needs, const BackendCapabilities& capabilities) 
         return "has no memory behind its addresses";
       }
       return on_simcuda() ? "" : "(test) only simcuda can make inner calls fail; this is a GPU";
+    case Needs::StoppedThreads:
+      if (!capabilities.real_memory) return "has no memory behind its addresses";
+      if (!capabilities.any_thread) return "is for one thread";
+      return on_simcuda() ? "" : "(test) only simcuda can stop a thread at a call; this is a GPU";
   }
   return {};
 }

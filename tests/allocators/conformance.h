@@ -51,7 +51,8 @@ enum class Needs : std::uint8_t {
   MemoryLimit,
   AnyThread,
   StreamOrder,
-  Faults
+  Faults,
+  StoppedThreads
 };
 
 struct Rule {
@@ -81,6 +82,7 @@ void same_trace_fits_again(const Subject& subject);
 void reserved_covers_live(const Subject& subject);
 void trim_reaches_the_floor(const Subject& subject);
 void free_on_another_thread(const Subject& subject);
+void threads_at_every_call(const Subject& subject);
 void free_is_ordered(const Subject& subject);
 void recorded_use_is_ordered(const Subject& subject);
 void instances_are_apart(const Subject& subject);

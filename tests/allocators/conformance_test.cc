@@ -166,6 +166,25 @@ void hold_rules(bool last, std::string_view plugin) {
 
 TEST_CASE("every registered allocator keeps the backend contract") { hold_rules(false, {}); }
 
+// CUB's class says that it is thread-safe, and is not (BACKENDS.md). Once this is kept, `cub` can
+// claim any thread.
+TEST_CASE("cub breaks the rule of threads that it does not claim") {
+  const auto rule = std::ranges::find(conformance_rules(), "7b", &Rule::id);
+  const BackendEntry& entry = find_backend("cub");
+  REQUIRE(rule != conformance_rules().end());
+  if (!on_simcuda() || !entry.unavailable_reason().empty()) {
+    WARN("not run: " << (on_simcuda() ? entry.unavailable_reason() : "this is a GPU"));
+    return;
+  }
+  Row row = row_of(entry, {});
+  CHECK(hold_against(*rule, row.subject).outcome == Outcome::NotClaimed);
+  row.subject.capabilities.any_thread = true;
+  const Verdict verdict = hold_against(*rule, row.subject);
+  INFO(verdict.reason);
+  CHECK(verdict.outcome == Outcome::Broken);
+  CHECK(verdict.reason.find("a free stood at the begin of cuda") != std::string::npos);
+}
+
 // Test cases run in the order of the file.
 TEST_CASE("registered allocators deviate where it is known") { hold_rules(true, {}); }
 

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <optional>
+#include <string_view>
 #include <vector>
 
 #include "allocators/cuda/cuda_check.h"
@@ -138,6 +140,25 @@ void same_trace_fits_again(const Subject& subject) {
   }
 }
 
+// Where counters have PyTorch's names, totals() is what they say.
+void expect_totals_as_counted(const Backend& backend) {
+  const MemoryStats totals = backend.totals();
+  for (const NamedCounter& counter : backend.counters()) {
+    const auto expect_same = [&](std::string_view name, std::optional<std::uint64_t> value) {
+      if (counter.name != name || !value) return;
+      expect(*value == static_cast<std::uint64_t>(counter.value),
+             fmt::format("{} is {}, and totals() says {}", name, counter.value, *value));
+    };
+    expect_same("allocated_bytes.all.current", totals.allocated_bytes);
+    expect_same("active_bytes.all.current", totals.active_bytes);
+    expect_same("reserved_bytes.all.current", totals.reserved_bytes);
+    expect_same("num_device_alloc", totals.device_allocate_count);
+    expect_same("num_device_free", totals.device_free_count);
+    expect_same("num_alloc_retries", totals.retry_count);
+    expect_same("num_sync_all_streams", totals.synchronize_all_count);
+  }
+}
+
 void reserved_covers_live(const Subject& subject) {
   const Stream stream;
   const auto backend = subject.make();
@@ -160,6 +181,7 @@ void reserved_covers_live(const Subject& subject) {
            fmt::format("allocated {} < live {} bytes", *stats.allocated_bytes, owned.live_bytes()));
     expect(used_bytes() + used_bytes_tolerance() >= owned.live_bytes(),
            "the device holds less than what is live");
+    expect_totals_as_counted(*backend);
   }
   owned.free_all();
 }

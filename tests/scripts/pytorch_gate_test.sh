@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Goal: scripts/pytorch_gate.sh says of two releases of PyTorch what differs, and of one release twice that nothing does.
-# Method: what is wrong on its command line needs no release; the rest runs a small program on releases that are fetched.
+# Method: what is wrong on its command line needs no release, nor does the summary, which is made of two releases' rules in
+# `caching`; the rest runs a small program on releases that are fetched.
 # usage: pytorch_gate_test.sh ALLOCMARK; exit code 77 where fewer than two releases are fetched.
 set -uo pipefail
 export ALLOCMARK=$1
@@ -29,6 +30,20 @@ expect "a folder that is there" 2 "is there already" --out "$place" 2.12.1 2.13.
 expect "a wheel of OLD" 2 "name the release that OLD is" --wheel "$place/none.whl" 2.13.0 2.13.0
 expect "a wheel that is none" 2 "no wheel can be read" --wheel "$place/none.whl" --out "$place/wheel" 2.12.1 2.13.0
 
+# summary WHAT OLD NEW TEXT: what is said of a comparison of caching@OLD with caching@NEW.
+summary() {
+  local what=$1 old=$2 new=$3 text=$4 said
+  "$ALLOCMARK" run --device sim:h200 --ab "caching@$old" "caching@$new" --rounds 2 --rounds-max 2 --passes 1 --capacity unlimited \
+    --workload churn:events=4000,live_bytes=256MiB,streams=1 --allow-debug --out "$place/$what" >"$place/$what.txt" 2>&1
+  said=$("$ROOT/scripts/pytorch_gate_summary.py" "$old" "$new" "$place/$what/comparison.json" 2>&1)
+  if ! grep -qF -- "$text" <<<"$said"; then
+    printf '%s: wanted "%s" in the summary, got:\n%s\n' "$what" "$text" "$said" >&2
+    failures=$((failures + 1))
+  fi
+}
+summary rules_alike 2.14 2.15 "alike in all 1 experiments"
+summary rules_differ 2.12 2.13 "first at request"
+
 shopt -s nullglob
 fetched=("$ALLOCMARK_TORCH_RELEASES"/*/liballocmark_torch.so)
 if [ ! -e "$ALLOCMARK_TORCH_RELEASES/2.12.1/liballocmark_torch.so" ] || [ ! -e "$ALLOCMARK_TORCH_RELEASES/2.13.0/liballocmark_torch.so" ]; then
@@ -38,8 +53,8 @@ if [ ! -e "$ALLOCMARK_TORCH_RELEASES/2.12.1/liballocmark_torch.so" ] || [ ! -e "
 fi
 
 small=(--quick --program churn:events=4000,live_bytes=256MiB,streams=1 --conf unset)
-expect "one release twice" 0 "0 worse" "${small[@]}" --out "$place/same" 2.13.0 2.13.0
-expect "two releases" 1 "placements differ" "${small[@]}" --out "$place/two" 2.12.1 2.13.0
+expect "one release twice" 0 "alike in all 2 experiments" "${small[@]}" --out "$place/same" 2.13.0 2.13.0
+expect "two releases" 1 "differ in 2 of 2 experiments" "${small[@]}" --out "$place/two" 2.12.1 2.13.0
 for side in same two; do
   if ! grep -q "<testsuite" "$place/$side/exact/junit.xml" 2>/dev/null; then
     echo "$side: there is no junit.xml" >&2

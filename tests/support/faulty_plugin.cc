@@ -27,6 +27,9 @@ namespace {
 
 enum class Fault {
   None,
+  // Right, with another kind of lock.
+  SpinLock,
+  NapLock,
   // Order of streams.
   IgnoresRecord,  // record_stream does nothing
   AnyStream,      // a freed block goes to any stream at once
@@ -81,6 +84,8 @@ enum class Fault {
 
 constexpr std::pair<const char*, Fault> kFaults[] = {
     {"none", Fault::None},
+    {"spin_lock", Fault::SpinLock},
+    {"nap_lock", Fault::NapLock},
     {"ignores_record", Fault::IgnoresRecord},
     {"any_stream", Fault::AnyStream},
     {"wrong_stream", Fault::WrongStream},
@@ -406,7 +411,13 @@ void deallocate(void* pointer, cudaStream_t stream) {
 // The lock that every function takes, but for two faults.
 struct Lock {
   Lock() {
-    if (!has(Fault::ThreadRacy)) mutex.lock();
+    if (has(Fault::SpinLock) || has(Fault::NapLock)) {
+      while (!mutex.try_lock()) {
+        if (has(Fault::NapLock)) usleep(100);
+      }
+    } else if (!has(Fault::ThreadRacy)) {
+      mutex.lock();
+    }
   }
   ~Lock() {
     if (!has(Fault::ThreadRacy) && !kept_locked) mutex.unlock();

@@ -10,10 +10,10 @@
 extern "C" {
 #endif
 
-#define ALLOCMARK_TORCH_PLUGIN_VERSION 3
+#define ALLOCMARK_TORCH_PLUGIN_VERSION 4
 
 // Every plugin holds this text, then its PyTorch's version, "; libc10_cuda " and the build id of
-// the library that it was built against.
+// the library that it was built against, "; interface " and ALLOCMARK_TORCH_PLUGIN_VERSION.
 #define ALLOCMARK_TORCH_IDENTITY_MARK "allocmark plugin of PyTorch "
 
 enum AllocmarkPluginStatus {
@@ -27,6 +27,12 @@ typedef struct AllocmarkPluginSegment {
   uint64_t address, size_bytes;
   int is_large, is_expandable;
 } AllocmarkPluginSegment;
+
+// Of all pools together.
+typedef struct AllocmarkPluginTotals {
+  int64_t allocated_bytes, active_bytes, reserved_bytes;
+  int64_t device_allocate_count, device_free_count, retry_count, synchronize_all_count;
+} AllocmarkPluginTotals;
 
 typedef struct AllocmarkTorchPlugin {
   int version;  // ALLOCMARK_TORCH_PLUGIN_VERSION
@@ -50,6 +56,7 @@ typedef struct AllocmarkTorchPlugin {
 
   // Counter number `index` (from 0) by PyTorch's memory_stats() name; 0 after the last one.
   int (*counter)(size_t index, const char** name, int64_t* value);
+  int (*totals)(AllocmarkPluginTotals* totals);
   // Segment number `index` (from 0) by address; 0 after the last one.
   int (*segment)(size_t index, AllocmarkPluginSegment* segment);
   // Largest cached block that a request on `stream` could use, and bytes cached for other streams.

@@ -31,6 +31,10 @@ namespace c10::cuda::detail {
 __attribute__((weak)) void init_p2p_access_cache(std::int64_t device_count);
 }  // namespace c10::cuda::detail
 
+// The text of a number that a macro names.
+#define ALLOCMARK_QUOTED(value) #value
+#define ALLOCMARK_TEXT(value) ALLOCMARK_QUOTED(value)
+
 namespace {
 
 namespace allocator = c10::cuda::CUDACachingAllocator;
@@ -281,6 +285,19 @@ int counter(size_t index, const char** name, std::int64_t* value) {
   return 1;
 }
 
+int totals(AllocmarkPluginTotals* out) {
+  return guarded([&] {
+    const auto stats = allocator::getDeviceStats(c10::cuda::current_device());
+    *out = {.allocated_bytes = stats.allocated_bytes[0].current,
+            .active_bytes = stats.active_bytes[0].current,
+            .reserved_bytes = stats.reserved_bytes[0].current,
+            .device_allocate_count = stats.num_device_alloc,
+            .device_free_count = stats.num_device_free,
+            .retry_count = stats.num_alloc_retries,
+            .synchronize_all_count = stats.num_sync_all_streams};
+  });
+}
+
 using Segments = std::vector<AllocmarkPluginSegment>;
 
 Segments read_segments() {
@@ -339,7 +356,8 @@ const char* version_text() { return ALLOCMARK_TORCH_VERSION; }
 
 __attribute__((used)) constexpr char kIdentity[] =
     ALLOCMARK_TORCH_IDENTITY_MARK ALLOCMARK_TORCH_VERSION
-    "; libc10_cuda " ALLOCMARK_TORCH_LIBRARY_ID ";";
+    "; libc10_cuda " ALLOCMARK_TORCH_LIBRARY_ID
+    "; interface " ALLOCMARK_TEXT(ALLOCMARK_TORCH_PLUGIN_VERSION) ";";
 
 constexpr AllocmarkTorchPlugin kPlugin = {
     .version = ALLOCMARK_TORCH_PLUGIN_VERSION,
@@ -352,6 +370,7 @@ constexpr AllocmarkTorchPlugin kPlugin = {
     .record_stream = record_stream,
     .trim = trim,
     .counter = counter,
+    .totals = totals,
     .segment = segment,
     .cached = cached,
     .last_error = last_error,

@@ -17,11 +17,13 @@
 namespace allocmark {
 namespace {
 
-void write_plugin(const std::string& folder, const std::string& version, const std::string& built) {
+void write_plugin(const std::string& folder, const std::string& version, const std::string& built,
+                  int interface_version = ALLOCMARK_TORCH_PLUGIN_VERSION) {
   const std::string place = folder + "/" + version;
   std::filesystem::create_directories(place);
   std::ofstream(place + "/liballocmark_torch.so")
-      << "some bytes " << ALLOCMARK_TORCH_IDENTITY_MARK << built << "; libc10_cuda 12ab; more";
+      << "some bytes " << ALLOCMARK_TORCH_IDENTITY_MARK << built << "; libc10_cuda 12ab; interface "
+      << interface_version << "; more";
 }
 
 // The releases of a folder, as the allocators see them.
@@ -59,6 +61,16 @@ TEST_CASE("a plugin of another release, or none, is a reason that names what to 
   CHECK(entries[1].unavailable_reason().find("no plugin for PyTorch 2.14.1") != std::string::npos);
 }
 
+TEST_CASE("a plugin of an older allocmark is a reason that names what to run") {
+  const Fetched fetched;
+  write_plugin(fetched.folder.path(), "2.13.0", "2.13.0", ALLOCMARK_TORCH_PLUGIN_VERSION - 1);
+  const std::vector<BackendEntry> entries = torch_releases();
+  REQUIRE(entries.size() == 1);
+  const std::string reason = entries[0].unavailable_reason();
+  CHECK(reason.find("was built for another version of allocmark") != std::string::npos);
+  CHECK(reason.find("scripts/fetch_torch.sh 2.13.0") != std::string::npos);
+}
+
 TEST_CASE("a release's config strings are read by its own rules") {
   const Fetched fetched;
   write_plugin(fetched.folder.path(), "2.10.0", "2.10.0");
@@ -76,6 +88,7 @@ TEST_CASE("what a plugin says of itself is read from its file") {
   const TorchIdentity identity = torch_identity(folder.path() + "/2.13.0/liballocmark_torch.so");
   CHECK(identity.version == "2.13.0");
   CHECK(identity.library_id == "12ab");
+  CHECK(identity.interface_version == ALLOCMARK_TORCH_PLUGIN_VERSION);
   CHECK(torch_identity(folder.path() + "/nothing").version.empty());
   CHECK(torch_identity("/bin/sh").version.empty());
 }

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "harness/cell/cell.h"
+#include "harness/cell/soak.h"
 #include "harness/replay/simcu_api.h"
 #include "tests/catch.h"
 
@@ -107,6 +108,25 @@ TEST_CASE("a cell says which calls the simulated runtime lacks") {
   };
   CHECK(says_lacks(run_faulty("malloc:unimplemented_malloc,free:unimplemented_free")));
   CHECK(!says_lacks(run_pluggable("library:" ALLOCMARK_PLUGGABLE_EXAMPLE)));
+}
+
+TEST_CASE("a soak says which calls simcuda lacks, too") {
+  if (!SimcuApi::find().present) return;
+  SoakSpec spec;
+  spec.seconds = 1;
+  spec.window_s = 0.5;
+  spec.key.workload = "churn:events=400";
+  spec.key.allocator = "pluggable";
+  spec.key.conf =
+      "library:" ALLOCMARK_FAULTY_PLUGGABLE ",malloc:unimplemented_malloc,free:unimplemented_free";
+  spec.key.capacity = "unlimited";
+  spec.key.device = "sim:h200";
+  const SoakEnd lacking = run_soak(spec, [](const SoakWindow&) {});
+  REQUIRE(lacking.warnings.size() >= 1);
+  CHECK(lacking.warnings.back().find("cudaDeviceGetGraphMemAttribute") != std::string::npos);
+  spec.key.conf = "library:" ALLOCMARK_PLUGGABLE_EXAMPLE;
+  for (const std::string& warning : run_soak(spec, [](const SoakWindow&) {}).warnings)
+    CHECK(warning.find("simcuda lacks") == std::string::npos);
 }
 
 }  // namespace allocmark

@@ -116,10 +116,15 @@ TEST_CASE("a soak's file is read up to its last whole line") {
   CHECK(file.record.done_s() == 30);
   CHECK_FALSE(file.record.ended);
 
-  add_line(to_json_line(SoakEnd{.status = CellStatus::Failed, .reason = "lost"}), "", file.record);
+  const SoakEnd end{.status = CellStatus::Failed, .reason = "lost", .warnings = {"other work"}};
+  add_line(to_json_line(end), "", file.record);
   CHECK(file.record.ended);
   CHECK_FALSE(file.record.is_whole());
   CHECK(file.record.end.reason == "lost");
+  CHECK(file.record.end.warnings == end.warnings);
+  const SoakReport report{.record = file.record, .drifts = {}};
+  CHECK(render_soak(report).find("\nwarning: other work\n") != std::string::npos);
+  CHECK(to_json({report}).find("\"warnings\":[\"other work\"]") != std::string::npos);
 }
 
 TEST_CASE("a file that is no soak is refused by line") {

@@ -1,0 +1,88 @@
+#!/usr/bin/env python3
+"""A bad config string gets the same words from every command that takes one, whichever way it is pasted.
+
+usage: conf_words_test.py ALLOCMARK
+"""
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ALLOCMARK = ""
+SNAPSHOT = "tests/golden/snapshots/train_oom.pickle.gz"
+# What is typed, and a part of what is told.
+BAD = (
+    ("max_split_size_mb:5", "key max_split_size_mb, column 19: a config value is not allowed; wanted an integer, at least"),
+    ("max_splitsize_mb:128", "column 1: there is no config key 'max_splitsize_mb'. did you mean 'max_split_size_mb'?"),
+    ("max_split_size_mb:128;expandable_segments:True", "';' is not a separator in a config string"),
+    ("max_split_size_mb:128,max_split_size_mb:256", "a config key stands twice"),
+    ("expandable_segments:true", "the words are case-sensitive"),
+    ("roundup_power2_divisions:[256:1", "a list is not closed"),
+    ("backend:cudaMallocAsync,max_split_size_mb:128", "has no effect with backend:cudaMallocAsync"),
+    ("garbage_collection_threshold:1.5", "a config value is not allowed"),
+)
+# Commands that take --conf. The first is the one that all others are held to.
+COMMANDS = (
+    ("run", "--workload", "comb", "--allocator", "caching", "--device", "sim:h200", "--out", "FOLDER/run"),
+    ("advise", "comb"),
+    ("fit", "comb"),
+    ("export", "comb", "FOLDER/out.pickle"),
+    ("why", SNAPSHOT),
+    ("threads", "comb", "--device", "sim:h200", "--allocator", "caching"),
+    ("ranks", "comb", "comb", "--device", "sim:h200", "--allocator", "caching"),
+    ("fidelity",),
+)
+
+
+class Words(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def told(self, *words):
+        """The error, and nothing else: no traces of a run."""
+        run = subprocess.run([ALLOCMARK, *[word.replace("FOLDER", self.folder) for word in words]], capture_output=True, text=True)
+        self.assertEqual(run.returncode, 2, (words, run.stdout, run.stderr))
+        lines = [line for line in run.stderr.splitlines() if line.startswith("allocmark: ")]
+        self.assertEqual(len(lines), 1, (words, run.stderr))
+        return lines[0].removeprefix("allocmark: ")
+
+    def test_every_command_says_the_same(self):
+        for text, part in BAD:
+            wanted = self.told(*COMMANDS[0], "--conf", text)
+            self.assertIn(part, wanted)
+            self.assertTrue(wanted.startswith(f"--conf '{text}', allocator caching, config string, "), wanted)
+            for command in COMMANDS[1:]:
+                with self.subTest(command=command[0], text=text):
+                    self.assertEqual(self.told(*command, "--conf", text), wanted)
+            with self.subTest(command="simcheck", text=text):
+                told = self.told("simcheck", "--setting", f"caching={text}")
+                self.assertEqual(told.replace("--setting", "--conf"), wanted)
+
+    def test_explain_says_the_same_of_the_only_string_that_it_has(self):
+        for text, _ in BAD:
+            with self.subTest(text):
+                wanted = self.told(*COMMANDS[0], "--conf", text).split("allocator caching, ")[1]
+                run = subprocess.run([ALLOCMARK, "explain", text], capture_output=True, text=True)
+                self.assertEqual(run.returncode, 2)
+                self.assertEqual(" ".join(run.stdout.split()).split(" PyTorch 2.")[0], f"not accepted: {wanted}")
+
+    def test_a_pasted_line_is_the_string_in_it(self):
+        for paste in ("export PYTORCH_CUDA_ALLOC_CONF='{}'", "PYTORCH_ALLOC_CONF={}", "'{}'"):
+            text = "max_split_size_mb:5"
+            wanted = self.told(*COMMANDS[0], "--conf", text)
+            for command in COMMANDS:
+                with self.subTest(command=command[0], paste=paste):
+                    self.assertEqual(self.told(*command, "--conf", paste.format(text)), wanted)
+
+    def test_what_why_prints_to_unset_the_variable_is_no_config_string(self):
+        run = subprocess.run([ALLOCMARK, "explain", "unset PYTORCH_CUDA_ALLOC_CONF"], capture_output=True, text=True)
+        plain = subprocess.run([ALLOCMARK, "explain", "unset"], capture_output=True, text=True)
+        self.assertEqual((run.returncode, run.stdout), (0, plain.stdout))
+
+
+if __name__ == "__main__":
+    ALLOCMARK = os.path.abspath(sys.argv.pop(1))
+    unittest.main()
