@@ -118,9 +118,8 @@ Comparison Comparer::run() {
     result_.notes.push_back(
         fmt::format("{} cells have another number of passes on either side", other_pass_count_));
   }
-  for (const std::string& scenario : edited_) {
-    result_.notes.push_back(
-        fmt::format("the scenario '{}' is not the same in both runs", scenario));
+  for (const std::string& name : edited_) {
+    result_.notes.push_back(fmt::format("the scenario '{}' is not the same in both runs", name));
   }
   estimate_shifts();
   conclude(policy_, result_);
