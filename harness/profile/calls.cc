@@ -15,17 +15,15 @@ constexpr std::uint32_t kRoundCount = 200;
 constexpr std::uint32_t kObjectCount = 20;
 constexpr std::uint64_t kSmallBytes = 4096;
 
-void check(cudaError_t error) { ALLOCMARK_CUDA_CHECK(error); }
-
 // Streams, events and a block for the calls, given back at the end.
 struct Objects {
   Objects() {
-    check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-    check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
-    check(cudaMalloc(&block, kSmallBytes));
+    ALLOCMARK_CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    ALLOCMARK_CUDA_CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+    ALLOCMARK_CUDA_CHECK(cudaMalloc(&block, kSmallBytes));
     int device = 0;
-    check(cudaGetDevice(&device));
-    check(cudaDeviceGetDefaultMemPool(&pool, device));
+    ALLOCMARK_CUDA_CHECK(cudaGetDevice(&device));
+    ALLOCMARK_CUDA_CHECK(cudaDeviceGetDefaultMemPool(&pool, device));
   }
   ~Objects() {
     (void)cudaFree(block);
@@ -46,61 +44,70 @@ void ask(const BlockSetup& setup, const Objects& objects) {
   const auto add = [&](const char* cost, auto&& call) { setup.out.add(cost, 0, setup.time(call)); };
   int number = 0;
   int device = 0;
-  check(cudaGetDevice(&device));
-  add("cudaGetDevice", [&] { check(cudaGetDevice(&number)); });
-  add("cudaSetDevice", [&] { check(cudaSetDevice(device)); });
+  ALLOCMARK_CUDA_CHECK(cudaGetDevice(&device));
+  add("cudaGetDevice", [&] { ALLOCMARK_CUDA_CHECK(cudaGetDevice(&number)); });
+  add("cudaSetDevice", [&] { ALLOCMARK_CUDA_CHECK(cudaSetDevice(device)); });
   add("cudaGetLastError", [&] { (void)cudaGetLastError(); });
-  add("cudaDeviceGetAttribute",
-      [&] { check(cudaDeviceGetAttribute(&number, cudaDevAttrMultiProcessorCount, device)); });
+  add("cudaDeviceGetAttribute", [&] {
+    ALLOCMARK_CUDA_CHECK(cudaDeviceGetAttribute(&number, cudaDevAttrMultiProcessorCount, device));
+  });
   cudaDeviceProp properties{};
-  add("cudaGetDeviceProperties", [&] { check(cudaGetDeviceProperties(&properties, device)); });
+  add("cudaGetDeviceProperties",
+      [&] { ALLOCMARK_CUDA_CHECK(cudaGetDeviceProperties(&properties, device)); });
   cudaPointerAttributes pointer{};
   add("cudaPointerGetAttributes",
-      [&] { check(cudaPointerGetAttributes(&pointer, objects.block)); });
+      [&] { ALLOCMARK_CUDA_CHECK(cudaPointerGetAttributes(&pointer, objects.block)); });
   std::uint64_t threshold_bytes = 0;
   add("cudaMemPoolGetAttribute", [&] {
-    check(cudaMemPoolGetAttribute(objects.pool, cudaMemPoolAttrReleaseThreshold, &threshold_bytes));
+    ALLOCMARK_CUDA_CHECK(
+        cudaMemPoolGetAttribute(objects.pool, cudaMemPoolAttrReleaseThreshold, &threshold_bytes));
   });
   add("cudaMemPoolSetAttribute", [&] {
-    check(cudaMemPoolSetAttribute(objects.pool, cudaMemPoolAttrReleaseThreshold, &threshold_bytes));
+    ALLOCMARK_CUDA_CHECK(
+        cudaMemPoolSetAttribute(objects.pool, cudaMemPoolAttrReleaseThreshold, &threshold_bytes));
   });
-  add("cudaMemPoolTrimTo", [&] { check(cudaMemPoolTrimTo(objects.pool, 0)); });
+  add("cudaMemPoolTrimTo", [&] { ALLOCMARK_CUDA_CHECK(cudaMemPoolTrimTo(objects.pool, 0)); });
   std::size_t free_bytes = 0;
   std::size_t total_bytes = 0;
-  add("cudaMemGetInfo", [&] { check(cudaMemGetInfo(&free_bytes, &total_bytes)); });
+  add("cudaMemGetInfo", [&] { ALLOCMARK_CUDA_CHECK(cudaMemGetInfo(&free_bytes, &total_bytes)); });
 }
 
 // One round over the calls about streams and events whose work is done.
 void order(const BlockSetup& setup, const Objects& objects) {
   const auto add = [&](const char* cost, auto&& call) { setup.out.add(cost, 0, setup.time(call)); };
   cudaEvent_t event = nullptr;
-  add("cudaEventCreate", [&] { check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming)); });
-  add("cudaMemsetAsync",
-      [&] { check(cudaMemsetAsync(objects.block, 0, kSmallBytes, objects.stream)); });
-  check(cudaStreamSynchronize(objects.stream));
-  add("cudaStreamSynchronize", [&] { check(cudaStreamSynchronize(objects.stream)); });
+  add("cudaEventCreate",
+      [&] { ALLOCMARK_CUDA_CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming)); });
+  add("cudaMemsetAsync", [&] {
+    ALLOCMARK_CUDA_CHECK(cudaMemsetAsync(objects.block, 0, kSmallBytes, objects.stream));
+  });
+  ALLOCMARK_CUDA_CHECK(cudaStreamSynchronize(objects.stream));
+  add("cudaStreamSynchronize",
+      [&] { ALLOCMARK_CUDA_CHECK(cudaStreamSynchronize(objects.stream)); });
   add("launch", [&] { setup.work.launch(objects.stream, 0); });
-  check(cudaStreamSynchronize(objects.stream));
-  add("cudaEventRecord", [&] { check(cudaEventRecord(event, objects.stream)); });
-  check(cudaDeviceSynchronize());
-  add("cudaEventQuery", [&] { check(cudaEventQuery(event)); });
-  add("cudaEventSynchronize", [&] { check(cudaEventSynchronize(event)); });
-  add("cudaStreamWaitEvent", [&] { check(cudaStreamWaitEvent(objects.stream, event, 0)); });
-  check(cudaDeviceSynchronize());
-  add("cudaStreamQuery", [&] { check(cudaStreamQuery(objects.stream)); });
-  add("cudaDeviceSynchronize", [&] { check(cudaDeviceSynchronize()); });
-  add("cudaEventDestroy", [&] { check(cudaEventDestroy(event)); });
+  ALLOCMARK_CUDA_CHECK(cudaStreamSynchronize(objects.stream));
+  add("cudaEventRecord", [&] { ALLOCMARK_CUDA_CHECK(cudaEventRecord(event, objects.stream)); });
+  ALLOCMARK_CUDA_CHECK(cudaDeviceSynchronize());
+  add("cudaEventQuery", [&] { ALLOCMARK_CUDA_CHECK(cudaEventQuery(event)); });
+  add("cudaEventSynchronize", [&] { ALLOCMARK_CUDA_CHECK(cudaEventSynchronize(event)); });
+  add("cudaStreamWaitEvent",
+      [&] { ALLOCMARK_CUDA_CHECK(cudaStreamWaitEvent(objects.stream, event, 0)); });
+  ALLOCMARK_CUDA_CHECK(cudaDeviceSynchronize());
+  add("cudaStreamQuery", [&] { ALLOCMARK_CUDA_CHECK(cudaStreamQuery(objects.stream)); });
+  add("cudaDeviceSynchronize", [&] { ALLOCMARK_CUDA_CHECK(cudaDeviceSynchronize()); });
+  add("cudaEventDestroy", [&] { ALLOCMARK_CUDA_CHECK(cudaEventDestroy(event)); });
 }
 
 void measure_streams(const BlockSetup& setup) {
   std::array<cudaStream_t, kObjectCount> streams{};
   for (cudaStream_t& stream : streams) {
     setup.out.add("cudaStreamCreate", 0, setup.time([&] {
-      check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+      ALLOCMARK_CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     }));
   }
   for (cudaStream_t stream : streams) {
-    setup.out.add("cudaStreamDestroy", 0, setup.time([&] { check(cudaStreamDestroy(stream)); }));
+    setup.out.add("cudaStreamDestroy", 0,
+                  setup.time([&] { ALLOCMARK_CUDA_CHECK(cudaStreamDestroy(stream)); }));
   }
 }
 
@@ -118,9 +125,9 @@ void measure_quick_calls(const BlockSetup& setup) {
 void measure_unfinished(const BlockSetup& setup) {
   const Objects objects;
   setup.work.launch_gated(objects.stream);
-  check(cudaEventRecord(objects.event, objects.stream));
+  ALLOCMARK_CUDA_CHECK(cudaEventRecord(objects.event, objects.stream));
   const auto expect_not_ready = [](cudaError_t error) {
-    if (error != cudaErrorNotReady) check(error);
+    if (error != cudaErrorNotReady) ALLOCMARK_CUDA_CHECK(error);
   };
   for (std::uint32_t i = 0; i < kRoundCount; ++i) {
     const std::uint64_t event_ns =

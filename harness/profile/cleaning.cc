@@ -21,8 +21,6 @@ constexpr std::uint64_t kDelayNsMax = 64'000'000;
 constexpr int kStepCount = 9;
 constexpr std::size_t kTryCount = 3;
 
-void check(cudaError_t error) { ALLOCMARK_CUDA_CHECK(error); }
-
 struct Answer {
   std::uint64_t free_ns = 0;     // how long the free took
   std::uint64_t request_ns = 0;  // and the request after it
@@ -31,19 +29,19 @@ struct Answer {
 // Frees a block of that size and asks for it again after a delay.
 Answer ask_again(const BlockSetup& setup, std::uint64_t size_bytes, std::uint64_t delay_ns) {
   void* block = nullptr;
-  check(cudaMalloc(&block, size_bytes));
+  ALLOCMARK_CUDA_CHECK(cudaMalloc(&block, size_bytes));
   setup.work.launch(nullptr, kDelayNsMax);  // all is clean after it
-  check(cudaDeviceSynchronize());
+  ALLOCMARK_CUDA_CHECK(cudaDeviceSynchronize());
   Answer answer;
-  answer.free_ns = setup.time([&] { check(cudaFree(block)); });
+  answer.free_ns = setup.time([&] { ALLOCMARK_CUDA_CHECK(cudaFree(block)); });
   if (delay_ns > 0) {
     setup.work.launch(nullptr, delay_ns);
-    check(cudaDeviceSynchronize());
+    ALLOCMARK_CUDA_CHECK(cudaDeviceSynchronize());
   }
-  answer.request_ns = setup.time([&] { check(cudaMalloc(&block, size_bytes)); });
-  check(cudaFree(block));
+  answer.request_ns = setup.time([&] { ALLOCMARK_CUDA_CHECK(cudaMalloc(&block, size_bytes)); });
+  ALLOCMARK_CUDA_CHECK(cudaFree(block));
   setup.work.launch(nullptr, kDelayNsMax);
-  check(cudaDeviceSynchronize());
+  ALLOCMARK_CUDA_CHECK(cudaDeviceSynchronize());
   return answer;
 }
 

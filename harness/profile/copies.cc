@@ -13,24 +13,22 @@ namespace {
 
 constexpr std::uint32_t kCopyCount = 5;
 
-void check(cudaError_t error) { ALLOCMARK_CUDA_CHECK(error); }
-
 void measure_host_copies(const BlockSetup& setup) {
   const std::uint64_t largest_bytes = 64 * kMiB;
   std::vector<char> host(largest_bytes);
   void* device = nullptr;
-  check(cudaMalloc(&device, largest_bytes));
+  ALLOCMARK_CUDA_CHECK(cudaMalloc(&device, largest_bytes));
   for (const std::uint64_t size_bytes : {4 * kKiB, kMiB, largest_bytes}) {
     for (std::uint32_t i = 0; i < kCopyCount; ++i) {
       setup.out.add("cudaMemcpy.host_to_device", size_bytes, setup.time([&] {
-        check(cudaMemcpy(device, host.data(), size_bytes, cudaMemcpyHostToDevice));
+        ALLOCMARK_CUDA_CHECK(cudaMemcpy(device, host.data(), size_bytes, cudaMemcpyHostToDevice));
       }));
       setup.out.add("cudaMemcpy.device_to_host", size_bytes, setup.time([&] {
-        check(cudaMemcpy(host.data(), device, size_bytes, cudaMemcpyDeviceToHost));
+        ALLOCMARK_CUDA_CHECK(cudaMemcpy(host.data(), device, size_bytes, cudaMemcpyDeviceToHost));
       }));
     }
   }
-  check(cudaFree(device));
+  ALLOCMARK_CUDA_CHECK(cudaFree(device));
 }
 
 // Timed with the call that starts it and the synchronisation that ends it; profile.cc takes these
@@ -39,22 +37,23 @@ void measure_device_copies(const BlockSetup& setup) {
   const std::uint64_t largest_bytes = setup.time.simulated() ? 16 * kMiB : kGiB;
   void* to = nullptr;
   void* from = nullptr;
-  check(cudaMalloc(&to, largest_bytes));
-  check(cudaMalloc(&from, largest_bytes));
+  ALLOCMARK_CUDA_CHECK(cudaMalloc(&to, largest_bytes));
+  ALLOCMARK_CUDA_CHECK(cudaMalloc(&from, largest_bytes));
   for (const std::uint64_t size_bytes : {kMiB, largest_bytes}) {
     for (std::uint32_t i = 0; i < kCopyCount; ++i) {
       setup.out.add("cudaMemset.on_device", size_bytes, setup.time([&] {
-        check(cudaMemsetAsync(to, 0, size_bytes, nullptr));
-        check(cudaStreamSynchronize(nullptr));
+        ALLOCMARK_CUDA_CHECK(cudaMemsetAsync(to, 0, size_bytes, nullptr));
+        ALLOCMARK_CUDA_CHECK(cudaStreamSynchronize(nullptr));
       }));
       setup.out.add("cudaMemcpy.on_device", size_bytes, setup.time([&] {
-        check(cudaMemcpyAsync(to, from, size_bytes, cudaMemcpyDeviceToDevice, nullptr));
-        check(cudaStreamSynchronize(nullptr));
+        ALLOCMARK_CUDA_CHECK(
+            cudaMemcpyAsync(to, from, size_bytes, cudaMemcpyDeviceToDevice, nullptr));
+        ALLOCMARK_CUDA_CHECK(cudaStreamSynchronize(nullptr));
       }));
     }
   }
-  check(cudaFree(from));
-  check(cudaFree(to));
+  ALLOCMARK_CUDA_CHECK(cudaFree(from));
+  ALLOCMARK_CUDA_CHECK(cudaFree(to));
 }
 
 void measure_pinned_memory(const BlockSetup& setup) {
@@ -62,8 +61,9 @@ void measure_pinned_memory(const BlockSetup& setup) {
     for (std::uint32_t i = 0; i < kCopyCount; ++i) {
       void* host = nullptr;
       setup.out.add("cudaMallocHost", size_bytes,
-                    setup.time([&] { check(cudaMallocHost(&host, size_bytes)); }));
-      setup.out.add("cudaFreeHost", size_bytes, setup.time([&] { check(cudaFreeHost(host)); }));
+                    setup.time([&] { ALLOCMARK_CUDA_CHECK(cudaMallocHost(&host, size_bytes)); }));
+      setup.out.add("cudaFreeHost", size_bytes,
+                    setup.time([&] { ALLOCMARK_CUDA_CHECK(cudaFreeHost(host)); }));
     }
   }
 }

@@ -7,19 +7,16 @@
 #include "allocators/cuda/cuda_check.h"
 #include "base/bytes.h"
 #include "base/error.h"
+#include "harness/simcuda/core/units.h"
 
 namespace allocmark {
 namespace {
 
-constexpr std::uint64_t kPageBytes = 2 * kMiB;
-constexpr std::uint64_t kChunkBytes = 32 * kMiB;
 // Ids above the last known attribute answer with an error, which is how their number is found.
 constexpr int kAttributeIdMax = 200;
 constexpr int kLimitIdMax = 16;
 // An H200 gives one page less than the whole pages that are free; more is not to be expected.
 constexpr std::uint64_t kPageTryCountMax = 64;
-
-void check(cudaError_t error) { ALLOCMARK_CUDA_CHECK(error); }
 
 // The functions of NVML that are needed, by the types of its documentation.
 class Nvml {
@@ -80,12 +77,12 @@ class Nvml {
 
 std::uint64_t find_page_limit(std::uint64_t free_bytes) {
   for (std::uint64_t less = 0; less < kPageTryCountMax; ++less) {
-    const std::uint64_t pages = free_bytes / kPageBytes - less;
+    const std::uint64_t pages = free_bytes / simcuda::kPageBytes - less;
     void* block = nullptr;
-    const cudaError_t error = cudaMalloc(&block, pages * kPageBytes);
+    const cudaError_t error = cudaMalloc(&block, pages * simcuda::kPageBytes);
     if (is_out_of_memory(error)) continue;
-    check(error);
-    check(cudaFree(block));
+    ALLOCMARK_CUDA_CHECK(error);
+    ALLOCMARK_CUDA_CHECK(cudaFree(block));
     return pages;
   }
   throw EnvironmentError({.what = "the device gives much less memory than it says it has free",
@@ -101,18 +98,18 @@ std::uint64_t find_chunk_limit(int device) {
   properties.location.type = cudaMemLocationTypeDevice;
   properties.location.id = device;
   cudaMemPool_t pool = nullptr;
-  check(cudaMemPoolCreate(&pool, &properties));
+  ALLOCMARK_CUDA_CHECK(cudaMemPoolCreate(&pool, &properties));
   std::vector<void*> blocks;
   cudaError_t error = cudaSuccess;
   while (error == cudaSuccess) {
     void* block = nullptr;
-    error = cudaMallocFromPoolAsync(&block, kChunkBytes, pool, nullptr);
+    error = cudaMallocFromPoolAsync(&block, simcuda::kChunkBytes, pool, nullptr);
     if (error == cudaSuccess) blocks.push_back(block);
   }
-  if (!is_out_of_memory(error)) check(error);
-  for (void* block : blocks) check(cudaFreeAsync(block, nullptr));
-  check(cudaStreamSynchronize(nullptr));
-  check(cudaMemPoolDestroy(pool));
+  if (!is_out_of_memory(error)) ALLOCMARK_CUDA_CHECK(error);
+  for (void* block : blocks) ALLOCMARK_CUDA_CHECK(cudaFreeAsync(block, nullptr));
+  ALLOCMARK_CUDA_CHECK(cudaStreamSynchronize(nullptr));
+  ALLOCMARK_CUDA_CHECK(cudaMemPoolDestroy(pool));
   return blocks.size();
 }
 
@@ -120,18 +117,18 @@ std::uint64_t find_chunk_limit(int device) {
 
 DeviceFacts find_device_facts() {
   DeviceFacts facts;
-  check(cudaFree(nullptr));
+  ALLOCMARK_CUDA_CHECK(cudaFree(nullptr));
   std::size_t free_bytes = 0;
   std::size_t total_bytes = 0;
-  check(cudaMemGetInfo(&free_bytes, &total_bytes));
+  ALLOCMARK_CUDA_CHECK(cudaMemGetInfo(&free_bytes, &total_bytes));
   facts.free_bytes_initial = free_bytes;
   facts.total_bytes = total_bytes;
   int device = 0;
-  check(cudaGetDevice(&device));
+  ALLOCMARK_CUDA_CHECK(cudaGetDevice(&device));
   cudaDeviceProp properties{};
-  check(cudaGetDeviceProperties(&properties, device));
+  ALLOCMARK_CUDA_CHECK(cudaGetDeviceProperties(&properties, device));
   facts.name = properties.name;
-  check(cudaDriverGetVersion(&facts.cuda_version));
+  ALLOCMARK_CUDA_CHECK(cudaDriverGetVersion(&facts.cuda_version));
   for (int id = 1; id <= kAttributeIdMax; ++id) {
     int value = 0;
     if (cudaDeviceGetAttribute(&value, static_cast<cudaDeviceAttr>(id), device) == cudaSuccess) {

@@ -14,11 +14,10 @@
 #include "harness/profile/blocks.h"
 #include "harness/profile/program.h"
 #include "harness/replay/ballast.h"
+#include "harness/simcuda/core/units.h"
 
 namespace allocmark {
 namespace {
-
-constexpr std::uint64_t kPageBytes = 2 * kMiB;
 
 // One program and what its calls do on this device: the same every time, since placement follows
 // from the sequence alone.
@@ -27,9 +26,7 @@ struct KnownProgram {
   std::vector<bool> moves_pages;  // by step: the device's free memory changes
 };
 
-void check(cudaError_t error) { ALLOCMARK_CUDA_CHECK(error); }
-
-KnownProgram ask(std::string_view name) {
+KnownProgram ask_heap(std::string_view name) {
   KnownProgram known{.program = load_program(name), .moves_pages = {}};
   std::vector<void*> blocks(known.program.slot_count);
   // Twice: the first time starts on a heap that nobody has used.
@@ -37,8 +34,8 @@ KnownProgram ask(std::string_view name) {
     known.moves_pages.clear();
     for (const ProgramStep& step : known.program.steps) {
       const std::uint64_t before_bytes = device_free_bytes();
-      check(step.is_free ? cudaFree(blocks[step.slot])
-                         : cudaMalloc(&blocks[step.slot], step.size_bytes));
+      ALLOCMARK_CUDA_CHECK(step.is_free ? cudaFree(blocks[step.slot])
+                                        : cudaMalloc(&blocks[step.slot], step.size_bytes));
       known.moves_pages.push_back(device_free_bytes() != before_bytes);
     }
   }
@@ -51,9 +48,9 @@ std::vector<std::uint64_t> run_timed(const Program& program, const DriverTimer& 
   durations_ns.reserve(program.steps.size());
   for (const ProgramStep& step : program.steps) {
     void*& block = blocks[step.slot];
-    durations_ns.push_back(step.is_free ? time([&] { check(cudaFree(block)); }) : time([&] {
-      check(cudaMalloc(&block, step.size_bytes));
-    }));
+    durations_ns.push_back(
+        step.is_free ? time([&] { ALLOCMARK_CUDA_CHECK(cudaFree(block)); })
+                     : time([&] { ALLOCMARK_CUDA_CHECK(cudaMalloc(&block, step.size_bytes)); }));
   }
   return durations_ns;
 }
@@ -67,14 +64,14 @@ std::uint64_t row_size(std::uint64_t size_bytes) {
 }
 
 std::uint64_t whole_pages(std::uint64_t size_bytes) {
-  return (size_bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
+  return (size_bytes + simcuda::kPageBytes - 1) / simcuda::kPageBytes * simcuda::kPageBytes;
 }
 
 // Which call in a row it is that a slab serves; the simulated device counts alike.
 constexpr std::uint64_t kQuickCallsMax = 8;
 
 // A request that had to wait for memory to be cleared is another cost (cleaning.cc).
-constexpr std::uint64_t kWaitNsMin = 3'000'000;
+constexpr std::uint64_t kCleaningNsMin = 3'000'000;
 
 void replay(const BlockSetup& setup, const KnownProgram& known, std::uint64_t level) {
   const std::vector<std::uint64_t> durations_ns = run_timed(known.program, setup.time);
@@ -90,18 +87,18 @@ void replay(const BlockSetup& setup, const KnownProgram& known, std::uint64_t le
     quick_calls = 0;
     if (step.is_free) {
       setup.out.add({"cudaFree", level}, row_size(whole_pages(step.size_bytes)), durations_ns[i]);
-    } else if (durations_ns[i] < kWaitNsMin) {
+    } else if (durations_ns[i] < kCleaningNsMin) {
       setup.out.add({"cudaMalloc", level}, row_size(step.size_bytes), durations_ns[i]);
     }
   }
 }
 
 const KnownProgram& small_program() {
-  static const KnownProgram known = ask(kSmallProgramName);
+  static const KnownProgram known = ask_heap(kSmallProgramName);
   return known;
 }
 const KnownProgram& large_program() {
-  static const KnownProgram known = ask(kLargeProgramName);
+  static const KnownProgram known = ask_heap(kLargeProgramName);
   return known;
 }
 
@@ -113,17 +110,17 @@ constexpr std::uint64_t kCleaningNs = 600'000'000;
 // Requests that fail because the device is full, in the sizes that large requests have.
 void measure_failures(const BlockSetup& setup) {
   void* rest = nullptr;
-  check(cudaMalloc(&rest, kFullLeftBytes - kGiB / 2));
+  ALLOCMARK_CUDA_CHECK(cudaMalloc(&rest, kFullLeftBytes - kGiB / 2));
   for (const std::uint64_t size_bytes : {kGiB, 2 * kGiB}) {
     for (int i = 0; i < 3; ++i) {
       void* block = nullptr;
       cudaError_t error = cudaSuccess;
       const std::uint64_t duration_ns = setup.time([&] { error = cudaMalloc(&block, size_bytes); });
-      if (!is_out_of_memory(error)) check(error);
+      if (!is_out_of_memory(error)) ALLOCMARK_CUDA_CHECK(error);
       setup.out.add("cudaMalloc.out_of_memory", 0, duration_ns);
     }
   }
-  check(cudaFree(rest));
+  ALLOCMARK_CUDA_CHECK(cudaFree(rest));
 }
 
 void run_full(const BlockSetup& setup) {
@@ -133,7 +130,7 @@ void run_full(const BlockSetup& setup) {
   measure_pool_programs(setup, level);
   // What was given back is cleared now.
   setup.work.launch(nullptr, kCleaningNs / 4);
-  check(cudaDeviceSynchronize());
+  ALLOCMARK_CUDA_CHECK(cudaDeviceSynchronize());
   replay(setup, small_program(), level);
   replay(setup, large_program(), level);
   measure_failures(setup);
@@ -154,10 +151,10 @@ void measure_full_device(const BlockSetup& setup) {
   // What held the memory back is cleared now, and would disturb the next block; so would the first
   // large request after it, which takes tens of milliseconds on an H200.
   setup.work.launch(nullptr, kCleaningNs);
-  check(cudaDeviceSynchronize());
+  ALLOCMARK_CUDA_CHECK(cudaDeviceSynchronize());
   void* block = nullptr;
-  check(cudaMalloc(&block, 16 * kGiB));
-  check(cudaFree(block));
+  ALLOCMARK_CUDA_CHECK(cudaMalloc(&block, 16 * kGiB));
+  ALLOCMARK_CUDA_CHECK(cudaFree(block));
 }
 
 void measure_large_blocks(const BlockSetup& setup) {
@@ -167,9 +164,9 @@ void measure_large_blocks(const BlockSetup& setup) {
     for (std::uint64_t i = 0; i < count; ++i) {
       void* block = nullptr;
       setup.out.add({"cudaMalloc", kSmallProgramBytes}, size_bytes,
-                    setup.time([&] { check(cudaMalloc(&block, size_bytes)); }));
+                    setup.time([&] { ALLOCMARK_CUDA_CHECK(cudaMalloc(&block, size_bytes)); }));
       setup.out.add({"cudaFree", kSmallProgramBytes}, size_bytes,
-                    setup.time([&] { check(cudaFree(block)); }));
+                    setup.time([&] { ALLOCMARK_CUDA_CHECK(cudaFree(block)); }));
     }
   }
 }

@@ -15,13 +15,10 @@
 #include "harness/profile/blocks.h"
 #include "harness/profile/pool_program.h"
 #include "harness/replay/ballast.h"
+#include "harness/simcuda/core/units.h"
 
 namespace allocmark {
 namespace {
-
-constexpr std::uint64_t kChunkBytes = 32 * kMiB;
-
-void check(cudaError_t error) { ALLOCMARK_CUDA_CHECK(error); }
 
 // A pool of our own, and a stream to use it on: the device's default pool stays as it is.
 class Pool {
@@ -30,11 +27,11 @@ class Pool {
     cudaMemPoolProps properties{};
     properties.allocType = cudaMemAllocationTypePinned;
     properties.location.type = cudaMemLocationTypeDevice;
-    check(cudaGetDevice(&properties.location.id));
-    check(cudaMemPoolCreate(&pool_, &properties));
-    check(
+    ALLOCMARK_CUDA_CHECK(cudaGetDevice(&properties.location.id));
+    ALLOCMARK_CUDA_CHECK(cudaMemPoolCreate(&pool_, &properties));
+    ALLOCMARK_CUDA_CHECK(
         cudaMemPoolSetAttribute(pool_, cudaMemPoolAttrReleaseThreshold, &release_threshold_bytes));
-    check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+    ALLOCMARK_CUDA_CHECK(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
   }
   ~Pool() {
     (void)cudaStreamSynchronize(stream_);
@@ -46,15 +43,16 @@ class Pool {
 
   [[nodiscard]] void* allocate(std::uint64_t size_bytes) {
     void* block = nullptr;
-    check(cudaMallocFromPoolAsync(&block, size_bytes, pool_, stream_));
+    ALLOCMARK_CUDA_CHECK(cudaMallocFromPoolAsync(&block, size_bytes, pool_, stream_));
     return block;
   }
-  void free(void* block) { check(cudaFreeAsync(block, stream_)); }
-  void synchronize() { check(cudaStreamSynchronize(stream_)); }
+  void free(void* block) { ALLOCMARK_CUDA_CHECK(cudaFreeAsync(block, stream_)); }
+  void synchronize() { ALLOCMARK_CUDA_CHECK(cudaStreamSynchronize(stream_)); }
   [[nodiscard]] std::uint64_t chunk_count() const {
     std::uint64_t reserved_bytes = 0;
-    check(cudaMemPoolGetAttribute(pool_, cudaMemPoolAttrReservedMemCurrent, &reserved_bytes));
-    return reserved_bytes / kChunkBytes;
+    ALLOCMARK_CUDA_CHECK(
+        cudaMemPoolGetAttribute(pool_, cudaMemPoolAttrReservedMemCurrent, &reserved_bytes));
+    return reserved_bytes / simcuda::kChunkBytes;
   }
 
  private:
@@ -63,7 +61,7 @@ class Pool {
 };
 
 // Gives everything back at a synchronisation, as the default pool does.
-PoolProgram ask(std::string_view name) {
+PoolProgram ask_pool(std::string_view name) {
   Program program = load_program(name);
   Pool pool(0);
   std::vector<void*> blocks(program.slot_count);
@@ -83,7 +81,7 @@ PoolProgram ask(std::string_view name) {
 const PoolProgram& known_program(std::string_view name) {
   static std::map<std::string_view, PoolProgram> known;
   const auto found = known.find(name);
-  return found != known.end() ? found->second : known.emplace(name, ask(name)).first->second;
+  return found != known.end() ? found->second : known.emplace(name, ask_pool(name)).first->second;
 }
 
 // Requests that are served at once by how many free blocks there are, chunks by bytes in use.
@@ -113,13 +111,14 @@ void measure_objects(const BlockSetup& setup) {
   cudaMemPoolProps properties{};
   properties.allocType = cudaMemAllocationTypePinned;
   properties.location.type = cudaMemLocationTypeDevice;
-  check(cudaGetDevice(&properties.location.id));
+  ALLOCMARK_CUDA_CHECK(cudaGetDevice(&properties.location.id));
   constexpr std::uint32_t kPoolCount = 5;
   for (std::uint32_t i = 0; i < kPoolCount; ++i) {
     cudaMemPool_t pool = nullptr;
     setup.out.add("cudaMemPoolCreate", 0,
-                  setup.time([&] { check(cudaMemPoolCreate(&pool, &properties)); }));
-    setup.out.add("cudaMemPoolDestroy", 0, setup.time([&] { check(cudaMemPoolDestroy(pool)); }));
+                  setup.time([&] { ALLOCMARK_CUDA_CHECK(cudaMemPoolCreate(&pool, &properties)); }));
+    setup.out.add("cudaMemPoolDestroy", 0,
+                  setup.time([&] { ALLOCMARK_CUDA_CHECK(cudaMemPoolDestroy(pool)); }));
   }
 }
 
@@ -133,9 +132,9 @@ void measure_release(const BlockSetup& setup) {
   const std::uint64_t free_bytes = device_free_bytes();
   Pool pool(0);
   for (const Amount& amount : kAmounts) {
-    if (amount.chunk_count * kChunkBytes > free_bytes / 2) return;
+    if (amount.chunk_count * simcuda::kChunkBytes > free_bytes / 2) return;
     for (std::uint32_t i = 0; i < amount.repeat_count; ++i) {
-      void* const block = pool.allocate(amount.chunk_count * kChunkBytes);
+      void* const block = pool.allocate(amount.chunk_count * simcuda::kChunkBytes);
       const bool taken = pool.chunk_count() == amount.chunk_count;
       pool.free(block);
       const std::uint64_t duration_ns = setup.time([&] { pool.synchronize(); });

@@ -27,7 +27,9 @@ std::uint64_t number_of(const Parameters& parts, std::string_view key) {
 [[noreturn]] void refuse_job(const std::string& text, const std::string& got) {
   throw UsageError({.what = "this workload does not say what its ranks are",
                     .where = text,
-                    .wanted = "a train workload with dp, tp or pp above 1 and without rank",
+                    .wanted =
+                        "a train workload with dp, tp or pp above 1, or an infer workload with "
+                        "tp above 1, without rank",
                     .got = got,
                     .next = "give a workload for each rank, or a job, as: "
                             "train:gpt2-124m,batch=4,dp=4,fsdp=2"});
@@ -36,7 +38,8 @@ std::uint64_t number_of(const Parameters& parts, std::string_view key) {
 std::vector<RankSpec> ranks_of_job(const std::string& text, const JobWords& words) {
   const std::string definition = define_workload_with_kernels(text);
   const std::string& defined = definition.empty() ? text : definition;
-  if (!defined.starts_with("train:") || defined.find(' ') != std::string::npos) {
+  const bool has_ranks = defined.starts_with("train:") || defined.starts_with("infer:");
+  if (!has_ranks || defined.find(' ') != std::string::npos) {
     (void)open_workload_with_kernels(text, 1);  // says more where there is no such workload
     refuse_job(text, "another workload");
   }

@@ -153,7 +153,11 @@ class Stop {
   }
   [[nodiscard]] Interleaving result() {
     const std::lock_guard lock(mutex_);
-    return {.stopped = stands_, .place = place_, .failed_calls = failed_calls_};
+    Interleaving result;
+    result.stopped = stands_;
+    result.place = place_;
+    result.failed_calls = failed_calls_;
+    return result;
   }
 
  private:

@@ -158,7 +158,7 @@ Var Transformer::llama_attention(const LayerWeights& own, std::size_t index, con
   }
   cache(index, &key, &value);
   Var out = attend(query, key, value, weights);
-  out = out_of_parallel(linear(tape_, std::move(out), rows, with_bias(own.output)));
+  out = out_of_layer(linear(tape_, std::move(out), rows, with_bias(own.output)));
   query.drop();
   key.drop();
   value.drop();
@@ -240,12 +240,13 @@ Var Transformer::llama_layer(const LayerWeights& own, std::size_t index, Var hid
   hidden = into_parallel(rms_norm(hidden, own.second_norm));
   if (setup_.model.expert_count > 0) {
     hidden = mixtral_mlp(own, index, hidden);
+    if (setup_.head_ranks > 1) hidden = out_of_layer(std::move(hidden));
   } else {
     Var gate = linear(tape_, hidden, rows, with_bias(own.gate));
     gate = activation_of_input(tape_, std::move(gate));
     Var up = linear(tape_, hidden, rows, with_bias(own.up));
     Var product = multiply(tape_, std::move(gate), std::move(up));
-    hidden = out_of_parallel(linear(tape_, std::move(product), rows, with_bias(own.down)));
+    hidden = out_of_layer(linear(tape_, std::move(product), rows, with_bias(own.down)));
   }
   hidden = add(tape_, residual, std::move(hidden));
   residual.drop();

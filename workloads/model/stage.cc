@@ -20,6 +20,11 @@ Var Transformer::out_of_parallel(Var partial) {
   return sum_over_ranks(tape_, std::move(partial), group);
 }
 
+Var Transformer::out_of_layer(Var partial) {
+  if (setup_.head_ranks == 1) return out_of_parallel(std::move(partial));
+  return sum_over_ranks(tape_, std::move(partial), {.ranks = setup_.head_ranks, .in_place = true});
+}
+
 Var Transformer::enter(Var hidden) {
   if (megatron_) return hidden;
   const Var raw = tape_.make(setup_.sequence, 8);

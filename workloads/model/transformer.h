@@ -135,6 +135,8 @@ class Transformer {
   [[nodiscard]] std::size_t add_weight_and_bias(std::uint64_t in, std::uint64_t out);
   [[nodiscard]] Var into_parallel(Var hidden);
   [[nodiscard]] Var out_of_parallel(Var partial);
+  // The same at the end of attention and of the MLP, where ranks that infer sum in place.
+  [[nodiscard]] Var out_of_layer(Var partial);
   [[nodiscard]] Var attend_core(const Var& query, Var key, Var value, Var* weights);
   [[nodiscard]] LinearWeights with_bias(std::size_t weight) const;
   [[nodiscard]] LinearWeights projection(std::size_t weight) const;  // to query, key or value

@@ -139,6 +139,9 @@ InferConfig read_infer_config(Parameters& parameters) {
     }
   }
   setup.kernels = read_switch(parameters, "kernels", false);
+  // All ranks do the same; a job names them.
+  (void)parameters.number("rank", {.preset = 0, .lowest = 0, .highest = setup.head_ranks - 1});
+  read_meetings(parameters, setup.head_ranks, &setup);
   config.request_count =
       parameters.number("requests", {.preset = 64, .lowest = 1, .highest = 1'000'000'000});
   config.batch_max = parameters.number("batch", {.preset = 8, .lowest = 1, .highest = 4096});

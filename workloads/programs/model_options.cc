@@ -140,6 +140,12 @@ std::uint64_t read_tensor_ranks(Parameters& parameters, ModelShape* model) {
   return ranks;
 }
 
+void read_meetings(Parameters& parameters, std::uint64_t rank_count, TransformerSetup* setup) {
+  setup->meetings = read_switch(parameters, "collectives", false);
+  if (!setup->meetings || rank_count > 1) return;
+  parameters.refuse_value("collectives", "0 where there is one rank: it meets nobody", 1);
+}
+
 bool read_switch(Parameters& parameters, const char* key, bool preset) {
   return parameters.number(key, {.preset = preset ? 1u : 0u, .lowest = 0, .highest = 1}) == 1;
 }

@@ -24,6 +24,10 @@ void read_experts(Parameters& parameters, std::uint64_t token_count, Transformer
 // and experts' inner layers are shared; says by how many ranks.
 [[nodiscard]] std::uint64_t read_tensor_ranks(Parameters& parameters, ModelShape* model);
 
+// Marks where one of `rank_count` ranks meets the others (key collectives). Read last of what says
+// how many there are.
+void read_meetings(Parameters& parameters, std::uint64_t rank_count, TransformerSetup* setup);
+
 // A key that is 0 or 1.
 [[nodiscard]] bool read_switch(Parameters& parameters, const char* key, bool preset);
 

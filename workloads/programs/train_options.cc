@@ -348,10 +348,7 @@ TrainConfig read_train_config(Parameters& parameters) {
   read_attention(parameters, &config);
   setup.kernels = read_switch(parameters, "kernels", false);
   const ParallelSetup& parallel = setup.parallel;
-  setup.meetings = read_switch(parameters, "collectives", false);
-  if (setup.meetings && parallel.tensor * parallel.data * parallel.pipeline == 1) {
-    parameters.refuse_value("collectives", "0 where there is one rank: it meets nobody", 1);
-  }
+  read_meetings(parameters, parallel.tensor * parallel.data * parallel.pipeline, &setup);
   read_model_state(parameters, &config);
   read_evaluation(parameters, &config);
   read_loss(parameters, &config);

@@ -73,6 +73,25 @@ TEST_CASE("meetings change no other event, and say who meets") {
   CHECK_THROWS_AS(open_workload("train:gpt2-124m,collectives=1", 1), UsageError);
 }
 
+TEST_CASE("ranks that infer meet after attention, after the MLP and for the words") {
+  for (const char* const model : {"llama-3-8b", "mixtral-8x7b"}) {
+    INFO(model);
+    const std::string job = "infer:" + std::string(model) +
+                            ",layers=2,requests=2,batch=2,context_max=32,generated_max=4,tp=2";
+    const Read alone = read(job);
+    const Read first = read(job + ",collectives=1");
+    CHECK(alone.meetings.empty());
+    CHECK(first.events == alone.events);
+    CHECK(read(job + ",collectives=1,rank=1").meetings == first.meetings);
+    REQUIRE(labels_of(first) == std::vector<std::string>{"collective:tensor0"});
+    // A forward has two in each of two layers, and one for the words.
+    CHECK(first.meetings.begin()->second % 5 == 0);
+    CHECK(first.meetings.begin()->second >= 5);
+  }
+  CHECK_THROWS_AS(open_workload("infer:llama-3-8b,collectives=1", 1), UsageError);
+  CHECK_THROWS_AS(open_workload("infer:llama-3-8b,tp=2,rank=2", 1), UsageError);
+}
+
 TEST_CASE("what a stage sends is what its neighbour receives, also from the last to the first") {
   for (const char* const job :
        {"train:gpt2-124m,layers=4,batch=1,seq=128,steps=2,pp=2,micro_batches=4",

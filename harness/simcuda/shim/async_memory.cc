@@ -1,0 +1,133 @@
+// Stream-ordered allocation: cudaMallocAsync and cudaFreeAsync. In: sizes, streams, pools. Out:
+// what the core's pools answer, with the modelled time of mapping and releasing chunks. The pools
+// themselves are in pools.cc.
+#include <cstdint>
+#include <mutex>
+
+#include "harness/simcuda/shim/call.h"
+#include "harness/simcuda/shim/library.h"
+#include "harness/simcuda/shim/simulated_device.h"
+
+namespace simcuda {
+namespace {
+
+cudaError_t allocate_from(ThreadState& thread, void** pointer, std::size_t size_bytes,
+                          SimPool* pool, StreamRef stream) {
+  SimulatedDevice& device = *stream.device;
+  const TickScope ticks(thread);
+  const std::lock_guard lock(device.mutex);
+  const SimPool& from = pool != nullptr ? *pool : *device.current_pool;
+  if (from.device != &device) {
+    return explain(thread, cudaErrorNotSupported,
+                   "simcuda: a pool is used on a stream of another device");
+  }
+  const std::uint64_t free_block_count = device.core.free_block_count();
+  const AllocationOutcome outcome =
+      device.core.allocate_async(size_bytes, stream.id, from.id, thread.now_ns());
+  *pointer = reinterpret_cast<void*>(outcome.address);
+  charge_work(thread, device, outcome.work);
+  // Chunks that the pool has already cost as much where they have to move.
+  if (outcome.work.chunks_mapped != 0) {
+    thread.charge(CostId::MallocAsyncChunks, outcome.work.chunks_mapped, device.core.used_bytes());
+  } else {
+    thread.charge(CostId::MallocAsync, 0, free_block_count);
+  }
+  return to_error(outcome.status);
+}
+
+cudaError_t allocate_async(ThreadState& thread, void** pointer, std::size_t size_bytes,
+                           SimPool* pool, cudaStream_t stream) {
+  if (pointer == nullptr) {
+    return cudaErrorInvalidValue;
+  }
+  if (current_device(thread) == nullptr) {
+    return cudaErrorNoDevice;
+  }
+  const StreamRef ref = resolve_stream(thread, stream);
+  if (ref.device == nullptr) {
+    return cudaErrorInvalidResourceHandle;
+  }
+  return allocate_from(thread, pointer, size_bytes, pool, ref);
+}
+
+struct StreamFree {
+  std::uint64_t address = 0;
+  StreamId stream = 0;
+};
+
+// A block of cudaMalloc may be freed in a stream too. The driver takes it (measured); when was not
+// measured, so it is taken to wait for that stream and then to free at once.
+Outcome free_heap_block(ThreadState& thread, SimulatedDevice& device,
+                        std::unique_lock<std::mutex>& lock, StreamFree what) {
+  const Finish before = wait_for_gates(device, lock, [&] {
+    return device.core.streams().stream_finish(what.stream, thread.now_ns());
+  });
+  if (before.status != Status::Ok) {
+    return {.status = before.status, .work = {}};
+  }
+  thread.advance_to(before.finish_ns);
+  Outcome outcome = wait_for_gates(
+      device, lock, [&] { return device.core.deallocate(what.address, thread.now_ns()); });
+  outcome.work.host_wait_until_ns = 0;  // the core waits for the whole device
+  return outcome;
+}
+
+cudaError_t free_async(ThreadState& thread, void* pointer, cudaStream_t stream) {
+  const std::uint64_t address = number(pointer);
+  if (address == 0) {
+    return cudaSuccess;
+  }
+  if (current_device(thread) == nullptr) {
+    return cudaErrorNoDevice;
+  }
+  const StreamRef ref = resolve_stream(thread, stream);
+  if (ref.device == nullptr) {
+    return cudaErrorInvalidResourceHandle;
+  }
+  SimulatedDevice* device = device_of_address(address);
+  if (device == nullptr) {
+    return cudaErrorInvalidValue;
+  }
+  if (device != ref.device) {
+    return explain(thread, cudaErrorNotSupported,
+                   "simcuda: memory is freed on a stream of another device");
+  }
+  const TickScope ticks(thread);
+  std::unique_lock lock(device->mutex);
+  const std::uint64_t free_block_count = device->core.free_block_count();
+  const bool is_heap_block = device->core.find(address).kind == MemoryKind::Heap;
+  const Outcome outcome =
+      is_heap_block ? free_heap_block(thread, *device, lock, {address, ref.id})
+                    : wait_for_gates(*device, lock, [&] {
+                        return device->core.deallocate_async(address, ref.id, thread.now_ns());
+                      });
+  charge_work(thread, *device, outcome.work);
+  thread.charge(CostId::FreeAsync, 0, free_block_count);
+  return to_error(outcome.status);
+}
+
+}  // namespace
+
+SIMCUDA_EXPORT cudaError_t cudaMallocAsync(void** pointer, size_t size_bytes, cudaStream_t stream) {
+  return runtime_call<"cudaMallocAsync">({size_bytes, number(stream)}, [&](ThreadState& thread) {
+    return allocate_async(thread, pointer, size_bytes, nullptr, stream);
+  });
+}
+
+SIMCUDA_EXPORT cudaError_t cudaMallocFromPoolAsync(void** pointer, size_t size_bytes,
+                                                   cudaMemPool_t pool, cudaStream_t stream) {
+  return runtime_call<"cudaMallocFromPoolAsync">(
+      {size_bytes, number(pool), number(stream)}, [&](ThreadState& thread) {
+        SimPool* object = resolve_pool(pool);
+        return object == nullptr ? cudaErrorInvalidValue
+                                 : allocate_async(thread, pointer, size_bytes, object, stream);
+      });
+}
+
+SIMCUDA_EXPORT cudaError_t cudaFreeAsync(void* pointer, cudaStream_t stream) {
+  return runtime_call<"cudaFreeAsync">({number(pointer), number(stream)}, [&](ThreadState& thread) {
+    return free_async(thread, pointer, stream);
+  });
+}
+
+}  // namespace simcuda

@@ -1,0 +1,194 @@
+// Events. In: handles. Out: what the core's stream order answers of what was recorded where.
+#include <cstdint>
+#include <mutex>
+
+#include "harness/simcuda/shim/call.h"
+#include "harness/simcuda/shim/library.h"
+#include "harness/simcuda/shim/simulated_device.h"
+#include "harness/simcuda/shim/synchronize.h"
+
+namespace simcuda {
+namespace {
+
+cudaError_t record(ThreadState& thread, cudaEvent_t event, cudaStream_t stream) {
+  SimEvent* object = resolve_event(event);
+  const StreamRef ref = resolve_stream(thread, stream);
+  if (object == nullptr || ref.device == nullptr || object->device != ref.device) {
+    return cudaErrorInvalidResourceHandle;
+  }
+  thread.charge(CostId::EventRecord);
+  const std::lock_guard lock(ref.device->mutex);
+  return to_error(ref.device->core.streams().record(object->id, ref.id, thread.now_ns()));
+}
+
+cudaError_t wait_event(ThreadState& thread, cudaStream_t stream, cudaEvent_t event,
+                       unsigned flags) {
+  SimEvent* object = resolve_event(event);
+  const StreamRef ref = resolve_stream(thread, stream);
+  if (object == nullptr || ref.device == nullptr) {
+    return cudaErrorInvalidResourceHandle;
+  }
+  if ((flags & ~static_cast<unsigned>(cudaEventWaitExternal)) != 0) {
+    return cudaErrorInvalidValue;
+  }
+  thread.charge(CostId::StreamWaitEvent);
+  if (object->device == ref.device) {
+    const std::lock_guard lock(ref.device->mutex);
+    return to_error(ref.device->core.streams().wait(ref.id, object->id, thread.now_ns()));
+  }
+  // Devices have separate orders: the wait becomes a piece of work that ends when the event does.
+  Finish finish;
+  {
+    const std::lock_guard lock(object->device->mutex);
+    finish = object->device->core.streams().event_finish(object->id);
+  }
+  if (finish.status == Status::Blocked) {
+    return explain(
+        thread, cudaErrorNotSupported,
+        "simcuda: a stream waits for another device's event that is behind a closed gate");
+  }
+  const std::lock_guard lock(ref.device->mutex);
+  if (finish.finish_ns > thread.now_ns()) {
+    return to_error(ref.device->core.streams()
+                        .copy(ref.id, finish.finish_ns - thread.now_ns(), thread.now_ns())
+                        .status);
+  }
+  return to_error(finish.status);
+}
+
+cudaError_t create_event(ThreadState& thread, cudaEvent_t* result, unsigned flags) {
+  constexpr unsigned kKnownFlags =
+      cudaEventBlockingSync | cudaEventDisableTiming | cudaEventInterprocess;
+  SimulatedDevice* device = current_device(thread);
+  if (result == nullptr || (flags & ~kKnownFlags) != 0) {
+    return cudaErrorInvalidValue;
+  }
+  if (device == nullptr) {
+    return cudaErrorNoDevice;
+  }
+  if ((flags & cudaEventInterprocess) != 0) {
+    return explain(thread, cudaErrorNotSupported,
+                   "simcuda: events cannot be shared between processes");
+  }
+  thread.charge(CostId::EventCreate);
+  const std::lock_guard lock(device->mutex);
+  SimEvent* event = device->new_event();
+  event->id = device->core.streams().create_event();
+  event->flags = flags;
+  *result = reinterpret_cast<cudaEvent_t>(event);
+  return cudaSuccess;
+}
+
+cudaError_t destroy_event(ThreadState& thread, cudaEvent_t event) {
+  SimEvent* object = resolve_event(event);
+  if (object == nullptr) {
+    return cudaErrorInvalidResourceHandle;
+  }
+  thread.charge(CostId::EventDestroy);
+  const std::lock_guard lock(object->device->mutex);
+  const bool known = object->device->core.streams().destroy_event(object->id);
+  object->device->recycle(object);
+  return known ? cudaSuccess : cudaErrorInvalidResourceHandle;
+}
+
+cudaError_t query_event(ThreadState& thread, cudaEvent_t event) {
+  SimEvent* object = resolve_event(event);
+  if (object == nullptr) {
+    return cudaErrorInvalidResourceHandle;
+  }
+  const std::lock_guard lock(object->device->mutex);
+  const Status status = object->device->core.streams().query_event(object->id, thread.now_ns());
+  thread.charge(status == Status::NotReady ? CostId::EventQueryNotReady : CostId::EventQuery);
+  return to_error(status);
+}
+
+cudaError_t elapsed(ThreadState& thread, float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
+  SimEvent* first = resolve_event(begin);
+  SimEvent* last = resolve_event(end);
+  if (milliseconds == nullptr) {
+    return cudaErrorInvalidValue;
+  }
+  if (first == nullptr || last == nullptr || first->device != last->device ||
+      ((first->flags | last->flags) & cudaEventDisableTiming) != 0) {
+    return cudaErrorInvalidResourceHandle;
+  }
+  thread.charge(CostId::EventQuery);
+  const std::lock_guard lock(first->device->mutex);
+  StreamOrder& order = first->device->core.streams();
+  if (!order.event_recorded(first->id) || !order.event_recorded(last->id)) {
+    return cudaErrorInvalidResourceHandle;
+  }
+  for (const SimEvent* event : {first, last}) {
+    if (order.query_event(event->id, thread.now_ns()) == Status::NotReady) {
+      return cudaErrorNotReady;
+    }
+  }
+  const double delta_ns = static_cast<double>(order.event_finish(last->id).finish_ns) -
+                          static_cast<double>(order.event_finish(first->id).finish_ns);
+  *milliseconds = static_cast<float>(delta_ns * 1e-6);
+  return cudaSuccess;
+}
+
+}  // namespace
+
+SIMCUDA_EXPORT cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event,
+                                               unsigned int flags) {
+  return runtime_call<"cudaStreamWaitEvent">(
+      {number(stream), number(event), flags},
+      [&](ThreadState& thread) { return wait_event(thread, stream, event, flags); });
+}
+
+SIMCUDA_EXPORT cudaError_t cudaEventCreate(cudaEvent_t* event) {
+  return runtime_call<"cudaEventCreate">(
+      {}, [&](ThreadState& thread) { return create_event(thread, event, 0); });
+}
+
+SIMCUDA_EXPORT cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned int flags) {
+  return runtime_call<"cudaEventCreateWithFlags">(
+      {flags}, [&](ThreadState& thread) { return create_event(thread, event, flags); });
+}
+
+SIMCUDA_EXPORT cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  return runtime_call<"cudaEventDestroy">(
+      {number(event)}, [&](ThreadState& thread) { return destroy_event(thread, event); });
+}
+
+SIMCUDA_EXPORT cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  return runtime_call<"cudaEventRecord">({number(event), number(stream)}, [&](ThreadState& thread) {
+    return record(thread, event, stream);
+  });
+}
+
+SIMCUDA_EXPORT cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream,
+                                                    unsigned int flags) {
+  return runtime_call<"cudaEventRecordWithFlags">(
+      {number(event), number(stream), flags}, [&](ThreadState& thread) {
+        return flags == 0 ? record(thread, event, stream) : cudaErrorInvalidValue;
+      });
+}
+
+SIMCUDA_EXPORT cudaError_t cudaEventQuery(cudaEvent_t event) {
+  return runtime_call<"cudaEventQuery">(
+      {number(event)}, [&](ThreadState& thread) { return query_event(thread, event); });
+}
+
+SIMCUDA_EXPORT cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  return runtime_call<"cudaEventSynchronize">({number(event)}, [&](ThreadState& thread) {
+    SimEvent* object = resolve_event(event);
+    if (object == nullptr) {
+      return cudaErrorInvalidResourceHandle;
+    }
+    return synchronize(thread, *object->device, CostId::EventSynchronize, [&] {
+      return object->device->core.synchronize_event(object->id, thread.now_ns());
+    });
+  });
+}
+
+SIMCUDA_EXPORT cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin,
+                                                cudaEvent_t end) {
+  return runtime_call<"cudaEventElapsedTime">(
+      {number(begin), number(end)},
+      [&](ThreadState& thread) { return elapsed(thread, milliseconds, begin, end); });
+}
+
+}  // namespace simcuda
