@@ -40,9 +40,11 @@ constexpr std::array kKeys = {
               "other threads may use the cache during cudaMalloc", 9, kCuda},
     ConfigKey{"release_lock_on_hipmalloc", kBoolean, "another name of release_lock_on_cudamalloc",
               9, kCuda},
-    ConfigKey{"throw_on_cudamalloc_oom", kBoolean,
-              "a request above per_process_memory_fraction is to fail before anything is tried", 12,
-              kCuda},
+    ConfigKey{
+        "throw_on_cudamalloc_oom", kBoolean,
+        "a request above per_process_memory_fraction is to fail before anything is tried; with "
+        "the fraction set from the start the limit comes first, and the key does nothing",
+        12, kCuda},
     ConfigKey{"expandable_segments_reserve", "a share of the device such as 0.5, or 40G",
               "address space of each expandable segment", 15, kCuda},
     ConfigKey{"expandable_segments_reserve_by_class", "a list such as [name:0.5,other:40G]",

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -47,7 +48,17 @@ struct Answer {
   bool timed_out = false;
 };
 
-Answer read_answer(int fd, int timeout_ms) {
+// How often the child itself is looked at: what it left running may keep the pipe open.
+constexpr int kLookMs = 20;
+
+bool has_ended(pid_t child) {
+  siginfo_t info{};
+  return waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+         info.si_pid != 0;
+}
+
+// What the child says until the pipe ends, or the child does.
+Answer read_answer(int fd, pid_t child, int timeout_ms) {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point deadline = Clock::now() + std::chrono::milliseconds(timeout_ms);
   Answer answer;
@@ -55,10 +66,14 @@ Answer read_answer(int fd, int timeout_ms) {
     const auto left =
         std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
     pollfd polled{.fd = fd, .events = POLLIN, .revents = 0};
-    const int ready = left <= 0 ? 0 : poll(&polled, 1, static_cast<int>(left));
+    // Before the look into the pipe, so that all that it said is read.
+    const bool ended = has_ended(child);
+    const int wait_ms = ended || left <= 0 ? 0 : static_cast<int>(std::min<long>(left, kLookMs));
+    const int ready = poll(&polled, 1, wait_ms);
     if (ready == 0) {
-      answer.timed_out = true;
-      return answer;
+      answer.timed_out = !ended && left <= 0;
+      if (ended || answer.timed_out) return answer;
+      continue;
     }
     if (ready < 0) {
       if (errno == EINTR) continue;
@@ -100,7 +115,7 @@ std::string library_problem(const LibraryProbe& probe) {
     close(fds[0]);
     return system_problem("fork");
   }
-  const Answer answer = read_answer(fds[0], probe.timeout_ms);
+  const Answer answer = read_answer(fds[0], child, probe.timeout_ms);
   close(fds[0]);
   // A library may have left threads or children with the pipe; the child itself ends now.
   if (answer.timed_out) kill(child, SIGKILL);

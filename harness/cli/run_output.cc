@@ -181,12 +181,12 @@ namespace {
 // Which host's times the table shows.
 std::string host_note(const Environment& environment) {
   if (environment.host_reference_ns <= 0 || environment.profile_host_reference_ns <= 0) {
-    return " Host time is as measured here, and how fast the profile's host is is not known; the "
-           "*_scaled_* fields are for this host without load.";
+    return " The table shows host time as measured here, and how fast the profile's host is is not "
+           "known: the *_scaled_* fields are for this host without load.";
   }
   return fmt::format(
-      " Host time is as measured here, where the same work takes {:.2f} times as long as on the "
-      "profile's host ({}): the *_scaled_* fields have it scaled to that host.",
+      " The table shows host time as measured here, where the same work takes {:.2f} times as long "
+      "as on the profile's host ({}): \"scaled\" has it scaled to that host.",
       environment.host_reference_ns / environment.profile_host_reference_ns,
       printable(environment.profile_host_reference_basis));
 }

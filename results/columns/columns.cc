@@ -37,6 +37,9 @@ constexpr double kGibibytesFromBytes = 10.0 * static_cast<double>(kGiB);
 constexpr Unit kCallUnit{"us", 1e3, 3};
 constexpr Unit kStepUnit{"ms", 1e6, 3};
 
+// Hosts that differ by less are taken for equally fast.
+constexpr double kHostShareApart = 0.1;
+
 // Places of columns: a table that is too wide leaves out the last ones first.
 enum Place : unsigned {
   kStatusOfProblem,
@@ -47,8 +50,10 @@ enum Place : unsigned {
   kAllocateP99,
   kReservedPeak,
   kFreeP50,
+  kAllocateScaled,
   kFreeP99,
   kWaste,
+  kFreeScaled,
   kRequestedPeak,
   kOomRate,
   kAllocateP999,
@@ -184,6 +189,22 @@ class Builder {
     }
   }
 
+  // Only where it matters: a host that is about as fast as the other one has nothing to say.
+  void add_scaled(std::string_view operation, double ScaledLatency::*value, Place place) {
+    const bool apart = std::ranges::any_of(cells_, [](const CellResult& cell) {
+      return is_measured(cell) && cell.host_scale > 0 &&
+             std::abs(std::log(cell.host_scale)) > std::log1p(kHostShareApart);
+    });
+    if (!apart) return;
+    columns_.has_scaled = true;
+    add({std::string(operation), "P50 scaled", kCallUnit.name, place},
+        values([&](const CellResult& cell) {
+          const double scaled_ns = cell.scaled.*value;
+          return scaled_ns > 0 ? scaled_ns : kUndefined;
+        }),
+        kCallUnit.divisor, kCallUnit.decimals);
+  }
+
   void add_memory() {
     const auto requested = values(
         [](const CellResult& cell) { return static_cast<double>(cell.requested_bytes_peak); });
@@ -304,7 +325,9 @@ Columns make_columns(std::span<const CellResult> cells) {
   builder.add_costs();
   builder.add_oom();
   builder.add_latencies("allocate");
+  builder.add_scaled("allocate", &ScaledLatency::allocate_p50_ns, kAllocateScaled);
   builder.add_latencies("free");
+  builder.add_scaled("free", &ScaledLatency::deallocate_p50_ns, kFreeScaled);
   builder.add_memory();
   return builder.take();
 }
@@ -323,6 +346,12 @@ bool has_requests(const CellGroup& group) {
 
 std::string_view conf_or_unset(const CellKey& key) {
   return key.conf.empty() ? std::string_view("unset") : std::string_view(key.conf);
+}
+
+std::string scaled_sentence(const Columns& columns) {
+  if (!columns.has_scaled) return {};
+  return "Host time is as measured; \"scaled\" has it as on the profile's host, or where that is "
+         "not known as on this one without load.";
 }
 
 std::string overhead_sentence(std::span<const CellResult> cells) {

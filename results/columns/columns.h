@@ -42,8 +42,9 @@ struct Column {
 struct Columns {
   std::vector<Column> headings;  // all but allocator and conf; the first is status
   std::vector<std::vector<std::string>>
-      rows;                // one per cell, in the order given; "-" where undefined
-  bool has_marks = false;  // some percentile has the mark ~
+      rows;                 // one per cell, in the order given; "-" where undefined
+  bool has_marks = false;   // some percentile has the mark ~
+  bool has_scaled = false;  // host parts as on another host stand beside those measured
 };
 
 // What the user pays comes first: a request's P99 and the allocator's time per step, where the
@@ -56,6 +57,9 @@ struct Columns {
 
 // "unset" for the empty config string.
 [[nodiscard]] std::string_view conf_or_unset(const CellKey& key);
+
+// What the scaled columns show; empty where there are none.
+[[nodiscard]] std::string scaled_sentence(const Columns& columns);
 
 // What the harness itself takes per event, over the measured cells; empty where none knows.
 [[nodiscard]] std::string overhead_sentence(std::span<const CellResult> cells);

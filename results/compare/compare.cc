@@ -111,15 +111,15 @@ Comparison Comparer::run() {
   environment_ = compare_environments(base_.file.environment, now_.file.environment,
                                       policy_.environment_ignored);
   result_.notes = environment_.notes;
+  if (!environment_.host_note.empty()) result_.notes.push_back(environment_.host_note);
   for (const RunSide* side : {&base_, &now_}) add_run_notes(*side);
   match_cells();
   if (other_pass_count_ > 0) {
     result_.notes.push_back(
         fmt::format("{} cells have another number of passes on either side", other_pass_count_));
   }
-  for (const std::string& scenario : edited_) {
-    result_.notes.push_back(
-        fmt::format("the scenario '{}' is not the same in both runs", scenario));
+  for (const std::string& name : edited_) {
+    result_.notes.push_back(fmt::format("the scenario '{}' is not the same in both runs", name));
   }
   estimate_shifts();
   conclude(policy_, result_);

@@ -69,6 +69,26 @@ constexpr std::array kFields{
 // size.
 constexpr std::size_t kCalibrationPairCountMin = 20;
 
+// What a fixed program of host code takes (results/DEFINITIONS.md, "Host time on another host")
+// differs by less between two runs on one quiet machine.
+constexpr double kReferenceShareMax = 0.1;
+
+// How much longer host code takes on one run's host than on the other's, and whether something
+// allows for it; empty where the hosts are about as fast or it is not known.
+std::string host_speed_difference(const Environment& base, const Environment& now) {
+  if (base.host_reference_ns <= 0 || now.host_reference_ns <= 0) return {};
+  const double ratio = now.host_reference_ns / base.host_reference_ns;
+  if (std::abs(std::log(ratio)) <= std::log1p(kReferenceShareMax)) return {};
+  const bool to_one_host = base.profile_host_reference_ns > 0 &&
+                           base.profile_host_reference_ns == now.profile_host_reference_ns;
+  return fmt::format(
+      "the same host code takes {:.2f} times as long on the host of NEW (host_reference_ns {:.0f} "
+      "and {:.0f}), and host times are compared as measured: {}",
+      ratio, base.host_reference_ns, now.host_reference_ns,
+      to_one_host ? "the runs' *_scaled_* fields are for one host"
+                  : "nothing here has them for one host");
+}
+
 void append(std::string& reasons, const std::string& difference) {
   reasons += reasons.empty() ? "the environment differs: " : "; ";
   reasons += difference;
@@ -129,7 +149,7 @@ NoiseBound noise_bound(std::string_view name, std::vector<double> shifts) {
 
 EnvironmentVerdict compare_environments(const Environment& base, const Environment& now,
                                         const std::vector<std::string>& ignored) {
-  EnvironmentVerdict verdict;
+  EnvironmentVerdict verdict{.host_note = host_speed_difference(base, now)};
   for (const Field& field : kFields) {
     const std::string before = field.value(base);
     const std::string after = field.value(now);

@@ -14,6 +14,7 @@ struct EnvironmentVerdict {
   std::string exact_reason = {};        // why no exact number can be compared; empty where they can
   std::string timed_reason = {};        // the same of timed ones
   std::vector<std::string> notes = {};  // differences that are only good to know
+  std::string host_note = {};           // that host code takes longer on one side; may be empty
 };
 
 // `ignored` names fields that the policy lets differ.

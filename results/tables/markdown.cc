@@ -97,6 +97,8 @@ void append_how_to_read(std::string& out, std::span<const CellResult> cells,
   if (columns.has_marks) {
     out += "- `~` marks a percentile with fewer than ten samples beyond it; do not compare it.\n";
   }
+  const std::string scaled = scaled_sentence(columns);
+  if (!scaled.empty()) out += "- " + scaled + '\n';
   const std::string overhead = overhead_sentence(cells);
   if (!overhead.empty()) out += "- " + overhead + '\n';
   const std::string repeat = repeat_sentence(cells);

@@ -153,6 +153,8 @@ void append_notes(std::string& out, std::span<const CellResult> cells, const Col
   const bool has_steps = std::ranges::any_of(
       columns.headings, [](const Column& column) { return column.name == "per step"; });
   if (has_steps) notes += " Time per step is the allocator's part of a step, median.";
+  const std::string scaled = scaled_sentence(columns);
+  if (!scaled.empty()) notes += " " + scaled;
   const std::string overhead = overhead_sentence(cells);
   if (!overhead.empty()) notes += " " + overhead;
   const std::string repeat = repeat_sentence(cells);

@@ -7,9 +7,20 @@
 #include <sys/types.h>
 #include <unistd.h>
 
+// As a daemon does: gone from our group and our terminal, with all else that we had open.
+static void leave_daemon(void) {
+  if (fork() != 0) return;
+  setsid();
+  if (fork() != 0) _exit(0);
+  for (int fd = 0; fd < 3; ++fd) close(fd);
+  sleep(6);
+  _exit(0);
+}
+
 __attribute__((constructor)) static void misbehave_while_loaded(void) {
   const char* const how = getenv("FAULTY_PLUGGABLE_LOAD");
-  if (how != NULL && strcmp(how, "crash") == 0) abort();
+  if (how != NULL && strncmp(how, "daemon", 6) == 0) leave_daemon();
+  if (how != NULL && strstr(how, "crash") != NULL) abort();
   if (how != NULL && strcmp(how, "hang") == 0) sleep(3600);
 }
 

@@ -92,6 +92,18 @@ TEST_CASE("a library that crashes or hangs while it is loaded is refused, and we
   CHECK(library_problem({.path = kFaulty, .symbols = {"good_free"}}).empty());
 }
 
+TEST_CASE("what a library leaves running while it is loaded is not waited for") {
+  // It runs for 6 s and keeps everything open that the loading process had.
+  {
+    const Variable daemon("FAULTY_PLUGGABLE_LOAD", "daemon");
+    CHECK(library_problem({.path = kFaulty, .symbols = {"good_free"}, .timeout_ms = 3000}).empty());
+    CHECK(says(library_problem({.path = kFaulty, .symbols = {"none"}, .timeout_ms = 3000}),
+               "it has no function none"));
+  }
+  const Variable both("FAULTY_PLUGGABLE_LOAD", "daemon_crash");
+  CHECK(says(library_problem({.path = kFaulty, .symbols = {}, .timeout_ms = 3000}), "signal 6"));
+}
+
 TEST_CASE("a null pointer from the library is out of memory, size 0 does not reach it") {
   const auto backend =
       find_backend("pluggable").make({.conf = "library:" + kExample, .memory_limit_bytes = 0});

@@ -206,6 +206,28 @@ TEST_CASE("other work, another capacity or another machine is not comparable and
   CHECK(with({.fail_on_not_comparable = false}).exit_code == ExitCode::Pass);
 }
 
+TEST_CASE("hosts of another speed are named where host times are compared") {
+  // What a fixed program takes on the two hosts, and on the profile's.
+  const auto text = [](double base_ns, double now_ns, double base_profile_ns,
+                       double now_profile_ns) {
+    RunFile base = quiet_run();
+    base.environment.host_reference_ns = base_ns;
+    base.environment.profile_host_reference_ns = base_profile_ns;
+    RunFile now = quiet_run();
+    now.environment.host_reference_ns = now_ns;
+    now.environment.profile_host_reference_ns = now_profile_ns;
+    return text_of(compare_runs(side("BASE", base), side("NEW", now), {}, std::nullopt));
+  };
+  const std::string says = "as long on the host of NEW (host_reference_ns";
+  CHECK(contains(text(300, 450, 0, 0), "takes 1.50 times " + says + " 300 and 450)"));
+  CHECK(contains(text(300, 450, 0, 0), "nothing here has them for one host"));
+  CHECK(contains(text(450, 300, 250, 250), "takes 0.67 times " + says));
+  CHECK(contains(text(450, 300, 250, 250), "*_scaled_* fields are for one host"));
+  CHECK(contains(text(450, 300, 250, 260), "nothing here has them for one host"));
+  CHECK_FALSE(contains(text(300, 315, 250, 250), says));
+  CHECK_FALSE(contains(text(0, 450, 250, 250), says));
+}
+
 TEST_CASE("a torn file and a comparison of nothing never pass") {
   const Comparison torn = compared([](RunFile& now) {
     now.torn = true;

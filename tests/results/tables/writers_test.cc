@@ -174,6 +174,22 @@ TEST_CASE("a table has one unit of time for calls, and one for what is waited fo
   }
 }
 
+TEST_CASE("scaled values stand beside those measured where the host is of another speed") {
+  const auto table = [](double scale, double scaled_ns) {
+    std::vector<CellResult> cells = sample::run();
+    for (CellResult& cell : cells) {
+      cell.host_scale = scale;
+      cell.scaled = {.allocate_p50_ns = scaled_ns};
+    }
+    return render_table(cells);
+  };
+  CHECK(contains(table(0.5, 123'456), "123.456"));
+  CHECK(contains(table(0.5, 123'456), "as on the profile's host"));
+  CHECK(contains(table(1.5, 123'456), "P50 scaled"));
+  CHECK_FALSE(contains(table(0.95, 123'456), "scaled"));
+  CHECK_FALSE(contains(table(0, 0), "scaled"));
+}
+
 TEST_CASE("a config string is cut after commas, else between words") {
   using Lines = std::vector<std::string>;
   CHECK(wrap_conf("max_split_size_mb:32,garbage_collection_threshold:0.8", 24) ==
