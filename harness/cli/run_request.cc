@@ -1,0 +1,163 @@
+// See run_request.h.
+#include "harness/cli/run_request.h"
+
+#include <algorithm>
+#include <ctime>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include "base/bytes.h"
+#include "harness/cli/known_allocators.h"
+#include "harness/cli/run_soak.h"
+#include "harness/replay/capacity.h"
+#include "harness/replay/kernel_source.h"
+#include "harness/run/environment.h"
+#include "harness/run/plan.h"
+#include "harness/run/runtime_select.h"
+#include "harness/run/suites.h"
+#include "workloads/scenario.h"
+#include "workloads/trace/source.h"
+
+namespace allocmark {
+namespace {
+
+template <typename T>
+std::vector<T> first_given(const std::vector<T>& given, const std::vector<T>& otherwise) {
+  return given.empty() ? otherwise : given;
+}
+
+// The suite's own config strings for allocators that were not chosen have nothing to do.
+std::vector<std::string> confs_for(const std::vector<std::string>& confs,
+                                   const std::vector<std::string>& allocators) {
+  std::vector<std::string> result;
+  for (const std::string& conf : confs) {
+    const std::string_view name = split_scope(conf).allocator;
+    if (name.empty() || std::ranges::find(allocators, name) != allocators.end()) {
+      result.push_back(conf);
+    }
+  }
+  return result;
+}
+
+// All that can run by their name alone.
+std::vector<std::string> all_names(const std::vector<PlanAllocator>& known) {
+  std::vector<std::string> names;
+  for (const PlanAllocator& allocator : known) {
+    // Releases of an allocator are run where they are named.
+    const bool is_release = allocator.name.find('@') != std::string::npos;
+    if (allocator.argument_keys.empty() && !is_release) names.push_back(allocator.name);
+  }
+  return names;
+}
+
+// Opens every workload once, so that an unknown name or a file that cannot be read is found before
+// anything runs. Scenarios are read here, and cells are told what they say.
+std::vector<PlanWorkload> open_workloads(const std::vector<std::string>& names,
+                                         const std::string& kernels) {
+  std::vector<PlanWorkload> workloads;
+  for (const std::string& name : names) {
+    const std::string text = with_kernels(name, kernels);
+    const std::unique_ptr<EventSource> source = open_workload_with_kernels(text, 1);
+    while (text.starts_with("file:") && !source->next().empty()) {
+    }
+    workloads.push_back({.text = text,
+                         .recorded = source->header().generator == "recorded",
+                         .definition = define_workload_with_kernels(text)});
+  }
+  return workloads;
+}
+
+// What is run where the command line does not say: the suite's axes, then the scenario's.
+Suite preset_of(const RunCommand& command, const std::vector<PlanAllocator>& known) {
+  Suite preset{.name = "run",
+               .summary = "",
+               .workloads = {},
+               .allocators = all_names(known),
+               .confs = {},
+               .capacities = {"unlimited"},
+               .pass_count = 3};
+  const bool names_workload = !command.workloads.empty() || !command.scenario.empty();
+  if (!command.suite.empty() || !names_workload) {
+    preset = find_suite(command.suite.empty() ? "default" : command.suite);
+  }
+  return preset;
+}
+
+}  // namespace
+
+RunRequest join_with_preset(const RunCommand& command, const std::vector<PlanAllocator>& known) {
+  Suite preset = preset_of(command, known);
+  RunRequest request;
+  request.plan.on_oom = "skip";
+  request.plan.seeds = {1};
+  if (!command.scenario.empty()) {
+    const Scenario scenario = load_scenario(command.scenario);
+    preset.workloads = {scenario.name};
+    preset.capacities = first_given(scenario.capacities, preset.capacities);
+    preset.confs = first_given(scenario.confs, preset.confs);
+    request.plan.seeds = scenario.seeds;
+    request.plan.on_oom = scenario.on_oom;
+  }
+  const std::vector<std::string> allocators = first_given(command.allocators, preset.allocators);
+  request.title = command.scenario.empty() ? std::string(preset.name) : command.scenario;
+  request.pass_count = command.pass_count.value_or(preset.pass_count);
+  request.plan.workloads =
+      open_workloads(first_given(command.workloads, preset.workloads), command.kernels);
+  request.plan.allocators = allocators;
+  request.plan.confs = command.confs.empty() ? confs_for(preset.confs, allocators) : command.confs;
+  request.plan.capacities = first_given(command.capacities, preset.capacities);
+  request.plan.device = command.device;
+  if (!command.seeds.empty()) {
+    request.plan.seeds = parse_seeds(command.seeds);
+  }
+  if (!command.on_oom.empty()) {
+    request.plan.on_oom = command.on_oom;
+  }
+  return request;
+}
+
+void check_usage(const RunCommand& command) {
+  if (!command.soak_for.empty()) check_soak_usage(command);
+  check_device(command.device);
+  if (command.resume && command.out.empty()) {
+    throw UsageError({.what = "there is no folder to resume",
+                      .where = "--resume",
+                      .wanted = "--out DIR, the folder of the run",
+                      .got = "",
+                      .next = "allocmark run --resume --out DIR"});
+  }
+  if (const std::string reason = unfit_build_reason(); !reason.empty() && !command.allow_debug) {
+    throw UsageError({.what = reason,
+                      .where = version_text(),
+                      .wanted = "an optimised build",
+                      .got = "",
+                      .next = "build with 'cmake --preset release', or add --allow-debug"});
+  }
+}
+
+std::string default_folder(const std::string& title) {
+  return fmt::format("allocmark-results/{:%Y%m%dT%H%M%SZ}-{}", fmt::gmtime(std::time(nullptr)),
+                     title);
+}
+
+void check_fits_device(const std::vector<CellKey>& cells, const Environment& facts) {
+  for (const CellKey& key : cells) {
+    const Capacity capacity = parse_capacity(key.capacity);
+    if (!capacity.size_bytes || facts.gpu_memory_bytes == 0 ||
+        *capacity.size_bytes <= facts.gpu_memory_bytes) {
+      continue;
+    }
+    throw UsageError({.what = "the capacity is larger than the device's memory",
+                      .where = "--capacity",
+                      .wanted = fmt::format("at most {}, all that {} has",
+                                            format_bytes(facts.gpu_memory_bytes), facts.gpu_name),
+                      .got = key.capacity,
+                      .next = "choose a smaller capacity, or unlimited"});
+  }
+}
+
+}  // namespace allocmark
