@@ -77,16 +77,19 @@ TEST_CASE("ranks that infer meet after attention, after the MLP and for the word
   for (const char* const model : {"llama-3-8b", "mixtral-8x7b"}) {
     INFO(model);
     const std::string job = "infer:" + std::string(model) +
-                            ",layers=2,requests=2,batch=2,context_max=32,generated_max=4,tp=2";
+                            ",requests=2,batch=2,context_max=32,generated_max=4,tp=2,layers=2";
+    const std::string deeper = job.substr(0, job.size() - 1) + "3,collectives=1";
     const Read alone = read(job);
     const Read first = read(job + ",collectives=1");
     CHECK(alone.meetings.empty());
     CHECK(first.events == alone.events);
     CHECK(read(job + ",collectives=1,rank=1").meetings == first.meetings);
     REQUIRE(labels_of(first) == std::vector<std::string>{"collective:tensor0"});
-    // A forward has two in each of two layers, and one for the words.
-    CHECK(first.meetings.begin()->second % 5 == 0);
-    CHECK(first.meetings.begin()->second >= 5);
+    // A forward has two in each of two layers, and one for the words: one layer more has two more.
+    const int count = first.meetings.begin()->second;
+    const int more_count = read(deeper).meetings.begin()->second - count;
+    CHECK(more_count > 0);
+    CHECK(2 * count == 5 * more_count);
   }
   CHECK_THROWS_AS(open_workload("infer:llama-3-8b,collectives=1", 1), UsageError);
   CHECK_THROWS_AS(open_workload("infer:llama-3-8b,tp=2,rank=2", 1), UsageError);
