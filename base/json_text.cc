@@ -207,11 +207,15 @@ nlohmann::ordered_json parse_ordered_json(std::string_view text, std::string* pr
 nlohmann::json parse_json(std::string_view text, const JsonSource& source) {
   std::string problem;
   nlohmann::json json = parse_json(text, &problem);
-  if (!json.is_discarded()) return json;
+  if (json.is_discarded()) refuse_json(source, std::move(problem));
+  return json;
+}
+
+void refuse_json(const JsonSource& source, std::string got) {
   throw UsageError({.what = source.what,
                     .where = source.where,
                     .wanted = source.wanted,
-                    .got = problem,
+                    .got = std::move(got),
                     .next = source.next});
 }
 

@@ -37,6 +37,9 @@ struct JsonSource {
 // As parse_json; throws UsageError where the text does not parse.
 [[nodiscard]] nlohmann::json parse_json(std::string_view text, const JsonSource& source);
 
+// The error of such a document: `got` says what is wrong in it.
+[[noreturn]] void refuse_json(const JsonSource& source, std::string got);
+
 // What an access to a missing key or to a value of another type threw, without the library's
 // marks: "key 'title' not found".
 [[nodiscard]] std::string json_reason(const std::exception& error);

@@ -2,6 +2,7 @@
 #include "results/derived.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <optional>
 
@@ -98,6 +99,11 @@ std::optional<double> oom_rate(const CellResult& cell) {
 std::optional<Proportion> trial_oom_rate(const CellResult& cell) {
   if (!is_measured(cell)) return std::nullopt;
   return wilson_interval(cell.trial_oom_count, cell.trial_count);
+}
+
+bool hosts_are_apart(double ratio) {
+  constexpr double kShareMax = 0.1;
+  return std::abs(std::log(ratio)) > std::log1p(kShareMax);
 }
 
 bool is_deterministic(const CellResult& cell) {

@@ -20,6 +20,10 @@ namespace allocmark {
 // Whether every timed pass decided as the checked pass did.
 [[nodiscard]] bool is_deterministic(const CellResult& cell);
 
+// Whether two hosts are more than 10 % apart, one of which takes `ratio` times as long as the
+// other; others count as equally fast.
+[[nodiscard]] bool hosts_are_apart(double ratio);
+
 // What the pass that looks into blocks did otherwise than the checked pass, as a sentence; empty
 // where it did the same or there was none.
 [[nodiscard]] std::string contents_difference(const CellResult& cell);

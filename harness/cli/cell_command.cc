@@ -111,11 +111,7 @@ void add_profile_facts(const SimulatedCard& card, const std::string& path, Envir
     facts->profile_host_reference_ns = about.value("host_reference_ns", 0.0);
     facts->profile_host_reference_basis = about.value("host_reference_basis", std::string());
   } catch (const nlohmann::json::exception& error) {
-    throw UsageError({.what = source.what,
-                      .where = source.where,
-                      .wanted = source.wanted,
-                      .got = json_reason(error),
-                      .next = source.next});
+    refuse_json(source, json_reason(error));
   }
 }
 

@@ -15,9 +15,6 @@
 
 namespace allocmark::conformance {
 
-// More than any device has.
-inline constexpr std::uint64_t kAbsurdBytes = std::uint64_t{1} << 46;
-
 struct Plugin {
   void* (*malloc)(ssize_t size_bytes, int device, cudaStream_t stream) = nullptr;
   void (*free)(void* pointer, ssize_t size_bytes, int device, cudaStream_t stream) = nullptr;

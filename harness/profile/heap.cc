@@ -63,10 +63,6 @@ std::uint64_t row_size(std::uint64_t size_bytes) {
   return size_bytes > power * 5 / 4 ? power * 3 / 2 : power;
 }
 
-std::uint64_t whole_pages(std::uint64_t size_bytes) {
-  return (size_bytes + simcuda::kPageBytes - 1) / simcuda::kPageBytes * simcuda::kPageBytes;
-}
-
 // Which call in a row it is that a slab serves; the simulated device counts alike.
 constexpr std::uint64_t kQuickCallsMax = 8;
 
@@ -86,7 +82,9 @@ void replay(const BlockSetup& setup, const KnownProgram& known, std::uint64_t le
     }
     quick_calls = 0;
     if (step.is_free) {
-      setup.out.add({"cudaFree", level}, row_size(whole_pages(step.size_bytes)), durations_ns[i]);
+      setup.out.add({"cudaFree", level},
+                    row_size(simcuda::round_up(step.size_bytes, simcuda::kPageBytes)),
+                    durations_ns[i]);
     } else if (durations_ns[i] < kCleaningNsMin) {
       setup.out.add({"cudaMalloc", level}, row_size(step.size_bytes), durations_ns[i]);
     }

@@ -71,12 +71,7 @@ Baseline read_baseline(const std::string& path) {
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
-    const JsonSource source = wanted_of(path);
-    throw UsageError({.what = source.what,
-                      .where = source.where,
-                      .wanted = source.wanted,
-                      .got = json_reason(error),
-                      .next = source.next});
+    refuse_json(wanted_of(path), json_reason(error));
   }
 }
 

@@ -20,6 +20,16 @@ void add(std::optional<std::uint64_t>* sum, const std::optional<std::uint64_t>& 
   }
 }
 
+void add_totals(MemoryStats* sum, const MemoryStats& other) {
+  add(&sum->allocated_bytes, other.allocated_bytes);
+  add(&sum->active_bytes, other.active_bytes);
+  add(&sum->reserved_bytes, other.reserved_bytes);
+  add(&sum->device_allocate_count, other.device_allocate_count);
+  add(&sum->device_free_count, other.device_free_count);
+  add(&sum->retry_count, other.retry_count);
+  add(&sum->synchronize_all_count, other.synchronize_all_count);
+}
+
 }  // namespace
 
 std::string processes_refusal(std::string_view allocator, std::string_view conf) {
@@ -92,13 +102,11 @@ void ProcessBackends::trim(std::uint32_t stream_index) {
 // What is largest in one piece stays that of the process that asks.
 MemoryStats ProcessBackends::stats(cudaStream_t stream) const {
   const std::size_t asked = owner_of(stream);
-  MemoryStats sum = totals();
-  const MemoryStats own = processes_[asked].backend->stats(stream);
-  sum.free_largest_bytes = own.free_largest_bytes;
-  sum.free_other_streams_bytes = own.free_other_streams_bytes;
+  MemoryStats sum = noted(processes_[asked], processes_[asked].backend->stats(stream));
   for (std::size_t i = 0; i < processes_.size(); ++i) {
     if (i == asked) continue;
-    const MemoryStats other = processes_[i].backend->totals();
+    const MemoryStats other = noted(processes_[i], processes_[i].backend->totals());
+    add_totals(&sum, other);
     std::optional<std::uint64_t> kept_bytes;
     if (other.reserved_bytes && other.active_bytes &&
         *other.reserved_bytes >= *other.active_bytes) {
@@ -110,25 +118,17 @@ MemoryStats ProcessBackends::stats(cudaStream_t stream) const {
 }
 
 MemoryStats ProcessBackends::totals() const {
-  MemoryStats sum = totals_of(processes_.front());
+  MemoryStats sum = noted(processes_.front(), processes_.front().backend->totals());
   for (std::size_t i = 1; i < processes_.size(); ++i) {
-    const MemoryStats other = totals_of(processes_[i]);
-    add(&sum.allocated_bytes, other.allocated_bytes);
-    add(&sum.active_bytes, other.active_bytes);
-    add(&sum.reserved_bytes, other.reserved_bytes);
-    add(&sum.device_allocate_count, other.device_allocate_count);
-    add(&sum.device_free_count, other.device_free_count);
-    add(&sum.retry_count, other.retry_count);
-    add(&sum.synchronize_all_count, other.synchronize_all_count);
+    add_totals(&sum, noted(processes_[i], processes_[i].backend->totals()));
   }
   return sum;
 }
 
-MemoryStats ProcessBackends::totals_of(Process& process) {
-  const MemoryStats totals = process.backend->totals();
+MemoryStats ProcessBackends::noted(Process& process, const MemoryStats& stats) {
   process.reserved_bytes_peak =
-      std::max(process.reserved_bytes_peak, totals.reserved_bytes.value_or(0));
-  return totals;
+      std::max(process.reserved_bytes_peak, stats.reserved_bytes.value_or(0));
+  return stats;
 }
 
 std::vector<NamedCounter> ProcessBackends::counters() const {

@@ -61,8 +61,8 @@ class ProcessBackends final : public Backend {
     cudaStream_t stream = nullptr;
     std::size_t process = 0;
   };
-  // Notes the peak.
-  [[nodiscard]] static MemoryStats totals_of(Process& process);
+  // The same, with the process's peak noted.
+  [[nodiscard]] static MemoryStats noted(Process& process, const MemoryStats& stats);
   // By handle; processes take turns, so it is mostly that of the call before.
   [[nodiscard]] std::size_t owner_of(cudaStream_t stream) const;
 

@@ -223,11 +223,7 @@ Conditions conditions_from_json(const std::string& text, const std::string& wher
     json.at("warnings").get_to(conditions.warnings);
     return conditions;
   } catch (const nlohmann::json::exception& error) {
-    throw UsageError({.what = source.what,
-                      .where = where,
-                      .wanted = source.wanted,
-                      .got = json_reason(error),
-                      .next = source.next});
+    refuse_json(source, json_reason(error));
   }
 }
 

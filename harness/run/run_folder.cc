@@ -222,11 +222,7 @@ RunManifest manifest_from_json(const std::string& text, const std::string& where
     }
     return manifest;
   } catch (const Json::exception& error) {
-    throw UsageError({.what = source.what,
-                      .where = where,
-                      .wanted = source.wanted,
-                      .got = json_reason(error),
-                      .next = source.next});
+    refuse_json(source, json_reason(error));
   }
 }
 

@@ -8,9 +8,9 @@
 // none:
 //
 //   for (std::uint64_t nth = 0;; ++nth) {
-//     const simcu::Interleaving run = simcu::interleave([&] { pool.free(a); }, [&] { b =
-//     pool.get(); }, nth); if (!run.stopped) break;                      // the first has no such
-//     place EXPECT(is_right(b), run.place);               // "the begin of cudaEventRecord"
+//     const auto run = simcu::interleave([&] { pool.free(a); }, [&] { b = pool.get(); }, nth);
+//     if (!run.stopped) break;         // the first has no such place
+//     EXPECT(is_right(b), run.place);  // "the begin of cudaEventRecord"
 //   }
 #pragma once
 

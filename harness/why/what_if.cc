@@ -15,6 +15,7 @@
 #include "allocators/caching/allocator.h"
 #include "harness/why/card.h"
 #include "harness/why/late_streams.h"
+#include "workloads/import/snapshot_pools.h"
 
 namespace allocmark {
 namespace {
@@ -158,10 +159,7 @@ void CardReplay::add(const SnapshotEntry& entry, std::uint64_t index) {
   const std::uint64_t stream = history_.snapshot().streams[entry.stream];
   // Blocks that became free while a request failed were not looked at again.
   card_.move_to(entry.action == SnapshotAction::Oom ? operation_begin_ : index);
-  const bool is_operation = entry.action == SnapshotAction::Alloc ||
-                            entry.action == SnapshotAction::Oom ||
-                            entry.action == SnapshotAction::FreeRequested;
-  if (is_operation) {
+  if (is_request(entry.action)) {
     operation_begin_ = index + 1;
     released_pools_.clear();
   }

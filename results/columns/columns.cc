@@ -37,9 +37,6 @@ constexpr double kGibibytesFromBytes = 10.0 * static_cast<double>(kGiB);
 constexpr Unit kCallUnit{"us", 1e3, 3};
 constexpr Unit kStepUnit{"ms", 1e6, 3};
 
-// Hosts that differ by less are taken for equally fast.
-constexpr double kHostShareApart = 0.1;
-
 // Places of columns: a table that is too wide leaves out the last ones first.
 enum Place : unsigned {
   kStatusOfProblem,
@@ -192,8 +189,7 @@ class Builder {
   // Only where it matters: a host that is about as fast as the other one has nothing to say.
   void add_scaled(std::string_view operation, double ScaledLatency::*value, Place place) {
     const bool apart = std::ranges::any_of(cells_, [](const CellResult& cell) {
-      return is_measured(cell) && cell.host_scale > 0 &&
-             std::abs(std::log(cell.host_scale)) > std::log1p(kHostShareApart);
+      return is_measured(cell) && cell.host_scale > 0 && hosts_are_apart(cell.host_scale);
     });
     if (!apart) return;
     columns_.has_scaled = true;

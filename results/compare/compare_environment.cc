@@ -69,16 +69,13 @@ constexpr std::array kFields{
 // size.
 constexpr std::size_t kCalibrationPairCountMin = 20;
 
-// What a fixed program of host code takes (results/DEFINITIONS.md, "Host time on another host")
-// differs by less between two runs on one quiet machine.
-constexpr double kReferenceShareMax = 0.1;
-
-// How much longer host code takes on one run's host than on the other's, and whether something
-// allows for it; empty where the hosts are about as fast or it is not known.
+// How much longer a fixed program of host code takes on one run's host than on the other's
+// (results/DEFINITIONS.md, "Host time on another host"), and whether something allows for it; empty
+// where the hosts are about as fast or it is not known.
 std::string host_speed_difference(const Environment& base, const Environment& now) {
   if (base.host_reference_ns <= 0 || now.host_reference_ns <= 0) return {};
   const double ratio = now.host_reference_ns / base.host_reference_ns;
-  if (std::abs(std::log(ratio)) <= std::log1p(kReferenceShareMax)) return {};
+  if (!hosts_are_apart(ratio)) return {};
   const bool to_one_host = base.profile_host_reference_ns > 0 &&
                            base.profile_host_reference_ns == now.profile_host_reference_ns;
   return fmt::format(
