@@ -17,10 +17,6 @@ namespace allocmark {
 [[nodiscard]] std::string_view to_string(CellStatus status);
 [[nodiscard]] std::optional<CellStatus> parse_cell_status(std::string_view text);
 
-// "capacity", "rounding", "stranded", "fragmentation", "unknown", "pending".
-[[nodiscard]] std::string_view to_string(OomCause cause);
-[[nodiscard]] std::optional<OomCause> parse_oom_cause(std::string_view text);
-
 // Every known key is written; what is not known or not defined is null, never 0 and never NaN or
 // Infinity.
 [[nodiscard]] std::string to_json_line(const Environment& environment);

@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "results/oom_causes.h"
+
 namespace allocmark {
 
 // The version of the result format (semver). MAJOR changes when results stop being comparable.
@@ -60,17 +62,6 @@ enum class CellStatus : std::uint8_t {
   Interrupted
 };
 inline constexpr std::size_t kCellStatusCount = 7;
-
-// Why a request failed (results/DEFINITIONS.md, "OOM causes").
-enum class OomCause : std::uint8_t {
-  Capacity,
-  Rounding,
-  Stranded,
-  Fragmentation,
-  Unknown,
-  Pending
-};
-inline constexpr std::size_t kOomCauseCount = 6;
 
 // How memory that is reserved and not live changes from step to step, over the second half of them.
 struct MemoryGrowth {

@@ -116,17 +116,10 @@ std::string causes_of(const CellResult& cell) {
 
 // The cause of most failed requests; empty where none is stored.
 std::string main_cause(const CellResult& cell) {
-  constexpr std::array<std::string_view, kOomCauseCount> kWords{
-      "its own live memory fills the capacity",
-      "rounding fills the capacity",
-      "free memory is kept for other streams",
-      "free memory is fragmented",
-      "cause not known",
-      "free memory waits for events; the same request right after it is served"};
   const auto most = std::ranges::max_element(cell.oom_cause_counts);
   if (most == cell.oom_cause_counts.end() || *most == 0) return {};
   const auto index = static_cast<std::size_t>(most - cell.oom_cause_counts.begin());
-  return index < kWords.size() ? std::string(kWords[index]) : std::string();
+  return index < kOomCauseCount ? std::string(reason_words(static_cast<OomCause>(index))) : "";
 }
 
 // "gpt2_train_amp at 1.05x (3.2 GiB)".
