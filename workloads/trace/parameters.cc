@@ -164,11 +164,12 @@ void Parameters::refuse_variant() const {
 void Parameters::finish() const {
   for (const auto& [key, value] : values_) {
     if (std::ranges::find(asked_, key) != asked_.end()) continue;
+    const std::vector<std::string> near = nearest_names(key, asked_);
     throw UsageError({.what = fmt::format("unknown key '{}'", key),
                       .where = fmt::format("workload '{}'", text_),
-                      .wanted = "a key of " + name_ + ": " + joined(asked_),
+                      .wanted = "a key of " + name_ + (near.empty() ? ": " + joined(asked_) : ""),
                       .got = "",
-                      .next = suggest(key, asked_)});
+                      .next = near.empty() ? "" : suggest(key, asked_)});
   }
 }
 
