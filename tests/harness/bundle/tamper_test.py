@@ -19,7 +19,8 @@ from pathlib import Path
 
 ROOM = "allocmark-bundle/"
 HALVED = ("p50", "p90", "p99", "p999", "max", "mean")
-KEY = ("workload", "allocator", "conf", "capacity", "seed", "device", "on_oom", "cell_id", "workload_definition")
+KEY = ("workload", "allocator", "conf", "capacity", "seed", "device", "on_oom", "cell_id", "workload_definition",
+       "workload_files")
 CASES = []
 
 
