@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# lint: long. One file, since users copy it to the machine where their job runs, and import it there.
 """Records what a PyTorch program asks of the CUDA memory allocator, as a trace that allocmark replays.
 
 usage: record_pytorch.py --out T.ops.csv.gz script.py ARGS...            a whole script

@@ -2,86 +2,28 @@
 #include "results/compare/interleaved.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <optional>
 #include <set>
-#include <span>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
-#include "base/median.h"
 #include "results/compare/compare_conclude.h"
 #include "results/compare/compare_environment.h"
 #include "results/compare/compare_numbers.h"
 #include "results/compare/interleaved_cells.h"
+#include "results/compare/interleaved_numbers.h"
 #include "results/compare/stability.h"
 #include "results/compare/timed_numbers.h"
-#include "results/derived.h"
-#include "results/latency_histogram.h"
 #include "results/statistics/paired_shift.h"
-#include "results/statistics/percentile.h"
 
 namespace allocmark {
 namespace {
-
-// A side's value is known up to a bucket, 1/64 of an octave wide at most; a smaller spread of the
-// differences between two of them is the buckets', not the rounds'.
-constexpr double kPairedSpreadMin = 1.4142135623730951 / 64 / 3.4641016151377544;
-// How samples spread within a step of the clock is not known, so that a change of less than this
-// part of it may be how they fall.
-constexpr double kClockShareMin = 1.0 / 8;
-
-// More rounds than anybody waits for.
-constexpr double kRoundsNeededMax = 1e6;
-
-// Rounds after which the interval, which narrows with their root, is likely to be within the floor
-// or clear of 0.
-std::uint64_t rounds_needed(const Shift& shift, double reach, std::size_t round_count) {
-  const double half = std::max(shift.high - shift.estimate, shift.estimate - shift.low);
-  const double size = std::abs(shift.estimate);
-  const double wanted = std::max(size < reach ? reach - size : size, 1e-6);
-  const double factor = std::max(1.0, half / wanted * (half / wanted));
-  const double count = std::ceil(static_cast<double>(round_count) * factor);
-  return static_cast<std::uint64_t>(
-      std::clamp(count, static_cast<double>(round_count) + 1, kRoundsNeededMax));
-}
-
-// Samples that a number rests on at least.
-struct Support {
-  std::uint64_t pass_count_min = UINT64_MAX;     // samples of the pass with the fewest
-  std::uint64_t process_count_min = UINT64_MAX;  // of the process with the fewest
-};
-
-void count_support(const CellResult& cell, const TimedNumber& number, Support& support) {
-  std::uint64_t process_count = 0;
-  for (const PassSummary& pass : cell.passes) {
-    const std::uint64_t count = samples_of(cell, pass, number);
-    support.pass_count_min = std::min(support.pass_count_min, count);
-    process_count += count;
-  }
-  support.process_count_min = std::min(support.process_count_min, process_count);
-}
-
-// By how much a round's sides differ. Where passes alternated, every two neighbours give a
-// difference, from which a disturbance of both is gone, and their median counts: single ones are
-// far off, so that it scatters less between rounds than the median of pairwise means (by a quarter
-// at P50, as much at P99; measured on an H200 and on simcuda). Else the difference of the
-// processes' medians.
-double round_difference(const std::vector<double>& base, const std::vector<double>& now,
-                        bool in_turns) {
-  if (!in_turns || base.size() != now.size()) return median(now) - median(base);
-  std::vector<double> differences;
-  for (std::size_t i = 0; i < base.size(); ++i) differences.push_back(now[i] - base[i]);
-  return median(std::move(differences));
-}
 
 // A cell with the passes of all rounds, for intervals and flags.
 CellResult pooled(const std::vector<const CellResult*>& processes) {
@@ -93,33 +35,12 @@ CellResult pooled(const std::vector<const CellResult*>& processes) {
   return cell;
 }
 
-// Of the processes' values (logarithms), around their median; nothing for fewer than two.
-std::optional<Estimate> interval_of(const std::vector<double>& values, double confidence) {
-  const std::optional<Shift> centre =
-      estimate_paired_shift(values, {.confidence = confidence, .spread_min = kPairedSpreadMin});
-  if (!centre) return std::nullopt;
-  const double value = median(values);
-  return Estimate{.value = std::exp(value),
-                  .low = std::exp(std::min(value, centre->low)),
-                  .high = std::exp(std::max(value, centre->high))};
-}
-
 struct PairedNumber {
   std::size_t cell_index = 0, number_index = 0;
   const TimedNumber* timed = nullptr;
   std::vector<double> differences = {};
   Shift shift = {};
 };
-
-bool is_quantile(const TimedNumber& number) { return number.kind == TimedKind::Quantile; }
-
-// Whether any process of either side has the number.
-bool is_known(const TimedNumber& number, const CellRounds& rounds) {
-  const std::vector<RoundPair> pairs = rounds.pairs();
-  return std::any_of(pairs.begin(), pairs.end(), [&](const RoundPair& pair) {
-    return has_number(*pair.base, number) || has_number(*pair.now, number);
-  });
-}
 
 class RoundComparer {
  public:
@@ -137,10 +58,12 @@ class RoundComparer {
   [[nodiscard]] RunSide side(std::size_t index) const;
   void count_all_rounds(std::size_t plan_index, CellComparison& cell) const;
   void add_timed(std::size_t plan_index, CellComparison& cell, std::size_t cell_index);
-  NumberComparison timed_number(const TimedNumber& timed, const CellRounds& rounds,
-                                std::vector<double>& differences) const;
   void judge();
-  void judge(NumberComparison& number, const PairedNumber& pending, double p_value_adjusted) const;
+  [[nodiscard]] RoundRule rule() const {
+    return {.policy = policy_,
+            .clock_step_ns = clock_step_ns_,
+            .first_look_round_count = look_rounds(run_.plan).front()};
+  }
 
   const InterleavedRun& run_;
   const ComparePolicy& policy_;
@@ -263,12 +186,13 @@ void RoundComparer::count_all_rounds(std::size_t plan_index, CellComparison& cel
 void RoundComparer::add_timed(std::size_t plan_index, CellComparison& cell,
                               std::size_t cell_index) {
   const CellRounds& rounds = rounds_[plan_index];
+  const std::vector<RoundPair> pairs = rounds.pairs();
   const std::string reason = timed_reason();
   const std::string other = other_requests(rounds.processes(0), rounds.processes(1));
   for (const TimedNumber& timed : timed_numbers()) {
-    if (!is_known(timed, rounds)) continue;
+    if (!is_known(timed, pairs)) continue;
     std::vector<double> differences;
-    NumberComparison number = timed_number(timed, rounds, differences);
+    NumberComparison number = number_of_rounds(timed, pairs, rule(), differences);
     if (!number.base && !number.now) continue;
     if (!other.empty() || !reason.empty()) {
       differences.clear();
@@ -294,56 +218,6 @@ void RoundComparer::add_timed(std::size_t plan_index, CellComparison& cell,
       cell.flags.push_back(run_.plan.sides[side].label + ": " + flag);
     }
   }
-}
-
-NumberComparison RoundComparer::timed_number(const TimedNumber& timed, const CellRounds& rounds,
-                                             std::vector<double>& differences) const {
-  NumberComparison number{.name = std::string(timed.name), .timed = true};
-  const std::vector<RoundPair> pairs = rounds.pairs();
-  Support support;
-  for (const auto& [base, now, in_turns] : pairs) {
-    count_support(*base, timed, support);
-    count_support(*now, timed, support);
-  }
-  if (pairs.empty() || support.process_count_min == 0) {
-    for (const auto& [base, now, in_turns] : pairs) {
-      number.base = stored_value(*base, timed);
-      number.now = stored_value(*now, timed);
-    }
-    number.verdict = Verdict::NotComparable;
-    number.reason = "one side has no samples";
-    return number;
-  }
-  const std::uint64_t wanted = samples_wanted(timed);
-  const bool by_pass = support.pass_count_min >= wanted;
-  std::array<std::vector<double>, kSideCount> values;
-  for (const auto& [base, now, in_turns] : pairs) {
-    const auto logs = [&](const CellResult& cell) {
-      if (by_pass) return pass_logs(cell, timed, clock_step_ns_);
-      return std::vector{process_log(cell, timed, clock_step_ns_).value_or(0)};
-    };
-    const std::vector<double> base_logs = logs(*base);
-    const std::vector<double> now_logs = logs(*now);
-    // A process's value: the median of its passes, which one disturbed pass does not move.
-    values[0].push_back(median(base_logs));
-    values[1].push_back(median(now_logs));
-    differences.push_back(round_difference(base_logs, now_logs, in_turns));
-  }
-  number.base_interval = interval_of(values[0], policy_.confidence);
-  number.now_interval = interval_of(values[1], policy_.confidence);
-  number.base = std::exp(median(values[0]));
-  number.now = std::exp(median(values[1]));
-  if (support.process_count_min < wanted) {
-    differences.clear();
-    number.verdict = Verdict::Undecided;
-    number.reason = fmt::format("{} samples in a process, {} are needed: give more --passes",
-                                support.process_count_min, wanted);
-  } else if (differences.size() < 2) {
-    differences.clear();
-    number.verdict = Verdict::Undecided;
-    number.rounds_needed = look_rounds(run_.plan).front();
-  }
-  return number;
 }
 
 void RoundComparer::judge() {
@@ -375,32 +249,8 @@ void RoundComparer::judge() {
     NumberComparison& number =
         result_.cells[pending_[i].cell_index].numbers[pending_[i].number_index];
     number.p_value = p_values[i];
-    judge(number, pending_[i], adjusted[i]);
-  }
-}
-
-void RoundComparer::judge(NumberComparison& number, const PairedNumber& pending,
-                          double p_value_adjusted) const {
-  const Shift& shift = pending.shift;
-  number.change = std::expm1(shift.estimate);
-  number.change_low = std::expm1(shift.low);
-  number.change_high = std::expm1(shift.high);
-  number.p_value_adjusted = p_value_adjusted;
-  const double reach = std::log1p(policy_.effect_min_of(number.name, true));
-  const bool differs =
-      p_value_adjusted <= policy_.false_share_in_turns() && std::abs(shift.estimate) > reach;
-  const double resolved_ns = is_quantile(*pending.timed) ? kClockShareMin * clock_step_ns_ : 0;
-  if (differs && std::abs(number.now.value_or(0) - number.base.value_or(0)) <= resolved_ns) {
-    number.verdict = Verdict::Undecided;
-    number.reason =
-        fmt::format("less than an eighth of the clock's step of {:.3g} ns", clock_step_ns_);
-  } else if (differs) {
-    number.verdict = shift.estimate > 0 ? Verdict::Worse : Verdict::Better;
-  } else if (shift.low > -reach && shift.high < reach) {
-    number.verdict = Verdict::Same;
-  } else {
-    number.verdict = Verdict::Undecided;
-    number.rounds_needed = rounds_needed(shift, reach, pending.differences.size());
+    judge_number(*pending_[i].timed, pending_[i].shift, pending_[i].differences.size(), rule(),
+                 adjusted[i], number);
   }
 }
 

@@ -17,6 +17,13 @@
 
 namespace allocmark::caching {
 
+inline constexpr std::uint64_t kMega = 1u << 20;
+
+// To the next multiple of a step.
+inline std::uint64_t up(std::uint64_t value, std::uint64_t step) {
+  return (value + step - 1) / step * step;
+}
+
 class ReferenceModel {
  public:
   struct Piece {

@@ -19,6 +19,21 @@ def qualify(program, *words, faults=""):
     return run.returncode, run.stdout
 
 
+def check_lines(program, check):
+    """What is printed for schedulers, and what hides who the node is."""
+    code, line = qualify(program, "--one-line", faults="0:ecc_corrected=50")
+    check("one line, WARN is still fit", code == 0 and line.startswith("WARN gpu/preconditions on") and line.count("\n") == 1)
+    check("the first 80 bytes say what and where", "0000:06:00.0" in line[:80] and "corrected" in line[:80])
+    code, line = qualify(program, "--one-line", "--fail-on", "warn", faults="0:ecc_corrected=50")
+    check("one line, 1: not fit", code == 1)
+    code, line = qualify(program, "--one-line", faults="0:foreign_bytes=8589934592")
+    check("one line, 2: nobody can tell", code == 2 and line.startswith("UNKNOWN"))
+    code, text = qualify(program, "--format", "json", "--anonymous")
+    report = json.loads(text)
+    check("anonymous", report["anonymous"] and not report["node"]["name"] and not any(g["uuid"] + g["serial"] + g["pci_bus_id"] for g in report["gpus"]))
+    check("anonymous GPUs can still be told apart", len({g["uuid_hash"] for g in report["gpus"]}) == 2)
+
+
 def main(program):
     failures = []
 
@@ -66,17 +81,7 @@ def main(program):
         check("Prometheus: quotes are escaped", 'node="n\\"1"' in prom)
         check("Prometheus: ends with a newline", prom.endswith("\n") and "\n\n" not in prom)
 
-    code, line = qualify(program, "--one-line", faults="0:ecc_corrected=50")
-    check("one line, WARN is still fit", code == 0 and line.startswith("WARN gpu/preconditions on") and line.count("\n") == 1)
-    check("the first 80 bytes say what and where", "0000:06:00.0" in line[:80] and "corrected" in line[:80])
-    code, line = qualify(program, "--one-line", "--fail-on", "warn", faults="0:ecc_corrected=50")
-    check("one line, 1: not fit", code == 1)
-    code, line = qualify(program, "--one-line", faults="0:foreign_bytes=8589934592")
-    check("one line, 2: nobody can tell", code == 2 and line.startswith("UNKNOWN"))
-    code, text = qualify(program, "--format", "json", "--anonymous")
-    report = json.loads(text)
-    check("anonymous", report["anonymous"] and not report["node"]["name"] and not any(g["uuid"] + g["serial"] + g["pci_bus_id"] for g in report["gpus"]))
-    check("anonymous GPUs can still be told apart", len({g["uuid_hash"] for g in report["gpus"]}) == 2)
+    check_lines(program, check)
     for failure in failures:
         print(f"qualify_forms_test: {failure}: does not hold", file=sys.stderr)
     return 1 if failures else 0

@@ -8,113 +8,18 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
-#include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
 #include "results/compare/compare_writers.h"
 #include "tests/catch.h"
-#include "tests/support/noise.h"
+#include "tests/support/made_rounds.h"
 #include "tests/support/text_checks.h"
 
 using namespace allocmark;
-
-namespace {
-
-struct Setup {
-  std::size_t cell_count = 3;
-  std::uint32_t round_count = 16, round_count_max = 48;
-  std::size_t sample_count = 1500;
-  double injected_all = 0, injected_tail = 0;  // logarithms, on the second side of the first cell
-  std::uint64_t seed = 1;
-  double noise = 1;  // times that of a busy machine
-};
-
-CellResult process(Random& random, const CellKey& key, double shift, double tail,
-                   std::size_t sample_count) {
-  CellResult cell = sample::run_cell({.workload = key.workload,
-                                      .allocator = key.allocator,
-                                      .conf = key.conf,
-                                      .capacity = key.capacity});
-  cell.trace_hash = "00000000000000aa", cell.placement_hash = "00000000000000bb";
-  cell.deallocate = {};
-  cell.passes.clear();
-  for (int pass = 0; pass < 2; ++pass) {
-    cell.passes.push_back(
-        {.allocate_buckets = sample::noisy_buckets(random, sample_count,
-                                                   shift + 0.004 * sample::normal(random), tail)});
-  }
-  return cell;
-}
-
-// Rounds up to the last look. The machine slows both sides of a round together by 5 %, each process
-// differs by 1.5 %, and one in twenty is hit by 40 %.
-InterleavedRun make_run(const Setup& setup) {
-  InterleavedRun run;
-  run.plan.sides = {InterleavedSide{.label = "A", .text = "old"},
-                    InterleavedSide{.label = "B", .text = "new"}};
-  run.plan.round_count = setup.round_count;
-  run.plan.round_count_max = setup.round_count_max;
-  for (auto& environment : run.environments) environment = sample::environment();
-  for (auto& environment : run.environments) environment.clock_resolution_ns = 0;
-  for (std::size_t i = 0; i < setup.cell_count; ++i) {
-    const CellKey key = sample::run_cell({.workload = "work" + std::to_string(i),
-                                          .allocator = "caching",
-                                          .conf = "",
-                                          .capacity = "1.05x"})
-                            .key;
-    run.plan.cells.push_back({.base = key, .now = key, .round_count_max = setup.round_count_max});
-  }
-  Random random(setup.seed);
-  for (std::uint32_t round = 0; round < setup.round_count_max; ++round) {
-    for (std::size_t i = 0; i < setup.cell_count; ++i) {
-      const double machine = setup.noise * 0.05 * sample::normal(random);
-      for (std::uint32_t side = 0; side < 2; ++side) {
-        const bool injected = side == 1 && i == 0;
-        double shift = machine + setup.noise * 0.015 * sample::normal(random);
-        if (random.unit() < 0.05) shift += setup.noise * 0.4;
-        if (injected) shift += setup.injected_all;
-        run.rounds.push_back(
-            {.round = round,
-             .side = side,
-             .cell = process(random, run.plan.cells[i].base, shift,
-                             injected ? setup.injected_tail : 0, setup.sample_count)});
-      }
-    }
-  }
-  return run;
-}
-
-const InterleavedRun& quiet_run() {
-  static const InterleavedRun kRun =
-      make_run({.round_count = 12, .round_count_max = 12, .sample_count = 20000, .noise = 0.1});
-  return kRun;
-}
-
-Comparison compared(const std::function<void(InterleavedRun&)>& change,
-                    const ComparePolicy& policy = {}) {
-  InterleavedRun run = quiet_run();
-  change(run);
-  return compare_interleaved(run, policy);
-}
-
-const NumberComparison& number(const Comparison& comparison, std::string_view workload,
-                               std::string_view name) {
-  for (const CellComparison& cell : comparison.cells) {
-    if (cell.key.workload != workload) continue;
-    for (const NumberComparison& item : cell.numbers) {
-      if (item.name == name) return item;
-    }
-  }
-  FAIL("no number " << name);
-  return comparison.cells.front().numbers.front();
-}
-
-}  // namespace
+using namespace allocmark::made_rounds;
 
 TEST_CASE("of the same thing on both sides at most 1 % of comparisons of 12 cells call anything") {
   std::size_t calling_count = 0;
@@ -418,69 +323,4 @@ TEST_CASE("plan and rounds come back as they were stored, and damage is named wi
   std::string other = plan;
   other.replace(other.find("\"schema_version\": \"1"), 20, "\"schema_version\": \"9");
   CHECK(contains(error_of([&] { (void)interleaved_plan_from_json(other, "p"); }), "version"));
-}
-
-TEST_CASE("suspects are what is called or near it, and exact differences with one round") {
-  Comparison comparison = compared([](InterleavedRun&) {});
-  CHECK(suspects(comparison, {}, 32).empty());
-  for (CellComparison& cell : comparison.cells) {
-    for (NumberComparison& item : cell.numbers) {
-      if (cell.key.workload == "work0" && item.name == "allocate_latency_ns_p50") {
-        item.verdict = Verdict::Undecided;
-        item.change = 0.02;
-      }
-      if (cell.key.workload == "work1" && item.name == "placement_hash") {
-        item.verdict = Verdict::Changed;
-      }
-    }
-  }
-  const std::vector<InterleavedCell> cells = suspects(comparison, {}, 32);
-  REQUIRE(cells.size() == 2);
-  for (const InterleavedCell& cell : cells) {
-    CHECK(cell.round_count_max == (cell.base.workload == "work0" ? 32U : 1U));
-  }
-}
-
-TEST_CASE(
-    "a timed number is a suspect unless it is the same and hardly changes, or has no samples") {
-  struct Case {
-    Verdict verdict;
-    std::optional<double> change;
-    bool suspect;
-  };
-  for (const Case& at :
-       {Case{Verdict::Worse, 0.05, true}, Case{Verdict::Better, -0.05, true},
-        Case{Verdict::Undecided, 0.001, true}, Case{Verdict::Same, -0.021, true},
-        Case{Verdict::Same, 0.009, false}, Case{Verdict::Undecided, std::nullopt, false},
-        Case{Verdict::NotComparable, 0.2, false}}) {
-    Comparison comparison = compared([](InterleavedRun&) {});
-    NumberComparison& item = comparison.cells.front().numbers.back();
-    REQUIRE(item.timed);
-    item.verdict = at.verdict, item.change = at.change;
-    INFO(to_string(at.verdict) << " " << at.change.value_or(-9));
-    CHECK(suspects(comparison, {}, 32).size() == (at.suspect ? 1U : 0U));
-  }
-}
-
-TEST_CASE("what the confirmation says counts") {
-  Comparison first = compared([](InterleavedRun&) {});
-  for (CellComparison& cell : first.cells) {
-    for (NumberComparison& item : cell.numbers) {
-      if (item.name == "allocate_latency_ns_p50") item.verdict = Verdict::Worse;
-      if (cell.key.workload == "work1" && item.name == "oom_count") item.verdict = Verdict::Worse;
-    }
-  }
-  Comparison cleared = first;
-  apply_confirmation(compared([](InterleavedRun&) {}), {}, cleared);
-  CHECK(number(cleared, "work0", "allocate_latency_ns_p50").verdict == Verdict::Same);
-  // A request that failed once is no pass, whether or not it fails again.
-  CHECK(number(cleared, "work1", "oom_count").verdict == Verdict::Undecided);
-  CHECK(cleared.exit_code == ExitCode::CellsIncomplete);
-  Comparison found = first;
-  apply_confirmation(compare_interleaved(make_run({.injected_all = std::log(1.1)}), {}), {}, found);
-  CHECK(found.exit_code == ExitCode::Regression);
-  CHECK(number(found, "work0", "allocate_latency_ns_p50").verdict == Verdict::Worse);
-  Comparison broken = first;
-  apply_confirmation(compared([](InterleavedRun& run) { run.rounds.clear(); }), {}, broken);
-  CHECK(broken.exit_code != ExitCode::Pass);
 }

@@ -1,0 +1,93 @@
+// Goal: the same text and seed give the same bytes on every machine. Method: golden hashes, which
+// were also computed apart in Python from the written files.
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/catch.h"
+#include "workloads/open_workload.h"
+#include "workloads/trace/summary.h"
+#include "workloads/trace/trace_hash.h"
+
+using namespace allocmark;
+
+TEST_CASE("the same text and seed give the same bytes") {
+  struct Golden {
+    std::string workload;
+    std::uint64_t hash, events, peak;
+  };
+  const Golden goldens[] = {
+      {"train:gpt2-124m,batch=2,seq=128,steps=2,attention=eager", 0x0d8494a852efea7cu, 6806,
+       2556955652},
+      {"train:gpt2-124m,batch=2,seq=128,steps=1,checkpoint=full,kernels=1,attention=eager",
+       0x462afe5f0b2b1803u, 5240, 2558004228},
+      {"train:bert-base,batch=2,seq=64,steps=1,precision=fp32,optimizer=sgd,attention=eager",
+       0x12711c94ec1e7fd1u, 2139, 1131808216},
+      {"train:llama-2-7b,batch=1,seq=256,steps=1,precision=bf16,attention=fused",
+       0xf28fcf7442e26227u, 9481, 67451267332},
+      {"train:llama-3-8b,batch=1,seq=256,steps=1,attention=eager", 0x1604e4f2b350355fu, 11927,
+       160672336388},
+      {"infer:gpt2-124m,requests=6,batch=2,generated_max=20,attention=eager", 0x03a186a3bb55dc2bu,
+       47435, 369498664},
+      {"infer:llama-3-8b,requests=4,batch=2,lengths=code,kv=preallocated,generated_max=8,attention="
+       "eager",
+       0xc9bf498da647a4c2u, 58800, 54432526568},
+      {"infer:bert-base,requests=20,batch=8,arrival=random,lengths=lognormal,precision=fp32,"
+       "attention=eager",
+       0xa31f45fef7205ee9u, 2724, 584733376},
+      {"infer:llama-2-7b,requests=2,kv=paged,attention=fused,generated_max=4,kernels=1",
+       0xc91f27b25b28a54cu, 15256, 82510540072},
+      {"train:vit-huge,batch=2,steps=2,attention=eager", 0x379a59316ad70756u, 17798, 12710277684},
+      {"train:vit-base,batch=4,image=64,patch=8,classes=10,precision=bf16,checkpoint=full,"
+       "steps=2,attention=eager",
+       0xc838d915242c0a0cu, 6304, 921930374},
+      {"train:t5-3b,batch=2,seq=100,target=30,steps=1,attention=eager", 0x75c8c8fb6f55d75bu, 19827,
+       57099077668},
+      {"train:t5-base,batch=2,seq=100/60,target=30,steps=2,attention=fused,checkpoint=full",
+       0xec4b6db2c1c70385u, 26470, 4525777188},
+      {"train:mixtral-8x7b,layers=2,batch=1,seq=300,steps=2,experts=loop,skew_percent=90,attention="
+       "eager",
+       0xfeb625970aaeed6fu, 4894, 63360879460},
+      {"train:mixtral-8x22b,layers=2,batch=1,seq=128,steps=1,precision=bf16,attention=fused",
+       0x6d2c6c450524be5bu, 1029, 54174921988},
+      {"infer:mixtral-8x7b,layers=3,requests=3,batch=2,context_max=50,generated_max=5,attention="
+       "eager",
+       0xc95989a0683d7974u, 6140, 10676592084},
+      {"infer:vit-large,requests=10,batch=4,arrival=random,attention=eager", 0xb5f7bf2b238ca357u,
+       6453, 678981200},
+      {"churn:events=20000", 0x8d0ab9090ad35085u, 20000, 4362055102},
+      {"churn:events=20000,streams=3,record_percent=10,live_bytes=1GiB", 0x5eebfee04a03632eu, 20000,
+       1140786337},
+      {"comb:count=100,rounds=3", 0xe14a8a5cc32ea11bu, 609, 641728512},
+      {"sawtooth:teeth=3,sync=1,order=oldest", 0xb0bfc42f9e15196eu, 454, 4294967296},
+      {"growing:count=3,rounds=2,size_max=20MiB,growth_percent=5", 0x6f47649de3bdfa10u, 242,
+       82837504},
+      {"robson:live_bytes=64MiB,size_max=16MiB,rounds=2", 0x69c06a58a39fbf1du, 192, 67108864},
+      {"slivers:count=10", 0xcfafe94d49be01cau, 354, 671088640},
+      {"boundaries:rounds=3", 0x901fc9f9bce952e9u, 1353, 402654720},
+      {"producer:items=1200,consumers=3,fan_out=2,busy=1,sync_every=7", 0x103e72ec383fc063u, 8574,
+       201326592},
+      {"litter:fill_bytes=100MiB,rounds=2", 0x698d5b8ba0b5dc5eu, 103, 104857600},
+      {"oom_edge:level_bytes=1GiB,over_bytes=5MiB,turns=9", 0x193946690e19ee2cu, 178, 1078984704},
+      {"litter:fill_bytes=10MiB then growing:count=2,size_max=9MiB", 0xfb69e5e2821986a3u, 91,
+       27262976},
+      {"serve:bert-base,requests=20", 0xcdd84681587fb2a3u, 11990, 262234624},
+      {"load:layers=4", 0xf9e1ec7f9eac2e8eu, 62, 4534042624},
+      {"colocate:llama-3-8b,layers=2,cycles=1,steps=1,requests=4", 0xe8789b7d27740213u, 6927,
+       29805150724},
+      {"pause:leftovers=50", 0x3dce783aac1cbe7bu, 53, 417583608},
+      {"producer:items=99 beside litter:fill_bytes=10MiB then comb:count=4 beside gpt2_train_amp",
+       0x3600d38813a983acu, 14144, 21743215112},
+  };
+  for (const Golden& golden : goldens) {
+    INFO(golden.workload);
+    const std::unique_ptr<EventSource> source = open_workload(golden.workload, 1);
+    const TraceSummary summary = summarize(*source);
+    CHECK(summary.hash == golden.hash);
+    CHECK(summary.event_count == golden.events);
+    CHECK(summary.requested_bytes_peak == golden.peak);
+    source->rewind();
+    CHECK(trace_hash(*source) == golden.hash);
+  }
+}
