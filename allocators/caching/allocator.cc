@@ -38,13 +38,14 @@ std::optional<std::uint64_t> CachingAllocator::allocate(std::uint64_t size_bytes
     events_.take_done([this](Block* block) { free_if_unused(block); });
   }
   const Request request = make_request(size_bytes, stream);
-  Block* block = take_cached(request);
-  if (block == nullptr) block = obtain(request);
+  Block* block = find_cached(request);
+  if (block != nullptr) return hand_out(block, Origin::Cache, request);
+  block = obtain(request);
   if (block == nullptr) {
     note_failure(request);
     return std::nullopt;
   }
-  return hand_out(block, request);
+  return hand_out(block, Origin::Device, request);
 }
 
 Request CachingAllocator::make_request(std::uint64_t size_bytes, Stream stream) {
@@ -56,11 +57,10 @@ Request CachingAllocator::make_request(std::uint64_t size_bytes, Stream stream) 
   return request;
 }
 
-Block* CachingAllocator::take_cached(const Request& request) {
+// It stays among the free blocks.
+Block* CachingAllocator::find_cached(const Request& request) {
   if (collects_garbage()) ++request.home->pool->probe_count;
-  Block* block = choose_free_block(request, settings_);
-  if (block != nullptr) heap_.erase_free(block);
-  return block;
+  return choose_free_block(request, settings_);
 }
 
 // The cache has nothing: every further step frees more and asks the device again. The cache itself
@@ -102,24 +102,31 @@ bool CachingAllocator::must_reject(const Request& request) const {
   return heap_.reserved_bytes() + request.segment_bytes > allowed_bytes;
 }
 
-std::uint64_t CachingAllocator::hand_out(Block* block, const Request& request) {
+std::uint64_t CachingAllocator::hand_out(Block* block, Origin origin, const Request& request) {
   const PoolKind kind = request.home->pool->kind;
   const bool was_split = block->is_split();
   const bool counts_splits = block->segment == nullptr;
   Counters& counters = heap_.counters;
   if (should_split(*block, request.size_bytes, settings_)) {
     Block* remainder = block;
-    block = heap_.split_front(block, request.size_bytes);
-    heap_.insert_free(remainder);
+    if (origin == Origin::Cache) {
+      block = heap_.split_front_of_free(block, request.size_bytes);
+    } else {
+      block = heap_.split_front(block, request.size_bytes);
+      heap_.insert_free(remainder);
+    }
     if (counts_splits && was_split) {
       counters.inactive_split_bytes.decrease(kind, signed_bytes(request.size_bytes));
     } else if (counts_splits) {
       counters.inactive_split_bytes.increase(kind, signed_bytes(remainder->size_bytes));
       counters.inactive_split.increase(kind, 1);
     }
-  } else if (counts_splits && was_split) {
-    counters.inactive_split_bytes.decrease(kind, signed_bytes(block->size_bytes));
-    counters.inactive_split.decrease(kind, 1);
+  } else {
+    if (origin == Origin::Cache) heap_.erase_free(block);
+    if (counts_splits && was_split) {
+      counters.inactive_split_bytes.decrease(kind, signed_bytes(block->size_bytes));
+      counters.inactive_split.decrease(kind, 1);
+    }
   }
   block->allocated = true;
   block->requested_bytes = request.requested_bytes;

@@ -100,11 +100,12 @@ class CachingAllocator {
   [[nodiscard]] bool collects_garbage() const {
     return limit_bytes_.has_value() && settings_.garbage_collection_threshold > 0;
   }
-  [[nodiscard]] Block* take_cached(const Request& request);
+  [[nodiscard]] Block* find_cached(const Request& request);
   [[nodiscard]] Block* obtain(const Request& request);
   [[nodiscard]] bool must_reject(const Request& request) const;
   [[nodiscard]] Block* ask_device(const Request& request, Attempt attempt);
-  [[nodiscard]] std::uint64_t hand_out(Block* block, const Request& request);
+  enum class Origin : std::uint8_t { Cache, Device };
+  [[nodiscard]] std::uint64_t hand_out(Block* block, Origin origin, const Request& request);
   void free_if_unused(Block* block);
   void note_failure(const Request& request);
 

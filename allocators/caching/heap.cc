@@ -12,6 +12,11 @@ PoolKind kind_of(const Block* block) { return block->home->pool->kind; }
 
 std::int64_t signed_bytes(std::uint64_t bytes) { return static_cast<std::int64_t>(bytes); }
 
+// Whether the two neighbours, the second of which may be null, are unused and of a kind.
+bool can_join(const Block& into, const Block* from) {
+  return from != nullptr && from->is_unused() && from->mapped == into.mapped;
+}
+
 }  // namespace
 
 Heap::Heap(Driver& driver, const Settings& settings)
@@ -80,11 +85,25 @@ Block* Heap::split_front(Block* block, std::uint64_t size_bytes) {
   return front;
 }
 
+Block* Heap::split_front_of_free(Block* block, std::uint64_t size_bytes) {
+  SortedBlocks& free = block->home->free;
+  const SortedBlocks::Position position = free.find(block->size_bytes, block);
+  Block* front = split_front(block, size_bytes);
+  block->probes_at_insert = block->home->pool->probe_count;
+  free.replace(position, block->size_bytes, block);
+  return front;
+}
+
 // Joins `from` into its neighbour `into` where both are of a kind; returns the bytes won, 0 where
 // they stay apart.
 std::uint64_t Heap::merge(Block* into, Block* from) {
-  if (from == nullptr || !from->is_unused() || from->mapped != into->mapped) return 0;
+  if (!can_join(*into, from)) return 0;
   erase_from_set(from);
+  return join(into, from);
+}
+
+// `from`, which is in no set, becomes a part of its neighbour.
+std::uint64_t Heap::join(Block* into, Block* from) {
   if (into->prev == from) {
     into->address = from->address;
     into->prev = from->prev;
@@ -104,12 +123,24 @@ void Heap::free_block(Block* block) {
   const std::uint64_t own_bytes = block->size_bytes;
   std::int64_t count_change = 0;
   std::int64_t bytes_change = 0;
-  for (Block* neighbour : {block->prev, block->next}) {
-    const std::uint64_t won_bytes = merge(block, neighbour);
+  const bool joins_next = can_join(*block, block->next);
+  if (joins_next) {
+    const std::uint64_t won_bytes = merge(block, block->prev);
     count_change -= won_bytes > 0 ? 1 : 0;
     bytes_change -= signed_bytes(won_bytes);
   }
-  insert_free(block);
+  // Takes the last one's place among the free blocks.
+  Block* const last = joins_next ? block->next : block->prev;
+  if (can_join(*block, last)) {
+    SortedBlocks& free = block->home->free;
+    const SortedBlocks::Position position = free.find(last->size_bytes, last);
+    --count_change;
+    bytes_change -= signed_bytes(join(block, last));
+    block->probes_at_insert = block->home->pool->probe_count;
+    free.replace(position, block->size_bytes, block);
+  } else {
+    insert_free(block);
+  }
   const PoolKind kind = kind_of(block);
   if (block->segment == nullptr) {
     if (block->is_split()) {

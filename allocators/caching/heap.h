@@ -45,6 +45,8 @@ class Heap {
 
   // Cuts the first size_bytes off a block that is in no set; returns the new front block.
   [[nodiscard]] Block* split_front(Block* block, std::uint64_t size_bytes);
+  // The same with a free block, whose rest stays free.
+  [[nodiscard]] Block* split_front_of_free(Block* block, std::uint64_t size_bytes);
 
   // Makes an unused block free: merges it with its free neighbours and keeps the counters of
   // inactive blocks.
@@ -79,6 +81,7 @@ class Heap {
   void split_back_unmapped(Block* block, std::uint64_t size_bytes);
   void cut_to_range(Block* block, ExpandableSegment::Range range);
   std::uint64_t merge(Block* into, Block* from);
+  std::uint64_t join(Block* into, Block* from);
   void destroy_expandable_segment(Block* block);
   void insert_unmapped(Block* block);
   void adopt_expandable(const std::vector<SegmentInfo>& ranges);

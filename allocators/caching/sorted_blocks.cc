@@ -8,6 +8,8 @@
 namespace allocmark::caching {
 namespace {
 
+constexpr std::uint64_t kNoEnd = std::numeric_limits<std::uint64_t>::max();
+
 // Of two blocks of one rank.
 bool is_before(const Block& one, const Block& other) {
   if (one.order != other.order) return one.order < other.order;
@@ -66,19 +68,35 @@ void SortedBlocks::Chunk::cut(std::size_t kept) {
   count = kept;
 }
 
-SortedBlocks::SortedBlocks() { chunks_.push_back(make_chunk()); }
+SortedBlocks::SortedBlocks() : ends_{kNoEnd} { chunks_.push_back(make_chunk()); }
 
 bool SortedBlocks::comes_before(const Entry& entry, std::uint64_t rank, const Block& block) {
   return entry.rank != rank ? entry.rank < rank : is_before(*entry.block, block);
 }
 
+// Halves without a branch: which half holds the rank cannot be foretold.
+std::size_t SortedBlocks::chunk_for(std::uint64_t rank) const {
+  const std::uint64_t* first = ends_.data();
+  for (std::size_t left = ends_.size(); left > 1;) {
+    const std::size_t half = left / 2;
+    first += first[half - 1] < rank ? half : 0;
+    left -= half;
+  }
+  return static_cast<std::size_t>(first - ends_.data());
+}
+
 std::size_t SortedBlocks::chunk_for(std::uint64_t rank, const Block& block) const {
-  if (chunks_.size() == 1) return 0;
-  const auto ends_before = [rank](const std::unique_ptr<Chunk>& chunk, const Block& wanted) {
-    return comes_before(chunk->entries[chunk->count - 1], rank, wanted);
-  };
-  const auto found = std::lower_bound(chunks_.begin(), chunks_.end() - 1, block, ends_before);
-  return static_cast<std::size_t>(found - chunks_.begin());
+  std::size_t chunk = chunk_for(rank);
+  while (ends_[chunk] == rank && chunk + 1 < chunks_.size() &&
+         comes_before(chunks_[chunk]->entries[chunks_[chunk]->count - 1], rank, block))
+    ++chunk;
+  return chunk;
+}
+
+// The last chunk takes all that is above the others.
+void SortedBlocks::note_end(std::size_t chunk) {
+  if (chunk + 1 < chunks_.size())
+    ends_[chunk] = chunks_[chunk]->entries[chunks_[chunk]->count - 1].rank;
 }
 
 void SortedBlocks::insert(std::uint64_t rank, Block* block) {
@@ -89,36 +107,70 @@ void SortedBlocks::insert(std::uint64_t rank, Block* block) {
   }
   Chunk& target = *chunks_[chunk];
   target.insert(target.index_for(rank, *block), {rank, block});
+  note_end(chunk);
   ++count_;
 }
 
-void SortedBlocks::erase(std::uint64_t rank, const Block* block) {
-  // What is taken out is mostly what was just found.
-  Position position = found_;
-  const bool just_found = position.chunk < chunks_.size() &&
-                          position.index < chunks_[position.chunk]->count &&
-                          chunks_[position.chunk]->entries[position.index].block == block;
-  if (!just_found) {
-    position.chunk = chunk_for(rank, *block);
-    position.index = chunks_[position.chunk]->index_of(rank, block);
-  }
+SortedBlocks::Position SortedBlocks::find(std::uint64_t rank, const Block* block) const {
+  // What is looked for is mostly what was just found.
+  const bool just_found = found_.chunk < chunks_.size() &&
+                          found_.index < chunks_[found_.chunk]->count &&
+                          chunks_[found_.chunk]->entries[found_.index].block == block;
+  if (just_found) return found_;
+  const std::size_t chunk = chunk_for(rank, *block);
+  const Position position{chunk, chunks_[chunk]->index_of(rank, block)};
+  ALLOCMARK_ASSERT(position.index < chunks_[chunk]->count);
+  return position;
+}
+
+void SortedBlocks::erase(std::uint64_t rank, const Block* block) { erase_at(find(rank, block)); }
+
+void SortedBlocks::erase_at(Position position) {
   Chunk& target = *chunks_[position.chunk];
-  ALLOCMARK_ASSERT(position.index < target.count);
-  ALLOCMARK_ASSERT(target.entries[position.index].block == block);
   target.erase(position.index);
   --count_;
-  if (target.count < kChunkCapacity / 8 && chunks_.size() > 1) drop_or_join(position.chunk);
+  if (target.count < kChunkCapacity / 8 && chunks_.size() > 1) {
+    drop_or_join(position.chunk);
+  } else {
+    note_end(position.chunk);
+  }
+}
+
+bool SortedBlocks::stays_in_chunk(Position position, std::uint64_t rank, const Block& block) const {
+  const Chunk& chunk = *chunks_[position.chunk];
+  if (rank < chunk.entries[position.index].rank) {
+    return position.chunk == 0 ||
+           (position.index > 0 && comes_before(chunk.entries[0], rank, block));
+  }
+  const bool is_last = position.index + 1 == chunk.count;
+  return position.chunk + 1 == chunks_.size() ||
+         (!is_last && !comes_before(chunk.entries[chunk.count - 1], rank, block));
+}
+
+void SortedBlocks::replace(Position position, std::uint64_t rank, Block* block) {
+  Chunk& chunk = *chunks_[position.chunk];
+  const std::size_t from = position.index;
+  const std::uint64_t old_rank = chunk.entries[from].rank;
+  if (rank == old_rank || !stays_in_chunk(position, rank, *block)) {
+    erase_at(position);
+    insert(rank, block);
+    return;
+  }
+  // The old entry's rank decides on which side it is of the new place; its block is not asked.
+  Entry* const entries = chunk.entries.data();
+  std::size_t to = chunk.index_for(rank, *block);
+  if (rank < old_rank) {
+    std::memmove(entries + to + 1, entries + to, (from - to) * sizeof(Entry));
+  } else {
+    --to;
+    std::memmove(entries + from, entries + from + 1, (to - from) * sizeof(Entry));
+  }
+  entries[to] = {rank, block};
+  note_end(position.chunk);
 }
 
 SortedBlocks::Position SortedBlocks::lower_bound(std::uint64_t rank) const {
-  std::size_t chunk = 0;
-  if (chunks_.size() > 1) {
-    const auto ends_before = [](const std::unique_ptr<Chunk>& entry, std::uint64_t wanted) {
-      return entry->entries[entry->count - 1].rank < wanted;
-    };
-    chunk = static_cast<std::size_t>(
-        std::lower_bound(chunks_.begin(), chunks_.end() - 1, rank, ends_before) - chunks_.begin());
-  }
+  const std::size_t chunk = chunk_for(rank);
   found_ = {chunk, chunks_[chunk]->count_below(rank)};
   return found_;
 }
@@ -143,6 +195,8 @@ void SortedBlocks::split(std::size_t chunk) {
   std::copy_n(lower.entries.begin() + kept, upper->count, upper->entries.begin());
   lower.cut(kept);
   chunks_.insert(chunks_.begin() + static_cast<std::ptrdiff_t>(chunk) + 1, std::move(upper));
+  ends_.insert(ends_.begin() + static_cast<std::ptrdiff_t>(chunk), 0);
+  note_end(chunk);
 }
 
 // A chunk that is nearly empty is joined with a neighbour that has room for it.
@@ -150,12 +204,15 @@ void SortedBlocks::drop_or_join(std::size_t chunk) {
   const std::size_t upper = chunk > 0 ? chunk : 1;
   Chunk& into = *chunks_[upper - 1];
   const Chunk& from = *chunks_[upper];
-  if (into.count + from.count > kChunkCapacity / 2 && into.count > 0 && from.count > 0) return;
+  if (into.count + from.count > kChunkCapacity / 2 && into.count > 0 && from.count > 0)
+    return note_end(chunk);
   std::copy_n(from.entries.begin(), from.count, into.entries.begin() + into.count);
   into.count += from.count;
   chunks_[upper]->cut(0);
   spare_.push_back(std::move(chunks_[upper]));
   chunks_.erase(chunks_.begin() + static_cast<std::ptrdiff_t>(upper));
+  ends_.erase(ends_.begin() + static_cast<std::ptrdiff_t>(upper) - 1);
+  note_end(upper - 1);
 }
 
 std::unique_ptr<SortedBlocks::Chunk> SortedBlocks::make_chunk() {

@@ -28,6 +28,11 @@ class SortedBlocks {
   // A block's order and address stay what they are while it is in the set.
   void insert(std::uint64_t rank, Block* block);
   void erase(std::uint64_t rank, const Block* block);  // must be present
+  // Where a block stands that is present. Not after its order or address changed.
+  [[nodiscard]] Position find(std::uint64_t rank, const Block* block) const;
+  // Takes what stands there out and puts `block` in, which may be the same one with another rank
+  // and address. Mostly both places are near each other, and what lies between them moves once.
+  void replace(Position position, std::uint64_t rank, Block* block);
 
   // The first block whose rank is not below `rank`; end() where there is none.
   [[nodiscard]] Position lower_bound(std::uint64_t rank) const;
@@ -67,13 +72,21 @@ class SortedBlocks {
 
   [[nodiscard]] static bool comes_before(const Entry& entry, std::uint64_t rank,
                                          const Block& block);
+  // The first chunk that does not end below the rank, else the last.
+  [[nodiscard]] std::size_t chunk_for(std::uint64_t rank) const;
   // The first chunk that does not end before the block, else the last.
   [[nodiscard]] std::size_t chunk_for(std::uint64_t rank, const Block& block) const;
+  // Whether the chunk also holds the place of this one, whose rank differs from the entry's there.
+  [[nodiscard]] bool stays_in_chunk(Position position, std::uint64_t rank,
+                                    const Block& block) const;
+  void erase_at(Position position);
+  void note_end(std::size_t chunk);
   void split(std::size_t chunk);
   void drop_or_join(std::size_t chunk);
   std::unique_ptr<Chunk> make_chunk();
 
   std::vector<std::unique_ptr<Chunk>> chunks_;  // never empty; only a single one may hold nothing
+  std::vector<std::uint64_t> ends_;             // the last rank of each but the last chunk
   std::vector<std::unique_ptr<Chunk>> spare_;
   mutable Position found_;  // by the last lower_bound; only a guess after an insert or erase
   std::size_t count_ = 0;

@@ -37,8 +37,9 @@ Ballast hold_back(std::uint64_t capacity_bytes, std::uint64_t usable_bytes) {
 
 class Search {
  public:
-  explicit Search(const SearchSpec& spec)
+  Search(const SearchSpec& spec, const std::function<void()>& on_setting)
       : spec_(spec),
+        on_setting_(on_setting),
         entry_(find_backend(spec.allocator)),
         simcu_(SimcuApi::find()),
         trace_(open_workload_with_kernels(spec.workload, spec.seed)) {}
@@ -58,6 +59,7 @@ class Search {
   [[nodiscard]] Pass run_pass(const std::string& conf, OomPolicy on_oom);
 
   const SearchSpec& spec_;
+  const std::function<void()>& on_setting_;
   const BackendEntry& entry_;
   SimcuApi simcu_;
   PreparedTrace trace_;
@@ -104,6 +106,7 @@ SearchResult Search::run() {
     result_.settings.push_back({.conf = conf});
     if (!spec_.capacity.empty()) add_capacity_facts(&result_.settings.back());
     if (spec_.finds_least) add_least(&result_.settings.back());
+    on_setting_();
   }
   return std::move(result_);
 }
@@ -165,6 +168,8 @@ Search::Pass Search::run_pass(const std::string& conf, OomPolicy on_oom) {
 
 }  // namespace
 
-SearchResult search_settings(const SearchSpec& spec) { return Search(spec).run(); }
+SearchResult search_settings(const SearchSpec& spec, const std::function<void()>& on_setting) {
+  return Search(spec, on_setting).run();
+}
 
 }  // namespace allocmark

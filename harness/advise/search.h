@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -51,8 +52,9 @@ struct SearchResult {
   std::vector<SettingFacts> settings = {};
 };
 
-// Throws UsageError for a workload or capacity that cannot be searched, EnvironmentError on CUDA
-// errors and where the device is not simulated.
-[[nodiscard]] SearchResult search_settings(const SearchSpec& spec);
+// Calls `on_setting` after each setting. Throws UsageError for a workload or capacity that cannot
+// be searched, EnvironmentError on CUDA errors and where the device is not simulated.
+[[nodiscard]] SearchResult search_settings(
+    const SearchSpec& spec, const std::function<void()>& on_setting = [] {});
 
 }  // namespace allocmark

@@ -1,11 +1,14 @@
 // Specifications and facts as JSON lines; the processes of a search.
 #include "harness/advise/search_process.h"
 
+#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <future>
+#include <iterator>
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -60,13 +63,40 @@ SettingFacts facts_of(const Json& json) {
                     .next = "build all programs from the same version"});
 }
 
-SearchResult run_part(const SearchSpec& spec, const SearchPlace& place) {
-  const ChildOutcome outcome = run_child(
-      {.argv = {place.program_path, "cell", std::to_string(getpid()), "--search"},
-       .environment = environment_with(runtime_environment(place.device, place.program_path)),
-       .input = to_json_line(spec)});
-  if (outcome.exit_code != 0 || outcome.result.empty()) rethrow(outcome, "the search");
-  return search_result_from_json(outcome.result);
+std::size_t line_count(std::string_view text) {
+  return static_cast<std::size_t>(std::ranges::count(text, '\n'));
+}
+
+// The lines before the last one are a setting each.
+SearchResult result_of(const ChildOutcome& outcome) {
+  std::string_view lines = outcome.result;
+  if (lines.ends_with('\n')) lines.remove_suffix(1);
+  if (outcome.exit_code != 0 || lines.empty()) rethrow(outcome, "the search");
+  return search_result_from_json(lines.substr(lines.rfind('\n') + 1));
+}
+
+SearchResult run_part(const SearchSpec& spec, const SearchPlace& place,
+                      const std::function<void()>& on_setting) {
+  std::vector<std::pair<std::string, std::string>> changes =
+      runtime_environment(place.device, place.program_path);
+  // Modelled time is read here, never the host's.
+  changes.emplace_back("SIMCUDA_HOST_CACHES", "warm");
+  ChildProcess child({.argv = {place.program_path, "cell", std::to_string(getpid()), "--search"},
+                      .environment = environment_with(changes),
+                      .input = to_json_line(spec)});
+  std::size_t told_count = 0;
+  while (true) {
+    const std::optional<ChildOutcome> outcome = child.advance();
+    if (outcome) return result_of(*outcome);
+    for (const std::size_t count = std::min(line_count(child.result_so_far()), spec.confs.size());
+         told_count < count; ++told_count) {
+      on_setting();
+    }
+    const auto [result_fd, stderr_fd] = child.poll_fds();
+    pollfd fds[] = {{.fd = result_fd, .events = POLLIN, .revents = 0},
+                    {.fd = stderr_fd, .events = POLLIN, .revents = 0}};
+    poll(fds, std::size(fds), child.closing() ? kPollMsClosing : kPollMsMax);
+  }
 }
 
 }  // namespace
@@ -124,7 +154,14 @@ SearchResult search_result_from_json(std::string_view text) {
   }
 }
 
-SearchResult run_search(const SearchSpec& spec, const SearchPlace& place) {
+void search_and_tell(const SearchSpec& spec,
+                     const std::function<void(const std::string&)>& send_line) {
+  const SearchResult result = search_settings(spec, [&] { send_line("{}\n"); });
+  send_line(to_json_line(result) + "\n");
+}
+
+SearchResult run_search(const SearchSpec& spec, const SearchPlace& place,
+                        const std::function<void()>& on_setting) {
   const std::size_t part_count =
       std::clamp<std::size_t>(place.process_count, 1, std::max<std::size_t>(spec.confs.size(), 1));
   std::vector<SearchSpec> parts(part_count, spec);
@@ -132,9 +169,14 @@ SearchResult run_search(const SearchSpec& spec, const SearchPlace& place) {
   for (std::size_t at = 0; at < spec.confs.size(); ++at) {
     parts[at % part_count].confs.push_back(spec.confs[at]);
   }
+  std::mutex mutex;
+  const auto tell = [&] {
+    const std::lock_guard lock(mutex);
+    on_setting();
+  };
   std::vector<std::future<SearchResult>> running;
   for (const SearchSpec& part : parts) {
-    running.push_back(std::async(std::launch::async, run_part, part, place));
+    running.push_back(std::async(std::launch::async, run_part, part, place, tell));
   }
   std::vector<SearchResult> results;
   for (std::future<SearchResult>& one : running) results.push_back(one.get());

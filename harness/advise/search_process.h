@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -22,7 +23,14 @@ struct SearchPlace {
   std::uint32_t process_count = 1;
 };
 
-// Blocks until all processes have ended. Throws what a process ended with.
-[[nodiscard]] SearchResult run_search(const SearchSpec& spec, const SearchPlace& place);
+// What a process of a search does: one line for each setting that is done, the result at last.
+void search_and_tell(const SearchSpec& spec,
+                     const std::function<void(const std::string&)>& send_line);
+
+// Blocks until all processes have ended; `on_setting` is called after each setting, one call at a
+// time. Throws what a process ended with.
+[[nodiscard]] SearchResult run_search(
+    const SearchSpec& spec, const SearchPlace& place,
+    const std::function<void()>& on_setting = [] {});
 
 }  // namespace allocmark

@@ -19,6 +19,7 @@
 #include "harness/advise/advice.h"
 #include "harness/advise/grid.h"
 #include "harness/advise/search_process.h"
+#include "harness/advise/search_progress.h"
 #include "harness/cli/advise_answer.h"
 #include "harness/cli/advise_input.h"
 #include "harness/cli/commands.h"
@@ -69,6 +70,11 @@ struct Advice {
   double search_s = 0;
 };
 
+// What a setting costs at one capacity, and to find its least one: passes over the whole trace, of
+// which a typical bisection makes so many. Others end at their first failure.
+constexpr std::uint64_t kCapacityUnits = 2;
+constexpr std::uint64_t kLeastUnits = 5;
+
 bool is_impossible(const SearchResult& search) {
   return search.needed_bytes > search.capacity_bytes;
 }
@@ -89,13 +95,14 @@ SearchResult search_both(const AdviseCommand& command, const std::string& device
   if (command.job.confs.empty() && is_impossible(run_search(first, place))) {
     spec.confs = {"", "expandable_segments:True"};
   }
-  SearchResult result = run_search(spec, place);
+  SearchProgress progress(spec.confs.size() * (kCapacityUnits + kLeastUnits));
+  SearchResult result = run_search(spec, place, [&] { progress.add(kCapacityUnits); });
   spec.capacity.clear();
   spec.finds_least = true;
   spec.settle_count_max = 1;
   SearchPlace roomy = place;
   roomy.device = roomy_device(device);
-  const SearchResult least = run_search(spec, roomy);
+  const SearchResult least = run_search(spec, roomy, [&] { progress.add(kLeastUnits); });
   for (std::size_t at = 0; at < result.settings.size(); ++at) {
     SettingFacts& facts = result.settings[at];
     const SettingFacts& found = least.settings[at];

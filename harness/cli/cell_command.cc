@@ -182,7 +182,7 @@ ExitCode cell_command(int argc, char** argv) {
   } else if (argc == 4 && std::string_view(argv[3]) == "--search") {
     const std::string input((std::istreambuf_iterator<char>(std::cin)),
                             std::istreambuf_iterator<char>());
-    send_line(to_json_line(search_settings(search_spec_from_json(input))) + "\n");
+    search_and_tell(search_spec_from_json(input), send_line);
   } else if (argc == 5 && std::string_view(argv[3]) == "--threads") {
     const std::string input((std::istreambuf_iterator<char>(std::cin)),
                             std::istreambuf_iterator<char>());

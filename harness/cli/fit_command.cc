@@ -14,6 +14,7 @@
 #include "harness/advise/advice.h"
 #include "harness/advise/grid.h"
 #include "harness/advise/search_process.h"
+#include "harness/advise/search_progress.h"
 #include "harness/cli/advise_input.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/terminal.h"
@@ -90,9 +91,13 @@ ExitCode run_fit(const FitCommand& command) {
                         .seed = job.seed,
                         .confs = chosen_confs(job.confs, single_settings()),
                         .settle_count_max = command.exact ? 0 : kSettleCountMax};
-  const SearchResult result = run_search(spec, {.device = job.device,
-                                                .program_path = own_program_path(),
-                                                .process_count = default_job_count(job.device)});
+  const SearchPlace place{.device = job.device,
+                          .program_path = own_program_path(),
+                          .process_count = default_job_count(job.device)};
+  const SearchResult result = [&] {
+    SearchProgress progress(spec.confs.size());
+    return run_search(spec, place, [&] { progress.add(1); });
+  }();
   if (job.format == "json") {
     print_json(result);
   } else {

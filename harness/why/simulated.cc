@@ -3,12 +3,23 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <exception>
+#include <functional>
+#include <iterator>
+#include <mutex>
+#include <optional>
+#include <thread>
 #include <tuple>
+#include <utility>
+#include <vector>
 
 #include "allocators/caching/config.h"
 #include "base/bytes.h"
 #include "base/error.h"
 #include "harness/advise/search_process.h"
+#include "harness/advise/search_progress.h"
 
 namespace allocmark {
 namespace {
@@ -31,13 +42,18 @@ Simulated simulated_of(const SettingFacts& facts) {
           .driver_ns_per_step = facts.driver_ns_per_step};
 }
 
-void simulate_caching(Why* why, const SearchPlace& place) {
-  SearchSpec spec = spec_of(*why);
-  for (const WhatIf& entry : why->settings) {
+SearchSpec caching_search(const Why& why) {
+  SearchSpec spec = spec_of(why);
+  for (const WhatIf& entry : why.settings) {
     // Recorded settings may have keys of another release.
     if (!caching::parse_strict(entry.conf).error) spec.confs.push_back(entry.conf);
   }
-  const SearchResult result = run_search(spec, place);
+  return spec;
+}
+
+void simulate_caching(Why* why, const SearchSpec& spec, const SearchPlace& place,
+                      const std::function<void()>& on_setting) {
+  const SearchResult result = run_search(spec, place, on_setting);
   why->simulated_step_count = std::max<std::uint64_t>(result.step_count, 1);
   for (const SettingFacts& facts : result.settings) {
     const auto found = std::ranges::find(why->settings, facts.conf, &WhatIf::conf);
@@ -45,22 +61,50 @@ void simulate_caching(Why* why, const SearchPlace& place) {
   }
 }
 
-void simulate_others(Why* why, const SearchPlace& place) {
-  const auto add = [&](const std::string& name, const SearchSpec& spec) {
-    try {
-      const SearchResult result = run_search(spec, place);
-      why->others.push_back({.name = name, .simulated = simulated_of(result.settings.at(0))});
-    } catch (const Error& error) {
-      why->notes.push_back(fmt::format("{} was not tried: {}", name, error.what()));
-    }
-  };
-  SearchSpec spec = spec_of(*why);
-  spec.confs = {kDriverPoolConf};
-  add(kDriverPoolConf, spec);
+// One of the allocators that are not PyTorch's own, in the order in which they are told.
+struct OtherSearch {
+  std::string name;
+  SearchSpec spec;
+  std::optional<SearchResult> result = std::nullopt;
+  std::string failure = {};
+};
+
+std::vector<OtherSearch> other_searches(const Why& why) {
+  std::vector<OtherSearch> searches{{.name = kDriverPoolConf, .spec = spec_of(why)}};
+  searches.front().spec.confs = {kDriverPoolConf};
   for (const char* const name : kOtherAllocators) {
-    spec.allocator = name;
-    spec.confs = {""};
-    add(name, spec);
+    searches.push_back({.name = name, .spec = spec_of(why)});
+    searches.back().spec.allocator = name;
+    searches.back().spec.confs = {""};
+  }
+  return searches;
+}
+
+// As many at a time as there may be processes.
+void simulate_others(Why* why, const SearchPlace& place, const std::function<void()>& on_setting) {
+  std::vector<OtherSearch> searches = other_searches(*why);
+  std::atomic<std::size_t> next{0};
+  {
+    std::vector<std::jthread> threads;
+    for (std::uint32_t i = 0; i < std::max(place.process_count, 1u); ++i) {
+      threads.emplace_back([&] {
+        for (std::size_t at = next++; at < searches.size(); at = next++) {
+          try {
+            searches[at].result = run_search(searches[at].spec, place, on_setting);
+          } catch (const std::exception& error) {
+            searches[at].failure = error.what();
+          }
+        }
+      });
+    }
+  }
+  for (const OtherSearch& search : searches) {
+    if (search.result) {
+      why->others.push_back(
+          {.name = search.name, .simulated = simulated_of(search.result->settings.at(0))});
+    } else {
+      why->notes.push_back(fmt::format("{} was not tried: {}", search.name, search.failure));
+    }
   }
   std::ranges::stable_sort(why->others, {}, [](const OtherAllocator& other) {
     return std::tuple(other.simulated.failed_count, other.simulated.driver_ns_per_step);
@@ -81,8 +125,15 @@ void simulate_settings(Why* why, const std::string& program_path, std::uint32_t 
   const SearchPlace place{.device = is_larger ? "sim:h200,memory=1TiB" : "sim:h200",
                           .program_path = program_path,
                           .process_count = process_count};
-  simulate_caching(why, place);
-  simulate_others(why, place);
+  const SearchSpec spec = caching_search(*why);
+  SearchProgress progress(spec.confs.size() + 1 + std::size(kOtherAllocators));
+  std::mutex mutex;
+  const auto on_setting = [&] {
+    const std::lock_guard lock(mutex);
+    progress.add(1);
+  };
+  simulate_caching(why, spec, place, on_setting);
+  simulate_others(why, place, on_setting);
   rank_settings(why);
 }
 

@@ -61,6 +61,20 @@ TEST_CASE("sorted blocks are a std::map in order, search and walk") {
       sorted.insert(block.size_bytes, &block);
       expected.emplace(key_of(block), &block);
     }
+    // A piece is cut off a free block, or a block that became free joins it.
+    Block& other = blocks[random.below(blocks.size())];
+    Block& next = random.below(2) == 0 ? other : blocks[random.below(blocks.size())];
+    if (other.allocated && (&next == &other || !next.allocated)) {
+      const auto position = sorted.find(other.size_bytes, &other);
+      expected.erase(key_of(other));
+      other.allocated = false;
+      next.size_bytes = 512 * random.below(size_count);
+      next.order = static_cast<std::int64_t>(random.below(3));
+      next.address = static_cast<std::uint64_t>(&next - blocks.data()) * 512;
+      next.allocated = true;
+      sorted.replace(position, next.size_bytes, &next);
+      expected.emplace(key_of(next), &next);
+    }
     const std::uint64_t wanted = 512 * random.below(size_count + 2);
     const auto found = sorted.lower_bound(wanted);
     const auto expected_found = expected.lower_bound(Key{wanted, 0, 0});

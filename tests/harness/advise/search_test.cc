@@ -3,12 +3,14 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdio>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
 #include "harness/advise/grid.h"
 #include "harness/advise/search_process.h"
+#include "harness/advise/search_progress.h"
 #include "harness/replay/capacity.h"
 #include "tests/catch.h"
 
@@ -50,6 +52,40 @@ TEST_CASE("two searches of the same find the same memory") {
   for (std::size_t at = 0; at < one.settings.size(); ++at) {
     CHECK(one.settings[at].least_bytes == two.settings[at].least_bytes);
   }
+}
+
+TEST_CASE("a search tells each setting that is done") {
+  std::size_t told_count = 0;
+  const SearchResult result = search_settings(
+      {.workload = kJob, .confs = {"", "max_split_size_mb:64"}, .finds_least = false},
+      [&] { ++told_count; });
+  CHECK(told_count == result.settings.size());
+  std::vector<std::string> lines;
+  search_and_tell({.workload = kJob, .confs = {"", "max_split_size_mb:64"}, .finds_least = false},
+                  [&](const std::string& line) { lines.push_back(line); });
+  REQUIRE(lines.size() == 3);
+  CHECK(to_json_line(search_result_from_json(lines.back())) == to_json_line(result));
+}
+
+TEST_CASE("progress is a line per tenth once a search is no short one") {
+  const auto text_of = [](bool on_terminal, double seconds_per_unit) {
+    char text[4096] = {};
+    std::FILE* const out = fmemopen(text, sizeof text, "w");
+    REQUIRE(out != nullptr);
+    double seconds = 0;
+    {
+      SearchProgress progress(out, on_terminal, 20, [&] { return seconds += seconds_per_unit; });
+      for (int unit = 0; unit < 20; ++unit) progress.add(1);
+    }
+    std::fclose(out);
+    return std::string(text);
+  };
+  CHECK(text_of(false, 0.1).empty());
+  const std::string lines = text_of(false, 2);
+  CHECK(std::count(lines.begin(), lines.end(), '\n') == 8);
+  CHECK(lines.starts_with("searching: 30 %, about 28 s left\nsearching: 40 %, about 24 s left\n"));
+  CHECK(lines.ends_with("searching: 100 %, about 0 s left\n"));
+  CHECK(text_of(true, 0.1).find("searching: 5 %, about 2 s left") != std::string::npos);
 }
 
 TEST_CASE("specifications and results survive their JSON") {
