@@ -1,8 +1,10 @@
 // The rule 'cells-consistent': whether the numbers of each cell belong together and can have
 // happened.
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <utility>
@@ -18,6 +20,7 @@
 #include "results/compare/compare_numbers.h"
 #include "results/compare/repeat.h"
 #include "results/derived.h"
+#include "results/json.h"
 
 namespace allocmark {
 namespace {
@@ -60,6 +63,56 @@ void check_repeat(const CellResult& cell, const BundleView& view, CheckedRule& r
   }
 }
 
+std::string side_name(std::uint32_t side) { return side == 0 ? "A" : "B"; }
+
+// Host times never come out the same twice.
+bool same_passes(const CellResult& a, const CellResult& b) {
+  return !a.passes.empty() &&
+         std::ranges::equal(a.passes, b.passes, {}, &PassSummary::wall_ns, &PassSummary::wall_ns);
+}
+
+// The rounds of a cell count up from the first, and each was measured anew.
+void check_rounds(const std::vector<const RoundResult*>& rounds, CheckedRule& rule) {
+  for (std::size_t i = 0; i < rounds.size(); ++i) {
+    const std::string name =
+        fmt::format("side {}: {}", side_name(rounds[i]->side), name_of(rounds[i]->cell.key));
+    if (rounds[i]->round != i) {
+      broken(rule, fmt::format("{}: round {} is missing", name, i + 1));
+      return;
+    }
+    for (std::size_t k = 0; k < i; ++k) {
+      if (!same_passes(rounds[i]->cell, rounds[k]->cell)) continue;
+      broken(rule, fmt::format("{}: rounds {} and {} have the same passes", name, k + 1, i + 1));
+    }
+  }
+}
+
+// A side's own results are those of its last round.
+void check_side(const RunFile& side, const std::vector<const RoundResult*>& rounds,
+                CheckedRule& rule) {
+  const CellKey& key = rounds.back()->cell.key;
+  const auto cell =
+      std::ranges::find(side.cells, key.id(), [](const CellResult& one) { return one.key.id(); });
+  if (cell != side.cells.end() && to_json_line(*cell) == to_json_line(rounds.back()->cell)) {
+    return;
+  }
+  broken(rule, fmt::format("side {}: {}: its results are not those of its last round",
+                           side_name(rounds.back()->side), name_of(key)));
+}
+
+void check_turns(const BundleView& view, CheckedRule& rule) {
+  std::map<std::pair<std::uint32_t, std::string>, std::vector<const RoundResult*>> by_cell;
+  for (const RoundResult& round : view.turns->rounds) {
+    by_cell[{round.side, round.cell.key.id()}].push_back(&round);
+  }
+  const RunFile sides[] = {bundled_run(view.files, "base."), bundled_run(view.files, "")};
+  for (auto& [key, rounds] : by_cell) {
+    std::ranges::stable_sort(rounds, {}, &RoundResult::round);
+    check_rounds(rounds, rule);
+    if (key.first < 2) check_side(sides[key.first], rounds, rule);
+  }
+}
+
 }  // namespace
 
 void cells_consistent(const BundleView& view, CheckedRule& rule) {
@@ -69,10 +122,11 @@ void cells_consistent(const BundleView& view, CheckedRule& rule) {
                                                   : std::span<const RoundResult>();
   for (const RoundResult& round : rounds) {
     for (const std::string& finding : findings_of(round.cell)) {
-      broken(rule, fmt::format("round {}, side {}: {}: {}", round.round + 1,
-                               round.side == 0 ? "A" : "B", name_of(round.cell.key), finding));
+      broken(rule, fmt::format("round {}, side {}: {}: {}", round.round + 1, side_name(round.side),
+                               name_of(round.cell.key), finding));
     }
   }
+  if (view.turns) check_turns(view, rule);
   for (std::size_t index = 0; index < view.whole.count; ++index) {
     const CellResult& cell = view.whole.whole(index);
     for (const std::string& finding : findings_of(cell)) {
