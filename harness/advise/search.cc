@@ -4,7 +4,10 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
+#include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "allocators/backend/backend.h"
@@ -20,6 +23,7 @@
 #include "harness/replay/prepared_trace.h"
 #include "harness/replay/replay.h"
 #include "harness/replay/simcu_api.h"
+#include "workloads/import/recording.h"
 
 namespace allocmark {
 namespace {
@@ -35,14 +39,27 @@ Ballast hold_back(std::uint64_t capacity_bytes, std::uint64_t usable_bytes) {
   return capacity_bytes == usable_bytes ? Ballast() : Ballast(capacity_bytes);
 }
 
+// A recording, which may have notes, or any other workload.
+Recording open_job(const SearchSpec& spec) {
+  constexpr std::string_view kFile = "file:";
+  std::error_code ignored;
+  if (spec.workload.starts_with(kFile)) {
+    const std::string path = spec.workload.substr(kFile.size());
+    if (std::filesystem::is_regular_file(path, ignored)) return open_recording(path);
+  }
+  return {.events = open_workload_with_kernels(spec.workload, spec.seed), .notes = {}};
+}
+
 class Search {
  public:
-  Search(const SearchSpec& spec, const std::function<void()>& on_setting)
+  Search(const SearchSpec& spec, Recording job, const std::function<void()>& on_setting)
       : spec_(spec),
         on_setting_(on_setting),
         entry_(find_backend(spec.allocator)),
         simcu_(SimcuApi::find()),
-        trace_(open_workload_with_kernels(spec.workload, spec.seed)) {}
+        trace_(std::move(job.events)) {
+    result_.notes = std::move(job.notes);
+  }
 
   SearchResult run();
 
@@ -169,7 +186,7 @@ Search::Pass Search::run_pass(const std::string& conf, OomPolicy on_oom) {
 }  // namespace
 
 SearchResult search_settings(const SearchSpec& spec, const std::function<void()>& on_setting) {
-  return Search(spec, on_setting).run();
+  return Search(spec, open_job(spec), on_setting).run();
 }
 
 }  // namespace allocmark

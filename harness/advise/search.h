@@ -50,6 +50,7 @@ struct SearchResult {
   std::uint64_t usable_bytes = 0;    // what the device leaves to a program
   std::uint64_t capacity_bytes = 0;  // of the passes at one capacity
   std::vector<SettingFacts> settings = {};
+  std::vector<std::string> notes = {};  // what the file of a recording does not say
 };
 
 // Calls `on_setting` after each setting. Throws UsageError for a workload or capacity that cannot

@@ -115,10 +115,15 @@ std::string to_json_line(const SearchSpec& spec) {
 std::string to_json_line(const SearchResult& result) {
   Json settings = Json::array();
   for (const SettingFacts& facts : result.settings) settings.push_back(to_json(facts));
-  return Json{{"event_count", result.event_count},       {"allocate_count", result.allocate_count},
-              {"step_count", result.step_count},         {"stream_count", result.stream_count},
-              {"needed_bytes", result.needed_bytes},     {"usable_bytes", result.usable_bytes},
-              {"capacity_bytes", result.capacity_bytes}, {"settings", settings}}
+  return Json{{"event_count", result.event_count},
+              {"allocate_count", result.allocate_count},
+              {"step_count", result.step_count},
+              {"stream_count", result.stream_count},
+              {"needed_bytes", result.needed_bytes},
+              {"usable_bytes", result.usable_bytes},
+              {"capacity_bytes", result.capacity_bytes},
+              {"settings", settings},
+              {"notes", result.notes}}
       .dump();
 }
 
@@ -146,7 +151,8 @@ SearchResult search_result_from_json(std::string_view text) {
                         .stream_count = json.at("stream_count").get<std::uint64_t>(),
                         .needed_bytes = json.at("needed_bytes").get<std::uint64_t>(),
                         .usable_bytes = json.at("usable_bytes").get<std::uint64_t>(),
-                        .capacity_bytes = json.at("capacity_bytes").get<std::uint64_t>()};
+                        .capacity_bytes = json.at("capacity_bytes").get<std::uint64_t>(),
+                        .notes = json.at("notes").get<std::vector<std::string>>()};
     for (const Json& one : json.at("settings")) result.settings.push_back(facts_of(one));
     return result;
   } catch (const Json::exception& error) {

@@ -231,6 +231,7 @@ ExitCode run_advise(const AdviseCommand& command) {
   if (!command.search_only && !is_impossible(advice.search)) {
     advice.cells = measure(command, advice.search, choice.device);
   }
+  print_search_notes(advice.search);
   if (command.job.format == "json") {
     print_json(advice);
   } else {

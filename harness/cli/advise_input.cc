@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "allocators/registry.h"
+#include "harness/cli/terminal.h"
 #include "harness/run/cards.h"
 #include "harness/run/runtime_select.h"
 
@@ -80,6 +81,10 @@ std::string text_table(const std::vector<std::vector<std::string>>& rows) {
     text += line + "\n";
   }
   return text;
+}
+
+void print_search_notes(const SearchResult& result) {
+  for (const std::string& note : result.notes) print_wrapped(stderr, "note: " + note);
 }
 
 std::string milliseconds(double value_ns) { return fmt::format("{:.3f}", value_ns / 1e6); }

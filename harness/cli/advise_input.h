@@ -40,6 +40,9 @@ void add_job_options(CLI::App* app, JobOptions* job);
 // Rows of text under a heading, in columns; numbers are aligned to the right.
 [[nodiscard]] std::string text_table(const std::vector<std::vector<std::string>>& rows);
 
+// To stderr, where the job is a recording whose file does not say all.
+void print_search_notes(const SearchResult& result);
+
 [[nodiscard]] std::string milliseconds(double value_ns);
 
 }  // namespace allocmark

@@ -17,6 +17,7 @@
 #include "harness/cli/known_allocators.h"
 #include "harness/cli/terminal.h"
 #include "harness/conformance/conduct.h"
+#include "harness/conformance/race_detector.h"
 #include "harness/run/child_process.h"
 #include "harness/run/plan.h"
 #include "harness/run/runtime_select.h"
@@ -31,8 +32,10 @@ using conformance::Outcome;
 struct ConformanceCommand {
   std::string plugin;
   std::string device = "sim:h200";
-  double timeout_s = 10;
+  double timeout_s = 20;
   std::string format = "table";
+  std::vector<std::string> rules;
+  std::vector<std::string> argv;  // of the program, for starting it again under a race detector
 };
 
 void add_conformance(CLI::App* app, ConformanceCommand* command) {
@@ -48,25 +51,37 @@ void add_conformance(CLI::App* app, ConformanceCommand* command) {
       ->check(CLI::Range(1.0, 600.0))
       ->capture_default_str()
       ->type_name("S");
+  std::vector<std::string> names;
+  for (const conformance::Rule& rule : conformance::all_rules()) names.emplace_back(rule.name);
+  app->add_option("--rule", command->rules, "Only these rules, by name")
+      ->check(CLI::IsMember(names))
+      ->type_name("R");
   app->add_option("--format", command->format, "table or json (one document)")
       ->check(CLI::IsMember({"table", "json"}))
       ->capture_default_str()
       ->type_name("F");
 }
 
+constexpr std::string_view kPluggable = "pluggable:";
+
+// The file that the plugin's text names; empty where it names none in front.
+std::string library_of(std::string_view plugin) {
+  if (plugin.starts_with(kPluggable)) plugin.remove_prefix(kPluggable.size());
+  const std::string path(plugin.substr(0, plugin.find(',')));
+  if (path.find(':') != std::string::npos) return {};
+  std::error_code error;
+  if (std::filesystem::is_regular_file(path, error)) return path;
+  throw FileError({.what = "there is no such plugin",
+                   .where = path,
+                   .wanted = "a shared library",
+                   .got = std::filesystem::exists(path, error) ? "not a file" : "no such file",
+                   .next = "name it as PATH.so or pluggable:PATH.so,MALLOC,FREE"});
+}
+
 // The config string of the backend pluggable, as 'run --allocator' reads it.
 std::string conf_of(const std::string& plugin) {
-  const bool named = plugin.starts_with("pluggable:");
-  const std::string text = named ? plugin : "pluggable:" + plugin;
-  const std::string path = text.substr(10, text.find(',') - 10);
-  std::error_code error;
-  if (path.find(':') == std::string::npos && !std::filesystem::is_regular_file(path, error)) {
-    throw FileError({.what = "there is no such plugin",
-                     .where = path,
-                     .wanted = "a shared library",
-                     .got = std::filesystem::exists(path, error) ? "not a file" : "no such file",
-                     .next = "name it as PATH.so or pluggable:PATH.so,MALLOC,FREE"});
-  }
+  const bool named = plugin.starts_with(kPluggable);
+  const std::string text = named ? plugin : std::string(kPluggable) + plugin;
   const Plan plan = make_plan({.workloads = {{.text = "churn", .recorded = true}},
                                .allocators = {text},
                                .confs = {},
@@ -160,10 +175,14 @@ ExitCode conformance_command(const ConformanceCommand& command) {
                       .got = command.device,
                       .next = "on a GPU: allocmark run --verify whole"});
   }
+  if (const std::string library = library_of(command.plugin); !library.empty()) {
+    conformance::ensure_race_detector(library, command.argv);
+  }
   const std::vector<Finding> findings = conformance::conduct({.program_path = own_program_path(),
                                                               .device = command.device,
                                                               .conf = conf_of(command.plugin),
-                                                              .limit_s = command.timeout_s});
+                                                              .limit_s = command.timeout_s,
+                                                              .rules = command.rules});
   const std::set<std::string> missing = missing_calls(findings);
   if (command.format == "json") {
     print_json(command, findings, missing);

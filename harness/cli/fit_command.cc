@@ -98,6 +98,7 @@ ExitCode run_fit(const FitCommand& command) {
     SearchProgress progress(spec.confs.size());
     return run_search(spec, place, [&] { progress.add(1); });
   }();
+  print_search_notes(result);
   if (job.format == "json") {
     print_json(result);
   } else {

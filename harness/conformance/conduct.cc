@@ -119,7 +119,10 @@ std::vector<Finding> conduct(const Setup& setup) {
   changes.emplace_back("SIMCUDA_DEVICES", kDeviceCount);
   const std::vector<std::string> environment = environment_with(changes);
   std::vector<Finding> findings;
-  for (const Rule& rule : all_rules()) findings.push_back({.rule = &rule, .answer = {}});
+  for (const Rule& rule : all_rules()) {
+    const bool is_named = std::ranges::find(setup.rules, rule.name) != setup.rules.end();
+    if (setup.rules.empty() || is_named) findings.push_back({.rule = &rule, .answer = {}});
+  }
   std::vector<Running> running;
   std::size_t next = 0;
   while (next < findings.size() || !running.empty()) {

@@ -17,9 +17,10 @@ struct Finding {
 
 struct Setup {
   std::string program_path;
-  std::string device;   // simulated
-  std::string conf;     // of the backend pluggable
-  double limit_s = 10;  // of each rule
+  std::string device;                   // simulated
+  std::string conf;                     // of the backend pluggable
+  double limit_s = 20;                  // of each rule
+  std::vector<std::string> rules = {};  // names; all where empty
 };
 
 // Throws EnvironmentError where the device cannot be had.

@@ -60,6 +60,8 @@ std::string stream_order(Scene& scene);
 std::string record_stream(Scene& scene);
 std::string threads(Scene& scene);
 std::string free_on_other_thread(Scene& scene);
+// rules_races.cc
+std::string races(Scene& scene);
 // rules_preemption.cc
 std::string preemption(Scene& scene);
 }  // namespace checks

@@ -37,6 +37,8 @@ constexpr std::array kRules = {
     Rule{"device-argument", "a block lies on the device that was asked for",
          checks::device_argument},
     Rule{"threads", "requests and frees can come from several threads at once", checks::threads},
+    Rule{"races", "no two threads use the plugin's own memory without a lock between them",
+         checks::races},
     Rule{"other-thread", "a block can be freed by another thread than asked for it",
          checks::free_on_other_thread},
     Rule{"preemption", "while one thread stands at any CUDA call, others are served right",

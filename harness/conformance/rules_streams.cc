@@ -3,7 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
+#include <cstring>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -53,6 +54,97 @@ std::string exchange(Scene& scene, bool records) {
   return fmt::format("{} requests on two streams", count);
 }
 
+constexpr int kThreadCount = 4;
+constexpr int kStepCount = 100;
+
+// What all threads have, and the first thing that was wrong with it. Each block's first and last
+// bytes hold its number.
+class SharedBlocks {
+ public:
+  explicit SharedBlocks(Scene& scene) : scene_(scene) {}
+
+  void take(const Block& block) {
+    const std::scoped_lock lock(mutex_);
+    if (block.pointer == nullptr) {
+      note(text_of(block) + " got NULL");
+      return;
+    }
+    const auto behind = live_.lower_bound(block.pointer);
+    if (behind != live_.end() && behind->first < block.pointer + block.size_bytes) {
+      note_same(block, behind->second);
+    } else if (behind != live_.begin()) {
+      const Block& before = std::prev(behind)->second;
+      if (before.pointer + before.size_bytes > block.pointer) note_same(block, before);
+    }
+    live_.insert_or_assign(block.pointer, block);
+    if (unsigned char* const bytes = view(block); bytes != nullptr) {
+      std::memcpy(bytes, &block.number, sizeof block.number);
+      std::memcpy(end_of(bytes, block), &block.number, sizeof block.number);
+    }
+  }
+  void give(const Block& block) {
+    {
+      const std::scoped_lock lock(mutex_);
+      live_.erase(block.pointer);
+      const unsigned char* const bytes = view(block);
+      if (bytes != nullptr &&
+          (std::memcmp(bytes, &block.number, sizeof block.number) != 0 ||
+           std::memcmp(end_of(bytes, block), &block.number, sizeof block.number) != 0)) {
+        note(text_of(block) + " lost what was written in it");
+      }
+    }
+    scene_.give(block);
+  }
+  [[nodiscard]] std::string problem() {
+    const std::scoped_lock lock(mutex_);
+    return problem_;
+  }
+
+ private:
+  template <typename Byte>
+  static Byte* end_of(Byte* bytes, const Block& block) {
+    return bytes + block.size_bytes - sizeof block.number;
+  }
+  // Null with a note where the block is no device memory.
+  unsigned char* view(const Block& block) {
+    try {
+      return scene_.bytes(block);
+    } catch (const Broken& broken) {
+      note(broken.seen);
+      return nullptr;
+    }
+  }
+  void note_same(const Block& block, const Block& other) {
+    note(fmt::format("two threads have the same memory: {} got that of {}, which is live",
+                     text_of(block), text_of(other)));
+  }
+  void note(const std::string& problem) {
+    if (problem_.empty()) problem_ = problem;
+  }
+
+  Scene& scene_;
+  std::mutex mutex_;
+  std::map<char*, Block> live_;
+  std::string problem_;
+};
+
+void use_from_thread(Scene& scene, SharedBlocks& blocks, int seed) {
+  Random random(static_cast<std::uint64_t>(seed) + 1);
+  std::vector<Block> own;
+  for (int i = 0; i < kStepCount && blocks.problem().empty(); ++i) {
+    if (scene.plugin.trim != nullptr && random.below(kStepCount) == 0) scene.plugin.trim();
+    if (own.size() > 8 || (!own.empty() && random.below(2) == 0)) {
+      blocks.give(own.back());
+      own.pop_back();
+      continue;
+    }
+    const Block block = scene.try_get(512 * (1 + random.below(4)));
+    blocks.take(block);
+    if (block.pointer != nullptr) own.push_back(block);
+  }
+  for (const Block& block : own) blocks.give(block);
+}
+
 }  // namespace
 
 std::string stream_argument(Scene& scene) {
@@ -80,45 +172,18 @@ std::string record_stream(Scene& scene) {
 }
 
 std::string threads(Scene& scene) {
-  constexpr int kThreadCount = 4;
-  constexpr int kStepCount = 4000;
-  std::mutex mutex;
-  std::map<char*, std::uint64_t> live;
-  std::string problem;
-  std::atomic<bool> stopped = false;
-  const auto free_one = [&](const Block& block) {
-    {
-      const std::scoped_lock lock(mutex);
-      live.erase(block.pointer);
+  // Rounds end with all threads at rest: one that sleeps and is never woken is seen there.
+  constexpr int kRoundCount = 40;
+  SharedBlocks blocks(scene);
+  for (int round = 0; round < kRoundCount && blocks.problem().empty(); ++round) {
+    std::vector<std::thread> all;
+    for (int i = 0; i < kThreadCount; ++i) {
+      all.emplace_back([&, i] { use_from_thread(scene, blocks, round * kThreadCount + i); });
     }
-    scene.plugin.free(block.pointer, static_cast<ssize_t>(block.size_bytes), 0, nullptr);
-  };
-  const auto body = [&](int index) {
-    Random random(static_cast<std::uint64_t>(index) + 1);
-    std::vector<Block> own;
-    for (int i = 0; i < kStepCount && !stopped; ++i) {
-      if (own.size() > 8 || (!own.empty() && random.below(2) == 0)) {
-        free_one(own.back());
-        own.pop_back();
-        continue;
-      }
-      const std::uint64_t size_bytes = 512 * (1 + random.below(4));
-      auto* const pointer =
-          static_cast<char*>(scene.plugin.malloc(static_cast<ssize_t>(size_bytes), 0, nullptr));
-      own.push_back({.pointer = pointer, .size_bytes = size_bytes});
-      const std::scoped_lock lock(mutex);
-      const bool is_new = live.emplace(pointer, size_bytes).second;
-      if (pointer != nullptr && is_new) continue;
-      problem = pointer == nullptr ? "a request got NULL" : "two threads got the same block";
-      stopped = true;
-    }
-    for (const Block& block : own) free_one(block);
-  };
-  std::vector<std::thread> all;
-  for (int i = 0; i < kThreadCount; ++i) all.emplace_back(body, i);
-  for (std::thread& each : all) each.join();
-  expect(problem.empty(), problem);
-  return fmt::format("{} threads, {} steps each", kThreadCount, kStepCount);
+    for (std::thread& each : all) each.join();
+  }
+  expect(blocks.problem().empty(), blocks.problem());
+  return fmt::format("{} threads, {} steps each", kThreadCount, kRoundCount * kStepCount);
 }
 
 std::string free_on_other_thread(Scene& scene) {

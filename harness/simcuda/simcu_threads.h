@@ -78,7 +78,9 @@ class WatchedThread {
   // Once it has ended.
   [[nodiscard]] std::exception_ptr thrown() const { return thrown_; }
 
-  // Asleep and not woken since the last look, or woken many times: it waits, or naps and looks.
+  // Asleep and not woken since the last look, or woken many times: it waits, or naps and looks. So
+  // does one that gave its processor to others some times: what is to be waited for takes no
+  // longer than a part of one turn.
   // Where the system does not tell, a thread that has not ended counts as asleep.
   [[nodiscard]] bool sleeps() {
     const long thread_id = thread_id_;
@@ -89,16 +91,23 @@ class WatchedThread {
     char line[256];
     char state = '?';
     unsigned long long wake_count = 0;
+    unsigned long long turn_count = 0;
     while (std::fgets(line, sizeof line, file) != nullptr) {
       (void)std::sscanf(line, "State: %c", &state);
       (void)std::sscanf(line, "voluntary_ctxt_switches: %llu", &wake_count);
+      (void)std::sscanf(line, "nonvoluntary_ctxt_switches: %llu", &turn_count);
     }
     std::fclose(file);
     constexpr unsigned long long kNaps = 20;
-    if (first_wake_count_ == kUnknown) first_wake_count_ = wake_count;
+    constexpr unsigned long long kTurns = 5;
+    if (first_wake_count_ == kUnknown) {
+      first_wake_count_ = wake_count;
+      first_turn_count_ = turn_count;
+    }
     const bool same = wake_count == wake_count_;
     wake_count_ = wake_count;
-    return (state == 'S' && same) || wake_count - first_wake_count_ >= kNaps;
+    return (state == 'S' && same) || wake_count - first_wake_count_ >= kNaps ||
+           turn_count - first_turn_count_ >= kTurns;
   }
   // Processor time so far: one that waits for a spinning lock takes much.
   [[nodiscard]] std::uint64_t processor_ns() {
@@ -118,6 +127,7 @@ class WatchedThread {
   std::exception_ptr thrown_;
   static constexpr unsigned long long kUnknown = ~0ULL;
   unsigned long long first_wake_count_ = kUnknown;
+  unsigned long long first_turn_count_ = 0;
   unsigned long long wake_count_ = kUnknown;
   std::thread thread_;  // the last: it uses the others
 };
@@ -190,7 +200,7 @@ class Stop {
 // Until the thread ends (true), or has slept for some looks in a row or worked for long (false).
 inline bool ends(WatchedThread& thread) {
   constexpr int kLooks = 8;
-  constexpr std::uint64_t kProcessorNs = 10'000'000;
+  constexpr std::uint64_t kProcessorNs = 3'000'000;
   for (int asleep = 0; !thread.ends_soon();) {
     asleep = thread.sleeps() ? asleep + 1 : 0;
     if (asleep == kLooks || thread.processor_ns() > kProcessorNs) return false;

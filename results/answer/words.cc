@@ -133,7 +133,7 @@ std::string main_cause(const CellResult& cell) {
 std::string job_name(const CellGroup& group, const TextStyle& style) {
   const CellKey& key = group.key();
   const auto bytes = capacity_bytes(group);
-  if (key.capacity == "unlimited") return style.name(key.workload) + " with unlimited capacity";
+  if (key.capacity == "unlimited") return style.name(key.workload) + " with the whole device";
   return style.name(key.workload) + " at " + style.name(key.capacity) +
          (bytes && key.capacity.ends_with('x') ? " (" + format_bytes(*bytes) + ")" : std::string());
 }
@@ -332,7 +332,9 @@ std::string answer_sentence(const CellGroup& group, const Answer& answer, const 
           answer.wasteful == nullptr ? std::string() : " " + waste_line(answer, style);
       return job + ": " + baseline_words(answer, style) +
              (cheaper == nullptr
-                  ? std::string(answer.settable.empty() ? "." : "; no setting measured is cheaper.")
+                  ? std::string(answer.settable.empty()
+                                    ? "."
+                                    : "; no setting measured is cheaper beyond noise.")
                   : "; " + short_name(cheaper->cell->key, style) + " takes " +
                         style.plain(short_cost(*cheaper, answer)) + ".") +
              waste;

@@ -18,7 +18,6 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "base/median.h"
 #include "results/columns/columns.h"
 #include "results/compare/compare_conclude.h"
 #include "results/compare/compare_environment.h"
@@ -27,6 +26,7 @@
 #include "results/compare/known_cells.h"
 #include "results/compare/stability.h"
 #include "results/compare/timed_numbers.h"
+#include "results/compare/two_runs.h"
 #include "results/derived.h"
 #include "results/json.h"
 #include "results/statistics/percentile.h"
@@ -44,19 +44,9 @@ struct PendingNumber {
   std::size_t cell_index = 0, number_index = 0;
   std::string_view name = {};
   PassQuantiles quantiles = {};
+  double host_shift = 0;
   std::optional<Shift> shift = {};
 };
-
-constexpr std::size_t kScatterCellCountMin = 6;
-
-// By how much the cells' changes differ from each other: three robust standard deviations. A
-// machine that is noisier than the built-in bounds shows here.
-double scatter_of(std::vector<double> shifts) {
-  if (shifts.size() < kScatterCellCountMin) return 0;
-  const double middle = median(shifts);
-  for (double& shift : shifts) shift = std::abs(shift - middle);
-  return 3 * 1.4826 * median(std::move(shifts));
-}
 
 double relative(double log_shift) { return std::expm1(log_shift); }
 
@@ -89,14 +79,14 @@ class Comparer {
   const std::optional<Calibration>& calibration_;
   NumbersKept kept_;
   // What stands for a calibration where there is none: 0 where runs were interleaved.
-  [[nodiscard]] double default_bound(std::string_view name) const;
+  [[nodiscard]] double default_bound(const PendingNumber& pending) const;
 
   EnvironmentVerdict environment_;
   double clock_step_ns_ = 0;          // the coarser of the two runs'
   std::size_t other_pass_count_ = 0;  // cells with another number of passes on either side
   std::set<std::string> edited_;      // scenarios that the two runs define differently
   std::deque<PendingNumber> pending_;
-  std::map<std::string_view, double> scatter_;  // of the cells' changes, by number
+  std::map<std::string_view, CellShifts> cell_shifts_;
   Comparison result_;
 };
 
@@ -309,7 +299,8 @@ void Comparer::add_timed(const CellResult& base, const CellResult& now, CellComp
       pending_.push_back({.cell_index = result_.cells.size(),
                           .number_index = cell.numbers.size(),
                           .name = timed.name,
-                          .quantiles = std::move(quantiles)});
+                          .quantiles = std::move(quantiles),
+                          .host_shift = host_shift(base, now)});
     }
     cell.numbers.push_back(std::move(number));
   }
@@ -334,17 +325,23 @@ void Comparer::estimate_shifts() {
     p_values.push_back(pending.shift->p_value);
     shifts[pending.name].push_back(pending.shift->estimate);
   }
-  for (auto& [name, list] : shifts) scatter_[name] = scatter_of(std::move(list));
+  for (auto& [name, list] : shifts) cell_shifts_[name] = CellShifts(name, std::move(list));
   const std::vector<double> adjusted = benjamini_hochberg(p_values);
   for (std::size_t i = 0; i < pending_.size(); ++i) judge_timed(pending_[i], adjusted[i]);
 }
 
-double Comparer::default_bound(std::string_view name) const {
+double Comparer::default_bound(const PendingNumber& pending) const {
   if (calibration_ || !policy_.default_bounds) return 0;
-  const TimedNumber* const number = find_timed_number(name);
-  const auto scatter = scatter_.find(name);
-  return std::max(number == nullptr ? 0 : number->between_runs,
-                  scatter == scatter_.end() ? 0 : std::expm1(scatter->second));
+  return cell_shifts_.at(pending.name).bound(pending.shift->estimate, pending.host_shift);
+}
+
+// What the bound of two runs rests on, where the reader can do something about it.
+std::string where_from(const NoiseBound* bound, double host_shift) {
+  if (bound != nullptr) return " on this machine";
+  constexpr double kHostShiftToSay = 0.02;
+  if (host_shift < kHostShiftToSay) return "; --confirm runs them in turn";
+  return fmt::format(": the machine was {:.2g} % slower in one of them",
+                     relative(host_shift) * 100);
 }
 
 void Comparer::judge_timed(const PendingNumber& pending, double p_value_adjusted) {
@@ -357,7 +354,7 @@ void Comparer::judge_timed(const PendingNumber& pending, double p_value_adjusted
   number.p_value_adjusted = p_value_adjusted;
   const double effect_min = policy_.effect_min_of(number.name, true);
   const NoiseBound* bound = calibration_ ? calibration_->find(number.name) : nullptr;
-  const double noise = bound != nullptr ? bound->shift_bound : default_bound(pending.name);
+  const double noise = bound != nullptr ? bound->shift_bound : default_bound(pending);
   const double reach = std::log1p(std::max(effect_min, noise));
   const double same_reach = std::log1p(effect_min);
   const bool differs = p_value_adjusted <= policy_.false_share_of_runs();
@@ -376,7 +373,7 @@ void Comparer::judge_timed(const PendingNumber& pending, double p_value_adjusted
     number.verdict = shift.estimate > 0 ? Verdict::Worse : Verdict::Better;
   } else if (noise > effect_min) {
     number.reason = fmt::format("two runs of the same thing differ by up to {:.3g} %{}",
-                                noise * 100, bound != nullptr ? " on this machine" : "");
+                                noise * 100, where_from(bound, pending.host_shift));
   } else if (shift.low > -same_reach && shift.high < same_reach) {
     number.verdict = Verdict::Same;
   } else {

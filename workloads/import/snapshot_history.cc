@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <bit>
+#include <map>
 #include <unordered_map>
 #include <unordered_set>
 
+#include "base/bytes.h"
 #include "workloads/import/snapshot_pools.h"
 
 namespace allocmark {
@@ -38,8 +40,23 @@ DeviceHistory::DeviceHistory(const MemorySnapshot& snapshot, std::size_t device)
   const std::vector<std::uint16_t> pools = entry_pools(*this, final_pools(*this));
   for (std::size_t i = 0; i < pools.size(); ++i)
     facts_.pool_alloc_count += pools[i] != 0 && (*this)[i].action == SnapshotAction::Alloc ? 1 : 0;
-  for (const LateFree& late : late_frees()) facts_.late_free_count += late.certain ? 1 : 0;
+  count_late_frees();
   facts_.round_count = is_round(size_);
+}
+
+void DeviceHistory::count_late_frees() {
+  std::map<std::uint64_t, std::uint64_t> ends;  // when bytes that wait now become free
+  std::uint64_t waiting_bytes = 0;
+  for (const LateFree& late : late_frees()) {
+    if (!late.certain) continue;
+    ++facts_.late_free_count;
+    for (; !ends.empty() && ends.begin()->first < late.requested_index; ends.erase(ends.begin()))
+      waiting_bytes -= ends.begin()->second;
+    const std::uint64_t size_bytes = (*this)[late.requested_index].size_bytes;
+    ends[late.completed_index] += size_bytes;
+    waiting_bytes += size_bytes;
+    facts_.late_bytes_peak = std::max(facts_.late_bytes_peak, waiting_bytes);
+  }
 }
 
 const SnapshotEntry& DeviceHistory::operator[](std::uint64_t index) const {
@@ -160,9 +177,9 @@ std::vector<std::string> DeviceHistory::notes() const {
   }
   if (facts_.late_free_count > 0) {
     note(
-        fmt::format("{} blocks were given back while another stream used them; the file does not "
-                    "say which stream",
-                    facts_.late_free_count));
+        fmt::format("{} blocks were given back while another stream used them, up to {} at a time; "
+                    "the file does not say which stream",
+                    facts_.late_free_count, format_bytes(facts_.late_bytes_peak)));
   }
   if (facts_.pool_alloc_count > 0) {
     note(

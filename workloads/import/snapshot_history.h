@@ -51,6 +51,7 @@ class DeviceHistory {
     std::uint64_t alloc_count = 0;
     std::uint64_t oom_count = 0;
     std::uint64_t late_free_count = 0;
+    std::uint64_t late_bytes_peak = 0;   // requested, that waited for other streams at a time
     std::uint64_t pool_alloc_count = 0;  // requests to private pools
     std::uint64_t synthetic_count = 0;
     bool round_count = false;  // as many entries as a ring would hold
@@ -60,6 +61,7 @@ class DeviceHistory {
   [[nodiscard]] std::vector<std::string> notes() const;
 
  private:
+  void count_late_frees();
   // Whether what the allocator did from this entry on was for a request that failed.
   [[nodiscard]] bool fails_next(std::uint64_t index) const;
 

@@ -187,6 +187,11 @@ Recording open_pytorch_snapshot(const std::string& path) {
   auto source = std::make_unique<SnapshotSource>(std::move(snapshot));
   Recording recording;
   recording.notes = source->history().notes();
+  if (source->history().facts().late_free_count > 0) {
+    recording.notes.push_back(
+        "the trace gives these blocks back at once, so with it PyTorch reserves less than it did; "
+        "'allocmark why' knows when each became free");
+  }
   recording.events = std::move(source);
   return recording;
 }

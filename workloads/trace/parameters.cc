@@ -10,9 +10,18 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/nearest.h"
+#include "workloads/trace/other_words.h"
 
 namespace allocmark {
 namespace {
+
+// "here that is 'batch'", or "did you mean 'seq'?"; empty where nothing is near: the message has
+// named them all already.
+std::string meant(std::string_view word, const std::vector<std::string>& known) {
+  const std::string ours = other_word(word, known);
+  if (!ours.empty()) return fmt::format("here that is '{}'", ours);
+  return nearest_names(word, known).empty() ? std::string() : suggest(word, known);
+}
 
 std::optional<std::uint64_t> parse_number(std::string_view text) {
   std::uint64_t number = 0;
@@ -132,8 +141,9 @@ std::size_t Parameters::choice(std::string_view key, const std::vector<std::stri
   if (value == nullptr) return 0;
   const auto found = std::ranges::find(choices, *value);
   if (found == choices.end()) {
+    const std::string hint = meant(*value, choices);
     refuse(key, "one of " + joined(choices),
-           fmt::format("'{}' ({})", *value, suggest(*value, choices)));
+           fmt::format("'{}'", *value) + (hint.empty() ? hint : " (" + hint + ")"));
   }
   return static_cast<std::size_t>(found - choices.begin());
 }
@@ -168,7 +178,7 @@ void Parameters::finish() const {
                       .where = fmt::format("workload '{}'", text_),
                       .wanted = "a key of " + name_ + ": " + joined(asked_),
                       .got = "",
-                      .next = suggest(key, asked_)});
+                      .next = meant(key, asked_)});
   }
 }
 

@@ -67,6 +67,17 @@ TEST_CASE("a search tells each setting that is done") {
   CHECK(to_json_line(search_result_from_json(lines.back())) == to_json_line(result));
 }
 
+TEST_CASE("a search passes on what a recording does not say") {
+  const SearchResult result =
+      search_settings({.workload = "file:tests/golden/snapshots/streams_recorded.pickle.gz",
+                       .confs = {""},
+                       .finds_least = false});
+  REQUIRE(result.notes.size() == 2);
+  CHECK(result.notes[0].starts_with("375 blocks were given back while another stream used them"));
+  CHECK(search_result_from_json(to_json_line(result)).notes == result.notes);
+  CHECK(search_settings({.workload = kJob, .confs = {""}, .finds_least = false}).notes.empty());
+}
+
 TEST_CASE("progress is a line per tenth once a search is no short one") {
   const auto text_of = [](bool on_terminal, double seconds_per_unit) {
     char text[4096] = {};

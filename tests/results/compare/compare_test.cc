@@ -320,3 +320,42 @@ TEST_CASE("runs of plans with other passes say so") {
   const Comparison comparison = compared([](RunFile& now) { now.cells[0].pass_count = 7; });
   CHECK(contains(text_of(comparison), "1 cells have another number of passes"));
 }
+
+TEST_CASE("where the host was slower in one of two runs, so much more is the machine's") {
+  const auto verdicts = [](double host_ratio) {
+    RunFile base = quiet_run();
+    RunFile slow = quiet_run();
+    for (CellResult& cell : slow.cells) slow_down(cell, 1.10);
+    for (CellResult& cell : base.cells) {
+      for (PassSummary& pass : cell.passes) pass.host_reference_ns = 350;
+    }
+    for (CellResult& cell : slow.cells) {
+      for (PassSummary& pass : cell.passes) pass.host_reference_ns = 350 * host_ratio;
+    }
+    return compare_runs(side("BASE", base), side("NEW", slow), {}, std::nullopt);
+  };
+  CHECK(verdicts(1).exit_code == ExitCode::Regression);
+  CHECK(verdicts(1.02).exit_code == ExitCode::Regression);
+  for (const double host_ratio : {0.90, 1.12}) {
+    const Comparison disturbed = verdicts(host_ratio);
+    CHECK(count(disturbed, Verdict::Worse) == 0);
+    CHECK(count(disturbed, Verdict::Undecided) == 3);
+    CHECK(disturbed.exit_code == ExitCode::Pass);
+    CHECK(contains(disturbed.cells.front().numbers.back().reason, "slower in one of them"));
+  }
+}
+
+TEST_CASE("a cell that is slower alone can be its process") {
+  constexpr std::size_t kCellCount = 6;
+  const auto verdicts = [](std::size_t slow_count, double factor) {
+    RunFile slow = quiet_run(kCellCount);
+    for (std::size_t i = 0; i < slow_count; ++i) slow_down(slow.cells[i], factor);
+    return compare_runs(side("BASE", quiet_run(kCellCount)), side("NEW", slow), {}, std::nullopt);
+  };
+  const Comparison alone = verdicts(1, 1.15);
+  CHECK(count(alone, Verdict::Worse) == 0);
+  CHECK(contains(alone.cells.front().numbers.back().reason, "--confirm"));
+  CHECK(verdicts(1, 1.30).exit_code == ExitCode::Regression);
+  CHECK(verdicts(2, 1.15).exit_code == ExitCode::Regression);
+  CHECK(count(verdicts(kCellCount, 1.10), Verdict::Worse) == kCellCount);
+}

@@ -205,7 +205,9 @@ TEST_CASE("a full ring, earlier blocks, late frees and pools are told") {
   };
   has(notes("overflowed"), "3000 entries, a round number");
   has(notes("train_attached"), "blocks were live before the history begins");
-  has(notes("streams_recorded"), "while another stream used them");
+  has(notes("streams_recorded"),
+      "375 blocks were given back while another stream used them, up to 422 MiB at a time");
+  has(notes("streams_recorded"), "with it PyTorch reserves less than it did");
   has(notes("train_oom"), "1 request failed");
   CHECK(notes("expandable_train").empty());
 }

@@ -1,5 +1,6 @@
 // The grammar of workload texts: what is misspelled or out of range is named, with what is allowed.
 #include "workloads/trace/parameters.h"
+#include "workloads/trace/other_words.h"
 
 #include <cstdint>
 #include <string>
@@ -65,4 +66,26 @@ TEST_CASE("a key that nobody asked for is refused with the nearest one") {
   const std::string error = usage_error_of([&] { parameters.finish(); });
   CHECK(mentions(error, "unknown key 'bacth'"));
   CHECK(mentions(error, "did you mean 'batch'?"));
+}
+
+TEST_CASE("a word of another tool is answered with ours, and the keys are listed once") {
+  Parameters parameters("g:dtype=8");
+  static_cast<void>(parameters.number("batch", {.preset = 1}));
+  static_cast<void>(parameters.choice("precision", {"bf16", "fp32"}));
+  const std::string error = usage_error_of([&] { parameters.finish(); });
+  CHECK(mentions(error, "here that is 'precision'"));
+  CHECK_FALSE(mentions(error, "known:"));
+
+  Parameters value("g:precision=bfloat16");
+  CHECK(mentions(usage_error_of([&] {
+                   static_cast<void>(value.choice("precision", {"bf16", "fp32"}));
+                 }),
+                 "here that is 'bf16'"));
+}
+
+TEST_CASE("a word that two keys share means the one that the workload has") {
+  CHECK(other_word("max_length", {"batch", "seq"}) == "seq");
+  CHECK(other_word("max_length", {"batch", "context_max"}) == "context_max");
+  CHECK(other_word("Batch-Size", {"batch"}) == "batch");
+  CHECK(other_word("batch_size", {"seq"}).empty());
 }
