@@ -20,7 +20,6 @@
 #include "results/compare/compare_numbers.h"
 #include "results/compare/repeat.h"
 #include "results/derived.h"
-#include "results/json.h"
 
 namespace allocmark {
 namespace {
@@ -87,29 +86,14 @@ void check_rounds(const std::vector<const RoundResult*>& rounds, CheckedRule& ru
   }
 }
 
-// A side's own results are those of its last round.
-void check_side(const RunFile& side, const std::vector<const RoundResult*>& rounds,
-                CheckedRule& rule) {
-  const CellKey& key = rounds.back()->cell.key;
-  const auto cell =
-      std::ranges::find(side.cells, key.id(), [](const CellResult& one) { return one.key.id(); });
-  if (cell != side.cells.end() && to_json_line(*cell) == to_json_line(rounds.back()->cell)) {
-    return;
-  }
-  broken(rule, fmt::format("side {}: {}: its results are not those of its last round",
-                           side_name(rounds.back()->side), name_of(key)));
-}
-
 void check_turns(const BundleView& view, CheckedRule& rule) {
   std::map<std::pair<std::uint32_t, std::string>, std::vector<const RoundResult*>> by_cell;
   for (const RoundResult& round : view.turns->rounds) {
     by_cell[{round.side, round.cell.key.id()}].push_back(&round);
   }
-  const RunFile sides[] = {bundled_run(view.files, "base."), bundled_run(view.files, "")};
   for (auto& [key, rounds] : by_cell) {
     std::ranges::stable_sort(rounds, {}, &RoundResult::round);
     check_rounds(rounds, rule);
-    if (key.first < 2) check_side(sides[key.first], rounds, rule);
   }
 }
 

@@ -228,14 +228,6 @@ def turns_older(folder):
     edit_rounds(folder, change)
 
 
-@case(TURNS, "side A's results of another run than its rounds")
-def turns_base(folder):
-    lines = [json.loads(line) for line in (folder / "A/results.jsonl").read_text().splitlines()]
-    for cell in lines[1:]:
-        cell["reserved_bytes_peak"] += 2 << 20
-    (folder / "A/results.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-
-
 # Files of the archive, whose hashes are made right again.
 FILES = {
     "README.md changed": lambda files: files.update({"README.md": files["README.md"] + b"The best run.\n"}),
