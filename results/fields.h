@@ -57,6 +57,12 @@ void visit_key(Fields& fields, Key& key) {
             "names none, and in CSV",
             5},
       key.workload_definition);
+  fields.optional_text(
+      Field{"workload_files",
+            "hash of the bytes of the trace file in `workload`, or in what its scenario says; of "
+            "several with commas between; left out where there is none, and in CSV",
+            8},
+      key.workload_files);
   fields.optional_text(Field{"conf_definition",
                              "the config string that the name in `conf` (`as:NAME`) stands for; no "
                              "part of the cell's identity; left out where there is no name, and in "

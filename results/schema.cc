@@ -32,13 +32,16 @@ std::string CellKey::id() const {
   std::string bytes = netstring(workload) + netstring(allocator) + netstring(conf) +
                       netstring(device) + netstring(capacity) + netstring(std::to_string(seed)) +
                       netstring(on_oom);
-  if (!workload_definition.empty()) bytes += netstring(workload_definition);
+  const bool has_files = !workload_files.empty();
+  if (!workload_definition.empty() || has_files) bytes += netstring(workload_definition);
+  if (has_files) bytes += netstring(workload_files);
   return fmt::format("{:016x}", fnv1a(bytes));
 }
 
 std::string CellKey::id_by_name() const {
   CellKey named = *this;
   named.workload_definition.clear();
+  named.workload_files.clear();
   return named.id();
 }
 

@@ -13,7 +13,7 @@
 namespace allocmark {
 
 // The version of the result format (semver). MAJOR changes when results stop being comparable.
-inline constexpr const char* kSchemaVersion = "1.7.0";
+inline constexpr const char* kSchemaVersion = "1.8.0";
 
 // What names a cell. Two runs' cells with the same key are the same experiment.
 struct CellKey {
@@ -30,14 +30,18 @@ struct CellKey {
   // where no scenario was named, and in results that were written before this was stored.
   std::string workload_definition = {};
 
+  // What was in the trace files that the workload names ("file:PATH"): a hash of each file's bytes,
+  // with commas between. Empty where it names none, and before schema 1.8.
+  std::string workload_files = {};
+
   // Where `conf` is a name ("as:NAME"): the config string that it stands for. No part of the id, so
   // that two builds of one plugin under one name are the same cell of two runs.
   std::string conf_definition = {};
 
   // Stable id: 16 hex digits, the hash of the fields above but the last, so that an edited scenario
-  // is another cell. An empty definition is left out of the hash.
+  // or trace file is another cell. What is empty of the two is left out of the hash.
   [[nodiscard]] std::string id() const;
-  // The id without the definition: the same for one scenario before and after an edit.
+  // The id without the two: the same for one scenario or file before and after an edit.
   [[nodiscard]] std::string id_by_name() const;
   // What to open: the definition where there is one, else the workload.
   [[nodiscard]] const std::string& workload_text() const {

@@ -18,6 +18,7 @@ namespace allocmark {
 
 namespace {
 
+constexpr std::string_view kFilePrefix = "file:";
 constexpr std::string_view kPathEndings[] = {".csv",    ".gz",  ".zst", ".json",
                                              ".pickle", ".pkl", ".txt", ".log"};
 
@@ -49,6 +50,39 @@ bool comes_before_scenarios(const std::string& name) {
          std::ranges::find(recorded, name, &NamedFile::name) != recorded.end();
 }
 
+// The path behind "file:". A shell leaves its "~" as it is there, where it is no word's beginning.
+std::string file_path(const std::string& text) {
+  std::string path = text.substr(kFilePrefix.size());
+  if (path.empty()) {
+    throw UsageError({.what = "no file is named behind 'file:'",
+                      .where = "",
+                      .wanted = "file:PATH",
+                      .got = "nothing",
+                      .next = ""});
+  }
+  std::error_code ignored;
+  if (!path.starts_with("~/") || std::filesystem::exists(path, ignored)) return path;
+  throw FileError({.what = "a shell does not expand '~' behind 'file:'",
+                   .where = path,
+                   .wanted = "a path from / or from this folder",
+                   .got = "",
+                   .next = "did you mean file:$HOME" + path.substr(1) + "?"});
+}
+
+// "A,B" of two names that are known.
+void refuse_list(const std::string& text, const std::vector<std::string>& known) {
+  const std::size_t comma = text.find(',');
+  if (comma == std::string::npos) return;
+  if (std::ranges::find(known, text.substr(0, comma)) == known.end()) return;
+  std::string apart = text;
+  std::ranges::replace(apart, ',', ' ');
+  throw UsageError({.what = "several workloads stand apart",
+                    .where = text,
+                    .wanted = "",
+                    .got = "",
+                    .next = "did you mean " + apart + "?"});
+}
+
 // A path where a name is wanted: says how a file is named, or that there is none.
 void refuse_path(const std::string& text) {
   namespace fs = std::filesystem;
@@ -77,7 +111,7 @@ void refuse_path(const std::string& text) {
 std::unique_ptr<EventSource> open_workload(std::string_view workload, std::uint64_t seed) {
   if (std::unique_ptr<EventSource> composed = open_composition(workload, seed)) return composed;
   const std::string text(workload);
-  if (text.starts_with("file:")) return open_recording(text.substr(5)).events;
+  if (text.starts_with(kFilePrefix)) return open_recording(file_path(text)).events;
   std::vector<std::string> known;
   const std::string name = text.substr(0, text.find(':'));
   for (const GeneratorEntry& generator : generators()) {
@@ -96,6 +130,7 @@ std::unique_ptr<EventSource> open_workload(std::string_view workload, std::uint6
     known.push_back(file.name);
   }
   refuse_path(text);
+  refuse_list(text, known);
   throw UsageError({.what = "unknown workload '" + text + "'",
                     .where = "",
                     .wanted = "a generator, file:PATH, a recorded trace or a scenario",
@@ -114,6 +149,15 @@ std::string define_workload(std::string_view text) {
   };
   std::string definition = replace_workload_parts(text, define);
   return names_scenario ? definition : std::string();
+}
+
+std::vector<std::string> workload_files(std::string_view text) {
+  const std::string definition = define_workload(text);
+  std::vector<std::string> paths;
+  for (const std::string& part : workload_parts(definition.empty() ? text : definition)) {
+    if (part.starts_with(kFilePrefix)) paths.push_back(part.substr(kFilePrefix.size()));
+  }
+  return paths;
 }
 
 }  // namespace allocmark

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "workloads/trace/source.h"
 
@@ -16,6 +17,10 @@ namespace allocmark {
 // UsageError with the nearest names.
 [[nodiscard]] std::unique_ptr<EventSource> open_workload(std::string_view workload,
                                                          std::uint64_t seed);
+
+// Paths of the trace files that the text names with "file:", those of its scenarios included, in
+// its order.
+[[nodiscard]] std::vector<std::string> workload_files(std::string_view text);
 
 // The same workload with what each scenario says in place of its name, so that it opens without the
 // scenarios' files; empty where the text names none. Throws UsageError where a scenario inside of

@@ -65,10 +65,15 @@ constexpr std::uint64_t kRegeneratedEventsMax = 50'000'000;
 void regenerate(const BundleView& view, const CellResult& cell, const TimeBudget& budget,
                 CheckedRule& rule) {
   const std::string& workload = cell.key.workload;
-  if (names_files(cell.key) || cell.event_count > kRegeneratedEventsMax) {
-    rule.notes.push_back(fmt::format(
-        "{} was not made again: it {}", workload,
-        names_files(cell.key) ? "names a trace file, which is not in the bundle" : "is too long"));
+  if (names_files(cell.key)) {
+    const std::string& hash = cell.key.workload_files;
+    rule.notes.push_back(
+        fmt::format("{} was not made again: it names a trace file{}, which is not in the bundle",
+                    workload, hash.empty() ? "" : fmt::format(" (content hash {})", hash)));
+    return;
+  }
+  if (cell.event_count > kRegeneratedEventsMax) {
+    rule.notes.push_back(fmt::format("{} was not made again: it is too long", workload));
     return;
   }
   const EventsAgain again = events_again(cell.key, cell.event_count, budget);
@@ -92,6 +97,16 @@ std::vector<const CellResult*> simulated_cells(const BundleView& view) {
   }
   std::ranges::stable_sort(cells, {}, [](const CellResult* cell) { return cell->event_count; });
   return cells;
+}
+
+void note_left_out(const BundleView& view, CheckedRule& rule) {
+  const auto count = std::ranges::count_if(view.run->cells, [](const CellResult& cell) {
+    return is_measured(cell) && is_simulated(cell.key.device) && names_files(cell.key);
+  });
+  if (count == 0) return;
+  rule.notes.push_back(fmt::format(
+      "{} cells were not simulated again: they name trace files, which are not in the bundle",
+      count));
 }
 
 std::string timeline_name(const CellKey& key) { return fmt::format("timelines/{}.json", key.id()); }
@@ -190,6 +205,7 @@ void traces_regenerated(const BundleView& view, CheckedRule& rule) {
 void cells_simulated(const BundleView& view, CheckedRule& rule) {
   if (!needs_run(view, rule)) return;
   std::vector<const CellResult*> cells = simulated_cells(view);
+  note_left_out(view, rule);
   if (cells.empty() || view.options.program_path.empty()) {
     rule.outcome = RuleOutcome::NotApplicable;
     return;

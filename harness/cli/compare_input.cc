@@ -19,12 +19,12 @@ double parse_share(const std::string& text, const std::string& option) {
   const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), value);
   const bool whole = error == std::errc{} && end == number.data() + number.size();
   const double share = percent ? value / 100 : value;
-  if (whole && share >= 0 && share < 10) return share;
+  if (whole && share >= 0 && (share < 1 || (percent && share < 10))) return share;
   throw UsageError({.what = "this is no share",
                     .where = option,
                     .wanted = "3% or 0.03",
                     .got = text,
-                    .next = {}});
+                    .next = whole && !percent && share >= 1 ? "did you mean " + text + "%?" : ""});
 }
 
 ComparePolicy read_policy(const std::string& path, const std::string& effect_min) {

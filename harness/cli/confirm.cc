@@ -69,9 +69,9 @@ std::string program_of(const SideInput& side, const FileMark& recorded) {
 void check_files(const SideInput& side, const std::vector<FileMark>& files) {
   for (const FileMark& file : files) {
     if (mark_file(file.path) == file) continue;
-    refuse(side, "a file that its config strings name has changed since",
+    refuse(side, "a file that its cells name has changed since",
            fmt::format("{} with hash {}", file.path, file.hash), "another file, or none",
-           "keep both under names of their own and run them in turn: allocmark run --ab "
+           "put it back as it was; two builds of a plugin run in turn with: allocmark run --ab "
            "pluggable:OLD.so pluggable:NEW.so");
   }
 }

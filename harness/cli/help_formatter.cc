@@ -69,6 +69,11 @@ std::string plain_message(std::string message) {
     }
     return fmt::format("{} is not one of {}", message.substr(0, open), names);
   }
+  // "1 required A missing"
+  const std::size_t missing = message.find(": 1 required ");
+  if (missing != std::string::npos && message.ends_with(" missing")) {
+    return message.substr(0, missing) + ": nothing stands behind it";
+  }
   const std::size_t range = message.find(" not in range ");
   if (range == std::string::npos) return message;
   // "1 to 9", or "[1 - 9]" from CLI11 2.4 on.

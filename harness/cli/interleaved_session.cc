@@ -51,7 +51,7 @@ RunFolder create_side(const InterleavedSession& session, std::size_t index) {
   for (const InterleavedCell& cell : session.plan.cells) {
     manifest.cells.push_back(index == 0 ? cell.base : cell.now);
   }
-  manifest.files = mark_conf_files(manifest.cells);
+  manifest.files = mark_files(manifest.cells);
   return RunFolder::create(side_folder(session.folder, session.plan, index), manifest,
                            session.environments.at(index));
 }

@@ -147,7 +147,7 @@ void add_run_manner(CLI::App* app, RunCommand* command) {
       ->check(CLI::Range(std::uint64_t{0}, kTimeoutMaxS))
       ->group(group)
       ->capture_default_str()
-      ->type_name("S");
+      ->type_name("SECONDS");
   app->add_option("--record-placements", command->placements_folder,
                   "Write what each cell's allocator answered into this folder, as goldens for "
                   "'allocmark parity'")

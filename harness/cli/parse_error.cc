@@ -74,6 +74,38 @@ std::string program_hint(const CLI::App& app) {
   return runs_program ? "put '--' before the program's name; " : "";
 }
 
+// What other tools call an option that is here under another name.
+struct OtherOption {
+  std::string_view said, meant;
+};
+constexpr OtherOption kOtherOptions[] = {
+    {"--gpu", "--device"},           {"--gpu-id", "--device"},     {"--memory", "--capacity"},
+    {"--threshold", "--min-effect"}, {"--iterations", "--passes"}, {"--repeat", "--passes"},
+    {"--runs", "--passes"},          {"--config", "--conf"},       {"--output-dir", "--out"}};
+
+std::string meant_by(const UnknownWord& unknown) {
+  for (const OtherOption& other : kOtherOptions) {
+    if (other.said != unknown.word) continue;
+    if (std::ranges::find(unknown.known, other.meant) == unknown.known.end()) continue;
+    return fmt::format("did you mean '{}'?", other.meant);
+  }
+  return suggest(unknown.word, unknown.known);
+}
+
+// Of an option's value that was refused: what the option takes.
+std::string takes(const CLI::App& app, const std::string& message) {
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->get_lnames().empty()) continue;
+    const std::string name = "--" + option->get_lnames().front();
+    const std::string value = value_name(*option);
+    // Of "N" nobody learns anything.
+    if (message.starts_with(name + ":") && value.size() > 1) {
+      return fmt::format("{} takes {}; ", name, value);
+    }
+  }
+  return "";
+}
+
 // The first word that no option took.
 std::string stray_word(const CLI::App& app) {
   const std::vector<std::string> words = app.remaining();
@@ -90,8 +122,7 @@ void throw_unknown_word(const CLI::App& app, const std::vector<std::string>& wor
                       .where = path,
                       .wanted = "",
                       .got = "",
-                      .next = program_hint(deepest_app(app)) +
-                              suggest(unknown->word, unknown->known) + "; " + help});
+                      .next = program_hint(deepest_app(app)) + meant_by(*unknown) + "; " + help});
   }
 }
 
@@ -103,7 +134,11 @@ void throw_parse_error(const CLI::ParseError& error, const CLI::App& app,
   throw_unknown_word(app, words);
   std::string next = help;
   if (const std::string stray = stray_word(where); !stray.empty()) {
-    if (const std::string meant = option_for(stray); !meant.empty()) next = meant + " " + help;
+    if (const std::string meant = option_for(stray, known_names(where)); !meant.empty()) {
+      next = meant + " " + help;
+    }
+  } else {
+    next = takes(where, error.what()) + help;
   }
   throw UsageError(
       {.what = plain_message(error.what()), .where = path, .wanted = "", .got = "", .next = next});

@@ -83,6 +83,7 @@ ExitCode report_sides(const ReportCommand& command, PagesRequest pages) {
 }  // namespace
 
 ExitCode report_command(const ReportCommand& command) {
+  require_run_folder(command.folder);
   if (!command.latex.empty()) check_output_file(command.latex, command.force, "--latex");
   if (!command.svg.empty()) make_output_folder(command.svg, "--svg");
   const PagesRequest pages{.folder = command.folder,

@@ -99,13 +99,32 @@ bool in_rounds(std::string_view order, const std::string& device) {
                     .next = "leave it out, or run on a simulated device"});
 }
 
-// A scenario may have been edited since the plan was stored. One that is gone stays as it was.
-void define_anew(std::vector<CellKey>* cells) {
-  std::map<std::string, std::string> definitions;
-  for (CellKey& key : *cells) {
-    const auto [known, is_new] = definitions.try_emplace(key.workload);
-    if (is_new) known->second = define_workload_with_kernels(key.workload);
-    if (!known->second.empty()) key.workload_definition = known->second;
+// Empty where a file is gone.
+std::string files_today(const std::string& workload) {
+  try {
+    return hash_trace_files(workload);
+  } catch (const FileError&) {
+    return "";
+  }
+}
+
+// A scenario or a trace file may have been edited since the plan was stored. One that is gone stays
+// as it was.
+void define_anew(RunManifest* manifest) {
+  for (const FileMark& mark : mark_trace_files(manifest->cells)) std::erase(manifest->files, mark);
+  std::map<std::string, std::pair<std::string, std::string>> workloads;  // definition, files
+  for (CellKey& key : manifest->cells) {
+    const auto [known, is_new] = workloads.try_emplace(key.workload);
+    auto& [definition, files] = known->second;
+    if (is_new) {
+      definition = define_workload_with_kernels(key.workload);
+      files = files_today(definition.empty() ? key.workload_text() : definition);
+    }
+    if (!definition.empty()) key.workload_definition = definition;
+    if (!files.empty()) key.workload_files = files;
+  }
+  for (FileMark& mark : mark_trace_files(manifest->cells)) {
+    manifest->files.push_back(std::move(mark));
   }
 }
 
@@ -118,7 +137,7 @@ Work plan_work(const RunCommand& command, const std::string& program_path) {
       work.manifest.pass_count = *command.pass_count;
     }
     if (!command.pass_order.empty()) work.manifest.in_rounds = command.pass_order == kRounds;
-    define_anew(&work.manifest.cells);
+    define_anew(&work.manifest);
     const std::string device =
         work.manifest.cells.empty() ? command.device : work.manifest.cells.front().device;
     work.device = choose_device(device, program_path);
@@ -144,7 +163,7 @@ Work plan_work(const RunCommand& command, const std::string& program_path) {
         .in_rounds = in_rounds(command.pass_order, work.device.device),
         .cells = std::move(plan.cells)};
     work.manifest.program = mark_file(program_path);
-    work.manifest.files = mark_conf_files(work.manifest.cells);
+    work.manifest.files = mark_files(work.manifest.cells);
   }
   if (!work.device.note.empty()) {
     work.notes.push_back(work.device.note);
@@ -223,7 +242,7 @@ bool say_changed_files(const std::vector<FileMark>& marks) {
   for (const std::string& path : changed) {
     print_wrapped(stderr,
                   fmt::format("{} was replaced while the cells ran, so their numbers are of "
-                              "two builds; run them again",
+                              "two files; run them again in a new folder",
                               path));
   }
   return !changed.empty();

@@ -66,7 +66,8 @@ std::vector<PlanWorkload> open_workloads(const std::vector<std::string>& names,
     }
     workloads.push_back({.text = text,
                          .recorded = source->header().generator == "recorded",
-                         .definition = define_workload_with_kernels(text)});
+                         .definition = define_workload_with_kernels(text),
+                         .files = hash_trace_files(text)});
   }
   return workloads;
 }

@@ -43,7 +43,7 @@ bool is_allocator(const std::string& name) {
 
 }  // namespace
 
-std::string option_for(const std::string& word) {
+std::string option_for(const std::string& word, const std::vector<std::string>& options) {
   const std::string head = word.substr(0, word.find(':'));
   std::error_code ignored;
   std::string meant;
@@ -64,7 +64,12 @@ std::string option_for(const std::string& word) {
   } else if (word.ends_with('x') || word == "unlimited" || word.ends_with("iB")) {
     meant = "--capacity " + word;
   }
-  return meant.empty() ? "" : fmt::format("did you mean {}?", meant);
+  if (meant.empty()) return "";
+  const std::string option = meant.substr(0, meant.find(' '));
+  if (std::ranges::find(options, option) != options.end()) {
+    return fmt::format("did you mean {}?", meant);
+  }
+  return option == "--conf" ? "a config string is one word, with commas: KEY:VALUE,KEY:VALUE;" : "";
 }
 
 }  // namespace allocmark

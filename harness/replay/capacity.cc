@@ -25,7 +25,15 @@ bool is_number(std::string_view text) {
 // multiple.
 std::string next_step(std::string_view amount) {
   std::string hint = explain_bytes(amount);
-  if (is_number(amount)) return fmt::format("did you mean {0}GiB, {0}B or {0}x?", amount);
+  if (is_number(amount)) {
+    // No card has so many GiB, and tools that count memory in MiB leave the unit out.
+    const bool large = amount.substr(0, amount.find('.')).size() > 3;
+    return fmt::format("did you mean {0}{1}, {0}B or {0}x?", amount, large ? "MiB" : "GiB");
+  }
+  if (const std::size_t comma = amount.find(','); comma != std::string_view::npos) {
+    return fmt::format("several stand apart: --capacity {} {}", amount.substr(0, comma),
+                       amount.substr(comma + 1));
+  }
   if (!hint.empty()) return hint;
   if (amount.ends_with('%')) {
     const std::string_view number = amount.substr(0, amount.size() - 1);

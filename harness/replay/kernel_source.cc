@@ -26,6 +26,14 @@ constexpr std::uint64_t kDurationNsMax = 10'000'000'000;
                     .next = "for example --kernels 20us"});
 }
 
+// Where what stands behind the workload begins, as "+kernels:off"; the text's end where nothing
+// does.
+std::size_t begin_of_additions(std::string_view text) {
+  const std::size_t end =
+      text.ends_with(kEmptyCacheSuffix) ? text.size() - kEmptyCacheSuffix.size() : text.size();
+  return std::min(end, text.substr(0, end).rfind(kSuffix));
+}
+
 std::uint64_t unit_ns(std::string_view unit) {
   if (unit == "ns") return 1;
   if (unit == "us") return 1'000;
@@ -120,11 +128,13 @@ std::string with_kernels(std::string_view workload, std::string_view kernels) {
 }
 
 std::string define_workload_with_kernels(std::string_view text) {
-  std::size_t end =
-      text.ends_with(kEmptyCacheSuffix) ? text.size() - kEmptyCacheSuffix.size() : text.size();
-  end = std::min(end, text.substr(0, end).rfind(kSuffix));
+  const std::size_t end = begin_of_additions(text);
   const std::string definition = define_workload(text.substr(0, end));
   return definition.empty() ? definition : definition + std::string(text.substr(end));
+}
+
+std::vector<std::string> trace_files_of_workload(std::string_view text) {
+  return workload_files(text.substr(0, begin_of_additions(text)));
 }
 
 std::unique_ptr<EventSource> open_workload_with_kernels(std::string_view text, std::uint64_t seed) {

@@ -27,6 +27,8 @@ struct KernelChoice {
 
 // As open_workload and define_workload, for texts with and without additions.
 [[nodiscard]] std::string define_workload_with_kernels(std::string_view text);
+// Paths of the trace files that such a text names, scenarios' included, in its order.
+[[nodiscard]] std::vector<std::string> trace_files_of_workload(std::string_view text);
 [[nodiscard]] std::unique_ptr<EventSource> open_workload_with_kernels(std::string_view text,
                                                                       std::uint64_t seed);
 

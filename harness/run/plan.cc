@@ -137,7 +137,8 @@ Plan make_plan(const PlanRequest& request, const std::vector<PlanAllocator>& kno
                  .capacity = capacity,
                  .seed = seed,
                  .on_oom = request.on_oom,
-                 .workload_definition = workload.definition});
+                 .workload_definition = workload.definition,
+                 .workload_files = workload.files});
           }
         }
       }

@@ -17,6 +17,7 @@ struct PlanWorkload {
   std::string text;             // as given
   bool recorded = false;        // the same events for every seed
   std::string definition = {};  // what the scenarios in it stand for; empty: it names none
+  std::string files = {};       // what was in its trace files (hash_trace_files)
 };
 
 // The axes of the matrix. Empty `confs` means unset only.

@@ -23,6 +23,28 @@ std::vector<std::string> names_of(const std::vector<PlanAllocator>& allocators) 
   return names;
 }
 
+// What others call an allocator that is here under another name.
+struct OtherName {
+  std::string_view said, meant;
+};
+constexpr OtherName kOtherNames[] = {{"pytorch", "caching"},
+                                     {"native_caching", "caching"},
+                                     {"cudaMallocAsync", "async"},
+                                     {"cudaMalloc", "native"},
+                                     {"default", "caching"}};
+
+// Empty where the name says nothing of what was meant.
+std::string meant_by(const std::string& name) {
+  if (name.find(',') != std::string::npos) {
+    std::string apart = name;
+    std::ranges::replace(apart, ',', ' ');
+    return fmt::format("several stand apart: --allocator {}", apart);
+  }
+  const auto* const other = std::ranges::find(kOtherNames, name, &OtherName::said);
+  if (other == std::end(kOtherNames)) return "";
+  return fmt::format("did you mean '{}'?", other->meant);
+}
+
 // Of releases of an allocator only those of that allocator are near.
 std::string next_for(const std::string& name, const std::vector<PlanAllocator>& known) {
   const std::string family = name.substr(0, name.find('@'));
@@ -32,7 +54,10 @@ std::string next_for(const std::string& name, const std::vector<PlanAllocator>& 
     return released != (one.find('@') != std::string::npos) ||
            (released && !one.starts_with(family + "@"));
   });
-  std::string next = names.empty() ? "" : suggest(name, names) + "; ";
+  const std::string meant = meant_by(name);
+  std::string next = !meant.empty()  ? meant + "; "
+                     : names.empty() ? ""
+                                     : suggest(name, names) + "; ";
   if (family == "torch" && released) next += "fetch one: scripts/fetch_torch.sh 2.13.0; ";
   return next + "see: allocmark list allocators";
 }

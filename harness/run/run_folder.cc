@@ -2,9 +2,7 @@
 #include "harness/run/run_folder.h"
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
-#include <cstring>
 #include <filesystem>
 #include <iterator>
 #include <map>
@@ -89,14 +87,26 @@ void check_same_plan(const std::string& folder, const RunManifest& before, const
   }
 }
 
-// One line for each scenario that says something else than in the earlier run.
-std::vector<std::string> edited_scenarios(const RunManifest& before, const RunManifest& now) {
+std::string edit_note(const CellKey& was, const CellKey& is, std::size_t cell_count) {
+  const std::string again =
+      fmt::format("since this run began, so its {} cells are measured anew", cell_count);
+  if (was.workload_text() == is.workload_text()) {
+    return fmt::format("the trace file of '{}' changed {}: its content had hash {} and has {}",
+                       is.workload, again, was.workload_files, is.workload_files);
+  }
+  return fmt::format("the scenario '{}' was edited {}: it was '{}', it is '{}'", is.workload, again,
+                     was.workload_text(), is.workload_text());
+}
+
+// One line for each scenario that says something else than in the earlier run, and for each trace
+// file with other content.
+std::vector<std::string> edited_workloads(const RunManifest& before, const RunManifest& now) {
   std::map<std::string, const CellKey*> known;
   for (const CellKey& key : before.cells) known[key.id_by_name()] = &key;
   std::map<std::string, std::pair<const CellKey*, std::size_t>> edited;  // and how many cells
   for (const CellKey& key : now.cells) {
     const auto found = known.find(key.id_by_name());
-    if (found == known.end() || found->second->workload_text() == key.workload_text()) continue;
+    if (found == known.end() || found->second->id() == key.id()) continue;
     auto& [was, count] = edited[key.workload];
     was = found->second;
     ++count;
@@ -106,68 +116,13 @@ std::vector<std::string> edited_scenarios(const RunManifest& before, const RunMa
     const auto found = edited.find(key.workload);
     if (found == edited.end()) continue;
     const auto& [was, count] = found->second;
-    notes.push_back(fmt::format(
-        "the scenario '{}' was edited since this run began, so its {} cells are measured anew: it "
-        "was '{}', it is '{}'",
-        key.workload, count, was->workload_text(), key.workload_text()));
+    notes.push_back(edit_note(*was, key, count));
     edited.erase(found);
   }
   return notes;
 }
 
 }  // namespace
-
-FileMark mark_file(const std::string& path) {
-  FileMark mark{.path = fs::absolute(path).lexically_normal().string(), .hash = ""};
-  // FNV-1a over eight bytes at a time: a program is read whole for every run.
-  std::uint64_t hash = 0xCBF29CE484222325U;
-  std::uint64_t size_bytes = 0;
-  try {
-    InputFile file(path, kProgramInput);
-    std::array<char, 1 << 16> block{};
-    while (const std::size_t count = file.read(block)) {
-      std::fill(block.begin() + static_cast<std::ptrdiff_t>(count), block.end(), '\0');
-      for (std::size_t at = 0; at < count; at += sizeof(std::uint64_t)) {
-        std::uint64_t word = 0;
-        std::memcpy(&word, block.data() + at, sizeof word);
-        hash = (hash ^ word) * 0x100000001B3U;
-        hash ^= hash >> 29;
-      }
-      size_bytes += count;
-    }
-  } catch (const FileError&) {
-    return mark;
-  }
-  if (size_bytes > 0) mark.hash = fmt::format("{:016x}", hash ^ size_bytes);
-  return mark;
-}
-
-std::vector<std::string> changed_since(const std::vector<FileMark>& marks) {
-  std::vector<std::string> changed;
-  for (const FileMark& mark : marks) {
-    if (mark_file(mark.path).hash != mark.hash) changed.push_back(mark.path);
-  }
-  return changed;
-}
-
-std::vector<FileMark> mark_conf_files(const std::vector<CellKey>& cells) {
-  std::set<std::string> paths;
-  for (const CellKey& key : cells) {
-    std::string word;
-    for (const char c : key.conf_text() + ",") {
-      if (std::string_view(",:;[]").find(c) == std::string_view::npos) {
-        word += c;
-        continue;
-      }
-      std::error_code error;
-      if (!word.empty() && fs::is_regular_file(word, error)) paths.insert(word);
-      word.clear();
-    }
-  }
-  std::vector<FileMark> marks;
-  for (const std::string& path : paths) marks.push_back(mark_file(path));
-  return marks;
-}
 
 std::string to_json(const RunManifest& manifest) {
   const auto mark_json = [](const FileMark& mark) {
@@ -226,6 +181,16 @@ RunManifest manifest_from_json(const std::string& text, const std::string& where
   }
 }
 
+void require_run_folder(const std::string& path) {
+  std::error_code ignored;
+  if (!fs::is_regular_file(path, ignored)) return;
+  throw FileError({.what = "this is a file",
+                   .where = path,
+                   .wanted = "the folder that 'allocmark run' wrote",
+                   .got = "",
+                   .next = "of a results.jsonl, give the folder in which it lies"});
+}
+
 RunManifest read_manifest(const std::string& folder) {
   const std::string path = join(folder, kManifestName);
   return manifest_from_json(read_file(path, kPlanInput), path);
@@ -253,7 +218,7 @@ RunFolder RunFolder::resume(const std::string& folder, const RunManifest& manife
   std::copy_if(std::make_move_iterator(file.cells.begin()),
                std::make_move_iterator(file.cells.end()), std::back_inserter(resumed.kept_),
                [](const CellResult& cell) { return is_finished(cell); });
-  resumed.notes_ = edited_scenarios(before, manifest);
+  resumed.notes_ = edited_workloads(before, manifest);
   return resumed;
 }
 

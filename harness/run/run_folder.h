@@ -12,23 +12,12 @@
 #include "base/input_file.h"
 #include "base/output_file.h"
 #include "harness/cell/cell.h"
+#include "harness/run/file_marks.h"
 #include "harness/run/folder_lock.h"
 #include "results/run_file.h"
 #include "results/schema.h"
 
 namespace allocmark {
-
-// A file that a run depends on, and a hash of what was in it.
-struct FileMark {
-  std::string path;  // absolute
-  std::string hash;  // 16 hex digits; empty where the file could not be read
-  friend bool operator==(const FileMark&, const FileMark&) = default;
-};
-[[nodiscard]] FileMark mark_file(const std::string& path);
-// Every existing file that a config string of these cells names.
-// Paths of the files that are others now than when they were marked.
-[[nodiscard]] std::vector<std::string> changed_since(const std::vector<FileMark>& marks);
-[[nodiscard]] std::vector<FileMark> mark_conf_files(const std::vector<CellKey>& cells);
 
 // What a run was asked to do; the settings that all its cells share, and every cell of all its
 // shards.
@@ -43,11 +32,14 @@ struct RunManifest {
   std::vector<CellKey> cells;
   // What ran the cells, so that they can be run again; empty in plans of older versions.
   FileMark program = {};
-  std::vector<FileMark> files = {};  // that config strings name, as a plugin's library
+  std::vector<FileMark> files = {};  // that its cells name: plugins, traces
 };
 
 [[nodiscard]] std::string to_json(const RunManifest& manifest);
 [[nodiscard]] RunManifest manifest_from_json(const std::string& text, const std::string& where);
+
+// Throws FileError where a file is named in place of a run's folder.
+void require_run_folder(const std::string& path);
 
 // Throws FileError where the folder holds no run.
 [[nodiscard]] RunManifest read_manifest(const std::string& folder);
@@ -61,8 +53,9 @@ class RunFolder {
                                         const Environment& environment);
 
   // A folder left by an earlier run. Its finished cells are kept; crashed, timed-out and failed
-  // ones are to be run again, and those whose scenario was edited since, as notes() say. Throws
-  // UsageError saying what differs where its results would not be comparable with new ones.
+  // ones are to be run again, and those whose scenario or trace file was edited since, as notes()
+  // say. Throws UsageError saying what differs where its results would not be comparable with new
+  // ones.
   [[nodiscard]] static RunFolder resume(const std::string& folder, const RunManifest& manifest,
                                         const Environment& environment);
 
@@ -82,7 +75,7 @@ class RunFolder {
   // Results kept from the earlier run.
   [[nodiscard]] const std::vector<CellResult>& kept() const { return kept_; }
 
-  // For people: which scenarios were edited since the earlier run.
+  // For people: which scenarios and trace files were edited since the earlier run.
   [[nodiscard]] const std::vector<std::string>& notes() const { return notes_; }
 
  private:

@@ -188,6 +188,23 @@ void refuse_if_ambiguous(std::string_view device, const std::string& name) {
                     .next = "see: allocmark list cards"});
 }
 
+// The name of a card without its "sim:".
+void refuse_card(std::string_view device) {
+  const std::string name(device);
+  const std::vector<std::string> known = simulated_devices();
+  const std::vector<Card> cards = known_cards();
+  const bool is_card = std::ranges::find(cards, name, &Card::name) != cards.end();
+  if (!is_card && std::ranges::find(known, std::string(kSimulatedPrefix) + name) == known.end()) {
+    return refuse_if_ambiguous(device, name);
+  }
+  throw UsageError(
+      {.what = fmt::format("there is no device '{}'", device),
+       .where = "--device",
+       .wanted = "",
+       .got = "",
+       .next = fmt::format("did you mean '{}{}', which is simulated?", kSimulatedPrefix, name)});
+}
+
 }  // namespace
 
 void check_device(std::string_view device) {
@@ -203,6 +220,7 @@ void check_device(std::string_view device) {
     if (looks_like_path(profile)) refuse_profile(profile);
     refuse_if_ambiguous(device, profile);
   }
+  if (!looks_like_path(std::string(device))) refuse_card(device);
   std::vector<std::string> near = known;
   near.insert(near.end(), {"auto", "cuda:0"});
   for (const Card& card : known_cards()) near.push_back("sim:" + card.name);

@@ -51,13 +51,13 @@ class Side {
     }
   }
 
-  // The same without; returns the ticks of the whole.
+  // The same without; returns the processor time of the whole. A pass takes milliseconds, in which
+  // a loaded machine lets other programs run.
   [[nodiscard]] std::uint64_t run_bare(std::span<const ReplayStep> steps,
-                                       std::span<const cudaStream_t> streams,
-                                       const TickClock& clock) {
-    const std::uint64_t begin = clock.now_ticks();
+                                       std::span<const cudaStream_t> streams) {
+    const std::uint64_t begin_ns = thread_cpu_ns();
     for (const ReplayStep& step : steps) run_step(step, streams);
-    return clock.now_ticks() - begin;
+    return thread_cpu_ns() - begin_ns;
   }
 
   void release_live() {
@@ -69,8 +69,8 @@ class Side {
 
   void forget_samples() { samples_ = {}; }
   [[nodiscard]] HitFigures figures(const TickClock& clock);
-  void note_bare(std::uint64_t ticks) { bare_ticks_ = std::min(bare_ticks_, ticks); }
-  [[nodiscard]] std::uint64_t bare_ticks() const { return bare_ticks_; }
+  void note_bare(std::uint64_t ns) { bare_ns_ = std::min(bare_ns_, ns); }
+  [[nodiscard]] std::uint64_t bare_ns() const { return bare_ns_; }
 
  private:
   struct Held {
@@ -94,7 +94,7 @@ class Side {
   std::unique_ptr<Backend> backend_;
   std::vector<Held> blocks_;
   Samples samples_;
-  std::uint64_t bare_ticks_ = std::numeric_limits<std::uint64_t>::max();
+  std::uint64_t bare_ns_ = std::numeric_limits<std::uint64_t>::max();
 };
 
 double quantile_ns(std::vector<std::uint32_t>& ticks, double share, const TickClock& clock) {
@@ -147,17 +147,15 @@ void measure(const HitOptions& options, HitComparison& comparison) {
       if (round == kWarmRoundCount) side->forget_samples();
       side->run_timed(steps, streams.all(), clock, simcu);
       side->release_live();
-      side->note_bare(side->run_bare(steps, streams.all(), clock));
+      side->note_bare(side->run_bare(steps, streams.all()));
       side->release_live();
     }
   }
   const double pairs = static_cast<double>(steps.size()) / 2;
   comparison.caching = caching.figures(clock);
   comparison.torch = torch.figures(clock);
-  comparison.caching.pair_ns_mean =
-      static_cast<double>(caching.bare_ticks()) * clock.scale().ns_per_tick() / pairs;
-  comparison.torch.pair_ns_mean =
-      static_cast<double>(torch.bare_ticks()) * clock.scale().ns_per_tick() / pairs;
+  comparison.caching.pair_ns_mean = static_cast<double>(caching.bare_ns()) / pairs;
+  comparison.torch.pair_ns_mean = static_cast<double>(torch.bare_ns()) / pairs;
 }
 
 void add_row(std::string& text, const char* name, double caching_ns, double torch_ns) {

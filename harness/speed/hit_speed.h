@@ -12,7 +12,8 @@ struct HitFigures {
   // own cost.
   double allocate_ns_p50 = 0, allocate_ns_p99 = 0;
   double deallocate_ns_p50 = 0, deallocate_ns_p99 = 0;
-  // The whole loop without a clock in it, per allocation with its free: mean of the best round.
+  // The whole loop without a clock in it, per allocation with its free: mean processor time of the
+  // best round.
   double pair_ns_mean = 0;
   std::uint64_t allocate_count = 0, deallocate_count = 0;
 };

@@ -84,7 +84,7 @@ class Comparer {
   EnvironmentVerdict environment_;
   double clock_step_ns_ = 0;          // the coarser of the two runs'
   std::size_t other_pass_count_ = 0;  // cells with another number of passes on either side
-  std::set<std::string> edited_;      // scenarios that the two runs define differently
+  std::set<std::string> edited_;      // scenarios and trace files that differ between the runs
   std::deque<PendingNumber> pending_;
   std::map<std::string_view, CellShifts> cell_shifts_;
   Comparison result_;
@@ -108,8 +108,8 @@ Comparison Comparer::run() {
     result_.notes.push_back(
         fmt::format("{} cells have another number of passes on either side", other_pass_count_));
   }
-  for (const std::string& name : edited_) {
-    result_.notes.push_back(fmt::format("the scenario '{}' is not the same in both runs", name));
+  for (const std::string& what : edited_) {
+    result_.notes.push_back(what + " is not the same in both runs");
   }
   estimate_shifts();
   conclude(policy_, result_);
@@ -203,14 +203,9 @@ void Comparer::compare_measured(const CellResult& base, const CellResult& now) {
     cell.reason = std::move(reason);
     result_.cells.push_back(std::move(cell));
   };
-  const bool is_edited = scenario_differs(base.key, now.key);
-  if (is_edited) edited_.insert(base.key.workload);
-  if (base.trace_hash != now.trace_hash) {
-    return refuse(is_edited ? fmt::format("the scenario differs: '{}' and '{}'",
-                                          base.key.workload_text(), now.key.workload_text())
-                            : fmt::format("the work differs: trace hash {} and {}", base.trace_hash,
-                                          now.trace_hash));
-  }
+  const std::string edited = edited_workload(base.key, now.key);
+  if (!edited.empty()) edited_.insert(edited);
+  if (base.trace_hash != now.trace_hash) return refuse(other_work(base, now));
   if (base.capacity_bytes != now.capacity_bytes) {
     return refuse(fmt::format("the capacity differs: {} and {} bytes", base.capacity_bytes,
                               now.capacity_bytes));

@@ -85,6 +85,21 @@ std::string value_text(const NumberComparison& number, double value) {
   return value == std::floor(value) ? fmt::format("{:.0f}", value) : fmt::format("{:.1f}", value);
 }
 
+// Two digits, and never an exponent.
+std::string percent_text(double share) {
+  const double percent = share * 100;
+  return std::abs(percent) < 10 ? fmt::format("{:+.2g}", percent) : fmt::format("{:+.0f}", percent);
+}
+
+// Where both are written alike, the difference: 11.9 GiB + 2.00 MiB.
+std::string values_text(const NumberComparison& number) {
+  const std::string before = value_text(number, *number.base);
+  const std::string after = value_text(number, *number.now);
+  const double difference = *number.now - *number.base;
+  if (before != after || difference == 0) return before + " -> " + after;
+  return before + (difference > 0 ? " + " : " - ") + value_text(number, std::abs(difference));
+}
+
 std::string change_text(const NumberComparison& number) {
   if (number.name == "placement_hash") return "differ";
   if (!number.base_text.empty() || !number.now_text.empty()) {
@@ -92,12 +107,15 @@ std::string change_text(const NumberComparison& number) {
   }
   if (!number.base || !number.now) return "known to one side only";
   if (number.timed && number.change_low) {
-    const double low = *number.change_low * 100;
-    const double high = *number.change_high * 100;
-    if (number.verdict == Verdict::Undecided) return fmt::format("{:+.2g}..{:+.2g} %", low, high);
-    return fmt::format("{:+.3g} % ({:+.2g}..{:+.2g})", *number.change * 100, low, high);
+    const std::string interval =
+        percent_text(*number.change_low) + ".." + percent_text(*number.change_high);
+    if (number.verdict == Verdict::Undecided) return interval + " %";
+    const double percent = *number.change * 100;
+    const std::string change =
+        std::abs(percent) < 100 ? fmt::format("{:+.3g}", percent) : fmt::format("{:+.0f}", percent);
+    return fmt::format("{} % ({})", change, interval);
   }
-  return value_text(number, *number.base) + " -> " + value_text(number, *number.now);
+  return values_text(number);
 }
 
 std::string certainty_of(const NumberComparison& number) {
@@ -272,18 +290,26 @@ std::string line_of(const Finding& finding, const Places& places, std::vector<st
   std::string verdict(to_string(finding.verdict));
   if (finding.number != nullptr && finding.number->excused) verdict = "not compared";
   if (!finding.gated && finding.verdict == Verdict::Worse) verdict = "(worse)";
-  std::string advice =
+  const std::string advice =
       finding.number == nullptr ? finding.cell->reason : advice_for(*finding.cell, *finding.number);
+  const std::size_t note = note_of(notes, printable(advice));
   // Exact numbers rest on placements.
   const std::string& placed = finding.cell->first_difference;
   const bool is_exact = finding.number != nullptr && !finding.number->timed;
-  if (is_exact && !placed.empty()) advice = fmt::format("placements differ {}. {}", placed, advice);
-  const std::size_t note = note_of(notes, printable(advice));
+  const std::size_t placement_note =
+      is_exact && !placed.empty()
+          ? note_of(notes, printable(fmt::format("{}: placements differ {}",
+                                                 places.text(*finding.cell), placed)))
+          : 0;
   std::string line =
       padded(verdict, kWidths[0]) + padded(places.text(*finding.cell), kWidths[1]) +
       padded(what_of(finding), kWidths[2]) +
       padded(finding.number == nullptr ? "" : certainty_of(*finding.number), kWidths[3]);
-  if (note > 0) line += fmt::format("[{}]", note);
+  if (note > 0 && placement_note > 0) {
+    line += fmt::format("[{},{}]", note, placement_note);
+  } else if (note + placement_note > 0) {
+    line += fmt::format("[{}]", note + placement_note);
+  }
   while (line.ends_with(' ')) line.pop_back();
   return line + '\n';
 }

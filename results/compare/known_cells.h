@@ -1,4 +1,5 @@
-// Which cell of a run another run's key names. Flows in: a run's cells; flows out: one of them.
+// Which cell of a run another run's key names. Flows in: a run's cells; flows out: one of them, and
+// in words what was edited between the two.
 #pragma once
 
 #include <map>
@@ -10,8 +11,8 @@
 namespace allocmark {
 
 // A run's cells, to be found by another run's keys. Where the two do not say the same of a
-// scenario, as after an edit or beside older results, its name decides: compare_measured() refuses
-// other work.
+// scenario or a trace file, as after an edit or beside older results, its name decides:
+// compare_measured() refuses other work.
 class KnownCells {
  public:
   explicit KnownCells(const std::vector<CellResult>& cells) {
@@ -30,10 +31,11 @@ class KnownCells {
   std::map<std::string, const CellResult*> by_id_, by_name_;
 };
 
-// Both sides say what the scenario was, and not the same.
-[[nodiscard]] inline bool scenario_differs(const CellKey& base, const CellKey& now) {
-  return !base.workload_definition.empty() && !now.workload_definition.empty() &&
-         base.workload_definition != now.workload_definition;
-}
+// "the scenario 'N'" or "the trace file of 'file:PATH'" where both sides say what it was, and not
+// the same; else empty.
+[[nodiscard]] std::string edited_workload(const CellKey& base, const CellKey& now);
+
+// Why two cells of one name did not do the same.
+[[nodiscard]] std::string other_work(const CellResult& base, const CellResult& now);
 
 }  // namespace allocmark

@@ -256,7 +256,7 @@ TEST_CASE("statuses and causes have names that lead back to them") {
   CHECK_FALSE(parse_cell_status("OK").has_value());
 }
 
-TEST_CASE("a scenario's definition is stored where there is one, and old lines keep their id") {
+TEST_CASE("what a scenario said and a trace file held is stored, and old lines keep their id") {
   CellKey key;
   key.workload = "w";
   key.allocator = "null";
@@ -269,4 +269,8 @@ TEST_CASE("a scenario's definition is stored where there is one, and old lines k
   const std::string line = to_json_line(key);
   CHECK(cell_key_from_json(line, "line") == key);
   CHECK(cell_key_from_json(line, "line").id() != cell_key_from_json(old_line, "line").id());
+  key.workload_definition.clear();
+  key.workload_files = "comb:count=4";
+  CHECK(cell_key_from_json(to_json_line(key), "line") == key);
+  CHECK(key.id() != cell_key_from_json(line, "line").id());
 }

@@ -205,6 +205,7 @@ TEST_CASE("the schema refuses what no line may be") {
 TEST_CASE("the schema and the written lines have the same keys") {
   CellResult cell = sample::cell();
   cell.key.workload_definition = "comb:count=4";
+  cell.key.workload_files = "0123456789abcdef";
   cell.key.conf_definition = "library:a.so,as:mine";
   for (const char* kind : {"environment", "cell"}) {
     const json line = json::parse(

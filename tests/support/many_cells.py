@@ -16,7 +16,9 @@ def key_of(cell):
 
 def cell_id(cell):
     """As results/schema.cc hashes a key."""
-    texts = [str(cell[name]) for name in KEY] + [text for text in [cell.get("workload_definition")] if text]
+    texts = [str(cell[name]) for name in KEY]
+    definition, files = cell.get("workload_definition", ""), cell.get("workload_files", "")
+    texts += [definition] * bool(definition or files) + [files] * bool(files)
     value = 0xCBF29CE484222325
     for byte in b"".join(b"%d:%s," % (len(text.encode()), text.encode()) for text in texts):
         value = (value ^ byte) * 0x100000001B3 % (1 << 64)

@@ -1,23 +1,13 @@
 // Goal: the same text and seed give the same bytes on every machine. Method: golden hashes, which
 // were also computed apart in Python from the written files.
-#include <cstdint>
-#include <memory>
-#include <string>
-#include <vector>
 
 #include "tests/catch.h"
-#include "workloads/open_workload.h"
-#include "workloads/trace/summary.h"
-#include "workloads/trace/trace_hash.h"
+#include "tests/support/trace_goldens.h"
 
 using namespace allocmark;
 
 TEST_CASE("the same text and seed give the same bytes") {
-  struct Golden {
-    std::string workload;
-    std::uint64_t hash, events, peak;
-  };
-  const Golden goldens[] = {
+  const TraceGolden goldens[] = {
       {"train:gpt2-124m,batch=2,seq=128,steps=2,attention=eager", 0x0d8494a852efea7cu, 6806,
        2556955652},
       {"train:gpt2-124m,batch=2,seq=128,steps=1,checkpoint=full,kernels=1,attention=eager",
@@ -80,14 +70,5 @@ TEST_CASE("the same text and seed give the same bytes") {
       {"producer:items=99 beside litter:fill_bytes=10MiB then comb:count=4 beside gpt2_train_amp",
        0x3600d38813a983acu, 14144, 21743215112},
   };
-  for (const Golden& golden : goldens) {
-    INFO(golden.workload);
-    const std::unique_ptr<EventSource> source = open_workload(golden.workload, 1);
-    const TraceSummary summary = summarize(*source);
-    CHECK(summary.hash == golden.hash);
-    CHECK(summary.event_count == golden.events);
-    CHECK(summary.requested_bytes_peak == golden.peak);
-    source->rewind();
-    CHECK(trace_hash(*source) == golden.hash);
-  }
+  check_goldens(goldens);
 }

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "workloads/model/prompt.h"
+#include "workloads/model/stopping.h"
 
 namespace allocmark {
 
@@ -52,21 +53,7 @@ void Generation::grow(std::uint64_t context) {
 }
 
 void Generation::test_end() {
-  Tensor ended = make(batch_);
-  Tensor of_length = make(batch_);
-  Tensor first = make(batch_);
-  of_length.reset();
-  ended.reset();
-  Tensor ids = make(batch_);
-  Tensor compared = make(batch_);
-  Tensor any = make(batch_);
-  any.reset();
-  compared.reset();
-  Tensor second = make(batch_);
-  ids.reset();
-  Tensor either = make(batch_);
-  second.reset();
-  first.reset();
+  Tensor either = test_answers(*tape_, batch_);
   Tensor inverse = make(batch_);
   either.reset();
   Tensor unfinished = make(batch_ * 8);

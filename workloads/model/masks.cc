@@ -7,6 +7,15 @@
 #include "workloads/model/transformer.h"
 
 namespace allocmark {
+namespace {
+
+// torch.arange: numbers, and a copy of them.
+Var make_range(Tape& tape, std::uint64_t count) {
+  const Var raw = tape.make(count, 8);
+  return tape.make(count, 8);
+}
+
+}  // namespace
 
 // The mask of eager attention: booleans of all pairs, then zeros and large negative numbers.
 Var Transformer::make_causal_mask(bool detects_packing) {
@@ -32,12 +41,8 @@ Var Transformer::make_causal_mask(bool detects_packing) {
 Var Transformer::make_mask(std::uint64_t query_count, std::uint64_t key_count) {
   Var batches = tape_.make(setup_.batch, 8);
   Var heads = tape_.make(1, 8);
-  const auto range = [&](std::uint64_t count) {
-    const Var raw = tape_.make(count, 8);
-    return tape_.make(count, 8);
-  };
-  Var queries = range(query_count);
-  Var keys = range(key_count);
+  Var queries = make_range(tape_, query_count);
+  Var keys = make_range(tape_, key_count);
   Var allowed = tape_.make(query_count * key_count, 1);
   batches.drop();
   heads.drop();
@@ -79,12 +84,8 @@ Var Transformer::make_padding_mask(const Tensor& allowed, std::uint64_t query_co
   const std::uint64_t pairs = causal ? query_count * key_count : query_count;
   Var batches = tape_.make(setup_.batch, 8);
   Var heads = tape_.make(1, 8);
-  const auto range = [&](std::uint64_t count) {
-    const Var raw = tape_.make(count, 8);
-    return tape_.make(count, 8);
-  };
-  Var queries = range(query_count);
-  Var keys = range(key_count);
+  Var queries = make_range(tape_, query_count);
+  Var keys = make_range(tape_, key_count);
   Var one = tape_.make(1, 1);
   Var before = tape_.make(pairs, 1);
   before = tape_.make(pairs, 1);

@@ -1,4 +1,5 @@
 // Matrix products and their gradients (functions.h).
+#include <cstddef>
 #include <utility>
 
 #include "workloads/model/functions.h"
@@ -15,25 +16,19 @@ void linear_backward(Tape& tape, Node& node, Backprop& b) {
     rows.tensor = tape.gradient(node.sizes[2]);
     b.gradient = std::move(rows);
   }
-  const auto input = [&] {
-    if (node.edges[0] == kNoEdge) return;
-    b.out[0].tensor = tape.gradient(node.sizes[0]);
-    b.out[0].is_view = true;
-    tape.use_cublas(false);
-    tape.product(node.sizes[3], node.sizes[4], node.sizes[5]);
-  };
-  const auto weight = [&] {
-    if (node.edges[1] == kNoEdge) return;
-    b.out[1].tensor = tape.gradient(node.sizes[1]);
-    b.out[1].is_view = true;
+  enum Argument : std::size_t { kInput, kWeight };
+  const auto gradient_of = [&](Argument argument) {
+    if (node.edges[argument] == kNoEdge) return;
+    b.out[argument].tensor = tape.gradient(node.sizes[argument]);
+    b.out[argument].is_view = true;
     tape.use_cublas(false);
     tape.product(node.sizes[3], node.sizes[4], node.sizes[5]);
   };
   // The formulas run in alphabetical order: mat1, mat2, self for addmm, mat2, self for mm.
   const bool with_bias = node.edges[2] != kNoEdge;
-  if (with_bias) input();
-  weight();
-  if (!with_bias) input();
+  if (with_bias) gradient_of(kInput);
+  gradient_of(kWeight);
+  if (!with_bias) gradient_of(kInput);
   if (with_bias) {
     b.out[2] = b.gradient;
     b.reduced_rows[2] = node.sizes[3];

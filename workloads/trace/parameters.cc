@@ -174,11 +174,12 @@ void Parameters::refuse_variant() const {
 void Parameters::finish() const {
   for (const auto& [key, value] : values_) {
     if (std::ranges::find(asked_, key) != asked_.end()) continue;
+    const std::string hint = meant(key, asked_);
     throw UsageError({.what = fmt::format("unknown key '{}'", key),
                       .where = fmt::format("workload '{}'", text_),
-                      .wanted = "a key of " + name_ + ": " + joined(asked_),
+                      .wanted = "a key of " + name_ + (hint.empty() ? ": " + joined(asked_) : ""),
                       .got = "",
-                      .next = meant(key, asked_)});
+                      .next = hint});
   }
 }
 

@@ -172,10 +172,17 @@ SimulatedDevice* device_at(int index) {
 namespace {
 
 // PyTorch up to 2.6 asks for libcuda.so.1 with RTLD_NOLOAD. The file is ourselves under another
-// name, so this only gives the loaded library that name.
+// name, so this only gives the loaded library that name. It lies beside this one, where the C
+// library's dlopen looks for whoever calls it: a sanitizer's own in between hides that it is us.
 __attribute__((constructor)) void take_other_names() {
-  dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-  dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+  void* const c_library = dlopen("libc.so.6", RTLD_NOW | RTLD_NOLOAD);
+  auto open = c_library == nullptr
+                  ? nullptr
+                  : reinterpret_cast<decltype(&dlopen)>(dlsym(c_library, "dlopen"));
+  if (open == nullptr) open = &dlopen;
+  for (const char* const name : {"libcuda.so.1", "libnvidia-ml.so.1"}) {
+    (void)open(name, RTLD_NOW | RTLD_LOCAL);
+  }
 }
 
 // simcuda-run asks for it: the program's own runtime, if it has one, has not been called yet.

@@ -71,6 +71,11 @@ std::size_t span_bytes(std::size_t pitch_bytes, const CopyShape& shape) {
   return pitch_bytes * (shape.row_count - 1) + shape.width_bytes;
 }
 
+// Without a device where the thread has none, or the stream is no stream of it.
+StreamRef stream_of_device(ThreadState& thread, cudaStream_t stream) {
+  return current_device(thread) == nullptr ? StreamRef{} : resolve_stream(thread, stream);
+}
+
 enum class Wait : std::uint8_t { ForCopy, No };
 
 cudaError_t copy(ThreadState& thread, void* to_pointer, const void* from_pointer, CopyShape shape,
@@ -90,8 +95,7 @@ cudaError_t copy(ThreadState& thread, void* to_pointer, const void* from_pointer
   if (to.data == nullptr || from.data == nullptr || !direction_fits(kind, to, from)) {
     return cudaErrorInvalidValue;
   }
-  const StreamRef ref =
-      current_device(thread) == nullptr ? StreamRef{} : resolve_stream(thread, stream);
+  const StreamRef ref = stream_of_device(thread, stream);
   if (ref.device == nullptr) {
     return cudaErrorInvalidResourceHandle;
   }
@@ -132,8 +136,7 @@ cudaError_t fill(ThreadState& thread, void* pointer, int value, CopyShape shape,
   if (bytes.data == nullptr || (bytes.device == nullptr && !pinned)) {
     return cudaErrorInvalidValue;
   }
-  const StreamRef ref =
-      current_device(thread) == nullptr ? StreamRef{} : resolve_stream(thread, stream);
+  const StreamRef ref = stream_of_device(thread, stream);
   if (ref.device == nullptr) {
     return cudaErrorInvalidResourceHandle;
   }
@@ -298,8 +301,7 @@ namespace {
 
 CUresult write_words(ThreadState& thread, CUdeviceptr address, unsigned value, std::size_t count,
                      CUstream stream) {
-  const StreamRef ref =
-      current_device(thread) == nullptr ? StreamRef{} : resolve_stream(thread, stream);
+  const StreamRef ref = stream_of_device(thread, stream);
   if (ref.device == nullptr) {
     return CUDA_ERROR_INVALID_HANDLE;
   }

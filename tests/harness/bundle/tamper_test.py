@@ -21,7 +21,8 @@ from tamper_cheats import FILES, FOLDERS, HIDDEN_FILES, RESULTS, TIMES, TURNS, W
 
 ROOM = "allocmark-bundle/"
 HALVED = ("p50", "p90", "p99", "p999", "max", "mean")
-KEY = ("workload", "allocator", "conf", "capacity", "seed", "device", "on_oom", "cell_id", "workload_definition")
+KEY = ("workload", "allocator", "conf", "capacity", "seed", "device", "on_oom", "cell_id", "workload_definition",
+       "workload_files")
 CASES = []
 
 

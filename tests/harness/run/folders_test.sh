@@ -67,6 +67,7 @@ a_running_folder_is_refused() {
   [ "$(cell_count "$work/busy/results.jsonl")" = 2 ] || fail "a cell was measured twice"
   expect 2 "not empty" "${small[@]}" --out "$work/busy"
   holding "$work/killed" "${small[@]}"
+  wait_for title "$work/killed/plan.json"
   kill -KILL "$holder"
   wait "$holder" 2>/dev/null
   [ -e "$work/killed/.lock" ] || fail "a killed run took its lock with it: the test shows nothing"
@@ -117,6 +118,29 @@ a_scenario_that_was_edited_is_measured_anew() {
   unset ALLOCMARK_DATA
 }
 
+# Its content is another and its work too; then its content alone.
+a_trace_file_that_was_edited_is_measured_anew() {
+  local trace=$work/job.csv
+  local traced=(run --workload "file:$trace" churn:live_bytes=1MiB,size_max=4KiB,events=1000 --allocator null native --device sim:h200 --passes 1 --no-verify)
+  write_trace() { printf 'op,id,size,stream\nalloc,1,%s,0\nfree,1,0,0\n' "$1" >"$trace"; }
+  write_trace 4096
+  expect 0 "4 ok" "${traced[@]}" --out "$work/traced"
+  cp -r "$work/traced" "$work/axes"
+  cp -r "$work/traced" "$work/first"
+  expect 0 "4 ok" run --resume --out "$work/traced"
+  [ "$(cell_count "$work/traced/results.jsonl")" = 4 ] || fail "a cell whose trace file is as before was measured again"
+  write_trace 8192
+  # One word of the note, which is wrapped: cells are measured "anew:".
+  expect 0 "anew:" run --resume --out "$work/traced"
+  [ "$(cell_count "$work/traced/results.jsonl")" = 6 ] || fail "not just the 2 cells of the edited trace were measured"
+  expect 0 "anew:" "${traced[@]}" --resume --out "$work/axes"
+  expect 3 "the trace file differs: its content had hash" compare "$work/first" "$work/traced"
+  cp -r "$work/traced" "$work/second"
+  printf '# a remark\n' | cat - "$trace" >"$trace.new" && mv "$trace.new" "$trace"
+  expect 0 "4 ok" "${traced[@]}" --out "$work/remark"
+  expect 0 "the trace file of 'file:$trace' is not the same in both runs" compare "$work/second" "$work/remark" --policy "$work/exact.json"
+}
+
 two_sides_and_confirmations() {
   hanging=caching holding "$work/ab" "${sides[@]}"
   expect 4 "a run is writing to this folder" "${sides[@]}" --out "$work/ab"
@@ -138,4 +162,4 @@ two_sides_and_confirmations() {
 }
 
 run_parts default_folders_are_each_ones_own a_running_folder_is_refused one_of_many_gets_a_folder many_resume_at_once \
-  a_scenario_that_was_edited_is_measured_anew two_sides_and_confirmations
+  a_scenario_that_was_edited_is_measured_anew a_trace_file_that_was_edited_is_measured_anew two_sides_and_confirmations

@@ -182,27 +182,4 @@ TEST_CASE("conditions are stored beside the results, and a resumed run keeps wha
   CHECK_THROWS_AS(add_stored_conditions(folder.path(), &environment), UsageError);
 }
 
-TEST_CASE("a plan names its program and the files of its config strings with what is in them") {
-  const TemporaryFolder folder;
-  const std::string library = folder.path() + "/plugin.so";
-  write_file(library, "one");
-  const std::vector<CellKey> cells{{.workload = "w",
-                                    .allocator = "pluggable",
-                                    .conf = "library:" + library + ",malloc:m",
-                                    .device = "sim:h200",
-                                    .capacity = "unlimited"}};
-  RunManifest manifest{
-      .title = "t", .cells = cells, .program = mark_file(library), .files = mark_conf_files(cells)};
-  REQUIRE(manifest.files.size() == 1);
-  CHECK(manifest.files.front().path == library);
-  const RunManifest read = manifest_from_json(to_json(manifest), "plan.json");
-  CHECK(read.program == manifest.program);
-  CHECK(read.files == manifest.files);
-  write_file(library, "two");
-  CHECK_FALSE(mark_file(library) == manifest.program);
-  write_file(library, "one");
-  CHECK(mark_file(library) == manifest.program);
-  CHECK(mark_file(folder.path() + "/nothing").hash.empty());
-}
-
 }  // namespace allocmark

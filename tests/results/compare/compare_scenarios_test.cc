@@ -1,5 +1,5 @@
-// Goal: runs are compared cell by cell although a scenario was edited, or although one run does not
-// store what its scenarios stand for; only equal work gets numbers.
+// Goal: runs are compared cell by cell although a scenario or a trace file was edited, or although
+// one run does not store what they were; only equal work gets numbers.
 #include <algorithm>
 #include <string>
 
@@ -57,4 +57,27 @@ TEST_CASE("what was planned of an edited scenario and is missing is missing once
   }
   now.file.cells.pop_back();
   CHECK(compare_runs(base, now, {}, {}).incomplete.size() == 1);
+}
+
+TEST_CASE("a comparison says that a trace file was edited, and compares what is equal work") {
+  const auto run_with = [](const std::string& hash) {
+    RunFile run = run_of("");
+    for (CellResult& cell : run.cells) cell.key.workload_files = hash;
+    return run;
+  };
+  // Another comment in the file is another file, and the same work.
+  for (const char* base : {"", "0000000000000001"}) {
+    RunFile now = run_with("0000000000000002");
+    now.cells[0].trace_hash = "0123456789abcdef";
+    const std::string note =
+        "the trace file of '" + now.cells[0].key.workload + "' is not the same in both runs";
+    const Comparison edited = compare_runs({.label = "BASE", .file = run_with(base)},
+                                           {.label = "NEW", .file = std::move(now)}, {}, {});
+    CHECK(edited.incomplete.empty());
+    CHECK(std::ranges::count(edited.cells, Verdict::NotComparable, &CellComparison::verdict) == 1);
+    const bool said = std::string(base).empty();
+    CHECK(std::ranges::count(edited.notes, note) == (said ? 0 : 1));
+    CHECK((edited.cells.front().reason == "the trace file differs: its content had hash "
+                                          "0000000000000001 and has 0000000000000002") == !said);
+  }
 }

@@ -359,3 +359,14 @@ TEST_CASE("a cell that is slower alone can be its process") {
   CHECK(verdicts(2, 1.15).exit_code == ExitCode::Regression);
   CHECK(count(verdicts(kCellCount, 1.10), Verdict::Worse) == kCellCount);
 }
+
+TEST_CASE("a line shows a change in plain figures") {
+  const std::string slow = render_findings(compared([](RunFile& now) {
+    for (CellResult& cell : now.cells) slow_down(cell, 40);
+  }));
+  CHECK(contains(slow, "+3"));
+  CHECK_FALSE(contains(slow, "e+03"));
+  const std::string larger =
+      render_findings(compared([](RunFile& now) { *now.cells[0].reserved_bytes_peak += 512; }));
+  CHECK(contains(larger, " + 512 B"));
+}

@@ -8,6 +8,7 @@
 
 #include "tests/catch.h"
 #include "tests/support/trace_files.h"
+#include "tests/support/trace_goldens.h"
 #include "workloads/open_workload.h"
 #include "workloads/trace/summary.h"
 #include "workloads/trace/trace_hash.h"
@@ -108,26 +109,13 @@ TEST_CASE("trainer and server are awake and asleep when they say") {
 }
 
 TEST_CASE("phases yield the same bytes for the same seed") {
-  struct Golden {
-    std::string workload;
-    std::uint64_t hash, events, peak;
-  };
-  const Golden goldens[] = {
+  const TraceGolden goldens[] = {
       {"load:pool_bytes=16GiB", 0x498643f20f477098u, 582, 47982837744},
       {"pause:leftovers=100,empty_cache=0", 0xeedd79f6fcf924b9u, 102, 805515740},
       {"colocate:llama-3-8b,layers=2,requests=6,generated_max=16,cycles=2,steps=1",
        0x734fa156e4e2f13eu, 3765, 29805150724},
   };
-  for (const Golden& golden : goldens) {
-    INFO(golden.workload);
-    const std::unique_ptr<EventSource> source = open_workload(golden.workload, 1);
-    const TraceSummary summary = summarize(*source);
-    CHECK(summary.hash == golden.hash);
-    CHECK(summary.event_count == golden.events);
-    CHECK(summary.requested_bytes_peak == golden.peak);
-    source->rewind();
-    CHECK(trace_hash(*source) == golden.hash);
-  }
+  check_goldens(goldens);
 }
 
 TEST_CASE("impossible phases are refused with key, value and rule") {
