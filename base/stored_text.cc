@@ -34,15 +34,6 @@ std::string temporary_name() {
          "/allocmark-text-XXXXXX";
 }
 
-// Gone with its descriptor.
-int open_unnamed() {
-  std::string name = temporary_name();
-  const int fd = mkostemp(name.data(), O_CLOEXEC);
-  if (fd < 0) no_room(name);
-  unlink(name.c_str());
-  return fd;
-}
-
 void write_all(int fd, std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t count = write(fd, bytes.data(), bytes.size());
@@ -53,6 +44,14 @@ void write_all(int fd, std::string_view bytes) {
 }
 
 }  // namespace
+
+int open_unnamed_file() {
+  std::string name = temporary_name();
+  const int fd = mkostemp(name.data(), O_CLOEXEC);
+  if (fd < 0) no_room(name);
+  unlink(name.c_str());
+  return fd;
+}
 
 Spool::~Spool() {
   if (fd_ >= 0) close(fd_);
@@ -65,7 +64,7 @@ void Spool::append(std::string_view bytes) {
     return;
   }
   if (fd_ < 0) {
-    fd_ = open_unnamed();
+    fd_ = open_unnamed_file();
     write_all(fd_, memory_);
     std::string().swap(memory_);
   }

@@ -19,6 +19,10 @@ namespace allocmark {
 // Reads on: bytes put into `into`, fewer than asked for only at the end.
 using ByteSource = std::function<std::size_t(std::span<char> into)>;
 
+// The descriptor of a file in TMPDIR or /tmp that has no name and is gone with it. Throws
+// WriteError.
+[[nodiscard]] int open_unnamed_file();
+
 // Bytes that are added at the end. Up to kSpoolMemoryBytes they are in memory; with more all are in
 // a file without a name, in TMPDIR or /tmp. Throws WriteError where that has no room.
 inline constexpr std::size_t kSpoolMemoryBytes = std::size_t{8} << 20;

@@ -143,6 +143,64 @@ void check_counters(const CellResult& cell, Findings& findings) {
   }
 }
 
+// What is counted over the passes, or is the median of all their steps.
+void check_passes(const CellResult& cell, Findings& findings) {
+  const auto& passes = cell.passes;
+  if (passes.empty()) return;
+  const auto failed = std::ranges::count_if(
+      passes, [](const PassSummary& pass) { return pass.oom_count.value_or(0) > 0; });
+  const bool all_say = std::ranges::all_of(
+      passes, [](const PassSummary& pass) { return pass.oom_count.has_value(); });
+  if (all_say && static_cast<std::uint64_t>(failed) != cell.trial_oom_count) {
+    findings.push_back(fmt::format("trial_oom_count is {}, {} passes had failed requests",
+                                   cell.trial_oom_count, failed));
+  }
+  const auto [low, high] = std::ranges::minmax(passes, {}, &PassSummary::allocator_ns_per_step);
+  const double step_ns = cell.allocator_ns_per_step;
+  constexpr double kTolerance = 1e-6;
+  if (low.allocator_ns_per_step <= 0 ||
+      (step_ns >= low.allocator_ns_per_step * (1 - kTolerance) &&
+       step_ns <= high.allocator_ns_per_step * (1 + kTolerance))) {
+    return;
+  }
+  findings.push_back(
+      fmt::format("allocator_ns_per_step is {:.6g}, its passes have {:.6g} to {:.6g}", step_ns,
+                  low.allocator_ns_per_step, high.allocator_ns_per_step));
+}
+
+// Each sample's host part was multiplied by its pass's scale, so quantiles moved no further.
+void check_scaled(const CellResult& cell, Findings& findings) {
+  if (cell.host_scale <= 0 || cell.host_reference_ns <= 0) return;
+  double low = 1;
+  double high = 1;
+  for (const PassSummary& pass : cell.passes) {
+    if (pass.host_reference_ns <= 0) return;
+    const double scale = cell.host_scale * cell.host_reference_ns / pass.host_reference_ns;
+    low = std::min(low, scale);
+    high = std::max(high, scale);
+  }
+  // A bucket is 1.6 % wide, and so may be the product of two medians.
+  constexpr double kTolerance = 0.05;
+  struct Scaled {
+    std::string_view name;
+    double scaled_ns, total_ns;
+  };
+  for (const Scaled& one : {Scaled{"allocate_scaled_latency_ns_p50", cell.scaled.allocate_p50_ns,
+                                   cell.allocate.total.p50_ns},
+                            Scaled{"allocate_scaled_latency_ns_p99", cell.scaled.allocate_p99_ns,
+                                   cell.allocate.total.p99_ns},
+                            Scaled{"deallocate_scaled_latency_ns_p50",
+                                   cell.scaled.deallocate_p50_ns, cell.deallocate.total.p50_ns},
+                            Scaled{"deallocate_scaled_latency_ns_p99",
+                                   cell.scaled.deallocate_p99_ns, cell.deallocate.total.p99_ns}}) {
+    const bool within = one.scaled_ns >= one.total_ns * low * (1 - kTolerance) &&
+                        one.scaled_ns <= one.total_ns * high * (1 + kTolerance);
+    if (one.scaled_ns <= 0 || within) continue;
+    findings.push_back(fmt::format("{} is {:.6g}, {:.6g} scaled by {:.3g} to {:.3g}", one.name,
+                                   one.scaled_ns, one.total_ns, low, high));
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> impossibilities(const CellResult& cell) {
@@ -157,6 +215,8 @@ std::vector<std::string> impossibilities(const CellResult& cell) {
                 findings);
   check_time(cell, findings);
   check_counters(cell, findings);
+  check_passes(cell, findings);
+  check_scaled(cell, findings);
   return findings;
 }
 

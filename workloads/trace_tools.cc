@@ -105,8 +105,16 @@ std::vector<WorkloadListing> list_workloads() {
 std::vector<WorkloadListing> list_scenarios() {
   std::vector<WorkloadListing> result;
   for (const NamedFile& file : scenario_files()) {
-    const Scenario scenario = read_scenario(file.path);
-    result.push_back({.name = scenario.name, .kind = scenario.intent, .summary = scenario.summary});
+    // One that is broken does not hide the others.
+    try {
+      const Scenario scenario = read_scenario(file.path);
+      result.push_back(
+          {.name = scenario.name, .kind = scenario.intent, .summary = scenario.summary});
+    } catch (const Error& error) {
+      result.push_back({.name = file.name,
+                        .kind = std::filesystem::path(file.path).parent_path().filename().string(),
+                        .summary = std::string("cannot be used: ") + error.what()});
+    }
   }
   std::ranges::stable_sort(result, {}, &WorkloadListing::kind);
   return result;

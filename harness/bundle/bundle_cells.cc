@@ -1,8 +1,10 @@
 // The rule 'cells-consistent': whether the numbers of each cell belong together and can have
 // happened.
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <utility>
@@ -60,6 +62,41 @@ void check_repeat(const CellResult& cell, const BundleView& view, CheckedRule& r
   }
 }
 
+std::string side_name(std::uint32_t side) { return side == 0 ? "A" : "B"; }
+
+// Host times never come out the same twice.
+bool same_passes(const CellResult& a, const CellResult& b) {
+  return !a.passes.empty() &&
+         std::ranges::equal(a.passes, b.passes, {}, &PassSummary::wall_ns, &PassSummary::wall_ns);
+}
+
+// The rounds of a cell count up from the first, and each was measured anew.
+void check_rounds(const std::vector<const RoundResult*>& rounds, CheckedRule& rule) {
+  for (std::size_t i = 0; i < rounds.size(); ++i) {
+    const std::string name =
+        fmt::format("side {}: {}", side_name(rounds[i]->side), name_of(rounds[i]->cell.key));
+    if (rounds[i]->round != i) {
+      broken(rule, fmt::format("{}: round {} is missing", name, i + 1));
+      return;
+    }
+    for (std::size_t k = 0; k < i; ++k) {
+      if (!same_passes(rounds[i]->cell, rounds[k]->cell)) continue;
+      broken(rule, fmt::format("{}: rounds {} and {} have the same passes", name, k + 1, i + 1));
+    }
+  }
+}
+
+void check_turns(const BundleView& view, CheckedRule& rule) {
+  std::map<std::pair<std::uint32_t, std::string>, std::vector<const RoundResult*>> by_cell;
+  for (const RoundResult& round : view.turns->rounds) {
+    by_cell[{round.side, round.cell.key.id()}].push_back(&round);
+  }
+  for (auto& [key, rounds] : by_cell) {
+    std::ranges::stable_sort(rounds, {}, &RoundResult::round);
+    check_rounds(rounds, rule);
+  }
+}
+
 }  // namespace
 
 void cells_consistent(const BundleView& view, CheckedRule& rule) {
@@ -69,10 +106,11 @@ void cells_consistent(const BundleView& view, CheckedRule& rule) {
                                                   : std::span<const RoundResult>();
   for (const RoundResult& round : rounds) {
     for (const std::string& finding : findings_of(round.cell)) {
-      broken(rule, fmt::format("round {}, side {}: {}: {}", round.round + 1,
-                               round.side == 0 ? "A" : "B", name_of(round.cell.key), finding));
+      broken(rule, fmt::format("round {}, side {}: {}: {}", round.round + 1, side_name(round.side),
+                               name_of(round.cell.key), finding));
     }
   }
+  if (view.turns) check_turns(view, rule);
   for (std::size_t index = 0; index < view.whole.count; ++index) {
     const CellResult& cell = view.whole.whole(index);
     for (const std::string& finding : findings_of(cell)) {

@@ -194,9 +194,11 @@ void plan_kept(const BundleView& view, CheckedRule& rule) {
   for (const CellKey& key : view.plan->cells) planned.insert(key.id());
   // Where passes went on until intervals were narrow their number differs from cell to cell.
   const bool until_width = view.plan->width_max > 0;
-  const std::uint32_t pass_count_max =
-      until_width ? std::max(view.plan->pass_count_max, view.plan->pass_count)
-                  : view.plan->pass_count;
+  std::uint32_t pass_count_max = until_width
+                                     ? std::max(view.plan->pass_count_max, view.plan->pass_count)
+                                     : view.plan->pass_count;
+  // Two sides whose passes take turns make as many as their own plan allows.
+  if (view.turns) pass_count_max = std::max(pass_count_max, view.turns->plan.pass_count_max);
   for (const CellResult& cell : view.run->cells) {
     if (cell.key.device != view.run->environment.device) {
       broken(rule, fmt::format("{}: run on {}, the environment is of {}", name_of(cell.key),

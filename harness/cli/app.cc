@@ -13,6 +13,7 @@
 #include "harness/cli/conf_paste.h"
 #include "harness/cli/help_formatter.h"
 #include "harness/cli/parse_error.h"
+#include "results/utf8.h"
 
 namespace allocmark {
 namespace {
@@ -61,20 +62,27 @@ void add_common(CLI::App* app, const std::shared_ptr<CommonOptions>& common) {
 }
 
 // An empty value, as of an unset variable of a script, would quietly be no value at all. Of config
-// strings it is one: unset.
-void refuse_empty(const CLI::App& app) {
+// strings it is one: unset. What is not UTF-8 could not be stored, nor handed to a cell.
+void refuse_values(const CLI::App& app) {
   for (const CLI::Option* option : app.get_options()) {
-    const std::vector<std::string>& values = option->results();
-    if (option->get_single_name() == "conf" || std::ranges::find(values, "") == values.end()) {
-      continue;
+    const bool is_conf = option->get_single_name() == "conf";
+    for (const std::string& value : option->results()) {
+      if (value.empty() && !is_conf) {
+        throw UsageError({.what = "this option has an empty value",
+                          .where = option->get_name(),
+                          .wanted = option->get_type_name(),
+                          .got = "''",
+                          .next = "give it a value, or leave it out"});
+      }
+      if (valid_utf8(value) == value) continue;
+      throw UsageError({.what = "this value is not UTF-8",
+                        .where = option->get_name(),
+                        .wanted = "UTF-8, which results can hold",
+                        .got = "'" + value + "'",
+                        .next = "a file of such a name has to be renamed"});
     }
-    throw UsageError({.what = "this option has an empty value",
-                      .where = option->get_name(),
-                      .wanted = option->get_type_name(),
-                      .got = "''",
-                      .next = "give it a value, or leave it out"});
   }
-  for (const CLI::App* part : app.get_subcommands()) refuse_empty(*part);
+  for (const CLI::App* part : app.get_subcommands()) refuse_values(*part);
 }
 
 // "help run" is "run --help".
@@ -151,7 +159,7 @@ ParsedLine parse_command_line(int argc, const char* const* argv, const std::stri
   } catch (const CLI::ParseError& error) {
     throw_parse_error(error, app, {words.begin() + 1, words.end()});
   }
-  refuse_empty(app);
+  refuse_values(app);
   line.quiet = program.common->quiet;
   line.notes = program.common->notes;
   for (const auto& [name, run] : program.runs) {

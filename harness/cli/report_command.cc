@@ -5,10 +5,12 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <system_error>
 
 #include <fmt/format.h>
 #include "base/error.h"
+#include "base/stored_text.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/compare_input.h"
 #include "harness/cli/interleaved_session.h"
@@ -47,7 +49,7 @@ ExitCode report_sides(const ReportCommand& command, PagesRequest pages) {
   pages.folder = side_folder(command.folder, run.plan, 1);
   pages.baselines.insert(pages.baselines.begin(), command.folder);
   if (command.format == "facts") {
-    fmt::print("{}", page_facts(pages));
+    page_facts(pages).each_piece([](std::string_view piece) { fmt::print("{}", piece); });
     return ExitCode::Pass;
   }
   const Comparison comparison = compare_interleaved(run, read_policy(command.policy, ""));
@@ -103,7 +105,7 @@ ExitCode report_command(const ReportCommand& command) {
     return report_sides(command, pages);
   }
   if (command.format == "facts") {
-    fmt::print("{}", page_facts(pages));
+    page_facts(pages).each_piece([](std::string_view piece) { fmt::print("{}", piece); });
     return ExitCode::Pass;
   }
   CsvColumns columns;

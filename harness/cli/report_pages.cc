@@ -88,7 +88,7 @@ std::vector<std::string> notes_of(const RunFile& file) {
   return notes;
 }
 
-std::string page_facts(const PagesRequest& request) {
+StoredText page_facts(const PagesRequest& request) {
   RunFile file = read_run_file(results_path(request.folder), CellDetail::Summary);
   add_stored_conditions(request.folder, &file.environment);
   const StoredCells cells = stored_cells(request.folder, &file);
@@ -96,7 +96,7 @@ std::string page_facts(const PagesRequest& request) {
                     {.environment = file.environment, .cells = cells, .notes = notes_of(file)});
 }
 
-std::string page_facts(const PagesRequest& request, const PagedRun& run) {
+StoredText page_facts(const PagesRequest& request, const PagedRun& run) {
   const ComparePolicy policy = read_policy(request.policy, "");
   std::optional<Calibration> calibration;
   if (!request.calibration.empty()) {

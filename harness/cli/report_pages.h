@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/stored_text.h"
 #include "harness/cli/run_output.h"
 #include "results/run_file.h"
 #include "results/schema.h"
@@ -34,8 +35,8 @@ struct PagedRun {
 [[nodiscard]] std::vector<std::string> notes_of(const RunFile& file);
 
 // The facts alone (results/report/report_facts.h), of the same request.
-[[nodiscard]] std::string page_facts(const PagesRequest& request);
-[[nodiscard]] std::string page_facts(const PagesRequest& request, const PagedRun& run);
+[[nodiscard]] StoredText page_facts(const PagesRequest& request);
+[[nodiscard]] StoredText page_facts(const PagesRequest& request, const PagedRun& run);
 
 // Throws FileError where something cannot be read or written, and UsageError for a policy or
 // calibration that does not fit.

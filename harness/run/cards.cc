@@ -10,6 +10,7 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "base/input_file.h"
 #include "harness/run/run_folder.h"
 #include "harness/run/runtime_select.h"
 
@@ -96,7 +97,7 @@ std::vector<Card> known_cards() {
   for (const std::string& folder : profile_folders()) {
     const std::string path = (fs::path(folder) / kCardsFile).string();
     if (!fs::is_regular_file(path)) continue;
-    for (Card& card : parse_cards(read_file(path), path)) {
+    for (Card& card : parse_cards(read_file(path, kSettingsInput), path)) {
       if (std::ranges::find(all, card.name, &Card::name) == all.end()) {
         all.push_back(std::move(card));
       }

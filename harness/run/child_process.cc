@@ -90,17 +90,19 @@ Pipe make_turn_socket() {
   return Pipe{Fd(ends[0]), Fd(ends[1])};
 }
 
-// A file in memory rather than a pipe: of any length, and nobody has to feed it.
-Fd make_input(const std::string& input) {
-  Fd file(memfd_create("input", MFD_CLOEXEC));
-  std::string_view rest = input;
-  while (!rest.empty()) {
-    const ssize_t written = write(file.get(), rest.data(), rest.size());
-    if (written < 0) {
-      throw_errno("cannot pass input to a child process", errno);
+// A file rather than a pipe: of any length, and nobody has to feed it. A short one is in memory.
+Fd make_input(const StoredText& input) {
+  const bool is_short = input.size_bytes() <= kSpoolMemoryBytes;
+  Fd file(is_short ? memfd_create("input", MFD_CLOEXEC) : open_unnamed_file());
+  input.each_piece([&](std::string_view rest) {
+    while (!rest.empty()) {
+      const ssize_t written = write(file.get(), rest.data(), rest.size());
+      if (written < 0) {
+        throw_errno("cannot pass input to a child process", errno);
+      }
+      rest.remove_prefix(static_cast<std::size_t>(written));
     }
-    rest.remove_prefix(static_cast<std::size_t>(written));
-  }
+  });
   lseek(file.get(), 0, SEEK_SET);
   return file;
 }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/stored_text.h"
 #include "harness/cell/pass_turns.h"
 
 namespace allocmark {
@@ -30,7 +31,7 @@ inline constexpr int kPollMsMax = 50;
 struct ChildCommand {
   std::vector<std::string> argv;         // argv[0] is the path of the program
   std::vector<std::string> environment;  // "NAME=value"; the child sees nothing else
-  std::string input;                     // what the child reads on stdin
+  StoredText input;                      // what the child reads on stdin
   double timeout_s = 0;                  // 0 = none
   bool takes_turns = false;              // it finds a socket for turns at kTurnFd (pass_turns.h)
 };

@@ -5,8 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -35,6 +37,25 @@ constexpr std::size_t kOverlaysMax = 200;
 Json known(const std::optional<double>& value) {
   return value && std::isfinite(*value) ? Json(*value) : Json(nullptr);
 }
+
+std::string text_of(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+// What stands in a list of JSON, with commas between.
+class TextParts {
+ public:
+  void add(std::string_view part) {
+    if (spool_->size_bytes() > 0) spool_->append(",");
+    spool_->append(part);
+  }
+  void append_to(Spool& text) const {
+    StoredText(spool_).each_piece([&](std::string_view piece) { text.append(piece); });
+  }
+
+ private:
+  std::shared_ptr<Spool> spool_ = std::make_shared<Spool>();
+};
 
 Json derived_json(const CellResult& cell) {
   const std::optional<Proportion> trials =
@@ -118,20 +139,21 @@ std::vector<CellResult> overlaid_cells(const ReportedComparison& one) {
 
 }  // namespace
 
-std::string render_report_facts(const ReportInput& input) {
+StoredText render_report_facts(const ReportInput& input) {
   const std::vector<bool> shown = shown_cells(input.cells, input.cell_count_max);
   const double step = input.cells.size() <= kFineCellsMax ? kStepFine : kStepCoarse;
-  Json derived = Json::object();
-  Json tails = Json::object();
-  std::string lines;
+  // Of each cell in turn, as text: as values of JSON they would take many times the memory.
+  TextParts derived;
+  TextParts tails;
+  TextParts lines;
   for (std::size_t index = 0; index < input.cells.size(); ++index) {
     if (!shown[index]) continue;
     const CellResult& cell = input.whole.whole(index);
-    derived[cell.key.id()] = derived_json(cell);
-    if (Json of_cell = tails_of(cell, step); !of_cell.empty()) {
-      tails[cell.key.id()] = std::move(of_cell);
+    derived.add(text_of(cell.key.id()) + ":" + text_of(derived_json(cell)));
+    if (const Json of_cell = tails_of(cell, step); !of_cell.empty()) {
+      tails.add(text_of(cell.key.id()) + ":" + text_of(of_cell));
     }
-    lines += (lines.empty() ? "" : ",\n") + line_without_histograms(cell);
+    lines.add("\n" + line_without_histograms(cell));
   }
   Json compared = Json::array();
   for (const ReportedComparison& one : input.comparisons) {
@@ -152,13 +174,18 @@ std::string render_report_facts(const ReportInput& input) {
                         {"p999", sample_count_min(kP999)}}},
                       {"answers", answers_json(input.cells, shown)},
                       {"columns", columns_json(input.cells, shown)},
-                      {"derived", derived},
-                      {"tails", tails},
                       {"comparisons", compared}};
-  // The cells stay text: as values they would take many times the memory.
-  std::string text = facts.dump(-1, ' ', false, Json::error_handler_t::replace);
-  text.pop_back();
-  return text + ",\"cells\":[" + lines + "]}\n";
+  const auto text = std::make_shared<Spool>();
+  std::string head = text_of(facts);
+  head.pop_back();
+  text->append(head + ",\"derived\":{");
+  derived.append_to(*text);
+  text->append("},\"tails\":{");
+  tails.append_to(*text);
+  text->append("},\"cells\":[");
+  lines.append_to(*text);
+  text->append("]}\n");
+  return StoredText(text);
 }
 
 }  // namespace allocmark

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/stored_text.h"
 #include "results/cell_source.h"
 #include "results/compare/compare.h"
 #include "results/schema.h"
@@ -35,6 +36,7 @@ struct ReportInput {
   std::size_t cell_count_max = kPageCellsMax;
 };
 
-[[nodiscard]] std::string render_report_facts(const ReportInput& input);
+// Long where there are many cells: it is kept beside the memory.
+[[nodiscard]] StoredText render_report_facts(const ReportInput& input);
 
 }  // namespace allocmark

@@ -31,6 +31,13 @@ std::string number(double value) { return std::isfinite(value) ? fmt::format("{}
 
 std::string number(const std::optional<double>& value) { return value ? number(*value) : ""; }
 
+// A spreadsheet would run a text that begins like a formula; behind an apostrophe it is text.
+std::string no_formula(std::string text) {
+  constexpr std::string_view kBegins = "=+-@\t\r";
+  const bool begins = !text.empty() && kBegins.find(text.front()) != std::string_view::npos;
+  return begins ? "'" + text : text;
+}
+
 // Walks the fields of a cell into one row.
 class Flattener {
  public:
@@ -40,14 +47,16 @@ class Flattener {
     row_.emplace_back(prefix_ + name, std::move(value));
   }
 
-  void text(const std::string& name, const std::string& value) { add(name, valid_utf8(value)); }
+  void text(const std::string& name, const std::string& value) {
+    add(name, no_formula(valid_utf8(value)));
+  }
   void texts(const std::string& name, const std::vector<std::string>& values) {
     std::string joined;
     for (const std::string& value : values) {
       if (!joined.empty()) joined += '\n';
       joined += valid_utf8(value);
     }
-    add(name, std::move(joined));
+    add(name, no_formula(std::move(joined)));
   }
   // What a scenario stands for is in results.jsonl; a column of it would repeat for every cell.
   void optional_text(const std::string& /*name*/, const std::string& /*value*/) {}

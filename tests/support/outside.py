@@ -9,7 +9,7 @@ SECONDS_MAX = 20
 MEMORY_MAX = 512 << 20
 ADDRESS_SPACE_MAX = 1 << 30
 # Cells are processes with a GPU's address space; what these commands hold themselves is measured all the same.
-STARTS_CELLS = {"run", "fidelity", "qualify", "profile", "bundle", "check"}
+STARTS_CELLS = {"run", "fidelity", "qualify", "profile", "bundle", "check", "why", "advise", "fit", "ranks", "threads", "simcheck"}
 
 
 def limits():

@@ -121,6 +121,8 @@ TEST_CASE("data are found where ALLOCMARK_DATA says") {
   const std::string bad = usage_error_of([] { static_cast<void>(open_workload("bad", 1)); });
   CHECK(mentions(bad, "a/bad.toml, key 'workload'"));
   CHECK(mentions(bad, "did you mean 'count'"));
+  static_cast<void>(folder.write("scenarios/a/broken.toml", "bad = [\n"));
+  CHECK(list_scenarios().size() == 4);
   static_cast<void>(folder.write("scenarios/a/deep.toml", "# s\nworkload = \"mine then one\"\n"));
   CHECK(mentions(usage_error_of([] { static_cast<void>(open_workload("deep", 1)); }),
                  "a scenario names another scenario"));

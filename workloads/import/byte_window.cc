@@ -15,7 +15,9 @@ ByteWindow::ByteWindow(const std::string& path) : bytes_(path), buffer_(kBufferB
 
 bool ByteWindow::refill() {
   begin_ = 0;
-  end_ = bytes_.read(buffer_);
+  end_ = beyond_.empty() ? bytes_.read(buffer_) : 0;
+  beyond_ = beyond_limits(bytes_, offset_ + end_, {.size_bytes_max = kTraceInput.size_bytes_max});
+  if (!beyond_.empty()) end_ = 0;
   return end_ > 0;
 }
 

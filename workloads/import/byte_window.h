@@ -26,12 +26,15 @@ class ByteWindow {
   // Of the next byte, in the unpacked file.
   [[nodiscard]] std::uint64_t offset() const { return offset_; }
   // Why the data ended before their end; empty where they did not.
-  [[nodiscard]] const std::string& damage() const { return bytes_.damage(); }
+  [[nodiscard]] const std::string& damage() const {
+    return beyond_.empty() ? bytes_.damage() : beyond_;
+  }
 
  private:
   bool refill();
 
   ByteReader bytes_;
+  std::string beyond_;  // what the file unpacks to is too much for its size
   std::vector<char> buffer_;
   std::size_t begin_ = 0;
   std::size_t end_ = 0;

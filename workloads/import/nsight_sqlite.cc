@@ -21,6 +21,9 @@ constexpr const char* kTable = "CUDA_GPU_MEMORY_USAGE_EVENTS";
 constexpr int kOpenReadOnly = 1;
 constexpr int kRow = 100;
 constexpr int kDone = 101;
+constexpr int kNull = 5;
+// All of them are held in memory.
+constexpr std::uint64_t kRowCountMax = std::uint64_t{1} << 22;
 
 struct Sqlite {
   void* library = nullptr;
@@ -92,6 +95,9 @@ class Database {
   [[nodiscard]] std::uint64_t number(void* row, int column) const {
     return static_cast<std::uint64_t>(sqlite_.column_int64(row, column));
   }
+  [[nodiscard]] bool is_null(void* row, int column) const {
+    return sqlite_.column_type(row, column) == kNull;
+  }
   [[nodiscard]] std::string text(void* row, int column) const {
     const unsigned char* text = sqlite_.column_text(row, column);
     return text == nullptr ? "" : reinterpret_cast<const char*>(text);
@@ -110,6 +116,20 @@ class Database {
   Sqlite sqlite_;
   void* database_ = nullptr;
 };
+
+// A view under the table's name would run whatever query the file says, without end if it likes.
+void refuse_view(Database& database, const std::string& path) {
+  std::string kind;
+  database.select(fmt::format("pragma table_list({})", kTable),
+                  [&](void* row) { kind = database.text(row, 2); });
+  // Libraries before 3.37 do not say.
+  if (kind.empty() || kind == "table") return;
+  throw UsageError({.what = fmt::format("{} is no table", kTable),
+                    .where = path,
+                    .wanted = "an export of Nsight Systems: nsys export --type sqlite",
+                    .got = "a " + kind,
+                    .next = "export the report again"});
+}
 
 // Columns of the table that we know; those that older exports lack are 0 (device memory).
 std::string query_for(Database& database, const std::string& path) {
@@ -139,15 +159,26 @@ std::string query_for(Database& database, const std::string& path) {
     }
     query += fmt::format("{}{}", query.size() > 7 ? "," : "", has ? column : missing);
   }
-  return fmt::format("{} from {} where memoryOperationType is not null", query, kTable);
+  return fmt::format("{} from {}", query, kTable);
 }
 
 }  // namespace
 
 Recording open_nsight_sqlite(const std::string& path) {
   Database database(path);
+  refuse_view(database, path);
   std::vector<NsightRow> rows;
+  // A damaged file can name a page of rows again and again.
+  std::uint64_t row_count = 0;
   database.select(query_for(database, path), [&](void* row) {
+    if (++row_count > kRowCountMax) {
+      throw UsageError({.what = "the table is too long",
+                        .where = path,
+                        .wanted = fmt::format("at most {} rows", kRowCountMax),
+                        .got = "more",
+                        .next = "select the rows in question into a CSV file"});
+    }
+    if (database.is_null(row, 7)) return;
     rows.push_back({.start_ns = database.number(row, 0),
                     .process = database.number(row, 1),
                     .device = database.number(row, 2),

@@ -26,7 +26,8 @@ constexpr int kProtocolMin = 2;
 constexpr int kProtocolMax = 5;
 constexpr std::size_t kMarkCountMax = 64;  // real files nest 6 levels
 constexpr std::uint64_t kTextBytesMax = std::uint64_t{16} << 20;
-constexpr std::uint64_t kStackSizeMax = std::uint64_t{1} << 27;
+constexpr std::uint64_t kStackSizeMax = std::uint64_t{1} << 20;
+constexpr std::uint64_t kMemoCountMax = std::uint64_t{1} << 26;
 constexpr std::size_t kWaitingItemsMax = 1024;  // of a list
 
 class PickleMachine {
@@ -172,6 +173,8 @@ void PickleMachine::put(std::uint64_t index) {
     throw PickleError("the memo has gaps", fmt::format("index {} at most", memo_.size()),
                       fmt::format("{}", index));
   }
+  if (index >= kMemoCountMax)
+    throw PickleError("the memo grows too large", fmt::format("at most {}", kMemoCountMax), "more");
   const PickleValue& value = top();
   const bool can_be = value.is(Tag::Text) || value.is(Tag::Node) || value.is(Tag::Pair);
   // Numbers are never memoised by a pickler; a place that is never read costs nothing.

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "workloads/trace/byte_stream.h"
+#include "workloads/trace/event_names.h"
 #include "workloads/trace/trace_reader.h"
 
 namespace allocmark {
@@ -64,6 +65,13 @@ class LogSource final : public EventSource {
 }  // namespace
 
 bool AddressLog::allocate(std::uint64_t address, const BlockSpec& block) {
+  if (live_.size() >= kTraceLiveCountMax) {
+    throw UsageError({.what = "too many blocks are live at once in this log",
+                      .where = fmt::format("address {:#x}", address),
+                      .wanted = fmt::format("at most {}", kTraceLiveCountMax),
+                      .got = "one more",
+                      .next = "record one process and one device to a file"});
+  }
   const auto [found, is_new] = live_.try_emplace(address, 0);
   if (is_new) found->second = batch.allocate(block);
   return is_new;

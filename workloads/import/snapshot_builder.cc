@@ -27,11 +27,16 @@ PickleValue SnapshotBuilder::text(std::string_view text) {
   return {.bits = found->second, .tag = Tag::Text};
 }
 
+// Values that are kept as they are until they become part of a record.
+void SnapshotBuilder::hold(std::uint64_t count) {
+  held_count_ += count;
+  if (held_count_ <= kHeldCountMax) return;
+  throw PickleError("the pickle holds too much that is no record of a snapshot",
+                    fmt::format("at most {} values", kHeldCountMax), "more");
+}
+
 PickleValue SnapshotBuilder::make_node(Kind kind) {
-  if (nodes_.size() >= kNodeCountMax) {
-    throw PickleError("the pickle holds too many lists and dictionaries",
-                      fmt::format("at most {}", kNodeCountMax), "more");
-  }
+  hold(1);
   std::uint32_t index = 0;
   if (spare_items_.empty()) {
     index = static_cast<std::uint32_t>(items_.size());
@@ -48,6 +53,7 @@ PickleValue SnapshotBuilder::make_tuple(std::span<const PickleValue> items) {
   const bool two_numbers = items.size() == 2 && items[0].is(Tag::Int) && items[1].is(Tag::Int);
   if (!two_numbers) {
     const PickleValue tuple = make_node(Kind::Tuple);
+    hold(items.size());
     items_[nodes_.back().index].assign(items.begin(), items.end());
     return tuple;
   }
@@ -57,6 +63,10 @@ PickleValue SnapshotBuilder::make_tuple(std::span<const PickleValue> items) {
       pair_indexes_.try_emplace(key, static_cast<std::uint32_t>(pairs_.size()));
   const std::pair pair{static_cast<std::int64_t>(items[0].bits),
                        static_cast<std::int64_t>(items[1].bits)};
+  if (is_new && pairs_.size() >= kPairCountMax) {
+    throw PickleError("the pickle holds too many different pairs of numbers",
+                      fmt::format("at most {}", kPairCountMax), "more");
+  }
   if (is_new) {
     pairs_.push_back(pair);
     pool_indexes_.push_back(0);
@@ -76,6 +86,7 @@ SnapshotBuilder::Node& SnapshotBuilder::node_of(const PickleValue& value, Kind k
 
 void SnapshotBuilder::give_up_items(Node& node) {
   Items& items = items_[node.index];
+  held_count_ -= 1 + items.size();
   items.clear();
   // A large vector would stay large for every later use.
   if (items.capacity() > 64) Items().swap(items);
@@ -92,6 +103,7 @@ SnapshotBuilder::Items SnapshotBuilder::items_of(const PickleValue& value, Kind 
   node.used = true;
   Items items;
   items.swap(items_[node.index]);
+  held_count_ -= items.size();
   return items;
 }
 
@@ -126,6 +138,7 @@ void SnapshotBuilder::append(const PickleValue& list, std::span<const PickleValu
     if (joins) {
       ++list_items.back().count;
     } else {
+      hold(1);
       list_items.push_back(item);
     }
   }
@@ -144,6 +157,7 @@ void SnapshotBuilder::set_items(const PickleValue& dict, std::span<const PickleV
       set_field(node, key_of(items[i]), items[i + 1]);
     return;
   }
+  hold(items.size());
   Items& own = items_[node.index];
   own.insert(own.end(), items.begin(), items.end());
   if (!recognise(node)) return;
@@ -151,6 +165,7 @@ void SnapshotBuilder::set_items(const PickleValue& dict, std::span<const PickleV
   Items fields;
   const std::uint32_t record = node.index;
   fields.swap(items_[recognised_items_]);
+  held_count_ -= 1 + fields.size();
   for (std::size_t i = 0; i + 1 < fields.size(); i += 2)
     set_field(Node{.kind = node.kind, .index = record}, key_of(fields[i]), fields[i + 1]);
   fields.clear();
@@ -170,6 +185,11 @@ bool SnapshotBuilder::recognise(Node& node) {
     keys |= std::uint32_t{1} << static_cast<std::uint32_t>(key_of(own[i]));
   const auto has = [keys](Key key) { return (keys >> static_cast<std::uint32_t>(key) & 1) != 0; };
   const auto become = [&](Kind kind, auto& records) {
+    const std::uint64_t count_max = kind == Kind::Entry ? kEntryCountMax : kRecordCountMax;
+    if (records.size() >= count_max) {
+      throw PickleError("the snapshot has too many entries, blocks, segments or frames",
+                        fmt::format("at most {}", count_max), "more");
+    }
     recognised_items_ = node.index;
     node.kind = kind;
     node.index = static_cast<std::uint32_t>(records.size());

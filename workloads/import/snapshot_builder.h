@@ -33,9 +33,14 @@ class PickleError : public std::runtime_error {
 
 class SnapshotBuilder {
  public:
-  // More than this is refused, so that no file takes all memory.
-  static constexpr std::uint64_t kNodeCountMax = std::uint64_t{1} << 27;
-  static constexpr std::uint64_t kTextBytesMax = std::uint64_t{1} << 30;
+  // More than this is refused, so that no file takes all memory. An entry of a history takes 48
+  // bytes; real files have few of everything else.
+  static constexpr std::uint64_t kEntryCountMax = std::uint64_t{1} << 25;
+  static constexpr std::uint64_t kRecordCountMax = std::uint64_t{1} << 22;  // of each other kind
+  static constexpr std::uint64_t kHeldCountMax = std::uint64_t{1} << 22;
+  static constexpr std::uint64_t kPairCountMax = std::uint64_t{1} << 20;
+  static constexpr std::uint64_t kStackFrameCountMax = std::uint64_t{1} << 24;  // of all stacks
+  static constexpr std::uint64_t kTextBytesMax = std::uint64_t{1} << 27;
 
   [[nodiscard]] PickleValue text(std::string_view text);
   [[nodiscard]] PickleValue make_dict() { return make_node(Kind::Dict); }
@@ -72,6 +77,7 @@ class SnapshotBuilder {
   };
 
   [[nodiscard]] PickleValue make_node(Kind kind);
+  void hold(std::uint64_t count);
   [[nodiscard]] Node& node_of(const PickleValue& value, Kind kind, std::string_view name);
   void give_up_items(Node& node);
   [[nodiscard]] bool recognise(Node& node);
@@ -106,6 +112,9 @@ class SnapshotBuilder {
   std::vector<std::uint32_t> pool_indexes_;  // by pair, + 1; 0 where it is no pool yet
   std::uint32_t recognised_items_ = 0;       // what the last recognised dictionary held
   std::uint64_t text_bytes_ = 0;
+  // Lists, tuples and dictionaries that are no record so far, and the values in them.
+  std::uint64_t held_count_ = 0;
+  std::uint64_t stack_frame_count_ = 0;
   bool has_time_ = false;
 };
 

@@ -87,6 +87,11 @@ std::uint32_t SnapshotBuilder::stack_of(const PickleValue& value) {
     if (item.is(Tag::Frame)) frames.push_back(static_cast<std::uint32_t>(item.bits));
   }
   give_up_items(node);
+  stack_frame_count_ += frames.size();
+  if (stack_frame_count_ > kStackFrameCountMax) {
+    throw PickleError("the snapshot's stacks have too many frames",
+                      fmt::format("at most {}", kStackFrameCountMax), "more");
+  }
   std::string key;
   for (const std::uint32_t index : frames) {
     const SnapshotFrame& frame = snapshot_.frames[index];

@@ -48,6 +48,13 @@ Recording open_stalloc_log(const std::string& path) {
     const std::size_t count = split_words(*line, &words);
     if (count == 0) continue;
     const bool is_call = count >= 3 && (words[0] == "0" || words[0] == "1");
+    if (!is_call && log.batch.labels().size() >= kTraceLabelCountMax) {
+      throw UsageError({.what = "the STAlloc log has too many lines that are no calls",
+                        .where = lines.where(),
+                        .wanted = fmt::format("at most {} different ones", kTraceLabelCountMax),
+                        .got = "one more",
+                        .next = "take other output out of the log"});
+    }
     if (!is_call) {
       log.batch.mark(label_of(*line));
       continue;

@@ -10,6 +10,8 @@ namespace allocmark {
 namespace {
 
 constexpr std::size_t kLineBytesMax = std::size_t{64} << 10;
+// A log becomes events in memory.
+constexpr std::uint64_t kLineCountMax = std::uint64_t{1} << 24;
 
 }  // namespace
 
@@ -17,7 +19,14 @@ std::string TextLines::where() const { return fmt::format("{}:{}", path_, number
 
 std::optional<std::string_view> TextLines::next() {
   line_.clear();
-  ++number_;
+  if (++number_ > kLineCountMax) {
+    throw UsageError(
+        {.what = "the log is too long",
+         .where = where(),
+         .wanted = fmt::format("at most {} lines", kLineCountMax),
+         .got = "more",
+         .next = "cut it to the part in question, or record a trace: allocmark capture"});
+  }
   while (true) {
     const int byte = bytes_.next();
     if (byte < 0) break;

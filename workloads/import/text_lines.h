@@ -17,7 +17,8 @@ class TextLines {
   explicit TextLines(const std::string& path) : path_(path), bytes_(path) {}
 
   // The next line without its end, valid until the next call; nothing at the file's end. A last
-  // line without newline counts. Throws UsageError for a line of more than 64 KiB and damaged data.
+  // line without newline counts. Throws UsageError for a line of more than 64 KiB, more than 16 Mi
+  // lines and damaged data.
   [[nodiscard]] std::optional<std::string_view> next();
   [[nodiscard]] std::uint64_t number() const { return number_; }
   // "PATH:LINE" of the line that next() gave last.

@@ -23,6 +23,8 @@ inline constexpr std::uint64_t kTraceLiveBytesEnd = std::uint64_t{1} << 63;  // 
 inline constexpr std::uint32_t kTraceStreamCountMax = 4096;
 inline constexpr std::size_t kTraceLabelCountMax = std::size_t{1} << 20;
 inline constexpr std::size_t kTraceLabelLengthMax = 256;
+// Of a file; readers take 200 bytes of memory for each.
+inline constexpr std::size_t kTraceLiveCountMax = std::size_t{1} << 21;
 
 // "alloc", "free", "record", "kernel", "busy", "sync", "empty_cache", "mark".
 [[nodiscard]] std::string_view event_kind_name(EventKind kind);

@@ -290,6 +290,13 @@ void FileSource::read_row(std::string_view line) {
   if (std::optional<ErrorText> broken = rules_.check(event, lines_.line_number())) {
     fail(std::move(*broken));
   }
+  if (rules_.live().count() > kTraceLiveCountMax) {
+    fail({.what = "too many blocks are live at once",
+          .where = "",
+          .wanted = fmt::format("at most {}", kTraceLiveCountMax),
+          .got = "one more",
+          .next = ""});
+  }
   header_.stream_count = std::max(header_.stream_count, event.stream + 1);
   if (promised_hash_) hash_.add(event, label);
   ++event_count_;

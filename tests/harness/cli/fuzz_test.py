@@ -6,12 +6,12 @@ print a control character. The same seed gives the same inputs. As a test it tri
 """
 import argparse
 import gzip
+import json
 import random
 import shutil
 import sqlite3
 import subprocess
 import sys
-import tarfile
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,14 +21,19 @@ from outside import answer_of
 
 NUMBERS = [b"0", b"-1", b"1e999", b"18446744073709551615", b"18446744073709551616", b"0.0000001", b"NaN", b"null", b'"x"', b"[]", b"{}", b"1" * 400]
 TOKENS = [b"\x00", b"\x1b[31m", b"\xff", b"\xe2\x80\xae", b"\r", b"\n", b",", b'"', b"[" * 200, b"{" * 200, b"..", b"/", b"\\u0000", b"%s%n", b"file:/etc/passwd"]
-# What is changed, how it is packed, and the commands that read it: {F} the file, {D} its folder, {R} the run's folder, {C} a copy of it
-# that has the file, {A} one of an A/B run, {N} one of a node.
+# What is changed, how it is packed, and the commands that read it: {F} the file, {D} its folder, {W} that of all, {R} the run's. Other
+# marks are copies of a folder that have the file, as COPIES says.
 READERS = {
-    "trace.csv": ["trace summary {F}", "trace validate {F}", "parity {F} {W}/golden.txt"],
+    "trace.csv": ["trace summary {F}", "trace validate {F}", "parity {F} {W}/churn.txt", "export {F} {D}/out.json", "export {F} {D}/out.pickle",
+                  "run -w file:{F} -a null -d sim:h200 --allow-debug --passes 1 --no-html --timeout 15 --out {D}/out", "fit {F} --conf unset",
+                  "ranks file:{F} file:{W}/trace.csv -d sim:h200", "threads file:{F} --threads 1,2 --passes 1 -d sim:h200",
+                  "fidelity {F} -w comb:count=8 --conf unset", "simcheck --on sim:h200 --against sim:h200 --seeds 0 --setting native file:{F}"],
     "trace.csv.gz": ["trace validate {F}"],
     "trace.csv.zst": ["trace validate {F}"],
-    "golden.txt": ["parity gpt2_train_amp {F}"],
-    "snapshot.pickle": ["why {F}", "trace summary {F}"],
+    "golden.txt": ["parity comb:count=8 {F}"],
+    "job.ops.csv": ["capture --finish --out {D}"],
+    "goldens.tar.gz": ["parity comb:count=8 {F}"],
+    "snapshot.pickle": ["why {F}", "trace summary {F}", "why {F} --out {D}/page.html --conf unset", "advise {F} --search-only --conf unset"],
     "snapshot.pickle.gz": ["why {F}"],
     "rmm.csv": ["trace summary {F}"],
     "stalloc.txt": ["trace summary {F}"],
@@ -36,20 +41,38 @@ READERS = {
     "nsight.sqlite": ["trace summary {F}"],
     "scenario.toml": ["list scenarios", "trace summary fuzzed"],
     "profile.json": ["run -w comb:count=5 -a null -d sim:{F} --allow-debug --passes 1 --no-html --out {D}/out", "qualify -d sim:h200 --seconds 1 --baseline {F}"],
-    "interleaved.json": ["compare {A}", "report {A} --no-html"],
-    "rounds.jsonl": ["compare {A}", "report {A} --no-html"],
-    "qualify.json": ["merge {N}"],
+    "interleaved.json": ["compare {A}", "report {A} --no-html", "bundle {A}/B --baseline {A} --out {D}/out.tar"],
+    "rounds.jsonl": ["compare {A}", "report {A} --no-html", "bundle {A}/B --baseline {A} --out {D}/out.tar"],
+    "placements.json": ["compare {A}", "report {A}"],
+    "soak.jsonl": ["run --for 2s --resume --no-html --out {S}"],
+    "timeline.json": ["report {T}", "bundle {T} --out {D}/out.tar"],
+    "qualify.json": ["merge {N}", "merge {N} {W}/node --out {D}/out", "merge {N} --baseline {D}/ours.json"],
+    "tests.jsonl": ["merge {M}"],
+    "spread.json": ["qualify -d sim:h200 --seconds 1 --baseline {F}"],
+    "cards.tsv": ["list cards", "trace summary comb:count=8", "fit comb:count=8 --conf unset -d sim:rtx-4090"],
+    "ranks.txt": ["ranks file:{W}/trace.csv file:{W}/trace.csv -d sim:h200"],
+    "threads.txt": ["threads file:{W}/trace.csv -d sim:h200"],
+    "conf.txt": ["explain", "run --dry-run -w comb:count=8 -a caching -d sim:h200 -c"],
+    "workload.txt": ["run --dry-run -a caching -d sim:h200 -w"],
     "names.txt": ["merge {W}/node --expect {F}"],
     "results.jsonl": ["report {C} --no-html", "compare {R} {C}", "compare {R} {F}", "merge {C} --out {D}/out"],
     "plan.json": ["compare {R} {C}", "merge {C} --out {D}/out"],
     "conditions.json": ["report {C} --no-html"],
     "policy.json": ["compare {R} {W}/other --policy {F}"],
     "calibration.json": ["compare {R} {W}/other --calibration {F}"],
-    "thresholds.json": ["qualify -d sim:h200 --seconds 1 --thresholds {F} --baseline {W}/none"],
+    "thresholds.json": ["qualify -d sim:h200 --seconds 1 --thresholds {F}"],
     "bundle.tar": ["check {F} --seconds 2"],
+    "bundle_ab.tar": ["check {F} --seconds 2"],
     "bundle.tar.gz": ["check {F} --seconds 2"],
     "bundle.tar.zst": ["check {F} --seconds 2"],
 }
+# Mark, folder, and the file's place in it; unset: its own name.
+COPIES = {
+    "{C}": ("run", ""), "{A}": ("ab", ""), "{N}": ("node", ""), "{M}": ("ended", "n2/tests.jsonl"), "{S}": ("soak", "soak/*.jsonl"),
+    "{T}": ("timeline", "timelines/*.json"),
+}
+# A command's last words instead of a file, one a line.
+WORDS = ("ranks.txt", "threads.txt", "conf.txt", "workload.txt")
 CODES = "012346"
 
 
@@ -84,8 +107,9 @@ def mutate(text, random_):
 
 def make_recordings(call, work):
     """What other tools write."""
-    call("export", "comb:count=20", work / "snapshot.pickle")
-    call("export", "comb:count=20", work / "snapshot.pickle.gz")
+    # With requests that failed, which is what 'why' asks about.
+    for name in ("snapshot.pickle", "snapshot.pickle.gz"):
+        call("export", "churn:live_bytes=64MiB,events=200", work / name, "--memory", "60MiB")
     (work / "rmm.csv").write_text(
         "Thread,Time,Action,Pointer,Size,Stream\n1,10:00:00:1,allocate,0x7f0001,512,0x0\n"
         "1,10:00:00:2,allocate failure,0x0,999999,0x0\n1,10:00:00:3,free,0x7f0001,512,0x0\n"
@@ -115,24 +139,51 @@ def make_seeds(program, work):
         if (work / "run" / name).exists():
             shutil.copy(work / "run" / name, work / name)
     make_recordings(call, work)
-    call("run", "--ab", "caching", "native", "-w", "comb:count=8", "-d", "sim:h200", "--allow-debug", "--rounds", "2", "--rounds-max", "2",
+    call("run", "--ab", "unset", "expandable_segments:True", "-a", "caching", "-w", "comb:count=40", "-d", "sim:h200", "--allow-debug", "--rounds", "2", "--rounds-max", "2",
          "--no-html", "-q", "--out", work / "ab")
-    call("qualify", "-d", "sim:h200", "--seconds", "1", "--node", "n1", "--out", work / "node")
+    for number in (1, 2, 3):
+        call("qualify", "-d", "sim:h200", "--seconds", "1", "--node", f"n{number}", "--out", work / f"nodes/n{number}")
+    call("merge", work / "nodes", "--baseline", work / "spread.json")
+    shutil.copytree(work / "nodes/n1", work / "node")
+    (work / "ended/n2").mkdir(parents=True)
+    shutil.copy(work / "node/tests.jsonl", work / "ended/n2/tests.jsonl")
     call("profile", "-d", "sim:h200", "--repeats", "1", "--out", work / "profile.json")
-    for folder, name in (("ab", "interleaved.json"), ("ab", "rounds.jsonl"), ("node", "qualify.json")):
-        if (work / folder / name).exists():
-            shutil.copy(work / folder / name, work / name)
+    call("bundle", work / "ab/B", "--baseline", work / "ab", "--out", work / "bundle_ab.tar")
+    one = ("run", "-w", "comb:count=8", "-a", "caching", "-d", "sim:h200", "--allow-debug", "--no-html", "-q", "--out")
+    call(*one, work / "soak", "--for", "2s")
+    call(*one, work / "timeline", "--timeline", "--record-placements", work / "goldens")
+    shutil.copy(next((work / "goldens").iterdir()), work / "golden.txt")
+    call("run", "-w", f"file:{work}/trace.csv", *one[3:], work / "traced", "--record-placements", work / "churn")
+    shutil.copy(next((work / "churn").iterdir()), work / "churn.txt")
+    subprocess.run(["tar", "czf", work / "goldens.tar.gz", "-C", work / "goldens", "."], check=True)
+    copies = {"interleaved.json": "ab/*", "rounds.jsonl": "ab/*", "placements.json": "ab/*", "qualify.json": "node/*", "tests.jsonl": "node/*",
+              "soak.jsonl": "soak/soak/*", "timeline.json": "timeline/timelines/*"}
+    for name, place in copies.items():
+        for path in work.glob(place):
+            if path.name == name or name in ("soak.jsonl", "timeline.json"):
+                shutil.copy(path, work / name)
+    shutil.copy("harness/simcuda/profiles/cards.tsv", work / "cards.tsv")
+    # Of a program that was killed: zeros stand behind the rows.
+    (work / "job.ops.csv").write_bytes((work / "trace.csv").read_bytes() + bytes(4096))
+    words = {
+        "ranks": "--seed 1 --capacity 1.05x --rank-capacity 1=2GiB -a caching -c max_split_size_mb:128",
+        "threads": "--threads 1,2 --turn 4 --order turns --devices 2 --passes 2 --capacity 1.05x -a caching -c max_split_size_mb:128 --block-table one",
+        "conf": "max_split_size_mb:128,roundup_power2_divisions:[256:1,512:2,>:8],garbage_collection_threshold:0.8",
+        "workload": "train:gpt2-124m,batch=2,seq=512,steps=2,checkpoint=full",
+    }
+    for name, text in words.items():
+        (work / f"{name}.txt").write_text("\n".join(text.split()))
     (work / "names.txt").write_text("# all\nn1\nn9\nn10  # never began\n")
-    (work / "scenario.toml").write_text('workload = "comb:count=8"\nseeds = [1, 2]\ncapacity = ["1.10x", "1GiB"]\non_oom = "skip"\nconf = ["unset"]\n')
-    (work / "policy.json").write_text('{"effect_min": 0.05, "confidence": 0.95, "scope": ["exact"], "report_only": ["oom_count"]}')
+    (work / "scenario.toml").write_text('# It stresses what reads scenarios.\nworkload = "comb:count=8"\nseeds = [1, 2]\ncapacity = ["1.10x", "1GiB"]\non_oom = "skip"\nconf = ["unset"]\n')
+    environment = json.loads((work / "results.jsonl").read_text().splitlines()[0])
+    (work / "policy.json").write_text('{"effect_min": 0.05, "confidence": 0.95, "scope": "exact", "report_only": ["oom_count"]}')
     (work / "calibration.json").write_text(
-        '{"hostname_hash":"a","device":"sim:h200","build_type":"Release","run_count":4,"bounds":[{"number":"allocate_latency_ns_p50","shift_p95":0.1}]}'
+        '{"kind":"calibration","schema_version":"1.0.0","hostname_hash":"%s","device":"sim:h200","build_type":"%s","run_count":4,"bounds":'
+        '[{"number":"allocate_latency_ns_p50","shift_bound":0.2,"shift_median":0.05,"shift_p95":0.1,"pair_count":40}]}'
+        % (environment["hostname_hash"], environment["build_type"])
     )
     thresholds = subprocess.run([program, "qualify", "--print-thresholds"], capture_output=True, check=True).stdout
     (work / "thresholds.json").write_bytes(thresholds)
-    with tarfile.open("tests/golden/caching/gpt2_train_amp.tar.gz") as archive:
-        first = next(entry for entry in archive if entry.name.endswith(".txt"))
-        (work / "golden.txt").write_bytes(archive.extractfile(first).read()[:4000])
 
 
 class Fuzzer:
@@ -150,31 +201,56 @@ class Fuzzer:
             return subprocess.run(["zstd", "-cq1"], input=mutate(plain, random_), capture_output=True, check=True).stdout
         return mutate(text, random_)
 
-    def try_one(self, seed):
-        random_ = random.Random(seed)
-        name = random_.choice(sorted(self.seeds))
-        folder = self.work / f"case{seed}"
-        folder.mkdir()
-        file = folder / name
-        file.write_bytes(self.change(name, random_))
-        words = random_.choice(READERS[name])
-        for mark, kind in (("{C}", "run"), ("{A}", "ab"), ("{N}", "node")):
+    def place(self, name, file, words):
+        """The words with their marks replaced, and the environment in which the file is read."""
+        folder = file.parent
+        for mark, (kind, place) in COPIES.items():
             if mark in words:
                 shutil.copytree(self.work / kind, folder / kind)
-                shutil.copy(file, folder / kind / name)
+                target = next((folder / kind).glob(place)) if place else folder / kind / name
+                shutil.copy(file, target)
                 words = words.replace(mark, str(folder / kind))
+        if name in WORDS:
+            words += " " + " ".join(file.read_text("utf-8", "surrogateescape").replace("\0", "").split("\n"))
+        marks = {"{F}": file, "{D}": folder, "{R}": self.work / "run", "{W}": self.work}
+        for mark, path in marks.items():
+            words = words.replace(mark, str(path))
         environment = {}
         if name == "scenario.toml":
             (folder / "scenarios/any").mkdir(parents=True)
             shutil.copy(file, folder / "scenarios/any/fuzzed.toml")
             environment = {"ALLOCMARK_DATA": str(folder)}
-        words = words.replace("{F}", str(file)).replace("{D}", str(folder)).replace("{R}", str(self.work / "run")).replace("{W}", str(self.work))
-        answer = answer_of(self.program, words.split(), environment)
+        if name == "cards.tsv":
+            environment = {"ALLOCMARK_PROFILES": str(folder)}
+        return words, environment
+
+    def answer(self, case, name, text, reader):
+        """The command's words, its answer, and its folder with what it read."""
+        folder = self.work / case
+        folder.mkdir()
+        (folder / name).write_bytes(text)
+        words, environment = self.place(name, folder / name, reader)
+        return words, answer_of(self.program, words.split(), environment), folder
+
+    def try_one(self, seed):
+        random_ = random.Random(seed)
+        name = random_.choice(sorted(self.seeds))
+        text = self.change(name, random_)
+        words, answer, folder = self.answer(f"case{seed}", name, text, random_.choice(READERS[name]))
         problem = answer.problem(CODES)
         if problem and self.keep:
             shutil.copytree(folder, Path(self.keep) / f"case{seed}", dirs_exist_ok=True)
         shutil.rmtree(folder)
         return name, words, seed, problem, answer
+
+    def refused(self):
+        """Readers that refuse their seed as it is: no change of it would go further than that."""
+        for name in sorted(self.seeds):
+            for number, reader in enumerate(READERS[name]):
+                words, answer, folder = self.answer(f"sound{number}{name}", name, self.seeds[name], reader)
+                shutil.rmtree(folder)
+                if answer.problem("013"):
+                    yield f"unchanged: allocmark {words}\n    {answer.problem('013')}\n    {answer.output[-300:]!r}"
 
 
 def main():
@@ -192,6 +268,9 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         make_seeds(options.program, Path(folder))
         fuzzer = Fuzzer(options.program, Path(folder), options.keep)
+        for line in fuzzer.refused():
+            failed += 1
+            print(line)
         with ThreadPoolExecutor(options.jobs) as pool:
             for name, words, seed, problem, answer in pool.map(fuzzer.try_one, range(options.seed, options.seed + options.count)):
                 tried[name] = tried.get(name, 0) + 1

@@ -10,6 +10,7 @@ import os
 import re
 import shlex
 import shutil
+import sqlite3
 import subprocess
 import sys
 import tarfile
@@ -42,6 +43,28 @@ READERS = [
     ("fidelity gpt2_train_amp -w file:{F}", "236"),
     ("qualify -d sim:h200 --seconds 1 --thresholds {F}", "26"),
     ("qualify -d sim:h200 --seconds 1 --baseline {F}", "26"),
+    ("why {F}", "26"),
+    ("advise {F} --search-only --conf unset", "26"),
+    ("fit file:{F} --conf unset", "26"),
+    ("ranks file:{F} file:{W}/good.csv -d sim:h200", "26"),
+    ("threads file:{F} --threads 1 --passes 1 -d sim:h200", "26"),
+    ("simcheck --on sim:h200 --against sim:h200 --seeds 0 --setting native file:{F}", "26"),
+    ("export {F} {W}/out.json --force", "26"),
+    ("capture --finish --out {F}", "026"),
+    ("merge {F}", "236"),
+    ("merge {W}/nodes --expect {F}", "0236"),
+]
+# Files that have a name of their own in a folder: command, folder, file.
+IN_FOLDERS = [
+    ("compare {X}", "ab", "rounds.jsonl"),
+    ("compare {X}", "ab", "interleaved.json"),
+    ("compare {X}", "ab", "placements.json"),
+    ("report {X} --no-html", "ab", "A/results.jsonl"),
+    ("bundle {X}/B --baseline {X} --out {W}/out.tar --force", "ab", "rounds.jsonl"),
+    ("run --for 2s --resume --no-html --out {X}", "soak", "soak/*.jsonl"),
+    ("merge {X}", "nodes", "n1/qualify.json"),
+    ("bundle {X} --out {W}/out.tar --force", "run", "plan.json"),
+    ("report {X} --no-html", "run", "conditions.json"),
 ]
 WRITERS = [
     ("trace generate comb:count=5 {F} --force", "026"),
@@ -71,6 +94,15 @@ ROWS = [
     ("compare {R} {W}/other --policy {W}/deep.json", "2", "nests more than 64 deep"),
     ("qualify -d sim:h200 --seconds 1 --thresholds {W}/deep.json", "2", "nests more than 64 deep"),
     ("merge {W}/node", "3", "not JSON near"),
+    ("why {W}/lists.pickle.gz", "2", "stack grows too high"),
+    ("why {W}/held.pickle.gz", "2", "too much that is no record"),
+    ("why {W}/texts.pickle.gz", "2", "too many different texts"),
+    ("why {W}/bomb.pickle.gz", "2", "times its size"),
+    ("trace summary {W}/view.sqlite", "2", "is no table"),
+    ("trace summary {W}/live.csv.gz", "2", "too many blocks are live at once"),
+    ("trace summary {W}/live_rmm.csv.gz", "2", "too many blocks are live at once"),
+    ("run -w file:{W}/no\udcff.csv -a null -d sim:h200 --allow-debug --out {W}/out", "2", "not UTF-8"),
+    ("ranks file:{W}/good.csv file:{W}/no\udcff.csv -d sim:h200", "2", "not UTF-8"),
     ("run -w comb:count=5 -a null -d sim:{W}/profile.json --allow-debug --out {W}/out", "2", "type must be number"),
     # The simulated GPU reads these two as it should; what the program takes from them itself is wrong.
     ("run -w comb:count=5 -a null -d sim:{W}/profile_twice.json --allow-debug --out {W}/out", "2", "a key is there twice"),
@@ -89,6 +121,37 @@ def tar_of(entries, path, mode="w"):
             entry = tarfile.TarInfo(name)
             entry.type, entry.size = kind, len(data)
             archive.addfile(entry, io.BytesIO(data))
+
+
+def make_packed(work):
+    """Small files that unpack to much, or hold much at once."""
+    head = b"\x80\x04"
+    for name, text in {
+        "lists.pickle": head + b"]" * (2 << 20),
+        "held.pickle": head + b"]" + b"K\x01a" * (5 << 20),
+        "bomb.pickle": head + b"]" + b"\x94" * (80 << 20),
+        "texts.pickle": head + b"]" + b"".join(b"X\x10\x00\x00\x00%016da" % i for i in range(1_500_000)) + b".",
+        "live.csv": b"op,id,size,stream\n" + b"".join(b"alloc,%d,512,0\n" % i for i in range(2_200_000)),
+        "live_rmm.csv": b"Thread,Time,Action,Pointer,Size,Stream\n" + b"".join(b"1,0,allocate,0x%x,512,0\n" % (i + 1) for i in range(2_200_000)),
+    }.items():
+        (work / f"{name}.gz").write_bytes(gzip.compress(text, 1))
+    with sqlite3.connect(work / "view.sqlite") as database:
+        database.execute(
+            "CREATE VIEW CUDA_GPU_MEMORY_USAGE_EVENTS AS WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c) "
+            "SELECT x AS start, x*512 AS address, 512 AS bytes, 0 AS memoryOperationType, 2 AS memKind FROM c WHERE x<0"
+        )
+    database.close()
+
+
+def make_folders(work, program):
+    """What IN_FOLDERS takes a file out of."""
+    def call(*words):
+        subprocess.run([program, *words], check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    one = ("-w", "comb:count=40", "-d", "sim:h200", "--allow-debug", "--no-html", "-q", "--out")
+    call("run", "--ab", "unset", "expandable_segments:True", "-a", "caching", "--rounds", "2", "--rounds-max", "2", *one, work / "ab")
+    call("run", "--for", "2s", "-a", "caching", *one, work / "soak")
+    call("qualify", "-d", "sim:h200", "--seconds", "1", "--node", "n1", "--out", work / "nodes/n1")
 
 
 def make_files(work, program):
@@ -141,6 +204,8 @@ def make_files(work, program):
     for name in ("run", "other"):
         command = [program, "run", "-w", "comb:count=20", "-a", "caching", "-d", "sim:h200", "--allow-debug", "--out", work / name, "-q"]
         subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
+    make_packed(work)
+    make_folders(work, program)
 
 
 def bundles_with(work, program):
@@ -159,7 +224,7 @@ class Table:
         self.program, self.work, self.tried, self.failed, self.memory = program, work, 0, 0, 0
 
     def try_one(self, words, codes, wanted="", unwanted="\x1b"):
-        text = words.replace("{W}", str(self.work)).replace("{R}", str(self.work / "run"))
+        text = words.replace("{W}", str(self.work)).replace("{R}", str(self.work / "run")).replace("{X}", str(self.work / "folder"))
         command = shlex.split(text)
         subprocess.run(["rm", "-rf", self.work / "out"], check=True)
         answer = answer_of(self.program, command)
@@ -188,6 +253,13 @@ def main(program):
         for file in inputs:
             for command, codes in READERS:
                 table.try_one(command.replace("{F}", file), codes)
+            for command, folder, place in IN_FOLDERS:
+                shutil.rmtree(work / "folder", ignore_errors=True)
+                shutil.copytree(work / folder, work / "folder")
+                target = next((work / "folder").glob(place))
+                target.unlink()
+                target.symlink_to(file.replace("{W}", str(work)))
+                table.try_one(command, "012346")
         for command, codes in WRITERS:
             for file in ["/dev/null", "/dev/full", "{W}", "{W}/none/x.csv", "{W}/round.csv", "{W}/null.csv", "{W}/link.csv"]:
                 table.try_one(command.replace("{F}", file), codes)

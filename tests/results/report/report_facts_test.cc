@@ -23,7 +23,8 @@ using Json = nlohmann::json;
 Json facts_of(const std::vector<CellResult>& cells) {
   const CellSource whole = cells_in_memory(cells);
   return Json::parse(
-      render_report_facts({.environment = sample::environment(), .cells = cells, .whole = whole}));
+      render_report_facts({.environment = sample::environment(), .cells = cells, .whole = whole})
+          .whole());
 }
 
 }  // namespace
