@@ -61,6 +61,7 @@ std::vector<PlanWorkload> open_workloads(const std::vector<std::string>& names,
   std::vector<PlanWorkload> workloads;
   for (const std::string& name : names) {
     const std::string text = with_kernels(name, kernels);
+    refuse_pipes(text);
     const std::unique_ptr<EventSource> source = open_workload_with_kernels(text, 1);
     while (text.starts_with("file:") && !source->next().empty()) {
     }

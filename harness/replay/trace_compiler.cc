@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "harness/measure/size_class.h"
+#include "workloads/trace/event_names.h"
 
 namespace allocmark {
 
@@ -170,9 +171,9 @@ ReplayStep TraceCompiler::compile_mark(const Event& event, std::span<const std::
 
 void TraceCompiler::check_stream(const Event& event) {
   if (event.stream < facts_.stream_count) return;
-  if (event.stream >= kStreamCountMax) {
+  if (event.stream >= kTraceStreamCountMax) {
     refuse(facts_.event_count, "uses stream " + std::to_string(event.stream),
-           "stream indices go up to " + std::to_string(kStreamCountMax - 1));
+           "stream indices go up to " + std::to_string(kTraceStreamCountMax - 1));
   }
   facts_.stream_count = event.stream + 1;
 }

@@ -71,8 +71,6 @@ class SlotMap {
 
 class TraceCompiler {
  public:
-  static constexpr std::uint32_t kStreamCountMax = 1024;
-
   // Appends one step per event. Throws UsageError where an event breaks a rule of traces: an id
   // allocated while live, a free or record of an id that is not live, too many streams, live
   // requests beyond 2^64 bytes. `labels`: the source's, by index; marks beyond them end steps.

@@ -90,16 +90,24 @@ std::vector<std::string> changed_since(const std::vector<FileMark>& marks) {
   return changed;
 }
 
+void refuse_pipes(std::string_view workload) {
+  for (const std::string& path : trace_files_of_workload(workload)) {
+    if (!is_read_once(path)) continue;
+    throw UsageError({.what = "every cell reads its trace anew, and this file can be read once",
+                      .where = path,
+                      .wanted = "a regular file",
+                      .got = "a pipe or a device",
+                      .next = "write it to a file first: cat PIPE > job.csv"});
+  }
+}
+
 std::string hash_trace_files(std::string_view workload) {
   std::string hashes;
-  bool any = false;
   for (const std::string& path : trace_files_of_workload(workload)) {
     if (!hashes.empty()) hashes += ',';
-    const std::string hash = is_read_once(path) ? "" : hash_of_file(path, kTraceInput);
-    any = any || !hash.empty();
-    hashes += hash;
+    hashes += hash_of_file(path, kTraceInput);
   }
-  return any ? hashes : "";
+  return hashes;
 }
 
 }  // namespace allocmark

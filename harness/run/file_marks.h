@@ -28,9 +28,12 @@ struct FileMark {
 // Paths of the files that are others now than when they were marked.
 [[nodiscard]] std::vector<std::string> changed_since(const std::vector<FileMark>& marks);
 
+// Throws UsageError where a workload names a pipe: it can be read once, and cells read it again.
+void refuse_pipes(std::string_view workload);
+
 // What CellKey::workload_files holds: the hashes of the trace files that a workload names, with
-// commas between. Empty where it names none. A pipe, which can be read once only, has an empty
-// hash. Reads each file to its end; throws FileError where it cannot.
+// commas between. Empty where it names none. Reads each file to its end; throws FileError where it
+// cannot.
 [[nodiscard]] std::string hash_trace_files(std::string_view workload);
 
 }  // namespace allocmark

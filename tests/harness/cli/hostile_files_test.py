@@ -108,6 +108,7 @@ ROWS = [
     ("run -w comb:count=5 -a null -d sim:{W}/profile_twice.json --allow-debug --out {W}/out", "2", "a key is there twice"),
     ("run -w comb:count=5 -a null -d sim:{W}/profile_words.json --allow-debug --out {W}/out", "2", "type must be number"),
     ("trace validate {W}/pipe", "6", "nothing came"),
+    ("run --workload file:{W}/pipe --out {W}/never", "2", "can be read once"),
     ("trace generate comb:count=5 /dev/full", "6", "No space left"),
     ("trace generate comb:count=5 {W}/full.csv --force", "6", "No space left"),
 ]
