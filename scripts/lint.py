@@ -3,7 +3,8 @@
 
 Rules: pinned clang-format 14; files of at most 400 lines, scripts too, and functions of at most 60 (a comment `lint: long`
 with a reason in the same file's head lifts the file limit); headers begin with #pragma once; no TODO; no tab; files
-and JSON are opened and parsed in base/ alone. Which rooms may include which is checked by rooms.py.
+and JSON are opened and parsed in base/ alone; a namespace has one type of a name, in one file (two of them link, and the
+destructor of one ends the other). Which rooms may include which is checked by rooms.py.
 """
 import ast
 import re
@@ -18,6 +19,7 @@ FUNCTION_LINES_MAX = 60
 SCRIPT_ENDINGS = (".py", ".sh", ".cmake", "CMakeLists.txt")
 # base/input_file.h, output_file.h and json_text.h have the limits; what else opens files or parses JSON goes around them.
 OPENER = re.compile(r"std::(basic_)?[io]?fstream|\bfopen\(|\b(Ordered)?[jJ]son::parse\(|#include <fstream>")
+TYPE = re.compile(r"(?:struct|class|enum class|enum|union)\s+(\w+)(?:\s+final)?\s*(?::(?!:)[^;]*)?\{")
 OPENERS = {
     "base/": "where files are opened",
     "tests/": "tests make the files that break rules",
@@ -85,6 +87,29 @@ def check_text(name, lines):
             yield number, "opens a file or parses JSON: use base/input_file.h, base/output_file.h or base/json_text.h"
 
 
+def types_of(text):
+    """Name with namespaces, and line, of each type that is defined at the scope of a named namespace."""
+    depth, scopes = 0, []
+    for number, line in enumerate(text.splitlines(), 1):
+        if opened := re.match(r"\s*(?:inline )?namespace\s*([\w:]*)\s*\{", line):
+            scopes.append((depth, opened[1]))
+        elif (defined := TYPE.match(line)) and all(name for _, name in scopes):
+            yield "::".join([name for _, name in scopes] + [defined[1]]), number
+        depth += line.count("{") - line.count("}")
+        while scopes and depth <= scopes[-1][0]:
+            scopes.pop()
+
+
+def check_types(sources):
+    first = {}
+    for path, name in sources:
+        if name.startswith("tests/"):
+            continue  # programs of their own
+        for full_name, line in types_of(path.read_text()):
+            if first.setdefault(full_name, name) != name:
+                yield name, line, f"{full_name} is defined in {first[full_name]} too"
+
+
 def check_format(names):
     tool = shutil.which("clang-format-14")
     if tool is None:
@@ -104,6 +129,9 @@ def main():
         for number, rule in check(name, path.read_text()):
             print(f"{name}:{number}: {rule}", file=sys.stderr)
             broken += 1
+    for name, number, rule in check_types(sources):
+        print(f"{name}:{number}: {rule}", file=sys.stderr)
+        broken += 1
     status = check_format([name for _, name in sources])
     print(f"lint: {len(checks)} files, {broken} rule violations, format {'ok' if status == 0 else 'not ok'}")
     return status or (1 if broken else 0)

@@ -116,8 +116,8 @@ std::string render_check(const BundleCheck& check) {
   }
   std::string verdict = "can be published: every rule is kept";
   if (check.exit_code != ExitCode::Pass) {
-    verdict = fmt::format("cannot be published as it is: {} rules broken, {} not checked",
-                          broken_count, unchecked_count);
+    verdict = fmt::format("cannot be published as it is: {} {} broken, {} not checked",
+                          broken_count, broken_count == 1 ? "rule" : "rules", unchecked_count);
   } else if (reservation_count > 0) {
     verdict = fmt::format(
         "can be published with {} reservations, named above: say them beside the "

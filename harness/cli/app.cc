@@ -106,12 +106,12 @@ std::vector<std::string> without_program(std::vector<std::string> words) {
 
 }  // namespace
 
-Program::Program() = default;
-Program::Program(Program&&) noexcept = default;
-Program::~Program() = default;
+CommandLineApp::CommandLineApp() = default;
+CommandLineApp::CommandLineApp(CommandLineApp&&) noexcept = default;
+CommandLineApp::~CommandLineApp() = default;
 
-Program make_program(const std::string& version) {
-  Program program;
+CommandLineApp make_program(const std::string& version) {
+  CommandLineApp program;
   program.common = std::make_shared<CommonOptions>();
   program.app = std::make_unique<CLI::App>(kDescription, "allocmark");
   CLI::App& app = *program.app;
@@ -139,7 +139,7 @@ Program make_program(const std::string& version) {
 }
 
 ParsedLine parse_command_line(int argc, const char* const* argv, const std::string& version) {
-  const Program program = make_program(version);
+  const CommandLineApp program = make_program(version);
   CLI::App& app = *program.app;
   ParsedLine line{.text = "", .run = nullptr, .argv = {argv, argv + argc}};
   line.text = text_command(app, line.argv, version);

@@ -20,18 +20,18 @@ struct CommonOptions {
   std::vector<std::string> notes;  // for people, on stderr
 };
 
-struct Program {
+struct CommandLineApp {
   std::unique_ptr<CLI::App> app;  // its subcommands are the commands, in the registry's order
   std::vector<std::pair<std::string_view, CommandRun>> runs;  // by the command's name
 
   std::shared_ptr<CommonOptions> common;
 
-  Program();
-  Program(Program&&) noexcept;
-  ~Program();
+  CommandLineApp();
+  CommandLineApp(CommandLineApp&&) noexcept;
+  ~CommandLineApp();
 };
 
-[[nodiscard]] Program make_program(const std::string& version);
+[[nodiscard]] CommandLineApp make_program(const std::string& version);
 
 struct ParsedLine {
   std::string text;  // to be printed; all there is to do where `run` is empty

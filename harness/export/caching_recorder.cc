@@ -7,7 +7,7 @@
 
 #include "allocators/caching/allocator.h"
 #include "allocators/caching/snapshot.h"
-#include "harness/why/card.h"
+#include "harness/why/card_driver.h"
 
 namespace allocmark {
 namespace {
@@ -91,7 +91,7 @@ class NotingCard final : public caching::PoollessDriver {
   }
 
  private:
-  Card card_;
+  CardDriver card_;
   MemorySnapshot& snapshot_;
   caching::Stream stream_ = 0;
   bool begins_unmapping_ = false;

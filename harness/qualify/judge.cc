@@ -4,10 +4,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
+#include <string>
 
 #include <fmt/format.h>
 #include "base/assert.h"
+#include "base/bytes.h"
 #include "base/median.h"
 
 namespace allocmark::qualify {
@@ -34,13 +37,20 @@ void judge_figure(Figure& figure, const Thresholds& thresholds) {
   figure.verdict = figure.value ? verdict_of(*figure.value, figure.limit) : Verdict::Skip;
 }
 
+// "640 MiB" of bytes; of others the number, with its unit where that is wanted.
+std::string amount(double value, const std::string& unit, bool with_unit) {
+  if (unit == "bytes" && value >= 0) return format_bytes(static_cast<std::uint64_t>(value));
+  return fmt::format("{:.6g}{}", value, with_unit ? " " + unit : "");
+}
+
 std::string figure_reason(const Figure& figure) {
   if (!figure.value) return fmt::format("{}: {}", figure.name, figure.note);
   const std::optional<double> bound =
       figure.verdict == Verdict::Fail ? figure.limit.fail : figure.limit.warn;
-  return fmt::format("{}: {:.6g} {}, wanted {} {:.6g} ({})", figure.name, *figure.value,
-                     figure.limit.unit, figure.limit.is_min ? "at least" : "at most",
-                     bound.value_or(0), figure.threshold);
+  const std::string& unit = figure.limit.unit;
+  return fmt::format("{}: {}, wanted {} {} ({})", figure.name, amount(*figure.value, unit, true),
+                     figure.limit.is_min ? "at least" : "at most",
+                     amount(bound.value_or(0), unit, false), figure.threshold);
 }
 
 const Figure* worst_figure(const std::vector<Figure>& figures) {

@@ -13,7 +13,7 @@
 #include <unordered_map>
 
 #include "allocators/caching/allocator.h"
-#include "harness/why/card.h"
+#include "harness/why/card_driver.h"
 #include "harness/why/late_streams.h"
 #include "workloads/import/snapshot_pools.h"
 
@@ -75,7 +75,7 @@ void Facts::number_blocks() {
 class CardReplay {
  public:
   CardReplay(const Facts& facts, const caching::Settings& settings, std::uint64_t capacity_bytes,
-             Card::Addresses addresses)
+             CardDriver::Addresses addresses)
       : facts_(facts),
         history_(facts.history),
         settings_(settings),
@@ -102,7 +102,7 @@ class CardReplay {
   const DeviceHistory& history_;
   const caching::Settings& settings_;
   std::uint64_t capacity_bytes_;
-  Card card_;
+  CardDriver card_;
   std::map<std::uint32_t, std::unique_ptr<caching::CachingAllocator>> allocators_;
   std::vector<Live> live_;                  // by slot
   std::uint64_t operation_begin_ = 0;       // first entry after the last request or free
@@ -239,8 +239,8 @@ void for_each_in_parallel(std::size_t count, const Body& body) {
 std::vector<WhatIf> replay_on_card(const DeviceHistory& history, const SelfCheck& known,
                                    std::span<const caching::Settings> settings,
                                    std::uint64_t capacity_bytes) {
-  constexpr std::array kAddresses = {Card::Addresses::H200, Card::Addresses::Up,
-                                     Card::Addresses::Down};
+  constexpr std::array kAddresses = {CardDriver::Addresses::H200, CardDriver::Addresses::Up,
+                                     CardDriver::Addresses::Down};
   const Facts facts(history, known);
   std::vector<WhatIf> replays(settings.size() * kAddresses.size());
   for_each_in_parallel(replays.size(), [&](std::size_t i) {

@@ -125,7 +125,10 @@ std::string certainty_of(const NumberComparison& number) {
   if (number.verdict == Verdict::NotComparable) return "";
   if (number.p_value_adjusted) return fmt::format("p {:.1g}", *number.p_value_adjusted);
   if (number.p_value) return fmt::format("p {:.1g}", *number.p_value);
-  return number.timed ? "" : "exact";
+  if (number.timed) return "";
+  // Of several rounds that differ there are means.
+  const auto whole = [](const auto& value) { return !value || *value == std::floor(*value); };
+  return whole(number.base) && whole(number.now) ? "exact" : "mean";
 }
 
 // What somebody can do about it.

@@ -93,12 +93,12 @@ def check_json(program):
 
 
 def check_table_of_codes(program, folder):
-    header = (folder.parent.parent / "base" / "error.h").read_text()
+    header = (folder.parent.parent / "base" / "exit_code.h").read_text()
     codes = set(re.findall(r"^  \w+ = (\d+),", header, re.M))
     page = (folder / "CONVENTIONS.md").read_text()
-    expect(codes == set(re.findall(r"^\| (\d+) \|", page, re.M)), "", "CONVENTIONS.md lists the exit codes of base/error.h")
+    expect(codes == set(re.findall(r"^\| (\d+) \|", page, re.M)), "", "CONVENTIONS.md lists the exit codes of base/exit_code.h")
     footer = set(re.findall(r"^  (\d)  ", call(program, "--help").stdout, re.M))
-    expect(footer == codes - {"124"}, "--help", "lists the exit codes of base/error.h")
+    expect(footer == codes - {"124"}, "--help", "lists the exit codes of base/exit_code.h")
 
 
 def main(program, folder):

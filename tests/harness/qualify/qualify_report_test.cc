@@ -136,7 +136,7 @@ TEST_CASE("--fail-on warn: the exit code is 1, and 4 for what may pass by itself
 
 TEST_CASE("one line begins with the worst and says where it is, within what readers keep") {
   const std::string line = render_one_line(sample_report());
-  CHECK(has(line, "FAIL gpu/leaks on n1 cuda:1 0000:01:00.0: cudaMalloc: 8 bytes"));
+  CHECK(has(line, "FAIL gpu/leaks on n1 cuda:1 0000:01:00.0: cudaMalloc: 8 B"));
   CHECK(has(line, "and 1 more"));
   CHECK(line.find('\n') == line.size() - 1);
   Report fit = sample_report();

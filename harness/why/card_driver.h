@@ -13,12 +13,12 @@
 
 namespace allocmark {
 
-class Card final : public caching::PoollessDriver {
+class CardDriver final : public caching::PoollessDriver {
  public:
   // Where new segments lie: as on an H200, or each above or below the one before.
   enum class Addresses : std::uint8_t { H200, Up, Down };
 
-  explicit Card(std::uint64_t capacity_bytes, Addresses addresses = Addresses::H200)
+  explicit CardDriver(std::uint64_t capacity_bytes, Addresses addresses = Addresses::H200)
       : capacity_bytes_(capacity_bytes), addresses_(addresses) {}
 
   void move_to(std::uint64_t entry_index) { entry_index_ = entry_index; }
