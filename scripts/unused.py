@@ -25,7 +25,7 @@ KEPT = {
     "address_ranges.h gap_count": "tests hold its growth to a bound",
     "stream_order.h stream_slot_count": "tests hold its growth to a bound",
     "Histogram::add": "fills histograms in tests; the header's add of one sample is the product's",
-    "Program::Program": "a move that is always elided",
+    "CommandLineApp::CommandLineApp": "a move that is always elided",
     "StreamPoints::open_count": "tests hold its growth to a bound",
     "caching::describe": "says what differs where a parity test fails",
     "check_bundle": "tests check with the options that stand by themselves",

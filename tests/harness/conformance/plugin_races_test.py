@@ -77,9 +77,14 @@ def main():
             rows.append(f"| `{name}` | right: {text} | pass |")
         check("-fsanitize=thread" in said["races"][1] or library == tsan, f"the plain build: {said}")
         for name, text in WRONG.items():
-            said = answers(allocmark, folder, tsan, name, rules=["races"])
-            outcome, seen = said["races"]
-            check(outcome == "fail" and "racy_plugin.cc:" in seen, f"{name}: {said}")
+            # A race may break the plugin so that it hangs in the midst of a report: that fails as well, and names no place.
+            for _ in range(3):
+                said = answers(allocmark, folder, tsan, name, "40", rules=["races"])
+                outcome, seen = said["races"]
+                check(outcome == "fail", f"{name}: {said}")
+                if "a call hangs" not in seen:
+                    break
+            check("racy_plugin.cc:" in seen, f"{name}: {said}")
             kind = "lock-order-inversion" if name == "lock_order" else "nothing orders the two"
             check(kind in seen, f"{name}: {seen}")
             rows.append(f"| `{name}` | {text} | FAIL, {kind} |")
