@@ -41,7 +41,7 @@ void append_option(const OptionText& option, std::string& page) {
   std::string value = option.value;
   if (!option.choices.empty()) {
     value.clear();
-    for (const std::string& choice : option.choices) value += (value.empty() ? "" : "|") + choice;
+    for (const std::string& choice : option.choices) value += (value.empty() ? "" : " | ") + choice;
   }
   if (!value.empty()) names += fmt::format(" \\fI{}\\fR", escaped(value));
   if (option.takes_several) names += " ...";
