@@ -1,14 +1,11 @@
 // Specifications and facts as JSON lines; the processes of a search.
 #include "harness/advise/search_process.h"
 
-#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <future>
-#include <iterator>
-#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -81,22 +78,18 @@ SearchResult run_part(const SearchSpec& spec, const SearchPlace& place,
       runtime_environment(place.device, place.program_path);
   // Modelled time is read here, never the host's.
   changes.emplace_back("SIMCUDA_HOST_CACHES", "warm");
-  ChildProcess child({.argv = {place.program_path, "cell", std::to_string(getpid()), "--search"},
-                      .environment = environment_with(changes),
-                      .input = to_json_line(spec)});
   std::size_t told_count = 0;
-  while (true) {
-    const std::optional<ChildOutcome> outcome = child.advance();
-    if (outcome) return result_of(*outcome);
-    for (const std::size_t count = std::min(line_count(child.result_so_far()), spec.confs.size());
+  const auto tell = [&](const std::string& result) {
+    for (const std::size_t count = std::min(line_count(result), spec.confs.size());
          told_count < count; ++told_count) {
       on_setting();
     }
-    const auto [result_fd, stderr_fd] = child.poll_fds();
-    pollfd fds[] = {{.fd = result_fd, .events = POLLIN, .revents = 0},
-                    {.fd = stderr_fd, .events = POLLIN, .revents = 0}};
-    poll(fds, std::size(fds), child.closing() ? kPollMsClosing : kPollMsMax);
-  }
+  };
+  return result_of(
+      run_child({.argv = {place.program_path, "cell", std::to_string(getpid()), "--search"},
+                 .environment = environment_with(changes),
+                 .input = to_json_line(spec)},
+                tell));
 }
 
 }  // namespace
@@ -175,14 +168,9 @@ SearchResult run_search(const SearchSpec& spec, const SearchPlace& place,
   for (std::size_t at = 0; at < spec.confs.size(); ++at) {
     parts[at % part_count].confs.push_back(spec.confs[at]);
   }
-  std::mutex mutex;
-  const auto tell = [&] {
-    const std::lock_guard lock(mutex);
-    on_setting();
-  };
   std::vector<std::future<SearchResult>> running;
   for (const SearchSpec& part : parts) {
-    running.push_back(std::async(std::launch::async, run_part, part, place, tell));
+    running.push_back(std::async(std::launch::async, run_part, part, place, on_setting));
   }
   std::vector<SearchResult> results;
   for (std::future<SearchResult>& one : running) results.push_back(one.get());

@@ -27,8 +27,8 @@ struct SearchPlace {
 void search_and_tell(const SearchSpec& spec,
                      const std::function<void(const std::string&)>& send_line);
 
-// Blocks until all processes have ended; `on_setting` is called after each setting, one call at a
-// time. Throws what a process ended with.
+// Blocks until all processes have ended; `on_setting` is called after each setting, from
+// several threads. Throws what a process ended with.
 [[nodiscard]] SearchResult run_search(
     const SearchSpec& spec, const SearchPlace& place,
     const std::function<void()>& on_setting = [] {});

@@ -39,6 +39,7 @@ SearchProgress::~SearchProgress() {
 }
 
 void SearchProgress::add(std::uint64_t unit_count) {
+  const std::lock_guard lock(mutex_);
   const std::uint64_t before = done_count_;
   done_count_ = std::min(unit_count_, done_count_ + unit_count);
   const double seconds = seconds_so_far_();

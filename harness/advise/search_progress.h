@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <functional>
+#include <mutex>
 #include <string>
 
 namespace allocmark {
@@ -24,6 +25,7 @@ class SearchProgress {
   SearchProgress(const SearchProgress&) = delete;
   SearchProgress& operator=(const SearchProgress&) = delete;
 
+  // Any thread may call it.
   void add(std::uint64_t unit_count);
 
  private:
@@ -32,6 +34,7 @@ class SearchProgress {
   std::uint64_t unit_count_;
   std::uint64_t done_count_ = 0;
   std::function<double()> seconds_so_far_;
+  std::mutex mutex_;  // of what is done, and of the line
 };
 
 }  // namespace allocmark

@@ -285,12 +285,14 @@ void ChildProcess::give_turn(const TurnMessage& message) {
   (void)send(turn_fd_, &message, sizeof message, MSG_NOSIGNAL);
 }
 
-ChildOutcome run_child(const ChildCommand& command) {
+ChildOutcome run_child(const ChildCommand& command,
+                       const std::function<void(const std::string&)>& on_result) {
   ChildProcess child(command);
   while (true) {
     if (std::optional<ChildOutcome> outcome = child.advance()) {
       return *outcome;
     }
+    on_result(child.result_so_far());
     const auto [result_fd, stderr_fd] = child.poll_fds();
     std::array<pollfd, 2> fds = {pollfd{result_fd, POLLIN, 0}, pollfd{stderr_fd, POLLIN, 0}};
     poll(fds.data(), fds.size(), child.closing() ? 1 : 20);

@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -105,7 +106,10 @@ class ChildProcess {
 };
 
 // Starts it and waits for its end.
-[[nodiscard]] ChildOutcome run_child(const ChildCommand& command);
+// `on_result` is called again and again with what the child has written so far.
+[[nodiscard]] ChildOutcome run_child(
+    const ChildCommand& command,
+    const std::function<void(const std::string&)>& on_result = [](const std::string&) {});
 
 // What it printed last, as UTF-8, without the blanks at its end; empty where it printed nothing.
 [[nodiscard]] std::string last_output(const ChildOutcome& outcome);

@@ -3,14 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstddef>
 #include <exception>
 #include <functional>
 #include <iterator>
-#include <mutex>
 #include <optional>
-#include <thread>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -20,6 +17,7 @@
 #include "base/error.h"
 #include "harness/advise/search_process.h"
 #include "harness/advise/search_progress.h"
+#include "harness/why/in_parallel.h"
 
 namespace allocmark {
 namespace {
@@ -83,21 +81,13 @@ std::vector<OtherSearch> other_searches(const Why& why) {
 // As many at a time as there may be processes.
 void simulate_others(Why* why, const SearchPlace& place, const std::function<void()>& on_setting) {
   std::vector<OtherSearch> searches = other_searches(*why);
-  std::atomic<std::size_t> next{0};
-  {
-    std::vector<std::jthread> threads;
-    for (std::uint32_t i = 0; i < std::max(place.process_count, 1u); ++i) {
-      threads.emplace_back([&] {
-        for (std::size_t at = next++; at < searches.size(); at = next++) {
-          try {
-            searches[at].result = run_search(searches[at].spec, place, on_setting);
-          } catch (const std::exception& error) {
-            searches[at].failure = error.what();
-          }
-        }
-      });
+  for_each_in_parallel(searches.size(), place.process_count, [&](std::size_t at) {
+    try {
+      searches[at].result = run_search(searches[at].spec, place, on_setting);
+    } catch (const std::exception& error) {
+      searches[at].failure = error.what();
     }
-  }
+  });
   for (const OtherSearch& search : searches) {
     if (search.result) {
       why->others.push_back(
@@ -127,11 +117,7 @@ void simulate_settings(Why* why, const std::string& program_path, std::uint32_t 
                           .process_count = process_count};
   const SearchSpec spec = caching_search(*why);
   SearchProgress progress(spec.confs.size() + 1 + std::size(kOtherAllocators));
-  std::mutex mutex;
-  const auto on_setting = [&] {
-    const std::lock_guard lock(mutex);
-    progress.add(1);
-  };
+  const auto on_setting = [&] { progress.add(1); };
   simulate_caching(why, spec, place, on_setting);
   simulate_others(why, place, on_setting);
   rank_settings(why);

@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cstddef>
-#include <exception>
 #include <map>
 #include <memory>
 #include <optional>
@@ -14,6 +12,7 @@
 
 #include "allocators/caching/allocator.h"
 #include "harness/why/card_driver.h"
+#include "harness/why/in_parallel.h"
 #include "harness/why/late_streams.h"
 #include "workloads/import/snapshot_pools.h"
 
@@ -211,29 +210,6 @@ void keep_worse(WhatIf& worst, const WhatIf& result) {
   worst.call_count = std::max(worst.call_count, result.call_count);
 }
 
-// An exception of any of them is thrown here, when all have ended.
-template <typename Body>
-void for_each_in_parallel(std::size_t count, const Body& body) {
-  std::atomic<std::size_t> next{0};
-  std::vector<std::exception_ptr> failures(
-      std::clamp<std::size_t>(std::thread::hardware_concurrency(), 1, count));
-  {
-    std::vector<std::jthread> threads;
-    for (std::exception_ptr& failure : failures) {
-      threads.emplace_back([&] {
-        try {
-          for (std::size_t i = next++; i < count; i = next++) body(i);
-        } catch (...) {
-          failure = std::current_exception();
-        }
-      });
-    }
-  }
-  for (const std::exception_ptr& failure : failures) {
-    if (failure) std::rethrow_exception(failure);
-  }
-}
-
 }  // namespace
 
 std::vector<WhatIf> replay_on_card(const DeviceHistory& history, const SelfCheck& known,
@@ -243,7 +219,7 @@ std::vector<WhatIf> replay_on_card(const DeviceHistory& history, const SelfCheck
                                      CardDriver::Addresses::Down};
   const Facts facts(history, known);
   std::vector<WhatIf> replays(settings.size() * kAddresses.size());
-  for_each_in_parallel(replays.size(), [&](std::size_t i) {
+  for_each_in_parallel(replays.size(), std::thread::hardware_concurrency(), [&](std::size_t i) {
     replays[i] = CardReplay(facts, settings[i / kAddresses.size()], capacity_bytes,
                             kAddresses[i % kAddresses.size()])
                      .run();

@@ -77,12 +77,14 @@ std::string duration_text(double ns) {
   return fmt::format("{:.4g} ms", ns / 1e6);
 }
 
+bool is_whole(double value) { return value == std::floor(value); }
+
 std::string value_text(const NumberComparison& number, double value) {
   if (number.timed) return duration_text(value);
   if (number.name.find("_bytes") != std::string::npos && value >= 0) {
     return format_bytes(static_cast<std::uint64_t>(value));
   }
-  return value == std::floor(value) ? fmt::format("{:.0f}", value) : fmt::format("{:.1f}", value);
+  return is_whole(value) ? fmt::format("{:.0f}", value) : fmt::format("{:.1f}", value);
 }
 
 // Two digits, and never an exponent.
@@ -127,8 +129,7 @@ std::string certainty_of(const NumberComparison& number) {
   if (number.p_value) return fmt::format("p {:.1g}", *number.p_value);
   if (number.timed) return "";
   // Of several rounds that differ there are means.
-  const auto whole = [](const auto& value) { return !value || *value == std::floor(*value); };
-  return whole(number.base) && whole(number.now) ? "exact" : "mean";
+  return is_whole(number.base.value_or(0)) && is_whole(number.now.value_or(0)) ? "exact" : "mean";
 }
 
 // What somebody can do about it.
