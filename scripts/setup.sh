@@ -42,6 +42,7 @@ missing_packages() {
   done
 }
 
+packages_known=no # apt-get update ran
 install_packages() {
   [ $# -gt 0 ] || return 0
   command -v apt-get >/dev/null ||
@@ -51,7 +52,8 @@ install_packages() {
   fi
   say "installing: $*"
   export DEBIAN_FRONTEND=noninteractive
-  apt-get update -qq || fail "apt-get update failed; the packages wanted are: $*"
+  [ "$packages_known" = yes ] || apt-get update -qq || fail "apt-get update failed; the packages wanted are: $*"
+  packages_known=yes
   apt-get install -y -qq --no-install-recommends "$@" >/dev/null || fail "apt-get could not install: $*"
 }
 
@@ -105,12 +107,24 @@ find_toolkit() {
   return 1
 }
 
-# ensure_all NEED...: packages and toolkit; every missing package is named at once.
+# ensure_all NEED...: packages and toolkit; every missing package is named at once. Root gets pip first, and the toolkit
+# comes while the other packages are installed.
 ensure_all() {
+  local fetching=
   if find_toolkit; then
     ensure_packages "$@"
   else
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+      ensure_packages "tool:python3 python3" "tool:pip3 python3-pip"
+      fetch_toolkit &
+      fetching=$!
+      trap "kill $fetching 2>/dev/null" EXIT
+    fi
     ensure_packages "$@" "tool:pip3 python3-pip"
+    if [ -n "$fetching" ]; then
+      wait "$fetching" || exit 4
+      trap - EXIT
+    fi
     fetch_toolkit
   fi
   export CUDA_ROOT CUDACXX=$CUDA_ROOT/bin/nvcc
