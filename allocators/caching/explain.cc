@@ -15,7 +15,7 @@ bool mentions(const std::vector<ConfPair>& pairs, std::string_view key) {
   return std::ranges::find(pairs, key, &ConfPair::key) != pairs.end();
 }
 
-std::string megabytes(std::uint64_t bytes) {
+std::string megabytes_text(std::uint64_t bytes) {
   return bytes == kUnlimited ? "unlimited" : fmt::format("{} MiB", bytes / kMiB);
 }
 
@@ -50,8 +50,8 @@ void append_values(std::string& text, const Settings& settings) {
     return;
   }
   line("backend", "native");
-  line("max_split_size_mb", megabytes(settings.max_split_size_bytes));
-  line("max_non_split_rounding_mb", megabytes(settings.max_non_split_rounding_bytes));
+  line("max_split_size_mb", megabytes_text(settings.max_split_size_bytes));
+  line("max_non_split_rounding_mb", megabytes_text(settings.max_non_split_rounding_bytes));
   const double threshold = settings.garbage_collection_threshold;
   line("garbage_collection_threshold", threshold > 0 ? fmt::format("{}", threshold) : "off");
   line("roundup_power2_divisions", show_divisions(settings));
@@ -62,7 +62,7 @@ void append_values(std::string& text, const Settings& settings) {
   if (known("expandable_segments_reserve"))
     line("expandable_segments_reserve", show_reserve(settings.expandable_segments_reserve));
   line("large_segment_size_mb",
-       megabytes(settings.large_segment_size_bytes) +
+       megabytes_text(settings.large_segment_size_bytes) +
            (known("large_segment_size_mb") ? "" : " (fixed; a key since 2.11)"));
   const double fraction = settings.per_process_memory_fraction;
   if (!known("per_process_memory_fraction")) {

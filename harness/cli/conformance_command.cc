@@ -27,7 +27,6 @@ namespace allocmark {
 namespace {
 
 using conformance::Finding;
-using conformance::Outcome;
 
 struct ConformanceCommand {
   std::string plugin;
@@ -92,19 +91,19 @@ std::string conf_of(const std::string& plugin) {
   return plan.cells.front().conf_text();
 }
 
-std::string_view word_of(Outcome outcome) {
+std::string_view word_of(conformance::Outcome outcome) {
   switch (outcome) {
-    case Outcome::Pass:
+    case conformance::Outcome::Pass:
       return "pass";
-    case Outcome::Fail:
+    case conformance::Outcome::Fail:
       return "FAIL";
-    case Outcome::NotApplicable:
+    case conformance::Outcome::NotApplicable:
       return "n/a";
   }
   return "FAIL";
 }
 
-std::size_t count_of(const std::vector<Finding>& findings, Outcome outcome) {
+std::size_t count_of(const std::vector<Finding>& findings, conformance::Outcome outcome) {
   return static_cast<std::size_t>(std::ranges::count(
       findings, outcome, [](const Finding& finding) { return finding.answer.outcome; }));
 }
@@ -146,8 +145,9 @@ void print_table(const ConformanceCommand& command, const std::vector<Finding>& 
                finding.rule->sentence, indented(finding.answer.seen));
   }
   fmt::print("\n{}: {} rules kept, {} broken, {} not applicable\n", valid_utf8(command.plugin),
-             count_of(findings, Outcome::Pass), count_of(findings, Outcome::Fail),
-             count_of(findings, Outcome::NotApplicable));
+             count_of(findings, conformance::Outcome::Pass),
+             count_of(findings, conformance::Outcome::Fail),
+             count_of(findings, conformance::Outcome::NotApplicable));
 }
 
 void print_json(const ConformanceCommand& command, const std::vector<Finding>& findings,
@@ -194,7 +194,8 @@ ExitCode conformance_command(const ConformanceCommand& command) {
                                       "here and would not on a GPU",
                                       name));
   }
-  return count_of(findings, Outcome::Fail) == 0 ? ExitCode::Pass : ExitCode::Regression;
+  return count_of(findings, conformance::Outcome::Fail) == 0 ? ExitCode::Pass
+                                                             : ExitCode::Regression;
 }
 
 }  // namespace

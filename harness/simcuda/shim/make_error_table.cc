@@ -4,11 +4,15 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <regex>
 #include <string>
+
+namespace {
+bool is_error(const char* name) {
+  return std::strcmp(name, "CUDA_SUCCESS") == 0 || std::strncmp(name, "CUDA_ERROR_", 11) == 0;
+}
+}  // namespace
 
 int main(int argc, char** argv) {
   std::ifstream header(argc == 2 ? argv[1] : "");
@@ -24,15 +28,15 @@ int main(int argc, char** argv) {
                   cudaGetErrorString(error));
     }
   }
-  const std::regex pattern("^ *(CUDA_SUCCESS|CUDA_ERROR_[A-Z0-9_]+) *= *([0-9]+)");
   std::string line;
   while (std::getline(header, line)) {
-    std::smatch match;
-    if (std::regex_search(line, match, pattern)) {
+    // "    CUDA_ERROR_INVALID_VALUE    = 1,"
+    char name[128];
+    int code = 0;
+    if (std::sscanf(line.c_str(), " %127[A-Z0-9_] = %d", name, &code) == 2 && is_error(name)) {
       // Codes mean the same in both interfaces, but for a few that only the driver has.
-      const std::string code = match[2];
-      const char* text = cudaGetErrorString(static_cast<cudaError_t>(std::atoi(code.c_str())));
-      std::printf("DRIVER_ERROR(%s, \"%s\", \"%s\")\n", code.c_str(), match[1].str().c_str(), text);
+      const char* text = cudaGetErrorString(static_cast<cudaError_t>(code));
+      std::printf("DRIVER_ERROR(%d, \"%s\", \"%s\")\n", code, name, text);
     }
   }
   return 0;
