@@ -62,8 +62,6 @@ void check_repeat(const CellResult& cell, const BundleView& view, CheckedRule& r
   }
 }
 
-std::string side_name(std::uint32_t side) { return side == 0 ? "A" : "B"; }
-
 // Host times never come out the same twice.
 bool same_passes(const CellResult& a, const CellResult& b) {
   return !a.passes.empty() &&

@@ -253,7 +253,7 @@ void rounds_enough(const BundleView& view, CheckedRule& rule) {
           });
       if (count >= kPublishedPassCountMin) continue;
       broken(rule, fmt::format("{}: {} rounds of side {}, {} are needed to see their spread",
-                               name_of(key), count, side == 0 ? "A" : "B", kPublishedPassCountMin));
+                               name_of(key), count, side_name(side), kPublishedPassCountMin));
     }
   }
 }

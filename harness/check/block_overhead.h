@@ -1,7 +1,7 @@
 // What blocks take from the device beyond what was asked for, where the allocator does not say: the
 // size of the device's own allocation that holds a block, less the block. Flows in: blocks as they
 // are handed out and given back; flows out: the sum over live blocks. It is known only where a
-// block has its allocation to itself; several blocks in one allocation count for nothing.
+// block has its allocation to itself: blocks that share one are left out of the sum.
 #pragma once
 
 #include <cstdint>

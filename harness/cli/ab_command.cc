@@ -154,9 +154,8 @@ InterleavedSession make_session(const RunCommand& command) {
   for (std::size_t i = 0; i < kSideCount; ++i) {
     requests.at(i) = join_with_preset(sides.at(i).command, known);
     plans.at(i) = make_plan(requests.at(i).plan, known);
-    session.plan.sides.at(i) = {.label = i == 0 ? "A" : "B",
-                                .text = command.ab[i],
-                                .program_path = sides.at(i).program_path};
+    session.plan.sides.at(i) = {
+        .label = side_name(i), .text = command.ab[i], .program_path = sides.at(i).program_path};
   }
   session.title = requests.front().title;
   session.plan.order_seed = command.interleave.order_seed;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "results/columns/text.h"
 
 namespace allocmark {
 namespace {
@@ -27,33 +28,13 @@ constexpr std::string_view kStyle =
     ".r{stroke:#444;fill:none;stroke-width:1.5}.g{stroke:#d55e00;fill:none;stroke-width:1.2}"
     ".rb{fill:#444;opacity:.35}.gb{fill:#d55e00;opacity:.55}.a{stroke:#999;stroke-width:1}";
 
-std::string escaped(std::string_view text) {
-  std::string out;
-  for (const char letter : text) {
-    switch (letter) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      default:
-        out += letter;
-    }
-  }
-  return out;
-}
-
 double y_of(double share) { return kTop + (kHeight - kTop - kBottom) * (1 - share); }
 
 std::string axes(const std::string& highest) {
   return fmt::format(
       "<line class=a x1={0} y1={1} x2={0} y2={2} /><line class=a x1={0} y1={2} x2={3} y2={2} />"
       "<text x={4} y={5} text-anchor=end>{6}</text><text x={4} y={2} text-anchor=end>0</text>",
-      kLeft, kTop, y_of(0), kWidth, kLeft - 6, kTop + 10, escaped(highest));
+      kLeft, kTop, y_of(0), kWidth, kLeft - 6, kTop + 10, xml_text(highest));
 }
 
 std::string svg(const std::string& inside) {
@@ -132,7 +113,7 @@ std::string bars(const Bins& bins, Label label) {
     bar(generated[i], x + step * 0.2, step * 0.5, "gb");
     const std::string name = label(i);
     if (!name.empty()) {
-      inside += fmt::format("<text x={:.1f} y={}>{}</text>", x, kHeight - 8, escaped(name));
+      inside += fmt::format("<text x={:.1f} y={}>{}</text>", x, kHeight - 8, xml_text(name));
     }
   }
   return svg(inside);
@@ -145,14 +126,14 @@ std::string fidelity_page(const TraceShape& reference, const TraceShape& generat
   const Bins sizes = used_bins(reference.size_bin_bytes, generated.size_bin_bytes);
   const Bins lifetimes = used_bins(reference.lifetime_bin_counts, generated.lifetime_bin_counts);
   const std::string title =
-      fmt::format("{} and {}", escaped(reference.name), escaped(generated.name));
+      fmt::format("{} and {}", xml_text(reference.name), xml_text(generated.name));
   return fmt::format(
       "<!doctype html><html lang=en><meta charset=utf-8><title>{0}</title><style>{1}</style>\n"
       "<h1>{0}</h1><p>Grey: the reference. Orange: generated.</p><pre>{2}</pre>\n"
       "<h2>Live requested bytes over the trace</h2>{3}"
       "<h2>Requested bytes by size of the request, in eighths of an octave</h2>{4}"
       "<h2>Blocks by the allocs and frees that they lived through, in octaves</h2>{5}</html>\n",
-      title, kStyle, escaped(table), curves(reference, generated),
+      title, kStyle, xml_text(table), curves(reference, generated),
       bars(sizes,
            [](std::size_t i) {
              return i % 16 == 0 ? format_bytes(std::uint64_t{1} << (i / 8)) : std::string();

@@ -79,12 +79,20 @@ std::string duration_text(double ns) {
 
 bool is_whole(double value) { return value == std::floor(value); }
 
+}  // namespace
+
+std::string plain_text(double value) {
+  return is_whole(value) ? fmt::format("{:.0f}", value) : fmt::format("{:.1f}", value);
+}
+
+namespace {
+
 std::string value_text(const NumberComparison& number, double value) {
   if (number.timed) return duration_text(value);
   if (number.name.find("_bytes") != std::string::npos && value >= 0) {
     return format_bytes(static_cast<std::uint64_t>(value));
   }
-  return is_whole(value) ? fmt::format("{:.0f}", value) : fmt::format("{:.1f}", value);
+  return plain_text(value);
 }
 
 // Two digits, and never an exponent.

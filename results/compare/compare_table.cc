@@ -1,7 +1,6 @@
 // The comparison for a terminal.
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -29,8 +28,7 @@ std::string value_text(const NumberComparison& number, const std::optional<doubl
   if (number.name.find("_bytes") != std::string::npos && *value >= 0) {
     return format_bytes(static_cast<std::uint64_t>(*value));
   }
-  const bool whole = *value == std::floor(*value);
-  return whole ? fmt::format("{:.0f}", *value) : fmt::format("{:.1f}", *value);
+  return plain_text(*value);
 }
 
 std::string share_text(double share) { return fmt::format("{:+.3g}", share * 100); }

@@ -30,6 +30,9 @@ enum class Detail { Findings, Rows, All };
 // The lines of the findings alone, with what to do below them (compare_findings.cc).
 [[nodiscard]] std::string render_findings(const Comparison& comparison);
 
+// The number without a unit: a whole one without a point, any other with one digit after it.
+[[nodiscard]] std::string plain_text(double value);
+
 // Everything, as one JSON object.
 [[nodiscard]] std::string render_comparison_json(const Comparison& comparison);
 

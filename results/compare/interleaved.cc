@@ -23,6 +23,9 @@
 #include "results/statistics/paired_shift.h"
 
 namespace allocmark {
+
+std::string side_name(std::size_t side) { return side == 0 ? "A" : "B"; }
+
 namespace {
 
 // A cell with the passes of all rounds, for intervals and flags.

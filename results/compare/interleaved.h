@@ -23,6 +23,9 @@ namespace allocmark {
 
 inline constexpr std::size_t kSideCount = 2;
 
+// "A", or "B" for any index above 0.
+[[nodiscard]] std::string side_name(std::size_t side);
+
 // Timed passes of a process at most, where --passes does not say: with more, what differs between
 // processes outweighs what differs between passes.
 inline constexpr std::uint32_t kPassCountMax = 16;

@@ -88,4 +88,5 @@ TEST_CASE("a word that two keys share means the one that the workload has") {
   CHECK(other_word("max_length", {"batch", "context_max"}) == "context_max");
   CHECK(other_word("Batch-Size", {"batch"}) == "batch");
   CHECK(other_word("batch_size", {"seq"}).empty());
+  CHECK(other_word("gpt2-medium", {"gpt2-124m", "gpt2-355m"}) == "gpt2-355m");
 }
