@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <utility>
 
+#include "workloads/model/float8.h"
 #include "workloads/model/functions.h"
 #include "workloads/model/quantized.h"
 
@@ -47,12 +48,15 @@ void set_product(Node* node, std::uint64_t m, std::uint64_t n, std::uint64_t k) 
 }  // namespace
 
 Var linear(Tape& tape, Var input, std::uint64_t rows, const LinearWeights& weights) {
-  if (weights.quantized) {
+  if (weights.bits != WeightBits::Whole) {
     const std::uint64_t count = tape.parameters()[weights.weight].count;
-    return quantized_linear(
-        tape, std::move(input),
-        {.rows = rows, .columns = count / (input.count / rows), .weight_count = count});
+    return quantized_linear(tape, std::move(input),
+                            {.rows = rows,
+                             .columns = count / (input.count / rows),
+                             .weight_count = count,
+                             .bits = weights.bits});
   }
+  if (weights.float8) return float8_linear(tape, std::move(input), rows, weights.weight);
   const bool with_bias = weights.bias != kNoBias;
   const bool autocast = tape.autocast();
   Var original = input;  // the caller's argument outlives the call
