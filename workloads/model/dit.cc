@@ -94,10 +94,6 @@ void slice_backward(Tape& tape, Node& node, Backprop& b) {
   b.out[0].tensor = tape.gradient(node.sizes[0]);
 }
 
-void error_backward(Tape& tape, Node& node, Backprop& b) {
-  b.out[0].tensor = tape.gradient(node.sizes[0]);
-}
-
 }  // namespace
 
 void Transformer::make_dit_parameters() {
@@ -216,20 +212,7 @@ Var Transformer::dit_loss(Var values) {
   Var noise = predicted;
   noise.count = setup_.batch * kChannels * model.image * model.image;
   tape_.attach(sliced, &noise);
-  if (tape_.autocast()) noise = cast(tape_, std::move(noise), 4);
-  Node* node = tape_.record(error_backward, {&noise});
-  if (node != nullptr) node->sizes[0] = noise.size_bytes();
-  tape_.save(node, 0, noise.tensor);
-  tape_.save(node, 1, conditions_.noise);
-  // The loss is made as large as what it is the mean of.
-  Var loss = tape_.make(noise.count, noise.width);
-  {
-    const Var squares = tape_.make(noise.count, noise.width);
-    take_reduction_scratch(tape_, noise.count, 4);
-  }
-  loss.count = 1;
-  tape_.attach(node, &loss);
-  return loss;
+  return mean_squared_error(tape_, std::move(noise), conditions_.noise);
 }
 
 }  // namespace allocmark

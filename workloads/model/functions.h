@@ -38,6 +38,8 @@ namespace allocmark {
 [[nodiscard]] Var embedding(Tape& tape, const Tensor& indexes, std::uint64_t index_count,
                             std::size_t weight, std::uint64_t hidden, bool is_permuted = false);
 
+// The mean of the squared differences, with the squares and the scratch of their sum.
+[[nodiscard]] Var mean_squared_error(Tape& tape, Var predicted, const Tensor& wanted);
 // What reducing so many elements to one takes; `width`: bytes of what is reduced, in registers.
 void take_reduction_scratch(Tape& tape, std::uint64_t count, std::uint64_t width);
 
@@ -63,6 +65,10 @@ struct LinearWeights {
   bool float8 = false;  // input and weight are cast for the product (float8.h)
 };
 [[nodiscard]] Var linear(Tape& tape, Var input, std::uint64_t rows, const LinearWeights& weights);
+
+// Of rows that are not contiguous: they are copied first, and the bias is added in place.
+[[nodiscard]] Var linear_of_copy(Tape& tape, Var input, std::uint64_t rows,
+                                 const LinearWeights& weights);
 
 // The same without autocast or bias, of any weight.
 [[nodiscard]] Var matrix_product(Tape& tape, Var input, Var weight, std::uint64_t rows);

@@ -16,15 +16,6 @@ void without_token_backward(Tape& tape, Node& node, Backprop& b) {
   b.out[0].tensor = tape.gradient(node.sizes[0]);
 }
 
-// A bias that is added in place. sizes: rows, columns, bytes of the bias.
-void bias_backward(Tape&, Node& node, Backprop& b) {
-  b.out[0] = b.gradient;
-  b.out[1] = b.gradient;
-  b.reduced_rows[1] = node.sizes[0];
-  b.reduced_columns[1] = node.sizes[1];
-  b.reduced_bytes[1] = node.sizes[2];
-}
-
 // Each image's rows are views: their gradients are stacked.
 void apart_backward(Tape& tape, Node& node, Backprop& b) {
   b.out[0].tensor = tape.gradient(node.sizes[0]);
@@ -134,18 +125,9 @@ Var Transformer::image_states() {
 // bias is added in place.
 Var Transformer::project(Var states) {
   const std::uint64_t rows = setup_.batch * setup_.vision.patch_count();
-  Var inner;
-  if (setup_.autocast) {
-    inner = linear(tape_, std::move(states), rows, {.weight = projector_, .bias = projector_ + 1});
-  } else {
-    states = clone(tape_, std::move(states));
-    Var product = linear(tape_, std::move(states), rows, {.weight = projector_});
-    const Var bias = tape_.parameter(projector_ + 1);
-    Node* node = tape_.record(bias_backward, {&product, &bias});
-    if (node != nullptr) node->sizes = {rows, bias.count, bias.size_bytes()};
-    inner = std::move(product);
-    tape_.attach(node, &inner);
-  }
+  const LinearWeights first{.weight = projector_, .bias = projector_ + 1};
+  Var inner = setup_.autocast ? linear(tape_, std::move(states), rows, first)
+                              : linear_of_copy(tape_, std::move(states), rows, first);
   inner = activation_of_input(tape_, std::move(inner));
   return linear(tape_, std::move(inner), rows, {.weight = projector_ + 2, .bias = projector_ + 3});
 }

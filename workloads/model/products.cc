@@ -38,6 +38,14 @@ void linear_backward(Tape& tape, Node& node, Backprop& b) {
   }
 }
 
+// A bias that was added in place. sizes: rows, columns, bytes of the bias.
+void bias_backward(Tape&, Node& node, Backprop& b) {
+  b.out[0] = b.out[1] = b.gradient;
+  b.reduced_rows[1] = node.sizes[0];
+  b.reduced_columns[1] = node.sizes[1];
+  b.reduced_bytes[1] = node.sizes[2];
+}
+
 void set_product(Node* node, std::uint64_t m, std::uint64_t n, std::uint64_t k) {
   if (node == nullptr) return;
   node->sizes[3] = m;
@@ -88,6 +96,17 @@ Var linear(Tape& tape, Var input, std::uint64_t rows, const LinearWeights& weigh
   input.drop();
   original.drop();
   return out;
+}
+
+Var linear_of_copy(Tape& tape, Var input, std::uint64_t rows, const LinearWeights& weights) {
+  const Var bias = tape.cast_parameter(weights.bias);
+  const Var weight = tape.cast_parameter(weights.weight);
+  if (tape.autocast()) input = cast(tape, std::move(input), tape.narrow_bytes());
+  Var product = matrix_product(tape, clone(tape, std::move(input)), weight, rows);
+  Node* node = tape.record(bias_backward, {&product, &bias});
+  if (node != nullptr) node->sizes = {rows, bias.count, bias.size_bytes()};
+  tape.attach(node, &product);
+  return product;
 }
 
 Var matrix_product(Tape& tape, Var input, Var weight, std::uint64_t rows) {

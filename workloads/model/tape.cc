@@ -336,7 +336,7 @@ void Tape::accumulate(Grad* buffer, Grad gradient, std::uint32_t stream) {
   }
   Grad sum;
   sum.tensor = pool_->make(buffer->tensor.size_bytes(), TensorKind::Gradient, stream);
-  sum.layout = buffer->layout;
+  sum.layout = buffer->layout == GradLayout::Slice ? gradient.layout : buffer->layout;
   *buffer = std::move(sum);
   gradient.tensor.reset();
 }

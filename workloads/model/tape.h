@@ -35,6 +35,7 @@ enum class GradLayout : std::uint8_t {
   Tokens,      // batch, token, head: rows of tokens
   Heads,       // batch, head, token: to be copied before it can be seen as tokens
   Transposed,  // batch, head, within a head, token: seen as tokens, but not as rows of a matrix
+  Slice,       // some channels of images: to be copied by who wants them contiguous
 };
 
 struct Grad {
