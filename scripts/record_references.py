@@ -17,13 +17,14 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import record_pytorch  # noqa: E402
-from references import distributed, recent, serving, setups, training, vision  # noqa: E402
+from references import diffusion, distributed, low_bits, multimodal, recent, serving, setups, training, vision  # noqa: E402
 
 OPERATIONS_MAX = 30_000
 PACKED_BYTES_MAX = 150_000
 SECONDS_MAX = 120  # of one recording
 PORT_FIRST = 29510  # where the two processes of a distributed recording meet
-REFERENCES = training.PROGRAMS + setups.PROGRAMS + serving.PROGRAMS + distributed.PROGRAMS + recent.PROGRAMS + vision.PROGRAMS
+REFERENCES = (training.PROGRAMS + setups.PROGRAMS + serving.PROGRAMS + distributed.PROGRAMS + recent.PROGRAMS + vision.PROGRAMS
+              + low_bits.PROGRAMS + multimodal.PROGRAMS + diffusion.PROGRAMS)
 
 
 class Silent:

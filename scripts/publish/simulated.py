@@ -42,8 +42,11 @@ def quantile_of(histogram, share):
 
 
 def quiet(cell, field):
-    """The number in that pass of the cell in which it is lowest: others of the host make a pass slower, nothing makes it faster."""
+    """The number in that pass of the cell in which it is lowest: others of the host make a pass slower, nothing makes it faster.
+    Of a cell that was simulated on another host: the number scaled to the profile's host without load."""
     operation, percentile = field.split("_latency_ns_p")
+    if cell.get("on_another_host"):
+        return cell[f"{operation}_scaled_latency_ns_p{percentile}"]
     share = {"50": 0.5, "99": 0.99}[percentile]
     values = [quantile_of(one[f"{operation}_latency_histogram"], share) for one in cell.get("passes", []) if one.get(f"{operation}_latency_histogram")]
     return min((value for value in values if value is not None), default=cell[field])
@@ -125,13 +128,27 @@ def cell_rows(found):
     return rows
 
 
+def host_text(raw):
+    """What was done about a simulation that ran on another host."""
+    here, there = (raw.environment("simulated")[name] for name in ("host_reference_ns", "profile_host_reference_ns"))
+    return ("The simulation ran on another host, where the reference for host time takes "
+            f"{here:.0f} ns beside {there:.0f} ns on the GPU's. Its numbers are the scaled ones: the host's part for the GPU's host without load "
+            "(`results/DEFINITIONS.md`, \"Host time on another host\"). Of a GPU's cell the pass with the lowest value is taken, since a neighbour of the "
+            "virtual machine makes passes slower.\n\n")
+
+
 def report(raw, _binary):
     real, simulated = raw.cells("real", "real_calls"), raw.cells("simulated")
     found = [pair for pair in pairs(real, simulated) if pair[0]["allocator"] != "null"]
+    hosts = {(raw.environment(name) or {}).get("hostname_hash") for name in ("real", "simulated")}
+    for cell in simulated:
+        cell["on_another_host"] = len(hosts) == 2
     out = "# Simulated against real\n\n"
     out += ("The default suite on the GPU and on a simulated device whose profile was measured on the same machine minutes before "
-            "(`raw/profile.json`). Ratios are simulated over measured. Of each cell's passes the one with the lowest value is taken, on both "
-            "sides: a neighbour of the virtual machine makes passes slower. The host's own part of a latency is measured on both sides.\n\n")
+            "(`raw/profile.json`). Ratios are simulated over measured. ")
+    out += host_text(raw) if len(hosts) == 2 else (
+        "Of each cell's passes the one with the lowest value is taken, on both "
+        "sides: a neighbour of the virtual machine makes passes slower. The host's own part of a latency is measured on both sides.\n\n")
     out += "## What must be equal\n\n" + table(["number", "equal:"], exact_rows(found)) + "\nDifferent:\n\n" + differing(found) + "\n"
     clock_step_ns = (raw.environment("real") or {}).get("clock_resolution_ns")
     out += "## Latency\n\n" + agreement(found, "Simulated over measured") + "\n"

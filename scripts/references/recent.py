@@ -171,5 +171,14 @@ def llama_tp4_infer(recording):
     recording.mark("end")
 
 
+def gpt2_compiled(recording):
+    """GPT-2 of 4 blocks, batch 4 x 512, bf16 autocast, torch.compile in its default mode, AdamW (foreach), 4 steps: generated code
+    has its own plan of memory, which no generator follows."""
+    import torch
+    model = device_model(gpt2("sdpa", use_cache=False, n_layer=4))
+    compiled = torch.compile(model)
+    train(recording, compiled, torch.optim.AdamW(model.parameters()), [tokens(50257, 4, 512)] * 4, torch.bfloat16)
+
+
 PROGRAMS = (qwen2_bf16, qwen3_ckpt_amp, qwen2_lora, qwen2_generate, llama_ckpt_varlen, gpt2_sdpa_fp32, mixtral_pairs_bf16,
-            t5_targets_bf16, gpt2_offload, llama_chunked_loss, llama_tp4_infer)
+            t5_targets_bf16, gpt2_offload, llama_chunked_loss, llama_tp4_infer, gpt2_compiled)

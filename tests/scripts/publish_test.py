@@ -34,13 +34,13 @@ def cell(**values):
 class Folder:
     """A raw folder with these cells by name."""
 
-    def __init__(self, **runs):
+    def __init__(self, environments=None, **runs):
         self.folder = tempfile.TemporaryDirectory()
         raw = Path(self.folder.name) / "raw"
         raw.mkdir()
         for name, cells in runs.items():
             with lzma.open(raw / f"{name}.jsonl.xz", "wt") as file:
-                for index, one in enumerate([{"kind": "environment"}, *cells]):
+                for index, one in enumerate([{"kind": "environment", **(environments or {}).get(name, {})}, *cells]):
                     file.write(json.dumps({**one, "cell_id": str(index)}) + "\n")
         self.raw = Raw(self.folder.name)
         self.raw.owner = self  # the folder lives as long as what reads it
@@ -109,6 +109,15 @@ class Comparison(unittest.TestCase):
         self.assertIn("100 ns / 114 ns = 1.14 |", page)
         self.assertIn("**100 ns / 116 ns = 1.16**", page)
         self.assertIn("| **all** | 2 | 1.16 | 50 % |", page)
+
+    def test_a_simulation_on_another_host_is_held_by_its_scaled_numbers(self):
+        numbers = {"hostname_hash": "b", "host_reference_ns": 270.0, "profile_host_reference_ns": 372.0}
+        model = cell(allocate_latency_ns_p50=70.0, **{f"{operation}_scaled_latency_ns_{percentile}": 104.0
+                                                      for operation in ("allocate", "deallocate") for percentile in ("p50", "p99")})
+        for host, text in (("a", "100 ns / 104 ns = 1.04 |"), ("b", "**100 ns / 70 ns = 0.70**")):
+            page = simulated.report(Folder({"real": {"hostname_hash": host}, "simulated": numbers}, real=[cell()], simulated=[model]).raw, None)
+            self.assertIn(text, page)
+            self.assertEqual("takes 270 ns beside 372 ns" in page, host == "a")
 
     def test_exact_numbers_that_differ_are_listed(self):
         page = simulated.report(Folder(real=[cell()], simulated=[cell(oom_count=2)]).raw, None)

@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/divided_up.h"
 #include "workloads/model/transformer.h"
 
 namespace allocmark {
@@ -92,20 +91,6 @@ Var modulated(Tape& tape, const Var& values, const Var& shift, const Var& scale)
 }
 
 void slice_backward(Tape& tape, Node& node, Backprop& b) {
-  b.out[0].tensor = tape.gradient(node.sizes[0]);
-}
-
-// The mean of all elements: 512 threads read 16 elements each before blocks share the work; those
-// meet in a buffer, guarded by a counter.
-void take_mean_scratch(Tape& tape, std::uint64_t count) {
-  const std::uint64_t per_thread = divided_up(count, 512);
-  if (per_thread < 256) return;
-  const std::uint64_t blocks = std::min<std::uint64_t>(132 * 4, divided_up(per_thread, 16));
-  const Tensor buffer = tape.allocate(blocks * 4, TensorKind::Workspace);
-  const Tensor counter = tape.allocate(4, TensorKind::Workspace);
-}
-
-void error_backward(Tape& tape, Node& node, Backprop& b) {
   b.out[0].tensor = tape.gradient(node.sizes[0]);
 }
 
@@ -227,20 +212,7 @@ Var Transformer::dit_loss(Var values) {
   Var noise = predicted;
   noise.count = setup_.batch * kChannels * model.image * model.image;
   tape_.attach(sliced, &noise);
-  if (tape_.autocast()) noise = cast(tape_, std::move(noise), 4);
-  Node* node = tape_.record(error_backward, {&noise});
-  if (node != nullptr) node->sizes[0] = noise.size_bytes();
-  tape_.save(node, 0, noise.tensor);
-  tape_.save(node, 1, conditions_.noise);
-  // The loss is made as large as what it is the mean of.
-  Var loss = tape_.make(noise.count, noise.width);
-  {
-    const Var squares = tape_.make(noise.count, noise.width);
-    take_mean_scratch(tape_, noise.count);
-  }
-  loss.count = 1;
-  tape_.attach(node, &loss);
-  return loss;
+  return mean_squared_error(tape_, std::move(noise), conditions_.noise);
 }
 
 }  // namespace allocmark

@@ -38,6 +38,11 @@ namespace allocmark {
 [[nodiscard]] Var embedding(Tape& tape, const Tensor& indexes, std::uint64_t index_count,
                             std::size_t weight, std::uint64_t hidden, bool is_permuted = false);
 
+// The mean of the squared differences, with the squares and the scratch of their sum.
+[[nodiscard]] Var mean_squared_error(Tape& tape, Var predicted, const Tensor& wanted);
+// What reducing so many elements to one takes; `width`: bytes of what is reduced, in registers.
+void take_reduction_scratch(Tape& tape, std::uint64_t count, std::uint64_t width);
+
 struct PutSizes {
   std::uint64_t index_count = 0;
   std::uint64_t row_count = 0;  // of what is added to: decides how many bits are sorted
@@ -47,15 +52,23 @@ struct PutSizes {
 // then sorted with their places.
 void put_accumulated(Tape& tape, const PutSizes& sizes);
 
+// How a frozen weight is kept (quantized.h).
+enum class WeightBits : std::uint8_t { Whole, Nf4, Int8, Int4 };
+
 inline constexpr std::size_t kNoBias = ~std::size_t{0};
 
 struct LinearWeights {
   std::size_t weight = 0;
   std::size_t bias = kNoBias;
-  bool conv1d = false;     // GPT-2's own layer: autocast casts its arguments in another order
-  bool quantized = false;  // kept in 4 bits (quantized.h)
+  bool conv1d = false;  // GPT-2's own layer: autocast casts its arguments in another order
+  WeightBits bits = WeightBits::Whole;
+  bool float8 = false;  // input and weight are cast for the product (float8.h)
 };
 [[nodiscard]] Var linear(Tape& tape, Var input, std::uint64_t rows, const LinearWeights& weights);
+
+// Of rows that are not contiguous: they are copied first, and the bias is added in place.
+[[nodiscard]] Var linear_of_copy(Tape& tape, Var input, std::uint64_t rows,
+                                 const LinearWeights& weights);
 
 // The same without autocast or bias, of any weight.
 [[nodiscard]] Var matrix_product(Tape& tape, Var input, Var weight, std::uint64_t rows);

@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <utility>
 
+#include "workloads/model/float8.h"
 #include "workloads/model/functions.h"
 #include "workloads/model/quantized.h"
 
@@ -37,6 +38,14 @@ void linear_backward(Tape& tape, Node& node, Backprop& b) {
   }
 }
 
+// A bias that was added in place. sizes: rows, columns, bytes of the bias.
+void bias_backward(Tape&, Node& node, Backprop& b) {
+  b.out[0] = b.out[1] = b.gradient;
+  b.reduced_rows[1] = node.sizes[0];
+  b.reduced_columns[1] = node.sizes[1];
+  b.reduced_bytes[1] = node.sizes[2];
+}
+
 void set_product(Node* node, std::uint64_t m, std::uint64_t n, std::uint64_t k) {
   if (node == nullptr) return;
   node->sizes[3] = m;
@@ -47,12 +56,15 @@ void set_product(Node* node, std::uint64_t m, std::uint64_t n, std::uint64_t k) 
 }  // namespace
 
 Var linear(Tape& tape, Var input, std::uint64_t rows, const LinearWeights& weights) {
-  if (weights.quantized) {
+  if (weights.bits != WeightBits::Whole) {
     const std::uint64_t count = tape.parameters()[weights.weight].count;
-    return quantized_linear(
-        tape, std::move(input),
-        {.rows = rows, .columns = count / (input.count / rows), .weight_count = count});
+    return quantized_linear(tape, std::move(input),
+                            {.rows = rows,
+                             .columns = count / (input.count / rows),
+                             .weight_count = count,
+                             .bits = weights.bits});
   }
+  if (weights.float8) return float8_linear(tape, std::move(input), rows, weights.weight);
   const bool with_bias = weights.bias != kNoBias;
   const bool autocast = tape.autocast();
   Var original = input;  // the caller's argument outlives the call
@@ -84,6 +96,17 @@ Var linear(Tape& tape, Var input, std::uint64_t rows, const LinearWeights& weigh
   input.drop();
   original.drop();
   return out;
+}
+
+Var linear_of_copy(Tape& tape, Var input, std::uint64_t rows, const LinearWeights& weights) {
+  const Var bias = tape.cast_parameter(weights.bias);
+  const Var weight = tape.cast_parameter(weights.weight);
+  if (tape.autocast()) input = cast(tape, std::move(input), tape.narrow_bytes());
+  Var product = matrix_product(tape, clone(tape, std::move(input)), weight, rows);
+  Node* node = tape.record(bias_backward, {&product, &bias});
+  if (node != nullptr) node->sizes = {rows, bias.count, bias.size_bytes()};
+  tape.attach(node, &product);
+  return product;
 }
 
 Var matrix_product(Tape& tape, Var input, Var weight, std::uint64_t rows) {

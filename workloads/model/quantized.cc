@@ -9,10 +9,40 @@ namespace {
 
 constexpr std::uint64_t kBlockElements = 64;    // per scale
 constexpr std::uint64_t kNestedElements = 256;  // scales per nested scale
+constexpr std::uint64_t kGroupElements = 128;   // integers per scale
 
 Tensor dequantized(Tape& tape, std::uint64_t count) {
   const Tensor scales = tape.allocate(divided_up(count, kBlockElements) * 4, TensorKind::Workspace);
   return tape.allocate(count * 2, TensorKind::Workspace);
+}
+
+// Integers in two bytes each, times their scales; four bits are taken out of their bytes first, and
+// centred.
+Tensor scaled_integers(Tape& tape, std::uint64_t count, WeightBits bits) {
+  const auto values = [&](std::uint64_t width) {
+    return tape.allocate(count * width, TensorKind::Workspace);
+  };
+  Tensor whole;
+  if (bits == WeightBits::Int4) {
+    Tensor apart;
+    {
+      const Tensor low = tape.allocate(divided_up(count, 2), TensorKind::Workspace);
+      const Tensor high = tape.allocate(divided_up(count, 2), TensorKind::Workspace);
+      apart = values(1);
+    }
+    whole = values(2);
+    apart.reset();
+    Tensor centred = values(2);
+    whole = std::move(centred);
+  } else {
+    whole = values(2);
+  }
+  return values(2);
+}
+
+Tensor made_whole(Tape& tape, const QuantizedShape& shape) {
+  return shape.bits == WeightBits::Nf4 ? dequantized(tape, shape.weight_count)
+                                       : scaled_integers(tape, shape.weight_count, shape.bits);
 }
 
 // sizes: bytes of the input, elements of the weight, multiply-adds.
@@ -24,10 +54,16 @@ void quantized_backward(Tape& tape, Node& node, Backprop& b) {
 
 }  // namespace
 
-void quantize_weight(TensorPool& pool, std::uint64_t count, std::vector<Tensor>* kept) {
+void quantize_weight(TensorPool& pool, WeightBits bits, std::uint64_t count,
+                     std::vector<Tensor>* kept) {
   const auto parameter = [&](std::uint64_t size_bytes) {
     return pool.make(size_bytes, TensorKind::Parameter);
   };
+  if (bits != WeightBits::Nf4) {
+    kept->push_back(parameter(bits == WeightBits::Int4 ? divided_up(count, 2) : count));
+    kept->push_back(parameter(divided_up(count, kGroupElements) * 2));
+    return;
+  }
   const std::uint64_t scale_count = divided_up(count, kBlockElements);
   const Tensor wide = pool.make(count * 2, TensorKind::Workspace);
   const Tensor scales = pool.make(scale_count * 4, TensorKind::Workspace);
@@ -46,12 +82,12 @@ Var quantized_linear(Tape& tape, Var input, const QuantizedShape& shape) {
   if (node != nullptr) {
     node->sizes = {input.size_bytes(), shape.weight_count, shape.rows * shape.weight_count};
   }
-  // A single row is multiplied by the packed weight: only its scales are made whole.
-  const bool is_packed = node == nullptr && shape.rows == 1;
+  // bitsandbytes multiplies a single row by the packed weight: only its scales are made whole.
+  const bool is_packed = node == nullptr && shape.rows == 1 && shape.bits == WeightBits::Nf4;
   const Tensor weight =
       is_packed
           ? tape.allocate(divided_up(shape.weight_count, kBlockElements) * 4, TensorKind::Workspace)
-          : dequantized(tape, shape.weight_count);
+          : made_whole(tape, shape);
   Var out = tape.make(shape.rows * shape.columns, input.width);
   if (!is_packed) tape.use_cublas(false);
   tape.product(shape.rows, shape.weight_count, 1);

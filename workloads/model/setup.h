@@ -44,7 +44,11 @@ struct TransformerSetup {
   std::uint64_t narrow_bytes = 2;     // element size of matrix products
   bool is_half = false;               // narrow is float16, not bfloat16
   bool autocast = true;               // weights and inputs are cast to narrow for each product
+  bool float8 = false;                // the blocks' products are in float8
   bool fused_attention = false;       // no S x S matrices (scaled_dot_product_attention)
+  ModelShape vision = {};             // LLaVA: the ViT that sees images; no layers: none
+  bool frozen = false;                // no parameter is trained
+  bool vision_frozen = true;          // none of the ViT's
   bool kernels = false;               // emit kernel events
   bool meetings = false;              // emit marks where ranks wait for each other
   bool training = true;               // false: no dropout
@@ -65,6 +69,7 @@ struct TransformerSetup {
   std::uint64_t target_seen = 0;  // T5: tokens that its cache holds before them
 
   [[nodiscard]] std::uint64_t own_expert_count() const { return model.expert_count / expert_ranks; }
+  [[nodiscard]] bool sees_images() const { return vision.layer_count > 0; }
   [[nodiscard]] bool has_word_head() const { return training || predicts_words; }
   [[nodiscard]] std::uint64_t target_context() const { return target_seen + target; }
   [[nodiscard]] std::uint64_t key_count() const { return context == 0 ? sequence : context; }

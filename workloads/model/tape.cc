@@ -197,6 +197,15 @@ void Tape::swap_graph(Graph* other) {
   std::swap(root_gradient_, other->root_gradient);
 }
 
+void Tape::forget_nodes(std::size_t first, std::size_t end) {
+  for (std::size_t i = end; i > first; --i) {
+    Node& node = nodes_[i - 1];
+    for (Tensor& saved : node.saved) saved.reset();
+    node.backward = [](Tape&, Node&, Backprop&) {};
+    node.edges = {kNoEdge, kNoEdge, kNoEdge, kNoEdge};
+  }
+}
+
 void Tape::drop_graph() {
   while (node_count_ > 0) {
     for (Tensor& saved : nodes_[--node_count_].saved) saved.reset();
@@ -327,7 +336,7 @@ void Tape::accumulate(Grad* buffer, Grad gradient, std::uint32_t stream) {
   }
   Grad sum;
   sum.tensor = pool_->make(buffer->tensor.size_bytes(), TensorKind::Gradient, stream);
-  sum.layout = buffer->layout;
+  sum.layout = buffer->layout == GradLayout::Slice ? gradient.layout : buffer->layout;
   *buffer = std::move(sum);
   gradient.tensor.reset();
 }

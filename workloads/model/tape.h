@@ -35,6 +35,7 @@ enum class GradLayout : std::uint8_t {
   Tokens,      // batch, token, head: rows of tokens
   Heads,       // batch, head, token: to be copied before it can be seen as tokens
   Transposed,  // batch, head, within a head, token: seen as tokens, but not as rows of a matrix
+  Slice,       // some channels of images: to be copied by who wants them contiguous
 };
 
 struct Grad {
@@ -175,6 +176,9 @@ class Tape {
   bool backward(std::size_t node_count, const Recompute& recompute);
   // Changes places with another graph of the same parameters; not within a backward.
   void swap_graph(Graph* other);
+  // How many nodes the graph has; those from `first` on reach no loss: what they saved goes.
+  [[nodiscard]] std::size_t node_count() const { return node_count_; }
+  void forget_nodes(std::size_t first, std::size_t end);
   // Lets go of the graph without a backward, the last node first.
   void drop_graph();
   // After the last node: the loss's own gradient goes.

@@ -7,20 +7,27 @@
 namespace allocmark {
 
 Transformer::Transformer(const TransformerSetup& setup, const LoraSettings& lora, TensorPool* pool)
-    : setup_(setup), lora_(lora), tape_(pool, setup.narrow_bytes, setup.autocast) {
+    : setup_(setup),
+      lora_(lora),
+      own_tape_(std::in_place, pool, setup.narrow_bytes, setup.autocast),
+      tape_(*own_tape_) {
   tape_.set_kernels(setup.kernels);
   if (setup.meetings) tape_.set_meetings(setup.parallel);
   tape_.set_half(setup.is_half);
   if (setup.implementation == Implementation::Megatron) {
     megatron_ = std::make_unique<MegatronModel>(setup, &tape_);
   }
+  if (setup.sees_images()) make_tower();
 }
+
+Transformer::Transformer(const TransformerSetup& setup, Tape* tape) : setup_(setup), tape_(*tape) {}
 
 void Transformer::set_lengths(std::uint64_t batch, std::uint64_t sequence, std::uint64_t context) {
   setup_.batch = batch;
   setup_.sequence = sequence;
   setup_.context = context;
   if (megatron_) megatron_->set_lengths(batch, sequence);
+  if (tower_) tower_->set_lengths(batch, setup_.vision.positions, 0);
 }
 
 void Transformer::make_rotary(std::uint64_t width) {
@@ -82,6 +89,7 @@ Var Transformer::embed(const Tensor& tokens) {
   const bool has_masks = mask_length_ > 0;
   if (has_masks) make_causal_masks();
   words_ = out_of_parallel(embedding(tape_, tokens, rows, word_table_, model.hidden));
+  if (tower_) words_ = with_images(std::move(words_));
   if (!given_positions_) {
     const Var raw = tape_.make(setup_.sequence, 8);
     positions_ = tape_.make(setup_.sequence, 8).tensor;
@@ -106,7 +114,8 @@ Var Transformer::embed(const Tensor& tokens) {
 
 std::vector<std::size_t> Transformer::trained_parameters() {
   std::vector<std::size_t> order;
-  for (std::size_t i = 0; i < tape_.parameters().size(); ++i) {
+  if (tower_) order = trained_tower_parameters();
+  for (std::size_t i = first_own_; i < tape_.parameters().size(); ++i) {
     if (!tape_.parameters()[i].trainable || tape_.parameters()[i].count == 0) continue;
     // A module's own parameters come before its children's: BERT's output bias before the head.
     if (i == transform_ && head_bias_ != 0) order.push_back(head_bias_);
@@ -208,6 +217,7 @@ Var Transformer::finish(Var hidden) {
 
 void Transformer::drop_locals() {
   positions_.reset();
+  image_mask_.reset();
   // BERT's goes first; generate() keeps its own until it makes the next.
   if (setup_.model.family == ModelFamily::Bert) mask_.drop();
   for (Var* local : {&words_, &position_rows_, &mask_, &sine_, &cosine_}) {
@@ -257,6 +267,7 @@ Var Transformer::loss(Var hidden, const Tensor& tokens) {
   Var loss = causal_loss(logits);
   hidden.drop();
   logits.drop();
+  image_rows_.drop();
   return loss;
 }
 

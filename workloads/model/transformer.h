@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "workloads/model/functions.h"
@@ -16,9 +17,9 @@
 namespace allocmark {
 
 struct LoraSettings {
-  std::uint64_t rank = 0;    // 0: none; adapters on q and v, in four bytes, everything else frozen
-  bool quantized = false;    // the blocks' matrices are kept in 4 bits
-  bool dropout = false;      // of the adapters' inputs
+  std::uint64_t rank = 0;  // 0: none; adapters on q and v, in four bytes, everything else frozen
+  WeightBits bits = WeightBits::Whole;  // of the blocks' matrices
+  bool dropout = false;                 // of the adapters' inputs
   bool in_own_type = false;  // adapters have the model's type, as sharded parameters need
 
   // The embedding's output asks for a gradient, as peft has it where blocks are checkpointed.
@@ -28,6 +29,9 @@ struct LoraSettings {
 class Transformer {
  public:
   Transformer(const TransformerSetup& setup, const LoraSettings& lora, TensorPool* pool);
+
+  // The tower of a model that sees images: on the tape of the model that it belongs to.
+  Transformer(const TransformerSetup& setup, Tape* tape);
 
   [[nodiscard]] Tape& tape() { return tape_; }
   void set_lengths(std::uint64_t batch, std::uint64_t sequence, std::uint64_t context);
@@ -71,11 +75,12 @@ class Transformer {
     std::uint64_t input_bytes = 0, label_bytes = 0;
   };
   [[nodiscard]] InputSizes input_sizes() const;
-  // DiT: what comes with the noisy images.
+  // DiT: what comes with the noisy images. LLaVA: the images.
   struct Conditions {
-    Tensor noise, times, labels;
+    Tensor noise = {}, times = {}, labels = {}, images = {};
   };
   void set_conditions(const Conditions& conditions) { conditions_ = conditions; }
+  [[nodiscard]] std::uint64_t image_bytes() const { return tower_->input_sizes().input_bytes; }
   void forget_conditions() { conditions_ = {}; }
   // The parameters of each block, its adapters among them.
   [[nodiscard]] std::vector<std::vector<std::size_t>> unit_parameters() const;
@@ -197,6 +202,12 @@ class Transformer {
   [[nodiscard]] std::vector<std::uint64_t> mixtral_draw_counts(std::size_t layer) const;
   [[nodiscard]] Var mixtral_expert_linear(Var input, std::size_t weight, std::uint64_t rows);
   [[nodiscard]] Tensor mixtral_find_tokens(std::uint64_t count);
+  void make_tower();
+  void make_tower_parameters();
+  [[nodiscard]] std::vector<std::size_t> trained_tower_parameters();
+  [[nodiscard]] Var image_states();
+  [[nodiscard]] Var project(Var states);
+  [[nodiscard]] Var with_images(Var words);
   void make_dit_parameters();
   [[nodiscard]] Var dit_embed(const Tensor& images);
   [[nodiscard]] Var dit_time();
@@ -232,7 +243,8 @@ class Transformer {
 
   TransformerSetup setup_;
   LoraSettings lora_;
-  Tape tape_;
+  std::optional<Tape> own_tape_;
+  Tape& tape_;
   KvCache* cache_ = nullptr;
   bool given_mask_ = false;
   bool given_positions_ = false;
@@ -261,8 +273,12 @@ class Transformer {
   Var cross_bias_, cross_mask_, encoded_;
   Tensor positions_, decoder_tokens_;
   Conditions conditions_;
-  Var condition_;     // DiT: of all blocks
-  Tensor predicted_;  // DiT
+  std::unique_ptr<Transformer> tower_;  // LLaVA: its ViT
+  std::size_t projector_ = 0, first_own_ = 0;
+  Var image_rows_;     // LLaVA: part of what the model returns
+  Tensor image_mask_;  // LLaVA
+  Var condition_;      // DiT: of all blocks
+  Tensor predicted_;   // DiT
   std::vector<Tensor> graph_inputs_;
 };
 

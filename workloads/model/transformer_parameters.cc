@@ -14,7 +14,7 @@ std::size_t Transformer::add_weight(std::uint64_t count, std::uint64_t rows) {
   }
   parameter.count = count;
   parameter.rows = rows;
-  parameter.trainable = lora_.rank == 0;
+  parameter.trainable = lora_.rank == 0 && !setup_.frozen;
   return tape_.add_parameter(std::move(parameter));
 }
 
@@ -28,7 +28,8 @@ LinearWeights Transformer::with_bias(std::size_t weight) const {
   return {.weight = weight,
           .bias = setup_.model.is_llama_like() ? kNoBias : weight + 1,
           .conv1d = setup_.model.family == ModelFamily::Gpt2,
-          .quantized = lora_.quantized};
+          .bits = lora_.bits,
+          .float8 = setup_.float8};
 }
 
 LinearWeights Transformer::projection(std::size_t weight) const {
@@ -54,8 +55,8 @@ void Transformer::make_layer_parameters() {
   LayerWeights own;
   const std::size_t first = tape_.parameters().size();
   const auto matrix = [&](std::uint64_t in, std::uint64_t out) {
-    if (lora_.quantized) {
-      quantize_weight(tape_.pool(), in * out, &quantized_);
+    if (lora_.bits != WeightBits::Whole) {
+      quantize_weight(tape_.pool(), lora_.bits, in * out, &quantized_);
       return tape_.add_parameter({.data = {}, .count = in * out, .width = 2, .trainable = false});
     }
     const std::size_t index = add_weight(in * out, model.family == ModelFamily::Gpt2 ? in : out);
@@ -111,6 +112,8 @@ void Transformer::make_parameters() {
   if (model.family == ModelFamily::Vit) return make_vit_parameters();
   if (model.family == ModelFamily::T5) return make_t5_parameters();
   if (model.family == ModelFamily::Dit) return make_dit_parameters();
+  if (tower_) make_tower_parameters();
+  first_own_ = tape_.parameters().size();
   const std::uint64_t h = model.hidden;
   const std::uint64_t words =
       (model.vocabulary + setup_.parallel.tensor - 1) / setup_.parallel.tensor;

@@ -33,8 +33,8 @@ class Inference {
         random_(seed),
         batch_(batch),
         pool_(std::make_unique<TensorPool>(batch)),
-        model_(std::make_unique<Transformer>(
-            config.setup, LoraSettings{.quantized = config.quantized}, pool_.get())),
+        model_(std::make_unique<Transformer>(config.setup, LoraSettings{.bits = config.bits},
+                                             pool_.get())),
         cache_(config.kv_mode, config.setup.model.block_count()),
         generation_(&model_->tape(), config.samples),
         beam_search_(&model_->tape()) {

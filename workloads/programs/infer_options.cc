@@ -99,8 +99,8 @@ std::optional<TransformerSetup> read_draft(Parameters& parameters, const InferCo
   read_draft_shape(parameters, &draft.model);
   const bool one_by_one = config.batch_max == 1 && config.batches == std::vector<std::uint64_t>{0};
   if (config.beams > 1 || config.samples || config.answers.front() > 0 ||
-      config.setup.head_ranks > 1 || config.quantized || config.kv_mode != KvMode::Concat ||
-      config.padded || !one_by_one) {
+      config.setup.head_ranks > 1 || config.bits != WeightBits::Whole ||
+      config.kv_mode != KvMode::Concat || config.padded || !one_by_one) {
     parameters.refuse_value("draft",
                             "batch=1, beams=1, sample=0, kv=concat, padding=0, tp=1, "
                             "quantize=none, no batches and no answers, as "
@@ -120,14 +120,16 @@ InferConfig read_infer_config(Parameters& parameters) {
   }
   setup.training = false;
   setup.autocast = false;
+  const std::vector<std::string> weight_bits = {"none", "nf4", "int8", "int4"};
   if (setup.model.family == ModelFamily::Llama) {
-    config.quantized = parameters.choice("quantize", {"none", "nf4"}) == 1;
+    config.bits = static_cast<WeightBits>(parameters.choice("quantize", weight_bits));
   }
   setup.head_ranks = read_tensor_ranks(parameters, &setup.model);
   const bool fp32 = parameters.choice("precision", {"bf16", "fp32"}) == 1;
   setup.wide_bytes = setup.narrow_bytes = fp32 ? 4 : 2;
-  if (config.quantized && fp32) {
-    parameters.refuse_text("quantize", "none where precision=fp32", "nf4");
+  if (config.bits != WeightBits::Whole && fp32) {
+    parameters.refuse_text("quantize", "none where precision=fp32",
+                           weight_bits[static_cast<std::size_t>(config.bits)]);
   }
   read_experts(parameters, 0, &setup);
   setup.fused_attention = parameters.choice("attention", {"fused", "eager"}) == 0;

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "workloads/model/functions.h"
 #include "workloads/model/kv_cache.h"
 #include "workloads/model/lengths.h"
 #include "workloads/model/setup.h"
@@ -22,11 +23,11 @@ struct InferConfig {
   std::vector<std::uint64_t> batches, sequences;  // given shapes in turn; 0: drawn
   std::vector<std::uint64_t> answers = {0};       // new tokens of each batch in turn; 0: drawn
   std::uint64_t beams = 1;
-  bool quantized = false;    // the blocks' matrices are kept in 4 bits
-  bool samples = false;      // tokens are drawn instead of chosen
-  bool pools = false;        // encoders: embeddings are made, and nothing is kept
-  bool padded = false;       // masks are made as for batches of different lengths
-  bool full_batches = true;  // else 1 to batch_max requests, as they happened to arrive
+  WeightBits bits = WeightBits::Whole;  // of the blocks' matrices
+  bool samples = false;                 // tokens are drawn instead of chosen
+  bool pools = false;                   // encoders: embeddings are made, and nothing is kept
+  bool padded = false;                  // masks are made as for batches of different lengths
+  bool full_batches = true;             // else 1 to batch_max requests, as they happened to arrive
 };
 
 // Reads every key of infer but those of a draft model.

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "workloads/programs/model_options.h"
+#include "workloads/programs/train_model.h"
 #include "workloads/programs/train_parallel.h"
 
 namespace allocmark {
@@ -271,8 +272,8 @@ void read_lora(Parameters& parameters, TrainConfig* config) {
   config->lora.input_gradient = config->checkpointed;
   config->lora.dropout = read_switch(parameters, "lora_dropout", false);
   if (!model.is_llama_like()) return;
-  config->lora.quantized = parameters.choice("quantize", {"none", "nf4"}) == 1;
-  if (config->lora.quantized && config->setup.wide_bytes != 2) {
+  config->lora.bits = static_cast<WeightBits>(parameters.choice("quantize", {"none", "nf4"}));
+  if (config->lora.bits != WeightBits::Whole && config->setup.wide_bytes != 2) {
     parameters.refuse_text("quantize", "none, or precision=bf16 or bf16_weights_autocast", "nf4");
   }
 }
@@ -319,6 +320,8 @@ TrainConfig read_train_config(Parameters& parameters) {
   read_micro_batches(parameters, &config);
   read_checkpoint(parameters, &config);
   read_lora(parameters, &config);
+  read_products(parameters, &config);
+  read_vision(parameters, &config);
   read_data_parallel(parameters, &config);
   read_optimizer(parameters, &config);
   // transformers keeps a KV cache in training too, unless told not to or checkpointing.

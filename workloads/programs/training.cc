@@ -189,6 +189,10 @@ void Training::begin_forward(std::uint64_t index) {
     own.given_mask = std::move(mask);
     own.labels = std::move(labels);
   }
+  if (config_.setup.sees_images()) {
+    own.images = tape().allocate(model_->image_bytes(), TensorKind::Activation);
+    model_->set_conditions({.images = own.images});
+  }
   if (replicas_ && !evaluating_) replicas_->begin_forward();
   if (sharded_) sharded_->begin_forward();
   if (is_first()) {
@@ -309,7 +313,8 @@ void Training::end_forward() {
     own.output.tensor.reset();
     model_->forget_conditions();
     if (!config_.keeps_batch) {
-      for (Tensor* held : {&own.tokens, &own.given_mask, &own.labels, &own.noise, &own.times}) {
+      for (Tensor* held :
+           {&own.tokens, &own.given_mask, &own.labels, &own.noise, &own.times, &own.images}) {
         held->reset();
       }
     }

@@ -34,6 +34,7 @@ class Training {
     // Without labels of their own the tokens are the labels.
     Tensor tokens, labels, given_mask, loss, scaled_loss, received;
     Tensor noise, times;                           // DiT
+    Tensor images;                                 // LLaVA
     std::vector<Tensor> arguments, new_arguments;  // of reentrant checkpoints, while a loss lives
     std::uint64_t micro_batch = 0;
     std::uint64_t chunk = 0;

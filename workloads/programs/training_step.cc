@@ -115,6 +115,7 @@ void Training::end_evaluation() {
     pass().tokens.reset();
     pass().labels.reset();
     pass().given_mask.reset();
+    pass().images.reset();
   }
   tape().end_autocast();
   activate(0);
@@ -186,6 +187,7 @@ void Training::end() {
     own.given_mask.reset();
     own.noise.reset();
     own.times.reset();
+    own.images.reset();
     own.loss.reset();
     own.arguments.clear();
   }

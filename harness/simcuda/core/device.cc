@@ -154,7 +154,7 @@ Outcome Device::trim_pool(PoolId pool, std::uint64_t keep_bytes) {
 StreamOutcome Device::create_stream(StreamKind kind, std::uint64_t now_ns) {
   StreamOutcome outcome;
   forget_ended_streams(now_ns);
-  // Pages are kept for later streams, so only more streams than ever before take one.
+  // Pages are kept for later streams until memory runs short.
   if (stream_count_ == stream_count_high_) {
     if (takes_page(stream_count_ + 1)) {
       const AllocationOutcome page = heap_.allocate(kPageBytes);
@@ -163,6 +163,7 @@ StreamOutcome Device::create_stream(StreamKind kind, std::uint64_t now_ns) {
       if (outcome.status != Status::Ok) {
         return outcome;
       }
+      stream_pages_.push_back(page.address);
     }
     ++stream_count_high_;
   }
@@ -281,10 +282,24 @@ MemoryPool* Device::pool_holding(std::uint64_t address) const {
 // the threshold.
 void Device::reclaim(std::optional<PoolId> except, Work& work) {
   work.pools_gave_back = true;
+  give_back_stream_pages(work);
   for (const PoolSlot& slot : pools_) {
     if (slot.id != except) {
       slot.pool->release(0, work);
     }
+  }
+}
+
+// Those that were kept for later streams.
+void Device::give_back_stream_pages(Work& work) {
+  while (stream_count_high_ > stream_count_ && !stream_pages_.empty()) {
+    if (takes_page(stream_count_high_)) {
+      const Outcome freed = heap_.deallocate(stream_pages_.back());
+      ALLOCMARK_ASSERT(freed.status == Status::Ok);
+      work.pages_returned += freed.work.pages_returned;
+      stream_pages_.pop_back();
+    }
+    --stream_count_high_;
   }
 }
 

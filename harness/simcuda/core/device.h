@@ -118,6 +118,7 @@ class Device {
   [[nodiscard]] PoolOutcome add_pool(PoolId id, std::uint64_t size_bytes_max);
   [[nodiscard]] MemoryPool* pool_holding(std::uint64_t address) const;
   void reclaim(std::optional<PoolId> except, Work& work);
+  void give_back_stream_pages(Work& work);
   [[nodiscard]] Outcome after_wait(const Finish& finish, std::uint64_t now_ns,
                                    const FinishedThrough& finished_through,
                                    bool whole_device = false);
@@ -146,8 +147,9 @@ class Device {
   std::vector<PoolSlot> pools_;  // by creation
   PoolId next_pool_ = 1;
   std::size_t unnamed_pool_count_ = 0;
-  std::uint64_t stream_count_;       // live, the legacy one not counted
-  std::uint64_t stream_count_high_;  // the most there ever were
+  std::uint64_t stream_count_;               // live, the legacy one not counted
+  std::uint64_t stream_count_high_;          // the most since memory last ran short
+  std::vector<std::uint64_t> stream_pages_;  // addresses, oldest first
 };
 
 }  // namespace simcuda

@@ -1,0 +1,64 @@
+// LLaVA: a ViT and a projector in front of a Llama.
+#include <algorithm>
+#include <cstdint>
+#include <string>
+
+#include "tests/catch.h"
+#include "tests/support/trace_files.h"
+#include "workloads/open_workload.h"
+#include "workloads/trace/summary.h"
+#include "workloads/trace_tools.h"
+
+using namespace allocmark;
+
+namespace {
+
+const std::string kText =
+    "train:llama-3-8b,layers=2,hidden=1024,heads=16,kv_heads=4,ffn=2816,vocabulary=32000,batch=2,"
+    "seq=300,steps=2,precision=fp32,kv_cache=none";
+constexpr std::uint64_t kProjector = 768ull * 1024 + 1024 + 1024 * 1024 + 1024;
+
+std::uint64_t kind_peak(const std::string& workload, TensorKind kind) {
+  return summarize(*open_workload(workload, 1)).tensor_bytes_peak[static_cast<std::size_t>(kind)];
+}
+
+}  // namespace
+
+TEST_CASE("a model that sees images has a ViT, its pooler and a projector besides") {
+  // vit-base with its classes is 86,567,656; a pooler of 768 x 768 stands where 1000 classes did.
+  const std::uint64_t tower = 86'567'656 - 1000 * 769 + 768 * 769;
+  CHECK(kind_peak(kText + ",vision=vit-base", TensorKind::Parameter) -
+            kind_peak(kText, TensorKind::Parameter) ==
+        4 * (tower + kProjector));
+}
+
+TEST_CASE("what the loss does not depend on has no optimizer state") {
+  const auto states = [](const std::string& keys) {
+    return kind_peak(kText + keys, TensorKind::OptimizerState);
+  };
+  // Two states of four bytes. AdamW counts steps on the host.
+  CHECK(states(",vision=vit-base") - states("") == 8 * kProjector);
+  // Not the ViT's last block (7,087,872), its norm and its pooler.
+  const std::uint64_t trained = 86'567'656 - 1000 * 769 - 7'087'872 - 2 * 768;
+  CHECK(states(",vision=vit-base,vision_frozen=0") - states("") == 8 * (kProjector + trained));
+}
+
+TEST_CASE("a ViT that is trained keeps its activations, a frozen one does not") {
+  const auto activations = [](const std::string& keys) {
+    return kind_peak(kText + keys, TensorKind::Activation);
+  };
+  const std::uint64_t frozen = activations(",vision=vit-base");
+  const std::uint64_t trained = activations(",vision=vit-base,vision_frozen=0");
+  // Of each of eleven blocks at least two inner layers of 3072.
+  CHECK(trained - frozen > 11ull * 2 * 2 * 197 * 3072 * 4);
+  CHECK(frozen - activations("") < 8ull << 20);
+}
+
+TEST_CASE("images are refused where no text has room for them") {
+  CHECK_NOTHROW(open_workload(kText + ",vision=vit-huge", 1));
+  CHECK(mentions(refusal_of("train:llama-3-8b,seq=196,vision=vit-base"), "patches = 196"));
+  CHECK(mentions(refusal_of(kText + ",vision=vit-base,checkpoint=full"), "checkpoint"));
+  CHECK(mentions(refusal_of(kText + ",vision=vit-base,dp=2"), "dp is above 1"));
+  CHECK(mentions(refusal_of("train:gpt2-124m,vision=vit-base"), "unknown key 'vision'"));
+  CHECK(mentions(refusal_of(kText + ",vision_frozen=1"), "vision_frozen"));
+}

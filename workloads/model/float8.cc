@@ -1,0 +1,87 @@
+#include "workloads/model/float8.h"
+
+#include <utility>
+
+#include "workloads/model/functions.h"
+
+namespace allocmark {
+namespace {
+
+struct Narrowed {
+  Tensor values, scale;
+};
+
+// The largest magnitude decides the scale; values are divided by it, cut and cast.
+Narrowed narrowed(Tape& tape, std::uint64_t count, std::uint64_t width) {
+  const auto values_of = [&](std::uint64_t bytes) {
+    return tape.allocate(count * bytes, TensorKind::Activation);
+  };
+  const auto number = [&](std::uint64_t bytes) {
+    return tape.allocate(bytes, TensorKind::Activation);
+  };
+  Narrowed out;
+  Tensor largest;
+  {
+    const Tensor magnitudes = values_of(width);
+    largest = number(width);
+    take_reduction_scratch(tape, count, width);
+  }
+  Tensor exact = number(4);
+  largest.reset();
+  out.scale = number(4);
+  exact.reset();
+  Tensor scaled = values_of(width);
+  const Tensor cut = values_of(width);
+  scaled.reset();
+  out.values = values_of(1);
+  return out;
+}
+
+// sizes: elements of the input, of the weight, of the result, bytes of an element, rows.
+void float8_backward(Tape& tape, Node& node, Backprop& b) {
+  const auto [input, weight, result, width, rows, unused] = node.sizes;
+  // Viewing the gradient as rows copies it where tokens do not come first.
+  if (b.gradient.layout != GradLayout::Tokens) {
+    b.gradient = {.tensor = tape.gradient(result * width)};
+  }
+  const Narrowed gradient = narrowed(tape, result, width);
+  // The second factor of a product is copied, so that its columns lie one after the other.
+  const auto turned = [&](std::uint64_t count) {
+    return tape.allocate(count, TensorKind::Workspace);
+  };
+  {
+    const Tensor copy = turned(weight);
+    b.out[0] = {.tensor = tape.gradient(input * width), .is_view = true};
+    tape.use_cublas(true);
+    tape.product(rows, weight, 1);
+  }
+  const Tensor first = turned(result);
+  const Tensor second = turned(input);
+  b.out[1].tensor = tape.gradient(weight * width);
+  tape.product(rows, weight, 1);
+}
+
+}  // namespace
+
+Var float8_linear(Tape& tape, Var input, std::uint64_t rows, std::size_t index) {
+  const Var weight = tape.parameter(index);
+  const std::uint64_t columns = weight.count / (input.count / rows);
+  Node* node = tape.record(float8_backward, {&input, &weight});
+  Narrowed narrow_input = narrowed(tape, input.count, input.width);
+  Narrowed narrow_weight = narrowed(tape, weight.count, weight.width);
+  Var out = tape.make(rows * columns, input.width);
+  tape.use_cublas(true);
+  tape.product(rows, weight.count, 1);
+  if (node != nullptr) {
+    node->sizes = {input.count, weight.count, out.count, input.width, rows};
+  }
+  tape.save(node, 0, narrow_input.values);
+  tape.save(node, 1, narrow_input.scale);
+  tape.save(node, 2, narrow_weight.values);
+  tape.save(node, 3, narrow_weight.scale);
+  tape.attach(node, &out);
+  input.drop();
+  return out;
+}
+
+}  // namespace allocmark

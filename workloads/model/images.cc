@@ -1,0 +1,166 @@
+#include "workloads/model/images.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "base/divided_up.h"
+#include "workloads/model/functions.h"
+
+namespace allocmark {
+namespace {
+
+// The sum over all images' pixels of each channel. PyTorch's reduction (Reduce.cuh): the pixels of
+// a channel are neighbours.
+Tensor summed_pixels(Tape& tape, std::uint64_t pixels, std::uint64_t channels,
+                     std::uint64_t size_bytes) {
+  Tensor sum = tape.gradient(size_bytes);
+  const std::uint64_t height = std::min<std::uint64_t>(std::bit_floor(channels), 16);
+  const std::uint64_t width = 512 / height;
+  const std::uint64_t per_thread = divided_up(pixels, width * height);
+  const std::uint64_t target = 132 * 4;
+  if (per_thread < 256 || channels > target) return sum;
+  const std::uint64_t blocks =
+      std::max(std::min(divided_up(target, channels), divided_up(per_thread, 16)),
+               divided_up(per_thread, 256));
+  if (blocks > 1) {
+    const Tensor buffer = tape.allocate(4 * channels * blocks, TensorKind::Workspace);
+    const Tensor counters = tape.allocate(4 * channels, TensorKind::Workspace);
+  }
+  return sum;
+}
+
+void take(Tape& tape, std::uint64_t size_bytes) {
+  if (size_bytes > 0) static_cast<void>(tape.allocate(size_bytes, TensorKind::Workspace));
+}
+
+// sizes: bytes of the input, of the weight, of the result, of the workspace, pixels, channels.
+void convolve_backward(Tape& tape, Node& node, Backprop& b) {
+  {
+    Tensor contiguous;
+    if (b.gradient.layout != GradLayout::Tokens) contiguous = tape.gradient(node.sizes[2]);
+    if (node.edges[0] != kNoEdge) {
+      b.out[0].tensor = tape.gradient(node.sizes[0]);
+      take(tape, node.sizes[3]);
+    }
+    b.out[1].tensor = tape.gradient(node.sizes[1]);
+    take(tape, node.sizes[3]);
+  }
+  b.out[2].tensor =
+      summed_pixels(tape, node.sizes[4], node.sizes[5], node.sizes[2] / node.sizes[4]);
+}
+
+// cuDNN's kernels want channels last: it copies images, weights and results. Three colours in four
+// bytes run without. Known from convolutions into patches; for others a guess.
+std::uint64_t workspace_bytes(const Var& input, const Var& weight, const Var& out,
+                              std::uint64_t channels, std::uint64_t pixels) {
+  if (channels < 4 && input.width == 4) return 0;
+  const std::uint64_t padded = std::max(channels * input.width, std::uint64_t{16});
+  return pixels * padded + weight.size_bytes() + out.size_bytes() + 16;
+}
+
+// sizes: elements of the input, bytes of an element, of the weight, images x channels, x groups.
+void group_norm_backward(Tape& tape, Node& node, Backprop& b) {
+  Tensor contiguous;
+  if (b.gradient.layout != GradLayout::Tokens) {
+    contiguous = tape.gradient(node.sizes[0] * node.sizes[1]);
+  }
+  b.out[0].tensor = tape.gradient(node.sizes[0] * node.sizes[1]);
+  b.out[1].tensor = tape.gradient(node.sizes[2]);
+  b.out[2].tensor = tape.gradient(node.sizes[2]);
+  const auto sums = [&](std::size_t of) {
+    return tape.allocate(node.sizes[of] * 4, TensorKind::Workspace);
+  };
+  const Tensor scales = sums(3);
+  const Tensor shifts = sums(3);
+  const Tensor second = sums(4);
+  const Tensor third = sums(4);
+  const Tensor first = sums(3);
+}
+
+void one_gradient(Tape& tape, Node& node, Backprop& b) {
+  b.out[0].tensor = tape.gradient(node.sizes[0]);
+}
+
+void join_backward(Tape&, Node&, Backprop& b) {
+  for (const std::size_t i : {std::size_t{0}, std::size_t{1}}) {
+    b.out[i] = b.gradient;
+    b.out[i].is_view = true;
+    b.out[i].layout = GradLayout::Slice;
+  }
+}
+
+}  // namespace
+
+Var convolve(Tape& tape, Var input, const ImageShape& shape, const Convolution& what) {
+  const Var bias = tape.cast_parameter(what.weight + 1);
+  const Var weight = tape.cast_parameter(what.weight);
+  Var original = input;
+  if (tape.autocast()) input = cast(tape, std::move(input), tape.narrow_bytes());
+  const std::uint64_t pixels = shape.pixels() / (what.step * what.step);
+  Node* node = tape.record(convolve_backward, {&input, &weight, &bias});
+  tape.save(node, 0, input.tensor);
+  tape.save(node, 1, weight.tensor);
+  Var out = tape.make(pixels * what.channels, input.width);
+  const std::uint64_t workspace =
+      workspace_bytes(input, weight, out, shape.channels, shape.pixels());
+  take(tape, workspace);
+  if (node != nullptr) {
+    node->sizes = {input.size_bytes(), weight.size_bytes(), out.size_bytes(), workspace, pixels,
+                   what.channels};
+  }
+  tape.attach(node, &out);
+  return out;
+}
+
+Var group_norm(Tape& tape, Var input, const ImageShape& shape, std::uint64_t group_count,
+               std::size_t weight) {
+  Var original = input;
+  if (tape.autocast()) input = cast(tape, std::move(input), 4);
+  const Var scale = tape.parameter(weight);
+  const Var shift = tape.parameter(weight + 1);
+  Node* node = tape.record(group_norm_backward, {&input, &scale, &shift});
+  if (node != nullptr) {
+    node->sizes = {input.count, input.width, scale.size_bytes(), shape.batch * shape.channels,
+                   shape.batch * group_count};
+  }
+  tape.save(node, 0, input.tensor);
+  Var out = tape.make(input.count, input.width);
+  for (const std::size_t slot : {std::size_t{1}, std::size_t{2}}) {
+    tape.save(node, slot, tape.make(shape.batch * group_count, input.width).tensor);
+  }
+  {
+    const Var factors = tape.make(shape.batch * shape.channels, 4);
+    const Var offsets = tape.make(shape.batch * shape.channels, 4);
+  }
+  tape.attach(node, &out);
+  return out;
+}
+
+Var join_channels(Tape& tape, Var left, Var right) {
+  Node* node = tape.record(join_backward, {&left, &right});
+  Var out = tape.make(left.count + right.count, left.width);
+  tape.attach(node, &out);
+  return out;
+}
+
+Var grow_twice(Tape& tape, Var input) {
+  Node* node = tape.record(one_gradient, {&input});
+  if (node != nullptr) node->sizes[0] = input.size_bytes();
+  Var out = tape.make(input.count * 4, input.width);
+  tape.attach(node, &out);
+  return out;
+}
+
+Var pixels_first(Tape& tape, Var input) {
+  Node* node = tape.record(
+      [](Tape&, Node&, Backprop& b) {
+        b.out[0] = b.gradient;
+        b.out[0].layout = GradLayout::Transposed;
+      },
+      {&input});
+  tape.attach(node, &input);
+  return input;
+}
+
+}  // namespace allocmark

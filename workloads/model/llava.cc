@@ -1,0 +1,170 @@
+// LLaVA as transformers writes it: a ViT sees images, a projector widens its patches, and a Llama
+// reads them in the places that its text keeps for them.
+#include <utility>
+#include <vector>
+
+#include "base/divided_up.h"
+#include "workloads/model/transformer.h"
+
+namespace allocmark {
+namespace {
+
+constexpr std::uint64_t kIndexBytes = 8;
+
+// The class token's rows are cut off; their gradient is zero.
+void without_token_backward(Tape& tape, Node& node, Backprop& b) {
+  b.out[0].tensor = tape.gradient(node.sizes[0]);
+}
+
+// Each image's rows are views: their gradients are stacked.
+void apart_backward(Tape& tape, Node& node, Backprop& b) {
+  b.out[0].tensor = tape.gradient(node.sizes[0]);
+}
+
+// Rows of images that were joined are views of the gradient.
+void joined_backward(Tape&, Node&, Backprop& b) {
+  b.out[0] = b.gradient;
+  b.out[0].is_view = true;
+}
+
+// CUB's decoupled look-back: 16 bytes per tile. The tile's size is a guess.
+void take_scan_scratch(Tape& tape, std::uint64_t count) {
+  const std::uint64_t states_bytes = (32 + divided_up(count, 4608)) * 16;
+  static_cast<void>(
+      tape.allocate(divided_up(states_bytes, 256) * 256 + 511, TensorKind::Workspace));
+}
+
+// The words' gradient without the images' places, then what stood in these: their places are looked
+// for, three numbers for each element. sizes: bytes of the words, of the rows; elements of each.
+void scatter_backward(Tape& tape, Node& node, Backprop& b) {
+  const std::uint64_t word_count = node.sizes[2];
+  b.out[0].tensor = tape.gradient(node.sizes[0]);
+  if (node.edges[1] == kNoEdge) return;
+  const auto scratch = [&](std::uint64_t size_bytes) {
+    return tape.allocate(size_bytes, TensorKind::Workspace);
+  };
+  Tensor places;
+  {
+    const Tensor mask = scratch(word_count);
+    const Tensor found = scratch(4);
+    static_cast<void>(scratch(1));
+    places = scratch(node.sizes[3] * 3 * kIndexBytes);
+    take_scan_scratch(tape, word_count);
+  }
+  b.out[1].tensor = tape.gradient(node.sizes[1]);
+}
+
+}  // namespace
+
+void Transformer::make_tower() {
+  TransformerSetup seen = setup_;
+  seen.model = setup_.vision;
+  seen.model.vocabulary = setup_.vision.hidden;  // its pooler, in the place of a head
+  seen.vision = {};
+  seen.frozen = setup_.vision_frozen;
+  seen.float8 = false;
+  tower_ = std::make_unique<Transformer>(seen, &tape_);
+}
+
+void Transformer::make_tower_parameters() {
+  tower_->make_parameters();
+  projector_ = add_weight_and_bias(setup_.vision.hidden, setup_.model.hidden);
+  static_cast<void>(add_weight_and_bias(setup_.model.hidden, setup_.model.hidden));
+}
+
+// Nothing that a loss depends on comes after the last but one block: its last one, the norm and the
+// pooler get no gradient.
+std::vector<std::size_t> Transformer::trained_tower_parameters() {
+  std::vector<std::size_t> order;
+  const std::size_t end = tower_->layer_parameters_.back().first;
+  if (!setup_.vision_frozen) {
+    order = {tower_->class_token_, tower_->position_table_};
+    for (std::size_t i = tower_->patch_weight_; i < end; ++i) {
+      if (i != tower_->class_token_ && i != tower_->position_table_) order.push_back(i);
+    }
+  }
+  for (std::size_t i = 0; i < 4; ++i) order.push_back(projector_ + i);
+  return order;
+}
+
+// The states after the last but one block, without the class token. All states are kept until they
+// are projected.
+Var Transformer::image_states() {
+  Transformer& tower = *tower_;
+  const std::uint64_t blocks = setup_.vision.layer_count;
+  std::vector<Tensor> kept;
+  Var hidden = tower.embed(conditions_.images);
+  kept.push_back(hidden.tensor);
+  Var chosen = hidden;
+  std::size_t first_unused = 0;
+  for (std::uint64_t i = 0; i < blocks; ++i) {
+    if (i + 1 == blocks) {
+      chosen = hidden;
+      first_unused = tape_.node_count();
+    }
+    Var output = tower.layer(i, hidden);
+    hidden = std::move(output);
+    kept.push_back(hidden.tensor);
+  }
+  Var last = tower.finish(std::move(hidden));
+  Var pooled = activation_of_result(tape_, tower.vit_logits(last));
+  const std::size_t end_unused = tape_.node_count();
+  Node* cut = tape_.record(without_token_backward, {&chosen});
+  if (cut != nullptr) cut->sizes[0] = chosen.size_bytes();
+  tape_.attach(cut, &chosen);
+  chosen.count = setup_.batch * setup_.vision.patch_count() * setup_.vision.hidden;
+  Var projected = project(std::move(chosen));
+  kept.clear();
+  last.drop();
+  pooled.drop();
+  tape_.forget_nodes(first_unused, end_unused);
+  return projected;
+}
+
+// Rows that are not contiguous are copied, by autocast's cast too; without it the first product's
+// bias is added in place.
+Var Transformer::project(Var states) {
+  const std::uint64_t rows = setup_.batch * setup_.vision.patch_count();
+  const LinearWeights first{.weight = projector_, .bias = projector_ + 1};
+  Var inner = setup_.autocast ? linear(tape_, std::move(states), rows, first)
+                              : linear_of_copy(tape_, std::move(states), rows, first);
+  inner = activation_of_input(tape_, std::move(inner));
+  return linear(tape_, std::move(inner), rows, {.weight = projector_ + 2, .bias = projector_ + 3});
+}
+
+Var Transformer::with_images(Var words) {
+  const std::uint64_t tokens = setup_.token_count();
+  Var apart = image_states();
+  Node* split = tape_.record(apart_backward, {&apart});
+  if (split != nullptr) split->sizes[0] = apart.size_bytes();
+  tape_.attach(split, &apart);
+  Node* joined = tape_.record(joined_backward, {&apart});
+  image_rows_ = tape_.make(apart.count, apart.width);
+  tape_.attach(joined, &image_rows_);
+  apart.drop();
+  image_rows_ = cast(tape_, std::move(image_rows_), words.width);
+  image_mask_ = tape_.allocate(tokens, TensorKind::Activation);
+  {
+    const Var sum = tape_.make(1, kIndexBytes);
+    { const Var numbers = tape_.make(tokens, kIndexBytes); }
+    const Var elements = tape_.make(1, kIndexBytes);
+    const Var equal = tape_.make(1, 1);
+    { const Var all = tape_.make(1, 1); }
+  }
+  Node* node = tape_.record(scatter_backward, {&words, &image_rows_});
+  if (node != nullptr) {
+    node->sizes = {words.size_bytes(), image_rows_.size_bytes(), words.count, image_rows_.count};
+  }
+  tape_.save(node, 0, image_mask_);
+  Var out = tape_.make(words.count, words.width);
+  {
+    const Var places = tape_.make(words.count, kIndexBytes);
+    const Var mask = tape_.make(words.count, 1);
+    take_scan_scratch(tape_, words.count);
+  }
+  tape_.attach(node, &out);
+  words.drop();
+  return out;
+}
+
+}  // namespace allocmark

@@ -1,0 +1,40 @@
+// PyTorch's reductions of a whole tensor (functions.h).
+#include <algorithm>
+#include <utility>
+
+#include "base/divided_up.h"
+#include "workloads/model/functions.h"
+
+namespace allocmark {
+
+Var mean_squared_error(Tape& tape, Var predicted, const Tensor& wanted) {
+  if (tape.autocast()) predicted = cast(tape, std::move(predicted), 4);
+  Node* node =
+      tape.record([](Tape& t, Node& n, Backprop& b) { b.out[0].tensor = t.gradient(n.sizes[0]); },
+                  {&predicted});
+  if (node != nullptr) node->sizes[0] = predicted.size_bytes();
+  tape.save(node, 0, predicted.tensor);
+  tape.save(node, 1, wanted);
+  // The loss is made as large as what it is the mean of.
+  Var loss = tape.make(predicted.count, predicted.width);
+  {
+    const Var squares = tape.make(predicted.count, predicted.width);
+    take_reduction_scratch(tape, predicted.count, 4);
+  }
+  loss.count = 1;
+  tape.attach(node, &loss);
+  return loss;
+}
+
+// 512 threads read 16 elements each before blocks share the work; those meet in a buffer, guarded
+// by a counter (ATen/native/cuda/Reduce.cuh).
+void take_reduction_scratch(Tape& tape, std::uint64_t count, std::uint64_t width) {
+  const std::uint64_t per_thread = divided_up(count, 512);
+  if (per_thread < 256) return;
+  const std::uint64_t blocks = std::max(
+      std::min<std::uint64_t>(132 * 4, divided_up(per_thread, 16)), divided_up(per_thread, 256));
+  const Tensor buffer = tape.allocate(blocks * width, TensorKind::Workspace);
+  const Tensor counter = tape.allocate(4, TensorKind::Workspace);
+}
+
+}  // namespace allocmark

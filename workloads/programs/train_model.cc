@@ -1,0 +1,63 @@
+// See train_model.h.
+#include "workloads/programs/train_model.h"
+
+#include <algorithm>
+#include <string>
+
+#include "workloads/model/float8.h"
+#include "workloads/programs/model_options.h"
+
+namespace allocmark {
+
+// Hand-written linear layers over torch._scaled_mm, without biases.
+void read_products(Parameters& parameters, TrainConfig* config) {
+  TransformerSetup& setup = config->setup;
+  const ModelShape& model = setup.model;
+  if (model.family != ModelFamily::Llama || config->is_megatron()) return;
+  setup.float8 = parameters.choice("products", {"own", "fp8"}) == 1;
+  if (!setup.float8) return;
+  const auto refuse = [&](const char* wanted) {
+    parameters.refuse_text("products", wanted, "fp8");
+  };
+  if (model.qkv_bias) refuse("own for models whose products have biases");
+  if (setup.autocast || setup.wide_bytes != 2) refuse("own where precision is not bf16");
+  if (config->lora.rank > 0) refuse("own where lora is given");
+  if (setup.parallel.tensor * setup.parallel.pipeline > 1) refuse("own where tp or pp is above 1");
+  if (config->keeps_products) refuse("own where checkpoint=keep_products");
+  const auto fits = [](std::uint64_t count) { return count % kFloat8Tile == 0; };
+  bool all_fit = !config->draws_lengths && fits(model.hidden) && fits(model.ffn) &&
+                 fits(model.kv_width()) && fits(model.attention_width());
+  for (const std::uint64_t length : config->sequences) {
+    all_fit = all_fit && fits(length * setup.batch);
+  }
+  if (!all_fit) refuse("own, or batch x seq and the model's widths in multiples of 16");
+}
+
+// LLaVA: a ViT whose patches stand in the text, one image for each sequence.
+void read_vision(Parameters& parameters, TrainConfig* config) {
+  TransformerSetup& setup = config->setup;
+  if (setup.model.family != ModelFamily::Llama || config->is_megatron()) return;
+  const std::vector<std::string> names = {"none", "vit-base", "vit-large", "vit-huge"};
+  const std::string name = names[parameters.choice("vision", names)];
+  if (name == "none") return;
+  for (const ModelShape& shape : model_shapes()) {
+    if (shape.name == name) setup.vision = shape;
+  }
+  setup.vision_frozen = read_switch(parameters, "vision_frozen", true);
+  const auto refuse = [&](const char* wanted) { parameters.refuse_text("vision", wanted, name); };
+  if (setup.parallel.tensor * setup.parallel.pipeline * setup.parallel.data > 1) {
+    refuse("none where tp, pp or dp is above 1");
+  }
+  if (config->checkpointed || setup.recomputes_attention) refuse("none where checkpoint is given");
+  if (config->lora.rank > 0) refuse("none where lora is given");
+  const std::uint64_t shortest =
+      *std::min_element(config->sequences.begin(), config->sequences.end());
+  if (config->draws_lengths || shortest <= setup.vision.patch_count()) {
+    parameters.refuse_value(
+        "seq",
+        "given lengths above the image's patches = " + std::to_string(setup.vision.patch_count()),
+        shortest);
+  }
+}
+
+}  // namespace allocmark

@@ -1,0 +1,13 @@
+// Keys of generator train that change what a Llama is made of: products in float8, a ViT that sees
+// images.
+#pragma once
+
+#include "workloads/programs/train_options.h"
+
+namespace allocmark {
+
+// After precision, parallel ranks, checkpoints and adapters, which these keys may contradict.
+void read_products(Parameters& parameters, TrainConfig* config);
+void read_vision(Parameters& parameters, TrainConfig* config);
+
+}  // namespace allocmark

@@ -1,0 +1,175 @@
+// Generator unet: training steps of a denoising UNet as eager PyTorch allocates them. Noise is
+// predicted from noisy images and times.
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "workloads/model/functions.h"
+#include "workloads/model/optimizer.h"
+#include "workloads/model/unet.h"
+#include "workloads/programs/model_options.h"
+#include "workloads/trace/generated_source.h"
+#include "workloads/trace/generator_entry.h"
+
+namespace allocmark {
+namespace {
+
+constexpr std::uint64_t kChannelStep = 64;  // channels of a head; groups of a norm divide it
+
+struct UnetConfig {
+  UnetSetup setup;
+  std::uint64_t step_count = 4;
+  OptimizerKind optimizer = OptimizerKind::AdamW;
+  bool kernels = false;
+};
+
+class UnetTraining {
+ public:
+  using Config = UnetConfig;
+  UnetTraining(const UnetConfig& config, std::uint64_t /*seed*/, EventBatch* batch)
+      : config_(config),
+        batch_(batch),
+        pool_(std::make_unique<TensorPool>(batch)),
+        tape_(
+            std::make_unique<Tape>(pool_.get(), config.setup.narrow_bytes, config.setup.autocast)),
+        model_(config.setup, tape_.get()),
+        optimizer_(config.optimizer, pool_.get()) {
+    tape_->set_kernels(config.kernels);
+  }
+
+  // One forward, some nodes of the backward, or the optimizer's step per call.
+  bool advance() {
+    switch (phase_) {
+      case Phase::Start:
+        batch_->mark("begin");
+        model_.make_parameters();
+        phase_ = Phase::Forward;
+        return true;
+      case Phase::Forward:
+        forward();
+        return true;
+      case Phase::Backward:
+        if (!tape_->backward(64, nullptr)) phase_ = Phase::Optimize;
+        return true;
+      case Phase::Optimize:
+        optimize();
+        return true;
+      case Phase::End:
+        end();
+        return false;
+    }
+    return false;
+  }
+
+ private:
+  enum class Phase { Start, Forward, Backward, Optimize, End };
+
+  // Each batch and what is predicted of it replace those of the last step one by one.
+  void forward() {
+    batch_->mark("step", step_);
+    const UnetSetup& setup = config_.setup;
+    const auto activation = [&](std::uint64_t size_bytes) {
+      return tape_->allocate(size_bytes, TensorKind::Activation);
+    };
+    const std::uint64_t image_bytes = setup.batch * setup.colours * setup.side * setup.side * 4;
+    images_ = activation(image_bytes);
+    noise_ = activation(image_bytes);
+    times_ = activation(setup.batch * 8);
+    Var predicted = model_.forward(images_);
+    predicted_ = predicted.tensor;
+    Var loss = mean_squared_error(*tape_, std::move(predicted), noise_);
+    tape_->end_autocast();
+    loss_ = std::move(loss.tensor);
+    tape_->begin_backward(loss, tape_->gradient(loss.width));
+    phase_ = Phase::Backward;
+  }
+
+  void optimize() {
+    tape_->end_backward();
+    std::vector<OptimizedTensor> tensors;
+    for (const Parameter& parameter : tape_->parameters()) {
+      tensors.push_back({.count = parameter.count, .width = parameter.width});
+    }
+    optimizer_.step(tensors);
+    for (Parameter& parameter : tape_->parameters()) parameter.gradient.reset();
+    phase_ = ++step_ == config_.step_count ? Phase::End : Phase::Forward;
+  }
+
+  void end() {
+    optimizer_.clear();
+    for (Tensor* held : {&images_, &noise_, &times_, &predicted_, &loss_}) held->reset();
+    tape_.reset();
+    batch_->mark("end");
+  }
+
+  UnetConfig config_;
+  EventBatch* batch_;
+  std::unique_ptr<TensorPool> pool_;
+  std::unique_ptr<Tape> tape_;
+  Unet model_;
+  Optimizer optimizer_;
+  Tensor images_, noise_, times_, predicted_, loss_;
+  Phase phase_ = Phase::Start;
+  std::uint64_t step_ = 0;
+};
+
+void read_resolutions(Parameters& parameters, UnetSetup* setup) {
+  const std::vector<std::uint64_t> channels =
+      parameters.numbers("channels", {.preset = 0, .lowest = kChannelStep, .highest = 8192});
+  if (channels.front() > 0) setup->channels = channels;
+  for (const std::uint64_t count : setup->channels) {
+    if (count % kChannelStep == 0) continue;
+    parameters.refuse_value("channels", "multiples of " + std::to_string(kChannelStep), count);
+  }
+  // Without the key the resolution in the middle attends.
+  setup->attends.assign(setup->channels.size(), 0);
+  setup->attends[setup->channels.size() / 2] = 1;
+  const std::vector<std::uint64_t> attends =
+      parameters.numbers("attention", {.preset = UINT64_MAX, .lowest = 0, .highest = 1});
+  if (attends.front() != UINT64_MAX) {
+    if (attends.size() != setup->channels.size()) {
+      parameters.refuse_value(
+          "attention", "0 or 1 for each of " + std::to_string(setup->channels.size()) + " channels",
+          attends.size());
+    }
+    setup->attends = attends;
+  }
+  setup->side = parameters.number("image", {.preset = 64, .lowest = 1, .highest = 4096});
+  const std::uint64_t divisor = std::uint64_t{1} << (setup->channels.size() - 1);
+  if (setup->channels.size() > 8 || setup->side % divisor != 0) {
+    parameters.refuse_value("image",
+                            "a multiple of " + std::to_string(divisor) +
+                                ", which is halved for each of at most 8 channels but the last",
+                            setup->side);
+  }
+}
+
+std::unique_ptr<EventSource> make_unet(Parameters& parameters, std::uint64_t seed) {
+  parameters.refuse_variant();
+  UnetConfig config;
+  UnetSetup& setup = config.setup;
+  read_resolutions(parameters, &setup);
+  setup.block_count = parameters.number("blocks", {.preset = 2, .lowest = 1, .highest = 16});
+  setup.batch = parameters.number("batch", {.preset = 16, .lowest = 1, .highest = 4096});
+  config.step_count = parameters.number("steps", {.preset = 4, .lowest = 1, .highest = 1'000'000});
+  setup.autocast = parameters.choice("precision", {"bf16_autocast", "fp32"}) == 0;
+  setup.narrow_bytes = setup.autocast ? 2 : 4;
+  config.optimizer =
+      static_cast<OptimizerKind>(parameters.choice("optimizer", {"adamw", "adamw_fused", "sgd"}));
+  config.kernels = read_switch(parameters, "kernels", false);
+  return make_generated<UnetTraining>(parameters, {.name = "unet", .seed = seed}, config);
+}
+
+}  // namespace
+
+extern const GeneratorEntry kUnetGenerator;
+constinit const GeneratorEntry kUnetGenerator{
+    "unet", "unet:channels=128/256/256,attention=0/1/0,image=64,batch=16,steps=4",
+    "training steps of a denoising UNet: convolutions, GroupNorm, and a way down that joins the "
+    "way "
+    "up",
+    make_unet};
+
+}  // namespace allocmark
