@@ -159,7 +159,7 @@ std::size_t Parameters::variant_index(std::string_view what, const std::vector<s
        .where = fmt::format("workload '{}'", text_),
        .wanted = fmt::format("{}:{}", name_, known.front()) + " or another of: " + joined(known),
        .got = "",
-       .next = variant_.empty() ? "" : suggest(variant_, known)});
+       .next = variant_.empty() ? "" : meant(variant_, known)});
 }
 
 void Parameters::refuse_variant() const {
