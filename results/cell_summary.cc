@@ -22,6 +22,13 @@ double calls_ns_total(const PassSummary& pass) {
   return total_ns;
 }
 
+CellOutline outline_of(const CellResult& cell) {
+  return {.key = cell.key,
+          .status = cell.status,
+          .is_part = cell.passes_to_come > 0,
+          .decisions = decisions_of(cell)};
+}
+
 void summarize(CellResult* cell) {
   for (PassSummary& pass : cell->passes) {
     pass.calls_ns_total = calls_ns_total(pass);

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <iterator>
 #include <optional>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -125,11 +127,20 @@ std::string contents_difference(const CellResult& cell) {
          "does not";
 }
 
+Decisions decisions_of(const CellResult& cell) {
+  return {.changed_by_looking = !contents_difference(cell).empty(),
+          .differing = !is_deterministic(cell)};
+}
+
 std::string decisions_sentence(std::span<const CellResult> cells) {
-  const auto changed = std::ranges::count_if(
-      cells, [](const CellResult& cell) { return !contents_difference(cell).empty(); });
-  const auto differing =
-      std::ranges::count_if(cells, [](const CellResult& cell) { return !is_deterministic(cell); });
+  std::vector<Decisions> decisions;
+  std::ranges::transform(cells, std::back_inserter(decisions), decisions_of);
+  return decisions_sentence(decisions);
+}
+
+std::string decisions_sentence(std::span<const Decisions> cells) {
+  const auto changed = std::ranges::count_if(cells, &Decisions::changed_by_looking);
+  const auto differing = std::ranges::count_if(cells, &Decisions::differing);
   std::string text;
   if (changed > 0) {
     text = fmt::format(
@@ -146,9 +157,11 @@ std::string decisions_sentence(std::span<const CellResult> cells) {
   return text;
 }
 
-bool is_measured(const CellResult& cell) {
-  return cell.status == CellStatus::Ok || cell.status == CellStatus::OomStopped;
+bool is_measured_status(CellStatus status) {
+  return status == CellStatus::Ok || status == CellStatus::OomStopped;
 }
+
+bool is_measured(const CellResult& cell) { return is_measured_status(cell.status); }
 
 std::span<const FragmentationDefinition> fragmentation_definitions() { return kDefinitions; }
 

@@ -15,6 +15,7 @@
 namespace allocmark {
 
 // Whether the cell's numbers are measurements: status ok or oom_stopped.
+[[nodiscard]] bool is_measured_status(CellStatus status);
 [[nodiscard]] bool is_measured(const CellResult& cell);
 
 // Whether every timed pass decided as the checked pass did.
@@ -28,8 +29,16 @@ namespace allocmark {
 // where it did the same or there was none.
 [[nodiscard]] std::string contents_difference(const CellResult& cell);
 
+// What of a cell's passes did not decide as its checked pass did.
+struct Decisions {
+  bool changed_by_looking = false;  // contents_difference
+  bool differing = false;           // not is_deterministic
+};
+[[nodiscard]] Decisions decisions_of(const CellResult& cell);
+
 // How many of the cells do not decide alike in all their passes, for the notes below tables; empty
 // where all do.
+[[nodiscard]] std::string decisions_sentence(std::span<const Decisions> cells);
 [[nodiscard]] std::string decisions_sentence(std::span<const CellResult> cells);
 
 // Failed requests over the trace's requests, 0..1; nothing where the cell made none, did not

@@ -34,29 +34,43 @@ namespace {
 
 constexpr std::size_t kChunkBytes = kMiB;
 
+bool is_part(const CellResult& cell) { return cell.passes_to_come > 0; }
+bool is_part(const CellOutline& cell) { return cell.is_part; }
+
 // Adds cells so that the last one of a key counts.
 class CellSet {
  public:
-  explicit CellSet(RunFile& run) : run_(run) {}
+  CellSet(RunFile& run, CellDetail detail) : run_(run), detail_(detail) {}
 
   void add(CellResult cell, const LinePlace& line) {
+    if (detail_ == CellDetail::Outline) {
+      add_to(run_.outlines, outline_of(cell), line);
+    } else {
+      if (detail_ == CellDetail::Summary) summarize(&cell);
+      add_to(run_.cells, std::move(cell), line);
+    }
+  }
+
+ private:
+  template <typename Cell>
+  void add_to(std::vector<Cell>& cells, Cell cell, const LinePlace& line) {
     // By name: a scenario that was edited before the run went on has its last results.
-    const auto [place, is_new] = index_by_id_.try_emplace(cell.key.id_by_name(), run_.cells.size());
+    const auto [place, is_new] = index_by_id_.try_emplace(cell.key.id_by_name(), cells.size());
     if (is_new) {
-      run_.cells.push_back(std::move(cell));
+      cells.push_back(std::move(cell));
       run_.places.push_back(line);
     } else {
-      if (run_.cells[place->second].passes_to_come > 0) {
+      if (is_part(cells[place->second])) {
         run_.replaced_parts.push_back(run_.places[place->second]);
       }
-      run_.cells[place->second] = std::move(cell);
+      cells[place->second] = std::move(cell);
       run_.places[place->second] = line;
       ++run_.replaced_line_count;
     }
   }
 
- private:
   RunFile& run_;
+  CellDetail detail_;
   std::unordered_map<std::string, std::size_t> index_by_id_;
 };
 
@@ -64,7 +78,7 @@ class CellSet {
 class RunParser {
  public:
   RunParser(std::string path, CellDetail detail, WholeCellWatcher watcher = {})
-      : path_(std::move(path)), detail_(detail), watcher_(std::move(watcher)), cells_(run_) {}
+      : path_(std::move(path)), watcher_(std::move(watcher)), cells_(run_, detail) {}
 
   // A line without its newline; `ended` says whether it had one. False where it was cut short.
   bool add(std::string_view line, bool ended) {
@@ -80,7 +94,6 @@ class RunParser {
     } else {
       CellResult cell = cell_result_from_json(line, where);
       if (watcher_) watcher_(cell);
-      if (detail_ == CellDetail::Summary) summarize(&cell);
       cells_.add(
           std::move(cell),
           {.begin_bytes = run_.whole_bytes, .size_bytes = line.size(), .number = line_number_});
@@ -101,7 +114,6 @@ class RunParser {
 
  private:
   std::string path_;
-  CellDetail detail_;
   WholeCellWatcher watcher_;
   RunFile run_;
   CellSet cells_;

@@ -14,6 +14,7 @@
 
 #include "base/output_file.h"
 #include "base/stored_text.h"
+#include "results/cell_summary.h"
 #include "results/schema.h"
 
 namespace allocmark {
@@ -31,6 +32,7 @@ struct RunFile {
   Environment environment;
   std::vector<CellResult>
       cells;  // one per key: the last line of each, in the order of first appearance
+  std::vector<CellOutline> outlines;      // of CellDetail::Outline, instead of the cells
   std::vector<LinePlace> places;          // of these cells' lines, in the same order
   std::uint64_t replaced_line_count = 0;  // lines of cells that a later line replaced
   std::vector<LinePlace> replaced_parts;  // those of them that were a cell's result so far
@@ -44,9 +46,9 @@ struct RunFile {
 // with file and line where it is empty, does not begin with an environment, or has a corrupt line.
 // Only a last line without its newline that is no whole JSON object is taken as torn, which is what
 // a killed run leaves.
-// With CellDetail::Summary cells are kept as summaries (results/cell_summary.h), a tenth as large:
-// cell_source.h reads them whole, one at a time.
-enum class CellDetail : std::uint8_t { Whole, Summary };
+// With CellDetail::Summary cells are kept as summaries (results/cell_summary.h), a tenth as large,
+// and with Outline only what names them: cell_source.h reads them whole, one at a time.
+enum class CellDetail : std::uint8_t { Whole, Summary, Outline };
 // Sees each line's cell whole, those that a later line replaces as well.
 using WholeCellWatcher = std::function<void(const CellResult&)>;
 [[nodiscard]] RunFile read_run_file(const std::string& path, CellDetail detail = CellDetail::Whole,

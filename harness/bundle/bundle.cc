@@ -19,6 +19,7 @@
 #include "harness/run/run_folder.h"
 #include "results/compare/compare.h"
 #include "results/compare/compare_writers.h"
+#include "results/compare/side_cells.h"
 #include "results/derived.h"
 
 namespace allocmark {
@@ -97,12 +98,13 @@ void add_timelines(const std::string& run, const std::vector<CellResult>& cells,
 
 RunSide read_side(const BundleFiles& files, const std::string& label, const std::string& prefix) {
   RunSide side{.label = label};
-  side.file = bundled_run(files, prefix, CellDetail::Summary);
+  side.file = bundled_run(files, prefix, CellDetail::Outline);
   const std::string name = prefix + "results.jsonl";
-  side.whole = cells_of_text(files.at(name), name, side.file.places);
+  side.whole = cells_of_text(files.at(name), name, std::move(side.file.places));
   const auto plan = files.find(prefix + "plan.json");
   if (plan != files.end()) {
     side.planned = manifest_from_json(plan->second.whole(), plan->first).cells;
+    forget_measured(&side);
   }
   return side;
 }

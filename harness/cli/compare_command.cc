@@ -167,8 +167,8 @@ ExitCode run_compare(const CompareCommand& command) {
     calibration = calibration_from_json(read_file(command.calibration, kCalibrationInput),
                                         command.calibration);
   }
-  const RunSide base = read_side("BASE", command.runs[0], CellDetail::Summary);
-  const RunSide now = read_side("NEW", command.runs[1], CellDetail::Summary);
+  const RunSide base = read_side("BASE", command.runs[0]);
+  const RunSide now = read_side("NEW", command.runs[1]);
   Comparison comparison = compare_runs(base, now, policy, calibration, numbers_kept(command));
   if (command.confirm) confirm(command, policy, comparison);
   return show(command, comparison);

@@ -28,11 +28,9 @@ namespace fs = std::filesystem;
 ReportedComparison held_against(const std::string& path, const std::string& folder,
                                 const ComparePolicy& policy,
                                 const std::optional<Calibration>& calibration) {
-  const RunSide base = read_side("BASE", path);
-  const RunSide now = read_side("NEW", folder);
-  return {.path = path,
-          .base_cells = base.file.cells,
-          .comparison = compare_runs(base, now, policy, calibration)};
+  ReportedComparison held{.path = path, .base = read_side("BASE", path)};
+  held.comparison = compare_runs(held.base, read_side("NEW", folder), policy, calibration);
+  return held;
 }
 
 // The baseline is the folder of an A/B run and the report is of its second side: the verdicts are
@@ -50,7 +48,7 @@ ReportedComparison turns_of(const std::string& path, const std::string& folder,
                       .next = "allocmark report " + path});
   }
   return {.path = path,
-          .base_cells = read_run_file(results_path(side_folder(path, run.plan, 0))).cells,
+          .base = read_side("BASE", results_path(side_folder(path, run.plan, 0))),
           .comparison = compare_interleaved(run, policy)};
 }
 

@@ -2,9 +2,11 @@
 #include "harness/cli/run_side.h"
 
 #include <filesystem>
+#include <utility>
 
 #include "harness/run/conditions.h"
 #include "harness/run/run_folder.h"
+#include "results/compare/side_cells.h"
 
 namespace allocmark {
 
@@ -14,7 +16,8 @@ RunSide read_side(const std::string& label, const std::string& path, CellDetail 
   const std::string results = is_folder ? results_path(path) : path;
   if (is_folder) side.planned = read_manifest(path).cells;
   side.file = read_run_file(results, detail);
-  side.whole = cells_of_file(results, side.file.places);
+  side.whole = cells_of_file(results, std::move(side.file.places));
+  forget_measured(&side);
   if (is_folder) add_stored_conditions(path, &side.file.environment);
   return side;
 }

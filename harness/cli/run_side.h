@@ -10,6 +10,6 @@ namespace allocmark {
 // A run's folder with its plan, or a results file alone, whose plan is then not known. Throws
 // EnvironmentError where it cannot be read.
 [[nodiscard]] RunSide read_side(const std::string& label, const std::string& path,
-                                CellDetail detail = CellDetail::Whole);
+                                CellDetail detail = CellDetail::Outline);
 
 }  // namespace allocmark

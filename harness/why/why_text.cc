@@ -30,8 +30,7 @@ bool serves(const Why& why, bool as_setting) {
 // The setting to paste: the first that serves everything, where the recorded one does not. The
 // driver's pools come last: they were only simulated.
 std::optional<std::string> advised(const Why& why) {
-  if (!why.check.last_oom || is_impossible(why) || recorded_of(why).failed_count_max() == 0)
-    return std::nullopt;
+  if (is_impossible(why) || recorded_of(why).failed_count_max() == 0) return std::nullopt;
   const WhatIf& best = why.settings.front();
   if (best.failed_count_max() == 0) return best.conf;
   return serves(why, true) ? std::optional<std::string>(kDriverPoolConf) : std::nullopt;
@@ -82,31 +81,39 @@ std::string cause(const Why& why) {
                      format_bytes(free_bytes));
 }
 
-std::string answer(const Why& why) {
+// What happened while it was recorded.
+std::string recorded_story(const Why& why) {
   if (!why.check.last_oom) {
-    return fmt::format("no request failed in this history: it reserved {} at most for {} live",
+    return fmt::format("no request failed in this history, which reserved {} at most for {} live",
                        format_bytes(why.check.reserved_bytes_peak),
                        format_bytes(why.live_bytes_peak));
   }
-  const std::string failed =
-      fmt::format("a request of {} failed", format_bytes(why.check.last_oom->size_bytes));
+  return fmt::format("a request of {} failed", format_bytes(why.check.last_oom->size_bytes)) +
+         (is_impossible(why) ? "" : ": " + cause(why));
+}
+
+std::string answer(const Why& why) {
+  const std::string story = recorded_story(why);
+  const bool failed = why.check.last_oom.has_value();
   if (is_impossible(why)) {
-    return fmt::format("{}: the job needs {} live and had {}: no setting can help, {} must go",
-                       failed, format_bytes(why.live_bytes_peak),
+    return fmt::format("{}: the job needs {} live and {} {}: no setting can help, {} must go",
+                       story, format_bytes(why.live_bytes_peak), failed ? "had" : "would have",
                        format_bytes(why.capacity_bytes_max),
                        format_bytes(why.live_bytes_peak - why.capacity_bytes_max));
   }
+  const std::uint64_t failed_count = recorded_of(why).failed_count_max();
+  if (failed_count == 0) {
+    return story + (failed ? "; with that much memory the same settings serve every request" : "");
+  }
+  const std::string now = failed
+                              ? story
+                              : fmt::format("{}; with {} the recorded settings fail {} requests",
+                                            story, format_bytes(why.capacity_bytes), failed_count);
   if (const std::optional<std::string> best = advised(why)) {
-    return fmt::format("{}: {}; {} serves every request", failed, cause(why), name_of(*best));
+    return fmt::format("{}; {} serves every request", now, name_of(*best));
   }
-  if (recorded_of(why).failed_count_max() == 0) {
-    return fmt::format("{}: {}; with that much memory the same settings serve every request",
-                       failed, cause(why));
-  }
-  const bool has_other = serves(why, false);
-  return fmt::format("{}: {}; none of {} settings serves every request{}", failed, cause(why),
-                     why.settings.size(),
-                     has_other ? ", and allocators that PyTorch does not have do" : "");
+  return fmt::format("{}; none of {} settings serves every request{}", now, why.settings.size(),
+                     serves(why, false) ? ", and allocators that PyTorch does not have do" : "");
 }
 
 void add_line(std::string& text, std::string_view name, std::uint64_t bytes,
@@ -255,7 +262,11 @@ std::string table(const Why& why) {
 
 std::string last_line(const Why& why) {
   const std::optional<std::string> best = advised(why);
-  if (!best) return "To set: nothing.\n";
+  if (!best) {
+    return is_impossible(why) || recorded_of(why).failed_count_max() > 0
+               ? "To set: nothing; no setting serves every request.\n"
+               : "To set: nothing; the recorded settings serve every request.\n";
+  }
   if (best->empty()) return "To set it: unset PYTORCH_CUDA_ALLOC_CONF\n";
   return fmt::format("To set it: export PYTORCH_CUDA_ALLOC_CONF={}\n", *best);
 }

@@ -10,6 +10,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -24,6 +25,7 @@
 #include "results/compare/compare_numbers.h"
 #include "results/compare/compare_outcome.h"
 #include "results/compare/known_cells.h"
+#include "results/compare/side_cells.h"
 #include "results/compare/stability.h"
 #include "results/compare/timed_numbers.h"
 #include "results/compare/two_runs.h"
@@ -54,27 +56,34 @@ class Comparer {
  public:
   Comparer(const RunSide& base, const RunSide& now, const ComparePolicy& policy,
            const std::optional<Calibration>& calibration, NumbersKept kept)
-      : base_(base), now_(now), policy_(policy), calibration_(calibration), kept_(kept) {}
+      : base_(base),
+        now_(now),
+        base_cells_(base),
+        now_cells_(now),
+        policy_(policy),
+        calibration_(calibration),
+        kept_(kept) {}
 
   Comparison run();
 
  private:
   void match_cells();
-  void add_absent(const RunSide& side, std::set<std::string>& reported);
+  void add_absent(const RunSide& side, const SideCells& cells, std::set<std::string>& reported);
   void leave_out_same(CellComparison& cell) const;
-  void match(const CellKey& key, const CellResult* base, const CellResult* now);
+  void match(std::size_t base_index, std::optional<std::size_t> now_index);
   void compare_measured(const CellResult& base, const CellResult& now);
   void add_timed(const CellResult& base, const CellResult& now, CellComparison& cell);
   static void add_flags(const RunSide& side, const CellResult& measured, CellComparison& cell);
   void estimate_shifts();
   void judge_timed(const PendingNumber& pending, double p_value_adjusted);
-  void add_run_notes(const RunSide& side);
+  void add_run_notes(const RunSide& side, const SideCells& cells);
   void incomplete(const CellKey& key, std::string reason) {
     result_.incomplete.push_back({.key = key, .reason = std::move(reason)});
   }
 
   const RunSide& base_;
   const RunSide& now_;
+  SideCells base_cells_, now_cells_;
   const ComparePolicy& policy_;
   const std::optional<Calibration>& calibration_;
   NumbersKept kept_;
@@ -87,6 +96,7 @@ class Comparer {
   std::set<std::string> edited_;      // scenarios and trace files that differ between the runs
   std::deque<PendingNumber> pending_;
   std::map<std::string_view, CellShifts> cell_shifts_;
+  TextPool texts_;  // of numbers
   Comparison result_;
 };
 
@@ -102,7 +112,8 @@ Comparison Comparer::run() {
                                       policy_.environment_ignored);
   result_.notes = environment_.notes;
   if (!environment_.host_note.empty()) result_.notes.push_back(environment_.host_note);
-  for (const RunSide* side : {&base_, &now_}) add_run_notes(*side);
+  add_run_notes(base_, base_cells_);
+  add_run_notes(now_, now_cells_);
   match_cells();
   if (other_pass_count_ > 0) {
     result_.notes.push_back(
@@ -116,10 +127,12 @@ Comparison Comparer::run() {
   return std::move(result_);
 }
 
-void Comparer::add_run_notes(const RunSide& side) {
+void Comparer::add_run_notes(const RunSide& side, const SideCells& cells) {
   for (const std::string& warning : side.file.environment.warnings)
     result_.notes.push_back(side.label + ": " + warning);
-  const std::string decisions = decisions_sentence(side.file.cells);
+  std::vector<Decisions> decided;
+  for (const CellOutline& cell : cells.outlines()) decided.push_back(cell.decisions);
+  const std::string decisions = decisions_sentence(decided);
   if (!decisions.empty()) result_.notes.push_back(side.label + ": " + decisions);
   if (side.file.replaced_line_count > 0) {
     result_.notes.push_back(
@@ -135,16 +148,18 @@ void Comparer::add_run_notes(const RunSide& side) {
 }
 
 void Comparer::match_cells() {
-  const KnownCells now_cells(now_.file.cells);
-  result_.cells.reserve(base_.file.cells.size());
+  const KnownCells known(now_cells_.outlines());
+  const std::span<const CellOutline> base_cells = base_cells_.outlines();
+  result_.cells.reserve(base_cells.size());
   std::set<std::string> seen;
-  for (const CellResult& cell : base_.file.cells) {
-    const CellResult* found = now_cells.find(cell.key);
-    seen.insert(found == nullptr ? cell.key.id() : found->key.id());
-    match(cell.key, &cell, found);
+  for (std::size_t index = 0; index < base_cells.size(); ++index) {
+    const CellKey& key = base_cells[index].key;
+    const std::optional<std::size_t> found = known.find(key);
+    seen.insert(found ? now_cells_.outlines()[*found].key.id() : key.id());
+    match(index, found);
   }
   std::size_t new_count = 0;
-  for (const CellResult& cell : now_.file.cells) {
+  for (const CellOutline& cell : now_cells_.outlines()) {
     if (seen.insert(cell.key.id()).second) ++new_count;
   }
   if (new_count > 0) {
@@ -153,13 +168,15 @@ void Comparer::match_cells() {
   }
   std::set<std::string> reported;
   for (const IncompleteCell& cell : result_.incomplete) reported.insert(cell.key.id_by_name());
-  add_absent(base_, reported);
-  add_absent(now_, reported);
+  add_absent(base_, base_cells_, reported);
+  add_absent(now_, now_cells_, reported);
 }
 
-void Comparer::add_absent(const RunSide& side, std::set<std::string>& reported) {
+void Comparer::add_absent(const RunSide& side, const SideCells& cells,
+                          std::set<std::string>& reported) {
+  if (side.planned.empty()) return;
   std::set<std::string> measured;
-  for (const CellResult& cell : side.file.cells) measured.insert(cell.key.id());
+  for (const CellOutline& cell : cells.outlines()) measured.insert(cell.key.id());
   std::size_t absent_count = 0;
   for (const CellKey& key : side.planned) {
     if (measured.contains(key.id()) || !reported.insert(key.id_by_name()).second) continue;
@@ -172,28 +189,31 @@ void Comparer::add_absent(const RunSide& side, std::set<std::string>& reported) 
       side.label, absent_count));
 }
 
-void Comparer::match(const CellKey& key, const CellResult* base, const CellResult* now) {
-  if (now == nullptr) return incomplete(key, now_.label + ": the cell is missing");
-  const bool base_measured = is_measured(*base);
-  const bool now_measured = is_measured(*now);
-  if (base_measured && now_measured) {
-    return compare_measured(whole_cell(base_, *base), whole_cell(now_, *now));
+void Comparer::match(std::size_t base_index, std::optional<std::size_t> now_index) {
+  const CellKey& key = base_cells_.outlines()[base_index].key;
+  if (!now_index) return incomplete(key, now_.label + ": the cell is missing");
+  const CellStatus base_status = base_cells_.outlines()[base_index].status;
+  const CellStatus now_status = now_cells_.outlines()[*now_index].status;
+  const bool now_measured = is_measured_status(now_status);
+  if (is_measured_status(base_status) && now_measured) {
+    return compare_measured(base_cells_.whole(base_index), now_cells_.whole(*now_index));
   }
-  if (base->status == CellStatus::Skipped && now->status == CellStatus::Skipped) {
+  if (base_status == CellStatus::Skipped && now_status == CellStatus::Skipped) {
     ++result_.skipped_count;
     return;
   }
   // A process that somebody ended says nothing of the allocator.
-  if (!now_measured && now->status == CellStatus::Interrupted) {
-    return incomplete(key, outcome_text(now_.label, *now));
+  if (!now_measured && now_status == CellStatus::Interrupted) {
+    return incomplete(key, outcome_text(now_.label, now_cells_.whole(*now_index)));
   }
-  if (base->status == CellStatus::Skipped && now_measured) {
+  if (base_status == CellStatus::Skipped && now_measured) {
     result_.notes.push_back(
         fmt::format("{} was skipped in {} and ran in {}", key.allocator, base_.label, now_.label));
     ++result_.skipped_count;
     return;
   }
-  result_.cells.push_back(compare_outcomes(base_.label, *base, now_.label, *now));
+  result_.cells.push_back(compare_outcomes(base_.label, base_cells_.whole(base_index), now_.label,
+                                           now_cells_.whole(*now_index)));
 }
 
 void Comparer::compare_measured(const CellResult& base, const CellResult& now) {
@@ -234,6 +254,7 @@ void Comparer::compare_measured(const CellResult& base, const CellResult& now) {
   // The null allocator measures the harness, which no change of an allocator can make worse.
   cell.gated = base.key.allocator != kNullAllocator;
   if (base.pass_count != now.pass_count) ++other_pass_count_;
+  for (NumberComparison& number : cell.numbers) share_texts(texts_, number);
   cell.numbers.shrink_to_fit();
   result_.cells.push_back(std::move(cell));
 }
@@ -330,15 +351,6 @@ double Comparer::default_bound(const PendingNumber& pending) const {
   return cell_shifts_.at(pending.name).bound(pending.shift->estimate, pending.host_shift);
 }
 
-// What the bound of two runs rests on, where the reader can do something about it.
-std::string where_from(const NoiseBound* bound, double host_shift) {
-  if (bound != nullptr) return " on this machine";
-  constexpr double kHostShiftToSay = 0.02;
-  if (host_shift < kHostShiftToSay) return "; --confirm runs them in turn";
-  return fmt::format(": the machine was {:.2g} % slower in one of them",
-                     relative(host_shift) * 100);
-}
-
 void Comparer::judge_timed(const PendingNumber& pending, double p_value_adjusted) {
   NumberComparison& number = result_.cells[pending.cell_index].numbers[pending.number_index];
   const Shift& shift = *pending.shift;
@@ -368,20 +380,16 @@ void Comparer::judge_timed(const PendingNumber& pending, double p_value_adjusted
     number.verdict = shift.estimate > 0 ? Verdict::Worse : Verdict::Better;
   } else if (noise > effect_min) {
     number.reason = fmt::format("two runs of the same thing differ by up to {:.3g} %{}",
-                                noise * 100, where_from(bound, pending.host_shift));
+                                noise * 100, bound_source(bound != nullptr, pending.host_shift));
   } else if (shift.low > -same_reach && shift.high < same_reach) {
     number.verdict = Verdict::Same;
   } else {
     number.reason = "more passes would tell";
   }
+  share_texts(texts_, number);
 }
 
 }  // namespace
-
-const CellResult& whole_cell(const RunSide& side, const CellResult& cell) {
-  if (!cell.is_summary) return cell;
-  return side.whole.whole(static_cast<std::size_t>(&cell - side.file.cells.data()));
-}
 
 Comparison compare_runs(const RunSide& base, const RunSide& now, const ComparePolicy& policy,
                         const std::optional<Calibration>& calibration, NumbersKept kept) {

@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/optional_number.h"
+#include "base/shared_text.h"
 #include "results/cell_source.h"
 #include "results/compare/compare_policy.h"
 #include "results/latency_histogram.h"
@@ -35,28 +37,29 @@ inline constexpr std::size_t kVerdictCount = 6;
 struct RunSide {
   std::string label = {};  // "BASE" or the path, for messages
   RunFile file = {};
-  std::vector<CellKey> planned = {};  // every cell that the run was to have; empty where not known
-  CellSource whole = {};              // the file's cells, where `file` has summaries of them
+  // Every cell that the run was to have, or those of them without a result; empty where not known.
+  std::vector<CellKey> planned = {};
+  CellSource whole = {};  // the file's cells, where `file` has only their outlines
 };
 
 // One number of a cell.
 struct NumberComparison {
-  std::string name = {};  // as stored: "reserved_bytes_peak"
+  SharedText name = {};  // as stored: "reserved_bytes_peak"
   bool timed = false;
-  std::optional<double> base = {}, now = {};  // absent for texts and where not known
-  std::string base_text = {}, now_text = {};  // hashes and statuses
+  OptionalNumber base = {}, now = {};        // absent for texts and where not known
+  SharedText base_text = {}, now_text = {};  // hashes and statuses
   std::optional<Estimate> base_interval = {},
                           now_interval = {};  // of quantiles, from order statistics
   // now / base - 1; positive is more. Timed numbers have the interval at the policy's confidence.
-  std::optional<double> change = {}, change_low = {}, change_high = {};
-  std::optional<double> p_value = {}, p_value_adjusted = {};
+  OptionalNumber change = {}, change_low = {}, change_high = {};
+  OptionalNumber p_value = {}, p_value_adjusted = {};
   Verdict verdict = Verdict::Same;
-  bool gated = true;        // whether the policy lets it fail the comparison
-  std::string reason = {};  // empty where the numbers say it all
-  bool safety = false;      // more of it is worse whatever else is; undecided is no pass
-  bool excused = false;     // not compared, and no fault of either side: it decides nothing
+  bool gated = true;       // whether the policy lets it fail the comparison
+  SharedText reason = {};  // empty where the numbers say it all
+  bool safety = false;     // more of it is worse whatever else is; undecided is no pass
+  bool excused = false;    // not compared, and no fault of either side: it decides nothing
   // Rounds (of runs: passes) that would probably decide it, where it is undecided for want of them.
-  std::optional<std::uint64_t> rounds_needed = {};
+  std::optional<std::uint32_t> rounds_needed = {};
 };
 
 struct CellComparison {
@@ -103,9 +106,6 @@ enum class NumbersKept : std::uint8_t { All, Differing };
                                       const ComparePolicy& policy,
                                       const std::optional<Calibration>& calibration,
                                       NumbersKept kept = NumbersKept::All);
-
-// The cell of side.file.cells with everything that its file has of it. Valid until the next call.
-[[nodiscard]] const CellResult& whole_cell(const RunSide& side, const CellResult& cell);
 
 // What A/A runs on one machine say: for every timed number how far apart two runs of the same thing
 // come. Throws UsageError where the runs are not of one machine and build, or have too few cells.

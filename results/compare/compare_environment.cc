@@ -15,6 +15,8 @@
 #include "base/error.h"
 #include "base/median.h"
 #include "results/compare/compare_numbers.h"
+#include "results/compare/known_cells.h"
+#include "results/compare/side_cells.h"
 #include "results/derived.h"
 #include "results/statistics/percentile.h"
 #include "results/statistics/shift.h"
@@ -103,17 +105,24 @@ void append(std::string& reasons, const std::string& difference) {
 // Absolute shifts, as logarithms, of every timed number between all pairs of runs.
 using Shifts = std::map<std::string_view, std::vector<double>>;
 
-void add_shifts(const RunFile& base, const RunFile& now, Shifts& shifts) {
+void add_shifts(const RunSide& base, const RunSide& now, Shifts& shifts) {
   const double clock_step_ns =
-      std::max(base.environment.clock_resolution_ns, now.environment.clock_resolution_ns);
-  for (const CellResult& cell : base.cells) {
-    const auto other =
-        std::find_if(now.cells.begin(), now.cells.end(),
-                     [&](const CellResult& candidate) { return candidate.key == cell.key; });
-    if (other == now.cells.end() || !is_measured(cell) || !is_measured(*other)) continue;
-    if (cell.trace_hash != other->trace_hash) continue;
+      std::max(base.file.environment.clock_resolution_ns, now.file.environment.clock_resolution_ns);
+  const SideCells base_cells(base);
+  const SideCells now_cells(now);
+  const KnownCells known(now_cells.outlines());
+  for (std::size_t index = 0; index < base_cells.outlines().size(); ++index) {
+    const CellOutline& outline = base_cells.outlines()[index];
+    const std::optional<std::size_t> found = known.find(outline.key);
+    if (!found || !(now_cells.outlines()[*found].key == outline.key)) continue;
+    if (!is_measured_status(outline.status) ||
+        !is_measured_status(now_cells.outlines()[*found].status))
+      continue;
+    const CellResult& cell = base_cells.whole(index);
+    const CellResult& other = now_cells.whole(*found);
+    if (cell.trace_hash != other.trace_hash) continue;
     for (const TimedNumber& number : timed_numbers()) {
-      const PassQuantiles quantiles = pass_quantiles(cell, *other, number, clock_step_ns);
+      const PassQuantiles quantiles = pass_quantiles(cell, other, number, clock_step_ns);
       if (!quantiles.known || quantiles.sample_count_min < samples_wanted(number)) {
         continue;
       }
@@ -192,7 +201,7 @@ Calibration calibrate(const std::vector<RunSide>& runs) {
                              (verdict.notes.empty() ? "" : verdict.notes.front()));
     }
     for (std::size_t earlier = 0; earlier < later; ++earlier) {
-      add_shifts(runs[earlier].file, runs[later].file, shifts);
+      add_shifts(runs[earlier], runs[later], shifts);
     }
   }
   Calibration calibration{.hostname_hash = first.hostname_hash,

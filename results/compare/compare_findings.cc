@@ -81,7 +81,7 @@ bool is_whole(double value) { return value == std::floor(value); }
 
 std::string value_text(const NumberComparison& number, double value) {
   if (number.timed) return duration_text(value);
-  if (number.name.find("_bytes") != std::string::npos && value >= 0) {
+  if (number.name.contains("_bytes") && value >= 0) {
     return format_bytes(static_cast<std::uint64_t>(value));
   }
   return is_whole(value) ? fmt::format("{:.0f}", value) : fmt::format("{:.1f}", value);
@@ -105,7 +105,7 @@ std::string values_text(const NumberComparison& number) {
 std::string change_text(const NumberComparison& number) {
   if (number.name == "placement_hash") return "differ";
   if (!number.base_text.empty() || !number.now_text.empty()) {
-    return number.base_text + " -> " + number.now_text;
+    return number.base_text.text() + " -> " + number.now_text.text();
   }
   if (!number.base || !number.now) return "known to one side only";
   if (number.timed && number.change_low) {
@@ -135,7 +135,7 @@ std::string certainty_of(const NumberComparison& number) {
 // What somebody can do about it.
 std::string advice_for(const CellComparison& cell, const NumberComparison& number) {
   const std::string& name = number.name;
-  const bool differs = number.reason.find("differ among themselves") != std::string::npos;
+  const bool differs = number.reason.contains("differ among themselves");
   if (number.excused) {
     return "compare times where both sides serve every request, as with --capacity unlimited";
   }
@@ -148,7 +148,7 @@ std::string advice_for(const CellComparison& cell, const NumberComparison& numbe
     return "add --rounds-max with the number of rounds that the line names, or a quieter machine";
   }
   if (number.verdict == Verdict::Undecided) return number.reason;
-  if (name == "status") return cell.reason.empty() ? number.reason : cell.reason;
+  if (name == "status") return cell.reason.empty() ? number.reason.text() : cell.reason;
   if (name == "oom_count" || name == "oom_first.event_index") {
     return "oom_first in results.jsonl names the first failed request and its cause; --timeline "
            "draws the memory until then";

@@ -33,17 +33,17 @@ Json interval(const std::optional<Estimate>& estimate) {
 }
 
 Json number_json(const NumberComparison& number) {
-  Json json = {{"number", number.name},
+  Json json = {{"number", number.name.text()},
                {"verdict", to_string(number.verdict)},
                {"gated", number.gated},
                {"safety", number.safety},
-               {"reason", number.reason}};
+               {"reason", number.reason.text()}};
   if (number.base_text.empty() && number.now_text.empty()) {
     json["base"] = known(number.base);
     json["new"] = known(number.now);
   } else {
-    json["base"] = number.base_text;
-    json["new"] = number.now_text;
+    json["base"] = number.base_text.text();
+    json["new"] = number.now_text.text();
   }
   json["change"] = known(number.change);
   if (number.rounds_needed) json["rounds_needed"] = *number.rounds_needed;
@@ -66,7 +66,7 @@ Json key_json(const CellKey& key) {
 
 std::string unit_of(const NumberComparison& number) {
   if (number.timed) return "ns";
-  return number.name.find("_bytes") != std::string::npos ? "B" : "count";
+  return number.name.contains("_bytes") ? "B" : "count";
 }
 
 std::string name_of(const CellKey& key, bool with_allocator, bool with_conf) {
@@ -155,7 +155,7 @@ std::string render_github_benchmark(const Comparison& comparison) {
   for (const CellComparison& cell : comparison.cells) {
     for (const NumberComparison& number : cell.numbers) {
       if (!is_followed(number)) continue;
-      Json entry = {{"name", service_name(cell) + " " + number.name},
+      Json entry = {{"name", service_name(cell) + " " + number.name.text()},
                     {"unit", unit_of(number)},
                     {"value", *number.now}};
       if (number.now_interval) {
@@ -165,7 +165,7 @@ std::string render_github_benchmark(const Comparison& comparison) {
             "± {:.6g}", std::max(estimate.high - *number.now, *number.now - estimate.low));
       }
       entry["extra"] = fmt::format("verdict: {}{}{}", to_string(number.verdict),
-                                   number.reason.empty() ? "" : ": ", number.reason);
+                                   number.reason.empty() ? "" : ": ", number.reason.text());
       entries.push_back(std::move(entry));
     }
   }
@@ -183,7 +183,7 @@ std::string render_bencher(const Comparison& comparison) {
         measure["lower_value"] = number.now_interval->low;
         measure["upper_value"] = number.now_interval->high;
       }
-      measures[number.name] = std::move(measure);
+      measures[number.name.text()] = std::move(measure);
     }
     if (!measures.empty()) benchmarks[service_name(cell)] = std::move(measures);
   }

@@ -22,10 +22,10 @@ std::string describe(const CellComparison& cell) {
       return known_value ? fmt::format("{:.6g}", *known_value) : fallback;
     };
     text += fmt::format("{}{}: {}: {} -> {}{}{}{}", text.empty() ? "" : "\n",
-                        to_string(number.verdict), number.name,
+                        to_string(number.verdict), number.name.text(),
                         value(number.base, number.base_text), value(number.now, number.now_text),
                         number.change ? fmt::format(" ({:+.2f} %)", *number.change * 100) : "",
-                        number.reason.empty() ? "" : ": ", number.reason);
+                        number.reason.empty() ? "" : ": ", number.reason.text());
   }
   return text;
 }

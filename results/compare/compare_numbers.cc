@@ -301,6 +301,13 @@ std::vector<NumberComparison> compare_exact(const ExactSides& sides, const Compa
   return numbers;
 }
 
+void share_texts(TextPool& texts, NumberComparison& number) {
+  texts.share(number.name);
+  texts.share(number.reason);
+  if (number.name == "status") texts.share(number.base_text);
+  if (number.now_text == number.base_text) number.now_text = number.base_text;
+}
+
 std::string other_requests(const Processes& base, const Processes& now) {
   const auto failed = [](const Processes& processes) {
     std::uint64_t count = 0;

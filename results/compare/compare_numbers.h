@@ -28,6 +28,9 @@ struct ExactSides {
 [[nodiscard]] std::vector<NumberComparison> compare_exact(const ExactSides& sides,
                                                           const ComparePolicy& policy);
 
+// Names are few, reasons are mostly alike, and equal texts of both sides are one.
+void share_texts(TextPool& texts, NumberComparison& number);
+
 // Why times of the two cells say nothing: one failed requests that the other served. Empty where
 // both served the same ones.
 [[nodiscard]] std::string other_requests(const Processes& base, const Processes& now);

@@ -26,7 +26,7 @@ std::string value_text(const NumberComparison& number, const std::optional<doubl
   if (!text.empty()) return text;
   if (!value) return "-";
   if (number.timed) return fmt::format("{:.4g} ns", *value);
-  if (number.name.find("_bytes") != std::string::npos && *value >= 0) {
+  if (number.name.contains("_bytes") && *value >= 0) {
     return format_bytes(static_cast<std::uint64_t>(*value));
   }
   const bool whole = *value == std::floor(*value);

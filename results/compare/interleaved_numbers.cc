@@ -23,13 +23,13 @@ constexpr double kRoundsNeededMax = 1e6;
 
 // Rounds after which the interval, which narrows with their root, is likely to be within the floor
 // or clear of 0.
-std::uint64_t rounds_needed(const Shift& shift, double reach, std::size_t round_count) {
+std::uint32_t rounds_needed(const Shift& shift, double reach, std::size_t round_count) {
   const double half = std::max(shift.high - shift.estimate, shift.estimate - shift.low);
   const double size = std::abs(shift.estimate);
   const double wanted = std::max(size < reach ? reach - size : size, 1e-6);
   const double factor = std::max(1.0, half / wanted * (half / wanted));
   const double count = std::ceil(static_cast<double>(round_count) * factor);
-  return static_cast<std::uint64_t>(
+  return static_cast<std::uint32_t>(
       std::clamp(count, static_cast<double>(round_count) + 1, kRoundsNeededMax));
 }
 

@@ -2,10 +2,13 @@
 // in words what was edited between the two.
 #pragma once
 
+#include <cstddef>
 #include <map>
+#include <optional>
+#include <span>
 #include <string>
-#include <vector>
 
+#include "results/cell_summary.h"
 #include "results/schema.h"
 
 namespace allocmark {
@@ -15,20 +18,21 @@ namespace allocmark {
 // compare_measured() refuses other work.
 class KnownCells {
  public:
-  explicit KnownCells(const std::vector<CellResult>& cells) {
-    for (const CellResult& cell : cells) {
-      by_id_[cell.key.id()] = &cell;
-      by_name_[cell.key.id_by_name()] = &cell;
+  explicit KnownCells(std::span<const CellOutline> cells) {
+    for (std::size_t index = 0; index < cells.size(); ++index) {
+      by_id_[cells[index].key.id()] = index;
+      by_name_[cells[index].key.id_by_name()] = index;
     }
   }
-  [[nodiscard]] const CellResult* find(const CellKey& key) const {
+  // The cell's index.
+  [[nodiscard]] std::optional<std::size_t> find(const CellKey& key) const {
     if (const auto found = by_id_.find(key.id()); found != by_id_.end()) return found->second;
     const auto found = by_name_.find(key.id_by_name());
-    return found == by_name_.end() ? nullptr : found->second;
+    return found == by_name_.end() ? std::nullopt : std::optional(found->second);
   }
 
  private:
-  std::map<std::string, const CellResult*> by_id_, by_name_;
+  std::map<std::string, std::size_t> by_id_, by_name_;
 };
 
 // "the scenario 'N'" or "the trace file of 'file:PATH'" where both sides say what it was, and not

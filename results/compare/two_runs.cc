@@ -5,7 +5,10 @@
 #include <cmath>
 #include <cstddef>
 #include <optional>
+#include <string>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "base/median.h"
 #include "results/compare/timed_numbers.h"
@@ -46,6 +49,14 @@ double host_shift(const CellResult& base, const CellResult& now) {
   const std::optional<double> before = log_host_reference(base);
   const std::optional<double> after = log_host_reference(now);
   return before && after ? std::abs(*after - *before) : 0;
+}
+
+std::string bound_source(bool is_calibrated, double host_shift) {
+  if (is_calibrated) return " on this machine";
+  constexpr double kHostShiftToSay = 0.02;
+  if (host_shift < kHostShiftToSay) return "; --confirm runs them in turn";
+  return fmt::format(": the machine was {:.2g} % slower in one of them",
+                     std::expm1(host_shift) * 100);
 }
 
 CellShifts::CellShifts(std::string_view number, std::vector<double> log_shifts)

@@ -3,6 +3,7 @@
 // below which a change is not called. results/compare/VERDICTS.md, "What a verdict says".
 #pragma once
 
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -33,5 +34,8 @@ class CellShifts {
 // By how much longer the same host code took before the passes of one side than before those of the
 // other: a logarithm, 0 or more. 0 where it was not measured.
 [[nodiscard]] double host_shift(const CellResult& base, const CellResult& now);
+
+// What the bound rests on, where the reader can do something about it.
+[[nodiscard]] std::string bound_source(bool is_calibrated, double host_shift);
 
 }  // namespace allocmark

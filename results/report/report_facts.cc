@@ -16,6 +16,7 @@
 #include "base/json_text.h"
 #include "results/answer/facts.h"
 #include "results/compare/compare_writers.h"
+#include "results/compare/side_cells.h"
 #include "results/derived.h"
 #include "results/json.h"
 #include "results/latency_histogram.h"
@@ -127,12 +128,14 @@ std::string line_without_histograms(CellResult cell) {
 
 // The base cells whose curves are worth a look beside the new ones: the most important ones.
 std::vector<CellResult> overlaid_cells(const ReportedComparison& one) {
-  std::map<std::string, const CellResult*> by_id;
-  for (const CellResult& cell : one.base_cells) by_id[cell.key.id()] = &cell;
+  const SideCells base(one.base);
+  std::map<std::string, std::size_t> by_id;
+  for (std::size_t i = 0; i < base.outlines().size(); ++i) by_id[base.outlines()[i].key.id()] = i;
   std::vector<CellResult> cells;
   for (const CellComparison& compared : one.comparison.cells) {
     const auto found = by_id.find(compared.key.id());
-    if (found != by_id.end() && cells.size() < kOverlaysMax) cells.push_back(*found->second);
+    if (found != by_id.end() && cells.size() < kOverlaysMax)
+      cells.push_back(base.whole(found->second));
   }
   return cells;
 }

@@ -21,7 +21,7 @@ inline constexpr std::size_t kPageCellsMax = 1500;
 // A run that the reported one is held against.
 struct ReportedComparison {
   std::string path = {};  // of the base run, as its user named it
-  std::vector<CellResult> base_cells = {};
+  RunSide base = {};      // its cells, of which a few are shown beside the new ones
   Comparison comparison = {};
 };
 

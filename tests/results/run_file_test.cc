@@ -13,6 +13,7 @@
 #include <sys/resource.h>
 
 #include "base/error.h"
+#include "results/cell_source.h"
 #include "results/json.h"
 #include "tests/catch.h"
 #include "tests/support/sample.h"
@@ -79,6 +80,28 @@ TEST_CASE("of a cell that was run twice the last line counts, in the first one's
   CHECK(run.cells[0].oom_count == 99);
   CHECK(run.cells[1].oom_count == 20);
   CHECK(run.replaced_line_count == 1);
+}
+
+TEST_CASE(
+    "outlines name the same cells as their lines, which are read whole when they are asked for") {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("results.jsonl");
+  write_two_cells(path);
+  CellResult again = cell_of_seed(1, 99);
+  again.status = CellStatus::OomStopped;
+  again.warnings = {"not deterministic: placements"};
+  RunFileWriter::resume(path).append(again);
+  const RunFile run = read_run_file(path, CellDetail::Outline);
+  CHECK(run.cells.empty());
+  REQUIRE(run.outlines.size() == 2);
+  CHECK(run.replaced_line_count == 1);
+  CHECK(run.outlines[0].key == again.key);
+  CHECK(run.outlines[0].status == CellStatus::OomStopped);
+  CHECK(run.outlines[0].decisions.differing);
+  CHECK_FALSE(run.outlines[1].decisions.differing);
+  const CellSource whole = cells_of_file(path, run.places);
+  CHECK(to_json_line(whole.whole(0)) == to_json_line(again));
+  CHECK(to_json_line(whole.whole(1)) == to_json_line(cell_of_seed(2, 20)));
 }
 
 TEST_CASE("results so far that a later line replaced can be taken out, and nothing else") {

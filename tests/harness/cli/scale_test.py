@@ -18,8 +18,7 @@ LIMITS = [
     ("run --resume --no-html --out {R}", 13),
     ("report {R} --no-html", 13),
     ("report {R} --format csv", 13),
-    # 19.2 from 200 cells to 1,000: 196 MiB for 10,000.
-    ("compare {R} {S}", 19.5),
+    ("compare {R} {S}", 11),
     # What its page is made of is in memory as text, three times, of at most 1500 cells: so this goes no further.
     ("bundle {R} --out {R}.tar", 160),
     # It reads a bundle's long files a piece at a time. The cell that is still to be measured is found missing.

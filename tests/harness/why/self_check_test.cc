@@ -9,6 +9,7 @@
 #include <string>
 
 #include "allocators/caching/config.h"
+#include "base/bytes.h"
 #include "harness/export/caching_recorder.h"
 #include "harness/why/recorded_settings.h"
 #include "harness/why/self_check.h"
@@ -153,7 +154,23 @@ TEST_CASE("why says that no setting can help where the job needs more than the c
   CHECK(why.live_bytes_peak > why.capacity_bytes_max);
   const std::string text = to_text(why);
   CHECK(text.find("no setting can help") != std::string::npos);
-  CHECK(text.ends_with("\nTo set: nothing.\n"));
+  CHECK(text.ends_with("\nTo set: nothing; no setting serves every request.\n"));
+}
+
+TEST_CASE("why answers for another memory where nothing failed in the recording") {
+  const auto answer = [](std::uint64_t memory_mib) {
+    return to_text(explain_snapshot("tests/golden/snapshots/annotated.pickle.gz",
+                                    {.memory_bytes = memory_mib * kMiB}));
+  };
+  const std::string ample = answer(1024);
+  CHECK(ample.find("no request failed in this history") != std::string::npos);
+  CHECK(ample.ends_with("\nTo set: nothing; the recorded settings serve every request.\n"));
+  const std::string small = answer(300);
+  CHECK(small.find("with 300 MiB the recorded settings fail 59 requests; max_split_size_mb:64 "
+                   "serves every request") != std::string::npos);
+  CHECK(small.ends_with("\nTo set it: export PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:64\n"));
+  const std::string tiny = answer(100);
+  CHECK(tiny.find("would have 100 MiB: no setting can help") != std::string::npos);
 }
 
 TEST_CASE("why advises the driver's pools where no setting of PyTorch's own allocator serves") {
@@ -163,12 +180,12 @@ TEST_CASE("why advises the driver's pools where no setting of PyTorch's own allo
     CHECK(to_text(why).find(part) != std::string::npos);
   };
   says("none of 1 settings serves every request.");
-  says("To set: nothing.");
+  says("To set: nothing; no setting serves every request.");
   why.others = {{.name = "native", .simulated = {}}};
   says("and allocators that PyTorch does not have do.");
-  says("To set: nothing.");
+  says("To set: nothing; no setting serves every request.");
   why.others = {{.name = kDriverPoolConf, .simulated = {.failed_count = 1}}};
-  says("To set: nothing.");
+  says("To set: nothing; no setting serves every request.");
   why.others = {{.name = kDriverPoolConf, .simulated = {}}};
   says("backend:cudaMallocAsync serves every request.");
   says("To set it: export PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync\n");

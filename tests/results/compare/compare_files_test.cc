@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "results/compare/compare.h"
 #include "results/compare/compare_writers.h"
+#include "results/compare/side_cells.h"
 #include "results/json.h"
 #include "tests/catch.h"
 #include "tests/support/quiet_runs.h"
@@ -64,6 +65,29 @@ TEST_CASE("a calibration is of one machine and build, and of enough cells") {
                  }),
                  "too few cells"));
   CHECK(calibrate({side("A", quiet_run(20)), side("B", quiet_run(20))}).bounds.size() == 2);
+}
+
+TEST_CASE("sides that have only outlines are compared by their lines, and say the same") {
+  RunFile now = quiet_run();
+  slow_down(now.cells[0], 1.08);
+  now.cells[1].warnings = {"not deterministic: placements"};
+  now.cells[2] = sample::not_measured(now.cells[2], CellStatus::Crashed, "signal 11");
+  const auto read = [](const char* label, const RunFile& run, CellDetail detail) {
+    std::string lines = to_json_line(run.environment) + "\n";
+    for (const CellResult& cell : run.cells) lines += to_json_line(cell) + "\n";
+    const StoredText text(lines);
+    RunSide made = side(label, parse_run_file(text.bytes(), label, detail));
+    made.whole = cells_of_text(text, label, made.file.places);
+    made.planned = {run.cells[0].key, sample::key()};
+    if (detail == CellDetail::Outline) forget_measured(&made);
+    return made;
+  };
+  const auto json_of = [&](CellDetail detail) {
+    return render_comparison_json(compare_runs(read("BASE", quiet_run(), detail),
+                                               read("NEW", now, detail), {}, quiet_calibration()));
+  };
+  CHECK(json_of(CellDetail::Outline) == json_of(CellDetail::Whole));
+  CHECK(read("BASE", quiet_run(), CellDetail::Outline).planned.size() == 1);
 }
 
 TEST_CASE("every format holds the verdicts, and names from outside stay text") {

@@ -67,12 +67,12 @@ TEST_CASE("what slows neighbouring passes of both sides is gone from their diffe
   for (std::uint64_t seed = 1; seed <= 10; ++seed) {
     const NumberComparison apart = p50(make_run(0, false, seed));
     const NumberComparison equal = p50(make_run(0, true, seed));
-    width_apart += apart.change_high.value() - apart.change_low.value();
-    width += equal.change_high.value() - equal.change_low.value();
+    width_apart += *apart.change_high - *apart.change_low;
+    width += *equal.change_high - *equal.change_low;
     CHECK(equal.verdict == Verdict::Same);
     const NumberComparison slower = p50(make_run(0.05, true, seed));
     CHECK(slower.verdict == Verdict::Worse);
-    CHECK(slower.change.value() == Approx(0.051).margin(0.01));
+    CHECK(*slower.change == Approx(0.051).margin(0.01));
   }
   CHECK(width < 0.5 * width_apart);
 }
