@@ -1,7 +1,6 @@
 // Sums of the simulator's clock around every call.
 #include "harness/advise/driver_time.h"
 
-#include <algorithm>
 #include <cstddef>
 
 namespace allocmark {
@@ -9,7 +8,9 @@ namespace allocmark {
 // Adds what the clock moved while it lives.
 class DriverTimeBackend::Span {
  public:
-  explicit Span(DriverTimeBackend& owner) : owner_(owner), begin_ns_(owner.clock_.modelled_ns) {}
+  explicit Span(DriverTimeBackend& owner) : owner_(owner), begin_ns_(owner.clock_.modelled_ns) {
+    owner_.has_calls_ = true;
+  }
   ~Span() { owner_.step_ns_ += owner_.clock_.modelled_ns - begin_ns_; }
   Span(const Span&) = delete;
   Span& operator=(const Span&) = delete;
@@ -40,8 +41,9 @@ void DriverTimeBackend::trim() {
 }
 
 void DriverTimeBackend::mark() {
-  if (in_step_) steps_.push_back(static_cast<double>(step_ns_));
+  if (in_step_ && has_calls_) steps_.add(step_ns_);
   in_step_ = true;
+  has_calls_ = false;
   total_ns_ += step_ns_;
   step_ns_ = 0;
 }
@@ -51,13 +53,7 @@ void DriverTimeBackend::end_pass() {
   mark();
 }
 
-double DriverTimeBackend::step_ns_median() const {
-  if (steps_.empty()) return 0;
-  std::vector<double> sorted = steps_;
-  const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>((sorted.size() - 1) / 2);
-  std::nth_element(sorted.begin(), middle, sorted.end());
-  return *middle;
-}
+double DriverTimeBackend::step_ns_median() const { return static_cast<double>(steps_.median()); }
 
 void run_by_steps(std::span<const ReplayStep> steps, Replayer* replayer,
                   DriverTimeBackend* backend) {

@@ -2,11 +2,12 @@
 // reads the simulator's clock, which real time does not enter. Calls flow through; sums flow out.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include "allocators/backend/backend.h"
+#include "base/step_times.h"
 #include "harness/replay/replay.h"
 #include "harness/replay/trace_compiler.h"
 #include "harness/simcuda/simcu.h"
@@ -38,9 +39,11 @@ class DriverTimeBackend final : public Backend {
 
   Backend& inner_;
   const SimcuThreadClock& clock_;
+  static constexpr std::size_t kStepCountMax = 10'000'000;
   std::uint64_t step_ns_ = 0, total_ns_ = 0;
   bool in_step_ = false;
-  std::vector<double> steps_;
+  bool has_calls_ = false;  // of this step
+  StepTimes steps_{kStepCountMax};
 };
 
 // Runs the steps, and ends a step of `backend` at each mark of one.

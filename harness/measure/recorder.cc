@@ -31,8 +31,9 @@ Recorder::Recorder(const RecorderOptions& options)
     : options_(options),
       parts_(std::size_t{kOperationCount} * kSizeClassCount),
       own_(kOperationCount),
-      scaled_(kOperationCount) {
-  steps_picoseconds_.reserve(options.step_count_max);
+      scaled_(kOperationCount),
+      steps_picoseconds_(options.step_count_max) {
+  steps_picoseconds_.reserve();
 }
 
 void Recorder::scale_host(double factor) {
@@ -69,8 +70,7 @@ void Recorder::merge(const Recorder& other) {
   }
   for (std::size_t i = 0; i < scaled_.size(); ++i) scaled_[i].merge(other.scaled_[i]);
   host_scales_.insert(host_scales_.end(), other.host_scales_.begin(), other.host_scales_.end());
-  steps_picoseconds_.insert(steps_picoseconds_.end(), other.steps_picoseconds_.begin(),
-                            other.steps_picoseconds_.end());
+  steps_picoseconds_.merge(other.steps_picoseconds_);
   driver_ns_total_ += other.driver_ns_total_;
 }
 
@@ -128,6 +128,6 @@ LatencySummary Recorder::latency_all() const {
   return summarise_picoseconds(*sum);
 }
 
-double Recorder::step_ns_median() const { return to_ns(median_low(steps_picoseconds_)); }
+double Recorder::step_ns_median() const { return to_ns(steps_picoseconds_.median()); }
 
 }  // namespace allocmark

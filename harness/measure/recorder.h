@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/step_times.h"
 #include "harness/measure/clock.h"
 #include "harness/measure/histogram.h"
 #include "harness/measure/size_class.h"
@@ -57,10 +58,10 @@ class Recorder {
     driver_ns_total_ += driver_ns;
   }
 
-  // A step begins; the one before it ends.
+  // A step begins; the one before it ends. One in which nothing was asked is none.
   void mark() {
-    if (in_step_ && steps_picoseconds_.size() < options_.step_count_max) {
-      steps_picoseconds_.push_back(total_picoseconds_ - step_begin_picoseconds_);
+    if (in_step_ && total_picoseconds_ > step_begin_picoseconds_) {
+      steps_picoseconds_.add(total_picoseconds_ - step_begin_picoseconds_);
     }
     in_step_ = true;
     step_begin_picoseconds_ = total_picoseconds_;
@@ -92,7 +93,7 @@ class Recorder {
   [[nodiscard]] LatencySummary scaled_latency(Operation operation) const;
   // The factors of the passes that were merged.
   [[nodiscard]] const std::vector<double>& host_scales() const { return host_scales_; }
-  // Nearest-rank median of the allocator's time in one step, in ns; 0 without steps.
+  // The allocator's time in one step, in ns, as StepTimes has it; 0 without steps.
   [[nodiscard]] double step_ns_median() const;
   [[nodiscard]] std::uint64_t driver_ns_total() const { return driver_ns_total_; }
   // The allocator's time since clear(), of all calls.
@@ -121,7 +122,7 @@ class Recorder {
   std::vector<Histogram> scaled_;  // by operation: totals with scaled host parts
   std::vector<double> host_scales_;
   std::uint64_t host_multiplier_ = 0;
-  std::vector<std::uint64_t> steps_picoseconds_;
+  StepTimes steps_picoseconds_;
   std::uint64_t total_picoseconds_ = 0;
   std::uint64_t step_begin_picoseconds_ = 0;
   std::uint64_t driver_ns_total_ = 0;

