@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "results/compare/compare_writers.h"
+#include "results/json.h"
 #include "tests/catch.h"
 #include "tests/support/made_rounds.h"
 #include "tests/support/text_checks.h"
