@@ -44,8 +44,8 @@ def build_stubs(folder):
     with open(source, "w", encoding="utf-8") as out:
         out.writelines(f"int {name}{ANSWERS.get(name, '() { return 0; }')}\n" for name in names)
     stubs = os.path.join(folder, "stubs.so")
-    subprocess.run([os.environ.get("CC", "cc"), "-shared", "-fPIC", "-w", "-o", stubs, source,
-                    os.path.join(HERE, "references", "no_kernels.c"), "-ldl"], check=True)
+    subprocess.run([os.environ.get("CC", "cc"), "-shared", "-fPIC", "-w", "-o", stubs, "-x", "c", source,
+                    os.path.join(HERE, "references", "no_kernels.inc"), "-ldl"], check=True)
     return stubs
 
 

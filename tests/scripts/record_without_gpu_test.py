@@ -32,10 +32,10 @@ class RecordWithoutGpu(unittest.TestCase):
                 self.assertEqual(recorded.read(), f"# name: one\n# device: {record_without_gpu.DEVICE}\nalloc,1,2,0\n")
 
     def test_stubs_build_and_answer(self):
-        source = ROOT / "scripts" / "references" / "no_kernels.c"
+        source = ROOT / "scripts" / "references" / "no_kernels.inc"
         with tempfile.TemporaryDirectory() as folder:
             library = os.path.join(folder, "stubs.so")
-            subprocess.run([os.environ.get("CC", "cc"), "-shared", "-fPIC", "-w", "-o", library, str(source), "-ldl"], check=True)
+            subprocess.run([os.environ.get("CC", "cc"), "-shared", "-fPIC", "-w", "-o", library, "-x", "c", str(source), "-ldl"], check=True)
             stubs = ctypes.CDLL(library)
             count = ctypes.c_int(0)
             stubs.cudaOccupancyMaxActiveBlocksPerMultiprocessor(ctypes.byref(count), None, 256, 0)
