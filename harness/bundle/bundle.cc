@@ -114,9 +114,9 @@ RunSide read_side(const BundleFiles& files, const std::string& label, const std:
 InterleavedRun bundled_turns(const BundleFiles& files) {
   InterleavedRun run;
   run.plan = interleaved_plan_from_json(files.at(kBundleTurnsPlan).whole(), kBundleTurnsPlan);
-  run.environments = {bundled_run(files, "base.", CellDetail::Summary).environment,
-                      bundled_run(files, "", CellDetail::Summary).environment};
-  run.rounds = rounds_from_lines(files.at(kBundleRounds), kBundleRounds, run.torn);
+  run.environments = {bundled_run(files, "base.", CellDetail::Outline).environment,
+                      bundled_run(files, "", CellDetail::Outline).environment};
+  read_rounds(files.at(kBundleRounds), kBundleRounds, &run);
   return run;
 }
 

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -99,11 +98,9 @@ void check_turns(const BundleView& view, CheckedRule& rule) {
 
 void cells_consistent(const BundleView& view, CheckedRule& rule) {
   if (!needs_run(view, rule)) return;
-  const std::span<const RoundResult> rounds = view.turns
-                                                  ? std::span<const RoundResult>(view.turns->rounds)
-                                                  : std::span<const RoundResult>();
-  for (const RoundResult& round : rounds) {
-    for (const std::string& finding : findings_of(round.cell)) {
+  for (std::size_t index = 0; view.turns && index < view.turns->rounds.size(); ++index) {
+    const RoundResult& round = view.turns->rounds[index];
+    for (const std::string& finding : findings_of(view.turns->whole.whole(index))) {
       broken(rule, fmt::format("round {}, side {}: {}: {}", round.round + 1, side_name(round.side),
                                name_of(round.cell.key), finding));
     }

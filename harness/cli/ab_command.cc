@@ -139,9 +139,10 @@ std::vector<FileMark> marks_of(const InterleavedSession& session, CellKey Interl
 void say_same_files(const std::vector<FileMark>& base, const std::vector<FileMark>& now) {
   if (base.empty() || now.empty()) return;
   if (!std::ranges::equal(base, now, {}, &FileMark::hash, &FileMark::hash)) return;
-  print_wrapped(stderr, fmt::format("note: A and B load the same file ({} and {}), so what differs "
-                                    "is chance",
-                                    base.front().path, now.front().path));
+  print_warning(
+      fmt::format("note: A and B load the same file ({} and {}), so what differs "
+                  "is chance",
+                  base.front().path, now.front().path));
 }
 
 InterleavedSession make_session(const RunCommand& command) {

@@ -190,9 +190,10 @@ ExitCode conformance_command(const ConformanceCommand& command) {
     print_table(command, findings);
   }
   for (const std::string& name : missing) {
-    print_wrapped(stderr, fmt::format("warning: it called {}, which simcuda lacks: the call failed "
-                                      "here and would not on a GPU",
-                                      name));
+    print_warning(
+        fmt::format("warning: it called {}, which simcuda lacks: the call failed "
+                    "here and would not on a GPU",
+                    name));
   }
   return count_of(findings, conformance::Outcome::Fail) == 0 ? ExitCode::Pass
                                                              : ExitCode::Regression;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <set>
@@ -56,6 +57,13 @@ RunFolder create_side(const InterleavedSession& session, std::size_t index) {
                            session.environments.at(index));
 }
 
+// What this session has written so far, which may be more than a command takes from others.
+void read_own_rounds(const std::string& folder, InterleavedRun* run) {
+  constexpr InputKind kOwnRounds{.name = "a results file", .size_bytes_max = UINT64_MAX};
+  const std::string path = join(folder, kRoundsName);
+  read_rounds(StoredText::of_file(path, kOwnRounds), path, run);
+}
+
 }  // namespace
 
 std::string side_folder(const std::string& folder, const InterleavedPlan& plan, std::size_t side) {
@@ -96,6 +104,7 @@ SessionOutcome run_session(const InterleavedSession& session) {
     }
     Progress progress(stderr, isatty(STDERR_FILENO) == 1, process_count, 0);
     const auto look = [&] {
+      read_own_rounds(session.folder, &run);
       std::set<std::size_t> open = cells_to_go_on(run, session.policy);
       if (!open.empty()) {
         fmt::print(stderr, "{} cells are undecided and go on\n", open.size());
@@ -116,7 +125,6 @@ SessionOutcome run_session(const InterleavedSession& session) {
                                           if (result.round < first_look) {
                                             progress.cell_done(result.cell);
                                           }
-                                          run.rounds.push_back(result);
                                         });
   }
   store_conditions(session.folder, conditions_between(counters, read_host_counters(),
@@ -126,6 +134,7 @@ SessionOutcome run_session(const InterleavedSession& session) {
   if (!run.first_differences.empty()) {
     write_file(join(session.folder, kDifferencesName), to_json(run.first_differences));
   }
+  read_own_rounds(session.folder, &run);
   outcome.comparison = compare_interleaved(run, session.policy);
   write_side_reports(session.folder, session.plan);
   write_comparison(session.folder, outcome.comparison);
@@ -140,13 +149,12 @@ InterleavedRun read_interleaved(const std::string& folder) {
   run.plan = interleaved_plan_from_json(read_file(plan_path, kPlanInput), plan_path);
   for (std::size_t i = 0; i < kSideCount; ++i) {
     run.environments.at(i) =
-        read_run_file(results_path(join(folder, run.plan.sides.at(i).label)), CellDetail::Summary)
+        read_run_file(results_path(join(folder, run.plan.sides.at(i).label)), CellDetail::Outline)
             .environment;
   }
   add_stored_conditions(folder, &run.environments.front());
   const std::string rounds_path = join(folder, kRoundsName);
-  run.rounds =
-      rounds_from_lines(StoredText::of_file(rounds_path, kResultsInput), rounds_path, run.torn);
+  read_rounds(StoredText::of_file(rounds_path, kResultsInput), rounds_path, &run);
   const std::string differences_path = join(folder, kDifferencesName);
   if (fs::exists(differences_path)) {
     run.first_differences =

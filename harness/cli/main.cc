@@ -1,7 +1,4 @@
 // The program allocmark: registry.cc lists its commands.
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <cstdio>
 #include <exception>
 #include <filesystem>
@@ -18,30 +15,6 @@
 
 namespace allocmark {
 namespace {
-
-// --quiet: what is written to stderr goes nowhere until the destructor, but for errors, which are
-// told after it.
-class QuietStderr {
- public:
-  explicit QuietStderr(bool quiet) {
-    if (!quiet) return;
-    kept_ = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 10);
-    const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
-    if (kept_ >= 0 && nowhere >= 0) dup2(nowhere, STDERR_FILENO);
-    if (nowhere >= 0) close(nowhere);
-  }
-  ~QuietStderr() {
-    if (kept_ < 0) return;
-    (void)std::fflush(stderr);
-    dup2(kept_, STDERR_FILENO);
-    close(kept_);
-  }
-  QuietStderr(const QuietStderr&) = delete;
-  QuietStderr& operator=(const QuietStderr&) = delete;
-
- private:
-  int kept_ = -1;
-};
 
 ExitCode run_main(int argc, char** argv) {
   if (argc > 1 && std::string_view(argv[1]) == "cell") {

@@ -12,6 +12,7 @@
 #include "harness/cli/commands.h"
 #include "harness/cli/output_path.h"
 #include "harness/cli/parse_tools.h"
+#include "harness/cli/terminal.h"
 #include "harness/profile/profile.h"
 #include "harness/run/child_process.h"
 #include "harness/run/environment.h"
@@ -38,7 +39,7 @@ ExitCode profile_command(const ProfileCommand& command) {
   check_device(command.device);
   check_output_file(command.out, command.force, "--out");
   if (const std::string reason = unfit_build_reason(); !reason.empty()) {
-    fmt::print(stderr, "warning: {}\n", reason);
+    print_warning("warning: " + reason);
   }
   take_runtime(command);
   // Asked in a child: a machine without a GPU gives its reason.

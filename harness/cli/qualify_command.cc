@@ -141,7 +141,7 @@ ExitCode qualify_command(const QualifyCommand& command) {
   }
   const qualify::ConductOptions options = options_of(command);
   if (const std::string reason = unfit_build_reason(); !reason.empty()) {
-    fmt::print(stderr, "warning: {}\n", reason);
+    print_warning("warning: " + reason);
   }
   if (command.one_line) return say_one_line(command, options);
   const qualify::Report report = qualify_machine(command, options);

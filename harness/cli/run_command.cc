@@ -240,10 +240,10 @@ void print_notes(const std::vector<std::string>& notes) {
 bool say_changed_files(const std::vector<FileMark>& marks) {
   const std::vector<std::string> changed = changed_since(marks);
   for (const std::string& path : changed) {
-    print_wrapped(stderr,
-                  fmt::format("{} was replaced while the cells ran, so their numbers are of "
-                              "two files; run them again in a new folder",
-                              path));
+    print_warning(
+        fmt::format("{} was replaced while the cells ran, so their numbers are of "
+                    "two files; run them again in a new folder",
+                    path));
   }
   return !changed.empty();
 }

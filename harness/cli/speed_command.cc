@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include "harness/cli/commands.h"
 #include "harness/cli/parse_tools.h"
+#include "harness/cli/terminal.h"
 #include "harness/run/environment.h"
 #include "harness/run/runtime_select.h"
 #include "harness/speed/generation_speed.h"
@@ -31,7 +32,7 @@ void measure_generators(const SpeedCommand& command) {
 ExitCode speed_command(const SpeedCommand& command) {
   const std::string reason = unfit_build_reason();
   if (!command.generate.empty()) {
-    if (!reason.empty()) fmt::print(stderr, "warning: {}\n", reason);
+    if (!reason.empty()) print_warning("warning: " + reason);
     measure_generators(command);
     return ExitCode::Pass;
   }
@@ -42,7 +43,7 @@ ExitCode speed_command(const SpeedCommand& command) {
   }
   argv.push_back(nullptr);
   ensure_runtime("sim:h200", argv.data());
-  if (!reason.empty()) fmt::print(stderr, "warning: {}\n", reason);
+  if (!reason.empty()) print_warning("warning: " + reason);
   fmt::print("{}", to_text(measure_speed({.churn_event_count = command.event_count})));
   fmt::print("{}", to_text(measure_hits({.workload = command.workload, .conf = command.conf})));
   return ExitCode::Pass;

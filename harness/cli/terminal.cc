@@ -1,6 +1,7 @@
 // See terminal.h.
 #include "harness/cli/terminal.h"
 
+#include <fcntl.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -27,6 +28,9 @@ std::size_t named_width() {
   const auto [stop, error] = std::from_chars(text, end, width);
   return error == std::errc() && stop == end && width <= kWidthMax ? width : 0;
 }
+
+// A process has one stderr: where --quiet keeps it, and -1 where it is in its place.
+int kept_stderr = -1;
 
 }  // namespace
 
@@ -56,6 +60,33 @@ void print_fitted(std::FILE* stream, std::string_view text) {
 
 void print_wrapped(std::FILE* stream, std::string_view text) {
   fmt::print(stream, "{}\n", wrap_words(text, output_width(stream)));
+}
+
+QuietStderr::QuietStderr(bool quiet) {
+  if (!quiet) return;
+  kept_stderr = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 10);
+  const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+  if (kept_stderr >= 0 && nowhere >= 0) dup2(nowhere, STDERR_FILENO);
+  if (nowhere >= 0) close(nowhere);
+}
+
+QuietStderr::~QuietStderr() {
+  if (kept_stderr < 0) return;
+  (void)std::fflush(stderr);
+  dup2(kept_stderr, STDERR_FILENO);
+  close(kept_stderr);
+  kept_stderr = -1;
+}
+
+void print_warning(std::string_view text) {
+  (void)std::fflush(stderr);
+  const int quiet = kept_stderr < 0 ? -1 : fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 10);
+  if (quiet >= 0) dup2(kept_stderr, STDERR_FILENO);
+  print_wrapped(stderr, text);
+  (void)std::fflush(stderr);
+  if (quiet < 0) return;
+  dup2(quiet, STDERR_FILENO);
+  close(quiet);
 }
 
 }  // namespace allocmark

@@ -25,4 +25,18 @@ void print_fitted(std::FILE* stream, std::string_view text);
 // The text and a newline, wrapped at the stream's width.
 void print_wrapped(std::FILE* stream, std::string_view text);
 
+// --quiet: what is written to stderr goes nowhere until the destructor, but for errors, which are
+// told after it, and what print_warning says. One at a time.
+class QuietStderr {
+ public:
+  explicit QuietStderr(bool quiet);
+  ~QuietStderr();
+  QuietStderr(const QuietStderr&) = delete;
+  QuietStderr& operator=(const QuietStderr&) = delete;
+};
+
+// What changes the meaning of the answer and stands nowhere in it: --quiet does not hide it. To
+// stderr, with a newline, wrapped.
+void print_warning(std::string_view text);
+
 }  // namespace allocmark

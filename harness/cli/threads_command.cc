@@ -100,7 +100,7 @@ ExitCode threads_command(const ThreadsCommand& command) {
                : command.table == "parts" ? TableLock::Parts
                                           : TableLock::None;
   if (const std::string reason = unfit_build_reason(); !reason.empty()) {
-    fmt::print(stderr, "warning: {}\n", reason);
+    print_warning("warning: " + reason);
   }
   const std::string program = own_program_path();
   const DeviceChoice choice = choose_device(command.device, program);

@@ -60,15 +60,16 @@ std::vector<FileMark> mark_conf_files(const std::vector<CellKey>& cells) {
 }
 
 std::vector<FileMark> mark_trace_files(const std::vector<CellKey>& cells) {
-  std::set<std::string> seen;
+  std::set<std::string> workloads;
+  std::set<std::string> paths;
   std::vector<FileMark> marks;
   for (const CellKey& key : cells) {
-    if (key.workload_files.empty() || !seen.insert(key.workload_text()).second) continue;
+    if (key.workload_files.empty() || !workloads.insert(key.workload_text()).second) continue;
     std::string_view hashes = key.workload_files;
     for (const std::string& path : trace_files_of_workload(key.workload_text())) {
       const std::string_view hash = hashes.substr(0, hashes.find(','));
       hashes.remove_prefix(std::min(hash.size() + 1, hashes.size()));
-      if (!hash.empty() && seen.insert(path).second) {
+      if (!hash.empty() && paths.insert(path).second) {
         marks.push_back({.path = absolute_path(path), .hash = std::string(hash)});
       }
     }

@@ -5,7 +5,9 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <utility>
@@ -13,6 +15,7 @@
 
 #include <fmt/format.h>
 
+#include "results/cell_summary.h"
 #include "results/compare/compare_conclude.h"
 #include "results/compare/compare_environment.h"
 #include "results/compare/compare_numbers.h"
@@ -59,8 +62,10 @@ class RoundComparer {
   // Why times cannot be compared at all; empty where they can.
   [[nodiscard]] std::string timed_reason() const;
   [[nodiscard]] RunSide side(std::size_t index) const;
-  void count_all_rounds(std::size_t plan_index, CellComparison& cell) const;
-  void add_timed(std::size_t plan_index, CellComparison& cell, std::size_t cell_index);
+  // What an outcome says of its cell where it stands for all rounds of a side.
+  void stand_for_rounds(std::size_t plan_index, std::size_t side, CellResult& cell) const;
+  void count_all_rounds(const CellRounds& rounds, CellComparison& cell) const;
+  void add_timed(const CellRounds& rounds, CellComparison& cell, std::size_t cell_index);
   void judge();
   [[nodiscard]] RoundRule rule() const {
     return {.policy = policy_,
@@ -82,26 +87,40 @@ class RoundComparer {
 RunSide RoundComparer::side(std::size_t index) const {
   RunSide side{.label = run_.plan.sides[index].label};
   side.file.environment = run_.environments[index];
+  std::vector<std::size_t> plan_indices;
   for (std::size_t i = 0; i < run_.plan.cells.size(); ++i) {
     side.planned.push_back(run_.plan.cells[i].base);
-    const CellResult* outcome = rounds_[i].outcome(index);
+    const RoundLine* outcome = rounds_[i].outcome(index);
     if (outcome == nullptr) continue;
-    CellResult cell = *outcome;
-    cell.key = run_.plan.cells[i].base;
-    // Passes of one process differ where it keeps memory between them; rounds that are alike show
-    // that it repeats itself.
-    if (rounds_[i].results[index].size() > 1) {
-      std::erase_if(cell.warnings, [](const std::string& warning) {
-        return warning.starts_with("not deterministic");
-      });
-    }
-    if (rounds_[i].deviating(index) != nullptr) {
-      cell.warnings.push_back(
-          "not deterministic: rounds differed in placements, failures or memory");
-    }
-    side.file.cells.push_back(std::move(cell));
+    CellResult cell = *outcome->cell;
+    stand_for_rounds(i, index, cell);
+    side.file.outlines.push_back(outline_of(cell));
+    plan_indices.push_back(i);
   }
+  const auto cell = std::make_shared<CellResult>();
+  side.whole = {.count = plan_indices.size(),
+                .whole = [this, index, plan_indices, cell](std::size_t at) -> const CellResult& {
+                  const RoundLine& line = *rounds_[plan_indices[at]].outcome(index);
+                  *cell = line.cell->is_summary ? run_.whole.whole(line.index) : *line.cell;
+                  stand_for_rounds(plan_indices[at], index, *cell);
+                  return *cell;
+                }};
   return side;
+}
+
+void RoundComparer::stand_for_rounds(std::size_t plan_index, std::size_t side,
+                                     CellResult& cell) const {
+  cell.key = run_.plan.cells[plan_index].base;
+  // Passes of one process differ where it keeps memory between them; rounds that are alike show
+  // that it repeats itself.
+  if (rounds_[plan_index].results[side].size() > 1) {
+    std::erase_if(cell.warnings, [](const std::string& warning) {
+      return warning.starts_with("not deterministic");
+    });
+  }
+  if (rounds_[plan_index].deviating(side) != nullptr) {
+    cell.warnings.push_back("not deterministic: rounds differed in placements, failures or memory");
+  }
 }
 
 std::string RoundComparer::timed_reason() const {
@@ -156,13 +175,16 @@ Comparison RoundComparer::run() {
       });
     }
     const bool refused = !cell.reason.empty();
-    if (!refused) count_all_rounds(plan_index, cell);
+    std::deque<CellResult> kept;
+    const CellRounds rounds =
+        refused ? CellRounds() : whole_rounds(run_, rounds_[plan_index], kept);
+    if (!refused) count_all_rounds(rounds, cell);
     const auto placed = run_.first_differences.find(plan_index);
     if (placed != run_.first_differences.end()) cell.first_difference = placed->second;
     if (policy_.scope == CompareScope::Timed && !refused) {
       std::erase_if(cell.numbers, [](const NumberComparison& number) { return !number.safety; });
     }
-    if (!refused && policy_.scope != CompareScope::Exact) add_timed(plan_index, cell, i);
+    if (!refused && policy_.scope != CompareScope::Exact) add_timed(rounds, cell, i);
   }
   judge();
   conclude(policy_, result_);
@@ -170,10 +192,9 @@ Comparison RoundComparer::run() {
 }
 
 // What the first round says of failures and calls, said by all of them.
-void RoundComparer::count_all_rounds(std::size_t plan_index, CellComparison& cell) const {
-  const CellRounds& rounds = rounds_[plan_index];
-  const ExactSides sides{.base = rounds.outcome(0),
-                         .now = rounds.outcome(1),
+void RoundComparer::count_all_rounds(const CellRounds& rounds, CellComparison& cell) const {
+  const ExactSides sides{.base = rounds.outcome(0)->cell,
+                         .now = rounds.outcome(1)->cell,
                          .base_processes = rounds.processes(0),
                          .now_processes = rounds.processes(1)};
   for (NumberComparison& fresh : compare_exact(sides, policy_)) {
@@ -186,9 +207,8 @@ void RoundComparer::count_all_rounds(std::size_t plan_index, CellComparison& cel
   }
 }
 
-void RoundComparer::add_timed(std::size_t plan_index, CellComparison& cell,
+void RoundComparer::add_timed(const CellRounds& rounds, CellComparison& cell,
                               std::size_t cell_index) {
-  const CellRounds& rounds = rounds_[plan_index];
   const std::vector<RoundPair> pairs = rounds.pairs();
   const std::string reason = timed_reason();
   const std::string other = other_requests(rounds.processes(0), rounds.processes(1));

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/stored_text.h"
+#include "results/cell_source.h"
 #include "results/compare/compare.h"
 #include "results/compare/compare_policy.h"
 #include "results/schema.h"
@@ -73,19 +74,19 @@ struct RoundResult {
 [[nodiscard]] InterleavedPlan interleaved_plan_from_json(const std::string& text,
                                                          const std::string& where);
 [[nodiscard]] std::string to_json_line(const RoundResult& result);
-// Every whole line; throws UsageError with file and line for a corrupt one, `torn` is set
-// where the last is cut short.
-[[nodiscard]] std::vector<RoundResult> rounds_from_lines(const StoredText& text,
-                                                         const std::string& where, bool& torn);
-
 struct InterleavedRun {
   InterleavedPlan plan = {};
   std::array<Environment, kSideCount> environments = {};
-  std::vector<RoundResult> rounds = {};
-  bool torn = false;
+  std::vector<RoundResult> rounds = {};  // their cells may be summaries (results/cell_summary.h)
+  CellSource whole = {};                 // the same cells, where they are
+  bool torn = false;                     // the last line is cut short
   // Where a cell's sides first place a request differently, in words, by the plan's cell.
   std::map<std::size_t, std::string> first_differences = {};
 };
+
+// Reads every whole line, and keeps summaries: rounds do not fit into memory. Throws UsageError
+// with file and line for a corrupt one. `where` is what messages call the text.
+void read_rounds(const StoredText& text, const std::string& where, InterleavedRun* run);
 
 [[nodiscard]] std::string to_json(const std::map<std::size_t, std::string>& first_differences);
 // Throws UsageError where the text is none of these.

@@ -13,8 +13,9 @@ std::vector<RoundPair> CellRounds::pairs() const {
   std::vector<RoundPair> list;
   for (const auto& [round, base] : results[0]) {
     const auto now = results[1].find(round);
-    if (now == results[1].end() || !is_measured(*base) || !is_measured(*now->second)) continue;
-    list.push_back({base, now->second, !rounds_apart.contains(round)});
+    if (now == results[1].end()) continue;
+    if (!is_measured(*base.cell) || !is_measured(*now->second.cell)) continue;
+    list.push_back({base.cell, now->second.cell, !rounds_apart.contains(round)});
   }
   return list;
 }
@@ -29,7 +30,7 @@ bool CellRounds::ended_at(const std::vector<std::uint32_t>& looks,
                           std::uint32_t round_count_max) const {
   for (const auto& side : results) {
     for (const auto& [round, result] : side) {
-      if (!is_measured(*result)) return true;
+      if (!is_measured(*result.cell)) return true;
     }
   }
   const std::size_t count = pairs().size();
@@ -37,26 +38,35 @@ bool CellRounds::ended_at(const std::vector<std::uint32_t>& looks,
          (count == round_count_max || std::find(looks.begin(), looks.end(), count) != looks.end());
 }
 
-const CellResult* CellRounds::deviating(std::size_t side) const {
+const RoundLine* CellRounds::deviating(std::size_t side) const {
   const auto decisions = [](const CellResult& cell) {
     return std::tie(cell.placement_hash, cell.oom_count, cell.requested_bytes_peak,
                     cell.allocated_bytes_peak, cell.reserved_bytes_peak);
   };
   for (const auto& [round, result] : results[side]) {
-    if (is_measured(*result) && decisions(*result) != decisions(*results[side].begin()->second)) {
-      return result;
-    }
+    const CellResult& first = *results[side].begin()->second.cell;
+    if (is_measured(*result.cell) && decisions(*result.cell) != decisions(first)) return &result;
   }
   return nullptr;
 }
 
-const CellResult* CellRounds::outcome(std::size_t side) const {
+const RoundLine* CellRounds::outcome(std::size_t side) const {
   for (const auto& [round, result] : results[side]) {
-    if (!is_measured(*result)) return result;
+    if (!is_measured(*result.cell)) return &result;
   }
   // One that decided otherwise, so that the difference is seen.
-  if (const CellResult* const other = deviating(side); other != nullptr) return other;
-  return results[side].empty() ? nullptr : results[side].begin()->second;
+  if (const RoundLine* const other = deviating(side); other != nullptr) return other;
+  return results[side].empty() ? nullptr : &results[side].begin()->second;
+}
+
+CellRounds whole_rounds(const InterleavedRun& run, CellRounds rounds,
+                        std::deque<CellResult>& kept) {
+  for (auto& side : rounds.results) {
+    for (auto& [round, line] : side) {
+      if (line.cell->is_summary) line.cell = &kept.emplace_back(run.whole.whole(line.index));
+    }
+  }
+  return rounds;
 }
 
 std::vector<CellRounds> rounds_by_cell(const InterleavedRun& run, StrayLines& stray) {
@@ -66,15 +76,16 @@ std::vector<CellRounds> rounds_by_cell(const InterleavedRun& run, StrayLines& st
     index_by_id[1][run.plan.cells[i].now.id()] = i;
   }
   std::vector<CellRounds> cells(run.plan.cells.size());
-  for (const RoundResult& result : run.rounds) {
+  for (std::size_t index = 0; index < run.rounds.size(); ++index) {
+    const RoundResult& result = run.rounds[index];
     const auto found = index_by_id.at(result.side).find(result.cell.key.id());
     if (found == index_by_id[result.side].end()) {
       ++stray.unplanned_count;
       continue;
     }
-    const CellResult*& place = cells[found->second].results[result.side][result.round];
-    if (place != nullptr) ++stray.repeated_count;
-    place = &result.cell;
+    RoundLine& place = cells[found->second].results[result.side][result.round];
+    if (place.cell != nullptr) ++stray.repeated_count;
+    place = {.cell = &result.cell, .index = index};
     if (!result.in_turns) cells[found->second].rounds_apart.insert(result.round);
   }
   return cells;

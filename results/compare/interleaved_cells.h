@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <set>
 #include <vector>
@@ -22,9 +23,15 @@ struct RoundPair {
   bool in_turns = false;
 };
 
+// One process: its result, and where in InterleavedRun::rounds it stands.
+struct RoundLine {
+  const CellResult* cell = nullptr;
+  std::size_t index = 0;
+};
+
 // Both sides' results of one cell in the order of their rounds.
 struct CellRounds {
-  std::array<std::map<std::uint32_t, const CellResult*>, kSideCount> results;
+  std::array<std::map<std::uint32_t, RoundLine>, kSideCount> results;
   std::set<std::uint32_t> rounds_apart = {};  // those whose passes did not alternate
 
   // Rounds in which both sides have a measurement.
@@ -35,10 +42,14 @@ struct CellRounds {
   [[nodiscard]] bool ended_at(const std::vector<std::uint32_t>& looks,
                               std::uint32_t round_count_max) const;
   // A process of the side that decided otherwise than the first: placements, failures, memory.
-  [[nodiscard]] const CellResult* deviating(std::size_t side) const;
+  [[nodiscard]] const RoundLine* deviating(std::size_t side) const;
   // What stands for the side where no time is compared: a round without a result, else the first.
-  [[nodiscard]] const CellResult* outcome(std::size_t side) const;
+  [[nodiscard]] const RoundLine* outcome(std::size_t side) const;
 };
+
+// The same with whole cells, which `kept` has: read now, where the run holds summaries.
+[[nodiscard]] CellRounds whole_rounds(const InterleavedRun& run, CellRounds rounds,
+                                      std::deque<CellResult>& kept);
 
 // What does not belong into a whole and unedited file.
 struct StrayLines {

@@ -2,6 +2,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -12,8 +13,10 @@
 
 #include "base/error.h"
 #include "base/json_text.h"
+#include "results/cell_summary.h"
 #include "results/compare/interleaved.h"
 #include "results/json.h"
+#include "results/run_file.h"
 
 namespace allocmark {
 namespace {
@@ -164,19 +167,38 @@ std::string to_json_line(const RoundResult& result) {
   return dump(json, -1);
 }
 
-std::vector<RoundResult> rounds_from_lines(const StoredText& text, const std::string& where,
-                                           bool& torn) {
-  std::vector<RoundResult> rounds;
-  torn = false;
-  std::uint64_t line_number = 0;
+void read_rounds(const StoredText& text, const std::string& where, InterleavedRun* run) {
+  struct State {
+    std::vector<LinePlace> places;
+    std::string line;
+    CellResult cell;
+  };
+  const auto state = std::make_shared<State>();
+  run->rounds.clear();
+  run->torn = false;
+  LinePlace place;
   text.each_line(kLineBytesMax, [&](std::string_view line) {
-    ++line_number;
+    ++place.number;
+    place.size_bytes = line.size();
     const bool ended = line.ends_with('\n');
     if (ended) line.remove_suffix(1);
-    torn = !ended && !json_line_kind(line);
-    if (!torn) rounds.push_back(round_from_line(line, fmt::format("{}:{}", where, line_number)));
+    run->torn = !ended && !json_line_kind(line);
+    if (!run->torn) {
+      run->rounds.push_back(round_from_line(line, fmt::format("{}:{}", where, place.number)));
+      summarize(&run->rounds.back().cell);
+      state->places.push_back(place);
+    }
+    place.begin_bytes += place.size_bytes;
   });
-  return rounds;
+  run->whole = {.count = state->places.size(),
+                .whole = [state, text, where](std::size_t index) -> const CellResult& {
+                  const LinePlace& at = state->places.at(index);
+                  state->line.resize(at.size_bytes);
+                  state->line.resize(text.read(at.begin_bytes, state->line));
+                  state->cell =
+                      round_from_line(state->line, fmt::format("{}:{}", where, at.number)).cell;
+                  return state->cell;
+                }};
 }
 
 }  // namespace allocmark

@@ -66,6 +66,18 @@ TEST_CASE("the same text and seed give the same bytes") {
       {"load:layers=4", 0xf9e1ec7f9eac2e8eu, 62, 4534042624},
       {"colocate:llama-3-8b,layers=2,cycles=1,steps=1,requests=4", 0xe8789b7d27740213u, 6927,
        29805150724},
+      {"unet:channels=64/128,attention=0/1,image=16,batch=2,steps=2", 0x4eedb85fac420968u, 8030,
+       148025420},
+      {"unet:channels=64/128/"
+       "64,blocks=1,image=8,batch=1,steps=1,precision=fp32,optimizer=sgd,kernels=1",
+       0x57bf1836cf593f53u, 2305, 90729764},
+      {"train:llama-3-8b,layers=2,batch=1,seq=256,steps=2,precision=bf16,products=fp8",
+       0x795db5517d287faau, 2990, 14938220804},
+      {"train:llama-3-8b,layers=2,hidden=1024,heads=16,kv_heads=4,ffn=2816,batch=2,seq=300/"
+       "250,steps=2,vision=vit-base,vision_frozen=0",
+       0x4f793a80abf204beu, 7456, 7415368644},
+      {"infer:llama-3-8b,layers=2,requests=3,batch=2,seq=20/9,answers=4,quantize=int4",
+       0xf45822770c7408b2u, 3668, 2597549608},
       {"pause:leftovers=50", 0x3dce783aac1cbe7bu, 53, 417583608},
       {"producer:items=99 beside litter:fill_bytes=10MiB then comb:count=4 beside gpt2_train_amp",
        0x3600d38813a983acu, 14144, 21743215112},

@@ -82,11 +82,13 @@ void one_gradient(Tape& tape, Node& node, Backprop& b) {
   b.out[0].tensor = tape.gradient(node.sizes[0]);
 }
 
-void join_backward(Tape&, Node&, Backprop& b) {
+// sizes: bytes of both.
+void join_backward(Tape&, Node& node, Backprop& b) {
   for (const std::size_t i : {std::size_t{0}, std::size_t{1}}) {
     b.out[i] = b.gradient;
     b.out[i].is_view = true;
     b.out[i].layout = GradLayout::Slice;
+    b.out[i].slice_bytes = node.sizes[i];
   }
 }
 
@@ -139,12 +141,15 @@ Var group_norm(Tape& tape, Var input, const ImageShape& shape, std::uint64_t gro
 
 Var join_channels(Tape& tape, Var left, Var right) {
   Node* node = tape.record(join_backward, {&left, &right});
+  if (node != nullptr) node->sizes = {left.size_bytes(), right.size_bytes()};
   Var out = tape.make(left.count + right.count, left.width);
   tape.attach(node, &out);
   return out;
 }
 
 Var grow_twice(Tape& tape, Var input) {
+  Var original = input;
+  if (tape.autocast()) input = cast(tape, std::move(input), 4);
   Node* node = tape.record(one_gradient, {&input});
   if (node != nullptr) node->sizes[0] = input.size_bytes();
   Var out = tape.make(input.count * 4, input.width);

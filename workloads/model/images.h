@@ -30,7 +30,7 @@ struct Convolution {
                              std::uint64_t group_count, std::size_t weight);
 // Channels of both, one after the other.
 [[nodiscard]] Var join_channels(Tape& tape, Var left, Var right);
-// The nearest pixel, to twice the side.
+// The nearest pixel, to twice the side. In four bytes under autocast.
 [[nodiscard]] Var grow_twice(Tape& tape, Var input);
 // Pixels before channels, as a view: the gradient comes in another order.
 [[nodiscard]] Var pixels_first(Tape& tape, Var input);

@@ -27,12 +27,15 @@ void joined_backward(Tape&, Node&, Backprop& b) {
   b.out[0].is_view = true;
 }
 
-// CUB's decoupled look-back: 16 bytes per tile. The tile's size is a guess.
-void take_scan_scratch(Tape& tape, std::uint64_t count) {
-  const std::uint64_t states_bytes = (32 + divided_up(count, 4608)) * 16;
+// CUB's decoupled look-back: so many bytes for each tile. A sum of places has tiles of 896, a
+// choice of places those of 4096.
+void take_look_back(Tape& tape, std::uint64_t tile_count, std::uint64_t tile_bytes) {
+  const std::uint64_t states_bytes = (32 + tile_count) * tile_bytes;
   static_cast<void>(
       tape.allocate(divided_up(states_bytes, 256) * 256 + 511, TensorKind::Workspace));
 }
+// A sum by CUB: four bytes for each of five blocks on each of eight places of 132 processors.
+constexpr std::uint64_t kSumBytes = divided_up(4 * 5 * 8 * 132, 256) * 256 + 255;
 
 // The words' gradient without the images' places, then what stood in these: their places are looked
 // for, three numbers for each element. sizes: bytes of the words, of the rows; elements of each.
@@ -47,9 +50,9 @@ void scatter_backward(Tape& tape, Node& node, Backprop& b) {
   {
     const Tensor mask = scratch(word_count);
     const Tensor found = scratch(4);
-    static_cast<void>(scratch(1));
+    static_cast<void>(scratch(kSumBytes));
     places = scratch(node.sizes[3] * 3 * kIndexBytes);
-    take_scan_scratch(tape, word_count);
+    take_look_back(tape, divided_up(word_count, 4096), 8);
   }
   b.out[1].tensor = tape.gradient(node.sizes[1]);
 }
@@ -160,7 +163,7 @@ Var Transformer::with_images(Var words) {
   {
     const Var places = tape_.make(words.count, kIndexBytes);
     const Var mask = tape_.make(words.count, 1);
-    take_scan_scratch(tape_, words.count);
+    take_look_back(tape_, divided_up(words.count, 896), 16);
   }
   tape_.attach(node, &out);
   words.drop();

@@ -330,13 +330,12 @@ void Tape::accumulate(Grad* buffer, Grad gradient, std::uint32_t stream) {
     *buffer = std::move(gradient);
     return;
   }
-  if (!buffer->is_view && buffer->tensor.is_unique()) {
-    gradient.tensor.reset();
-    return;
-  }
+  if (!buffer->is_view && buffer->tensor.is_unique()) return gradient.tensor.reset();
   Grad sum;
-  sum.tensor = pool_->make(buffer->tensor.size_bytes(), TensorKind::Gradient, stream);
-  sum.layout = buffer->layout == GradLayout::Slice ? gradient.layout : buffer->layout;
+  const bool is_slice = buffer->layout == GradLayout::Slice;
+  sum.tensor = pool_->make(is_slice ? buffer->slice_bytes : buffer->tensor.size_bytes(),
+                           TensorKind::Gradient, stream);
+  sum.layout = is_slice ? GradLayout::Tokens : buffer->layout;
   *buffer = std::move(sum);
   gradient.tensor.reset();
 }

@@ -42,6 +42,7 @@ struct Grad {
   Tensor tensor;
   bool is_view = false;  // shares its storage with a base: nothing is added to it in place
   GradLayout layout = GradLayout::Tokens;
+  std::uint64_t slice_bytes = 0;  // of a Slice; its tensor is the whole
 };
 
 struct Parameter {

@@ -94,10 +94,11 @@ def replacement_is_said(folder):
 
     thread = threading.Thread(target=replace)
     thread.start()
-    done = allocmark("run", *CELL, "--seeds", "1", "--allocator", f"pluggable:{path},as:mine", "--out", f"{folder}/replaced")
+    # The numbers do not say it themselves, so --quiet does not hide it; and it hides all else.
+    done = allocmark("run", "-q", *CELL, "--seeds", "1", "--allocator", f"pluggable:{path},as:mine", "--out", f"{folder}/replaced")
     stop.set()
     thread.join()
-    check(done.returncode == 3 and "was replaced while" in " ".join(done.stderr.split()), f"replaced: {done.returncode} {done.stderr}")
+    check(done.returncode == 3 and done.stderr.startswith(str(path)) and "was replaced while" in " ".join(done.stderr.split()), f"replaced: {done.returncode} {done.stderr}")
 
 
 with tempfile.TemporaryDirectory() as work:

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """What a run of many cells costs the commands that read it. Usage: scale_test.py PATH_OF_ALLOCMARK [--cells N]
 
-A small real run is made into two of many cells. Each command reads the smaller and the larger one; what the larger takes
-more, per cell, must stay below the row's limit. So 10,000 cells fit where the limits of `LIMITS` say. Nothing is timed.
+A small real run is made into two of many cells, and so is an A/B run. Each command reads the smaller and the larger one;
+what the larger takes more, per cell, must stay below the row's limit. So 10,000 cells fit where the limits of `LIMITS` say.
+Nothing is timed.
 """
 import argparse
 import os
@@ -12,19 +13,26 @@ import tempfile
 from pathlib import Path
 
 FEW = 200
-# KiB per cell: command, limit. {R} is a run, {S} the same again. 10,000 cells take less than 150 MiB in run and report, 200 in compare.
+# KiB per cell: command, limit. {R} is a run, {S} the same again. 10,000 cells take less than 150 MiB.
 LIMITS = [
     # One cell is still to be measured, so the run's end is reached: it drops what the cell had so far.
     ("run --resume --no-html --out {R}", 13),
     ("report {R} --no-html", 13),
     ("report {R} --format csv", 13),
     ("compare {R} {S}", 11),
-    # What its page is made of is in memory as text, three times, of at most 1500 cells: so this goes no further.
+    # What python3 makes the page of is in memory, of at most 1500 cells: BUNDLE_MIB is what it comes to.
     ("bundle {R} --out {R}.tar", 160),
     # It reads a bundle's long files a piece at a time. The cell that is still to be measured is found missing.
     ("check {R}.tar --seconds 1", 13),
 ]
+# The same of A/B runs with four processes for each cell: {T}. Of whole results a cell would take 1.3 MiB.
+FEW_TURNS, MANY_TURNS = 10, 60
+LIMITS_TURNS = [
+    ("compare {T}", 100),
+    ("report {T} --no-html --format table", 100),
+]
 PAGE_BYTES_MAX = 15_000_000
+BUNDLE_MIB = 320
 PAGE_CELLS = 1700
 
 
@@ -35,7 +43,7 @@ def make_many_cells(run, count, out, missing=0):
 
 
 def memory_of(program, command):
-    """The most that the command itself held, in KiB; its children are not counted."""
+    """The most that the command held, or a program that it ran, in KiB. What this script holds is the least."""
     process = subprocess.Popen([program, *command.split()], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     said = process.stderr.read()
     _, status, used = os.wait4(process.pid, 0)
@@ -43,6 +51,22 @@ def memory_of(program, command):
     if process.returncode not in (0, 1, 3):
         raise SystemExit(f"allocmark {command}: exit code {process.returncode}: {said.decode()[-500:]}")
     return used.ru_maxrss
+
+
+def hold(program, work, limits, few, many):
+    """How many of the rows take too much."""
+    failed = 0
+    for command, limit in limits:
+        used = []
+        for count in (few, many):
+            line = command
+            for side in "RST":
+                line = line.replace("{%s}" % side, str(work / f"{side}{count}"))
+            used.append(memory_of(program, line))
+        each = (used[1] - used[0]) / (many - few)
+        failed += each > limit
+        print(f"{'FAILED' if each > limit else 'held'}: {command}: {used[0] >> 10} MiB for {few} cells, {used[1] >> 10} MiB for {many}: {each:.1f} KiB a cell, at most {limit}")
+    return failed
 
 
 def main():
@@ -58,13 +82,17 @@ def main():
         for count in (FEW, options.cells):
             for side in ("R", "S"):
                 make_many_cells(work / "real", count, work / f"{side}{count}", missing=1 if side == "R" else 0)
-        for command, limit in LIMITS:
-            few, many = (memory_of(options.program, command.replace("{R}", str(work / f"R{count}")).replace("{S}", str(work / f"S{count}"))) for count in (FEW, options.cells))
-            each = (many - few) / (options.cells - FEW)
-            failed += each > limit
-            print(f"{'FAILED' if each > limit else 'held'}: {command}: {few >> 10} MiB for {FEW} cells, {many >> 10} MiB for {options.cells}: {each:.1f} KiB a cell, at most {limit}")
+        failed += hold(options.program, work, LIMITS, FEW, options.cells)
+        turns = ["run", "--ab", "caching", "caching:max_split_size_mb:64", "-w", "churn:live_bytes=64MiB,events=20000", "-d", "sim:h200", "--rounds", "2", "--rounds-max", "2"]
+        # Its verdict is of no interest here.
+        subprocess.run([options.program, *turns, "--allow-debug", "--no-html", "-q", "--out", work / "turns"], stdout=subprocess.DEVNULL)
+        for count in (FEW_TURNS, MANY_TURNS):
+            make_many_cells(work / "turns", count, work / f"T{count}")
+        failed += hold(options.program, work, LIMITS_TURNS, FEW_TURNS, MANY_TURNS)
         make_many_cells(work / "real", PAGE_CELLS, work / "page")
-        subprocess.run([options.program, "report", work / "page"], check=True, stdout=subprocess.DEVNULL)
+        used = memory_of(options.program, f"bundle {work}/page --out {work}/page.tar") >> 10
+        failed += used > BUNDLE_MIB
+        print(f"{'FAILED' if used > BUNDLE_MIB else 'held'}: the bundle of {PAGE_CELLS} cells takes {used} MiB, at most {BUNDLE_MIB}")
         size = (work / "page/report.html").stat().st_size
         failed += size > PAGE_BYTES_MAX
         print(f"{'FAILED' if size > PAGE_BYTES_MAX else 'held'}: the page of {PAGE_CELLS} cells has {size} bytes, at most {PAGE_BYTES_MAX}")

@@ -55,6 +55,22 @@ TEST_CASE("the trace files of a workload are hashed in its order, whatever stand
   CHECK(hash_trace_files("file:" + one) != hash);
 }
 
+TEST_CASE("a trace file whose name reads like another cell's workload is a file of its own") {
+  const auto cell = [](const char* workload, const char* hash) {
+    return CellKey{.workload = workload,
+                   .allocator = "null",
+                   .conf = "",
+                   .device = "sim:h200",
+                   .capacity = "unlimited",
+                   .workload_files = hash};
+  };
+  const std::vector<FileMark> marks = mark_trace_files(
+      {cell("file:a.csv", "0000000000000001"), cell("file:file:a.csv", "0000000000000002")});
+  REQUIRE(marks.size() == 2);
+  CHECK(marks[0].hash == "0000000000000001");
+  CHECK(marks[1].hash == "0000000000000002");
+}
+
 TEST_CASE("another content of a trace file is another cell, and the run finds that it changed") {
   const TemporaryFolder folder;
   const std::string one = folder.path("one.csv"), two = folder.path("two.csv");

@@ -90,12 +90,14 @@ TEST_CASE("sides with other numbers of passes have no neighbours, and their medi
 TEST_CASE("that passes alternated is stored, and files that do not say it are read as not") {
   const InterleavedRun run = make_run(0, true, 1);
   const std::string line = to_json_line(run.rounds.front());
-  bool torn = false;
-  CHECK(rounds_from_lines(line + "\n", "rounds.jsonl", torn).at(0).in_turns);
+  InterleavedRun stored;
+  read_rounds(line + "\n", "rounds.jsonl", &stored);
+  CHECK(stored.rounds.at(0).in_turns);
   std::string older = line;
   const std::string field = "\"in_turns\":true,";
   older.erase(older.find(field), field.size());
-  CHECK_FALSE(rounds_from_lines(older + "\n", "rounds.jsonl", torn).at(0).in_turns);
+  read_rounds(older + "\n", "rounds.jsonl", &stored);
+  CHECK_FALSE(stored.rounds.at(0).in_turns);
   InterleavedPlan plan = run.plan;
   plan.pass_count = 4, plan.pass_count_max = 9;
   const InterleavedPlan read = interleaved_plan_from_json(to_json(plan), "interleaved.json");

@@ -88,3 +88,20 @@ TEST_CASE("float8 is refused where its products cannot be") {
   CHECK(mentions(refusal_of("train:qwen2.5-0.5b,precision=bf16,products=fp8"), "biases"));
   CHECK(mentions(refusal_of("train:gpt2-124m,products=fp8"), "unknown key 'products'"));
 }
+
+TEST_CASE("programs of few bits ask for as much as PyTorch does") {
+  // scripts/references/low_bits.py on PyTorch 2.11 and transformers 5.17 (FIDELITY.md says how).
+  const std::string model = "llama-3-8b,hidden=2048,heads=16,kv_heads=4,ffn=5632,vocabulary=32000,";
+  const auto asks = [&](const std::string& workload, std::uint64_t allocs, std::uint64_t peak) {
+    INFO(workload);
+    const std::string text = workload.substr(0, 6) + model + workload.substr(6);
+    CHECK(sizes_of(text).size() == allocs);
+    CHECK(summarize(*open_workload(text, 1)).requested_bytes_peak == peak);
+  };
+  asks(
+      "train:layers=6,batch=2,seq=1024,steps=3,precision=bf16,kv_cache=none,"
+      "optimizer=adamw_fused,products=fp8",
+      6195, 4'634'203'036);
+  // Two more at the end of the program.
+  asks("infer:layers=8,requests=4,batch=4,seq=200,answers=24,quantize=int8", 12'137, 743'912'760);
+}

@@ -62,3 +62,16 @@ TEST_CASE("images are refused where no text has room for them") {
   CHECK(mentions(refusal_of("train:gpt2-124m,vision=vit-base"), "unknown key 'vision'"));
   CHECK(mentions(refusal_of(kText + ",vision_frozen=1"), "vision_frozen"));
 }
+
+TEST_CASE("LLaVA's training has PyTorch's peak") {
+  // scripts/references/multimodal.py on PyTorch 2.11 and transformers 5.17 (FIDELITY.md says how).
+  const auto peak = [](const std::string& workload) {
+    return summarize(*open_workload(workload, 1)).requested_bytes_peak;
+  };
+  const std::string model =
+      "train:llama-3-8b,hidden=1024,heads=16,kv_heads=4,ffn=2816,vocabulary=32000,steps=3,"
+      "kv_cache=none,vision=vit-base,";
+  CHECK(peak(model + "layers=6,batch=4,seq=512,precision=bf16,optimizer=adamw_fused") ==
+        2'401'990'108);
+  CHECK(peak(model + "layers=4,batch=2,seq=400,vision_frozen=0") == 3'923'694'084);
+}
