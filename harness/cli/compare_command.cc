@@ -8,11 +8,13 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <vector>
 
 #include <fmt/format.h>
 #include "base/error.h"
+#include "base/output_file.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/compare_input.h"
 #include "harness/cli/confirm.h"
@@ -45,12 +47,22 @@ Detail detail_of(const CompareCommand& command) {
   return command.details ? Detail::Rows : Detail::Findings;
 }
 
-std::string render(const CompareCommand& command, const Comparison& comparison) {
-  if (command.format == "json") return render_comparison_json(comparison);
-  if (command.format == "junit") return render_comparison_junit(comparison);
-  if (command.format == "github") return render_github_benchmark(comparison);
-  if (command.format == "bencher") return render_bencher(comparison);
-  return render_comparison(comparison, detail_of(command));
+void write(const CompareCommand& command, const Comparison& comparison, const TextSink& sink) {
+  if (command.format == "json") return write_comparison_json(comparison, sink);
+  if (command.format == "junit") return sink(render_comparison_junit(comparison));
+  if (command.format == "github") return sink(render_github_benchmark(comparison));
+  if (command.format == "bencher") return sink(render_bencher(comparison));
+  write_comparison_table(comparison, detail_of(command), sink);
+}
+
+void print(std::string_view text) { fmt::print("{}", text); }
+
+void print_table(const CompareCommand& command, const Comparison& comparison) {
+  if (known_width(stdout) > 0) {
+    print_fitted(stdout, render_comparison(comparison, detail_of(command)));
+  } else {
+    write_comparison_table(comparison, detail_of(command), print);
+  }
 }
 
 ExitCode write_calibration(const CompareCommand& command) {
@@ -74,15 +86,13 @@ NumbersKept numbers_kept(const CompareCommand& command) {
 
 ExitCode show(const CompareCommand& command, const Comparison& comparison) {
   if (command.out.empty()) {
-    const std::string text = render(command, comparison);
-    if (command.format == "table") {
-      print_fitted(stdout, text);
-    } else {
-      fmt::print("{}", text);
-    }
+    command.format == "table" ? print_table(command, comparison)
+                              : write(command, comparison, print);
   } else {
-    write_file(command.out, render(command, comparison));
-    print_fitted(stdout, render_comparison(comparison, detail_of(command)));
+    OutputFile file(command.out);
+    write(command, comparison, [&](std::string_view piece) { file.write(piece); });
+    file.finish();
+    print_table(command, comparison);
   }
   return comparison.exit_code;
 }

@@ -11,12 +11,14 @@
 #include <filesystem>
 #include <set>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 #include "base/error.h"
+#include "base/output_file.h"
 #include "harness/cli/run_output.h"
 #include "harness/run/child_process.h"
 #include "harness/run/conditions.h"
@@ -80,8 +82,13 @@ void write_side_reports(const std::string& folder, const InterleavedPlan& plan) 
 }
 
 void write_comparison(const std::string& folder, const Comparison& comparison) {
-  write_file(join(folder, "comparison.txt"), render_comparison(comparison, Detail::All));
-  write_file(join(folder, "comparison.json"), render_comparison_json(comparison));
+  OutputFile table(join(folder, "comparison.txt"));
+  write_comparison_table(comparison, Detail::All,
+                         [&](std::string_view piece) { table.write(piece); });
+  table.finish();
+  OutputFile json(join(folder, "comparison.json"));
+  write_comparison_json(comparison, [&](std::string_view piece) { json.write(piece); });
+  json.finish();
 }
 
 SessionOutcome run_session(const InterleavedSession& session) {

@@ -54,7 +54,7 @@ ExitCode report_sides(const ReportCommand& command, PagesRequest pages) {
   }
   const Comparison comparison = compare_interleaved(run, read_policy(command.policy, ""));
   if (command.format == "json") {
-    fmt::print("{}", render_comparison_json(comparison));
+    write_comparison_json(comparison, [](std::string_view piece) { fmt::print("{}", piece); });
     return ExitCode::Pass;
   }
   print_fitted(stdout, render_comparison(comparison, Detail::Findings));

@@ -5,6 +5,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -64,6 +66,44 @@ Json key_json(const CellKey& key) {
   return json;
 }
 
+Json cell_json(const CellComparison& cell) {
+  Json json = key_json(cell.key);
+  if (cell.now_key) json["new_cell"] = key_json(*cell.now_key);
+  json["verdict"] = to_string(cell.verdict);
+  json["reason"] = cell.reason;
+  json["flags"] = cell.flags;
+  if (!cell.first_difference.empty()) json["first_difference"] = cell.first_difference;
+  Json numbers = Json::array();
+  for (const NumberComparison& number : cell.numbers) numbers.push_back(number_json(number));
+  json["numbers"] = std::move(numbers);
+  return json;
+}
+
+Json incomplete_json(const IncompleteCell& cell) {
+  Json json = key_json(cell.key);
+  json["reason"] = cell.reason;
+  return json;
+}
+
+// A further member of an object, as dump() would lay it out, with one element in memory.
+template <typename Element>
+void write_list(std::string_view name, const std::vector<Element>& elements,
+                Json (*json_of)(const Element&), const TextSink& sink) {
+  sink(fmt::format(",\n \"{}\": [", name));
+  bool is_first = true;
+  for (const Element& element : elements) {
+    std::string text = "\n" + dump(json_of(element));
+    text.pop_back();
+    // Texts have no newlines of their own: JSON escapes them.
+    for (std::size_t at = text.find('\n'); at != std::string::npos; at = text.find('\n', at + 1)) {
+      text.insert(at + 1, "  ");
+    }
+    sink(is_first ? text : "," + text);
+    is_first = false;
+  }
+  sink(elements.empty() ? "]" : "\n ]");
+}
+
 std::string unit_of(const NumberComparison& number) {
   if (number.timed) return "ns";
   return number.name.contains("_bytes") ? "B" : "count";
@@ -109,45 +149,35 @@ std::string service_name(const CellComparison& cell) {
                  cell.key.conf == cell.now_key->conf);
 }
 
-std::string render_comparison_json(const Comparison& comparison) {
-  Json cells = Json::array();
-  for (const CellComparison& cell : comparison.cells) {
-    Json json = key_json(cell.key);
-    if (cell.now_key) json["new_cell"] = key_json(*cell.now_key);
-    json["verdict"] = to_string(cell.verdict);
-    json["reason"] = cell.reason;
-    json["flags"] = cell.flags;
-    if (!cell.first_difference.empty()) json["first_difference"] = cell.first_difference;
-    Json numbers = Json::array();
-    for (const NumberComparison& number : cell.numbers) numbers.push_back(number_json(number));
-    json["numbers"] = std::move(numbers);
-    cells.push_back(std::move(json));
-  }
-  Json incomplete = Json::array();
-  for (const IncompleteCell& cell : comparison.incomplete) {
-    Json json = key_json(cell.key);
-    json["reason"] = cell.reason;
-    incomplete.push_back(std::move(json));
-  }
+void write_comparison_json(const Comparison& comparison, const TextSink& sink) {
   Json counts = Json::object();
   for (std::size_t verdict = 0; verdict < kVerdictCount; ++verdict) {
     counts[std::string(to_string(static_cast<Verdict>(verdict)))] =
         comparison.verdict_counts[verdict];
   }
-  return dump({{"kind", "comparison"},
-               {"schema_version", kSchemaVersion},
-               {"passed", comparison.failures.empty()},
-               {"exit_code", static_cast<int>(comparison.exit_code)},
-               {"failures", comparison.failures},
-               {"notes", comparison.notes},
-               {"calibrated", comparison.calibrated},
-               {"interleaved", comparison.interleaved},
-               {"base", parse_ordered_json(to_json_line(comparison.base_environment))},
-               {"new", parse_ordered_json(to_json_line(comparison.now_environment))},
-               {"verdict_counts", counts},
-               {"skipped_count", comparison.skipped_count},
-               {"cells", cells},
-               {"incomplete", incomplete}});
+  std::string head = dump({{"kind", "comparison"},
+                           {"schema_version", kSchemaVersion},
+                           {"passed", comparison.failures.empty()},
+                           {"exit_code", static_cast<int>(comparison.exit_code)},
+                           {"failures", comparison.failures},
+                           {"notes", comparison.notes},
+                           {"calibrated", comparison.calibrated},
+                           {"interleaved", comparison.interleaved},
+                           {"base", parse_ordered_json(to_json_line(comparison.base_environment))},
+                           {"new", parse_ordered_json(to_json_line(comparison.now_environment))},
+                           {"verdict_counts", counts},
+                           {"skipped_count", comparison.skipped_count}});
+  head.resize(head.rfind('\n', head.size() - 2));
+  sink(head);
+  write_list("cells", comparison.cells, cell_json, sink);
+  write_list("incomplete", comparison.incomplete, incomplete_json, sink);
+  sink("\n}\n");
+}
+
+std::string render_comparison_json(const Comparison& comparison) {
+  std::string text;
+  write_comparison_json(comparison, [&](std::string_view piece) { text += piece; });
+  return text;
 }
 
 std::string render_github_benchmark(const Comparison& comparison) {

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -57,26 +58,6 @@ Row number_row(const CellComparison& cell, const NumberComparison& number) {
           pair_text(cell)};
 }
 
-void append_table(std::string& out, const std::vector<Row>& rows,
-                  const std::vector<std::vector<std::string>>& remarks) {
-  std::array<std::size_t, 6> widths{};
-  for (const Row& row : rows) {
-    for (std::size_t i = 0; i < widths.size(); ++i) {
-      widths[i] = std::max(widths[i], display_width(row[i]));
-    }
-  }
-  for (std::size_t at = 0; at < rows.size(); ++at) {
-    std::string line;
-    for (std::size_t i = 0; i < widths.size(); ++i) {
-      line += rows[at][i] + std::string(widths[i] - display_width(rows[at][i]) + 2, ' ');
-    }
-    out += line + rows[at][6] + '\n';
-    for (const std::string& remark : remarks[at]) {
-      if (!remark.empty()) out += fmt::format("    {}\n", printable(remark));
-    }
-  }
-}
-
 std::string counts_text(const Comparison& comparison) {
   std::string text;
   for (std::size_t verdict = 0; verdict < kVerdictCount; ++verdict) {
@@ -86,16 +67,19 @@ std::string counts_text(const Comparison& comparison) {
   return text;
 }
 
+using Remarks = std::vector<std::string>;
+using TakeRow = std::function<void(const Row& row, const Remarks& remarks)>;
+
 // What each kind of row says is in results/compare/VERDICTS.md; the same reason under every row of
 // a cell would hide the rows.
-void append_numbers(std::string& out, const Comparison& comparison, bool all) {
-  std::vector<Row> rows{{"verdict", "number", comparison.base_label, comparison.now_label, "change",
-                         "interval", "cell"}};
-  std::vector<std::vector<std::string>> remarks(1);
+void each_row(const Comparison& comparison, bool all, const TakeRow& take) {
+  take({"verdict", "number", comparison.base_label, comparison.now_label, "change", "interval",
+        "cell"},
+       {});
   for (const CellComparison& cell : comparison.cells) {
     if (cell.numbers.empty() || !cell.reason.empty()) {
-      rows.push_back({std::string(to_string(cell.verdict)), "", "", "", "", "", pair_text(cell)});
-      remarks.push_back({cell.reason});
+      take({std::string(to_string(cell.verdict)), "", "", "", "", "", pair_text(cell)},
+           {cell.reason});
       if (!cell.reason.empty()) continue;
     }
     std::vector<const NumberComparison*> numbers;
@@ -105,24 +89,53 @@ void append_numbers(std::string& out, const Comparison& comparison, bool all) {
     std::stable_sort(numbers.begin(), numbers.end(),
                      [](const auto* a, const auto* b) { return a->verdict < b->verdict; });
     for (const NumberComparison* number : numbers) {
-      rows.push_back(number_row(cell, *number));
-      remarks.push_back({number->reason});
+      Remarks remarks{number->reason};
       if (number->rounds_needed) {
-        remarks.back().push_back(fmt::format("about {} rounds would tell", *number->rounds_needed));
+        remarks.push_back(fmt::format("about {} rounds would tell", *number->rounds_needed));
       }
-    }
-    if (!numbers.empty()) {
-      remarks.back().insert(remarks.back().end(), cell.flags.begin(), cell.flags.end());
+      if (number == numbers.back()) {
+        remarks.insert(remarks.end(), cell.flags.begin(), cell.flags.end());
+      }
+      take(number_row(cell, *number), remarks);
     }
   }
-  if (rows.size() == 1) return;
-  out += '\n';
-  append_table(out, rows, remarks);
+}
+
+// The rows are made twice, since those of many cells do not fit into memory: for the widths, and
+// as lines.
+void write_numbers(const Comparison& comparison, bool all, const TextSink& sink) {
+  std::array<std::size_t, 6> widths{};
+  std::size_t row_count = 0;
+  each_row(comparison, all, [&](const Row& row, const Remarks&) {
+    ++row_count;
+    for (std::size_t i = 0; i < widths.size(); ++i) {
+      widths[i] = std::max(widths[i], display_width(row[i]));
+    }
+  });
+  if (row_count == 1) return;
+  sink("\n");
+  each_row(comparison, all, [&](const Row& row, const Remarks& remarks) {
+    std::string line;
+    for (std::size_t i = 0; i < widths.size(); ++i) {
+      line += row[i] + std::string(widths[i] - display_width(row[i]) + 2, ' ');
+    }
+    line += row[6] + '\n';
+    for (const std::string& remark : remarks) {
+      if (!remark.empty()) line += fmt::format("    {}\n", printable(remark));
+    }
+    sink(line);
+  });
 }
 
 }  // namespace
 
 std::string render_comparison(const Comparison& comparison, Detail detail) {
+  std::string text;
+  write_comparison_table(comparison, detail, [&](std::string_view piece) { text += piece; });
+  return text;
+}
+
+void write_comparison_table(const Comparison& comparison, Detail detail, const TextSink& sink) {
   std::string out =
       fmt::format("{} cells compared: {}", comparison.cells.size(), counts_text(comparison));
   if (comparison.skipped_count > 0) {
@@ -143,9 +156,12 @@ std::string render_comparison(const Comparison& comparison, Detail detail) {
   if (detail == Detail::Findings) {
     const std::string findings = render_findings(comparison);
     if (!findings.empty()) out += '\n' + findings;
+    sink(out);
   } else {
-    append_numbers(out, comparison, detail == Detail::All);
+    sink(out);
+    write_numbers(comparison, detail == Detail::All, sink);
   }
+  out.clear();
   if (!comparison.incomplete.empty()) out += "\nwithout a result:\n";
   for (const IncompleteCell& cell : comparison.incomplete) {
     out += fmt::format("  {}\n    {}\n", cell_text(cell.key), printable(cell.reason));
@@ -155,7 +171,7 @@ std::string render_comparison(const Comparison& comparison, Detail detail) {
     out += fmt::format("FAILED: {}\n", printable(failure));
   }
   if (comparison.failures.empty()) out += "passed\n";
-  return out;
+  sink(out);
 }
 
 }  // namespace allocmark

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "results/compare/compare.h"
+#include "results/tables/writers.h"
 
 namespace allocmark {
 
@@ -25,6 +26,7 @@ enum class Detail { Findings, Rows, All };
 
 // For a terminal: what was compared, what to know, the findings or rows with the most important
 // first, and whether it passed.
+void write_comparison_table(const Comparison& comparison, Detail detail, const TextSink& sink);
 [[nodiscard]] std::string render_comparison(const Comparison& comparison, Detail detail);
 
 // The lines of the findings alone, with what to do below them (compare_findings.cc).
@@ -33,7 +35,9 @@ enum class Detail { Findings, Rows, All };
 // The number without a unit: a whole one without a point, any other with one digit after it.
 [[nodiscard]] std::string plain_text(double value);
 
-// Everything, as one JSON object.
+// Everything, as one JSON object. Written a piece at a time: of many cells it does not fit into
+// memory.
+void write_comparison_json(const Comparison& comparison, const TextSink& sink);
 [[nodiscard]] std::string render_comparison_json(const Comparison& comparison);
 
 // JUnit XML (compare_junit.cc): a test case per cell, whose time is that of NEW's cell. A

@@ -124,13 +124,14 @@ Var Transformer::image_states() {
   return projected;
 }
 
-// Rows that are not contiguous are copied, by autocast's cast too; without it the first product's
-// bias is added in place.
+// Rows that are not contiguous, those of several images, are copied, by autocast's cast too;
+// without it the first product's bias is added in place.
 Var Transformer::project(Var states) {
   const std::uint64_t rows = setup_.batch * setup_.vision.patch_count();
   const LinearWeights first{.weight = projector_, .bias = projector_ + 1};
-  Var inner = setup_.autocast ? linear(tape_, std::move(states), rows, first)
-                              : linear_of_copy(tape_, std::move(states), rows, first);
+  Var inner = setup_.autocast || setup_.batch == 1
+                  ? linear(tape_, std::move(states), rows, first)
+                  : linear_of_copy(tape_, std::move(states), rows, first);
   inner = activation_of_input(tape_, std::move(inner));
   return linear(tape_, std::move(inner), rows, {.weight = projector_ + 2, .bias = projector_ + 3});
 }

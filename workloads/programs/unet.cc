@@ -152,7 +152,8 @@ std::unique_ptr<EventSource> make_unet(Parameters& parameters, std::uint64_t see
   UnetSetup& setup = config.setup;
   read_resolutions(parameters, &setup);
   setup.block_count = parameters.number("blocks", {.preset = 2, .lowest = 1, .highest = 16});
-  setup.batch = parameters.number("batch", {.preset = 16, .lowest = 1, .highest = 4096});
+  // Slices of a single image are contiguous, which would need other copies.
+  setup.batch = parameters.number("batch", {.preset = 16, .lowest = 2, .highest = 4096});
   config.step_count = parameters.number("steps", {.preset = 4, .lowest = 1, .highest = 1'000'000});
   setup.autocast = parameters.choice("precision", {"bf16_autocast", "fp32"}) == 0;
   setup.narrow_bytes = setup.autocast ? 2 : 4;

@@ -20,6 +20,8 @@ LIMITS = [
     ("report {R} --no-html", 13),
     ("report {R} --format csv", 13),
     ("compare {R} {S}", 11),
+    ("compare {R} {S} --all", 30),
+    ("compare {R} {S} --format json", 30),
     # What python3 makes the page of is in memory, of at most 1500 cells: BUNDLE_MIB is what it comes to.
     ("bundle {R} --out {R}.tar", 160),
     # It reads a bundle's long files a piece at a time. The cell that is still to be measured is found missing.
@@ -29,7 +31,7 @@ LIMITS = [
 FEW_TURNS, MANY_TURNS = 10, 60
 LIMITS_TURNS = [
     ("compare {T}", 100),
-    ("report {T} --no-html --format table", 100),
+    ("report {T} --no-html --format json", 100),
 ]
 PAGE_BYTES_MAX = 15_000_000
 BUNDLE_MIB = 320

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "tests/catch.h"
 #include "tests/support/trace_files.h"
@@ -52,6 +53,20 @@ TEST_CASE("a ViT that is trained keeps its activations, a frozen one does not") 
   // Of each of eleven blocks at least two inner layers of 3072.
   CHECK(trained - frozen > 11ull * 2 * 2 * 197 * 3072 * 4);
   CHECK(frozen - activations("") < 8ull << 20);
+}
+
+TEST_CASE("the patches of a single image are not copied for the projector") {
+  // 196 rows of 768 in four bytes, without the class token.
+  const auto copies = [](std::uint64_t batch) {
+    const std::string text =
+        "train:llama-3-8b,layers=1,hidden=1024,heads=16,ffn=2816,kv_heads=4,seq=300,steps=1,"
+        "precision=fp32,vision=vit-base,batch=";
+    const std::vector<Event> events = read_all(*open_workload(text + std::to_string(batch), 1));
+    return std::count_if(events.begin(), events.end(), [&](const Event& event) {
+      return event.kind == EventKind::Alloc && event.size_bytes == batch * 196 * 768 * 4;
+    });
+  };
+  CHECK(copies(2) == copies(1) + 1);
 }
 
 TEST_CASE("images are refused where no text has room for them") {

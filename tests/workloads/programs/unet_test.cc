@@ -29,8 +29,8 @@ std::uint64_t kind_peak(const std::string& workload, TensorKind kind) {
 
 TEST_CASE("a UNet has as many parameters as its modules") {
   // Counted with PyTorch from scripts/references/diffusion.py.
-  CHECK(kind_peak("unet:steps=1,batch=1", TensorKind::Parameter) == 4ull * 25'838'595);
-  CHECK(kind_peak("unet:channels=64/128/256/256,attention=0/0/1/0,image=128,steps=1,batch=1",
+  CHECK(kind_peak("unet:steps=1,batch=2", TensorKind::Parameter) == 4ull * 25'838'595);
+  CHECK(kind_peak("unet:channels=64/128/256/256,attention=0/0/1/0,image=128,steps=1,batch=2",
                   TensorKind::Parameter) == 4ull * 25'304'963);
 }
 
@@ -51,5 +51,6 @@ TEST_CASE("a UNet refuses what does not fit its resolutions") {
   CHECK(mentions(refusal_of("unet:channels=64/100"), "multiples of 64"));
   CHECK(mentions(refusal_of("unet:channels=64/64/64,image=30"), "multiple of 4"));
   CHECK(mentions(refusal_of("unet:attention=1"), "each of 3 channels"));
+  CHECK(mentions(refusal_of("unet:batch=1"), "2"));
   CHECK(mentions(refusal_of("unet:precision=bf16"), "bf16_autocast"));
 }
