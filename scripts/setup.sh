@@ -118,7 +118,7 @@ ensure_all() {
       ensure_packages "tool:python3 python3" "tool:pip3 python3-pip"
       fetch_toolkit &
       fetching=$!
-      trap "kill $fetching 2>/dev/null" EXIT
+      trap "kill $fetching 2>/dev/null || true" EXIT
     fi
     ensure_packages "$@" "tool:pip3 python3-pip"
     if [ -n "$fetching" ]; then
