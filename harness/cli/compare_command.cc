@@ -47,7 +47,8 @@ Detail detail_of(const CompareCommand& command) {
   return command.details ? Detail::Rows : Detail::Findings;
 }
 
-void write(const CompareCommand& command, const Comparison& comparison, const TextSink& sink) {
+void write_as_asked(const CompareCommand& command, const Comparison& comparison,
+                    const TextSink& sink) {
   if (command.format == "json") return write_comparison_json(comparison, sink);
   if (command.format == "junit") return sink(render_comparison_junit(comparison));
   if (command.format == "github") return sink(render_github_benchmark(comparison));
@@ -87,10 +88,10 @@ NumbersKept numbers_kept(const CompareCommand& command) {
 ExitCode show(const CompareCommand& command, const Comparison& comparison) {
   if (command.out.empty()) {
     command.format == "table" ? print_table(command, comparison)
-                              : write(command, comparison, print);
+                              : write_as_asked(command, comparison, print);
   } else {
     OutputFile file(command.out);
-    write(command, comparison, [&](std::string_view piece) { file.write(piece); });
+    write_as_asked(command, comparison, [&](std::string_view piece) { file.write(piece); });
     file.finish();
     print_table(command, comparison);
   }

@@ -78,7 +78,7 @@ void group_norm_backward(Tape& tape, Node& node, Backprop& b) {
   const Tensor first = sums(3);
 }
 
-void one_gradient(Tape& tape, Node& node, Backprop& b) {
+void packed_gradient(Tape& tape, Node& node, Backprop& b) {
   b.out[0].tensor = tape.gradient(node.sizes[0]);
 }
 
@@ -150,7 +150,7 @@ Var join_channels(Tape& tape, Var left, Var right) {
 Var grow_twice(Tape& tape, Var input) {
   Var original = input;
   if (tape.autocast()) input = cast(tape, std::move(input), 4);
-  Node* node = tape.record(one_gradient, {&input});
+  Node* node = tape.record(packed_gradient, {&input});
   if (node != nullptr) node->sizes[0] = input.size_bytes();
   Var out = tape.make(input.count * 4, input.width);
   tape.attach(node, &out);
