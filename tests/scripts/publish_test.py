@@ -118,6 +118,11 @@ class Comparison(unittest.TestCase):
             page = simulated.report(Folder({"real": {"hostname_hash": host}, "simulated": numbers}, real=[cell()], simulated=[model]).raw, None)
             self.assertIn(text, page)
             self.assertEqual("takes 270 ns beside 372 ns" in page, host == "a")
+        # A pass during which the GPU's host took twice as long counts half.
+        loaded = cell(passes=[{"allocate_latency_histogram": [957, 5000], "host_reference_ns": 800.0}])
+        page = simulated.report(Folder({"real": {"hostname_hash": "a", "host_reference_ns": 400.0}, "simulated": numbers}, real=[loaded],
+                                       simulated=[{**model, "allocate_scaled_latency_ns_p50": 514.0}]).raw, None)
+        self.assertIn("514 ns / 514 ns = 1.00 |", page)
 
     def test_exact_numbers_that_differ_are_listed(self):
         page = simulated.report(Folder(real=[cell()], simulated=[cell(oom_count=2)]).raw, None)
