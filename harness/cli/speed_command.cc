@@ -10,6 +10,7 @@
 #include "harness/speed/hit_speed.h"
 #include "harness/speed/speed.h"
 #include "workloads/generators.h"
+#include "workloads/open_workload.h"
 
 namespace allocmark {
 
@@ -36,6 +37,8 @@ ExitCode speed_command(const SpeedCommand& command) {
     measure_generators(command);
     return ExitCode::Pass;
   }
+  // A misspelt one is found before the long part.
+  (void)open_workload(command.workload, /*seed=*/1);
   std::vector<std::string> arguments = command.argv;
   std::vector<char*> argv;
   for (std::string& argument : arguments) {
