@@ -17,7 +17,6 @@ class StepTimes {
 
   // Takes the memory of a pass now, so that add() takes none.
   void reserve();
-  void begin_pass() { count_ = 0; }
   void add(std::uint64_t time) {
     if (count_ == step_count_max_) return;
     (count_ < kFirstCount ? first_ : steady_).push_back(time);

@@ -66,7 +66,8 @@ foreach(page workloads/README workloads/BRING_YOUR_JOB workloads/FIDELITY worklo
              workloads/SPEED workloads/TRACES allocators/README allocators/BACKENDS allocators/CACHING allocators/GATE
              harness/qualify/README harness/qualify/QUALIFY_A_NODE harness/qualify/TESTS harness/qualify/EXPORTS
              harness/qualify/FAULTS harness/fleet/README harness/fleet/MERGE harness/threads/README
-             harness/conformance/RACES scripts/fleet/README harness/simcuda/README harness/simcuda/MODEL harness/simcuda/TESTING results/README results/BUNDLES)
+             harness/conformance/RACES scripts/fleet/README harness/simcuda/README harness/simcuda/MODEL
+             harness/simcuda/TESTING results/README results/BUNDLES)
   get_filename_component(room ${page} DIRECTORY)
   install(FILES ${page}.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/${room})
 endforeach()

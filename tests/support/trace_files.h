@@ -1,6 +1,7 @@
 // What tests of traces share: files, events, and what a refusal says.
 #pragma once
 
+#include <cstdint>
 #include <fstream>
 #include <iterator>
 #include <span>
@@ -24,6 +25,15 @@ inline std::vector<Event> read_all(EventSource& source) {
     if (batch.empty()) return events;
     events.insert(events.end(), batch.begin(), batch.end());
   }
+}
+
+// What a workload asks for, in order, with its first seed.
+inline std::vector<std::uint64_t> sizes_of(const std::string& workload) {
+  std::vector<std::uint64_t> sizes;
+  for (const Event& event : read_all(*open_workload(workload, 1))) {
+    if (event.kind == EventKind::Alloc) sizes.push_back(event.size_bytes);
+  }
+  return sizes;
 }
 
 // Catch2 2 and 3 name their substring matchers differently, so the tests use this. Shows the

@@ -13,18 +13,6 @@
 
 using namespace allocmark;
 
-namespace {
-
-std::vector<std::uint64_t> sizes_of(const std::string& workload) {
-  std::vector<std::uint64_t> sizes;
-  for (const Event& event : read_all(*open_workload(workload, 1))) {
-    if (event.kind == EventKind::Alloc) sizes.push_back(event.size_bytes);
-  }
-  return sizes;
-}
-
-}  // namespace
-
 TEST_CASE("Qwen models have as many parameters as were published") {
   const auto parameters_of = [](const std::string& model) {
     const TraceSummary summary =

@@ -14,14 +14,6 @@ using namespace allocmark;
 
 namespace {
 
-std::vector<std::uint64_t> sizes_of(const std::string& workload) {
-  std::vector<std::uint64_t> sizes;
-  for (const Event& event : read_all(*open_workload(workload, 1))) {
-    if (event.kind == EventKind::Alloc) sizes.push_back(event.size_bytes);
-  }
-  return sizes;
-}
-
 std::int64_t count_of(const std::string& workload, std::uint64_t size_bytes) {
   const std::vector<std::uint64_t> sizes = sizes_of(workload);
   return std::count(sizes.begin(), sizes.end(), size_bytes);
