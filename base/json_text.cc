@@ -204,6 +204,18 @@ nlohmann::ordered_json parse_ordered_json(std::string_view text, std::string* pr
   return parse<nlohmann::ordered_json>(text, problem, limits);
 }
 
+std::string json_text(const nlohmann::json& json, int indent) {
+  return json.dump(indent, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+std::string json_text(const nlohmann::ordered_json& json, int indent) {
+  return json.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+nlohmann::ordered_json number_or_null(const std::optional<double>& value) {
+  return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json(nullptr);
+}
+
 nlohmann::json parse_json(std::string_view text, const JsonSource& source) {
   std::string problem;
   nlohmann::json json = parse_json(text, &problem);

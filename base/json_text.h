@@ -1,10 +1,11 @@
-// The one way from JSON text to a value. Text from outside flows in; a value flows out, or what is
-// wrong with it and where. Nothing is thrown, and no text can take more time or memory than its
-// limits allow: how deep it nests, how many values it has.
+// The one way from JSON text to a value, and back. Text from outside flows in; a value flows out,
+// or what is wrong with it and where. Nothing is thrown, and no text can take more time or memory
+// than its limits allow: how deep it nests, how many values it has.
 #pragma once
 
 #include <cstdint>
 #include <exception>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -26,6 +27,13 @@ struct JsonLimits {
 [[nodiscard]] nlohmann::ordered_json parse_ordered_json(std::string_view text,
                                                         std::string* problem = nullptr,
                                                         const JsonLimits& limits = {});
+
+// The text of a value, in one line or with `indent` blanks a level. Bytes that are no UTF-8 are
+// written as U+FFFD, so that no text of a user ends the program.
+[[nodiscard]] std::string json_text(const nlohmann::json& json, int indent = -1);
+[[nodiscard]] std::string json_text(const nlohmann::ordered_json& json, int indent = -1);
+// The value; null where there is none.
+[[nodiscard]] nlohmann::ordered_json number_or_null(const std::optional<double>& value);
 
 // What a document is, for the error where it is not.
 struct JsonSource {

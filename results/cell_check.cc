@@ -25,7 +25,7 @@ namespace {
 
 using Findings = std::vector<std::string>;
 
-struct Operation {
+struct CheckedOperation {
   std::string_view name;
   OperationLatency CellResult::*latency;
   OperationLatency SizeClassLatency::*class_latency;
@@ -34,7 +34,7 @@ struct Operation {
   std::uint64_t CellResult::*event_count;
 };
 
-constexpr Operation kOperations[] = {
+constexpr CheckedOperation kCheckedOperations[] = {
     {"allocate", &CellResult::allocate, &SizeClassLatency::allocate, &PassSummary::allocate_buckets,
      &PassSummary::allocate_p50_ns, &CellResult::allocate_count},
     {"deallocate", &CellResult::deallocate, &SizeClassLatency::deallocate,
@@ -101,7 +101,8 @@ void check_mean(std::string_view name, double mean_ns, const LatencyBuckets& buc
 }
 
 // Counts and quantiles against the histograms, where every pass has one.
-void check_histograms(const CellResult& cell, const Operation& operation, Findings& findings) {
+void check_histograms(const CellResult& cell, const CheckedOperation& operation,
+                      Findings& findings) {
   const LatencySummary& total = (cell.*operation.latency).total;
   std::vector<const LatencyBuckets*> histograms;
   for (const PassSummary& pass : cell.passes) histograms.push_back(&(pass.*operation.buckets));
@@ -136,7 +137,7 @@ void check_histograms(const CellResult& cell, const Operation& operation, Findin
 }
 
 void check_latency(const CellResult& cell, Findings& findings) {
-  for (const Operation& operation : kOperations) {
+  for (const CheckedOperation& operation : kCheckedOperations) {
     const OperationLatency& latency = cell.*operation.latency;
     check_order(operation.name, latency.total, findings);
     check_order(fmt::format("{}_host", operation.name), latency.host, findings);
@@ -220,7 +221,7 @@ void check_memory(const CellResult& cell, Findings& findings) {
 
 void add_missing(const CellResult& cell, std::string_view name, Percentile percentile,
                  Findings& findings) {
-  for (const Operation& operation : kOperations) {
+  for (const CheckedOperation& operation : kCheckedOperations) {
     const std::uint64_t count = (cell.*operation.latency).total.count;
     if (count == 0 || cell.pass_count == 0 || has_enough_samples(percentile, count)) continue;
     const std::uint64_t wanted = sample_count_min(percentile);

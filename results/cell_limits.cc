@@ -19,7 +19,7 @@ namespace {
 
 using Findings = std::vector<std::string>;
 
-constexpr const char* kNull = "null";
+constexpr const char* kNullName = "null";
 
 // Sums of stored means lose some digits.
 bool nearly(double a, double b) {
@@ -27,7 +27,7 @@ bool nearly(double a, double b) {
 }
 
 void check_room(const CellResult& cell, Findings& findings) {
-  if (cell.key.allocator == kNull) return;
+  if (cell.key.allocator == kNullName) return;
   const bool all_served = cell.status == CellStatus::Ok && cell.oom_count == 0;
   if (all_served && cell.requested_bytes_peak > cell.capacity_bytes) {
     findings.push_back(fmt::format("no request failed, and {} live bytes do not fit into {}",

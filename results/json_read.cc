@@ -25,7 +25,7 @@
 namespace allocmark {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 [[noreturn]] void fail(const std::string& where, std::string what, std::string wanted,
                        std::string got, std::string next) {
@@ -36,8 +36,8 @@ using Json = nlohmann::ordered_json;
                     .next = std::move(next)});
 }
 
-std::string excerpt(const Json& value) {
-  std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
+std::string excerpt(const OrderedJson& value) {
+  std::string text = value.dump(-1, ' ', true, OrderedJson::error_handler_t::replace);
   if (text.size() > 60) text = text.substr(0, 57) + "...";
   return text;
 }
@@ -55,14 +55,14 @@ struct LineContext {
 // keys.
 class Reader {
  public:
-  Reader(const Json& object, LineContext& context, std::string prefix = {})
-      : members_(*object.get_ptr<const Json::object_t*>()),
+  Reader(const OrderedJson& object, LineContext& context, std::string prefix = {})
+      : members_(*object.get_ptr<const OrderedJson::object_t*>()),
         context_(context),
         prefix_(std::move(prefix)),
         asked_(members_.size()) {}
 
   void text(const std::string& name, std::string& value) {
-    const Json& found = required(name);
+    const OrderedJson& found = required(name);
     if (!found.is_string()) wrong(name, "text", found);
     value = found.get<std::string>();
   }
@@ -71,16 +71,16 @@ class Reader {
     if (nullable(name) != nullptr) text(name, value);
   }
   void texts(const std::string& name, std::vector<std::string>& values) {
-    const Json& found = required(name);
+    const OrderedJson& found = required(name);
     if (!found.is_array()) wrong(name, "a list of texts", found);
     values.clear();
-    for (const Json& item : found) {
+    for (const OrderedJson& item : found) {
       if (!item.is_string()) wrong(name, "a list of texts", item);
       values.push_back(item.get<std::string>());
     }
   }
   void boolean(const std::string& name, bool& value) {
-    const Json& found = required(name);
+    const OrderedJson& found = required(name);
     if (!found.is_boolean()) wrong(name, "true or false", found);
     value = found.get<bool>();
   }
@@ -90,10 +90,10 @@ class Reader {
   }
   void optional_integer(const std::string& name, std::optional<std::uint64_t>& value) {
     value.reset();
-    if (const Json* found = nullable(name)) value = to_integer<std::uint64_t>(name, *found);
+    if (const OrderedJson* found = nullable(name)) value = to_integer<std::uint64_t>(name, *found);
   }
   void known_integer(const std::string& name, std::uint64_t& value) {
-    const Json* found = nullable(name);
+    const OrderedJson* found = nullable(name);
     value = found ? to_integer<std::uint64_t>(name, *found) : 0;
   }
   void real(const std::string& name, double& value) {
@@ -120,7 +120,7 @@ class Reader {
     values.clear();
     // Lines of an older MINOR version lack it.
     if (name.since_minor > 0 && nullable(name) == nullptr) return;
-    const Json& found = required(name);
+    const OrderedJson& found = required(name);
     if (!found.is_object()) wrong(name, "an object of whole numbers", found);
     for (const auto& [key, value] : found.items()) {
       if (!value.is_number_integer() || (value.is_number_unsigned() && too_large(value))) {
@@ -131,7 +131,7 @@ class Reader {
   }
   void histogram(const std::string& name, LatencyBuckets& buckets) {
     buckets.clear();
-    const Json* found = nullable(name);
+    const OrderedJson* found = nullable(name);
     if (found == nullptr) return;
     if (context_.histograms != nullptr && found->is_number_unsigned()) {
       const auto number = found->get<std::uint64_t>();
@@ -152,11 +152,11 @@ class Reader {
   template <typename Item, typename Visit>
   void optional_object(const std::string& name, std::optional<Item>& value, Visit visit) {
     value.reset();
-    if (const Json* found = nullable(name)) value = read<Item>(name, *found, visit);
+    if (const OrderedJson* found = nullable(name)) value = read<Item>(name, *found, visit);
   }
   template <typename Item, typename Visit>
   void objects(const std::string& name, std::vector<Item>& values, Visit visit) {
-    const Json& found = required(name);
+    const OrderedJson& found = required(name);
     if (!found.is_array()) wrong(name, "a list of objects", found);
     values.clear();
     for (std::size_t index = 0; index < found.size(); ++index) {
@@ -178,20 +178,20 @@ class Reader {
   }
 
  private:
-  static bool too_large(const Json& value) {
+  static bool too_large(const OrderedJson& value) {
     return value.get<std::uint64_t>() >
            static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
   }
 
   [[noreturn]] void wrong(const std::string& name, const std::string& wanted,
-                          const Json& got) const {
+                          const OrderedJson& got) const {
     fail(context_.where, fmt::format("the value of '{}' is not as it must be", prefix_ + name),
          wanted, excerpt(got), "The line is corrupt; delete it and run that cell again.");
   }
 
   // The value of a key, which is then known; null where there is none. Keys mostly come in the
   // order in which they are asked for, so each is looked for from the last one on.
-  const Json* find(const std::string& name) {
+  const OrderedJson* find(const std::string& name) {
     for (std::size_t step = 0; step < asked_.size(); ++step) {
       const std::size_t index = (last_ + step) % asked_.size();
       const auto& [key, value] = members_[index];
@@ -203,8 +203,8 @@ class Reader {
     return nullptr;
   }
 
-  const Json& required(const std::string& name) {
-    const Json* const found = find(name);
+  const OrderedJson& required(const std::string& name) {
+    const OrderedJson* const found = find(name);
     if (found == nullptr) {
       fail(context_.where, fmt::format("the key '{}' is missing", prefix_ + name), {}, {},
            "The line is corrupt; delete it and run that cell again.");
@@ -212,13 +212,13 @@ class Reader {
     return *found;
   }
 
-  const Json* nullable(const std::string& name) {
-    const Json* const found = find(name);
+  const OrderedJson* nullable(const std::string& name) {
+    const OrderedJson* const found = find(name);
     return found == nullptr || found->is_null() ? nullptr : found;
   }
 
   template <typename Integer>
-  Integer to_integer(const std::string& name, const Json& found) const {
+  Integer to_integer(const std::string& name, const OrderedJson& found) const {
     static_assert(std::is_unsigned_v<Integer>);
     constexpr std::uint64_t kMax = std::numeric_limits<Integer>::max();
     if (!found.is_number_unsigned() || found.get<std::uint64_t>() > kMax) {
@@ -228,7 +228,7 @@ class Reader {
   }
 
   double to_real(const std::string& name, double absent) {
-    const Json* found = nullable(name);
+    const OrderedJson* found = nullable(name);
     if (found == nullptr) return absent;
     if (!found->is_number()) wrong(name, "a number or null", *found);
     return found->get<double>();
@@ -236,7 +236,7 @@ class Reader {
 
   template <typename Enum, std::size_t Count>
   Enum to_enum(const std::string& name) {
-    const Json& found = required(name);
+    const OrderedJson& found = required(name);
     std::vector<std::string_view> names;
     for (std::size_t index = 0; index < Count; ++index) {
       names.push_back(to_string(static_cast<Enum>(index)));
@@ -248,7 +248,7 @@ class Reader {
   }
 
   template <typename Item, typename Visit>
-  Item read(const std::string& name, const Json& found, Visit visit) const {
+  Item read(const std::string& name, const OrderedJson& found, Visit visit) const {
     if (!found.is_object()) wrong(name, "an object", found);
     Item item;
     Reader reader(found, context_, prefix_ + name + ".");
@@ -258,7 +258,7 @@ class Reader {
   }
 
   // A vector of pairs, where the library has it as a map in the order of the text.
-  const std::span<const Json::object_t::value_type> members_;
+  const std::span<const OrderedJson::object_t::value_type> members_;
   LineContext& context_;
   std::string prefix_;
   std::vector<bool> asked_;  // by the place of the key
@@ -285,9 +285,9 @@ std::optional<Version> parse_version(std::string_view text) {
 }
 
 // Parses the line and checks its kind and version.
-Json parse_line(std::string_view line, const char* kind, LineContext& context) {
+OrderedJson parse_line(std::string_view line, const char* kind, LineContext& context) {
   std::string problem;
-  Json object = parse_ordered_json(line, &problem);
+  OrderedJson object = parse_ordered_json(line, &problem);
   if (object.is_discarded()) {
     fail(context.where, "the line is no whole JSON object (cut short or corrupt)", {}, problem,
          "Delete the line and run that cell again.");
@@ -295,12 +295,12 @@ Json parse_line(std::string_view line, const char* kind, LineContext& context) {
   if (!object.is_object()) {
     fail(context.where, "the line is no JSON object", "{\"kind\":...}", excerpt(object), {});
   }
-  const Json found_kind = object.value("kind", Json(nullptr));
-  if (found_kind != Json(kind)) {
+  const OrderedJson found_kind = object.value("kind", OrderedJson(nullptr));
+  if (found_kind != OrderedJson(kind)) {
     fail(context.where, "the line is of another kind", fmt::format("\"kind\":\"{}\"", kind),
          excerpt(found_kind), "Give a results.jsonl that allocmark wrote.");
   }
-  const Json found_version = object.value("schema_version", Json(nullptr));
+  const OrderedJson found_version = object.value("schema_version", OrderedJson(nullptr));
   const auto version =
       found_version.is_string() ? parse_version(found_version.get<std::string>()) : std::nullopt;
   const Version ours = parse_version(kSchemaVersion).value_or(Version{});
@@ -317,7 +317,7 @@ Json parse_line(std::string_view line, const char* kind, LineContext& context) {
 // The parts that every line kind shares: parse, walk, compare the stored id, look for unknown keys.
 template <typename Item, typename Visit, typename Id>
 Item read_line(std::string_view line, LineContext& context, const char* kind, Visit visit, Id id) {
-  const Json object = parse_line(line, kind, context);
+  const OrderedJson object = parse_line(line, kind, context);
   Reader reader(object, context);
   reader.known("kind");
   reader.known("schema_version");
@@ -329,7 +329,7 @@ Item read_line(std::string_view line, LineContext& context, const char* kind, Vi
     reader.text("cell_id", stored_id);
     if (stored_id != wanted_id) {
       fail(context.where, "cell_id is not the hash of the cell's key", wanted_id,
-           excerpt(Json(stored_id)), "The line was edited by hand or is corrupt.");
+           excerpt(OrderedJson(stored_id)), "The line was edited by hand or is corrupt.");
     }
   }
   reader.finish();
@@ -389,9 +389,9 @@ CellKey cell_key_from_json(std::string_view line, const std::string& where) {
 }
 
 std::optional<std::string> json_line_kind(std::string_view line) {
-  const Json object = parse_ordered_json(line);
+  const OrderedJson object = parse_ordered_json(line);
   if (!object.is_object()) return std::nullopt;
-  const Json kind = object.value("kind", Json(nullptr));
+  const OrderedJson kind = object.value("kind", OrderedJson(nullptr));
   return kind.is_string() ? std::optional(kind.get<std::string>()) : std::nullopt;
 }
 

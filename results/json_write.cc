@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/assert.h"
+#include "base/json_text.h"
 #include "results/environment_fields.h"
 #include "results/fields.h"
 #include "results/json.h"
@@ -17,16 +18,16 @@
 namespace allocmark {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 // Walks the fields of a struct and adds each to a JSON object.
 class Writer {
  public:
-  explicit Writer(Json& object) : object_(object) {}
+  explicit Writer(OrderedJson& object) : object_(object) {}
 
   void text(const std::string& name, const std::string& value) { object_[name] = value; }
   void texts(const std::string& name, const std::vector<std::string>& value) {
-    object_[name] = Json(value);
+    object_[name] = OrderedJson(value);
   }
   void boolean(const std::string& name, bool value) { object_[name] = value; }
   template <typename Integer>
@@ -34,16 +35,16 @@ class Writer {
     object_[name] = value;
   }
   void optional_integer(const std::string& name, const std::optional<std::uint64_t>& value) {
-    object_[name] = value ? Json(*value) : Json(nullptr);
+    object_[name] = value ? OrderedJson(*value) : OrderedJson(nullptr);
   }
   void optional_text(const std::string& name, const std::string& value) {
     if (!value.empty()) object_[name] = value;
   }
   void known_integer(const std::string& name, std::uint64_t value) {
-    object_[name] = value != 0 ? Json(value) : Json(nullptr);
+    object_[name] = value != 0 ? OrderedJson(value) : OrderedJson(nullptr);
   }
   void real(const std::string& name, double value) {
-    object_[name] = std::isfinite(value) ? Json(value) : Json(nullptr);
+    object_[name] = std::isfinite(value) ? OrderedJson(value) : OrderedJson(nullptr);
   }
   void known_real(const std::string& name, double value) {
     real(name, value == 0 ? std::numeric_limits<double>::quiet_NaN() : value);
@@ -61,77 +62,73 @@ class Writer {
   }
   void counters(const std::string& name,
                 const std::vector<std::pair<std::string, std::int64_t>>& values) {
-    Json nested = Json::object();
+    OrderedJson nested = OrderedJson::object();
     for (const auto& [key, value] : values) nested[key] = value;
     object_[name] = std::move(nested);
   }
   // [bucket, count, gap to the next bucket, count, ...]: gaps keep a line short.
   void histogram(const std::string& name, const LatencyBuckets& buckets) {
-    Json list = Json::array();
+    OrderedJson list = OrderedJson::array();
     std::uint32_t before = 0;
     for (const LatencyBucket& bucket : buckets) {
       list.push_back(bucket.index - before);
       list.push_back(bucket.count);
       before = bucket.index;
     }
-    object_[name] = buckets.empty() ? Json(nullptr) : std::move(list);
+    object_[name] = buckets.empty() ? OrderedJson(nullptr) : std::move(list);
   }
   template <typename Item, typename Visit>
   void optional_object(const std::string& name, const std::optional<Item>& value, Visit visit) {
-    object_[name] = value ? write(*value, visit) : Json(nullptr);
+    object_[name] = value ? write(*value, visit) : OrderedJson(nullptr);
   }
   template <typename Item, typename Visit>
   void objects(const std::string& name, const std::vector<Item>& values, Visit visit) {
-    Json list = Json::array();
+    OrderedJson list = OrderedJson::array();
     for (const Item& value : values) list.push_back(write(value, visit));
     object_[name] = std::move(list);
   }
 
  private:
   template <typename Item, typename Visit>
-  static Json write(const Item& item, Visit visit) {
-    Json nested = Json::object();
+  static OrderedJson write(const Item& item, Visit visit) {
+    OrderedJson nested = OrderedJson::object();
     Writer writer(nested);
     visit(writer, item);
     return nested;
   }
 
-  Json& object_;
+  OrderedJson& object_;
 };
 
-std::string dump(const Json& object) {
-  return object.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
-Json begin_line(const char* kind) {
-  return Json{{fields::kKind.name, kind}, {fields::kVersion.name, kSchemaVersion}};
+OrderedJson begin_line(const char* kind) {
+  return OrderedJson{{fields::kKind.name, kind}, {fields::kVersion.name, kSchemaVersion}};
 }
 
 }  // namespace
 
 std::string to_json_line(const Environment& environment) {
-  Json object = begin_line("environment");
+  OrderedJson object = begin_line("environment");
   Writer writer(object);
   fields::visit_environment(writer, environment);
-  return dump(object);
+  return json_text(object);
 }
 
 std::string to_json_line(const CellResult& cell) {
   ALLOCMARK_ASSERT(!cell.is_summary);
-  Json object = begin_line("cell");
+  OrderedJson object = begin_line("cell");
   object["cell_id"] = cell.key.id();
   Writer writer(object);
   fields::visit_cell(writer, cell);
   writer.texts(fields::kUnsupported, unsupported_quantiles(cell));
-  return dump(object);
+  return json_text(object);
 }
 
 std::string to_json_line(const CellKey& key) {
-  Json object = begin_line("cell_key");
+  OrderedJson object = begin_line("cell_key");
   object["cell_id"] = key.id();
   Writer writer(object);
   fields::visit_key(writer, key);
-  return dump(object);
+  return json_text(object);
 }
 
 }  // namespace allocmark

@@ -23,8 +23,8 @@
 namespace allocmark {
 namespace {
 
-[[noreturn]] void fail(const std::string& path, std::string what, std::string got,
-                       std::string next) {
+[[noreturn]] void refuse_results(const std::string& path, std::string what, std::string got,
+                                 std::string next) {
   throw FileError({.what = std::move(what),
                    .where = path,
                    .wanted = {},
@@ -146,7 +146,7 @@ void copy_bytes(InputFile& from, std::uint64_t size_bytes, OutputFile& to) {
 
 RunFile read_run_file(const std::string& path, CellDetail detail, const WholeCellWatcher& watcher) {
   if (std::filesystem::is_directory(path)) {
-    fail(path, "the results file is a folder", {}, "Give the results.jsonl in it.");
+    refuse_results(path, "the results file is a folder", {}, "Give the results.jsonl in it.");
   }
   InputFile file(path, kResultsInput);
   return parse_run_file([&](std::span<char> into) { return file.read(into); }, path, detail,

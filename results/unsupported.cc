@@ -23,9 +23,9 @@ struct Suffix {
 constexpr std::array kSuffixes{Suffix{"_p50", kP50}, Suffix{"_p90", kP90}, Suffix{"_p99", kP99},
                                Suffix{"_p999", kP999}};
 
-class Finder {
+class UnsupportedFinder {
  public:
-  Finder(std::vector<std::string>& names, std::string prefix)
+  UnsupportedFinder(std::vector<std::string>& names, std::string prefix)
       : names_(names), prefix_(std::move(prefix)) {}
 
   void quantile(const std::string& name, std::uint64_t count, double /*value*/) {
@@ -80,7 +80,7 @@ class Finder {
  private:
   template <typename Item, typename Visit>
   void nested(const std::string& prefix, const Item& item, Visit visit) {
-    Finder finder(names_, prefix_ + prefix);
+    UnsupportedFinder finder(names_, prefix_ + prefix);
     visit(finder, item);
   }
 
@@ -92,7 +92,7 @@ class Finder {
 
 std::vector<std::string> unsupported_quantiles(const CellResult& cell) {
   std::vector<std::string> names;
-  Finder finder(names, {});
+  UnsupportedFinder finder(names, {});
   fields::visit_cell(finder, cell);
   return names;
 }

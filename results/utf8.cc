@@ -10,7 +10,7 @@ namespace allocmark {
 std::string valid_utf8(std::string_view text) {
   using Json = nlohmann::json;
   const Json stored = std::string(text);
-  return parse_json(stored.dump(-1, ' ', false, Json::error_handler_t::replace)).get<std::string>();
+  return parse_json(json_text(stored)).get<std::string>();
 }
 
 }  // namespace allocmark

@@ -13,9 +13,10 @@ std::uint64_t pages_up(std::uint64_t size_bytes) {
   return (size_bytes + kDevicePageBytes - 1) / kDevicePageBytes * kDevicePageBytes;
 }
 
-class Finder {
+class LeastCapacityFinder {
  public:
-  Finder(const LeastCapacityInput& input, const std::function<Probe(std::uint64_t)>& probe)
+  LeastCapacityFinder(const LeastCapacityInput& input,
+                      const std::function<Probe(std::uint64_t)>& probe)
       : input_(input), probe_(probe) {}
 
   LeastCapacity run() {
@@ -93,7 +94,7 @@ class Finder {
 
 LeastCapacity find_least_capacity(const LeastCapacityInput& input,
                                   const std::function<Probe(std::uint64_t)>& probe) {
-  return Finder(input, probe).run();
+  return LeastCapacityFinder(input, probe).run();
 }
 
 }  // namespace allocmark

@@ -95,29 +95,27 @@ SearchResult run_part(const SearchSpec& spec, const SearchPlace& place,
 }  // namespace
 
 std::string to_json_line(const SearchSpec& spec) {
-  return Json{{"workload", spec.workload},
-              {"seed", spec.seed},
-              {"capacity", spec.capacity},
-              {"allocator", spec.allocator},
-              {"confs", spec.confs},
-              {"finds_least", spec.finds_least},
-              {"settle_count_max", spec.settle_count_max}}
-      .dump();
+  return json_text(Json{{"workload", spec.workload},
+                        {"seed", spec.seed},
+                        {"capacity", spec.capacity},
+                        {"allocator", spec.allocator},
+                        {"confs", spec.confs},
+                        {"finds_least", spec.finds_least},
+                        {"settle_count_max", spec.settle_count_max}});
 }
 
 std::string to_json_line(const SearchResult& result) {
   Json settings = Json::array();
   for (const SettingFacts& facts : result.settings) settings.push_back(to_json(facts));
-  return Json{{"event_count", result.event_count},
-              {"allocate_count", result.allocate_count},
-              {"step_count", result.step_count},
-              {"stream_count", result.stream_count},
-              {"needed_bytes", result.needed_bytes},
-              {"usable_bytes", result.usable_bytes},
-              {"capacity_bytes", result.capacity_bytes},
-              {"settings", settings},
-              {"notes", result.notes}}
-      .dump();
+  return json_text(Json{{"event_count", result.event_count},
+                        {"allocate_count", result.allocate_count},
+                        {"step_count", result.step_count},
+                        {"stream_count", result.stream_count},
+                        {"needed_bytes", result.needed_bytes},
+                        {"usable_bytes", result.usable_bytes},
+                        {"capacity_bytes", result.capacity_bytes},
+                        {"settings", settings},
+                        {"notes", result.notes}});
 }
 
 SearchSpec search_spec_from_json(std::string_view text) {

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include "base/error.h"
+#include "base/json_text.h"
 #include "base/sha256.h"
 #include "harness/bundle/private_words.h"
 #include "harness/bundle/report_files.h"
@@ -148,7 +149,7 @@ std::string bundle_manifest(const std::string& version, const std::vector<CellRe
                             {"schema_version", kSchemaVersion},
                             {"made_by", "allocmark " + version},
                             {"traces", traces}};
-  return json.dump(1, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
+  return json_text(json, 1) + "\n";
 }
 
 std::string bundle_comparison(const BundleFiles& files) {

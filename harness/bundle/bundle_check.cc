@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include "base/json_text.h"
 #include "harness/bundle/bundle_rules.h"
 #include "results/columns/text.h"
 #include "results/schema.h"
@@ -145,7 +146,7 @@ std::string render_check_json(const BundleCheck& check) {
                      {"publishable", check.exit_code == ExitCode::Pass},
                      {"exit_code", static_cast<int>(check.exit_code)},
                      {"rules", rules}};
-  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json_text(json, 1) + "\n";
 }
 
 }  // namespace allocmark

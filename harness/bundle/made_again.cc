@@ -42,40 +42,40 @@ constexpr std::array<std::string_view, 7> kOwnAllocators{
     "null", "native", "async", "caching", "cub", "thrust_pool", "vmm_stitch"};
 
 // Exact on a simulated GPU. Warnings, latencies and times are not.
-constexpr const char* kExactNumbers[] = {"status",
-                                         "trace_hash",
-                                         "placement_hash",
-                                         "event_count",
-                                         "allocate_count",
-                                         "deallocate_count",
-                                         "oom_count",
-                                         "skipped_free_count",
-                                         "oom_count_capacity",
-                                         "oom_count_rounding",
-                                         "oom_count_stranded",
-                                         "oom_count_fragmentation",
-                                         "oom_count_unknown",
-                                         "oom_count_pending",
-                                         "oom_first",
-                                         "capacity_bytes",
-                                         "requested_bytes_peak",
-                                         "allocated_bytes_peak",
-                                         "active_bytes_peak",
-                                         "reserved_bytes_peak",
-                                         "allocated_bytes_at_reserved_peak",
-                                         "requested_bytes_at_reserved_peak",
-                                         "reserved_bytes_at_requested_peak",
-                                         "device_bytes_peak",
-                                         "device_allocate_count",
-                                         "device_free_count",
-                                         "retry_count",
-                                         "synchronize_all_count",
-                                         "counters",
-                                         "residue_bytes",
-                                         "unordered_reuse_count",
-                                         "contents_oom_count",
-                                         "contents_placement_hash",
-                                         "unimplemented_call_count"};
+constexpr const char* kExactFields[] = {"status",
+                                        "trace_hash",
+                                        "placement_hash",
+                                        "event_count",
+                                        "allocate_count",
+                                        "deallocate_count",
+                                        "oom_count",
+                                        "skipped_free_count",
+                                        "oom_count_capacity",
+                                        "oom_count_rounding",
+                                        "oom_count_stranded",
+                                        "oom_count_fragmentation",
+                                        "oom_count_unknown",
+                                        "oom_count_pending",
+                                        "oom_first",
+                                        "capacity_bytes",
+                                        "requested_bytes_peak",
+                                        "allocated_bytes_peak",
+                                        "active_bytes_peak",
+                                        "reserved_bytes_peak",
+                                        "allocated_bytes_at_reserved_peak",
+                                        "requested_bytes_at_reserved_peak",
+                                        "reserved_bytes_at_requested_peak",
+                                        "device_bytes_peak",
+                                        "device_allocate_count",
+                                        "device_free_count",
+                                        "retry_count",
+                                        "synchronize_all_count",
+                                        "counters",
+                                        "residue_bytes",
+                                        "unordered_reuse_count",
+                                        "contents_oom_count",
+                                        "contents_placement_hash",
+                                        "unimplemented_call_count"};
 
 // Exact there as well once the passes are made again: the driver's time is modelled.
 constexpr const char* kExactTimes[] = {"allocate_driver_latency_count",
@@ -230,7 +230,7 @@ std::vector<std::string> exact_differences(const CellResult& stored, const CellR
     differences.push_back(fmt::format("{}: stored {}, simulated again {}", name,
                                       was->dump().substr(0, 60), is->dump().substr(0, 60)));
   };
-  std::ranges::for_each(kExactNumbers, compare);
+  std::ranges::for_each(kExactFields, compare);
   if (again.pass_count == stored.pass_count) std::ranges::for_each(kExactTimes, compare);
   return differences;
 }

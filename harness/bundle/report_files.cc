@@ -13,7 +13,7 @@ namespace allocmark {
 namespace {
 
 // An argument as a shell takes it.
-std::string shell_quoted(const std::string& text) {
+std::string shell_argument(const std::string& text) {
   const bool plain = !text.empty() && text.find_first_not_of(
                                           "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
                                           "0123456789_-./:,=+@%") == std::string::npos;
@@ -31,7 +31,7 @@ std::string shell_quoted(const std::string& text) {
 
 std::string shell_command(const std::vector<std::string>& argv) {
   std::vector<std::string> words;
-  std::transform(argv.begin(), argv.end(), std::back_inserter(words), shell_quoted);
+  std::transform(argv.begin(), argv.end(), std::back_inserter(words), shell_argument);
   return fmt::format("{}", fmt::join(words, " "));
 }
 

@@ -16,6 +16,7 @@
 #include "allocators/caching/release.h"
 #include "base/bytes.h"
 #include "base/error.h"
+#include "base/json_text.h"
 #include "harness/advise/advice.h"
 #include "harness/advise/grid.h"
 #include "harness/advise/search_process.h"
@@ -216,7 +217,7 @@ void print_json(const Advice& advice) {
   json["impossible"] = is_impossible(advice.search);
   json["times_borrowed_from"] = advice.device.times_borrowed_from;
   json["answers"] = answers_json(advice.cells);
-  fmt::print("{}\n", json.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+  fmt::print("{}\n", json_text(json, 1));
 }
 
 ExitCode run_advise(const AdviseCommand& command) {

@@ -30,7 +30,7 @@ std::vector<std::string> names_of(const std::vector<CommandText>& commands) {
 }
 
 // In single quotes for a shell.
-std::string shell_quoted(std::string_view text) {
+std::string in_single_quotes(std::string_view text) {
   std::string result = "'";
   for (const char c : text) result += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return result + "'";
@@ -40,7 +40,7 @@ std::string shell_quoted(std::string_view text) {
 std::string bash_values(const OptionText& option) {
   const std::string source = value_source(option);
   if (!option.choices.empty())
-    return fmt::format("-W {}", shell_quoted(joined(option.choices, " ")));
+    return fmt::format("-W {}", in_single_quotes(joined(option.choices, " ")));
   if (source == "files") return "-f";
   if (source == "folders") return "-d";
   return source.empty() ? "" : fmt::format("-W \"$(_allocmark_names {})\"", source);
@@ -61,10 +61,10 @@ void append_bash(const CommandText& command, std::string& text) {
     // Only right after its option, unless it takes several values.
     text += fmt::format("        {}) {}values={} ;;\n", joined(option.names, "|"),
                         option.takes_several ? "" : "[ \"$distance\" = 1 ] && ",
-                        shell_quoted(values.empty() ? "none" : values));
+                        in_single_quotes(values.empty() ? "none" : values));
   }
-  text += fmt::format("      esac\n      words={} plain={} ;;\n", shell_quoted(joined(words, " ")),
-                      shell_quoted(plain));
+  text += fmt::format("      esac\n      words={} plain={} ;;\n",
+                      in_single_quotes(joined(words, " ")), in_single_quotes(plain));
   for (const CommandText& part : command.commands) append_bash(part, text);
 }
 
@@ -93,13 +93,13 @@ void append_zsh_arguments(const CommandText& command, std::string& text) {
                              : fmt::format(":{}:{}", zsh_escaped(option.value), zsh_values(option));
     if (option.is_positional) {
       text += fmt::format(" \\\n        {}",
-                          shell_quoted("*:" + option.names[0] + ":" + zsh_values(option)));
+                          in_single_quotes("*:" + option.names[0] + ":" + zsh_values(option)));
       continue;
     }
     for (const std::string& name : option.names) {
       text += fmt::format(
           " \\\n        {}",
-          shell_quoted("*" + name + "[" + zsh_escaped(option.description) + "]" + tail));
+          in_single_quotes("*" + name + "[" + zsh_escaped(option.description) + "]" + tail));
     }
   }
 }
@@ -114,8 +114,8 @@ void append_zsh(const CommandText& command, const std::string& function, std::st
   }
   text += "  local -a commands\n  commands=(\n";
   for (const CommandText& part : command.commands) {
-    text +=
-        fmt::format("    {}\n", shell_quoted(part.path.back() + ":" + zsh_escaped(part.summary)));
+    text += fmt::format("    {}\n",
+                        in_single_quotes(part.path.back() + ":" + zsh_escaped(part.summary)));
   }
   text += "  )\n  if (( CURRENT == 2 )); then\n    _describe command commands\n    _arguments -s";
   append_zsh_arguments(command, text);
@@ -132,14 +132,14 @@ void append_zsh(const CommandText& command, const std::string& function, std::st
 }
 
 void append_fish_option(const OptionText& option, const std::string& condition, std::string& text) {
-  std::string line = fmt::format("complete -c allocmark -n {}", shell_quoted(condition));
+  std::string line = fmt::format("complete -c allocmark -n {}", in_single_quotes(condition));
   for (const std::string& name : option.names) {
     if (option.is_positional) continue;
     line += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
   }
   const std::string source = value_source(option);
   if (!option.choices.empty()) {
-    line += fmt::format(" -x -a {}", shell_quoted(joined(option.choices, " ")));
+    line += fmt::format(" -x -a {}", in_single_quotes(joined(option.choices, " ")));
   } else if (source == "folders") {
     line += " -x -a '(__fish_complete_directories)'";
   } else if (source == "files") {
@@ -149,7 +149,7 @@ void append_fish_option(const OptionText& option, const std::string& condition, 
   } else if (!option.value.empty()) {
     line += " -x";
   }
-  text += line + " -d " + shell_quoted(option.description) + "\n";
+  text += line + " -d " + in_single_quotes(option.description) + "\n";
 }
 
 void append_fish(const CommandText& command, std::string& text) {
@@ -165,8 +165,8 @@ void append_fish(const CommandText& command, std::string& text) {
     before += "; and not __fish_seen_subcommand_from " + joined(names_of(command.commands), " ");
   }
   for (const CommandText& part : command.commands) {
-    text += fmt::format("complete -c allocmark -n {} -a {} -d {}\n", shell_quoted(before),
-                        part.path.back(), shell_quoted(part.summary));
+    text += fmt::format("complete -c allocmark -n {} -a {} -d {}\n", in_single_quotes(before),
+                        part.path.back(), in_single_quotes(part.summary));
   }
   for (const OptionText& option : command.options) append_fish_option(option, inside, text);
   for (const CommandText& part : command.commands) append_fish(part, text);

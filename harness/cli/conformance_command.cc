@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/json_text.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/known_allocators.h"
 #include "harness/cli/terminal.h"
@@ -163,7 +164,7 @@ void print_json(const ConformanceCommand& command, const std::vector<Finding>& f
                              {"seen", finding.answer.seen}});
   }
   json["missing_calls"] = missing;
-  fmt::print("{}\n", json.dump(1));
+  fmt::print("{}\n", json_text(json, 1));
 }
 
 ExitCode conformance_command(const ConformanceCommand& command) {

@@ -15,6 +15,7 @@
 #include "allocators/conf/conf.h"
 #include "allocators/registry.h"
 #include "base/error.h"
+#include "base/json_text.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/terminal.h"
 
@@ -48,7 +49,7 @@ void print_json(const BackendEntry& entry, const std::string& conf,
   for (const ConfPair& pair : split_conf(conf, entry.conf_keys).pairs) {
     json["keys"].push_back({{"key", std::string(pair.key)}, {"value", std::string(pair.value)}});
   }
-  fmt::print("{}\n", json.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+  fmt::print("{}\n", json_text(json, 1));
 }
 
 const caching::Rules& rules_of(const BackendEntry& entry) {

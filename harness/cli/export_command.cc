@@ -53,9 +53,9 @@ void add_export(CLI::App* app, ExportCommand* command) {
   add_force(app, &command->force);
 }
 
-using Writer = void (*)(const MemorySnapshot&, const std::string&);
+using ExportWriter = void (*)(const MemorySnapshot&, const std::string&);
 
-Writer writer_for(const std::string& path) {
+ExportWriter writer_for(const std::string& path) {
   for (const std::string_view packing : {"", ".gz", ".zst"}) {
     if (path.ends_with(fmt::format(".pickle{}", packing))) return write_memory_snapshot;
     if (path.ends_with(fmt::format(".json{}", packing))) return write_perfetto;
@@ -70,7 +70,7 @@ Writer writer_for(const std::string& path) {
 }
 
 ExitCode run_export(const ExportCommand& command) {
-  const Writer write = writer_for(command.output);
+  const ExportWriter write = writer_for(command.output);
   check_output_file(command.output, command.force, "allocmark export");
   const std::string conf = read_conf(find_backend("caching"), command.conf);
   const caching::StrictConfig config = caching::parse_strict(conf);

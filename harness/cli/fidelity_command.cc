@@ -19,6 +19,7 @@
 #include "allocators/backend/backend.h"
 #include "allocators/registry.h"
 #include "base/error.h"
+#include "base/json_text.h"
 #include "base/output_file.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/parse_tools.h"
@@ -268,7 +269,7 @@ ExitCode fidelity_command(const FidelityCommand& command) {
   replay(&comparisons, confs, command.seed);
   nlohmann::json all = nlohmann::json::array();
   for (const ProgramComparison& own : comparisons) all.push_back(to_json(own, command.seed));
-  const std::string json = (command.all ? all : all.front()).dump(2) + "\n";
+  const std::string json = json_text(command.all ? all : all.front(), 2) + "\n";
   if (!command.out.empty()) write_folder(command.out, comparisons, json);
   if (command.format == "json") {
     fmt::print("{}", json);

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/bytes.h"
+#include "base/json_text.h"
 #include "harness/advise/advice.h"
 #include "harness/advise/grid.h"
 #include "harness/advise/search_process.h"
@@ -49,7 +50,7 @@ void add_fit(CLI::App* app, FitCommand* command) {
 }
 
 void print_json(const SearchResult& result) {
-  fmt::print("{}\n", nlohmann::ordered_json::parse(to_json_line(result)).dump(1));
+  fmt::print("{}\n", json_text(nlohmann::ordered_json::parse(to_json_line(result)), 1));
 }
 
 void print_table(const SearchResult& result) {

@@ -39,7 +39,7 @@ constexpr const char* kPlanName = "interleaved.json";
 constexpr const char* kRoundsName = "rounds.jsonl";
 constexpr const char* kDifferencesName = "placements.json";
 
-std::string join(const std::string& folder, const std::string& name) {
+std::string session_file(const std::string& folder, const std::string& name) {
   return (fs::path(folder) / name).string();
 }
 
@@ -62,14 +62,14 @@ RunFolder create_side(const InterleavedSession& session, std::size_t index) {
 // What this session has written so far, which may be more than a command takes from others.
 void read_own_rounds(const std::string& folder, InterleavedRun* run) {
   constexpr InputKind kOwnRounds{.name = "a results file", .size_bytes_max = UINT64_MAX};
-  const std::string path = join(folder, kRoundsName);
+  const std::string path = session_file(folder, kRoundsName);
   read_rounds(StoredText::of_file(path, kOwnRounds), path, run);
 }
 
 }  // namespace
 
 std::string side_folder(const std::string& folder, const InterleavedPlan& plan, std::size_t side) {
-  return join(folder, plan.sides.at(side).label);
+  return session_file(folder, plan.sides.at(side).label);
 }
 
 void write_side_reports(const std::string& folder, const InterleavedPlan& plan) {
@@ -82,11 +82,11 @@ void write_side_reports(const std::string& folder, const InterleavedPlan& plan) 
 }
 
 void write_comparison(const std::string& folder, const Comparison& comparison) {
-  OutputFile table(join(folder, "comparison.txt"));
+  OutputFile table(session_file(folder, "comparison.txt"));
   write_comparison_table(comparison, Detail::All,
                          [&](std::string_view piece) { table.write(piece); });
   table.finish();
-  OutputFile json(join(folder, "comparison.json"));
+  OutputFile json(session_file(folder, "comparison.json"));
   write_comparison_json(comparison, [&](std::string_view piece) { json.write(piece); });
   json.finish();
 }
@@ -94,9 +94,9 @@ void write_comparison(const std::string& folder, const Comparison& comparison) {
 SessionOutcome run_session(const InterleavedSession& session) {
   const FolderLock lock =
       claim_empty_folder(session.folder, "choose another one; interleaved runs cannot be resumed");
-  write_file(join(session.folder, kPlanName), to_json(session.plan));
+  write_file(session_file(session.folder, kPlanName), to_json(session.plan));
   std::array<RunFolder, kSideCount> sides{create_side(session, 0), create_side(session, 1)};
-  LineFile rounds = LineFile::create(join(session.folder, kRoundsName));
+  LineFile rounds = LineFile::create(session_file(session.folder, kRoundsName));
   InterleavedRun run{.plan = session.plan, .environments = session.environments};
 
   const HostCounters counters = read_host_counters();
@@ -139,7 +139,7 @@ SessionOutcome run_session(const InterleavedSession& session) {
   add_stored_conditions(session.folder, &run.environments.front());
   run.first_differences = placements.texts();
   if (!run.first_differences.empty()) {
-    write_file(join(session.folder, kDifferencesName), to_json(run.first_differences));
+    write_file(session_file(session.folder, kDifferencesName), to_json(run.first_differences));
   }
   read_own_rounds(session.folder, &run);
   outcome.comparison = compare_interleaved(run, session.policy);
@@ -148,21 +148,24 @@ SessionOutcome run_session(const InterleavedSession& session) {
   return outcome;
 }
 
-bool is_interleaved(const std::string& folder) { return fs::exists(join(folder, kPlanName)); }
+bool is_interleaved(const std::string& folder) {
+  return fs::exists(session_file(folder, kPlanName));
+}
 
 InterleavedRun read_interleaved(const std::string& folder) {
   InterleavedRun run;
-  const std::string plan_path = join(folder, kPlanName);
+  const std::string plan_path = session_file(folder, kPlanName);
   run.plan = interleaved_plan_from_json(read_file(plan_path, kPlanInput), plan_path);
   for (std::size_t i = 0; i < kSideCount; ++i) {
     run.environments.at(i) =
-        read_run_file(results_path(join(folder, run.plan.sides.at(i).label)), CellDetail::Outline)
+        read_run_file(results_path(session_file(folder, run.plan.sides.at(i).label)),
+                      CellDetail::Outline)
             .environment;
   }
   add_stored_conditions(folder, &run.environments.front());
-  const std::string rounds_path = join(folder, kRoundsName);
+  const std::string rounds_path = session_file(folder, kRoundsName);
   read_rounds(StoredText::of_file(rounds_path, kResultsInput), rounds_path, &run);
-  const std::string differences_path = join(folder, kDifferencesName);
+  const std::string differences_path = session_file(folder, kDifferencesName);
   if (fs::exists(differences_path)) {
     run.first_differences =
         first_differences_from_json(read_file(differences_path, kPlanInput), differences_path);

@@ -13,6 +13,7 @@
 #include "allocators/backend/backend.h"
 #include "allocators/registry.h"
 #include "base/bytes.h"
+#include "base/json_text.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/terminal.h"
 #include "harness/run/cards.h"
@@ -25,24 +26,24 @@
 namespace allocmark {
 namespace {
 
-struct Row {
+struct ListRow {
   std::string name;
   std::string text;
 };
 
 struct Kind {
   std::string title;  // "scenarios, folklore"
-  std::vector<Row> rows;
+  std::vector<ListRow> rows;
 };
 
 void print_rows(const Kind& kind) {
   const auto& [title, rows] = kind;
   std::size_t width = 0;
-  for (const Row& row : rows) {
+  for (const ListRow& row : rows) {
     width = std::max(width, row.name.size());
   }
   std::string text = title + ":\n";
-  for (const Row& row : rows) text += fmt::format("  {:<{}}  {}\n", row.name, width, row.text);
+  for (const ListRow& row : rows) text += fmt::format("  {:<{}}  {}\n", row.name, width, row.text);
   print_fitted(stdout, text);
 }
 
@@ -57,16 +58,16 @@ std::vector<Kind> scenario_kinds() {
   return kinds;
 }
 
-std::vector<Row> workload_rows(const std::vector<WorkloadListing>& listings) {
-  std::vector<Row> rows;
+std::vector<ListRow> workload_rows(const std::vector<WorkloadListing>& listings) {
+  std::vector<ListRow> rows;
   for (const WorkloadListing& listing : listings) {
     rows.push_back({listing.name, fmt::format("({}) {}", listing.kind, listing.summary)});
   }
   return rows;
 }
 
-std::vector<Row> allocator_rows() {
-  std::vector<Row> rows;
+std::vector<ListRow> allocator_rows() {
+  std::vector<ListRow> rows;
   for (const BackendEntry& entry : backend_registry()) {
     std::string text(entry.summary);
     if (!entry.conf_keys.empty()) {
@@ -83,8 +84,8 @@ std::vector<Row> allocator_rows() {
 }
 
 // The releases of an allocator differ in little, so they share the keys of their allocator.
-std::vector<Row> release_rows() {
-  std::vector<Row> rows;
+std::vector<ListRow> release_rows() {
+  std::vector<ListRow> rows;
   for (const BackendEntry& entry : release_registry()) {
     const std::string reason = entry.unavailable_reason();
     rows.push_back({entry.name, reason.empty() ? entry.summary
@@ -94,8 +95,8 @@ std::vector<Row> release_rows() {
   return rows;
 }
 
-std::vector<Row> device_rows() {
-  std::vector<Row> rows;
+std::vector<ListRow> device_rows() {
+  std::vector<ListRow> rows;
   const std::string program_path = own_program_path();
   std::vector<std::string> devices = simulated_devices();
   devices.emplace_back("cuda:0");
@@ -112,8 +113,8 @@ std::vector<Row> device_rows() {
   return rows;
 }
 
-std::vector<Row> card_rows() {
-  std::vector<Row> rows;
+std::vector<ListRow> card_rows() {
+  std::vector<ListRow> rows;
   for (const Card& card : known_cards()) {
     rows.push_back({"sim:" + card.name, fmt::format("{}, {}, times borrowed ({})", card.gpu_name,
                                                     format_bytes(card.total_bytes), card.source)});
@@ -121,8 +122,8 @@ std::vector<Row> card_rows() {
   return rows;
 }
 
-std::vector<Row> suite_rows() {
-  std::vector<Row> rows;
+std::vector<ListRow> suite_rows() {
+  std::vector<ListRow> rows;
   for (const Suite& suite : suites()) {
     rows.push_back({std::string(suite.name), std::string(suite.summary)});
   }
@@ -145,13 +146,13 @@ void print_json(const std::vector<Kind>& kinds) {
   for (const Kind& kind : kinds) {
     const std::size_t comma = kind.title.find(", ");
     nlohmann::ordered_json& list = json[kind.title.substr(0, comma)];
-    for (const Row& row : kind.rows) {
+    for (const ListRow& row : kind.rows) {
       nlohmann::ordered_json entry = {{"name", row.name}, {"summary", row.text}};
       if (comma != std::string::npos) entry["folder"] = kind.title.substr(comma + 2);
       list.push_back(std::move(entry));
     }
   }
-  fmt::print("{}\n", json.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+  fmt::print("{}\n", json_text(json, 1));
 }
 
 ExitCode run_list(const ListCommand& command) {

@@ -28,9 +28,9 @@ using caching::Program;
 using caching::StepKind;
 
 constexpr std::uint64_t kStepsPerProgram = 20'000;
-constexpr std::uint64_t kShrinkAttemptMax = 400;
+constexpr std::uint64_t kProgramShrinkAttemptMax = 400;
 
-struct Totals {
+struct LiveTotals {
   std::uint64_t programs = 0, steps = 0, allocations = 0, failures = 0, counters = 0;
   std::uint64_t known_bugs = 0, both_failed = 0, order_dependent = 0, differences = 0;
 
@@ -47,7 +47,7 @@ struct Totals {
   }
 };
 
-void print_totals(const Totals& totals) {
+void print_totals(const LiveTotals& totals) {
   fmt::print(
       "{} programs, {} operations: {} placements ({} failures) and {} counter values compared, "
       "{} differences\n",
@@ -123,7 +123,7 @@ Program program_of(const ParityCommand& command) {
 // The shortest program that still differs, as a trace to keep.
 void save_shortest(const ParityCommand& command, const Program& program, const LiveOptions& options,
                    std::uint64_t seed) {
-  const Program shortest = shrink_live(program, options, kShrinkAttemptMax);
+  const Program shortest = shrink_live(program, options, kProgramShrinkAttemptMax);
   const std::string path = fmt::format("{}/live_{}.csv", command.save_folder, seed);
   std::filesystem::create_directories(command.save_folder);
   ByteWriter writer(path);
@@ -160,7 +160,7 @@ ExitCode print_answers(const ParityCommand& command) {
 }
 
 ExitCode compare_random(const ParityCommand& command, const LiveOptions& options) {
-  Totals totals;
+  LiveTotals totals;
   for (std::uint64_t seed = command.seed; totals.steps < command.operation_count; ++seed) {
     const std::uint64_t length = std::min(kStepsPerProgram, command.operation_count - totals.steps);
     const Program program = caching::make_program(seed, length, caching::ProgramVariety::AllConfs,
@@ -193,7 +193,7 @@ ExitCode live_command(const ParityCommand& command) {
   if (command.trace == "random") return compare_random(command, options);
   const Program program = program_of(command);
   const LiveResult result = compare_live(program, options);
-  Totals totals;
+  LiveTotals totals;
   totals.add(result);
   if (result.difference) print_difference(*result.difference);
   print_totals(totals);

@@ -24,7 +24,7 @@
 namespace allocmark {
 namespace {
 
-struct Totals {
+struct GoldenTotals {
   std::uint64_t cells = 0, equal_cells = 0, decisions = 0, placements = 0, failures = 0;
   std::uint64_t counters = 0, mismatches = 0;
 
@@ -133,7 +133,7 @@ ExitCode run_parity(const ParityCommand& command) {
                       .next = "see: allocmark parity --help"});
   }
   const std::vector<caching::ParityOperation> operations = read_operations(command.trace);
-  Totals totals;
+  GoldenTotals totals;
   for (const std::string& path : command.goldens) {
     for (const ArchiveFile& file : read_goldens(path)) {
       const caching::ParityReport report = compare_file(command, operations, file);

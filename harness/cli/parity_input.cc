@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::vector<ArchiveFile> read_folder(const std::string& path) {
+std::vector<ArchiveFile> read_golden_folder(const std::string& path) {
   std::vector<ArchiveFile> files;
   for (const fs::directory_entry& entry : fs::recursive_directory_iterator(path)) {
     const std::string file = entry.path().string();
@@ -40,7 +40,7 @@ std::vector<ArchiveFile> read_goldens(const std::string& path) {
   const bool is_folder = fs::is_directory(path, error);
   if (!is_folder && !is_tar(path))
     return {{path, read_unpacked(path, kGoldenInput, "the golden is damaged")}};
-  std::vector<ArchiveFile> files = is_folder ? read_folder(path) : read_whole_tar(path);
+  std::vector<ArchiveFile> files = is_folder ? read_golden_folder(path) : read_whole_tar(path);
   std::erase_if(files, [](const ArchiveFile& file) { return !file.name.ends_with(".txt"); });
   std::ranges::sort(files, {}, &ArchiveFile::name);
   if (files.empty()) {

@@ -32,7 +32,7 @@ using simcheck::Setting;
 
 // Programs in one process: a GPU takes a second to start.
 constexpr std::size_t kAtOnce = 25;
-constexpr std::uint64_t kShrinkAttemptMax = 120;
+constexpr std::uint64_t kJobShrinkAttemptMax = 120;
 constexpr double kTimeoutS = 600;
 
 struct SimcheckCommand {
@@ -133,7 +133,7 @@ void print_difference(const SimcheckCommand& command, const Job& job,
 
 void save_shortest(const SimcheckCommand& command, const simcheck::Lab& lab, const Job& job,
                    std::uint64_t number) {
-  const std::optional<Job> shortest = simcheck::shrink(lab, job, kShrinkAttemptMax);
+  const std::optional<Job> shortest = simcheck::shrink(lab, job, kJobShrinkAttemptMax);
   if (!shortest) {
     fmt::print("  alone it does not differ: what ran before it in the process matters\n");
     return;

@@ -107,10 +107,9 @@ std::string answer_line(const std::string& input) {
   }
   const Answer answer = hold(*rule, input.substr(newline + 1));
   if (getpid() != own) return {};
-  return Json{{"outcome", static_cast<int>(answer.outcome)},
-              {"seen", valid_utf8(answer.seen)},
-              {"missing_calls", answer.missing_calls}}
-             .dump() +
+  return json_text(Json{{"outcome", static_cast<int>(answer.outcome)},
+                        {"seen", valid_utf8(answer.seen)},
+                        {"missing_calls", answer.missing_calls}}) +
          "\n";
 }
 

@@ -101,9 +101,9 @@ class NotingCard final : public caching::PoollessDriver {
   std::unordered_map<std::uint64_t, std::pair<std::uint64_t, caching::Stream>> segments_;
 };
 
-class Recorder {
+class HistoryRecorder {
  public:
-  Recorder(EventSource& source, const RecordRequest& request)
+  HistoryRecorder(EventSource& source, const RecordRequest& request)
       : source_(source),
         card_(request.capacity_bytes, snapshot_),
         allocator_(card_, request.settings) {
@@ -150,7 +150,7 @@ class Recorder {
 
 // Blocks that no longer wait became free in the operation that began at entry `at`, before what it
 // asked of the device.
-void Recorder::note_completed(std::size_t at) {
+void HistoryRecorder::note_completed(std::size_t at) {
   if (waiting_.empty()) return;
   std::set<std::uint64_t> still;
   for (const caching::Block* block : allocator_.waiting_blocks()) still.insert(block->address);
@@ -170,7 +170,7 @@ void Recorder::note_completed(std::size_t at) {
               snapshot_.entries.end());
 }
 
-void Recorder::allocate(const Event& event) {
+void HistoryRecorder::allocate(const Event& event) {
   if (event.size_bytes == 0) return;
   const std::size_t at = snapshot_.entries.size();
   card_.expect_stream(event.stream);
@@ -185,7 +185,7 @@ void Recorder::allocate(const Event& event) {
   live_[event.id] = {*address, event.size_bytes, event.stream};
 }
 
-void Recorder::free(const Event& event) {
+void HistoryRecorder::free(const Event& event) {
   const auto found = live_.find(event.id);
   if (found == live_.end()) return;
   const Block block = found->second;
@@ -203,7 +203,7 @@ void Recorder::free(const Event& event) {
   waiting_.merge(others);
 }
 
-void Recorder::add(const Event& event) {
+void HistoryRecorder::add(const Event& event) {
   const std::size_t at = snapshot_.entries.size();
   switch (event.kind) {
     case EventKind::Alloc:
@@ -233,7 +233,7 @@ void Recorder::add(const Event& event) {
   }
 }
 
-void Recorder::add_segments() {
+void HistoryRecorder::add_segments() {
   for (const caching::SegmentInfo& info : caching::take_snapshot(allocator_)) {
     SnapshotSegment& segment = snapshot_.segments.emplace_back();
     segment = {.address = info.address,
@@ -256,7 +256,7 @@ void Recorder::add_segments() {
   }
 }
 
-MemorySnapshot Recorder::run(std::uint64_t first_entry) {
+MemorySnapshot HistoryRecorder::run(std::uint64_t first_entry) {
   source_.rewind();
   for (auto batch = source_.next(); !batch.empty(); batch = source_.next()) {
     for (const Event& event : batch) add(event);
@@ -275,7 +275,7 @@ MemorySnapshot Recorder::run(std::uint64_t first_entry) {
 }  // namespace
 
 MemorySnapshot record_on_caching(EventSource& source, const RecordRequest& request) {
-  return Recorder(source, request).run(request.first_entry);
+  return HistoryRecorder(source, request).run(request.first_entry);
 }
 
 }  // namespace allocmark

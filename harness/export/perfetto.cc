@@ -6,12 +6,13 @@
 #include <cstdint>
 #include <iterator>
 
+#include "base/json_text.h"
 #include "workloads/trace/byte_stream.h"
 
 namespace allocmark {
 namespace {
 
-constexpr std::size_t kFlushBytes = std::size_t{1} << 18;
+constexpr std::size_t kTextFlushBytes = std::size_t{1} << 18;
 
 // One JSON document of the Trace Event Format, written as it grows.
 class PerfettoWriter {
@@ -25,8 +26,7 @@ class PerfettoWriter {
     add(R"(,{{"ph":"C","pid":1,"name":"{}","ts":{},"args":{{"bytes":{}}}}})", name, time_us, value);
   }
   void instant(const std::string& name, std::uint64_t time_us, std::uint64_t size_bytes) {
-    const std::string quoted =
-        nlohmann::json(name).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    const std::string quoted = json_text(nlohmann::json(name));
     add(R"(,{{"ph":"i","s":"p","pid":1,"tid":1,"name":{},"ts":{},"args":{{"bytes":{}}}}})", quoted,
         time_us, size_bytes);
   }
@@ -41,7 +41,7 @@ class PerfettoWriter {
   void add(fmt::format_string<const Values&...> format, const Values&... values) {
     fmt::format_to(std::back_inserter(text_), format, values...);
     text_ += '\n';
-    if (text_.size() < kFlushBytes) return;
+    if (text_.size() < kTextFlushBytes) return;
     bytes_.write(text_);
     text_.clear();
   }

@@ -10,14 +10,14 @@
 namespace allocmark {
 namespace {
 
-constexpr const char* kDevice = "sim:h200";
+constexpr const char* kFidelityDevice = "sim:h200";
 
 CellSpec spec_of(const std::string& workload, const std::string& conf, std::uint64_t seed) {
   CellSpec spec;
   spec.key = {.workload = workload,
               .allocator = "caching",
               .conf = conf,
-              .device = kDevice,
+              .device = kFidelityDevice,
               .capacity = "unlimited",
               .seed = seed};
   spec.pass_count = 0;
@@ -67,7 +67,7 @@ std::vector<std::vector<ReplayPair>> replay_pairs(const std::vector<ReplayReques
   const bool completed =
       run_cells(specs,
                 {.program_path = program_path,
-                 .job_count = default_job_count(kDevice),
+                 .job_count = default_job_count(kFidelityDevice),
                  .interrupt = &interrupt},
                 [&](const CellResult& result) { results[result.key.id()] = numbers_of(result); });
   if (!completed) {

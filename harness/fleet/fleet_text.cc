@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include "base/json_text.h"
 #include "harness/qualify/judge.h"
 #include "results/columns/text.h"
 
@@ -134,7 +135,7 @@ std::string render_fleet_json(const Fleet& fleet) {
                   {"drain", drain},
                   {"kinds", kinds},
                   {"nodes", nodes}};
-  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json_text(json, 1) + "\n";
 }
 
 std::string render_names(const Fleet& fleet, Action action) {

@@ -22,11 +22,11 @@ namespace {
 
 using caching::Program;
 
-constexpr std::string_view kDevice = "sim:h200";
+constexpr std::string_view kParityDevice = "sim:h200";
 
 ChildCommand child_command(const std::string& input, const Program& program,
                            std::string_view backend, const LiveOptions& options) {
-  auto changes = runtime_environment(kDevice);
+  auto changes = runtime_environment(kParityDevice);
   if (program.capacity_bytes > 0)
     changes.emplace_back("SIMCUDA_CAPACITY_BYTES", std::to_string(program.capacity_bytes));
   return {.argv = {options.program_path, "cell", std::to_string(getpid()), "--live",

@@ -9,13 +9,8 @@
 #include "harness/simcuda/core/device.h"
 
 namespace allocmark {
+namespace caching {
 namespace {
-
-using caching::DeviceMemory;
-using caching::Event;
-using caching::PageHandle;
-using caching::PoolUsage;
-using caching::Stream;
 
 // Traces name streams by index: 0 is the default stream, then those that exist from the start, then
 // those that the allocator makes.
@@ -28,7 +23,7 @@ void require(simcuda::Status status, const char* call) {
     throw std::runtime_error(std::string("the simulated device refuses ") + call);
 }
 
-class SimulatedParityDevice final : public caching::ParityDevice {
+class SimulatedParityDevice final : public ParityDevice {
  public:
   SimulatedParityDevice() : device_(simcuda::h200_config(simcuda::StartState::Kernel)) {
     for (std::size_t i = 0; i < kProgramStreamCount; ++i) static_cast<void>(create_stream());
@@ -163,9 +158,10 @@ class SimulatedParityDevice final : public caching::ParityDevice {
 };
 
 }  // namespace
+}  // namespace caching
 
 std::unique_ptr<caching::ParityDevice> make_parity_device() {
-  return std::make_unique<SimulatedParityDevice>();
+  return std::make_unique<caching::SimulatedParityDevice>();
 }
 
 }  // namespace allocmark

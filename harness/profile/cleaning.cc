@@ -21,18 +21,19 @@ constexpr std::uint64_t kDelayNsMax = 64'000'000;
 constexpr int kStepCount = 9;
 constexpr std::size_t kTryCount = 3;
 
-struct Answer {
+struct CleaningAnswer {
   std::uint64_t free_ns = 0;     // how long the free took
   std::uint64_t request_ns = 0;  // and the request after it
 };
 
 // Frees a block of that size and asks for it again after a delay.
-Answer ask_again(const BlockSetup& setup, std::uint64_t size_bytes, std::uint64_t delay_ns) {
+CleaningAnswer ask_again(const BlockSetup& setup, std::uint64_t size_bytes,
+                         std::uint64_t delay_ns) {
   void* block = nullptr;
   ALLOCMARK_CUDA_CHECK(cudaMalloc(&block, size_bytes));
   setup.work.launch(nullptr, kDelayNsMax);  // all is clean after it
   ALLOCMARK_CUDA_CHECK(cudaDeviceSynchronize());
-  Answer answer;
+  CleaningAnswer answer;
   answer.free_ns = setup.time([&] { ALLOCMARK_CUDA_CHECK(cudaFree(block)); });
   if (delay_ns > 0) {
     setup.work.launch(nullptr, delay_ns);
@@ -61,7 +62,7 @@ std::uint64_t measure_cleaning(const BlockSetup& setup) {
     delay_ns = kDelayNsMax;
     for (int i = 0; i < kStepCount; ++i) {
       const std::uint64_t middle_ns = (too_early_ns + delay_ns) / 2;
-      const Answer answer = ask_again(setup, kBlockBytes, middle_ns);
+      const CleaningAnswer answer = ask_again(setup, kBlockBytes, middle_ns);
       const bool waited = answer.request_ns >= clean_ns + kWaitNsMin;
       if (waited) setup.out.add("cudaMalloc.wait_for_clean", 0, answer.request_ns - clean_ns);
       (waited ? too_early_ns : delay_ns) = middle_ns;

@@ -22,7 +22,7 @@ namespace {
 // One program and what its calls do on this device: the same every time, since placement follows
 // from the sequence alone.
 struct KnownProgram {
-  Program program;
+  SlotProgram program;
   std::vector<bool> moves_pages;  // by step: the device's free memory changes
 };
 
@@ -32,7 +32,7 @@ KnownProgram ask_heap(std::string_view name) {
   // Twice: the first time starts on a heap that nobody has used.
   for (int i = 0; i < 2; ++i) {
     known.moves_pages.clear();
-    for (const ProgramStep& step : known.program.steps) {
+    for (const SlotStep& step : known.program.steps) {
       const std::uint64_t before_bytes = device_free_bytes();
       ALLOCMARK_CUDA_CHECK(step.is_free ? cudaFree(blocks[step.slot])
                                         : cudaMalloc(&blocks[step.slot], step.size_bytes));
@@ -42,11 +42,11 @@ KnownProgram ask_heap(std::string_view name) {
   return known;
 }
 
-std::vector<std::uint64_t> run_timed(const Program& program, const DriverTimer& time) {
+std::vector<std::uint64_t> run_timed(const SlotProgram& program, const DriverTimer& time) {
   std::vector<void*> blocks(program.slot_count);
   std::vector<std::uint64_t> durations_ns;
   durations_ns.reserve(program.steps.size());
-  for (const ProgramStep& step : program.steps) {
+  for (const SlotStep& step : program.steps) {
     void*& block = blocks[step.slot];
     durations_ns.push_back(
         step.is_free ? time([&] { ALLOCMARK_CUDA_CHECK(cudaFree(block)); })
@@ -73,7 +73,7 @@ void replay(const BlockSetup& setup, const KnownProgram& known, std::uint64_t le
   const std::vector<std::uint64_t> durations_ns = run_timed(known.program, setup.time);
   std::uint64_t quick_calls = 0;
   for (std::size_t i = 0; i < durations_ns.size(); ++i) {
-    const ProgramStep& step = known.program.steps[i];
+    const SlotStep& step = known.program.steps[i];
     if (!known.moves_pages[i]) {
       quick_calls = std::min(quick_calls + 1, kQuickCallsMax);
       setup.out.add(step.is_free ? "cudaFree.slab" : "cudaMalloc.slab", quick_calls,

@@ -62,11 +62,11 @@ class Pool {
 
 // Gives everything back at a synchronisation, as the default pool does.
 PoolProgram ask_pool(std::string_view name) {
-  Program program = load_program(name);
+  SlotProgram program = load_program(name);
   Pool pool(0);
   std::vector<void*> blocks(program.slot_count);
   std::vector<std::uint64_t> chunks_grown;
-  for (const ProgramStep& step : program.steps) {
+  for (const SlotStep& step : program.steps) {
     const std::uint64_t chunks_before = pool.chunk_count();
     if (step.is_free) {
       pool.free(blocks[step.slot]);
@@ -91,7 +91,7 @@ void replay(const BlockSetup& setup, std::string_view name, std::uint64_t chunk_
   Pool pool(0);
   std::vector<void*> blocks(known.program.slot_count);
   for (std::size_t i = 0; i < known.program.steps.size(); ++i) {
-    const ProgramStep& step = known.program.steps[i];
+    const SlotStep& step = known.program.steps[i];
     void*& block = blocks[step.slot];
     if (step.is_free) {
       setup.out.add({"cudaFreeAsync", hit_level}, 0, setup.time([&] { pool.free(block); }));

@@ -21,7 +21,7 @@ class SimulatedPool {
         stream_(device_.create_stream(simcuda::StreamKind::NonBlocking, now_ns_).stream) {}
 
   // The simulated device's work for one step.
-  simcuda::Work take(const ProgramStep& step, std::uint64_t* address) {
+  simcuda::Work take(const SlotStep& step, std::uint64_t* address) {
     now_ns_ += kStepNs;
     if (step.is_free) return device_.deallocate_async(*address, stream_, now_ns_).work;
     const simcuda::AllocationOutcome outcome =
@@ -40,13 +40,13 @@ class SimulatedPool {
 
 }  // namespace
 
-PoolProgram follow_pool(Program program, const std::vector<std::uint64_t>& chunks_grown) {
+PoolProgram follow_pool(SlotProgram program, const std::vector<std::uint64_t>& chunks_grown) {
   PoolProgram result{.program = std::move(program), .chunks_mapped = {}};
   SimulatedPool pool;
   std::vector<std::uint64_t> addresses(result.program.slot_count);
   std::vector<std::uint64_t> free_block_counts;
   for (std::size_t i = 0; i < result.program.steps.size(); ++i) {
-    const ProgramStep& step = result.program.steps[i];
+    const SlotStep& step = result.program.steps[i];
     free_block_counts.push_back(pool.free_block_count());
     const simcuda::Work work = pool.take(step, &addresses[step.slot]);
     const bool agrees = work.chunks_taken == chunks_grown[i];

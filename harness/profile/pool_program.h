@@ -12,7 +12,7 @@
 namespace allocmark {
 
 struct PoolProgram {
-  Program program;
+  SlotProgram program;
   // 32 MiB chunks that a step maps, by step; 0 for frees.
   std::vector<std::uint64_t> chunks_mapped;
   // The median number of free blocks that the pool has when a step begins.
@@ -21,7 +21,7 @@ struct PoolProgram {
 
 // The program on a pool that is empty before and after. `chunks_grown`: by how many chunks the real
 // pool grew at each step; where the simulated pool disagrees at a step, the growth counts.
-[[nodiscard]] PoolProgram follow_pool(Program program,
+[[nodiscard]] PoolProgram follow_pool(SlotProgram program,
                                       const std::vector<std::uint64_t>& chunks_grown);
 
 }  // namespace allocmark

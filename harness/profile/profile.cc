@@ -12,6 +12,7 @@
 
 #include <fmt/format.h>
 #include "base/bytes.h"
+#include "base/json_text.h"
 #include "harness/measure/host_reference.h"
 #include "harness/measure/quiet_cpu.h"
 #include "harness/profile/blocks.h"
@@ -27,7 +28,7 @@ std::string command_text(std::vector<std::string> words) {
   return fmt::format("{}", fmt::join(words, " "));
 }
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 // Fewer samples than this in all repeats make no row beside others of the same cost.
 constexpr std::uint64_t kRowSampleCountMin = 8;
@@ -77,7 +78,7 @@ std::string pairs_text(const std::vector<std::array<std::int64_t, 2>>& pairs) {
 }
 
 std::string about_text(const DeviceProfile& profile, const Environment& environment) {
-  Json about = {
+  OrderedJson about = {
       {"source", profile.simulated ? "modelled time of a simulated device"
                                    : "host time of each call, one process, one thread"},
       {"command", command_text(environment.argv)},
@@ -106,25 +107,25 @@ std::string about_text(const DeviceProfile& profile, const Environment& environm
     about["host_reference_ns"] = profile.host_reference_ns;
     about["host_reference_basis"] = "measured";
   }
-  return about.dump();
+  return json_text(about);
 }
 
 std::string device_text(const DeviceProfile& profile) {
   const DeviceFacts& facts = profile.facts;
-  const Json scalars = {{"name", facts.name},
-                        {"driver_version", facts.driver_version},
-                        {"cuda_version", facts.cuda_version},
-                        {"total_bytes", facts.total_bytes},
-                        {"free_bytes_initial", facts.free_bytes_initial},
-                        {"page_limit", facts.page_limit},
-                        {"chunk_limit", facts.chunk_limit},
-                        {"clean_bytes_per_us", profile.clean_bytes_per_us},
-                        {"temperature_celsius", facts.temperature_celsius},
-                        {"power_milliwatt", facts.power_milliwatt},
-                        {"power_limit_milliwatt", facts.power_limit_milliwatt}};
+  const OrderedJson scalars = {{"name", facts.name},
+                               {"driver_version", facts.driver_version},
+                               {"cuda_version", facts.cuda_version},
+                               {"total_bytes", facts.total_bytes},
+                               {"free_bytes_initial", facts.free_bytes_initial},
+                               {"page_limit", facts.page_limit},
+                               {"chunk_limit", facts.chunk_limit},
+                               {"clean_bytes_per_us", profile.clean_bytes_per_us},
+                               {"temperature_celsius", facts.temperature_celsius},
+                               {"power_milliwatt", facts.power_milliwatt},
+                               {"power_limit_milliwatt", facts.power_limit_milliwatt}};
   std::string text;
   for (const auto& [key, value] : scalars.items()) {
-    text += fmt::format("  \"{}\": {},\n", key, value.dump());
+    text += fmt::format("  \"{}\": {},\n", key, json_text(value));
   }
   return fmt::format("{}  \"attributes\": [\n{}\n  ],\n  \"limits\": [\n{}\n  ]", text,
                      pairs_text(facts.attributes), pairs_text(facts.limits));

@@ -11,7 +11,7 @@
 
 namespace allocmark {
 
-Program load_program(std::string_view workload) {
+SlotProgram load_program(std::string_view workload) {
   const std::unique_ptr<EventSource> source = open_workload(workload, 0);
   TraceCompiler compiler;
   std::vector<ReplayStep> compiled;
@@ -20,7 +20,7 @@ Program load_program(std::string_view workload) {
     if (events.empty()) break;
     compiler.compile(events, compiled, source->labels());
   }
-  Program program{.steps = {}, .slot_count = compiler.slot_count()};
+  SlotProgram program{.steps = {}, .slot_count = compiler.slot_count()};
   std::vector<std::uint64_t> live(program.slot_count, 0);
   for (const ReplayStep& step : compiled) {
     if (step.kind != EventKind::Alloc && step.kind != EventKind::Free) continue;

@@ -8,19 +8,19 @@
 
 namespace allocmark {
 
-struct ProgramStep {
+struct SlotStep {
   std::uint32_t slot = 0;
   std::uint64_t size_bytes = 0;
   bool is_free = false;
 };
 
-struct Program {
-  std::vector<ProgramStep> steps;  // every slot is empty again at the end
+struct SlotProgram {
+  std::vector<SlotStep> steps;  // every slot is empty again at the end
   std::uint32_t slot_count = 0;
 };
 
 // Throws UsageError where there is no such trace.
-[[nodiscard]] Program load_program(std::string_view workload);
+[[nodiscard]] SlotProgram load_program(std::string_view workload);
 
 // Variable-length inference (BERT, 1 GiB), adapter training (Llama, 2 GiB) and training (GPT-2, 20
 // GiB).

@@ -27,7 +27,7 @@ void check(CUresult result) {
                           .next = "see that no other program uses this GPU"});
 }
 
-struct Growth {
+struct PieceGrowth {
   std::uint64_t piece_bytes;
   std::uint32_t piece_count;
   std::uint32_t pieces_at_once;  // made accessible together
@@ -35,7 +35,7 @@ struct Growth {
 
 // One range from its reservation to its end. Access is set for several pieces at once, as for a
 // large request; the driver goes through them one by one, so a piece's share is kept.
-void grow(const BlockSetup& setup, const DriverMapping& driver, const Growth& growth,
+void grow(const BlockSetup& setup, const DriverMapping& driver, const PieceGrowth& growth,
           std::uint64_t level) {
   const auto add = [&](const CostKey& key, auto&& call) {
     setup.out.add(key, growth.piece_bytes, setup.time(call));
@@ -69,7 +69,7 @@ void grow(const BlockSetup& setup, const DriverMapping& driver, const Growth& gr
   check(driver.free_address(base, growth.piece_bytes * growth.piece_count));
 }
 
-constexpr std::array<Growth, 5> kGrowths = {
+constexpr std::array<PieceGrowth, 5> kGrowths = {
     {{2 * kMiB, 30, 1}, {20 * kMiB, 30, 1}, {20 * kMiB, 60, 3}, {64 * kMiB, 20, 1}, {kGiB, 5, 1}}};
 
 }  // namespace
@@ -77,7 +77,7 @@ constexpr std::array<Growth, 5> kGrowths = {
 void measure_handles(const BlockSetup& setup, std::uint64_t level) {
   const DriverMapping& driver = driver_mapping();
   const std::uint64_t free_bytes = device_free_bytes();
-  for (const Growth& growth : kGrowths) {
+  for (const PieceGrowth& growth : kGrowths) {
     if (growth.piece_bytes * growth.piece_count < free_bytes / 2) {
       grow(setup, driver, growth, level);
     }

@@ -26,7 +26,7 @@ BaselineRow read_row(const Json& json) {
   constexpr double kNumberMax = 9007199254740992;
   const auto is_possible = [](double number) { return number >= 0 && number <= kNumberMax; };
   if (numbers.size() < kNumbersMin || !std::ranges::all_of(numbers, is_possible)) {
-    throw std::out_of_range("a row of " + json.dump());
+    throw std::out_of_range("a row of " + json_text(json));
   }
   const std::size_t end = numbers.size();
   return {.size_bytes = static_cast<std::uint64_t>(numbers[0]),

@@ -50,11 +50,13 @@ TestAnswer failure(std::string text) {
 }  // namespace
 
 std::string to_json_line(const TestSpec& spec) {
-  return Json{{"test", spec.test},        {"device", spec.device},
-              {"gpu", spec.gpu},          {"gpus", spec.gpus},
-              {"seconds", spec.seconds},  {"baseline_path", spec.baseline_path},
-              {"readings", spec.readings}}
-      .dump();
+  return json_text(Json{{"test", spec.test},
+                        {"device", spec.device},
+                        {"gpu", spec.gpu},
+                        {"gpus", spec.gpus},
+                        {"seconds", spec.seconds},
+                        {"baseline_path", spec.baseline_path},
+                        {"readings", spec.readings}});
 }
 
 TestSpec spec_from_json(std::string_view text) {
@@ -87,14 +89,13 @@ std::string to_json_line(const TestAnswer& answer) {
   }
   Json texts = Json::object();
   for (const auto& [name, text] : answer.texts) texts[name] = valid_utf8(text);
-  return Json{{"figures", figures},
-              {"failure", valid_utf8(answer.failure)},
-              {"skip", valid_utf8(answer.skip)},
-              {"unsafe", answer.unsafe},
-              {"readings", answer.readings},
-              {"texts", texts},
-              {"virtual_s", answer.virtual_s}}
-      .dump();
+  return json_text(Json{{"figures", figures},
+                        {"failure", valid_utf8(answer.failure)},
+                        {"skip", valid_utf8(answer.skip)},
+                        {"unsafe", answer.unsafe},
+                        {"readings", answer.readings},
+                        {"texts", texts},
+                        {"virtual_s", answer.virtual_s}});
 }
 
 TestAnswer answer_from_json(std::string_view text) {

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
+#include "base/json_text.h"
 #include "harness/qualify/judge.h"
 #include "harness/qualify/report_json.h"
 
@@ -21,7 +22,7 @@ namespace {
 using OrderedJson = nlohmann::ordered_json;
 
 std::string dump(const OrderedJson& json, int indent = -1) {
-  return json.dump(indent, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
+  return json_text(json, indent) + "\n";
 }
 
 // A label's value in quotes.

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include <nlohmann/json.hpp>
+#include "base/json_text.h"
 #include "harness/qualify/gpu_facts.h"
 #include "harness/qualify/nvml.h"
 #include "harness/qualify/tests.h"
@@ -64,7 +65,7 @@ void wait_for_event(Watched& watched, std::uint32_t timeout_ms) {
 bool tell(Watched& watched) {
   if (watched.told == watched.seen) return true;
   const std::string line =
-      nlohmann::json{{"gpu", watched.gpu}, {"values", watched.seen}}.dump() + "\n";
+      json_text(nlohmann::json{{"gpu", watched.gpu}, {"values", watched.seen}}) + "\n";
   watched.told = watched.seen;
   return write(kResultFd, line.data(), line.size()) == static_cast<ssize_t>(line.size());
 }

@@ -135,7 +135,7 @@ class Reader {
   void document(const Field& field, std::string& value) {
     const OrderedJson& found = required(field);
     if (!found.is_object() && !found.is_null()) wrong(field, "an object or null", found);
-    value = found.is_null() ? "" : found.dump();
+    value = found.is_null() ? "" : json_text(found);
   }
   template <typename Item, typename Visit>
   void object(const Field& field, Item& item, Visit visit) {
@@ -188,14 +188,14 @@ std::string render_json_line(const TestResult& result) {
   OrderedJson json = OrderedJson::object();
   Writer writer(json);
   fields::visit_test(writer, result);
-  return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
+  return json_text(json);
 }
 
 std::string render_json(const Report& report) {
   OrderedJson json = OrderedJson::object();
   Writer writer(json);
   fields::visit_report(writer, report);
-  return json.dump(1, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
+  return json_text(json, 1) + "\n";
 }
 
 Report report_from_json(std::string_view text, const std::string& where) {

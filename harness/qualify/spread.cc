@@ -21,7 +21,7 @@ SpreadRow read_row(const OrderedJson& json) {
                 .slowest_ns = json.at("slowest_ns").get<double>(),
                 .machine_count = json.at("machine_count").get<std::uint64_t>()};
   if (!(row.median_ns > 0) || !(row.slowest_ns >= row.median_ns)) {
-    throw std::out_of_range("0 < median_ns <= slowest_ns does not hold in " + json.dump());
+    throw std::out_of_range("0 < median_ns <= slowest_ns does not hold in " + json_text(json));
   }
   return row;
 }
@@ -67,7 +67,7 @@ std::string render_spreads(const std::vector<Spread>& spreads) {
                     {"figures", figures}});
   }
   const OrderedJson json{{"kind", kKind}, {"schema_version", kVersion}, {"baselines", list}};
-  return json.dump(1, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
+  return json_text(json, 1) + "\n";
 }
 
 bool is_spread_file(std::string_view text) {
@@ -79,7 +79,7 @@ std::vector<Spread> spreads_from_json(std::string_view text, const std::string& 
   try {
     const OrderedJson json = parse_ordered_json(text);
     if (json.at("schema_version").get<std::string>().substr(0, 2) != "1.") {
-      throw std::out_of_range("schema_version " + json.at("schema_version").dump());
+      throw std::out_of_range("schema_version " + json_text(json.at("schema_version")));
     }
     std::vector<Spread> spreads;
     for (const OrderedJson& item : json.at("baselines")) spreads.push_back(read_spread(item));

@@ -33,7 +33,7 @@ std::optional<double> read_bound(const Json& bounds, const char* name, const Pla
   if (!bounds.contains(name)) return std::nullopt;
   const Json& value = bounds.at(name);
   if (!value.is_number() || !std::isfinite(value.get<double>())) {
-    reject(place, fmt::format("a number for \"{}\"", name), value.dump());
+    reject(place, fmt::format("a number for \"{}\"", name), json_text(value));
   }
   return value.get<double>();
 }
@@ -42,16 +42,17 @@ Limit read_limit(const Json& json, const Place& place) {
   const bool is_min = json.is_object() && json.contains("min");
   if (!json.is_object() || is_min == json.contains("max")) {
     reject(place, R"({"unit": ..., "max" or "min": {"warn": N, "fail": N}, "meaning": ...})",
-           json.dump());
+           json_text(json));
   }
   for (const auto& [name, value] : json.items()) {
     if (name != "min" && name != "max" && !value.is_string()) {
-      reject(place, "texts for unit and meaning", fmt::format("\"{}\": {}", name, value.dump()));
+      reject(place, "texts for unit and meaning",
+             fmt::format("\"{}\": {}", name, json_text(value)));
     }
   }
   const Json& bounds = json.at(is_min ? "min" : "max");
   if (!bounds.is_object() || bounds.empty())
-    reject(place, R"({"warn": N, "fail": N})", bounds.dump());
+    reject(place, R"({"warn": N, "fail": N})", json_text(bounds));
   for (const auto& [name, value] : bounds.items()) {
     if (name != "warn" && name != "fail") reject(place, "warn and fail", "\"" + name + "\"");
   }
@@ -62,7 +63,7 @@ Limit read_limit(const Json& json, const Place& place) {
               .meaning = json.value("meaning", "")};
   if (limit.warn && limit.fail &&
       (is_min ? *limit.warn < *limit.fail : *limit.warn > *limit.fail)) {
-    reject(place, "WARN before FAIL", bounds.dump());
+    reject(place, "WARN before FAIL", json_text(bounds));
   }
   return limit;
 }
@@ -73,7 +74,7 @@ Thresholds read_thresholds(std::string_view text, const std::string& where) {
   const Json json = parse_json(text, &problem);
   if (!json.is_object()) {
     reject({where, no_key}, "a JSON object",
-           json.is_discarded() ? problem : json.dump().substr(0, 40));
+           json.is_discarded() ? problem : json_text(json).substr(0, 40));
   }
   Thresholds result;
   for (const auto& [key, value] : json.items()) result[key] = read_limit(value, {where, key});

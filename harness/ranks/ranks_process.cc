@@ -17,18 +17,18 @@
 namespace allocmark {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
-Json number_or_null(const std::optional<std::uint64_t>& number) {
-  return number ? Json(*number) : Json();
+OrderedJson number_or_null(const std::optional<std::uint64_t>& number) {
+  return number ? OrderedJson(*number) : OrderedJson();
 }
 
-std::optional<std::uint64_t> number_of(const Json& json) {
+std::optional<std::uint64_t> number_of(const OrderedJson& json) {
   if (json.is_null()) return std::nullopt;
   return json.get<std::uint64_t>();
 }
 
-Json to_json(const RankFailure& failure) {
+OrderedJson to_json(const RankFailure& failure) {
   return {{"event_index", failure.event_index},
           {"asked_bytes", failure.asked_bytes},
           {"free_bytes", failure.free_bytes},
@@ -38,7 +38,7 @@ Json to_json(const RankFailure& failure) {
           {"time_ns", failure.time_ns}};
 }
 
-RankFailure failure_of(const Json& json) {
+RankFailure failure_of(const OrderedJson& json) {
   return {.event_index = json.at("event_index").get<std::uint64_t>(),
           .asked_bytes = json.at("asked_bytes").get<std::uint64_t>(),
           .free_bytes = json.at("free_bytes").get<std::uint64_t>(),
@@ -48,7 +48,7 @@ RankFailure failure_of(const Json& json) {
           .time_ns = json.at("time_ns").get<std::uint64_t>()};
 }
 
-Json to_json(const RankStall& stall) {
+OrderedJson to_json(const RankStall& stall) {
   return {{"meeting", stall.meeting},
           {"meeting_number", stall.number},
           {"step", stall.step},
@@ -56,7 +56,7 @@ Json to_json(const RankStall& stall) {
           {"missing_ranks", stall.missing}};
 }
 
-RankStall stall_of(const Json& json) {
+RankStall stall_of(const OrderedJson& json) {
   return {.meeting = json.at("meeting").get<std::string>(),
           .number = json.at("meeting_number").get<std::uint64_t>(),
           .step = json.at("step").get<std::string>(),
@@ -69,7 +69,7 @@ const char* end_word(const RankRow& row) {
   return row.failure ? "failed" : "done";
 }
 
-Json to_json(const RankRow& row) {
+OrderedJson to_json(const RankRow& row) {
   return {{"rank", row.number},
           {"workload", row.workload},
           {"status", end_word(row)},
@@ -83,12 +83,12 @@ Json to_json(const RankRow& row) {
           {"end_ns", number_or_null(row.end_ns)},
           {"wait_ns", number_or_null(row.wait_ns)},
           {"delay_ns", number_or_null(row.delay_ns)},
-          {"failure", row.failure ? to_json(*row.failure) : Json()},
-          {"stall", row.stall ? to_json(*row.stall) : Json()},
+          {"failure", row.failure ? to_json(*row.failure) : OrderedJson()},
+          {"stall", row.stall ? to_json(*row.stall) : OrderedJson()},
           {"step_live_bytes", row.step_live_bytes}};
 }
 
-RankRow row_of(const Json& json) {
+RankRow row_of(const OrderedJson& json) {
   RankRow row;
   json.at("rank").get_to(row.number);
   json.at("workload").get_to(row.workload);
@@ -123,24 +123,23 @@ std::string ms_text(const std::optional<std::uint64_t>& ns) {
 }  // namespace
 
 std::string to_json_line(const RanksSpec& spec) {
-  Json ranks = Json::array();
+  OrderedJson ranks = OrderedJson::array();
   for (const RankSpec& rank : spec.ranks) {
     ranks.push_back(
         {{"rank", rank.number}, {"workload", rank.workload}, {"capacity", rank.capacity}});
   }
-  return Json{{"ranks", ranks},
-              {"seed", spec.seed},
-              {"allocator", spec.allocator},
-              {"conf", spec.conf},
-              {"stops_on_oom", spec.stops_on_oom}}
-      .dump();
+  return json_text(OrderedJson{{"ranks", ranks},
+                               {"seed", spec.seed},
+                               {"allocator", spec.allocator},
+                               {"conf", spec.conf},
+                               {"stops_on_oom", spec.stops_on_oom}});
 }
 
 RanksSpec ranks_spec_from_json(std::string_view text) {
   try {
-    const Json json = parse_ordered_json(text);
+    const OrderedJson json = parse_ordered_json(text);
     RanksSpec spec;
-    for (const Json& rank : json.at("ranks")) {
+    for (const OrderedJson& rank : json.at("ranks")) {
       spec.ranks.push_back({.number = rank.at("rank").get<std::uint32_t>(),
                             .workload = rank.at("workload").get<std::string>(),
                             .capacity = rank.at("capacity").get<std::string>()});
@@ -150,31 +149,30 @@ RanksSpec ranks_spec_from_json(std::string_view text) {
     json.at("conf").get_to(spec.conf);
     json.at("stops_on_oom").get_to(spec.stops_on_oom);
     return spec;
-  } catch (const Json::exception& error) {
+  } catch (const OrderedJson::exception& error) {
     reject("words", error);
   }
 }
 
 std::string to_json(const std::vector<RankRow>& rows) {
-  Json ranks = Json::array();
+  OrderedJson ranks = OrderedJson::array();
   for (const RankRow& row : rows) ranks.push_back(to_json(row));
-  Json findings = Json::array();
+  OrderedJson findings = OrderedJson::array();
   for (const RankFinding& finding : findings_of(rows)) {
     findings.push_back(
         {{"kind", finding_name(finding.kind)}, {"rank", finding.rank}, {"text", finding.text}});
   }
-  return Json{
-      {"kind", "ranks"}, {"schema_version", "1.0.0"}, {"ranks", ranks}, {"findings", findings}}
-      .dump();
+  return json_text(OrderedJson{
+      {"kind", "ranks"}, {"schema_version", "1.0.0"}, {"ranks", ranks}, {"findings", findings}});
 }
 
 std::vector<RankRow> rank_rows_from_json(std::string_view text) {
   try {
     std::vector<RankRow> rows;
-    const Json json = parse_ordered_json(text);
-    for (const Json& row : json.at("ranks")) rows.push_back(row_of(row));
+    const OrderedJson json = parse_ordered_json(text);
+    for (const OrderedJson& row : json.at("ranks")) rows.push_back(row_of(row));
     return rows;
-  } catch (const Json::exception& error) {
+  } catch (const OrderedJson::exception& error) {
     reject("numbers", error);
   }
 }

@@ -48,14 +48,14 @@ std::string to_json_line(const CellSpec& spec) {
                      {"timeout_s", spec.timeout_s},
                      {"placements_path", spec.placements_path},
                      {"timeline_path", spec.timeline_path}};
-  return json.dump();
+  return json_text(json);
 }
 
 CellSpec cell_spec_from_json(std::string_view line) {
   try {
     const Json json = parse_json(line);
     CellSpec spec;
-    spec.key = cell_key_from_json(json.at("key").dump(), "the cell's specification");
+    spec.key = cell_key_from_json(json_text(json.at("key")), "the cell's specification");
     json.at("pass_count").get_to(spec.pass_count);
     spec.width_max = json.value("width_max", 0.0);
     spec.pass_count_max = json.value("pass_count_max", 0U);

@@ -199,7 +199,7 @@ std::string to_json(const Conditions& conditions) {
                             {"thermal_throttle_count", known(conditions.thermal_throttle_count)},
                             {"host_slowdown", known(conditions.host_slowdown)},
                             {"warnings", conditions.warnings}};
-  return json.dump(1, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
+  return json_text(json, 1) + "\n";
 }
 
 Conditions conditions_from_json(const std::string& text, const std::string& where) {

@@ -21,12 +21,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Answer {
+struct PlacementAnswer {
   bool ended = false, failed = false;
   std::optional<std::uint64_t> address = {};  // relative to the first one; wraps around below it
   std::string place = {};                     // "segment 3 + 0x200"; empty where not told
 
-  friend bool operator==(const Answer& a, const Answer& b) {
+  friend bool operator==(const PlacementAnswer& a, const PlacementAnswer& b) {
     return a.ended == b.ended && a.failed == b.failed && a.address == b.address;
   }
 };
@@ -40,11 +40,11 @@ std::uint64_t take_number(std::string_view& line, int base) {
 }
 
 // The answers of a file of placements, one at a time.
-class Answers {
+class PlacementAnswers {
  public:
-  explicit Answers(std::string_view text) : text_(text) {}
+  explicit PlacementAnswers(std::string_view text) : text_(text) {}
 
-  Answer next() {
+  PlacementAnswer next() {
     while (!text_.empty()) {
       const std::size_t end = text_.find('\n');
       const std::string_view line = text_.substr(0, end);
@@ -66,7 +66,7 @@ class Answers {
     segments_[ordinal] = {.address = address, .size_bytes = take_number(line, 10)};
   }
 
-  Answer answer_of(std::string_view line) {
+  PlacementAnswer answer_of(std::string_view line) {
     if (line == "oom") return {.failed = true};
     if (line == "ok") return {};
     const std::uint64_t ordinal = take_number(line, 10);
@@ -74,7 +74,7 @@ class Answers {
     const Segment& segment = segments_[ordinal];
     const std::uint64_t address = segment.address + offset;
     if (!first_address_) first_address_ = address;
-    Answer answer{.address = address - *first_address_};
+    PlacementAnswer answer{.address = address - *first_address_};
     if (segment.size_bytes != kPlacementRegionBytes) {
       answer.place = fmt::format("segment {} + 0x{:x}", ordinal, offset);
     }
@@ -87,7 +87,7 @@ class Answers {
 };
 
 // "segment 3 + 0x200", and how far from the first block where that alone does not tell two apart.
-std::string in_words(const Answer& answer, const Answer& other) {
+std::string in_words(const PlacementAnswer& answer, const PlacementAnswer& other) {
   if (answer.ended) return "no such request";
   if (answer.failed) return "out of memory";
   if (!answer.address) return "served";
@@ -124,11 +124,11 @@ std::string request_text(const CellKey& key, std::uint64_t allocation_index) {
 }  // namespace
 
 std::optional<PlacementDifference> first_difference(std::string_view base, std::string_view now) {
-  Answers base_answers(base);
-  Answers now_answers(now);
+  PlacementAnswers base_answers(base);
+  PlacementAnswers now_answers(now);
   for (std::uint64_t index = 0;; ++index) {
-    const Answer base_answer = base_answers.next();
-    const Answer now_answer = now_answers.next();
+    const PlacementAnswer base_answer = base_answers.next();
+    const PlacementAnswer now_answer = now_answers.next();
     if (!(base_answer == now_answer)) {
       return PlacementDifference{.allocation_index = index,
                                  .base = in_words(base_answer, now_answer),

@@ -36,7 +36,7 @@ constexpr const char* kOrderRounds = "rounds";
 
 const char* order_name(bool in_rounds) { return in_rounds ? kOrderRounds : kOrderCells; }
 
-std::string join(const std::string& folder, const char* name) {
+std::string path_in_folder(const std::string& folder, const char* name) {
   return (fs::path(folder) / name).string();
 }
 
@@ -146,7 +146,7 @@ std::string to_json(const RunManifest& manifest) {
                      {"program", mark_json(manifest.program)},
                      {"files", files},
                      {"cells", cells}};
-  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json_text(json, 1) + "\n";
 }
 
 RunManifest manifest_from_json(const std::string& text, const std::string& where) {
@@ -173,7 +173,7 @@ RunManifest manifest_from_json(const std::string& text, const std::string& where
       manifest.files.push_back(mark_of(mark));
     }
     for (const Json& cell : json.at("cells")) {
-      manifest.cells.push_back(cell_key_from_json(cell.dump(), where));
+      manifest.cells.push_back(cell_key_from_json(json_text(cell), where));
     }
     return manifest;
   } catch (const Json::exception& error) {
@@ -192,7 +192,7 @@ void require_run_folder(const std::string& path) {
 }
 
 RunManifest read_manifest(const std::string& folder) {
-  const std::string path = join(folder, kManifestName);
+  const std::string path = path_in_folder(folder, kManifestName);
   return manifest_from_json(read_file(path, kPlanInput), path);
 }
 
@@ -200,7 +200,7 @@ RunFolder RunFolder::create(const std::string& folder, const RunManifest& manife
                             const Environment& environment) {
   FolderLock lock = claim_empty_folder(
       folder, "to go on with the run in it add --resume, else choose another --out DIR");
-  write_file(join(folder, kManifestName), to_json(manifest));
+  write_file(path_in_folder(folder, kManifestName), to_json(manifest));
   return RunFolder(folder, std::move(lock),
                    RunFileWriter::create(results_path(folder), environment));
 }
@@ -213,7 +213,7 @@ RunFolder RunFolder::resume(const std::string& folder, const RunManifest& manife
   const RunManifest before = read_manifest(folder);
   RunFile file = read_run_file(results_path(folder), CellDetail::Summary);
   check_same_plan(folder, before, manifest, file.environment, environment);
-  write_file(join(folder, kManifestName), to_json(manifest));
+  write_file(path_in_folder(folder, kManifestName), to_json(manifest));
   RunFolder resumed(folder, std::move(lock), RunFileWriter::resume(results_path(folder)));
   std::copy_if(std::make_move_iterator(file.cells.begin()),
                std::make_move_iterator(file.cells.end()), std::back_inserter(resumed.kept_),
@@ -230,7 +230,7 @@ void RunFolder::finish() {
   }
 }
 
-std::string results_path(const std::string& folder) { return join(folder, kResultsName); }
+std::string results_path(const std::string& folder) { return path_in_folder(folder, kResultsName); }
 
 bool is_finished(CellStatus status) {
   return status == CellStatus::Ok || status == CellStatus::OomStopped ||

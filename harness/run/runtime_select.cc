@@ -54,7 +54,7 @@ bool all_digits(std::string_view text) {
   });
 }
 
-bool looks_like_path(std::string_view text) {
+bool is_profile_path(std::string_view text) {
   return text.find('/') != std::string_view::npos || text.ends_with(".json");
 }
 
@@ -217,10 +217,10 @@ void check_device(std::string_view device) {
     const std::string profile = parse_simulated_device(device).profile;
     const std::string name = std::string(kSimulatedPrefix) + profile;
     if (fs::is_regular_file(profile) || std::ranges::find(known, name) != known.end()) return;
-    if (looks_like_path(profile)) refuse_profile(profile);
+    if (is_profile_path(profile)) refuse_profile(profile);
     refuse_if_ambiguous(device, profile);
   }
-  if (!looks_like_path(std::string(device))) refuse_card(device);
+  if (!is_profile_path(std::string(device))) refuse_card(device);
   std::vector<std::string> near = known;
   near.insert(near.end(), {"auto", "cuda:0"});
   for (const Card& card : known_cards()) near.push_back("sim:" + card.name);

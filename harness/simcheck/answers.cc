@@ -126,7 +126,7 @@ std::string to_json(const std::vector<Job>& jobs) {
                    {"capacity_bytes", job.program.capacity_bytes},
                    {"events", std::move(events)}});
   }
-  return all.dump();
+  return json_text(all);
 }
 
 std::vector<Job> jobs_from_json(const std::string& text) {

@@ -11,7 +11,7 @@
 namespace allocmark {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr InputKind kSoakInput{.name = "a soak", .size_bytes_max = 64 * kMiB};
 
@@ -34,8 +34,8 @@ void visit_numbers(Window& window, Visit&& visit) {
   visit("process_bytes", window.process_bytes);
 }
 
-SoakSpec spec_of(const Json& json, const std::string& where) {
-  return {.key = cell_key_from_json(json.at("key").dump(), where),
+SoakSpec spec_of(const OrderedJson& json, const std::string& where) {
+  return {.key = cell_key_from_json(json_text(json.at("key")), where),
           .verify =
               parse_verify_level(json.at("verify").get<std::string>()).value_or(VerifyLevel::Edges),
           .seconds = json.at("seconds").get<double>(),
@@ -54,30 +54,28 @@ SoakSpec spec_of(const Json& json, const std::string& where) {
 }  // namespace
 
 std::string to_json_line(const SoakSpec& spec) {
-  return Json{{"kind", "soak"},
-              {"schema_version", "1.0.0"},
-              {"key", parse_ordered_json(to_json_line(spec.key))},
-              {"verify", to_string(spec.verify)},
-              {"seconds", spec.seconds},
-              {"window_s", spec.window_s},
-              {"begin_s", spec.begin_s}}
-      .dump();
+  return json_text(OrderedJson{{"kind", "soak"},
+                               {"schema_version", "1.0.0"},
+                               {"key", parse_ordered_json(to_json_line(spec.key))},
+                               {"verify", to_string(spec.verify)},
+                               {"seconds", spec.seconds},
+                               {"window_s", spec.window_s},
+                               {"begin_s", spec.begin_s}});
 }
 
 std::string to_json_line(const SoakWindow& window) {
-  Json json{{"kind", "window"}};
+  OrderedJson json{{"kind", "window"}};
   visit_numbers(window, [&](const char* key, const auto& value) { json[key] = value; });
-  return json.dump();
+  return json_text(json);
 }
 
 std::string to_json_line(const SoakEnd& end) {
-  Json warnings = Json::array();
+  OrderedJson warnings = OrderedJson::array();
   for (const std::string& warning : end.warnings) warnings.push_back(valid_utf8(warning));
-  return Json{{"kind", "end"},
-              {"status", to_string(end.status)},
-              {"reason", valid_utf8(end.reason)},
-              {"warnings", warnings}}
-      .dump();
+  return json_text(OrderedJson{{"kind", "end"},
+                               {"status", to_string(end.status)},
+                               {"reason", valid_utf8(end.reason)},
+                               {"warnings", warnings}});
 }
 
 SoakSpec soak_spec_from_json(std::string_view line, const std::string& where) {
@@ -88,7 +86,7 @@ SoakSpec soak_spec_from_json(std::string_view line, const std::string& where) {
 
 void add_line(std::string_view line, const std::string& where, SoakRecord& record) {
   try {
-    const Json json = parse_ordered_json(line);
+    const OrderedJson json = parse_ordered_json(line);
     const auto kind = json.at("kind").get<std::string>();
     record.ended = kind == "end";
     if (kind == "soak") {
@@ -100,13 +98,13 @@ void add_line(std::string_view line, const std::string& where, SoakRecord& recor
       record.windows.push_back(window);
     } else if (kind == "end") {
       const auto status = parse_cell_status(json.at("status").get<std::string>());
-      if (!status) refuse(where, "no such status: " + json.at("status").dump());
+      if (!status) refuse(where, "no such status: " + json_text(json.at("status")));
       record.end = {.status = *status, .reason = json.at("reason").get<std::string>()};
       if (json.contains("warnings")) json.at("warnings").get_to(record.end.warnings);
     } else {
       refuse(where, "a line of kind '" + kind + "'");
     }
-  } catch (const Json::exception& error) {
+  } catch (const OrderedJson::exception& error) {
     refuse(where, json_reason(error));
   }
 }

@@ -16,7 +16,7 @@
 namespace allocmark {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 std::string bytes_text(double bytes) {
   const std::string sign = bytes < 0 ? "-" : "";
@@ -109,10 +109,10 @@ std::string render_soak(const SoakReport& report) {
 }
 
 std::string to_json(const std::vector<SoakReport>& reports) {
-  Json soaks = Json::array();
+  OrderedJson soaks = OrderedJson::array();
   for (const SoakReport& report : reports) {
     const SoakRecord& record = report.record;
-    Json drifts = Json::array();
+    OrderedJson drifts = OrderedJson::array();
     for (const Drift& drift : report.drifts) {
       drifts.push_back({{"measure", drift.measure},
                         {"first", drift.first},
@@ -134,7 +134,7 @@ std::string to_json(const std::vector<SoakReport>& reports) {
                      {"window_count", record.windows.size()},
                      {"drifts", drifts}});
   }
-  return Json{{"kind", "soaks"}, {"schema_version", "1.0.0"}, {"soaks", soaks}}.dump();
+  return json_text(OrderedJson{{"kind", "soaks"}, {"schema_version", "1.0.0"}, {"soaks", soaks}});
 }
 
 }  // namespace allocmark

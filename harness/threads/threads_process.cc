@@ -94,19 +94,18 @@ std::string range_text(const CountRange& range, std::string (*text)(std::uint64_
 }  // namespace
 
 std::string to_json_line(const ThreadsSpec& spec) {
-  return Json{{"workload", spec.workload},
-              {"seed", spec.seed},
-              {"allocator", spec.allocator},
-              {"conf", spec.conf},
-              {"capacity", spec.capacity},
-              {"thread_counts", spec.thread_counts},
-              {"in_turns", spec.order == ThreadOrder::Turns},
-              {"shares_streams", spec.shares_streams},
-              {"pass_count", spec.pass_count},
-              {"turn_event_count", spec.turn_event_count},
-              {"device_count", spec.device_count},
-              {"table", static_cast<int>(spec.table)}}
-      .dump();
+  return json_text(Json{{"workload", spec.workload},
+                        {"seed", spec.seed},
+                        {"allocator", spec.allocator},
+                        {"conf", spec.conf},
+                        {"capacity", spec.capacity},
+                        {"thread_counts", spec.thread_counts},
+                        {"in_turns", spec.order == ThreadOrder::Turns},
+                        {"shares_streams", spec.shares_streams},
+                        {"pass_count", spec.pass_count},
+                        {"turn_event_count", spec.turn_event_count},
+                        {"device_count", spec.device_count},
+                        {"table", static_cast<int>(spec.table)}});
 }
 
 ThreadsSpec threads_spec_from_json(std::string_view text) {
@@ -132,7 +131,7 @@ ThreadsSpec threads_spec_from_json(std::string_view text) {
 std::string to_json(const std::vector<ThreadsRow>& rows) {
   Json list = Json::array();
   for (const ThreadsRow& row : rows) list.push_back(to_json(row));
-  return Json{{"kind", "threads"}, {"schema_version", "1.0.0"}, {"rows", list}}.dump();
+  return json_text(Json{{"kind", "threads"}, {"schema_version", "1.0.0"}, {"rows", list}});
 }
 
 std::vector<ThreadsRow> threads_rows_from_json(std::string_view text) {

@@ -45,9 +45,9 @@ bool enlarge(const StartHeap& heap, const caching::Settings& settings,
 }
 
 // Finds out, replay by replay, what the history does not say, and then checks.
-class Search {
+class GuessSearch {
  public:
-  Search(const DeviceHistory& history, const RecordedSettings& settings)
+  GuessSearch(const DeviceHistory& history, const RecordedSettings& settings)
       : history_(history), settings_(settings), guess_{.pools = final_pools(history)} {}
 
   [[nodiscard]] SelfCheck run() {
@@ -99,7 +99,7 @@ class Search {
 
 // Where PyTorch took or used one segment although another had room, the two are of different pools.
 // Of all that would explain it, what keeps the placements equal for longest is taken.
-bool Search::guess_pool(const RecordedReplay::Spurious& spurious) {
+bool GuessSearch::guess_pool(const RecordedReplay::Spurious& spurious) {
   const auto first = static_cast<std::uint32_t>(history_.snapshot().pools.size());
   RecordedReplay::Guess best;
   std::uint64_t best_index = spurious.entry_index;
@@ -128,7 +128,7 @@ bool Search::guess_pool(const RecordedReplay::Spurious& spurious) {
 // how much. Where the replay puts a request behind such a block and PyTorch did not, the free
 // memory there was smaller: the block gets the difference, and the replay begins again.
 SelfCheck check_recording(const DeviceHistory& history, const RecordedSettings& settings) {
-  return Search(history, settings).run();
+  return GuessSearch(history, settings).run();
 }
 
 Recognised recognise(const DeviceHistory& history, const SnapshotSettings& recorded) {

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "base/bytes.h"
+#include "base/json_text.h"
 #include "harness/why/why.h"
 
 namespace allocmark {
@@ -358,9 +359,7 @@ nlohmann::ordered_json facts(const Why& why) {
   return json;
 }
 
-std::string written(const nlohmann::ordered_json& json) {
-  return json.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
-}
+std::string written(const nlohmann::ordered_json& json) { return json_text(json, 1) + "\n"; }
 
 }  // namespace
 

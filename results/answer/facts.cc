@@ -9,6 +9,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/json_text.h"
 #include "results/answer/answer.h"
 #include "results/columns/columns.h"
 #include "results/json.h"
@@ -16,45 +17,43 @@
 namespace allocmark {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
-Json known(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
-
-Json ranked_json(const RankedCell& ranked, const Answer& answer) {
-  Json json = {{"cell_id", ranked.cell->key.id()},
-               {"text", cost_text(ranked, answer)},
-               {"paste", line_to_paste(ranked.cell->key)},
-               {"difference_ns", known(ranked.difference_ns)},
-               {"may_be_noise", ranked.may_be_noise}};
+OrderedJson ranked_json(const RankedCell& ranked, const Answer& answer) {
+  OrderedJson json = {{"cell_id", ranked.cell->key.id()},
+                      {"text", cost_text(ranked, answer)},
+                      {"paste", line_to_paste(ranked.cell->key)},
+                      {"difference_ns", number_or_null(ranked.difference_ns)},
+                      {"may_be_noise", ranked.may_be_noise}};
   if (ranked.cost) {
     json["value_ns"] = ranked.cost->value_ns;
-    json["low_ns"] = known(ranked.cost->low_ns);
-    json["high_ns"] = known(ranked.cost->high_ns);
+    json["low_ns"] = number_or_null(ranked.cost->low_ns);
+    json["high_ns"] = number_or_null(ranked.cost->high_ns);
     json["enough_samples"] = ranked.cost->enough_samples;
   }
   return json;
 }
 
-Json ranked_list(const std::vector<RankedCell>& cells, const Answer& answer) {
-  Json list = Json::array();
+OrderedJson ranked_list(const std::vector<RankedCell>& cells, const Answer& answer) {
+  OrderedJson list = OrderedJson::array();
   for (const RankedCell& one : cells) list.push_back(ranked_json(one, answer));
   return list;
 }
 
-Json ids_of(const std::vector<const CellResult*>& cells) {
-  Json list = Json::array();
+OrderedJson ids_of(const std::vector<const CellResult*>& cells) {
+  OrderedJson list = OrderedJson::array();
   for (const CellResult* cell : cells) list.push_back(cell->key.id());
   return list;
 }
 
-Json experiment_json(const CellGroup& group) {
+OrderedJson experiment_json(const CellGroup& group) {
   const Answer answer = find_answer(group);
   const TextStyle style = terminal_style();
   const CostWords words = cost_words(answer.metric);
   const RankedCell* rescuer = answer.rescuer();
   const auto bytes = capacity_bytes(group);
   return {{"title", group_title(group, style)},
-          {"capacity_bytes", bytes ? Json(*bytes) : Json(nullptr)},
+          {"capacity_bytes", bytes ? OrderedJson(*bytes) : OrderedJson(nullptr)},
           {"verdict", to_string(answer.verdict)},
           {"sentence", answer_sentence(group, answer, style)},
           {"lines", answer_lines(group, answer, style)},
@@ -62,7 +61,7 @@ Json experiment_json(const CellGroup& group) {
           {"metric", {{"name", words.name}, {"field", words.field}, {"per", words.per}}},
           {"baseline",
            answer.baseline == nullptr
-               ? Json(nullptr)
+               ? OrderedJson(nullptr)
                : ranked_json({.cell = answer.baseline, .cost = answer.baseline_cost}, answer)},
           {"settable", ranked_list(answer.settable, answer)},
           {"others", ranked_list(answer.others, answer)},
@@ -77,8 +76,8 @@ bool is_shown(const std::vector<bool>& shown, std::size_t index) {
 }
 
 // Every shown cell's outcome in one word, and how it failed.
-Json outcomes_json(std::span<const CellResult> cells, const std::vector<bool>& shown) {
-  Json outcomes = Json::object();
+OrderedJson outcomes_json(std::span<const CellResult> cells, const std::vector<bool>& shown) {
+  OrderedJson outcomes = OrderedJson::object();
   for (std::size_t index = 0; index < cells.size(); ++index) {
     if (!is_shown(shown, index)) continue;
     const CellResult& cell = cells[index];
@@ -90,10 +89,10 @@ Json outcomes_json(std::span<const CellResult> cells, const std::vector<bool>& s
 }
 
 // An experiment whose cells are counted, and not shown.
-Json other_json(const CellGroup& group) {
+OrderedJson other_json(const CellGroup& group) {
   const Answer answer = find_answer(group);
   const TextStyle style = terminal_style();
-  Json cells = Json::array();
+  OrderedJson cells = OrderedJson::array();
   for (const CellResult* cell : group.cells) {
     cells.push_back({{"allocator", cell->key.allocator},
                      {"conf", cell->key.conf},
@@ -108,13 +107,13 @@ Json other_json(const CellGroup& group) {
 }
 
 void add_columns(std::span<const CellResult> cells, const std::vector<bool>& shown,
-                 const Columns& columns, Json* headings, Json* rows) {
+                 const Columns& columns, OrderedJson* headings, OrderedJson* rows) {
   for (const Column& column : columns.headings) {
     headings->push_back({{"group", column.group}, {"name", column.name}, {"unit", column.unit}});
   }
   for (std::size_t row = 0; !columns.headings.empty() && row < cells.size(); ++row) {
     if (!is_shown(shown, row)) continue;
-    Json& values = (*rows)[cells[row].key.id()];
+    OrderedJson& values = (*rows)[cells[row].key.id()];
     for (const std::string& value : columns.rows[row]) values.push_back(value);
   }
 }
@@ -142,8 +141,8 @@ std::vector<bool> shown_cells(std::span<const CellResult> cells, std::size_t cel
 nlohmann::ordered_json answers_json(std::span<const CellResult> cells,
                                     const std::vector<bool>& shown) {
   const RunAnswer whole = run_answer(cells, terminal_style());
-  Json experiments = Json::array();
-  Json others = Json::array();
+  OrderedJson experiments = OrderedJson::array();
+  OrderedJson others = OrderedJson::array();
   for (const CellGroup& group : group_cells(cells)) {
     if (is_shown(shown, static_cast<std::size_t>(group.cells.front() - cells.data()))) {
       experiments.push_back(experiment_json(group));
@@ -158,8 +157,8 @@ nlohmann::ordered_json answers_json(std::span<const CellResult> cells,
 
 nlohmann::ordered_json columns_json(std::span<const CellResult> cells,
                                     const std::vector<bool>& shown) {
-  Json headings = Json::array();
-  Json rows = Json::object();
+  OrderedJson headings = OrderedJson::array();
+  OrderedJson rows = OrderedJson::object();
   add_columns(cells, shown, make_columns(cells), &headings, &rows);
   add_columns(cells, shown, make_request_columns(cells), &headings, &rows);
   return {{"headings", headings}, {"rows", rows}};

@@ -16,13 +16,13 @@ namespace {
 constexpr double kCureShare = 0.9;
 constexpr double kMiBBytes = static_cast<double>(kMiB);
 // Slower growth than this fills 24 GiB in 24,000 steps.
-constexpr double kGrowthBytesMin = kMiBBytes;
+constexpr double kGrowthToldBytesMin = kMiBBytes;
 // Of cells whose growth is told; the file has all.
 constexpr std::size_t kGrowthListedMax = 4;
 
 std::string growth_text(const CellResult& cell, const TextStyle& style) {
   const MemoryGrowth& growth = *cell.growth;
-  const bool shrinks = growth.bytes_per_step_high < -kGrowthBytesMin;
+  const bool shrinks = growth.bytes_per_step_high < -kGrowthToldBytesMin;
   const std::string name = setting_name(cell.key, style);
   const std::string interval =
       fmt::format("{:.1f} to {:.1f} MiB", growth.bytes_per_step_low / kMiBBytes,
@@ -85,7 +85,7 @@ std::optional<std::string> headroom_line(const Answer& answer, const TextStyle& 
 
 bool grows(const CellResult& cell) {
   return cell.growth && cell.growth->bytes_per_step_low > 0 &&
-         cell.growth->bytes_per_step >= kGrowthBytesMin;
+         cell.growth->bytes_per_step >= kGrowthToldBytesMin;
 }
 
 std::optional<std::string> growth_line(const Answer& answer, const TextStyle& style) {

@@ -26,18 +26,18 @@ namespace {
 
 enum class Matters : std::uint8_t { Note, Timed, All };
 
-struct Field {
+struct EnvironmentField {
   const char* name;
   Matters matters;
   std::string (*value)(const Environment& environment);
 };
 
 #define ALLOCMARK_TEXT_FIELD(field, matters)                      \
-  Field {                                                         \
+  EnvironmentField {                                              \
 #field, matters, [](const Environment& e) { return e.field; } \
   }
 #define ALLOCMARK_COUNT_FIELD(field, matters)                                     \
-  Field {                                                                         \
+  EnvironmentField {                                                              \
 #field, matters, [](const Environment& e) { return std::to_string(e.field); } \
   }
 
@@ -156,7 +156,7 @@ NoiseBound noise_bound(std::string_view name, std::vector<double> shifts) {
 EnvironmentVerdict compare_environments(const Environment& base, const Environment& now,
                                         const std::vector<std::string>& ignored) {
   EnvironmentVerdict verdict{.host_note = host_speed_difference(base, now)};
-  for (const Field& field : kFields) {
+  for (const EnvironmentField& field : kFields) {
     const std::string before = field.value(base);
     const std::string after = field.value(now);
     if (before == after) continue;

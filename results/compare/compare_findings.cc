@@ -27,7 +27,7 @@ namespace {
 constexpr std::array<std::size_t, 4> kWidths{14, 26, 39, 13};
 constexpr std::size_t kFindingCountMax = 24;
 
-constexpr std::pair<std::string_view, std::string_view> kNames[] = {
+constexpr std::pair<std::string_view, std::string_view> kShownNames[] = {
     {"oom_count", "failed requests"},
     {"residue_bytes", "left behind"},
     {"unordered_reuse_count", "reused too early"},
@@ -55,7 +55,7 @@ constexpr std::pair<std::string_view, std::string_view> kNames[] = {
 };
 
 std::string short_name(const std::string& name) {
-  for (const auto& [stored, shown] : kNames) {
+  for (const auto& [stored, shown] : kShownNames) {
     if (stored == name) return std::string(shown);
   }
   constexpr std::string_view kCalls = "driver_calls.";
@@ -194,7 +194,7 @@ Family family_of(const NumberComparison& number) {
   return number.timed ? Family::Timed : Family::Exact;
 }
 
-struct Finding {
+struct CellFinding {
   const CellComparison* cell = nullptr;
   const NumberComparison* number = nullptr;  // null: the cell itself
   Verdict verdict = Verdict::Same;
@@ -210,8 +210,8 @@ bool stands_before(const NumberComparison* a, const NumberComparison* b) {
   return a->timed && std::abs(a->change.value_or(0)) > std::abs(b->change.value_or(0));
 }
 
-std::vector<Finding> findings_of(const CellComparison& cell) {
-  std::vector<Finding> findings;
+std::vector<CellFinding> findings_of(const CellComparison& cell) {
+  std::vector<CellFinding> findings;
   if (cell.numbers.empty()) {
     findings.push_back({.cell = &cell, .verdict = cell.verdict, .gated = cell.gated});
     return findings;
@@ -288,7 +288,7 @@ std::size_t note_of(std::vector<std::string>& notes, const std::string& advice) 
   return notes.size();
 }
 
-std::string what_of(const Finding& finding) {
+std::string what_of(const CellFinding& finding) {
   if (finding.number == nullptr) return finding.cell->reason;
   const NumberComparison& number = *finding.number;
   std::string text = short_name(number.name);
@@ -298,7 +298,8 @@ std::string what_of(const Finding& finding) {
   return fmt::format("{} +{}", text, finding.more_count);
 }
 
-std::string line_of(const Finding& finding, const Places& places, std::vector<std::string>& notes) {
+std::string line_of(const CellFinding& finding, const Places& places,
+                    std::vector<std::string>& notes) {
   std::string verdict(to_string(finding.verdict));
   if (finding.number != nullptr && finding.number->excused) verdict = "not compared";
   if (!finding.gated && finding.verdict == Verdict::Worse) verdict = "(worse)";
@@ -360,16 +361,17 @@ std::string sides_text(const Comparison& comparison) {
 std::string render_findings(const Comparison& comparison) {
   const Places places(comparison);
   std::string out = sides_text(comparison);
-  std::vector<Finding> findings;
+  std::vector<CellFinding> findings;
   for (const CellComparison& cell : comparison.cells) {
-    const std::vector<Finding> of_cell = findings_of(cell);
+    const std::vector<CellFinding> of_cell = findings_of(cell);
     findings.insert(findings.end(), of_cell.begin(), of_cell.end());
   }
   if (findings.empty()) return out;
-  std::stable_sort(findings.begin(), findings.end(), [](const Finding& a, const Finding& b) {
-    if (a.gated != b.gated) return a.gated;
-    return a.verdict < b.verdict;
-  });
+  std::stable_sort(findings.begin(), findings.end(),
+                   [](const CellFinding& a, const CellFinding& b) {
+                     if (a.gated != b.gated) return a.gated;
+                     return a.verdict < b.verdict;
+                   });
   std::vector<std::string> notes;
   for (std::size_t i = 0; i < std::min(findings.size(), kFindingCountMax); ++i) {
     out += line_of(findings[i], places, notes);

@@ -19,80 +19,74 @@
 namespace allocmark {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
-std::string dump(const Json& json) {
-  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
-}
+std::string lines_of(const OrderedJson& json) { return json_text(json, 1) + "\n"; }
 
-Json known(const std::optional<double>& value) {
-  return value && std::isfinite(*value) ? Json(*value) : Json(nullptr);
-}
-
-Json interval(const std::optional<Estimate>& estimate) {
-  if (!estimate) return Json(nullptr);
+OrderedJson interval(const std::optional<Estimate>& estimate) {
+  if (!estimate) return OrderedJson(nullptr);
   return {{"value", estimate->value}, {"low", estimate->low}, {"high", estimate->high}};
 }
 
-Json number_json(const NumberComparison& number) {
-  Json json = {{"number", number.name.text()},
-               {"verdict", to_string(number.verdict)},
-               {"gated", number.gated},
-               {"safety", number.safety},
-               {"reason", number.reason.text()}};
+OrderedJson number_json(const NumberComparison& number) {
+  OrderedJson json = {{"number", number.name.text()},
+                      {"verdict", to_string(number.verdict)},
+                      {"gated", number.gated},
+                      {"safety", number.safety},
+                      {"reason", number.reason.text()}};
   if (number.base_text.empty() && number.now_text.empty()) {
-    json["base"] = known(number.base);
-    json["new"] = known(number.now);
+    json["base"] = number_or_null(number.base);
+    json["new"] = number_or_null(number.now);
   } else {
     json["base"] = number.base_text.text();
     json["new"] = number.now_text.text();
   }
-  json["change"] = known(number.change);
+  json["change"] = number_or_null(number.change);
   if (number.rounds_needed) json["rounds_needed"] = *number.rounds_needed;
   if (!number.timed) return json;
-  json["change_low"] = known(number.change_low);
-  json["change_high"] = known(number.change_high);
-  json["p_value"] = known(number.p_value);
-  json["p_value_adjusted"] = known(number.p_value_adjusted);
+  json["change_low"] = number_or_null(number.change_low);
+  json["change_high"] = number_or_null(number.change_high);
+  json["p_value"] = number_or_null(number.p_value);
+  json["p_value_adjusted"] = number_or_null(number.p_value_adjusted);
   json["base_interval"] = interval(number.base_interval);
   json["new_interval"] = interval(number.now_interval);
   return json;
 }
 
-Json key_json(const CellKey& key) {
-  Json json = parse_ordered_json(to_json_line(key));
+OrderedJson key_json(const CellKey& key) {
+  OrderedJson json = parse_ordered_json(to_json_line(key));
   json.erase("kind");
   json.erase("schema_version");
   return json;
 }
 
-Json cell_json(const CellComparison& cell) {
-  Json json = key_json(cell.key);
+OrderedJson cell_json(const CellComparison& cell) {
+  OrderedJson json = key_json(cell.key);
   if (cell.now_key) json["new_cell"] = key_json(*cell.now_key);
   json["verdict"] = to_string(cell.verdict);
   json["reason"] = cell.reason;
   json["flags"] = cell.flags;
   if (!cell.first_difference.empty()) json["first_difference"] = cell.first_difference;
-  Json numbers = Json::array();
+  OrderedJson numbers = OrderedJson::array();
   for (const NumberComparison& number : cell.numbers) numbers.push_back(number_json(number));
   json["numbers"] = std::move(numbers);
   return json;
 }
 
-Json incomplete_json(const IncompleteCell& cell) {
-  Json json = key_json(cell.key);
+OrderedJson incomplete_json(const IncompleteCell& cell) {
+  OrderedJson json = key_json(cell.key);
   json["reason"] = cell.reason;
   return json;
 }
 
-// A further member of an object, as dump() would lay it out, with one element in memory.
+// A further member of an object, as lines_of() would lay it out, with one element in memory.
 template <typename Element>
 void write_list(std::string_view name, const std::vector<Element>& elements,
-                Json (*json_of)(const Element&), const TextSink& sink) {
+                OrderedJson (*json_of)(const Element&), const TextSink& sink) {
   sink(fmt::format(",\n \"{}\": [", name));
   bool is_first = true;
   for (const Element& element : elements) {
-    std::string text = "\n" + dump(json_of(element));
+    std::string text = "\n" + lines_of(json_of(element));
     text.pop_back();
     // Texts have no newlines of their own: JSON escapes them.
     for (std::size_t at = text.find('\n'); at != std::string::npos; at = text.find('\n', at + 1)) {
@@ -150,23 +144,24 @@ std::string service_name(const CellComparison& cell) {
 }
 
 void write_comparison_json(const Comparison& comparison, const TextSink& sink) {
-  Json counts = Json::object();
+  OrderedJson counts = OrderedJson::object();
   for (std::size_t verdict = 0; verdict < kVerdictCount; ++verdict) {
     counts[std::string(to_string(static_cast<Verdict>(verdict)))] =
         comparison.verdict_counts[verdict];
   }
-  std::string head = dump({{"kind", "comparison"},
-                           {"schema_version", kSchemaVersion},
-                           {"passed", comparison.failures.empty()},
-                           {"exit_code", static_cast<int>(comparison.exit_code)},
-                           {"failures", comparison.failures},
-                           {"notes", comparison.notes},
-                           {"calibrated", comparison.calibrated},
-                           {"interleaved", comparison.interleaved},
-                           {"base", parse_ordered_json(to_json_line(comparison.base_environment))},
-                           {"new", parse_ordered_json(to_json_line(comparison.now_environment))},
-                           {"verdict_counts", counts},
-                           {"skipped_count", comparison.skipped_count}});
+  std::string head =
+      lines_of({{"kind", "comparison"},
+                {"schema_version", kSchemaVersion},
+                {"passed", comparison.failures.empty()},
+                {"exit_code", static_cast<int>(comparison.exit_code)},
+                {"failures", comparison.failures},
+                {"notes", comparison.notes},
+                {"calibrated", comparison.calibrated},
+                {"interleaved", comparison.interleaved},
+                {"base", parse_ordered_json(to_json_line(comparison.base_environment))},
+                {"new", parse_ordered_json(to_json_line(comparison.now_environment))},
+                {"verdict_counts", counts},
+                {"skipped_count", comparison.skipped_count}});
   head.resize(head.rfind('\n', head.size() - 2));
   sink(head);
   write_list("cells", comparison.cells, cell_json, sink);
@@ -181,13 +176,13 @@ std::string render_comparison_json(const Comparison& comparison) {
 }
 
 std::string render_github_benchmark(const Comparison& comparison) {
-  Json entries = Json::array();
+  OrderedJson entries = OrderedJson::array();
   for (const CellComparison& cell : comparison.cells) {
     for (const NumberComparison& number : cell.numbers) {
       if (!is_followed(number)) continue;
-      Json entry = {{"name", service_name(cell) + " " + number.name.text()},
-                    {"unit", unit_of(number)},
-                    {"value", *number.now}};
+      OrderedJson entry = {{"name", service_name(cell) + " " + number.name.text()},
+                           {"unit", unit_of(number)},
+                           {"value", *number.now}};
       if (number.now_interval) {
         // The action reads one number after the sign, so the wider side of the interval.
         const Estimate& estimate = *number.now_interval;
@@ -199,16 +194,16 @@ std::string render_github_benchmark(const Comparison& comparison) {
       entries.push_back(std::move(entry));
     }
   }
-  return dump(entries);
+  return lines_of(entries);
 }
 
 std::string render_bencher(const Comparison& comparison) {
-  Json benchmarks = Json::object();
+  OrderedJson benchmarks = OrderedJson::object();
   for (const CellComparison& cell : comparison.cells) {
-    Json measures = Json::object();
+    OrderedJson measures = OrderedJson::object();
     for (const NumberComparison& number : cell.numbers) {
       if (!is_followed(number)) continue;
-      Json measure = {{"value", *number.now}};
+      OrderedJson measure = {{"value", *number.now}};
       if (number.now_interval) {
         measure["lower_value"] = number.now_interval->low;
         measure["upper_value"] = number.now_interval->high;
@@ -217,7 +212,7 @@ std::string render_bencher(const Comparison& comparison) {
     }
     if (!measures.empty()) benchmarks[service_name(cell)] = std::move(measures);
   }
-  return dump(benchmarks);
+  return lines_of(benchmarks);
 }
 
 }  // namespace allocmark

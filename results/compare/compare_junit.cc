@@ -31,7 +31,7 @@ std::string describe(const CellComparison& cell) {
 }
 
 // The suite while its cases are added.
-struct Suite {
+struct JunitSuite {
   std::string cases = {};
   std::size_t test_count = 0, failure_count = 0, error_count = 0, skipped_count = 0;
   double time_s = 0;
@@ -65,7 +65,7 @@ bool is_regression(const CellComparison& cell) {
   });
 }
 
-void add_cell(const CellComparison& cell, Suite& suite) {
+void add_cell(const CellComparison& cell, JunitSuite& suite) {
   std::string_view element = "";
   if (is_regression(cell)) {
     element = "failure";
@@ -91,7 +91,7 @@ std::string timestamp_of(const Environment& environment) {
 }  // namespace
 
 std::string render_comparison_junit(const Comparison& comparison) {
-  Suite suite;
+  JunitSuite suite;
   for (const CellComparison& cell : comparison.cells) add_cell(cell, suite);
   for (const IncompleteCell& cell : comparison.incomplete) {
     suite.add(cell.key.workload, service_name(cell.key), 0, "error", "no result", cell.reason);

@@ -19,10 +19,10 @@
 namespace allocmark {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
-[[noreturn]] void fail(const std::string& where, std::string what, std::string wanted,
-                       std::string got) {
+[[noreturn]] void refuse_policy(const std::string& where, std::string what, std::string wanted,
+                                std::string got) {
   throw UsageError({.what = std::move(what),
                     .where = where,
                     .wanted = std::move(wanted),
@@ -37,17 +37,17 @@ class Object {
       : where_(std::move(where)) {
     std::string problem;
     json_ = parse_ordered_json(text, &problem);
-    if (!json_.is_object()) fail(where_, "the file is no JSON object", "{...}", problem);
+    if (!json_.is_object()) refuse_policy(where_, "the file is no JSON object", "{...}", problem);
     for (const auto& [key, value] : json_.items()) {
       if (std::find(keys.begin(), keys.end(), key) != keys.end()) continue;
-      fail(where_, fmt::format("the key '{}' is not known", key),
-           fmt::format("{}", fmt::join(keys, ", ")), "");
+      refuse_policy(where_, fmt::format("the key '{}' is not known", key),
+                    fmt::format("{}", fmt::join(keys, ", ")), "");
     }
   }
 
   [[nodiscard]] bool has(const char* key) const { return json_.contains(key); }
-  [[nodiscard]] const Json& at(const char* key) const {
-    if (!has(key)) fail(where_, fmt::format("the key '{}' is missing", key), "", "");
+  [[nodiscard]] const OrderedJson& at(const char* key) const {
+    if (!has(key)) refuse_policy(where_, fmt::format("the key '{}' is missing", key), "", "");
     return json_[key];
   }
   void share(const char* key, double& value, double below) const {
@@ -61,28 +61,31 @@ class Object {
   void texts(const char* key, std::vector<std::string>& values) const {
     if (!has(key)) return;
     if (!at(key).is_array()) wrong(key, "a list of names", at(key));
-    for (const Json& item : at(key)) values.push_back(to_text(key, item));
+    for (const OrderedJson& item : at(key)) values.push_back(to_text(key, item));
   }
   [[nodiscard]] std::string text(const char* key) const { return to_text(key, at(key)); }
 
-  [[nodiscard]] double to_share(const std::string& key, const Json& value, double below) const {
+  [[nodiscard]] double to_share(const std::string& key, const OrderedJson& value,
+                                double below) const {
     const double share = value.is_number() ? value.get<double>() : -1;
     if (!(share >= 0 && share < below)) {
       wrong(key, fmt::format("a number from 0 to below {} (0.03 is 3 %)", below), value);
     }
     return share;
   }
-  [[nodiscard]] std::string to_text(const std::string& key, const Json& value) const {
+  [[nodiscard]] std::string to_text(const std::string& key, const OrderedJson& value) const {
     if (!value.is_string()) wrong(key, "a text", value);
     return value.get<std::string>();
   }
-  [[noreturn]] void wrong(const std::string& key, std::string wanted, const Json& got) const {
-    fail(where_, fmt::format("the value of '{}' is not as it must be", key), std::move(wanted),
-         got.dump(-1, ' ', true, Json::error_handler_t::replace).substr(0, 60));
+  [[noreturn]] void wrong(const std::string& key, std::string wanted,
+                          const OrderedJson& got) const {
+    refuse_policy(where_, fmt::format("the value of '{}' is not as it must be", key),
+                  std::move(wanted),
+                  got.dump(-1, ' ', true, OrderedJson::error_handler_t::replace).substr(0, 60));
   }
 
  private:
-  Json json_;
+  OrderedJson json_;
   std::string where_;
 };
 
@@ -125,7 +128,7 @@ ComparePolicy policy_from_json(const std::string& text, const std::string& where
                                       : CompareScope::Timed;
   }
   if (object.has("effect_min_by_number")) {
-    const Json& shares = object.at("effect_min_by_number");
+    const OrderedJson& shares = object.at("effect_min_by_number");
     if (!shares.is_object()) object.wrong("effect_min_by_number", "{NUMBER: SHARE}", shares);
     for (const auto& [name, value] : shares.items()) {
       policy.effect_min_by_number.emplace_back(name, object.to_share(name, value, 10));
@@ -142,7 +145,7 @@ const NoiseBound* Calibration::find(std::string_view number) const {
 }
 
 std::string to_json(const Calibration& calibration) {
-  Json bounds = Json::array();
+  OrderedJson bounds = OrderedJson::array();
   for (const NoiseBound& bound : calibration.bounds) {
     bounds.push_back({{"number", bound.number},
                       {"shift_bound", bound.shift_bound},
@@ -150,14 +153,14 @@ std::string to_json(const Calibration& calibration) {
                       {"shift_p95", bound.shift_p95},
                       {"pair_count", bound.pair_count}});
   }
-  const Json json = {{"kind", "calibration"},
-                     {"schema_version", kSchemaVersion},
-                     {"hostname_hash", calibration.hostname_hash},
-                     {"device", calibration.device},
-                     {"build_type", calibration.build_type},
-                     {"run_count", calibration.run_count},
-                     {"bounds", bounds}};
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  const OrderedJson json = {{"kind", "calibration"},
+                            {"schema_version", kSchemaVersion},
+                            {"hostname_hash", calibration.hostname_hash},
+                            {"device", calibration.device},
+                            {"build_type", calibration.build_type},
+                            {"run_count", calibration.run_count},
+                            {"bounds", bounds}};
+  return json_text(json, 2) + "\n";
 }
 
 Calibration calibration_from_json(const std::string& text, const std::string& where) {
@@ -179,8 +182,8 @@ Calibration calibration_from_json(const std::string& text, const std::string& wh
   }
   calibration.run_count = object.at("run_count").get<std::uint64_t>();
   if (!object.at("bounds").is_array()) object.wrong("bounds", "a list", object.at("bounds"));
-  for (const Json& item : object.at("bounds")) {
-    const Object bound(item.dump(), where,
+  for (const OrderedJson& item : object.at("bounds")) {
+    const Object bound(json_text(item), where,
                        {"number", "shift_bound", "shift_median", "shift_p95", "pair_count"});
     if (!bound.at("pair_count").is_number_unsigned()) {
       bound.wrong("pair_count", "a whole number", bound.at("pair_count"));

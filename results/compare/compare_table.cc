@@ -19,7 +19,7 @@
 namespace allocmark {
 namespace {
 
-using Row = std::array<std::string, 7>;
+using ComparisonRow = std::array<std::string, 7>;
 
 std::string value_text(const NumberComparison& number, const std::optional<double>& value,
                        const std::string& text) {
@@ -46,7 +46,7 @@ std::string pair_text(const CellComparison& cell) {
          cell_text(*cell.now_key);
 }
 
-Row number_row(const CellComparison& cell, const NumberComparison& number) {
+ComparisonRow number_row(const CellComparison& cell, const NumberComparison& number) {
   return {std::string(to_string(number.verdict)),
           number.name,
           value_text(number, number.base, number.base_text),
@@ -68,7 +68,7 @@ std::string counts_text(const Comparison& comparison) {
 }
 
 using Remarks = std::vector<std::string>;
-using TakeRow = std::function<void(const Row& row, const Remarks& remarks)>;
+using TakeRow = std::function<void(const ComparisonRow& row, const Remarks& remarks)>;
 
 // What each kind of row says is in results/compare/VERDICTS.md; the same reason under every row of
 // a cell would hide the rows.
@@ -106,7 +106,7 @@ void each_row(const Comparison& comparison, bool all, const TakeRow& take) {
 void write_numbers(const Comparison& comparison, bool all, const TextSink& sink) {
   std::array<std::size_t, 6> widths{};
   std::size_t row_count = 0;
-  each_row(comparison, all, [&](const Row& row, const Remarks&) {
+  each_row(comparison, all, [&](const ComparisonRow& row, const Remarks&) {
     ++row_count;
     for (std::size_t i = 0; i < widths.size(); ++i) {
       widths[i] = std::max(widths[i], display_width(row[i]));
@@ -114,7 +114,7 @@ void write_numbers(const Comparison& comparison, bool all, const TextSink& sink)
   });
   if (row_count == 1) return;
   sink("\n");
-  each_row(comparison, all, [&](const Row& row, const Remarks& remarks) {
+  each_row(comparison, all, [&](const ComparisonRow& row, const Remarks& remarks) {
     std::string line;
     for (std::size_t i = 0; i < widths.size(); ++i) {
       line += row[i] + std::string(widths[i] - display_width(row[i]) + 2, ' ');

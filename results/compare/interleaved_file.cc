@@ -21,11 +21,7 @@
 namespace allocmark {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-std::string dump(const Json& json, int indent) {
-  return json.dump(indent, ' ', false, Json::error_handler_t::replace);
-}
+using OrderedJson = nlohmann::ordered_json;
 
 [[noreturn]] void refuse(const std::string& where, std::string what, std::string got) {
   throw UsageError({.what = std::move(what),
@@ -35,15 +31,15 @@ std::string dump(const Json& json, int indent) {
                     .next = "give the folder of an interleaved run, or run it again"});
 }
 
-Json parsed(std::string_view text, const std::string& where) {
+OrderedJson parsed(std::string_view text, const std::string& where) {
   std::string problem;
-  Json json = parse_ordered_json(text, &problem);
+  OrderedJson json = parse_ordered_json(text, &problem);
   if (json.is_discarded()) refuse(where, "this is no whole JSON document", problem);
   return json;
 }
 
 // A plan or round of another MAJOR version means something else.
-void check_version(const Json& json, const std::string& where) {
+void check_version(const OrderedJson& json, const std::string& where) {
   const std::string version = json.at("schema_version").get<std::string>();
   const std::string ours(kSchemaVersion);
   if (version.substr(0, version.find('.')) != ours.substr(0, ours.find('.'))) {
@@ -53,19 +49,19 @@ void check_version(const Json& json, const std::string& where) {
 
 RoundResult round_from_line(std::string_view line, const std::string& where) {
   try {
-    const Json json = parsed(line, where);
+    const OrderedJson json = parsed(line, where);
     if (json.at("kind") != "round")
-      refuse(where, "the line is of another kind", json.at("kind").dump());
+      refuse(where, "the line is of another kind", json_text(json.at("kind")));
     check_version(json, where);
     RoundResult result{.round = json.at("round").get<std::uint32_t>(),
                        .side = json.at("side").get<std::uint32_t>(),
                        .place = json.at("place").get<std::uint64_t>(),
                        .in_turns = json.value("in_turns", false)};
     if (result.side >= kSideCount)
-      refuse(where, "there are two sides, 0 and 1", json.at("side").dump());
-    result.cell = cell_result_from_json(dump(json.at("cell"), -1), where);
+      refuse(where, "there are two sides, 0 and 1", json_text(json.at("side")));
+    result.cell = cell_result_from_json(json_text(json.at("cell")), where);
     return result;
-  } catch (const Json::exception& error) {
+  } catch (const OrderedJson::exception& error) {
     refuse(where, "the line is no round of an interleaved run", json_reason(error));
   }
 }
@@ -73,41 +69,41 @@ RoundResult round_from_line(std::string_view line, const std::string& where) {
 }  // namespace
 
 std::string to_json(const InterleavedPlan& plan) {
-  Json sides = Json::array();
+  OrderedJson sides = OrderedJson::array();
   for (const InterleavedSide& side : plan.sides) {
     sides.push_back(
         {{"label", side.label}, {"text", side.text}, {"program_path", side.program_path}});
   }
-  Json cells = Json::array();
+  OrderedJson cells = OrderedJson::array();
   for (const InterleavedCell& cell : plan.cells) {
     cells.push_back({{"base", parse_ordered_json(to_json_line(cell.base))},
                      {"new", parse_ordered_json(to_json_line(cell.now))},
                      {"round_count_max", cell.round_count_max}});
   }
-  const Json json = {{"kind", "interleaved"},
-                     {"schema_version", kSchemaVersion},
-                     {"sides", sides},
-                     {"order_seed", plan.order_seed},
-                     {"pass_count", plan.pass_count},
-                     {"pass_count_max", plan.pass_count_max},
-                     {"turns_by_pass", plan.turns_by_pass},
-                     {"round_count", plan.round_count},
-                     {"round_count_max", plan.round_count_max},
-                     {"cells", cells}};
-  return dump(json, 1) + "\n";
+  const OrderedJson json = {{"kind", "interleaved"},
+                            {"schema_version", kSchemaVersion},
+                            {"sides", sides},
+                            {"order_seed", plan.order_seed},
+                            {"pass_count", plan.pass_count},
+                            {"pass_count_max", plan.pass_count_max},
+                            {"turns_by_pass", plan.turns_by_pass},
+                            {"round_count", plan.round_count},
+                            {"round_count_max", plan.round_count_max},
+                            {"cells", cells}};
+  return json_text(json, 1) + "\n";
 }
 
 InterleavedPlan interleaved_plan_from_json(const std::string& text, const std::string& where) {
   try {
-    const Json json = parsed(text, where);
+    const OrderedJson json = parsed(text, where);
     if (json.at("kind") != "interleaved")
-      refuse(where, "this is no interleaved run", json.at("kind").dump());
+      refuse(where, "this is no interleaved run", json_text(json.at("kind")));
     check_version(json, where);
     InterleavedPlan plan;
     if (json.at("sides").size() != kSideCount)
-      refuse(where, "there must be two sides", json.at("sides").dump());
+      refuse(where, "there must be two sides", json_text(json.at("sides")));
     for (std::size_t i = 0; i < kSideCount; ++i) {
-      const Json& side = json.at("sides").at(i);
+      const OrderedJson& side = json.at("sides").at(i);
       plan.sides.at(i) = {.label = side.at("label").get<std::string>(),
                           .text = side.at("text").get<std::string>(),
                           .program_path = side.at("program_path").get<std::string>()};
@@ -118,53 +114,53 @@ InterleavedPlan interleaved_plan_from_json(const std::string& text, const std::s
     plan.turns_by_pass = json.value("turns_by_pass", false);
     json.at("round_count").get_to(plan.round_count);
     json.at("round_count_max").get_to(plan.round_count_max);
-    for (const Json& cell : json.at("cells")) {
-      plan.cells.push_back({.base = cell_key_from_json(dump(cell.at("base"), -1), where),
-                            .now = cell_key_from_json(dump(cell.at("new"), -1), where),
+    for (const OrderedJson& cell : json.at("cells")) {
+      plan.cells.push_back({.base = cell_key_from_json(json_text(cell.at("base")), where),
+                            .now = cell_key_from_json(json_text(cell.at("new")), where),
                             .round_count_max = cell.at("round_count_max").get<std::uint32_t>()});
     }
     return plan;
-  } catch (const Json::exception& error) {
+  } catch (const OrderedJson::exception& error) {
     refuse(where, "this is no plan of an interleaved run", json_reason(error));
   }
 }
 
 std::string to_json(const std::map<std::size_t, std::string>& first_differences) {
-  Json cells = Json::array();
+  OrderedJson cells = OrderedJson::array();
   for (const auto& [index, text] : first_differences) {
     cells.push_back({{"cell_index", index}, {"first_difference", text}});
   }
-  const Json json = {
+  const OrderedJson json = {
       {"kind", "placement_differences"}, {"schema_version", kSchemaVersion}, {"cells", cells}};
-  return dump(json, 1) + "\n";
+  return json_text(json, 1) + "\n";
 }
 
 std::map<std::size_t, std::string> first_differences_from_json(const std::string& text,
                                                                const std::string& where) {
   try {
-    const Json json = parsed(text, where);
+    const OrderedJson json = parsed(text, where);
     if (json.at("kind") != "placement_differences")
-      refuse(where, "these are no differences of placements", json.at("kind").dump());
+      refuse(where, "these are no differences of placements", json_text(json.at("kind")));
     std::map<std::size_t, std::string> found;
-    for (const Json& cell : json.at("cells")) {
+    for (const OrderedJson& cell : json.at("cells")) {
       found[cell.at("cell_index").get<std::size_t>()] =
           cell.at("first_difference").get<std::string>();
     }
     return found;
-  } catch (const Json::exception& error) {
+  } catch (const OrderedJson::exception& error) {
     refuse(where, "these are no differences of placements", json_reason(error));
   }
 }
 
 std::string to_json_line(const RoundResult& result) {
-  const Json json = {{"kind", "round"},
-                     {"schema_version", kSchemaVersion},
-                     {"round", result.round},
-                     {"side", result.side},
-                     {"place", result.place},
-                     {"in_turns", result.in_turns},
-                     {"cell", parse_ordered_json(to_json_line(result.cell))}};
-  return dump(json, -1);
+  const OrderedJson json = {{"kind", "round"},
+                            {"schema_version", kSchemaVersion},
+                            {"round", result.round},
+                            {"side", result.side},
+                            {"place", result.place},
+                            {"in_turns", result.in_turns},
+                            {"cell", parse_ordered_json(to_json_line(result.cell))}};
+  return json_text(json);
 }
 
 void read_rounds(const StoredText& text, const std::string& where, InterleavedRun* run) {

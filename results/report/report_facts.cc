@@ -26,7 +26,7 @@
 namespace allocmark {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 // Points of a curve that lie closer than this many decades on both axes are left out, which no eye
 // can tell. Pages of many cells get fewer points, so that they stay small.
@@ -35,13 +35,7 @@ constexpr std::size_t kFineCellsMax = 300;
 // Base runs' curves beside new ones.
 constexpr std::size_t kOverlaysMax = 200;
 
-Json known(const std::optional<double>& value) {
-  return value && std::isfinite(*value) ? Json(*value) : Json(nullptr);
-}
-
-std::string text_of(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
+std::string text_of(const OrderedJson& json) { return json_text(json); }
 
 // What stands in a list of JSON, with commas between.
 class TextParts {
@@ -58,24 +52,25 @@ class TextParts {
   std::shared_ptr<Spool> spool_ = std::make_shared<Spool>();
 };
 
-Json derived_json(const CellResult& cell) {
+OrderedJson derived_json(const CellResult& cell) {
   const std::optional<Proportion> trials =
       is_measured(cell) ? trial_oom_rate(cell) : std::optional<Proportion>();
   const bool has_trials = trials.has_value();
-  Json json = {{"oom_rate", known(oom_rate(cell))},
-               {"trial_oom_rate", has_trials ? Json(trials->estimate) : Json(nullptr)},
-               {"trial_oom_rate_low", has_trials ? Json(trials->low) : Json(nullptr)},
-               {"trial_oom_rate_high", has_trials ? Json(trials->high) : Json(nullptr)},
-               {"waste_share", known(waste_share(cell))}};
+  OrderedJson json = {
+      {"oom_rate", number_or_null(oom_rate(cell))},
+      {"trial_oom_rate", has_trials ? OrderedJson(trials->estimate) : OrderedJson(nullptr)},
+      {"trial_oom_rate_low", has_trials ? OrderedJson(trials->low) : OrderedJson(nullptr)},
+      {"trial_oom_rate_high", has_trials ? OrderedJson(trials->high) : OrderedJson(nullptr)},
+      {"waste_share", number_or_null(waste_share(cell))}};
   for (const FragmentationDefinition& definition : fragmentation_definitions()) {
-    json[std::string(definition.name)] = known(definition.value(cell));
+    json[std::string(definition.name)] = number_or_null(definition.value(cell));
   }
   return json;
 }
 
 // [[latency in ns, ...], [share of calls that take longer, ...]] over all passes; null without
 // histograms.
-Json tail_json(const CellResult& cell, LatencyBuckets PassSummary::*buckets, double step) {
+OrderedJson tail_json(const CellResult& cell, LatencyBuckets PassSummary::*buckets, double step) {
   std::vector<const LatencyBuckets*> histograms;
   for (const PassSummary& pass : cell.passes) histograms.push_back(&(pass.*buckets));
   const LatencyBuckets merged = merge_buckets(histograms);
@@ -94,22 +89,22 @@ Json tail_json(const CellResult& cell, LatencyBuckets PassSummary::*buckets, dou
     times.push_back(time_ns);
     shares.push_back(share);
   }
-  return Json::array({times, shares});
+  return OrderedJson::array({times, shares});
 }
 
-Json tails_of(const CellResult& cell, double step) {
-  Json tails = Json::object();
-  Json allocate = tail_json(cell, &PassSummary::allocate_buckets, step);
-  Json deallocate = tail_json(cell, &PassSummary::deallocate_buckets, step);
+OrderedJson tails_of(const CellResult& cell, double step) {
+  OrderedJson tails = OrderedJson::object();
+  OrderedJson allocate = tail_json(cell, &PassSummary::allocate_buckets, step);
+  OrderedJson deallocate = tail_json(cell, &PassSummary::deallocate_buckets, step);
   if (!allocate.is_null()) tails["allocate"] = std::move(allocate);
   if (!deallocate.is_null()) tails["deallocate"] = std::move(deallocate);
   return tails;
 }
 
-Json tails_json(std::span<const CellResult> cells, double step) {
-  Json tails = Json::object();
+OrderedJson tails_json(std::span<const CellResult> cells, double step) {
+  OrderedJson tails = OrderedJson::object();
   for (const CellResult& cell : cells) {
-    Json of_cell = tails_of(cell, step);
+    OrderedJson of_cell = tails_of(cell, step);
     if (!of_cell.empty()) tails[cell.key.id()] = std::move(of_cell);
   }
   return tails;
@@ -153,12 +148,12 @@ StoredText render_report_facts(const ReportInput& input) {
     if (!shown[index]) continue;
     const CellResult& cell = input.whole.whole(index);
     derived.add(text_of(cell.key.id()) + ":" + text_of(derived_json(cell)));
-    if (const Json of_cell = tails_of(cell, step); !of_cell.empty()) {
+    if (const OrderedJson of_cell = tails_of(cell, step); !of_cell.empty()) {
       tails.add(text_of(cell.key.id()) + ":" + text_of(of_cell));
     }
     lines.add("\n" + line_without_histograms(cell));
   }
-  Json compared = Json::array();
+  OrderedJson compared = OrderedJson::array();
   for (const ReportedComparison& one : input.comparisons) {
     compared.push_back(
         {{"path", one.path},
@@ -166,18 +161,18 @@ StoredText render_report_facts(const ReportInput& input) {
          {"comparison", parse_ordered_json(render_comparison_json(one.comparison), nullptr,
                                            {.value_count_max = UINT64_MAX})}});
   }
-  const Json facts = {{"kind", "report_facts"},
-                      {"schema_version", kSchemaVersion},
-                      {"notes", input.notes},
-                      {"environment", parse_ordered_json(to_json_line(input.environment))},
-                      {"sample_count_min",
-                       {{"p50", sample_count_min(kP50)},
-                        {"p90", sample_count_min(kP90)},
-                        {"p99", sample_count_min(kP99)},
-                        {"p999", sample_count_min(kP999)}}},
-                      {"answers", answers_json(input.cells, shown)},
-                      {"columns", columns_json(input.cells, shown)},
-                      {"comparisons", compared}};
+  const OrderedJson facts = {{"kind", "report_facts"},
+                             {"schema_version", kSchemaVersion},
+                             {"notes", input.notes},
+                             {"environment", parse_ordered_json(to_json_line(input.environment))},
+                             {"sample_count_min",
+                              {{"p50", sample_count_min(kP50)},
+                               {"p90", sample_count_min(kP90)},
+                               {"p99", sample_count_min(kP99)},
+                               {"p999", sample_count_min(kP999)}}},
+                             {"answers", answers_json(input.cells, shown)},
+                             {"columns", columns_json(input.cells, shown)},
+                             {"comparisons", compared}};
   const auto text = std::make_shared<Spool>();
   std::string head = text_of(facts);
   head.pop_back();

@@ -24,7 +24,7 @@
 namespace allocmark {
 namespace {
 
-using Row = std::vector<std::pair<std::string, std::string>>;
+using CsvRow = std::vector<std::pair<std::string, std::string>>;
 
 // Shortest text that reads back as the same number; empty where there is none.
 std::string number(double value) { return std::isfinite(value) ? fmt::format("{}", value) : ""; }
@@ -41,7 +41,8 @@ std::string no_formula(std::string text) {
 // Walks the fields of a cell into one row.
 class Flattener {
  public:
-  explicit Flattener(Row& row, std::string prefix = {}) : row_(row), prefix_(std::move(prefix)) {}
+  explicit Flattener(CsvRow& row, std::string prefix = {})
+      : row_(row), prefix_(std::move(prefix)) {}
 
   void add(const std::string& name, std::string value) {
     row_.emplace_back(prefix_ + name, std::move(value));
@@ -121,13 +122,13 @@ class Flattener {
     visit(flattener, item);
   }
 
-  Row& row_;
+  CsvRow& row_;
   std::string prefix_;
 };
 
-Row flatten(const CellResult& cell) {
+CsvRow flatten(const CellResult& cell) {
   ALLOCMARK_ASSERT(!cell.is_summary);
-  Row row{{"cell_id", cell.key.id()}};
+  CsvRow row{{"cell_id", cell.key.id()}};
   Flattener flattener(row);
   fields::visit_cell(flattener, cell);
   flattener.add("oom_rate", number(oom_rate(cell)));

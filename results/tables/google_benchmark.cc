@@ -15,6 +15,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/json_text.h"
 #include "results/columns/text.h"
 #include "results/derived.h"
 #include "results/json.h"
@@ -23,48 +24,44 @@
 namespace allocmark {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
-struct Operation {
+struct BenchmarkOperation {
   const char* name;
   OperationLatency CellResult::*latency;
   double PassSummary::*pass_p50;
 };
 
-constexpr Operation kOperations[] = {
+constexpr BenchmarkOperation kBenchmarkOperations[] = {
     {"allocate", &CellResult::allocate, &PassSummary::allocate_p50_ns},
     {"deallocate", &CellResult::deallocate, &PassSummary::deallocate_p50_ns},
 };
 
-std::string dump(const Json& json) {
-  return json.dump(1, ' ', false, Json::error_handler_t::replace);
-}
-
-void add_number(Json& object, const std::string& name, double value) {
+void add_number(OrderedJson& object, const std::string& name, double value) {
   if (std::isfinite(value)) object[name] = value;
 }
 
-void add_number(Json& object, const std::string& name, std::optional<std::uint64_t> value) {
+void add_number(OrderedJson& object, const std::string& name, std::optional<std::uint64_t> value) {
   if (value) object[name] = *value;
 }
 
-void add_number(Json& object, const std::string& name, std::optional<double> value) {
+void add_number(OrderedJson& object, const std::string& name, std::optional<double> value) {
   if (value) add_number(object, name, *value);
 }
 
-Json context(const Environment& environment) {
+OrderedJson context(const Environment& environment) {
   std::string build_type = environment.build_type;
   std::transform(build_type.begin(), build_type.end(), build_type.begin(),
                  [](unsigned char byte) { return static_cast<char>(std::tolower(byte)); });
-  Json object;
+  OrderedJson object;
   object["date"] = environment.started_utc;
   object["host_name"] = environment.hostname_hash;
   object["executable"] = environment.argv.empty() ? std::string("allocmark") : environment.argv[0];
   object["num_cpus"] = environment.cpu_count;
   object["cpu_scaling_enabled"] =
       !environment.cpu_governor.empty() && environment.cpu_governor != "performance";
-  object["caches"] = Json::array();
-  object["load_avg"] = Json::array();
+  object["caches"] = OrderedJson::array();
+  object["load_avg"] = OrderedJson::array();
   // Google Benchmark knows two words here, and its tools warn about "debug".
   object["library_build_type"] = build_type == "debug" ? "debug" : "release";
   object["json_schema_version"] = 1;
@@ -84,13 +81,13 @@ Json context(const Environment& environment) {
 
 // The whole key, so that two cells never share a name; compare.py prints it to the terminal as it
 // is.
-std::string run_name(const CellKey& key, const Operation& operation) {
+std::string run_name(const CellKey& key, const BenchmarkOperation& operation) {
   return printable(fmt::format("{}/{}/{}/{}/capacity:{}/seed:{}/on_oom:{}/{}", key.workload,
                                key.allocator, key.conf.empty() ? "unset" : key.conf, key.device,
                                key.capacity, key.seed, key.on_oom, operation.name));
 }
 
-void add_summary(Json& entry, const std::string& prefix, const LatencySummary& summary) {
+void add_summary(OrderedJson& entry, const std::string& prefix, const LatencySummary& summary) {
   entry[prefix + "count"] = summary.count;
   if (summary.count == 0) return;
   add_number(entry, prefix + "ns_p50", summary.p50_ns);
@@ -101,7 +98,7 @@ void add_summary(Json& entry, const std::string& prefix, const LatencySummary& s
   add_number(entry, prefix + "ns_mean", summary.mean_ns);
 }
 
-void add_counters(Json& entry, const CellResult& cell, const Operation& operation) {
+void add_counters(OrderedJson& entry, const CellResult& cell, const BenchmarkOperation& operation) {
   const OperationLatency& latency = cell.*operation.latency;
   add_summary(entry, "latency_", latency.total);
   add_summary(entry, "host_latency_", latency.host);
@@ -124,18 +121,18 @@ void add_counters(Json& entry, const CellResult& cell, const Operation& operatio
   add_number(entry, "harness_overhead_ns_p50", cell.harness_overhead_ns_p50);
 }
 
-Json begin_entry(const std::string& name, const std::string& run, const char* run_type,
-                 std::size_t repetition_count) {
-  return Json{{"name", name},
-              {"run_name", run},
-              {"run_type", run_type},
-              {"repetitions", repetition_count},
-              {"threads", 1}};
+OrderedJson begin_entry(const std::string& name, const std::string& run, const char* run_type,
+                        std::size_t repetition_count) {
+  return OrderedJson{{"name", name},
+                     {"run_name", run},
+                     {"run_type", run_type},
+                     {"repetitions", repetition_count},
+                     {"threads", 1}};
 }
 
 // real_time and cpu_time are the same figure: how long the host's thread is inside the call. What
 // of it is modelled stands in the host_ and driver_ counters.
-void add_time(Json& entry, std::uint64_t iteration_count, double time_ns) {
+void add_time(OrderedJson& entry, std::uint64_t iteration_count, double time_ns) {
   entry["iterations"] = iteration_count;
   if (std::isfinite(time_ns)) {
     entry["real_time"] = time_ns;
@@ -147,8 +144,8 @@ void add_time(Json& entry, std::uint64_t iteration_count, double time_ns) {
 // A cell without numbers, in Google Benchmark's words for an error and for a skip. It is an
 // aggregate without times, because compare.py takes the geometric mean over the times of all
 // others, where 0 would stand for "infinitely fast".
-Json not_measured(const CellResult& cell, const std::string& run) {
-  Json entry = begin_entry(run, run, "aggregate", 1);
+OrderedJson not_measured(const CellResult& cell, const std::string& run) {
+  OrderedJson entry = begin_entry(run, run, "aggregate", 1);
   entry["aggregate_name"] = "median";
   entry["aggregate_unit"] = "time";
   const bool skipped = cell.status == CellStatus::Skipped;
@@ -159,7 +156,8 @@ Json not_measured(const CellResult& cell, const std::string& run) {
   return entry;
 }
 
-void add_cell(Json& benchmarks, const CellResult& cell, const Operation& operation) {
+void add_cell(OrderedJson& benchmarks, const CellResult& cell,
+              const BenchmarkOperation& operation) {
   const std::string run = run_name(cell.key, operation);
   if (!is_measured(cell)) {
     benchmarks.push_back(not_measured(cell, run));
@@ -170,7 +168,7 @@ void add_cell(Json& benchmarks, const CellResult& cell, const Operation& operati
   if (total.count == 0) return;
   const std::size_t pass_count = cell.passes.size();
   if (pass_count < 2) {
-    Json entry = begin_entry(run, run, "iteration", 1);
+    OrderedJson entry = begin_entry(run, run, "iteration", 1);
     entry["repetition_index"] = 0;
     add_time(entry, total.count, total.p50_ns);
     add_counters(entry, cell, operation);
@@ -178,12 +176,12 @@ void add_cell(Json& benchmarks, const CellResult& cell, const Operation& operati
     return;
   }
   for (std::size_t pass = 0; pass < pass_count; ++pass) {
-    Json entry = begin_entry(run, run, "iteration", pass_count);
+    OrderedJson entry = begin_entry(run, run, "iteration", pass_count);
     entry["repetition_index"] = pass;
     add_time(entry, total.count / pass_count, cell.passes[pass].*operation.pass_p50);
     benchmarks.push_back(std::move(entry));
   }
-  Json entry = begin_entry(run + "_median", run, "aggregate", pass_count);
+  OrderedJson entry = begin_entry(run + "_median", run, "aggregate", pass_count);
   entry["aggregate_name"] = "median";
   entry["aggregate_unit"] = "time";
   add_time(entry, pass_count, total.p50_ns);
@@ -196,17 +194,18 @@ void add_cell(Json& benchmarks, const CellResult& cell, const Operation& operati
 void write_google_benchmark(const Environment& environment, const CellSource& cells,
                             const TextSink& sink) {
   // The document without its entries, which go between its brackets one cell at a time.
-  const std::string empty =
-      dump({{"context", context(environment)}, {"benchmarks", Json::array()}});
+  const std::string empty = json_text(
+      OrderedJson{{"context", context(environment)}, {"benchmarks", OrderedJson::array()}}, 1);
   sink(std::string_view(empty).substr(0, empty.rfind(']')));
   bool any = false;
   for (std::size_t index = 0; index < cells.count; ++index) {
-    Json benchmarks = Json::array();
+    OrderedJson benchmarks = OrderedJson::array();
     const CellResult& cell = cells.whole(index);
-    for (const Operation& operation : kOperations) add_cell(benchmarks, cell, operation);
+    for (const BenchmarkOperation& operation : kBenchmarkOperations)
+      add_cell(benchmarks, cell, operation);
     if (benchmarks.empty()) continue;
     // "[\n {...},\n {...}\n]", one column further to the right.
-    std::string entries = dump(benchmarks);
+    std::string entries = json_text(benchmarks, 1);
     entries = entries.substr(1, entries.size() - 3);
     for (std::size_t at = 0; (at = entries.find('\n', at)) != std::string::npos; at += 2) {
       entries.insert(at + 1, 1, ' ');

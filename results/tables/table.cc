@@ -21,7 +21,7 @@ namespace {
 constexpr std::size_t kAllocatorWidthMax = 16;
 // What a config string keeps beside the numbers: most options fit in whole.
 constexpr std::size_t kConfWidthMin = 24;
-constexpr std::size_t kGap = 2;
+constexpr std::size_t kColumnGap = 2;
 
 std::string pad_right(const std::string& text, std::size_t width) {
   const std::size_t used = display_width(text);
@@ -61,7 +61,7 @@ void keep_columns(Layout& layout, const Columns& columns, std::size_t left) {
   });
   layout.kept.assign(order.size(), false);
   for (const std::size_t index : order) {
-    const std::size_t width = layout.columns[index] + kGap;
+    const std::size_t width = layout.columns[index] + kColumnGap;
     if (width > left) return;
     left -= width;
     layout.kept[index] = true;
@@ -77,19 +77,19 @@ Layout make_layout(std::span<const CellResult> cells, const Columns& columns,
     layout.conf = std::max(layout.conf, display_width(conf));
   }
   layout.allocator = std::min(layout.allocator, kAllocatorWidthMax);
-  std::size_t beside = style.width - layout.allocator - kGap;
+  std::size_t beside = style.width - layout.allocator - kColumnGap;
   // On the narrowest terminals half of the line is for numbers.
   const std::size_t conf_min = std::min({layout.conf, kConfWidthMin, beside / 2});
   std::size_t wanted = conf_min;
   for (std::size_t index = 0; index < columns.headings.size(); ++index) {
     layout.columns.push_back(column_width(columns, index));
-    wanted += layout.columns.back() + kGap;
+    wanted += layout.columns.back() + kColumnGap;
   }
   if (style.all) beside = std::max(beside, wanted);
   keep_columns(layout, columns, beside - conf_min);
   std::size_t used = 0;
   for (std::size_t index = 0; index < layout.kept.size(); ++index) {
-    if (layout.kept[index]) used += layout.columns[index] + kGap;
+    if (layout.kept[index]) used += layout.columns[index] + kColumnGap;
   }
   layout.conf = std::min(layout.conf, beside - used);
   return layout;
@@ -112,7 +112,7 @@ std::string left_out(const Layout& layout, const Columns& columns, const TableSt
 }
 
 void append_headings(std::string& out, const Layout& layout, const Columns& columns) {
-  const std::string gap(kGap, ' ');
+  const std::string gap(kColumnGap, ' ');
   for (std::string Column::*part : {&Column::group, &Column::name, &Column::unit}) {
     const bool names = part == &Column::name;
     std::string line = pad_right(names ? "allocator" : "", layout.allocator) + gap +
@@ -130,7 +130,7 @@ void append_headings(std::string& out, const Layout& layout, const Columns& colu
 // Names that are too long go on in lines of their own below the numbers.
 void append_row(std::string& out, const Layout& layout, const CellKey& key,
                 const std::vector<std::string>& row) {
-  const std::string gap(kGap, ' ');
+  const std::string gap(kColumnGap, ' ');
   const auto allocator = wrap_conf(printable(key.allocator), layout.allocator);
   const auto conf = wrap_conf(printable(conf_or_unset(key)), layout.conf);
   for (std::size_t at = 0; at < std::max(allocator.size(), conf.size()); ++at) {

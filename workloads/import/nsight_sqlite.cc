@@ -21,7 +21,7 @@ constexpr const char* kTable = "CUDA_GPU_MEMORY_USAGE_EVENTS";
 constexpr int kOpenReadOnly = 1;
 constexpr int kRow = 100;
 constexpr int kDone = 101;
-constexpr int kNull = 5;
+constexpr int kSqliteNull = 5;
 // All of them are held in memory.
 constexpr std::uint64_t kRowCountMax = std::uint64_t{1} << 22;
 
@@ -96,7 +96,7 @@ class Database {
     return static_cast<std::uint64_t>(sqlite_.column_int64(row, column));
   }
   [[nodiscard]] bool is_null(void* row, int column) const {
-    return sqlite_.column_type(row, column) == kNull;
+    return sqlite_.column_type(row, column) == kSqliteNull;
   }
   [[nodiscard]] std::string text(void* row, int column) const {
     const unsigned char* text = sqlite_.column_text(row, column);

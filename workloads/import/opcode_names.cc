@@ -13,7 +13,7 @@ struct OpcodeName {
   bool runs_code;  // it names a class or calls something
 };
 
-constexpr OpcodeName kNames[] = {
+constexpr OpcodeName kOpcodeNames[] = {
     {'c', "GLOBAL", true},        {0x93, "STACK_GLOBAL", true},
     {'R', "REDUCE", true},        {'b', "BUILD", true},
     {'i', "INST", true},          {'o', "OBJ", true},
@@ -36,7 +36,7 @@ constexpr OpcodeName kNames[] = {
 };
 
 const OpcodeName* find(int opcode) {
-  for (const OpcodeName& entry : kNames) {
+  for (const OpcodeName& entry : kOpcodeNames) {
     if (entry.opcode == opcode) return &entry;
   }
   return nullptr;

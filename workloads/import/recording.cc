@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::size_t kSniffBytes = 512;
 
-[[noreturn]] void refuse(const std::string& path, std::string what, std::string next) {
+[[noreturn]] void refuse_recording(const std::string& path, std::string what, std::string next) {
   throw UsageError({.what = std::move(what),
                     .where = path,
                     .wanted =
@@ -116,12 +116,13 @@ RecordingKind recording_kind(const std::string& path) {
   if (head.starts_with('\x80') && second <= 5) return RecordingKind::PytorchSnapshot;
   if (head.starts_with("(dp0") || head.starts_with("(d") || head.starts_with("}q") ||
       head.starts_with("(lp0")) {
-    refuse(path, "a pickle of protocol 0 or 1; a snapshot has protocol 2 to 5",
-           "write it with torch.cuda.memory._dump_snapshot(), or pickle.dump(..., protocol=4)");
+    refuse_recording(
+        path, "a pickle of protocol 0 or 1; a snapshot has protocol 2 to 5",
+        "write it with torch.cuda.memory._dump_snapshot(), or pickle.dump(..., protocol=4)");
   }
   if (head.starts_with("PK\x03\x04")) {
-    refuse(path, "a zip file, as torch.save writes; a snapshot is a plain pickle",
-           "write it with torch.cuda.memory._dump_snapshot()");
+    refuse_recording(path, "a zip file, as torch.save writes; a snapshot is a plain pickle",
+                     "write it with torch.cuda.memory._dump_snapshot()");
   }
   if (head.starts_with("SQLite format 3")) return RecordingKind::NsightSqlite;
   const std::string_view line = head.substr(0, head.find('\n'));

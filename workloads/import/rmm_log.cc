@@ -14,9 +14,11 @@
 namespace allocmark {
 namespace {
 
-enum Column : std::size_t { Action, Pointer, Size, Stream, ColumnCount };
-constexpr std::array<std::string_view, ColumnCount> kLogColumns = {"Action", "Pointer", "Size",
-                                                                   "Stream"};
+struct RmmColumn {
+  enum Index : std::size_t { Action, Pointer, Size, Stream, Count };
+};
+constexpr std::array<std::string_view, RmmColumn::Count> kLogColumns = {"Action", "Pointer", "Size",
+                                                                        "Stream"};
 constexpr std::string_view kMixed =
     "give each process a file of its own: rmm::mr::logging_resource_adaptor with a name that holds "
     "the process id";
@@ -32,11 +34,11 @@ class RmmReader {
   [[noreturn]] void fail(std::string what, std::string wanted, std::string got, std::string next);
   void read_header();
   void read_row();
-  [[nodiscard]] std::uint64_t number(Column column);
+  [[nodiscard]] std::uint64_t number(RmmColumn::Index column);
 
   TextLines lines_;
   std::vector<std::string_view> columns_;
-  std::array<std::size_t, ColumnCount> places_{};
+  std::array<std::size_t, RmmColumn::Count> places_{};
   std::size_t column_count_ = 0;
   AddressLog log_;
   std::uint64_t unknown_free_count_ = 0;
@@ -54,7 +56,7 @@ void RmmReader::read_header() {
   const std::optional<std::string_view> line = lines_.next();
   split_columns(line.value_or(""), &columns_);
   column_count_ = columns_.size();
-  for (std::size_t i = 0; i < ColumnCount; ++i) {
+  for (std::size_t i = 0; i < RmmColumn::Count; ++i) {
     const auto found = std::find(columns_.begin(), columns_.end(), kLogColumns[i]);
     if (found == columns_.end()) {
       fail("this RMM log lacks a column", fmt::format("'{}'", kLogColumns[i]),
@@ -64,7 +66,7 @@ void RmmReader::read_header() {
   }
 }
 
-std::uint64_t RmmReader::number(Column column) {
+std::uint64_t RmmReader::number(RmmColumn::Index column) {
   const std::string_view text = columns_[places_[column]];
   const std::optional<std::uint64_t> value = parse_number(text);
   if (!value) {
@@ -76,13 +78,14 @@ std::uint64_t RmmReader::number(Column column) {
 }
 
 void RmmReader::read_row() {
-  const std::string_view action = columns_[places_[Action]];
+  const std::string_view action = columns_[places_[RmmColumn::Action]];
   if (action == "Action") {
     fail("a second header in an RMM log: two processes wrote into one file", "rows of one process",
          "", std::string(kMixed));
   }
-  const std::uint64_t address = number(Pointer);
-  const BlockSpec block{.size_bytes = number(Size), .stream = log_.stream_index(number(Stream))};
+  const std::uint64_t address = number(RmmColumn::Pointer);
+  const BlockSpec block{.size_bytes = number(RmmColumn::Size),
+                        .stream = log_.stream_index(number(RmmColumn::Stream))};
   if (action == "allocate") {
     if (!log_.allocate(address, block)) {
       fail(fmt::format("{:#x} is allocated twice without a free in between", address),

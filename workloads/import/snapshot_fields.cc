@@ -18,13 +18,13 @@ constexpr std::uint64_t kSizeEnd = std::uint64_t{1} << 50;
 constexpr std::uint32_t kIndexEnd = 4096;  // of streams and of pools
 constexpr std::uint64_t kTimeEnd = std::uint64_t{1} << 44;
 
-[[noreturn]] void refuse(std::string_view key, std::string_view wanted) {
+[[noreturn]] void refuse_field(std::string_view key, std::string_view wanted) {
   throw PickleError(fmt::format("the key '{}' has a value of another type", key),
                     std::string(wanted), "");
 }
 
 std::uint64_t number(const PickleValue& value, std::string_view key) {
-  if (!value.is_number()) refuse(key, "a number");
+  if (!value.is_number()) refuse_field(key, "a number");
   return value.bits;
 }
 
@@ -63,7 +63,7 @@ std::uint32_t SnapshotBuilder::stream_of(const PickleValue& value) {
 }
 
 std::uint32_t SnapshotBuilder::pool_of(const PickleValue& value) {
-  if (!value.is(Tag::Pair)) refuse("pool_id", "a tuple of two numbers");
+  if (!value.is(Tag::Pair)) refuse_field("pool_id", "a tuple of two numbers");
   const std::pair id = pairs_[value.bits];
   if (id.first == 0 && id.second == 0) return 0;
   std::uint32_t& index = pool_indexes_[value.bits];
@@ -112,7 +112,7 @@ std::uint32_t SnapshotBuilder::stack_of(const PickleValue& value) {
 void SnapshotBuilder::set_entry(SnapshotEntry& entry, Key key, const PickleValue& value) {
   switch (key) {
     case Key::Action:
-      if (!value.is(Tag::Text)) refuse("action", "a text");
+      if (!value.is(Tag::Text)) refuse_field("action", "a text");
       entry.action = action_of(snapshot_.texts[value.bits]);
       return;
     case Key::Addr:
@@ -158,7 +158,7 @@ void SnapshotBuilder::set_block(SnapshotBlock& block, Key key, const PickleValue
       block.stack = stack_of(value);
       return;
     case Key::State: {
-      if (!value.is(Tag::Text)) refuse("state", "a text");
+      if (!value.is(Tag::Text)) refuse_field("state", "a text");
       const std::string& state = snapshot_.texts[value.bits];
       block.state = state == "inactive"           ? SnapshotBlockState::Inactive
                     : state == "active_allocated" ? SnapshotBlockState::Allocated
@@ -185,7 +185,7 @@ void SnapshotBuilder::set_segment(SnapshotSegment& segment, Key key, const Pickl
       segment.stream = stream_of(value);
       return;
     case Key::SegmentType:
-      if (!value.is(Tag::Text)) refuse("segment_type", "a text");
+      if (!value.is(Tag::Text)) refuse_field("segment_type", "a text");
       segment.is_large = snapshot_.texts[value.bits] == "large";
       return;
     case Key::SegmentPoolId:
@@ -210,7 +210,7 @@ void SnapshotBuilder::set_blocks(SnapshotSegment& segment, const PickleValue& va
     const bool follows =
         segment.block_count == 0 || segment.first_block + segment.block_count == item.bits;
     if (!item.is(Tag::Block) || !follows)
-      refuse("blocks", "a list of dictionaries with 'size' and 'state'");
+      refuse_field("blocks", "a list of dictionaries with 'size' and 'state'");
     if (segment.block_count == 0) segment.first_block = item.bits;
     segment.block_count += item.count;
   }
@@ -270,7 +270,7 @@ void SnapshotBuilder::set_traces(const PickleValue& value) {
     std::vector<SnapshotRange>& trace = snapshot_.traces.emplace_back();
     for (const PickleValue& item : items_of(device, Kind::List, "a list in 'device_traces'")) {
       if (!item.is(Tag::Entry))
-        refuse("device_traces", "lists of dictionaries with 'action' and 'addr' or 'size'");
+        refuse_field("device_traces", "lists of dictionaries with 'action' and 'addr' or 'size'");
       trace.push_back({.first = item.bits, .count = item.count});
     }
   }
@@ -280,7 +280,7 @@ void SnapshotBuilder::set_segments(const PickleValue& value) {
   std::vector<SnapshotSegment> used;
   for (const PickleValue& item : items_of(value, Kind::List, "the list 'segments'")) {
     if (!item.is(Tag::Segment))
-      refuse("segments", "a list of dictionaries with 'address' and 'blocks'");
+      refuse_field("segments", "a list of dictionaries with 'address' and 'blocks'");
     used.push_back(snapshot_.segments[item.bits]);
   }
   snapshot_.segments = std::move(used);

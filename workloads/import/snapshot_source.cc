@@ -17,11 +17,11 @@
 #include "workloads/import/snapshot_history.h"
 #include "workloads/import/snapshot_pools.h"
 #include "workloads/trace/event_batch.h"
+#include "workloads/trace/source.h"
 
 namespace allocmark {
 namespace {
 
-constexpr std::size_t kBatchEventCount = 4096;
 constexpr std::uint32_t kStreamUnknown = ~std::uint32_t{0};
 
 class SnapshotSource final : public EventSource {

@@ -10,7 +10,7 @@
 namespace allocmark {
 namespace {
 
-constexpr std::size_t kFlushBytes = std::size_t{1} << 18;
+constexpr std::size_t kPickleFlushBytes = std::size_t{1} << 18;
 
 // The opcodes of a pickle, for values without classes.
 class PickleWriter {
@@ -32,7 +32,7 @@ class PickleWriter {
     out_ += '\x86';
   }
   void flush_some() {
-    if (out_.size() < kFlushBytes) return;
+    if (out_.size() < kPickleFlushBytes) return;
     bytes_.write(out_);
     out_.clear();
   }

@@ -9,7 +9,7 @@
 namespace allocmark {
 namespace {
 
-constexpr std::size_t kLineBytesMax = std::size_t{64} << 10;
+constexpr std::size_t kTextLineBytesMax = std::size_t{64} << 10;
 // A log becomes events in memory.
 constexpr std::uint64_t kLineCountMax = std::uint64_t{1} << 24;
 
@@ -35,10 +35,10 @@ std::optional<std::string_view> TextLines::next() {
       return line_;
     }
     line_.push_back(static_cast<char>(byte));
-    if (line_.size() > kLineBytesMax) {
+    if (line_.size() > kTextLineBytesMax) {
       throw UsageError({.what = "line too long",
                         .where = where(),
-                        .wanted = fmt::format("at most {} bytes", kLineBytesMax),
+                        .wanted = fmt::format("at most {} bytes", kTextLineBytesMax),
                         .got = "a longer one",
                         .next = ""});
     }

@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+"""scripts/clashes.py finds each planted pair of names, and passes names that do not meet. Method: a small checkout of its own."""
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
+import clashes  # noqa: E402
+
+OWN = "namespace allocmark {{\nnamespace {{\n{}\n}}  // namespace\n}}  // namespace allocmark\n"
+SHARED = "namespace allocmark {{\n{}\n}}  // namespace allocmark\n"
+
+
+class Clashes(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = Path(folder.name)
+        subprocess.run(["git", "init", "-q", folder.name], check=True)
+        for room, kind in (("first", "COLD"), ("second", "COLD"), ("timed", "")):
+            self.write(f"{room}/CMakeLists.txt", f"# A room.\nallocmark_room(\n  SOURCES\n  a.cc\n  USES\n  base\n  {kind})\n")
+
+    def write(self, name, text):
+        (self.root / name).parent.mkdir(exist_ok=True)
+        (self.root / name).write_text(text)
+
+    def found(self, one, other, frame=OWN, place="second/b.cc"):
+        self.write("first/a.cc", OWN.format(one))
+        self.write(place, frame.format(other))
+        broken = list(clashes.check(self.root))
+        (self.root / place).unlink()
+        return broken
+
+    def test_two_of_a_name(self):
+        for one, other in (
+            ("struct Row {\n  int a;\n};", "class Row final : public Base {\n};"),
+            ("constexpr std::size_t kMax = 3;", "constexpr double kMax{2};"),
+            ("using Json = nlohmann::json;", "using Json = nlohmann::ordered_json;"),
+            ("using caching::Event;", "struct Event {};"),
+            ("enum Place { kRequest, kStep };", "constexpr int kStep = 1;"),
+            ("int mean(const std::vector<double>& values) { return 1; }", "int mean(std::vector<double> v) { return 2; }"),
+            ("std::string text(const Unit& unit) { return {}; }", "constexpr int text = 3;"),
+        ):
+            self.assertRegex("".join(self.found(one, other)), r"^second/b.cc:3: allocmark::\w+ is in first/a.cc:3 too", (one, other))
+
+    def test_static_and_constexpr_are_a_files_own(self):
+        self.assertEqual(len(self.found("int kMax = 1;", "constexpr int kMax = 2;", SHARED)), 1)
+        self.assertEqual(len(self.found("int count() { return 1; }", "static int count() { return 2; }", SHARED)), 1)
+
+    def test_a_call_could_go_to_the_other_function(self):
+        for one, other in (("std::string_view text", "const std::string& name"), ("std::uint64_t n", "double share"), ("bool a = true", "int a")):
+            self.assertEqual(len(self.found(f"int count({one}) {{ return 1; }}", f"int count({other}) {{ return 2; }}")), 1, (one, other))
+
+    def test_names_that_do_not_meet(self):
+        for one, other in (
+            ("using Json = nlohmann::json;\nnamespace fs = std::filesystem;", "using Json = nlohmann::json;\nnamespace fs = std::filesystem;"),
+            ("void print(const Row& row) {}", "void print(const Table& table, int width) {}"),
+            ("int count();\nint first() { return count(); }", "int second() { int first = 3; return first; }"),
+            ("// struct Row {\nstruct Line {};", 'const char* const kText = "struct Line {}; {";'),
+            ("enum class Place { Step };", "struct Step {};"),
+        ):
+            self.assertEqual(self.found(one, other), [], (one, other))
+
+    def test_namespaces_and_files_that_stay_apart(self):
+        row = "struct Row {};"
+        self.assertEqual(self.found(row, row, OWN.replace("allocmark", "allocmark::qualify")), [])
+        self.assertEqual(self.found(row, row, place="timed/b.cc"), [])
+        self.assertEqual(self.found(row, "void f() {\n  struct Row {};\n}"), [])
+
+    def test_a_header_of_any_room_may_be_in_the_unit(self):
+        self.assertEqual(len(self.found("struct Row {};", "struct Row {};", SHARED, "timed/b.h")), 1)
+        self.assertEqual(self.found("void print(const Row& row) {}", "void print(const Table& table);", SHARED, "timed/b.h"), [])
+        self.assertEqual(len(self.found("void print(const Row& row) {}", "void print(const Row& row);", SHARED, "timed/b.h")), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
