@@ -18,7 +18,6 @@ INCLUDE = re.compile(r'\s*#\s*include "([^"]+)"')
 # Programs and plugins: they use rooms, and no room uses them.
 PROGRAMS = (
     "harness/capture/preload",
-    "harness/cli",
     "harness/simcuda/shim",
     "harness/simcuda/launcher",
     "harness/simcuda/example",

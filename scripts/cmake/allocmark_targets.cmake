@@ -28,47 +28,39 @@ function(allocmark_together)
   endif()
 endfunction()
 
-# allocmark_cold(TARGET...): what is never timed is also optimised less in a Release: -Og takes a sixth less time to compile
-# than -O1. Twice as many of its files are compiled as one.
-function(allocmark_cold)
-  allocmark_together(${ARGN})
-  if(ALLOCMARK_UNITY GREATER 1 AND NOT ALLOCMARK_SANITIZE)
-    math(EXPR batch_size "2 * ${ALLOCMARK_UNITY}")
-    set_target_properties(${ARGN} PROPERTIES UNITY_BUILD_BATCH_SIZE ${batch_size})
-  endif()
-  foreach(name ${ARGN})
-    # It reads what comes from strangers, so overruns end the process instead of going on; timed code has no such checks.
-    target_compile_options(
-      ${name} PRIVATE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-Og;-fstack-protector-strong;-U_FORTIFY_SOURCE;-D_FORTIFY_SOURCE=2>)
-  endforeach()
-endfunction()
-
 # allocmark_room(SOURCES file... USES room... LIBS target... [TOGETHER | COLD]): the room of this folder as a library. Its target
 # is named after its path, allocmark_harness_replay. USES are the rooms it may include: scripts/rooms.py holds the code to
 # them. The files of a TOGETHER room are compiled as one; rooms whose calls are timed are not, so that they stay as the
-# preset dev tests them. A COLD room is never timed: it is optimised less besides.
+# preset dev tests them. A COLD room is never timed (allocmark_cold.cmake).
 function(allocmark_room)
   cmake_parse_arguments(arg "COLD;TOGETHER" "" "SOURCES;USES;LIBS" ${ARGN})
   file(RELATIVE_PATH room ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
   string(REPLACE "/" "_" target allocmark_${room})
   list(TRANSFORM arg_USES REPLACE "/" "_")
   list(TRANSFORM arg_USES PREPEND allocmark_)
+  if(arg_COLD)
+    allocmark_cold_sources(arg_SOURCES ${arg_SOURCES})
+  endif()
   if(arg_SOURCES)
     add_library(${target} STATIC ${arg_SOURCES})
     target_link_libraries(${target} PUBLIC allocmark_options ${arg_USES} ${arg_LIBS})
     if(arg_COLD)
-      allocmark_cold(${target})
+      allocmark_cold_options(${target})
+      allocmark_together(${target})
     elseif(arg_TOGETHER)
       allocmark_together(${target})
     endif()
   else()
     add_library(${target} INTERFACE)
     target_link_libraries(${target} INTERFACE allocmark_options ${arg_USES} ${arg_LIBS})
+    if(arg_COLD)
+      allocmark_cold_room(${target})
+    endif()
   endif()
 endfunction()
 
 # allocmark_text_header(FILE CONSTANT HEADER OUT): makes generated/harness/HEADER, which holds the text of FILE as CONSTANT.
-# Its path goes to OUT, to be named among a target's sources.
+# Its path goes to OUT, for a target that makes it.
 function(allocmark_text_header file constant header out)
   set(path ${PROJECT_BINARY_DIR}/generated/harness/${header})
   add_custom_command(
