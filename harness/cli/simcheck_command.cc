@@ -181,9 +181,10 @@ ExitCode simcheck_command(const SimcheckCommand& command) {
   if (differing > 0) return ExitCode::Regression;
   if (unanswered == 0) return ExitCode::Pass;
   fmt::print(
-      "{} runs of a program broke on both devices, or an earlier one ended their process: "
-      "nothing is known of them\n",
-      unanswered);
+      "{} runs of a program broke on both devices, were not done within {:.0f} s, or an earlier "
+      "one "
+      "ended their process: nothing is known of them\n",
+      unanswered, kTimeoutS);
   return ExitCode::CellsIncomplete;
 }
 
