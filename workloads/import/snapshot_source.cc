@@ -21,7 +21,6 @@
 namespace allocmark {
 namespace {
 
-constexpr std::size_t kBatchEventCount = 4096;
 constexpr std::uint32_t kStreamUnknown = ~std::uint32_t{0};
 
 class SnapshotSource final : public EventSource {
