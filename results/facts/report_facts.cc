@@ -1,5 +1,5 @@
 // The facts as JSON, and the tail curves among them.
-#include "results/report/report_facts.h"
+#include "results/facts/report_facts.h"
 
 #include <cmath>
 #include <cstddef>

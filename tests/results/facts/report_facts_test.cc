@@ -1,6 +1,6 @@
 // Goal: what the page shows is what the other formats say. Method: derived numbers against the CSV
 // writer's columns, and tail curves of histograms with a known answer.
-#include "results/report/report_facts.h"
+#include "results/facts/report_facts.h"
 
 #include <sstream>
 #include <string>
