@@ -79,10 +79,10 @@ const BackendEntry& find_backend(std::string_view name) {
                     .next = suggest_backend(name)});
 }
 
-std::string read_conf(const BackendEntry& entry, std::string_view text, std::string_view option) {
+std::string read_conf(const BackendEntry& entry, std::string_view text) {
   std::string conf = conf_of_user(text);
   if (auto error = entry.check_conf(conf))
-    throw UsageError(told_conf_error(std::move(*error), option, text, entry.name));
+    throw UsageError(told_conf_error(std::move(*error), "--conf", text, entry.name));
   return conf;
 }
 

@@ -21,10 +21,9 @@ namespace allocmark {
 // By name; throws UsageError with the nearest names.
 [[nodiscard]] const BackendEntry& find_backend(std::string_view name);
 
-// The config string that a user gave with an option: "unset" is none. UsageError where the
+// The config string that a user gave with --conf: "unset" is none. UsageError where the
 // allocator refuses it.
-[[nodiscard]] std::string read_conf(const BackendEntry& entry, std::string_view text,
-                                    std::string_view option = "--conf");
+[[nodiscard]] std::string read_conf(const BackendEntry& entry, std::string_view text);
 
 // Throws UsageError where the config string is bad, EnvironmentError where the allocator cannot run
 // on this machine.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <exception>
 #include <memory>
 #include <new>
@@ -12,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
 #include "allocators/cuda/cuda_check.h"
 #include "allocators/registry.h"
 #include "base/error.h"
@@ -89,6 +91,9 @@ void CellRun::prepare_device() {
   if (has_device_) ALLOCMARK_CUDA_CHECK(cudaFree(nullptr));
   streams_.emplace(trace_->facts().stream_count, has_device_);
   work_ = has_device_ ? make_device_work(simcu_) : make_no_device_work();
+  // Told only with a cell that does not end in time, as its last words.
+  const std::string note = gate_stall_note(has_device_ ? trace_->facts().busy_count : 0, simcu_);
+  if (!note.empty()) fmt::print(stderr, "{}\n", note);
 }
 
 void CellRun::enforce_capacity() {

@@ -11,7 +11,7 @@ namespace allocmark {
 
 struct HtmlReport {
   std::string folder;  // a results folder
-  StoredText facts;    // what results/report/report_facts.h renders of it
+  StoredText facts;    // what results/facts/report_facts.h renders of it
   std::string latex;   // LaTeX tables go there; empty = none
   std::string svg;     // a folder for charts; empty = none
   bool html = true;    // the page

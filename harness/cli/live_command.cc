@@ -33,6 +33,7 @@ constexpr std::uint64_t kProgramShrinkAttemptMax = 400;
 struct LiveTotals {
   std::uint64_t programs = 0, steps = 0, allocations = 0, failures = 0, counters = 0;
   std::uint64_t known_bugs = 0, both_failed = 0, order_dependent = 0, differences = 0;
+  std::uint64_t unanswered = 0;
 
   void add(const LiveResult& result) {
     ++programs;
@@ -44,6 +45,12 @@ struct LiveTotals {
     order_dependent += result.order_dependent_count;
     known_bugs += result.ended_at_known_bug ? 1 : 0;
     differences += result.difference ? 1 : 0;
+    unanswered += result.unanswered ? 1 : 0;
+  }
+
+  [[nodiscard]] ExitCode exit_code() const {
+    if (differences > 0) return ExitCode::Regression;
+    return unanswered > 0 ? ExitCode::CellsIncomplete : ExitCode::Pass;
   }
 };
 
@@ -61,6 +68,10 @@ void print_totals(const LiveTotals& totals) {
         "use\n",
         totals.order_dependent);
   }
+  if (totals.unanswered > 0) {
+    fmt::print("{} programs could not be compared to their end: a side did not answer\n",
+               totals.unanswered);
+  }
   if (totals.both_failed > 0) {
     fmt::print("{} programs ended because both failed with an error of the device\n",
                totals.both_failed);
@@ -76,6 +87,13 @@ void print_totals(const LiveTotals& totals) {
 void print_difference(const LiveDifference& difference) {
   fmt::print("step {} ({}) differs\n  PyTorch: {}\n  ours:    {}\n", difference.step,
              difference.request, difference.torch, difference.caching);
+}
+
+void print_silence(const LiveResult& result) {
+  fmt::print(
+      "could not be compared from step {} on: {}; not a difference: run it again, and see whether "
+      "another program stops or starves it\n",
+      result.step_count, *result.unanswered);
 }
 
 std::uint64_t limit_of(const std::string& text) {
@@ -167,15 +185,19 @@ ExitCode compare_random(const ParityCommand& command, const LiveOptions& options
                                                   *caching::find_rules(rules_of(options)));
     const LiveResult result = compare_live(program, options);
     totals.add(result);
-    if (!result.difference) continue;
+    if (!result.difference && !result.unanswered) continue;
     fmt::print("seed {} (conf '{}'): ", seed, program.conf);
-    print_difference(*result.difference);
-    if (!command.save_folder.empty()) save_shortest(command, program, options, seed);
+    if (result.unanswered) {
+      print_silence(result);
+    } else {
+      print_difference(*result.difference);
+      if (!command.save_folder.empty()) save_shortest(command, program, options, seed);
+    }
     std::fflush(stdout);
     totals.steps += length - result.step_count;
   }
   print_totals(totals);
-  return totals.differences == 0 ? ExitCode::Pass : ExitCode::Regression;
+  return totals.exit_code();
 }
 
 }  // namespace
@@ -196,8 +218,9 @@ ExitCode live_command(const ParityCommand& command) {
   LiveTotals totals;
   totals.add(result);
   if (result.difference) print_difference(*result.difference);
+  if (result.unanswered) print_silence(result);
   print_totals(totals);
-  return result.difference ? ExitCode::Regression : ExitCode::Pass;
+  return totals.exit_code();
 }
 
 }  // namespace allocmark

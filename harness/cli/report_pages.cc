@@ -18,7 +18,7 @@
 #include "harness/run/run_folder.h"
 #include "results/compare/compare.h"
 #include "results/compare/interleaved.h"
-#include "results/report/report_facts.h"
+#include "results/facts/report_facts.h"
 
 namespace allocmark {
 namespace {

@@ -34,7 +34,7 @@ struct PagedRun {
 // What a reader must know about the file itself.
 [[nodiscard]] std::vector<std::string> notes_of(const RunFile& file);
 
-// The facts alone (results/report/report_facts.h), of the same request.
+// The facts alone (results/facts/report_facts.h), of the same request.
 [[nodiscard]] StoredText page_facts(const PagesRequest& request);
 [[nodiscard]] StoredText page_facts(const PagesRequest& request, const PagedRun& run);
 

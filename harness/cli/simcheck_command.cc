@@ -14,12 +14,13 @@
 #include <utility>
 #include <vector>
 
-#include "allocators/registry.h"
 #include "base/bytes.h"
 #include "base/output_file.h"
 #include "harness/cli/commands.h"
+#include "harness/cli/known_allocators.h"
+#include "harness/cli/terminal.h"
 #include "harness/run/child_process.h"
-#include "harness/run/plan_confs.h"
+#include "harness/run/plan.h"
 #include "harness/run/runtime_select.h"
 #include "harness/simcheck/simcheck.h"
 
@@ -39,7 +40,7 @@ struct SimcheckCommand {
   std::vector<std::string> workloads;
   std::string on = "cuda:0", against = "sim:h200";
   std::uint64_t seed_count = 20, seed_first = 1, event_count = 1500;
-  std::vector<std::string> settings;
+  std::vector<std::string> allocators, confs;
   std::string save_folder;
 };
 
@@ -68,18 +69,23 @@ void add_simcheck(CLI::App* app, SimcheckCommand* command) {
       ->capture_default_str()
       ->type_name("N");
   app->add_option(
-         "--setting", command->settings,
-         "ALLOCATOR or ALLOCATOR=CONF instead of native, async (3) and caching (4); may be "
-         "repeated")
+         "-a,--allocator", command->allocators,
+         "An allocator as 'run' takes it; may be repeated; unset: native, async and caching")
       ->allow_extra_args(false)
-      ->type_name("S");
+      ->type_name("A");
+  app->add_option(
+         "-c,--conf", command->confs,
+         "A config string as 'run' takes it, or NAME=STRING for allocator NAME alone; may be "
+         "repeated; with neither option: eight settings of the three")
+      ->allow_extra_args(false)
+      ->type_name("C");
   app->add_option("--save", command->save_folder,
                   "Folder for the shortest programs that still differ, as traces")
       ->type_name("DIR");
 }
 
 std::vector<Setting> settings_of(const SimcheckCommand& command) {
-  if (command.settings.empty()) {
+  if (command.allocators.empty() && command.confs.empty()) {
     return {{"native", ""},
             {"async", ""},
             {"async", "release_threshold_mb:max"},
@@ -89,15 +95,18 @@ std::vector<Setting> settings_of(const SimcheckCommand& command) {
             {"caching", "expandable_segments:True"},
             {"caching", "roundup_power2_divisions:4"}};
   }
+  const std::vector<std::string> all = {"native", "async", "caching"};
+  const Plan plan = make_plan({.workloads = {{.text = "churn", .recorded = true}},
+                               .allocators = command.allocators.empty() ? all : command.allocators,
+                               .confs = command.confs,
+                               .capacities = {"unlimited"},
+                               .seeds = {1},
+                               .device = {}},
+                              known_allocators());
+  for (const std::string& note : plan.notes) print_wrapped(stderr, note);
   std::vector<Setting> settings;
-  for (const std::string& text : command.settings) {
-    const ScopedText scope = split_scope(text);
-    settings.push_back(scope.allocator.empty() ? Setting{.allocator = text, .conf = ""}
-                                               : Setting{.allocator = std::string(scope.allocator),
-                                                         .conf = std::string(scope.conf)});
-    const BackendEntry& entry = find_backend(settings.back().allocator);
-    settings.back().conf = read_conf(entry, settings.back().conf, "--setting");
-  }
+  for (const CellKey& key : plan.cells)
+    settings.push_back({.allocator = key.allocator, .conf = key.conf_text()});
   return settings;
 }
 
@@ -181,9 +190,10 @@ ExitCode simcheck_command(const SimcheckCommand& command) {
   if (differing > 0) return ExitCode::Regression;
   if (unanswered == 0) return ExitCode::Pass;
   fmt::print(
-      "{} runs of a program broke on both devices, or an earlier one ended their process: "
-      "nothing is known of them\n",
-      unanswered);
+      "{} runs of a program broke on both devices, were not done within {:.0f} s, or an earlier "
+      "one "
+      "ended their process: nothing is known of them\n",
+      unanswered, kTimeoutS);
   return ExitCode::CellsIncomplete;
 }
 

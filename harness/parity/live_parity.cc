@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <csignal>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -38,10 +39,21 @@ ChildCommand child_command(const std::string& input, const Program& program,
 
 struct Answers {
   std::string text;
-  std::string end;  // how the process ended; empty where as it should
+  std::string end;      // how the process ended; empty where as it should
+  std::string silence;  // why it went no further, where that is no decision of the allocator's
 };
 
-Answers answers_of(const ChildOutcome& outcome, std::string_view backend) {
+// Ended by the limit on time, or by a signal that no allocator sends itself. Empty otherwise.
+std::string silence_of(const ChildOutcome& outcome, std::string_view backend,
+                       std::uint64_t timeout_s) {
+  if (outcome.timed_out) return fmt::format("{} gave no answer within {} s", backend, timeout_s);
+  const int sent = outcome.signal_number;
+  if (sent != SIGKILL && sent != SIGTERM && sent != SIGINT && sent != SIGHUP) return {};
+  return fmt::format("{} was ended from outside by {}", backend, signal_name(sent));
+}
+
+Answers answers_of(const ChildOutcome& outcome, std::string_view backend,
+                   const LiveOptions& options) {
   if (outcome.exit_code == static_cast<int>(ExitCode::NotReady) ||
       outcome.exit_code == static_cast<int>(ExitCode::Usage)) {
     throw EnvironmentError({.what = fmt::format("the live comparison cannot run '{}'", backend),
@@ -50,7 +62,11 @@ Answers answers_of(const ChildOutcome& outcome, std::string_view backend) {
                             .got = outcome.stderr_tail,
                             .next = ""});
   }
-  Answers answers{.text = outcome.result, .end = {}};
+  Answers answers{.text = outcome.result,
+                  .end = {},
+                  .silence = silence_of(outcome, backend, options.timeout_s)};
+  // A line that was cut says nothing.
+  if (!answers.silence.empty()) answers.text.resize(answers.text.rfind('\n') + 1);
   if (outcome.timed_out) {
     answers.end = "timed out";
   } else if (outcome.signal_number != 0) {
@@ -74,7 +90,8 @@ std::pair<Answers, Answers> run_both(const Program& program, const LiveOptions& 
     if (!caching_outcome) caching_outcome = caching.advance();
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  return {answers_of(*torch_outcome, options.torch), answers_of(*caching_outcome, options.caching)};
+  return {answers_of(*torch_outcome, options.torch, options),
+          answers_of(*caching_outcome, options.caching, options)};
 }
 
 // One line of the answers: "a 17 heap+0x200".
@@ -128,6 +145,7 @@ DifferingWords differing_words(std::string_view a, std::string_view b, bool any_
 }
 
 void count(LiveResult& result, const Line& line) {
+  result.step_count = line.step + 1;
   if (line.letter() == 'a') {
     ++result.allocation_count;
     result.failure_count += line.whole.ends_with("oom") ? 1 : 0;
@@ -169,6 +187,18 @@ bool waits_on_several_streams(const Program& program) {
   return false;
 }
 
+// Whether a side that fell silent has no more lines; says so in `result`.
+bool ends_in_silence(const Answers& torch, std::string_view torch_rest, const Answers& caching,
+                     std::string_view caching_rest, LiveResult& result) {
+  const bool torch_silent = torch_rest.empty() && !torch.silence.empty();
+  const bool caching_silent = caching_rest.empty() && !caching.silence.empty();
+  if (!torch_silent && !caching_silent) return false;
+  result.unanswered = fmt::format("{}{}{}", torch_silent ? torch.silence : "",
+                                  torch_silent && caching_silent ? ", and " : "",
+                                  caching_silent ? caching.silence : "");
+  return true;
+}
+
 }  // namespace
 
 LiveResult compare_live(const Program& program, const LiveOptions& options) {
@@ -178,6 +208,7 @@ LiveResult compare_live(const Program& program, const LiveOptions& options) {
   std::string_view torch_text = torch.text;
   std::string_view caching_text = caching.text;
   while (!caching_text.empty() || !torch_text.empty()) {
+    if (ends_in_silence(torch, torch_text, caching, caching_text, result)) return result;
     const Line ours = next_line(caching_text);
     if (ours.letter() == 'b') {
       result.ended_at_known_bug = true;
@@ -207,6 +238,7 @@ LiveResult compare_live(const Program& program, const LiveOptions& options) {
     }
     count(result, ours);
   }
+  if (ends_in_silence(torch, torch_text, caching, caching_text, result)) return result;
   result.step_count = program.steps.size();
   if (torch.end.empty() && caching.end.empty()) return result;
   result.difference = {.step = program.steps.size(),
@@ -221,7 +253,7 @@ std::string live_answers(const Program& program, const LiveOptions& options,
   ChildProcess child(child_command(to_trace(program), program, allocator, options));
   std::optional<ChildOutcome> outcome;
   while (!(outcome = child.advance())) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  Answers answers = answers_of(*outcome, allocator);
+  Answers answers = answers_of(*outcome, allocator, options);
   if (!answers.end.empty()) answers.text += "end " + answers.end + "\n";
   return answers.text;
 }

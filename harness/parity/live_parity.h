@@ -31,6 +31,9 @@ struct LiveResult {
   // Where PyTorch's allocator was about to give back a piece of a segment (a bug of its own after
   // max_split_size was lowered) the comparison ends.
   bool ended_at_known_bug = false;
+  // Which side was silent from `step_count` on, and why: "torch gave no answer within 600 s".
+  // Beyond, nothing was compared.
+  std::optional<std::string> unanswered;
   std::optional<LiveDifference> difference;
 };
 

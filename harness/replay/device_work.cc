@@ -5,6 +5,7 @@
 #include <new>
 #include <string>
 
+#include <fmt/format.h>
 #include "allocators/cuda/cuda_check.h"
 #include "base/error.h"
 #include "harness/replay/kernels.h"
@@ -113,6 +114,14 @@ class GpuDeviceWork final : public DeviceWork {
 std::unique_ptr<DeviceWork> make_device_work(const SimcuApi& simcu) {
   if (simcu.present) return std::make_unique<SimulatedDeviceWork>(simcu);
   return std::make_unique<GpuDeviceWork>();
+}
+
+std::string gate_stall_note(std::uint64_t busy_count, const SimcuApi& simcu) {
+  if (busy_count == 0 || simcu.present) return {};
+  return fmt::format(
+      "the trace has {} busy kernels, which end at its next sync: a request in which the allocator "
+      "waits for the device before that takes {} ms",
+      busy_count, kGateStallNsMax / 1'000'000);
 }
 
 std::unique_ptr<DeviceWork> make_no_device_work() { return std::make_unique<NoDeviceWork>(); }

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "harness/replay/simcu_api.h"
 
@@ -50,6 +51,10 @@ class DeviceWork {
 // For the current device; `simcu` is SimcuApi::find()'s answer. Loads the kernels, so that their
 // code takes its device memory now and not in the middle of a pass.
 [[nodiscard]] std::unique_ptr<DeviceWork> make_device_work(const SimcuApi& simcu);
+
+// Why a replay with `busy_count` gated kernels may take minutes: in real time each call that waits
+// for the device waits for kGateStallNsMax. Empty where it cannot, as on simcuda.
+[[nodiscard]] std::string gate_stall_note(std::uint64_t busy_count, const SimcuApi& simcu);
 
 // Does nothing: for backends that have no device memory, which then need no device at all.
 [[nodiscard]] std::unique_ptr<DeviceWork> make_no_device_work();

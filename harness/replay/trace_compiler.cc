@@ -99,6 +99,7 @@ void TraceCompiler::compile(std::span<const Event> events, std::vector<ReplaySte
         facts_.kernel_ns_total += event.duration_ns();
         [[fallthrough]];
       case EventKind::Busy:
+        facts_.busy_count += event.kind == EventKind::Busy ? 1 : 0;
         ++facts_.work_count;
         break;
       case EventKind::Mark:

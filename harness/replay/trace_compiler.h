@@ -34,6 +34,7 @@ struct TraceFacts {
   std::uint64_t request_mark_count = 0;    // of requests (request_marks.h)
   std::uint64_t meeting_count = 0;         // of ranks (likewise)
   std::uint64_t work_count = 0;            // Kernel and Busy events
+  std::uint64_t busy_count = 0;            // Busy events
   std::uint64_t kernel_ns_total = 0;       // durations of all Kernel events
   std::uint64_t requested_bytes_peak = 0;  // largest sum of live requests
   std::uint32_t stream_count = 1;          // 1 + the highest stream index used

@@ -17,6 +17,8 @@ namespace {
 
 // How the line begins with which a side says why it goes no further.
 constexpr std::string_view kBroken = "! ";
+// Nothing of the device's: somebody stopped the process, or the machine was too slow.
+constexpr std::string_view kNoAnswer = "! no answer in time";
 
 std::string_view next_line(std::string_view& text) {
   const std::size_t end = std::min(text.find('\n'), text.size());
@@ -26,7 +28,7 @@ std::string_view next_line(std::string_view& text) {
 }
 
 std::string end_of(const ChildOutcome& outcome) {
-  if (outcome.timed_out) return "no answer in time";
+  if (outcome.timed_out) return std::string(kNoAnswer.substr(kBroken.size()));
   if (outcome.signal_number != 0) return "ended by " + signal_name(outcome.signal_number);
   if (outcome.exit_code != 0) return fmt::format("ended: {}", last_output(outcome));
   return {};
@@ -36,6 +38,8 @@ std::string end_of(const ChildOutcome& outcome) {
 std::vector<std::string> texts_of(const ChildOutcome& outcome) {
   std::vector<std::string> texts(1);
   std::string_view rest = outcome.result;
+  // A line that was cut says nothing.
+  if (outcome.timed_out) rest = rest.substr(0, rest.rfind('\n') + 1);
   while (!rest.empty()) {
     const std::string_view line = next_line(rest);
     if (line == ".") {
@@ -60,6 +64,10 @@ std::optional<Difference> first_difference(const Job& job, std::string_view on,
   for (std::size_t event = 0; !on.empty() || !against.empty(); ++event) {
     const std::string_view ours = next_line(on);
     const std::string_view theirs = next_line(against);
+    if (ours == kNoAnswer || theirs == kNoAnswer) {
+      ++report.unanswered_count;
+      return std::nullopt;
+    }
     if (ours != theirs) {
       const bool behind = event >= job.program.events.size();
       return Difference{.event = event,

@@ -32,8 +32,8 @@ struct Difference {
 struct Report {
   std::uint64_t answer_count = 0, failure_count = 0;  // compared, and failed requests among them
   std::vector<Difference> differences;                // at most one per job
-  // Jobs of which nothing can be said: both sides broke at the same place, or an earlier job ended
-  // the process.
+  // Jobs of which nothing can be said: both sides broke at the same place, a side gave no answer in
+  // time, or an earlier job ended the process.
   std::size_t unanswered_count = 0;
 };
 

@@ -2,7 +2,7 @@
 """Measures what a published report is made of, and makes the reports from it.
 
 usage: publish.py measure --out DIR [--device cuda:0] [--steps profile,simulated,...] [--allocmark PATH]
-       publish.py report DIR [--only backends,simulated,folklore,contention,releases] [--allocmark PATH]
+       publish.py report DIR [--only backends,simulated,...] [--allocmark PATH]
 
 `measure` runs the steps of results/published/plan.toml and keeps under DIR: raw/NAME.jsonl.xz (what `allocmark run` wrote), raw/profile.json,
 commands.txt (every command, its exit code and duration). `report` makes environment.md and a page per report from them, with nothing else;
@@ -27,6 +27,7 @@ import contention
 import folklore
 import releases
 import simulated
+import threads
 from raw import PublishError, Raw
 from text import table
 
@@ -35,7 +36,7 @@ PLAN = ROOT / "results" / "published" / "plan.toml"
 CLAIMS = ROOT / "results" / "published" / "claims.toml"
 BINARY = ROOT / "build" / "release" / "bin" / "allocmark"
 # In the order in which they are measured.
-STEPS = ("profile", "simulated", "backends", "folklore", "contention", "gpus", "releases")
+STEPS = ("profile", "simulated", "backends", "folklore", "contention", "threads", "gpus", "releases")
 USAGE, UNFIT = 2, 4
 
 
@@ -52,10 +53,10 @@ class Measurement:
     def fill(self, args):
         return [text.replace("{device}", self.device).replace("{profile}", str(self.profile)) for text in args]
 
-    def start(self, args, environment=None):
+    def start(self, args, environment=None, output=None):
         command = [str(self.binary), *self.fill(args)]
         log = tempfile.TemporaryFile()
-        process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env={**os.environ, **(environment or {})})
+        process = subprocess.Popen(command, stdout=output or log, stderr=log, env={**os.environ, **(environment or {})})
         return {"command": command, "environment": environment or {}, "process": process, "log": log, "begin": time.monotonic()}
 
     def finish(self, run):
@@ -125,6 +126,15 @@ class Measurement:
                 self.finish(self.start(args))
                 self.keep(f"together_{count}", [folder + "/r"])
 
+    def threads(self, entry):
+        answers = {}
+        for allocator in entry["allocators"]:
+            with tempfile.TemporaryFile("w+") as answer:
+                if self.finish(self.start([*entry["args"], "--allocator", allocator], output=answer)) == 0:
+                    answer.seek(0)
+                    answers[allocator] = json.load(answer)
+        (self.raw / "threads.json").write_text(json.dumps(answers, indent=1) + "\n")
+
     def turns(self, entry):
         """Releases of PyTorch in pairs; the rounds are kept, below the environment of the run."""
         for old, new in entry["pairs"]:
@@ -163,8 +173,8 @@ def measure(arguments):
     if unknown:
         raise PublishError(f"--steps: there is no step {unknown[0]!r}; wanted {', '.join(STEPS)}")
     measurement = Measurement(arguments)
-    kinds = {"run": measurement.run, "claims": measurement.claims, "together": measurement.together, "turns": measurement.turns,
-             "gpus": measurement.gpus}
+    kinds = {"run": measurement.run, "claims": measurement.claims, "together": measurement.together, "threads": measurement.threads,
+             "turns": measurement.turns, "gpus": measurement.gpus}
     for step in STEPS:
         for kind, carry_out in kinds.items():
             for entry in plan.get(kind, []):
@@ -179,6 +189,7 @@ REPORTS = {
     "simulated": simulated.report,
     "folklore": lambda raw, binary: folklore.report(raw, binary, CLAIMS),
     "contention": contention.report,
+    "threads": threads.report,
     "releases": releases.report,
 }
 ENVIRONMENT_FIELDS = ("gpu_name", "driver_version", "runtime_version", "gpu_memory_bytes", "cpu_model", "cpu_count", "memory_bytes", "os", "kernel",
@@ -204,7 +215,9 @@ def environment_page(raw):
 def report(arguments):
     raw = Raw(arguments.folder)
     # A folder of releases has no other report, and the others have none of releases.
-    all_there = ["releases"] if raw.has("releases") else [name for name in REPORTS if name != "releases"]
+    all_there = ["releases"] if raw.has("releases") else [name for name in REPORTS if name not in ("releases", "threads")]
+    if (raw.folder / "raw" / "threads.json").is_file():
+        all_there.append("threads")
     wanted = arguments.only.split(",") if arguments.only else all_there
     unknown = [name for name in wanted if name not in REPORTS]
     if unknown:

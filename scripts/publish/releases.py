@@ -1,6 +1,7 @@
 """Report: PyTorch's releases on recorded programs. Raw results flow in, Markdown flows out.
 
-`releases.jsonl.xz` has every release as a cell of the same plan, for what is exact. `turns_OLD_NEW.jsonl.xz` has rounds in which two
+`releases.jsonl.xz` has every release as a cell of the same plan, for what is exact; `releases_simulated.jsonl.xz` has the same cells on the simulated GPU,
+where calls of the runtime are counted, too. `turns_OLD_NEW.jsonl.xz` has rounds in which two
 releases took turns, for what is timed. `perf_VERSION.txt` is perf's report of where a release spends its time, where it was taken.
 """
 
@@ -78,10 +79,27 @@ def groups_section(found, releases):
         worse = sum(1 for one in both if one[new]["reserved_bytes_peak"] > one[old]["reserved_bytes_peak"])
         better = sum(1 for one in both if one[new]["reserved_bytes_peak"] < one[old]["reserved_bytes_peak"])
         fails = [sum(one[side]["oom_count"] for one in both) for side in (old, new)]
-        calls = [sum(sum(one[side]["driver_calls"].values()) for one in both) for side in (old, new)]
-        rows.append([f"{old} to {new}", len(both), same("placement_hash"), f"{worse} / {better}", f"{fails[0]} to {fails[1]}", f"{calls[0]:,} to {calls[1]:,}"])
-    headings = ["releases", "experiments:", "placements alike in:", "reserved more / less:", "failed requests:", "calls of the runtime:"]
+        rows.append([f"{old} to {new}", len(both), same("placement_hash"), f"{worse} / {better}", f"{fails[0]} to {fails[1]}"])
+    headings = ["releases", "experiments:", "placements alike in:", "reserved more / less:", "failed requests:"]
     return "## From release to release\n\n" + table(headings, rows)
+
+
+EXACT = (("failed requests", "oom_count"), ("peak of reserved memory", "reserved_bytes_peak"), ("peak of the device's memory", "device_bytes_peak"),
+         ("place of every block", "placement_hash"))
+
+
+def simulated_section(real, simulated):
+    """The same cells on a GPU and on the simulated one."""
+    both = [(one, simulated[key][release]) for key, by_release in real.items() for release, one in by_release.items()
+            if is_measured(one) and is_measured(simulated.get(key, {}).get(release))]
+    if not both:
+        return ""
+    rows = [[name, f"{sum(one[field] == other[field] for one, other in both)} of {len(both)}"] for name, field in EXACT]
+    out = "## The GPU against its simulation\n\n" + table(["equal in", "cells:"], rows)
+    moved = [[short(one["workload"]), f"`{one['conf']}`" if one["conf"] else "unset", one["capacity"], release_of(one)] for one, other in both
+             if one["placement_hash"] != other["placement_hash"]]
+    out += "\nPlaces are relative to the first block's. A segment that the driver puts elsewhere changes them, too.\n"
+    return out + ("\nThey differ in:\n\n" + table(["program", "setting", "capacity", "release"], moved) if moved else "")
 
 
 def calls_section(found, releases):
@@ -93,7 +111,7 @@ def calls_section(found, releases):
             for name, count in by_release[release]["driver_calls"].items():
                 totals.setdefault(name, dict.fromkeys(releases, 0))[release] += count
     rows = [[f"`{name}`"] + [f"{counts[one]:,}" for one in releases] for name, counts in sorted(totals.items()) if len(set(counts.values())) > 1]
-    return (f"## Calls that differ\n\nSums over the {len(whole)} experiments that all releases run. Calls that are equally many everywhere are left out.\n\n"
+    return (f"## Calls that differ\n\nSums over the {len(whole)} experiments that all releases run, on a simulated GPU. Calls that are equally many everywhere are left out.\n\n"
             + table(["call"] + [one + ":" for one in releases], rows))
 
 
@@ -126,7 +144,7 @@ def turns_section(raw):
             rows.append(row)
     if not rows:
         return ""
-    return ("## Cost of a request in the allocator's own code\n\nHost time without what the device model adds. Both releases take turns pass by pass. Medians of "
+    return ("## Cost of a request\n\nHost time; on a GPU with the driver's calls in it, which a cache hit does not make. Both releases take turns pass by pass. Medians of "
             "the rounds, the mean ratio of a round, and its 95 % interval.\n\n" + table(["releases", "program", "rounds:"] + [name for name, _ in TIMED], rows))
 
 
@@ -148,7 +166,9 @@ def perf_section(folder):
 
 
 def report(raw, _binary):
-    cells = raw.cells("releases")
-    exact, found, releases = exact_section(cells)
-    parts = [groups_section(found, releases), exact, calls_section(found, releases), turns_section(raw), perf_section(raw.folder)]
+    exact, found, releases = exact_section(raw.cells("releases"))
+    # A GPU counts no calls, so those of its simulation are shown.
+    counted = experiments(raw.cells("releases_simulated")) or found
+    parts = [groups_section(found, releases), exact, simulated_section(found, counted) if counted is not found else "",
+             calls_section(counted, releases), turns_section(raw), perf_section(raw.folder)]
     return "# PyTorch's releases on recorded programs\n\n" + "\n".join(part for part in parts if part)

@@ -2,7 +2,6 @@
 
 import statistics
 
-import repeat
 from raw import is_measured, key_of
 from text import conf, number, ratio, share, short, size, table, time
 
@@ -90,17 +89,17 @@ def agreement(found, title):
     return f"### {title}\n\n" + table(headings, rows)
 
 
-def in_interval(pairs_of_cells, clock_step_ns, title):
+def in_interval(pairs_of_cells, title):
     """Per number: cells that state an interval for a repeat, the share of them whose other number lies in it, and its median width."""
     rows = []
     for name, field, _ in TIMES:
         inside, widths = 0, []
         for first, second in pairs_of_cells:
-            stated = repeat.interval(first, field, clock_step_ns)
-            if stated is None or second[field] is None:
+            low, high = first.get(field + "_repeat_low"), first.get(field + "_repeat_high")
+            if low is None or high is None or second[field] is None:
                 continue
-            inside += stated[0] <= second[field] <= stated[1]
-            widths.append((stated[1] - stated[0]) / first[field])
+            inside += low <= second[field] <= high
+            widths.append((high - low) / first[field])
         width = f"{100 * sorted(widths)[len(widths) // 2]:.0f} %" if widths else "not stated"
         rows.append([name, len(widths), share(inside, len(widths)), width])
     return f"### {title}\n\n" + table(["number", "cells:", "within the stated interval:", "its median width:"], rows)
@@ -154,7 +153,8 @@ def report(raw, _binary):
     hosts = {(raw.environment(name) or {}).get("hostname_hash") for name in ("real", "simulated")}
     for cell in simulated:
         cell["on_another_host"] = len(hosts) == 2
-    for cell in real:
+    again = raw.cells("real_again")
+    for cell in [*real, *again]:
         cell["beside_another_host"] = raw.environment("real") if len(hosts) == 2 else None
     out = "# Simulated against real\n\n"
     out += ("The default suite on the GPU and on a simulated device whose profile was measured on the same machine minutes before "
@@ -163,16 +163,13 @@ def report(raw, _binary):
         "Of each cell's passes the one with the lowest value is taken, on both "
         "sides: a neighbour of the virtual machine makes passes slower. The host's own part of a latency is measured on both sides.\n\n")
     out += "## What must be equal\n\n" + table(["number", "equal:"], exact_rows(found)) + "\nDifferent:\n\n" + differing(found) + "\n"
-    clock_step_ns = (raw.environment("real") or {}).get("clock_resolution_ns")
     out += "## Latency\n\n" + agreement(found, "Simulated over measured") + "\n"
-    out += in_interval(found, clock_step_ns, "Simulated cells within the interval that the GPU's cell states for a repeat") + "\n"
-    again = raw.cells("real_again")
+    out += in_interval(found, "Simulated cells within the interval that the GPU's cell states for a repeat") + "\n"
     if again:
         noise = [pair for pair in pairs(real, again) if pair[0]["allocator"] != "null"]
         out += agreement(noise, "The same GPU cells measured again, over the first time")
-        out += "\n" + in_interval(noise, clock_step_ns, "The same GPU cells measured again, within the interval that the first time states")
-        out += ("\nHere numbers of all passes are compared, as they are stored. The interval is defined in `results/DEFINITIONS.md`, \"Measured again\"; raw results "
-                "of schema before 1.3 do not hold it, and it is computed from their passes by the same rule.\n")
+        out += "\n" + in_interval(noise, "The same GPU cells measured again, within the interval that the first time states")
+        out += ("\nHere numbers of all passes are compared, as they are stored. The interval is defined in `results/DEFINITIONS.md`, \"Measured again\".\n")
         out += "\nNo model can agree better with one measurement than a second measurement does.\n\n"
     out += "## Every cell\n\nGPU / simulated = ratio; **bold** beyond 15 % (P50) or 30 % (P99).\n\n"
     headings = ["workload", "capacity", "allocator", "config string", "OOMs:", "reserved peak:"] + [name + ":" for name, _, _ in TIMES]

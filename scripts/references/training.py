@@ -33,6 +33,13 @@ def gpt2_large_amp(recording):
     train(recording, model, torch.optim.AdamW(model.parameters(), fused=True), [tokens(50257, 2, 512)] * 2, torch.bfloat16)
 
 
+def gpt2_single_amp(recording):
+    """GPT-2 124M, batch 1 x 512, bf16 autocast, AdamW (foreach), eager attention, 3 steps."""
+    import torch
+    model = device_model(gpt2("eager"))
+    train(recording, model, torch.optim.AdamW(model.parameters()), [tokens(50257, 1, 512)] * 3, torch.bfloat16)
+
+
 def bert_mlm_fp32(recording):
     """BERT-base masked-LM, batch 16 x 128, fp32, AdamW (foreach), eager attention, attention mask given, 4 steps."""
     import torch
@@ -56,6 +63,14 @@ def llama_bf16_fused(recording):
     model = device_model(llama("sdpa"), torch.bfloat16)
     optimizer = torch.optim.AdamW(model.parameters(), fused=True)
     train(recording, model, optimizer, [tokens(32000, 4, 1024)] * 4)
+
+
+def llama_single_bf16(recording):
+    """Llama-shaped 8 x 2048, batch 1 x 1024, pure bf16, AdamW (fused), sdpa attention, no KV cache, 3 steps."""
+    import torch
+    model = device_model(llama("sdpa", use_cache=False), torch.bfloat16)
+    optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+    train(recording, model, optimizer, [tokens(32000, 1, 1024)] * 3)
 
 
 def llama_eager_amp(recording):
@@ -148,4 +163,4 @@ def mixtral_bf16_eager(recording):
 
 PROGRAMS = (gpt2_medium_amp, gpt2_bf16_sgd, gpt2_accum_fp32, gpt2_large_amp, bert_mlm_fp32, bert_large_bf16, llama_bf16_fused,
             llama_eager_amp, llama_ckpt_amp, vit_amp, vit_large_eager_amp, vit_fp32_momentum, t5_small_amp,
-            t5_base_bf16, t5_small_fp32, mixtral_amp, mixtral_bf16_eager)
+            t5_base_bf16, t5_small_fp32, mixtral_amp, mixtral_bf16_eager, gpt2_single_amp, llama_single_bf16)

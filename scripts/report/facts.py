@@ -1,5 +1,5 @@
 """What allocmark computes of a run and this program only shows: derived numbers, which quantiles have enough samples, tail curves, and the
-verdicts against other runs (results/report/report_facts.h; scripts/report/FACTS.md defines it). Text flows in; cells with these numbers flow out.
+verdicts against other runs (results/facts/report_facts.h; scripts/report/FACTS.md defines it). Text flows in; cells with these numbers flow out.
 Beside that, the few words for a cell's state that every table needs."""
 
 import json

@@ -15,9 +15,9 @@ sys.path.insert(0, str(ROOT / "scripts" / "publish"))
 import contention  # noqa: E402
 import folklore  # noqa: E402
 import releases  # noqa: E402
-import repeat  # noqa: E402
 import simulated  # noqa: E402
 import text  # noqa: E402
+import threads  # noqa: E402
 from raw import PublishError, Raw  # noqa: E402
 
 CLAIMS = ROOT / "results" / "published" / "claims.toml"
@@ -123,6 +123,11 @@ class Comparison(unittest.TestCase):
         page = simulated.report(Folder({"real": {"hostname_hash": "a", "host_reference_ns": 400.0}, "simulated": numbers}, real=[loaded],
                                        simulated=[{**model, "allocate_scaled_latency_ns_p50": 514.0}]).raw, None)
         self.assertIn("514 ns / 514 ns = 1.00 |", page)
+        # The same of a second measurement on the GPU: both are scaled alike, or they would seem to differ.
+        again = cell(passes=[{"allocate_latency_histogram": [957, 5000], "host_reference_ns": 800.0}])
+        page = simulated.report(Folder({"real": {"hostname_hash": "a", "host_reference_ns": 400.0}, "simulated": numbers}, real=[loaded],
+                                       simulated=[model], real_again=[again]).raw, None)
+        self.assertIn("| `caching` | 1 | 1.00 | 100 % |", page.partition("measured again")[2])
 
     def test_exact_numbers_that_differ_are_listed(self):
         page = simulated.report(Folder(real=[cell()], simulated=[cell(oom_count=2)]).raw, None)
@@ -139,19 +144,6 @@ class Comparison(unittest.TestCase):
         self.assertIn("| allocate P50 | 2 | 100 % | 25 % |", page)  # simulated
         self.assertIn("| free P50 | 0 | - | not stated |", page)
 
-    def test_an_interval_of_older_lines_follows_the_rule_of_the_program(self):
-        # What state_repeat() gives for these passes (tests/results/compare/repeat_test.cc, "a cell states intervals").
-        one = {"allocate_latency_histogram": [957, 5000]}
-        other = {"allocate_latency_histogram": [959, 5000]}
-        line = cell(passes=[one, one, other], allocate_latency_count=15000, allocate_latency_ns_p50=1028.0)
-        low, high = repeat.interval(line, "allocate_latency_ns_p50", 0.5)
-        self.assertAlmostEqual(low, 898.8, delta=0.1)
-        self.assertAlmostEqual(high, 1173.3, delta=0.1)
-        self.assertIsNone(repeat.interval({**line, "passes": [one]}, "allocate_latency_ns_p50", 0.5))
-        self.assertIsNone(repeat.interval(line, "allocate_latency_ns_p50", 10))
-        self.assertIsNone(repeat.interval({**line, "allocate_latency_ns_p50_repeat_low": None, "allocate_latency_ns_p50_repeat_high": None},
-                                          "allocate_latency_ns_p50", 0.5))
-
     def test_releases_are_compared_cell_by_cell(self):
         def at(version, **values):
             calls = {"cudaMalloc": 3, "cudaMemGetInfo": 5 if version == "2.13.0" else 1}
@@ -159,10 +151,39 @@ class Comparison(unittest.TestCase):
 
         page = releases.report(Folder(releases=[at("2.9.1"), at("2.12.1"), at("2.13.0", placement_hash="b", oom_count=2)]).raw, None)
         self.assertIn("| unset | unlimited | 100 a | 100 a | 100, 2 failed b |", page)
-        self.assertIn("| 2.9.1 to 2.12.1 | 1 | 1 | 0 / 0 | 0 to 0 | 4 to 4 |", page)
-        self.assertIn("| 2.12.1 to 2.13.0 | 1 | 0 | 0 / 0 | 0 to 2 | 4 to 8 |", page)
+        self.assertIn("| 2.9.1 to 2.12.1 | 1 | 1 | 0 / 0 | 0 to 0 |", page)
+        self.assertIn("| 2.12.1 to 2.13.0 | 1 | 0 | 0 / 0 | 0 to 2 |", page)
         self.assertIn("| `cudaMemGetInfo` | 1 | 1 | 5 |", page)
         self.assertNotIn("cudaMalloc`", page)
+
+    def test_releases_on_a_gpu_are_held_against_the_simulation_which_counts_calls(self):
+        def at(version, **values):
+            return cell(id=version, allocator=f"torch@{version}", **{"driver_calls": {}, **values})
+
+        real = [at("2.12.1"), at("2.13.0", placement_hash="c")]
+        page = releases.report(Folder(releases=real, releases_simulated=[at("2.12.1", driver_calls={"cudaMalloc": 3}),
+                                                                         at("2.13.0", driver_calls={"cudaMalloc": 5})]).raw, None)
+        self.assertIn("| failed requests | 2 of 2 |", page)
+        self.assertIn("| place of every block | 1 of 2 |", page)
+        self.assertIn("| `w` | unset | unlimited | 2.13.0 |", page)
+        self.assertIn("| `cudaMalloc` | 3 | 5 |", page)
+        self.assertNotIn("against its simulation", releases.report(Folder(releases=real).raw, None))
+
+    def test_threads_are_held_against_one_thread(self):
+        def row(count, calls):
+            latency = {"p50_ns": 100.0, "p99_ns": 2000.0, "max_ns": 3e6}
+            return {"thread_count": count, "calls_per_s": calls, "allocate_latency": latency, "deallocate_latency": latency, "off_cpu_share": 0.5,
+                    "slowest_over_fastest": 1.25, "reserved_bytes_end_low": 1 << 20, "reserved_bytes_end_high": count << 20}
+
+        raw = Folder(real=[cell()]).raw
+        (raw.folder / "raw" / "threads.json").write_text(json.dumps({"caching": {"rows": [row(1, 2e6), row(8, 1e6)]}, "rmm": {"rows": [row(8, 3e6)]}}))
+        page = threads.report(raw, None)
+        self.assertIn("| `caching` | 2.00 (1.00) | 1.00 (0.50) |", page)
+        self.assertIn("| `rmm` | - | 3.00 (-) |", page)
+        self.assertIn("| `caching` | 8 | 100 ns | 2 us | 3 ms | 100 ns | 2 us | 50 % | 1.25 | 1.00 MiB to 8.00 MiB |", page)
+        (raw.folder / "raw" / "threads.json").write_text("[]")
+        with self.assertRaisesRegex(PublishError, "threads.json: wanted the answer"):
+            threads.read(raw)
 
     def test_rounds_in_turns_give_a_ratio_with_an_interval(self):
         def line(number, side, value):

@@ -15,8 +15,8 @@ TEST_CASE("the same text and seed give the same bytes") {
       {"train:bert-base,batch=2,seq=64,steps=1,precision=fp32,optimizer=sgd,attention=eager",
        0x12711c94ec1e7fd1u, 2139, 1131808216},
       {"train:llama-2-7b,batch=1,seq=256,steps=1,precision=bf16,attention=fused",
-       0xf28fcf7442e26227u, 9481, 67451267332},
-      {"train:llama-3-8b,batch=1,seq=256,steps=1,attention=eager", 0x1604e4f2b350355fu, 11927,
+       0x33a64dbaa9ff6eb1u, 9479, 67451267332},
+      {"train:llama-3-8b,batch=1,seq=256,steps=1,attention=eager", 0x185bc22927979d68u, 11925,
        160672336388},
       {"infer:gpt2-124m,requests=6,batch=2,generated_max=20,attention=eager", 0x03a186a3bb55dc2bu,
        47435, 369498664},
@@ -38,9 +38,9 @@ TEST_CASE("the same text and seed give the same bytes") {
        0xec4b6db2c1c70385u, 26470, 4525777188},
       {"train:mixtral-8x7b,layers=2,batch=1,seq=300,steps=2,experts=loop,skew_percent=90,attention="
        "eager",
-       0xfeb625970aaeed6fu, 4894, 63360879460},
+       0xb948630fc7d6d78du, 4890, 63360879460},
       {"train:mixtral-8x22b,layers=2,batch=1,seq=128,steps=1,precision=bf16,attention=fused",
-       0x6d2c6c450524be5bu, 1029, 54174921988},
+       0x76dc84aa0a11039fu, 1027, 54174921988},
       {"infer:mixtral-8x7b,layers=3,requests=3,batch=2,context_max=50,generated_max=5,attention="
        "eager",
        0xc95989a0683d7974u, 6140, 10676592084},
@@ -72,7 +72,7 @@ TEST_CASE("the same text and seed give the same bytes") {
        "64,blocks=1,image=8,batch=2,steps=1,precision=fp32,optimizer=sgd,kernels=1",
        0x7eec97b3c9591116u, 2305, 90810684},
       {"train:llama-3-8b,layers=2,batch=1,seq=256,steps=2,precision=bf16,products=fp8",
-       0x795db5517d287faau, 2990, 14938220804},
+       0x07ba849eb539fbecu, 2986, 14938220804},
       {"train:llama-3-8b,layers=2,hidden=1024,heads=16,kv_heads=4,ffn=2816,batch=2,seq=300/"
        "250,steps=2,vision=vit-base,vision_frozen=0",
        0x4f793a80abf204beu, 7456, 7415368644},

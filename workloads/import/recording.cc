@@ -45,7 +45,6 @@ class LogSource final : public EventSource {
   }
 
   std::span<const Event> next() override {
-    constexpr std::size_t kBatchEventCount = 4096;
     const std::vector<Event>& events = log_.batch.events();
     const std::size_t count = std::min(kBatchEventCount, events.size() - at_);
     const std::span<const Event> batch = std::span(events).subspan(at_, count);

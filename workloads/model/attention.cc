@@ -71,7 +71,7 @@ void set_product(Node* node, std::uint64_t m, std::uint64_t n, std::uint64_t k) 
 
 // What a batched product reads: itself, or a copy with the heads first.
 Tensor heads_apart(Tape& tape, const Var& input, std::uint64_t count) {
-  if (input.heads_first) return input.tensor;
+  if (input.heads_first || input.heads_viewable) return input.tensor;
   return tape.make(count, input.width).tensor;
 }
 
@@ -295,7 +295,7 @@ Var split_heads(Tape& tape, Var input, bool viewable, bool copies) {
       {&input});
   if (node != nullptr) node->sizes = {input.size_bytes(), viewable ? 1u : 0u, copies ? 1u : 0u};
   tape.attach(node, &input);
-  input.heads_first = viewable;
+  input.heads_viewable = viewable;
   return input;
 }
 

@@ -17,8 +17,9 @@ Var Transformer::chunked_loss(Var hidden) {
   const std::uint64_t chunk_rows = divided_up(rows, loss_chunks_);
   Tensor labels;
   {
+    // Of one sequence reshape() is a view (causal_loss).
     const Var padded = tape_.make(rows + setup_.batch, 8);
-    labels = tape_.make(rows, 8).tensor;
+    labels = setup_.batch == 1 ? padded.tensor : tape_.make(rows, 8).tensor;
   }
   Var whole = begin_parts(tape_, hidden);
   hidden.drop();

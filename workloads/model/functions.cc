@@ -23,6 +23,7 @@ Var elementwise(Tape& tape, Var input, BackwardFunction function, int saved) {
   if (saved == 1) tape.save(node, 0, input.tensor);
   Var out = tape.make(input.count, input.width);
   out.heads_first = input.heads_first;
+  out.heads_viewable = input.heads_viewable;
   if (saved == 2) tape.save(node, 0, out.tensor);
   tape.attach(node, &out);
   input.drop();
@@ -177,6 +178,7 @@ Var cast(Tape& tape, Var input, std::uint64_t width) {
   if (node != nullptr) node->sizes[0] = input.size_bytes();
   Var out = tape.make(input.count, width);
   out.heads_first = input.heads_first;
+  out.heads_viewable = input.heads_viewable;
   tape.attach(node, &out);
   input.drop();
   return out;
@@ -186,6 +188,7 @@ Var add(Tape& tape, Var left, Var right) {
   Node* node = tape.record(add_backward, {&left, &right});
   Var out = tape.make(std::max(left.count, right.count), std::max(left.width, right.width));
   out.heads_first = left.heads_first;
+  out.heads_viewable = left.heads_viewable;
   if (node != nullptr) node->sizes = {left.size_bytes(), right.size_bytes(), out.size_bytes()};
   tape.attach(node, &out);
   left.drop();
@@ -201,6 +204,7 @@ Var multiply(Tape& tape, Var left, Var right) {
   if (left.edge != kNoEdge) tape.save(node, 0, right.tensor);
   Var out = tape.make(std::max(left.count, right.count), std::max(left.width, right.width));
   out.heads_first = left.heads_first;
+  out.heads_viewable = left.heads_viewable;
   if (node != nullptr) {
     node->sizes = {left.size_bytes(), right.size_bytes(), out.size_bytes()};
     // A weight is broadcast over rows: its gradient is a sum over them.
@@ -243,7 +247,7 @@ Var view(Tape& tape, Var input) {
 
 Var clone(Tape& tape, Var input) {
   Var out = elementwise(tape, std::move(input), pass_on, 0);
-  out.heads_first = false;
+  out.heads_first = out.heads_viewable = false;
   return out;
 }
 
@@ -303,6 +307,7 @@ Var softmax(Tape& tape, Var input) {
   Node* node = tape.record(softmax_backward, {&input});
   Var out = tape.make(input.count, widens ? 4 : input.width);
   out.heads_first = input.heads_first;
+  out.heads_viewable = input.heads_viewable;
   if (node != nullptr) node->sizes = {input.size_bytes(), out.size_bytes()};
   tape.save(node, 0, out.tensor);
   tape.attach(node, &out);

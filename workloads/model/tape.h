@@ -26,6 +26,7 @@ struct Var {
   std::uint64_t width = 0;      // bytes per element
   std::int32_t edge = kNoEdge;  // node that gets its gradient; below kNoEdge a parameter
   bool heads_first = false;     // memory order batch, head, token, else batch, token, head
+  bool heads_viewable = false;  // seen as heads without a copy: of one sequence or token
   [[nodiscard]] std::uint64_t size_bytes() const { return count * width; }
   void drop() { tensor.reset(); }
 };

@@ -225,12 +225,13 @@ void Transformer::drop_locals() {
   }
 }
 
-// The label shift pads, copies, and goes with the logits in four bytes.
+// The label shift pads, copies, and goes with the logits in four bytes. One sequence without its
+// first label is contiguous already, so contiguous() copies nothing.
 Var Transformer::causal_loss(Var logits) {
   const std::uint64_t rows = setup_.token_count();
   Var exact = cast(tape_, logits, 4);
   Var padded = tape_.make(rows + setup_.batch, 8);
-  Var labels = tape_.make(rows, 8);
+  Var labels = setup_.batch == 1 ? padded : tape_.make(rows, 8);
   Var loss = cross_entropy(tape_, exact, labels.tensor);
   labels.drop();
   exact.drop();

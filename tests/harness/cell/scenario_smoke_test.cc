@@ -11,9 +11,11 @@
 #include <vector>
 
 #include "allocators/backend/backend.h"
+#include "allocators/conf/conf.h"
 #include "allocators/registry.h"
 #include "harness/cell/cell.h"
 #include "harness/replay/capacity.h"
+#include "harness/run/plan_confs.h"
 #include "tests/catch.h"
 #include "tests/support/temporary_folder.h"
 #include "workloads/open_workload.h"
@@ -53,17 +55,14 @@ Cut write_cut(const Scenario& scenario, const TemporaryFolder& folder) {
   return {.workload = "file:" + path, .depends_on_time = has_kernels};
 }
 
-struct ScopedConf {
+struct Setting {
   std::string allocator;  // empty: any
   std::string conf;
 };
 
-ScopedConf split_scope(const std::string& text) {
-  const std::size_t equals = text.find('=');
-  if (text == "unset" || equals == std::string::npos) {
-    return {.allocator = "", .conf = text == "unset" ? "" : text};
-  }
-  return {.allocator = text.substr(0, equals), .conf = text.substr(equals + 1)};
+Setting setting_of(const std::string& text) {
+  const ScopedText scope = split_scope(text);
+  return {.allocator = std::string(scope.allocator), .conf = conf_of_user(scope.conf)};
 }
 
 TEST_CASE("every scenario runs in smoke size and serves requests") {
@@ -71,15 +70,15 @@ TEST_CASE("every scenario runs in smoke size and serves requests") {
   for (const NamedFile& file : scenario_files()) {
     const Scenario scenario = read_scenario(file.path);
     const Cut cut = write_cut(scenario, folder);
-    std::vector<ScopedConf> confs = {{.allocator = "null", .conf = ""}};
+    std::vector<Setting> confs = {{.allocator = "null", .conf = ""}};
     if (scenario.confs.empty()) confs.push_back({.allocator = "caching", .conf = ""});
     for (const std::string& text : scenario.confs) {
-      const ScopedConf conf = split_scope(text);
+      const Setting conf = setting_of(text);
       if (conf.allocator.empty() || conf.allocator == "caching") {
         confs.push_back({.allocator = "caching", .conf = conf.conf});
       }
     }
-    for (const ScopedConf& conf : confs) {
+    for (const Setting& conf : confs) {
       CellSpec spec;
       spec.key = {.workload = cut.workload,
                   .allocator = conf.allocator,
@@ -113,7 +112,7 @@ TEST_CASE("capacities and config strings of scenarios are sound") {
     }
     for (const std::string& text : scenario.confs) {
       INFO(text);
-      const ScopedConf conf = split_scope(text);
+      const Setting conf = setting_of(text);
       const std::string allocator = conf.allocator.empty() ? "caching" : conf.allocator;
       const std::optional<ErrorText> error = find_backend(allocator).check_conf(conf.conf);
       CHECK_FALSE(error.has_value());

@@ -32,6 +32,7 @@ COMMANDS = (
     ("threads", "comb", "--device", "sim:h200", "--allocator", "caching"),
     ("ranks", "comb", "comb", "--device", "sim:h200", "--allocator", "caching"),
     ("fidelity",),
+    ("simcheck", "--on", "sim:h200", "--allocator", "caching"),
 )
 
 
@@ -57,9 +58,6 @@ class Words(unittest.TestCase):
             for command in COMMANDS[1:]:
                 with self.subTest(command=command[0], text=text):
                     self.assertEqual(self.told(*command, "--conf", text), wanted)
-            with self.subTest(command="simcheck", text=text):
-                told = self.told("simcheck", "--setting", f"caching={text}")
-                self.assertEqual(told.replace("--setting", "--conf"), wanted)
 
     def test_explain_says_the_same_of_the_only_string_that_it_has(self):
         for text, _ in BAD:

@@ -27,7 +27,7 @@ READERS = {
     "trace.csv": ["trace summary {F}", "trace validate {F}", "parity {F} {W}/churn.txt", "export {F} {D}/out.json", "export {F} {D}/out.pickle",
                   "run -w file:{F} -a null -d sim:h200 --allow-debug --passes 1 --no-html --timeout 15 --out {D}/out", "fit {F} --conf unset",
                   "ranks file:{F} file:{W}/trace.csv -d sim:h200", "threads file:{F} --threads 1,2 --passes 1 -d sim:h200",
-                  "fidelity {F} -w comb:count=8 --conf unset", "simcheck --on sim:h200 --against sim:h200 --seeds 0 --setting native file:{F}"],
+                  "fidelity {F} -w comb:count=8 --conf unset", "simcheck --on sim:h200 --against sim:h200 --seeds 0 --allocator native file:{F}"],
     "trace.csv.gz": ["trace validate {F}"],
     "trace.csv.zst": ["trace validate {F}"],
     "golden.txt": ["parity comb:count=8 {F}"],

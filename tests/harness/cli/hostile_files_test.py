@@ -48,7 +48,7 @@ READERS = [
     ("fit file:{F} --conf unset", "26"),
     ("ranks file:{F} file:{W}/good.csv -d sim:h200", "26"),
     ("threads file:{F} --threads 1 --passes 1 -d sim:h200", "26"),
-    ("simcheck --on sim:h200 --against sim:h200 --seeds 0 --setting native file:{F}", "26"),
+    ("simcheck --on sim:h200 --against sim:h200 --seeds 0 --allocator native file:{F}", "26"),
     ("export {F} {W}/out.json --force", "26"),
     ("capture --finish --out {F}", "026"),
     ("merge {F}", "236"),

@@ -230,5 +230,14 @@ TEST_CASE("the null backend's overhead is measured over enough events, however s
   REQUIRE(null_overhead(TraceBatch{}, NullOverheadSetup{.clock = &clock}).count == 0);
 }
 
+TEST_CASE("busy kernels are named as what makes a replay slow, where they do") {
+  const SimcuApi gpu, simulated{.present = true};
+  CHECK(gate_stall_note(12, gpu) ==
+        "the trace has 12 busy kernels, which end at its next sync: a request in which the "
+        "allocator waits for the device before that takes 700 ms");
+  CHECK(gate_stall_note(0, gpu).empty());
+  CHECK(gate_stall_note(12, simulated).empty());
+}
+
 }  // namespace
 }  // namespace allocmark

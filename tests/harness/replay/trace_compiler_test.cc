@@ -63,14 +63,16 @@ TEST_CASE("facts: counts and the peak of live requests") {
                                   alloc(3, 50),
                                   free_of(2),
                                   alloc(4, 0),
+                                  {.kind = EventKind::Kernel},
                                   {.kind = EventKind::Busy}};
   compiler.compile(events, steps);
   const TraceFacts& facts = compiler.facts();
-  REQUIRE(facts.event_count == 8);
+  REQUIRE(facts.event_count == 9);
   REQUIRE(facts.allocate_count == 4);
   REQUIRE(facts.deallocate_count == 2);
   REQUIRE(facts.mark_count == 1);
-  REQUIRE(facts.work_count == 1);
+  REQUIRE(facts.work_count == 2);
+  REQUIRE(facts.busy_count == 1);
   REQUIRE(facts.requested_bytes_peak == 300);
 }
 

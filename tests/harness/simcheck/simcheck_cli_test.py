@@ -22,15 +22,18 @@ assert "failed requests), 0" in out and "(0 failed" not in out, out
 
 with tempfile.TemporaryDirectory() as folder:
     code, out, err = simcheck("--on", "sim:h200", "--against", "sim:h200,memory=1GiB", "--first-seed", "2", "--seeds", "2",
-                              "--setting", "native", "--setting", "async=release_threshold_mb:max", "--save", folder)
+                              "--allocator", "native", "--allocator", "async", "--conf", "unset",
+                              "--conf", "async=release_threshold_mb:max", "--save", folder)
     assert code == 1, (code, out, err)
     assert "differs, after 0 failed requests" in out and ": oom " in out, out
+    heads = [line.split(": ")[0] for line in out.splitlines() if line.endswith("programs differ")]
+    assert heads == ["native", "async", "async=release_threshold_mb:max"], out
     saved = sorted(Path(folder).glob("simcheck_*.csv"))
     assert saved, out
     rows = saved[0].read_text().splitlines()
     assert rows[0] == "op,id,size,stream" and rows[-1].startswith("alloc,") and len(rows) < 60, rows
 
-code, out, err = simcheck("--on", "sim:h200", "--setting", "native=nonsense:1", "--seeds", "1")
+code, out, err = simcheck("--on", "sim:h200", "--allocator", "native", "--conf", "nonsense:1", "--seeds", "1")
 assert code == 2 and "nonsense" in err, (code, err)
 code, out, err = simcheck("--on", "sim:h2000")
 assert code == 2, (code, err)

@@ -114,6 +114,18 @@ TEST_CASE("programs that break on both devices are not called equal") {
   CHECK(compare(lab_with(Plant::None), jobs).unanswered_count == 0);
 }
 
+TEST_CASE("a side that gave no answer in time does not differ, and is not called equal") {
+  const std::vector<Job> jobs = jobs_of_seeds(2);
+  const Lab lab = [](int side, const std::vector<Job>&) {
+    return side == 0 ? std::vector<std::string>{"- 0\n- 0\n", "- 0\n"}
+                     : std::vector<std::string>{"- 0\n! no answer in time\n"};
+  };
+  const Report report = compare(lab, jobs);
+  CHECK(report.differences.empty());
+  CHECK(report.unanswered_count == 2);
+  CHECK(report.answer_count == 1);
+}
+
 TEST_CASE("what differs only after other programs is not made short") {
   const Lab lab = lab_with(Plant::OnlyAfterOthers);
   const std::vector<Job> jobs = jobs_of_seeds(2);

@@ -49,6 +49,17 @@ class Why(unittest.TestCase):
         self.assertEqual((unset["failed_count"], unset["simulated_failed_count"]), (1, 0))
         self.assertIn("will say that unset serves every request", " ".join(self.text.split()))
 
+    def test_the_trace_for_its_processes_goes_away_and_is_not_needed(self):
+        def answer(temporary):
+            run = subprocess.run([ALLOCMARK, "why", SNAPSHOT, "--format", "json"], capture_output=True, text=True,
+                                 env={**os.environ, "TMPDIR": temporary})
+            return json.loads(run.stdout)
+
+        with tempfile.TemporaryDirectory() as folder:
+            self.assertEqual(answer(folder), self.why)
+            self.assertEqual(os.listdir(folder), [])
+            self.assertEqual(answer(os.path.join(folder, "is_not_there")), self.why)
+
     def test_the_order_is_failures_then_room_then_cost(self):
         limit = 0.95 * self.why["capacity_bytes"]
         keys = [(one["failed_count"], one["reserved_bytes_peak"] > limit) for one in self.why["settings"]]
