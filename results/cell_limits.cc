@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -26,6 +27,16 @@ bool nearly(double a, double b) {
   return std::abs(a - b) <= 1e-6 * std::max(std::abs(a), std::abs(b)) + 1e-3;
 }
 
+// A simulated device is a cell's own, so that what it took and what it left behind are known.
+void check_own_device(const CellResult& cell, Findings& findings) {
+  const bool own = cell.key.device.starts_with("sim:");
+  for (const auto& [name, value] : {std::pair{"device_bytes_peak", cell.device_bytes_peak},
+                                    std::pair{"residue_bytes", cell.residue_bytes}}) {
+    if (value || !own) continue;
+    findings.push_back(fmt::format("{} is null, and no other cell shares a simulated GPU", name));
+  }
+}
+
 void check_room(const CellResult& cell, Findings& findings) {
   if (cell.key.allocator == kNullName) return;
   const bool all_served = cell.status == CellStatus::Ok && cell.oom_count == 0;
@@ -37,9 +48,9 @@ void check_room(const CellResult& cell, Findings& findings) {
     findings.push_back(fmt::format("reserved_bytes_peak is {}, more than the capacity of {}",
                                    *cell.reserved_bytes_peak, cell.capacity_bytes));
   }
-  if (cell.reserved_bytes_peak.value_or(0) > cell.device_bytes_peak) {
+  if (cell.device_bytes_peak && cell.reserved_bytes_peak.value_or(0) > *cell.device_bytes_peak) {
     findings.push_back(fmt::format("device_bytes_peak is {}, less than reserved_bytes_peak of {}",
-                                   cell.device_bytes_peak, *cell.reserved_bytes_peak));
+                                   *cell.device_bytes_peak, *cell.reserved_bytes_peak));
   }
   if (cell.skipped_free_count > cell.oom_count) {
     findings.push_back(fmt::format("{} frees were left out after {} failed requests",
@@ -206,6 +217,7 @@ void check_scaled(const CellResult& cell, Findings& findings) {
 std::vector<std::string> impossibilities(const CellResult& cell) {
   Findings findings;
   if (!is_measured(cell)) return findings;
+  check_own_device(cell, findings);
   check_room(cell, findings);
   check_samples(cell, findings);
   check_parts("allocate", cell.allocate, findings);

@@ -176,10 +176,10 @@ void visit_memory(Fields& fields, Cell& cell) {
       Field{"growth", "reserved less live memory from step to step; null with fewer than 16 steps",
             5},
       cell.growth, [](auto& nested, auto& growth) { visit_growth(nested, growth); });
-  fields.integer(Field{"device_bytes_peak",
-                       "most bytes taken as the device sees it, its own granularity included. On a "
-                       "GPU that others use too, theirs are included"},
-                 cell.device_bytes_peak);
+  fields.optional_integer(Field{"device_bytes_peak",
+                                "most bytes taken as the device sees it, its granularity and other "
+                                "programs' included. Null beside other cells on a GPU (`--jobs`)"},
+                          cell.device_bytes_peak);
   fields.optional_integer(Field{"device_allocate_count",
                                 "calls that took memory from the device, in one pass; null where "
                                 "the allocator cannot tell"},
@@ -290,11 +290,11 @@ void visit_findings(Fields& fields, Cell& cell) {
                           "checked pass makes; null where it was not measured",
                           5},
                     cell.cold_ns);
-  fields.integer(
+  fields.optional_integer(
       Field{"residue_bytes",
             "the most device bytes not returned after an instance was destroyed. Above 0 it is a "
-            "leak where the cell has the device to itself; beside other processes it holds what "
-            "they took meanwhile"},
+            "leak where the cell has the device to itself; beside other programs it holds what "
+            "they took meanwhile. Null where other cells ran on the same GPU (`--jobs`)"},
       cell.residue_bytes);
   fields.optional_integer(
       Field{"unordered_reuse_count",

@@ -46,7 +46,9 @@ void visit_pass(Fields& fields, Pass& pass) {
   fields.histogram(own("deallocate_own_latency_histogram"), pass.deallocate_own_buckets);
   fields.optional_integer(Field{"oom_count", "failed requests of this pass", 5}, pass.oom_count);
   fields.optional_integer(
-      Field{"residue_bytes", "as the cell's, after this pass; above 0 in every pass is a leak", 5},
+      Field{"residue_bytes",
+            "as the cell's, after this pass; above 0 in every pass is a leak. Null as the cell's",
+            5},
       pass.residue_bytes);
   fields.known_real(
       Field{"begin_s", "when this pass began, since the cell's process did, waits included", 7},

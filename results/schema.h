@@ -15,7 +15,7 @@
 namespace allocmark {
 
 // The version of the result format (semver). MAJOR changes when results stop being comparable.
-inline constexpr const char* kSchemaVersion = "1.8.0";
+inline constexpr const char* kSchemaVersion = "1.9.0";
 
 // What names a cell. Two runs' cells with the same key are the same experiment.
 struct CellKey {
@@ -178,8 +178,9 @@ struct CellResult {
   std::optional<std::uint64_t> allocated_bytes_at_reserved_peak, requested_bytes_at_reserved_peak;
   std::optional<std::uint64_t> reserved_bytes_at_requested_peak = std::nullopt;
   std::optional<MemoryGrowth> growth = std::nullopt;  // where the trace marks enough steps
-  std::uint64_t device_bytes_peak =
-      0;  // taken from the device, as the device sees it (cudaMemGetInfo)
+  // Taken from the device, as the device sees it (cudaMemGetInfo). Nothing where other cells share
+  // the GPU, and before schema 1.9 theirs is in it.
+  std::optional<std::uint64_t> device_bytes_peak = 0;
   std::optional<std::uint64_t> device_allocate_count, device_free_count, retry_count,
       synchronize_all_count;
   std::vector<std::pair<std::string, std::int64_t>> counters;  // the backend's own, after the trace
@@ -208,7 +209,8 @@ struct CellResult {
   double harness_overhead_ns_p50 = 0;            // the null backend in the same process
   double wall_s = 0;                             // the whole cell
   double cold_ns = 0;  // host time of the backend's first calls in the process (kColdCallCount)
-  std::uint64_t residue_bytes = 0;  // device bytes not returned after the backend was destroyed
+  // Device bytes not returned after the backend was destroyed. Nothing where others share the GPU.
+  std::optional<std::uint64_t> residue_bytes = 0;
   // Blocks handed memory that a former user may still use; nothing where nobody looked.
   std::optional<std::uint64_t> unordered_reuse_count = std::nullopt;
   // Of the pass that looks into blocks, which is work in the streams: oom_count and placement_hash

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Holds what 'allocmark advise' searches against cells measured on a GPU (scripts/advise_check.sh).
+"""Holds what 'allocmark advise' searches against cells measured on a GPU.
 
-For every run folder: are the failures of each setting those that the search found, does the setting
+FOLDER holds run folders (scripts/advise_check.sh) or is one of results/published. For every program and capacity: are the failures of each setting those that the search found, does the setting
 that the search ranks first serve the job wherever any setting does, and does the order by cost agree
 (Kendall's tau over the pairs of settings that serve and that both sides can tell apart)?
 
@@ -9,6 +9,7 @@ Usage: scripts/advise_order.py PROGRAM FOLDER [--tau-min 0.9]   Exit code 1 wher
 import argparse
 import itertools
 import json
+import lzma
 import pathlib
 import subprocess
 import sys
@@ -16,9 +17,34 @@ import sys
 EQUAL_SHARE, EQUAL_NS = 1.05, 1000  # as in harness/advise/advice.cc
 
 
-def read_cells(path):
-    with open(path, encoding="utf-8") as file:
-        return [cell for cell in map(json.loads, file) if cell["kind"] == "cell"]
+PUBLISHED = ("real", "backends_checkpointing")  # raw files of programs without kernels
+
+
+def lines_of(folder):
+    """(name where it was found, line) of every result below the folder."""
+    for path in sorted(folder.glob("*/results.jsonl")):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            yield path.parent.name, line
+    for name in PUBLISHED:
+        path = folder / "raw" / f"{name}.jsonl.xz"
+        if path.is_file():
+            with lzma.open(path, "rt", encoding="utf-8") as file:
+                for line in file:
+                    yield "", line
+
+
+def experiments(folder):
+    """{name: cells by config string}, one per program and capacity."""
+    found = {}
+    for where, line in lines_of(folder):
+        cell = json.loads(line)
+        if cell["kind"] != "cell" or cell["status"] != "ok":
+            continue
+        if cell["allocator"] == "async" and not cell["conf"]:
+            cell["allocator"], cell["conf"] = "caching", "backend:cudaMallocAsync"
+        if cell["allocator"] == "caching":
+            found.setdefault(where or f"{cell['workload']}@{cell['capacity']}", {})[cell["conf"]] = cell
+    return {name: cells for name, cells in found.items() if len(cells) > 1}
 
 
 def search(program, workload, capacity, confs):
@@ -40,8 +66,7 @@ def order_of(left, right):
     return -1 if left < right else 1
 
 
-def judge(program, folder):
-    cells = {cell["conf"]: cell for cell in read_cells(folder / "results.jsonl")}
+def judge(program, cells):
     first = next(iter(cells.values()))
     found = search(program, first["workload"], first["capacity"], list(cells))
     same = sum(found[conf]["oom_count"] == cell["oom_count"] for conf, cell in cells.items())
@@ -66,12 +91,12 @@ def main():
     options = parser.parse_args()
     same = cells = agree = differ = 0
     good = True
-    for path in sorted(options.folder.glob("*/results.jsonl")):
-        one = judge(options.program, path.parent)
-        print(f"{path.parent.name:34} failures equal {one[0]}/{one[1]}  pairs {one[2]} agree, {one[3]} differ  {'ok' if one[4] else 'NOT SERVED'}: {one[5]}")
+    for name, by_conf in experiments(options.folder).items():
+        one = judge(options.program, by_conf)
+        print(f"{name[:33]:34} failures equal {one[0]}/{one[1]}  pairs {one[2]} agree, {one[3]} differ  {'ok' if one[4] else 'NOT SERVED'}: {one[5]}")
         same, cells, agree, differ, good = same + one[0], cells + one[1], agree + one[2], differ + one[3], good and one[4]
     if agree + differ == 0:
-        sys.exit(f"{options.folder}: no run folder with two settings that serve")
+        sys.exit(f"{options.folder}: no results with two settings that serve")
     tau = (agree - differ) / (agree + differ)
     print(f"failures equal in {same} of {cells} cells; Kendall's tau {tau:.3f} over {agree + differ} pairs")
     return 0 if good and tau >= options.tau_min and same == cells else 1

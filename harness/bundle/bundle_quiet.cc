@@ -64,7 +64,7 @@ void judge_run(const BundleView& view, const std::string& prefix, const RunFile&
     const std::vector<std::string> passes = differing_passes(cell);
     if (!passes.empty()) differing.push_back(name + ": " + passes.front());
     if (!is_deterministic(cell)) changing.push_back(name);
-    if (cell.residue_bytes > 0) leaking.push_back(name);
+    if (cell.residue_bytes.value_or(0) > 0) leaking.push_back(name);
   }
   const std::vector<std::string> disturbed = disturbances_of(view, prefix, run.environment, rule);
   const bool many = static_cast<double>(differing.size()) >

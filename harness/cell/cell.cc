@@ -170,6 +170,7 @@ CellResult run_cell(const CellSpec& spec, PassTurns* turns, const PartSink& on_p
   const auto begin = std::chrono::steady_clock::now();
   CellResult result;
   result.key = spec.key;
+  if (spec.shares_device) result.residue_bytes.reset();
   const std::uint64_t unimplemented_before = unimplemented_calls().count;
   fail_on_error(result, [&] { CellRun(spec, turns, on_part, result).run(); });
   warn_of_unimplemented(result, unimplemented_before);

@@ -27,6 +27,8 @@ struct CellSpec {
   // The timed passes run on the processor that is least disturbed when each begins: for cells that
   // run alone.
   bool quiet_cpu = false;
+  // Other cells run at the same time, on the same GPU: what it has in use is not this cell's alone.
+  bool shares_device = false;
   // The process waits for its turn before the checked pass and before each timed one, and passes go
   // on until it is told that there is no further one; pass_count and width_max are ignored.
   bool takes_turns = false;

@@ -62,6 +62,7 @@ void CellRun::checked_pass() {
   placement_hash_ = report.placement_hash;
   cold_ticks_ = report.cold_ticks;
   fill_from(result_, report);
+  if (spec_.shares_device) result_.device_bytes_peak.reset();
   fill_stats(result_, *backend);
   if (const ProcessBackends* processes = processes_of(backend.get())) {
     const std::string failures = processes->failures();

@@ -86,10 +86,10 @@ class CellRun {
     return simcu_.present ? simcu_.thread_clock() : nullptr;
   }
   // Waits for all work, gives live blocks back, destroys the backend and notes what the device did
-  // not get back, which it returns.
+  // not get back, which it returns; nothing where other cells share the device.
   template <typename Player>
-  std::uint64_t end_pass(Player& player, std::unique_ptr<Backend>& backend,
-                         std::uint64_t bytes_before);
+  std::optional<std::uint64_t> end_pass(Player& player, std::unique_ptr<Backend>& backend,
+                                        std::uint64_t bytes_before);
   [[nodiscard]] std::unique_ptr<Backend> make_backend() const;
   // The same instance, where the trace has several processes; else null.
   [[nodiscard]] static ProcessBackends* processes_of(Backend* backend) {
@@ -127,14 +127,15 @@ class CellRun {
 };
 
 template <typename Player>
-std::uint64_t CellRun::end_pass(Player& player, std::unique_ptr<Backend>& backend,
-                                std::uint64_t bytes_before) {
+std::optional<std::uint64_t> CellRun::end_pass(Player& player, std::unique_ptr<Backend>& backend,
+                                               std::uint64_t bytes_before) {
   work_->synchronize();
   player.release_live();
   backend.reset();
+  if (spec_.shares_device) return std::nullopt;
   const std::uint64_t bytes_after = used_bytes();
   if (bytes_after <= bytes_before) return 0;
-  result_.residue_bytes = std::max(result_.residue_bytes, bytes_after - bytes_before);
+  result_.residue_bytes = std::max(result_.residue_bytes.value_or(0), bytes_after - bytes_before);
   std::string text = "the backend was destroyed and the device did not get all of its memory back";
   if (entry_->residue_hint != nullptr) text += entry_->residue_hint(spec_.key.conf_text());
   warn_once(text);

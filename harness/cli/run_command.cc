@@ -27,6 +27,7 @@
 #include "harness/replay/kernel_source.h"
 #include "harness/run/child_process.h"
 #include "harness/run/conditions.h"
+#include "harness/run/device_sharing.h"
 #include "harness/run/environment.h"
 #include "harness/run/interrupt.h"
 #include "harness/run/plan.h"
@@ -169,6 +170,7 @@ Work plan_work(const RunCommand& command, const std::string& program_path) {
     work.notes.push_back(work.device.note);
   }
   work.cells = take_shard(work.manifest.cells, shard);
+  require_shareable(work.cells, command.job_count.value_or(1));
   return work;
 }
 

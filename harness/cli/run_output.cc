@@ -109,9 +109,9 @@ std::vector<std::string> warning_summary(const Environment& environment,
     for (const std::string& warning : cell.warnings) {
       of_cell.try_emplace(without_numbers(warning), warning);
     }
-    if (is_measured(cell) && cell.residue_bytes > 0) {
+    if (is_measured(cell) && cell.residue_bytes.value_or(0) > 0) {
       of_cell["leak"] = fmt::format("the allocator left {} of device memory behind at its end",
-                                    format_bytes(cell.residue_bytes));
+                                    format_bytes(*cell.residue_bytes));
     }
     for (const auto& [kind, text] : of_cell) {
       Kind& found = kinds.try_emplace(kind, Kind{.example = text}).first->second;

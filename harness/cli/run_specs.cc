@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 #include "base/error.h"
+#include "harness/run/device_sharing.h"
 #include "harness/run/rounds.h"
 
 namespace allocmark {
@@ -48,6 +49,7 @@ std::vector<CellSpec> remaining_specs(const std::vector<CellKey>& cells,
       spec.timeout_s = manifest.timeout_s;
       // Cells that run side by side would all choose the same one.
       spec.quiet_cpu = settings.job_count == 1;
+      spec.shares_device = shares_device(key, settings.job_count);
       spec.in_rounds = manifest.in_rounds;
       spec.host_reference_target_ns = settings.host_reference_target_ns;
       if (!placements_folder.empty())

@@ -10,9 +10,8 @@
 #include <vector>
 
 #include "base/random.h"
-#include "harness/replay/capacity.h"
+#include "harness/run/device_sharing.h"
 #include "harness/run/run_group.h"
-#include "harness/run/runtime_select.h"
 #include "results/derived.h"
 
 namespace allocmark {
@@ -38,15 +37,6 @@ CellSpec spec_of(const InterleavedPlan& plan, const InterleaveOptions& options, 
   return spec;
 }
 
-// Two processes that are there at the same time share a GPU's memory. Where a limit is made by
-// holding memory back, each would take what the other holds for memory in use. Simulated GPUs are
-// not shared.
-bool can_share_device(const CellKey& key) {
-  if (is_simulated(key.device)) return true;
-  const Capacity capacity = parse_capacity(key.capacity);
-  return capacity.unlimited() || capacity.enforcement == CapacityEnforcement::AllocatorLimit;
-}
-
 // The two turns of a cell.
 RunGroupSpec group_of(const InterleavedPlan& plan, const InterleaveOptions& options,
                       const std::array<Turn, kSideCount>& turns, std::uint32_t round) {
@@ -62,6 +52,7 @@ RunGroupSpec group_of(const InterleavedPlan& plan, const InterleaveOptions& opti
   // Else each chooses for itself, and neighbouring passes are on two processors.
   for (CellStep& step : group.steps) {
     step.spec.quiet_cpu = group.quiet_cpu && !group.takes_turns;
+    step.spec.shares_device = shares_device(step.spec.key, options.job_count);
   }
   return group;
 }

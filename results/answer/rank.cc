@@ -70,7 +70,7 @@ CostMetric metric_of(const std::vector<const CellResult*>& cells) {
 }
 
 std::uint64_t reserved_bytes(const RankedCell& ranked) {
-  return ranked.cell->reserved_bytes_peak.value_or(ranked.cell->device_bytes_peak);
+  return ranked.cell->reserved_bytes_peak.value_or(ranked.cell->device_bytes_peak.value_or(0));
 }
 
 bool is_cheaper(const RankedCell& left, const RankedCell& right) {

@@ -111,7 +111,7 @@ void add_counters(OrderedJson& entry, const CellResult& cell, const BenchmarkOpe
   add_number(entry, "allocated_bytes_peak", cell.allocated_bytes_peak);
   add_number(entry, "active_bytes_peak", cell.active_bytes_peak);
   add_number(entry, "reserved_bytes_peak", cell.reserved_bytes_peak);
-  entry["device_bytes_peak"] = cell.device_bytes_peak;
+  add_number(entry, "device_bytes_peak", cell.device_bytes_peak);
   add_number(entry, "device_allocate_count", cell.device_allocate_count);
   add_number(entry, "device_free_count", cell.device_free_count);
   add_number(entry, "waste_share", waste_share(cell));

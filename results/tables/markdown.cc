@@ -232,7 +232,7 @@ void append_warnings(std::string& out, const Environment& environment,
     if (!differing_passes(cell).empty()) {
       different.insert("more than a quarter of the passes lie far from their median");
     }
-    if (is_measured(cell) && cell.residue_bytes > 0) {
+    if (is_measured(cell) && cell.residue_bytes.value_or(0) > 0) {
       different.insert("device memory was left behind at the allocator's end");
     }
     for (const std::string& warning : different) ++cell_counts[warning];

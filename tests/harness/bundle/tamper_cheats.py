@@ -47,6 +47,11 @@ for field in ("unordered_reuse_count", "unimplemented_call_count", "oom_count_pe
     case(RESULTS, f"{field} raised")(raise_it)
 
 
+@case(RESULTS, "residue_bytes taken away")
+def no_residue(lines):
+    of(lines, "caching", "churn")["residue_bytes"] = None
+
+
 @case(RESULTS, "allocator_ns_per_step halved in the cell and in every pass", TIMES)
 def step_and_passes(lines):
     cell = of(lines, "caching", "churn")

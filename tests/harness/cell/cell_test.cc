@@ -301,6 +301,20 @@ TEST_CASE("two runs of a cell agree in placements, failures and modelled time", 
   }
 }
 
+TEST_CASE("beside other cells the device's memory is nobody's alone", "[simcuda]") {
+  if (!SimcuApi::find().present) return;
+  CellSpec spec = spec_of("fuzz_1", "caching", "unlimited");
+  CHECK(run_cell(spec).device_bytes_peak > 0);
+  spec.shares_device = true;
+  const CellResult result = run_cell(spec);
+  REQUIRE(result.status == CellStatus::Ok);
+  CHECK_FALSE(result.device_bytes_peak.has_value());
+  CHECK_FALSE(result.residue_bytes.has_value());
+  REQUIRE_FALSE(result.passes.empty());
+  for (const PassSummary& pass : result.passes) CHECK_FALSE(pass.residue_bytes.has_value());
+  CHECK(result.reserved_bytes_peak.has_value());  // the allocator's own count
+}
+
 TEST_CASE("what is checked changes no figure of a pool with several streams", "[simcuda]") {
   if (!SimcuApi::find().present) return;
   const auto run = [](VerifyLevel level) {

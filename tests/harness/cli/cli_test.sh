@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The program as a user meets it: exit codes and messages for good and bad command lines, and runs that crash, hang, are
 # interrupted, resumed and repeated. Checks only; no assertion is about time. Usage: cli_test.sh PATH_OF_ALLOCMARK
-. "${BASH_SOURCE[0]%/*}/../../support/user_test.sh"
+. "${BASH_SOURCE[0]%/*}/../../support/user_session.sh"
 set -m # Background jobs then get Ctrl-C as in a terminal.
 
 small=(run --workload gpt2_train_amp --allocator null native --device sim:h200 --passes 1 --no-verify)

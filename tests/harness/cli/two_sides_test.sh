@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Two sides in turn, confirmation and passes until an interval is narrow, as a user meets them. Checks only; no assertion is
 # about time: what depends on it is left out by policy. Usage: two_sides_test.sh PATH_OF_ALLOCMARK
-. "${BASH_SOURCE[0]%/*}/../../support/user_test.sh"
+. "${BASH_SOURCE[0]%/*}/../../support/user_session.sh"
 
 two_sides() {
   local run=(run --workload gpt2_train_amp --device sim:h200 --passes 1 --rounds 2 --rounds-max 2 --policy "$work/exact.json")

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # 'allocmark fidelity' and 'allocmark trace generate' as a user meets them. Checks only; no assertion is about time.
 # Usage: fidelity_cli_test.sh PATH_OF_ALLOCMARK
-. "${BASH_SOURCE[0]%/*}/../../support/user_test.sh"
+. "${BASH_SOURCE[0]%/*}/../../support/user_session.sh"
 
 trace() { printf 'op,id,size,stream\nalloc,1,%s,0\nfree,1,0,0\n' "$1" >"$work/$2.csv"; }
 

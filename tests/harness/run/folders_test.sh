@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Goal: two runs never share a folder, and no cell is measured twice. Method: real processes at the same moment, some of
 # which hold a folder open with a cell that hangs. Checks only; no assertion is about time. Usage: folders_test.sh PATH_OF_ALLOCMARK
-. "${BASH_SOURCE[0]%/*}/../../support/user_test.sh"
+. "${BASH_SOURCE[0]%/*}/../../support/user_session.sh"
 
 program=$(realpath "$allocmark")
 small=(run --workload gpt2_train_amp --allocator null native --device sim:h200 --passes 1 --no-verify)

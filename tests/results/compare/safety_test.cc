@@ -47,10 +47,10 @@ TEST_CASE("what others may take from a GPU is not compared exactly, and a leak i
   base.cells[0].residue_bytes = 0;
   const auto left_behind = [&](std::vector<std::uint64_t> by_pass) {
     RunFile now = base;
-    ++now.cells[0].device_bytes_peak;
+    ++*now.cells[0].device_bytes_peak;
     for (std::size_t i = 0; i < by_pass.size(); ++i) {
       now.cells[0].passes[i].residue_bytes = by_pass[i];
-      now.cells[0].residue_bytes = std::max(now.cells[0].residue_bytes, by_pass[i]);
+      now.cells[0].residue_bytes = std::max(now.cells[0].residue_bytes.value_or(0), by_pass[i]);
     }
     return compare_runs(side("BASE", base), side("NEW", now), {.scope = CompareScope::Exact}, {});
   };

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A run on its way to its readers, as a user does it: reports with a comparison, charts and tables, a bundle, its check, and
-# what happens with bad input. Usage: publish_test.sh PATH_OF_ALLOCMARK
-. "${BASH_SOURCE[0]%/*}/../../support/user_test.sh"
+# what happens with bad input. Usage: report_and_bundle_test.sh PATH_OF_ALLOCMARK
+. "${BASH_SOURCE[0]%/*}/../../support/user_session.sh"
 
 run=(run --workload gpt2_train_amp --allocator caching native --capacity 1.05x --device sim:h200)
 expect 0 "2 ok" "${run[@]}" --out "$work/base"
