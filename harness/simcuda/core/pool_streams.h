@@ -1,10 +1,11 @@
-// The streams that pools have met, in the order of their first allocation or free in any pool of
-// the device: the order in which every pool looks through the lists of its streams. In: streams as
-// they are used. Out: places, from 0.
+// The streams that pools have met: every pool of the device looks through the lists of its streams
+// in the order of their places here. A stream gets its place with its first allocation or free in
+// any pool. In: streams as they are used. Out: places, from 0.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
+#include <optional>
 #include <vector>
 
 #include "harness/simcuda/core/stream_order.h"
@@ -13,18 +14,22 @@ namespace simcuda {
 
 class PoolStreams {
  public:
-  // A stream that is new comes last.
+  // A stream that is new gets the lowest place that is free: behind all others, or where a
+  // destroyed one was, then before streams that are older.
   [[nodiscard]] std::size_t place_of(StreamId stream) {
-    const auto found = std::find(streams_.begin(), streams_.end(), stream);
-    if (found != streams_.end()) return static_cast<std::size_t>(found - streams_.begin());
-    streams_.push_back(stream);
-    return streams_.size() - 1;
+    auto found = std::find(places_.begin(), places_.end(), stream);
+    if (found == places_.end()) found = std::find(places_.begin(), places_.end(), std::nullopt);
+    if (found == places_.end()) found = places_.insert(found, stream);
+    *found = stream;
+    return static_cast<std::size_t>(found - places_.begin());
   }
   // Its id will mean another stream.
-  void forget(StreamId stream) { std::erase(streams_, stream); }
+  void forget(StreamId stream) {
+    std::ranges::replace(places_, std::optional(stream), std::optional<StreamId>());
+  }
 
  private:
-  std::vector<StreamId> streams_;
+  std::vector<std::optional<StreamId>> places_;
 };
 
 }  // namespace simcuda
