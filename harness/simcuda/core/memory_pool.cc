@@ -228,8 +228,9 @@ void MemoryPool::settle(bool any_moved, bool whole_device, Work& work) {
 }
 
 void MemoryPool::set_release_threshold(std::uint64_t threshold_bytes) {
-  // Setting it to what it is does nothing.
-  threshold_was_set_ |= threshold_bytes != attributes_.release_threshold_bytes;
+  // Setting it to what it is does nothing, and nothing is to be settled where less is reserved.
+  threshold_was_set_ |=
+      threshold_bytes != attributes_.release_threshold_bytes && reserved_bytes() > threshold_bytes;
   attributes_.release_threshold_bytes = threshold_bytes;
 }
 

@@ -141,6 +141,27 @@ TEST_CASE("a threshold keeps memory, and setting it counts as something to settl
   CHECK(device.trim_pool(kDefaultPool, 0).work.chunks_returned == 1);
 }
 
+// An H200 of 2026-11-24: two random programs on a new pool kept a chunk at their first sync.
+TEST_CASE("a threshold above what is reserved leaves nothing to settle") {
+  Device device(plain());
+  const PoolId own = device.create_pool(0).pool;
+  MemoryPool& pool = *device.pool(own);
+  pool.set_release_threshold(32 * kMiB);
+  const StreamId stream = add_stream(device);
+  const StreamId other = add_stream(device);
+  std::vector<std::uint64_t> blocks;
+  for (const std::uint64_t chunks : {2, 1, 2, 1}) {
+    blocks.push_back(device.allocate_async(chunks * 32 * kMiB, stream, own, 0).address);
+  }
+  REQUIRE(device.deallocate_async(blocks[0], stream, 0).status == Status::Ok);
+  REQUIRE(device.deallocate_async(blocks[2], stream, 0).status == Status::Ok);
+  // Too large for either: both become common, and three of their four chunks go to the new block.
+  REQUIRE(device.allocate_async(96 * kMiB, other, own, 0).work.chunks_taken == 0);
+  CHECK(device.synchronize_device(0).work.chunks_returned == 0);
+  pool.set_release_threshold(64 * kMiB);
+  CHECK(device.synchronize_device(0).work.chunks_returned == 1);
+}
+
 TEST_CASE("without reuse another stream's pending block is not taken while there is memory") {
   Device device(plain());
   MemoryPool& pool = *device.pool(kDefaultPool);
