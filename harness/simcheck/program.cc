@@ -31,30 +31,26 @@ std::uint64_t random_size(Random& random) {
   return static_cast<std::uint64_t>(512 * std::exp2(share * 17.6));
 }
 
-struct LiveBlock {
-  std::uint64_t id = 0;
-  std::uint32_t stream = 0;
-};
-
-Event random_event(Random& random, std::vector<LiveBlock>& live, std::uint64_t id,
+// `live`: ids of the blocks that the program holds.
+Event random_event(Random& random, std::vector<std::uint64_t>& live, std::uint64_t id,
                    std::uint32_t stream_count) {
   const auto stream = static_cast<std::uint32_t>(random.below(stream_count));
   const std::uint64_t kind = random.below(1000);
   if (kind < 4) return {.kind = EventKind::Sync};
   if (kind < 6) return {.kind = EventKind::Trim};
   if (kind < 40 && stream_count > 1 && !live.empty()) {
-    return {.id = live[random.below(live.size())].id, .stream = stream, .kind = EventKind::Record};
+    return {.id = live[random.below(live.size())], .stream = stream, .kind = EventKind::Record};
   }
   if (live.size() < 24 ? random.below(100) < 60 : random.below(100) < 44) {
-    live.push_back({.id = id, .stream = stream});
+    live.push_back(id);
     return {
         .id = id, .size_bytes = random_size(random), .stream = stream, .kind = EventKind::Alloc};
   }
   if (live.empty()) return {.kind = EventKind::Sync};
   std::swap(live[random.below(live.size())], live.back());
-  const LiveBlock block = live.back();
+  const std::uint64_t freed = live.back();
   live.pop_back();
-  return {.id = block.id, .stream = block.stream, .kind = EventKind::Free};
+  return {.id = freed, .kind = EventKind::Free};
 }
 
 void leave_little(Program& program, double factor) {
@@ -71,7 +67,7 @@ Program random_program(std::uint64_t seed, std::uint64_t event_count) {
                   .stream_count = seed % 2 == 0 ? 3U : 1U,
                   .capacity_bytes = 0,
                   .events = {}};
-  std::vector<LiveBlock> live;
+  std::vector<std::uint64_t> live;
   for (std::uint64_t i = 0; i < event_count; ++i) {
     program.events.push_back(random_event(random, live, i + 1, program.stream_count));
   }

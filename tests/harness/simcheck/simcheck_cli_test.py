@@ -32,6 +32,9 @@ with tempfile.TemporaryDirectory() as folder:
     assert saved, out
     rows = saved[0].read_text().splitlines()
     assert rows[0] == "op,id,size,stream" and rows[-1].startswith("alloc,") and len(rows) < 60, rows
+    for trace in saved:
+        code, out, err = simcheck("--on", "sim:h200", "--against", "sim:h200", "--seeds", "0", "-a", "async", f"file:{trace}")
+        assert code == 0 and "0 of 2 programs differ" in out, (trace, code, out, err)
 
 code, out, err = simcheck("--on", "sim:h200", "--allocator", "native", "--conf", "nonsense:1", "--seeds", "1")
 assert code == 2 and "nonsense" in err, (code, err)
