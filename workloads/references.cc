@@ -301,6 +301,12 @@ constexpr auto kReferences = std::to_array<Reference>({
      ",batch=2,seq=400,steps=3,kv_cache=none,vision=vit-base,vision_frozen=0",
      6151, 0, None,
      "LLaVA training, ViT and Llama, batch 2 x 400 with an image, bf16 autocast, 3 steps"},
+    // cuDNN chooses whether convolutions take a workspace, and how large.
+    {"unet_fp32",
+     "unet:channels=128/256/256,attention=0/1/0,image=64,batch=16,steps=3,precision=fp32", 5829,
+     768, NoWorkspaces, "a denoising UNet of 128, 256 and 256 channels, 16 images, fp32, 3 steps"},
+    {"unet_amp", "unet:channels=64/128/256/256,attention=0/0/1/0,image=128,batch=8,steps=3", 9324,
+     876, NoWorkspaces, "a denoising UNet of 64 to 256 channels, 8 images, bf16 autocast, 3 steps"},
     // Tensors of a few bytes differ from the first guess on: held by its distances alone.
     {"llama_assisted",
      "infer:llama-3-8b,layers=8,hidden=2048,heads=16,kv_heads=4,ffn=5632,vocabulary=32000,"
