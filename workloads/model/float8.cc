@@ -8,7 +8,7 @@ namespace allocmark {
 namespace {
 
 struct Narrowed {
-  Tensor values, scale;
+  Tensor scale, values;  // the values go first
 };
 
 // The largest magnitude decides the scale; values are divided by it, cut and cast.
@@ -55,9 +55,10 @@ void float8_backward(Tape& tape, Node& node, Backprop& b) {
     tape.use_cublas(true);
     tape.product(rows, weight, 1);
   }
-  const Tensor first = turned(result);
+  Tensor first = turned(result);
   const Tensor second = turned(input);
   b.out[1].tensor = tape.gradient(weight * width);
+  first.reset();
   tape.product(rows, weight, 1);
 }
 

@@ -85,7 +85,9 @@ void Generation::choose(Var logits, std::uint64_t context) {
   best.reset();
   ids_ = make(batch_ * (context + 1) * 8);
   test_end();
-  logits.drop();
+}
+
+void Generation::make_inputs() {
   Tensor tokens = make(batch_ * 8);
   Tensor token_positions;
   if (!has_encoder_) token_positions = make(batch_ * 8);

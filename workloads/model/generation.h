@@ -24,9 +24,10 @@ class Generation {
   void begin_encoder(std::uint64_t batch, std::uint64_t length);
   // It has; the decoder begins with one token.
   void begin_decoder();
-  // The pass over `context` tokens in all gave logits: takes them, chooses, and makes the next
-  // pass's inputs.
+  // The pass over `context` tokens in all gave logits: takes them and chooses.
   void choose(Var logits, std::uint64_t context);
+  // Those of the next pass, where one follows.
+  void make_inputs();
   // The batch is done: its results go.
   void end();
   [[nodiscard]] const Tensor& tokens() const { return tokens_; }  // this pass's input ids

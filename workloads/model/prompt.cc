@@ -1,6 +1,8 @@
 // See prompt.h.
 #include "workloads/model/prompt.h"
 
+#include "workloads/model/functions.h"
+
 namespace allocmark {
 
 void take_prompt(Tape* tape, const PromptSizes& sizes, bool for_encoder, PromptTensors kept) {
@@ -20,7 +22,8 @@ void take_prompt(Tape* tape, const PromptSizes& sizes, bool for_encoder, PromptT
     known.reset();
   }
   for (const bool is_last_token : {false, true}) {
-    if (for_encoder && is_last_token) break;
+    // Padding is looked for where several texts can differ in length.
+    if (is_last_token && (for_encoder || sizes.batch == 1)) break;
     Tensor compared = make(is_last_token ? sizes.batch : 1);
     Tensor any = make(1);
     compared.reset();
@@ -34,6 +37,7 @@ Tensor make_positions(Tape* tape, const PromptSizes& sizes) {
   };
   const std::uint64_t all = sizes.batch * sizes.length * 8;
   Tensor sums = make(all);
+  if (sizes.batch == 1) take_running_sum_scratch(*tape, sizes.length);
   Tensor lowered = make(all);
   sums.reset();
   Tensor hidden = make(sizes.batch * sizes.length);

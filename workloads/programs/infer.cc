@@ -275,10 +275,12 @@ void Inference::set_lengths() {
 
 void Inference::next_token() {
   if (has_encoder() && context_ <= context_end_) {
+    generation_.make_inputs();
     phase_ = Phase::Decode;
     return;
   }
   if (!has_encoder() && context_ < context_end_) {
+    if (config_.beams == 1) generation_.make_inputs();
     ++context_;
     length_ = 1;
     set_lengths();
