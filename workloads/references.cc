@@ -307,6 +307,11 @@ constexpr auto kReferences = std::to_array<Reference>({
      768, NoWorkspaces, "a denoising UNet of 128, 256 and 256 channels, 16 images, fp32, 3 steps"},
     {"unet_amp", "unet:channels=64/128/256/256,attention=0/0/1/0,image=128,batch=8,steps=3", 9324,
      876, NoWorkspaces, "a denoising UNet of 64 to 256 channels, 8 images, bf16 autocast, 3 steps"},
+    // How often kernels are timed in the first step depends on time: compiled_test holds the
+    // others.
+    {"gpt2_compiled",
+     "train:gpt2-124m,layers=4,batch=4,seq=512,steps=4,kv_cache=none,compile=inductor", 53, 0, None,
+     "GPT-2 of 4 blocks under torch.compile, batch 4 x 512, bf16 autocast, 4 steps"},
     // Tensors of a few bytes differ from the first guess on: held by its distances alone.
     {"llama_assisted",
      "infer:llama-3-8b,layers=8,hidden=2048,heads=16,kv_heads=4,ffn=5632,vocabulary=32000,"

@@ -36,7 +36,6 @@ constexpr RecordedNote kRecordedNotes[] = {
     {"fuzz_1", "random sizes on one stream with empty_cache"},
     {"fuzz_s1", "random sizes on three streams"},
     {"fuzz_r1", "random sizes on three streams with record_stream, unfinished kernels and syncs"},
-    {"gpt2_compiled", "GPT-2 of 4 blocks under torch.compile, batch 4 x 512, bf16 autocast"},
 };
 
 }  // namespace

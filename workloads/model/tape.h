@@ -183,8 +183,13 @@ class Tape {
   void forget_nodes(std::size_t first, std::size_t end);
   // Lets go of the graph without a backward, the last node first.
   void drop_graph();
+  // A backward without nodes: it runs on the same thread as others.
+  void enter_backward() { in_backward_ = true; }
   // After the last node: the loss's own gradient goes.
-  void end_backward() { root_gradient_.reset(); }
+  void end_backward() {
+    root_gradient_.reset();
+    in_backward_ = false;
+  }
   // Called when a parameter has the last of its gradients of this backward, in .gradient.
   void set_on_parameter(std::function<void(std::size_t)> function) {
     on_parameter_ = std::move(function);
