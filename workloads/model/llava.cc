@@ -111,9 +111,9 @@ Var Transformer::image_states() {
   tape_.attach(cut, &chosen);
   chosen.count = setup_.batch * setup_.vision.patch_count() * setup_.vision.hidden;
   Var projected = project(std::move(chosen));
-  kept.clear();
-  last.drop();
   pooled.drop();
+  last.drop();
+  while (!kept.empty()) kept.pop_back();
   tape_.forget_nodes(first_unused, end_unused);
   return projected;
 }
@@ -145,9 +145,10 @@ Var Transformer::with_images(Var words) {
   {
     const Var sum = tape_.make(1, kIndexBytes);
     { const Var numbers = tape_.make(tokens, kIndexBytes); }
-    const Var elements = tape_.make(1, kIndexBytes);
+    Var elements = tape_.make(1, kIndexBytes);
     const Var equal = tape_.make(1, 1);
     { const Var all = tape_.make(1, 1); }
+    elements.drop();
   }
   Node* node = tape_.record(scatter_backward, {&words, &image_rows_});
   if (node != nullptr) {

@@ -10,6 +10,7 @@ void take_prompt(Tape* tape, const PromptSizes& sizes, bool for_encoder, PromptT
     return tape->allocate(size_bytes, TensorKind::Activation);
   };
   *kept.ids = make(sizes.batch * sizes.length * 8);
+  if (sizes.image_bytes > 0) *kept.images = make(sizes.image_bytes);
   *kept.mask = make(sizes.batch * sizes.length * 8);
   for (Tensor& token : kept.special) token = make(8);
   {
