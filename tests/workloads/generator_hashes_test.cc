@@ -76,6 +76,10 @@ TEST_CASE("the same text and seed give the same bytes") {
       {"train:llama-3-8b,layers=2,hidden=1024,heads=16,kv_heads=4,ffn=2816,batch=2,seq=300/"
        "250,steps=2,vision=vit-base,vision_frozen=0",
        0x7b3d71899c6381a4u, 7456, 7415368644},
+      {"train:gpt2-124m,layers=2,batch=2,seq=100,steps=2,kv_cache=none,compile=inductor",
+       0x1a066ccb3817456du, 3664, 1177448664},
+      {"infer:llama-3-8b,layers=2,requests=2,batch=2,seq=200,answers=3,vision=vit-base",
+       0x5a6308a04ba271ddu, 1815, 3275868344},
       {"infer:llama-3-8b,layers=2,requests=3,batch=2,seq=20/9,answers=4,quantize=int4",
        0xebe06fee2cfa3e3du, 3658, 2597549608},
       {"pause:leftovers=50", 0x3dce783aac1cbe7bu, 53, 417583608},
