@@ -1,6 +1,7 @@
 #include "allocators/caching/sorted_blocks.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 
 #include "base/assert.h"
