@@ -6,6 +6,7 @@
 
 #include "tests/catch.h"
 #include "tests/support/trace_files.h"
+#include "tests/workloads/kind_peak.h"
 #include "workloads/open_workload.h"
 #include "workloads/trace/summary.h"
 #include "workloads/trace_tools.h"
@@ -18,10 +19,6 @@ const std::string kText =
     "train:llama-3-8b,layers=2,hidden=1024,heads=16,kv_heads=4,ffn=2816,vocabulary=32000,batch=2,"
     "seq=300,steps=2,precision=fp32,kv_cache=none";
 constexpr std::uint64_t kProjector = 768ull * 1024 + 1024 + 1024 * 1024 + 1024;
-
-std::uint64_t kind_peak(const std::string& workload, TensorKind kind) {
-  return summarize(*open_workload(workload, 1)).tensor_bytes_peak[static_cast<std::size_t>(kind)];
-}
 
 }  // namespace
 
