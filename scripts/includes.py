@@ -20,7 +20,7 @@ from include_names import headers_of, LIBRARIES
 
 ROOMS = ("base", "workloads", "allocators", "results", "harness")
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.M)
-WORD = re.compile(r"\b([A-Za-z_]\w*)\b(?=\s*([(]?))")
+WORD = re.compile(r"\b([A-Za-z_]\w*)\b(?=\s*([(]|<(?! |=)|))")
 BEFORE = re.compile(r"(->|[.]|\w*::)\s*$")
 LIBRARY_WORD = re.compile(r"\b(" + "|".join(sorted(LIBRARIES, key=len, reverse=True)) + r")::(?:ranges::)?(\w+)|(?<![\w.>:])()(cuda[A-Z]\w+|cu[A-Z]\w+|CU\w+)\b")
 # A word that a type stands before: a member, a parameter, a variable or a function of the file itself.

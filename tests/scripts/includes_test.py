@@ -50,6 +50,7 @@ class Includes(unittest.TestCase):
             ("int area() { return text_of(3); }", "text_of"),
             ("int area() { return allocmark::text_of(3); }", "text_of"),
             ("auto* one = made(3);", "made"),
+            ("auto* one = made<int>(3);", "made"),
             ("int three = kShapes;", "kShapes"),
             ("int area() { return ALLOCMARK_TRY(3); }", "ALLOCMARK_TRY"),
             ("auto kind = Kind::Round;", "Kind"),
