@@ -80,8 +80,10 @@ def convolution(images, weight, padding, stride, *_):
 def convolution_backward(gradient, images, weight, *rest):
     import torch
     wanted = rest[-1]
-    contiguous = gradient.contiguous()
     of_images = torch.empty_like(images) if wanted[0] else None
+    contiguous = gradient.contiguous() if wanted[0] else None
+    del contiguous
+    contiguous = gradient.contiguous()
     of_weight = torch.empty_like(weight) if wanted[1] else None
     del contiguous
     return of_images, of_weight, gradient.sum((0, 2, 3)) if wanted[2] else None

@@ -157,15 +157,15 @@ hide_test_packages() {
   HIDDEN_OPTIONS="${hidden[*]}" CPATH="$folder/include" PKG_CONFIG_PATH="$folder/pkgconfig" PATH="$folder/bin:$PATH" "$@"
 }
 
-# build PRESET [TARGET...]: configures once, then builds with every core.
+# build PRESET [TARGET...]: configures once, and again for CONFIGURE_OPTIONS, then builds with every core.
 build() {
   local preset=$1 log
   shift
   mkdir -p build
   log=build/$preset.log
-  if [ ! -e "build/$preset/build.ninja" ]; then
+  if [ ! -e "build/$preset/build.ninja" ] || [ -n "${CONFIGURE_OPTIONS:-}" ]; then
     # shellcheck disable=SC2086
-    cmake --preset "$preset" ${HIDDEN_OPTIONS:-} ${CUDA_ROOT:+-DCUDAToolkit_ROOT="$CUDA_ROOT"} >"$log" 2>&1 ||
+    cmake --preset "$preset" ${HIDDEN_OPTIONS:-} ${CONFIGURE_OPTIONS:-} ${CUDA_ROOT:+-DCUDAToolkit_ROOT="$CUDA_ROOT"} >"$log" 2>&1 ||
       { cat "$log" >&2; fail "configuring failed (preset $preset); the output is above and in $log"; }
   fi
   say "building ($preset); the log is $log"

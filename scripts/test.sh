@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds, and runs every test, on the simulated GPU: the release, built without what only tests
-# need, as its users use it, install it and package it (packaged); the unit tests under AddressSanitizer and
-# UndefinedBehaviorSanitizer (asan); each file of the product compiled by itself, with the tests of its objects and those
-# that take too long under a sanitizer (dev). The last line counts every test.
-# ALLOCMARK_TEST_PRESETS="dev" runs less while developing, "tsan" runs the unit tests under ThreadSanitizer.
+# need, as its users use it, install it and package it (packaged); and the unit tests under AddressSanitizer and
+# UndefinedBehaviorSanitizer (asan). The last line counts every test.
+# ALLOCMARK_TEST_PRESETS="dev" runs all of them in one build without sanitizers, where each file is compiled by itself;
+# "tsan" runs the unit tests under ThreadSanitizer.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 
@@ -13,19 +13,15 @@ ensure_all "${BUILD_NEEDS[@]}" "${TEST_NEEDS[@]}"
 tests/scripts/report/install.sh &
 page_packages=$!
 
-presets=${ALLOCMARK_TEST_PRESETS:-packaged asan dev}
-passed=0 failed=0 skipped=0 causes=
-# Each test runs once: where the other two presets run, dev has only what they leave. Assertions are in every build.
-rest_in_dev=no
-if [[ $presets == *packaged* && $presets == *asan* ]]; then rest_in_dev=yes; fi
+presets=${ALLOCMARK_TEST_PRESETS:-packaged asan}
+passed=0 failed=0 skipped=0 causes= packaged=
 
 # run_ctest PRESET: adds its counts to the totals; a run without a result file counts as one failure.
 run_ctest() {
-  local preset=$1 xml=$ROOT/build/$1/ctest.xml summary total fails skips only=()
+  local preset=$1 xml=$ROOT/build/$1/ctest.xml summary total fails skips
   rm -f "$xml"
-  if [ "$preset" = dev ] && [ "$rest_in_dev" = yes ]; then only=(-L 'objects|unsanitized'); fi
   say "testing ($preset)"
-  ctest --preset "$preset" -j "$(nproc)" "${only[@]}" --output-junit "$xml" || true
+  ctest --preset "$preset" -j "$(nproc)" --output-junit "$xml" || true
   if [ ! -s "$xml" ] || ! summary=$(python3 "$ROOT/scripts/ctest_summary.py" "$xml"); then failed=$((failed + 1)); return; fi
   read -r total fails skips <<<"$summary"
   failed=$((failed + fails)) skipped=$((skipped + skips)) passed=$((passed + total - fails - skips))
@@ -35,8 +31,10 @@ run_ctest() {
 for preset in $presets; do
   if [ "$preset" = packaged ]; then
     hide_test_packages "$ROOT/build/hidden" build packaged
-  elif [ "$preset" = dev ] && [ "$rest_in_dev" = yes ]; then
-    build dev base/all workloads/all allocators/all results/all harness/all unsanitized_tests
+    packaged=$ROOT/build/packaged/bin/allocmark
+  elif [ -n "$packaged" ]; then
+    # Tests of whole programs would take too long under a sanitizer: there they run the packaged one.
+    CONFIGURE_OPTIONS="-DALLOCMARK_TESTED_PROGRAM=$packaged" build "$preset"
   else
     build "$preset"
   fi

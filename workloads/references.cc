@@ -275,6 +275,43 @@ constexpr auto kReferences = std::to_array<Reference>({
      "diffusion transformer DiT-S/2, batch 32, bf16 autocast, AdamW, 3 steps"},
     {"dit_b4_fp32", "train:dit-b,patch=4,batch=16,steps=3,precision=fp32,optimizer=adamw_fused",
      3603, 0, None, "diffusion transformer DiT-B/4, batch 16, fp32, fused AdamW, 3 steps"},
+    {"llama_int8_generate",
+     "infer:llama-3-8b,layers=8,hidden=2048,heads=16,kv_heads=4,ffn=5632,vocabulary=32000"
+     ",requests=4,batch=4,seq=200,answers=24,quantize=int8",
+     24105, 0, Blocks,
+     "Llama-shaped generation, weights in 8 bits made whole for every product, batch 4"},
+    {"llama_int4_generate",
+     "infer:llama-3-8b,layers=6,hidden=2048,heads=16,kv_heads=4,ffn=5632,vocabulary=32000"
+     ",requests=2,batch=1,seq=300/77,answers=16,quantize=int4,events=30003",
+     15068, 0, None, "Llama-shaped generation, weights in 4 bits, batch 1, prompts 300 and 77"},
+    {"llama_fp8",
+     "train:llama-3-8b,layers=6,hidden=2048,heads=16,kv_heads=4,ffn=5632,vocabulary=32000"
+     ",batch=2,seq=1024,steps=3,precision=bf16,kv_cache=none,optimizer=adamw_fused"
+     ",products=fp8",
+     12325, 0, Blocks,
+     "Llama-shaped 6 x 2048 training, products in float8, bf16, fused AdamW, 3 steps"},
+    {"llava_frozen_bf16",
+     "train:llama-3-8b,layers=6,hidden=1024,heads=16,kv_heads=4,ffn=2816,vocabulary=32000"
+     ",batch=4,seq=512,steps=3,precision=bf16,kv_cache=none,optimizer=adamw_fused"
+     ",vision=vit-base",
+     3431, 0, None,
+     "LLaVA training behind a frozen ViT, batch 4 x 512 with an image, bf16, 3 steps"},
+    {"llava_whole_amp",
+     "train:llama-3-8b,layers=4,hidden=1024,heads=16,kv_heads=4,ffn=2816,vocabulary=32000"
+     ",batch=2,seq=400,steps=3,kv_cache=none,vision=vit-base,vision_frozen=0",
+     6151, 0, None,
+     "LLaVA training, ViT and Llama, batch 2 x 400 with an image, bf16 autocast, 3 steps"},
+    // cuDNN chooses whether convolutions take a workspace, and how large.
+    {"unet_fp32",
+     "unet:channels=128/256/256,attention=0/1/0,image=64,batch=16,steps=3,precision=fp32", 5829,
+     768, NoWorkspaces, "a denoising UNet of 128, 256 and 256 channels, 16 images, fp32, 3 steps"},
+    {"unet_amp", "unet:channels=64/128/256/256,attention=0/0/1/0,image=128,batch=8,steps=3", 9324,
+     876, NoWorkspaces, "a denoising UNet of 64 to 256 channels, 8 images, bf16 autocast, 3 steps"},
+    // How often kernels are timed in the first step depends on time: compiled_test holds the
+    // others.
+    {"gpt2_compiled",
+     "train:gpt2-124m,layers=4,batch=4,seq=512,steps=4,kv_cache=none,compile=inductor", 53, 0, None,
+     "GPT-2 of 4 blocks under torch.compile, batch 4 x 512, bf16 autocast, 4 steps"},
     // Tensors of a few bytes differ from the first guess on: held by its distances alone.
     {"llama_assisted",
      "infer:llama-3-8b,layers=8,hidden=2048,heads=16,kv_heads=4,ffn=5632,vocabulary=32000,"

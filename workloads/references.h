@@ -11,8 +11,9 @@ namespace allocmark {
 
 // How frees are compared.
 enum class FreeRows : std::uint8_t {
-  None,   // not: autocast's cache goes in an order of pointers
-  Sizes,  // blocks of one size may go in another order
+  None,          // not: autocast's cache goes in an order of pointers
+  NoWorkspaces,  // neither frees nor large workspaces
+  Sizes,         // blocks of one size may go in another order
   Blocks,
 };
 

@@ -37,30 +37,26 @@ std::optional<std::uint64_t> CachingAllocator::allocate(std::uint64_t size_bytes
   if (!events_.empty()) {
     events_.take_done([this](Block* block) { free_if_unused(block); });
   }
-  const Request request = make_request(size_bytes, stream);
-  Block* block = find_cached(request);
-  if (block != nullptr) return hand_out(block, Origin::Cache, request);
-  block = obtain(request);
+  Request request = make_request(size_bytes, stream);
+  if (collects_garbage()) ++request.home->pool->probe_count;
+  const SortedBlocks::Position position = choose_free_block(request, settings_);
+  if (request.home->free.at(position) != nullptr)
+    return hand_out(take_cached(position, request), request);
+  request.segment_bytes = segment_size(request.size_bytes, settings_);
+  Block* block = obtain(request);
   if (block == nullptr) {
     note_failure(request);
     return std::nullopt;
   }
-  return hand_out(block, Origin::Device, request);
+  return hand_out(take_new(block, request), request);
 }
 
 Request CachingAllocator::make_request(std::uint64_t size_bytes, Stream stream) {
   Request request{.requested_bytes = size_bytes,
                   .size_bytes = round_request(size_bytes, settings_)};
   const PoolKind kind = is_small(request.size_bytes) ? PoolKind::Small : PoolKind::Large;
-  request.segment_bytes = segment_size(request.size_bytes, settings_);
   request.home = &heap_.pool(kind).of(stream);
   return request;
-}
-
-// It stays among the free blocks.
-Block* CachingAllocator::find_cached(const Request& request) {
-  if (collects_garbage()) ++request.home->pool->probe_count;
-  return choose_free_block(request, settings_);
 }
 
 // The cache has nothing: every further step frees more and asks the device again. The cache itself
@@ -102,35 +98,45 @@ bool CachingAllocator::must_reject(const Request& request) const {
   return heap_.reserved_bytes() + request.segment_bytes > allowed_bytes;
 }
 
-std::uint64_t CachingAllocator::hand_out(Block* block, Origin origin, const Request& request) {
-  const PoolKind kind = request.home->pool->kind;
-  const bool was_split = block->is_split();
-  const bool counts_splits = block->segment == nullptr;
-  Counters& counters = heap_.counters;
-  if (should_split(*block, request.size_bytes, settings_)) {
-    Block* remainder = block;
-    if (origin == Origin::Cache) {
-      block = heap_.split_front_of_free(block, request.size_bytes);
-    } else {
-      block = heap_.split_front(block, request.size_bytes);
-      heap_.insert_free(remainder);
-    }
-    if (counts_splits && was_split) {
-      counters.inactive_split_bytes.decrease(kind, signed_bytes(request.size_bytes));
-    } else if (counts_splits) {
-      counters.inactive_split_bytes.increase(kind, signed_bytes(remainder->size_bytes));
-      counters.inactive_split.increase(kind, 1);
-    }
-  } else {
-    if (origin == Origin::Cache) heap_.erase_free(block);
-    if (counts_splits && was_split) {
-      counters.inactive_split_bytes.decrease(kind, signed_bytes(block->size_bytes));
-      counters.inactive_split.decrease(kind, 1);
-    }
-  }
+// Takes what stands there, or the front of it.
+Block* CachingAllocator::take_cached(SortedBlocks::Position position, const Request& request) {
+  SortedBlocks& free = request.home->free;
+  Block* block = free.at(position);
+  const bool splits = should_split(*block, request.size_bytes, settings_);
+  count_taken(*block, splits ? request.size_bytes : block->size_bytes);
+  if (splits) return heap_.split_front_of_free(free, position, request.size_bytes);
+  free.erase(position);
+  return block;
+}
+
+// Takes a block in no set, or the front of it.
+Block* CachingAllocator::take_new(Block* block, const Request& request) {
+  const bool splits = should_split(*block, request.size_bytes, settings_);
+  count_taken(*block, splits ? request.size_bytes : block->size_bytes);
+  if (!splits) return block;
+  Block* front = heap_.split_front(block, request.size_bytes);
+  heap_.insert_free(block);
+  return front;
+}
+
+// Of a segment's free parts, one gives so many bytes, or all. A block that is not split yet was
+// none of them, but its rest becomes one.
+void CachingAllocator::count_taken(const Block& block, std::uint64_t taken_bytes) {
+  if (block.segment != nullptr) return;
+  const std::int64_t bytes_before = block.is_split() ? signed_bytes(block.size_bytes) : 0;
+  const std::int64_t bytes_after = signed_bytes(block.size_bytes - taken_bytes);
+  const PoolKind kind = block.home->pool->kind;
+  heap_.counters.inactive_split.change(kind,
+                                       (bytes_after > 0 ? 1 : 0) - (bytes_before > 0 ? 1 : 0));
+  heap_.counters.inactive_split_bytes.change(kind, bytes_after - bytes_before);
+}
+
+std::uint64_t CachingAllocator::hand_out(Block* block, const Request& request) {
   block->allocated = true;
   block->requested_bytes = request.requested_bytes;
   heap_.allocated.insert(block);
+  const PoolKind kind = request.home->pool->kind;
+  Counters& counters = heap_.counters;
   counters.allocation.increase(kind, 1);
   counters.allocated_bytes.increase(kind, signed_bytes(block->size_bytes));
   counters.active.increase(kind, 1);

@@ -67,7 +67,8 @@ class CachingAllocator {
 
   // Whether the cache, as it is now, has a block for such a request.
   [[nodiscard]] bool has_cached(std::uint64_t size_bytes, Stream stream) {
-    return choose_free_block(make_request(size_bytes, stream), settings_) != nullptr;
+    const Request request = make_request(size_bytes, stream);
+    return request.home->free.at(choose_free_block(request, settings_)) != nullptr;
   }
 
   // PyTorch allows to change settings at any time; the memory fraction and the counter
@@ -100,12 +101,13 @@ class CachingAllocator {
   [[nodiscard]] bool collects_garbage() const {
     return limit_bytes_.has_value() && settings_.garbage_collection_threshold > 0;
   }
-  [[nodiscard]] Block* find_cached(const Request& request);
   [[nodiscard]] Block* obtain(const Request& request);
   [[nodiscard]] bool must_reject(const Request& request) const;
   [[nodiscard]] Block* ask_device(const Request& request, Attempt attempt);
-  enum class Origin : std::uint8_t { Cache, Device };
-  [[nodiscard]] std::uint64_t hand_out(Block* block, Origin origin, const Request& request);
+  [[nodiscard]] Block* take_cached(SortedBlocks::Position position, const Request& request);
+  [[nodiscard]] Block* take_new(Block* block, const Request& request);
+  void count_taken(const Block& block, std::uint64_t taken_bytes);
+  [[nodiscard]] std::uint64_t hand_out(Block* block, const Request& request);
   void free_if_unused(Block* block);
   void note_failure(const Request& request);
 

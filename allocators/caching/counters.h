@@ -27,11 +27,15 @@ class Stat {
   void increase(std::int64_t amount) {
     current_ += amount;
     allocated_ += amount;
-    peak_ = std::max(peak_, current_);
+    raise_peak();
   }
   void decrease(std::int64_t amount) { current_ -= amount; }
-  // One step of either sign.
-  void change(std::int64_t amount) { amount > 0 ? increase(amount) : decrease(-amount); }
+  // One step of either sign, which no branch could foretell.
+  void change(std::int64_t amount) {
+    current_ += amount;
+    allocated_ += std::max<std::int64_t>(amount, 0);
+    raise_peak();
+  }
 
   [[nodiscard]] std::int64_t current() const { return current_; }
   [[nodiscard]] std::int64_t peak() const { return peak_; }
@@ -39,6 +43,12 @@ class Stat {
   [[nodiscard]] std::int64_t freed() const { return allocated_ - current_ + freed_base_; }
 
  private:
+  // Peaks are rare: a branch costs less than a store.
+  void raise_peak() {
+    if (current_ > peak_) [[unlikely]]
+      peak_ = current_;
+  }
+
   std::int64_t current_ = 0;
   std::int64_t peak_ = 0;
   std::int64_t allocated_ = 0;   // sum of all increases
@@ -57,7 +67,8 @@ class StatArray {
     kinds_[static_cast<std::size_t>(kind)].decrease(amount);
   }
   void change(PoolKind kind, std::int64_t amount) {
-    amount > 0 ? increase(kind, amount) : decrease(kind, -amount);
+    all_.change(amount);
+    kinds_[static_cast<std::size_t>(kind)].change(amount);
   }
 
   // For figures that are only known for all pools together.

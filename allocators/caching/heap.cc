@@ -60,13 +60,17 @@ void Heap::insert_free(Block* block) {
   block->home->free.insert(block->size_bytes, block);
 }
 
-void Heap::erase_free(Block* block) { block->home->free.erase(block->size_bytes, block); }
+void Heap::erase_free(Block* block) {
+  SortedBlocks& free = block->home->free;
+  free.erase(free.find(block->size_bytes, block));
+}
 
 void Heap::insert_unmapped(Block* block) { block->home->unmapped.insert(block->address, block); }
 
 void Heap::erase_from_set(Block* block) {
   if (block->mapped) return erase_free(block);
-  block->home->unmapped.erase(block->address, block);
+  SortedBlocks& unmapped = block->home->unmapped;
+  unmapped.erase(unmapped.find(block->address, block));
 }
 
 Block* Heap::split_front(Block* block, std::uint64_t size_bytes) {
@@ -85,9 +89,9 @@ Block* Heap::split_front(Block* block, std::uint64_t size_bytes) {
   return front;
 }
 
-Block* Heap::split_front_of_free(Block* block, std::uint64_t size_bytes) {
-  SortedBlocks& free = block->home->free;
-  const SortedBlocks::Position position = free.find(block->size_bytes, block);
+Block* Heap::split_front_of_free(SortedBlocks& free, SortedBlocks::Position position,
+                                 std::uint64_t size_bytes) {
+  Block* block = free.at(position);
   Block* front = split_front(block, size_bytes);
   block->probes_at_insert = block->home->pool->probe_count;
   free.replace(position, block->size_bytes, block);

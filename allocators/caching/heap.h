@@ -45,8 +45,9 @@ class Heap {
 
   // Cuts the first size_bytes off a block that is in no set; returns the new front block.
   [[nodiscard]] Block* split_front(Block* block, std::uint64_t size_bytes);
-  // The same with a free block, whose rest stays free.
-  [[nodiscard]] Block* split_front_of_free(Block* block, std::uint64_t size_bytes);
+  // The same with the free block that stands there, whose rest stays free.
+  [[nodiscard]] Block* split_front_of_free(SortedBlocks& free, SortedBlocks::Position position,
+                                           std::uint64_t size_bytes);
 
   // Makes an unused block free: merges it with its free neighbours and keeps the counters of
   // inactive blocks.

@@ -1,5 +1,5 @@
 // From the address a caller holds to its block: a hash table with open addressing and no
-// tombstones, so that a look up touches one cache line as a rule, however long the program has run.
+// tombstones, so that a look up finds it at once as a rule, however long the program has run.
 #pragma once
 
 #include <bit>
@@ -15,7 +15,7 @@ class PointerMap {
   PointerMap() : slots_(kCapacityMin) {}
 
   void insert(Block* block) {
-    if (2 * (count_ + 1) > slots_.size()) grow();
+    if (8 * (count_ + 1) > slots_.size()) grow();
     place(block);
     ++count_;
   }
@@ -28,7 +28,7 @@ class PointerMap {
   };
   [[nodiscard]] Found look_up(std::uint64_t address) const {
     const std::size_t index = index_of(address);
-    return {slots_[index].block, index};
+    return {slots_[index], index};
   }
   // Null where the address is not in the map.
   [[nodiscard]] Block* find(std::uint64_t address) const { return look_up(address).block; }
@@ -37,33 +37,28 @@ class PointerMap {
     std::size_t hole = found.index;
     --count_;
     // Entries behind the hole move up, unless that would put them before their own place.
-    for (std::size_t at = next(hole); slots_[at].block != nullptr; at = next(at)) {
-      const std::size_t home = home_of(slots_[at].address);
+    for (std::size_t at = next(hole); slots_[at] != nullptr; at = next(at)) {
+      const std::size_t home = home_of(slots_[at]->address);
       const std::size_t distance_to_home = (at - home) & mask();
       const std::size_t distance_to_hole = (at - hole) & mask();
       if (distance_to_home < distance_to_hole) continue;
       slots_[hole] = slots_[at];
       hole = at;
     }
-    slots_[hole] = Slot{};
+    slots_[hole] = nullptr;
   }
 
   [[nodiscard]] std::size_t size() const { return count_; }
 
   template <typename Action>
   void for_each(Action action) const {
-    for (const Slot& slot : slots_) {
-      if (slot.block != nullptr) action(slot.block);
+    for (Block* block : slots_) {
+      if (block != nullptr) action(block);
     }
   }
 
  private:
-  static constexpr std::size_t kCapacityMin = 1024;
-
-  struct Slot {
-    std::uint64_t address = 0;
-    Block* block = nullptr;
-  };
+  static constexpr std::size_t kCapacityMin = 4096;
 
   [[nodiscard]] std::size_t mask() const { return slots_.size() - 1; }
   [[nodiscard]] std::size_t next(std::size_t index) const { return (index + 1) & mask(); }
@@ -76,22 +71,22 @@ class PointerMap {
   // Where the address stands, or the empty slot where it would.
   [[nodiscard]] std::size_t index_of(std::uint64_t address) const {
     std::size_t index = home_of(address);
-    while (slots_[index].block != nullptr && slots_[index].address != address) index = next(index);
+    while (slots_[index] != nullptr && slots_[index]->address != address) index = next(index);
     return index;
   }
 
-  void place(Block* block) { slots_[index_of(block->address)] = Slot{block->address, block}; }
+  void place(Block* block) { slots_[index_of(block->address)] = block; }
 
   void grow() {
-    std::vector<Slot> old(2 * slots_.size());
+    std::vector<Block*> old(2 * slots_.size());
     old.swap(slots_);
     shift_ -= 1;
-    for (const Slot& slot : old) {
-      if (slot.block != nullptr) place(slot.block);
+    for (Block* block : old) {
+      if (block != nullptr) place(block);
     }
   }
 
-  std::vector<Slot> slots_;  // a power of two, at most half full
+  std::vector<Block*> slots_;  // a power of two, at most an eighth full
   std::size_t count_ = 0;
   int shift_ = 64 - std::countr_zero(kCapacityMin);
 };

@@ -34,27 +34,28 @@ Position skip_expandable(const SortedBlocks& free, Position at) {
 
 }  // namespace
 
-Block* choose_free_block(const Request& request, const Settings& settings) {
+Position choose_free_block(const Request& request, const Settings& settings) {
   const SortedBlocks& free = request.home->free;
   Position at = free.lower_bound(request.size_bytes);
-  if (at == free.end()) return nullptr;
-  if (free.at(at)->segment != nullptr) {
+  const Block* block = free.at(at);
+  if (block != nullptr && block->segment != nullptr) {
     at = settings.expandable_segments ? prefer_enclosed(free, at) : skip_expandable(free, at);
-    if (at == free.end()) return nullptr;
+    block = free.at(at);
   }
-  Block* block = free.at(at);
+  if (block == nullptr) return at;
   const bool oversize_request = request.size_bytes >= settings.max_split_size_bytes;
-  if (!oversize_request && block->size_bytes >= settings.max_split_size_bytes) return nullptr;
+  if (!oversize_request && block->size_bytes >= settings.max_split_size_bytes) return free.end();
   const std::uint64_t allowed_bytes = request.size_bytes + settings.max_non_split_rounding_bytes;
-  if (oversize_request && block->size_bytes >= allowed_bytes) return nullptr;
-  return block;
+  if (oversize_request && block->size_bytes >= allowed_bytes) return free.end();
+  return at;
 }
 
 bool should_split(const Block& block, std::uint64_t size_bytes, const Settings& settings) {
   const std::uint64_t rest_bytes = block.size_bytes - size_bytes;
-  if (block.home->pool->is_small() || settings.expandable_segments)
-    return rest_bytes >= kBlockSizeMin;
-  return size_bytes < settings.max_split_size_bytes && rest_bytes > kSmallSizeMax;
+  const bool splits_off_any = block.home->pool->is_small() || settings.expandable_segments;
+  const std::uint64_t rest_bytes_min = splits_off_any ? kBlockSizeMin : kSmallSizeMax + 1;
+  return rest_bytes >= rest_bytes_min &&
+         (splits_off_any || size_bytes < settings.max_split_size_bytes);
 }
 
 Release choose_oversize_release(const Request& request, const Settings& settings) {

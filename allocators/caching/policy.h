@@ -14,13 +14,15 @@ namespace allocmark::caching {
 struct Request {
   std::uint64_t requested_bytes = 0;  // as the caller said
   std::uint64_t size_bytes = 0;       // rounded
-  std::uint64_t segment_bytes = 0;    // what would be asked of the device
+  std::uint64_t segment_bytes = 0;    // what is asked of the device, where the cache has nothing
   StreamBlocks* home = nullptr;       // pool and stream
 };
 
-// The best fitting free block of the request's stream, or null. Only one candidate is looked at:
-// where a rule about oversize blocks forbids it, larger ones are not tried.
-[[nodiscard]] Block* choose_free_block(const Request& request, const Settings& settings);
+// Where the best fitting one of the free blocks of the request's stream stands, end() where there
+// is none. Only one candidate is looked at: where a rule about oversize blocks forbids it, larger
+// ones are not tried.
+[[nodiscard]] SortedBlocks::Position choose_free_block(const Request& request,
+                                                       const Settings& settings);
 
 // Whether what a block has beyond the request becomes a free block of its own.
 [[nodiscard]] bool should_split(const Block& block, std::uint64_t size_bytes,

@@ -1,6 +1,7 @@
 #include "allocators/caching/sorted_blocks.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 
 #include "base/assert.h"
@@ -59,8 +60,8 @@ void SortedBlocks::Chunk::insert(std::size_t index, Entry entry) {
 }
 
 void SortedBlocks::Chunk::erase(std::size_t index) {
-  std::memmove(&entries[index], &entries[index] + 1, (count - index - 1) * sizeof(Entry));
-  entries[--count] = Entry{};
+  std::memmove(&entries[index], &entries[index] + 1, (count - index) * sizeof(Entry));
+  --count;
 }
 
 void SortedBlocks::Chunk::cut(std::size_t kept) {
@@ -106,73 +107,56 @@ void SortedBlocks::insert(std::uint64_t rank, Block* block) {
     if (comes_before(chunks_[chunk]->entries[chunks_[chunk]->count - 1], rank, *block)) ++chunk;
   }
   Chunk& target = *chunks_[chunk];
-  target.insert(target.index_for(rank, *block), {rank, block});
-  note_end(chunk);
+  const std::size_t index = target.index_for(rank, *block);
+  target.insert(index, {rank, block});
+  if (index + 1 == target.count) note_end(chunk);
   ++count_;
 }
 
 SortedBlocks::Position SortedBlocks::find(std::uint64_t rank, const Block* block) const {
-  // What is looked for is mostly what was just found.
-  const bool just_found = found_.chunk < chunks_.size() &&
-                          found_.index < chunks_[found_.chunk]->count &&
-                          chunks_[found_.chunk]->entries[found_.index].block == block;
-  if (just_found) return found_;
   const std::size_t chunk = chunk_for(rank, *block);
   const Position position{chunk, chunks_[chunk]->index_of(rank, block)};
   ALLOCMARK_ASSERT(position.index < chunks_[chunk]->count);
   return position;
 }
 
-void SortedBlocks::erase(std::uint64_t rank, const Block* block) { erase_at(find(rank, block)); }
-
-void SortedBlocks::erase_at(Position position) {
+void SortedBlocks::erase(Position position) {
   Chunk& target = *chunks_[position.chunk];
   target.erase(position.index);
   --count_;
   if (target.count < kChunkCapacity / 8 && chunks_.size() > 1) {
     drop_or_join(position.chunk);
-  } else {
+  } else if (position.index == target.count) {
     note_end(position.chunk);
   }
 }
 
-bool SortedBlocks::stays_in_chunk(Position position, std::uint64_t rank, const Block& block) const {
-  const Chunk& chunk = *chunks_[position.chunk];
-  if (rank < chunk.entries[position.index].rank) {
-    return position.chunk == 0 ||
-           (position.index > 0 && comes_before(chunk.entries[0], rank, block));
-  }
-  const bool is_last = position.index + 1 == chunk.count;
-  return position.chunk + 1 == chunks_.size() ||
-         (!is_last && !comes_before(chunk.entries[chunk.count - 1], rank, block));
-}
-
+// Mostly the new place is the old one or near it, so that stepping there is cheaper than a search.
 void SortedBlocks::replace(Position position, std::uint64_t rank, Block* block) {
   Chunk& chunk = *chunks_[position.chunk];
-  const std::size_t from = position.index;
-  const std::uint64_t old_rank = chunk.entries[from].rank;
-  if (rank == old_rank || !stays_in_chunk(position, rank, *block)) {
-    erase_at(position);
-    insert(rank, block);
-    return;
-  }
-  // The old entry's rank decides on which side it is of the new place; its block is not asked.
   Entry* const entries = chunk.entries.data();
-  std::size_t to = chunk.index_for(rank, *block);
-  if (rank < old_rank) {
-    std::memmove(entries + to + 1, entries + to, (from - to) * sizeof(Entry));
-  } else {
-    --to;
-    std::memmove(entries + from, entries + from + 1, (to - from) * sizeof(Entry));
+  const std::uint64_t old_rank = entries[position.index].rank;
+  std::size_t to = position.index;
+  if (rank <= old_rank) {
+    for (; to > 0 && !comes_before(entries[to - 1], rank, *block); --to)
+      entries[to] = entries[to - 1];
+  }
+  if (rank >= old_rank) {
+    for (; comes_before(entries[to + 1], rank, *block); ++to) entries[to] = entries[to + 1];
   }
   entries[to] = {rank, block};
-  note_end(position.chunk);
+  if (std::max(position.index, to) + 1 == chunk.count) note_end(position.chunk);
+  const bool follows_others = to > 0 || position.chunk == 0 || ends_[position.chunk - 1] < rank;
+  const bool precedes_others = to + 1 < chunk.count || position.chunk + 1 == chunks_.size() ||
+                               rank < chunks_[position.chunk + 1]->entries[0].rank;
+  if (follows_others && precedes_others) return;
+  erase({position.chunk, to});
+  insert(rank, block);
 }
 
 SortedBlocks::Position SortedBlocks::lower_bound(std::uint64_t rank) const {
   const std::size_t chunk = chunk_for(rank);
-  found_ = {chunk, chunks_[chunk]->count_below(rank)};
-  return found_;
+  return {chunk, chunks_[chunk]->count_below(rank)};
 }
 
 SortedBlocks::Position SortedBlocks::next(Position position) const {

@@ -27,9 +27,9 @@ class SortedBlocks {
 
   // A block's order and address stay what they are while it is in the set.
   void insert(std::uint64_t rank, Block* block);
-  void erase(std::uint64_t rank, const Block* block);  // must be present
   // Where a block stands that is present. Not after its order or address changed.
   [[nodiscard]] Position find(std::uint64_t rank, const Block* block) const;
+  void erase(Position position);
   // Takes what stands there out and puts `block` in, which may be the same one with another rank
   // and address. Mostly both places are near each other, and what lies between them moves once.
   void replace(Position position, std::uint64_t rank, Block* block);
@@ -38,6 +38,7 @@ class SortedBlocks {
   [[nodiscard]] Position lower_bound(std::uint64_t rank) const;
   [[nodiscard]] Position begin() const { return {0, 0}; }
   [[nodiscard]] Position end() const { return {chunks_.size() - 1, chunks_.back()->count}; }
+  // Null at end().
   [[nodiscard]] Block* at(Position position) const {
     return chunks_[position.chunk]->entries[position.index].block;
   }
@@ -57,7 +58,7 @@ class SortedBlocks {
   };
   struct Chunk {
     std::size_t count = 0;
-    std::array<Entry, kChunkCapacity> entries;
+    std::array<Entry, kChunkCapacity + 1> entries;  // the last is always empty
 
     // How many ranks are below this one.
     [[nodiscard]] std::size_t count_below(std::uint64_t rank) const;
@@ -76,10 +77,6 @@ class SortedBlocks {
   [[nodiscard]] std::size_t chunk_for(std::uint64_t rank) const;
   // The first chunk that does not end before the block, else the last.
   [[nodiscard]] std::size_t chunk_for(std::uint64_t rank, const Block& block) const;
-  // Whether the chunk also holds the place of this one, whose rank differs from the entry's there.
-  [[nodiscard]] bool stays_in_chunk(Position position, std::uint64_t rank,
-                                    const Block& block) const;
-  void erase_at(Position position);
   void note_end(std::size_t chunk);
   void split(std::size_t chunk);
   void drop_or_join(std::size_t chunk);
@@ -88,7 +85,6 @@ class SortedBlocks {
   std::vector<std::unique_ptr<Chunk>> chunks_;  // never empty; only a single one may hold nothing
   std::vector<std::uint64_t> ends_;             // the last rank of each but the last chunk
   std::vector<std::unique_ptr<Chunk>> spare_;
-  mutable Position found_;  // by the last lower_bound; only a guess after an insert or erase
   std::size_t count_ = 0;
 };
 

@@ -9,6 +9,7 @@
 #include <limits>
 #include <memory>
 #include <set>
+#include <type_traits>
 #include <utility>
 #include <vector>
 

@@ -127,7 +127,8 @@ TestAnswer answer_from_json(std::string_view text) {
 }
 
 ChildCommand child_command(const TestSpec& spec, const ChildPlan& plan) {
-  std::vector<std::pair<std::string, std::string>> changes = runtime_environment(spec.device);
+  std::vector<std::pair<std::string, std::string>> changes =
+      runtime_environment(spec.device, plan.program_path);
   // On a simulated GPU only modelled time is judged.
   if (is_simulated(spec.device)) {
     changes.emplace_back("SIMCUDA_HOST_CACHES", "warm");

@@ -2,6 +2,7 @@
 // folder, built in) and a user's file on top of it. Text flows in, limits by key flow out.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>

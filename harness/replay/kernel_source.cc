@@ -1,6 +1,7 @@
 // See kernel_source.h.
 #include "harness/replay/kernel_source.h"
 
+#include <algorithm>
 #include <charconv>
 #include <span>
 #include <system_error>

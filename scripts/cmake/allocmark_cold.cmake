@@ -2,11 +2,12 @@
 # ALLOCMARK_COLD_UNITS they are also compiled together, across rooms: most of the time to compile a small room goes into
 # headers and templates that the next one needs again. Then a room's target has no code of its own. It hands on what it
 # uses, and the library allocmark_cold with the code of all of them. The preset dev compiles each file of each room by
-# itself, so that a missing #include is found; scripts/clashes.py finds names that only dev keeps apart.
+# itself. For the others scripts/includes.py finds a missing #include, and scripts/clashes.py names that only dev keeps apart.
 
 # allocmark_cold_options(TARGET): how cold code is compiled.
 function(allocmark_cold_options target)
   target_include_directories(${target} PRIVATE ${PROJECT_BINARY_DIR}/generated)
+  set_target_properties(${target} PROPERTIES ALLOCMARK_FEWER_KINDS ON)
   # It reads what comes from strangers, so overruns end the process instead of going on; timed code has no such checks.
   target_compile_options(
     ${target} PRIVATE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-Og;-fstack-protector-strong;-U_FORTIFY_SOURCE;-D_FORTIFY_SOURCE=2>)

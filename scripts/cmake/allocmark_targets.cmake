@@ -17,12 +17,23 @@ target_compile_options(
 target_link_options(allocmark_options INTERFACE $<$<CONFIG:Release>:LINKER:-z,relro,-z,now>)
 if(ALLOCMARK_SANITIZE)
   target_compile_options(allocmark_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${ALLOCMARK_SANITIZE};-fno-omit-frame-pointer>)
+  if(ALLOCMARK_SANITIZE MATCHES "undefined")
+    # What it finds ends the program: a message alone fails no test.
+    target_compile_options(allocmark_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fno-sanitize-recover=undefined>)
+    # These kinds check every use of a pointer, and with all of them code takes two to three times as long to compile. So only
+    # the rooms have them whose files are compiled one by one: backends, plugins, replay and what is timed. Elsewhere pointers
+    # are those of containers and libraries, and AddressSanitizer alone looks at them.
+    target_compile_options(
+      allocmark_options INTERFACE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:$<TARGET_PROPERTY:ALLOCMARK_FEWER_KINDS>>>:-fno-sanitize=null,alignment,object-size,pointer-overflow,vptr>
+                                $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:$<TARGET_PROPERTY:ALLOCMARK_ANY_ENUM>>>:-fno-sanitize=enum>)
+  endif()
   target_link_options(allocmark_options INTERFACE -fsanitize=${ALLOCMARK_SANITIZE})
 endif()
 
 # allocmark_together(TARGET...): up to ALLOCMARK_UNITY of its files are compiled as one, since reading the same headers again
-# takes longest to compile. In the preset dev each file is compiled by itself, so a missing #include is found.
+# takes longest to compile. In the preset dev each file is compiled by itself; scripts/includes.py finds a missing #include.
 function(allocmark_together)
+  set_target_properties(${ARGN} PROPERTIES ALLOCMARK_FEWER_KINDS ON)
   if(ALLOCMARK_UNITY GREATER 1)
     set_target_properties(${ARGN} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${ALLOCMARK_UNITY})
   endif()
@@ -94,17 +105,24 @@ function(allocmark_precompile_test_headers name)
 endfunction()
 
 # allocmark_test(NAME SOURCES file... ROOMS room... LIBS target... DEFINITIONS NAME=value... DEPENDS target... [COST n]
-# [SIMCUDA] [UNSANITIZED]): one Catch2 program and its CTest entry. SIMCUDA runs it with the simulated CUDA runtime in front.
-# UNSANITIZED leaves it out under a sanitizer, where it would take too long; its label is "unsanitized", and the target
-# unsanitized_tests builds all of these. Tests with a COST begin first, the highest before all others. Exit code 77 is
-# reported as skipped.
+# [SIMCUDA] [RUNS_PROGRAM]): one Catch2 program and its CTest entry. SIMCUDA runs it with the simulated CUDA runtime in front.
+# RUNS_PROGRAM is for one that runs whole programs, ALLOCMARK_PROGRAM: under a sanitizer this is ALLOCMARK_TESTED_PROGRAM,
+# of another build, or the test is left out. Simulated calls leave the host's caches warm. Tests with a COST begin first, the
+# highest before all others. Exit code 77 is reported as skipped.
 function(allocmark_test name)
   if(NOT ALLOCMARK_TESTS)
     return()
   endif()
-  cmake_parse_arguments(arg "SIMCUDA;UNSANITIZED" "COST" "SOURCES;ROOMS;LIBS;DEFINITIONS;DEPENDS" ${ARGN})
-  if(arg_UNSANITIZED AND ALLOCMARK_SANITIZE)
-    return()
+  cmake_parse_arguments(arg "SIMCUDA;RUNS_PROGRAM" "COST" "SOURCES;ROOMS;LIBS;DEFINITIONS;DEPENDS" ${ARGN})
+  if(arg_RUNS_PROGRAM)
+    if(NOT ALLOCMARK_SANITIZE)
+      list(APPEND arg_DEFINITIONS ALLOCMARK_PROGRAM="$<TARGET_FILE:allocmark>")
+      list(APPEND arg_DEPENDS allocmark)
+    elseif(ALLOCMARK_TESTED_PROGRAM)
+      list(APPEND arg_DEFINITIONS ALLOCMARK_PROGRAM="${ALLOCMARK_TESTED_PROGRAM}")
+    else()
+      return()
+    endif()
   endif()
   list(TRANSFORM arg_ROOMS REPLACE "/" "_")
   list(TRANSFORM arg_ROOMS PREPEND allocmark_)
@@ -115,20 +133,14 @@ function(allocmark_test name)
     add_dependencies(${name} ${arg_DEPENDS})
   endif()
   allocmark_precompile_test_headers(${name})
+  allocmark_together(${name})
   add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 600)
   if(arg_COST)
     set_tests_properties(${name} PROPERTIES COST ${arg_COST})
   endif()
-  if(arg_UNSANITIZED)
-    set_tests_properties(${name} PROPERTIES LABELS unsanitized)
-    if(NOT TARGET unsanitized_tests)
-      add_custom_target(unsanitized_tests)
-    endif()
-    add_dependencies(unsanitized_tests ${name})
-  endif()
   if(arg_SIMCUDA)
-    set(environment "LD_LIBRARY_PATH=${PROJECT_BINARY_DIR}/lib/simcuda")
+    set(environment "LD_LIBRARY_PATH=${PROJECT_BINARY_DIR}/lib/simcuda" SIMCUDA_HOST_CACHES=warm)
     if(ALLOCMARK_SANITIZE)
       # A cell leaves a faulty plugin's backend behind on purpose, and tests preload simcuda before the sanitizer.
       list(APPEND environment "ASAN_OPTIONS=detect_leaks=0:verify_asan_link_order=0")
@@ -138,21 +150,17 @@ function(allocmark_test name)
   endif()
 endfunction()
 
-# allocmark_program_test(NAME COMMAND word... [TIMEOUT seconds] [COST n] [ENVIRONMENT NAME=value...] [OBJECTS]): a script that
+# allocmark_program_test(NAME COMMAND word... [TIMEOUT seconds] [COST n] [CACHES cold] [ENVIRONMENT NAME=value...]): a script that
 # uses the program, a library or a script of ours as its users do. Needs no package beyond those of the build. Its label is
-# "program". OBJECTS is for one that reads this build's object files and needs one for each source file: its label is
-# "objects", and only the preset dev has it.
+# "program". Simulated calls leave the host's caches warm, which halves the time of most tests; CACHES cold is for those
+# that look at host time, and for the program as users find it.
 function(allocmark_program_test name)
   if(NOT ALLOCMARK_PROGRAM_TESTS)
     return()
   endif()
-  cmake_parse_arguments(arg "OBJECTS" "TIMEOUT;COST" "COMMAND;ENVIRONMENT" ${ARGN})
-  set(label program)
-  if(arg_OBJECTS)
-    set(label objects)
-    if(ALLOCMARK_UNITY GREATER 1 OR ALLOCMARK_SANITIZE OR NOT CMAKE_GENERATOR STREQUAL "Ninja")
-      return()
-    endif()
+  cmake_parse_arguments(arg "" "TIMEOUT;COST;CACHES" "COMMAND;ENVIRONMENT" ${ARGN})
+  if(NOT arg_CACHES)
+    set(arg_CACHES warm)
   endif()
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 300)
@@ -163,8 +171,8 @@ function(allocmark_program_test name)
     list(PREPEND arg_COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/${script})
   endif()
   add_test(NAME ${name} COMMAND ${arg_COMMAND} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
-  set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT ${arg_TIMEOUT} LABELS ${label}
-                                          ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1;${arg_ENVIRONMENT};MISBEHAVING_RUNTIME=$<TARGET_FILE:allocmark_misbehaving_runtime>")
+  set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT ${arg_TIMEOUT} LABELS program
+                                          ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1;SIMCUDA_HOST_CACHES=${arg_CACHES};${arg_ENVIRONMENT};MISBEHAVING_RUNTIME=$<TARGET_FILE:allocmark_misbehaving_runtime>")
   if(arg_COST)
     set_tests_properties(${name} PROPERTIES COST ${arg_COST})
   endif()

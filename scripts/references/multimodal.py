@@ -54,4 +54,20 @@ def llava_whole_amp(recording):
     train_llava(recording, model, torch.optim.AdamW(model.parameters()), torch.bfloat16, 3, 2, 400)
 
 
-PROGRAMS = (llava_frozen_bf16, llava_whole_amp)
+def llava_generate(recording):
+    """LLaVA of a ViT-base and a Llama of 6 x 1024 (16 heads, 4 kv), bf16, 2 batches of 4 prompts of 300 and 240 tokens of which
+    196 are an image, 16 new tokens each."""
+    import torch
+    model = device_model(llava(6), torch.bfloat16).eval()
+    for index, length in enumerate([300, 240]):
+        recording.mark(f"batch{index}")
+        ids = prompt(4, length)
+        images = torch.randn(4, 3, 224, 224, device="cuda", dtype=torch.bfloat16)
+        with torch.no_grad():
+            result = model.generate(input_ids=ids, pixel_values=images, attention_mask=torch.ones_like(ids), max_new_tokens=16,
+                                    do_sample=False, pad_token_id=0)
+        del result
+    recording.mark("end")
+
+
+PROGRAMS = (llava_frozen_bf16, llava_whole_amp, llava_generate)

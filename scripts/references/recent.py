@@ -173,7 +173,7 @@ def llama_tp4_infer(recording):
 
 def gpt2_compiled(recording):
     """GPT-2 of 4 blocks, batch 4 x 512, bf16 autocast, torch.compile in its default mode, AdamW (foreach), 4 steps: generated code
-    has its own plan of memory, which no generator follows."""
+    has its own plan of memory."""
     import torch
     model = device_model(gpt2("sdpa", use_cache=False, n_layer=4))
     compiled = torch.compile(model)

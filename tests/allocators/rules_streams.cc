@@ -72,8 +72,8 @@ class Helper {
   std::thread thread_;
 };
 
-constexpr std::array<std::uint64_t, 6> kSizes = {4 * kKiB, 256 * kKiB, kMiB,
-                                                 2 * kMiB, 8 * kMiB,   40 * kMiB};
+constexpr std::array<std::uint64_t, 6> kStreamSizes = {4 * kKiB, 256 * kKiB, kMiB,
+                                                       2 * kMiB, 8 * kMiB,   40 * kMiB};
 
 OwnedBlock take(Backend& backend, std::uint64_t size_bytes, cudaStream_t stream) {
   const AllocateResult result = backend.allocate(size_bytes, stream);
@@ -212,7 +212,7 @@ void free_is_ordered(const Subject& subject) {
   const std::array<Stream, 2> streams;
   const auto backend = subject.make();
   for (int round = 0; round < 2; ++round) {  // the second time from a warm cache
-    for (const std::uint64_t size_bytes : kSizes) {
+    for (const std::uint64_t size_bytes : kStreamSizes) {
       Gate gate;
       const OwnedBlock block = take(*backend, size_bytes, streams[0].get());
       gate.hold(streams[0].get());
@@ -226,7 +226,7 @@ void recorded_use_is_ordered(const Subject& subject) {
   const std::array<Stream, 3> streams;
   const auto backend = subject.make();
   for (const cudaStream_t next_stream : {streams[0].get(), streams[2].get()}) {
-    for (const std::uint64_t size_bytes : kSizes) {
+    for (const std::uint64_t size_bytes : kStreamSizes) {
       Gate gate;
       const OwnedBlock block = take(*backend, size_bytes, streams[0].get());
       ALLOCMARK_CUDA_CHECK(cudaDeviceSynchronize());

@@ -20,7 +20,7 @@ SOURCE, BUILD = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()
 COPY = BUILD / "contributing"
 COPY_BUILD = COPY / "build"
 EXAMPLES = ("backend", "workload", "metric", "command")
-# Settings of the build that the copy has to share, so that objects of both fit together.
+# Settings of the build that the copy has to share, so that objects of both fit together. It compiles each file by itself.
 SHARED = re.compile(r"(ALLOCMARK_\w+|CMAKE_BUILD_TYPE|CMAKE_(C|CXX|CUDA)_(FLAGS\w*|COMPILER|COMPILER_LAUNCHER)|CUDA\w*):\w+=(.+)")
 
 
@@ -95,7 +95,8 @@ def configure():
         match = SHARED.fullmatch(line)
         if match and match.group(1) not in ("ALLOCMARK_TESTS", "ALLOCMARK_PROGRAM_TESTS"):
             settings.append("-D" + line)
-    run("cmake", "-S", COPY, "-B", COPY_BUILD, "-G", "Ninja", *settings, "-DALLOCMARK_TESTS=OFF", "-DALLOCMARK_PROGRAM_TESTS=OFF")
+    run("cmake", "-S", COPY, "-B", COPY_BUILD, "-G", "Ninja", *settings, "-DALLOCMARK_TESTS=OFF", "-DALLOCMARK_PROGRAM_TESTS=OFF",
+        "-DALLOCMARK_UNITY=1", "-DALLOCMARK_COLD_UNITS=0")
 
 
 def changed_lists():
@@ -125,14 +126,15 @@ def compile_touched(touched):
 
 
 def link(objects):
-    """The program from the objects just compiled and, for all others, those of the build."""
-    commands = run("ninja", "-C", COPY_BUILD, "-t", "commands", "allocmark")
+    """The program, linked as the build links it, with the objects just compiled in front: what they define is taken from
+    them, also where the build compiled a file together with others."""
+    commands = run("ninja", "-C", BUILD, "-t", "commands", "allocmark")
     (command,) = [line for line in commands.splitlines() if "-o bin/allocmark " in line + " "]
-    words = [str(BUILD / word) if word.endswith((".o", ".a", ".so")) and word not in objects and (BUILD / word).exists() else word
-             for word in command.split(" ")]
-    members = [word for word in objects if word not in words]  # of libraries, whose old members then are not taken
+    words = command.split(" ")
     at = words.index("-o")
-    run("sh", "-c", " ".join(words[:at] + members + words[at:]), cwd=COPY_BUILD)
+    words[at + 1] = str(COPY_BUILD / "bin/allocmark")
+    words[at:at] = ["-Wl,--allow-multiple-definition", *(str(COPY_BUILD / name) for name in objects)]
+    run("sh", "-c", " ".join(words), cwd=BUILD)
     shutil.rmtree(COPY_BUILD / "lib", ignore_errors=True)
     (COPY_BUILD / "lib").symlink_to(BUILD / "lib")  # simcuda is used as it is
     return COPY_BUILD / "bin/allocmark"

@@ -78,7 +78,7 @@ inline InterleavedRun make_run(const Setup& setup) {
   return run;
 }
 
-inline const InterleavedRun& quiet_run() {
+inline const InterleavedRun& quiet_rounds() {
   static const InterleavedRun kRun =
       make_run({.round_count = 12, .round_count_max = 12, .sample_count = 20000, .noise = 0.1});
   return kRun;
@@ -86,7 +86,7 @@ inline const InterleavedRun& quiet_run() {
 
 inline Comparison compared(const std::function<void(InterleavedRun&)>& change,
                            const ComparePolicy& policy = {}) {
-  InterleavedRun run = quiet_run();
+  InterleavedRun run = quiet_rounds();
   change(run);
   return compare_interleaved(run, policy);
 }

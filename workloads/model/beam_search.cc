@@ -17,7 +17,7 @@ void BeamSearch::begin(const BeamSizes& sizes) {
   sizes_ = sizes;
   const std::uint64_t all = rows() * sizes.length * 8;
   const PromptSizes prompt{.batch = sizes.batch, .length = sizes.length};
-  take_prompt(tape_, prompt, false, {&given_ids_, &given_mask_, special_});
+  take_prompt(tape_, prompt, false, {&given_ids_, &given_mask_, nullptr, special_});
   Tensor positions = make_positions(tape_, prompt);
   // Every prompt once for each of its beams.
   ids_ = make(all);

@@ -8,7 +8,7 @@ namespace allocmark {
 namespace {
 
 struct Narrowed {
-  Tensor values, scale;
+  Tensor scale, values;  // the values go first
 };
 
 // The largest magnitude decides the scale; values are divided by it, cut and cast.
@@ -39,7 +39,7 @@ Narrowed narrowed(Tape& tape, std::uint64_t count, std::uint64_t width) {
 
 // sizes: elements of the input, of the weight, of the result, bytes of an element, rows.
 void float8_backward(Tape& tape, Node& node, Backprop& b) {
-  const auto [input, weight, result, width, rows, unused] = node.sizes;
+  const auto [input, weight, result, width, rows, unused, unused_too] = node.sizes;
   // Viewing the gradient as rows copies it where tokens do not come first.
   if (b.gradient.layout != GradLayout::Tokens) {
     b.gradient = {.tensor = tape.gradient(result * width)};
@@ -55,9 +55,10 @@ void float8_backward(Tape& tape, Node& node, Backprop& b) {
     tape.use_cublas(true);
     tape.product(rows, weight, 1);
   }
-  const Tensor first = turned(result);
+  Tensor first = turned(result);
   const Tensor second = turned(input);
   b.out[1].tensor = tape.gradient(weight * width);
+  first.reset();
   tape.product(rows, weight, 1);
 }
 

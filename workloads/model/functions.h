@@ -42,6 +42,10 @@ namespace allocmark {
 [[nodiscard]] Var mean_squared_error(Tape& tape, Var predicted, const Tensor& wanted);
 // What reducing so many elements to one takes; `width`: bytes of what is reduced, in registers.
 void take_reduction_scratch(Tape& tape, std::uint64_t count, std::uint64_t width);
+// CUB's decoupled look-back: so many bytes for each tile.
+void take_look_back(Tape& tape, std::uint64_t tile_count, std::uint64_t tile_bytes);
+// What a running sum over one row of so many elements of eight bytes takes.
+void take_running_sum_scratch(Tape& tape, std::uint64_t count);
 
 struct PutSizes {
   std::uint64_t index_count = 0;

@@ -10,7 +10,7 @@ namespace allocmark {
 void Generation::begin_encoder(std::uint64_t batch, std::uint64_t length) {
   has_encoder_ = true;
   batch_ = batch;
-  take_prompt(tape_, {batch, length}, true, {&given_ids_, &given_mask_, special_});
+  take_prompt(tape_, {batch, length}, true, {&given_ids_, &given_mask_, &given_images_, special_});
 }
 
 void Generation::begin_decoder() {
@@ -20,9 +20,10 @@ void Generation::begin_decoder() {
   tokens_ = make(batch_ * 8);
 }
 
-void Generation::begin(std::uint64_t batch, std::uint64_t length) {
+void Generation::begin(std::uint64_t batch, std::uint64_t length, std::uint64_t image_bytes) {
   batch_ = batch;
-  take_prompt(tape_, {batch, length}, false, {&given_ids_, &given_mask_, special_});
+  take_prompt(tape_, {batch, length, image_bytes}, false,
+              {&given_ids_, &given_mask_, &given_images_, special_});
   positions_ = make_positions(tape_, {batch, length});
   unfinished_ = make(batch * 8);
   tokens_ = make(batch * length * 8);
@@ -85,7 +86,9 @@ void Generation::choose(Var logits, std::uint64_t context) {
   best.reset();
   ids_ = make(batch_ * (context + 1) * 8);
   test_end();
-  logits.drop();
+}
+
+void Generation::make_inputs() {
   Tensor tokens = make(batch_ * 8);
   Tensor token_positions;
   if (!has_encoder_) token_positions = make(batch_ * 8);

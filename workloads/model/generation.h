@@ -19,18 +19,21 @@ class Generation {
   // The caller wants the scores of every step: copies behind a processor that forbids the end.
   void keep_scores(std::vector<Tensor>* scores) { scores_ = scores; }
   // A batch of prompts of `length` tokens.
-  void begin(std::uint64_t batch, std::uint64_t length);
+  void begin(std::uint64_t batch, std::uint64_t length, std::uint64_t image_bytes = 0);
   // An encoder reads the prompt: its mask is all that is kept of it beside the ids.
   void begin_encoder(std::uint64_t batch, std::uint64_t length);
   // It has; the decoder begins with one token.
   void begin_decoder();
-  // The pass over `context` tokens in all gave logits: takes them, chooses, and makes the next
-  // pass's inputs.
+  // The pass over `context` tokens in all gave logits: takes them and chooses.
   void choose(Var logits, std::uint64_t context);
+  // Those of the next pass, where one follows.
+  void make_inputs();
   // The batch is done: its results go.
   void end();
   [[nodiscard]] const Tensor& tokens() const { return tokens_; }  // this pass's input ids
   [[nodiscard]] const Tensor& given_ids() const { return given_ids_; }
+  // The prompts' images; none after the first pass.
+  [[nodiscard]] Tensor images() const { return is_prompt_ ? given_images_ : Tensor(); }
 
  private:
   [[nodiscard]] Tensor make(std::uint64_t size_bytes) {
@@ -45,7 +48,7 @@ class Generation {
   Sampling sampling_;
   std::vector<Tensor>* scores_ = nullptr;
   std::uint64_t batch_ = 0;
-  Tensor given_ids_, given_mask_, ids_, special_[3], mask_, positions_, unfinished_;
+  Tensor given_ids_, given_images_, given_mask_, ids_, special_[3], mask_, positions_, unfinished_;
   Tensor tokens_, token_positions_, positions_before_, mask_before_, prompt_positions_, exact_,
       chosen_;
   bool is_prompt_ = true;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/divided_up.h"
+#include "workloads/model/convolution_workspaces.h"
 #include "workloads/model/functions.h"
 
 namespace allocmark {
@@ -34,29 +35,25 @@ void take(Tape& tape, std::uint64_t size_bytes) {
   if (size_bytes > 0) static_cast<void>(tape.allocate(size_bytes, TensorKind::Workspace));
 }
 
-// sizes: bytes of the input, of the weight, of the result, of the workspace, pixels, channels.
+// sizes: bytes of the input, of the weight and of the result, those of both workspaces, pixels,
+// channels.
 void convolve_backward(Tape& tape, Node& node, Backprop& b) {
-  {
-    Tensor contiguous;
-    if (b.gradient.layout != GradLayout::Tokens) contiguous = tape.gradient(node.sizes[2]);
-    if (node.edges[0] != kNoEdge) {
-      b.out[0].tensor = tape.gradient(node.sizes[0]);
-      take(tape, node.sizes[3]);
-    }
-    b.out[1].tensor = tape.gradient(node.sizes[1]);
+  // Each of the two makes the gradient contiguous for itself.
+  const auto contiguous = [&] {
+    return b.gradient.layout != GradLayout::Tokens ? tape.gradient(node.sizes[2]) : Tensor();
+  };
+  if (node.edges[0] != kNoEdge) {
+    b.out[0].tensor = tape.gradient(node.sizes[0]);
+    const Tensor gradient = contiguous();
     take(tape, node.sizes[3]);
   }
+  {
+    const Tensor gradient = contiguous();
+    b.out[1].tensor = tape.gradient(node.sizes[1]);
+    take(tape, node.sizes[4]);
+  }
   b.out[2].tensor =
-      summed_pixels(tape, node.sizes[4], node.sizes[5], node.sizes[2] / node.sizes[4]);
-}
-
-// cuDNN's kernels want channels last: it copies images, weights and results. Three colours in four
-// bytes run without. Known from convolutions into patches; for others a guess.
-std::uint64_t workspace_bytes(const Var& input, const Var& weight, const Var& out,
-                              std::uint64_t channels, std::uint64_t pixels) {
-  if (channels < 4 && input.width == 4) return 0;
-  const std::uint64_t padded = std::max(channels * input.width, std::uint64_t{16});
-  return pixels * padded + weight.size_bytes() + out.size_bytes() + 16;
+      summed_pixels(tape, node.sizes[5], node.sizes[6], node.sizes[2] / node.sizes[5]);
 }
 
 // sizes: elements of the input, bytes of an element, of the weight, images x channels, x groups.
@@ -73,9 +70,11 @@ void group_norm_backward(Tape& tape, Node& node, Backprop& b) {
   };
   const Tensor scales = sums(3);
   const Tensor shifts = sums(3);
-  const Tensor second = sums(4);
-  const Tensor third = sums(4);
+  Tensor second = sums(4);
+  Tensor third = sums(4);
   const Tensor first = sums(3);
+  third.reset();
+  second.reset();
 }
 
 void packed_gradient(Tape& tape, Node& node, Backprop& b) {
@@ -104,11 +103,20 @@ Var convolve(Tape& tape, Var input, const ImageShape& shape, const Convolution& 
   tape.save(node, 0, input.tensor);
   tape.save(node, 1, weight.tensor);
   Var out = tape.make(pixels * what.channels, input.width);
-  const std::uint64_t workspace =
-      workspace_bytes(input, weight, out, shape.channels, shape.pixels());
-  take(tape, workspace);
+  const ConvolutionSizes sizes{.width = input.width,
+                               .kernel = what.kernel,
+                               .pixels_in = shape.pixels(),
+                               .pixels_out = pixels,
+                               .channels_in = shape.channels,
+                               .channels_out = what.channels};
+  take(tape, forward_workspace(sizes));
   if (node != nullptr) {
-    node->sizes = {input.size_bytes(), weight.size_bytes(), out.size_bytes(), workspace, pixels,
+    node->sizes = {input.size_bytes(),
+                   weight.size_bytes(),
+                   out.size_bytes(),
+                   input_gradient_workspace(sizes),
+                   weight_gradient_workspace(sizes),
+                   pixels,
                    what.channels};
   }
   tape.attach(node, &out);
@@ -154,6 +162,7 @@ Var grow_twice(Tape& tape, Var input) {
   if (node != nullptr) node->sizes[0] = input.size_bytes();
   Var out = tape.make(input.count * 4, input.width);
   tape.attach(node, &out);
+  input.drop();
   return out;
 }
 

@@ -27,13 +27,6 @@ void joined_backward(Tape&, Node&, Backprop& b) {
   b.out[0].is_view = true;
 }
 
-// CUB's decoupled look-back: so many bytes for each tile. A sum of places has tiles of 896, a
-// choice of places those of 4096.
-void take_look_back(Tape& tape, std::uint64_t tile_count, std::uint64_t tile_bytes) {
-  const std::uint64_t states_bytes = (32 + tile_count) * tile_bytes;
-  static_cast<void>(
-      tape.allocate(divided_up(states_bytes, 256) * 256 + 511, TensorKind::Workspace));
-}
 // A sum by CUB: four bytes for each of five blocks on each of eight places of 132 processors.
 constexpr std::uint64_t kSumBytes = divided_up(4 * 5 * 8 * 132, 256) * 256 + 255;
 
@@ -52,6 +45,7 @@ void scatter_backward(Tape& tape, Node& node, Backprop& b) {
     const Tensor found = scratch(4);
     static_cast<void>(scratch(kSumBytes));
     places = scratch(node.sizes[3] * 3 * kIndexBytes);
+    // A choice of places has tiles of 4096.
     take_look_back(tape, divided_up(word_count, 4096), 8);
   }
   b.out[1].tensor = tape.gradient(node.sizes[1]);
@@ -117,9 +111,9 @@ Var Transformer::image_states() {
   tape_.attach(cut, &chosen);
   chosen.count = setup_.batch * setup_.vision.patch_count() * setup_.vision.hidden;
   Var projected = project(std::move(chosen));
-  kept.clear();
-  last.drop();
   pooled.drop();
+  last.drop();
+  while (!kept.empty()) kept.pop_back();
   tape_.forget_nodes(first_unused, end_unused);
   return projected;
 }
@@ -151,9 +145,10 @@ Var Transformer::with_images(Var words) {
   {
     const Var sum = tape_.make(1, kIndexBytes);
     { const Var numbers = tape_.make(tokens, kIndexBytes); }
-    const Var elements = tape_.make(1, kIndexBytes);
+    Var elements = tape_.make(1, kIndexBytes);
     const Var equal = tape_.make(1, 1);
     { const Var all = tape_.make(1, 1); }
+    elements.drop();
   }
   Node* node = tape_.record(scatter_backward, {&words, &image_rows_});
   if (node != nullptr) {
@@ -164,7 +159,7 @@ Var Transformer::with_images(Var words) {
   {
     const Var places = tape_.make(words.count, kIndexBytes);
     const Var mask = tape_.make(words.count, 1);
-    take_look_back(tape_, divided_up(words.count, 896), 16);
+    take_running_sum_scratch(tape_, words.count);
   }
   tape_.attach(node, &out);
   words.drop();

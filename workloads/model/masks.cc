@@ -27,7 +27,10 @@ Var Transformer::make_causal_mask(bool detects_packing) {
     joined.drop();
     Var differs = tape_.make(rows, 1);
     Var sums = tape_.make(rows, 8);
-    { const Var converted = tape_.make(rows, 8); }
+    {
+      const Var converted = tape_.make(rows, 8);
+      if (setup_.batch == 1) take_running_sum_scratch(tape_, rows);
+    }
     differs.drop();
     Var last = tape_.make(setup_.batch, 1);
     Var all = tape_.make(1, 1);

@@ -102,7 +102,7 @@ Var linear_of_copy(Tape& tape, Var input, std::uint64_t rows, const LinearWeight
   const Var bias = tape.cast_parameter(weights.bias);
   const Var weight = tape.cast_parameter(weights.weight);
   if (tape.autocast()) input = cast(tape, std::move(input), tape.narrow_bytes());
-  Var product = matrix_product(tape, clone(tape, std::move(input)), weight, rows);
+  Var product = matrix_product(tape, clone(tape, input), weight, rows);
   Node* node = tape.record(bias_backward, {&product, &bias});
   if (node != nullptr) node->sizes = {rows, bias.count, bias.size_bytes()};
   tape.attach(node, &product);

@@ -1,6 +1,8 @@
 // See prompt.h.
 #include "workloads/model/prompt.h"
 
+#include "workloads/model/functions.h"
+
 namespace allocmark {
 
 void take_prompt(Tape* tape, const PromptSizes& sizes, bool for_encoder, PromptTensors kept) {
@@ -8,6 +10,7 @@ void take_prompt(Tape* tape, const PromptSizes& sizes, bool for_encoder, PromptT
     return tape->allocate(size_bytes, TensorKind::Activation);
   };
   *kept.ids = make(sizes.batch * sizes.length * 8);
+  if (sizes.image_bytes > 0) *kept.images = make(sizes.image_bytes);
   *kept.mask = make(sizes.batch * sizes.length * 8);
   for (Tensor& token : kept.special) token = make(8);
   {
@@ -20,7 +23,8 @@ void take_prompt(Tape* tape, const PromptSizes& sizes, bool for_encoder, PromptT
     known.reset();
   }
   for (const bool is_last_token : {false, true}) {
-    if (for_encoder && is_last_token) break;
+    // Padding is looked for where several texts can differ in length.
+    if (is_last_token && (for_encoder || sizes.batch == 1)) break;
     Tensor compared = make(is_last_token ? sizes.batch : 1);
     Tensor any = make(1);
     compared.reset();
@@ -34,6 +38,7 @@ Tensor make_positions(Tape* tape, const PromptSizes& sizes) {
   };
   const std::uint64_t all = sizes.batch * sizes.length * 8;
   Tensor sums = make(all);
+  if (sizes.batch == 1) take_running_sum_scratch(*tape, sizes.length);
   Tensor lowered = make(all);
   sums.reset();
   Tensor hidden = make(sizes.batch * sizes.length);

@@ -12,12 +12,14 @@ namespace allocmark {
 struct PromptSizes {
   std::uint64_t batch = 1;   // prompts
   std::uint64_t length = 1;  // tokens of each
+  std::uint64_t image_bytes = 0;
 };
 
 // Where the copies are kept; `special` is for the tokens of begin, end and padding.
 struct PromptTensors {
   Tensor* ids;
   Tensor* mask;
+  Tensor* images;
   std::span<Tensor, 3> special;
 };
 

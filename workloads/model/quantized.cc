@@ -84,14 +84,15 @@ Var quantized_linear(Tape& tape, Var input, const QuantizedShape& shape) {
   }
   // bitsandbytes multiplies a single row by the packed weight: only its scales are made whole.
   const bool is_packed = node == nullptr && shape.rows == 1 && shape.bits == WeightBits::Nf4;
-  const Tensor weight =
-      is_packed
-          ? tape.allocate(divided_up(shape.weight_count, kBlockElements) * 4, TensorKind::Workspace)
-          : made_whole(tape, shape);
+  Tensor weight = is_packed ? tape.allocate(divided_up(shape.weight_count, kBlockElements) * 4,
+                                            TensorKind::Workspace)
+                            : made_whole(tape, shape);
   Var out = tape.make(shape.rows * shape.columns, input.width);
   if (!is_packed) tape.use_cublas(false);
   tape.product(shape.rows, shape.weight_count, 1);
   tape.attach(node, &out);
+  // The module still holds its input when the product is done with its weight.
+  if (shape.bits != WeightBits::Nf4) weight.reset();
   input.drop();
   return out;
 }

@@ -37,4 +37,14 @@ void take_reduction_scratch(Tape& tape, std::uint64_t count, std::uint64_t width
   const Tensor counter = tape.allocate(4, TensorKind::Workspace);
 }
 
+void take_look_back(Tape& tape, std::uint64_t tile_count, std::uint64_t tile_bytes) {
+  const std::uint64_t states_bytes = (32 + tile_count) * tile_bytes;
+  static_cast<void>(
+      tape.allocate(divided_up(states_bytes, 256) * 256 + 511, TensorKind::Workspace));
+}
+
+void take_running_sum_scratch(Tape& tape, std::uint64_t count) {
+  take_look_back(tape, divided_up(count, 896), 16);
+}
+
 }  // namespace allocmark

@@ -8,6 +8,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -85,7 +86,7 @@ struct Node {
   BackwardFunction backward = nullptr;
   std::array<std::int32_t, 4> edges = {kNoEdge, kNoEdge, kNoEdge, kNoEdge};
   std::array<Tensor, 8> saved;
-  std::array<std::uint64_t, 6> sizes{};  // bytes, by function
+  std::array<std::uint64_t, 7> sizes{};  // bytes, by function
   std::int32_t segment = -1;             // checkpointed segment, or -1
   std::vector<Tensor> parts;             // gradients of its parts, until they are joined
   bool saves = false;                    // it saves something: a checkpoint must recompute first
@@ -183,8 +184,13 @@ class Tape {
   void forget_nodes(std::size_t first, std::size_t end);
   // Lets go of the graph without a backward, the last node first.
   void drop_graph();
+  // A backward without nodes: it runs on the same thread as others.
+  void enter_backward() { in_backward_ = true; }
   // After the last node: the loss's own gradient goes.
-  void end_backward() { root_gradient_.reset(); }
+  void end_backward() {
+    root_gradient_.reset();
+    in_backward_ = false;
+  }
   // Called when a parameter has the last of its gradients of this backward, in .gradient.
   void set_on_parameter(std::function<void(std::size_t)> function) {
     on_parameter_ = std::move(function);

@@ -89,7 +89,7 @@ Var Transformer::embed(const Tensor& tokens) {
   const bool has_masks = mask_length_ > 0;
   if (has_masks) make_causal_masks();
   words_ = out_of_parallel(embedding(tape_, tokens, rows, word_table_, model.hidden));
-  if (tower_) words_ = with_images(std::move(words_));
+  if (conditions_.images) words_ = with_images(std::move(words_));
   if (!given_positions_) {
     const Var raw = tape_.make(setup_.sequence, 8);
     positions_ = tape_.make(setup_.sequence, 8).tensor;

@@ -123,9 +123,11 @@ Var Unet::time_rows() {
   }
   frequencies.drop();
   angles.drop();
-  Var out = linear(tape_, std::move(waves), setup_.batch, with_bias(time1_));
-  out = activation_of_input(tape_, std::move(out));
-  return linear(tape_, std::move(out), setup_.batch, with_bias(time2_));
+  // Each layer's input lives until it returns, the first one's until all do.
+  Var rows = linear(tape_, waves, setup_.batch, with_bias(time1_));
+  rows = activation_of_input(tape_, rows);
+  rows = linear(tape_, rows, setup_.batch, with_bias(time2_));
+  return rows;
 }
 
 Var Unet::residual(const Residual& own, Var values, ImageShape shape) {
@@ -144,7 +146,9 @@ Var Unet::residual(const Residual& own, Var values, ImageShape shape) {
     values = convolve(tape_, values, shape,
                       {.weight = own.shortcut, .channels = own.after, .kernel = 1});
   }
-  return ::allocmark::add(tape_, values, inner);
+  Var out = ::allocmark::add(tape_, values, inner);
+  for (Var* local : {&values, &inner, &rows}) local->drop();
+  return out;
 }
 
 Var Unet::attention(const Attention& own, Var values, const ImageShape& shape) {
@@ -162,16 +166,18 @@ Var Unet::attention(const Attention& own, Var values, const ImageShape& shape) {
                            .query_rows = shape.side * shape.side});
   inner = linear(tape_, std::move(inner), rows, with_bias(own.out));
   inner = pixels_first(tape_, std::move(inner));
-  return ::allocmark::add(tape_, values, inner);
+  Var out = ::allocmark::add(tape_, values, inner);
+  for (Var* local : {&values, &inner, &query, &key, &value}) local->drop();
+  return out;
 }
 
 Var Unet::way_down(Var values, ImageShape* shape, std::vector<Var>* kept) {
   for (std::size_t i = 0; i < down_.size(); ++i) {
     for (std::size_t step = 0; step < down_[i].residuals.size(); ++step) {
-      values = residual(down_[i].residuals[step], std::move(values), *shape);
+      values = residual(down_[i].residuals[step], values, *shape);
       shape->channels = setup_.channels[i];
       if (setup_.attends[i] == 1) {
-        values = attention(down_[i].attentions[step], std::move(values), *shape);
+        values = attention(down_[i].attentions[step], values, *shape);
       }
       kept->push_back(values);
     }
@@ -190,15 +196,16 @@ Var Unet::way_up(Var values, ImageShape* shape, std::vector<Var>* kept) {
     for (std::size_t step = 0; step < up_[i].residuals.size(); ++step) {
       Var joined = join_channels(tape_, values, kept->back());
       kept->pop_back();
-      Var output = residual(up_[i].residuals[step], std::move(joined), *shape);
+      Var output = residual(up_[i].residuals[step], joined, *shape);
+      joined.drop();
       values = std::move(output);
       shape->channels = setup_.channels[index];
       if (setup_.attends[index] == 1) {
-        values = attention(up_[i].attentions[step], std::move(values), *shape);
+        values = attention(up_[i].attentions[step], values, *shape);
       }
     }
     if (i == grow_.size()) break;
-    values = grow_twice(tape_, std::move(values));
+    values = grow_twice(tape_, values);
     shape->side *= 2;
     values = convolve(tape_, values, *shape, {.weight = grow_[i], .channels = shape->channels});
   }
@@ -220,12 +227,16 @@ Var Unet::forward(const Tensor& images) {
   }
   kept.push_back(values);
   values = way_down(std::move(values), &shape, &kept);
-  values = residual(middle1_, std::move(values), shape);
-  values = attention(middle_, std::move(values), shape);
-  values = residual(middle2_, std::move(values), shape);
+  Var middle = residual(middle1_, values, shape);
+  middle = attention(middle_, middle, shape);
+  middle = residual(middle2_, middle, shape);
+  values = std::move(middle);
   values = way_up(std::move(values), &shape, &kept);
-  values = activation_of_input(tape_, group_norm(tape_, values, shape, kGroups, norm_));
-  Var out = convolve(tape_, values, shape, {.weight = last_, .channels = setup_.colours});
+  // A variable of the forward lives until it returns.
+  Var last = activation_of_input(tape_, group_norm(tape_, values, shape, kGroups, norm_));
+  Var out = convolve(tape_, last, shape, {.weight = last_, .channels = setup_.colours});
+  last.drop();
+  values.drop();
   time_.drop();
   return out;
 }

@@ -10,6 +10,8 @@ namespace {
 
 // cuDNN pads three colours to sixteen bytes of channels for tensor cores.
 constexpr std::uint64_t kPaddedBytes = 16;
+// From how many rows on it sums in parts: recordings say between 393 and 3136.
+constexpr std::uint64_t kSummedRowsMin = 512;
 
 // sizes: bytes of the weight, of the bias, of the output, rows, channels, workspace.
 void patches_backward(Tape& tape, Node& node, Backprop& b) {
@@ -88,9 +90,10 @@ void Transformer::make_vit_parameters() {
 }
 
 // In two bytes the weight's gradient is summed in parts of four bytes, so many that tiles of 128 x
-// 256 fill 132 processors: as recorded for three shapes.
+// 256 fill 132 processors: as recorded for three shapes. Few rows are summed at once.
 std::uint64_t Transformer::weight_sum_count() const {
   const ModelShape& model = setup_.model;
+  if (setup_.batch * model.patch_count() < kSummedRowsMin) return 0;
   const std::uint64_t columns = kPaddedBytes / 2 * model.patch * model.patch;
   const std::uint64_t tiles = divided_up(model.hidden, 128) * divided_up(columns, 256);
   return 132 / tiles + 1;
@@ -119,10 +122,11 @@ Var Transformer::vit_patches(const Tensor& pixels) {
   const bool has_colours = model.channels() == 3;
   if (node != nullptr) {
     const std::uint64_t sums = width < 4 ? weight_sum_count() * padded_weight * 4 / width : 0;
+    const std::uint64_t rest = width < 4 && sums == 0 ? 16 : 144;
     const bool copies_back = has_colours || width < 4;
     node->sizes = {weight.size_bytes(), bias.size_bytes(),
                    output_bytes,        rows,
-                   model.hidden,        copies_back ? copies_bytes + sums + 144 : 0};
+                   model.hidden,        copies_back ? copies_bytes + sums + rest : 0};
   }
   tape_.save(node, 0, images.tensor);
   tape_.save(node, 1, weight.tensor);

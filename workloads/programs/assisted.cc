@@ -161,6 +161,7 @@ void Assisted::begin_pass(Reader* reader, std::uint64_t tokens, std::uint64_t co
 
 void Assisted::end_draft_pass(Var logits) {
   draft_ids_.choose(std::move(logits), length_ + guess_);
+  draft_ids_.make_inputs();
   if (++guess_ < guess_count_) {
     begin_pass(draft_.get(), 1, length_ + guess_);
     return;

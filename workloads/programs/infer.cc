@@ -171,7 +171,8 @@ void Inference::begin_batch() {
                         .length_max = context_end_ + 1,
                         .vocabulary = config_.setup.model.vocabulary});
   } else if (generates()) {
-    generation_.begin(batch_size_, context_);
+    generation_.begin(batch_size_, context_,
+                      config_.setup.sees_images() ? model_->image_bytes() : 0);
   }
   phase_ = Phase::Embed;
 }
@@ -183,6 +184,7 @@ void Inference::embed() {
     Tensor allowed = tape().allocate(batch_size_ * length_, TensorKind::Activation);
     { const Tensor all = tape().allocate(1, TensorKind::Activation); }
   } else if (generates()) {
+    if (config_.setup.sees_images()) model_->set_conditions({.images = generation_.images()});
     stream_ = model_->embed(config_.beams > 1 ? beam_search_.tokens() : generation_.tokens());
   } else {
     // What the last call returned goes first.
@@ -275,10 +277,12 @@ void Inference::set_lengths() {
 
 void Inference::next_token() {
   if (has_encoder() && context_ <= context_end_) {
+    generation_.make_inputs();
     phase_ = Phase::Decode;
     return;
   }
   if (!has_encoder() && context_ < context_end_) {
+    if (config_.beams == 1) generation_.make_inputs();
     ++context_;
     length_ = 1;
     set_lengths();

@@ -81,6 +81,20 @@ void read_padding(Parameters& parameters, InferConfig* config) {
   config->setup.predicts_words = parameters.choice("head", {"pooled", "words"}) == 1;
 }
 
+// LLaVA: each prompt has an image, which is seen once.
+void read_prompt_images(Parameters& parameters, InferConfig* config) {
+  TransformerSetup& setup = config->setup;
+  if (setup.model.family != ModelFamily::Llama) return;
+  const std::string name = read_vision_model(parameters, &setup);
+  if (name.empty()) return;
+  if (config->beams > 1 || config->padded || config->kv_mode != KvMode::Concat ||
+      config->bits != WeightBits::Whole || setup.head_ranks > 1) {
+    parameters.refuse_text("vision",
+                           "none, or beams=1, padding=0, kv=concat, quantize=none and tp=1", name);
+  }
+  check_vision_lengths(parameters, setup, config->sequences);
+}
+
 }  // namespace
 
 std::optional<TransformerSetup> read_draft(Parameters& parameters, const InferConfig& config) {
@@ -100,9 +114,10 @@ std::optional<TransformerSetup> read_draft(Parameters& parameters, const InferCo
   const bool one_by_one = config.batch_max == 1 && config.batches == std::vector<std::uint64_t>{0};
   if (config.beams > 1 || config.samples || config.answers.front() > 0 ||
       config.setup.head_ranks > 1 || config.bits != WeightBits::Whole ||
-      config.kv_mode != KvMode::Concat || config.padded || !one_by_one) {
+      config.kv_mode != KvMode::Concat || config.padded || config.setup.sees_images() ||
+      !one_by_one) {
     parameters.refuse_value("draft",
-                            "batch=1, beams=1, sample=0, kv=concat, padding=0, tp=1, "
+                            "batch=1, beams=1, sample=0, kv=concat, padding=0, tp=1, vision=none, "
                             "quantize=none, no batches and no answers, as "
                             "transformers does",
                             names[choice]);
@@ -151,6 +166,7 @@ InferConfig read_infer_config(Parameters& parameters) {
   config.full_batches = parameters.choice("arrival", {"full", "random"}) == 0;
   read_lengths(parameters, &config);
   read_padding(parameters, &config);
+  read_prompt_images(parameters, &config);
   return config;
 }
 

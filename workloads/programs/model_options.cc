@@ -146,6 +146,25 @@ void read_meetings(Parameters& parameters, std::uint64_t rank_count, Transformer
   parameters.refuse_value("collectives", "0 where there is one rank: it meets nobody", 1);
 }
 
+std::string read_vision_model(Parameters& parameters, TransformerSetup* setup) {
+  const std::vector<std::string> names = {"none", "vit-base", "vit-large", "vit-huge"};
+  const std::size_t choice = parameters.choice("vision", names);
+  if (choice == 0) return "";
+  for (const ModelShape& shape : model_shapes()) {
+    if (shape.name == names[choice]) setup->vision = shape;
+  }
+  return names[choice];
+}
+
+void check_vision_lengths(Parameters& parameters, const TransformerSetup& setup,
+                          const std::vector<std::uint64_t>& lengths) {
+  const std::uint64_t shortest = *std::min_element(lengths.begin(), lengths.end());
+  const std::uint64_t patches = setup.vision.patch_count();
+  if (shortest > patches) return;
+  parameters.refuse_value(
+      "seq", "given lengths above the image's patches = " + std::to_string(patches), shortest);
+}
+
 bool read_switch(Parameters& parameters, const char* key, bool preset) {
   return parameters.number(key, {.preset = preset ? 1u : 0u, .lowest = 0, .highest = 1}) == 1;
 }

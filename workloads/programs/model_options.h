@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "workloads/model/setup.h"
 #include "workloads/trace/parameters.h"
@@ -27,6 +29,12 @@ void read_experts(Parameters& parameters, std::uint64_t token_count, Transformer
 // Marks where one of `rank_count` ranks meets the others (key collectives). Read last of what says
 // how many there are.
 void read_meetings(Parameters& parameters, std::uint64_t rank_count, TransformerSetup* setup);
+
+// Key vision: the ViT that sees images beside a Llama; empty: none.
+[[nodiscard]] std::string read_vision_model(Parameters& parameters, TransformerSetup* setup);
+// An image's patches have to fit into every text; 0 is a length that is not given.
+void check_vision_lengths(Parameters& parameters, const TransformerSetup& setup,
+                          const std::vector<std::uint64_t>& lengths);
 
 // A key that is 0 or 1.
 [[nodiscard]] bool read_switch(Parameters& parameters, const char* key, bool preset);

@@ -37,12 +37,8 @@ void read_products(Parameters& parameters, TrainConfig* config) {
 void read_vision(Parameters& parameters, TrainConfig* config) {
   TransformerSetup& setup = config->setup;
   if (setup.model.family != ModelFamily::Llama || config->is_megatron()) return;
-  const std::vector<std::string> names = {"none", "vit-base", "vit-large", "vit-huge"};
-  const std::string name = names[parameters.choice("vision", names)];
-  if (name == "none") return;
-  for (const ModelShape& shape : model_shapes()) {
-    if (shape.name == name) setup.vision = shape;
-  }
+  const std::string name = read_vision_model(parameters, &setup);
+  if (name.empty()) return;
   setup.vision_frozen = read_switch(parameters, "vision_frozen", true);
   const auto refuse = [&](const char* wanted) { parameters.refuse_text("vision", wanted, name); };
   if (setup.parallel.tensor * setup.parallel.pipeline * setup.parallel.data > 1) {
@@ -50,14 +46,8 @@ void read_vision(Parameters& parameters, TrainConfig* config) {
   }
   if (config->checkpointed || setup.recomputes_attention) refuse("none where checkpoint is given");
   if (config->lora.rank > 0) refuse("none where lora is given");
-  const std::uint64_t shortest =
-      *std::min_element(config->sequences.begin(), config->sequences.end());
-  if (config->draws_lengths || shortest <= setup.vision.patch_count()) {
-    parameters.refuse_value(
-        "seq",
-        "given lengths above the image's patches = " + std::to_string(setup.vision.patch_count()),
-        shortest);
-  }
+  check_vision_lengths(parameters, setup,
+                       config->draws_lengths ? std::vector<std::uint64_t>{0} : config->sequences);
 }
 
 }  // namespace allocmark

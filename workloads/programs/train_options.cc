@@ -4,6 +4,7 @@
 #include <string>
 
 #include "workloads/programs/model_options.h"
+#include "workloads/programs/train_compile.h"
 #include "workloads/programs/train_model.h"
 #include "workloads/programs/train_parallel.h"
 
@@ -356,6 +357,7 @@ TrainConfig read_train_config(Parameters& parameters) {
   read_evaluation(parameters, &config);
   read_loss(parameters, &config);
   config.marks_phases = parameters.choice("marks", {"steps", "phases"}) == 1;
+  read_compile(parameters, &config);
   if (config.data_parallel.kind != DataParallelKind::None &&
       config.data_parallel.kind >= DataParallelKind::Zero3 && config.checkpoint_blocks > 1) {
     parameters.refuse_value("checkpoint_blocks", "1 where zero=3 or fsdp is given",

@@ -193,6 +193,10 @@ void Training::begin_forward(std::uint64_t index) {
     own.images = tape().allocate(model_->image_bytes(), TensorKind::Activation);
     model_->set_conditions({.images = own.images});
   }
+  if (config_.compiled) {
+    run_compiled();
+    return;
+  }
   if (replicas_ && !evaluating_) replicas_->begin_forward();
   if (sharded_) sharded_->begin_forward();
   if (is_first()) {
@@ -203,16 +207,6 @@ void Training::begin_forward(std::uint64_t index) {
   layer_ = 0;
   layer_end_ = config_.setup.own_layer_count();
   phase_ = Phase::Forward;
-}
-
-// Latents, their noise, times and classes replace those of the last step one by one.
-void Training::make_noisy_batch(const Transformer::InputSizes& sizes) {
-  Pass& own = pass();
-  own.tokens = tape().allocate(sizes.input_bytes, TensorKind::Activation);
-  own.noise = tape().allocate(sizes.input_bytes, TensorKind::Activation);
-  own.times = tape().allocate(sizes.label_bytes, TensorKind::Activation);
-  own.labels = tape().allocate(sizes.label_bytes, TensorKind::Activation);
-  model_->set_conditions({.noise = own.noise, .times = own.times, .labels = own.labels});
 }
 
 // PyTorch's stages have a buffer for every micro batch from their first step on; Megatron-LM makes

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "workloads/model/compiled_gpt2.h"
 #include "workloads/model/grad_scaler.h"
 #include "workloads/model/megatron_buffers.h"
 #include "workloads/model/sharded_parameters.h"
@@ -48,6 +49,7 @@ class Training {
   // `index`: of the batch, which decides its lengths.
   void begin_forward(std::uint64_t index);
   void make_noisy_batch(const Transformer::InputSizes& sizes);
+  void run_compiled();
   void make_stage_buffers();
   void receive();
   // The buffer for a pass's received hidden states, or for their gradient.
@@ -95,6 +97,7 @@ class Training {
   std::unique_ptr<DataParallel> replicas_;
   std::unique_ptr<ShardedParameters> sharded_;
   std::unique_ptr<MegatronBuffers> buffers_;
+  std::unique_ptr<CompiledGpt2> compiled_;
   std::vector<Pass> passes_;
   std::size_t active_ = 0;
   std::vector<Tensor> kept_losses_, kept_outputs_, step_losses_;

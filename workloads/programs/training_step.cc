@@ -24,6 +24,33 @@ std::vector<OptimizedTensor> Training::sizes_of(const std::vector<std::size_t>& 
   return tensors;
 }
 
+// Latents, their noise, times and classes replace those of the last step one by one.
+void Training::make_noisy_batch(const Transformer::InputSizes& sizes) {
+  Pass& own = pass();
+  own.tokens = tape().allocate(sizes.input_bytes, TensorKind::Activation);
+  own.noise = tape().allocate(sizes.input_bytes, TensorKind::Activation);
+  own.times = tape().allocate(sizes.label_bytes, TensorKind::Activation);
+  own.labels = tape().allocate(sizes.label_bytes, TensorKind::Activation);
+  model_->set_conditions({.noise = own.noise, .times = own.times, .labels = own.labels});
+}
+
+// Both graphs at once, in place of layers and nodes.
+void Training::run_compiled() {
+  Pass& own = pass();
+  if (!compiled_) {
+    TransformerSetup setup = config_.setup;
+    setup.sequence = own.length;
+    compiled_ = std::make_unique<CompiledGpt2>(setup, &tape(), model_->trained_parameters());
+  }
+  compiled_->forward(&own.loss);
+  if (config_.keeps_losses) kept_losses_.push_back(own.loss);
+  mark_phase("backward");
+  compiled_->backward();
+  if (!config_.keeps_batch) own.tokens.reset();
+  own.in_flight = false;
+  phase_ = Phase::Optimize;
+}
+
 void Training::release_gradients() {
   // zero_grad(set_to_none=True) goes through the parameters in order.
   for (const std::size_t index : model_->trained_parameters()) {

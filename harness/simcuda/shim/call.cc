@@ -1,6 +1,7 @@
 #include "harness/simcuda/shim/call.h"
 
 #include <cstdio>
+#include <cstdlib>
 #include <list>
 #include <map>
 #include <memory>

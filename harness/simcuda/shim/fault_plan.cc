@@ -1,5 +1,6 @@
 #include "harness/simcuda/shim/fault_plan.h"
 
+#include <functional>
 #include <map>
 #include <mutex>
 #include <sstream>

@@ -30,9 +30,9 @@ Settings settings_of(std::string_view conf, std::string_view release) {
   return config.settings;
 }
 
-struct Setup {
-  explicit Setup(std::string_view release, std::string_view conf = "",
-                 std::uint64_t capacity_bytes = 640 * kMiB)
+struct ReleaseSetup {
+  explicit ReleaseSetup(std::string_view release, std::string_view conf = "",
+                        std::uint64_t capacity_bytes = 640 * kMiB)
       : device(640 * kMiB, capacity_bytes), allocator(device, settings_of(conf, release)) {}
 
   std::uint64_t take(std::uint64_t size_bytes) {
@@ -51,7 +51,7 @@ struct Setup {
 TEST_CASE(
     "of two free blocks of a size, releases take that of the lower address or the older one") {
   for (const Rules& rules : all_rules()) {
-    Setup setup(rules.name());
+    ReleaseSetup setup(rules.name());
     const std::uint64_t passing = setup.take(16 * kMiB);
     const std::uint64_t older = setup.take(16 * kMiB);
     setup.give(passing);
@@ -67,7 +67,7 @@ TEST_CASE(
 
 TEST_CASE("in one segment only 2.12 looks at the age of the blocks") {
   for (const Rules& rules : all_rules()) {
-    Setup setup(rules.name());
+    ReleaseSetup setup(rules.name());
     const std::uint64_t first = setup.take(5 * kMiB);
     setup.take(5 * kMiB / 2);
     const std::uint64_t older = setup.take(5 * kMiB / 2);
@@ -146,7 +146,7 @@ TEST_CASE("a change of settings resets the non-split slack since 2.11 only") {
 
 TEST_CASE("out-of-memory texts give the advice of their release") {
   const auto text = [](std::string_view release, std::string_view conf) {
-    Setup setup(release, conf, 100 * kMiB);
+    ReleaseSetup setup(release, conf, 100 * kMiB);
     REQUIRE_FALSE(setup.allocator.allocate(200 * kMiB, 0).has_value());
     return out_of_memory_message(*setup.allocator.last_failure());
   };
@@ -167,7 +167,7 @@ TEST_CASE("out-of-memory texts give the advice of their release") {
 
 TEST_CASE("a limit that is taken away leaves the whole device as one in 2.9 only") {
   for (const Rules& rules : all_rules()) {
-    Setup setup(rules.name(), "", 100 * kMiB);
+    ReleaseSetup setup(rules.name(), "", 100 * kMiB);
     setup.allocator.change_limit(50 * kMiB);
     setup.allocator.change_limit(std::nullopt);
     REQUIRE_FALSE(setup.allocator.allocate(200 * kMiB, 0).has_value());
@@ -205,7 +205,7 @@ TEST_CASE("since 2.14 the driver's pool waits for the request's stream alone, an
 }
 
 TEST_CASE("a request above the reserve of an expandable segment fails, and the text says so") {
-  Setup setup("2.15", "expandable_segments:True,expandable_segments_reserve:0.1");
+  ReleaseSetup setup("2.15", "expandable_segments:True,expandable_segments_reserve:0.1");
   setup.take(60 * kMiB);
   REQUIRE_FALSE(setup.allocator.allocate(100 * kMiB, 0).has_value());
   const std::string text = out_of_memory_message(*setup.allocator.last_failure());
@@ -220,7 +220,7 @@ TEST_CASE("a request above the reserve of an expandable segment fails, and the t
 
 TEST_CASE(
     "throw_on_cudamalloc_oom rejects at once what is above a fraction set later, else nothing") {
-  Setup setup("2.12");
+  ReleaseSetup setup("2.12");
   Settings settings = setup.allocator.settings();
   REQUIRE(change_like_pytorch(settings,
                               "per_process_memory_fraction:0.25,"
@@ -237,7 +237,7 @@ TEST_CASE(
         std::string::npos);
 
   // From the start the limit answers first, and gives the cache back.
-  Setup limited("2.12", "per_process_memory_fraction:0.25,throw_on_cudamalloc_oom:True");
+  ReleaseSetup limited("2.12", "per_process_memory_fraction:0.25,throw_on_cudamalloc_oom:True");
   limited.give(limited.take(100 * kMiB));
   CHECK(limited.allocator.allocate(120 * kMiB, 0).has_value());
   CHECK(limited.allocator.counters().num_oom_rejections == 0);

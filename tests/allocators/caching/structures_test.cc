@@ -29,6 +29,7 @@ void require_same(const SortedBlocks& sorted, const std::map<Key, Block*>& expec
     at = sorted.next(at);
   }
   REQUIRE(at == sorted.end());
+  REQUIRE(sorted.at(at) == nullptr);
   for (auto entry = expected.rbegin(); entry != expected.rend(); ++entry) {
     at = sorted.previous(at);
     REQUIRE(sorted.at(at) == entry->second);
@@ -52,7 +53,7 @@ TEST_CASE("sorted blocks are a std::map in order, search and walk") {
     Block& block = blocks[random.below(blocks.size())];
     const bool grows = i < 20000 ? random.below(4) != 0 : random.below(4) == 0;
     if (block.allocated && !grows) {
-      sorted.erase(block.size_bytes, &block);
+      sorted.erase(sorted.find(block.size_bytes, &block));
       expected.erase(key_of(block));
       block.allocated = false;
     } else if (!block.allocated && grows) {

@@ -12,17 +12,11 @@
 #include "harness/replay/device_work.h"
 #include "tests/catch.h"
 #include "tests/support/fake_backend.h"
+#include "tests/support/stream_events.h"
 
 namespace allocmark {
 namespace {
 
-Event alloc(std::uint64_t id, std::uint64_t size_bytes, std::uint32_t stream = 0) {
-  return {.id = id, .size_bytes = size_bytes, .stream = stream, .kind = EventKind::Alloc};
-}
-Event free_of(std::uint64_t id) { return {.id = id, .kind = EventKind::Free}; }
-Event record_of(std::uint64_t id, std::uint32_t stream) {
-  return {.id = id, .stream = stream, .kind = EventKind::Record};
-}
 Event plain(EventKind kind) { return {.kind = kind}; }
 
 // Work that writes its calls into the same list as the backend.

@@ -12,19 +12,12 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "tests/catch.h"
+#include "tests/support/stream_events.h"
 #include "workloads/open_workload.h"
 #include "workloads/trace/source.h"
 
 namespace allocmark {
 namespace {
-
-Event alloc(std::uint64_t id, std::uint64_t size_bytes, std::uint32_t stream = 0) {
-  return {.id = id, .size_bytes = size_bytes, .stream = stream, .kind = EventKind::Alloc};
-}
-Event free_of(std::uint64_t id) { return {.id = id, .kind = EventKind::Free}; }
-Event record_of(std::uint64_t id, std::uint32_t stream) {
-  return {.id = id, .stream = stream, .kind = EventKind::Record};
-}
 
 std::string error_of(const std::vector<Event>& events) {
   TraceCompiler compiler;

@@ -22,7 +22,7 @@
 namespace allocmark {
 namespace {
 
-struct Outcome {
+struct RoundsOutcome {
   bool completed = false;
   std::map<std::string, CellResult> results = {};  // by the stand-in's name
   std::vector<CellResult> parts = {};
@@ -41,7 +41,7 @@ struct Setup {
   std::function<void(const CellResult&)> on_part = [](const CellResult&) {};
 };
 
-Outcome run_setup(const Setup& setup) {
+RoundsOutcome run_setup(const Setup& setup) {
   const TemporaryFolder folder;
   const std::string log_path = folder.path() + "/log";
   write_file(log_path, "");
@@ -60,7 +60,7 @@ Outcome run_setup(const Setup& setup) {
     spec.placements_path = log_path;
     specs.push_back(spec);
   }
-  Outcome outcome;
+  RoundsOutcome outcome;
   outcome.completed = run_in_rounds(
       specs,
       {.program_path = MISBEHAVING_CELL,
@@ -90,7 +90,7 @@ std::string numbers(const std::vector<std::string>& log) {
 }  // namespace
 
 TEST_CASE("every cell has its first pass before one has its second, in a new order each round") {
-  const Outcome outcome = run_setup({.kinds = std::vector<std::string>(8, "rounds")});
+  const RoundsOutcome outcome = run_setup({.kinds = std::vector<std::string>(8, "rounds")});
   CHECK(outcome.completed);
   CHECK(numbers(outcome.log) == "1 1 1 1 1 1 1 1 2 2 2 2 2 2 2 2 3 3 3 3 3 3 3 3");
   std::set<std::string> orders;
@@ -110,7 +110,7 @@ TEST_CASE("every cell has its first pass before one has its second, in a new ord
 }
 
 TEST_CASE("what a cell has so far is handed over with the passes that are to come") {
-  const Outcome outcome = run_setup({.kinds = {"rounds", "rounds"}});
+  const RoundsOutcome outcome = run_setup({.kinds = {"rounds", "rounds"}});
   REQUIRE(outcome.parts.size() == 4);
   CHECK(outcome.parts[0].key.allocator == "A");
   CHECK(outcome.parts[0].pass_count == 1);
@@ -121,7 +121,7 @@ TEST_CASE("what a cell has so far is handed over with the passes that are to com
 TEST_CASE("where one cell crashes or hangs in a round, the others go on") {
   for (const char* kind : {"rounds_crash", "hang", "garbage", "crash"}) {
     INFO(kind);
-    const Outcome outcome = run_setup({.kinds = {"rounds", kind, "rounds"}, .timeout_s = 1});
+    const RoundsOutcome outcome = run_setup({.kinds = {"rounds", kind, "rounds"}, .timeout_s = 1});
     CHECK(outcome.completed);
     CHECK(outcome.results.at("B").status != CellStatus::Ok);
     CHECK(outcome.results.at("A").pass_count == 3);
@@ -130,14 +130,14 @@ TEST_CASE("where one cell crashes or hangs in a round, the others go on") {
 }
 
 TEST_CASE("a program that knows no rounds makes its passes in a row") {
-  const Outcome outcome = run_setup({.kinds = {"fine", "rounds"}});
+  const RoundsOutcome outcome = run_setup({.kinds = {"fine", "rounds"}});
   CHECK(outcome.results.at("A").status == CellStatus::Ok);
   CHECK(outcome.results.at("B").pass_count == 3);
 }
 
 TEST_CASE("waiting does not count towards the time limit") {
   // Each works for 0.9 s in all, and is there for 4.5 s.
-  const Outcome outcome =
+  const RoundsOutcome outcome =
       run_setup({.kinds = std::vector<std::string>(5, "rounds"), .pass_ms = 300, .timeout_s = 3});
   for (const auto& [name, cell] : outcome.results) CHECK(cell.status == CellStatus::Ok);
 }
@@ -147,13 +147,13 @@ TEST_CASE("where waiting processes hold too much, the cells so far are finished 
   const std::string by_two = "1 1 2 2 3 3 1 1 2 2 3 3 1 2 3";
   CHECK(numbers(run_setup({.kinds = kinds, .waiting_count_max = 2}).log) == by_two);
   // One byte is less than any process holds.
-  const Outcome one_by_one = run_setup({.kinds = kinds, .waiting_bytes_max = 1});
+  const RoundsOutcome one_by_one = run_setup({.kinds = kinds, .waiting_bytes_max = 1});
   CHECK(numbers(one_by_one.log) == "1 2 3 1 2 3 1 2 3 1 2 3 1 2 3");
   CHECK(one_by_one.results.size() == 5);
 }
 
 TEST_CASE("several processes at work at a time make all passes") {
-  const Outcome outcome =
+  const RoundsOutcome outcome =
       run_setup({.kinds = std::vector<std::string>(7, "rounds"), .pass_ms = 5, .job_count = 3});
   CHECK(outcome.log.size() == 21);
   for (const auto& [name, cell] : outcome.results) CHECK(cell.pass_count == 3);
@@ -162,7 +162,7 @@ TEST_CASE("several processes at work at a time make all passes") {
 TEST_CASE("an interrupt ends the run, and what cells had was handed over") {
   const InterruptGuard interrupt;
   std::size_t part_count = 0;
-  const Outcome outcome = run_setup(
+  const RoundsOutcome outcome = run_setup(
       {.kinds = {"rounds", "rounds"}, .interrupt = &interrupt, .on_part = [&](const CellResult&) {
          if (++part_count == 2) raise(SIGINT);
        }});

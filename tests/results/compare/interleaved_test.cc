@@ -299,7 +299,7 @@ TEST_CASE("sides that are other allocators are compared as one experiment") {
 }
 
 TEST_CASE("rounds that are read whole one cell at a time are compared as those in memory") {
-  InterleavedRun run = quiet_run();
+  InterleavedRun run = quiet_rounds();
   for (RoundResult& result : run.rounds) {
     CellResult& cell = result.cell;
     cell.counters = {{"splits", 7 + result.side}};
@@ -321,7 +321,7 @@ TEST_CASE("rounds that are read whole one cell at a time are compared as those i
 }
 
 TEST_CASE("plan and rounds come back as they were stored, and damage is named with its line") {
-  const InterleavedRun& run = quiet_run();
+  const InterleavedRun& run = quiet_rounds();
   const std::string plan = to_json(run.plan);
   CHECK(to_json(interleaved_plan_from_json(plan, "p")) == plan);
   std::string text;

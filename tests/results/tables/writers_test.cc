@@ -202,8 +202,8 @@ TEST_CASE("no cells give texts that say so") {
   CHECK(render_table(none) == "No cells: nothing was measured.\n");
   CHECK(contains(render_markdown(sample::environment(), none, kCommand), "0 of 0 cells measured"));
   CHECK(parse_csv(render_csv(none)).size() == 1);
-  const auto json = nlohmann::json::parse(render_google_benchmark(sample::environment(), none));
-  CHECK(json["benchmarks"].empty());
+  const auto file = nlohmann::json::parse(render_google_benchmark(sample::environment(), none));
+  CHECK(file["benchmarks"].empty());
 }
 
 TEST_CASE("what is not defined is never printed as a number") {
@@ -290,13 +290,13 @@ TEST_CASE("CSV gives lists and counters columns of their own") {
 }
 
 TEST_CASE("the export has what compare.py reads: names, repetitions, times, units") {
-  const auto json =
+  const auto file =
       nlohmann::json::parse(render_google_benchmark(sample::environment(), sample::run()));
-  CHECK(json["context"]["json_schema_version"] == 1);
-  CHECK(json["context"]["library_build_type"] == "release");
+  CHECK(file["context"]["json_schema_version"] == 1);
+  CHECK(file["context"]["library_build_type"] == "release");
   std::size_t aggregate_count = 0;
   std::size_t error_count = 0;
-  for (const auto& entry : json["benchmarks"]) {
+  for (const auto& entry : file["benchmarks"]) {
     CHECK(entry["run_name"].is_string());
     for (const auto& [key, value] : entry.items()) {
       INFO(key);

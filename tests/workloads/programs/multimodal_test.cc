@@ -6,6 +6,7 @@
 
 #include "tests/catch.h"
 #include "tests/support/trace_files.h"
+#include "tests/workloads/kind_peak.h"
 #include "workloads/open_workload.h"
 #include "workloads/trace/summary.h"
 #include "workloads/trace_tools.h"
@@ -18,10 +19,6 @@ const std::string kText =
     "train:llama-3-8b,layers=2,hidden=1024,heads=16,kv_heads=4,ffn=2816,vocabulary=32000,batch=2,"
     "seq=300,steps=2,precision=fp32,kv_cache=none";
 constexpr std::uint64_t kProjector = 768ull * 1024 + 1024 + 1024 * 1024 + 1024;
-
-std::uint64_t kind_peak(const std::string& workload, TensorKind kind) {
-  return summarize(*open_workload(workload, 1)).tensor_bytes_peak[static_cast<std::size_t>(kind)];
-}
 
 }  // namespace
 
@@ -89,4 +86,28 @@ TEST_CASE("LLaVA's training has PyTorch's peak") {
   CHECK(peak(model + "layers=6,batch=4,seq=512,precision=bf16,optimizer=adamw_fused") ==
         2'401'990'108);
   CHECK(peak(model + "layers=4,batch=2,seq=400,vision_frozen=0") == 3'923'694'084);
+}
+
+TEST_CASE("an image in a prompt is seen once") {
+  // llava_generate of scripts/references/multimodal.py has 10,511, without convolutions'
+  // workspaces.
+  const std::string model =
+      "infer:llama-3-8b,layers=6,hidden=1024,heads=16,kv_heads=4,ffn=2816,vocabulary=32000,"
+      "requests=8,batch=4,seq=300/240,answers=16";
+  const std::vector<Event> events = read_all(*open_workload(model + ",vision=vit-base", 1));
+  const auto count = [&](std::uint64_t size_bytes) {
+    return std::count_if(events.begin(), events.end(), [&](const Event& event) {
+      return event.kind == EventKind::Alloc && (size_bytes == 0 || event.size_bytes == size_bytes);
+    });
+  };
+  CHECK(count(0) == 10'511 + 2);
+  CHECK(count(7'561'232) == 2);
+  // Two batches of four images of 3 x 224 x 224, and the patches that the tower makes of them.
+  CHECK(count(4ull * 3 * 224 * 224 * 2) == 2 * 3);
+  CHECK(summarize(*open_workload(model + ",vision=vit-base", 1)).requested_bytes_peak ==
+        518'055'784);
+  CHECK(mentions(refusal_of(model + ",vision=vit-base,beams=2"), "beams=1"));
+  CHECK(mentions(refusal_of(model + ",vision=vit-base,quantize=int8"), "quantize=none"));
+  CHECK(mentions(refusal_of("infer:llama-3-8b,vision=vit-base"), "patches = 196"));
+  CHECK(mentions(refusal_of("infer:gpt2-124m,vision=vit-base"), "unknown key 'vision'"));
 }

@@ -6,19 +6,12 @@
 
 #include "tests/catch.h"
 #include "tests/support/trace_files.h"
+#include "tests/workloads/kind_peak.h"
 #include "workloads/open_workload.h"
 #include "workloads/trace/summary.h"
 #include "workloads/trace_tools.h"
 
 using namespace allocmark;
-
-namespace {
-
-std::uint64_t kind_peak(const std::string& workload, TensorKind kind) {
-  return summarize(*open_workload(workload, 1)).tensor_bytes_peak[static_cast<std::size_t>(kind)];
-}
-
-}  // namespace
 
 TEST_CASE("an optimizer on the host leaves no states on the device") {
   const std::string model = "train:gpt2-124m,batch=1,seq=64,steps=2,precision=bf16,kv_cache=none";

@@ -6,6 +6,7 @@
 
 #include "tests/catch.h"
 #include "tests/support/trace_files.h"
+#include "tests/workloads/kind_peak.h"
 #include "workloads/open_workload.h"
 #include "workloads/trace/summary.h"
 #include "workloads/trace_tools.h"
@@ -19,10 +20,6 @@ std::int64_t count_of(const std::string& workload, std::uint64_t size_bytes, Ten
   return std::count_if(events.begin(), events.end(), [&](const Event& event) {
     return event.kind == EventKind::Alloc && event.size_bytes == size_bytes && event.tensor == kind;
   });
-}
-
-std::uint64_t kind_peak(const std::string& workload, TensorKind kind) {
-  return summarize(*open_workload(workload, 1)).tensor_bytes_peak[static_cast<std::size_t>(kind)];
 }
 
 }  // namespace

@@ -6,11 +6,11 @@
 
 #include "harness/simcuda/core/newest_fit.h"
 #include "tests/catch.h"
+#include "tests/harness/simcuda/core/sizes.h"
 
 namespace simcuda {
 namespace {
 
-constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 constexpr std::uint64_t kB = 0x7f0000000000;
 
 struct Heap {

@@ -12,11 +12,10 @@
 #include "base/random.h"
 #include "harness/simcuda/core/device.h"
 #include "tests/catch.h"
+#include "tests/harness/simcuda/core/sizes.h"
 
 namespace simcuda {
 namespace {
-
-constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 
 struct Block {
   std::uint64_t size_bytes = 0;

@@ -7,13 +7,12 @@
 #include <vector>
 
 #include "tests/catch.h"
+#include "tests/harness/simcuda/core/sizes.h"
 
 namespace simcuda {
 namespace {
 
-constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 constexpr std::uint64_t kKeep = ~std::uint64_t{0};
-constexpr std::uint64_t kArea = 0x302000000;
 
 DeviceConfig plain() { return h200_config(StartState::Plain); }
 

@@ -10,15 +10,15 @@
 namespace simcuda {
 namespace {
 
-struct Expected {
+struct ExpectedLog {
   const char* file;
   std::uint64_t line_count;
 };
 
 TEST_CASE("pool logs replay with every figure equal") {
-  const Expected expected =
-      GENERATE(Expected{"B_busy111.log.gz", 2300}, Expected{"B_dummy.log.gz", 3752},
-               Expected{"C_pools.log.gz", 47}, Expected{"H11_cudafull.log.gz", 1792});
+  const ExpectedLog expected =
+      GENERATE(ExpectedLog{"B_busy111.log.gz", 2300}, ExpectedLog{"B_dummy.log.gz", 3752},
+               ExpectedLog{"C_pools.log.gz", 47}, ExpectedLog{"H11_cudafull.log.gz", 1792});
   const PoolReplay replay =
       replay_pool_log(std::string("tests/golden/simcuda/pool/") + expected.file);
   INFO(expected.file << ": first difference at: " << replay.first_difference);

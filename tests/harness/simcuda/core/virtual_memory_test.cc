@@ -7,12 +7,10 @@
 
 #include "harness/simcuda/core/device.h"
 #include "tests/catch.h"
+#include "tests/harness/simcuda/core/sizes.h"
 
 namespace simcuda {
 namespace {
-
-constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
-constexpr std::uint64_t kArea = 0x302000000;
 
 TEST_CASE("large reservations grow upwards in steps of 32 MiB and cost no memory") {
   Device device(h200_config(StartState::Plain));
