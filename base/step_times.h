@@ -9,7 +9,7 @@
 namespace allocmark {
 
 // The first two steps of a pass are its set-up and the step that takes all memory for the first
-// time. They count only where no pass has other steps.
+// time. They count only where no pass has later ones, and the set-up only where it is all there is.
 class StepTimes {
  public:
   // Further steps of a pass are left out.
@@ -19,7 +19,7 @@ class StepTimes {
   void reserve();
   void add(std::uint64_t time) {
     if (count_ == step_count_max_) return;
-    (count_ < kFirstCount ? first_ : steady_).push_back(time);
+    (count_ == 0 ? set_up_ : count_ == 1 ? first_ : steady_).push_back(time);
     ++count_;
   }
   void clear();
@@ -30,11 +30,9 @@ class StepTimes {
   [[nodiscard]] std::uint64_t median() const;
 
  private:
-  static constexpr std::size_t kFirstCount = 2;
-
   std::size_t step_count_max_;
   std::size_t count_ = 0;  // in this pass
-  std::vector<std::uint64_t> first_, steady_;
+  std::vector<std::uint64_t> set_up_, first_, steady_;
 };
 
 }  // namespace allocmark

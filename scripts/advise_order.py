@@ -14,7 +14,7 @@ import pathlib
 import subprocess
 import sys
 
-EQUAL_SHARE, EQUAL_NS = 1.05, 1000  # as in harness/advise/advice.cc
+EQUAL_SHARE, EQUAL_NS, HOST_NS_PER_CALL = 1.05, 1000, 100  # as in harness/advise/advice.cc
 
 
 PUBLISHED = ("real", "backends_checkpointing")  # raw files of programs without kernels
@@ -58,6 +58,10 @@ def measured_range(cell):
     return min(values), max(values)
 
 
+def cost_of(setting):
+    return setting["driver_ns_per_step"] + HOST_NS_PER_CALL * setting["calls_per_step"]
+
+
 def order_of(left, right):
     """-1, 0 or 1 of two searched costs; 0 where the search calls them equal."""
     low, high = sorted((left, right))
@@ -73,12 +77,12 @@ def judge(program, cells):
     serving = [conf for conf, cell in cells.items() if cell["oom_count"] == 0]
     agree = differ = 0
     for left, right in itertools.combinations(serving, 2):
-        mine = order_of(found[left]["driver_ns_per_step"], found[right]["driver_ns_per_step"])
+        mine = order_of(cost_of(found[left]), cost_of(found[right]))
         (left_low, left_high), (right_low, right_high) = measured_range(cells[left]), measured_range(cells[right])
         theirs = -1 if left_high < right_low else 1 if right_high < left_low else 0
         if mine and theirs:
             agree, differ = agree + (mine == theirs), differ + (mine != theirs)
-    ranked = sorted((conf for conf in cells if found[conf]["oom_count"] == 0), key=lambda conf: found[conf]["driver_ns_per_step"])
+    ranked = sorted((conf for conf in cells if found[conf]["oom_count"] == 0), key=lambda conf: cost_of(found[conf]))
     rescued = not serving or bool(ranked and cells[ranked[0]]["oom_count"] == 0)
     return same, len(cells), agree, differ, rescued, ranked[0] or "unset" if ranked else "none serves"
 

@@ -9,7 +9,7 @@ namespace allocmark {
 class DriverTimeBackend::Span {
  public:
   explicit Span(DriverTimeBackend& owner) : owner_(owner), begin_ns_(owner.clock_.modelled_ns) {
-    owner_.has_calls_ = true;
+    ++owner_.step_calls_;
   }
   ~Span() { owner_.step_ns_ += owner_.clock_.modelled_ns - begin_ns_; }
   Span(const Span&) = delete;
@@ -41,9 +41,12 @@ void DriverTimeBackend::trim() {
 }
 
 void DriverTimeBackend::mark() {
-  if (in_step_ && has_calls_) steps_.add(step_ns_);
+  if (in_step_ && step_calls_ > 0) {
+    steps_.add(step_ns_);
+    calls_.add(step_calls_);
+  }
   in_step_ = true;
-  has_calls_ = false;
+  step_calls_ = 0;
   total_ns_ += step_ns_;
   step_ns_ = 0;
 }

@@ -32,6 +32,7 @@ class DriverTimeBackend final : public Backend {
   // The last step ends; of a trace without marks, the only one.
   void end_pass();
   [[nodiscard]] double step_ns_median() const;
+  [[nodiscard]] double step_calls_median() const { return static_cast<double>(calls_.median()); }
   [[nodiscard]] double total_ns() const { return static_cast<double>(total_ns_); }
 
  private:
@@ -42,8 +43,8 @@ class DriverTimeBackend final : public Backend {
   static constexpr std::size_t kStepCountMax = 10'000'000;
   std::uint64_t step_ns_ = 0, total_ns_ = 0;
   bool in_step_ = false;
-  bool has_calls_ = false;  // of this step
-  StepTimes steps_{kStepCountMax};
+  std::uint64_t step_calls_ = 0;  // of the allocator, in this step
+  StepTimes steps_{kStepCountMax}, calls_{kStepCountMax};
 };
 
 // Runs the steps, and ends a step of `backend` at each mark of one.

@@ -67,7 +67,7 @@ class Search {
   struct Pass {
     std::uint64_t oom_count = 0;
     SettledRange range;  // of capacities with which the same would have happened
-    double driver_ns_per_step = 0, driver_ns = 0;
+    double driver_ns_per_step = 0, calls_per_step = 0, driver_ns = 0;
   };
 
   void check() const;
@@ -136,6 +136,7 @@ void Search::add_capacity_facts(SettingFacts* facts) {
   facts->oom_count = pass.oom_count;
   facts->peak_bytes = pass.range.low_bytes;
   facts->driver_ns_per_step = pass.driver_ns_per_step;
+  facts->calls_per_step = pass.calls_per_step;
   facts->driver_ns = pass.driver_ns;
   facts->pass_count += 2;
 }
@@ -180,6 +181,7 @@ Search::Pass Search::run_pass(const std::string& conf, OomPolicy on_oom) {
           .range = {.low_bytes = used_bytes_max - before_bytes,
                     .high_bytes = refused ? refused_bytes_min - before_bytes : refused_bytes_min},
           .driver_ns_per_step = backend.step_ns_median(),
+          .calls_per_step = backend.step_calls_median(),
           .driver_ns = backend.total_ns()};
 }
 

@@ -35,6 +35,7 @@ struct SettingFacts {
   std::uint64_t oom_count = 0;    // at the capacity
   std::uint64_t peak_bytes = 0;   // of device memory, there
   double driver_ns_per_step = 0;  // there: modelled time in CUDA calls, median over the steps
+  double calls_per_step = 0;      // of the allocator there, likewise
   double driver_ns = 0;           // of the whole pass
   std::uint32_t pass_count = 0;   // that were made for it
   // Least capacity that serves every request; nothing where the whole device does not.

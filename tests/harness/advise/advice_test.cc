@@ -39,6 +39,13 @@ TEST_CASE("where nothing serves, the setting that fails least is measured beside
   CHECK(finalists(settings) == std::vector<std::string>{"", "b:1"});
 }
 
+TEST_CASE("the allocator's own time counts before settings are told apart") {
+  std::vector<SettingFacts> settings{setting("", 0, 0.90, 0), setting("a:1", 0, 0.81, 0)};
+  CHECK(ranked_by_cost(settings) == std::vector<std::size_t>{1, 0});
+  for (SettingFacts& one : settings) one.calls_per_step = 30'000;  // 3 ms of its own
+  CHECK(ranked_by_cost(settings) == std::vector<std::size_t>{0, 1});
+}
+
 TEST_CASE("the front holds what nothing else beats in memory and cost") {
   CHECK(pareto_front(kSettings) == std::vector<bool>{false, true, false, true, false});
 }

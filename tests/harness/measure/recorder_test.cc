@@ -145,6 +145,11 @@ TEST_CASE(
   add_pass({20, 10, 0});
   REQUIRE(pass.step_ns_median() == 10);
   REQUIRE(sum.step_ns_median() == 378);
+  // As llama_generate goes: set-up and one batch. The batch is what is paid, not the cheaper part.
+  add_pass({2100, 4500});
+  REQUIRE(pass.step_ns_median() == 4500);
+  add_pass({2100});
+  REQUIRE(pass.step_ns_median() == 2100);
 }
 
 TEST_CASE("a trace without marks has no steps") {
