@@ -15,7 +15,7 @@ using namespace allocmark;
 
 namespace {
 
-std::int64_t count_of(const std::string& workload, std::uint64_t size_bytes) {
+std::int64_t count_of_size(const std::string& workload, std::uint64_t size_bytes) {
   const std::vector<std::uint64_t> sizes = sizes_of(workload);
   return std::count(sizes.begin(), sizes.end(), size_bytes);
 }
@@ -39,11 +39,11 @@ TEST_CASE("integer weights are made whole for every product, of a single token t
       "infer:llama-3-8b,layers=1,requests=1,batch=1,seq=9,answers=3,vocabulary=999,quantize=";
   // Three matrices of the MLP, three forwards: the prompt's and two tokens'.
   const std::uint64_t elements = 4096ull * 14'336;
-  CHECK(count_of(model + "int8", elements * 2) == 3 * 3 * 2);  // cast, scaled
-  CHECK(count_of(model + "int4", elements * 2) == 3 * 3 * 3);  // cast, centred, scaled
-  CHECK(count_of(model + "int4", elements) == 3 * 3);          // two values out of each byte
+  CHECK(count_of_size(model + "int8", elements * 2) == 3 * 3 * 2);  // cast, scaled
+  CHECK(count_of_size(model + "int4", elements * 2) == 3 * 3 * 3);  // cast, centred, scaled
+  CHECK(count_of_size(model + "int4", elements) == 3 * 3);          // two values out of each byte
   // bitsandbytes multiplies a single row by the packed weight.
-  CHECK(count_of(model + "nf4", elements * 2) == 3 + 3);  // once to be quantised, once whole
+  CHECK(count_of_size(model + "nf4", elements * 2) == 3 + 3);  // once to be quantised, once whole
 }
 
 TEST_CASE("integer weights belong to a model in two bytes, and to inference") {
@@ -60,8 +60,8 @@ TEST_CASE("a product in float8 saves one byte per element and casts anew in the 
   // As many elements have the three weights of the MLP, the results of two products and the input
   // of the third. In one byte: weights and input, cast forward; two gradients, cast backward and
   // turned; weights and input, turned.
-  CHECK(count_of(model + "products=own", weight) == 0);
-  CHECK(count_of(model + "products=fp8", weight) == 3 + 1 + 2 + 2 + 3 + 1);
+  CHECK(count_of_size(model + "products=own", weight) == 0);
+  CHECK(count_of_size(model + "products=fp8", weight) == 3 + 1 + 2 + 2 + 3 + 1);
   CHECK(kind_peak(model + "products=fp8", TensorKind::Parameter) ==
         kind_peak(model + "products=own", TensorKind::Parameter));
 }
