@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-ENTRY_BYTES_MAX = 50
+ENTRY_BYTES_MAX = 54  # 47 to 50 are measured, since pages are counted; 8 more would show
 MAKER = Path(__file__).resolve().parent / "large_snapshot.py"
 
 
