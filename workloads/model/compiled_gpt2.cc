@@ -35,10 +35,6 @@ enum BlockParameter : std::size_t {
   kBlockParameters = 12,
 };
 
-std::uint64_t rounded_up(std::uint64_t value, std::uint64_t step) {
-  return divided_up(value, step) * step;
-}
-
 }  // namespace
 
 CompiledGpt2::CompiledGpt2(const TransformerSetup& setup, Tape* tape,

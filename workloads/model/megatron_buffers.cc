@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/divided_up.h"
 #include "workloads/model/collectives.h"
 
 namespace allocmark {
@@ -12,10 +13,6 @@ namespace {
 // at one of 128 and the number of ranks.
 constexpr std::uint64_t kStartMultiple = 64;
 constexpr std::uint64_t kEndMultiple = 128;
-
-std::uint64_t rounded_up(std::uint64_t value, std::uint64_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
 
 }  // namespace
 
