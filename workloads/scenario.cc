@@ -52,7 +52,7 @@ class ScenarioReader {
   std::vector<std::string> seen_;
 };
 
-std::string_view trimmed(std::string_view text) {
+std::string_view without_blanks(std::string_view text) {
   while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
   while (!text.empty() && (text.back() == ' ' || text.back() == '\t' || text.back() == '\r'))
     text.remove_suffix(1);
@@ -81,7 +81,7 @@ Scenario ScenarioReader::read() {
   std::string line;
   while (std::getline(file, line)) {
     ++line_number_;
-    const std::string_view content = trimmed(line);
+    const std::string_view content = without_blanks(line);
     if (line_number_ == 1) {
       if (!content.starts_with("# "))
         fail("no summary", "a first line '# what it stresses'", content, "");
@@ -97,7 +97,7 @@ Scenario ScenarioReader::read() {
 void ScenarioReader::read_line(std::string_view line, Scenario* scenario) {
   const std::size_t equals = line.find('=');
   if (equals == std::string_view::npos) fail("not a key and a value", "key = value", line, "");
-  const std::string key(trimmed(line.substr(0, equals)));
+  const std::string key(without_blanks(line.substr(0, equals)));
   if (std::ranges::find(kKeys, key) == kKeys.end()) {
     fail(fmt::format("unknown key '{}'", key), "one of workload, seeds, capacity, on_oom, conf", "",
          suggest(key, kKeys));
@@ -106,7 +106,7 @@ void ScenarioReader::read_line(std::string_view line, Scenario* scenario) {
     fail(fmt::format("key '{}' twice", key), "one line for it", "", "");
   seen_.push_back(key);
   key_ = key;
-  store(key, values(trimmed(line.substr(equals + 1))), scenario);
+  store(key, values(without_blanks(line.substr(equals + 1))), scenario);
   key_.clear();
 }
 
@@ -135,19 +135,19 @@ std::vector<ScenarioReader::Value> ScenarioReader::values(std::string_view text)
   std::vector<Value> result;
   const std::string_view whole = text;
   const bool is_list = text.starts_with('[');
-  if (is_list) text = trimmed(text.substr(1));
+  if (is_list) text = without_blanks(text.substr(1));
   while (!(is_list && text.starts_with(']'))) {
     if (text.empty()) fail("no value", "key = \"text\", a number or a [list]", whole, "");
     result.push_back(value(&text));
-    text = trimmed(text);
+    text = without_blanks(text);
     if (!is_list) break;
     if (text.starts_with(',')) {
-      text = trimmed(text.substr(1));
+      text = without_blanks(text.substr(1));
     } else if (!text.starts_with(']')) {
       fail("list without its closing bracket", "[a, b] on one line", whole, "");
     }
   }
-  if (is_list) text = trimmed(text.substr(1));
+  if (is_list) text = without_blanks(text.substr(1));
   if (!text.empty() && text.front() != '#')
     fail("text after the value", "nothing or a comment", text, "");
   return result;

@@ -37,7 +37,7 @@ OptionText option_text(const CLI::Option& from) {
   return option;
 }
 
-CommandText command_text(const CLI::App& app, const std::vector<std::string>& path) {
+CommandText text_below(const CLI::App& app, const std::vector<std::string>& path) {
   CommandText command;
   command.path = path;
   command.summary = app.get_description();
@@ -47,7 +47,7 @@ CommandText command_text(const CLI::App& app, const std::vector<std::string>& pa
   for (const CLI::App* part : app.get_subcommands([](const CLI::App*) { return true; })) {
     std::vector<std::string> longer = path;
     longer.push_back(part->get_name());
-    command.commands.push_back(command_text(*part, longer));
+    command.commands.push_back(text_below(*part, longer));
     // A subcommand starts with its parent's footer; only one of its own is worth saying again.
     if (command.commands.back().footer == command.footer) command.commands.back().footer.clear();
   }
@@ -56,7 +56,7 @@ CommandText command_text(const CLI::App& app, const std::vector<std::string>& pa
 
 }  // namespace
 
-CommandText command_text(const CLI::App& app) { return command_text(app, {}); }
+CommandText command_text(const CLI::App& app) { return text_below(app, {}); }
 
 std::string value_source(const OptionText& option) {
   static const std::map<std::string_view, std::string_view> kListed = {

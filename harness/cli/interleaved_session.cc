@@ -139,7 +139,8 @@ SessionOutcome run_session(const InterleavedSession& session) {
   add_stored_conditions(session.folder, &run.environments.front());
   run.first_differences = placements.texts();
   if (!run.first_differences.empty()) {
-    write_file(session_file(session.folder, kDifferencesName), to_json(run.first_differences));
+    write_file(session_file(session.folder, kDifferencesName),
+               first_differences_json(run.first_differences));
   }
   read_own_rounds(session.folder, &run);
   outcome.comparison = compare_interleaved(run, session.policy);

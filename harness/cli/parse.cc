@@ -181,7 +181,7 @@ void add_run_output(CLI::App* app, RunCommand* command) {
       ->type_name("F");
 }
 
-void add_run(CLI::App* app, RunCommand* command) {
+void add_run_command(CLI::App* app, RunCommand* command) {
   add_run_axes(app, command);
   add_run_manner(app, command);
   add_run_output(app, command);
@@ -194,6 +194,6 @@ void add_run(CLI::App* app, RunCommand* command) {
 extern const CommandEntry kRunCommand;
 constinit const CommandEntry kRunCommand{
     "run", "Run workloads against allocators and compare",
-    [](CLI::App* app) { return bind_command(app, add_run, run_command); }};
+    [](CLI::App* app) { return bind_command(app, add_run_command, run_command); }};
 
 }  // namespace allocmark

@@ -27,7 +27,7 @@
 namespace allocmark {
 namespace {
 
-void print_text(std::string_view text) { fmt::print("{}", text); }
+void print_as_is(std::string_view text) { fmt::print("{}", text); }
 
 void print_lines(const CellSource& cells, std::string_view between) {
   for (std::size_t index = 0; index < cells.count; ++index) {
@@ -63,9 +63,9 @@ StoredCells stored_cells(const std::string& folder, RunFile* file,
 void print_results(std::string_view format, const std::string& folder,
                    const Environment& environment, const StoredCells& cells) {
   if (format == "markdown") {
-    print_text(render_markdown(environment, cells.summaries, shell_command(environment.argv)));
+    print_as_is(render_markdown(environment, cells.summaries, shell_command(environment.argv)));
   } else if (format == "csv") {
-    write_csv(cells.whole, print_text);
+    write_csv(cells.whole, print_as_is);
   } else if (format == "json") {
     fmt::print("{{\"environment\": {},\n\"cells\": [\n", to_json_line(environment));
     print_lines(cells.whole, ",\n");
@@ -76,8 +76,8 @@ void print_results(std::string_view format, const std::string& folder,
     if (cells.whole.count > 0) fmt::print("\n");
   } else {
     const std::string table = (std::filesystem::path(folder) / "table.txt").string();
-    print_text(render_table(cells.summaries,
-                            {.width = output_width(stdout), .all = false, .all_columns = table}));
+    print_as_is(render_table(cells.summaries,
+                             {.width = output_width(stdout), .all = false, .all_columns = table}));
   }
 }
 

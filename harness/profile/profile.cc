@@ -23,7 +23,7 @@ namespace allocmark {
 namespace {
 
 // Without the folder that the program lies in: it is the machine's own matter.
-std::string command_text(std::vector<std::string> words) {
+std::string command_without_folder(std::vector<std::string> words) {
   if (!words.empty()) words[0] = words[0].substr(words[0].rfind('/') + 1);
   return fmt::format("{}", fmt::join(words, " "));
 }
@@ -81,7 +81,7 @@ std::string about_text(const DeviceProfile& profile, const Environment& environm
   OrderedJson about = {
       {"source", profile.simulated ? "modelled time of a simulated device"
                                    : "host time of each call, one process, one thread"},
-      {"command", command_text(environment.argv)},
+      {"command", command_without_folder(environment.argv)},
       {"recorded", environment.started_utc},
       {"driver", profile.facts.driver_version},
       {"cuda", environment.runtime_version},

@@ -19,7 +19,7 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-OrderedJson number_or_null(const std::optional<std::uint64_t>& number) {
+OrderedJson time_or_null(const std::optional<std::uint64_t>& number) {
   return number ? OrderedJson(*number) : OrderedJson();
 }
 
@@ -80,9 +80,9 @@ OrderedJson to_json(const RankRow& row) {
           {"oom_count", row.oom_count},
           {"retry_count", row.retry_count},
           {"meeting_count", row.meeting_count},
-          {"end_ns", number_or_null(row.end_ns)},
-          {"wait_ns", number_or_null(row.wait_ns)},
-          {"delay_ns", number_or_null(row.delay_ns)},
+          {"end_ns", time_or_null(row.end_ns)},
+          {"wait_ns", time_or_null(row.wait_ns)},
+          {"delay_ns", time_or_null(row.delay_ns)},
           {"failure", row.failure ? to_json(*row.failure) : OrderedJson()},
           {"stall", row.stall ? to_json(*row.stall) : OrderedJson()},
           {"step_live_bytes", row.step_live_bytes}};

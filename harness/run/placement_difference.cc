@@ -100,7 +100,7 @@ std::string in_words(const PlacementAnswer& answer, const PlacementAnswer& other
 }
 
 // "caching" of "caching@2.13".
-std::string_view family_of(const CellKey& key) {
+std::string_view allocator_family(const CellKey& key) {
   return std::string_view(key.allocator).substr(0, key.allocator.find('@'));
 }
 
@@ -150,7 +150,7 @@ PlacementDifferences::~PlacementDifferences() {
 
 std::string PlacementDifferences::path(std::size_t cell_index, std::size_t side) const {
   const InterleavedCell& cell = plan_.cells.at(cell_index);
-  if (family_of(cell.base) != family_of(cell.now)) return {};
+  if (allocator_family(cell.base) != allocator_family(cell.now)) return {};
   return (fs::path(folder_) / fmt::format("{}-{}", cell_index, side)).string();
 }
 

@@ -189,7 +189,7 @@ std::string advice_for(const CellComparison& cell, const NumberComparison& numbe
 
 enum class Family : std::uint8_t { Safety, Exact, Timed };
 
-Family family_of(const NumberComparison& number) {
+Family number_family(const NumberComparison& number) {
   if (number.safety) return Family::Safety;
   return number.timed ? Family::Timed : Family::Exact;
 }
@@ -222,7 +222,8 @@ std::vector<CellFinding> findings_of(const CellComparison& cell) {
     for (const Family family : {Family::Safety, Family::Exact, Family::Timed}) {
       std::vector<const NumberComparison*> numbers;
       for (const NumberComparison& number : cell.numbers) {
-        if (number.verdict == verdict && family_of(number) == family) numbers.push_back(&number);
+        if (number.verdict == verdict && number_family(number) == family)
+          numbers.push_back(&number);
       }
       if (numbers.empty()) continue;
       std::stable_sort(numbers.begin(), numbers.end(), stands_before);

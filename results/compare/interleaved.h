@@ -88,7 +88,8 @@ struct InterleavedRun {
 // with file and line for a corrupt one. `where` is what messages call the text.
 void read_rounds(const StoredText& text, const std::string& where, InterleavedRun* run);
 
-[[nodiscard]] std::string to_json(const std::map<std::size_t, std::string>& first_differences);
+[[nodiscard]] std::string first_differences_json(
+    const std::map<std::size_t, std::string>& first_differences);
 // Throws UsageError where the text is none of these.
 [[nodiscard]] std::map<std::size_t, std::string> first_differences_from_json(
     const std::string& text, const std::string& where);

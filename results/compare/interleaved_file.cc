@@ -125,7 +125,7 @@ InterleavedPlan interleaved_plan_from_json(const std::string& text, const std::s
   }
 }
 
-std::string to_json(const std::map<std::size_t, std::string>& first_differences) {
+std::string first_differences_json(const std::map<std::size_t, std::string>& first_differences) {
   OrderedJson cells = OrderedJson::array();
   for (const auto& [index, text] : first_differences) {
     cells.push_back({{"cell_index", index}, {"first_difference", text}});

@@ -19,18 +19,20 @@ class Clashes(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.root = Path(folder.name)
         subprocess.run(["git", "init", "-q", folder.name], check=True)
-        for room, kind in (("first", "COLD"), ("second", "COLD"), ("timed", "")):
+        for room, kind in (("first", "COLD"), ("second", "COLD"), ("timed", ""), ("warm", "TOGETHER"), ("tepid", "TOGETHER")):
             self.write(f"{room}/CMakeLists.txt", f"# A room.\nallocmark_room(\n  SOURCES\n  a.cc\n  USES\n  base\n  {kind})\n")
 
     def write(self, name, text):
-        (self.root / name).parent.mkdir(exist_ok=True)
+        (self.root / name).parent.mkdir(parents=True, exist_ok=True)
         (self.root / name).write_text(text)
 
-    def found(self, one, other, frame=OWN, place="second/b.cc"):
-        self.write("first/a.cc", OWN.format(one))
-        self.write(place, frame.format(other))
+    def found(self, one, other, frame=OWN, place="second/b.cc", first="first/a.cc"):
+        include = f'#include "{place}"\n' if place.endswith(".h") else "\n"
+        self.write(first, include + OWN.format(one))
+        self.write(place, "\n" + frame.format(other))
         broken = list(clashes.check(self.root))
-        (self.root / place).unlink()
+        for file in first, place:
+            (self.root / file).unlink()
         return broken
 
     def test_two_of_a_name(self):
@@ -43,7 +45,7 @@ class Clashes(unittest.TestCase):
             ("int mean(const std::vector<double>& values) { return 1; }", "int mean(std::vector<double> v) { return 2; }"),
             ("std::string text(const Unit& unit) { return {}; }", "constexpr int text = 3;"),
         ):
-            self.assertRegex("".join(self.found(one, other)), r"^second/b.cc:3: allocmark::\w+ is in first/a.cc:3 too", (one, other))
+            self.assertRegex("".join(self.found(one, other)), r"^second/b.cc:4: allocmark::\w+ is in first/a.cc:4 too", (one, other))
 
     def test_static_and_constexpr_are_a_files_own(self):
         self.assertEqual(len(self.found("int kMax = 1;", "constexpr int kMax = 2;", SHARED)), 1)
@@ -73,6 +75,41 @@ class Clashes(unittest.TestCase):
         self.assertEqual(len(self.found("struct Row {};", "struct Row {};", SHARED, "timed/b.h")), 1)
         self.assertEqual(self.found("void print(const Row& row) {}", "void print(const Table& table);", SHARED, "timed/b.h"), [])
         self.assertEqual(len(self.found("void print(const Row& row) {}", "void print(const Row& row);", SHARED, "timed/b.h")), 1)
+
+    def test_a_function_hides_that_of_a_header(self):
+        for parameters in ("std::string_view name", "", "const CLI::App& app", "CUdeviceptr address", "const std::optional<double>& value"):
+            one, other = "void print(const Row& row) {}", f"void print({parameters});"
+            self.assertEqual(len(self.found(one, other, SHARED, "timed/b.h")), 1, parameters)
+        for parameters in ("const Row& row, int width", "const std::vector<Table>& tables", "Table* table"):  # found by the argument
+            one, other = "void print(int width) {}", f"void print({parameters});"
+            self.assertEqual(self.found(one, other, SHARED, "timed/b.h"), [], parameters)
+
+    def test_a_function_handed_on_by_its_name_is_the_only_one(self):
+        one, other = "void print(const Row& row) {}", "void print(const Table& table) {}\nvoid all() { each(tables, print); }"
+        self.assertEqual(len(self.found(one, other)), 1)
+        self.assertEqual(len(self.found(other, one)), 1)
+
+    def test_files_of_all_together_rooms_may_meet(self):
+        row = "struct Row {};"
+        self.assertEqual(len(self.found(row, row, place="warm/b.cc", first="warm/a.cc")), 1)
+        self.assertEqual(len(self.found(row, row, place="warm/b.cc", first="tepid/a.cc")), 1)
+        self.assertEqual(self.found(row, row, place="warm/b.cc", first="first/a.cc"), [])
+
+    def test_a_target_that_is_compiled_together(self):
+        text = "add_library(one SHARED a.cc b.cc c.cc)\nset_source_files_properties(c.cc PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)\n"
+        self.write("library/CMakeLists.txt", text + "# allocmark_together(one)\n")
+        row = "struct Row {};"
+        self.assertEqual(self.found(row, row, place="library/b.cc", first="library/a.cc"), [])
+        self.write("library/CMakeLists.txt", text + "allocmark_together(one)\n")
+        self.assertEqual(len(self.found(row, row, place="library/b.cc", first="library/a.cc")), 1)
+        self.assertEqual(self.found(row, row, place="library/b.cc", first="library/c.cc"), [])
+
+    def test_files_of_one_test_program(self):
+        row = 'struct Row {};\nTEST_CASE("a row (of a table) {") {\n  struct Line {};\n}'
+        self.write("checks/CMakeLists.txt", "allocmark_test(one SOURCES a.cc deep/b.cc LIBS x::x)\nallocmark_test(\n  two\n  SOURCES\n  c.cc)\n")
+        self.write("checks/deep/README.md", "")
+        self.assertEqual(len(self.found(row, row, place="checks/deep/b.cc", first="checks/a.cc")), 1)
+        self.assertEqual(self.found(row, row, place="checks/c.cc", first="checks/a.cc"), [])
 
 
 if __name__ == "__main__":

@@ -62,13 +62,6 @@ void efficient_attention_backward(Tape& tape, Node& node, Backprop& b) {
   delta.reset();
 }
 
-void set_product(Node* node, std::uint64_t m, std::uint64_t n, std::uint64_t k) {
-  if (node == nullptr) return;
-  node->sizes[3] = m;
-  node->sizes[4] = n;
-  node->sizes[5] = k;
-}
-
 // What a batched product reads: itself, or a copy with the heads first.
 Tensor heads_apart(Tape& tape, const Var& input, std::uint64_t count) {
   if (input.heads_first || input.heads_viewable) return input.tensor;

@@ -90,10 +90,6 @@ Var modulated(Tape& tape, const Var& values, const Var& shift, const Var& scale)
                    add_rows_backward);
 }
 
-void slice_backward(Tape& tape, Node& node, Backprop& b) {
-  b.out[0].tensor = tape.gradient(node.sizes[0]);
-}
-
 }  // namespace
 
 void Transformer::make_dit_parameters() {

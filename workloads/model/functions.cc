@@ -377,4 +377,15 @@ Var cross_entropy(Tape& tape, Var logits, const Tensor& labels) {
   return loss;
 }
 
+void set_product(Node* node, std::uint64_t m, std::uint64_t n, std::uint64_t k) {
+  if (node == nullptr) return;
+  node->sizes[3] = m;
+  node->sizes[4] = n;
+  node->sizes[5] = k;
+}
+
+void slice_backward(Tape& tape, Node& node, Backprop& b) {
+  b.out[0].tensor = tape.gradient(node.sizes[0]);
+}
+
 }  // namespace allocmark

@@ -109,6 +109,8 @@ struct FusedAttentionShape {
 // The same operator by operator, in four bytes, where no fused kernel takes the bias or the heads.
 [[nodiscard]] Var unfused_attention(Tape& tape, Var query, Var key, Var value, Var bias,
                                     const AttentionSizes& sizes, bool has_dropout);
+// Remembers for the backward that a node's product is of m x k and k x n, where one is recorded.
+void set_product(Node* node, std::uint64_t m, std::uint64_t n, std::uint64_t k);
 // View as heads and transposed; its backward copies a gradient that has the heads first.
 // `viewable`: batched products can read it as it is. Where heads are apart already before they
 // change places with tokens (`copies` is false), the gradient keeps its order.
@@ -117,6 +119,8 @@ struct FusedAttentionShape {
 // `stacked`: the parts lie apart (unbind), so that their gradients are stacked, and then copied to
 // where the projection had them.
 [[nodiscard]] std::array<Var, 3> split_three(Tape& tape, const Var& input, bool stacked = false);
+// The backward of a slice: zeros around its gradient. sizes: bytes of the whole.
+void slice_backward(Tape& tape, Node& node, Backprop& b);
 // Parts of a tensor as views (chunk, split): their gradients are joined once all are there.
 [[nodiscard]] Var begin_parts(Tape& tape, const Var& input);
 [[nodiscard]] Var part_of(Tape& tape, const Var& whole, std::uint64_t count);

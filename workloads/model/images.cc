@@ -82,7 +82,7 @@ void packed_gradient(Tape& tape, Node& node, Backprop& b) {
 }
 
 // sizes: bytes of both.
-void join_backward(Tape&, Node& node, Backprop& b) {
+void channels_backward(Tape&, Node& node, Backprop& b) {
   for (const std::size_t i : {std::size_t{0}, std::size_t{1}}) {
     b.out[i] = b.gradient;
     b.out[i].is_view = true;
@@ -148,7 +148,7 @@ Var group_norm(Tape& tape, Var input, const ImageShape& shape, std::uint64_t gro
 }
 
 Var join_channels(Tape& tape, Var left, Var right) {
-  Node* node = tape.record(join_backward, {&left, &right});
+  Node* node = tape.record(channels_backward, {&left, &right});
   if (node != nullptr) node->sizes = {left.size_bytes(), right.size_bytes()};
   Var out = tape.make(left.count + right.count, left.width);
   tape.attach(node, &out);

@@ -53,7 +53,7 @@ constexpr std::array<std::int32_t, kQuantileCount> kNormal = {
 // kNormal holds the standard normal distribution's quantiles times 65536.
 
 // 2^(1/2), 2^(1/4), 2^(1/8) ... times 2^32.
-constexpr std::array<std::uint64_t, 16> kRoots = {
+constexpr std::array<std::uint64_t, 16> kRootsOfTwo = {
     6074000999, 5107605667, 4683695047, 4485121743, 4389014833, 4341736423, 4318288543, 4306612133,
     4300785773, 4297875550, 4296421177, 4295694174, 4295330720, 4295149004, 4295058149, 4295012722};
 
@@ -77,9 +77,9 @@ std::uint64_t scaled(std::uint64_t median, std::int64_t exponent) {
   const std::int64_t whole = exponent >> 16;
   const std::uint64_t fraction = static_cast<std::uint64_t>(exponent & 0xFFFF);
   std::uint64_t factor = std::uint64_t{1} << 32;
-  for (std::size_t i = 0; i < kRoots.size(); ++i) {
+  for (std::size_t i = 0; i < kRootsOfTwo.size(); ++i) {
     if ((fraction >> (15 - i) & 1) != 0) {
-      factor = static_cast<std::uint64_t>((static_cast<Wide>(factor) * kRoots[i]) >> 32);
+      factor = static_cast<std::uint64_t>((static_cast<Wide>(factor) * kRootsOfTwo[i]) >> 32);
     }
   }
   const Wide product = static_cast<Wide>(median) * factor;

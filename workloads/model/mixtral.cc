@@ -43,13 +43,8 @@ void expert_sum_backward(Tape& tape, Node& node, Backprop& b) {
   b.out[0].tensor = tape.gradient(node.sizes[0]);
 }
 
-// A slice of a parameter: zeros around its gradient.
-void slice_backward(Tape& tape, Node& node, Backprop& b) {
-  b.out[0].tensor = tape.gradient(node.sizes[0]);
-}
-
 // Rows were added where their tokens are: each takes its gradient back. sizes: bytes of the rows.
-void add_rows_backward(Tape& tape, Node& node, Backprop& b) {
+void token_rows_backward(Tape& tape, Node& node, Backprop& b) {
   b.out[0] = b.gradient;
   b.out[1].tensor = tape.gradient(node.sizes[0]);
 }
@@ -327,7 +322,7 @@ Var Transformer::mixtral_looped_experts(const LayerWeights& own, const Var& hidd
     tape_.attach(chosen, &shares);
     inner = multiply(tape_, std::move(inner), std::move(shares));
     const Var narrow = cast(tape_, inner, out.width);
-    Node* added = tape_.record(add_rows_backward, {&out, &narrow});
+    Node* added = tape_.record(token_rows_backward, {&out, &narrow});
     if (added != nullptr) added->sizes[0] = narrow.size_bytes();
     tape_.save(added, 0, places);
     tape_.save(added, 1, narrow.tensor);

@@ -46,13 +46,6 @@ void bias_backward(Tape&, Node& node, Backprop& b) {
   b.reduced_bytes[1] = node.sizes[2];
 }
 
-void set_product(Node* node, std::uint64_t m, std::uint64_t n, std::uint64_t k) {
-  if (node == nullptr) return;
-  node->sizes[3] = m;
-  node->sizes[4] = n;
-  node->sizes[5] = k;
-}
-
 }  // namespace
 
 Var linear(Tape& tape, Var input, std::uint64_t rows, const LinearWeights& weights) {

@@ -29,7 +29,7 @@ void patches_backward(Tape& tape, Node& node, Backprop& b) {
 }
 
 // The class token's rows and the patches' are views of the gradient; narrower patches get a copy.
-void join_backward(Tape& tape, Node& node, Backprop& b) {
+void class_token_backward(Tape& tape, Node& node, Backprop& b) {
   b.out[0] = b.gradient;
   b.out[0].is_view = true;
   b.out[1] = b.out[0];
@@ -145,7 +145,7 @@ Var Transformer::vit_embed(const Tensor& pixels) {
   Node* expanded = tape_.record(expand_backward, {&token});
   if (expanded != nullptr) expanded->sizes[0] = token.size_bytes();
   tape_.attach(expanded, &token);
-  Node* joined = tape_.record(join_backward, {&token, &patches});
+  Node* joined = tape_.record(class_token_backward, {&token, &patches});
   if (joined != nullptr && patches.width != setup_.wide_bytes)
     joined->sizes[0] = patches.size_bytes();
   Var rows = tape_.make(setup_.token_count() * h, setup_.wide_bytes);

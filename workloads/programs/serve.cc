@@ -22,8 +22,7 @@
 namespace allocmark {
 namespace {
 
-// Three streams of random numbers, so that e.g. another arrival process leaves the lengths alone.
-constexpr std::uint64_t kLengthSeed = 0x6C656E67;
+// A third stream of random numbers, beside arrivals and lengths.
 constexpr std::uint64_t kGuessSeed = 0x67756573;
 
 class Server {

@@ -18,8 +18,6 @@
 namespace allocmark {
 namespace {
 
-constexpr std::uint64_t kLengthSeed = 0x6C656E67;
-
 struct EmbeddingConfig {
   TransformerSetup setup;
   ArrivalSettings arrivals;

@@ -25,6 +25,10 @@ struct ServeConfig {
   std::uint64_t accept_percent = 70;  // chance of each guess to be right, given those before it
 };
 
+// Lengths are a stream of random numbers of their own, so that another arrival process leaves them
+// alone.
+inline constexpr std::uint64_t kLengthSeed = 0x6C656E67;
+
 // Each throws UsageError with key, allowed values and the text given.
 [[nodiscard]] ServeConfig read_serve_config(Parameters& parameters, const ModelShape& model,
                                             std::uint64_t ranks);

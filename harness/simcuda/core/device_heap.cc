@@ -8,7 +8,7 @@ namespace simcuda {
 namespace {
 
 // No device has more; keeps rounding up from overflowing.
-constexpr std::uint64_t kSizeBytesMax = std::uint64_t{1} << 60;
+constexpr std::uint64_t kRequestBytesMax = std::uint64_t{1} << 60;
 
 Range slab_of(std::uint64_t address) {
   const std::uint64_t lo = round_down(address, kPageBytes);
@@ -91,7 +91,7 @@ DeviceHeap::Allocation DeviceHeap::find(std::uint64_t address) const {
 
 AllocationOutcome DeviceHeap::take_large(std::uint64_t size_bytes, bool backed) {
   AllocationOutcome outcome;
-  if (size_bytes > kSizeBytesMax) {
+  if (size_bytes > kRequestBytesMax) {
     outcome.status = Status::OutOfMemory;
     return outcome;
   }

@@ -9,12 +9,12 @@
 namespace simcuda {
 namespace {
 
-constexpr std::uint64_t kSizeBytesMax = std::uint64_t{1} << 56;
+constexpr std::uint64_t kMappedBytesMax = std::uint64_t{1} << 56;
 
 bool is_multiple(std::uint64_t value) { return value % VirtualMemory::kGranularityBytes == 0; }
 
 bool is_length(std::uint64_t size_bytes) {
-  return size_bytes != 0 && size_bytes <= kSizeBytesMax && is_multiple(size_bytes);
+  return size_bytes != 0 && size_bytes <= kMappedBytesMax && is_multiple(size_bytes);
 }
 
 // A range that a caller may name: not empty, whole pages, no overflow.

@@ -11,21 +11,21 @@
 namespace simcuda {
 namespace {
 
-struct Watcher {
+struct CallWatcher {
   std::mutex mutex;
   std::condition_variable left;  // a thread has left the watch
   SimcuCallWatch watch = nullptr;
   void* context = nullptr;
   std::uint64_t inside_count = 0;  // threads in the watch now
 };
-Watcher& watcher() { return made_once<Watcher>(); }
+CallWatcher& call_watcher() { return made_once<CallWatcher>(); }
 
 thread_local bool is_inside = false;
 
 }  // namespace
 
 void watch_calls(SimcuCallWatch watch, void* context) {
-  Watcher& all = watcher();
+  CallWatcher& all = call_watcher();
   std::unique_lock lock(all.mutex);
   all.watch = nullptr;
   all.left.wait(lock, [&] { return all.inside_count == 0; });
@@ -40,7 +40,7 @@ void watch_calls(SimcuCallWatch watch, void* context) {
 
 void tell_call(const ApiRecord& api, int result) {
   if (is_inside) return;
-  Watcher& all = watcher();
+  CallWatcher& all = call_watcher();
   SimcuCallWatch watch = nullptr;
   void* context = nullptr;
   {

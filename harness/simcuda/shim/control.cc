@@ -41,12 +41,6 @@ std::map<std::string, std::uint64_t, std::less<>> all_counts() {
   return counts;
 }
 
-void start_if_needed() {
-  if ((slow_reasons.load() & kNotStarted) != 0) {
-    start_library();
-  }
-}
-
 // Counts at the last simcu_reset: calls are counted by their threads, which nobody else may change.
 struct Baseline {
   std::mutex mutex;

@@ -89,7 +89,7 @@ CUresult create(ThreadState& thread, CUmemGenericAllocationHandle* handle, std::
   return to_result(outcome.status);
 }
 
-CUresult release(ThreadState& thread, CUmemGenericAllocationHandle handle) {
+CUresult release_physical(ThreadState& thread, CUmemGenericAllocationHandle handle) {
   SimulatedDevice* device = device_of_handle(handle);
   if (device == nullptr) {
     return CUDA_ERROR_INVALID_VALUE;
@@ -270,8 +270,8 @@ SIMCUDA_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t
 }
 
 SIMCUDA_EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
-  return driver_call<"cuMemRelease">({handle},
-                                     [&](ThreadState& thread) { return release(thread, handle); });
+  return driver_call<"cuMemRelease">(
+      {handle}, [&](ThreadState& thread) { return release_physical(thread, handle); });
 }
 
 SIMCUDA_EXPORT CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle,

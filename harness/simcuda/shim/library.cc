@@ -139,6 +139,10 @@ void start(Library& all) {
 
 }  // namespace
 
+void start_if_needed() {
+  if ((slow_reasons.load() & kNotStarted) != 0) start_library();
+}
+
 void start_library() {
   Library& all = library();
   std::call_once(all.once, [&] {

@@ -11,6 +11,8 @@ namespace simcuda {
 
 // Once per process, whoever is first. On failure a message goes to stderr and kStartFailed is set.
 void start_library();
+// The same at the start of a call that passes no other check.
+void start_if_needed();
 [[nodiscard]] const std::string& start_error();
 
 [[nodiscard]] int device_count();

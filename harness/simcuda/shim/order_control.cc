@@ -9,12 +9,6 @@
 namespace simcuda {
 namespace {
 
-void start_if_needed() {
-  if ((slow_reasons.load() & kNotStarted) != 0) {
-    start_library();
-  }
-}
-
 SimcuMissing to_missing(order::Missing missing) {
   switch (missing) {
     case order::Missing::AnyEvent:

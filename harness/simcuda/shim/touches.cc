@@ -9,31 +9,31 @@
 namespace simcuda {
 namespace {
 
-struct Watcher {
+struct TouchWatcher {
   std::mutex mutex;
   SimcuTouch touch = nullptr;
   void* context = nullptr;
   std::atomic<bool> watches = false;  // nobody takes the lock where nobody watches
 };
-Watcher& watcher() { return made_once<Watcher>(); }
+TouchWatcher& touch_watcher() { return made_once<TouchWatcher>(); }
 
 }  // namespace
 
 void watch_touches(SimcuTouch touch, void* context) {
-  const std::lock_guard lock(watcher().mutex);
-  watcher().touch = touch;
-  watcher().context = context;
-  watcher().watches = touch != nullptr;
+  const std::lock_guard lock(touch_watcher().mutex);
+  touch_watcher().touch = touch;
+  touch_watcher().context = context;
+  touch_watcher().watches = touch != nullptr;
 }
 
 void tell_touch(const void* device_pointer, std::uint64_t size_bytes) {
-  if (!watcher().watches.load(std::memory_order_relaxed)) return;
+  if (!touch_watcher().watches.load(std::memory_order_relaxed)) return;
   SimcuTouch touch = nullptr;
   void* context = nullptr;
   {
-    const std::lock_guard lock(watcher().mutex);
-    touch = watcher().touch;
-    context = watcher().context;
+    const std::lock_guard lock(touch_watcher().mutex);
+    touch = touch_watcher().touch;
+    context = touch_watcher().context;
   }
   if (touch != nullptr) touch(device_pointer, size_bytes, context);
 }

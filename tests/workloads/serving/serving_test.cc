@@ -74,7 +74,7 @@ bool within(double found, double wanted, double share) {
   return std::abs(found - wanted) <= wanted * share;
 }
 
-std::uint64_t hash_of(const std::string& workload, std::uint64_t seed) {
+std::uint64_t served_hash(const std::string& workload, std::uint64_t seed) {
   return trace_hash(*open_workload(workload, seed));
 }
 
@@ -252,7 +252,7 @@ TEST_CASE("serve yields the same bytes for the same seed") {
   check_goldens(goldens);
   for (const TraceGolden& golden : goldens) {
     INFO(golden.workload);
-    CHECK(hash_of(golden.workload, 2) != golden.hash);
+    CHECK(served_hash(golden.workload, 2) != golden.hash);
   }
 }
 
