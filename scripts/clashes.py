@@ -7,8 +7,9 @@ header of theirs names likewise in the same namespace. Two may be equal aliases,
 - texts count as one type and numbers as another, since a call might silently go to the other function;
 - a header's function must have a parameter of a type of ours: otherwise calls find the file's own function alone;
 - a function that is handed on by its name is the only one of that name.
-All COLD rooms are one group of such files, and all TOGETHER rooms another: then a file that grows cannot move names into one
-unit that clash there. A target that is compiled together is a group of its own, and so is a test program.
+All COLD rooms and UNTIMED files are one group of such files, and all WARM rooms another: then a file that grows cannot move
+names into one unit that clash there. A room or target that is compiled together is a group of its own, and so is a test
+program.
 """
 import os
 import re
@@ -18,7 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-ROOM = re.compile(r"^allocmark_room\([^()]*\b(COLD|TOGETHER)\)", re.M)
+ROOM = re.compile(r"^allocmark_room\(([^()]*)\)", re.M)
+UNTIMED = re.compile(r"\bUNTIMED((?:\s+\w+[.]cc)+)")
 TARGET = re.compile(r"^allocmark_together\(", re.M)
 TEST = re.compile(r"\ballocmark_test\(([^()]*)")
 ALONE = re.compile(r"\bset_source_files_properties\(([^()]*)\bSKIP_UNITY_BUILD_INCLUSION")
@@ -185,21 +187,24 @@ class Checkout:
 
     def groups(self):
         """The files that one unit of some preset may hold."""
-        rooms = {"COLD": [], "TOGETHER": []}
+        cold, warm = [], []
         for name in self.files:
             if not name.endswith("CMakeLists.txt"):
                 continue
             text, folder = re.sub(r"#.*", "", (self.root / name).read_text()), Path(name).parent
             alone = {word for call in ALONE.findall(text) for word in call.split()}
             here = [file for file in self.files if file.endswith(".cc") and Path(file).parent == folder and Path(file).name not in alone]
-            for kind in ROOM.findall(text):
-                rooms[kind] += here
-            if TARGET.search(text):
+            for words in ROOM.findall(text):
+                kind = (words.split() or [""])[-1]
+                untimed = {word for call in UNTIMED.findall(words) for word in call.split()}
+                cold += [file for file in here if kind == "COLD" or Path(file).name in untimed]
+                warm += here if kind == "WARM" else []
+            if TARGET.search(text) or re.search(r"\bTOGETHER\)", text):
                 yield here
             for words in TEST.findall(text):
                 named = [os.path.normpath(folder / word) for word in words.split() if word.endswith(".cc") and word not in alone]
                 yield [file for file in named if (self.root / file).is_file()]
-        yield from rooms.values()
+        yield from (cold, warm)
 
     def headers(self, files):
         """All that these files include, directly or not."""

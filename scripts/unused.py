@@ -42,8 +42,8 @@ def objects(build):
     # Asked of the build, since the objects of removed sources stay. Code of the device has its own names in .cu.o files.
     rules = (build / "build.ninja").read_text()
     paths = [build / name for name in re.findall(r"^build (\S+[.]c(?:c|xx)[.]o):", rules, re.MULTILINE)]
-    # allocmark_cold is the code of many rooms; the other targets of the top folder are CMake's own.
-    others = re.compile(r"tests/|contributing/|CMakeFiles/(?!allocmark_cold[.])")
+    # allocmark_cold and allocmark_warm are the code of many rooms; the other targets of the top folder are CMake's own.
+    others = re.compile(r"tests/|contributing/|CMakeFiles/(?!allocmark_(?:cold|warm)[.])")
     return [path for path in paths if path.exists() and not others.match(path.relative_to(build).as_posix())]
 
 

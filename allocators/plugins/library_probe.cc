@@ -43,7 +43,7 @@ void say(int fd, const char* text) {
   _exit(0);
 }
 
-struct Answer {
+struct ChildAnswer {
   std::string text;
   bool timed_out = false;
 };
@@ -58,10 +58,10 @@ bool has_ended(pid_t child) {
 }
 
 // What the child says until the pipe ends, or the child does.
-Answer read_answer(int fd, pid_t child, int timeout_ms) {
+ChildAnswer read_answer(int fd, pid_t child, int timeout_ms) {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point deadline = Clock::now() + std::chrono::milliseconds(timeout_ms);
-  Answer answer;
+  ChildAnswer answer;
   while (true) {
     const auto left =
         std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
@@ -115,7 +115,7 @@ std::string library_problem(const LibraryProbe& probe) {
     close(fds[0]);
     return system_problem("fork");
   }
-  const Answer answer = read_answer(fds[0], child, probe.timeout_ms);
+  const ChildAnswer answer = read_answer(fds[0], child, probe.timeout_ms);
   close(fds[0]);
   // A library may have left threads or children with the pipe; the child itself ends now.
   if (answer.timed_out) kill(child, SIGKILL);

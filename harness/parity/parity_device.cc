@@ -18,7 +18,7 @@ constexpr std::size_t kProgramStreamCount = 7;
 // A busy kernel ends when something waits for it.
 constexpr std::uint64_t kBusyNs = 1'000'000'000'000;
 
-void require(simcuda::Status status, const char* call) {
+void succeed(simcuda::Status status, const char* call) {
   if (status != simcuda::Status::Ok)
     throw std::runtime_error(std::string("the simulated device refuses ") + call);
 }
@@ -39,7 +39,7 @@ class SimulatedParityDevice final : public ParityDevice {
   }
   void free(std::uint64_t address) override {
     const simcuda::Outcome outcome = device_.deallocate(address, now_ns_);
-    require(outcome.status, "cudaFree");
+    succeed(outcome.status, "cudaFree");
     wait_until(outcome.work);
   }
   DeviceMemory memory() override { return {device_.free_bytes(), device_.total_bytes()}; }
@@ -50,7 +50,7 @@ class SimulatedParityDevice final : public ParityDevice {
     static_cast<void>(device_.streams().destroy_event(event));
   }
   void record_event(Event event, Stream stream) override {
-    require(device_.streams().record(event, id_of(stream), now_ns_), "cudaEventRecord");
+    succeed(device_.streams().record(event, id_of(stream), now_ns_), "cudaEventRecord");
   }
   bool event_done(Event event) override {
     return device_.streams().query_event(event, now_ns_) == simcuda::Status::Ok;
@@ -71,26 +71,26 @@ class SimulatedParityDevice final : public ParityDevice {
     return address.value();
   }
   void free_address(std::uint64_t address, std::uint64_t size_bytes) override {
-    require(device_.virtual_memory().free_reservation(address, size_bytes).status,
+    succeed(device_.virtual_memory().free_reservation(address, size_bytes).status,
             "cuMemAddressFree");
   }
   std::optional<PageHandle> create_page(std::uint64_t size_bytes) override {
     const simcuda::HandleOutcome outcome = device_.virtual_memory().create(size_bytes);
     if (outcome.status == simcuda::Status::OutOfMemory) return std::nullopt;
-    require(outcome.status, "cuMemCreate");
+    succeed(outcome.status, "cuMemCreate");
     return outcome.handle;
   }
   void release_page(PageHandle page) override {
-    require(device_.virtual_memory().release(page).status, "cuMemRelease");
+    succeed(device_.virtual_memory().release(page).status, "cuMemRelease");
   }
   void map_page(std::uint64_t address, std::uint64_t size_bytes, PageHandle page) override {
-    require(device_.virtual_memory().map(address, size_bytes, 0, page).status, "cuMemMap");
+    succeed(device_.virtual_memory().map(address, size_bytes, 0, page).status, "cuMemMap");
   }
   void unmap_page(std::uint64_t address, std::uint64_t size_bytes) override {
-    require(device_.virtual_memory().unmap(address, size_bytes).status, "cuMemUnmap");
+    succeed(device_.virtual_memory().unmap(address, size_bytes).status, "cuMemUnmap");
   }
   void allow_access(std::uint64_t address, std::uint64_t size_bytes) override {
-    require(
+    succeed(
         device_.virtual_memory().set_access(address, size_bytes, simcuda::Access::ReadWrite).status,
         "cuMemSetAccess");
   }
@@ -107,10 +107,10 @@ class SimulatedParityDevice final : public ParityDevice {
         "cudaMallocAsync");
   }
   void pool_free(std::uint64_t address, Stream stream) override {
-    require(device_.deallocate_async(address, id_of(stream), now_ns_).status, "cudaFreeAsync");
+    succeed(device_.deallocate_async(address, id_of(stream), now_ns_).status, "cudaFreeAsync");
   }
   void trim_pool() override {
-    require(device_.trim_pool(simcuda::kDefaultPool, 0).status, "cudaMemPoolTrimTo");
+    succeed(device_.trim_pool(simcuda::kDefaultPool, 0).status, "cudaMemPoolTrimTo");
   }
   PoolUsage pool_usage() override {
     const simcuda::PoolUsage usage = pool().usage();
@@ -122,7 +122,7 @@ class SimulatedParityDevice final : public ParityDevice {
   Stream create_stream() override {
     const simcuda::StreamOutcome outcome =
         device_.create_stream(simcuda::StreamKind::NonBlocking, now_ns_);
-    require(outcome.status, "cudaStreamCreate");
+    succeed(outcome.status, "cudaStreamCreate");
     streams_.push_back(outcome.stream);
     return streams_.size() - 1;
   }
@@ -130,7 +130,7 @@ class SimulatedParityDevice final : public ParityDevice {
     static_cast<void>(device_.destroy_stream(id_of(stream), now_ns_));
   }
   void make_stream_wait(Stream stream, Event event) override {
-    require(device_.streams().wait(id_of(stream), event, now_ns_), "cudaStreamWaitEvent");
+    succeed(device_.streams().wait(id_of(stream), event, now_ns_), "cudaStreamWaitEvent");
   }
 
  private:
@@ -141,13 +141,13 @@ class SimulatedParityDevice final : public ParityDevice {
     now_ns_ = std::max(now_ns_, work.host_wait_until_ns);
   }
   void finish(const simcuda::Outcome& outcome, const char* call) {
-    require(outcome.status, call);
+    succeed(outcome.status, call);
     wait_until(outcome.work);
   }
   std::optional<std::uint64_t> address_of(const simcuda::AllocationOutcome& outcome,
                                           const char* call) {
     if (outcome.status == simcuda::Status::OutOfMemory) return std::nullopt;
-    require(outcome.status, call);
+    succeed(outcome.status, call);
     wait_until(outcome.work);
     return outcome.address;
   }

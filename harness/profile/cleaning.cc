@@ -19,7 +19,7 @@ constexpr std::uint64_t kBlockBytes = 4 * kGiB;
 constexpr std::uint64_t kWaitNsMin = 2'000'000;
 constexpr std::uint64_t kDelayNsMax = 64'000'000;
 constexpr int kStepCount = 9;
-constexpr std::size_t kTryCount = 3;
+constexpr std::size_t kCleaningTryCount = 3;
 
 struct CleaningAnswer {
   std::uint64_t free_ns = 0;     // how long the free took
@@ -51,7 +51,7 @@ CleaningAnswer ask_again(const BlockSetup& setup, std::uint64_t size_bytes,
 std::uint64_t measure_cleaning(const BlockSetup& setup) {
   if (setup.device_bytes < 2 * kLeftBytes) return 0;
   const Ballast ballast(kLeftBytes);
-  std::array<std::uint64_t, kTryCount> found{};
+  std::array<std::uint64_t, kCleaningTryCount> found{};
   for (std::uint64_t& delay_ns : found) {
     const std::uint64_t clean_ns = ask_again(setup, kBlockBytes, kDelayNsMax).request_ns;
     const std::uint64_t dirty_ns = ask_again(setup, kBlockBytes, 0).request_ns;
@@ -72,7 +72,7 @@ std::uint64_t measure_cleaning(const BlockSetup& setup) {
     delay_ns += free_ns / 2;
   }
   std::sort(found.begin(), found.end());
-  return kBlockBytes / std::max<std::uint64_t>(found[kTryCount / 2] / 1000, 1);
+  return kBlockBytes / std::max<std::uint64_t>(found[kCleaningTryCount / 2] / 1000, 1);
 }
 
 }  // namespace allocmark

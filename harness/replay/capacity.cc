@@ -46,7 +46,7 @@ std::string next_step(std::string_view amount) {
   return "for example --capacity 1.05x";
 }
 
-[[noreturn]] void refuse(std::string_view text, std::string_view amount) {
+[[noreturn]] void refuse_capacity(std::string_view text, std::string_view amount) {
   throw UsageError(ErrorText{.what = "the capacity is not understood",
                              .where = "--capacity",
                              .wanted =
@@ -87,14 +87,14 @@ Capacity parse_capacity(std::string_view text) {
   if (amount.ends_with(kLimitSuffix)) {
     amount.remove_suffix(kLimitSuffix.size());
     capacity.enforcement = CapacityEnforcement::AllocatorLimit;
-    if (amount.empty() || amount == "unlimited") refuse(text, amount);
+    if (amount.empty() || amount == "unlimited") refuse_capacity(text, amount);
   }
   if (amount.empty() || amount == "unlimited") return capacity;
   capacity.peak_multiple = parse_multiple(amount);
   if (capacity.peak_multiple) return capacity;
   capacity.size_bytes = parse_bytes(amount);
   if (!capacity.size_bytes || *capacity.size_bytes == 0 || *capacity.size_bytes > kSizeBytesMax) {
-    refuse(text, amount);
+    refuse_capacity(text, amount);
   }
   return capacity;
 }

@@ -12,15 +12,15 @@
 namespace allocmark {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
-Json to_json(const LatencySummary& latency) {
+OrderedJson to_json(const LatencySummary& latency) {
   return {{"count", latency.count},    {"p50_ns", latency.p50_ns},   {"p90_ns", latency.p90_ns},
           {"p99_ns", latency.p99_ns},  {"p999_ns", latency.p999_ns}, {"max_ns", latency.max_ns},
           {"mean_ns", latency.mean_ns}};
 }
 
-LatencySummary latency_of(const Json& json) {
+LatencySummary latency_of(const OrderedJson& json) {
   return {.count = json.at("count").get<std::uint64_t>(),
           .p50_ns = json.at("p50_ns").get<double>(),
           .p90_ns = json.at("p90_ns").get<double>(),
@@ -30,12 +30,12 @@ LatencySummary latency_of(const Json& json) {
           .mean_ns = json.at("mean_ns").get<double>()};
 }
 
-CountRange range_of(const Json& json, const std::string& name) {
+CountRange range_of(const OrderedJson& json, const std::string& name) {
   return {.low = json.at(name + "_low").get<std::uint64_t>(),
           .high = json.at(name + "_high").get<std::uint64_t>()};
 }
 
-Json to_json(const ThreadsRow& row) {
+OrderedJson to_json(const ThreadsRow& row) {
   return {{"thread_count", row.thread_count},
           {"call_count", row.call_count},
           {"allocate_latency", to_json(row.allocate)},
@@ -52,7 +52,7 @@ Json to_json(const ThreadsRow& row) {
           {"is_repeatable", row.is_repeatable}};
 }
 
-ThreadsRow row_of(const Json& json) {
+ThreadsRow threads_row_of(const OrderedJson& json) {
   return {.thread_count = json.at("thread_count").get<std::uint32_t>(),
           .call_count = json.at("call_count").get<std::uint64_t>(),
           .allocate = latency_of(json.at("allocate_latency")),
@@ -67,7 +67,7 @@ ThreadsRow row_of(const Json& json) {
           .is_repeatable = json.at("is_repeatable").get<bool>()};
 }
 
-[[noreturn]] void reject(const char* what, const std::exception& error) {
+[[noreturn]] void reject_message(const char* what, const std::exception& error) {
   throw UsageError({.what = fmt::format("these are no {} of threads", what),
                     .where = "the pipe between 'allocmark threads' and its process",
                     .wanted = "what this version writes",
@@ -94,23 +94,23 @@ std::string range_text(const CountRange& range, std::string (*text)(std::uint64_
 }  // namespace
 
 std::string to_json_line(const ThreadsSpec& spec) {
-  return json_text(Json{{"workload", spec.workload},
-                        {"seed", spec.seed},
-                        {"allocator", spec.allocator},
-                        {"conf", spec.conf},
-                        {"capacity", spec.capacity},
-                        {"thread_counts", spec.thread_counts},
-                        {"in_turns", spec.order == ThreadOrder::Turns},
-                        {"shares_streams", spec.shares_streams},
-                        {"pass_count", spec.pass_count},
-                        {"turn_event_count", spec.turn_event_count},
-                        {"device_count", spec.device_count},
-                        {"table", static_cast<int>(spec.table)}});
+  return json_text(OrderedJson{{"workload", spec.workload},
+                               {"seed", spec.seed},
+                               {"allocator", spec.allocator},
+                               {"conf", spec.conf},
+                               {"capacity", spec.capacity},
+                               {"thread_counts", spec.thread_counts},
+                               {"in_turns", spec.order == ThreadOrder::Turns},
+                               {"shares_streams", spec.shares_streams},
+                               {"pass_count", spec.pass_count},
+                               {"turn_event_count", spec.turn_event_count},
+                               {"device_count", spec.device_count},
+                               {"table", static_cast<int>(spec.table)}});
 }
 
 ThreadsSpec threads_spec_from_json(std::string_view text) {
   try {
-    const Json json = parse_ordered_json(text);
+    const OrderedJson json = parse_ordered_json(text);
     return {.workload = json.at("workload").get<std::string>(),
             .seed = json.at("seed").get<std::uint64_t>(),
             .allocator = json.at("allocator").get<std::string>(),
@@ -123,25 +123,25 @@ ThreadsSpec threads_spec_from_json(std::string_view text) {
             .turn_event_count = json.at("turn_event_count").get<std::uint32_t>(),
             .device_count = json.at("device_count").get<std::uint32_t>(),
             .table = static_cast<TableLock>(json.at("table").get<std::uint8_t>())};
-  } catch (const Json::exception& error) {
-    reject("words", error);
+  } catch (const OrderedJson::exception& error) {
+    reject_message("words", error);
   }
 }
 
 std::string to_json(const std::vector<ThreadsRow>& rows) {
-  Json list = Json::array();
+  OrderedJson list = OrderedJson::array();
   for (const ThreadsRow& row : rows) list.push_back(to_json(row));
-  return json_text(Json{{"kind", "threads"}, {"schema_version", "1.0.0"}, {"rows", list}});
+  return json_text(OrderedJson{{"kind", "threads"}, {"schema_version", "1.0.0"}, {"rows", list}});
 }
 
 std::vector<ThreadsRow> threads_rows_from_json(std::string_view text) {
   try {
     std::vector<ThreadsRow> rows;
-    const Json json = parse_ordered_json(text);
-    for (const Json& row : json.at("rows")) rows.push_back(row_of(row));
+    const OrderedJson json = parse_ordered_json(text);
+    for (const OrderedJson& row : json.at("rows")) rows.push_back(threads_row_of(row));
     return rows;
-  } catch (const Json::exception& error) {
-    reject("numbers", error);
+  } catch (const OrderedJson::exception& error) {
+    reject_message("numbers", error);
   }
 }
 

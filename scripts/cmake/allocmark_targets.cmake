@@ -11,8 +11,8 @@ target_compile_options(
             $<$<AND:$<COMPILE_LANG_AND_ID:CXX,GNU>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,13>>:-Wno-restrict;-Wno-maybe-uninitialized;-Wno-stringop-overread>
             $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${ALLOCMARK_WERROR}>>:-Werror>
             # g++ looks through its memory for what it no longer needs only above 400 MB: an eighth less time to compile, at
-            # up to 1.1 GB a process instead of 0.75.
-            $<$<COMPILE_LANG_AND_ID:CXX,GNU>:--param=ggc-min-heapsize=400000>)
+            # up to 1.1 GB a process instead of 0.75. What is compiled across rooms never gets there: another fifteenth.
+            $<$<COMPILE_LANG_AND_ID:CXX,GNU>:--param=ggc-min-heapsize=$<IF:$<BOOL:$<TARGET_PROPERTY:ALLOCMARK_COMPILER_HEAP_KB>>,$<TARGET_PROPERTY:ALLOCMARK_COMPILER_HEAP_KB>,400000>>)
 # In a Release all symbols are bound at the start, and the tables of them are read-only from then on.
 target_link_options(allocmark_options INTERFACE $<$<CONFIG:Release>:LINKER:-z,relro,-z,now>)
 if(ALLOCMARK_SANITIZE)
@@ -39,34 +39,46 @@ function(allocmark_together)
   endif()
 endfunction()
 
-# allocmark_room(SOURCES file... USES room... LIBS target... [TOGETHER | COLD]): the room of this folder as a library. Its target
-# is named after its path, allocmark_harness_replay. USES are the rooms it may include: scripts/rooms.py holds the code to
-# them. The files of a TOGETHER room are compiled as one; rooms whose calls are timed are not, so that they stay as the
-# preset dev tests them. A COLD room is never timed (allocmark_cold.cmake).
+# allocmark_room(SOURCES file... UNTIMED file... USES room... LIBS target... [TOGETHER | WARM | COLD]): the room of this folder
+# as a library. Its target is named after its path, allocmark_harness_replay. USES are the rooms it may include:
+# scripts/rooms.py holds the code to them. Files of a room whose calls are timed are compiled one by one, so that they stay as
+# the preset dev tests them; no timed call passes through its UNTIMED files, nor through a COLD or WARM room
+# (allocmark_units.cmake). The files of a TOGETHER room are compiled as one.
 function(allocmark_room)
-  cmake_parse_arguments(arg "COLD;TOGETHER" "" "SOURCES;USES;LIBS" ${ARGN})
+  cmake_parse_arguments(arg "COLD;WARM;TOGETHER" "" "SOURCES;UNTIMED;USES;LIBS" ${ARGN})
   file(RELATIVE_PATH room ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
   string(REPLACE "/" "_" target allocmark_${room})
   list(TRANSFORM arg_USES REPLACE "/" "_")
   list(TRANSFORM arg_USES PREPEND allocmark_)
+  set(kind "")
   if(arg_COLD)
-    allocmark_cold_sources(arg_SOURCES ${arg_SOURCES})
+    set(kind cold)
+    allocmark_unit_sources(cold arg_SOURCES ${arg_SOURCES})
+  elseif(arg_WARM)
+    set(kind warm)
+    allocmark_unit_sources(warm arg_SOURCES ${arg_SOURCES})
+  elseif(arg_UNTIMED AND NOT ALLOCMARK_SANITIZE)
+    set(kind cold)
+    allocmark_unit_sources(cold arg_UNTIMED ${arg_UNTIMED})
   endif()
-  if(arg_SOURCES)
-    add_library(${target} STATIC ${arg_SOURCES})
-    target_link_libraries(${target} PUBLIC allocmark_options ${arg_USES} ${arg_LIBS})
-    if(arg_COLD)
-      allocmark_cold_options(${target})
-      allocmark_together(${target})
-    elseif(arg_TOGETHER)
+  set(sources ${arg_SOURCES} ${arg_UNTIMED})
+  set(how INTERFACE)
+  if(sources)
+    set(how PUBLIC)
+    add_library(${target} STATIC ${sources})
+    if(arg_COLD OR arg_WARM)
+      cmake_language(CALL allocmark_${kind}_options ${target})
+    endif()
+    if(arg_COLD OR arg_WARM OR arg_TOGETHER)
       allocmark_together(${target})
     endif()
   else()
     add_library(${target} INTERFACE)
-    target_link_libraries(${target} INTERFACE allocmark_options ${arg_USES} ${arg_LIBS})
-    if(arg_COLD)
-      allocmark_cold_room(${target})
-    endif()
+  endif()
+  target_link_libraries(${target} ${how} allocmark_options ${arg_USES} ${arg_LIBS})
+  string(TOUPPER "${kind}" upper)
+  if(kind AND ALLOCMARK_${upper}_UNITS GREATER 0)
+    allocmark_unit_room(${kind} ${target} ${how})
   endif()
 endfunction()
 

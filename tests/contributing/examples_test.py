@@ -96,7 +96,7 @@ def configure():
         if match and match.group(1) not in ("ALLOCMARK_TESTS", "ALLOCMARK_PROGRAM_TESTS"):
             settings.append("-D" + line)
     run("cmake", "-S", COPY, "-B", COPY_BUILD, "-G", "Ninja", *settings, "-DALLOCMARK_TESTS=OFF", "-DALLOCMARK_PROGRAM_TESTS=OFF",
-        "-DALLOCMARK_UNITY=1", "-DALLOCMARK_COLD_UNITS=0")
+        "-DALLOCMARK_UNITY=1", "-DALLOCMARK_COLD_UNITS=0", "-DALLOCMARK_WARM_UNITS=0")
 
 
 def changed_lists():

@@ -19,7 +19,7 @@ class Clashes(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.root = Path(folder.name)
         subprocess.run(["git", "init", "-q", folder.name], check=True)
-        for room, kind in (("first", "COLD"), ("second", "COLD"), ("timed", ""), ("warm", "TOGETHER"), ("tepid", "TOGETHER")):
+        for room, kind in (("first", "COLD"), ("second", "COLD"), ("timed", ""), ("warm", "WARM"), ("tepid", "WARM"), ("base", "TOGETHER")):
             self.write(f"{room}/CMakeLists.txt", f"# A room.\nallocmark_room(\n  SOURCES\n  a.cc\n  USES\n  base\n  {kind})\n")
 
     def write(self, name, text):
@@ -89,11 +89,22 @@ class Clashes(unittest.TestCase):
         self.assertEqual(len(self.found(one, other)), 1)
         self.assertEqual(len(self.found(other, one)), 1)
 
-    def test_files_of_all_together_rooms_may_meet(self):
+    def test_files_of_all_warm_rooms_may_meet(self):
         row = "struct Row {};"
         self.assertEqual(len(self.found(row, row, place="warm/b.cc", first="warm/a.cc")), 1)
         self.assertEqual(len(self.found(row, row, place="warm/b.cc", first="tepid/a.cc")), 1)
         self.assertEqual(self.found(row, row, place="warm/b.cc", first="first/a.cc"), [])
+
+    def test_files_of_one_together_room_may_meet(self):
+        row = "struct Row {};"
+        self.assertEqual(len(self.found(row, row, place="base/b.cc", first="base/a.cc")), 1)
+        self.assertEqual(self.found(row, row, place="base/b.cc", first="warm/a.cc"), [])
+
+    def test_untimed_files_meet_those_of_cold_rooms(self):
+        row = "struct Row {};"
+        self.write("timed/CMakeLists.txt", "allocmark_room(\n  SOURCES\n  a.cc\n  UNTIMED\n  b.cc\n  c.cc\n  USES\n  base)\n")
+        self.assertEqual(len(self.found(row, row, place="timed/c.cc")), 1)
+        self.assertEqual(self.found(row, row, place="timed/a.cc"), [])
 
     def test_a_target_that_is_compiled_together(self):
         text = "add_library(one SHARED a.cc b.cc c.cc)\nset_source_files_properties(c.cc PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)\n"

@@ -63,7 +63,7 @@ std::uint64_t log2_q32(std::uint64_t value) {
   std::uint64_t mantissa = value << (63 - whole);  // 1 to 2, with 63 bits behind the point
   std::uint64_t log2 = whole;
   for (int bit = 0; bit < 32; ++bit) {
-    const Wide square = static_cast<Wide>(mantissa) * mantissa;
+    const WideQ32 square = static_cast<WideQ32>(mantissa) * mantissa;
     const bool doubled = (square >> 127) != 0;
     mantissa = static_cast<std::uint64_t>(square >> (doubled ? 64 : 63));
     log2 = log2 << 1 | (doubled ? 1 : 0);

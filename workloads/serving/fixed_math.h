@@ -9,14 +9,14 @@
 namespace allocmark {
 
 inline constexpr std::uint64_t kQ32One = std::uint64_t{1} << 32;
-__extension__ using Wide = unsigned __int128;
+__extension__ using WideQ32 = unsigned __int128;
 
 [[nodiscard]] constexpr std::uint64_t multiply_q32(std::uint64_t a, std::uint64_t b) {
-  return static_cast<std::uint64_t>((static_cast<Wide>(a) * b) >> 32);
+  return static_cast<std::uint64_t>((static_cast<WideQ32>(a) * b) >> 32);
 }
 // a * b / c without overflow in between; c above 0, and the result must fit into 64 bits.
 [[nodiscard]] constexpr std::uint64_t scale(std::uint64_t a, std::uint64_t b, std::uint64_t c) {
-  return static_cast<std::uint64_t>(static_cast<Wide>(a) * b / c);
+  return static_cast<std::uint64_t>(static_cast<WideQ32>(a) * b / c);
 }
 
 // log2(value) in Q32, rounded down; value above 0.

@@ -14,9 +14,10 @@
 #include "base/output_file.h"
 
 namespace allocmark {
-namespace {
 
 enum class Packing { Plain, Gzip, Zstd };
+
+namespace {
 
 constexpr std::size_t kChunkBytes = std::size_t{256} << 10;
 constexpr int kGzipLevel = 6;
