@@ -174,7 +174,7 @@ void absurd_sizes_are_refused(const Subject& subject) {
 }
 
 void failure_changes_nothing(const Subject& subject) {
-  const Ballast ballast(160 * kMiB);
+  const TakenMemory taken(160 * kMiB);
   const Stream stream;
   const auto backend = subject.make();
   OwnedBlocks owned(*backend, Contents::Checked);

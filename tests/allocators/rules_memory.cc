@@ -121,7 +121,7 @@ void size_zero_can_be_given_back(const Subject& subject) {
 }
 
 void same_trace_fits_again(const Subject& subject) {
-  const Ballast ballast(2 * kGiB);
+  const TakenMemory taken(2 * kGiB);
   const Stream stream;
   const auto backend = subject.make();
   OwnedBlocks owned(*backend, Contents::Unchecked);
@@ -207,7 +207,7 @@ void trim_reaches_the_floor(const Subject& subject) {
 }
 
 void statuses_repeat(const Subject& subject) {
-  const Ballast ballast(256 * kMiB);
+  const TakenMemory taken(256 * kMiB);
   const Stream stream;
   std::array<std::vector<AllocateStatus>, 2> statuses;
   for (std::vector<AllocateStatus>& run : statuses) {

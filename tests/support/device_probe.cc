@@ -51,7 +51,7 @@ std::uint64_t used_bytes() {
 
 std::uint64_t used_bytes_tolerance() { return on_simcuda() ? 0 : 8 * kMiB; }
 
-Ballast::Ballast(std::uint64_t left_bytes) {
+TakenMemory::TakenMemory(std::uint64_t left_bytes) {
   std::size_t free_bytes = 0;
   std::size_t total_bytes = 0;
   ALLOCMARK_CUDA_CHECK(cudaMemGetInfo(&free_bytes, &total_bytes));
@@ -69,7 +69,7 @@ Ballast::Ballast(std::uint64_t left_bytes) {
   }
 }
 
-Ballast::~Ballast() {
+TakenMemory::~TakenMemory() {
   for (void* block : blocks_) {
     (void)cudaFree(block);
   }

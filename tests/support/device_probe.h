@@ -33,12 +33,12 @@ void clear_faults();
 [[nodiscard]] std::uint64_t used_bytes_tolerance();
 
 // Holds device memory so that about `left_bytes` of it are free.
-class Ballast {
+class TakenMemory {
  public:
-  explicit Ballast(std::uint64_t left_bytes);
-  ~Ballast();
-  Ballast(const Ballast&) = delete;
-  Ballast& operator=(const Ballast&) = delete;
+  explicit TakenMemory(std::uint64_t left_bytes);
+  ~TakenMemory();
+  TakenMemory(const TakenMemory&) = delete;
+  TakenMemory& operator=(const TakenMemory&) = delete;
 
  private:
   std::vector<void*> blocks_;
