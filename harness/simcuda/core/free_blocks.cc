@@ -38,9 +38,16 @@ std::optional<FreeBlock> FreeBlocks::best_fit_until(std::uint64_t size_bytes,
   if (by_marker_.empty() || by_marker_.begin()->first > marker_max) {
     return std::nullopt;
   }
-  for (auto at = by_length_.lower_bound({size_bytes, 0, 0}); at != by_length_.end(); ++at) {
-    const auto block = by_address_.find(std::get<2>(*at));
-    if (block->second.marker <= marker_max) {
+  const std::optional<FreeBlock> shortest = best_fit(size_bytes);
+  if (!shortest || shortest->marker <= marker_max) {
+    return shortest;
+  }
+  for (const auto& [marker, lo] : by_marker_) {
+    if (marker > marker_max) {
+      break;
+    }
+    const auto block = by_address_.find(lo);
+    if (block->second.hi - lo >= size_bytes) {
       return block_of(block);
     }
   }

@@ -27,7 +27,9 @@ class FreeBlocks {
   FreeBlock insert(Range range, std::uint64_t marker, Range limits = {0, ~std::uint64_t{0}});
   // The shortest block of at least `size_bytes`; of equal lengths the one inserted first.
   [[nodiscard]] std::optional<FreeBlock> best_fit(std::uint64_t size_bytes) const;
-  // The same among blocks whose marker is at most `marker_max`.
+  // The same block where its marker is at most `marker_max`, else of the long enough blocks with
+  // such a marker the one with the least: not the shortest (an H200's choice, see the room's
+  // README).
   [[nodiscard]] std::optional<FreeBlock> best_fit_until(std::uint64_t size_bytes,
                                                         std::uint64_t marker_max) const;
   // Of the blocks whose marker is at most `marker_max` the one with the greatest marker.

@@ -195,6 +195,33 @@ TEST_CASE("a stream that comes after a free through an event may take the block,
   CHECK(next == (follow ? block : kArea + 32 * kMiB));
 }
 
+TEST_CASE("where the shortest block is freed too late, the one freed first is taken") {
+  Device device(plain());
+  MemoryPool& pool = *device.pool(kDefaultPool);
+  pool.set_release_threshold(kKeep);
+  const StreamId a = add_stream(device);
+  const StreamId b = add_stream(device);
+  StreamOrder& order = device.streams();
+  const auto allocate = [&](std::uint64_t size_bytes) {
+    const std::uint64_t address = device.allocate_async(size_bytes, a, 0, 0).address;
+    REQUIRE(device.allocate_async(512, a, 0, 0).address != 0);  // keeps neighbours apart
+    return address;
+  };
+  const std::uint64_t early = allocate(36 * kMiB);
+  const std::uint64_t longer = allocate(34 * kMiB);
+  const std::uint64_t shortest = allocate(32 * kMiB);
+  REQUIRE(order.launch_gated(a, 1, 0).status == Status::Ok);
+  REQUIRE(device.deallocate_async(early, a, 0).status == Status::Ok);
+  REQUIRE(device.deallocate_async(longer, a, 0).status == Status::Ok);
+  const bool in_time = GENERATE(true, false);
+  if (in_time) REQUIRE(device.deallocate_async(shortest, a, 0).status == Status::Ok);
+  const EventId event = order.create_event();
+  REQUIRE(order.record(event, a, 0) == Status::Ok);
+  REQUIRE(order.wait(b, event, 0) == Status::Ok);
+  if (!in_time) REQUIRE(device.deallocate_async(shortest, a, 0).status == Status::Ok);
+  CHECK(device.allocate_async(32 * kMiB, b, 0, 0).address == (in_time ? shortest : early));
+}
+
 TEST_CASE("short of memory, a stream waits on the device for another stream's free, if allowed") {
   const bool internal = GENERATE(true, false);
   Device device(with_usable_bytes(plain(), 66 * kMiB));
