@@ -4,7 +4,8 @@
 // answers go out; with --qualify that of harness/qualify/child.h: a test comes in, its answer goes
 // out; with --conformance that of harness/conformance/conduct.h; with --threads that of
 // harness/threads/threads_process.h; with --ranks that of harness/ranks/ranks_process.h; with
-// --simcheck that of harness/simcheck/answers.h; with --soak that of harness/soak/soak_process.h.
+// --simcheck that of harness/simcheck/answers.h; with --soak that of harness/soak/soak_process.h;
+// with --open it is the process of harness/run/open_driver.h.
 #include <cuda_runtime_api.h>
 #include <unistd.h>
 
@@ -32,6 +33,7 @@
 #include "harness/run/cell_process.h"
 #include "harness/run/child_process.h"
 #include "harness/run/environment.h"
+#include "harness/run/open_driver.h"
 #include "harness/run/run_folder.h"
 #include "harness/run/runtime_select.h"
 #include "harness/simcheck/answers.h"
@@ -146,6 +148,12 @@ void describe(std::string_view device) {
   send_line(to_json_line(facts) + "\n");
 }
 
+[[noreturn]] void hold_driver_open() {
+  int count = 0;
+  (void)cudaGetDeviceCount(&count);  // opens the driver, and makes no context
+  while (true) pause();
+}
+
 void run_one_cell() {
   const std::string input((std::istreambuf_iterator<char>(std::cin)),
                           std::istreambuf_iterator<char>());
@@ -205,6 +213,8 @@ ExitCode cell_command(int argc, char** argv) {
     simcheck::run_jobs(simcheck::jobs_from_json(input), send_line);
   } else if (argc == 5 && std::string_view(argv[3]) == "--describe-device") {
     describe(argv[4]);
+  } else if (argc == 5 && std::string_view(argv[3]) == kOpenOption) {
+    hold_driver_open();
   } else if (argc == 5 && std::string_view(argv[3]) == "--live") {
     const std::string input((std::istreambuf_iterator<char>(std::cin)),
                             std::istreambuf_iterator<char>());

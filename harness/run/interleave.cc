@@ -6,11 +6,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "base/random.h"
 #include "harness/run/device_sharing.h"
+#include "harness/run/open_driver.h"
 #include "harness/run/run_group.h"
 #include "results/derived.h"
 
@@ -90,7 +92,12 @@ std::vector<RunGroupSpec> groups_of_round(const InterleavedPlan& plan,
 bool run_interleaved(const InterleavedPlan& plan, const InterleaveOptions& options,
                      const Look& look, const std::function<void(const RoundResult&)>& on_result) {
   std::set<std::size_t> going;
-  for (std::size_t i = 0; i < plan.cells.size(); ++i) going.insert(i);
+  std::vector<std::string> devices;
+  for (std::size_t i = 0; i < plan.cells.size(); ++i) {
+    going.insert(i);
+    devices.push_back(plan.cells[i].now.device);
+  }
+  const OpenDriver driver(devices, plan.sides.back().program_path);
   const std::vector<std::uint32_t> looks = look_rounds(plan);
   std::uint64_t place = 0;
   for (std::uint32_t round = 0; round < looks.back() && !going.empty(); ++round) {

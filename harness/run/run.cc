@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "harness/run/child_process.h"
+#include "harness/run/open_driver.h"
 #include "harness/run/runtime_select.h"
 
 namespace allocmark {
@@ -65,9 +66,12 @@ bool run_groups(const std::vector<RunGroupSpec>& groups, std::uint32_t job_count
 bool run_cells(const std::vector<CellSpec>& specs, const RunCellsOptions& options,
                const std::function<void(const CellResult&)>& on_result) {
   std::vector<RunGroupSpec> groups;
+  std::vector<std::string> devices;
   for (const CellSpec& spec : specs) {
+    devices.push_back(spec.key.device);
     groups.push_back({.steps = {{.spec = spec, .program_path = options.program_path}}});
   }
+  const OpenDriver driver(devices, options.program_path);
   return run_groups(
       groups, options.job_count, options.interrupt,
       [&](std::size_t /*group*/, const GroupResult& result) { on_result(result.cell); });

@@ -16,6 +16,7 @@
 #include "harness/cell/pass_turns.h"
 #include "harness/run/cell_process.h"
 #include "harness/run/child_process.h"
+#include "harness/run/open_driver.h"
 #include "results/json.h"
 
 namespace {
@@ -87,6 +88,14 @@ void pass_in_rounds(const allocmark::CellSpec& spec, bool crashes, allocmark::Ce
 
 void write_pid(const std::string& path) { std::ofstream(path) << getpid() << std::endl; }
 
+// Says who it is where a test asks for it, and stays.
+[[noreturn]] void hold_open(const std::string& device) {
+  if (const char* path = std::getenv("OPEN_DRIVER_LOG")) {
+    std::ofstream(path, std::ios::app) << getpid() << " " << device << std::endl;
+  }
+  while (true) sleep_long();
+}
+
 // Crashes, hangs or talks too much; returns where that is not wanted.
 void end_badly(const std::string& kind, const allocmark::CellResult& result) {
   if (kind == "crash") {
@@ -123,6 +132,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   allocmark::end_with_parent(std::atoi(argv[2]));
+  if (argc == 5 && std::string_view(argv[3]) == allocmark::kOpenOption) hold_open(argv[4]);
   const std::string input((std::istreambuf_iterator<char>(std::cin)),
                           std::istreambuf_iterator<char>());
   const allocmark::CellSpec spec = allocmark::cell_spec_from_json(input);
