@@ -48,7 +48,7 @@ std::optional<std::string_view> TextLines::next() {
                       .where = where(),
                       .wanted = "complete packed data",
                       .got = bytes_.damage(),
-                      .next = "copy or record the file again"});
+                      .next = "copy, pack or record the file again"});
   }
   if (line_.empty()) return std::nullopt;
   return line_;

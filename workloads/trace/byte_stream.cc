@@ -2,6 +2,7 @@
 
 #include <zlib.h>
 #include <zstd.h>
+#include <zstd_errors.h>
 
 #include <array>
 #include <optional>
@@ -130,7 +131,9 @@ std::size_t ByteReader::State::read_zstd(std::span<char> into) {
     const std::size_t out_before = out.pos;
     const std::size_t status = ZSTD_decompressStream(zstd, &out, &in);
     packed_begin = in.pos;
-    if (ZSTD_isError(status) != 0) {
+    if (ZSTD_getErrorCode(status) == ZSTD_error_frameParameter_windowTooLarge) {
+      damage = "zstd data with a window of more than 64 MiB (pack it without --long and --ultra)";
+    } else if (ZSTD_isError(status) != 0) {
       damage = std::string("the zstd data are damaged (") + ZSTD_getErrorName(status) + ")";
     } else if (more) {
       in_member = status != 0;

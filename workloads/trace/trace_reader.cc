@@ -101,7 +101,7 @@ std::optional<std::string_view> LineReader::finish(std::optional<ErrorText>* bro
                         .where = "",
                         .wanted = "complete packed data",
                         .got = bytes_.damage(),
-                        .next = "Copy or record the file again"};
+                        .next = "Copy, pack or record the file again"};
   } else if (begin_ != end_) {
     *broken = ErrorText{.what = "truncated file",
                         .where = "",

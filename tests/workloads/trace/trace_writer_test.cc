@@ -84,6 +84,23 @@ TEST_CASE("a cut gzip or zstd file is truncated, wherever it was cut") {
   }
 }
 
+TEST_CASE("a zstd file that would take too much memory is not called damaged") {
+  const TemporaryFolder folder;
+  const std::string text = "op,id,size,stream\nalloc,1,512,0\n";
+  // A frame of one raw block; its second byte after the magic number is the window.
+  const auto frame = [&](unsigned window_log) {
+    const auto block = static_cast<char>(text.size() % 32 * 8 + 1);
+    return std::string("\x28\xB5\x2F\xFD\0", 5) + static_cast<char>((window_log - 10) * 8) + block +
+           static_cast<char>(text.size() / 32) + std::string(1, '\0') + text;
+  };
+  const std::string path = folder.write("fits.csv.zst", frame(26));
+  CHECK(read_all(*open_trace_file(path)).size() == 1);
+  const std::string large = folder.write("large.csv.zst", frame(27));
+  const std::string error = usage_error_of([&] { read_all(*open_trace_file(large)); });
+  CHECK(mentions(error, "a window of more than 64 MiB"));
+  CHECK_FALSE(mentions(error, "the zstd data are damaged"));
+}
+
 TEST_CASE("a packed file with the suffix of a plain one is recognised") {
   const TemporaryFolder folder;
   const std::unique_ptr<EventSource> original =
