@@ -157,7 +157,8 @@ hide_test_packages() {
   HIDDEN_OPTIONS="${hidden[*]}" CPATH="$folder/include" PKG_CONFIG_PATH="$folder/pkgconfig" PATH="$folder/bin:$PATH" "$@"
 }
 
-# build PRESET [TARGET...]: configures once, and again for CONFIGURE_OPTIONS, then builds with every core.
+# build PRESET [TARGET...]: configures once, and again for CONFIGURE_OPTIONS, then builds with a compiler a core. Ninja's
+# own choice is two more, which takes longer where the cores are two.
 build() {
   local preset=$1 log
   shift
@@ -169,6 +170,6 @@ build() {
       { cat "$log" >&2; fail "configuring failed (preset $preset); the output is above and in $log"; }
   fi
   say "building ($preset); the log is $log"
-  cmake --build --preset "$preset" ${1:+--target "$@"} >>"$log" 2>&1 ||
+  cmake --build --preset "$preset" --parallel "$(nproc)" ${1:+--target "$@"} >>"$log" 2>&1 ||
     { tail -n 60 "$log" >&2; fail "the build failed (preset $preset); the end of the log is above, all of it in $log"; }
 }
