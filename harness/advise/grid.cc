@@ -30,31 +30,32 @@ constexpr std::array<std::string_view, 2> kPairs{
     "max_split_size_mb:256,large_segment_size_mb:64"};
 constexpr std::size_t kSettingCountMax = 40;
 
-bool is_good(const std::string& conf) {
-  return !find_backend("caching").check_conf(conf) && caching::conf_notes(conf).empty();
+bool is_good(const std::string& conf, const caching::Rules& rules) {
+  return !caching::parse_strict(conf, rules).error && caching::conf_notes(conf, rules).empty();
 }
 
-void add(std::string conf, std::vector<std::string>* settings) {
-  if (settings->size() < kSettingCountMax && is_good(conf)) settings->push_back(std::move(conf));
+void add(std::string conf, const caching::Rules& rules, std::vector<std::string>* settings) {
+  const bool room = settings->size() < kSettingCountMax;
+  if (room && is_good(conf, rules)) settings->push_back(std::move(conf));
 }
 
 }  // namespace
 
-std::vector<std::string> single_settings() {
+std::vector<std::string> single_settings(const caching::Rules& rules) {
   std::vector<std::string> settings{""};
-  for (const std::string_view one : kCuts) add(std::string(one), &settings);
-  for (const std::string_view one : kRoundings) add(std::string(one), &settings);
-  for (const std::string_view one : kAlone) add(std::string(one), &settings);
+  for (const std::string_view one : kCuts) add(std::string(one), rules, &settings);
+  for (const std::string_view one : kRoundings) add(std::string(one), rules, &settings);
+  for (const std::string_view one : kAlone) add(std::string(one), rules, &settings);
   return settings;
 }
 
-std::vector<std::string> all_settings() {
-  std::vector<std::string> settings = single_settings();
-  for (const std::string_view pair : kPairs) add(std::string(pair), &settings);
+std::vector<std::string> all_settings(const caching::Rules& rules) {
+  std::vector<std::string> settings = single_settings(rules);
+  for (const std::string_view pair : kPairs) add(std::string(pair), rules, &settings);
   // The finest rounding wastes least; coarser ones fill what is left of the grid.
   for (auto rounding = kRoundings.rbegin(); rounding != kRoundings.rend(); ++rounding) {
     for (const std::string_view cut : kCuts) {
-      add(std::string(cut) + "," + std::string(*rounding), &settings);
+      add(std::string(cut) + "," + std::string(*rounding), rules, &settings);
     }
   }
   return settings;

@@ -13,7 +13,6 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "allocators/caching/release.h"
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/json_text.h"
@@ -40,7 +39,8 @@ constexpr const char* kAdviseFooter =
     "as cells. Settings that the linter of\n'explain' finds inert or in conflict are left out.\n"
     "\nExamples:\n"
     "  allocmark advise my_job.csv.gz --device sim:rtx-4090\n"
-    "  allocmark advise gpt2_train_amp --capacity 1.05x\n";
+    "  allocmark advise gpt2_train_amp --capacity 1.05x\n"
+    "  allocmark advise my_job.csv.gz --device sim:a100-80 --pytorch 2.10\n";
 
 struct AdviseCommand {
   JobOptions job;
@@ -69,6 +69,7 @@ struct Advice {
   std::vector<CellResult> cells = {};
   Environment device = {};
   double search_s = 0;
+  std::string release = {};  // of PyTorch
 };
 
 // What a setting costs at one capacity, and to find its least one: passes over the whole trace, of
@@ -88,7 +89,8 @@ SearchResult search_both(const AdviseCommand& command, const std::string& device
   SearchSpec spec{.workload = workload_of(command.job.workload),
                   .seed = command.job.seed,
                   .capacity = command.capacity,
-                  .confs = chosen_confs(command.job.confs, all_settings()),
+                  .allocator = allocator_of(command.job),
+                  .confs = chosen_confs(command.job, all_settings(release_of(command.job))),
                   .finds_least = false};
   // What no setting can serve needs no search: two settings show what is missing.
   SearchSpec first = spec;
@@ -121,7 +123,7 @@ std::vector<CellResult> measure(const AdviseCommand& command, const SearchResult
   for (const std::string& conf : finalists(search.settings)) {
     CellSpec spec;
     spec.key = {.workload = workload_of(command.job.workload),
-                .allocator = "caching",
+                .allocator = allocator_of(command.job),
                 .conf = conf,
                 .device = device,
                 .capacity = command.capacity,
@@ -178,7 +180,7 @@ void print_basis(const Advice& advice) {
       "less "
       "memory and costs less.",
       search.settings.size(), pass_count, search.event_count, advice.device.gpu_name,
-      advice.search_s, advice.cells.size(), caching::newest_rules().name());
+      advice.search_s, advice.cells.size(), advice.release);
   const bool is_open = std::ranges::any_of(
       search.settings, [](const SettingFacts& facts) { return facts.unsettled_bytes > 0; });
   if (is_open) text += " ? = not every larger amount was tried ('fit --exact' does).";
@@ -225,6 +227,7 @@ ExitCode run_advise(const AdviseCommand& command) {
   const DeviceChoice choice = choose_device(command.job.device, own_program_path());
   Advice advice;
   advice.device = choice.facts;
+  advice.release = release_of(command.job).name();
   const std::string simulated = search_device(choice.device, choice.facts.gpu_memory_bytes);
   const auto begin = std::chrono::steady_clock::now();
   advice.search = search_both(command, simulated);

@@ -30,6 +30,9 @@ void add_job_options(CLI::App* app, JobOptions* job) {
   app->add_option("-c,--conf", job->confs,
                   "Only these config strings, 'unset' for none [a grid of PyTorch's keys]")
       ->type_name("C");
+  app->add_option("--pytorch", job->pytorch,
+                  "The release of PyTorch that the job runs on, as 2.10 [the newest]")
+      ->type_name("V");
   app->add_option("--seed", job->seed, "Seed of the workload; recorded traces have none")
       ->capture_default_str()
       ->type_name("N");
@@ -37,6 +40,15 @@ void add_job_options(CLI::App* app, JobOptions* job) {
       ->check(CLI::IsMember({"table", "json"}))
       ->capture_default_str()
       ->type_name("F");
+}
+
+const caching::Rules& release_of(const JobOptions& job) {
+  if (job.pytorch.empty()) return caching::newest_rules();
+  return caching::require_rules(job.pytorch, "--pytorch");
+}
+
+std::string allocator_of(const JobOptions& job) {
+  return job.pytorch.empty() ? "caching" : "caching@" + release_of(job).name();
 }
 
 std::string workload_of(const std::string& word) {
@@ -53,12 +65,11 @@ std::string roomy_device(const std::string& device) {
   return fmt::format("sim:{},memory=1TiB", parse_simulated_device(device).profile);
 }
 
-std::vector<std::string> chosen_confs(const std::vector<std::string>& given,
-                                      std::vector<std::string> otherwise) {
-  if (given.empty()) return otherwise;
+std::vector<std::string> chosen_confs(const JobOptions& job, std::vector<std::string> otherwise) {
+  if (job.confs.empty()) return otherwise;
   std::vector<std::string> confs;
-  for (const std::string& text : given) {
-    confs.push_back(read_conf(find_backend("caching"), text));
+  for (const std::string& text : job.confs) {
+    confs.push_back(read_conf(find_backend(allocator_of(job)), text));
   }
   return confs;
 }

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "allocators/caching/release.h"
 #include "harness/advise/search.h"
 #include "harness/cli/parse.h"
 
@@ -18,10 +19,17 @@ struct JobOptions {
   std::string workload;
   std::string device = "sim:h200";
   std::vector<std::string> confs;
+  std::string pytorch;  // its release; empty: the newest
   std::uint64_t seed = 1;
   std::string format = "table";
 };
 void add_job_options(CLI::App* app, JobOptions* job);
+
+// The release of PyTorch that the job runs on. Throws UsageError where it is not known.
+[[nodiscard]] const caching::Rules& release_of(const JobOptions& job);
+
+// "caching", or that release of it.
+[[nodiscard]] std::string allocator_of(const JobOptions& job);
 
 // A path that names a file is file:PATH.
 [[nodiscard]] std::string workload_of(const std::string& word);
@@ -34,7 +42,7 @@ void add_job_options(CLI::App* app, JobOptions* job);
 [[nodiscard]] std::string roomy_device(const std::string& device);
 
 // Config strings as given ("unset" is the empty one), checked; `otherwise` where none were.
-[[nodiscard]] std::vector<std::string> chosen_confs(const std::vector<std::string>& given,
+[[nodiscard]] std::vector<std::string> chosen_confs(const JobOptions& job,
                                                     std::vector<std::string> otherwise);
 
 // Rows of text under a heading, in columns; numbers are aligned to the right.

@@ -90,7 +90,8 @@ ExitCode run_fit(const FitCommand& command) {
   }
   const SearchSpec spec{.workload = workload_of(job.workload),
                         .seed = job.seed,
-                        .confs = chosen_confs(job.confs, single_settings()),
+                        .allocator = allocator_of(job),
+                        .confs = chosen_confs(job, single_settings(release_of(job))),
                         .settle_count_max = command.exact ? 0 : kSettleCountMax};
   const SearchPlace place{.device = job.device,
                           .program_path = own_program_path(),

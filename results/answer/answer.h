@@ -63,7 +63,9 @@ enum class AnswerVerdict : std::uint8_t {
 struct Answer {
   AnswerVerdict verdict = AnswerVerdict::NoBaseline;
   CostMetric metric = CostMetric::TimePerPass;
-  const CellResult* baseline = nullptr;  // the baseline allocator, unset; null without numbers
+  // PyTorch's allocator: "caching", or "caching@2.10" where that is the only release of it here.
+  std::string baseline_allocator = std::string(kBaselineAllocator);
+  const CellResult* baseline = nullptr;  // that one, unset; null without numbers
   std::optional<CellCost> baseline_cost = std::nullopt;
   // What a user of PyTorch can set, and what he cannot; the best first.
   std::vector<RankedCell> settable = {}, others = {};
@@ -78,6 +80,9 @@ struct Answer {
   [[nodiscard]] const RankedCell* rescuer() const;
 };
 [[nodiscard]] Answer find_answer(const CellGroup& group);
+
+// Whether the cell's allocator is this one or a release of it: "caching@2.10" of "caching".
+[[nodiscard]] bool is_release_of(const CellKey& key, std::string_view allocator);
 
 // The shell line that makes PyTorch use this setting; empty where no setting does.
 [[nodiscard]] std::string line_to_paste(const CellKey& key);

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <limits>
 #include <optional>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "base/bytes.h"
@@ -21,8 +23,12 @@ namespace {
 constexpr double kWasteRatioMin = 1.5;
 constexpr std::uint64_t kWasteBytesMin = kGiB / 2;
 
-bool is_baseline(const CellResult& cell) {
-  return cell.key.allocator == kBaselineAllocator && cell.key.conf.empty();
+std::string baseline_allocator(const std::vector<const CellResult*>& cells) {
+  std::set<std::string> releases;
+  for (const CellResult* cell : cells) {
+    if (is_release_of(cell->key, kBaselineAllocator)) releases.insert(cell->key.allocator);
+  }
+  return releases.size() == 1 ? *releases.begin() : std::string(kBaselineAllocator);
 }
 
 double total_ns(const LatencySummary& summary) {
@@ -193,7 +199,11 @@ Answer find_answer(const CellGroup& group) {
       continue;
     }
     measured.push_back(cell);
-    if (is_baseline(*cell)) answer.baseline = cell;
+  }
+  answer.baseline_allocator = baseline_allocator(group.cells);
+  for (const CellResult* cell : measured) {
+    const bool unset = cell->key.conf.empty();
+    if (unset && cell->key.allocator == answer.baseline_allocator) answer.baseline = cell;
   }
   answer.metric = metric_of(measured);
   if (answer.baseline) answer.baseline_cost = cost_of(*answer.baseline, answer.metric);

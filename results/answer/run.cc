@@ -22,11 +22,13 @@ struct Rescues {
 };
 
 struct Tally {
+  std::string baseline_allocator;  // of the first experiment
   std::size_t baseline_count = 0, failed_count = 0, impossible_count = 0, rescued_count = 0;
   std::map<std::string, Rescues> rescues;  // by the line to paste
 };
 
 void add(const Answer& answer, Tally* tally) {
+  if (tally->baseline_allocator.empty()) tally->baseline_allocator = answer.baseline_allocator;
   tally->impossible_count += answer.verdict == AnswerVerdict::Impossible ? 1 : 0;
   if (answer.baseline == nullptr) return;
   ++tally->baseline_count;
@@ -73,7 +75,7 @@ RunAnswer run_answer(std::span<const CellResult> cells, const TextStyle& style) 
   // Where one experiment alone asks for a decision, it is the answer.
   if (failed.size() == 1) return failed.front();
   CellKey key;
-  key.allocator = kBaselineAllocator;
+  key.allocator = tally.baseline_allocator;
   const std::string name = setting_name(key, style);
   if (tally.baseline_count == 0) {
     return {.sentence = name + " has no numbers, so nothing can be compared with it.", .paste = ""};

@@ -138,8 +138,8 @@ std::string impossible_words(const Answer& answer) {
 }
 
 // "expandable_segments:True" is what a user of PyTorch sets; other allocators have their name.
-std::string short_name(const CellKey& key, const TextStyle& style) {
-  const bool own = key.allocator == kBaselineAllocator && !key.conf.empty();
+std::string short_name(const CellKey& key, const Answer& answer, const TextStyle& style) {
+  const bool own = key.allocator == answer.baseline_allocator && !key.conf.empty();
   return own ? style.name(key.conf) : setting_name(key, style);
 }
 
@@ -174,11 +174,15 @@ const RankedCell* cheaper_setting(const Answer& answer) {
   return nullptr;
 }
 
+std::string baseline_name(const Answer& answer, const TextStyle& style) {
+  CellKey key;
+  key.allocator = answer.baseline_allocator;
+  return setting_name(key, style);
+}
+
 std::string baseline_line(const Answer& answer, const TextStyle& style) {
   if (answer.baseline == nullptr) {
-    CellKey key;
-    key.allocator = kBaselineAllocator;
-    return setting_name(key, style) + " has no numbers here, so there is no difference to it.";
+    return baseline_name(answer, style) + " has no numbers here, so there is no difference to it.";
   }
   const CellResult& cell = *answer.baseline;
   const std::string name = setting_name(cell.key, style);
@@ -232,10 +236,12 @@ CostWords cost_words(CostMetric metric) {
   return {"allocator time per pass", "allocate_latency_ns_mean", " per pass in the allocator"};
 }
 
+bool is_release_of(const CellKey& key, std::string_view allocator) {
+  return std::string_view(key.allocator).substr(0, key.allocator.find('@')) == allocator;
+}
+
 std::string line_to_paste(const CellKey& key) {
-  const std::string_view family =
-      std::string_view(key.allocator).substr(0, key.allocator.find('@'));
-  const bool torch = family == kBaselineAllocator || family == kTorchAllocator;
+  const bool torch = is_release_of(key, kBaselineAllocator) || is_release_of(key, kTorchAllocator);
   if (torch && key.conf.empty()) return fmt::format("unset {}", kVariable);
   const bool async = key.allocator == kAsyncAllocator && key.conf.empty();
   if (!torch && !async) return {};
@@ -297,7 +303,7 @@ std::string without_baseline(const Answer& answer, const TextStyle& style) {
   const bool settable = !answer.settable.empty();
   if (settable || !answer.others.empty()) {
     const RankedCell& best = settable ? answer.settable.front() : answer.others.front();
-    return short_name(best.cell->key, style) + " serves every request" +
+    return short_name(best.cell->key, answer, style) + " serves every request" +
            (best.cost ? style.plain(" at " + short_cost(best, answer)) : std::string());
   }
   return answer.with_oom.empty() ? "nothing was measured"
@@ -312,9 +318,8 @@ std::string answer_sentence(const CellGroup& group, const Answer& answer, const 
     case AnswerVerdict::Impossible:
       return job + " " + style.plain(impossible_words(answer)) + ".";
     case AnswerVerdict::NoBaseline:
-      return job + ": " + without_baseline(answer, style) +
-             "; caching unset was not measured, so there is nothing to compare with (--conf "
-             "unset).";
+      return job + ": " + without_baseline(answer, style) + "; " + baseline_name(answer, style) +
+             " was not measured, so there is nothing to compare with (--conf unset).";
     case AnswerVerdict::Unrescued:
       return job + ": " + baseline_words(answer, style) +
              (answer.with_oom.empty() ? "; nothing else was measured."
@@ -328,7 +333,7 @@ std::string answer_sentence(const CellGroup& group, const Answer& answer, const 
                   ? std::string(answer.settable.empty()
                                     ? "."
                                     : "; no setting measured is cheaper beyond noise.")
-                  : "; " + short_name(cheaper->cell->key, style) + " takes " +
+                  : "; " + short_name(cheaper->cell->key, answer, style) + " takes " +
                         style.plain(short_cost(*cheaper, answer)) + ".") +
              waste;
     }
@@ -337,8 +342,9 @@ std::string answer_sentence(const CellGroup& group, const Answer& answer, const 
   }
   const RankedCell* rescuer = answer.rescuer();
   const RankedCell& best = rescuer != nullptr ? *rescuer : answer.others.front();
-  return job + ": " + baseline_words(answer, style) + "; " + short_name(best.cell->key, style) +
-         " serves every request" + style.plain(" at " + short_cost(best, answer)) +
+  return job + ": " + baseline_words(answer, style) + "; " +
+         short_name(best.cell->key, answer, style) + " serves every request" +
+         style.plain(" at " + short_cost(best, answer)) +
          (rescuer == nullptr ? ", but is no setting of PyTorch." : ".");
 }
 

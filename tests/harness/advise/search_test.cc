@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "allocators/registry.h"
 #include "base/error.h"
 #include "harness/advise/grid.h"
 #include "harness/advise/search_process.h"
@@ -119,6 +120,17 @@ TEST_CASE("the grid holds 16 and 40 settings, each once and none in conflict") {
     const bool both = conf.find("expandable") != conf.npos && conf.find("max_split") != conf.npos;
     CHECK_FALSE(both);
   }
+}
+
+TEST_CASE("a release is advised only what it knows") {
+  const std::vector<std::string> old = all_settings(caching::require_rules("2.10", "test"));
+  CHECK(old.size() > 30);
+  for (const std::string& conf : old) {
+    INFO(conf);
+    CHECK_FALSE(find_backend("caching@2.10").check_conf(conf));
+    CHECK(conf.find("large_segment_size_mb") == conf.npos);
+  }
+  CHECK(std::ranges::count(all_settings(), "large_segment_size_mb:64") == 1);
 }
 
 TEST_CASE("a capacity above the device and several processes are refused") {

@@ -279,6 +279,25 @@ TEST_CASE("a job that stops at its first failure and cannot fit is named impossi
                "needs 36.0 GiB live, 24.0 GiB are there: no setting can help; 12.0 GiB must go."));
 }
 
+TEST_CASE("a release of PyTorch's allocator that is alone is compared with itself unset") {
+  std::vector<CellResult> cells{step_cell("caching@2.10", "", 1e6),
+                                step_cell("caching@2.10", "a:1", 1e5),
+                                step_cell("native", "", 2e6)};
+  CHECK(contains(sentence_of(cells),
+                 "caching@2.10 unset serves every request at 1.00 ms per step; "
+                 "a:1 takes 0.100 ms per step (-0.900 ms against unset)."));
+  sample::fail_requests(cells[0], 0, 3);
+  cells[0].oom_count = 3;
+  CHECK(contains(sentence_of(cells), "caching@2.10 unset runs out of memory"));
+  CHECK(contains(run_answer(cells, terminal_style()).sentence, "caching@2.10 unset runs out"));
+  CHECK(run_answer(cells, terminal_style()).paste == "export PYTORCH_CUDA_ALLOC_CONF=a:1");
+  // Of two releases neither is the one that the user has.
+  cells.push_back(step_cell("caching@2.11", "", 1e6));
+  CHECK(contains(sentence_of(cells), "caching unset was not measured"));
+  cells.push_back(step_cell("caching", "", 1e6));
+  CHECK(contains(sentence_of(cells), "caching unset serves every request"));
+}
+
 TEST_CASE("without a measured baseline there are costs, and no differences") {
   const std::vector<CellResult> cells{
       sample::not_measured(cell("caching", ""), CellStatus::TimedOut, "60 s"),
