@@ -224,7 +224,7 @@ BackendEntry caching_entry() { return caching_entry(caching::newest_rules(), "ca
 std::vector<BackendEntry> caching_releases() {
   std::vector<BackendEntry> entries;
   for (const caching::Rules& rules : caching::all_rules())
-    entries.push_back(caching_entry(rules, "caching@" + rules.name()));
+    entries.push_back(caching_entry(rules, rules.allocator()));
   return entries;
 }
 

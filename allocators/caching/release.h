@@ -62,6 +62,8 @@ struct Rules {
   bool pool_retries = false;
 
   [[nodiscard]] std::string name() const { return "2." + std::to_string(minor); }
+  // Of the registry, as in "caching@2.13".
+  [[nodiscard]] std::string allocator() const { return "caching@" + name(); }
 };
 
 // By age, the oldest first.

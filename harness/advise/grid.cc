@@ -7,7 +7,6 @@
 
 #include "allocators/caching/config.h"
 #include "allocators/caching/explain.h"
-#include "allocators/registry.h"
 
 namespace allocmark {
 namespace {

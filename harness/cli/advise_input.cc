@@ -48,7 +48,7 @@ const caching::Rules& release_of(const JobOptions& job) {
 }
 
 std::string allocator_of(const JobOptions& job) {
-  return job.pytorch.empty() ? "caching" : "caching@" + release_of(job).name();
+  return job.pytorch.empty() ? "caching" : release_of(job).allocator();
 }
 
 std::string workload_of(const std::string& word) {

@@ -73,7 +73,7 @@ const BackendEntry& entry_of(const ExplainCommand& command) {
                       .next = "see: allocmark explain --help"});
   }
   if (!released) return find_backend(command.allocator);
-  return find_backend("caching@" + caching::require_rules(command.pytorch, "--pytorch").name());
+  return find_backend(caching::require_rules(command.pytorch, "--pytorch").allocator());
 }
 
 ExitCode run_explain(const ExplainCommand& command) {

@@ -161,7 +161,7 @@ LiveOptions options_of(const ParityCommand& command) {
   const std::string version = own ? torch_version_of({}) : command.pytorch;
   return {.program_path = own_program_path(),
           .torch = own ? "torch" : "torch@" + version,
-          .caching = "caching@" + caching::require_rules(version, "--pytorch").name()};
+          .caching = caching::require_rules(version, "--pytorch").allocator()};
 }
 
 // Outside text is in it: what an allocator says of itself.

@@ -44,8 +44,7 @@ def spoil_job(job):
 PLANTED = [(spoil_count, " requests, the search said "), (spoil_recommended, "was recommended and did not serve"), (spoil_job, "the cell crashed")]
 
 
-def main():
-    folder = pathlib.Path(tempfile.mkdtemp())
+def check(folder):
     measured = folder / "measured.jsonl"
     done = call("measure", PROGRAM, str(measured), "--device", "sim:h200", "--workload", "vit_infer", "--capacity", "1.05x", "1.02x")
     expect(done.returncode == 0, "measure failed", done)
@@ -66,4 +65,5 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    with tempfile.TemporaryDirectory() as name:
+        check(pathlib.Path(name))

@@ -132,7 +132,9 @@ std::size_t ByteReader::State::read_zstd(std::span<char> into) {
     const std::size_t status = ZSTD_decompressStream(zstd, &out, &in);
     packed_begin = in.pos;
     if (ZSTD_getErrorCode(status) == ZSTD_error_frameParameter_windowTooLarge) {
-      damage = "zstd data with a window of more than 64 MiB (pack it without --long and --ultra)";
+      damage = fmt::format(
+          "zstd data with a window of more than {} MiB (pack it without --long and --ultra)",
+          1 << (kZstdWindowLogMax - 20));
     } else if (ZSTD_isError(status) != 0) {
       damage = std::string("the zstd data are damaged (") + ZSTD_getErrorName(status) + ")";
     } else if (more) {
