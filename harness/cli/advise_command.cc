@@ -16,6 +16,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/json_text.h"
+#include "base/median.h"
 #include "harness/advise/advice.h"
 #include "harness/advise/grid.h"
 #include "harness/advise/search_process.h"
@@ -24,7 +25,9 @@
 #include "harness/cli/advise_input.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/terminal.h"
+#include "harness/measure/host_reference.h"
 #include "harness/run/child_process.h"
+#include "harness/run/conditions.h"
 #include "harness/run/environment.h"
 #include "harness/run/run.h"
 #include "harness/run/runtime_select.h"
@@ -67,6 +70,7 @@ void add_advise(CLI::App* app, AdviseCommand* command) {
 struct Advice {
   SearchResult search = {};
   std::vector<CellResult> cells = {};
+  std::vector<std::string> disturbances = {};  // while the cells were measured
   Environment device = {};
   double search_s = 0;
   std::string release = {};  // of PyTorch
@@ -117,10 +121,9 @@ SearchResult search_both(const AdviseCommand& command, const std::string& device
   return result;
 }
 
-std::vector<CellResult> measure(const AdviseCommand& command, const SearchResult& search,
-                                const std::string& device) {
+void measure(const AdviseCommand& command, const std::string& device, Advice* advice) {
   std::vector<CellSpec> specs;
-  for (const std::string& conf : finalists(search.settings)) {
+  for (const std::string& conf : finalists(advice->search.settings)) {
     CellSpec spec;
     spec.key = {.workload = workload_of(command.job.workload),
                 .allocator = allocator_of(command.job),
@@ -132,11 +135,19 @@ std::vector<CellResult> measure(const AdviseCommand& command, const SearchResult
     spec.pass_count = command.pass_count;
     specs.push_back(std::move(spec));
   }
-  std::vector<CellResult> cells;
+  HostCounters begin = read_host_counters();
+  begin.host_reference_ns = HostReference().measure_quiet_ns();
   // One at a time: they are compared by time.
   (void)run_cells(specs, {.program_path = own_program_path(), .job_count = 1},
-                  [&](const CellResult& cell) { cells.push_back(cell); });
-  return cells;
+                  [&](const CellResult& cell) { advice->cells.push_back(cell); });
+  HostCounters end = read_host_counters();
+  std::vector<double> references_ns;
+  for (const CellResult& cell : advice->cells) {
+    if (cell.host_reference_ns > 0) references_ns.push_back(cell.host_reference_ns);
+  }
+  end.host_reference_ns = median(std::move(references_ns));
+  const std::uint64_t cpu_count = host_environment({}).cpu_count;
+  advice->disturbances = conditions_between(begin, end, cpu_count).warnings;
 }
 
 // What measured_cost tells of these cells.
@@ -218,6 +229,7 @@ void print_json(const Advice& advice) {
   json["needs"] = needs_sentence(advice.search);
   json["impossible"] = is_impossible(advice.search);
   json["times_borrowed_from"] = advice.device.times_borrowed_from;
+  json["disturbances"] = advice.disturbances;
   json["answers"] = answers_json(advice.cells);
   fmt::print("{}\n", json_text(json, 1));
 }
@@ -233,9 +245,13 @@ ExitCode run_advise(const AdviseCommand& command) {
   advice.search = search_both(command, simulated);
   advice.search_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   if (!command.search_only && !is_impossible(advice.search)) {
-    advice.cells = measure(command, advice.search, choice.device);
+    measure(command, choice.device, &advice);
   }
   print_search_notes(advice.search);
+  for (const std::string& disturbance : advice.disturbances) {
+    print_wrapped(stderr, "warning: " + disturbance +
+                              "; the measured times may be off, and the order by them");
+  }
   if (command.job.format == "json") {
     print_json(advice);
   } else {

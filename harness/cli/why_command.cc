@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "allocators/caching/release.h"
 #include "allocators/registry.h"
 #include "base/bytes.h"
 #include "base/error.h"
@@ -28,6 +29,7 @@ struct WhyCommand {
   std::string file;
   std::string memory;
   std::vector<std::string> confs;
+  std::string pytorch;  // its release; empty: found out
   std::string format = "table";
   std::string page;
   bool force = false;
@@ -46,6 +48,10 @@ void add_why(CLI::App* app, WhyCommand* command) {
          "A config string to try, 'unset' for none; may be repeated; unset: ten common ones")
       ->allow_extra_args(false)
       ->type_name("CONF");
+  app->add_option("--pytorch", command->pytorch,
+                  "The release of PyTorch that wrote it, as 2.10 [one that puts blocks in the same "
+                  "places]")
+      ->type_name("V");
   app->add_option("--format", command->format, "table or json (one document)")
       ->check(CLI::IsMember({"table", "json"}))
       ->capture_default_str()
@@ -68,8 +74,11 @@ ExitCode run_why(const WhyCommand& command) {
                         .next = ""});
     }
   }
-  for (const std::string& conf : command.confs)
-    options.confs.push_back(read_conf(find_backend("caching"), conf));
+  if (!command.pytorch.empty())
+    options.release = &caching::require_rules(command.pytorch, "--pytorch");
+  const BackendEntry& allocator =
+      find_backend(options.release == nullptr ? "caching" : options.release->allocator());
+  for (const std::string& conf : command.confs) options.confs.push_back(read_conf(allocator, conf));
   if (!command.page.empty()) check_output_file(command.page, command.force, "--out");
   const std::string path =
       command.file.starts_with("file:") ? command.file.substr(5) : command.file;

@@ -131,7 +131,8 @@ SelfCheck check_recording(const DeviceHistory& history, const RecordedSettings& 
   return GuessSearch(history, settings).run();
 }
 
-Recognised recognise(const DeviceHistory& history, const SnapshotSettings& recorded) {
+Recognised recognise(const DeviceHistory& history, const SnapshotSettings& recorded,
+                     const caching::Rules* release) {
   Recognised best;
   const auto try_rules = [&](const caching::Rules& rules, bool first) {
     Recognised one{.settings = recorded_settings(recorded, rules), .check = {}};
@@ -139,7 +140,8 @@ Recognised recognise(const DeviceHistory& history, const SnapshotSettings& recor
     if (first || one.check.complete() || one.check.equal_count > best.check.equal_count)
       best = std::move(one);
   };
-  try_rules(caching::recorded_rules(), true);
+  try_rules(release == nullptr ? caching::recorded_rules() : *release, true);
+  if (release != nullptr) return best;
   caching::TieBreak tried = caching::TieBreak::Address;
   const auto rules = caching::all_rules();
   for (auto at = rules.rbegin(); at != rules.rend() && !best.check.complete(); ++at) {

@@ -62,10 +62,11 @@ struct Recognised {
   SelfCheck check;
 };
 
-// A snapshot does not name its release: the one whose rules give the recorded placements, else the
-// one that gives most of them. Rules by address come first, because a snapshot shows all addresses,
-// but not in which order its segments were taken.
-[[nodiscard]] Recognised recognise(const DeviceHistory& history, const SnapshotSettings& recorded);
+// A snapshot does not name its release: where `release` does not either, it is the one whose rules
+// give the recorded placements, else the one that gives most of them. Rules by address come first,
+// because a snapshot shows all addresses, but not in which order its segments were taken.
+[[nodiscard]] Recognised recognise(const DeviceHistory& history, const SnapshotSettings& recorded,
+                                   const caching::Rules* release = nullptr);
 
 // "self-check: 100 % of 15,232 placements equal: the rest of this answer can be trusted", or a
 // warning with the first difference.

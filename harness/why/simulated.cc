@@ -66,7 +66,9 @@ class ScratchTrace {
 };
 
 SearchSpec spec_of(const Why& why, const std::string& path) {
-  SearchSpec spec{.workload = "file:" + path, .finds_least = false};
+  SearchSpec spec{.workload = "file:" + path,
+                  .allocator = why.recorded.settings.rules->allocator(),
+                  .finds_least = false};
   const bool limited = why.capacity_bytes < kNoLimit;
   spec.capacity = limited ? fmt::format("{}B", why.capacity_bytes) : "unlimited";
   return spec;
@@ -81,8 +83,9 @@ Simulated simulated_of(const SettingFacts& facts) {
 SearchSpec caching_search(const Why& why, const std::string& path) {
   SearchSpec spec = spec_of(why, path);
   for (const WhatIf& entry : why.settings) {
-    // Recorded settings may have keys of another release.
-    if (!caching::parse_strict(entry.conf).error) spec.confs.push_back(entry.conf);
+    // Recorded settings may be in conflict, or have keys of another release.
+    if (!caching::parse_strict(entry.conf, *why.recorded.settings.rules).error)
+      spec.confs.push_back(entry.conf);
   }
   return spec;
 }

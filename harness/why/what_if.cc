@@ -11,6 +11,7 @@
 #include <unordered_map>
 
 #include "allocators/caching/allocator.h"
+#include "allocators/caching/config.h"
 #include "harness/why/card_driver.h"
 #include "harness/why/in_parallel.h"
 #include "harness/why/late_streams.h"
@@ -230,17 +231,21 @@ std::vector<WhatIf> replay_on_card(const DeviceHistory& history, const SelfCheck
   return worst;
 }
 
-std::vector<std::string> candidate_confs() {
-  return {"",
-          "expandable_segments:True",
-          "max_split_size_mb:64",
-          "max_split_size_mb:128",
-          "max_split_size_mb:256",
-          "max_split_size_mb:512",
-          "roundup_power2_divisions:4",
-          "max_split_size_mb:128,roundup_power2_divisions:8",
-          "expandable_segments:True,roundup_power2_divisions:8",
-          "large_segment_size_mb:64"};
+std::vector<std::string> candidate_confs(const caching::Rules& release) {
+  std::vector<std::string> confs{"",
+                                 "expandable_segments:True",
+                                 "max_split_size_mb:64",
+                                 "max_split_size_mb:128",
+                                 "max_split_size_mb:256",
+                                 "max_split_size_mb:512",
+                                 "roundup_power2_divisions:4",
+                                 "max_split_size_mb:128,roundup_power2_divisions:8",
+                                 "expandable_segments:True,roundup_power2_divisions:8",
+                                 "large_segment_size_mb:64"};
+  std::erase_if(confs, [&](const std::string& conf) {
+    return caching::parse_strict(conf, release).error.has_value();
+  });
+  return confs;
 }
 
 }  // namespace allocmark

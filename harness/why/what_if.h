@@ -46,7 +46,8 @@ inline constexpr std::uint64_t kNoLimit = ~std::uint64_t{0} >> 1;
                                                  std::span<const caching::Settings> settings,
                                                  std::uint64_t capacity_bytes);
 
-// Config strings that a user of PyTorch can set and that are worth trying, `unset` (empty) first.
-[[nodiscard]] std::vector<std::string> candidate_confs();
+// Config strings that a user of this release can set and that are worth trying, `unset` (empty)
+// first.
+[[nodiscard]] std::vector<std::string> candidate_confs(const caching::Rules& release);
 
 }  // namespace allocmark

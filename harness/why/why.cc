@@ -158,8 +158,8 @@ void try_settings(Why& why, const DeviceHistory& history, std::vector<std::strin
   for (const std::string& conf : confs) {
     const caching::StrictConfig config = caching::parse_strict(conf, *why.recorded.settings.rules);
     if (config.error && conf != why.recorded.conf)
-      throw UsageError(told_conf_error(*config.error, "--conf", conf,
-                                       "caching@" + why.recorded.settings.rules->name()));
+      throw UsageError(
+          told_conf_error(*config.error, "--conf", conf, why.recorded.settings.rules->allocator()));
     settings.push_back(conf == why.recorded.conf ? why.recorded.settings : config.settings);
   }
   std::vector<WhatIf> results = replay_on_card(history, why.check, settings, why.capacity_bytes);
@@ -240,9 +240,10 @@ Why explain_snapshot(const std::string& path, const WhyOptions& options) {
   const DeviceHistory history(why.snapshot, device);
   why.notes = history.notes();
   why.pool_alloc_count = history.facts().pool_alloc_count;
-  auto [recorded, check] = recognise(history, why.snapshot.settings);
+  auto [recorded, check] = recognise(history, why.snapshot.settings, options.release);
   why.recorded = std::move(recorded);
   why.check = std::move(check);
+  why.release_given = options.release != nullptr;
   if (!why.check.last_oom) note_pools(why, device);
   if (why.check.last_oom) {
     why.shares = share_out(why.snapshot, *why.check.last_oom);
@@ -250,8 +251,10 @@ Why explain_snapshot(const std::string& path, const WhyOptions& options) {
   }
   why.live_bytes_peak = live_peak(history);
   find_capacity(why, options);
-  try_settings(why, history, options.confs.empty() ? candidate_confs() : options.confs,
-               options.memory_bytes.has_value());
+  try_settings(
+      why, history,
+      options.confs.empty() ? candidate_confs(*why.recorded.settings.rules) : options.confs,
+      options.memory_bytes.has_value());
   rank_settings(&why);
   return why;
 }

@@ -17,6 +17,7 @@ namespace allocmark {
 struct WhyOptions {
   std::optional<std::uint64_t> memory_bytes{};  // of the card, for the allocator; else as recorded
   std::vector<std::string> confs{};             // to be tried; empty: candidate_confs()
+  const caching::Rules* release = nullptr;      // of PyTorch; null: found out from the placements
 };
 
 // What a private pool of a graph or a MemPool held when the request failed.
@@ -76,6 +77,7 @@ struct Why {
   MemorySnapshot snapshot;
   std::vector<std::string> notes;
   RecordedSettings recorded;
+  bool release_given = false;
   SelfCheck check;
   std::uint64_t capacity_bytes = kNoLimit;
   std::uint64_t capacity_bytes_max = kNoLimit;  // more than capacity_bytes where a limit is guessed

@@ -4,9 +4,12 @@
 #include <algorithm>
 #include <optional>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "base/bytes.h"
 #include "base/json_text.h"
+#include "harness/why/releases.h"
 #include "harness/why/why.h"
 
 namespace allocmark {
@@ -241,8 +244,8 @@ std::string table_words(const Why& why) {
 }
 
 std::string measure_line(const Why& why) {
-  std::string text = fmt::format(
-      "  allocmark run --workload file:{} --allocator caching --conf unset", why.snapshot.path);
+  std::string text = fmt::format("  allocmark run --workload file:{} --allocator {} --conf unset",
+                                 why.snapshot.path, why.recorded.settings.rules->allocator());
   for (const WhatIf& entry : why.settings) {
     if (!entry.conf.empty() && &entry - why.settings.data() < 3)
       text += fmt::format(" --conf {}", entry.conf);
@@ -269,14 +272,15 @@ std::string last_line(const Why& why) {
                : "To set: nothing; the recorded settings serve every request.\n";
   }
   if (best->empty()) return "To set it: unset PYTORCH_CUDA_ALLOC_CONF\n";
-  return fmt::format("To set it: export PYTORCH_CUDA_ALLOC_CONF={}\n", *best);
+  return refusal_line(*best, *why.recorded.settings.rules, why.release_given) +
+         fmt::format("To set it: export PYTORCH_CUDA_ALLOC_CONF={}\n", *best);
 }
 
 }  // namespace
 
 std::string to_text(const Why& why) {
   std::string text = fmt::format("{}: {}.\n", why.snapshot.path, answer(why));
-  text += to_text(why.check);
+  text += to_text(why.check) + release_line(*why.recorded.settings.rules, why.release_given);
   for (const std::string& note : why.notes) text += fmt::format("note: {}\n", note);
   if (!why.recorded.unknown.empty()) {
     text += fmt::format("note: settings that are not known here were in force: {}\n",
@@ -316,6 +320,8 @@ nlohmann::ordered_json oom_facts(const Why& why) {
 nlohmann::ordered_json facts(const Why& why) {
   nlohmann::ordered_json json = {{"file", why.snapshot.path},
                                  {"answer", answer(why)},
+                                 {"pytorch", why.recorded.settings.rules->name()},
+                                 {"pytorch_given", why.release_given},
                                  {"placement_count", why.check.placement_count},
                                  {"placement_equal_count", why.check.equal_count},
                                  {"self_check_complete", why.check.complete()},
@@ -367,7 +373,8 @@ std::string to_json(const Why& why) { return written(facts(why)); }
 
 std::string to_page_json(const Why& why) {
   nlohmann::ordered_json json = facts(why);
-  json["self_check"] = to_text(why.check);
+  json["self_check"] =
+      to_text(why.check) + release_line(*why.recorded.settings.rules, why.release_given);
   json["capacity_source"] = why.capacity_source;
   json["recorded_conf"] = why.recorded.conf;
   json["step_count"] = why.simulated_step_count;

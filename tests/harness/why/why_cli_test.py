@@ -37,7 +37,7 @@ class Why(unittest.TestCase):
         confs = [one["conf"] for one in self.why["settings"]]
         words = [word for conf in confs for word in ("--conf", conf or "unset")]
         advice = json.loads(call("advise", SNAPSHOT, "--search-only", "--format", "json", "--capacity",
-                                 f"{self.why['capacity_bytes']}B", *words))
+                                 f"{self.why['capacity_bytes']}B", "--pytorch", self.why["pytorch"], *words))
         found = {one["conf"]: one["oom_count"] for one in advice["settings"]}
         self.assertEqual({one["conf"]: one["simulated_failed_count"] for one in self.why["settings"]},
                          {conf: found[conf] for conf in confs})
@@ -74,6 +74,30 @@ class Why(unittest.TestCase):
         why = json.loads(call("why", "tests/golden/snapshots/streams_recorded.pickle.gz", "--format", "json"))
         self.assertTrue(all(one["driver_ns_per_step"] > 0 for one in why["settings"] + why["other_allocators"]))
 
+    def test_the_release_is_found_or_given(self):
+        self.assertEqual((self.why["pytorch"], self.why["pytorch_given"]), ("2.11", False))
+        self.assertIn("release: one of PyTorch 2.9, 2.10, 2.11, by where blocks lie; the answer is for 2.11", self.text)
+        self.assertIn("--allocator caching@2.11", self.text)
+        older = json.loads(call("why", SNAPSHOT, "--pytorch", "2.10.1", "--format", "json"))
+        self.assertEqual((older["pytorch"], older["pytorch_given"]), ("2.10", True))
+        # A key since 2.11, and an error before.
+        self.assertIn("large_segment_size_mb:64", [one["conf"] for one in self.why["settings"]])
+        self.assertNotIn("large_segment_size_mb:64", [one["conf"] for one in older["settings"]])
+        self.assertIn("release: PyTorch 2.10, as given", call("why", SNAPSHOT, "--pytorch", "2.10"))
+
+    def test_a_release_that_puts_blocks_elsewhere_is_not_trusted(self):
+        newer = json.loads(call("why", SNAPSHOT, "--pytorch", "2.15", "--format", "json"))
+        self.assertFalse(newer["self_check_complete"])
+        self.assertTrue(self.why["self_check_complete"])
+
+    def test_a_key_that_a_possible_release_lacks_is_told(self):
+        words = ("why", SNAPSHOT, "--conf", "large_segment_size_mb:64")
+        self.assertIn("PyTorch 2.9, 2.10 have no such key", call(*words))
+        self.assertNotIn("no such key", call(*words, "--pytorch", "2.11"))
+        run = subprocess.run([ALLOCMARK, *words, "--pytorch", "2.10"], capture_output=True, text=True)
+        self.assertEqual(run.returncode, 2)
+        self.assertIn("large_segment_size_mb", run.stderr)
+
     def test_other_allocators_are_marked(self):
         marks = {one["name"]: one["is_setting_of_pytorch"] for one in self.why["other_allocators"]}
         self.assertEqual(marks, {"backend:cudaMallocAsync": True, "native": False, "cub": False, "thrust_pool": False,
@@ -86,6 +110,19 @@ class Advise(unittest.TestCase):
         advice = json.loads(call("advise", "gpt2_train_amp", "--capacity", "1GiB", "--search-only", "--format", "json"))
         self.assertEqual([one["conf"] for one in advice["settings"]], ["", "expandable_segments:True"])
         self.assertIn("no setting can help", call("advise", "gpt2_train_amp", "--capacity", "1GiB", "--search-only"))
+
+    def test_it_warns_where_other_programs_ran_beside_what_it_measured(self):
+        others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count())]
+        try:
+            run = subprocess.run([ALLOCMARK, "advise", "gpt2_train_amp", "--conf", "unset", "--passes", "40", "--format", "json"],
+                                 capture_output=True, text=True)
+        finally:
+            for one in others:
+                one.kill()
+                one.wait()
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertTrue(any("other programs kept" in text for text in json.loads(run.stdout)["disturbances"]), run.stdout[-500:])
+        self.assertIn("the measured times may be off", " ".join(run.stderr.split()))
 
 
 class Page(unittest.TestCase):

@@ -1,0 +1,53 @@
+#include "harness/why/releases.h"
+
+#include <fmt/format.h>
+
+#include <vector>
+
+#include "allocators/caching/config.h"
+
+namespace allocmark {
+namespace {
+
+// Releases whose allocator the answer may be of: the one given, or all that put blocks in the same
+// places as the one found.
+std::vector<const caching::Rules*> possible_releases(const caching::Rules& used, bool given) {
+  if (given) return {&used};
+  std::vector<const caching::Rules*> releases;
+  for (const caching::Rules& rules : caching::all_rules()) {
+    if (rules.tie_break == used.tie_break) releases.push_back(&rules);
+  }
+  return releases;
+}
+
+// "2.9, 2.10"
+std::string names_of(const std::vector<const caching::Rules*>& releases) {
+  std::vector<std::string> names;
+  for (const caching::Rules* one : releases) names.push_back(one->name());
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+}  // namespace
+
+std::string release_line(const caching::Rules& used, bool given) {
+  const std::string name = used.name();
+  if (given) return fmt::format("release: PyTorch {}, as given\n", name);
+  const auto releases = possible_releases(used, given);
+  if (releases.size() == 1) return fmt::format("release: PyTorch {}, by where blocks lie\n", name);
+  return fmt::format(
+      "release: one of PyTorch {}, by where blocks lie; the answer is for {} (--pytorch V: "
+      "another)\n",
+      names_of(releases), name);
+}
+
+std::string refusal_line(const std::string& conf, const caching::Rules& used, bool given) {
+  std::vector<const caching::Rules*> refusing = possible_releases(used, given);
+  std::erase_if(refusing, [&](const caching::Rules* one) {
+    return !caching::parse_strict(conf, *one).error.has_value();
+  });
+  if (refusing.empty()) return "";
+  return fmt::format("PyTorch {} {} no such key: --pytorch V advises for your release.\n",
+                     names_of(refusing), refusing.size() == 1 ? "has" : "have");
+}
+
+}  // namespace allocmark

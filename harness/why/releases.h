@@ -1,0 +1,18 @@
+// Which release of PyTorch an answer is for: the one that the user names, or one that puts blocks
+// in the same places as the recording. Releases with equal rules for that cannot be told apart.
+#pragma once
+
+#include <string>
+
+#include "allocators/caching/release.h"
+
+namespace allocmark {
+
+// A line of the answer for `used`; `given`: the user named it.
+[[nodiscard]] std::string release_line(const caching::Rules& used, bool given);
+
+// A line that names the possible releases which have not every key of `conf`; empty where all do.
+[[nodiscard]] std::string refusal_line(const std::string& conf, const caching::Rules& used,
+                                       bool given);
+
+}  // namespace allocmark
