@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "base/bytes.h"
+#include "base/key_count.h"
 
 namespace allocmark {
 namespace {
@@ -27,10 +28,6 @@ std::uint64_t least_or_all(const SettingFacts& facts) {
 // What a step costs; a trace without marks is one step.
 double cost_of(const SettingFacts& facts) {
   return facts.driver_ns_per_step + kHostNsPerCall * facts.calls_per_step;
-}
-
-std::size_t key_count(const std::string& conf) {
-  return conf.empty() ? 0 : 1 + static_cast<std::size_t>(std::ranges::count(conf, ','));
 }
 
 const SettingFacts* find_setting(std::span<const SettingFacts> settings, const std::string& conf) {

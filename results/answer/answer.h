@@ -40,7 +40,8 @@ struct CellCost {
 };
 [[nodiscard]] std::optional<CellCost> cost_of(const CellResult& cell, CostMetric metric);
 
-// Whether the ranges of two costs do not touch, so that the difference is more than the spread.
+// Whether the ranges of two costs lie 5 % apart, so that the difference is more than the spread of
+// passes and of runs.
 [[nodiscard]] bool are_apart(const CellCost& left, const CellCost& right);
 
 // A cell that served every request.

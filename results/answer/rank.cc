@@ -6,10 +6,13 @@
 #include <limits>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/key_count.h"
 #include "results/answer/answer.h"
 #include "results/answer/memory_words.h"
 #include "results/cell_summary.h"
@@ -84,6 +87,23 @@ bool is_cheaper(const RankedCell& left, const RankedCell& right) {
   return left.cost && left.cost->value_ns < right.cost->value_ns;
 }
 
+// A second run of a cell lies further away than this beyond the range of its passes in 2 to 4 % of
+// cells; it lies outside that range in 8 to 10 % (results/DEFINITIONS.md, "The answer").
+constexpr double kApartRatio = 1.05;
+// Memory within this share of the least is as good: there fewer keys to set come first.
+constexpr double kEqualMemoryShare = 1.01;
+
+// By memory, and of what needs about as little as the least the one with the fewest keys.
+void rank_equal(std::span<RankedCell> cells) {
+  const std::uint64_t least = reserved_bytes(*std::ranges::min_element(cells, {}, reserved_bytes));
+  std::ranges::stable_sort(cells, {}, [&](const RankedCell& one) {
+    const std::uint64_t bytes = reserved_bytes(one);
+    const bool is_more =
+        static_cast<double>(bytes) > kEqualMemoryShare * static_cast<double>(least);
+    return std::tuple(is_more ? bytes : 0, key_count(one.cell->key.conf), bytes);
+  });
+}
+
 // By cost; cells whose cost cannot be told from that of the cheapest of them, by memory.
 void rank(std::vector<RankedCell>& cells) {
   std::stable_sort(cells.begin(), cells.end(), is_cheaper);
@@ -93,9 +113,7 @@ void rank(std::vector<RankedCell>& cells) {
       const bool spread_known = head.cost && one.cost && head.cost->low_ns && one.cost->low_ns;
       return one.cell != head.cell && (!spread_known || are_apart(*head.cost, *one.cost));
     });
-    std::stable_sort(begin, end, [](const RankedCell& left, const RankedCell& right) {
-      return reserved_bytes(left) < reserved_bytes(right);
-    });
+    rank_equal(std::span(begin, end));
     begin = end;
   }
 }
@@ -182,7 +200,7 @@ std::optional<CellCost> cost_of(const CellResult& cell, CostMetric metric) {
 
 bool are_apart(const CellCost& left, const CellCost& right) {
   if (!left.low_ns || !right.low_ns) return false;
-  return *left.high_ns < *right.low_ns || *right.high_ns < *left.low_ns;
+  return *left.high_ns * kApartRatio < *right.low_ns || *right.high_ns * kApartRatio < *left.low_ns;
 }
 
 const RankedCell* Answer::rescuer() const {

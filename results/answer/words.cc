@@ -291,9 +291,9 @@ std::string cost_text(const RankedCell& ranked, const Answer& answer) {
 std::string_view answer_legend() {
   return "Settings are ranked by what they cost: request P99 of a server, else the allocator's "
          "time per step, else per pass; those that cannot be told apart by reserved memory. In "
-         "brackets: the cheapest and the dearest pass. ? = these ranges overlap, or are not known, "
-         "so the difference may be noise. ~ = too few requests for this percentile. Where unset "
-         "ran out of memory it did less work.";
+         "brackets: the cheapest and the dearest pass. ? = these ranges lie less than 5 % apart, "
+         "or are not known, so the difference may be noise. ~ = too few requests for this "
+         "percentile. Where unset ran out of memory it did less work.";
 }
 
 namespace {

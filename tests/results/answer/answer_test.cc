@@ -121,6 +121,25 @@ TEST_CASE("costs that cannot be told apart are ranked by memory") {
         std::vector<std::string>{"caching b:1", "caching a:1", "caching c:1"});
 }
 
+TEST_CASE("of equal cost and memory the setting with the fewest keys comes first") {
+  std::vector<CellResult> cells{
+      step_cell("caching", "", 1e5, 12), step_cell("caching", "a:1,b:2", 800000),
+      step_cell("caching", "c:[1:2,3:4]", 830000), step_cell("caching", "d:1", 835000)};
+  cells[1].reserved_bytes_peak = kGiB - kGiB / 128;
+  cells[2].reserved_bytes_peak = kGiB;
+  cells[3].reserved_bytes_peak = kGiB + kGiB / 64;
+  CHECK(names_of(find_answer(group_of(cells)).settable) ==
+        std::vector<std::string>{"caching c:[1:2,3:4]", "caching a:1,b:2", "caching d:1"});
+}
+
+TEST_CASE("ranges that hardly clear each other are not told apart") {
+  std::vector<CellResult> cells{step_cell("caching", "", 800000, 1),
+                                step_cell("caching", "a:1", 855000)};
+  CHECK(contains(sentence_of(cells), "(+55.0 us against unset?)"));
+  cells[1] = step_cell("caching", "a:1", 870000);
+  CHECK(contains(sentence_of(cells), "(+70.0 us against unset)"));
+}
+
 TEST_CASE("a difference within the spread of the passes is marked") {
   std::vector<CellResult> cells{step_cell("caching", "", 800000, 1),
                                 step_cell("caching", "a:1", 805000)};
