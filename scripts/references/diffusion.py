@@ -159,4 +159,22 @@ def unet_amp(recording):
     train_unet(recording, model, 8, 128, torch.optim.AdamW(model.parameters()), torch.bfloat16, 3)
 
 
-PROGRAMS = (unet_fp32, unet_amp)
+def unet_wide_amp(recording):
+    """A UNet of 192, 384 and 768 channels, 2 blocks each, attention at a quarter of the resolution, 4 images of 3 x 64 x 64, bf16
+    autocast, AdamW (foreach), 3 steps. Its workload, written before it was recorded:
+    unet:channels=192/384/768,attention=0/0/1,image=64,batch=4,steps=3"""
+    import torch
+    model = device_model(unet((192, 384, 768), (False, False, True)))
+    train_unet(recording, model, 4, 64, torch.optim.AdamW(model.parameters()), torch.bfloat16, 3)
+
+
+def unet_small_fp32(recording):
+    """A UNet of 64 and 128 channels, 2 blocks each, attention at half resolution, 32 images of 3 x 32 x 32, fp32, AdamW (foreach),
+    3 steps. Its workload, written before it was recorded:
+    unet:channels=64/128,attention=0/1,image=32,batch=32,steps=3,precision=fp32"""
+    import torch
+    model = device_model(unet((64, 128), (False, True)))
+    train_unet(recording, model, 32, 32, torch.optim.AdamW(model.parameters()), None, 3)
+
+
+PROGRAMS = (unet_fp32, unet_amp, unet_wide_amp, unet_small_fp32)
