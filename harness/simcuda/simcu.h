@@ -173,6 +173,8 @@ SIMCU_API const char* simcu_last_message(void);
 //   SIMCUDA_HOST_CACHES  what calls leave in the host's caches: cold (default), as a driver does;
 //                     warm, for programs of which nobody takes host time: simulated calls are then
 //                     up to three times as fast
+//   SIMCUDA_COSTS     what a call takes: drawn (default), from what was measured; mean, the mean
+//                     below P99 at every call, so that equal calls cost the same
 
 //   SIMCUDA_GPU_FAULTS  what is wrong with the GPUs: "GPU:KEY=NUMBER;...". Keys:
 //     lost_at=N       the GPU falls off the bus with the process's Nth call for it; lost_file=/FILE

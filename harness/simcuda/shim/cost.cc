@@ -42,6 +42,7 @@ struct Row {
   std::uint64_t log_size = 0;         // log2 of the size, fixed point
   std::uint64_t log_gap_inverse = 0;  // 2^32 / (distance to the next row's log_size)
   Tail low, high;
+  std::uint64_t mean_ns = 0;  // below P99; only where means are used
 };
 // Enough for any recording; fixed so that sampling touches no heap.
 constexpr std::size_t kRowCountMax = 28;
@@ -61,6 +62,7 @@ struct Levels {
   std::size_t level_count = 0;
 };
 constinit std::array<Levels, kCostCount> costs{};  // written once, before the first sample
+constinit bool uses_means = false;                 // likewise
 
 constexpr std::array<std::string_view, kCostCount> kNames = {
     "cudaMalloc",
@@ -141,12 +143,6 @@ std::uint64_t blend(std::uint64_t from, std::uint64_t to, std::uint64_t weight) 
   return from - (((from - to) * weight) >> kFractionBits);
 }
 
-// The position of the largest of n samples: tail probability 1 / n.
-std::uint64_t position_of_largest(std::uint64_t sample_count) {
-  const std::uint64_t octave = static_cast<std::uint64_t>(std::bit_width(sample_count)) - 1;
-  return (octave << kFractionBits) + 2 * (kOne - (kOne << octave) / sample_count);
-}
-
 void add_point(Tail& tail, std::uint64_t position, std::uint64_t value_ns) {
   if (tail.point_count != 0) {
     Point& before = tail.points[tail.point_count - 1];
@@ -159,13 +155,56 @@ void add_point(Tail& tail, std::uint64_t position, std::uint64_t value_ns) {
       .position = position, .value_ns = value_ns, .log_value = log2_fixed(value_ns)};
 }
 
+// Where in a row: in which half, and how far out; or its mean.
+struct Place {
+  bool is_low = false;
+  std::uint64_t position = kPosition50;
+  bool is_mean = false;
+};
+
+std::uint64_t value_at(const Row& row, Place place) {
+  if (place.is_mean) return row.mean_ns;
+  const Tail& tail = place.is_low ? row.low : row.high;
+  std::size_t above = 1;
+  while (above < tail.point_count && tail.points[above].position <= place.position) {
+    ++above;
+  }
+  const Point& inner = tail.points[above - 1];
+  if (above == tail.point_count) {
+    return inner.value_ns;
+  }
+  const std::uint64_t weight =
+      ((place.position - inner.position) * inner.gap_inverse) >> (32 - kFractionBits);
+  return exp2_fixed(blend(inner.log_value, tail.points[above].log_value, weight));
+}
+
+// Where a tail of `part` of `whole` begins; at most half.
+std::uint64_t position_of_tail(std::uint64_t part, std::uint64_t whole) {
+  const std::uint64_t octave = static_cast<std::uint64_t>(std::bit_width(whole / part)) - 1;
+  return (octave << kFractionBits) + 2 * (kOne - (part << octave) * kOne / whole);
+}
+
+// Of quantiles in equal steps up to P99. Beyond, one call in a hundred would outweigh the others.
+std::uint64_t mean_below_p99(const Row& row) {
+  constexpr std::uint64_t kStepCount = 128;
+  constexpr std::uint64_t kWhole = 2 * kStepCount * 100;
+  std::uint64_t sum_ns = 0;
+  for (std::uint64_t step = 0; step < kStepCount; ++step) {
+    const std::uint64_t below = (2 * step + 1) * 99;
+    const bool is_low = 2 * below <= kWhole;
+    const std::uint64_t tail = is_low ? below : kWhole - below;
+    sum_ns += value_at(row, {.is_low = is_low, .position = position_of_tail(tail, kWhole)});
+  }
+  return sum_ns / kStepCount;
+}
+
 // A percentile counts only where there were enough samples for it; beyond the largest sample the
 // value stays.
 Row make_row(const CostRow& recorded) {
   Row row;
   row.size = recorded.size;
   row.log_size = log2_fixed(recorded.size);
-  const std::uint64_t largest = position_of_largest(recorded.sample_count);
+  const std::uint64_t largest = position_of_tail(1, recorded.sample_count);  // of 1 in n
   add_point(row.high, kPosition50, recorded.p50_ns);
   add_point(row.low, kPosition50, recorded.p50_ns);
   if (largest > kPosition90) {
@@ -180,28 +219,8 @@ Row make_row(const CostRow& recorded) {
   }
   add_point(row.high, largest, recorded.max_ns);
   add_point(row.low, largest, recorded.min_ns);
+  if (uses_means) row.mean_ns = mean_below_p99(row);
   return row;
-}
-
-// Where in a row: in which half, and how far out.
-struct Place {
-  bool is_low = false;
-  std::uint64_t position = kPosition50;
-};
-
-std::uint64_t value_at(const Row& row, Place place) {
-  const Tail& tail = place.is_low ? row.low : row.high;
-  std::size_t above = 1;
-  while (above < tail.point_count && tail.points[above].position <= place.position) {
-    ++above;
-  }
-  const Point& inner = tail.points[above - 1];
-  if (above == tail.point_count) {
-    return inner.value_ns;
-  }
-  const std::uint64_t weight =
-      ((place.position - inner.position) * inner.gap_inverse) >> (32 - kFractionBits);
-  return exp2_fixed(blend(inner.log_value, tail.points[above].log_value, weight));
 }
 
 // Larger than anything recorded: in proportion to the size, as the largest rows of all recordings
@@ -310,6 +329,8 @@ bool set_cost_curves(CostId cost, const std::vector<CostLevel>& levels) {
 }
 
 std::uint64_t sample_cost(CostId cost, CostPoint at, std::uint32_t thread, std::uint32_t draw) {
+  const Levels& levels = costs[static_cast<std::size_t>(cost)];
+  if (uses_means) return cost_value(levels, at, {.is_mean = true});
   const std::uint64_t bits = random_bits(cost, thread, draw);
   // The first bit chooses the half, the ones that follow it in the upper half, or that follow the
   // next in the lower one, how far out: one step in half of the draws, two in a quarter, ...
@@ -317,9 +338,10 @@ std::uint64_t sample_cost(CostId cost, CostPoint at, std::uint32_t thread, std::
   const auto octave =
       static_cast<std::uint64_t>(is_low ? 1 + std::countl_one(bits << 1) : std::countl_one(bits));
   return cost_value(
-      costs[static_cast<std::size_t>(cost)], at,
-      {.is_low = is_low, .position = (octave << kFractionBits) + (bits & (kOne - 1))});
+      levels, at, {.is_low = is_low, .position = (octave << kFractionBits) + (bits & (kOne - 1))});
 }
+
+void use_mean_costs(bool uses) { uses_means = uses; }
 
 std::uint64_t median_cost(CostId cost, std::uint64_t size) {
   return cost_value(costs[static_cast<std::size_t>(cost)], {.size = size}, {});

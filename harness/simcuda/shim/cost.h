@@ -95,6 +95,10 @@ struct CostLevel {
 // two that are too close.
 [[nodiscard]] bool set_cost_curves(CostId cost, const std::vector<CostLevel>& levels);
 
+// Whether every sample of a cost is its mean below P99, and not a draw: for sums that are compared,
+// not for tails. Holds for curves that are set afterwards.
+void use_mean_costs(bool uses);
+
 // What a call is about: values between measured ones are interpolated.
 struct CostPoint {
   std::uint64_t size = 0;

@@ -67,15 +67,14 @@ StartState environment_start_state() {
                            "'");
 }
 
-void read_host_caches() {
-  const char* text = std::getenv("SIMCUDA_HOST_CACHES");
-  const std::string_view name = text == nullptr ? "" : text;
-  if (name.empty() || name == "cold") return;
-  if (name != "warm") {
-    throw std::runtime_error("SIMCUDA_HOST_CACHES: wanted cold or warm, got '" + std::string(name) +
-                             "'");
-  }
-  leave_host_caches_warm(true);
+// Whether the variable has the second of two words; without it the first one holds.
+bool is_second_word(const char* variable, std::string_view first, std::string_view second) {
+  const char* text = std::getenv(variable);
+  const std::string_view word = text == nullptr ? "" : text;
+  if (word.empty() || word == first) return false;
+  if (word == second) return true;
+  throw std::runtime_error(std::string(variable) + ": wanted " + std::string(first) + " or " +
+                           std::string(second) + ", got '" + std::string(word) + "'");
 }
 
 std::string folder_of_this_library() {
@@ -106,6 +105,7 @@ void start_sleeper() {
 
 void start(Library& all) {
   start_sleeper();
+  use_mean_costs(is_second_word("SIMCUDA_COSTS", "drawn", "mean"));
   const char* wanted = std::getenv("SIMCUDA_PROFILE");
   Profile profile = load_profile(wanted != nullptr && *wanted != '\0' ? wanted : "h200",
                                  folder_of_this_library() + "/profiles");
@@ -128,7 +128,7 @@ void start(Library& all) {
         DevicePlace{.index = static_cast<int>(i), .count = static_cast<int>(count)}, profile,
         setup));
   }
-  read_host_caches();
+  leave_host_caches_warm(is_second_word("SIMCUDA_HOST_CACHES", "cold", "warm"));
   if (const char* faults = std::getenv("SIMCUDA_FAIL"); faults != nullptr) {
     add_faults(faults);
   }

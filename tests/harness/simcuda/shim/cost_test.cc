@@ -2,6 +2,7 @@
 // and draw.
 #include <algorithm>
 #include <cstdint>
+#include <numeric>
 #include <vector>
 
 #include "harness/simcuda/shim/cost.h"
@@ -74,6 +75,32 @@ TEST_CASE("the lower half of the samples has its own quantiles") {
   CHECK(samples[10000] <= 82);
   CHECK(samples[49000] >= 98);
   CHECK(samples[51000] == 100);
+}
+
+TEST_CASE("a mean is that of the draws below P99, at every call") {
+  const CostRow row{.size = 4096,
+                    .sample_count = 10000,
+                    .min_ns = 900,
+                    .p10_ns = 1000,
+                    .p50_ns = 2000,
+                    .p90_ns = 3000,
+                    .p99_ns = 9000,
+                    .p999_ns = 20000,
+                    .max_ns = 1000000};
+  REQUIRE(set_curve(CostId::Malloc, {row}));
+  std::vector<std::uint64_t> samples = sorted_samples(CostId::Malloc, 4096, 100000);
+  samples.resize(99000);
+  const double mean = static_cast<double>(std::accumulate(samples.begin(), samples.end(), 0ULL)) /
+                      static_cast<double>(samples.size());
+  use_mean_costs(true);
+  REQUIRE(set_curve(CostId::Malloc, {row, flat_row(16384, 7000)}));
+  const std::vector<std::uint64_t> means = sorted_samples(CostId::Malloc, 4096, 1000);
+  CHECK(means.front() == means.back());
+  CHECK(static_cast<double>(means.front()) == Approx(mean).epsilon(0.01));
+  CHECK(sample_cost(CostId::Malloc, {.size = 16384}, 3, 5) == 7000);
+  const std::uint64_t between = sample_cost(CostId::Malloc, {.size = 8192}, 3, 5);
+  CHECK(between == (means.front() + 7000) / 2);
+  use_mean_costs(false);
 }
 
 TEST_CASE(

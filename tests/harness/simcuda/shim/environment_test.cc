@@ -98,6 +98,14 @@ TEST_CASE("what calls leave in the host's caches changes no modelled time") {
                  "SIMCUDA_HOST_CACHES: wanted cold or warm, got 'tepid'"));
 }
 
+TEST_CASE("calls cost their mean where draws are not wanted") {
+  const std::string drawn = report("SIMCUDA_CAPACITY_BYTES=67108864");
+  CHECK(report("SIMCUDA_CAPACITY_BYTES=67108864 SIMCUDA_COSTS=drawn") == drawn);
+  CHECK(report("SIMCUDA_CAPACITY_BYTES=67108864 SIMCUDA_COSTS=mean") != drawn);
+  CHECK(contains(report("SIMCUDA_COSTS=median"),
+                 "SIMCUDA_COSTS: wanted drawn or mean, got 'median'"));
+}
+
 TEST_CASE("a bad profile is named, and every call fails") {
   const std::string path = (std::filesystem::temp_directory_path() /
                             ("simcuda_bad_profile_" + std::to_string(getpid()) + ".json"))
