@@ -73,6 +73,7 @@ Var Transformer::attend_core(const Var& query, Var key, Var value, Var* weights)
   const ModelShape& model = setup_.model;
   const Sizes own = sizes();
   const std::uint64_t repeats = model.head_count / model.kv_head_count;
+  if (setup_.parallel.splits_sequences()) return attend_in_ring(query, key, value);
   if (setup_.fused_attention) {
     const FusedAttentionShape shape{
         .query_count = own.queries,
