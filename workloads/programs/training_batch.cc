@@ -58,9 +58,9 @@ void Training::make_split_batch(std::uint64_t piece_bytes) {
   Tensor padded = make(whole_bytes + batch * 8);
   // Of one sequence all but the first label are contiguous.
   Tensor shifted = batch == 1 ? padded : make(whole_bytes);
-  padded.reset();
   // Expanded over the sequences.
   Tensor positions = make(own.length * 8);
+  padded.reset();
   own.tokens = std::move(tokens);
   own.labels = std::move(labels);
   own.given_mask = std::move(mask);
