@@ -45,7 +45,7 @@ def record_one(name, path):
     rank = int(os.environ.get("RANK", "0"))
     is_lone = "RECORD_LONE" in os.environ
     if name in RANKS and is_lone:
-        lone_rank.join(rank, RANKS[name])
+        joined = lone_rank.join(rank, RANKS[name])
     elif name in RANKS:
         torch.cuda.set_device(rank)
         torch.distributed.init_process_group("nccl", device_id=torch.device("cuda", rank))
