@@ -38,7 +38,11 @@ class RingForward {
     }
     Result result{.out = out_, .sums = total_sums_, .seed = seed_, .offset = offset_};
     result.out = ring_.is_narrow() ? activation(ring_.query_elements(2) * ring_.width) : total_;
-    for (Tensor* local : {&total_, &out_, &sums_}) local->reset();
+    total_.reset();
+    rotater.clear();
+    current = arguments = {};
+    out_.reset();
+    sums_.reset();
     return result;
   }
 
@@ -140,7 +144,7 @@ Var ring_attention(Tape& tape, Var query, Var key, Var value, const RingShape& s
   tape.save(node, 3, value.tensor);
   RingForward::Result result = RingForward(&tape, ring).run(key.tensor, value.tensor);
   Var out;
-  out.count = shape.query_count;
+  out.count = ring.query_elements(2);
   out.width = query.width;
   out.heads_first = ring.has_partial_steps();
   out.tensor = std::move(result.out);

@@ -14,11 +14,10 @@ struct RingShape {
   std::uint64_t ranks = 2;
   std::uint64_t rank = 0;
   bool gathers = true;  // keys and values of all ranks at once, else passed on from rank to rank
-  // Of this rank: elements of q, elements of k, batch x heads x tokens, tokens of a sequence.
-  std::uint64_t query_count = 0;
-  std::uint64_t key_count = 0;
-  std::uint64_t row_count = 0;
-  std::uint64_t query_rows = 0;
+  std::uint64_t batch = 1;
+  std::uint64_t token_count = 0;  // of each sequence, on this rank
+  std::uint64_t head_count = 1;   // of queries
+  std::uint64_t head_width = 0;
   std::uint64_t repeats = 1;  // query heads per key head
 };
 

@@ -46,7 +46,7 @@ class RingBackward {
     const RingBlock block = ring_.block(step);
     // The row sums of a piece are copied, unless there is one row of heads.
     Tensor sums;
-    if (block.is_partial() && ring_.head_count() > 1) {
+    if (block.is_partial() && ring_.shape.batch * ring_.shape.head_count > 1) {
       sums = tape_.allocate(ring_.sum_bytes(1), TensorKind::Activation);
     }
     arguments_.key = current_.key;
@@ -61,11 +61,17 @@ class RingBackward {
 
   void differentiate(const RingBlock& block) {
     const std::uint64_t query_bytes = ring_.query_elements(block.query_halves) * ring_.width;
-    const std::uint64_t key_bytes = ring_.shape.key_count * block.key_halves / 2 * ring_.width;
+    const std::uint64_t key_bytes = ring_.pair_bytes(ring_.width) / 2 * block.key_halves / 2;
+    // The memory-efficient kernel wants a piece of several sequences' gradient in one piece.
+    Tensor given;
+    if (!ring_.is_narrow() && block.is_partial() && ring_.shape.batch > 1) {
+      given = tape_.gradient(query_bytes);
+    }
     Tensor query = tape_.gradient(query_bytes);
     Tensor key = tape_.gradient(key_bytes);
     Tensor value = tape_.gradient(key_bytes);
     ring_.is_narrow() ? take_cudnn_workspace(block) : take_efficient_workspace(block);
+    given.reset();
     block_query_ = std::move(query);
     block_key_ = std::move(key);
     block_value_ = std::move(value);
@@ -87,10 +93,11 @@ class RingBackward {
     Tensor delta = tape_.gradient(rows * 4);
     sums.reset();
     product.reset();
-    const std::uint64_t blocks = divided_up(ring_.shape.query_rows * block.query_halves / 2, 64);
-    const std::uint64_t head_width = ring_.shape.query_count / ring_.shape.row_count;
-    const Tensor workspace = tape_.allocate(ring_.head_count() * blocks * (64 * head_width + 4) * 4,
-                                            TensorKind::Workspace);
+    const RingShape& shape = ring_.shape;
+    const std::uint64_t blocks = divided_up(shape.token_count * block.query_halves / 2, 64);
+    const Tensor workspace =
+        tape_.allocate(shape.batch * shape.head_count * blocks * (64 * shape.head_width + 4) * 4,
+                       TensorKind::Workspace);
     delta.reset();
   }
 

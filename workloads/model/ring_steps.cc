@@ -9,8 +9,12 @@ RingNumbers packed_ring(const Ring& ring) {
   const RingShape& shape = ring.shape;
   const std::uint64_t flags = (shape.gathers ? 1u : 0u) | (ring.query_apart ? 2u : 0u) |
                               (ring.key_apart ? 4u : 0u) | (ring.value_apart ? 8u : 0u);
-  return {shape.query_count,      shape.key_count, shape.row_count,
-          shape.query_rows,       shape.repeats,   shape.ranks << 32 | shape.rank,
+  return {shape.batch,
+          shape.token_count,
+          shape.head_count,
+          shape.head_width,
+          shape.repeats,
+          shape.ranks << 32 | shape.rank,
           ring.width << 8 | flags};
 }
 
@@ -19,10 +23,10 @@ Ring unpacked_ring(const RingNumbers& numbers) {
   return {.shape = {.ranks = numbers[5] >> 32,
                     .rank = numbers[5] & 0xffff'ffff,
                     .gathers = (flags & 1) != 0,
-                    .query_count = numbers[0],
-                    .key_count = numbers[1],
-                    .row_count = numbers[2],
-                    .query_rows = numbers[3],
+                    .batch = numbers[0],
+                    .token_count = numbers[1],
+                    .head_count = numbers[2],
+                    .head_width = numbers[3],
                     .repeats = numbers[4]},
           .width = numbers[6] >> 8,
           .query_apart = (flags & 2) != 0,

@@ -30,21 +30,22 @@ struct Ring {
   }
   [[nodiscard]] bool has_partial_steps() const { return shape.rank + 1 < shape.ranks; }
   [[nodiscard]] bool is_narrow() const { return width != 4; }
-  [[nodiscard]] std::uint64_t head_count() const { return shape.row_count / shape.query_rows; }
-  [[nodiscard]] std::uint64_t query_elements(std::uint64_t halves) const {
-    return shape.query_count * halves / 2;
-  }
+  // Rows of scores, elements of queries, in so many halves of the tokens.
   [[nodiscard]] std::uint64_t rows(std::uint64_t halves) const {
-    return shape.row_count * halves / 2;
+    return shape.batch * shape.head_count * shape.token_count * halves / 2;
+  }
+  [[nodiscard]] std::uint64_t query_elements(std::uint64_t halves) const {
+    return rows(halves) * shape.head_width;
   }
   // Logarithms of row sums: the memory-efficient kernel makes them for blocks of 32 rows.
   [[nodiscard]] std::uint64_t sum_bytes(std::uint64_t halves) const {
     if (is_narrow()) return rows(halves) * 4;
-    return head_count() * divided_up(shape.query_rows * halves / 2, 32) * 32 * 4;
+    const std::uint64_t blocks = divided_up(shape.token_count * halves / 2, 32);
+    return shape.batch * shape.head_count * blocks * 32 * 4;
   }
   // Keys and values as they travel.
   [[nodiscard]] std::uint64_t pair_bytes(std::uint64_t bytes) const {
-    return 2 * shape.key_count * bytes;
+    return 2 * query_elements(2) / shape.repeats * bytes;
   }
 };
 

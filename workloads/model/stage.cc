@@ -39,17 +39,16 @@ Var Transformer::enter(Var hidden) {
 Var Transformer::attend_in_ring(const Var& query, Var key, Var value) {
   const ModelShape& model = setup_.model;
   const ParallelSetup& parallel = setup_.parallel;
-  const Sizes own = sizes();
   // With one head of keys, heads come before tokens already.
   if (model.kv_head_count == parallel.tensor) key.heads_first = value.heads_first = true;
   Var out = ring_attention(tape_, query, std::move(key), std::move(value),
                            {.ranks = parallel.context,
                             .rank = parallel.context_rank,
                             .gathers = parallel.gathers_keys,
-                            .query_count = own.queries,
-                            .key_count = own.grouped,
-                            .row_count = own.rows * model.head_count / parallel.tensor,
-                            .query_rows = setup_.sequence,
+                            .batch = setup_.batch,
+                            .token_count = setup_.sequence,
+                            .head_count = model.head_count / parallel.tensor,
+                            .head_width = model.head_width(),
                             .repeats = model.head_count / model.kv_head_count});
   return out.heads_first ? clone(tape_, std::move(out)) : out;
 }

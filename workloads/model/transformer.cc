@@ -231,7 +231,7 @@ void Transformer::drop_locals() {
 Var Transformer::causal_loss(Var logits, const Tensor& given) {
   const std::uint64_t rows = setup_.token_count();
   Var exact = cast(tape_, logits, 4);
-  if (setup_.parallel.splits_sequences()) return cross_entropy(tape_, std::move(exact), given);
+  if (setup_.parallel.splits_sequences()) return cross_entropy(tape_, exact, given);
   Var padded = tape_.make(rows + setup_.batch, 8);
   Var labels = setup_.batch == 1 ? padded : tape_.make(rows, 8);
   Var loss = cross_entropy(tape_, exact, labels.tensor);
