@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 """Runs programs of references/ in PyTorch on simcuda, without a GPU, and records what they ask of the allocator.
 
-usage: record_without_gpu.py --simcuda FOLDER --out FOLDER NAME...
+usage: record_without_gpu.py --simcuda FOLDER --out FOLDER [--lone RANK] [--count N] [--check 0] NAME...
 
 Operators and allocator are PyTorch's own. Kernels and cuBLAS do nothing, so all numbers are zero. cuDNN's attention is replaced by
 one with the tensors and the workspace of recordings, its convolutions by ones without workspaces: the only requests that a GPU's
 recording has besides. A generation never ends early. workloads/FIDELITY.md, "Programs held to PyTorch without a GPU", says how near
 this comes. Needs PyTorch with CUDA 13, transformers, a C compiler and nm. FOLDER of simcuda holds its libcudart.so.13. Out:
 NAME.ops.csv.gz; its head names the device. --count N: what a program reads where it counts on the device, such as how many
-elements a mask chose (batch x patches x width in the programs llava_).
+elements a mask chose (batch x patches x width in the programs llava_). --check: what it reads where it checks a mask or positions;
+0 for ranks whose positions have a gap (all but the last of the programs cp2_llama_ and cp4_). Of programs with several ranks one
+is recorded, and collective operations do nothing.
 """
 import argparse
 import gzip
@@ -52,13 +54,12 @@ def build_stubs(folder):
 def attention(query, key, value, bias, keeps_sums, *_, **__):
     import torch
     batch, heads, length, _ = query.shape
-    seed, offset = (torch.empty(1, device="cuda", dtype=torch.int64) for _ in range(2))
+    seed, offset = (torch.empty((), device="cuda", dtype=torch.int64) for _ in range(2))
     out = torch.empty_permuted((batch, heads, length, value.shape[-1]), (0, 2, 1, 3), device="cuda", dtype=query.dtype)
     sums = torch.empty((batch, heads, length, 1), device="cuda") if keeps_sums else torch.empty(0)
     if length > 1:
         torch.empty(256, device="cuda", dtype=torch.uint8)
-    nothing = torch.empty(0)
-    return out, sums, nothing, nothing, length, key.shape[2], seed, offset, nothing
+    return out, sums, None, None, length, key.shape[2], seed, offset, None
 
 
 def attention_backward(gradient, query, key, value, *_, **__):
@@ -66,7 +67,7 @@ def attention_backward(gradient, query, key, value, *_, **__):
     gradients = tuple(torch.empty_like(tensor) for tensor in (query, key, value))
     size_bytes = query.numel() * 4 + query.numel() // query.shape[-1] * 4 + 256
     if query.shape[1] != key.shape[1]:
-        size_bytes += 2 * query.numel() * query.element_size()
+        size_bytes += 2 * query.numel() // query.shape[2] * key.shape[2] * query.element_size()
     torch.empty(size_bytes, device="cuda", dtype=torch.uint8)
     return gradients
 
@@ -133,23 +134,28 @@ def main():
     parser.add_argument("--simcuda", required=True, metavar="FOLDER")
     parser.add_argument("--out", default=".", metavar="FOLDER")
     parser.add_argument("--count", type=int)
+    parser.add_argument("--check", type=int, choices=(0, 1), default=1)
+    parser.add_argument("--lone", type=int, default=0, metavar="RANK", help="the rank to record of programs that have several")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
         return record_child(arguments.names[0], arguments.out)
+    sys.path.insert(0, HERE)
+    import record_references
+    record_references.check_lone(filter(record_references.RANKS.get, arguments.names), arguments.lone)
     simcuda = os.path.abspath(os.path.join(arguments.simcuda, "libcudart.so.13"))
     if not os.path.exists(simcuda):
         sys.exit(f"record_without_gpu.py: {simcuda}: no such file: wanted simcuda's folder, as build/dev/lib/simcuda")
     os.makedirs(arguments.out, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
-        environment = dict(os.environ, LD_LIBRARY_PATH=os.path.dirname(simcuda), RECORD_SIMCUDA=simcuda,
-                           LD_PRELOAD=f"{build_stubs(folder)} {simcuda}")
+        preloaded = dict(LD_LIBRARY_PATH=os.path.dirname(simcuda), RECORD_SIMCUDA=simcuda, RECORD_CHECK=str(arguments.check),
+                         LD_PRELOAD=f"{build_stubs(folder)} {simcuda}")
         if arguments.count is not None:
-            environment["RECORD_COUNT"] = str(arguments.count)
+            preloaded["RECORD_COUNT"] = str(arguments.count)
         for name in arguments.names:
             path = os.path.join(arguments.out, f"{name}.ops.csv.gz")
             subprocess.run([sys.executable, os.path.abspath(__file__), "--simcuda", arguments.simcuda, "--out", path, "--child", name],
-                           env=environment, check=True)
+                           env=dict(record_references.environments(name, arguments.lone)[0], **preloaded), check=True)
             name_device(path)
 
 

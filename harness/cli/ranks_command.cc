@@ -29,9 +29,10 @@ void add_ranks(CLI::App* app, RanksCommand* command) {
   RanksSpec& spec = command->spec;
   JobWords& words = command->words;
   spec.allocator = "caching";
-  app->add_option("workloads", words.workloads,
-                  "A train workload with dp, tp or pp, of which all ranks run; or one workload for "
-                  "each rank")
+  app->add_option(
+         "workloads", words.workloads,
+         "A train workload with dp, tp, cp or pp, of which all ranks run; or one workload for "
+         "each rank")
       ->required()
       ->type_name("W");
   app->add_option("--ranks", words.chosen, "Only these ranks of the job; 2 to 16 run at once")

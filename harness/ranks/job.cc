@@ -28,7 +28,7 @@ std::uint64_t number_of(const Parameters& parts, std::string_view key) {
   throw UsageError({.what = "this workload does not say what its ranks are",
                     .where = text,
                     .wanted =
-                        "a train workload with dp, tp or pp above 1, or an infer workload with "
+                        "a train workload with dp, tp, cp or pp above 1, or an infer workload with "
                         "tp above 1, without rank",
                     .got = got,
                     .next = "give a workload for each rank, or a job, as: "
@@ -47,8 +47,8 @@ std::vector<RankSpec> ranks_of_job(const std::string& text, const JobWords& word
   const std::size_t plus = std::min(defined.find('+'), defined.size());
   const Parameters parts(std::string_view(defined).substr(0, plus));
   if (parts.given("rank") != nullptr) refuse_job(text, "rank=" + *parts.given("rank"));
-  const std::uint64_t world =
-      number_of(parts, "tp") * number_of(parts, "dp") * number_of(parts, "pp");
+  std::uint64_t world = 1;
+  for (const char* const key : {"tp", "cp", "dp", "pp"}) world *= number_of(parts, key);
   if (world == 1) refuse_job(text, "one rank");
   std::vector<std::uint32_t> chosen = words.chosen;
   for (std::uint32_t i = 0; chosen.size() < world && words.chosen.empty(); ++i) chosen.push_back(i);

@@ -21,6 +21,14 @@ class RecordWithoutGpu(unittest.TestCase):
         self.assertNotEqual(result.returncode, 0)
         self.assertIn("libcudart.so.13: no such file", result.stderr)
 
+    def test_a_lone_rank_is_one_that_the_program_has_and_can_do_without_others(self):
+        for name, lone, word in (("cp2_llama_bf16", "2", "cp2_llama_bf16 has 2 ranks: wanted 0 to 1"),
+                                 ("ddp_gpt2_amp", "0", "compares what its ranks have")):
+            result = subprocess.run([sys.executable, str(SCRIPT), "--simcuda", "nowhere", "--lone", lone, name],
+                                    capture_output=True, text=True)
+            self.assertNotEqual(result.returncode, 0)
+            self.assertIn(word, result.stderr)
+
     def test_names_the_device_that_was_none(self):
         import gzip
         with tempfile.TemporaryDirectory() as folder:

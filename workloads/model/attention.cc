@@ -283,7 +283,8 @@ Var split_heads(Tape& tape, Var input, bool viewable, bool copies) {
           b.out[0] = b.gradient;
           b.out[0].is_view = true;
         }
-        if (n.sizes[1] == 1) b.out[0].layout = GradLayout::Tokens;
+        const bool keeps_order = n.sizes[2] == 0 && b.gradient.layout == GradLayout::Heads;
+        if (n.sizes[1] == 1 && !keeps_order) b.out[0].layout = GradLayout::Tokens;
       },
       {&input});
   if (node != nullptr) node->sizes = {input.size_bytes(), viewable ? 1u : 0u, copies ? 1u : 0u};

@@ -13,7 +13,8 @@ Var Transformer::rms_norm(Var hidden, std::size_t weight) {
 Var Transformer::head_norm(Var projected, std::size_t weight) {
   if (!setup_.model.head_norms) return projected;
   const std::uint64_t rows = projected.count / setup_.model.head_width();
-  return norm_of_rows(std::move(projected), weight, rows);
+  // The caller's argument lives until the norm is done.
+  return norm_of_rows(projected, weight, rows);
 }
 
 Var Transformer::norm_of_rows(Var hidden, std::size_t weight, std::uint64_t rows) {
@@ -73,6 +74,7 @@ Var Transformer::attend_core(const Var& query, Var key, Var value, Var* weights)
   const ModelShape& model = setup_.model;
   const Sizes own = sizes();
   const std::uint64_t repeats = model.head_count / model.kv_head_count;
+  if (setup_.parallel.splits_sequences()) return attend_in_ring(query, key, value);
   if (setup_.fused_attention) {
     const FusedAttentionShape shape{
         .query_count = own.queries,

@@ -36,9 +36,42 @@ Var Transformer::make_causal_mask(bool detects_packing) {
     Var all = tape_.make(1, 1);
     last.drop();
     all.drop();
-    for (Var* local : {&first, &difference, &sums}) local->drop();
+    for (Var* local : {&first, &difference}) local->drop();
+    // The last rank's two pieces of a sequence are neighbours; those of others look like packed
+    // texts.
+    const ParallelSetup& parallel = setup_.parallel;
+    if (parallel.context_rank + 1 < parallel.context) return make_packed_mask(std::move(sums));
+    sums.drop();
   }
   return setup_.fused_attention ? Var() : make_mask(setup_.sequence, setup_.key_count());
+}
+
+// Booleans of all pairs: keys before the query, and of the same text. `packed`: each token's text.
+Var Transformer::make_packed_mask(Var packed) {
+  const std::uint64_t rows = setup_.token_count();
+  const std::uint64_t pairs = setup_.sequence * setup_.sequence;
+  Var batches = tape_.make(setup_.batch, 8);
+  Var heads = tape_.make(1, 8);
+  Var queries = make_range(tape_, setup_.sequence);
+  Var keys = make_range(tape_, setup_.sequence);
+  Var one = tape_.make(1, 1);
+  Var before = tape_.make(pairs, 1);
+  before = tape_.make(pairs, 1);
+  one.drop();
+  const auto texts = [&] {
+    const Var indexes = tape_.make(rows, 8);
+    Var columns;
+    if (setup_.batch > 1) columns = tape_.make(rows, 8);
+    return tape_.make(rows, 8);
+  };
+  Var query_texts = texts();
+  Var key_texts = texts();
+  Var same = tape_.make(setup_.batch * pairs, 1);
+  query_texts.drop();
+  key_texts.drop();
+  Var mask = tape_.make(setup_.batch * pairs, 1);
+  for (Var* gone : {&same, &before, &batches, &heads, &queries, &keys, &packed}) gone->drop();
+  return mask;
 }
 
 Var Transformer::make_mask(std::uint64_t query_count, std::uint64_t key_count) {

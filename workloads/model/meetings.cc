@@ -7,8 +7,16 @@
 namespace allocmark {
 namespace {
 
+std::uint64_t replica_at(const ParallelSetup& parallel, std::uint64_t stage) {
+  return parallel.data_rank + parallel.data * stage;
+}
+
+std::uint64_t piece_at(const ParallelSetup& parallel, std::uint64_t stage) {
+  return parallel.context_rank + parallel.context * replica_at(parallel, stage);
+}
+
 std::uint64_t rank_at(const ParallelSetup& parallel, std::uint64_t stage) {
-  return parallel.tensor_rank + parallel.tensor * (parallel.data_rank + parallel.data * stage);
+  return parallel.tensor_rank + parallel.tensor * piece_at(parallel, stage);
 }
 
 }  // namespace
@@ -16,8 +24,12 @@ std::uint64_t rank_at(const ParallelSetup& parallel, std::uint64_t stage) {
 std::string group_name(const ParallelSetup& parallel, RankGroup group) {
   switch (group) {
     case RankGroup::Tensor:
-      return "tensor" + std::to_string(parallel.data_rank + parallel.data * parallel.stage);
+      return "tensor" + std::to_string(piece_at(parallel, parallel.stage));
+    case RankGroup::Context:
+      return "context" + std::to_string(parallel.tensor_rank +
+                                        parallel.tensor * replica_at(parallel, parallel.stage));
     case RankGroup::Data:
+      // Those that share sequences share parameters and gradients, too.
       return "data" + std::to_string(parallel.tensor_rank + parallel.tensor * parallel.stage);
     case RankGroup::Expert:
       break;

@@ -10,7 +10,7 @@
 namespace allocmark {
 
 // Whom a collective operation joins.
-enum class RankGroup : std::uint8_t { Tensor, Data, Expert };
+enum class RankGroup : std::uint8_t { Tensor, Context, Data, Expert };
 
 // What goes from a stage of the pipeline to the next one, or its gradient back.
 struct StageLink {

@@ -15,12 +15,16 @@ enum class Implementation : std::uint8_t {
 };
 
 // The parts of a model that one rank holds. Ranks count as in Megatron-LM: tensor parallel
-// neighbours first, then data parallel ones, then stages of the pipeline.
+// neighbours first, then those that share sequences, then data parallel ones, then stages of the
+// pipeline.
 struct ParallelSetup {
   std::uint64_t tensor = 1;  // ranks that share heads, inner layers and vocabulary
   bool sequence = false;     // tokens between the parallel regions are shared too
   std::uint64_t tensor_rank = 0;
-  std::uint64_t data = 1;  // ranks with other data
+  std::uint64_t context = 1;  // ranks that share every sequence
+  std::uint64_t context_rank = 0;
+  bool gathers_keys = true;  // of all those ranks at once, else they are passed on
+  std::uint64_t data = 1;    // ranks with other data
   std::uint64_t data_rank = 0;
   std::uint64_t pipeline = 1;  // stages
   std::uint64_t stage = 0;
@@ -29,6 +33,8 @@ struct ParallelSetup {
 
   [[nodiscard]] bool is_first() const { return stage == 0; }
   [[nodiscard]] bool is_last() const { return stage + 1 == pipeline; }
+  [[nodiscard]] std::uint64_t rank_count() const { return tensor * context * data * pipeline; }
+  [[nodiscard]] bool splits_sequences() const { return context > 1; }
   // By how much tokens between the parallel regions are shared.
   [[nodiscard]] std::uint64_t token_share() const { return sequence ? tensor : 1; }
 };

@@ -1,8 +1,9 @@
 // Where Transformer's layers meet parallel ranks and checkpoints: the borders of tensor parallel
-// regions, the input of later pipeline stages, the attention core as a checkpoint of its own, and
-// the recomputation of segments.
+// regions, attention over shared sequences, the input of later pipeline stages, the attention core
+// as a checkpoint of its own, and the recomputation of segments.
 #include <utility>
 
+#include "workloads/model/ring_attention.h"
 #include "workloads/model/transformer.h"
 
 namespace allocmark {
@@ -34,12 +35,30 @@ Var Transformer::enter(Var hidden) {
   return hidden;
 }
 
+// transformers' masks are dropped for it (accelerate's hook): it knows causal attention only.
+Var Transformer::attend_in_ring(const Var& query, Var key, Var value) {
+  const ModelShape& model = setup_.model;
+  const ParallelSetup& parallel = setup_.parallel;
+  // With one head of keys, heads come before tokens already.
+  if (model.kv_head_count == parallel.tensor) key.heads_first = value.heads_first = true;
+  Var out = ring_attention(tape_, query, std::move(key), std::move(value),
+                           {.ranks = parallel.context,
+                            .rank = parallel.context_rank,
+                            .gathers = parallel.gathers_keys,
+                            .batch = setup_.batch,
+                            .token_count = setup_.sequence,
+                            .head_count = model.head_count / parallel.tensor,
+                            .head_width = model.head_width(),
+                            .repeats = model.head_count / model.kv_head_count});
+  return out.heads_first ? clone(tape_, std::move(out)) : out;
+}
+
 Var Transformer::attend(const Var& query, Var key, Var value, Var* weights) {
   if (!setup_.recomputes_attention) {
     return attend_core(query, std::move(key), std::move(value), weights);
   }
   tape_.begin_segment({.first_layer = 0, .layer_count = 0, .inputs = {query, key, value}});
-  tape_.hold(mask_.tensor);
+  if (!setup_.parallel.splits_sequences()) tape_.hold(mask_.tensor);
   Var out = attend_core(query, std::move(key), std::move(value), weights);
   tape_.end_segment();
   return out;

@@ -226,10 +226,12 @@ void Transformer::drop_locals() {
 }
 
 // The label shift pads, copies, and goes with the logits in four bytes. One sequence without its
-// first label is contiguous already, so contiguous() copies nothing.
-Var Transformer::causal_loss(Var logits) {
+// first label is contiguous already, so contiguous() copies nothing. Who has pieces of sequences
+// gets shifted labels.
+Var Transformer::causal_loss(Var logits, const Tensor& given) {
   const std::uint64_t rows = setup_.token_count();
   Var exact = cast(tape_, logits, 4);
+  if (setup_.parallel.splits_sequences()) return cross_entropy(tape_, exact, given);
   Var padded = tape_.make(rows + setup_.batch, 8);
   Var labels = setup_.batch == 1 ? padded : tape_.make(rows, 8);
   Var loss = cross_entropy(tape_, exact, labels.tensor);
@@ -265,7 +267,7 @@ Var Transformer::loss(Var hidden, const Tensor& tokens) {
   logits = gather_columns(tape_, std::move(logits),
                           {.ranks = setup_.parallel.tensor, .copies_whole = true});
   if (kept_outputs_ != nullptr) kept_outputs_->push_back(logits.tensor);
-  Var loss = causal_loss(logits);
+  Var loss = causal_loss(logits, tokens);
   hidden.drop();
   logits.drop();
   image_rows_.drop();

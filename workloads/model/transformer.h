@@ -92,6 +92,8 @@ class Transformer {
   void set_given_mask(bool given) { given_mask_ = given_positions_ = given; }
   // Training programs pass no positions.
   void set_given_positions(bool given) { given_positions_ = given; }
+  // Those of the pieces of sequences that this rank has.
+  void set_positions(const Tensor& positions) { positions_ = positions; }
   // Decides which experts tokens go to, together with the forward's number and the layer.
   void set_routing_seed(std::uint64_t seed) { routing_seed_ = seed; }
   // The batch is padded: with fused attention, masks of all pairs are made.
@@ -143,6 +145,7 @@ class Transformer {
   // The same at the end of attention and of the MLP, where ranks that infer sum in place.
   [[nodiscard]] Var out_of_layer(Var partial);
   [[nodiscard]] Var attend_core(const Var& query, Var key, Var value, Var* weights);
+  [[nodiscard]] Var attend_in_ring(const Var& query, Var key, Var value);
   [[nodiscard]] LinearWeights with_bias(std::size_t weight) const;
   [[nodiscard]] LinearWeights projection(std::size_t weight) const;  // to query, key or value
   [[nodiscard]] std::uint64_t parameter_bytes() const {
@@ -164,6 +167,7 @@ class Transformer {
                                            const FusedAttentionShape& shape);
   void make_causal_masks();
   [[nodiscard]] Var make_causal_mask(bool detects_packing);
+  [[nodiscard]] Var make_packed_mask(Var packed);
   [[nodiscard]] Var make_mask(std::uint64_t queries, std::uint64_t keys);
   void make_rotary(std::uint64_t width);
   [[nodiscard]] Var rms_norm(Var hidden, std::size_t weight);
@@ -237,7 +241,7 @@ class Transformer {
   void cache(std::size_t index, Var* key, Var* value);
   void drop_locals();
   [[nodiscard]] Var word_scores(const Var& hidden);
-  [[nodiscard]] Var causal_loss(Var logits);
+  [[nodiscard]] Var causal_loss(Var logits, const Tensor& labels);
   [[nodiscard]] Var chunked_loss(Var hidden);
   [[nodiscard]] Var chunk_loss(const Var& hidden, const Tensor& labels);
 

@@ -14,8 +14,7 @@ namespace {
 
 std::unique_ptr<EventSource> make_train(Parameters& parameters, std::uint64_t seed) {
   const TrainConfig config = read_train_config(parameters);
-  const ParallelSetup& parallel = config.setup.parallel;
-  const bool is_parallel = parallel.tensor * parallel.data * parallel.pipeline > 1;
+  const bool is_parallel = config.setup.parallel.rank_count() > 1;
   const std::uint32_t stream_count = is_parallel ? ShardedParameters::stream_count() : 1;
   return make_generated<Training>(
       parameters,

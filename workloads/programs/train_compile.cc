@@ -8,7 +8,6 @@ namespace {
 // What stands in the way, in words; empty: nothing.
 std::string obstacle(const TrainConfig& config) {
   const TransformerSetup& setup = config.setup;
-  const ParallelSetup& parallel = setup.parallel;
   if (setup.implementation != Implementation::Transformers) return "implementation=transformers";
   if (!setup.autocast || setup.is_half || setup.wide_bytes != 4) return "precision=bf16_autocast";
   if (!setup.fused_attention) return "attention=fused";
@@ -19,7 +18,7 @@ std::string obstacle(const TrainConfig& config) {
   if (config.checkpointed || setup.recomputes_attention) return "checkpoint=none";
   if (config.lora.rank > 0) return "lora=0";
   if (config.given_mask) return "attention_mask=none";
-  if (parallel.tensor * parallel.data * parallel.pipeline > 1) return "one rank";
+  if (setup.parallel.rank_count() > 1) return "one rank";
   if (config.eval_every > 0 || config.keeps_outputs) return "no evaluation and no kept outputs";
   if (config.loss_chunks > 1) return "loss_chunks=1";
   if (config.offload != Offload::None) return "offload=none";

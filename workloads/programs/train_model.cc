@@ -28,7 +28,7 @@ void read_products(Parameters& parameters, TrainConfig* config) {
   bool all_fit = !config->draws_lengths && fits(model.hidden) && fits(model.ffn) &&
                  fits(model.kv_width()) && fits(model.attention_width());
   for (const std::uint64_t length : config->sequences) {
-    all_fit = all_fit && fits(length * setup.batch);
+    all_fit = all_fit && fits(length / setup.parallel.context * setup.batch);
   }
   if (!all_fit) refuse("own, or batch x seq and the model's widths in multiples of 16");
 }
@@ -41,9 +41,7 @@ void read_vision(Parameters& parameters, TrainConfig* config) {
   if (name.empty()) return;
   setup.vision_frozen = read_switch(parameters, "vision_frozen", true);
   const auto refuse = [&](const char* wanted) { parameters.refuse_text("vision", wanted, name); };
-  if (setup.parallel.tensor * setup.parallel.pipeline * setup.parallel.data > 1) {
-    refuse("none where tp, pp or dp is above 1");
-  }
+  if (setup.parallel.rank_count() > 1) refuse("none where tp, pp, cp or dp is above 1");
   if (config->checkpointed || setup.recomputes_attention) refuse("none where checkpoint is given");
   if (config->lora.rank > 0) refuse("none where lora is given");
   check_vision_lengths(parameters, setup,

@@ -5,6 +5,7 @@
 
 #include "workloads/programs/model_options.h"
 #include "workloads/programs/train_compile.h"
+#include "workloads/programs/train_context.h"
 #include "workloads/programs/train_model.h"
 #include "workloads/programs/train_parallel.h"
 
@@ -351,13 +352,13 @@ TrainConfig read_train_config(Parameters& parameters) {
   read_experts(parameters, one_length ? setup.batch * config.sequences.front() : 0, &setup);
   read_attention(parameters, &config);
   setup.kernels = read_switch(parameters, "kernels", false);
-  const ParallelSetup& parallel = setup.parallel;
-  read_meetings(parameters, parallel.tensor * parallel.data * parallel.pipeline, &setup);
+  read_meetings(parameters, setup.parallel.rank_count(), &setup);
   read_model_state(parameters, &config);
   read_evaluation(parameters, &config);
   read_loss(parameters, &config);
   config.marks_phases = parameters.choice("marks", {"steps", "phases"}) == 1;
   read_compile(parameters, &config);
+  check_context(parameters, config);
   if (config.data_parallel.kind != DataParallelKind::None &&
       config.data_parallel.kind >= DataParallelKind::Zero3 && config.checkpoint_blocks > 1) {
     parameters.refuse_value("checkpoint_blocks", "1 where zero=3 or fsdp is given",

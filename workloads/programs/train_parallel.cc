@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "workloads/programs/model_options.h"
+#include "workloads/programs/train_context.h"
 
 namespace allocmark {
 namespace {
@@ -70,10 +71,11 @@ void check_families(Parameters& parameters, const TransformerSetup& setup) {
 void check_data_parallel(Parameters& parameters, const TrainConfig& config, std::uint64_t zero,
                          std::uint64_t fsdp) {
   const char* given = zero > 0 ? "zero" : "fsdp";
+  check_context_sharding(parameters, config, zero, fsdp);
   if (zero > 0 && fsdp > 0) {
     parameters.refuse_value("fsdp", "0 where zero = " + std::to_string(zero), fsdp);
   }
-  if (zero + fsdp > 0 && config.setup.parallel.data == 1) {
+  if (zero + fsdp > 0 && config.data_parallel.ranks == 1) {
     parameters.refuse_value(given, "0 where dp is 1: there is nobody to share with", zero + fsdp);
   }
   if (config.is_megatron() && fsdp > 0) {
@@ -96,6 +98,17 @@ void check_data_parallel(Parameters& parameters, const TrainConfig& config, std:
   if (config.lora.bits != WeightBits::Whole && zero + fsdp > 0) {
     parameters.refuse_text("quantize", "none where zero or fsdp is given", "nf4");
   }
+}
+
+void read_rank(Parameters& parameters, ParallelSetup* parallel) {
+  const std::uint64_t world = parallel->rank_count();
+  std::uint64_t rank = parameters.number("rank", {.preset = 0, .lowest = 0, .highest = world - 1});
+  parallel->tensor_rank = rank % parallel->tensor;
+  rank /= parallel->tensor;
+  parallel->context_rank = rank % parallel->context;
+  rank /= parallel->context;
+  parallel->data_rank = rank % parallel->data;
+  parallel->stage = rank / parallel->data;
 }
 
 }  // namespace
@@ -135,12 +148,8 @@ void read_parallel(Parameters& parameters, TrainConfig* config) {
                             "PyTorch's stages have fixed shapes",
                             parallel.pipeline);
   }
-  const std::uint64_t world = parallel.tensor * parallel.data * parallel.pipeline;
-  const std::uint64_t rank =
-      parameters.number("rank", {.preset = 0, .lowest = 0, .highest = world - 1});
-  parallel.tensor_rank = rank % parallel.tensor;
-  parallel.data_rank = rank / parallel.tensor % parallel.data;
-  parallel.stage = rank / (parallel.tensor * parallel.data);
+  read_context(parameters, config);
+  read_rank(parameters, &parallel);
   if (!stage_layers.empty()) parallel.stage_layers = stage_layers[parallel.stage];
   if (!parallel.sequence) return;
   for (const std::uint64_t sequence : config->sequences) {
@@ -190,12 +199,15 @@ void read_micro_batches(Parameters& parameters, TrainConfig* config) {
 }
 
 void read_data_parallel(Parameters& parameters, TrainConfig* config) {
-  const std::uint64_t ranks = config->setup.parallel.data;
+  // Ranks that share sequences share the model as those with other data do.
+  const ParallelSetup& parallel = config->setup.parallel;
+  const std::uint64_t ranks = parallel.data * parallel.context;
   DataParallelSettings& own = config->data_parallel;
   own.ranks = ranks;
-  own.rank = config->setup.parallel.data_rank;
+  own.rank = parallel.data_rank * parallel.context + parallel.context_rank;
   const std::uint64_t zero = parameters.number("zero", {.preset = 0, .lowest = 0, .highest = 3});
-  const std::uint64_t fsdp = parameters.number("fsdp", {.preset = 0, .lowest = 0, .highest = 2});
+  const std::uint64_t fsdp = parameters.number(
+      "fsdp", {.preset = parallel.splits_sequences() ? 2u : 0u, .lowest = 0, .highest = 2});
   check_data_parallel(parameters, *config, zero, fsdp);
   if (config->is_megatron()) {
     config->distributed_optimizer = zero == 1;

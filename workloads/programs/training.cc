@@ -16,7 +16,7 @@ Training::Training(const TrainConfig& config, std::uint64_t seed, EventBatch* ba
       passes_(1) {
   if (config.keeps_cache) model_->set_cache(&cache_);
   model_->set_given_mask(config.given_mask);
-  model_->set_given_positions(false);
+  model_->set_given_positions(config.setup.parallel.splits_sequences());
   model_->set_padded(config.padded);
   model_->set_routing_seed(seed);
   if (config.keeps_outputs) model_->set_kept_outputs(&kept_outputs_);
@@ -83,8 +83,7 @@ void Training::wrap() {
     buffers_->wrap();
     tape().set_on_parameter([this](std::size_t index) { buffers_->on_gradient(index); });
   } else if (settings.kind >= DataParallelKind::Zero3) {
-    sharded_ =
-        std::make_unique<ShardedParameters>(settings, config_.setup.parallel.data_rank, &tape());
+    sharded_ = std::make_unique<ShardedParameters>(settings, settings.rank, &tape());
     sharded_->wrap(model_->unit_parameters());
     if (settings.kind == DataParallelKind::Fsdp1) tape().set_sum_stream(2);
     tape().set_on_hook([this](std::uint64_t code) { sharded_->on_hook(code); });
@@ -124,6 +123,11 @@ void Training::activate(std::size_t index) {
   tape().swap_graph(&passes_[active_].graph);
   active_ = index;
   tape().swap_graph(&passes_[active_].graph);
+}
+
+void Training::set_lengths(std::uint64_t batch) {
+  model_->set_lengths(batch, pass().length / config_.setup.parallel.context, 0);
+  model_->set_target(pass().target);
 }
 
 std::size_t Training::free_pass() {
@@ -170,29 +174,8 @@ void Training::begin_forward(std::uint64_t index) {
   Pass& own = pass();
   own.length = next_length(index);
   own.target = config_.targets[index % config_.targets.size()];
-  const std::uint64_t batch = evaluating_ ? config_.eval_batch : config_.setup.batch;
-  model_->set_lengths(batch, own.length, 0);
-  model_->set_target(own.target);
-  // The new batch is there before the variable lets go of the old one. Stages in between get none.
-  const Transformer::InputSizes sizes = model_->input_sizes();
-  if (config_.setup.model.family == ModelFamily::Dit) {
-    make_noisy_batch(sizes);
-  } else if (is_first() || is_last()) {
-    Tensor tokens = tape().allocate(sizes.input_bytes, TensorKind::Activation);
-    Tensor mask;
-    if (config_.given_mask) mask = tape().allocate(sizes.input_bytes, TensorKind::Activation);
-    Tensor labels;
-    const std::uint64_t label_bytes =
-        sizes.label_bytes == 0 && config_.padded ? sizes.input_bytes : sizes.label_bytes;
-    if (label_bytes > 0) labels = tape().allocate(label_bytes, TensorKind::Activation);
-    own.tokens = std::move(tokens);
-    own.given_mask = std::move(mask);
-    own.labels = std::move(labels);
-  }
-  if (config_.setup.sees_images()) {
-    own.images = tape().allocate(model_->image_bytes(), TensorKind::Activation);
-    model_->set_conditions({.images = own.images});
-  }
+  set_lengths(evaluating_ ? config_.eval_batch : config_.setup.batch);
+  make_batch();
   if (config_.compiled) {
     run_compiled();
     return;
@@ -289,7 +272,7 @@ void Training::end_forward() {
   if (is_last()) {
     Var hidden = model_->finish(std::move(stream_));
     stream_ = Var();
-    Var loss = model_->loss(std::move(hidden), own.labels ? own.labels : own.tokens);
+    Var loss = model_->loss(std::move(hidden), labels_of(own));
     if (!evaluating_ || !config_.eval_casts_once) tape().end_autocast();
     cache_.end_batch();
     if (config_.accumulate > 1 && !evaluating_) loss = divide_scalar(tape(), std::move(loss));
@@ -307,16 +290,14 @@ void Training::end_forward() {
     own.output.tensor.reset();
     model_->forget_conditions();
     if (!config_.keeps_batch) {
-      for (Tensor* held :
-           {&own.tokens, &own.given_mask, &own.labels, &own.noise, &own.times, &own.images}) {
-        held->reset();
-      }
+      release_batch(&own);
     }
   } else {
     send();
   }
   if (sharded_) sharded_->end_forward();
   if (evaluating_) {
+    join_batch();
     end_evaluation();
     return;
   }
@@ -342,8 +323,7 @@ void Training::send() {
 void Training::begin_backward() {
   Pass& own = pass();
   mark_phase("backward");
-  model_->set_lengths(config_.setup.batch, own.length, 0);
-  model_->set_target(own.target);
+  set_lengths(config_.setup.batch);
   if (config_.zero_grad == ZeroGrad::BeforeBackward && own.micro_batch == 0) release_gradients();
   if (replicas_) {
     replicas_->begin_backward(pass_index_ + 1 == pipeline_pass_count(config_.pipeline()));
@@ -371,6 +351,7 @@ void Training::end_backward() {
   if (replicas_) replicas_->end_backward();
   if (sharded_) sharded_->end_backward();
   tape().end_backward();
+  join_batch();
   own.scaled_loss.reset();
   own.in_flight = false;
   if (pipelined()) {

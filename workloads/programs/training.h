@@ -1,7 +1,7 @@
 // The program behind generator train: forwards and backwards of micro batches in the order of the
 // pipeline's schedule, the optimizer's step, evaluation, saving and loading. Piece by piece, so
 // that a trace of any length needs the memory of one step. training.cc runs the passes,
-// training_step.cc what lies between them.
+// training_step.cc what lies between them; training_batch.cc makes batches.
 #pragma once
 
 #include <cstdint>
@@ -34,8 +34,12 @@ class Training {
     Var output;  // where the backward begins
     // Without labels of their own the tokens are the labels.
     Tensor tokens, labels, given_mask, loss, scaled_loss, received;
-    Tensor noise, times;                           // DiT
-    Tensor images;                                 // LLaVA
+    Tensor noise, times;  // DiT
+    Tensor images;        // LLaVA
+    // Context parallel: of whole sequences; and this rank's pieces of everything, until the
+    // backward is done.
+    Tensor shifted_labels, positions;
+    std::vector<Tensor> pieces;
     std::vector<Tensor> arguments, new_arguments;  // of reentrant checkpoints, while a loss lives
     std::uint64_t micro_batch = 0;
     std::uint64_t chunk = 0;
@@ -48,7 +52,13 @@ class Training {
   void begin_pass();
   // `index`: of the batch, which decides its lengths.
   void begin_forward(std::uint64_t index);
+  void make_batch();
   void make_noisy_batch(const Transformer::InputSizes& sizes);
+  void make_split_batch(std::uint64_t piece_bytes);
+  void split_batch(std::uint64_t piece_bytes);
+  void join_batch();
+  [[nodiscard]] static const Tensor& labels_of(const Pass& pass);
+  static void release_batch(Pass* pass);
   void run_compiled();
   void make_stage_buffers();
   void receive();
@@ -79,6 +89,7 @@ class Training {
   [[nodiscard]] bool is_last() const;
   [[nodiscard]] std::uint64_t chunk_layer_count() const;
   [[nodiscard]] std::uint64_t hidden_bytes();
+  void set_lengths(std::uint64_t batch);  // of the active pass
   [[nodiscard]] std::size_t free_pass();
   void activate(std::size_t index);
   [[nodiscard]] std::uint64_t next_length(std::uint64_t index);

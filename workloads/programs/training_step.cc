@@ -24,16 +24,6 @@ std::vector<OptimizedTensor> Training::sizes_of(const std::vector<std::size_t>& 
   return tensors;
 }
 
-// Latents, their noise, times and classes replace those of the last step one by one.
-void Training::make_noisy_batch(const Transformer::InputSizes& sizes) {
-  Pass& own = pass();
-  own.tokens = tape().allocate(sizes.input_bytes, TensorKind::Activation);
-  own.noise = tape().allocate(sizes.input_bytes, TensorKind::Activation);
-  own.times = tape().allocate(sizes.label_bytes, TensorKind::Activation);
-  own.labels = tape().allocate(sizes.label_bytes, TensorKind::Activation);
-  model_->set_conditions({.noise = own.noise, .times = own.times, .labels = own.labels});
-}
-
 // Both graphs at once, in place of layers and nodes.
 void Training::run_compiled() {
   Pass& own = pass();
@@ -141,8 +131,7 @@ void Training::end_evaluation() {
     tape().drop_graph();
     pass().tokens.reset();
     pass().labels.reset();
-    pass().given_mask.reset();
-    pass().images.reset();
+    release_batch(&pass());
   }
   tape().end_autocast();
   activate(0);
@@ -212,9 +201,7 @@ void Training::end() {
     own.tokens.reset();
     own.labels.reset();
     own.given_mask.reset();
-    own.noise.reset();
-    own.times.reset();
-    own.images.reset();
+    release_batch(&own);
     own.loss.reset();
     own.arguments.clear();
   }

@@ -223,7 +223,9 @@ TEST_CASE("all ranks of generated jobs come to the same meetings") {
         "train:gpt2-124m,layers=4,batch=1,seq=128,steps=2,pp=4,micro_batches=8",
         "train:gpt2-124m,layers=8,batch=1,seq=128,steps=2,pp=2,tp=2,virtual=2,micro_batches=4,"
         "implementation=megatron",
-        "train:llama-3-8b,layers=2,batch=1,seq=128,steps=2,tp=4,sp=1,kernels=1"}) {
+        "train:llama-3-8b,layers=2,batch=1,seq=128,steps=2,tp=4,sp=1,kernels=1",
+        "train:llama-3-8b,layers=2,batch=1,seq=128,steps=2,cp=4",
+        "train:llama-3-8b,layers=2,batch=1,seq=128,steps=2,cp=2,tp=2,rotate=alltoall"}) {
     INFO(job);
     const std::vector<RankRow> rows = run_ranks(job_of(job));
     REQUIRE(rows.size() == 4);

@@ -73,6 +73,25 @@ TEST_CASE("meetings change no other event, and say who meets") {
   CHECK_THROWS_AS(open_workload("train:gpt2-124m,collectives=1", 1), UsageError);
 }
 
+TEST_CASE(
+    "ranks that share sequences meet for keys and values, and with all others for parameters") {
+  const std::string job =
+      "train:llama-3-8b,layers=2,batch=1,seq=128,steps=1,precision=bf16,cp=2,dp=2,tp=2,rank=";
+  const Read first = read(job + "0,collectives=1");
+  CHECK(first.events == read(job + "0").events);
+  CHECK(labels_of(first) ==
+        std::vector<std::string>{"collective:context0", "collective:data0", "collective:tensor0"});
+  // Per block: keys and values once in each direction, their gradients twice.
+  CHECK(first.meetings.at("collective:context0") == 2 * (1 + 1 + 2));
+  const Read last = read(job + "7,collectives=1");
+  CHECK(labels_of(last) ==
+        std::vector<std::string>{"collective:context3", "collective:data1", "collective:tensor3"});
+  // The tensor parallel neighbour meets others for its heads, the rank with other tokens the same.
+  CHECK(read(job + "1,collectives=1").meetings.count("collective:context1") == 1);
+  CHECK(read(job + "2,collectives=1").meetings.count("collective:context0") == 1);
+  CHECK(read(job + "4,collectives=1").meetings.count("collective:context2") == 1);
+}
+
 TEST_CASE("ranks that infer meet after attention, after the MLP and for the words") {
   for (const char* const model : {"llama-3-8b", "mixtral-8x7b"}) {
     INFO(model);

@@ -1,0 +1,121 @@
+// The batches that Training's passes get, and what becomes of them where ranks share sequences.
+#include <utility>
+
+#include "workloads/programs/training.h"
+
+namespace allocmark {
+
+// The new batch is there before the variable lets go of the old one. Stages in between get none.
+void Training::make_batch() {
+  Pass& own = pass();
+  const Transformer::InputSizes sizes = model_->input_sizes();
+  if (config_.setup.model.family == ModelFamily::Dit) {
+    make_noisy_batch(sizes);
+  } else if (config_.setup.parallel.splits_sequences()) {
+    make_split_batch(sizes.input_bytes);
+  } else if (is_first() || is_last()) {
+    Tensor tokens = tape().allocate(sizes.input_bytes, TensorKind::Activation);
+    Tensor mask;
+    if (config_.given_mask) mask = tape().allocate(sizes.input_bytes, TensorKind::Activation);
+    Tensor labels;
+    const std::uint64_t label_bytes =
+        sizes.label_bytes == 0 && config_.padded ? sizes.input_bytes : sizes.label_bytes;
+    if (label_bytes > 0) labels = tape().allocate(label_bytes, TensorKind::Activation);
+    own.tokens = std::move(tokens);
+    own.given_mask = std::move(mask);
+    own.labels = std::move(labels);
+  }
+  if (config_.setup.sees_images()) {
+    own.images = tape().allocate(model_->image_bytes(), TensorKind::Activation);
+    model_->set_conditions({.images = own.images});
+  }
+}
+
+// Latents, their noise, times and classes replace those of the last step one by one.
+void Training::make_noisy_batch(const Transformer::InputSizes& sizes) {
+  Pass& own = pass();
+  own.tokens = tape().allocate(sizes.input_bytes, TensorKind::Activation);
+  own.noise = tape().allocate(sizes.input_bytes, TensorKind::Activation);
+  own.times = tape().allocate(sizes.label_bytes, TensorKind::Activation);
+  own.labels = tape().allocate(sizes.label_bytes, TensorKind::Activation);
+  model_->set_conditions({.noise = own.noise, .times = own.times, .labels = own.labels});
+}
+
+// As transformers' Trainer prepares it: labels are shifted while sequences are whole, and positions
+// are given.
+void Training::make_split_batch(std::uint64_t piece_bytes) {
+  Pass& own = pass();
+  const std::uint64_t ranks = config_.setup.parallel.context;
+  const std::uint64_t whole_bytes = piece_bytes * ranks;
+  const std::uint64_t batch = whole_bytes / 8 / own.length;
+  const auto make = [this](std::uint64_t size_bytes) {
+    return tape().allocate(size_bytes, TensorKind::Activation);
+  };
+  Tensor tokens = make(whole_bytes);
+  Tensor labels = make(whole_bytes);
+  Tensor mask;
+  if (config_.given_mask) mask = make(whole_bytes);
+  Tensor padded = make(whole_bytes + batch * 8);
+  // Of one sequence all but the first label are contiguous.
+  Tensor shifted = batch == 1 ? padded : make(whole_bytes);
+  // Expanded over the sequences.
+  Tensor positions = make(own.length * 8);
+  padded.reset();
+  own.tokens = std::move(tokens);
+  own.labels = std::move(labels);
+  own.given_mask = std::move(mask);
+  own.shifted_labels = std::move(shifted);
+  own.positions = std::move(positions);
+  split_batch(piece_bytes);
+  model_->set_positions(own.positions);
+}
+
+// Entering context_parallel(): every buffer's tokens are put in the order in which the ranks have
+// them. This rank's are copied twice, and then into the buffer, which keeps its memory.
+void Training::split_batch(std::uint64_t piece_bytes) {
+  Pass& own = pass();
+  const std::uint64_t buffer_count = config_.given_mask ? 5 : 4;
+  const auto make = [this](std::uint64_t size_bytes) {
+    return tape().allocate(size_bytes, TensorKind::Activation);
+  };
+  {
+    const Tensor order = make(own.length * 4);
+    Tensor ordered;
+    for (std::uint64_t i = 0; i < buffer_count; ++i) {
+      ordered.reset();
+      ordered = make(piece_bytes * config_.setup.parallel.context);
+      own.pieces.push_back(make(piece_bytes));
+    }
+  }
+  Tensor copy;
+  for (std::uint64_t i = 0; i < buffer_count; ++i) {
+    copy.reset();
+    copy = make(piece_bytes);
+  }
+  // Positions have memory for one sequence only.
+  if (piece_bytes > own.length * 8) own.positions = make(piece_bytes);
+  own.pieces.push_back(std::move(copy));
+}
+
+// Leaving it: the list of pieces goes from its end, then the last copy.
+void Training::join_batch() {
+  std::vector<Tensor>& pieces = pass().pieces;
+  if (pieces.empty()) return;
+  for (std::size_t i = pieces.size() - 1; i-- > 0;) pieces[i].reset();
+  pieces.clear();
+}
+
+// Without labels of their own the tokens are the labels.
+const Tensor& Training::labels_of(const Pass& pass) {
+  if (pass.shifted_labels) return pass.shifted_labels;
+  return pass.labels ? pass.labels : pass.tokens;
+}
+
+void Training::release_batch(Pass* pass) {
+  for (Tensor* held : {&pass->tokens, &pass->given_mask, &pass->labels, &pass->shifted_labels,
+                       &pass->positions, &pass->noise, &pass->times, &pass->images}) {
+    held->reset();
+  }
+}
+
+}  // namespace allocmark
