@@ -42,7 +42,8 @@ def asked(program, name, capacity):
     if done.returncode != 0:
         return {**row, "error": done.stderr[-300:]}
     found = json.loads(done.stdout)
-    answer = found["answers"]["experiments"][0]
+    # Of a job that no setting can serve nothing is measured, so there is no answer over cells.
+    answer = (found["answers"]["experiments"] or [{"verdict": "impossible", "settable": []}])[0]
     row.update(verdict=answer["verdict"], impossible=found["impossible"], sentence=found["answers"]["sentence"])
     row["settable"] = [setting_of(one["paste"]) for one in answer["settable"]]
     row["search"] = {one["conf"]: [one["oom_count"], one["driver_ns_per_step"], one["calls_per_step"]] for one in found["settings"]}

@@ -46,13 +46,15 @@ PLANTED = [(spoil_count, " requests, the search said "), (spoil_recommended, "wa
 
 def check(folder):
     measured = folder / "measured.jsonl"
-    done = call("measure", PROGRAM, str(measured), "--device", "sim:h200", "--workload", "vit_infer", "--capacity", "1.05x", "1.02x")
+    done = call("measure", PROGRAM, str(measured), "--device", "sim:h200", "--workload", "vit_infer", "--capacity", "1.05x", "1.02x", "0.98x")
     expect(done.returncode == 0, "measure failed", done)
+    impossible = [row["capacity"] for row in map(json.loads, measured.read_text().splitlines()) if row.get("impossible")]
+    expect(impossible == ["0.98x"], f"impossible jobs: {impossible}", done)
     done = call("report", str(measured))
-    expect(done.returncode == 0, "two jobs of the simulated device were judged wrong", done)
+    expect(done.returncode == 0, "three jobs of the simulated device were judged wrong", done)
     # How many settings were recommended depends on measured times.
     expect(re.search(r"said: (\d+) of \1\.", done.stdout), "wanted all cells as the search said", done)
-    expect("served: 1 of 1. In 1 others no setting serves." in done.stdout, "wanted one job served and one not", done)
+    expect("served: 1 of 1. In 2 others no setting serves." in done.stdout, "wanted one job served and two not", done)
     for spoil, wanted in PLANTED:
         rows = [json.loads(line) for line in measured.read_text().splitlines()]
         spoil(next(row for row in rows if row.get("settable")))
