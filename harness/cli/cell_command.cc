@@ -19,6 +19,7 @@
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include "allocators/cuda/host_room.h"
 #include "base/input_file.h"
 #include "base/json_text.h"
 #include "harness/advise/search_process.h"
@@ -87,7 +88,10 @@ void select_device(std::string_view device) {
     const std::string_view number = device.substr(device.find(':') + 1);
     std::from_chars(number.data(), number.data() + number.size(), index);
   }
+  const HostRoom room;
   check_cuda(cudaSetDevice(index), "cudaSetDevice");
+  // Before CUDA 12 it makes no context.
+  if (!is_simulated(device)) check_cuda(cudaFree(nullptr), "cudaFree");
 }
 
 std::string format_cuda_version(int version) {
