@@ -115,6 +115,12 @@ std::vector<ListRow> device_rows() {
 
 std::vector<ListRow> card_rows() {
   std::vector<ListRow> rows;
+  for (const std::string& device : simulated_devices()) {
+    const DeviceAnswer answer = describe_device(device, own_program_path());
+    if (!answer.failure.empty()) continue;  // `list devices` says why
+    rows.push_back({device, fmt::format("{}, {}, times measured on one", answer.facts.gpu_name,
+                                        format_bytes(answer.facts.gpu_memory_bytes))});
+  }
   for (const Card& card : known_cards()) {
     rows.push_back({"sim:" + card.name, fmt::format("{}, {}, times borrowed ({})", card.gpu_name,
                                                     format_bytes(card.total_bytes), card.source)});
