@@ -324,6 +324,12 @@ constexpr auto kReferences = std::to_array<Reference>({
      768, NoWorkspaces, "a denoising UNet of 128, 256 and 256 channels, 16 images, fp32, 3 steps"},
     {"unet_amp", "unet:channels=64/128/256/256,attention=0/0/1/0,image=128,batch=8,steps=3", 9324,
      876, NoWorkspaces, "a denoising UNet of 64 to 256 channels, 8 images, bf16 autocast, 3 steps"},
+    {"unet_wide_amp", "unet:channels=192/384/768,attention=0/0/1,image=64,batch=4,steps=3", 7548,
+     774, NoWorkspaces,
+     "a denoising UNet of 192 to 768 channels, 4 images, bf16 autocast, 3 steps"},
+    {"unet_small_fp32",
+     "unet:channels=64/128,attention=0/1,image=32,batch=32,steps=3,precision=fp32", 4512, 432,
+     NoWorkspaces, "a denoising UNet of 64 and 128 channels, 32 images, fp32, 3 steps"},
     // How often kernels are timed in the first step depends on time: compiled_test holds the
     // others.
     {"gpt2_compiled",
