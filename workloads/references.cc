@@ -301,12 +301,35 @@ constexpr auto kReferences = std::to_array<Reference>({
      ",batch=2,seq=400,steps=3,kv_cache=none,vision=vit-base,vision_frozen=0",
      6151, 0, None,
      "LLaVA training, ViT and Llama, batch 2 x 400 with an image, bf16 autocast, 3 steps"},
+    {"llava_generate",
+     "infer:llama-3-8b,layers=6,hidden=1024,heads=16,kv_heads=4,ffn=2816,vocabulary=32000"
+     ",requests=8,batch=4,seq=300/240,answers=16,vision=vit-base",
+     10513, 0, None, "LLaVA generation, bf16, batch 4, prompts 300 and 240 with an image"},
+    {"cp2_llama_bf16",
+     "train:llama-3-8b,layers=8,hidden=1536,heads=12,kv_heads=4,ffn=4096,vocabulary=32000,batch=2,"
+     "seq=2048,steps=4,precision=fp32,gathered=bf16,kv_cache=none,cp=2,initialize=whole",
+     6856, 0, None, "Llama-shaped 8 x 1536 under context_parallel(), rank 0 of 2, 4 steps"},
+    {"cp2_gpt2_fp32",
+     "train:gpt2-124m,batch=4,seq=1024,steps=3,precision=fp32,attention_mask=ones,kv_cache=none,"
+     "cp=2,initialize=whole",
+     6439, 0, None, "GPT-2 124M under context_parallel(), rank 0 of 2, fp32, 3 steps"},
+    {"cp4_qwen3_bf16",
+     "train:qwen3-0.6b,layers=6,batch=1,seq=4096,steps=3,precision=bf16,checkpoint=full,optimizer="
+     "adamw_fused,cp=4,rotate=alltoall,initialize=whole",
+     7943, 0, None,
+     "Qwen3-shaped 6 x 1024 under context_parallel(), rank 0 of 4, checkpoints, bf16, 3 steps"},
     // cuDNN chooses whether convolutions take a workspace, and how large.
     {"unet_fp32",
      "unet:channels=128/256/256,attention=0/1/0,image=64,batch=16,steps=3,precision=fp32", 5829,
      768, NoWorkspaces, "a denoising UNet of 128, 256 and 256 channels, 16 images, fp32, 3 steps"},
     {"unet_amp", "unet:channels=64/128/256/256,attention=0/0/1/0,image=128,batch=8,steps=3", 9324,
      876, NoWorkspaces, "a denoising UNet of 64 to 256 channels, 8 images, bf16 autocast, 3 steps"},
+    {"unet_wide_amp", "unet:channels=192/384/768,attention=0/0/1,image=64,batch=4,steps=3", 7548,
+     774, NoWorkspaces,
+     "a denoising UNet of 192 to 768 channels, 4 images, bf16 autocast, 3 steps"},
+    {"unet_small_fp32",
+     "unet:channels=64/128,attention=0/1,image=32,batch=32,steps=3,precision=fp32", 4512, 432,
+     NoWorkspaces, "a denoising UNet of 64 and 128 channels, 32 images, fp32, 3 steps"},
     // How often kernels are timed in the first step depends on time: compiled_test holds the
     // others.
     {"gpt2_compiled",

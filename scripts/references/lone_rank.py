@@ -1,5 +1,6 @@
 """A process group with one rank that is there: collective operations leave their results as they are, and hold what they were
-given until somebody waits, as NCCL's do. So one GPU, or none, shows what a rank of many asks of the allocator."""
+given until somebody waits, as NCCL's do. So one GPU, or none, shows what a rank of many asks of the allocator. Rank 0 of
+cp2_llama_bf16 gave the same file to the byte alone on an H200 as on two with NCCL (2026-11-25)."""
 
 
 def join(rank, size):

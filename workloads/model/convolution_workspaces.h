@@ -9,6 +9,7 @@ namespace allocmark {
 struct ConvolutionSizes {
   std::uint64_t width = 4;  // bytes of an element
   std::uint64_t kernel = 3;
+  std::uint64_t images = 1;
   std::uint64_t pixels_in = 0;  // of all images
   std::uint64_t pixels_out = 0;
   std::uint64_t channels_in = 0;

@@ -105,6 +105,7 @@ Var convolve(Tape& tape, Var input, const ImageShape& shape, const Convolution& 
   Var out = tape.make(pixels * what.channels, input.width);
   const ConvolutionSizes sizes{.width = input.width,
                                .kernel = what.kernel,
+                               .images = shape.batch,
                                .pixels_in = shape.pixels(),
                                .pixels_out = pixels,
                                .channels_in = shape.channels,
