@@ -18,6 +18,11 @@ void visit_host_reference(Fields& fields, Host& environment) {
                           "where not known",
                           7},
                     environment.profile_host_reference_ns);
+  fields.known_real(Field{"profile_clock_overhead_ns",
+                          "`clock_overhead_ns` on the host on which the device's profile was "
+                          "measured; null where not known",
+                          10},
+                    environment.profile_clock_overhead_ns);
   fields.optional_text(
       Field{"profile_host_reference_basis",
             "how that number came about: `measured`, or what it was derived from", 7},

@@ -80,6 +80,11 @@ void visit_scaled(Fields& fields, Cell& cell) {
                           "the passes",
                           7},
                     cell.host_scale);
+  fields.known_real(Field{"host_shift_ns",
+                          "what was then added for the cost of reading the clock, median of the "
+                          "passes; null where nothing was",
+                          10},
+                    cell.host_shift_ns);
 }
 
 template <typename Fields, typename Repeat>

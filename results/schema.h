@@ -15,7 +15,7 @@
 namespace allocmark {
 
 // The version of the result format (semver). MAJOR changes when results stop being comparable.
-inline constexpr const char* kSchemaVersion = "1.9.0";
+inline constexpr const char* kSchemaVersion = "1.10.0";
 
 // What names a cell. Two runs' cells with the same key are the same experiment.
 struct CellKey {
@@ -191,9 +191,9 @@ struct CellResult {
   // Timed passes that were still to be made when this line was written: the run ended before them.
   std::uint64_t passes_to_come = 0;
   OperationLatency allocate, deallocate;
-  // Host time of the reference beside the passes, their median, and what host parts were multiplied
-  // by for the scaled values; 0 where not known.
-  double host_reference_ns = 0, host_scale = 0;
+  // Host time of the reference beside the passes, their median, and for the scaled values what host
+  // parts were multiplied by, and then what was added; 0 where not known.
+  double host_reference_ns = 0, host_scale = 0, host_shift_ns = 0;
   ScaledLatency scaled = {};
   CellRepeat repeat;
   std::vector<SizeClassLatency> size_classes;
@@ -239,7 +239,7 @@ struct Environment {
   double clock_resolution_ns = 0, clock_overhead_ns = 0;
   // How long the reference takes on this host with nothing of ours beside it, and on the host of
   // the device's profile; 0 where not known. The basis says how the latter came about.
-  double host_reference_ns = 0, profile_host_reference_ns = 0;
+  double host_reference_ns = 0, profile_host_reference_ns = 0, profile_clock_overhead_ns = 0;
   std::string profile_host_reference_basis = {};
   std::vector<std::string> warnings;  // debug build, governor, other load
 };

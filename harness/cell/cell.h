@@ -38,6 +38,8 @@ struct CellSpec {
   // What the reference (harness/measure/host_reference.h) takes where host parts are scaled to: on
   // the profile's host, or on this one with nothing beside it. 0: nothing is scaled.
   double host_reference_target_ns = 0;
+  // And what reading the clock costs there. 0: as much as here.
+  double host_clock_target_ns = 0;
   bool record = true;  // false: the timed passes read no clock per call, and latencies stay empty
   std::uint64_t timeout_s =
       0;  // for the parent process, which ends a cell that takes longer; 0 = no limit

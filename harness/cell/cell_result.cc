@@ -116,7 +116,14 @@ void fill_host_scale(CellResult& result, const Recorder& sum) {
   std::vector<double> references;
   for (const PassSummary& pass : result.passes) references.push_back(pass.host_reference_ns);
   result.host_reference_ns = median(std::move(references));
-  result.host_scale = median(sum.host_scales());
+  std::vector<double> factors;
+  std::vector<double> shifts_ns;
+  for (const HostScale& scale : sum.host_scales()) {
+    factors.push_back(scale.factor);
+    shifts_ns.push_back(scale.shift_ns());
+  }
+  result.host_scale = median(std::move(factors));
+  result.host_shift_ns = median(std::move(shifts_ns));
   const LatencySummary allocate = sum.scaled_latency(Operation::Allocate);
   const LatencySummary deallocate = sum.scaled_latency(Operation::Deallocate);
   result.scaled = {.allocate_p50_ns = allocate.p50_ns,

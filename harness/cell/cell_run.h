@@ -121,6 +121,7 @@ class CellRun {
   std::optional<QuietCpu> quiet_cpu_;
   std::optional<Timing> timing_;
   HostReference reference_;
+  double clock_ns_ = 0, clock_step_ns_ = 0;  // what reading the clock costs, in which it advances
   std::vector<std::uint64_t> driver_ns_by_pass_;
   std::uint64_t placement_hash_ = 0;
   std::uint64_t cold_ticks_ = 0;  // of the backend's first calls

@@ -23,6 +23,8 @@ constexpr std::uint64_t kStepCountMax = 65536;
 
 void CellRun::timed_passes() {
   clock_.finish_calibration();
+  clock_ns_ = clock_.pair_cost_ns();
+  clock_step_ns_ = clock_.step_ns();
   result_.cold_ns = static_cast<double>(cold_ticks_) * clock_.scale().ns_per_tick();
   if (!clock_.uses_counter()) {
     warn_once(
@@ -82,7 +84,11 @@ void CellRun::fill_timed() {
 double CellRun::measure_reference() {
   const double reference_ns = reference_.measure_ns();
   if (spec_.host_reference_target_ns > 0) {
-    timing_->pass.scale_host(spec_.host_reference_target_ns / reference_ns);
+    timing_->pass.scale_host(
+        {.factor = spec_.host_reference_target_ns / reference_ns,
+         .clock_ns = clock_ns_,
+         .target_clock_ns = spec_.host_clock_target_ns > 0 ? spec_.host_clock_target_ns : clock_ns_,
+         .clock_step_ns = clock_step_ns_});
   }
   return reference_ns;
 }

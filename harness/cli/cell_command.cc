@@ -116,6 +116,7 @@ void add_profile_facts(const SimulatedCard& card, const std::string& path, Envir
     const nlohmann::json about = profile.value("about", nlohmann::json::object());
     facts->profile_host_reference_ns = about.value("host_reference_ns", 0.0);
     facts->profile_host_reference_basis = about.value("host_reference_basis", std::string());
+    facts->profile_clock_overhead_ns = about.value("clock_ns_taken_off", 0.0);
   } catch (const nlohmann::json::exception& error) {
     refuse_json(source, json_reason(error));
   }

@@ -200,6 +200,11 @@ double host_reference_target_ns(const Environment& environment) {
   return profile_ns > 0 ? profile_ns : environment.host_reference_ns;
 }
 
+// Where they are scaled to the profile's host, so is the clock.
+double host_clock_target_ns(const Environment& environment) {
+  return environment.profile_host_reference_ns > 0 ? environment.profile_clock_overhead_ns : 0;
+}
+
 ExitCode finish(const RunCommand& command, const Work& work, const std::string& folder,
                 bool completed) {
   RunFile file = read_run_file(results_path(folder), CellDetail::Summary);
@@ -288,7 +293,8 @@ ExitCode run_command(const RunCommand& command) {
     std::vector<CellSpec> specs =
         remaining_specs(work.cells, results.kept(), work.manifest, command.placements_folder,
                         {.job_count = job_count,
-                         .host_reference_target_ns = host_reference_target_ns(environment)});
+                         .host_reference_target_ns = host_reference_target_ns(environment),
+                         .host_clock_target_ns = host_clock_target_ns(environment)});
     if (command.timeline) add_timelines(folder, &specs);
     Progress progress(stderr, isatty(STDERR_FILENO) == 1, work.cells.size(),
                       work.cells.size() - specs.size());

@@ -52,6 +52,7 @@ std::vector<CellSpec> remaining_specs(const std::vector<CellKey>& cells,
       spec.shares_device = shares_device(key, settings.job_count);
       spec.in_rounds = manifest.in_rounds;
       spec.host_reference_target_ns = settings.host_reference_target_ns;
+      spec.host_clock_target_ns = settings.host_clock_target_ns;
       if (!placements_folder.empty())
         spec.placements_path = placements_folder + "/" + placements_name(key);
       specs.push_back(spec);

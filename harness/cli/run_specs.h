@@ -18,7 +18,7 @@ namespace allocmark {
 // What holds for every cell of this run and is not in the manifest.
 struct SpecSettings {
   std::uint32_t job_count = 1;
-  double host_reference_target_ns = 0;
+  double host_reference_target_ns = 0, host_clock_target_ns = 0;
 };
 
 // What is left to do, as specifications.

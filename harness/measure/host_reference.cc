@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <cstddef>
 #include <limits>
 #include <set>
@@ -21,12 +22,14 @@ namespace {
 
 constexpr std::uint32_t kRequestCount = 1000;
 constexpr std::uint32_t kLiveCount = 256;
-constexpr std::uint32_t kRepeatCount = 5;
-constexpr std::uint32_t kQuietRepeatCount = 60;
+constexpr std::uint32_t kNewCount = 5;
+// After so many times a program is known; the least of them counts.
+constexpr std::uint32_t kKnownLeastCount = 24;
+constexpr std::uint32_t kQuietTryCount = 6;
 constexpr std::uint64_t kHeapBytes = std::uint64_t{1} << 36;
 constexpr std::uint64_t kGranularityBytes = 512;
-// Of all places that are handed out: the same work on every machine. Numbers of two versions with
-// another sum here are not comparable.
+// Of all places that the known program hands out: the same work on every machine. Numbers of two
+// versions with another sum here are not comparable.
 constexpr std::uint64_t kChecksum = 0xf6d0bf8014385e00U;
 
 struct Block {
@@ -115,8 +118,8 @@ class Heap {
 
 class HostReference::Program {
  public:
-  Program() {
-    Random random(1);
+  explicit Program(std::uint64_t seed) {
+    Random random(seed);
     for (Request& request : requests_) {
       // Powers of two with some noise, as tensors have.
       const std::uint64_t size_bytes = kGranularityBytes << random.below(16);
@@ -152,30 +155,52 @@ class HostReference::Program {
   std::vector<Request> requests_ = std::vector<Request>(kRequestCount);
 };
 
-HostReference::HostReference() : program_(std::make_unique<Program>()) {}
-HostReference::~HostReference() = default;
+namespace {
 
-double HostReference::repeat_ns() {
+// Of one request with its free.
+template <typename Work>
+double request_ns(const Work& work) {
   const auto begin = std::chrono::steady_clock::now();
-  const std::uint64_t checksum = program_->run();
+  work();
   const std::chrono::duration<double, std::nano> passed = std::chrono::steady_clock::now() - begin;
-  ALLOCMARK_ASSERT(checksum == kChecksum);
   return passed.count() / kRequestCount;
 }
 
+}  // namespace
+
+HostReference::HostReference() : known_(std::make_unique<Program>(1)) {}
+HostReference::~HostReference() = default;
+
+double HostReference::known_ns() {
+  return request_ns([this] { ALLOCMARK_ASSERT(known_->run() == kChecksum); });
+}
+
+double HostReference::new_ns() {
+  Program program(++seed_);
+  return request_ns([&] { ALLOCMARK_ASSERT(program.run() != 0); });
+}
+
+double HostReference::least_known_ns() {
+  double least_ns = std::numeric_limits<double>::infinity();
+  for (std::uint32_t i = 0; i < kKnownLeastCount; ++i) least_ns = std::min(least_ns, known_ns());
+  return least_ns;
+}
+
 double HostReference::measure_ns() {
-  (void)repeat_ns();
-  std::vector<double> repeats;
-  for (std::uint32_t i = 0; i < kRepeatCount; ++i) repeats.push_back(repeat_ns());
-  return median(std::move(repeats));
+  std::vector<double> times;
+  for (std::uint32_t i = 0; i < kNewCount; ++i) times.push_back(new_ns());
+  const double time_ns = median(std::move(times));
+  if (practice_ == 0) practice_ = std::sqrt(least_known_ns() / time_ns);
+  return time_ns * practice_;
 }
 
 double HostReference::measure_quiet_ns() {
   const QuietCpu quiet_cpu;
   double least_ns = std::numeric_limits<double>::infinity();
-  for (std::uint32_t i = 0; i < kQuietRepeatCount; ++i) {
-    if (i % 10 == 0) quiet_cpu.move();
-    least_ns = std::min(least_ns, repeat_ns());
+  for (std::uint32_t i = 0; i < kQuietTryCount; ++i) {
+    quiet_cpu.move();
+    practice_ = 0;
+    least_ns = std::min(least_ns, measure_ns());
   }
   return least_ns;
 }

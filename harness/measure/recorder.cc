@@ -36,10 +36,16 @@ Recorder::Recorder(const RecorderOptions& options)
   steps_picoseconds_.reserve();
 }
 
-void Recorder::scale_host(double factor) {
-  host_multiplier_ =
-      static_cast<std::uint64_t>(factor * static_cast<double>(std::uint64_t{1} << kHostScaleBits));
-  host_scales_.assign(1, factor);
+void Recorder::scale_host(const HostScale& scale) {
+  const auto picoseconds = [](double time_ns) {
+    return static_cast<std::uint64_t>(time_ns * kPicosecondsPerNs);
+  };
+  host_multiplier_ = static_cast<std::uint64_t>(
+      scale.factor * static_cast<double>(std::uint64_t{1} << kHostScaleBits));
+  clock_picoseconds_ = picoseconds(scale.clock_ns);
+  target_clock_picoseconds_ = picoseconds(scale.target_clock_ns);
+  clock_step_picoseconds_ = picoseconds(scale.clock_step_ns);
+  host_scales_.assign(1, scale);
 }
 
 void Recorder::clear() {
@@ -54,6 +60,7 @@ void Recorder::clear() {
     }
   }
   host_multiplier_ = 0;
+  clock_picoseconds_ = target_clock_picoseconds_ = clock_step_picoseconds_ = 0;
   host_scales_.clear();
   steps_picoseconds_.clear();
   total_picoseconds_ = 0;

@@ -4,9 +4,11 @@
 // times.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
+#include "base/random.h"
 #include "base/step_times.h"
 #include "harness/measure/clock.h"
 #include "harness/measure/histogram.h"
@@ -23,6 +25,18 @@ struct RecorderOptions {
   bool has_driver_model =
       false;  // simcuda: the driver's time is modelled, and apart from the host's
   std::uint64_t step_count_max = 0;  // steps (Mark events) kept per pass; later ones are left out
+};
+
+// How host parts of samples become those of another host: what reading the clock costs is in each
+// of them, whatever the host's speed.
+struct HostScale {
+  double factor = 1;
+  double clock_ns = 0, target_clock_ns = 0;  // of a pair of readings, here and there
+  // In which readings advance here, 10 ns on some hosts. A sample stands for all times within a
+  // step, so it is counted at a random one of them: the median of many then lies between steps.
+  double clock_step_ns = 0;
+
+  [[nodiscard]] double shift_ns() const { return target_clock_ns - factor * clock_ns; }
 };
 
 class Recorder {
@@ -42,8 +56,13 @@ class Recorder {
       parts.total.add(total_picoseconds);
     }
     if (host_multiplier_ != 0) {
+      const std::uint64_t spread_picoseconds =
+          host_picoseconds + random_.below(clock_step_picoseconds_ + 1);
+      const std::uint64_t work_picoseconds =
+          spread_picoseconds -
+          std::min(spread_picoseconds, clock_picoseconds_ + clock_step_picoseconds_ / 2);
       scaled_[static_cast<std::uint32_t>(operation)].add(
-          ((host_picoseconds * host_multiplier_) >> kHostScaleBits) +
+          ((work_picoseconds * host_multiplier_) >> kHostScaleBits) + target_clock_picoseconds_ +
           driver_ns * kPicosecondsPerNs);
     }
     if (driver_ns == 0) own_[static_cast<std::uint32_t>(operation)].add(host_picoseconds);
@@ -73,8 +92,8 @@ class Recorder {
     in_step_ = false;
   }
 
-  // From now to clear() samples are also counted with their host part multiplied by this.
-  void scale_host(double factor);
+  // From now to clear() samples are also counted with their host part scaled so.
+  void scale_host(const HostScale& scale);
 
   void clear();
   // Adds another recorder's samples, made with the same options.
@@ -91,8 +110,8 @@ class Recorder {
   [[nodiscard]] LatencyBuckets own_buckets(Operation operation) const;
   // One operation's totals with scaled host parts; empty where nothing was scaled.
   [[nodiscard]] LatencySummary scaled_latency(Operation operation) const;
-  // The factors of the passes that were merged.
-  [[nodiscard]] const std::vector<double>& host_scales() const { return host_scales_; }
+  // Those of the passes that were merged.
+  [[nodiscard]] const std::vector<HostScale>& host_scales() const { return host_scales_; }
   // The allocator's time in one step, in ns, as StepTimes has it; 0 without steps.
   [[nodiscard]] double step_ns_median() const;
   [[nodiscard]] std::uint64_t driver_ns_total() const { return driver_ns_total_; }
@@ -120,8 +139,10 @@ class Recorder {
   std::vector<Parts> parts_;
   std::vector<Histogram> own_;     // by operation: host time of calls without driver time
   std::vector<Histogram> scaled_;  // by operation: totals with scaled host parts
-  std::vector<double> host_scales_;
+  std::vector<HostScale> host_scales_;
   std::uint64_t host_multiplier_ = 0;
+  std::uint64_t clock_picoseconds_ = 0, target_clock_picoseconds_ = 0, clock_step_picoseconds_ = 0;
+  Random random_{1};
   StepTimes steps_picoseconds_;
   std::uint64_t total_picoseconds_ = 0;
   std::uint64_t step_begin_picoseconds_ = 0;

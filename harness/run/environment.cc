@@ -207,6 +207,7 @@ void merge_device(const Environment& facts, Environment* environment) {
   environment->times_borrowed_from = facts.times_borrowed_from;
   environment->profile_host_reference_ns = facts.profile_host_reference_ns;
   environment->profile_host_reference_basis = facts.profile_host_reference_basis;
+  environment->profile_clock_overhead_ns = facts.profile_clock_overhead_ns;
 }
 
 void merge_build(const Environment& facts, Environment* environment) {

@@ -57,7 +57,7 @@ inline PassSummary pass() {
 
 inline void fill_latencies(CellResult& cell) {
   cell.passes_to_come = 2;
-  cell.host_reference_ns = 302.5, cell.host_scale = 0.875;
+  cell.host_reference_ns = 302.5, cell.host_scale = 0.875, cell.host_shift_ns = 2.25;
   cell.scaled = {.allocate_p50_ns = 910,
                  .allocate_p99_ns = 2900,
                  .deallocate_p50_ns = 455,
@@ -155,6 +155,7 @@ inline Environment environment() {
           .clock_overhead_ns = 19.5,
           .host_reference_ns = 290.5,
           .profile_host_reference_ns = 250.5,
+          .profile_clock_overhead_ns = 20.5,
           .profile_host_reference_basis = "measured",
           .warnings = {"load average 3.1"}};
 }

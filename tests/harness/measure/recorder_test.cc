@@ -60,7 +60,7 @@ TEST_CASE("scaled totals have their host part multiplied, pass by pass") {
   REQUIRE(pass.scaled_latency(Operation::Allocate).count == 0);
   for (const double factor : {0.5, 2.0}) {
     pass.clear();
-    pass.scale_host(factor);
+    pass.scale_host({.factor = factor});
     pass.add(Operation::Allocate, 0, 40, 1'000);
     pass.add(Operation::Deallocate, 3, 8, 0);
     sum.merge(pass);
@@ -71,10 +71,35 @@ TEST_CASE("scaled totals have their host part multiplied, pass by pass") {
   REQUIRE(allocate.mean_ns == 1'050);
   REQUIRE(sum.scaled_latency(Operation::Deallocate).max_ns == 16);
   REQUIRE(sum.latency(Operation::Allocate).total.max_ns == 1'040);
-  REQUIRE(sum.host_scales() == std::vector<double>{0.5, 2.0});
+  REQUIRE(sum.host_scales().size() == 2);
+  REQUIRE(sum.host_scales()[0].factor == 0.5);
+  REQUIRE(sum.host_scales()[1].factor == 2.0);
   pass.clear();
   pass.add(Operation::Allocate, 0, 40, 0);
   REQUIRE(pass.scaled_latency(Operation::Allocate).count == 0);
+}
+
+TEST_CASE("what reading the clock costs is not scaled, but is that of the other host") {
+  Recorder pass(simulated());
+  const HostScale scale{.factor = 2, .clock_ns = 10, .target_clock_ns = 18};
+  REQUIRE(scale.shift_ns() == -2);
+  pass.scale_host(scale);
+  pass.add(Operation::Allocate, 0, 40, 1'000);
+  REQUIRE(pass.scaled_latency(Operation::Allocate).max_ns == 1'078);
+  // Less than the clock costs: the samples scatter.
+  pass.add(Operation::Deallocate, 0, 8, 0);
+  REQUIRE(pass.scaled_latency(Operation::Deallocate).max_ns == 18);
+}
+
+TEST_CASE("scaled samples of a coarse clock are spread over its step") {
+  Recorder pass(simulated());
+  pass.scale_host({.factor = 2, .clock_step_ns = 10});
+  // The true time is 37 ns: seven of ten readings say 40, three 30.
+  for (int i = 0; i < 10'000; ++i) pass.add(Operation::Allocate, 0, i % 10 < 7 ? 40 : 30, 0);
+  const LatencySummary spread = pass.scaled_latency(Operation::Allocate);
+  REQUIRE(spread.p50_ns == Approx(2 * (35 + 10 * 0.2 / 0.7)).epsilon(0.02));
+  REQUIRE(spread.mean_ns == Approx(2 * 37).epsilon(0.01));
+  REQUIRE(pass.latency(Operation::Allocate).total.p50_ns == 40);
 }
 
 TEST_CASE("own code is the calls without driver time, and all calls where those are few") {

@@ -52,7 +52,8 @@ TEST_CASE("a card that was measured has its own memory and times") {
   CHECK(card.profile == "h100");
   CHECK_FALSE(card.borrows_times());
   CHECK(change_of("sim:h100", "SIMCUDA_PROFILE").ends_with("/h100.json"));
-  CHECK(std::ranges::find(known_cards(), "h100", &Card::name) == known_cards().end());
+  const std::vector<Card> borrowing = known_cards();
+  CHECK(std::ranges::find(borrowing, "h100", &Card::name) == borrowing.end());
 }
 
 TEST_CASE("memory= is the device's total, of a name and of a path") {
