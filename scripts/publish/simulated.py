@@ -55,7 +55,7 @@ def quiet(cell, field):
     share = {"50": 0.5, "99": 0.99}[percentile]
     passes = [one for one in cell.get("passes", []) if one.get(f"{operation}_latency_histogram")]
     values = [quantile_of(one[f"{operation}_latency_histogram"], share) for one in passes]
-    if cell.get("beside_another_host") and cell["allocator"] in HOST_ONLY and values:
+    if cell.get("beside_another_host") and cell["allocator"] in HOST_ONLY and values and not cell["references_differ"]:
         alone = cell["beside_another_host"]["host_reference_ns"]
         return statistics.median(value * alone / one["host_reference_ns"] for value, one in zip(values, passes))
     return min((value for value in values if value is not None), default=cell[field])
@@ -137,9 +137,20 @@ def cell_rows(found):
     return rows
 
 
+def references_differ(raw):
+    """Whether the two sides' references are of two kinds: those before schema 1.10 knew one program only, by heart or not."""
+    versions = [tuple(map(int, raw.environment(name).get("schema_version", "1.0").split(".")[:2])) for name in ("real", "simulated")]
+    return (versions[0] < (1, 10)) != (versions[1] < (1, 10))
+
+
 def host_text(raw):
     """What was done about a simulation that ran on another host."""
     here, there = (raw.environment("simulated")[name] for name in ("host_reference_ns", "profile_host_reference_ns"))
+    if references_differ(raw):
+        return ("The simulation ran on another host, where the reference for host time takes "
+                f"{here:.0f} ns beside {there:.0f} ns on the GPU's. Its numbers are the scaled ones "
+                "(`results/DEFINITIONS.md`, \"Host time on another host\"). On the GPU's side P50 is that of the lowest pass: its references are of "
+                "an earlier kind, by which passes cannot be scaled. P99, which is mostly the driver's, is of all passes.\n\n")
     return ("The simulation ran on another host, where the reference for host time takes "
             f"{here:.0f} ns beside {there:.0f} ns on the GPU's. Its numbers are the scaled ones: the host's part for the GPU's host without load "
             "(`results/DEFINITIONS.md`, \"Host time on another host\"). On the GPU's side, P50 of `caching` and `thrust_pool`, whose "
@@ -156,6 +167,7 @@ def report(raw, _binary):
     again = raw.cells("real_again")
     for cell in [*real, *again]:
         cell["beside_another_host"] = raw.environment("real") if len(hosts) == 2 else None
+        cell["references_differ"] = len(hosts) == 2 and references_differ(raw)
     out = "# Simulated against real\n\n"
     out += ("The default suite on the GPU and on a simulated device whose profile was measured on the same machine minutes before "
             "(`raw/profile.json`). Ratios are simulated over measured. ")

@@ -129,6 +129,18 @@ class Comparison(unittest.TestCase):
                                        simulated=[model], real_again=[again]).raw, None)
         self.assertIn("| `caching` | 1 | 1.00 | 100 % |", page.partition("measured again")[2])
 
+    def test_references_of_two_kinds_scale_no_pass_of_the_card(self):
+        passes = [{"allocate_latency_histogram": [bucket, 5000], "host_reference_ns": 800.0} for bucket in (957, 893)]
+        model = cell(**{f"{operation}_scaled_latency_ns_{percentile}": 514.0
+                        for operation in ("allocate", "deallocate") for percentile in ("p50", "p99")})
+        for version, text in (("1.10.0", "514 ns = 1.00 |"), ("1.9.0", "386 ns / 514 ns = 1.33**")):
+            environments = {"real": {"hostname_hash": "a", "host_reference_ns": 400.0, "schema_version": "1.9.0"},
+                            "simulated": {"hostname_hash": "b", "host_reference_ns": 270.0, "profile_host_reference_ns": 372.0,
+                                          "schema_version": version}}
+            page = simulated.report(Folder(environments, real=[cell(passes=passes)], simulated=[model]).raw, None)
+            self.assertEqual("of an earlier kind" in page, version == "1.10.0")
+            self.assertIn(text, page)
+
     def test_exact_numbers_that_differ_are_listed(self):
         page = simulated.report(Folder(real=[cell()], simulated=[cell(oom_count=2)]).raw, None)
         self.assertIn("failed requests | 0 of 1", page)
