@@ -224,7 +224,7 @@ TEST_CASE(
   const std::string extended =
       replaced(line, "\"oom_count\":3", "\"oom_count\":3,\"new_metric\":1");
   CHECK(contains(cell_error(extended), "'new_metric' is not known"));
-  CHECK(cell_error(replaced(extended, version, "\"1.10.0\"")).empty());
+  CHECK(cell_error(replaced(extended, version, "\"1.999.0\"")).empty());
   CHECK(contains(cell_error(replaced(line, version, "\"2.0.0\"")), "another schema version"));
   CHECK(contains(cell_error(replaced(line, version, "\"1.0\"")), "another schema version"));
   CHECK(contains(cell_error(replaced(line, version, "1")), "another schema version"));
