@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -154,6 +155,20 @@ void check_counters(const CellResult& cell, Findings& findings) {
   }
 }
 
+// The median of all steps lies between those of the passes.
+void check_step_time(std::string_view name, double step_ns, std::span<const PassSummary> passes,
+                     double PassSummary::*of_pass, Findings& findings) {
+  const auto [low, high] =
+      std::ranges::minmax(passes, {}, [&](const PassSummary& pass) { return pass.*of_pass; });
+  constexpr double kTolerance = 1e-6;
+  if (low.*of_pass <= 0 ||
+      (step_ns >= low.*of_pass * (1 - kTolerance) && step_ns <= high.*of_pass * (1 + kTolerance))) {
+    return;
+  }
+  findings.push_back(fmt::format("{} is {:.6g}, its passes have {:.6g} to {:.6g}", name, step_ns,
+                                 low.*of_pass, high.*of_pass));
+}
+
 // What is counted over the passes, or is the median of all their steps.
 void check_passes(const CellResult& cell, Findings& findings) {
   const auto& passes = cell.passes;
@@ -166,59 +181,91 @@ void check_passes(const CellResult& cell, Findings& findings) {
     findings.push_back(fmt::format("trial_oom_count is {}, {} passes had failed requests",
                                    cell.trial_oom_count, failed));
   }
-  const auto [low, high] = std::ranges::minmax(passes, {}, &PassSummary::allocator_ns_per_step);
-  const double step_ns = cell.allocator_ns_per_step;
-  constexpr double kTolerance = 1e-6;
-  if (low.allocator_ns_per_step <= 0 ||
-      (step_ns >= low.allocator_ns_per_step * (1 - kTolerance) &&
-       step_ns <= high.allocator_ns_per_step * (1 + kTolerance))) {
-    return;
-  }
-  findings.push_back(
-      fmt::format("allocator_ns_per_step is {:.6g}, its passes have {:.6g} to {:.6g}", step_ns,
-                  low.allocator_ns_per_step, high.allocator_ns_per_step));
+  check_step_time("allocator_ns_per_step", cell.allocator_ns_per_step, passes,
+                  &PassSummary::allocator_ns_per_step, findings);
+  check_step_time("allocator_scaled_ns_per_step", cell.allocator_scaled_ns_per_step, passes,
+                  &PassSummary::allocator_scaled_ns_per_step, findings);
 }
 
 // Reading a clock takes 10 to 30 ns; a system call's worth for hosts without a counter.
-constexpr double kClockShiftMaxNs = 1000;
+constexpr double kClockCostMaxNs = 1000;
 
-// Each sample's host part was multiplied by its pass's scale and shifted, so quantiles moved no
-// further. A shift is what two clocks cost, and follows from no other number.
-void check_scaled(const CellResult& cell, Findings& findings) {
-  if (cell.host_scale <= 0 || cell.host_reference_ns <= 0) return;
-  if (std::abs(cell.host_shift_ns) > kClockShiftMaxNs) {
-    findings.push_back(fmt::format("host_shift_ns is {:.6g}; no clock costs more than {:.6g}",
-                                   cell.host_shift_ns, kClockShiftMaxNs));
-  }
-  double low = 1;
-  double high = 1;
-  for (const PassSummary& pass : cell.passes) {
-    if (pass.host_reference_ns <= 0) return;
-    const double scale = cell.host_scale * cell.host_reference_ns / pass.host_reference_ns;
-    low = std::min(low, scale);
-    high = std::max(high, scale);
-  }
+// What scaling can make of times: of each sample the clock's cost here is taken off, at a random
+// point of a step of it, the rest multiplied by the scale of the pass, and the other clock's added.
+// Driver time stays as it is.
+struct ScaledRange {
+  double factor_min = 1, factor_max = 1;
+  double clock_ns = 0, clock_step_ns = 0, target_clock_ns = 0;
+
   // A bucket is 1.6 % wide, and so may be the product of two medians.
-  constexpr double kTolerance = 0.05;
+  static constexpr double kTolerance = 0.05;
+
+  [[nodiscard]] double min_ns(double time_ns, double call_min, double call_max) const {
+    const double work_ns = time_ns - call_max * (clock_ns + clock_step_ns / 2);
+    return (factor_min * std::max(work_ns, 0.0) + call_min * target_clock_ns) * (1 - kTolerance);
+  }
+  [[nodiscard]] double max_ns(double time_ns, double call_max) const {
+    const double work_ns = time_ns + call_max * clock_step_ns / 2;
+    return (factor_max * work_ns + call_max * target_clock_ns) * (1 + kTolerance);
+  }
+};
+
+std::optional<ScaledRange> scaled_range(const CellResult& cell) {
+  if (cell.host_scale <= 0 || cell.host_reference_ns <= 0) return std::nullopt;
+  // Where the clock's cost is not stored, it is no less than what the shift took off.
+  const double clock_ns = cell.host_clock_ns > 0
+                              ? cell.host_clock_ns
+                              : std::max(-cell.host_shift_ns, 0.0) / cell.host_scale;
+  ScaledRange range{.clock_ns = clock_ns,
+                    .clock_step_ns = cell.host_clock_step_ns,
+                    .target_clock_ns = cell.host_shift_ns + cell.host_scale * clock_ns};
+  for (const PassSummary& pass : cell.passes) {
+    if (pass.host_reference_ns <= 0) return std::nullopt;
+    const double factor = cell.host_scale * cell.host_reference_ns / pass.host_reference_ns;
+    range.factor_min = std::min(range.factor_min, factor);
+    range.factor_max = std::max(range.factor_max, factor);
+  }
+  return range;
+}
+
+void check_clocks(const CellResult& cell, Findings& findings) {
+  for (const auto& [name, cost_ns] : {std::pair{"host_shift_ns", cell.host_shift_ns},
+                                      std::pair{"host_clock_ns", cell.host_clock_ns},
+                                      std::pair{"host_clock_step_ns", cell.host_clock_step_ns}}) {
+    if (std::abs(cost_ns) <= kClockCostMaxNs) continue;
+    findings.push_back(fmt::format("{} is {:.6g}; no clock costs more than {:.6g}", name, cost_ns,
+                                   kClockCostMaxNs));
+  }
+}
+
+void check_scaled(const CellResult& cell, Findings& findings) {
+  const std::optional<ScaledRange> range = scaled_range(cell);
+  if (!range) return;
+  check_clocks(cell, findings);
   struct Scaled {
     std::string_view name;
-    double scaled_ns, total_ns;
+    double scaled_ns, measured_ns;
+    double call_min = 1, call_max = 1;
   };
-  for (const Scaled& one : {Scaled{"allocate_scaled_latency_ns_p50", cell.scaled.allocate_p50_ns,
-                                   cell.allocate.total.p50_ns},
-                            Scaled{"allocate_scaled_latency_ns_p99", cell.scaled.allocate_p99_ns,
-                                   cell.allocate.total.p99_ns},
-                            Scaled{"deallocate_scaled_latency_ns_p50",
-                                   cell.scaled.deallocate_p50_ns, cell.deallocate.total.p50_ns},
-                            Scaled{"deallocate_scaled_latency_ns_p99",
-                                   cell.scaled.deallocate_p99_ns, cell.deallocate.total.p99_ns}}) {
-    const double shift_low = std::min(cell.host_shift_ns, 0.0);
-    const double shift_high = std::max(cell.host_shift_ns, 0.0);
-    const bool within = one.scaled_ns >= one.total_ns * low * (1 - kTolerance) + shift_low &&
-                        one.scaled_ns <= one.total_ns * high * (1 + kTolerance) + shift_high;
-    if (one.scaled_ns <= 0 || within) continue;
+  // A step has no more calls than the trace has events.
+  for (const Scaled& one :
+       {Scaled{"allocate_scaled_latency_ns_p50", cell.scaled.allocate_p50_ns,
+               cell.allocate.total.p50_ns},
+        Scaled{"allocate_scaled_latency_ns_p99", cell.scaled.allocate_p99_ns,
+               cell.allocate.total.p99_ns},
+        Scaled{"deallocate_scaled_latency_ns_p50", cell.scaled.deallocate_p50_ns,
+               cell.deallocate.total.p50_ns},
+        Scaled{"deallocate_scaled_latency_ns_p99", cell.scaled.deallocate_p99_ns,
+               cell.deallocate.total.p99_ns},
+        Scaled{"allocator_scaled_ns_per_step", cell.allocator_scaled_ns_per_step,
+               cell.allocator_ns_per_step, 0, static_cast<double>(cell.event_count)}}) {
+    if (one.scaled_ns <= 0) continue;
+    const double min_ns = range->min_ns(one.measured_ns, one.call_min, one.call_max);
+    const double max_ns = range->max_ns(one.measured_ns, one.call_max);
+    if (one.scaled_ns >= min_ns && one.scaled_ns <= max_ns) continue;
     findings.push_back(fmt::format("{} is {:.6g}, {:.6g} scaled by {:.3g} to {:.3g}", one.name,
-                                   one.scaled_ns, one.total_ns, low, high));
+                                   one.scaled_ns, one.measured_ns, range->factor_min,
+                                   range->factor_max));
   }
 }
 

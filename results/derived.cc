@@ -114,6 +114,11 @@ bool is_deterministic(const CellResult& cell) {
   });
 }
 
+double shown_ns_per_step(const CellResult& cell) {
+  return cell.allocator_scaled_ns_per_step > 0 ? cell.allocator_scaled_ns_per_step
+                                               : cell.allocator_ns_per_step;
+}
+
 std::string contents_difference(const CellResult& cell) {
   if (cell.contents_placement_hash.empty()) return {};
   if (cell.contents_oom_count != cell.oom_count) {

@@ -248,6 +248,12 @@ void visit_program(Fields& fields, Cell& cell) {
             "the allocator's total time between two step marks, median, failed requests and trims "
             "included; null without marks"},
       cell.allocator_ns_per_step);
+  fields.known_real(
+      Field{"allocator_scaled_ns_per_step",
+            "the same with host parts scaled to another host, see \"Host time on another host\"; "
+            "null where nothing was scaled",
+            11},
+      cell.allocator_scaled_ns_per_step);
   fields.real(Field{"modelled_driver_ns_total",
                     "driver time modelled in one pass, median of the passes; 0 on a GPU"},
               cell.modelled_driver_ns_total);

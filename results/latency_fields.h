@@ -85,6 +85,16 @@ void visit_scaled(Fields& fields, Cell& cell) {
                           "passes; null where nothing was",
                           10},
                     cell.host_shift_ns);
+  fields.known_real(Field{"host_clock_ns",
+                          "what was taken off each host part before that: a pair of readings of "
+                          "this clock; null where nothing was",
+                          11},
+                    cell.host_clock_ns);
+  fields.known_real(Field{"host_clock_step_ns",
+                          "step of this clock, over which host parts were spread; null where "
+                          "nothing was scaled",
+                          11},
+                    cell.host_clock_step_ns);
 }
 
 template <typename Fields, typename Repeat>

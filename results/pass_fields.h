@@ -30,6 +30,9 @@ void visit_pass(Fields& fields, Pass& pass) {
       Field{"allocator_ns_per_step",
             "as the cell's, median over the steps of this pass; null without marks", 4},
       pass.allocator_ns_per_step);
+  fields.known_real(Field{"allocator_scaled_ns_per_step",
+                          "the same with scaled host parts; null where nothing was scaled", 11},
+                    pass.allocator_scaled_ns_per_step);
   fields.known_real(Field{"request_latency_ns_p99",
                           "P99 of the latency of this pass's requests; null where the trace tells "
                           "of none",

@@ -15,7 +15,7 @@
 namespace allocmark {
 
 // The version of the result format (semver). MAJOR changes when results stop being comparable.
-inline constexpr const char* kSchemaVersion = "1.10.0";
+inline constexpr const char* kSchemaVersion = "1.11.0";
 
 // What names a cell. Two runs' cells with the same key are the same experiment.
 struct CellKey {
@@ -138,7 +138,8 @@ struct PassSummary {  // one timed pass, for spread
   // on a GPU, where host time contains the driver's, and before schema 1.5.
   LatencyBuckets allocate_own_buckets = {}, deallocate_own_buckets = {};
   std::optional<std::uint64_t> oom_count = std::nullopt, residue_bytes = std::nullopt;
-  double begin_s = 0;            // since the cell's process began; 0 before schema 1.7
+  double allocator_scaled_ns_per_step = 0;  // as the cell's; 0 where nothing was scaled
+  double begin_s = 0;                       // since the cell's process began; 0 before schema 1.7
   double host_reference_ns = 0;  // of the processor just before the pass; 0: not measured
   // Not stored: what the calls took together by the histograms, of a summary that has none.
   double calls_ns_total = 0;
@@ -194,14 +195,16 @@ struct CellResult {
   // Host time of the reference beside the passes, their median, and for the scaled values what host
   // parts were multiplied by, and then what was added; 0 where not known.
   double host_reference_ns = 0, host_scale = 0, host_shift_ns = 0;
+  double host_clock_ns = 0, host_clock_step_ns = 0;
   ScaledLatency scaled = {};
   CellRepeat repeat;
   std::vector<SizeClassLatency> size_classes;
   std::vector<PassSummary> passes;
   std::optional<RequestLatency> requests;  // where the trace tells of requests
   double allocator_ns_per_step = 0;  // allocator time between Mark events, median; 0 without marks
-  double modelled_driver_ns_total = 0;  // one pass
-  double step_ns_p50 = 0;               // between Mark events, device included; 0 without marks
+  double allocator_scaled_ns_per_step = 0;  // with scaled host parts; 0 where nothing was scaled
+  double modelled_driver_ns_total = 0;      // one pass
+  double step_ns_p50 = 0;                   // between Mark events, device included; 0 without marks
   double program_ns = 0;  // one pass, until the device has done its work; 0 without passes
   // The same with an allocator that costs nothing; 0 where the trace has no kernels.
   double program_ideal_ns = 0;

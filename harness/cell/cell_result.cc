@@ -121,6 +121,9 @@ void fill_host_scale(CellResult& result, const Recorder& sum) {
   for (const HostScale& scale : sum.host_scales()) {
     factors.push_back(scale.factor);
     shifts_ns.push_back(scale.shift_ns());
+    // The same in all passes.
+    result.host_clock_ns = scale.clock_ns;
+    result.host_clock_step_ns = scale.clock_step_ns;
   }
   result.host_scale = median(std::move(factors));
   result.host_shift_ns = median(std::move(shifts_ns));
@@ -148,6 +151,7 @@ void fill_latencies(CellResult& result, const Recorder& sum,
     result.size_classes.push_back(std::move(latency));
   }
   result.allocator_ns_per_step = sum.step_ns_median();
+  result.allocator_scaled_ns_per_step = sum.scaled_step_ns_median();
   if (driver_ns_by_pass.empty()) return;
   std::sort(driver_ns_by_pass.begin(), driver_ns_by_pass.end());
   result.modelled_driver_ns_total =

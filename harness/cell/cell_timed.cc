@@ -156,6 +156,7 @@ void CellRun::keep_pass(PassSummary summary) {
   summary.allocate_own_buckets = recorder.own_buckets(Operation::Allocate);
   summary.deallocate_own_buckets = recorder.own_buckets(Operation::Deallocate);
   summary.allocator_ns_per_step = recorder.step_ns_median();
+  summary.allocator_scaled_ns_per_step = recorder.scaled_step_ns_median();
   if (timing_->requests && spec_.record) {
     summary.request_latency_ns_p99 = timing_->requests->pass_latency_ns_p99();
   }

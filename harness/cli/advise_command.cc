@@ -24,6 +24,7 @@
 #include "harness/cli/advise_answer.h"
 #include "harness/cli/advise_input.h"
 #include "harness/cli/commands.h"
+#include "harness/cli/run_specs.h"
 #include "harness/cli/terminal.h"
 #include "harness/measure/host_reference.h"
 #include "harness/run/child_process.h"
@@ -122,6 +123,9 @@ SearchResult search_both(const AdviseCommand& command, const std::string& device
 }
 
 void measure(const AdviseCommand& command, const std::string& device, Advice* advice) {
+  HostCounters begin = read_host_counters();
+  begin.host_reference_ns = HostReference().measure_quiet_ns();
+  advice->device.host_reference_ns = *begin.host_reference_ns;
   std::vector<CellSpec> specs;
   for (const std::string& conf : finalists(advice->search.settings)) {
     CellSpec spec;
@@ -133,10 +137,9 @@ void measure(const AdviseCommand& command, const std::string& device, Advice* ad
                 .seed = command.job.seed,
                 .on_oom = "skip"};
     spec.pass_count = command.pass_count;
+    set_host_target(host_target_of(advice->device), &spec);
     specs.push_back(std::move(spec));
   }
-  HostCounters begin = read_host_counters();
-  begin.host_reference_ns = HostReference().measure_quiet_ns();
   // One at a time: they are compared by time.
   (void)run_cells(specs, {.program_path = own_program_path(), .job_count = 1},
                   [&](const CellResult& cell) { advice->cells.push_back(cell); });

@@ -193,18 +193,6 @@ std::optional<Calibration> read_calibration(const RunCommand& command,
   return calibration;
 }
 
-// What host parts are scaled to. On a GPU nothing: host time has the driver's in it.
-double host_reference_target_ns(const Environment& environment) {
-  if (!is_simulated(environment.device)) return 0;
-  const double profile_ns = environment.profile_host_reference_ns;
-  return profile_ns > 0 ? profile_ns : environment.host_reference_ns;
-}
-
-// Where they are scaled to the profile's host, so is the clock.
-double host_clock_target_ns(const Environment& environment) {
-  return environment.profile_host_reference_ns > 0 ? environment.profile_clock_overhead_ns : 0;
-}
-
 ExitCode finish(const RunCommand& command, const Work& work, const std::string& folder,
                 bool completed) {
   RunFile file = read_run_file(results_path(folder), CellDetail::Summary);
@@ -292,9 +280,7 @@ ExitCode run_command(const RunCommand& command) {
         command.job_count.value_or(default_job_count(work.device.device));
     std::vector<CellSpec> specs =
         remaining_specs(work.cells, results.kept(), work.manifest, command.placements_folder,
-                        {.job_count = job_count,
-                         .host_reference_target_ns = host_reference_target_ns(environment),
-                         .host_clock_target_ns = host_clock_target_ns(environment)});
+                        {.job_count = job_count, .host_target = host_target_of(environment)});
     if (command.timeline) add_timelines(folder, &specs);
     Progress progress(stderr, isatty(STDERR_FILENO) == 1, work.cells.size(),
                       work.cells.size() - specs.size());

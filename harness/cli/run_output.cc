@@ -186,9 +186,11 @@ std::string host_note(const Environment& environment) {
   }
   return fmt::format(
       " The table shows host time as measured here, where the same work takes {:.2f} times as long "
-      "as on the profile's host ({}): \"scaled\" has it scaled to that host.",
+      "as on the profile's host{}: \"scaled\" and times per step have it scaled to that host.",
       environment.host_reference_ns / environment.profile_host_reference_ns,
-      printable(environment.profile_host_reference_basis));
+      environment.profile_host_reference_basis == "measured"
+          ? ""
+          : " (in part an estimate, see profile_host_reference_basis)");
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "harness/run/device_sharing.h"
 #include "harness/run/rounds.h"
+#include "harness/run/runtime_select.h"
 
 namespace allocmark {
 namespace {
@@ -27,6 +28,20 @@ std::string placements_name(const CellKey& key) {
 }
 
 }  // namespace
+
+HostTarget host_target_of(const Environment& environment) {
+  if (!is_simulated(environment.device)) return {};
+  if (environment.profile_host_reference_ns <= 0) {
+    return {.reference_ns = environment.host_reference_ns};
+  }
+  return {.reference_ns = environment.profile_host_reference_ns,
+          .clock_ns = environment.profile_clock_overhead_ns};
+}
+
+void set_host_target(const HostTarget& target, CellSpec* spec) {
+  spec->host_reference_target_ns = target.reference_ns;
+  spec->host_clock_target_ns = target.clock_ns;
+}
 
 std::vector<CellSpec> remaining_specs(const std::vector<CellKey>& cells,
                                       const std::vector<CellResult>& kept,
@@ -51,8 +66,7 @@ std::vector<CellSpec> remaining_specs(const std::vector<CellKey>& cells,
       spec.quiet_cpu = settings.job_count == 1;
       spec.shares_device = shares_device(key, settings.job_count);
       spec.in_rounds = manifest.in_rounds;
-      spec.host_reference_target_ns = settings.host_reference_target_ns;
-      spec.host_clock_target_ns = settings.host_clock_target_ns;
+      set_host_target(settings.host_target, &spec);
       if (!placements_folder.empty())
         spec.placements_path = placements_folder + "/" + placements_name(key);
       specs.push_back(spec);

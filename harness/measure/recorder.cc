@@ -32,8 +32,10 @@ Recorder::Recorder(const RecorderOptions& options)
       parts_(std::size_t{kOperationCount} * kSizeClassCount),
       own_(kOperationCount),
       scaled_(kOperationCount),
-      steps_picoseconds_(options.step_count_max) {
+      steps_picoseconds_(options.step_count_max),
+      scaled_steps_picoseconds_(options.step_count_max) {
   steps_picoseconds_.reserve();
+  scaled_steps_picoseconds_.reserve();
 }
 
 void Recorder::scale_host(const HostScale& scale) {
@@ -63,8 +65,9 @@ void Recorder::clear() {
   clock_picoseconds_ = target_clock_picoseconds_ = clock_step_picoseconds_ = 0;
   host_scales_.clear();
   steps_picoseconds_.clear();
-  total_picoseconds_ = 0;
-  step_begin_picoseconds_ = 0;
+  scaled_steps_picoseconds_.clear();
+  total_picoseconds_ = scaled_total_picoseconds_ = 0;
+  step_begin_picoseconds_ = scaled_step_begin_picoseconds_ = 0;
   driver_ns_total_ = 0;
   in_step_ = false;
 }
@@ -78,6 +81,7 @@ void Recorder::merge(const Recorder& other) {
   for (std::size_t i = 0; i < scaled_.size(); ++i) scaled_[i].merge(other.scaled_[i]);
   host_scales_.insert(host_scales_.end(), other.host_scales_.begin(), other.host_scales_.end());
   steps_picoseconds_.merge(other.steps_picoseconds_);
+  scaled_steps_picoseconds_.merge(other.scaled_steps_picoseconds_);
   driver_ns_total_ += other.driver_ns_total_;
 }
 
@@ -136,5 +140,7 @@ LatencySummary Recorder::latency_all() const {
 }
 
 double Recorder::step_ns_median() const { return to_ns(steps_picoseconds_.median()); }
+
+double Recorder::scaled_step_ns_median() const { return to_ns(scaled_steps_picoseconds_.median()); }
 
 }  // namespace allocmark

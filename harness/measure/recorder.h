@@ -56,14 +56,10 @@ class Recorder {
       parts.total.add(total_picoseconds);
     }
     if (host_multiplier_ != 0) {
-      const std::uint64_t spread_picoseconds =
-          host_picoseconds + random_.below(clock_step_picoseconds_ + 1);
-      const std::uint64_t work_picoseconds =
-          spread_picoseconds -
-          std::min(spread_picoseconds, clock_picoseconds_ + clock_step_picoseconds_ / 2);
-      scaled_[static_cast<std::uint32_t>(operation)].add(
-          ((work_picoseconds * host_multiplier_) >> kHostScaleBits) + target_clock_picoseconds_ +
-          driver_ns * kPicosecondsPerNs);
+      const std::uint64_t scaled_picoseconds =
+          scale(host_picoseconds) + driver_ns * kPicosecondsPerNs;
+      scaled_[static_cast<std::uint32_t>(operation)].add(scaled_picoseconds);
+      scaled_total_picoseconds_ += scaled_picoseconds;
     }
     if (driver_ns == 0) own_[static_cast<std::uint32_t>(operation)].add(host_picoseconds);
     total_picoseconds_ += total_picoseconds;
@@ -73,7 +69,11 @@ class Recorder {
   // A call of the allocator that has no latency distribution of its own: record_stream, trim, a
   // failed request. It counts in the time per step and in the modelled total.
   void add_other(std::uint64_t host_ticks, std::uint64_t driver_ns) {
-    total_picoseconds_ += options_.scale.picoseconds(host_ticks) + driver_ns * kPicosecondsPerNs;
+    const std::uint64_t host_picoseconds = options_.scale.picoseconds(host_ticks);
+    total_picoseconds_ += host_picoseconds + driver_ns * kPicosecondsPerNs;
+    if (host_multiplier_ != 0) {
+      scaled_total_picoseconds_ += scale(host_picoseconds) + driver_ns * kPicosecondsPerNs;
+    }
     driver_ns_total_ += driver_ns;
   }
 
@@ -81,9 +81,11 @@ class Recorder {
   void mark() {
     if (in_step_ && total_picoseconds_ > step_begin_picoseconds_) {
       steps_picoseconds_.add(total_picoseconds_ - step_begin_picoseconds_);
+      scaled_steps_picoseconds_.add(scaled_total_picoseconds_ - scaled_step_begin_picoseconds_);
     }
     in_step_ = true;
     step_begin_picoseconds_ = total_picoseconds_;
+    scaled_step_begin_picoseconds_ = scaled_total_picoseconds_;
   }
 
   // The pass is over: the last step ends.
@@ -114,6 +116,8 @@ class Recorder {
   [[nodiscard]] const std::vector<HostScale>& host_scales() const { return host_scales_; }
   // The allocator's time in one step, in ns, as StepTimes has it; 0 without steps.
   [[nodiscard]] double step_ns_median() const;
+  // The same with scaled host parts; 0 where nothing was scaled.
+  [[nodiscard]] double scaled_step_ns_median() const;
   [[nodiscard]] std::uint64_t driver_ns_total() const { return driver_ns_total_; }
   // The allocator's time since clear(), of all calls.
   [[nodiscard]] std::uint64_t total_picoseconds() const { return total_picoseconds_; }
@@ -134,6 +138,14 @@ class Recorder {
     return parts_[static_cast<std::uint32_t>(operation) * kSizeClassCount + size_class];
   }
   [[nodiscard]] OperationLatency summarise(const Parts& parts) const;
+  [[nodiscard]] std::uint64_t scale(std::uint64_t host_picoseconds) {
+    const std::uint64_t spread_picoseconds =
+        host_picoseconds + random_.below(clock_step_picoseconds_ + 1);
+    const std::uint64_t work_picoseconds =
+        spread_picoseconds -
+        std::min(spread_picoseconds, clock_picoseconds_ + clock_step_picoseconds_ / 2);
+    return ((work_picoseconds * host_multiplier_) >> kHostScaleBits) + target_clock_picoseconds_;
+  }
 
   RecorderOptions options_;
   std::vector<Parts> parts_;
@@ -143,9 +155,9 @@ class Recorder {
   std::uint64_t host_multiplier_ = 0;
   std::uint64_t clock_picoseconds_ = 0, target_clock_picoseconds_ = 0, clock_step_picoseconds_ = 0;
   Random random_{1};
-  StepTimes steps_picoseconds_;
-  std::uint64_t total_picoseconds_ = 0;
-  std::uint64_t step_begin_picoseconds_ = 0;
+  StepTimes steps_picoseconds_, scaled_steps_picoseconds_;
+  std::uint64_t total_picoseconds_ = 0, scaled_total_picoseconds_ = 0;
+  std::uint64_t step_begin_picoseconds_ = 0, scaled_step_begin_picoseconds_ = 0;
   std::uint64_t driver_ns_total_ = 0;
   bool in_step_ = false;
 };

@@ -163,7 +163,7 @@ class Builder {
   void add_costs() {
     if (has_any_requests()) add_request(kRequestP99, kRequest);
     const auto steps = values([](const CellResult& cell) {
-      return cell.allocator_ns_per_step > 0 ? cell.allocator_ns_per_step : kUndefined;
+      return shown_ns_per_step(cell) > 0 ? shown_ns_per_step(cell) : kUndefined;
     });
     if (largest(steps) == 0) return;
     add({"time", "per step", kStepUnit.name, kStep}, steps, kStepUnit.divisor, kStepUnit.decimals);

@@ -188,7 +188,10 @@ TEST_CASE("histograms that no run can have are refused, and lines of schema 1.0 
 TEST_CASE("passes of schema before 1.4 do not store what they cost") {
   const std::string line = to_json_line(sample::cell());
   const std::string old =
-      replaced(line, ",\"allocator_ns_per_step\":123.25,\"request_latency_ns_p99\":2250000.0", "");
+      replaced(line,
+               ",\"allocator_ns_per_step\":123.25,\"allocator_scaled_ns_per_step\":130.5,"
+               "\"request_latency_ns_p99\":2250000.0",
+               "");
   const CellResult read = cell_result_from_json(old, "r.jsonl:7");
   CHECK(read.passes[0].allocator_ns_per_step == 0);
   CHECK(read.passes[0].request_latency_ns_p99 == 0);

@@ -51,6 +51,7 @@ inline PassSummary pass() {
           .deallocate_own_buckets = {{.index = 2, .count = 231}},
           .oom_count = 4,
           .residue_bytes = 2097152,
+          .allocator_scaled_ns_per_step = 130.5,
           .begin_s = 0.75,
           .host_reference_ns = 301.5};
 }
@@ -58,6 +59,7 @@ inline PassSummary pass() {
 inline void fill_latencies(CellResult& cell) {
   cell.passes_to_come = 2;
   cell.host_reference_ns = 302.5, cell.host_scale = 0.875, cell.host_shift_ns = 2.25;
+  cell.host_clock_ns = 17.5, cell.host_clock_step_ns = 10;
   cell.scaled = {.allocate_p50_ns = 910,
                  .allocate_p99_ns = 2900,
                  .deallocate_p50_ns = 455,
@@ -109,6 +111,7 @@ inline CellResult cell() {
                                  .ideal_first_token = latency(53, 1.5e5),
                                  .delay = latency(54, 1e5)};
   cell.allocator_ns_per_step = 123456.5;
+  cell.allocator_scaled_ns_per_step = 133456.5;
   cell.modelled_driver_ns_total = 77.25;
   cell.step_ns_p50 = 1e6;
   cell.program_ns = 5.5e6;

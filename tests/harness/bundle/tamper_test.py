@@ -370,6 +370,7 @@ def main(program):
         failed += bundles.judge(bundles.sound) != bundles.kept
         if bundles.kept - {"machine-quiet"}:
             print(f"the sound bundle breaks {sorted(bundles.kept)}")
+            subprocess.run([program, "check", bundles.sound, "--rerun"], check=False)
             failed += 1
         of_turns = bundles.with_turns(lambda folder: None)
         rows = [(bundles.with_results, *row) for row in CASES + RESULTS] + [(bundles.with_folder, *row) for row in FOLDERS]

@@ -85,6 +85,25 @@ TEST_CASE("settings are ranked by time per step, not by allocate's P99") {
                  "peak 3.00 GiB\n"));
 }
 
+TEST_CASE("where steps are scaled to the profile's host, the scaled ones rank") {
+  std::vector<CellResult> cells{step_cell("caching", "", 9e5, 1), step_cell("caching", "a:1", 2e6),
+                                step_cell("caching", "b:1", 1e6)};
+  sample::fail_requests(cells[0], 0, 1);
+  // The dearer one here calls the driver, whose time is the same on every host.
+  const std::vector<double> scaled = {1e6, 21e5, 3e6};
+  for (std::size_t at = 0; at < cells.size(); ++at) {
+    cells[at].allocator_scaled_ns_per_step = scaled[at];
+    for (PassSummary& pass : cells[at].passes) {
+      pass.allocator_ns_per_step = cells[at].allocator_ns_per_step;
+      pass.allocator_scaled_ns_per_step = scaled[at];
+    }
+  }
+  CHECK(names_of(find_answer(group_of(cells)).settable) ==
+        std::vector<std::string>{"caching a:1", "caching b:1"});
+  CHECK(contains(lines_of(cells),
+                 "- caching a:1: 2.10 ms per step (2.10 to 2.10), +1.10 ms against unset"));
+}
+
 TEST_CASE("the one unit of time leaves the largest cost at least 1") {
   std::vector<CellResult> cells{step_cell("caching", "", 9e4, 1), step_cell("caching", "b:1", 8e5)};
   CHECK(contains(sentence_of(cells), "at 800 us per step (+710 us against unset)"));
