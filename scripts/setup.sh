@@ -38,6 +38,7 @@ missing_packages() {
     case $probe in
       tool:*) command -v "${probe#tool:}" >/dev/null || echo "$package" ;;
       header:*) { [ "$compiler" = yes ] && has_header "${probe#header:}"; } || echo "$package" ;;
+      module:*) python3 -c "import ${probe#module:}" 2>/dev/null || echo "$package" ;;
     esac
   done
 }
