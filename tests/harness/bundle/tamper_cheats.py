@@ -35,10 +35,10 @@ def renamed(lines, cell, **key):
 
 # What a setting costs a step, by which settings are ranked; calls to the driver; what other checks saw.
 for field in ("allocator_ns_per_step", "allocator_scaled_ns_per_step", "allocate_scaled_latency_ns_p50"):
-    def halve(lines, field=field):
-        of(lines, "caching", "churn")[field] /= 2
+    def shrink(lines, field=field):
+        of(lines, "caching", "churn")[field] /= 10
 
-    case(RESULTS, f"{field} halved")(halve)
+    case(RESULTS, f"{field} a tenth of it")(shrink)
 for field in ("unordered_reuse_count", "unimplemented_call_count", "oom_count_pending", "contents_oom_count", "residue_bytes"):
     def raise_it(lines, field=field):
         cell = of(lines, "caching", "churn")
