@@ -114,9 +114,11 @@ bool is_deterministic(const CellResult& cell) {
   });
 }
 
-double shown_ns_per_step(const CellResult& cell) {
-  return cell.allocator_scaled_ns_per_step > 0 ? cell.allocator_scaled_ns_per_step
-                                               : cell.allocator_ns_per_step;
+ShownStep shown_step(const CellResult& cell) {
+  if (cell.allocator_scaled_ns_per_step > 0) {
+    return {cell.allocator_scaled_ns_per_step, &PassSummary::allocator_scaled_ns_per_step};
+  }
+  return {cell.allocator_ns_per_step, &PassSummary::allocator_ns_per_step};
 }
 
 std::string contents_difference(const CellResult& cell) {

@@ -25,9 +25,13 @@ namespace allocmark {
 // other; others count as equally fast.
 [[nodiscard]] bool hosts_are_apart(double ratio);
 
-// What tables and answers show as the allocator's time per step: scaled to the profile's host where
-// that is known, so that the host at hand does not matter. 0 without steps.
-[[nodiscard]] double shown_ns_per_step(const CellResult& cell);
+// What tables and answers show as the allocator's time per step: the scaled one where there is one,
+// so that the host at hand does not matter.
+struct ShownStep {
+  double time_ns = 0;  // 0 without steps
+  double PassSummary::*of_pass = nullptr;
+};
+[[nodiscard]] ShownStep shown_step(const CellResult& cell);
 
 // What the pass that looks into blocks did otherwise than the checked pass, as a sentence; empty
 // where it did the same or there was none.

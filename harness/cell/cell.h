@@ -14,6 +14,13 @@
 
 namespace allocmark {
 
+// The host that host parts are scaled to: the profile's, or this one with nothing beside it.
+struct HostTarget {
+  // What the reference (harness/measure/host_reference.h) takes there. 0: nothing is scaled.
+  double reference_ns = 0;
+  double clock_ns = 0;  // what reading the clock costs there; 0: as much as here
+};
+
 struct CellSpec {
   CellKey key;
   std::uint32_t pass_count = 3;  // timed passes, each on a fresh instance of the backend; 0 = none
@@ -35,11 +42,7 @@ struct CellSpec {
   // The process waits for its turn before each timed pass but the first, so that a run can spread
   // the passes of its cells over its length; pass_count and width_max say how many there are.
   bool in_rounds = false;
-  // What the reference (harness/measure/host_reference.h) takes where host parts are scaled to: on
-  // the profile's host, or on this one with nothing beside it. 0: nothing is scaled.
-  double host_reference_target_ns = 0;
-  // And what reading the clock costs there. 0: as much as here.
-  double host_clock_target_ns = 0;
+  HostTarget host_target = {};
   bool record = true;  // false: the timed passes read no clock per call, and latencies stay empty
   std::uint64_t timeout_s =
       0;  // for the parent process, which ends a cell that takes longer; 0 = no limit

@@ -83,12 +83,12 @@ void CellRun::fill_timed() {
 // Beside each pass, since what disturbs the one disturbs the other.
 double CellRun::measure_reference() {
   const double reference_ns = reference_.measure_ns();
-  if (spec_.host_reference_target_ns > 0) {
-    timing_->pass.scale_host(
-        {.factor = spec_.host_reference_target_ns / reference_ns,
-         .clock_ns = clock_ns_,
-         .target_clock_ns = spec_.host_clock_target_ns > 0 ? spec_.host_clock_target_ns : clock_ns_,
-         .clock_step_ns = clock_step_ns_});
+  const HostTarget& target = spec_.host_target;
+  if (target.reference_ns > 0) {
+    timing_->pass.scale_host({.factor = target.reference_ns / reference_ns,
+                              .clock_ns = clock_ns_,
+                              .target_clock_ns = target.clock_ns > 0 ? target.clock_ns : clock_ns_,
+                              .clock_step_ns = clock_step_ns_});
   }
   return reference_ns;
 }

@@ -137,7 +137,7 @@ void measure(const AdviseCommand& command, const std::string& device, Advice* ad
                 .seed = command.job.seed,
                 .on_oom = "skip"};
     spec.pass_count = command.pass_count;
-    set_host_target(host_target_of(advice->device), &spec);
+    spec.host_target = host_target_of(advice->device);
     specs.push_back(std::move(spec));
   }
   // One at a time: they are compared by time.

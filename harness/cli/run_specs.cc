@@ -38,11 +38,6 @@ HostTarget host_target_of(const Environment& environment) {
           .clock_ns = environment.profile_clock_overhead_ns};
 }
 
-void set_host_target(const HostTarget& target, CellSpec* spec) {
-  spec->host_reference_target_ns = target.reference_ns;
-  spec->host_clock_target_ns = target.clock_ns;
-}
-
 std::vector<CellSpec> remaining_specs(const std::vector<CellKey>& cells,
                                       const std::vector<CellResult>& kept,
                                       const RunManifest& manifest,
@@ -66,7 +61,7 @@ std::vector<CellSpec> remaining_specs(const std::vector<CellKey>& cells,
       spec.quiet_cpu = settings.job_count == 1;
       spec.shares_device = shares_device(key, settings.job_count);
       spec.in_rounds = manifest.in_rounds;
-      set_host_target(settings.host_target, &spec);
+      spec.host_target = settings.host_target;
       if (!placements_folder.empty())
         spec.placements_path = placements_folder + "/" + placements_name(key);
       specs.push_back(spec);

@@ -16,12 +16,8 @@
 namespace allocmark {
 
 // What host parts of a simulated device are scaled to: the profile's host where it is known, else
-// this one with nothing beside it. On a GPU nothing: host time has the driver's in it.
-struct HostTarget {
-  double reference_ns = 0, clock_ns = 0;  // as in CellSpec
-};
+// this one. On a GPU nothing: host time has the driver's in it.
 [[nodiscard]] HostTarget host_target_of(const Environment& environment);
-void set_host_target(const HostTarget& target, CellSpec* spec);
 
 // What holds for every cell of this run and is not in the manifest.
 struct SpecSettings {

@@ -32,10 +32,9 @@ Recorder::Recorder(const RecorderOptions& options)
       parts_(std::size_t{kOperationCount} * kSizeClassCount),
       own_(kOperationCount),
       scaled_(kOperationCount),
-      steps_picoseconds_(options.step_count_max),
-      scaled_steps_picoseconds_(options.step_count_max) {
-  steps_picoseconds_.reserve();
-  scaled_steps_picoseconds_.reserve();
+      steps_{StepTimes(options.step_count_max)},
+      scaled_steps_{StepTimes(options.step_count_max)} {
+  for (Steps* steps : {&steps_, &scaled_steps_}) steps->picoseconds.reserve();
 }
 
 void Recorder::scale_host(const HostScale& scale) {
@@ -64,10 +63,8 @@ void Recorder::clear() {
   host_multiplier_ = 0;
   clock_picoseconds_ = target_clock_picoseconds_ = clock_step_picoseconds_ = 0;
   host_scales_.clear();
-  steps_picoseconds_.clear();
-  scaled_steps_picoseconds_.clear();
-  total_picoseconds_ = scaled_total_picoseconds_ = 0;
-  step_begin_picoseconds_ = scaled_step_begin_picoseconds_ = 0;
+  steps_.clear();
+  scaled_steps_.clear();
   driver_ns_total_ = 0;
   in_step_ = false;
 }
@@ -80,8 +77,8 @@ void Recorder::merge(const Recorder& other) {
   }
   for (std::size_t i = 0; i < scaled_.size(); ++i) scaled_[i].merge(other.scaled_[i]);
   host_scales_.insert(host_scales_.end(), other.host_scales_.begin(), other.host_scales_.end());
-  steps_picoseconds_.merge(other.steps_picoseconds_);
-  scaled_steps_picoseconds_.merge(other.scaled_steps_picoseconds_);
+  steps_.picoseconds.merge(other.steps_.picoseconds);
+  scaled_steps_.picoseconds.merge(other.scaled_steps_.picoseconds);
   driver_ns_total_ += other.driver_ns_total_;
 }
 
@@ -139,8 +136,8 @@ LatencySummary Recorder::latency_all() const {
   return summarise_picoseconds(*sum);
 }
 
-double Recorder::step_ns_median() const { return to_ns(steps_picoseconds_.median()); }
+double Recorder::step_ns_median() const { return to_ns(steps_.picoseconds.median()); }
 
-double Recorder::scaled_step_ns_median() const { return to_ns(scaled_steps_picoseconds_.median()); }
+double Recorder::scaled_step_ns_median() const { return to_ns(scaled_steps_.picoseconds.median()); }
 
 }  // namespace allocmark

@@ -59,10 +59,10 @@ class Recorder {
       const std::uint64_t scaled_picoseconds =
           scale(host_picoseconds) + driver_ns * kPicosecondsPerNs;
       scaled_[static_cast<std::uint32_t>(operation)].add(scaled_picoseconds);
-      scaled_total_picoseconds_ += scaled_picoseconds;
+      scaled_steps_.total_picoseconds += scaled_picoseconds;
     }
     if (driver_ns == 0) own_[static_cast<std::uint32_t>(operation)].add(host_picoseconds);
-    total_picoseconds_ += total_picoseconds;
+    steps_.total_picoseconds += total_picoseconds;
     driver_ns_total_ += driver_ns;
   }
 
@@ -70,22 +70,18 @@ class Recorder {
   // failed request. It counts in the time per step and in the modelled total.
   void add_other(std::uint64_t host_ticks, std::uint64_t driver_ns) {
     const std::uint64_t host_picoseconds = options_.scale.picoseconds(host_ticks);
-    total_picoseconds_ += host_picoseconds + driver_ns * kPicosecondsPerNs;
+    steps_.total_picoseconds += host_picoseconds + driver_ns * kPicosecondsPerNs;
     if (host_multiplier_ != 0) {
-      scaled_total_picoseconds_ += scale(host_picoseconds) + driver_ns * kPicosecondsPerNs;
+      scaled_steps_.total_picoseconds += scale(host_picoseconds) + driver_ns * kPicosecondsPerNs;
     }
     driver_ns_total_ += driver_ns;
   }
 
   // A step begins; the one before it ends. One in which nothing was asked is none.
   void mark() {
-    if (in_step_ && total_picoseconds_ > step_begin_picoseconds_) {
-      steps_picoseconds_.add(total_picoseconds_ - step_begin_picoseconds_);
-      scaled_steps_picoseconds_.add(scaled_total_picoseconds_ - scaled_step_begin_picoseconds_);
-    }
+    steps_.mark(in_step_);
+    scaled_steps_.mark(in_step_);
     in_step_ = true;
-    step_begin_picoseconds_ = total_picoseconds_;
-    scaled_step_begin_picoseconds_ = scaled_total_picoseconds_;
   }
 
   // The pass is over: the last step ends.
@@ -120,7 +116,7 @@ class Recorder {
   [[nodiscard]] double scaled_step_ns_median() const;
   [[nodiscard]] std::uint64_t driver_ns_total() const { return driver_ns_total_; }
   // The allocator's time since clear(), of all calls.
-  [[nodiscard]] std::uint64_t total_picoseconds() const { return total_picoseconds_; }
+  [[nodiscard]] std::uint64_t total_picoseconds() const { return steps_.total_picoseconds; }
 
  private:
   static constexpr std::uint64_t kPicosecondsPerNs = 1000;
@@ -137,6 +133,22 @@ class Recorder {
   [[nodiscard]] const Parts& parts_of(Operation operation, std::uint32_t size_class) const {
     return parts_[static_cast<std::uint32_t>(operation) * kSizeClassCount + size_class];
   }
+  // The time of all calls since clear(), and what of it each step took.
+  struct Steps {
+    StepTimes picoseconds;
+    std::uint64_t total_picoseconds = 0, begin_picoseconds = 0;
+
+    void mark(bool ends_step) {
+      if (ends_step && total_picoseconds > begin_picoseconds) {
+        picoseconds.add(total_picoseconds - begin_picoseconds);
+      }
+      begin_picoseconds = total_picoseconds;
+    }
+    void clear() {
+      picoseconds.clear();
+      total_picoseconds = begin_picoseconds = 0;
+    }
+  };
   [[nodiscard]] OperationLatency summarise(const Parts& parts) const;
   [[nodiscard]] std::uint64_t scale(std::uint64_t host_picoseconds) {
     const std::uint64_t spread_picoseconds =
@@ -155,9 +167,7 @@ class Recorder {
   std::uint64_t host_multiplier_ = 0;
   std::uint64_t clock_picoseconds_ = 0, target_clock_picoseconds_ = 0, clock_step_picoseconds_ = 0;
   Random random_{1};
-  StepTimes steps_picoseconds_, scaled_steps_picoseconds_;
-  std::uint64_t total_picoseconds_ = 0, scaled_total_picoseconds_ = 0;
-  std::uint64_t step_begin_picoseconds_ = 0, scaled_step_begin_picoseconds_ = 0;
+  Steps steps_, scaled_steps_;
   std::uint64_t driver_ns_total_ = 0;
   bool in_step_ = false;
 };

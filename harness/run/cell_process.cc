@@ -43,8 +43,8 @@ std::string to_json_line(const CellSpec& spec) {
                      {"quiet_cpu", spec.quiet_cpu},
                      {"takes_turns", spec.takes_turns},
                      {"in_rounds", spec.in_rounds},
-                     {"host_reference_target_ns", spec.host_reference_target_ns},
-                     {"host_clock_target_ns", spec.host_clock_target_ns},
+                     {"host_reference_target_ns", spec.host_target.reference_ns},
+                     {"host_clock_target_ns", spec.host_target.clock_ns},
                      {"record", spec.record},
                      {"timeout_s", spec.timeout_s},
                      {"placements_path", spec.placements_path},
@@ -65,8 +65,8 @@ CellSpec cell_spec_from_json(std::string_view line) {
     json.at("quiet_cpu").get_to(spec.quiet_cpu);
     spec.takes_turns = json.value("takes_turns", false);
     spec.in_rounds = json.value("in_rounds", false);
-    spec.host_reference_target_ns = json.value("host_reference_target_ns", 0.0);
-    spec.host_clock_target_ns = json.value("host_clock_target_ns", 0.0);
+    spec.host_target.reference_ns = json.value("host_reference_target_ns", 0.0);
+    spec.host_target.clock_ns = json.value("host_clock_target_ns", 0.0);
     json.at("record").get_to(spec.record);
     json.at("timeout_s").get_to(spec.timeout_s);
     json.at("placements_path").get_to(spec.placements_path);

@@ -185,11 +185,9 @@ std::optional<CellCost> cost_of(const CellResult& cell, CostMetric metric) {
     cost.enough_samples = has_enough_samples(kP99, cell.requests->latency.count);
     (void)add_stored_range(cell, &PassSummary::request_latency_ns_p99, &cost);
   } else if (metric == CostMetric::TimePerStep) {
-    cost.value_ns = shown_ns_per_step(cell);
-    double PassSummary::*const of_pass = cell.allocator_scaled_ns_per_step > 0
-                                             ? &PassSummary::allocator_scaled_ns_per_step
-                                             : &PassSummary::allocator_ns_per_step;
-    if (!add_stored_range(cell, of_pass, &cost)) add_range(cell, &cost);
+    const ShownStep step = shown_step(cell);
+    cost.value_ns = step.time_ns;
+    if (!add_stored_range(cell, step.of_pass, &cost)) add_range(cell, &cost);
   } else if (cell.pass_count > 0) {
     cost.value_ns = (total_ns(cell.allocate.total) + total_ns(cell.deallocate.total)) /
                     static_cast<double>(cell.pass_count);

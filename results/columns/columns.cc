@@ -163,7 +163,8 @@ class Builder {
   void add_costs() {
     if (has_any_requests()) add_request(kRequestP99, kRequest);
     const auto steps = values([](const CellResult& cell) {
-      return shown_ns_per_step(cell) > 0 ? shown_ns_per_step(cell) : kUndefined;
+      const double step_ns = shown_step(cell).time_ns;
+      return step_ns > 0 ? step_ns : kUndefined;
     });
     if (largest(steps) == 0) return;
     add({"time", "per step", kStepUnit.name, kStep}, steps, kStepUnit.divisor, kStepUnit.decimals);

@@ -138,8 +138,7 @@ TEST_CASE("host parts are scaled by the reference beside each pass") {
   CellSpec spec = spec_of("fuzz_1", "null");
   CHECK(run_cell(spec).scaled.allocate_p50_ns == 0);
   // A host that takes next to no time, for its clock either.
-  spec.host_reference_target_ns = 1;
-  spec.host_clock_target_ns = 0.01;
+  spec.host_target = {.reference_ns = 1, .clock_ns = 0.01};
   spec.pass_count = 5;
   const CellResult result = run_cell(spec);
   REQUIRE(result.passes.size() == 5);

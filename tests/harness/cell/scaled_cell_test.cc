@@ -58,7 +58,6 @@ CellResult cell_on(const Host& host) {
   }
   cell.event_count /= cell.passes.size();
   fill_latencies(cell, sum, {});
-  cell.allocator_scaled_ns_per_step = sum.scaled_step_ns_median();
   return cell;
 }
 
