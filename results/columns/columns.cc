@@ -347,8 +347,8 @@ std::string_view conf_or_unset(const CellKey& key) {
 
 std::string scaled_sentence(const Columns& columns) {
   if (!columns.has_scaled) return {};
-  return "Host time is as measured; \"scaled\" has it as on the profile's host, or where that is "
-         "not known as on this one without load.";
+  return "Host time of latencies is as measured; \"scaled\" and times per step have it as on the "
+         "profile's host, or where that is not known as on this one without load.";
 }
 
 std::string overhead_sentence(std::span<const CellResult> cells) {

@@ -185,6 +185,7 @@ TEST_CASE("scaled values stand beside those measured where the host is of anothe
   };
   CHECK(contains(table(0.5, 123'456), "123.456"));
   CHECK(contains(table(0.5, 123'456), "as on the profile's host"));
+  CHECK(contains(table(0.5, 123'456), "and times per step have it"));
   CHECK(contains(table(1.5, 123'456), "P50 scaled"));
   CHECK_FALSE(contains(table(0.95, 123'456), "scaled"));
   CHECK_FALSE(contains(table(0, 0), "scaled"));
