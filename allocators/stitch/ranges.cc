@@ -4,18 +4,36 @@
 #include <algorithm>
 #include <exception>
 
+#include "base/bytes.h"
+
 namespace allocmark::stitch {
 namespace {
 
 // So many idle views are looked at for one request before a new one is stitched.
 constexpr int kCandidateCountMax = 64;
+// A region larger than this may not be had where many allocators share a process.
+constexpr std::uint64_t kRegionBytesMax = kTiB;
+
+std::uint64_t usable_bytes(caching::Driver& driver, const RangesOptions& options) {
+  const std::uint64_t total_bytes = driver.device_total_bytes();
+  return options.limit_bytes == 0 ? total_bytes : std::min(total_bytes, options.limit_bytes);
+}
+
+// Room for all that may be mapped, and as much again as there is memory, since places are used up
+// in pieces.
+std::uint64_t region_bytes(const RangesOptions& options, std::uint64_t device_bytes) {
+  const std::uint64_t wanted_bytes = device_bytes / 100 * (options.mapped_percent_max + 100);
+  const std::uint64_t chunk_count = std::min(wanted_bytes, kRegionBytesMax) / options.chunk_bytes;
+  return (chunk_count + 1) * options.chunk_bytes;
+}
 
 }  // namespace
 
 Ranges::Ranges(caching::Driver& driver, const RangesOptions& options)
-    : driver_(driver), options_(options), device_bytes_(driver.device_total_bytes()) {
-  if (options_.limit_bytes != 0) device_bytes_ = std::min(device_bytes_, options_.limit_bytes);
-}
+    : driver_(driver),
+      options_(options),
+      device_bytes_(usable_bytes(driver, options)),
+      addresses_(driver, region_bytes(options, device_bytes_)) {}
 
 Ranges::~Ranges() {
   try {
@@ -200,18 +218,19 @@ View* Ranges::stitch(std::uint64_t chunk_count, StreamIndex stream) {
 
 void Ranges::map(View& view) {
   const std::uint64_t size_bytes = view.chunks.size() * options_.chunk_bytes;
-  view.address = driver_.reserve_address(size_bytes);
+  view.place = addresses_.take(size_bytes);
+  const std::uint64_t address = view.place.address;
   std::uint64_t mapped_bytes = 0;
   try {
     for (const ChunkIndex index : view.chunks) {
-      driver_.map_page(view.address + mapped_bytes, options_.chunk_bytes, chunks_[index].page);
+      driver_.map_page(address + mapped_bytes, options_.chunk_bytes, chunks_[index].page);
       mapped_bytes += options_.chunk_bytes;
     }
-    driver_.allow_access(view.address, size_bytes);
+    driver_.allow_access(address, size_bytes);
   } catch (...) {
     // What was mapped goes again, so that a failed stitch changes nothing.
-    if (mapped_bytes != 0) driver_.unmap_page(view.address, mapped_bytes);
-    driver_.free_address(view.address, size_bytes);
+    if (mapped_bytes != 0) driver_.unmap_page(address, mapped_bytes);
+    addresses_.give(view.place, size_bytes);
     throw;
   }
 }
@@ -219,8 +238,8 @@ void Ranges::map(View& view) {
 // The device must be done with the view.
 void Ranges::drop(View& view) {
   const std::uint64_t size_bytes = view.chunks.size() * options_.chunk_bytes;
-  driver_.unmap_page(view.address, size_bytes);
-  driver_.free_address(view.address, size_bytes);
+  driver_.unmap_page(view.place.address, size_bytes);
+  addresses_.give(view.place, size_bytes);
   for (const ChunkIndex index : view.chunks) std::erase(chunks_[index].views, &view);
   mapped_count_ -= view.chunks.size();
   ++counts_.drop_count;

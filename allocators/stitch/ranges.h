@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "allocators/cuda/driver.h"
+#include "allocators/stitch/addresses.h"
 
 namespace allocmark::stitch {
 
@@ -43,6 +44,8 @@ struct Range {
   View* view = nullptr;
   std::uint64_t chunk_count = 0;  // from the view's first chunk on
   [[nodiscard]] std::uint64_t address() const;
+  // The same in every run, unlike the address (addresses.h).
+  [[nodiscard]] std::uint64_t order() const;
 };
 
 class Ranges {
@@ -108,6 +111,7 @@ class Ranges {
   caching::Driver& driver_;
   RangesOptions options_;
   std::uint64_t device_bytes_ = 0;
+  Addresses addresses_;
   std::vector<Chunk> chunks_;
   std::vector<ChunkIndex> unused_indexes_;                // of chunks_ that were given back
   std::vector<StreamChunks> streams_;                     // in order of their first use
@@ -123,13 +127,14 @@ class Ranges {
 
 struct View {
   std::uint64_t id = 0;
-  std::uint64_t address = 0;
+  Place place;
   std::vector<std::uint32_t> chunks;  // indexes, in address order
   std::uint64_t busy_count = 0;       // chunks of it in use, through this view or another
   std::uint64_t tick_last = 0;        // of its last use
   bool in_use = false;                // a range of it is handed out
 };
 
-inline std::uint64_t Range::address() const { return view->address; }
+inline std::uint64_t Range::address() const { return view->place.address; }
+inline std::uint64_t Range::order() const { return view->place.order; }
 
 }  // namespace allocmark::stitch

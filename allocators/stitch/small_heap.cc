@@ -28,7 +28,7 @@ std::optional<std::uint64_t> SmallHeap::take(std::uint64_t size_bytes) {
     at->second.size_bytes = size_bytes;
     const auto rest = pieces_.emplace_hint(
         std::next(at), at->first + size_bytes,
-        Piece{.size_bytes = rest_bytes, .slab_address = at->second.slab_address, .free = false});
+        Piece{.size_bytes = rest_bytes, .slab_order = at->second.slab_order, .free = false});
     set_free(rest, true);
   }
   return at->first;
@@ -37,7 +37,7 @@ std::optional<std::uint64_t> SmallHeap::take(std::uint64_t size_bytes) {
 void SmallHeap::join_next(Pieces::iterator at) {
   const auto next = std::next(at);
   if (next == pieces_.end() || !next->second.free ||
-      next->second.slab_address != at->second.slab_address) {
+      next->second.slab_order != at->second.slab_order) {
     return;
   }
   set_free(next, false);
@@ -47,33 +47,32 @@ void SmallHeap::join_next(Pieces::iterator at) {
   set_free(at, true);
 }
 
-std::optional<std::uint64_t> SmallHeap::give(std::uint64_t address) {
-  auto at = pieces_.find(address);
+std::optional<std::uint64_t> SmallHeap::give(std::uint64_t order) {
+  auto at = pieces_.find(order);
   ALLOCMARK_ASSERT(at != pieces_.end());
   ALLOCMARK_ASSERT(!at->second.free);
   set_free(at, true);
   join_next(at);
   if (at != pieces_.begin()) {
     const auto before = std::prev(at);
-    if (before->second.free && before->second.slab_address == at->second.slab_address) {
+    if (before->second.free && before->second.slab_order == at->second.slab_order) {
       join_next(before);
       at = before;
     }
   }
-  const std::uint64_t slab_address = at->second.slab_address;
-  const auto slab = slab_bytes_.find(slab_address);
+  const std::uint64_t slab_order = at->second.slab_order;
+  const auto slab = slab_bytes_.find(slab_order);
   if (at->second.size_bytes != slab->second) return std::nullopt;
   set_free(at, false);
   pieces_.erase(at);
   slab_bytes_.erase(slab);
-  return slab_address;
+  return slab_order;
 }
 
-void SmallHeap::add_slab(std::uint64_t address, std::uint64_t size_bytes) {
-  slab_bytes_.emplace(address, size_bytes);
+void SmallHeap::add_slab(std::uint64_t order, std::uint64_t size_bytes) {
+  slab_bytes_.emplace(order, size_bytes);
   const auto at =
-      pieces_
-          .emplace(address, Piece{.size_bytes = size_bytes, .slab_address = address, .free = false})
+      pieces_.emplace(order, Piece{.size_bytes = size_bytes, .slab_order = order, .free = false})
           .first;
   set_free(at, true);
 }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <utility>
@@ -22,8 +23,6 @@ const std::vector<std::string>& conf_keys() {
 }
 
 caching::Stream number_of(cudaStream_t stream) { return reinterpret_cast<caching::Stream>(stream); }
-
-std::uint64_t address_of(const void* pointer) { return reinterpret_cast<std::uint64_t>(pointer); }
 
 std::optional<ErrorText> check_conf(std::string_view conf) {
   return read_vmm_stitch_conf(conf).error;
@@ -106,14 +105,19 @@ std::optional<std::uint64_t> VmmStitchBackend::try_allocate(Block& block) {
   return range->address();
 }
 
-std::optional<std::uint64_t> VmmStitchBackend::take_small(const Block& block) {
+std::optional<std::uint64_t> VmmStitchBackend::take_small(Block& block) {
   stitch::SmallHeap& heap = small_heaps_[block.stream];
-  if (const std::optional<std::uint64_t> address = heap.take(block.size_bytes)) return address;
-  const std::optional<stitch::Range> slab = ranges_.take(ranges_.chunk_bytes(), block.stream);
-  if (!slab) return std::nullopt;
-  slabs_.emplace(slab->address(), *slab);
-  heap.add_slab(slab->address(), ranges_.chunk_bytes());
-  return heap.take(block.size_bytes);
+  std::optional<std::uint64_t> order = heap.take(block.size_bytes);
+  if (!order) {
+    const std::optional<stitch::Range> slab = ranges_.take(ranges_.chunk_bytes(), block.stream);
+    if (!slab) return std::nullopt;
+    slabs_.emplace(slab->order(), *slab);
+    heap.add_slab(slab->order(), ranges_.chunk_bytes());
+    order = heap.take(block.size_bytes);
+  }
+  block.order = *order;
+  const auto& [slab_order, slab] = *std::prev(slabs_.upper_bound(*order));
+  return slab.address() + (*order - slab_order);
 }
 
 std::unordered_map<void*, VmmStitchBackend::Block>::iterator VmmStitchBackend::find(void* pointer) {
@@ -140,11 +144,11 @@ void VmmStitchBackend::deallocate(void* pointer, std::uint64_t /*size_bytes*/,
   live_.erase(found);
   allocated_bytes_ -= block.size_bytes;
   if (events.empty()) {
-    release(address_of(pointer), block);
+    release(block);
     return;
   }
   pending_bytes_ += block.size_bytes;
-  pending_.push_back({.address = address_of(pointer), .block = block, .events = std::move(events)});
+  pending_.push_back({.block = block, .events = std::move(events)});
 }
 
 std::vector<caching::Event> VmmStitchBackend::record_events(const Block& block) {
@@ -161,12 +165,12 @@ std::vector<caching::Event> VmmStitchBackend::record_events(const Block& block) 
   return events;
 }
 
-void VmmStitchBackend::release(std::uint64_t address, const Block& block) {
+void VmmStitchBackend::release(const Block& block) {
   if (block.range.view != nullptr) {
     ranges_.give(block.range, block.stream);
     return;
   }
-  const std::optional<std::uint64_t> slab = small_heaps_[block.stream].give(address);
+  const std::optional<std::uint64_t> slab = small_heaps_[block.stream].give(block.order);
   if (!slab) return;
   const auto found = slabs_.find(*slab);
   ranges_.give(found->second, block.stream);
@@ -176,7 +180,7 @@ void VmmStitchBackend::release(std::uint64_t address, const Block& block) {
 void VmmStitchBackend::release_pending(std::deque<Pending>::iterator at) {
   for (const caching::Event event : at->events) driver_.destroy_event(event);
   pending_bytes_ -= at->block.size_bytes;
-  release(at->address, at->block);
+  release(at->block);
 }
 
 void VmmStitchBackend::release_done_pending() {

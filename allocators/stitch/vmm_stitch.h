@@ -11,6 +11,8 @@
 //   - freed chunks belong to the stream they were freed on. Another stream gets them only after its
 //     work was made to wait (cudaStreamWaitEvent); the host never waits for that.
 //   - a block that record_stream named waits until those streams have passed the point of its free.
+//   - no choice depends on where the driver puts things: what lies first in order of our own is
+//     taken (stitch/addresses.h), so that the same program gets the same places on every machine.
 //   - views stay mapped until addresses over mapped_percent_max of the physical memory are mapped.
 #pragma once
 
@@ -65,20 +67,20 @@ class VmmStitchBackend final : public Backend {
  private:
   struct Block {
     stitch::Range range;           // view null: a piece of a slab
+    std::uint64_t order = 0;       // of that piece
     std::uint64_t size_bytes = 0;  // rounded
     caching::Stream stream = 0;
     std::vector<caching::Stream> other_streams;  // that have used it
   };
   // Given back while other streams were at work with it.
   struct Pending {
-    std::uint64_t address = 0;
     Block block;
     std::vector<caching::Event> events;
   };
 
   [[nodiscard]] std::optional<std::uint64_t> try_allocate(Block& block);
-  [[nodiscard]] std::optional<std::uint64_t> take_small(const Block& block);
-  void release(std::uint64_t address, const Block& block);
+  [[nodiscard]] std::optional<std::uint64_t> take_small(Block& block);
+  void release(const Block& block);
   void release_done_pending();
   void wait_for_pending();
   void release_pending(std::deque<Pending>::iterator at);
@@ -90,7 +92,7 @@ class VmmStitchBackend final : public Backend {
   stitch::Ranges ranges_;
   std::uint64_t small_bytes_max_;
   std::map<caching::Stream, stitch::SmallHeap> small_heaps_;
-  std::unordered_map<std::uint64_t, stitch::Range> slabs_;  // by address
+  std::map<std::uint64_t, stitch::Range> slabs_;  // by order
   std::unordered_map<void*, Block> live_;
   std::deque<Pending> pending_;
   std::uint64_t allocated_bytes_ = 0;

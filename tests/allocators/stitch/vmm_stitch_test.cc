@@ -11,8 +11,12 @@
 #include <string>
 #include <vector>
 
+#include "allocators/cuda/cuda_driver.h"
+#include "allocators/stitch/addresses.h"
 #include "allocators/stitch/small_heap.h"
 #include "base/bytes.h"
+#include "base/random.h"
+#include "tests/allocators/caching/fake_device.h"
 #include "tests/catch.h"
 #include "tests/support/device_probe.h"
 
@@ -35,6 +39,34 @@ void* take(Backend& backend, std::uint64_t size_bytes, cudaStream_t stream = nul
   const AllocateResult result = backend.allocate(size_bytes, stream);
   CHECK(result.status == AllocateStatus::Ok);
   return result.pointer;
+}
+
+// Where a program of small and large blocks that come and go finds them, from its first block on;
+// 1 where a request fails.
+std::vector<std::int64_t> places_of_a_program(std::uint64_t seed) {
+  const auto backend = make_stitch("mapped_percent_max:150", 96 * kMiB);
+  Random random(seed);
+  std::vector<std::pair<char*, std::uint64_t>> live;
+  std::vector<std::int64_t> places;
+  const char* first = nullptr;
+  for (int i = 0; i < 3000; ++i) {
+    if (live.size() > 60 || (!live.empty() && random.below(5) < 2)) {
+      const std::size_t at = random.below(live.size());
+      backend->deallocate(live[at].first, live[at].second, nullptr);
+      live[at] = live.back();
+      live.pop_back();
+      continue;
+    }
+    const std::uint64_t size_bytes =
+        random.below(2) == 0 ? 1 + random.below(kMiB) : kMiB + random.below(16 * kMiB);
+    const AllocateResult result = backend->allocate(size_bytes, nullptr);
+    auto* const pointer = static_cast<char*>(result.pointer);
+    if (first == nullptr) first = pointer;
+    places.push_back(pointer == nullptr ? 1 : pointer - first);
+    if (pointer != nullptr) live.emplace_back(pointer, size_bytes);
+  }
+  for (const auto& [pointer, size_bytes] : live) backend->deallocate(pointer, size_bytes, nullptr);
+  return places;
 }
 
 }  // namespace
@@ -150,6 +182,49 @@ TEST_CASE("the small heap fits best, cuts, and joins neighbours of one slab only
   CHECK(heap.give(0x11400) == 0x11000u);
   CHECK(heap.give(0x10000) == 0x10000u);
   CHECK(heap.free_bytes() == 0);
+}
+
+// The driver puts ranges elsewhere in every process. Holes among its addresses do the same here.
+TEST_CASE("no decision of vmm_stitch depends on where the driver puts its ranges") {
+  const std::vector<std::int64_t> alone = places_of_a_program(7);
+  CudaDriver driver(nullptr);
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> reserved;
+  for (std::uint64_t i = 0; i < 40; ++i) {
+    const std::uint64_t size_bytes = (1 + i * 7 % 11) * 2 * kMiB;
+    reserved.emplace_back(driver.reserve_address(size_bytes), size_bytes);
+  }
+  for (std::size_t i = 0; i < reserved.size(); i += 2) {
+    driver.free_address(reserved[i].first, reserved[i].second);
+  }
+  const std::vector<std::int64_t> among_holes = places_of_a_program(7);
+  for (std::size_t i = 1; i < reserved.size(); i += 2) {
+    driver.free_address(reserved[i].first, reserved[i].second);
+  }
+  CHECK((alone == among_holes));  // thousands of numbers: not to be printed
+}
+
+TEST_CASE("addresses are given out in order, whatever the driver answers, and joined again") {
+  caching::FakeDevice device(4 * kGiB, 4 * kGiB);
+  {
+    stitch::Addresses addresses(device, 16 * kMiB);
+    const stitch::Place first = addresses.take(8 * kMiB);
+    const stitch::Place second = addresses.take(8 * kMiB);
+    const stitch::Place beyond = addresses.take(2 * kMiB);  // in a second region
+    const stitch::Place large = addresses.take(64 * kMiB);  // in a region of its own size
+    CHECK(second.order == first.order + 8 * kMiB);
+    CHECK(second.address == first.address + 8 * kMiB);
+    CHECK(beyond.order > second.order);
+    CHECK(large.order > beyond.order);
+    addresses.give(first, 8 * kMiB);
+    CHECK(addresses.take(2 * kMiB).order == first.order);
+    addresses.give({.address = first.address, .order = first.order}, 2 * kMiB);
+    addresses.give(second, 8 * kMiB);
+    CHECK(addresses.take(16 * kMiB).address == first.address);
+    // A region's last place and the next one's first are no neighbours.
+    addresses.give(beyond, 2 * kMiB);
+    CHECK(addresses.take(16 * kMiB).order == beyond.order);
+  }
+  CHECK(device.is_clean());
 }
 
 TEST_CASE("vmm_stitch reads its keys") {
