@@ -129,6 +129,7 @@ DeviceFacts find_device_facts() {
   ALLOCMARK_CUDA_CHECK(cudaGetDeviceProperties(&properties, device));
   facts.name = properties.name;
   ALLOCMARK_CUDA_CHECK(cudaDriverGetVersion(&facts.cuda_version));
+  ALLOCMARK_CUDA_CHECK(cudaGetDeviceCount(&facts.visible_gpu_count));
   for (int id = 1; id <= kAttributeIdMax; ++id) {
     int value = 0;
     if (cudaDeviceGetAttribute(&value, static_cast<cudaDeviceAttr>(id), device) == cudaSuccess) {

@@ -37,7 +37,10 @@ std::uint64_t gpu_memory_bytes() {
 std::optional<Baseline> baseline_for(const TestContext& context) {
   const std::string& path = context.spec.baseline_path;
   if (!path.empty() && !is_spread_file(read_file(path, kSettingsInput))) return read_baseline(path);
-  return find_baseline(simcuda_folder() + "/profiles", gpu_name(context.spec.gpu));
+  int visible_gpu_count = 0;
+  ALLOCMARK_CUDA_CHECK(cudaGetDeviceCount(&visible_gpu_count));
+  return find_baseline(simcuda_folder() + "/profiles", gpu_name(context.spec.gpu),
+                       visible_gpu_count);
 }
 
 std::optional<Spread> spread_for(const TestContext& context) {

@@ -242,6 +242,25 @@ TEST_CASE("table, JSON and JUnit say what was found, with every threshold beside
   CHECK(!has(junit, "<half>"));
 }
 
+TEST_CASE("the baseline is that of as many visible GPUs, else of the next fewer") {
+  const TemporaryFolder folder;
+  const auto write = [&](const std::string& name, const std::string& count) {
+    write_file(folder.path(name), R"({"device": {"name": "A GPU", "total_bytes": 7)" + count +
+                                      R"(}, "costs": {"cudaFree": [[4, 200, 11, 12, 13, 14]]}})");
+  };
+  const auto found = [&](int visible_gpu_count) {
+    return find_baseline(folder.path(), "A GPU", visible_gpu_count).value().path;
+  };
+  write("four.json", R"(, "visible_gpu_count": 4)");
+  CHECK(found(1) == folder.path("four.json"));
+  write("one.json", "");  // as files say that were written before
+  write("two.json", R"(, "visible_gpu_count": 2)");
+  CHECK(found(1) == folder.path("one.json"));
+  CHECK(found(2) == folder.path("two.json"));
+  CHECK(found(3) == folder.path("two.json"));
+  CHECK(found(8) == folder.path("four.json"));
+}
+
 TEST_CASE("a baseline is read with and without lower quantiles and levels, and nonsense is named") {
   const TemporaryFolder folder;
   const auto profile = [&](const std::string& costs) {
@@ -259,8 +278,8 @@ TEST_CASE("a baseline is read with and without lower quantiles and levels, and n
   CHECK(levels.rows.at("cudaFree").at(0).sample_count == 20);
   CHECK(levels.rows.at("cudaFree").at(0).p50_ns == 7);
   CHECK(levels.rows.at("cudaFree").at(0).p90_ns == 8);
-  CHECK(find_baseline(folder.path(), "A GPU"));
-  CHECK(!find_baseline(folder.path(), "Another GPU"));
+  CHECK(find_baseline(folder.path(), "A GPU", 1));
+  CHECK(!find_baseline(folder.path(), "Another GPU", 1));
   for (const char* bad : {"3", R"({"cudaFree": [[1, 2]]})", R"({"cudaFree": {"x": []}})",
                           R"({"cudaFree": [[-4, 200, 11, 12, 13, 14]]})",
                           R"({"cudaFree": [[4, 1e300, 11, 12, 13, 14]]})"}) {
