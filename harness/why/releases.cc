@@ -20,7 +20,12 @@ std::vector<const caching::Rules*> possible_releases(const caching::Rules& used,
   return releases;
 }
 
-// "2.9, 2.10"
+// The oldest release that is known here places blocks as all before it did.
+bool reaches_back(const std::vector<const caching::Rules*>& releases) {
+  return releases.front() == &caching::all_rules().front();
+}
+
+// "2.13, 2.14"
 std::string names_of(const std::vector<const caching::Rules*>& releases) {
   std::vector<std::string> names;
   for (const caching::Rules* one : releases) names.push_back(one->name());
@@ -34,6 +39,12 @@ std::string release_line(const caching::Rules& used, bool given) {
   if (given) return fmt::format("release: PyTorch {}, as given\n", name);
   const auto releases = possible_releases(used, given);
   if (releases.size() == 1) return fmt::format("release: PyTorch {}, by where blocks lie\n", name);
+  if (reaches_back(releases)) {
+    return fmt::format(
+        "release: PyTorch {} or earlier, by where blocks lie; the answer is for {} (--pytorch V: "
+        "another)\n",
+        releases.back()->name(), name);
+  }
   return fmt::format(
       "release: one of PyTorch {}, by where blocks lie; the answer is for {} (--pytorch V: "
       "another)\n",
@@ -46,6 +57,11 @@ std::string refusal_line(const std::string& conf, const caching::Rules& used, bo
     return !caching::parse_strict(conf, *one).error.has_value();
   });
   if (refusing.empty()) return "";
+  if (!given && reaches_back(refusing)) {
+    return fmt::format(
+        "PyTorch {} and earlier have no such key: --pytorch V advises for your release.\n",
+        refusing.back()->name());
+  }
   return fmt::format("PyTorch {} {} no such key: --pytorch V advises for your release.\n",
                      names_of(refusing), refusing.size() == 1 ? "has" : "have");
 }

@@ -64,6 +64,7 @@ class GuessSearch {
     RecordedReplay last(history_, settings_, guess_);
     SelfCheck check = last.run(rebuild_start_heap(history_, settings_.settings, known_), true);
     check.guessed_pool_count = guessed_count_;
+    check.names_private_pool = history_.snapshot().pools.size() > 1;
     check.pools = guess_.pools;
     check.frees_waited = guess_.frees_waited;
     return check;
@@ -160,9 +161,12 @@ std::string to_text(const SelfCheck& check) {
         "self-check: 100 % of {} placements equal: the rest of this answer can be trusted\n",
         check.placement_count);
     if (check.guessed_pool_count > 0) {
-      text +=
-          fmt::format("  the history names no pools; those of {} segments follow from placements\n",
-                      check.guessed_pool_count);
+      text += fmt::format("  {}; placements say that {} segment{} before it {} of private pools\n",
+                          check.names_private_pool
+                              ? "pools are named at the end only"
+                              : "every segment of the end is of the common pool (0, 0)",
+                          check.guessed_pool_count, check.guessed_pool_count == 1 ? "" : "s",
+                          check.guessed_pool_count == 1 ? "was" : "were");
     }
     return text;
   }

@@ -41,6 +41,7 @@ struct SelfCheck {
   PoolsOfGrowth pools{};                 // as the replay knew them
   bool frees_waited = false;             // whether blocks waited that may have become free at once
   std::uint64_t guessed_pool_count = 0;  // segments whose private pool follows from placements only
+  bool names_private_pool = false;       // the snapshot has a segment of a private pool
   std::string first_difference{};        // empty where there is none
   std::vector<std::string> doubts{};
   std::uint64_t oom_count = 0;

@@ -25,6 +25,7 @@ struct PickleValue {
     Segment,
     Annotation,
     Frame,
+    Past,
   };
 
   std::uint64_t bits = 0;

@@ -122,8 +122,9 @@ void SnapshotBuilder::append(const PickleValue& list, std::span<const PickleValu
       if (node.kind == Kind::Segment) tag = Tag::Segment;
       if (node.kind == Kind::Annotation) tag = Tag::Annotation;
       if (node.kind == Kind::Frame) tag = Tag::Frame;
+      if (node.kind == Kind::Past) tag = Tag::Past;
       if (tag != Tag::None) {
-        if (node.used && tag != Tag::Frame) {
+        if (node.used && tag != Tag::Frame && tag != Tag::Past) {
           throw PickleError("an entry, block or segment stands in the file twice", "each one once",
                             "");
         }
@@ -199,6 +200,7 @@ bool SnapshotBuilder::recognise(Node& node) {
   if (has(Key::Action) && (has(Key::Addr) || has(Key::Size)))
     return become(Kind::Entry, snapshot_.entries);
   if (has(Key::Blocks) && has(Key::Address)) return become(Kind::Segment, snapshot_.segments);
+  if (has(Key::Addr) && has(Key::RealSize)) return become(Kind::Past, pasts_);
   if (has(Key::State) && has(Key::Size)) return become(Kind::Block, snapshot_.blocks);
   if (has(Key::Filename) && has(Key::Name)) return become(Kind::Frame, snapshot_.frames);
   if (has(Key::Stage) && has(Key::TimeUs)) return become(Kind::Annotation, snapshot_.annotations);
@@ -215,6 +217,8 @@ void SnapshotBuilder::set_field(const Node& node, Key key, const PickleValue& va
       return set_segment(snapshot_.segments[node.index], key, value);
     case Kind::Annotation:
       return set_annotation(snapshot_.annotations[node.index], key, value);
+    case Kind::Past:
+      return set_block(pasts_[node.index], key, value);
     case Kind::Frame:
       return set_frame(snapshot_.frames[node.index], key, value);
     default:

@@ -68,7 +68,9 @@ class SnapshotBuilder {
     Block,
     Segment,
     Frame,
-    Annotation
+    Annotation,
+    Past,  // what a block was before, in files of PyTorch 2.0
+    Pool   // an id that is a list
   };
   struct Node {
     Kind kind = Kind::Dict;
@@ -89,17 +91,21 @@ class SnapshotBuilder {
   void set_annotation(SnapshotAnnotation& annotation, Key key, const PickleValue& value);
   void set_frame(SnapshotFrame& frame, Key key, const PickleValue& value);
   void set_blocks(SnapshotSegment& segment, const PickleValue& value);
+  void tile(SnapshotSegment& segment);
   void set_settings(const PickleValue& value);
   void set_divisions(const PickleValue& value);
   void set_traces(const PickleValue& value);
   void set_segments(const PickleValue& value);
   [[nodiscard]] std::uint32_t stack_of(const PickleValue& value);
   [[nodiscard]] std::uint32_t stream_of(const PickleValue& value);
-  [[nodiscard]] std::uint32_t pool_of(const PickleValue& value);
+  [[nodiscard]] std::uint32_t pool_of(PickleValue value);
+  void take_past(SnapshotBlock& block, const PickleValue& value);
+  void normalise_frees();
   [[nodiscard]] std::uint64_t relative_us(std::uint64_t time_us);
   [[nodiscard]] Items items_of(const PickleValue& value, Kind kind, std::string_view name);
 
   MemorySnapshot snapshot_;
+  std::vector<SnapshotBlock> pasts_;  // address and requested bytes, of blocks of PyTorch 2.0
   std::deque<Node> nodes_;
   std::vector<Items> items_;
   std::vector<std::uint32_t> spare_items_;

@@ -1,11 +1,12 @@
-// What the fields of a snapshot's records mean, and what its last value must be.
+// What the fields of a snapshot's records mean. What its last value must be is in snapshot_top.cc.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <bit>
-#include <limits>
+#include <cstdint>
+#include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "workloads/import/snapshot_builder.h"
 
@@ -62,8 +63,20 @@ std::uint32_t SnapshotBuilder::stream_of(const PickleValue& value) {
   return found->second;
 }
 
-std::uint32_t SnapshotBuilder::pool_of(const PickleValue& value) {
-  if (!value.is(Tag::Pair)) refuse_field("pool_id", "a tuple of two numbers");
+std::uint32_t SnapshotBuilder::pool_of(PickleValue value) {
+  if (value.is(Tag::None)) return 0;
+  // A list, after a way through JSON; each entry has one of its own.
+  if (is_list(value)) {
+    const Items items = items_[nodes_[value.bits].index];
+    const PickleValue pair = make_tuple(items);
+    if (pair.is(Tag::Pair)) {
+      give_up_items(nodes_[value.bits]);
+      nodes_[value.bits] = {.kind = Kind::Pool, .index = static_cast<std::uint32_t>(pair.bits)};
+    }
+  }
+  if (value.is(Tag::Node) && nodes_[value.bits].kind == Kind::Pool)
+    value = {.bits = nodes_[value.bits].index, .tag = Tag::Pair};
+  if (!value.is(Tag::Pair)) refuse_field("pool_id", "two numbers");
   const std::pair id = pairs_[value.bits];
   if (id.first == 0 && id.second == 0) return 0;
   std::uint32_t& index = pool_indexes_[value.bits];
@@ -152,11 +165,14 @@ void SnapshotBuilder::set_block(SnapshotBlock& block, Key key, const PickleValue
       block.size_bytes = size_in(value, "size");
       return;
     case Key::RequestedSize:
+    case Key::RealSize:
       block.requested_bytes = size_in(value, "requested_size");
       return;
     case Key::Frames:
       block.stack = stack_of(value);
       return;
+    case Key::History:
+      return take_past(block, value);
     case Key::State: {
       if (!value.is(Tag::Text)) refuse_field("state", "a text");
       const std::string& state = snapshot_.texts[value.bits];
@@ -168,6 +184,19 @@ void SnapshotBuilder::set_block(SnapshotBlock& block, Key key, const PickleValue
     default:
       return;
   }
+}
+
+// PyTorch 2.0 has the request and its stack in a list of what the block was, the newest first.
+void SnapshotBuilder::take_past(SnapshotBlock& block, const PickleValue& value) {
+  if (!is_list(value)) return;
+  for (const PickleValue& item : items_[nodes_[value.bits].index]) {
+    if (!item.is(Tag::Past)) continue;
+    block.requested_bytes = pasts_[item.bits].requested_bytes;
+    block.stack = pasts_[item.bits].stack;
+    break;
+  }
+  give_up_items(nodes_[value.bits]);
+  nodes_[value.bits] = {.kind = Kind::Stack, .used = true, .index = kNoStack};
 }
 
 void SnapshotBuilder::set_segment(SnapshotSegment& segment, Key key, const PickleValue& value) {
@@ -232,105 +261,6 @@ void SnapshotBuilder::set_frame(SnapshotFrame& frame, Key key, const PickleValue
     frame.file = static_cast<std::uint32_t>(value.bits);
   if (key == Key::Name && value.is(Tag::Text)) frame.name = static_cast<std::uint32_t>(value.bits);
   if (key == Key::Line && value.is_number()) frame.line = static_cast<std::uint32_t>(value.bits);
-}
-
-void SnapshotBuilder::set_divisions(const PickleValue& value) {
-  if (!value.is(Tag::Node) || nodes_[value.bits].kind != Kind::Dict) return;
-  const Items& items = items_[nodes_[value.bits].index];
-  for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
-    if (!items[i].is(Tag::Text) || !items[i + 1].is_number()) continue;
-    snapshot_.settings.roundup_divisions.emplace_back(snapshot_.texts[items[i].bits],
-                                                      items[i + 1].bits);
-  }
-}
-
-void SnapshotBuilder::set_settings(const PickleValue& value) {
-  if (!value.is(Tag::Node) || nodes_[value.bits].kind != Kind::Dict) return;
-  SnapshotSettings& settings = snapshot_.settings;
-  settings.known = true;
-  const Items items = items_[nodes_[value.bits].index];
-  for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
-    if (!items[i].is(Tag::Text)) continue;
-    const std::string& key = snapshot_.texts[items[i].bits];
-    const PickleValue& setting = items[i + 1];
-    if (key == "PYTORCH_CUDA_ALLOC_CONF" && setting.is(Tag::Text))
-      settings.conf = snapshot_.texts[setting.bits];
-    if (key == "max_split_size" && setting.is_number())
-      settings.max_split_bytes = static_cast<std::int64_t>(setting.bits);
-    if (key == "garbage_collection_threshold" && setting.is(Tag::Float))
-      settings.garbage_collection_threshold = std::bit_cast<double>(setting.bits);
-    if (key == "expandable_segments" && setting.is(Tag::Bool))
-      settings.expandable_segments = setting.bits != 0;
-    if (key == "roundup_power2_divisions") set_divisions(setting);
-  }
-}
-
-void SnapshotBuilder::set_traces(const PickleValue& value) {
-  for (const PickleValue& device : items_of(value, Kind::List, "the list 'device_traces'")) {
-    std::vector<SnapshotRange>& trace = snapshot_.traces.emplace_back();
-    for (const PickleValue& item : items_of(device, Kind::List, "a list in 'device_traces'")) {
-      if (!item.is(Tag::Entry))
-        refuse_field("device_traces", "lists of dictionaries with 'action' and 'addr' or 'size'");
-      trace.push_back({.first = item.bits, .count = item.count});
-    }
-  }
-}
-
-void SnapshotBuilder::set_segments(const PickleValue& value) {
-  std::vector<SnapshotSegment> used;
-  for (const PickleValue& item : items_of(value, Kind::List, "the list 'segments'")) {
-    if (!item.is(Tag::Segment))
-      refuse_field("segments", "a list of dictionaries with 'address' and 'blocks'");
-    used.push_back(snapshot_.segments[item.bits]);
-  }
-  snapshot_.segments = std::move(used);
-  for (SnapshotSegment& segment : snapshot_.segments) {
-    // Files of PyTorch 2.0 have no addresses of blocks.
-    std::uint64_t address = segment.address;
-    for (std::uint64_t i = 0; i < segment.block_count; ++i) {
-      SnapshotBlock& block = snapshot_.blocks[segment.first_block + i];
-      if (block.address == 0) block.address = address;
-      if (block.address != address) {
-        throw PickleError("the blocks of a segment do not tile it",
-                          fmt::format("a block at {:#x}", address),
-                          fmt::format("one at {:#x}", block.address));
-      }
-      if (block.requested_bytes == 0) block.requested_bytes = block.size_bytes;
-      address += block.size_bytes;
-    }
-    if (segment.size_bytes == 0) segment.size_bytes = address - segment.address;
-    if (address != segment.address + segment.size_bytes) {
-      throw PickleError("the blocks of a segment do not tile it",
-                        fmt::format("{} bytes", segment.size_bytes),
-                        fmt::format("{}", address - segment.address));
-    }
-  }
-}
-
-MemorySnapshot SnapshotBuilder::finish(const PickleValue& top) {
-  constexpr std::string_view kTop = "a dictionary with 'segments' and 'device_traces'";
-  if (!top.is(Tag::Node) || nodes_[top.bits].kind != Kind::Dict) {
-    throw PickleError("not a memory snapshot", std::string(kTop), "another type");
-  }
-  const Items items = items_[nodes_[top.bits].index];
-  bool has_segments = false;
-  for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
-    if (!items[i].is(Tag::Text)) continue;
-    const std::string& key = snapshot_.texts[items[i].bits];
-    if (key == "segments") {
-      set_segments(items[i + 1]);
-      has_segments = true;
-    }
-    if (key == "device_traces") set_traces(items[i + 1]);
-    if (key == "allocator_settings") set_settings(items[i + 1]);
-  }
-  if (!has_segments) {
-    throw PickleError("not a memory snapshot", std::string(kTop),
-                      items.empty() ? "an empty dictionary" : "one with other keys");
-  }
-  for (SnapshotAnnotation& annotation : snapshot_.annotations)
-    annotation.time_us = has_time_ ? relative_us(annotation.time_us) : 0;
-  return std::move(snapshot_);
 }
 
 }  // namespace allocmark

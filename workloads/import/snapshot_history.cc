@@ -33,15 +33,32 @@ DeviceHistory::DeviceHistory(const MemorySnapshot& snapshot, std::size_t device)
     const SnapshotEntry& entry = (*this)[i];
     facts_.synthetic_count += entry.synthetic;
     facts_.oom_count += entry.action == SnapshotAction::Oom ? 1 : 0;
-    if (entry.action == SnapshotAction::Alloc) {
-      ++facts_.alloc_count;
-    }
+    facts_.has_growth |= is_growth(entry.action);
+    if (entry.action == SnapshotAction::Alloc) ++facts_.alloc_count;
   }
   const std::vector<std::uint16_t> pools = entry_pools(*this, final_pools(*this));
   for (std::size_t i = 0; i < pools.size(); ++i)
     facts_.pool_alloc_count += pools[i] != 0 && (*this)[i].action == SnapshotAction::Alloc ? 1 : 0;
+  facts_.frees_at_once = lacks_completion();
   count_late_frees();
   facts_.round_count = is_round(size_);
+}
+
+bool DeviceHistory::lacks_completion() const {
+  std::unordered_set<std::uint64_t> pending;
+  for (const SnapshotSegment& segment : snapshot_.segments) {
+    for (std::uint64_t i = 0; i < segment.block_count; ++i) {
+      const SnapshotBlock& block = snapshot_.blocks[segment.first_block + i];
+      if (block.state == SnapshotBlockState::PendingFree) pending.insert(block.address);
+    }
+  }
+  bool lacks = false;
+  for (std::uint64_t i = 0; i < size_; ++i) {
+    const SnapshotEntry& entry = (*this)[i];
+    if (entry.action == SnapshotAction::FreeCompleted) return false;
+    lacks |= entry.action == SnapshotAction::FreeRequested && !pending.contains(entry.address);
+  }
+  return lacks;
 }
 
 void DeviceHistory::count_late_frees() {
@@ -126,6 +143,7 @@ bool DeviceHistory::fails_next(std::uint64_t index) const {
 
 std::vector<DeviceHistory::LateFree> DeviceHistory::late_frees() const {
   std::vector<LateFree> late;
+  if (facts_.frees_at_once) return late;
   std::unordered_map<std::uint64_t, std::size_t> waiting;  // address -> index into `late`
   for (std::uint64_t i = 0; i < size_; ++i) {
     const SnapshotEntry& entry = (*this)[i];
@@ -150,6 +168,19 @@ std::vector<DeviceHistory::LateFree> DeviceHistory::late_frees() const {
   return late;
 }
 
+bool DeviceHistory::lies_outside() const {
+  std::map<std::uint64_t, std::uint64_t> ends;  // of segments, by address
+  for (const SnapshotSegment& segment : snapshot_.segments)
+    ends[segment.address] = segment.address + segment.size_bytes;
+  for (std::uint64_t i = 0; i < size_; ++i) {
+    const SnapshotEntry& entry = (*this)[i];
+    if (entry.action != SnapshotAction::Alloc) continue;
+    const auto after = ends.upper_bound(entry.address);
+    if (after == ends.begin() || std::prev(after)->second <= entry.address) return true;
+  }
+  return false;
+}
+
 std::vector<std::string> DeviceHistory::notes() const {
   std::vector<std::string> notes;
   const auto note = [&notes](std::string text) { notes.push_back(std::move(text)); };
@@ -165,6 +196,20 @@ std::vector<std::string> DeviceHistory::notes() const {
         fmt::format("the history has {} entries, a round number: its ring was probably full, and "
                     "what came before is lost; record with a larger max_entries",
                     size_));
+  }
+  if (facts_.frees_at_once) {
+    note(
+        "the history has one of the two entries of a free (skip_actions), so each block is taken "
+        "to be free at once");
+  }
+  if (facts_.alloc_count > 0 && !facts_.has_growth && size_ > 0 && lies_outside()) {
+    note(
+        "the history does not say which memory PyTorch took from the device (skip_actions), and "
+        "blocks lie outside of the segments");
+  }
+  if (snapshot_.untiled_count > 0) {
+    note(fmt::format("blocks do not fill {} of {} segments; the rest is taken to be free",
+                     snapshot_.untiled_count, snapshot_.segments.size()));
   }
   const std::size_t earlier_count = earlier_blocks().size();
   if (earlier_count > 0) {

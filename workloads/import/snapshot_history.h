@@ -54,7 +54,9 @@ class DeviceHistory {
     std::uint64_t late_bytes_peak = 0;   // requested, that waited for other streams at a time
     std::uint64_t pool_alloc_count = 0;  // requests to private pools
     std::uint64_t synthetic_count = 0;
-    bool round_count = false;  // as many entries as a ring would hold
+    bool round_count = false;    // as many entries as a ring would hold
+    bool frees_at_once = false;  // it was recorded without one of the two entries of a free
+    bool has_growth = false;     // it says which memory the allocator took
   };
   [[nodiscard]] const Facts& facts() const { return facts_; }
   // What a reader should know, a sentence each.
@@ -62,6 +64,10 @@ class DeviceHistory {
 
  private:
   void count_late_frees();
+  // Whether the history was recorded without free_completed (skip_actions).
+  [[nodiscard]] bool lacks_completion() const;
+  // Whether a request lies in no segment of the end.
+  [[nodiscard]] bool lies_outside() const;
   // Whether what the allocator did from this entry on was for a request that failed.
   [[nodiscard]] bool fails_next(std::uint64_t index) const;
 

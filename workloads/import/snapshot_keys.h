@@ -18,11 +18,13 @@ enum class SnapshotKey : std::uint8_t {
   DeviceFree,
   Filename,
   Frames,
+  History,
   InternalMetadata,
   IsExpandable,
   Line,
   Name,
   PoolId,
+  RealSize,
   RequestedSize,
   SegmentPoolId,
   SegmentType,
@@ -34,7 +36,7 @@ enum class SnapshotKey : std::uint8_t {
   TotalSize,
 };
 
-inline constexpr std::array<std::pair<std::string_view, SnapshotKey>, 22> kSnapshotKeys = {{
+inline constexpr std::array<std::pair<std::string_view, SnapshotKey>, 24> kSnapshotKeys = {{
     {"action", SnapshotKey::Action},
     {"addr", SnapshotKey::Addr},
     {"address", SnapshotKey::Address},
@@ -43,11 +45,13 @@ inline constexpr std::array<std::pair<std::string_view, SnapshotKey>, 22> kSnaps
     {"device_free", SnapshotKey::DeviceFree},
     {"filename", SnapshotKey::Filename},
     {"frames", SnapshotKey::Frames},
+    {"history", SnapshotKey::History},
     {"internal_metadata", SnapshotKey::InternalMetadata},
     {"is_expandable", SnapshotKey::IsExpandable},
     {"line", SnapshotKey::Line},
     {"name", SnapshotKey::Name},
     {"pool_id", SnapshotKey::PoolId},
+    {"real_size", SnapshotKey::RealSize},
     {"requested_size", SnapshotKey::RequestedSize},
     {"segment_pool_id", SnapshotKey::SegmentPoolId},
     {"segment_type", SnapshotKey::SegmentType},

@@ -112,6 +112,20 @@ class Pools(unittest.TestCase):
             with self.subTest(name):
                 self.assertLess(abs(unset["reserved_bytes_peak"] / facts["reserved_bytes_peak"] - 1), 0.01)
 
+    def test_pools_that_were_gone_by_the_end_are_said_to_be_guessed(self):
+        job = MadeUp(False)
+        gone = job.alloc(100)
+        job.free(gone)
+        job.alloc(100)  # in a segment of its own, although the first one had room
+        job.entry("segment_free", gone, 100 * MIB, COMMON)
+        del job.segments[gone]
+        job.alloc(40)
+        text, facts = why(job.snapshot())
+        self.assertTrue(json.loads(facts)["self_check_complete"], text)
+        self.assertIn("every segment of the end is of the common pool (0, 0); placements say that 1 segment before it was of private pools",
+                      text)
+        self.assertNotIn("names no pools", text)
+
     def test_without_a_failure_the_memory_of_pools_is_noted(self):
         path = f"{ROOT}/tests/golden/snapshots/graphs.pickle.gz"
         text = subprocess.run([ALLOCMARK, "why", path], capture_output=True, text=True, check=True).stdout
