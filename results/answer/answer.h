@@ -37,12 +37,25 @@ struct CellCost {
   double value_ns = 0;
   std::optional<double> low_ns = std::nullopt, high_ns = std::nullopt;
   bool enough_samples = true;  // false: a percentile of too few requests
+  std::uint64_t pass_count = 0;
+  std::uint64_t dear_pass_count = 0;  // that cost more than twice the cheapest
+  double mean_ns = 0;                 // over the passes; 0 without a range
+
+  // What settings are ranked by: the value, or the mean where some passes are dear.
+  [[nodiscard]] double rank_ns() const;
 };
 [[nodiscard]] std::optional<CellCost> cost_of(const CellResult& cell, CostMetric metric);
 
-// Whether the ranges of two costs lie 5 % apart, so that the difference is more than the spread of
-// passes and of runs.
-[[nodiscard]] bool are_apart(const CellCost& left, const CellCost& right);
+// Two runs of one setting differ by less than this in 19 of 20 cells.
+inline constexpr double kEqualCostRatio = 1.15;
+
+// Whether memory decides between two costs: they are within 15 % of each other, and their ranges
+// are known and lie less than 5 % apart.
+[[nodiscard]] bool are_equal(const CellCost& left, const CellCost& right);
+
+// Whether nothing is to be claimed of a difference: the ranges lie less than 5 % apart and neither
+// cost is more than twice the other, or they are not known and the costs are within 15 %.
+[[nodiscard]] bool may_be_noise(const CellCost& left, const CellCost& right);
 
 // A cell that served every request.
 struct RankedCell {
@@ -50,6 +63,7 @@ struct RankedCell {
   std::optional<CellCost> cost = std::nullopt;
   std::optional<double> difference_ns = std::nullopt;  // to the baseline
   bool may_be_noise = false;                           // that difference
+  bool range_known = true;  // of both; else the difference has a "?", too
 };
 
 enum class AnswerVerdict : std::uint8_t {

@@ -24,12 +24,15 @@ OrderedJson ranked_json(const RankedCell& ranked, const Answer& answer) {
                       {"text", cost_text(ranked, answer)},
                       {"paste", line_to_paste(ranked.cell->key)},
                       {"difference_ns", number_or_null(ranked.difference_ns)},
-                      {"may_be_noise", ranked.may_be_noise}};
+                      {"may_be_noise", ranked.may_be_noise || !ranked.range_known},
+                      {"range_known", ranked.range_known}};
   if (ranked.cost) {
     json["value_ns"] = ranked.cost->value_ns;
     json["low_ns"] = number_or_null(ranked.cost->low_ns);
     json["high_ns"] = number_or_null(ranked.cost->high_ns);
     json["enough_samples"] = ranked.cost->enough_samples;
+    json["pass_count"] = ranked.cost->pass_count;
+    json["dear_pass_count"] = ranked.cost->dear_pass_count;
   }
   return json;
 }

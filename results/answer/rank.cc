@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <limits>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <span>
@@ -38,35 +38,42 @@ double total_ns(const LatencySummary& summary) {
   return summary.count == 0 ? 0 : summary.mean_ns * static_cast<double>(summary.count);
 }
 
-// The cost of the cheapest and of the dearest pass, as the passes store it. False where not every
-// pass does.
-bool add_stored_range(const CellResult& cell, double PassSummary::*stored, CellCost* cost) {
-  const auto known = [&](const PassSummary& pass) { return pass.*stored > 0; };
-  if (cell.passes.size() < 2 || !std::ranges::all_of(cell.passes, known)) return false;
-  const auto [low, high] =
-      std::ranges::minmax(cell.passes, {}, [&](const PassSummary& pass) { return pass.*stored; });
-  cost->low_ns = low.*stored;
-  cost->high_ns = high.*stored;
-  return true;
+// A pass that costs more than this times the cheapest one of its cell is dear.
+constexpr double kDearRatio = 2;
+
+// What the passes tell of a cost. One pass tells nothing beyond itself.
+void add_passes(const std::vector<double>& costs_ns, CellCost* cost) {
+  if (costs_ns.size() < 2) return;
+  const auto [low, high] = std::ranges::minmax(costs_ns);
+  cost->low_ns = low;
+  cost->high_ns = high;
+  cost->mean_ns =
+      std::accumulate(costs_ns.begin(), costs_ns.end(), 0.0) / static_cast<double>(costs_ns.size());
+  cost->dear_pass_count = static_cast<std::uint64_t>(std::ranges::count_if(
+      costs_ns, [dear_ns = kDearRatio * low](double one_ns) { return one_ns > dear_ns; }));
 }
 
-// The same where passes do not store it: a pass has its share of the cell's cost that it has of the
-// allocator's time.
-void add_range(const CellResult& cell, CellCost* cost) {
-  double low_ns = std::numeric_limits<double>::infinity();
-  double high_ns = 0;
-  double sum_ns = 0;
+// As the passes store it. False where not every pass does.
+bool add_stored(const CellResult& cell, double PassSummary::*stored, CellCost* cost) {
+  std::vector<double> costs_ns;
   for (const PassSummary& pass : cell.passes) {
-    const double one_ns = calls_ns_total(pass);
-    if (one_ns <= 0) return;
-    low_ns = std::min(low_ns, one_ns);
-    high_ns = std::max(high_ns, one_ns);
-    sum_ns += one_ns;
+    if (pass.*stored <= 0) return false;
+    costs_ns.push_back(pass.*stored);
   }
-  if (cell.passes.size() < 2) return;
-  const double mean_ns = sum_ns / static_cast<double>(cell.passes.size());
-  cost->low_ns = cost->value_ns * low_ns / mean_ns;
-  cost->high_ns = cost->value_ns * high_ns / mean_ns;
+  add_passes(costs_ns, cost);
+  return costs_ns.size() > 1;
+}
+
+// Where passes do not store it: a pass has its share of the cell's cost that it has of the
+// allocator's time.
+void add_by_share(const CellResult& cell, CellCost* cost) {
+  std::vector<double> costs_ns;
+  for (const PassSummary& pass : cell.passes) costs_ns.push_back(calls_ns_total(pass));
+  if (costs_ns.empty() || std::ranges::min(costs_ns) <= 0) return;
+  const double mean_ns =
+      std::accumulate(costs_ns.begin(), costs_ns.end(), 0.0) / static_cast<double>(costs_ns.size());
+  for (double& one_ns : costs_ns) one_ns *= cost->value_ns / mean_ns;
+  add_passes(costs_ns, cost);
 }
 
 CostMetric metric_of(const std::vector<const CellResult*>& cells) {
@@ -84,7 +91,7 @@ std::uint64_t reserved_bytes(const RankedCell& ranked) {
 
 bool is_cheaper(const RankedCell& left, const RankedCell& right) {
   if (left.cost.has_value() != right.cost.has_value()) return left.cost.has_value();
-  return left.cost && left.cost->value_ns < right.cost->value_ns;
+  return left.cost && left.cost->rank_ns() < right.cost->rank_ns();
 }
 
 // A second run of a cell lies further away than this beyond the range of its passes in 2 to 4 % of
@@ -93,25 +100,40 @@ constexpr double kApartRatio = 1.05;
 // Memory within this share of the least is as good: there fewer keys to set come first.
 constexpr double kEqualMemoryShare = 1.01;
 
-// By memory, and of what needs about as little as the least the one with the fewest keys.
+bool ranges_known(const CellCost& left, const CellCost& right) {
+  return left.low_ns && right.low_ns;
+}
+
+bool ranges_apart(const CellCost& left, const CellCost& right) {
+  return *left.high_ns * kApartRatio < *right.low_ns || *right.high_ns * kApartRatio < *left.low_ns;
+}
+
+double cost_ratio(const CellCost& left, const CellCost& right) {
+  const double ratio = left.rank_ns() / right.rank_ns();
+  return std::max(ratio, 1 / ratio);
+}
+
+// What is steady, by memory; of what needs about as little as the least the one with the fewest
+// keys; then what is dear in some passes.
 void rank_equal(std::span<RankedCell> cells) {
   const std::uint64_t least = reserved_bytes(*std::ranges::min_element(cells, {}, reserved_bytes));
   std::ranges::stable_sort(cells, {}, [&](const RankedCell& one) {
     const std::uint64_t bytes = reserved_bytes(one);
     const bool is_more =
         static_cast<double>(bytes) > kEqualMemoryShare * static_cast<double>(least);
-    return std::tuple(is_more ? bytes : 0, key_count(one.cell->key.conf), bytes);
+    return std::tuple(one.cost && one.cost->dear_pass_count > 0, is_more ? bytes : 0,
+                      key_count(one.cell->key.conf), bytes);
   });
 }
 
-// By cost; cells whose cost cannot be told from that of the cheapest of them, by memory.
+// By cost; cells whose cost equals that of the cheapest of them, by memory.
 void rank(std::vector<RankedCell>& cells) {
   std::stable_sort(cells.begin(), cells.end(), is_cheaper);
   for (auto begin = cells.begin(); begin != cells.end();) {
     const RankedCell head = *begin;
     const auto end = std::find_if(begin, cells.end(), [&](const RankedCell& one) {
-      const bool spread_known = head.cost && one.cost && head.cost->low_ns && one.cost->low_ns;
-      return one.cell != head.cell && (!spread_known || are_apart(*head.cost, *one.cost));
+      const bool equal = head.cost && one.cost && are_equal(*head.cost, *one.cost);
+      return one.cell != head.cell && !equal;
     });
     rank_equal(std::span(begin, end));
     begin = end;
@@ -122,7 +144,8 @@ RankedCell ranked_cell(const CellResult& cell, const Answer& answer) {
   RankedCell ranked{.cell = &cell, .cost = cost_of(cell, answer.metric)};
   if (ranked.cost && answer.baseline_cost) {
     ranked.difference_ns = ranked.cost->value_ns - answer.baseline_cost->value_ns;
-    ranked.may_be_noise = !are_apart(*ranked.cost, *answer.baseline_cost);
+    ranked.may_be_noise = may_be_noise(*ranked.cost, *answer.baseline_cost);
+    ranked.range_known = ranges_known(*ranked.cost, *answer.baseline_cost);
   }
   return ranked;
 }
@@ -178,28 +201,35 @@ Outcome outcome_of(const CellResult& cell) {
 }
 
 std::optional<CellCost> cost_of(const CellResult& cell, CostMetric metric) {
-  CellCost cost;
+  CellCost cost{.pass_count = cell.passes.size()};
   if (metric == CostMetric::RequestP99) {
     if (!cell.requests || cell.requests->latency.count == 0) return std::nullopt;
     cost.value_ns = cell.requests->latency.p99_ns;
     cost.enough_samples = has_enough_samples(kP99, cell.requests->latency.count);
-    (void)add_stored_range(cell, &PassSummary::request_latency_ns_p99, &cost);
+    (void)add_stored(cell, &PassSummary::request_latency_ns_p99, &cost);
   } else if (metric == CostMetric::TimePerStep) {
     const ShownStep step = shown_step(cell);
     cost.value_ns = step.time_ns;
-    if (!add_stored_range(cell, step.of_pass, &cost)) add_range(cell, &cost);
+    if (!add_stored(cell, step.of_pass, &cost)) add_by_share(cell, &cost);
   } else if (cell.pass_count > 0) {
     cost.value_ns = (total_ns(cell.allocate.total) + total_ns(cell.deallocate.total)) /
                     static_cast<double>(cell.pass_count);
-    add_range(cell, &cost);
+    add_by_share(cell, &cost);
   }
   if (!std::isfinite(cost.value_ns) || cost.value_ns <= 0) return std::nullopt;
   return cost;
 }
 
-bool are_apart(const CellCost& left, const CellCost& right) {
-  if (!left.low_ns || !right.low_ns) return false;
-  return *left.high_ns * kApartRatio < *right.low_ns || *right.high_ns * kApartRatio < *left.low_ns;
+double CellCost::rank_ns() const { return dear_pass_count > 0 ? mean_ns : value_ns; }
+
+bool are_equal(const CellCost& left, const CellCost& right) {
+  return ranges_known(left, right) && !ranges_apart(left, right) &&
+         cost_ratio(left, right) <= kEqualCostRatio;
+}
+
+bool may_be_noise(const CellCost& left, const CellCost& right) {
+  if (!ranges_known(left, right)) return cost_ratio(left, right) <= kEqualCostRatio;
+  return !ranges_apart(left, right) && cost_ratio(left, right) <= kDearRatio;
 }
 
 const RankedCell* Answer::rescuer() const {

@@ -1,7 +1,6 @@
 // The decided answer in words. One unit of time for all costs of an experiment.
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstddef>
 #include <optional>
 #include <string>
@@ -13,6 +12,7 @@
 
 #include "base/bytes.h"
 #include "results/answer/answer.h"
+#include "results/answer/cost_text.h"
 #include "results/answer/memory_words.h"
 #include "results/columns/text.h"
 #include "results/json.h"
@@ -28,43 +28,6 @@ constexpr std::string_view kVariable = "PYTORCH_CUDA_ALLOC_CONF";
 constexpr std::string_view kTorchAllocator = "torch";
 constexpr std::string_view kAsyncAllocator = "async";
 constexpr std::string_view kAsyncConf = "backend:cudaMallocAsync";
-
-struct TimeUnit {
-  double divisor;
-  const char* name;
-};
-constexpr std::array<TimeUnit, 4> kTimeUnits{{{1e9, "s"}, {1e6, "ms"}, {1e3, "us"}, {1, "ns"}}};
-
-// The unit that leaves the largest cost at least 1.
-TimeUnit time_unit(const Answer& answer) {
-  double largest_ns = answer.baseline_cost ? answer.baseline_cost->value_ns : 0;
-  for (const auto* list : {&answer.settable, &answer.others}) {
-    for (const RankedCell& one : *list) {
-      if (one.cost) largest_ns = std::max(largest_ns, one.cost->value_ns);
-    }
-  }
-  for (const TimeUnit& unit : kTimeUnits) {
-    if (largest_ns >= unit.divisor) return unit;
-  }
-  return kTimeUnits.back();
-}
-
-// Three significant figures, without an exponent.
-std::string three_figures(double value) {
-  if (value == 0) return "0";
-  const int whole_digits = static_cast<int>(std::floor(std::log10(std::abs(value)))) + 1;
-  return fmt::format("{:.{}f}", value, std::clamp(3 - whole_digits, 0, 6));
-}
-
-std::string time_text(double value_ns, const TimeUnit& unit) {
-  return three_figures(value_ns / unit.divisor) + " " + unit.name;
-}
-
-std::string difference_text(const RankedCell& ranked, const TimeUnit& unit) {
-  const double difference_ns = *ranked.difference_ns;
-  return fmt::format("{}{} against unset{}", difference_ns < 0 ? "-" : "+",
-                     time_text(std::abs(difference_ns), unit), ranked.may_be_noise ? "?" : "");
-}
 
 std::string shell_quoted(const std::string& text) {
   const bool plain = text.find_first_not_of(
@@ -143,17 +106,6 @@ std::string short_name(const CellKey& key, const Answer& answer, const TextStyle
   return own ? style.name(key.conf) : setting_name(key, style);
 }
 
-// "0.80 ms per step (+0.70 ms against unset)".
-std::string short_cost(const RankedCell& ranked, const Answer& answer) {
-  const TimeUnit unit = time_unit(answer);
-  if (!ranked.cost) return "a cost that is not known";
-  std::string text =
-      fmt::format("{}{}{}", ranked.cost->enough_samples ? "" : "~",
-                  time_text(ranked.cost->value_ns, unit), cost_words(answer.metric).per);
-  if (ranked.difference_ns) text += " (" + difference_text(ranked, unit) + ")";
-  return text;
-}
-
 std::string baseline_words(const Answer& answer, const TextStyle& style) {
   const CellResult& cell = *answer.baseline;
   const std::string name = setting_name(cell.key, style);
@@ -172,6 +124,18 @@ const RankedCell* cheaper_setting(const Answer& answer) {
     if (one.difference_ns && *one.difference_ns < 0 && !one.may_be_noise) return &one;
   }
   return nullptr;
+}
+
+// "; a:1 takes 700 us per step (-100 us against unset)." behind what unset costs.
+std::string cheaper_words(const Answer& answer, const TextStyle& style) {
+  if (answer.settable.empty()) return ".";
+  if (const RankedCell* cheaper = cheaper_setting(answer)) {
+    return "; " + short_name(cheaper->cell->key, answer, style) + " takes " +
+           style.plain(short_cost(*cheaper, answer)) + ".";
+  }
+  const bool any_known = std::ranges::any_of(answer.settable, &RankedCell::range_known);
+  return any_known ? "; no setting measured is cheaper beyond noise."
+                   : "; no setting measured is more than 15 % cheaper.";
 }
 
 std::string baseline_name(const Answer& answer, const TextStyle& style) {
@@ -224,18 +188,6 @@ std::string_view to_string(AnswerVerdict verdict) {
   return kNames[static_cast<std::size_t>(verdict)];
 }
 
-CostWords cost_words(CostMetric metric) {
-  switch (metric) {
-    case CostMetric::RequestP99:
-      return {"request P99", "latency_ns_{p50,p90,p99,p999,max,mean}", " request P99"};
-    case CostMetric::TimePerStep:
-      return {"allocator time per step", "allocator_ns_per_step", " per step"};
-    case CostMetric::TimePerPass:
-      break;
-  }
-  return {"allocator time per pass", "allocate_latency_ns_mean", " per pass in the allocator"};
-}
-
 bool is_release_of(const CellKey& key, std::string_view allocator) {
   return std::string_view(key.allocator).substr(0, key.allocator.find('@')) == allocator;
 }
@@ -268,32 +220,14 @@ std::string failure_text(const CellResult& cell) {
                      failures_by_process(cell), causes.empty() ? "" : " (" + causes + ")");
 }
 
-std::string cost_text(const RankedCell& ranked, const Answer& answer) {
-  const TimeUnit unit = time_unit(answer);
-  std::vector<std::string> parts;
-  if (ranked.cost) {
-    const CellCost& cost = *ranked.cost;
-    std::string text = fmt::format("{}{}{}", cost.enough_samples ? "" : "~",
-                                   time_text(cost.value_ns, unit), cost_words(answer.metric).per);
-    if (cost.low_ns) {
-      text += fmt::format(" ({} to {})", three_figures(*cost.low_ns / unit.divisor),
-                          three_figures(*cost.high_ns / unit.divisor));
-    }
-    parts.push_back(text);
-  }
-  if (ranked.difference_ns) parts.push_back(difference_text(ranked, unit));
-  if (ranked.cell->reserved_bytes_peak) {
-    parts.push_back("reserved peak " + format_bytes(*ranked.cell->reserved_bytes_peak));
-  }
-  return fmt::format("{}", fmt::join(parts, ", "));
-}
-
 std::string_view answer_legend() {
   return "Settings are ranked by what they cost: request P99 of a server, else the allocator's "
-         "time per step, else per pass; those that cannot be told apart by reserved memory. In "
-         "brackets: the cheapest and the dearest pass. ? = these ranges lie less than 5 % apart, "
-         "or are not known, so the difference may be noise. ~ = too few requests for this "
-         "percentile. Where unset ran out of memory it did less work.";
+         "time per step, else per pass. In brackets: the cheapest and the dearest pass. Costs "
+         "within 15 % of each other whose ranges lie less than 5 % apart are equal: there reserved "
+         "memory decides. A pass is dear that costs more than twice the cheapest; a setting with "
+         "such passes is ranked by their mean. ? = the difference may be noise, or a range is not "
+         "known. ~ = too few requests for this percentile. Where unset ran out of memory it did "
+         "less work.";
 }
 
 namespace {
@@ -325,17 +259,10 @@ std::string answer_sentence(const CellGroup& group, const Answer& answer, const 
              (answer.with_oom.empty() ? "; nothing else was measured."
                                       : ", and so does every other setting measured.");
     case AnswerVerdict::Served: {
-      const RankedCell* cheaper = cheaper_setting(answer);
       const std::string waste =
           answer.wasteful == nullptr ? std::string() : " " + waste_line(answer, style);
-      return job + ": " + baseline_words(answer, style) +
-             (cheaper == nullptr
-                  ? std::string(answer.settable.empty()
-                                    ? "."
-                                    : "; no setting measured is cheaper beyond noise.")
-                  : "; " + short_name(cheaper->cell->key, answer, style) + " takes " +
-                        style.plain(short_cost(*cheaper, answer)) + ".") +
-             waste;
+      return job + ": " + baseline_words(answer, style) + cheaper_words(answer, style) +
+             missing_range(answer, cheaper_setting(answer)) + waste;
     }
     case AnswerVerdict::Rescued:
       break;
@@ -345,7 +272,8 @@ std::string answer_sentence(const CellGroup& group, const Answer& answer, const 
   return job + ": " + baseline_words(answer, style) + "; " +
          short_name(best.cell->key, answer, style) + " serves every request" +
          style.plain(" at " + short_cost(best, answer)) +
-         (rescuer == nullptr ? ", but is no setting of PyTorch." : ".");
+         (rescuer == nullptr ? ", but is no setting of PyTorch." : ".") +
+         missing_range(answer, &best);
 }
 
 std::vector<std::string> answer_lines(const CellGroup& group, const Answer& answer,

@@ -8,64 +8,12 @@
 #include <vector>
 
 #include "tests/catch.h"
+#include "tests/results/answer/answer_cells.h"
 #include "tests/support/sample_run.h"
 #include "tests/support/text_checks.h"
 
 using namespace allocmark;
-
-namespace {
-
-CellResult cell(const std::string& allocator, const std::string& conf, std::uint64_t oom_count = 0,
-                double scale_ns = 40) {
-  return sample::run_cell({.workload = "w",
-                           .allocator = allocator,
-                           .conf = conf,
-                           .capacity = "1.1x",
-                           .oom_count = oom_count,
-                           .scale_ns = scale_ns});
-}
-
-// A cell whose steps take this long, its passes 1 % apart.
-CellResult step_cell(const std::string& allocator, const std::string& conf, double step_ns,
-                     std::uint64_t oom_count = 0) {
-  CellResult result = cell(allocator, conf, oom_count);
-  result.allocator_ns_per_step = step_ns;
-  std::uint64_t count = 1000;
-  for (PassSummary& pass : result.passes) {
-    pass.allocate_buckets = {{.index = 700, .count = count}};
-    count += 10;
-  }
-  return result;
-}
-
-CellGroup group_of(const std::vector<CellResult>& cells) {
-  const std::vector<CellGroup> groups = group_cells(cells);
-  REQUIRE(groups.size() == 1);
-  return groups[0];
-}
-
-std::string sentence_of(const std::vector<CellResult>& cells) {
-  const CellGroup group = group_of(cells);
-  return answer_sentence(group, find_answer(group), terminal_style());
-}
-
-std::string lines_of(const std::vector<CellResult>& cells) {
-  const CellGroup group = group_of(cells);
-  std::string text;
-  for (const std::string& line : answer_lines(group, find_answer(group), terminal_style())) {
-    text += line + '\n';
-  }
-  return text;
-}
-
-std::vector<std::string> names_of(const std::vector<RankedCell>& cells) {
-  std::vector<std::string> names;
-  for (const RankedCell& one : cells)
-    names.push_back(setting_name(one.cell->key, terminal_style()));
-  return names;
-}
-
-}  // namespace
+using namespace allocmark::answer_cells;
 
 TEST_CASE("settings are ranked by time per step, not by allocate's P99") {
   std::vector<CellResult> cells{step_cell("caching", "", 1e5, 12),

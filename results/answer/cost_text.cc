@@ -1,0 +1,122 @@
+// Costs in words. One unit of time for all costs of an experiment.
+#include "results/answer/cost_text.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/bytes.h"
+
+namespace allocmark {
+namespace {
+
+struct TimeUnit {
+  double divisor;
+  const char* name;
+};
+constexpr std::array<TimeUnit, 4> kTimeUnits{{{1e9, "s"}, {1e6, "ms"}, {1e3, "us"}, {1, "ns"}}};
+
+// The unit that leaves the largest cost at least 1.
+TimeUnit time_unit(const Answer& answer) {
+  double largest_ns = answer.baseline_cost ? answer.baseline_cost->value_ns : 0;
+  for (const auto* list : {&answer.settable, &answer.others}) {
+    for (const RankedCell& one : *list) {
+      if (one.cost) largest_ns = std::max(largest_ns, one.cost->value_ns);
+    }
+  }
+  for (const TimeUnit& unit : kTimeUnits) {
+    if (largest_ns >= unit.divisor) return unit;
+  }
+  return kTimeUnits.back();
+}
+
+// Three significant figures, without an exponent.
+std::string three_figures(double value) {
+  if (value == 0) return "0";
+  const int whole_digits = static_cast<int>(std::floor(std::log10(std::abs(value)))) + 1;
+  return fmt::format("{:.{}f}", value, std::clamp(3 - whole_digits, 0, 6));
+}
+
+std::string time_text(double value_ns, const TimeUnit& unit) {
+  return three_figures(value_ns / unit.divisor) + " " + unit.name;
+}
+
+std::string difference_text(const RankedCell& ranked, const TimeUnit& unit) {
+  const double difference_ns = *ranked.difference_ns;
+  return fmt::format("{}{} against unset{}", difference_ns < 0 ? "-" : "+",
+                     time_text(std::abs(difference_ns), unit),
+                     ranked.may_be_noise || !ranked.range_known ? "?" : "");
+}
+
+// "dear in 1 of 3 passes"; empty where none is.
+std::string dear_text(const CellCost& cost) {
+  if (cost.dear_pass_count == 0) return {};
+  return fmt::format("dear in {} of {} passes", cost.dear_pass_count, cost.pass_count);
+}
+
+}  // namespace
+
+CostWords cost_words(CostMetric metric) {
+  switch (metric) {
+    case CostMetric::RequestP99:
+      return {"request P99", "latency_ns_{p50,p90,p99,p999,max,mean}", " request P99"};
+    case CostMetric::TimePerStep:
+      return {"allocator time per step", "allocator_ns_per_step", " per step"};
+    case CostMetric::TimePerPass:
+      break;
+  }
+  return {"allocator time per pass", "allocate_latency_ns_mean", " per pass in the allocator"};
+}
+
+std::string short_cost(const RankedCell& ranked, const Answer& answer) {
+  const TimeUnit unit = time_unit(answer);
+  if (!ranked.cost) return "a cost that is not known";
+  std::string text =
+      fmt::format("{}{}{}", ranked.cost->enough_samples ? "" : "~",
+                  time_text(ranked.cost->value_ns, unit), cost_words(answer.metric).per);
+  if (ranked.difference_ns) text += " (" + difference_text(ranked, unit) + ")";
+  if (const std::string dear = dear_text(*ranked.cost); !dear.empty()) {
+    text += fmt::format(", {} (up to {})", dear, time_text(*ranked.cost->high_ns, unit));
+  }
+  return text;
+}
+
+std::string cost_text(const RankedCell& ranked, const Answer& answer) {
+  const TimeUnit unit = time_unit(answer);
+  std::vector<std::string> parts;
+  if (ranked.cost) {
+    const CellCost& cost = *ranked.cost;
+    std::string text = fmt::format("{}{}{}", cost.enough_samples ? "" : "~",
+                                   time_text(cost.value_ns, unit), cost_words(answer.metric).per);
+    if (cost.low_ns) {
+      text += fmt::format(" ({} to {})", three_figures(*cost.low_ns / unit.divisor),
+                          three_figures(*cost.high_ns / unit.divisor));
+    }
+    parts.push_back(text);
+    if (const std::string dear = dear_text(cost); !dear.empty()) parts.push_back(dear);
+  }
+  if (ranked.difference_ns) parts.push_back(difference_text(ranked, unit));
+  if (ranked.cell->reserved_bytes_peak) {
+    parts.push_back("reserved peak " + format_bytes(*ranked.cell->reserved_bytes_peak));
+  }
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+std::string missing_range(const Answer& answer, const RankedCell* named) {
+  const auto lacks = [](const RankedCell& one) { return one.difference_ns && !one.range_known; };
+  const bool missing =
+      named != nullptr ? lacks(*named) : std::ranges::any_of(answer.settable, lacks);
+  if (!missing) return {};
+  const auto has_one = [](const RankedCell& one) { return one.cost && one.cost->pass_count == 1; };
+  const bool one_pass =
+      (answer.baseline_cost && answer.baseline_cost->pass_count == 1) ||
+      (named != nullptr ? has_one(*named) : std::ranges::any_of(answer.settable, has_one));
+  return one_pass ? " One pass has no range." : " The range of the passes is not known.";
+}
+
+}  // namespace allocmark
