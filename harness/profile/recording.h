@@ -50,6 +50,16 @@ class ProfileRecording {
   // Rows by rising size. Rows of fewer than `sample_count_min` samples are left out, but for the
   // largest row of a cost.
   [[nodiscard]] ProfileRows rows(std::uint64_t sample_count_min) const;
+  // take(size, duration_ns) for every sample of a cost where least memory was in use, by rising
+  // size.
+  template <class Take>
+  void at_lowest_level(std::string_view cost, Take&& take) const {
+    const auto found = samples_.lower_bound(CostKey{std::string(cost), 0});
+    if (found == samples_.end() || found->first.cost != cost) return;
+    for (const auto& [size, samples] : found->second) {
+      for (const Sample& sample : samples) take(size, sample.duration_ns);
+    }
+  }
   [[nodiscard]] std::uint64_t repeat_count() const { return repeat_count_; }
   [[nodiscard]] std::uint64_t median_ns(std::string_view cost) const;  // over all sizes; 0 if none
 

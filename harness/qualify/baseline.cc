@@ -18,22 +18,23 @@ namespace {
 using Json = nlohmann::json;
 namespace fs = std::filesystem;
 
-// Rows begin with size and sample count and end with P50, P90, P99 and the maximum; newer profiles
-// have lower quantiles between.
+// Rows begin with size and sample count. The first profiles go on with P50, P90, P99 and the
+// maximum; since then minimum and P10 come before, and P99.9 may come before the maximum.
 BaselineRow read_row(const Json& json) {
   const auto numbers = json.get<std::vector<double>>();
-  constexpr std::size_t kNumbersMin = 6;
+  constexpr std::size_t kNumbersMin = 6, kNumbersWithLowerMin = 8;
   // Larger numbers are no whole numbers of a double any more.
   constexpr double kNumberMax = 9007199254740992;
   const auto is_possible = [](double number) { return number >= 0 && number <= kNumberMax; };
-  if (numbers.size() < kNumbersMin || !std::ranges::all_of(numbers, is_possible)) {
+  if ((numbers.size() != kNumbersMin && numbers.size() < kNumbersWithLowerMin) ||
+      !std::ranges::all_of(numbers, is_possible)) {
     throw std::out_of_range("a row of " + json_text(json));
   }
-  const std::size_t end = numbers.size();
+  const std::size_t p50_index = numbers.size() == kNumbersMin ? 2 : 4;
   return {.size_bytes = static_cast<std::uint64_t>(numbers[0]),
           .sample_count = static_cast<std::uint64_t>(numbers[1]),
-          .p50_ns = numbers[end - 4],
-          .p90_ns = numbers[end - 3]};
+          .p50_ns = numbers[p50_index],
+          .p90_ns = numbers[p50_index + 1]};
 }
 
 // Where a call's time depends on the bytes in use there is a list of rows per level; tests run on

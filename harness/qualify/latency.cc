@@ -1,14 +1,15 @@
 // Test "latency": the times of driver calls, one process, one thread, an idle GPU, call by call and
 // size by size, against what many machines of the kind take, where that is known, else against the
-// profile of one machine with such a GPU. This file times.
-#include <cuda.h>
-#include <cuda_runtime_api.h>
-
+// profile of one machine with such a GPU. The calls are made as 'allocmark profile' makes them: in
+// another order or with other blocks live, a healthy GPU takes up to thirty times as long for some
+// (cuMemSetAccess of 2 MiB where no other page of its neighbourhood is mapped). This file times.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -16,23 +17,19 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include "allocators/cuda/cuda_check.h"
 #include "base/bytes.h"
+#include "harness/measure/clock.h"
+#include "harness/profile/blocks.h"
 #include "harness/qualify/call_clock.h"
 #include "harness/qualify/gpu_facts.h"
-#include "harness/qualify/mapping_calls.h"
 #include "harness/qualify/repeat.h"
 #include "harness/qualify/tests.h"
 #include "harness/replay/ballast.h"
-#include "harness/replay/capacity.h"
+#include "harness/replay/device_work.h"
 
 namespace allocmark::qualify {
 namespace {
 
-constexpr std::uint64_t kLargeBytes = 512 * kMiB;  // from here on fewer samples will do
-constexpr std::uint64_t kSizeBytesMax = 4 * kGiB;
-constexpr int kSampleCount = 200;
-constexpr int kSampleCountLarge = 20;
 // A median of fewer samples says too little, and so does a P90 of fewer than 100. Higher quantiles
 // hang on single calls, of which some take a hundred times as long on any machine.
 constexpr std::uint64_t kMedianSamplesMin = 20;
@@ -40,118 +37,51 @@ constexpr std::uint64_t kP90SamplesMin = 100;
 // Shorter calls are within reach of the clock's own steps.
 constexpr double kBaselineNsMin = 100;
 
+// The calls that are judged: those that take and give back memory, and those that order work.
+constexpr std::array<std::string_view, 19> kJudgedCalls = {
+    "cuMemAddressFree",   "cuMemAddressReserve",
+    "cuMemCreate",        "cuMemMap",
+    "cuMemRelease",       "cuMemSetAccess",
+    "cuMemUnmap",         "cudaDeviceSynchronize",
+    "cudaEventQuery",     "cudaEventRecord",
+    "cudaFree",           "cudaFree.slab",
+    "cudaFreeAsync",      "cudaMalloc",
+    "cudaMalloc.slab",    "cudaMallocAsync",
+    "cudaMemGetInfo",     "cudaStreamSynchronize",
+    "cudaStreamWaitEvent"};
+
+// By call and size.
 using Samples = std::map<std::pair<std::string, std::uint64_t>, CallSamples>;
 
-int sample_count(std::uint64_t size_bytes) {
-  return size_bytes >= kLargeBytes ? kSampleCountLarge : kSampleCount;
-}
+// The blocks of a profile that make those calls, on a device that is otherwise empty.
+constexpr std::array kBlocks = {measure_quick_calls, measure_heap, measure_large_blocks,
+                                measure_pool, measure_virtual_memory};
 
-class Measurement {
- public:
-  Measurement(const CallClock& clock, Samples& samples) : clock_(clock), samples_(samples) {}
+// So often in a round of the test: once gives rare calls fewer samples than a median needs.
+constexpr std::uint64_t kRepeatCount = 2;
+// Which of the calls in a row it is that a slab serves makes little difference from here on.
+constexpr std::uint64_t kSlabCallsMin = 8;
 
-  template <typename Call>
-  void time(const char* name, std::uint64_t size_bytes, Call&& call) {
-    samples_[{name, size_bytes}].add(clock_.time(call));
+// One round of all blocks. Where a call's time depends on what is in use, the samples of the least
+// count, as those of a baseline do.
+void measure_round(const DriverTimer& timer, DeviceWork& work, std::uint64_t round,
+                   Samples& samples) {
+  ProfileRecording recording;
+  const std::uint64_t device_bytes = device_free_bytes();
+  for (const auto& block : kBlocks) {
+    block({.time = timer,
+           .work = work,
+           .out = recording,
+           .seed = round,
+           .device_bytes = device_bytes});
   }
-
- private:
-  const CallClock& clock_;
-  Samples& samples_;
-};
-
-void measure_malloc(Measurement& m, std::uint64_t size_bytes, const char* malloc_name,
-                    const char* free_name) {
-  // Small blocks come from a slab, which is there already because of this one.
-  void* kept = nullptr;
-  const bool slab = size_bytes < kDevicePageBytes;
-  if (slab) ALLOCMARK_CUDA_CHECK(cudaMalloc(&kept, size_bytes));
-  for (int i = 0; i < sample_count(size_bytes); ++i) {
-    void* pointer = nullptr;
-    const std::uint64_t key = slab ? 0 : size_bytes;
-    m.time(malloc_name, key, [&] { ALLOCMARK_CUDA_CHECK(cudaMalloc(&pointer, size_bytes)); });
-    m.time(free_name, key, [&] { ALLOCMARK_CUDA_CHECK(cudaFree(pointer)); });
+  for (const std::string_view call : kJudgedCalls) {
+    const bool slab = call.ends_with(".slab");
+    recording.at_lowest_level(call, [&](std::uint64_t size, std::uint64_t duration_ns) {
+      if (slab && size < kSlabCallsMin) return;
+      samples[{std::string(call), slab ? 0 : size}].add(static_cast<double>(duration_ns));
+    });
   }
-  if (slab) ALLOCMARK_CUDA_CHECK(cudaFree(kept));
-}
-
-// From memory that the pool has already: a pool of our own that keeps it.
-void measure_pool(Measurement& m) {
-  cudaMemPoolProps properties{};
-  properties.allocType = cudaMemAllocationTypePinned;
-  properties.location.type = cudaMemLocationTypeDevice;
-  ALLOCMARK_CUDA_CHECK(cudaGetDevice(&properties.location.id));
-  cudaMemPool_t pool = nullptr;
-  ALLOCMARK_CUDA_CHECK(cudaMemPoolCreate(&pool, &properties));
-  std::uint64_t keep_bytes = UINT64_MAX;
-  ALLOCMARK_CUDA_CHECK(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep_bytes));
-  for (int i = 0; i <= kSampleCount; ++i) {
-    void* pointer = nullptr;
-    const auto allocate = [&] {
-      ALLOCMARK_CUDA_CHECK(cudaMallocFromPoolAsync(&pointer, kMiB, pool, nullptr));
-    };
-    const auto free = [&] { ALLOCMARK_CUDA_CHECK(cudaFreeAsync(pointer, nullptr)); };
-    if (i == 0) {
-      allocate();
-      free();
-      ALLOCMARK_CUDA_CHECK(cudaDeviceSynchronize());
-      continue;
-    }
-    m.time("cudaMallocAsync", 0, allocate);
-    m.time("cudaFreeAsync", 0, free);
-  }
-  ALLOCMARK_CUDA_CHECK(cudaDeviceSynchronize());
-  ALLOCMARK_CUDA_CHECK(cudaMemPoolDestroy(pool));
-}
-
-void measure_mapping(Measurement& m, const MappingCalls& calls, std::uint64_t size_bytes) {
-  for (int i = 0; i < sample_count(size_bytes); ++i) {
-    MappedPages pages{.size_bytes = size_bytes};
-    m.time("cuMemAddressReserve", size_bytes, [&] { calls.reserve(pages); });
-    m.time("cuMemCreate", size_bytes, [&] { calls.create(pages); });
-    m.time("cuMemMap", size_bytes, [&] { calls.map(pages); });
-    m.time("cuMemSetAccess", size_bytes, [&] { calls.set_access(pages); });
-    m.time("cuMemUnmap", size_bytes, [&] { calls.unmap(pages); });
-    m.time("cuMemRelease", size_bytes, [&] { calls.release(pages); });
-    m.time("cuMemAddressFree", size_bytes, [&] { calls.free_address(pages); });
-  }
-}
-
-void measure_streams(Measurement& m) {
-  cudaStream_t stream = nullptr;
-  cudaEvent_t event = nullptr;
-  ALLOCMARK_CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-  ALLOCMARK_CUDA_CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
-  for (int i = 0; i < kSampleCount; ++i) {
-    m.time("cudaEventRecord", 0, [&] { ALLOCMARK_CUDA_CHECK(cudaEventRecord(event, stream)); });
-    ALLOCMARK_CUDA_CHECK(cudaStreamSynchronize(stream));
-    m.time("cudaEventQuery", 0, [&] { ALLOCMARK_CUDA_CHECK(cudaEventQuery(event)); });
-    m.time("cudaStreamWaitEvent", 0,
-           [&] { ALLOCMARK_CUDA_CHECK(cudaStreamWaitEvent(stream, event, 0)); });
-    ALLOCMARK_CUDA_CHECK(cudaStreamSynchronize(stream));
-    m.time("cudaStreamSynchronize", 0,
-           [&] { ALLOCMARK_CUDA_CHECK(cudaStreamSynchronize(stream)); });
-    m.time("cudaDeviceSynchronize", 0, [&] { ALLOCMARK_CUDA_CHECK(cudaDeviceSynchronize()); });
-    m.time("cudaMemGetInfo", 0, [&] { (void)device_free_bytes(); });
-  }
-  ALLOCMARK_CUDA_CHECK(cudaEventDestroy(event));
-  ALLOCMARK_CUDA_CHECK(cudaStreamDestroy(stream));
-}
-
-// The sizes that the baseline has for a call; some that say enough where there is none.
-std::vector<std::uint64_t> sizes_of(const std::optional<Baseline>& baseline, const char* call) {
-  std::vector<std::uint64_t> sizes = {2 * kMiB, 20 * kMiB, 192 * kMiB, kGiB};
-  if (baseline) {
-    sizes.clear();
-    const auto found = baseline->rows.find(call);
-    if (found == baseline->rows.end()) return sizes;
-    for (const BaselineRow& row : found->second) sizes.push_back(row.size_bytes);
-  }
-  const std::uint64_t size_bytes_max = std::min(kSizeBytesMax, device_free_bytes() / 4);
-  std::erase_if(sizes, [&](std::uint64_t size_bytes) {
-    return size_bytes < kDevicePageBytes || size_bytes > size_bytes_max;
-  });
-  return sizes;
 }
 
 std::string ns_text(double ns) {
@@ -166,7 +96,7 @@ Figure ratio_figure(const std::string& name, const char* threshold, double ns, d
           .note = fmt::format("{}, baseline {}", ns_text(ns), ns_text(baseline_ns))};
 }
 
-// Rows of calls that a slab serves are by the number of such calls in a row, and we make many.
+// Rows of calls that a slab serves are by the number of such calls in a row; the last is ours.
 const BaselineRow* find_row(const std::vector<BaselineRow>& rows, const std::string& call,
                             std::uint64_t size_bytes) {
   if (call.ends_with(".slab")) return rows.empty() ? nullptr : &rows.back();
@@ -210,6 +140,7 @@ Figure judged_figure(const References& references, const std::string& name, doub
 
 void compare(const References& references, Samples& samples, TestAnswer& answer) {
   for (auto& [key, measured] : samples) {
+    if (measured.count() < kMedianSamplesMin) continue;
     const auto& [call, size_bytes] = key;
     const BaselineRow* row = nullptr;
     if (references.profile) {
@@ -259,22 +190,19 @@ TestAnswer run_latency(const TestContext& context) {
     answer.skip = "measured, not judged: there is no baseline for " + gpu_name(context.spec.gpu) +
                   "; --baseline FILE names one";
   }
-  const CallClock clock(SimcuApi::find());
+  const SimcuApi simcu = SimcuApi::find();
+  TickClock clock;
+  clock.finish_calibration();
+  const DriverTimer timer(clock, simcu.present ? simcu.thread_clock() : nullptr);
+  const std::unique_ptr<DeviceWork> work = make_device_work(simcu);
+  // The first round brings code and tables in; its samples are dropped.
+  Samples warm_up;
+  measure_round(timer, *work, 0, warm_up);
   Samples samples;
-  Measurement m(clock, samples);
-  const std::optional<MappingCalls> mapping = MappingCalls::find();
   for (Rounds rounds(context.spec.seconds); rounds.next();) {
-    measure_malloc(m, 512, "cudaMalloc.slab", "cudaFree.slab");
-    for (const std::uint64_t size_bytes : sizes_of(references.profile, "cudaMalloc")) {
-      measure_malloc(m, size_bytes, "cudaMalloc", "cudaFree");
+    for (std::uint64_t i = 0; i < kRepeatCount; ++i) {
+      measure_round(timer, *work, kRepeatCount * rounds.count() + i, samples);
     }
-    measure_pool(m);
-    if (mapping) {
-      for (const std::uint64_t size_bytes : sizes_of(references.profile, "cuMemCreate")) {
-        measure_mapping(m, *mapping, size_bytes);
-      }
-    }
-    measure_streams(m);
   }
   compare(references, samples, answer);
   compare_with_beginning(samples, answer);

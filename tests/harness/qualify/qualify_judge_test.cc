@@ -278,11 +278,17 @@ TEST_CASE("a baseline is read with and without lower quantiles and levels, and n
   CHECK(levels.rows.at("cudaFree").at(0).sample_count == 20);
   CHECK(levels.rows.at("cudaFree").at(0).p50_ns == 7);
   CHECK(levels.rows.at("cudaFree").at(0).p90_ns == 8);
+  // size, n, min, P10, P50, P90, P99, P99.9, max
+  const Baseline today =
+      read_baseline(profile(R"({"cudaFree": [[4, 20, 5, 6, 7, 8, 9, 10, 11]]})"));
+  CHECK(today.rows.at("cudaFree").at(0).p50_ns == 7);
+  CHECK(today.rows.at("cudaFree").at(0).p90_ns == 8);
   CHECK(find_baseline(folder.path(), "A GPU", 1));
   CHECK(!find_baseline(folder.path(), "Another GPU", 1));
-  for (const char* bad : {"3", R"({"cudaFree": [[1, 2]]})", R"({"cudaFree": {"x": []}})",
-                          R"({"cudaFree": [[-4, 200, 11, 12, 13, 14]]})",
-                          R"({"cudaFree": [[4, 1e300, 11, 12, 13, 14]]})"}) {
+  for (const char* bad :
+       {"3", R"({"cudaFree": [[1, 2]]})", R"({"cudaFree": [[4, 20, 5, 6, 7, 8, 9]]})",
+        R"({"cudaFree": {"x": []}})", R"({"cudaFree": [[-4, 200, 11, 12, 13, 14]]})",
+        R"({"cudaFree": [[4, 1e300, 11, 12, 13, 14]]})"}) {
     CHECK_THROWS_AS(read_baseline(profile(bad)), UsageError);
   }
 }
