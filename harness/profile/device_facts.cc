@@ -42,6 +42,12 @@ class Nvml {
         version != nullptr && version(text, sizeof text) == 0) {
       facts->driver_version = text;
     }
+    unsigned gpu_count = 0;
+    using Count = int (*)(unsigned*);
+    if (const auto count = find<Count>("nvmlDeviceGetCount_v2");
+        count != nullptr && count(&gpu_count) == 0) {
+      facts->machine_gpu_count = static_cast<int>(gpu_count);
+    }
     char bus_id[32] = {};
     void* handle = nullptr;
     using ByBusId = int (*)(const char*, void**);
@@ -129,7 +135,7 @@ DeviceFacts find_device_facts() {
   ALLOCMARK_CUDA_CHECK(cudaGetDeviceProperties(&properties, device));
   facts.name = properties.name;
   ALLOCMARK_CUDA_CHECK(cudaDriverGetVersion(&facts.cuda_version));
-  ALLOCMARK_CUDA_CHECK(cudaGetDeviceCount(&facts.visible_gpu_count));
+  ALLOCMARK_CUDA_CHECK(cudaGetDeviceCount(&facts.machine_gpu_count));  // where NVML is missing
   for (int id = 1; id <= kAttributeIdMax; ++id) {
     int value = 0;
     if (cudaDeviceGetAttribute(&value, static_cast<cudaDeviceAttr>(id), device) == cudaSuccess) {

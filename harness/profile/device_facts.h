@@ -13,8 +13,9 @@ struct DeviceFacts {
   std::string name;
   std::string driver_version;  // as NVML says ("580.159.04"); "" where NVML is missing
   int cuda_version = 0;        // the driver's, as 13000
-  // GPUs that this process sees: with several, some calls take many times as long.
-  int visible_gpu_count = 0;
+  // GPUs in the machine, hidden ones too: where there are two, queries of finished work take five
+  // times as long as where there is one, whether the process sees the other or not.
+  int machine_gpu_count = 0;
   std::uint64_t total_bytes = 0;
   std::uint64_t free_bytes_initial = 0;  // after the context was made, before anything else
   std::uint64_t page_limit = 0;          // 2 MiB pages that one cudaMalloc can have

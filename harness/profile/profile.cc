@@ -115,7 +115,7 @@ std::string device_text(const DeviceProfile& profile) {
   const OrderedJson scalars = {{"name", facts.name},
                                {"driver_version", facts.driver_version},
                                {"cuda_version", facts.cuda_version},
-                               {"visible_gpu_count", facts.visible_gpu_count},
+                               {"machine_gpu_count", facts.machine_gpu_count},
                                {"total_bytes", facts.total_bytes},
                                {"free_bytes_initial", facts.free_bytes_initial},
                                {"page_limit", facts.page_limit},

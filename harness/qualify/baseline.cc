@@ -65,7 +65,7 @@ Baseline read_baseline(const std::string& path) {
     Baseline baseline{.path = path,
                       .gpu_name = device.at("name").get<std::string>(),
                       .memory_bytes = device.at("total_bytes").get<std::uint64_t>(),
-                      .visible_gpu_count = device.value("visible_gpu_count", 1),
+                      .machine_gpu_count = device.value("machine_gpu_count", 1),
                       .rows = {}};
     for (const auto& [call, rows] : json.at("costs").items()) {
       for (const Json& row : lowest_level(rows)) baseline.rows[call].push_back(read_row(row));
@@ -79,16 +79,16 @@ Baseline read_baseline(const std::string& path) {
 }
 
 std::optional<Baseline> find_baseline(const std::string& folder, const std::string& gpu_name,
-                                      int visible_gpu_count) {
+                                      int machine_gpu_count) {
   std::vector<std::string> paths;
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
     if (entry.path().extension() == ".json") paths.push_back(entry.path().string());
   }
   std::sort(paths.begin(), paths.end());
-  // Those with no more GPUs than are visible, the most first; then the others, the fewest first.
+  // Those of machines with no more GPUs, the most first; then the others, the fewest first.
   const auto rank = [&](const Baseline& each) {
-    const int more = each.visible_gpu_count - visible_gpu_count;
+    const int more = each.machine_gpu_count - machine_gpu_count;
     return std::pair(more > 0, more > 0 ? more : -more);
   };
   std::optional<Baseline> best;

@@ -20,19 +20,19 @@ struct BaselineRow {
 struct Baseline {
   std::string path = {}, gpu_name = {};
   std::uint64_t memory_bytes = 0;
-  // That the process saw which measured it; 1 in files that do not say.
-  int visible_gpu_count = 1;
+  // In the machine that it was measured on; 1 in files that do not say.
+  int machine_gpu_count = 1;
   std::map<std::string, std::vector<BaselineRow>> rows = {};  // by call, by rising size
 };
 
 // Throws UsageError naming the path where the file is no profile.
 [[nodiscard]] Baseline read_baseline(const std::string& path);
 
-// The profile in `folder` for that model which was measured with as many visible GPUs, else with
+// The profile in `folder` for that model which was measured in a machine of as many GPUs, else with
 // the next fewer, else with the fewest; the first of these by name of file. Nothing where the model
 // has none.
 [[nodiscard]] std::optional<Baseline> find_baseline(const std::string& folder,
                                                     const std::string& gpu_name,
-                                                    int visible_gpu_count);
+                                                    int machine_gpu_count);
 
 }  // namespace allocmark::qualify

@@ -37,10 +37,11 @@ std::uint64_t gpu_memory_bytes() {
 std::optional<Baseline> baseline_for(const TestContext& context) {
   const std::string& path = context.spec.baseline_path;
   if (!path.empty() && !is_spread_file(read_file(path, kSettingsInput))) return read_baseline(path);
-  int visible_gpu_count = 0;
-  ALLOCMARK_CUDA_CHECK(cudaGetDeviceCount(&visible_gpu_count));
+  const Nvml nvml;
+  const NvmlReading count = nvml.device_count();
+  const int machine_gpu_count = count.value ? static_cast<int>(*count.value) : 1;
   return find_baseline(simcuda_folder() + "/profiles", gpu_name(context.spec.gpu),
-                       visible_gpu_count);
+                       machine_gpu_count);
 }
 
 std::optional<Spread> spread_for(const TestContext& context) {

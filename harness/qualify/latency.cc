@@ -38,16 +38,13 @@ constexpr std::uint64_t kP90SamplesMin = 100;
 constexpr double kBaselineNsMin = 100;
 
 // The calls that are judged: those that take and give back memory, and those that order work.
-constexpr std::array<std::string_view, 19> kJudgedCalls = {
-    "cuMemAddressFree",   "cuMemAddressReserve",
-    "cuMemCreate",        "cuMemMap",
-    "cuMemRelease",       "cuMemSetAccess",
-    "cuMemUnmap",         "cudaDeviceSynchronize",
-    "cudaEventQuery",     "cudaEventRecord",
-    "cudaFree",           "cudaFree.slab",
-    "cudaFreeAsync",      "cudaMalloc",
-    "cudaMalloc.slab",    "cudaMallocAsync",
-    "cudaMemGetInfo",     "cudaStreamSynchronize",
+// Reserving addresses is the host's kernel at work, not the GPU: on healthy machines it took ten
+// times as long in one process as in another.
+constexpr std::array<std::string_view, 17> kJudgedCalls = {
+    "cuMemCreate",        "cuMemMap",        "cuMemRelease",          "cuMemSetAccess",
+    "cuMemUnmap",         "cudaEventQuery",  "cudaDeviceSynchronize", "cudaEventRecord",
+    "cudaFree",           "cudaFree.slab",   "cudaFreeAsync",         "cudaMalloc",
+    "cudaMalloc.slab",    "cudaMallocAsync", "cudaMemGetInfo",        "cudaStreamSynchronize",
     "cudaStreamWaitEvent"};
 
 // By call and size.

@@ -242,19 +242,19 @@ TEST_CASE("table, JSON and JUnit say what was found, with every threshold beside
   CHECK(!has(junit, "<half>"));
 }
 
-TEST_CASE("the baseline is that of as many visible GPUs, else of the next fewer") {
+TEST_CASE("the baseline is of a machine with as many GPUs, else of the next fewer") {
   const TemporaryFolder folder;
   const auto write = [&](const std::string& name, const std::string& count) {
     write_file(folder.path(name), R"({"device": {"name": "A GPU", "total_bytes": 7)" + count +
                                       R"(}, "costs": {"cudaFree": [[4, 200, 11, 12, 13, 14]]}})");
   };
-  const auto found = [&](int visible_gpu_count) {
-    return find_baseline(folder.path(), "A GPU", visible_gpu_count).value().path;
+  const auto found = [&](int machine_gpu_count) {
+    return find_baseline(folder.path(), "A GPU", machine_gpu_count).value().path;
   };
-  write("four.json", R"(, "visible_gpu_count": 4)");
+  write("four.json", R"(, "machine_gpu_count": 4)");
   CHECK(found(1) == folder.path("four.json"));
   write("one.json", "");  // as files say that were written before
-  write("two.json", R"(, "visible_gpu_count": 2)");
+  write("two.json", R"(, "machine_gpu_count": 2)");
   CHECK(found(1) == folder.path("one.json"));
   CHECK(found(2) == folder.path("two.json"));
   CHECK(found(3) == folder.path("two.json"));
