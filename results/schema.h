@@ -92,6 +92,7 @@ inline constexpr std::uint64_t kColdCallCount = 256;
 struct LatencySummary {
   std::uint64_t count = 0;
   double p50_ns = 0, p90_ns = 0, p99_ns = 0, p999_ns = 0, max_ns = 0, mean_ns = 0;
+  friend bool operator==(const LatencySummary&, const LatencySummary&) = default;
 };
 
 // One operation's latency: measured host time, modelled driver time (0 on a GPU, where host time

@@ -28,6 +28,7 @@ struct SearchSpec {
   bool finds_least = true;
   // Passes that settle capacities above the least one; enough for all where 0.
   std::uint32_t settle_count_max = 0;
+  friend bool operator==(const SearchSpec&, const SearchSpec&) = default;
 };
 
 struct SettingFacts {
@@ -43,6 +44,7 @@ struct SettingFacts {
   std::uint64_t unsettled_bytes = 0;  // of capacities above the least one
   // A capacity below the least one that serves as well, though a larger one fails.
   std::optional<std::uint64_t> serves_below_bytes = std::nullopt;
+  friend bool operator==(const SettingFacts&, const SettingFacts&) = default;
 };
 
 struct SearchResult {
@@ -52,6 +54,7 @@ struct SearchResult {
   std::uint64_t capacity_bytes = 0;  // of the passes at one capacity
   std::vector<SettingFacts> settings = {};
   std::vector<std::string> notes = {};  // what the file of a recording does not say
+  friend bool operator==(const SearchResult&, const SearchResult&) = default;
 };
 
 // Calls `on_setting` after each setting. Throws UsageError for a workload or capacity that cannot

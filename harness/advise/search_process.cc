@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/field_count.h"
 #include "base/json_text.h"
 #include "harness/run/child_process.h"
 #include "harness/run/runtime_select.h"
@@ -21,6 +22,10 @@ namespace allocmark {
 namespace {
 
 using Json = nlohmann::json;
+
+// A new field is sent below, both ways, or does not reach the other process.
+static_assert(field_count<SearchSpec>() == 7 && field_count<SettingFacts>() == 10 &&
+              field_count<SearchResult>() == 9);
 
 Json known(const std::optional<std::uint64_t>& value) { return value ? Json(*value) : Json(); }
 

@@ -19,6 +19,7 @@ struct HostTarget {
   // What the reference (harness/measure/host_reference.h) takes there. 0: nothing is scaled.
   double reference_ns = 0;
   double clock_ns = 0;  // what reading the clock costs there; 0: as much as here
+  friend bool operator==(const HostTarget&, const HostTarget&) = default;
 };
 
 struct CellSpec {
@@ -48,6 +49,7 @@ struct CellSpec {
       0;  // for the parent process, which ends a cell that takes longer; 0 = no limit
   std::string placements_path;  // golden of the checked pass (placement_recorder.h); empty = none
   std::string timeline_path;    // JSON file of the memory over the checked pass; empty = none
+  friend bool operator==(const CellSpec&, const CellSpec&) = default;
 };
 
 // Runs the cell. Every expected problem (bad workload or config string, capacity too small, out of

@@ -20,6 +20,7 @@ struct SoakSpec {
   double seconds = 0;  // of virtual time on a simulated device
   double window_s = 0;
   double begin_s = 0;  // of the soak, where an earlier process has done a part
+  friend bool operator==(const SoakSpec&, const SoakSpec&) = default;
 };
 
 // Passes that followed each other, one at least.
@@ -36,12 +37,14 @@ struct SoakWindow {
   double scattered_share = 0;           // of held_bytes, outside the largest free block
   std::uint64_t device_call_count = 0;  // by the allocator, for memory, in the window
   std::uint64_t process_bytes = 0;      // resident host memory of this process
+  friend bool operator==(const SoakWindow&, const SoakWindow&) = default;
 };
 
 struct SoakEnd {
   CellStatus status = CellStatus::Ok;
   std::string reason;
   std::vector<std::string> warnings{};  // as a cell's: what makes the windows doubtful
+  friend bool operator==(const SoakEnd&, const SoakEnd&) = default;
 };
 
 // Nothing is thrown but WriteError: what goes wrong is the end's status. `on_window` may throw.

@@ -15,6 +15,7 @@
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include "base/field_count.h"
 #include "base/json_text.h"
 #include "harness/run/runtime_select.h"
 #include "results/json.h"
@@ -23,6 +24,11 @@ namespace allocmark::qualify {
 namespace {
 
 using Json = nlohmann::json;
+
+// A new field is sent below, both ways, or does not reach the other process. Limit and verdict of a
+// figure are the judge's and stay here.
+static_assert(field_count<TestSpec>() == 7 && field_count<TestAnswer>() == 7 &&
+              field_count<Figure>() == 8);
 
 [[noreturn]] void reject(const char* what, const Json::exception& error) {
   throw UsageError({.what = fmt::format("this is no {} of a test", what),

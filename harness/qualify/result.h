@@ -24,6 +24,7 @@ struct Limit {
   bool is_min = false;                         // the figure must not be below, else not above
   std::string unit = {};
   std::string meaning = {};
+  friend bool operator==(const Limit&, const Limit&) = default;
 };
 
 struct Figure {
@@ -35,6 +36,7 @@ struct Figure {
   bool optional = false;  // not being measurable is normal here (a GPU without ECC)
   Limit limit = {};       // set by the judge, as is the verdict
   Verdict verdict = Verdict::Skip;
+  friend bool operator==(const Figure&, const Figure&) = default;
 };
 
 // What a child process answers.
@@ -46,6 +48,7 @@ struct TestAnswer {
   std::map<std::string, double> readings = {};    // facts for a later test
   std::map<std::string, std::string> texts = {};  // facts for the report: who the GPUs are
   double virtual_s = 0;                           // that it took on a simulated GPU
+  friend bool operator==(const TestAnswer&, const TestAnswer&) = default;
 };
 
 struct TestResult {

@@ -23,6 +23,7 @@ struct TestSpec {
   double seconds = 0;  // repeat the test's round until so much time has gone by; 0: one round
   std::string baseline_path = {};               // empty: by the GPU's name
   std::map<std::string, double> readings = {};  // facts of earlier tests: "before.", "during."
+  friend bool operator==(const TestSpec&, const TestSpec&) = default;
 };
 
 struct TestContext {

@@ -16,6 +16,7 @@ struct RankSpec {
   std::uint32_t number = 0;  // in the job
   std::string workload;
   std::string capacity = "unlimited";  // of its device; 1.05x is 1.05 times this rank's peak
+  friend bool operator==(const RankSpec&, const RankSpec&) = default;
 };
 
 struct RanksSpec {
@@ -23,6 +24,7 @@ struct RanksSpec {
   std::uint64_t seed = 1;
   std::string allocator, conf;
   bool stops_on_oom = true;  // a rank ends with its first failed request
+  friend bool operator==(const RanksSpec&, const RanksSpec&) = default;
 };
 
 // A request that failed: the first one of a rank.
@@ -34,6 +36,7 @@ struct RankFailure {
   std::uint64_t reserved_bytes = 0;  // taken from the device by the allocator
   std::string step;                  // the last mark of a step before it
   std::uint64_t time_ns = 0;
+  friend bool operator==(const RankFailure&, const RankFailure&) = default;
 };
 
 // A meeting that never happened.
@@ -43,6 +46,7 @@ struct RankStall {
   std::string step;
   std::uint64_t since_ns = 0;
   std::vector<std::uint32_t> missing;  // numbers of the ranks that did not come
+  friend bool operator==(const RankStall&, const RankStall&) = default;
 };
 
 struct RankRow {
@@ -63,6 +67,7 @@ struct RankRow {
   std::optional<RankFailure> failure;
   std::optional<RankStall> stall;
   std::vector<std::uint64_t> step_live_bytes;  // requested and not given back, at marks of steps
+  friend bool operator==(const RankRow&, const RankRow&) = default;
 };
 
 // Throws UsageError (bad workload, config string or capacity, traces that do not fit together, an

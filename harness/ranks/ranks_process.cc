@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include "base/bytes.h"
 #include "base/error.h"
+#include "base/field_count.h"
 #include "base/json_text.h"
 #include "harness/ranks/findings.h"
 #include "harness/run/devices_child.h"
@@ -18,6 +19,11 @@ namespace allocmark {
 namespace {
 
 using OrderedJson = nlohmann::ordered_json;
+
+// A new field is sent below, both ways, or does not reach the other process.
+static_assert(field_count<RankSpec>() == 3 && field_count<RanksSpec>() == 5 &&
+              field_count<RankFailure>() == 7 && field_count<RankStall>() == 5 &&
+              field_count<RankRow>() == 15);
 
 OrderedJson time_or_null(const std::optional<std::uint64_t>& number) {
   return number ? OrderedJson(*number) : OrderedJson();

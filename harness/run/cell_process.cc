@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include "base/error.h"
+#include "base/field_count.h"
 #include "base/json_text.h"
 #include "harness/run/runtime_select.h"
 #include "results/json.h"
@@ -32,23 +33,50 @@ CellResult without_result(const CellSpec& spec, const ChildOutcome& outcome, Cel
   return result;
 }
 
+// All that a cell is told. What is not named here does not reach the child.
+static_assert(field_count<CellSpec>() == 14 && field_count<HostTarget>() == 2);
+template <typename Spec, typename Visit>
+void visit_fields(Spec& spec, Visit&& visit) {
+  visit("key", spec.key);
+  visit("pass_count", spec.pass_count);
+  visit("width_max", spec.width_max);
+  visit("pass_count_max", spec.pass_count_max);
+  visit("verify", spec.verify);
+  visit("quiet_cpu", spec.quiet_cpu);
+  visit("shares_device", spec.shares_device);
+  visit("takes_turns", spec.takes_turns);
+  visit("in_rounds", spec.in_rounds);
+  visit("host_reference_target_ns", spec.host_target.reference_ns);
+  visit("host_clock_target_ns", spec.host_target.clock_ns);
+  visit("record", spec.record);
+  visit("timeout_s", spec.timeout_s);
+  visit("placements_path", spec.placements_path);
+  visit("timeline_path", spec.timeline_path);
+}
+
+Json stored(const CellKey& key) { return parse_json(to_json_line(key)); }
+Json stored(VerifyLevel verify) { return to_string(verify); }
+template <typename Value>
+Json stored(const Value& value) {
+  return value;
+}
+
+void take(const Json& json, CellKey& key) {
+  key = cell_key_from_json(json_text(json), "the cell's specification");
+}
+void take(const Json& json, VerifyLevel& verify) {
+  verify = parse_verify_level(json.get<std::string>()).value_or(VerifyLevel::Edges);
+}
+template <typename Value>
+void take(const Json& json, Value& value) {
+  json.get_to(value);
+}
+
 }  // namespace
 
 std::string to_json_line(const CellSpec& spec) {
-  const Json json = {{"key", parse_json(to_json_line(spec.key))},
-                     {"pass_count", spec.pass_count},
-                     {"width_max", spec.width_max},
-                     {"pass_count_max", spec.pass_count_max},
-                     {"verify", to_string(spec.verify)},
-                     {"quiet_cpu", spec.quiet_cpu},
-                     {"takes_turns", spec.takes_turns},
-                     {"in_rounds", spec.in_rounds},
-                     {"host_reference_target_ns", spec.host_target.reference_ns},
-                     {"host_clock_target_ns", spec.host_target.clock_ns},
-                     {"record", spec.record},
-                     {"timeout_s", spec.timeout_s},
-                     {"placements_path", spec.placements_path},
-                     {"timeline_path", spec.timeline_path}};
+  Json json;
+  visit_fields(spec, [&](const char* name, const auto& value) { json[name] = stored(value); });
   return json_text(json);
 }
 
@@ -56,21 +84,7 @@ CellSpec cell_spec_from_json(std::string_view line) {
   try {
     const Json json = parse_json(line);
     CellSpec spec;
-    spec.key = cell_key_from_json(json_text(json.at("key")), "the cell's specification");
-    json.at("pass_count").get_to(spec.pass_count);
-    spec.width_max = json.value("width_max", 0.0);
-    spec.pass_count_max = json.value("pass_count_max", 0U);
-    spec.verify =
-        parse_verify_level(json.at("verify").get<std::string>()).value_or(VerifyLevel::Edges);
-    json.at("quiet_cpu").get_to(spec.quiet_cpu);
-    spec.takes_turns = json.value("takes_turns", false);
-    spec.in_rounds = json.value("in_rounds", false);
-    spec.host_target.reference_ns = json.value("host_reference_target_ns", 0.0);
-    spec.host_target.clock_ns = json.value("host_clock_target_ns", 0.0);
-    json.at("record").get_to(spec.record);
-    json.at("timeout_s").get_to(spec.timeout_s);
-    json.at("placements_path").get_to(spec.placements_path);
-    json.at("timeline_path").get_to(spec.timeline_path);
+    visit_fields(spec, [&](const char* name, auto& value) { take(json.at(name), value); });
     return spec;
   } catch (const Json::exception& error) {
     throw UsageError({.what = "this is no specification of a cell",

@@ -14,6 +14,7 @@
 #include "allocators/cuda/cuda_check.h"
 #include "allocators/registry.h"
 #include "base/error.h"
+#include "base/field_count.h"
 #include "base/json_text.h"
 #include "harness/replay/ballast.h"
 #include "harness/replay/device_work.h"
@@ -22,6 +23,10 @@
 
 namespace allocmark::simcheck {
 namespace {
+
+// A new field is sent below, both ways, or does not reach the other process.
+static_assert(field_count<Setting>() == 2 && field_count<Job>() == 2 &&
+              field_count<Program>() == 4 && field_count<Event>() == 5);
 
 struct Block {
   void* pointer = nullptr;
@@ -117,7 +122,8 @@ std::string to_json(const std::vector<Job>& jobs) {
   for (const Job& job : jobs) {
     nlohmann::json events = nlohmann::json::array();
     for (const Event& event : job.program.events) {
-      events.push_back({static_cast<int>(event.kind), event.id, event.size_bytes, event.stream});
+      events.push_back({static_cast<int>(event.kind), event.id, event.size_bytes, event.stream,
+                        static_cast<int>(event.tensor)});
     }
     all.push_back({{"allocator", job.setting.allocator},
                    {"conf", job.setting.conf},
@@ -141,7 +147,8 @@ std::vector<Job> jobs_from_json(const std::string& text) {
       job.program.events.push_back({.id = row.at(1),
                                     .size_bytes = row.at(2),
                                     .stream = row.at(3),
-                                    .kind = static_cast<EventKind>(row.at(0).get<int>())});
+                                    .kind = static_cast<EventKind>(row.at(0).get<int>()),
+                                    .tensor = static_cast<TensorKind>(row.at(4).get<int>())});
     }
     jobs.push_back(std::move(job));
   }

@@ -12,11 +12,13 @@ namespace allocmark::simcheck {
 
 struct Setting {
   std::string allocator, conf;
+  friend bool operator==(const Setting&, const Setting&) = default;
 };
 
 struct Job {
   Setting setting;
   Program program;
+  friend bool operator==(const Job&, const Job&) = default;
 };
 
 // As JSON, between the two processes.

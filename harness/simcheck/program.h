@@ -15,6 +15,7 @@ struct Program {
   std::uint32_t stream_count = 1;
   std::uint64_t capacity_bytes = 0;  // left on the device; 0: all
   std::vector<Event> events;
+  friend bool operator==(const Program&, const Program&) = default;
 };
 
 // Odd seeds use one stream, even ones three; of either kind every second has little memory left.

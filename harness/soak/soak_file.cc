@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include "base/error.h"
+#include "base/field_count.h"
 #include "base/input_file.h"
 #include "base/json_text.h"
 #include "results/json.h"
@@ -12,6 +13,10 @@ namespace allocmark {
 namespace {
 
 using OrderedJson = nlohmann::ordered_json;
+
+// A new field is written below, both ways, or does not reach the other process.
+static_assert(field_count<SoakSpec>() == 5 && field_count<SoakWindow>() == 14 &&
+              field_count<SoakEnd>() == 3);
 
 constexpr InputKind kSoakInput{.name = "a soak", .size_bytes_max = 64 * kMiB};
 

@@ -35,6 +35,7 @@ struct ThreadsSpec {
   std::uint32_t turn_event_count = 64;
   std::uint32_t device_count = 1;  // thread i is on device i modulo this, with that one's allocator
   TableLock table = TableLock::None;
+  friend bool operator==(const ThreadsSpec&, const ThreadsSpec&) = default;
 };
 
 struct CountRange {  // over the passes
@@ -57,6 +58,7 @@ struct ThreadsRow {
   CountRange oom_count;
   CountRange reserved_bytes_end;  // taken from the device, when all threads are done
   bool is_repeatable = false;     // every pass put every block in the same place
+  friend bool operator==(const ThreadsRow&, const ThreadsRow&) = default;
 };
 
 // Throws UsageError (bad workload, config string, capacity; an allocator that is not for several

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include "base/bytes.h"
 #include "base/error.h"
+#include "base/field_count.h"
 #include "base/json_text.h"
 #include "harness/run/devices_child.h"
 #include "results/columns/text.h"
@@ -13,6 +14,10 @@ namespace allocmark {
 namespace {
 
 using OrderedJson = nlohmann::ordered_json;
+
+// A new field is sent below, both ways, or does not reach the other process.
+static_assert(field_count<ThreadsSpec>() == 12 && field_count<ThreadsRow>() == 12 &&
+              field_count<LatencySummary>() == 7 && field_count<CountRange>() == 2);
 
 OrderedJson to_json(const LatencySummary& latency) {
   return {{"count", latency.count},    {"p50_ns", latency.p50_ns},   {"p90_ns", latency.p90_ns},
