@@ -52,8 +52,9 @@ void add_why(CLI::App* app, WhyCommand* command) {
                   "The release of PyTorch that wrote it, as 2.10 [one that puts blocks in the same "
                   "places]")
       ->type_name("V");
-  app->add_option("--format", command->format, "table or json (one document)")
-      ->check(CLI::IsMember({"table", "json"}))
+  app->add_option("--format", command->format,
+                  "table, markdown (for an issue) or json (one document)")
+      ->check(CLI::IsMember({"table", "markdown", "json"}))
       ->capture_default_str()
       ->type_name("F");
   app->add_option("-o,--out", command->page,
@@ -97,6 +98,8 @@ ExitCode run_why(const WhyCommand& command) {
   }
   if (command.format == "json") {
     fmt::print("{}", to_json(why));
+  } else if (command.format == "markdown") {
+    fmt::print("{}", to_markdown(why));
   } else {
     print_fitted(stdout, to_text(why));
   }

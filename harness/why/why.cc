@@ -12,6 +12,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "harness/advise/advice.h"
+#include "harness/why/frame_rules.h"
 
 namespace allocmark {
 namespace {
@@ -62,29 +63,6 @@ OomShares share_out(const MemorySnapshot& snapshot, const OomPicture& oom) {
   return shares;
 }
 
-// "train.py:33 forward < train.py:80 main": frames of the program itself, at most three.
-std::string stack_text(const MemorySnapshot& snapshot, std::uint32_t stack) {
-  const auto name = [&](std::uint32_t frame_index) {
-    const SnapshotFrame& frame = snapshot.frames[frame_index];
-    std::string file = snapshot.texts[frame.file];
-    file = file.substr(file.find_last_of('/') + 1);
-    return fmt::format("{}:{} {}", file, frame.line, snapshot.texts[frame.name]);
-  };
-  const std::vector<std::uint32_t>& frames = snapshot.stacks[stack];
-  std::string text;
-  int count = 0;
-  for (const std::uint32_t frame : frames) {
-    const std::string& file = snapshot.texts[snapshot.frames[frame].file];
-    const bool own = file.find("/torch/") == std::string::npos &&
-                     file.find("site-packages") == std::string::npos && file != "??";
-    if (!own) continue;
-    text += fmt::format("{}{}", text.empty() ? "" : " < ", name(frame));
-    if (++count == 3) break;
-  }
-  if (text.empty() && !frames.empty()) text = name(frames.front());
-  return text;
-}
-
 std::vector<BlockRun> runs_of(const SegmentInfo& segment) {
   std::vector<BlockRun> runs;
   for (const caching::BlockInfo& block : segment.blocks) {
@@ -111,7 +89,7 @@ std::vector<HeldSegment> held_segments(const MemorySnapshot& snapshot, const Oom
       }
       if (entry.free_bytes == 0 || entry.block_count == 0) continue;
       const auto stack = oom.stacks.find(largest_address);
-      if (stack != oom.stacks.end()) entry.holder = stack_text(snapshot, stack->second);
+      if (stack != oom.stacks.end()) entry.holder = own_frames(snapshot, stack->second);
       entry.runs = runs_of(segment);
       held.push_back(std::move(entry));
     }
@@ -249,6 +227,8 @@ Why explain_snapshot(const std::string& path, const WhyOptions& options) {
     why.shares = share_out(why.snapshot, *why.check.last_oom);
     why.held = held_segments(why.snapshot, *why.check.last_oom);
   }
+  why.owners = find_owners(
+      history, why.check.last_oom ? std::optional(why.check.last_oom->entry_index) : std::nullopt);
   why.live_bytes_peak = live_peak(history);
   find_capacity(why, options);
   try_settings(

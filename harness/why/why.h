@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/why/owners.h"
 #include "harness/why/recorded_settings.h"
 #include "harness/why/self_check.h"
 #include "harness/why/what_if.h"
@@ -82,6 +83,7 @@ struct Why {
   std::uint64_t capacity_bytes = kNoLimit;
   std::uint64_t capacity_bytes_max = kNoLimit;  // more than capacity_bytes where a limit is guessed
   std::string capacity_source;
+  Owners owners;
   std::optional<OomShares> shares{};
   std::vector<HeldSegment> held{};         // by free bytes, largest first; at most kHeldCountMax
   std::vector<WhatIf> settings{};          // the best first; `recorded` is among them
@@ -99,6 +101,8 @@ void rank_settings(Why* why);
 
 // First the answer in one sentence, last the line to paste.
 [[nodiscard]] std::string to_text(const Why& why);
+// For an issue: the answer, who held the memory, the settings.
+[[nodiscard]] std::string to_markdown(const Why& why);
 [[nodiscard]] std::string to_json(const Why& why);
 // The same and what only the page shows.
 [[nodiscard]] std::string to_page_json(const Why& why);

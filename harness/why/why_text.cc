@@ -9,8 +9,10 @@
 
 #include "base/bytes.h"
 #include "base/json_text.h"
+#include "harness/why/owners_text.h"
 #include "harness/why/releases.h"
 #include "harness/why/why.h"
+#include "harness/why/why_picture.h"
 
 namespace allocmark {
 namespace {
@@ -38,14 +40,6 @@ std::optional<std::string> advised(const Why& why) {
   const WhatIf& best = why.settings.front();
   if (best.failed_count_max() == 0) return best.conf;
   return serves(why, true) ? std::optional<std::string>(kDriverPoolConf) : std::nullopt;
-}
-
-// "private pool (0, 1)"
-std::string pool_name(const Why& why, std::uint32_t pool) {
-  if (pool == 0) return "the common pool";
-  if (pool >= why.snapshot.pools.size()) return "a private pool that the file does not name";
-  const auto& [first, second] = why.snapshot.pools[pool];
-  return fmt::format("private pool ({}, {})", first, second);
 }
 
 // "private pool (0, 1)", or "3 private pools"
@@ -100,10 +94,12 @@ std::string answer(const Why& why) {
   const std::string story = recorded_story(why);
   const bool failed = why.check.last_oom.has_value();
   if (is_impossible(why)) {
-    return fmt::format("{}: the job needs {} live and {} {}: no setting can help, {} must go",
+    const std::string most = most_held(why.owners);
+    return fmt::format("{}: the job needs {} live and {} {}: no setting can help, {} must go{}",
                        story, format_bytes(why.live_bytes_peak), failed ? "had" : "would have",
                        format_bytes(why.capacity_bytes_max),
-                       format_bytes(why.live_bytes_peak - why.capacity_bytes_max));
+                       format_bytes(why.live_bytes_peak - why.capacity_bytes_max),
+                       most.empty() ? "" : "; most is held by " + most);
   }
   const std::uint64_t failed_count = recorded_of(why).failed_count_max();
   if (failed_count == 0) {
@@ -120,57 +116,19 @@ std::string answer(const Why& why) {
                      serves(why, false) ? ", and allocators that PyTorch does not have do" : "");
 }
 
-void add_line(std::string& text, std::string_view name, std::uint64_t bytes,
-              std::string_view note) {
-  if (bytes > 0) text += fmt::format("  {:>10}  {}{}\n", format_bytes(bytes), name, note);
-}
-
 std::span<const HeldSegment> told(const std::vector<HeldSegment>& held) {
   return std::span(held).first(std::min(held.size(), kHeldCountTold));
-}
-
-std::string picture(const Why& why) {
-  const OomShares& shares = *why.shares;
-  const OomPicture& oom = *why.check.last_oom;
-  std::string text =
-      fmt::format("When the request of {} failed (entry {}, {} failed in all):\n",
-                  format_bytes(oom.size_bytes), oom.entry_index, why.check.oom_count);
-  add_line(text, "reserved", shares.reserved_bytes,
-           ", after everything was given back that could be");
-  add_line(text, "of it live", shares.live_bytes,
-           fmt::format(", {} asked", format_bytes(shares.live_requested_bytes)));
-  add_line(text, "waiting for another stream", shares.waiting_bytes, "");
-  add_line(text, "free for this request", shares.usable_bytes,
-           fmt::format(", in {} pieces, the largest {}", shares.usable_count,
-                       format_bytes(shares.usable_largest_bytes)));
-  add_line(text, "free on other streams", shares.other_stream_bytes, "");
-  add_line(text, "free in segments for requests of another size", shares.other_class_bytes, "");
-  add_line(text, "free in the common pool", shares.common_pool_bytes,
-           ", and the request was for " + pool_name(why, oom.pool));
-  add_line(text, "free in private pools", shares.other_pool_bytes,
-           " of graphs or MemPools, and serve no other request");
-  add_line(text, "free on the device", oom.device_free_bytes, "");
-  for (const PoolShare& share : shares.pools) {
-    text += fmt::format("  {:>10}  in {}: {} live, {} free\n", format_bytes(share.reserved_bytes),
-                        pool_name(why, share.pool), format_bytes(share.live_bytes),
-                        format_bytes(share.free_bytes));
-  }
-  if (why.held.empty()) return text;
-  text += "\nSegments with the most free memory, and what holds them:\n";
-  for (const HeldSegment& held : told(why.held)) {
-    text +=
-        fmt::format("  {:>10} free of {:>10}, held by {} block{}, the largest {}{}{}\n",
-                    format_bytes(held.free_bytes), format_bytes(held.size_bytes), held.block_count,
-                    held.block_count == 1 ? "" : "s", format_bytes(held.block_bytes),
-                    held.holder.empty() ? "" : ": ", held.holder);
-  }
-  return text;
 }
 
 std::string time_text(double time_ns) { return fmt::format("{:.3f}", time_ns / 1e6); }
 
 std::string time_head(const Why& why) {
   return why.simulated_step_count > 1 ? "CUDA ms/step" : "CUDA ms";
+}
+
+std::string cost_text(const WhatIf& entry, bool timed) {
+  if (entry.simulated) return time_text(entry.simulated->driver_ns_per_step);
+  return timed ? "-" : std::to_string(entry.call_count);
 }
 
 std::string settings_table(const Why& why) {
@@ -180,9 +138,7 @@ std::string settings_table(const Why& why) {
   std::string text = fmt::format("  {:<{}}  {:>6}  {:>13}  {:>12}\n", "conf", width, "failed",
                                  "peak reserved", timed ? time_head(why) : "driver calls");
   for (const WhatIf& entry : why.settings) {
-    const std::string cost = entry.simulated ? time_text(entry.simulated->driver_ns_per_step)
-                             : timed         ? "-"
-                                             : std::to_string(entry.call_count);
+    const std::string cost = cost_text(entry, timed);
     text += fmt::format("  {:<{}}  {:>6}  {:>13}  {:>12}{}\n", name_of(entry.conf), width,
                         entry.failed_count_max(), format_bytes(entry.reserved_bytes_peak), cost,
                         entry.conf == why.recorded.conf ? "  recorded" : "");
@@ -287,8 +243,34 @@ std::string to_text(const Why& why) {
                         why.recorded.unknown);
   }
   if (why.shares) text += "\n" + picture(why);
+  if (const std::string held = owners_text(why.owners, live_rounded(why)); !held.empty())
+    text += "\n" + held;
+  if (why.shares) text += held_text(why);
   text += "\n" + table(why);
   return text + "\n" + last_line(why);
+}
+
+std::string to_markdown(const Why& why) {
+  std::string text = fmt::format("**{}.**\n\n", answer(why));
+  std::string check =
+      to_text(why.check) + release_line(*why.recorded.settings.rules, why.release_given);
+  for (const std::string& note : why.notes) check += fmt::format("note: {}\n", note);
+  for (std::size_t begin = 0, end = 0; begin < check.size(); begin = end + 1) {
+    end = check.find('\n', begin);
+    text += fmt::format("- {}\n", check.substr(begin, end - begin));
+  }
+  if (const std::string held = owners_markdown(why.owners, live_rounded(why)); !held.empty())
+    text += "\n" + held;
+  const bool timed = why.simulated_step_count > 0;
+  text += fmt::format("\n| conf | failed | peak reserved | {} |\n| :-- | --: | --: | --: |\n",
+                      timed ? time_head(why) : "driver calls");
+  for (const WhatIf& entry : why.settings) {
+    text +=
+        fmt::format("| `{}`{} | {} | {} | {} |\n", name_of(entry.conf),
+                    entry.conf == why.recorded.conf ? " (recorded)" : "", entry.failed_count_max(),
+                    format_bytes(entry.reserved_bytes_peak), cost_text(entry, timed));
+  }
+  return text + "\n" + table_words(why) + "\n" + last_line(why);
 }
 
 namespace {
@@ -331,6 +313,7 @@ nlohmann::ordered_json facts(const Why& why) {
                                  {"live_bytes_peak", why.live_bytes_peak},
                                  {"reserved_bytes_peak", why.check.reserved_bytes_peak}};
   if (why.capacity_bytes < kNoLimit) json["capacity_bytes"] = why.capacity_bytes;
+  json["held"] = owners_json(why.owners, live_rounded(why));
   if (why.shares) {
     json["oom"] = oom_facts(why);
     json["held_segments"] = nlohmann::ordered_json::array();
@@ -375,6 +358,7 @@ std::string to_page_json(const Why& why) {
   nlohmann::ordered_json json = facts(why);
   json["self_check"] =
       to_text(why.check) + release_line(*why.recorded.settings.rules, why.release_given);
+  json["held"] = owners_page_json(why.owners, live_rounded(why));
   json["capacity_source"] = why.capacity_source;
   json["recorded_conf"] = why.recorded.conf;
   json["step_count"] = why.simulated_step_count;

@@ -52,6 +52,10 @@ class Drawing:
         path = " ".join(f"{_at(x)},{_at(y)}" for x, y in points)
         self._add(f'<polyline points="{path}" {self._paint(None, colour)} stroke-width="{width}" stroke-linejoin="round"{dashed}')
 
+    def area(self, points, colour, tip=""):
+        path = " ".join(f"{_at(x)},{_at(y)}" for x, y in points)
+        self._add(f'<polygon points="{path}" {self._paint(colour)}', tip)
+
     def text(self, x, y, text, size=11, anchor="start", colour="text", bold=False, tip=""):
         weight = ' font-weight="bold"' if bold else ""
         placed = f' text-anchor="{anchor}"' if anchor != "start" else ""

@@ -17,6 +17,7 @@ from page import script_hash, style_sheet  # noqa: E402
 from parent import end_with_parent  # noqa: E402
 from sections import paste_line, scroll  # noqa: E402
 from svg import Drawing, Scale  # noqa: E402
+from why_owners import held_section  # noqa: E402
 
 RESULT_DESCRIPTOR = 3
 # Where the reserved memory was: field, words, colour. Free memory that the request could not use has the colours of causes.
@@ -167,16 +168,18 @@ def body_of(facts):
         tag("p", facts["file"], class_="eyebrow"),
         tag("h1", facts["answer"][0].upper() + facts["answer"][1:]),
         paste_line(paste),
-        tag("p", facts["self_check"].strip()),
+        *(tag("p", line.strip()) for line in facts["self_check"].strip().split("\n")),
         tag("ul", *(tag("li", note) for note in facts["notes"]), class_="sentences") if facts["notes"] else None,
     ]
     close = tag("section", tag("h2", "Measure it", id="measure"), tag("pre", tag("code", facts["measure"].strip()), tabindex="0"))
     links = [("When it failed", "oom")] if "oom" in facts else []
+    held = held_section(facts["held"])
+    links += [("Who held it", "held")] if held else []
     nav = tag("nav", *(tag("a", words, href="#" + target) for words, target in [*links, ("Settings", "settings"), ("Measure it", "measure")]),
               aria_label="Sections")
     theme = tag("button", "◐", id="theme", type="button", aria_label="Switch between light and dark")
     header = tag("header", tag("div", tag("p", "allocmark ", tag("span", "why"), class_="brand"), nav, theme, class_="wide bar"))
-    sections = [tag("section", *answer), oom_section(facts) if "oom" in facts else None, settings_section(facts), close]
+    sections = [tag("section", *answer), oom_section(facts) if "oom" in facts else None, held, settings_section(facts), close]
     return join([header, tag("main", *sections, class_="wide")])
 
 
