@@ -1,4 +1,5 @@
-// 'allocmark why FILE': why a PyTorch job ran out of memory, from its memory snapshot.
+// 'allocmark why FILE': why a job ran out of memory, from its memory snapshot or from the message
+// that it left.
 #include <fmt/format.h>
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
@@ -16,11 +17,11 @@
 #include "harness/cli/html_report.h"
 #include "harness/cli/output_path.h"
 #include "harness/cli/terminal.h"
+#include "harness/cli/why_message.h"
 #include "harness/run/child_process.h"
 #include "harness/run/run.h"
 #include "harness/why/simulated.h"
 #include "harness/why/why.h"
-#include "workloads/import/recording.h"
 
 namespace allocmark {
 namespace {
@@ -36,8 +37,10 @@ struct WhyCommand {
 };
 
 void add_why(CLI::App* app, WhyCommand* command) {
-  app->add_option("file", command->file,
-                  "A memory snapshot with history, as torch.cuda.memory._dump_snapshot() writes it")
+  app->add_option(
+         "file", command->file,
+         "A memory snapshot with history, as torch.cuda.memory._dump_snapshot() writes it; "
+         "or a text with an out-of-memory message, - for standard input")
       ->required()
       ->type_name("FILE");
   app->add_option("--memory", command->memory,
@@ -63,7 +66,18 @@ void add_why(CLI::App* app, WhyCommand* command) {
   add_force(app, &command->force);
 }
 
+// Of the options that only a snapshot can answer, the first that is given.
+std::string snapshot_option(const WhyCommand& command) {
+  if (!command.memory.empty()) return "--memory";
+  if (!command.confs.empty()) return "--conf";
+  if (!command.pytorch.empty()) return "--pytorch";
+  return command.page.empty() ? "" : "--out";
+}
+
 ExitCode run_why(const WhyCommand& command) {
+  const std::string path =
+      command.file.starts_with("file:") ? command.file.substr(5) : command.file;
+  if (answer_message(path, command.format, snapshot_option(command))) return ExitCode::Pass;
   WhyOptions options;
   if (!command.memory.empty()) {
     options.memory_bytes = parse_bytes(command.memory);
@@ -81,15 +95,6 @@ ExitCode run_why(const WhyCommand& command) {
       find_backend(options.release == nullptr ? "caching" : options.release->allocator());
   for (const std::string& conf : command.confs) options.confs.push_back(read_conf(allocator, conf));
   if (!command.page.empty()) check_output_file(command.page, command.force, "--out");
-  const std::string path =
-      command.file.starts_with("file:") ? command.file.substr(5) : command.file;
-  if (recording_kind(path) != RecordingKind::PytorchSnapshot) {
-    throw UsageError({.what = "not a memory snapshot of PyTorch",
-                      .where = path,
-                      .wanted = "the file that torch.cuda.memory._dump_snapshot() writes",
-                      .got = "",
-                      .next = "for a trace or a log: allocmark run --workload file:" + path});
-  }
   Why why = explain_snapshot(path, options);
   simulate_settings(&why, own_program_path(), default_job_count("sim:h200"));
   if (!command.page.empty()) {
@@ -110,7 +115,7 @@ ExitCode run_why(const WhyCommand& command) {
 
 extern const CommandEntry kWhyCommand;
 constinit const CommandEntry kWhyCommand{
-    "why", "Say why a job ran out of memory, from its snapshot",
+    "why", "Say why a job ran out of memory, from its snapshot or message",
     [](CLI::App* app) { return bind_command(app, add_why, run_why); }};
 
 }  // namespace allocmark

@@ -4,6 +4,7 @@
 written."""
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
@@ -14,7 +15,6 @@ from charts import render_charts  # noqa: E402
 from facts import attach, read_facts  # noqa: E402
 from latex import render_latex  # noqa: E402
 from load import ReportError, read_run  # noqa: E402
-from output_file import write_file  # noqa: E402
 from page import render_page  # noqa: E402
 from parent import end_with_parent  # noqa: E402
 
@@ -31,9 +31,14 @@ def _arguments(argv):
 
 
 def _write(path, text):
+    """Whole or not at all: a reader never sees half a page."""
+    path = Path(path)
+    part = path.with_name(path.name + ".part")
     try:
-        write_file(path, text.encode())
+        part.write_text(text, encoding="utf-8", newline="\n")
+        os.replace(part, path)
     except OSError as error:
+        part.unlink(missing_ok=True)
         raise SystemExit(_fail(f"cannot write {path}: {error.strerror}")) from None
 
 

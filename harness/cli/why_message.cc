@@ -1,0 +1,75 @@
+#include "harness/cli/why_message.h"
+
+#include <fmt/format.h>
+
+#include "base/bytes.h"
+#include "base/error.h"
+#include "harness/cli/terminal.h"
+#include "harness/message/message_text.h"
+#include "workloads/import/recording.h"
+
+namespace allocmark {
+namespace {
+
+constexpr const char* kStandardInput = "/dev/stdin";
+
+[[noreturn]] void refuse_text(const std::string& name, const std::string& path,
+                              const message::FoundMessages& found) {
+  const bool is_file = path != kStandardInput;
+  throw UsageError(
+      {.what = "neither a memory snapshot of PyTorch nor a text with an out-of-memory message",
+       .where = name,
+       .wanted = "the file that torch.cuda.memory._dump_snapshot() writes, or a text with words "
+                 "such as \"CUDA out of memory. Tried to allocate 2.00 GiB\", of PyTorch, "
+                 "TensorFlow, JAX, llama.cpp, RMM, CuPy, ONNX Runtime or vLLM",
+       .got = found.size_bytes == 0
+                  ? "an empty text"
+                  : fmt::format("{} without such words", format_bytes(found.size_bytes)),
+       .next = is_file ? "paste the whole error; for a trace or a log: allocmark run --workload "
+                         "file:" +
+                             path
+                       : "paste the whole error"});
+}
+
+}  // namespace
+
+bool answer_message(const std::string& given, const std::string& format,
+                    const std::string& snapshot_option) {
+  const std::string path = given == "-" ? kStandardInput : given;
+  const std::string name = path == kStandardInput ? "standard input" : path;
+  const message::FoundMessages found = message::read_messages(path);
+  if (message::is_binary_head(found.head)) {
+    if (path == kStandardInput) {
+      throw UsageError({.what = "a snapshot cannot be read from standard input",
+                        .where = name,
+                        .wanted = "a text with an out-of-memory message",
+                        .got = "a binary file",
+                        .next = "name the snapshot's file: allocmark why oom.pickle"});
+    }
+    if (recording_kind(path) == RecordingKind::PytorchSnapshot) return false;
+    refuse_text(name, path, found);
+  }
+  if (found.messages.empty()) {
+    // A recording of another kind may have an error of its own.
+    if (path != kStandardInput && recording_kind(path) == RecordingKind::PytorchSnapshot)
+      return false;
+    refuse_text(name, path, found);
+  }
+  if (!snapshot_option.empty()) {
+    throw UsageError({.what = "this option needs a memory snapshot",
+                      .where = snapshot_option,
+                      .wanted = "a snapshot, which can be replayed",
+                      .got = name + ", a text with an out-of-memory message",
+                      .next = "leave the option away: allocmark why " + given});
+  }
+  if (format == "json") {
+    fmt::print("{}", message::to_json(found, name));
+  } else if (format == "markdown") {
+    fmt::print("{}", message::to_markdown(found, name));
+  } else {
+    print_fitted(stdout, message::to_text(found, name));
+  }
+  return true;
+}
+
+}  // namespace allocmark

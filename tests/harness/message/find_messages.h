@@ -1,0 +1,16 @@
+// The messages of a text that is there as a whole.
+#pragma once
+
+#include <string_view>
+
+#include "harness/message/message.h"
+
+namespace allocmark::message {
+
+inline FoundMessages find_messages(std::string_view source) {
+  MessageReader reader;
+  reader.add(source);
+  return reader.finish();
+}
+
+}  // namespace allocmark::message

@@ -1,0 +1,269 @@
+// A message of each form: which figures are read of it. Sizes are made up.
+#include "harness/message/forms.h"
+
+#include <map>
+#include <string>
+
+#include "harness/message/message.h"
+#include "tests/catch.h"
+#include "tests/harness/message/find_messages.h"
+
+using namespace allocmark::message;
+using enum Quantity;
+
+namespace {
+
+Message one_message(std::string_view text) {
+  const FoundMessages found = find_messages(text);
+  INFO(text);
+  REQUIRE(found.messages.size() == 1);
+  return found.messages[0];
+}
+
+struct Case {
+  const char* name;
+  Family family;
+  std::string text;
+  std::map<Quantity, std::string> figures;
+};
+
+// Each figure that a form knows is in one case at least.
+const std::vector<Case>& cases() {
+  static const std::vector<Case> all = {
+      {"1.0",
+       Family::PyTorch,
+       "RuntimeError: CUDA out of memory. Tried to allocate 12.50 MiB (GPU 0; 10.92 GiB total "
+       "capacity; 8.57 GiB already allocated; 9.06 MiB free; 4.68 MiB cached)",
+       {{Asked, "12.50 MiB"},
+        {Total, "10.92 GiB"},
+        {Allocated, "8.57 GiB"},
+        {Free, "9.06 MiB"},
+        {Unallocated, "4.68 MiB"}}},
+      {"1.8 with a limit",
+       Family::PyTorch,
+       "CUDA out of memory. Tried to allocate 1.00 GiB (GPU 2; 11.17 GiB total capacity; 4.06 GiB "
+       "already allocated; 5.44 GiB free; 5.00 GiB allowed; 4.50 GiB reserved in total by PyTorch) "
+       "If reserved memory is >> allocated memory try setting max_split_size_mb",
+       {{Asked, "1.00 GiB"},
+        {Total, "11.17 GiB"},
+        {Allocated, "4.06 GiB"},
+        {Free, "5.44 GiB"},
+        {Allowed, "5.00 GiB"},
+        {Reserved, "4.50 GiB"}}},
+      {"2.1, with its misspelling",
+       Family::PyTorch,
+       "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.70 GiB. GPU 0 has a "
+       "total capacty of 6.00 GiB of which 0 bytes is free. Of the allocated memory 2.93 GiB is "
+       "allocated by PyTorch, and 2.30 GiB is reserved by PyTorch but unallocated.",
+       {{Asked, "1.70 GiB"},
+        {Total, "6.00 GiB"},
+        {Free, "0 bytes"},
+        {Allocated, "2.93 GiB"},
+        {Unallocated, "2.30 GiB"}}},
+      {"2.6 with everything",
+       Family::PyTorch,
+       "torch.OutOfMemoryError: HIP out of memory. Tried to allocate 996.00 MiB. GPU 3 has a total "
+       "capacity of 44.43 GiB of which 9.06 GiB is free. Process 2102129 has 17.54 GiB memory in "
+       "use. Including non-PyTorch memory, this process has 17.81 GiB memory in use. 17.69 GiB "
+       "allowed; Of the allocated memory 17.44 GiB is allocated by PyTorch, with 17.00 MiB "
+       "allocated in private pools (e.g., HIP Graphs), and 59.88 MiB is reserved by PyTorch but "
+       "unallocated. If reserved but unallocated memory is large try setting "
+       "PYTORCH_HIP_ALLOC_CONF=expandable_segments:True to avoid fragmentation.",
+       {{Asked, "996.00 MiB"},
+        {Total, "44.43 GiB"},
+        {Free, "9.06 GiB"},
+        {ThisProcess, "17.81 GiB"},
+        {Allowed, "17.69 GiB"},
+        {Allocated, "17.44 GiB"},
+        {PoolFree, "17.00 MiB"},
+        {Unallocated, "59.88 MiB"}}},
+      {"2.15 with a reserve",
+       Family::PyTorch,
+       "CUDA out of memory. Tried to allocate 3.00 GiB. GPU 0 has a total capacity of 23.52 GiB of "
+       "which 9.75 GiB is free. Of the allocated memory 12.00 GiB is allocated by PyTorch, and "
+       "352.99 MiB is reserved by PyTorch but unallocated. This allocation exceeds the "
+       "expandable-segment reserve of 2.00 GiB for this stream, and a single allocation cannot "
+       "span expandable segments. Raise PYTORCH_CUDA_ALLOC_CONF expandable_segments_reserve or "
+       "expandable_segments_reserve_by_class (or unset it) so that a segment is at least 3.00 GiB.",
+       {{Asked, "3.00 GiB"},
+        {Total, "23.52 GiB"},
+        {Free, "9.75 GiB"},
+        {Allocated, "12.00 GiB"},
+        {Unallocated, "352.99 MiB"},
+        {SegmentLimit, "2.00 GiB"},
+        {SegmentNeeded, "3.00 GiB"}}},
+      {"the driver's pool",
+       Family::PyTorchPool,
+       "Allocation on device 0 would exceed allowed memory. (out of memory)\n"
+       "Currently allocated     : 6.72 GiB\nRequested               : 40.00 MiB\n"
+       "Device limit            : 8.00 GiB\nFree (according to CUDA): 0 bytes\n"
+       "PyTorch limit (set by user-supplied memory fraction)\n"
+       "                        : 7.00 GiB",
+       {{Allocated, "6.72 GiB"},
+        {Asked, "40.00 MiB"},
+        {Total, "8.00 GiB"},
+        {Free, "0 bytes"},
+        {Allowed, "7.00 GiB"}}},
+      {"Apple",
+       Family::Mps,
+       "RuntimeError: MPS backend out of memory (MPS allocated: 17.36 GB, other allocations: "
+       "613.56 "
+       "MB, max allowed: 18.13 GB). Tried to allocate 192.00 MB on private pool.",
+       {{Allocated, "17.36 GB"},
+        {OtherMemory, "613.56 MB"},
+        {Allowed, "18.13 GB"},
+        {Asked, "192.00 MB"}}},
+      {"a table",
+       Family::Summary,
+       "|                  PyTorch CUDA memory summary, device ID 0                 |\n"
+       "|            CUDA OOMs: 2            |        cudaMalloc retries: 3         |\n"
+       "|        Metric         | Cur Usage  | Peak Usage | Tot Alloc  | Tot Freed  |\n"
+       "| Allocated memory      |  13975 MiB |  18803 MiB |   2142 GiB |   2128 GiB |\n"
+       "|       from large pool |  13959 MiB |  18790 MiB |   2140 GiB |   2127 GiB |\n"
+       "| GPU reserved memory   |  20000 MiB |  21000 MiB |  21000 MiB |   1000 MiB |\n"
+       "| Non-releasable memory |   6025 MiB |   7000 MiB |   1200 GiB |   1190 GiB |\n"
+       "| Allocations           |     512    |     600    |   91000    |   90488    |\n",
+       {{OomCount, "2"},
+        {RetryCount, "3"},
+        {Allocated, "13975 MiB"},
+        {AllocatedPeak, "18803 MiB"},
+        {Reserved, "20000 MiB"},
+        {ReservedPeak, "21000 MiB"},
+        {Inactive, "6025 MiB"}}},
+      {"TensorFlow's dump",
+       Family::Bfc,
+       "2026-02-11 12:56:42.1: W core/bfc_allocator.cc:462] Allocator (GPU_0_bfc) ran out of "
+       "memory "
+       "trying to allocate 2.00GiB (rounded to 2147483648)requested by op\n"
+       "2026-02-11 12:56:42.2: I core/bfc_allocator.cc:1066] InUse at 703ae6300 of size 1024 next "
+       "50\n"
+       "2026-02-11 12:56:42.3: I core/bfc_allocator.cc:1066] Free  at 703ae6700 of size 1610612736 "
+       "next 18\n"
+       "2026-02-11 12:56:42.4: I core/bfc_allocator.cc:1066] Free  at 7f0000000 of size 1073741824 "
+       "next 9\n"
+       "2026-02-11 12:56:42.5: I core/bfc_allocator.cc:1103] Stats: \n"
+       "Limit:                     12884901888\nInUse:                     10200547328\n"
+       "MaxInUse:                  11811160064\nNumAllocs:                 2719\n",
+       {{Asked, "2.00 GiB"},
+        {Allowed, "12884901888"},
+        {Allocated, "10200547328"},
+        {AllocatedPeak, "11811160064"},
+        {LargestFree, "1610612736"},
+        {FreeChunks, ""}}},
+      {"JAX",
+       Family::Xla,
+       "XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 8589934592 "
+       "bytes.",
+       {{Asked, "8589934592 bytes"}}},
+      {"JAX on a TPU",
+       Family::Xla,
+       "RESOURCE_EXHAUSTED: Attempting to reserve 12.00G at the bottom of memory. That was not "
+       "possible. There are 10.96G free, 0B reserved, and 10.96G reservable.",
+       {{Asked, "12.00 G"}, {Free, "10.96 G"}}},
+      {"a program of XLA",
+       Family::XlaProgram,
+       "Ran out of memory in memory space hbm. Used 20.10G of 15.48G hbm. Exceeded hbm capacity by "
+       "4.62G.",
+       {{Asked, "20.10 G"}, {Allowed, "15.48 G"}, {Exceeded, "4.62 G"}}},
+      {"llama.cpp",
+       Family::Ggml,
+       "llama_model_load_from_file_impl: using device CUDA0 (NVIDIA GeForce RTX 3090) "
+       "(0000:01:00.0) - 23306 MiB free\n"
+       "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 39979.48 MiB on device 0: "
+       "cudaMalloc "
+       "failed: out of memory\n"
+       "alloc_tensor_range: failed to allocate CUDA0 buffer of size 41921522565\n",
+       {{Asked, "39979.48 MiB"}, {Free, "23306 MiB"}}},
+      {"RMM",
+       Family::Rmm,
+       "MemoryError: std::bad_alloc: out_of_memory: RMM failure at:/opt/rmm/include/rmm/mr/device/"
+       "pool_memory_resource.hpp:257: Maximum pool size exceeded (failed to allocate 10.371208 "
+       "GiB): Not enough room to grow, current/max/try size = 70.000000 GiB, 78.000000 GiB, "
+       "10.371208 GiB",
+       {{Asked, "10.371208 GiB"}, {Reserved, "70.000000 GiB"}, {Allowed, "78.000000 GiB"}}},
+      {"ONNX Runtime",
+       Family::OnnxRuntime,
+       "bfc_arena.cc:376 void* onnxruntime::BFCArena::AllocateRawInternal(size_t, bool) Available "
+       "memory of 1000000 is smaller than requested bytes of 135383040",
+       {{Free, "1000000"}, {Asked, "135383040"}}},
+      {"CuPy",
+       Family::CuPy,
+       "cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 3,000,000,000 bytes (allocated "
+       "so far: 512,000,000 bytes, limit set to: 1,000,000,000 bytes).",
+       {{Asked, "3,000,000,000 bytes"},
+        {Reserved, "512,000,000 bytes"},
+        {Allowed, "1,000,000,000 bytes"}}},
+      {"Paddle",
+       Family::Paddle,
+       "ResourceExhaustedError: Out of memory error on GPU 0. Cannot allocate 1.000000GB memory on "
+       "GPU 0, 22.000000GB memory has been allocated and available memory is only 512.000000MB.",
+       {{Asked, "1.000000 GB"}, {Allocated, "22.000000 GB"}, {Free, "512.000000 MB"}}},
+      {"vLLM at its start",
+       Family::Vllm,
+       "ValueError: Free memory on device (10.9/23.6 GiB) on startup is less than desired GPU "
+       "memory "
+       "utilization (0.9, 21.3 GiB).",
+       {{Free, "10.9 GiB"}, {Total, "23.6 GiB"}, {Asked, "21.3 GiB"}}},
+      {"vLLM's cache",
+       Family::Vllm,
+       "ValueError: To serve at least one request with the models's max seq len (32768), (4.00 GiB "
+       "KV cache is needed, which is larger than the available KV cache memory (2.15 GiB).",
+       {{Asked, "4.00 GiB"}, {Free, "2.15 GiB"}}},
+      {"the host",
+       Family::Host,
+       "RuntimeError: [enforce fail at alloc_cpu.cpp:114] data. DefaultCPUAllocator: can't "
+       "allocate "
+       "memory: you tried to allocate 68719476736 bytes. Error code 12",
+       {{Asked, "68719476736 bytes"}}},
+      {"without figures", Family::NoFigures, "RuntimeError: CUDA error: out of memory", {}},
+  };
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("each form's figures are read, and no others") {
+  for (const Case& one : cases()) {
+    INFO(one.name);
+    const Message message = one_message(one.text);
+    CHECK(message.form->family == one.family);
+    for (std::size_t i = 0; i < kQuantityCount; ++i) {
+      const auto quantity = static_cast<Quantity>(i);
+      INFO(words_of(quantity).name);
+      const auto expected = one.figures.find(quantity);
+      REQUIRE(message.of(quantity).has_value() == (expected != one.figures.end()));
+      if (expected != one.figures.end()) CHECK(message.of(quantity)->printed == expected->second);
+    }
+  }
+}
+
+TEST_CASE("every quantity that a form has a pattern for is in a case") {
+  for (const Form& form : all_forms()) {
+    for (const Pattern& pattern : form.patterns) {
+      if (pattern.quantity == Process) continue;
+      bool is_seen = false;
+      for (const Case& one : cases())
+        is_seen |= one.family == form.family && one.figures.contains(pattern.quantity);
+      INFO(form.name << ": " << pattern.text);
+      CHECK(is_seen);
+    }
+  }
+}
+
+TEST_CASE("free chunks of a dump are summed, and the largest is known") {
+  const Message message = one_message(cases()[8].text);
+  CHECK(message.of(FreeChunks)->bytes == std::int64_t{1610612736} + 1073741824);
+  CHECK(message.of(LargestFree)->bytes == 1610612736);
+}
+
+TEST_CASE("a tensor that TensorFlow could not place has the bytes of its shape") {
+  const Message message = one_message(
+      "ResourceExhaustedError: OOM when allocating tensor with shape[256, 128,56,56] "
+      "and type float on /job:localhost/device:GPU:0 by allocator GPU_0_bfc");
+  CHECK(message.of(Asked)->bytes == std::int64_t{256} * 128 * 56 * 56 * 4);
+  CHECK_FALSE(
+      one_message("OOM when allocating tensor with shape[9999999999,9999999999,99] and type "
+                  "float on GPU, limit set")
+          .of(Asked)
+          .has_value());
+}

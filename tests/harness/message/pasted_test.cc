@@ -1,0 +1,189 @@
+// Messages as people paste them: in logs, pages, wrapped, repeated, cut, in large files.
+#include <string>
+
+#include "base/bytes.h"
+#include "harness/message/message.h"
+#include "harness/message/plain_text.h"
+#include "tests/catch.h"
+#include "tests/harness/message/find_messages.h"
+
+using namespace allocmark::message;
+using enum Quantity;
+
+namespace {
+
+const std::string kMessage =
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 546.00 MiB. GPU 0 has a total "
+    "capacity of 15.77 GiB of which 514.19 MiB is free. Process 1 has 15.25 GiB memory in use. Of "
+    "the allocated memory 13.73 GiB is allocated by PyTorch, with 46.00 MiB allocated in private "
+    "pools (e.g., CUDA Graphs), and 736.86 MiB is reserved by PyTorch but unallocated. If reserved "
+    "but unallocated memory is large try setting PYTORCH_ALLOC_CONF=expandable_segments:True to "
+    "avoid fragmentation.";
+
+void check_whole(const std::string& text) {
+  const FoundMessages found = find_messages(text);
+  INFO(text);
+  REQUIRE(found.messages.size() == 1);
+  const Message& message = found.messages[0];
+  REQUIRE(message.of(Asked).has_value());
+  CHECK(message.of(Asked)->printed == "546.00 MiB");
+  REQUIRE(message.of(Total).has_value());
+  CHECK(message.of(Total)->printed == "15.77 GiB");
+  REQUIRE(message.of(Free).has_value());
+  CHECK(message.of(Free)->printed == "514.19 MiB");
+  REQUIRE(message.of(Allocated).has_value());
+  CHECK(message.of(Allocated)->printed == "13.73 GiB");
+  REQUIRE(message.of(PoolFree).has_value());
+  CHECK(message.of(PoolFree)->printed == "46.00 MiB");
+  REQUIRE(message.of(Unallocated).has_value());
+  CHECK(message.of(Unallocated)->printed == "736.86 MiB");
+  REQUIRE(message.processes.size() == 1);
+  CHECK(message.processes[0].pid == "1");
+  CHECK(message.device == "CUDA");
+  CHECK(message.device_index == "0");
+  CHECK(message.variable == "PYTORCH_ALLOC_CONF");
+}
+
+// Broken after every `width` letters, as a terminal does, or at blanks, as an editor does.
+std::string wrapped(const std::string& text, std::size_t width, const std::string& head,
+                    bool at_blanks) {
+  std::string lines = head;
+  std::size_t count = 0;
+  for (const char c : text) {
+    if (count >= width && (!at_blanks || c == ' ')) {
+      lines += "\n" + head;
+      count = 0;
+      if (c == ' ') continue;
+    }
+    lines += c;
+    ++count;
+  }
+  return lines;
+}
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
+    text.replace(at, from.size(), to);
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("a message is found in a traceback, with CRLF, and alone") {
+  check_whole(kMessage);
+  check_whole("Traceback (most recent call last):\r\n  File \"train.py\", line 3, in <module>\r\n" +
+              kMessage + "\r\n");
+  check_whole("\xef\xbb\xbf" + kMessage);
+}
+
+TEST_CASE("a message is found however a terminal or an editor wrapped it") {
+  for (const std::size_t width : {62U, 70U, 72U, 79U, 80U, 100U, 132U}) {
+    INFO(width);
+    check_whole(wrapped(kMessage, width, "", false));
+  }
+  for (const std::size_t width : {20U, 40U, 72U, 80U})
+    check_whole(wrapped(kMessage, width, "", true));
+}
+
+TEST_CASE("what a log puts before each line does not count") {
+  for (const std::string head :
+       {"[rank3]: ", "[rank12]:[E1125 13:02:07] ", "> ", "# ", "// ",
+        "ERROR 11-19 21:10:38 [core.py:708] ",
+        "(EngineCore_DP0 pid=39535) ERROR 03-03 19:38:29 [core.py:708] ",
+        "2026-02-11 12:56:42,782 ERROR ", "2026-02-11T12:56:42.782Z stderr ", "trainer-0  | ",
+        "[1,3]<stderr>:", "    ", "W1231 12:56:42.000001 "}) {
+    INFO(head);
+    check_whole(wrapped(kMessage, 60, head, true));
+    check_whole(head + "step 7\n" + head + kMessage + "\n" + head + "exit 1");
+  }
+}
+
+TEST_CASE("marks of pages, terminals, JSON and Markdown do not count") {
+  check_whole("<pre><span class=\"err\">" + replaced(kMessage, " is free", "&nbsp;is&nbsp;free") +
+              "</span></pre>");
+  check_whole(replaced(kMessage, "GPU 0", "<br/>GPU 0"));
+  check_whole(replaced(kMessage, "546.00 MiB", "**546.00 MiB**"));
+  check_whole(replaced(kMessage, "546.00 MiB", "\x1b[31m546.00 MiB\x1b[0m"));
+  check_whole("{\"error\": \"line 1\\n" + replaced(kMessage, " GPU 0", "\\n GPU 0") + "\\n\"}");
+  check_whole("OutOfMemoryError('" + kMessage + "')");
+  check_whole(replaced(kMessage, " ", "\xc2\xa0 "));
+}
+
+TEST_CASE("ranks that say the same are counted, ranks that differ are kept") {
+  std::string text;
+  for (int rank = 0; rank < 8; ++rank) {
+    text += "[rank" + std::to_string(rank) + "]: " +
+            replaced(kMessage, "Process 1 ", "Process " + std::to_string(1000 + rank) + " ") + "\n";
+  }
+  const FoundMessages same = find_messages(text);
+  REQUIRE(same.messages.size() == 1);
+  CHECK(same.messages[0].count == 8);
+  const FoundMessages two = find_messages(text + replaced(kMessage, "514.19", "14.19") + "\n");
+  REQUIRE(two.messages.size() == 2);
+  CHECK(two.messages[1].of(Free)->printed == "14.19 MiB");
+  CHECK(two.messages[1].line == 9);
+}
+
+TEST_CASE("a message that is cut has the figures that are left") {
+  const FoundMessages found = find_messages(kMessage.substr(0, kMessage.find("Process 1")));
+  REQUIRE(found.messages.size() == 1);
+  CHECK(found.messages[0].of(Free).has_value());
+  CHECK_FALSE(found.messages[0].of(Unallocated).has_value());
+  const FoundMessages tail = find_messages(kMessage.substr(kMessage.find("GPU 0")));
+  REQUIRE(tail.messages.size() == 1);
+  CHECK_FALSE(tail.messages[0].of(Asked).has_value());
+  CHECK(tail.messages[0].of(Total)->printed == "15.77 GiB");
+}
+
+TEST_CASE("an error without figures counts only where no message has some") {
+  CHECK(find_messages("CUDA error: out of memory").messages.size() == 1);
+  const FoundMessages found = find_messages("CUDA error: out of memory\n" + kMessage);
+  REQUIRE(found.messages.size() == 1);
+  CHECK(found.messages[0].form->family == Family::PyTorch);
+}
+
+TEST_CASE("a text that only speaks of memory has no message") {
+  for (const char* text : {"", "Out of memory is a novel.", "Tried to allocate memory for the team",
+                           "raise OutOfMemoryError(f'Tried to allocate {size}. GPU')",
+                           "GPU 0 has a total of 3 users", "the limit: 7 in use by us"}) {
+    INFO(text);
+    CHECK(find_messages(text).messages.empty());
+  }
+}
+
+TEST_CASE("a message is found wherever it lies in a long text, at every border of its pieces") {
+  for (const std::size_t before : {std::size_t{0}, std::size_t{4'000'000}, std::size_t{4'194'300},
+                                   std::size_t{4'325'300}, std::size_t{8'500'000}}) {
+    INFO(before);
+    std::string text;
+    while (text.size() < before)
+      text += "step 17 loss 3.25 memory 12.0 GiB allocated in the pool\n";
+    const std::size_t line = static_cast<std::size_t>(std::ranges::count(text, '\n')) + 1;
+    text += kMessage + "\n";
+    text.append(500'000, 'x');
+    MessageReader reader;
+    for (std::size_t at = 0; at < text.size(); at += 100'003)
+      reader.add(std::string_view(text).substr(at, 100'003));
+    const FoundMessages found = reader.finish();
+    REQUIRE(found.messages.size() == 1);
+    CHECK(found.messages[0].count == 1);
+    CHECK(found.messages[0].line == line);
+    CHECK(found.messages[0].of(Unallocated)->printed == "736.86 MiB");
+    CHECK(found.size_bytes == text.size());
+  }
+}
+
+TEST_CASE("bytes that are no text neither crash nor answer") {
+  std::uint64_t state = 7;
+  for (int round = 0; round < 200; ++round) {
+    std::string text;
+    for (int i = 0; i < 4000; ++i) {
+      state = state * 6364136223846793005U + 1442695040888963407U;
+      text += static_cast<char>(state >> 56);
+    }
+    CHECK(find_messages(text).messages.empty());
+    // And in the middle of a message: whatever is read of it then, it is no crash.
+    text.insert(2000, kMessage.substr(0, static_cast<std::size_t>(round) * 2));
+    (void)find_messages(text);
+  }
+}

@@ -1,0 +1,271 @@
+// What follows from the figures. The cases are those of public reports, with their right values.
+#include "harness/message/verdict.h"
+
+#include <string>
+
+#include "harness/message/message_text.h"
+#include "harness/message/remedies.h"
+#include "tests/catch.h"
+#include "tests/harness/message/find_messages.h"
+
+using namespace allocmark::message;
+
+namespace {
+
+struct Answer {
+  Verdict verdict;
+  Remedy remedy;
+  std::string text;
+};
+
+Answer answer_to(const std::string& text) {
+  const FoundMessages found = find_messages(text);
+  INFO(text);
+  REQUIRE(!found.messages.empty());
+  const Verdict verdict = judge(found.messages[0]);
+  return {verdict, remedy_for(found.messages[0], verdict), to_text(found, "oom.txt")};
+}
+
+std::string modern(const std::string& asked, const std::string& total, const std::string& free,
+                   const std::string& middle, const std::string& allocated,
+                   const std::string& unallocated) {
+  return "CUDA out of memory. Tried to allocate " + asked + ". GPU 0 has a total capacity of " +
+         total + " of which " + free + " is free. " + middle + "Of the allocated memory " +
+         allocated + " is allocated by PyTorch, and " + unallocated +
+         " is reserved by PyTorch but unallocated.";
+}
+
+bool has(const std::string& text, const std::string& words) {
+  return text.find(words) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("free and unallocated memory below the request: no setting, and how much must go") {
+  const Answer answer =
+      answer_to(modern("80.00 MiB", "139.72 GiB", "60.69 MiB",
+                       "Process 1 has 139.65 GiB memory in use. ", "139.21 GiB", "12.81 MiB"));
+  CHECK(answer.verdict.cause == Cause::TooBig);
+  CHECK(answer.verdict.help == Help::No);
+  CHECK(*answer.verdict.must_go_bytes == 6815744);  // 80 - 60.69 - 12.81 = 6.5 MiB
+  CHECK(answer.remedy.setting.empty());
+  CHECK(
+      has(answer.text, "73.5 MiB in all: no setting of the allocator can help, 6.50 MiB must go"));
+  CHECK_FALSE(has(answer.text, "expandable_segments:True"));
+}
+
+TEST_CASE("enough in all and too little free: fragmentation is possible, not sure") {
+  const Answer answer = answer_to(
+      "CUDA out of memory. Tried to allocate 546.00 MiB. GPU 0 has a total capacity of "
+      "15.77 GiB of which 514.19 MiB is free. Process 1 has 15.25 GiB memory in use. Of "
+      "the allocated memory 13.73 GiB is allocated by PyTorch, with 46.00 MiB allocated "
+      "in private pools (e.g., CUDA Graphs), and 736.86 MiB is reserved by PyTorch but "
+      "unallocated.");
+  CHECK(answer.verdict.cause == Cause::FragmentationPossible);
+  CHECK(answer.remedy.setting == "expandable_segments:True");
+  CHECK(has(answer.text, "1.22 GiB in all"));
+  CHECK(has(answer.text, "possible, not sure"));
+  CHECK(has(answer.text, "To try: export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"));
+  // Process 1 is this one.
+  CHECK_FALSE(has(answer.text, "Process 1 holds"));
+}
+
+TEST_CASE("where expandable segments are on already, they are not named again") {
+  const Answer answer =
+      answer_to(modern("250.00 MiB", "79.26 GiB", "104.75 MiB", "", "74.77 GiB", "3.87 GiB") +
+                " expandable_segments is enabled. If instead the process is running out of virtual "
+                "address space (VSZ), expandable segments may be over-reserving VA.");
+  CHECK(answer.verdict.cause == Cause::FragmentationPossible);
+  CHECK(answer.verdict.help == Help::Unknown);
+  CHECK(answer.remedy.setting.empty());
+  CHECK(has(answer.text, "only a snapshot can tell"));
+  CHECK(has(answer.text, "_dump_snapshot"));
+}
+
+TEST_CASE("a setting that the text shows elsewhere counts, the advice of the message does not") {
+  const std::string message =
+      modern("250.00 MiB", "79.26 GiB", "104.75 MiB", "", "74.77 GiB", "3.87 GiB") +
+      " If reserved but unallocated memory is large try setting "
+      "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.";
+  CHECK(answer_to(message).remedy.setting == "expandable_segments:True");
+  for (const std::string line :
+       {"$ export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+        "PYTORCH_ALLOC_CONF: 'max_split_size_mb:512,expandable_segments:True'",
+        "os.environ[\"PYTORCH_CUDA_ALLOC_CONF\"] = \"expandable_segments:True\""}) {
+    INFO(line);
+    CHECK(answer_to(line + "\n" + message).remedy.setting.empty());
+    CHECK(answer_to(message + "\n" + line).remedy.setting.empty());
+  }
+  CHECK(answer_to("PYTORCH_ALLOC_CONF=expandable_segments:False\n" + message).remedy.setting ==
+        "expandable_segments:True");
+}
+
+TEST_CASE("more allocated than the card has: the driver spills") {
+  const Answer answer =
+      answer_to(modern("1002.00 MiB", "8.00 GiB", "0 bytes", "", "13.98 GiB", "129.48 MiB"));
+  CHECK(answer.verdict.cause == Cause::Spilled);
+  CHECK(answer.verdict.help == Help::No);
+  CHECK(has(answer.text, "spills to the host's memory"));
+  CHECK(has(answer.text, "6.96 GiB must go"));
+}
+
+TEST_CASE("as much free as was asked: a limit outside PyTorch") {
+  for (const std::string& text :
+       {modern("20.00 MiB", "4.00 GiB", "2.35 GiB", "", "825.15 MiB", "24.85 MiB"),
+        modern("960.00 MiB", "23.99 GiB", "15.52 GiB", "", "6.78 GiB", "76.36 MiB"),
+        modern("2.00 MiB", "287.98 GiB", "203.49 GiB", "", "68.63 GiB", "14.93 GiB")}) {
+    const Answer answer = answer_to(text);
+    CHECK(answer.verdict.cause == Cause::OutsideLimit);
+    CHECK(answer.verdict.help == Help::No);
+    CHECK(answer.remedy.setting.empty());
+    CHECK(has(answer.text, "limit outside PyTorch"));
+  }
+}
+
+TEST_CASE("a process's own limit is named as the cause") {
+  const Answer answer = answer_to(
+      "HIP out of memory. Tried to allocate 2.00 MiB. GPU 0 has a total capacity of 255.98 "
+      "GiB of which 244.65 GiB is free. 1.05 GiB allowed; Of the allocated memory 1017.01 "
+      "MiB is allocated by PyTorch, with 17.00 MiB allocated in private pools (e.g., HIP "
+      "Graphs), and 54.99 MiB is reserved by PyTorch but unallocated.");
+  CHECK(answer.verdict.cause == Cause::ProcessLimit);
+  CHECK(answer.remedy.setting.empty());
+  CHECK(has(answer.text, "may take 1.05 GiB"));
+  CHECK(has(answer.text, "set_per_process_memory_fraction"));
+  // A limit that leaves enough is not the cause.
+  CHECK(answer_to(modern("1.00 GiB", "24.00 GiB", "10.00 GiB", "20.00 GiB allowed; ", "5.00 GiB",
+                         "1.00 GiB"))
+            .verdict.cause == Cause::OutsideLimit);
+  // Nor one that is above what the card still has.
+  CHECK(answer_to(modern("1.00 GiB", "24.00 GiB", "0.10 GiB", "23.00 GiB allowed; ", "22.50 GiB",
+                         "0.40 GiB"))
+            .verdict.cause == Cause::TooBig);
+}
+
+TEST_CASE("a message that is cut says what is missing, and names no setting") {
+  const Answer answer = answer_to(
+      "CUDA out of memory. Tried to allocate 51.87 GiB. GPU 0 has a total capacity of 94.50 GiB of "
+      "which 41.85 GiB is free. Including non-PyTorch memory, this process has 52.64 GiB memory in "
+      "use.");
+  CHECK(answer.verdict.cause == Cause::MissingFigures);
+  CHECK(answer.remedy.setting.empty());
+  CHECK(has(answer.text, "10.0 GiB must go"));
+  // What the process holds bounds its cache.
+  const Answer bounded = answer_to(
+      "CUDA out of memory. Tried to allocate 51.87 GiB. GPU 0 has a total capacity of 94.50 GiB of "
+      "which 1.85 GiB is free. Including non-PyTorch memory, this process has 32.64 GiB memory in "
+      "use.");
+  CHECK(bounded.verdict.cause == Cause::TooBig);
+}
+
+TEST_CASE("figures that contradict each other are told, and nothing rests on them") {
+  const Answer answer =
+      answer_to(modern("1.00 GiB", "8.00 GiB", "9.00 GiB", "", "2.00 GiB", "1.00 GiB"));
+  CHECK(answer.verdict.cause == Cause::Contradiction);
+  CHECK(answer.remedy.setting.empty());
+  CHECK(
+      has(answer.text, "the card's memory (8.00 GiB) is less than what is free on it (9.00 GiB)"));
+  const Answer unbacked =
+      answer_to(modern("1.00 GiB", "8.00 GiB", "5.00 GiB", "", "6.00 GiB", "1.00 GiB"));
+  CHECK(unbacked.verdict.cause == Cause::Contradiction);
+  CHECK(unbacked.remedy.setting.empty());
+  // A figure that the answer does not need is told and does not end it.
+  const Answer wrapped = answer_to(modern(
+      "3.98 GiB", "31.84 GiB", "16.30 GiB",
+      "Including non-PyTorch memory, this process has 17179869184.00 GiB memory in use. 17.51 "
+      "GiB allowed; ",
+      "6.74 GiB", "7.02 GiB"));
+  CHECK(wrapped.verdict.cause == Cause::ProcessLimit);
+  CHECK(has(wrapped.text, "17179869184.00 GiB is no size"));
+}
+
+TEST_CASE("figures that round to the same are no answer") {
+  const Answer answer =
+      answer_to(modern("2.00 GiB", "24.00 GiB", "1.00 GiB", "", "20.00 GiB", "1.00 GiB"));
+  CHECK(answer.verdict.cause == Cause::Borderline);
+  CHECK(answer.remedy.setting.empty());
+}
+
+TEST_CASE("memory of other processes is named") {
+  const Answer answer = answer_to(modern(
+      "594.00 MiB", "79.33 GiB", "508.44 MiB",
+      "Process 62912 has 494.00 MiB memory in use. Process 113443 has 78.33 GiB memory in use. ",
+      "74.24 GiB", "185.89 MiB"));
+  CHECK(answer.verdict.cause == Cause::FragmentationPossible);
+  CHECK(has(answer.text, "Process 62912 holds 494.00 MiB"));
+  CHECK_FALSE(has(answer.text, "Process 113443 holds"));
+  const Answer full = answer_to(
+      "CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; 15.75 GiB total capacity; "
+      "79.11 MiB already allocated; 3.62 MiB free; 86.00 MiB reserved in total by PyTorch)");
+  CHECK(full.verdict.cause == Cause::TooBig);
+  CHECK(has(full.text, "15.7 GiB of the card are neither free nor PyTorch's"));
+  CHECK(has(full.text, "for a request of 1 to 10 MiB"));
+}
+
+TEST_CASE("a key is not named where its release cannot have it without saying so") {
+  const Answer answer = answer_to(
+      "CUDA out of memory. Tried to allocate 2.87 GiB (GPU 0; 14.76 GiB total capacity; "
+      "8.77 GiB already allocated; 19.75 MiB free; 13.71 GiB reserved in total by PyTorch)");
+  CHECK(answer.verdict.cause == Cause::FragmentationPossible);
+  CHECK(has(answer.text, "needs PyTorch 2.1 or later"));
+}
+
+TEST_CASE("the driver's pool: what can be said without its cache") {
+  const auto pool = [](const std::string& allocated, const std::string& asked,
+                       const std::string& free, const std::string& limit) {
+    return "Currently allocated     : " + allocated + "\nRequested               : " + asked +
+           "\nDevice limit            : 8.00 GiB\nFree (according to CUDA): " + free +
+           "\nPyTorch limit (set by user-supplied memory fraction)\n                        : " +
+           limit;
+  };
+  const std::string none = "17179869184.00 GiB";
+  CHECK(answer_to(pool("7.80 GiB", "1.00 GiB", "0 bytes", none)).verdict.cause == Cause::TooBig);
+  CHECK(answer_to(pool("2.80 GiB", "1.00 GiB", "4.00 GiB", none)).verdict.cause ==
+        Cause::OutsideLimit);
+  CHECK(answer_to(pool("2.80 GiB", "1.00 GiB", "4.00 GiB", "3.00 GiB")).verdict.cause ==
+        Cause::ProcessLimit);
+  const Answer unknown = answer_to(pool("6.72 GiB", "40.00 MiB", "0 bytes", none));
+  CHECK(unknown.verdict.cause == Cause::MissingFigures);
+  CHECK(has(unknown.text, "1.28 GiB are neither free nor the program's"));
+}
+
+TEST_CASE("allocators that say their limit are compared with it") {
+  const auto bfc = [](const std::string& limit, const std::string& used) {
+    return "Allocator (GPU_0_bfc) ran out of memory trying to allocate 2.00GiB (rounded to "
+           "2147483648)\nStats: \nLimit:      " +
+           limit + "\nInUse:     " + used + "\nMaxInUse:  " + used + "\nNumAllocs: 3\n";
+  };
+  const Answer full = answer_to(bfc("12884901888", "11811160064"));
+  CHECK(full.verdict.cause == Cause::TooBig);
+  CHECK(has(full.text, "1.00 GiB must go"));
+  CHECK(answer_to(bfc("12884901888", "8589934592")).verdict.cause == Cause::FragmentationPossible);
+  CHECK(answer_to(bfc("8589934592", "12884901888")).verdict.cause == Cause::Contradiction);
+  const Answer cupy = answer_to(
+      "Out of memory allocating 3,000,000,000 bytes (allocated so far: "
+      "512,000,000 bytes, limit set to: 1,000,000,000 bytes).");
+  CHECK(cupy.verdict.cause == Cause::ProcessLimit);
+  CHECK(*cupy.verdict.must_go_bytes == 2512000000);
+  CHECK(
+      answer_to("failed: Available memory of 1000000 is smaller than requested bytes of 135383040")
+          .verdict.must_go_bytes == 134383040);
+  CHECK(answer_to("Ran out of memory in memory space hbm. Used 20.10G of 15.48G hbm. Exceeded hbm "
+                  "capacity by 4.62G.")
+            .verdict.must_go_bytes == 4960687227);
+}
+
+TEST_CASE("programs that keep no cache get no setting of one") {
+  for (const std::string text :
+       {"using device CUDA0 (NVIDIA GeForce RTX 3090) - 23306 MiB free\nallocating 39979.48 MiB on "
+        "device 0: cudaMalloc failed: out of memory",
+        "allocating 9866.00 MiB on device 1: cudaMalloc failed: out of memory",
+        "No available memory for the cache blocks. Try increasing `gpu_memory_utilization`",
+        "Free memory on device cuda:0 (10.9/23.6 GiB) on startup is less than desired GPU memory "
+        "utilization (0.9, 21.3 GiB)",
+        "DefaultCPUAllocator: not enough memory: you tried to allocate 68719476736 bytes",
+        "RuntimeError: CUDA error: out of memory"}) {
+    const Answer answer = answer_to(text);
+    INFO(text);
+    CHECK(answer.remedy.setting.empty());
+    CHECK_FALSE(has(answer.text, "export PYTORCH"));
+  }
+}
