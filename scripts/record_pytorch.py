@@ -26,11 +26,14 @@ Needs PyTorch 2.2 or later with the native allocator; no other package.
 """
 import argparse
 import contextlib
+import errno
 import gzip
+import io
 import os
 import pickle
 import runpy
 import sys
+import time
 
 ENTRIES_MAX = 16_000_000  # the history's ring; about 2 GiB of host memory if it fills
 LABEL_CHARACTERS_MAX = 256
@@ -241,20 +244,73 @@ def render(converter, remarks):
     return "\n".join(lines + converter.rows) + "\n"
 
 
-def write_trace(path, text):
-    """Complete or not at all: a reader never sees half a file. The same text gives the same bytes."""
-    temporary = f"{path}.part"
+def descriptor_of(path):
+    """The open descriptor that it names (/dev/stdout, /dev/fd/N), by links or not; None for any other path."""
+    for _ in range(40):
+        folder, name = os.path.split(os.path.abspath(path))
+        if name.isdigit() and (folder == "/dev/fd" or (folder.startswith("/proc/") and folder.endswith("/fd"))):
+            return int(name)
+        if not os.path.islink(path):
+            return None
+        path = os.path.join(folder, os.readlink(path))
+    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+
+
+def open_pipe(path, wait_s=15):
+    """A device or a pipe, which opens once somebody reads it."""
+    for attempts_left in range(int(wait_s * 50), -1, -1):
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK)
+            os.set_blocking(descriptor, True)
+            return descriptor
+        except OSError as error:
+            if error.errno != errno.ENXIO or attempts_left == 0:
+                raise
+            time.sleep(0.02)
+    raise AssertionError("the loop returns or raises")
+
+
+def write_file(path, data):
+    """Writes bytes as allocmark's own files are written. A regular file is replaced whole or not at all: its bytes go to a file beside it, to
+    the disk, and then take its name. A link stays, and the file that it leads to is replaced. A device, a pipe and an open descriptor are
+    written straight through."""
+    path = os.fspath(path)
+    descriptor = descriptor_of(path)
+    is_there = os.path.exists(path)
+    if descriptor is not None or (is_there and not os.path.isfile(path) and not os.path.isdir(path)):
+        with open(open_pipe(path) if descriptor is None else os.dup(descriptor), "wb") as file:
+            file.write(data)
+        return
+    target = os.path.realpath(path)
+    if os.path.isdir(target):
+        raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
+    part = os.path.join(os.path.dirname(target), f".{os.path.basename(target)}.{os.getpid()}.part")
     try:
-        with open(temporary, "wb") as file:
-            if path.endswith(".gz"):
-                with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed:
-                    packed.write(text.encode())
-            else:
-                file.write(text.encode())
-        os.replace(temporary, path)
+        with open(part, "xb") as file:
+            if is_there:
+                os.fchmod(file.fileno(), os.stat(target).st_mode & 0o777)
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, target)
+    except BaseException as error:
+        if not isinstance(error, FileExistsError):
+            with contextlib.suppress(OSError):
+                os.unlink(part)
+        raise
+
+
+def write_trace(path, text):
+    """The same text gives the same bytes."""
+    data = text.encode()
+    if path.endswith(".gz"):
+        packed = io.BytesIO()
+        with gzip.GzipFile(filename="", mode="wb", fileobj=packed, mtime=0) as file:
+            file.write(data)
+        data = packed.getvalue()
+    try:
+        write_file(path, data)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
         raise RecordError(f"{path}: cannot be written: {error.strerror}; name a file in a folder that exists") from error
 
 

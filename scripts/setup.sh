@@ -80,9 +80,6 @@ toolkit_at() {
   [ -n "$(find -L "$dir" -name 'libcudart.so*' -print -quit 2>/dev/null)" ]
 }
 
-CUDA_WHEELS=(nvidia-cuda-nvcc==13.0.88 nvidia-cuda-crt==13.0.88 nvidia-nvvm==13.0.88
-             nvidia-cuda-runtime==13.0.96 nvidia-cuda-cccl==13.0.85)
-
 # The compile-time parts of the toolkit from PyPI's wheels, laid out as nvcc and CMake expect them.
 fetch_toolkit() {
   local target=$ROOT/build/cuda-toolkit
@@ -91,7 +88,8 @@ fetch_toolkit() {
   say "no CUDA toolkit found: taking its compile-time parts from PyPI into build/cuda-toolkit (about 270 MB)"
   rm -rf "$target"
   python3 -m pip install -q --disable-pip-version-check --root-user-action=ignore --no-deps --target "$target" \
-    "${CUDA_WHEELS[@]}" || fail "pip could not fetch ${CUDA_WHEELS[*]}; install a CUDA toolkit (12 or 13) and set CUDA_HOME"
+    --only-binary :all: --require-hashes -r scripts/cuda_wheels.txt ||
+    fail "pip could not fetch what scripts/cuda_wheels.txt names; install a CUDA toolkit (12 or 13) and set CUDA_HOME"
   [ -e "$CUDA_ROOT/lib64" ] || ln -s lib "$CUDA_ROOT/lib64"
   [ -e "$CUDA_ROOT/lib/libcudart.so" ] || ln -s libcudart.so.13 "$CUDA_ROOT/lib/libcudart.so"
   toolkit_at "$CUDA_ROOT" || fail "the wheels in $target do not make a working toolkit; delete the folder and try again"

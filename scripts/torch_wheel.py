@@ -6,7 +6,7 @@ another CUDA runtime than the program's, that runtime and its headers come from 
 
 scripts/torch_wheel.py VERSION FOLDER [--wheel FILE]     used by scripts/fetch_torch.sh
 """
-import argparse, io, json, platform, re, struct, subprocess, sys, tempfile, urllib.error, urllib.request, zipfile
+import argparse, base64, csv, hashlib, io, json, platform, re, struct, subprocess, sys, tempfile, urllib.error, urllib.request, zipfile
 from pathlib import Path
 
 LIBRARIES = ("torch/lib/libc10.so", "torch/lib/libc10_cuda.so")
@@ -83,7 +83,25 @@ def open_wheel(requirement, path):
         raise Refused(f"{path or requirement}: no wheel can be read: {problem}") from problem
 
 
+def listed_hashes(wheel):
+    """What the wheel says of its own files: {name: SHA-256 in base64}. Of a wheel that is read in ranges it is all that can be held against; pip
+    does the same. Empty where a wheel that somebody built lists nothing."""
+    lists = [name for name in wheel.namelist() if re.fullmatch(r"[^/]+\.dist-info/RECORD", name)]
+    rows = csv.reader(wheel.read(lists[0]).decode().splitlines()) if lists else []
+    return {row[0]: row[1].removeprefix("sha256=") for row in rows if len(row) == 3 and row[1].startswith("sha256=")}
+
+
+def read(wheel, name, hashes):
+    data = wheel.read(name)
+    made = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode().rstrip("=")
+    if hashes and hashes.get(name, "").rstrip("=") != made:
+        raise Refused(f"{name} is not the file that the wheel lists: its SHA-256 is {made}")
+    return data
+
+
 def write(folder, name, data):
+    if ".." in Path(name).parts or Path(name).is_absolute():
+        raise Refused(f"the wheel holds a file that leads out of its folder: {name}")
     target = folder / name
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_bytes(data)
@@ -105,6 +123,9 @@ def take_torch(version, folder, path):
     """Returns the major version of the CUDA runtime that the libraries want, and the CUDA version."""
     wheel = open_wheel(f"torch=={version}", path)
     names = wheel.namelist()
+    hashes = listed_hashes(wheel)
+    if not path and not hashes:
+        raise Refused(f"the wheel of torch=={version} lists no hashes of its files")
     if "torch/version.py" not in names:
         raise Refused(f"{path}: this is no wheel of PyTorch")
     stated = re.search(r"__version__ = '([^']+)'", wheel.read("torch/version.py").decode())[1]
@@ -113,10 +134,10 @@ def take_torch(version, folder, path):
     if LIBRARIES[1] not in names:
         raise Refused(f"PyTorch {stated} is a CPU-only wheel: it has no {LIBRARIES[1]}")
     for name in LIBRARIES:
-        check_machine(name, wheel.read(name))
+        check_machine(name, read(wheel, name, hashes))
     for name in names:
         if name in LIBRARIES or name == "torch/version.py" or (name.startswith(HEADERS) and not name.endswith("/")):
-            write(folder, name.removeprefix("torch/"), wheel.read(name))
+            write(folder, name.removeprefix("torch/"), read(wheel, name, hashes))
     cuda = re.search(r"cuda[^=\n]*= '([0-9.]+)'", wheel.read("torch/version.py").decode())
     runtime = re.search(rb"libcudart\.so\.([0-9]+)", wheel.read(LIBRARIES[1]))
     return int(runtime[1]), cuda[1] if cuda else ""
@@ -125,10 +146,11 @@ def take_torch(version, folder, path):
 def take_runtime(folder, major, cuda):
     """libcudart and its headers, for a program that has another one."""
     wheel = open_wheel(f"nvidia-cuda-runtime-cu{major}=={cuda}.*", None)
+    hashes = listed_hashes(wheel)
     for name in wheel.namelist():
         found = re.match(r"nvidia/cuda_runtime/(?:lib/(libcudart\.so\.\d+)|(include/.+))$", name)
         if found and not name.endswith("/"):
-            write(folder / "cuda", found[1] or found[2], wheel.read(name))
+            write(folder / "cuda", found[1] or found[2], read(wheel, name, hashes))
 
 
 def main(argv=None):

@@ -4,7 +4,6 @@
 written."""
 
 import argparse
-import os
 import sys
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from charts import render_charts  # noqa: E402
 from facts import attach, read_facts  # noqa: E402
 from latex import render_latex  # noqa: E402
 from load import ReportError, read_run  # noqa: E402
+from output_file import write_file  # noqa: E402
 from page import render_page  # noqa: E402
 from parent import end_with_parent  # noqa: E402
 
@@ -31,14 +31,9 @@ def _arguments(argv):
 
 
 def _write(path, text):
-    """Whole or not at all: a reader never sees half a page."""
-    path = Path(path)
-    part = path.with_name(path.name + ".part")
     try:
-        part.write_text(text, encoding="utf-8", newline="\n")
-        os.replace(part, path)
+        write_file(path, text.encode())
     except OSError as error:
-        part.unlink(missing_ok=True)
         raise SystemExit(_fail(f"cannot write {path}: {error.strerror}")) from None
 
 

@@ -3,7 +3,7 @@
 
 Method: small wheels made here; no network is asked, and nothing is compiled but where a wheel is whole.
 """
-import platform, struct, subprocess, sys, tempfile, unittest, zipfile
+import base64, hashlib, platform, struct, subprocess, sys, tempfile, unittest, zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,6 +28,10 @@ def wheel(folder, version="2.13.0+cu130", cuda="'13.0'", libraries=("libc10.so",
         for name in extra:
             archive.writestr(name, "")
     return path
+
+
+def hashed(data):
+    return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode().rstrip("=")
 
 
 def fetch(*arguments):
@@ -77,6 +81,21 @@ class FetchTorch(unittest.TestCase):
         code, said = fetch("--into", self.folder / "into", "--wheel", wheel(self.folder), "2.13.0")
         self.assertEqual(code, 2, said)
         self.assertIn("has no build id", said)
+
+    def test_refuses_files_that_the_wheel_does_not_list_so(self):
+        path = wheel(self.folder)
+        with zipfile.ZipFile(path) as archive:
+            rows = "".join(f"{name},sha256={hashed(archive.read(name))},1\n" for name in archive.namelist())
+        with zipfile.ZipFile(path, "a") as archive:
+            archive.writestr("torch-2.13.0.dist-info/RECORD", rows)
+        torch_wheel.take_torch("2.13.0", self.folder / "out", str(path))
+        path = wheel(self.folder)
+        with zipfile.ZipFile(path, "a") as archive:
+            archive.writestr("torch-2.13.0.dist-info/RECORD", rows.replace(hashed(library()), hashed(b"another")))
+        self.refused(path, "is not the file that the wheel lists")
+
+    def test_refuses_names_that_lead_out_of_the_folder(self):
+        self.refused(wheel(self.folder, extra=("torch/include/c10/../../../../x.h",)), "leads out of its folder")
 
     def test_refuses_what_is_no_version(self):
         for version, text in (("2.13", "wanted three numbers"), ("newest", "wanted three numbers"), ("2.8.0", "older than 2.9")):

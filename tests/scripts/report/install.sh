@@ -17,7 +17,7 @@ command -v python3 >/dev/null || fail "python3 is missing; install it (Debian: a
 if [ ! -x "$VENV/bin/pip" ]; then
   python3 -m venv "$VENV" || fail "python3 cannot make virtual environments; install python3-venv, then run this again"
 fi
-"$VENV/bin/pip" install -q --disable-pip-version-check -r "$WANTED" ||
+"$VENV/bin/pip" install -q --disable-pip-version-check --only-binary :all: --require-hashes -r "$WANTED" ||
   fail "pip could not install $WANTED; is there a network or a package mirror?"
 echo "$stamp" >>"$VENV/allocmark-installed"
 printf '[allocmark] %s is ready\n' "$VENV"

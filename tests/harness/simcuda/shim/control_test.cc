@@ -31,7 +31,7 @@ class Stream {
   ~Stream() { cudaStreamDestroy(stream_); }
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
-  operator cudaStream_t() const { return stream_; }  // NOLINT: stands for the handle
+  operator cudaStream_t() const { return stream_; }  // stands for the handle
 
  private:
   cudaStream_t stream_ = nullptr;

@@ -8,7 +8,7 @@
 #include "harness/simcuda/shim/cost.h"
 #include "tests/catch.h"
 
-using namespace simcuda;  // NOLINT: a test of one small header
+using namespace simcuda;
 
 namespace {
 

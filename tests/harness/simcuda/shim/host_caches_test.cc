@@ -11,7 +11,7 @@
 #include "harness/simcuda/shim/host_caches.h"
 #include "tests/catch.h"
 
-using namespace simcuda;  // NOLINT: a test of one small header
+using namespace simcuda;
 
 namespace {
 
