@@ -6,6 +6,7 @@
 
 #include "allocators/backend/backend.h"
 #include "allocators/caching/caching.h"
+#include "allocators/caching/release.h"
 #include "allocators/conf/conf.h"
 #include "allocators/plugins/pluggable.h"
 #include "allocators/plugins/rmm.h"
@@ -58,6 +59,14 @@ std::string suggest_backend(std::string_view name) {
     std::string next = "a release is fetched by: scripts/fetch_torch.sh 2.13.0; here: ";
     for (const std::string& one : names) next += one + " ";
     return next + (names.empty() ? "none" : "");
+  }
+  if (of_release && family == "caching") {
+    if (const auto read = caching::read_release(name.substr(family.size() + 1))) {
+      return "did you mean '" + std::string(family) + "@" +
+             caching::require_rules(read->number, "a release").name() + "'?" +
+             (read->note.empty() ? "" : " " + read->note) +
+             "; 'allocmark list allocators' shows all";
+    }
   }
   if (!of_release || names.empty()) {
     names.clear();

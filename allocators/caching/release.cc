@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <charconv>
 #include <system_error>
 
@@ -102,6 +103,79 @@ const Rules& rules_of(int minor) {
   return *found;
 }
 
+// Keys that releases before the oldest row do not know. Where they came from: PyTorch's pull
+// request 158352, and AllocatorConfig of 2.0 to 2.8.
+struct LaterKey {
+  int since_minor;
+  std::string_view name;
+};
+constexpr std::array kLaterKeys = {
+    LaterKey{9, "graph_capture_record_stream_reuse"}, LaterKey{6, "max_non_split_rounding_mb"},
+    LaterKey{6, "pinned_use_background_threads"}, LaterKey{1, "expandable_segments"}};
+
+// What is written around a release's number.
+struct WrittenRelease {
+  int minor = 0;
+  std::string number;      // "2.11.0"
+  bool is_before = false;  // a nightly, an alpha or a candidate of that release
+};
+
+// Takes `word` from the front, whatever its capitals.
+bool take_word(std::string_view* text, std::string_view word) {
+  const auto same = [](char a, char b) { return std::tolower(static_cast<unsigned char>(a)) == b; };
+  if (text->size() < word.size() || !std::equal(word.begin(), word.end(), text->begin(),
+                                                [&](char b, char a) { return same(a, b); })) {
+    return false;
+  }
+  text->remove_prefix(word.size());
+  return true;
+}
+
+// Digits at the front.
+std::optional<int> take_number(std::string_view* text) {
+  int value = 0;
+  const auto [stop, error] = std::from_chars(text->data(), text->data() + text->size(), value);
+  if (error != std::errc() || value < 0) return std::nullopt;
+  text->remove_prefix(static_cast<std::size_t>(stop - text->data()));
+  return value;
+}
+
+bool is_digit(char letter) { return letter >= '0' && letter <= '9'; }
+
+std::optional<WrittenRelease> take_apart(std::string_view text) {
+  if (!take_word(&text, "pytorch")) take_word(&text, "torch");
+  text.remove_prefix(std::min(text.find_first_not_of(" =@-_~"), text.size()));
+  take_word(&text, "v");
+  const std::string_view from = text;
+  const std::optional<int> major = take_number(&text);
+  if (major != 2 || !take_word(&text, ".")) return std::nullopt;
+  const std::optional<int> minor = take_number(&text);
+  if (!minor) return std::nullopt;
+  if (text.size() > 1 && text[0] == '.' && is_digit(text[1])) {
+    text.remove_prefix(1);
+    static_cast<void>(take_number(&text));
+  }
+  WrittenRelease written{.minor = *minor,
+                         .number = std::string(from.substr(0, from.size() - text.size()))};
+  for (const std::string_view early : {".dev", "dev", "a", "b", "rc", "-rc", "-nightly"}) {
+    if (!take_word(&text, early)) continue;
+    written.is_before = true;
+    text.remove_prefix(std::min(text.find_first_not_of("0123456789."), text.size()));
+    break;
+  }
+  const bool is_read = text.empty() || text[0] == '+' || take_word(&text, ".post") ||
+                       take_word(&text, "-cu") || take_word(&text, "-rocm");
+  return is_read ? std::optional(written) : std::nullopt;
+}
+
+std::string keys_missing_in(int minor) {
+  std::string names;
+  for (const LaterKey& key : kLaterKeys) {
+    if (minor < key.since_minor) names += (names.empty() ? "" : ", ") + std::string(key.name);
+  }
+  return names;
+}
+
 }  // namespace
 
 std::span<const Rules> all_rules() { return kRules; }
@@ -125,6 +199,40 @@ const Rules* find_rules(std::string_view release) {
   return found == kRules.end() ? nullptr : found;
 }
 
+std::optional<ReadRelease> read_release(std::string_view text) {
+  if (find_rules(text) != nullptr) return ReadRelease{.number = std::string(text), .note = {}};
+  for (const std::string_view newest : {"nightly", "main", "latest"}) {
+    if (text != newest) continue;
+    return ReadRelease{.number = newest_rules().name(),
+                       .note = "PyTorch " + newest_rules().name() +
+                               ", the newest that is modelled, answers for " + std::string(text) +
+                               "; what changed since is not known here"};
+  }
+  const std::optional<WrittenRelease> written = take_apart(text);
+  if (!written) return std::nullopt;
+  const std::string named = "2." + std::to_string(written->minor);
+  if (find_rules(written->number) != nullptr) {
+    const bool may_be_older = written->is_before && written->minor > kRules.front().minor;
+    const std::string older = "2." + std::to_string(written->minor - 1);
+    return ReadRelease{.number = written->number,
+                       .note = may_be_older ? std::string(text) + " was built before " + named +
+                                                  " was released; it is answered by " + named +
+                                                  "'s rules and may still have those of " + older
+                                            : ""};
+  }
+  const bool is_old = written->minor < kRules.front().minor;
+  const Rules& nearest = is_old ? kRules.front() : kRules.back();
+  std::string note = "PyTorch " + named + " is not modelled; " + nearest.name() +
+                     ", the nearest, answers for it. ";
+  if (is_old) {
+    note += "Known to differ: " + named + " refuses " + keys_missing_in(written->minor) +
+            ". Its placements were not compared with a recording";
+  } else {
+    note += "What changed since " + nearest.name() + " is not known here";
+  }
+  return ReadRelease{.number = nearest.name(), .note = std::move(note)};
+}
+
 const Rules& require_rules(std::string_view release, const std::string& where) {
   if (const Rules* const rules = find_rules(release); rules != nullptr) return *rules;
   std::string known;
@@ -133,7 +241,7 @@ const Rules& require_rules(std::string_view release, const std::string& where) {
                     .where = where,
                     .wanted = known,
                     .got = "'" + std::string(release) + "'",
-                    .next = "a release between two of these has the rules of the older one"});
+                    .next = "name the one that is nearest to yours"});
 }
 
 }  // namespace allocmark::caching

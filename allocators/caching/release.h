@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -79,6 +80,15 @@ inline constexpr int kRecordedMinor = 11;
 
 // Of "2.13" or "2.13.1"; null where the text is no release that is known.
 [[nodiscard]] const Rules* find_rules(std::string_view release);
+
+// A release as pip, torch.__version__ and people write it ("2.11.0+cu130", "v2.10", "torch==2.8",
+// "2.16.0.dev20260901"), and the one whose rules answer for it.
+struct ReadRelease {
+  std::string number;  // as find_rules takes it: what was written, else the nearest that is known
+  std::string note;    // what is known to differ; empty where that release itself is known
+};
+// Nothing where the text is no release of PyTorch 2.
+[[nodiscard]] std::optional<ReadRelease> read_release(std::string_view text);
 
 // As find_rules, but throws UsageError that lists the known ones; `where` names the option.
 [[nodiscard]] const Rules& require_rules(std::string_view release, const std::string& where);

@@ -3,6 +3,7 @@
 // itself does was seen with its own libraries (allocmark parity --live random --pytorch V).
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "allocators/caching/allocator.h"
@@ -270,4 +271,45 @@ TEST_CASE("a release is found by its number, with or without a patch") {
     CHECK(find_rules(wrong) == nullptr);
   }
   CHECK_THROWS_AS(of("2.8"), allocmark::UsageError);
+}
+
+TEST_CASE("a release is read as pip, torch.__version__ and people write it") {
+  for (const auto& [text, number] :
+       std::vector<std::pair<std::string, std::string>>{{"2.11.0+cu130", "2.11.0"},
+                                                        {"v2.10", "2.10"},
+                                                        {"V2.10.1", "2.10.1"},
+                                                        {"torch==2.12.1", "2.12.1"},
+                                                        {"pytorch 2.13", "2.13"},
+                                                        {"2.11.0a0+gitabcdef", "2.11.0"},
+                                                        {"2.9.0a0+34c6371d24.nv25.08", "2.9.0"},
+                                                        {"2.12.0rc3", "2.12.0"},
+                                                        {"2.13.0.dev20260601+cu130", "2.13.0"},
+                                                        {"2.13.0.dev20260601", "2.13.0"},
+                                                        {"2.11.0+rocm7.0", "2.11.0"},
+                                                        {"2.8", "2.9"},
+                                                        {"2.7.1+cu126", "2.9"},
+                                                        {"2.0", "2.9"},
+                                                        {"2.16", "2.15"},
+                                                        {"2.16.0.dev20260901", "2.15"},
+                                                        {"nightly", "2.15"}}) {
+    INFO(text);
+    const auto read = read_release(text);
+    REQUIRE(read.has_value());
+    CHECK(read->number == number);
+  }
+  for (const std::string_view wrong :
+       {"", "2", "2.", "2.13x", "1.13.1", "3.0", "x", "2.11 or so", "cu130", "+cu130"}) {
+    INFO(wrong);
+    CHECK_FALSE(read_release(wrong).has_value());
+  }
+}
+
+TEST_CASE("a release that is not modelled says which one answers, and what differs") {
+  CHECK(read_release("2.11.0+cu130")->note.empty());
+  CHECK(read_release("2.8")->note.find("2.8 refuses graph_capture_record_stream_reuse.") !=
+        std::string::npos);
+  CHECK(read_release("2.5.1")->note.find("max_non_split_rounding_mb") != std::string::npos);
+  CHECK(read_release("2.0")->note.find("expandable_segments") != std::string::npos);
+  CHECK(read_release("2.16.0.dev20260901")->note.find("2.15, the nearest") != std::string::npos);
+  CHECK(read_release("2.13.0.dev20260601")->note.find("those of 2.12") != std::string::npos);
 }
