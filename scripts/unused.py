@@ -30,6 +30,7 @@ KEPT = {
     "caching::describe": "says what differs where a parity test fails",
     "check_bundle": "tests check with the options that stand by themselves",
     "trace_hash": "tests hold workloads to their hashes",
+    "model_keys": "tests hold the table to the generators",
     "parse_oom_cause": "tests read back every name",
     "sample_count_for_margin": "documented in results/README.md, and tested against MLPerf's table",
     "signed_rank_cdf": "tests hold it to published tables",

@@ -1,9 +1,12 @@
 #include "workloads/open_workload.h"
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <system_error>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "base/error.h"
 #include "base/nearest.h"
@@ -106,7 +109,87 @@ void refuse_path(const std::string& text) {
                    .next = "check the path; for names see: allocmark list workloads"});
 }
 
+// Methods and programs by their own names, and what is typed for them here.
+struct Method {
+  std::string_view name, typed;
+};
+constexpr std::array kMethods = {
+    Method{"grpo", "colocate:llama-3-8b,requests=32"},
+    Method{"ppo", "colocate:llama-3-8b,requests=32"},
+    Method{"rlhf", "colocate:llama-3-8b,requests=32"},
+    Method{"rloo", "colocate:llama-3-8b,requests=32"},
+    Method{"rl", "colocate:llama-3-8b,requests=32"},
+    Method{"dpo", "train:llama-3-8b,lora=16,batch=8 (twice the pairs)"},
+    Method{"orpo", "train:llama-3-8b,lora=16,batch=8 (twice the pairs)"},
+    Method{"kto", "train:llama-3-8b,lora=16,batch=4"},
+    Method{"sft", "train:llama-3-8b,batch=4"},
+    Method{"finetune", "train:llama-3-8b,batch=4"},
+    Method{"pretrain", "train:llama-3-8b,batch=4"},
+    Method{"lora", "train:llama-3-8b,lora=16"},
+    Method{"qlora", "train:llama-3-8b,lora=16,quantize=nf4"},
+    Method{"fsdp", "train:llama-3-8b,dp=8,fsdp=2"},
+    Method{"deepspeed", "train:llama-3-8b,dp=8,zero=3"},
+    Method{"vllm", "serve:llama-3-8b"},
+    Method{"sglang", "serve:llama-3-8b"},
+    Method{"tgi", "serve:llama-3-8b"},
+    Method{"generate", "infer:llama-3-8b"},
+    Method{"inference", "infer:llama-3-8b"}};
+
+void refuse_method(std::string_view name) {
+  const auto* method = std::ranges::find(kMethods, name, &Method::name);
+  if (method == kMethods.end()) return;
+  throw UsageError({.what = fmt::format("unknown workload '{}'", name),
+                    .where = "",
+                    .wanted = fmt::format("a generator: for {} that is {}", name, method->typed),
+                    .got = "",
+                    .next = "workloads/GENERATORS.md, \"Methods by their names\", has the rest"});
+}
+
+constexpr std::array<std::string_view, 10> kDecidingKeys = {
+    "precision", "optimizer", "batch",      "seq",    "checkpoint",
+    "kv",        "kv_memory", "per_minute", "tflops", "bandwidth"};
+
+// What a word does not say by itself.
+std::string_view preset_words(std::string_view key, std::string_view value) {
+  if (key != "precision") return "";
+  const bool is_narrow = value == "bf16" || value == "bf16_weights_autocast";
+  return is_narrow ? " (weights in two bytes)" : " (weights in four bytes)";
+}
+
+std::string presets_of_part(const std::string& part, const GeneratorEntry& generator) {
+  Parameters parameters(part);
+  (void)generator.make(parameters, 1);
+  std::string text;
+  for (const std::string_view key : kDecidingKeys) {
+    for (const auto& [own, value] : parameters.presets()) {
+      if (own != key) continue;
+      std::string joined = value;
+      std::erase(joined, ' ');
+      text +=
+          fmt::format("{}{}={}{}", text.empty() ? "" : ", ", key, joined, preset_words(key, value));
+      break;
+    }
+  }
+  return text;
+}
+
 }  // namespace
+
+std::string deciding_presets(std::string_view text) {
+  const std::string defined = define_workload(text);
+  std::vector<std::string> parts = workload_parts(defined.empty() ? text : defined);
+  std::string presets;
+  for (const std::string& part : parts) {
+    const auto generator =
+        std::ranges::find(generators(), part.substr(0, part.find(':')), &GeneratorEntry::name);
+    if (generator == generators().end()) continue;
+    const std::string own = presets_of_part(part, *generator);
+    if (own.empty()) continue;
+    if (!presets.empty()) presets += "; ";
+    presets += parts.size() > 1 ? part.substr(0, part.find(',')) + ": " + own : own;
+  }
+  return presets;
+}
 
 std::unique_ptr<EventSource> open_workload(std::string_view workload, std::uint64_t seed) {
   if (std::unique_ptr<EventSource> composed = open_composition(workload, seed)) return composed;
@@ -131,6 +214,7 @@ std::unique_ptr<EventSource> open_workload(std::string_view workload, std::uint6
   }
   refuse_path(text);
   refuse_list(text, known);
+  refuse_method(name);
   throw UsageError({.what = "unknown workload '" + text + "'",
                     .where = "",
                     .wanted = "a generator, file:PATH, a recorded trace or a scenario",

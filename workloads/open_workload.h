@@ -27,4 +27,9 @@ namespace allocmark {
 // "then" or "beside" has the same word in it: its parts would get other seeds.
 [[nodiscard]] std::string define_workload(std::string_view text);
 
+// Keys that decide how much memory a generated workload needs or how fast it answers and that its
+// text does not give, with what stands for them: "precision=bf16_autocast (weights in four bytes),
+// optimizer=adamw". Empty where the text gives them all, or has no generator.
+[[nodiscard]] std::string deciding_presets(std::string_view text);
+
 }  // namespace allocmark

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,12 +22,16 @@
 #include "harness/advise/grid.h"
 #include "harness/advise/search_process.h"
 #include "harness/advise/search_progress.h"
+#include "harness/advise/target.h"
 #include "harness/cli/advise_answer.h"
 #include "harness/cli/advise_input.h"
+#include "harness/cli/card_choice.h"
 #include "harness/cli/commands.h"
+#include "harness/cli/run_output.h"
 #include "harness/cli/run_specs.h"
 #include "harness/cli/terminal.h"
 #include "harness/measure/host_reference.h"
+#include "harness/run/card_names.h"
 #include "harness/run/child_process.h"
 #include "harness/run/conditions.h"
 #include "harness/run/environment.h"
@@ -51,6 +56,7 @@ struct AdviseCommand {
   std::string capacity = "unlimited";
   std::uint32_t pass_count = 3;
   bool search_only = false;
+  std::string placed = {};  // the workload on the device's card
 };
 
 void add_advise(CLI::App* app, AdviseCommand* command) {
@@ -74,7 +80,10 @@ struct Advice {
   std::vector<std::string> disturbances = {};  // while the cells were measured
   Environment device = {};
   double search_s = 0;
-  std::string release = {};  // of PyTorch
+  std::string release = {};   // of PyTorch
+  std::string workload = {};  // on the device's card
+  std::optional<TargetQuestion> question = std::nullopt;
+  std::optional<TargetAnswer> target = std::nullopt;
 };
 
 // What a setting costs at one capacity, and to find its least one: passes over the whole trace, of
@@ -91,7 +100,7 @@ SearchResult search_both(const AdviseCommand& command, const std::string& device
   const SearchPlace place{.device = device,
                           .program_path = own_program_path(),
                           .process_count = default_job_count(device)};
-  SearchSpec spec{.workload = workload_of(command.job.workload),
+  SearchSpec spec{.workload = command.placed,
                   .seed = command.job.seed,
                   .capacity = command.capacity,
                   .allocator = allocator_of(command.job),
@@ -136,6 +145,7 @@ void measure(const AdviseCommand& command, const std::string& device, Advice* ad
                 .capacity = command.capacity,
                 .seed = command.job.seed,
                 .on_oom = "skip"};
+    if (command.placed != spec.key.workload) spec.key.workload_definition = command.placed;
     spec.pass_count = command.pass_count;
     spec.host_target = host_target_of(advice->device);
     specs.push_back(std::move(spec));
@@ -210,6 +220,20 @@ void print_basis(const Advice& advice) {
   print_wrapped(stdout, text);
 }
 
+// What --target asks: from the measured cells, the server's own trace and the table of cards.
+void judge_target(const AdviseCommand& command, Advice* advice) {
+  if (command.job.target.empty()) return;
+  const SearchResult& search = advice->search;
+  advice->question = {.workload = command.placed,
+                      .typed = workload_of(command.job.workload),
+                      .seed = command.job.seed,
+                      .target_ns = parse_target(command.job.target, "--target"),
+                      .gpu_name = advice->device.gpu_name,
+                      .needed_bytes = least_need(search)};
+  const std::uint64_t kept_bytes = advice->device.gpu_memory_bytes - search.usable_bytes;
+  advice->target = answer_target(*advice->question, cards_by_room(kept_bytes), advice->cells);
+}
+
 void print_text(const Advice& advice) {
   const SearchResult& search = advice.search;
   print_table(advice);
@@ -224,6 +248,11 @@ void print_text(const Advice& advice) {
   } else if (!advice.cells.empty()) {
     for (const std::string& line : measured_answer(advice.cells)) print_wrapped(stdout, line);
   }
+  if (advice.target) {
+    for (const std::string& line : target_lines(*advice.target, *advice.question))
+      print_wrapped(stdout, line);
+  }
+  print_presets(advice.workload, stdout);
   print_basis(advice);
 }
 
@@ -234,14 +263,24 @@ void print_json(const Advice& advice) {
   json["times_borrowed_from"] = advice.device.times_borrowed_from;
   json["disturbances"] = advice.disturbances;
   json["answers"] = answers_json(advice.cells);
+  if (advice.target) json["target"] = target_json(*advice.target);
   fmt::print("{}\n", json_text(json, 1));
 }
 
-ExitCode run_advise(const AdviseCommand& command) {
-  check_device(command.job.device);
-  const DeviceChoice choice = choose_device(command.job.device, own_program_path());
+ExitCode run_advise(const AdviseCommand& given) {
+  check_device(given.job.device);
+  if (!given.job.target.empty()) (void)parse_target(given.job.target, "--target");
+  const DeviceChoice choice = choose_device(given.job.device, own_program_path());
+  AdviseCommand command = given;
+  command.placed = placed_workload(given.job, choice.device, choice.facts.gpu_name);
+  if (const std::string note =
+          nominal_capacity_note(command.capacity, choice.facts.gpu_memory_bytes);
+      !note.empty()) {
+    print_wrapped(stderr, "note: " + note);
+  }
   Advice advice;
   advice.device = choice.facts;
+  advice.workload = command.placed;
   advice.release = release_of(command.job).name();
   const std::string simulated = search_device(choice.device, choice.facts.gpu_memory_bytes);
   const auto begin = std::chrono::steady_clock::now();
@@ -250,6 +289,7 @@ ExitCode run_advise(const AdviseCommand& command) {
   if (!command.search_only && !is_impossible(advice.search)) {
     measure(command, choice.device, &advice);
   }
+  judge_target(command, &advice);
   print_search_notes(advice.search);
   for (const std::string& disturbance : advice.disturbances) {
     print_wrapped(stderr, "warning: " + disturbance +

@@ -13,6 +13,7 @@
 
 #include "allocators/registry.h"
 #include "harness/cli/terminal.h"
+#include "harness/run/card_names.h"
 #include "harness/run/cards.h"
 #include "harness/run/runtime_select.h"
 
@@ -36,6 +37,10 @@ void add_job_options(CLI::App* app, JobOptions* job) {
   app->add_option("--seed", job->seed, "Seed of the workload; recorded traces have none")
       ->capture_default_str()
       ->type_name("N");
+  app->add_option("--target", job->target,
+                  "Of a server: request P99 to keep, as p99=2s; says which settings, loads and "
+                  "cards do")
+      ->type_name("p99=TIME");
   app->add_option("--format", job->format, "table or json (one document)")
       ->check(CLI::IsMember({"table", "json"}))
       ->capture_default_str()
@@ -54,6 +59,17 @@ std::string allocator_of(const JobOptions& job) {
 std::string workload_of(const std::string& word) {
   const bool is_file = std::filesystem::is_regular_file(word);
   return is_file ? "file:" + word : word;
+}
+
+std::string placed_workload(const JobOptions& job, const std::string& device,
+                            const std::string& gpu_name) {
+  const std::string text = workload_of(job.workload);
+  std::vector<CellKey> cells(1);
+  cells.front().workload = text;
+  cells.front().device = device;
+  const std::string note = place_servers(&cells, gpu_name);
+  if (!note.empty()) print_wrapped(stderr, "note: " + note);
+  return cells.front().workload_text();
 }
 
 std::string search_device(const std::string& device, std::uint64_t memory_bytes) {

@@ -22,6 +22,7 @@ struct JobOptions {
   std::string pytorch;  // its release; empty: the newest
   std::uint64_t seed = 1;
   std::string format = "table";
+  std::string target;  // of a server's requests, "p99=2s"; empty: none
 };
 void add_job_options(CLI::App* app, JobOptions* job);
 
@@ -33,6 +34,10 @@ void add_job_options(CLI::App* app, JobOptions* job);
 
 // A path that names a file is file:PATH.
 [[nodiscard]] std::string workload_of(const std::string& word);
+
+// The job's workload, with the figures of the device's card where it is a server.
+[[nodiscard]] std::string placed_workload(const JobOptions& job, const std::string& device,
+                                          const std::string& gpu_name);
 
 // The simulated device that a search for `device` runs on; a GPU's memory is simulated.
 [[nodiscard]] std::string search_device(const std::string& device, std::uint64_t memory_bytes);

@@ -4,6 +4,8 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <algorithm>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,10 +18,14 @@
 #include "harness/advise/grid.h"
 #include "harness/advise/search_process.h"
 #include "harness/advise/search_progress.h"
+#include "harness/advise/target.h"
 #include "harness/cli/advise_input.h"
+#include "harness/cli/card_choice.h"
 #include "harness/cli/commands.h"
+#include "harness/cli/run_output.h"
 #include "harness/cli/terminal.h"
 #include "harness/run/child_process.h"
+#include "harness/run/environment.h"
 #include "harness/run/run.h"
 #include "harness/run/runtime_select.h"
 
@@ -49,11 +55,39 @@ void add_fit(CLI::App* app, FitCommand* command) {
   app->footer(kFitFooter);
 }
 
-void print_json(const SearchResult& result) {
-  fmt::print("{}\n", json_text(nlohmann::ordered_json::parse(to_json_line(result)), 1));
+// What is said below the table: which card is enough.
+struct Cards {
+  std::string workload = {};
+  std::vector<CardRoom> rooms = {};  // the smallest first
+  std::optional<TargetQuestion> question = std::nullopt;
+  std::optional<TargetAnswer> target = std::nullopt;
+};
+
+Cards choose_cards(const JobOptions& job, const SearchResult& result, const std::string& placed) {
+  const DeviceAnswer device = describe_device(job.device, own_program_path());
+  Cards cards;
+  cards.workload = placed;
+  if (device.failure.empty())
+    cards.rooms = cards_by_room(device.facts.gpu_memory_bytes - result.usable_bytes);
+  if (job.target.empty()) return cards;
+  cards.question = {.workload = placed,
+                    .typed = workload_of(job.workload),
+                    .seed = job.seed,
+                    .target_ns = parse_target(job.target, "--target"),
+                    .gpu_name = device.facts.gpu_name,
+                    .needed_bytes = least_need(result)};
+  cards.target = answer_target(*cards.question, cards.rooms, {});
+  return cards;
 }
 
-void print_table(const SearchResult& result) {
+void print_json(const SearchResult& result, const Cards& cards) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::parse(to_json_line(result));
+  json["smallest_card"] = smallest_card_json(result, cards.rooms);
+  if (cards.target) json["target"] = target_json(*cards.target);
+  fmt::print("{}\n", json_text(json, 1));
+}
+
+void print_table(const SearchResult& result, const Cards& cards) {
   std::vector<const SettingFacts*> order;
   for (const SettingFacts& facts : result.settings) order.push_back(&facts);
   std::ranges::stable_sort(order, {}, [](const SettingFacts* facts) {
@@ -76,6 +110,11 @@ void print_table(const SearchResult& result) {
                               setting_text(facts->conf), format_bytes(*facts->serves_below_bytes)));
   }
   print_wrapped(stdout, needs_sentence(result));
+  print_wrapped(stdout, smallest_card_text(result, cards.rooms));
+  print_presets(cards.workload, stdout);
+  if (!cards.target) return;
+  for (const std::string& line : target_lines(*cards.target, *cards.question))
+    print_wrapped(stdout, line);
 }
 
 ExitCode run_fit(const FitCommand& command) {
@@ -88,7 +127,9 @@ ExitCode run_fit(const FitCommand& command) {
                       .got = job.device,
                       .next = "leave --device away"});
   }
-  const SearchSpec spec{.workload = workload_of(job.workload),
+  const std::string placed = placed_workload(job, job.device, "");
+  if (!job.target.empty()) (void)parse_target(job.target, "--target");
+  const SearchSpec spec{.workload = placed,
                         .seed = job.seed,
                         .allocator = allocator_of(job),
                         .confs = chosen_confs(job, single_settings(release_of(job))),
@@ -101,10 +142,11 @@ ExitCode run_fit(const FitCommand& command) {
     return run_search(spec, place, [&] { progress.add(1); });
   }();
   print_search_notes(result);
+  const Cards cards = choose_cards(job, result, placed);
   if (job.format == "json") {
-    print_json(result);
+    print_json(result, cards);
   } else {
-    print_table(result);
+    print_table(result, cards);
   }
   return ExitCode::Pass;
 }

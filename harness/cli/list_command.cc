@@ -3,6 +3,7 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "base/json_text.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/terminal.h"
+#include "harness/run/card_names.h"
 #include "harness/run/cards.h"
 #include "harness/run/child_process.h"
 #include "harness/run/environment.h"
@@ -113,17 +115,28 @@ std::vector<ListRow> device_rows() {
   return rows;
 }
 
+// "165 Tflop/s, 1008 GB/s, ": what servers are timed by.
+std::string speed_text(const CardSpeed& speed) {
+  if (speed.tflops == 0) return "";
+  return fmt::format("{} Tflop/s, {} GB/s, ", speed.tflops, speed.gb_per_second);
+}
+
 std::vector<ListRow> card_rows() {
   std::vector<ListRow> rows;
   for (const std::string& device : simulated_devices()) {
     const DeviceAnswer answer = describe_device(device, own_program_path());
     if (!answer.failure.empty()) continue;  // `list devices` says why
-    rows.push_back({device, fmt::format("{}, {}, times measured on one", answer.facts.gpu_name,
-                                        format_bytes(answer.facts.gpu_memory_bytes))});
+    const std::optional<ServingCard> figures = serving_card_of(device, answer.facts.gpu_name);
+    const CardSpeed speed =
+        figures ? CardSpeed{figures->tflops, figures->gb_per_second} : CardSpeed{};
+    rows.push_back(
+        {device, fmt::format("{}, {}, {}times measured on one", answer.facts.gpu_name,
+                             format_bytes(answer.facts.gpu_memory_bytes), speed_text(speed))});
   }
   for (const Card& card : known_cards()) {
-    rows.push_back({"sim:" + card.name, fmt::format("{}, {}, times borrowed ({})", card.gpu_name,
-                                                    format_bytes(card.total_bytes), card.source)});
+    rows.push_back({"sim:" + card.name, fmt::format("{}, {}, {}times borrowed ({})", card.gpu_name,
+                                                    format_bytes(card.total_bytes),
+                                                    speed_text(card.speed), card.source)});
   }
   return rows;
 }

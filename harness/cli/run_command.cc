@@ -26,6 +26,7 @@
 #include "harness/cli/terminal.h"
 #include "harness/measure/host_reference.h"
 #include "harness/replay/kernel_source.h"
+#include "harness/run/card_names.h"
 #include "harness/run/child_process.h"
 #include "harness/run/conditions.h"
 #include "harness/run/device_sharing.h"
@@ -130,6 +131,10 @@ void define_anew(RunManifest* manifest) {
   }
 }
 
+void add_note(Work* work, std::string note) {
+  if (!note.empty()) work->notes.push_back(std::move(note));
+}
+
 Work plan_work(const RunCommand& command, const std::string& program_path) {
   Work work;
   const Shard shard = command.shard.empty() ? Shard{} : parse_shard(command.shard);
@@ -143,6 +148,7 @@ Work plan_work(const RunCommand& command, const std::string& program_path) {
     const std::string device =
         work.manifest.cells.empty() ? command.device : work.manifest.cells.front().device;
     work.device = choose_device(device, program_path);
+    add_note(&work, place_servers(&work.manifest.cells, work.device.facts.gpu_name));
   } else {
     const std::vector<PlanAllocator> known = known_allocators();
     RunRequest request = join_with_preset(command, known);
@@ -155,6 +161,10 @@ Work plan_work(const RunCommand& command, const std::string& program_path) {
       key.device = work.device.device;
     }
     work.notes = plan.notes;
+    add_note(&work, place_servers(&plan.cells, work.device.facts.gpu_name));
+    for (const std::string& capacity : request.plan.capacities) {
+      add_note(&work, nominal_capacity_note(capacity, work.device.facts.gpu_memory_bytes));
+    }
     work.manifest = {
         .title = request.title,
         .pass_count = request.pass_count,
@@ -167,9 +177,7 @@ Work plan_work(const RunCommand& command, const std::string& program_path) {
     work.manifest.program = mark_file(program_path);
     work.manifest.files = mark_files(work.manifest.cells);
   }
-  if (!work.device.note.empty()) {
-    work.notes.push_back(work.device.note);
-  }
+  add_note(&work, work.device.note);
   work.cells = take_shard(work.manifest.cells, shard);
   require_shareable(work.cells, command.job_count.value_or(1));
   return work;

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <numeric>
+#include <set>
 #include <unordered_map>
 #include <utility>
 
@@ -18,6 +19,7 @@
 #include "base/output_file.h"
 #include "harness/bundle/report_files.h"
 #include "harness/cli/terminal.h"
+#include "harness/replay/kernel_source.h"
 #include "harness/run/runtime_select.h"
 #include "results/answer/answer.h"
 #include "results/columns/text.h"
@@ -174,6 +176,16 @@ void print_answer(const std::vector<CellResult>& cells, std::FILE* people) {
   const RunAnswer answer = run_answer(cells, terminal_style());
   if (!answer.paste.empty()) fmt::print(people, "to set it: {}\n", answer.paste);
   print_fitted(people, fmt::format("answer: {}\n", answer.sentence));
+  std::set<std::string> workloads;
+  for (const CellResult& cell : cells) workloads.insert(cell.key.workload_text());
+  for (const std::string& workload : workloads) print_presets(workload, people);
+}
+
+void print_presets(const std::string& workload, std::FILE* people) {
+  const std::string presets = presets_of_workload(workload);
+  if (presets.empty()) return;
+  print_wrapped(
+      people, fmt::format("presets of {}: {}. Give what differs in your job.", workload, presets));
 }
 
 namespace {

@@ -49,4 +49,7 @@ std::string write_reports(const std::string& folder, const Environment& environm
 // The line to paste, where there is one, and the answer in one sentence.
 void print_answer(const std::vector<CellResult>& cells, std::FILE* people);
 
+// Says below an answer which keys of a generated workload were not given and decide it.
+void print_presets(const std::string& workload, std::FILE* people);
+
 }  // namespace allocmark

@@ -8,7 +8,10 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "base/error.h"
+#include "workloads/composition.h"
 #include "workloads/open_workload.h"
 #include "workloads/trace/request_marks.h"
 
@@ -132,6 +135,27 @@ std::string define_workload_with_kernels(std::string_view text) {
   const std::size_t end = begin_of_additions(text);
   const std::string definition = define_workload(text.substr(0, end));
   return definition.empty() ? definition : definition + std::string(text.substr(end));
+}
+
+std::string define_workload_on_card(std::string_view text, const ServingCard& card) {
+  if (card == ServingCard{}) return {};
+  const std::size_t end = begin_of_additions(text);
+  const std::string_view named = text.substr(0, end);
+  const std::string said = define_workload(named);
+  const std::string base = said.empty() ? std::string(named) : said;
+  const std::string placed = replace_workload_parts(base, [&](const std::string& part) {
+    if (!part.starts_with("serve:")) return part;
+    std::string with = part;
+    if (part.find(",tflops=") == std::string::npos) with += fmt::format(",tflops={}", card.tflops);
+    if (part.find(",bandwidth=") == std::string::npos)
+      with += fmt::format(",bandwidth={}", card.gb_per_second);
+    return with;
+  });
+  return placed == base ? std::string() : placed + std::string(text.substr(end));
+}
+
+std::string presets_of_workload(std::string_view text) {
+  return deciding_presets(text.substr(0, begin_of_additions(text)));
 }
 
 std::vector<std::string> trace_files_of_workload(std::string_view text) {

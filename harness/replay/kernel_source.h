@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "workloads/trace/serving_card.h"
 #include "workloads/trace/source.h"
 
 namespace allocmark {
@@ -27,6 +28,12 @@ struct KernelChoice {
 
 // As open_workload and define_workload, for texts with and without additions.
 [[nodiscard]] std::string define_workload_with_kernels(std::string_view text);
+// The workload, its scenarios spelt out, with the card's figures in every server that does not give
+// its own ("serve:llama-3-8b,tflops=121,bandwidth=300"): how long its steps take, and with that
+// which requests meet in one, is the card's. Empty where that changes nothing.
+[[nodiscard]] std::string define_workload_on_card(std::string_view text, const ServingCard& card);
+// As deciding_presets, of a text with additions.
+[[nodiscard]] std::string presets_of_workload(std::string_view text);
 // Paths of the trace files that such a text names, scenarios' included, in its order.
 [[nodiscard]] std::vector<std::string> trace_files_of_workload(std::string_view text);
 [[nodiscard]] std::unique_ptr<EventSource> open_workload_with_kernels(std::string_view text,

@@ -11,16 +11,27 @@
 
 namespace allocmark {
 
+// What a card computes and moves at best, as its vendor states it.
+struct CardSpeed {
+  std::uint64_t tflops = 0;         // dense bf16 products; 0: not stated
+  std::uint64_t gb_per_second = 0;  // of its memory, decimal
+};
+
 // A row of a profile folder's cards.tsv.
 struct Card {
   std::string name;               // "a100-80"
   std::string gpu_name;           // "NVIDIA A100-SXM4-80GB"
-  std::uint64_t total_bytes = 0;  // as cudaMemGetInfo says
+  std::uint64_t total_bytes = 0;  // as cudaMemGetInfo says; 0: the profile NAME.json says it
   std::string source;             // where that is stated
+  CardSpeed speed = {};
+  std::string speed_source = {};  // where the speed is stated
 };
 
-// The cards of all profile folders, those of one's own first. Throws FileError or UsageError with
+// The rows of all profile folders, those of one's own first. Throws FileError or UsageError with
 // the line that is wrong.
+[[nodiscard]] std::vector<Card> all_cards();
+
+// Those without a profile of their own, whose times are borrowed.
 [[nodiscard]] std::vector<Card> known_cards();
 
 // Rows of cards.tsv; `where` is named in errors.

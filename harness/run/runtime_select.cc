@@ -19,6 +19,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/nearest.h"
+#include "harness/run/card_names.h"
 #include "harness/run/cards.h"
 #include "harness/run/child_process.h"
 
@@ -175,10 +176,8 @@ namespace {
 // "a100" names two cards, which differ in memory.
 void refuse_if_ambiguous(std::string_view device, const std::string& name) {
   std::vector<std::string> meant;
-  for (const Card& card : known_cards()) {
-    if (card.name.starts_with(name + "-") || card.name.ends_with("-" + name)) {
-      meant.push_back(fmt::format("sim:{} ({})", card.name, format_bytes(card.total_bytes)));
-    }
+  for (const Card& card : cards_meant(known_cards(), name)) {
+    meant.push_back(fmt::format("sim:{} ({})", card.name, format_bytes(card.total_bytes)));
   }
   if (meant.empty()) return;
   throw UsageError({.what = fmt::format("'{}' is not the name of one card", device),
@@ -191,6 +190,7 @@ void refuse_if_ambiguous(std::string_view device, const std::string& name) {
 // The name of a card without its "sim:".
 void refuse_card(std::string_view device) {
   const std::string name(device);
+  refuse_other_vendors(device);
   const std::vector<std::string> known = simulated_devices();
   const std::vector<Card> cards = known_cards();
   const bool is_card = std::ranges::find(cards, name, &Card::name) != cards.end();
@@ -218,6 +218,7 @@ void check_device(std::string_view device) {
     const std::string name = std::string(kSimulatedPrefix) + profile;
     if (fs::is_regular_file(profile) || std::ranges::find(known, name) != known.end()) return;
     if (is_profile_path(profile)) refuse_profile(profile);
+    refuse_other_vendors(device);
     refuse_if_ambiguous(device, profile);
   }
   if (!is_profile_path(std::string(device))) refuse_card(device);

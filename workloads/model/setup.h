@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "workloads/model/shapes.h"
+#include "workloads/trace/serving_card.h"
 
 namespace allocmark {
 
@@ -56,6 +57,7 @@ struct TransformerSetup {
   bool frozen = false;                // no parameter is trained
   bool vision_frozen = true;          // none of the ViT's
   bool kernels = false;               // emit kernel events
+  ServingCard card = {};              // that they run on
   bool meetings = false;              // emit marks where ranks wait for each other
   bool training = true;               // false: no dropout
   bool predicts_words = false;        // BERT, not training: scores of every token, not the pooler's

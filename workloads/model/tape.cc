@@ -380,8 +380,9 @@ Tensor Tape::summed_rows(std::uint64_t row_count, std::uint64_t columns, std::ui
 }
 
 void Tape::product(std::uint64_t m, std::uint64_t n, std::uint64_t k) {
-  // 500 Tflop/s and 2 us to start: the order of magnitude of a large GPU.
-  if (kernels_ && !stopped_) pool_->batch().kernel(2000 + 2 * m * n / 500 * k / 1000, 0);
+  // And 2 us to start. In two steps, so that the product of all three does not overflow.
+  const std::uint64_t tflops = std::max<std::uint64_t>(card_.flops_per_ns() / 1000, 1);
+  if (kernels_ && !stopped_) pool_->batch().kernel(2000 + 2 * m * n / tflops * k / 1000, 0);
 }
 
 void Tape::use_cublas(bool with_bias) {

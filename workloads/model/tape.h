@@ -15,6 +15,7 @@
 
 #include "workloads/model/meetings.h"
 #include "workloads/model/tensors.h"
+#include "workloads/trace/serving_card.h"
 
 namespace allocmark {
 
@@ -212,7 +213,10 @@ class Tape {
                                    std::uint64_t size_bytes);
   // A matrix product of so many multiply-adds, for kernel events.
   void product(std::uint64_t m, std::uint64_t n, std::uint64_t k);
-  void set_kernels(bool kernels) { kernels_ = kernels; }
+  void set_kernels(bool kernels, const ServingCard& card = {}) {
+    kernels_ = kernels;
+    card_ = card;
+  }
   // A collective operation over so many bytes, for kernel events or meetings on its stream.
   void communicate(std::uint64_t size_bytes, std::uint32_t stream, RankGroup group);
   // The same between two stages of a pipeline.
@@ -237,6 +241,7 @@ class Tape {
   std::uint64_t narrow_bytes_;
   bool autocast_;
   bool kernels_ = false;
+  ServingCard card_ = {};  // that they run on
   std::optional<ParallelSetup> meetings_;
   bool is_half_ = false;
   bool grad_enabled_ = true;

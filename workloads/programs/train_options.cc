@@ -46,8 +46,13 @@ void read_precision(Parameters& parameters, TrainConfig* config) {
     setup.wide_bytes = setup.narrow_bytes = 2;
     return;
   }
-  const std::size_t precision = parameters.choice(
-      "precision", {"bf16_autocast", "bf16", "fp32", "fp16_autocast", "bf16_weights_autocast"});
+  // A frozen model is loaded in bf16, as people load it for adapters.
+  const std::string* const lora = parameters.given("lora");
+  const std::string* const given = parameters.given("precision");
+  const bool is_adapted = lora != nullptr && *lora != "0" && given == nullptr;
+  const std::vector<std::string> names = {"bf16_autocast", "bf16", "fp32", "fp16_autocast",
+                                          "bf16_weights_autocast"};
+  const std::size_t precision = parameters.choice("precision", names, is_adapted ? 1 : 0);
   setup.autocast = precision == 0 || precision >= 3;
   setup.is_half = config->scales_loss = precision == 3;
   setup.wide_bytes = precision == 1 || precision == 4 ? 2 : 4;

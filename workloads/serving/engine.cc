@@ -6,9 +6,7 @@
 namespace allocmark {
 namespace {
 
-// The order of magnitude of a large GPU: 500 Tflop/s, 4 TB/s, 2 us per kernel.
-constexpr std::uint64_t kFlopsPerNs = 500'000;
-constexpr std::uint64_t kBytesPerNs = 4'000;
+// Of every card: it is the host's.
 constexpr std::uint64_t kLaunchNs = 2'000;
 // cuBLAS's, on compute capability 9.0.
 constexpr std::uint64_t kWorkspaceBytes = std::uint64_t{32} << 20;
@@ -242,7 +240,8 @@ Tensor Engine::logits(std::uint64_t rows) {
 
 void Engine::emit_kernel(std::uint64_t flops, std::uint64_t bytes, std::uint64_t kernel_count) {
   const std::uint64_t duration_ns =
-      std::max(flops / kFlopsPerNs, bytes / kBytesPerNs) + kernel_count * kLaunchNs;
+      std::max(flops / setup_.card.flops_per_ns(), bytes / setup_.card.bytes_per_ns()) +
+      kernel_count * kLaunchNs;
   pool_->batch().kernel(duration_ns, 0);
   duration_ns_ += duration_ns;
 }

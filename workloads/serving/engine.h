@@ -13,6 +13,7 @@
 #include "workloads/model/kv_cache.h"
 #include "workloads/model/shapes.h"
 #include "workloads/model/tensors.h"
+#include "workloads/trace/serving_card.h"
 
 namespace allocmark {
 
@@ -23,6 +24,7 @@ struct EngineSetup {
   std::uint64_t ranks = 1;  // that share the words; `model` has this rank's heads and inner layers
   std::uint64_t slot_count = 64;
   std::uint64_t beams = 1;
+  ServingCard card = {};
 };
 
 // A request's part in one pass.

@@ -115,6 +115,14 @@ ArrivalSettings read_arrivals(Parameters& parameters) {
   return arrivals;
 }
 
+ServingCard read_serving_card(Parameters& parameters) {
+  const ServingCard preset;
+  return {.tflops = parameters.number("tflops",
+                                      {.preset = preset.tflops, .lowest = 2, .highest = 1'000'000}),
+          .gb_per_second = parameters.number(
+              "bandwidth", {.preset = preset.gb_per_second, .lowest = 2, .highest = 1'000'000})};
+}
+
 LengthSettings read_lengths(Parameters& parameters, const LengthBounds& bounds) {
   LengthSettings lengths;
   lengths.source =
@@ -143,6 +151,7 @@ ServeConfig read_serve_config(Parameters& parameters, const ModelShape& model,
   config.target.width = parameters.choice("precision", {"bf16", "fp32"}) == 1 ? 4 : 2;
   config.request_count =
       parameters.number("requests", {.preset = 256, .lowest = 1, .highest = 1'000'000'000});
+  config.target.card = read_serving_card(parameters);
   config.arrivals = read_arrivals(parameters);
   config.lengths = read_lengths(parameters, bounds_of(model));
   read_limits(parameters, &config);

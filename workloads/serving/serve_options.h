@@ -11,6 +11,7 @@
 #include "workloads/serving/engine.h"
 #include "workloads/serving/scheduler.h"
 #include "workloads/trace/parameters.h"
+#include "workloads/trace/serving_card.h"
 #include "workloads/trace/source.h"
 
 namespace allocmark {
@@ -33,6 +34,7 @@ inline constexpr std::uint64_t kLengthSeed = 0x6C656E67;
 [[nodiscard]] ServeConfig read_serve_config(Parameters& parameters, const ModelShape& model,
                                             std::uint64_t ranks);
 [[nodiscard]] ArrivalSettings read_arrivals(Parameters& parameters);
+[[nodiscard]] ServingCard read_serving_card(Parameters& parameters);
 struct LengthBounds {
   std::uint64_t longest = 0;         // tokens of prompt and answer that the model can have
   std::uint64_t context_preset = 0;  // where context_max is not given

@@ -54,6 +54,14 @@ const std::vector<OtherWords>& other_words() {
       {"gpt2-355m", {"gpt2_medium"}},
       {"gpt2-774m", {"gpt2_large"}},
       {"gpt2-1.5b", {"gpt2_xl"}},
+      {"gpt3-175b", {"gpt3", "gpt_3"}},
+      {"llama-3-8b", {"llama_3.1_8b", "llama_3_8b"}},
+      {"llama-3-70b", {"llama_3.1_70b", "llama_3.3_70b", "llama_3_70b"}},
+      {"vit-base", {"vit_b", "vit_b_16"}},
+      {"vit-large", {"vit_l", "vit_l_16"}},
+      {"vit-huge", {"vit_h", "vit_h_14"}},
+      {"t5-3b", {"t5_xl"}},
+      {"t5-11b", {"t5_xxl"}},
       {"requests", {"num_requests", "num_prompts", "n_requests"}},
       {"per_minute", {"rate", "request_rate", "qps", "rps"}},
       {"beams", {"num_beams", "beam_width", "beam_size"}},
@@ -80,6 +88,28 @@ std::string other_word(std::string_view word, const std::vector<std::string>& kn
     if (std::ranges::find(known, row.ours) != known.end()) return std::string(row.ours);
   }
   return {};
+}
+
+std::string model_word(std::string_view word, const std::vector<std::string>& known) {
+  std::string name(
+      word.substr(word.rfind('/') == std::string_view::npos ? 0 : word.rfind('/') + 1));
+  std::ranges::transform(name, name.begin(), [](unsigned char c) {
+    return c == '_' || c == ':' ? '-' : static_cast<char>(std::tolower(c));
+  });
+  for (const std::string_view front : {"meta-", "facebook-", "google-", "flan-"}) {
+    if (name.starts_with(front)) name.erase(0, front.size());
+  }
+  if (name.starts_with("llama2") || name.starts_with("llama3")) name.insert(5, "-");
+  // Words behind the size say how it was trained, not what it is made of.
+  while (true) {
+    const auto is_name = [&](const std::string& one) { return one == name; };
+    const auto found = std::ranges::find_if(known, is_name);
+    if (found != known.end()) return *found;
+    if (const std::string ours = other_word(name, known); !ours.empty()) return ours;
+    const std::size_t dash = name.rfind('-');
+    if (dash == std::string::npos) return "";
+    name.resize(dash);
+  }
 }
 
 }  // namespace allocmark

@@ -10,6 +10,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/nearest.h"
+#include "workloads/trace/model_keys.h"
 #include "workloads/trace/other_words.h"
 
 namespace allocmark {
@@ -21,6 +22,12 @@ std::string meant(std::string_view word, const std::vector<std::string>& known) 
   const std::string ours = other_word(word, known);
   if (!ours.empty()) return fmt::format("here that is '{}'", ours);
   return nearest_names(word, known).empty() ? std::string() : suggest(word, known);
+}
+
+// A model's name on Hugging Face has more words than ours.
+std::string meant_model(std::string_view word, const std::vector<std::string>& known) {
+  const std::string ours = model_word(word, known);
+  return ours.empty() ? meant(word, known) : fmt::format("here that is '{}'", ours);
 }
 
 std::optional<std::uint64_t> parse_number(std::string_view text) {
@@ -90,7 +97,10 @@ const std::string* Parameters::find(std::string_view key) {
 
 std::uint64_t Parameters::number(std::string_view key, const NumberRange& range) {
   const std::string* value = find(key);
-  if (value == nullptr) return range.preset;
+  if (value == nullptr) {
+    presets_.emplace_back(key, std::to_string(range.preset));
+    return range.preset;
+  }
   const std::optional<std::uint64_t> parsed = parse_number(*value);
   if (!parsed || *parsed < range.lowest || *parsed > range.highest) {
     refuse(key, fmt::format("a whole number from {} to {}", range.lowest, range.highest), *value);
@@ -100,7 +110,10 @@ std::uint64_t Parameters::number(std::string_view key, const NumberRange& range)
 
 std::vector<std::uint64_t> Parameters::numbers(std::string_view key, const NumberRange& range) {
   const std::string* value = find(key);
-  if (value == nullptr) return {range.preset};
+  if (value == nullptr) {
+    presets_.emplace_back(key, std::to_string(range.preset));
+    return {range.preset};
+  }
   std::vector<std::uint64_t> parsed;
   for (std::size_t begin = 0; begin <= value->size();) {
     const std::size_t end = std::min(value->find('/', begin), value->size());
@@ -125,7 +138,10 @@ static std::string size_hint(const std::string& text) {
 
 std::uint64_t Parameters::size_bytes(std::string_view key, const NumberRange& range) {
   const std::string* value = find(key);
-  if (value == nullptr) return range.preset;
+  if (value == nullptr) {
+    presets_.emplace_back(key, format_bytes(range.preset));
+    return range.preset;
+  }
   const std::optional<std::uint64_t> parsed = parse_bytes_or_count(*value);
   if (!parsed || *parsed < range.lowest || *parsed > range.highest) {
     refuse(key,
@@ -136,9 +152,13 @@ std::uint64_t Parameters::size_bytes(std::string_view key, const NumberRange& ra
   return *parsed;
 }
 
-std::size_t Parameters::choice(std::string_view key, const std::vector<std::string>& choices) {
+std::size_t Parameters::choice(std::string_view key, const std::vector<std::string>& choices,
+                               std::size_t preset) {
   const std::string* value = find(key);
-  if (value == nullptr) return 0;
+  if (value == nullptr) {
+    presets_.emplace_back(key, choices[preset]);
+    return preset;
+  }
   const auto found = std::ranges::find(choices, *value);
   if (found == choices.end()) {
     const std::string hint = meant(*value, choices);
@@ -159,7 +179,7 @@ std::size_t Parameters::variant_index(std::string_view what, const std::vector<s
        .where = fmt::format("workload '{}'", text_),
        .wanted = fmt::format("{}:{}", name_, known.front()) + " or another of: " + joined(known),
        .got = "",
-       .next = variant_.empty() ? "" : meant(variant_, known)});
+       .next = variant_.empty() ? "" : meant_model(variant_, known)});
 }
 
 void Parameters::refuse_variant() const {
@@ -171,9 +191,24 @@ void Parameters::refuse_variant() const {
                     .next = ""});
 }
 
+void Parameters::refuse_for_model(const ModelKey& row) const {
+  const bool lacks_other = is_for_model(row, variant_) && !row.wants.empty();
+  if (is_for_model(row, variant_) && !lacks_other) return;
+  throw UsageError(
+      {.what = lacks_other ? fmt::format("unknown key '{}', which needs {}", row.key, row.wants)
+                           : fmt::format("unknown key '{}', which is not for this model", row.key),
+       .where = fmt::format("workload '{}'", text_),
+       .wanted = lacks_other ? "" : "a model that begins with one of: " + models_of(row),
+       .got = lacks_other ? "" : fmt::format("'{}'", variant_),
+       .next = lacks_other ? fmt::format("give both, as in {}:{},lora=16,{}={}", name_, variant_,
+                                         row.key, *given(row.key))
+                           : "leave the key out, or choose such a model"});
+}
+
 void Parameters::finish() const {
   for (const auto& [key, value] : values_) {
     if (std::ranges::find(asked_, key) != asked_.end()) continue;
+    if (const ModelKey* row = find_model_key(name_, key)) refuse_for_model(*row);
     const std::string hint = meant(key, asked_);
     throw UsageError({.what = fmt::format("unknown key '{}'", key),
                       .where = fmt::format("workload '{}'", text_),

@@ -11,6 +11,8 @@
 
 namespace allocmark {
 
+struct ModelKey;
+
 struct NumberRange {
   std::uint64_t preset = 0;  // the value where the key is not given
   std::uint64_t lowest = 0;
@@ -37,12 +39,18 @@ class Parameters {
   // Numbers joined by '/', at most 1024 of them; the preset alone where the key is not given.
   [[nodiscard]] std::vector<std::uint64_t> numbers(std::string_view key, const NumberRange& range);
   [[nodiscard]] std::uint64_t size_bytes(std::string_view key, const NumberRange& range);
-  // The index of the value in `choices`; the first one is the preset.
-  [[nodiscard]] std::size_t choice(std::string_view key, const std::vector<std::string>& choices);
+  // The index of the value in `choices`; that of the preset where the key is not given.
+  [[nodiscard]] std::size_t choice(std::string_view key, const std::vector<std::string>& choices,
+                                   std::size_t preset = 0);
   // The variant, which must be one of `known`; the first one where none is given and `required` is
   // false.
   [[nodiscard]] std::size_t variant_index(std::string_view what,
                                           const std::vector<std::string>& known, bool required);
+
+  // The keys that were read and not given, with the values that stand for them: "1024", "bf16".
+  [[nodiscard]] const std::vector<std::pair<std::string, std::string>>& presets() const {
+    return presets_;
+  }
 
   // Refuses a value that follows the grammar but breaks a rule between keys.
   [[noreturn]] void refuse_value(std::string_view key, std::string wanted,
@@ -68,12 +76,15 @@ class Parameters {
  private:
   [[nodiscard]] const std::string* find(std::string_view key);
   [[noreturn]] void refuse(std::string_view key, std::string wanted, std::string_view got) const;
+  // A key that is there for other models, or with other keys.
+  void refuse_for_model(const ModelKey& row) const;
 
   std::string text_;
   std::string name_;
   std::string variant_;
   std::vector<std::pair<std::string, std::string>> values_;
   std::vector<std::string> asked_;  // keys that were read, given or not
+  std::vector<std::pair<std::string, std::string>> presets_;
 };
 
 }  // namespace allocmark

@@ -3,12 +3,15 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "harness/run/card_names.h"
 #include "harness/run/runtime_select.h"
 #include "tests/catch.h"
 
@@ -80,7 +83,10 @@ TEST_CASE("the cards that ship have names, totals and sources of their own") {
   std::set<std::string> names;
   for (const Card& card : cards) {
     CHECK(names.insert(card.name).second);
-    CHECK(card.source.find("http") != std::string::npos);
+    CHECK_FALSE(card.source.empty());
+    CHECK(card.speed.tflops > 0);
+    CHECK(card.speed.gb_per_second > 0);
+    CHECK(card.speed_source.find("http") != std::string::npos);
     CHECK(refusal_of("sim:" + card.name).empty());
   }
   const auto found = std::ranges::find(cards, "a100-80", &Card::name);
@@ -96,10 +102,122 @@ TEST_CASE("a name of two cards is refused with both") {
   CHECK(text.find("sim:a100-80") != std::string::npos);
 }
 
+TEST_CASE("a name as the driver prints it means the simulated card") {
+  for (const auto& [text, device] : std::vector<std::pair<std::string, std::string>>{
+           {"NVIDIA GeForce RTX 4090", "sim:rtx-4090"},
+           {"nvidia geforce rtx 4090", "sim:rtx-4090"},
+           {"GeForce RTX 4090", "sim:rtx-4090"},
+           {"RTX 4090", "sim:rtx-4090"},
+           {"sim:RTX4090", "sim:rtx-4090"},
+           {"sim:NVIDIA GeForce RTX 4090,memory=20GiB", "sim:rtx-4090,memory=20GiB"},
+           {"NVIDIA GeForce RTX 4070 Laptop GPU", "sim:rtx-4070-laptop"},
+           {"NVIDIA GeForce RTX 4070", "sim:rtx-4070"},
+           {"NVIDIA GeForce RTX 4070 Ti SUPER", "sim:rtx-4070-ti-super"},
+           {"NVIDIA GeForce RTX 4060 Ti 16GB", "sim:rtx-4060-ti-16"},
+           {"Tesla V100-SXM2-32GB", "sim:v100-32"},
+           {"NVIDIA A100-SXM4-80GB (sxm)", "sim:a100-80"},
+           {"NVIDIA A100 80GB PCIe", "sim:a100-80"},
+           {"NVIDIA H100 80GB HBM3", "sim:h100"},
+           {"NVIDIA H100 PCIe", "sim:h100-pcie"},
+           {"NVIDIA H100 SXM5", "sim:h100"},
+           {"NVIDIA H200", "sim:h200"},
+           {"NVIDIA GH200 480GB", "sim:gh200"},
+           {"NVIDIA B300 SXM6 AC", "sim:b300"},
+           {"NVIDIA RTX 6000 Ada Generation", "sim:rtx-6000-ada"},
+           {"NVIDIA RTX A6000", "sim:rtx-a6000"},
+           {"NVIDIA GB200", "sim:gb200"},
+           {"h200", "h200"},
+           {"cuda:0", "cuda:0"},
+           {"sim:h200", "sim:h200"},
+           {"sim:/a b/c.json", "sim:/a b/c.json"},
+           {"NVIDIA A100", "NVIDIA A100"}}) {
+    INFO(text);
+    CHECK(device_of_user(text) == device);
+  }
+}
+
+TEST_CASE("every card is found by the name that its GPU prints, or is one of several") {
+  const std::vector<Card> cards = all_cards();
+  for (const Card& card : cards) {
+    INFO(card.gpu_name);
+    const auto same = std::ranges::count(cards, card.gpu_name, &Card::gpu_name);
+    const Card* const found = card_of_gpu(cards, card.gpu_name);
+    if (same == 1) {
+      REQUIRE(found != nullptr);
+      CHECK(found->name == card.name);
+    } else {
+      CHECK(found == nullptr);
+      CHECK(refusal_of(card.gpu_name).find("sim:" + card.name) != std::string::npos);
+    }
+  }
+}
+
+TEST_CASE("a card of another vendor is answered with what can be asked") {
+  for (const auto& [device, part] :
+       std::vector<std::pair<std::string, std::string>>{{"sim:mi300x", "memory=192GiB"},
+                                                        {"AMD Instinct MI250X", "memory=64GiB"},
+                                                        {"mi250", "memory=64GiB"},
+                                                        {"AMD Radeon RX 7900 XTX", "memory=24GiB"},
+                                                        {"sim:rx-7900-xt", "memory=20GiB"},
+                                                        {"gfx942", "memory=SIZE"},
+                                                        {"Intel Arc A770", "only CUDA's cards"},
+                                                        {"mps", "only CUDA's cards"}}) {
+    INFO(device);
+    CHECK(refusal_of(device).find(part) != std::string::npos);
+  }
+  CHECK(refusal_of("sim:mi300x").find("hold on HIP") != std::string::npos);
+}
+
+TEST_CASE("a server's figures are those of its device's card") {
+  CHECK(serving_card_of("sim:h200", "") == ServingCard{});
+  CHECK(serving_card_of("sim:h200,memory=24GiB", "") == ServingCard{});
+  CHECK(serving_card_of("sim:l4", "") == ServingCard{.tflops = 121, .gb_per_second = 300});
+  CHECK(serving_card_of("cuda:0", "NVIDIA L4") == ServingCard{.tflops = 121, .gb_per_second = 300});
+  CHECK(serving_card_of("cuda:0", "NVIDIA H100 80GB HBM3")->gb_per_second == 3'350);
+  CHECK(serving_card_of("cuda:0", "NVIDIA Something New") == std::nullopt);
+  std::vector<CellKey> cells(2);
+  cells[0].workload = "serve:gpt2-124m,requests=4";
+  cells[1].workload = "gpt2_train_amp";
+  cells[0].device = cells[1].device = "sim:l4";
+  CHECK(place_servers(&cells, "NVIDIA L4").empty());
+  CHECK(cells[0].workload == "serve:gpt2-124m,requests=4");
+  CHECK(cells[0].workload_text() == "serve:gpt2-124m,requests=4,tflops=121,bandwidth=300");
+  CHECK(cells[1].workload_text() == "gpt2_train_amp");
+  cells[0].device = "cuda:0";
+  cells[0].workload_definition.clear();
+  CHECK(place_servers(&cells, "NVIDIA Something New").find("tflops=") != std::string::npos);
+}
+
+TEST_CASE("a capacity that is a card's nominal size says how to ask about the card") {
+  CHECK(nominal_capacity_note("24GiB", 139 * kGiB).find("-d sim:rtx-4090 (23.5 GiB)") !=
+        std::string::npos);
+  CHECK(nominal_capacity_note("80GB", 139 * kGiB).find("-d sim:a100-80") == std::string::npos);
+  CHECK(nominal_capacity_note("80GiB", 139 * kGiB).find("-d sim:a100-80") != std::string::npos);
+  CHECK(nominal_capacity_note("16GiB", 139 * kGiB).find("-d sim:rtx-5080") != std::string::npos);
+  for (const char* capacity : {"1.05x", "unlimited", "23.2GiB", "1GiB", "60GiB", "24"}) {
+    INFO(capacity);
+    CHECK(nominal_capacity_note(capacity, 139 * kGiB).empty());
+  }
+  CHECK(nominal_capacity_note("24GiB", 25 * kGiB).empty());
+}
+
+TEST_CASE("another word for memory= is answered with it") {
+  for (const char* device : {"sim:h200,mem=24GiB", "sim:h200,24GiB", "sim:rtx-4090:24GiB",
+                             "sim:h200@24GiB", "sim:h200,vram=24GiB"}) {
+    INFO(device);
+    CHECK(refusal_of(device).find(",memory=24GiB?") != std::string::npos);
+  }
+}
+
 TEST_CASE("a row that is no card is named by its line") {
   CHECK(parse_cards("# a\tb\n\nx\tGPU X\t10.5GiB\thttp://x\n", "t").size() == 1);
+  const Card full = parse_cards("x\tGPU\t10GiB\thttp\t20\t300\ta page\n", "t").front();
+  CHECK(full.speed.tflops == 20);
+  CHECK(full.speed.gb_per_second == 300);
+  CHECK(parse_cards("x\tGPU\tmeasured\tprofile\n", "t").front().total_bytes == 0);
   for (const char* row : {"x\n", "x\tGPU\t10\thttp\n", "x\tGPU\t10GiB\n", "x\t\t10GiB\thttp\n",
-                          "x\tGPU\t10MiB\thttp\n"}) {
+                          "x\tGPU\t10MiB\thttp\n", "x\tGPU\t10GiB\thttp\t20\t300\n",
+                          "x\tGPU\t10GiB\thttp\t20\tfast\tpage\n"}) {
     CHECK(row_refusal(std::string("#\n") + row).find("cards.tsv:2") != std::string::npos);
   }
 }

@@ -56,6 +56,29 @@ TEST_CASE("adapters alone are trained, in shards too") {
   CHECK(mentions(refusal_of("train:llama-3-8b,lora=8,dp=2,fsdp=1"), "0 where fsdp=1"));
 }
 
+TEST_CASE("a frozen model is in two bytes unless told otherwise") {
+  const std::string model = "train:llama-3-8b,layers=2,batch=1,seq=64,steps=1,lora=16";
+  const std::uint64_t preset = kind_peak(model, TensorKind::Parameter);
+  CHECK(preset == kind_peak(model + ",precision=bf16", TensorKind::Parameter));
+  CHECK(preset < kind_peak(model + ",precision=bf16_autocast", TensorKind::Parameter) * 6 / 10);
+  CHECK(mentions(deciding_presets(model), "precision=bf16 (weights in two bytes)"));
+  // Without adapters, and where it is said, nothing changes.
+  const std::string whole = "train:llama-3-8b,layers=2,batch=1,seq=64,steps=1";
+  CHECK(kind_peak(whole, TensorKind::Parameter) ==
+        kind_peak(whole + ",precision=bf16_autocast", TensorKind::Parameter));
+}
+
+TEST_CASE("what decides the answer and was not given is told") {
+  CHECK(deciding_presets("train:gpt2-124m") ==
+        "precision=bf16_autocast (weights in four bytes), optimizer=adamw, batch=8, seq=1024, "
+        "checkpoint=none");
+  CHECK(deciding_presets("train:gpt2-124m,batch=2,seq=64,precision=bf16,optimizer=sgd,"
+                         "checkpoint=full") == "");
+  CHECK(mentions(deciding_presets("serve:llama-3-8b"), "kv_memory=16.0GiB"));
+  CHECK(deciding_presets("gpt2_train_amp") == "");
+  CHECK(mentions(deciding_presets("train:gpt2-124m then serve:gpt2-124m"), "; serve:gpt2-124m: "));
+}
+
 TEST_CASE("a loss in chunks never holds all logits") {
   const std::string model =
       "train:qwen2.5-0.5b,layers=1,batch=2,seq=512,steps=1,precision=bf16,optimizer=sgd";

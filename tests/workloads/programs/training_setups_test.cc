@@ -348,7 +348,7 @@ TEST_CASE("impossible set-ups are refused with key, value and rule") {
   refuses("gpt2-124m,dp=2,fsdp=2,checkpoint=full,checkpoint_blocks=2", "checkpoint_blocks",
           "1 where zero=3 or fsdp");
   refuses("llama-3-8b,lora=8,tp=2", "lora", "0 where tp or pp is above 1");
-  refuses("llama-3-8b,lora=8,quantize=nf4", "quantize", "precision=bf16");
+  refuses("llama-3-8b,lora=8,quantize=nf4,precision=fp32", "quantize", "precision=bf16");
   refuses("bert-base,implementation=megatron", "implementation", "transformers for BERT");
   refuses("gpt2-124m,implementation=megatron,precision=fp32", "precision", "one of bf16");
   refuses("gpt2-124m,implementation=megatron,dp=2,zero=3", "zero", "distributed optimizer");

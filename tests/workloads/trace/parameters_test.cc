@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "tests/catch.h"
 #include "tests/support/trace_files.h"
@@ -89,4 +91,29 @@ TEST_CASE("a word that two keys share means the one that the workload has") {
   CHECK(other_word("Batch-Size", {"batch"}) == "batch");
   CHECK(other_word("batch_size", {"seq"}).empty());
   CHECK(other_word("gpt2-medium", {"gpt2-124m", "gpt2-355m"}) == "gpt2-355m");
+}
+
+TEST_CASE("a model's name on Hugging Face is one of ours") {
+  const std::vector<std::string> known = {"gpt2-124m",  "gpt2-355m",   "llama-2-7b", "llama-3-8b",
+                                          "bert-large", "qwen2.5-7b",  "qwen3-8b",   "vit-base",
+                                          "t5-base",    "mixtral-8x7b"};
+  for (const auto& [theirs, ours] : std::vector<std::pair<std::string, std::string>>{
+           {"openai-community/gpt2", "gpt2-124m"},
+           {"gpt2-medium", "gpt2-355m"},
+           {"meta-llama/Llama-2-7b-chat-hf", "llama-2-7b"},
+           {"meta-llama/Meta-Llama-3-8B-Instruct", "llama-3-8b"},
+           {"meta-llama/Llama-3.1-8B-Instruct", "llama-3-8b"},
+           {"llama3-8b", "llama-3-8b"},
+           {"google-bert/bert-large-uncased", "bert-large"},
+           {"Qwen/Qwen2.5-7B-Instruct", "qwen2.5-7b"},
+           {"Qwen/Qwen3-8B-Base", "qwen3-8b"},
+           {"google/vit-base-patch16-224", "vit-base"},
+           {"google-t5/t5-base", "t5-base"},
+           {"google/flan-t5-base", "t5-base"},
+           {"mistralai/Mixtral-8x7B-Instruct-v0.1", "mixtral-8x7b"},
+           {"mistralai/Mistral-7B-v0.1", ""},
+           {"qwen2.5-14b", ""}}) {
+    INFO(theirs);
+    CHECK(model_word(theirs, known) == ours);
+  }
 }

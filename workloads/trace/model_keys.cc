@@ -1,0 +1,98 @@
+// See model_keys.h.
+#include "workloads/trace/model_keys.h"
+
+#include <algorithm>
+#include <array>
+
+namespace allocmark {
+namespace {
+
+// tests/workloads/model_keys_test.cc holds it against the generators.
+constexpr std::array kRows = {
+    ModelKey{"train", "compile", "gpt2"},
+    ModelKey{"train", "ep", "mixtral"},
+    ModelKey{"train", "expert_count", "mixtral"},
+    ModelKey{"train", "experts", "mixtral"},
+    ModelKey{"train", "experts_per_token", "mixtral"},
+    ModelKey{"train", "classes", "vit dit"},
+    ModelKey{"train", "image", "vit dit"},
+    ModelKey{"train", "patch", "vit dit"},
+    ModelKey{"train", "positions", "gpt bert"},
+    ModelKey{"train", "kv_heads", "llama qwen mixtral"},
+    ModelKey{"train", "lora", "gpt bert llama qwen mixtral"},
+    ModelKey{"train", "lora_dropout", "gpt bert llama qwen mixtral", "lora above 0"},
+    ModelKey{"train", "quantize", "llama qwen mixtral", "lora above 0"},
+    ModelKey{"train", "products", "llama qwen"},
+    ModelKey{"train", "vision", "llama qwen"},
+    ModelKey{"train", "loss_chunks", "gpt llama qwen mixtral"},
+    ModelKey{"train", "kv_cache", "gpt llama qwen mixtral t5"},
+    ModelKey{"train", "attention_mask", "gpt bert llama qwen mixtral t5"},
+    ModelKey{"train", "lengths", "gpt bert llama qwen mixtral t5"},
+    ModelKey{"train", "seq", "gpt bert llama qwen mixtral t5"},
+    ModelKey{"train", "vocabulary", "gpt bert llama qwen mixtral t5"},
+    ModelKey{"train", "target", "t5"},
+    ModelKey{"infer", "classes", "vit"},
+    ModelKey{"infer", "image", "vit"},
+    ModelKey{"infer", "patch", "vit"},
+    ModelKey{"infer", "embeddings", "bert"},
+    ModelKey{"infer", "head", "bert"},
+    ModelKey{"infer", "quantize", "llama qwen"},
+    ModelKey{"infer", "vision", "llama qwen"},
+    ModelKey{"infer", "kv_heads", "llama qwen mixtral"},
+    ModelKey{"infer", "positions", "gpt bert"},
+    ModelKey{"infer", "experts", "mixtral"},
+    ModelKey{"infer", "expert_count", "mixtral"},
+    ModelKey{"infer", "experts_per_token", "mixtral"},
+    ModelKey{"infer", "generated_max", "gpt llama qwen mixtral t5"},
+    ModelKey{"infer", "beams", "gpt llama qwen mixtral t5"},
+    ModelKey{"infer", "kv", "gpt llama qwen mixtral t5"},
+    ModelKey{"infer", "answers", "gpt llama qwen mixtral t5"},
+    ModelKey{"infer", "sample", "gpt llama qwen mixtral t5"},
+    ModelKey{"infer", "draft", "gpt llama qwen mixtral t5"},
+    ModelKey{"infer", "padding", "gpt bert llama qwen mixtral"},
+    ModelKey{"infer", "context_max", "gpt bert llama qwen mixtral t5"},
+    ModelKey{"infer", "lengths", "gpt bert llama qwen mixtral t5"},
+    ModelKey{"infer", "seq", "gpt bert llama qwen mixtral t5"},
+    ModelKey{"infer", "vocabulary", "gpt bert llama qwen mixtral t5"},
+    ModelKey{"serve", "attention", "bert"},
+    ModelKey{"serve", "beams", "gpt llama qwen mixtral"},
+    ModelKey{"serve", "block_tokens", "gpt llama qwen mixtral"},
+    ModelKey{"serve", "chunk", "gpt llama qwen mixtral"},
+    ModelKey{"serve", "draft", "gpt llama qwen mixtral"},
+    ModelKey{"serve", "generated_max", "gpt llama qwen mixtral"},
+    ModelKey{"serve", "kv", "gpt llama qwen mixtral"},
+    ModelKey{"serve", "kv_memory", "gpt llama qwen mixtral"},
+    ModelKey{"serve", "tp", "gpt llama qwen mixtral"},
+    ModelKey{"serve", "kv_heads", "llama qwen mixtral"},
+    ModelKey{"serve", "positions", "gpt bert"},
+    ModelKey{"serve", "expert_count", "mixtral"},
+    ModelKey{"serve", "experts_per_token", "mixtral"},
+};
+
+}  // namespace
+
+std::span<const ModelKey> model_keys() { return kRows; }
+
+const ModelKey* find_model_key(std::string_view generator, std::string_view key) {
+  const auto* found = std::ranges::find_if(
+      kRows, [&](const ModelKey& row) { return row.generator == generator && row.key == key; });
+  return found == kRows.end() ? nullptr : found;
+}
+
+bool is_for_model(const ModelKey& key, std::string_view model) {
+  std::string_view rest = key.models;
+  while (!rest.empty()) {
+    const std::size_t end = std::min(rest.find(' '), rest.size());
+    if (model.starts_with(rest.substr(0, end))) return true;
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  return false;
+}
+
+std::string models_of(const ModelKey& key) {
+  std::string text;
+  for (const char letter : key.models) text += letter == ' ' ? ", " : std::string(1, letter);
+  return text;
+}
+
+}  // namespace allocmark

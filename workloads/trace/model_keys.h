@@ -1,0 +1,28 @@
+// Which models a generator's key is for, where it is not for all of them.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace allocmark {
+
+struct ModelKey {
+  std::string_view generator, key;
+  std::string_view
+      models;  // the names that have it begin like one of these words, with a blank between
+  std::string_view wants = {};  // what else it needs of the workload
+};
+
+[[nodiscard]] std::span<const ModelKey> model_keys();
+
+// The row of a key that the generator knows, but not for every model; null where there is none.
+[[nodiscard]] const ModelKey* find_model_key(std::string_view generator, std::string_view key);
+
+// Whether the key is for that model.
+[[nodiscard]] bool is_for_model(const ModelKey& key, std::string_view model);
+
+// "gpt2, bert".
+[[nodiscard]] std::string models_of(const ModelKey& key);
+
+}  // namespace allocmark
