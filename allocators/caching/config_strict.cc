@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "allocators/caching/config.h"
+#include "allocators/caching/meant_value.h"
 #include "allocators/conf/conf.h"
 
 namespace allocmark::caching {
@@ -109,8 +110,7 @@ class StrictReader {
     };
     const auto* flag = std::ranges::find(kFlags, std::string_view(pair.key), &Flag::key);
     if (flag == std::end(kFlags)) return;  // large_segment_size_mb, read before
-    if (pair.value != "True" && pair.value != "False")
-      return fail(pair, "the words are case-sensitive");
+    if (pair.value != "True" && pair.value != "False") return fail(pair);
     settings().*(flag->value) = pair.value == "True";
   }
 
@@ -286,9 +286,11 @@ class StrictReader {
 
   void fail(const ConfPair& pair, std::string next = {}) {
     if (config_.error) return;
+    if (next.empty()) next = meant_value(pair.key, pair.value);
+    const bool is_meant = !next.empty();
     fail_at(pair, pair.value_column, pair.value, std::string(find_config_key(pair.key)->allowed),
             std::move(next));
-    if (pair.key.starts_with("max_") &&
+    if (!is_meant && pair.key.starts_with("max_") &&
         settings().large_segment_size_bytes != Settings{}.large_segment_size_bytes) {
       config_.error->next = fmt::format("large_segment_size_mb is {} here",
                                         settings().large_segment_size_bytes / kMiB);

@@ -5,14 +5,19 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <algorithm>
+#include <optional>
 #include <sstream>
+#include <string_view>
 
 #include <fmt/format.h>
+#include "allocators/caching/release.h"
+#include "allocators/registry.h"
 #include "base/error.h"
 #include "harness/cli/command_text.h"
 #include "harness/cli/conf_paste.h"
 #include "harness/cli/help_formatter.h"
 #include "harness/cli/parse_error.h"
+#include "harness/run/card_names.h"
 #include "results/utf8.h"
 
 namespace allocmark {
@@ -41,17 +46,66 @@ constexpr const char* kMainFooter =
     "  6  a file or folder cannot be found, read or written\n"
     "Running out of memory is a result, not an error.\n";
 
-// What every command has, below its own options. A config string may be pasted with its variable.
+// What an option's value is read as, and a note where that is not what was typed.
+struct ReadValue {
+  std::string value;
+  std::string note;
+};
+
+ReadValue read_conf_value(const std::string& text) {
+  PastedConf pasted = read_pasted_conf(text);
+  refuse_words_for_none(pasted.conf);
+  return {.value = std::move(pasted.conf), .note = std::move(pasted.note)};
+}
+
+// What is no release is refused where it is used.
+ReadValue read_pytorch_value(const std::string& text) {
+  const std::optional<caching::ReadRelease> release = caching::read_release(text);
+  if (!release) return {.value = text, .note = {}};
+  return {.value = release->number, .note = release->note.empty() ? "" : "note: " + release->note};
+}
+
+ReadValue read_device_value(const std::string& text) {
+  return {.value = device_of_user(text), .note = {}};
+}
+
+// A release of `caching` that is not there is told apart from the others: which is nearest, and
+// what is known to differ.
+ReadValue read_allocator_value(const std::string& text) {
+  constexpr std::string_view kReleased = "caching@";
+  const bool is_known = std::ranges::any_of(
+      release_registry(), [&](const BackendEntry& entry) { return entry.name == text; });
+  if (!text.starts_with(kReleased) || is_known) return {.value = text, .note = {}};
+  throw UsageError({.what = "there is no allocator '" + text + "'",
+                    .where = "--allocator",
+                    .wanted = "",
+                    .got = "",
+                    .next = suggest_backend(text)});
+}
+
+struct OptionReader {
+  std::string_view option;
+  ReadValue (*read)(const std::string& text);
+};
+// One for every command that has such an option.
+constexpr OptionReader kReaders[] = {{"allocator", read_allocator_value},
+                                     {"conf", read_conf_value},
+                                     {"device", read_device_value},
+                                     {"pytorch", read_pytorch_value}};
+
+// What every command has, below its own options.
 void add_common(CLI::App* app, const std::shared_ptr<CommonOptions>& common) {
   for (CLI::Option* option : app->get_options()) {
-    if (option->get_single_name() != "conf") continue;
-    option->transform(
-        [common](const std::string& text) {
-          PastedConf pasted = read_pasted_conf(text);
-          if (!pasted.note.empty()) common->notes.push_back(std::move(pasted.note));
-          return pasted.conf;
-        },
-        "");
+    for (const OptionReader& reader : kReaders) {
+      if (option->get_single_name() != reader.option) continue;
+      option->transform(
+          [common, read = reader.read](const std::string& text) {
+            ReadValue value = read(text);
+            if (!value.note.empty()) common->notes.push_back(std::move(value.note));
+            return value.value;
+          },
+          "");
+    }
   }
   if (app->get_require_subcommand_min() == 0) {
     app->add_flag("-q,--quiet", common->quiet, "Only the answer and errors: no notes, no progress");

@@ -1,15 +1,24 @@
 // See conf_paste.h.
 #include "harness/cli/conf_paste.h"
 
+#include <algorithm>
+#include <cctype>
+#include <iterator>
 #include <string_view>
 
 #include <fmt/format.h>
+
+#include "base/error.h"
 
 namespace allocmark {
 namespace {
 
 constexpr std::string_view kVariables[] = {"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF",
                                            "PYTORCH_HIP_ALLOC_CONF"};
+
+// What people call no config string.
+constexpr std::string_view kWordsForNone[] = {"default", "none",     "off",  "no",     "null",
+                                              "nothing", "baseline", "base", "native", "empty"};
 
 std::string_view trimmed(std::string_view text) {
   while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
@@ -24,6 +33,23 @@ std::string_view unquoted(std::string_view text) {
 }
 
 }  // namespace
+
+void refuse_words_for_none(const std::string& text) {
+  // What stands behind the allocator's name, in "caching=none".
+  const std::size_t equals = text.find('=');
+  const bool is_named = equals != std::string::npos && text.find(':') == std::string::npos;
+  const std::string name = is_named ? text.substr(0, equals + 1) : "";
+  std::string word = text.substr(name.size());
+  std::ranges::transform(word, word.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  const bool is_capital = word == "unset" && text.substr(name.size()) != word;
+  if (!is_capital && std::ranges::find(kWordsForNone, word) == std::end(kWordsForNone)) return;
+  throw UsageError({.what = "this is no config string",
+                    .where = "--conf '" + text + "'",
+                    .wanted = "KEY:VALUE,KEY:VALUE, or unset for none",
+                    .got = "",
+                    .next = "did you mean --conf " + name + "unset?"});
+}
 
 PastedConf read_pasted_conf(const std::string& text) {
   std::string_view rest = unquoted(trimmed(text));

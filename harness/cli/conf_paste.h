@@ -15,4 +15,8 @@ struct PastedConf {
 // string begins like this, so nothing else can be meant.
 [[nodiscard]] PastedConf read_pasted_conf(const std::string& text);
 
+// Throws UsageError where the text is a word that people use for no config string: here that is
+// unset.
+void refuse_words_for_none(const std::string& text);
+
 }  // namespace allocmark

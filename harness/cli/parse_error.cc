@@ -5,9 +5,13 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <algorithm>
+#include <cstddef>
+#include <iterator>
 #include <optional>
+#include <string_view>
 
 #include <fmt/format.h>
+#include "allocators/caching/release.h"
 #include "base/error.h"
 #include "base/nearest.h"
 #include "harness/cli/help_formatter.h"
@@ -79,15 +83,69 @@ struct OtherOption {
   std::string_view said, meant;
 };
 constexpr OtherOption kOtherOptions[] = {
-    {"--gpu", "--device"},           {"--gpu-id", "--device"},     {"--memory", "--capacity"},
-    {"--threshold", "--min-effect"}, {"--iterations", "--passes"}, {"--repeat", "--passes"},
-    {"--runs", "--passes"},          {"--config", "--conf"},       {"--output-dir", "--out"}};
+    {"--gpu", "--device"},           {"--gpu-id", "--device"},
+    {"--memory", "--capacity"},      {"--threshold", "--min-effect"},
+    {"--iterations", "--passes"},    {"--repeat", "--passes"},
+    {"--runs", "--passes"},          {"--config", "--conf"},
+    {"--output-dir", "--out"},       {"--card", "--device"},
+    {"--device", "--memory"},        {"--capacity", "--memory"},
+    {"--setting", "--conf"},         {"--torch", "--pytorch"},
+    {"--torch-version", "--pytorch"}};
 
-std::string meant_by(const UnknownWord& unknown) {
+// Keys of a workload that are given as if they were options.
+constexpr std::string_view kWorkloadKeys[] = {
+    "--model", "--batch",     "--batch-size", "--seq",  "--seq-len",  "--steps",
+    "--dtype", "--precision", "--optimizer",  "--lora", "--quantize", "--checkpoint"};
+
+bool is_known(const std::vector<std::string>& names, std::string_view name) {
+  return std::ranges::find(names, name) != names.end();
+}
+
+// The word behind an option, or behind its '='.
+std::string value_of(std::string_view option, const std::vector<std::string>& words) {
+  for (std::size_t at = 0; at < words.size(); ++at) {
+    if (words[at].starts_with(std::string(option) + "="))
+      return words[at].substr(option.size() + 1);
+    if (words[at] == option && at + 1 < words.size()) return words[at + 1];
+  }
+  return "";
+}
+
+// Of an option that is a word without an option here: "allocmark advise W", not "--workload W".
+std::string positional_hint(const CLI::App& app, std::string_view option,
+                            const std::vector<std::string>& words) {
+  const std::string_view name = option == "-w" ? "workload" : option.substr(2);
+  for (const CLI::Option* known : app.get_options()) {
+    const std::string own = known->get_single_name();
+    if (!known->get_positional() || (own != name && own != std::string(name) + "s")) continue;
+    const std::string value = value_of(option, words);
+    return fmt::format("the {} stands without an option: did you mean '{} {}'?", name, path_of(app),
+                       value.empty() ? known->get_type_name() : value);
+  }
+  return "";
+}
+
+// A release is an allocator of that name, where --pytorch is not an option.
+std::string release_hint(const UnknownWord& unknown, const std::vector<std::string>& words) {
+  if (unknown.word != "--pytorch" || !is_known(unknown.known, "--allocator")) return "";
+  const auto read = caching::read_release(value_of(unknown.word, words));
+  const caching::Rules* rules = read ? caching::find_rules(read->number) : nullptr;
+  const std::string allocator = rules == nullptr ? "caching@2.10" : rules->allocator();
+  return fmt::format("a release of PyTorch is an allocator here: did you mean '-a {}'?{}",
+                     allocator, read && !read->note.empty() ? " " + read->note : "");
+}
+
+std::string meant_by(const CLI::App& app, const UnknownWord& unknown,
+                     const std::vector<std::string>& words) {
+  if (std::string hint = release_hint(unknown, words); !hint.empty()) return hint;
+  if (std::string hint = positional_hint(app, unknown.word, words); !hint.empty()) return hint;
   for (const OtherOption& other : kOtherOptions) {
     if (other.said != unknown.word) continue;
     if (std::ranges::find(unknown.known, other.meant) == unknown.known.end()) continue;
     return fmt::format("did you mean '{}'?", other.meant);
+  }
+  if (std::ranges::find(kWorkloadKeys, unknown.word) != std::end(kWorkloadKeys)) {
+    return "that is said in the workload's own word, as in train:gpt2-124m,batch=8,precision=bf16";
   }
   return suggest(unknown.word, unknown.known);
 }
@@ -122,7 +180,8 @@ void throw_unknown_word(const CLI::App& app, const std::vector<std::string>& wor
                       .where = path,
                       .wanted = "",
                       .got = "",
-                      .next = program_hint(deepest_app(app)) + meant_by(*unknown) + "; " + help});
+                      .next = program_hint(deepest_app(app)) +
+                              meant_by(deepest_app(app), *unknown, words) + "; " + help});
   }
 }
 
@@ -134,9 +193,10 @@ void throw_parse_error(const CLI::ParseError& error, const CLI::App& app,
   throw_unknown_word(app, words);
   std::string next = help;
   if (const std::string stray = stray_word(where); !stray.empty()) {
-    if (const std::string meant = option_for(stray, known_names(where)); !meant.empty()) {
-      next = meant + " " + help;
-    }
+    std::string meant = stray == "-w" ? positional_hint(where, stray, words) : "";
+    if (meant.empty()) meant = joined_keys_hint(words);
+    if (meant.empty()) meant = option_for(stray, known_names(where));
+    if (!meant.empty()) next = meant + " " + help;
   } else {
     next = takes(where, error.what()) + help;
   }

@@ -13,6 +13,7 @@
 #include "base/bytes.h"
 #include "harness/cli/known_allocators.h"
 #include "harness/cli/run_soak.h"
+#include "harness/cli/stray_word.h"
 #include "harness/replay/capacity.h"
 #include "harness/replay/kernel_source.h"
 #include "harness/run/environment.h"
@@ -58,6 +59,7 @@ std::vector<std::string> all_names(const std::vector<PlanAllocator>& known) {
 // anything runs. Scenarios are read here, and cells are told what they say.
 std::vector<PlanWorkload> open_workloads(const std::vector<std::string>& names,
                                          const std::string& kernels) {
+  refuse_split_workloads(names);
   std::vector<PlanWorkload> workloads;
   for (const std::string& name : names) {
     const std::string text = with_kernels(name, kernels);

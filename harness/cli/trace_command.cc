@@ -9,6 +9,7 @@
 
 #include "harness/cli/commands.h"
 #include "harness/cli/output_path.h"
+#include "harness/cli/stray_word.h"
 #include "workloads/trace_tools.h"
 
 namespace allocmark {
@@ -68,6 +69,7 @@ void check_trace_name(const std::string& path) {
 }
 
 ExitCode run_trace(const TraceCommand& command) {
+  refuse_split_workloads(command.inputs);
   int worst = 0;
   for (const std::string& input : command.inputs) {
     int status = 0;
