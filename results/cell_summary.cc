@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "results/latency_histogram.h"
+#include "results/recorded_oom.h"
 
 namespace allocmark {
 
@@ -39,7 +40,9 @@ void summarize(CellResult* cell) {
   }
   std::vector<SizeClassLatency>().swap(cell->size_classes);
   // Answers tell the processes of a workload apart.
-  std::erase_if(cell->counters, [](const auto& one) { return !one.first.starts_with("process"); });
+  std::erase_if(cell->counters, [](const auto& one) {
+    return !one.first.starts_with("process") && one.first != kRecordedOomCounter;
+  });
   cell->counters.shrink_to_fit();
   decltype(cell->driver_calls)().swap(cell->driver_calls);
   cell->is_summary = true;

@@ -19,7 +19,8 @@
 #include "base/error.h"
 #include "harness/cell/cell_result.h"
 #include "harness/cell/cell_run.h"
-#include "harness/replay/kernel_source.h"
+#include "harness/cell/recorded_job.h"
+#include "results/recorded_oom.h"
 #include "workloads/trace/source.h"
 
 namespace allocmark {
@@ -68,7 +69,8 @@ void CellRun::check_key() {
 }
 
 void CellRun::prepare_trace() {
-  trace_.emplace(open_workload_with_kernels(spec_.key.workload_text(), spec_.key.seed));
+  RecordedJob job = open_recorded_job(spec_.key.workload_text(), spec_.key.seed);
+  trace_.emplace(std::move(job.events));
   const TraceFacts& facts = trace_->facts();
   result_.trace_name = trace_->name();
   result_.trace_hash = hash_text(trace_->hash());
@@ -78,6 +80,10 @@ void CellRun::prepare_trace() {
   result_.requested_bytes_peak = facts.requested_bytes_peak;
   if (facts.work_count > 0) result_.kernel_ns_total = facts.kernel_ns_total;
   if (facts.event_count == 0) warn_once("the trace has no events");
+  for (const std::string& note : job.notes) warn_once("of the recording: " + note);
+  if (job.failed_count > 0) {
+    result_.counters.emplace_back(kRecordedOomCounter, static_cast<std::int64_t>(job.failed_count));
+  }
   if (trace_->jobs().empty() || !has_device_) return;
   result_.reason = processes_refusal(spec_.key.allocator, spec_.key.conf_text());
   if (result_.reason.empty()) return;

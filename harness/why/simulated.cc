@@ -22,7 +22,8 @@
 #include "harness/advise/search_process.h"
 #include "harness/advise/search_progress.h"
 #include "harness/why/in_parallel.h"
-#include "workloads/import/recording.h"
+#include "workloads/import/memory_snapshot.h"
+#include "workloads/import/snapshot_source.h"
 #include "workloads/trace/trace_writer.h"
 
 namespace allocmark {
@@ -37,7 +38,7 @@ constexpr const char* kOtherAllocators[] = {"native", "cub", "thrust_pool", "vmm
 // trace is read in an eighth of the time that a pickle takes.
 class ScratchTrace {
  public:
-  explicit ScratchTrace(const std::string& snapshot_path) : path_(snapshot_path) {
+  explicit ScratchTrace(const MemorySnapshot& snapshot) : path_(snapshot.path) {
     std::error_code error;
     const std::filesystem::path folder = std::filesystem::temp_directory_path(error);
     if (error) return;
@@ -46,7 +47,7 @@ class ScratchTrace {
     folder_ = name;
     try {
       const std::string path = (folder_ / "job.csv").string();
-      (void)write_trace_file(path, *open_recording(snapshot_path).events);
+      (void)write_trace_file(path, *snapshot_events(snapshot));
       path_ = path;
     } catch (const FileError&) {
       // A full disk: the snapshot itself is read.
@@ -157,7 +158,7 @@ void simulate_settings(Why* why, const std::string& program_path, std::uint32_t 
   const SearchPlace place{.device = is_larger ? "sim:h200,memory=1TiB" : "sim:h200",
                           .program_path = program_path,
                           .process_count = process_count};
-  const ScratchTrace trace(why->snapshot.path);
+  const ScratchTrace trace(why->snapshot);
   const SearchSpec spec = caching_search(*why, trace.path());
   SearchProgress progress(spec.confs.size() + 1 + std::size(kOtherAllocators));
   const auto on_setting = [&] { progress.add(1); };

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "results/answer/answer.h"
+#include "results/answer/recorded_words.h"
 
 namespace allocmark {
 namespace {
@@ -74,6 +75,9 @@ RunAnswer run_answer(std::span<const CellResult> cells, const TextStyle& style) 
   }
   // Where one experiment alone asks for a decision, it is the answer.
   if (failed.size() == 1) return failed.front();
+  std::vector<const CellResult*> all;
+  for (const CellResult& cell : cells) all.push_back(&cell);
+  const std::string recorded = style.plain(recorded_failures(all));
   CellKey key;
   key.allocator = tally.baseline_allocator;
   const std::string name = setting_name(key, style);
@@ -81,8 +85,10 @@ RunAnswer run_answer(std::span<const CellResult> cells, const TextStyle& style) 
     return {.sentence = name + " has no numbers, so nothing can be compared with it.", .paste = ""};
   }
   if (tally.failed_count == 0) {
-    return {.sentence = name + fmt::format(" serves every request in all {} experiments.",
-                                           tally.baseline_count),
+    return {.sentence =
+                name +
+                fmt::format(" serves every request in all {} experiments.", tally.baseline_count) +
+                recorded,
             .paste = ""};
   }
   std::string text =
@@ -92,9 +98,12 @@ RunAnswer run_answer(std::span<const CellResult> cells, const TextStyle& style) 
                         tally.impossible_count);
   }
   const Rescues* best = most_often(tally);
-  if (best == nullptr) return {.sentence = text + "; no setting measured helps.", .paste = ""};
-  return {.sentence = text + fmt::format("; {} serves every request in {} of them.",
-                                         setting_name(best->cell->key, style), best->count),
+  if (best == nullptr)
+    return {.sentence = text + "; no setting measured helps." + recorded, .paste = ""};
+  return {.sentence = text +
+                      fmt::format("; {} serves every request in {} of them.",
+                                  setting_name(best->cell->key, style), best->count) +
+                      recorded,
           .paste = line_to_paste(best->cell->key)};
 }
 

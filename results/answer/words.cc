@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,8 +16,10 @@
 #include "results/answer/answer.h"
 #include "results/answer/cost_text.h"
 #include "results/answer/memory_words.h"
+#include "results/answer/recorded_words.h"
 #include "results/columns/text.h"
 #include "results/json.h"
+#include "results/recorded_oom.h"
 
 namespace allocmark {
 namespace {
@@ -244,9 +248,7 @@ std::string without_baseline(const Answer& answer, const TextStyle& style) {
                                  : "every setting measured runs out of memory";
 }
 
-}  // namespace
-
-std::string answer_sentence(const CellGroup& group, const Answer& answer, const TextStyle& style) {
+std::string verdict_sentence(const CellGroup& group, const Answer& answer, const TextStyle& style) {
   const std::string job = job_name(group, style);
   switch (answer.verdict) {
     case AnswerVerdict::Impossible:
@@ -274,6 +276,22 @@ std::string answer_sentence(const CellGroup& group, const Answer& answer, const 
          style.plain(" at " + short_cost(best, answer)) +
          (rescuer == nullptr ? ", but is no setting of PyTorch." : ".") +
          missing_range(answer, &best);
+}
+
+}  // namespace
+
+std::string recorded_failures(std::span<const CellResult* const> cells) {
+  std::int64_t count = 0;
+  for (const CellResult* cell : cells) {
+    for (const auto& [name, value] : cell->counters)
+      if (name == kRecordedOomCounter) count = std::max(count, value);
+  }
+  if (count == 0) return "";
+  return fmt::format(" While it was recorded, {} request{} failed.", count, count == 1 ? "" : "s");
+}
+
+std::string answer_sentence(const CellGroup& group, const Answer& answer, const TextStyle& style) {
+  return verdict_sentence(group, answer, style) + style.plain(recorded_failures(group.cells));
 }
 
 std::vector<std::string> answer_lines(const CellGroup& group, const Answer& answer,

@@ -21,9 +21,8 @@ constexpr std::size_t kSniffBytes = 512;
 [[noreturn]] void refuse_recording(const std::string& path, std::string what, std::string next) {
   throw UsageError({.what = std::move(what),
                     .where = path,
-                    .wanted =
-                        "a trace, a PyTorch snapshot, an RMM log, an Nsight Systems export or "
-                        "a STAlloc log",
+                    .wanted = "a trace, a PyTorch snapshot, an RMM log, an Nsight Systems export, "
+                              "a STAlloc log or a CSV of minimalloc",
                     .got = "",
                     .next = std::move(next)});
 }
@@ -132,6 +131,7 @@ RecordingKind recording_kind(const std::string& path) {
   if (line.find("memoryOperationType") != std::string_view::npos &&
       line.find("address") != std::string_view::npos)
     return RecordingKind::NsightCsv;
+  if (is_minimalloc_header(line)) return RecordingKind::MinimallocCsv;
   if (is_stalloc_line(head)) return RecordingKind::StallocLog;
   return RecordingKind::Trace;
 }
@@ -151,6 +151,8 @@ Recording open_recording(const std::string& path) {
       return open_nsight_csv(path);
     case RecordingKind::StallocLog:
       return open_stalloc_log(path);
+    case RecordingKind::MinimallocCsv:
+      return open_minimalloc_csv(path);
     case RecordingKind::Trace:
       break;
   }

@@ -20,6 +20,7 @@ enum class RecordingKind : std::uint8_t {
   NsightSqlite,     // nsys export --type sqlite
   NsightCsv,        // its table of memory operations as CSV
   StallocLog,       // STAlloc's mem_log_devN.txt
+  MinimallocCsv,    // a problem of minimalloc: id,lower,upper,size
 };
 
 // By the first bytes, unpacked. Throws UsageError for what is known and cannot be read (a pickle of
@@ -29,6 +30,7 @@ enum class RecordingKind : std::uint8_t {
 struct Recording {
   std::unique_ptr<EventSource> events;
   std::vector<std::string> notes{};  // what a reader should know about it, a sentence each
+  std::uint64_t failed_count = 0;    // requests that failed when it was recorded
 };
 
 // Throws UsageError that says what the file is, what was expected, and how to record it right.
@@ -62,6 +64,9 @@ class AddressLog {
 // The events of a log that was read to its end.
 [[nodiscard]] std::unique_ptr<EventSource> make_log_source(const std::string& path, AddressLog log);
 
+// Whether a line names the columns of a problem of minimalloc.
+[[nodiscard]] bool is_minimalloc_header(std::string_view line);
+
 // The file's name without its endings.
 [[nodiscard]] std::string recording_name(const std::string& path);
 
@@ -69,6 +74,7 @@ class AddressLog {
 [[nodiscard]] Recording open_nsight_sqlite(const std::string& path);
 [[nodiscard]] Recording open_nsight_csv(const std::string& path);
 [[nodiscard]] Recording open_stalloc_log(const std::string& path);
+[[nodiscard]] Recording open_minimalloc_csv(const std::string& path);
 [[nodiscard]] Recording open_pytorch_snapshot(const std::string& path);
 
 }  // namespace allocmark

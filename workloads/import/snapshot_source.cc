@@ -1,6 +1,8 @@
 // A snapshot's history as events: what the program asked for, in order, with unrounded sizes. What
 // the allocator did by itself (segments) is left out; a burst of released segments that no request
 // explains is a call of empty_cache.
+#include "workloads/import/snapshot_source.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,6 +11,7 @@
 #include <memory>
 #include <span>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "base/error.h"
@@ -26,12 +29,16 @@ constexpr std::uint32_t kStreamUnknown = ~std::uint32_t{0};
 
 class SnapshotSource final : public EventSource {
  public:
-  explicit SnapshotSource(MemorySnapshot snapshot)
-      : snapshot_(std::move(snapshot)),
+  explicit SnapshotSource(std::shared_ptr<const MemorySnapshot> snapshot)
+      : owner_(std::move(snapshot)),
+        snapshot_(*owner_),
         history_(snapshot_, snapshot_.busiest_device()),
         earlier_(history_.earlier_blocks()),
         pools_(entry_pools(history_, final_pools(history_))) {
     header_ = {.name = recording_name(snapshot_.path), .generator = "recorded", .seed = 0};
+    for (const DeviceHistory::LateFree& late : history_.late_frees()) {
+      if (late.certain) late_.insert(late.requested_index);
+    }
     collect_marks();
     rewind();
     // All streams are known from the start, as a run wants it.
@@ -56,7 +63,8 @@ class SnapshotSource final : public EventSource {
   [[nodiscard]] std::uint32_t stream_index(std::uint32_t stream, std::uint32_t pool);
   [[noreturn]] void fail(std::string what) const;
 
-  MemorySnapshot snapshot_;
+  std::shared_ptr<const MemorySnapshot> owner_;
+  const MemorySnapshot& snapshot_;
   DeviceHistory history_;
   std::vector<EarlierBlock> earlier_;
   std::vector<std::uint16_t> pools_;                            // by entry
@@ -68,6 +76,8 @@ class SnapshotSource final : public EventSource {
   std::uint64_t entry_at_ = 0;
   std::unordered_map<std::uint64_t, std::uint64_t> ids_;  // address -> id
   std::vector<std::uint32_t> stream_indexes_;             // by the snapshot's index
+  std::unordered_set<std::uint64_t> late_;     // entries of frees that another stream delayed
+  std::unordered_set<std::uint64_t> waiting_;  // addresses of such blocks now
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> pool_streams_;
   std::uint32_t stream_count_ = 1;
 };
@@ -101,6 +111,7 @@ void SnapshotSource::rewind() {
   earlier_at_ = mark_at_ = 0;
   entry_at_ = 0;
   ids_.clear();
+  waiting_.clear();
   stream_indexes_.assign(snapshot_.streams.size(), kStreamUnknown);
   stream_indexes_[0] = 0;  // the default stream
   pool_streams_.clear();
@@ -145,7 +156,12 @@ void SnapshotSource::add(const SnapshotEntry& entry) {
     case SnapshotAction::Alloc:
       return allocate(entry.address, entry.size_bytes, stream_of(entry));
     case SnapshotAction::FreeRequested:
-      return free(entry);
+      if (!late_.contains(entry_at_)) return free(entry);
+      waiting_.insert(entry.address);
+      return;
+    case SnapshotAction::FreeCompleted:
+      if (waiting_.erase(entry.address) > 0) free(entry);
+      return;
     case SnapshotAction::Oom:
       batch_.free(batch_.allocate({.size_bytes = entry.size_bytes, .stream = stream_of(entry)}));
       return;
@@ -164,7 +180,7 @@ std::span<const Event> SnapshotSource::next() {
   for (; earlier_at_ < earlier_.size() && batch_.events().size() < kBatchEventCount;
        ++earlier_at_) {
     const EarlierBlock& block = earlier_[earlier_at_];
-    if (block.pending) continue;
+    if (block.pending) waiting_.insert(block.address);
     allocate(block.address, block.requested_bytes, stream_index(block.stream, block.pool));
   }
   while (entry_at_ < history_.size() && batch_.events().size() < kBatchEventCount) {
@@ -179,18 +195,26 @@ std::span<const Event> SnapshotSource::next() {
 
 }  // namespace
 
+std::unique_ptr<EventSource> snapshot_events(const MemorySnapshot& snapshot) {
+  // It owns nothing.
+  return std::make_unique<SnapshotSource>(
+      std::shared_ptr<const MemorySnapshot>(std::shared_ptr<const void>(), &snapshot));
+}
+
 Recording open_pytorch_snapshot(const std::string& path) {
   MemorySnapshot snapshot = read_memory_snapshot(path);
   if (snapshot.entry_count(snapshot.busiest_device()) == 0) {
     throw_without_history(snapshot);
   }
-  auto source = std::make_unique<SnapshotSource>(std::move(snapshot));
+  auto source =
+      std::make_unique<SnapshotSource>(std::make_shared<const MemorySnapshot>(std::move(snapshot)));
   Recording recording;
   recording.notes = source->history().notes();
+  recording.failed_count = source->history().facts().oom_count;
   if (source->history().facts().late_free_count > 0) {
     recording.notes.push_back(
-        "the trace gives these blocks back at once, so with it PyTorch reserves less than it did; "
-        "'allocmark why' knows when each became free");
+        "the trace gives these blocks back when that stream was done with them, and they count as "
+        "live until then; where memory is short, PyTorch would wait for them");
   }
   recording.events = std::move(source);
   return recording;

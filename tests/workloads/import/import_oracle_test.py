@@ -57,9 +57,31 @@ def made_up(count, seed):
     return {"device_traces": [entries[count // 10:]], "segments": segments, "external_annotations": []}
 
 
+def with_late_frees(snapshot):
+    """The same history with each block given back when it became free, where that was not right after its owner gave it back."""
+    traces = []
+    for entries in snapshot["device_traces"]:
+        trace, waiting = [], set()
+        for index, entry in enumerate(entries):
+            following = entries[index + 1] if index + 1 < len(entries) else {}
+            at_once = following.get("action") == "free_completed" and following.get("addr") == entry.get("addr")
+            if entry["action"] == "free_requested" and not at_once:
+                waiting.add(entry["addr"])
+                continue
+            asked = index > 0 and entries[index - 1]["action"] == "free_requested" and entries[index - 1]["addr"] == entry.get("addr")
+            if entry["action"] == "free_completed" and not asked:
+                waiting.discard(entry["addr"])
+                trace.append({**entry, "action": "free_requested"})
+            trace.append(entry)
+        traces.append(trace)
+    segments = [{**segment, "blocks": [{**block, "state": block["state"].replace("active_pending_free", "active_allocated")}
+                                       for block in segment["blocks"]]} for segment in snapshot["segments"]]
+    return {**snapshot, "device_traces": traces, "segments": segments}
+
+
 class Oracle(unittest.TestCase):
     def compare(self, snapshot, path, folder):
-        wanted = record_pytorch.convert(snapshot_pools.with_stand_in_streams(snapshot), 0)[0].rows
+        wanted = record_pytorch.convert(snapshot_pools.with_stand_in_streams(with_late_frees(snapshot)), 0)[0].rows
         rows, message = imported(path, folder)
         self.assertIsNotNone(rows, message)
         # assertEqual would spend minutes on the difference of long lists.

@@ -207,9 +207,14 @@ TEST_CASE("a full ring, earlier blocks, late frees and pools are told") {
   has(notes("train_attached"), "blocks were live before the history begins");
   has(notes("streams_recorded"),
       "375 blocks were given back while another stream used them, up to 422 MiB at a time");
-  has(notes("streams_recorded"), "with it PyTorch reserves less than it did");
+  has(notes("streams_recorded"), "count as live until then");
   has(notes("train_oom"), "1 request failed");
   CHECK(notes("expandable_train").empty());
+}
+
+TEST_CASE("a recording says how many requests failed in it") {
+  CHECK(open_recording("tests/golden/snapshots/train_oom.pickle.gz").failed_count == 1);
+  CHECK(open_recording("tests/golden/snapshots/expandable_train.pickle.gz").failed_count == 0);
 }
 
 }  // namespace allocmark
