@@ -195,12 +195,10 @@ void visit_memory(Fields& fields, Cell& cell) {
             "times the allocator waited for all its streams; null where not known"},
       cell.synchronize_all_count);
   fields.counters(
-      Field{
-          "counters",
-          "the allocator's own counters after the trace, by the names its users know. A workload "
-          "of several processes has `process<i>.requests`, `process<i>.out_of_memory` (failed) and "
-          "`process<i>.reserved_bytes_peak` instead. `recording.out_of_memory`: failed when "
-          "recorded"},
+      Field{"counters",
+            "the allocator's own counters after the trace, by the names its users know. A workload "
+            "of several processes has `process<i>.requests`, `process<i>.out_of_memory` (failed), "
+            "`process<i>.reserved_bytes_peak` instead. `recording.out_of_memory`: when recorded"},
       cell.counters);
 }
 
