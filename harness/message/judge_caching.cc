@@ -237,15 +237,21 @@ std::optional<Verdict> spilled(const Message& message) {
   Figure needed = *allocated;
   if (const auto& asked = message.of(Quantity::Asked)) needed = needed + *asked;
   verdict.must_go_bytes = lack_bytes(needed, *total);
+  const bool is_listed = message.of(Quantity::ThisProcess) || !message.processes.empty();
   verdict.answer = fmt::format(
-      "{} failed: {} are allocated on a card of {}: the driver spills to the host's memory, and no "
-      "setting of the allocator can help; {} must go",
+      "{} failed: {} are allocated on a card of {}: {}, and no setting of the allocator can help; "
+      "{} "
+      "must go",
       request_words(message), told(*allocated), told(*total),
+      is_listed ? "a part of it is not on the card" : "the driver spills to the host's memory",
       format_bytes(static_cast<std::uint64_t>(*verdict.must_go_bytes)));
-  verdict.facts = {
-      "NVIDIA's driver for Windows does so (\"CUDA - Sysmem Fallback Policy\"), and such a job is "
-      "slow long before it fails.",
-      "A pool that counts memory which is not mapped looks so, too: vLLM's sleep mode."};
+  const std::string windows =
+      "NVIDIA's driver for Windows spills so (\"CUDA - Sysmem Fallback Policy\"), and such a job "
+      "is "
+      "slow long before it fails.";
+  const std::string unmapped =
+      "A pool that counts memory which is not mapped looks so, too: vLLM's sleep mode.";
+  verdict.facts = is_listed ? std::vector{unmapped, windows} : std::vector{windows, unmapped};
   return verdict;
 }
 

@@ -142,6 +142,24 @@ Verdict program_too_big(const Message& message) {
   return verdict;
 }
 
+// RMM without the sizes of its pool.
+Verdict pool_without_sizes(const Message& message) {
+  Verdict verdict;
+  if (!message.is_at_limit) {
+    verdict.answer = fmt::format(
+        "{} failed at the driver: the card had no more. The text has no figures, so nothing can be "
+        "computed",
+        request_words(message));
+    return verdict;
+  }
+  verdict.cause = Cause::ProcessLimit;
+  verdict.answer = fmt::format(
+      "{} failed: RMM's own limit (a pool's maximum size, or a limiting adaptor) refused it. The "
+      "text does not say how large it is",
+      request_words(message));
+  return verdict;
+}
+
 }  // namespace
 
 std::string told(const Figure& figure) {
@@ -176,6 +194,8 @@ Verdict judge_limited(const Message& message) {
     verdict = below_limit(message, *limit, *held);
   } else if (asked && message.of(Quantity::Free)) {
     verdict = from_free(message);
+  } else if (message.form->family == Family::Rmm) {
+    verdict = pool_without_sizes(message);
   } else {
     verdict.answer = fmt::format(
         "{} failed. The text does not say what {} holds and may take, so nothing can be computed",
@@ -256,6 +276,14 @@ Verdict judge_buffer(const Message& message) {
     verdict.answer =
         start + (is_load ? " before it loaded; what it took since, the text does not say"
                          : ": a limit outside refused it, or the free memory lies in pieces");
+  } else if (asked && is_load) {
+    verdict.cause = Cause::TooBig;
+    verdict.help = Help::No;
+    verdict.answer = fmt::format(
+        "{} failed at the driver: less was free, and ggml keeps no cache: no setting of an "
+        "allocator "
+        "can help, {} must go at most",
+        request_words(message), told(*asked));
   } else if (asked) {
     verdict.answer = fmt::format(
         "{} failed. The text does not say how much was free, so nothing can be computed",
@@ -320,6 +348,14 @@ Verdict judge_without_figures(const Message& message) {
         "{} failed in the host's memory, not on a GPU: no setting of PyTorch's GPU allocator can "
         "help",
         request_words(message));
+    return verdict;
+  }
+  if (message.is_absurd) {
+    verdict.cause = Cause::TooBig;
+    verdict.help = Help::No;
+    verdict.answer =
+        "more than 1 EB was asked, which no card has: a size went wrong in the program (a negative "
+        "one, or one that overflowed), and no setting of the allocator can help";
     return verdict;
   }
   verdict.answer = "memory ran out, but this message has no figures, so nothing can be computed";

@@ -108,7 +108,11 @@ void set_figure(Message* message, Quantity quantity, const Figure& figure) {
     message->no_sizes.push_back(fmt::format("{}: {}", words_of(quantity).label, figure.printed));
     return;
   }
-  if (!message->of(quantity)) message->set(quantity, figure);
+  if (message->of(quantity)) return;
+  Figure kept = figure;
+  const bool is_count = quantity == Quantity::RetryCount || quantity == Quantity::OomCount;
+  if (!is_count && kept.printed.find(' ') == std::string::npos) kept.printed += " bytes";
+  message->set(quantity, kept);
 }
 
 // All "Process 7 has 3.00 GiB memory in use".
@@ -177,6 +181,8 @@ void take_words(Message* message, std::string_view text) {
   message->expandable_on =
       has("expandable_segmentsisenabled") || has("exceedstheexpandable-segmentreserve");
   message->is_rejection = has("preemptivelyrejected") || has("per_process_memory_fractionlimit.");
+  message->is_at_limit = has("maximumpoolsizeexceeded") || has("exceededmemorylimit");
+  message->is_absurd = has("triedtoallocatemorethan1eb");
   message->needs_2_1 = has("totalcapacity;");
   message->is_no_failure = has("thisisnotafailure");
 }
@@ -231,7 +237,9 @@ void MessageReader::count_chunks(const PlainText& plain) {
     from = chunk->end;
     if (!chunk->figure->is_size || free_chunks_.bytes >= kNoSizeBytes) continue;
     free_chunks_ = free_chunks_ + *chunk->figure;
-    if (chunk->figure->bytes > largest_chunk_.bytes) largest_chunk_ = *chunk->figure;
+    if (chunk->figure->bytes <= largest_chunk_.bytes) continue;
+    largest_chunk_ = *chunk->figure;
+    largest_chunk_.printed += " bytes";
   }
 }
 

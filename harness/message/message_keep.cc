@@ -57,7 +57,8 @@ void MessageReader::keep(Message message) {
     if (before != kept.rend()) return join(message, &*before);
   }
   const bool says_something =
-      has_figures(message) || message.is_rejection || message.form->family == Family::Vllm;
+      message.form->family != Family::NoFigures &&
+      (has_figures(message) || message.is_rejection || message.form->family == Family::Vllm);
   std::vector<Message>& list = says_something ? kept : without_figures_;
   for (Message& earlier : list) {
     if (!repeats(message, earlier)) continue;

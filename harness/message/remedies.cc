@@ -53,9 +53,14 @@ void look_outside(Remedy* remedy) {
 
 Remedy for_caching(const Message& message, const Verdict& verdict) {
   Remedy remedy{.variable = variable_of(message)};
+  const bool is_other_device = message.device == "XPU" || message.device == "NPU";
+  if (verdict.cause == Cause::FragmentationPossible && is_other_device) {
+    remedy.changes.push_back(fmt::format(
+        "Some builds for {} have expandable segments: their notes say. No line is given here.",
+        message.device));
+  }
   if (verdict.cause == Cause::FragmentationPossible && verdict.help == Help::Possible &&
-      message.device != "XPU" && message.device != "NPU" &&
-      message.form->family == Family::PyTorch) {
+      !is_other_device && message.form->family == Family::PyTorch) {
     remedy.setting = kExpandable;
     if (message.needs_2_1) {
       remedy.changes.push_back(

@@ -145,10 +145,10 @@ const std::vector<Case>& cases() {
        "Limit:                     12884901888\nInUse:                     10200547328\n"
        "MaxInUse:                  11811160064\nNumAllocs:                 2719\n",
        {{Asked, "2.00 GiB"},
-        {Allowed, "12884901888"},
-        {Allocated, "10200547328"},
-        {AllocatedPeak, "11811160064"},
-        {LargestFree, "1610612736"},
+        {Allowed, "12884901888 bytes"},
+        {Allocated, "10200547328 bytes"},
+        {AllocatedPeak, "11811160064 bytes"},
+        {LargestFree, "1610612736 bytes"},
         {FreeChunks, ""}}},
       {"JAX",
        Family::Xla,
@@ -185,7 +185,7 @@ const std::vector<Case>& cases() {
        Family::OnnxRuntime,
        "bfc_arena.cc:376 void* onnxruntime::BFCArena::AllocateRawInternal(size_t, bool) Available "
        "memory of 1000000 is smaller than requested bytes of 135383040",
-       {{Free, "1000000"}, {Asked, "135383040"}}},
+       {{Free, "1000000 bytes"}, {Asked, "135383040 bytes"}}},
       {"CuPy",
        Family::CuPy,
        "cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 3,000,000,000 bytes (allocated "

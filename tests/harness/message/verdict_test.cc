@@ -253,6 +253,43 @@ TEST_CASE("allocators that say their limit are compared with it") {
             .verdict.must_go_bytes == 4960687227);
 }
 
+TEST_CASE("messages with few figures still say whose limit it was") {
+  const Answer rejected = answer_to(
+      "torch.OutOfMemoryError: CUDA out of memory. Allocation was preemptively rejected because it "
+      "would exceed per_process_memory_fraction limit. Requested size: 512.00 MiB");
+  CHECK(rejected.verdict.cause == Cause::ProcessLimit);
+  CHECK(has(rejected.text, "512.00 MiB was rejected"));
+  const Answer pool = answer_to(
+      "std::bad_alloc: out_of_memory: RMM failure at:/mr/pool.hpp:196: "
+      "Maximum pool size exceeded");
+  CHECK(pool.verdict.cause == Cause::ProcessLimit);
+  const Answer driver = answer_to(
+      "std::bad_alloc: out_of_memory: CUDA error at: /mr/cuda.hpp:70: "
+      "cudaErrorMemoryAllocation out of memory");
+  CHECK(driver.verdict.cause == Cause::MissingFigures);
+  CHECK(answer_to("CUDA out of memory. Tried to allocate more than 1EB memory.").verdict.cause ==
+        Cause::TooBig);
+  const Answer npu = answer_to(
+      "NPU out of memory. Tried to allocate 20.00 MiB (NPU 0; 60.97 GiB total capacity; 58.13 GiB "
+      "already allocated; 58.13 GiB current active; 10.10 MiB free; 58.50 GiB reserved in total by "
+      "PyTorch)");
+  CHECK(npu.verdict.cause == Cause::FragmentationPossible);
+  CHECK(npu.remedy.setting.empty());
+}
+
+TEST_CASE(
+    "memory that is counted and not mapped is told from spilling where processes are listed") {
+  const Answer answer = answer_to(
+      "CUDA out of memory. Tried to allocate 1.72 GiB.\n  GPU 0 has a total capacity of 22.06 GiB "
+      "of "
+      "which 947.44 MiB is free.\n  Process 1 has 21.12 GiB memory in use.\n  Of the allocated "
+      "memory 24.29 GiB is allocated by PyTorch,\n  with 3.80 GiB allocated in private pools "
+      "(e.g., "
+      "CUDA Graphs)");
+  CHECK(answer.verdict.cause == Cause::Spilled);
+  CHECK(has(answer.text, "a part of it is not on the card"));
+}
+
 TEST_CASE("programs that keep no cache get no setting of one") {
   for (const std::string text :
        {"using device CUDA0 (NVIDIA GeForce RTX 3090) - 23306 MiB free\nallocating 39979.48 MiB on "
