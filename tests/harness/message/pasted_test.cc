@@ -105,6 +105,10 @@ TEST_CASE("marks of pages, terminals, JSON and Markdown do not count") {
   check_whole(replaced(kMessage, "546.00 MiB", "**546.00 MiB**"));
   check_whole(replaced(kMessage, "546.00 MiB", "\x1b[31m546.00 MiB\x1b[0m"));
   check_whole("{\"error\": \"line 1\\n" + replaced(kMessage, " GPU 0", "\\n GPU 0") + "\\n\"}");
+  check_whole(replaced(kMessage, "546.00 MiB", "<b>546.00</b> MiB"));
+  check_whole(replaced(kMessage, "capacity of 15.77", "capacity<br>of <i class=\"n\">15.77</i>"));
+  check_whole(replaced(kMessage, "PyTorch but", "PyTorch\\nbut"));
+  check_whole(replaced(kMessage, "of which", "of\\r\\n which"));
   check_whole("OutOfMemoryError('" + kMessage + "')");
   check_whole(replaced(kMessage, " ", "\xc2\xa0 "));
 }
