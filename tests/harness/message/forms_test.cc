@@ -256,6 +256,17 @@ TEST_CASE("free chunks of a dump are summed, and the largest is known") {
   CHECK(message.of(LargestFree)->bytes == 1610612736);
 }
 
+TEST_CASE("free memory of several cards, which differ, is not taken for one card's") {
+  const std::string line = "using device CUDA0 (RTX 3090) (0000:01:00.0) - 23306 MiB free\n";
+  const std::string failure =
+      "allocating 39979.48 MiB on device 0: cudaMalloc failed: out of memory";
+  CHECK(one_message(line + line + failure).of(Free).has_value());
+  CHECK_FALSE(one_message(line + "using device CUDA1 (RTX 3060) (0000:02:00.0) - 11900 MiB free\n" +
+                          failure)
+                  .of(Free)
+                  .has_value());
+}
+
 TEST_CASE("a tensor that TensorFlow could not place has the bytes of its shape") {
   const Message message = one_message(
       "ResourceExhaustedError: OOM when allocating tensor with shape[256, 128,56,56] "
