@@ -208,6 +208,7 @@ bool SnapshotBuilder::recognise(Node& node) {
 }
 
 void SnapshotBuilder::set_field(const Node& node, Key key, const PickleValue& value) {
+  if (value.is(Tag::None)) return;  // as if the key were not there
   switch (node.kind) {
     case Kind::Entry:
       return set_entry(snapshot_.entries[node.index], key, value);

@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -25,6 +27,12 @@ constexpr std::uint64_t kTimeEnd = std::uint64_t{1} << 44;
 }
 
 std::uint64_t number(const PickleValue& value, std::string_view key) {
+  // Times and sizes that a program made of others, as 512.0.
+  if (value.is(Tag::Float)) {
+    const auto real = std::bit_cast<double>(value.bits);
+    if (real >= 0 && real < 0x1p53 && real == std::floor(real))
+      return static_cast<std::uint64_t>(real);
+  }
   if (!value.is_number()) refuse_field(key, "a number");
   return value.bits;
 }
@@ -64,7 +72,6 @@ std::uint32_t SnapshotBuilder::stream_of(const PickleValue& value) {
 }
 
 std::uint32_t SnapshotBuilder::pool_of(PickleValue value) {
-  if (value.is(Tag::None)) return 0;
   // A list, after a way through JSON; each entry has one of its own.
   if (is_list(value)) {
     const Items items = items_[nodes_[value.bits].index];

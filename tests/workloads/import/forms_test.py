@@ -121,6 +121,10 @@ FORMS = {
     "free blocks left out": keep_live,
     "no requested_size": each_block(lambda block: block.pop("requested_size")),
     "no frames": lambda snapshot: [each(lambda one: one.pop("frames"))(snapshot) for each in (each_segment, each_block, each_entry)],
+    "unknown things are None": lambda snapshot: [one.update(requested_size=None) for segment in snapshot["segments"]
+                                                 for one in (segment, *segment["blocks"])] + [
+        one.update(frames=None, time_us=None, pool_id=None) for one in snapshot["device_traces"][0]],
+    "times are no whole numbers' type": each_entry(lambda entry: entry.update(time_us=float(entry["time_us"]), size=float(entry["size"]))),
     "frames are None": each_entry(lambda entry: entry.update(frames=None)),
     "no times": each_entry(lambda entry: entry.pop("time_us")),
     "newer keys": each_entry(lambda entry: entry.update(user_metadata={"a": [1, 2.5]}, compile_context="0/0", category="x", annotation=None)),
