@@ -9,8 +9,9 @@
 namespace allocmark {
 namespace {
 
-// A rule holds where the file's path has `file` in it and the function's name is `name`; empty:
-// any. A name that ends in '*' is a beginning, and one that begins with '*' stands anywhere.
+// A rule holds where the file has `file` in its path, or in its own name where `file` has no slash,
+// and the function's name is `name`; empty: any. A name that ends in '*' is a beginning, and one
+// that begins with '*' stands anywhere.
 struct FrameRule {
   std::string_view file;
   std::string_view name;
@@ -25,8 +26,10 @@ constexpr FrameRule kFrameRules[] = {
     {"", "*torch::autograd::Engine", StackKind::Backward},
     {"", "*torch::autograd::generated::", StackKind::Backward},
     // Optimizers make their state in their first step, then step.
-    {"optim", "_init_group", StackKind::OptimizerState},
-    {"optim", "*init_state", StackKind::OptimizerState},
+    {"/optim", "_init_group", StackKind::OptimizerState},
+    {"/optim", "*init_state", StackKind::OptimizerState},
+    {"/deepspeed/runtime/zero/", "*fp32", StackKind::OptimizerState},
+    {"/deepspeed/runtime/zero/", "*initialize_optimizer", StackKind::OptimizerState},
     {"bitsandbytes/optim/", "*get_state_buffer", StackKind::OptimizerState},
     {"/torch/optim/lr_scheduler", "", StackKind::Own},
     {"/torch/optim/", "", StackKind::Optimizer},
@@ -52,9 +55,9 @@ constexpr FrameRule kFrameRules[] = {
     {"/fsdp/", "*all_gather", StackKind::Weights},
     {"/fsdp/", "*unshard", StackKind::Weights},
     {"/fsdp/", "*_init_*", StackKind::Weights},
-    {"/_fully_shard/", "*reduce", StackKind::Gradients},
-    {"/_fully_shard/", "*all_gather", StackKind::Weights},
-    {"/_fully_shard/", "*unshard", StackKind::Weights},
+    {"/deepspeed/runtime/zero/", "*grad", StackKind::Gradients},
+    {"/deepspeed/runtime/zero/", "*reduce", StackKind::Gradients},
+    {"/deepspeed/runtime/zero/partition", "", StackKind::Weights},
     {"/torch/nn/parallel/distributed.py", "*_ddp_init", StackKind::Gradients},
     {"param_and_grad_buffer", "__init__", StackKind::Gradients},
     // Caches of keys and values, before the modules that call them.
@@ -81,9 +84,11 @@ constexpr FrameRule kFrameRules[] = {
     {"/accelerate/big_modeling.py", "", StackKind::Weights},
     {"/model_loader/", "", StackKind::Weights},
     {"", "load_weights", StackKind::Weights},
+    {"", "create_weights", StackKind::Weights},
     {"", "load_state_dict", StackKind::Weights},
     {"", "from_pretrained", StackKind::Weights},
     {"model", "__init__", StackKind::Weights},
+    {"/models/", "__init__", StackKind::Weights},
     // The data.
     {"/torch/utils/data/", "", StackKind::Inputs},
     {"/accelerate/data_loader.py", "", StackKind::Inputs},
@@ -112,9 +117,15 @@ bool names_match(std::string_view name, std::string_view wanted) {
   return name == wanted;
 }
 
+std::string_view base_name(std::string_view file) {
+  return file.substr(file.find_last_of("/\\") + 1);
+}
+
 std::optional<StackKind> kind_of_frame(std::string_view file, std::string_view name) {
   for (const FrameRule& rule : kFrameRules) {
-    if (file.find(rule.file) != std::string_view::npos && names_match(name, rule.name))
+    const bool of_path = rule.file.find('/') != std::string_view::npos;
+    const std::string_view place = of_path ? file : base_name(file);
+    if (place.find(rule.file) != std::string_view::npos && names_match(name, rule.name))
       return rule.kind;
   }
   return std::nullopt;
@@ -126,10 +137,6 @@ bool is_backward_frame(std::string_view file, std::string_view name) {
     return name == "unpack_hook" || name == "backward";
   const std::optional<StackKind> kind = kind_of_frame(file, name);
   return kind == StackKind::Backward || kind == StackKind::Gradients;
-}
-
-std::string_view base_name(std::string_view file) {
-  return file.substr(file.find_last_of("/\\") + 1);
 }
 
 std::string_view stem(std::string_view file) {

@@ -206,6 +206,41 @@ class Owners(unittest.TestCase):
         self.assertEqual(owners, {"weights": (1, 64), "kept from forward passes": (1, 50), "activations": (1, 40)})
         self.assertNotIn("kept from forward passes", self.held(job)[1])
 
+    def test_frames_of_well_known_programs_are_told(self):
+        site = "/opt/venv/lib/python3.12/site-packages/"
+        cases = (
+            ("weights", (TORCH + "distributed/fsdp/_fully_shard/_fsdp_collectives.py", "foreach_all_gather", 100)),
+            ("gradients", (TORCH + "distributed/fsdp/_fully_shard/_fsdp_collectives.py", "foreach_reduce", 100)),
+            ("gradients", (TORCH + "nn/parallel/distributed.py", "_ddp_init_helper", 100)),
+            ("weights", (site + "transformers/modeling_utils.py", "_load_state_dict_into_meta_model", 100)),
+            ("weights", (site + "vllm/model_executor/layers/linear.py", "create_weights", 100)),
+            ("weights", (site + "vllm/model_executor/models/llama.py", "__init__", 100)),
+            ("key-value cache", (site + "vllm/v1/worker/gpu_model_runner.py", "_allocate_kv_cache_tensors", 100)),
+            ("key-value cache", (site + "sglang/srt/mem_cache/memory_pool.py", "_create_buffers", 100)),
+            ("optimizer state", (site + "deepspeed/runtime/zero/stage_1_and_2.py", "initialize_optimizer_states", 100)),
+            ("work space", (TORCH + "nn/utils/clip_grad.py", "_clip_grads_with_norm_", 100)),
+            ("activations", (TORCH + "nn/functional.py", "cross_entropy", 100)),
+            ("inputs", (site + "accelerate/utils/operations.py", "send_to_device", 100)),
+            # A name of a person or a folder is no optimizer.
+            ("the program's own code", ("/home/adam/muon/play.py", "step", 100)),
+            ("the program's own code", (TORCH + "_tensor.py", "clone", 100)))
+        for owner, frame in cases:
+            with self.subTest(owner, frame=frame):
+                job = Job()
+                job.alloc(50, stack(frame))
+                job.fail(500, OWN)
+                self.assertEqual(self.held(job)[1], {owner: (1, 50)})
+
+    def test_a_forward_pass_inside_the_backward_pass_makes_activations(self):
+        again = stack((TORCH + "nn/modules/linear.py", "forward", 134), (TORCH + "utils/checkpoint.py", "unpack_hook", 1100))
+        job = training()
+        job.entries.pop()
+        job.alloc(40, again)
+        job.fail(900, again)
+        owners = self.held(job)[1]
+        self.assertEqual(owners["activations"], (6, 240))
+        self.assertEqual(owners["gradients"], (1, 30))  # computing again does not end the backward pass
+
     def test_caches_of_keys_and_values_are_named(self):
         job = Job()
         job.alloc(64, MOVED)
