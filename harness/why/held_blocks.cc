@@ -89,10 +89,11 @@ void HeldBlocks::find_phases() {
 }
 
 // Where the last step before the moment begins: the last valley of the memory in use that is at
-// least half as deep as the deepest one. A valley is as deep as the lower of the two highs around
-// it stands above it. 0 where the memory in use only grew.
+// least three quarters as deep as the deepest one; those inside a step are less deep. A valley is
+// as deep as the lower of the two highs around it stands above it. 0 where the memory in use only
+// grew.
 std::uint64_t HeldBlocks::last_low(std::uint64_t moment, std::uint64_t wanted_bytes) const {
-  constexpr double kDepthShareMin = 0.5, kDropMin = 0.1;
+  constexpr double kDepthShareMin = 0.75, kDropMin = 0.1;
   std::vector<std::uint64_t> depths(moment + 1);
   std::uint64_t high_bytes = 0;
   for (std::uint64_t at = 0; at <= moment; ++at) {

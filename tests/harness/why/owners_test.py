@@ -182,6 +182,21 @@ class Owners(unittest.TestCase):
         self.assertEqual(owners, {"kept from earlier": (12, 450), "of the last step": (9, 312)})
         self.assertIn("No stacks were recorded", self.why(training(stacks=False, steps=4)))
 
+    def test_a_dip_inside_a_step_is_no_end_of_it(self):
+        job = Job()
+        job.alloc(100)
+        for step in range(3):
+            activations = [job.alloc(40) for _ in range(10)]
+            if step == 2:
+                break
+            job.free(*activations)
+        logits = [job.alloc(90) for _ in range(4)]
+        job.free(*logits[:3])
+        job.alloc(95)
+        job.alloc(97)
+        job.fail(400)
+        self.assertEqual(self.held(job)[1], {"of the last step": (13, 682), "kept from earlier": (1, 100)})
+
     def test_without_stacks_a_first_step_is_unknown(self):
         job = Job()
         for mib in (64, 32, 30, 40, 44):
