@@ -53,8 +53,8 @@ void visit_key(Fields& fields, Key& key) {
               key.on_oom);
   fields.optional_text(
       Field{"workload_definition",
-            "what the scenario in `workload` said when the run was planned; left out where it "
-            "names none, and in CSV",
+            "what the scenario in `workload` said when the run was planned, and of servers the "
+            "figures of the device's card; left out where there is neither, and in CSV",
             5},
       key.workload_definition);
   fields.optional_text(

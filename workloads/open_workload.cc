@@ -135,12 +135,17 @@ constexpr std::array kMethods = {
     Method{"generate", "infer:llama-3-8b"},
     Method{"inference", "infer:llama-3-8b"}};
 
-void refuse_method(std::string_view name) {
+void refuse_method(std::string_view name, std::string_view text) {
   const auto* method = std::ranges::find(kMethods, name, &Method::name);
   if (method == kMethods.end()) return;
-  throw UsageError({.what = fmt::format("unknown workload '{}'", name),
+  std::string typed(method->typed);
+  constexpr std::string_view kModel = "llama-3-8b";
+  const std::string_view model =
+      text.substr(std::min(name.size() + 1, text.size()), text.find(',') - name.size() - 1);
+  if (!model.empty()) typed.replace(typed.find(kModel), kModel.size(), model);
+  throw UsageError({.what = fmt::format("unknown workload '{}'", text),
                     .where = "",
-                    .wanted = fmt::format("a generator: for {} that is {}", name, method->typed),
+                    .wanted = fmt::format("a generator; for {} that is {}", name, typed),
                     .got = "",
                     .next = "workloads/GENERATORS.md, \"Methods by their names\", has the rest"});
 }
@@ -214,7 +219,7 @@ std::unique_ptr<EventSource> open_workload(std::string_view workload, std::uint6
   }
   refuse_path(text);
   refuse_list(text, known);
-  refuse_method(name);
+  refuse_method(name, text);
   throw UsageError({.what = "unknown workload '" + text + "'",
                     .where = "",
                     .wanted = "a generator, file:PATH, a recorded trace or a scenario",

@@ -109,9 +109,11 @@ struct LaterKey {
   int since_minor;
   std::string_view name;
 };
-constexpr std::array kLaterKeys = {
-    LaterKey{9, "graph_capture_record_stream_reuse"}, LaterKey{6, "max_non_split_rounding_mb"},
-    LaterKey{6, "pinned_use_background_threads"}, LaterKey{1, "expandable_segments"}};
+constexpr std::array kLaterKeys = {LaterKey{9, "graph_capture_record_stream_reuse"},
+                                   LaterKey{6, "max_non_split_rounding_mb"},
+                                   LaterKey{6, "pinned_use_background_threads"}};
+// Of releases before it too much differs for the oldest row to answer.
+constexpr int kOldestAnswered = 4;
 
 // What is written around a release's number.
 struct WrittenRelease {
@@ -220,6 +222,7 @@ std::optional<ReadRelease> read_release(std::string_view text) {
                                                   "'s rules and may still have those of " + older
                                             : ""};
   }
+  if (written->minor < kOldestAnswered) return std::nullopt;
   const bool is_old = written->minor < kRules.front().minor;
   const Rules& nearest = is_old ? kRules.front() : kRules.back();
   std::string note = "PyTorch " + named + " is not modelled; " + nearest.name() +

@@ -87,7 +87,7 @@ struct ReadRelease {
   std::string number;  // as find_rules takes it: what was written, else the nearest that is known
   std::string note;    // what is known to differ; empty where that release itself is known
 };
-// Nothing where the text is no release of PyTorch 2.
+// Nothing where the text is no release of PyTorch from 2.4 on.
 [[nodiscard]] std::optional<ReadRelease> read_release(std::string_view text);
 
 // As find_rules, but throws UsageError that lists the known ones; `where` names the option.

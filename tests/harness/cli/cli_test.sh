@@ -320,5 +320,17 @@ profiles_and_kernels() {
   expect 2 "says nothing about kernels" "${small[@]}" --kernels often --out "$work/often"
 }
 
-run_parts help_and_usage unknown_names parity traces_and_generators bad_config_strings bad_traces dry_run same_run_twice unwritable_folders \
+servers_on_cards() {
+  local server=(run --workload serve:gpt2-124m,requests=8 --allocator null --passes 1 --no-verify)
+  for card in l4 h200 b200; do expect 0 "1 ok" "${server[@]}" --device "sim:$card" --out "$work/on_$card"; done
+  grep -q '"workload_definition":"serve:gpt2-124m,requests=8,tflops=121,bandwidth=300"' "$(results on_l4)" || fail "the L4's figures are not in its results"
+  ! grep -q 'tflops=' "$(results on_h200)" || fail "an H200's figures are the preset and need not be said"
+  python3 - "$(results on_l4)" "$(results on_h200)" "$(results on_b200)" <<'END' || fail "request P99 does not follow the card"
+import json, sys
+p99 = [json.loads(line)["requests"]["ideal_latency_ns_p99"] for path in sys.argv[1:] for line in open(path) if '"kind":"cell"' in line]
+sys.exit(not (p99[0] > 2 * p99[1] and p99[1] > p99[2]))
+END
+}
+
+run_parts servers_on_cards help_and_usage unknown_names parity traces_and_generators bad_config_strings bad_traces dry_run same_run_twice unwritable_folders \
   broken_cells_and_resume interrupt_and_resume killed_run_leaves_no_cells pluggable_libraries compare_runs qualify_gpus profiles_and_kernels
