@@ -137,7 +137,7 @@ void check_counters(const CellResult& cell, Findings& findings) {
     std::optional<std::uint64_t> value;
   };
   const Same pairs[] = {
-      {"num_ooms", "oom_count", cell.oom_count},
+      {"num_ooms", "oom_count with failed_again_count", cell.oom_count + cell.failed_again_count},
       {"num_alloc_retries", "retry_count", cell.retry_count},
       {"num_device_alloc", "device_allocate_count", cell.device_allocate_count},
       {"num_device_free", "device_free_count", cell.device_free_count},

@@ -41,7 +41,8 @@ void summarize(CellResult* cell) {
   std::vector<SizeClassLatency>().swap(cell->size_classes);
   // Answers tell the processes of a workload apart.
   std::erase_if(cell->counters, [](const auto& one) {
-    return !one.first.starts_with("process") && one.first != kRecordedOomCounter;
+    return !one.first.starts_with("process") && !one.first.starts_with("remedy.") &&
+           one.first != kRecordedOomCounter;
   });
   cell->counters.shrink_to_fit();
   decltype(cell->driver_calls)().swap(cell->driver_calls);

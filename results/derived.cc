@@ -50,10 +50,16 @@ std::optional<double> stalloc(const CellResult& cell) {
   return unused_share(cell.allocated_bytes_peak, cell.reserved_bytes_peak);
 }
 
+// What failed when the trace was recorded is in no peak of requests; where it is served here, it is
+// in those of reserved memory.
+bool served_what_failed_before(const CellResult& cell) {
+  return cell.failed_before_count > cell.failed_again_count;
+}
+
 // requested_bytes_peak is the trace's; where a request failed, or the trace ended early, it was
 // never live.
 bool reached_requested_peak(const CellResult& cell) {
-  return cell.status == CellStatus::Ok && cell.oom_count == 0;
+  return cell.status == CellStatus::Ok && cell.oom_count == 0 && !served_what_failed_before(cell);
 }
 
 std::optional<double> johnstone_wilson_2(const CellResult& cell) {

@@ -96,6 +96,25 @@ void visit_oom_event(Fields& fields, Event& event) {
   fields.optional_integer(
       Field{"free_bytes", "all cached blocks at that moment; null where not recorded"},
       event.free_bytes);
+  fields.optional_integer(Field{"live_bytes", "live requests at that moment, without this one", 12},
+                          event.live_bytes);
+  fields.optional_integer(
+      Field{"device_left_bytes", "what the card leaves to programs, see \"Capacity\"", 12},
+      event.device_left_bytes);
+  fields.optional_integer(Field{"limit_bytes",
+                                "what a limit of the process allows it: a memory fraction, or "
+                                "`@limit`; null without one",
+                                12},
+                          event.limit_bytes);
+  fields.counters(Field{"free_by_stream",
+                        "cached blocks by stream, `stream<i>` as in the trace; empty where the "
+                        "allocator cannot tell",
+                        12},
+                  event.free_by_stream);
+  fields.optional_integer(
+      Field{"free_other_processes_bytes",
+            "cached by other processes; null where the workload is one process", 12},
+      event.free_other_processes_bytes);
 }
 
 template <typename Fields, typename Cell>
@@ -126,6 +145,13 @@ void visit_oom(Fields& fields, Cell& cell) {
   fields.integer(
       Field{"skipped_free_count", "frees that were left out because their allocation had failed"},
       cell.skipped_free_count);
+  fields.integer(Field{"failed_before_count",
+                       "requests that failed when the trace was recorded and after which the "
+                       "program went on: asked here, and in no other count of requests or failures",
+                       12},
+                 cell.failed_before_count);
+  fields.integer(Field{"failed_again_count", "those of them that fail here, too", 12},
+                 cell.failed_again_count);
   fields.integer(Field{"trial_count", "timed passes"}, cell.trial_count);
   fields.integer(Field{"trial_oom_count",
                        "timed passes in which a request failed. A deterministic allocator gives "
@@ -133,7 +159,9 @@ void visit_oom(Fields& fields, Cell& cell) {
                  cell.trial_oom_count);
   fields.cause_counts(
       Field{"oom_count_", "failed requests by cause, see \"OOM causes\"; they sum to `oom_count`",
-            0, "oom_count_{capacity,rounding,stranded,fragmentation,unknown,pending}"},
+            0,
+            "oom_count_{capacity,rounding,stranded,fragmentation,unknown,pending,limit,"
+            "other_process}"},
       cell.oom_cause_counts);
   fields.optional_object(
       Field{"oom_first", "the first failed request, see \"Fields of oom_first\"; or null"},
@@ -143,12 +171,13 @@ void visit_oom(Fields& fields, Cell& cell) {
 template <typename Fields, typename Cell>
 void visit_memory(Fields& fields, Cell& cell) {
   fields.integer(
-      Field{"capacity_bytes", "what the cell might use; the device's total where unlimited"},
+      Field{"capacity_bytes", "what the cell might use, see \"Capacity\"; the total before 1.12"},
       cell.capacity_bytes);
   fields.integer(
-      Field{"requested_bytes_peak",
-            "most bytes live at once in the trace as written, without rounding, whether or not "
-            "they were served: what a perfect allocator would need"},
+      Field{
+          "requested_bytes_peak",
+          "most bytes live at once in the trace as written, without rounding, served here or not: "
+          "what a perfect allocator would need. Without requests that failed when recorded"},
       cell.requested_bytes_peak);
   fields.optional_integer(
       Field{"allocated_bytes_peak",
@@ -194,16 +223,17 @@ void visit_memory(Fields& fields, Cell& cell) {
       Field{"synchronize_all_count",
             "times the allocator waited for all its streams; null where not known"},
       cell.synchronize_all_count);
-  fields.counters(
-      Field{"counters",
-            "the allocator's own counters after the trace, by the names its users know. A workload "
-            "of several processes has `process<i>.requests`, `process<i>.out_of_memory` (failed), "
-            "`process<i>.reserved_bytes_peak` instead. `recording.out_of_memory`: when recorded"},
-      cell.counters);
 }
 
 template <typename Fields, typename Cell>
 void visit_calls(Fields& fields, Cell& cell) {
+  fields.counters(
+      Field{
+          "counters",
+          "the allocator's own counters after the trace, by the names its users know. A workload "
+          "of several processes has `process<i>.requests`, `process<i>.out_of_memory` (failed), "
+          "`process<i>.reserved_bytes_peak`, `remedy.*` instead. `recording.out_of_memory`: then"},
+      cell.counters);
   fields.counters(
       Field{"driver_calls",
             "CUDA calls that the allocator made in the checked pass, by function, as simcuda "

@@ -19,6 +19,8 @@ constexpr std::array<CauseRow, kOomCauseCount> kCauses{{
     {OomCause::Unknown, "unknown", "cause not known"},
     {OomCause::Pending, "pending",
      "free memory waits for events; the same request right after it is served"},
+    {OomCause::Limit, "limit", "its own live memory fills the limit of the process"},
+    {OomCause::OtherProcess, "other_process", "free memory is in another process's cache"},
 }};
 
 constexpr bool rows_follow_the_enum() {

@@ -16,9 +16,11 @@ enum class OomCause : std::uint8_t {
   Stranded,
   Fragmentation,
   Unknown,
-  Pending
+  Pending,
+  Limit,
+  OtherProcess
 };
-inline constexpr std::size_t kOomCauseCount = 6;
+inline constexpr std::size_t kOomCauseCount = 8;
 
 // As results have it: "capacity", "rounding", ...
 [[nodiscard]] std::string_view to_string(OomCause cause);

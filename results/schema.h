@@ -15,7 +15,7 @@
 namespace allocmark {
 
 // The version of the result format (semver). MAJOR changes when results stop being comparable.
-inline constexpr const char* kSchemaVersion = "1.11.0";
+inline constexpr const char* kSchemaVersion = "1.12.0";
 
 // What names a cell. Two runs' cells with the same key are the same experiment.
 struct CellKey {
@@ -83,6 +83,13 @@ struct OomEvent {
   std::optional<std::uint64_t> free_largest_bytes;  // largest cached block it could have used
   // Sum of all cached blocks, of every stream, at that moment (reserved less active).
   std::optional<std::uint64_t> free_bytes = std::nullopt;
+  // At that moment; nothing before schema 1.12. Requests of all processes, without this one.
+  std::optional<std::uint64_t> live_bytes = std::nullopt;
+  // What the card leaves to programs, and what a limit of the process allows it, where it has one.
+  std::optional<std::uint64_t> device_left_bytes = std::nullopt, limit_bytes = std::nullopt;
+  // Cached blocks by "stream<i>", where there are any; those of other processes in one sum.
+  std::vector<std::pair<std::string, std::int64_t>> free_by_stream = {};
+  std::optional<std::uint64_t> free_other_processes_bytes = std::nullopt;
 };
 
 // Calls of a backend in a fresh process whose host time is cold_ns.
@@ -168,13 +175,16 @@ struct CellResult {
   std::string placement_hash;  // hash of where every allocation landed, relative to the first
   std::uint64_t event_count = 0, allocate_count = 0, deallocate_count = 0;
 
-  std::uint64_t oom_count = 0;                         // failed requests of one pass
-  std::uint64_t skipped_free_count = 0;                // frees whose allocation had failed
+  std::uint64_t oom_count = 0;           // failed requests of one pass
+  std::uint64_t skipped_free_count = 0;  // frees whose allocation had failed
+  // Requests that failed when the trace was recorded, after which the program went on, in no other
+  // count; and how many of them fail here, too. 0 before schema 1.12.
+  std::uint64_t failed_before_count = 0, failed_again_count = 0;
   std::uint64_t trial_count = 0, trial_oom_count = 0;  // passes, and passes with an OOM
   std::vector<std::uint64_t> oom_cause_counts = std::vector<std::uint64_t>(kOomCauseCount, 0);
   std::optional<OomEvent> oom_first;
 
-  std::uint64_t capacity_bytes = 0;  // enforced; device total where unlimited
+  std::uint64_t capacity_bytes = 0;  // enforced; what the card leaves to programs where unlimited
   std::uint64_t requested_bytes_peak = 0;
   std::optional<std::uint64_t> allocated_bytes_peak, active_bytes_peak, reserved_bytes_peak;
   std::optional<std::uint64_t> allocated_bytes_at_reserved_peak, requested_bytes_at_reserved_peak;

@@ -154,9 +154,9 @@ class Converter:
             self.live_bytes -= size_bytes
 
     def failed_alloc(self, entry):
-        """A request that failed is asked and given back at once: its owner never had it."""
+        """A request that failed is marked so, and given back at once: its owner never had it."""
         self.failed_count += 1
-        if self.add(f"alloc,{self.id_last + 1},{entry['size']},{self.streams.index(entry['stream'])}"):
+        if self.add(f"alloc,{self.id_last + 1},{entry['size']},{self.streams.index(entry['stream'])},failed"):
             self.id_last += 1
             self.add(f"free,{self.id_last},0,0")
 
@@ -239,9 +239,11 @@ def render(converter, remarks):
     if converter.is_cut:
         lines.append(f"# cut: after {converter.operation_count} operations")
     if converter.failed_count:
-        lines.append(f"# failed: {converter.failed_count} requests failed while recording; each is asked and given back")
-    lines.append("op,id,size,stream")
-    return "\n".join(lines + converter.rows) + "\n"
+        lines.append(f"# failed: {converter.failed_count} requests failed while recording; they are marked so")
+    if not converter.failed_count:
+        return "\n".join([*lines, "op,id,size,stream", *converter.rows]) + "\n"
+    rows = [row if row.endswith(",failed") else row + "," for row in converter.rows]
+    return "\n".join([*lines, "op,id,size,stream,tensor", *rows]) + "\n"
 
 
 def descriptor_of(path):

@@ -16,6 +16,7 @@
 #include "workloads/open_workload.h"
 #include "workloads/trace/event_names.h"
 #include "workloads/trace/live_blocks.h"
+#include "workloads/trace/recorded_traces.h"
 
 namespace allocmark {
 namespace {
@@ -155,7 +156,7 @@ class BesideSource final : public EventSource {
       if (head.stream_count > kTraceStreamCountMax - header_.stream_count) refuse_streams();
       const std::uint32_t first_stream = header_.stream_count;
       if (head.jobs.empty()) {
-        const std::string& what = head.generator == "recorded" ? head.name : head.generator;
+        const std::string& what = is_recording(head.generator) ? head.name : head.generator;
         header_.jobs.push_back({.workload = what, .first_stream = first_stream});
       }
       for (TraceJob job : head.jobs) {
@@ -277,7 +278,7 @@ Parts open_parts(const std::vector<std::string>& texts, std::string_view whole,
 
 // Streams of a file are only known when it was read; a process's streams must be known before.
 void read_streams(EventSource* source) {
-  if (source->header().generator != "recorded") return;
+  if (!is_recording(source->header().generator)) return;
   while (!source->next().empty()) {
   }
   source->rewind();

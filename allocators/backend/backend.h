@@ -45,6 +45,10 @@ struct MemoryStats {
       retry_count;  // device calls repeated after giving cached memory back
   std::optional<std::uint64_t>
       synchronize_all_count;  // times the backend waited for all its streams
+  // The most that the backend allows itself (PyTorch's memory fraction); nothing: no limit.
+  std::optional<std::uint64_t> limit_bytes = std::nullopt;
+  // Cached by other processes, where the backend stands for several; in none of the fields above.
+  std::optional<std::uint64_t> free_other_processes_bytes = std::nullopt;
 };
 
 // A counter of the backend's own, by the name its users know ("allocated_bytes.all.peak").

@@ -50,6 +50,10 @@ class AsyncAllocator {
   // As PyTorch fills them: the pool's own figures in three arrays, 0 everywhere else.
   [[nodiscard]] Counters counters() const;
   [[nodiscard]] std::uint64_t used_bytes() const { return used_bytes_; }
+  // 0 is none.
+  [[nodiscard]] std::uint64_t limit_bytes() const {
+    return limit_bytes_ == kUnlimited ? 0 : limit_bytes_;
+  }
   [[nodiscard]] const std::optional<AsyncOutOfMemory>& last_failure() const {
     return last_failure_;
   }

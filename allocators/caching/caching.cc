@@ -126,6 +126,8 @@ MemoryStats CachingBackend::totals() const {
   stats.allocated_bytes = bytes_of(counters.allocated_bytes.all());
   stats.active_bytes = bytes_of(counters.active_bytes.all());
   stats.reserved_bytes = bytes_of(counters.reserved_bytes.all());
+  if (native_) stats.limit_bytes = native_->limit_bytes();
+  if (async_ && async_->limit_bytes() > 0) stats.limit_bytes = async_->limit_bytes();
   if (!native_) return stats;
   stats.device_allocate_count = static_cast<std::uint64_t>(counters.num_device_alloc);
   stats.device_free_count = static_cast<std::uint64_t>(counters.num_device_free);

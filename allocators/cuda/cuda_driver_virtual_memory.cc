@@ -8,6 +8,7 @@
 #include "allocators/cuda/cuda_driver.h"
 #include "allocators/cuda/driver_entry_point.h"
 #include "allocators/cuda/driver_mapping.h"
+#include "base/bytes.h"
 #include "base/error.h"
 
 namespace allocmark {
@@ -48,7 +49,17 @@ void check(CUresult result, std::string_view call) {
 
 std::uint64_t CudaDriver::reserve_address(std::uint64_t size_bytes) {
   CUdeviceptr address = 0;
-  check(driver_mapping().reserve(&address, size_bytes, 0, 0, 0), "cuMemAddressReserve");
+  const CUresult result = driver_mapping().reserve(&address, size_bytes, 0, 0, 0);
+  if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+    throw EnvironmentError(
+        {.what = "the address space is used up (cuMemAddressReserve)",
+         .where = "an expandable segment of an allocator",
+         .wanted =
+             fmt::format("{} of addresses, for one more stream or pool", format_bytes(size_bytes)),
+         .got = "out of memory; no memory of the device is missing",
+         .next = "use fewer streams, or expandable_segments:False for this job"});
+  }
+  check(result, "cuMemAddressReserve");
   return address;
 }
 

@@ -21,19 +21,13 @@
 #include "harness/replay/device_work.h"
 #include "harness/replay/kernel_source.h"
 #include "harness/replay/prepared_trace.h"
+#include "harness/replay/process_backends.h"
 #include "harness/replay/replay.h"
 #include "harness/replay/simcu_api.h"
 #include "workloads/import/recording.h"
 
 namespace allocmark {
 namespace {
-
-// Whole pages that programs can have of a device that holds nothing yet: one less than it reports
-// free, as on the H200 (ballast.cc).
-std::uint64_t usable_device_bytes() {
-  const std::uint64_t page_count = device_free_bytes() / kDevicePageBytes;
-  return page_count > 0 ? (page_count - 1) * kDevicePageBytes : 0;
-}
 
 Ballast hold_back(std::uint64_t capacity_bytes, std::uint64_t usable_bytes) {
   return capacity_bytes == usable_bytes ? Ballast() : Ballast(capacity_bytes);
@@ -71,8 +65,10 @@ class Search {
   };
 
   void check() const;
+  void search_setting(SettingFacts* facts);
   void add_capacity_facts(SettingFacts* facts);
   void add_least(SettingFacts* facts);
+  [[nodiscard]] std::unique_ptr<Backend> make_backend(const std::string& conf) const;
   [[nodiscard]] Pass run_pass(const std::string& conf, OomPolicy on_oom);
 
   const SearchSpec& spec_;
@@ -93,13 +89,6 @@ void Search::check() const {
                             .got = "the machine's libcudart",
                             .next = "start it with 'allocmark advise'"});
   }
-  if (!trace_.jobs().empty()) {
-    throw UsageError({.what = "a workload of several processes cannot be searched",
-                      .where = spec_.workload,
-                      .wanted = "one process, which one setting is for",
-                      .got = "several",
-                      .next = "run the settings as cells: allocmark run --workload ..."});
-  }
 }
 
 SearchResult Search::run() {
@@ -113,7 +102,7 @@ SearchResult Search::run() {
   result_.step_count = facts.mark_count;
   result_.stream_count = facts.stream_count;
   result_.needed_bytes = facts.requested_bytes_peak;
-  result_.usable_bytes = usable_device_bytes();
+  result_.usable_bytes = usable_device_bytes(simcu_.present);
   result_.capacity_bytes = result_.usable_bytes;
   const Capacity capacity = parse_capacity(spec_.capacity);
   if (!capacity.unlimited()) {
@@ -121,11 +110,29 @@ SearchResult Search::run() {
   }
   for (const std::string& conf : spec_.confs) {
     result_.settings.push_back({.conf = conf});
-    if (!spec_.capacity.empty()) add_capacity_facts(&result_.settings.back());
-    if (spec_.finds_least) add_least(&result_.settings.back());
+    search_setting(&result_.settings.back());
     on_setting_();
   }
   return std::move(result_);
+}
+
+// What a setting itself makes fail, as with address space, is a fact about it.
+void Search::search_setting(SettingFacts* facts) {
+  if (!trace_.jobs().empty()) {
+    facts->failure = processes_refusal(spec_.allocator, facts->conf);
+    facts->oom_count = facts->failure.empty() ? 0 : result_.allocate_count;
+    if (!facts->failure.empty()) return;
+  }
+  try {
+    if (!spec_.capacity.empty()) add_capacity_facts(facts);
+    if (spec_.finds_least) add_least(facts);
+  } catch (const EnvironmentError& error) {
+    work_->synchronize();
+    *facts = {.conf = facts->conf,
+              .oom_count = result_.allocate_count,
+              .pass_count = facts->pass_count,
+              .failure = error.what()};
+  }
 }
 
 // The first pass warms what the ballast's probe left cold, as a cell's checked pass does.
@@ -157,15 +164,25 @@ void Search::add_least(SettingFacts* facts) {
   facts->serves_below_bytes = least.serves_below_bytes;
 }
 
+// An instance for each process of the job.
+std::unique_ptr<Backend> Search::make_backend(const std::string& conf) const {
+  if (trace_.jobs().empty()) return entry_.make({.conf = conf});
+  return std::make_unique<ProcessBackends>(entry_, BackendOptions{.conf = conf}, trace_.jobs(),
+                                           streams_->all());
+}
+
 Search::Pass Search::run_pass(const std::string& conf, OomPolicy on_oom) {
   std::uint64_t used_bytes_max = 0;
   std::uint64_t refused_bytes_min = 0;
   simcu_.take_memory_extremes(&used_bytes_max, &refused_bytes_min);
   const std::uint64_t before_bytes = simcu_.used_bytes();
-  std::unique_ptr<Backend> inner = entry_.make({.conf = conf});
+  std::unique_ptr<Backend> inner = make_backend(conf);
   DriverTimeBackend backend(*inner, *simcu_.thread_clock());
-  Replayer replayer(
-      {.backend = &backend, .work = work_.get(), .streams = streams_->all(), .on_oom = on_oom});
+  Replayer replayer({.backend = &backend,
+                     .processes = dynamic_cast<ProcessBackends*>(inner.get()),
+                     .work = work_.get(),
+                     .streams = streams_->all(),
+                     .on_oom = on_oom});
   trace_.for_each_step_batch([&](const TraceBatch& batch) {
     replayer.reserve_slots(batch.slot_count);
     run_by_steps(batch.steps, &replayer, &backend);

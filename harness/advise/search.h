@@ -44,6 +44,9 @@ struct SettingFacts {
   std::uint64_t unsettled_bytes = 0;  // of capacities above the least one
   // A capacity below the least one that serves as well, though a larger one fails.
   std::optional<std::uint64_t> serves_below_bytes = std::nullopt;
+  // Why there are no numbers: the setting cannot run with this job, as where address space ends;
+  // then all requests count as failed. Empty: there are.
+  std::string failure = {};
   friend bool operator==(const SettingFacts&, const SettingFacts&) = default;
 };
 

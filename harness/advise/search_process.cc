@@ -24,7 +24,7 @@ namespace {
 using Json = nlohmann::json;
 
 // A new field is sent below, both ways, or does not reach the other process.
-static_assert(field_count<SearchSpec>() == 7 && field_count<SettingFacts>() == 10 &&
+static_assert(field_count<SearchSpec>() == 7 && field_count<SettingFacts>() == 11 &&
               field_count<SearchResult>() == 9);
 
 Json known(const std::optional<std::uint64_t>& value) { return value ? Json(*value) : Json(); }
@@ -43,7 +43,8 @@ Json to_json(const SettingFacts& facts) {
           {"pass_count", facts.pass_count},
           {"least_bytes", known(facts.least_bytes)},
           {"unsettled_bytes", facts.unsettled_bytes},
-          {"serves_below_bytes", known(facts.serves_below_bytes)}};
+          {"serves_below_bytes", known(facts.serves_below_bytes)},
+          {"failure", facts.failure}};
 }
 
 SettingFacts facts_of(const Json& json) {
@@ -56,7 +57,8 @@ SettingFacts facts_of(const Json& json) {
           .pass_count = json.at("pass_count").get<std::uint32_t>(),
           .least_bytes = optional_of(json.at("least_bytes")),
           .unsettled_bytes = json.at("unsettled_bytes").get<std::uint64_t>(),
-          .serves_below_bytes = optional_of(json.at("serves_below_bytes"))};
+          .serves_below_bytes = optional_of(json.at("serves_below_bytes")),
+          .failure = json.at("failure").get<std::string>()};
 }
 
 [[noreturn]] void reject(const char* what, const Json::exception& error) {

@@ -78,6 +78,7 @@ void CellRun::prepare_trace() {
   result_.allocate_count = facts.allocate_count;
   result_.deallocate_count = facts.deallocate_count;
   result_.requested_bytes_peak = facts.requested_bytes_peak;
+  result_.failed_before_count = facts.failed_before_count;
   if (facts.work_count > 0) result_.kernel_ns_total = facts.kernel_ns_total;
   if (facts.event_count == 0) warn_once("the trace has no events");
   for (const std::string& note : job.notes) warn_once("of the recording: " + note);
@@ -109,12 +110,9 @@ void CellRun::enforce_capacity() {
     }
     return;
   }
-  available_bytes_ = device_free_bytes();
+  available_bytes_ = usable_device_bytes(simcu_.present);
   if (capacity_.unlimited()) {
-    std::size_t free_bytes = 0;
-    std::size_t total_bytes = 0;
-    ALLOCMARK_CUDA_CHECK(cudaMemGetInfo(&free_bytes, &total_bytes));
-    result_.capacity_bytes = total_bytes;
+    result_.capacity_bytes = available_bytes_;
     return;
   }
   const std::uint64_t capacity_bytes =
@@ -122,7 +120,7 @@ void CellRun::enforce_capacity() {
   result_.capacity_bytes = capacity_bytes;
   if (capacity_.enforcement == CapacityEnforcement::Ballast) {
     ballast_ = Ballast(capacity_bytes);
-    available_bytes_ = device_free_bytes();
+    available_bytes_ = capacity_bytes;
     return;
   }
   if (!entry_->capabilities.honours_memory_limit) {
@@ -133,7 +131,6 @@ void CellRun::enforce_capacity() {
     return;
   }
   memory_limit_bytes_ = capacity_bytes;
-  available_bytes_ = std::min(available_bytes_, capacity_bytes);
 }
 
 std::unique_ptr<Backend> CellRun::make_backend() const {

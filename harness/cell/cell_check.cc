@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "allocators/cuda/cuda_check.h"
 #include "base/output_file.h"
@@ -13,6 +14,19 @@
 
 namespace allocmark {
 
+namespace {
+
+// By process; empty for one process.
+std::vector<std::uint64_t> cached_bytes_at_oom(const ProcessBackends* processes) {
+  std::vector<std::uint64_t> bytes;
+  for (std::size_t i = 0; processes != nullptr && i < processes->process_count(); ++i) {
+    bytes.push_back(processes->cached_bytes_at_oom(i).value_or(0));
+  }
+  return bytes;
+}
+
+}  // namespace
+
 void CellRun::write_timeline(const Timeline& timeline) {
   if (!spec_.timeline_path.empty()) {
     write_file(spec_.timeline_path, timeline.to_json(spec_.key.id()));
@@ -20,6 +34,8 @@ void CellRun::write_timeline(const Timeline& timeline) {
 }
 
 VerifySetup CellRun::verify_setup(Backend& backend, VerifyPart part) {
+  const std::optional<std::uint64_t> limit_bytes =
+      memory_limit_bytes_ == 0 ? std::nullopt : std::optional(memory_limit_bytes_);
   return VerifySetup{.replay = {.backend = &backend,
                                 .processes = processes_of(&backend),
                                 .work = work_.get(),
@@ -30,7 +46,8 @@ VerifySetup CellRun::verify_setup(Backend& backend, VerifyPart part) {
                      .facts = trace_->facts(),
                      .level = spec_.verify,
                      .part = part,
-                     .capacity_bytes = available_bytes_};
+                     .capacity_bytes = available_bytes_,
+                     .limit_bytes = limit_bytes};
 }
 
 void CellRun::checked_pass() {
@@ -72,7 +89,10 @@ void CellRun::checked_pass() {
   if (placements) placements->finish();
   write_timeline(timeline);
   if (report.broken_rule) return end_broken(*report.broken_rule, std::move(backend));
+  // The instance that failed ends first: the others need the device.
+  std::vector<std::uint64_t> cached_bytes = cached_bytes_at_oom(processes_of(backend.get()));
   (void)end_pass(verifier, backend, bytes_before);
+  try_remedies(cached_bytes);
 }
 
 void CellRun::contents_pass() {

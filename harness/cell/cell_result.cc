@@ -36,12 +36,22 @@ void note_reuse(CellResult& result, const VerifyReport& report) {
                 (report.unordered_reuse.empty() ? "" : "; the first: " + report.unordered_reuse));
 }
 
+// What the recorded program did without.
+void note_failed_before(CellResult& result) {
+  if (result.failed_before_count == 0) return;
+  warn_once(result, std::to_string(result.failed_before_count) +
+                        " requests failed when this was recorded, and the program went on without "
+                        "them: they are neither requests nor live here; asked again, " +
+                        std::to_string(result.failed_again_count) + " of them fail");
+}
+
 }  // namespace
 
 void fill_from(CellResult& result, const VerifyReport& report) {
   result.placement_hash = hash_text(report.placement_hash);
   result.oom_count = report.counts.oom_count;
   result.skipped_free_count = report.counts.skipped_free_count;
+  result.failed_again_count = report.counts.failed_again_count;
   result.oom_cause_counts = report.oom_cause_counts;
   result.oom_first = report.oom_first;
   result.allocated_bytes_peak = report.allocated_bytes_peak;
@@ -54,6 +64,7 @@ void fill_from(CellResult& result, const VerifyReport& report) {
   result.device_bytes_peak = report.device_bytes_peak;
   result.driver_calls = report.driver_calls;
   note_reuse(result, report);
+  note_failed_before(result);
   if (!report.counts.stopped) return;
   result.status = CellStatus::OomStopped;
   result.reason = "out of memory at event " + std::to_string(report.oom_first->event_index) +

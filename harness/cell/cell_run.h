@@ -63,6 +63,11 @@ class CellRun {
   // After a broken rule: the cell ends with it, and live blocks are not given back, by us or by the
   // backend's destructor, which could do anything. The process ends soon.
   void end_broken(const std::string& rule, std::unique_ptr<Backend> backend);
+  // Where another process's cache was in the way: what its owner could do, as counters `remedy.*`.
+  // `cached_bytes`: by process, when one first ran out of memory.
+  void try_remedies(const std::vector<std::uint64_t>& cached_bytes);
+  // Failed requests of a pass without clock and checks.
+  [[nodiscard]] std::uint64_t failures_with(const ProcessBackends::Remedy& remedy);
   void write_timeline(const Timeline& timeline);
   void timed_passes();
   // Whether there is a further pass, when `done_count` are made; waits for its turn where it must.
@@ -113,7 +118,7 @@ class CellRun {
   bool has_device_ = false;
   bool over_ = false;  // the cell ends early, and the status says why
   std::uint64_t memory_limit_bytes_ = 0;
-  std::uint64_t available_bytes_ = 0;  // what the backend can have, for OOM causes
+  std::uint64_t available_bytes_ = 0;  // what the device leaves to backends, for OOM causes
   std::optional<PreparedTrace> trace_;
   std::optional<StreamSet> streams_;
   std::unique_ptr<DeviceWork> work_;

@@ -8,7 +8,6 @@
 #include <fmt/format.h>
 
 #include "allocators/cuda/cuda_check.h"
-#include "harness/check/oom_cause.h"
 #include "harness/replay/ballast.h"
 #include "harness/replay/block_pattern.h"
 
@@ -74,7 +73,8 @@ bool Verifier::run(const TraceBatch& batch) {
 }
 
 bool Verifier::allocate(const Event& event, const ReplayStep& step) {
-  ++report_.counts.allocate_count;
+  const bool failed_before = step.failed_before();
+  report_.counts.allocate_count += failed_before ? 0 : 1;
   const std::uint64_t waiting_bytes_before = collects() ? waiting_bytes() : 0;
   const cudaStream_t stream = setup_.replay.streams[event.stream];
   const AllocateResult result =
@@ -89,14 +89,19 @@ bool Verifier::allocate(const Event& event, const ReplayStep& step) {
                            .size_bytes = event.size_bytes,
                            .stream = event.stream},
                 .pointer = result.pointer,
-                .live = !failed};
+                .live = !failed,
+                .failed_before = failed_before};
   if (failed) {
     placement_.add_failure();
+    if (failed_before) {
+      ++report_.counts.failed_again_count;
+      return true;
+    }
     note_oom(event, waiting_bytes_before);
     return setup_.replay.on_oom == OomPolicy::Skip;
   }
   placement_.add(result.pointer);
-  requested_bytes_live_ += event.size_bytes;
+  if (!failed_before) requested_bytes_live_ += event.size_bytes;
   report_.requested_bytes_peak = std::max(report_.requested_bytes_peak, requested_bytes_live_);
   if (checks_rules()) check_place(block);
   if (looks_inside()) look_into_new(block);
@@ -105,39 +110,6 @@ bool Verifier::allocate(const Event& event, const ReplayStep& step) {
   overhead_.allocate(result.pointer, event.size_bytes);
   note_peaks();
   return true;
-}
-
-void Verifier::note_oom(const Event& event, std::uint64_t waiting_bytes_before) {
-  ++report_.counts.oom_count;
-  report_.counts.stopped = setup_.replay.on_oom == OomPolicy::Stop;
-  if (!collects()) return;
-  if (setup_.timeline != nullptr) setup_.timeline->add_oom(report_.counts.event_count);
-  const MemoryStats stats = setup_.replay.backend->stats(setup_.replay.streams[event.stream]);
-  const OomCause cause =
-      oom_cause(OomSituation{.capacity_bytes = setup_.capacity_bytes,
-                             .request_bytes = event.size_bytes,
-                             .requested_bytes_live = requested_bytes_live_,
-                             .allocated_bytes = stats.allocated_bytes,
-                             .device_extra_bytes = device_extra_bytes(stats),
-                             .active_bytes = stats.active_bytes,
-                             .free_other_streams_bytes = stats.free_other_streams_bytes,
-                             .waiting_bytes_before = waiting_bytes_before,
-                             .free_largest_bytes = stats.free_largest_bytes,
-                             .single_stream = setup_.facts.stream_count == 1});
-  ++report_.oom_cause_counts[static_cast<std::size_t>(cause)];
-  if (report_.oom_first) return;
-  OomEvent first;
-  first.event_index = report_.counts.event_count;
-  first.id = event.id;
-  first.size_bytes = event.size_bytes;
-  first.stream = event.stream;
-  first.cause = cause;
-  first.free_largest_bytes = stats.free_largest_bytes;
-  // What is reserved and neither handed out nor waiting is cached.
-  if (stats.reserved_bytes && stats.active_bytes && *stats.reserved_bytes >= *stats.active_bytes) {
-    first.free_bytes = *stats.reserved_bytes - *stats.active_bytes;
-  }
-  report_.oom_first = first;
 }
 
 std::uint64_t Verifier::device_extra_bytes(const MemoryStats& stats) const {
@@ -217,7 +189,7 @@ void Verifier::check_footprint(const MemoryStats& stats) {
 void Verifier::deallocate(const ReplayStep& step) {
   Block& block = blocks_[step.slot];
   if (!block.live) {
-    ++report_.counts.skipped_free_count;
+    report_.counts.skipped_free_count += block.failed_before ? 0 : 1;
     return;
   }
   if (block.marked_bytes != 0) {
@@ -226,14 +198,14 @@ void Verifier::deallocate(const ReplayStep& step) {
   }
   if (report_.broken_rule) return;
   block.live = false;
-  requested_bytes_live_ -= block.shadow.size_bytes;
+  if (!block.failed_before) requested_bytes_live_ -= block.shadow.size_bytes;
   if (checks_rules()) heap_.deallocate(block.shadow);
   if (order_) order_->give_back(block.shadow);
   if (looks_inside() && has_gpu()) {
     hazards_.deallocate(block.shadow, now_ns(),
                         [this](std::uint32_t stream) { return points_.make(stream); });
   }
-  ++report_.counts.deallocate_count;
+  report_.counts.deallocate_count += block.failed_before ? 0 : 1;
   if (collects()) overhead_.deallocate(block.pointer, block.shadow.size_bytes);
   const cudaStream_t stream = setup_.replay.streams[step.stream];
   calls_.make([&] { setup_.replay.backend->deallocate(block.pointer, step.size_bytes, stream); });

@@ -18,6 +18,7 @@
 #include "harness/check/block_contents.h"
 #include "harness/check/block_overhead.h"
 #include "harness/check/growth.h"
+#include "harness/check/oom_cause.h"
 #include "harness/check/ordered_reuse.h"
 #include "harness/check/placement_recorder.h"
 #include "harness/check/shadow_heap.h"
@@ -40,7 +41,8 @@ struct VerifySetup {
   TraceFacts facts;
   VerifyLevel level = VerifyLevel::Edges;
   VerifyPart part = VerifyPart::All;
-  std::uint64_t capacity_bytes = 0;         // for OOM causes
+  std::uint64_t capacity_bytes = 0;  // what the device leaves, for OOM causes
+  std::optional<std::uint64_t> limit_bytes = std::nullopt;  // of each process, likewise
   std::uint64_t device_bytes_before = 0;    // device_used_bytes() before the backend was made
   PlacementRecorder* placements = nullptr;  // gets every answer; null = none
   Timeline* timeline = nullptr;             // gets the moments of the pass; null = none
@@ -96,11 +98,16 @@ class Verifier {
     ShadowBlock shadow;
     void* pointer = nullptr;
     bool live = false;
+    bool failed_before = false;      // kFailedBefore: nobody's, and in no sum of requests
     std::uint64_t marked_bytes = 0;  // at either end carry the pattern
   };
 
   bool allocate(const Event& event, const ReplayStep& step);
   void note_oom(const Event& event, std::uint64_t waiting_bytes_before);
+  [[nodiscard]] OomSituation situation_of(const Event& event, const MemoryStats& stats,
+                                          std::uint64_t waiting_bytes_before) const;
+  [[nodiscard]] std::uint64_t live_bytes_of_process(std::size_t process) const;
+  [[nodiscard]] std::vector<std::pair<std::string, std::int64_t>> free_by_stream() const;
   [[nodiscard]] std::uint64_t waiting_bytes() const;
   void note_growth();
   // What the device holds beyond what the backend says it reserved: pages larger than the requests.

@@ -118,7 +118,7 @@ SearchResult search_both(const AdviseCommand& command, const std::string& device
   spec.finds_least = true;
   spec.settle_count_max = 1;
   SearchPlace roomy = place;
-  roomy.device = roomy_device(device);
+  roomy.device = roomy_device(device, result.stream_count);
   const SearchResult least = run_search(spec, roomy, [&] { progress.add(kLeastUnits); });
   for (std::size_t at = 0; at < result.settings.size(); ++at) {
     SettingFacts& facts = result.settings[at];

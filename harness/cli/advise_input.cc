@@ -7,11 +7,14 @@
 #include <algorithm>
 #include <cstddef>
 #include <filesystem>
+#include <map>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "allocators/registry.h"
+#include "base/bytes.h"
+#include "harness/advise/advice.h"
 #include "harness/cli/terminal.h"
 #include "harness/run/card_names.h"
 #include "harness/run/cards.h"
@@ -77,8 +80,15 @@ std::string search_device(const std::string& device, std::uint64_t memory_bytes)
   return fmt::format("sim:h200,memory={}B", memory_bytes);
 }
 
-std::string roomy_device(const std::string& device) {
-  return fmt::format("sim:{},memory=1TiB", parse_simulated_device(device).profile);
+std::string roomy_device(const std::string& device, std::uint64_t stream_count) {
+  // Expandable segments reserve 9/8 of the device for each stream and pool, small and large.
+  constexpr std::uint64_t kAddressBytes = 36 * kTiB;
+  const std::uint64_t room_bytes =
+      std::min(kTiB, kAddressBytes / (std::max<std::uint64_t>(stream_count, 1) * 2) * 8 / 9);
+  const SimulatedCard card = parse_simulated_device(device);
+  // No less than the card itself has; one without a size of its own is the profile's.
+  if (room_bytes < std::max(card.total_bytes, kTiB / 8)) return device;
+  return fmt::format("sim:{},memory={}MiB", card.profile, room_bytes / kMiB);
 }
 
 std::vector<std::string> chosen_confs(const JobOptions& job, std::vector<std::string> otherwise) {
@@ -112,6 +122,16 @@ std::string text_table(const std::vector<std::vector<std::string>>& rows) {
 
 void print_search_notes(const SearchResult& result) {
   for (const std::string& note : result.notes) print_wrapped(stderr, "note: " + note);
+  // Settings that fail alike stand in one line.
+  std::map<std::string, std::vector<std::string>> failures;
+  for (const SettingFacts& facts : result.settings) {
+    if (!facts.failure.empty()) failures[facts.failure].push_back(setting_text(facts.conf));
+  }
+  for (const auto& [reason, settings] : failures) {
+    print_wrapped(stderr, fmt::format("note: {} setting{} cannot run with this job: {} ({}{})",
+                                      settings.size(), settings.size() == 1 ? "" : "s", reason,
+                                      settings.front(), settings.size() > 1 ? ", ..." : ""));
+  }
 }
 
 std::string milliseconds(double value_ns) { return fmt::format("{:.3f}", value_ns / 1e6); }

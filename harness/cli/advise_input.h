@@ -43,8 +43,9 @@ void add_job_options(CLI::App* app, JobOptions* job);
 [[nodiscard]] std::string search_device(const std::string& device, std::uint64_t memory_bytes);
 
 // Largest device that least capacities are looked for on, so that a job that does not fit the card
-// is told how much it needs.
-[[nodiscard]] std::string roomy_device(const std::string& device);
+// is told how much it needs. With many streams it is smaller: each takes address space as large as
+// the device.
+[[nodiscard]] std::string roomy_device(const std::string& device, std::uint64_t stream_count);
 
 // Config strings as given ("unset" is the empty one), checked; `otherwise` where none were.
 [[nodiscard]] std::vector<std::string> chosen_confs(const JobOptions& job,

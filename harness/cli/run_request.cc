@@ -21,6 +21,7 @@
 #include "harness/run/runtime_select.h"
 #include "harness/run/suites.h"
 #include "workloads/scenario.h"
+#include "workloads/trace/recorded_traces.h"
 #include "workloads/trace/source.h"
 
 namespace allocmark {
@@ -68,7 +69,7 @@ std::vector<PlanWorkload> open_workloads(const std::vector<std::string>& names,
     while (text.starts_with("file:") && !source->next().empty()) {
     }
     workloads.push_back({.text = text,
-                         .recorded = source->header().generator == "recorded",
+                         .recorded = is_recording(source->header().generator),
                          .definition = define_workload_with_kernels(text),
                          .files = hash_trace_files(text)});
   }

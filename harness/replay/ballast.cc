@@ -33,6 +33,11 @@ std::uint64_t device_free_bytes() {
   return free_bytes;
 }
 
+std::uint64_t usable_device_bytes(bool is_simulated) {
+  const std::uint64_t page_bytes = whole_pages(device_free_bytes());
+  return is_simulated ? page_bytes - std::min(page_bytes, kDevicePageBytes) : page_bytes;
+}
+
 Ballast::Ballast(std::uint64_t left_bytes) {
   const std::uint64_t free_bytes = device_free_bytes();
   if (free_bytes < left_bytes) {

@@ -10,6 +10,12 @@ namespace allocmark {
 // Free bytes of the current device (cudaMemGetInfo). Throws EnvironmentError.
 [[nodiscard]] std::uint64_t device_free_bytes();
 
+// What the current device leaves to programs now, beside its context and what is held of it, in
+// whole pages: the one number that capacities, causes and answers are measured against. A simulated
+// device gives one page less than it reports free, as an H200 does; what another card gives of its
+// last pages is not known before it is tried.
+[[nodiscard]] std::uint64_t usable_device_bytes(bool is_simulated);
+
 class Ballast {
  public:
   Ballast() = default;

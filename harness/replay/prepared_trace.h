@@ -48,10 +48,14 @@ class PreparedTrace {
   [[nodiscard]] TraceBatch prefix(std::uint64_t count_max) const;
 
  private:
+  void read(std::uint64_t kept_count_max);
+
   std::unique_ptr<EventSource> source_;
   TraceFacts facts_;
   std::string name_;
   std::uint64_t hash_ = 0;
+  // TraceCompiler's; at first no request that failed is taken as the program's last.
+  std::uint64_t wanted_from_event_ = ~std::uint64_t{0};
   bool is_kept_ = true;
   std::vector<ReplayStep> steps_;  // all, or the first kept_count_max
   std::uint32_t slot_count_ = 0;

@@ -50,11 +50,17 @@ std::string processes_refusal(std::string_view allocator, std::string_view conf)
 
 ProcessBackends::ProcessBackends(const BackendEntry& entry, const BackendOptions& options,
                                  std::span<const TraceJob> jobs,
-                                 std::span<const cudaStream_t> streams) {
+                                 std::span<const cudaStream_t> streams, Remedy remedy)
+    : remedy_(std::move(remedy)) {
   ALLOCMARK_ASSERT(!jobs.empty());
   ALLOCMARK_ASSERT(jobs.front().first_stream == 0);
   for (const TraceJob& job : jobs) {
-    processes_.push_back({.workload = job.workload, .backend = entry.make(options)});
+    BackendOptions own = options;
+    const std::size_t index = processes_.size();
+    if (index < remedy_.limits_bytes.size() && remedy_.limits_bytes[index] > 0) {
+      own.memory_limit_bytes = remedy_.limits_bytes[index];
+    }
+    processes_.push_back({.workload = job.workload, .backend = entry.make(own)});
   }
   std::size_t process = 0;
   for (std::size_t i = 0; i < streams.size(); ++i) {
@@ -75,12 +81,33 @@ std::size_t ProcessBackends::owner_of(cudaStream_t stream) const {
 AllocateResult ProcessBackends::allocate(std::uint64_t size_bytes, cudaStream_t stream) {
   Process& process = processes_[owner_of(stream)];
   ++process.request_count;
-  const AllocateResult result = process.backend->allocate(size_bytes, stream);
+  AllocateResult result = process.backend->allocate(size_bytes, stream);
+  if (result.status == AllocateStatus::OutOfMemory && remedy_.others_give_back) [[unlikely]] {
+    for (Process& other : processes_) {
+      if (&other != &process) other.backend->trim();
+    }
+    result = process.backend->allocate(size_bytes, stream);
+  }
   if (result.status == AllocateStatus::OutOfMemory) [[unlikely]] {
+    if (!process.cached_bytes_at_oom) note_caches();
     ++process.oom_count;
     last_failure_text_ = process.backend->last_failure_text();
   }
   return result;
+}
+
+// At the first failure of all; a look at all totals.
+void ProcessBackends::note_caches() {
+  for (Process& process : processes_) {
+    const MemoryStats stats = process.backend->totals();
+    const std::uint64_t reserved_bytes = stats.reserved_bytes.value_or(0);
+    process.cached_bytes_at_oom =
+        reserved_bytes - std::min(reserved_bytes, stats.active_bytes.value_or(reserved_bytes));
+  }
+}
+
+MemoryStats ProcessBackends::own_stats(cudaStream_t stream) const {
+  return processes_[owner_of(stream)].backend->stats(stream);
 }
 
 void ProcessBackends::deallocate(void* pointer, std::uint64_t size_bytes, cudaStream_t stream) {
@@ -103,6 +130,7 @@ void ProcessBackends::trim(std::uint32_t stream_index) {
 MemoryStats ProcessBackends::stats(cudaStream_t stream) const {
   const std::size_t asked = owner_of(stream);
   MemoryStats sum = noted(processes_[asked], processes_[asked].backend->stats(stream));
+  sum.free_other_processes_bytes = 0;
   for (std::size_t i = 0; i < processes_.size(); ++i) {
     if (i == asked) continue;
     const MemoryStats other = noted(processes_[i], processes_[i].backend->totals());
@@ -112,7 +140,7 @@ MemoryStats ProcessBackends::stats(cudaStream_t stream) const {
         *other.reserved_bytes >= *other.active_bytes) {
       kept_bytes = *other.reserved_bytes - *other.active_bytes;
     }
-    add(&sum.free_other_streams_bytes, kept_bytes);
+    add(&sum.free_other_processes_bytes, kept_bytes);
   }
   return sum;
 }
@@ -141,6 +169,9 @@ std::vector<NamedCounter> ProcessBackends::counters() const {
     add_counter("requests", processes_[i].request_count);
     add_counter("out_of_memory", processes_[i].oom_count);
     add_counter("reserved_bytes_peak", processes_[i].reserved_bytes_peak);
+    if (processes_[i].cached_bytes_at_oom) {
+      add_counter("cached_bytes_at_oom", *processes_[i].cached_bytes_at_oom);
+    }
   }
   return counters;
 }

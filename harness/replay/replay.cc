@@ -101,7 +101,9 @@ void Replayer::run_steps(std::span<const ReplayStep> steps) {
     if (counts_.event_count % kProgressPeriod == 0 && setup_.work != nullptr) {
       setup_.work->note_progress();
     }
-    if (step.kind == EventKind::Alloc) {
+    if (step.failed_before()) [[unlikely]] {
+      ask_again(step);
+    } else if (step.kind == EventKind::Alloc) {
       if (!allocate<kTimed>(step)) return;
     } else if (step.kind == EventKind::Free) {
       deallocate<kTimed>(step);
@@ -139,6 +141,35 @@ inline bool Replayer::allocate(const ReplayStep& step) {
   if (setup_.on_oom == OomPolicy::Skip) return true;
   counts_.stopped = true;
   return false;
+}
+
+// What failed when the trace was recorded has no latency of its own. Its free gives back what was
+// served here.
+void Replayer::ask_again(const ReplayStep& step) {
+  ReplayBlock& block = blocks_[step.slot];
+  const cudaStream_t stream = setup_.streams[step.stream];
+  const auto ask = [&] {
+    const AllocateResult result = setup_.backend->allocate(step.size_bytes, stream);
+    const bool served = result.status == AllocateStatus::Ok;
+    block = ReplayBlock{.pointer = result.pointer,
+                        .size_bytes = step.size_bytes,
+                        .stream = step.stream,
+                        .state = served ? ReplayBlock::State::Live : ReplayBlock::State::Failed};
+    served ? placement_.add(result.pointer) : placement_.add_failure();
+    counts_.failed_again_count += served ? 0 : 1;
+  };
+  const auto give_back = [&] {
+    if (block.state == ReplayBlock::State::Live) {
+      setup_.backend->deallocate(block.pointer, step.size_bytes, stream);
+    }
+    block.state = ReplayBlock::State::Empty;
+  };
+  const bool is_free = step.kind == EventKind::Free;
+  if (setup_.recorder == nullptr) return is_free ? give_back() : ask();
+  CallTimer<true> timer(setup_);
+  is_free ? give_back() : ask();
+  timer.stop();
+  setup_.recorder->add_other(timer.host_ticks(), timer.driver_ns());
 }
 
 template <bool kTimed>

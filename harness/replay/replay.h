@@ -48,6 +48,7 @@ struct ReplayCounts {
   std::uint64_t allocate_count = 0;    // requests, failed ones included
   std::uint64_t deallocate_count = 0;  // blocks given back
   std::uint64_t oom_count = 0;
+  std::uint64_t failed_again_count = 0;  // of requests with kFailedBefore, which are in none above
   std::uint64_t skipped_free_count = 0;
   std::uint64_t skipped_record_count = 0;
   bool stopped = false;  // by a failed request under OomPolicy::Stop
@@ -103,6 +104,7 @@ class Replayer {
   void run_steps(std::span<const ReplayStep> steps);
   template <bool kTimed>
   bool allocate(const ReplayStep& step);
+  void ask_again(const ReplayStep& step);
   template <bool kTimed>
   void deallocate(const ReplayStep& step);
   template <bool kTimed>

@@ -120,14 +120,16 @@ ReplayStep TraceCompiler::compile_alloc(const Event& event) {
     refuse(facts_.event_count, "allocates block " + std::to_string(event.id) + ", which is live",
            "an id must be unique in the trace");
   }
-  const std::uint64_t requested_bytes = requested_bytes_ + event.size_bytes;
+  const bool failed = failed_before(event);
+  const std::uint64_t requested_bytes = requested_bytes_ + (failed ? 0 : event.size_bytes);
   if (requested_bytes < requested_bytes_) {
     refuse(facts_.event_count, "the live requests together exceed 2^64 bytes", "check the sizes");
   }
   requested_bytes_ = requested_bytes;
   facts_.requested_bytes_peak = std::max(facts_.requested_bytes_peak, requested_bytes_);
-  ++facts_.allocate_count;
-  const auto size_class = static_cast<std::uint8_t>(size_class_of(event.size_bytes));
+  ++(failed ? facts_.failed_before_count : facts_.allocate_count);
+  const auto size_class =
+      static_cast<std::uint8_t>(size_class_of(event.size_bytes) | (failed ? kFailedBefore : 0u));
   const auto stream = static_cast<std::uint16_t>(event.stream);
   blocks_[slot] = Block{.size_bytes = event.size_bytes, .stream = stream, .size_class = size_class};
   return ReplayStep{.size_bytes = event.size_bytes,
@@ -144,8 +146,10 @@ ReplayStep TraceCompiler::compile_free(const Event& event) {
            "every free needs one alloc of its id before it");
   }
   const Block& block = blocks_[slot];
-  requested_bytes_ -= block.size_bytes;
-  ++facts_.deallocate_count;
+  if ((block.size_class & kFailedBefore) == 0) {
+    requested_bytes_ -= block.size_bytes;
+    ++facts_.deallocate_count;
+  }
   free_slots_.push_back(slot);
   return ReplayStep{.size_bytes = block.size_bytes,
                     .slot = slot,

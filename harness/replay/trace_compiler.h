@@ -14,14 +14,23 @@
 
 namespace allocmark {
 
+// Set in ReplayStep::size_class.
+inline constexpr std::uint8_t kFailedBefore = 0x80;
+
 // One event, ready to run.
 struct ReplayStep {
   std::uint64_t size_bytes = 0;  // as Event::size_bytes; Free: the block's size; Mark: time in ns
   std::uint32_t slot = 0;        // Alloc, Free, Record; Mark: index of its label
   std::uint16_t stream = 0;      // as Event::stream; Free: the stream of the block's allocation
   EventKind kind = EventKind::Mark;
-  std::uint8_t size_class = 0;  // Alloc, Free; Mark: its MarkClass
+  std::uint8_t size_class = 0;  // Alloc, Free: may have kFailedBefore; Mark: its MarkClass
 
+  // A request that failed when the trace was recorded, after which the program went on, or its
+  // free: it is asked, and counts neither as a request nor as out of memory.
+  [[nodiscard]] bool failed_before() const {
+    return (size_class & kFailedBefore) != 0 &&
+           (kind == EventKind::Alloc || kind == EventKind::Free);
+  }
   [[nodiscard]] MarkClass mark_class() const { return static_cast<MarkClass>(size_class); }
 };
 static_assert(sizeof(ReplayStep) == 16);
@@ -38,6 +47,9 @@ struct TraceFacts {
   std::uint64_t kernel_ns_total = 0;       // durations of all Kernel events
   std::uint64_t requested_bytes_peak = 0;  // largest sum of live requests
   std::uint32_t stream_count = 1;          // 1 + the highest stream index used
+  // Requests that failed when the trace was recorded, after which the program went on; in none of
+  // the counts above but event_count.
+  std::uint64_t failed_before_count = 0;
 };
 
 // Block id to slot: an open-addressing table whose memory follows the number of live blocks.
@@ -72,6 +84,11 @@ class SlotMap {
 
 class TraceCompiler {
  public:
+  // Requests that failed when the trace was recorded are requests like others from that event on:
+  // the program ended with them (workloads/TRACES.md). 0: all are.
+  explicit TraceCompiler(std::uint64_t wanted_from_event = 0)
+      : wanted_from_event_(wanted_from_event) {}
+
   // Appends one step per event. Throws UsageError where an event breaks a rule of traces: an id
   // allocated while live, a free or record of an id that is not live, too many streams, live
   // requests beyond 2^64 bytes. `labels`: the source's, by index; marks beyond them end steps.
@@ -95,7 +112,11 @@ class TraceCompiler {
   ReplayStep compile_mark(const Event& event, std::span<const std::string> labels);
   void check_stream(const Event& event);
   [[nodiscard]] std::uint32_t slot_acquire();
+  [[nodiscard]] bool failed_before(const Event& event) const {
+    return event.tensor == TensorKind::Failed && facts_.event_count < wanted_from_event_;
+  }
 
+  std::uint64_t wanted_from_event_;
   TraceFacts facts_;
   SlotMap slots_;
   std::vector<Block> blocks_;  // by slot

@@ -121,11 +121,38 @@ void find_capacity(Why& why, const WhyOptions& options) {
                     format_bytes(why.shares->reserved_bytes), format_bytes(oom.device_free_bytes));
     return;
   }
+  const double fraction = why.recorded.settings.per_process_memory_fraction;
+  if (fraction < 1 && device_bytes >= why.check.reserved_bytes_peak) {
+    // The fraction is a setting, which others do not have: they get what the device had.
+    why.capacity_bytes = why.capacity_bytes_max = device_bytes;
+    why.capacity_source = fmt::format(
+        "{} reserved and {} free on the device when it failed; per_process_memory_fraction:{:g} "
+        "stopped it below {}",
+        format_bytes(why.shares->reserved_bytes), format_bytes(oom.device_free_bytes), fraction,
+        format_bytes(why.check.refused_bytes_min));
+    return;
+  }
   why.capacity_bytes = why.check.reserved_bytes_peak;
   why.capacity_bytes_max = why.check.refused_bytes_min;
   why.capacity_source =
       fmt::format("the most that was ever reserved; a limit of the process stopped it below {}",
                   format_bytes(why.check.refused_bytes_min));
+}
+
+// The recorded settings with a fraction that comes, of this capacity, to a limit as the recording
+// shows it: at least what was reserved, and below what was refused. The fraction was one of the
+// card's total, which a snapshot does not have.
+caching::Settings with_recorded_limit(const Why& why) {
+  caching::Settings settings = why.recorded.settings;
+  if (settings.per_process_memory_fraction >= 1 || why.capacity_bytes > kTiB) return settings;
+  const auto total = static_cast<double>(why.capacity_bytes);
+  const std::uint64_t high_bytes =
+      std::max(why.check.refused_bytes_min, why.check.reserved_bytes_peak + 1) - 1;
+  const double limit = std::clamp(settings.per_process_memory_fraction * total,
+                                  static_cast<double>(why.check.reserved_bytes_peak),
+                                  static_cast<double>(high_bytes));
+  settings.per_process_memory_fraction = std::min(1.0, limit / total);
+  return settings;
 }
 
 void try_settings(Why& why, const DeviceHistory& history, std::vector<std::string> confs,
@@ -138,7 +165,9 @@ void try_settings(Why& why, const DeviceHistory& history, std::vector<std::strin
     if (config.error && conf != why.recorded.conf)
       throw UsageError(
           told_conf_error(*config.error, "--conf", conf, why.recorded.settings.rules->allocator()));
-    settings.push_back(conf == why.recorded.conf ? why.recorded.settings : config.settings);
+    settings.push_back(conf != why.recorded.conf ? config.settings
+                       : memory_given            ? why.recorded.settings
+                                                 : with_recorded_limit(why));
   }
   std::vector<WhatIf> results = replay_on_card(history, why.check, settings, why.capacity_bytes);
   for (std::size_t i = 0; i < confs.size(); ++i) {

@@ -69,11 +69,10 @@ std::optional<std::string> headroom_line(const Answer& answer, const TextStyle& 
   const std::uint64_t reserved_bytes = *cell->reserved_bytes_peak;
   if (cell->capacity_bytes < reserved_bytes) return std::nullopt;
   if (cell->key.capacity == "unlimited") {
-    // The device's total is known, and not what its context and others take of it.
     return "Headroom: " + setting_name(cell->key, style) +
-           style.plain(
-               fmt::format(" reserves {} on a device of {}, which holds the CUDA context too",
-                           format_bytes(reserved_bytes), format_bytes(cell->capacity_bytes))) +
+           style.plain(fmt::format(" reserves {} of {} that the card leaves; {} are left",
+                                   format_bytes(reserved_bytes), format_bytes(cell->capacity_bytes),
+                                   format_bytes(cell->capacity_bytes - reserved_bytes))) +
            ".";
   }
   return "Headroom: " + setting_name(cell->key, style) +

@@ -14,6 +14,7 @@
 
 #include "base/bytes.h"
 #include "results/answer/answer.h"
+#include "results/answer/cause_words.h"
 #include "results/answer/cost_text.h"
 #include "results/answer/memory_words.h"
 #include "results/answer/recorded_words.h"
@@ -81,14 +82,6 @@ std::string causes_of(const CellResult& cell) {
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
-// The cause of most failed requests; empty where none is stored.
-std::string main_cause(const CellResult& cell) {
-  const auto most = std::ranges::max_element(cell.oom_cause_counts);
-  if (most == cell.oom_cause_counts.end() || *most == 0) return {};
-  const auto index = static_cast<std::size_t>(most - cell.oom_cause_counts.begin());
-  return index < kOomCauseCount ? std::string(reason_words(static_cast<OomCause>(index))) : "";
-}
-
 // "gpt2_train_amp at 1.05x (3.2 GiB)".
 std::string job_name(const CellGroup& group, const TextStyle& style) {
   const CellKey& key = group.key();
@@ -99,15 +92,30 @@ std::string job_name(const CellGroup& group, const TextStyle& style) {
 }
 
 std::string impossible_words(const Answer& answer) {
-  return fmt::format("needs {} live, {} are there: no setting can help; {} must go",
-                     format_bytes(answer.needed_bytes), format_bytes(answer.capacity_bytes),
-                     format_bytes(answer.needed_bytes - answer.capacity_bytes));
+  Room room{.needed_bytes = answer.needed_bytes, .there_bytes = answer.capacity_bytes};
+  const CellResult* failed = answer.baseline != nullptr
+                                 ? answer.baseline
+                                 : (answer.with_oom.empty() ? nullptr : answer.with_oom.front());
+  if (failed != nullptr && failed->oom_first && failed->key.capacity.ends_with("@limit")) {
+    room.card_left_bytes = failed->oom_first->device_left_bytes;
+  }
+  return no_room_words(room);
 }
 
 // "expandable_segments:True" is what a user of PyTorch sets; other allocators have their name.
 std::string short_name(const CellKey& key, const Answer& answer, const TextStyle& style) {
   const bool own = key.allocator == answer.baseline_allocator && !key.conf.empty();
   return own ? style.name(key.conf) : setting_name(key, style);
+}
+
+// " runs out of memory (CAUSE: DETAILS)".
+std::string failed_words(const CellResult& cell, const TextStyle& style) {
+  const std::string cause = main_cause_words(cell);
+  const std::string details = failure_details(cell);
+  return " runs out of memory" +
+         (cause.empty()
+              ? ""
+              : style.plain(" (" + cause + (details.empty() ? "" : ": " + details) + ")"));
 }
 
 std::string baseline_words(const Answer& answer, const TextStyle& style) {
@@ -118,8 +126,7 @@ std::string baseline_words(const Answer& answer, const TextStyle& style) {
     return name + " serves every request" +
            (alone.cost ? style.plain(" at " + short_cost(alone, answer)) : std::string());
   }
-  const std::string cause = main_cause(cell);
-  return name + " runs out of memory" + (cause.empty() ? "" : style.plain(" (" + cause + ")"));
+  return name + failed_words(cell, style);
 }
 
 // The cheapest that beats the baseline by more than the spread of the passes.
@@ -244,8 +251,11 @@ std::string without_baseline(const Answer& answer, const TextStyle& style) {
     return short_name(best.cell->key, answer, style) + " serves every request" +
            (best.cost ? style.plain(" at " + short_cost(best, answer)) : std::string());
   }
-  return answer.with_oom.empty() ? "nothing was measured"
-                                 : "every setting measured runs out of memory";
+  if (answer.with_oom.empty()) return "nothing was measured";
+  const CellResult& failed = *answer.with_oom.front();
+  if (answer.with_oom.size() == 1)
+    return short_name(failed.key, answer, style) + failed_words(failed, style);
+  return "every setting measured runs out of memory";
 }
 
 std::string verdict_sentence(const CellGroup& group, const Answer& answer, const TextStyle& style) {
@@ -313,8 +323,10 @@ std::vector<std::string> answer_lines(const CellGroup& group, const Answer& answ
     lines.push_back((answer.baseline ? "Ran out of memory too: " : "Ran out of memory: ") +
                     list_of(answer.with_oom,
                             [&](const CellResult* cell) {
+                              const std::string details = failure_details(*cell);
                               return setting_name(cell->key, style) +
-                                     style.plain(": " + failure_text(*cell));
+                                     style.plain(": " + failure_text(*cell) +
+                                                 (details.empty() ? "" : ", " + details));
                             }) +
                     ".");
   }

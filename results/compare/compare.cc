@@ -226,7 +226,7 @@ void Comparer::compare_measured(const CellResult& base, const CellResult& now) {
   const std::string edited = edited_workload(base.key, now.key);
   if (!edited.empty()) edited_.insert(edited);
   if (base.trace_hash != now.trace_hash) return refuse(other_work(base, now));
-  if (base.capacity_bytes != now.capacity_bytes) {
+  if (base.key.capacity != "unlimited" && base.capacity_bytes != now.capacity_bytes) {
     return refuse(fmt::format("the capacity differs: {} and {} bytes", base.capacity_bytes,
                               now.capacity_bytes));
   }

@@ -13,6 +13,7 @@
 
 #include "base/bytes.h"
 #include "results/answer/answer.h"
+#include "results/answer/cause_words.h"
 #include "results/cell_check.h"
 #include "results/columns/columns.h"
 #include "results/columns/text.h"
@@ -169,6 +170,8 @@ std::string first_failure(const CellResult& cell) {
   if (event.free_largest_bytes) {
     text += ", largest cached block " + format_bytes(*event.free_largest_bytes);
   }
+  const std::string details = failure_details(cell);
+  if (!details.empty()) text += "; " + markdown_escape(details);
   return text;
 }
 
@@ -199,11 +202,12 @@ void append_oom(std::string& out, const std::vector<CellGroup>& groups) {
     out += "No request failed in any measured cell.\n\n";
     return;
   }
-  append_heading(out,
-                 {"workload", "capacity", "allocator", "conf", "capacity (n)", "rounding (n)",
-                  "stranded (n)", "fragmentation (n)", "unknown (n)", "pending (n)",
-                  "passes with an OOM (Wilson, 95 %)", "first failure"},
-                 4);
+  std::vector<std::string> headings{"workload", "capacity", "allocator", "conf"};
+  for (std::size_t cause = 0; cause < kOomCauseCount; ++cause) {
+    headings.push_back(std::string(to_string(static_cast<OomCause>(cause))) + " (n)");
+  }
+  headings.insert(headings.end(), {"passes with an OOM (Wilson, 95 %)", "first failure"});
+  append_heading(out, headings, 4);
   out += rows + '\n';
 }
 

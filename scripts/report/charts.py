@@ -119,7 +119,7 @@ def oom_chart(experiment, letters, style):
     for index, cell in enumerate(cells):
         at, y = 0.0, chart.y(index)
         for number, cause in enumerate(CAUSES):
-            count = cell["oom_count_" + cause]
+            count = cell.get("oom_count_" + cause, 0)  # causes came with later schemas
             share = count / cell["oom_count"] if cell["oom_count"] else 0
             if share:
                 tip = f"{setting_text(cell)}: {cause} {count:,} of {cell['oom_count']:,} failed requests"
@@ -130,7 +130,7 @@ def oom_chart(experiment, letters, style):
         if cell["trial_oom_rate"] is not None:
             chart.drawing.line(passes(cell["trial_oom_rate_low"]), y, passes(cell["trial_oom_rate_high"]), y, "soft", 1.5)
             chart.drawing.dot(passes(cell["trial_oom_rate"]), y, 4, "text", tip=f"{cell['trial_oom_count']} of {cell['trial_count']} passes")
-    chart.legend([(cause, f"cause{number}") for number, cause in enumerate(CAUSES) if any(cell["oom_count_" + cause] for cell in cells)])
+    chart.legend([(cause, f"cause{number}") for number, cause in enumerate(CAUSES) if any(cell.get("oom_count_" + cause) for cell in cells)])
     return chart.drawing.render()
 
 

@@ -26,7 +26,8 @@ SIZE_CLASS_FIELDS = tuple(
     for operation in ("allocate", "deallocate")
     for name in ("count", "ns_p50", "ns_p90", "ns_p99", "ns_p999", "ns_max")
 )
-OOM_FIELDS = ("event_index", "id", "size_bytes", "stream", "cause", "free_largest_bytes", "free_bytes")
+OOM_FIELDS = ("event_index", "id", "size_bytes", "stream", "cause", "free_largest_bytes", "free_bytes", "live_bytes",
+              "device_left_bytes", "limit_bytes", "free_by_stream", "free_other_processes_bytes")
 PASS_FIELDS = ("allocate_latency_ns_p50", "allocate_latency_ns_p99", "deallocate_latency_ns_p50", "wall_ns")
 # All charts of experiments together.
 CHART_CHARACTERS_MAX = 4_000_000
@@ -55,13 +56,20 @@ def as_script_json(value):
     return Html(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
 
 
+def _first_failure(event):
+    streams = (event or {}).get("free_by_stream")
+    if streams is None:
+        return event
+    return {**event, "free_by_stream": ", ".join(f"{name}: {size_bytes}" for name, size_bytes in streams.items())}
+
+
 def _cell_data(cell, fields, letter):
     classes = [[one["size_class"], *(_compact(one[name]) for name in SIZE_CLASS_FIELDS)] for one in cell["size_classes"]]
     return {
         "v": [str(cell[name]) if name == "seed" else _compact(cell.get(name)) for name in fields],
         "letter": letter,
         "counters": cell["counters"],
-        "first": cell["oom_first"],
+        "first": _first_failure(cell["oom_first"]),
         "requests": cell.get("requests"),
         "warnings": cell["warnings"],
         "passes": [[_compact(one[name]) for name in PASS_FIELDS] for one in cell["passes"]],

@@ -95,10 +95,12 @@ class Conversion(unittest.TestCase):
         self.assertEqual(made[1:], ["alloc,1,1,0", "mark,a,0,0", "empty_cache,0,0,0", "mark,b,0,0", "alloc,2,2,0",
                                     "empty_cache,0,0,0"])
 
-    def test_a_failed_request_is_asked_and_given_back(self):
+    def test_a_failed_request_is_marked_and_given_back(self):
         oom = [{"action": "oom", "size": 512, "stream": 0, "device_free": 0, "time_us": 1}]
         made, text = convert(snapshot(alloc(0x1000, 1), [entry("segment_free", 0xa000, 1)], oom, alloc(0x2000, 2)))
-        self.assertEqual(made.rows[1:], ["alloc,1,1,0", "alloc,2,512,0", "free,2,0,0", "alloc,3,2,0"])
+        self.assertEqual(made.rows[1:], ["alloc,1,1,0", "alloc,2,512,0,failed", "free,2,0,0", "alloc,3,2,0"])
+        self.assertTrue(text.endswith("op,id,size,stream,tensor\nmark,begin,0,0,\nalloc,1,1,0,\nalloc,2,512,0,failed\n"
+                                      "free,2,0,0,\nalloc,3,2,0,\n"))
         self.assertIn("# failed: 1 ", text)
         self.assertEqual(made.live_bytes_peak, 3)
 

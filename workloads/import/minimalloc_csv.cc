@@ -117,10 +117,11 @@ AddressLog events_of_blocks(const std::vector<TimedBlock>& blocks) {
   });
   AddressLog log;
   for (const Turn& turn : turns) {
+    const std::uint64_t address = turn.block + 1;  // 0 is no block
     if (turn.begins) {
-      static_cast<void>(log.allocate(turn.block, {.size_bytes = blocks[turn.block].size_bytes}));
+      static_cast<void>(log.allocate(address, {.size_bytes = blocks[turn.block].size_bytes}));
     } else {
-      static_cast<void>(log.free(turn.block));
+      static_cast<void>(log.free(address));
     }
   }
   return log;

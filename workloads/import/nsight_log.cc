@@ -53,6 +53,7 @@ Recording make_nsight_recording(const std::string& path, std::vector<NsightRow> 
     recording.notes.push_back(
         fmt::format("{} frees have no allocation, or allocations no free", left_out_count));
   }
+  add_failures(log, &recording);
   recording.events = make_log_source(path, std::move(log));
   return recording;
 }

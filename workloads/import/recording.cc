@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "workloads/trace/byte_stream.h"
 #include "workloads/trace/event_names.h"
+#include "workloads/trace/recorded_traces.h"
 #include "workloads/trace/trace_reader.h"
 
 namespace allocmark {
@@ -38,7 +39,7 @@ class LogSource final : public EventSource {
  public:
   LogSource(const std::string& path, AddressLog log) : log_(std::move(log)) {
     header_ = {.name = recording_name(path),
-               .generator = "recorded",
+               .generator = std::string(kLogGenerator),
                .seed = 0,
                .stream_count = log_.stream_count()};
   }
@@ -63,6 +64,10 @@ class LogSource final : public EventSource {
 }  // namespace
 
 bool AddressLog::allocate(std::uint64_t address, const BlockSpec& block) {
+  if (address == 0) {
+    if (block.size_bytes > 0) fail(block);
+    return true;
+  }
   if (live_.size() >= kTraceLiveCountMax) {
     throw UsageError({.what = "too many blocks are live at once in this log",
                       .where = fmt::format("address {:#x}", address),
@@ -76,6 +81,7 @@ bool AddressLog::allocate(std::uint64_t address, const BlockSpec& block) {
 }
 
 bool AddressLog::free(std::uint64_t address) {
+  if (address == 0) return true;
   const auto found = live_.find(address);
   if (found == live_.end()) return false;
   batch.free(found->second);
@@ -84,7 +90,9 @@ bool AddressLog::free(std::uint64_t address) {
 }
 
 void AddressLog::fail(const BlockSpec& block) {
-  batch.free(batch.allocate(block));
+  BlockSpec failed = block;
+  failed.tensor = TensorKind::Failed;
+  batch.free(batch.allocate(failed));
   ++failed_count;
 }
 
@@ -94,6 +102,14 @@ std::uint32_t AddressLog::stream_index(std::uint64_t raw) {
 
 std::unique_ptr<EventSource> make_log_source(const std::string& path, AddressLog log) {
   return std::make_unique<LogSource>(path, std::move(log));
+}
+
+void add_failures(const AddressLog& log, Recording* recording) {
+  recording->failed_count = log.failed_count;
+  if (log.failed_count == 0) return;
+  recording->notes.push_back(
+      fmt::format("{} request{} failed while recording; such a request was never live",
+                  log.failed_count, log.failed_count == 1 ? "" : "s"));
 }
 
 std::string recording_name(const std::string& path) {

@@ -40,11 +40,12 @@ struct Recording {
 // of logs. Not copied: `batch` grows.
 class AddressLog {
  public:
-  // False where the address is live already.
+  // False where the address is live already. Address 0 is no block: a request that got it failed,
+  // and one of 0 bytes is left out.
   [[nodiscard]] bool allocate(std::uint64_t address, const BlockSpec& block);
-  // False where it is not live.
+  // False where it is not live; 0 never is, and giving it back is nothing.
   [[nodiscard]] bool free(std::uint64_t address);
-  // A request that failed is asked and given back at once: its owner never had it.
+  // A request that failed is marked so, and given back at once: its owner never had it.
   void fail(const BlockSpec& block);
   // The default stream is 0; others count up as they appear.
   [[nodiscard]] std::uint32_t stream_index(std::uint64_t raw);
@@ -66,6 +67,9 @@ class AddressLog {
 
 // Whether a line names the columns of a problem of minimalloc.
 [[nodiscard]] bool is_minimalloc_header(std::string_view line);
+
+// Says how many requests of the log failed, in a note where any did.
+void add_failures(const AddressLog& log, Recording* recording);
 
 // The file's name without its endings.
 [[nodiscard]] std::string recording_name(const std::string& path);

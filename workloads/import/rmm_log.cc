@@ -125,12 +125,7 @@ Recording open_rmm_log(const std::string& path) {
         fmt::format("{} frees of blocks that were allocated before the log began are left out",
                     reader.unknown_free_count()));
   }
-  recording.failed_count = log.failed_count;
-  if (log.failed_count > 0) {
-    recording.notes.push_back(
-        fmt::format("{} requests failed while recording; each is asked and given back at once",
-                    log.failed_count));
-  }
+  add_failures(log, &recording);
   recording.events = make_log_source(path, std::move(log));
   return recording;
 }

@@ -163,7 +163,9 @@ void SnapshotSource::add(const SnapshotEntry& entry) {
       if (waiting_.erase(entry.address) > 0) free(entry);
       return;
     case SnapshotAction::Oom:
-      batch_.free(batch_.allocate({.size_bytes = entry.size_bytes, .stream = stream_of(entry)}));
+      batch_.free(batch_.allocate({.size_bytes = entry.size_bytes,
+                                   .stream = stream_of(entry),
+                                   .tensor = TensorKind::Failed}));
       return;
     case SnapshotAction::SegmentFree:
     case SnapshotAction::SegmentUnmap:

@@ -83,6 +83,7 @@ Recording open_stalloc_log(const std::string& path) {
         fmt::format("{} frees of blocks that were allocated before the log began are left out",
                     unknown_free_count));
   }
+  add_failures(log, &recording);
   recording.events = make_log_source(path, std::move(log));
   return recording;
 }

@@ -18,7 +18,8 @@ enum class EventKind : std::uint8_t {
            // on an allocator; id is an index into the trace's labels
 };
 
-// What a block holds; Unknown where the trace does not say (recorded traces).
+// What a block holds; Unknown where the trace does not say (recorded traces). Failed:
+// workloads/TRACES.md.
 enum class TensorKind : std::uint8_t {
   Unknown,
   Parameter,
@@ -28,6 +29,7 @@ enum class TensorKind : std::uint8_t {
   Workspace,
   KvCache,
   Communication,
+  Failed,  // nothing: the request failed when the trace was recorded, and its Free follows
 };
 
 struct Event {

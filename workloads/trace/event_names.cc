@@ -7,8 +7,8 @@ namespace {
 constexpr std::array<std::string_view, kEventKindCount> kEventNames = {
     "alloc", "free", "record", "kernel", "busy", "sync", "empty_cache", "mark"};
 constexpr std::array<std::string_view, kTensorKindCount> kTensorNames = {
-    "unknown",    "parameter", "gradient", "optimizer_state",
-    "activation", "workspace", "kv_cache", "communication"};
+    "unknown",   "parameter", "gradient",      "optimizer_state", "activation",
+    "workspace", "kv_cache",  "communication", "failed"};
 
 }  // namespace
 

@@ -15,7 +15,7 @@
 namespace allocmark {
 
 inline constexpr std::size_t kEventKindCount = 8;
-inline constexpr std::size_t kTensorKindCount = 8;
+inline constexpr std::size_t kTensorKindCount = 9;
 
 // Limits of a valid trace. No device comes near them; a number beyond is a slip of the pen.
 inline constexpr std::uint64_t kTraceSizeBytesEnd = std::uint64_t{1} << 60;  // sizes are below this
@@ -33,7 +33,7 @@ inline constexpr std::size_t kTraceLiveCountMax = std::size_t{1} << 21;
 [[nodiscard]] std::vector<std::string> event_kind_names();
 
 // "unknown", "parameter", "gradient", "optimizer_state", "activation", "workspace", "kv_cache",
-// "communication".
+// "communication", "failed".
 [[nodiscard]] std::string_view tensor_kind_name(TensorKind kind);
 [[nodiscard]] std::optional<TensorKind> tensor_kind_from_name(std::string_view name);
 [[nodiscard]] std::vector<std::string> tensor_kind_names();

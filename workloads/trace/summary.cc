@@ -25,6 +25,7 @@ class Counter {
 
  private:
   void add_alloc(const Event& event);
+  void add_failed(const Event& event);
   void add_free(const Event& event);
 
   TraceSummary summary_;
@@ -34,6 +35,7 @@ class Counter {
   // Kinds of live blocks that say one; blocks of unknown kind, the most common in recordings, are
   // left out.
   std::unordered_map<std::uint64_t, TensorKind> live_kinds_;
+  std::uint64_t failed_live_count_ = 0;  // among the rules' live blocks, until their frees
 };
 
 std::size_t octave(std::uint64_t value) {
@@ -52,7 +54,17 @@ void Counter::add(const Event& event, std::string_view label) {
   ++summary_.event_count;
 }
 
+// Nobody had it: it is in no sum, no peak and no histogram.
+void Counter::add_failed(const Event& event) {
+  ++summary_.failed_count;
+  summary_.failed_largest_bytes = std::max(summary_.failed_largest_bytes, event.size_bytes);
+  ++summary_.tensor_counts[static_cast<std::size_t>(event.tensor)];
+  live_kinds_.emplace(event.id, event.tensor);
+  ++failed_live_count_;
+}
+
 void Counter::add_alloc(const Event& event) {
+  if (event.tensor == TensorKind::Failed) return add_failed(event);
   const auto kind = static_cast<std::size_t>(event.tensor);
   const std::uint64_t room =
       std::numeric_limits<std::uint64_t>::max() - summary_.requested_bytes_total;
@@ -63,7 +75,7 @@ void Counter::add_alloc(const Event& event) {
     summary_.peak_event_index = summary_.event_count;
   }
   summary_.live_count_peak =
-      std::max<std::uint64_t>(summary_.live_count_peak, rules_.live().count());
+      std::max<std::uint64_t>(summary_.live_count_peak, rules_.live().count() - failed_live_count_);
   ++summary_.tensor_counts[kind];
   live_bytes_by_kind_[kind] += event.size_bytes;
   summary_.tensor_bytes_peak[kind] =
@@ -80,7 +92,6 @@ void Counter::add_alloc(const Event& event) {
 void Counter::add_free(const Event& event) {
   const TracedBlock* block = rules_.live().find(event.id);
   if (block == nullptr) return;
-  ++summary_.lifetime_octave_counts[octave(summary_.event_count - block->birth)];
   TensorKind tensor = TensorKind::Unknown;
   if (!live_kinds_.empty()) {
     const auto found = live_kinds_.find(event.id);
@@ -89,6 +100,11 @@ void Counter::add_free(const Event& event) {
       live_kinds_.erase(found);
     }
   }
+  if (tensor == TensorKind::Failed) {
+    --failed_live_count_;
+    return;
+  }
+  ++summary_.lifetime_octave_counts[octave(summary_.event_count - block->birth)];
   live_bytes_by_kind_[static_cast<std::size_t>(tensor)] -= block->size_bytes;
 }
 
@@ -96,7 +112,7 @@ TraceSummary Counter::finish(const EventSource& source) {
   summary_.header = source.header();
   summary_.stream_count = source.header().stream_count;
   summary_.label_count = source.labels().size();
-  summary_.leftover_count = rules_.live().count();
+  summary_.leftover_count = rules_.live().count() - failed_live_count_;
   summary_.leftover_bytes = rules_.live_bytes();
   summary_.hash = hash_.value();
   return summary_;
@@ -120,10 +136,10 @@ std::string octave_lines(std::string_view title,
 
 std::string tensor_lines(const TraceSummary& summary) {
   const std::size_t allocs = static_cast<std::size_t>(EventKind::Alloc);
-  if (summary.tensor_counts[0] == summary.kind_counts[allocs]) return "";
+  if (summary.tensor_counts[0] + summary.failed_count == summary.kind_counts[allocs]) return "";
   std::string text = "\nallocs by tensor kind: count, live bytes at that kind's peak\n";
   for (std::size_t i = 0; i < kTensorKindCount; ++i) {
-    if (summary.tensor_counts[i] == 0) continue;
+    if (summary.tensor_counts[i] == 0 || static_cast<TensorKind>(i) == TensorKind::Failed) continue;
     text += fmt::format("  {:<15}  {:>12}  {:>12}\n", tensor_kind_name(static_cast<TensorKind>(i)),
                         summary.tensor_counts[i], format_bytes(summary.tensor_bytes_peak[i]));
   }
@@ -163,6 +179,13 @@ std::string to_text(const TraceSummary& summary) {
   text += fmt::format("requested at peak    {} at event {}\n", bytes(summary.requested_bytes_peak),
                       summary.peak_event_index);
   text += fmt::format("largest request      {}\n", bytes(summary.largest_bytes));
+  if (summary.failed_count > 0) {
+    text += fmt::format(
+        "failed requests      {}, the largest {}: they failed when this was recorded, and are in "
+        "no "
+        "other line\n",
+        summary.failed_count, bytes(summary.failed_largest_bytes));
+  }
   text += fmt::format("live blocks at peak  {}\n", summary.live_count_peak);
   text += fmt::format("never freed          {} blocks, {}\n", summary.leftover_count,
                       bytes(summary.leftover_bytes));

@@ -24,7 +24,11 @@ struct TraceSummary {
   std::uint64_t leftover_count = 0;         // blocks that are never freed
   std::uint64_t leftover_bytes = 0;
   std::uint64_t zero_size_count = 0;  // allocs of 0 bytes
-  std::uint64_t largest_bytes = 0;    // largest request
+  // Requests that failed when the trace was recorded; in none of the numbers but kind_counts,
+  // tensor_counts and these.
+  std::uint64_t failed_count = 0;
+  std::uint64_t failed_largest_bytes = 0;
+  std::uint64_t largest_bytes = 0;  // largest request
   // Index n counts values from 2^n to 2^(n+1) - 1; zeros are left out.
   std::array<std::uint64_t, kOctaveCount> size_octave_counts{};  // requests by bytes
   std::array<std::uint64_t, kOctaveCount>

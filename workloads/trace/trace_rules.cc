@@ -110,16 +110,17 @@ std::optional<ErrorText> TraceRules::check_alloc(const Event& event, std::uint64
                      .got = "an id that was allocated and freed before",
                      .next = "Ids name blocks, not addresses: count them up"};
   }
-  if (live_bytes_ + event.size_bytes >= kTraceLiveBytesEnd) {
+  const std::uint64_t size_bytes = event.tensor == TensorKind::Failed ? 0 : event.size_bytes;
+  if (live_bytes_ + size_bytes >= kTraceLiveBytesEnd) {
     return ErrorText{.what = "live bytes overflow",
                      .where = "",
                      .wanted = "below 2^63 bytes live at once",
                      .got = fmt::format("{} and {} more", live_bytes_, event.size_bytes),
                      .next = ""};
   }
-  live_bytes_ += event.size_bytes;
+  live_bytes_ += size_bytes;
   seen_.insert(event.id);
-  live_.insert({.id = event.id, .size_bytes = event.size_bytes, .birth = place});
+  live_.insert({.id = event.id, .size_bytes = size_bytes, .birth = place});
   return std::nullopt;
 }
 

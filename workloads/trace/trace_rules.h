@@ -37,6 +37,7 @@ class TraceRules {
   [[nodiscard]] std::optional<ErrorText> check(const Event& event, std::uint64_t place);
   void clear();
   [[nodiscard]] const LiveBlocks& live() const { return live_; }
+  // Without requests that failed: nobody had them.
   [[nodiscard]] std::uint64_t live_bytes() const { return live_bytes_; }
 
  private:

@@ -104,7 +104,7 @@ struct DeviceTrace::Row {
 };
 
 void DeviceTrace::write(const Row& row) {
-  static constexpr std::string_view kWait = "sync,0,0,0\n";
+  static constexpr std::string_view kWait = "sync,0,0,0,\n";
   if (wait_is_due_) file_.append(kWait.data(), kWait.size());
   wait_is_due_ = false;
   file_.append(row.bytes, row.size);
@@ -123,7 +123,7 @@ void DeviceTrace::allocated(const MemoryRequest& request) {
   const std::uint32_t stream = stream_index(request.stream);
   ++counts_.requests;
   blocks_.insert({.id = request.address, .size_bytes = stream, .birth = ++id_last_});
-  write(Row("alloc").number(id_last_).number(request.size_bytes).number(stream).text("\n"));
+  write(Row("alloc").number(id_last_).number(request.size_bytes).number(stream).text(",\n"));
 }
 
 void DeviceTrace::failed(const MemoryRequest& request) {
@@ -131,14 +131,14 @@ void DeviceTrace::failed(const MemoryRequest& request) {
   ++counts_.requests;
   ++counts_.failed;
   ++id_last_;
-  write(Row("alloc").number(id_last_).number(request.size_bytes).number(stream).text("\n"));
-  write(Row("free").number(id_last_).text(",0,0\n"));
+  write(Row("alloc").number(id_last_).number(request.size_bytes).number(stream).text(",failed\n"));
+  write(Row("free").number(id_last_).text(",0,0,\n"));
 }
 
 bool DeviceTrace::freed(std::uint64_t address) {
   const allocmark::TracedBlock* const block = blocks_.find(address);
   if (block == nullptr) return false;
-  write(Row("free").number(block->birth).text(",0,0\n"));
+  write(Row("free").number(block->birth).text(",0,0,\n"));
   blocks_.erase(address);
   return true;
 }
@@ -148,12 +148,12 @@ bool DeviceTrace::freed_on(std::uint64_t address, std::uint64_t stream) {
   if (block == nullptr) return false;
   const std::uint32_t index = stream_index(stream);
   if (index != block->size_bytes) {
-    write(Row("record").number(block->birth).number(0).number(index).text("\n"));
+    write(Row("record").number(block->birth).number(0).number(index).text(",\n"));
   }
   return freed(address);
 }
 
-void DeviceTrace::trimmed() { write(Row("empty_cache,0,0,0\n")); }
+void DeviceTrace::trimmed() { write(Row("empty_cache,0,0,0,\n")); }
 
 void DeviceTrace::marked(std::string_view label) {
   Row row("mark,");
@@ -161,7 +161,7 @@ void DeviceTrace::marked(std::string_view label) {
     const bool kept = c > ' ' && c < '\x7f' && c != ',';
     row.text(std::string_view(kept ? &c : "_", 1));
   }
-  write(row.text(",0,0\n"));
+  write(row.text(",0,0,\n"));
 }
 
 void DeviceTrace::everything_freed() {

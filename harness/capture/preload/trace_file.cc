@@ -59,7 +59,7 @@ bool TraceFile::create(const std::string& folder, const std::string& stem, std::
   const std::string before =
       "# name: " + std::string(name) + "\n# generator: captured\n# streams: ";
   stream_count_at_ = before.size();
-  const std::string text = before + "1   \nop,id,size,stream\nmark,begin,0,0\n";
+  const std::string text = before + "1   \nop,id,size,stream,tensor\nmark,begin,0,0,\n";
   append(text.data(), text.size());
   return true;
 }

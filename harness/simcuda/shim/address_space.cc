@@ -129,6 +129,8 @@ Range reserve_window(Range wanted, std::uint64_t least_bytes) {
   return range;
 }
 
+bool reserve_exactly(Range wanted) { return take_free(wanted); }
+
 Range map_mirror(std::uint64_t wanted_bytes, std::uint64_t least_bytes) {
   const Range range = map_by_halves(wanted_bytes, least_bytes, PROT_READ | PROT_WRITE);
   if (!range.empty()) {

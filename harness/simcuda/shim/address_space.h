@@ -16,6 +16,9 @@ namespace simcuda {
 // where the system gives none.
 [[nodiscard]] Range reserve_window(Range wanted, std::uint64_t least_bytes);
 
+// The same for `wanted` in its own place alone; false where something lies there.
+[[nodiscard]] bool reserve_exactly(Range wanted);
+
 // Readable and writable memory, multiples of 32 MiB, taken from the machine when touched:
 // `wanted_bytes`, or as much as can be had from `least_bytes` on; empty where nothing can.
 [[nodiscard]] Range map_mirror(std::uint64_t wanted_bytes, std::uint64_t least_bytes);

@@ -18,7 +18,9 @@ constexpr std::uint64_t kHeapWindowFactor = 8;  // address space per byte of mem
 constexpr std::uint64_t kHeapWindowBytesMin = std::uint64_t{64} << 30;
 constexpr std::uint64_t kHeapTop = 0x7e0000000000;  // below what the kernel hands out by itself
 constexpr std::uint64_t kAreaLow = 0x302000000;     // where the driver starts
-constexpr std::uint64_t kAreaHigh = 0x0f0000000000;
+// Where the area may end: far up, as PyTorch reserves 9/8 of the device for each stream there, and
+// low enough that its mirror finds room beside it, or where the driver's ends.
+constexpr std::array<std::uint64_t, 2> kAreaHighs = {0x280000000000, 0x0f0000000000};
 // Windows and mirrors of less than this many times the memory are not worth having: holes need
 // room.
 constexpr std::uint64_t kRoomFactorMin = 2;
@@ -32,11 +34,28 @@ MemoryContents::MemoryContents(DevicePlace place, std::uint64_t total_bytes) {
   const std::uint64_t heap_top = kHeapTop - index * (heap_bytes + kChunkBytes);
   room_bytes_min_ = round_up(kRoomFactorMin * total_bytes, kChunkBytes);
   heap_.application = reserve_window({heap_top - heap_bytes, heap_top}, room_bytes_min_);
-  const std::uint64_t share =
-      round_down((kAreaHigh - kAreaLow) / static_cast<std::uint64_t>(place.count), kChunkBytes);
-  const std::uint64_t area_low = kAreaLow + index * share;
-  area_.application = reserve_window({area_low, area_low + share}, room_bytes_min_);
-  area_moved_bytes_ = area_.application.lo - area_low;
+  reserve_area(place);
+}
+
+// The largest that lies where the driver's does; else the smallest, wherever it can be.
+void MemoryContents::reserve_area(DevicePlace place) {
+  const auto index = static_cast<std::uint64_t>(place.index);
+  for (const std::uint64_t high : kAreaHighs) {
+    const std::uint64_t share =
+        round_down((high - kAreaLow) / static_cast<std::uint64_t>(place.count), kChunkBytes);
+    const std::uint64_t area_low = kAreaLow + index * share;
+    const Range wanted = {area_low, area_low + share};
+    const bool last = high == kAreaHighs.back();
+    if (last) {
+      area_.application = reserve_window(wanted, room_bytes_min_);
+    } else if (!under_thread_sanitizer() && reserve_exactly(wanted)) {
+      area_.application = wanted;
+    } else {
+      continue;
+    }
+    area_moved_bytes_ = area_.application.lo - area_low;
+    return;
+  }
 }
 
 bool MemoryContents::holds(std::uint64_t address) const {

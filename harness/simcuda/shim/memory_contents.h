@@ -56,6 +56,7 @@ class MemoryContents {
       return reinterpret_cast<void*>(mirror + (address - mirrored.lo));
     }
   };
+  void reserve_area(DevicePlace place);
   [[nodiscard]] Window* window_of(std::uint64_t address);
   [[nodiscard]] bool make_mirror(Window& window);
 

@@ -1,9 +1,13 @@
 // The search on simcuda: least capacities against passes at every page, and what it refuses.
 #include "harness/advise/search.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
+#include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -30,6 +34,18 @@ std::uint64_t failures_at(const std::string& workload, const std::string& conf,
       .oom_count;
 }
 
+// A trace with one large request on each of so many streams.
+std::string many_streams(int count) {
+  const std::string path =
+      (std::filesystem::temp_directory_path() /
+       ("allocmark_streams_" + std::to_string(getpid()) + "_" + std::to_string(count) + ".csv"))
+          .string();
+  std::ofstream file(path);
+  file << "op,id,size,stream\n";
+  for (int i = 0; i < count; ++i) file << "alloc," << i + 1 << ",20971520," << i << "\n";
+  return path;
+}
+
 TEST_CASE("the least capacity is that of passes at every page around it") {
   for (const std::string conf :
        {"", "expandable_segments:True", "max_split_size_mb:32", "roundup_power2_divisions:4"}) {
@@ -44,6 +60,21 @@ TEST_CASE("the least capacity is that of passes at every page around it") {
       CHECK(failures_at(kJob, conf, least_bytes + page * kDevicePageBytes) == 0);
     }
   }
+}
+
+TEST_CASE("a job of several processes is searched, each with an allocator of its own") {
+  const std::string text = std::string(kJob) + " beside " + kJob;
+  const SearchResult result =
+      search_settings({.workload = text,
+                       .confs = {"", "expandable_segments:True", "backend:cudaMallocAsync"},
+                       .settle_count_max = 1});
+  REQUIRE(result.settings.size() == 3);
+  CHECK(result.needed_bytes > 0);
+  CHECK(result.settings[0].least_bytes >= result.needed_bytes);
+  CHECK(result.settings[0].failure.empty());
+  // The driver's pools give each other memory, which real processes' do not.
+  CHECK_FALSE(result.settings[2].failure.empty());
+  CHECK(result.settings[2].oom_count == result.allocate_count);
 }
 
 TEST_CASE("two searches of the same find the same memory") {
@@ -133,9 +164,29 @@ TEST_CASE("a release is advised only what it knows") {
   CHECK(std::ranges::count(all_settings(), "large_segment_size_mb:64") == 1);
 }
 
-TEST_CASE("a capacity above the device and several processes are refused") {
+TEST_CASE("a capacity above the device is refused") {
   CHECK_THROWS_AS(search_settings({.workload = kJob, .capacity = "4TiB", .confs = {""}}),
                   UsageError);
+}
+
+// Last, as pages of destroyed streams stay with the device.
+TEST_CASE("a setting that uses up the address space is told so, and the others have numbers") {
+  // 9/8 of the device for each stream and pool: 600 streams are beyond any address space.
+  const SearchResult result = search_settings({.workload = "file:" + many_streams(600),
+                                               .capacity = "unlimited",
+                                               .confs = {"expandable_segments:True", ""},
+                                               .finds_least = false});
+  CHECK(result.settings[0].failure.find("address space is used up") != std::string::npos);
+  CHECK(result.settings[0].oom_count == 600);
+  CHECK(result.settings[1].failure.empty());
+  CHECK(result.settings[1].oom_count == 0);
+  // 100 streams are none.
+  const SearchResult fewer = search_settings({.workload = "file:" + many_streams(100),
+                                              .capacity = "unlimited",
+                                              .confs = {"expandable_segments:True"},
+                                              .finds_least = false});
+  CHECK(fewer.settings[0].failure.empty());
+  CHECK(fewer.settings[0].oom_count == 0);
 }
 
 }  // namespace

@@ -106,5 +106,51 @@ TEST_CASE("requests near 2^64 do not wrap around") {
   REQUIRE(oom_cause(situation) == OomCause::Capacity);
 }
 
+TEST_CASE("a limit of the process below what is live is a cause of its own") {
+  OomSituation situation = base();
+  situation.limit_bytes = 699;
+  REQUIRE(oom_cause(situation) == OomCause::Limit);
+  // The card comes first: there a higher limit would not help.
+  situation.request_bytes = 401;
+  REQUIRE(oom_cause(situation) == OomCause::Capacity);
+}
+
+TEST_CASE("within a limit that the requests would fit, causes are those of the limit") {
+  OomSituation situation = base();
+  situation.limit_bytes = 799;
+  REQUIRE(oom_cause(situation) == OomCause::Rounding);
+  situation.limit_bytes = 850;
+  REQUIRE(oom_cause(situation) == OomCause::Fragmentation);
+  situation.free_other_streams_bytes = 51;
+  REQUIRE(oom_cause(situation) == OomCause::Stranded);
+}
+
+TEST_CASE("what another process caches is a cause of its own, behind one's own streams") {
+  OomSituation situation = base();
+  situation.request_bytes = 200;
+  situation.own = OomSituation::Own{.requested_bytes_live = 100,
+                                    .allocated_bytes = 100,
+                                    .active_bytes = 100,
+                                    .free_other_processes_bytes = 100};
+  REQUIRE(oom_cause(situation) == OomCause::Fragmentation);
+  situation.own->free_other_processes_bytes = 101;
+  REQUIRE(oom_cause(situation) == OomCause::OtherProcess);
+  situation.single_stream = true;
+  REQUIRE(oom_cause(situation) == OomCause::OtherProcess);
+  situation.single_stream = false;
+  situation.free_other_streams_bytes = 101;
+  REQUIRE(oom_cause(situation) == OomCause::Stranded);
+}
+
+TEST_CASE("a limit is each process's own") {
+  OomSituation situation = base();
+  situation.limit_bytes = 250;
+  situation.own =
+      OomSituation::Own{.requested_bytes_live = 150, .allocated_bytes = 150, .active_bytes = 150};
+  REQUIRE(oom_cause(situation) == OomCause::Fragmentation);
+  situation.own->requested_bytes_live = 151;
+  REQUIRE(oom_cause(situation) == OomCause::Limit);
+}
+
 }  // namespace
 }  // namespace allocmark

@@ -50,7 +50,7 @@ TEST_CASE("a neighbour's cache pushes a process out of memory") {
   INFO(result.reason);
   REQUIRE(result.status == CellStatus::Ok);
   CHECK(result.oom_count == 1);
-  CHECK(result.oom_cause_counts[static_cast<std::size_t>(OomCause::Stranded)] == 1);
+  CHECK(result.oom_cause_counts[static_cast<std::size_t>(OomCause::OtherProcess)] == 1);
   CHECK(counter_of(result, "process0.requests") == 1);
   CHECK(counter_of(result, "process0.out_of_memory") == 1);
   CHECK(counter_of(result, "process1.out_of_memory") == 0);
@@ -58,6 +58,40 @@ TEST_CASE("a neighbour's cache pushes a process out of memory") {
   REQUIRE(result.warnings.size() == 1);
   CHECK(result.warnings[0] == "out of memory by process: process 0 (me): 1 of 1 requests");
   CHECK(result.residue_bytes == 0);
+}
+
+TEST_CASE("against another process's cache its owner's empty_cache and a fraction are tried") {
+  const CellResult result = run(kTwoProcesses + rows(""), "caching");
+  REQUIRE(result.oom_first.has_value());
+  CHECK(result.oom_first->cause == OomCause::OtherProcess);
+  CHECK(result.oom_first->free_other_processes_bytes == 314572800);
+  CHECK(counter_of(result, "process1.cached_bytes_at_oom") == 314572800);
+  CHECK(counter_of(result, "remedy.empty_cache.out_of_memory") == 0);
+  // 300 MiB each: their peaks do not fit side by side into 400.
+  CHECK(counter_of(result, "remedy.fraction.impossible") == 1);
+  CHECK(counter_of(result, "remedy.fraction.out_of_memory") == -1);
+}
+
+TEST_CASE("a fraction is proposed where the other process can live with it") {
+  // The neighbour caches two segments of 100 MiB and never needs more than one; I need 250.
+  const std::string text =
+      "op,id,size,stream\nalloc,1,104857600,1\nfree,1,0,0\nalloc,2,125829120,1\nfree,2,0,0\n"
+      "alloc,3,262144000,0\nfree,3,0,0\n";
+  const CellResult result = run(kTwoProcesses + text, "caching");
+  REQUIRE(result.oom_count == 1);
+  CHECK(counter_of(result, "remedy.fraction.process") == 1);
+  CHECK(counter_of(result, "remedy.fraction.out_of_memory") == 0);
+  const std::int64_t limit_bytes = counter_of(result, "remedy.fraction.limit_bytes");
+  CHECK(limit_bytes >= 125829120);
+  CHECK(limit_bytes <= (400 << 20) - 262144000);
+}
+
+TEST_CASE("where nobody else caches, no remedy against it is tried") {
+  const std::string text = "op,id,size,stream\nalloc,1,209715200,1\nalloc,2,314572800,0\n";
+  const CellResult result = run(kTwoProcesses + text, "caching");
+  REQUIRE(result.oom_count == 1);
+  CHECK(result.oom_first->cause == OomCause::Capacity);
+  CHECK(counter_of(result, "remedy.empty_cache.out_of_memory") == -1);
 }
 
 TEST_CASE("in one process the cache is given back when memory is short") {

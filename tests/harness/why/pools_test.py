@@ -69,6 +69,38 @@ def why(snapshot):
                 for words in ((), ("--format", "json"))]
 
 
+class Fractions(unittest.TestCase):
+    """A memory fraction in the settings: counted once for what was recorded, and not for settings without it."""
+
+    def made(self, fraction, held_mib, asked_mib, free_mib):
+        job = MadeUp(names_pools=False)
+        for _ in range(held_mib // 1024):
+            job.alloc(1024)
+        job.fail(asked_mib, free_mib)
+        settings = {"PYTORCH_CUDA_ALLOC_CONF": f"per_process_memory_fraction:{fraction}", "max_split_size": -1,
+                    "garbage_collection_threshold": 0.0, "expandable_segments": False,
+                    "pinned_num_register_threads": 1, "release_lock_on_cudamalloc": False,
+                    "pinned_use_cuda_host_register": False, "roundup_power2_divisions": {}}
+        text, found = why({**job.snapshot(), "allocator_settings": settings})
+        failed = {one["conf"]: one["failed_count"] for one in json.loads(found)["settings"]}
+        return text, failed, f"per_process_memory_fraction:{fraction}"
+
+    def test_the_recorded_setting_fails_as_recorded_and_unset_serves(self):
+        text, failed, recorded = self.made(0.5, 11 * 1024, 1024, 12390)
+        self.assertEqual((failed[recorded], failed[""]), (1, 0))
+        self.assertIn(f"{recorded} stopped it below 12.0 GiB", " ".join(text.split()))
+
+    def test_a_fraction_far_from_what_the_card_had_left_is_counted_once_too(self):
+        # Another program had most of the card: 0.9 of 40 GiB were allowed, and 4 GiB were free.
+        _, failed, recorded = self.made(0.9, 35 * 1024, 2048, 4096)
+        self.assertEqual((failed[recorded], failed[""]), (1, 0))
+
+    def test_where_the_card_was_full_no_fraction_is_blamed(self):
+        text, failed, recorded = self.made(0.9, 11 * 1024, 1024, 512)
+        self.assertEqual((failed[recorded], failed[""]), (1, 1))
+        self.assertNotIn("stopped it below", text)
+
+
 class Pools(unittest.TestCase):
     def test_free_memory_of_a_graph_serves_nothing_else(self):
         for names_pools in (True, False):

@@ -230,10 +230,10 @@ TEST_CASE("headroom is what the baseline leaves of the capacity") {
                  "Headroom: caching unset reserves 20.0 GiB of 24.0 GiB; 4.00 GiB are left.\n"));
   // The total of a device is more than what its context leaves.
   cells[0].key.capacity = "unlimited";
-  CHECK(
-      contains(lines_of(cells),
-               "Headroom: caching unset reserves 20.0 GiB on a device of 24.0 GiB, which holds the "
-               "CUDA context too.\n"));
+  CHECK(contains(
+      lines_of(cells),
+      "Headroom: caching unset reserves 20.0 GiB of 24.0 GiB that the card leaves; 4.00 GiB "
+      "are left.\n"));
   cells[0].reserved_bytes_peak.reset();
   CHECK_FALSE(contains(lines_of(cells), "Headroom"));
 }

@@ -10,6 +10,7 @@
 #include "workloads/import/memory_snapshot.h"
 #include "workloads/import/recording.h"
 #include "workloads/import/snapshot_history.h"
+#include "workloads/trace/summary.h"
 
 namespace allocmark {
 namespace {
@@ -61,12 +62,38 @@ TEST_CASE("an RMM log becomes requests and frees with stream indexes") {
   const std::vector<Event> expected = {
       {.id = 1, .size_bytes = 1000, .kind = EventKind::Alloc},
       {.id = 2, .size_bytes = 7, .stream = 1, .kind = EventKind::Alloc},
-      {.id = 3, .size_bytes = 5000000, .stream = 1, .kind = EventKind::Alloc},
+      {.id = 3,
+       .size_bytes = 5000000,
+       .stream = 1,
+       .kind = EventKind::Alloc,
+       .tensor = TensorKind::Failed},
       {.id = 3, .kind = EventKind::Free},
       {.id = 1, .kind = EventKind::Free}};
   CHECK(events_of(recording) == expected);
   CHECK(recording.events->header().stream_count == 2);
   CHECK(recording.notes.size() == 2);
+  recording.events->rewind();
+  CHECK(summarize(*recording.events).requested_bytes_peak == 1007);
+}
+
+TEST_CASE("in a log a null pointer is a request that failed, and its free is nobody's") {
+  const TemporaryFolder folder;
+  const Recording rmm =
+      open_recording(write(folder, kRmmHeader + "7,10:00:00:1,allocate,0x7f0100,1000,0x0\n"
+                                                "7,10:00:00:2,allocate,(nil),7000,0x0\n"
+                                                "7,10:00:00:3,allocate,(nil),0,0x0\n"
+                                                "7,10:00:00:4,allocate,0x0,0,0x0\n"
+                                                "7,10:00:00:5,free,(nil),7000,0x0\n"));
+  const TraceSummary summary = summarize(*rmm.events);
+  CHECK(summary.requested_bytes_peak == 1000);
+  CHECK(summary.failed_count == 1);
+  CHECK(summary.event_count == 3);
+  REQUIRE(rmm.notes.size() == 1);
+  has(rmm.notes[0], "1 request failed while recording");
+  const Recording stalloc =
+      open_recording(write(folder, "1 0x7f0100 1000 0x0\n1 0x0 7000 0x0\n0 0x0 7000 0x0\n"));
+  CHECK(summarize(*stalloc.events).requested_bytes_peak == 1000);
+  has(stalloc.notes.at(0), "1 request failed while recording");
 }
 
 TEST_CASE("an RMM log of two processes is refused, and how to record it right is said") {

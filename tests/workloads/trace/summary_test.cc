@@ -258,3 +258,22 @@ TEST_CASE("live bytes that would overflow are refused") {
   CHECK(mentions(usage_error_of([&] { static_cast<void>(summarize(*source)); }),
                  "t.csv:10: live bytes overflow"));
 }
+
+TEST_CASE("requests that failed are in no sum, no peak and no histogram") {
+  const TemporaryFolder folder;
+  const std::unique_ptr<EventSource> source = open_trace_file(
+      folder.write("t.csv",
+                   "op,id,size,stream,tensor\nalloc,1,512,0,\nalloc,2,4096,0,failed\nfree,2,0,0,\n"
+                   "alloc,3,256,0,\nalloc,4,8192,0,failed\nfree,4,0,0,\nfree,1,0,0,\n"));
+  const TraceSummary summary = summarize(*source);
+  CHECK(summary.requested_bytes_total == 768);
+  CHECK(summary.requested_bytes_peak == 768);
+  CHECK(summary.largest_bytes == 512);
+  CHECK(summary.live_count_peak == 2);
+  CHECK(summary.leftover_count == 1);
+  CHECK(summary.failed_count == 2);
+  CHECK(summary.failed_largest_bytes == 8192);
+  CHECK(summary.size_octave_counts[12] == 0);
+  CHECK(summary.lifetime_octave_counts[0] == 0);  // one event, as a failed request's free
+  CHECK(to_text(summary).find("failed requests      2, the largest 8.00 KiB") != std::string::npos);
+}
