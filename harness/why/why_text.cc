@@ -74,9 +74,10 @@ std::string cause(const Why& why) {
     return fmt::format("{} were free in the common pool, and the request was for {}",
                        format_bytes(shares.common_pool_bytes),
                        pool_name(why, why.check.last_oom->pool));
-  return fmt::format("{} of {} were in use and {} were free in all",
+  const std::string most = most_held(why.owners);
+  return fmt::format("{} of {} were in use and {} were free in all{}",
                      format_bytes(shares.live_bytes), format_bytes(shares.reserved_bytes),
-                     format_bytes(free_bytes));
+                     format_bytes(free_bytes), most.empty() ? "" : "; most is held by " + most);
 }
 
 // What happened while it was recorded.
@@ -359,6 +360,7 @@ std::string to_page_json(const Why& why) {
   json["self_check"] =
       to_text(why.check) + release_line(*why.recorded.settings.rules, why.release_given);
   json["held"] = owners_page_json(why.owners, live_rounded(why));
+  json["free_memory_matters"] = why.shares && !held_text(why).empty();
   json["capacity_source"] = why.capacity_source;
   json["recorded_conf"] = why.recorded.conf;
   json["step_count"] = why.simulated_step_count;

@@ -9,7 +9,7 @@ from svg import Drawing, Scale, round_ticks
 
 COLOURS = {
     "weights": "line0", "optimizer state": "line3", "gradients": "line2", "key-value cache": "line5", "kept from forward passes": "line6",
-    "activations": "line1", "inputs": "line4", "work space": "line7", "the program's own code": "cause1", "from before the recording": "m-active",
+    "activations": "line1", "inputs": "line4", "work space": "line7", "the program's own code": "q1", "from before the recording": "m-active",
     "kept from earlier": "m-allocated", "of the last step": "cause3", "unknown": "cause0",
 }
 FLAME_ROW, FLAME_DEPTH, LETTER = 20, 26, 6.1

@@ -172,14 +172,18 @@ def body_of(facts):
         tag("ul", *(tag("li", note) for note in facts["notes"]), class_="sentences") if facts["notes"] else None,
     ]
     close = tag("section", tag("h2", "Measure it", id="measure"), tag("pre", tag("code", facts["measure"].strip()), tabindex="0"))
-    links = [("When it failed", "oom")] if "oom" in facts else []
     held = held_section(facts["held"])
-    links += [("Who held it", "held")] if held else []
+    failed = oom_section(facts) if "oom" in facts else None
+    shown = [("When it failed", "oom", failed), ("Who held it", "held", held)]
+    # Of a job that is too big the free memory is of no interest: who held the rest comes first.
+    if not facts["free_memory_matters"]:
+        shown.reverse()
+    links = [(words, target) for words, target, section in shown if section]
     nav = tag("nav", *(tag("a", words, href="#" + target) for words, target in [*links, ("Settings", "settings"), ("Measure it", "measure")]),
               aria_label="Sections")
     theme = tag("button", "◐", id="theme", type="button", aria_label="Switch between light and dark")
     header = tag("header", tag("div", tag("p", "allocmark ", tag("span", "why"), class_="brand"), nav, theme, class_="wide bar"))
-    sections = [tag("section", *answer), oom_section(facts) if "oom" in facts else None, held, settings_section(facts), close]
+    sections = [tag("section", *answer), *(section for _, _, section in shown), settings_section(facts), close]
     return join([header, tag("main", *sections, class_="wide")])
 
 
