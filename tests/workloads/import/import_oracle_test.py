@@ -28,7 +28,7 @@ def imported(path, folder):
     if run.returncode:
         return None, run.stderr
     with open(out) as file:
-        rows = [",".join(line.rstrip("\n").split(",")[:4]) for line in file if not line.startswith(("#", "op,"))]
+        rows = [line.rstrip("\n").rstrip(",") for line in file if not line.startswith(("#", "op,"))]
     # Marks of annotations are ours alone.
     return [row for row in rows if not row.startswith("mark,") or row.startswith("mark,begin,")], run.stderr
 
