@@ -178,6 +178,8 @@ void print_answer(const std::vector<CellResult>& cells, std::FILE* people) {
   print_fitted(people, fmt::format("answer: {}\n", answer.sentence));
   std::set<std::string> workloads;
   for (const CellResult& cell : cells) workloads.insert(cell.key.workload_text());
+  // A suite of many is nobody's own job.
+  if (workloads.size() > 2) return;
   for (const std::string& workload : workloads) print_presets(workload, people);
 }
 
