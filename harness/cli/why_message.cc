@@ -1,6 +1,12 @@
 #include "harness/cli/why_message.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <string_view>
 
 #include "base/bytes.h"
 #include "base/error.h"
@@ -31,13 +37,28 @@ constexpr const char* kStandardInput = "/dev/stdin";
                        : "paste the whole error"});
 }
 
+// What a person pastes at a terminal, however long that takes.
+message::FoundMessages pasted_messages() {
+  fmt::print(stderr, "paste the error, then Enter and Ctrl-D\n");
+  message::MessageReader reader;
+  std::array<char, 4096> line{};
+  while (true) {
+    const ssize_t count = ::read(STDIN_FILENO, line.data(), line.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return reader.finish();
+    reader.add(std::string_view(line.data(), static_cast<std::size_t>(count)));
+  }
+}
+
 }  // namespace
 
 bool answer_message(const std::string& given, const std::string& format,
                     const std::string& snapshot_option) {
   const std::string path = given == "-" ? kStandardInput : given;
   const std::string name = path == kStandardInput ? "standard input" : path;
-  const message::FoundMessages found = message::read_messages(path);
+  const message::FoundMessages found = path == kStandardInput && isatty(STDIN_FILENO) == 1
+                                           ? pasted_messages()
+                                           : message::read_messages(path);
   if (message::is_binary_head(found.head)) {
     if (path == kStandardInput) {
       throw UsageError({.what = "a snapshot cannot be read from standard input",

@@ -7,6 +7,7 @@ usage: why_message_test.py ALLOCMARK
 import gzip
 import json
 import os
+import pty
 import subprocess
 import sys
 import tempfile
@@ -88,6 +89,18 @@ class Inputs(Base):
         self.assertIn("standard input: a request of 546.00 MiB", self.why("-", text=CACHED.encode()))
         self.assertIn("546.00 MiB", self.why(self.file(gzip.compress(CACHED.encode()), "log.gz")))
         self.assertIn("546.00 MiB", self.why(self.file(CACHED.encode("utf-16"), "powershell.log")))
+
+    def test_a_person_may_paste_at_a_terminal_and_end_with_ctrl_d(self):
+        terminal, end = pty.openpty()
+        run = subprocess.Popen([ALLOCMARK, "why", "-"], stdin=end, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        os.close(end)
+        os.write(terminal, (CACHED[:300] + "\n" + CACHED[300:] + "\n").encode())
+        os.write(terminal, b"\x04")
+        out, err = run.communicate(timeout=60)
+        os.close(terminal)
+        self.assertEqual(run.returncode, 0, err)
+        self.assertIn(b"fragmentation is possible", out)
+        self.assertIn(b"Ctrl-D", err)
 
     def test_a_text_without_a_message_says_what_was_looked_for(self):
         for content in (b"", b"step 3 loss 0.25\n", bytes(range(256)) * 40, b"(dp0 is how some pickles begin"):
