@@ -2,7 +2,6 @@
 #include "results/cut_histograms.h"
 
 #include <charconv>
-#include <limits>
 #include <system_error>
 #include <utility>
 
@@ -38,7 +37,7 @@ bool add_bucket(std::uint64_t gap, std::uint64_t count, std::uint64_t* total,
   const std::uint32_t before = buckets->empty() ? 0 : buckets->back().index;
   const bool goes_on = gap > 0 || buckets->empty();
   if (!goes_on || gap >= kLatencyBucketCount - before) return false;
-  if (count == 0 || count > std::numeric_limits<std::uint64_t>::max() - *total) return false;
+  if (count == 0 || count > kHistogramSampleCountMax - *total) return false;
   *total += count;
   buckets->push_back({.index = before + static_cast<std::uint32_t>(gap), .count = count});
   return true;

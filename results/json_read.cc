@@ -140,7 +140,9 @@ class Reader {
       ++context_.taken_count;
       return;
     }
-    const char* wanted = "a list of bucket, count, gap, count, ... with counts and gaps above 0";
+    const char* wanted =
+        "a list of bucket, count, gap, count, ... with counts and gaps above 0, of at "
+        "most 2^40 samples in all";
     if (!found->is_array() || found->empty() || found->size() % 2 != 0) wrong(name, wanted, *found);
     std::uint64_t total = 0;
     for (std::size_t at = 0; at < found->size(); at += 2) {

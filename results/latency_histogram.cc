@@ -17,6 +17,10 @@
 namespace allocmark {
 namespace {
 
+// Beyond so many samples a distribution function takes long, and a rank more or less is no number
+// of its own any more.
+constexpr std::uint64_t kExactRanksMax = 1'000'000'000;
+
 // The bucket that holds the sample of a 1-based rank, which is at most the count.
 const LatencyBucket& bucket_of_rank(const LatencyBuckets& buckets, std::uint64_t rank) {
   std::uint64_t seen = 0;
@@ -119,6 +123,13 @@ std::optional<RankInterval> quantile_ranks(std::uint64_t sample_count, double q,
   const double spread = std::sqrt(n * q * (1 - q));
   const double z = boost::math::quantile(boost::math::complement(boost::math::normal(), tail));
   double low = std::clamp(std::floor(n * q - z * spread), 1.0, n);
+  if (sample_count > kExactRanksMax) {
+    // What the approximation is off by is far below a share of 1e-9 of the samples.
+    const double off = std::ceil(n * 1e-9);
+    return RankInterval{
+        .low = static_cast<std::uint64_t>(std::max(low - off, 1.0)),
+        .high = static_cast<std::uint64_t>(std::min(std::ceil(n * q + z * spread) + off, n))};
+  }
   while (low > 1 && cdf(low - 1) > tail) --low;
   while (low < n && cdf(low) <= tail) ++low;
   double high = std::clamp(std::ceil(n * q + z * spread), 1.0, n);

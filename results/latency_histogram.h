@@ -15,6 +15,10 @@ namespace allocmark {
 inline constexpr std::uint32_t kLatencySubBucketCount = 64;
 inline constexpr std::uint32_t kLatencyBucketCount = (48 - 6 + 1) * kLatencySubBucketCount;
 
+// Of one pass: 12 hours of calls that take 40 ns each. Sums over passes and products with ranks
+// then stay far below 2^64.
+inline constexpr std::uint64_t kHistogramSampleCountMax = std::uint64_t{1} << 40;
+
 // The lowest latency of a bucket, and of the bucket after it where index is kLatencyBucketCount.
 [[nodiscard]] double bucket_lowest_ns(std::uint32_t index);
 

@@ -51,7 +51,7 @@ stdexcept: invalid_argument logic_error out_of_range runtime_error
 string: stod stoi stoul stoull string to_string
 string sstream fstream iostream: getline ios ws
 string_view string: string_view
-system_error: generic_category
+system_error: generic_category system_error
 system_error filesystem: error_code
 thread: jthread this_thread thread
 tuple: tie tuple

@@ -34,6 +34,8 @@ Block* Heap::make_expandable(StreamBlocks& home, std::uint64_t size_bytes) {
   while (block->size_bytes < size_bytes) {
     // What follows has no memory yet: a mapped free neighbour would have been merged.
     Block* following = block->next;
+    // The segment ends here. Only a device with more memory than it says gets so far.
+    if (following == nullptr) return nullptr;
     const std::uint64_t missing_bytes = size_bytes - block->size_bytes;
     if (!map_block(following, std::min(missing_bytes, following->size_bytes))) return nullptr;
     block = following;  // has taken the old block in

@@ -32,6 +32,9 @@ namespace {
 // What an H200 leaves to a program, rounded down; larger cards are simulated with more memory.
 constexpr std::uint64_t kH200Bytes = 130 * kGiB;
 
+// A simulated GPU has 1 TiB at most, and its context takes a part.
+constexpr std::uint64_t kSimulatedBytesMax = 1023 * kGiB;
+
 constexpr const char* kOtherAllocators[] = {"native", "cub", "thrust_pool", "vmm_stitch"};
 
 // The snapshot's events as a trace, which goes away with it: seven processes read them, and a
@@ -152,6 +155,13 @@ void simulate_settings(Why* why, const std::string& program_path, std::uint32_t 
     why->notes.push_back(fmt::format(
         "{} entries are too many to simulate here: settings are ranked by calls of the driver",
         entry_count));
+    return;
+  }
+  if (why->capacity_bytes < kNoLimit && why->capacity_bytes > kSimulatedBytesMax) {
+    why->notes.push_back(fmt::format(
+        "{} were held at once, and a simulated GPU has at most {}: settings are ranked by calls of "
+        "the driver. No card has so much memory, so the recording may be damaged",
+        format_bytes(why->capacity_bytes), format_bytes(kSimulatedBytesMax)));
     return;
   }
   const bool is_larger = why->capacity_bytes < kNoLimit && why->capacity_bytes > kH200Bytes;

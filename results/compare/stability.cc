@@ -34,11 +34,12 @@ std::vector<Bin> bins_of(const LatencyBuckets& buckets, double clock_step_ns) {
   const double end = bucket_lowest_ns(buckets.back().index + 1);
   // Edges between the clock's readings, not on them.
   double low = std::max(bucket_lowest_ns(buckets.front().index) - clock_step_ns / 2, 1e-3);
-  while (low < end) {
+  // One at least: samples of 0, as a coarse clock reads them, end where the first bin begins.
+  do {
     const double high = std::max(low * kEighthOctave, low + std::max(clock_step_ns, 1e-3));
     bins.push_back({.low_ns = low, .high_ns = high});
     low = high;
-  }
+  } while (low < end);
   std::size_t at = 0;
   for (const LatencyBucket& bucket : buckets) {
     const double middle = (bucket_lowest_ns(bucket.index) + bucket_lowest_ns(bucket.index + 1)) / 2;

@@ -54,9 +54,9 @@ TEST_CASE("histograms are read in the quick way and by the parser alike") {
     return cell_error(replaced(line, "_latency_histogram\":[0,7,640,1]",
                                std::string("_latency_histogram\":") + list));
   };
-  for (const char* list :
-       {"[0,7,0,1]", "[0,0]", "[0]", "[]", "[0,7,99999,1]", "[0,7,-1,1]", "7", "[[0,7]]",
-        "[0,18446744073709551615,1,1]", "[0,18446744073709551616]", "[0,7,640,1"}) {
+  for (const char* list : {"[0,7,0,1]", "[0,0]", "[0]", "[]", "[0,7,99999,1]", "[0,7,-1,1]", "7",
+                           "[[0,7]]", "[0,18446744073709551615,1,1]", "[0,18446744073709551616]",
+                           "[300,1000000000000000000]", "[0,1099511627776,1,1]", "[0,7,640,1"}) {
     INFO(list);
     const std::string error = with_list(list);
     const bool named = error.find("histogram") != std::string::npos;
@@ -175,7 +175,8 @@ TEST_CASE("histograms that no run can have are refused, and lines of schema 1.0 
   const std::string line = to_json_line(sample::cell());
   const std::string good = "\"allocate_latency_histogram\":[0,3,2751,357]";
   for (const char* bad : {"[]", "[1]", "[0,3,2752,357]", "[0,3,0,357]", "[0,0]", "[-1,3]", "{}",
-                          "[0,3,1,18446744073709551615]", "[4294967295,3]", "[0,1.5]"}) {
+                          "[0,3,1,18446744073709551615]", "[4294967295,3]", "[0,1.5]",
+                          "[300,1000000000000000000]", "[0,1099511627776,1,1]"}) {
     INFO(bad);
     CHECK(contains(
         cell_error(replaced(line, good, std::string("\"allocate_latency_histogram\":") + bad)),

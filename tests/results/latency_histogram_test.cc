@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "base/random.h"
@@ -48,6 +49,22 @@ TEST_CASE("ranks that enclose a quantile are those of the binomial tables") {
   CHECK_FALSE(quantile_ranks(0, 0.5, 0.95).has_value());
   CHECK_FALSE(quantile_ranks(100, 0.99, 0.95).has_value());
   CHECK_FALSE(quantile_ranks(100, 1.0, 0.95).has_value());
+}
+
+TEST_CASE("ranks of any number of samples are found at once") {
+  for (const std::uint64_t count :
+       {std::uint64_t{999'999'999}, std::uint64_t{1'000'000'001}, std::uint64_t{1} << 40,
+        std::uint64_t{1'000'000'000'000'000'000}, std::numeric_limits<std::uint64_t>::max()}) {
+    INFO(count);
+    const auto ranks = quantile_ranks(count, 0.5, 0.95);
+    REQUIRE(ranks.has_value());
+    const double middle = static_cast<double>(count) / 2;
+    const double reach = 0.98 * std::sqrt(static_cast<double>(count)) + middle * 3e-9 + 2;
+    CHECK(static_cast<double>(ranks->low) >= middle - reach);
+    CHECK(static_cast<double>(ranks->low) < middle);
+    CHECK(static_cast<double>(ranks->high) <= middle + reach);
+    CHECK(static_cast<double>(ranks->high) > middle);
+  }
 }
 
 TEST_CASE("order-statistics intervals cover as often as they say") {

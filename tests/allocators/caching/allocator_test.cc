@@ -81,6 +81,14 @@ TEST_CASE("expandable segments grow by pages and start in the free tail") {
   CHECK(setup.allocator.counters().num_device_alloc == 3);
 }
 
+TEST_CASE("a request beyond an expandable segment fails, also where the device has more memory") {
+  // A device says 8 GiB, so a segment has 9 GiB of addresses; this one gives 64.
+  Setup setup("expandable_segments:True", 0, 64 * kGiB);
+  CHECK(setup.fails(2048 * kGiB));
+  CHECK(setup.fails(9 * kGiB + 1));
+  setup.take(9 * kGiB);
+}
+
 TEST_CASE("the best fit is the smallest block that is large enough, then the lowest") {
   Setup setup;
   const std::uint64_t large = setup.take(12 * kMiB);

@@ -81,6 +81,12 @@ TEST_CASE("the steps of a coarse clock are no kinds of latency") {
   CHECK(two_modes(steps, 0.4).has_value());
 }
 
+TEST_CASE("samples that all read 0, as a coarse clock's do, are one kind of latency") {
+  CHECK_FALSE(two_modes({{.index = 0, .count = 100}}, 0).has_value());
+  CHECK_FALSE(two_modes({{.index = 0, .count = 100}}, 1e6).has_value());
+  CHECK_FALSE(two_modes({{.index = 0, .count = 50}, {.index = 1, .count = 50}}, 0).has_value());
+}
+
 TEST_CASE("a cell's flags say which operation and how much") {
   Random random(2);
   CellResult cell =
