@@ -44,6 +44,24 @@ std::string escape_control(unsigned char byte) {
   return fmt::format("\\x{:02x}", byte);
 }
 
+// Characters that turn the text around them, or end a line where nobody sees it: a name with one
+// shows as another name. "\u202e"; empty where none begins at `at`.
+struct Unseen {
+  std::string_view bytes, shown;
+};
+constexpr Unseen kUnseen[] = {
+    {"\xD8\x9C", "\\u061c"},     {"\xE2\x80\x8E", "\\u200e"}, {"\xE2\x80\x8F", "\\u200f"},
+    {"\xE2\x80\xA8", "\\u2028"}, {"\xE2\x80\xA9", "\\u2029"}, {"\xE2\x80\xAA", "\\u202a"},
+    {"\xE2\x80\xAB", "\\u202b"}, {"\xE2\x80\xAC", "\\u202c"}, {"\xE2\x80\xAD", "\\u202d"},
+    {"\xE2\x80\xAE", "\\u202e"}, {"\xE2\x81\xA6", "\\u2066"}, {"\xE2\x81\xA7", "\\u2067"},
+    {"\xE2\x81\xA8", "\\u2068"}, {"\xE2\x81\xA9", "\\u2069"}, {"\xEF\xBB\xBF", "\\ufeff"}};
+
+const Unseen* unseen_at(std::string_view rest) {
+  const auto* const found =
+      std::ranges::find_if(kUnseen, [&](const Unseen& one) { return rest.starts_with(one.bytes); });
+  return found == std::end(kUnseen) ? nullptr : found;
+}
+
 }  // namespace
 
 std::string printable(std::string_view text) {
@@ -53,7 +71,12 @@ std::string printable(std::string_view text) {
     const auto byte = static_cast<unsigned char>(valid[at]);
     // U+0080 to U+009F, the second set of control characters, are C2 80 to C2 9F in UTF-8.
     const bool second_set = byte == 0xC2u && static_cast<unsigned char>(valid[at + 1]) < 0xA0u;
-    if (second_set) {
+    const Unseen* const unseen =
+        byte < 0x80u ? nullptr : unseen_at(std::string_view(valid).substr(at));
+    if (unseen != nullptr) {
+      out += unseen->shown;
+      at += unseen->bytes.size() - 1;
+    } else if (second_set) {
       out += escape_control(static_cast<unsigned char>(valid[++at]));
     } else if (byte < 0x20u || byte == 0x7Fu) {
       out += escape_control(byte);

@@ -11,7 +11,7 @@
 namespace allocmark {
 
 // Valid UTF-8 on one line: control characters, among them newlines and terminal escapes, become
-// \xNN (\n, \r, \t by those names).
+// \xNN (\n, \r, \t by those names), and characters that turn the direction of text \uNNNN.
 [[nodiscard]] std::string printable(std::string_view text);
 
 // As a Markdown code span, in which HTML and Markdown stay text; for text outside tables, and for a

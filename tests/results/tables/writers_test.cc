@@ -247,6 +247,26 @@ TEST_CASE("names from outside cannot break the Markdown report") {
   CHECK_FALSE(contains(text, "\x1b"));
 }
 
+TEST_CASE("characters that turn the text around them are shown and not obeyed") {
+  // U+202E, U+2066, U+200F, U+061C, U+2028, U+FEFF.
+  for (const char* const turn : {"\xE2\x80\xAE", "\xE2\x81\xA6", "\xE2\x80\x8F", "\xD8\x9C",
+                                 "\xE2\x80\xA8", "\xEF\xBB\xBF"}) {
+    std::vector<CellResult> cells = sample::run();
+    Environment environment = sample::environment();
+    cells.front().key.workload = cells.front().key.conf = cells.front().reason =
+        std::string("a") + turn + "b";
+    environment.warnings = {cells.front().key.conf};
+    for (const std::string& text :
+         {render_markdown(environment, cells, cells.front().key.conf), render_table(cells)}) {
+      CHECK_FALSE(contains(text, turn));
+    }
+  }
+  CHECK(printable("a\xE2\x80\xAE"
+                  "b") == "a\\u202eb");
+  CHECK(printable("\xC3\xA4\xE2\x82\xAC\xF0\x9F\x98\x80") ==
+        "\xC3\xA4\xE2\x82\xAC\xF0\x9F\x98\x80");
+}
+
 TEST_CASE("a command with a fence or a newline stays an indented block") {
   const std::string text =
       render_markdown(sample::environment(), sample::run(), "a ``` b\n# not a heading");

@@ -12,6 +12,8 @@ import generate  # noqa: E402
 
 HOSTILE = "<script>window.broken = 1</script><img src=x onerror=window.broken=1>\"'`{{7*7}}<!--<script "
 
+TURNS = "\u202e\u2066\u200f\u061c\u2028\ufeff"
+
 
 def hostile_lines():
     """The golden results, which hold every kind of cell, with cells whose names try to break the page."""
@@ -20,7 +22,7 @@ def hostile_lines():
     for setting in [("caching", ""), ("caching", HOSTILE), (HOSTILE, "a:1")]:
         cell = generate.measured_cell()
         cell.update(workload=HOSTILE + experiment, allocator=setting[0], conf=setting[1])
-        cell.update(warnings=[HOSTILE], counters={HOSTILE: 1}, trace_name=HOSTILE)
+        cell.update(warnings=[HOSTILE + TURNS], counters={HOSTILE: 1}, trace_name=HOSTILE)
         lines.append(cell)
     lines[0]["hostname_hash"] = lines[0]["cpu_model"] = HOSTILE
     return generate.with_ids(lines)

@@ -35,6 +35,11 @@ def test_markdown_holds_no_html_and_whole_tables(folder):
     assert any(token.type == "code_inline" and "window.broken" in token.content for token in everything)
 
 
+def test_markdown_turns_no_text_around(folder):
+    shown = (folder / "report.md").read_text()
+    assert not set(shown) & set(conftest.TURNS)
+
+
 def test_csv_has_a_row_per_cell_with_its_values(folder):
     with (folder / "table.csv").open(newline="", encoding="utf-8") as file:
         rows = {row["cell_id"]: row for row in csv.DictReader(file, strict=True)}
