@@ -60,7 +60,9 @@ class CellSet {
       cells.push_back(std::move(cell));
       run_.places.push_back(line);
     } else {
-      if (is_part(cells[place->second])) {
+      // What was measured of another edition of a scenario or trace file is no result of this run.
+      const bool is_other = cells[place->second].key.id() != cell.key.id();
+      if (is_other || is_part(cells[place->second])) {
         run_.replaced_parts.push_back(run_.places[place->second]);
       }
       cells[place->second] = std::move(cell);

@@ -59,7 +59,8 @@ using WholeCellWatcher = std::function<void(const CellResult&)>;
                                      const WholeCellWatcher& watcher = {});
 
 // Takes lines out of a run's file that held a cell's result so far (passes_to_come) and that a
-// later line replaced. The file is replaced whole or not at all; nobody may be adding to it.
+// later line replaced, or that of a workload before it was edited. The file is replaced whole or
+// not at all; nobody may be adding to it.
 void drop_replaced_parts(const std::string& path);
 
 // Adds lines to a run's file; each is handed to the operating system before append returns, so that

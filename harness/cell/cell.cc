@@ -179,6 +179,10 @@ CellResult run_cell(const CellSpec& spec, PassTurns* turns, const PartSink& on_p
   warn_of_unimplemented(result, unimplemented_before);
   result.wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   if (turns != nullptr) result.wall_s -= turns->waited_s();
+  if (result.wall_s < 0) {
+    result.wall_s = 0;
+    warn_once(result, "the machine's clock went back while the cell ran: its times mean nothing");
+  }
   return result;
 }
 

@@ -135,6 +135,17 @@ std::vector<FileMark> marks_of(const InterleavedSession& session, CellKey Interl
   return mark_conf_files(keys);
 }
 
+// What later rounds start and read anew: both programs, and the trace files of the workloads.
+void add_shared_marks(const InterleavedSession& session, std::vector<FileMark>* marks) {
+  std::vector<CellKey> keys;
+  for (const InterleavedCell& cell : session.plan.cells) keys.push_back(cell.base);
+  for (FileMark& mark : mark_trace_files(keys)) marks->push_back(std::move(mark));
+  for (const InterleavedSide& side : session.plan.sides) {
+    const FileMark mark = mark_file(side.program_path);
+    if (std::ranges::find(*marks, mark) == marks->end()) marks->push_back(mark);
+  }
+}
+
 // One build against itself is a fair question, but mostly a slip.
 void say_same_files(const std::vector<FileMark>& base, const std::vector<FileMark>& now) {
   if (base.empty() || now.empty()) return;
@@ -217,6 +228,7 @@ ExitCode ab_command(const RunCommand& command) {
   const std::vector<FileMark> marks_now = marks_of(session, &InterleavedCell::now);
   say_same_files(marks, marks_now);
   marks.insert(marks.end(), marks_now.begin(), marks_now.end());
+  add_shared_marks(session, &marks);
   const SessionOutcome outcome = run_session(session);
   const bool changed = say_changed_files(marks);
   fmt::print("{}", command.format == "json"

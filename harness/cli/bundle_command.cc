@@ -1,6 +1,9 @@
 // 'allocmark bundle RUN --out FILE' packs a run for publishing. It does not measure.
 #include <cstddef>
+#include <cstdio>
+#include <filesystem>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -18,6 +21,7 @@
 #include "harness/run/child_process.h"
 #include "harness/run/environment.h"
 #include "harness/run/run_folder.h"
+#include "results/run_file.h"
 
 namespace allocmark {
 namespace {
@@ -33,6 +37,22 @@ void check_name(const std::string& out) {
                     .next = {}});
 }
 
+// A soak stores no cells, and neither does a run that was ended before its first one.
+void require_cells(const std::string& folder) {
+  require_run_folder(folder);
+  std::error_code ignored;
+  if (!std::filesystem::exists(results_path(folder), ignored)) return;  // said where it is read
+  if (!read_run_file(results_path(folder), CellDetail::Outline).outlines.empty()) return;
+  const bool is_soak = std::filesystem::exists(std::filesystem::path(folder) / "soak", ignored);
+  throw UsageError({.what = "there are no cells to bundle",
+                    .where = folder,
+                    .wanted = "a run with results",
+                    .got = is_soak ? "a soak, whose result is soak.json" : "a run without results",
+                    .next = is_soak ? "publish soak.json as it is; 'allocmark run' without --for "
+                                      "measures cells"
+                                    : "finish it: allocmark run --resume --out " + folder});
+}
+
 ExitCode bundle_command(const BundleCommand& command) {
   check_name(command.out);
   check_output_file(command.out, command.force, "--out");
@@ -43,11 +63,14 @@ ExitCode bundle_command(const BundleCommand& command) {
                       .got = fmt::format("{} runs", command.baselines.size()),
                       .next = "make a bundle for each"});
   }
-  // The page is made first, so that it is of the same results as everything else.
-  write_pages({.folder = command.folder,
-               .baselines = command.baselines,
-               .policy = command.policy,
-               .calibration = command.calibration});
+  require_cells(command.folder);
+  // The page is made first, so that it is of the same results as everything else. A bundle without
+  // one says so.
+  write_pages_of_run({.folder = command.folder,
+                      .baselines = command.baselines,
+                      .policy = command.policy,
+                      .calibration = command.calibration},
+                     stdout);
   BundleFiles files =
       collect_bundle({.run = command.folder,
                       .baseline = command.baselines.empty() ? "" : command.baselines.front(),

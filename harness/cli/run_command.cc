@@ -4,16 +4,21 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
+#include "base/bytes.h"
+#include "base/error.h"
+#include "base/input_file.h"
 #include "base/median.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/compare_input.h"
@@ -39,6 +44,7 @@
 #include "results/compare/compare_environment.h"
 #include "results/compare/compare_policy.h"
 #include "results/compare/repeat.h"
+#include "results/derived.h"
 #include "workloads/scenario.h"
 
 namespace allocmark {
@@ -135,6 +141,45 @@ void add_note(Work* work, std::string note) {
   if (!note.empty()) work->notes.push_back(std::move(note));
 }
 
+// A run that had timelines goes on with them, whatever the line says that resumes it.
+bool has_timelines(const RunCommand& command) {
+  if (command.timeline || !command.resume) return command.timeline;
+  std::error_code ignored;
+  if (!std::filesystem::exists(std::filesystem::path(command.out) / "plan.json", ignored)) {
+    return false;
+  }
+  return read_manifest(command.out).timelines;
+}
+
+// Cells of the earlier run that need not run again: those whose files are there as well.
+std::vector<CellResult> complete_cells(const RunFolder& results, const RunManifest& manifest,
+                                       const std::string& folder) {
+  std::vector<CellResult> kept = results.kept();
+  std::error_code ignored;
+  std::erase_if(kept, [&](const CellResult& cell) {
+    return manifest.timelines && is_measured(cell) &&
+           !std::filesystem::exists(timeline_path(folder, cell.key), ignored);
+  });
+  return kept;
+}
+
+// Results beyond what a report reads would be work for nothing. 100,000 cells of three passes took
+// 1.85 GiB, 19 KiB a cell.
+void check_reportable(const std::vector<CellKey>& cells, const RunManifest& manifest) {
+  constexpr std::uint64_t kCellBytes = 10'000;
+  constexpr std::uint64_t kPassBytes = 3'000;
+  const std::uint64_t cell_bytes = kCellBytes + kPassBytes * manifest.pass_count;
+  const std::uint64_t count_max = kResultsInput.size_bytes_max / cell_bytes;
+  if (cells.size() <= count_max) return;
+  throw UsageError(
+      {.what = "this run has more cells than a report can be made of",
+       .where = {},
+       .wanted = fmt::format("at most {} cells of {} passes: {} of results", count_max,
+                             manifest.pass_count, format_bytes(kResultsInput.size_bytes_max)),
+       .got = fmt::format("{} cells", cells.size()),
+       .next = "divide it: --shard 1/4, 2/4 and so on, each with an --out DIR of its own"});
+}
+
 Work plan_work(const RunCommand& command, const std::string& program_path) {
   Work work;
   const Shard shard = command.shard.empty() ? Shard{} : parse_shard(command.shard);
@@ -178,7 +223,9 @@ Work plan_work(const RunCommand& command, const std::string& program_path) {
     work.manifest.files = mark_files(work.manifest.cells);
   }
   add_note(&work, work.device.note);
+  work.manifest.timelines = has_timelines(command);
   work.cells = take_shard(work.manifest.cells, shard);
+  check_reportable(work.cells, work.manifest);
   require_shareable(work.cells, command.job_count.value_or(1));
   return work;
 }
@@ -273,6 +320,8 @@ ExitCode run_command(const RunCommand& command) {
   if (!command.soak_for.empty())
     return soak_cells(command, work.manifest, work.cells, folder, environment);
 
+  std::vector<FileMark> marks = work.manifest.files;
+  marks.push_back(mark_file(program_path));
   HostCounters counters = read_host_counters();
   counters.host_reference_ns = environment.host_reference_ns;
   std::vector<double> host_references_ns;
@@ -287,9 +336,10 @@ ExitCode run_command(const RunCommand& command) {
     const std::uint32_t job_count =
         command.job_count.value_or(default_job_count(work.device.device));
     std::vector<CellSpec> specs =
-        remaining_specs(work.cells, results.kept(), work.manifest, command.placements_folder,
+        remaining_specs(work.cells, complete_cells(results, work.manifest, folder), work.manifest,
+                        command.placements_folder,
                         {.job_count = job_count, .host_target = host_target_of(environment)});
-    if (command.timeline) add_timelines(folder, &specs);
+    if (work.manifest.timelines) add_timelines(folder, &specs);
     Progress progress(stderr, isatty(STDERR_FILENO) == 1, work.cells.size(),
                       work.cells.size() - specs.size());
     completed =
@@ -301,7 +351,7 @@ ExitCode run_command(const RunCommand& command) {
                    .host_references_ns = host_references_ns});
     if (completed) results.finish();
   }
-  const bool changed = say_changed_files(work.manifest.files);
+  const bool changed = say_changed_files(marks);
   HostCounters counters_end = read_host_counters();
   counters_end.host_reference_ns = median(host_references_ns);
   store_conditions(folder, conditions_between(counters, counters_end, environment.cpu_count));

@@ -70,6 +70,10 @@ std::vector<CellSpec> remaining_specs(const std::vector<CellKey>& cells,
   return specs;
 }
 
+std::string timeline_path(const std::string& folder, const CellKey& key) {
+  return (std::filesystem::absolute(folder) / "timelines" / (key.id() + ".json")).string();
+}
+
 void add_timelines(const std::string& folder, std::vector<CellSpec>* specs) {
   const std::filesystem::path timelines = std::filesystem::absolute(folder) / "timelines";
   std::error_code error;
@@ -82,7 +86,7 @@ void add_timelines(const std::string& folder, std::vector<CellSpec>* specs) {
                      .next = "leave --timeline out, or choose another --out"});
   }
   for (CellSpec& spec : *specs) {
-    spec.timeline_path = (timelines / (spec.key.id() + ".json")).string();
+    spec.timeline_path = timeline_path(folder, spec.key);
   }
 }
 

@@ -32,6 +32,9 @@ struct SpecSettings {
                                                     const std::string& placements_folder,
                                                     const SpecSettings& settings);
 
+// DIR/timelines/CELL_ID.json, absolute.
+[[nodiscard]] std::string timeline_path(const std::string& folder, const CellKey& key);
+
 // Every cell writes DIR/timelines/CELL_ID.json.
 void add_timelines(const std::string& folder, std::vector<CellSpec>* specs);
 

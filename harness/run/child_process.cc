@@ -244,7 +244,8 @@ std::optional<ChildOutcome> ChildProcess::advance() {
   read_pipes();
   outcome_.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   outcome_.signal_number = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
-  outcome_.wall_s = std::chrono::duration<double>(Clock::now() - started_).count();
+  // A clock that is set back under a program is no clock; a time is never below 0.
+  outcome_.wall_s = std::max(0.0, std::chrono::duration<double>(Clock::now() - started_).count());
   return outcome_;
 }
 

@@ -122,6 +122,18 @@ std::vector<std::string> edited_workloads(const RunManifest& before, const RunMa
   return notes;
 }
 
+// What a killed process was writing (base/output_file.h). Nobody else writes here now.
+void drop_parts(const fs::path& folder) {
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    std::error_code ignored;
+    if (name.starts_with('.') && name.ends_with(".part") && entry.is_regular_file(ignored)) {
+      fs::remove(entry.path(), ignored);
+    }
+  }
+}
+
 }  // namespace
 
 std::string to_json(const RunManifest& manifest) {
@@ -134,18 +146,19 @@ std::string to_json(const RunManifest& manifest) {
   for (const CellKey& key : manifest.cells) {
     cells.push_back(parse_json(to_json_line(key)));
   }
-  const Json json = {{"kind", "plan"},
-                     {"schema_version", kSchemaVersion},
-                     {"title", manifest.title},
-                     {"pass_count", manifest.pass_count},
-                     {"width_max", manifest.width_max},
-                     {"pass_count_max", manifest.pass_count_max},
-                     {"verify", to_string(manifest.verify)},
-                     {"timeout_s", manifest.timeout_s},
-                     {"pass_order", order_name(manifest.in_rounds)},
-                     {"program", mark_json(manifest.program)},
-                     {"files", files},
-                     {"cells", cells}};
+  Json json = {{"kind", "plan"},
+               {"schema_version", kSchemaVersion},
+               {"title", manifest.title},
+               {"pass_count", manifest.pass_count},
+               {"width_max", manifest.width_max},
+               {"pass_count_max", manifest.pass_count_max},
+               {"verify", to_string(manifest.verify)},
+               {"timeout_s", manifest.timeout_s},
+               {"pass_order", order_name(manifest.in_rounds)},
+               {"program", mark_json(manifest.program)},
+               {"files", files},
+               {"cells", cells}};
+  if (manifest.timelines) json["timelines"] = true;
   return json_text(json, 1) + "\n";
 }
 
@@ -164,6 +177,7 @@ RunManifest manifest_from_json(const std::string& text, const std::string& where
     manifest.verify = level_of(json.at("verify"));
     json.at("timeout_s").get_to(manifest.timeout_s);
     manifest.in_rounds = json.value("pass_order", std::string(kOrderCells)) == kOrderRounds;
+    manifest.timelines = json.value("timelines", false);
     const auto mark_of = [](const Json& mark) {
       return FileMark{.path = mark.at("path").get<std::string>(),
                       .hash = mark.at("hash").get<std::string>()};
@@ -219,6 +233,7 @@ RunFolder RunFolder::resume(const std::string& folder, const RunManifest& manife
                std::make_move_iterator(file.cells.end()), std::back_inserter(resumed.kept_),
                [](const CellResult& cell) { return is_finished(cell); });
   resumed.notes_ = edited_workloads(before, manifest);
+  for (const char* name : {"", "timelines"}) drop_parts(fs::path(folder) / name);
   return resumed;
 }
 

@@ -29,6 +29,7 @@ struct RunManifest {
   VerifyLevel verify = VerifyLevel::Edges;
   std::uint64_t timeout_s = 0;
   bool in_rounds = false;  // the passes of each cell are spread over the run (rounds.h)
+  bool timelines = false;  // each cell leaves one
   std::vector<CellKey> cells;
   // What ran the cells, so that they can be run again; empty in plans of older versions.
   FileMark program = {};
