@@ -23,15 +23,19 @@
 namespace allocmark {
 namespace {
 
-std::vector<std::string> findings_of(const CellResult& cell) {
+std::vector<std::string> findings_of(const CellResult& cell, const Environment& environment) {
   std::vector<std::string> findings = contradictions(cell);
   for (std::string& finding : impossibilities(cell)) findings.push_back(std::move(finding));
+  for (std::string& finding : impossible_times(cell, environment)) {
+    findings.push_back(std::move(finding));
+  }
   return findings;
 }
 
 // The intervals for a repeat follow from the passes and from how far apart runs come, which each
 // interval says. An A/B run states none.
-void check_repeat(const CellResult& cell, const BundleView& view, CheckedRule& rule) {
+void check_repeat(const CellResult& cell, const BundleView& view, const Environment& environment,
+                  CheckedRule& rule) {
   if (view.turns || cell.allocate.total.count == 0) return;
   Calibration said;
   const CellRepeat& stored = cell.repeat;
@@ -43,8 +47,7 @@ void check_repeat(const CellResult& cell, const BundleView& view, CheckedRule& r
         {.number = std::string(numbers[i].name), .shift_p95 = intervals[i]->between_share});
   }
   CellResult again = cell;
-  state_repeat(again,
-               {.clock_step_ns = view.run->environment.clock_resolution_ns, .calibration = &said});
+  state_repeat(again, {.clock_step_ns = environment.clock_resolution_ns, .calibration = &said});
   const RepeatInterval* const made[] = {&again.repeat.allocate_p50, &again.repeat.allocate_p99,
                                         &again.repeat.deallocate_p50, &again.repeat.deallocate_p99};
   for (std::size_t i = 0; i < numbers.size(); ++i) {
@@ -62,13 +65,15 @@ void check_repeat(const CellResult& cell, const BundleView& view, CheckedRule& r
 }
 
 // Host times never come out the same twice.
-bool same_passes(const CellResult& a, const CellResult& b) {
-  return !a.passes.empty() &&
-         std::ranges::equal(a.passes, b.passes, {}, &PassSummary::wall_ns, &PassSummary::wall_ns);
+std::vector<double> pass_times(const CellResult& cell) {
+  std::vector<double> times;
+  for (const PassSummary& pass : cell.passes) times.push_back(pass.wall_ns);
+  return times;
 }
 
 // The rounds of a cell count up from the first, and each was measured anew.
 void check_rounds(const std::vector<const RoundResult*>& rounds, CheckedRule& rule) {
+  std::map<std::vector<double>, std::size_t> seen;
   for (std::size_t i = 0; i < rounds.size(); ++i) {
     const std::string name =
         fmt::format("side {}: {}", side_name(rounds[i]->side), name_of(rounds[i]->cell.key));
@@ -76,10 +81,11 @@ void check_rounds(const std::vector<const RoundResult*>& rounds, CheckedRule& ru
       broken(rule, fmt::format("{}: round {} is missing", name, i + 1));
       return;
     }
-    for (std::size_t k = 0; k < i; ++k) {
-      if (!same_passes(rounds[i]->cell, rounds[k]->cell)) continue;
-      broken(rule, fmt::format("{}: rounds {} and {} have the same passes", name, k + 1, i + 1));
-    }
+    if (rounds[i]->cell.passes.empty()) continue;
+    const auto [first, is_new] = seen.try_emplace(pass_times(rounds[i]->cell), i);
+    if (is_new) continue;
+    broken(rule, fmt::format("{}: rounds {} and {} have the same passes", name, first->second + 1,
+                             i + 1));
   }
 }
 
@@ -94,36 +100,64 @@ void check_turns(const BundleView& view, CheckedRule& rule) {
   }
 }
 
-}  // namespace
+void check_capacity(const CellResult& cell, const std::string& name, CheckedRule& rule) {
+  // The null allocator hands out nothing and has no capacity.
+  if (!is_measured(cell) || cell.key.allocator == kNullAllocator) return;
+  try {
+    const Capacity capacity = parse_capacity(cell.key.capacity);
+    if (capacity.unlimited()) return;
+    const std::uint64_t meant = capacity.resolve_bytes(cell.requested_bytes_peak);
+    if (meant == cell.capacity_bytes) return;
+    broken(rule, fmt::format("{}: capacity_bytes is {}, its capacity comes to {}", name,
+                             cell.capacity_bytes, meant));
+  } catch (const Error& error) {
+    broken(rule, name + ": " + error.what());
+  }
+}
 
-void cells_consistent(const BundleView& view, CheckedRule& rule) {
-  if (!needs_run(view, rule)) return;
-  for (std::size_t index = 0; view.turns && index < view.turns->rounds.size(); ++index) {
+// `label` stands before the names of the cells.
+void check_run(const BundleView& view, const Environment& environment, const CellSource& cells,
+               const std::string& label, CheckedRule& rule) {
+  for (const std::string& finding : impossible_environment(environment)) {
+    broken(rule, label + finding);
+  }
+  for (std::size_t index = 0; index < cells.count; ++index) {
+    const CellResult& cell = cells.whole(index);
+    const std::string name = label + name_of(cell.key);
+    for (const std::string& finding : findings_of(cell, environment)) {
+      broken(rule, name + ": " + finding);
+    }
+    check_repeat(cell, view, environment, rule);
+    check_capacity(cell, name, rule);
+  }
+}
+
+void check_all_rounds(const BundleView& view, CheckedRule& rule) {
+  for (std::size_t index = 0; index < view.turns->rounds.size(); ++index) {
     const RoundResult& round = view.turns->rounds[index];
-    for (const std::string& finding : findings_of(view.turns->whole.whole(index))) {
+    for (const std::string& finding :
+         findings_of(view.turns->whole.whole(index), view.turns->environments.at(round.side))) {
       broken(rule, fmt::format("round {}, side {}: {}: {}", round.round + 1, side_name(round.side),
                                name_of(round.cell.key), finding));
     }
   }
-  if (view.turns) check_turns(view, rule);
-  for (std::size_t index = 0; index < view.whole.count; ++index) {
-    const CellResult& cell = view.whole.whole(index);
-    for (const std::string& finding : findings_of(cell)) {
-      broken(rule, name_of(cell.key) + ": " + finding);
-    }
-    check_repeat(cell, view, rule);
-    // The null allocator hands out nothing and has no capacity.
-    if (!is_measured(cell) || cell.key.allocator == kNullAllocator) continue;
-    try {
-      const Capacity capacity = parse_capacity(cell.key.capacity);
-      if (capacity.unlimited()) continue;
-      const std::uint64_t meant = capacity.resolve_bytes(cell.requested_bytes_peak);
-      if (meant == cell.capacity_bytes) continue;
-      broken(rule, fmt::format("{}: capacity_bytes is {}, its capacity comes to {}",
-                               name_of(cell.key), cell.capacity_bytes, meant));
-    } catch (const Error& error) {
-      broken(rule, name_of(cell.key) + ": " + error.what());
-    }
+  check_turns(view, rule);
+}
+
+}  // namespace
+
+void cells_consistent(const BundleView& view, CheckedRule& rule) {
+  if (!needs_run(view, rule)) return;
+  if (view.turns) check_all_rounds(view, rule);
+  check_run(view, view.run->environment, view.whole, "", rule);
+  const auto file = view.files.find("base.results.jsonl");
+  if (file == view.files.end()) return;
+  try {
+    RunFile base = bundled_run(view.files, "base.", CellDetail::Outline);
+    check_run(view, base.environment,
+              cells_of_text(file->second, file->first, std::move(base.places)), "baseline: ", rule);
+  } catch (const Error& error) {
+    not_checked(rule, error.what());
   }
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <utility>
 
@@ -52,6 +53,15 @@ void append_lines(std::string& out, const char* word, const std::vector<std::str
   if (lines.size() > kShownMax) {
     out += fmt::format("      {}and {} more\n", word, lines.size() - kShownMax);
   }
+}
+
+// For the verdict: how much of the bundle rests on its own word.
+std::string share_not_checked(const CheckedRule& rule) {
+  const std::uint64_t count = rule.cell_count - rule.cells_made_again;
+  if (count == 0) return fmt::format("; all {} cells were made again here", rule.cell_count);
+  return fmt::format("; not checked: {} of {} cells ({:.0f} %) were not made again here", count,
+                     rule.cell_count,
+                     100 * static_cast<double>(count) / static_cast<double>(rule.cell_count));
 }
 
 }  // namespace
@@ -106,6 +116,7 @@ std::string render_check(const BundleCheck& check) {
   std::size_t broken_count = 0;
   std::size_t unchecked_count = 0;
   std::size_t reservation_count = 0;
+  std::string share;
   for (const CheckedRule& rule : check.rules) {
     broken_count += rule.outcome == RuleOutcome::Broken ? 1 : 0;
     unchecked_count += rule.outcome == RuleOutcome::NotChecked ? 1 : 0;
@@ -114,6 +125,7 @@ std::string render_check(const BundleCheck& check) {
     append_lines(out, "reservation: ", rule.reservations);
     append_lines(out, "note: ", rule.notes);
     reservation_count += rule.reservations.size();
+    if (rule.cell_count > 0) share = share_not_checked(rule);
   }
   std::string verdict = "can be published: every rule is kept";
   if (check.exit_code != ExitCode::Pass) {
@@ -125,13 +137,17 @@ std::string render_check(const BundleCheck& check) {
         "numbers",
         reservation_count);
   }
-  return out + verdict + "\n";
+  return out + verdict + share + "\n";
 }
 
 std::string render_check_json(const BundleCheck& check) {
   using Json = nlohmann::ordered_json;
   Json rules = Json::array();
+  std::uint64_t cell_count = 0;
+  std::uint64_t cells_made_again = 0;
   for (const CheckedRule& rule : check.rules) {
+    cell_count += rule.cell_count;
+    cells_made_again += rule.cells_made_again;
     rules.push_back({{"rule", rule.name},
                      {"question", rule.question},
                      {"outcome", rule.outcome == RuleOutcome::NotApplicable
@@ -145,6 +161,8 @@ std::string render_check_json(const BundleCheck& check) {
                      {"schema_version", kSchemaVersion},
                      {"publishable", check.exit_code == ExitCode::Pass},
                      {"exit_code", static_cast<int>(check.exit_code)},
+                     {"cell_count", cell_count},
+                     {"cells_made_again", cells_made_again},
                      {"rules", rules}};
   return json_text(json, 1) + "\n";
 }

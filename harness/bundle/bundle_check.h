@@ -28,6 +28,8 @@ struct CheckedRule {
   std::vector<std::string> findings = {};      // why it is broken or was not checked
   std::vector<std::string> reservations = {};  // with which the bundle can be published
   std::vector<std::string> notes = {};         // what to know though it is kept
+  // Of cells-simulated: lines of results, of the baseline as well, and those that were made again.
+  std::uint64_t cell_count = 0, cells_made_again = 0;
 };
 
 struct BundleCheck {

@@ -39,6 +39,11 @@ void broken(CheckedRule& rule, std::string finding) {
   rule.findings.push_back(std::move(finding));
 }
 
+void not_checked(CheckedRule& rule, std::string finding) {
+  if (rule.outcome == RuleOutcome::Kept) rule.outcome = RuleOutcome::NotChecked;
+  rule.findings.push_back(std::move(finding));
+}
+
 namespace {
 
 using Json = nlohmann::json;
@@ -315,6 +320,7 @@ constexpr BundleRule kRules[] = {
     {"results-whole", "Are the raw results whole and valid?", results_whole},
     {"plan-complete", "Does every planned cell have numbers?", plan_complete},
     {"plan-kept", "Was nothing else run than planned?", plan_kept},
+    {"names-known", "Are devices, allocators and config strings known here?", names_known},
     {"work-same", "Did all cells of a workload do the same work?", work_same},
     {"traces-regenerated", "Do the workloads still give these events?", traces_regenerated},
     {"cells-consistent", "Do the numbers of each cell belong together?", cells_consistent},

@@ -43,16 +43,30 @@ struct BundleRule {
 // "caching [unset] gpt2_train_amp 1.05x seed 1".
 [[nodiscard]] std::string name_of(const CellKey& key);
 void broken(CheckedRule& rule, std::string finding);
+void not_checked(CheckedRule& rule, std::string finding);
+// What was made again differs: wrong, where this version made it; where another one did, only that
+// one can tell.
+void differs(const BundleView& view, const std::string& what, CheckedRule& rule);
+// A file of the bundle, where it is there.
+void must_equal(const BundleView& view, const std::string& name, const std::string& made_again,
+                CheckedRule& rule);
 // Says that the rule cannot be checked where there is no run.
 [[nodiscard]] bool needs_run(const BundleView& view, CheckedRule& rule);
 
 // In bundle_cells.cc.
 void cells_consistent(const BundleView& view, CheckedRule& rule);
+// In bundle_bounds.cc: what no machine can have measured, a sentence each.
+[[nodiscard]] std::vector<std::string> impossible_times(const CellResult& cell,
+                                                        const Environment& environment);
+[[nodiscard]] std::vector<std::string> impossible_environment(const Environment& environment);
+// In bundle_names.cc.
+void names_known(const BundleView& view, CheckedRule& rule);
+// In bundle_simulated.cc.
+void cells_simulated(const BundleView& view, CheckedRule& rule);
 // In bundle_quiet.cc.
 void machine_quiet(const BundleView& view, CheckedRule& rule);
 // In bundle_remade.cc.
 void traces_regenerated(const BundleView& view, CheckedRule& rule);
-void cells_simulated(const BundleView& view, CheckedRule& rule);
 void texts_unchanged(const BundleView& view, CheckedRule& rule);
 void tables_recomputed(const BundleView& view, CheckedRule& rule);
 void verdicts_recomputed(const BundleView& view, CheckedRule& rule);

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "harness/cell/cell.h"
@@ -40,6 +41,13 @@ struct EventsAgain {
 // In a process of its own, which ends at the limits.
 [[nodiscard]] EventsAgain events_again(const CellKey& key, std::uint64_t event_count,
                                        const TimeBudget& budget);
+
+// "cuda:0", in the one way in which it is written.
+[[nodiscard]] bool is_gpu(std::string_view device);
+// "sim:PATH.json": a profile that does not ship.
+[[nodiscard]] bool names_profile_file(std::string_view device);
+// It loads no library and starts no program.
+[[nodiscard]] bool is_own_allocator(std::string_view allocator);
 
 // Cells that can be simulated again: on the simulated GPU, by an allocator of ours alone.
 [[nodiscard]] bool can_simulate(const CellKey& key);

@@ -13,7 +13,6 @@ from many_cells import cell_id
 RESULTS, FOLDERS, TURNS = [], [], []
 TIMES = "host times"
 WORDS = "words on the machine and the build"
-UNMADE = "cells that cannot be simulated again"
 
 
 def case(table, name, hidden=""):
@@ -138,9 +137,15 @@ def other_build(lines):
     lines[0].update(git_sha="0" * 40, git_dirty=False, build_type="Release")
 
 
-@case(RESULTS, "placements of a workload that is a file changed", UNMADE)
-def file_cell(lines):
-    next(cell for cell in lines[1:] if cell["workload"].startswith("file:"))["placement_hash"] = "0123456789abcdef"
+@case(RESULTS, "a warning of the machine removed", WORDS)
+def warnings(lines):
+    lines[0]["warnings"] = [text for text in lines[0]["warnings"] if "virtual machine" not in text]
+    lines[0]["cpu_model"] = "another processor"
+
+
+@case(RESULTS, "the machine's processor renamed", WORDS)
+def processor(lines):
+    lines[0]["cpu_model"] = "another processor"
 
 
 def edit_json(path, change):
@@ -219,6 +224,21 @@ def turns_peak(folder):
                 line["cell"]["reserved_bytes_peak"] += 2 << 20
 
     edit_rounds(folder, change)
+
+
+@case(TURNS, "side A's reserved peak raised in its results and in every round")
+def turns_peak_everywhere(folder):
+    def change(rounds):
+        for line in rounds:
+            if line["side"] == 0:
+                line["cell"]["reserved_bytes_peak"] += 2 << 20
+
+    edit_rounds(folder, change)
+    path = folder / "A/results.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for cell in lines[1:]:
+        cell["reserved_bytes_peak"] += 2 << 20
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
 @case(TURNS, "side A replaced by that of an older session", TIMES)
