@@ -15,6 +15,7 @@
 
 #include "results/cell_check.h"
 #include "results/derived.h"
+#include "results/latency_histogram.h"
 
 namespace allocmark {
 namespace {
@@ -183,8 +184,45 @@ void check_passes(const CellResult& cell, Findings& findings) {
   }
   check_step_time("allocator_ns_per_step", cell.allocator_ns_per_step, passes,
                   &PassSummary::allocator_ns_per_step, findings);
+  check_step_time("allocator_undisturbed_ns_per_step", cell.allocator_undisturbed_ns_per_step,
+                  passes, &PassSummary::allocator_undisturbed_ns_per_step, findings);
   check_step_time("allocator_scaled_ns_per_step", cell.allocator_scaled_ns_per_step, passes,
                   &PassSummary::allocator_scaled_ns_per_step, findings);
+}
+
+// A disturbed call counts as it usually is, and no less than this; so calls that took less count in
+// full (results/DEFINITIONS.md, "Disturbed calls").
+constexpr double kUndisturbedNs = 10'000;
+
+// What the calls of a pass take at least, by its histograms.
+double undisturbed_ns_min(const PassSummary& pass) {
+  double sum_ns = 0;
+  for (const LatencyBuckets* buckets : {&pass.allocate_buckets, &pass.deallocate_buckets}) {
+    for (const LatencyBucket& bucket : *buckets) {
+      sum_ns += std::min(bucket_lowest_ns(bucket.index), kUndisturbedNs) *
+                static_cast<double>(bucket.count);
+    }
+  }
+  return sum_ns;
+}
+
+// Undisturbed calls take no longer than they were measured to, and no less than all short ones.
+void check_undisturbed(const CellResult& cell, Findings& findings) {
+  constexpr double kTolerance = 1e-3;
+  const auto check_step = [&](std::string_view where, double undisturbed_ns, double measured_ns) {
+    if (undisturbed_ns <= measured_ns * (1 + kTolerance)) return;
+    findings.push_back(fmt::format("allocator_undisturbed_ns_per_step{} is {:.6g}, {:.6g} measured",
+                                   where, undisturbed_ns, measured_ns));
+  };
+  check_step("", cell.allocator_undisturbed_ns_per_step, cell.allocator_ns_per_step);
+  for (const PassSummary& pass : cell.passes) {
+    check_step(" of a pass", pass.allocator_undisturbed_ns_per_step, pass.allocator_ns_per_step);
+    const double least_ns = undisturbed_ns_min(pass) * (1 - kTolerance);
+    if (pass.allocator_undisturbed_ns <= 0 || pass.allocator_undisturbed_ns >= least_ns) continue;
+    findings.push_back(
+        fmt::format("allocator_undisturbed_ns of a pass is {:.6g}, its calls take at least {:.6g}",
+                    pass.allocator_undisturbed_ns, least_ns));
+  }
 }
 
 // Reading a clock takes 10 to 30 ns; a system call's worth for hosts without a counter.
@@ -248,17 +286,25 @@ void check_scaled(const CellResult& cell, Findings& findings) {
     double call_min = 1, call_max = 1;
   };
   // A step has no more calls than the trace has events.
-  for (const Scaled& one :
-       {Scaled{"allocate_scaled_latency_ns_p50", cell.scaled.allocate_p50_ns,
-               cell.allocate.total.p50_ns},
-        Scaled{"allocate_scaled_latency_ns_p99", cell.scaled.allocate_p99_ns,
-               cell.allocate.total.p99_ns},
-        Scaled{"deallocate_scaled_latency_ns_p50", cell.scaled.deallocate_p50_ns,
-               cell.deallocate.total.p50_ns},
-        Scaled{"deallocate_scaled_latency_ns_p99", cell.scaled.deallocate_p99_ns,
-               cell.deallocate.total.p99_ns},
-        Scaled{"allocator_scaled_ns_per_step", cell.allocator_scaled_ns_per_step,
-               cell.allocator_ns_per_step, 0, static_cast<double>(cell.event_count)}}) {
+  const auto event_count = static_cast<double>(cell.event_count);
+  std::vector<Scaled> all{
+      Scaled{"allocate_scaled_latency_ns_p50", cell.scaled.allocate_p50_ns,
+             cell.allocate.total.p50_ns},
+      Scaled{"allocate_scaled_latency_ns_p99", cell.scaled.allocate_p99_ns,
+             cell.allocate.total.p99_ns},
+      Scaled{"deallocate_scaled_latency_ns_p50", cell.scaled.deallocate_p50_ns,
+             cell.deallocate.total.p50_ns},
+      Scaled{"deallocate_scaled_latency_ns_p99", cell.scaled.deallocate_p99_ns,
+             cell.deallocate.total.p99_ns},
+      Scaled{"allocator_scaled_ns_per_step", cell.allocator_scaled_ns_per_step,
+             cell.allocator_undisturbed_ns_per_step > 0 ? cell.allocator_undisturbed_ns_per_step
+                                                        : cell.allocator_ns_per_step,
+             0, event_count}};
+  for (const PassSummary& pass : cell.passes) {
+    all.push_back({"allocator_scaled_ns of a pass", pass.allocator_scaled_ns,
+                   pass.allocator_undisturbed_ns, 0, event_count});
+  }
+  for (const Scaled& one : all) {
     if (one.scaled_ns <= 0) continue;
     const double min_ns = range->min_ns(one.measured_ns, one.call_min, one.call_max);
     const double max_ns = range->max_ns(one.measured_ns, one.call_max);
@@ -285,6 +331,7 @@ std::vector<std::string> impossibilities(const CellResult& cell) {
   check_time(cell, findings);
   check_counters(cell, findings);
   check_passes(cell, findings);
+  check_undisturbed(cell, findings);
   check_scaled(cell, findings);
   return findings;
 }

@@ -279,9 +279,15 @@ void visit_program(Fields& fields, Cell& cell) {
             "included; null without marks"},
       cell.allocator_ns_per_step);
   fields.known_real(
+      Field{"allocator_undisturbed_ns_per_step",
+            "the same with disturbed calls as they usually are, see \"Disturbed calls\"; null on a "
+            "GPU",
+            12},
+      cell.allocator_undisturbed_ns_per_step);
+  fields.known_real(
       Field{"allocator_scaled_ns_per_step",
-            "the same with host parts scaled to another host, see \"Host time on another host\"; "
-            "null where nothing was scaled",
+            "that with host parts scaled to another host, see \"Host time on another host\"; null "
+            "where nothing was scaled. Before schema 1.12 disturbed calls are in it as measured",
             11},
       cell.allocator_scaled_ns_per_step);
   fields.real(Field{"modelled_driver_ns_total",

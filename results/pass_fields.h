@@ -9,6 +9,23 @@
 namespace allocmark::fields {
 
 template <typename Fields, typename Pass>
+void visit_settled(Fields& fields, Pass& pass) {
+  fields.known_real(
+      Field{"allocator_undisturbed_ns_per_step",
+            "as the cell's, median over the steps of this pass; null where nobody looked", 12},
+      pass.allocator_undisturbed_ns_per_step);
+  fields.known_real(
+      Field{"allocator_undisturbed_ns",
+            "the allocator's total time in this pass, failed requests and trims included, with "
+            "disturbed calls as they usually are, see \"Disturbed calls\"; null on a GPU",
+            12},
+      pass.allocator_undisturbed_ns);
+  fields.known_real(Field{"allocator_scaled_ns",
+                          "the same with scaled host parts; null where nothing was scaled", 12},
+                    pass.allocator_scaled_ns);
+}
+
+template <typename Fields, typename Pass>
 void visit_pass(Fields& fields, Pass& pass) {
   const std::string_view latency = "total latency in this pass";
   fields.real(Field{"allocate_latency_ns_p50", latency}, pass.allocate_p50_ns);
@@ -61,6 +78,7 @@ void visit_pass(Fields& fields, Pass& pass) {
                           "\"Host time on another host\"; null where it was not measured",
                           7},
                     pass.host_reference_ns);
+  visit_settled(fields, pass);
 }
 
 }  // namespace allocmark::fields

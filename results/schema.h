@@ -147,7 +147,11 @@ struct PassSummary {  // one timed pass, for spread
   LatencyBuckets allocate_own_buckets = {}, deallocate_own_buckets = {};
   std::optional<std::uint64_t> oom_count = std::nullopt, residue_bytes = std::nullopt;
   double allocator_scaled_ns_per_step = 0;  // as the cell's; 0 where nothing was scaled
-  double begin_s = 0;                       // since the cell's process began; 0 before schema 1.7
+  // Likewise with calls that were disturbed as they usually are, and of all calls of the pass; 0 on
+  // a GPU and before schema 1.12.
+  double allocator_undisturbed_ns_per_step = 0;
+  double allocator_undisturbed_ns = 0, allocator_scaled_ns = 0;
+  double begin_s = 0;            // since the cell's process began; 0 before schema 1.7
   double host_reference_ns = 0;  // of the processor just before the pass; 0: not measured
   // Not stored: what the calls took together by the histograms, of a summary that has none.
   double calls_ns_total = 0;
@@ -214,8 +218,10 @@ struct CellResult {
   std::optional<RequestLatency> requests;  // where the trace tells of requests
   double allocator_ns_per_step = 0;  // allocator time between Mark events, median; 0 without marks
   double allocator_scaled_ns_per_step = 0;  // with scaled host parts; 0 where nothing was scaled
-  double modelled_driver_ns_total = 0;      // one pass
-  double step_ns_p50 = 0;                   // between Mark events, device included; 0 without marks
+  // With calls that were disturbed as they usually are; 0 on a GPU and before schema 1.12.
+  double allocator_undisturbed_ns_per_step = 0;
+  double modelled_driver_ns_total = 0;  // one pass
+  double step_ns_p50 = 0;               // between Mark events, device included; 0 without marks
   double program_ns = 0;  // one pass, until the device has done its work; 0 without passes
   // The same with an allocator that costs nothing; 0 where the trace has no kernels.
   double program_ideal_ns = 0;

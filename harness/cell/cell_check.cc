@@ -73,8 +73,14 @@ void CellRun::checked_pass() {
   setup.placements = recorder ? &*recorder : nullptr;
   setup.timeline = spec_.timeline_path.empty() ? nullptr : &timeline;
   setup.clock = &clock_;
+  if (simcu_.present) {
+    clock_.finish_calibration();
+    usual_.emplace(static_cast<std::uint64_t>(UsualCalls::kLongNs / clock_.scale().ns_per_tick()));
+    setup.usual = &*usual_;
+  }
   Verifier verifier(setup);
   trace_->for_each_batch([&](const TraceBatch& batch) { return verifier.run(batch); });
+  if (usual_) usual_->end_pass();
   const VerifyReport report = verifier.report();
   placement_hash_ = report.placement_hash;
   cold_ticks_ = report.cold_ticks;

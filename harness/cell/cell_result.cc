@@ -1,6 +1,7 @@
 #include "harness/cell/cell_result.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdio>
 #include <utility>
 
@@ -162,11 +163,23 @@ void fill_latencies(CellResult& result, const Recorder& sum,
     result.size_classes.push_back(std::move(latency));
   }
   result.allocator_ns_per_step = sum.step_ns_median();
-  result.allocator_scaled_ns_per_step = sum.scaled_step_ns_median();
   if (driver_ns_by_pass.empty()) return;
   std::sort(driver_ns_by_pass.begin(), driver_ns_by_pass.end());
   result.modelled_driver_ns_total =
       static_cast<double>(driver_ns_by_pass[(driver_ns_by_pass.size() - 1) / 2]);
+}
+
+void fill_settled(CellResult& result, const SettledPasses& settled) {
+  result.allocator_undisturbed_ns_per_step = settled.step_ns;
+  result.allocator_scaled_ns_per_step = settled.scaled_step_ns;
+  for (std::size_t at = 0; at < settled.passes.size() && at < result.passes.size(); ++at) {
+    const SettledPass& from = settled.passes[at];
+    PassSummary& pass = result.passes[at];
+    pass.allocator_undisturbed_ns_per_step = from.step_ns;
+    pass.allocator_undisturbed_ns = from.total_ns;
+    pass.allocator_scaled_ns_per_step = from.scaled_step_ns;
+    pass.allocator_scaled_ns = from.scaled_total_ns;
+  }
 }
 
 }  // namespace allocmark

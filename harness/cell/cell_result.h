@@ -10,6 +10,7 @@
 #include "allocators/backend/backend.h"
 #include "harness/check/verify.h"
 #include "harness/measure/recorder.h"
+#include "harness/measure/settled_passes.h"
 #include "results/compare/width.h"
 #include "results/schema.h"
 
@@ -33,6 +34,9 @@ void fill_stats(CellResult& result, const Backend& backend);
 // All passes together; the modelled driver time is that of the median pass.
 void fill_latencies(CellResult& result, const Recorder& sum,
                     std::vector<std::uint64_t> driver_ns_by_pass);
+
+// Times of steps and passes that do not follow the host's load; after the passes are kept.
+void fill_settled(CellResult& result, const SettledPasses& settled);
 
 // At a look: whether passes can end. At the last one, what stayed too wide becomes a warning.
 [[nodiscard]] bool narrow_enough(CellResult& result, const WidthRule& rule, double clock_step_ns);

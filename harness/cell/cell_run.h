@@ -23,7 +23,9 @@
 #include "harness/measure/quiet_cpu.h"
 #include "harness/measure/recorder.h"
 #include "harness/measure/request_clock.h"
+#include "harness/measure/settled_passes.h"
 #include "harness/measure/step_clock.h"
+#include "harness/measure/usual_calls.h"
 #include "harness/replay/ballast.h"
 #include "harness/replay/capacity.h"
 #include "harness/replay/device_work.h"
@@ -85,6 +87,8 @@ class CellRun {
   void soak_pass(Backend& backend, Recorder& recorder, SoakWindow& window);
   void timed_pass(std::uint32_t pass_index);
   double measure_reference();
+  [[nodiscard]] HostScale least_disturbed_scale() const;
+  [[nodiscard]] std::uint64_t step_count_max() const;
   void keep_pass(PassSummary summary);
   void fill_ideal_program();
   [[nodiscard]] const SimcuThreadClock* simcu_clock() const {
@@ -125,9 +129,11 @@ class CellRun {
   Ballast ballast_;
   std::optional<QuietCpu> quiet_cpu_;
   std::optional<Timing> timing_;
+  std::optional<UsualCalls> usual_;  // on a simulated device: host time is not to follow its load
   HostReference reference_;
   double clock_ns_ = 0, clock_step_ns_ = 0;  // what reading the clock costs, in which it advances
   std::vector<std::uint64_t> driver_ns_by_pass_;
+  std::vector<PassParts> parts_by_pass_;  // where usual_ is
   std::uint64_t placement_hash_ = 0;
   std::uint64_t cold_ticks_ = 0;  // of the backend's first calls
 };

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "harness/cell/cell_run.h"
 #include "harness/cell/null_overhead.h"
@@ -31,11 +32,11 @@ void CellRun::timed_passes() {
         "the processor's time-stamp counter is not invariant: latencies come from "
         "steady_clock, and host time contains the simulator's own");
   }
-  timing_.emplace(
-      RecorderOptions{.scale = clock_.scale(),
-                      .has_driver_model = simcu_.present,
-                      .step_count_max = std::min(trace_->facts().mark_count + 1, kStepCountMax)},
-      clock_, simcu_clock());
+  timing_.emplace(RecorderOptions{.scale = clock_.scale(),
+                                  .has_driver_model = simcu_.present,
+                                  .step_count_max = step_count_max()},
+                  clock_, simcu_clock());
+  timing_->pass.follow(usual_ ? &*usual_ : nullptr);
   // Processes beside each other wait for themselves only, which one clock cannot follow.
   if (trace_->facts().request_mark_count > 0 && trace_->jobs().empty()) {
     timing_->requests.emplace(trace_->facts().stream_count);
@@ -75,9 +76,23 @@ bool CellRun::next_pass(std::uint32_t done_count, std::uint32_t pass_count) {
 
 void CellRun::fill_timed() {
   fill_latencies(result_, timing_->sum, driver_ns_by_pass_);
+  fill_settled(result_, settle(parts_by_pass_, {.scale = clock_.scale(),
+                                                .host_scale = least_disturbed_scale(),
+                                                .step_count_max = step_count_max()}));
   if (timing_->requests && spec_.record) result_.requests = timing_->requests->latency();
   result_.step_ns_p50 = timing_->steps.step_ns_median();
   result_.program_ns = timing_->steps.program_ns_median();
+}
+
+std::uint64_t CellRun::step_count_max() const {
+  return std::min(trace_->facts().mark_count + 1, kStepCountMax);
+}
+
+// That of the fastest reference, since settled passes have the times of the fastest parts.
+HostScale CellRun::least_disturbed_scale() const {
+  const std::vector<HostScale>& scales = timing_->sum.host_scales();
+  if (scales.empty()) return {.factor = 0};
+  return *std::ranges::max_element(scales, {}, &HostScale::factor);
 }
 
 // Beside each pass, since what disturbs the one disturbs the other.
@@ -130,6 +145,7 @@ void CellRun::timed_pass(std::uint32_t pass_index) {
   steps.pause();
   steps.end_pass();
   recorder.end_pass();
+  if (usual_) usual_->end_pass();
 
   ++result_.trial_count;
   if (replayer.counts().oom_count > 0) ++result_.trial_oom_count;
@@ -156,12 +172,12 @@ void CellRun::keep_pass(PassSummary summary) {
   summary.allocate_own_buckets = recorder.own_buckets(Operation::Allocate);
   summary.deallocate_own_buckets = recorder.own_buckets(Operation::Deallocate);
   summary.allocator_ns_per_step = recorder.step_ns_median();
-  summary.allocator_scaled_ns_per_step = recorder.scaled_step_ns_median();
   if (timing_->requests && spec_.record) {
     summary.request_latency_ns_p99 = timing_->requests->pass_latency_ns_p99();
   }
   result_.passes.push_back(std::move(summary));
   driver_ns_by_pass_.push_back(recorder.driver_ns_total());
+  if (usual_ && spec_.record) parts_by_pass_.push_back(recorder.parts());
   timing_->sum.merge(recorder);
 }
 

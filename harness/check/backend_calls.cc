@@ -16,8 +16,8 @@ constexpr std::array<std::string_view, 7> kFreeOfCharge = {
 
 }  // namespace
 
-BackendCalls::BackendCalls(const SimcuApi& simcu, const TickClock* clock)
-    : simcu_(simcu), clock_(clock) {
+BackendCalls::BackendCalls(const SimcuApi& simcu, const TickClock* clock, UsualCalls* usual)
+    : simcu_(simcu), clock_(clock), usual_(usual) {
   if (!simcu_.present) return;
   const std::uint64_t count = simcu_.thread_calls(nullptr, 0);
   for (std::vector<std::uint64_t>* counts : {&counts_before_, &counts_now_, &counts_}) {
@@ -27,19 +27,20 @@ BackendCalls::BackendCalls(const SimcuApi& simcu, const TickClock* clock)
 
 void BackendCalls::begin() {
   if (simcu_.present) (void)simcu_.thread_calls(counts_before_.data(), counts_before_.size());
-  if (clock_ == nullptr || call_count_ >= kColdCallCount) return;
+  if (!is_timed()) return;
   if (simcu_.present) simulator_ticks_ = simcu_.thread_clock()->simulator_ticks;
   begin_ticks_ = clock_->now_ticks();
 }
 
 void BackendCalls::end() {
-  if (clock_ != nullptr && call_count_++ < kColdCallCount) {
+  if (is_timed()) {
     std::uint64_t ticks = clock_->now_ticks() - begin_ticks_;
     // The simulator's ticks are those of the counter, and cannot be taken off another clock's.
     if (simcu_.present && clock_->uses_counter()) {
       ticks -= std::min(ticks, simcu_.thread_clock()->simulator_ticks - simulator_ticks_);
     }
-    cold_ticks_ += ticks;
+    if (call_count_++ < kColdCallCount) cold_ticks_ += ticks;
+    if (usual_ != nullptr) (void)usual_->usual_ticks(ticks);
   }
   if (!simcu_.present) return;
   (void)simcu_.thread_calls(counts_now_.data(), counts_now_.size());

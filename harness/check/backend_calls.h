@@ -1,7 +1,7 @@
 // What the calls of a backend cost in the checked pass: the host time of the first of them, in a
 // process that has called it never before, and how often it called the driver, by function. Flows
-// in: each call, as a function; flows out: sums. Times the first calls alone, coarsely: the checks
-// around them leave cold caches.
+// in: each call, as a function; flows out: sums, and each call's host time for whoever follows it.
+// Times coarsely: the checks around the calls leave cold caches.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "harness/measure/clock.h"
+#include "harness/measure/usual_calls.h"
 #include "harness/replay/simcu_api.h"
 #include "results/schema.h"
 
@@ -17,8 +18,9 @@ namespace allocmark {
 
 class BackendCalls {
  public:
-  // `clock` null: nothing is timed. It outlives this object.
-  BackendCalls(const SimcuApi& simcu, const TickClock* clock);
+  // `clock` null: nothing is timed. `usual` null: only the first calls are. Both outlive this
+  // object.
+  BackendCalls(const SimcuApi& simcu, const TickClock* clock, UsualCalls* usual);
 
   // Makes the call.
   template <typename Call>
@@ -38,9 +40,13 @@ class BackendCalls {
  private:
   void begin();
   void end();
+  [[nodiscard]] bool is_timed() const {
+    return clock_ != nullptr && (usual_ != nullptr || call_count_ < kColdCallCount);
+  }
 
   SimcuApi simcu_;
   const TickClock* clock_;
+  UsualCalls* usual_;
   std::vector<std::uint64_t> counts_before_, counts_now_, counts_;  // by simcuda's index
   std::uint64_t call_count_ = 0;
   std::uint64_t begin_ticks_ = 0, simulator_ticks_ = 0, cold_ticks_ = 0;

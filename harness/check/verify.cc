@@ -33,7 +33,7 @@ Verifier::Verifier(const VerifySetup& setup)
     : setup_(setup),
       heap_(setup.capabilities.alignment_bytes),
       contents_(setup.simcu, looks_inside() ? setup.level : VerifyLevel::Off),
-      calls_(collects() ? setup.simcu : SimcuApi{}, setup.clock),
+      calls_(collects() ? setup.simcu : SimcuApi{}, setup.clock, setup.usual),
       overhead_(setup.simcu),
       points_(setup.replay.streams),
       random_(kRandomSeed) {

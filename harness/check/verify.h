@@ -47,6 +47,7 @@ struct VerifySetup {
   PlacementRecorder* placements = nullptr;  // gets every answer; null = none
   Timeline* timeline = nullptr;             // gets the moments of the pass; null = none
   const TickClock* clock = nullptr;         // for the time of the first calls; null = none
+  UsualCalls* usual = nullptr;              // gets what calls take, by that clock; null = none
 };
 
 // Whether the check looks into blocks, so that it needs a replay of its own for that.

@@ -32,9 +32,8 @@ Recorder::Recorder(const RecorderOptions& options)
       parts_(std::size_t{kOperationCount} * kSizeClassCount),
       own_(kOperationCount),
       scaled_(kOperationCount),
-      steps_{StepTimes(options.step_count_max)},
-      scaled_steps_{StepTimes(options.step_count_max)} {
-  for (Steps* steps : {&steps_, &scaled_steps_}) steps->picoseconds.reserve();
+      steps_{StepTimes(options.step_count_max)} {
+  steps_.picoseconds.reserve();
 }
 
 void Recorder::scale_host(const HostScale& scale) {
@@ -64,7 +63,8 @@ void Recorder::clear() {
   clock_picoseconds_ = target_clock_picoseconds_ = clock_step_picoseconds_ = 0;
   host_scales_.clear();
   steps_.clear();
-  scaled_steps_.clear();
+  parts_of_pass_.clear();
+  program_picoseconds_ = 0;
   driver_ns_total_ = 0;
   in_step_ = false;
 }
@@ -78,7 +78,6 @@ void Recorder::merge(const Recorder& other) {
   for (std::size_t i = 0; i < scaled_.size(); ++i) scaled_[i].merge(other.scaled_[i]);
   host_scales_.insert(host_scales_.end(), other.host_scales_.begin(), other.host_scales_.end());
   steps_.picoseconds.merge(other.steps_.picoseconds);
-  scaled_steps_.picoseconds.merge(other.scaled_steps_.picoseconds);
   driver_ns_total_ += other.driver_ns_total_;
 }
 
@@ -137,7 +136,5 @@ LatencySummary Recorder::latency_all() const {
 }
 
 double Recorder::step_ns_median() const { return to_ns(steps_.picoseconds.median()); }
-
-double Recorder::scaled_step_ns_median() const { return to_ns(scaled_steps_.picoseconds.median()); }
 
 }  // namespace allocmark

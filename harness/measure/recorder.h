@@ -12,7 +12,10 @@
 #include "base/step_times.h"
 #include "harness/measure/clock.h"
 #include "harness/measure/histogram.h"
+#include "harness/measure/host_scale.h"
+#include "harness/measure/settled_passes.h"
 #include "harness/measure/size_class.h"
+#include "harness/measure/usual_calls.h"
 #include "results/schema.h"
 
 namespace allocmark {
@@ -25,18 +28,6 @@ struct RecorderOptions {
   bool has_driver_model =
       false;  // simcuda: the driver's time is modelled, and apart from the host's
   std::uint64_t step_count_max = 0;  // steps (Mark events) kept per pass; later ones are left out
-};
-
-// How host parts of samples become those of another host: what reading the clock costs is in each
-// of them, whatever the host's speed.
-struct HostScale {
-  double factor = 1;
-  double clock_ns = 0, target_clock_ns = 0;  // of a pair of readings, here and there
-  // In which readings advance here, 10 ns on some hosts. A sample stands for all times within a
-  // step, so it is counted at a random one of them: the median of many then lies between steps.
-  double clock_step_ns = 0;
-
-  [[nodiscard]] double shift_ns() const { return target_clock_ns - factor * clock_ns; }
 };
 
 class Recorder {
@@ -56,11 +47,10 @@ class Recorder {
       parts.total.add(total_picoseconds);
     }
     if (host_multiplier_ != 0) {
-      const std::uint64_t scaled_picoseconds =
-          scale(host_picoseconds) + driver_ns * kPicosecondsPerNs;
-      scaled_[static_cast<std::uint32_t>(operation)].add(scaled_picoseconds);
-      scaled_steps_.total_picoseconds += scaled_picoseconds;
+      scaled_[static_cast<std::uint32_t>(operation)].add(scale(host_picoseconds) +
+                                                         driver_ns * kPicosecondsPerNs);
     }
+    add_usual(host_ticks, driver_ns);
     if (driver_ns == 0) own_[static_cast<std::uint32_t>(operation)].add(host_picoseconds);
     steps_.total_picoseconds += total_picoseconds;
     driver_ns_total_ += driver_ns;
@@ -71,16 +61,14 @@ class Recorder {
   void add_other(std::uint64_t host_ticks, std::uint64_t driver_ns) {
     const std::uint64_t host_picoseconds = options_.scale.picoseconds(host_ticks);
     steps_.total_picoseconds += host_picoseconds + driver_ns * kPicosecondsPerNs;
-    if (host_multiplier_ != 0) {
-      scaled_steps_.total_picoseconds += scale(host_picoseconds) + driver_ns * kPicosecondsPerNs;
-    }
+    add_usual(host_ticks, driver_ns);
     driver_ns_total_ += driver_ns;
   }
 
   // A step begins; the one before it ends. One in which nothing was asked is none.
   void mark() {
     steps_.mark(in_step_);
-    scaled_steps_.mark(in_step_);
+    if (usual_ != nullptr) parts_of_pass_.mark(in_step_);
     in_step_ = true;
   }
 
@@ -92,6 +80,11 @@ class Recorder {
 
   // From now to clear() samples are also counted with their host part scaled so.
   void scale_host(const HostScale& scale);
+  // From now on the pass is also kept in parts, with each call as it usually takes, and a program
+  // spends so much. The owner ends its passes; null: calls are as they took.
+  void follow(UsualCalls* usual) { usual_ = usual; }
+  // Since clear(); the last step has ended with the pass.
+  [[nodiscard]] const PassParts& parts() const { return parts_of_pass_; }
 
   void clear();
   // Adds another recorder's samples, made with the same options.
@@ -112,11 +105,10 @@ class Recorder {
   [[nodiscard]] const std::vector<HostScale>& host_scales() const { return host_scales_; }
   // The allocator's time in one step, in ns, as StepTimes has it; 0 without steps.
   [[nodiscard]] double step_ns_median() const;
-  // The same with scaled host parts; 0 where nothing was scaled.
-  [[nodiscard]] double scaled_step_ns_median() const;
   [[nodiscard]] std::uint64_t driver_ns_total() const { return driver_ns_total_; }
-  // The allocator's time since clear(), of all calls.
-  [[nodiscard]] std::uint64_t total_picoseconds() const { return steps_.total_picoseconds; }
+  // The allocator's time since clear(), of all calls, as a program spends it: scaled and as they
+  // usually take, where that is known.
+  [[nodiscard]] std::uint64_t program_picoseconds() const { return program_picoseconds_; }
 
  private:
   static constexpr std::uint64_t kPicosecondsPerNs = 1000;
@@ -149,6 +141,17 @@ class Recorder {
       total_picoseconds = begin_picoseconds = 0;
     }
   };
+  // A call in the times that do not follow the host's load.
+  void add_usual(std::uint64_t host_ticks, std::uint64_t driver_ns) {
+    std::uint64_t usual_ticks = host_ticks;
+    if (usual_ != nullptr) {
+      usual_ticks = usual_->usual_ticks(host_ticks);
+      parts_of_pass_.add(usual_ticks, driver_ns);
+    }
+    const std::uint64_t host_picoseconds = options_.scale.picoseconds(usual_ticks);
+    program_picoseconds_ += (host_multiplier_ != 0 ? scale(host_picoseconds) : host_picoseconds) +
+                            driver_ns * kPicosecondsPerNs;
+  }
   [[nodiscard]] OperationLatency summarise(const Parts& parts) const;
   [[nodiscard]] std::uint64_t scale(std::uint64_t host_picoseconds) {
     const std::uint64_t spread_picoseconds =
@@ -167,7 +170,10 @@ class Recorder {
   std::uint64_t host_multiplier_ = 0;
   std::uint64_t clock_picoseconds_ = 0, target_clock_picoseconds_ = 0, clock_step_picoseconds_ = 0;
   Random random_{1};
-  Steps steps_, scaled_steps_;
+  UsualCalls* usual_ = nullptr;
+  PassParts parts_of_pass_;
+  std::uint64_t program_picoseconds_ = 0;
+  Steps steps_;
   std::uint64_t driver_ns_total_ = 0;
   bool in_step_ = false;
 };

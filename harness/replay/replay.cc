@@ -243,7 +243,7 @@ void Replayer::run_other(const ReplayStep& step) {
 void Replayer::follow_requests(const ReplayStep& step) {
   if (setup_.requests == nullptr) return;
   RequestClock& clock = *setup_.requests;
-  clock.spend(setup_.recorder->total_picoseconds());
+  clock.spend(setup_.recorder->program_picoseconds());
   if (step.kind == EventKind::Kernel) return clock.launch(step.stream, step.size_bytes);
   if (step.kind == EventKind::Sync) return clock.synchronize();
   switch (step.mark_class()) {

@@ -40,6 +40,7 @@ struct CellCost {
   std::uint64_t pass_count = 0;
   std::uint64_t dear_pass_count = 0;  // that cost more than twice the cheapest
   double mean_ns = 0;                 // over the passes; 0 without a range
+  double step_ns = 0;  // of a step with its kernels, for a time per step; 0 where not known
 
   // What settings are ranked by: the value, or the mean where some passes are dear.
   [[nodiscard]] double rank_ns() const;

@@ -21,7 +21,15 @@ struct TimeUnit {
 };
 constexpr std::array<TimeUnit, 4> kTimeUnits{{{1e9, "s"}, {1e6, "ms"}, {1e3, "us"}, {1, "ns"}}};
 
-// The unit that leaves the largest cost at least 1.
+// The unit that leaves a time at least 1.
+TimeUnit unit_of(double time_ns) {
+  for (const TimeUnit& unit : kTimeUnits) {
+    if (time_ns >= unit.divisor) return unit;
+  }
+  return kTimeUnits.back();
+}
+
+// That of the largest cost.
 TimeUnit time_unit(const Answer& answer) {
   double largest_ns = answer.baseline_cost ? answer.baseline_cost->value_ns : 0;
   for (const auto* list : {&answer.settable, &answer.others}) {
@@ -29,10 +37,7 @@ TimeUnit time_unit(const Answer& answer) {
       if (one.cost) largest_ns = std::max(largest_ns, one.cost->value_ns);
     }
   }
-  for (const TimeUnit& unit : kTimeUnits) {
-    if (largest_ns >= unit.divisor) return unit;
-  }
-  return kTimeUnits.back();
+  return unit_of(largest_ns);
 }
 
 // Three significant figures, without an exponent.
@@ -73,12 +78,23 @@ CostWords cost_words(CostMetric metric) {
   return {"allocator time per pass", "allocate_latency_ns_mean", " per pass in the allocator"};
 }
 
+namespace {
+
+// "0.80 ms per step of 512 ms": the step's own length has a unit of its own.
+std::string amount_text(const CellCost& cost, const Answer& answer, const TimeUnit& unit) {
+  const std::string text =
+      fmt::format("{}{}{}", cost.enough_samples ? "" : "~", time_text(cost.value_ns, unit),
+                  cost_words(answer.metric).per);
+  if (cost.step_ns <= 0) return text;
+  return text + " of " + time_text(cost.step_ns, unit_of(cost.step_ns));
+}
+
+}  // namespace
+
 std::string short_cost(const RankedCell& ranked, const Answer& answer) {
   const TimeUnit unit = time_unit(answer);
   if (!ranked.cost) return "a cost that is not known";
-  std::string text =
-      fmt::format("{}{}{}", ranked.cost->enough_samples ? "" : "~",
-                  time_text(ranked.cost->value_ns, unit), cost_words(answer.metric).per);
+  std::string text = amount_text(*ranked.cost, answer, unit);
   if (ranked.difference_ns) text += " (" + difference_text(ranked, unit) + ")";
   if (const std::string dear = dear_text(*ranked.cost); !dear.empty()) {
     text += fmt::format(", {} (up to {})", dear, time_text(*ranked.cost->high_ns, unit));
@@ -91,8 +107,7 @@ std::string cost_text(const RankedCell& ranked, const Answer& answer) {
   std::vector<std::string> parts;
   if (ranked.cost) {
     const CellCost& cost = *ranked.cost;
-    std::string text = fmt::format("{}{}{}", cost.enough_samples ? "" : "~",
-                                   time_text(cost.value_ns, unit), cost_words(answer.metric).per);
+    std::string text = amount_text(cost, answer, unit);
     if (cost.low_ns) {
       text += fmt::format(" ({} to {})", three_figures(*cost.low_ns / unit.divisor),
                           three_figures(*cost.high_ns / unit.divisor));

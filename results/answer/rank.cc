@@ -13,6 +13,7 @@
 
 #include "base/bytes.h"
 #include "base/key_count.h"
+#include "base/median.h"
 #include "results/answer/answer.h"
 #include "results/answer/memory_words.h"
 #include "results/cell_summary.h"
@@ -74,6 +75,16 @@ void add_by_share(const CellResult& cell, CellCost* cost) {
       std::accumulate(costs_ns.begin(), costs_ns.end(), 0.0) / static_cast<double>(costs_ns.size());
   for (double& one_ns : costs_ns) one_ns *= cost->value_ns / mean_ns;
   add_passes(costs_ns, cost);
+}
+
+// What the calls of each pass cost on the profile's host; empty where that is not known.
+std::vector<double> scaled_passes_ns(const CellResult& cell) {
+  std::vector<double> passes_ns;
+  for (const PassSummary& pass : cell.passes) {
+    if (pass.allocator_scaled_ns <= 0) return {};
+    passes_ns.push_back(pass.allocator_scaled_ns);
+  }
+  return passes_ns;
 }
 
 CostMetric metric_of(const std::vector<const CellResult*>& cells) {
@@ -210,7 +221,12 @@ std::optional<CellCost> cost_of(const CellResult& cell, CostMetric metric) {
   } else if (metric == CostMetric::TimePerStep) {
     const ShownStep step = shown_step(cell);
     cost.value_ns = step.time_ns;
+    // Without kernels the clock has seen nothing of the program's own work.
+    if (cell.kernel_ns_total.value_or(0) > 0) cost.step_ns = cell.step_ns_p50;
     if (!add_stored(cell, step.of_pass, &cost)) add_by_share(cell, &cost);
+  } else if (const std::vector<double> passes_ns = scaled_passes_ns(cell); !passes_ns.empty()) {
+    cost.value_ns = median(passes_ns);
+    add_passes(passes_ns, &cost);
   } else if (cell.pass_count > 0) {
     cost.value_ns = (total_ns(cell.allocate.total) + total_ns(cell.deallocate.total)) /
                     static_cast<double>(cell.pass_count);

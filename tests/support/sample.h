@@ -52,6 +52,9 @@ inline PassSummary pass() {
           .oom_count = 4,
           .residue_bytes = 2097152,
           .allocator_scaled_ns_per_step = 130.5,
+          .allocator_undisturbed_ns_per_step = 121.5,
+          .allocator_undisturbed_ns = 2430.5,
+          .allocator_scaled_ns = 2610.5,
           .begin_s = 0.75,
           .host_reference_ns = 301.5};
 }
@@ -112,6 +115,7 @@ inline CellResult cell() {
                                  .delay = latency(54, 1e5)};
   cell.allocator_ns_per_step = 123456.5;
   cell.allocator_scaled_ns_per_step = 133456.5;
+  cell.allocator_undisturbed_ns_per_step = 121456.5;
   cell.modelled_driver_ns_total = 77.25;
   cell.step_ns_p50 = 1e6;
   cell.program_ns = 5.5e6;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/types.h>
+#include <time.h>
 #include <unistd.h>
 
 // As a daemon does: gone from our group and our terminal, with all else that we had open.
@@ -35,6 +36,22 @@ static void* device_malloc(ssize_t size) {
 void good_free(void* pointer, ssize_t size, int device, cudaStream_t stream) {
   (void)size, (void)device, (void)stream;
   (void)cudaFree(pointer);
+}
+
+// One call of thirty takes 200 ms: what a thread shows that was preempted meanwhile.
+void* stall_malloc(ssize_t size, int device, cudaStream_t stream) {
+  enum { kPeriod = 30, kStalledCall = 25, kStallMs = 200 };
+  static int count = 0;
+  (void)device, (void)stream;
+  if (++count % kPeriod == kStalledCall) {
+    struct timespec begin, now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &begin);
+    do {
+      (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    } while ((now.tv_sec - begin.tv_sec) * 1000 + (now.tv_nsec - begin.tv_nsec) / 1000000 <
+             kStallMs);
+  }
+  return device_malloc(size);
 }
 
 // Every tenth block begins inside the one before it.

@@ -2,25 +2,34 @@
 // allocator did wrong. Method: the example library and one with planted faults, on the simulated
 // device.
 #include <algorithm>
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "harness/cell/cell.h"
 #include "harness/cell/soak.h"
 #include "harness/replay/simcu_api.h"
+#include "results/cell_check.h"
 #include "tests/catch.h"
+#include "tests/support/temporary_folder.h"
 
 namespace allocmark {
 namespace {
 
-CellResult run_pluggable(const std::string& conf, VerifyLevel verify = VerifyLevel::Edges) {
+CellSpec spec_of(const std::string& conf) {
   CellSpec spec;
-  spec.verify = verify;
   spec.key.workload = "gpt2_train_amp";
   spec.key.allocator = "pluggable";
   spec.key.conf = conf;
   spec.key.capacity = "unlimited";
   spec.key.device = "sim:h200";
   spec.pass_count = 1;
+  return spec;
+}
+
+CellResult run_pluggable(const std::string& conf, VerifyLevel verify = VerifyLevel::Edges) {
+  CellSpec spec = spec_of(conf);
+  spec.verify = verify;
   return run_cell(spec);
 }
 
@@ -45,6 +54,36 @@ TEST_CASE("a cell runs with the example library and gets the figures of the pool
   CHECK(result.reserved_bytes_peak >= result.requested_bytes_peak);  // counted by simcuda
   CHECK(result.device_bytes_peak >= result.requested_bytes_peak);
   CHECK(result.residue_bytes == 0);
+}
+
+TEST_CASE("a call that is preempted in one pass does not make the time of a step or a pass") {
+  if (!SimcuApi::find().present) return;
+  constexpr double kStallNs = 200e6;
+  std::string rows = "op,id,size,stream\nmark,step,0,0\n";
+  for (int block = 1; block <= 10; ++block) {
+    rows += "alloc," + std::to_string(block) + ",1000,0\nfree," + std::to_string(block) + ",0,0\n";
+  }
+  const TemporaryFolder folder;
+  const std::string trace_path = folder.write("trace.csv", rows);
+  // The stalled call, of every thirty, is in the first timed pass, behind two untimed ones.
+  for (const std::uint32_t pass_count : {1u, 3u}) {
+    CellSpec spec =
+        spec_of("library:" ALLOCMARK_FAULTY_PLUGGABLE ",malloc:stall_malloc,free:good_free");
+    spec.key.workload = "file:" + trace_path;
+    spec.pass_count = pass_count;
+    spec.host_target.reference_ns = 400;
+    const CellResult result = run_cell(spec);
+    INFO(result.reason);
+    REQUIRE(result.passes.size() == pass_count);
+    const PassSummary& pass = result.passes[0];
+    CHECK(pass.allocator_ns_per_step > kStallNs / 2);
+    CHECK(pass.allocator_undisturbed_ns_per_step < kStallNs / 2);
+    CHECK(pass.allocator_undisturbed_ns < kStallNs / 2);
+    CHECK(pass.allocator_scaled_ns < kStallNs / 2);
+    CHECK(result.allocator_scaled_ns_per_step < kStallNs / 2);
+    CHECK(pass.allocator_undisturbed_ns_per_step > 0);
+    CHECK(impossibilities(result) == std::vector<std::string>());
+  }
 }
 
 TEST_CASE("what a library does wrong is named in the cell's status") {

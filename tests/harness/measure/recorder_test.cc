@@ -91,28 +91,6 @@ TEST_CASE("what reading the clock costs is not scaled, but is that of the other 
   REQUIRE(pass.scaled_latency(Operation::Deallocate).max_ns == 18);
 }
 
-TEST_CASE("time per step is scaled, too, with failed requests in it") {
-  RecorderOptions options = simulated();
-  options.step_count_max = 10;
-  Recorder pass(options);
-  pass.mark();
-  pass.add(Operation::Allocate, 0, 40, 0);
-  pass.end_pass();
-  REQUIRE(pass.step_ns_median() == 40);
-  REQUIRE(pass.scaled_step_ns_median() == 0);
-  pass.clear();
-  pass.scale_host({.factor = 2, .clock_ns = 10, .target_clock_ns = 18});
-  pass.mark();
-  pass.add(Operation::Allocate, 0, 40, 1'000);
-  pass.add_other(30, 500);
-  pass.end_pass();
-  REQUIRE(pass.step_ns_median() == 1'570);
-  REQUIRE(pass.scaled_step_ns_median() == 1'078 + 558);
-  Recorder sum(options);
-  sum.merge(pass);
-  REQUIRE(sum.scaled_step_ns_median() == 1'636);
-}
-
 TEST_CASE("scaled samples of a coarse clock are spread over its step") {
   Recorder pass(simulated());
   pass.scale_host({.factor = 2, .clock_step_ns = 10});

@@ -57,6 +57,17 @@ TEST_CASE("the one unit of time leaves the largest cost at least 1") {
   CHECK(contains(sentence_of(cells), "at 800 us per step (+710 us against unset)"));
 }
 
+TEST_CASE("a time per step stands beside the step's own length, where kernels tell it") {
+  std::vector<CellResult> cells{step_cell("caching", "", 9e5, 1), step_cell("caching", "a:1", 2e6)};
+  for (CellResult& one : cells) one.step_ns_p50 = 8.12e8;
+  CHECK(contains(sentence_of(cells), "at 2.00 ms per step (+1.10 ms against unset)"));
+  cells[1].kernel_ns_total = 5e9;
+  CHECK(contains(sentence_of(cells), "at 2.00 ms per step of 812 ms (+1.10 ms against unset)"));
+  CHECK(contains(lines_of(cells),
+                 "- caching a:1: 2.00 ms per step of 812 ms (1.98 to 2.02), +1.10 "
+                 "ms against unset"));
+}
+
 TEST_CASE("servers are ranked by request P99") {
   std::vector<CellResult> cells{cell("caching", "", 3), cell("caching", "a:1"),
                                 cell("caching", "b:1")};

@@ -99,6 +99,23 @@ TEST_CASE("a setting that is dear in some passes never wins a tie by memory") {
         std::vector<std::string>{"caching steady:1", "caching edge:1"});
 }
 
+TEST_CASE("without steps the passes' scaled times rank, and have the range") {
+  std::vector<CellResult> cells{cell("caching", "", 3), cell("caching", "a:1"),
+                                cell("caching", "b:1")};
+  // As measured a:1 is the dearer one: a call of it was preempted.
+  cells[1].allocate.total.mean_ns *= 100;
+  double pass_ns = 2e6;
+  for (CellResult& one : cells) {
+    for (PassSummary& pass : one.passes) pass.allocator_scaled_ns = pass_ns += 1e4;
+    pass_ns *= 2;
+  }
+  CHECK(names_of(find_answer(group_of(cells)).settable) ==
+        std::vector<std::string>{"caching a:1", "caching b:1"});
+  CHECK(contains(lines_of(cells),
+                 "- caching a:1: 4.08 ms per pass in the allocator (4.07 to 4.09), "
+                 "+2.06 ms against unset,"));
+}
+
 TEST_CASE("one pass has no range, so that it makes no tie: the difference is named") {
   std::vector<CellResult> cells{passes_cell("", {78.1e6}), passes_cell("a:1", {1.9e6}),
                                 passes_cell("b:1", {1.95e6}, kGiB)};
