@@ -337,6 +337,8 @@ std::unique_ptr<EventSource> make_colocate(Parameters& parameters, std::uint64_t
   const std::uint64_t context = number("context_max", 256, 100'000);
   const std::string pool = std::to_string(parameters.size_bytes(
       "kv_memory", {.preset = std::uint64_t{4} << 30, .lowest = 1, .highest = 1ull << 50}));
+  const std::uint64_t longest =
+      parameters.number("longest_percent", {.preset = 0, .lowest = 0, .highest = 100});
   const bool checkpoints = parameters.choice("checkpoint", {"full", "none"}) == 0;
   config.sleepers = static_cast<Sleepers>(parameters.choice("sleep", {"both", "server", "none"}));
   config.trims = parameters.number("empty_cache", {.preset = 1, .lowest = 0, .highest = 1}) == 1;
@@ -349,14 +351,23 @@ std::unique_ptr<EventSource> make_colocate(Parameters& parameters, std::uint64_t
       fmt::format("train:{},batch={},seq={},steps={},attention=fused,checkpoint={}", shape, batch,
                   sequence, config.cycle_count * config.steps + 1, checkpoints ? "full" : "none");
   config.serve = fmt::format(
-      "serve:{},requests={},context_max={},generated_max={},kv_memory={},per_minute=60000000",
-      shape, requests, context, generated, pool);
+      "serve:{},requests={},context_max={},generated_max={},kv_memory={},longest_percent={},"
+      "per_minute=60000000",
+      shape, requests, context, generated, pool, longest);
   // What is wrong in one of the two is said now, not in the middle of the trace.
   for (const std::string& text : {config.train, config.serve}) {
     static_cast<void>(open_workload(text, seed));
   }
+  std::vector<ForbiddenKey> forbids;
+  if (config.sleepers != Sleepers::None) {
+    forbids.push_back({.key = "expandable_segments",
+                       .why = "the server sleeps: the memory pool of vLLM's sleep mode refuses "
+                              "it (vllm PR 14189, pytorch issue 147851)"});
+  }
   return make_generated<Colocation>(
-      parameters, {.name = "colocate-" + parameters.variant(), .seed = seed}, config);
+      parameters,
+      {.name = "colocate-" + parameters.variant(), .seed = seed, .forbids = std::move(forbids)},
+      config);
 }
 
 }  // namespace

@@ -98,10 +98,20 @@ std::string joined_names(const Parts& parts, std::string_view between) {
   return name;
 }
 
+// What a part says of its job holds for the whole; of two releases the first part's.
+void add_job_facts(const TraceHeader& part, TraceHeader* whole) {
+  if (whole->pytorch.empty()) whole->pytorch = part.pytorch;
+  for (const ForbiddenKey& one : part.forbids) {
+    const bool is_new = std::ranges::find(whole->forbids, one) == whole->forbids.end();
+    if (is_new) whole->forbids.push_back(one);
+  }
+}
+
 class ThenSource final : public EventSource {
  public:
   ThenSource(Parts parts, std::string text, std::uint64_t seed) : parts_(std::move(parts)) {
     header_ = {.name = joined_names(parts_, "-then-"), .generator = std::move(text), .seed = seed};
+    for (const std::unique_ptr<EventSource>& part : parts_) add_job_facts(part->header(), &header_);
     count_streams();
   }
 
@@ -163,6 +173,7 @@ class BesideSource final : public EventSource {
         job.first_stream += first_stream;
         header_.jobs.push_back(std::move(job));
       }
+      add_job_facts(head, &header_);
       const std::uint32_t head_streams = head.stream_count;
       header_.stream_count += head_streams;
       const Renumbering renumbering(processes_.size(), count, first_stream);

@@ -87,17 +87,43 @@ std::uint64_t scaled(std::uint64_t median, std::int64_t exponent) {
                                                : product >> (32 - whole));
 }
 
-std::uint64_t draw_lognormal(const LengthSettings& settings, Random* random) {
+// `normal` of the standard normal distribution, times 65536.
+std::uint64_t lognormal(const LengthSettings& settings, std::int64_t normal) {
   // 94548 / 65536 is log2(e). With sigma at most 300 percent the exponent stays below 16.
-  const std::int64_t exponent = draw(kNormal, random) *
-                                static_cast<std::int64_t>(settings.sigma_percent) / 100 * 94'548 /
-                                65'536;
+  const std::int64_t exponent =
+      normal * static_cast<std::int64_t>(settings.sigma_percent) / 100 * 94'548 / 65'536;
   return scaled(settings.median, exponent);
+}
+
+std::uint64_t draw_lognormal(const LengthSettings& settings, Random* random) {
+  return lognormal(settings, draw(kNormal, random));
+}
+
+RequestLengths cut(const LengthSettings& settings, const RequestLengths& drawn) {
+  return {.context = std::clamp<std::uint64_t>(drawn.context, 1, settings.context_max),
+          .generated = std::min(drawn.generated, settings.generated_max)};
+}
+
+// What no draw exceeds.
+RequestLengths longest_lengths(const LengthSettings& settings) {
+  switch (settings.source) {
+    case LengthSource::Conversation:
+      return {.context = kConvContext.back(), .generated = kConvGenerated.back()};
+    case LengthSource::Code:
+      return {.context = kCodeContext.back(), .generated = kCodeGenerated.back()};
+    case LengthSource::Lognormal:
+      break;
+  }
+  const std::uint64_t longest = lognormal(settings, kNormal.back());
+  return {.context = longest, .generated = longest};
 }
 
 }  // namespace
 
 RequestLengths draw_lengths(const LengthSettings& settings, Random* random) {
+  if (settings.longest_percent > 0 && random->below(100) < settings.longest_percent) {
+    return cut(settings, longest_lengths(settings));
+  }
   std::uint64_t context = 0;
   std::uint64_t generated = 0;
   switch (settings.source) {
@@ -114,8 +140,7 @@ RequestLengths draw_lengths(const LengthSettings& settings, Random* random) {
       generated = draw_lognormal(settings, random);
       break;
   }
-  return {.context = std::clamp<std::uint64_t>(context, 1, settings.context_max),
-          .generated = std::min(generated, settings.generated_max)};
+  return cut(settings, {.context = context, .generated = generated});
 }
 
 }  // namespace allocmark

@@ -16,6 +16,7 @@ struct LengthSettings {
   std::uint64_t sigma_percent = 70;  // Lognormal: 100 times the standard deviation of the logarithm
   std::uint64_t context_max = 0;     // longer prompts are cut
   std::uint64_t generated_max = 0;   // longer answers are cut
+  std::uint64_t longest_percent = 0;  // of the draws: the longest that can be drawn
 };
 
 struct RequestLengths {

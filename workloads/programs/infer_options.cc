@@ -63,6 +63,8 @@ void read_lengths(Parameters& parameters, InferConfig* config) {
   config->sequences =
       parameters.numbers("seq", {.preset = 0, .lowest = 1, .highest = lengths.context_max});
   if (model.generates()) read_generation(parameters, longest, config);
+  lengths.longest_percent =
+      parameters.number("longest_percent", {.preset = 0, .lowest = 0, .highest = 100});
   if (lengths.source != LengthSource::Lognormal) return;
   lengths.median = parameters.number("median", {.preset = 90, .lowest = 1, .highest = 100'000});
   lengths.sigma_percent =

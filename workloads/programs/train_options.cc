@@ -32,6 +32,9 @@ void read_lengths(Parameters& parameters, TrainConfig* config) {
                    : source == 2 ? LengthSource::Conversation
                                  : LengthSource::Code;
   lengths.context_max = *std::max_element(config->sequences.begin(), config->sequences.end());
+  if (!config->draws_lengths) return;
+  lengths.longest_percent =
+      parameters.number("longest_percent", {.preset = 0, .lowest = 0, .highest = 100});
   if (source != 1) return;
   lengths.median = parameters.number("median", {.preset = 500, .lowest = 1, .highest = 100'000});
   lengths.sigma_percent =

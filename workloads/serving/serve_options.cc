@@ -127,6 +127,8 @@ LengthSettings read_lengths(Parameters& parameters, const LengthBounds& bounds) 
   LengthSettings lengths;
   lengths.source =
       static_cast<LengthSource>(parameters.choice("lengths", {"conv", "code", "lognormal"}));
+  lengths.longest_percent =
+      parameters.number("longest_percent", {.preset = 0, .lowest = 0, .highest = 100});
   if (lengths.source == LengthSource::Lognormal) {
     lengths.median = parameters.number("median", {.preset = 90, .lowest = 1, .highest = 100'000});
     lengths.sigma_percent =

@@ -74,6 +74,7 @@ struct GeneratedTraits {
   std::uint32_t stream_count = 1;
   std::uint64_t event_count_preset =
       std::numeric_limits<std::uint64_t>::max();  // for programs that do not end by themselves
+  std::vector<ForbiddenKey> forbids{};
 };
 
 // Reads the key that all generators have, `events`, refuses the keys that nobody asked for, and
@@ -88,7 +89,8 @@ std::unique_ptr<EventSource> make_generated(Parameters& parameters, GeneratedTra
       GeneratedHead{.header = {.name = std::move(traits.name),
                                .generator = parameters.text(),
                                .seed = traits.seed,
-                               .stream_count = traits.stream_count},
+                               .stream_count = traits.stream_count,
+                               .forbids = std::move(traits.forbids)},
                     .event_count_max = event_count},
       std::move(config));
 }

@@ -20,6 +20,14 @@ struct TraceJob {
   std::uint32_t first_stream = 0;  // it has the streams from here to the next process's first
 };
 
+// A key of PyTorch's config string that the job cannot run with.
+struct ForbiddenKey {
+  std::string key;
+  std::string why;  // in words, for the person who asked
+
+  bool operator==(const ForbiddenKey&) const = default;
+};
+
 // The head of a trace. Names and units as in the trace file's "# key: value" lines.
 struct TraceHeader {
   std::string name;  // short name, used in tables
@@ -28,6 +36,8 @@ struct TraceHeader {
   std::uint64_t seed = 0;          // 0 for recorded traces
   std::uint32_t stream_count = 1;  // streams are 0 .. stream_count - 1
   std::vector<TraceJob> jobs{};    // by first stream; empty: one process
+  std::string pytorch{};           // the release that a recording was made with, as "2.11.0+cu130"
+  std::vector<ForbiddenKey> forbids{};
 };
 
 // About how many events one next() gives.

@@ -217,6 +217,12 @@ void FileSource::read_key(std::string_view line) {
   if (key == "generator" && !value.empty()) header_.generator = value;
   if (key == "seed") header_.seed = key_number(key, value, 10);
   if (key == "process") read_process(value);
+  if (key == "torch") header_.pytorch = value;
+  if (key == "forbids") {
+    const std::size_t blank = std::min(value.find(' '), value.size());
+    header_.forbids.push_back({.key = std::string(value.substr(0, blank)),
+                               .why = std::string(trimmed(value.substr(blank)))});
+  }
   if (key == "events") promised_event_count_ = key_number(key, value, 10);
   if (key == "hash") promised_hash_ = key_number(key, value, 16);
   if (key == "streams") {

@@ -45,6 +45,10 @@ TraceWriter::TraceWriter(const std::string& path, const TraceHeader& header,
   for (const TraceJob& job : header.jobs) {
     text_ += fmt::format("# process: {} {}\n", job.first_stream, one_line(job.workload));
   }
+  if (!header.pytorch.empty()) text_ += fmt::format("# torch: {}\n", one_line(header.pytorch));
+  for (const ForbiddenKey& one : header.forbids) {
+    text_ += fmt::format("# forbids: {} {}\n", one_line(one.key), one_line(one.why));
+  }
   if (options.event_count) text_ += fmt::format("# events: {}\n", *options.event_count);
   if (options.hash) text_ += fmt::format("# hash: {:016x}\n", *options.hash);
   text_ += tagged_ ? kTraceColumnsTagged : kTraceColumns;

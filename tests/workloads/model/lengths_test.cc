@@ -71,3 +71,24 @@ TEST_CASE("lengths are cut at the limits and a prompt has at least one token") {
     REQUIRE(lengths.generated == 0);
   }
 }
+
+TEST_CASE("the longest lengths are what no draw exceeds, cut as all are") {
+  const LengthSettings always{.source = LengthSource::Code,
+                              .context_max = 100'000,
+                              .generated_max = 100'000,
+                              .longest_percent = 100};
+  Random random(3);
+  for (int i = 0; i < 10; ++i) {
+    const RequestLengths lengths = draw_lengths(always, &random);
+    CHECK(lengths.context == 7437);
+    CHECK(lengths.generated == 1899);
+  }
+  LengthSettings some = always;
+  some.longest_percent = 25;
+  some.context_max = 7000;
+  int longest_count = 0;
+  for (int i = 0; i < 1000; ++i) longest_count += draw_lengths(some, &random).context == 7000;
+  // A quarter, and the drawn ones of that length.
+  CHECK(longest_count > 200);
+  CHECK(longest_count < 400);
+}

@@ -62,6 +62,21 @@ TEST_CASE("a written trace is exactly this text") {
         "op,id,size,stream\nmark,go,0,0\nalloc,1,512,1\nempty_cache,0,0,0\n");
 }
 
+TEST_CASE("what a job says of itself survives a trace file") {
+  const TemporaryFolder folder;
+  const std::unique_ptr<EventSource> source = open_trace_file(
+      folder.write("job.csv",
+                   "# torch: 2.10.0+cu128\n# forbids: expandable_segments it sleeps\n"
+                   "# forbids: backend\nop,id,size,stream\nalloc,1,512,0\n"));
+  const std::string copy = folder.path() + "/copy.csv";
+  write_trace_file(copy, *source);
+  const std::unique_ptr<EventSource> read = open_trace_file(copy);
+  CHECK(read->header().pytorch == "2.10.0+cu128");
+  CHECK(read->header().forbids ==
+        std::vector<ForbiddenKey>{{.key = "expandable_segments", .why = "it sleeps"},
+                                  {.key = "backend", .why = ""}});
+}
+
 TEST_CASE("a cut gzip or zstd file is truncated, wherever it was cut") {
   const TemporaryFolder folder;
   const std::unique_ptr<EventSource> original =
