@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "allocators/caching/config.h"
+#include "allocators/caching/safety.h"
 
 namespace allocmark::caching {
 namespace {
@@ -186,6 +187,15 @@ std::string explain_error(std::string_view conf, const Rules& rules, const Error
   return text;
 }
 
+std::string explain_safety(std::string_view conf) {
+  std::string text;
+  for (const SafetyNote* note : safety_of(conf)) {
+    fmt::format_to(std::back_inserter(text), "  {}, {}: {}; {} ({})\n", note->key, note->area,
+                   to_string(note->safety), note->words, note->sources);
+  }
+  return text.empty() ? "" : "is it safe?\n" + text;
+}
+
 // What else ignores a key.
 std::string_view ignored_by(const ConfigKey& key) {
   if (key.name.starts_with("pinned_")) return "no effect on device memory";
@@ -217,7 +227,10 @@ std::string explain_conf(std::string_view conf, const Rules& rules) {
     if (!known.empty()) history += fmt::format("  {}: {}\n", pair.key, known);
   }
   if (!history.empty()) text += "other releases of PyTorch\n" + history;
-  return text;
+  if (!config.pairs.empty() && !rules.variable_note.empty()) {
+    text += fmt::format("the variable\n  {}\n", rules.variable_note);
+  }
+  return text + explain_safety(conf);
 }
 
 std::string explain_keys(const Rules& rules) {

@@ -21,11 +21,18 @@ constexpr std::string_view kPage =
 constexpr std::string_view kCudaVariable = "PYTORCH_CUDA_ALLOC_CONF";
 constexpr std::string_view kVariable = "PYTORCH_ALLOC_CONF";
 
+// By the texts in the wheels' libraries: 2.10 and later have no such warning, read both names, and
+// take the old one first.
+constexpr std::string_view kOldNameNote =
+    "PyTorch 2.9 warns that PYTORCH_CUDA_ALLOC_CONF is deprecated; set it all the same, because "
+    "its CUDA part does not read PYTORCH_ALLOC_CONF (pytorch issue 183387)";
+
 constexpr Rules release_9() {
   return {.minor = 9,
           .reader = ConfigReader::Cuda,
           .places = {.folder = "/pytorch", .backend_line = 288},
           .advice_variable = kCudaVariable,
+          .variable_note = kOldNameNote,
           .advice_page = kOldPage,
           .resets_non_split_rounding = false,
           .keeps_whole_limit = true,
@@ -42,6 +49,7 @@ constexpr Rules release_10() {
                   .bracket_line = 117,
                   .backend_line = 44};
   rules.advice_variable = kVariable;
+  rules.variable_note = {};
   rules.keeps_whole_limit = false;
   rules.cuts_pool_text = false;
   return rules;

@@ -46,6 +46,7 @@ struct Rules {
   ConfigReader reader = ConfigReader::Accelerator;
   AssertionPlaces places{};
   std::string_view advice_variable;  // named at the end of an out-of-memory text
+  std::string_view variable_note{};  // what to know before PYTORCH_CUDA_ALLOC_CONF is set
   std::string_view advice_page;      // and where to read on
   ExpandableAdvice expandable_advice = ExpandableAdvice::TurnOn;
   // The non-split slack follows large_segment_size_mb at every change of settings; before, it kept

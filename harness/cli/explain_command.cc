@@ -8,10 +8,12 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "allocators/backend/backend.h"
 #include "allocators/caching/explain.h"
 #include "allocators/caching/release.h"
+#include "allocators/caching/safety.h"
 #include "allocators/conf/conf.h"
 #include "allocators/registry.h"
 #include "base/error.h"
@@ -38,7 +40,7 @@ void add_explain(CLI::App* app, ExplainCommand* command) {
       ->type_name("F");
 }
 
-// {"allocator", "conf", "valid", "error", "keys": [{"key", "value"}]}.
+// {"allocator", "conf", "valid", "error", "keys": [{"key", "value"}], "safety": [...]}.
 void print_json(const BackendEntry& entry, const std::string& conf,
                 const std::optional<ErrorText>& error) {
   nlohmann::ordered_json json = {{"allocator", std::string(entry.name)},
@@ -48,6 +50,16 @@ void print_json(const BackendEntry& entry, const std::string& conf,
   json["keys"] = nlohmann::ordered_json::array();
   for (const ConfPair& pair : split_conf(conf, entry.conf_keys).pairs) {
     json["keys"].push_back({{"key", std::string(pair.key)}, {"value", std::string(pair.value)}});
+  }
+  json["safety"] = nlohmann::ordered_json::array();
+  const bool is_pytorch = family_of(entry.name) == "caching" && !error;
+  for (const caching::SafetyNote* note :
+       is_pytorch ? caching::safety_of(conf) : std::vector<const caching::SafetyNote*>()) {
+    json["safety"].push_back({{"key", std::string(note->key)},
+                              {"area", std::string(note->area)},
+                              {"safe", std::string(to_string(note->safety))},
+                              {"words", std::string(note->words)},
+                              {"sources", std::string(note->sources)}});
   }
   fmt::print("{}\n", json_text(json, 1));
 }
