@@ -32,8 +32,12 @@ std::string growth_text(const CellResult& cell, const TextStyle& style) {
            style.plain(fmt::format(" {} {:.1f} MiB a step ({})", shrinks ? "changes by" : "grows",
                                    growth.bytes_per_step / kMiBBytes, interval));
   }
-  return name + style.plain(
-                    fmt::format(" is flat over {} steps ({} a step)", growth.step_count, interval));
+  // A wider interval leaves room for growth that fills a card.
+  const bool is_flat = growth.bytes_per_step_low >= -kGrowthToldBytesMin &&
+                       growth.bytes_per_step_high <= kGrowthToldBytesMin;
+  return name + style.plain(fmt::format(" {} over {} steps ({} a step)",
+                                        is_flat ? "is flat" : "is not known to be flat",
+                                        growth.step_count, interval));
 }
 
 // The baseline and the settings in the order of their rank.

@@ -249,16 +249,19 @@ TEST_CASE("headroom is what the baseline leaves of the capacity") {
   CHECK_FALSE(contains(lines_of(cells), "Headroom"));
 }
 
-TEST_CASE("growth is told with its interval, and flat where that holds zero") {
+TEST_CASE("growth is told with its interval, and flat only where that is narrow") {
   std::vector<CellResult> cells{cell("caching", ""), cell("caching", "a:1")};
   CHECK_FALSE(contains(lines_of(cells), "over steps"));
   const auto mib = static_cast<double>(kMiB);
   cells[0].growth = MemoryGrowth{12 * mib, 9 * mib, 14 * mib, 40};
-  cells[1].growth = MemoryGrowth{2 * mib, -1 * mib, 4 * mib, 40};
+  cells[1].growth = MemoryGrowth{0.2 * mib, -1 * mib, 0.9 * mib, 40};
   CHECK(needs_answer(group_of(cells)));
   CHECK(contains(lines_of(cells),
                  "Reserved less live memory over steps: caching unset grows 12.0 MiB a step (9.0 "
-                 "to 14.0 MiB); caching a:1 is flat over 40 steps (-1.0 to 4.0 MiB a step).\n"));
+                 "to 14.0 MiB); caching a:1 is flat over 40 steps (-1.0 to 0.9 MiB a step).\n"));
+  cells[1].growth = MemoryGrowth{300 * mib, -0.8 * mib, 1932.7 * mib, 9};
+  CHECK(contains(lines_of(cells),
+                 "a:1 is not known to be flat over 9 steps (-0.8 to 1932.7 MiB a step).\n"));
   cells[0].growth = MemoryGrowth{0, 0, 0, 40};
   CHECK_FALSE(needs_answer(group_of(cells)));
 }
