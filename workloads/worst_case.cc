@@ -1,5 +1,8 @@
 #include "workloads/worst_case.h"
 
+#include <algorithm>
+#include <cstddef>
+
 #include <fmt/format.h>
 
 #include "base/error.h"
@@ -17,7 +20,10 @@ constexpr std::string_view kKey = "longest_percent";
 std::string with_longest(const std::string& part, int percent) {
   try {
     if (Parameters(part).given(kKey) != nullptr) return part;
-    std::string text = fmt::format("{},{}={}", part, kKey, percent);
+    // What is added of a card stands behind the keys.
+    const std::size_t end = std::min(part.find('+'), part.size());
+    std::string text =
+        fmt::format("{},{}={}{}", part.substr(0, end), kKey, percent, part.substr(end));
     static_cast<void>(open_workload(text, 1));
     return text;
   } catch (const Error&) {

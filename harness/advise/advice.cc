@@ -11,23 +11,23 @@
 
 #include "base/bytes.h"
 #include "base/key_count.h"
+#include "harness/replay/capacity.h"
 
 namespace allocmark {
 namespace {
 
 constexpr double kEqualShare = 1.05;
 constexpr double kEqualNs = 1000;
+// A difference of this much per step is no cost.
+constexpr double kNoCostNs = 100e3;
+// Memory within this share is equal.
+constexpr double kEqualPeakRatio = 1.01;
 // The allocator's own code in a call, whatever the setting: caching's median on an H200's host.
 // Without it 5 % of little driver time would part settings that take as long.
 constexpr double kHostNsPerCall = 100;
 
 std::uint64_t least_or_all(const SettingFacts& facts) {
   return facts.least_bytes.value_or(std::numeric_limits<std::uint64_t>::max());
-}
-
-// What a step costs; a trace without marks is one step.
-double cost_of(const SettingFacts& facts) {
-  return facts.driver_ns_per_step + kHostNsPerCall * facts.calls_per_step;
 }
 
 const SettingFacts* find_setting(std::span<const SettingFacts> settings, const std::string& conf) {
@@ -42,14 +42,43 @@ const SettingFacts* least_memory(std::span<const SettingFacts> settings) {
   return found == settings.end() || !found->least_bytes ? nullptr : &*found;
 }
 
+// Of those that cost no more than unset, beyond what a step has: the one that reserves least; of
+// about as little the cheapest. Null where unset does not serve.
+const SettingFacts* leanest_at_no_cost(std::span<const SettingFacts> settings,
+                                       const std::vector<std::size_t>& ranked) {
+  const SettingFacts* unset = find_setting(settings, "");
+  if (unset == nullptr || !serves(*unset)) return nullptr;
+  const SettingFacts* leanest = nullptr;
+  for (const std::size_t at : ranked) {
+    const SettingFacts& one = settings[at];
+    if (cost_of(one) > cost_of(*unset) + kNoCostNs) continue;
+    const bool is_leaner =
+        leanest == nullptr || static_cast<double>(one.peak_bytes) * kEqualPeakRatio <
+                                  static_cast<double>(leanest->peak_bytes);
+    if (is_leaner) leanest = &one;
+  }
+  return leanest;
+}
+
 }  // namespace
+
+bool serves(const SettingFacts& facts, std::uint64_t capacity_bytes) {
+  if (facts.oom_count > 0) return false;
+  if (capacity_bytes == kAnyCapacity) return true;
+  return facts.least_bytes && *facts.least_bytes < capacity_bytes + kDevicePageBytes;
+}
+
+double cost_of(const SettingFacts& facts) {
+  return facts.driver_ns_per_step + kHostNsPerCall * facts.calls_per_step;
+}
 
 std::string setting_text(const std::string& conf) { return conf.empty() ? "unset" : conf; }
 
-std::vector<std::size_t> ranked_by_cost(std::span<const SettingFacts> settings) {
+std::vector<std::size_t> ranked_by_cost(std::span<const SettingFacts> settings,
+                                        std::uint64_t capacity_bytes) {
   std::vector<std::size_t> left;
   for (std::size_t at = 0; at < settings.size(); ++at) {
-    if (settings[at].oom_count == 0) left.push_back(at);
+    if (serves(settings[at], capacity_bytes)) left.push_back(at);
   }
   std::vector<std::size_t> ranked;
   while (!left.empty()) {
@@ -68,16 +97,18 @@ std::vector<std::size_t> ranked_by_cost(std::span<const SettingFacts> settings) 
   return ranked;
 }
 
-std::vector<std::string> finalists(std::span<const SettingFacts> settings, std::size_t count_max) {
+std::vector<std::string> finalists(std::span<const SettingFacts> settings,
+                                   const FinalistChoice& choice) {
   std::vector<std::string> confs{""};
   const auto add = [&](const std::string& conf) {
     const bool is_new = std::ranges::find(confs, conf) == confs.end();
-    if (is_new && confs.size() <= count_max) confs.push_back(conf);
+    if (is_new && confs.size() <= choice.count_max) confs.push_back(conf);
   };
-  const std::vector<std::size_t> ranked = ranked_by_cost(settings);
+  const std::vector<std::size_t> ranked = ranked_by_cost(settings, choice.capacity_bytes);
   if (!ranked.empty()) add(settings[ranked.front()].conf);
+  if (const SettingFacts* leanest = leanest_at_no_cost(settings, ranked)) add(leanest->conf);
   const SettingFacts* least = least_memory(settings);
-  if (least != nullptr && least->oom_count == 0) add(least->conf);
+  if (least != nullptr && serves(*least, choice.capacity_bytes)) add(least->conf);
   for (const std::size_t at : ranked) add(settings[at].conf);
   if (ranked.empty() && !settings.empty()) {
     add(std::ranges::min_element(settings, {}, &SettingFacts::oom_count)->conf);

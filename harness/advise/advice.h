@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,15 +15,30 @@ namespace allocmark {
 // "unset" or the config string.
 [[nodiscard]] std::string setting_text(const std::string& conf);
 
-// Settings that serve every request at the capacity, the cheapest in modelled driver time first.
-// Costs within 5 % or 1 us per step of the cheapest left count as equal: then the fewest keys, then
-// the least memory.
-[[nodiscard]] std::vector<std::size_t> ranked_by_cost(std::span<const SettingFacts> settings);
+// Beyond what any device has: a capacity that rules nothing out.
+inline constexpr std::uint64_t kAnyCapacity = ~std::uint64_t{0};
 
-// What is measured: unset, the cheapest that serve and the one that needs least memory; at most
-// `count_max` beside unset. Where none serves, unset and the one with the fewest failures.
+// Whether it serves every request with the capacity and with every larger amount that was tried.
+// Where only the first holds, it serves by luck.
+[[nodiscard]] bool serves(const SettingFacts& facts, std::uint64_t capacity_bytes = kAnyCapacity);
+
+// What a step costs, in modelled time; a trace without marks is one step.
+[[nodiscard]] double cost_of(const SettingFacts& facts);
+
+// Settings that serve, the cheapest in modelled time first. Costs within 5 % or 1 us per step of
+// the cheapest left count as equal: then the fewest keys, then the least memory.
+[[nodiscard]] std::vector<std::size_t> ranked_by_cost(std::span<const SettingFacts> settings,
+                                                      std::uint64_t capacity_bytes = kAnyCapacity);
+
+// What is measured: unset, the cheapest that serves, the one that reserves least at no more cost
+// than unset, the one that needs least, then the next cheapest; at most `count_max` beside unset.
+// Where none serves, unset and the one with the fewest failures.
+struct FinalistChoice {
+  std::uint64_t capacity_bytes = kAnyCapacity;
+  std::size_t count_max = 3;
+};
 [[nodiscard]] std::vector<std::string> finalists(std::span<const SettingFacts> settings,
-                                                 std::size_t count_max = 3);
+                                                 const FinalistChoice& choice);
 
 // No other setting needs less memory and costs less.
 [[nodiscard]] std::vector<bool> pareto_front(std::span<const SettingFacts> settings);

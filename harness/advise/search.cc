@@ -46,7 +46,8 @@ Recording open_job(const SearchSpec& spec) {
 
 class Search {
  public:
-  Search(const SearchSpec& spec, Recording job, const std::function<void()>& on_setting)
+  Search(const SearchSpec& spec, Recording job,
+         const std::function<void(const SearchResult&)>& on_setting)
       : spec_(spec),
         on_setting_(on_setting),
         entry_(find_backend(spec.allocator)),
@@ -72,7 +73,7 @@ class Search {
   [[nodiscard]] Pass run_pass(const std::string& conf, OomPolicy on_oom);
 
   const SearchSpec& spec_;
-  const std::function<void()>& on_setting_;
+  const std::function<void(const SearchResult&)>& on_setting_;
   const BackendEntry& entry_;
   SimcuApi simcu_;
   PreparedTrace trace_;
@@ -103,16 +104,22 @@ SearchResult Search::run() {
   result_.stream_count = facts.stream_count;
   result_.needed_bytes = facts.requested_bytes_peak;
   result_.usable_bytes = usable_device_bytes(simcu_.present);
+  result_.trace_hash = trace_.hash();
+  result_.pytorch = trace_.header().pytorch;
+  result_.forbids = trace_.header().forbids;
   result_.capacity_bytes = result_.usable_bytes;
   const Capacity capacity = parse_capacity(spec_.capacity);
   if (!capacity.unlimited()) {
     result_.capacity_bytes = capacity.resolve_bytes(facts.requested_bytes_peak);
   }
+  std::vector<SettingFacts> settings;
   for (const std::string& conf : spec_.confs) {
-    result_.settings.push_back({.conf = conf});
+    result_.settings.assign(1, {.conf = conf});
     search_setting(&result_.settings.back());
-    on_setting_();
+    on_setting_(result_);
+    settings.push_back(result_.settings.back());
   }
+  result_.settings = std::move(settings);
   return std::move(result_);
 }
 
@@ -204,7 +211,8 @@ Search::Pass Search::run_pass(const std::string& conf, OomPolicy on_oom) {
 
 }  // namespace
 
-SearchResult search_settings(const SearchSpec& spec, const std::function<void()>& on_setting) {
+SearchResult search_settings(const SearchSpec& spec,
+                             const std::function<void(const SearchResult&)>& on_setting) {
   return Search(spec, open_job(spec), on_setting).run();
 }
 

@@ -17,6 +17,8 @@
 #include <string>
 #include <vector>
 
+#include "workloads/trace/source.h"
+
 namespace allocmark {
 
 struct SearchSpec {
@@ -57,12 +59,18 @@ struct SearchResult {
   std::uint64_t capacity_bytes = 0;  // of the passes at one capacity
   std::vector<SettingFacts> settings = {};
   std::vector<std::string> notes = {};  // what the file of a recording does not say
+  std::uint64_t trace_hash = 0;
+  // As the job says of itself (TraceHeader).
+  std::string pytorch = {};
+  std::vector<ForbiddenKey> forbids = {};
   friend bool operator==(const SearchResult&, const SearchResult&) = default;
 };
 
-// Calls `on_setting` after each setting. Throws UsageError for a workload or capacity that cannot
-// be searched, EnvironmentError on CUDA errors and where the device is not simulated.
+// Calls `on_setting` after each setting, with the facts of that one alone. Throws UsageError for a
+// workload or capacity that cannot be searched, EnvironmentError on CUDA errors and where the
+// device is not simulated.
 [[nodiscard]] SearchResult search_settings(
-    const SearchSpec& spec, const std::function<void()>& on_setting = [] {});
+    const SearchSpec& spec,
+    const std::function<void(const SearchResult&)>& on_setting = [](const SearchResult&) {});
 
 }  // namespace allocmark

@@ -16,6 +16,7 @@
 #include "base/field_count.h"
 #include "base/json_text.h"
 #include "harness/run/child_process.h"
+#include "harness/run/interrupt.h"
 #include "harness/run/runtime_select.h"
 
 namespace allocmark {
@@ -25,7 +26,7 @@ using Json = nlohmann::json;
 
 // A new field is sent below, both ways, or does not reach the other process.
 static_assert(field_count<SearchSpec>() == 7 && field_count<SettingFacts>() == 11 &&
-              field_count<SearchResult>() == 9);
+              field_count<SearchResult>() == 12);
 
 Json known(const std::optional<std::uint64_t>& value) { return value ? Json(*value) : Json(); }
 
@@ -73,6 +74,20 @@ std::size_t line_count(std::string_view text) {
   return static_cast<std::size_t>(std::ranges::count(text, '\n'));
 }
 
+struct Interrupted {};
+
+// The whole lines so far joined: a setting each.
+SearchResult result_so_far(std::string_view lines) {
+  SearchResult joined;
+  for (std::size_t end = lines.find('\n'); end != lines.npos; end = lines.find('\n')) {
+    SearchResult one = search_result_from_json(lines.substr(0, end));
+    lines.remove_prefix(end + 1);
+    one.settings.insert(one.settings.begin(), joined.settings.begin(), joined.settings.end());
+    joined = std::move(one);
+  }
+  return joined;
+}
+
 // The lines before the last one are a setting each.
 SearchResult result_of(const ChildOutcome& outcome) {
   std::string_view lines = outcome.result;
@@ -90,17 +105,26 @@ SearchResult run_part(const SearchSpec& spec, const SearchPlace& place,
   // Settings are compared by sums of few calls, in which draws would differ more than settings do.
   changes.emplace_back("SIMCUDA_COSTS", "mean");
   std::size_t told_count = 0;
+  std::string so_far;
   const auto tell = [&](const std::string& result) {
+    if (place.interrupt != nullptr && place.interrupt->requested()) {
+      so_far = result;
+      throw Interrupted();
+    }
     for (const std::size_t count = std::min(line_count(result), spec.confs.size());
          told_count < count; ++told_count) {
       on_setting();
     }
   };
-  return result_of(
-      run_child({.argv = {place.program_path, "cell", std::to_string(getpid()), "--search"},
-                 .environment = environment_with(changes),
-                 .input = to_json_line(spec)},
-                tell));
+  try {
+    return result_of(
+        run_child({.argv = {place.program_path, "cell", std::to_string(getpid()), "--search"},
+                   .environment = environment_with(changes),
+                   .input = to_json_line(spec)},
+                  tell));
+  } catch (const Interrupted&) {
+    return result_so_far(so_far);
+  }
 }
 
 }  // namespace
@@ -118,6 +142,10 @@ std::string to_json_line(const SearchSpec& spec) {
 std::string to_json_line(const SearchResult& result) {
   Json settings = Json::array();
   for (const SettingFacts& facts : result.settings) settings.push_back(to_json(facts));
+  Json forbids = Json::array();
+  for (const ForbiddenKey& one : result.forbids) {
+    forbids.push_back({{"key", one.key}, {"why", one.why}});
+  }
   return json_text(Json{{"event_count", result.event_count},
                         {"allocate_count", result.allocate_count},
                         {"step_count", result.step_count},
@@ -126,7 +154,10 @@ std::string to_json_line(const SearchResult& result) {
                         {"usable_bytes", result.usable_bytes},
                         {"capacity_bytes", result.capacity_bytes},
                         {"settings", settings},
-                        {"notes", result.notes}});
+                        {"notes", result.notes},
+                        {"trace_hash", result.trace_hash},
+                        {"pytorch", result.pytorch},
+                        {"forbids", forbids}});
 }
 
 SearchSpec search_spec_from_json(std::string_view text) {
@@ -154,8 +185,14 @@ SearchResult search_result_from_json(std::string_view text) {
                         .needed_bytes = json.at("needed_bytes").get<std::uint64_t>(),
                         .usable_bytes = json.at("usable_bytes").get<std::uint64_t>(),
                         .capacity_bytes = json.at("capacity_bytes").get<std::uint64_t>(),
-                        .notes = json.at("notes").get<std::vector<std::string>>()};
+                        .notes = json.at("notes").get<std::vector<std::string>>(),
+                        .trace_hash = json.at("trace_hash").get<std::uint64_t>(),
+                        .pytorch = json.at("pytorch").get<std::string>()};
     for (const Json& one : json.at("settings")) result.settings.push_back(facts_of(one));
+    for (const Json& one : json.at("forbids")) {
+      result.forbids.push_back(
+          {.key = one.at("key").get<std::string>(), .why = one.at("why").get<std::string>()});
+    }
     return result;
   } catch (const Json::exception& error) {
     reject("result", error);
@@ -164,7 +201,8 @@ SearchResult search_result_from_json(std::string_view text) {
 
 void search_and_tell(const SearchSpec& spec,
                      const std::function<void(const std::string&)>& send_line) {
-  const SearchResult result = search_settings(spec, [&] { send_line("{}\n"); });
+  const SearchResult result =
+      search_settings(spec, [&](const SearchResult& one) { send_line(to_json_line(one) + "\n"); });
   send_line(to_json_line(result) + "\n");
 }
 
@@ -183,10 +221,12 @@ SearchResult run_search(const SearchSpec& spec, const SearchPlace& place,
   }
   std::vector<SearchResult> results;
   for (std::future<SearchResult>& one : running) results.push_back(one.get());
-  SearchResult joined = results.front();
+  // A part that was interrupted may not even know its trace.
+  SearchResult joined = *std::ranges::max_element(results, {}, &SearchResult::event_count);
   joined.settings.clear();
   for (std::size_t at = 0; at < spec.confs.size(); ++at) {
-    joined.settings.push_back(results[at % part_count].settings.at(at / part_count));
+    const std::vector<SettingFacts>& done = results[at % part_count].settings;
+    if (at / part_count < done.size()) joined.settings.push_back(done[at / part_count]);
   }
   return joined;
 }

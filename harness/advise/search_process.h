@@ -17,18 +17,23 @@ namespace allocmark {
 [[nodiscard]] SearchSpec search_spec_from_json(std::string_view text);
 [[nodiscard]] SearchResult search_result_from_json(std::string_view text);
 
+class InterruptGuard;
+
 struct SearchPlace {
   std::string device;        // "sim:..."
   std::string program_path;  // what is started with "cell"
   std::uint32_t process_count = 1;
+  const InterruptGuard* interrupt = nullptr;  // may be null
 };
 
-// What a process of a search does: one line for each setting that is done, the result at last.
+// What a process of a search does: the facts of each setting in a line when it is done, and the
+// whole result at last.
 void search_and_tell(const SearchSpec& spec,
                      const std::function<void(const std::string&)>& send_line);
 
 // Blocks until all processes have ended; `on_setting` is called after each setting, from
-// several threads. Throws what a process ended with.
+// several threads. Throws what a process ended with. After an interrupt the result has the settings
+// that were done by then, and may have none.
 [[nodiscard]] SearchResult run_search(
     const SearchSpec& spec, const SearchPlace& place,
     const std::function<void()>& on_setting = [] {});

@@ -11,14 +11,19 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
+#include "allocators/caching/config.h"
 #include "allocators/registry.h"
 #include "base/bytes.h"
+#include "base/error.h"
+#include "base/nearest.h"
 #include "harness/advise/advice.h"
 #include "harness/cli/terminal.h"
 #include "harness/run/card_names.h"
 #include "harness/run/cards.h"
 #include "harness/run/runtime_select.h"
+#include "results/columns/text.h"
 
 namespace allocmark {
 
@@ -35,7 +40,8 @@ void add_job_options(CLI::App* app, JobOptions* job) {
                   "Only these config strings, 'unset' for none [a grid of PyTorch's keys]")
       ->type_name("C");
   app->add_option("--pytorch", job->pytorch,
-                  "The release of PyTorch that the job runs on, as 2.10 [the newest]")
+                  "The release of PyTorch that the job runs on, as 2.10 [the recording's own, else "
+                  "the newest]")
       ->type_name("V");
   app->add_option("--seed", job->seed, "Seed of the workload; recorded traces have none")
       ->capture_default_str()
@@ -44,19 +50,33 @@ void add_job_options(CLI::App* app, JobOptions* job) {
                   "Of a server: request P99 to keep, as p99=2s; says which settings, loads and "
                   "cards do")
       ->type_name("p99=TIME");
-  app->add_option("--format", job->format, "table or json (one document)")
-      ->check(CLI::IsMember({"table", "json"}))
+  app->add_option(
+         "--seeds", job->seed_count,
+         "So many seeds from --seed on; the longest lengths of programs that draw them are asked "
+         "about in any case [advise: 3, fit: 1]")
+      ->check(CLI::Range(1u, 1000u))
+      ->type_name("N");
+  app->add_option("--without", job->without,
+                  "A key, or key:value, that the job cannot have; may be repeated")
+      ->allow_extra_args(false)
+      ->type_name("KEY");
+  app->add_option("--format", job->format, "table, markdown or json (one document)")
+      ->check(CLI::IsMember({"table", "markdown", "json"}))
       ->capture_default_str()
       ->type_name("F");
 }
 
-const caching::Rules& release_of(const JobOptions& job) {
-  if (job.pytorch.empty()) return caching::newest_rules();
-  return caching::require_rules(job.pytorch, "--pytorch");
-}
-
-std::string allocator_of(const JobOptions& job) {
-  return job.pytorch.empty() ? "caching" : release_of(job).allocator();
+void check_without(const JobOptions& job) {
+  const std::vector<std::string> known = caching::config_key_names();
+  for (const std::string& word : job.without) {
+    const std::string key = word.substr(0, word.find(':'));
+    if (std::ranges::find(known, key) != known.end()) continue;
+    throw UsageError({.what = "no key of PyTorch's config string",
+                      .where = "--without",
+                      .wanted = "a key such as expandable_segments",
+                      .got = "'" + word + "'",
+                      .next = suggest(key, known, "allocmark explain --pytorch 2.15")});
+  }
 }
 
 std::string workload_of(const std::string& word) {
@@ -91,16 +111,15 @@ std::string roomy_device(const std::string& device, std::uint64_t stream_count) 
   return fmt::format("sim:{},memory={}MiB", card.profile, room_bytes / kMiB);
 }
 
-std::vector<std::string> chosen_confs(const JobOptions& job, std::vector<std::string> otherwise) {
-  if (job.confs.empty()) return otherwise;
+std::vector<std::string> given_confs(const JobOptions& job, const std::string& allocator) {
   std::vector<std::string> confs;
   for (const std::string& text : job.confs) {
-    confs.push_back(read_conf(find_backend(allocator_of(job)), text));
+    confs.push_back(read_conf(find_backend(allocator), text));
   }
   return confs;
 }
 
-std::string text_table(const std::vector<std::vector<std::string>>& rows) {
+std::string text_table(const TableRows& rows) {
   std::vector<std::size_t> widths;
   for (const auto& row : rows) {
     widths.resize(std::max(widths.size(), row.size()), 0);
@@ -120,6 +139,42 @@ std::string text_table(const std::vector<std::vector<std::string>>& rows) {
   return text;
 }
 
+std::string markdown_table(const TableRows& rows) {
+  std::string text;
+  for (std::size_t at = 0; at < rows.size(); ++at) {
+    const std::vector<std::string>& row = rows[at];
+    for (std::size_t column = 0; column < row.size(); ++column) {
+      const bool is_code = column == 0 && at > 0;
+      text +=
+          "| " + (is_code ? markdown_cell_code(row[column]) : markdown_escape(row[column])) + " ";
+    }
+    text += "|\n";
+    if (at > 0) continue;
+    for (std::size_t column = 0; column < row.size(); ++column) {
+      text += column == 0 ? "| :-- " : "| --: ";
+    }
+    text += "|\n";
+  }
+  return text;
+}
+
+void print_paragraph(const JobOptions& job, const std::string& text) {
+  if (text.empty()) return;
+  if (job.format == "markdown") {
+    fmt::print("{}\n\n", markdown_escape(text));
+  } else {
+    print_wrapped(stdout, text);
+  }
+}
+
+void print_rows(const JobOptions& job, const TableRows& rows) {
+  if (job.format == "markdown") {
+    fmt::print("{}\n", markdown_table(rows));
+  } else {
+    print_fitted(stdout, text_table(rows) + "\n");
+  }
+}
+
 void print_search_notes(const SearchResult& result) {
   for (const std::string& note : result.notes) print_wrapped(stderr, "note: " + note);
   // Settings that fail alike stand in one line.
@@ -132,6 +187,27 @@ void print_search_notes(const SearchResult& result) {
                                       settings.size(), settings.size() == 1 ? "" : "s", reason,
                                       settings.front(), settings.size() > 1 ? ", ..." : ""));
   }
+}
+
+nlohmann::ordered_json variants_json(std::span<const VariantSearch> others) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::array();
+  for (const VariantSearch& one : others) {
+    nlohmann::ordered_json settings = nlohmann::ordered_json::array();
+    for (const SettingFacts& facts : one.search.settings) {
+      nlohmann::ordered_json setting = {{"conf", facts.conf},
+                                        {"oom_count", facts.oom_count},
+                                        {"peak_bytes", facts.peak_bytes},
+                                        {"least_bytes", nullptr}};
+      if (facts.least_bytes) setting["least_bytes"] = *facts.least_bytes;
+      settings.push_back(std::move(setting));
+    }
+    json.push_back({{"name", one.variant.name},
+                    {"workload", one.variant.workload},
+                    {"seed", one.variant.seed},
+                    {"needed_bytes", one.search.needed_bytes},
+                    {"settings", std::move(settings)}});
+  }
+  return json;
 }
 
 std::string milliseconds(double value_ns) { return fmt::format("{:.3f}", value_ns / 1e6); }

@@ -2,11 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
-#include "allocators/caching/release.h"
+#include <nlohmann/json_fwd.hpp>
+
 #include "harness/advise/search.h"
+#include "harness/advise/variants.h"
 #include "harness/cli/parse.h"
 
 namespace CLI {
@@ -21,16 +24,15 @@ struct JobOptions {
   std::vector<std::string> confs;
   std::string pytorch;  // its release; empty: the newest
   std::uint64_t seed = 1;
+  std::uint32_t seed_count = 0;      // 0: the command decides
+  std::vector<std::string> without;  // keys that the job cannot have, checked
   std::string format = "table";
   std::string target;  // of a server's requests, "p99=2s"; empty: none
 };
 void add_job_options(CLI::App* app, JobOptions* job);
 
-// The release of PyTorch that the job runs on. Throws UsageError where it is not known.
-[[nodiscard]] const caching::Rules& release_of(const JobOptions& job);
-
-// "caching", or that release of it.
-[[nodiscard]] std::string allocator_of(const JobOptions& job);
+// Throws UsageError for a key that no release has.
+void check_without(const JobOptions& job);
 
 // A path that names a file is file:PATH.
 [[nodiscard]] std::string workload_of(const std::string& word);
@@ -47,15 +49,26 @@ void add_job_options(CLI::App* app, JobOptions* job);
 // the device.
 [[nodiscard]] std::string roomy_device(const std::string& device, std::uint64_t stream_count);
 
-// Config strings as given ("unset" is the empty one), checked; `otherwise` where none were.
-[[nodiscard]] std::vector<std::string> chosen_confs(const JobOptions& job,
-                                                    std::vector<std::string> otherwise);
+// Config strings as given ("unset" is the empty one), checked for that allocator.
+[[nodiscard]] std::vector<std::string> given_confs(const JobOptions& job,
+                                                   const std::string& allocator);
 
 // Rows of text under a heading, in columns; numbers are aligned to the right.
-[[nodiscard]] std::string text_table(const std::vector<std::vector<std::string>>& rows);
+using TableRows = std::vector<std::vector<std::string>>;
+[[nodiscard]] std::string text_table(const TableRows& rows);
+
+// The same as a table of Markdown; the first column is code.
+[[nodiscard]] std::string markdown_table(const TableRows& rows);
+
+// Prints a paragraph: wrapped for a terminal, or as Markdown.
+void print_paragraph(const JobOptions& job, const std::string& text);
+void print_rows(const JobOptions& job, const TableRows& rows);
 
 // To stderr, where the job is a recording whose file does not say all.
 void print_search_notes(const SearchResult& result);
+
+// [{"name", "workload", "seed", "needed_bytes", "settings": [...]}].
+[[nodiscard]] nlohmann::ordered_json variants_json(std::span<const VariantSearch> others);
 
 [[nodiscard]] std::string milliseconds(double value_ns);
 

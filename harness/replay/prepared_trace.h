@@ -42,6 +42,8 @@ class PreparedTrace {
   [[nodiscard]] const std::string& name() const { return name_; }
   // The processes of the trace; empty where it is one.
   [[nodiscard]] const std::vector<TraceJob>& jobs() const { return source_->header().jobs; }
+  // What the job says of itself; final, as the source was read.
+  [[nodiscard]] const TraceHeader& header() const { return source_->header(); }
   [[nodiscard]] std::uint64_t hash() const { return hash_; }
   [[nodiscard]] bool is_kept() const { return is_kept_; }
   // The first steps of the trace, up to count_max: what the null backend is measured with.

@@ -170,7 +170,7 @@ void simulate_settings(Why* why, const std::string& program_path, std::uint32_t 
                           .process_count = process_count};
   const ScratchTrace trace(why->snapshot);
   const SearchSpec spec = caching_search(*why, trace.path());
-  SearchProgress progress(spec.confs.size() + 1 + std::size(kOtherAllocators));
+  SearchProgress progress("searching", spec.confs.size() + 1 + std::size(kOtherAllocators));
   const auto on_setting = [&] { progress.add(1); };
   simulate_caching(why, spec, place, on_setting);
   simulate_others(why, trace.path(), place, on_setting);

@@ -29,14 +29,35 @@ TEST_CASE("the cheapest comes first, and of equals the one with fewest keys") {
 }
 
 TEST_CASE("unset, the cheapest and the one of least memory are measured") {
-  CHECK(finalists(kSettings) == std::vector<std::string>{"", "a:1", "c:1", "a:1,b:2"});
-  CHECK(finalists(kSettings, 1) == std::vector<std::string>{"", "a:1"});
+  CHECK(finalists(kSettings, {}) == std::vector<std::string>{"", "a:1", "c:1", "a:1,b:2"});
+  CHECK(finalists(kSettings, {.count_max = 1}) == std::vector<std::string>{"", "a:1"});
+}
+
+TEST_CASE("what reserves least at no cost is measured where unset serves") {
+  std::vector<SettingFacts> settings{setting("", 0, 0.1, 2200), setting("a:1", 0, 0.1, 2150),
+                                     setting("b:1", 0, 0.15, 2180), setting("c:1", 0, 9, 1900)};
+  settings[0].peak_bytes = settings[1].peak_bytes = 4000 * kMiB;
+  settings[2].peak_bytes = 2300 * kMiB;
+  settings[3].peak_bytes = 2200 * kMiB;
+  CHECK(finalists(settings, {.count_max = 2}) == std::vector<std::string>{"", "b:1", "c:1"});
+}
+
+TEST_CASE("a setting that serves by luck is no finalist") {
+  const std::vector<SettingFacts> settings{setting("", 3, 1, 2200), setting("a:1", 0, 1, 2100),
+                                           setting("b:1", 0, 2, 1990)};
+  CHECK(serves(settings[1]));
+  CHECK_FALSE(serves(settings[1], 2000 * kMiB));
+  CHECK(serves(settings[2], 2000 * kMiB));
+  CHECK(finalists(settings, {.capacity_bytes = 2000 * kMiB}) ==
+        std::vector<std::string>{"", "b:1"});
+  // Amounts are looked for in pages of 2 MiB.
+  CHECK(serves(settings[2], 1990 * kMiB - 1));
 }
 
 TEST_CASE("where nothing serves, the setting that fails least is measured beside unset") {
   const std::vector<SettingFacts> settings{setting("", 9, 1, 0), setting("a:1", 5, 1, 0),
                                            setting("b:1", 2, 1, 0)};
-  CHECK(finalists(settings) == std::vector<std::string>{"", "b:1"});
+  CHECK(finalists(settings, {}) == std::vector<std::string>{"", "b:1"});
 }
 
 TEST_CASE("the allocator's own time counts before settings are told apart") {

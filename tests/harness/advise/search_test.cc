@@ -90,12 +90,20 @@ TEST_CASE("a search tells each setting that is done") {
   std::size_t told_count = 0;
   const SearchResult result = search_settings(
       {.workload = kJob, .confs = {"", "max_split_size_mb:64"}, .finds_least = false},
-      [&] { ++told_count; });
+      [&](const SearchResult& one) {
+        CHECK(one.settings.size() == 1);
+        CHECK(one.needed_bytes > 0);
+        ++told_count;
+      });
   CHECK(told_count == result.settings.size());
   std::vector<std::string> lines;
   search_and_tell({.workload = kJob, .confs = {"", "max_split_size_mb:64"}, .finds_least = false},
                   [&](const std::string& line) { lines.push_back(line); });
   REQUIRE(lines.size() == 3);
+  // What an interrupt leaves: the settings so far, with what is known of the job.
+  const SearchResult first = search_result_from_json(lines.front());
+  CHECK(first.settings.size() == 1);
+  CHECK(first.trace_hash == result.trace_hash);
   CHECK(to_json_line(search_result_from_json(lines.back())) == to_json_line(result));
 }
 
@@ -110,14 +118,27 @@ TEST_CASE("a search passes on what a recording does not say") {
   CHECK(search_settings({.workload = kJob, .confs = {""}, .finds_least = false}).notes.empty());
 }
 
-TEST_CASE("progress is a line per tenth once a search is no short one") {
+TEST_CASE("a search passes on what the job says of itself") {
+  const SearchResult result =
+      search_settings({.workload = "colocate:gpt2-124m,layers=1,cycles=1,steps=1,requests=1",
+                       .confs = {},
+                       .finds_least = false});
+  const SearchResult read = search_result_from_json(to_json_line(result));
+  REQUIRE(read.forbids.size() == 1);
+  CHECK(read.forbids[0].key == "expandable_segments");
+  CHECK(search_settings({.workload = "gpt2_beam", .confs = {}, .finds_least = false}).pytorch ==
+        "2.11.0+cu130");
+}
+
+TEST_CASE("progress is told from the start, then a line per tenth") {
   const auto text_of = [](bool on_terminal, double seconds_per_unit) {
     char text[4096] = {};
     std::FILE* const out = fmemopen(text, sizeof text, "w");
     REQUIRE(out != nullptr);
     double seconds = 0;
     {
-      SearchProgress progress(out, on_terminal, 20, [&] { return seconds += seconds_per_unit; });
+      SearchProgress progress(out, on_terminal, "searching", 20,
+                              [&] { return seconds += seconds_per_unit; });
       for (int unit = 0; unit < 20; ++unit) progress.add(1);
     }
     std::fclose(out);
@@ -129,6 +150,21 @@ TEST_CASE("progress is a line per tenth once a search is no short one") {
   CHECK(lines.starts_with("searching: 30 %, about 28 s left\nsearching: 40 %, about 24 s left\n"));
   CHECK(lines.ends_with("searching: 100 %, about 0 s left\n"));
   CHECK(text_of(true, 0.1).find("searching: 5 %, about 2 s left") != std::string::npos);
+}
+
+TEST_CASE("a first line comes after 3 s although nothing is done, and then one a minute") {
+  char text[4096] = {};
+  std::FILE* const out = fmemopen(text, sizeof text, "w");
+  REQUIRE(out != nullptr);
+  double seconds = 0;
+  {
+    SearchProgress progress(out, false, "searching 40 settings", 40, [&] { return seconds; });
+    for (seconds = 1; seconds <= 70; ++seconds) progress.tick();
+    progress.add(1);
+  }
+  std::fclose(out);
+  CHECK(std::string(text) ==
+        "searching 40 settings: 0 % after 3 s\nsearching 40 settings: 0 % after 1 min 3 s\n");
 }
 
 TEST_CASE("specifications and results survive their JSON") {

@@ -89,7 +89,10 @@ TEST_CASE("a search is told every field, and tells every one") {
                                           .unsettled_bytes = 12,
                                           .serves_below_bytes = 13},
                                          {.conf = "none of the optional ones"}},
-                            .notes = {"a note"}};
+                            .notes = {"a note"},
+                            .trace_hash = 14,
+                            .pytorch = "2.11.0",
+                            .forbids = {{.key = "backend", .why = "it shares tensors"}}};
   CHECK(search_result_from_json(to_json_line(result)) == result);
 }
 

@@ -1,0 +1,168 @@
+#!/usr/bin/env python3
+"""Goal: 'advise' and 'fit' say one thing first, and nothing that their table or 'run' contradicts. Method: small jobs whose right answer is
+known by arithmetic, and the recommended cell run again.
+
+usage: advise_cli_test.py ALLOCMARK
+"""
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+ALLOCMARK = ""
+SNAPSHOT = "tests/golden/snapshots/train_oom.pickle.gz"
+GIB = 1 << 30
+SLEEPS = "colocate:gpt2-124m,layers=2,cycles=1,steps=1,requests=2,kv_memory=64MiB"
+
+
+def call(*words, code=0):
+    run = subprocess.run([ALLOCMARK, *words], capture_output=True, text=True)
+    assert run.returncode == code, (run.returncode, run.stderr)
+    return run.stdout
+
+
+def told(*words):
+    return " ".join(call(*words).split())
+
+
+def advice(*words):
+    return json.loads(call("advise", *words, "--format", "json"))
+
+
+class Advise(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def trace(self, name, rows, head=""):
+        path = Path(self.folder.name) / name
+        path.write_text(head + "op,id,size,stream\n" + "\n".join(rows) + "\n")
+        return str(path)
+
+    def stairs(self):
+        """Of eight steps each has a larger tensor than the last one, which no cached segment serves: 8 GiB live at most, 36 GiB reserved. Then
+        nothing changes any more."""
+        rows = []
+        for step in range(1, 33):
+            rows += [f"mark,step{step},0,0", f"alloc,{step},{min(step, 8) * GIB},0", f"free,{step},0,0"]
+        return self.trace("stairs.csv", rows)
+
+    def test_a_job_that_fits_is_told_what_reserves_least_and_run_agrees(self):
+        job = self.stairs()
+        found = advice(job, "--capacity", "40GiB")
+        self.assertEqual(found["verdict"]["kind"], "paste")
+        self.assertEqual(found["verdict"]["conf"], "expandable_segments:True")
+        self.assertEqual(found["verdict"]["paste"], "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True")
+        peaks = {one["conf"]: one["peak_bytes"] for one in found["settings"]}
+        self.assertEqual((peaks[""], peaks["expandable_segments:True"]), (36 * GIB, 8200 << 20))
+        out = Path(self.folder.name) / "run"
+        call("run", "--workload", f"file:{job}", "--allocator", "caching", "--conf", "unset", "expandable_segments:True", "--capacity", "40GiB",
+             "--device", "sim:h200", "--passes", "1", "--no-html", "--allow-debug", "--out", str(out))
+        cells = [json.loads(line) for line in (out / "results.jsonl").read_text().splitlines()]
+        reserved = {one["conf"]: one["reserved_bytes_peak"] for one in cells if one["kind"] == "cell"}
+        self.assertEqual(reserved, {"": peaks[""], "expandable_segments:True": peaks["expandable_segments:True"]})
+
+    def test_the_answer_comes_first_and_the_table_is_short(self):
+        text = call("advise", self.stairs(), "--capacity", "40GiB", "--search-only")
+        lines = text.splitlines()
+        self.assertEqual(lines[0], "answer: paste this line:")
+        self.assertEqual(lines[1], "  export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True")
+        self.assertIn("is it safe? not with sleep mode", " ".join(text.split()))
+        self.assertNotIn("max_split_size_mb:512", text)
+        self.assertNotIn("reserves less", text)
+        self.assertIn("max_split_size_mb:512", call("advise", self.stairs(), "--capacity", "40GiB", "--search-only", "--all"))
+
+    def test_markdown_is_a_table_with_the_line_as_code(self):
+        text = call("advise", self.stairs(), "--capacity", "40GiB", "--search-only", "--format", "markdown")
+        self.assertIn("**answer: paste this line:**\n\n```\nexport PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\n```\n", text)
+        self.assertIn("\n| setting | OOMs | needs | reserves | CUDA calls, ms/step |\n| :-- | --: | --: | --: | --: |\n", text)
+        self.assertIn("\n| `unset` | 0 |", text)
+        self.assertIn("| setting | needs | above live | passes |\n", call("fit", self.stairs(), "--conf", "unset", "--format", "markdown"))
+
+    def test_there_is_always_one_verdict(self):
+        small = self.trace("small.csv", ["mark,step1,0,0", "alloc,1,512,0", "free,1,0,0"])
+        self.assertTrue(call("advise", small, "--search-only").startswith("answer: leave PYTORCH_CUDA_ALLOC_CONF unset\n"))
+        text = told("advise", self.stairs(), "--capacity", "7GiB")
+        self.assertTrue(text.startswith("answer: no setting can help why: needs 8.00 GiB live, 7.00 GiB are there: 1.00 GiB must go."), text)
+
+    def test_a_server_that_sleeps_gets_no_expandable_segments(self):
+        found = advice(SLEEPS, "--search-only")
+        self.assertGreater(len(found["settings"]), 20)
+        self.assertFalse([one["conf"] for one in found["settings"] if "expandable" in one["conf"]])
+        self.assertIn("left out: expandable_segments (the server sleeps", told("advise", SLEEPS, "--search-only"))
+        awake = advice(SLEEPS + ",sleep=none", "--search-only")
+        self.assertTrue([one["conf"] for one in awake["settings"] if "expandable" in one["conf"]])
+
+    def test_a_recording_forbids_keys_and_names_its_release(self):
+        rows = ["alloc,1,512,0", "free,1,0,0"]
+        job = self.trace("old.csv", rows, "# torch: 2.10.0+cu128\n# forbids: backend it shares tensors\n")
+        found = advice(job, "--search-only")
+        self.assertEqual(found["release"], {"name": "2.10", "basis": "as the recording says"})
+        self.assertFalse([one["conf"] for one in found["settings"] if "large_segment" in one["conf"] or "backend" in one["conf"]])
+        self.assertIn("backend (it shares tensors)", told("fit", job))
+        newer = advice(job, "--search-only", "--pytorch", "2.13")
+        self.assertTrue([one["conf"] for one in newer["settings"] if "large_segment" in one["conf"]])
+
+    def test_a_snapshot_of_unclear_release_gets_only_what_all_of_them_know(self):
+        found = advice(SNAPSHOT, "--search-only")
+        self.assertEqual(found["release"], {"name": "2.11", "basis": "by where blocks lie it is one of 2.9, 2.10, 2.11"})
+        self.assertFalse([one["conf"] for one in found["settings"] if "large_segment" in one["conf"]])
+
+    def test_without_leaves_a_key_out(self):
+        found = advice(self.stairs(), "--capacity", "40GiB", "--search-only", "--without", "expandable_segments", "--without",
+                       "backend:cudaMallocAsync")
+        self.assertFalse([one["conf"] for one in found["settings"] if "expandable" in one["conf"] or "backend" in one["conf"]])
+        self.assertEqual(found["without"], ["expandable_segments", "backend:cudaMallocAsync"])
+        self.assertNotIn("expandable", call("fit", self.stairs(), "--without", "expandable_segments").replace("expandable_segments (--without)", ""))
+        run = subprocess.run([ALLOCMARK, "advise", self.stairs(), "--without", "expandable"], capture_output=True, text=True)
+        self.assertEqual(run.returncode, 2)
+        self.assertIn("expandable_segments", run.stderr)
+
+    def test_seeds_and_the_longest_lengths_decide_with(self):
+        job = "train:gpt2-124m,layers=2,batch=2,lengths=lognormal,median=64,seq=1024,steps=4"
+        found = advice(job, "--conf", "unset", "--search-only", "--seeds", "3")
+        self.assertEqual([one["name"] for one in found["variants"]],
+                         ["seed 2", "seed 3", "longest lengths", "a quarter at the longest length"])
+        longest = max(one["needed_bytes"] for one in found["variants"])
+        self.assertGreater(longest, found["needed_bytes"] * 1.2)
+        text = told("advise", job, "--conf", "unset", "--search-only", "--capacity", f"{(longest + found['needed_bytes']) // 2}B")
+        self.assertIn("not safe: with longest lengths it needs", text)
+        self.assertIn("with the longest lengths (not served)", text)
+        self.assertIn("longest lengths", call("fit", job, "--conf", "unset"))
+        self.assertIn("over 2 seeds", call("fit", job, "--conf", "unset", "--seeds", "2"))
+        self.assertEqual(advice("gpt2_train_amp", "--conf", "unset", "--search-only", "--seeds", "3")["variants"], [])
+
+    def test_fit_does_not_call_zero_what_was_not_measured(self):
+        found = json.loads(call("fit", self.stairs(), "--conf", "unset", "--format", "json"))
+        self.assertIsNone(found["settings"][0]["peak_bytes"])
+        self.assertGreater(found["settings"][0]["least_bytes"], 0)
+
+    def test_an_interrupt_gives_what_is_there(self):
+        rows = []
+        for step in range(1, 4000):
+            rows += [f"mark,step{step},0,0"] + [f"alloc,{step * 100 + i},{(step * i) % 97 + 1}000000,0" for i in range(20)]
+            rows += [f"free,{step * 100 + i},0,0" for i in range(20)]
+        process = subprocess.Popen([ALLOCMARK, "advise", self.trace("long.csv", rows), "--search-only"], stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True)
+        time.sleep(4)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+        if process.returncode == 0:
+            self.skipTest("the search was over before the signal")
+        self.assertEqual(process.returncode, 3, err)
+        self.assertIn("interrupted: ", err)
+        if "interrupted: 0 of" not in err:
+            self.assertTrue(out.startswith("answer: "), out)
+
+
+if __name__ == "__main__":
+    ALLOCMARK = sys.argv.pop(1)
+    unittest.main()
