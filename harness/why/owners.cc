@@ -186,7 +186,9 @@ std::string_view to_string(Owner owner) {
   return kOwnerWords[static_cast<std::size_t>(owner)].name;
 }
 
-std::string_view reason_of(Owner owner) {
+std::string_view reason_of(Owner owner, bool has_stacks) {
+  if (owner == Owner::Unknown && !has_stacks)
+    return "no stack, and the memory in use hardly ever fell, so its lifetime does not tell";
   return kOwnerWords[static_cast<std::size_t>(owner)].reason;
 }
 

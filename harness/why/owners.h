@@ -35,7 +35,7 @@ inline constexpr std::size_t kOwnerCount = 13;
 
 [[nodiscard]] std::string_view to_string(Owner owner);
 // Why a block counts as such, for people.
-[[nodiscard]] std::string_view reason_of(Owner owner);
+[[nodiscard]] std::string_view reason_of(Owner owner, bool has_stacks);
 
 struct OwnerShare {
   Owner owner = Owner::Unknown;

@@ -131,7 +131,7 @@ std::string owners_text(const Owners& owners, std::uint64_t rounded_bytes) {
   for (const OwnerShare& share : owners.shares) {
     text += fmt::format("  {:>10}  {:>5.1f} %  {}, {}: {}\n", format_bytes(share.bytes),
                         percent(share.bytes, owners), to_string(share.owner),
-                        counted(share.block_count), reason_of(share.owner));
+                        counted(share.block_count), reason_of(share.owner, owners.has_stacks));
   }
   if (const std::uint64_t rounding_bytes = rounding_of(owners, rounded_bytes); rounding_bytes > 0) {
     text += fmt::format("  {:>10}           more for these: the allocator rounds sizes up\n",
@@ -153,7 +153,7 @@ std::string owners_markdown(const Owners& owners, std::uint64_t rounded_bytes) {
   for (const OwnerShare& share : owners.shares) {
     text += fmt::format("| {} | {} | {:.1f} % | {} | {} |\n", to_string(share.owner),
                         format_bytes(share.bytes), percent(share.bytes, owners), share.block_count,
-                        reason_of(share.owner));
+                        reason_of(share.owner, owners.has_stacks));
   }
   if (const std::uint64_t rounding_bytes = rounding_of(owners, rounded_bytes); rounding_bytes > 0) {
     text += fmt::format("| rounding | {} | | | the allocator rounds sizes up |\n",
@@ -191,7 +191,7 @@ nlohmann::ordered_json owners_json(const Owners& owners, std::uint64_t rounded_b
     json["owners"].push_back({{"name", to_string(share.owner)},
                               {"bytes", share.bytes},
                               {"block_count", share.block_count},
-                              {"reason", reason_of(share.owner)}});
+                              {"reason", reason_of(share.owner, owners.has_stacks)}});
   }
   json["stacks"] = groups_json(owners.stacks);
   json["modules"] = groups_json(owners.modules);
