@@ -248,6 +248,33 @@ def test_a_phone_never_scrolls_sideways(browser, golden_page):
     assert_quiet(browser)
 
 
+def long_page(folder):
+    """Several experiments whose workloads, config strings, device and warnings are words without a place to break."""
+    long = "a_rather_long_recording_name_of_llama3_8b_pretrain_fsdp_rank0_step1200"
+    cells = []
+    for number in range(3):
+        for conf in ("", "max_split_size_mb:128,garbage_collection_threshold:0.8,roundup_power2_divisions:[256:1,512:2,1024:4,>:8]"):
+            cell = generate.measured_cell()
+            cell.update(workload=f"file:/data/{long}/{long}_{number}.csv", allocator="caching", conf=conf, warnings=[long * 2])
+            cells.append(cell)
+    environment = {**generate.golden_lines()[0], "argv": ["allocmark", long * 3], "cpu_model": long, "gpu_name": long, "warnings": [long * 2]}
+    lines = generate.with_ids([environment, *cells])
+    folder = generate.write_folder(folder / "run", lines, [generate.make_timeline(line["cell_id"]) for line in lines[1:3]])
+    generate.make_report(folder)
+    return folder / "report.html"
+
+
+def test_names_without_a_place_to_break_never_scroll_a_phone_sideways(browser, tmp_path):
+    page = long_page(tmp_path)
+    open_page(browser, page, width=390)
+    show_all(browser, "#experiment-1")
+    widest = "return Math.max(document.documentElement.scrollWidth, innerWidth)"
+    assert browser.execute_script(widest) <= 390
+    browser.execute_script("document.querySelector('button.open').click()")
+    assert browser.execute_script(widest) <= 390
+    assert browser.execute_script("const d = document.getElementById('detail'); return d.scrollWidth <= d.clientWidth")
+
+
 def test_a_chart_is_saved_as_svg(browser, golden_page, tmp_path):
     open_page(browser, golden_page)
     browser.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)})
