@@ -52,10 +52,6 @@ bool MappingCalls::try_create(MappedPages& pages) const {
   return result == CUDA_SUCCESS;
 }
 
-void MappingCalls::create(MappedPages& pages) const {
-  check(driver_.create(&pages.handle, pages.size_bytes, &properties_, 0), "cuMemCreate");
-}
-
 void MappingCalls::map(const MappedPages& pages) const {
   check(driver_.map(pages.address, pages.size_bytes, 0, pages.handle, 0), "cuMemMap");
 }
@@ -66,10 +62,6 @@ bool MappingCalls::try_set_access(const MappedPages& pages) const {
   const CUresult result = driver_.set_access(pages.address, pages.size_bytes, &access, 1);
   if (result != CUDA_ERROR_OUT_OF_MEMORY) check(result, "cuMemSetAccess");
   return result == CUDA_SUCCESS;
-}
-
-void MappingCalls::set_access(const MappedPages& pages) const {
-  check(try_set_access(pages) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY, "cuMemSetAccess");
 }
 
 void MappingCalls::unmap(const MappedPages& pages) const {

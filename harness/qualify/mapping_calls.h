@@ -24,9 +24,7 @@ class MappingCalls {
 
   // Each throws EnvironmentError where the call fails.
   void reserve(MappedPages& pages) const;
-  void create(MappedPages& pages) const;
   void map(const MappedPages& pages) const;
-  void set_access(const MappedPages& pages) const;
   void unmap(const MappedPages& pages) const;
   void release(const MappedPages& pages) const;
   void free_address(const MappedPages& pages) const;
