@@ -37,8 +37,8 @@ class Nvml {
   void fill(int device, DeviceFacts* facts) const {
     if (!ready_) return;
     char text[96] = {};
-    using Version = int (*)(char*, unsigned);
-    if (const auto version = find<Version>("nvmlSystemGetDriverVersion");
+    using AskVersion = int (*)(char*, unsigned);
+    if (const auto version = find<AskVersion>("nvmlSystemGetDriverVersion");
         version != nullptr && version(text, sizeof text) == 0) {
       facts->driver_version = text;
     }

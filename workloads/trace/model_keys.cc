@@ -8,7 +8,7 @@ namespace allocmark {
 namespace {
 
 // tests/workloads/model_keys_test.cc holds it against the generators.
-constexpr std::array kRows = {
+constexpr std::array kModelKeys = {
     ModelKey{"train", "compile", "gpt2"},
     ModelKey{"train", "ep", "mixtral"},
     ModelKey{"train", "expert_count", "mixtral"},
@@ -71,12 +71,13 @@ constexpr std::array kRows = {
 
 }  // namespace
 
-std::span<const ModelKey> model_keys() { return kRows; }
+std::span<const ModelKey> model_keys() { return kModelKeys; }
 
 const ModelKey* find_model_key(std::string_view generator, std::string_view key) {
-  const auto* found = std::ranges::find_if(
-      kRows, [&](const ModelKey& row) { return row.generator == generator && row.key == key; });
-  return found == kRows.end() ? nullptr : found;
+  const auto* found = std::ranges::find_if(kModelKeys, [&](const ModelKey& row) {
+    return row.generator == generator && row.key == key;
+  });
+  return found == kModelKeys.end() ? nullptr : found;
 }
 
 bool is_for_model(const ModelKey& key, std::string_view model) {
