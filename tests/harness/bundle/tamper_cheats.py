@@ -55,7 +55,7 @@ def no_residue(lines):
 def step_and_passes(lines):
     cell = of(lines, "caching", "churn")
     for one in [cell, *cell["passes"]]:
-        for field in ("allocator_ns_per_step", "allocator_scaled_ns_per_step"):
+        for field in ("allocator_ns_per_step", "allocator_undisturbed_ns_per_step", "allocator_scaled_ns_per_step"):
             one[field] /= 2
 
 
@@ -188,7 +188,8 @@ def turns_step(folder):
         for line in rounds:
             for one in [line["cell"], *line["cell"]["passes"]]:
                 if line["side"] == 1:
-                    one["allocator_ns_per_step"] /= 2
+                    for field in ("allocator_ns_per_step", "allocator_undisturbed_ns_per_step"):
+                        one[field] /= 2
 
     edit_rounds(folder, change)
 
