@@ -4,6 +4,7 @@
 #include <optional>
 #include <set>
 #include <string_view>
+#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -13,6 +14,7 @@
 #include "workloads/import/memory_snapshot.h"
 #include "workloads/import/recording.h"
 #include "workloads/import/snapshot_history.h"
+#include "workloads/open_workload.h"
 
 namespace allocmark {
 namespace {
@@ -67,8 +69,10 @@ JobRelease find_release(const JobOptions& job, const std::string& recorded) {
     if (JobRelease release = recorded_release(recorded); release.rules != nullptr) return release;
   }
   const std::string workload = workload_of(job.workload);
-  if (workload.starts_with(kFile)) {
-    const std::string path = workload.substr(kFile.size());
+  const std::vector<std::string> files = workload_files(workload);
+  // One recording by itself; several processes may be of several releases.
+  if (files.size() == 1 && workload == std::string(kFile) + files[0]) {
+    const std::string& path = files[0];
     if (recording_kind(path) == RecordingKind::PytorchSnapshot) {
       if (JobRelease release = snapshot_release(path); release.rules != nullptr) return release;
     }

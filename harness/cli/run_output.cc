@@ -16,6 +16,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include "base/bytes.h"
+#include "base/error.h"
 #include "base/output_file.h"
 #include "harness/bundle/report_files.h"
 #include "harness/cli/terminal.h"
@@ -184,7 +185,12 @@ void print_answer(const std::vector<CellResult>& cells, std::FILE* people) {
 }
 
 void print_presets(const std::string& workload, std::FILE* people) {
-  const std::string presets = presets_of_workload(workload);
+  std::string presets;
+  try {
+    presets = presets_of_workload(workload);
+  } catch (const UsageError&) {
+    return;  // a result of another version, whose words are not known here
+  }
   if (presets.empty()) return;
   print_wrapped(
       people, fmt::format("presets of {}: {}. Give what differs in your job.", workload, presets));

@@ -51,9 +51,9 @@ class Causes(unittest.TestCase):
         advice = self.call("advise", job, "--device", "sim:h200,memory=1GiB", "--search-only")
         left = cells[0]["capacity_bytes"]
         self.assertLess(left, 700 * MIB)
-        words = f"needs 700 MiB live, {left / MIB:.0f} MiB are there: no setting can help"
-        self.assertIn(words, text)
-        self.assertIn(words, advice)
+        for words in (f"needs 700 MiB live, {left / MIB:.0f} MiB are there", "no setting can help"):
+            self.assertIn(words, text)
+            self.assertIn(words, advice)
 
     def test_many_streams_are_no_reason_to_fail(self):
         for count in (13, 40):
