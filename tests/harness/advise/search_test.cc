@@ -216,8 +216,8 @@ TEST_CASE("a setting that uses up the address space is told so, and the others h
   CHECK(result.settings[0].oom_count == 600);
   CHECK(result.settings[1].failure.empty());
   CHECK(result.settings[1].oom_count == 0);
-  // 100 streams are none.
-  const SearchResult fewer = search_settings({.workload = "file:" + many_streams(100),
+  // 20 streams are none, even where a sanitizer leaves a process fewer addresses.
+  const SearchResult fewer = search_settings({.workload = "file:" + many_streams(20),
                                               .capacity = "unlimited",
                                               .confs = {"expandable_segments:True"},
                                               .finds_least = false});
