@@ -13,8 +13,8 @@ struct DeviceFacts {
   std::string name;
   std::string driver_version;  // as NVML says ("580.159.04"); "" where NVML is missing
   int cuda_version = 0;        // the driver's, as 13000
-  // GPUs in the machine, hidden ones too: where there are two, queries of finished work take five
-  // times as long as where there is one, whether the process sees the other or not.
+  // GPUs in the machine, hidden ones too. It marks the kind of machine: in those with two, queries
+  // of finished work took five times as long as in those with one, the other GPU hidden or not.
   int machine_gpu_count = 0;
   std::uint64_t total_bytes = 0;
   std::uint64_t free_bytes_initial = 0;  // after the context was made, before anything else

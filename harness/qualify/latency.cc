@@ -1,8 +1,8 @@
 // Test "latency": the times of driver calls, one process, one thread, an idle GPU, call by call and
 // size by size, against what many machines of the kind take, where that is known, else against the
 // profile of one machine with such a GPU. The calls are made as 'allocmark profile' makes them: in
-// another order or with other blocks live, a healthy GPU takes up to thirty times as long for some
-// (cuMemSetAccess of 2 MiB where no other page of its neighbourhood is mapped). This file times.
+// a loop of their own some take up to thirty times as long on a healthy GPU (cuMemSetAccess of
+// 2 MiB, one range after the other). This file times.
 #include <algorithm>
 #include <array>
 #include <cmath>
