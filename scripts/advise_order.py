@@ -42,7 +42,7 @@ def experiments(folder):
             continue
         if cell["allocator"] == "async" and not cell["conf"]:
             cell["allocator"], cell["conf"] = "caching", "backend:cudaMallocAsync"
-        if cell["allocator"] == "caching":
+        if cell["allocator"].split("@")[0] == "caching":
             found.setdefault(where or f"{cell['workload']}@{cell['capacity']}", {})[cell["conf"]] = cell
     return {name: cells for name, cells in found.items() if len(cells) > 1}
 

@@ -169,6 +169,7 @@ InterleavedSession make_session(const RunCommand& command) {
     session.plan.sides.at(i) = {
         .label = side_name(i), .text = command.ab[i], .program_path = sides.at(i).program_path};
   }
+  for (const std::string& note : requests.front().notes) print_wrapped(stderr, note);
   session.title = requests.front().title;
   session.plan.order_seed = command.interleave.order_seed;
   session.plan.turns_by_pass = command.interleave.turns == "pass";

@@ -13,6 +13,7 @@
 #include "base/json_text.h"
 #include "harness/advise/advice.h"
 #include "harness/advise/search_process.h"
+#include "harness/cli/advise_keys.h"
 #include "harness/cli/run_output.h"
 #include "harness/cli/terminal.h"
 #include "harness/run/environment.h"

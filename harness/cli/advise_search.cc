@@ -13,6 +13,7 @@
 #include "harness/advise/grid.h"
 #include "harness/advise/search_process.h"
 #include "harness/advise/search_progress.h"
+#include "harness/cli/advise_keys.h"
 #include "harness/run/child_process.h"
 #include "harness/run/run.h"
 
@@ -116,7 +117,8 @@ AdviceSearch search_job(const AdviceQuestion& question, const InterruptGuard& in
   spec.capacity = question.capacity;
   const SearchResult head = read_job(spec, searcher.place);
   searcher.roomy.device = roomy_device(question.device, head.stream_count);
-  search.release = find_release(job, head.pytorch);
+  search.release = find_release(
+      {.given = job.pytorch, .workload = workload_of(job.workload), .recorded = head.pytorch});
   spec.allocator = allocator_of(search.release);
   const bool is_impossible = head.needed_bytes > head.capacity_bytes;
   if (!job.confs.empty()) {

@@ -10,7 +10,8 @@
 #include "harness/advise/search.h"
 #include "harness/advise/variants.h"
 #include "harness/advise/verdict.h"
-#include "harness/cli/advise_release.h"
+#include "harness/cli/advise_input.h"
+#include "harness/cli/job_release.h"
 #include "harness/run/interrupt.h"
 
 namespace allocmark {

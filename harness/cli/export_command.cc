@@ -11,7 +11,9 @@
 #include "allocators/registry.h"
 #include "base/bytes.h"
 #include "base/error.h"
+#include "harness/cli/advise_input.h"
 #include "harness/cli/commands.h"
+#include "harness/cli/job_release.h"
 #include "harness/cli/output_path.h"
 #include "harness/export/caching_recorder.h"
 #include "harness/export/minimalloc.h"
@@ -27,6 +29,7 @@ struct ExportCommand {
   std::string output;
   std::string conf = "unset";
   std::string memory = "unlimited";
+  std::string pytorch;  // its release; empty: the recording's own, else the newest
   std::uint64_t seed = 1;
   bool force = false;
 };
@@ -47,6 +50,10 @@ void add_export(CLI::App* app, ExportCommand* command) {
   app->add_option("--memory", command->memory, "Memory of the card: a size, or 'unlimited'")
       ->capture_default_str()
       ->type_name("SIZE");
+  app->add_option("--pytorch", command->pytorch,
+                  "The release of PyTorch that serves it, as 2.10 [the recording's own, else the "
+                  "newest]")
+      ->type_name("V");
   app->add_option("--seed", command->seed, "Seed of generators")
       ->capture_default_str()
       ->type_name("N");
@@ -72,8 +79,12 @@ ExportWriter writer_for(const std::string& path) {
 ExitCode run_export(const ExportCommand& command) {
   const ExportWriter write = writer_for(command.output);
   check_output_file(command.output, command.force, "allocmark export");
-  const std::string conf = read_conf(find_backend("caching"), command.conf);
-  const caching::StrictConfig config = caching::parse_strict(conf);
+  const std::unique_ptr<EventSource> source = open_path_or_workload(command.workload, command.seed);
+  const JobRelease release = find_release({.given = command.pytorch,
+                                           .workload = workload_of(command.workload),
+                                           .recorded = source->header().pytorch});
+  const std::string conf = read_conf(find_backend(allocator_of(release)), command.conf);
+  const caching::StrictConfig config = caching::parse_strict(conf, *release.rules);
   if (config.settings.backend != caching::PoolBackend::Native) {
     throw UsageError({.what = "PyTorch keeps no history with backend:cudaMallocAsync",
                       .where = "--conf",
@@ -93,11 +104,11 @@ ExitCode run_export(const ExportCommand& command) {
     }
     request.capacity_bytes = *size_bytes;
   }
-  const std::unique_ptr<EventSource> source = open_path_or_workload(command.workload, command.seed);
   const MemorySnapshot snapshot = record_on_caching(*source, request);
   write(snapshot, command.output);
-  fmt::print("{}: {} entries, {} segments at the end\n", command.output, snapshot.entry_count(0),
-             snapshot.segments.size());
+  fmt::print("{}: {} entries, {} segments at the end; PyTorch {}'s allocator, {}\n", command.output,
+             snapshot.entry_count(0), snapshot.segments.size(), release.rules->name(),
+             release.basis);
   return ExitCode::Pass;
 }
 

@@ -22,9 +22,10 @@
 #include "harness/advise/target.h"
 #include "harness/advise/variants.h"
 #include "harness/cli/advise_input.h"
-#include "harness/cli/advise_release.h"
+#include "harness/cli/advise_keys.h"
 #include "harness/cli/card_choice.h"
 #include "harness/cli/commands.h"
+#include "harness/cli/job_release.h"
 #include "harness/cli/run_output.h"
 #include "harness/cli/terminal.h"
 #include "harness/run/child_process.h"
@@ -210,7 +211,8 @@ ExitCode run_fit(const FitCommand& command) {
                   .finds_least = false,
                   .settle_count_max = command.exact ? 0 : kSettleCountMax};
   const SearchResult head = run_search(spec, place);
-  fit.release = find_release(job, head.pytorch);
+  fit.release = find_release(
+      {.given = job.pytorch, .workload = workload_of(job.workload), .recorded = head.pytorch});
   spec.finds_least = true;
   spec.allocator = allocator_of(fit.release);
   spec.confs = job.confs.empty() ? allowed_settings(single_settings(*fit.release.rules), job,

@@ -10,6 +10,7 @@
 #include "allocators/conf/conf.h"
 #include "base/error.h"
 #include "harness/cli/commands.h"
+#include "harness/cli/job_release.h"
 #include "harness/cli/terminal.h"
 #include "harness/ranks/job.h"
 #include "harness/ranks/ranks_process.h"
@@ -77,6 +78,9 @@ ExitCode ranks_command(const RanksCommand& command) {
   spec.conf = conf_of_user(command.conf);
   spec.stops_on_oom = command.on_oom == "stop";
   spec.ranks = ranks_of(command.words);
+  std::vector<std::string> workloads;
+  for (const RankSpec& rank : spec.ranks) workloads.push_back(rank.workload);
+  spec.allocator = allocator_for(spec.allocator, workloads);
   const std::string program = own_program_path();
   const DeviceChoice choice = choose_device(command.device, program);
   if (!choice.note.empty()) fmt::print(stderr, "{}\n", choice.note);

@@ -205,7 +205,8 @@ Work plan_work(const RunCommand& command, const std::string& program_path) {
     for (CellKey& key : plan.cells) {
       key.device = work.device.device;
     }
-    work.notes = plan.notes;
+    work.notes = request.notes;
+    work.notes.insert(work.notes.end(), plan.notes.begin(), plan.notes.end());
     add_note(&work, place_servers(&plan.cells, work.device.facts.gpu_name));
     for (const std::string& capacity : request.plan.capacities) {
       add_note(&work, nominal_capacity_note(capacity, work.device.facts.gpu_memory_bytes));

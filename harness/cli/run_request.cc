@@ -6,11 +6,13 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 #include "base/bytes.h"
+#include "harness/cli/job_release.h"
 #include "harness/cli/known_allocators.h"
 #include "harness/cli/run_soak.h"
 #include "harness/cli/stray_word.h"
@@ -20,6 +22,7 @@
 #include "harness/run/plan.h"
 #include "harness/run/runtime_select.h"
 #include "harness/run/suites.h"
+#include "results/columns/columns.h"
 #include "workloads/scenario.h"
 #include "workloads/trace/recorded_traces.h"
 #include "workloads/trace/source.h"
@@ -56,24 +59,45 @@ std::vector<std::string> all_names(const std::vector<PlanAllocator>& known) {
   return names;
 }
 
+struct Opened {
+  PlanWorkload workload;
+  std::string pytorch;  // what its recording says
+};
+
 // Opens every workload once, so that an unknown name or a file that cannot be read is found before
 // anything runs. Scenarios are read here, and cells are told what they say.
-std::vector<PlanWorkload> open_workloads(const std::vector<std::string>& names,
-                                         const std::string& kernels) {
+std::vector<Opened> open_workloads(const std::vector<std::string>& names,
+                                   const std::string& kernels) {
   refuse_split_workloads(names);
-  std::vector<PlanWorkload> workloads;
+  std::vector<Opened> opened;
   for (const std::string& name : names) {
     const std::string text = with_kernels(name, kernels);
     refuse_pipes(text);
     const std::unique_ptr<EventSource> source = open_workload_with_kernels(text, 1);
     while (text.starts_with("file:") && !source->next().empty()) {
     }
-    workloads.push_back({.text = text,
-                         .recorded = is_recording(source->header().generator),
-                         .definition = define_workload_with_kernels(text),
-                         .files = hash_trace_files(text)});
+    opened.push_back({.workload = {.text = text,
+                                   .recorded = is_recording(source->header().generator),
+                                   .definition = define_workload_with_kernels(text),
+                                   .files = hash_trace_files(text)},
+                      .pytorch = source->header().pytorch});
   }
-  return workloads;
+  return opened;
+}
+
+// Adds the workloads; `caching` without a release is that of each job.
+void add_workloads(const std::vector<Opened>& opened, RunRequest* request) {
+  const std::vector<std::string>& allocators = request->plan.allocators;
+  const bool asks = std::ranges::find(allocators, kBaselineAllocator) != allocators.end();
+  std::vector<JobOfRelease> jobs;
+  for (const Opened& one : opened) {
+    request->plan.workloads.push_back(one.workload);
+    if (!asks) continue;
+    JobRelease release = find_release({.workload = one.workload.text, .recorded = one.pytorch});
+    if (release.is_known) request->plan.workloads.back().caching = allocator_of(release);
+    jobs.push_back({.workload = one.workload.text, .release = std::move(release)});
+  }
+  request->notes = release_notes(jobs);
 }
 
 // What is run where the command line does not say: the suite's axes, then the scenario's.
@@ -110,9 +134,9 @@ RunRequest join_with_preset(const RunCommand& command, const std::vector<PlanAll
   const std::vector<std::string> allocators = first_given(command.allocators, preset.allocators);
   request.title = command.scenario.empty() ? std::string(preset.name) : command.scenario;
   request.pass_count = command.pass_count.value_or(preset.pass_count);
-  request.plan.workloads =
-      open_workloads(first_given(command.workloads, preset.workloads), command.kernels);
   request.plan.allocators = allocators;
+  add_workloads(open_workloads(first_given(command.workloads, preset.workloads), command.kernels),
+                &request);
   request.plan.confs = command.confs.empty() ? confs_for(preset.confs, allocators) : command.confs;
   request.plan.capacities = first_given(command.capacities, preset.capacities);
   request.plan.device = command.device;

@@ -16,6 +16,7 @@ struct RunRequest {
   PlanRequest plan;
   std::string title;  // "default", "run"
   std::uint32_t pass_count = 3;
+  std::vector<std::string> notes = {};  // which release `caching` stands for
 };
 
 // The device stays empty. Throws UsageError on unknown suites, scenarios and workloads.

@@ -10,6 +10,7 @@
 #include "allocators/conf/conf.h"
 #include "base/error.h"
 #include "harness/cli/commands.h"
+#include "harness/cli/job_release.h"
 #include "harness/cli/terminal.h"
 #include "harness/run/child_process.h"
 #include "harness/run/environment.h"
@@ -94,6 +95,7 @@ void add_threads(CLI::App* app, ThreadsCommand* command) {
 ExitCode threads_command(const ThreadsCommand& command) {
   ThreadsSpec spec = command.spec;
   spec.conf = conf_of_user(command.conf);
+  spec.allocator = allocator_for(spec.allocator, {spec.workload});
   spec.order = command.order == "turns" ? ThreadOrder::Turns : ThreadOrder::Free;
   spec.shares_streams = command.streams == "shared";
   spec.table = command.table == "one"     ? TableLock::One

@@ -1,6 +1,7 @@
 #include "harness/export/caching_recorder.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <unordered_map>
 #include <utility>
@@ -47,8 +48,10 @@ class NotingCard final : public caching::PoollessDriver {
     if (address) segments_[*address] = {size_bytes, stream};
     return address;
   }
+  // cudaFree waits for all work of the device.
   void free(std::uint64_t address) override {
     const auto [size_bytes, stream] = segments_[address];
+    end_busy();
     note(SnapshotAction::SegmentFree, address, size_bytes, stream);
     card_.free(address);
   }
@@ -58,15 +61,19 @@ class NotingCard final : public caching::PoollessDriver {
   void destroy_event(caching::Event) override {}
   void record_event(caching::Event event, caching::Stream stream) override {
     pending_.erase(event);
-    if (busy_.contains(stream)) pending_.insert(event);
+    if (busy_.contains(stream)) pending_[event] = stream;
   }
   bool event_done(caching::Event event) override { return !pending_.contains(event); }
-  void wait_for_event(caching::Event event) override { pending_.erase(event); }
+  // The work that the host waits for has ended, and with it the kernel before it.
+  void wait_for_event(caching::Event event) override {
+    if (const auto found = pending_.find(event); found != pending_.end()) end_work(found->second);
+  }
   void wait_for_stream(caching::Stream stream) override {
+    end_work(stream);
     stream_ = stream;
     begins_unmapping_ = true;
   }
-  void wait_for_device() override {}
+  void wait_for_device() override { end_busy(); }
   std::uint64_t reserve_address(std::uint64_t size_bytes) override {
     return card_.reserve_address(size_bytes);
   }
@@ -91,13 +98,18 @@ class NotingCard final : public caching::PoollessDriver {
   }
 
  private:
+  void end_work(caching::Stream stream) {
+    busy_.erase(stream);
+    std::erase_if(pending_, [&](const auto& one) { return one.second == stream; });
+  }
+
   CardDriver card_;
   MemorySnapshot& snapshot_;
   caching::Stream stream_ = 0;
   bool begins_unmapping_ = false;
   std::uint64_t time_us_ = 0;
   std::set<caching::Stream> busy_;
-  std::set<caching::Event> pending_;
+  std::map<caching::Event, caching::Stream> pending_;  // events behind running kernels
   std::unordered_map<std::uint64_t, std::pair<std::uint64_t, caching::Stream>> segments_;
 };
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstddef>
+#include <map>
 #include <set>
 #include <system_error>
 #include <utility>
@@ -11,37 +12,85 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include "harness/replay/capacity.h"
+#include "results/columns/columns.h"
 
 namespace allocmark {
 namespace {
 
 constexpr std::uint64_t kSeedCountMax = 100'000;
 
-std::vector<std::string> make_notes(const Pairing& pairing, const std::vector<Chosen>& chosen,
-                                    std::uint64_t factor, std::uint64_t duplicate_count) {
-  std::vector<std::string> notes;
-  if (pairing.left_out_count > 0) {
+// Which allocators run with which config strings, for workloads of one release.
+struct Axes {
+  std::vector<Chosen> chosen;
+  Pairing pairing;
+  std::uint64_t workload_count = 0;
+};
+
+// `caching` without a release is the workload's own.
+std::string of_release(std::string_view name, const std::string& caching) {
+  return std::string(name == kBaselineAllocator && !caching.empty() ? caching : name);
+}
+
+Axes make_axes(const PlanRequest& request, const std::string& caching,
+               const std::vector<PlanAllocator>& known) {
+  Axes axes;
+  for (const std::string& text : request.allocators) {
+    Chosen allocator = parse_allocator(of_release(text, caching), known);
+    if (std::ranges::find(axes.chosen, allocator) == axes.chosen.end()) {
+      axes.chosen.push_back(std::move(allocator));
+    }
+  }
+  std::vector<ScopedConf> confs;
+  for (const std::string& text : request.confs) {
+    confs.push_back(parse_scope(text, known));
+    confs.back().allocator = of_release(confs.back().allocator, caching);
+  }
+  if (confs.empty()) confs.push_back({.allocator = "", .conf = "", .text = "unset"});
+  for (const std::string& capacity : request.capacities) {
+    static_cast<void>(parse_capacity(capacity));
+  }
+  axes.pairing = pair_confs(axes.chosen, confs);
+  require_needed_confs(axes.pairing, axes.chosen);
+  return axes;
+}
+
+void add_once(std::vector<std::string>* texts, std::string text) {
+  if (std::ranges::find(*texts, text) == texts->end()) texts->push_back(std::move(text));
+}
+
+// By the name that `caching` has.
+using AxesByRelease = std::map<std::string, Axes>;
+
+std::vector<std::string> make_notes(const AxesByRelease& releases, std::uint64_t capacity_count,
+                                    std::uint64_t duplicate_count) {
+  std::vector<std::string> notes, takers, whole;
+  std::uint64_t left_out_count = 0;
+  for (const auto& [caching, axes] : releases) {
+    left_out_count += axes.pairing.left_out_count * axes.workload_count * capacity_count;
+    for (const std::string& taker : axes.pairing.takers) add_once(&takers, taker);
+    for (std::size_t i = 0; i < axes.chosen.size(); ++i) {
+      if (!axes.pairing.confs[i].empty()) continue;
+      add_once(
+          &whole,
+          fmt::format("left out: allocator {} altogether, because no given config string fits it; "
+                      "add --conf unset to run it with its defaults",
+                      axes.chosen[i].allocator->name));
+    }
+  }
+  if (left_out_count > 0) {
     constexpr std::size_t kNamedMax = 2;
-    const std::size_t named = std::min(pairing.takers.size(), kNamedMax);
-    std::string takers = fmt::format(
-        "{}", fmt::join(pairing.takers.begin(),
-                        pairing.takers.begin() + static_cast<std::ptrdiff_t>(named), "; "));
-    if (named < pairing.takers.size()) {
-      takers += fmt::format("; and so on for {} more", pairing.takers.size() - named);
+    const std::size_t named = std::min(takers.size(), kNamedMax);
+    std::string text = fmt::format(
+        "{}", fmt::join(takers.begin(), takers.begin() + static_cast<std::ptrdiff_t>(named), "; "));
+    if (named < takers.size()) {
+      text += fmt::format("; and so on for {} more", takers.size() - named);
     }
     notes.push_back(
         fmt::format("left out: {} combinations of allocators with config strings that they do not "
                     "know ({})",
-                    pairing.left_out_count * factor, takers));
+                    left_out_count, text));
   }
-  for (std::size_t i = 0; i < chosen.size(); ++i) {
-    if (pairing.confs[i].empty()) {
-      notes.push_back(
-          fmt::format("left out: allocator {} altogether, because no given config string fits it; "
-                      "add --conf unset to run it with its defaults",
-                      chosen[i].allocator->name));
-    }
-  }
+  notes.insert(notes.end(), whole.begin(), whole.end());
   if (duplicate_count > 0) {
     notes.push_back(fmt::format("left out: {} cells that were asked for twice", duplicate_count));
   }
@@ -91,25 +140,13 @@ void refuse_shared_name(const std::vector<CellKey>& cells, const CellKey& key) {
 }  // namespace
 
 Plan make_plan(const PlanRequest& request, const std::vector<PlanAllocator>& known) {
-  std::vector<Chosen> chosen;
-  for (const std::string& text : request.allocators) {
-    Chosen allocator = parse_allocator(text, known);
-    if (std::find(chosen.begin(), chosen.end(), allocator) == chosen.end()) {
-      chosen.push_back(std::move(allocator));
-    }
+  AxesByRelease releases;
+  if (request.workloads.empty()) releases[""] = make_axes(request, "", known);
+  for (const PlanWorkload& workload : request.workloads) {
+    const auto [found, is_new] = releases.try_emplace(workload.caching);
+    if (is_new) found->second = make_axes(request, workload.caching, known);
+    ++found->second.workload_count;
   }
-  std::vector<ScopedConf> confs;
-  for (const std::string& text : request.confs) {
-    confs.push_back(parse_scope(text, known));
-  }
-  if (confs.empty()) {
-    confs.push_back({.allocator = "", .conf = "", .text = "unset"});
-  }
-  for (const std::string& capacity : request.capacities) {
-    static_cast<void>(parse_capacity(capacity));
-  }
-  const Pairing pairing = pair_confs(chosen, confs);
-  require_needed_confs(pairing, chosen);
 
   Plan plan;
   std::set<std::string> ids;
@@ -126,12 +163,13 @@ Plan make_plan(const PlanRequest& request, const std::vector<PlanAllocator>& kno
   for (const PlanWorkload& workload : request.workloads) {
     const std::vector<std::uint64_t> seeds =
         workload.recorded ? std::vector<std::uint64_t>{0} : request.seeds;
+    const Axes& axes = releases.at(workload.caching);
     for (const std::string& capacity : request.capacities) {
-      for (std::size_t i = 0; i < chosen.size(); ++i) {
-        for (const std::string& conf : pairing.confs[i]) {
+      for (std::size_t i = 0; i < axes.chosen.size(); ++i) {
+        for (const std::string& conf : axes.pairing.confs[i]) {
           for (const std::uint64_t seed : seeds) {
             add({.workload = workload.text,
-                 .allocator = chosen[i].allocator->name,
+                 .allocator = axes.chosen[i].allocator->name,
                  .conf = conf,
                  .device = request.device,
                  .capacity = capacity,
@@ -144,8 +182,7 @@ Plan make_plan(const PlanRequest& request, const std::vector<PlanAllocator>& kno
       }
     }
   }
-  plan.notes = make_notes(pairing, chosen, request.workloads.size() * request.capacities.size(),
-                          duplicate_count);
+  plan.notes = make_notes(releases, request.capacities.size(), duplicate_count);
   return plan;
 }
 

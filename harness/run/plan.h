@@ -18,6 +18,9 @@ struct PlanWorkload {
   bool recorded = false;        // the same events for every seed
   std::string definition = {};  // what the scenarios in it stand for; empty: it names none
   std::string files = {};       // what was in its trace files (hash_trace_files)
+  // What `caching` without a release is for it, as "caching@2.11"; empty: the newest. Cells are
+  // planned by that name, so that what is stored says which release was simulated.
+  std::string caching = {};
 };
 
 // The axes of the matrix. Empty `confs` means unset only.

@@ -66,6 +66,18 @@ class Export(unittest.TestCase):
         self.assertTrue(answer["self_check_complete"], run.stdout)
         self.assertGreater(answer["oom_count"], 0)
 
+    def test_a_kernel_that_the_host_waited_for_has_ended(self):
+        # Block 1 waits for stream 1, whose kernel has no end. Only its memory serves block 2: the host waits. After that stream 1 is idle.
+        rows = ["alloc,1,41943040,0", "record,1,0,1", "busy,0,0,1", "free,1,0,0", "alloc,2,62914560,0", "alloc,3,2097152,0", "record,3,0,1", "free,3,0,0",
+                "alloc,4,1000,0"]
+        trace = os.path.join(self.folder.name, "waits.csv")
+        with open(trace, "w", encoding="utf-8") as file:
+            file.write("op,id,size,stream\n" + "\n".join(rows) + "\n")
+        with open(self.run_export("w.pickle", "--memory", "96MiB", workload=trace), "rb") as file:
+            entries = pickle.load(file)["device_traces"][0]
+        frees = [(entry["action"], entry["size"]) for entry in entries if entry["action"].startswith("free_")]
+        self.assertEqual(frees, [("free_requested", 41943040), ("free_completed", 41943040), ("free_requested", 2097152), ("free_completed", 2097152)])
+
     def test_perfetto(self):
         with gzip.open(self.run_export("p.json.gz")) as file:
             events = json.load(file)["traceEvents"]

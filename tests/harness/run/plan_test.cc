@@ -96,6 +96,53 @@ TEST_CASE("a plan is the product of its axes") {
   CHECK(plan.cells.back().capacity == "1.05x");
 }
 
+TEST_CASE("caching without a release is the workload's own, by its explicit name") {
+  std::vector<PlanAllocator> known = make_known();
+  for (const char* name : {"caching@2.11", "caching@2.15"}) {
+    known.push_back(known.front());
+    known.back().name = name;
+  }
+  PlanRequest request = make_request();
+  request.workloads = {{.text = "old", .recorded = true, .caching = "caching@2.11"},
+                       {.text = "made", .recorded = true}};
+  request.capacities = {"unlimited"};
+  request.allocators = {"caching", "native"};
+  request.confs = {"unset", "caching=max_split_size_mb:1"};
+  const Plan plan = make_plan(request, known);
+  REQUIRE(plan.cells.size() == 6);
+  CHECK(count(plan, "caching@2.11", "") == 1);
+  CHECK(count(plan, "caching@2.11", "max_split_size_mb:1") == 1);
+  CHECK(count(plan, "caching", "max_split_size_mb:1") == 1);
+  CHECK(plan.cells.front().allocator == "caching@2.11");
+  CHECK(plan.cells.back().workload == "made");
+  CHECK(plan.notes.empty());
+  // A release that is named stays, and one that was named besides is not planned twice.
+  request.workloads.pop_back();
+  request.allocators = {"caching", "caching@2.11", "caching@2.15"};
+  request.confs = {};
+  const Plan named = make_plan(request, known);
+  CHECK(named.cells.size() == 2);
+  CHECK(count(named, "caching@2.15", "") == 1);
+  request.allocators = {"caching@2.15"};
+  request.confs = {"caching=max_split_size_mb:1"};
+  CHECK_THROWS_AS(make_plan(request, known), UsageError);
+}
+
+TEST_CASE("what is left out is counted over workloads of all releases") {
+  std::vector<PlanAllocator> known = make_known();
+  known.push_back(known.front());
+  known.back().name = "caching@2.11";
+  PlanRequest request = make_request();
+  request.workloads = {{.text = "old", .recorded = true, .caching = "caching@2.11"},
+                       {.text = "made", .recorded = true}};
+  request.allocators = {"caching", "async"};
+  request.confs = {"max_split_size_mb:1", "unset"};
+  const Plan plan = make_plan(request, known);
+  CHECK(plan.cells.size() == 12);
+  REQUIRE(plan.notes.size() == 1);
+  CHECK(plan.notes.front().find("4 combinations") != std::string::npos);
+}
+
 TEST_CASE("an allocator can come with its config string, which is then its only one") {
   std::vector<PlanAllocator> known = make_known();
   known.push_back(make_pluggable());

@@ -1,30 +1,15 @@
-// Which release of PyTorch an answer is for, and which keys it may name. Options and what a
-// recording says of itself flow in; rules and config strings flow out.
+// Which keys of PyTorch's config string an answer may name: what the job's release knows and the
+// job does not forbid.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "allocators/caching/release.h"
 #include "harness/advise/search.h"
 #include "harness/cli/advise_input.h"
+#include "harness/cli/job_release.h"
 
 namespace allocmark {
-
-struct JobRelease {
-  const caching::Rules* rules = nullptr;  // what is simulated
-  // What the job may run on; a key must be known to all of them.
-  std::vector<const caching::Rules*> possible{};
-  std::string basis;      // "as given", "the newest"
-  bool is_known = false;  // not just the newest
-};
-
-// As --pytorch says, else as the recording says, else by where a snapshot's blocks lie, else the
-// newest.
-[[nodiscard]] JobRelease find_release(const JobOptions& job, const std::string& recorded);
-
-// "caching", or the release of it.
-[[nodiscard]] std::string allocator_of(const JobRelease& release);
 
 // Of `settings` those that every possible release takes, that --without leaves and that the job
 // does not forbid.
