@@ -56,9 +56,15 @@ def setting_text(cell):
     return f"{cell['allocator']} {cell['conf'] or 'unset'}"
 
 
-def label_text(cell):
+def only_release(cells):
+    """Of PyTorch's allocator, "caching" or "caching@2.11"; several: "caching"."""
+    found = {cell["allocator"] for cell in cells if cell["allocator"].split("@")[0] == "caching"}
+    return found.pop() if len(found) == 1 else "caching"
+
+
+def label_text(cell, release="caching"):
     """PyTorch's own settings by their config string alone: the room is short."""
-    return cell["conf"] if cell["allocator"] == "caching" and cell["conf"] else setting_text(cell)
+    return cell["conf"] if cell["allocator"] == release and cell["conf"] else setting_text(cell)
 
 
 def title_of(key):

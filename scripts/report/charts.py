@@ -2,7 +2,7 @@
 requested, failed requests, slow paths, memory over time. An experiment's cells and answer flow in; SVG flows out, or None where there
 is nothing to show."""
 
-from chart_parts import DASHES, GIB, LINES, MIB, RIGHT, RowChart, file_style, label_text, new_drawing, setting_text, time_text, title_of
+from chart_parts import DASHES, GIB, LINES, MIB, RIGHT, RowChart, file_style, label_text, new_drawing, only_release, setting_text, time_text, title_of
 from columns import format_bytes
 from comparison_charts import comparison_charts, curves_chart
 from experiments import prepare, setting_of
@@ -22,7 +22,8 @@ MOMENTS_MAX = 600
 
 
 def labels_of(cells, letters):
-    return [(label_text(cell), letters[setting_of(cell)]) for cell in cells]
+    release = only_release(cells)
+    return [(label_text(cell, release), letters[setting_of(cell)]) for cell in cells]
 
 
 def _measured(experiment):

@@ -101,17 +101,18 @@ def conf_of(advised):
 
 
 def compare_fit(fitted, searched, capacity_bytes, found):
-    """fit tried single capacities: a setting that it says to serve from here on must not fail here."""
+    """fit settles more amounts than advise, so its least can only be the larger one. Less than it may serve by luck; advise must not call that enough."""
     for setting in fitted["settings"]:
         conf, least = setting["conf"], setting["least_bytes"]
         if not least or conf not in searched:
             continue
-        fails = searched[conf]["oom_count"] > 0
-        if capacity_bytes == least and fails:
-            found(f"{words_of(conf)}: fit says that it needs {least}, where advise counts failures")
-        below = setting.get("serves_below_bytes")
-        if not fails and capacity_bytes < least and not below and not setting.get("unsettled_bytes"):
-            found(f"{words_of(conf)}: fit says that it needs {least}, advise that {capacity_bytes} are enough")
+        advised = searched[conf]
+        if capacity_bytes >= least and advised["oom_count"] and not setting["unsettled_bytes"]:
+            found(f"{words_of(conf)}: fit says that it needs {least}, where advise counts failures at {capacity_bytes}")
+        if advised["unsettled_bytes"] or setting["unsettled_bytes"] or not advised["least_bytes"]:
+            continue
+        if advised["least_bytes"] != least:
+            found(f"{words_of(conf)}: fit says that it needs {least}, advise {advised['least_bytes']}")
 
 
 class History:

@@ -2,6 +2,7 @@
 
 import xml.etree.ElementTree as ElementTree
 
+import chart_parts
 import conftest
 import generate
 import pytest
@@ -73,3 +74,11 @@ def test_scales_and_ticks():
     assert svg.round_ticks(20, 4) == [0, 5, 10, 15, 20]
     assert svg.decades(3, 700) == [1, 10, 100, 1000]
     assert svg.round_ticks(0) == [0]
+
+
+def test_settings_of_the_only_release_are_named_by_their_config_string():
+    cell = {"conf": "max_split_size_mb:64", "allocator": "caching@2.11"}
+    unset, newest = {"conf": "", "allocator": "caching@2.11"}, {"conf": "max_split_size_mb:64", "allocator": "caching"}
+    alone, both = chart_parts.only_release([cell, unset]), chart_parts.only_release([cell, newest])
+    assert [chart_parts.label_text(one, alone) for one in (cell, unset)] == ["max_split_size_mb:64", "caching@2.11 unset"]
+    assert [chart_parts.label_text(one, both) for one in (cell, newest)] == ["caching@2.11 max_split_size_mb:64", "max_split_size_mb:64"]
