@@ -64,6 +64,14 @@ inline constexpr std::uint64_t kLargeProgramBytesMax = std::uint64_t{21} << 30;
   return device_bytes - kLargeProgramBytesMax;
 }
 
+// A request for which there was no memory, and what its block held then.
+struct FailedRequest {
+  std::string_view call;
+  std::uint64_t size_bytes = 0, held_bytes = 0;
+};
+// Throws EnvironmentError: says how much of setup.device_bytes is neither free nor held.
+[[noreturn]] void throw_no_memory(const BlockSetup& setup, const FailedRequest& request);
+
 struct ProfileBlock {
   std::string_view name;
   std::function<void(const BlockSetup&)> run;
@@ -82,7 +90,13 @@ void measure_copies(const BlockSetup& setup);          // copies, fills, pinned 
 // Parts of measure_pool and measure_virtual_memory that measure_full_device repeats at its level. A
 // program that does not fit is left out; without a level, mapped chunks count for what it uses.
 void measure_pool_programs(const BlockSetup& setup, std::optional<std::uint64_t> chunk_level);
-void measure_handles(const BlockSetup& setup, std::uint64_t level);
+// Ranges of larger pieces are left out.
+void measure_handles(const BlockSetup& setup, std::uint64_t level,
+                     std::uint64_t piece_bytes_max = UINT64_MAX);
+
+// Parts of measure_heap and measure_pool: the small program, which holds about a GiB.
+void measure_small_heap(const BlockSetup& setup);
+void measure_small_pool(const BlockSetup& setup);
 
 // How many bytes of freed memory the device clears per microsecond; 0 where a request never waits
 // for that. The cost of waiting goes to setup.out.

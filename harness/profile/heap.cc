@@ -5,6 +5,7 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 #include <vector>
@@ -26,31 +27,51 @@ struct KnownProgram {
   std::vector<bool> moves_pages;  // by step: the device's free memory changes
 };
 
-KnownProgram ask_heap(std::string_view name) {
+// After step `index` of the program.
+void check_step(const BlockSetup& setup, const SlotProgram& program, std::size_t index,
+                cudaError_t error) {
+  if (is_out_of_memory(error)) {
+    throw_no_memory(setup, {.call = "cudaMalloc",
+                            .size_bytes = program.steps[index].size_bytes,
+                            .held_bytes = held_bytes_before(program, index)});
+  }
+  ALLOCMARK_CUDA_CHECK(error);
+}
+
+KnownProgram ask_heap(const BlockSetup& setup, std::string_view name) {
   KnownProgram known{.program = load_program(name), .moves_pages = {}};
   std::vector<void*> blocks(known.program.slot_count);
+  const std::vector<SlotStep>& steps = known.program.steps;
+  const auto run = [&](std::size_t index) {
+    void*& block = blocks[steps[index].slot];
+    check_step(
+        setup, known.program, index,
+        steps[index].is_free ? cudaFree(block) : cudaMalloc(&block, steps[index].size_bytes));
+  };
   // Twice: the first time starts on a heap that nobody has used.
-  for (int i = 0; i < 2; ++i) {
-    known.moves_pages.clear();
-    for (const SlotStep& step : known.program.steps) {
-      const std::uint64_t before_bytes = device_free_bytes();
-      ALLOCMARK_CUDA_CHECK(step.is_free ? cudaFree(blocks[step.slot])
-                                        : cudaMalloc(&blocks[step.slot], step.size_bytes));
-      known.moves_pages.push_back(device_free_bytes() != before_bytes);
-    }
+  for (std::size_t index = 0; index < steps.size(); ++index) run(index);
+  std::uint64_t before_bytes = device_free_bytes();
+  for (std::size_t index = 0; index < steps.size(); ++index) {
+    run(index);
+    const std::uint64_t after_bytes = device_free_bytes();
+    known.moves_pages.push_back(after_bytes != before_bytes);
+    before_bytes = after_bytes;
   }
   return known;
 }
 
-std::vector<std::uint64_t> run_timed(const SlotProgram& program, const DriverTimer& time) {
+std::vector<std::uint64_t> run_timed(const BlockSetup& setup, const SlotProgram& program) {
+  const DriverTimer& time = setup.time;
   std::vector<void*> blocks(program.slot_count);
+  cudaError_t error = cudaSuccess;
   std::vector<std::uint64_t> durations_ns;
   durations_ns.reserve(program.steps.size());
   for (const SlotStep& step : program.steps) {
     void*& block = blocks[step.slot];
-    durations_ns.push_back(
-        step.is_free ? time([&] { ALLOCMARK_CUDA_CHECK(cudaFree(block)); })
-                     : time([&] { ALLOCMARK_CUDA_CHECK(cudaMalloc(&block, step.size_bytes)); }));
+    durations_ns.push_back(step.is_free ? time([&] { error = cudaFree(block); }) : time([&] {
+      error = cudaMalloc(&block, step.size_bytes);
+    }));
+    check_step(setup, program, durations_ns.size() - 1, error);
   }
   return durations_ns;
 }
@@ -70,7 +91,7 @@ constexpr std::uint64_t kQuickCallsMax = 8;
 constexpr std::uint64_t kCleaningNsMin = 3'000'000;
 
 void replay(const BlockSetup& setup, const KnownProgram& known, std::uint64_t level) {
-  const std::vector<std::uint64_t> durations_ns = run_timed(known.program, setup.time);
+  const std::vector<std::uint64_t> durations_ns = run_timed(setup, known.program);
   std::uint64_t quick_calls = 0;
   for (std::size_t i = 0; i < durations_ns.size(); ++i) {
     const SlotStep& step = known.program.steps[i];
@@ -91,12 +112,12 @@ void replay(const BlockSetup& setup, const KnownProgram& known, std::uint64_t le
   }
 }
 
-const KnownProgram& small_program() {
-  static const KnownProgram known = ask_heap(kSmallProgramName);
+const KnownProgram& small_program(const BlockSetup& setup) {
+  static const KnownProgram known = ask_heap(setup, kSmallProgramName);
   return known;
 }
-const KnownProgram& large_program() {
-  static const KnownProgram known = ask_heap(kLargeProgramName);
+const KnownProgram& large_program(const BlockSetup& setup) {
+  static const KnownProgram known = ask_heap(setup, kLargeProgramName);
   return known;
 }
 
@@ -124,22 +145,28 @@ void measure_failures(const BlockSetup& setup) {
 void run_full(const BlockSetup& setup) {
   const Ballast ballast(kFullLeftBytes);
   const std::uint64_t level = full_level(setup.device_bytes);
-  measure_handles(setup, level);
-  measure_pool_programs(setup, level);
+  BlockSetup left = setup;
+  left.device_bytes = kFullLeftBytes;
+  measure_handles(left, level);
+  measure_pool_programs(left, level);
   // What was given back is cleared now.
   setup.work.launch(nullptr, kCleaningNs / 4);
   ALLOCMARK_CUDA_CHECK(cudaDeviceSynchronize());
-  replay(setup, small_program(), level);
-  replay(setup, large_program(), level);
+  replay(left, small_program(left), level);
+  replay(left, large_program(left), level);
   measure_failures(setup);
 }
 
 }  // namespace
 
+void measure_small_heap(const BlockSetup& setup) {
+  replay(setup, small_program(setup), kSmallProgramBytes);
+}
+
 void measure_heap(const BlockSetup& setup) {
-  replay(setup, small_program(), kSmallProgramBytes);
+  measure_small_heap(setup);
   if (setup.device_bytes > 2 * kLargeProgramBytesMax) {
-    replay(setup, large_program(), kLargeProgramBytes);
+    replay(setup, large_program(setup), kLargeProgramBytes);
   }
 }
 
@@ -161,8 +188,13 @@ void measure_large_blocks(const BlockSetup& setup) {
     const std::uint64_t count = 8 * kGiB / size_bytes + 1;
     for (std::uint64_t i = 0; i < count; ++i) {
       void* block = nullptr;
-      setup.out.add({"cudaMalloc", kSmallProgramBytes}, size_bytes,
-                    setup.time([&] { ALLOCMARK_CUDA_CHECK(cudaMalloc(&block, size_bytes)); }));
+      cudaError_t error = cudaSuccess;
+      const std::uint64_t duration_ns = setup.time([&] { error = cudaMalloc(&block, size_bytes); });
+      if (is_out_of_memory(error)) {
+        throw_no_memory(setup, {.call = "cudaMalloc", .size_bytes = size_bytes});
+      }
+      ALLOCMARK_CUDA_CHECK(error);
+      setup.out.add({"cudaMalloc", kSmallProgramBytes}, size_bytes, duration_ns);
       setup.out.add({"cudaFree", kSmallProgramBytes}, size_bytes,
                     setup.time([&] { ALLOCMARK_CUDA_CHECK(cudaFree(block)); }));
     }

@@ -41,10 +41,8 @@ class Pool {
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
 
-  [[nodiscard]] void* allocate(std::uint64_t size_bytes) {
-    void* block = nullptr;
-    ALLOCMARK_CUDA_CHECK(cudaMallocFromPoolAsync(&block, size_bytes, pool_, stream_));
-    return block;
+  [[nodiscard]] cudaError_t allocate(void** block, std::uint64_t size_bytes) {
+    return cudaMallocFromPoolAsync(block, size_bytes, pool_, stream_);
   }
   void free(void* block) { ALLOCMARK_CUDA_CHECK(cudaFreeAsync(block, stream_)); }
   void synchronize() { ALLOCMARK_CUDA_CHECK(cudaStreamSynchronize(stream_)); }
@@ -60,8 +58,19 @@ class Pool {
   cudaStream_t stream_ = nullptr;
 };
 
+// After a request for that many bytes.
+void check_request(const BlockSetup& setup, const Pool& pool, std::uint64_t size_bytes,
+                   cudaError_t error) {
+  if (is_out_of_memory(error)) {
+    throw_no_memory(setup, {.call = "cudaMallocAsync",
+                            .size_bytes = size_bytes,
+                            .held_bytes = pool.chunk_count() * simcuda::kChunkBytes});
+  }
+  ALLOCMARK_CUDA_CHECK(error);
+}
+
 // Gives everything back at a synchronisation, as the default pool does.
-PoolProgram ask_pool(std::string_view name) {
+PoolProgram ask_pool(const BlockSetup& setup, std::string_view name) {
   SlotProgram program = load_program(name);
   Pool pool(0);
   std::vector<void*> blocks(program.slot_count);
@@ -71,22 +80,24 @@ PoolProgram ask_pool(std::string_view name) {
     if (step.is_free) {
       pool.free(blocks[step.slot]);
     } else {
-      blocks[step.slot] = pool.allocate(step.size_bytes);
+      check_request(setup, pool, step.size_bytes,
+                    pool.allocate(&blocks[step.slot], step.size_bytes));
     }
     chunks_grown.push_back(pool.chunk_count() - chunks_before);
   }
   return follow_pool(std::move(program), chunks_grown);
 }
 
-const PoolProgram& known_program(std::string_view name) {
+const PoolProgram& known_program(const BlockSetup& setup, std::string_view name) {
   static std::map<std::string_view, PoolProgram> known;
   const auto found = known.find(name);
-  return found != known.end() ? found->second : known.emplace(name, ask_pool(name)).first->second;
+  if (found != known.end()) return found->second;
+  return known.emplace(name, ask_pool(setup, name)).first->second;
 }
 
 // Requests that are served at once by how many free blocks there are, chunks by bytes in use.
 void replay(const BlockSetup& setup, std::string_view name, std::uint64_t chunk_level) {
-  const PoolProgram& known = known_program(name);
+  const PoolProgram& known = known_program(setup, name);
   const std::uint64_t hit_level = known.free_block_count;
   Pool pool(0);
   std::vector<void*> blocks(known.program.slot_count);
@@ -97,7 +108,10 @@ void replay(const BlockSetup& setup, std::string_view name, std::uint64_t chunk_
       setup.out.add({"cudaFreeAsync", hit_level}, 0, setup.time([&] { pool.free(block); }));
       continue;
     }
-    const std::uint64_t duration_ns = setup.time([&] { block = pool.allocate(step.size_bytes); });
+    cudaError_t error = cudaSuccess;
+    const std::uint64_t duration_ns =
+        setup.time([&] { error = pool.allocate(&block, step.size_bytes); });
+    check_request(setup, pool, step.size_bytes, error);
     if (known.chunks_mapped[i] == 0) {
       setup.out.add({"cudaMallocAsync", hit_level}, 0, duration_ns);
     } else {
@@ -134,7 +148,9 @@ void measure_release(const BlockSetup& setup) {
   for (const Amount& amount : kAmounts) {
     if (amount.chunk_count * simcuda::kChunkBytes > free_bytes / 2) return;
     for (std::uint32_t i = 0; i < amount.repeat_count; ++i) {
-      void* const block = pool.allocate(amount.chunk_count * simcuda::kChunkBytes);
+      void* block = nullptr;
+      const std::uint64_t size_bytes = amount.chunk_count * simcuda::kChunkBytes;
+      check_request(setup, pool, size_bytes, pool.allocate(&block, size_bytes));
       const bool taken = pool.chunk_count() == amount.chunk_count;
       pool.free(block);
       const std::uint64_t duration_ns = setup.time([&] { pool.synchronize(); });
@@ -146,6 +162,10 @@ void measure_release(const BlockSetup& setup) {
 }
 
 }  // namespace
+
+void measure_small_pool(const BlockSetup& setup) {
+  replay(setup, kSmallProgramName, kSmallProgramBytes);
+}
 
 void measure_pool_programs(const BlockSetup& setup, std::optional<std::uint64_t> chunk_level) {
   replay(setup, kSmallProgramName, chunk_level.value_or(kSmallProgramBytes));

@@ -11,6 +11,14 @@
 
 namespace allocmark {
 
+std::uint64_t held_bytes_before(const SlotProgram& program, std::size_t step_index) {
+  std::uint64_t held_bytes = 0;
+  for (const SlotStep& step : std::span(program.steps).first(step_index)) {
+    held_bytes += step.is_free ? -step.size_bytes : step.size_bytes;
+  }
+  return held_bytes;
+}
+
 SlotProgram load_program(std::string_view workload) {
   const std::unique_ptr<EventSource> source = open_workload(workload, 0);
   TraceCompiler compiler;

@@ -2,6 +2,7 @@
 // A trace's name flows in; steps flow out. Times nothing.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 #include <vector>
@@ -18,6 +19,9 @@ struct SlotProgram {
   std::vector<SlotStep> steps;  // every slot is empty again at the end
   std::uint32_t slot_count = 0;
 };
+
+// What the program holds when that step begins.
+[[nodiscard]] std::uint64_t held_bytes_before(const SlotProgram& program, std::size_t step_index);
 
 // Throws UsageError where there is no such trace.
 [[nodiscard]] SlotProgram load_program(std::string_view workload);

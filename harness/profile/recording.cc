@@ -28,6 +28,14 @@ void ProfileRecording::add(const CostKey& key, std::uint64_t size, std::uint64_t
   samples_[key][size].push_back({.repeat = repeat_count_, .duration_ns = duration_ns});
 }
 
+std::vector<std::string> ProfileRecording::costs() const {
+  std::vector<std::string> names;
+  for (const auto& [key, by_size] : samples_) {
+    if (names.empty() || names.back() != key.cost) names.push_back(key.cost);
+  }
+  return names;
+}
+
 std::uint64_t ProfileRecording::median_ns(std::string_view cost) const {
   std::vector<std::uint64_t> all;
   for (const auto& [key, by_size] : samples_) {

@@ -50,6 +50,8 @@ class ProfileRecording {
   // Rows by rising size. Rows of fewer than `sample_count_min` samples are left out, but for the
   // largest row of a cost.
   [[nodiscard]] ProfileRows rows(std::uint64_t sample_count_min) const;
+  // The names of all costs that have samples.
+  [[nodiscard]] std::vector<std::string> costs() const;
   // take(size, duration_ns) for every sample of a cost where least memory was in use, by rising
   // size.
   template <class Take>

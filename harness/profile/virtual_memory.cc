@@ -52,8 +52,15 @@ void grow(const BlockSetup& setup, const DriverMapping& driver, const PieceGrowt
   std::vector<CUmemGenericAllocationHandle> pieces(growth.piece_count);
   for (std::uint32_t i = 0; i < growth.piece_count; ++i) {
     const CUdeviceptr at = base + i * growth.piece_bytes;
+    CUresult created = CUDA_SUCCESS;
     add({"cuMemCreate", level},
-        [&] { check(driver.create(&pieces[i], growth.piece_bytes, &properties, 0)); });
+        [&] { created = driver.create(&pieces[i], growth.piece_bytes, &properties, 0); });
+    if (created == CUDA_ERROR_OUT_OF_MEMORY) {
+      throw_no_memory(setup, {.call = "cuMemCreate",
+                              .size_bytes = growth.piece_bytes,
+                              .held_bytes = i * growth.piece_bytes});
+    }
+    check(created);
     add({"cuMemMap"}, [&] { check(driver.map(at, growth.piece_bytes, 0, pieces[i], 0)); });
     if ((i + 1) % growth.pieces_at_once != 0) continue;
     const std::uint64_t bytes = growth.pieces_at_once * growth.piece_bytes;
@@ -74,10 +81,11 @@ constexpr std::array<PieceGrowth, 5> kGrowths = {
 
 }  // namespace
 
-void measure_handles(const BlockSetup& setup, std::uint64_t level) {
+void measure_handles(const BlockSetup& setup, std::uint64_t level, std::uint64_t piece_bytes_max) {
   const DriverMapping& driver = driver_mapping();
   const std::uint64_t free_bytes = device_free_bytes();
   for (const PieceGrowth& growth : kGrowths) {
+    if (growth.piece_bytes > piece_bytes_max) continue;
     if (growth.piece_bytes * growth.piece_count < free_bytes / 2) {
       grow(setup, driver, growth, level);
     }

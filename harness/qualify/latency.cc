@@ -4,11 +4,10 @@
 // a loop of their own some take up to thirty times as long on a healthy GPU (cuMemSetAccess of
 // 2 MiB, one range after the other). This file times.
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <map>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,8 +19,8 @@
 #include "base/bytes.h"
 #include "harness/measure/clock.h"
 #include "harness/profile/blocks.h"
-#include "harness/qualify/call_clock.h"
 #include "harness/qualify/gpu_facts.h"
+#include "harness/qualify/latency_round.h"
 #include "harness/qualify/repeat.h"
 #include "harness/qualify/tests.h"
 #include "harness/replay/ballast.h"
@@ -36,50 +35,6 @@ constexpr std::uint64_t kMedianSamplesMin = 20;
 constexpr std::uint64_t kP90SamplesMin = 100;
 // Shorter calls are within reach of the clock's own steps.
 constexpr double kBaselineNsMin = 100;
-
-// The calls that are judged: those that take and give back memory, and those that order work.
-// Reserving addresses is the host's kernel at work, not the GPU: on healthy machines it took ten
-// times as long in one process as in another.
-constexpr std::array<std::string_view, 17> kJudgedCalls = {
-    "cuMemCreate",        "cuMemMap",        "cuMemRelease",          "cuMemSetAccess",
-    "cuMemUnmap",         "cudaEventQuery",  "cudaDeviceSynchronize", "cudaEventRecord",
-    "cudaFree",           "cudaFree.slab",   "cudaFreeAsync",         "cudaMalloc",
-    "cudaMalloc.slab",    "cudaMallocAsync", "cudaMemGetInfo",        "cudaStreamSynchronize",
-    "cudaStreamWaitEvent"};
-
-// By call and size.
-using Samples = std::map<std::pair<std::string, std::uint64_t>, CallSamples>;
-
-// The blocks of a profile that make those calls, on a device that is otherwise empty.
-constexpr std::array kBlocks = {measure_quick_calls, measure_heap, measure_large_blocks,
-                                measure_pool, measure_virtual_memory};
-
-// So often in a round of the test: once gives rare calls fewer samples than a median needs.
-constexpr std::uint64_t kRepeatCount = 2;
-// Which of the calls in a row it is that a slab serves makes little difference from here on.
-constexpr std::uint64_t kSlabCallsMin = 8;
-
-// One round of all blocks. Where a call's time depends on what is in use, the samples of the least
-// count, as those of a baseline do.
-void measure_round(const DriverTimer& timer, DeviceWork& work, std::uint64_t round,
-                   Samples& samples) {
-  ProfileRecording recording;
-  const std::uint64_t device_bytes = device_free_bytes();
-  for (const auto& block : kBlocks) {
-    block({.time = timer,
-           .work = work,
-           .out = recording,
-           .seed = round,
-           .device_bytes = device_bytes});
-  }
-  for (const std::string_view call : kJudgedCalls) {
-    const bool slab = call.ends_with(".slab");
-    recording.at_lowest_level(call, [&](std::uint64_t size, std::uint64_t duration_ns) {
-      if (slab && size < kSlabCallsMin) return;
-      samples[{std::string(call), slab ? 0 : size}].add(static_cast<double>(duration_ns));
-    });
-  }
-}
 
 std::string ns_text(double ns) {
   return ns < 10'000 ? fmt::format("{:.0f} ns", ns) : fmt::format("{:.1f} us", ns / 1000);
@@ -112,52 +67,105 @@ struct References {
 struct Quantile {
   double q;
   const char *name, *profile_threshold, *spread_threshold;
+  std::uint64_t sample_count_min;
 };
-constexpr Quantile kMedian{0.5, "P50", "latency.p50_ratio", "latency.p50_beyond_spread"};
-constexpr Quantile kP90{0.9, "P90", "latency.p90_ratio", "latency.p90_beyond_spread"};
+constexpr Quantile kMedian{0.5, "P50", "latency.p50_ratio", "latency.p50_beyond_spread",
+                           kMedianSamplesMin};
+constexpr Quantile kP90{0.9, "P90", "latency.p90_ratio", "latency.p90_beyond_spread",
+                        kP90SamplesMin};
 
-// Against the machines of its kind, else against the profile; else only told.
-Figure judged_figure(const References& references, const std::string& name, double ns,
-                     const Quantile& quantile, double profile_ns) {
-  if (references.spread) {
-    const auto row = references.spread->rows.find(name);
-    if (row != references.spread->rows.end() && row->second.machine_count >= kSpreadMachinesMin) {
-      return {.name = name,
-              .threshold = quantile.spread_threshold,
-              .value = ns / (row->second.slowest_ns * spread_allowance(row->second.machine_count)),
-              .measured_ns = ns,
-              .note = fmt::format("{}; {} machines: median {}, slowest {}", ns_text(ns),
-                                  row->second.machine_count, ns_text(row->second.median_ns),
-                                  ns_text(row->second.slowest_ns))};
-    }
-  }
-  if (profile_ns > 0) return ratio_figure(name, quantile.profile_threshold, ns, profile_ns);
-  return {.name = name, .threshold = "", .value = ns, .measured_ns = ns, .note = "ns, not judged"};
+// A time that is to be judged: a quantile of the samples of one call and size.
+struct Time {
+  std::string call;
+  std::uint64_t size_bytes;
+  std::string name;  // "cudaMalloc 2.00 MiB, P50"
+  double ns;
+  const Quantile& quantile;
+};
+
+std::string name_of(const std::string& call, std::uint64_t size) {
+  if (size == 0) return call;
+  if (call.ends_with(".chunks")) return fmt::format("{} of {}", call, size);
+  return call + " " + format_bytes(size);
 }
 
-void compare(const References& references, Samples& samples, TestAnswer& answer) {
-  for (auto& [key, measured] : samples) {
-    if (measured.count() < kMedianSamplesMin) continue;
-    const auto& [call, size_bytes] = key;
-    const BaselineRow* row = nullptr;
-    if (references.profile) {
-      const auto rows = references.profile->rows.find(call);
-      if (rows == references.profile->rows.end()) continue;
-      row = find_row(rows->second, call, size_bytes);
-      if (row == nullptr || row->sample_count < kMedianSamplesMin || row->p50_ns < kBaselineNsMin) {
-        continue;
-      }
-    }
-    const std::string name = size_bytes == 0 ? call : call + " " + format_bytes(size_bytes);
-    const auto add = [&](const Quantile& quantile, double profile_ns) {
-      answer.figures.push_back(judged_figure(references, fmt::format("{}, {}", name, quantile.name),
-                                             measured.quantile(quantile.q), quantile, profile_ns));
-    };
-    add(kMedian, row == nullptr ? 0 : row->p50_ns);
-    if (measured.count() < kP90SamplesMin) continue;
-    if (row != nullptr && row->sample_count < kP90SamplesMin) continue;
-    add(kP90, row == nullptr ? 0 : row->p90_ns);
+Figure reported_figure(const std::string& name, double ns, const std::string& why) {
+  return {.name = name,
+          .threshold = "",
+          .value = ns,
+          .note = fmt::format("ns; {}: {}", kOnlyReported, why)};
+}
+
+// Against the machines of its kind; nothing where too few are known.
+std::optional<Figure> spread_figure(const std::optional<Spread>& spread, const Time& time) {
+  if (!spread) return std::nullopt;
+  const auto found = spread->rows.find(time.name);
+  if (found == spread->rows.end()) return std::nullopt;
+  const SpreadRow& row = found->second;
+  if (row.machine_count < kSpreadMachinesMin || row.median_ns < kBaselineNsMin) return std::nullopt;
+  return Figure{
+      .name = time.name,
+      .threshold = time.quantile.spread_threshold,
+      .value = time.ns / (row.slowest_ns * spread_allowance(row.machine_count)),
+      .measured_ns = time.ns,
+      .note = fmt::format("{}; {} machines: median {}, slowest {}", ns_text(time.ns),
+                          row.machine_count, ns_text(row.median_ns), ns_text(row.slowest_ns))};
+}
+
+// Against the profile, else only reported, with the reason.
+Figure profile_figure(const std::optional<Baseline>& profile, const Time& time) {
+  const auto reported = [&](const std::string& why, bool is_comparable) {
+    Figure figure = reported_figure(time.name, time.ns, why);
+    // Machines can still be held against each other by it (harness/fleet).
+    if (is_comparable) figure.measured_ns = time.ns;
+    return figure;
+  };
+  if (!profile) return reported("no baseline has it", true);
+  const auto rows = profile->rows.find(time.call);
+  if (rows == profile->rows.end()) return reported("the baseline does not have it", true);
+  const BaselineRow* const row = find_row(rows->second, time.call, time.size_bytes);
+  if (row == nullptr) return reported("the baseline does not have this size", true);
+  if (row->sample_count < time.quantile.sample_count_min) {
+    return reported(fmt::format("the baseline has {} samples, {} wants {}", row->sample_count,
+                                time.quantile.name, time.quantile.sample_count_min),
+                    true);
   }
+  if (row->p50_ns < kBaselineNsMin) {
+    return reported(fmt::format("below {} ns the clock's steps show", kBaselineNsMin), false);
+  }
+  const bool is_median = time.quantile.q == kMedian.q;
+  return ratio_figure(time.name, time.quantile.profile_threshold, time.ns,
+                      is_median ? row->p50_ns : row->p90_ns);
+}
+
+// Every call and size that was measured gives a figure: judged, or reported and called so.
+void compare(const References& references, Measured& measured, TestAnswer& answer) {
+  std::vector<Figure> reported;
+  for (auto& [key, samples] : measured.judged) {
+    const auto& [call, size_bytes] = key;
+    const std::string name = name_of(call, size_bytes);
+    for (const Quantile& quantile : {kMedian, kP90}) {
+      const Time time{.call = call,
+                      .size_bytes = size_bytes,
+                      .name = fmt::format("{}, {}", name, quantile.name),
+                      .ns = samples.quantile(quantile.q),
+                      .quantile = quantile};
+      if (samples.count() < quantile.sample_count_min) {
+        reported.push_back(reported_figure(time.name, time.ns,
+                                           fmt::format("{} samples, {} wants {}", samples.count(),
+                                                       quantile.name, quantile.sample_count_min)));
+        break;  // a P90 wants more than a median
+      }
+      const std::optional<Figure> by_many = spread_figure(references.spread, time);
+      Figure figure = by_many ? *by_many : profile_figure(references.profile, time);
+      (figure.threshold.empty() ? reported : answer.figures).push_back(std::move(figure));
+    }
+  }
+  for (auto& [key, samples] : measured.reported) {
+    reported.push_back(reported_figure(name_of(key.first, key.second) + ", P50",
+                                       samples.quantile(kMedian.q), "it comes between the others"));
+  }
+  std::ranges::move(reported, std::back_inserter(answer.figures));
 }
 
 // Whether calls took longer at the end of a long level than at its beginning: the geometric mean
@@ -192,17 +200,17 @@ TestAnswer run_latency(const TestContext& context) {
   clock.finish_calibration();
   const DriverTimer timer(clock, simcu.present ? simcu.thread_clock() : nullptr);
   const std::unique_ptr<DeviceWork> work = make_device_work(simcu);
-  // The first round brings code and tables in; its samples are dropped.
-  Samples warm_up;
-  measure_round(timer, *work, 0, warm_up);
-  Samples samples;
+  const RoundSetup setup{.time = timer,
+                         .work = *work,
+                         .device_bytes = device_free_bytes(),
+                         .with_gibibytes = context.spec.seconds > 0};
+  warm_up(setup);
+  Measured measured;
   for (Rounds rounds(context.spec.seconds); rounds.next();) {
-    for (std::uint64_t i = 0; i < kRepeatCount; ++i) {
-      measure_round(timer, *work, kRepeatCount * rounds.count() + i, samples);
-    }
+    measure_round(setup, rounds.count(), measured);
   }
-  compare(references, samples, answer);
-  compare_with_beginning(samples, answer);
+  compare(references, measured, answer);
+  compare_with_beginning(measured.judged, answer);
   return answer;
 }
 

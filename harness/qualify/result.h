@@ -39,6 +39,10 @@ struct Figure {
   friend bool operator==(const Figure&, const Figure&) = default;
 };
 
+// In the note of a figure without a threshold that was measured beside others, with the reason why
+// it is not judged. Tables only count these.
+inline constexpr std::string_view kOnlyReported = "only reported";
+
 // What a child process answers.
 struct TestAnswer {
   std::vector<Figure> figures = {};

@@ -4,10 +4,15 @@
 #include <cuda_runtime_api.h>
 
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <thread>
 
+#include <fmt/format.h>
 #include "allocators/cuda/cuda_check.h"
+#include "base/bytes.h"
 #include "base/error.h"
+#include "harness/replay/ballast.h"
 #include "harness/replay/simcu_api.h"
 #include "harness/run/runtime_select.h"
 
@@ -30,12 +35,24 @@ const TestEntry& find_entry(const std::string& name) {
                     .next = "use: allocmark qualify"});
 }
 
+// Why a test could not go on. Where memory ran out: how much of it there is.
+std::string failure_text(const Error& error, std::uint64_t free_bytes_before) {
+  std::string text = error.what();
+  if (!error.text().got.starts_with("cudaErrorMemoryAllocation")) return text;
+  std::size_t free_bytes = 0;
+  std::size_t total_bytes = 0;
+  if (cudaMemGetInfo(&free_bytes, &total_bytes) != cudaSuccess) return text;
+  return fmt::format("the GPU ran out of memory: {} free, {} before the test; {}",
+                     format_bytes(free_bytes), format_bytes(free_bytes_before), text);
+}
+
 }  // namespace
 
 TestAnswer run_test(const TestSpec& spec) {
   const TestEntry& entry = find_entry(spec.test);
   const TestContext context{.spec = spec, .simulated = is_simulated(spec.device)};
   TestAnswer answer;
+  std::uint64_t free_bytes_before = 0;
   try {
     if (context.simulated != simcuda_loaded()) {
       throw EnvironmentError({.what = "the wrong CUDA runtime is loaded",
@@ -47,6 +64,7 @@ TestAnswer run_test(const TestSpec& spec) {
     if (entry.needs_context) {
       ALLOCMARK_CUDA_CHECK(cudaSetDevice(spec.gpu));
       ALLOCMARK_CUDA_CHECK(cudaFree(nullptr));
+      free_bytes_before = device_free_bytes();
     } else if (context.simulated) {
       (void)cudaSetDevice(spec.gpu);  // where its rounds idle; costs nothing, makes no context
     }
@@ -61,7 +79,7 @@ TestAnswer run_test(const TestSpec& spec) {
           static_cast<double>(SimcuApi::find().thread_clock()->modelled_ns) / kNsPerS;
     }
   } catch (const Error& error) {
-    answer.failure = error.what();
+    answer.failure = failure_text(error, free_bytes_before);
   }
   return answer;
 }

@@ -46,6 +46,10 @@ double badness(const Figure& figure) {
   return figure.limit.is_min ? -*figure.value : *figure.value;
 }
 
+bool is_only_reported(const Figure& figure) {
+  return figure.threshold.empty() && figure.note.find(kOnlyReported) != std::string::npos;
+}
+
 // The figures worth a line: the worst of each threshold, and all that are beyond one.
 std::vector<const Figure*> worst_figures(const std::vector<Figure>& figures) {
   std::map<std::string, const Figure*> worst;
@@ -55,6 +59,7 @@ std::vector<const Figure*> worst_figures(const std::vector<Figure>& figures) {
   }
   std::vector<const Figure*> chosen;
   for (const Figure& figure : figures) {
+    if (is_only_reported(figure)) continue;
     const bool beyond = figure.verdict == Verdict::Warn || figure.verdict == Verdict::Fail;
     if (beyond || figure.threshold.empty() || worst.at(figure.threshold) == &figure) {
       chosen.push_back(&figure);
@@ -76,6 +81,11 @@ std::string test_text(const TestResult& test) {
     }
     if (!figure->note.empty()) text += fmt::format(" {}", printable(figure->note));
     text += "\n";
+  }
+  const auto count = std::ranges::count_if(test.figures, is_only_reported);
+  if (count > 0) {
+    text += fmt::format("        {} more {} only reported: see --format json\n", count,
+                        count == 1 ? "is" : "are");
   }
   return text;
 }

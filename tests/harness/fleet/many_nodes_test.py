@@ -16,7 +16,7 @@ from pathlib import Path
 
 # What is wrong, what is planted, what the table must say of such a node.
 KINDS = [
-    ("leaks", "0:leak_every=50", "gpu/recovery"),
+    ("leaks", "0:leak_every=7", "gpu/recovery"),
     ("falls off the bus", "0:lost_at=3000;0:lost_file={file}", "gpu/capacity"),
     ("is slow", "0:slow_percent=160", "mean over all calls is 1.6"),
     ("flips a bit", "0:corrupt_view=6000", "gpu/integrity"),

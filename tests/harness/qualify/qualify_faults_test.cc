@@ -29,7 +29,8 @@ struct Fault {
 constexpr Fault kFaults[] = {
     {"lost_at=3000;0:lost_file=FILE", "falls off the bus"},
     {"hang_at=100", "a call never returns"},
-    {"leak_every=7", "every 7th cudaFree forgets the memory"},
+    {"leak_every=2", "every 2nd cudaFree forgets the memory"},
+    {"leak_every=7", "every 7th does"},
     {"leak_every=50", "every 50th does"},
     {"corrupt_view=6000", "a bit flips where a test looks"},
     {"corrupt_view=100000", "a bit flips where no test looks",

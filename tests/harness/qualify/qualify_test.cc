@@ -145,6 +145,27 @@ TEST_CASE("a call class slower than the model's baseline is named") {
   CHECK(has(result_of(unknown, "latency").reason, "no baseline for A new GPU"));
 }
 
+TEST_CASE("a GPU that forgets what was freed is called so where a test runs out of memory") {
+  {
+    const Plant plant("SIMCUDA_GPU_FAULTS", "0:leak_every=2");
+    const Report report = qualify_gpus(2);
+    INFO(render_table(report));
+    CHECK(complaints(report) == std::vector<std::string>{"latency", "recovery", "leaks"});
+    CHECK(result_of(report, "latency").verdict == Verdict::Fail);
+    CHECK(
+        has(result_of(report, "latency").reason, "the GPU ran out of memory: 139 GiB of 139 GiB"));
+    CHECK(has(result_of(report, "latency").reason, "neither free nor in use"));
+    CHECK(has(result_of(report, "leaks").reason, "cudaMalloc, growing: 2.03 GiB"));
+    CHECK(complaints(report, 1).empty());
+    CHECK(report.exit_code == ExitCode::Regression);
+  }
+  // So small that nothing is left to shrink.
+  const Plant small("SIMCUDA_CAPACITY_BYTES", "2147483648");
+  const Plant plant("SIMCUDA_GPU_FAULTS", "0:leak_every=1");
+  const std::string reason = result_of(qualify_gpus(1), "leaks").reason;
+  CHECK(has(reason, "cudaMalloc: memory that was given back is gone: 2.00 GiB free before"));
+}
+
 TEST_CASE("a GPU with less memory than its model has is found") {
   const Plant plant("SIMCUDA_CAPACITY_BYTES", "107374182400");
   const Report report = qualify_gpus(1);
