@@ -3,13 +3,16 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdlib>
 #include <filesystem>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
 #include <nlohmann/json.hpp>
 #include "base/error.h"
 #include "base/json_text.h"
+#include "harness/h100_alone.h"
 #include "harness/run/run_folder.h"
 
 namespace allocmark::qualify {
@@ -56,11 +59,10 @@ JsonSource wanted_of(const std::string& path) {
           .next = "see: allocmark qualify --help"};
 }
 
-}  // namespace
-
-Baseline read_baseline(const std::string& path) {
+// `path` names the text.
+Baseline baseline_from_json(std::string_view text, const std::string& path) {
   try {
-    const Json json = parse_json(read_file(path, kSettingsInput), wanted_of(path));
+    const Json json = parse_json(text, wanted_of(path));
     const Json& device = json.at("device");
     Baseline baseline{.path = path,
                       .gpu_name = device.at("name").get<std::string>(),
@@ -78,6 +80,12 @@ Baseline read_baseline(const std::string& path) {
   }
 }
 
+}  // namespace
+
+Baseline read_baseline(const std::string& path) {
+  return baseline_from_json(read_file(path, kSettingsInput), path);
+}
+
 std::optional<Baseline> find_baseline(const std::string& folder, const std::string& gpu_name,
                                       int machine_gpu_count) {
   std::vector<std::string> paths;
@@ -86,17 +94,16 @@ std::optional<Baseline> find_baseline(const std::string& folder, const std::stri
     if (entry.path().extension() == ".json") paths.push_back(entry.path().string());
   }
   std::sort(paths.begin(), paths.end());
-  // Those of machines with no more GPUs, the most first; then the others, the fewest first.
-  const auto rank = [&](const Baseline& each) {
-    const int more = each.machine_gpu_count - machine_gpu_count;
-    return std::pair(more > 0, more > 0 ? more : -more);
-  };
   std::optional<Baseline> best;
-  for (const std::string& path : paths) {
-    Baseline baseline = read_baseline(path);
-    if (baseline.gpu_name != gpu_name) continue;
+  const auto rank = [&](const Baseline& each) {
+    return std::pair(std::abs(each.machine_gpu_count - machine_gpu_count), each.machine_gpu_count);
+  };
+  const auto look_at = [&](Baseline baseline) {
+    if (baseline.gpu_name != gpu_name) return;
     if (!best || rank(baseline) < rank(*best)) best = std::move(baseline);
-  }
+  };
+  for (const std::string& path : paths) look_at(read_baseline(path));
+  look_at(baseline_from_json(kH100Alone, "h100_alone.json"));
   return best;
 }
 

@@ -28,9 +28,9 @@ struct Baseline {
 // Throws UsageError naming the path where the file is no profile.
 [[nodiscard]] Baseline read_baseline(const std::string& path);
 
-// The profile in `folder` for that model which was measured in a machine of as many GPUs, else with
-// the next fewer, else with the fewest; the first of these by name of file. Nothing where the model
-// has none.
+// The profile for that model, of those in `folder` and those built in, whose machine has the
+// nearest number of GPUs; of two as near the one with fewer, of two such the first by name of file.
+// Nothing where the model has none.
 [[nodiscard]] std::optional<Baseline> find_baseline(const std::string& folder,
                                                     const std::string& gpu_name,
                                                     int machine_gpu_count);

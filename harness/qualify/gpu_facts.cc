@@ -37,11 +37,19 @@ std::uint64_t gpu_memory_bytes() {
 std::optional<Baseline> baseline_for(const TestContext& context) {
   const std::string& path = context.spec.baseline_path;
   if (!path.empty() && !is_spread_file(read_file(path, kSettingsInput))) return read_baseline(path);
-  const Nvml nvml;
-  const NvmlReading count = nvml.device_count();
-  const int machine_gpu_count = count.value ? static_cast<int>(*count.value) : 1;
   return find_baseline(simcuda_folder() + "/profiles", gpu_name(context.spec.gpu),
-                       machine_gpu_count);
+                       machine_gpu_count(context));
+}
+
+int machine_gpu_count(const TestContext& context) {
+  // A simulated GPU's calls take what they took in the machine of its profile.
+  if (context.simulated) return read_baseline(profile_path(context.spec.device)).machine_gpu_count;
+  if (const NvmlReading count = Nvml().device_count(); count.value) {
+    return static_cast<int>(*count.value);
+  }
+  int gpu_count = 0;
+  ALLOCMARK_CUDA_CHECK(cudaGetDeviceCount(&gpu_count));
+  return gpu_count;
 }
 
 std::optional<Spread> spread_for(const TestContext& context) {

@@ -17,6 +17,9 @@ namespace allocmark::qualify {
 [[nodiscard]] std::string gpu_name(int gpu);
 [[nodiscard]] std::uint64_t gpu_memory_bytes();
 
+// GPUs in the machine, hidden ones too; of a simulated GPU, in that of its profile.
+[[nodiscard]] int machine_gpu_count(const TestContext& context);
+
 // The profile that was asked for, else the one that ships for this model; nothing where there is
 // none.
 [[nodiscard]] std::optional<Baseline> baseline_for(const TestContext& context);

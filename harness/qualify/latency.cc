@@ -168,6 +168,31 @@ void compare(const References& references, Measured& measured, TestAnswer& answe
   std::ranges::move(reported, std::back_inserter(answer.figures));
 }
 
+// Which machines the calls are held against.
+void name_references(const TestContext& context, const References& references, TestAnswer& answer) {
+  if (references.spread) {
+    const std::uint64_t count = references.spread->machine_count;
+    answer.figures.push_back(
+        {.name = "machines that calls are held against",
+         .value = static_cast<double>(count),
+         .note = fmt::format("the slowest of them, times {:.3g}", spread_allowance(count))});
+  }
+  if (!references.profile) return;
+  const int baseline_count = references.profile->machine_gpu_count;
+  const int own_count = machine_gpu_count(context);
+  std::string note = references.profile->path;
+  note.erase(0, note.rfind('/') + 1);  // npos + 1 is 0
+  if (context.simulated) {
+    note += fmt::format("; the simulated GPU's own profile says {}", own_count);
+  } else {
+    note += fmt::format("; this machine has {}", own_count);
+  }
+  if (baseline_count != own_count) note += ", and no nearer baseline is used";
+  answer.figures.push_back({.name = "GPUs of the baseline's machine",
+                            .value = static_cast<double>(baseline_count),
+                            .note = note});
+}
+
 // Whether calls took longer at the end of a long level than at its beginning: the geometric mean
 // over all calls, since single ones wander.
 void compare_with_beginning(const Samples& samples, TestAnswer& answer) {
@@ -209,6 +234,7 @@ TestAnswer run_latency(const TestContext& context) {
   for (Rounds rounds(context.spec.seconds); rounds.next();) {
     measure_round(setup, rounds.count(), measured);
   }
+  name_references(context, references, answer);
   compare(references, measured, answer);
   compare_with_beginning(measured.judged, answer);
   return answer;

@@ -242,7 +242,8 @@ TEST_CASE("table, JSON and JUnit say what was found, with every threshold beside
   CHECK(!has(junit, "<half>"));
 }
 
-TEST_CASE("the baseline is of a machine with as many GPUs, else of the next fewer") {
+TEST_CASE(
+    "the baseline is of the machine with the nearest number of GPUs, of two as near the smaller") {
   const TemporaryFolder folder;
   const auto write = [&](const std::string& name, const std::string& count) {
     write_file(folder.path(name), R"({"device": {"name": "A GPU", "total_bytes": 7)" + count +
@@ -259,6 +260,18 @@ TEST_CASE("the baseline is of a machine with as many GPUs, else of the next fewe
   CHECK(found(2) == folder.path("two.json"));
   CHECK(found(3) == folder.path("two.json"));
   CHECK(found(8) == folder.path("four.json"));
+  write("ten.json", R"(, "machine_gpu_count": 10)");
+  CHECK(found(7) == folder.path("four.json"));
+  CHECK(found(8) == folder.path("ten.json"));
+}
+
+TEST_CASE("an H100 has a baseline of a machine with one GPU and one of a machine with two") {
+  const std::string folder = "harness/simcuda/profiles";
+  const std::string name = "NVIDIA H100 80GB HBM3";
+  CHECK(find_baseline(folder, name, 1).value().path == "h100_alone.json");
+  for (const int count : {2, 8}) {
+    CHECK(find_baseline(folder, name, count).value().path == folder + "/h100.json");
+  }
 }
 
 TEST_CASE("a baseline is read with and without lower quantiles and levels, and nonsense is named") {

@@ -145,6 +145,35 @@ TEST_CASE("a call class slower than the model's baseline is named") {
   CHECK(has(result_of(unknown, "latency").reason, "no baseline for A new GPU"));
 }
 
+TEST_CASE("a simulated GPU is held against a machine with as many GPUs as its profile's") {
+  const auto latency_of = [](const std::string& device) {
+    ConductOptions options = options_for(1);
+    options.device = device;
+    const Report report = conduct(options, registry(), [](const TestResult&) {});
+    INFO(render_table(report));
+    CHECK(complaints(report).empty());
+    return result_of(report, "latency");
+  };
+  const auto baseline_of = [](const TestResult& latency) {
+    return *std::ranges::find(latency.figures, "GPUs of the baseline's machine", &Figure::name);
+  };
+  // By this the calls of the other would be up to five times as slow.
+  const Figure two = baseline_of(latency_of("sim:h100"));
+  CHECK(two.value == 2);
+  CHECK(two.note == "h100.json; the simulated GPU's own profile says 2");
+  const Figure one = baseline_of(latency_of("sim:harness/qualify/h100_alone.json"));
+  CHECK(one.value == 1);
+  CHECK(one.note == "h100_alone.json; the simulated GPU's own profile says 1");
+  // A machine that nobody measured gets the nearest, and says so.
+  const TemporaryFolder folder;
+  nlohmann::json eight = nlohmann::json::parse(read_file("harness/simcuda/profiles/h100.json"));
+  eight["device"]["machine_gpu_count"] = 8;
+  write_file(folder.path("eight.json"), eight.dump());
+  const Figure nearest = baseline_of(latency_of("sim:" + folder.path("eight.json")));
+  CHECK(nearest.value == 2);
+  CHECK(has(nearest.note, "profile says 8, and no nearer baseline is used"));
+}
+
 TEST_CASE("a GPU that forgets what was freed is called so where a test runs out of memory") {
   {
     const Plant plant("SIMCUDA_GPU_FAULTS", "0:leak_every=2");
