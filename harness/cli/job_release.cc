@@ -10,12 +10,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "harness/replay/kernel_source.h"
 #include "harness/why/self_check.h"
 #include "results/columns/columns.h"
 #include "workloads/import/memory_snapshot.h"
 #include "workloads/import/recording.h"
 #include "workloads/import/snapshot_history.h"
-#include "workloads/open_workload.h"
 #include "workloads/trace_tools.h"
 
 namespace allocmark {
@@ -53,11 +53,16 @@ JobRelease snapshot_release(const std::string& path) {
   return release;
 }
 
-// The file of a workload that is one recording by itself; several processes may be of several
-// releases.
+// The file of a workload that is one recording by itself, with or without kernels of ours; several
+// processes may be of several releases.
 std::string only_file(const std::string& workload) {
-  const std::vector<std::string> files = workload_files(workload);
-  return files.size() == 1 && workload == "file:" + files[0] ? files[0] : "";
+  const std::vector<std::string> files = trace_files_of_workload(workload);
+  if (files.size() != 1) return "";
+  const std::string said = define_workload_with_kernels(workload);
+  const std::string_view text = said.empty() ? workload : said;
+  const std::string whole = "file:" + files[0];
+  const bool is_alone = text == whole || text.starts_with(whole + "+");
+  return is_alone ? files[0] : "";
 }
 
 // Jobs that are told in one sentence.

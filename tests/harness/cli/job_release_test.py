@@ -70,6 +70,12 @@ class JobRelease(unittest.TestCase):
         return {"advise": json.loads(out)["release"]["name"], "why": json.loads(why)["pytorch"],
                 "run": self.planned("-a", "caching", workloads=["file:" + SNAPSHOT])[0]}
 
+    def test_kernels_that_are_added_change_nothing(self):
+        for path, allocator in ((self.job("2.12.0"), "caching@2.12"), (SNAPSHOT, self.releases_of_snapshot()["run"][0])):
+            for words in (["--kernels", "20us"], ["--kernels", "off"]):
+                self.assertEqual(self.planned("-a", "caching", *words, workloads=["file:" + path])[0], [allocator])
+            self.assertEqual(self.planned("-a", "caching", workloads=[f"file:{path}+kernels:20us+empty_cache:steps"])[0], [allocator])
+
     def test_a_release_that_is_named_is_simulated(self):
         job = self.job("2.11.0")
         allocators, told = self.planned("-a", "caching@2.15", workloads=["file:" + job])
