@@ -70,7 +70,7 @@ class Comparer {
   void match_cells();
   void add_absent(const RunSide& side, const SideCells& cells, std::set<std::string>& reported);
   void leave_out_same(CellComparison& cell) const;
-  void match(std::size_t base_index, std::optional<std::size_t> now_index);
+  void match(std::size_t base_index, std::size_t now_index);
   void compare_measured(const CellResult& base, const CellResult& now);
   void add_timed(const CellResult& base, const CellResult& now, CellComparison& cell);
   static void add_flags(const RunSide& side, const CellResult& measured, CellComparison& cell);
@@ -156,7 +156,7 @@ void Comparer::match_cells() {
     const CellKey& key = base_cells[index].key;
     const std::optional<std::size_t> found = known.find(key);
     seen.insert(found ? now_cells_.outlines()[*found].key.id() : key.id());
-    match(index, found);
+    found ? match(index, *found) : incomplete(key, now_.label + ": " + missing_text(key, known));
   }
   std::size_t new_count = 0;
   for (const CellOutline& cell : now_cells_.outlines()) {
@@ -189,14 +189,13 @@ void Comparer::add_absent(const RunSide& side, const SideCells& cells,
       side.label, absent_count));
 }
 
-void Comparer::match(std::size_t base_index, std::optional<std::size_t> now_index) {
+void Comparer::match(std::size_t base_index, std::size_t now_index) {
   const CellKey& key = base_cells_.outlines()[base_index].key;
-  if (!now_index) return incomplete(key, now_.label + ": the cell is missing");
   const CellStatus base_status = base_cells_.outlines()[base_index].status;
-  const CellStatus now_status = now_cells_.outlines()[*now_index].status;
+  const CellStatus now_status = now_cells_.outlines()[now_index].status;
   const bool now_measured = is_measured_status(now_status);
   if (is_measured_status(base_status) && now_measured) {
-    return compare_measured(base_cells_.whole(base_index), now_cells_.whole(*now_index));
+    return compare_measured(base_cells_.whole(base_index), now_cells_.whole(now_index));
   }
   if (base_status == CellStatus::Skipped && now_status == CellStatus::Skipped) {
     ++result_.skipped_count;
@@ -204,7 +203,7 @@ void Comparer::match(std::size_t base_index, std::optional<std::size_t> now_inde
   }
   // A process that somebody ended says nothing of the allocator.
   if (!now_measured && now_status == CellStatus::Interrupted) {
-    return incomplete(key, outcome_text(now_.label, now_cells_.whole(*now_index)));
+    return incomplete(key, outcome_text(now_.label, now_cells_.whole(now_index)));
   }
   if (base_status == CellStatus::Skipped && now_measured) {
     result_.notes.push_back(
@@ -213,7 +212,7 @@ void Comparer::match(std::size_t base_index, std::optional<std::size_t> now_inde
     return;
   }
   result_.cells.push_back(compare_outcomes(base_.label, base_cells_.whole(base_index), now_.label,
-                                           now_cells_.whole(*now_index)));
+                                           now_cells_.whole(now_index)));
 }
 
 void Comparer::compare_measured(const CellResult& base, const CellResult& now) {

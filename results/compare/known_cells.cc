@@ -22,6 +22,15 @@ std::string edited_workload(const CellKey& base, const CellKey& now) {
   return "";
 }
 
+// A job's own release is named now; in older results its cell may stand without.
+std::string missing_text(const CellKey& key, const KnownCells& known) {
+  const std::string release = known.find_release(key);
+  if (release.empty()) return "the cell is missing";
+  return fmt::format(
+      "the cell is missing; it is there as {}, the job's own release: run both sides with it",
+      release);
+}
+
 std::string other_work(const CellResult& base, const CellResult& now) {
   if (differ(base.key.workload_definition, now.key.workload_definition)) {
     return fmt::format("the scenario differs: '{}' and '{}'", base.key.workload_text(),

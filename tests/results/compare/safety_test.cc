@@ -159,6 +159,12 @@ TEST_CASE("cells that crashed, are missing or were never run fail the comparison
   const Comparison missing = compared([](RunFile& now) { now.cells.pop_back(); });
   CHECK(missing.exit_code == ExitCode::CellsIncomplete);
   CHECK(contains(text_of(missing), "NEW: the cell is missing"));
+  CHECK_FALSE(contains(text_of(missing), "it is there as"));
+  // A release of the same allocator is another simulation, but worth a word.
+  const Comparison released =
+      compared([](RunFile& now) { now.cells.back().key.allocator += "@2.11"; });
+  CHECK(released.exit_code == ExitCode::CellsIncomplete);
+  CHECK(contains(text_of(released), "it is there as caching@2.11"));
 
   RunSide base = side("BASE", quiet_run());
   RunSide now = side("NEW", quiet_run());
