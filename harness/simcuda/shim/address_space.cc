@@ -81,7 +81,21 @@ bool take_free(Range wanted) {
   return false;
 }
 
-// `wanted` moved by a multiple of the step, nearest first.
+// As much as can be had, by halves; anywhere.
+Range map_by_halves(std::uint64_t wanted_bytes, std::uint64_t least_bytes, int protection) {
+  for (std::uint64_t size_bytes = round_down(wanted_bytes, kChunkBytes); size_bytes >= least_bytes;
+       size_bytes = round_down(size_bytes / 2, kChunkBytes)) {
+    void* place = map(0, size_bytes + kChunkBytes, protection, 0);
+    if (place != MAP_FAILED) {
+      const std::uint64_t lo = round_up(reinterpret_cast<std::uint64_t>(place), kChunkBytes);
+      return {lo, lo + size_bytes};
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
 std::optional<Range> reserve_moved(Range wanted) {
   const std::vector<Range> gaps = under_thread_sanitizer() ? closed_gaps() : std::vector<Range>{};
   for (std::uint64_t moved_bytes = 0; moved_bytes < kAddressHigh; moved_bytes += kStepBytes) {
@@ -100,21 +114,6 @@ std::optional<Range> reserve_moved(Range wanted) {
   }
   return std::nullopt;
 }
-
-// As much as can be had, by halves; anywhere.
-Range map_by_halves(std::uint64_t wanted_bytes, std::uint64_t least_bytes, int protection) {
-  for (std::uint64_t size_bytes = round_down(wanted_bytes, kChunkBytes); size_bytes >= least_bytes;
-       size_bytes = round_down(size_bytes / 2, kChunkBytes)) {
-    void* place = map(0, size_bytes + kChunkBytes, protection, 0);
-    if (place != MAP_FAILED) {
-      const std::uint64_t lo = round_up(reinterpret_cast<std::uint64_t>(place), kChunkBytes);
-      return {lo, lo + size_bytes};
-    }
-  }
-  return {};
-}
-
-}  // namespace
 
 Range reserve_window(Range wanted, std::uint64_t least_bytes) {
   if (const std::optional<Range> range = reserve_moved(wanted); range) {

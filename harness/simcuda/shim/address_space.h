@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "harness/simcuda/core/units.h"
 
@@ -15,6 +16,9 @@ namespace simcuda {
 // its size anywhere. The result has no access: touching it is a fault. Throws std::runtime_error
 // where the system gives none.
 [[nodiscard]] Range reserve_window(Range wanted, std::uint64_t least_bytes);
+
+// The same range moved by a multiple of 2 TiB, nearest first, or nothing.
+[[nodiscard]] std::optional<Range> reserve_moved(Range wanted);
 
 // The same for `wanted` in its own place alone; false where something lies there.
 [[nodiscard]] bool reserve_exactly(Range wanted);

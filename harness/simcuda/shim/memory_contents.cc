@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <initializer_list>
+#include <optional>
 
 #include "harness/simcuda/shim/address_space.h"
 #include "harness/simcuda/shim/sanitizers.h"
@@ -37,25 +38,29 @@ MemoryContents::MemoryContents(DevicePlace place, std::uint64_t total_bytes) {
   reserve_area(place);
 }
 
-// The largest that lies where the driver's does; else the smallest, wherever it can be.
+// The largest that lies where the driver's does; else the largest elsewhere, as AddressSanitizer's
+// own area begins at 2 GiB; else the smallest, wherever it can be.
 void MemoryContents::reserve_area(DevicePlace place) {
-  const auto index = static_cast<std::uint64_t>(place.index);
-  for (const std::uint64_t high : kAreaHighs) {
+  const auto wanted_to = [&](std::uint64_t high) {
     const std::uint64_t share =
         round_down((high - kAreaLow) / static_cast<std::uint64_t>(place.count), kChunkBytes);
-    const std::uint64_t area_low = kAreaLow + index * share;
-    const Range wanted = {area_low, area_low + share};
-    const bool last = high == kAreaHighs.back();
-    if (last) {
-      area_.application = reserve_window(wanted, room_bytes_min_);
-    } else if (!under_thread_sanitizer() && reserve_exactly(wanted)) {
-      area_.application = wanted;
-    } else {
-      continue;
+    const std::uint64_t area_low = kAreaLow + static_cast<std::uint64_t>(place.index) * share;
+    return Range{area_low, area_low + share};
+  };
+  const auto take = [&](Range wanted, Range got) {
+    area_.application = got;
+    area_moved_bytes_ = got.lo - wanted.lo;
+  };
+  if (!under_thread_sanitizer()) {
+    for (const std::uint64_t high : kAreaHighs) {
+      const Range wanted = wanted_to(high);
+      if (reserve_exactly(wanted)) return take(wanted, wanted);
     }
-    area_moved_bytes_ = area_.application.lo - area_low;
-    return;
+    const Range wanted = wanted_to(kAreaHighs.front());
+    if (const std::optional<Range> got = reserve_moved(wanted)) return take(wanted, *got);
   }
+  const Range wanted = wanted_to(kAreaHighs.back());
+  take(wanted, reserve_window(wanted, room_bytes_min_));
 }
 
 bool MemoryContents::holds(std::uint64_t address) const {

@@ -40,6 +40,13 @@ for devices in 1 3; do
 done
 unset SIMCUDA_DEVICES
 
+# AddressSanitizer leaves as many addresses as a plain build has; ThreadSanitizer has few.
+run plain reservations
+plain=$output
+[ "$plain" -ge 250 ] || fail "the plain build has addresses for $plain ranges of 9/8 of an H200, wanted 250"
+run asan reservations
+[ "$output" = "$plain" ] || fail "asan has addresses for $output ranges, the plain build for $plain"
+
 for i in 1 2 3; do  # a race is reported unless the threads happen to run one after the other
   run tsan race
   [ "$code" = 0 ] || break

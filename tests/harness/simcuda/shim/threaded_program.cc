@@ -1,7 +1,8 @@
 // A program with threads on the simulated CUDA runtime, built plain and under sanitizers by
 // sanitizer_test.sh. In: clean, race (two threads write one variable), outside (a host buffer is
-// read beyond its end by a copy), device (the host writes to a device pointer); or addresses. Out:
-// "done"; or, without threads, addresses relative to the first one, which no sanitizer may change.
+// read beyond its end by a copy), device (the host writes to a device pointer); addresses; or
+// reservations. Out: "done"; or, without threads, addresses relative to the first one, which no
+// sanitizer may change, or how many large ranges there are addresses for.
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
@@ -67,6 +68,17 @@ void print_addresses() {
   }
 }
 
+// As PyTorch's expandable segments on a device of 140 GiB make them, one for each stream.
+void count_reservations() {
+  constexpr std::uint64_t kRangeBytes = (std::uint64_t{140} << 30) / 8 * 9;
+  constexpr int kCountMax = 600;
+  const auto reserve = FIND(cuMemAddressReserve);
+  int count = 0;
+  CUdeviceptr place = 0;
+  while (count < kCountMax && reserve(&place, kRangeBytes, 0, 0, 0) == CUDA_SUCCESS) ++count;
+  std::printf("%d\n", count);
+}
+
 void use_device(bool race) {
   if (race) {
     ++unprotected_counter;
@@ -121,6 +133,10 @@ int main(int argument_count, char** arguments) {
   const std::string mode = argument_count == 2 ? arguments[1] : "";
   if (mode == "addresses") {
     print_addresses();
+    return 0;
+  }
+  if (mode == "reservations") {
+    count_reservations();
     return 0;
   }
   std::array<std::thread, 2> first;  // the first calls of all come from two threads
