@@ -41,21 +41,17 @@ void check_step(const BlockSetup& setup, const SlotProgram& program, std::size_t
 KnownProgram ask_heap(const BlockSetup& setup, std::string_view name) {
   KnownProgram known{.program = load_program(name), .moves_pages = {}};
   std::vector<void*> blocks(known.program.slot_count);
-  const std::vector<SlotStep>& steps = known.program.steps;
-  const auto run = [&](std::size_t index) {
-    void*& block = blocks[steps[index].slot];
-    check_step(
-        setup, known.program, index,
-        steps[index].is_free ? cudaFree(block) : cudaMalloc(&block, steps[index].size_bytes));
-  };
   // Twice: the first time starts on a heap that nobody has used.
-  for (std::size_t index = 0; index < steps.size(); ++index) run(index);
-  std::uint64_t before_bytes = device_free_bytes();
-  for (std::size_t index = 0; index < steps.size(); ++index) {
-    run(index);
-    const std::uint64_t after_bytes = device_free_bytes();
-    known.moves_pages.push_back(after_bytes != before_bytes);
-    before_bytes = after_bytes;
+  for (int i = 0; i < 2; ++i) {
+    known.moves_pages.clear();
+    for (std::size_t index = 0; index < known.program.steps.size(); ++index) {
+      const SlotStep& step = known.program.steps[index];
+      const std::uint64_t before_bytes = device_free_bytes();
+      check_step(setup, known.program, index,
+                 step.is_free ? cudaFree(blocks[step.slot])
+                              : cudaMalloc(&blocks[step.slot], step.size_bytes));
+      known.moves_pages.push_back(device_free_bytes() != before_bytes);
+    }
   }
   return known;
 }
