@@ -23,13 +23,15 @@ struct Rescues {
 };
 
 struct Tally {
-  std::string baseline_allocator;  // of the first experiment
+  std::string baseline_allocator;  // of all experiments, or "caching" for several releases of it
   std::size_t baseline_count = 0, failed_count = 0, impossible_count = 0, rescued_count = 0;
   std::map<std::string, Rescues> rescues;  // by the line to paste
 };
 
 void add(const Answer& answer, Tally* tally) {
   if (tally->baseline_allocator.empty()) tally->baseline_allocator = answer.baseline_allocator;
+  if (tally->baseline_allocator != answer.baseline_allocator)
+    tally->baseline_allocator = kBaselineAllocator;
   tally->impossible_count += answer.verdict == AnswerVerdict::Impossible ? 1 : 0;
   if (answer.baseline == nullptr) return;
   ++tally->baseline_count;
@@ -100,9 +102,11 @@ RunAnswer run_answer(std::span<const CellResult> cells, const TextStyle& style) 
   const Rescues* best = most_often(tally);
   if (best == nullptr)
     return {.sentence = text + "; no setting measured helps." + recorded, .paste = ""};
+  CellKey helping = best->cell->key;
+  if (is_release_of(helping, kBaselineAllocator)) helping.allocator = tally.baseline_allocator;
   return {.sentence = text +
                       fmt::format("; {} serves every request in {} of them.",
-                                  setting_name(best->cell->key, style), best->count) +
+                                  setting_name(helping, style), best->count) +
                       recorded,
           .paste = line_to_paste(best->cell->key)};
 }

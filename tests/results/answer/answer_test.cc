@@ -354,4 +354,12 @@ TEST_CASE("a run of several experiments is counted, and the setting that helps m
         "caching unset runs out of memory in 3 of 3 experiments, 1 of them impossible (more live "
         "memory than capacity); caching b:1 serves every request in 2 of them.");
   CHECK(whole.paste == "export PYTORCH_CUDA_ALLOC_CONF=b:1");
+  // Jobs of several releases have one name together, as the user asked.
+  for (CellResult& one : cells) {
+    if (one.key.workload != "w") one.key.allocator = "caching@2.11";
+  }
+  CHECK(run_answer(cells, terminal_style()).sentence == whole.sentence);
+  for (CellResult& one : cells) one.key.allocator = "caching@2.11";
+  CHECK(contains(run_answer(cells, terminal_style()).sentence,
+                 "caching@2.11 unset runs out of memory in 3 of 3"));
 }
