@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -258,6 +259,15 @@ std::string without_baseline(const Answer& answer, const TextStyle& style) {
   return "every setting measured runs out of memory";
 }
 
+// Of PyTorch's allocator, of which none is the one that the user has.
+bool has_several_releases(const CellGroup& group) {
+  std::set<std::string> releases;
+  for (const CellResult* cell : group.cells) {
+    if (is_release_of(cell->key, kBaselineAllocator)) releases.insert(cell->key.allocator);
+  }
+  return releases.size() > 1;
+}
+
 std::string verdict_sentence(const CellGroup& group, const Answer& answer, const TextStyle& style) {
   const std::string job = job_name(group, style);
   switch (answer.verdict) {
@@ -265,7 +275,8 @@ std::string verdict_sentence(const CellGroup& group, const Answer& answer, const
       return job + " " + style.plain(impossible_words(answer)) + ".";
     case AnswerVerdict::NoBaseline:
       return job + ": " + without_baseline(answer, style) + "; " + baseline_name(answer, style) +
-             " was not measured, so there is nothing to compare with (--conf unset).";
+             " was not measured, so there is nothing to compare with (" +
+             (has_several_releases(group) ? "ask about one release alone" : "--conf unset") + ").";
     case AnswerVerdict::Unrescued:
       return job + ": " + baseline_words(answer, style) +
              (answer.with_oom.empty() ? "; nothing else was measured."

@@ -294,6 +294,7 @@ TEST_CASE("a release of PyTorch's allocator that is alone is compared with itsel
   // Of two releases neither is the one that the user has.
   cells.push_back(step_cell("caching@2.11", "", 1e6));
   CHECK(contains(sentence_of(cells), "caching unset was not measured"));
+  CHECK(contains(sentence_of(cells), "(ask about one release alone)"));
   cells.push_back(step_cell("caching", "", 1e6));
   CHECK(contains(sentence_of(cells), "caching unset serves every request"));
 }
