@@ -40,6 +40,8 @@ struct CellCost {
   std::uint64_t pass_count = 0;
   std::uint64_t dear_pass_count = 0;  // that cost more than twice the cheapest
   double mean_ns = 0;                 // over the passes; 0 without a range
+  // Its passes share what they were disturbed by, so that their range says less than two runs do.
+  bool is_settled = false;
   double step_ns = 0;  // of a step with its kernels, for a time per step; 0 where not known
 
   // What settings are ranked by: the value, or the mean where some passes are dear.
@@ -50,12 +52,13 @@ struct CellCost {
 // Two runs of one setting differ by less than this in 19 of 20 cells.
 inline constexpr double kEqualCostRatio = 1.15;
 
-// Whether memory decides between two costs: they are within 15 % of each other, and their ranges
-// are known and lie less than 5 % apart.
+// Whether memory decides between two costs: they are within 15 % of each other, their ranges are
+// known, and these lie less than 5 % apart or are of settled times.
 [[nodiscard]] bool are_equal(const CellCost& left, const CellCost& right);
 
 // Whether nothing is to be claimed of a difference: the ranges lie less than 5 % apart and neither
-// cost is more than twice the other, or they are not known and the costs are within 15 %.
+// cost is more than twice the other, or the costs are within 15 % and the ranges are not known or
+// of settled times.
 [[nodiscard]] bool may_be_noise(const CellCost& left, const CellCost& right);
 
 // A cell that served every request.

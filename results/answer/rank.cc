@@ -119,6 +119,11 @@ bool ranges_apart(const CellCost& left, const CellCost& right) {
   return *left.high_ns * kApartRatio < *right.low_ns || *right.high_ns * kApartRatio < *left.low_ns;
 }
 
+// Whether the ranges tell that two costs differ.
+bool told_by_ranges(const CellCost& left, const CellCost& right) {
+  return ranges_apart(left, right) && !(left.is_settled || right.is_settled);
+}
+
 double cost_ratio(const CellCost& left, const CellCost& right) {
   const double ratio = left.rank_ns() / right.rank_ns();
   return std::max(ratio, 1 / ratio);
@@ -221,11 +226,13 @@ std::optional<CellCost> cost_of(const CellResult& cell, CostMetric metric) {
   } else if (metric == CostMetric::TimePerStep) {
     const ShownStep step = shown_step(cell);
     cost.value_ns = step.time_ns;
+    cost.is_settled = cell.allocator_undisturbed_ns_per_step > 0;
     // Without kernels the clock has seen nothing of the program's own work.
     if (cell.kernel_ns_total.value_or(0) > 0) cost.step_ns = cell.step_ns_p50;
     if (!add_stored(cell, step.of_pass, &cost)) add_by_share(cell, &cost);
   } else if (const std::vector<double> passes_ns = scaled_passes_ns(cell); !passes_ns.empty()) {
     cost.value_ns = median(passes_ns);
+    cost.is_settled = true;
     add_passes(passes_ns, &cost);
   } else if (cell.pass_count > 0) {
     cost.value_ns = (total_ns(cell.allocate.total) + total_ns(cell.deallocate.total)) /
@@ -239,13 +246,15 @@ std::optional<CellCost> cost_of(const CellResult& cell, CostMetric metric) {
 double CellCost::rank_ns() const { return dear_pass_count > 0 ? mean_ns : value_ns; }
 
 bool are_equal(const CellCost& left, const CellCost& right) {
-  return ranges_known(left, right) && !ranges_apart(left, right) &&
+  return ranges_known(left, right) && !told_by_ranges(left, right) &&
          cost_ratio(left, right) <= kEqualCostRatio;
 }
 
 bool may_be_noise(const CellCost& left, const CellCost& right) {
-  if (!ranges_known(left, right)) return cost_ratio(left, right) <= kEqualCostRatio;
-  return !ranges_apart(left, right) && cost_ratio(left, right) <= kDearRatio;
+  const double ratio = cost_ratio(left, right);
+  if (!ranges_known(left, right)) return ratio <= kEqualCostRatio;
+  if (!ranges_apart(left, right)) return ratio <= kDearRatio;
+  return !told_by_ranges(left, right) && ratio <= kEqualCostRatio;
 }
 
 const RankedCell* Answer::rescuer() const {

@@ -116,6 +116,36 @@ TEST_CASE("without steps the passes' scaled times rank, and have the range") {
                  "+2.06 ms against unset,"));
 }
 
+TEST_CASE("simulated times within 15 % are equal, however narrow their ranges") {
+  std::vector<CellResult> cells{step_cell("caching", "", 1e6, 3),
+                                passes_cell("a:1", {4.30e5, 4.31e5, 4.32e5}),
+                                passes_cell("b:1", {4.78e5, 4.79e5, 4.80e5}, 2 * kGiB),
+                                passes_cell("c:1", {5.20e5, 5.21e5, 5.22e5}, kGiB)};
+  const std::vector<std::string> as_measured = {"caching a:1", "caching b:1", "caching c:1"};
+  CHECK(names_of(find_answer(group_of(cells)).settable) == as_measured);
+  // Passes of one run are cut to each other, and another run lies beside all of them.
+  for (CellResult& one : cells) one.allocator_undisturbed_ns_per_step = one.allocator_ns_per_step;
+  CHECK(names_of(find_answer(group_of(cells)).settable) ==
+        std::vector<std::string>{"caching b:1", "caching a:1", "caching c:1"});
+  cells[0] = passes_cell("", {4.78e5, 4.79e5, 4.80e5});
+  CHECK(contains(sentence_of(cells), "; no setting measured is cheaper beyond noise."));
+  // Ranges that touch tell as little as those of measured times.
+  cells = {passes_cell("", {4e5, 5e5, 7e5}), passes_cell("a:1", {3.9e5, 4.1e5, 6e5})};
+  for (CellResult& one : cells) one.allocator_undisturbed_ns_per_step = one.allocator_ns_per_step;
+  CHECK(contains(sentence_of(cells), "; no setting measured is cheaper beyond noise."));
+}
+
+TEST_CASE("times measured on a GPU are told apart by their ranges, 15 % or not") {
+  std::vector<CellResult> cells{passes_cell("", {4.78e5, 4.79e5, 4.80e5}),
+                                passes_cell("a:1", {4.30e5, 4.31e5, 4.32e5})};
+  CHECK(contains(sentence_of(cells), "; a:1 takes 431 us per step (-48.0 us against unset)."));
+  // Without steps: 12 % less in each pass, and nothing scaled or settled.
+  cells = {step_cell("caching", "", 0), step_cell("caching", "a:1", 0)};
+  cells[1].allocate.total.mean_ns *= 0.88;
+  cells[1].deallocate.total.mean_ns *= 0.88;
+  CHECK(contains(sentence_of(cells), "; a:1 takes 396 us per pass in the allocator (-54.0 us "));
+}
+
 TEST_CASE("one pass has no range, so that it makes no tie: the difference is named") {
   std::vector<CellResult> cells{passes_cell("", {78.1e6}), passes_cell("a:1", {1.9e6}),
                                 passes_cell("b:1", {1.95e6}, kGiB)};
