@@ -218,6 +218,12 @@ std::string explain_conf(std::string_view conf, const Rules& rules) {
   if (config.error) return explain_error(conf, rules, *config.error);
   std::string text;
   append_values(text, config.settings);
+  const std::vector<std::string> dangers = conf_dangers(conf, rules);
+  if (!dangers.empty()) text += "danger\n";
+  for (const std::string& danger : dangers) text += "  " + danger + "\n";
+  const std::vector<std::string> effects = conf_effects(conf, rules);
+  if (!effects.empty()) text += "which requests make the cache grow\n";
+  for (const std::string& effect : effects) text += "  " + effect + "\n";
   const std::vector<std::string> notes = notes_on(config.pairs, config.settings);
   if (!notes.empty()) text += "inert or in conflict\n";
   for (const std::string& note : notes) text += "  " + note + "\n";

@@ -23,4 +23,10 @@ namespace allocmark::caching {
 [[nodiscard]] std::vector<std::string> conf_notes(std::string_view conf,
                                                   const Rules& rules = newest_rules());
 
+// Which requests make the cache grow, again and again, with a good string.
+[[nodiscard]] std::vector<std::string> conf_effects(std::string_view conf, const Rules& rules);
+
+// Faults of the release that a good string runs into and that damage a program's memory.
+[[nodiscard]] std::vector<std::string> conf_dangers(std::string_view conf, const Rules& rules);
+
 }  // namespace allocmark::caching

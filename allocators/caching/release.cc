@@ -80,6 +80,7 @@ constexpr Rules release_13() {
   rules.minor = 13;
   rules.tie_break = TieBreak::SegmentOrder;
   rules.places.folder = "/__w/pytorch/pytorch";
+  rules.overflows_pinned = true;
   return rules;
 }
 
@@ -99,6 +100,7 @@ constexpr Rules release_15() {
   rules.places.bracket_line = 114;
   rules.places.backend_line = 64;
   rules.expandable_advice = ExpandableAdvice::AddressSpace;
+  rules.overflows_pinned = false;
   return rules;
 }
 

@@ -62,6 +62,9 @@ struct Rules {
   // backend:cudaMallocAsync waits for the request's stream, trims its pool and tries again before
   // it fails (PR 188110).
   bool pool_retries = false;
+  // The cache of pinned host memory hands out blocks that are smaller than the request, where it
+  // keeps sizes that it does not round (PR 192722).
+  bool overflows_pinned = false;
 
   [[nodiscard]] std::string name() const { return "2." + std::to_string(minor); }
   // Of the registry, as in "caching@2.13".

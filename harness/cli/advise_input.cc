@@ -19,6 +19,7 @@
 #include "base/error.h"
 #include "base/nearest.h"
 #include "harness/advise/advice.h"
+#include "harness/cli/conf_warning.h"
 #include "harness/cli/terminal.h"
 #include "harness/run/card_names.h"
 #include "harness/run/cards.h"
@@ -115,6 +116,7 @@ std::vector<std::string> given_confs(const JobOptions& job, const std::string& a
   std::vector<std::string> confs;
   for (const std::string& text : job.confs) {
     confs.push_back(read_conf(find_backend(allocator), text));
+    print_conf_warnings({{.allocator = allocator, .conf = confs.back()}});
   }
   return confs;
 }

@@ -40,7 +40,8 @@ void add_explain(CLI::App* app, ExplainCommand* command) {
       ->type_name("F");
 }
 
-// {"allocator", "conf", "valid", "error", "keys": [{"key", "value"}], "safety": [...]}.
+// {"allocator", "conf", "valid", "error", "keys": [{"key", "value"}], "safety": [...],
+// "dangers": [], "effects": []}; the last two of caching alone.
 void print_json(const BackendEntry& entry, const std::string& conf,
                 const std::optional<ErrorText>& error) {
   nlohmann::ordered_json json = {{"allocator", std::string(entry.name)},
@@ -60,6 +61,10 @@ void print_json(const BackendEntry& entry, const std::string& conf,
                               {"safe", std::string(to_string(note->safety))},
                               {"words", std::string(note->words)},
                               {"sources", std::string(note->sources)}});
+  }
+  if (const caching::Rules* const rules = caching::find_rules(entry.release); rules != nullptr) {
+    json["dangers"] = caching::conf_dangers(conf, *rules);
+    json["effects"] = caching::conf_effects(conf, *rules);
   }
   fmt::print("{}\n", json_text(json, 1));
 }

@@ -22,6 +22,7 @@
 #include "base/median.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/compare_input.h"
+#include "harness/cli/conf_warning.h"
 #include "harness/cli/known_allocators.h"
 #include "harness/cli/report_pages.h"
 #include "harness/cli/run_output.h"
@@ -287,6 +288,13 @@ void print_notes(const std::vector<std::string>& notes) {
   for (const std::string& note : notes) print_wrapped(stderr, note);
 }
 
+void warn_of_confs(const std::vector<CellKey>& cells) {
+  std::vector<UsedConf> confs;
+  confs.reserve(cells.size());
+  for (const CellKey& key : cells) confs.push_back({.allocator = key.allocator, .conf = key.conf});
+  print_conf_warnings(confs);
+}
+
 }  // namespace
 
 bool say_changed_files(const std::vector<FileMark>& marks) {
@@ -306,6 +314,7 @@ ExitCode run_command(const RunCommand& command) {
   const std::string program_path = own_program_path();
   const Work work = plan_work(command, program_path);
   print_notes(work.notes);
+  warn_of_confs(work.cells);
   if (command.dry_run) {
     print_cells(work);
     return ExitCode::Pass;

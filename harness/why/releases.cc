@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "allocators/caching/config.h"
+#include "allocators/caching/explain.h"
 
 namespace allocmark {
 namespace {
@@ -64,6 +66,22 @@ std::string refusal_line(const std::string& conf, const caching::Rules& used, bo
   }
   return fmt::format("PyTorch {} {} no such key: --pytorch V advises for your release.\n",
                      names_of(refusing), refusing.size() == 1 ? "has" : "have");
+}
+
+std::vector<std::string> danger_notes(const std::vector<std::string>& confs,
+                                      const caching::Rules& used, bool given) {
+  std::vector<std::string> notes;
+  for (const std::string& conf : confs) {
+    for (const caching::Rules* const one : possible_releases(used, given)) {
+      const std::vector<std::string> dangers = caching::conf_dangers(conf, *one);
+      if (dangers.empty()) continue;
+      // Other releases do the same, as the note says.
+      const std::string note = fmt::format("{}: {}", conf, dangers.front());
+      if (std::ranges::find(notes, note) == notes.end()) notes.push_back(note);
+      break;
+    }
+  }
+  return notes;
 }
 
 }  // namespace allocmark

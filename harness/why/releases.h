@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "allocators/caching/release.h"
 
@@ -14,5 +15,9 @@ namespace allocmark {
 // A line that names the possible releases which have not every key of `conf`; empty where all do.
 [[nodiscard]] std::string refusal_line(const std::string& conf, const caching::Rules& used,
                                        bool given);
+
+// What a possible release does to a program's memory with one of these config strings, each once.
+[[nodiscard]] std::vector<std::string> danger_notes(const std::vector<std::string>& confs,
+                                                    const caching::Rules& used, bool given);
 
 }  // namespace allocmark

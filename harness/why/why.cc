@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "harness/advise/advice.h"
 #include "harness/why/frame_rules.h"
+#include "harness/why/releases.h"
 
 namespace allocmark {
 namespace {
@@ -213,6 +214,13 @@ void note_pools(Why& why, std::size_t device) {
       format_bytes(pool_bytes), format_bytes(reserved_bytes)));
 }
 
+void note_dangers(Why& why, std::vector<std::string> confs) {
+  confs.insert(confs.begin(), why.recorded.conf);
+  const std::vector<std::string> notes =
+      danger_notes(confs, *why.recorded.settings.rules, why.release_given);
+  why.notes.insert(why.notes.end(), notes.begin(), notes.end());
+}
+
 std::uint64_t live_peak(const DeviceHistory& history) {
   std::uint64_t live_bytes = 0, peak_bytes = 0;
   for (const EarlierBlock& block : history.earlier_blocks())
@@ -251,6 +259,7 @@ Why explain_snapshot(const std::string& path, const WhyOptions& options) {
   why.recorded = std::move(recorded);
   why.check = std::move(check);
   why.release_given = options.release != nullptr;
+  note_dangers(why, options.confs);
   if (!why.check.last_oom) note_pools(why, device);
   if (why.check.last_oom) {
     why.shares = share_out(why.snapshot, *why.check.last_oom);

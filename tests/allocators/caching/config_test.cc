@@ -181,3 +181,60 @@ TEST_CASE("explain tells effective values, and what is inert or in conflict") {
   contains("max_split_size_mb:128;garbage_interval:5", "PyTorch 2.15 aborts when it is imported");
   contains("garbage_collection_threshold:0.9,per_process_memory_fraction:0.5", "50% of the device");
 }
+
+TEST_CASE("explain names the requests below the limit whose segment is not") {
+  const auto lines = [](std::string_view conf, std::string_view release) {
+    std::string text;
+    for (const std::string& one : conf_effects(conf, require_rules(release, "test")))
+      text += one + "\n";
+    return text;
+  };
+  const auto has = [](const std::string& text, std::string_view part) {
+    INFO(text);
+    CHECK(text.find(part) != std::string::npos);
+  };
+  for (const std::string_view release : {"2.9", "2.10", "2.11", "2.12", "2.13", "2.14", "2.15"}) {
+    has(lines("max_split_size_mb:25", release),
+        "above 24 MiB and below 25 MiB gets a segment of 26 MiB");
+  }
+  has(lines("max_split_size_mb:128", "2.15"),
+      "above 126 MiB and below 128 MiB gets a segment of 128 MiB");
+  has(lines("max_split_size_mb:20", "2.15"),
+      "above 1 MiB and below 10 MiB gets a segment of 20 MiB");
+  has(lines("max_split_size_mb:64,large_segment_size_mb:64", "2.11"),
+      "above 1 MiB and below 10 MiB gets a segment of 64 MiB");
+  CHECK(lines("max_split_size_mb:64,large_segment_size_mb:32", "2.11").find("above 1 MiB") ==
+        std::string::npos);
+  has(lines("max_split_size_mb:25,roundup_power2_divisions:4", "2.15"), "roundup_power2_divisions");
+  CHECK(lines("", "2.15").empty());
+  CHECK(lines("max_split_size_mb:25,expandable_segments:True", "2.15").empty());
+  has(explain_conf("max_split_size_mb:25"),
+      "which requests make the cache grow\n  a request above");
+}
+
+TEST_CASE("a config string that overruns pinned memory is dangerous in the releases that do so") {
+  const auto dangers = [](std::string_view conf, std::string_view release) {
+    return conf_dangers(conf, require_rules(release, "test"));
+  };
+  constexpr std::string_view kPair =
+      "pinned_max_round_threshold_mb:128,pinned_max_cached_size_mb:1024";
+  for (const std::string_view release : {"2.13", "2.14"}) {
+    INFO(release);
+    REQUIRE(dangers(kPair, release).size() == 1);
+    const std::string text = dangers(kPair, release).front();
+    INFO(text);
+    CHECK(text.find("PyTorch " + std::string(release)) == 0);
+    CHECK(text.find("PR 192722") != std::string::npos);
+    CHECK(text.find("pinned_max_cached_size_mb:128") != std::string::npos);
+    CHECK(explain_conf(kPair, require_rules(release, "test")).find("danger\n") !=
+          std::string::npos);
+    // What is not named is unlimited.
+    CHECK(dangers("pinned_max_round_threshold_mb:128", release).size() == 1);
+    CHECK(dangers("pinned_max_cached_size_mb:64", release).empty());
+    CHECK(dangers("pinned_max_round_threshold_mb:128,pinned_max_cached_size_mb:128", release)
+              .empty());
+    CHECK(dangers("", release).empty());
+  }
+  CHECK(dangers(kPair, "2.15").empty());
+  CHECK(dangers(kPair, "2.12").empty());  // knows neither key
+}

@@ -3,6 +3,7 @@
 
 usage: conf_words_test.py ALLOCMARK
 """
+import json
 import os
 import subprocess
 import sys
@@ -36,6 +37,10 @@ COMMANDS = (
 )
 
 
+# What overruns pinned host memory in 2.13 and 2.14, and in no other release.
+OVERRUN = ("pinned_max_round_threshold_mb:128,pinned_max_cached_size_mb:1024", "pinned_max_round_threshold_mb:64,max_split_size_mb:128")
+
+
 class Words(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -66,6 +71,34 @@ class Words(unittest.TestCase):
                 run = subprocess.run([ALLOCMARK, "explain", text], capture_output=True, text=True)
                 self.assertEqual(run.returncode, 2)
                 self.assertEqual(" ".join(run.stdout.split()).split(" PyTorch 2.")[0], f"not accepted: {wanted}")
+
+    def test_a_string_that_overruns_pinned_memory_is_warned_of(self):
+        commands = (
+            ("run", "--workload", "comb", "--device", "sim:h200", "--dry-run", "--allocator", "caching@RELEASE", "--conf"),
+            ("run", "-q", "--workload", "comb", "--device", "sim:h200", "--dry-run", "--allocator", "caching@RELEASE", "--conf"),
+            ("advise", "comb:count=8", "--search-only", "--pytorch", "RELEASE", "--conf"),
+            ("fit", "comb:count=8", "--pytorch", "RELEASE", "--conf"),
+            ("explain", "--pytorch", "RELEASE"),
+        )
+        for text in OVERRUN:
+            for command in commands:
+                for release, warned in (("2.13", True), ("2.14", True), ("2.15", False)):
+                    with self.subTest(command=command[0], text=text, release=release):
+                        words = [word.replace("RELEASE", release) for word in command]
+                        run = subprocess.run([ALLOCMARK, *words, text], capture_output=True, text=True)
+                        self.assertEqual(run.returncode, 0, run.stderr)
+                        told = " ".join((run.stdout if command[0] == "explain" else run.stderr).split())
+                        self.assertEqual(f"PyTorch {release} overruns pinned host memory" in told, warned, told)
+
+    def test_explain_tells_programs_what_it_tells_people(self):
+        told = {}
+        for release in ("2.14", "2.15"):
+            text = f"{OVERRUN[0]},max_split_size_mb:25"
+            run = subprocess.run([ALLOCMARK, "explain", "--format", "json", "--pytorch", release, text], capture_output=True, text=True)
+            told[release] = json.loads(run.stdout)
+        self.assertIn("PR 192722", told["2.14"]["dangers"][0])
+        self.assertEqual(told["2.15"]["dangers"], [])
+        self.assertIn("above 24 MiB and below 25 MiB", told["2.15"]["effects"][0])
 
     def test_a_pasted_line_is_the_string_in_it(self):
         for paste in ("export PYTORCH_CUDA_ALLOC_CONF='{}'", "PYTORCH_ALLOC_CONF={}", "'{}'"):

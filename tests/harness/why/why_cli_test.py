@@ -5,10 +5,12 @@ their answers differ, `why` says so.
 usage: why_cli_test.py ALLOCMARK
 """
 import base64
+import gzip
 import hashlib
 import html
 import json
 import os
+import pickle
 import re
 import shutil
 import subprocess
@@ -73,6 +75,22 @@ class Why(unittest.TestCase):
     def test_a_history_without_steps_has_a_cost(self):
         why = json.loads(call("why", "tests/golden/snapshots/streams_recorded.pickle.gz", "--format", "json"))
         self.assertTrue(all(one["driver_ns_per_step"] > 0 for one in why["settings"] + why["other_allocators"]))
+
+    def test_a_string_that_overruns_pinned_memory_is_warned_of(self):
+        pair = "pinned_max_round_threshold_mb:128,pinned_max_cached_size_mb:1024"
+        with tempfile.TemporaryDirectory() as folder:
+            with gzip.open(SNAPSHOT) as file:
+                snapshot = pickle.load(file)
+            snapshot["allocator_settings"]["PYTORCH_CUDA_ALLOC_CONF"] = pair
+            recorded = os.path.join(folder, "recorded.pickle")
+            with open(recorded, "wb") as file:
+                pickle.dump(snapshot, file, protocol=4)
+            for words in ((recorded,), (SNAPSHOT, "--conf", pair)):
+                for release, warned in (("2.13", True), ("2.14", True), ("2.15", False)):
+                    with self.subTest(words=words, release=release):
+                        notes = json.loads(call("why", *words, "--pytorch", release, "--format", "json"))["notes"]
+                        told = [note for note in notes if "overruns pinned host memory" in note]
+                        self.assertEqual([note.startswith(f"{pair}: PyTorch {release} ") for note in told], [True] * warned)
 
     def test_the_release_is_found_or_given(self):
         self.assertEqual((self.why["pytorch"], self.why["pytorch_given"]), ("2.11", False))
