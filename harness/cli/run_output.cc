@@ -21,6 +21,7 @@
 #include "harness/bundle/report_files.h"
 #include "harness/cli/terminal.h"
 #include "harness/replay/kernel_source.h"
+#include "harness/run/run_folder.h"
 #include "harness/run/runtime_select.h"
 #include "results/answer/answer.h"
 #include "results/columns/text.h"
@@ -38,12 +39,26 @@ void print_lines(const CellSource& cells, std::string_view between) {
   }
 }
 
+// Cells are stored as they end; the plan's order is what a reader expects. What no plan names keeps
+// its place behind it.
+std::vector<std::size_t> planned_order(const std::string& folder, const RunFile& file) {
+  std::vector<std::size_t> order(file.cells.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::unordered_map<std::string, std::size_t> place_by_id;
+  for (const CellKey& key : planned_cells(folder))
+    place_by_id.emplace(key.id(), place_by_id.size());
+  std::ranges::stable_sort(order, {}, [&](std::size_t index) {
+    const auto found = place_by_id.find(file.cells[index].key.id());
+    return found == place_by_id.end() ? place_by_id.size() : found->second;
+  });
+  return order;
+}
+
 }  // namespace
 
 StoredCells stored_cells(const std::string& folder, RunFile* file,
                          const std::vector<CellKey>& keys) {
-  std::vector<std::size_t> order(file->cells.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::vector<std::size_t> order = planned_order(folder, *file);
   if (!keys.empty()) {
     std::unordered_map<std::string, std::size_t> index_by_id;
     for (const std::size_t index : order) index_by_id[file->cells[index].key.id()] = index;

@@ -210,6 +210,14 @@ RunManifest read_manifest(const std::string& folder) {
   return manifest_from_json(read_file(path, kPlanInput), path);
 }
 
+std::vector<CellKey> planned_cells(const std::string& folder) {
+  try {
+    return read_manifest(folder).cells;
+  } catch (const Error&) {  // a report needs the results alone
+    return {};
+  }
+}
+
 RunFolder RunFolder::create(const std::string& folder, const RunManifest& manifest,
                             const Environment& environment) {
   FolderLock lock = claim_empty_folder(

@@ -45,6 +45,9 @@ void require_run_folder(const std::string& path);
 // Throws FileError where the folder holds no run.
 [[nodiscard]] RunManifest read_manifest(const std::string& folder);
 
+// The cells of its plan, in their order; none where the folder holds no plan that can be read.
+[[nodiscard]] std::vector<CellKey> planned_cells(const std::string& folder);
+
 // The only writer of its folder while it lives: a second one, in whatever process, is refused with
 // an EnvironmentError that says who writes.
 class RunFolder {
