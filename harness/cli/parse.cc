@@ -86,7 +86,8 @@ void add_run_checks(CLI::App* app, RunCommand* command, const char* group) {
       ->excludes(verify)
       ->group(group);
   app->add_flag("--timeline", command->timeline,
-                "Also keep memory over time and address maps of each cell, for the report")
+                "Keep memory over time and address maps of every cell, for the report [of those "
+                "that the answer names]")
       ->group(group);
 }
 

@@ -24,6 +24,7 @@
 #include "harness/cli/compare_input.h"
 #include "harness/cli/conf_warning.h"
 #include "harness/cli/known_allocators.h"
+#include "harness/cli/named_pictures.h"
 #include "harness/cli/report_pages.h"
 #include "harness/cli/run_output.h"
 #include "harness/cli/run_request.h"
@@ -250,8 +251,27 @@ std::optional<Calibration> read_calibration(const RunCommand& command,
   return calibration;
 }
 
+// The pictures of the cells that the answer names; with --timeline all cells have theirs.
+void draw_answer(const RunCommand& command, const RunManifest& manifest,
+                 const std::vector<CellResult>& cells, const std::string& folder,
+                 const RunCellsOptions& options) {
+  if (manifest.timelines || !command.html) return;
+  const std::vector<CellKey> named = cells_of_answer(cells);
+  if (named.empty()) return;
+  print_wrapped(
+      stderr, fmt::format("pictures: memory over time of {} the answer names, each from an untimed "
+                          "pass after all others; --timeline draws every cell",
+                          named.size() == 1 ? "the cell that"
+                                            : fmt::format("{} cells that", named.size())));
+  const std::size_t missing_count = named.size() - draw_cells(named, folder, options);
+  if (missing_count == 0) return;
+  print_wrapped(stderr, fmt::format("pictures: {} of {} missing, their pass failed or took more "
+                                    "than {} s",
+                                    missing_count, named.size(), kPictureTimeoutS));
+}
+
 ExitCode finish(const RunCommand& command, const Work& work, const std::string& folder,
-                bool completed) {
+                bool completed, const RunCellsOptions& options) {
   RunFile file = read_run_file(results_path(folder), CellDetail::Summary);
   add_stored_conditions(folder, &file.environment);
   // The shard's cells in the plan's order, which does not depend on which cell ended first.
@@ -270,6 +290,7 @@ ExitCode finish(const RunCommand& command, const Work& work, const std::string& 
   }
   fmt::print(people, "cells: {}\nresults: {}\nreport: {}\n",
              count_by_status(cells, work.cells.size()), folder, report);
+  if (completed) draw_answer(command, work.manifest, cells, folder, options);
   write_pages_of_run({.folder = folder, .html = command.html && !cells.empty()}, people);
   print_answer(cells, people);
   const bool all_finished = cells.size() == work.cells.size() &&
@@ -337,35 +358,35 @@ ExitCode run_command(const RunCommand& command) {
   std::vector<double> host_references_ns;
   const InterruptGuard interrupt;
   bool completed = false;
+  const RunCellsOptions options{
+      .program_path = program_path,
+      .job_count = command.job_count.value_or(default_job_count(work.device.device)),
+      .interrupt = &interrupt};
   // Nobody else writes to the folder until its reports are there as well.
   RunFolder results = RunFolder::open(command.resume, folder, work.manifest, environment);
   print_notes(results.notes());
   {
     if (!command.placements_folder.empty())
       std::filesystem::create_directories(command.placements_folder);
-    const std::uint32_t job_count =
-        command.job_count.value_or(default_job_count(work.device.device));
-    std::vector<CellSpec> specs =
-        remaining_specs(work.cells, complete_cells(results, work.manifest, folder), work.manifest,
-                        command.placements_folder,
-                        {.job_count = job_count, .host_target = host_target_of(environment)});
+    std::vector<CellSpec> specs = remaining_specs(
+        work.cells, complete_cells(results, work.manifest, folder), work.manifest,
+        command.placements_folder,
+        {.job_count = options.job_count, .host_target = host_target_of(environment)});
     if (work.manifest.timelines) add_timelines(folder, &specs);
     Progress progress(stderr, isatty(STDERR_FILENO) == 1, work.cells.size(),
                       work.cells.size() - specs.size());
-    completed =
-        run_specs(specs, work.manifest.in_rounds,
-                  {.program_path = program_path, .job_count = job_count, .interrupt = &interrupt},
-                  {.results = results,
-                   .basis = basis,
-                   .progress = progress,
-                   .host_references_ns = host_references_ns});
+    completed = run_specs(specs, work.manifest.in_rounds, options,
+                          {.results = results,
+                           .basis = basis,
+                           .progress = progress,
+                           .host_references_ns = host_references_ns});
     if (completed) results.finish();
   }
   const bool changed = say_changed_files(marks);
   HostCounters counters_end = read_host_counters();
   counters_end.host_reference_ns = median(host_references_ns);
   store_conditions(folder, conditions_between(counters, counters_end, environment.cpu_count));
-  const ExitCode code = finish(command, work, folder, completed);
+  const ExitCode code = finish(command, work, folder, completed, options);
   return changed ? ExitCode::CellsIncomplete : code;
 }
 

@@ -1,4 +1,5 @@
-"""Runs of the program itself: experiments come in the order of the plan, whatever ended first."""
+"""Runs of the program itself: experiments come in the order of the plan whatever ended first, and the cells that the answer names have
+their pictures without being asked for."""
 
 import json
 
@@ -43,3 +44,42 @@ def test_experiments_come_in_the_order_of_the_plan(tmp_path):
         damage(folder / "plan.json")
         shown = generate.make_report(folder, "--format", "csv").splitlines()[1:]
         assert [line.split(",")[0] for line in shown] == [cell["cell_id"] for cell in results_of(folder)]
+
+
+def named_cells(folder):
+    return {path.stem for path in (folder / "timelines").glob("*.json")}
+
+
+def test_the_cells_that_the_answer_names_have_pictures(tmp_path):
+    folder = tmp_path / "run"
+    settings = ("unset", "max_split_size_mb:128", "expandable_segments:True")
+    confs = [word for conf in settings for word in ("--conf", conf)]
+    done = run(folder, "--workload", "gpt2_train_amp", "--allocator", "caching", "--capacity", "1.05x", *confs)
+    by_conf = {cell["conf"]: cell["cell_id"] for cell in results_of(folder)}
+    paste = next(line for line in done.stdout.splitlines() if line.startswith("to set it: "))
+    best = paste.partition("CONF=")[2]
+    assert named_cells(folder) == {by_conf[""], by_conf[best]}
+    assert "pictures: memory over time of 2 cells" in " ".join(done.stderr.split())
+    # Their passes are nobody's results.
+    assert len(results_of(folder)) == 3 and all(cell["trial_count"] == 1 for cell in results_of(folder))
+    assert "data-chart=map" in (folder / "report.html").read_text().replace('"', "")
+
+
+def test_without_unset_the_best_has_a_picture_or_what_failed(tmp_path):
+    workload = ("--workload", "gpt2_train_amp", "--allocator", "caching", "--conf")
+    for name, arguments in (("best", ("max_split_size_mb:128", "--capacity", "1.05x")), ("failed", ("max_split_size_mb:128", "--capacity", "0.5x"))):
+        run(tmp_path / name, *workload, *arguments)
+        assert named_cells(tmp_path / name) == {cell["cell_id"] for cell in results_of(tmp_path / name)}
+    run(tmp_path / "other", "--workload", "comb:count=8", "--allocator", "native", "null")
+    assert named_cells(tmp_path / "other") == {cell["cell_id"] for cell in results_of(tmp_path / "other") if cell["allocator"] == "native"}
+
+
+def test_all_cells_have_pictures_where_asked_and_none_without_a_page(tmp_path):
+    workload = ("--workload", "comb:count=8", "--allocator", "caching", "native")
+    run(tmp_path / "all", *workload, "--timeline")
+    assert named_cells(tmp_path / "all") == {cell["cell_id"] for cell in results_of(tmp_path / "all")}
+    # A run that goes on with them draws none anew, though the line does not say --timeline.
+    done = generate.run_program("run", "--resume", "--allow-debug", "--out", tmp_path / "all")
+    assert done.returncode == 0 and "pictures:" not in done.stderr
+    run(tmp_path / "none", *workload, "--no-html")
+    assert not (tmp_path / "none" / "timelines").exists()
