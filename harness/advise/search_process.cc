@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <future>
 #include <utility>
@@ -158,6 +159,21 @@ std::string to_json_line(const SearchResult& result) {
                         {"trace_hash", result.trace_hash},
                         {"pytorch", result.pytorch},
                         {"forbids", forbids}});
+}
+
+std::string to_told_json(const SearchResult& result, bool at_capacity) {
+  constexpr std::array kAtCapacity{"oom_count", "peak_bytes", "driver_ns_per_step",
+                                   "calls_per_step", "driver_ns"};
+  Json json = parse_json(to_json_line(result));
+  if (!at_capacity) json["capacity_bytes"] = nullptr;
+  for (Json& setting : json["settings"]) {
+    const bool is_counted = at_capacity && setting["pass_count"] > 0 && setting["failure"] == "";
+    for (const char* const name : kAtCapacity) {
+      if (!is_counted) setting[name] = nullptr;
+    }
+    if (setting["least_bytes"].is_null()) setting["unsettled_bytes"] = nullptr;
+  }
+  return json_text(json);
 }
 
 SearchSpec search_spec_from_json(std::string_view text) {

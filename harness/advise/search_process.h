@@ -13,6 +13,10 @@ namespace allocmark {
 
 [[nodiscard]] std::string to_json_line(const SearchSpec& spec);
 [[nodiscard]] std::string to_json_line(const SearchResult& result);
+// The result for those who read --format json: null for what no pass measured. Without passes at
+// one capacity (`at_capacity` false), and of a setting that could not be tried, that is everything
+// that is counted there.
+[[nodiscard]] std::string to_told_json(const SearchResult& result, bool at_capacity);
 // Throw UsageError where the text is none.
 [[nodiscard]] SearchSpec search_spec_from_json(std::string_view text);
 [[nodiscard]] SearchResult search_result_from_json(std::string_view text);

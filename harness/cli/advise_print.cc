@@ -259,7 +259,7 @@ void print_json(const Advice& advice, const JobOptions& job) {
                      {"why", judged.verdict.why},
                      {"warning", judged.warning},
                      {"safety", is_paste ? caching::safety_sentence(judged.verdict.conf) : ""}};
-  json.update(nlohmann::ordered_json::parse(to_json_line(search.own)));
+  json.update(nlohmann::ordered_json::parse(to_told_json(search.own, true)));
   json["trace_hash"] = fmt::format("{:016x}", search.own.trace_hash);
   json["needs"] = needs_sentence(search.own);
   json["impossible"] = search.is_impossible();

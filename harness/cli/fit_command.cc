@@ -88,13 +88,7 @@ void choose_cards(const JobOptions& job, Fit* fit) {
 
 // What was not looked for is null, not 0.
 void print_json(const Fit& fit, const JobOptions& job) {
-  nlohmann::ordered_json json = nlohmann::ordered_json::parse(to_json_line(fit.own));
-  for (nlohmann::ordered_json& setting : json["settings"]) {
-    for (const char* unknown :
-         {"oom_count", "peak_bytes", "driver_ns_per_step", "calls_per_step", "driver_ns"}) {
-      setting[unknown] = nullptr;
-    }
-  }
+  nlohmann::ordered_json json = nlohmann::ordered_json::parse(to_told_json(fit.own, false));
   json["trace_hash"] = fmt::format("{:016x}", fit.own.trace_hash);
   json["release"] = {{"name", fit.release.rules->name()}, {"basis", fit.release.basis}};
   json["without"] = job.without;

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -184,6 +185,31 @@ TEST_CASE("specifications and results survive their JSON") {
   CHECK(to_json_line(search_result_from_json(to_json_line(result))) == to_json_line(result));
   CHECK_THROWS_AS(search_spec_from_json("{}"), UsageError);
   CHECK_THROWS_AS(search_result_from_json("[]"), UsageError);
+}
+
+TEST_CASE("what no pass measured is null to those who read it, not 0") {
+  SearchResult result{.step_count = 3, .capacity_bytes = 7};
+  result.settings.push_back({.conf = "", .oom_count = 0, .pass_count = 4, .least_bytes = 100});
+  result.settings.push_back({.conf = "max_split_size_mb:128", .pass_count = 1});
+  result.settings.push_back({.conf = "backend:cudaMallocAsync", .failure = "it aborted"});
+  using Json = nlohmann::json;
+  const Json fit = Json::parse(to_told_json(result, false));
+  CHECK(fit["capacity_bytes"].is_null());
+  for (const Json& setting : fit["settings"]) {
+    for (const char* const name :
+         {"oom_count", "peak_bytes", "driver_ns_per_step", "calls_per_step", "driver_ns"}) {
+      INFO(name);
+      CHECK(setting[name].is_null());
+    }
+  }
+  CHECK(fit["settings"][0]["unsettled_bytes"] == 0);
+  CHECK(fit["settings"][1]["unsettled_bytes"].is_null());
+
+  const Json advise = Json::parse(to_told_json(result, true));
+  CHECK(advise["capacity_bytes"] == 7);
+  CHECK(advise["settings"][0]["oom_count"] == 0);
+  CHECK(advise["settings"][0]["driver_ns_per_step"] == 0);
+  CHECK(advise["settings"][2]["oom_count"].is_null());
 }
 
 TEST_CASE("the grid holds 16 and 40 settings, each once and none in conflict") {
