@@ -2,25 +2,31 @@
 
 #include <array>
 
+#include "results/oom_words.h"
+
 namespace allocmark {
 namespace {
 
 struct CauseRow {
   OomCause cause;
   std::string_view name;
+  std::string_view words;
   std::string_view reason;
 };
 
 constexpr std::array<CauseRow, kOomCauseCount> kCauses{{
-    {OomCause::Capacity, "capacity", "its own live memory fills the capacity"},
-    {OomCause::Rounding, "rounding", "rounding fills the capacity"},
-    {OomCause::Stranded, "stranded", "free memory is kept for other streams"},
-    {OomCause::Fragmentation, "fragmentation", "free memory is fragmented"},
-    {OomCause::Unknown, "unknown", "cause not known"},
-    {OomCause::Pending, "pending",
+    {OomCause::Capacity, "capacity", "capacity", "its own live memory fills the capacity"},
+    {OomCause::Rounding, "rounding", "rounding", "rounding fills the capacity"},
+    {OomCause::Stranded, "stranded", "kept for other streams",
+     "free memory is kept for other streams"},
+    {OomCause::Fragmentation, "fragmentation", "fragmentation", "free memory is fragmented"},
+    {OomCause::Unknown, "unknown", "unknown", "cause not known"},
+    {OomCause::Pending, "pending", "waits for events",
      "free memory waits for events; the same request right after it is served"},
-    {OomCause::Limit, "limit", "its own live memory fills the limit of the process"},
-    {OomCause::OtherProcess, "other_process", "free memory is in another process's cache"},
+    {OomCause::Limit, "limit", "limit of the process",
+     "its own live memory fills the limit of the process"},
+    {OomCause::OtherProcess, "other_process", "another process's cache",
+     "free memory is in another process's cache"},
 }};
 
 constexpr bool rows_follow_the_enum() {
@@ -42,6 +48,10 @@ std::optional<OomCause> parse_oom_cause(std::string_view text) {
     if (row.name == text) return row.cause;
   }
   return std::nullopt;
+}
+
+std::string_view short_words(OomCause cause) {
+  return kCauses.at(static_cast<std::size_t>(cause)).words;
 }
 
 std::string_view reason_words(OomCause cause) {

@@ -217,15 +217,15 @@ namespace {
 std::string host_note(const Environment& environment) {
   if (environment.host_reference_ns <= 0 || environment.profile_host_reference_ns <= 0) {
     return " The table shows host time as measured here, and how fast the profile's host is is not "
-           "known: the *_scaled_* fields are for this host without load.";
+           "known: times per step are as on this host without load.";
   }
   return fmt::format(
       " The table shows host time as measured here, where the same work takes {:.2f} times as long "
-      "as on the profile's host{}: \"scaled\" and times per step have it scaled to that host.",
+      "as on the profile's host{}: \"at card\" and times per step are as on that host.",
       environment.host_reference_ns / environment.profile_host_reference_ns,
       environment.profile_host_reference_basis == "measured"
           ? ""
-          : " (in part an estimate, see profile_host_reference_basis)");
+          : " (in part an estimate: 'Host time on another host' in results/DEFINITIONS.md)");
 }
 
 }  // namespace

@@ -21,6 +21,7 @@
 #include "results/answer/recorded_words.h"
 #include "results/columns/text.h"
 #include "results/json.h"
+#include "results/oom_words.h"
 #include "results/recorded_oom.h"
 
 namespace allocmark {
@@ -77,7 +78,7 @@ std::string causes_of(const CellResult& cell) {
   std::vector<std::string> parts;
   for (std::size_t cause = 0; cause < cell.oom_cause_counts.size(); ++cause) {
     if (cell.oom_cause_counts[cause] == 0 || cause >= kOomCauseCount) continue;
-    parts.push_back(fmt::format("{} {}", to_string(static_cast<OomCause>(cause)),
+    parts.push_back(fmt::format("{} {}", short_words(static_cast<OomCause>(cause)),
                                 cell.oom_cause_counts[cause]));
   }
   return fmt::format("{}", fmt::join(parts, ", "));

@@ -194,7 +194,7 @@ class Builder {
     });
     if (!apart) return;
     columns_.has_scaled = true;
-    add({std::string(operation), "P50 scaled", kCallUnit.name, place},
+    add({std::string(operation), "P50 at card", kCallUnit.name, place},
         values([&](const CellResult& cell) {
           const double scaled_ns = cell.scaled.*value;
           return scaled_ns > 0 ? scaled_ns : kUndefined;
@@ -347,8 +347,9 @@ std::string_view conf_or_unset(const CellKey& key) {
 
 std::string scaled_sentence(const Columns& columns) {
   if (!columns.has_scaled) return {};
-  return "Host time of latencies is as measured; \"scaled\" and times per step have it as on the "
-         "profile's host, or where that is not known as on this one without load.";
+  return "Host time of latencies is as measured; \"at card\" and times per step have it as on the "
+         "host of the card that was profiled, or where that is not known as on this one without "
+         "load.";
 }
 
 std::string overhead_sentence(std::span<const CellResult> cells) {

@@ -19,6 +19,7 @@
 #include "results/columns/text.h"
 #include "results/derived.h"
 #include "results/json.h"
+#include "results/oom_words.h"
 #include "results/tables/writers.h"
 
 namespace allocmark {
@@ -166,7 +167,7 @@ std::string first_failure(const CellResult& cell) {
   const OomEvent& event = *cell.oom_first;
   std::string text =
       fmt::format("event {}: {} on stream {}, {}", event.event_index,
-                  format_bytes(event.size_bytes), event.stream, to_string(event.cause));
+                  format_bytes(event.size_bytes), event.stream, short_words(event.cause));
   if (event.free_largest_bytes) {
     text += ", largest cached block " + format_bytes(*event.free_largest_bytes);
   }
@@ -204,9 +205,9 @@ void append_oom(std::string& out, const std::vector<CellGroup>& groups) {
   }
   std::vector<std::string> headings{"workload", "capacity", "allocator", "conf"};
   for (std::size_t cause = 0; cause < kOomCauseCount; ++cause) {
-    headings.push_back(std::string(to_string(static_cast<OomCause>(cause))) + " (n)");
+    headings.push_back(fmt::format("{} (n)", short_words(static_cast<OomCause>(cause))));
   }
-  headings.insert(headings.end(), {"passes with an OOM (Wilson, 95 %)", "first failure"});
+  headings.insert(headings.end(), {"passes with an OOM (95 % interval)", "first failure"});
   append_heading(out, headings, 4);
   out += rows + '\n';
 }

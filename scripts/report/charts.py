@@ -6,7 +6,7 @@ from chart_parts import DASHES, GIB, LINES, MIB, RIGHT, RowChart, file_style, la
 from columns import format_bytes
 from comparison_charts import comparison_charts, curves_chart
 from experiments import prepare, setting_of
-from facts import CAUSES, NULL_ALLOCATOR, has_enough_samples, is_measured
+from facts import CAUSE_WORDS, CAUSES, NULL_ALLOCATOR, has_enough_samples, is_measured
 from load import read_timeline
 from svg import Scale, decades, log_ticks, round_ticks
 from timelines import kept_moments
@@ -111,7 +111,7 @@ def oom_chart(experiment, letters, style):
     cells = _measured(experiment)
     if not any(cell["oom_count"] or cell["trial_oom_count"] for cell in cells):
         return None
-    chart = RowChart("Failed requests by cause; passes with an OOM (Wilson, 95 %)", title_of(experiment["key"]), labels_of(cells, letters), style)
+    chart = RowChart("Failed requests by cause; passes with an OOM (95 % interval)", title_of(experiment["key"]), labels_of(cells, letters), style)
     split = chart.left + (chart.right - chart.left) * 0.48
     causes, passes = Scale(0, 1, chart.left, split), Scale(0, 1, split + 100, chart.right - 12)
     chart.axis(causes, (0, 0.5, 1), ("0 %", "50 %", "100 %"))
@@ -123,7 +123,7 @@ def oom_chart(experiment, letters, style):
             count = cell.get("oom_count_" + cause, 0)  # causes came with later schemas
             share = count / cell["oom_count"] if cell["oom_count"] else 0
             if share:
-                tip = f"{setting_text(cell)}: {cause} {count:,} of {cell['oom_count']:,} failed requests"
+                tip = f"{setting_text(cell)}: {CAUSE_WORDS.get(cause, cause)} {count:,} of {cell['oom_count']:,} failed requests"
                 chart.drawing.rectangle(causes(at), y - 8, causes(at + share) - causes(at), 16, f"cause{number}", tip)
             at += share
         failed = "stopped" if cell["status"] == "oom_stopped" else f"{cell['oom_count']:,}" if cell["oom_count"] else "none"
@@ -131,7 +131,7 @@ def oom_chart(experiment, letters, style):
         if cell["trial_oom_rate"] is not None:
             chart.drawing.line(passes(cell["trial_oom_rate_low"]), y, passes(cell["trial_oom_rate_high"]), y, "soft", 1.5)
             chart.drawing.dot(passes(cell["trial_oom_rate"]), y, 4, "text", tip=f"{cell['trial_oom_count']} of {cell['trial_count']} passes")
-    chart.legend([(cause, f"cause{number}") for number, cause in enumerate(CAUSES) if any(cell.get("oom_count_" + cause) for cell in cells)])
+    chart.legend([(CAUSE_WORDS.get(cause, cause), f"cause{number}") for number, cause in enumerate(CAUSES) if any(cell.get("oom_count_" + cause) for cell in cells)])
     return chart.drawing.render()
 
 

@@ -33,7 +33,7 @@ PASS_FIELDS = ("allocate_latency_ns_p50", "allocate_latency_ns_p99", "deallocate
 CHART_CHARACTERS_MAX = 4_000_000
 CAPTIONS = {
     "memory": "Peak memory beyond the requested peak",
-    "oom": "Failed requests by cause; passes with an OOM (Wilson, 95 %)",
+    "oom": "Failed requests by cause; passes with an OOM (95 % interval)",
     "latency": "Latency of allocate",
     "slow": "Slow paths in one pass",
     "tails": "Tail of allocate's latency",
@@ -124,13 +124,36 @@ def caveats_of(run):
     return caveats
 
 
+# Facts of the environment whose stored names say too little; others are their names with blanks.
+ENVIRONMENT_WORDS = {
+    "host_reference_ns": "test program on this host (ns)",
+    "profile_host_reference_ns": "the same on the profiled card's host (ns)",
+    "profile_clock_overhead_ns": "reading the clock there (ns)",
+    "profile_host_reference_basis": "how the time there is known",
+    "clock_overhead_ns": "reading the clock (ns)",
+    "clock_resolution_ns": "step of the clock (ns)",
+    "profile_name": "device model",
+    "profile_hash": "its content (hash)",
+    "hostname_hash": "host (hash)",
+    "git_sha": "commit",
+    "git_dirty": "local changes",
+    "started_utc": "started (UTC)",
+    "gpu_name": "GPU",
+    "os": "system",
+}
+
+
+def environment_words(name):
+    return ENVIRONMENT_WORDS.get(name) or re.sub("^(gpu|cpu|ecc|mig|pci)\\b", lambda found: found[0].upper(), name.removesuffix("_bytes").replace("_", " "))
+
+
 def _environment_rows(page):
     rows = []
     for name, value in page.run.environment.items():
         if name in ("kind", "warnings", "argv") or value in ("", None):
             continue
         text = format_bytes(value) if name.endswith("_bytes") else "yes" if value is True else "no" if value is False else value
-        rows.append(tag("tr", tag("th", page.defined(name, name), scope="row"), tag("td", text)))
+        rows.append(tag("tr", tag("th", page.defined(environment_words(name), name), scope="row"), tag("td", text)))
     return rows
 
 

@@ -184,11 +184,28 @@ TEST_CASE("scaled values stand beside those measured where the host is of anothe
     return render_table(cells);
   };
   CHECK(contains(table(0.5, 123'456), "123.456"));
-  CHECK(contains(table(0.5, 123'456), "as on the profile's host"));
+  CHECK(contains(table(0.5, 123'456), "as on the host of the card"));
   CHECK(contains(table(0.5, 123'456), "and times per step have it"));
-  CHECK(contains(table(1.5, 123'456), "P50 scaled"));
-  CHECK_FALSE(contains(table(0.95, 123'456), "scaled"));
-  CHECK_FALSE(contains(table(0, 0), "scaled"));
+  CHECK(contains(table(1.5, 123'456), "P50 at card"));
+  CHECK_FALSE(contains(table(0.95, 123'456), "at card"));
+  CHECK_FALSE(contains(table(0, 0), "at card"));
+}
+
+TEST_CASE("readers get words for a cause of an OOM, not the name under which it is stored") {
+  std::vector<CellResult> cells = sample::run();
+  cells[0].oom_cause_counts = std::vector<std::uint64_t>(kOomCauseCount, 1);
+  cells[0].oom_count = kOomCauseCount;
+  cells[0].oom_first->cause = OomCause::Stranded;
+  const std::string markdown = render_markdown(sample::environment(), cells, kCommand);
+  const std::string table = render_table(cells);
+  for (const std::string& text : {markdown, table}) {
+    CHECK(contains(text, "kept for other streams"));
+    CHECK(contains(text, "waits for events 1"));
+    for (const char* const stored : {"stranded", "pending", "other_process"}) {
+      INFO(stored);
+      CHECK_FALSE(contains(text, stored));
+    }
+  }
 }
 
 TEST_CASE("a config string is cut after commas, else between words") {

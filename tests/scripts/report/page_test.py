@@ -11,6 +11,7 @@ import columns
 import conftest
 import definitions
 import experiments
+import facts
 import generate
 import load
 import markdown
@@ -66,6 +67,25 @@ def test_every_column_and_every_field_is_defined(golden_page, tmp_path):
     schema = json.loads(load.results_file("schema.json").read_text())
     for name in schema["$defs"]["cell"]["required"]:
         assert definitions.anchor_of(name) in outline.ids, name
+
+
+def test_readers_get_words_for_what_is_stored_under_a_name(tmp_path):
+    lines = generate.golden_lines()
+    for line in lines:
+        if line["kind"] == "cell" and line.get("oom_count"):
+            line.update({f"oom_count_{cause}": line["oom_count"] * (cause == "stranded") for cause in facts.CAUSES})
+            line["oom_first"] = {**line["oom_first"], "cause": "stranded"} if line["oom_first"] else None
+    folder = generate.write_folder(tmp_path, lines)
+    generate.make_report(folder)
+    page = without_scripts((folder / "report.html").read_text())
+    shown, _, definitions_section = page.partition('id="definitions"')
+    assert definitions_section
+    assert "kept for other streams" in shown and "stranded" not in shown
+    facts_of_run = re.findall(r'<th scope="?row"?>(.*?)</th>', shown.partition("Where it ran")[2])
+    assert len(facts_of_run) > 10 and not [name for name in facts_of_run if "_" in re.sub("<.*?>", "", name)]
+    # The page and report.md have the same words.
+    report = (folder / "report.md").read_text()
+    assert not [words for words in facts.CAUSE_WORDS.values() if f"| {words} (n) |" not in report]
 
 
 def test_hostile_names_become_text_only(golden_page):
