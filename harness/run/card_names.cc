@@ -224,6 +224,10 @@ std::string place_servers(std::vector<CellKey>* cells, std::string_view gpu_name
   return note;
 }
 
+// What no program gets of a simulated card: the context of the H200 that was measured, and the page
+// that is free and never given.
+constexpr std::uint64_t kKeptBytes = 150'109'880'320 - 71'313 * (2 * kMiB);
+
 std::string nominal_capacity_note(std::string_view capacity, std::uint64_t device_bytes) {
   const std::optional<std::uint64_t> asked = parse_bytes(capacity);
   if (!asked || *asked < 4 * kGiB || device_bytes < *asked + *asked / 4) return {};
@@ -235,12 +239,14 @@ std::string nominal_capacity_note(std::string_view capacity, std::uint64_t devic
     const bool is_nominal =
         card->total_bytes < *asked && has_size(*card, static_cast<std::uint64_t>(asked_gb + 0.5));
     if (!is_nominal || card->name.ends_with("-laptop")) continue;
-    named.push_back(fmt::format("-d sim:{} ({})", card->name, format_bytes(card->total_bytes)));
+    named.push_back(fmt::format("-d sim:{} ({}, leaves {})", card->name,
+                                format_bytes(card->total_bytes),
+                                format_bytes(card->total_bytes - kKeptBytes)));
   }
   if (named.empty()) return {};
   return fmt::format(
-      "a card sold with {} has less than --capacity {}, and its context takes half a "
-      "GiB of that. To ask about one, leave --capacity out: {}",
+      "a card sold with {} leaves a program less than --capacity {}: the driver keeps a part, and "
+      "the program's context half a GiB. To ask about one, leave --capacity out: {}",
       capacity, capacity, fmt::join(named, ", "));
 }
 

@@ -34,8 +34,8 @@ namespace allocmark {
 // and an H200's are taken; empty otherwise.
 [[nodiscard]] std::string place_servers(std::vector<CellKey>* cells, std::string_view gpu_name);
 
-// "24GiB" on a larger device: a card of 24 GB leaves less, and this is how to ask about one. Empty
-// for other capacities.
+// "24GiB" on a larger device: a card of 24 GB leaves less; this says how much, and how to ask about
+// one. Empty for other capacities.
 [[nodiscard]] std::string nominal_capacity_note(std::string_view capacity,
                                                 std::uint64_t device_bytes);
 

@@ -5,6 +5,7 @@ known by arithmetic, and the recommended cell run again.
 usage: advise_cli_test.py ALLOCMARK
 """
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -54,6 +55,15 @@ class Advise(unittest.TestCase):
         for step in range(1, 33):
             rows += [f"mark,step{step},0,0", f"alloc,{step},{min(step, 8) * GIB},0", f"free,{step},0,0"]
         return self.trace("stairs.csv", rows)
+
+    def test_what_a_card_of_the_asked_size_leaves_is_what_it_is_said_to_leave(self):
+        job = self.trace("small.csv", ["mark,step,0,0", f"alloc,1,{GIB},0", "free,1,0,0"])
+        words = ["advise", job, "--search-only"]
+        run = subprocess.run([ALLOCMARK, *words, "--capacity", "24GiB"], capture_output=True, text=True)
+        cards = re.findall(r"-d (sim:\S+) \(\S+ GiB, leaves (\S+ GiB)\)", " ".join(run.stderr.split()))
+        self.assertIn("sim:rtx-4090", dict(cards))
+        for card, left in cards:
+            self.assertIn(f"{left} are there", told(*words, "-d", card))
 
     def test_a_job_that_fits_is_told_what_reserves_least_and_run_agrees(self):
         job = self.stairs()

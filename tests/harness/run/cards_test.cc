@@ -189,8 +189,8 @@ TEST_CASE("a server's figures are those of its device's card") {
 }
 
 TEST_CASE("a capacity that is a card's nominal size says how to ask about the card") {
-  CHECK(nominal_capacity_note("24GiB", 139 * kGiB).find("-d sim:rtx-4090 (23.5 GiB)") !=
-        std::string::npos);
+  CHECK(nominal_capacity_note("24GiB", 139 * kGiB)
+            .find("-d sim:rtx-4090 (23.5 GiB, leaves 23.0 GiB)") != std::string::npos);
   CHECK(nominal_capacity_note("80GB", 139 * kGiB).find("-d sim:a100-80") == std::string::npos);
   CHECK(nominal_capacity_note("80GiB", 139 * kGiB).find("-d sim:a100-80") != std::string::npos);
   CHECK(nominal_capacity_note("16GiB", 139 * kGiB).find("-d sim:rtx-5080") != std::string::npos);
