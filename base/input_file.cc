@@ -77,6 +77,7 @@ struct InputFile::State {
   }
   std::size_t read_some(int from, std::span<char> into) const;
   std::size_t read_pipe(std::span<char> into);
+  std::size_t read_open_pipe(std::span<char> into) const;
   void keep(std::span<const char> bytes);
 };
 
@@ -88,27 +89,37 @@ std::size_t InputFile::State::read_some(int from, std::span<char> into) const {
   }
 }
 
-// Waits first: a pipe without a writer yet would look like its end.
+// Waits first: a pipe without a writer yet would look like its end. A writer may be silent for as
+// long as it likes, as before any filter.
 std::size_t InputFile::State::read_pipe(std::span<char> into) {
   if (at_bytes < spooled_bytes) {
     const std::uint64_t there = std::min<std::uint64_t>(into.size(), spooled_bytes - at_bytes);
     return read_some(spool_fd, into.first(static_cast<std::size_t>(there)));
   }
-  pollfd waiting{.fd = fd, .events = POLLIN, .revents = 0};
-  int ready = 0;
-  do {
-    ready = poll(&waiting, 1, kPipeWaitMs);
-  } while (ready < 0 && errno == EINTR);
-  if (ready == 0) {
-    refuse(path, kind,
-           fmt::format("a pipe through which nothing came for {} s", kPipeWaitMs / 1000));
-  }
-  const std::size_t count = read_some(fd, into);
+  const std::size_t count = read_open_pipe(into);
   if (spooled_bytes + count > kPipeBytesMax) {
     too_large(path, kind, kPipeBytesMax, "a pipe that goes on");
   }
   keep(into.first(count));
   return count;
+}
+
+std::size_t InputFile::State::read_open_pipe(std::span<char> into) const {
+  while (true) {
+    pollfd waiting{.fd = fd, .events = POLLIN, .revents = 0};
+    const int ready = poll(&waiting, 1, kPipeWaitMs);
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready < 0) refuse(path, kind, std::strerror(errno));
+    // Where nothing came this tells a silent writer (EAGAIN) from none (0), and the second poll a
+    // writer that has just gone.
+    const ssize_t count = ::read(fd, into.data(), into.size());
+    if (count == 0 && ready == 0 && poll(&waiting, 1, 0) == 0) {
+      refuse(path, kind,
+             fmt::format("a pipe that nobody opened to write to for {} s", kPipeWaitMs / 1000));
+    }
+    if (count >= 0) return static_cast<std::size_t>(count);
+    if (errno != EINTR && errno != EAGAIN) refuse(path, kind, std::strerror(errno));
+  }
 }
 
 void InputFile::State::keep(std::span<const char> bytes) {
@@ -132,7 +143,6 @@ InputFile::InputFile(const std::string& path, const InputKind& kind)
   struct stat status {};
   if (fstat(state_->fd, &status) != 0) refuse(path, kind, std::strerror(errno));
   if (S_ISFIFO(status.st_mode) && kind.takes_pipes) {
-    fcntl(state_->fd, F_SETFL, fcntl(state_->fd, F_GETFL) & ~O_NONBLOCK);
     state_->spool_fd = make_spool(path, kind);
     return;
   }

@@ -1,6 +1,6 @@
 // The one way to open a file that came from outside. A path flows in; bytes flow out, never more
 // than its kind may have. Folders, devices and sockets are refused. A pipe is read only where the
-// kind says so, and one that stays silent is given up.
+// kind says so, and one that nobody opens to write to is given up.
 #pragma once
 
 #include <cstddef>
@@ -38,7 +38,7 @@ inline constexpr InputKind kProgramInput{.name = "a program", .size_bytes_max = 
 // Of the system: /proc and /sys say no size.
 inline constexpr InputKind kSystemInput{.name = "a file of the system", .size_bytes_max = kMiB};
 
-// A pipe from which nothing comes for so long is given up.
+// A pipe that nobody opens to write to for so long is given up.
 inline constexpr int kPipeWaitMs = 15'000;
 // What comes through a pipe is kept in a file without a name, so that it can be read twice.
 inline constexpr std::uint64_t kPipeBytesMax = 4 * kGiB;

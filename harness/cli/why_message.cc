@@ -1,6 +1,7 @@
 #include "harness/cli/why_message.h"
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <array>
@@ -50,15 +51,29 @@ message::FoundMessages pasted_messages() {
   }
 }
 
+// Who forgot that the text comes from elsewhere would see nothing happen.
+void say_that_it_waits() {
+  constexpr int kSilentMs = 2000;
+  pollfd input{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
+  if (isatty(STDERR_FILENO) == 1 && poll(&input, 1, kSilentMs) == 0) {
+    fmt::print(stderr, "waiting for a text on standard input\n");
+  }
+}
+
+message::FoundMessages messages_of_input() {
+  if (isatty(STDIN_FILENO) == 1) return pasted_messages();
+  say_that_it_waits();
+  return message::read_messages(kStandardInput);
+}
+
 }  // namespace
 
 bool answer_message(const std::string& given, const std::string& format,
                     const std::string& snapshot_option) {
   const std::string path = given == "-" ? kStandardInput : given;
   const std::string name = path == kStandardInput ? "standard input" : path;
-  const message::FoundMessages found = path == kStandardInput && isatty(STDIN_FILENO) == 1
-                                           ? pasted_messages()
-                                           : message::read_messages(path);
+  const message::FoundMessages found =
+      path == kStandardInput ? messages_of_input() : message::read_messages(path);
   if (message::is_binary_head(found.head)) {
     if (path == kStandardInput) {
       throw UsageError({.what = "a snapshot cannot be read from standard input",

@@ -107,7 +107,7 @@ ROWS = [
     # The simulated GPU reads these two as it should; what the program takes from them itself is wrong.
     ("run -w comb:count=5 -a null -d sim:{W}/profile_twice.json --allow-debug --out {W}/out", "2", "a key is there twice"),
     ("run -w comb:count=5 -a null -d sim:{W}/profile_words.json --allow-debug --out {W}/out", "2", "type must be number"),
-    ("trace validate {W}/pipe", "6", "nothing came"),
+    ("trace validate {W}/pipe", "6", "nobody opened"),
     ("run --workload file:{W}/pipe --out {W}/never", "2", "can be read once"),
     ("trace generate comb:count=5 /dev/full", "6", "No space left"),
     ("trace generate comb:count=5 {W}/full.csv --force", "6", "No space left"),
@@ -266,8 +266,13 @@ def main(program):
                 table.try_one(command.replace("{F}", file), codes)
         for command, codes in bundles_with(work, program):
             table.try_one(command, codes, unwanted="secret-of-this-machine")
+        # Silent while a pipe that nobody writes to is given up, and open all the while.
+        silent = subprocess.Popen([program, "why", "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         for command, codes, wanted in ROWS:
             table.try_one(command, codes, wanted)
+        if silent.poll() is not None or b"2.00 GiB" not in silent.communicate(b"CUDA out of memory. Tried to allocate 2.00 GiB\n")[0]:
+            table.failed += 1
+            print("a silent pipe was not waited for")
         if not Path("/dev/null").is_char_device() or not (work / "null.csv").is_symlink() or not (work / "link.csv").is_symlink():
             table.failed += 1
             print("a device or link was replaced")

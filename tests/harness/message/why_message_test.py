@@ -102,6 +102,16 @@ class Inputs(Base):
         self.assertIn(b"fragmentation is possible", out)
         self.assertIn(b"Ctrl-D", err)
 
+    def test_a_silent_pipe_is_waited_for_and_a_terminal_is_told(self):
+        terminal, end = pty.openpty()
+        run = subprocess.Popen([ALLOCMARK, "why", "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=end)
+        os.close(end)
+        self.assertEqual(os.read(terminal, 1000).decode().strip(), "waiting for a text on standard input")
+        text = run.communicate(b"CUDA out of memory. Tried to allocate 2.00 GiB\n")[0].decode()
+        os.close(terminal)
+        self.assertEqual(run.returncode, 0)
+        self.assertIn("2.00 GiB", text)
+
     def test_a_text_without_a_message_says_what_was_looked_for(self):
         for content in (b"", b"step 3 loss 0.25\n", bytes(range(256)) * 40, b"(dp0 is how some pickles begin"):
             error = self.why(self.file(content), code=2)
