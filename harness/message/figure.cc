@@ -55,7 +55,14 @@ bool digits_follow(std::string_view text, std::size_t at, std::size_t count) {
   return true;
 }
 
-// Past "1,234.50", beginning at its first digit.
+// ",26gib": a decimal point of other countries. A list that goes on has no such unit.
+bool is_decimal_comma(std::string_view text, std::size_t at) {
+  return at < text.size() && text[at] == ',' && digits_follow(text, at + 1, 2) &&
+         at + 5 < text.size() && std::string_view("kmgt").find(text[at + 3]) != std::string::npos &&
+         text.substr(at + 4).starts_with("ib");
+}
+
+// Past "1,234.50" or "1.234,50", beginning at its first digit.
 std::size_t end_of_number(std::string_view text, std::size_t at) {
   while (at < text.size()) {
     if (is_digit(text[at])) {
@@ -71,7 +78,7 @@ std::size_t end_of_number(std::string_view text, std::size_t at) {
     ++at;
     while (at < text.size() && is_digit(text[at])) ++at;
   }
-  return at;
+  return is_decimal_comma(text, at) ? at + 3 : at;
 }
 
 // Words may follow a unit without a space ("74.77gibisallocated"), and letters are units only
@@ -91,6 +98,10 @@ Figure figure_of(std::string_view number, const UnitName& unit, const FigureStyl
   figure.is_decimal = unit.is_decimal;
   figure.printed = std::string(number) + (unit.shown.empty() ? "" : " ") + std::string(unit.shown);
   std::string digits(number);
+  if (digits.size() > 3 && digits[digits.size() - 3] == ',') {  // "1.234,50"
+    std::erase(digits, '.');
+    std::ranges::replace(digits, ',', '.');
+  }
   std::erase(digits, ',');
   double value = 0;
   const auto [stop, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
@@ -176,6 +187,13 @@ Figure operator-(const Figure& left, const Figure& right) {
   return {.low_bytes = left.low_bytes - right.high_bytes,
           .high_bytes = left.high_bytes - right.low_bytes,
           .bytes = left.bytes - right.bytes};
+}
+
+Figure at_least_zero(Figure figure) {
+  figure.low_bytes = std::max<std::int64_t>(0, figure.low_bytes);
+  figure.bytes = std::max<std::int64_t>(0, figure.bytes);
+  figure.high_bytes = std::max<std::int64_t>(0, figure.high_bytes);
+  return figure;
 }
 
 bool surely_less(const Figure& left, const Figure& right) {

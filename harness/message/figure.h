@@ -48,6 +48,9 @@ struct FoundFigure {
 [[nodiscard]] Figure operator+(const Figure& left, const Figure& right);
 [[nodiscard]] Figure operator-(const Figure& left, const Figure& right);
 
+// Where less than nothing is left, nothing is.
+[[nodiscard]] Figure at_least_zero(Figure figure);
+
 // For sure, whatever was rounded away.
 [[nodiscard]] bool surely_less(const Figure& left, const Figure& right);
 [[nodiscard]] bool surely_at_least(const Figure& left, const Figure& right);

@@ -100,7 +100,21 @@ std::string room_words(const Figure& room, std::string_view room_name, const Fig
 struct Room {
   Figure bytes;
   std::string_view name = "free";
+  bool is_below_limit = false;
 };
+
+// The smaller one; what is left below a limit that is reached is nothing.
+Room room_of(const Message& message) {
+  Room room{.bytes = *message.of(Quantity::Free)};
+  const auto& allowed = message.of(Quantity::Allowed);
+  const std::optional<Figure> reserved = reserved_of(message);
+  if (!allowed || !reserved) return room;
+  const Figure below_limit = at_least_zero(*allowed - *reserved);
+  if (below_limit.bytes < room.bytes.bytes)
+    room = {
+        .bytes = below_limit, .name = "free below the process's own limit", .is_below_limit = true};
+  return room;
+}
 
 Verdict without_cache_figure(const Message& message, const Room& room) {
   const Figure& asked = *message.of(Quantity::Asked);
@@ -128,30 +142,52 @@ Verdict without_cache_figure(const Message& message, const Room& room) {
   return verdict;
 }
 
-// Free memory is too small for the request: does the cache make up for it?
-Verdict with_cache(const Message& message, const Room& room) {
+// The card has enough with the cache, and the process may not take it.
+Verdict limit_and_cache(const Message& message, const Room& room, const Figure& unallocated) {
+  Verdict verdict{.cause = Cause::ProcessLimit, .help = Help::No};
+  verdict.must_go_bytes = lack_bytes(*message.of(Quantity::Asked), room.bytes + unallocated);
+  const std::string lack = format_bytes(static_cast<std::uint64_t>(*verdict.must_go_bytes));
+  verdict.answer = fmt::format(
+      "{} failed: {}: below the limit of {} (the memory fraction) no setting of the allocator can "
+      "help, it must rise by {} or so much must go",
+      request_words(message), room_words(room.bytes, room.name, unallocated),
+      told(*message.of(Quantity::Allowed)), lack);
+  verdict.facts.push_back(
+      fmt::format("The card itself has {} free.", told(*message.of(Quantity::Free))));
+  return verdict;
+}
+
+Verdict too_big(const Message& message, const Figure& both, const std::string& sum) {
   const Figure& asked = *message.of(Quantity::Asked);
+  Verdict verdict{.cause = Cause::TooBig, .help = Help::No};
+  verdict.must_go_bytes = lack_bytes(asked, both);
+  verdict.answer = fmt::format("{} failed: {}: no setting of the allocator can help, {} must go",
+                               request_words(message), sum,
+                               format_bytes(static_cast<std::uint64_t>(*verdict.must_go_bytes)));
+  const auto& pools = message.of(Quantity::PoolFree);
+  if (pools && !surely_less(both + *pools, asked)) {
+    verdict.facts.push_back(
+        "With what is free in private pools it would be enough, but only for a request of the "
+        "same pool.");
+  }
+  return verdict;
+}
+
+// Free memory is too small for the request: does the cache make up for it?
+Verdict with_cache(const Message& message) {
+  const Figure& asked = *message.of(Quantity::Asked);
+  const Room card{.bytes = *message.of(Quantity::Free)};
+  const Room room = room_of(message);
   const std::optional<Figure> unallocated = unallocated_of(message);
-  if (!unallocated) return without_cache_figure(message, room);
-  Verdict verdict;
+  if (!unallocated) return without_cache_figure(message, card);
+  const Figure card_both = card.bytes + *unallocated;
+  if (surely_less(card_both, asked))
+    return too_big(message, card_both, room_words(card.bytes, card.name, *unallocated));
   const Figure both = room.bytes + *unallocated;
   const std::string sum = room_words(room.bytes, room.name, *unallocated);
-  if (surely_less(both, asked)) {
-    verdict.cause = Cause::TooBig;
-    verdict.help = Help::No;
-    verdict.must_go_bytes = lack_bytes(asked, both);
-    verdict.answer = fmt::format("{} failed: {}: no setting of the allocator can help, {} must go",
-                                 request_words(message), sum,
-                                 format_bytes(static_cast<std::uint64_t>(*verdict.must_go_bytes)));
-    const auto& pools = message.of(Quantity::PoolFree);
-    if (pools && !surely_less(both + *pools, asked)) {
-      verdict.facts.push_back(
-          "With what is free in private pools it would be enough, but only for a request of the "
-          "same pool.");
-    }
-    return verdict;
-  }
-  if (!surely_at_least(both, asked)) {
+  if (surely_less(both, asked)) return limit_and_cache(message, room, *unallocated);
+  Verdict verdict;
+  if (!surely_at_least(both, asked) || !surely_at_least(card_both, asked)) {
     verdict.cause = Cause::Borderline;
     verdict.answer = fmt::format(
         "{} failed: {}. That is enough or too little by less than what the printed figures round "
@@ -171,59 +207,6 @@ Verdict with_cache(const Message& message, const Room& room) {
     verdict.facts.push_back(
         "Whether it lies in pieces, on other streams or in segments for requests of another size, "
         "only a snapshot tells.");
-  }
-  return verdict;
-}
-
-Verdict outside_limit(const Message& message) {
-  const auto& free = message.of(Quantity::Free);
-  Verdict verdict{.cause = Cause::OutsideLimit, .help = Help::No};
-  verdict.answer = fmt::format(
-      "{} failed while {} were free on the card: a limit outside PyTorch refused it, and no "
-      "setting of the allocator can help",
-      request_words(message), told(*free));
-  verdict.facts = {
-      "Limits outside PyTorch: of a container or a GPU share (HAMi, MIG, MPS, vGPU), of the "
-      "driver under Windows and WSL (a page file that is full), and of the system's memory locks.",
-      "A message that was written later than the failure also looks so, where another program gave "
-      "its memory back in between."};
-  if (!message.of(Quantity::ThisProcess) && message.processes.empty() && !message.needs_2_1) {
-    verdict.facts.push_back(
-        "The message names no process. The driver gives no such list under Windows, under WSL, on "
-        "AMD's cards and in some containers.");
-  }
-  return verdict;
-}
-
-// What the process may take at most is less than what the card has.
-Verdict process_limit(const Message& message, const Figure& below_limit) {
-  const auto& free = message.of(Quantity::Free);
-  const auto& allowed = message.of(Quantity::Allowed);
-  const std::optional<Figure> reserved = reserved_of(message);
-  Verdict verdict{.cause = Cause::ProcessLimit, .help = Help::No};
-  verdict.answer = fmt::format(
-      "{} failed while {} were free on the card: the process may take {} and holds {}: its own "
-      "limit (the memory fraction) refused it, not the card",
-      request_words(message), told(*free), told(*allowed), show(*reserved));
-  const Figure& asked = *message.of(Quantity::Asked);
-  const std::optional<Figure> unallocated = unallocated_of(message);
-  if (!unallocated) return verdict;
-  Figure room = below_limit;
-  room.low_bytes = std::max<std::int64_t>(0, room.low_bytes);
-  room.bytes = std::max<std::int64_t>(0, room.bytes);
-  room.high_bytes = std::max<std::int64_t>(0, room.high_bytes);
-  const Figure both = room + *unallocated;
-  if (surely_less(both, asked)) {
-    verdict.must_go_bytes = lack_bytes(asked, both);
-    verdict.facts.push_back(fmt::format(
-        "Below the limit are {} with the unallocated memory: no setting of the allocator can help "
-        "there, the limit must rise by {} or so much must go.",
-        show(both), format_bytes(static_cast<std::uint64_t>(*verdict.must_go_bytes))));
-  } else if (surely_at_least(both, asked)) {
-    verdict.help = Help::Possible;
-    verdict.facts.push_back(fmt::format(
-        "Below the limit, {} reserved but unallocated would be enough if it lay in one piece.",
-        told(*unallocated)));
   }
   return verdict;
 }
@@ -297,8 +280,11 @@ Verdict by_room(const Message& message) {
     if (free && surely_at_least(*free, *asked) && !surely_at_least(below_limit, *asked))
       return process_limit(message, below_limit);
   }
-  if (free && surely_at_least(*free, *asked)) return outside_limit(message);
-  if (free) return with_cache(message, {.bytes = *free});
+  if (free && surely_at_least(*free, *asked)) {
+    const bool is_below_card = allowed && !(total && surely_at_least(*allowed, *total));
+    return is_below_card && !reserved ? process_limit_alone(message) : outside_limit(message);
+  }
+  if (free) return with_cache(message);
   Verdict verdict;
   verdict.answer = fmt::format(
       "{} failed. The text does not say how much was free on the card, so nothing can be computed",

@@ -9,6 +9,11 @@ namespace allocmark::message {
 
 // An allocator that keeps what it once took, and says how much of it is free: PyTorch's.
 [[nodiscard]] Verdict judge_caching(const Message& message);
+// Its parts for a request that the card had the memory for. What the process may take at most is
+// less, by `below_limit`; or that is told, and not what it holds; or nothing is told of it.
+[[nodiscard]] Verdict process_limit(const Message& message, const Figure& below_limit);
+[[nodiscard]] Verdict process_limit_alone(const Message& message);
+[[nodiscard]] Verdict outside_limit(const Message& message);
 // backend:cudaMallocAsync, which does not say what its pool keeps.
 [[nodiscard]] Verdict judge_driver_pool(const Message& message);
 // One that says its own limit and what is in use below it: BFC, CuPy, RMM, ONNX Runtime, MPS.

@@ -187,6 +187,37 @@ void take_words(Message* message, std::string_view text) {
   message->is_no_failure = has("thisisnotafailure");
 }
 
+// Words that say that expandable segments cannot be had, as in plain text.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kRefusals = {
+    {{"expandable_segmentsnotsupportedonthisplatform",
+      "The text says that expandable_segments is not supported on this platform. "
+      "max_split_size_mb is the other key against fragmentation."},
+     {"expandablesegmentsarenotcompatiblewithmemorypool",
+      "The text says that expandable segments and this memory pool exclude each other. "
+      "max_split_size_mb is the other key against fragmentation."},
+     {"device_allocator/cumem.py",
+      "The pool of vLLM's sleep mode, which the text shows, refuses expandable_segments. "
+      "max_split_size_mb is the other key against fragmentation."}}};
+constexpr std::string_view kWindowsRefusal =
+    "The text's paths are of Windows, and PyTorch for Windows has no expandable_segments. "
+    "max_split_size_mb is the other key against fragmentation.";
+
+// A line of a traceback with a drive: File "C:\app\train.py", line 3
+bool has_windows_place(std::string_view text) {
+  constexpr std::string_view kFile = "file";
+  constexpr std::size_t kPathMax = 260;
+  for (std::size_t at = text.find(":"); at != std::string_view::npos; at = text.find(":", at + 1)) {
+    if (at < kFile.size() + 1 || text.substr(at - kFile.size() - 1, kFile.size()) != kFile)
+      continue;
+    const std::size_t line = text.substr(at, kPathMax).find(",line");
+    const std::size_t digit = at + line + 5;
+    if (line != std::string_view::npos && digit < text.size() && text[digit] >= '0' &&
+        text[digit] <= '9')
+      return true;
+  }
+  return false;
+}
+
 // What begins with the hit and ends at `end`.
 Message message_of(const Hit& hit, const std::string& plain, std::size_t end) {
   Message message{.form = hit.anchor->form};
@@ -261,9 +292,19 @@ void MessageReader::note_settings(const PlainText& plain) {
   }
 }
 
+void MessageReader::note_refusals(const PlainText& plain) {
+  if (!expandable_refusal_.empty()) return;
+  for (const auto& [words, reason] : kRefusals) {
+    if (plain.text.find(words) < plain.mark) expandable_refusal_ = reason;
+  }
+  if (has_windows_place(std::string_view(plain.text).substr(0, plain.mark)))
+    expandable_refusal_ = kWindowsRefusal;
+}
+
 void MessageReader::scan(const PlainText& plain) {
   count_chunks(plain);
   note_settings(plain);
+  note_refusals(plain);
   const std::vector<Hit> hits = anchor_hits(plain);
   const Hit* last = nullptr;
   for (std::size_t i = 0; i < hits.size(); ++i) {

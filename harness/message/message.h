@@ -26,12 +26,13 @@ struct Message {
   std::uint64_t count = 1;  // times that the text has it
   std::string device{};     // "CUDA", "HIP", as the text calls it; empty where it does not
   std::string device_index{};
-  std::string variable{};      // the variable that the text names for settings
-  bool expandable_on = false;  // the text says that expandable segments are on already
-  bool is_rejection = false;   // throw_on_cudamalloc_oom
-  bool needs_2_1 = false;      // the wording is older than expandable segments
-  bool is_at_limit = false;    // a pool of RMM reached its maximum
-  bool is_absurd = false;      // more than 1 EB was asked
+  std::string variable{};                 // the variable that the text names for settings
+  bool expandable_on = false;             // the text says that expandable segments are on already
+  std::string_view expandable_refusal{};  // why the text's job cannot have them; a sentence
+  bool is_rejection = false;              // throw_on_cudamalloc_oom
+  bool needs_2_1 = false;                 // the wording is older than expandable segments
+  bool is_at_limit = false;               // a pool of RMM reached its maximum
+  bool is_absurd = false;                 // more than 1 EB was asked
   bool is_no_failure = false;  // TensorFlow's "the caller indicates that this is not a failure"
   std::array<std::optional<Figure>, kQuantityCount> figures{};
   std::vector<ProcessFigure> processes{};
@@ -68,12 +69,14 @@ class MessageReader {
   void keep(Message message);
   // Settings that the text itself shows, as an environment or a command line has them.
   void note_settings(const PlainText& plain);
+  void note_refusals(const PlainText& plain);  // of expandable segments
 
   std::string held_;              // of the text, not looked at to its end
   std::uint64_t line_count_ = 0;  // before `held_`
   FoundMessages found_;
   std::vector<Message> without_figures_;
   bool expandable_on_ = false;
+  std::string_view expandable_refusal_{};
   Figure free_chunks_ = exact_figure(0);
   Figure largest_chunk_ = exact_figure(0);
 };

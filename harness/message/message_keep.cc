@@ -75,7 +75,10 @@ void MessageReader::keep(Message message) {
 FoundMessages MessageReader::finish() {
   take(held_, held_.size());
   held_.clear();
-  for (Message& message : found_.messages) message.expandable_on |= expandable_on_;
+  for (Message& message : found_.messages) {
+    message.expandable_on |= expandable_on_;
+    message.expandable_refusal = expandable_refusal_;
+  }
   // What has no figures counts only where nothing else is there.
   if (found_.messages.empty()) found_.messages = std::move(without_figures_);
   // A table is no failure: it comes after what failed.

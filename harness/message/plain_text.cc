@@ -22,6 +22,10 @@ constexpr std::array<std::pair<std::string_view, char>, 9> kEntities = {{{"&amp;
                                                                          {"&nbsp;", ' '},
                                                                          {"&#160;", ' '}}};
 
+// What begins a terminal's escape sequence, as JSON, Python and shells write it.
+constexpr std::array<std::string_view, 6> kEscapes = {"u001b[", "u001B[", "x1b[",
+                                                      "x1B[",   "033[",   "e["};
+
 constexpr std::array<std::string_view, 10> kLevels = {
     "error", "info", "warning", "warn", "critical", "debug", "fatal", "trace", "stderr", "stdout"};
 // Behind a time alone: a word may be wrapped so that one letter begins a line.
@@ -29,6 +33,10 @@ constexpr std::string_view kShortLevels = "EIWFD";
 
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 bool digit(char c) { return c >= '0' && c <= '9'; }
+
+bool word_is_digits(std::string_view word) {
+  return !word.empty() && std::ranges::all_of(word, digit);
+}
 
 // "12:56:42.782026:", "2022-02-11", "02-10"
 bool is_time(std::string_view word) {
@@ -76,6 +84,29 @@ std::size_t service(std::string_view line) {
   const std::size_t bar = line.find_first_not_of(" \t", end);
   if (end == 0 || bar == std::string_view::npos || line[bar] != '|') return 0;
   return line.substr(0, end).find('-') == std::string_view::npos ? 0 : bar + 1;
+}
+
+// Past "Mar 01 12:00:01 node-7 python3[1234]:" of the system's log.
+std::size_t system_log(std::string_view line) {
+  static constexpr std::array<std::string_view, 12> kMonths = {
+      "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
+  if (std::ranges::find(kMonths, line.substr(0, 3)) == kMonths.end()) return 0;
+  std::array<std::string_view, 5> words;  // month, day, time, host, program
+  std::size_t end = 0;
+  for (std::string_view& word : words) {
+    const std::size_t begin = line.find_first_not_of(' ', end);
+    if (begin == std::string_view::npos) return 0;
+    end = std::min(line.find(' ', begin), line.size());
+    word = line.substr(begin, end - begin);
+  }
+  const bool is_day = word_is_digits(words[1]) && words[1].size() <= 2;
+  return is_day && is_time(words[2]) && words[4].ends_with(':') ? end : 0;
+}
+
+// "12:", which srun -l puts before the lines of task 12.
+bool is_task(std::string_view word) {
+  return word.size() >= 2 && word.size() <= 5 && word.ends_with(':') &&
+         word_is_digits(word.substr(0, word.size() - 1));
 }
 
 class Plainer {
@@ -145,6 +176,11 @@ class Plainer {
 
   void skip_escape() {
     ++at_;
+    skip_sequence();
+  }
+
+  // "[1;31m" of an escape sequence
+  void skip_sequence() {
     if (at_ >= source_.size() || source_[at_] != '[') return;
     const std::size_t limit = std::min(source_.size(), at_ + 32);
     while (at_ < limit && (std::isalpha(static_cast<unsigned char>(source_[at_])) == 0)) ++at_;
@@ -176,6 +212,11 @@ class Plainer {
   void skip_backslash() {
     ++at_;
     if (at_ >= source_.size()) return;
+    for (const std::string_view escape : kEscapes) {
+      if (!source_.substr(at_).starts_with(escape)) continue;
+      at_ += escape.size() - 1;
+      return skip_sequence();
+    }
     const char c = source_[at_];
     if (c != 'n' && c != 'r' && c != 't') return;
     gap_ = true;
@@ -207,7 +248,7 @@ PlainText plain_text(std::string_view source, std::size_t mark_bytes) {
 }
 
 std::size_t log_prefix(std::string_view line) {
-  std::size_t at = service(line);
+  std::size_t at = std::max(service(line), system_log(line));
   while (at < line.size()) {
     const std::string_view rest = line.substr(at);
     if (rest[0] == '|') return at + 1;  // of a table: what follows is its own
@@ -229,7 +270,9 @@ std::size_t log_prefix(std::string_view line) {
     }
     const std::string_view word =
         rest.substr(0, std::min(rest.find_first_of(" \t\r"), rest.size()));
-    if (!is_time(word) && !is_glog(word) && !is_level(word, at == 0) && !is_source_place(word))
+    const bool is_label = at == 0 && is_task(word);
+    if (!is_label && !is_time(word) && !is_glog(word) && !is_level(word, at == 0) &&
+        !is_source_place(word))
       return at;
     at += word.size();
   }

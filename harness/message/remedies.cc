@@ -23,8 +23,10 @@ std::string capacity_word(const Message& message, const Verdict& verdict) {
   std::optional<Figure> memory = reachable_of(message);
   const auto& total = message.of(Quantity::Total);
   if (!memory || (total && total->bytes < memory->bytes)) memory = total;
-  if (verdict.cause == Cause::ProcessLimit && message.of(Quantity::Allowed))
-    memory = message.of(Quantity::Allowed);
+  const auto& allowed = message.of(Quantity::Allowed);
+  if (allowed &&
+      (verdict.cause == Cause::ProcessLimit || !memory || allowed->bytes < memory->bytes))
+    memory = allowed;
   if (!memory || memory->bytes < static_cast<std::int64_t>(kMiB)) return {};
   return fmt::format(" --capacity {}MiB", memory->bytes / static_cast<std::int64_t>(kMiB));
 }
@@ -51,6 +53,26 @@ void look_outside(Remedy* remedy) {
                     "nvidia-smi --query-compute-apps=pid,used_memory --format=csv"};
 }
 
+// Expandable segments, where nothing in the text says that they cannot be had.
+void against_fragmentation(const Message& message, Remedy* remedy) {
+  std::string reason(message.expandable_refusal);
+  if (message.needs_2_1) {
+    reason =
+        "expandable_segments needs PyTorch 2.1 or later, and this text is of an earlier one. There "
+        "max_split_size_mb is the key against fragmentation (since 1.10).";
+  }
+  if (!reason.empty()) {
+    remedy->changes.push_back(std::move(reason));
+    remedy->last_line =
+        "To set: nothing yet; a snapshot tells whether max_split_size_mb helps here.";
+    return;
+  }
+  remedy->setting = kExpandable;
+  remedy->changes.push_back(
+      "Where expandable_segments:True is set already, it does not help again, and only a snapshot "
+      "can tell. Windows does not have it, nor have some builds for AMD.");
+}
+
 Remedy for_caching(const Message& message, const Verdict& verdict) {
   Remedy remedy{.variable = variable_of(message)};
   const bool is_other_device = message.device == "XPU" || message.device == "NPU";
@@ -60,18 +82,8 @@ Remedy for_caching(const Message& message, const Verdict& verdict) {
         message.device));
   }
   if (verdict.cause == Cause::FragmentationPossible && verdict.help == Help::Possible &&
-      !is_other_device && message.form->family == Family::PyTorch) {
-    remedy.setting = kExpandable;
-    if (message.needs_2_1) {
-      remedy.changes.push_back(
-          "expandable_segments needs PyTorch 2.1 or later, and this text is of an earlier one. "
-          "There max_split_size_mb is the key against fragmentation (since 1.10).");
-    }
-    remedy.changes.push_back(
-        "Where expandable_segments:True is set already, it does not help again, and only a "
-        "snapshot "
-        "can tell. Windows does not have it, nor have some builds for AMD.");
-  }
+      !is_other_device && message.form->family == Family::PyTorch)
+    against_fragmentation(message, &remedy);
   switch (verdict.cause) {
     case Cause::ProcessLimit:
       remedy.changes.push_back(
@@ -215,7 +227,7 @@ Remedy remedy_for(const Message& message, const Verdict& verdict) {
       remedy = for_others(message);
       break;
   }
-  remedy.last_line = last_line(verdict, remedy);
+  if (remedy.last_line.empty()) remedy.last_line = last_line(verdict, remedy);
   return remedy;
 }
 

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
 #include <cstdlib>
 
@@ -31,11 +30,7 @@ std::optional<Figure> unallocated_of(const Message& message) {
   const auto& reserved = message.of(Quantity::Reserved);
   const auto& allocated = message.of(Quantity::Allocated);
   if (!reserved || !allocated) return std::nullopt;
-  Figure rest = *reserved - *allocated;
-  rest.low_bytes = std::max<std::int64_t>(0, rest.low_bytes);
-  rest.bytes = std::max<std::int64_t>(0, rest.bytes);
-  rest.high_bytes = std::max<std::int64_t>(0, rest.high_bytes);
-  return rest;
+  return at_least_zero(*reserved - *allocated);
 }
 
 std::optional<Figure> reachable_of(const Message& message) {

@@ -36,6 +36,21 @@ TEST_CASE("kB, MB and GB of these programs are powers of 1024, and it is told") 
   CHECK_FALSE(read("7.25g(").is_decimal);
 }
 
+TEST_CASE("a comma before two digits and a unit of 1024 is a decimal point") {
+  const Figure figure = read("79,26gibofwhich");
+  CHECK(figure.bytes == read("79.26gibofwhich").bytes);
+  CHECK(figure.high_bytes == read("79.26gib").high_bytes);
+  CHECK(figure.printed == "79,26 GiB");
+  CHECK(read("1.002,00mib").bytes == 1002 * kMi);
+  CHECK(read("1,002.00mib").bytes == 1002 * kMi);
+  CHECK(read("1,002mib").bytes == 1002 * kMi);
+  CHECK(read("0,50kib").bytes == 512);
+  // Two things of a list, not one number.
+  const std::string_view list = "gpu0,22gbmemory";
+  CHECK(figure_before(list, list.find("memory"), {})->figure.printed == "22 GB");
+  CHECK_FALSE(figure_at("1.002.00mib", 0, {}).has_value());
+}
+
 TEST_CASE("a number without a unit is bytes only where its program writes so") {
   CHECK_FALSE(figure_at("20.isfree", 0, {}).has_value());
   CHECK(read("8589934592inuse", {.bare_is_bytes = true}).bytes == 8589934592);

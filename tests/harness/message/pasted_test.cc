@@ -91,7 +91,8 @@ TEST_CASE("what a log puts before each line does not count") {
         "ERROR 11-19 21:10:38 [core.py:708] ",
         "(EngineCore_DP0 pid=39535) ERROR 03-03 19:38:29 [core.py:708] ",
         "2026-02-11 12:56:42,782 ERROR ", "2026-02-11T12:56:42.782Z stderr ", "trainer-0  | ",
-        "[1,3]<stderr>:", "    ", "W1231 12:56:42.000001 "}) {
+        "[1,3]<stderr>:", "    ", "W1231 12:56:42.000001 ", "0: ", "12: ", "127: ",
+        "Mar 01 12:00:01 node-7 python3[1234]: ", "Nov  3 02:10:59 gpu01.lab kubelet[88]: "}) {
     INFO(head);
     check_whole(wrapped(kMessage, 60, head, true));
     check_whole(head + "step 7\n" + head + kMessage + "\n" + head + "exit 1");
@@ -110,6 +111,9 @@ TEST_CASE("marks of pages, terminals, JSON and Markdown do not count") {
   check_whole(replaced(kMessage, "PyTorch but", "PyTorch\\nbut"));
   check_whole(replaced(kMessage, "of which", "of\\r\\n which"));
   check_whole("OutOfMemoryError('" + kMessage + "')");
+  check_whole("{\"log\": \"\\u001b[31m" +
+              replaced(kMessage, " GiB", " \\u001b[1;38;5;9mGiB\\u001b[0m") + "\\u001b[0m\\n\"}");
+  check_whole("\\x1b[31m" + replaced(kMessage, " GiB", " \\x1b[1mGiB\\x1b[0m") + "\\033[0m");
   check_whole(replaced(kMessage, " ", "\xc2\xa0 "));
 }
 
