@@ -27,7 +27,6 @@ OPENERS = {
     "harness/run/conditions.cc": "/proc and /sys",
     "harness/run/environment.cc": "/proc and /sys",
     "harness/run/host_memory.cc": "/proc and /sys",
-    "harness/speed/generation_speed.cc": "/proc",
 }
 
 

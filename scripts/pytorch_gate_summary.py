@@ -119,7 +119,7 @@ def next_steps(options):
     )
     entry("a placement", [f"allocmark run --allocator torch@{options.new} --record-placements DIR, with program, setting and capacity"])
     if options.timed:
-        entry("a slower call", [f"ALLOCMARK_TORCH_PLUGIN=build/torch/{options.new}/liballocmark_torch.so perf record allocmark speed --hits PROGRAM"])
+        entry("a slower call", [f"ALLOCMARK_TORCH_PLUGIN=build/torch/{options.new}/liballocmark_torch.so perf record allocmark_bench --workload PROGRAM --benchmark_filter=^hits/caching"])
     entry("a change meant", ["--policy FILE says which numbers may differ: results/compare/VERDICTS.md"])
 
 

@@ -21,7 +21,7 @@ PROGRAMS = (
     "harness/simcuda/shim",
     "harness/simcuda/launcher",
     "harness/simcuda/example",
-    "harness/speed/micro",
+    "harness/speed",
     "allocators/examples",
 )
 

@@ -114,14 +114,6 @@ struct CompareCommand {
   std::vector<std::string> argv;
 };
 
-struct SpeedCommand {
-  std::uint64_t event_count = 100'000'000;  // of the long trace
-  std::string workload = "gpt2_train_amp";  // on which caching and torch are compared
-  std::string conf;                         // of both
-  std::vector<std::string> generate;        // only these are measured: workloads, or "all"
-  std::vector<std::string> argv;  // of the program, for starting it again with the right runtime
-};
-
 struct QualifyCommand {
   std::string level = "quick";
   std::string device = "all";

@@ -92,6 +92,12 @@ constexpr OtherOption kOtherOptions[] = {
     {"--setting", "--conf"},         {"--torch", "--pytorch"},
     {"--torch-version", "--pytorch"}};
 
+// Commands that are programs of their own.
+struct OtherProgram {
+  std::string_view said, program;
+};
+constexpr OtherProgram kOtherPrograms[] = {{"speed", "allocmark_bench"}};
+
 // Keys of a workload that are given as if they were options.
 constexpr std::string_view kWorkloadKeys[] = {
     "--model", "--batch",     "--batch-size", "--seq",  "--seq-len",  "--steps",
@@ -137,6 +143,10 @@ std::string release_hint(const UnknownWord& unknown, const std::vector<std::stri
 
 std::string meant_by(const CLI::App& app, const UnknownWord& unknown,
                      const std::vector<std::string>& words) {
+  for (const OtherProgram& other : kOtherPrograms) {
+    if (app.get_parent() != nullptr || other.said != unknown.word) continue;
+    return fmt::format("it is a program now: {}, built beside allocmark", other.program);
+  }
   if (std::string hint = release_hint(unknown, words); !hint.empty()) return hint;
   if (std::string hint = positional_hint(app, unknown.word, words); !hint.empty()) return hint;
   for (const OtherOption& other : kOtherOptions) {

@@ -8,23 +8,6 @@
 
 namespace allocmark {
 
-void add_speed(CLI::App* app, SpeedCommand* command) {
-  app->add_option("--hits", command->workload, "Workload on which caching and torch are compared")
-      ->capture_default_str()
-      ->type_name("W");
-  app->add_option("-c,--conf", command->conf, "Config string of both")->type_name("C");
-  app->add_option(
-         "--generate", command->generate,
-         "Measure only how fast these workloads' events are made; 'all': every generator's "
-         "example")
-      ->type_name("W");
-  app->add_option("--events", command->event_count,
-                  "Events of the long trace, and of each that is generated")
-      ->check(CLI::Range(std::uint64_t{1000}, std::uint64_t{1'000'000'000'000}))
-      ->capture_default_str()
-      ->type_name("N");
-}
-
 void add_profile(CLI::App* app, ProfileCommand* command) {
   app->add_option("-d,--device", command->device, "The device to measure: cuda:N, or sim:NAME")
       ->capture_default_str()

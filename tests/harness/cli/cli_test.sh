@@ -10,7 +10,7 @@ cell_count() { grep -c '"kind":"cell"' "$(results "$1")"; }
 help_and_usage() {
   expect 0 "Examples" --help
   expect 0 "allocmark 0" --version
-  for subcommand in list run trace explain report compare parity speed qualify merge ranks threads profile simcheck fidelity; do
+  for subcommand in list run trace explain report compare parity qualify merge ranks threads profile simcheck fidelity; do
     expect 0 "Usage" $subcommand --help
   done
   expect 2 "--help"
@@ -81,8 +81,6 @@ traces_and_generators() {
   expect 0 "609 events" trace generate comb:count=100,rounds=3 "$work/comb.csv"
   expect 0 "609 events" trace convert "$work/comb.csv" "$work/comb.csv.zst"
   expect 0 "e14a8a5cc32ea11b" trace validate "$work/comb.csv" "$work/comb.csv.zst"
-  expect 0 "events: comb:count=5" speed --generate comb:count=5 --events 1000
-  expect 2 "did you mean 'comb'" speed --generate cmb: --events 1000
 }
 
 bad_config_strings() {

@@ -123,8 +123,6 @@ ROWS = [
     ("2", "parity gpt2_train_amp", ""),
     ("4?", "parity --live random --operations 1000", ""),
     ("6", "parity gpt2_train_amp {W}/none", ""),
-    ("0", "speed --generate comb:count=5 --events 1000", ""),
-    ("2", "speed --generate cmb: --events 1000", ""),
 ]
 
 

@@ -1,6 +1,4 @@
-// See pair_benchmark.h.
-#include "harness/speed/micro/pair_benchmark.h"
-
+// pair/... and cold/...: one allocate and one deallocate, by allocator, size and number of threads.
 #include <benchmark/benchmark.h>
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
@@ -15,17 +13,57 @@
 
 #include "allocators/backend/backend.h"
 #include "allocators/cuda/cuda_check.h"
-#include "allocators/registry.h"
-#include "harness/speed/micro/thread_costs.h"
+#include "harness/measure/clock.h"
+#include "harness/replay/simcu_api.h"
+#include "harness/speed/benchmarks.h"
 
 namespace allocmark {
 namespace {
 
 struct Cell {
-  const BackendEntry* entry;
-  std::string conf;
+  BenchSide side;
   std::uint64_t size_bytes;
   int thread_count;
+};
+
+// What simcuda says about the calling thread's time. Nothing with a real runtime.
+class DriverCosts {
+ public:
+  DriverCosts() {
+    clock_.finish_calibration();
+    if (simcu_.present) now_ = simcu_.thread_clock();
+  }
+
+  void begin() {
+    if (now_ != nullptr) before_ = *now_;
+  }
+  void end() {
+    if (now_ == nullptr) return;
+    modelled_ns_ += now_->modelled_ns - before_.modelled_ns;
+    simulator_ticks_ += now_->simulator_ticks - before_.simulator_ticks;
+  }
+
+  // Per pair. Each thread reports its own mean; Google Benchmark averages over the threads.
+  void set_counters(benchmark::State& state) const {
+    if (now_ == nullptr) return;
+    const auto count = static_cast<double>(std::max<std::uint64_t>(state.iterations(), 1));
+    const auto mean = [&](double total) {
+      return benchmark::Counter(total / count, benchmark::Counter::kAvgThreads);
+    };
+    // What the calls would have taken on the device's driver.
+    state.counters["driver_modelled_ns"] = mean(static_cast<double>(modelled_ns_));
+    // Of the host time: the simulation's own.
+    state.counters["simulator_ns"] =
+        mean(static_cast<double>(simulator_ticks_) * clock_.scale().ns_per_tick());
+  }
+
+ private:
+  TickClock clock_;
+  SimcuApi simcu_ = SimcuApi::find();
+  const SimcuThreadClock* now_ = nullptr;
+  SimcuThreadClock before_{};
+  std::uint64_t modelled_ns_ = 0;
+  std::uint64_t simulator_ticks_ = 0;
 };
 
 // One run of one benchmark: the first thread makes the backend that all threads then share.
@@ -40,7 +78,7 @@ class Run {
     if (thread_index == 0) {
       error_.clear();
       try {
-        backend_ = cell_.entry->make({.conf = cell_.conf, .memory_limit_bytes = 0});
+        backend_ = cell_.side.entry->make({.conf = cell_.side.conf});
       } catch (const std::exception& error) {
         error_ = error.what();
       }
@@ -87,63 +125,42 @@ bool one_pair(Backend& backend, std::uint64_t size_bytes, cudaStream_t stream) {
   return true;
 }
 
-void set_counters(benchmark::State& state, const ThreadCosts& begin, std::uint64_t count) {
-  const ThreadCosts end = thread_costs_now();
-  if (!end.simulated) {
-    return;
-  }
-  // Each thread reports its own mean; Google Benchmark averages over the threads.
-  const CostsPerOperation costs = costs_between(begin, end, count);
-  state.counters["driver_modelled_ns"] =
-      benchmark::Counter(costs.modelled_ns, benchmark::Counter::kAvgThreads);
-  state.counters["simulator_ns"] =
-      benchmark::Counter(costs.simulator_ns, benchmark::Counter::kAvgThreads);
-}
-
 void warm_pairs(benchmark::State& state, Backend& backend, const Cell& cell) {
   const OwnStream stream;
   if (!one_pair(backend, cell.size_bytes, stream.get())) {
     state.SkipWithError("out of memory");
     return;
   }
-  const ThreadCosts begin = thread_costs_now();
+  DriverCosts costs;
+  costs.begin();
   for (auto _ : state) {
     if (!one_pair(backend, cell.size_bytes, stream.get())) {
       state.SkipWithError("out of memory");
       break;
     }
   }
-  set_counters(state, begin, static_cast<std::uint64_t>(state.iterations()));
+  costs.end();
+  costs.set_counters(state);
 }
 
 void cold_pairs(benchmark::State& state, Backend& backend, const Cell& cell) {
   using Clock = std::chrono::steady_clock;
   const OwnStream stream;
-  CostsPerOperation total;
-  bool simulated = false;
+  DriverCosts costs;
   for (auto _ : state) {
     backend.trim();
-    const ThreadCosts before = thread_costs_now();
+    costs.begin();
     const Clock::time_point begin = Clock::now();
     const bool good = one_pair(backend, cell.size_bytes, stream.get());
     const Clock::time_point end = Clock::now();
-    const ThreadCosts after = thread_costs_now();
+    costs.end();
     if (!good) {
       state.SkipWithError("out of memory");
       break;
     }
-    const CostsPerOperation costs = costs_between(before, after, 1);
-    total.modelled_ns += costs.modelled_ns;
-    total.simulator_ns += costs.simulator_ns;
-    simulated = after.simulated;
     state.SetIterationTime(std::chrono::duration<double>(end - begin).count());
   }
-  if (simulated) {
-    state.counters["driver_modelled_ns"] =
-        benchmark::Counter(total.modelled_ns, benchmark::Counter::kAvgIterations);
-    state.counters["simulator_ns"] =
-        benchmark::Counter(total.simulator_ns, benchmark::Counter::kAvgIterations);
-  }
+  costs.set_counters(state);
 }
 
 using Body = void (*)(benchmark::State& state, Backend& backend, const Cell& cell);
@@ -163,8 +180,7 @@ void run_body(benchmark::State& state, Run& run, Body body) {
 }
 
 std::string cell_name(std::string_view kind, const Cell& cell) {
-  return fmt::format("{}/{}/conf:{}/size:{}", kind, cell.entry->name,
-                     cell.conf.empty() ? "unset" : cell.conf, cell.size_bytes);
+  return fmt::format("{}/{}/size:{}", kind, name_of(cell.side), cell.size_bytes);
 }
 
 void register_cell(const Cell& cell) {
@@ -173,7 +189,7 @@ void register_cell(const Cell& cell) {
     run_body(state, *warm, warm_pairs);
   })->Threads(cell.thread_count);
   // Emptying the cache under other threads' feet would measure them waiting for each other.
-  if (cell.thread_count == 1 && cell.entry->capabilities.real_memory) {
+  if (cell.thread_count == 1 && cell.side.entry->capabilities.real_memory) {
     const auto cold = std::make_shared<Run>(cell);
     benchmark::RegisterBenchmark(
         cell_name("cold", cell).c_str(),
@@ -183,30 +199,14 @@ void register_cell(const Cell& cell) {
   }
 }
 
-bool accepts(const BackendEntry& entry, const std::string& conf) {
-  return (conf.empty() && entry.argument_keys.empty()) || !entry.check_conf(conf);
-}
-
 }  // namespace
 
-void register_pair_benchmarks(const MicroOptions& options) {
-  for (const BackendEntry& entry : backend_registry()) {
-    const bool wanted = options.allocators.empty() ||
-                        std::find(options.allocators.begin(), options.allocators.end(),
-                                  entry.name) != options.allocators.end();
-    if (!wanted || !entry.unavailable_reason().empty()) {
-      continue;
-    }
-    for (const std::string& conf : options.confs) {
-      for (const std::uint64_t size_bytes : options.sizes_bytes) {
-        for (const int thread_count : options.thread_counts) {
-          if (accepts(entry, conf) && (thread_count == 1 || entry.capabilities.any_thread)) {
-            register_cell({.entry = &entry,
-                           .conf = conf,
-                           .size_bytes = size_bytes,
-                           .thread_count = thread_count});
-          }
-        }
+void register_pair_benchmarks(const BenchOptions& options) {
+  for (const BenchSide& side : bench_sides(options, {})) {
+    for (const std::uint64_t size_bytes : options.sizes_bytes) {
+      for (const int thread_count : options.thread_counts) {
+        if (thread_count > 1 && !side.entry->capabilities.any_thread) continue;
+        register_cell({.side = side, .size_bytes = size_bytes, .thread_count = thread_count});
       }
     }
   }
