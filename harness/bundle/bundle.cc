@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/json_text.h"
 #include "base/sha256.h"
+#include "base/shell_text.h"
 #include "harness/bundle/private_words.h"
 #include "harness/bundle/report_files.h"
 #include "harness/run/conditions.h"
@@ -72,12 +73,12 @@ void add_turns(const BundleInput& input, BundleFiles& files) {
   const fs::path folder = input.baseline;
   std::error_code error;
   if (!fs::equivalent(folder / "B", input.run, error) || error) {
-    throw UsageError(
-        {.what = "the baseline is an A/B run, which is compared with itself only",
-         .where = "--baseline " + input.baseline,
-         .wanted = "its side B as the run",
-         .got = input.run,
-         .next = "allocmark bundle " + (folder / "B").string() + " --baseline " + input.baseline});
+    throw UsageError({.what = "the baseline is an A/B run, which is compared with itself only",
+                      .where = "--baseline " + input.baseline,
+                      .wanted = "its side B as the run",
+                      .got = input.run,
+                      .next = "allocmark bundle " + shell_word((folder / "B").string()) +
+                              " --baseline " + shell_word(input.baseline)});
   }
   add_run((folder / "A").string(), "base.", files);
   for (const char* name : {kBundleTurnsPlan, kBundleRounds}) {
@@ -185,7 +186,7 @@ BundleFiles collect_bundle(const BundleInput& input, const std::string& version)
                       .where = results_path(input.run),
                       .wanted = "a finished run",
                       .got = "a last line that is cut short",
-                      .next = "finish it: allocmark run --resume --out " + input.run});
+                      .next = "finish it: allocmark run --resume --out " + shell_word(input.run)});
   }
   std::map<std::string, std::shared_ptr<Spool>> made;
   make_report_files(file.environment, file.cells,

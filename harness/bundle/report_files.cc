@@ -8,30 +8,13 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include "base/shell_text.h"
 
 namespace allocmark {
-namespace {
-
-// An argument as a shell takes it.
-std::string shell_argument(const std::string& text) {
-  const bool plain = !text.empty() && text.find_first_not_of(
-                                          "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                          "0123456789_-./:,=+@%") == std::string::npos;
-  if (plain) {
-    return text;
-  }
-  std::string quoted = "'";
-  for (const char c : text) {
-    quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  }
-  return quoted + "'";
-}
-
-}  // namespace
 
 std::string shell_command(const std::vector<std::string>& argv) {
   std::vector<std::string> words;
-  std::transform(argv.begin(), argv.end(), std::back_inserter(words), shell_argument);
+  std::transform(argv.begin(), argv.end(), std::back_inserter(words), shell_word);
   return fmt::format("{}", fmt::join(words, " "));
 }
 

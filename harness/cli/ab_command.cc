@@ -14,6 +14,7 @@
 
 #include <fmt/format.h>
 #include "base/error.h"
+#include "base/shell_text.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/compare_input.h"
 #include "harness/cli/interleaved_session.h"
@@ -237,7 +238,7 @@ ExitCode ab_command(const RunCommand& command) {
                        : render_comparison(outcome.comparison, Detail::Findings));
   std::FILE* people = command.format == "table" ? stdout : stderr;
   fmt::print(people, "results: {}\nto compare them again: allocmark compare {}\n", session.folder,
-             session.folder);
+             shell_word(session.folder));
   write_pages_of_run({.folder = session.folder + "/B",
                       .baselines = {session.folder},
                       .policy = command.policy,

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include "base/error.h"
 #include "base/sha256.h"
+#include "base/shell_text.h"
 #include "harness/bundle/bundle.h"
 #include "harness/bundle/bundle_check.h"
 #include "harness/bundle/private_words.h"
@@ -48,9 +49,10 @@ void require_cells(const std::string& folder) {
                     .where = folder,
                     .wanted = "a run with results",
                     .got = is_soak ? "a soak, whose result is soak.json" : "a run without results",
-                    .next = is_soak ? "publish soak.json as it is; 'allocmark run' without --for "
-                                      "measures cells"
-                                    : "finish it: allocmark run --resume --out " + folder});
+                    .next = is_soak
+                                ? "publish soak.json as it is; 'allocmark run' without --for "
+                                  "measures cells"
+                                : "finish it: allocmark run --resume --out " + shell_word(folder)});
 }
 
 ExitCode bundle_command(const BundleCommand& command) {

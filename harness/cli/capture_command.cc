@@ -11,6 +11,7 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "base/shell_text.h"
 #include "harness/capture/captured_files.h"
 #include "harness/capture/captured_program.h"
 #include "harness/cli/commands.h"
@@ -124,7 +125,7 @@ void tell_all(const std::vector<CapturedFile>& files, bool with_torch) {
                             "(ldd PROGRAM | grep cudart)");
     return;
   }
-  fmt::print(stderr, "next: allocmark trace summary {}\n", files.front().path);
+  fmt::print(stderr, "next: allocmark trace summary {}\n", shell_word(files.front().path));
 }
 
 ExitCode run_capture(const CaptureCommand& command) {

@@ -12,6 +12,7 @@
 
 #include <fmt/format.h>
 #include "base/error.h"
+#include "base/shell_text.h"
 #include "harness/run/child_process.h"
 
 namespace allocmark {
@@ -91,7 +92,9 @@ std::string make_page(const std::string& script, const std::string& input) {
   throw EnvironmentError({.what = "the page cannot be made",
                           .where = path,
                           .wanted = "",
-                          .got = outcome.timed_out ? "no end after 300 s" : outcome.stderr_tail,
+                          .got = outcome.timed_out             ? "no end after 300 s"
+                                 : outcome.stderr_tail.empty() ? "a page that is too large"
+                                                               : outcome.stderr_tail,
                           .next = "leave --out away: the text says the same"});
 }
 
@@ -103,9 +106,9 @@ HtmlOutcome write_html_report(const HtmlReport& report) {
   }
   const std::string python = find_python();
   if (python.empty()) {
-    return missing(
-        report, "python3 is not on the PATH",
-        "install it (Debian: apt-get install python3), then: allocmark report " + report.folder);
+    return missing(report, "python3 is not on the PATH",
+                   "install it (Debian: apt-get install python3), then: allocmark report " +
+                       shell_word(report.folder));
   }
   std::vector<std::string> argv = {python, "-B", script, "--facts", "-"};
   if (!report.html) argv.emplace_back("--no-html");

@@ -77,7 +77,7 @@ class ProgressLog {
     file_.emplace(LineFile::replace(folder + "/tests.jsonl"));
   }
   void add(const qualify::TestResult& result) {
-    fmt::print(stderr, "{} {}{}{}: {:.1f} s\n", to_string(result.verdict), result.gpu,
+    fmt::print(stderr, "{} {}{}{}: {:.1f} s\n", to_string(result.verdict), printable(result.gpu),
                result.gpu.empty() ? "" : " ", result.test, result.wall_s);
     if (file_) file_->append(qualify::render_json_line(result));
   }

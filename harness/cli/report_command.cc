@@ -10,6 +10,9 @@
 
 #include <fmt/format.h>
 #include "base/error.h"
+#include "base/input_file.h"
+#include "base/output_file.h"
+#include "base/shell_text.h"
 #include "base/stored_text.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/compare_input.h"
@@ -37,9 +40,9 @@ void copy_page(const std::string& side, const std::string& folder,
   std::error_code error;
   const fs::file_time_type now = fs::last_write_time(page, error);
   if (error || (before && now == *before)) return;
-  const fs::path copy = fs::path(folder) / "report.html";
-  fs::copy_file(page, copy, fs::copy_options::overwrite_existing, error);
-  if (!error) fmt::print("page of the comparison: {}\n", copy.string());
+  const std::string copy = (fs::path(folder) / "report.html").string();
+  write_file(copy, read_file(page.string(), kPageInput));
+  fmt::print("page of the comparison: {}\n", copy);
 }
 
 // The folder of an A/B run: the verdicts of its rounds, both sides' reports, and the page of side B
@@ -99,8 +102,8 @@ ExitCode report_command(const ReportCommand& command) {
                         .where = "--format",
                         .wanted = "table, json or facts",
                         .got = command.format,
-                        .next = "for one side: allocmark report " + command.folder +
-                                "/B --format " + command.format});
+                        .next = "for one side: allocmark report " +
+                                shell_word(command.folder + "/B") + " --format " + command.format});
     }
     return report_sides(command, pages);
   }

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "base/shell_text.h"
 #include "harness/cli/compare_input.h"
 #include "harness/cli/html_report.h"
 #include "harness/cli/interleaved_session.h"
@@ -45,7 +46,7 @@ ReportedComparison turns_of(const std::string& path, const std::string& folder,
                       .where = "--baseline " + path,
                       .wanted = "its side " + run.plan.sides.back().label,
                       .got = folder,
-                      .next = "allocmark report " + path});
+                      .next = "allocmark report " + shell_word(path)});
   }
   return {.path = path,
           .base = read_side("BASE", results_path(side_folder(path, run.plan, 0))),

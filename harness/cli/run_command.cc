@@ -20,6 +20,7 @@
 #include "base/error.h"
 #include "base/input_file.h"
 #include "base/median.h"
+#include "base/shell_text.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/compare_input.h"
 #include "harness/cli/conf_warning.h"
@@ -297,10 +298,11 @@ ExitCode finish(const RunCommand& command, const Work& work, const std::string& 
                             std::all_of(cells.begin(), cells.end(),
                                         [](const CellResult& cell) { return is_finished(cell); });
   if (!completed) {
-    fmt::print(stderr, "interrupted; to go on: allocmark run --resume --out {}\n", folder);
+    fmt::print(stderr, "interrupted; to go on: allocmark run --resume --out {}\n",
+               shell_word(folder));
   } else if (!all_finished) {
     fmt::print(stderr, "to run the cells without a result again: allocmark run --resume --out {}\n",
-               folder);
+               shell_word(folder));
   }
   return all_finished ? ExitCode::Pass : ExitCode::CellsIncomplete;
 }

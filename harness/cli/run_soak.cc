@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 #include "base/output_file.h"
+#include "base/shell_text.h"
 #include "base/streams.h"
 #include "harness/cli/terminal.h"
 #include "harness/run/child_process.h"
@@ -105,7 +106,7 @@ ExitCode tell(const RunCommand& command, const std::string& folder,
   }
   if (!whole || interrupted) {
     fmt::print(stderr, "{}; to go on: allocmark run --for {} --resume --out {}\n",
-               interrupted ? "interrupted" : "not whole", command.soak_for, folder);
+               interrupted ? "interrupted" : "not whole", command.soak_for, shell_word(folder));
     return ExitCode::CellsIncomplete;
   }
   return grows ? ExitCode::Regression : ExitCode::Pass;

@@ -11,6 +11,7 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "base/shell_text.h"
 #include "harness/cli/terminal.h"
 #include "harness/message/message_text.h"
 #include "workloads/import/recording.h"
@@ -96,7 +97,7 @@ bool answer_message(const std::string& given, const std::string& format,
                       .where = snapshot_option,
                       .wanted = "a snapshot, which can be replayed",
                       .got = name + ", a text with an out-of-memory message",
-                      .next = "leave the option away: allocmark why " + given});
+                      .next = "leave the option away: allocmark why " + shell_word(given)});
   }
   if (format == "json") {
     fmt::print("{}", message::to_json(found, name));

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/shell_text.h"
 #include "harness/run/run.h"
 
 namespace allocmark {
@@ -31,8 +32,8 @@ ReplayNumbers numbers_of(const CellResult& result) {
                       .where = result.key.workload + " under '" + result.key.conf + "'",
                       .wanted = "",
                       .got = result.reason,
-                      .next = "allocmark run --allocator caching --workload '" +
-                              result.key.workload + "' shows it alone"});
+                      .next = "allocmark run --allocator caching --workload " +
+                              shell_word(result.key.workload) + " shows it alone"});
   }
   ReplayNumbers numbers;
   if (result.oom_count > 0 || !result.reserved_bytes_peak) return numbers;

@@ -31,8 +31,8 @@ std::string row_text(const NodeRow& row) {
   for (std::size_t i = 0; i < std::min(row.outliers.size(), kOutliersShownMax); ++i) {
     const Outlier& outlier = row.outliers[i];
     text += fmt::format("       {} {}: {:.2f} times the median of its kind, z {:.1f}: {}\n",
-                        outlier.gpu, printable(outlier.measure), outlier.factor, outlier.z,
-                        to_string(outlier.verdict));
+                        printable(outlier.gpu), printable(outlier.measure), outlier.factor,
+                        outlier.z, to_string(outlier.verdict));
   }
   if (row.outliers.size() > kOutliersShownMax) {
     text += fmt::format("       and {} more\n", row.outliers.size() - kOutliersShownMax);
@@ -96,7 +96,7 @@ std::string render_fleet_table(const Fleet& fleet) {
     text +=
         fmt::format("{} in {}, driver {}, level {}: {} GPUs of {} nodes, {}\n",
                     printable(kind.model), printable(kind.machine), printable(kind.driver),
-                    kind.level, kind.gpu_count, kind.node_count,
+                    printable(kind.level), kind.gpu_count, kind.node_count,
                     kind.is_compared ? fmt::format("compared by {} measures", kind.measure_count)
                                      : std::string("too few to be compared"));
   }

@@ -15,6 +15,7 @@
 #include "base/json_text.h"
 #include "harness/qualify/judge.h"
 #include "harness/qualify/report_json.h"
+#include "results/columns/text.h"
 
 namespace allocmark::qualify {
 namespace {
@@ -28,11 +29,7 @@ std::string dump(const OrderedJson& json, int indent = -1) {
 // A label's value in quotes.
 std::string label_value(std::string_view text) {
   std::string result = "\"";
-  for (const char c : text) {
-    if (c == '\n') {
-      result += "\\n";
-      continue;
-    }
+  for (const char c : printable(text)) {
     if (c == '\\' || c == '"') result += '\\';
     result += c;
   }

@@ -69,15 +69,15 @@ std::vector<const Figure*> worst_figures(const std::vector<Figure>& figures) {
 }
 
 std::string test_text(const TestResult& test) {
-  std::string text =
-      fmt::format("  {:<4}  {:<13}  {:>6.1f} s", to_string(test.verdict), test.test, test.wall_s);
+  std::string text = fmt::format("  {:<4}  {:<13}  {:>6.1f} s", to_string(test.verdict),
+                                 printable(test.test), test.wall_s);
   if (!test.reason.empty()) text += "  " + printable(test.reason);
   text += "\n";
   for (const Figure* figure : worst_figures(test.figures)) {
-    text +=
-        fmt::format("        {}: {}", figure->name, value_text(figure->value, figure->limit.unit));
+    text += fmt::format("        {}: {}", printable(figure->name),
+                        value_text(figure->value, figure->limit.unit));
     if (!figure->threshold.empty()) {
-      text += fmt::format(" [{}: {}]", figure->threshold, limit_text(figure->limit));
+      text += fmt::format(" [{}: {}]", printable(figure->threshold), limit_text(figure->limit));
     }
     if (!figure->note.empty()) text += fmt::format(" {}", printable(figure->note));
     text += "\n";
@@ -144,16 +144,16 @@ std::string junit_suite(const std::string& name, const std::vector<TestResult>& 
 std::string render_table(const Report& report) {
   std::string text;
   for (const GpuReport& gpu : report.gpus) {
-    text += fmt::format("{}: {}, {}: {}\n  {}\n", gpu.facts.label, gpu.facts.name,
-                        format_bytes(gpu.facts.memory_bytes), to_string(gpu.verdict),
-                        identity_text(gpu.facts));
+    text += fmt::format("{}: {}, {}: {}\n  {}\n", printable(gpu.facts.label),
+                        printable(gpu.facts.name), format_bytes(gpu.facts.memory_bytes),
+                        to_string(gpu.verdict), identity_text(gpu.facts));
     for (const TestResult& test : gpu.tests) text += test_text(test);
   }
   text += node_text(report.node);
   for (const TestResult& test : report.node_tests) text += test_text(test);
   text += fmt::format("\n{} at level {} in {:.1f} s, thresholds: {}; exit code {}\n",
-                      to_string(report.verdict), report.level, report.wall_s,
-                      report.thresholds_path, static_cast<int>(report.exit_code));
+                      to_string(report.verdict), printable(report.level), report.wall_s,
+                      printable(report.thresholds_path), static_cast<int>(report.exit_code));
   return text;
 }
 
@@ -188,7 +188,7 @@ std::string render_one_line(const Report& report) {
   std::string place = printable(node);
   if (worst->gpu != nullptr) {
     const GpuFacts& facts = worst->gpu->facts;
-    place += " " + facts.label;
+    place += " " + printable(facts.label);
     if (!facts.pci_bus_id.empty()) place += " " + printable(facts.pci_bus_id);
   }
   return fmt::format("{} {} on {}: {}{}\n", to_string(test.verdict), test_id(test), place,

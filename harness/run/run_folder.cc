@@ -15,6 +15,7 @@
 #include <nlohmann/json.hpp>
 #include "base/error.h"
 #include "base/json_text.h"
+#include "base/shell_text.h"
 #include "results/json.h"
 
 namespace allocmark {
@@ -83,7 +84,7 @@ void check_same_plan(const std::string& folder, const RunManifest& before, const
          .got = list,
          .next = "start a new folder with --out DIR, or resume with the program and machine that "
                  "made it: allocmark run --resume --out " +
-                 folder});
+                 shell_word(folder)});
   }
 }
 

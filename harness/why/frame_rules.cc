@@ -3,11 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <optional>
 #include <string_view>
 
+#include "results/columns/text.h"
+
 namespace allocmark {
 namespace {
+
+constexpr std::size_t kNameBytesMax = 200;
+constexpr std::size_t kModulesMax = 24;
 
 // A rule holds where the file has `file` in its path, or in its own name where `file` has no slash,
 // and the function's name is `name`; empty: any. A name that ends in '*' is a beginning, and one
@@ -186,9 +192,17 @@ bool is_own_frame(const MemorySnapshot& snapshot, std::uint32_t frame) {
          file.find("site-packages") == std::string_view::npos && file != "??";
 }
 
+std::string shortened(std::string_view text) {
+  if (text.size() <= kNameBytesMax) return printable(text);
+  std::size_t end = kNameBytesMax;
+  // Not in the middle of a character.
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0u) == 0x80u) --end;
+  return printable(text.substr(0, end)) + "...";
+}
+
 std::string frame_words(const MemorySnapshot& snapshot, std::uint32_t frame) {
-  return fmt::format("{}:{} {}", base_name(file_of(snapshot, frame)),
-                     snapshot.frames[frame].line + 0, name_of_frame(snapshot, frame));
+  return fmt::format("{}:{} {}", shortened(base_name(file_of(snapshot, frame))),
+                     snapshot.frames[frame].line + 0, shortened(name_of_frame(snapshot, frame)));
 }
 
 namespace {
@@ -220,6 +234,7 @@ std::string stack_words(const MemorySnapshot& snapshot, std::uint32_t stack) {
 std::string module_words(const MemorySnapshot& snapshot, std::uint32_t stack) {
   std::string text;
   std::string_view last;
+  std::size_t count = 0;
   const std::vector<std::uint32_t>& frames = snapshot.stacks[stack];
   for (auto at = frames.rbegin(); at != frames.rend(); ++at) {
     const std::string_view name = stem(file_of(snapshot, *at));
@@ -227,7 +242,8 @@ std::string module_words(const MemorySnapshot& snapshot, std::uint32_t stack) {
                          name == "container" || name == last;
     if (skipped) continue;
     last = name;
-    text += fmt::format("{}{}", text.empty() ? "" : " > ", name);
+    if (++count > kModulesMax) return text + " > ...";
+    text += fmt::format("{}{}", text.empty() ? "" : " > ", shortened(name));
   }
   return text;
 }

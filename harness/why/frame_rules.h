@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "workloads/import/memory_snapshot.h"
@@ -30,6 +31,9 @@ enum class StackKind : std::uint8_t {
 
 // A frame of the program itself, not of PyTorch or an installed package.
 [[nodiscard]] bool is_own_frame(const MemorySnapshot& snapshot, std::uint32_t frame);
+// A text from the snapshot, safe to print on one line (results/columns/text.h) and cut where it is
+// too long to read.
+[[nodiscard]] std::string shortened(std::string_view text);
 // "train.py:33 forward"
 [[nodiscard]] std::string frame_words(const MemorySnapshot& snapshot, std::uint32_t frame);
 // "train.py:33 forward < train.py:80 main": own frames, at most three, innermost first; the

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "results/columns/text.h"
 
 namespace allocmark {
 namespace {
@@ -42,8 +43,9 @@ std::uint64_t rounding_of(const Owners& owners, std::uint64_t rounded_bytes) {
   return rounded_bytes > owners.live_bytes ? rounded_bytes - owners.live_bytes : 0;
 }
 
-// What the text says below the table, a sentence a line.
-std::vector<std::string> owner_sentences(const Owners& owners) {
+// What the text says below the table, a sentence a line. `as_shown`: how a name stands there.
+std::vector<std::string> owner_sentences(const Owners& owners,
+                                         std::string (*as_shown)(std::string_view)) {
   std::vector<std::string> lines;
   if (!owners.has_stacks) {
     lines.emplace_back(
@@ -58,7 +60,7 @@ std::vector<std::string> owner_sentences(const Owners& owners) {
                                       owners.has_stacks ? ", as in PyTorch's backward pass" : "")
                         : fmt::format("The request that failed: {}, {}: {}",
                                       format_bytes(owners.request->bytes), owner,
-                                      owners.request->name));
+                                      as_shown(owners.request->name)));
   }
   return lines;
 }
@@ -78,19 +80,14 @@ std::string groups_text(std::string_view head, const Owners& owners,
   return text;
 }
 
-std::string cell_text(std::string text) {
-  for (std::size_t at = 0; (at = text.find_first_of("|<>`\\", at)) != std::string::npos; at += 2)
-    text.insert(at, "\\");
-  return text;
-}
-
 std::string groups_markdown(std::string_view head, const Owners& owners,
                             const std::vector<OwnerGroup>& groups) {
   if (groups.empty()) return "";
   std::string text =
       fmt::format("\n| {} | bytes | blocks | owner |\n| :-- | --: | --: | :-- |\n", head);
   for (const OwnerGroup& group : largest(groups, owners)) {
-    text += fmt::format("| {} | {} | {} | {} |\n", cell_text(group_name(group)),
+    text += fmt::format("| {} | {} | {} | {} |\n",
+                        group.name.empty() ? group_name(group) : markdown_cell_code(group.name),
                         format_bytes(group.bytes), group.block_count, to_string(group.owner));
   }
   return text;
@@ -137,7 +134,7 @@ std::string owners_text(const Owners& owners, std::uint64_t rounded_bytes) {
     text += fmt::format("  {:>10}           more for these: the allocator rounds sizes up\n",
                         format_bytes(rounding_bytes));
   }
-  for (const std::string& line : owner_sentences(owners)) text += line + "\n";
+  for (const std::string& line : owner_sentences(owners, printable)) text += line + "\n";
   text += groups_text("By stack", owners, owners.stacks);
   text += groups_text("By module of the forward pass", owners, owners.modules);
   return text + groups_text(owners.has_stacks ? "Without a stack, by size" : "By size", owners,
@@ -159,7 +156,7 @@ std::string owners_markdown(const Owners& owners, std::uint64_t rounded_bytes) {
     text += fmt::format("| rounding | {} | | | the allocator rounds sizes up |\n",
                         format_bytes(rounding_bytes));
   }
-  for (const std::string& line : owner_sentences(owners)) text += "\n" + cell_text(line) + "\n";
+  for (const std::string& line : owner_sentences(owners, markdown_code)) text += "\n" + line + "\n";
   text += groups_markdown("stack", owners, owners.stacks);
   text += groups_markdown("module of the forward pass", owners, owners.modules);
   return text + groups_markdown("size, without a stack", owners, owners.sizes);
@@ -202,7 +199,7 @@ nlohmann::ordered_json owners_json(const Owners& owners, std::uint64_t rounded_b
 
 nlohmann::ordered_json owners_page_json(const Owners& owners, std::uint64_t rounded_bytes) {
   nlohmann::ordered_json json = owners_json(owners, rounded_bytes);
-  json["sentences"] = owner_sentences(owners);
+  json["sentences"] = owner_sentences(owners, printable);
   json["flame"] = flame_json(owners.flame);
   json["moments"] = owners.moments;
   json["over_time"] = nlohmann::ordered_json::array();

@@ -9,10 +9,13 @@
 
 #include "base/bytes.h"
 #include "base/json_text.h"
+#include "base/shell_text.h"
+#include "harness/why/frame_rules.h"
 #include "harness/why/owners_text.h"
 #include "harness/why/releases.h"
 #include "harness/why/why.h"
 #include "harness/why/why_picture.h"
+#include "results/columns/text.h"
 
 namespace allocmark {
 namespace {
@@ -201,11 +204,12 @@ std::string table_words(const Why& why) {
 }
 
 std::string measure_line(const Why& why) {
-  std::string text = fmt::format("  allocmark run --workload file:{} --allocator {} --conf unset",
-                                 why.snapshot.path, why.recorded.settings.rules->allocator());
+  std::string text = fmt::format("  allocmark run --workload {} --allocator {} --conf unset",
+                                 shell_word("file:" + why.snapshot.path),
+                                 why.recorded.settings.rules->allocator());
   for (const WhatIf& entry : why.settings) {
     if (!entry.conf.empty() && &entry - why.settings.data() < 3)
-      text += fmt::format(" --conf {}", entry.conf);
+      text += fmt::format(" --conf {}", shell_word(entry.conf));
   }
   if (why.capacity_bytes < kNoLimit)
     text += fmt::format(" --capacity {}MiB", why.capacity_bytes / kMiB);
@@ -230,18 +234,18 @@ std::string last_line(const Why& why) {
   }
   if (best->empty()) return "To set it: unset PYTORCH_CUDA_ALLOC_CONF\n";
   return refusal_line(*best, *why.recorded.settings.rules, why.release_given) +
-         fmt::format("To set it: export PYTORCH_CUDA_ALLOC_CONF={}\n", *best);
+         fmt::format("To set it: export PYTORCH_CUDA_ALLOC_CONF={}\n", shell_word(*best));
 }
 
 }  // namespace
 
 std::string to_text(const Why& why) {
-  std::string text = fmt::format("{}: {}.\n", why.snapshot.path, answer(why));
+  std::string text = fmt::format("{}: {}.\n", printable(why.snapshot.path), answer(why));
   text += to_text(why.check) + release_line(*why.recorded.settings.rules, why.release_given);
   for (const std::string& note : why.notes) text += fmt::format("note: {}\n", note);
   if (!why.recorded.unknown.empty()) {
     text += fmt::format("note: settings that are not known here were in force: {}\n",
-                        why.recorded.unknown);
+                        shortened(why.recorded.unknown));
   }
   if (why.shares) text += "\n" + picture(why);
   if (const std::string held = owners_text(why.owners, live_rounded(why)); !held.empty())
@@ -267,7 +271,7 @@ std::string to_markdown(const Why& why) {
                       timed ? time_head(why) : "driver calls");
   for (const WhatIf& entry : why.settings) {
     text +=
-        fmt::format("| `{}`{} | {} | {} | {} |\n", name_of(entry.conf),
+        fmt::format("| {}{} | {} | {} | {} |\n", markdown_cell_code(name_of(entry.conf)),
                     entry.conf == why.recorded.conf ? " (recorded)" : "", entry.failed_count_max(),
                     format_bytes(entry.reserved_bytes_peak), cost_text(entry, timed));
   }

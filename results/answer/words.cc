@@ -14,6 +14,7 @@
 #include <fmt/ranges.h>
 
 #include "base/bytes.h"
+#include "base/shell_text.h"
 #include "results/answer/answer.h"
 #include "results/answer/cause_words.h"
 #include "results/answer/cost_text.h"
@@ -35,17 +36,6 @@ constexpr std::string_view kVariable = "PYTORCH_CUDA_ALLOC_CONF";
 constexpr std::string_view kTorchAllocator = "torch";
 constexpr std::string_view kAsyncAllocator = "async";
 constexpr std::string_view kAsyncConf = "backend:cudaMallocAsync";
-
-std::string shell_quoted(const std::string& text) {
-  const bool plain = text.find_first_not_of(
-                         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_:.,/-") ==
-                     std::string::npos;
-  if (plain) return text;
-  std::string out = "'";
-  for (const char letter : text)
-    out += letter == '\'' ? std::string("'\\''") : std::string(1, letter);
-  return out + "'";
-}
 
 // "A, B (detail), and 3 more".
 template <typename Cells, typename Words>
@@ -211,7 +201,7 @@ std::string line_to_paste(const CellKey& key) {
   const bool async = key.allocator == kAsyncAllocator && key.conf.empty();
   if (!torch && !async) return {};
   return fmt::format("export {}={}", kVariable,
-                     shell_quoted(async ? std::string(kAsyncConf) : key.conf));
+                     shell_word(async ? std::string(kAsyncConf) : key.conf));
 }
 
 std::string setting_name(const CellKey& key, const TextStyle& style) {

@@ -2,6 +2,8 @@
 requested, failed requests, slow paths, memory over time. An experiment's cells and answer flow in; SVG flows out, or None where there
 is nothing to show."""
 
+from bisect import bisect_right
+
 from chart_parts import DASHES, GIB, LINES, MIB, RIGHT, RowChart, file_style, label_text, new_drawing, only_release, setting_text, time_text, title_of
 from columns import format_bytes
 from comparison_charts import comparison_charts, curves_chart
@@ -167,10 +169,10 @@ def moment_axis(timeline):
     if len(marks) < 2:
         return float, "event of the trace"
     last = max(timeline["event_index"][-1], marks[-1] + 1)
+    edges = [0, *marks, last] if marks[0] > 0 else [*marks, last]
 
     def step_of(event):
-        edges = [0, *marks, last] if marks[0] > 0 else [*marks, last]
-        index = max(0, min(len(edges) - 2, sum(edge <= event for edge in edges) - 1))
+        index = max(0, min(len(edges) - 2, bisect_right(edges, event) - 1))
         share = (event - edges[index]) / max(1, edges[index + 1] - edges[index])
         return index + min(1.0, share) - (1 if marks[0] > 0 else 0)
 

@@ -3,6 +3,8 @@ flows out, or a ReportError that says what, where and what to do next. What is c
 
 import hashlib
 import json
+import os
+import stat
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,6 +12,10 @@ HERE = Path(__file__).resolve().parent
 # In a checkout results/ stands two folders up; an installed copy has the two files beside this one.
 RESULTS_FOLDERS = (HERE.parent.parent / "results", HERE / "results")
 SCHEMA_MAJOR = 1
+# A timeline of allocmark has at most a few MB: moments and maps are thinned when it is written.
+TIMELINE_BYTES_MAX = 64 << 20
+NUMBER_MAX = 1 << 53
+NOTE_CHARACTERS_MAX = 300
 
 
 class ReportError(Exception):
@@ -72,12 +78,33 @@ def find_timelines(folder, by_id):
 def read_timeline(path, notes):
     """The timeline, or None and a note: a broken one costs its chart, not the report."""
     try:
-        timeline = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_constant)
+        timeline = json.loads(_text_of(path), parse_constant=_no_constant)
         check_timeline(timeline)
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        notes.append(f"timelines/{path.name} cannot be used: {error!r}")
+        notes.append(f"timelines/{path.name} cannot be used: {repr(error)[:NOTE_CHARACTERS_MAX]}")
         return None
     return timeline
+
+
+def _text_of(path):
+    """Of a regular file of an honest size: a link may lead to a device that never ends, and a pipe may have nobody who writes."""
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY), "rb") as file:
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode):
+            raise ValueError("it is not a regular file")
+        if found.st_size > TIMELINE_BYTES_MAX:
+            raise ValueError(f"it has {found.st_size} bytes, and {TIMELINE_BYTES_MAX} is the most")
+        return file.read(TIMELINE_BYTES_MAX).decode()
+
+
+def _check_numbers(name, numbers, ascending=False, optional=False):
+    """Whole numbers that a double holds exactly: beyond them a chart's arithmetic ends."""
+    if not isinstance(numbers, list) or not set(map(type, numbers)) <= ({int, type(None)} if optional else {int}):
+        raise ValueError(f"{name} is not a list of whole numbers")
+    if any(number is not None and abs(number) > NUMBER_MAX for number in numbers):
+        raise ValueError(f"{name} has a number beyond 2^53")
+    if ascending and any(after < before for before, after in zip(numbers, numbers[1:])):
+        raise ValueError(f"{name} does not ascend")
 
 
 SERIES = ("requested_bytes", "allocated_bytes", "active_bytes", "reserved_bytes")
@@ -88,14 +115,19 @@ def check_timeline(timeline):
         raise ValueError("kind is not timeline")
     if not str(timeline.get("schema_version", "")).startswith(f"{SCHEMA_MAJOR}."):
         raise ValueError(f"schema_version {timeline.get('schema_version')!r} is not {SCHEMA_MAJOR}.x")
-    count = len(timeline["event_index"])
-    columns = [timeline["event_index"]] + [timeline[name] for name in SERIES if timeline.get(name) is not None]
-    for column in columns:
-        if len(column) != count or not set(map(type, column)) <= {int, type(None)}:
-            raise ValueError("the columns are not whole numbers of the same count")
+    _check_numbers("event_index", timeline["event_index"], ascending=True)
+    for name in ("mark_event_index", "oom_event_index"):
+        _check_numbers(name, timeline.get(name) or [], ascending=True)
+    for name in SERIES:
+        if timeline.get(name) is None:
+            continue
+        _check_numbers(name, timeline[name], optional=True)
+        if len(timeline[name]) != len(timeline["event_index"]):
+            raise ValueError(f"{name} has another count of numbers than event_index")
     for snapshot in timeline.get("snapshots", []):
+        _check_numbers("event_index of a snapshot", [snapshot["event_index"]])
         for segment in snapshot["segments"]:
             blocks = segment["blocks"]
-            kinds = {type(number) for block in blocks for number in block} | {type(segment["address"])}
-            if not kinds <= {int} or not {block[2] for block in blocks} <= {0, 1, 2} or {len(block) for block in blocks} - {3}:
+            _check_numbers("a segment", [segment["address"], *(number for block in blocks for number in block)])
+            if not {block[2] for block in blocks} <= {0, 1, 2} or {len(block) for block in blocks} - {3}:
                 raise ValueError("a block of a snapshot is not [address, size_bytes, 0 or 1 or 2]")
