@@ -1,6 +1,7 @@
 #include "allocators/caching/explain.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <iterator>
@@ -205,6 +206,20 @@ std::string_view ignored_by(const ConfigKey& key) {
   return "ignored by backend:cudaMallocAsync";
 }
 
+// What the string does in other releases, where it does no harm in this one.
+std::string dangers_elsewhere(std::string_view conf, const Rules& rules) {
+  if (!conf_dangers(conf, rules).empty()) return {};
+  std::vector<std::string> releases;
+  for (const Rules& other : all_rules()) {
+    if (!conf_dangers(conf, other).empty()) releases.push_back(other.name());
+  }
+  if (releases.empty()) return {};
+  return fmt::format(
+      "  danger in {}: this string overruns pinned host memory there (PyTorch PR "
+      "192722); --pytorch {} says how\n",
+      fmt::join(releases, " and "), releases.back());
+}
+
 }  // namespace
 
 std::vector<std::string> conf_notes(std::string_view conf, const Rules& rules) {
@@ -232,6 +247,7 @@ std::string explain_conf(std::string_view conf, const Rules& rules) {
     const std::string known = history_of(*find_config_key(pair.key));
     if (!known.empty()) history += fmt::format("  {}: {}\n", pair.key, known);
   }
+  history += dangers_elsewhere(conf, rules);
   if (!history.empty()) text += "other releases of PyTorch\n" + history;
   if (!config.pairs.empty() && !rules.variable_note.empty()) {
     text += fmt::format("the variable\n  {}\n", rules.variable_note);

@@ -139,8 +139,13 @@ std::string needs_sentence(const SearchResult& result) {
   const SettingFacts* least = least_memory(result.settings);
   const std::string live = format_bytes(result.needed_bytes) + " live at its peak";
   if (least == nullptr) {
-    return fmt::format("needs more than {} with every setting ({})",
-                       format_bytes(result.usable_bytes), live);
+    const bool is_one = result.settings.size() == 1;
+    return fmt::format("needs more than {} {} ({})", format_bytes(result.usable_bytes),
+                       is_one && !result.settings.front().conf.empty()
+                           ? "with " + result.settings.front().conf
+                       : is_one ? "unset"
+                                : "with every setting",
+                       live);
   }
   const SettingFacts* unset = find_setting(result.settings, "");
   std::string text = fmt::format("needs at least {} {}", least_text(*least, result),

@@ -132,6 +132,12 @@ SettingVerdict without_rescue(const VerdictInput& input, const std::string& unse
   return {.kind = VerdictKind::NoSetting, .why = std::move(why)};
 }
 
+// It was not among the settings that were asked about.
+bool unset_serves_beside(const VerdictInput& input, const SettingFacts* unset) {
+  const auto measured = std::ranges::find(input.costs, "", &FinalistCost::conf);
+  return unset == nullptr && measured != input.costs.end() && measured->served;
+}
+
 SettingVerdict of_failing_job(const VerdictInput& input, const SettingFacts* unset) {
   const std::string unset_words =
       unset == nullptr ? "" : "unset " + shortfall(*unset, input.capacity_bytes) + "; ";
@@ -143,6 +149,10 @@ SettingVerdict of_failing_job(const VerdictInput& input, const SettingFacts* uns
     }
   }
   const FinalistCost* best = leanest(input, rescuers, needs);
+  if (best == nullptr && unset_serves_beside(input, unset)) {
+    return {.kind = VerdictKind::LeaveUnset,
+            .why = without_rescue(input, "").why + "; unset, measured beside them, does"};
+  }
   if (best == nullptr) return without_rescue(input, unset_words);
   const SettingFacts& facts = *facts_of(input, best->conf);
   return {.kind = VerdictKind::Paste,

@@ -18,6 +18,7 @@
 #include "harness/cli/terminal.h"
 #include "harness/run/environment.h"
 #include "results/answer/answer.h"
+#include "results/answer/cause_words.h"
 #include "results/answer/facts.h"
 #include "results/answer/memory_words.h"
 #include "results/columns/text.h"
@@ -173,7 +174,36 @@ std::string basis_of(const Advice& advice, bool all) {
   return text;
 }
 
-std::string verdict_line(const SettingVerdict& verdict) {
+// Where no setting helps, the cell that failed says why, and what else does.
+const CellResult* failed_cell(const std::optional<Measured>& measured) {
+  if (!measured) return nullptr;
+  const Answer& answer = measured->answer;
+  if (answer.baseline != nullptr && outcome_of(*answer.baseline) == Outcome::Oom)
+    return answer.baseline;
+  return answer.with_oom.empty() ? nullptr : answer.with_oom.front();
+}
+
+struct ToldVerdict {
+  JobVerdict judged;
+  std::string other_way{};  // of NoSetting
+};
+
+ToldVerdict told_verdict(const Advice& advice, const std::optional<Measured>& measured) {
+  ToldVerdict told{.judged = judge(advice.search, costs_of(advice, measured), per_of(measured))};
+  const CellResult* failed = failed_cell(measured);
+  const bool is_none = told.judged.verdict.kind == VerdictKind::NoSetting;
+  // Unset is the answer, and was not asked about: what failed is.
+  const bool is_beside = told.judged.verdict.kind == VerdictKind::LeaveUnset &&
+                         std::ranges::find(advice.search.judged, "", &SettingFacts::conf) ==
+                             advice.search.judged.end();
+  if ((!is_none && !is_beside) || failed == nullptr) return told;
+  if (is_none) told.other_way = other_way(*failed);
+  if (const std::string details = failure_details(*failed); !details.empty())
+    told.judged.verdict.why += "; " + details;
+  return told;
+}
+
+std::string verdict_line(const SettingVerdict& verdict, const std::string& other_way) {
   switch (verdict.kind) {
     case VerdictKind::Paste:
       return "answer: paste this line:";
@@ -182,7 +212,7 @@ std::string verdict_line(const SettingVerdict& verdict) {
     case VerdictKind::NoSetting:
       break;
   }
-  return "answer: no setting can help";
+  return "answer: no setting can help" + (other_way.empty() ? "" : "; " + other_way);
 }
 
 void print_paste(const Advice& advice, const JobOptions& job, const std::string& conf) {
@@ -207,12 +237,14 @@ void print_cautions(const Advice& advice, const JobOptions& job, const SettingVe
 void print_text(const Advice& advice, const JobOptions& job, bool all) {
   const std::optional<Measured> measured = measured_of(advice.cells);
   const std::vector<FinalistCost> costs = costs_of(advice, measured);
-  const JobVerdict judged = judge(advice.search, costs, per_of(measured));
+  const ToldVerdict told = told_verdict(advice, measured);
+  const JobVerdict& judged = told.judged;
   const SettingVerdict& verdict = judged.verdict;
   if (job.format == "markdown") {
-    fmt::print("## {}\n\n**{}**\n\n", markdown_escape(job.workload), verdict_line(verdict));
+    fmt::print("## {}\n\n**{}**\n\n", markdown_escape(job.workload),
+               verdict_line(verdict, told.other_way));
   } else {
-    print_paragraph(job, verdict_line(verdict));
+    print_paragraph(job, verdict_line(verdict, told.other_way));
   }
   if (verdict.kind == VerdictKind::Paste) print_paste(advice, job, verdict.conf);
   print_paragraph(job, judged.warning);
@@ -250,13 +282,15 @@ void print_json(const Advice& advice, const JobOptions& job) {
   constexpr std::string_view kKinds[] = {"paste", "leave_unset", "no_setting"};
   const AdviceSearch& search = advice.search;
   const std::optional<Measured> measured = measured_of(advice.cells);
-  const JobVerdict judged = judge(search, costs_of(advice, measured), per_of(measured));
+  const ToldVerdict told = told_verdict(advice, measured);
+  const JobVerdict& judged = told.judged;
   const bool is_paste = judged.verdict.kind == VerdictKind::Paste;
   nlohmann::ordered_json json;
   json["verdict"] = {{"kind", kKinds[static_cast<std::size_t>(judged.verdict.kind)]},
                      {"conf", judged.verdict.conf},
                      {"paste", is_paste ? line_to_paste(key_of(advice, judged.verdict.conf)) : ""},
                      {"why", judged.verdict.why},
+                     {"other_way", told.other_way},
                      {"warning", judged.warning},
                      {"safety", is_paste ? caching::safety_sentence(judged.verdict.conf) : ""}};
   json.update(nlohmann::ordered_json::parse(to_told_json(search.own, true)));

@@ -46,6 +46,11 @@ struct Searcher {
       facts.unsettled_bytes = found->unsettled_bytes;
       facts.serves_below_bytes = found->serves_below_bytes;
       facts.pass_count += found->pass_count;
+      // A fraction is of the card: of a larger one it comes to more.
+      const bool is_of_card = facts.conf.find("per_process_memory_fraction") != std::string::npos;
+      if (is_of_card && facts.oom_count > 0 &&
+          facts.least_bytes.value_or(0) <= result.capacity_bytes)
+        facts.least_bytes.reset();
     }
     // Without its least amount a setting cannot be judged.
     result.settings.resize(std::min(result.settings.size(), least.settings.size()));

@@ -100,6 +100,21 @@ std::vector<HeldSegment> held_segments(const MemorySnapshot& snapshot, const Oom
   return held;
 }
 
+// The device had a segment for the request that failed, so it did not refuse it.
+void find_limit(Why& why) {
+  if (!why.check.last_oom) return;
+  const OomPicture& oom = *why.check.last_oom;
+  if (oom.device_free_bytes < caching::segment_size(oom.size_bytes, why.recorded.settings)) return;
+  const double fraction = why.recorded.settings.per_process_memory_fraction;
+  why.limit =
+      fmt::format("while {} were free on the device: {}", format_bytes(oom.device_free_bytes),
+                  fraction < 1 ? fmt::format("per_process_memory_fraction:{:g}, the limit "
+                                             "of the process, refused it",
+                                             fraction)
+                               : "a limit refused it, of the process (a memory fraction "
+                                 "that the program set) or outside PyTorch");
+}
+
 // The device's free bytes tell its size where it was the device that had no more; else a limit of
 // the process lies between what was held and what was refused.
 void find_capacity(Why& why, const WhyOptions& options) {
@@ -269,6 +284,7 @@ Why explain_snapshot(const std::string& path, const WhyOptions& options) {
       history, why.check.last_oom ? std::optional(why.check.last_oom->entry_index) : std::nullopt);
   why.live_bytes_peak = live_peak(history);
   find_capacity(why, options);
+  if (!options.memory_bytes) find_limit(why);
   try_settings(
       why, history,
       options.confs.empty() ? candidate_confs(*why.recorded.settings.rules) : options.confs,

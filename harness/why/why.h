@@ -83,6 +83,7 @@ struct Why {
   std::uint64_t capacity_bytes = kNoLimit;
   std::uint64_t capacity_bytes_max = kNoLimit;  // more than capacity_bytes where a limit is guessed
   std::string capacity_source;
+  std::string limit{};  // what refused the request though the device had the memory; else empty
   Owners owners;
   std::optional<OomShares> shares{};
   std::vector<HeldSegment> held{};         // by free bytes, largest first; at most kHeldCountMax

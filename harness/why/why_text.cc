@@ -90,8 +90,9 @@ std::string recorded_story(const Why& why) {
                        format_bytes(why.check.reserved_bytes_peak),
                        format_bytes(why.live_bytes_peak));
   }
-  return fmt::format("a request of {} failed", format_bytes(why.check.last_oom->size_bytes)) +
-         (is_impossible(why) ? "" : ": " + cause(why));
+  const std::string limit = why.limit.empty() ? "" : ", " + why.limit;
+  return fmt::format("a request of {} failed{}{}", format_bytes(why.check.last_oom->size_bytes),
+                     is_impossible(why) ? "" : ": " + cause(why), limit);
 }
 
 std::string answer(const Why& why) {
@@ -99,10 +100,11 @@ std::string answer(const Why& why) {
   const bool failed = why.check.last_oom.has_value();
   if (is_impossible(why)) {
     const std::string most = most_held(why.owners);
-    return fmt::format("{}: the job needs {} live and {} {}: no setting can help, {} must go{}",
-                       story, format_bytes(why.live_bytes_peak), failed ? "had" : "would have",
-                       format_bytes(why.capacity_bytes_max),
+    return fmt::format("{}{} the job needs {} live and {} {}: no setting can help, {} must go{}{}",
+                       story, why.limit.empty() ? ":" : ";", format_bytes(why.live_bytes_peak),
+                       failed ? "had" : "would have", format_bytes(why.capacity_bytes_max),
                        format_bytes(why.live_bytes_peak - why.capacity_bytes_max),
+                       why.limit.empty() ? "" : " or the limit must rise by that",
                        most.empty() ? "" : "; most is held by " + most);
   }
   const std::uint64_t failed_count = recorded_of(why).failed_count_max();
@@ -228,9 +230,10 @@ std::string table(const Why& why) {
 std::string last_line(const Why& why) {
   const std::optional<std::string> best = advised(why);
   if (!best) {
-    return is_impossible(why) || recorded_of(why).failed_count_max() > 0
-               ? "To set: nothing; no setting serves every request.\n"
-               : "To set: nothing; the recorded settings serve every request.\n";
+    if (!is_impossible(why) && recorded_of(why).failed_count_max() == 0)
+      return "To set: nothing; the recorded settings serve every request.\n";
+    return why.limit.empty() ? "To set: nothing; no setting serves every request.\n"
+                             : "To set: nothing of the allocator's; the limit must rise.\n";
   }
   if (best->empty()) return "To set it: unset PYTORCH_CUDA_ALLOC_CONF\n";
   return refusal_line(*best, *why.recorded.settings.rules, why.release_given) +

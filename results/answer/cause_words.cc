@@ -69,23 +69,50 @@ std::string stream_details(const OomEvent& first) {
                      text);
 }
 
+// Where a smaller limit than the card's memory stood while something else was the cause.
+std::string below_limit_details(const OomEvent& first) {
+  if (!first.limit_bytes || !first.device_left_bytes) return {};
+  if (*first.limit_bytes >= *first.device_left_bytes) return {};
+  return fmt::format("below the limit of the process, {}; without it the card leaves {}",
+                     format_bytes(*first.limit_bytes), format_bytes(*first.device_left_bytes));
+}
+
+struct Holder {
+  std::size_t process = 0;
+  std::int64_t cached_bytes = 0;
+};
+
+// Processes that cached memory when another one failed.
+std::vector<Holder> holders_of(const CellResult& cell) {
+  std::vector<Holder> holders;
+  for (std::size_t i = 0;; ++i) {
+    const auto cached = counter_of(cell, fmt::format("process{}.cached_bytes_at_oom", i));
+    if (!cached) return holders;
+    if (*cached == 0 || counter_of(cell, fmt::format("process{}.out_of_memory", i)) > 0) continue;
+    holders.push_back({.process = i, .cached_bytes = *cached});
+  }
+}
+
+// "process 0 and 2"
+std::string holders_text(const CellResult& cell) {
+  std::vector<std::size_t> processes;
+  for (const Holder& holder : holders_of(cell)) processes.push_back(holder.process);
+  return processes.empty() ? "the other process"
+                           : fmt::format("process {}", fmt::join(processes, " and "));
+}
+
 // Which processes cached how much, and what was tried against it.
 std::string process_details(const CellResult& cell, const OomEvent& first) {
   std::vector<std::string> holders;
-  std::vector<std::string> names;
-  for (std::size_t i = 0;; ++i) {
-    const auto cached = counter_of(cell, fmt::format("process{}.cached_bytes_at_oom", i));
-    if (!cached) break;
-    if (*cached == 0 || counter_of(cell, fmt::format("process{}.out_of_memory", i)) > 0) continue;
-    holders.push_back(fmt::format("process {} caches {}", i, counter_bytes_text(*cached)));
-    names.push_back(std::to_string(i));
+  for (const Holder& holder : holders_of(cell)) {
+    holders.push_back(fmt::format("process {} caches {}", holder.process,
+                                  counter_bytes_text(holder.cached_bytes)));
   }
   std::string text = holders.empty()
                          ? fmt::format("other processes cache {}",
                                        format_bytes(first.free_other_processes_bytes.value_or(0)))
                          : fmt::format("{}", fmt::join(holders, ", "));
-  const std::string who =
-      names.empty() ? "the other process" : fmt::format("process {}", fmt::join(names, " and "));
+  const std::string who = holders_text(cell);
   if (const auto failed = counter_of(cell, "remedy.empty_cache.out_of_memory")) {
     text += *failed == 0
                 ? fmt::format("; torch.cuda.empty_cache() in {} before the request serves all", who)
@@ -147,8 +174,25 @@ std::string failure_details(const CellResult& cell) {
   if (!cause || !cell.oom_first) return {};
   const OomEvent& first = *cell.oom_first;
   if (*cause == OomCause::Limit && first.limit_bytes) return limit_details(cell, first);
-  if (*cause == OomCause::OtherProcess) return process_details(cell, first);
-  if (*cause == OomCause::Stranded) return stream_details(first);
+  std::string text;
+  if (*cause == OomCause::OtherProcess) text = process_details(cell, first);
+  if (*cause == OomCause::Stranded) text = stream_details(first);
+  const std::string below = *cause == OomCause::Capacity ? "" : below_limit_details(first);
+  return text.empty() || below.empty() ? text + below : text + "; " + below;
+}
+
+std::string other_way(const CellResult& cell) {
+  const std::optional<OomCause> cause = main_cause(cell);
+  if (!cause || !cell.oom_first) return {};
+  const OomEvent& first = *cell.oom_first;
+  if (*cause == OomCause::OtherProcess &&
+      counter_of(cell, "remedy.empty_cache.out_of_memory") == std::optional<std::int64_t>(0)) {
+    return fmt::format("torch.cuda.empty_cache() in {} before the request can", holders_text(cell));
+  }
+  const bool is_limited = *cause == OomCause::Limit || !below_limit_details(first).empty();
+  const bool is_roomy = cell.requested_bytes_peak <= first.device_left_bytes.value_or(0);
+  if (is_limited && is_roomy && *cause != OomCause::Capacity)
+    return "a higher limit of the process, or none, can";
   return {};
 }
 

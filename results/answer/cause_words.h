@@ -29,5 +29,8 @@ struct Room {
 // The numbers behind the first failure, and what would help there: "11.0 GiB live and 1.00 GiB
 // asked exceed the limit of 11.8 GiB; ..."; empty where the cause's name says all.
 [[nodiscard]] std::string failure_details(const CellResult& cell);
+// What serves the job though no setting does, as this cell shows it: "a higher limit of the
+// process, or none, can". Empty where nothing of the kind is known.
+[[nodiscard]] std::string other_way(const CellResult& cell);
 
 }  // namespace allocmark

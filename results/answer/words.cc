@@ -243,7 +243,12 @@ std::string without_baseline(const Answer& answer, const TextStyle& style) {
     return short_name(best.cell->key, answer, style) + " serves every request" +
            (best.cost ? style.plain(" at " + short_cost(best, answer)) : std::string());
   }
-  if (answer.with_oom.empty()) return "nothing was measured";
+  if (answer.with_oom.empty()) {
+    const auto& missing = answer.not_measured;
+    return "nothing was measured" + (missing.empty() || missing.front()->reason.empty()
+                                         ? ""
+                                         : style.plain(": " + missing.front()->reason));
+  }
   const CellResult& failed = *answer.with_oom.front();
   if (answer.with_oom.size() == 1)
     return short_name(failed.key, answer, style) + failed_words(failed, style);
@@ -339,8 +344,11 @@ std::vector<std::string> answer_lines(const CellGroup& group, const Answer& answ
     lines.push_back("No numbers: " +
                     list_of(answer.not_measured,
                             [&](const CellResult* cell) {
+                              const std::string& reason = cell->reason;
                               return setting_name(cell->key, style) + " (" +
-                                     style.plain(to_string(cell->status)) + ")";
+                                     style.plain(std::string(to_string(cell->status)) +
+                                                 (reason.empty() ? "" : ": " + reason)) +
+                                     ")";
                             }) +
                     ".");
   }

@@ -235,6 +235,12 @@ TEST_CASE("a config string that overruns pinned memory is dangerous in the relea
               .empty());
     CHECK(dangers("", release).empty());
   }
+  // A release that does no harm says which ones do.
+  const std::string newest = explain_conf(kPair, require_rules("2.15", "test"));
+  INFO(newest);
+  CHECK(newest.find("danger in 2.13 and 2.14: this string overruns pinned") != std::string::npos);
+  CHECK(explain_conf("max_split_size_mb:64", require_rules("2.15", "test")).find("danger") ==
+        std::string::npos);
   CHECK(dangers(kPair, "2.15").empty());
   CHECK(dangers(kPair, "2.12").empty());  // knows neither key
 }

@@ -81,6 +81,10 @@ TEST_CASE("the sentence says least memory, unset's and the live peak") {
   for (SettingFacts& one : result.settings) one.least_bytes.reset();
   CHECK(needs_sentence(result) ==
         "needs more than 24.0 GiB with every setting (1.76 GiB live at its peak)");
+  // One that was asked about alone is not every one.
+  result.settings = {result.settings.back()};
+  result.settings.front().conf = "a:1";
+  CHECK(needs_sentence(result) == "needs more than 24.0 GiB with a:1 (1.76 GiB live at its peak)");
 }
 
 }  // namespace

@@ -51,6 +51,20 @@ TEST_CASE("a job that fits is told what reserves a tenth less at no cost") {
         "(+50 us per step)");
 }
 
+TEST_CASE("unset that serves beside settings that do not is the answer") {
+  const std::vector<SettingFacts> settings{made_setting("a:1", 2, 9900, 12000)};
+  FinalistCost failed = cost("a:1", 1, 1);
+  failed.served = false;
+  const SettingVerdict verdict = decide_on(settings, {cost("", 1, 1), failed});
+  CHECK(verdict.kind == VerdictKind::LeaveUnset);
+  CHECK(verdict.why ==
+        "no setting tried serves every request; a:1 needs least, 11.7 GiB; unset, measured beside "
+        "them, does");
+  FinalistCost unset = cost("", 1, 1);
+  unset.served = false;
+  CHECK(decide_on(settings, {unset, failed}).kind == VerdictKind::NoSetting);
+}
+
 TEST_CASE("a job that fits is left unset where nothing is free") {
   const std::vector<SettingFacts> settings{made_setting("", 0, 9900, 9100),
                                            made_setting("a:1", 0, 9200, 8000),

@@ -77,6 +77,36 @@ class Causes(unittest.TestCase):
                                             "json", "--conf", "unset"], capture_output=True, text=True, check=True).stdout)
         self.assertEqual(advice["settings"][0]["oom_count"], 1)
 
+    def test_advise_names_what_helps_beside_settings(self):
+        holder = self.trace("holder.csv", [f"alloc,1,{600 * MIB},0", "free,1,0,0"] + ["kernel,0,1000,0"] * 64)
+        late = self.trace("late.csv", ["kernel,0,1000,0"] * 48 + [f"alloc,1,{600 * MIB},0", "free,1,0,0"])
+        both = self.call("advise", f"file:{holder} beside file:{late}", "--capacity", "1GiB", "--conf", "unset")
+        self.assertIn("answer: no setting can help; torch.cuda.empty_cache() in process 0 before the request can", both)
+        self.assertIn("process 0 caches 600 MiB", both)
+        # 400 MiB of a card of 1 GiB, of which a fraction allows 307 MiB.
+        job = self.trace("part.csv", [f"alloc,{i},{20 * MIB},0" for i in range(1, 21)])
+        card = ("--device", "sim:h200,memory=1GiB")
+        fraction = self.call("advise", job, *card, "--conf", "per_process_memory_fraction:0.3")
+        self.assertIn("answer: leave PYTORCH_CUDA_ALLOC_CONF unset", fraction)
+        self.assertIn("unset, measured beside them, does", fraction)
+        self.assertNotIn("no setting can help", fraction)
+        self.assertNotIn("needs at least 400 MiB with per_process_memory_fraction:0.3", fraction)
+        # No request of these fits below the limit in one segment; the card has room for all.
+        tail = self.trace("tail.csv", [f"alloc,{i},{20 * MIB},0" for i in range(1, 16)] + [f"alloc,16,{4 * MIB},0"])
+        text, cells = self.run_cells("file:" + tail, *card, "--conf", "per_process_memory_fraction:0.3")
+        self.assertEqual(cells[0]["oom_count_fragmentation"], 1)
+        self.assertIn("below the limit of the process, 307 MiB; without it the card leaves", text)
+
+    def test_an_allocator_that_cannot_run_says_why_in_the_answer(self):
+        job = self.trace("one.csv", [f"alloc,1,{MIB},0", "free,1,0,0"])
+        os.environ["ALLOCMARK_RMM_PLUGIN"] = os.path.join(self.folder.name, "is_not_there.so")
+        self.addCleanup(os.environ.pop, "ALLOCMARK_RMM_PLUGIN")
+        done = subprocess.run([ALLOCMARK, "run", "--workload", "file:" + job, "--allocator", "rmm", "--device", "sim:h200",
+                               "--out", "out"], capture_output=True, text=True, cwd=self.folder.name)
+        answer = one_line(done.stdout + done.stderr)
+        self.assertRegex(answer, r"nothing was measured: rmm cannot run here: .*is_not_there\.so")
+        self.assertIn("No numbers: rmm unset (skipped: rmm cannot run here", answer)
+
     def test_requests_that_failed_while_a_log_was_written_were_never_live(self):
         rows = ["Thread,Time,Action,Pointer,Size,Stream"]
         for i in range(8):

@@ -12,13 +12,13 @@ using namespace allocmark::message;
 
 namespace {
 
-struct Answer {
+struct LimitedAnswer {
   Verdict verdict;
   Remedy remedy;
   std::string text;
 };
 
-Answer answer_to(const std::string& text) {
+LimitedAnswer limited_answer(const std::string& text) {
   const FoundMessages found = find_messages(text);
   INFO(text);
   REQUIRE(!found.messages.empty());
@@ -26,16 +26,16 @@ Answer answer_to(const std::string& text) {
   return {verdict, remedy_for(found.messages[0], verdict), to_text(found, "oom.txt")};
 }
 
-std::string modern(const std::string& asked, const std::string& total, const std::string& free,
-                   const std::string& middle, const std::string& allocated,
-                   const std::string& unallocated) {
+std::string message_of_2_1(const std::string& asked, const std::string& total,
+                           const std::string& free, const std::string& middle,
+                           const std::string& allocated, const std::string& unallocated) {
   return "CUDA out of memory. Tried to allocate " + asked + ". GPU 0 has a total capacity of " +
          total + " of which " + free + " is free. " + middle + "Of the allocated memory " +
          allocated + " is allocated by PyTorch, and " + unallocated +
          " is reserved by PyTorch but unallocated.";
 }
 
-bool has(const std::string& text, const std::string& words) {
+bool tells(const std::string& text, const std::string& words) {
   return text.find(words) != std::string::npos;
 }
 
@@ -43,36 +43,36 @@ bool has(const std::string& text, const std::string& words) {
 
 TEST_CASE("below a process's own limit the smaller of two rooms counts") {
   // 100 MiB are free on the card, and the limit leaves 10 MiB of them.
-  const Answer excluded = answer_to(modern("200.00 MiB", "16.00 GiB", "100.00 MiB",
-                                           "8.00 GiB allowed; ", "7.84 GiB", "150.00 MiB"));
+  const LimitedAnswer excluded = limited_answer(message_of_2_1(
+      "200.00 MiB", "16.00 GiB", "100.00 MiB", "8.00 GiB allowed; ", "7.84 GiB", "150.00 MiB"));
   CHECK(excluded.verdict.cause == Cause::ProcessLimit);
   CHECK(excluded.verdict.help == Help::No);
   CHECK(excluded.remedy.setting.empty());
-  CHECK(has(excluded.text, "below the process's own limit"));
-  CHECK(has(excluded.text, "must rise by 36.2 MiB or so much must go"));
+  CHECK(tells(excluded.text, "below the process's own limit"));
+  CHECK(tells(excluded.text, "must rise by 36.2 MiB or so much must go"));
   // No more than that limit is there for what comes next.
-  CHECK_FALSE(has(excluded.text, "--capacity 8278MiB"));
-  CHECK(has(excluded.text, "--capacity 8192MiB"));
-  const Answer enough = answer_to(modern("200.00 MiB", "16.00 GiB", "100.00 MiB",
-                                         "8.00 GiB allowed; ", "7.60 GiB", "395.00 MiB"));
+  CHECK_FALSE(tells(excluded.text, "--capacity 8278MiB"));
+  CHECK(tells(excluded.text, "--capacity 8192MiB"));
+  const LimitedAnswer enough = limited_answer(message_of_2_1(
+      "200.00 MiB", "16.00 GiB", "100.00 MiB", "8.00 GiB allowed; ", "7.60 GiB", "395.00 MiB"));
   CHECK(enough.verdict.cause == Cause::FragmentationPossible);
   CHECK(enough.remedy.setting == "expandable_segments:True");
   // A limit that is reached leaves nothing, not less than nothing.
-  const Answer reached = answer_to(modern("200.00 MiB", "16.00 GiB", "100.00 MiB",
-                                          "8.00 GiB allowed; ", "7.90 GiB", "150.00 MiB"));
+  const LimitedAnswer reached = limited_answer(message_of_2_1(
+      "200.00 MiB", "16.00 GiB", "100.00 MiB", "8.00 GiB allowed; ", "7.90 GiB", "150.00 MiB"));
   CHECK(reached.verdict.cause == Cause::ProcessLimit);
   CHECK(reached.verdict.help == Help::No);
   // Where the card has too little as well, the limit is not what must rise.
-  const Answer neither = answer_to(modern("400.00 MiB", "16.00 GiB", "100.00 MiB",
-                                          "8.00 GiB allowed; ", "7.84 GiB", "150.00 MiB"));
+  const LimitedAnswer neither = limited_answer(message_of_2_1(
+      "400.00 MiB", "16.00 GiB", "100.00 MiB", "8.00 GiB allowed; ", "7.84 GiB", "150.00 MiB"));
   CHECK(neither.verdict.cause == Cause::TooBig);
-  CHECK(has(neither.text, "100.00 MiB free and 150.00 MiB reserved but unallocated are 250 MiB"));
+  CHECK(tells(neither.text, "100.00 MiB free and 150.00 MiB reserved but unallocated are 250 MiB"));
   CHECK(*reached.verdict.must_go_bytes == 52428800);  // 200 - 150 MiB
   // A limit above what is left on the card changes nothing.
-  const Answer above = answer_to(modern("200.00 MiB", "16.00 GiB", "100.00 MiB",
-                                        "9.00 GiB allowed; ", "7.84 GiB", "150.00 MiB"));
+  const LimitedAnswer above = limited_answer(message_of_2_1(
+      "200.00 MiB", "16.00 GiB", "100.00 MiB", "9.00 GiB allowed; ", "7.84 GiB", "150.00 MiB"));
   CHECK(above.verdict.cause == Cause::FragmentationPossible);
-  CHECK_FALSE(has(above.text, "below the process's own limit"));
+  CHECK_FALSE(tells(above.text, "below the process's own limit"));
 }
 
 TEST_CASE("a message that ends before the process's limit could stand leaves both limits open") {
@@ -85,28 +85,29 @@ TEST_CASE("a message that ends before the process's limit could stand leaves bot
         "CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; 23.65 GiB total capacity; 12.00 "
         "GiB already allocated; 9.01 GiB free;"}) {
     INFO(text);
-    const Answer answer = answer_to(text);
+    const LimitedAnswer answer = limited_answer(text);
     CHECK(answer.verdict.cause == Cause::OutsideLimit);
     CHECK(answer.verdict.help == Help::Unknown);
     CHECK(answer.remedy.setting.empty());
-    CHECK(has(answer.text, "the process's own (a memory fraction)"));
-    CHECK_FALSE(has(answer.text, "no setting of the allocator can help"));
+    CHECK(tells(answer.text, "the process's own (a memory fraction)"));
+    CHECK_FALSE(tells(answer.text, "no setting of the allocator can help"));
   }
   // The whole message says that there is none.
-  CHECK(answer_to(modern("20.00 MiB", "4.00 GiB", "2.35 GiB", "", "825.15 MiB", "24.85 MiB"))
+  CHECK(limited_answer(
+            message_of_2_1("20.00 MiB", "4.00 GiB", "2.35 GiB", "", "825.15 MiB", "24.85 MiB"))
             .verdict.help == Help::No);
   // A limit that is named leaves its share open, too, until what is held is known.
-  const Answer named = answer_to(
+  const LimitedAnswer named = limited_answer(
       "HIP out of memory. Tried to allocate 2.00 MiB. GPU 0 has a total capacity of 255.98 GiB of "
       "which 244.65 GiB is free. 1.05 GiB allowed; Of the");
   CHECK(named.verdict.cause == Cause::ProcessLimit);
-  CHECK(has(named.text, "may take 1.05 GiB"));
-  CHECK(has(named.text, "set_per_process_memory_fraction"));
+  CHECK(tells(named.text, "may take 1.05 GiB"));
+  CHECK(tells(named.text, "set_per_process_memory_fraction"));
 }
 
 TEST_CASE("expandable segments are not named where the text shows that they cannot be had") {
   const std::string message =
-      modern("250.00 MiB", "79.26 GiB", "104.75 MiB", "", "74.77 GiB", "3.87 GiB");
+      message_of_2_1("250.00 MiB", "79.26 GiB", "104.75 MiB", "", "74.77 GiB", "3.87 GiB");
   for (const std::string line :
        {"memory.py:12: UserWarning: expandable_segments not supported on this platform (Triggered "
         "internally at CUDAAllocatorConfig.h:28.)",
@@ -115,24 +116,24 @@ TEST_CASE("expandable segments are not named where the text shows that they cann
         "  File \"/venv/site-packages/vllm/device_allocator/cumem.py\", line 180, in wake_up",
         "AssertionError: Expandable segments are not compatible with memory pool."}) {
     INFO(line);
-    for (const Answer& answer :
-         {answer_to(line + "\n" + message), answer_to(message + "\n" + line)}) {
+    for (const LimitedAnswer& answer :
+         {limited_answer(line + "\n" + message), limited_answer(message + "\n" + line)}) {
       CHECK(answer.verdict.cause == Cause::FragmentationPossible);
       CHECK(answer.remedy.setting.empty());
-      CHECK_FALSE(has(answer.text, "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"));
-      CHECK(has(answer.text, "max_split_size_mb"));
+      CHECK_FALSE(tells(answer.text, "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"));
+      CHECK(tells(answer.text, "max_split_size_mb"));
     }
   }
-  CHECK(answer_to("  File \"/home/c/users.py\", line 3\n" + message).remedy.setting ==
+  CHECK(limited_answer("  File \"/home/c/users.py\", line 3\n" + message).remedy.setting ==
         "expandable_segments:True");
 }
 
 TEST_CASE("a text of a release without expandable segments is not answered with them") {
-  const Answer old = answer_to(
+  const LimitedAnswer old = limited_answer(
       "CUDA out of memory. Tried to allocate 98.00 MiB (GPU 0; 10.76 GiB total capacity; 9.21 GiB "
       "already allocated; 56.88 MiB free; 9.71 GiB reserved in total by PyTorch)");
   CHECK(old.verdict.cause == Cause::FragmentationPossible);
   CHECK(old.remedy.setting.empty());
-  CHECK_FALSE(has(old.text, "To try: export"));
-  CHECK(has(old.text, "max_split_size_mb"));
+  CHECK_FALSE(tells(old.text, "To try: export"));
+  CHECK(tells(old.text, "max_split_size_mb"));
 }

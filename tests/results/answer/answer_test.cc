@@ -309,7 +309,7 @@ TEST_CASE("without a measured baseline there are costs, and no differences") {
   CHECK(contains(text, "caching unset has no numbers here"));
   CHECK(contains(text, "- native unset: "));
   CHECK_FALSE(contains(text, "against unset"));
-  CHECK(contains(text, "No numbers: caching unset (timed_out)."));
+  CHECK(contains(text, "No numbers: caching unset (timed_out: 60 s)."));
 }
 
 TEST_CASE("the null backend is no answer, and an OOM in any pass counts") {

@@ -51,6 +51,26 @@ TEST_CASE("a limit of the process is named with its number and what lifting it d
                  "go."));
 }
 
+TEST_CASE("a limit of the process is named where something else filled what is below it") {
+  CellResult one = limited_cell(2 * kGiB, 255 * kGiB);
+  one.oom_cause_counts = std::vector<std::uint64_t>(kOomCauseCount, 0);
+  one.oom_cause_counts[static_cast<std::size_t>(OomCause::Fragmentation)] = 1;
+  CHECK(contains(sentence_of({one}),
+                 "free memory is fragmented: below the limit of the process, 2.00 GiB; without it "
+                 "the card leaves 255 GiB)"));
+  CHECK(other_way(one) == "a higher limit of the process, or none, can");
+  one.oom_first->limit_bytes.reset();
+  CHECK(contains(sentence_of({one}), "(free memory is fragmented)"));
+  CHECK(other_way(one).empty());
+}
+
+TEST_CASE("a setting that could not run says why, wherever it is named") {
+  CellResult skipped = cell("rmm", "", 1);
+  skipped.status = CellStatus::Skipped;
+  skipped.reason = "rmm cannot run here: no plugin";
+  CHECK(contains(sentence_of({skipped}), "nothing was measured: rmm cannot run here: no plugin"));
+}
+
 TEST_CASE("another process's cache is named with its owner and what would help") {
   CellResult one = cell("caching", "", 1);
   one.oom_cause_counts = std::vector<std::uint64_t>(kOomCauseCount, 0);
