@@ -166,6 +166,8 @@ std::optional<FoundFigure> figure_before(std::string_view text, std::size_t end,
       continue;
     }
     const bool is_negative = at > 0 && text[at - 1] == '-';
+    // Behind dots that stand for something left out it may be the rest of a figure.
+    if (at >= 2 && text.substr(at - 2, 2) == "..") return std::nullopt;
     std::optional<FoundFigure> found = figure_at(text, is_negative ? at - 1 : at, style);
     if (found && found->end == end) return found;
     at = std::min(text.find(',', at), unit_begin);

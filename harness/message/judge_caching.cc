@@ -34,6 +34,8 @@ bool contradicts(const Message& message, Verdict* verdict) {
   compare(verdict, total, "the card's memory", free, "what is free on it");
   compare(verdict, message.of(Quantity::Reserved), "reserved memory", allocated,
           "what is allocated of it");
+  if (total && total->high_bytes == 0)
+    verdict->contradictions.push_back("the card's memory is 0 bytes, which no card has");
   const bool is_fatal = !verdict->contradictions.empty();
   compare(verdict, total, "the card's memory", message.of(Quantity::ThisProcess),
           "what this process holds on it");
@@ -259,6 +261,30 @@ std::optional<Verdict> unbacked(const Message& message, Verdict found) {
   return found;
 }
 
+// At most what the card has beside what is allocated was there for the request.
+Verdict without_free(const Message& message) {
+  const Figure& asked = *message.of(Quantity::Asked);
+  const auto& total = message.of(Quantity::Total);
+  const auto& allocated = message.of(Quantity::Allocated);
+  Verdict verdict;
+  if (!total || !allocated || !surely_less(*total - *allocated, asked)) {
+    verdict.answer = fmt::format(
+        "{} failed. The text does not say how much was free on the card, so nothing can be "
+        "computed",
+        request_words(message));
+    return verdict;
+  }
+  verdict.cause = Cause::TooBig;
+  verdict.help = Help::No;
+  verdict.must_go_bytes = lack_bytes(asked, *total - *allocated);
+  verdict.answer = fmt::format(
+      "{} failed: the card has {} and {} of it are allocated, so {} were left at most: no setting "
+      "of the allocator can help, {} must go",
+      request_words(message), told(*total), told(*allocated), show(*total - *allocated),
+      format_bytes(static_cast<std::uint64_t>(*verdict.must_go_bytes)));
+  return verdict;
+}
+
 Verdict by_room(const Message& message) {
   const auto& asked = message.of(Quantity::Asked);
   const auto& free = message.of(Quantity::Free);
@@ -284,12 +310,7 @@ Verdict by_room(const Message& message) {
     const bool is_below_card = allowed && !(total && surely_at_least(*allowed, *total));
     return is_below_card && !reserved ? process_limit_alone(message) : outside_limit(message);
   }
-  if (free) return with_cache(message);
-  Verdict verdict;
-  verdict.answer = fmt::format(
-      "{} failed. The text does not say how much was free on the card, so nothing can be computed",
-      request_words(message));
-  return verdict;
+  return free ? with_cache(message) : without_free(message);
 }
 
 Verdict rejection(const Message& message) {

@@ -137,3 +137,36 @@ TEST_CASE("a text of a release without expandable segments is not answered with 
   CHECK_FALSE(tells(old.text, "To try: export"));
   CHECK(tells(old.text, "max_split_size_mb"));
 }
+
+TEST_CASE("without what was free, what the card can have had at most decides") {
+  // XPU's message: 15.91 less 9.05 GiB leave 6.86 GiB to the request and everything else.
+  const auto xpu = [](const std::string& asked) {
+    return limited_answer(
+        "torch.OutOfMemoryError: XPU out of memory. Tried to allocate " + asked +
+        ". GPU 0 has a total capacity of 15.91 GiB. Of the allocated memory 9.05 GiB is allocated "
+        "by PyTorch, and 620.50 MiB is reserved by PyTorch but unallocated. Please use "
+        "`empty_cache` to release all unoccupied cached memory.");
+  };
+  const LimitedAnswer large = xpu("12.00 GiB");
+  CHECK(large.verdict.cause == Cause::TooBig);
+  CHECK(large.verdict.help == Help::No);
+  CHECK(tells(large.text, "5.14 GiB must go"));
+  CHECK(large.remedy.setting.empty());
+  CHECK(xpu("6.00 GiB").verdict.cause == Cause::MissingFigures);
+  CHECK(xpu("6.86 GiB").verdict.cause == Cause::MissingFigures);
+}
+
+TEST_CASE("a card of 0 bytes is no card, and a figure behind a cut is no figure") {
+  const LimitedAnswer none =
+      limited_answer(message_of_2_1("20.00 MiB", "0 bytes", "0 bytes", "", "0 bytes", "0 bytes"));
+  CHECK(none.verdict.cause == Cause::Contradiction);
+  CHECK(tells(none.text, "the card's memory is 0 bytes"));
+  CHECK(none.remedy.setting.empty());
+  // Of 736.86 MiB.
+  const LimitedAnswer cut = limited_answer(
+      "CUDA out of memory. Tried to allocate 546.00 MiB. GPU 0 has a total capacity of 15.77 GiB "
+      "of which 514.19 MiB is free. Process 1 has 15.25 GiB memory ...6.86 MiB is reserved by "
+      "PyTorch but unallocated.");
+  CHECK(cut.verdict.cause == Cause::MissingFigures);
+  CHECK(cut.verdict.help == Help::Unknown);
+}
