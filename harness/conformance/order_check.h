@@ -25,11 +25,13 @@ class OrderCheck {
   OrderCheck(const OrderCheck&) = delete;
   OrderCheck& operator=(const OrderCheck&) = delete;
 
-  // Text of what is missing where the block's memory is not ordered behind its former user.
+  // Text of what is missing where the block's memory is not ordered behind its former user, and
+  // that is claimed.
   [[nodiscard]] std::optional<std::string> take(const Block& block) const {
     SimcuUnorderedUse former{};
     const SimcuBlock taken = described(block);
-    if (scene_.simcu.order_take(&taken, block.stream, &former) == 0) return std::nullopt;
+    const bool is_ordered = scene_.simcu.order_take(&taken, block.stream, &former) == 0;
+    if (is_ordered || !scene_.claims.stream_ordered) return std::nullopt;
     if (former.missing == SIMCU_MISSING_ALLOCATION) {
       return text_of(block) + " got memory that the driver allocated on another stream";
     }

@@ -3,6 +3,8 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "allocators/cuda/cuda_check.h"
@@ -11,12 +13,12 @@
 namespace allocmark::conformance {
 namespace {
 
-template <typename Function>
-void find(void* library, const std::string& symbol, Function& function) {
+template <typename Result, typename... Arguments>
+void find(void* library, const std::string& symbol, std::function<Result(Arguments...)>& function) {
   if (symbol.empty()) return;
   void* const found = dlsym(library, symbol.c_str());
   if (found == nullptr) throw Broken{"it has no function " + symbol};
-  function = reinterpret_cast<Function>(found);
+  function = reinterpret_cast<Result (*)(Arguments...)>(found);
 }
 
 }  // namespace
@@ -78,7 +80,41 @@ cudaStream_t Scene::make_stream() const {
   return stream;
 }
 
+std::uint64_t Scene::used_bytes() const {
+  if (simcu.present) return simcu.used_bytes();
+  std::size_t free_bytes = 0;
+  std::size_t total_bytes = 0;
+  ALLOCMARK_CUDA_CHECK(cudaMemGetInfo(&free_bytes, &total_bytes));
+  return total_bytes - free_bytes;
+}
+
+void Scene::fill(const Block& block, unsigned char byte) const {
+  if (unsigned char* const view = bytes(block); view != nullptr) {
+    std::memset(view, byte, block.size_bytes);
+    return;
+  }
+  ALLOCMARK_CUDA_CHECK(cudaMemsetAsync(block.pointer, byte, block.size_bytes, block.stream));
+  ALLOCMARK_CUDA_CHECK(cudaStreamSynchronize(block.stream));
+}
+
+std::optional<std::uint64_t> Scene::find_other(const Block& block, unsigned char byte) const {
+  std::vector<unsigned char> copy;
+  const unsigned char* begin = bytes(block);
+  if (begin == nullptr) {
+    copy.resize(block.size_bytes);
+    ALLOCMARK_CUDA_CHECK(cudaMemcpyAsync(copy.data(), block.pointer, block.size_bytes,
+                                         cudaMemcpyDeviceToHost, block.stream));
+    ALLOCMARK_CUDA_CHECK(cudaStreamSynchronize(block.stream));
+    begin = copy.data();
+  }
+  const unsigned char* const end = begin + block.size_bytes;
+  const auto* const other =
+      std::find_if(begin, end, [&](unsigned char each) { return each != byte; });
+  return other == end ? std::nullopt : std::optional<std::uint64_t>(other - begin);
+}
+
 unsigned char* Scene::bytes(const Block& block) const {
+  if (!simcu.present || !claims.real_memory) return nullptr;
   void* const view = simcu.view(block.pointer, block.size_bytes);
   expect(view != nullptr, fmt::format("{} got {}, which is not so much device memory",
                                       text_of(block), static_cast<const void*>(block.pointer)));

@@ -1,5 +1,6 @@
-// A plugin's functions, called as PyTorch calls them, and what the rules of this room share: a
-// block with its owner, streams, patterns in device memory. Everything here needs simcuda.
+// An allocator's functions, called as PyTorch calls a plugin's, and what the rules of this room
+// share: a block with its owner, streams, patterns in device memory. Plugins are held against the
+// rules on simcuda; a backend may be held against most of them on a GPU too.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -7,7 +8,10 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "allocators/plugins/pluggable.h"
@@ -16,11 +20,26 @@
 namespace allocmark::conformance {
 
 struct Plugin {
-  void* (*malloc)(ssize_t size_bytes, int device, cudaStream_t stream) = nullptr;
-  void (*free)(void* pointer, ssize_t size_bytes, int device, cudaStream_t stream) = nullptr;
-  void (*record_stream)(void* pointer, cudaStream_t stream) = nullptr;  // null: none is named
-  void (*trim)() = nullptr;                                             // likewise
-  void (*init)(int device_count) = nullptr;                             // likewise
+  std::function<void*(ssize_t size_bytes, int device, cudaStream_t stream)> malloc;
+  std::function<void(void* pointer, ssize_t size_bytes, int device, cudaStream_t stream)> free;
+  std::function<void(void* pointer, cudaStream_t stream)> record_stream;  // null: none is named
+  std::function<void()> trim;                                             // likewise
+  std::function<void(int device_count)> init;                             // likewise
+  // Ends the instance, of which nothing is live, and makes another. Null: of a plugin there is one.
+  std::function<void()> renew;
+};
+
+// What rules expect beyond the functions.
+struct Claims {
+  std::uint64_t alignment_bytes = 16;
+  bool stream_ordered = true;
+  bool real_memory = true;
+  // Of the sizes that are drawn: below 2 to the power of so much, times 16.
+  std::uint64_t size_bits = 20;
+  std::vector<cudaStream_t> streams = {nullptr};  // of requests for which none is named
+  // Zero-sized blocks that live together have addresses of their own, or none. Blocks can be given
+  // back on one thread while others ask for more.
+  bool is_backend = false;
 };
 
 // Loads the library. Throws EnvironmentError.
@@ -45,10 +64,12 @@ struct Block {
 // The plugin in use by one rule, on simulated device 0 unless the rule says otherwise.
 class Scene {
  public:
-  Scene(const Plugin& functions, const SimcuApi& runtime) : plugin(functions), simcu(runtime) {}
+  Scene(Plugin functions, const SimcuApi& runtime, Claims claimed = {})
+      : plugin(std::move(functions)), simcu(runtime), claims(std::move(claimed)) {}
 
   const Plugin plugin;
   const SimcuApi simcu;
+  const Claims claims;
   int device = 0;
 
   // A request that must be served, and one that may fail (pointer null).
@@ -60,9 +81,16 @@ class Scene {
   void settle();
 
   [[nodiscard]] cudaStream_t make_stream() const;
-  [[nodiscard]] std::uint64_t used_bytes() const { return simcu.used_bytes(); }
-  // The bytes behind the block; Broken where they are no device memory.
+  // Of the device. On a GPU other things than allocators take some, hence the tolerance.
+  [[nodiscard]] std::uint64_t used_bytes() const;
+  [[nodiscard]] std::uint64_t used_bytes_tolerance() const { return simcu.present ? 0 : 8 << 20; }
+  // The bytes behind the block; Broken where they are no device memory. Null on a GPU, and where
+  // no memory is claimed.
   [[nodiscard]] unsigned char* bytes(const Block& block) const;
+  // Every byte of the block becomes `byte`; the first that has another value.
+  void fill(const Block& block, unsigned char byte) const;
+  [[nodiscard]] std::optional<std::uint64_t> find_other(const Block& block,
+                                                        unsigned char byte) const;
 
  private:
   std::atomic<std::uint64_t> request_count_ = 0;

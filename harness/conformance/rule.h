@@ -1,4 +1,5 @@
-// The rules of a plugin, one line each, and the answer that a rule gives. The list is rules.cc.
+// The rules of an allocator, one line each, and the answer that a rule gives. The list is rules.cc:
+// 'allocmark conformance' holds a plugin against it, tests/allocators every registered backend.
 #pragma once
 
 #include <cstdint>
@@ -18,11 +19,25 @@ struct Answer {
   std::string missing_calls = {};  // functions that were called and that simcuda lacks
 };
 
+// What a rule needs to be claimed of a backend. A plugin is asked about all of it.
+enum class Needs : std::uint8_t {
+  Nothing,
+  RealMemory,
+  MemoryLimit,
+  AnyThread,
+  StreamOrder,
+  ProvenOrder,     // the same, by simcuda's order check
+  Faults,          // memory, and simcuda to make calls fail
+  StoppedThreads,  // memory, any thread, and simcuda to stop one
+  PluginInterface  // what a backend does not have
+};
+
 struct Rule {
   std::string_view name;      // "free-order"
   std::string_view sentence;  // what holds, in plain words
   // What was seen; throws Broken or NotApplicable.
   std::string (*check)(Scene& scene) = nullptr;
+  Needs needs = Needs::Nothing;
 };
 
 [[nodiscard]] std::span<const Rule> all_rules();

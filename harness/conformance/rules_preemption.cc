@@ -143,8 +143,7 @@ std::vector<Part> first_parts(const Scene& scene) {
                      }});
   }
   if (scene.plugin.trim != nullptr) {
-    void (*const trim)() = scene.plugin.trim;
-    parts.push_back({"a trim", [trim](Stage&, const Block&) { trim(); }});
+    parts.push_back({"a trim", [trim = scene.plugin.trim](Stage&, const Block&) { trim(); }});
   }
   return parts;
 }
@@ -152,7 +151,6 @@ std::vector<Part> first_parts(const Scene& scene) {
 // The other thread makes several: on its own stream and on the first one's, and in the second part
 // the cache is emptied in between.
 std::vector<Part> second_parts(const Scene& scene) {
-  void (*const trim)() = scene.plugin.trim;
   const auto use = [](Stage& stage, std::size_t stream) {
     const Block blocks[] = {stage.take(stream), stage.take(stream), stage.take(stream)};
     for (const Block& block : blocks) stage.give(block);
@@ -162,7 +160,8 @@ std::vector<Part> second_parts(const Scene& scene) {
              use(stage, 1);
              use(stage, 0);
            }},
-          {"requests, frees and a failed request", [use, trim](Stage& stage, const Block&) {
+          {"requests, frees and a failed request",
+           [use, trim = scene.plugin.trim](Stage& stage, const Block&) {
              use(stage, 1);
              stage.fail(1);
              if (trim != nullptr) trim();
@@ -246,7 +245,10 @@ std::string preemption(Scene& scene) {
     Stage stage(scene, block_bytes);
     expect_right_in_turn(stage, firsts, seconds, usual);
     for (const Part& first : firsts) {
-      for (const Part& second : seconds) search_pair(stage, first, second, usual, search);
+      for (const Part& second : seconds) {
+        search_pair(stage, first, second, usual, search);
+        if (scene.plugin.renew != nullptr) scene.plugin.renew();
+      }
     }
   }
   return fmt::format("stopped at {} places; the other thread had to wait at {}", search.place_count,

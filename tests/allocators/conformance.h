@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "allocators/backend/backend.h"
+#include "harness/conformance/rule.h"
 
 namespace allocmark {
 
@@ -44,45 +45,29 @@ inline void expect(bool holds, const std::string& otherwise) {
   }
 }
 
-// What a rule needs to be claimed; else the verdict is NotClaimed.
-enum class Needs : std::uint8_t {
-  Nothing,
-  RealMemory,
-  MemoryLimit,
-  AnyThread,
-  StreamOrder,
-  Faults,
-  StoppedThreads
-};
+using conformance::Needs;
 
 struct Rule {
-  std::string_view id;  // "4b": number in the contract, and a letter where it takes several tests
+  std::string_view name;
   std::string_view sentence;  // what holds, in plain words
   Needs needs = Needs::Nothing;
-  void (*check)(const Subject& subject) = nullptr;
+  std::function<void(const Subject& subject)> check;
 };
 
+// Those that plugins are held against too (harness/conformance/rules.cc), where a backend has what
+// they are about, and those of backends alone.
 [[nodiscard]] std::span<const Rule> conformance_rules();
 
 [[nodiscard]] Verdict hold_against(const Rule& rule, const Subject& subject);
 
-// The checks, by file.
+// The checks of backends alone.
 namespace rules {
-void pointers_are_aligned(const Subject& subject);
-void device_reaches_every_byte(const Subject& subject);
-void live_blocks_never_overlap(const Subject& subject);
-void contents_survive(const Subject& subject);
-void size_zero_can_be_given_back(const Subject& subject);
 void absurd_sizes_are_refused(const Subject& subject);
 void failure_changes_nothing(const Subject& subject);
 void memory_limit_is_kept(const Subject& subject);
 void inner_memory_failure_leaks_nothing(const Subject& subject);
 void inner_event_failure_leaks_nothing(const Subject& subject);
-void same_trace_fits_again(const Subject& subject);
 void reserved_covers_live(const Subject& subject);
-void trim_reaches_the_floor(const Subject& subject);
-void free_on_another_thread(const Subject& subject);
-void threads_at_every_call(const Subject& subject);
 void free_is_ordered(const Subject& subject);
 void recorded_use_is_ordered(const Subject& subject);
 void instances_are_apart(const Subject& subject);

@@ -58,21 +58,21 @@ struct Deviation {
   bool on_gpu_only = false;
 };
 constexpr Deviation kDeviations[] = {
-    {"rmm", "5b", "RMM keeps the event that it could not create and uses it", ""},
-    {"rmm", "5b", "RMM keeps the event that it could not create and uses it",
+    {"rmm", "inner-event-failure", "RMM keeps the event that it could not create and uses it", ""},
+    {"rmm", "inner-event-failure", "RMM keeps the event that it could not create and uses it",
      "resource:binning,min_bin:12,max_bin:16"},
-    {"rmm", "6c", "RMM's own pools give memory back only when they end", ""},
-    {"rmm", "6c", "RMM's own pools give memory back only when they end", "resource:arena"},
-    {"rmm", "6c", "RMM's own pools give memory back only when they end",
+    {"rmm", "trim", "RMM's own pools give memory back only when they end", ""},
+    {"rmm", "trim", "RMM's own pools give memory back only when they end", "resource:arena"},
+    {"rmm", "trim", "RMM's own pools give memory back only when they end",
      "resource:binning,min_bin:12,max_bin:16"},
-    {"pluggable", "6b", "its interface has no function that tells what the library holds", "*",
-     false, true},
-    {"cub", "5b",
+    {"pluggable", "counters", "its interface has no function that tells what the library holds",
+     "*", false, true},
+    {"cub", "inner-event-failure",
      "CUB loses the block it has just got from cudaMalloc when it cannot create the block's event"},
-    {"torch", "5b",
+    {"torch", "inner-event-failure",
      "c10 has already forgotten the block's other streams when recording an event on one fails",
      "*", true},
-    {"torch", "9a", "c10 has one allocator per process"},
+    {"torch", "instances", "c10 has one allocator per process"},
 };
 
 struct Row {
@@ -105,7 +105,7 @@ std::vector<Row> rows() {
 const Deviation* deviation_of(const Subject& subject, const Rule& rule) {
   const auto* found =
       std::find_if(std::begin(kDeviations), std::end(kDeviations), [&](const Deviation& deviation) {
-        return deviation.backend == subject.name && deviation.rule == rule.id &&
+        return deviation.backend == subject.name && deviation.rule == rule.name &&
                (deviation.conf == "*" || deviation.conf == subject.conf) &&
                !(deviation.on_gpu_only && on_simcuda());
       });
@@ -116,7 +116,7 @@ const Deviation* deviation_of(const Subject& subject, const Rule& rule) {
 // it, and aborts where that is wider than a line.
 std::string title_of(const Rule& rule, const Subject& subject) {
   std::string title =
-      subject.name + ": " + std::string(rule.sentence) + " [rule " + std::string(rule.id) + "]";
+      subject.name + ": " + std::string(rule.sentence) + " [rule " + std::string(rule.name) + "]";
   return subject.conf.empty() ? title : title + " [conf " + subject.conf + "]";
 }
 
@@ -169,7 +169,7 @@ TEST_CASE("every registered allocator keeps the backend contract") { hold_rules(
 // CUB's class says that it is thread-safe, and is not (BACKENDS.md). Once this is kept, `cub` can
 // claim any thread.
 TEST_CASE("cub breaks the rule of threads that it does not claim") {
-  const auto rule = std::ranges::find(conformance_rules(), "7b", &Rule::id);
+  const auto rule = std::ranges::find(conformance_rules(), "preemption", &Rule::name);
   const BackendEntry& entry = find_backend("cub");
   REQUIRE(rule != conformance_rules().end());
   if (!on_simcuda() || !entry.unavailable_reason().empty()) {

@@ -1,4 +1,4 @@
-// Rules 4 and 5: out of memory from the request itself, from a limit, and from every single call
+// Out of memory from the request itself, from a limit, and from every single call
 // inside the backend. Checks; times nothing.
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
