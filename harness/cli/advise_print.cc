@@ -190,6 +190,15 @@ struct ToldVerdict {
 
 ToldVerdict told_verdict(const Advice& advice, const std::optional<Measured>& measured) {
   ToldVerdict told{.judged = judge(advice.search, costs_of(advice, measured), per_of(measured))};
+  const AdviceSearch& search = advice.search;
+  if (search.is_impossible() && search.limited_card_left_bytes) {
+    const Room room{.needed_bytes = search.own.needed_bytes,
+                    .there_bytes = search.own.capacity_bytes,
+                    .card_left_bytes = search.limited_card_left_bytes};
+    told.judged.verdict.why = no_room_words(room);
+    if (room.needed_bytes <= *room.card_left_bytes) told.other_way = higher_limit_words();
+    return told;
+  }
   const CellResult* failed = failed_cell(measured);
   const bool is_none = told.judged.verdict.kind == VerdictKind::NoSetting;
   // Unset is the answer, and was not asked about: what failed is.
@@ -199,7 +208,7 @@ ToldVerdict told_verdict(const Advice& advice, const std::optional<Measured>& me
   if ((!is_none && !is_beside) || failed == nullptr) return told;
   if (is_none) told.other_way = other_way(*failed);
   if (const std::string details = failure_details(*failed); !details.empty())
-    told.judged.verdict.why += "; " + details;
+    told.judged.verdict.why += "; " + main_cause_words(*failed) + ": " + details;
   return told;
 }
 

@@ -137,6 +137,7 @@ AdviceSearch search_job(const AdviceQuestion& question, const InterruptGuard& in
   }
   search.setting_count = spec.confs.size();
   search.own = head;
+  if (question.capacity.ends_with("@limit")) search.limited_card_left_bytes = head.usable_bytes;
   if (!interrupt.requested()) {
     SearchProgress progress(fmt::format("searching {} settings", spec.confs.size()),
                             spec.confs.size() * (kCapacityUnits + kLeastUnits));

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,6 +25,8 @@ struct AdviceSearch {
   std::uint64_t setting_count = 0;  // that were to be searched
   bool interrupted = false;
   double seconds = 0;
+  // What the card leaves, where the capacity is a limit of the process.
+  std::optional<std::uint64_t> limited_card_left_bytes = std::nullopt;
 
   [[nodiscard]] bool is_impossible() const { return own.needed_bytes > own.capacity_bytes; }
 };

@@ -191,9 +191,10 @@ std::string other_way(const CellResult& cell) {
   }
   const bool is_limited = *cause == OomCause::Limit || !below_limit_details(first).empty();
   const bool is_roomy = cell.requested_bytes_peak <= first.device_left_bytes.value_or(0);
-  if (is_limited && is_roomy && *cause != OomCause::Capacity)
-    return "a higher limit of the process, or none, can";
+  if (is_limited && is_roomy && *cause != OomCause::Capacity) return higher_limit_words();
   return {};
 }
+
+std::string higher_limit_words() { return "a higher limit of the process, or none, can"; }
 
 }  // namespace allocmark

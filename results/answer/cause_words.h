@@ -31,6 +31,7 @@ struct Room {
 [[nodiscard]] std::string failure_details(const CellResult& cell);
 // What serves the job though no setting does, as this cell shows it: "a higher limit of the
 // process, or none, can". Empty where nothing of the kind is known.
+[[nodiscard]] std::string higher_limit_words();
 [[nodiscard]] std::string other_way(const CellResult& cell);
 
 }  // namespace allocmark

@@ -91,6 +91,11 @@ class Causes(unittest.TestCase):
         self.assertIn("unset, measured beside them, does", fraction)
         self.assertNotIn("no setting can help", fraction)
         self.assertNotIn("needs at least 400 MiB with per_process_memory_fraction:0.3", fraction)
+        self.assertIn("its own live memory fills the limit of the process: 300 MiB live", fraction)
+        limited = self.call("advise", job, *card, "--capacity", "200MiB@limit", "--search-only")
+        self.assertIn("answer: no setting can help; a higher limit of the process, or none, can", limited)
+        self.assertIn("why: needs 400 MiB live, the limit of the process is 200 MiB: no other setting can help; raise the limit "
+                      "by 200 MiB", limited)
         # No request of these fits below the limit in one segment; the card has room for all.
         tail = self.trace("tail.csv", [f"alloc,{i},{20 * MIB},0" for i in range(1, 16)] + [f"alloc,16,{4 * MIB},0"])
         text, cells = self.run_cells("file:" + tail, *card, "--conf", "per_process_memory_fraction:0.3")
