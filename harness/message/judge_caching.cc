@@ -79,7 +79,9 @@ void add_outside_facts(const Message& message, Verdict* verdict) {
       show(outside));
   if (verdict->must_go_bytes && *verdict->must_go_bytes > 0 &&
       outside.bytes >= *verdict->must_go_bytes + static_cast<std::int64_t>(kGiB))
-    text += " If other processes hold it, ending them is enough.";
+    text +=
+        " If other processes hold it, ending them is enough; where it is PyTorch's cache, so is "
+        "torch.cuda.empty_cache() there.";
   verdict->facts.push_back(std::move(text));
 }
 

@@ -138,6 +138,22 @@ TEST_CASE("a text of a release without expandable segments is not answered with 
   CHECK(tells(old.text, "max_split_size_mb"));
 }
 
+TEST_CASE("memory that another process may hold is to be given back there") {
+  const LimitedAnswer answer = limited_answer(
+      message_of_2_1("38.88 GiB", "79.11 GiB", "31.60 GiB",
+                     "Process 111 has 47.47 GiB memory in use. ", "0 bytes", "0 bytes"));
+  CHECK(answer.verdict.cause == Cause::TooBig);
+  CHECK(tells(answer.text, "If other processes hold it, ending them is enough"));
+  CHECK(tells(answer.text, "torch.cuda.empty_cache() there"));
+  // Named ones, too, where they hold as much as is missing.
+  const LimitedAnswer named = limited_answer(message_of_2_1(
+      "594.00 MiB", "79.33 GiB", "8.44 MiB",
+      "Process 62912 has 4.00 GiB memory in use. Process 113443 has 75.33 GiB memory in use. ",
+      "74.24 GiB", "85.89 MiB"));
+  CHECK(tells(named.text, "Process 62912 holds 4.00 GiB on this card, too"));
+  CHECK(tells(named.text, "torch.cuda.empty_cache() there"));
+}
+
 TEST_CASE("without what was free, what the card can have had at most decides") {
   // XPU's message: 15.91 less 9.05 GiB leave 6.86 GiB to the request and everything else.
   const auto xpu = [](const std::string& asked) {
