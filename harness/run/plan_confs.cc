@@ -33,12 +33,31 @@ constexpr OtherName kOtherNames[] = {{"pytorch", "caching"},
                                      {"cudaMalloc", "native"},
                                      {"default", "caching"}};
 
+// Allocators that people ask about and that are not here.
+constexpr OtherName kNotModelled[] = {{"bfc", "TensorFlow's and JAX's BFC allocator"},
+                                      {"jax", "TensorFlow's and JAX's BFC allocator"},
+                                      {"tensorflow", "TensorFlow's and JAX's BFC allocator"},
+                                      {"ggml", "llama.cpp's pool"},
+                                      {"llama.cpp", "llama.cpp's pool"},
+                                      {"onnxruntime", "ONNX Runtime's arena"},
+                                      {"ort", "ONNX Runtime's arena"},
+                                      {"cupy", "CuPy's pool"},
+                                      {"pinned", "the cache of pinned host memory"},
+                                      {"host", "the cache of pinned host memory"}};
+
 // Empty where the name says nothing of what was meant.
 std::string meant_by(const std::string& name) {
   if (name.find(',') != std::string::npos) {
     std::string apart = name;
     std::ranges::replace(apart, ',', ' ');
     return fmt::format("several stand apart: --allocator {}", apart);
+  }
+  const auto* const missing = std::ranges::find(kNotModelled, name, &OtherName::said);
+  if (missing != std::end(kNotModelled)) {
+    return fmt::format(
+        "{} is not modelled: native shows what its requests cost at the driver, and "
+        "pluggable:PATH.so runs an allocator of your own",
+        missing->meant);
   }
   const auto* const other = std::ranges::find(kOtherNames, name, &OtherName::said);
   if (other == std::end(kOtherNames)) return "";
