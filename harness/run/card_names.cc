@@ -134,6 +134,11 @@ constexpr std::array kOtherCards = {
     OtherCard{"metal", 0}, OtherCard{"tpu", 0},      OtherCard{"ascend", 0},
     OtherCard{"npu", 0},   OtherCard{"trainium", 0}, OtherCard{"inferentia", 0}};
 
+// NVIDIA's chips whose memory is the host's, too. Sizes by NVIDIA's product pages.
+constexpr std::array kSharedCards = {OtherCard{"gb 10", 128}, OtherCard{"spark", 128},
+                                     OtherCard{"thor", 128},  OtherCard{"orin", 64},
+                                     OtherCard{"xavier", 32}, OtherCard{"jetson", 0}};
+
 const OtherCard* find_other(std::span<const OtherCard> cards, std::string_view device) {
   const std::vector<std::string> runs = runs_of(device);
   const std::set<std::string> words(runs.begin(), runs.end());
@@ -263,6 +268,17 @@ void refuse_other_vendors(std::string_view device) {
              "modelled there: times, what HIP's context takes, its virtual memory "
              "(expandable_segments) and its pools (backend:cudaMallocAsync)",
              ask_instead(card->memory_gib))});
+  }
+  if (const OtherCard* card = find_other(kSharedCards, device)) {
+    throw UsageError(
+        {.what = fmt::format("'{}': chips that share the host's memory are not modelled", device),
+         .where = "--device",
+         .wanted = "a card with memory of its own: allocmark list cards",
+         .got = "",
+         .next = fmt::format("ask about a card with what the host leaves free at most: {}. "
+                             "PyTorch's own rules hold there, too; what other programs of the "
+                             "host take, and times, do not",
+                             ask_instead(card->memory_gib))});
   }
   if (find_other(kOtherCards, device) != nullptr) {
     throw UsageError({.what = fmt::format("'{}': only CUDA's cards are modelled", device),
