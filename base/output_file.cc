@@ -1,6 +1,7 @@
 #include "base/output_file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -92,6 +93,30 @@ void sync_folder(const fs::path& folder) {
   close(fd);
 }
 
+// The file, empty and locked by this process: a new one, or what a writer that was killed left
+// behind. -1 where another process writes it, or where it is not a plain file of this user's own.
+int open_locked(const std::string& path) {
+  while (true) {
+    const int fd = open(path.c_str(),
+                        O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0666);
+    if (fd < 0) return -1;
+    struct stat opened {
+    }, named{};
+    const bool is_plain = fstat(fd, &opened) == 0 && S_ISREG(opened.st_mode) &&
+                          opened.st_uid == geteuid() && opened.st_nlink <= 1;
+    if (!is_plain || flock(fd, LOCK_EX | LOCK_NB) != 0) {
+      close(fd);
+      return -1;
+    }
+    // Its writer may have given it its name, or taken it away, before it was locked here.
+    const bool is_same = stat(path.c_str(), &named) == 0 && named.st_ino == opened.st_ino &&
+                         named.st_dev == opened.st_dev;
+    if (is_same && ftruncate(fd, 0) == 0) return fd;
+    close(fd);
+    if (is_same) return -1;
+  }
+}
+
 }  // namespace
 
 struct OutputFile::State {
@@ -102,20 +127,26 @@ struct OutputFile::State {
   std::string waiting;  // not handed to the system yet
 
   ~State() {
-    if (fd >= 0) close(fd);
+    // While it is still locked: after that it may be another process's.
     if (!part_path.empty()) unlink(part_path.c_str());
+    if (fd >= 0) close(fd);
   }
   void open_part(mode_t mode);
 };
 
 void OutputFile::State::open_part(mode_t mode) {
   const fs::path named(target);
-  part_path =
-      (named.parent_path() / fmt::format(".{}.{}.part", named.filename().string(), getpid()))
-          .string();
-  // What an earlier process of this number left behind.
-  unlink(part_path.c_str());
-  fd = open(part_path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+  const auto beside = [&](const std::string& name) {
+    return (named.parent_path() / name).string();
+  };
+  part_path = beside(fmt::format(".{}.part", named.filename().string()));
+  fd = open_locked(part_path);
+  if (fd < 0) {
+    // Another process writes the same file, or this file system has no locks.
+    part_path = beside(fmt::format(".{}.{}.part", named.filename().string(), getpid()));
+    unlink(part_path.c_str());
+    fd = open(part_path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+  }
   if (fd < 0) {
     part_path.clear();
     throw_unwritable(path, std::strerror(errno));
@@ -155,14 +186,14 @@ void OutputFile::finish() {
   write_all(state_->fd, std::exchange(state_->waiting, {}), state_->path);
   const bool through = state_->part_path.empty();
   if (!through && fsync(state_->fd) != 0) throw_unwritable(state_->path, std::strerror(errno));
+  if (!through && std::rename(state_->part_path.c_str(), state_->target.c_str()) != 0) {
+    throw_unwritable(state_->path, std::strerror(errno));
+  }
+  state_->part_path.clear();
   if (close(std::exchange(state_->fd, -1)) != 0) {
     throw_unwritable(state_->path, std::strerror(errno));
   }
   if (through) return;
-  if (std::rename(state_->part_path.c_str(), state_->target.c_str()) != 0) {
-    throw_unwritable(state_->path, std::strerror(errno));
-  }
-  state_->part_path.clear();
   sync_folder(fs::path(state_->target).parent_path());
 }
 

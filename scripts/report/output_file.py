@@ -2,7 +2,9 @@
 scripts/record_pytorch.py, which users copy to other machines, has the same functions; output_file_test.py holds them equal."""
 import contextlib
 import errno
+import fcntl
 import os
+import stat
 import time
 
 
@@ -32,6 +34,33 @@ def open_pipe(path, wait_s=15):
     raise AssertionError("the loop returns or raises")
 
 
+def open_part(target):
+    """(name, descriptor) of the file beside it, empty and locked: a new one, or what a writer that was killed left behind. Where another
+    process writes it, or it is no plain file of this user's own, one with this process's number in its name."""
+    folder, name = os.path.split(target)
+    part, flags = os.path.join(folder, f".{name}.part"), os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
+    while True:
+        try:
+            descriptor = os.open(part, flags, 0o666)
+        except OSError:
+            break
+        try:
+            opened = os.fstat(descriptor)
+            if not stat.S_ISREG(opened.st_mode) or opened.st_uid != os.geteuid() or opened.st_nlink > 1:
+                raise OSError(errno.EEXIST, os.strerror(errno.EEXIST))
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Its writer may have given it its name, or taken it away, before it was locked here.
+            if os.path.exists(part) and os.path.samestat(os.lstat(part), opened):
+                os.ftruncate(descriptor, 0)
+                return part, descriptor
+            os.close(descriptor)
+        except OSError:
+            os.close(descriptor)
+            break
+    part = os.path.join(folder, f".{name}.{os.getpid()}.part")
+    return part, os.open(part, flags | os.O_EXCL, 0o666)
+
+
 def write_file(path, data):
     """Writes bytes as allocmark's own files are written. A regular file is replaced whole or not at all: its bytes go to a file beside it, to
     the disk, and then take its name. A link stays, and the file that it leads to is replaced. A device, a pipe and an open descriptor are
@@ -46,17 +75,16 @@ def write_file(path, data):
     target = os.path.realpath(path)
     if os.path.isdir(target):
         raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
-    part = os.path.join(os.path.dirname(target), f".{os.path.basename(target)}.{os.getpid()}.part")
-    try:
-        with open(part, "xb") as file:
+    part, descriptor = open_part(target)
+    with open(descriptor, "wb") as file:
+        try:
             if is_there:
-                os.fchmod(file.fileno(), os.stat(target).st_mode & 0o777)
+                os.fchmod(descriptor, os.stat(target).st_mode & 0o777)
             file.write(data)
             file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, target)
-    except BaseException as error:
-        if not isinstance(error, FileExistsError):
+            os.fsync(descriptor)
+            os.replace(part, target)
+        except BaseException:
             with contextlib.suppress(OSError):
                 os.unlink(part)
-        raise
+            raise

@@ -51,6 +51,50 @@ bool fails_when_full(rlim_t size_bytes_max, Action action) {
 
 }  // namespace
 
+TEST_CASE("what a killed writer left is used up by the next one") {
+  const TemporaryFolder folder;
+  const std::string path = folder.path("out");
+  for (int round = 0; round < 3; ++round) {
+    const pid_t child = fork();
+    if (child == 0) {
+      OutputFile file(path);
+      file.write(std::string(300'000, 'x'));
+      raise(SIGKILL);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    REQUIRE(WIFSIGNALED(status));
+  }
+  CHECK(entry_count(folder) == 1);
+  write_file(path, "new");
+  CHECK(entry_count(folder) == 1);
+  CHECK(fs::file_size(path) == 3);
+}
+
+TEST_CASE("two writers of one name do not disturb each other") {
+  const TemporaryFolder folder;
+  const std::string path = folder.path("out");
+  OutputFile first(path);
+  first.write(std::string(300'000, 'x'));
+  write_file(path, "second");
+  CHECK(fs::file_size(path) == 6);
+  first.finish();
+  CHECK(fs::file_size(path) == 300'000);
+  CHECK(entry_count(folder) == 1);
+}
+
+TEST_CASE("what somebody put in the place of the file beside it is not written") {
+  const TemporaryFolder folder;
+  std::ofstream(folder.path("mine")) << "mine";
+  fs::create_symlink(folder.path("mine"), folder.path(".out.part"));
+  write_file(folder.path("out"), "new");
+  fs::remove(folder.path(".out.part"));
+  fs::create_hard_link(folder.path("mine"), folder.path(".out.part"));
+  write_file(folder.path("out"), "new");
+  CHECK(fs::file_size(folder.path("out")) == 3);
+  CHECK(fs::file_size(folder.path("mine")) == 4);
+}
+
 TEST_CASE("a file is there only once it is finished, and an old one keeps its mode") {
   const TemporaryFolder folder;
   const std::string path = folder.path("out");

@@ -37,7 +37,7 @@ class OutputFileTest(unittest.TestCase):
         return path
 
     def test_both_copies_are_the_same(self):
-        for name in ("descriptor_of", "open_pipe", "write_file"):
+        for name in ("descriptor_of", "open_pipe", "open_part", "write_file"):
             self.assertEqual(inspect.getsource(getattr(output_file, name)), inspect.getsource(getattr(record_pytorch, name)), name)
 
     def test_a_regular_file_is_replaced_and_keeps_its_mode(self):
@@ -103,6 +103,34 @@ class OutputFileTest(unittest.TestCase):
             output_file.write_file(self.root / "no_folder" / "out", b"new")
         with self.assertRaises(OSError):
             output_file.write_file(self.root, b"new")
+
+    def test_what_a_killed_writer_left_is_used_up(self):
+        path = self.root / "out"
+        code = (f"import os, signal, sys; sys.path.insert(0, {str(SOURCE / 'scripts/report')!r}); import output_file;"
+                f"os.replace = lambda *words: os.kill(os.getpid(), signal.SIGKILL); output_file.write_file({str(path)!r}, b'x' * 1000)")
+        for _ in range(3):
+            self.assertEqual(subprocess.run([sys.executable, "-c", code], check=False).returncode, -9)
+        self.assertEqual(len(os.listdir(self.root)), 1)
+        output_file.write_file(path, b"new")
+        self.assertEqual((path.read_bytes(), os.listdir(self.root)), (b"new", ["out"]))
+
+    def test_two_writers_do_not_disturb_each_other(self):
+        path = self.root / "out"
+        part, descriptor = output_file.open_part(str(path))
+        os.write(descriptor, b"first")
+        output_file.write_file(path, b"second")
+        self.assertEqual(path.read_bytes(), b"second")
+        self.assertEqual(Path(part).read_bytes(), b"first")
+        os.close(descriptor)
+
+    def test_what_somebody_put_there_is_not_written(self):
+        (self.root / "mine").write_bytes(b"mine")
+        for make in (lambda part: os.symlink(self.root / "mine", part), lambda part: os.link(self.root / "mine", part), os.mkfifo, os.mkdir):
+            part = self.root / ".out.part"
+            make(part)
+            output_file.write_file(self.root / "out", b"new")
+            self.assertEqual(((self.root / "out").read_bytes(), (self.root / "mine").read_bytes()), (b"new", b"mine"))
+            os.rmdir(part) if part.is_dir() and not part.is_symlink() else os.unlink(part)
 
     def test_a_folder_that_cannot_be_written_is_told(self):
         if os.geteuid() == 0:
