@@ -46,6 +46,10 @@ Outcome Device::deallocate(std::uint64_t address, std::uint64_t now_ns) {
     outcome.status = finish.status;
     return outcome;
   }
+  if (is_drivers_own(address)) {
+    outcome.status = Status::InvalidValue;
+    return outcome;
+  }
   outcome = heap_.deallocate(address);
   if (outcome.status == Status::Ok) {
     outcome.work.host_wait_until_ns = finish.finish_ns;
@@ -261,10 +265,15 @@ MemoryBlock Device::find(std::uint64_t address) const {
     return {.kind = range.empty() ? MemoryKind::None : MemoryKind::Pool, .range = range};
   }
   const DeviceHeap::Allocation block = heap_.find(address);
-  if (block.size_bytes == 0) {
+  if (block.size_bytes == 0 || is_drivers_own(block.address)) {
     return {};
   }
   return {.kind = MemoryKind::Heap, .range = {block.address, block.address + block.size_bytes}};
+}
+
+// Its pages for streams lie in the heap, where a stale address of the program may point.
+bool Device::is_drivers_own(std::uint64_t address) const {
+  return std::ranges::find(stream_pages_, address) != stream_pages_.end();
 }
 
 // The pool whose address range holds the address.

@@ -119,6 +119,7 @@ class Device {
   [[nodiscard]] MemoryPool* pool_holding(std::uint64_t address) const;
   void reclaim(std::optional<PoolId> except, Work& work);
   void give_back_stream_pages(Work& work);
+  [[nodiscard]] bool is_drivers_own(std::uint64_t address) const;
   [[nodiscard]] Outcome after_wait(const Finish& finish, std::uint64_t now_ns,
                                    const FinishedThrough& finished_through,
                                    bool whole_device = false);

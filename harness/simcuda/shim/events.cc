@@ -72,8 +72,8 @@ cudaError_t create_event(ThreadState& thread, cudaEvent_t* result, unsigned flag
   }
   thread.charge(CostId::EventCreate);
   const std::lock_guard lock(device->mutex);
-  SimEvent* event = device->new_event();
-  event->id = device->core.streams().create_event();
+  SimEvent* event = device->new_event(device->core.streams().create_event());
+  if (event == nullptr) return cudaErrorMemoryAllocation;
   event->flags = flags;
   *result = reinterpret_cast<cudaEvent_t>(event);
   return cudaSuccess;
@@ -87,7 +87,8 @@ cudaError_t destroy_event(ThreadState& thread, cudaEvent_t event) {
   thread.charge(CostId::EventDestroy);
   const std::lock_guard lock(object->device->mutex);
   const bool known = object->device->core.streams().destroy_event(object->id);
-  object->device->recycle(object);
+  // Two threads may destroy it at once: one of them finds it gone.
+  if (known) object->device->recycle(object);
   return known ? cudaSuccess : cudaErrorInvalidResourceHandle;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 
 #include "harness/simcuda/shim/gpu_faults.h"
 #include "harness/simcuda/shim/library.h"
@@ -24,7 +25,7 @@ enum NvmlReturn : int {
   kGpuIsLost = 15,
 };
 
-// Handles are pointers to the devices' indexes.
+// Handles are pointers to the devices' indexes. Others are not followed.
 struct NvmlDevice {
   int index;
 };
@@ -48,7 +49,10 @@ struct NvmlProcessV3 {
 };
 
 [[nodiscard]] inline SimulatedDevice* find(const NvmlDevice* handle) {
-  return handle == nullptr ? nullptr : device_at(handle->index);
+  const std::uintptr_t offset = reinterpret_cast<std::uintptr_t>(handle) -
+                                reinterpret_cast<std::uintptr_t>(nvml_devices.data());
+  const bool ours = offset < sizeof nvml_devices && offset % sizeof(NvmlDevice) == 0;
+  return ours ? device_at(handle->index) : nullptr;
 }
 
 template <class Number, class Value>

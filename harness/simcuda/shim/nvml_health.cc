@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "harness/simcuda/shim/call.h"
 #include "harness/simcuda/shim/device_properties.h"
 #include "harness/simcuda/shim/nvml_device.h"
+#include "harness/simcuda/shim/sanitizers.h"
 
 namespace simcuda {
 namespace {
@@ -24,6 +26,15 @@ constexpr int kUncorrectedErrors = 1;        // nvmlMemoryErrorType_t
 struct NvmlEventSet {
   std::vector<NvmlDevice*> devices;
   bool delivered = false;
+};
+// Those that were made and not freed: no other handle is followed.
+struct EventSets {
+  std::mutex mutex;
+  std::vector<std::unique_ptr<NvmlEventSet>> live;
+
+  [[nodiscard]] bool holds(const NvmlEventSet* set) const {
+    return std::ranges::any_of(live, [&](const auto& one) { return one.get() == set; });
+  }
 };
 struct NvmlEvent {
   NvmlDevice* device;
@@ -191,12 +202,17 @@ NVML_EXPORT int nvmlEventSetCreate(NvmlEventSet** set) {
   if (set == nullptr) {
     return kInvalidArgument;
   }
-  *set = new NvmlEventSet;  // freed by nvmlEventSetFree
+  EventSets& sets = made_once<EventSets>();
+  const std::lock_guard lock(sets.mutex);
+  *set = sets.live.emplace_back(std::make_unique<NvmlEventSet>()).get();
   return kSuccess;
 }
 NVML_EXPORT int nvmlEventSetFree(NvmlEventSet* set) {
-  delete set;
-  return kSuccess;
+  EventSets& sets = made_once<EventSets>();
+  const std::lock_guard lock(sets.mutex);
+  return std::erase_if(sets.live, [&](const auto& one) { return one.get() == set; }) == 1
+             ? kSuccess
+             : kInvalidArgument;
 }
 NVML_EXPORT int nvmlDeviceRegisterEvents(NvmlDevice* handle, unsigned long long /*types*/,
                                          NvmlEventSet* set) {
@@ -206,6 +222,9 @@ NVML_EXPORT int nvmlDeviceRegisterEvents(NvmlDevice* handle, unsigned long long 
   if (const NvmlReturn refused = permission(handle); refused != kSuccess) {
     return refused;
   }
+  EventSets& sets = made_once<EventSets>();
+  const std::lock_guard lock(sets.mutex);
+  if (!sets.holds(set)) return kInvalidArgument;
   set->devices.push_back(handle);
   return kSuccess;
 }
@@ -215,16 +234,21 @@ NVML_EXPORT int nvmlEventSetWait_v2(NvmlEventSet* set, NvmlEvent* event, unsigne
   if (set == nullptr || event == nullptr) {
     return kInvalidArgument;
   }
-  for (NvmlDevice* device : set->devices) {
-    const std::uint64_t xid = set->delivered ? 0 : gpu_value(device->index, "xid", 0);
-    if (xid != 0) {
-      set->delivered = true;
-      *event = {.device = device,
-                .type = kXidEvent,
-                .data = xid,
-                .gpu_instance = 0,
-                .compute_instance = 0};
-      return kSuccess;
+  {
+    EventSets& sets = made_once<EventSets>();
+    const std::lock_guard lock(sets.mutex);
+    if (!sets.holds(set)) return kInvalidArgument;
+    for (NvmlDevice* device : set->devices) {
+      const std::uint64_t xid = set->delivered ? 0 : gpu_value(device->index, "xid", 0);
+      if (xid != 0) {
+        set->delivered = true;
+        *event = {.device = device,
+                  .type = kXidEvent,
+                  .data = xid,
+                  .gpu_instance = 0,
+                  .compute_instance = 0};
+        return kSuccess;
+      }
     }
   }
   std::this_thread::sleep_for(std::chrono::milliseconds(timeout_ms));

@@ -116,8 +116,8 @@ cudaError_t create_pool(ThreadState& thread, cudaMemPool_t* result,
   if (outcome.status != Status::Ok) {
     return to_error(outcome.status);
   }
-  SimPool* pool = device->new_pool();
-  pool->id = outcome.pool;
+  SimPool* pool = device->new_pool(outcome.pool);
+  if (pool == nullptr) return cudaErrorMemoryAllocation;
   *result = reinterpret_cast<cudaMemPool_t>(pool);
   return cudaSuccess;
 }

@@ -2,13 +2,37 @@
 
 #include <algorithm>
 
+#include "harness/simcuda/shim/handle_arena.h"
 #include "harness/simcuda/shim/library.h"
+#include "harness/simcuda/shim/sanitizers.h"
 
 namespace simcuda {
 namespace {
 
-constexpr std::uint64_t kHandleLowest =
-    4096;  // smaller values are no handles (0, 1, 2 are special streams)
+template <class T>
+HandleArena<T>& arena() {
+  return made_once<HandleArena<T>>();
+}
+
+// An object that was given back on this device, else a new one.
+template <class T>
+T* spare_or_new(std::vector<T*>* spare, SimulatedDevice* device) {
+  if (!spare->empty()) {
+    T* const object = spare->back();
+    spare->pop_back();
+    return object;
+  }
+  T* const object = arena<T>().add();
+  if (object != nullptr) object->device = device;
+  return object;
+}
+
+// Null where the handle is none of ours, or stale.
+template <class T, class Handle>
+T* live_object(Handle handle) {
+  T* const object = arena<T>().find(handle);
+  return object != nullptr && object->live ? object : nullptr;
+}
 
 DeviceConfig make_config(const Profile& profile, const MemoryContents& contents,
                          const DeviceSetup& setup) {
@@ -47,46 +71,45 @@ SimulatedDevice::SimulatedDevice(DevicePlace place, const Profile& device_profil
       contents(place, memory_bytes(device_profile, setup)),
       core(make_config(device_profile, contents, setup)),
       cleaner(device_profile.clean_bytes_per_us) {
-  default_pool = new_pool();
-  default_pool->id = kDefaultPool;
+  default_pool = new_pool(kDefaultPool);
   current_pool = default_pool;
 }
 
-SimStream* SimulatedDevice::new_stream() {
+SimStream* SimulatedDevice::new_stream(StreamId id) {
   static std::atomic<std::uint64_t> next_number{
       13};  // the first stream of a process gets 13 on a real device
-  SimStream* stream = nullptr;
-  if (spare_streams_.empty()) {
-    stream = &streams_.emplace_back();
-  } else {
-    stream = spare_streams_.back();
-    spare_streams_.pop_back();
-  }
-  *stream = SimStream{.device = this, .number = next_number++, .live = true};
+  SimStream* const stream = spare_or_new(&spare_streams_, this);
+  if (stream == nullptr) return nullptr;
+  if (stream->number == 0) streams_.push_back(stream);
+  stream->id = id;
+  stream->flags = 0;
+  stream->priority = 0;
+  stream->number = next_number++;
+  stream->live = true;
   return stream;
 }
 
-SimEvent* SimulatedDevice::new_event() {
-  SimEvent* event = nullptr;
-  if (spare_events_.empty()) {
-    event = &events_.emplace_back();
-  } else {
-    event = spare_events_.back();
-    spare_events_.pop_back();
-  }
-  *event = SimEvent{.device = this, .live = true};
+SimEvent* SimulatedDevice::new_event(EventId id) {
+  SimEvent* const event = spare_or_new(&spare_events_, this);
+  if (event == nullptr) return nullptr;
+  event->id = id;
+  event->flags = 0;
+  event->live = true;
   return event;
 }
 
-SimPool* SimulatedDevice::new_pool() {
-  SimPool* pool = &pools_.emplace_back();
-  *pool = SimPool{.device = this, .live = true};
+SimPool* SimulatedDevice::new_pool(PoolId id) {
+  std::vector<SimPool*> none;
+  SimPool* const pool = spare_or_new(&none, this);
+  if (pool == nullptr) return nullptr;
+  pool->id = id;
+  pool->live = true;
   return pool;
 }
 
 SimStream* SimulatedDevice::stream_handle(StreamId id) {
-  for (SimStream& stream : streams_) {
-    if (stream.live && stream.id == id) return &stream;
+  for (SimStream* const stream : streams_) {
+    if (stream->live && stream->id == id) return stream;
   }
   return nullptr;
 }
@@ -161,29 +184,22 @@ StreamRef resolve_stream(ThreadState& thread, cudaStream_t stream) {
     if (thread.per_thread_streams[index] == nullptr) {
       SimulatedDevice& device = *current_device(thread);
       const std::lock_guard lock(device.mutex);
-      SimStream* made = device.new_stream();
-      made->id = device.core.streams().create_stream(StreamKind::Blocking);
+      SimStream* made =
+          device.new_stream(device.core.streams().create_stream(StreamKind::Blocking));
+      if (made == nullptr) return {};
       thread.per_thread_streams[index] = reinterpret_cast<cudaStream_t>(made);
     }
     stream = thread.per_thread_streams[index];
   }
-  if (number(stream) < kHandleLowest) {
-    return {};
-  }
-  const auto* object = reinterpret_cast<const SimStream*>(stream);
-  return object->live ? StreamRef{.device = object->device, .id = object->id, .stream = object}
-                      : StreamRef{};
+  const SimStream* const object = live_object<SimStream>(stream);
+  return object == nullptr
+             ? StreamRef{}
+             : StreamRef{.device = object->device, .id = object->id, .stream = object};
 }
 
-SimEvent* resolve_event(cudaEvent_t event) {
-  auto* object = reinterpret_cast<SimEvent*>(event);
-  return number(event) >= kHandleLowest && object->live ? object : nullptr;
-}
+SimEvent* resolve_event(cudaEvent_t event) { return live_object<SimEvent>(event); }
 
-SimPool* resolve_pool(cudaMemPool_t pool) {
-  auto* object = reinterpret_cast<SimPool*>(pool);
-  return number(pool) >= kHandleLowest && object->live ? object : nullptr;
-}
+SimPool* resolve_pool(cudaMemPool_t pool) { return live_object<SimPool>(pool); }
 
 SimulatedDevice* device_of_address(std::uint64_t address) {
   for (int i = 0; i < device_count(); ++i) {

@@ -4,10 +4,10 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
@@ -25,26 +25,26 @@ inline constexpr int kDeviceCountMax = 16;
 
 class SimulatedDevice;
 
-// Behind the opaque handles. Objects are reused, never given back, so a stale handle is seen as
-// dead.
+// Behind the opaque handles, in a HandleArena. An object is reused on the device that made it. It
+// is looked at without the device's lock, by threads that hold a stale handle as well.
 struct SimStream {
   SimulatedDevice* device = nullptr;
-  StreamId id = 0;
-  unsigned flags = 0;
-  int priority = 0;
-  std::uint64_t number = 0;  // cudaStreamGetId
-  bool live = false;
+  std::atomic<StreamId> id = 0;
+  std::atomic<unsigned> flags = 0;
+  std::atomic<int> priority = 0;
+  std::atomic<std::uint64_t> number = 0;  // cudaStreamGetId
+  std::atomic<bool> live = false;
 };
 struct SimEvent {
   SimulatedDevice* device = nullptr;
-  EventId id = 0;
-  unsigned flags = 0;
-  bool live = false;
+  std::atomic<EventId> id = 0;
+  std::atomic<unsigned> flags = 0;
+  std::atomic<bool> live = false;
 };
 struct SimPool {
   SimulatedDevice* device = nullptr;
-  PoolId id = 0;
-  bool live = false;
+  std::atomic<PoolId> id = 0;
+  std::atomic<bool> live = false;
   std::array<cudaMemAccessFlags, kDeviceCountMax> peer_access{};  // by device; none at first
 };
 
@@ -78,9 +78,10 @@ class SimulatedDevice {
   std::vector<PendingHostFunction> host_functions;  // behind closed gates
   std::condition_variable gate_opened;
 
-  [[nodiscard]] SimStream* new_stream();
-  [[nodiscard]] SimEvent* new_event();
-  [[nodiscard]] SimPool* new_pool();
+  // The objects of new handles; null where a million are in use.
+  [[nodiscard]] SimStream* new_stream(StreamId id);
+  [[nodiscard]] SimEvent* new_event(EventId id);
+  [[nodiscard]] SimPool* new_pool(PoolId id);
   // The handle of a core's stream; null for the legacy stream.
   [[nodiscard]] SimStream* stream_handle(StreamId id);
   void recycle(SimStream* stream);
@@ -103,9 +104,7 @@ class SimulatedDevice {
   void drop_if_unused(MemoryHandle handle);
 
  private:
-  std::deque<SimStream> streams_;
-  std::deque<SimEvent> events_;
-  std::deque<SimPool> pools_;
+  std::vector<SimStream*> streams_;
   std::vector<SimStream*> spare_streams_;
   std::vector<SimEvent*> spare_events_;
 };

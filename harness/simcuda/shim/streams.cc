@@ -29,8 +29,8 @@ cudaError_t create_stream(ThreadState& thread, cudaStream_t* result, unsigned fl
   if (outcome.status != Status::Ok) {
     return to_error(outcome.status);
   }
-  SimStream* stream = device->new_stream();
-  stream->id = outcome.stream;
+  SimStream* stream = device->new_stream(outcome.stream);
+  if (stream == nullptr) return cudaErrorMemoryAllocation;
   stream->flags = flags;
   stream->priority = std::clamp(priority, kPriorityHighest, 0);
   *result = reinterpret_cast<cudaStream_t>(stream);
@@ -121,7 +121,7 @@ SIMCUDA_EXPORT cudaError_t cudaStreamGetFlags(cudaStream_t stream, unsigned int*
     if (ref.device == nullptr || flags == nullptr) {
       return ref.device == nullptr ? cudaErrorInvalidResourceHandle : cudaErrorInvalidValue;
     }
-    *flags = ref.stream == nullptr ? 0 : ref.stream->flags;
+    *flags = ref.stream == nullptr ? 0 : ref.stream->flags.load();
     return cudaSuccess;
   });
 }
@@ -132,7 +132,7 @@ SIMCUDA_EXPORT cudaError_t cudaStreamGetPriority(cudaStream_t stream, int* prior
     if (ref.device == nullptr || priority == nullptr) {
       return ref.device == nullptr ? cudaErrorInvalidResourceHandle : cudaErrorInvalidValue;
     }
-    *priority = ref.stream == nullptr ? 0 : ref.stream->priority;
+    *priority = ref.stream == nullptr ? 0 : ref.stream->priority.load();
     return cudaSuccess;
   });
 }
@@ -154,7 +154,7 @@ SIMCUDA_EXPORT cudaError_t cudaStreamGetId(cudaStream_t stream, unsigned long lo
     if (ref.device == nullptr || id == nullptr) {
       return ref.device == nullptr ? cudaErrorInvalidResourceHandle : cudaErrorInvalidValue;
     }
-    *id = ref.stream == nullptr ? 1 : ref.stream->number;
+    *id = ref.stream == nullptr ? 1 : ref.stream->number.load();
     return cudaSuccess;
   });
 }

@@ -41,6 +41,18 @@ TEST_CASE(
   CHECK(device.streams().stream_slot_count() == 12);
 }
 
+TEST_CASE("a stale address does not give back the page that a stream took there") {
+  Device device(plain());
+  const std::uint64_t stale = device.allocate(kPageBytes).address;
+  REQUIRE(device.deallocate(stale, 0).status == Status::Ok);
+  add_stream(device);
+  add_stream(device);
+  REQUIRE(device.used_bytes() == kPageBytes);
+  CHECK(device.find(stale).kind == MemoryKind::None);
+  CHECK(device.deallocate(stale, 0).status == Status::InvalidValue);
+  CHECK(device.used_bytes() == kPageBytes);
+}
+
 // An H200 of 2026-11-23: 24 of 100 random programs, those with little memory that came after one
 // with three streams, lay a page lower than where pages stay for good.
 TEST_CASE("a request that finds too little memory gets the pages of destroyed streams") {
