@@ -37,9 +37,6 @@ struct Claims {
   // Of the sizes that are drawn: below 2 to the power of so much, times 16.
   std::uint64_t size_bits = 20;
   std::vector<cudaStream_t> streams = {nullptr};  // of requests for which none is named
-  // Zero-sized blocks that live together have addresses of their own, or none. Blocks can be given
-  // back on one thread while others ask for more.
-  bool is_backend = false;
 };
 
 // Loads the library. Throws EnvironmentError.

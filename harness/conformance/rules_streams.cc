@@ -3,14 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <iterator>
 #include <map>
 #include <mutex>
 #include <optional>
 #include <thread>
-#include <utility>
 
 #include "allocators/cuda/cuda_check.h"
 #include "base/bytes.h"
@@ -147,49 +145,6 @@ void use_from_thread(Scene& scene, SharedBlocks& blocks, int seed) {
   for (const Block& block : own) blocks.give(block);
 }
 
-// Where one thread leaves blocks for the next to free.
-class Mailbox {
- public:
-  void put(const Block& block) {
-    const std::scoped_lock lock(mutex_);
-    blocks_.push_back(block);
-  }
-  [[nodiscard]] std::vector<Block> take_all() {
-    const std::scoped_lock lock(mutex_);
-    return std::exchange(blocks_, {});
-  }
-
- private:
-  std::mutex mutex_;
-  std::vector<Block> blocks_;
-};
-
-// Threads with a stream each ask, and free what the thread before them asked for.
-void pass_on_at_once(Scene& scene) {
-  SharedBlocks blocks(scene);
-  std::array<Mailbox, kThreadCount> mailboxes;
-  std::vector<std::thread> threads;
-  for (std::size_t index = 0; index < mailboxes.size(); ++index) {
-    threads.emplace_back([&, index, stream = scene.make_stream()] {
-      Random random(index + 1);
-      for (int i = 0; i < 4 * kStepCount && blocks.problem().empty(); ++i) {
-        const std::uint64_t bits = 4 + random.below(19);
-        const Block block = scene.try_get(16 + random.below(std::uint64_t{1} << bits), stream);
-        blocks.take(block);
-        if (block.pointer == nullptr) return;
-        mailboxes[(index + 1) % mailboxes.size()].put(block);
-        if (random.below(4) != 0) continue;
-        for (const Block& other : mailboxes[index].take_all()) blocks.give(other);
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  for (Mailbox& mailbox : mailboxes) {
-    for (const Block& block : mailbox.take_all()) blocks.give(block);
-  }
-  expect(blocks.problem().empty(), blocks.problem());
-}
-
 }  // namespace
 
 std::string stream_argument(Scene& scene) {
@@ -237,7 +192,6 @@ std::string free_on_other_thread(Scene& scene) {
   std::thread([&] { scene.give_all(blocks); }).join();
   for (std::uint64_t i = 0; i < 50; ++i) blocks.push_back(scene.get(4096 * (1 + i % 9)));
   scene.give_all(blocks);
-  if (scene.claims.is_backend) pass_on_at_once(scene);
   return "50 blocks";
 }
 

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <exception>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -63,79 +64,76 @@ struct CommandLine {
   bool help = false;
 };
 
-constexpr std::uint64_t kEventCountMin = 1000;
-constexpr std::uint64_t kEventCountMax = 1'000'000'000'000;
+std::uint64_t number_of(const char* flag, const std::string& text, std::uint64_t min,
+                        std::uint64_t max, const char* wanted) {
+  const std::optional<std::uint64_t> value = parse_bytes_or_count(text);
+  if (value && *value >= min && *value <= max) return *value;
+  throw UsageError({.what = "a flag's value is not allowed",
+                    .where = flag,
+                    .wanted = wanted,
+                    .got = "'" + text + "'",
+                    .next = "--help shows all flags"});
+}
 
-// The value of "--flag VALUE" or "--flag=VALUE" at `index`, which is moved past it; nothing where
-// it is another flag.
-std::optional<std::string> value_of(std::string_view flag,
-                                    const std::vector<std::string>& arguments, std::size_t& index) {
-  const std::string& argument = arguments[index];
-  if (argument == flag) {
-    if (index + 1 == arguments.size()) {
+struct Flag {
+  std::string_view name;
+  std::function<void(const std::string& value)> set;
+};
+
+// Takes our flags, "--flag VALUE" or "--flag=VALUE", out of `arguments`; what remains is Google
+// Benchmark's.
+void take_flags(std::vector<std::string>& arguments, const std::vector<Flag>& flags) {
+  std::vector<std::string> rest;
+  for (std::size_t index = 0; index < arguments.size(); ++index) {
+    const std::string& argument = arguments[index];
+    const std::string name = argument.substr(0, argument.find('='));
+    const auto flag = std::ranges::find(flags, name, &Flag::name);
+    if (flag == flags.end()) {
+      rest.push_back(argument);
+    } else if (name.size() < argument.size()) {
+      flag->set(argument.substr(name.size() + 1));
+    } else if (++index < arguments.size()) {
+      flag->set(arguments[index]);
+    } else {
       throw UsageError({.what = "a flag has no value",
-                        .where = argument,
+                        .where = name,
                         .wanted = {},
                         .got = {},
                         .next = "--help shows all flags"});
     }
-    return arguments[++index];
-  }
-  const std::string prefix = std::string(flag) + "=";
-  if (argument.starts_with(prefix)) {
-    return argument.substr(prefix.size());
-  }
-  return std::nullopt;
-}
-
-std::uint64_t number_of(std::string_view flag, const std::string& text) {
-  const std::optional<std::uint64_t> value = parse_bytes_or_count(text);
-  const bool is_count = flag == "--threads";
-  const bool is_events = flag == "--events";
-  if (!value || *value == 0 || (is_count && *value > 1024) ||
-      (is_events && (*value < kEventCountMin || *value > kEventCountMax))) {
-    throw UsageError({.what = "a flag's value is not allowed",
-                      .where = std::string(flag),
-                      .wanted = is_count    ? "a number from 1 to 1024"
-                                : is_events ? "a number from 1000 to 1000000000000"
-                                            : "a size such as 4096 or 2MiB",
-                      .got = "'" + text + "'",
-                      .next = {}});
-  }
-  return *value;
-}
-
-// Takes our flags out of `arguments`; what remains is Google Benchmark's.
-CommandLine read_command_line(std::vector<std::string>& arguments) {
-  CommandLine line;
-  std::vector<std::string> rest;
-  for (std::size_t index = 0; index < arguments.size(); ++index) {
-    if (const auto device = value_of("--device", arguments, index)) {
-      line.device = *device;
-    } else if (const auto allocator = value_of("--allocator", arguments, index)) {
-      line.options.allocators.emplace_back(find_backend(*allocator).name);
-    } else if (const auto conf = value_of("--conf", arguments, index)) {
-      line.options.confs.push_back(*conf);
-    } else if (const auto size = value_of("--size", arguments, index)) {
-      line.options.sizes_bytes.push_back(number_of("--size", *size));
-    } else if (const auto threads = value_of("--threads", arguments, index)) {
-      line.options.thread_counts.push_back(static_cast<int>(number_of("--threads", *threads)));
-    } else if (const auto workload = value_of("--workload", arguments, index)) {
-      line.options.workloads.push_back(*workload);
-    } else if (const auto events = value_of("--events", arguments, index)) {
-      line.options.event_count = number_of("--events", *events);
-    } else {
-      line.help |= arguments[index] == "--help";
-      rest.push_back(arguments[index]);
-    }
   }
   arguments = rest;
-  if (line.options.sizes_bytes.empty()) {
-    line.options.sizes_bytes = {512, 4 * kKiB, 256 * kKiB, 2 * kMiB, 20 * kMiB};
+}
+
+CommandLine read_command_line(std::vector<std::string>& arguments) {
+  CommandLine line;
+  BenchOptions& options = line.options;
+  using Text = const std::string&;
+  take_flags(
+      arguments,
+      {{"--device", [&](Text text) { line.device = text; }},
+       {"--allocator", [&](Text text) { options.allocators.push_back(find_backend(text).name); }},
+       {"--conf", [&](Text text) { options.confs.push_back(text); }},
+       {"--size",
+        [&](Text text) {
+          options.sizes_bytes.push_back(
+              number_of("--size", text, 1, UINT64_MAX, "a size such as 4096 or 2MiB"));
+        }},
+       {"--threads",
+        [&](Text text) {
+          options.thread_counts.push_back(static_cast<int>(
+              number_of("--threads", text, 1, 1024, "a number of threads from 1 to 1024")));
+        }},
+       {"--workload", [&](Text text) { options.workloads.push_back(text); }},
+       {"--events", [&](Text text) {
+          options.event_count = number_of("--events", text, 1000, 1'000'000'000'000,
+                                          "a number of events from 1000 to 1000000000000");
+        }}});
+  line.help = std::ranges::find(arguments, "--help") != arguments.end();
+  if (options.sizes_bytes.empty()) {
+    options.sizes_bytes = {512, 4 * kKiB, 256 * kKiB, 2 * kMiB, 20 * kMiB};
   }
-  if (line.options.thread_counts.empty()) {
-    line.options.thread_counts = {1, 2, 4};
-  }
+  if (options.thread_counts.empty()) options.thread_counts = {1, 2, 4};
   return line;
 }
 
@@ -260,6 +258,17 @@ std::vector<BenchSide> bench_sides(const BenchOptions& options,
     }
   }
   return sides;
+}
+
+benchmark::internal::Benchmark* add_benchmark(
+    const std::string& name, const std::function<void(benchmark::State& state)>& body) {
+  return benchmark::RegisterBenchmark(name.c_str(), [body](benchmark::State& state) {
+    try {
+      body(state);
+    } catch (const std::exception& error) {
+      state.SkipWithError(error.what());
+    }
+  });
 }
 
 double resident_bytes_peak() {

@@ -2,7 +2,10 @@
 // allocmark itself costs. Times; checks nothing but that requests succeed.
 #pragma once
 
+#include <benchmark/benchmark.h>
+
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -43,6 +46,10 @@ void register_hit_benchmarks(const BenchOptions& options);
 void register_replay_benchmarks(const BenchOptions& options);
 // long/...: a long trace that is never kept. generate/...: a workload's events alone.
 void register_stream_benchmarks(const BenchOptions& options);
+
+// What the body throws becomes the benchmark's error.
+benchmark::internal::Benchmark* add_benchmark(
+    const std::string& name, const std::function<void(benchmark::State& state)>& body);
 
 // Of this process so far, and what it should stay below; 0 where the system does not say.
 [[nodiscard]] double resident_bytes_peak();

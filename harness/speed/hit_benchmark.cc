@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <exception>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -215,14 +214,8 @@ void register_hit_benchmarks(const BenchOptions& options) {
           .side = side,
           .c10 = is_c10(side) || c10 == sides.end() ? std::nullopt : std::optional(*c10),
           .workload = workload};
-      benchmark::RegisterBenchmark(fmt::format("hits/{}/{}", name_of(side), workload).c_str(),
-                                   [cell](benchmark::State& state) {
-                                     try {
-                                       hits(state, cell);
-                                     } catch (const std::exception& error) {
-                                       state.SkipWithError(error.what());
-                                     }
-                                   })
+      add_benchmark(fmt::format("hits/{}/{}", name_of(side), workload),
+                    [cell](benchmark::State& state) { hits(state, cell); })
           ->Unit(benchmark::kMillisecond)
           ->Iterations(kRoundCount);
     }

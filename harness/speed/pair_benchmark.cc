@@ -185,15 +185,14 @@ std::string cell_name(std::string_view kind, const Cell& cell) {
 
 void register_cell(const Cell& cell) {
   const auto warm = std::make_shared<Run>(cell);
-  benchmark::RegisterBenchmark(cell_name("pair", cell).c_str(), [warm](benchmark::State& state) {
+  add_benchmark(cell_name("pair", cell), [warm](benchmark::State& state) {
     run_body(state, *warm, warm_pairs);
   })->Threads(cell.thread_count);
   // Emptying the cache under other threads' feet would measure them waiting for each other.
   if (cell.thread_count == 1 && cell.side.entry->capabilities.real_memory) {
     const auto cold = std::make_shared<Run>(cell);
-    benchmark::RegisterBenchmark(
-        cell_name("cold", cell).c_str(),
-        [cold](benchmark::State& state) { run_body(state, *cold, cold_pairs); })
+    add_benchmark(cell_name("cold", cell),
+                  [cold](benchmark::State& state) { run_body(state, *cold, cold_pairs); })
         ->Threads(1)
         ->UseManualTime();
   }

@@ -3,7 +3,6 @@
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
-#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
@@ -112,7 +111,7 @@ void replay(benchmark::State& state, const ReplayCell& cell) {
 }  // namespace
 
 void register_replay_benchmarks(const BenchOptions& options) {
-  benchmark::RegisterBenchmark("clock", clock_pair);
+  add_benchmark("clock", clock_pair);
   // The churn has about two thousand live blocks, most of them small.
   const std::vector<std::string> workloads =
       options.workloads.empty()
@@ -123,16 +122,9 @@ void register_replay_benchmarks(const BenchOptions& options) {
     for (const std::string& workload : workloads) {
       for (const bool records : {false, true}) {
         const ReplayCell cell{.side = side, .workload = workload, .records = records};
-        benchmark::RegisterBenchmark(
-            fmt::format("replay/{}/recorder:{}/{}", name_of(side), records ? "on" : "off", workload)
-                .c_str(),
-            [cell](benchmark::State& state) {
-              try {
-                replay(state, cell);
-              } catch (const std::exception& error) {
-                state.SkipWithError(error.what());
-              }
-            })
+        add_benchmark(fmt::format("replay/{}/recorder:{}/{}", name_of(side), records ? "on" : "off",
+                                  workload),
+                      [cell](benchmark::State& state) { replay(state, cell); })
             ->Unit(benchmark::kMillisecond);
       }
     }

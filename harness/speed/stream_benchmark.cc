@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <exception>
 #include <functional>
 #include <memory>
 #include <span>
@@ -114,14 +113,7 @@ using Body = void (*)(benchmark::State& state, const std::string& workload,
 
 void add(const std::string& name, Body body, const std::string& workload,
          std::uint64_t event_count) {
-  benchmark::RegisterBenchmark(name.c_str(),
-                               [=](benchmark::State& state) {
-                                 try {
-                                   body(state, workload, event_count);
-                                 } catch (const std::exception& error) {
-                                   state.SkipWithError(error.what());
-                                 }
-                               })
+  add_benchmark(name, [=](benchmark::State& state) { body(state, workload, event_count); })
       ->Unit(benchmark::kMillisecond)
       ->Iterations(1);
 }

@@ -53,8 +53,7 @@ class AsPlugin {
             .stream_ordered = capabilities.stream_ordered,
             .real_memory = capabilities.real_memory,
             .size_bits = 21,
-            .streams = {streams_[0].get(), streams_[1].get(), streams_[2].get()},
-            .is_backend = true};
+            .streams = {streams_[0].get(), streams_[1].get(), streams_[2].get()}};
   }
 
   // Nothing is live any more, and `trimmed`: nor cached.
@@ -127,6 +126,8 @@ void check_as_plugin(const conformance::Rule& rule, const Subject& subject) {
 const Rule kBackendRules[] = {
     {"absurd-sizes", "a size beyond any device is refused as a value", Needs::Nothing,
      rules::absurd_sizes_are_refused},
+    {"zero-apart", "live blocks of size 0 have no address, or one of their own", Needs::Nothing,
+     rules::blocks_without_size_are_apart},
     {"refusal", "a failed request changes nothing and a smaller one then succeeds",
      Needs::RealMemory, rules::failure_changes_nothing},
     {"memory-limit", "a memory limit is kept, and freed memory counts again", Needs::MemoryLimit,
@@ -139,6 +140,8 @@ const Rule kBackendRules[] = {
      rules::inner_event_failure_leaks_nothing},
     {"counters", "what is reserved is never less than what is live", Needs::RealMemory,
      rules::reserved_covers_live},
+    {"threads-at-once", "threads free what others asked for, all at once", Needs::AnyThread,
+     rules::threads_free_for_each_other},
     {"early-reuse", "memory freed on one stream is not used by another before the first gets there",
      Needs::StreamOrder, rules::free_is_ordered},
     {"early-recorded-reuse",

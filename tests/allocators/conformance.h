@@ -68,6 +68,8 @@ void memory_limit_is_kept(const Subject& subject);
 void inner_memory_failure_leaks_nothing(const Subject& subject);
 void inner_event_failure_leaks_nothing(const Subject& subject);
 void reserved_covers_live(const Subject& subject);
+void blocks_without_size_are_apart(const Subject& subject);
+void threads_free_for_each_other(const Subject& subject);
 void free_is_ordered(const Subject& subject);
 void recorded_use_is_ordered(const Subject& subject);
 void instances_are_apart(const Subject& subject);

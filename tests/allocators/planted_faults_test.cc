@@ -327,6 +327,7 @@ TEST_CASE("every planted fault breaks its rule") {
       {Fault::ReportsTooLittle, "counters", "reserved"},
       {Fault::TrimDoesNothing, "trim", "stayed"},
       {Fault::OneThreadOnly, "other-thread", "not my thread"},
+      {Fault::OneThreadOnly, "threads-at-once", "not my thread"},
       {Fault::IgnoresStreams, "early-reuse", "while work on them was still running"},
       {Fault::IgnoresRecordedUse, "early-recorded-reuse", "while work on them was still running"},
       {Fault::SharesStateBetweenInstances, "instances", "cudaMemcpyAsync"},

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <vector>
 
@@ -38,6 +39,20 @@ void expect_totals_as_counted(const Backend& backend) {
 }
 
 }  // namespace
+
+void blocks_without_size_are_apart(const Subject& subject) {
+  const Stream stream;
+  const auto backend = subject.make();
+  std::vector<void*> blocks;
+  std::set<void*> places;
+  for (int round = 0; round < 100; ++round) {
+    void* const place = backend->allocate(0, stream.get()).pointer;
+    expect(place == nullptr || places.insert(place).second,
+           "two live blocks of size 0 have the same address, which is not null");
+    blocks.push_back(place);
+  }
+  for (void* const block : blocks) backend->deallocate(block, 0, stream.get());
+}
 
 void reserved_covers_live(const Subject& subject) {
   const Stream stream;

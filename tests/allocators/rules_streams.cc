@@ -1,6 +1,6 @@
-// Work on streams that is held back, and several instances. Checks; times nothing - where a
-// backend may block for the device, the test waits a bounded while, and a slow machine makes it
-// weaker, never red.
+// Threads at once, work on streams that is held back, and several instances. Checks; times nothing
+// - where a backend may block for the device, the test waits a bounded while, and a slow machine
+// makes it weaker, never red.
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
@@ -111,7 +111,102 @@ void expect_no_early_reuse(const Scene& scene) {
   scene.backend.deallocate(next->pointer, next->size_bytes, next->stream);
 }
 
+// The blocks of all threads at once, for overlap between threads.
+class SharedRanges {
+ public:
+  void add(const OwnedBlock& block) {
+    const std::scoped_lock lock(mutex_);
+    ranges_.add(block);
+  }
+  void remove(const OwnedBlock& block) {
+    const std::scoped_lock lock(mutex_);
+    ranges_.remove(block);
+  }
+
+ private:
+  std::mutex mutex_;
+  RangeMap ranges_;
+};
+
+// Where one thread leaves blocks for the next to free.
+class Mailbox {
+ public:
+  void put(const OwnedBlock& block) {
+    const std::scoped_lock lock(mutex_);
+    blocks_.push_back(block);
+  }
+  std::vector<OwnedBlock> take_all() {
+    const std::scoped_lock lock(mutex_);
+    return std::exchange(blocks_, {});
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<OwnedBlock> blocks_;
+};
+
+struct ThreadWork {
+  Backend& backend;
+  SharedRanges& ranges;
+  Mailbox& from;
+  Mailbox& to;
+  cudaStream_t stream;
+  std::uint64_t seed;
+};
+
+void free_mail(const ThreadWork& work) {
+  for (const OwnedBlock& block : work.from.take_all()) {
+    work.ranges.remove(block);
+    work.backend.deallocate(block.pointer, block.size_bytes, block.stream);
+  }
+}
+
+void allocate_and_pass_on(const ThreadWork& work) {
+  Random random(work.seed);
+  for (int step = 0; step < 400; ++step) {
+    const OwnedBlock block = take(work.backend, random_size_bytes(random, 8 * kMiB), work.stream);
+    work.ranges.add(block);
+    work.to.put(block);
+    if (random.below(4) == 0) {
+      free_mail(work);
+    }
+  }
+}
+
 }  // namespace
+
+void threads_free_for_each_other(const Subject& subject) {
+  constexpr std::size_t kThreadCount = 4;
+  const std::array<Stream, kThreadCount> streams;
+  const auto backend = subject.make();
+  SharedRanges ranges;
+  std::array<Mailbox, kThreadCount> mailboxes;
+  {
+    std::vector<std::unique_ptr<Helper>> helpers;
+    for (std::size_t index = 0; index < kThreadCount; ++index) {
+      const ThreadWork work{.backend = *backend,
+                            .ranges = ranges,
+                            .from = mailboxes[index],
+                            .to = mailboxes[(index + 1) % kThreadCount],
+                            .stream = streams[index].get(),
+                            .seed = test_seed() + index};
+      helpers.push_back(std::make_unique<Helper>([work] { allocate_and_pass_on(work); }));
+    }
+    for (const std::unique_ptr<Helper>& helper : helpers) {
+      helper->join();
+    }
+  }
+  for (Mailbox& mailbox : mailboxes) {
+    for (const OwnedBlock& block : mailbox.take_all()) {
+      backend->deallocate(block.pointer, block.size_bytes, block.stream);
+    }
+  }
+  ALLOCMARK_CUDA_CHECK(cudaDeviceSynchronize());
+  const MemoryStats stats = backend->stats(nullptr);
+  expect(stats.allocated_bytes.value_or(0) == 0,
+         fmt::format("{} bytes count as allocated after everything was freed",
+                     *stats.allocated_bytes));
+}
 
 void free_is_ordered(const Subject& subject) {
   const std::array<Stream, 2> streams;

@@ -81,7 +81,7 @@ def test_streams():
 def test_mistakes():
     refused(["--workload", "gpt2_train_am"], "unknown workload 'gpt2_train_am'")
     refused(["--workload", "cmb:"], "did you mean 'comb'")
-    refused(["--workload", "comb:count=50", "--events", "5"], "a number from 1000 to 1000000000000")
+    refused(["--workload", "comb:count=50", "--events", "5"], "a number of events from 1000 to 1000000000000")
     refused(["--allocator", "cachin"], "did you mean 'caching'")
     refused(["--conf", "max_split_size:128"], "max_split_size_mb")
 
