@@ -15,7 +15,7 @@ class PointerMap {
   PointerMap() : slots_(kCapacityMin) {}
 
   void insert(Block* block) {
-    if (8 * (count_ + 1) > slots_.size()) grow();
+    if (slots_per_block() * (count_ + 1) > slots_.size()) grow();
     place(block);
     ++count_;
   }
@@ -59,6 +59,10 @@ class PointerMap {
 
  private:
   static constexpr std::size_t kCapacityMin = 4096;
+  static constexpr std::size_t kLarge = std::size_t{1} << 20;  // 8 MiB of slots
+
+  // Where the table leaves the processor's caches anyway, empty slots cost more than they save.
+  [[nodiscard]] std::size_t slots_per_block() const { return slots_.size() < kLarge ? 8 : 2; }
 
   [[nodiscard]] std::size_t mask() const { return slots_.size() - 1; }
   [[nodiscard]] std::size_t next(std::size_t index) const { return (index + 1) & mask(); }
@@ -86,7 +90,7 @@ class PointerMap {
     }
   }
 
-  std::vector<Block*> slots_;  // a power of two, at most an eighth full
+  std::vector<Block*> slots_;  // a power of two, at most an eighth full; half where it is large
   std::size_t count_ = 0;
   int shift_ = 64 - std::countr_zero(kCapacityMin);
 };
