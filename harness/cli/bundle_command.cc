@@ -14,6 +14,7 @@
 #include "harness/bundle/bundle.h"
 #include "harness/bundle/bundle_check.h"
 #include "harness/bundle/private_words.h"
+#include "harness/cli/bundle_signature.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/output_path.h"
 #include "harness/cli/parse_report.h"
@@ -92,6 +93,7 @@ ExitCode bundle_command(const BundleCommand& command) {
       read_bundle(command.out), {.version = version_text(), .program_path = own_program_path()});
   fmt::print("bundle: {}\nfiles: {}\nsha256: {}\n", command.out, file_count,
              sha256_of_file(command.out, kArchiveInput));
+  if (!command.key.empty()) fmt::print("signature: {}\n", sign_bundle(command.out, command.key));
   fmt::print("{}", render_check(check));
   return check.exit_code;
 }

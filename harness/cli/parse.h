@@ -85,11 +85,13 @@ struct BundleCommand {
   bool force = false;                  // replace it
   std::vector<std::string> baselines;  // at most one
   std::string policy, calibration;     // files, as of 'compare'; empty = none
+  std::string key;                     // to sign it with; empty = it is not signed
 };
 
 struct CheckCommand {
   std::string bundle;  // an archive, or the folder it was unpacked to
   std::string format = "table";
+  std::string signers;  // one of them must have signed it; empty = nobody need
   bool rerun = false;
   double seconds = 20;
 };

@@ -52,6 +52,10 @@ void add_bundle(CLI::App* app, BundleCommand* command) {
       ->type_name("FILE");
   add_force(app, &command->force);
   add_comparison(app, &command->baselines, &command->policy, &command->calibration);
+  app->add_option("--sign", command->key,
+                  "Sign it with this SSH key, or the .pub of one in ssh-agent, by ssh-keygen: "
+                  "writes FILE.sig")
+      ->type_name("KEY");
   app->footer(
       "\nThe bundle is checked as 'allocmark check' does. Exit codes: 0 it can be published, 1 a "
       "rule is broken,\n3 a rule could not be checked.\n");
@@ -66,6 +70,10 @@ void add_check(CLI::App* app, CheckCommand* command) {
       ->check(CLI::IsMember({"table", "json"}))
       ->capture_default_str()
       ->type_name("F");
+  app->add_option("--signers", command->signers,
+                  "One of these must have signed it (BUNDLE.sig): lines with a name and a public "
+                  "key, as of ssh-keygen")
+      ->type_name("FILE");
   app->add_flag("--rerun", command->rerun,
                 "Simulate every simulated cell again, not only those of at most 200000 events");
   app->add_option("--seconds", command->seconds,
