@@ -176,11 +176,12 @@ void check_reportable(const std::vector<CellKey>& cells, const RunManifest& mani
   if (cells.size() <= count_max) return;
   throw UsageError(
       {.what = "this run has more cells than a report can be made of",
-       .where = {},
+       .where = "the plan: workloads x allocators x config strings x capacities x seeds",
        .wanted = fmt::format("at most {} cells of {} passes: {} of results", count_max,
                              manifest.pass_count, format_bytes(kResultsInput.size_bytes_max)),
        .got = fmt::format("{} cells", cells.size()),
-       .next = "divide it: --shard 1/4, 2/4 and so on, each with an --out DIR of its own"});
+       .next = fmt::format("divide it: --shard 1/{0} to {0}/{0}, each with an --out DIR of its own",
+                           (cells.size() + count_max - 1) / count_max)});
 }
 
 Work plan_work(const RunCommand& command, const std::string& program_path) {
