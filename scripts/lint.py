@@ -26,7 +26,7 @@ OPENERS = {
     "harness/simcuda/": "a library of its own, without the rooms",
     "harness/run/conditions.cc": "/proc and /sys",
     "harness/run/environment.cc": "/proc and /sys",
-    "harness/run/host_memory.cc": "/proc and /sys",
+    "harness/core/device/host_memory.cc": "/proc and /sys",
 }
 
 

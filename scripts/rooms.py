@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Holds the code to the plan of rooms. A room is a folder whose CMakeLists.txt calls allocmark_room; its USES name the rooms
 that it may include. Prints file:line and the rule for: an include that USES does not name, a USES that nothing needs, a
-circle of rooms, a source file outside any room, a room without a README.
+circle of rooms, a source file outside any room, a room without a README, a README whose "May include" is not what USES name.
 
 scripts/rooms.py          checks; exit code 1 where a rule is broken
+scripts/rooms.py --write  makes USES and "May include" say what is included
 scripts/rooms.py --text   draws the rooms as a list, each with what it uses
 scripts/rooms.py --dot    the same as a graph for Graphviz
 """
@@ -11,6 +12,7 @@ import argparse
 import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -97,6 +99,56 @@ def find_circle(rooms):
     return []
 
 
+MAY_INCLUDE = re.compile(r"(?<=^## May include\n\n).*?(?=\n\n|\n*\Z)", re.S | re.M)
+USES = re.compile(r"(^allocmark_room\([^)]*?^  USES\n)([^)]*?)(?=^  [A-Z]|\))", re.S | re.M)
+
+
+def may_include(targets):
+    """The paragraph of a README that names these rooms."""
+    names = [f"`{target}`" for target in targets]
+    if not names:
+        return "No other room."
+    text = " and ".join(filter(None, [", ".join(names[:-1]), names[-1]])) + "."
+    return textwrap.fill(text, 100, break_on_hyphens=False, break_long_words=False)
+
+
+def used_rooms(root, rooms):
+    """{room: the rooms that its files include}."""
+    known = set(rooms) | set(PROGRAMS)
+    used = {room: set() for room in rooms}
+    for name in sources(root):
+        room = room_of(name, known)
+        for _, included in includes(root, name):
+            target = room_of(included, known)
+            if room in rooms and target in rooms and target != room and (root / included).is_file():
+                used[room].add(target)
+    return {room: sorted(targets) for room, targets in used.items()}
+
+
+def write(root):
+    """Makes every CMakeLists.txt and README.md name the rooms that are included."""
+    for room, targets in used_rooms(root, read_rooms(root)).items():
+        path = root / room / "CMakeLists.txt"
+        names = "".join(f"  {target}\n" for target in targets)
+        text = USES.sub(lambda found: found.group(1) + names, path.read_text(), count=1)
+        path.write_text(re.sub(r"\n\)", ")", text))
+        readme = root / room / "README.md"
+        if readme.is_file():
+            readme.write_text(MAY_INCLUDE.sub(lambda _: may_include(targets), readme.read_text(), count=1))
+
+
+def check_readme(root, room, targets):
+    readme = root / room / "README.md"
+    if not readme.is_file():
+        yield f"{room}/CMakeLists.txt:1: the room has no README.md"
+        return
+    text = readme.read_text()
+    found = MAY_INCLUDE.search(text)
+    if found is None or found.group(0) != may_include(sorted(targets)):
+        line = text.count("\n", 0, found.start()) + 1 if found else 1
+        yield f'{room}/README.md:{line}: "May include" is not what USES name; write it: scripts/rooms.py --write'
+
+
 def check(root):
     rooms = read_rooms(root)
     known = set(rooms) | set(PROGRAMS)
@@ -122,9 +174,7 @@ def check(root):
                 yield f"{room}/CMakeLists.txt:1: USES {target}, which is no room"
             elif target not in used[room]:
                 yield f"{room}/CMakeLists.txt:1: USES {target} and includes nothing of it"
-        readme = root / room / "README.md"
-        if not readme.is_file():
-            yield f"{room}/CMakeLists.txt:1: the room has no README.md"
+        yield from check_readme(root, room, targets)
     circle = find_circle(rooms)
     if circle:
         yield "a circle of rooms: " + " -> ".join(circle)
@@ -142,6 +192,7 @@ def draw_dot(rooms):
 
 def main(argv=None):
     parser = argparse.ArgumentParser(description="Hold the code to the plan of rooms, or draw it.")
+    parser.add_argument("--write", action="store_true", help="make USES and READMEs say what is included")
     parser.add_argument("--text", action="store_true", help="draw the rooms as a list")
     parser.add_argument("--dot", action="store_true", help="draw the rooms for Graphviz")
     parser.add_argument("--root", type=Path, default=ROOT, help="the checkout [the one of this script]")
@@ -150,6 +201,8 @@ def main(argv=None):
         rooms = read_rooms(arguments.root)
         sys.stdout.write(draw_dot(rooms) if arguments.dot else draw_text(rooms))
         return 0
+    if arguments.write:
+        write(arguments.root)
     broken = list(check(arguments.root))
     for line in broken:
         print(line, file=sys.stderr)

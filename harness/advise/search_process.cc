@@ -16,9 +16,10 @@
 #include "base/error.h"
 #include "base/field_count.h"
 #include "base/json_text.h"
-#include "harness/run/child_process.h"
-#include "harness/run/interrupt.h"
-#include "harness/run/runtime_select.h"
+#include "base/own_process.h"
+#include "harness/core/device/runtime_select.h"
+#include "harness/job/child_process.h"
+#include "harness/job/interrupt.h"
 
 namespace allocmark {
 namespace {

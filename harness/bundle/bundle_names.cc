@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "harness/bundle/bundle_rules.h"
 #include "harness/bundle/made_again.h"
-#include "harness/run/runtime_select.h"
+#include "harness/core/device/runtime_select.h"
 #include "results/columns/columns.h"
 
 namespace allocmark {

@@ -21,8 +21,8 @@
 #include "base/input_file.h"
 #include "harness/bundle/bundle_rules.h"
 #include "harness/bundle/made_again.h"
+#include "harness/core/device/runtime_select.h"
 #include "harness/run/environment.h"
-#include "harness/run/runtime_select.h"
 #include "results/derived.h"
 #include "results/json.h"
 

@@ -8,8 +8,8 @@
 #include <functional>
 #include <string>
 
-#include "harness/cell/pass_turns.h"
 #include "harness/check/verify_level.h"
+#include "harness/job/pass_turns.h"
 #include "results/schema.h"
 
 namespace allocmark {

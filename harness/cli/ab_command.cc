@@ -14,6 +14,7 @@
 
 #include <fmt/format.h>
 #include "base/error.h"
+#include "base/own_process.h"
 #include "base/shell_text.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/compare_input.h"
@@ -22,7 +23,6 @@
 #include "harness/cli/report_pages.h"
 #include "harness/cli/run_request.h"
 #include "harness/cli/terminal.h"
-#include "harness/run/child_process.h"
 #include "harness/run/environment.h"
 #include "harness/run/folder_lock.h"
 #include "harness/run/plan.h"

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "base/median.h"
+#include "base/own_process.h"
 #include "harness/advise/advice.h"
 #include "harness/advise/search_progress.h"
 #include "harness/advise/target.h"
@@ -19,14 +20,13 @@
 #include "harness/cli/commands.h"
 #include "harness/cli/run_specs.h"
 #include "harness/cli/terminal.h"
+#include "harness/core/device/card_names.h"
+#include "harness/core/device/runtime_select.h"
+#include "harness/job/interrupt.h"
 #include "harness/measure/host_reference.h"
-#include "harness/run/card_names.h"
-#include "harness/run/child_process.h"
 #include "harness/run/conditions.h"
 #include "harness/run/environment.h"
-#include "harness/run/interrupt.h"
 #include "harness/run/run.h"
-#include "harness/run/runtime_select.h"
 
 namespace allocmark {
 namespace {

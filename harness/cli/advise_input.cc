@@ -21,9 +21,9 @@
 #include "harness/advise/advice.h"
 #include "harness/cli/conf_warning.h"
 #include "harness/cli/terminal.h"
-#include "harness/run/card_names.h"
-#include "harness/run/cards.h"
-#include "harness/run/runtime_select.h"
+#include "harness/core/device/card_names.h"
+#include "harness/core/device/cards.h"
+#include "harness/core/device/runtime_select.h"
 #include "results/columns/text.h"
 
 namespace allocmark {

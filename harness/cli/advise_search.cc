@@ -9,12 +9,12 @@
 #include <fmt/format.h>
 
 #include "base/bytes.h"
+#include "base/own_process.h"
 #include "harness/advise/advice.h"
 #include "harness/advise/grid.h"
 #include "harness/advise/search_process.h"
 #include "harness/advise/search_progress.h"
 #include "harness/cli/advise_keys.h"
-#include "harness/run/child_process.h"
 #include "harness/run/run.h"
 
 namespace allocmark {

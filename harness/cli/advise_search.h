@@ -13,7 +13,7 @@
 #include "harness/advise/verdict.h"
 #include "harness/cli/advise_input.h"
 #include "harness/cli/job_release.h"
-#include "harness/run/interrupt.h"
+#include "harness/job/interrupt.h"
 
 namespace allocmark {
 

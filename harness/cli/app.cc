@@ -17,7 +17,7 @@
 #include "harness/cli/conf_paste.h"
 #include "harness/cli/help_formatter.h"
 #include "harness/cli/parse_error.h"
-#include "harness/run/card_names.h"
+#include "harness/core/device/card_names.h"
 #include "results/utf8.h"
 
 namespace allocmark {

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 #include "base/error.h"
+#include "base/own_process.h"
 #include "base/sha256.h"
 #include "base/shell_text.h"
 #include "harness/bundle/bundle.h"
@@ -20,7 +21,6 @@
 #include "harness/cli/parse_report.h"
 #include "harness/cli/report_pages.h"
 #include "harness/cli/terminal.h"
-#include "harness/run/child_process.h"
 #include "harness/run/environment.h"
 #include "harness/run/run_folder.h"
 #include "results/run_file.h"

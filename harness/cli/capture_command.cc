@@ -11,12 +11,12 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "base/own_process.h"
 #include "base/shell_text.h"
 #include "harness/capture/captured_files.h"
 #include "harness/capture/captured_program.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/output_path.h"
-#include "harness/run/child_process.h"
 
 namespace allocmark {
 namespace {

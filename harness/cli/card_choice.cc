@@ -10,13 +10,13 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "base/own_process.h"
 #include "harness/advise/advice.h"
 #include "harness/advise/target.h"
+#include "harness/core/device/card_names.h"
+#include "harness/core/device/runtime_select.h"
 #include "harness/replay/kernel_source.h"
-#include "harness/run/card_names.h"
-#include "harness/run/child_process.h"
 #include "harness/run/environment.h"
-#include "harness/run/runtime_select.h"
 #include "results/answer/answer.h"
 
 namespace allocmark {

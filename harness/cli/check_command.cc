@@ -3,12 +3,12 @@
 #include <string>
 
 #include <fmt/format.h>
+#include "base/own_process.h"
 #include "harness/bundle/bundle.h"
 #include "harness/bundle/bundle_check.h"
 #include "harness/cli/bundle_signature.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/parse_report.h"
-#include "harness/run/child_process.h"
 #include "harness/run/environment.h"
 #include "results/columns/text.h"
 

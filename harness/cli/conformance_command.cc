@@ -14,14 +14,14 @@
 #include <vector>
 
 #include "base/json_text.h"
+#include "base/own_process.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/known_allocators.h"
 #include "harness/cli/terminal.h"
 #include "harness/conformance/conduct.h"
 #include "harness/conformance/race_detector.h"
-#include "harness/run/child_process.h"
+#include "harness/core/device/runtime_select.h"
 #include "harness/run/plan.h"
-#include "harness/run/runtime_select.h"
 #include "results/json.h"
 
 namespace allocmark {

@@ -21,12 +21,12 @@
 #include "base/error.h"
 #include "base/json_text.h"
 #include "base/output_file.h"
+#include "base/own_process.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/parse_tools.h"
 #include "harness/fidelity/fidelity.h"
 #include "harness/fidelity/fidelity_page.h"
 #include "harness/fidelity/fidelity_replay.h"
-#include "harness/run/child_process.h"
 #include "workloads/references.h"
 #include "workloads/trace_tools.h"
 

@@ -15,6 +15,7 @@
 
 #include "base/bytes.h"
 #include "base/json_text.h"
+#include "base/own_process.h"
 #include "harness/advise/advice.h"
 #include "harness/advise/grid.h"
 #include "harness/advise/search_process.h"
@@ -28,11 +29,10 @@
 #include "harness/cli/job_release.h"
 #include "harness/cli/run_output.h"
 #include "harness/cli/terminal.h"
-#include "harness/run/child_process.h"
+#include "harness/core/device/runtime_select.h"
+#include "harness/job/interrupt.h"
 #include "harness/run/environment.h"
-#include "harness/run/interrupt.h"
 #include "harness/run/run.h"
-#include "harness/run/runtime_select.h"
 
 namespace allocmark {
 namespace {

@@ -12,8 +12,9 @@
 
 #include <fmt/format.h>
 #include "base/error.h"
+#include "base/own_process.h"
 #include "base/shell_text.h"
-#include "harness/run/child_process.h"
+#include "harness/job/child_process.h"
 
 namespace allocmark {
 namespace {

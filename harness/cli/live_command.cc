@@ -14,11 +14,11 @@
 #include "allocators/registry.h"
 #include "base/bytes.h"
 #include "base/error.h"
+#include "base/own_process.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/parity_input.h"
 #include "harness/parity/live_parity.h"
 #include "harness/parity/program.h"
-#include "harness/run/child_process.h"
 #include "workloads/trace/byte_stream.h"
 
 namespace allocmark {

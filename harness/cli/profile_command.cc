@@ -9,15 +9,15 @@
 #include <fmt/format.h>
 #include "allocators/cuda/cuda_check.h"
 #include "base/error.h"
+#include "base/own_process.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/output_path.h"
 #include "harness/cli/parse_tools.h"
 #include "harness/cli/terminal.h"
+#include "harness/core/device/runtime_select.h"
 #include "harness/profile/profile.h"
-#include "harness/run/child_process.h"
 #include "harness/run/environment.h"
 #include "harness/run/run_folder.h"
-#include "harness/run/runtime_select.h"
 
 namespace allocmark {
 namespace {

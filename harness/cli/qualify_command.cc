@@ -8,9 +8,11 @@
 #include <fmt/format.h>
 #include "base/error.h"
 #include "base/output_file.h"
+#include "base/own_process.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/parse_qualify.h"
 #include "harness/cli/terminal.h"
+#include "harness/core/device/runtime_select.h"
 #include "harness/qualify/baseline.h"
 #include "harness/qualify/conduct.h"
 #include "harness/qualify/exports.h"
@@ -18,10 +20,8 @@
 #include "harness/qualify/spread.h"
 #include "harness/qualify/test.h"
 #include "harness/qualify/writers.h"
-#include "harness/run/child_process.h"
 #include "harness/run/environment.h"
 #include "harness/run/run_folder.h"
-#include "harness/run/runtime_select.h"
 #include "results/columns/text.h"
 #include "results/json.h"
 

@@ -9,12 +9,12 @@
 #include <fmt/format.h>
 #include "allocators/conf/conf.h"
 #include "base/error.h"
+#include "base/own_process.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/job_release.h"
 #include "harness/cli/terminal.h"
 #include "harness/ranks/job.h"
 #include "harness/ranks/ranks_process.h"
-#include "harness/run/child_process.h"
 #include "harness/run/environment.h"
 
 namespace allocmark {

@@ -10,11 +10,11 @@
 
 #include <fmt/format.h>
 #include "base/output_file.h"
+#include "base/own_process.h"
 #include "base/shell_text.h"
 #include "base/streams.h"
 #include "harness/cli/terminal.h"
-#include "harness/run/child_process.h"
-#include "harness/run/interrupt.h"
+#include "harness/job/interrupt.h"
 #include "harness/run/progress.h"
 #include "harness/soak/soak_process.h"
 #include "harness/soak/soak_text.h"

@@ -8,9 +8,9 @@
 
 #include <fmt/format.h>
 #include "base/error.h"
+#include "harness/core/device/runtime_select.h"
 #include "harness/run/device_sharing.h"
 #include "harness/run/rounds.h"
-#include "harness/run/runtime_select.h"
 
 namespace allocmark {
 namespace {

@@ -16,12 +16,12 @@
 
 #include "base/bytes.h"
 #include "base/output_file.h"
+#include "base/own_process.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/known_allocators.h"
 #include "harness/cli/terminal.h"
-#include "harness/run/child_process.h"
+#include "harness/core/device/runtime_select.h"
 #include "harness/run/plan.h"
-#include "harness/run/runtime_select.h"
 #include "harness/simcheck/simcheck.h"
 
 namespace allocmark {

@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 #include "allocators/registry.h"
 #include "base/error.h"
-#include "harness/run/runtime_select.h"
+#include "harness/core/device/runtime_select.h"
 #include "harness/run/suites.h"
 #include "workloads/trace_tools.h"
 

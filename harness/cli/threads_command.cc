@@ -9,10 +9,10 @@
 #include <fmt/format.h>
 #include "allocators/conf/conf.h"
 #include "base/error.h"
+#include "base/own_process.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/job_release.h"
 #include "harness/cli/terminal.h"
-#include "harness/run/child_process.h"
 #include "harness/run/environment.h"
 #include "harness/threads/threads_process.h"
 

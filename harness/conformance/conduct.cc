@@ -13,8 +13,9 @@
 #include "allocators/cuda/cuda_check.h"
 #include "base/error.h"
 #include "base/json_text.h"
-#include "harness/run/child_process.h"
-#include "harness/run/runtime_select.h"
+#include "base/own_process.h"
+#include "harness/core/device/runtime_select.h"
+#include "harness/job/child_process.h"
 #include "results/json.h"
 
 namespace allocmark::conformance {

@@ -19,7 +19,7 @@
 
 #include "base/error.h"
 #include "base/input_file.h"
-#include "harness/run/child_process.h"
+#include "base/own_process.h"
 
 namespace allocmark::conformance {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/run/interrupt.h"
+#include "harness/job/interrupt.h"
 
 namespace allocmark {
 

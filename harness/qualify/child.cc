@@ -17,7 +17,8 @@
 #include <nlohmann/json.hpp>
 #include "base/field_count.h"
 #include "base/json_text.h"
-#include "harness/run/runtime_select.h"
+#include "base/own_process.h"
+#include "harness/core/device/runtime_select.h"
 #include "results/json.h"
 
 namespace allocmark::qualify {

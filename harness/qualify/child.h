@@ -7,10 +7,10 @@
 #include <string_view>
 #include <vector>
 
+#include "harness/job/child_process.h"
 #include "harness/qualify/judge.h"
 #include "harness/qualify/result.h"
 #include "harness/qualify/test.h"
-#include "harness/run/child_process.h"
 
 namespace allocmark::qualify {
 

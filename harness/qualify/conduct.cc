@@ -18,12 +18,12 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 #include "base/nearest.h"
+#include "harness/core/device/runtime_select.h"
 #include "harness/qualify/child.h"
 #include "harness/qualify/judge.h"
 #include "harness/qualify/monitor_process.h"
 #include "harness/qualify/node_facts.h"
 #include "harness/run/environment.h"
-#include "harness/run/runtime_select.h"
 
 namespace allocmark::qualify {
 namespace {

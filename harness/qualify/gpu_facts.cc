@@ -9,9 +9,9 @@
 
 #include "allocators/cuda/cuda_check.h"
 #include "base/input_file.h"
+#include "harness/core/device/runtime_select.h"
 #include "harness/qualify/node_facts.h"
 #include "harness/qualify/nvml.h"
-#include "harness/run/runtime_select.h"
 
 namespace allocmark::qualify {
 

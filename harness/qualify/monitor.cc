@@ -17,10 +17,10 @@
 
 #include <nlohmann/json.hpp>
 #include "base/json_text.h"
+#include "harness/job/child_process.h"
 #include "harness/qualify/gpu_facts.h"
 #include "harness/qualify/nvml.h"
 #include "harness/qualify/tests.h"
-#include "harness/run/child_process.h"
 
 namespace allocmark::qualify {
 namespace {

@@ -8,9 +8,9 @@
 #include <optional>
 #include <string>
 
+#include "harness/job/child_process.h"
 #include "harness/qualify/child.h"
 #include "harness/qualify/test.h"
-#include "harness/run/child_process.h"
 
 namespace allocmark::qualify {
 

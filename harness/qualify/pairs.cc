@@ -12,10 +12,10 @@
 #include <fmt/format.h>
 #include "allocators/cuda/cuda_check.h"
 #include "base/bytes.h"
+#include "base/own_process.h"
 #include "harness/qualify/child.h"
 #include "harness/qualify/repeat.h"
 #include "harness/qualify/tests.h"
-#include "harness/run/child_process.h"
 
 namespace allocmark::qualify {
 namespace {

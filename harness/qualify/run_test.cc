@@ -12,9 +12,9 @@
 #include "allocators/cuda/cuda_check.h"
 #include "base/bytes.h"
 #include "base/error.h"
+#include "harness/core/device/runtime_select.h"
 #include "harness/replay/ballast.h"
 #include "harness/replay/simcu_api.h"
-#include "harness/run/runtime_select.h"
 
 namespace allocmark::qualify {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <fmt/format.h>
 #include "base/error.h"
+#include "harness/core/device/runtime_select.h"
 #include "harness/replay/capacity.h"
-#include "harness/run/runtime_select.h"
 
 namespace allocmark {
 

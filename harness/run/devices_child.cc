@@ -7,8 +7,9 @@
 #include <vector>
 
 #include "base/error.h"
-#include "harness/run/child_process.h"
-#include "harness/run/runtime_select.h"
+#include "base/own_process.h"
+#include "harness/core/device/runtime_select.h"
+#include "harness/job/child_process.h"
 
 namespace allocmark {
 

@@ -16,11 +16,12 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 #include "base/error.h"
+#include "base/own_process.h"
 #include "base/sha256.h"
 #include "harness/build_info.h"
+#include "harness/core/device/runtime_select.h"
+#include "harness/job/child_process.h"
 #include "harness/measure/clock.h"
-#include "harness/run/child_process.h"
-#include "harness/run/runtime_select.h"
 #include "results/json.h"
 
 namespace allocmark {

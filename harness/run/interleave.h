@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "harness/check/verify_level.h"
-#include "harness/run/interrupt.h"
+#include "harness/job/interrupt.h"
 #include "harness/run/placement_difference.h"
 #include "harness/run/run.h"
 #include "harness/run/run_group.h"

@@ -6,7 +6,8 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "harness/run/runtime_select.h"
+#include "base/own_process.h"
+#include "harness/core/device/runtime_select.h"
 
 namespace allocmark {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/run/child_process.h"
+#include "harness/job/child_process.h"
 
 namespace allocmark {
 

@@ -16,9 +16,9 @@
 
 #include "base/error.h"
 #include "base/random.h"
+#include "harness/core/device/host_memory.h"
+#include "harness/job/child_process.h"
 #include "harness/run/cell_process.h"
-#include "harness/run/child_process.h"
-#include "harness/run/host_memory.h"
 #include "results/json.h"
 
 namespace allocmark {

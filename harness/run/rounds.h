@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "harness/cell/cell.h"
-#include "harness/run/interrupt.h"
+#include "harness/job/interrupt.h"
 #include "results/schema.h"
 
 namespace allocmark {

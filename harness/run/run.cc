@@ -8,9 +8,9 @@
 #include <cstddef>
 #include <memory>
 
-#include "harness/run/child_process.h"
+#include "harness/core/device/runtime_select.h"
+#include "harness/job/child_process.h"
 #include "harness/run/open_driver.h"
-#include "harness/run/runtime_select.h"
 
 namespace allocmark {
 namespace {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "harness/cell/cell.h"
-#include "harness/run/interrupt.h"
+#include "harness/job/interrupt.h"
 #include "harness/run/run_group.h"
 #include "results/schema.h"
 

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "harness/cell/cell.h"
-#include "harness/run/child_process.h"
+#include "harness/job/child_process.h"
 #include "results/schema.h"
 
 namespace allocmark {

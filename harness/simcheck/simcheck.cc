@@ -9,8 +9,9 @@
 #include <utility>
 
 #include "base/error.h"
-#include "harness/run/child_process.h"
-#include "harness/run/runtime_select.h"
+#include "base/own_process.h"
+#include "harness/core/device/runtime_select.h"
+#include "harness/job/child_process.h"
 
 namespace allocmark::simcheck {
 namespace {

@@ -10,8 +10,9 @@
 #include <fmt/format.h>
 #include "base/error.h"
 #include "base/output_file.h"
-#include "harness/run/child_process.h"
-#include "harness/run/runtime_select.h"
+#include "base/own_process.h"
+#include "harness/core/device/runtime_select.h"
+#include "harness/job/child_process.h"
 #include "results/json.h"
 
 namespace allocmark {

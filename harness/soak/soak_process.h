@@ -5,7 +5,7 @@
 #include <functional>
 #include <string>
 
-#include "harness/run/interrupt.h"
+#include "harness/job/interrupt.h"
 #include "harness/soak/soak_file.h"
 
 namespace allocmark {

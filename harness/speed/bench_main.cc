@@ -22,7 +22,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "harness/run/environment.h"
-#include "harness/run/runtime_select.h"
+#include "harness/core/device/runtime_select.h"
 #include "harness/speed/benchmarks.h"
 #include "workloads/open_workload.h"
 

@@ -1,5 +1,5 @@
 // Simulated GPUs that borrow the times of a measured one.
-#include "harness/run/cards.h"
+#include "harness/core/device/cards.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
-#include "harness/run/card_names.h"
-#include "harness/run/runtime_select.h"
+#include "harness/core/device/card_names.h"
+#include "harness/core/device/runtime_select.h"
 #include "tests/catch.h"
 
 namespace allocmark {

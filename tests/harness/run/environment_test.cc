@@ -10,8 +10,8 @@
 #include <string>
 
 #include "base/error.h"
+#include "harness/core/device/runtime_select.h"
 #include "harness/run/progress.h"
-#include "harness/run/runtime_select.h"
 #include "harness/run/suites.h"
 #include "results/json.h"
 #include "tests/catch.h"

@@ -13,9 +13,9 @@
 #include <string_view>
 #include <thread>
 
-#include "harness/cell/pass_turns.h"
+#include "harness/job/child_process.h"
+#include "harness/job/pass_turns.h"
 #include "harness/run/cell_process.h"
-#include "harness/run/child_process.h"
 #include "harness/run/open_driver.h"
 #include "results/json.h"
 

@@ -1,5 +1,5 @@
 // See runtime_select.h.
-#include "harness/run/runtime_select.h"
+#include "harness/core/device/runtime_select.h"
 
 #include <dlfcn.h>
 #include <unistd.h>
@@ -19,9 +19,9 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/nearest.h"
-#include "harness/run/card_names.h"
-#include "harness/run/cards.h"
-#include "harness/run/child_process.h"
+#include "base/own_process.h"
+#include "harness/core/device/card_names.h"
+#include "harness/core/device/cards.h"
 
 namespace allocmark {
 namespace {

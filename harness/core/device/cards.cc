@@ -1,5 +1,5 @@
 // See cards.h.
-#include "harness/run/cards.h"
+#include "harness/core/device/cards.h"
 
 #include <algorithm>
 #include <charconv>
@@ -13,8 +13,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/input_file.h"
-#include "harness/run/run_folder.h"
-#include "harness/run/runtime_select.h"
+#include "harness/core/device/runtime_select.h"
 
 namespace allocmark {
 namespace {

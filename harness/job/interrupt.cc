@@ -1,6 +1,6 @@
 // See interrupt.h. Signal handlers can reach only static state, hence the variables below: they are
 // written by the guard before the handlers exist and by the handlers after.
-#include "harness/run/interrupt.h"
+#include "harness/job/interrupt.h"
 
 #include <fcntl.h>
 #include <signal.h>

@@ -1,5 +1,5 @@
 // See card_names.h.
-#include "harness/run/card_names.h"
+#include "harness/core/device/card_names.h"
 
 #include <algorithm>
 #include <array>
@@ -15,8 +15,8 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "harness/core/device/runtime_select.h"
 #include "harness/replay/kernel_source.h"
-#include "harness/run/runtime_select.h"
 
 namespace allocmark {
 namespace {

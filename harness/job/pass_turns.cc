@@ -1,5 +1,5 @@
 // See pass_turns.h.
-#include "harness/cell/pass_turns.h"
+#include "harness/job/pass_turns.h"
 
 #include <sys/socket.h>
 #include <unistd.h>

@@ -16,7 +16,7 @@
 
 #include "base/error.h"
 #include "base/stored_text.h"
-#include "harness/cell/pass_turns.h"
+#include "harness/job/pass_turns.h"
 
 namespace allocmark {
 
@@ -128,16 +128,5 @@ class ChildProcess {
 // Called first thing in a child: asks the kernel to end this process when its parent ends, and
 // exits where the parent is already gone.
 void end_with_parent(pid_t parent_pid);
-
-// This process's environment with `changes` applied; an empty value in a change removes nothing, it
-// sets "".
-[[nodiscard]] std::vector<std::string> environment_with(
-    const std::vector<std::pair<std::string, std::string>>& changes);
-
-// "SIGSEGV (Segmentation fault)".
-[[nodiscard]] std::string signal_name(int signal_number);
-
-// The path of the running program.
-[[nodiscard]] std::string own_program_path();
 
 }  // namespace allocmark

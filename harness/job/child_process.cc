@@ -1,5 +1,5 @@
 // See child_process.h. Not timed: what happens here is outside every measured region.
-#include "harness/run/child_process.h"
+#include "harness/job/child_process.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -20,7 +20,8 @@
 #include <string_view>
 
 #include <fmt/format.h>
-#include "harness/run/host_memory.h"
+#include "base/own_process.h"
+#include "harness/core/device/host_memory.h"
 #include "results/utf8.h"
 
 namespace allocmark {
@@ -328,42 +329,6 @@ void end_with_parent(pid_t parent_pid) {
   if (getppid() != parent_pid) {
     _exit(static_cast<int>(ExitCode::Internal));
   }
-}
-
-std::vector<std::string> environment_with(
-    const std::vector<std::pair<std::string, std::string>>& changes) {
-  std::vector<std::string> result;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string_view text = *entry;
-    const std::string_view name = text.substr(0, text.find('='));
-    const bool changed = std::any_of(changes.begin(), changes.end(),
-                                     [name](const auto& change) { return change.first == name; });
-    if (!changed) {
-      result.emplace_back(text);
-    }
-  }
-  for (const auto& [name, value] : changes) {
-    result.push_back(name + "=" + value);
-  }
-  return result;
-}
-
-std::string signal_name(int signal_number) {
-  const char* abbreviation = sigabbrev_np(signal_number);
-  const char* description = sigdescr_np(signal_number);
-  if (abbreviation == nullptr || description == nullptr) {
-    return fmt::format("signal {}", signal_number);
-  }
-  return fmt::format("SIG{} ({})", abbreviation, description);
-}
-
-std::string own_program_path() {
-  std::array<char, 4096> buffer;
-  const ssize_t length = readlink("/proc/self/exe", buffer.data(), buffer.size());
-  if (length <= 0) {
-    throw_errno("cannot read /proc/self/exe", errno);
-  }
-  return std::string(buffer.data(), static_cast<std::size_t>(length));
 }
 
 std::string last_output(const ChildOutcome& outcome) {

@@ -1,5 +1,5 @@
 // See host_memory.h.
-#include "harness/run/host_memory.h"
+#include "harness/core/device/host_memory.h"
 
 #include <algorithm>
 #include <fstream>

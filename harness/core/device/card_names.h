@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "harness/run/cards.h"
+#include "harness/core/device/cards.h"
 #include "results/schema.h"
 #include "workloads/trace/serving_card.h"
 
