@@ -5,21 +5,15 @@
 #include <cstdint>
 #include <functional>
 #include <string>
-#include <string_view>
 
 #include "harness/advise/search.h"
 
 namespace allocmark {
 
-[[nodiscard]] std::string to_json_line(const SearchSpec& spec);
-[[nodiscard]] std::string to_json_line(const SearchResult& result);
 // The result for those who read --format json: null for what no pass measured. Without passes at
 // one capacity (`at_capacity` false), and of a setting that could not be tried, that is everything
 // that is counted there.
 [[nodiscard]] std::string to_told_json(const SearchResult& result, bool at_capacity);
-// Throw UsageError where the text is none.
-[[nodiscard]] SearchSpec search_spec_from_json(std::string_view text);
-[[nodiscard]] SearchResult search_result_from_json(std::string_view text);
 
 class InterruptGuard;
 
@@ -29,11 +23,6 @@ struct SearchPlace {
   std::uint32_t process_count = 1;
   const InterruptGuard* interrupt = nullptr;  // may be null
 };
-
-// What a process of a search does: the facts of each setting in a line when it is done, and the
-// whole result at last.
-void search_and_tell(const SearchSpec& spec,
-                     const std::function<void(const std::string&)>& send_line);
 
 // Blocks until all processes have ended; `on_setting` is called after each setting, from
 // several threads. Throws what a process ended with. After an interrupt the result has the settings

@@ -17,8 +17,4 @@ namespace allocmark {
 // The part of 'parity' that --live asks for.
 [[nodiscard]] ExitCode live_command(const ParityCommand& command);
 
-// The hidden command "cell PARENT_PID [--describe-device DEVICE]": what 'run' starts for every
-// cell.
-[[nodiscard]] ExitCode cell_command(int argc, char** argv);
-
 }  // namespace allocmark

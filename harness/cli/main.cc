@@ -15,8 +15,9 @@
 #include "base/error.h"
 #include "base/streams.h"
 #include "harness/cli/app.h"
-#include "harness/cli/commands.h"
+#include "harness/cli/registry.h"
 #include "harness/cli/terminal.h"
+#include "harness/job/serve.h"
 #include "harness/run/environment.h"
 
 namespace allocmark {
@@ -24,7 +25,7 @@ namespace {
 
 ExitCode run_main(int argc, char** argv) {
   if (argc > 1 && std::string_view(argv[1]) == "cell") {
-    return cell_command(argc, argv);
+    serve_job(argc, argv, job_registry());
   }
   const ParsedLine line = parse_command_line(argc, argv, version_text());
   const QuietStderr quiet(line.quiet);

@@ -2,6 +2,7 @@
 #include "harness/cli/registry.h"
 
 #include "harness/cli/command_list.h"
+#include "harness/cli/job_list.h"
 
 namespace allocmark {
 
@@ -13,5 +14,7 @@ std::span<const CommandEntry> command_registry() {
   }();
   return entries;
 }
+
+std::span<const JobEntry* const> job_registry() { return kJobEntries; }
 
 }  // namespace allocmark

@@ -17,6 +17,8 @@ class App;
 
 namespace allocmark {
 
+struct JobEntry;  // harness/job/job.h
+
 // Prints the answer to stdout and returns the exit code; problems are thrown as Error. `argv` is
 // the whole command line.
 using CommandRun = std::function<ExitCode(const std::vector<std::string>& argv)>;
@@ -31,6 +33,10 @@ struct CommandEntry {
 // In the order of the help text. A new command is a file X_command.cc that ends with its entry, and
 // its name in CMakeLists.txt.
 [[nodiscard]] std::span<const CommandEntry> command_registry();
+
+// What other processes do for commands. A new job is a file that ends with its entry, and its name
+// in CMakeLists.txt.
+[[nodiscard]] std::span<const JobEntry* const> job_registry();
 
 // The usual `add`: options are written to an Options, which `run` then gets.
 template <typename Options>

@@ -28,7 +28,6 @@ namespace allocmark {
 namespace {
 
 using simcheck::Difference;
-using simcheck::Job;
 using simcheck::Setting;
 
 // Programs in one process: a GPU takes a second to start.
@@ -131,7 +130,7 @@ std::string memory_of(const simcheck::Program& program) {
   return program.capacity_bytes == 0 ? "all memory" : format_bytes(program.capacity_bytes);
 }
 
-void print_difference(const SimcheckCommand& command, const Job& job,
+void print_difference(const SimcheckCommand& command, const simcheck::Job& job,
                       const Difference& difference) {
   fmt::print("{}, {}, {}: event {} ({}) differs, after {} failed requests\n", job.program.name,
              name_of(job.setting), memory_of(job.program), difference.event, difference.row,
@@ -140,9 +139,9 @@ void print_difference(const SimcheckCommand& command, const Job& job,
              difference.against);
 }
 
-void save_shortest(const SimcheckCommand& command, const simcheck::Lab& lab, const Job& job,
-                   std::uint64_t number) {
-  const std::optional<Job> shortest = simcheck::shrink(lab, job, kJobShrinkAttemptMax);
+void save_shortest(const SimcheckCommand& command, const simcheck::Lab& lab,
+                   const simcheck::Job& job, std::uint64_t number) {
+  const std::optional<simcheck::Job> shortest = simcheck::shrink(lab, job, kJobShrinkAttemptMax);
   if (!shortest) {
     fmt::print("  alone it does not differ: what ran before it in the process matters\n");
     return;
@@ -164,7 +163,7 @@ ExitCode simcheck_command(const SimcheckCommand& command) {
   for (const Setting& setting : settings) {
     std::uint64_t differing_here = 0;
     for (std::size_t begin = 0; begin < programs.size(); begin += kAtOnce) {
-      std::vector<Job> jobs;
+      std::vector<simcheck::Job> jobs;
       for (std::size_t i = begin; i < std::min(begin + kAtOnce, programs.size()); ++i) {
         jobs.push_back({.setting = setting, .program = programs[i]});
       }

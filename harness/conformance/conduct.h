@@ -3,7 +3,6 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "harness/conformance/rule.h"
@@ -25,9 +24,5 @@ struct Setup {
 
 // Throws EnvironmentError where the device cannot be had.
 [[nodiscard]] std::vector<Finding> conduct(const Setup& setup);
-
-// The child's side ("cell PID --conformance"): "RULE\nCONF" comes in, the line for fd 3 goes out.
-// Empty in a process that the plugin forked, which must say nothing.
-[[nodiscard]] std::string answer_line(const std::string& input);
 
 }  // namespace allocmark::conformance

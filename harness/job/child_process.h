@@ -43,6 +43,8 @@ struct ChildOutcome {
   int signal_number = 0;   // 0 where it exited by itself
   bool timed_out = false;  // ended by us because its time was up
   bool ended_by_us = false;
+  // Why nothing is known of its end: it could not be started, or not be ended. Empty as a rule.
+  std::string lost;
   std::string result;       // everything it wrote to fd 3
   std::string stderr_tail;  // the last 2 KiB of stdout and stderr together
   double wall_s = 0;

@@ -1,23 +1,21 @@
 #include "harness/parity/live_parity.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
-#include <chrono>
 #include <csignal>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
 #include "base/own_process.h"
-#include "harness/core/device/runtime_select.h"
-#include "harness/job/child_process.h"
+#include "harness/job/children.h"
+#include "harness/job/job.h"
+#include "harness/parity/live_program.h"
 
 namespace allocmark {
 namespace {
@@ -26,16 +24,30 @@ using caching::Program;
 
 constexpr std::string_view kParityDevice = "sim:h200";
 
-ChildCommand child_command(const std::string& input, const Program& program,
-                           std::string_view backend, const LiveOptions& options) {
-  auto changes = runtime_environment(kParityDevice);
-  if (program.capacity_bytes > 0)
-    changes.emplace_back("SIMCUDA_CAPACITY_BYTES", std::to_string(program.capacity_bytes));
-  return {.argv = {options.program_path, "cell", std::to_string(getpid()), "--live",
-                   std::string(backend)},
-          .environment = environment_with(changes),
-          .input = input,
-          .timeout_s = static_cast<double>(options.timeout_s)};
+struct LiveRequest {
+  std::string program;  // as a trace
+  std::string backend;
+};
+
+constexpr Job<LiveRequest, std::string> kLive{
+    .name = "live",
+    .what = "the live comparison",
+    .run =
+        [](const LiveRequest& request, const Tell<std::string>& tell) {
+          run_live_program(caching::program_from_trace(request.program), request.backend, tell);
+        },
+    .opens_device = false};
+
+ChildCommand command_for(const Program& program, const std::string& backend,
+                         const LiveOptions& options) {
+  JobPlace place{.program_path = options.program_path,
+                 .device = std::string(kParityDevice),
+                 .timeout_s = static_cast<double>(options.timeout_s)};
+  if (program.capacity_bytes > 0) {
+    place.environment.emplace_back("SIMCUDA_CAPACITY_BYTES",
+                                   std::to_string(program.capacity_bytes));
+  }
+  return command_of(kLive, {.program = to_trace(program), .backend = backend}, place);
 }
 
 struct Answers {
@@ -55,12 +67,12 @@ std::string silence_of(const ChildOutcome& outcome, std::string_view backend,
 
 Answers answers_of(const ChildOutcome& outcome, std::string_view backend,
                    const LiveOptions& options) {
-  if (outcome.exit_code == static_cast<int>(ExitCode::NotReady) ||
+  if (!outcome.lost.empty() || outcome.exit_code == static_cast<int>(ExitCode::NotReady) ||
       outcome.exit_code == static_cast<int>(ExitCode::Usage)) {
     throw EnvironmentError({.what = fmt::format("the live comparison cannot run '{}'", backend),
                             .where = "",
                             .wanted = "",
-                            .got = outcome.stderr_tail,
+                            .got = outcome.lost + outcome.stderr_tail,
                             .next = ""});
   }
   Answers answers{.text = outcome.result,
@@ -81,18 +93,14 @@ Answers answers_of(const ChildOutcome& outcome, std::string_view backend,
 
 // Both at once, as there are two cores as a rule.
 std::pair<Answers, Answers> run_both(const Program& program, const LiveOptions& options) {
-  const std::string input = to_trace(program);
-  ChildProcess torch(child_command(input, program, options.torch, options));
-  ChildProcess caching(child_command(input, program, options.caching, options));
-  std::optional<ChildOutcome> torch_outcome;
-  std::optional<ChildOutcome> caching_outcome;
-  while (!torch_outcome || !caching_outcome) {
-    if (!torch_outcome) torch_outcome = torch.advance();
-    if (!caching_outcome) caching_outcome = caching.advance();
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  return {answers_of(*torch_outcome, options.torch, options),
-          answers_of(*caching_outcome, options.caching, options)};
+  Answers answers[2];
+  run_children({command_for(program, options.torch, options),
+                command_for(program, options.caching, options)},
+               2, [&](std::size_t at, const ChildOutcome& outcome) {
+                 answers[at] =
+                     answers_of(outcome, at == 0 ? options.torch : options.caching, options);
+               });
+  return {std::move(answers[0]), std::move(answers[1])};
 }
 
 // One line of the answers: "a 17 heap+0x200".
@@ -251,10 +259,8 @@ LiveResult compare_live(const Program& program, const LiveOptions& options) {
 
 std::string live_answers(const Program& program, const LiveOptions& options,
                          const std::string& allocator) {
-  ChildProcess child(child_command(to_trace(program), program, allocator, options));
-  std::optional<ChildOutcome> outcome;
-  while (!(outcome = child.advance())) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  Answers answers = answers_of(*outcome, allocator, options);
+  Answers answers =
+      answers_of(run_child(command_for(program, allocator, options)), allocator, options);
   if (!answers.end.empty()) answers.text += "end " + answers.end + "\n";
   return answers.text;
 }
@@ -280,5 +286,8 @@ Program shrink_live(Program program, const LiveOptions& options, std::uint64_t a
   }
   return program;
 }
+
+extern const JobEntry kLiveJob;
+constinit const JobEntry kLiveJob = job_entry<kLive>();
 
 }  // namespace allocmark

@@ -1,35 +1,25 @@
-// A test in a process of its own: its specification as JSON on stdin, its answer as one JSON line
-// on fd 3, and what the end of such a process means.
+// A test in a process of its own, and what the end of such a process means.
 #pragma once
 
 #include <functional>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "harness/job/child_process.h"
+#include "harness/job/job.h"
 #include "harness/qualify/judge.h"
 #include "harness/qualify/result.h"
 #include "harness/qualify/test.h"
 
 namespace allocmark::qualify {
 
-[[nodiscard]] std::string to_json_line(const TestSpec& spec);
-// Throws UsageError where the text is no specification.
-[[nodiscard]] TestSpec spec_from_json(std::string_view text);
-[[nodiscard]] std::string to_json_line(const TestAnswer& answer);
-// Throws UsageError where the text is no answer.
-[[nodiscard]] TestAnswer answer_from_json(std::string_view text);
-
-// How to start it: this program again ("cell PID --qualify"), with the CUDA runtime that the device
-// needs. `limit_s`: when it is ended.
+// How to start it. `limit_s`: when it is ended.
 struct ChildPlan {
   std::string program_path = {};
   double limit_s = 0;
   int simulated_gpu_count = 0;  // 0: as the environment says
   double virtual_s = 0;         // that went by on the simulated GPUs before
 };
-[[nodiscard]] ChildCommand child_command(const TestSpec& spec, const ChildPlan& plan);
+[[nodiscard]] JobPlace place_of(const TestSpec& spec, const ChildPlan& plan);
 
 // The answer it gave; else one whose failure says how the process ended.
 [[nodiscard]] TestAnswer answer_of(const ChildOutcome& outcome, double limit_s);
@@ -44,8 +34,8 @@ struct TimedAnswer {
   double wall_s = 0;
   bool timed_out = false;
 };
-[[nodiscard]] std::vector<TimedAnswer> ask_children(const std::vector<TestSpec>& specs,
-                                                    const ChildPlan& plan,
-                                                    const std::function<void()>& meanwhile = {});
+[[nodiscard]] std::vector<TimedAnswer> ask_children(
+    const std::vector<TestSpec>& specs, const ChildPlan& plan,
+    const std::function<void()>& meanwhile = [] {});
 
 }  // namespace allocmark::qualify

@@ -277,7 +277,6 @@ Report Conductor::run() {
     }
     if (test.name == kPreconditionsTest) {
       TestSpec spec;
-      spec.test = "monitor";
       spec.device = device_;
       spec.gpus = gpu_numbers();
       monitor_ = std::make_unique<MonitorProcess>(

@@ -1,9 +1,6 @@
-// Helper "monitor": runs beside the tests until it is ended, and writes a line of JSON to fd 3
-// whenever it has seen something new: {"gpu": N, "values": {...}} with the highest temperature and
-// SM clock, all throttle reasons, the number of Xid events and the last of them. Reads NVML twice a
-// second; touches no GPU.
-#include <unistd.h>
-
+// Job "monitor": runs beside the tests until it is ended or nobody listens, and tells whenever it
+// has seen something new: the highest temperature and SM clock, all throttle reasons, the number of
+// Xid events and the last of them. Reads NVML twice a second; touches no GPU.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -15,12 +12,9 @@
 #include <utility>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-#include "base/json_text.h"
-#include "harness/job/child_process.h"
 #include "harness/qualify/gpu_facts.h"
+#include "harness/qualify/monitor_process.h"
 #include "harness/qualify/nvml.h"
-#include "harness/qualify/tests.h"
 
 namespace allocmark::qualify {
 namespace {
@@ -61,20 +55,11 @@ void wait_for_event(Watched& watched, std::uint32_t timeout_ms) {
   }
 }
 
-// False where nobody listens any more.
-bool tell(Watched& watched) {
-  if (watched.told == watched.seen) return true;
-  const std::string line =
-      json_text(nlohmann::json{{"gpu", watched.gpu}, {"values", watched.seen}}) + "\n";
-  watched.told = watched.seen;
-  return write(kResultFd, line.data(), line.size()) == static_cast<ssize_t>(line.size());
-}
-
 }  // namespace
 
-TestAnswer run_monitor(const TestContext& context) {
+void run_monitor(const TestSpec& spec, const Tell<GpuReadings>& tell) {
   std::vector<Watched> all;
-  for (const int gpu : context.spec.gpus) {
+  for (const int gpu : spec.gpus) {
     Watched watched{.gpu = gpu, .nvml = std::make_unique<Nvml>(), .seen = {}, .told = {}};
     // A GPU that cannot be watched has no values; health says so.
     try {
@@ -93,10 +78,11 @@ TestAnswer run_monitor(const TestContext& context) {
     for (Watched& watched : all) {
       look(watched);
       wait_for_event(watched, timeout_ms);
-      if (!tell(watched)) return {};
+      if (watched.told == watched.seen) continue;
+      watched.told = watched.seen;
+      tell({.gpu = watched.gpu, .values = watched.seen});
     }
   }
-  return {};
 }
 
 }  // namespace allocmark::qualify

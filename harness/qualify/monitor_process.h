@@ -8,11 +8,20 @@
 #include <optional>
 #include <string>
 
-#include "harness/job/child_process.h"
+#include "harness/job/job.h"
 #include "harness/qualify/child.h"
 #include "harness/qualify/test.h"
 
 namespace allocmark::qualify {
+
+// What was seen on a GPU so far, by the names of facts.h's readings.
+struct GpuReadings {
+  int gpu = 0;
+  std::map<std::string, double> values = {};
+};
+
+// In its process: tells until nobody listens.
+void run_monitor(const TestSpec& spec, const Tell<GpuReadings>& tell);
 
 class MonitorProcess {
  public:
@@ -26,8 +35,6 @@ class MonitorProcess {
   [[nodiscard]] std::map<int, std::map<std::string, double>> end();
 
  private:
-  [[nodiscard]] std::size_t line_count() const;
-
   std::size_t gpu_count_;
   std::unique_ptr<ChildProcess> child_;
   std::optional<ChildOutcome> outcome_;

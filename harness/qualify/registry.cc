@@ -29,7 +29,6 @@ constexpr std::array<TestEntry, 10> kTests = {{
 
 constexpr std::array<TestEntry, 3> kHelpers = {{
     {"devices", "what GPUs there are", Scope::Node, 0, false, run_devices},
-    {"monitor", "what happens to the GPUs during the tests", Scope::Node, 0, false, run_monitor},
     {"pairs_worker", "one of several processes", Scope::GpusTogether, 0, true, run_pairs_worker},
 }};
 

@@ -20,7 +20,6 @@ namespace allocmark::qualify {
 // Helpers: what the GPUs are; what happens to them meanwhile (never returns); one of several
 // processes that allocate at the same time.
 [[nodiscard]] TestAnswer run_devices(const TestContext& context);
-[[nodiscard]] TestAnswer run_monitor(const TestContext& context);
 [[nodiscard]] TestAnswer run_pairs_worker(const TestContext& context);
 
 }  // namespace allocmark::qualify

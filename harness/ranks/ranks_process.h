@@ -1,22 +1,17 @@
 // The same in a process of its own, which has the CUDA runtime and as many simulated devices as
-// there are ranks: specification and rows as lines of JSON, and a table for people.
+// there are ranks, and what people and programs read of them.
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "harness/ranks/ranks.h"
 
 namespace allocmark {
 
-[[nodiscard]] std::string to_json_line(const RanksSpec& spec);
-// Throws UsageError where the text is none.
-[[nodiscard]] RanksSpec ranks_spec_from_json(std::string_view text);
 // One JSON document: {"kind": "ranks", "ranks": [...], "findings": [...]}; README.md of this folder
 // names the keys.
 [[nodiscard]] std::string to_json(const std::vector<RankRow>& rows);
-[[nodiscard]] std::vector<RankRow> rank_rows_from_json(std::string_view text);
 
 // Starts this program again, with simcuda in front where the device is simulated. What the child
 // throws is thrown here.

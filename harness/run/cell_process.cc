@@ -2,7 +2,6 @@
 #include "harness/run/cell_process.h"
 
 #include <signal.h>
-#include <unistd.h>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -10,13 +9,11 @@
 #include "base/field_count.h"
 #include "base/json_text.h"
 #include "base/own_process.h"
-#include "harness/core/device/runtime_select.h"
+#include "harness/job/serve.h"
 #include "results/json.h"
 
 namespace allocmark {
 namespace {
-
-using Json = nlohmann::json;
 
 // The child's last output, for the end of a reason.
 std::string last_words(const ChildOutcome& outcome) {
@@ -34,7 +31,7 @@ CellResult without_result(const CellSpec& spec, const ChildOutcome& outcome, Cel
   return result;
 }
 
-// All that a cell is told. What is not named here does not reach the child.
+// All that a cell is told, by name, as cells of other builds read it.
 static_assert(field_count<CellSpec>() == 14 && field_count<HostTarget>() == 2);
 template <typename Spec, typename Visit>
 void visit_fields(Spec& spec, Visit&& visit) {
@@ -55,53 +52,64 @@ void visit_fields(Spec& spec, Visit&& visit) {
   visit("timeline_path", spec.timeline_path);
 }
 
-Json stored(const CellKey& key) { return parse_json(to_json_line(key)); }
-Json stored(VerifyLevel verify) { return to_string(verify); }
+job::Json stored(const CellKey& key) { return parse_json(to_json_line(key)); }
+job::Json stored(VerifyLevel verify) { return to_string(verify); }
 template <typename Value>
-Json stored(const Value& value) {
-  return value;
+job::Json stored(const Value& value) {
+  return job::pack(value);
 }
 
-void take(const Json& json, CellKey& key) {
+void take(const job::Json& json, CellKey& key) {
   key = cell_key_from_json(json_text(json), "the cell's specification");
 }
-void take(const Json& json, VerifyLevel& verify) {
+void take(const job::Json& json, VerifyLevel& verify) {
   verify = parse_verify_level(json.get<std::string>()).value_or(VerifyLevel::Edges);
 }
 template <typename Value>
-void take(const Json& json, Value& value) {
-  json.get_to(value);
+void take(const job::Json& json, Value& value) {
+  value = job::unpack<Value>(json);
 }
 
 }  // namespace
 
-std::string to_json_line(const CellSpec& spec) {
-  Json json;
+namespace job {
+
+job::Json Packed<CellSpec>::pack(const CellSpec& spec) {
+  job::Json json;
   visit_fields(spec, [&](const char* name, const auto& value) { json[name] = stored(value); });
-  return json_text(json);
+  return json;
 }
 
-CellSpec cell_spec_from_json(std::string_view line) {
-  try {
-    const Json json = parse_json(line);
-    CellSpec spec;
-    visit_fields(spec, [&](const char* name, auto& value) { take(json.at(name), value); });
-    return spec;
-  } catch (const Json::exception& error) {
-    throw UsageError({.what = "this is no specification of a cell",
-                      .where = "stdin",
-                      .wanted = "the JSON that 'allocmark run' gives to its cells",
-                      .got = json_reason(error),
-                      .next = "use: allocmark run"});
-  }
+CellSpec Packed<CellSpec>::unpack(const job::Json& json) {
+  CellSpec spec;
+  visit_fields(spec, [&](const char* name, auto& value) { take(json.at(name), value); });
+  return spec;
 }
+
+}  // namespace job
+
+namespace {
+
+void run_one_cell(const CellSpec& spec, const Tell<std::string>& tell) {
+  select_device(spec.key.device);
+  PassTurns turns(kTurnFd);
+  const bool waits = (spec.takes_turns || spec.in_rounds) && turns.connected();
+  const auto send = [&](const CellResult& result) { tell(to_json_line(result) + "\n"); };
+  send(run_cell(spec, waits ? &turns : nullptr, send));
+}
+
+// Answers are the lines of results.
+constexpr Job<CellSpec, std::string> kCell{
+    .name = "cell", .what = "the cell", .run = run_one_cell, .opens_device = false};
+
+}  // namespace
 
 ChildCommand cell_command(const CellSpec& spec, const std::string& program_path) {
-  return {.argv = {program_path, "cell", std::to_string(getpid())},
-          .environment = environment_with(runtime_environment(spec.key.device, program_path)),
-          .input = to_json_line(spec),
-          .timeout_s = static_cast<double>(spec.timeout_s),
-          .takes_turns = spec.takes_turns || spec.in_rounds};
+  return command_of(kCell, spec,
+                    {.program_path = program_path,
+                     .device = spec.key.device,
+                     .timeout_s = static_cast<double>(spec.timeout_s),
+                     .takes_turns = spec.takes_turns || spec.in_rounds});
 }
 
 CellResult cell_result(const CellSpec& spec, const ChildOutcome& outcome) {
@@ -145,5 +153,8 @@ CellResult cell_result(const CellSpec& spec, const ChildOutcome& outcome) {
       fmt::format("the cell's process ended with exit code {} and no valid result: {}{}",
                   outcome.exit_code, problem, last_words(outcome)));
 }
+
+extern const JobEntry kCellJob;
+constinit const JobEntry kCellJob = job_entry<kCell>();
 
 }  // namespace allocmark

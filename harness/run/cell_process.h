@@ -1,6 +1,6 @@
 // A cell in a process of its own. A specification flows in; whatever happens to the process - a
-// result, a crash, a hang, garbage - flows out as a CellResult. The specification goes to the child
-// as JSON on stdin, the result comes back as one JSON line on fd 3.
+// result, a crash, a hang, garbage - flows out as a CellResult. The result comes back as the
+// line that results.jsonl has.
 #pragma once
 
 #include <string>
@@ -9,14 +9,21 @@
 #include <vector>
 
 #include "harness/cell/cell.h"
-#include "harness/job/child_process.h"
+#include "harness/job/job.h"
 #include "results/schema.h"
 
 namespace allocmark {
 
-[[nodiscard]] std::string to_json_line(const CellSpec& spec);
-// Throws UsageError where the line is no specification.
-[[nodiscard]] CellSpec cell_spec_from_json(std::string_view line);
+// A specification crosses the pipe by the names of its fields. unpack throws nlohmann's exceptions.
+namespace job {
+
+template <>
+struct Packed<CellSpec> {
+  static Json pack(const CellSpec& spec);
+  static CellSpec unpack(const Json& json);
+};
+
+}  // namespace job
 
 // How to start the cell: this program again, with the CUDA runtime that the device needs in front.
 [[nodiscard]] ChildCommand cell_command(const CellSpec& spec, const std::string& program_path);

@@ -16,19 +16,15 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 #include "base/error.h"
-#include "base/own_process.h"
 #include "base/sha256.h"
 #include "harness/build_info.h"
 #include "harness/core/device/runtime_select.h"
-#include "harness/job/child_process.h"
 #include "harness/measure/clock.h"
 #include "results/json.h"
 
 namespace allocmark {
 namespace {
 
-// A driver that does not answer within this time does not work.
-constexpr double kDescribeTimeoutS = 30;
 // More runnable processes per core than this disturb a measurement.
 constexpr double kLoadPerCoreMax = 0.5;
 
@@ -166,34 +162,6 @@ Environment host_environment(const std::vector<std::string>& argv) {
   environment.clock_overhead_ns = clock.pair_cost_ns();
   add_warnings(&environment);
   return environment;
-}
-
-DeviceAnswer describe_device(std::string_view device, const std::string& program_path) {
-  const ChildOutcome outcome =
-      run_child({.argv = {program_path, "cell", std::to_string(getpid()), "--describe-device",
-                          std::string(device)},
-                 .environment = environment_with(runtime_environment(device, program_path)),
-                 .input = "",
-                 .timeout_s = kDescribeTimeoutS});
-  DeviceAnswer answer;
-  if (outcome.timed_out) {
-    answer.failure = fmt::format("the CUDA driver did not answer within {} s", kDescribeTimeoutS);
-  } else if (outcome.signal_number != 0 || outcome.exit_code != 0) {
-    answer.failure = error_of(outcome, "asking for it").what;
-  } else {
-    try {
-      answer.facts = environment_from_json(
-          std::string_view(outcome.result).substr(0, outcome.result.find('\n')),
-          "the device's description");
-    } catch (const UsageError& error) {
-      answer.failure =
-          fmt::format("{} is no allocmark of this version: {}", program_path, error.what());
-    }
-  }
-  while (!answer.failure.empty() && answer.failure.back() == '\n') {
-    answer.failure.pop_back();
-  }
-  return answer;
 }
 
 void merge_device(const Environment& facts, Environment* environment) {

@@ -11,12 +11,9 @@
 
 namespace allocmark {
 
-// What "cell PID" is followed by, with the device behind it.
-inline constexpr const char* kOpenOption = "--open";
-
 class OpenDriver {
  public:
-  // Starts `program_path` as "cell PID --open DEVICE" for the first device that is a GPU; nothing
+  // Starts `program_path` for the first device that is a GPU; nothing
   // where all are simulated. A process that cannot be started or ends early costs time, not truth:
   // nothing is said of it.
   OpenDriver(const std::vector<std::string>& devices, const std::string& program_path);

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <unordered_map>
 
@@ -14,8 +13,6 @@
 #include "allocators/cuda/cuda_check.h"
 #include "allocators/registry.h"
 #include "base/error.h"
-#include "base/field_count.h"
-#include "base/json_text.h"
 #include "harness/replay/ballast.h"
 #include "harness/replay/device_work.h"
 #include "harness/replay/replay.h"
@@ -23,10 +20,6 @@
 
 namespace allocmark::simcheck {
 namespace {
-
-// A new field is sent below, both ways, or does not reach the other process.
-static_assert(field_count<Setting>() == 2 && field_count<Job>() == 2 &&
-              field_count<Program>() == 4 && field_count<Event>() == 5);
 
 struct Block {
   void* pointer = nullptr;
@@ -116,44 +109,6 @@ class Run {
 };
 
 }  // namespace
-
-std::string to_json(const std::vector<Job>& jobs) {
-  nlohmann::json all = nlohmann::json::array();
-  for (const Job& job : jobs) {
-    nlohmann::json events = nlohmann::json::array();
-    for (const Event& event : job.program.events) {
-      events.push_back({static_cast<int>(event.kind), event.id, event.size_bytes, event.stream,
-                        static_cast<int>(event.tensor)});
-    }
-    all.push_back({{"allocator", job.setting.allocator},
-                   {"conf", job.setting.conf},
-                   {"name", job.program.name},
-                   {"stream_count", job.program.stream_count},
-                   {"capacity_bytes", job.program.capacity_bytes},
-                   {"events", std::move(events)}});
-  }
-  return json_text(all);
-}
-
-std::vector<Job> jobs_from_json(const std::string& text) {
-  std::vector<Job> jobs;
-  for (const nlohmann::json& each : parse_json(text)) {
-    Job job{.setting = {.allocator = each.at("allocator"), .conf = each.at("conf")},
-            .program = {.name = each.at("name"),
-                        .stream_count = each.at("stream_count"),
-                        .capacity_bytes = each.at("capacity_bytes"),
-                        .events = {}}};
-    for (const nlohmann::json& row : each.at("events")) {
-      job.program.events.push_back({.id = row.at(1),
-                                    .size_bytes = row.at(2),
-                                    .stream = row.at(3),
-                                    .kind = static_cast<EventKind>(row.at(0).get<int>()),
-                                    .tensor = static_cast<TensorKind>(row.at(4).get<int>())});
-    }
-    jobs.push_back(std::move(job));
-  }
-  return jobs;
-}
 
 void run_jobs(const std::vector<Job>& jobs, const std::function<void(const std::string&)>& sink) {
   ALLOCMARK_CUDA_CHECK(cudaFree(nullptr));

@@ -21,10 +21,6 @@ struct Job {
   friend bool operator==(const Job&, const Job&) = default;
 };
 
-// As JSON, between the two processes.
-[[nodiscard]] std::string to_json(const std::vector<Job>& jobs);
-[[nodiscard]] std::vector<Job> jobs_from_json(const std::string& text);
-
 // Runs all jobs one after the other and hands over a line for each event: where an allocation
 // landed relative to the process's first one ("oom", "null"), and the device's bytes in use. After
 // each job comes the line ".". Throws what the backend throws.

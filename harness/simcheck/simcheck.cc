@@ -1,7 +1,6 @@
 #include "harness/simcheck/simcheck.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <future>
@@ -9,9 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/own_process.h"
-#include "harness/core/device/runtime_select.h"
-#include "harness/job/child_process.h"
+#include "harness/job/job.h"
 
 namespace allocmark::simcheck {
 namespace {
@@ -21,6 +18,9 @@ constexpr std::string_view kBroken = "! ";
 // Nothing of the device's: somebody stopped the process, or the machine was too slow.
 constexpr std::string_view kNoAnswer = "! no answer in time";
 
+constexpr allocmark::Job<std::vector<Job>, std::string> kSide{
+    .name = "simcheck", .what = "the check", .run = run_jobs};
+
 std::string_view next_line(std::string_view& text) {
   const std::size_t end = std::min(text.find('\n'), text.size());
   const std::string_view line = text.substr(0, end);
@@ -28,11 +28,9 @@ std::string_view next_line(std::string_view& text) {
   return line;
 }
 
-std::string end_of(const ChildOutcome& outcome) {
+std::string ending_of(const ChildOutcome& outcome) {
   if (outcome.timed_out) return std::string(kNoAnswer.substr(kBroken.size()));
-  if (outcome.signal_number != 0) return "ended by " + signal_name(outcome.signal_number);
-  if (outcome.exit_code != 0) return fmt::format("ended: {}", last_output(outcome));
-  return {};
+  return end_text(outcome);
 }
 
 // Texts of the jobs, cut at the lines ".".
@@ -49,7 +47,7 @@ std::vector<std::string> texts_of(const ChildOutcome& outcome) {
       texts.back() += std::string(line) + "\n";
     }
   }
-  std::string reason = end_of(outcome);
+  std::string reason = ending_of(outcome);
   std::ranges::replace(reason, '\n', ' ');
   if (reason.empty()) {
     texts.pop_back();
@@ -102,11 +100,8 @@ Lab make_lab(std::string program_path, std::string on, std::string against, doub
   return [program_path = std::move(program_path), devices = std::vector{on, against}, timeout_s](
              int side, const std::vector<Job>& jobs) {
     const std::string& device = devices[static_cast<std::size_t>(side)];
-    const ChildOutcome outcome =
-        run_child({.argv = {program_path, "cell", std::to_string(getpid()), "--simcheck", device},
-                   .environment = environment_with(runtime_environment(device)),
-                   .input = to_json(jobs),
-                   .timeout_s = timeout_s});
+    const ChildOutcome outcome = run_child(command_of(
+        kSide, jobs, {.program_path = program_path, .device = device, .timeout_s = timeout_s}));
     if (outcome.result.empty() && outcome.exit_code == static_cast<int>(ExitCode::NotReady)) {
       throw EnvironmentError({.what = "the check cannot run on " + device,
                               .where = "",
@@ -165,3 +160,10 @@ std::optional<Job> shrink(const Lab& lab, Job job, std::uint64_t attempt_max) {
 }
 
 }  // namespace allocmark::simcheck
+
+namespace allocmark {
+
+extern const JobEntry kSimcheckJob;
+constinit const JobEntry kSimcheckJob = job_entry<simcheck::kSide>();
+
+}  // namespace allocmark

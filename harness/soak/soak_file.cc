@@ -83,12 +83,6 @@ std::string to_json_line(const SoakEnd& end) {
                                {"warnings", warnings}});
 }
 
-SoakSpec soak_spec_from_json(std::string_view line, const std::string& where) {
-  SoakRecord record;
-  add_line(line, where, record);
-  return record.spec;
-}
-
 void add_line(std::string_view line, const std::string& where, SoakRecord& record) {
   try {
     const OrderedJson json = parse_ordered_json(line);

@@ -13,8 +13,6 @@ namespace allocmark {
 [[nodiscard]] std::string to_json_line(const SoakSpec& spec);
 [[nodiscard]] std::string to_json_line(const SoakWindow& window);
 [[nodiscard]] std::string to_json_line(const SoakEnd& end);
-// Throws UsageError that names `where`.
-[[nodiscard]] SoakSpec soak_spec_from_json(std::string_view line, const std::string& where);
 
 // What soaked so far. The process may have been ended and begun again.
 struct SoakRecord {

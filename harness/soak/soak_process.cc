@@ -1,24 +1,17 @@
 // See soak_process.h.
 #include "harness/soak/soak_process.h"
 
-#include <poll.h>
-#include <unistd.h>
-
 #include <filesystem>
 #include <system_error>
 
 #include <fmt/format.h>
 #include "base/error.h"
 #include "base/output_file.h"
-#include "base/own_process.h"
-#include "harness/core/device/runtime_select.h"
-#include "harness/job/child_process.h"
+#include "harness/job/job.h"
 #include "results/json.h"
 
 namespace allocmark {
 namespace {
-
-constexpr int kPollMs = 500;
 
 void check_same(const SoakSpec& before, const SoakSpec& now, const std::string& path) {
   if (before.key == now.key && before.seconds == now.seconds && before.verify == now.verify) return;
@@ -29,16 +22,21 @@ void check_same(const SoakSpec& before, const SoakSpec& now, const std::string& 
                     .next = "resume with the same words, or choose another --out DIR"});
 }
 
-SoakEnd end_of(const ChildOutcome& outcome) {
-  if (outcome.ended_by_us) return {.status = CellStatus::Failed, .reason = "interrupted"};
-  const std::string said = quoted_output(outcome);
-  if (outcome.signal_number != 0) {
-    return {.status = CellStatus::Crashed,
-            .reason = fmt::format("ended by {}{}", signal_name(outcome.signal_number), said)};
-  }
-  return {.status = CellStatus::Failed,
-          .reason = fmt::format("its process ended with exit code {}{}", outcome.exit_code, said)};
+SoakEnd how_it_ended(const ChildOutcome& outcome) {
+  const bool crashed = end_of(outcome) == JobEnd::Crashed;
+  return {.status = crashed ? CellStatus::Crashed : CellStatus::Failed,
+          .reason = (end_of(outcome) == JobEnd::Failed ? "its process " : "") + end_text(outcome)};
 }
+
+// The lines are those of the file.
+constexpr Job<SoakSpec, std::string> kSoak{
+    .name = "soak",
+    .what = "the soak",
+    .run = [](const SoakSpec& spec, const Tell<std::string>& tell) {
+      tell(to_json_line(run_soak(
+               spec, [&](const SoakWindow& window) { tell(to_json_line(window) + "\n"); })) +
+           "\n");
+    }};
 
 // A file to go on with, or a new one with its first line.
 LineFile open_file(const SoakSpec& spec, const std::string& path, SoakRecord& record) {
@@ -64,44 +62,21 @@ SoakRecord soak_in_child(const SoakSpec& wanted, const SoakPlace& place,
     add_line(line, place.path, record);
   };
   keep(to_json_line(spec));
-  auto changes = runtime_environment(spec.key.device, place.program_path);
-  changes.emplace_back("SIMCUDA_TIME_S", fmt::format("{:.0f}", spec.begin_s));
-  ChildProcess child(
-      {.argv = {place.program_path, "cell", std::to_string(getpid()), "--soak", spec.key.device},
-       .environment = environment_with(changes),
-       .input = to_json_line(spec)});
-  std::size_t taken = 0;
-  const auto take_lines = [&] {
-    const std::string& text = child.result_so_far();
-    for (std::size_t end = text.find('\n', taken); end != std::string::npos;
-         end = text.find('\n', taken)) {
-      keep(text.substr(taken, end - taken));
-      taken = end + 1;
-      if (!record.ended) on_window(record);
-    }
-  };
-  while (true) {
-    const std::optional<ChildOutcome> outcome = child.advance();
-    take_lines();
-    if (outcome) {
-      if (!record.ended) keep(to_json_line(end_of(*outcome)));
-      return record;
-    }
-    if (place.interrupt != nullptr && place.interrupt->requested()) child.end();
-    const auto [result_fd, stderr_fd] = child.poll_fds();
-    pollfd fds[] = {{.fd = result_fd, .events = POLLIN, .revents = 0},
-                    {.fd = stderr_fd, .events = POLLIN, .revents = 0},
-                    {.fd = place.interrupt == nullptr ? -1 : place.interrupt->wake_fd(),
-                     .events = POLLIN,
-                     .revents = 0}};
-    poll(fds, std::size(fds), child.closing() ? kPollMsClosing : kPollMs);
-  }
+  const ChildOutcome outcome = run_job(
+      kSoak, spec,
+      {.program_path = place.program_path,
+       .device = spec.key.device,
+       .environment = {{"SIMCUDA_TIME_S", fmt::format("{:.0f}", spec.begin_s)}}},
+      [&](const std::string& line) {
+        keep(line);
+        if (!record.ended) on_window(record);
+      },
+      place.interrupt);
+  if (!record.ended) keep(to_json_line(how_it_ended(outcome)));
+  return record;
 }
 
-void soak_and_tell(const SoakSpec& spec, const std::function<void(const std::string&)>& send_line) {
-  const SoakEnd end =
-      run_soak(spec, [&](const SoakWindow& window) { send_line(to_json_line(window) + "\n"); });
-  send_line(to_json_line(end) + "\n");
-}
+extern const JobEntry kSoakJob;
+constinit const JobEntry kSoakJob = job_entry<kSoak>();
 
 }  // namespace allocmark

@@ -22,7 +22,4 @@ struct SoakPlace {
 [[nodiscard]] SoakRecord soak_in_child(const SoakSpec& spec, const SoakPlace& place,
                                        const std::function<void(const SoakRecord&)>& on_window);
 
-// The child's side: a specification in, lines out.
-void soak_and_tell(const SoakSpec& spec, const std::function<void(const std::string&)>& send_line);
-
 }  // namespace allocmark

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/field_count.h"
 #include "base/json_text.h"
-#include "harness/run/devices_child.h"
+#include "harness/job/job.h"
 #include "results/columns/text.h"
 
 namespace allocmark {
@@ -15,29 +15,14 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-// A new field is sent below, both ways, or does not reach the other process.
-static_assert(field_count<ThreadsSpec>() == 12 && field_count<ThreadsRow>() == 12 &&
-              field_count<LatencySummary>() == 7 && field_count<CountRange>() == 2);
+// A new field is said below, too.
+static_assert(field_count<ThreadsRow>() == 12 && field_count<LatencySummary>() == 7 &&
+              field_count<CountRange>() == 2);
 
 OrderedJson to_json(const LatencySummary& latency) {
   return {{"count", latency.count},    {"p50_ns", latency.p50_ns},   {"p90_ns", latency.p90_ns},
           {"p99_ns", latency.p99_ns},  {"p999_ns", latency.p999_ns}, {"max_ns", latency.max_ns},
           {"mean_ns", latency.mean_ns}};
-}
-
-LatencySummary latency_of(const OrderedJson& json) {
-  return {.count = json.at("count").get<std::uint64_t>(),
-          .p50_ns = json.at("p50_ns").get<double>(),
-          .p90_ns = json.at("p90_ns").get<double>(),
-          .p99_ns = json.at("p99_ns").get<double>(),
-          .p999_ns = json.at("p999_ns").get<double>(),
-          .max_ns = json.at("max_ns").get<double>(),
-          .mean_ns = json.at("mean_ns").get<double>()};
-}
-
-CountRange range_of(const OrderedJson& json, const std::string& name) {
-  return {.low = json.at(name + "_low").get<std::uint64_t>(),
-          .high = json.at(name + "_high").get<std::uint64_t>()};
 }
 
 OrderedJson to_json(const ThreadsRow& row) {
@@ -57,29 +42,6 @@ OrderedJson to_json(const ThreadsRow& row) {
           {"is_repeatable", row.is_repeatable}};
 }
 
-ThreadsRow threads_row_of(const OrderedJson& json) {
-  return {.thread_count = json.at("thread_count").get<std::uint32_t>(),
-          .call_count = json.at("call_count").get<std::uint64_t>(),
-          .allocate = latency_of(json.at("allocate_latency")),
-          .deallocate = latency_of(json.at("deallocate_latency")),
-          .calls_per_s = json.at("calls_per_s").get<double>(),
-          .slowest_over_fastest = json.at("slowest_over_fastest").get<double>(),
-          .off_cpu_share = json.at("off_cpu_share").get<double>(),
-          .wait_count = json.at("wait_count").get<std::uint64_t>(),
-          .preemption_count = json.at("preemption_count").get<std::uint64_t>(),
-          .oom_count = range_of(json, "oom_count"),
-          .reserved_bytes_end = range_of(json, "reserved_bytes_end"),
-          .is_repeatable = json.at("is_repeatable").get<bool>()};
-}
-
-[[noreturn]] void reject_message(const char* what, const std::exception& error) {
-  throw UsageError({.what = fmt::format("these are no {} of threads", what),
-                    .where = "the pipe between 'allocmark threads' and its process",
-                    .wanted = "what this version writes",
-                    .got = json_reason(error),
-                    .next = "use: allocmark threads"});
-}
-
 std::string ns_text(double ns) {
   return ns < 10'000 ? fmt::format("{:.0f} ns", ns) : fmt::format("{:.1f} us", ns / 1000);
 }
@@ -96,42 +58,14 @@ std::string range_text(const CountRange& range, std::string (*text)(std::uint64_
   return text(range.low) + " to " + text(range.high);
 }
 
+constexpr Job<ThreadsSpec, std::vector<ThreadsRow>> kThreads{
+    .name = "threads",
+    .what = "the threads",
+    .run = [](const ThreadsSpec& spec, const Tell<std::vector<ThreadsRow>>& tell) {
+      tell(run_threads(spec));
+    }};
+
 }  // namespace
-
-std::string to_json_line(const ThreadsSpec& spec) {
-  return json_text(OrderedJson{{"workload", spec.workload},
-                               {"seed", spec.seed},
-                               {"allocator", spec.allocator},
-                               {"conf", spec.conf},
-                               {"capacity", spec.capacity},
-                               {"thread_counts", spec.thread_counts},
-                               {"in_turns", spec.order == ThreadOrder::Turns},
-                               {"shares_streams", spec.shares_streams},
-                               {"pass_count", spec.pass_count},
-                               {"turn_event_count", spec.turn_event_count},
-                               {"device_count", spec.device_count},
-                               {"table", static_cast<int>(spec.table)}});
-}
-
-ThreadsSpec threads_spec_from_json(std::string_view text) {
-  try {
-    const OrderedJson json = parse_ordered_json(text);
-    return {.workload = json.at("workload").get<std::string>(),
-            .seed = json.at("seed").get<std::uint64_t>(),
-            .allocator = json.at("allocator").get<std::string>(),
-            .conf = json.at("conf").get<std::string>(),
-            .capacity = json.at("capacity").get<std::string>(),
-            .thread_counts = json.at("thread_counts").get<std::vector<std::uint32_t>>(),
-            .order = json.at("in_turns").get<bool>() ? ThreadOrder::Turns : ThreadOrder::Free,
-            .shares_streams = json.at("shares_streams").get<bool>(),
-            .pass_count = json.at("pass_count").get<std::uint32_t>(),
-            .turn_event_count = json.at("turn_event_count").get<std::uint32_t>(),
-            .device_count = json.at("device_count").get<std::uint32_t>(),
-            .table = static_cast<TableLock>(json.at("table").get<std::uint8_t>())};
-  } catch (const OrderedJson::exception& error) {
-    reject_message("words", error);
-  }
-}
 
 std::string to_json(const std::vector<ThreadsRow>& rows) {
   OrderedJson list = OrderedJson::array();
@@ -139,24 +73,11 @@ std::string to_json(const std::vector<ThreadsRow>& rows) {
   return json_text(OrderedJson{{"kind", "threads"}, {"schema_version", "1.0.0"}, {"rows", list}});
 }
 
-std::vector<ThreadsRow> threads_rows_from_json(std::string_view text) {
-  try {
-    std::vector<ThreadsRow> rows;
-    const OrderedJson json = parse_ordered_json(text);
-    for (const OrderedJson& row : json.at("rows")) rows.push_back(threads_row_of(row));
-    return rows;
-  } catch (const OrderedJson::exception& error) {
-    reject_message("numbers", error);
-  }
-}
-
 std::vector<ThreadsRow> run_threads_in_child(const ThreadsSpec& spec, const ThreadsPlace& place) {
-  return threads_rows_from_json(ask_devices_child({.program_path = place.program_path,
-                                                   .device = place.device,
-                                                   .device_count = spec.device_count,
-                                                   .mode = "--threads",
-                                                   .what = "the threads"},
-                                                  to_json_line(spec)));
+  return ask_job(kThreads, spec,
+                 {.program_path = place.program_path,
+                  .device = place.device,
+                  .environment = {{"SIMCUDA_DEVICES", std::to_string(spec.device_count)}}});
 }
 
 std::string render_threads(const ThreadsSpec& spec, const std::vector<ThreadsRow>& rows) {
@@ -184,5 +105,8 @@ std::string render_threads(const ThreadsSpec& spec, const std::vector<ThreadsRow
   }
   return text;
 }
+
+extern const JobEntry kThreadsJob;
+constinit const JobEntry kThreadsJob = job_entry<kThreads>();
 
 }  // namespace allocmark

@@ -1,21 +1,16 @@
-// The same in a process of its own, which has the CUDA runtime that the device needs: specification
-// and rows as lines of JSON, and a table for people.
+// The same in a process of its own, which has the CUDA runtime that the device needs, and what
+// people and programs read of it.
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "harness/threads/threads.h"
 
 namespace allocmark {
 
-[[nodiscard]] std::string to_json_line(const ThreadsSpec& spec);
-// Throws UsageError where the text is none.
-[[nodiscard]] ThreadsSpec threads_spec_from_json(std::string_view text);
 // One JSON document: {"kind": "threads", "rows": [...]}; README.md of this folder names the keys.
 [[nodiscard]] std::string to_json(const std::vector<ThreadsRow>& rows);
-[[nodiscard]] std::vector<ThreadsRow> threads_rows_from_json(std::string_view text);
 
 // Starts this program again, with simcuda in front where the device is simulated. What the child
 // throws is thrown here.

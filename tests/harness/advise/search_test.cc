@@ -105,15 +105,6 @@ TEST_CASE("a search tells each setting that is done") {
         ++told_count;
       });
   CHECK(told_count == result.settings.size());
-  std::vector<std::string> lines;
-  search_and_tell({.workload = kJob, .confs = {"", "max_split_size_mb:64"}, .finds_least = false},
-                  [&](const std::string& line) { lines.push_back(line); });
-  REQUIRE(lines.size() == 3);
-  // What an interrupt leaves: the settings so far, with what is known of the job.
-  const SearchResult first = search_result_from_json(lines.front());
-  CHECK(first.settings.size() == 1);
-  CHECK(first.trace_hash == result.trace_hash);
-  CHECK(to_json_line(search_result_from_json(lines.back())) == to_json_line(result));
 }
 
 TEST_CASE("a search passes on what a recording does not say") {
@@ -123,7 +114,6 @@ TEST_CASE("a search passes on what a recording does not say") {
                        .finds_least = false});
   REQUIRE(result.notes.size() == 2);
   CHECK(result.notes[0].starts_with("375 blocks were given back while another stream used them"));
-  CHECK(search_result_from_json(to_json_line(result)).notes == result.notes);
   CHECK(search_settings({.workload = kJob, .confs = {""}, .finds_least = false}).notes.empty());
 }
 
@@ -132,9 +122,8 @@ TEST_CASE("a search passes on what the job says of itself") {
       search_settings({.workload = "colocate:gpt2-124m,layers=1,cycles=1,steps=1,requests=1",
                        .confs = {},
                        .finds_least = false});
-  const SearchResult read = search_result_from_json(to_json_line(result));
-  REQUIRE(read.forbids.size() == 1);
-  CHECK(read.forbids[0].key == "expandable_segments");
+  REQUIRE(result.forbids.size() == 1);
+  CHECK(result.forbids[0].key == "expandable_segments");
   CHECK(search_settings({.workload = "gpt2_beam", .confs = {}, .finds_least = false}).pytorch ==
         "2.11.0+cu130");
 }
@@ -174,17 +163,6 @@ TEST_CASE("a first line comes after 3 s although nothing is done, and then one a
   std::fclose(out);
   CHECK(std::string(text) ==
         "searching 40 settings: 0 % after 3 s\nsearching 40 settings: 0 % after 1 min 3 s\n");
-}
-
-TEST_CASE("specifications and results survive their JSON") {
-  const SearchSpec spec{.workload = kJob, .seed = 7, .capacity = "1.05x", .confs = {"", "a:1"}};
-  CHECK(to_json_line(search_spec_from_json(to_json_line(spec))) == to_json_line(spec));
-  SearchResult result{.event_count = 5, .needed_bytes = 9};
-  result.settings.push_back({.conf = "x", .oom_count = 3, .least_bytes = 12});
-  result.settings.push_back({.conf = "y"});
-  CHECK(to_json_line(search_result_from_json(to_json_line(result))) == to_json_line(result));
-  CHECK_THROWS_AS(search_spec_from_json("{}"), UsageError);
-  CHECK_THROWS_AS(search_result_from_json("[]"), UsageError);
 }
 
 TEST_CASE("what no pass measured is null to those who read it, not 0") {

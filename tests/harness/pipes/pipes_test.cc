@@ -1,11 +1,19 @@
 // Goal: a process is told all that its parent knows, and its parent all that it answers. Method:
 // every field of every request and answer gets a value that it does not begin with, goes through
-// the text of its pipe and comes back. static_asserts beside the writers count the fields, so that
-// a new one cannot be forgotten there; a new one belongs here, too.
+// the text of its pipe and comes back. The compiler names the fields (harness/job/pack.h), so that
+// a new one cannot be forgotten there; that of a cell are named by hand, behind a static_assert.
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "harness/advise/search_process.h"
+#include "harness/job/job.h"
 #include "harness/qualify/child.h"
 #include "harness/ranks/ranks_process.h"
 #include "harness/run/cell_process.h"
@@ -28,6 +36,12 @@ CellKey full_key() {
           .workload_definition = "train:gpt2-124m,batch=8",
           .workload_files = "0123456789abcdef",
           .conf_definition = "max_split_size_mb:128"};
+}
+
+// The value as another process gets it.
+template <typename Value>
+Value sent(const Value& value) {
+  return job::from_text<Value>(job::to_text(value), "a test");
 }
 
 LatencySummary latency(double first) {
@@ -57,7 +71,7 @@ TEST_CASE("a cell is told every field of its specification") {
                       .timeout_s = 60,
                       .placements_path = "/a b",
                       .timeline_path = "/c"};
-  const CellSpec back = cell_spec_from_json(to_json_line(spec));
+  const CellSpec back = sent(spec);
   CHECK(back.shares_device);
   CHECK(back == spec);
 }
@@ -70,7 +84,7 @@ TEST_CASE("a search is told every field, and tells every one") {
                         .confs = {"", "max_split_size_mb:20"},
                         .finds_least = false,
                         .settle_count_max = 3};
-  CHECK(search_spec_from_json(to_json_line(spec)) == spec);
+  CHECK(sent(spec) == spec);
   const SearchResult result{.event_count = 1,
                             .allocate_count = 2,
                             .step_count = 3,
@@ -93,7 +107,7 @@ TEST_CASE("a search is told every field, and tells every one") {
                             .trace_hash = 14,
                             .pytorch = "2.11.0",
                             .forbids = {{.key = "backend", .why = "it shares tensors"}}};
-  CHECK(search_result_from_json(to_json_line(result)) == result);
+  CHECK(sent(result) == result);
 }
 
 TEST_CASE("ranks are told every field, and tell every one") {
@@ -102,7 +116,7 @@ TEST_CASE("ranks are told every field, and tell every one") {
                        .allocator = "caching",
                        .conf = "max_split_size_mb:20",
                        .stops_on_oom = false};
-  CHECK(ranks_spec_from_json(to_json_line(spec)) == spec);
+  CHECK(sent(spec) == spec);
   std::vector<RankRow> rows{{.number = 1,
                              .workload = "w",
                              .capacity_bytes = 2,
@@ -129,7 +143,7 @@ TEST_CASE("ranks are told every field, and tell every one") {
                                                 .missing = {20, 21}},
                              .step_live_bytes = {22, 23}}};
   rows.emplace_back().number = 2;  // none of the optional ones
-  CHECK(rank_rows_from_json(to_json(rows)) == rows);
+  CHECK(sent(rows) == rows);
 }
 
 TEST_CASE("threads are told every field, and tell every one") {
@@ -145,7 +159,7 @@ TEST_CASE("threads are told every field, and tell every one") {
                          .turn_event_count = 6,
                          .device_count = 7,
                          .table = TableLock::Parts};
-  CHECK(threads_spec_from_json(to_json_line(spec)) == spec);
+  CHECK(sent(spec) == spec);
   const std::vector<ThreadsRow> rows{{.thread_count = 2,
                                       .call_count = 3,
                                       .allocate = latency(10),
@@ -158,13 +172,13 @@ TEST_CASE("threads are told every field, and tell every one") {
                                       .oom_count = {.low = 8, .high = 9},
                                       .reserved_bytes_end = {.low = 10, .high = 11},
                                       .is_repeatable = true}};
-  CHECK(threads_rows_from_json(to_json(rows)) == rows);
+  CHECK(sent(rows) == rows);
 }
 
 TEST_CASE("a soak is told every field, and tells every one") {
   const SoakSpec spec{
       .key = full_key(), .verify = VerifyLevel::Off, .seconds = 100, .window_s = 10, .begin_s = 20};
-  CHECK(soak_spec_from_json(to_json_line(spec), "a test") == spec);
+  CHECK(sent(spec) == spec);
   const SoakWindow window{.end_s = 1,
                           .wall_s = 2,
                           .pass_count = 3,
@@ -181,6 +195,8 @@ TEST_CASE("a soak is told every field, and tells every one") {
                           .process_bytes = 13};
   const SoakEnd end{.status = CellStatus::Failed, .reason = "a rule", .warnings = {"doubtful"}};
   SoakRecord record;
+  add_line(to_json_line(spec), "a test", record);
+  CHECK(record.spec == spec);
   add_line(to_json_line(window), "a test", record);
   add_line(to_json_line(end), "a test", record);
   CHECK(record.windows == std::vector<SoakWindow>{window});
@@ -198,7 +214,7 @@ TEST_CASE("a comparison of devices is told every field of its jobs") {
                                .stream = 2,
                                .kind = EventKind::Alloc,
                                .tensor = TensorKind::Gradient}}}}};
-  CHECK(simcheck::jobs_from_json(simcheck::to_json(jobs)) == jobs);
+  CHECK(sent(jobs) == jobs);
 }
 
 TEST_CASE("a test of a GPU is told every field, and tells every one") {
@@ -209,7 +225,7 @@ TEST_CASE("a test of a GPU is told every field, and tells every one") {
                                .seconds = 3.5,
                                .baseline_path = "/b",
                                .readings = {{"before.x", 4.5}}};
-  CHECK(qualify::spec_from_json(qualify::to_json_line(spec)) == spec);
+  CHECK(sent(spec) == spec);
   const qualify::TestAnswer answer{.figures = {{.name = "f",
                                                 .threshold = "latency.p50_ratio",
                                                 .value = 1.5,
@@ -223,7 +239,62 @@ TEST_CASE("a test of a GPU is told every field, and tells every one") {
                                    .readings = {{"during.y", 3.5}},
                                    .texts = {{"gpu", "name"}},
                                    .virtual_s = 4.5};
-  CHECK(qualify::answer_from_json(qualify::to_json_line(answer)) == answer);
+  CHECK(sent(answer) == answer);
+}
+
+// What a struct may have, and values that JSON has not.
+struct Inner {
+  std::string text;
+  std::optional<double> number;
+  friend bool operator==(const Inner&, const Inner&) = default;
+};
+struct Outer {
+  double infinite = 0;
+  double unknown = 0;
+  std::uint64_t largest = 0;
+  std::int32_t negative = 0;
+  bool flag = false;
+  std::vector<Inner> inner = {};
+  std::map<int, std::pair<std::string, Inner>> by_number = {};
+};
+
+TEST_CASE("values that JSON has not cross the pipe, too") {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const Outer back = sent(Outer{.infinite = -kInfinity,
+                                .unknown = std::nan(""),
+                                .largest = UINT64_MAX,
+                                .negative = INT32_MIN,
+                                .flag = true,
+                                .inner = {{.text = "a\n\"b", .number = kInfinity}, {}},
+                                .by_number = {{-3, {"x", {.text = "y", .number = 0.1}}}}});
+  CHECK(back.infinite == -kInfinity);
+  CHECK(std::isnan(back.unknown));
+  CHECK(back.largest == UINT64_MAX);
+  CHECK(back.negative == INT32_MIN);
+  CHECK(back.flag);
+  CHECK(back.inner == std::vector<Inner>{{.text = "a\n\"b", .number = kInfinity}, {}});
+  CHECK(back.by_number.at(-3).second.number == 0.1);
+}
+
+TEST_CASE("a text that is no message of a job is refused by its name") {
+  const auto said = [](const char* text) {
+    try {
+      (void)job::from_text<Outer>(text, "the search");
+    } catch (const InternalError& error) {
+      return std::string(error.what());
+    }
+    return std::string("nothing");
+  };
+  for (const char* text : {"", "garbage", "{}", "[]", "[1,2]", "[0,0,-1,0,false,[],[]]x"}) {
+    CAPTURE(text);
+    CHECK(said(text).find("this is no message of the search") != std::string::npos);
+  }
+  constexpr Job<Inner, Inner> kInner{.name = "inner", .what = "the search", .run = nullptr};
+  std::string_view text = "[\"a\",[]]\n[\"b\",[1.5]]\n[\"cut";
+  const std::vector<Inner> answers = take_answers(kInner, text);
+  REQUIRE(answers.size() == 2);
+  CHECK(answers[1] == Inner{.text = "b", .number = 1.5});
+  CHECK(text == "[\"cut");  // until the rest of it is there
 }
 
 }  // namespace allocmark

@@ -245,18 +245,13 @@ TEST_CASE("all ranks of generated jobs come to the same meetings") {
   }
 }
 
-TEST_CASE("what goes through the pipe comes back") {
+TEST_CASE("the JSON of ranks names who is missing where") {
   Traces traces;
   RanksSpec spec =
       spec_of({traces.rank("mark,step0,0,0\nalloc,1,33554432,0\nmark,collective:all,0,0\n"),
                traces.rank("mark,collective:all,0,0\n")});
   spec.ranks[0].capacity = "16MiB";
-  CHECK(to_json_line(ranks_spec_from_json(to_json_line(spec))) == to_json_line(spec));
-  const std::string rows = to_json(run_ranks(spec));
-  CHECK(contains(rows, "\"missing_ranks\":[0]"));
-  CHECK(to_json(rank_rows_from_json(rows)) == rows);
-  CHECK(
-      contains(error_of([] { (void)rank_rows_from_json("{}"); }), "these are no numbers of ranks"));
+  CHECK(contains(to_json(run_ranks(spec)), "\"missing_ranks\":[0]"));
 }
 
 }  // namespace allocmark

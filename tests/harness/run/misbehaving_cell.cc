@@ -132,10 +132,10 @@ int main(int argc, char** argv) {
     return 2;
   }
   allocmark::end_with_parent(std::atoi(argv[2]));
-  if (argc == 5 && std::string_view(argv[3]) == allocmark::kOpenOption) hold_open(argv[4]);
+  if (argc == 5 && std::string_view(argv[3]) == "--open") hold_open(argv[4]);
   const std::string input((std::istreambuf_iterator<char>(std::cin)),
                           std::istreambuf_iterator<char>());
-  const allocmark::CellSpec spec = allocmark::cell_spec_from_json(input);
+  const allocmark::CellSpec spec = allocmark::job::from_text<allocmark::CellSpec>(input, "a cell");
   const std::string& kind = spec.key.workload;
   allocmark::CellResult result;
   result.key = spec.key;

@@ -83,7 +83,7 @@ TEST_CASE("a specification survives the way to the cell") {
   spec.verify = VerifyLevel::Whole;
   spec.record = false;
   spec.placements_path = "/a b";
-  const CellSpec back = cell_spec_from_json(to_json_line(spec));
+  const CellSpec back = job::from_text<CellSpec>(job::to_text(spec), "a cell");
   CHECK(back.key == spec.key);
   CHECK(back.pass_count == 7);
   CHECK(back.verify == VerifyLevel::Whole);
@@ -91,7 +91,7 @@ TEST_CASE("a specification survives the way to the cell") {
   CHECK(back.timeout_s == 60);
   CHECK(back.placements_path == "/a b");
   for (const char* text : {"", "{", "{}", "[]", "{\"key\":3}"}) {
-    CHECK_THROWS_AS(cell_spec_from_json(text), Error);
+    CHECK_THROWS_AS(job::from_text<CellSpec>(text, "a cell"), Error);
   }
 }
 

@@ -147,15 +147,5 @@ TEST_CASE("random programs differ by seed, stay legal, and use one stream or thr
   CHECK(traces.size() == 40);
 }
 
-TEST_CASE("jobs survive the way to the other process") {
-  const std::vector<Job> jobs = jobs_of_seeds(2);
-  const std::vector<Job> read = jobs_from_json(to_json(jobs));
-  REQUIRE(read.size() == 2);
-  CHECK(read[1].program.events == jobs[1].program.events);
-  CHECK(read[1].program.capacity_bytes == jobs[1].program.capacity_bytes);
-  CHECK(read[1].program.stream_count == 3);
-  CHECK(read[1].setting.allocator == "native");
-}
-
 }  // namespace
 }  // namespace allocmark::simcheck

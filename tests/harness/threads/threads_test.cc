@@ -119,22 +119,14 @@ TEST_CASE("what cannot be replayed by threads is refused with the reason") {
             "several processes"));
 }
 
-TEST_CASE("specifications and rows survive the way through the pipe") {
+TEST_CASE("a table of threads says ranges, and how threads take turns") {
   ThreadsSpec spec = spec_of({1, 8}, ThreadOrder::Turns);
-  spec.shares_streams = true;
   spec.turn_event_count = 7;
-  CHECK(to_json_line(threads_spec_from_json(to_json_line(spec))) == to_json_line(spec));
-  ThreadsRow row;
-  row.thread_count = 8;
-  row.allocate.p99_ns = 1.5;
-  row.oom_count = {.low = 1, .high = 3};
-  row.off_cpu_share = 0.25;
-  const std::vector<ThreadsRow> back = threads_rows_from_json(to_json({row}));
-  CHECK(to_json(back) == to_json({row}));
-  CHECK_THROWS_AS(threads_spec_from_json("{}"), UsageError);
-  CHECK_THROWS_AS(threads_rows_from_json("no"), UsageError);
-  CHECK(has(render_threads(spec, back), "1 to 3"));
-  CHECK(has(render_threads(spec, back), "in turns of 7 events"));
+  std::vector<ThreadsRow> rows(1);
+  rows[0].thread_count = 8;
+  rows[0].oom_count = {.low = 1, .high = 3};
+  CHECK(has(render_threads(spec, rows), "1 to 3"));
+  CHECK(has(render_threads(spec, rows), "in turns of 7 events"));
 }
 
 TEST_CASE("threads on devices of their own do not see each other, with a table of blocks or not") {
@@ -155,7 +147,6 @@ TEST_CASE("threads on devices of their own do not see each other, with a table o
     // Two devices have two threads then, with memory for two.
     CHECK(rows[1].is_repeatable);
     CHECK(rows[1].reserved_bytes_end.low > rows[0].reserved_bytes_end.low);
-    CHECK(to_json_line(threads_spec_from_json(to_json_line(spec))) == to_json_line(spec));
   }
   spec.device_count = 4;
   CHECK(has(rejection(spec), "too few GPUs"));
