@@ -3,7 +3,7 @@
 
 namespace allocmark {
 
-// The process exit codes of every allocmark command. harness/cli/CONVENTIONS.md has the table for
+// The process exit codes of every allocmark command. harness/shell/CONVENTIONS.md has the table for
 // users.
 enum class ExitCode : int {
   Pass = 0,

@@ -1,4 +1,4 @@
-// The causes of an OOM. harness/check/oom_cause.h has the rule that finds a request's cause.
+// The causes of an OOM. harness/core/check/oom_cause.h has the rule that finds a request's cause.
 #pragma once
 
 #include <cstddef>

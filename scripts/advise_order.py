@@ -14,7 +14,7 @@ import pathlib
 import subprocess
 import sys
 
-EQUAL_SHARE, EQUAL_NS, HOST_NS_PER_CALL = 1.05, 1000, 100  # as in harness/advise/advice.cc
+EQUAL_SHARE, EQUAL_NS, HOST_NS_PER_CALL = 1.05, 1000, 100  # as in harness/core/search/advice.cc
 
 
 PUBLISHED = ("real", "backends_checkpointing")  # raw files of programs without kernels

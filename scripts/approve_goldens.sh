@@ -14,4 +14,4 @@ ALLOCMARK_APPROVE_GOLDENS=1 "$build/bin/results_test" "*as approved*"
 for test in qualify_report_test qualify_faults_test; do
   [[ ! -x $build/bin/$test ]] || ALLOCMARK_APPROVE_GOLDENS=1 "$build/bin/$test" "*as approved*"
 done
-git --no-pager diff --stat -- tests/results/golden results harness/qualify
+git --no-pager diff --stat -- tests/results/golden results harness/tools/qualify

@@ -24,8 +24,8 @@ OPENERS = {
     "base/": "where files are opened",
     "tests/": "tests make the files that break rules",
     "harness/simcuda/": "a library of its own, without the rooms",
-    "harness/run/conditions.cc": "/proc and /sys",
-    "harness/run/environment.cc": "/proc and /sys",
+    "harness/core/run/conditions.cc": "/proc and /sys",
+    "harness/core/run/environment.cc": "/proc and /sys",
     "harness/core/device/host_memory.cc": "/proc and /sys",
 }
 

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = ("workloads/GENERATORS.md", "allocators/BACKENDS.md", "harness/qualify/TESTS.md")
+PAGES = ("workloads/GENERATORS.md", "allocators/BACKENDS.md", "harness/tools/qualify/TESTS.md")
 BLOCK = re.compile(r"(<!-- made by scripts/manual_tables\.py: (\w+) -->\n).*?(<!-- end -->)", re.S)
 REMARK = re.compile(r" \(cannot run here: .*\)$")  # depends on the machine
 UNITS = {"bytes": ((1 << 30, "GiB"), (1 << 20, "MiB"), (1, "B"))}

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Holds the code to the plan of rooms. A room is a folder whose CMakeLists.txt calls allocmark_room; its USES name the rooms
 that it may include. Prints file:line and the rule for: an include that USES does not name, a USES that nothing needs, a
-circle of rooms, a source file outside any room, a room without a README, a README whose "May include" is not what USES name.
+circle of rooms, a tool that includes another tool, an arrow back from below the harness into it, a source file outside any room, a room without a README, a README whose "May include" is not what USES name.
 
 scripts/rooms.py          checks; exit code 1 where a rule is broken
 scripts/rooms.py --write  makes USES and "May include" say what is included
@@ -19,11 +19,12 @@ ROOT = Path(__file__).resolve().parent.parent
 INCLUDE = re.compile(r'\s*#\s*include "([^"]+)"')
 # Programs and plugins: they use rooms, and no room uses them.
 PROGRAMS = (
-    "harness/capture/preload",
+    "harness/tools",
+    "harness/tools/capture/preload",
     "harness/simcuda/shim",
     "harness/simcuda/launcher",
     "harness/simcuda/example",
-    "harness/speed",
+    "harness/tools/bench",
     "allocators/examples",
 )
 
@@ -137,6 +138,24 @@ def write(root):
             readme.write_text(MAY_INCLUDE.sub(lambda _: may_include(targets), readme.read_text(), count=1))
 
 
+def tool_of(room):
+    """The folder of the tool that a room belongs to; None for others."""
+    return "/".join(room.split("/")[:3]) if room.startswith("harness/tools/") else None
+
+
+def check_arrow(room, target):
+    """Why a room of the plan may not use another; None where it may."""
+    if tool_of(target) and tool_of(room) not in (None, tool_of(target)):
+        return "a tool includes no other tool; what two need belongs to harness/core or harness/shell"
+    if target.startswith("harness/") and not room.startswith("harness/"):
+        return "only the harness includes the harness"
+    order = ["harness/core", "harness/shell", "harness/tools"]
+    level = [next((at for at, name in enumerate(order) if one.startswith(name)), None) for one in (room, target)]
+    if None not in level and level[0] < level[1]:
+        return f"{order[level[0]]} includes nothing of {order[level[1]]}"
+    return None
+
+
 def check_readme(root, room, targets):
     readme = root / room / "README.md"
     if not readme.is_file():
@@ -174,6 +193,8 @@ def check(root):
                 yield f"{room}/CMakeLists.txt:1: USES {target}, which is no room"
             elif target not in used[room]:
                 yield f"{room}/CMakeLists.txt:1: USES {target} and includes nothing of it"
+            if reason := check_arrow(room, target):
+                yield f"{room}/CMakeLists.txt:1: USES {target}: {reason}"
         yield from check_readme(root, room, targets)
     circle = find_circle(rooms)
     if circle:

@@ -69,8 +69,10 @@ ChildCommand command(std::string_view name, std::string request, const JobPlace&
   std::vector<std::pair<std::string, std::string>> changes;
   if (!place.device.empty()) changes = runtime_environment(place.device, place.program_path);
   changes.insert(changes.end(), place.environment.begin(), place.environment.end());
-  return {.argv = {place.program_path, "cell", std::to_string(getpid()), fmt::format("--{}", name),
-                   place.device},
+  std::vector<std::string> argv{place.program_path, "cell", std::to_string(getpid())};
+  // Other builds of this program, too, start cells without an option.
+  if (name != "cell") argv.insert(argv.end(), {fmt::format("--{}", name), place.device});
+  return {.argv = std::move(argv),
           .environment = environment_with(changes),
           .input = std::move(request),
           .timeout_s = place.timeout_s,

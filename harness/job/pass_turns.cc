@@ -8,7 +8,7 @@
 #include <chrono>
 #include <cstddef>
 
-#include "harness/measure/quiet_cpu.h"
+#include "harness/core/measure/quiet_cpu.h"
 
 namespace allocmark {
 

@@ -41,15 +41,15 @@ install(DIRECTORY scripts/report/ DESTINATION share/allocmark/report PATTERN __p
         PATTERN "requirements*" EXCLUDE)
 install(FILES results/DEFINITIONS.md results/schema.json DESTINATION share/allocmark/report/results)
 install(FILES results/compare/VERDICTS.md DESTINATION share/allocmark/report/results/compare)
-install(FILES harness/qualify/thresholds.json DESTINATION share/allocmark)
+install(FILES harness/tools/qualify/thresholds.json DESTINATION share/allocmark)
 install(PROGRAMS scripts/record_pytorch.py scripts/capture_usdt.py scripts/build_torch_capture.sh DESTINATION share/allocmark)
 install(TARGETS allocmark_capture LIBRARY DESTINATION lib/allocmark)
-install(FILES harness/capture/preload/torch_capture.cc harness/capture/preload/capture.h DESTINATION share/allocmark/capture)
+install(FILES harness/tools/capture/preload/torch_capture.cc harness/tools/capture/preload/capture.h DESTINATION share/allocmark/capture)
 install(FILES allocators/examples/pluggable_example.c DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
 
 # For fleets: jobs and manifests, and the schema of what qualify writes.
 install(DIRECTORY scripts/fleet/slurm scripts/fleet/kubernetes DESTINATION share/allocmark/fleet USE_SOURCE_PERMISSIONS)
-install(FILES harness/qualify/schema.json DESTINATION ${CMAKE_INSTALL_DOCDIR}/harness/qualify)
+install(FILES harness/tools/qualify/schema.json DESTINATION ${CMAKE_INSTALL_DOCDIR}/harness/qualify)
 
 # The manual page and the shells' completions, where each shell looks.
 set(allocmark_texts ${PROJECT_BINARY_DIR}/generated/texts)
@@ -64,9 +64,9 @@ install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME copyright)
 install(DIRECTORY harness/simcuda/example/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples/simcuda)
 foreach(page workloads/README workloads/BRING_YOUR_JOB workloads/FIDELITY workloads/GENERATORS workloads/SCENARIOS
              workloads/SPEED workloads/TRACES allocators/README allocators/BACKENDS allocators/CACHING allocators/GATE
-             harness/qualify/README harness/qualify/QUALIFY_A_NODE harness/qualify/TESTS harness/qualify/EXPORTS
-             harness/qualify/FAULTS harness/fleet/README harness/fleet/MERGE harness/threads/README
-             harness/conformance/RACES scripts/fleet/README harness/simcuda/README harness/simcuda/MODEL
+             harness/tools/qualify/README harness/tools/qualify/QUALIFY_A_NODE harness/tools/qualify/TESTS harness/tools/qualify/EXPORTS
+             harness/tools/qualify/FAULTS harness/tools/qualify/fleet/README harness/tools/qualify/fleet/MERGE harness/tools/threads/README
+             harness/tools/conformance/RACES scripts/fleet/README harness/simcuda/README harness/simcuda/MODEL
              harness/simcuda/TESTING results/README results/BUNDLES)
   get_filename_component(room ${page} DIRECTORY)
   install(FILES ${page}.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/${room})

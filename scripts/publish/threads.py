@@ -49,4 +49,4 @@ def report(raw, _binary):
     out += "## Calls a second, in millions, and over one thread's\n\n1.00 means that more threads get no more done; below it they get less done.\n\n"
     out += throughput(answers, counts)
     out += "\n## Latency, waits, fairness, memory\n\n" + latencies(answers)
-    return out + "\nColumns are defined in `harness/threads/README.md`.\n"
+    return out + "\nColumns are defined in `harness/tools/threads/README.md`.\n"

@@ -11,7 +11,7 @@
 #include <string_view>
 
 #include "allocators/backend/backend.h"
-#include "harness/conformance/rule.h"
+#include "harness/tools/conformance/rule.h"
 
 namespace allocmark {
 
@@ -54,8 +54,8 @@ struct Rule {
   std::function<void(const Subject& subject)> check;
 };
 
-// Those that plugins are held against too (harness/conformance/rules.cc), where a backend has what
-// they are about, and those of backends alone.
+// Those that plugins are held against too (harness/tools/conformance/rules.cc), where a backend has
+// what they are about, and those of backends alone.
 [[nodiscard]] std::span<const Rule> conformance_rules();
 
 [[nodiscard]] Verdict hold_against(const Rule& rule, const Subject& subject);

@@ -16,7 +16,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "harness/core/device/runtime_select.h"
-#include "harness/replay/kernel_source.h"
+#include "harness/core/replay/kernel_source.h"
 
 namespace allocmark {
 namespace {

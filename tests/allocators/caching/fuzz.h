@@ -1,12 +1,12 @@
-// Programs (harness/parity/program.h) run on the caching allocator and the reference model side
-// by side, and shrunk to the shortest that still fails.
+// Programs (harness/tools/parity/program.h) run on the caching allocator and the reference model
+// side by side, and shrunk to the shortest that still fails.
 #pragma once
 
 #include <cstddef>
 #include <optional>
 #include <string>
 
-#include "harness/parity/program.h"
+#include "harness/tools/parity/program.h"
 
 namespace allocmark::caching {
 

@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "harness/bundle/archive.h"
+#include "workloads/trace/archive.h"
 
 namespace allocmark::caching {
 std::string read_gzip(const std::string& path) {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/parity/parity.h"
+#include "harness/tools/parity/parity.h"
 
 namespace allocmark::caching {
 

@@ -1,7 +1,7 @@
 // Every golden there is: the caching allocator must answer each request of seven recorded programs
 // as PyTorch's own allocator did on an NVIDIA H200. 2.11 under 16 config strings and up to four
 // memory limits, later releases under fewer.
-#include "harness/parity/parity.h"
+#include "harness/tools/parity/parity.h"
 
 #include <cstdint>
 #include <iostream>

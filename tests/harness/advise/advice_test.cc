@@ -1,5 +1,5 @@
 // Which settings are advised, from made-up facts.
-#include "harness/advise/advice.h"
+#include "harness/core/search/advice.h"
 
 #include <string>
 #include <vector>

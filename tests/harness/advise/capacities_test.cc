@@ -1,12 +1,12 @@
 // The least capacity, against a look at every capacity.
-#include "harness/advise/capacities.h"
+#include "harness/core/search/capacities.h"
 
 #include <cstdint>
 #include <optional>
 #include <vector>
 
 #include "base/random.h"
-#include "harness/replay/capacity.h"
+#include "harness/core/replay/capacity.h"
 #include "tests/catch.h"
 
 namespace allocmark {

@@ -1,5 +1,5 @@
 // The search on simcuda: least capacities against passes at every page, and what it refuses.
-#include "harness/advise/search.h"
+#include "harness/core/search/search.h"
 
 #include <unistd.h>
 
@@ -14,10 +14,10 @@
 
 #include "allocators/registry.h"
 #include "base/error.h"
-#include "harness/advise/grid.h"
-#include "harness/advise/search_process.h"
-#include "harness/advise/search_progress.h"
-#include "harness/replay/capacity.h"
+#include "harness/core/replay/capacity.h"
+#include "harness/core/search/grid.h"
+#include "harness/core/search/search_process.h"
+#include "harness/core/search/search_progress.h"
 #include "tests/catch.h"
 
 namespace allocmark {

@@ -1,11 +1,11 @@
 // A server's request P99 on cards and under loads, from its trace alone.
-#include "harness/advise/target.h"
+#include "harness/core/search/target.h"
 
 #include <cstdint>
 #include <string>
 
 #include "base/error.h"
-#include "harness/replay/kernel_source.h"
+#include "harness/core/replay/kernel_source.h"
 #include "tests/catch.h"
 
 namespace allocmark {

@@ -1,12 +1,12 @@
 // The one verdict, from made-up facts: memory first where the job fits, cost first where it does
 // not, and nothing that the facts do not hold.
-#include "harness/advise/verdict.h"
+#include "harness/tools/advise/verdict.h"
 
 #include <string>
 #include <vector>
 
 #include "base/bytes.h"
-#include "harness/advise/variants.h"
+#include "harness/core/search/variants.h"
 #include "tests/catch.h"
 
 namespace allocmark {

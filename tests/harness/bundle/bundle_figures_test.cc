@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "base/error.h"
-#include "harness/bundle/bundle.h"
-#include "harness/bundle/bundle_check.h"
-#include "harness/run/conditions.h"
+#include "harness/core/run/conditions.h"
+#include "harness/tools/bundle/bundle.h"
+#include "harness/tools/bundle/bundle_check.h"
 #include "results/cell_check.h"
 #include "results/json.h"
 #include "tests/catch.h"

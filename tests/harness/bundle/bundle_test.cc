@@ -2,7 +2,7 @@
 // called publishable, and the rule that says so is the one it breaks. Method: a sound bundle of a
 // small run, and faults planted into it one by one; most are planted by someone who then makes the
 // hashes right again.
-#include "harness/bundle/bundle.h"
+#include "harness/tools/bundle/bundle.h"
 
 #include <cstddef>
 #include <set>
@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 #include "base/sha256.h"
-#include "harness/bundle/bundle_check.h"
+#include "harness/tools/bundle/bundle_check.h"
 #include "tests/catch.h"
 #include "tests/harness/bundle/sound_bundle.h"
 #include "tests/support/temporary_folder.h"

@@ -383,7 +383,7 @@ def main(program):
             print(f"{'WRONG' if wrong else f'undetectable ({kind})' if kind else 'found'}: {name}: {', '.join(sorted(found)) or '-'}", flush=True)
         print(f"tried {tried}, found {tried - hidden}, of {len(kinds)} kinds that cannot be found {hidden}, failed {failed}")
         # TRUST.md tells users the same.
-        text = (Path(__file__).resolve().parents[3] / "harness/cli/TRUST.md").read_text()
+        text = (Path(__file__).resolve().parents[3] / "harness/tools/bundle/TRUST.md").read_text()
         told = set(re.findall(r"^\| ([^|]+) \| no \|", text, re.M))
         if told != kinds:
             print(f"TRUST.md says that these are not found: {sorted(told)}; these are not: {sorted(kinds)}")

@@ -4,9 +4,9 @@
 #include <fstream>
 #include <string>
 
-#include "harness/cell/cell.h"
-#include "harness/replay/ballast.h"
-#include "harness/replay/simcu_api.h"
+#include "harness/core/cell/cell.h"
+#include "harness/core/replay/ballast.h"
+#include "harness/core/replay/simcu_api.h"
 #include "tests/catch.h"
 #include "tests/support/temporary_folder.h"
 

@@ -1,7 +1,7 @@
 // Goal: a cell turns a specification into a complete result, and every expected problem into a
 // status. Runs on the null backend without a device, and on real backends where simcuda is the
 // runtime of the process.
-#include "harness/cell/cell.h"
+#include "harness/core/cell/cell.h"
 #include "base/error.h"
 
 #include <sys/socket.h>
@@ -17,9 +17,9 @@
 #include <vector>
 
 #include <nlohmann/json.hpp>
-#include "harness/replay/ballast.h"
-#include "harness/replay/capacity.h"
-#include "harness/replay/simcu_api.h"
+#include "harness/core/replay/ballast.h"
+#include "harness/core/replay/capacity.h"
+#include "harness/core/replay/simcu_api.h"
 #include "tests/catch.h"
 #include "tests/support/temporary_folder.h"
 

@@ -16,12 +16,12 @@
 #include "allocators/backend/backend.h"
 #include "allocators/registry.h"
 #include "base/bytes.h"
-#include "harness/cell/cell.h"
-#include "harness/check/verify.h"
-#include "harness/replay/block_pattern.h"
-#include "harness/replay/device_work.h"
-#include "harness/replay/simcu_api.h"
-#include "harness/replay/trace_compiler.h"
+#include "harness/core/cell/cell.h"
+#include "harness/core/check/verify.h"
+#include "harness/core/replay/block_pattern.h"
+#include "harness/core/replay/device_work.h"
+#include "harness/core/replay/simcu_api.h"
+#include "harness/core/replay/trace_compiler.h"
 #include "tests/catch.h"
 
 namespace allocmark {

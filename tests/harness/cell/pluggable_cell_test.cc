@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "harness/cell/cell.h"
-#include "harness/cell/soak.h"
-#include "harness/replay/simcu_api.h"
+#include "harness/core/cell/cell.h"
+#include "harness/core/cell/soak.h"
+#include "harness/core/replay/simcu_api.h"
 #include "results/cell_check.h"
 #include "tests/catch.h"
 #include "tests/support/temporary_folder.h"

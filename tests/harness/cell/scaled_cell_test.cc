@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "base/random.h"
-#include "harness/cell/cell_result.h"
-#include "harness/measure/recorder.h"
-#include "harness/measure/settled_passes.h"
-#include "harness/measure/usual_calls.h"
+#include "harness/core/cell/cell_result.h"
+#include "harness/core/measure/recorder.h"
+#include "harness/core/measure/settled_passes.h"
+#include "harness/core/measure/usual_calls.h"
 #include "results/cell_check.h"
 #include "results/schema.h"
 #include "tests/catch.h"

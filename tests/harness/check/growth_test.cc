@@ -1,5 +1,5 @@
 // Growth over steps: which steps count, and what the slope is.
-#include "harness/check/growth.h"
+#include "harness/core/check/growth.h"
 
 #include <cstddef>
 

@@ -1,5 +1,5 @@
 // Goal: each cause in the situation that its rule describes, at the borders of the rules.
-#include "harness/check/oom_cause.h"
+#include "harness/core/check/oom_cause.h"
 
 #include <cstdint>
 #include <optional>

@@ -1,5 +1,5 @@
 // Goal: the oracle finds every kind of planted fault and stays silent on good heaps.
-#include "harness/check/shadow_heap.h"
+#include "harness/core/check/shadow_heap.h"
 
 #include <cstdint>
 #include <optional>

@@ -1,11 +1,11 @@
 // Goal: reuse that comes too early for a kernel that ends by itself is found, and nothing else is.
 // Method: a made-up clock; every story is a few calls with literals.
-#include "harness/check/stream_hazards.h"
+#include "harness/core/check/stream_hazards.h"
 
 #include <cstdint>
 #include <optional>
 
-#include "harness/replay/block_pattern.h"
+#include "harness/core/replay/block_pattern.h"
 #include "tests/catch.h"
 
 namespace allocmark {

@@ -1,6 +1,6 @@
 // Goal: a timeline keeps what a reader must see (peaks, ends, failures, maps) of any number of
 // events in a file of bounded size. Method: moments and blocks by hand.
-#include "harness/check/timeline.h"
+#include "harness/core/check/timeline.h"
 
 #include <algorithm>
 #include <cstdint>

@@ -1,7 +1,7 @@
 // Goal: the checked pass turns planted faults into a broken rule with event and blocks, and
 // collects peaks and OOM causes. Method: a fake backend without device memory; the oracle itself is
 // tested in shadow_heap_test.cc.
-#include "harness/check/verify.h"
+#include "harness/core/check/verify.h"
 #include "base/input_file.h"
 
 #include <cstdint>

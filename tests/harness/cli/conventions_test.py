@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The conventions of harness/cli/CONVENTIONS.md, held against every command that `allocmark --help` names, and its table of exit codes.
+"""The conventions of harness/shell/CONVENTIONS.md, held against every command that `allocmark --help` names, and its table of exit codes.
 
 Usage: conventions_test.py PATH_OF_ALLOCMARK PATH_OF_HARNESS_CLI
 """

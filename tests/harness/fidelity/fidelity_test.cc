@@ -1,6 +1,6 @@
 // Distances between traces: each number on traces small enough to check by hand, then between the
 // generators and the recordings.
-#include "harness/fidelity/fidelity.h"
+#include "harness/tools/fidelity/fidelity.h"
 
 #include <cstdint>
 #include <memory>

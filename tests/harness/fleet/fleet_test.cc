@@ -12,11 +12,11 @@
 #include <nlohmann/json.hpp>
 #include "base/output_file.h"
 #include "base/random.h"
-#include "harness/fleet/fleet_baseline.h"
-#include "harness/fleet/fleet_text.h"
-#include "harness/fleet/outliers.h"
-#include "harness/qualify/judge.h"
-#include "harness/qualify/report_json.h"
+#include "harness/tools/qualify/fleet/fleet_baseline.h"
+#include "harness/tools/qualify/fleet/fleet_text.h"
+#include "harness/tools/qualify/fleet/outliers.h"
+#include "harness/tools/qualify/judge.h"
+#include "harness/tools/qualify/report_json.h"
 #include "tests/catch.h"
 #include "tests/support/temporary_folder.h"
 

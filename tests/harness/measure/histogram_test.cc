@@ -1,6 +1,6 @@
 // Goal: quantiles are exact by nearest rank up to the stated bucket precision. Method: compare with
 // a sorted copy of the samples, over sizes from single picoseconds to hours.
-#include "harness/measure/histogram.h"
+#include "harness/core/measure/histogram.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,5 @@
 // The reference is the same work everywhere; how long it takes is the machine's affair.
-#include "harness/measure/host_reference.h"
+#include "harness/core/measure/host_reference.h"
 
 #include "tests/catch.h"
 

@@ -1,5 +1,5 @@
 // The choice of a processor: it is one of those that the thread could use, and is undone.
-#include "harness/measure/quiet_cpu.h"
+#include "harness/core/measure/quiet_cpu.h"
 
 #include <sched.h>
 

@@ -1,11 +1,11 @@
 // Goal: every call lands once, in the right operation, size class and part. Method: samples of
 // known ticks and a scale of one ns per tick.
-#include "harness/measure/recorder.h"
+#include "harness/core/measure/recorder.h"
 
 #include <cstdint>
 #include <vector>
 
-#include "harness/measure/clock.h"
+#include "harness/core/measure/clock.h"
 #include "tests/catch.h"
 
 namespace allocmark {

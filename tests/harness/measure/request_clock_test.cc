@@ -1,6 +1,6 @@
 // Goal: latencies of requests follow from kernels, waits and the allocator's time by the rules that
 // results/DEFINITIONS.md states. Method: a queue of two requests, computed by hand.
-#include "harness/measure/request_clock.h"
+#include "harness/core/measure/request_clock.h"
 
 #include <cstdint>
 

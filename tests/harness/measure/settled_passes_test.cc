@@ -1,6 +1,6 @@
 // Goal: what disturbs a pass here and there changes no time of a step, and what the driver takes
 // does. Method: passes of given host times, one tick per ns.
-#include "harness/measure/settled_passes.h"
+#include "harness/core/measure/settled_passes.h"
 
 #include <cstdint>
 #include <vector>

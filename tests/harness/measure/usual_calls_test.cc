@@ -1,12 +1,12 @@
 // Goal: a call that was disturbed in one pass counts as in the others, and one that is long in
 // every pass counts in full. Method: passes of given host times, one tick per ns.
-#include "harness/measure/usual_calls.h"
+#include "harness/core/measure/usual_calls.h"
 
 #include <cstdint>
 #include <initializer_list>
 #include <vector>
 
-#include "harness/measure/recorder.h"
+#include "harness/core/measure/recorder.h"
 #include "tests/catch.h"
 
 namespace allocmark {

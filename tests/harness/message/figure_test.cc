@@ -1,5 +1,5 @@
 // Figures as programs print them: units, rounding, and what is no size.
-#include "harness/message/figure.h"
+#include "harness/tools/why/message/figure.h"
 
 #include "tests/catch.h"
 

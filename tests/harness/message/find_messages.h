@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-#include "harness/message/message.h"
+#include "harness/tools/why/message/message.h"
 
 namespace allocmark::message {
 

@@ -1,10 +1,10 @@
 // A message of each form: which figures are read of it. Sizes are made up.
-#include "harness/message/forms.h"
+#include "harness/tools/why/message/forms.h"
 
 #include <map>
 #include <string>
 
-#include "harness/message/message.h"
+#include "harness/tools/why/message/message.h"
 #include "tests/catch.h"
 #include "tests/harness/message/find_messages.h"
 

@@ -1,10 +1,10 @@
 // Where a message leaves a limit open, and where expandable segments cannot be had.
-#include "harness/message/verdict.h"
+#include "harness/tools/why/message/verdict.h"
 
 #include <string>
 
-#include "harness/message/message_text.h"
-#include "harness/message/remedies.h"
+#include "harness/tools/why/message/message_text.h"
+#include "harness/tools/why/message/remedies.h"
 #include "tests/catch.h"
 #include "tests/harness/message/find_messages.h"
 

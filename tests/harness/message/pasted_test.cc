@@ -2,8 +2,8 @@
 #include <string>
 
 #include "base/bytes.h"
-#include "harness/message/message.h"
-#include "harness/message/plain_text.h"
+#include "harness/tools/why/message/message.h"
+#include "harness/tools/why/message/plain_text.h"
 #include "tests/catch.h"
 #include "tests/harness/message/find_messages.h"
 

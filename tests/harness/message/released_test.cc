@@ -6,8 +6,8 @@
 #include "allocators/caching/allocator.h"
 #include "allocators/caching/async_allocator.h"
 #include "base/random.h"
-#include "harness/message/remedies.h"
-#include "harness/message/verdict.h"
+#include "harness/tools/why/message/remedies.h"
+#include "harness/tools/why/message/verdict.h"
 #include "tests/catch.h"
 #include "tests/harness/message/find_messages.h"
 

@@ -1,10 +1,10 @@
 // What follows from the figures. The cases are those of public reports, with their right values.
-#include "harness/message/verdict.h"
+#include "harness/tools/why/message/verdict.h"
 
 #include <string>
 
-#include "harness/message/message_text.h"
-#include "harness/message/remedies.h"
+#include "harness/tools/why/message/message_text.h"
+#include "harness/tools/why/message/remedies.h"
 #include "tests/catch.h"
 #include "tests/harness/message/find_messages.h"
 

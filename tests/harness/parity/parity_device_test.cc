@@ -1,18 +1,18 @@
 // Goal: the simulated device puts every segment of the recorded programs where the H200 put it.
 // Method: two programs' goldens are replayed on it with the allocator choosing blocks and the
 // device choosing addresses.
-#include "harness/parity/parity_device.h"
+#include "harness/tools/parity/parity_device.h"
 
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
-#include "harness/bundle/archive.h"
-#include "harness/parity/parity.h"
-#include "harness/parity/parity_trace.h"
+#include "harness/tools/parity/parity.h"
+#include "harness/tools/parity/parity_trace.h"
 #include "tests/catch.h"
 #include "workloads/open_workload.h"
+#include "workloads/trace/archive.h"
 
 namespace allocmark {
 namespace {

@@ -12,14 +12,14 @@
 #include <utility>
 #include <vector>
 
-#include "harness/advise/search_process.h"
+#include "harness/core/run/cell_process.h"
+#include "harness/core/search/search_process.h"
 #include "harness/job/job.h"
-#include "harness/qualify/child.h"
-#include "harness/ranks/ranks_process.h"
-#include "harness/run/cell_process.h"
-#include "harness/simcheck/answers.h"
-#include "harness/soak/soak_file.h"
-#include "harness/threads/threads_process.h"
+#include "harness/tools/qualify/child.h"
+#include "harness/tools/ranks/ranks_process.h"
+#include "harness/tools/run/soak/soak_file.h"
+#include "harness/tools/simcheck/answers.h"
+#include "harness/tools/threads/threads_process.h"
 #include "tests/catch.h"
 
 namespace allocmark {

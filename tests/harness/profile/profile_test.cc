@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "harness/profile/profile.h"
+#include "harness/core/profile/profile.h"
 #include "results/schema.h"
 #include "tests/catch.h"
 

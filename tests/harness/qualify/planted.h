@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "harness/qualify/conduct.h"
+#include "harness/tools/qualify/conduct.h"
 
 namespace allocmark::qualify {
 

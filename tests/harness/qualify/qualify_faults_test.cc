@@ -1,7 +1,8 @@
 // Goal: of every fault that a simulated GPU can have it is known which test finds it, or why none
 // does. Method: whole runs at the level quick on two simulated GPUs, of which the first has one
 // planted fault (SIMCUDA_GPU_FAULTS in simcu.h). What was found is the table of
-// harness/qualify/FAULTS.md, which this test writes (scripts/approve_goldens.sh) and compares.
+// harness/tools/qualify/FAULTS.md, which this test writes (scripts/approve_goldens.sh) and
+// compares.
 #include <cstddef>
 #include <regex>
 #include <set>
@@ -10,9 +11,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include "base/input_file.h"
-#include "harness/qualify/judge.h"
-#include "harness/qualify/test.h"
-#include "harness/qualify/writers.h"
+#include "harness/tools/qualify/judge.h"
+#include "harness/tools/qualify/test.h"
+#include "harness/tools/qualify/writers.h"
 #include "tests/catch.h"
 #include "tests/harness/qualify/planted.h"
 #include "tests/support/golden.h"
@@ -173,7 +174,7 @@ TEST_CASE("every fault of a simulated GPU is found, or the page says why not, as
   }
   INFO("keys that no row plants: " << fmt::format("{}", fmt::join(keys, ", ")));
   CHECK(keys.empty());
-  check_file("harness/qualify/FAULTS.md", page);
+  check_file("harness/tools/qualify/FAULTS.md", page);
 }
 
 }  // namespace allocmark::qualify

@@ -6,13 +6,13 @@
 #include <vector>
 
 #include <nlohmann/json.hpp>
-#include "harness/qualify/baseline.h"
-#include "harness/qualify/child.h"
-#include "harness/qualify/judge.h"
-#include "harness/qualify/report_json.h"
-#include "harness/qualify/thresholds.h"
-#include "harness/qualify/writers.h"
-#include "harness/run/run_folder.h"
+#include "harness/core/run/run_folder.h"
+#include "harness/tools/qualify/baseline.h"
+#include "harness/tools/qualify/child.h"
+#include "harness/tools/qualify/judge.h"
+#include "harness/tools/qualify/report_json.h"
+#include "harness/tools/qualify/thresholds.h"
+#include "harness/tools/qualify/writers.h"
 #include "tests/catch.h"
 #include "tests/support/temporary_folder.h"
 
@@ -283,7 +283,7 @@ TEST_CASE("a baseline is read with and without lower quantiles and levels, and n
 }
 
 TEST_CASE("TESTS.md of the folder has every threshold, with its limits' meaning") {
-  const std::string manual = read_file("harness/qualify/TESTS.md");
+  const std::string manual = read_file("harness/tools/qualify/TESTS.md");
   for (const auto& [key, limit] : default_thresholds()) {
     INFO(key);
     CHECK(has(manual, ("| `" + key + "` | " + limit.meaning + " |").c_str()));

@@ -10,13 +10,13 @@
 #include <string_view>
 
 #include "base/bytes.h"
-#include "harness/measure/clock.h"
-#include "harness/profile/blocks.h"
-#include "harness/qualify/latency_round.h"
-#include "harness/qualify/tests.h"
-#include "harness/replay/ballast.h"
-#include "harness/replay/device_work.h"
-#include "harness/replay/simcu_api.h"
+#include "harness/core/measure/clock.h"
+#include "harness/core/profile/blocks.h"
+#include "harness/core/replay/ballast.h"
+#include "harness/core/replay/device_work.h"
+#include "harness/core/replay/simcu_api.h"
+#include "harness/tools/qualify/latency_round.h"
+#include "harness/tools/qualify/tests.h"
 #include "tests/catch.h"
 
 namespace allocmark::qualify {

@@ -4,10 +4,10 @@
 #include <string>
 
 #include "base/input_file.h"
-#include "harness/qualify/exports.h"
-#include "harness/qualify/judge.h"
-#include "harness/qualify/report_json.h"
-#include "harness/qualify/writers.h"
+#include "harness/tools/qualify/exports.h"
+#include "harness/tools/qualify/judge.h"
+#include "harness/tools/qualify/report_json.h"
+#include "harness/tools/qualify/writers.h"
 #include "tests/catch.h"
 #include "tests/harness/qualify/report_schema.h"
 #include "tests/support/golden.h"
@@ -77,10 +77,10 @@ std::string replaced(std::string text, const std::string& from, const std::strin
 
 }  // namespace
 
-TEST_CASE("harness/qualify/schema.json and the tables of TESTS.md are as approved") {
-  check_file("harness/qualify/schema.json", report_schema_text());
-  const std::string page = read_golden("harness/qualify/TESTS.md");
-  check_file("harness/qualify/TESTS.md", with_report_tables(page));
+TEST_CASE("harness/tools/qualify/schema.json and the tables of TESTS.md are as approved") {
+  check_file("harness/tools/qualify/schema.json", report_schema_text());
+  const std::string page = read_golden("harness/tools/qualify/TESTS.md");
+  check_file("harness/tools/qualify/TESTS.md", with_report_tables(page));
 }
 
 TEST_CASE("a report is read back as it was written") {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What `allocmark qualify` writes keeps harness/qualify/schema.json, and what breaks it is seen. Skipped where Python has no
+"""What `allocmark qualify` writes keeps harness/tools/qualify/schema.json, and what breaks it is seen. Skipped where Python has no
 jsonschema. Usage: qualify_schema_test.py PATH_OF_ALLOCMARK"""
 import json
 import os

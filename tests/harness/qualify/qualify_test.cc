@@ -11,12 +11,12 @@
 #include <vector>
 
 #include <nlohmann/json.hpp>
-#include "harness/qualify/call_clock.h"
-#include "harness/qualify/conduct.h"
-#include "harness/qualify/judge.h"
-#include "harness/qualify/test.h"
-#include "harness/qualify/writers.h"
-#include "harness/run/run_folder.h"
+#include "harness/core/run/run_folder.h"
+#include "harness/tools/qualify/call_clock.h"
+#include "harness/tools/qualify/conduct.h"
+#include "harness/tools/qualify/judge.h"
+#include "harness/tools/qualify/test.h"
+#include "harness/tools/qualify/writers.h"
 #include "tests/catch.h"
 #include "tests/harness/qualify/planted.h"
 #include "tests/support/temporary_folder.h"
@@ -161,7 +161,7 @@ TEST_CASE("a simulated GPU is held against a machine with as many GPUs as its pr
   const Figure two = baseline_of(latency_of("sim:h100"));
   CHECK(two.value == 2);
   CHECK(two.note == "h100.json; the simulated GPU's own profile says 2");
-  const Figure one = baseline_of(latency_of("sim:harness/qualify/h100_alone.json"));
+  const Figure one = baseline_of(latency_of("sim:harness/tools/qualify/h100_alone.json"));
   CHECK(one.value == 1);
   CHECK(one.note == "h100_alone.json; the simulated GPU's own profile says 1");
   // A machine that nobody measured gets the nearest, and says so.

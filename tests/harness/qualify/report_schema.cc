@@ -9,7 +9,7 @@
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
-#include "harness/qualify/report_fields.h"
+#include "harness/tools/qualify/report_fields.h"
 
 namespace allocmark::qualify {
 namespace {
@@ -100,12 +100,13 @@ std::vector<Table> walk(Json* rule) {
 std::string report_schema_text() {
   Json rule;
   (void)walk(&rule);
-  Json schema{{"$schema", "https://json-schema.org/draft/2020-12/schema"},
-              {"$id", "urn:allocmark:qualification:1"},
-              {"title", "qualify.json of 'allocmark qualify'"},
-              {"description", fmt::format("Schema {}. Made from harness/qualify/report_fields.h by "
-                                          "scripts/approve_goldens.sh.",
-                                          fields::kQualificationVersion)}};
+  Json schema{
+      {"$schema", "https://json-schema.org/draft/2020-12/schema"},
+      {"$id", "urn:allocmark:qualification:1"},
+      {"title", "qualify.json of 'allocmark qualify'"},
+      {"description", fmt::format("Schema {}. Made from harness/tools/qualify/report_fields.h by "
+                                  "scripts/approve_goldens.sh.",
+                                  fields::kQualificationVersion)}};
   schema.update(rule);
   return schema.dump(1) + "\n";
 }

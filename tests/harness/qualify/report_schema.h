@@ -1,5 +1,5 @@
-// harness/qualify/schema.json, and the tables of harness/qualify/TESTS.md, "Report", as the field
-// table makes them.
+// harness/tools/qualify/schema.json, and the tables of harness/tools/qualify/TESTS.md, "Report", as
+// the field table makes them.
 #pragma once
 
 #include <string>

@@ -12,9 +12,9 @@
 
 #include "base/error.h"
 #include "base/link_time.h"
-#include "harness/ranks/findings.h"
-#include "harness/ranks/job.h"
-#include "harness/ranks/ranks_process.h"
+#include "harness/tools/ranks/findings.h"
+#include "harness/tools/ranks/job.h"
+#include "harness/tools/ranks/ranks_process.h"
 #include "tests/catch.h"
 #include "tests/support/text_checks.h"
 

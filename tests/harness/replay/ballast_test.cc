@@ -1,5 +1,5 @@
 // Goal: a capacity is what a program can take, to the page, whatever cudaMemGetInfo reports.
-#include "harness/replay/ballast.h"
+#include "harness/core/replay/ballast.h"
 
 #include <cuda_runtime_api.h>
 

@@ -1,6 +1,6 @@
 // Goal: capacity texts mean what the documentation says, and bad ones are refused with what is
 // allowed.
-#include "harness/replay/capacity.h"
+#include "harness/core/replay/capacity.h"
 
 #include <cstdint>
 #include <string>

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "harness/measure/step_clock.h"
-#include "harness/replay/kernel_source.h"
+#include "harness/core/measure/step_clock.h"
+#include "harness/core/replay/kernel_source.h"
 #include "tests/catch.h"
 
 namespace allocmark {

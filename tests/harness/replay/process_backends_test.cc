@@ -1,6 +1,6 @@
 // Goal: several processes of one trace share the device and nothing else. Cells on the simulated
 // device, where every number is known in advance.
-#include "harness/replay/process_backends.h"
+#include "harness/core/replay/process_backends.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -8,7 +8,7 @@
 #include <fstream>
 #include <string>
 
-#include "harness/cell/cell.h"
+#include "harness/core/cell/cell.h"
 #include "tests/catch.h"
 #include "tests/support/temporary_folder.h"
 

@@ -1,6 +1,6 @@
 // Goal: the replayer makes the right calls, with the right size and stream, under both policies.
 // Method: a fake backend that writes its calls down; streams are numbers, never used by a device.
-#include "harness/replay/replay.h"
+#include "harness/core/replay/replay.h"
 
 #include <array>
 #include <cstdint>
@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "harness/cell/null_overhead.h"
-#include "harness/replay/device_work.h"
+#include "harness/core/cell/null_overhead.h"
+#include "harness/core/replay/device_work.h"
 #include "tests/catch.h"
 #include "tests/support/fake_backend.h"
 #include "tests/support/stream_events.h"

@@ -1,6 +1,6 @@
 // Goal: steps say the same as the events, slots are used again, and broken traces are refused with
 // their event.
-#include "harness/replay/trace_compiler.h"
+#include "harness/core/replay/trace_compiler.h"
 
 #include <cstdint>
 #include <memory>

@@ -1,6 +1,6 @@
 // Goal: cells at the same time on one GPU are refused where they would take each other's memory for
 // their own, and simulated GPUs, which are a process's own, are never shared.
-#include "harness/run/device_sharing.h"
+#include "harness/core/run/device_sharing.h"
 
 #include <array>
 

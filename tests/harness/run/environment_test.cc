@@ -1,5 +1,5 @@
 // What a run says about its machine, and how it shows its progress.
-#include "harness/run/environment.h"
+#include "harness/core/run/environment.h"
 
 #include <unistd.h>
 
@@ -11,8 +11,8 @@
 
 #include "base/error.h"
 #include "harness/core/device/runtime_select.h"
-#include "harness/run/progress.h"
-#include "harness/run/suites.h"
+#include "harness/core/run/progress.h"
+#include "harness/core/run/suites.h"
 #include "results/json.h"
 #include "tests/catch.h"
 

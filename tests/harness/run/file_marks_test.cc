@@ -1,14 +1,14 @@
 // Goal: a run knows every file that it depends on, and finds one that somebody changed. Method:
 // files that are written, marked, and written anew.
-#include "harness/run/file_marks.h"
+#include "harness/core/run/file_marks.h"
 
 #include <string>
 #include <vector>
 
 #include "base/error.h"
 #include "base/output_file.h"
-#include "harness/run/plan.h"
-#include "harness/run/run_folder.h"
+#include "harness/core/run/plan.h"
+#include "harness/core/run/run_folder.h"
 #include "tests/catch.h"
 #include "tests/support/temporary_folder.h"
 

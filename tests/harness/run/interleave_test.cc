@@ -1,7 +1,7 @@
 // Goal: both sides get the same share of every place in an interleaved run, a broken process ends
 // its cell alone, and what disturbed a run is named. Method: the order by itself, the stand-in
 // cells of misbehaving_cell.cc, and counters of a host as literals.
-#include "harness/run/interleave.h"
+#include "harness/core/run/interleave.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "harness/run/conditions.h"
-#include "harness/run/run_folder.h"
+#include "harness/core/run/conditions.h"
+#include "harness/core/run/run_folder.h"
 #include "tests/catch.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/text_checks.h"

@@ -13,10 +13,10 @@
 #include <string_view>
 #include <thread>
 
+#include "harness/core/run/cell_process.h"
+#include "harness/core/run/open_driver.h"
 #include "harness/job/child_process.h"
 #include "harness/job/pass_turns.h"
-#include "harness/run/cell_process.h"
-#include "harness/run/open_driver.h"
 #include "results/json.h"
 
 namespace {

@@ -1,6 +1,6 @@
 // Goal: while cells of a GPU run, one process holds its driver open, and it ends with them. Method:
 // a stand-in for 'allocmark cell' that writes down its number.
-#include "harness/run/open_driver.h"
+#include "harness/core/run/open_driver.h"
 
 #include <signal.h>
 
@@ -12,8 +12,8 @@
 #include <thread>
 #include <vector>
 
-#include "harness/run/run.h"
-#include "harness/run/run_folder.h"
+#include "harness/core/run/run.h"
+#include "harness/core/run/run_folder.h"
 #include "tests/catch.h"
 #include "tests/support/temporary_folder.h"
 

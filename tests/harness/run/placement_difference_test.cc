@@ -1,7 +1,7 @@
 // Goal: the first request that two allocators place differently is named, and nothing is where they
 // agree. Method: files of placements as literals; the whole way, with two processes, is in
 // tests/harness/cli/two_sides_test.sh.
-#include "harness/run/placement_difference.h"
+#include "harness/core/run/placement_difference.h"
 
 #include <optional>
 #include <string>

@@ -1,6 +1,6 @@
 // The matrix of a run: the product, which config string goes to which allocator, shards, seeds, and
 // the messages for whoever asks for something that does not exist.
-#include "harness/run/plan.h"
+#include "harness/core/run/plan.h"
 
 #include <algorithm>
 #include <cstdint>

@@ -1,7 +1,7 @@
 // Goal: the passes of every cell are spread over the run, whatever one of them does; what a cell
 // has so far is handed over; and processes that wait stay within their bounds. Method: the stand-in
 // cells of misbehaving_cell.cc, which write down what they do.
-#include "harness/run/rounds.h"
+#include "harness/core/run/rounds.h"
 
 #include <signal.h>
 

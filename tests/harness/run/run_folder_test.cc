@@ -1,6 +1,6 @@
 // The folder of a run: made once, added to cell by cell, gone on with after a break, and never
 // mixed with another run.
-#include "harness/run/run_folder.h"
+#include "harness/core/run/run_folder.h"
 
 #include <signal.h>
 #include <sys/resource.h>

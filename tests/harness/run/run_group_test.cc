@@ -1,7 +1,7 @@
 // Goal: of two cells that take turns only one works at a time, in an order that favours neither,
 // and whatever happens to one of them does not hold up the other. Method: the stand-in cells of
 // misbehaving_cell.cc, which write down what they do.
-#include "harness/run/run_group.h"
+#include "harness/core/run/run_group.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "harness/run/run.h"
-#include "harness/run/run_folder.h"
+#include "harness/core/run/run.h"
+#include "harness/core/run/run_folder.h"
 #include "tests/catch.h"
 #include "tests/support/temporary_folder.h"
 

@@ -1,6 +1,6 @@
 // Cells in processes of their own: whatever a cell does, the run gets a result for it, ends, and
 // leaves no process behind. The cells are tests/harness/run/misbehaving_cell.cc.
-#include "harness/run/run.h"
+#include "harness/core/run/run.h"
 #include "base/own_process.h"
 
 #include <signal.h>
@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "base/error.h"
+#include "harness/core/run/cell_process.h"
 #include "harness/job/interrupt.h"
-#include "harness/run/cell_process.h"
 #include "tests/catch.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/text_checks.h"

@@ -1,6 +1,6 @@
 // Goal: a deviation of any kind is found at its first call, and made short. Method: a made-up pair
 // of devices of which one does one thing otherwise, kind by kind.
-#include "harness/simcheck/simcheck.h"
+#include "harness/tools/simcheck/simcheck.h"
 
 #include <algorithm>
 #include <map>

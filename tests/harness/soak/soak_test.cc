@@ -4,9 +4,9 @@
 
 #include "base/error.h"
 #include "base/output_file.h"
-#include "harness/soak/drift.h"
-#include "harness/soak/soak_file.h"
-#include "harness/soak/soak_text.h"
+#include "harness/tools/run/soak/drift.h"
+#include "harness/tools/run/soak/soak_file.h"
+#include "harness/tools/run/soak/soak_text.h"
 #include "tests/catch.h"
 #include "tests/support/temporary_folder.h"
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "harness/fidelity/fidelity.h"
+#include "harness/tools/fidelity/fidelity.h"
 #include "tests/catch.h"
 #include "tests/support/trace_files.h"
 #include "workloads/open_workload.h"

@@ -1,0 +1,185 @@
+#include "harness/core/cell/cell_result.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdio>
+#include <utility>
+
+#include "base/bytes.h"
+#include "base/median.h"
+#include "harness/core/measure/size_class.h"
+#include "results/derived.h"
+
+namespace allocmark {
+std::string hash_text(std::uint64_t value) {
+  char text[17];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(value));
+  return text;
+}
+
+void warn_once(CellResult& result, const std::string& text) {
+  std::vector<std::string>& warnings = result.warnings;
+  if (std::find(warnings.begin(), warnings.end(), text) == warnings.end()) {
+    warnings.push_back(text);
+  }
+}
+
+namespace {
+
+void note_reuse(CellResult& result, const VerifyReport& report) {
+  if (!report.unordered_reuse_count) return;
+  result.unordered_reuse_count = report.unordered_reuse_count;
+  if (*report.unordered_reuse_count == 0 || report.broken_rule) return;
+  warn_once(result,
+            std::to_string(*report.unordered_reuse_count) +
+                " allocations were handed memory that another stream may still use; " +
+                result.key.allocator + " does not promise otherwise" +
+                (report.unordered_reuse.empty() ? "" : "; the first: " + report.unordered_reuse));
+}
+
+// What the recorded program did without.
+void note_failed_before(CellResult& result) {
+  if (result.failed_before_count == 0) return;
+  warn_once(result, std::to_string(result.failed_before_count) +
+                        " requests failed when this was recorded, and the program went on without "
+                        "them: they are neither requests nor live here; asked again, " +
+                        std::to_string(result.failed_again_count) + " of them fail");
+}
+
+}  // namespace
+
+void fill_from(CellResult& result, const VerifyReport& report) {
+  result.placement_hash = hash_text(report.placement_hash);
+  result.oom_count = report.counts.oom_count;
+  result.skipped_free_count = report.counts.skipped_free_count;
+  result.failed_again_count = report.counts.failed_again_count;
+  result.oom_cause_counts = report.oom_cause_counts;
+  result.oom_first = report.oom_first;
+  result.allocated_bytes_peak = report.allocated_bytes_peak;
+  result.active_bytes_peak = report.active_bytes_peak;
+  result.reserved_bytes_peak = report.reserved_bytes_peak;
+  result.growth = report.growth;
+  result.allocated_bytes_at_reserved_peak = report.allocated_bytes_at_reserved_peak;
+  result.requested_bytes_at_reserved_peak = report.requested_bytes_at_reserved_peak;
+  result.reserved_bytes_at_requested_peak = report.reserved_bytes_at_requested_peak;
+  result.device_bytes_peak = report.device_bytes_peak;
+  result.driver_calls = report.driver_calls;
+  note_reuse(result, report);
+  note_failed_before(result);
+  if (!report.counts.stopped) return;
+  result.status = CellStatus::OomStopped;
+  result.reason = "out of memory at event " + std::to_string(report.oom_first->event_index) +
+                  ", a request of " + format_bytes(report.oom_first->size_bytes);
+}
+
+void fill_from_contents(CellResult& result, const VerifyReport& report) {
+  note_reuse(result, report);
+  if (report.unmarked_count > 0) {
+    warn_once(
+        result,
+        "of " + std::to_string(report.unmarked_count) +
+            " blocks the contents were not followed: too many kernels waited behind busy ones, or "
+            "the memory was still in use");
+  }
+  if (report.edges_only_count > 0) {
+    warn_once(
+        result,
+        std::to_string(report.edges_only_count) +
+            " blocks were checked at their ends only: the host's memory stands for the simulated "
+            "device's, and has a limit");
+  }
+  if (report.broken_rule) return;
+  result.contents_oom_count = report.counts.oom_count;
+  result.contents_placement_hash = hash_text(report.placement_hash);
+  const std::string difference = contents_difference(result);
+  if (!difference.empty()) warn_once(result, difference);
+}
+
+void fill_stats(CellResult& result, const Backend& backend) {
+  const MemoryStats stats = backend.totals();
+  result.device_allocate_count = stats.device_allocate_count;
+  result.device_free_count = stats.device_free_count;
+  result.retry_count = stats.retry_count;
+  result.synchronize_all_count = stats.synchronize_all_count;
+  for (NamedCounter& counter : backend.counters()) {
+    result.counters.emplace_back(std::move(counter.name), counter.value);
+  }
+}
+
+bool narrow_enough(CellResult& result, const WidthRule& rule, double clock_step_ns) {
+  const std::vector<std::uint32_t> looks = width_looks(rule);
+  if (std::find(looks.begin(), looks.end(), result.pass_count) == looks.end()) return false;
+  const WidthFindings findings = find_widths(result, rule, clock_step_ns);
+  const bool last = result.pass_count == looks.back();
+  if (!findings.too_wide.empty() && !last) return false;
+  for (const std::vector<std::string>* list : {&findings.too_wide, &findings.unsupported}) {
+    for (const std::string& finding : *list) {
+      warn_once(result, "--until-width was not reached: " + finding + " after " +
+                            std::to_string(result.pass_count) + " passes");
+    }
+  }
+  return true;
+}
+
+namespace {
+
+// The reference beside the passes, and what it makes of host parts.
+void fill_host_scale(CellResult& result, const Recorder& sum) {
+  std::vector<double> references;
+  for (const PassSummary& pass : result.passes) references.push_back(pass.host_reference_ns);
+  result.host_reference_ns = median(std::move(references));
+  std::vector<double> factors;
+  std::vector<double> shifts_ns;
+  for (const HostScale& scale : sum.host_scales()) {
+    factors.push_back(scale.factor);
+    shifts_ns.push_back(scale.shift_ns());
+    // The same in all passes.
+    result.host_clock_ns = scale.clock_ns;
+    result.host_clock_step_ns = scale.clock_step_ns;
+  }
+  result.host_scale = median(std::move(factors));
+  result.host_shift_ns = median(std::move(shifts_ns));
+  const LatencySummary allocate = sum.scaled_latency(Operation::Allocate);
+  const LatencySummary deallocate = sum.scaled_latency(Operation::Deallocate);
+  result.scaled = {.allocate_p50_ns = allocate.p50_ns,
+                   .allocate_p99_ns = allocate.p99_ns,
+                   .deallocate_p50_ns = deallocate.p50_ns,
+                   .deallocate_p99_ns = deallocate.p99_ns};
+}
+
+}  // namespace
+
+void fill_latencies(CellResult& result, const Recorder& sum,
+                    std::vector<std::uint64_t> driver_ns_by_pass) {
+  result.allocate = sum.latency(Operation::Allocate);
+  result.deallocate = sum.latency(Operation::Deallocate);
+  fill_host_scale(result, sum);
+  result.size_classes.clear();
+  for (std::uint32_t i = 0; i < kSizeClassCount; ++i) {
+    SizeClassLatency latency{.size_class = std::string(kSizeClassNames[i]),
+                             .allocate = sum.latency(Operation::Allocate, i),
+                             .deallocate = sum.latency(Operation::Deallocate, i)};
+    if (latency.allocate.total.count == 0 && latency.deallocate.total.count == 0) continue;
+    result.size_classes.push_back(std::move(latency));
+  }
+  result.allocator_ns_per_step = sum.step_ns_median();
+  if (driver_ns_by_pass.empty()) return;
+  std::sort(driver_ns_by_pass.begin(), driver_ns_by_pass.end());
+  result.modelled_driver_ns_total =
+      static_cast<double>(driver_ns_by_pass[(driver_ns_by_pass.size() - 1) / 2]);
+}
+
+void fill_settled(CellResult& result, const SettledPasses& settled) {
+  result.allocator_undisturbed_ns_per_step = settled.step_ns;
+  result.allocator_scaled_ns_per_step = settled.scaled_step_ns;
+  for (std::size_t at = 0; at < settled.passes.size() && at < result.passes.size(); ++at) {
+    const SettledPass& from = settled.passes[at];
+    PassSummary& pass = result.passes[at];
+    pass.allocator_undisturbed_ns_per_step = from.step_ns;
+    pass.allocator_undisturbed_ns = from.total_ns;
+    pass.allocator_scaled_ns_per_step = from.scaled_step_ns;
+    pass.allocator_scaled_ns = from.scaled_total_ns;
+  }
+}
+
+}  // namespace allocmark

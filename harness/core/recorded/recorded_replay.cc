@@ -1,0 +1,297 @@
+#include "harness/core/recorded/recorded_replay.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <ranges>
+#include <utility>
+
+#include "allocators/caching/sizes.h"
+#include "allocators/caching/snapshot.h"
+
+namespace allocmark {
+namespace {
+
+using caching::BlockState;
+using caching::SegmentInfo;
+
+}  // namespace
+
+caching::CachingAllocator& RecordedReplay::allocator(std::uint32_t pool) {
+  std::unique_ptr<caching::CachingAllocator>& made = allocators_[pool];
+  if (made == nullptr)
+    made = std::make_unique<caching::CachingAllocator>(driver_, settings_.settings);
+  return *made;
+}
+
+// One expandable segment after the other, since each has a reservation of its own.
+void RecordedReplay::take_over_pool(std::uint32_t pool, const std::vector<SegmentInfo>& segments) {
+  std::map<std::pair<caching::Stream, caching::PoolKind>, std::vector<SegmentInfo>> expandable;
+  std::vector<SegmentInfo> plain;
+  for (SegmentInfo segment : segments) {
+    segment.stream = history_.snapshot().streams[segment.stream];
+    owners_[segment.address] = pool;
+    areas_.add(segment.address, segment.total_bytes, pool);
+    if (segment.expandable) {
+      expandable[{segment.stream, segment.kind}].push_back(segment);
+    } else {
+      driver_.know_segment({segment.address, segment.total_bytes});
+      plain.push_back(segment);
+    }
+  }
+  allocator(pool).adopt(plain);
+  for (const auto& [key, ranges] : expandable) {
+    const std::uint64_t page_bytes =
+        caching::page_size(key.second == caching::PoolKind::Small, settings_.settings);
+    const std::uint64_t base = ranges.front().address;
+    const bool whole_pages = std::ranges::all_of(ranges, [&](const SegmentInfo& range) {
+      return range.total_bytes % page_bytes == 0 && (range.address - base) % page_bytes == 0;
+    });
+    if (!whole_pages) {
+      check_.doubts.push_back("ranges of an expandable segment are no whole pages");
+      continue;
+    }
+    driver_.begin_seeding(base);
+    allocator(pool).adopt(ranges);
+    driver_.end_seeding();
+  }
+}
+
+void RecordedReplay::take_over(const StartHeap& heap) {
+  for (const auto& [pool, segments] : heap.pools) take_over_pool(pool, segments);
+  std::unordered_map<std::uint64_t, std::uint64_t> completed;
+  for (std::uint64_t i = 0; i < history_.size(); ++i) {
+    if (history_[i].action == SnapshotAction::FreeCompleted)
+      completed.try_emplace(history_[i].address, i);
+  }
+  std::size_t waiting_count = 0;
+  for (const auto& [pool, segments] : heap.pools) {
+    for (const SegmentInfo& segment : segments) {
+      for (const caching::BlockInfo& block : segment.blocks) {
+        if (block.state == BlockState::Inactive) continue;
+        live_[block.address] = {
+            .address = block.address, .pool = pool, .requested_bytes = block.requested_bytes};
+        live_bytes_ += block.requested_bytes;
+        if (block.state == BlockState::ActiveAllocated) continue;
+        // Given back before the history began; another stream still uses it.
+        const auto found = completed.find(block.address);
+        driver_.expect_event(found == completed.end() ? history_.size() : found->second);
+        const caching::Stream stream =
+            LateStreams::handle((std::size_t{1} << 20) + waiting_count++);
+        static_cast<void>(allocator(pool).record_stream(block.address, stream));
+        static_cast<void>(allocator(pool).deallocate(block.address));
+        live_.erase(block.address);
+        live_bytes_ -= block.requested_bytes;
+      }
+    }
+  }
+  for (const SnapshotSegment& segment : history_.snapshot().segments) {
+    for (std::uint64_t i = 0; i < segment.block_count; ++i) {
+      const SnapshotBlock& block = history_.snapshot().blocks[segment.first_block + i];
+      const auto found = live_.find(block.address);
+      if (found != live_.end()) found->second.stack = block.stack;
+    }
+  }
+}
+
+RecordedDriver::Operation RecordedReplay::operation(std::uint64_t begin, std::uint64_t index,
+                                                    std::uint32_t pool) {
+  // Blocks that became free while a request failed were not looked at again.
+  const bool fails = history_[index].action == SnapshotAction::Oom;
+  RecordedDriver::Operation operation{.failed = fails, .entry_index = fails ? begin : index};
+  for (std::uint64_t i = begin; i < index; ++i) {
+    const SnapshotEntry& entry = history_[i];
+    if (entry.action == SnapshotAction::SegmentAlloc)
+      operation.segments.push_back({entry.address, entry.size_bytes});
+    if (entry.action == SnapshotAction::SegmentMap)
+      operation.mappings.push_back({entry.address, entry.size_bytes});
+    if (!is_release(entry.action)) continue;
+    const auto owner = owners_.find(entry.address);
+    if (owner == owners_.end() || owner->second == pool ||
+        entry.action == SnapshotAction::SegmentUnmap)
+      operation.released_bytes += entry.size_bytes;
+    // Blocks that passed in this operation did so when the whole cache was given back.
+    operation.entry_index = begin;
+  }
+  return operation;
+}
+
+// Calls empty_cache on the pools whose segments were given back in these entries.
+void RecordedReplay::empty_caches(std::uint64_t begin, std::uint64_t end,
+                                  std::optional<std::uint32_t> but) {
+  std::vector<std::uint32_t> pools;
+  for (std::uint64_t i = begin; i < end; ++i) {
+    if (!is_release(history_[i].action)) continue;
+    const auto owner = owners_.find(history_[i].address);
+    const std::uint32_t pool = owner == owners_.end() ? 0 : owner->second;
+    if (pool != but && std::ranges::find(pools, pool) == pools.end()) pools.push_back(pool);
+  }
+  for (const std::uint32_t pool : pools) {
+    driver_.begin({.entry_index = end});
+    allocator(pool).empty_cache();
+  }
+}
+
+void RecordedReplay::note_difference(std::uint64_t index, std::string text) {
+  if (!check_.first_difference.empty()) return;
+  check_.first_difference = fmt::format("entry {}: {}", index, text);
+}
+
+void RecordedReplay::compare(std::uint64_t index, std::uint32_t pool, std::uint64_t address) {
+  const SnapshotEntry& entry = history_[index];
+  ++check_.placement_count;
+  if (address == entry.address) {
+    ++check_.equal_count;
+    return;
+  }
+  const caching::Block* block = allocator(pool).heap().allocated.find(address);
+  if (!spurious_ && block != nullptr) {
+    const bool has_rest = block->next != nullptr && block->next->mapped && block->next->is_unused();
+    spurious_ = {.address = address,
+                 .size_bytes = block->size_bytes + (has_rest ? block->next->size_bytes : 0),
+                 .wanted_bytes = caching::round_request(entry.size_bytes, settings_.settings),
+                 .entry_index = index,
+                 .growth_index = areas_.growth_at(entry.address),
+                 .chosen_growth_index = areas_.growth_at(address)};
+  }
+  note_difference(index, fmt::format("{} bytes at {:#x}; the replay puts them at {:#x}",
+                                     entry.size_bytes + 0, entry.address + 0, address));
+}
+
+std::uint64_t RecordedReplay::reserved_bytes() const {
+  std::uint64_t bytes = 0;
+  for (const auto& [pool, made] : allocators_) bytes += made->heap().reserved_bytes();
+  return bytes;
+}
+
+void RecordedReplay::fail_as_recorded(std::uint64_t index, std::uint32_t pool) {
+  const SnapshotEntry& entry = history_[index];
+  ++check_.oom_count;
+  const std::uint64_t segment_bytes = caching::segment_size(entry.size_bytes, settings_.settings);
+  check_.refused_bytes_min = std::min(check_.refused_bytes_min, reserved_bytes() + segment_bytes);
+  check_.last_oom = OomPicture{.entry_index = index,
+                               .size_bytes = entry.size_bytes,
+                               .stream = static_cast<std::uint32_t>(entry.stream),
+                               .pool = pool,
+                               .device_free_bytes = entry.address,
+                               .stack = entry.stack};
+  for (const auto& [each, made] : allocators_)
+    check_.last_oom->pools[each] = caching::take_snapshot(*made);
+  for (const auto& [recorded, block] : live_) check_.last_oom->stacks[block.address] = block.stack;
+}
+
+// The entries [begin, index) are what the allocator did for the request at `index`.
+void RecordedReplay::request(std::uint64_t begin, std::uint64_t index) {
+  const SnapshotEntry& entry = history_[index];
+  const bool fails = entry.action == SnapshotAction::Oom;
+  const std::uint32_t pool = areas_.take(begin, index);
+  for (std::uint64_t i = begin; i < index; ++i) {
+    if (is_growth(history_[i].action)) owners_[history_[i].address] = pool;
+  }
+  const bool grows =
+      fails || std::ranges::any_of(std::views::iota(begin, index),
+                                   [&](std::uint64_t i) { return is_growth(history_[i].action); });
+  // Where a block would have served the request, or no new memory was taken, it was the program
+  // that emptied the cache.
+  const bool by_request = grows && !allocator(pool).has_cached(entry.size_bytes, stream_of(entry));
+  empty_caches(begin, index, by_request ? std::optional(pool) : std::nullopt);
+  RecordedDriver::Operation expected = operation(begin, index, pool);
+  if (!by_request) expected.released_bytes = 0;
+  if (!by_request) expected.entry_index = index;
+  driver_.begin(std::move(expected));
+  caching::CachingAllocator& allocator = this->allocator(pool);
+  // Without the limit it is not known what garbage collection looks for.
+  if (settings_.settings.garbage_collection_threshold > 0) {
+    for (std::uint64_t i = begin; i < index; ++i) {
+      if (history_[i].action == SnapshotAction::SegmentFree)
+        static_cast<void>(allocator.release_free_segment(history_[i].address));
+    }
+  }
+  std::optional<std::uint64_t> address = allocator.allocate(entry.size_bytes, stream_of(entry));
+  if (!address && !fails) {
+    driver_.stop_waiting();
+    address = allocator.allocate(entry.size_bytes, stream_of(entry));
+  }
+  check_.reserved_bytes_peak = std::max(check_.reserved_bytes_peak, reserved_bytes());
+  if (fails) {
+    served_failed_ |= address && check_.first_difference.empty();
+    if (address) note_difference(index, "a request failed; the replay serves it");
+    fail_as_recorded(index, pool);
+    // Blocks that waited for a stream became free while the request failed, and were not looked at
+    // again (PyTorch's issue 189504).
+    if (!address) address = allocator.allocate(entry.size_bytes, stream_of(entry));
+    check_.last_oom->retry_serves = address.has_value();
+    if (address) static_cast<void>(allocator.deallocate(*address));
+    return;
+  }
+  compare(index, pool, address.value_or(0));
+  if (!address) return;
+  live_[entry.address] = {
+      .address = *address, .pool = pool, .stack = entry.stack, .requested_bytes = entry.size_bytes};
+  live_bytes_ += entry.size_bytes;
+  check_.live_bytes_peak = std::max(check_.live_bytes_peak, live_bytes_);
+}
+
+void RecordedReplay::give_back(std::uint64_t index) {
+  const auto found = live_.find(history_[index].address);
+  if (found == live_.end()) return note_difference(index, "a free of a block that is not live");
+  const Live block = found->second;
+  live_.erase(found);
+  live_bytes_ -= block.requested_bytes;
+  if (const LateStreams::Late* late = late_.find(index)) {
+    driver_.expect_event(late->completed_index);
+    static_cast<void>(
+        allocator(block.pool).record_stream(block.address, LateStreams::handle(late->stream)));
+  }
+  static_cast<void>(allocator(block.pool).deallocate(block.address));
+}
+
+// Whether the blocks that their owners hold stand where the snapshot shows them, and the segments.
+bool RecordedReplay::final_heap_equal() const {
+  std::map<std::uint64_t, std::uint64_t> recorded, replayed;  // blocks in use -> bytes
+  for (const SnapshotSegment& segment : history_.snapshot().segments) {
+    if (static_cast<std::size_t>(segment.device) != history_.device()) continue;
+    for (std::uint64_t i = 0; i < segment.block_count; ++i) {
+      const SnapshotBlock& block = history_.snapshot().blocks[segment.first_block + i];
+      if (block.state == SnapshotBlockState::Allocated) recorded[block.address] = block.size_bytes;
+    }
+  }
+  for (const auto& [pool, made] : allocators_) {
+    for (const SegmentInfo& segment : caching::take_snapshot(*made)) {
+      for (const caching::BlockInfo& block : segment.blocks) {
+        if (block.state == BlockState::ActiveAllocated) replayed[block.address] = block.size_bytes;
+      }
+    }
+  }
+  return recorded == replayed;
+}
+
+SelfCheck RecordedReplay::run(const StartHeap& heap, bool to_end) {
+  check_.doubts = heap.doubts;
+  take_over(heap);
+  check_.live_bytes_peak = live_bytes_;
+  check_.reserved_bytes_peak = heap.reserved_bytes;
+  std::uint64_t begin = 0;
+  for (std::uint64_t i = 0; i < history_.size(); ++i) {
+    const SnapshotEntry& entry = history_[i];
+    if (!is_request(entry.action)) continue;
+    if (entry.action == SnapshotAction::FreeRequested) {
+      empty_caches(begin, i, std::nullopt);
+      give_back(i);
+    } else {
+      request(begin, i);
+    }
+    begin = i + 1;
+    if (!to_end && !check_.first_difference.empty()) return std::move(check_);
+  }
+  empty_caches(begin, history_.size(), std::nullopt);
+  check_.final_heap_equal = final_heap_equal();
+  if (driver_.surprise_count() > 0) {
+    check_.doubts.push_back(
+        fmt::format("the replay took memory from the device {} times where PyTorch did not",
+                    driver_.surprise_count()));
+  }
+  return std::move(check_);
+}
+
+}  // namespace allocmark

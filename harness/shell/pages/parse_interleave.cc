@@ -1,0 +1,37 @@
+// See parse_interleave.h.
+#include "harness/shell/pages/parse_interleave.h"
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <string>
+
+namespace allocmark {
+
+void add_rounds(CLI::App* app, const std::string& group, InterleaveSettings* settings) {
+  app->add_option("--rounds", settings->round_count,
+                  "Rounds before the first look; each side runs every cell once in a round")
+      ->check(CLI::Range(2u, 10000u))
+      ->group(group)
+      ->capture_default_str()
+      ->type_name("N");
+  app->add_option("--rounds-max", settings->round_count_max,
+                  "Undecided cells go on until twice, four times ... as many, up to this")
+      ->check(CLI::Range(2u, 10000u))
+      ->group(group)
+      ->capture_default_str()
+      ->type_name("N");
+  app->add_option("--turns", settings->turns,
+                  "pass: both sides' processes are there at the same time and alternate pass by "
+                  "pass; process: one runs when the other has ended")
+      ->check(CLI::IsMember({"pass", "process"}))
+      ->group(group)
+      ->capture_default_str()
+      ->type_name("T");
+  app->add_option("--order-seed", settings->order_seed, "Of the order in which sides take turns")
+      ->group(group)
+      ->capture_default_str()
+      ->type_name("N");
+}
+
+}  // namespace allocmark

@@ -1,0 +1,112 @@
+// The rule 'names-known': devices, allocators and config strings are ones that this version knows,
+// in the form in which it writes them. A name that nobody knows could stand for anything, and would
+// keep a cell from being made again.
+#include <algorithm>
+#include <set>
+#include <string>
+#include <string_view>
+#include <tuple>
+
+#include <fmt/format.h>
+
+#include "allocators/registry.h"
+#include "base/error.h"
+#include "harness/core/device/runtime_select.h"
+#include "harness/tools/bundle/bundle_rules.h"
+#include "harness/tools/bundle/made_again.h"
+#include "results/columns/columns.h"
+
+namespace allocmark {
+namespace {
+
+// Why it is no name; empty where it is one.
+std::string problem_of_device(const std::string& device) {
+  if (is_gpu(device) || names_profile_file(device)) return "";
+  const bool plain = std::ranges::all_of(device, [](unsigned char letter) {
+    return (letter >= 'a' && letter <= 'z') || (letter >= '0' && letter <= '9') ||
+           std::string_view(":-._=,GMKiB").find(static_cast<char>(letter)) !=
+               std::string_view::npos;
+  });
+  if (!is_simulated(device) || !plain) return "no device is called so";
+  try {
+    check_device(device);
+    return "";
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+const BackendEntry* entry_of(const std::string& allocator) {
+  try {
+    const BackendEntry& entry = find_backend(allocator);
+    return entry.name == allocator ? &entry : nullptr;
+  } catch (const Error&) {
+    return nullptr;
+  }
+}
+
+std::string problem_of_conf(const CellKey& key, const BackendEntry& entry) {
+  const std::string& conf = key.conf_definition.empty() ? key.conf : key.conf_definition;
+  if (!is_own_allocator(key.allocator)) return "";  // its config strings can name files to load
+  try {
+    const std::string read = read_conf(entry, conf);
+    return read == conf ? "" : fmt::format("it is written '{}'", read);
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+class Names {
+ public:
+  Names(const BundleView& view, CheckedRule& rule) : view_(view), rule_(rule) {}
+
+  void look_at(const CellKey& key) {
+    device(key.device);
+    if (!seen_.emplace(key.allocator, key.conf, key.conf_definition).second) return;
+    const BackendEntry* const entry = entry_of(key.allocator);
+    if (entry == nullptr) {
+      const bool is_release = key.allocator.find('@') != std::string::npos;
+      const std::string finding =
+          fmt::format("'{}' is no allocator of this version", key.allocator);
+      // Which releases of PyTorch are there differs from machine to machine.
+      return is_release ? not_checked(rule_, finding) : differs(view_, finding, rule_);
+    }
+    const std::string problem = problem_of_conf(key, *entry);
+    if (problem.empty()) return;
+    differs(view_, fmt::format("{} [{}]: {}", key.allocator, conf_or_unset(key), problem), rule_);
+  }
+
+  void device(const std::string& name) {
+    if (!devices_.insert(name).second) return;
+    const std::string problem = problem_of_device(name);
+    if (!problem.empty()) differs(view_, fmt::format("device '{}': {}", name, problem), rule_);
+  }
+
+ private:
+  const BundleView& view_;
+  CheckedRule& rule_;
+  std::set<std::string> devices_ = {};
+  std::set<std::tuple<std::string, std::string, std::string>> seen_ = {};
+};
+
+}  // namespace
+
+void names_known(const BundleView& view, CheckedRule& rule) {
+  if (!needs_run(view, rule)) return;
+  Names names(view, rule);
+  names.device(view.run->environment.device);
+  for (const CellResult& cell : view.run->cells) names.look_at(cell.key);
+  if (view.turns) {
+    for (const RoundResult& round : view.turns->rounds) names.look_at(round.cell.key);
+  }
+  try {
+    if (!view.files.contains("base.results.jsonl")) return;
+    const RunFile base = bundled_run(view.files, "base.", CellDetail::Summary);
+    names.device(base.environment.device);
+    for (const CellResult& cell : base.cells) names.look_at(cell.key);
+  } catch (const Error& error) {
+    not_checked(rule, error.what());
+  }
+}
+
+}  // namespace allocmark

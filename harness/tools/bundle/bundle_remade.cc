@@ -1,0 +1,156 @@
+// Rules that make again what a bundle holds and look whether it is the same.
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/json_text.h"
+#include "harness/shell/pages/report_files.h"
+#include "harness/tools/bundle/bundle_rules.h"
+#include "harness/tools/bundle/made_again.h"
+#include "results/derived.h"
+
+namespace allocmark {
+namespace {
+
+using Json = nlohmann::json;
+
+// "allocmark 1.2.3 (git abc)"; empty where bundle.json does not say.
+std::string made_by(const BundleView& view) {
+  const auto manifest = view.files.find(kBundleManifest);
+  if (manifest == view.files.end()) return "";
+  const Json json = parse_json(manifest->second.whole());
+  const Json said = json.is_object() ? json.value("made_by", Json()) : Json();
+  return said.is_string() ? said.get<std::string>() : "";
+}
+
+}  // namespace
+
+void differs(const BundleView& view, const std::string& what, CheckedRule& rule) {
+  const std::string ours = "allocmark " + view.options.version;
+  const std::string theirs = made_by(view);
+  if (theirs == ours) return broken(rule, what);
+  not_checked(rule, fmt::format("{}: this is {}, and '{}' made it: check it with that version",
+                                what, ours, theirs));
+}
+
+void must_equal(const BundleView& view, const std::string& name, const std::string& made_again,
+                CheckedRule& rule) {
+  const auto file = view.files.find(name);
+  if (file == view.files.end() || file->second.equals(made_again)) return;
+  differs(view, name + " is not what its raw results give", rule);
+}
+
+namespace {
+
+// Longer traces take minutes to make.
+constexpr std::uint64_t kRegeneratedEventsMax = 50'000'000;
+
+void regenerate(const BundleView& view, const CellResult& cell, const TimeBudget& budget,
+                CheckedRule& rule) {
+  const std::string& workload = cell.key.workload;
+  if (names_files(cell.key)) {
+    const std::string& hash = cell.key.workload_files;
+    rule.notes.push_back(
+        fmt::format("{} was not made again: it names a trace file{}, which is not in the bundle",
+                    workload, hash.empty() ? "" : fmt::format(" (content hash {})", hash)));
+    return;
+  }
+  if (cell.event_count > kRegeneratedEventsMax) {
+    rule.notes.push_back(fmt::format("{} was not made again: it is too long", workload));
+    return;
+  }
+  const EventsAgain again = events_again(cell.key, cell.event_count, budget);
+  if (!again.hash.empty() && again.hash != cell.trace_hash) {
+    differs(view, fmt::format("{} with seed {} gives other events", workload, cell.key.seed), rule);
+  } else if (again.hash.empty()) {
+    not_checked(rule,
+                again.over_limit
+                    ? fmt::format("{} was not made again within the limits: give it more with "
+                                  "--seconds",
+                                  workload)
+                    : again.problem);
+  }
+}
+
+// A text of the bundle that is made again.
+struct MadeText {
+  StoredText stored = {};
+  std::uint64_t same_bytes = 0;  // at its beginning
+  bool there = false, differs = false;
+  void take(std::string_view piece) {
+    std::string part(differs ? 0 : piece.size(), '\0');
+    part.resize(stored.read(same_bytes, part));
+    differs = differs || part != piece;
+    if (!differs) same_bytes += piece.size();
+  }
+};
+
+}  // namespace
+
+void traces_regenerated(const BundleView& view, CheckedRule& rule) {
+  if (!needs_run(view, rule)) return;
+  const TimeBudget budget(view.options.seconds);
+  std::set<std::pair<std::string, std::uint64_t>> seen;
+  for (const CellResult& cell : view.run->cells) {
+    if (!is_measured(cell) || !seen.emplace(cell.key.workload, cell.key.seed).second) continue;
+    regenerate(view, cell, budget, rule);
+  }
+}
+
+void texts_unchanged(const BundleView& view, CheckedRule& rule) {
+  if (!needs_run(view, rule)) return;
+  must_equal(view, "README.md", bundle_readme(), rule);
+  const std::string maker = made_by(view);
+  const std::string prefix = "allocmark ";
+  must_equal(view, kBundleManifest,
+             bundle_manifest(maker.starts_with(prefix) ? maker.substr(prefix.size()) : "",
+                             view.run->cells),
+             rule);
+}
+
+void tables_recomputed(const BundleView& view, CheckedRule& rule) {
+  if (!needs_run(view, rule)) return;
+  // What is made again is held against what is there a piece at a time.
+  std::map<std::string, MadeText> made;
+  make_report_files(view.run->environment, view.run->cells, view.whole,
+                    [&](const std::string& name) -> TextSink {
+                      const auto file = view.files.find(name);
+                      const bool there = file != view.files.end();
+                      if (there) made[name].stored = file->second;
+                      made[name].there = there;
+                      return [text = &made[name]](std::string_view piece) { text->take(piece); };
+                    });
+  for (const auto& [name, text] : made) {
+    if (text.there && (text.differs || text.same_bytes < text.stored.size_bytes())) {
+      differs(view, name + " is not what its raw results give", rule);
+    }
+  }
+}
+
+void verdicts_recomputed(const BundleView& view, CheckedRule& rule) {
+  if (!view.files.contains(kBundleComparison) && !view.files.contains("base.results.jsonl")) {
+    rule.outcome = RuleOutcome::NotApplicable;
+    return;
+  }
+  if (!needs_run(view, rule)) return;
+  if (!view.files.contains("base.results.jsonl")) {
+    rule.outcome = RuleOutcome::NotChecked;
+    rule.findings.push_back("base.results.jsonl is missing");
+    return;
+  }
+  try {
+    must_equal(view, kBundleComparison, bundle_comparison(view.files), rule);
+  } catch (const Error& error) {
+    broken(rule, error.what());
+  }
+}
+
+}  // namespace allocmark

@@ -1,0 +1,167 @@
+// Rules about answers: what is served, what fails, and what odd calls do.
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "allocators/cuda/cuda_check.h"
+#include "base/bytes.h"
+#include "harness/tools/conformance/rule.h"
+
+namespace allocmark::conformance::checks {
+namespace {
+
+constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
+
+// Takes blocks until one fails; the device has at most so many of them.
+std::vector<Block> take_all(Scene& scene, std::uint64_t size_bytes) {
+  std::vector<Block> blocks;
+  for (int i = 0; i < 4096; ++i) {
+    const Block block = scene.try_get(size_bytes);
+    if (block.pointer == nullptr) return blocks;
+    blocks.push_back(block);
+  }
+  throw Broken{fmt::format("4096 requests of {} GiB were all served", size_bytes / kGiB)};
+}
+
+void count_on(Scene& scene, const char* after) {
+  const Block block = scene.try_get(kMiB);
+  expect(block.pointer != nullptr, fmt::format("after {}, 1 MiB was refused", after));
+  scene.give(block);
+}
+
+}  // namespace
+
+std::string serves(Scene& scene) {
+  const auto calls_of = [](const Scene& each) {
+    return each.simcu.present ? each.simcu.call_count(nullptr) : 0;
+  };
+  const std::uint64_t calls_before = calls_of(scene);
+  const Block first = scene.try_get(kMiB);
+  if (first.pointer == nullptr && calls_of(scene) == calls_before) {
+    throw Broken{
+        "the first request got NULL, and no CUDA function was called: link the library with the "
+        "shared runtime (nvcc -cudart shared)"};
+  }
+  expect(first.pointer != nullptr, "the first request, of 1 MiB, got NULL");
+  scene.give(first);
+  for (int i = 0; i < 300; ++i) scene.give(scene.get(64 * (1 + static_cast<std::uint64_t>(i))));
+  std::vector<Block> blocks;
+  for (int i = 0; i < 96; ++i) blocks.push_back(scene.get(64 * kMiB));
+  scene.give_all(blocks);
+  return "301 blocks one by one, and 6 GiB live at once";
+}
+
+std::string size_zero(Scene& scene) {
+  const Block block = scene.try_get(0);
+  scene.give(block);
+  const Block again = scene.try_get(0);
+  scene.give(again);
+  count_on(scene, "a request of 0 bytes");
+  return block.pointer == nullptr ? "the answer is NULL" : "the answer is a pointer";
+}
+
+std::string free_null(Scene& scene) {
+  scene.give({});
+  count_on(scene, "freeing NULL");
+  return "nothing happens";
+}
+
+std::string foreign_free(Scene& scene) {
+  void* foreign = nullptr;
+  ALLOCMARK_CUDA_CHECK(cudaMalloc(&foreign, kMiB));
+  scene.give({.pointer = static_cast<char*>(foreign), .size_bytes = kMiB});
+  static char host[64];
+  scene.give({.pointer = host, .size_bytes = sizeof host});
+  (void)cudaGetLastError();
+  count_on(scene, "freeing pointers that were not its own");
+  return "a pointer of cudaMalloc and one of the host";
+}
+
+std::string out_of_memory(Scene& scene) {
+  const Block block = scene.try_get(kAbsurdBytes);
+  expect(block.pointer == nullptr, "64 TiB were handed out");
+  (void)cudaGetLastError();
+  std::vector<Block> blocks = take_all(scene, 4 * kGiB);
+  (void)cudaGetLastError();
+  const std::size_t count = blocks.size();
+  std::size_t free_bytes = 0;
+  std::size_t total_bytes = 0;
+  ALLOCMARK_CUDA_CHECK(cudaMemGetInfo(&free_bytes, &total_bytes));
+  expect(count >= std::min<std::size_t>(16, total_bytes / (8 * kGiB)),
+         fmt::format("only {} GiB of a device with {} GiB were served", 4 * count,
+                     (total_bytes + kGiB / 2) / kGiB));
+  scene.give_all(blocks);
+  return fmt::format("64 TiB, and 4 GiB when {} GiB were in use", 4 * count);
+}
+
+std::string recovery(Scene& scene) {
+  std::vector<Block> blocks = take_all(scene, 4 * kGiB);
+  const std::size_t count = blocks.size();
+  (void)cudaGetLastError();
+  scene.give_all(blocks);
+  ALLOCMARK_CUDA_CHECK(cudaDeviceSynchronize());
+  count_on(scene, "an out-of-memory failure, with everything freed");
+  blocks = take_all(scene, 4 * kGiB);
+  (void)cudaGetLastError();
+  const std::size_t count_again = blocks.size();
+  scene.give_all(blocks);
+  expect(count_again + 1 >= count,
+         fmt::format("{} GiB were served before the failure and {} GiB after it", 4 * count,
+                     4 * count_again));
+  return fmt::format("{} GiB before and {} GiB after", 4 * count, 4 * count_again);
+}
+
+std::string last_error(Scene& scene) {
+  (void)cudaGetLastError();
+  const Block block = scene.try_get(kAbsurdBytes);
+  const cudaError_t error = cudaGetLastError();
+  if (block.pointer != nullptr) throw NotApplicable{"64 TiB were handed out, so nothing failed"};
+  expect(error == cudaSuccess,
+         fmt::format("cudaGetLastError says {}, which PyTorch would take for an error of its next "
+                     "kernel",
+                     cudaGetErrorName(error)));
+  return "cudaSuccess";
+}
+
+std::string init_twice(Scene& scene) {
+  if (scene.plugin.init == nullptr)
+    throw NotApplicable{"no init function is named (init:FUNCTION)"};
+  scene.plugin.init(1);  // the second: the first comes before every rule
+  count_on(scene, "the second init");
+  return "served afterwards";
+}
+
+std::string device_argument(Scene& scene) {
+  int count = 0;
+  ALLOCMARK_CUDA_CHECK(cudaGetDeviceCount(&count));
+  if (count < 2) throw NotApplicable{"there is one device"};
+  for (const int device : {1, 0, 1}) {
+    ALLOCMARK_CUDA_CHECK(cudaSetDevice(device));
+    scene.device = device;
+    const Block block = scene.get(kMiB);
+    cudaPointerAttributes attributes{};
+    ALLOCMARK_CUDA_CHECK(cudaPointerGetAttributes(&attributes, block.pointer));
+    expect(attributes.device == device,
+           fmt::format("with device {} current and asked for, the block lies on device {}", device,
+                       attributes.device));
+    int current = -1;
+    ALLOCMARK_CUDA_CHECK(cudaGetDevice(&current));
+    expect(current == device,
+           fmt::format("the request left device {} current, not {}", current, device));
+    scene.give(block);
+  }
+  return "devices 1, 0 and 1 in turn";
+}
+
+std::string processes(Scene& scene) {
+  for (std::uint64_t i = 0; i < 100; ++i) scene.give(scene.get(4096 * (1 + i % 7)));
+  errno = 0;
+  const pid_t child = waitpid(-1, nullptr, WNOHANG);
+  expect(child == -1 && errno == ECHILD, "a call forked: this process has a child");
+  return "100 requests and frees";
+}
+
+}  // namespace allocmark::conformance::checks

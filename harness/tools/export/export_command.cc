@@ -1,0 +1,122 @@
+// 'allocmark export WORKLOAD FILE': what PyTorch's allocator does with a workload, for other tools.
+#include <fmt/format.h>
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+
+#include <memory>
+#include <string>
+
+#include "allocators/caching/config.h"
+#include "allocators/registry.h"
+#include "base/bytes.h"
+#include "base/error.h"
+#include "harness/shell/output_path.h"
+#include "harness/shell/question/advise_input.h"
+#include "harness/shell/question/job_release.h"
+#include "harness/shell/registry.h"
+#include "harness/tools/export/caching_recorder.h"
+#include "harness/tools/export/minimalloc.h"
+#include "harness/tools/export/perfetto.h"
+#include "workloads/import/snapshot_writer.h"
+#include "workloads/trace_tools.h"
+
+namespace allocmark {
+namespace {
+
+struct ExportCommand {
+  std::string workload;
+  std::string output;
+  std::string conf = "unset";
+  std::string memory = "unlimited";
+  std::string pytorch;  // its release; empty: the recording's own, else the newest
+  std::uint64_t seed = 1;
+  bool force = false;
+};
+
+void add_export(CLI::App* app, ExportCommand* command) {
+  app->add_option("workload", command->workload, "A workload as 'run' takes it, or a recording")
+      ->required()
+      ->type_name("W");
+  app->add_option("output", command->output,
+                  "File to write. Its ending decides: .pickle (PyTorch's memory snapshot, for "
+                  "memory_viz), .json (Perfetto), .csv (minimalloc); .gz or .zst after it packs")
+      ->required()
+      ->type_name("FILE");
+  app->add_option("-c,--conf", command->conf,
+                  "Config string of 'caching', which serves the workload")
+      ->capture_default_str()
+      ->type_name("CONF");
+  app->add_option("--memory", command->memory, "Memory of the card: a size, or 'unlimited'")
+      ->capture_default_str()
+      ->type_name("SIZE");
+  app->add_option("--pytorch", command->pytorch,
+                  "The release of PyTorch that serves it, as 2.10 [the recording's own, else the "
+                  "newest]")
+      ->type_name("V");
+  app->add_option("--seed", command->seed, "Seed of generators")
+      ->capture_default_str()
+      ->type_name("N");
+  add_force(app, &command->force);
+}
+
+using ExportWriter = void (*)(const MemorySnapshot&, const std::string&);
+
+ExportWriter writer_for(const std::string& path) {
+  for (const std::string_view packing : {"", ".gz", ".zst"}) {
+    if (path.ends_with(fmt::format(".pickle{}", packing))) return write_memory_snapshot;
+    if (path.ends_with(fmt::format(".json{}", packing))) return write_perfetto;
+    if (path.ends_with(fmt::format(".csv{}", packing))) return write_minimalloc;
+  }
+  throw UsageError({.what = "this kind of file cannot be written",
+                    .where = path,
+                    .wanted = "a name that ends with .pickle, .json or .csv, or one of these and "
+                              ".gz or .zst",
+                    .got = "",
+                    .next = "choose one of these endings"});
+}
+
+ExitCode run_export(const ExportCommand& command) {
+  const ExportWriter write = writer_for(command.output);
+  check_output_file(command.output, command.force, "allocmark export");
+  const std::unique_ptr<EventSource> source = open_path_or_workload(command.workload, command.seed);
+  const JobRelease release = find_release({.given = command.pytorch,
+                                           .workload = workload_of(command.workload),
+                                           .recorded = source->header().pytorch});
+  const std::string conf = read_conf(find_backend(allocator_of(release)), command.conf);
+  const caching::StrictConfig config = caching::parse_strict(conf, *release.rules);
+  if (config.settings.backend != caching::PoolBackend::Native) {
+    throw UsageError({.what = "PyTorch keeps no history with backend:cudaMallocAsync",
+                      .where = "--conf",
+                      .wanted = "the native backend",
+                      .got = conf,
+                      .next = ""});
+  }
+  RecordRequest request{.settings = config.settings, .conf = conf};
+  if (command.memory != "unlimited") {
+    const std::optional<std::uint64_t> size_bytes = parse_bytes(command.memory);
+    if (!size_bytes) {
+      throw UsageError({.what = "not a size",
+                        .where = "--memory",
+                        .wanted = "a number with its unit, such as 24GiB, or 'unlimited'",
+                        .got = explain_bytes(command.memory),
+                        .next = ""});
+    }
+    request.capacity_bytes = *size_bytes;
+  }
+  const MemorySnapshot snapshot = record_on_caching(*source, request);
+  write(snapshot, command.output);
+  fmt::print("{}: {} entries, {} segments at the end; PyTorch {}'s allocator, {}\n", command.output,
+             snapshot.entry_count(0), snapshot.segments.size(), release.rules->name(),
+             release.basis);
+  return ExitCode::Pass;
+}
+
+}  // namespace
+
+extern const CommandEntry kExportCommand;
+constinit const CommandEntry kExportCommand{
+    "export", "Write a workload's memory for memory_viz, Perfetto or minimalloc",
+    [](CLI::App* app) { return bind_command(app, add_export, run_export); }};
+
+}  // namespace allocmark

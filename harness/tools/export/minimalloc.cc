@@ -1,0 +1,42 @@
+#include "harness/tools/export/minimalloc.h"
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <unordered_map>
+#include <utility>
+
+#include "workloads/trace/byte_stream.h"
+
+namespace allocmark {
+
+void write_minimalloc(const MemorySnapshot& snapshot, const std::string& path) {
+  struct Block {
+    std::uint64_t id = 0;
+    std::uint64_t begin = 0;
+    std::uint64_t size_bytes = 0;
+  };
+  ByteWriter bytes(path);
+  bytes.write("id,lower,upper,size\n");
+  std::unordered_map<std::uint64_t, Block> live;  // by address
+  std::uint64_t now = 0, id = 0;
+  const auto write = [&](const Block& block) {
+    bytes.write(fmt::format("b{},{},{},{}\n", block.id, block.begin, now, block.size_bytes));
+  };
+  snapshot.for_each_entry(snapshot.busiest_device(), [&](const SnapshotEntry& entry) {
+    if (entry.action == SnapshotAction::Alloc)
+      live[entry.address] = {.id = ++id, .begin = now, .size_bytes = entry.size_bytes};
+    if (entry.action == SnapshotAction::FreeRequested) {
+      const auto found = live.find(entry.address);
+      if (found != live.end()) {
+        write(found->second);
+        live.erase(found);
+      }
+    }
+    ++now;
+  });
+  for (const auto& [address, block] : live) write(block);
+  bytes.finish();
+}
+
+}  // namespace allocmark

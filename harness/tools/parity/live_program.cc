@@ -1,0 +1,286 @@
+#include "harness/tools/parity/live_program.h"
+
+#include <cuda_runtime_api.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <iterator>
+#include <memory>
+#include <type_traits>
+#include <unordered_map>
+#include <vector>
+
+#include "allocators/backend/backend.h"
+#include "allocators/caching/caching.h"
+#include "allocators/caching/config.h"
+#include "allocators/cuda/cuda_check.h"
+#include "allocators/plugins/torch.h"
+#include "allocators/registry.h"
+#include "base/bytes.h"
+#include "base/error.h"
+#include "base/random.h"
+#include "harness/core/replay/simcu_api.h"
+#include "harness/tools/parity/parity_text.h"
+
+namespace allocmark {
+namespace {
+
+using caching::Program;
+using caching::ProgramStep;
+using caching::StepKind;
+
+constexpr std::uint64_t kCounterInterval = 50;
+// Pools and large reservations lie below, at addresses that are the same in every process.
+constexpr std::uint64_t kHeapAddressMin = 0x100000000000;
+
+// What the program needs beyond a Backend.
+struct Subject {
+  std::unique_ptr<Backend> backend;
+  std::function<std::string(const std::string& conf)> change_settings;
+  std::function<void(std::uint64_t limit_bytes)> change_limit;
+  std::function<std::string()> last_failure_text;
+  std::function<std::uint64_t()> split_release_count;
+};
+
+template <typename Kind>
+Subject subject_of(std::unique_ptr<Kind> backend) {
+  Kind* const kind = backend.get();
+  Subject subject{
+      .backend = std::move(backend),
+      .change_settings = [kind](const std::string& conf) { return kind->change_settings(conf); },
+      .change_limit = [kind](std::uint64_t bytes) { kind->change_limit(bytes); },
+      .last_failure_text = [kind] { return kind->last_failure_text(); },
+      .split_release_count = [] { return std::uint64_t{0}; }};
+  if constexpr (std::is_same_v<Kind, CachingBackend>) {
+    subject.split_release_count = [kind] { return kind->split_release_count(); };
+  }
+  return subject;
+}
+
+Subject other_subject(const BackendEntry& entry) {
+  if (const std::string reason = entry.unavailable_reason(); !reason.empty()) {
+    throw EnvironmentError({.what = "the allocator cannot run here",
+                            .where = entry.name,
+                            .wanted = "",
+                            .got = reason,
+                            .next = ""});
+  }
+  Subject subject{.backend = entry.make({}),
+                  .change_settings = [](const std::string& /*conf*/) { return std::string(); },
+                  .change_limit = [](std::uint64_t /*bytes*/) {},
+                  .last_failure_text = [] { return std::string(); },
+                  .split_release_count = [] { return std::uint64_t{0}; }};
+  return subject;
+}
+
+Subject make_subject(std::string_view name, const std::string& conf) {
+  const std::size_t at = name.find('@');
+  const std::string release(at == std::string_view::npos ? "" : name.substr(at + 1));
+  if (family_of(name) == "torch")
+    return subject_of(std::make_unique<TorchBackend>(BackendOptions{.conf = conf}, release));
+  // Another allocator knows none of PyTorch's settings.
+  if (family_of(name) != "caching") return other_subject(find_backend(name));
+  const std::string allocator(name);
+  const caching::Rules& rules =
+      release.empty() ? caching::newest_rules() : caching::require_rules(release, allocator);
+  const caching::PytorchConfig config = caching::parse_pytorch(conf, rules);
+  if (!config.accepted()) {
+    throw UsageError({.what = "PyTorch does not accept the config string",
+                      .where = conf,
+                      .wanted = "",
+                      .got = config.error,
+                      .next = ""});
+  }
+  return subject_of(std::make_unique<CachingBackend>(config.settings, 0));
+}
+
+std::uint64_t address_of(const void* pointer) { return reinterpret_cast<std::uint64_t>(pointer); }
+
+// Streams in the order of their handles, which is the order in which the allocator walks them; the
+// default stream is 0.
+class Streams {
+ public:
+  explicit Streams(std::uint64_t count) {
+    for (std::uint64_t i = 1; i < count; ++i) {
+      cudaStream_t stream = nullptr;
+      ALLOCMARK_CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+      handles_.push_back(stream);
+    }
+    std::sort(handles_.begin(), handles_.end());
+  }
+  [[nodiscard]] cudaStream_t at(std::uint64_t index) const { return handles_.at(index); }
+
+ private:
+  std::vector<cudaStream_t> handles_ = {nullptr};  // live as long as the process
+};
+
+class LiveRun {
+ public:
+  LiveRun(const Program& program, std::string_view backend,
+          const std::function<void(const std::string& line)>& sink)
+      : program_(program), sink_(sink), simcu_(SimcuApi::find()), streams_(stream_count(program)) {
+    void* probe = nullptr;
+    ALLOCMARK_CUDA_CHECK(cudaMalloc(&probe, kMiB));
+    heap_base_ = address_of(probe);
+    ALLOCMARK_CUDA_CHECK(cudaFree(probe));
+    subject_ = make_subject(backend, program.conf);
+    if (family_of(backend) == "caching" &&
+        program.conf.find("backend:cudaMallocAsync") != std::string::npos)
+      make_stream_pool();
+  }
+
+  void run() {
+    try {
+      for (; index_ < program_.steps.size(); ++index_) {
+        step(program_.steps[index_]);
+        if ((index_ + 1) % kCounterInterval == 0) write_counters();
+      }
+      write_counters();
+    } catch (const Error& error) {
+      write("e", caching::without_device_state(error.what()));
+    }
+  }
+
+ private:
+  static std::uint64_t stream_count(const Program& program) {
+    constexpr std::uint64_t kStreamCountMax = 64;
+    std::uint64_t last = 0;
+    for (const ProgramStep& step : program.steps) last = std::max(last, step.stream);
+    if (last < kStreamCountMax) return last + 1;
+    throw UsageError({.what = "the program uses too many streams",
+                      .where = "",
+                      .wanted = fmt::format("at most {}", kStreamCountMax),
+                      .got = fmt::format("stream {}", last),
+                      .next = ""});
+  }
+
+  // For the one stream that this backend of PyTorch needs, c10 makes its whole pool of streams,
+  // which takes device memory. Ours makes one.
+  static void make_stream_pool() {
+    constexpr int kPoolStreamCount = 128;
+    for (int i = 1; i < kPoolStreamCount; ++i) {
+      cudaStream_t stream = nullptr;
+      ALLOCMARK_CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    }
+  }
+
+  void write(std::string_view letter, std::string_view text) {
+    line_.clear();
+    fmt::format_to(std::back_inserter(line_), "{} {} ", letter, index_);
+    std::replace_copy(text.begin(), text.end(), std::back_inserter(line_), '\n', ' ');
+    line_ += '\n';
+    sink_(line_);
+  }
+
+  void step(const ProgramStep& step) {
+    const cudaStream_t stream = streams_.at(step.stream);
+    const auto held = blocks_.find(step.id);
+    switch (step.kind) {
+      case StepKind::Alloc:
+        return held == blocks_.end() ? allocate(step) : void();
+      case StepKind::Free:
+        if (held == blocks_.end()) return;
+        subject_.backend->deallocate(held->second.pointer, held->second.size_bytes,
+                                     held->second.stream);
+        blocks_.erase(held);
+        return;
+      case StepKind::Record:
+        if (held == blocks_.end() || held->second.stream == stream) return;
+        return subject_.backend->record_stream(held->second.pointer, stream);
+      case StepKind::Busy:
+        return check_launch(simcu_.launch(stream, busy_ns(index_)));
+      case StepKind::Sync:
+        return ALLOCMARK_CUDA_CHECK(cudaDeviceSynchronize());
+      case StepKind::EmptyCache:
+        return subject_.backend->trim();
+      case StepKind::Configure: {
+        const std::string refused = subject_.change_settings(step.conf);
+        return refused.empty() ? void() : write("c", refused);
+      }
+      case StepKind::Limit:
+        return subject_.change_limit(step.size_bytes);
+    }
+  }
+
+  void allocate(const ProgramStep& step) {
+    const cudaStream_t stream = streams_.at(step.stream);
+    const AllocateResult result = subject_.backend->allocate(step.size_bytes, stream);
+    if (const std::uint64_t count = subject_.split_release_count(); count != split_release_count_) {
+      split_release_count_ = count;
+      write("b", fmt::format("{}", count));
+    }
+    if (result.status == AllocateStatus::OutOfMemory) {
+      write("a", "oom");
+      write("m", caching::without_device_state(subject_.last_failure_text()));
+      return write_counters();
+    }
+    write("a", place(address_of(result.pointer)));
+    if (result.pointer == nullptr) return;
+    blocks_[step.id] = {result.pointer, step.size_bytes, stream};
+  }
+
+  // Relative to what differs from process to process.
+  [[nodiscard]] std::string place(std::uint64_t address) const {
+    if (address == 0) return "null";
+    if (address < kHeapAddressMin) return fmt::format("{:#x}", address);
+    const bool above = address >= heap_base_;
+    return fmt::format("heap{}{:#x}", above ? '+' : '-',
+                       above ? address - heap_base_ : heap_base_ - address);
+  }
+
+  void write_counters() {
+    std::string text;
+    for (const NamedCounter& counter : subject_.backend->counters()) {
+      fmt::format_to(std::back_inserter(text), "{}={} ", counter.name, counter.value);
+    }
+    write("s", text);
+  }
+
+  void check_launch(int error) const {
+    if (error == cudaSuccess) return;
+    throw InternalError({.what = "simcu_launch failed",
+                         .where = "simulated CUDA runtime",
+                         .wanted = {},
+                         .got = simcu_.last_message(),
+                         .next = "this is a fault of allocmark: please report it"});
+  }
+
+  struct Held {
+    void* pointer = nullptr;
+    std::uint64_t size_bytes = 0;
+    cudaStream_t stream = nullptr;
+  };
+
+  const Program& program_;
+  const std::function<void(const std::string& line)>& sink_;
+  SimcuApi simcu_;
+  Streams streams_;
+  std::uint64_t heap_base_ = 0;
+  Subject subject_;
+  std::unordered_map<std::uint64_t, Held> blocks_;
+  std::uint64_t split_release_count_ = 0;
+  std::uint64_t index_ = 0;
+  std::string line_;
+};
+
+}  // namespace
+
+std::uint64_t busy_ns(std::uint64_t step) {
+  constexpr std::uint64_t kBusyNsMin = 1'000'000'000'000;
+  return Random(step).between(kBusyNsMin, 100 * kBusyNsMin);
+}
+
+void run_live_program(const Program& program, std::string_view backend,
+                      const std::function<void(const std::string& line)>& sink) {
+  if (!SimcuApi::find().present) {
+    throw EnvironmentError({.what = "the live comparison needs the simulated device",
+                            .where = {},
+                            .wanted = "simcuda in front of the process",
+                            .got = "the machine's libcudart",
+                            .next = "use: allocmark parity --live"});
+  }
+  LiveRun(program, backend, sink).run();
+}
+
+}  // namespace allocmark

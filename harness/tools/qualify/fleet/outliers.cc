@@ -1,0 +1,200 @@
+// See outliers.h.
+#include "harness/tools/qualify/fleet/outliers.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+#include <string_view>
+#include <tuple>
+#include <utility>
+
+#include <fmt/format.h>
+#include "base/json_text.h"
+#include "base/median.h"
+#include "harness/tools/qualify/fleet/kinds.h"
+#include "harness/tools/qualify/judge.h"
+
+namespace allocmark::fleet {
+namespace {
+
+using qualify::Figure;
+using qualify::GpuReport;
+using qualify::Verdict;
+
+constexpr const char* kAllLatencies = "latency, mean over all calls";
+
+struct Sample {
+  NodeRow* row;
+  const GpuReport* gpu;
+  double value;
+};
+
+// Figures that are the same on machines that are the same, and which way is worse.
+struct Judged {
+  bool is_judged = false, low_is_worse = false;
+  double value = 0;
+};
+
+Judged judged_value(const Figure& figure) {
+  if (!figure.value) return {};
+  if (figure.measured_ns) {
+    return {.is_judged = *figure.measured_ns > 0, .value = *figure.measured_ns};
+  }
+  if (figure.note == "GB/s" || figure.threshold == "capacity.share" ||
+      figure.threshold == "capacity.total_of_baseline") {
+    return {.is_judged = *figure.value > 0, .low_is_worse = true, .value = *figure.value};
+  }
+  return {.is_judged = figure.threshold.ends_with(".contention") && *figure.value > 0,
+          .value = *figure.value};
+}
+
+class Comparison {
+ public:
+  explicit Comparison(const OutlierLimits& limits) : limits_(limits) {}
+
+  void add(NodeRow& row, const GpuReport& gpu) {
+    for (const qualify::TestResult& test : gpu.tests) {
+      for (const Figure& figure : test.figures) {
+        const Judged judged = judged_value(figure);
+        if (!judged.is_judged) continue;
+        // Larger is worse from here on.
+        const double sign = judged.low_is_worse ? -1 : 1;
+        measures_[{test.test, figure.name, figure.measured_ns.has_value()}].push_back(
+            {&row, &gpu, sign * std::log(judged.value)});
+      }
+    }
+  }
+
+  void finish() {
+    for (const auto& [key, samples] : measures_) {
+      const auto& [test, name, is_time] = key;
+      judge_measure(test + ", " + name, samples,
+                    {.warn_z = limits_.warn_z,
+                     .warn_factor = limits_.warn_factor,
+                     .fail_z = limits_.fail_z,
+                     .fail_factor = limits_.fail_factor});
+      if (is_time) add_to_means(samples);
+    }
+    std::vector<Sample> means;
+    for (const auto& [gpu, sum] : sums_) {
+      means.push_back({sum.row, gpu, sum.distance / static_cast<double>(sum.count)});
+    }
+    judge_measure(kAllLatencies, means,
+                  {.warn_z = limits_.all_warn_z,
+                   .warn_factor = limits_.all_warn_factor,
+                   .fail_z = limits_.all_fail_z,
+                   .fail_factor = limits_.all_fail_factor});
+  }
+
+  [[nodiscard]] std::size_t measure_count() const { return measures_.size(); }
+
+ private:
+  struct Bounds {
+    double warn_z, warn_factor, fail_z, fail_factor;
+  };
+  struct Sum {
+    NodeRow* row = nullptr;
+    double distance = 0;
+    std::size_t count = 0;
+  };
+
+  static double middle_of(const std::vector<Sample>& samples) {
+    std::vector<double> values;
+    for (const Sample& sample : samples) values.push_back(sample.value);
+    return median(std::move(values));
+  }
+
+  void add_to_means(const std::vector<Sample>& samples) {
+    const double middle = middle_of(samples);
+    for (const Sample& sample : samples) {
+      Sum& sum = sums_[sample.gpu];
+      sum.row = sample.row;
+      sum.distance += sample.value - middle;
+      ++sum.count;
+    }
+  }
+
+  void judge_measure(const std::string& name, const std::vector<Sample>& samples,
+                     const Bounds& bounds) const {
+    if (samples.size() < limits_.gpu_count_min) return;
+    constexpr double kNormal = 1.4826;  // median distance to standard deviation, where normal
+    const double middle = middle_of(samples);
+    std::vector<double> distances;
+    for (const Sample& sample : samples) distances.push_back(std::abs(sample.value - middle));
+    const double spread = std::max(kNormal * median(distances), limits_.spread_min);
+    for (const Sample& sample : samples) {
+      const double z = (sample.value - middle) / spread;
+      const double factor = std::exp(sample.value - middle);
+      if (z <= bounds.warn_z || factor <= bounds.warn_factor) continue;
+      const bool fails = z > bounds.fail_z && factor > bounds.fail_factor;
+      sample.row->outliers.push_back({.gpu = sample.gpu->facts.label,
+                                      .measure = name,
+                                      .value = std::exp(std::abs(sample.value)),
+                                      .median = std::exp(std::abs(middle)),
+                                      .factor = factor,
+                                      .z = z,
+                                      .verdict = fails ? Verdict::Fail : Verdict::Warn});
+    }
+  }
+
+  const OutlierLimits& limits_;
+  std::map<std::tuple<std::string, std::string, bool>, std::vector<Sample>> measures_;
+  std::map<const GpuReport*, Sum> sums_;
+};
+
+}  // namespace
+
+std::vector<Kind> find_outliers(std::vector<NodeRow>& rows, const OutlierLimits& limits) {
+  struct Member {
+    NodeRow* row;
+    const GpuReport* gpu;
+  };
+  std::map<KindKey, std::vector<Member>> members;
+  for (NodeRow& row : rows) {
+    if (row.status != NodeStatus::Judged || !row.report) continue;
+    for (const GpuReport& gpu : row.report->gpus) {
+      members[kind_of(*row.report, gpu)].push_back({&row, &gpu});
+    }
+  }
+  std::vector<Kind> kinds;
+  for (const auto& [key, all] : members) {
+    std::set<const NodeRow*> nodes;
+    Comparison comparison(limits);
+    for (const Member& member : all) {
+      nodes.insert(member.row);
+      comparison.add(*member.row, *member.gpu);
+    }
+    const bool enough = all.size() >= limits.gpu_count_min;
+    if (enough) comparison.finish();
+    kinds.push_back({.model = key.model,
+                     .machine = key.machine,
+                     .driver = key.driver,
+                     .level = key.level,
+                     .gpu_count = all.size(),
+                     .node_count = nodes.size(),
+                     .measure_count = comparison.measure_count(),
+                     .is_compared = enough});
+  }
+  for (NodeRow& row : rows) {
+    std::stable_sort(row.outliers.begin(), row.outliers.end(),
+                     [](const Outlier& a, const Outlier& b) {
+                       return std::tie(a.verdict, a.z) > std::tie(b.verdict, b.z);
+                     });
+  }
+  return kinds;
+}
+
+std::string limits_text(const OutlierLimits& limits) {
+  return fmt::format(
+      "WARN where z > {} and {} times the median, FAIL where z > {} and {} times; the mean over "
+      "all "
+      "calls of a GPU: z > {} and {} times, z > {} and {} times; z on a logarithmic scale, its "
+      "unit "
+      "1.4826 median distances, at least {:.0f} %; at least {} GPUs of a kind",
+      limits.warn_z, limits.warn_factor, limits.fail_z, limits.fail_factor, limits.all_warn_z,
+      limits.all_warn_factor, limits.all_fail_z, limits.all_fail_factor, limits.spread_min * 100,
+      limits.gpu_count_min);
+}
+
+}  // namespace allocmark::fleet

@@ -1,0 +1,235 @@
+// See judge.h.
+#include "harness/tools/qualify/judge.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include <fmt/format.h>
+#include "base/assert.h"
+#include "base/bytes.h"
+#include "base/median.h"
+
+namespace allocmark::qualify {
+namespace {
+
+Verdict verdict_of(double value, const Limit& limit) {
+  const auto beyond = [&](const std::optional<double>& bound) {
+    if (!bound) return false;
+    // Written so that a value that is no number is beyond every bound.
+    return limit.is_min ? !(value >= *bound) : !(value <= *bound);
+  };
+  if (beyond(limit.fail)) return Verdict::Fail;
+  return beyond(limit.warn) ? Verdict::Warn : Verdict::Pass;
+}
+
+void judge_figure(Figure& figure, const Thresholds& thresholds) {
+  if (figure.threshold.empty()) {
+    figure.verdict = figure.value ? Verdict::Pass : Verdict::Skip;
+    return;
+  }
+  const auto found = thresholds.find(figure.threshold);
+  ALLOCMARK_ASSERT(found != thresholds.end());
+  figure.limit = found->second;
+  figure.verdict = figure.value ? verdict_of(*figure.value, figure.limit) : Verdict::Skip;
+}
+
+// "640 MiB" of bytes; of others the number, with its unit where that is wanted.
+std::string amount(double value, const std::string& unit, bool with_unit) {
+  if (unit == "bytes" && value >= 0) return format_bytes(static_cast<std::uint64_t>(value));
+  return fmt::format("{:.6g}{}", value, with_unit ? " " + unit : "");
+}
+
+std::string figure_reason(const Figure& figure) {
+  if (!figure.value) return fmt::format("{}: {}", figure.name, figure.note);
+  const std::optional<double> bound =
+      figure.verdict == Verdict::Fail ? figure.limit.fail : figure.limit.warn;
+  const std::string& unit = figure.limit.unit;
+  return fmt::format("{}: {}, wanted {} {} ({})", figure.name, amount(*figure.value, unit, true),
+                     figure.limit.is_min ? "at least" : "at most",
+                     amount(bound.value_or(0), unit, false), figure.threshold);
+}
+
+const Figure* worst_figure(const std::vector<Figure>& figures) {
+  const auto worst =
+      std::max_element(figures.begin(), figures.end(),
+                       [](const Figure& a, const Figure& b) { return a.verdict < b.verdict; });
+  return worst == figures.end() ? nullptr : &*worst;
+}
+
+const Figure* find_unmeasured(const std::vector<Figure>& figures) {
+  const auto found = std::find_if(figures.begin(), figures.end(), [](const Figure& figure) {
+    return !figure.value && !figure.optional;
+  });
+  return found == figures.end() ? nullptr : &*found;
+}
+
+// How slow a GPU's calls are against its baseline: the geometric mean over its calls.
+std::optional<double> latency_of(const GpuReport& gpu) {
+  double log_sum = 0;
+  std::size_t count = 0;
+  for (const TestResult& test : gpu.tests) {
+    for (const Figure& figure : test.figures) {
+      const bool is_median = figure.threshold == "latency.p50_ratio" ||
+                             figure.threshold == "latency.p50_beyond_spread";
+      if (!is_median || !figure.value || *figure.value <= 0) continue;
+      log_sum += std::log(*figure.value);
+      ++count;
+    }
+  }
+  if (count == 0) return std::nullopt;
+  return std::exp(log_sum / static_cast<double>(count));
+}
+
+std::optional<double> memory_of(const GpuReport& gpu) {
+  if (gpu.facts.memory_bytes == 0) return std::nullopt;
+  return static_cast<double>(gpu.facts.memory_bytes);
+}
+
+// The GPU's value / the median of its siblings'.
+std::optional<Figure> against_siblings(const std::vector<GpuReport>& gpus, std::size_t index,
+                                       std::optional<double> (*value_of)(const GpuReport&),
+                                       Figure figure) {
+  const std::optional<double> own = value_of(gpus[index]);
+  std::vector<double> others;
+  for (std::size_t i = 0; i < gpus.size(); ++i) {
+    const std::optional<double> other = value_of(gpus[i]);
+    if (i != index && other && gpus[i].facts.name == gpus[index].facts.name) {
+      others.push_back(*other);
+    }
+  }
+  if (!own || others.empty()) return std::nullopt;
+  figure.value = *own / median(others);
+  return figure;
+}
+
+// Preconditions that another try may meet: somebody else's work, its heat, an old driver. All
+// others are of the card.
+constexpr std::string_view kWaitFor[] = {
+    "preconditions.other_processes", "preconditions.foreign_bytes",
+    "preconditions.free_share",      "preconditions.throttle_bits",
+    "preconditions.celsius",         "preconditions.driver_cuda_version"};
+
+}  // namespace
+
+bool passes_by_itself(const TestResult& test, Verdict fails_from) {
+  if (test.test != kPreconditionsTest) return false;
+  return std::all_of(test.figures.begin(), test.figures.end(), [&](const Figure& figure) {
+    return figure.verdict < fails_from || std::find(std::begin(kWaitFor), std::end(kWaitFor),
+                                                    figure.threshold) != std::end(kWaitFor);
+  });
+}
+
+std::string_view to_string(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::Skip:
+      return "SKIP";
+    case Verdict::Pass:
+      return "PASS";
+    case Verdict::Warn:
+      return "WARN";
+    case Verdict::Fail:
+      return "FAIL";
+  }
+  return "?";
+}
+
+std::string test_id(const TestResult& result) {
+  return (result.gpu.empty() ? "node/" : "gpu/") + result.test;
+}
+
+TestResult failed(const TestEnd& end, const std::string& reason) {
+  return {.test = end.test,
+          .gpu = end.gpu,
+          .verdict = Verdict::Fail,
+          .reason = reason,
+          .figures = {},
+          .wall_s = end.wall_s};
+}
+
+TestResult skipped(const TestEnd& end, const std::string& reason) {
+  TestResult result = failed(end, reason);
+  result.verdict = Verdict::Skip;
+  return result;
+}
+
+TestResult judge(const TestEnd& end, TestAnswer answer, const Thresholds& thresholds) {
+  TestResult result = failed(end, answer.failure);
+  for (Figure& figure : answer.figures) judge_figure(figure, thresholds);
+  result.figures = std::move(answer.figures);
+  if (!answer.failure.empty()) return result;
+  const Figure* const worst = worst_figure(result.figures);
+  result.verdict = worst == nullptr ? Verdict::Skip : worst->verdict;
+  const Figure* const unmeasured = find_unmeasured(result.figures);
+  if (result.verdict == Verdict::Fail || result.verdict == Verdict::Warn) {
+    result.reason = figure_reason(*worst);
+  } else if (!answer.skip.empty()) {
+    result.verdict = Verdict::Skip;
+    result.reason = answer.skip;
+  } else if (worst == nullptr) {
+    result.reason = "nothing was measured";
+  } else if (result.verdict == Verdict::Skip || unmeasured != nullptr) {
+    result.reason = "not measured: " + figure_reason(unmeasured == nullptr ? *worst : *unmeasured);
+  }
+  if (end.test == kPreconditionsTest && result.verdict < Verdict::Warn && !result.reason.empty()) {
+    result.verdict = Verdict::Warn;
+  }
+  return result;
+}
+
+std::vector<TestResult> judge_siblings(const std::vector<GpuReport>& gpus,
+                                       const Thresholds& thresholds) {
+  std::vector<TestResult> results;
+  for (std::size_t i = 0; i < gpus.size(); ++i) {
+    TestAnswer answer;
+    for (const auto& figure :
+         {against_siblings(gpus, i, latency_of,
+                           {.name = "latency", .threshold = "siblings.latency_ratio"}),
+          against_siblings(gpus, i, memory_of,
+                           {.name = "total memory", .threshold = "siblings.memory_share"})}) {
+      if (figure) answer.figures.push_back(*figure);
+    }
+    if (answer.figures.empty()) answer.skip = "no other GPU of this model was measured";
+    results.push_back(
+        judge({.test = "siblings", .gpu = gpus[i].facts.label}, std::move(answer), thresholds));
+  }
+  return results;
+}
+
+std::vector<PlacedTest> all_tests(const Report& report) {
+  std::vector<PlacedTest> all;
+  for (const GpuReport& gpu : report.gpus) {
+    for (const TestResult& test : gpu.tests) all.push_back({.gpu = &gpu, .test = &test});
+  }
+  for (const TestResult& test : report.node_tests) all.push_back({.test = &test});
+  return all;
+}
+
+void conclude(Report& report, Verdict fails_from) {
+  bool waiting_helps = false;
+  bool tests_failed = false;
+  report.verdict = Verdict::Skip;
+  const auto note = [&](const TestResult& test, Verdict& verdict) {
+    verdict = std::max(verdict, test.verdict);
+    if (test.verdict < fails_from) return;
+    (passes_by_itself(test, fails_from) ? waiting_helps : tests_failed) = true;
+  };
+  for (GpuReport& gpu : report.gpus) {
+    gpu.verdict = Verdict::Skip;
+    for (const TestResult& test : gpu.tests) note(test, gpu.verdict);
+    report.verdict = std::max(report.verdict, gpu.verdict);
+  }
+  for (const TestResult& test : report.node_tests) note(test, report.verdict);
+  if (tests_failed) {
+    report.exit_code = ExitCode::Regression;
+  } else if (waiting_helps || report.verdict == Verdict::Skip) {
+    report.exit_code = ExitCode::NotReady;
+  } else {
+    report.exit_code = ExitCode::Pass;
+  }
+}
+
+}  // namespace allocmark::qualify

@@ -1,0 +1,81 @@
+// See parse_qualify.h.
+#include "harness/tools/qualify/parse_qualify.h"
+
+namespace allocmark {
+namespace {
+
+void add_output(CLI::App* app, QualifyCommand* command) {
+  app->add_option("--node", command->node, "Name of this node in reports [the host's]")
+      ->type_name("NAME");
+  app->add_flag("--anonymous", command->anonymous,
+                "Leave out the node's name and the GPUs' UUIDs, serial numbers and PCI addresses");
+  app->add_option("--format", command->format,
+                  "What is printed: table, json, junit, prometheus, nvsentinel, superbench or dcgm")
+      ->check(CLI::IsMember(
+          {"table", "json", "junit", "prometheus", "nvsentinel", "superbench", "dcgm"}))
+      ->capture_default_str()
+      ->type_name("F");
+  app->add_flag(
+         "--one-line", command->one_line,
+         "Print one line, and exit as node-problem-detector wants it: 0 fit, 1 not, 2 unknown")
+      ->excludes("--format");
+  app->add_option("-o,--out", command->out,
+                  "Folder for all of them, and for tests.jsonl, which grows while the tests run")
+      ->type_name("DIR");
+}
+
+}  // namespace
+
+void add_qualify(CLI::App* app, QualifyCommand* command) {
+  app->add_option(
+         "--level", command->level,
+         "quick (one round of every test, under a minute per GPU), medium (5 minutes), long "
+         "(30 minutes) or extra-long (8 hours)")
+      ->capture_default_str()
+      ->type_name("L");
+  app->add_option("-d,--device", command->device,
+                  "all (GPUs of this machine), cuda:N, or sim:NAME to see how it works")
+      ->capture_default_str()
+      ->type_name("D");
+  app->add_option("--gpus", command->gpu_count, "How many GPUs to simulate, with sim:NAME")
+      ->check(CLI::Range(1u, 16u))
+      ->type_name("N");
+  app->add_option("--thresholds", command->thresholds,
+                  "JSON file whose thresholds replace those that ship")
+      ->type_name("FILE");
+  app->add_flag("--print-thresholds", command->print_thresholds,
+                "Print the file that ships, to start one's own from, and do nothing else");
+  app->add_option(
+         "--baseline", command->baseline,
+         "What to hold latencies against: a device profile, or what 'merge --baseline' wrote of "
+         "many machines [what ships for the GPU's model]")
+      ->type_name("FILE");
+  app->add_option("--seconds", command->seconds, "Time of tests per GPU, instead of the level's")
+      ->check(CLI::Range(1.0, 1e7))
+      ->type_name("S");
+  app->add_option("--time-limit", command->time_limit_s,
+                  "Seconds after which a test that should have ended is ended, and has failed")
+      ->check(CLI::Range(1.0, 1e6))
+      ->capture_default_str()
+      ->type_name("S");
+  app->add_option("--time-budget", command->time_budget_s,
+                  "Seconds for everything; tests that find no time are SKIP, and health still runs "
+                  "[no budget]")
+      ->check(CLI::Range(1.0, 1e7))
+      ->type_name("S");
+  app->add_option("--fail-on", command->fail_on, "The verdict from which on the exit code is 1")
+      ->check(CLI::IsMember({"fail", "warn"}))
+      ->capture_default_str()
+      ->type_name("V");
+  add_output(app, command);
+  app->footer(
+      "\nVerdicts: PASS, WARN, FAIL, SKIP per GPU and test; a precondition that is not met is "
+      "never a "
+      "PASS.\nExit codes: 0 PASS or WARN; 1 a GPU is unfit: replace or drain it; 2 usage; "
+      "4 not ready, try again later:\nno GPU, or another process, heat or an old driver is in the "
+      "way, and nothing else failed.\nNothing on the machine is changed. GPUs that other programs "
+      "use are not "
+      "touched.\n");
+}
+
+}  // namespace allocmark

@@ -1,0 +1,232 @@
+// The options of 'run'. Other commands have theirs in their own file or in a parse_*.cc.
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+
+#include "harness/shell/pages/parse_interleave.h"
+#include "harness/shell/registry.h"
+#include "harness/tools/run/run_options.h"
+
+namespace allocmark {
+namespace {
+
+constexpr std::uint64_t kTimeoutMaxS = 365 * 24 * 3600;
+constexpr const char* kRunFooter =
+    "\nEvery combination of workload, allocator, config string, capacity and seed is one cell, run "
+    "in a process of\n"
+    "its own. Axes that are not given come from the suite (--suite), else: all allocators, config "
+    "string unset,\n"
+    "capacity unlimited, seed 1.\n"
+    "\nExamples:\n"
+    "  allocmark run --suite smoke\n"
+    "  allocmark run --workload bert_varlen_infer --capacity unlimited 1.05x --device sim:h200\n"
+    "  allocmark run --workload file:my_job.csv.gz --allocator caching async \\\n"
+    "      --conf unset --conf caching=expandable_segments:True --conf "
+    "async=release_threshold_mb:max\n"
+    "  allocmark run --resume --out allocmark-results/20260101T120000Z-default\n";
+
+void add_run_axes(CLI::App* app, RunCommand* command) {
+  const char* group = "What to run (each may be given several times, or take several values)";
+  app->add_option(
+         "-w,--workload", command->workloads,
+         "A recorded trace or scenario by name, file:PATH, or a generator with parameters, as in "
+         "train:gpt2-124m,batch=8")
+      ->group(group)
+      ->type_name("W");
+  app->add_option("-a,--allocator", command->allocators,
+                  "An allocator by name, or with what its config string names, as in "
+                  "pluggable:PATH.so,MALLOC_SYMBOL,FREE_SYMBOL")
+      ->group(group)
+      ->type_name("A");
+  app->add_option(
+         "-c,--conf", command->confs,
+         "A whole config string, commas and all "
+         "(max_split_size_mb:128,garbage_collection_threshold:0.8); "
+         "'unset' for none. It is run with every allocator that knows its keys; NAME=STRING is for "
+         "allocator NAME alone")
+      ->group(group)
+      ->type_name("C");
+  app->add_option(
+         "--capacity", command->capacities,
+         "Memory the program may use on the device: unlimited, a size (8GiB), or a multiple "
+         "of what the trace has live at its peak (1.05x). For a smaller card give "
+         "--device its memory instead")
+      ->group(group)
+      ->type_name("X");
+  app->add_option(
+         "--seeds", command->seeds,
+         "How many seeds (3 = seeds 1, 2, 3), or which: 5,9 or 5-8. Recorded traces have none")
+      ->group(group)
+      ->type_name("N|LIST");
+  app->add_option("--suite", command->suite, "A named set of the above: see allocmark list suites")
+      ->group(group)
+      ->type_name("NAME");
+  app->add_option("--scenario", command->scenario,
+                  "A scenario file by name: see allocmark list scenarios")
+      ->group(group)
+      ->type_name("NAME");
+}
+
+// What is done instead of the timed passes, or looked at and kept beside them.
+void add_run_checks(CLI::App* app, RunCommand* command, const char* group) {
+  app->add_option("--for", command->soak_for,
+                  "Soak instead of a few passes: the cells share this time (90s, 30min, 8h), each "
+                  "repeats its workload on one instance of its allocator, and what grows meanwhile "
+                  "is named. On a simulated device the time is virtual")
+      ->group(group)
+      ->type_name("TIME");
+  CLI::Option* const verify =
+      app->add_option("--verify", command->verify,
+                      "What the untimed checking pass looks at: off, edges (addresses and order of "
+                      "every block, contents of some) or whole (all contents; takes long)")
+          ->check(CLI::IsMember({"off", "edges", "whole"}))
+          ->group(group)
+          ->capture_default_str()
+          ->type_name("LEVEL");
+  app->add_flag("--no-verify", command->no_verify, "Short for --verify off")
+      ->excludes(verify)
+      ->group(group);
+  app->add_flag("--timeline", command->timeline,
+                "Keep memory over time and address maps of every cell, for the report [of those "
+                "that the answer names]")
+      ->group(group);
+}
+
+// How often and when a cell is timed.
+void add_run_passes(CLI::App* app, RunCommand* command, const char* group) {
+  app->add_option("--passes", command->pass_count, "Timed passes over the trace in each cell [3]")
+      ->check(CLI::Range(1u, 100000u))
+      ->group(group)
+      ->type_name("N");
+  app->add_option("--pass-order", command->pass_order,
+                  "When the timed passes of a cell are made: rounds (spread over the run, so that "
+                  "disturbances of minutes show between them; the default on a simulated device) "
+                  "or cells (in a row; on a GPU always)")
+      ->check(CLI::IsMember({"rounds", "cells"}))
+      ->group(group)
+      ->type_name("ORDER");
+}
+
+void add_run_manner(CLI::App* app, RunCommand* command) {
+  const char* group = "How to run it";
+  app->add_option("-d,--device", command->device,
+                  "auto (a GPU where one works, else sim:h200), cuda:N, sim:CARD (allocmark list "
+                  "cards), or sim:PATH with a profile file. sim:h200,memory=24GiB is a card with "
+                  "that total: fractions and thresholds of it follow, and its context is taken off")
+      ->group(group)
+      ->capture_default_str()
+      ->type_name("D");
+  app->add_option("--on-oom", command->on_oom,
+                  "What the program does when a request fails: skip (go on without that block; the "
+                  "default) or stop")
+      ->check(CLI::IsMember({"skip", "stop"}))
+      ->group(group)
+      ->type_name("skip|stop");
+  app->add_option(
+         "--kernels", command->kernels,
+         "What the device does meanwhile: trace (the workload's own kernels; the default), "
+         "off (nothing), or a duration, as 20us: a kernel of it after every request")
+      ->group(group)
+      ->type_name("K");
+  add_run_passes(app, command, group);
+  add_run_checks(app, command, group);
+  app->add_option("-j,--jobs", command->job_count, "Cells at a time [simulated: all cores; GPU: 1]")
+      ->check(CLI::Range(1u, 4096u))
+      ->group(group)
+      ->type_name("J");
+  app->add_option(
+         "--calibration", command->calibration,
+         "How far apart two runs come here ('compare --calibrate'), for the intervals that "
+         "cells state for a repeat [the H200's]")
+      ->group(group)
+      ->type_name("FILE");
+  app->add_option("--shard", command->shard,
+                  "Only part i of n of the cells, to spread a run over machines")
+      ->group(group)
+      ->type_name("i/n");
+  app->add_option("--timeout", command->timeout_s,
+                  "Seconds a cell may take, at most 31536000 (a year); 0 = no limit")
+      ->check(CLI::Range(std::uint64_t{0}, kTimeoutMaxS))
+      ->group(group)
+      ->capture_default_str()
+      ->type_name("SECONDS");
+  app->add_option("--record-placements", command->placements_folder,
+                  "Write what each cell's allocator answered into this folder, as goldens for "
+                  "'allocmark parity'")
+      ->group(group)
+      ->type_name("DIR");
+  app->add_flag("--allow-debug", command->allow_debug,
+                "Run even if this build is unoptimised or has sanitizers; the results are marked")
+      ->group(group);
+  app->add_flag("--dry-run", command->dry_run, "Only list the cells")->group(group);
+}
+
+void add_run_output(CLI::App* app, RunCommand* command) {
+  const char* group = "Results";
+  app->add_option("-o,--out", command->out,
+                  "Folder for the results [allocmark-results/<UTC time>-<suite>]")
+      ->group(group)
+      ->type_name("DIR");
+  app->add_flag("--resume", command->resume,
+                "Go on with the run in --out DIR: finished cells are kept, others are run (again)")
+      ->group(group);
+  app->add_flag_callback(
+         "--no-html", [command] { command->html = false; }, "Do not make report.html")
+      ->group(group);
+  app->add_option(
+         "--format", command->format,
+         "What is printed at the end: table, markdown, csv, json (one document) or jsonl (a line "
+         "for each cell)")
+      ->check(CLI::IsMember({"table", "markdown", "csv", "json", "jsonl"}))
+      ->group(group)
+      ->capture_default_str()
+      ->type_name("F");
+}
+
+void add_ab(CLI::App* app, RunCommand* command) {
+  const char* group = "Two sides in turn";
+  app->add_option(
+         "--ab", command->ab,
+         "Run A and B in turn and compare them: two allocmark programs (paths), two "
+         "allocators as --allocator takes them, or two config strings as --conf takes them")
+      ->expected(2)
+      ->group(group)
+      ->type_name("A B");
+  add_rounds(app, group, &command->interleave);
+  app->add_option("--policy", command->policy, "JSON file that says what a regression is")
+      ->group(group)
+      ->type_name("FILE");
+  app->add_option("--min-effect", command->effect_min,
+                  "Smallest change of a timed number that is called one [3%]")
+      ->group(group)
+      ->type_name("SHARE");
+  const char* manner = "How to run it";
+  app->add_option("--until-width", command->until_width,
+                  "Go on with timed passes until the intervals of allocate's P50 and P99 are at "
+                  "most this wide, as in 5%")
+      ->group(manner)
+      ->type_name("SHARE");
+  app->add_option("--passes-max", command->pass_count_max,
+                  "Timed passes at most, with --until-width")
+      ->check(CLI::Range(2u, 100000u))
+      ->group(manner)
+      ->capture_default_str()
+      ->type_name("N");
+}
+
+void add_run_command(CLI::App* app, RunCommand* command) {
+  add_run_axes(app, command);
+  add_run_manner(app, command);
+  add_run_output(app, command);
+  add_ab(app, command);
+  app->footer(kRunFooter);
+}
+
+}  // namespace
+
+extern const CommandEntry kRunCommand;
+constinit const CommandEntry kRunCommand{
+    "run", "Run workloads against allocators and compare",
+    [](CLI::App* app) { return bind_command(app, add_run_command, run_command); }};
+
+}  // namespace allocmark

@@ -1,0 +1,192 @@
+// See run_request.h.
+#include "harness/tools/run/run_request.h"
+
+#include <algorithm>
+#include <ctime>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include "base/bytes.h"
+#include "harness/core/device/runtime_select.h"
+#include "harness/core/replay/capacity.h"
+#include "harness/core/replay/kernel_source.h"
+#include "harness/core/run/environment.h"
+#include "harness/core/run/plan.h"
+#include "harness/core/run/suites.h"
+#include "harness/shell/question/job_release.h"
+#include "harness/shell/question/known_allocators.h"
+#include "harness/shell/stray_word.h"
+#include "harness/tools/run/run_soak.h"
+#include "results/columns/columns.h"
+#include "workloads/scenario.h"
+#include "workloads/trace/recorded_traces.h"
+#include "workloads/trace/source.h"
+
+namespace allocmark {
+namespace {
+
+template <typename T>
+std::vector<T> first_given(const std::vector<T>& given, const std::vector<T>& otherwise) {
+  return given.empty() ? otherwise : given;
+}
+
+// The suite's own config strings for allocators that were not chosen have nothing to do.
+std::vector<std::string> confs_for(const std::vector<std::string>& confs,
+                                   const std::vector<std::string>& allocators) {
+  std::vector<std::string> result;
+  for (const std::string& conf : confs) {
+    const std::string_view name = split_scope(conf).allocator;
+    if (name.empty() || std::ranges::find(allocators, name) != allocators.end()) {
+      result.push_back(conf);
+    }
+  }
+  return result;
+}
+
+// All that can run by their name alone.
+std::vector<std::string> all_names(const std::vector<PlanAllocator>& known) {
+  std::vector<std::string> names;
+  for (const PlanAllocator& allocator : known) {
+    // Releases of an allocator are run where they are named.
+    const bool is_release = allocator.name.find('@') != std::string::npos;
+    if (allocator.argument_keys.empty() && !is_release) names.push_back(allocator.name);
+  }
+  return names;
+}
+
+struct Opened {
+  PlanWorkload workload;
+  std::string pytorch;  // what its recording says
+};
+
+// Opens every workload once, so that an unknown name or a file that cannot be read is found before
+// anything runs. Scenarios are read here, and cells are told what they say.
+std::vector<Opened> open_workloads(const std::vector<std::string>& names,
+                                   const std::string& kernels) {
+  refuse_split_workloads(names);
+  std::vector<Opened> opened;
+  for (const std::string& name : names) {
+    const std::string text = with_kernels(name, kernels);
+    refuse_pipes(text);
+    const std::unique_ptr<EventSource> source = open_workload_with_kernels(text, 1);
+    while (text.starts_with("file:") && !source->next().empty()) {
+    }
+    opened.push_back({.workload = {.text = text,
+                                   .recorded = is_recording(source->header().generator),
+                                   .definition = define_workload_with_kernels(text),
+                                   .files = hash_trace_files(text)},
+                      .pytorch = source->header().pytorch});
+  }
+  return opened;
+}
+
+// Adds the workloads; `caching` without a release is that of each job.
+void add_workloads(const std::vector<Opened>& opened, RunRequest* request) {
+  const std::vector<std::string>& allocators = request->plan.allocators;
+  const bool asks = std::ranges::find(allocators, kBaselineAllocator) != allocators.end();
+  std::vector<JobOfRelease> jobs;
+  for (const Opened& one : opened) {
+    request->plan.workloads.push_back(one.workload);
+    if (!asks) continue;
+    JobRelease release = find_release({.workload = one.workload.text, .recorded = one.pytorch});
+    if (release.is_known) request->plan.workloads.back().caching = allocator_of(release);
+    jobs.push_back({.workload = one.workload.text, .release = std::move(release)});
+  }
+  request->notes = release_notes(jobs);
+}
+
+// What is run where the command line does not say: the suite's axes, then the scenario's.
+Suite preset_of(const RunCommand& command, const std::vector<PlanAllocator>& known) {
+  Suite preset{.name = "run",
+               .summary = "",
+               .workloads = {},
+               .allocators = all_names(known),
+               .confs = {},
+               .capacities = {"unlimited"},
+               .pass_count = 3};
+  const bool names_workload = !command.workloads.empty() || !command.scenario.empty();
+  if (!command.suite.empty() || !names_workload) {
+    preset = find_suite(command.suite.empty() ? "default" : command.suite);
+  }
+  return preset;
+}
+
+}  // namespace
+
+RunRequest join_with_preset(const RunCommand& command, const std::vector<PlanAllocator>& known) {
+  Suite preset = preset_of(command, known);
+  RunRequest request;
+  request.plan.on_oom = "skip";
+  request.plan.seeds = {1};
+  if (!command.scenario.empty()) {
+    const Scenario scenario = load_scenario(command.scenario);
+    preset.workloads = {scenario.name};
+    preset.capacities = first_given(scenario.capacities, preset.capacities);
+    preset.confs = first_given(scenario.confs, preset.confs);
+    request.plan.seeds = scenario.seeds;
+    request.plan.on_oom = scenario.on_oom;
+  }
+  const std::vector<std::string> allocators = first_given(command.allocators, preset.allocators);
+  request.title = command.scenario.empty() ? std::string(preset.name) : command.scenario;
+  request.pass_count = command.pass_count.value_or(preset.pass_count);
+  request.plan.allocators = allocators;
+  add_workloads(open_workloads(first_given(command.workloads, preset.workloads), command.kernels),
+                &request);
+  request.plan.confs = command.confs.empty() ? confs_for(preset.confs, allocators) : command.confs;
+  request.plan.capacities = first_given(command.capacities, preset.capacities);
+  request.plan.device = command.device;
+  if (!command.seeds.empty()) {
+    request.plan.seeds = parse_seeds(command.seeds);
+  }
+  if (!command.on_oom.empty()) {
+    request.plan.on_oom = command.on_oom;
+  }
+  return request;
+}
+
+void check_usage(const RunCommand& command) {
+  if (!command.soak_for.empty()) check_soak_usage(command);
+  check_device(command.device);
+  if (command.resume && command.out.empty()) {
+    throw UsageError({.what = "there is no folder to resume",
+                      .where = "--resume",
+                      .wanted = "--out DIR, the folder of the run",
+                      .got = "",
+                      .next = "allocmark run --resume --out DIR"});
+  }
+  if (const std::string reason = unfit_build_reason(); !reason.empty() && !command.allow_debug) {
+    throw UsageError({.what = reason,
+                      .where = version_text(),
+                      .wanted = "an optimised build",
+                      .got = "",
+                      .next = "build with 'cmake --preset release', or add --allow-debug"});
+  }
+}
+
+std::string default_folder(const std::string& title) {
+  return fmt::format("allocmark-results/{:%Y%m%dT%H%M%SZ}-{}", fmt::gmtime(std::time(nullptr)),
+                     title);
+}
+
+void check_fits_device(const std::vector<CellKey>& cells, const Environment& facts) {
+  for (const CellKey& key : cells) {
+    const Capacity capacity = parse_capacity(key.capacity);
+    if (!capacity.size_bytes || facts.gpu_memory_bytes == 0 ||
+        *capacity.size_bytes <= facts.gpu_memory_bytes) {
+      continue;
+    }
+    throw UsageError({.what = "the capacity is larger than the device's memory",
+                      .where = "--capacity",
+                      .wanted = fmt::format("at most {}, all that {} has",
+                                            format_bytes(facts.gpu_memory_bytes), facts.gpu_name),
+                      .got = key.capacity,
+                      .next = "choose a smaller capacity, or unlimited"});
+  }
+}
+
+}  // namespace allocmark

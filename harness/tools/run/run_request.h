@@ -1,0 +1,35 @@
+// What 'run' was asked for, joined with its suite and scenario, before it becomes a plan; shared
+// with A/B runs, which make two plans of it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "harness/core/run/plan.h"
+#include "harness/tools/run/run_options.h"
+#include "results/schema.h"
+
+namespace allocmark {
+
+struct RunRequest {
+  PlanRequest plan;
+  std::string title;  // "default", "run"
+  std::uint32_t pass_count = 3;
+  std::vector<std::string> notes = {};  // which release `caching` stands for
+};
+
+// The device stays empty. Throws UsageError on unknown suites, scenarios and workloads.
+[[nodiscard]] RunRequest join_with_preset(const RunCommand& command,
+                                          const std::vector<PlanAllocator>& known);
+
+// Throws UsageError or EnvironmentError where nothing can be run like this, whatever the cells are.
+void check_usage(const RunCommand& command);
+
+// Throws UsageError where a cell's capacity is more than the device has in all.
+void check_fits_device(const std::vector<CellKey>& cells, const Environment& facts);
+
+// A new folder's name under allocmark-results.
+[[nodiscard]] std::string default_folder(const std::string& title);
+
+}  // namespace allocmark

@@ -1,0 +1,139 @@
+#include "harness/tools/simcheck/answers.h"
+
+#include <cuda_runtime_api.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+
+#include "allocators/backend/backend.h"
+#include "allocators/cuda/cuda_check.h"
+#include "allocators/registry.h"
+#include "base/error.h"
+#include "harness/core/replay/ballast.h"
+#include "harness/core/replay/device_work.h"
+#include "harness/core/replay/replay.h"
+#include "harness/core/replay/simcu_api.h"
+
+namespace allocmark::simcheck {
+namespace {
+
+struct Block {
+  void* pointer = nullptr;
+  std::uint64_t size_bytes = 0;
+  std::uint32_t stream = 0;
+};
+
+std::uint64_t used_bytes() {
+  std::size_t free_bytes = 0;
+  std::size_t total_bytes = 0;
+  ALLOCMARK_CUDA_CHECK(cudaMemGetInfo(&free_bytes, &total_bytes));
+  return total_bytes - free_bytes;
+}
+
+// One job on one instance of its backend.
+class Run {
+ public:
+  Run(const Job& job, DeviceWork& work, std::uint64_t& first_address)
+      : work_(work),
+        first_address_(first_address),
+        streams_(job.program.stream_count, /*has_device=*/true) {
+    if (job.program.capacity_bytes != 0) ballast_.emplace(job.program.capacity_bytes);
+    used_bytes_before_ = used_bytes();
+    backend_ = find_backend(job.setting.allocator).make({.conf = job.setting.conf});
+  }
+
+  std::string answer(const Event& event) {
+    const cudaStream_t stream = streams_.all()[event.stream];
+    std::string text = "-";
+    if (event.kind == EventKind::Alloc) {
+      text = allocate(event, stream);
+    } else if (event.kind == EventKind::Free) {
+      deallocate(event.id);
+    } else if (event.kind == EventKind::Record) {
+      const auto found = live_.find(event.id);
+      if (found != live_.end()) backend_->record_stream(found->second.pointer, stream);
+    } else if (event.kind == EventKind::Trim) {
+      backend_->trim();
+    } else if (event.kind == EventKind::Sync) {
+      work_.synchronize();
+    } else if (event.kind == EventKind::Kernel) {
+      work_.launch(stream, event.duration_ns());
+    } else if (event.kind == EventKind::Busy) {
+      work_.launch_gated(stream);
+    }
+    work_.note_progress();
+    const std::uint64_t used = used_bytes();
+    const std::uint64_t held = used > used_bytes_before_ ? used - used_bytes_before_ : 0;
+    return fmt::format("{} {}\n", text, held);
+  }
+
+  void end() {
+    work_.synchronize();
+    while (!live_.empty()) deallocate(live_.begin()->first);
+    backend_.reset();
+  }
+
+ private:
+  std::string allocate(const Event& event, cudaStream_t stream) {
+    const AllocateResult result = backend_->allocate(event.size_bytes, stream);
+    if (result.status != AllocateStatus::Ok) return "oom";
+    live_[event.id] = {
+        .pointer = result.pointer, .size_bytes = event.size_bytes, .stream = event.stream};
+    const auto address = reinterpret_cast<std::uintptr_t>(result.pointer);
+    if (address == 0) return "null";
+    if (first_address_ == 0) first_address_ = address;
+    const bool before = address < first_address_;
+    return fmt::format("{}{:#x}", before ? "-" : "+",
+                       before ? first_address_ - address : address - first_address_);
+  }
+
+  void deallocate(std::uint64_t id) {
+    const auto found = live_.find(id);
+    if (found == live_.end()) return;
+    const Block block = found->second;
+    live_.erase(found);
+    backend_->deallocate(block.pointer, block.size_bytes, streams_.all()[block.stream]);
+  }
+
+  DeviceWork& work_;
+  std::uint64_t& first_address_;
+  StreamSet streams_;
+  std::optional<Ballast> ballast_;
+  std::uint64_t used_bytes_before_ = 0;
+  std::unique_ptr<Backend> backend_;
+  std::map<std::uint64_t, Block> live_;
+};
+
+}  // namespace
+
+void run_jobs(const std::vector<Job>& jobs, const std::function<void(const std::string&)>& sink) {
+  ALLOCMARK_CUDA_CHECK(cudaFree(nullptr));
+  const std::unique_ptr<DeviceWork> work = make_device_work(SimcuApi::find());
+  std::uint64_t first_address = 0;
+  for (const Job& job : jobs) {
+    std::string lines;
+    // What one job breaks is its own answer; the next one goes on.
+    try {
+      Run run(job, *work, first_address);
+      for (const Event& event : job.program.events) {
+        lines += run.answer(event);
+        if (lines.size() > 4096) {
+          sink(lines);
+          lines.clear();
+        }
+      }
+      run.end();
+    } catch (const Error& error) {
+      std::string reason = error.what();
+      std::ranges::replace(reason, '\n', ' ');
+      lines += "! " + reason + "\n";
+    }
+    sink(lines + ".\n");
+  }
+}
+
+}  // namespace allocmark::simcheck

@@ -1,0 +1,127 @@
+// 'allocmark threads WORKLOAD': several threads on one instance of an allocator.
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include "allocators/conf/conf.h"
+#include "base/error.h"
+#include "base/own_process.h"
+#include "harness/core/run/environment.h"
+#include "harness/shell/question/job_release.h"
+#include "harness/shell/registry.h"
+#include "harness/shell/terminal.h"
+#include "harness/tools/threads/threads_process.h"
+
+namespace allocmark {
+namespace {
+
+struct ThreadsCommand {
+  ThreadsSpec spec;
+  std::string device = "auto", conf = "unset", order = "free", streams = "own", table = "none";
+  std::string format = "table";
+};
+
+void add_devices(CLI::App* app, ThreadsCommand* command) {
+  ThreadsSpec& spec = command->spec;
+  app->add_option(
+         "--devices", spec.device_count,
+         "Devices from 0 on; threads are dealt out, each device has an allocator of its own")
+      ->check(CLI::Range(1u, 16u))
+      ->capture_default_str()
+      ->type_name("K");
+  app->add_option("--block-table", command->table,
+                  "A table of all devices' blocks besides: none, one (a single lock), parts (67)")
+      ->check(CLI::IsMember({"none", "one", "parts"}))
+      ->capture_default_str()
+      ->type_name("T");
+}
+
+void add_threads(CLI::App* app, ThreadsCommand* command) {
+  ThreadsSpec& spec = command->spec;
+  spec.allocator = "caching";
+  spec.thread_counts = {1, 2, 4};
+  app->add_option("workload", spec.workload, "A workload as 'run' takes it; each thread replays it")
+      ->required()
+      ->type_name("W");
+  app->add_option("-a,--allocator", spec.allocator, "The allocator that they share")
+      ->capture_default_str()
+      ->type_name("A");
+  app->add_option("-c,--conf", command->conf, "Its config string")
+      ->capture_default_str()
+      ->type_name("CONF");
+  app->add_option("--threads", spec.thread_counts, "How many; one row for each number")
+      ->check(CLI::Range(1u, 256u))
+      ->delimiter(',')
+      ->capture_default_str()
+      ->type_name("N,N");
+  app->add_option("--order", command->order,
+                  "free: as the system lets them; turns: one after the other, always the same")
+      ->check(CLI::IsMember({"free", "turns"}))
+      ->capture_default_str()
+      ->type_name("O");
+  app->add_option("--turn", spec.turn_event_count, "Events of a turn")
+      ->check(CLI::Range(1u, 1000000u))
+      ->capture_default_str()
+      ->type_name("N");
+  app->add_option("--streams", command->streams,
+                  "own: each thread on its own; shared: all on the same")
+      ->check(CLI::IsMember({"own", "shared"}))
+      ->capture_default_str()
+      ->type_name("S");
+  app->add_option("--capacity", spec.capacity,
+                  "Memory of each device for its threads: a size, unlimited, or 1.05x the sum of "
+                  "their peaks")
+      ->capture_default_str()
+      ->type_name("SIZE");
+  add_devices(app, command);
+  app->add_option("-d,--device", command->device, "auto, cuda:N or sim:NAME")
+      ->capture_default_str()
+      ->type_name("D");
+  app->add_option("--seed", spec.seed, "Seed of generators")->capture_default_str()->type_name("N");
+  app->add_option("--passes", spec.pass_count, "Passes, each on a fresh instance")
+      ->check(CLI::Range(1u, 1000u))
+      ->capture_default_str()
+      ->type_name("N");
+  app->add_option("--format", command->format, "What is printed: table or json")
+      ->check(CLI::IsMember({"table", "json"}))
+      ->capture_default_str()
+      ->type_name("F");
+}
+
+ExitCode threads_command(const ThreadsCommand& command) {
+  ThreadsSpec spec = command.spec;
+  spec.conf = conf_of_user(command.conf);
+  spec.allocator = allocator_for(spec.allocator, {spec.workload});
+  spec.order = command.order == "turns" ? ThreadOrder::Turns : ThreadOrder::Free;
+  spec.shares_streams = command.streams == "shared";
+  spec.table = command.table == "one"     ? TableLock::One
+               : command.table == "parts" ? TableLock::Parts
+                                          : TableLock::None;
+  if (const std::string reason = unfit_build_reason(); !reason.empty()) {
+    print_warning("warning: " + reason);
+  }
+  const std::string program = own_program_path();
+  const DeviceChoice choice = choose_device(command.device, program);
+  if (!choice.note.empty()) fmt::print(stderr, "{}\n", choice.note);
+  const std::vector<ThreadsRow> rows =
+      run_threads_in_child(spec, {.device = choice.device, .program_path = program});
+  if (command.format == "json") {
+    fmt::print("{}\n", to_json(rows));
+  } else {
+    print_fitted(stdout, render_threads(spec, rows));
+  }
+  return ExitCode::Pass;
+}
+
+}  // namespace
+
+extern const CommandEntry kThreadsCommand;
+constinit const CommandEntry kThreadsCommand{
+    "threads", "Share one allocator among threads: latency, throughput, fairness, waits",
+    [](CLI::App* app) { return bind_command(app, add_threads, threads_command); }};
+
+}  // namespace allocmark

@@ -1,0 +1,209 @@
+// See forms.h.
+#include "harness/tools/why/message/forms.h"
+
+#include <array>
+
+#include "base/assert.h"
+
+namespace allocmark::message {
+namespace {
+
+using enum Quantity;
+
+// PyTorch 1.0 to 2.15; HIP, XPU and others say the same with another first word.
+constexpr std::array kPyTorchAnchors = {
+    Anchor{"out of memory. Tried to allocate {}"},
+    Anchor{"Tried to allocate {} (GPU"},
+    Anchor{"Tried to allocate {}. GPU"},
+    Anchor{"would exceed per_process_memory_fraction limit. Requested size: {}"},
+    Anchor{"GPU ~ has a total capacity of {}", Total, true},
+    Anchor{"GPU ~ has a total capacty of {}", Total, true},
+    Anchor{"GPU ~; {} total capacity", Total, true}};
+constexpr std::array kPyTorchPatterns = {
+    Pattern{Total, "total capacity of {}"},
+    Pattern{Total, "total capacty of {}"},  // 2.1
+    Pattern{Total, "; {} total capacity"},  // until 2.0
+    Pattern{Free, "of which {} is free"},
+    Pattern{Free, "; {} free;"},
+    Pattern{ThisProcess, "this process has {} memory in use"},
+    Pattern{Process, "Process ~ has {} memory in use"},
+    Pattern{Allowed, "{} allowed;"},
+    Pattern{Allocated, "Of the allocated memory {} is allocated by"},
+    Pattern{Allocated, "; {} already allocated"},
+    Pattern{Unallocated, "{} is reserved by PyTorch but unallocated"},
+    Pattern{Unallocated, "; {} cached)"},  // until 1.3
+    Pattern{Reserved, "; {} reserved in total by PyTorch"},
+    Pattern{PoolFree, "with {} allocated in private pools"},
+    Pattern{SegmentLimit, "exceeds the expandable-segment reserve of {} for"},
+    Pattern{SegmentNeeded, "so that a segment is at least {}"}};
+
+// CUDAMallocAsyncAllocator
+constexpr std::array kPoolAnchors = {Anchor{"Currently allocated : {} Requested", Allocated}};
+constexpr std::array kPoolPatterns = {Pattern{Asked, "Requested : {} Device limit"},
+                                      Pattern{Total, "Device limit : {}"},
+                                      Pattern{Free, "Free (according to CUDA): {}"},
+                                      Pattern{Allowed, "user-supplied memory fraction) : {}"}};
+
+constexpr std::array kMpsAnchors = {
+    Anchor{"MPS backend out of memory (MPS allocated: {}", Allocated}};
+constexpr std::array kMpsPatterns = {Pattern{OtherMemory, "other allocations: {}"},
+                                     Pattern{Allowed, "max allowed: {}"},
+                                     Pattern{Asked, "Tried to allocate {}"}};
+
+constexpr std::array kSummaryAnchors = {Anchor{"memory summary, device id"},
+                                        Anchor{"Allocated memory | {} |", Allocated, true},
+                                        Anchor{"GPU reserved memory | {} |", Reserved, true}};
+constexpr std::array kSummaryPatterns = {Pattern{Allocated, "Allocated memory | {} |"},
+                                         Pattern{AllocatedPeak, "Allocated memory | ~ | {} |"},
+                                         Pattern{Reserved, "GPU reserved memory | {} |"},
+                                         Pattern{ReservedPeak, "GPU reserved memory | ~ | {} |"},
+                                         Pattern{Inactive, "Non-releasable memory | {} |"},
+                                         Pattern{OomCount, "CUDA OOMs: {} |"},
+                                         Pattern{RetryCount, "cudaMalloc retries: {} |"}};
+
+constexpr std::array kBfcAnchors = {Anchor{"_bfc) ran out of memory trying to allocate {}"},
+                                    Anchor{"OOM when allocating tensor with shape"}};
+constexpr std::array kBfcPatterns = {Pattern{LargestFree, "LargestFreeBlock: {}"}};
+// The allocator's state, some thousand lines below its message.
+constexpr std::array kBfcStateAnchors = {Anchor{"Limit: {} InUse:", Allowed}};
+constexpr std::array kBfcStatePatterns = {
+    Pattern{Allocated, "InUse: {} MaxInUse"}, Pattern{Allocated, "InUse: {}"},
+    Pattern{AllocatedPeak, "MaxInUse: {}"}, Pattern{LargestFree, "LargestFreeBlock: {}"}};
+
+constexpr std::array kXlaAnchors = {
+    Anchor{"Out of memory while trying to allocate {}"},
+    Anchor{"RESOURCE_EXHAUSTED: Out of memory allocating {}"},
+    Anchor{"Failed to allocate request for {}"},
+    Anchor{"Attempting to reserve {} at"},
+    Anchor{"Attempting to allocate {}. That was not possible"},
+    Anchor{"Attempting to reserve {}. That was not possible"},
+    Anchor{"failed to allocate {} from device: CUDA_ERROR_OUT_OF_MEMORY"},
+    Anchor{"failed to allocate {} ( ~ bytes) from device"}};
+constexpr std::array kXlaPatterns = {Pattern{Free, "There are {} free"}};
+
+constexpr std::array kXlaProgramAnchors = {
+    Anchor{"Ran out of memory in memory space ~. Used {} of", Asked}};
+constexpr std::array kXlaProgramPatterns = {Pattern{Allowed, "Used ~ of {} "},
+                                            Pattern{Exceeded, "capacity by {}"}};
+
+constexpr std::array kGgmlAnchors = {Anchor{"allocating {} on device ~: cudaMalloc failed"},
+                                     Anchor{"failed to allocate CUDA ~ buffer of size {}"},
+                                     Anchor{"failed to allocate ROCm ~ buffer of size {}"}};
+constexpr std::array kGgmlBefore = {Pattern{Free, ") - {} free"}};
+
+constexpr std::array kRmmAnchors = {
+    Anchor{"Maximum pool size exceeded (failed to allocate {})"},
+    Anchor{"Exceeded memory limit (failed to allocate {})"},
+    Anchor{"RMM failure at ~ Maximum pool size exceeded", Asked, true},
+    Anchor{"bad_alloc: out_of_memory: CUDA error at", Asked, true}};
+constexpr std::array kRmmPatterns = {Pattern{Reserved, "current/max/try size = {},"},
+                                     Pattern{Allowed, "current/max/try size = ~, {},"}};
+
+constexpr std::array kOrtAnchors = {
+    Anchor{"is smaller than requested bytes of {}"},
+    Anchor{"Failed to allocate memory for requested buffer of size {}"}};
+constexpr std::array kOrtBefore = {Pattern{Free, "Available memory of {} is smaller than"}};
+
+constexpr std::array kCupyAnchors = {
+    Anchor{"Out of memory allocating {} (allocated so far"},
+    Anchor{"memory.OutOfMemoryError: Out of memory allocating {}"}};
+constexpr std::array kCupyPatterns = {Pattern{Reserved, "allocated so far: {}"},
+                                      Pattern{Allowed, "limit set to: {}"}};
+
+constexpr std::array kPaddleAnchors = {Anchor{"Cannot allocate {} memory on GPU"}};
+constexpr std::array kPaddlePatterns = {Pattern{Allocated, "{} memory has been allocated"},
+                                        Pattern{Free, "available memory is only {}"}};
+
+constexpr std::array kVllmAnchors = {
+    Anchor{"on startup is less than desired GPU memory utilization ( ~ , {} )"},
+    Anchor{"{} KV cache is needed, which is larger than the available KV cache memory"},
+    Anchor{"No available memory for the cache blocks"}};
+constexpr std::array kVllmPatterns = {Pattern{Free, "the available KV cache memory ( {} )"}};
+constexpr std::array kVllmBefore = {Pattern{Total, "Free memory on device ~ / {} ) on startup"},
+                                    Pattern{Free, "Free memory on device ~ ( {} /"}};
+
+constexpr std::array kHostAnchors = {Anchor{"DefaultCPUAllocator: ~ you tried to allocate {}"},
+                                     Anchor{"Unable to allocate {} for an array with shape"}};
+
+constexpr std::array kNoFigureAnchors = {Anchor{"CUDA error: out of memory"},
+                                         Anchor{"HIP error: out of memory"},
+                                         Anchor{"CUDA driver error: out of memory"},
+                                         Anchor{"CUDA_ERROR_OUT_OF_MEMORY"},
+                                         Anchor{"cudaErrorMemoryAllocation"},
+                                         Anchor{"hipErrorOutOfMemory"},
+                                         Anchor{"Cuda failure 2 out of memory"},
+                                         Anchor{"CUDA failure 2: out of memory"},
+                                         Anchor{"CUDA out of memory"},
+                                         Anchor{"HIP out of memory"},
+                                         Anchor{"XPU out of memory"},
+                                         Anchor{"cuda runtime error (2) : out of memory"},
+                                         Anchor{"Cuda Runtime (out of memory)"},
+                                         Anchor{"torch.OutOfMemoryError: Allocation on device"},
+                                         Anchor{"CUBLAS_STATUS_ALLOC_FAILED"}};
+
+constexpr FigureStyle kBareStyle{.bare_is_bytes = true};
+constexpr FigureStyle kXlaStyle{.bare_is_bytes = true, .has_letters = true};
+constexpr FigureStyle kFlooredStyle{.bare_is_bytes = true, .is_floored = true};
+
+constexpr std::array kForms = {
+    Form{Family::PyTorch, "PyTorch", kPyTorchAnchors, kPyTorchPatterns},
+    Form{Family::PyTorchPool, "PyTorch, backend:cudaMallocAsync", kPoolAnchors, kPoolPatterns},
+    Form{Family::Mps, "PyTorch, MPS", kMpsAnchors, kMpsPatterns},
+    Form{Family::Summary, "a memory summary of PyTorch", kSummaryAnchors, kSummaryPatterns,
+         kFlooredStyle},
+    Form{Family::Bfc, "TensorFlow and JAX (BFC allocator)", kBfcAnchors, kBfcPatterns, kBareStyle},
+    Form{Family::Bfc,
+         "TensorFlow and JAX (BFC allocator)",
+         kBfcStateAnchors,
+         kBfcStatePatterns,
+         kBareStyle,
+         {},
+         true},
+    Form{Family::Xla, "JAX", kXlaAnchors, kXlaPatterns, kXlaStyle},
+    Form{Family::XlaProgram, "JAX, a compiled program", kXlaProgramAnchors, kXlaProgramPatterns,
+         kXlaStyle},
+    Form{Family::Ggml, "ggml (llama.cpp)", kGgmlAnchors, {}, kBareStyle, kGgmlBefore},
+    Form{Family::Rmm, "RMM", kRmmAnchors, kRmmPatterns, kBareStyle},
+    Form{Family::OnnxRuntime, "ONNX Runtime", kOrtAnchors, {}, kBareStyle, kOrtBefore},
+    Form{Family::CuPy, "CuPy", kCupyAnchors, kCupyPatterns, kBareStyle},
+    Form{Family::Paddle, "Paddle", kPaddleAnchors, kPaddlePatterns},
+    Form{Family::Vllm, "vLLM", kVllmAnchors, kVllmPatterns, {}, kVllmBefore},
+    Form{Family::Host, "host memory", kHostAnchors, {}, kBareStyle},
+    Form{Family::NoFigures, "an error without figures", kNoFigureAnchors, {}}};
+
+constexpr std::array<QuantityWords, kQuantityCount> kWords = {{
+    {"asked", "asked", "what the failed request needed"},
+    {"total", "card", "the memory of the whole card"},
+    {"free", "free", "free on the card when it failed, by the driver"},
+    {"this_process", "this process", "all of this process on the card, also what is not PyTorch's"},
+    {"process", "process", "what a process holds on the card"},
+    {"allowed", "limit", "what the allocator may take at most"},
+    {"allocated", "allocated", "given to the program"},
+    {"allocated_peak", "allocated, peak", "most that was ever given to the program"},
+    {"unallocated", "unallocated", "reserved by the allocator and free in it"},
+    {"reserved", "reserved", "taken from the driver by the allocator"},
+    {"reserved_peak", "reserved, peak", "most that was ever taken from the driver"},
+    {"pool_free", "in private pools",
+     "free in pools of CUDA graphs and MemPools; PyTorch counts it as allocated"},
+    {"inactive", "non-releasable", "free pieces of segments that are partly used"},
+    {"other_memory", "other", "memory of the process beside the allocator"},
+    {"largest_free", "largest free", "the largest free chunk"},
+    {"free_chunks", "free chunks", "all free chunks together"},
+    {"segment_limit", "segment's limit", "address space of one expandable segment"},
+    {"segment_needed", "segment needed", "address space that the request needs"},
+    {"exceeded", "over the limit", "by how much, as the message says"},
+    {"retry_count", "retries", "times that the cache was given back before a request was served"},
+    {"oom_count", "failures", "requests that failed"},
+}};
+
+}  // namespace
+
+std::span<const Form> all_forms() { return kForms; }
+
+const QuantityWords& words_of(Quantity quantity) {
+  const auto index = static_cast<std::size_t>(quantity);
+  ALLOCMARK_ASSERT(index < kWords.size());
+  return kWords[index];
+}
+
+}  // namespace allocmark::message

@@ -1,0 +1,87 @@
+// A limit refused the request while the card had the memory: the process's own, or one outside
+// PyTorch; see judges.h.
+#include <fmt/format.h>
+
+#include "base/bytes.h"
+#include "harness/tools/why/message/judges.h"
+
+namespace allocmark::message {
+namespace {
+
+// PyTorch's message goes on behind what is free: the process's own limit, then what it holds.
+bool ends_before_limit(const Message& message) {
+  if (message.form->family != Family::PyTorch || message.of(Quantity::Allowed)) return false;
+  return message.needs_2_1 ? !reserved_of(message) : !message.of(Quantity::Allocated);
+}
+
+}  // namespace
+
+Verdict outside_limit(const Message& message) {
+  const auto& free = message.of(Quantity::Free);
+  Verdict verdict{.cause = Cause::OutsideLimit, .help = Help::No};
+  if (ends_before_limit(message)) {
+    verdict.help = Help::Unknown;
+    verdict.answer = fmt::format(
+        "{} failed while {} were free on the card: a limit refused it, one outside PyTorch or the "
+        "process's own (a memory fraction). The text ends before it says which",
+        request_words(message), told(*free));
+    verdict.facts.push_back(
+        "The rest of the message says it: \"... allowed\" is the process's own limit.");
+    return verdict;
+  }
+  verdict.answer = fmt::format(
+      "{} failed while {} were free on the card: a limit outside PyTorch refused it, and no "
+      "setting of the allocator can help",
+      request_words(message), told(*free));
+  verdict.facts = {
+      "Limits outside PyTorch: of a container or a GPU share (HAMi, MIG, MPS, vGPU), of the "
+      "driver under Windows and WSL (a page file that is full), and of the system's memory locks.",
+      "A message that was written later than the failure also looks so, where another program gave "
+      "its memory back in between."};
+  if (!message.of(Quantity::ThisProcess) && message.processes.empty() && !message.needs_2_1) {
+    verdict.facts.push_back(
+        "The message names no process. The driver gives no such list under Windows, under WSL, on "
+        "AMD's cards and in some containers.");
+  }
+  return verdict;
+}
+
+Verdict process_limit(const Message& message, const Figure& below_limit) {
+  const auto& free = message.of(Quantity::Free);
+  const auto& allowed = message.of(Quantity::Allowed);
+  const std::optional<Figure> reserved = reserved_of(message);
+  Verdict verdict{.cause = Cause::ProcessLimit, .help = Help::No};
+  verdict.answer = fmt::format(
+      "{} failed while {} were free on the card: the process may take {} and holds {}: its own "
+      "limit (the memory fraction) refused it, not the card",
+      request_words(message), told(*free), told(*allowed), show(*reserved));
+  const Figure& asked = *message.of(Quantity::Asked);
+  const std::optional<Figure> unallocated = unallocated_of(message);
+  if (!unallocated) return verdict;
+  const Figure both = at_least_zero(below_limit) + *unallocated;
+  if (surely_less(both, asked)) {
+    verdict.must_go_bytes = lack_bytes(asked, both);
+    verdict.facts.push_back(fmt::format(
+        "Below the limit are {} with the unallocated memory: no setting of the allocator can help "
+        "there, the limit must rise by {} or so much must go.",
+        show(both), format_bytes(static_cast<std::uint64_t>(*verdict.must_go_bytes))));
+  } else if (surely_at_least(both, asked)) {
+    verdict.help = Help::Possible;
+    verdict.facts.push_back(fmt::format(
+        "Below the limit, {} reserved but unallocated would be enough if it lay in one piece.",
+        told(*unallocated)));
+  }
+  return verdict;
+}
+
+Verdict process_limit_alone(const Message& message) {
+  Verdict verdict{.cause = Cause::ProcessLimit};
+  verdict.answer = fmt::format(
+      "{} failed while {} were free on the card: the process may take {}, so its own limit (the "
+      "memory fraction) refused it where it holds that much; the text does not say what it holds",
+      request_words(message), told(*message.of(Quantity::Free)),
+      told(*message.of(Quantity::Allowed)));
+  return verdict;
+}
+
+}  // namespace allocmark::message

@@ -1,0 +1,34 @@
+// The arithmetic, one function for each kind of allocator; see verdict.h.
+#pragma once
+
+#include <string>
+
+#include "harness/tools/why/message/verdict.h"
+
+namespace allocmark::message {
+
+// An allocator that keeps what it once took, and says how much of it is free: PyTorch's.
+[[nodiscard]] Verdict judge_caching(const Message& message);
+// Its parts for a request that the card had the memory for. What the process may take at most is
+// less, by `below_limit`; or that is told, and not what it holds; or nothing is told of it.
+[[nodiscard]] Verdict process_limit(const Message& message, const Figure& below_limit);
+[[nodiscard]] Verdict process_limit_alone(const Message& message);
+[[nodiscard]] Verdict outside_limit(const Message& message);
+// backend:cudaMallocAsync, which does not say what its pool keeps.
+[[nodiscard]] Verdict judge_driver_pool(const Message& message);
+// One that says its own limit and what is in use below it: BFC, CuPy, RMM, ONNX Runtime, MPS.
+[[nodiscard]] Verdict judge_limited(const Message& message);
+// A program that asks the driver for each buffer and keeps nothing: ggml, vLLM's cache, JAX.
+[[nodiscard]] Verdict judge_buffer(const Message& message);
+// A table of what is held; nothing failed.
+[[nodiscard]] Verdict judge_summary(const Message& message);
+[[nodiscard]] Verdict judge_without_figures(const Message& message);
+
+// "20.00 MiB" as the message has it, else as `show` does.
+[[nodiscard]] std::string told(const Figure& figure);
+// "a request of 20.00 MiB"; "a request" where the text does not say how much.
+[[nodiscard]] std::string request_words(const Message& message);
+// How much more `needed` is than `there`, at least 0, as an answer's must_go.
+[[nodiscard]] std::int64_t lack_bytes(const Figure& needed, const Figure& there);
+
+}  // namespace allocmark::message

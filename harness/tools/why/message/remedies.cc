@@ -1,0 +1,234 @@
+#include "harness/tools/why/message/remedies.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "base/bytes.h"
+
+namespace allocmark::message {
+namespace {
+
+constexpr const char* kExpandable = "expandable_segments:True";
+
+std::string variable_of(const Message& message) {
+  if (!message.variable.empty()) return message.variable;
+  return message.device == "HIP" ? "PYTORCH_HIP_ALLOC_CONF" : "PYTORCH_CUDA_ALLOC_CONF";
+}
+
+// What the allocator could have had, for `advise`: whole MiB, so that it is no more than there was.
+std::string capacity_word(const Message& message, const Verdict& verdict) {
+  std::optional<Figure> memory = reachable_of(message);
+  const auto& total = message.of(Quantity::Total);
+  if (!memory || (total && total->bytes < memory->bytes)) memory = total;
+  const auto& allowed = message.of(Quantity::Allowed);
+  if (allowed &&
+      (verdict.cause == Cause::ProcessLimit || !memory || allowed->bytes < memory->bytes))
+    memory = allowed;
+  if (!memory || memory->bytes < static_cast<std::int64_t>(kMiB)) return {};
+  return fmt::format(" --capacity {}MiB", memory->bytes / static_cast<std::int64_t>(kMiB));
+}
+
+void record_snapshot(const Message& message, const Verdict& verdict, Remedy* remedy) {
+  remedy->record_title = "To record what held the memory (PyTorch 2.1 or later):";
+  remedy->record = {
+      "torch.cuda.memory._record_memory_history(max_entries=1000000)  # before the first tensor",
+      "torch.cuda.memory._dump_snapshot(\"oom.pickle\")                 # in the handler of the "
+      "error",
+      "allocmark why oom.pickle", "allocmark advise oom.pickle" + capacity_word(message, verdict)};
+}
+
+void record_driver_calls(std::string_view program, Remedy* remedy) {
+  remedy->record_title =
+      "allocmark has no model of this allocator. To record what it asks of the driver:";
+  remedy->record = {fmt::format("nsys profile --cuda-memory-usage=true -o job {}", program),
+                    "nsys export --type sqlite job.nsys-rep", "allocmark trace summary job.sqlite"};
+}
+
+void look_outside(Remedy* remedy) {
+  remedy->record_title = "To see what else holds the card, and its limits, while the job runs:";
+  remedy->record = {"nvidia-smi --query-gpu=memory.total,memory.used,memory.free --format=csv",
+                    "nvidia-smi --query-compute-apps=pid,used_memory --format=csv"};
+}
+
+// Expandable segments, where nothing in the text says that they cannot be had.
+void against_fragmentation(const Message& message, Remedy* remedy) {
+  std::string reason(message.expandable_refusal);
+  if (message.needs_2_1) {
+    reason =
+        "expandable_segments needs PyTorch 2.1 or later, and this text is of an earlier one. There "
+        "max_split_size_mb is the key against fragmentation (since 1.10).";
+  }
+  if (!reason.empty()) {
+    remedy->changes.push_back(std::move(reason));
+    remedy->last_line =
+        "To set: nothing yet; a snapshot tells whether max_split_size_mb helps here.";
+    return;
+  }
+  remedy->setting = kExpandable;
+  remedy->changes.push_back(
+      "Where expandable_segments:True is set already, it does not help again, and only a snapshot "
+      "can tell. Windows does not have it, nor have some builds for AMD.");
+}
+
+Remedy for_caching(const Message& message, const Verdict& verdict) {
+  Remedy remedy{.variable = variable_of(message)};
+  const bool is_other_device = message.device == "XPU" || message.device == "NPU";
+  if (verdict.cause == Cause::FragmentationPossible && is_other_device) {
+    remedy.changes.push_back(fmt::format(
+        "Some builds for {} have expandable segments: their notes say. No line is given here.",
+        message.device));
+  }
+  if (verdict.cause == Cause::FragmentationPossible && verdict.help == Help::Possible &&
+      !is_other_device && message.form->family == Family::PyTorch)
+    against_fragmentation(message, &remedy);
+  switch (verdict.cause) {
+    case Cause::ProcessLimit:
+      remedy.changes.push_back(
+          "Raise the limit: torch.cuda.set_per_process_memory_fraction(1.0), or the key "
+          "per_process_memory_fraction.");
+      break;
+    case Cause::AddressSpace:
+      remedy.changes.push_back(fmt::format(
+          "Raise expandable_segments_reserve (or expandable_segments_reserve_by_class) in {}, or "
+          "leave it unset.",
+          remedy.variable));
+      break;
+    case Cause::TooBig:
+      remedy.changes.push_back(
+          "Less must be live: a smaller batch or sequence, checkpointing, a smaller type, or state "
+          "that lies on several cards.");
+      break;
+    default:
+      break;
+  }
+  if (verdict.cause == Cause::OutsideLimit) {
+    look_outside(&remedy);
+  } else {
+    record_snapshot(message, verdict, &remedy);
+  }
+  return remedy;
+}
+
+Remedy for_driver_pool(const Message& message, const Verdict& verdict) {
+  Remedy remedy{.variable = variable_of(message)};
+  if (verdict.cause == Cause::OutsideLimit) {
+    look_outside(&remedy);
+    return remedy;
+  }
+  record_snapshot(message, verdict, &remedy);
+  remedy.changes.push_back(
+      "backend:cudaMallocAsync writes no snapshot: record with PyTorch's own allocator (the "
+      "variable unset).");
+  return remedy;
+}
+
+Remedy for_bfc(const Verdict& verdict) {
+  Remedy remedy;
+  if (verdict.cause == Cause::FragmentationPossible) {
+    remedy.changes.push_back(
+        "To try in TensorFlow: TF_GPU_ALLOCATOR=cuda_malloc_async. In JAX: "
+        "XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async. PyTorch's settings do not apply.");
+  } else {
+    remedy.changes.push_back(
+        "The limit is a share of the card: in JAX XLA_PYTHON_CLIENT_MEM_FRACTION (0.75 unless "
+        "set). A larger one helps where the card has more.");
+  }
+  record_driver_calls("python train.py", &remedy);
+  return remedy;
+}
+
+Remedy for_others(const Message& message) {
+  Remedy remedy;
+  switch (message.form->family) {
+    case Family::Ggml:
+      remedy.changes.push_back(
+          "Fewer layers on the card (-ngl), a shorter context (-c), a smaller batch (-ub), or a "
+          "quantized KV cache (-ctk, -ctv).");
+      record_driver_calls("llama-cli -m model.gguf", &remedy);
+      break;
+    case Family::Rmm:
+      remedy.changes.push_back(
+          "Raise the pool's maximum size (PoolMemoryResource: maximum_pool_size) or the limit of "
+          "the limiting adaptor.");
+      remedy.record_title = "To record the requests:";
+      remedy.record = {"rmm.enable_logging(log_file_name=\"rmm_log.csv\")",
+                       "allocmark run --workload file:rmm_log.csv"};
+      break;
+    case Family::CuPy:
+      remedy.changes.push_back(
+          "The limit is cupy.get_default_memory_pool().set_limit, or CUPY_GPU_MEMORY_LIMIT.");
+      record_driver_calls("python job.py", &remedy);
+      break;
+    case Family::OnnxRuntime:
+      remedy.changes.push_back(
+          "gpu_mem_limit of the CUDA provider is the arena's limit; "
+          "arena_extend_strategy=kSameAsRequested lets it grow by less.");
+      record_driver_calls("python job.py", &remedy);
+      break;
+    case Family::Mps:
+      remedy.changes.push_back(
+          "PYTORCH_MPS_HIGH_WATERMARK_RATIO is the limit. allocmark does not model Apple's GPUs.");
+      break;
+    case Family::Vllm:
+      remedy.changes.push_back(
+          "What helps: max_model_len, max_num_seqs, gpu_memory_utilization, or more cards "
+          "(tensor_parallel_size).");
+      break;
+    case Family::Host:
+      remedy.changes.push_back("The host needs more memory, or the job less of it.");
+      break;
+    default:
+      record_driver_calls("python job.py", &remedy);
+      break;
+  }
+  return remedy;
+}
+
+std::string last_line(const Verdict& verdict, const Remedy& remedy) {
+  if (!remedy.setting.empty()) {
+    return fmt::format("To try: export {}={}", remedy.variable, remedy.setting);
+  }
+  if (verdict.cause == Cause::ProcessLimit)
+    return "To set: nothing of the allocator's; the limit must rise.";
+  if (verdict.cause == Cause::AddressSpace)
+    return "To set: a larger expandable_segments_reserve, or none.";
+  switch (verdict.help) {
+    case Help::No:
+      return "To set: nothing; no setting of the allocator can help here.";
+    case Help::Possible:
+      return "To set: nothing of PyTorch's; see above.";
+    case Help::Unknown:
+      break;
+  }
+  return "To set: nothing yet; the figures do not show that a setting would help.";
+}
+
+}  // namespace
+
+Remedy remedy_for(const Message& message, const Verdict& verdict) {
+  Remedy remedy;
+  switch (message.form->family) {
+    case Family::PyTorch:
+    case Family::Summary:
+    case Family::NoFigures:
+      remedy = for_caching(message, verdict);
+      break;
+    case Family::PyTorchPool:
+      remedy = for_driver_pool(message, verdict);
+      break;
+    case Family::Bfc:
+    case Family::Xla:
+      remedy = for_bfc(verdict);
+      break;
+    default:
+      remedy = for_others(message);
+      break;
+  }
+  if (remedy.last_line.empty()) remedy.last_line = last_line(verdict, remedy);
+  return remedy;
+}
+
+}  // namespace allocmark::message

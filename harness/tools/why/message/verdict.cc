@@ -1,0 +1,99 @@
+#include "harness/tools/why/message/verdict.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cstdlib>
+
+#include "base/assert.h"
+#include "base/bytes.h"
+#include "harness/tools/why/message/judges.h"
+
+namespace allocmark::message {
+namespace {
+
+// At most, as it would be known without rounding; only what is there counts.
+std::optional<Figure> sum(const std::optional<Figure>& left, const std::optional<Figure>& right) {
+  if (!left || !right) return std::nullopt;
+  return *left + *right;
+}
+
+}  // namespace
+
+std::optional<Figure> reserved_of(const Message& message) {
+  if (const auto& said = message.of(Quantity::Reserved)) return said;
+  return sum(message.of(Quantity::Allocated), message.of(Quantity::Unallocated));
+}
+
+std::optional<Figure> unallocated_of(const Message& message) {
+  if (const auto& said = message.of(Quantity::Unallocated)) return said;
+  const auto& reserved = message.of(Quantity::Reserved);
+  const auto& allocated = message.of(Quantity::Allocated);
+  if (!reserved || !allocated) return std::nullopt;
+  return at_least_zero(*reserved - *allocated);
+}
+
+std::optional<Figure> reachable_of(const Message& message) {
+  return sum(reserved_of(message), message.of(Quantity::Free));
+}
+
+std::vector<ProcessFigure> other_processes(const Message& message) {
+  std::vector<ProcessFigure> others = message.processes;
+  const std::optional<Figure> reserved = reserved_of(message);
+  if (message.of(Quantity::ThisProcess) || others.empty()) return others;
+  if (!reserved) {
+    if (others.size() == 1) others.clear();
+    return others;
+  }
+  // The one that holds what PyTorch reserved and the least more.
+  auto own = others.end();
+  for (auto one = others.begin(); one != others.end(); ++one) {
+    if (surely_less(one->memory, *reserved)) continue;
+    if (own == others.end() || one->memory.bytes < own->memory.bytes) own = one;
+  }
+  if (own != others.end()) others.erase(own);
+  return others;
+}
+
+Verdict judge(const Message& message) {
+  switch (message.form->family) {
+    case Family::PyTorch:
+    case Family::Paddle:
+      return judge_caching(message);
+    case Family::PyTorchPool:
+      return judge_driver_pool(message);
+    case Family::Bfc:
+    case Family::Mps:
+    case Family::Rmm:
+    case Family::CuPy:
+    case Family::OnnxRuntime:
+    case Family::XlaProgram:
+      return judge_limited(message);
+    case Family::Xla:
+    case Family::Ggml:
+    case Family::Vllm:
+      return judge_buffer(message);
+    case Family::Summary:
+      return judge_summary(message);
+    case Family::Host:
+    case Family::NoFigures:
+      return judge_without_figures(message);
+  }
+  return {};
+}
+
+std::string_view to_string(Cause cause) {
+  static constexpr std::array kNames = {
+      "too_big", "fragmentation_possible", "outside_limit", "process_limit",   "address_space",
+      "spilled", "contradiction",          "borderline",    "missing_figures", "host_memory",
+      "state"};
+  ALLOCMARK_ASSERT(static_cast<std::size_t>(cause) < kNames.size());
+  return kNames[static_cast<std::size_t>(cause)];
+}
+
+std::string_view to_string(Help help) {
+  static constexpr std::array kNames = {"no", "possible", "unknown"};
+  return kNames[static_cast<std::size_t>(help)];
+}
+
+}  // namespace allocmark::message

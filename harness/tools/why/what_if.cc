@@ -1,0 +1,251 @@
+#include "harness/tools/why/what_if.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <thread>
+#include <unordered_map>
+
+#include "allocators/caching/allocator.h"
+#include "allocators/caching/config.h"
+#include "harness/core/recorded/card_driver.h"
+#include "harness/core/recorded/in_parallel.h"
+#include "harness/core/recorded/late_streams.h"
+#include "workloads/import/snapshot_pools.h"
+
+namespace allocmark {
+namespace {
+
+constexpr std::uint32_t kNoSlot = ~std::uint32_t{0};
+
+// What all replays need and none changes: it takes a walk over the whole history each.
+struct Facts {
+  Facts(const DeviceHistory& of, const SelfCheck& known)
+      : history(of),
+        late(of.late_frees(), known.frees_waited),
+        earlier_blocks(of.earlier_blocks()),
+        pools(entry_pools(of, known.pools)) {
+    number_blocks();
+  }
+  void number_blocks();
+  [[nodiscard]] std::uint32_t pool_of(std::uint64_t index) const {
+    return pools.empty() ? 0 : pools[index];
+  }
+
+  const DeviceHistory& history;
+  LateStreams late;
+  std::vector<EarlierBlock> earlier_blocks;
+  std::vector<std::uint16_t> pools;  // by entry; empty: all of the common one
+  // Blocks have small numbers in place of their addresses, given again when a block is gone: those
+  // of earlier_blocks their places there, those of entries the numbers here.
+  std::vector<std::uint32_t> slots;
+  std::uint32_t slot_count = 0;
+};
+
+void Facts::number_blocks() {
+  std::unordered_map<std::uint64_t, std::uint32_t> live;  // by recorded address
+  std::vector<std::uint32_t> spare;
+  for (const EarlierBlock& block : earlier_blocks) live[block.address] = slot_count++;
+  slots.reserve(history.size());
+  history.snapshot().for_each_entry(history.device(), [&](const SnapshotEntry& entry) {
+    std::uint32_t slot = kNoSlot;
+    if (entry.action == SnapshotAction::Alloc) {
+      const auto [found, is_new] = live.try_emplace(entry.address, slot_count);
+      if (is_new && !spare.empty()) {
+        found->second = spare.back();
+        spare.pop_back();
+      }
+      slot = found->second;
+      slot_count = std::max(slot_count, slot + 1);
+    } else if (entry.action == SnapshotAction::FreeRequested) {
+      if (const auto found = live.find(entry.address); found != live.end()) {
+        slot = found->second;
+        spare.push_back(slot);
+        live.erase(found);
+      }
+    }
+    slots.push_back(slot);
+  });
+}
+
+class CardReplay {
+ public:
+  CardReplay(const Facts& facts, const caching::Settings& settings, std::uint64_t capacity_bytes,
+             CardDriver::Addresses addresses)
+      : facts_(facts),
+        history_(facts.history),
+        settings_(settings),
+        capacity_bytes_(capacity_bytes),
+        card_(capacity_bytes, addresses),
+        live_(facts.slot_count) {}
+
+  [[nodiscard]] WhatIf run();
+
+ private:
+  struct Live {
+    std::uint64_t address = 0;  // 0: its request failed, or nothing is there
+    std::uint32_t pool = 0;
+  };
+
+  [[nodiscard]] caching::CachingAllocator& allocator(std::uint32_t pool);
+  [[nodiscard]] std::optional<std::uint64_t> ask(std::uint32_t pool, std::uint64_t size_bytes,
+                                                 std::uint64_t stream, std::uint64_t index);
+  void add(const SnapshotEntry& entry, std::uint64_t index);
+  void give_back(std::uint64_t index);
+  void empty_caches();
+
+  const Facts& facts_;
+  const DeviceHistory& history_;
+  const caching::Settings& settings_;
+  std::uint64_t capacity_bytes_;
+  CardDriver card_;
+  std::map<std::uint32_t, std::unique_ptr<caching::CachingAllocator>> allocators_;
+  std::vector<Live> live_;                  // by slot
+  std::uint64_t operation_begin_ = 0;       // first entry after the last request or free
+  std::set<std::uint32_t> released_pools_;  // since the last request or free
+  WhatIf result_;
+};
+
+caching::CachingAllocator& CardReplay::allocator(std::uint32_t pool) {
+  std::unique_ptr<caching::CachingAllocator>& made = allocators_[pool];
+  if (made == nullptr) {
+    // Garbage collection needs a limit; everything else needs none but the card's.
+    const bool collects = settings_.garbage_collection_threshold > 0 && capacity_bytes_ < kNoLimit;
+    made = std::make_unique<caching::CachingAllocator>(card_, settings_,
+                                                       collects ? capacity_bytes_ : 0);
+  }
+  return *made;
+}
+
+std::optional<std::uint64_t> CardReplay::ask(std::uint32_t pool, std::uint64_t size_bytes,
+                                             std::uint64_t stream, std::uint64_t index) {
+  if (size_bytes == 0) return std::nullopt;
+  const auto address = allocator(pool).allocate(size_bytes, stream);
+  if (address) return address;
+  if (result_.failed_count++ == 0) {
+    result_.first_failed_entry = index;
+    result_.first_failed_bytes = size_bytes;
+  }
+  return std::nullopt;
+}
+
+void CardReplay::give_back(std::uint64_t index) {
+  const std::uint32_t slot = facts_.slots[index];
+  if (slot == kNoSlot || live_[slot].address == 0) return;
+  const Live block = live_[slot];
+  live_[slot] = {};
+  if (const LateStreams::Late* late = facts_.late.find(index)) {
+    card_.expect_event(late->completed_index);
+    static_cast<void>(
+        allocator(block.pool).record_stream(block.address, LateStreams::handle(late->stream)));
+  }
+  static_cast<void>(allocator(block.pool).deallocate(block.address));
+}
+
+// Of the common pool, and of private ones that had something to give back: PyTorch keeps the memory
+// of a pool that a graph or a MemPool still owns.
+void CardReplay::empty_caches() {
+  released_pools_.insert(0);
+  for (const std::uint32_t pool : released_pools_) allocator(pool).empty_cache();
+  released_pools_.clear();
+}
+
+void CardReplay::add(const SnapshotEntry& entry, std::uint64_t index) {
+  const std::uint32_t pool = facts_.pool_of(index);
+  const std::uint64_t stream = history_.snapshot().streams[entry.stream];
+  // Blocks that became free while a request failed were not looked at again.
+  card_.move_to(entry.action == SnapshotAction::Oom ? operation_begin_ : index);
+  if (is_request(entry.action)) {
+    operation_begin_ = index + 1;
+    released_pools_.clear();
+  }
+  switch (entry.action) {
+    case SnapshotAction::Alloc:
+      if (const auto address = ask(pool, entry.size_bytes, stream, index))
+        live_[facts_.slots[index]] = {.address = *address, .pool = pool};
+      return;
+    case SnapshotAction::Oom:
+      // Its owner never had it; where it is served, what follows is the program after a failure.
+      if (const auto address = ask(pool, entry.size_bytes, stream, index))
+        static_cast<void>(allocator(pool).deallocate(*address));
+      return;
+    case SnapshotAction::FreeRequested:
+      return give_back(index);
+    case SnapshotAction::SegmentFree:
+    case SnapshotAction::SegmentUnmap:
+      released_pools_.insert(pool);
+      if (history_.is_empty_cache(index + 1)) empty_caches();
+      return;
+    default:
+      return;
+  }
+}
+
+WhatIf CardReplay::run() {
+  for (std::size_t i = 0; i < facts_.earlier_blocks.size(); ++i) {
+    const EarlierBlock& block = facts_.earlier_blocks[i];
+    if (block.pending) continue;
+    const std::uint64_t stream = history_.snapshot().streams[block.stream];
+    if (const auto address = ask(block.pool, block.requested_bytes, stream, 0))
+      live_[i] = {.address = *address, .pool = block.pool};
+  }
+  std::uint64_t index = 0;
+  history_.snapshot().for_each_entry(history_.device(),
+                                     [&](const SnapshotEntry& entry) { add(entry, index++); });
+  result_.reserved_bytes_peak = card_.used_bytes_peak();
+  result_.call_count = card_.call_count();
+  return result_;
+}
+
+void keep_worse(WhatIf& worst, const WhatIf& result) {
+  if (result.failed_count > worst.failed_count) {
+    worst.failed_count = result.failed_count;
+    worst.first_failed_entry = result.first_failed_entry;
+    worst.first_failed_bytes = result.first_failed_bytes;
+  }
+  worst.reserved_bytes_peak = std::max(worst.reserved_bytes_peak, result.reserved_bytes_peak);
+  worst.call_count = std::max(worst.call_count, result.call_count);
+}
+
+}  // namespace
+
+std::vector<WhatIf> replay_on_card(const DeviceHistory& history, const SelfCheck& known,
+                                   std::span<const caching::Settings> settings,
+                                   std::uint64_t capacity_bytes) {
+  constexpr std::array kAddresses = {CardDriver::Addresses::H200, CardDriver::Addresses::Up,
+                                     CardDriver::Addresses::Down};
+  const Facts facts(history, known);
+  std::vector<WhatIf> replays(settings.size() * kAddresses.size());
+  for_each_in_parallel(replays.size(), std::thread::hardware_concurrency(), [&](std::size_t i) {
+    replays[i] = CardReplay(facts, settings[i / kAddresses.size()], capacity_bytes,
+                            kAddresses[i % kAddresses.size()])
+                     .run();
+  });
+  std::vector<WhatIf> worst(settings.size());
+  for (std::size_t i = 0; i < replays.size(); ++i)
+    keep_worse(worst[i / kAddresses.size()], replays[i]);
+  return worst;
+}
+
+std::vector<std::string> candidate_confs(const caching::Rules& release) {
+  std::vector<std::string> confs{"",
+                                 "expandable_segments:True",
+                                 "max_split_size_mb:64",
+                                 "max_split_size_mb:128",
+                                 "max_split_size_mb:256",
+                                 "max_split_size_mb:512",
+                                 "roundup_power2_divisions:4",
+                                 "max_split_size_mb:128,roundup_power2_divisions:8",
+                                 "expandable_segments:True,roundup_power2_divisions:8",
+                                 "large_segment_size_mb:64"};
+  std::erase_if(confs, [&](const std::string& conf) {
+    return caching::parse_strict(conf, release).error.has_value();
+  });
+  return confs;
+}
+
+}  // namespace allocmark
