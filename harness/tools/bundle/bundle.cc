@@ -98,7 +98,8 @@ void add_timelines(const std::string& run, const std::vector<CellResult>& cells,
   }
 }
 
-RunSide read_side(const BundleFiles& files, const std::string& label, const std::string& prefix) {
+RunSide side_in_bundle(const BundleFiles& files, const std::string& label,
+                       const std::string& prefix) {
   RunSide side{.label = label};
   side.file = bundled_run(files, prefix, CellDetail::Outline);
   const std::string name = prefix + "results.jsonl";
@@ -165,8 +166,8 @@ std::string bundle_comparison(const BundleFiles& files) {
   if (files.contains(kBundleRounds) && files.contains(kBundleTurnsPlan)) {
     return render_comparison_json(compare_interleaved(bundled_turns(files), policy));
   }
-  const RunSide base = read_side(files, "BASE", "base.");
-  const RunSide now = read_side(files, "NEW", "");
+  const RunSide base = side_in_bundle(files, "BASE", "base.");
+  const RunSide now = side_in_bundle(files, "NEW", "");
   return render_comparison_json(compare_runs(base, now, policy, calibration));
 }
 
