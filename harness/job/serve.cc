@@ -13,7 +13,6 @@
 #include <system_error>
 
 #include <fmt/format.h>
-#include "allocators/cuda/cuda_check.h"
 #include "allocators/cuda/host_room.h"
 #include "harness/core/device/runtime_select.h"
 
@@ -46,6 +45,16 @@ void send_text(const std::string& text) {
 
 }  // namespace
 
+void check_device_call(cudaError_t error, const char* call) {
+  if (error == cudaSuccess) return;
+  throw EnvironmentError(
+      {.what = fmt::format("{} failed", call),
+       .where = "",
+       .wanted = "",
+       .got = fmt::format("{} ({})", cudaGetErrorName(error), cudaGetErrorString(error)),
+       .next = ""});
+}
+
 void select_device(std::string_view device) {
   if (is_simulated(device) != simcuda_loaded()) {
     throw EnvironmentError({.what = "the wrong CUDA runtime is loaded",
@@ -60,9 +69,9 @@ void select_device(std::string_view device) {
     std::from_chars(number.data(), number.data() + number.size(), index);
   }
   const HostRoom room;
-  ALLOCMARK_CUDA_CHECK(cudaSetDevice(index));
+  check_device_call(cudaSetDevice(index), "cudaSetDevice");
   // Before CUDA 12 it makes no context.
-  if (!is_simulated(device)) ALLOCMARK_CUDA_CHECK(cudaFree(nullptr));
+  if (!is_simulated(device)) check_device_call(cudaFree(nullptr), "cudaFree");
 }
 
 void serve_job(int argc, char** argv, std::span<const JobEntry* const> entries) {

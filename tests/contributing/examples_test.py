@@ -27,7 +27,7 @@ SHARED = re.compile(r"(ALLOCMARK_\w+|CMAKE_BUILD_TYPE|CMAKE_(C|CXX|CUDA)_(FLAGS\
 def new_files(example):
     """The paths of an example's new files, seen from the root of the sources."""
     folder = HERE / example
-    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.suffix == ".cc")
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file() and path.name != "lines.txt")
 
 
 def added_lines(example):
@@ -56,6 +56,7 @@ def apply(example, root):
     for name in touched:
         if (root / name).exists():
             raise AssertionError(f"{example}: {name} is there already")
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(HERE / example / name, root / name)
     for pattern, above, added in added_lines(example):
         for path in sorted(root.glob(pattern)):
@@ -74,7 +75,11 @@ def copy_sources():
     shutil.rmtree(COPY, ignore_errors=True)
     COPY.mkdir()
     shutil.copyfile(SOURCE / "CMakeLists.txt", COPY / "CMakeLists.txt")
-    skip = shutil.ignore_patterns("published", "recorded", "__pycache__")
+    data = {SOURCE / "results" / "published", SOURCE / "workloads" / "recorded"}
+
+    def skip(folder, names):
+        return [name for name in names if Path(folder) / name in data or name == "__pycache__"]
+
     for room in ("base", "workloads", "allocators", "results", "harness", "scripts"):
         shutil.copytree(SOURCE / room, COPY / room, ignore=skip)
     (COPY / "workloads/recorded").symlink_to(SOURCE / "workloads/recorded")

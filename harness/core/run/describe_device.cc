@@ -5,7 +5,6 @@
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
-#include "allocators/cuda/cuda_check.h"
 #include "base/error.h"
 #include "base/input_file.h"
 #include "base/json_text.h"
@@ -13,6 +12,7 @@
 #include "harness/core/device/runtime_select.h"
 #include "harness/core/run/environment.h"
 #include "harness/job/job.h"
+#include "harness/job/serve.h"
 #include "results/json.h"
 
 namespace allocmark {
@@ -51,16 +51,16 @@ void add_profile_facts(const SimulatedCard& card, const std::string& path, Envir
 
 void describe(const std::string& device, const Tell<std::string>& tell) {
   void* pointer = nullptr;
-  ALLOCMARK_CUDA_CHECK(cudaMalloc(&pointer, 1));
-  ALLOCMARK_CUDA_CHECK(cudaFree(pointer));
+  check_device_call(cudaMalloc(&pointer, 1), "cudaMalloc");
+  check_device_call(cudaFree(pointer), "cudaFree");
   int index = 0;
   cudaDeviceProp properties{};
   int driver_version = 0;
   int runtime_version = 0;
-  ALLOCMARK_CUDA_CHECK(cudaGetDevice(&index));
-  ALLOCMARK_CUDA_CHECK(cudaGetDeviceProperties(&properties, index));
-  ALLOCMARK_CUDA_CHECK(cudaDriverGetVersion(&driver_version));
-  ALLOCMARK_CUDA_CHECK(cudaRuntimeGetVersion(&runtime_version));
+  check_device_call(cudaGetDevice(&index), "cudaGetDevice");
+  check_device_call(cudaGetDeviceProperties(&properties, index), "cudaGetDeviceProperties");
+  check_device_call(cudaDriverGetVersion(&driver_version), "cudaDriverGetVersion");
+  check_device_call(cudaRuntimeGetVersion(&runtime_version), "cudaRuntimeGetVersion");
   Environment facts;
   fill_build(&facts);
   if (const std::string reason = unfit_build_reason(); !reason.empty()) {

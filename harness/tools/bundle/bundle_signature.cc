@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/input_file.h"
+#include "base/own_process.h"
 #include "base/stored_text.h"
 #include "harness/job/child_process.h"
 #include "results/columns/text.h"

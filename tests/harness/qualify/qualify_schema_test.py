@@ -13,7 +13,7 @@ except ImportError:
     print("qualify_schema_test: skipped: Python has no jsonschema")
     sys.exit(77)
 
-SCHEMA = Path(__file__).resolve().parents[3] / "harness" / "qualify" / "schema.json"
+SCHEMA = Path(__file__).resolve().parents[3] / "harness" / "tools" / "qualify" / "schema.json"
 
 
 def report(program, faults):
