@@ -136,8 +136,8 @@ def link(objects):
     commands = run("ninja", "-C", BUILD, "-t", "commands", "allocmark")
     (command,) = [line for line in commands.splitlines() if "-o bin/allocmark " in line + " "]
     words = command.split(" ")
-    at = words.index("-o")
-    words[at + 1] = str(COPY_BUILD / "bin/allocmark")
+    words[words.index("-o") + 1] = str(COPY_BUILD / "bin/allocmark")
+    at = next(at for at, word in enumerate(words) if word.endswith(".o"))
     words[at:at] = ["-Wl,--allow-multiple-definition", *(str(COPY_BUILD / name) for name in objects)]
     run("sh", "-c", " ".join(words), cwd=BUILD)
     shutil.rmtree(COPY_BUILD / "lib", ignore_errors=True)
