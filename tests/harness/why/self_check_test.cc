@@ -180,12 +180,12 @@ TEST_CASE("why advises the driver's pools where no setting of PyTorch's own allo
     CHECK(to_text(why).find(part) != std::string::npos);
   };
   says("none of 1 settings serves every request.");
-  says("To set: nothing; no setting serves every request.");
+  says("To set: nothing of the allocator's; the limit must rise.");
   why.others = {{.name = "native", .simulated = {}}};
   says("and allocators that PyTorch does not have do.");
-  says("To set: nothing; no setting serves every request.");
+  says("To set: nothing of the allocator's; the limit must rise.");
   why.others = {{.name = kDriverPoolConf, .simulated = {.failed_count = 1}}};
-  says("To set: nothing; no setting serves every request.");
+  says("To set: nothing of the allocator's; the limit must rise.");
   why.others = {{.name = kDriverPoolConf, .simulated = {}}};
   says("backend:cudaMallocAsync serves every request.");
   says("To set it: export PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync\n");
