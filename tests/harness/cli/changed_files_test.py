@@ -84,7 +84,8 @@ class ChangedFiles(unittest.TestCase):
         self.assertIn("--shard", ran.stderr)
 
     def test_a_soak_is_no_run_to_bundle(self):
-        self.assertEqual(run("run", "-w", CHURN, "-a", "caching", "--for", "11s", "-d", "sim:h200", "--allow-debug", "-q", "--out", self.work / "soak").returncode, 0)
+        soak = run("run", "-w", CHURN, "-a", "caching", "--for", "11s", "-d", "sim:h200", "--allow-debug", "-q", "--out", self.work / "soak")
+        self.assertIn(soak.returncode, (0, 1), soak.stderr[-300:])  # 1: a time grew, as on a busy host
         ran = run("bundle", self.work / "soak", "--out", self.work / "soak.tar")
         self.assertEqual(ran.returncode, 2, ran.stderr)
         self.assertIn("soak.json", ran.stderr)
