@@ -22,6 +22,7 @@
 #include <fmt/format.h>
 #include "base/own_process.h"
 #include "harness/core/device/host_memory.h"
+#include "harness/job/interrupt.h"
 #include "results/utf8.h"
 
 namespace allocmark {
@@ -221,7 +222,7 @@ void ChildProcess::read_pipes() {
     outcome_.stderr_tail.erase(0, outcome_.stderr_tail.size() - kStderrTailBytes);
   }
   if (outcome_.result.size() > kResultBytesMax) {
-    end();
+    kill_group();
   }
 }
 
@@ -259,6 +260,10 @@ std::uint64_t ChildProcess::own_bytes() const { return own_memory_bytes(pid_); }
 
 void ChildProcess::end() {
   outcome_.ended_by_us = true;
+  kill_group();
+}
+
+void ChildProcess::kill_group() {
   if (pid_ > 0) {
     kill(-pid_, SIGKILL);
     kill(pid_, SIGKILL);
@@ -288,16 +293,19 @@ void ChildProcess::give_turn(const TurnMessage& message) {
 }
 
 ChildOutcome run_child(const ChildCommand& command,
-                       const std::function<void(const std::string&)>& on_result) {
+                       const std::function<void(std::string_view)>& on_result,
+                       const InterruptGuard* interrupt) {
   ChildProcess child(command);
   while (true) {
-    if (std::optional<ChildOutcome> outcome = child.advance()) {
-      return *outcome;
-    }
-    on_result(child.result_so_far());
+    std::optional<ChildOutcome> outcome = child.advance();
+    on_result(outcome ? outcome->result : child.result_so_far());
+    if (outcome) return std::move(*outcome);
+    if (interrupt != nullptr && interrupt->requested()) child.end();
     const auto [result_fd, stderr_fd] = child.poll_fds();
-    std::array<pollfd, 2> fds = {pollfd{result_fd, POLLIN, 0}, pollfd{stderr_fd, POLLIN, 0}};
-    poll(fds.data(), fds.size(), child.closing() ? 1 : 20);
+    const int wake_fd = interrupt == nullptr ? -1 : interrupt->wake_fd();
+    std::array<pollfd, 3> fds = {pollfd{result_fd, POLLIN, 0}, pollfd{stderr_fd, POLLIN, 0},
+                                 pollfd{wake_fd, POLLIN, 0}};
+    poll(fds.data(), fds.size(), child.closing() ? kPollMsClosing : kPollMsMax);
   }
 }
 
@@ -333,7 +341,8 @@ void end_with_parent(pid_t parent_pid) {
 
 std::string last_output(const ChildOutcome& outcome) {
   std::string text = valid_utf8(outcome.stderr_tail);
-  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
+  while (!text.empty() && (text.back() == '\n' || text.back() == '\r' || text.back() == ' '))
+    text.pop_back();
   return text;
 }
 

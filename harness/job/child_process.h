@@ -20,6 +20,8 @@
 
 namespace allocmark {
 
+class InterruptGuard;
+
 // Where a child writes its result.
 inline constexpr int kResultFd = 3;
 
@@ -39,10 +41,10 @@ struct ChildCommand {
 
 // How a child ended and what it left.
 struct ChildOutcome {
-  int exit_code = -1;      // -1 where a signal ended it
-  int signal_number = 0;   // 0 where it exited by itself
-  bool timed_out = false;  // ended by us because its time was up
-  bool ended_by_us = false;
+  int exit_code = -1;        // -1 where a signal ended it
+  int signal_number = 0;     // 0 where it exited by itself
+  bool timed_out = false;    // ended by us because its time was up
+  bool ended_by_us = false;  // by end(), whoever called it
   // Why nothing is known of its end: it could not be started, or not be ended. Empty as a rule.
   std::string lost;
   std::string result;       // everything it wrote to fd 3
@@ -96,6 +98,7 @@ class ChildProcess {
 
  private:
   void read_pipes();
+  void kill_group();
 
   pid_t pid_ = -1;
   int result_fd_ = -1;
@@ -107,11 +110,13 @@ class ChildProcess {
   ChildOutcome outcome_;
 };
 
-// Starts it and waits for its end.
-// `on_result` is called again and again with what the child has written so far.
+// Starts it and waits for its end. `on_result` is called again and again with all that the child
+// has written so far; what it throws ends the child. So does an interrupt, where there is somebody
+// to tell of one.
 [[nodiscard]] ChildOutcome run_child(
     const ChildCommand& command,
-    const std::function<void(const std::string&)>& on_result = [](const std::string&) {});
+    const std::function<void(std::string_view)>& on_result = [](std::string_view) {},
+    const InterruptGuard* interrupt = nullptr);
 
 // What it printed last, as UTF-8, without the blanks at its end; empty where it printed nothing.
 [[nodiscard]] std::string last_output(const ChildOutcome& outcome);

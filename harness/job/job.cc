@@ -1,10 +1,8 @@
 // See job.h: the parent's side.
 #include "harness/job/job.h"
 
-#include <poll.h>
 #include <unistd.h>
 
-#include <iterator>
 #include <utility>
 
 #include <fmt/format.h>
@@ -85,23 +83,6 @@ std::string_view take_line(std::string_view& text) {
   const std::string_view line = text.substr(0, end);
   text.remove_prefix(end + 1);
   return line;
-}
-
-ChildOutcome run_process(const ChildCommand& command, const InterruptGuard* interrupt,
-                         const std::function<void(std::string_view)>& on_result) {
-  ChildProcess child(command);
-  while (true) {
-    std::optional<ChildOutcome> outcome = child.advance();
-    on_result(outcome ? outcome->result : child.result_so_far());
-    if (outcome) return std::move(*outcome);
-    if (interrupt != nullptr && interrupt->requested()) child.end();
-    const auto [result_fd, stderr_fd] = child.poll_fds();
-    const int wake_fd = interrupt == nullptr ? -1 : interrupt->wake_fd();
-    pollfd fds[] = {{.fd = result_fd, .events = POLLIN, .revents = 0},
-                    {.fd = stderr_fd, .events = POLLIN, .revents = 0},
-                    {.fd = wake_fd, .events = POLLIN, .revents = 0}};
-    poll(fds, std::size(fds), child.closing() ? kPollMsClosing : kPollMsMax);
-  }
 }
 
 void throw_if_failed(const ChildOutcome& outcome, std::string_view what, bool has_answered) {

@@ -70,9 +70,6 @@ namespace job {
                                    const JobPlace& place);
 // Up to and without the next line end; empty where there is no whole line. Takes it away.
 [[nodiscard]] std::string_view take_line(std::string_view& text);
-// Calls `on_result` with all that the child has written so far, again and again.
-[[nodiscard]] ChildOutcome run_process(const ChildCommand& command, const InterruptGuard* interrupt,
-                                       const std::function<void(std::string_view)>& on_result);
 void throw_if_failed(const ChildOutcome& outcome, std::string_view what, bool has_answered);
 
 template <typename Value>
@@ -146,11 +143,12 @@ template <typename Request, typename Answer>
                                    const std::type_identity_t<Tell<Answer>>& on_answer,
                                    const InterruptGuard* interrupt = nullptr) {
   std::size_t taken = 0;
-  return job::run_process(command_of(job, request, place), interrupt, [&](std::string_view so_far) {
+  const auto take = [&](std::string_view so_far) {
     std::string_view rest = so_far.substr(taken);
     for (const Answer& answer : take_answers(job, rest)) on_answer(answer);
     taken = so_far.size() - rest.size();
-  });
+  };
+  return run_child(command_of(job, request, place), take, interrupt);
 }
 
 // The same; returns the last answer, and nothing after an interrupt. Throws what the job threw,

@@ -73,15 +73,12 @@ constexpr Job<SearchSpec, SearchResult> kSearch{
 
 SearchResult run_part(const SearchSpec& spec, const SearchPlace& place,
                       const std::function<void()>& on_setting) {
-  std::size_t told_count = 0;
   SearchResult so_far;
-  const auto keep = [&](const SearchResult& result) {
-    if (told_count < spec.confs.size()) on_setting();
-    ++told_count;
-    std::vector<SettingFacts> settings = std::move(so_far.settings);
-    settings.insert(settings.end(), result.settings.begin(), result.settings.end());
-    so_far = result;
-    so_far.settings = std::move(settings);
+  const auto keep = [&](SearchResult result) {
+    if (so_far.settings.size() == spec.confs.size()) return;  // the whole result, at last
+    on_setting();
+    result.settings.insert(result.settings.begin(), so_far.settings.begin(), so_far.settings.end());
+    so_far = std::move(result);
   };
   // Modelled time is read here, never the host's. Settings are compared by sums of few calls, in
   // which draws would differ more than settings do.
