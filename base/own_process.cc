@@ -7,6 +7,7 @@
 #include <array>
 #include <cerrno>
 #include <cstddef>
+#include <cstdlib>
 #include <cstring>
 #include <string_view>
 
@@ -40,6 +41,18 @@ std::string signal_name(int signal_number) {
     return fmt::format("signal {}", signal_number);
   }
   return fmt::format("SIG{} ({})", abbreviation, description);
+}
+
+std::string find_program(const std::string& name) {
+  const char* const path = std::getenv("PATH");
+  const std::string folders = path == nullptr ? "/usr/bin:/bin" : path;
+  for (std::size_t begin = 0; begin <= folders.size();) {
+    const std::size_t end = std::min(folders.find(':', begin), folders.size());
+    const std::string candidate = folders.substr(begin, end - begin) + "/" + name;
+    if (end > begin && access(candidate.c_str(), X_OK) == 0) return candidate;
+    begin = end + 1;
+  }
+  return "";
 }
 
 std::string own_program_path() {

@@ -16,6 +16,9 @@ namespace allocmark {
 // "SIGSEGV (Segmentation fault)".
 [[nodiscard]] std::string signal_name(int signal_number);
 
+// A program by its name, in the folders that PATH names; empty where there is none.
+[[nodiscard]] std::string find_program(const std::string& name);
+
 // The path of the running program.
 [[nodiscard]] std::string own_program_path();
 

@@ -1,6 +1,7 @@
 // What a good config string does to a program beyond what its keys say; see explain.h.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -37,10 +38,8 @@ std::vector<std::string> stuck_requests(const Settings& settings) {
   const std::uint64_t own_bytes = round_up(limit_bytes, kOwnSegmentRounding);
   texts.push_back(
       stuck_text((own_bytes - kOwnSegmentRounding) / kMiB, limit_mb, own_bytes / kMiB, limit_mb));
-  for (const std::uint64_t divisions : settings.roundup_power2_divisions) {
-    if (divisions < 2) continue;
+  if (std::ranges::any_of(settings.roundup_power2_divisions, [](auto each) { return each >= 2; })) {
     texts.emplace_back("these sizes are those after roundup_power2_divisions");
-    break;
   }
   return texts;
 }

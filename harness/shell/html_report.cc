@@ -45,15 +45,7 @@ std::string find_python() {
                      .got = named,
                      .next = "unset it, or leave the page out with --no-html"});
   }
-  const char* path = std::getenv("PATH");
-  const std::string folders = path == nullptr ? "/usr/bin:/bin" : path;
-  for (std::size_t begin = 0; begin <= folders.size();) {
-    const std::size_t end = std::min(folders.find(':', begin), folders.size());
-    const std::string candidate = folders.substr(begin, end - begin) + "/python3";
-    if (end > begin && access(candidate.c_str(), X_OK) == 0) return candidate;
-    begin = end + 1;
-  }
-  return "";
+  return find_program("python3");
 }
 
 // The script ends when this process does.

@@ -11,15 +11,9 @@
 namespace allocmark {
 namespace {
 
-// Releases whose allocator the answer may be of: the one given, or all that put blocks in the same
-// places as the one found.
+// Releases whose allocator the answer may be of: the one given, or all that may be the one found.
 std::vector<const caching::Rules*> possible_releases(const caching::Rules& used, bool given) {
-  if (given) return {&used};
-  std::vector<const caching::Rules*> releases;
-  for (const caching::Rules& rules : caching::all_rules()) {
-    if (rules.tie_break == used.tie_break) releases.push_back(&rules);
-  }
-  return releases;
+  return given ? std::vector{&used} : releases_placing_as(used);
 }
 
 // The oldest release that is known here places blocks as all before it did.
@@ -35,6 +29,14 @@ std::string names_of(const std::vector<const caching::Rules*>& releases) {
 }
 
 }  // namespace
+
+std::vector<const caching::Rules*> releases_placing_as(const caching::Rules& found) {
+  std::vector<const caching::Rules*> releases;
+  for (const caching::Rules& rules : caching::all_rules()) {
+    if (rules.tie_break == found.tie_break) releases.push_back(&rules);
+  }
+  return releases;
+}
 
 std::string release_line(const caching::Rules& used, bool given) {
   const std::string name = used.name();

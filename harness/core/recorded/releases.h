@@ -9,6 +9,9 @@
 
 namespace allocmark {
 
+// All releases that put blocks in the same places, oldest first.
+[[nodiscard]] std::vector<const caching::Rules*> releases_placing_as(const caching::Rules& found);
+
 // A line of the answer for `used`; `given`: the user named it.
 [[nodiscard]] std::string release_line(const caching::Rules& used, bool given);
 

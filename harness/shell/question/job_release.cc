@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "harness/core/recorded/releases.h"
 #include "harness/core/recorded/self_check.h"
 #include "harness/core/replay/kernel_source.h"
 #include "results/columns/columns.h"
@@ -41,13 +42,10 @@ JobRelease snapshot_release(const std::string& path) {
   if (snapshot.entry_count(device) == 0) return {};
   const DeviceHistory history(snapshot, device);
   const caching::Rules& found = *recognise(history, snapshot.settings).settings.settings.rules;
-  JobRelease release{.rules = &found, .possible = {}, .basis = "", .is_known = true};
+  JobRelease release{
+      .rules = &found, .possible = releases_placing_as(found), .basis = "", .is_known = true};
   std::vector<std::string> names;
-  for (const caching::Rules& rules : caching::all_rules()) {
-    if (rules.tie_break != found.tie_break) continue;
-    release.possible.push_back(&rules);
-    names.push_back(rules.name());
-  }
+  for (const caching::Rules* one : release.possible) names.push_back(one->name());
   release.basis = fmt::format("by where blocks lie it is one of {}", fmt::join(names, ", "));
   if (names.size() == 1) release.basis = "by where blocks lie";
   return release;

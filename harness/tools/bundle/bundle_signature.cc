@@ -1,15 +1,11 @@
 #include "harness/tools/bundle/bundle_signature.h"
 
-#include <unistd.h>
-
-#include <algorithm>
-#include <cstddef>
-#include <cstdlib>
 #include <filesystem>
 #include <system_error>
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
 #include "base/error.h"
 #include "base/input_file.h"
 #include "base/own_process.h"
@@ -25,14 +21,7 @@ constexpr double kKeygenTimeout_s = 60;
 constexpr const char* kNamespace = "allocmark";
 
 std::string find_keygen() {
-  const char* const path = std::getenv("PATH");
-  const std::string folders = path == nullptr ? "/usr/bin:/bin" : path;
-  for (std::size_t begin = 0; begin <= folders.size();) {
-    const std::size_t end = std::min(folders.find(':', begin), folders.size());
-    const std::string candidate = folders.substr(begin, end - begin) + "/ssh-keygen";
-    if (end > begin && access(candidate.c_str(), X_OK) == 0) return candidate;
-    begin = end + 1;
-  }
+  if (std::string found = find_program("ssh-keygen"); !found.empty()) return found;
   throw EnvironmentError({.what = "bundles are signed and verified by ssh-keygen",
                           .where = "PATH",
                           .wanted = "ssh-keygen of OpenSSH 8.2 or later",
@@ -51,10 +40,8 @@ ChildOutcome run_keygen(std::vector<std::string> words, StoredText input = {}) {
 }
 
 std::string said(const ChildOutcome& outcome) {
-  if (outcome.timed_out) return "no end after 60 s";
-  std::string text = outcome.stderr_tail;
-  while (text.ends_with('\n') || text.ends_with('\r')) text.pop_back();
-  return printable(text);
+  if (outcome.timed_out) return fmt::format("no end after {:.0f} s", kKeygenTimeout_s);
+  return printable(last_output(outcome));
 }
 
 // The first line of what it printed.

@@ -1,4 +1,4 @@
-// The options of 'allocmark qualify'; a part of parse.h.
+// The options of 'allocmark qualify', as data and on the command line.
 #pragma once
 
 #include <cstdint>
