@@ -15,7 +15,7 @@ class PointerMap {
   PointerMap() : slots_(kCapacityMin) {}
 
   void insert(Block* block) {
-    if (slots_per_block() * (count_ + 1) > slots_.size()) grow();
+    if (count_ == count_max_) grow();
     place(block);
     ++count_;
   }
@@ -61,9 +61,6 @@ class PointerMap {
   static constexpr std::size_t kCapacityMin = 4096;
   static constexpr std::size_t kLarge = std::size_t{1} << 20;  // 8 MiB of slots
 
-  // Where the table leaves the processor's caches anyway, empty slots cost more than they save.
-  [[nodiscard]] std::size_t slots_per_block() const { return slots_.size() < kLarge ? 8 : 2; }
-
   [[nodiscard]] std::size_t mask() const { return slots_.size() - 1; }
   [[nodiscard]] std::size_t next(std::size_t index) const { return (index + 1) & mask(); }
 
@@ -84,6 +81,8 @@ class PointerMap {
   void grow() {
     std::vector<Block*> old(2 * slots_.size());
     old.swap(slots_);
+    // Where the table leaves the processor's caches anyway, empty slots cost more than they save.
+    count_max_ = slots_.size() / (slots_.size() < kLarge ? 8 : 2);
     shift_ -= 1;
     for (Block* block : old) {
       if (block != nullptr) place(block);
@@ -92,6 +91,7 @@ class PointerMap {
 
   std::vector<Block*> slots_;  // a power of two, at most an eighth full; half where it is large
   std::size_t count_ = 0;
+  std::size_t count_max_ = kCapacityMin / 8;  // more of them, and the table grows
   int shift_ = 64 - std::countr_zero(kCapacityMin);
 };
 

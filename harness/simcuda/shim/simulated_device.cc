@@ -99,9 +99,9 @@ SimEvent* SimulatedDevice::new_event(EventId id) {
 }
 
 SimPool* SimulatedDevice::new_pool(PoolId id) {
-  std::vector<SimPool*> none;
-  SimPool* const pool = spare_or_new(&none, this);
+  SimPool* const pool = arena<SimPool>().add();
   if (pool == nullptr) return nullptr;
+  pool->device = this;
   pool->id = id;
   pool->live = true;
   return pool;
