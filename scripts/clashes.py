@@ -60,7 +60,9 @@ def without_angles(text):
 
 
 def parameter_type(text):
-    text = re.sub(r"\bconst\b|&|\[\[\w+\]\]", " ", text.split("=")[0])
+    if "=" in text:
+        return f"[{parameter_type(text.split('=')[0])}]"  # a call may leave it away
+    text = re.sub(r"\bconst\b|&|\[\[\w+\]\]", " ", text)
     if named := re.fullmatch(r"\s*(.*[\s>*])(\w+)\s*(\[\w*\]\s*)?", text, re.S):
         text = named[1] if re.search(r"\w", named[1]) else text
     text = re.sub(r"\s*([*<>,])\s*", r"\1", " ".join(text.split()))
@@ -165,10 +167,15 @@ class Reader:
                                    for word in re.findall(r"(?:^|,)\s*(\w+)", body)]
 
 
+def with_defaults(name):
+    return re.sub(r"[][]", "", name.same)
+
+
 def clash(one, other):
     if one.kind == other.kind == "function":
         shared = other if one.own else one
-        return one.same == other.same or not shared.own and not OURS.search(shared.same)
+        needed = re.sub(r"\[.*?\]", "", shared.same)
+        return with_defaults(one) == with_defaults(other) or not shared.own and not OURS.search(needed)
     return one.kind != other.kind or one.kind != "alias" or one.same != other.same
 
 
