@@ -18,8 +18,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 INCLUDE = re.compile(r'\s*#\s*include "([^"]+)"')
 # Programs and plugins: they use rooms, and no room uses them.
+MAIN = "harness/tools"  # only what lies in it directly: its folders are rooms
 PROGRAMS = (
-    "harness/tools",
+    MAIN,
     "harness/tools/capture/preload",
     "harness/simcuda/shim",
     "harness/simcuda/launcher",
@@ -57,8 +58,9 @@ def room_of(path, known):
     """The innermost room or program that a file lies in; None where there is none."""
     folder = Path(path).parent
     while folder.as_posix() != ".":
-        if folder.as_posix() in known:
-            return folder.as_posix()
+        name = folder.as_posix()
+        if name in known and (name != MAIN or folder == Path(path).parent):
+            return name
         folder = folder.parent
     return None
 
@@ -113,22 +115,29 @@ def may_include(targets):
     return textwrap.fill(text, 100, break_on_hyphens=False, break_long_words=False)
 
 
-def used_rooms(root, rooms):
-    """{room: the rooms that its files include}."""
-    known = set(rooms) | set(PROGRAMS)
-    used = {room: set() for room in rooms}
+def arrows(root, known):
+    """(file, its room, line, what it includes, that one's room) for every include of another room or program of ours; a file
+    in no room comes once, without the rest."""
     for name in sources(root):
         room = room_of(name, known)
-        for _, included in includes(root, name):
+        if room is None:
+            yield name, None, 1, None, None
+            continue
+        for number, included in includes(root, name):
             target = room_of(included, known)
-            if room in rooms and target in rooms and target != room and (root / included).is_file():
-                used[room].add(target)
-    return {room: sorted(targets) for room, targets in used.items()}
+            if target not in (None, room) and (root / included).is_file():  # else made at build time, or another library's
+                yield name, room, number, included, target
 
 
 def write(root):
     """Makes every CMakeLists.txt and README.md name the rooms that are included."""
-    for room, targets in used_rooms(root, read_rooms(root)).items():
+    rooms = read_rooms(root)
+    used = {room: set() for room in rooms}
+    for _, room, _, _, target in arrows(root, set(rooms) | set(PROGRAMS)):
+        if room in rooms and target in rooms:
+            used[room].add(target)
+    for room, targets in used.items():
+        targets = sorted(targets)
         path = root / room / "CMakeLists.txt"
         names = "".join(f"  {target}\n" for target in targets)
         text = USES.sub(lambda found: found.group(1) + names, path.read_text(), count=1)
@@ -172,21 +181,15 @@ def check(root):
     rooms = read_rooms(root)
     known = set(rooms) | set(PROGRAMS)
     used = {room: set() for room in rooms}
-    for name in sources(root):
-        room = room_of(name, known)
+    for name, room, number, included, target in arrows(root, known):
         if room is None:
             yield f"{name}:1: lies in no room; a room's CMakeLists.txt calls allocmark_room"
-            continue
-        for number, included in includes(root, name):
-            target = room_of(included, known)
-            if target is None or target == room or not (root / included).is_file():
-                continue  # made at build time, or another library's
-            if target in PROGRAMS:
-                yield f"{name}:{number}: {included} belongs to a program, {target}/; no room includes one"
-            elif room in rooms:
-                used[room].add(target)
-                if target not in rooms[room]:
-                    yield f"{name}:{number}: {room}/ may not include {included}; its USES do not name {target}"
+        elif target in PROGRAMS:
+            yield f"{name}:{number}: {included} belongs to a program, {target}/; no room includes one"
+        elif room in rooms:
+            used[room].add(target)
+            if target not in rooms[room]:
+                yield f"{name}:{number}: {room}/ may not include {included}; its USES do not name {target}"
     for room, targets in rooms.items():
         for target in targets:
             if target not in rooms:
