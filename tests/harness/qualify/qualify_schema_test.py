@@ -7,11 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-try:
-    import jsonschema
-except ImportError:
-    print("qualify_schema_test: skipped: Python has no jsonschema")
-    sys.exit(77)
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "support"))
+import test_packages  # noqa: E402
+
+jsonschema = test_packages.need("jsonschema", "jsonschema")
 
 SCHEMA = Path(__file__).resolve().parents[3] / "harness" / "tools" / "qualify" / "schema.json"
 

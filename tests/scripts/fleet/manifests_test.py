@@ -9,16 +9,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
 
-try:
-    import kubernetes_validate
-    import yaml
-except ImportError as error:
-    # Made by tests/scripts/report/install.sh.
-    python = ROOT / "build" / "report-venv" / "bin" / "python3"
-    if python.exists() and Path(sys.prefix) != python.parents[1]:
-        os.execv(python, [str(python), *sys.argv])
-    print(f"manifests_test: skipped: {error} (PyPI: kubernetes-validate)")
-    sys.exit(77)
+sys.path.insert(0, str(ROOT / "tests" / "support"))
+import test_packages  # noqa: E402
+
+kubernetes_validate, yaml = test_packages.need("kubernetes-validate", "kubernetes_validate", "yaml")
 
 FOLDER = ROOT / "scripts" / "fleet" / "kubernetes"
 VERSIONS = ("1.28", "1.34")
