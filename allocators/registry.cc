@@ -56,7 +56,7 @@ std::string suggest_backend(std::string_view name) {
   }
   const bool of_release = name != family;
   if (of_release && family == "torch") {
-    std::string next = "a release is fetched by: scripts/fetch_torch.sh 2.13.0; here: ";
+    std::string next = "a release is fetched by: scripts/build/fetch_torch.sh 2.13.0; here: ";
     for (const std::string& one : names) next += one + " ";
     return next + (names.empty() ? "none" : "");
   }

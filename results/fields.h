@@ -1,8 +1,8 @@
 // The one table of what a result holds: every field's stored name and meaning, in the order in
 // which it is written. The JSON writer, the JSON reader and the CSV writer walk it, and
 // results/schema.json and the tables of results/DEFINITIONS.md are made from it
-// (scripts/approve_goldens.sh), so none of them can disagree. Flows in: a struct of schema.h, const
-// or not; flows out: one call on `fields` per field. Adding a metric adds one row here.
+// (scripts/check/approve_goldens.sh), so none of them can disagree. Flows in: a struct of schema.h,
+// const or not; flows out: one call on `fields` per field. Adding a metric adds one row here.
 //
 // `fields` offers: text, optional_text (left out where empty), integer, boolean, optional_integer,
 // known_integer and known_real (0 means unknown), real, quantile (undefined where the count is 0),

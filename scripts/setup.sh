@@ -13,7 +13,7 @@ needs() {
     for wanted in "$@"; do
       [ "$use" != "$wanted" ] || echo "$probe $package"
     done
-  done < <(grep -v '^#' "$ROOT/scripts/packages.txt")
+  done < <(grep -v '^#' "$ROOT/scripts/build/packages.txt")
 }
 mapfile -t BUILD_NEEDS < <(needs build)
 mapfile -t TEST_NEEDS < <(needs test)
@@ -88,8 +88,8 @@ fetch_toolkit() {
   say "no CUDA toolkit found: taking its compile-time parts from PyPI into build/cuda-toolkit (about 270 MB)"
   rm -rf "$target"
   python3 -m pip install -q --disable-pip-version-check --root-user-action=ignore --no-deps --target "$target" \
-    --only-binary :all: --require-hashes -r scripts/cuda_wheels.txt ||
-    fail "pip could not fetch what scripts/cuda_wheels.txt names; install a CUDA toolkit (12 or 13) and set CUDA_HOME"
+    --only-binary :all: --require-hashes -r scripts/build/cuda_wheels.txt ||
+    fail "pip could not fetch what scripts/build/cuda_wheels.txt names; install a CUDA toolkit (12 or 13) and set CUDA_HOME"
   [ -e "$CUDA_ROOT/lib64" ] || ln -s lib "$CUDA_ROOT/lib64"
   [ -e "$CUDA_ROOT/lib/libcudart.so" ] || ln -s libcudart.so.13 "$CUDA_ROOT/lib/libcudart.so"
   toolkit_at "$CUDA_ROOT" || fail "the wheels in $target do not make a working toolkit; delete the folder and try again"
@@ -152,7 +152,7 @@ hide_test_packages() {
       pkg:*) printf 'Name: %s\nDescription: hidden\nVersion: 0\nRequires: hidden_from_this_build\n' "$package" \
                >"$folder/pkgconfig/${how#pkg:}.pc" ;;
     esac
-  done < <(grep -v '^#' "$ROOT/scripts/packages.txt")
+  done < <(grep -v '^#' "$ROOT/scripts/build/packages.txt")
   HIDDEN_OPTIONS="${hidden[*]}" CPATH="$folder/include" PKG_CONFIG_PATH="$folder/pkgconfig" PATH="$folder/bin:$PATH" "$@"
 }
 

@@ -22,7 +22,7 @@ run_ctest() {
   rm -f "$xml"
   say "testing ($preset)"
   ctest --preset "$preset" -j "$(nproc)" --output-junit "$xml" || true
-  if [ ! -s "$xml" ] || ! summary=$(python3 "$ROOT/scripts/ctest_summary.py" "$xml"); then failed=$((failed + 1)); return; fi
+  if [ ! -s "$xml" ] || ! summary=$(python3 "$ROOT/scripts/check/ctest_summary.py" "$xml"); then failed=$((failed + 1)); return; fi
   read -r total fails skips <<<"$summary"
   failed=$((failed + fails)) skipped=$((skipped + skips)) passed=$((passed + total - fails - skips))
   causes+=$(sed "1d; s/^/  $preset, /" <<<"$summary")$'\n'

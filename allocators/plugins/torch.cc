@@ -41,7 +41,7 @@ std::string unavailable_reason(const std::string& version) {
            "ALLOCMARK_TORCH_PLUGIN";
   }
   const TorchIdentity identity = torch_identity(path);
-  const std::string again = "; run: scripts/fetch_torch.sh " + version;
+  const std::string again = "; run: scripts/build/fetch_torch.sh " + version;
   if (identity.version == version) {
     if (identity.interface_version == ALLOCMARK_TORCH_PLUGIN_VERSION) return {};
     return path + " was built for another version of allocmark" + again;
@@ -62,7 +62,7 @@ EnvironmentError plugin_error(std::string what, std::string path, std::string go
        .where = std::move(path),
        .wanted = {},
        .got = std::move(got),
-       .next = "Build the plugin again: scripts/fetch_torch.sh VERSION for torch@VERSION, "
+       .next = "Build the plugin again: scripts/build/fetch_torch.sh VERSION for torch@VERSION, "
                "-DALLOCMARK_TORCH_DIR=<site-packages>/torch for torch."});
 }
 

@@ -47,7 +47,7 @@ class TorchBackend final : public Backend {
 };
 
 [[nodiscard]] BackendEntry torch_entry();
-// torch@2.13.0 and so on: the releases that scripts/fetch_torch.sh has fetched.
+// torch@2.13.0 and so on: the releases that scripts/build/fetch_torch.sh has fetched.
 [[nodiscard]] std::vector<BackendEntry> torch_releases();
 
 // Of the plugin behind `torch` (empty) or torch@VERSION: "2.13.0"; empty where there is none.

@@ -1,5 +1,5 @@
 // Which PyTorch a plugin of `torch` was built against, told without loading it, and the releases
-// that scripts/fetch_torch.sh has put beside the program. Files in, names out; nothing is loaded.
+// that scripts/build/fetch_torch.sh put beside the program. Files in, names out; nothing is loaded.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 """The one way in which Python writes a file under a name that a person gave; base/output_file.h says the same for C++.
-scripts/record_pytorch.py, which users copy to other machines, has the same functions; output_file_test.py holds them equal."""
+scripts/record/record_pytorch.py, which users copy to other machines, has the same functions; output_file_test.py holds them equal."""
 import contextlib
 import errno
 import fcntl

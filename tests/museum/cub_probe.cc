@@ -1,5 +1,5 @@
 // Bugs of cub::CachingDeviceAllocator, each shown on simcuda by the class itself, with the headers
-// of the release that it is compiled against. scripts/library_museum.py runs it.
+// of the release that it is compiled against. scripts/measure/library_museum.py runs it.
 #ifndef CCCL_IGNORE_DEPRECATED_API
 #define CCCL_IGNORE_DEPRECATED_API
 #endif

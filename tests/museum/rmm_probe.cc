@@ -1,7 +1,7 @@
 // Bugs of RMM's memory resources, each shown on simcuda by the class itself, with the headers of
-// the release that it is compiled against. scripts/library_museum.py runs it. The upstream resource
-// is our own, so that every CUDA call reaches simcuda: the library of the wheels has a runtime of
-// its own inside.
+// the release that it is compiled against. scripts/measure/library_museum.py runs it. The upstream
+// resource is our own, so that every CUDA call reaches simcuda: the library of the wheels has a
+// runtime of its own inside.
 #include <cuda_runtime.h>
 
 #if __has_include(<rmm/mr/tracking_resource_adaptor.hpp>)

@@ -259,7 +259,7 @@ std::string schema_text() {
   "$schema": "https://json-schema.org/draft/2020-12/schema",
   "$id": "urn:allocmark:results:1",
   "title": "One line of an allocmark results.jsonl",
-  "description": "Schema {}. The first line is an environment, every other line a cell. results/DEFINITIONS.md defines every field. A reader of 1.x should accept keys it does not know from a newer minor version. Made from results/fields.h by scripts/approve_goldens.sh.",
+  "description": "Schema {}. The first line is an environment, every other line a cell. results/DEFINITIONS.md defines every field. A reader of 1.x should accept keys it does not know from a newer minor version. Made from results/fields.h by scripts/check/approve_goldens.sh.",
   "oneOf": [{{"$ref": "#/$defs/environment"}}, {{"$ref": "#/$defs/cell"}}],
   "$defs": {{
     "count": {{"type": "integer", {},

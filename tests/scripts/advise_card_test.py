@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Goal: scripts/advise_card.py says how often a device agrees with advice, and finds where it does not. Method: a measurement on the simulated
+"""Goal: scripts/measure/advise_card.py says how often a device agrees with advice, and finds where it does not. Method: a measurement on the simulated
 device; the same rows with faults put in; and the published page against its raw file.
 
 Usage: advise_card_test.py SCRIPT PROGRAM PUBLISHED"""

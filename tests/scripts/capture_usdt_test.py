@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""scripts/capture_usdt.py: what the lines of its bpftrace program become, and whether bpftrace takes that program. Listening
+"""scripts/record/capture_usdt.py: what the lines of its bpftrace program become, and whether bpftrace takes that program. Listening
 itself needs a kernel with uprobes and a PyTorch, and is not tested here.
 
 usage: capture_usdt_test.py
@@ -12,7 +12,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "capture_usdt.py"
+SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "record" / "capture_usdt.py"
 # Two processors' lines come in blocks; the second free is of a block that was live before; GPU 1 has one request.
 LINES = """Attaching 2 probes...
 m 100 7f0000000000 0 1000 0

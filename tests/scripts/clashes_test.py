@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""scripts/clashes.py finds each planted pair of names, and passes names that do not meet. Method: a small checkout of its own."""
+"""scripts/check/clashes.py finds each planted pair of names, and passes names that do not meet. Method: a small checkout of its own."""
 import subprocess
 import sys
 import tempfile
 import unittest
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts" / "check"))
 import clashes  # noqa: E402
 
 OWN = "namespace allocmark {{\nnamespace {{\n{}\n}}  // namespace\n}}  // namespace allocmark\n"

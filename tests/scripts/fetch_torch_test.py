@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Goal: scripts/fetch_torch.sh takes what it should from a wheel, and says of every wheel that cannot serve why not.
+"""Goal: scripts/build/fetch_torch.sh takes what it should from a wheel, and says of every wheel that cannot serve why not.
 
 Method: small wheels made here; no network is asked, and nothing is compiled but where a wheel is whole.
 """
@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 OWN_MACHINE = {"x86_64": 62, "aarch64": 183}[platform.machine()]
 OTHER_MACHINE = 183 if OWN_MACHINE == 62 else 62
-sys.path.insert(0, str(ROOT / "scripts"))
+sys.path.insert(0, str(ROOT / "scripts" / "build"))
 import torch_wheel  # noqa: E402
 
 
@@ -35,7 +35,7 @@ def hashed(data):
 
 
 def fetch(*arguments):
-    ran = subprocess.run([ROOT / "scripts/fetch_torch.sh", *map(str, arguments)], capture_output=True, text=True, timeout=120)
+    ran = subprocess.run([ROOT / "scripts/build/fetch_torch.sh", *map(str, arguments)], capture_output=True, text=True, timeout=120)
     return ran.returncode, ran.stdout + ran.stderr
 
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""scripts/includes.py finds each include that is taken away, and asks for none too much. Method: a small tree of its own."""
+"""scripts/check/includes.py finds each include that is taken away, and asks for none too much. Method: a small tree of its own."""
 import sys
 import tempfile
 import unittest
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts" / "check"))
 import includes  # noqa: E402
 
 SHAPES = """#pragma once
@@ -95,7 +95,7 @@ class Includes(unittest.TestCase):
         self.assertEqual(self.found("std::error_code code;", "#include <filesystem>\n"), [])
 
     def test_a_name_that_nobody_knows_is_asked_for(self):
-        self.assertRegex(self.found("std::mdspan all;")[0], r"std::mdspan needs #include none: add the name to scripts/include_names.py")
+        self.assertRegex(self.found("std::mdspan all;")[0], r"std::mdspan needs #include none: add the name to scripts/check/include_names.py")
 
     def test_a_folder_without_sources_is_no_success(self):
         with self.assertRaisesRegex(SystemExit, "no sources below"):

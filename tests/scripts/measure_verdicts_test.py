@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""scripts/measure_verdicts.py: which repeats count as inside, and (with ALLOCMARK_PROGRAM) small runs of a real program from end to end."""
+"""scripts/measure/measure_verdicts.py: which repeats count as inside, and (with ALLOCMARK_PROGRAM) small runs of a real program from end to end."""
 
 import json
 import os
@@ -10,7 +10,7 @@ import unittest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(ROOT / "scripts"))
+sys.path.insert(0, str(ROOT / "scripts" / "measure"))
 
 import measure_verdicts  # noqa: E402
 
@@ -35,7 +35,7 @@ class Repeat(unittest.TestCase):
         self.assertEqual(found["not_stated"], 6)
 
     def script(self, *options):
-        return subprocess.run([sys.executable, str(ROOT / "scripts" / "measure_verdicts.py"), "repeat", "--program", PROGRAM, "--workload", "bert_varlen_infer",
+        return subprocess.run([sys.executable, str(ROOT / "scripts" / "measure" / "measure_verdicts.py"), "repeat", "--program", PROGRAM, "--workload", "bert_varlen_infer",
                                "--allocator", "caching", *options], capture_output=True, text=True)
 
     @unittest.skipUnless(PROGRAM, "ALLOCMARK_PROGRAM is not set")
@@ -57,7 +57,7 @@ class Repeat(unittest.TestCase):
         self.assertIn("wanted two runs or more", done.stderr)
 
     def test_one_run_is_no_calibration(self):
-        done = subprocess.run([sys.executable, str(ROOT / "scripts" / "measure_verdicts.py"), "repeat", "--calibration-runs", "1"], capture_output=True, text=True)
+        done = subprocess.run([sys.executable, str(ROOT / "scripts" / "measure" / "measure_verdicts.py"), "repeat", "--calibration-runs", "1"], capture_output=True, text=True)
         self.assertEqual(done.returncode, 2)
         self.assertIn("two runs or more", done.stderr)
 

@@ -13,7 +13,7 @@ import unittest
 from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(SOURCE / "scripts"), str(SOURCE / "scripts/report")]
+sys.path[:0] = [str(SOURCE / "scripts/record"), str(SOURCE / "scripts/report")]
 
 import output_file  # noqa: E402
 import record_pytorch  # noqa: E402

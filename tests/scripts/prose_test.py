@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""scripts/prose.py finds each planted fault, and passes a page without one. Method: a small checkout of its own."""
+"""scripts/check/prose.py finds each planted fault, and passes a page without one. Method: a small checkout of its own."""
 import subprocess
 import sys
 import tempfile
 import unittest
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts" / "check"))
 import prose  # noqa: E402
 
 WORDS = "one two three four five six seven eight nine ten"

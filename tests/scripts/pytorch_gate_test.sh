@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Goal: scripts/pytorch_gate.sh says of two releases of PyTorch what differs, and of one release twice that nothing does.
+# Goal: scripts/gate/pytorch_gate.sh says of two releases of PyTorch what differs, and of one release twice that nothing does.
 # Method: what is wrong on its command line needs no release, nor does the summary, which is made of two releases' rules in
 # `caching`; the rest runs a small program on releases that are fetched.
 # usage: pytorch_gate_test.sh ALLOCMARK; exit code 77 where fewer than two releases are fetched.
@@ -15,7 +15,7 @@ failures=0
 expect() {
   local what=$1 code=$2 text=$3 said ended=0
   shift 3
-  said=$("$ROOT/scripts/pytorch_gate.sh" "$@" 2>&1) || ended=$?
+  said=$("$ROOT/scripts/gate/pytorch_gate.sh" "$@" 2>&1) || ended=$?
   if [ $ended -ne "$code" ] || ! grep -qF -- "$text" <<<"$said"; then
     printf '%s: wanted exit code %s and "%s", got %s:\n%s\n' "$what" "$code" "$text" "$ended" "$said" >&2
     failures=$((failures + 1))
@@ -35,7 +35,7 @@ summary() {
   local what=$1 old=$2 new=$3 text=$4 said
   "$ALLOCMARK" run --device sim:h200 --ab "caching@$old" "caching@$new" --rounds 2 --rounds-max 2 --passes 1 --capacity unlimited \
     --workload churn:events=4000,live_bytes=256MiB,streams=1 --allow-debug --out "$place/$what" >"$place/$what.txt" 2>&1
-  said=$("$ROOT/scripts/pytorch_gate_summary.py" "$old" "$new" "$place/$what/comparison.json" 2>&1)
+  said=$("$ROOT/scripts/gate/pytorch_gate_summary.py" "$old" "$new" "$place/$what/comparison.json" 2>&1)
   if ! grep -qF -- "$text" <<<"$said"; then
     printf '%s: wanted "%s" in the summary, got:\n%s\n' "$what" "$text" "$said" >&2
     failures=$((failures + 1))
@@ -48,7 +48,7 @@ shopt -s nullglob
 fetched=("$ALLOCMARK_TORCH_RELEASES"/*/liballocmark_torch.so)
 if [ ! -e "$ALLOCMARK_TORCH_RELEASES/2.12.1/liballocmark_torch.so" ] || [ ! -e "$ALLOCMARK_TORCH_RELEASES/2.13.0/liballocmark_torch.so" ]; then
   [ $failures -eq 0 ] || exit 1
-  echo "skipped: 2.12.1 and 2.13.0 are not both fetched (${#fetched[@]} in $ALLOCMARK_TORCH_RELEASES); run: scripts/fetch_torch.sh 2.12.1 2.13.0"
+  echo "skipped: 2.12.1 and 2.13.0 are not both fetched (${#fetched[@]} in $ALLOCMARK_TORCH_RELEASES); run: scripts/build/fetch_torch.sh 2.12.1 2.13.0"
   exit 77
 fi
 

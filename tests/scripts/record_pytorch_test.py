@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests scripts/record_pytorch.py without PyTorch: its conversion on snapshots written by hand, and its recording
+"""Tests scripts/record/record_pytorch.py without PyTorch: its conversion on snapshots written by hand, and its recording
 against a stand-in for torch whose allocator counts and traces as the real one does."""
 import gzip
 import os
@@ -11,7 +11,7 @@ import types
 import unittest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-SCRIPT = os.path.join(ROOT, "scripts", "record_pytorch.py")
+SCRIPT = os.path.join(ROOT, "scripts", "record", "record_pytorch.py")
 sys.path.insert(0, os.path.dirname(SCRIPT))
 import record_pytorch  # noqa: E402
 from record_pytorch import Position, RecordError, convert, record  # noqa: E402
@@ -320,7 +320,7 @@ class CommandLine(unittest.TestCase):
             self.assertIn("not a memory snapshot", done.stderr)
 
     def test_the_references_are_listed_and_each_failure_leaves_the_others_alone(self):
-        script = os.path.join(ROOT, "scripts", "record_references.py")
+        script = os.path.join(ROOT, "scripts", "record", "record_references.py")
         done = subprocess.run([sys.executable, script, "--list"], capture_output=True, text=True)
         self.assertEqual(done.returncode, 0)
         self.assertGreaterEqual(len(done.stdout.splitlines()), 8)

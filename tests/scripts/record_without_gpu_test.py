@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""scripts/record_without_gpu.py: what it says where something is missing, and that its stubs build and answer. PyTorch is not needed."""
+"""scripts/record/record_without_gpu.py: what it says where something is missing, and that its stubs build and answer. PyTorch is not needed."""
 import ctypes
 import os
 import subprocess
@@ -9,8 +9,8 @@ import unittest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-SCRIPT = ROOT / "scripts" / "record_without_gpu.py"
-sys.path.insert(0, str(ROOT / "scripts"))
+SCRIPT = ROOT / "scripts" / "record" / "record_without_gpu.py"
+sys.path.insert(0, str(ROOT / "scripts" / "record"))
 import record_without_gpu  # noqa: E402
 
 
@@ -40,7 +40,7 @@ class RecordWithoutGpu(unittest.TestCase):
                 self.assertEqual(recorded.read(), f"# name: one\n# device: {record_without_gpu.DEVICE}\nalloc,1,2,0\n")
 
     def test_stubs_build_and_answer(self):
-        source = ROOT / "scripts" / "references" / "no_kernels.inc"
+        source = ROOT / "scripts" / "record" / "references" / "no_kernels.inc"
         with tempfile.TemporaryDirectory() as folder:
             library = os.path.join(folder, "stubs.so")
             subprocess.run([os.environ.get("CC", "cc"), "-shared", "-fPIC", "-w", "-o", library, "-x", "c", str(source), "-ldl"], check=True)

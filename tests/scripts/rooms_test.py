@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""scripts/rooms.py finds each planted fault of the plan of rooms, and --write mends what it may. Method: a small checkout of its
+"""scripts/check/rooms.py finds each planted fault of the plan of rooms, and --write mends what it may. Method: a small checkout of its
 own."""
 import subprocess
 import sys
@@ -7,7 +7,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts" / "check"))
 import rooms  # noqa: E402
 
 # Each room, and the rooms that its one file includes.

@@ -1,6 +1,6 @@
 // Compares a text with the file tests/results/golden/NAME, or writes that file where
-// ALLOCMARK_APPROVE_GOLDENS is 1 (scripts/approve_goldens.sh). Tests run in the repository's root
-// folder.
+// ALLOCMARK_APPROVE_GOLDENS is 1 (scripts/check/approve_goldens.sh). Tests run in the repository's
+// root folder.
 #pragma once
 
 #include <cstdlib>
@@ -24,7 +24,7 @@ inline void check_file(const std::string& path, const std::string& text) {
   if (approve != nullptr && std::string_view(approve) == "1") {
     std::ofstream(path, std::ios::binary) << text;
   }
-  INFO("differs from " << path << "; if the new text is right, run scripts/approve_goldens.sh");
+  INFO("differs from " << path << "; if it is right, run scripts/check/approve_goldens.sh");
   CHECK(text == read_golden(path));
 }
 

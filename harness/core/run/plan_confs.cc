@@ -77,7 +77,7 @@ std::string next_for(const std::string& name, const std::vector<PlanAllocator>& 
   std::string next = !meant.empty()  ? meant + "; "
                      : names.empty() ? ""
                                      : suggest(name, names) + "; ";
-  if (family == "torch" && released) next += "fetch one: scripts/fetch_torch.sh 2.13.0; ";
+  if (family == "torch" && released) next += "fetch one: scripts/build/fetch_torch.sh 2.13.0; ";
   return next + "see: allocmark list allocators";
 }
 

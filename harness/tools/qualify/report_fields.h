@@ -1,7 +1,7 @@
 // The one table of what a stored qualification holds: every field's name and meaning, in the order
 // in which it is written. Writer and reader (report_json.cc) walk it, and schema.json and the
-// tables of TESTS.md are made from it (scripts/approve_goldens.sh). Flows in: a struct of result.h,
-// const or not; flows out: one call on `fields` per field.
+// tables of TESTS.md are made from it (scripts/check/approve_goldens.sh). Flows in: a struct of
+// result.h, const or not; flows out: one call on `fields` per field.
 //
 // `fields` offers: text, derived (written, never read), real, number (null where there is none),
 // count, flag, verdict, direction, exit_code, object, objects, document (JSON of another kind).

@@ -57,7 +57,7 @@ TEST_CASE("a plugin of another release, or none, is a reason that names what to 
   REQUIRE(entries.size() == 2);
   const std::string other = entries[0].unavailable_reason();
   CHECK(other.find("was built against PyTorch 2.12.1, not 2.13.0") != std::string::npos);
-  CHECK(other.find("scripts/fetch_torch.sh 2.13.0") != std::string::npos);
+  CHECK(other.find("scripts/build/fetch_torch.sh 2.13.0") != std::string::npos);
   CHECK(entries[1].unavailable_reason().find("no plugin for PyTorch 2.14.1") != std::string::npos);
 }
 
@@ -68,7 +68,7 @@ TEST_CASE("a plugin of an older allocmark is a reason that names what to run") {
   REQUIRE(entries.size() == 1);
   const std::string reason = entries[0].unavailable_reason();
   CHECK(reason.find("was built for another version of allocmark") != std::string::npos);
-  CHECK(reason.find("scripts/fetch_torch.sh 2.13.0") != std::string::npos);
+  CHECK(reason.find("scripts/build/fetch_torch.sh 2.13.0") != std::string::npos);
 }
 
 TEST_CASE("a release's config strings are read by its own rules") {
@@ -104,7 +104,7 @@ TEST_CASE("caching has an entry for every release, and a missing torch says how 
     (void)find_backend("torch@2.99.0");
     FAIL("found a release that does not exist");
   } catch (const UsageError& error) {
-    CHECK(std::string(error.what()).find("scripts/fetch_torch.sh") != std::string::npos);
+    CHECK(std::string(error.what()).find("scripts/build/fetch_torch.sh") != std::string::npos);
   }
 }
 

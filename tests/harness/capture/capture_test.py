@@ -16,7 +16,7 @@ from pathlib import Path
 
 ALLOCMARK = PROGRAM = ""
 TORCH = []
-SCRIPTS = Path(__file__).resolve().parents[3] / "scripts"
+SCRIPTS = Path(__file__).resolve().parents[3] / "scripts" / "build"
 
 
 def placements(path):

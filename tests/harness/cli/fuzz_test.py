@@ -2,7 +2,7 @@
 """Inputs of every kind, changed at random, given to the commands that read them. Usage: fuzz_test.py PATH_OF_ALLOCMARK [--count N] [--seed N] [--jobs N] [--keep DIR]
 
 No input may crash a command, keep it for 20 s, take 512 MiB, get an exit code that is not documented for a bad input, or
-print a control character. The same seed gives the same inputs. As a test it tries 300; scripts/fuzz.sh tries 60,000.
+print a control character. The same seed gives the same inputs. As a test it tries 300; scripts/check/fuzz.sh tries 60,000.
 """
 import argparse
 import gzip

@@ -1,7 +1,7 @@
 // Goal: of every fault that a simulated GPU can have it is known which test finds it, or why none
 // does. Method: whole runs at the level quick on two simulated GPUs, of which the first has one
 // planted fault (SIMCUDA_GPU_FAULTS in simcu.h). What was found is the table of
-// harness/tools/qualify/FAULTS.md, which this test writes (scripts/approve_goldens.sh) and
+// harness/tools/qualify/FAULTS.md, which this test writes (scripts/check/approve_goldens.sh) and
 // compares.
 #include <cstddef>
 #include <regex>

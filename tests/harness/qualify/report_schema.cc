@@ -105,7 +105,7 @@ std::string report_schema_text() {
       {"$id", "urn:allocmark:qualification:1"},
       {"title", "qualify.json of 'allocmark qualify'"},
       {"description", fmt::format("Schema {}. Made from harness/tools/qualify/report_fields.h by "
-                                  "scripts/approve_goldens.sh.",
+                                  "scripts/check/approve_goldens.sh.",
                                   fields::kQualificationVersion)}};
   schema.update(rule);
   return schema.dump(1) + "\n";

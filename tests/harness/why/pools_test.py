@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """`allocmark why` keeps private pools apart and names them. The made-up snapshots have the documented structure, with pools named
-in the entries (PyTorch 2.12) and without (2.11); scripts/snapshot_pools.py is the second opinion on what the pools hold.
+in the entries (PyTorch 2.12) and without (2.11); scripts/record/snapshot_pools.py is the second opinion on what the pools hold.
 
 usage: pools_test.py ALLOCMARK
 """
@@ -13,7 +13,7 @@ import tempfile
 import unittest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
-sys.path.insert(0, os.path.join(ROOT, "scripts"))
+sys.path.insert(0, os.path.join(ROOT, "scripts", "record"))
 import snapshot_pools  # noqa: E402
 
 ALLOCMARK = ""

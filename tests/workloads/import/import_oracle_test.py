@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Holds the import of PyTorch's snapshots to a second reading of the format: Python's own pickle and the conversion of
-scripts/record_pytorch.py. Every recorded snapshot, and made-up ones of every protocol, must give the same rows.
+scripts/record/record_pytorch.py. Every recorded snapshot, and made-up ones of every protocol, must give the same rows.
 
 usage: import_oracle_test.py ALLOCMARK
 """
@@ -14,7 +14,7 @@ import tempfile
 import unittest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
-sys.path.insert(0, os.path.join(ROOT, "scripts"))
+sys.path.insert(0, os.path.join(ROOT, "scripts", "record"))
 import record_pytorch  # noqa: E402
 import snapshot_pools  # noqa: E402
 

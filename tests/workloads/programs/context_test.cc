@@ -37,9 +37,9 @@ std::uint64_t fingerprint(const std::vector<std::uint64_t>& sizes) {
 
 }  // namespace
 
-// PyTorch 2.11 and transformers 5.17 on simcuda, 2026-11-25: scripts/record_without_gpu.py --lone
-// RANK NAME, with --check 1 for the last rank and for GPT-2, else 0. H200s asked for the same on
-// rank 0 of each: references_test.cc.
+// PyTorch 2.11 and transformers 5.17 on simcuda, 2026-11-25: scripts/record/record_without_gpu.py
+// --lone RANK NAME, with --check 1 for the last rank and for GPT-2, else 0. H200s asked for the
+// same on rank 0 of each: references_test.cc.
 TEST_CASE("context parallel ranks ask for the recorded sizes in the recorded order") {
   struct Recorded {
     std::string workload;

@@ -382,8 +382,9 @@ TEST_CASE("impossible set-ups are refused with key, value and rule") {
 }
 
 // How often PyTorch 2.11 and transformers 5.17 asked for these sizes on simcuda
-// (scripts/record_without_gpu.py gpt2_single_amp llama_single_bf16). Of one sequence the shifted
-// labels are contiguous, and so are the values that attention gets without a KV cache: no copies.
+// (scripts/record/record_without_gpu.py gpt2_single_amp llama_single_bf16). Of one sequence the
+// shifted labels are contiguous, and so are the values that attention gets without a KV cache: no
+// copies.
 TEST_CASE("a batch of one sequence copies neither labels nor gradients of values") {
   const auto count_of = [](const std::string& workload, std::uint64_t size_bytes) {
     const std::vector<std::uint64_t> sizes = sizes_of(workload);

@@ -25,7 +25,7 @@ std::int64_t count_of(const std::string& workload, std::uint64_t size_bytes, Ten
 }  // namespace
 
 TEST_CASE("a UNet has as many parameters as its modules") {
-  // Counted with PyTorch from scripts/references/diffusion.py.
+  // Counted with PyTorch from scripts/record/references/diffusion.py.
   CHECK(kind_peak("unet:steps=1,batch=2", TensorKind::Parameter) == 4ull * 25'838'595);
   CHECK(kind_peak("unet:channels=64/128/256/256,attention=0/0/1/0,image=128,steps=1,batch=2",
                   TensorKind::Parameter) == 4ull * 25'304'963);

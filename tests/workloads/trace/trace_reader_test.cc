@@ -182,7 +182,7 @@ TEST_CASE("a file with a changed byte is read or refused, never worse") {
   CHECK(refused_count > 250);
 }
 
-TEST_CASE("a trace that scripts/record_pytorch.py wrote keeps every rule") {
+TEST_CASE("a trace that scripts/record/record_pytorch.py wrote keeps every rule") {
   const std::unique_ptr<EventSource> source =
       open_trace_file("tests/golden/workloads/recorded_by_hand.ops.csv");
   CHECK(read_all(*source).size() == 9);

@@ -20,7 +20,7 @@ function(allocmark_registry)
   endforeach()
   file(RELATIVE_PATH maker ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_LIST_FILE})
   file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/generated/${arg_HEADER} @ONLY CONTENT
-"// Made from the names in @maker@ by scripts/cmake/allocmark_registry.cmake.
+"// Made from the names in @maker@ by scripts/build/cmake/allocmark_registry.cmake.
 #pragma once
 
 namespace allocmark {

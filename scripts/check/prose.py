@@ -9,7 +9,7 @@ Prose and code wrap at 100 columns; a line with a link may have 160, a line of a
 sentence has at most 25 words; a span of code counts as one. Where a paragraph needs more, the line before it gives the reason:
 <!-- prose: long, REASON -->.
 
-scripts/prose.py [--root DIR] [PAGE...]   checks all pages, or those named; exit code 1 where a rule is broken
+scripts/check/prose.py [--root DIR] [PAGE...]   checks all pages, or those named; exit code 1 where a rule is broken
 """
 import argparse
 import re
@@ -18,7 +18,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 LEFT_OUT = ("results/published/", "tests/results/golden/")  # written by programs
 COLUMNS_MAX, LINK_COLUMNS_MAX, CODE_COLUMNS_MAX, ROW_COLUMNS_MAX = 100, 160, 140, 1200
 WORDS_MAX = 25

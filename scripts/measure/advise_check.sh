@@ -2,7 +2,7 @@
 # Runs the settings that `allocmark advise` searches on a GPU, so that its order can be held against
 # measured cells: shipped recordings at 0.98x, 1.02x, 1.05x and 1.1x, each with every setting below.
 # Takes about 2 minutes on an H200 and stops by itself after 150 s; what is done by then is kept.
-# Usage: scripts/advise_check.sh PROGRAM FOLDER [DEVICE [WORKLOAD@CAPACITY ...]]     (DEVICE: default cuda:0)
+# Usage: scripts/measure/advise_check.sh PROGRAM FOLDER [DEVICE [WORKLOAD@CAPACITY ...]]     (DEVICE: default cuda:0)
 set -euo pipefail
 if (($# < 2)); then
   echo "usage: $0 PROGRAM FOLDER [DEVICE [WORKLOAD@CAPACITY ...]]" >&2

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Says on one screen what 'allocmark compare' found between two releases of PyTorch's allocator; used by scripts/pytorch_gate.sh.
+"""Says on one screen what 'allocmark compare' found between two releases of PyTorch's allocator; used by scripts/gate/pytorch_gate.sh.
 
-scripts/pytorch_gate_summary.py OLD NEW EXACT.json [TIMED.json]     comparisons as 'allocmark compare --format json' writes them
+scripts/gate/pytorch_gate_summary.py OLD NEW EXACT.json [TIMED.json]     comparisons as 'allocmark compare --format json' writes them
 """
 import argparse, json, sys
 from pathlib import Path

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # The breakers at length, for a night: changed inputs, failing calls, hostile files, changed bundles.
-# Usage: scripts/fuzz.sh PATH_OF_ALLOCMARK [COUNT [SEED]]   (60,000 inputs from seed 1 if not given)
+# Usage: scripts/check/fuzz.sh PATH_OF_ALLOCMARK [COUNT [SEED]]   (60,000 inputs from seed 1 if not given)
 set -u
-cd "$(dirname "$0")/.." || exit 2
+cd "$(dirname "$0")/../.." || exit 2
 program=$(realpath "${1:?the path of allocmark}")
 failed=0
 python3 tests/harness/cli/hostile_files_test.py "$program" || failed=1

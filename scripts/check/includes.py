@@ -119,7 +119,7 @@ def missing_of_libraries(sources, file):
         seen.add((space, name))
         headers = headers_of(space, name)
         if headers is None:
-            yield match.start(), f"{space}::{name}", "none: add the name to scripts/include_names.py"
+            yield match.start(), f"{space}::{name}", "none: add the name to scripts/check/include_names.py"
         elif headers and not any(f"<{header}>" in reach for header in headers):
             yield match.start(), f"{space}::{name}".removeprefix("::"), f"<{headers[0]}>"
 

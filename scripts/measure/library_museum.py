@@ -2,13 +2,13 @@
 """Shows bugs of other libraries' allocators on simcuda, release by release: each release's own class runs in a probe that is
 compiled against its headers. No GPU is needed.
 
-scripts/library_museum.py --fetch               takes the releases of the tables that PyPI has into build/museum/LIBRARY/VERSION
-scripts/library_museum.py BUILD                 runs the probes of all that is there, and writes the tables of
-                                                workloads/scenarios/bugs/LIBRARIES.md; columns of other releases stay as they are
-scripts/library_museum.py --check BUILD         changes nothing; exit code 1 where an answer is not what a table says
-    --headers LIBRARY[@VERSION]=INCLUDE,...     one more release: its include folders, as of a checkout; CUB before 1.9.9
-                                                does not say its version
-    --only LIBRARY                              cub or rmm
+scripts/measure/library_museum.py --fetch               takes the releases of the tables that PyPI has into build/museum/LIBRARY/VERSION
+scripts/measure/library_museum.py BUILD                 runs the probes of all that is there, and writes the tables of
+                                                        workloads/scenarios/bugs/LIBRARIES.md; columns of other releases stay as they are
+scripts/measure/library_museum.py --check BUILD         changes nothing; exit code 1 where an answer is not what a table says
+    --headers LIBRARY[@VERSION]=INCLUDE,...             one more release: its include folders, as of a checkout; CUB before 1.9.9
+                                                        does not say its version
+    --only LIBRARY                                      cub or rmm
 
 BUILD is a build folder of allocmark, for its simulated CUDA runtime. CUB of the CUDA toolkit is always there.
 Exit codes: 0 as the tables say; 1 not so; 2 wrong usage; 4 a release cannot be fetched or a probe does not compile;
@@ -18,9 +18,10 @@ import argparse, os, re, signal, subprocess, sys
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch_wheel
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts/build"))
+import torch_wheel  # noqa: E402
 
-ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "workloads/scenarios/bugs/LIBRARIES.md"
 FETCHED = ROOT / "build/museum"
 TIMEOUT_S = 60
@@ -161,7 +162,7 @@ def answers(release, build, version):
 
 
 def marks(library):
-    return f"<!-- {library.name}: made by scripts/library_museum.py -->\n", "<!-- end -->"
+    return f"<!-- {library.name}: made by scripts/measure/library_museum.py -->\n", "<!-- end -->"
 
 
 def read_table(text, library):
@@ -246,7 +247,7 @@ def main(argv=None):
     for line in wrong:
         print(f"library_museum: {line}", file=sys.stderr)
     if looked == 0:
-        print("library_museum: skipped: no release of a table is here; scripts/library_museum.py --fetch")
+        print("library_museum: skipped: no release of a table is here; scripts/measure/library_museum.py --fetch")
         return 77
     return 1 if wrong else 0
 

@@ -26,13 +26,13 @@ install(DIRECTORY harness/simcuda/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/alloc
 
 # find_package(allocmark)
 install(EXPORT allocmark_targets NAMESPACE allocmark:: FILE allocmark-targets.cmake DESTINATION ${allocmark_package_folder})
-configure_package_config_file(scripts/cmake/allocmark-config.cmake.in ${PROJECT_BINARY_DIR}/generated/allocmark-config.cmake
+configure_package_config_file(scripts/build/cmake/allocmark-config.cmake.in ${PROJECT_BINARY_DIR}/generated/allocmark-config.cmake
                               INSTALL_DESTINATION ${allocmark_package_folder})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/generated/allocmark-config-version.cmake
                                  COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/generated/allocmark-config.cmake
               ${PROJECT_BINARY_DIR}/generated/allocmark-config-version.cmake
-              scripts/cmake/allocmark_add_simcuda_test.cmake
+              scripts/build/cmake/allocmark_add_simcuda_test.cmake
         DESTINATION ${allocmark_package_folder})
 
 # Data, report scripts, and the definitions that the report shows.
@@ -42,7 +42,7 @@ install(DIRECTORY scripts/report/ DESTINATION share/allocmark/report PATTERN __p
 install(FILES results/DEFINITIONS.md results/schema.json DESTINATION share/allocmark/report/results)
 install(FILES results/compare/VERDICTS.md DESTINATION share/allocmark/report/results/compare)
 install(FILES harness/tools/qualify/thresholds.json DESTINATION share/allocmark)
-install(PROGRAMS scripts/record_pytorch.py scripts/capture_usdt.py scripts/build_torch_capture.sh DESTINATION share/allocmark)
+install(PROGRAMS scripts/record/record_pytorch.py scripts/record/capture_usdt.py scripts/build/build_torch_capture.sh DESTINATION share/allocmark)
 install(TARGETS allocmark_capture LIBRARY DESTINATION lib/allocmark)
 install(FILES harness/tools/capture/preload/torch_capture.cc harness/tools/capture/preload/capture.h DESTINATION share/allocmark/capture)
 install(FILES allocators/examples/pluggable_example.c DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Writes the tables of the manuals that come from the program, between the lines `<!-- made by scripts/manual_tables.py: TABLE -->`
+"""Writes the tables of the manuals that come from the program, between the lines `<!-- made by scripts/check/manual_tables.py: TABLE -->`
 and `<!-- end -->` of a page. Flows in: what `allocmark list --format json` and `qualify --print-thresholds` print. Flows out: the
 pages, changed.
 
-scripts/manual_tables.py ALLOCMARK           writes the tables
-scripts/manual_tables.py --check ALLOCMARK   changes nothing; exit code 1 where a table is not what the program says
+scripts/check/manual_tables.py ALLOCMARK           writes the tables
+scripts/check/manual_tables.py --check ALLOCMARK   changes nothing; exit code 1 where a table is not what the program says
 """
 import argparse
 import json
@@ -13,9 +13,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 PAGES = ("workloads/GENERATORS.md", "allocators/BACKENDS.md", "harness/tools/qualify/TESTS.md")
-BLOCK = re.compile(r"(<!-- made by scripts/manual_tables\.py: (\w+) -->\n).*?(<!-- end -->)", re.S)
+BLOCK = re.compile(r"(<!-- made by scripts/check/manual_tables\.py: (\w+) -->\n).*?(<!-- end -->)", re.S)
 REMARK = re.compile(r" \(cannot run here: .*\)$")  # depends on the machine
 UNITS = {"bytes": ((1 << 30, "GiB"), (1 << 20, "MiB"), (1, "B"))}
 
@@ -81,7 +81,7 @@ def main(argv=None):
     for table in sorted(set(TABLES) - found):
         print(f"manual_tables: no page has the table {table}; wanted in {', '.join(PAGES)}", file=sys.stderr)
     for page in stale if arguments.check else ():
-        print(f"{page}: a table is not what the program says; run scripts/manual_tables.py {arguments.program}", file=sys.stderr)
+        print(f"{page}: a table is not what the program says; run scripts/check/manual_tables.py {arguments.program}", file=sys.stderr)
     return 1 if (arguments.check and stale) or set(TABLES) - found else 0
 
 

@@ -13,7 +13,7 @@ else()
   endif()
 endif()
 set(text
-"// Made by scripts/cmake/build_info.cmake at build time.
+"// Made by scripts/build/cmake/build_info.cmake at build time.
 #pragma once
 
 namespace allocmark {

@@ -3,10 +3,10 @@
 that it may include. Prints file:line and the rule for: an include that USES does not name, a USES that nothing needs, a
 circle of rooms, a tool that includes another tool, an arrow back from below the harness into it, a source file outside any room, a room without a README, a README whose "May include" is not what USES name.
 
-scripts/rooms.py          checks; exit code 1 where a rule is broken
-scripts/rooms.py --write  makes USES and "May include" say what is included
-scripts/rooms.py --text   draws the rooms as a list, each with what it uses
-scripts/rooms.py --dot    the same as a graph for Graphviz
+scripts/check/rooms.py          checks; exit code 1 where a rule is broken
+scripts/check/rooms.py --write  makes USES and "May include" say what is included
+scripts/check/rooms.py --text   draws the rooms as a list, each with what it uses
+scripts/check/rooms.py --dot    the same as a graph for Graphviz
 """
 import argparse
 import re
@@ -15,7 +15,7 @@ import sys
 import textwrap
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 INCLUDE = re.compile(r'\s*#\s*include "([^"]+)"')
 # Programs and plugins: they use rooms, and no room uses them.
 MAIN = "harness/tools"  # only what lies in it directly: its folders are rooms
@@ -174,7 +174,7 @@ def check_readme(root, room, targets):
     found = MAY_INCLUDE.search(text)
     if found is None or found.group(0) != may_include(sorted(targets)):
         line = text.count("\n", 0, found.start()) + 1 if found else 1
-        yield f'{room}/README.md:{line}: "May include" is not what USES name; write it: scripts/rooms.py --write'
+        yield f'{room}/README.md:{line}: "May include" is not what USES name; write it: scripts/check/rooms.py --write'
 
 
 def check(root):

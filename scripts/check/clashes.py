@@ -18,7 +18,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 ROOM = re.compile(r"^allocmark_room\(([^()]*)\)", re.M)
 UNTIMED = re.compile(r"\bUNTIMED((?:\s+\w+[.]cc)+)")
 TARGET = re.compile(r"^allocmark_together\(", re.M)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Runs the traces of workloads/scenarios/bugs on every release of an allocator that is there, and says which of them show the bug.
 
-scripts/bug_museum.py ALLOCMARK               writes the table in workloads/scenarios/bugs/README.md
-scripts/bug_museum.py --check ALLOCMARK       changes nothing; exit code 1 where an answer is not what the table says
+scripts/measure/bug_museum.py ALLOCMARK               writes the table in workloads/scenarios/bugs/README.md
+scripts/measure/bug_museum.py --check ALLOCMARK       changes nothing; exit code 1 where an answer is not what the table says
 
 A trace is a program of 'allocmark parity --live'. Its head says what is wrong, where it is known from, and "shown by": conditions
 joined by "and", each with "not" before it or without. STEP counts the rows from 0, without capacity and the first conf.
@@ -17,9 +17,9 @@ joined by "and", each with "not" before it or without. STEP counts the rows from
 import argparse, re, subprocess, sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "workloads/scenarios/bugs"
-TABLE = re.compile(r"(<!-- made by scripts/bug_museum\.py -->\n).*?(<!-- end -->)", re.S)
+TABLE = re.compile(r"(<!-- made by scripts/measure/bug_museum\.py -->\n).*?(<!-- end -->)", re.S)
 CONDITION = re.compile(
     r"(?P<not>not )?(?:(?P<kind>oom|placed) (?P<step>\d+)|place (?P<first>\d+) is (?P<other>not )?place (?P<second>\d+)|text (?P<of>\d+) has (?P<words>.+)"
     r"|(?P<accepted>accepted)|(?P<piece>given back a piece)|(?P<counter>[\w.]+) (?P<sign>[<>]) (?P<bound>\d+))$")
@@ -42,7 +42,7 @@ class Bug:
         for text in shown.split(" and "):
             found = CONDITION.match(text)
             if not found:
-                sys.exit(f"bug_museum: {path}: this is no condition: '{text}'; see scripts/bug_museum.py --help")
+                sys.exit(f"bug_museum: {path}: this is no condition: '{text}'; see scripts/measure/bug_museum.py --help")
             self.conditions.append(found)
 
     def shown_by(self, answers):
@@ -144,7 +144,7 @@ def main(argv=None):
     text = page.read_text()
     made = TABLE.sub(lambda match: match.group(1) + table(found) + match.group(2), text)
     if made != text and arguments.check:
-        wrong.append(f"{page}: the table is not what caching answers; run scripts/bug_museum.py {arguments.program}")
+        wrong.append(f"{page}: the table is not what caching answers; run scripts/measure/bug_museum.py {arguments.program}")
     elif made != text:
         page.write_text(made)
     for line in wrong:

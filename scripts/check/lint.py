@@ -13,7 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 FILE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 60
 SCRIPT_ENDINGS = (".py", ".sh", ".cmake", "CMakeLists.txt")

@@ -1,6 +1,6 @@
-# Finds the libraries that scripts/packages.txt lists. What is missing is named all at once, by the name of its Debian
+# Finds the libraries that scripts/build/packages.txt lists. What is missing is named all at once, by the name of its Debian
 # or Ubuntu package.
-set(ALLOCMARK_PACKAGES_FILE ${PROJECT_SOURCE_DIR}/scripts/packages.txt)
+set(ALLOCMARK_PACKAGES_FILE ${PROJECT_SOURCE_DIR}/scripts/build/packages.txt)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${ALLOCMARK_PACKAGES_FILE})
 
 # A row's CMake column, as NAME and, for find_package, what it is asked for. pkg-config's libraries become

@@ -31,7 +31,7 @@ if(ALLOCMARK_SANITIZE)
 endif()
 
 # allocmark_together(TARGET...): up to ALLOCMARK_UNITY of its files are compiled as one, since reading the same headers again
-# takes longest to compile. In the preset dev each file is compiled by itself; scripts/includes.py finds a missing #include.
+# takes longest to compile. In the preset dev each file is compiled by itself; scripts/check/includes.py finds a missing #include.
 function(allocmark_together)
   set_target_properties(${ARGN} PROPERTIES ALLOCMARK_FEWER_KINDS ON)
   if(ALLOCMARK_UNITY GREATER 1)
@@ -41,7 +41,7 @@ endfunction()
 
 # allocmark_room(SOURCES file... UNTIMED file... USES room... LIBS target... [TOGETHER | WARM | COLD]): the room of this folder
 # as a library. Its target is named after its path, allocmark_harness_core_replay. USES are the rooms it may include:
-# scripts/rooms.py holds the code to them. Files of a room whose calls are timed are compiled one by one, so that they stay as
+# scripts/check/rooms.py holds the code to them. Files of a room whose calls are timed are compiled one by one, so that they stay as
 # the preset dev tests them; no timed call passes through its UNTIMED files, nor through a COLD or WARM room
 # (allocmark_units.cmake). The files of a TOGETHER room are compiled as one.
 function(allocmark_room)
@@ -89,8 +89,8 @@ function(allocmark_text_header file constant header out)
   add_custom_command(
     OUTPUT ${path}
     COMMAND ${CMAKE_COMMAND} -DINPUT=${CMAKE_CURRENT_SOURCE_DIR}/${file} -DOUTPUT=${path} -DNAME=${constant}
-            -P ${PROJECT_SOURCE_DIR}/scripts/cmake/text_header.cmake
-    DEPENDS ${file} ${PROJECT_SOURCE_DIR}/scripts/cmake/text_header.cmake
+            -P ${PROJECT_SOURCE_DIR}/scripts/build/cmake/text_header.cmake
+    DEPENDS ${file} ${PROJECT_SOURCE_DIR}/scripts/build/cmake/text_header.cmake
     VERBATIM)
   set(${out} ${path} PARENT_SCOPE)
 endfunction()

@@ -2,14 +2,14 @@
 # Fetches releases of PyTorch for the allocators torch@VERSION: of each wheel only the allocator's two libraries and
 # its headers (about 5 MB), and builds our plugin against exactly these. Nothing is installed.
 #
-#   scripts/fetch_torch.sh 2.12.1 2.13.0              into build/torch/VERSION, where every build of this checkout looks
-#   scripts/fetch_torch.sh --into DIR 2.13.0          into DIR/VERSION; then set ALLOCMARK_TORCH_RELEASES=DIR
-#   scripts/fetch_torch.sh --wheel FILE 2.13.0        from a wheel that lies here; a build of
-#                                                     your own, as 2.16.0a0+git1234567, is fetched as 2.16.0
+#   scripts/build/fetch_torch.sh 2.12.1 2.13.0              into build/torch/VERSION, where every build of this checkout looks
+#   scripts/build/fetch_torch.sh --into DIR 2.13.0          into DIR/VERSION; then set ALLOCMARK_TORCH_RELEASES=DIR
+#   scripts/build/fetch_torch.sh --wheel FILE 2.13.0        from a wheel that lies here; a build of
+#                                                           your own, as 2.16.0a0+git1234567, is fetched as 2.16.0
 #
 # Exit codes: 0 all are there; 2 wrong usage or a wheel that cannot serve; 4 something is missing on this machine.
 set -euo pipefail
-ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 INTO=$ROOT/build/torch WHEEL=
 
 say() { printf '[fetch_torch] %s\n' "$*"; }
@@ -24,7 +24,7 @@ while [ $# -gt 0 ]; do
     *) break ;;
   esac
 done
-[ $# -gt 0 ] || fail 2 "no version is given, as in: scripts/fetch_torch.sh 2.13.0"
+[ $# -gt 0 ] || fail 2 "no version is given, as in: scripts/build/fetch_torch.sh 2.13.0"
 [ -z "$WHEEL" ] || [ $# -eq 1 ] || fail 2 "--wheel holds one version, $# are given"
 for version in "$@"; do
   [[ $version =~ ^[0-9]+\.[0-9]+\.[0-9]+$ ]] ||
@@ -60,7 +60,7 @@ trap 'rm -rf "${folder:+$folder.part}"' EXIT
 for version in "$@"; do
   folder=$INTO/$version
   rm -rf "$folder.part"
-  python3 "$ROOT/scripts/torch_wheel.py" "$version" "$folder.part" ${WHEEL:+--wheel "$WHEEL"}
+  python3 "$ROOT/scripts/build/torch_wheel.py" "$version" "$folder.part" ${WHEEL:+--wheel "$WHEEL"}
   build_plugin "$folder.part" "$version" || fail 4 "the plugin for PyTorch $version does not compile"
   rm -rf "$folder" "$folder.part/cuda/include"
   mv "$folder.part" "$folder"

@@ -2,10 +2,10 @@
 # Holds a release of PyTorch's allocator against an older one, on the simulated GPU, and says what is worse or other:
 # placements, reserved memory, failures and calls of the device exactly, and latency in turns with a verdict.
 #
-#   scripts/pytorch_gate.sh 2.12.1 2.13.0                 fetches what is missing into build/torch
-#   scripts/pytorch_gate.sh --quick 2.12.1 2.13.0         exact figures only, half the time
-#   scripts/pytorch_gate.sh --wheel dist/torch-2.16.0a0+git1234567-cp312-linux_x86_64.whl 2.15.0 2.16.0
-#                                                         NEW is a build of your own
+#   scripts/gate/pytorch_gate.sh 2.12.1 2.13.0                 fetches what is missing into build/torch
+#   scripts/gate/pytorch_gate.sh --quick 2.12.1 2.13.0         exact figures only, half the time
+#   scripts/gate/pytorch_gate.sh --wheel dist/torch-2.16.0a0+git1234567-cp312-linux_x86_64.whl 2.15.0 2.16.0
+#                                                              NEW is a build of your own
 #
 # Options: --out DIR, a new folder [pytorch-gate]; --rounds N of the timed part [6]; --policy FILE [effects from 5 %];
 # --program W, as often as you like, a recorded program or a workload of your own [three recorded programs]; --conf C, as often
@@ -14,7 +14,7 @@
 # Out: what changed, on one screen; in DIR exact/ and timed/ with raw results, comparisons and junit.xml in each.
 # Exit codes are those of 'allocmark compare': 0 nothing is worse, 1 something is, 3 a cell cannot be compared.
 set -euo pipefail
-ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 ALLOCMARK=${ALLOCMARK:-$ROOT/build/release/bin/allocmark}
 out=pytorch-gate rounds=6 policy= quick=no wheel=
 OWN=() OWN_SETTINGS=() PROGRAMS=(gpt2_train_amp bert_varlen_infer llama_lora_varlen_accum)
@@ -37,7 +37,7 @@ while [ $# -gt 0 ]; do
     *) break ;;
   esac
 done
-[ $# -eq 2 ] || fail "two releases are wanted, as in: scripts/pytorch_gate.sh 2.12.1 2.13.0"
+[ $# -eq 2 ] || fail "two releases are wanted, as in: scripts/gate/pytorch_gate.sh 2.12.1 2.13.0"
 [ -z "$wheel" ] || [ "$1" != "$2" ] || fail "--wheel holds NEW, and OLD is $1, too; name the release that OLD is"
 [ ${#OWN[@]} -eq 0 ] || PROGRAMS=("${OWN[@]}")
 [ ${#OWN_SETTINGS[@]} -eq 0 ] || SETTINGS=("${OWN_SETTINGS[@]}")
@@ -46,10 +46,10 @@ command -v "$ALLOCMARK" >/dev/null || fail "there is no program $ALLOCMARK; buil
 [ ! -e "$out" ] || fail "$out is there already; name another folder with --out"
 
 FOLDER=${ALLOCMARK_TORCH_RELEASES:-$ROOT/build/torch}
-[ -z "$wheel" ] || "$ROOT/scripts/fetch_torch.sh" --into "$FOLDER" --wheel "$wheel" "$2"
+[ -z "$wheel" ] || "$ROOT/scripts/build/fetch_torch.sh" --into "$FOLDER" --wheel "$wheel" "$2"
 export ALLOCMARK_TORCH_RELEASES=$FOLDER
 for version in "$1" "$2"; do
-  "$ALLOCMARK" list allocators | grep -q "^ *torch@$version .*PyTorch $version\$" || "$ROOT/scripts/fetch_torch.sh" --into "$FOLDER" "$version"
+  "$ALLOCMARK" list allocators | grep -q "^ *torch@$version .*PyTorch $version\$" || "$ROOT/scripts/build/fetch_torch.sh" --into "$FOLDER" "$version"
 done
 
 # part SCOPE ROUNDS OPTIONS...: both releases in turn, judged by that kind of numbers; keeps the worst verdict in `code`.
@@ -79,6 +79,6 @@ if [ $quick = no ]; then
 fi
 judged=("$out/exact/judged.json")
 [ $quick = yes ] || judged+=("$out/timed/judged.json")
-"$ROOT/scripts/pytorch_gate_summary.py" "$old" "$new" "${judged[@]}"
+"$ROOT/scripts/gate/pytorch_gate_summary.py" "$old" "$new" "${judged[@]}"
 echo "results: $out"
 exit $code

@@ -3,7 +3,7 @@ cmake_minimum_required(VERSION 3.25)
 file(READ ${INPUT} text)
 get_filename_component(file_name ${INPUT} NAME)
 file(WRITE ${OUTPUT}
-"// Made from ${file_name} by scripts/cmake/text_header.cmake at build time.
+"// Made from ${file_name} by scripts/build/cmake/text_header.cmake at build time.
 #pragma once
 
 #include <string_view>

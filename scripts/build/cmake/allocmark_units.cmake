@@ -4,7 +4,7 @@
 # takes a third less time than -O3 and makes a run of the default suite 3 % longer (2026-11-24). With
 # ALLOCMARK_COLD_UNITS and ALLOCMARK_WARM_UNITS a room's target has no such code of its own. It hands on what it uses, and the
 # library allocmark_cold or allocmark_warm with the code of all of them. The preset dev compiles each file of each room by
-# itself. For the others scripts/includes.py finds a missing #include, and scripts/clashes.py names that only dev keeps apart.
+# itself. For the others scripts/check/includes.py finds a missing #include, and scripts/check/clashes.py names that only dev keeps apart.
 
 # allocmark_cold_options(TARGET): how cold code is compiled.
 function(allocmark_cold_options target)

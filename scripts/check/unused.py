@@ -16,7 +16,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 # What the compiler calls.
 COROUTINE_HOOKS = {"await_ready", "await_resume", "await_suspend", "final_suspend", "get_return_object", "initial_suspend",
                    "return_void", "unhandled_exception"}
@@ -111,7 +111,7 @@ def main():
     of_headers, header_count = unused_in_headers()
     found = of_objects | of_headers
     wrong = [f"{place} is used by nothing in the product" for name, place in sorted(found.items()) if name not in KEPT]
-    wrong += [f"scripts/unused.py: KEPT names {name}, which is used or gone" for name in KEPT if name not in found]
+    wrong += [f"scripts/check/unused.py: KEPT names {name}, which is used or gone" for name in KEPT if name not in found]
     for line in wrong:
         print(line, file=sys.stderr)
     print(f"unused: {object_count} functions, {header_count} in headers, {len(wrong)} to look at")

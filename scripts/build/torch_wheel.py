@@ -4,7 +4,7 @@
 A wheel is a zip archive of 500 to 900 MB; where it lies on a server, ranges of it are read, about 14 MB. Where the libraries want
 another CUDA runtime than the program's, that runtime and its headers come from its own wheel. pip says where wheels are.
 
-scripts/torch_wheel.py VERSION FOLDER [--wheel FILE]     used by scripts/fetch_torch.sh
+scripts/build/torch_wheel.py VERSION FOLDER [--wheel FILE]     used by scripts/build/fetch_torch.sh
 """
 import argparse, base64, csv, hashlib, io, json, platform, re, struct, subprocess, sys, tempfile, urllib.error, urllib.request, zipfile
 from pathlib import Path

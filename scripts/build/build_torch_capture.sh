@@ -15,7 +15,7 @@ fail() {
 [ $# = 2 ] || fail "wanted: build_torch_capture.sh PYTHON OUT.so"
 out=$2
 here=$(cd "$(dirname "$0")" && pwd)
-for source in "$here/../harness/tools/capture/preload" "$here/capture"; do
+for source in "$here/../../harness/tools/capture/preload" "$here/capture"; do
   [ -f "$source/torch_capture.cc" ] && break
 done
 [ -f "$source/torch_capture.cc" ] || fail "torch_capture.cc is missing beside this script: install allocmark again"
