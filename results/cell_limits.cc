@@ -191,7 +191,7 @@ void check_passes(const CellResult& cell, Findings& findings) {
 }
 
 // A disturbed call counts as it usually is, and no less than this; so calls that took less count in
-// full (results/DEFINITIONS.md, "Disturbed calls").
+// full (results/TIMES.md, "Disturbed calls").
 constexpr double kUndisturbedNs = 10'000;
 
 // What the calls of a pass take at least, by its histograms.

@@ -1,4 +1,4 @@
-// The stable id of a cell, as results/DEFINITIONS.md documents it: FNV-1a (64 bits) over the key's
+// The stable id of a cell, as results/FORMAT.md documents it: FNV-1a (64 bits) over the key's
 // fields as netstrings.
 #include "results/schema.h"
 

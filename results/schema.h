@@ -123,7 +123,7 @@ struct LatencyBucket {
 using LatencyBuckets = std::vector<LatencyBucket>;
 
 // How long requests to a server took, on the clock of modelled kernels and the allocator's time
-// (results/DEFINITIONS.md, "Requests").
+// (results/TIMES.md, "Requests").
 struct RequestLatency {
   LatencySummary latency, first_token;  // from arrival to the answer, to its first token
   LatencySummary ideal_latency, ideal_first_token;  // with an allocator that costs nothing
@@ -131,7 +131,7 @@ struct RequestLatency {
 };
 
 // The total latency with its host part scaled to the profile's host, or to this one without load
-// (results/DEFINITIONS.md, "Host time on another host"); 0 where nothing was scaled.
+// (results/TIMES.md, "Host time on another host"); 0 where nothing was scaled.
 struct ScaledLatency {
   double allocate_p50_ns = 0, allocate_p99_ns = 0, deallocate_p50_ns = 0, deallocate_p99_ns = 0;
 };

@@ -106,7 +106,7 @@ bool is_cheaper(const RankedCell& left, const RankedCell& right) {
 }
 
 // A second run of a cell lies further away than this beyond the range of its passes in 2 to 4 % of
-// cells; it lies outside that range in 8 to 10 % (results/DEFINITIONS.md, "The answer").
+// cells; it lies outside that range in 8 to 10 % (results/answer/ANSWER.md, "The answer").
 constexpr double kApartRatio = 1.05;
 // Memory within this share of the least is as good: there fewer keys to set come first.
 constexpr double kEqualMemoryShare = 1.01;

@@ -72,7 +72,7 @@ constexpr std::array kFields{
 constexpr std::size_t kCalibrationPairCountMin = 20;
 
 // How much longer a fixed program of host code takes on one run's host than on the other's
-// (results/DEFINITIONS.md, "Host time on another host"), and whether something allows for it; empty
+// (results/TIMES.md, "Host time on another host"), and whether something allows for it; empty
 // where the hosts are about as fast or it is not known.
 std::string host_speed_difference(const Environment& base, const Environment& now) {
   if (base.host_reference_ns <= 0 || now.host_reference_ns <= 0) return {};

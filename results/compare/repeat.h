@@ -1,7 +1,7 @@
 // In which interval a second measurement of a cell is expected: the same program on the same
 // machine, in another process, minutes later. Flows in: a cell with its passes, and how far apart
 // two runs come on the machine; flows out: an interval for each timed number. Neither times nor
-// checks allocators. results/DEFINITIONS.md, "Measured again", has the formula and where it was
+// checks allocators. results/TIMES.md, "Measured again", has the formula and where it was
 // tried.
 #pragma once
 

@@ -1,6 +1,6 @@
 // When enough passes are enough: until the intervals of a cell's quantiles are narrow. Flows in:
 // the passes so far; flows out: which intervals are still too wide. Neither times nor checks
-// allocators. results/DEFINITIONS.md, "Until an interval is narrow", says what the interval
+// allocators. results/TIMES.md, "Until an interval is narrow", says what the interval
 // promises.
 #pragma once
 

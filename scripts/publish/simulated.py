@@ -28,7 +28,7 @@ def pairs(left, right):
 
 
 def bucket_ns(index):
-    """The middle of a stored latency bucket, as results/DEFINITIONS.md defines them: 64 per power of two, in picoseconds."""
+    """The middle of a stored latency bucket, as results/FORMAT.md defines them: 64 per power of two, in picoseconds."""
     octave, step = index // 64 - 1, index % 64
     return (index if index < 64 else (64.5 + step) * 2**octave) / 1000
 
@@ -149,11 +149,11 @@ def host_text(raw):
     if references_differ(raw):
         return ("The simulation ran on another host, where the reference for host time takes "
                 f"{here:.0f} ns beside {there:.0f} ns on the GPU's. Its numbers are the scaled ones "
-                "(`results/DEFINITIONS.md`, \"Host time on another host\"). On the GPU's side P50 is that of the lowest pass: its references are of "
+                "(`results/TIMES.md`, \"Host time on another host\"). On the GPU's side P50 is that of the lowest pass: its references are of "
                 "an earlier kind, by which passes cannot be scaled. P99, which is mostly the driver's, is of all passes.\n\n")
     return ("The simulation ran on another host, where the reference for host time takes "
             f"{here:.0f} ns beside {there:.0f} ns on the GPU's. Its numbers are the scaled ones: the host's part for the GPU's host without load "
-            "(`results/DEFINITIONS.md`, \"Host time on another host\"). On the GPU's side, P50 of `caching` and `thrust_pool`, whose "
+            "(`results/TIMES.md`, \"Host time on another host\"). On the GPU's side, P50 of `caching` and `thrust_pool`, whose "
             "usual call is host time alone, is scaled the same way, pass by pass; their median counts. P50 of others is that of the lowest pass, since a "
             "neighbour of the virtual machine makes passes slower. P99, which is mostly the driver's, is of all passes.\n\n")
 
@@ -181,7 +181,7 @@ def report(raw, _binary):
         noise = [pair for pair in pairs(real, again) if pair[0]["allocator"] != "null"]
         out += agreement(noise, "The same GPU cells measured again, over the first time")
         out += "\n" + in_interval(noise, "The same GPU cells measured again, within the interval that the first time states")
-        out += ("\nHere numbers of all passes are compared, as they are stored. The interval is defined in `results/DEFINITIONS.md`, \"Measured again\".\n")
+        out += ("\nHere numbers of all passes are compared, as they are stored. The interval is defined in `results/TIMES.md`, \"Measured again\".\n")
         out += "\nNo model can agree better with one measurement than a second measurement does.\n\n"
     out += "## Every cell\n\nGPU / simulated = ratio; **bold** beyond 15 % (P50) or 30 % (P99).\n\n"
     headings = ["workload", "capacity", "allocator", "config string", "OOMs:", "reserved peak:"] + [name + ":" for name, _, _ in TIMES]

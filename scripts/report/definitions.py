@@ -1,4 +1,4 @@
-"""results/DEFINITIONS.md and results/compare/VERDICTS.md as an appendix of the page: rendered to HTML, with an anchor for every
+"""Pages of results/ (DEFINITIONS.md and others) as an appendix of the page: rendered to HTML, with an anchor for every
 field that their tables define. Markdown flows in; HTML and the set of anchors flow out. Raw HTML in the Markdown is shown as text."""
 
 import re

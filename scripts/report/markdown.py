@@ -1,4 +1,4 @@
-"""The part of Markdown that results/DEFINITIONS.md uses, as HTML: headings, paragraphs, lists, tables, code, links and emphasis. Raw HTML is
+"""The part of Markdown that the pages of results/ use, as HTML: headings, paragraphs, lists, tables, code, links and emphasis. Raw HTML is
 shown as text. Markdown flows in; blocks of HTML flow out."""
 
 import re

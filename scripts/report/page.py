@@ -20,6 +20,8 @@ from markup import Html, join, tag
 from sections import Page, answer_section, comparison_section, experiment_article, filters_form, scroll
 from timelines import fit_timelines
 
+# The pages of the appendix, from results/.
+MANUALS = ("DEFINITIONS.md", "TIMES.md", "FORMAT.md", "answer/ANSWER.md", "compare/VERDICTS.md")
 # What the embedded copies of size classes hold, in this order.
 SIZE_CLASS_FIELDS = tuple(
     f"{operation}_latency_{name}"
@@ -299,7 +301,7 @@ def render_page(run):
     if others_of(run):
         count = len(experiments) + len(others_of(run))
         run.notes.append(f"{len(others_of(run))} of {count} experiments have no table here, to keep the page small: they are counted, and their numbers are in table.csv.")
-    manuals = "\n".join(results_file(name).read_text(encoding="utf-8") for name in ("DEFINITIONS.md", "compare/VERDICTS.md"))
+    manuals = "\n".join(results_file(name).read_text(encoding="utf-8") for name in MANUALS)
     definitions, anchors = render_definitions(manuals)
     page = Page(run, experiments, letters, anchors)
     comparisons = prepare_comparisons(run)

@@ -225,7 +225,7 @@ std::string host_note(const Environment& environment) {
       environment.host_reference_ns / environment.profile_host_reference_ns,
       environment.profile_host_reference_basis == "measured"
           ? ""
-          : " (in part an estimate: 'Host time on another host' in results/DEFINITIONS.md)");
+          : " (in part an estimate: 'Host time on another host' in results/TIMES.md)");
 }
 
 }  // namespace

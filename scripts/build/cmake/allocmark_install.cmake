@@ -39,7 +39,9 @@ install(FILES ${PROJECT_BINARY_DIR}/generated/allocmark-config.cmake
 install(DIRECTORY workloads/recorded workloads/scenarios DESTINATION share/allocmark/workloads)
 install(DIRECTORY scripts/report/ DESTINATION share/allocmark/report PATTERN __pycache__ EXCLUDE PATTERN "*.sh" EXCLUDE
         PATTERN "requirements*" EXCLUDE)
-install(FILES results/DEFINITIONS.md results/schema.json DESTINATION share/allocmark/report/results)
+install(FILES results/DEFINITIONS.md results/TIMES.md results/FORMAT.md results/schema.json
+        DESTINATION share/allocmark/report/results)
+install(FILES results/answer/ANSWER.md DESTINATION share/allocmark/report/results/answer)
 install(FILES results/compare/VERDICTS.md DESTINATION share/allocmark/report/results/compare)
 install(FILES harness/tools/qualify/thresholds.json DESTINATION share/allocmark)
 install(PROGRAMS scripts/record/record_pytorch.py scripts/record/capture_usdt.py scripts/build/build_torch_capture.sh DESTINATION share/allocmark)
@@ -67,11 +69,11 @@ foreach(page workloads/README workloads/BRING_YOUR_JOB workloads/FIDELITY worklo
              harness/tools/qualify/README harness/tools/qualify/QUALIFY_A_NODE harness/tools/qualify/TESTS harness/tools/qualify/EXPORTS
              harness/tools/qualify/FAULTS harness/tools/qualify/fleet/README harness/tools/qualify/fleet/MERGE harness/tools/threads/README
              harness/tools/conformance/RACES scripts/fleet/README harness/simcuda/README harness/simcuda/MODEL
-             harness/simcuda/TESTING results/README results/BUNDLES)
+             harness/simcuda/TESTING results/README results/BUNDLES results/answer/ANSWER)
   get_filename_component(room ${page} DIRECTORY)
   install(FILES ${page}.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/${room})
 endforeach()
-install(FILES results/DEFINITIONS.md results/PUBLISH.md results/BUNDLES.md results/compare/VERDICTS.md
+install(FILES results/DEFINITIONS.md results/TIMES.md results/FORMAT.md results/PUBLISH.md results/BUNDLES.md results/compare/VERDICTS.md
         DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 set(CPACK_GENERATOR DEB)

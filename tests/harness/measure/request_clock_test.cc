@@ -1,5 +1,5 @@
 // Goal: latencies of requests follow from kernels, waits and the allocator's time by the rules that
-// results/DEFINITIONS.md states. Method: a queue of two requests, computed by hand.
+// results/TIMES.md states. Method: a queue of two requests, computed by hand.
 #include "harness/core/measure/request_clock.h"
 
 #include <cstdint>

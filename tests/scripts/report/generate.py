@@ -33,7 +33,7 @@ def measured_cell():
 
 
 def cell_id(cell):
-    """As results/DEFINITIONS.md defines it: FNV-1a over the key's fields as netstrings."""
+    """As results/FORMAT.md defines it: FNV-1a over the key's fields as netstrings."""
     texts = [str(cell[name]).encode() for name in ("workload", "allocator", "conf", "device", "capacity", "seed", "on_oom")]
     value = 0xCBF29CE484222325
     for byte in b"".join(b"%d:%s," % (len(text), text) for text in texts):
