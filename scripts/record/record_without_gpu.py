@@ -5,7 +5,7 @@ usage: record_without_gpu.py --simcuda FOLDER --out FOLDER [--lone RANK] [--coun
 
 Operators and allocator are PyTorch's own. Kernels and cuBLAS do nothing, so all numbers are zero. cuDNN's attention is replaced by
 one with the tensors and the workspace of recordings, its convolutions by ones without workspaces: the only requests that a GPU's
-recording has besides. A generation never ends early. workloads/FIDELITY.md, "Programs held to PyTorch without a GPU", says how near
+recording has besides. A generation never ends early. results/published/history/generators.md, "Programs held to PyTorch without a GPU", says how near
 this comes. Needs PyTorch with CUDA 13, transformers, a C compiler and nm. FOLDER of simcuda holds its libcudart.so.13. Out:
 NAME.ops.csv.gz; its head names the device. --count N: what a program reads where it counts on the device, such as how many
 elements a mask chose (batch x patches x width in the programs llava_). --check: what it reads where it checks a mask or positions;

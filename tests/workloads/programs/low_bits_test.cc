@@ -79,8 +79,8 @@ TEST_CASE("float8 is refused where its products cannot be") {
 }
 
 TEST_CASE("programs of few bits ask for as much as PyTorch does") {
-  // scripts/record/references/low_bits.py on PyTorch 2.11 and transformers 5.17 (FIDELITY.md says
-  // how).
+  // scripts/record/references/low_bits.py on PyTorch 2.11 and transformers 5.17, as
+  // results/published/history/generators.md says.
   const std::string model = "llama-3-8b,hidden=2048,heads=16,kv_heads=4,ffn=5632,vocabulary=32000,";
   const auto asks = [&](const std::string& workload, std::uint64_t allocs, std::uint64_t peak) {
     INFO(workload);

@@ -76,8 +76,8 @@ TEST_CASE("images are refused where no text has room for them") {
 }
 
 TEST_CASE("LLaVA's training has PyTorch's peak") {
-  // scripts/record/references/multimodal.py on PyTorch 2.11 and transformers 5.17 (FIDELITY.md says
-  // how).
+  // scripts/record/references/multimodal.py on PyTorch 2.11 and transformers 5.17, as
+  // results/published/history/generators.md says.
   const auto peak = [](const std::string& workload) {
     return summarize(*open_workload(workload, 1)).requested_bytes_peak;
   };
