@@ -8,7 +8,7 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 
 ensure_all "${BUILD_NEEDS[@]}" "${TEST_NEEDS[@]}"
-# Tests of pages and manifests need Python packages, some a browser; without them they are reported as skipped. They come
+# Tests of pages, manifests and Python need packages of PyPI, some a browser; without them they are reported as skipped. They come
 # while the compiler works.
 tests/scripts/report/install.sh &
 page_packages=$!
@@ -39,7 +39,7 @@ for preset in $presets; do
     build "$preset"
   fi
   if [ -n "$page_packages" ]; then
-    wait "$page_packages" || say "no Python packages for the tests of pages and manifests: they will be skipped"
+    wait "$page_packages" || say "no Python packages for the tests of pages, manifests and Python: they will be skipped"
     page_packages=
   fi
   run_ctest "$preset"

@@ -6,7 +6,21 @@ another CUDA runtime than the program's, that runtime and its headers come from 
 
 scripts/build/torch_wheel.py VERSION FOLDER [--wheel FILE]     used by scripts/build/fetch_torch.sh
 """
-import argparse, base64, csv, hashlib, io, json, platform, re, struct, subprocess, sys, tempfile, urllib.error, urllib.request, zipfile
+import argparse
+import base64
+import csv
+import hashlib
+import io
+import json
+import platform
+import re
+import struct
+import subprocess
+import sys
+import tempfile
+import urllib.error
+import urllib.request
+import zipfile
 from pathlib import Path
 
 LIBRARIES = ("torch/lib/libc10.so", "torch/lib/libc10_cuda.so")

@@ -48,7 +48,7 @@ class Name:
 
 def blank(text):
     """The text without what is no code; lines stay."""
-    return BLANKED.sub(lambda match: ("" if match[0][0] in "/#'" and len(match[0]) < 3 or match[0].lstrip()[0] in "/#" else '""')
+    return BLANKED.sub(lambda match: ("" if (match[0][0] in "/#'" and len(match[0]) < 3) or match[0].lstrip()[0] in "/#" else '""')
                        + "\n" * match[0].count("\n"), text)
 
 
@@ -157,7 +157,7 @@ class Reader:
             return  # the end of what had braces
         if found:
             line = 1 + self.code.count("\n", 0, self.start + len(head) - len(head.lstrip()))
-            own = "" in self.scopes or bool(re.match(r"\s*static\s|\s*constexpr\s", head)) and self.file.endswith(".cc")
+            own = "" in self.scopes or (bool(re.match(r"\s*static\s|\s*constexpr\s", head)) and self.file.endswith(".cc"))
             if not (declaration and found[0] == "function" and own) and not re.search("::|~", found[1]):
                 scope = "::".join(name for name in self.scopes if name)
                 self.names.append(Name(self.file, line, scope, own, *found))
@@ -175,7 +175,7 @@ def clash(one, other):
     if one.kind == other.kind == "function":
         shared = other if one.own else one
         needed = re.sub(r"\[.*?\]", "", shared.same)
-        return with_defaults(one) == with_defaults(other) or not shared.own and not OURS.search(needed)
+        return with_defaults(one) == with_defaults(other) or (not shared.own and not OURS.search(needed))
     return one.kind != other.kind or one.kind != "alias" or one.same != other.same
 
 

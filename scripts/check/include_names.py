@@ -1,7 +1,10 @@
 """Which headers of others declare a name, for includes.py. A header stands for those that its own manual says it includes."""
 # Headers, and the names below std that any of them declares. The first header is the one to include.
 STD = [line.split(": ") for line in """
-algorithm: adjacent_find all_of any_of binary_search clamp copy copy_if copy_n count count_if equal fill fill_n find find_if find_if_not for_each is_sorted lower_bound max max_element merge min min_element minmax minmax_element mismatch none_of nth_element partial_sort partition remove remove_if replace replace_copy reverse rotate set_difference sort stable_partition stable_sort transform unique upper_bound
+algorithm: adjacent_find all_of any_of binary_search clamp copy copy_if copy_n count count_if equal fill fill_n find find_if
+algorithm: find_if_not for_each is_sorted lower_bound max max_element merge min min_element minmax minmax_element mismatch none_of
+algorithm: nth_element partial_sort partition remove remove_if replace replace_copy reverse rotate set_difference sort stable_partition
+algorithm: stable_sort transform unique upper_bound
 array: array to_array
 atomic: atomic atomic_ref memory_order_acquire memory_order_relaxed memory_order_release memory_order_seq_cst
 barrier: barrier

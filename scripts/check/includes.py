@@ -16,13 +16,14 @@ import sys
 from pathlib import Path
 
 from clashes import ROOT, Reader, blank
-from include_names import headers_of, LIBRARIES
+from include_names import LIBRARIES, headers_of
 
 ROOMS = ("base", "workloads", "allocators", "results", "harness")
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.M)
 WORD = re.compile(r"\b([A-Za-z_]\w*)\b(?=\s*([(]|<(?! |=)|))")
 BEFORE = re.compile(r"(->|[.]|\w*::)\s*$")
-LIBRARY_WORD = re.compile(r"\b(" + "|".join(sorted(LIBRARIES, key=len, reverse=True)) + r")::(?:ranges::)?(\w+)|(?<![\w.>:])()(cuda[A-Z]\w+|cu[A-Z]\w+|CU\w+)\b")
+LIBRARY_WORD = re.compile(r"\b(" + "|".join(sorted(LIBRARIES, key=len, reverse=True))
+                          + r")::(?:ranges::)?(\w+)|(?<![\w.>:])()(cuda[A-Z]\w+|cu[A-Z]\w+|CU\w+)\b")
 # A word that a type stands before: a member, a parameter, a variable or a function of the file itself.
 DECLARED = re.compile(r"(?:\b(\w+)|[>\]])(?:\s+[&*]*|\s*[&*]+\s*)(\w+)\s*(?=[;,={(\[)]|:(?!:)|$)", re.M)
 NO_TYPES = {"return", "co_return", "co_yield", "co_await", "case", "else", "new", "throw", "goto", "delete", "operator",
@@ -114,7 +115,7 @@ def missing_of_libraries(sources, file):
     known = set().union(*(sources.own[name] for name in reach if name in sources.own))
     for match in LIBRARY_WORD.finditer(code):
         space, name = (match[1], match[2]) if match[1] else ("", match[4])
-        if (space, name) in seen or space != "std" and name in known:  # a type that is declared and not defined
+        if (space, name) in seen or (space != "std" and name in known):  # a type that is declared and not defined
             continue
         seen.add((space, name))
         headers = headers_of(space, name)

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Holds the code to the plan of rooms. A room is a folder whose CMakeLists.txt calls allocmark_room; its USES name the rooms
 that it may include. Prints file:line and the rule for: an include that USES does not name, a USES that nothing needs, a
-circle of rooms, a tool that includes another tool, an arrow back from below the harness into it, a source file outside any room, a room without a README, a README whose "May include" is not what USES name.
+circle of rooms, a tool that includes another tool, an arrow back from below the harness into it, a source file outside any room,
+a room without a README, a README whose "May include" is not what USES name.
 
 scripts/check/rooms.py          checks; exit code 1 where a rule is broken
 scripts/check/rooms.py --write  makes USES and "May include" say what is included
@@ -137,14 +138,16 @@ def write(root):
         if room in rooms and target in rooms:
             used[room].add(target)
     for room, targets in used.items():
-        targets = sorted(targets)
-        path = root / room / "CMakeLists.txt"
-        names = "".join(f"  {target}\n" for target in targets)
-        text = USES.sub(lambda found: found.group(1) + names, path.read_text(), count=1)
-        path.write_text(re.sub(r"\n\)", ")", text))
-        readme = root / room / "README.md"
-        if readme.is_file():
-            readme.write_text(MAY_INCLUDE.sub(lambda _: may_include(targets), readme.read_text(), count=1))
+        write_room(root / room, sorted(targets))
+
+
+def write_room(folder, targets):
+    path, readme = folder / "CMakeLists.txt", folder / "README.md"
+    names = "".join(f"  {target}\n" for target in targets)
+    text = USES.sub(lambda found: found.group(1) + names, path.read_text(), count=1)
+    path.write_text(re.sub(r"\n\)", ")", text))
+    if readme.is_file():
+        readme.write_text(MAY_INCLUDE.sub(lambda _: may_include(targets), readme.read_text(), count=1))
 
 
 def tool_of(room):

@@ -3,7 +3,9 @@
 
 scripts/gate/pytorch_gate_summary.py OLD NEW EXACT.json [TIMED.json]     comparisons as 'allocmark compare --format json' writes them
 """
-import argparse, json, sys
+import argparse
+import json
+import sys
 from pathlib import Path
 
 WIDTH = 150
@@ -52,7 +54,8 @@ def changes(experiments, name):
 def placements(experiments, options):
     differing = [e for e in experiments if e.numbers.get("placement_hash", {}).get("verdict") == "changed"]
     if not differing:
-        return entry("placements", [f"alike in all {len(experiments)} experiments"])
+        entry("placements", [f"alike in all {len(experiments)} experiments"])
+        return
     lines = [f"differ in {len(differing)} of {len(experiments)} experiments: free blocks are chosen by another rule"]
     shown = next((e for e in differing if e.placed), None)
     if shown:
@@ -119,7 +122,8 @@ def next_steps(options):
     )
     entry("a placement", [f"allocmark run --allocator torch@{options.new} --record-placements DIR, with program, setting and capacity"])
     if options.timed:
-        entry("a slower call", [f"ALLOCMARK_TORCH_PLUGIN=build/torch/{options.new}/liballocmark_torch.so perf record allocmark_bench --workload PROGRAM --benchmark_filter=^hits/caching"])
+        plugin = f"build/torch/{options.new}/liballocmark_torch.so"
+        entry("a slower call", [f"ALLOCMARK_TORCH_PLUGIN={plugin} perf record allocmark_bench --workload PROGRAM --benchmark_filter=^hits/caching"])
     entry("a change meant", ["--policy FILE says which numbers may differ: results/compare/VERDICTS.md"])
 
 

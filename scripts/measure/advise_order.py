@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Holds what 'allocmark advise' searches against cells measured on a GPU.
 
-FOLDER holds run folders (scripts/measure/advise_check.sh) or is one of results/published. For every program and capacity: are the failures of each setting those that the search found, does the setting
-that the search ranks first serve the job wherever any setting does, and does the order by cost agree
-(Kendall's tau over the pairs of settings that serve and that both sides can tell apart)?
+FOLDER holds run folders (scripts/measure/advise_check.sh) or is one of results/published. For every program and capacity: are
+the failures of each setting those that the search found, does the setting that the search ranks first serve the job wherever
+any setting does, and does the order by cost agree (Kendall's tau over the pairs of settings that serve and that both sides can
+tell apart)?
 
 Usage: scripts/measure/advise_order.py PROGRAM FOLDER [--tau-min 0.9]   Exit code 1 where it falls short."""
 import argparse

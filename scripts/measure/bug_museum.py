@@ -14,7 +14,10 @@ joined by "and", each with "not" before it or without. STEP counts the rows from
   given back a piece             PyTorch was about to free a piece of a segment (or did, and failed)
   COUNTER > N, COUNTER < N       at the end
 """
-import argparse, re, subprocess, sys
+import argparse
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]

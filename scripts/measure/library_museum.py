@@ -14,7 +14,12 @@ BUILD is a build folder of allocmark, for its simulated CUDA runtime. CUB of the
 Exit codes: 0 as the tables say; 1 not so; 2 wrong usage; 4 a release cannot be fetched or a probe does not compile;
 77 nothing that a table knows is there.
 """
-import argparse, os, re, signal, subprocess, sys
+import argparse
+import os
+import re
+import signal
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 

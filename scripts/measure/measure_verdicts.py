@@ -7,6 +7,8 @@ experiment with a share and its Wilson interval at 95 %, and with --out a JSON f
 own (`run --ab`, or with --two-runs `run`, `run`, `compare --confirm`); nothing is resampled. Uses the standard library only.
 """
 import argparse
+import functools
+import itertools
 import json
 import math
 import os
@@ -109,7 +111,7 @@ def timed_numbers(comparison):
 def aa_summary(comparisons):
     """How often numbers, cells and whole comparisons were called different, though both sides are the same."""
     cells = [[n for n in cell["numbers"] if "p_value" in n] for comparison in comparisons for cell in comparison["cells"]]
-    numbers = sum(cells, [])
+    numbers = [number for cell in cells for number in cell]
     called = [number for number in numbers if number["verdict"] in ("worse", "better")]
     result = {"experiment": "aa", "comparisons": len(comparisons), "timed_cells": len(cells), "timed_numbers": len(numbers)}
     result["verdicts"] = {verdict: sum(n["verdict"] == verdict for n in numbers) for verdict in sorted({n["verdict"] for n in numbers})}
@@ -142,7 +144,7 @@ def repeat_summary(runs):
     """Of each pair of successive runs: is the later one's number in the interval that the earlier one stated?"""
     result = {"experiment": "repeat", "runs": len(runs), "cells": len(runs[0]) if runs else 0}
     inside, widths, absent = {name: [] for name in REPEATED}, {name: [] for name in REPEATED}, 0
-    for first, second in zip(runs, runs[1:]):
+    for first, second in itertools.pairwise(runs):
         for cell_id in first.keys() & second.keys():
             for name in REPEATED:
                 value, again = first[cell_id][name], second[cell_id][name]
@@ -152,8 +154,10 @@ def repeat_summary(runs):
                     continue
                 inside[name].append(low <= again <= high)
                 widths[name].append((high - low) / value)
-    for name, hits in [("all", sum(inside.values(), [])), *inside.items()]:
-        width = sorted(sum(widths.values(), []) if name == "all" else widths[name])
+    for name in ("all", *REPEATED):
+        names = REPEATED if name == "all" else [name]
+        hits, width = [[value for one in names for value in values[one]] for values in (inside, widths)]
+        width.sort()
         result[name] = {"pairs": len(hits), "inside": wilson(sum(hits), len(hits)), "width_median": width[len(width) // 2] if width else None}
     result["not_stated"] = absent
     result["reference"] = reference_summary(runs)
@@ -251,7 +255,8 @@ def measure_power(experiment, options):
     ):
         sides = [wrapper(experiment.folder, f"{name}{side}.sh", experiment.program, values)
                  for side, values in (("a", {}), ("b", variables))]
-        experiment.results.append(experiment.many(sides, cells, lambda found: power_summary(found, name, share, variables, options)))
+        summary = functools.partial(power_summary, name=name, share=share, variables=variables, options=options)
+        experiment.results.append(experiment.many(sides, cells, summary))
     return experiment.results
 
 

@@ -57,7 +57,9 @@ def report(raw, binary):
     rows = busy_rows(cells, raw.cells("backends_busy"))
     if rows:
         out += "\n## The device at work\n\n"
-        out += ("A kernel of 20 us follows every request on its block's stream, so that the host runs ahead of the device. Latencies: idle device -> busy device. "
-                "Step, program and stall are of the busy one: the stall is how much longer the device takes to be done than with an allocator that costs nothing.\n\n")
-        out += table(["workload", "allocator", "config string", "allocate P50:", "allocate P99:", "free P50:", "free P99:", "step P50:", "program:", "stall:", "of the ideal:"], rows)
+        out += ("A kernel of 20 us follows every request on its block's stream, so that the host runs ahead of the device. Latencies: idle "
+                "device -> busy device. Step, program and stall are of the busy one: the stall is how much longer the device takes to be "
+                "done than with an allocator that costs nothing.\n\n")
+        out += table(["workload", "allocator", "config string", "allocate P50:", "allocate P99:", "free P50:", "free P99:", "step P50:",
+                      "program:", "stall:", "of the ideal:"], rows)
     return out

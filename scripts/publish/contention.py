@@ -49,15 +49,15 @@ def processes(raw, name):
 
 
 def report(raw, _binary):
-    out = "# Contention\n\nEach program runs in a process of its own, with its own context and its own allocator. Medians over the processes; in parentheses the "
-    out += "ratio to running alone.\n\n"
+    out = "# Contention\n\nEach program runs in a process of its own, with its own context and its own allocator. Medians over the "
+    out += "processes; in parentheses the ratio to running alone.\n\n"
     headings = ["workload", "allocator", "processes:"] + [name + " (to alone):" for name, _ in FIELDS] + ["placements"]
     names = sorted(raw.names("together_"), key=lambda name: int(name.rsplit("_", 1)[1]))
     if names:
         counts = [(name.rsplit("_", 1)[1], raw.cells(name)) for name in names]
         out += "## Processes on one GPU\n\n" + table(headings, rows_against(counts[0][1], counts)) + "\n"
-        out += ("All of them start together and replay the same trace. Their driver calls meet in the driver's locks and on the device; a caching allocator that is warm "
-                "makes few.\n\n")
+        out += ("All of them start together and replay the same trace. Their driver calls meet in the driver's locks and on the device; a "
+                "caching allocator that is warm makes few.\n\n")
     alone, together = raw.names("gpu_alone_"), raw.names("gpu_together_")
     if together:
         headings[2] = "GPUs at once"

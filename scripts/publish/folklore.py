@@ -95,7 +95,8 @@ def evaluate(check, cells, accepted):
     row = [check["when"], label(left), f"`{field}` {by_field(field.split('/')[-1], values[0])}"]
     against = by_field(field.split("/")[-1], values[1])
     if isinstance(right, dict):
-        against = f"{factor if factor != 1 else ''} {'x' if factor != 1 else ''} {against} ({label(right) if cell_query(right) != cell_query(left) else '`' + right['field'] + '`'})".strip()
+        other = label(right) if cell_query(right) != cell_query(left) else f"`{right['field']}`"
+        against = f"{against} ({other})" if factor == 1 else f"{factor} x {against} ({other})"
     row.append(f"{check['op']} {against}")
     if None in values:
         return None, row
@@ -132,6 +133,7 @@ def report(raw, _binary, claims_path):
             details += f"### {claim['id']}. {claim['text']}\n\n" + "<br>".join(parts) + "\n\n"
             details += table(["when", "cell", "measured", "against", "so"], rows) + ("\n" + claim["note"] + "\n" if "note" in claim else "") + "\n"
     out = "# Claims about GPU memory allocation, measured\n\n"
-    out += ("Claims that articles and manuals repeat, in our words, each with checks on measured cells. A check compares two stored numbers; a claim holds where all "
-            "its checks are true. What the checks are is in `results/published/claims.toml`, and nothing here was decided by hand.\n\n")
+    out += ("Claims that articles and manuals repeat, in our words, each with checks on measured cells. A check compares two stored "
+            "numbers; a claim holds where all its checks are true. What the checks are is in `results/published/claims.toml`, and "
+            "nothing here was decided by hand.\n\n")
     return out + table(["", "claim", "verdict"], summary) + "\n## The cells that show it\n\n" + details

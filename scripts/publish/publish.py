@@ -222,7 +222,7 @@ def report(arguments):
     unknown = [name for name in wanted if name not in REPORTS]
     if unknown:
         raise PublishError(f"--only: there is no report {unknown[0]!r}; wanted {', '.join(REPORTS)}")
-    again = f"\n---\nMade by `scripts/publish/publish.py report` from `raw/`; again with `scripts/publish/publish.py report DIR --only {{}}`.\n"
+    again = "\n---\nMade by `scripts/publish/publish.py report` from `raw/`; again with `scripts/publish/publish.py report DIR --only {}`.\n"
     (raw.folder / "environment.md").write_text(environment_page(raw))
     for name in wanted:
         (raw.folder / f"{name}.md").write_text(REPORTS[name](raw, str(arguments.allocmark)) + again.format(name))

@@ -5,6 +5,7 @@ where calls of the runtime are counted, too. `turns_OLD_NEW.jsonl.xz` has rounds
 releases took turns, for what is timed. `perf_VERSION.txt` is perf's report of where a release spends its time, where it was taken.
 """
 
+import itertools
 import math
 import re
 import statistics
@@ -70,16 +71,13 @@ def exact_section(cells):
 def groups_section(found, releases):
     """How often two neighbouring releases agree."""
     rows = []
-    for old, new in zip(releases, releases[1:]):
+    for old, new in itertools.pairwise(releases):
         both = [by_release for by_release in found.values() if all(is_measured(by_release.get(one)) for one in (old, new))]
-
-        def same(field):
-            return sum(1 for one in both if one[old][field] == one[new][field])
-
+        alike = sum(1 for one in both if one[new]["placement_hash"] == one[old]["placement_hash"])
         worse = sum(1 for one in both if one[new]["reserved_bytes_peak"] > one[old]["reserved_bytes_peak"])
         better = sum(1 for one in both if one[new]["reserved_bytes_peak"] < one[old]["reserved_bytes_peak"])
         fails = [sum(one[side]["oom_count"] for one in both) for side in (old, new)]
-        rows.append([f"{old} to {new}", len(both), same("placement_hash"), f"{worse} / {better}", f"{fails[0]} to {fails[1]}"])
+        rows.append([f"{old} to {new}", len(both), alike, f"{worse} / {better}", f"{fails[0]} to {fails[1]}"])
     headings = ["releases", "experiments:", "placements alike in:", "reserved more / less:", "failed requests:"]
     return "## From release to release\n\n" + table(headings, rows)
 
@@ -111,7 +109,8 @@ def calls_section(found, releases):
             for name, count in by_release[release]["driver_calls"].items():
                 totals.setdefault(name, dict.fromkeys(releases, 0))[release] += count
     rows = [[f"`{name}`"] + [f"{counts[one]:,}" for one in releases] for name, counts in sorted(totals.items()) if len(set(counts.values())) > 1]
-    return (f"## Calls that differ\n\nSums over the {len(whole)} experiments that all releases run, on a simulated GPU. Calls that are equally many everywhere are left out.\n\n"
+    return (f"## Calls that differ\n\nSums over the {len(whole)} experiments that all releases run, on a simulated GPU. Calls that are "
+            "equally many everywhere are left out.\n\n"
             + table(["call"] + [one + ":" for one in releases], rows))
 
 
@@ -144,7 +143,8 @@ def turns_section(raw):
             rows.append(row)
     if not rows:
         return ""
-    return ("## Cost of a request\n\nHost time; on a GPU with the driver's calls in it, which a cache hit does not make. Both releases take turns pass by pass. Medians of "
+    return ("## Cost of a request\n\nHost time; on a GPU with the driver's calls in it, which a cache hit does not make. Both releases take "
+            "turns pass by pass. Medians of "
             "the rounds, the mean ratio of a round, and its 95 % interval.\n\n" + table(["releases", "program", "rounds:"] + [name for name, _ in TIMED], rows))
 
 

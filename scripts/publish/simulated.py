@@ -119,7 +119,8 @@ def differing(found):
     for real, other in found:
         for name, field in EXACT:
             if real[field] is not None and other[field] is not None and real[field] != other[field]:
-                lines.append(f"- {short(real['workload'])}, {real['capacity']}, `{real['allocator']}` {conf(real['conf'])}: {name} {number(real[field])} on the "
+                lines.append(f"- {short(real['workload'])}, {real['capacity']}, `{real['allocator']}` {conf(real['conf'])}: {name} "
+                             f"{number(real[field])} on the "
                              f"GPU, {number(other[field])} simulated")
     return "\n".join(lines) + "\n" if lines else "None.\n"
 

@@ -204,10 +204,9 @@ class Converter:
                 self.free(entry["addr"])
             elif action == "oom":
                 self.failed_alloc(entry)
-            elif action in RELEASES and is_empty_cache(entries, index + 1):
-                # A call of empty_cache that was seen has its own position; others show by their releases alone.
-                if not self.place_until(count, "empty_cache"):
-                    self.place(Position(count, "empty_cache"))
+            # A call of empty_cache that was seen has its own position; others show by their releases alone.
+            elif action in RELEASES and is_empty_cache(entries, index + 1) and not self.place_until(count, "empty_cache"):
+                self.place(Position(count, "empty_cache"))
         self.place_until(count)
 
 

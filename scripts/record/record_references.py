@@ -17,8 +17,8 @@ import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-import record_pytorch  # noqa: E402
-from references import context, diffusion, distributed, lone_rank, low_bits, multimodal, recent, serving, setups, training, vision  # noqa: E402
+import record_pytorch
+from references import context, diffusion, distributed, lone_rank, low_bits, multimodal, recent, serving, setups, training, vision
 
 OPERATIONS_MAX = 30_000
 PACKED_BYTES_MAX = 150_000
@@ -45,7 +45,7 @@ def record_one(name, path):
     rank = int(os.environ.get("RANK", "0"))
     is_lone = "RECORD_LONE" in os.environ
     if name in RANKS and is_lone:
-        joined = lone_rank.join(rank, RANKS[name])
+        joined = lone_rank.join(rank, RANKS[name])  # noqa: F841 (holds the library)
     elif name in RANKS:
         torch.cuda.set_device(rank)
         torch.distributed.init_process_group("nccl", device_id=torch.device("cuda", rank))
@@ -134,9 +134,10 @@ def main():
             sys.exit(f"record_references.py: no recording {name!r}: wanted some of {', '.join(names)}")
     if arguments.child:
         try:
-            return record_one(wanted[0], arguments.out)
+            record_one(wanted[0], arguments.out)
         except (ImportError, record_pytorch.RecordError) as error:
             sys.exit(f"record_references.py: {error}: wanted PyTorch with CUDA and transformers")
+        return
     check_lone(wanted, arguments.lone)
     os.makedirs(arguments.out, exist_ok=True)
     with concurrent.futures.ThreadPoolExecutor(max(1, arguments.jobs)) as pool:

@@ -139,7 +139,8 @@ def main():
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
-        return record_child(arguments.names[0], arguments.out)
+        record_child(arguments.names[0], arguments.out)
+        return
     sys.path.insert(0, HERE)
     import record_references
     record_references.check_lone(filter(record_references.RANKS.get, arguments.names), arguments.lone)
@@ -148,8 +149,8 @@ def main():
         sys.exit(f"record_without_gpu.py: {simcuda}: no such file: wanted simcuda's folder, as build/dev/lib/simcuda")
     os.makedirs(arguments.out, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
-        preloaded = dict(LD_LIBRARY_PATH=os.path.dirname(simcuda), RECORD_SIMCUDA=simcuda, RECORD_CHECK=str(arguments.check),
-                         LD_PRELOAD=f"{build_stubs(folder)} {simcuda}")
+        preloaded = {"LD_LIBRARY_PATH": os.path.dirname(simcuda), "RECORD_SIMCUDA": simcuda, "RECORD_CHECK": str(arguments.check),
+                     "LD_PRELOAD": f"{build_stubs(folder)} {simcuda}"}
         if arguments.count is not None:
             preloaded["RECORD_COUNT"] = str(arguments.count)
         for name in arguments.names:

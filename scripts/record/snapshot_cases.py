@@ -2,6 +2,7 @@
 
 Each is small, and makes one thing happen that the import of snapshots must understand.
 """
+import contextlib
 import ctypes
 
 MIB = 1 << 20
@@ -47,6 +48,7 @@ def train(model, optimizer, steps, lengths, batch=8, width=512, amp=True):
 def generate(requests, seed=0, layers=4, heads=8, head_width=64):
     """Keys and values that grow by torch.cat, as in generate() with a dynamic cache; lengths vary."""
     import random
+
     import torch
     draw = random.Random(seed)
     with torch.no_grad():
@@ -110,10 +112,8 @@ def train_oom():
     limit(1300 * MIB)
     start(context="all")
     model = transformer()
-    try:
+    with contextlib.suppress(torch.OutOfMemoryError):
         train(model, torch.optim.AdamW(model.parameters()), 40, tuple(range(128, 1500, 48)))
-    except torch.OutOfMemoryError:
-        pass
 
 
 @case()

@@ -85,7 +85,8 @@ def memory_chart(experiment, letters, style):
     if not cells:
         return None
     capacity, requested = experiment["capacity_bytes"], max(cell["requested_bytes_peak"] for cell in cells)
-    beyond = {cell["cell_id"]: [max(0, (cell[f"{name}_bytes_peak"] or 0) - cell["requested_bytes_peak"]) for name in ("reserved", "allocated")] for cell in cells}
+    beyond = {cell["cell_id"]: [max(0, (cell[f"{name}_bytes_peak"] or 0) - cell["requested_bytes_peak"])
+                                for name in ("reserved", "allocated")] for cell in cells}
     room = capacity - requested if capacity and capacity > requested else None
     high = max([room or 1] + [reserved for reserved, _ in beyond.values()])
     scale_bytes, unit = (GIB, "GiB") if high >= GIB else (MIB, "MiB")
@@ -133,7 +134,8 @@ def oom_chart(experiment, letters, style):
         if cell["trial_oom_rate"] is not None:
             chart.drawing.line(passes(cell["trial_oom_rate_low"]), y, passes(cell["trial_oom_rate_high"]), y, "soft", 1.5)
             chart.drawing.dot(passes(cell["trial_oom_rate"]), y, 4, "text", tip=f"{cell['trial_oom_count']} of {cell['trial_count']} passes")
-    chart.legend([(CAUSE_WORDS.get(cause, cause), f"cause{number}") for number, cause in enumerate(CAUSES) if any(cell.get("oom_count_" + cause) for cell in cells)])
+    chart.legend([(CAUSE_WORDS.get(cause, cause), f"cause{number}") for number, cause in enumerate(CAUSES)
+                  if any(cell.get("oom_count_" + cause) for cell in cells)])
     return chart.drawing.render()
 
 

@@ -89,7 +89,8 @@ def overlay_charts(run, one, style):
     for cell in judged[:OVERLAYS_MAX]:
         now = cells.get(now_of(cell)["cell_id"], {"tails": {}})["tails"]
         base = one["tails"][cell["cell_id"]]
-        curves = [(name, tails["allocate"], colour, dash) for name, tails, colour, dash in (("BASE", base, "m-requested", "7 3"), ("NEW", now, "accent", "")) if "allocate" in tails]
+        sides = (("BASE", base, "m-requested", "7 3"), ("NEW", now, "accent", ""))
+        curves = [(name, tails["allocate"], colour, dash) for name, tails, colour, dash in sides if "allocate" in tails]
         yield cell, curves_chart(f"Tail of allocate's latency, BASE and NEW: {setting_text(now_of(cell))}", title_of(cell), curves, style)
 
 

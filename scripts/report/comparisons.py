@@ -3,8 +3,8 @@
 
 import math
 
-from columns import TIME_UNITS, format_bytes
 from anchors import anchor_of
+from columns import TIME_UNITS, format_bytes
 
 VERDICTS = ("worse", "not comparable", "better", "changed", "undecided", "same")
 # Numbers by the words of the page's tables; others keep their stored name.
@@ -151,7 +151,8 @@ def prepare_comparisons(run):
             "decision": decision_of(one["comparison"]),
             "rows": [_row(cell) for cell in one["comparison"]["cells"]],
             "environment": environment_changes(one["comparison"]["base"], one["comparison"]["new"]),
-            **{name: one["comparison"][name] for name in ("passed", "failures", "notes", "calibrated", "interleaved", "verdict_counts", "incomplete", "skipped_count")},
+            **{name: one["comparison"][name] for name in ("passed", "failures", "notes", "calibrated", "interleaved", "verdict_counts",
+                                                          "incomplete", "skipped_count")},
         }
         for index, one in enumerate(run.comparisons, 1)
     ]

@@ -18,7 +18,8 @@ def make_experiments(run):
         served = [*answer["settable"], *answer["others"]]
         baseline = answer["baseline"]
         costs = {one["cell_id"]: one for one in [*([baseline] if baseline else []), *served] if "value_ns" in one}
-        ranked = [one["cell_id"] for one in sorted([*([baseline] if baseline and by_id[baseline["cell_id"]]["outcome"] == "ok" else []), *served], key=lambda one: one.get("value_ns", 0))]
+        first = [baseline] if baseline and by_id[baseline["cell_id"]]["outcome"] == "ok" else []
+        ranked = [one["cell_id"] for one in sorted([*first, *served], key=lambda one: one.get("value_ns", 0))]
         failed = [baseline["cell_id"]] if baseline and baseline["cell_id"] not in ranked else []
         experiments.append(
             {

@@ -4,7 +4,7 @@ Beside that, the few words for a cell's state that every table needs."""
 
 import json
 
-from load import ReportError, SCHEMA_MAJOR
+from load import SCHEMA_MAJOR, ReportError
 
 CAUSES = ("capacity", "rounding", "stranded", "fragmentation", "unknown", "pending", "limit", "other_process")
 # What readers see of them, as results/oom_causes.cc has it.

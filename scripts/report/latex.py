@@ -1,8 +1,8 @@
 """LaTeX tables for papers: one per experiment, with booktabs, units in the heading and every config string. A Run flows in; a file to
 \\input flows out. Needs \\usepackage{booktabs}. Nothing in a name can become a command."""
 
-from facts import has_enough_samples, is_measured
 from experiments import prepare
+from facts import has_enough_samples, is_measured
 
 MIB = 1024 * 1024
 
@@ -74,9 +74,8 @@ def render_latex(run):
         lines += [
             "",
             r"\begin{table}",
-            r"\caption{"
-            + f"{_name(key['workload'])}, capacity {escape(key['capacity'])}, device {escape(key['device'])}, seed {key['seed']}. "
-            + r"Latency in ns, memory in MiB; waste in \%; \textasciitilde{} marks a quantile with fewer than ten samples beyond it.}",
+            (rf"\caption{{{_name(key['workload'])}, capacity {escape(key['capacity'])}, device {escape(key['device'])}, seed {key['seed']}. "
+             r"Latency in ns, memory in MiB; waste in \%; \textasciitilde{} marks a quantile with fewer than ten samples beyond it.}"),
             f"\\label{{tab:allocmark-{index}}}",
             r"\begin{tabular}{l p{0.32\linewidth} rrrrrrr}",
             r"\toprule",

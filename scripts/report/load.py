@@ -2,6 +2,7 @@
 flows out, or a ReportError that says what, where and what to do next. What is computed of cells comes from allocmark, see facts.py."""
 
 import hashlib
+import itertools
 import json
 import os
 import stat
@@ -103,7 +104,7 @@ def _check_numbers(name, numbers, ascending=False, optional=False):
         raise ValueError(f"{name} is not a list of whole numbers")
     if any(number is not None and abs(number) > NUMBER_MAX for number in numbers):
         raise ValueError(f"{name} has a number beyond 2^53")
-    if ascending and any(after < before for before, after in zip(numbers, numbers[1:])):
+    if ascending and any(after < before for before, after in itertools.pairwise(numbers)):
         raise ValueError(f"{name} does not ascend")
 
 

@@ -5,7 +5,8 @@ import re
 
 from markup import join, tag, text
 
-INLINE = re.compile(r"(?P<code>(?P<fence>`+)(?P<inner>.+?)(?P=fence))|\[(?P<label>[^\]]+)\]\((?P<target>[^)\s]+)\)|\*\*(?P<strong>.+?)\*\*|\*(?P<weak>[^*\s][^*]*)\*", re.S)
+INLINE = re.compile(r"(?P<code>(?P<fence>`+)(?P<inner>.+?)(?P=fence))|\[(?P<label>[^\]]+)\]\((?P<target>[^)\s]+)\)"
+                    r"|\*\*(?P<strong>.+?)\*\*|\*(?P<weak>[^*\s][^*]*)\*", re.S)
 
 
 def inline(source, anchors=frozenset()):
@@ -70,7 +71,8 @@ def blocks_of(source):
             items, at = _items(lines, at)
             yield "list", items
         else:
-            end = next((i for i in range(at + 1, len(lines)) if not lines[i].strip() or lines[i].startswith(("#", "```")) or ITEM.match(lines[i]) or (i + 1 < len(lines) and "|" in lines[i] and is_table_rule(lines[i + 1]))), len(lines))
+            end = next((i for i in range(at + 1, len(lines)) if not lines[i].strip() or lines[i].startswith(("#", "```"))
+                        or ITEM.match(lines[i]) or (i + 1 < len(lines) and "|" in lines[i] and is_table_rule(lines[i + 1]))), len(lines))
             yield "paragraph", " ".join(one.strip() for one in lines[at:end])
             at = end
 

@@ -178,16 +178,17 @@ def _methods(page):
         )
     overhead = _overhead_words(run.cells)
     items = [
-        "Each cell is one setting on one workload under one capacity, in a process of its own. One untimed checked pass counts failed "
-        "requests and bytes and checks every live block. Timed passes then replay the same trace on fresh instances of the allocator.",
+        ("Each cell is one setting on one workload under one capacity, in a process of its own. One untimed checked pass counts failed "
+         "requests and bytes and checks every live block. Timed passes then replay the same trace on fresh instances of the allocator."),
         f"Latency is what one call costs the calling thread. {host} Quantiles are nearest-rank, within 0.8 %.",
         run.answers["legend"],
         "- is not defined or not known, never zero. In tables, ~ marks a quantile with fewer than ten samples beyond it; do not compare it.",
-        "Passes with an OOM carry Wilson's score interval at 95 %. It assumes independent passes, which those of a deterministic allocator "
-        "are not. The OOM rate has no interval, since requests of one trace depend on each other.",
+        ("Passes with an OOM carry Wilson's score interval at 95 %. It assumes independent passes, which those of a deterministic allocator "
+         "are not. The OOM rate has no interval, since requests of one trace depend on each other."),
     ]
     if overhead:
-        items.append(join(["The harness itself adds ", page.defined(overhead, "harness_overhead_ns_p50"), " to each sample (P50 on the null backend); it is not subtracted."]))
+        items.append(join(["The harness itself adds ", page.defined(overhead, "harness_overhead_ns_p50"),
+                           " to each sample (P50 on the null backend); it is not subtracted."]))
     table = tag("table", tag("tbody", *_environment_rows(page)), class_="facts")
     return tag(
         "section",
@@ -297,10 +298,12 @@ def render_page(run):
     if left_out:
         run.notes.append(f"{left_out} timelines were left out to keep the page small; they are in timelines/.")
     if without_charts:
-        run.notes.append(f"{without_charts} of {len(experiments)} experiments with a table have no charts here, to keep the page small: 'allocmark report DIR --svg CHARTS' draws all.")
+        run.notes.append(f"{without_charts} of {len(experiments)} experiments with a table have no charts here, to keep the page small: "
+                         "'allocmark report DIR --svg CHARTS' draws all.")
     if others_of(run):
         count = len(experiments) + len(others_of(run))
-        run.notes.append(f"{len(others_of(run))} of {count} experiments have no table here, to keep the page small: they are counted, and their numbers are in table.csv.")
+        run.notes.append(f"{len(others_of(run))} of {count} experiments have no table here, to keep the page small: they are counted, and "
+                         "their numbers are in table.csv.")
     manuals = "\n".join(results_file(name).read_text(encoding="utf-8") for name in MANUALS)
     definitions, anchors = render_definitions(manuals)
     page = Page(run, experiments, letters, anchors)
@@ -311,7 +314,8 @@ def render_page(run):
         answer_section(page, score_settings(run, experiments, letters), caveats_of(run)),
         _experiments_section(page, charts, timelines),
         _methods(page),
-        tag("section", tag("h2", "Definitions", id="definitions-title"), tag("div", definitions, class_="prose"), id="definitions", aria_labelledby="definitions-title"),
+        tag("section", tag("h2", "Definitions", id="definitions-title"), tag("div", definitions, class_="prose"), id="definitions",
+            aria_labelledby="definitions-title"),
     ]
     close = tag("button", "✕", type="submit", aria_label="Close")
     body = tag(
@@ -319,7 +323,8 @@ def render_page(run):
         tag("a", "Skip to the answer", class_="skip", href="#" + (comparisons[0]["id"] if comparisons else "answer")),
         _header(comparisons),
         tag("main", *sections, class_="wide"),
-        tag("dialog", tag("form", tag("h2", id="detail-title"), close, method="dialog"), tag("div", id="detail-body"), id="detail", aria_labelledby="detail-title"),
+        tag("dialog", tag("form", tag("h2", id="detail-title"), close, method="dialog"), tag("div", id="detail-body"), id="detail",
+            aria_labelledby="detail-title"),
         tag("noscript", tag("p", "Sorting, filters and address maps need JavaScript; every number is in the tables above.", class_="wide")),
         tag("script", as_script_json(page_data(page, timelines, cells)), id="data", type="application/json"),
         tag("script", Html(script)),

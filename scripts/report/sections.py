@@ -188,7 +188,8 @@ def _cells_table(page, experiment, headings):
     names = []
     for heading, begins in zip(headings, first):
         link = tag("a", "?", class_="def", href="#" + heading["anchor"], aria_label=f"definition of {heading['name']}") if heading["anchor"] else None
-        names.append(tag("th", tag("button", heading["name"] or heading["group"], type="button"), link, tag("small", heading["unit"]), scope="col", class_="first" if begins else None))
+        names.append(tag("th", tag("button", heading["name"] or heading["group"], type="button"), link, tag("small", heading["unit"]),
+                         scope="col", class_="first" if begins else None))
     rows = [_cell_row(page, cell, headings, first) for cell in experiment["cells"]]
     head = tag("thead", tag("tr", tag("th", "setting", scope="col", rowspan="2"), *spans), tag("tr", *names))
     return tag("table", head, tag("tbody", *rows), class_="cells sortable")
@@ -252,7 +253,8 @@ def filters_form(run):
     outcomes = [("ok", "served everything"), ("oom", "out of memory"), ("none", "no numbers")]
     return tag(
         "form",
-        tag("label", "Filter ", tag("input", id="f-text", type="search", placeholder="workload, allocator or config string", autocomplete="off"), class_="grow"),
+        tag("label", "Filter ", tag("input", id="f-text", type="search", placeholder="workload, allocator or config string",
+                                    autocomplete="off"), class_="grow"),
         _select("Workload", "f-workload", seen("workload")),
         _select("Capacity", "f-capacity", seen("capacity")),
         _select("Allocator", "f-allocator", seen("allocator")),
@@ -344,16 +346,21 @@ def _compared_table(page, one):
 def _compared_row(page, row):
     key, now, main = row["key"], row["now"], row["main"]
     words = (key["workload"], key["capacity"], key["allocator"], key["conf"] or "unset", now["allocator"], now["conf"] or "unset", main["name"] if main else "")
-    letter = tag("button", page.letters.get(setting_of(now), "·"), type="button", class_="letter numbers", aria_label=f"All numbers of {key['allocator']} {key['conf'] or 'unset'}")
+    letter = tag("button", page.letters.get(setting_of(now), "·"), type="button", class_="letter numbers",
+                 aria_label=f"All numbers of {key['allocator']} {key['conf'] or 'unset'}")
     before = join([setting(key["allocator"], key["conf"]), " → "]) if now["cell_id"] != key["cell_id"] else None
-    where = tag("small", tag("a", f"{key['workload']} · {key['capacity']}", href="#c-" + now["cell_id"]) if now["cell_id"] in page.by_id else f"{key['workload']} · {key['capacity']}")
-    parts = [tag("td", row["verdict"], class_="judged " + verdict_class(row["verdict"])), tag("th", letter, " ", before, setting(now["allocator"], now["conf"]), " ", where, scope="row")]
+    where = f"{key['workload']} · {key['capacity']}"
+    where = tag("small", tag("a", where, href="#c-" + now["cell_id"]) if now["cell_id"] in page.by_id else where)
+    parts = [tag("td", row["verdict"], class_="judged " + verdict_class(row["verdict"])),
+             tag("th", letter, " ", before, setting(now["allocator"], now["conf"]), " ", where, scope="row")]
     if main:
         long = len(main["before"]) > 14
         values = f"{main['before'][:6]}… → {main['after'][:6]}…" if long else f"{main['before']} → {main['after']}"
         name = tag("a", main["name"], class_="plain", href="#" + main["anchor"]) if main["anchor"] in page.anchors else main["name"]
-        why = join([tag("small", " " + main["interval"]) if main["interval"] else None, tag("small", " " + main["reason"], class_="why") if main["reason"] else None])
-        parts += [tag("td", name, None if main["gated"] else tag("small", " does not decide")), tag("td", values, class_="number"), tag("td", main["change"], why, class_="number")]
+        why = join([tag("small", " " + main["interval"]) if main["interval"] else None,
+                    tag("small", " " + main["reason"], class_="why") if main["reason"] else None])
+        parts += [tag("td", name, None if main["gated"] else tag("small", " does not decide")), tag("td", values, class_="number"),
+                  tag("td", main["change"], why, class_="number")]
     else:
         parts.append(tag("td", row["reason"] or "-", colspan="3"))
     also = [tag("span", f"{other['name']} {other['change'] or other['verdict']}", class_="cost " + verdict_class(other["verdict"])) for other in row["others"]]

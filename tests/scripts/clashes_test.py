@@ -7,7 +7,7 @@ import unittest
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts" / "check"))
-import clashes  # noqa: E402
+import clashes
 
 OWN = "namespace allocmark {{\nnamespace {{\n{}\n}}  // namespace\n}}  // namespace allocmark\n"
 SHARED = "namespace allocmark {{\n{}\n}}  // namespace allocmark\n"

@@ -3,7 +3,15 @@
 
 Method: small wheels made here; no network is asked, and nothing is compiled but where a wheel is whole.
 """
-import base64, hashlib, platform, struct, subprocess, sys, tempfile, unittest, zipfile
+import base64
+import hashlib
+import platform
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -6,7 +6,7 @@ import unittest
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts" / "check"))
-import includes  # noqa: E402
+import includes
 
 SHAPES = """#pragma once
 #include <string>

@@ -35,7 +35,8 @@ class Repeat(unittest.TestCase):
         self.assertEqual(found["not_stated"], 6)
 
     def script(self, *options):
-        return subprocess.run([sys.executable, str(ROOT / "scripts" / "measure" / "measure_verdicts.py"), "repeat", "--program", PROGRAM, "--workload", "bert_varlen_infer",
+        return subprocess.run([sys.executable, str(ROOT / "scripts" / "measure" / "measure_verdicts.py"), "repeat", "--program", PROGRAM,
+                               "--workload", "bert_varlen_infer",
                                "--allocator", "caching", *options], capture_output=True, text=True)
 
     @unittest.skipUnless(PROGRAM, "ALLOCMARK_PROGRAM is not set")
@@ -57,7 +58,8 @@ class Repeat(unittest.TestCase):
         self.assertIn("wanted two runs or more", done.stderr)
 
     def test_one_run_is_no_calibration(self):
-        done = subprocess.run([sys.executable, str(ROOT / "scripts" / "measure" / "measure_verdicts.py"), "repeat", "--calibration-runs", "1"], capture_output=True, text=True)
+        done = subprocess.run([sys.executable, str(ROOT / "scripts" / "measure" / "measure_verdicts.py"), "repeat",
+                               "--calibration-runs", "1"], capture_output=True, text=True)
         self.assertEqual(done.returncode, 2)
         self.assertIn("two runs or more", done.stderr)
 

@@ -7,7 +7,7 @@ import unittest
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts" / "check"))
-import prose  # noqa: E402
+import prose
 
 WORDS = "one two three four five six seven eight nine ten"
 LONG = f"{WORDS} {WORDS}\n{WORDS}.\n"

@@ -114,9 +114,9 @@ class Comparison(unittest.TestCase):
         numbers = {"hostname_hash": "b", "host_reference_ns": 270.0, "profile_host_reference_ns": 372.0}
         model = cell(allocate_latency_ns_p50=70.0, **{f"{operation}_scaled_latency_ns_{percentile}": 104.0
                                                       for operation in ("allocate", "deallocate") for percentile in ("p50", "p99")})
-        for host, text in (("a", "100 ns / 104 ns = 1.04 |"), ("b", "**100 ns / 70 ns = 0.70**")):
+        for host, shown in (("a", "100 ns / 104 ns = 1.04 |"), ("b", "**100 ns / 70 ns = 0.70**")):
             page = simulated.report(Folder({"real": {"hostname_hash": host}, "simulated": numbers}, real=[cell()], simulated=[model]).raw, None)
-            self.assertIn(text, page)
+            self.assertIn(shown, page)
             self.assertEqual("takes 270 ns beside 372 ns" in page, host == "a")
         # A pass during which the GPU's host took twice as long counts half.
         loaded = cell(passes=[{"allocate_latency_histogram": [957, 5000], "host_reference_ns": 800.0}])
@@ -133,13 +133,13 @@ class Comparison(unittest.TestCase):
         passes = [{"allocate_latency_histogram": [bucket, 5000], "host_reference_ns": 800.0} for bucket in (957, 893)]
         model = cell(**{f"{operation}_scaled_latency_ns_{percentile}": 514.0
                         for operation in ("allocate", "deallocate") for percentile in ("p50", "p99")})
-        for version, text in (("1.10.0", "514 ns = 1.00 |"), ("1.9.0", "386 ns / 514 ns = 1.33**")):
+        for version, shown in (("1.10.0", "514 ns = 1.00 |"), ("1.9.0", "386 ns / 514 ns = 1.33**")):
             environments = {"real": {"hostname_hash": "a", "host_reference_ns": 400.0, "schema_version": "1.9.0"},
                             "simulated": {"hostname_hash": "b", "host_reference_ns": 270.0, "profile_host_reference_ns": 372.0,
                                           "schema_version": version}}
             page = simulated.report(Folder(environments, real=[cell(passes=passes)], simulated=[model]).raw, None)
             self.assertEqual("of an earlier kind" in page, version == "1.10.0")
-            self.assertIn(text, page)
+            self.assertIn(shown, page)
 
     def test_exact_numbers_that_differ_are_listed(self):
         page = simulated.report(Folder(real=[cell()], simulated=[cell(oom_count=2)]).raw, None)

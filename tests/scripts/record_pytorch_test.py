@@ -244,17 +244,15 @@ class Recorded(unittest.TestCase):
         self.assertIs(self.torch.Tensor.record_stream, original)
 
     def test_an_overflowed_ring_is_refused_and_nothing_is_written(self):
-        with self.assertRaisesRegex(RecordError, "overflowed"):
-            with record(self.path, entries_max=3):
-                for addr in range(0x1000, 0x1005):
-                    self.allocator.alloc(addr, 1)
+        with self.assertRaisesRegex(RecordError, "overflowed"), record(self.path, entries_max=3):
+            for addr in range(0x1000, 0x1005):
+                self.allocator.alloc(addr, 1)
         self.assertEqual(os.listdir(self.folder.name), [])
 
     def test_the_trace_is_written_when_the_program_fails(self):
-        with self.assertRaises(ZeroDivisionError):
-            with record(self.path):
-                self.allocator.alloc(0x1000, 5)
-                print(1 // 0)
+        with self.assertRaises(ZeroDivisionError), record(self.path):
+            self.allocator.alloc(0x1000, 5)
+            print(1 // 0)
         self.assertEqual(self.lines()[-1], "alloc,2,5,0")
 
     def test_bad_labels_and_nested_recordings_are_refused(self):
@@ -263,9 +261,8 @@ class Recorded(unittest.TestCase):
             for label in ("", "a,b", "a\nb", "x" * 257):
                 with self.assertRaisesRegex(RecordError, "wanted 1 to 256"):
                     recording.mark(label)
-            with self.assertRaisesRegex(RecordError, "already recording"):
-                with record(self.path):
-                    pass
+            with self.assertRaisesRegex(RecordError, "already recording"), record(self.path):
+                pass
         record_pytorch.mark("nobody records")
 
     def test_a_script_runs_with_its_arguments_and_gets_step_marks(self):
@@ -290,9 +287,8 @@ class Recorded(unittest.TestCase):
                 (fake_torch(self.allocator, backend="cudaMallocAsync"), {}, "keeps no history"),
                 (fake_torch(self.allocator), {"device": 2}, "device 2: wanted 0 to 1")):
             self.use(modules)
-            with self.assertRaisesRegex(RecordError, word):
-                with record(self.path, **options):
-                    pass
+            with self.assertRaisesRegex(RecordError, word), record(self.path, **options):
+                pass
 
 
 class CommandLine(unittest.TestCase):

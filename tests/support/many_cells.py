@@ -63,7 +63,8 @@ def make_many_cells(run, count, out, missing=0):
     run, out = Path(run), Path(out)
     out.mkdir()
     if (run / "interleaved.json").exists():
-        return make_many_turns(run, count, out)
+        make_many_turns(run, count, out)
+        return
     environment, *lines = (run / "results.jsonl").read_text().splitlines()
     plan = json.loads((run / "plan.json").read_text())
     # Cells end in another order than they are planned.

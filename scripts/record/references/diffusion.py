@@ -127,6 +127,7 @@ def unet(channels=(128, 256, 256), attention=(False, True, False), blocks=2, col
 def train_unet(recording, model, batch, side, optimizer, autocast, steps):
     """Noise is predicted."""
     import contextlib
+
     import torch
     dtype = next(model.parameters()).dtype
     for step in range(steps):

@@ -13,6 +13,7 @@ def ddp_gpt2_amp(recording):
 def ddp_view_gpt2_fp32(recording):
     """As ddp_gpt2_amp, fp32 with gradient_as_bucket_view=True, batch 4 x 256, accumulate 2 with no_sync, 3 steps."""
     import contextlib
+
     import torch
     from torch.nn.parallel import DistributedDataParallel
     model = DistributedDataParallel(device_model(gpt2("eager", use_cache=False)), device_ids=[torch.cuda.current_device()],
@@ -69,6 +70,7 @@ def fsdp1_gpt2_bf16(recording):
     """GPT-2 124M, FullyShardedDataParallel (flat parameters per block, use_orig_params) on 2 GPUs, bf16 mixed precision,
     batch 4 x 512 each, AdamW (foreach), eager, 3 steps."""
     import functools
+
     import torch
     from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecision
     from torch.distributed.fsdp.wrap import transformer_auto_wrap_policy

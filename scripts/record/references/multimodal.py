@@ -23,6 +23,7 @@ def prompt(batch, length, patches=196):
 
 def train_llava(recording, model, optimizer, autocast, steps, batch, length):
     import contextlib
+
     import torch
     dtype = next(model.parameters()).dtype
     for step in range(steps):

@@ -95,6 +95,7 @@ def llama_ckpt_selective(recording):
     """Llama-shaped 8 x 2048, batch 2 x 1024, pure bf16, selective checkpointing (matrix products and attention kept),
     AdamW (fused), sdpa, 3 steps."""
     import functools
+
     import torch
     from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
     kept = {torch.ops.aten.mm.default, torch.ops.aten.addmm.default,
@@ -183,8 +184,8 @@ def gpt2_leak_eval(recording):
 def gpt2_save_resume(recording):
     """GPT-2 124M, batch 4 x 256, bf16 autocast, AdamW (foreach), 2 steps, state saved to the host, then a second model
     and optimizer made from it on the device beside the first (as a resume in the same process does), 2 steps."""
-    import copy
     import io
+
     import torch
     make = tokens(50257, 4, 256)
     model = device_model(gpt2("eager"))

@@ -53,8 +53,7 @@ def dit(layers, hidden, heads, side=32, patch=2, channels=4, classes=1000):
         def forward(self, values, condition):
             shift1, scale1, gate1, shift2, scale2, gate2 = self.modulation(condition).chunk(6, dim=1)
             values = values + gate1.unsqueeze(1) * self.attn(modulated(self.norm1(values), shift1, scale1))
-            values = values + gate2.unsqueeze(1) * self.mlp(modulated(self.norm2(values), shift2, scale2))
-            return values
+            return values + gate2.unsqueeze(1) * self.mlp(modulated(self.norm2(values), shift2, scale2))
 
     class Model(nn.Module):
         def __init__(self):
@@ -85,6 +84,7 @@ def dit(layers, hidden, heads, side=32, patch=2, channels=4, classes=1000):
 def train_dit(recording, model, batch, optimizer, autocast, steps):
     """Noise is predicted; the variance that the model also gives has no part in the loss."""
     import contextlib
+
     import torch
     dtype = next(model.parameters()).dtype
     for step in range(steps):

@@ -123,9 +123,9 @@ def main():
     try:
         bench = Bench(options, folder)
         for fault, text, kind, cells, wanted in FAULTS:
-            if only and fault not in only or options.kind and kind != options.kind:
+            if (only and fault not in only) or (options.kind and kind != options.kind):
                 continue
-            for attempt in range(1 if kind == EXACT else 3):
+            for attempt in range(1 if kind == EXACT else 3):  # noqa: B007 (told below)
                 comparison, code, output = bench.compare(fault, kind, cells)
                 found, name = is_found(kind, wanted, comparison, code)
                 if found:

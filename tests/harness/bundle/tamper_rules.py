@@ -74,7 +74,8 @@ def emptied(value, name):
 
 
 def without_numbers(cell, status, reason):
-    kept = ("kind", "schema_version", "cell_id", "workload", "allocator", "conf", "device", "capacity", "seed", "on_oom", "workload_definition", "workload_files")
+    kept = ("kind", "schema_version", "cell_id", "workload", "allocator", "conf", "device", "capacity", "seed", "on_oom",
+            "workload_definition", "workload_files")
     for name, value in list(cell.items()):
         if name not in kept:
             cell[name] = emptied(value, name)
@@ -162,9 +163,11 @@ def below_zero(lines):
 
 
 # The run that this one is compared with.
-for field, change in (("reserved_bytes_peak", lambda value: value // 2), ("oom_count", lambda value: value + 50), ("device_bytes_peak", lambda value: value * 2),
+for field, change in (("reserved_bytes_peak", lambda value: value // 2), ("oom_count", lambda value: value + 50),
+                      ("device_bytes_peak", lambda value: value * 2),
                       ("allocate_latency_ns_p50", lambda value: value * 3), ("allocate_count", lambda value: value + 7), ("residue_bytes", lambda value: 4096),
-                      ("placement_hash", lambda value: "0123456789abcdef"), ("requested_bytes_peak", lambda value: 1), ("capacity_bytes", lambda value: value * 2),
+                      ("placement_hash", lambda value: "0123456789abcdef"), ("requested_bytes_peak", lambda value: 1),
+                      ("capacity_bytes", lambda value: value * 2),
                       ("modelled_driver_ns_total", lambda value: value * 3), ("retry_count", lambda value: value + 1), ("wall_s", lambda value: -1.0)):
     def of_base(lines, field=field, change=change):
         cell = of(lines, "caching", "churn")

@@ -19,7 +19,8 @@ import tempfile
 from pathlib import Path
 
 from tamper_cheats import FILES, FOLDERS, HIDDEN_FILES, RESULTS, TIMES, TURNS
-from tamper_rules import BASES, RESULTS as OF_RULES
+from tamper_rules import BASES
+from tamper_rules import RESULTS as OF_RULES
 
 ROOM = "allocmark-bundle/"
 HALVED = ("p50", "p90", "p99", "p999", "max", "mean")
@@ -257,13 +258,16 @@ class Bundles:
     def __init__(self, program, work):
         self.program, self.work = program, work
         subprocess.run([program, "trace", "generate", "comb:count=40", work / "own.csv"], check=True, stdout=subprocess.DEVNULL)
-        command = [program, "run", "-w", "comb:count=200", "-w", "churn:live_bytes=64MiB,events=3000", "-w", "serve:gpt2-124m,requests=3,layers=1", "-a", "caching", "-a", "native",
+        command = [program, "run", "-w", "comb:count=200", "-w", "churn:live_bytes=64MiB,events=3000",
+                   "-w", "serve:gpt2-124m,requests=3,layers=1", "-a", "caching", "-a", "native",
                    "-a", "async", "-d", "sim:h200", "--capacity", "1.05x", "--capacity", "0.9x", "--timeline", "--allow-debug", "-q", "--out", work / "run"]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        small = [program, "run", "-w", "churn:live_bytes=64MiB,events=3000", "-a", "caching", "-a", "native", "-d", "sim:h200", "--capacity", "1.05x", "--allow-debug", "--no-html", "-q", "--out"]
+        small = [program, "run", "-w", "churn:live_bytes=64MiB,events=3000", "-a", "caching", "-a", "native", "-d", "sim:h200",
+                 "--capacity", "1.05x", "--allow-debug", "--no-html", "-q", "--out"]
         for name in ("base", "now"):
             subprocess.run([*small, work / name], check=True, stdout=subprocess.DEVNULL)
-        subprocess.run([program, "run", "-w", f"file:{work}/own.csv", "-a", "caching", "-d", "sim:h200", "--allow-debug", "--no-html", "-q", "--out", work / "own"], check=True,
+        subprocess.run([program, "run", "-w", f"file:{work}/own.csv", "-a", "caching", "-d", "sim:h200", "--allow-debug", "--no-html",
+                        "-q", "--out", work / "own"], check=True,
                        stdout=subprocess.DEVNULL)
         self.sound = self.work / "sound.tar"
         self.kept = self.judge_folder(work / "run", self.sound)

@@ -94,7 +94,7 @@ def main():
         check(TABLE.read_text() == text, f"the table is another one:\n{text}")
         # Without record_stream the plugin cannot know of other streams: a warning with the count.
         cells = run(allocmark, f"{folder}/silent", [plant(folder, library, "none")], ["unset"], ["fuzz_r1", "producer_consumer"])
-        for (scenario, name), cell in cells.items():
+        for (scenario, _), cell in cells.items():
             text = " ".join(cell["warnings"])
             check(cell["status"] == "ok" and cell["unordered_reuse_count"] > 0, f"{scenario}: {cell}")
             check("may still use" in text and "the first: event" in text, f"{scenario}: {text}")

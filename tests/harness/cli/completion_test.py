@@ -90,7 +90,8 @@ def main(program):
                 if shell == "zsh":
                     offered = zsh.offers(typed, words)
                 elif shell == "fish":
-                    offered = subprocess.run(["fish", "--no-config", "-c", f"source {scripts[shell]}; complete -C '{typed}'"], capture_output=True, text=True).stdout
+                    offered = subprocess.run(["fish", "--no-config", "-c", f"source {scripts[shell]}; complete -C '{typed}'"],
+                                             capture_output=True, text=True).stdout
                 else:
                     offered = subprocess.run(["bash", "-c", BASH.format(script=scripts[shell]), "bash", typed], capture_output=True, text=True).stdout
                 missing = [word for word in words if word not in offered]

@@ -161,7 +161,8 @@ class Faults:
         while process.poll() is None and not reading.exists():
             time.sleep(0.001)
         if process.poll() is not None:
-            return self.note("page of the dead", "report", f"exit code {process.returncode}, and its maker never read")
+            self.note("page of the dead", "report", f"exit code {process.returncode}, and its maker never read")
+            return
         process.send_signal(number)
         process.wait()
         maker, end = int(reading.read_text()), time.monotonic() + 20

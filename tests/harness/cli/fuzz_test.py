@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Inputs of every kind, changed at random, given to the commands that read them. Usage: fuzz_test.py PATH_OF_ALLOCMARK [--count N] [--seed N] [--jobs N] [--keep DIR]
+"""Inputs of every kind, changed at random, given to the commands that read them.
+
+Usage: fuzz_test.py PATH_OF_ALLOCMARK [--count N] [--seed N] [--jobs N] [--keep DIR]
 
 No input may crash a command, keep it for 20 s, take 512 MiB, get an exit code that is not documented for a bad input, or
 print a control character. The same seed gives the same inputs. As a test it tries 300; scripts/check/fuzz.sh tries 60,000.
@@ -20,7 +22,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "support"))
 from outside import answer_of
 
 NUMBERS = [b"0", b"-1", b"1e999", b"18446744073709551615", b"18446744073709551616", b"0.0000001", b"NaN", b"null", b'"x"', b"[]", b"{}", b"1" * 400]
-TOKENS = [b"\x00", b"\x1b[31m", b"\xff", b"\xe2\x80\xae", b"\r", b"\n", b",", b'"', b"[" * 200, b"{" * 200, b"..", b"/", b"\\u0000", b"%s%n", b"file:/etc/passwd"]
+TOKENS = [b"\x00", b"\x1b[31m", b"\xff", b"\xe2\x80\xae", b"\r", b"\n", b",", b'"', b"[" * 200, b"{" * 200, b"..", b"/", b"\\u0000",
+          b"%s%n", b"file:/etc/passwd"]
 # What is changed, how it is packed, and the commands that read it: {F} the file, {D} its folder, {W} that of all, {R} the run's. Other
 # marks are copies of a folder that have the file, as COPIES says.
 READERS = {
@@ -40,7 +43,8 @@ READERS = {
     "nsight.csv": ["trace summary {F}"],
     "nsight.sqlite": ["trace summary {F}"],
     "scenario.toml": ["list scenarios", "trace summary fuzzed"],
-    "profile.json": ["run -w comb:count=5 -a null -d sim:{F} --allow-debug --passes 1 --no-html --out {D}/out", "qualify -d sim:h200 --seconds 1 --baseline {F}"],
+    "profile.json": ["run -w comb:count=5 -a null -d sim:{F} --allow-debug --passes 1 --no-html --out {D}/out",
+                     "qualify -d sim:h200 --seconds 1 --baseline {F}"],
     "interleaved.json": ["compare {A}", "report {A} --no-html", "bundle {A}/B --baseline {A} --out {D}/out.tar"],
     "rounds.jsonl": ["compare {A}", "report {A} --no-html", "bundle {A}/B --baseline {A} --out {D}/out.tar"],
     "placements.json": ["compare {A}", "report {A}"],
@@ -139,7 +143,8 @@ def make_seeds(program, work):
         if (work / "run" / name).exists():
             shutil.copy(work / "run" / name, work / name)
     make_recordings(call, work)
-    call("run", "--ab", "unset", "expandable_segments:True", "-a", "caching", "-w", "comb:count=40", "-d", "sim:h200", "--allow-debug", "--rounds", "2", "--rounds-max", "2",
+    call("run", "--ab", "unset", "expandable_segments:True", "-a", "caching", "-w", "comb:count=40", "-d", "sim:h200", "--allow-debug",
+         "--rounds", "2", "--rounds-max", "2",
          "--no-html", "-q", "--out", work / "ab")
     for number in (1, 2, 3):
         call("qualify", "-d", "sim:h200", "--seconds", "1", "--node", f"n{number}", "--out", work / f"nodes/n{number}")
@@ -174,14 +179,15 @@ def make_seeds(program, work):
     for name, text in words.items():
         (work / f"{name}.txt").write_text("\n".join(text.split()))
     (work / "names.txt").write_text("# all\nn1\nn9\nn10  # never began\n")
-    (work / "scenario.toml").write_text('# It stresses what reads scenarios.\nworkload = "comb:count=8"\nseeds = [1, 2]\ncapacity = ["1.10x", "1GiB"]\non_oom = "skip"\nconf = ["unset"]\n')
+    (work / "scenario.toml").write_text('# It stresses what reads scenarios.\nworkload = "comb:count=8"\nseeds = [1, 2]\n'
+                                        'capacity = ["1.10x", "1GiB"]\non_oom = "skip"\nconf = ["unset"]\n')
     environment = json.loads((work / "results.jsonl").read_text().splitlines()[0])
     (work / "policy.json").write_text('{"effect_min": 0.05, "confidence": 0.95, "scope": "exact", "report_only": ["oom_count"]}')
-    (work / "calibration.json").write_text(
-        '{"kind":"calibration","schema_version":"1.0.0","hostname_hash":"%s","device":"sim:h200","build_type":"%s","run_count":4,"bounds":'
-        '[{"number":"allocate_latency_ns_p50","shift_bound":0.2,"shift_median":0.05,"shift_p95":0.1,"pair_count":40}]}'
-        % (environment["hostname_hash"], environment["build_type"])
-    )
+    (work / "calibration.json").write_text(json.dumps({
+        "kind": "calibration", "schema_version": "1.0.0", "hostname_hash": environment["hostname_hash"], "device": "sim:h200",
+        "build_type": environment["build_type"], "run_count": 4,
+        "bounds": [{"number": "allocate_latency_ns_p50", "shift_bound": 0.2, "shift_median": 0.05, "shift_p95": 0.1, "pair_count": 40}],
+    }, separators=(",", ":")))
     thresholds = subprocess.run([program, "qualify", "--print-thresholds"], capture_output=True, check=True).stdout
     (work / "thresholds.json").write_bytes(thresholds)
 

@@ -249,7 +249,8 @@ def main(program):
         work = Path(name)
         make_files(work, program)
         table = Table(program, work)
-        inputs = ["/dev/zero", "/dev/null", "{W}", "{W}/none", "{W}/secret", "{W}/holes.csv", "{W}/holes.json", "{W}/deep.json", "{W}/objects.json", "{W}/deep.csv",
+        inputs = ["/dev/zero", "/dev/null", "{W}", "{W}/none", "{W}/secret", "{W}/holes.csv", "{W}/holes.json", "{W}/deep.json",
+                  "{W}/objects.json", "{W}/deep.csv",
                   "{W}/wide.json", "{W}/controls.csv", "{W}/empty", "{W}/zeros.csv.gz", "{W}/pipes"]
         for file in inputs:
             for command, codes in READERS:

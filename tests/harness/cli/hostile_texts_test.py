@@ -201,7 +201,7 @@ class Timelines(Case):
         self.assertNotIn("cannot be used", self.report_with(lambda place: place.write_text(json.dumps(self.timeline))))
         for kind, text in self.forged():
             with self.subTest(kind=kind):
-                page = self.report_with(lambda place: place.write_text(text))
+                page = self.report_with(lambda place, text=text: place.write_text(text))
                 self.assertIn(f"timelines/{self.name} cannot be used", page)
                 self.assertLess(len(page), 2_000_000)
 

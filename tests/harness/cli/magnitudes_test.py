@@ -17,7 +17,8 @@ import tempfile
 import time
 from pathlib import Path
 
-INTEGERS = (0, 1, 2, 3, 63, 1 << 16, (1 << 31) - 1, 1 << 32, (1 << 32) - 1, 10**12, 1 << 40, (1 << 50) - 1, 1 << 53, 10**18, (1 << 63) - 1, 1 << 63, (1 << 64) - 1, -1, -(1 << 63))
+INTEGERS = (0, 1, 2, 3, 63, 1 << 16, (1 << 31) - 1, 1 << 32, (1 << 32) - 1, 10**12, 1 << 40, (1 << 50) - 1, 1 << 53, 10**18, (1 << 63) - 1,
+            1 << 63, (1 << 64) - 1, -1, -(1 << 63))
 REALS = (0.0, -0.0, 1e-308, 5e-324, 1e-9, 0.5, 1.0, 1e9, 1e18, 1e100, 1.7e308, -1.0, -1e18, -1e-300)
 SECONDS_MAX = 10
 BYTES_MAX = 512 << 20
@@ -85,7 +86,8 @@ def snapshot(path):
         for action in ("free_requested", "free_completed"):
             entries.append({"action": action, "addr": base + (i << 20), "size": 1 << 20, "stream": 0, "time_us": 20 + i, "frames": frames})
     entries.append({"action": "oom", "addr": 4 << 20, "size": 30 << 20, "stream": 0, "time_us": 99, "device_free": 4 << 20, "frames": frames})
-    blocks = [{"address": base + (i << 20), "size": 1 << 20, "requested_size": 1 << 20, "state": "active_allocated" if i % 2 else "inactive", "frames": frames} for i in range(8)]
+    blocks = [{"address": base + (i << 20), "size": 1 << 20, "requested_size": 1 << 20,
+               "state": "active_allocated" if i % 2 else "inactive", "frames": frames} for i in range(8)]
     blocks.append({"address": base + (8 << 20), "size": 12 << 20, "requested_size": 0, "state": "inactive", "frames": frames})
     segment = {"device": 0, "address": base, "total_size": 20 << 20, "allocated_size": 4 << 20, "active_size": 4 << 20, "requested_size": 4 << 20, "stream": 0,
                "segment_type": "large", "segment_pool_id": (0, 0), "is_expandable": False, "frames": frames, "blocks": blocks}
@@ -93,12 +95,15 @@ def snapshot(path):
 
 
 def make_sound(program, work):
-    run = [program, "run", "-w", "churn:live_bytes=64MiB,events=1000", "-a", "caching", "-d", "sim:h200", "--capacity", "1.05x", "--allow-debug", "--no-html", "-q", "--out"]
+    run = [program, "run", "-w", "churn:live_bytes=64MiB,events=1000", "-a", "caching", "-d", "sim:h200", "--capacity", "1.05x",
+           "--allow-debug", "--no-html", "-q", "--out"]
     for name in ("run", "base"):
         subprocess.run([*run, work / name], check=True, stdout=subprocess.DEVNULL)
-    subprocess.run([program, "run", "--ab", "unset", "expandable_segments:True", "-a", "caching", "-w", "churn:live_bytes=64MiB,events=1000", "-d", "sim:h200", "--allow-debug",
-                    "--rounds", "3", "--rounds-max", "3", "--no-html", "-q", "--out", work / "turns"], check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    subprocess.run([program, "bundle", work / "run", "--baseline", work / "base", "--out", work / "bundle.tar"], check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    subprocess.run([program, "run", "--ab", "unset", "expandable_segments:True", "-a", "caching", "-d", "sim:h200", "--allow-debug",
+                    "-w", "churn:live_bytes=64MiB,events=1000", "--rounds", "3", "--rounds-max", "3", "--no-html", "-q",
+                    "--out", work / "turns"], check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    subprocess.run([program, "bundle", work / "run", "--baseline", work / "base", "--out", work / "bundle.tar"], check=False,
+                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     subprocess.run(["tar", "-xf", work / "bundle.tar", "-C", work], check=True)
     subprocess.run([program, "trace", "generate", "churn:live_bytes=64MiB,events=300", work / "trace.csv"], check=True, stdout=subprocess.DEVNULL)
     snapshot(work / "oom.pickle")
@@ -106,7 +111,8 @@ def make_sound(program, work):
 
 # Format, what of the sound files is copied, the file within that is changed, how, and the commands that read it.
 FORMATS = (
-    ("results", "run", "results.jsonl", change_lines, (["compare", "base", "{}"], ["report", "{}", "--format", "table"], ["report", "{}", "--format", "facts"])),
+    ("results", "run", "results.jsonl", change_lines, (["compare", "base", "{}"], ["report", "{}", "--format", "table"],
+                                                       ["report", "{}", "--format", "facts"])),
     ("plan", "run", "plan.json", change_json, (["compare", "base", "{}"],)),
     ("conditions", "run", "conditions.json", change_json, (["report", "{}", "--format", "table"],)),
     ("rounds", "turns", "rounds.jsonl", change_lines, (["compare", "{}"],)),

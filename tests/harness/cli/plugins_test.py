@@ -98,7 +98,8 @@ def replacement_is_said(folder):
     done = allocmark("run", "-q", *CELL, "--seeds", "1", "--allocator", f"pluggable:{path},as:mine", "--out", f"{folder}/replaced")
     stop.set()
     thread.join()
-    check(done.returncode == 3 and done.stderr.startswith(str(path)) and "was replaced while" in " ".join(done.stderr.split()), f"replaced: {done.returncode} {done.stderr}")
+    check(done.returncode == 3 and done.stderr.startswith(str(path)) and "was replaced while" in " ".join(done.stderr.split()),
+          f"replaced: {done.returncode} {done.stderr}")
 
 
 with tempfile.TemporaryDirectory() as work:

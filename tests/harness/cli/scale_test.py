@@ -66,7 +66,7 @@ def hold(program, work, limits, few, many, most_mib=None):
         for count in (few, many):
             line = command
             for side in "RST":
-                line = line.replace("{%s}" % side, str(work / f"{side}{count}"))
+                line = line.replace(f"{{{side}}}", str(work / f"{side}{count}"))
             used.append(memory_of(program, line))
         each = (used[1] - used[0]) / (many - few)
         wrong = each > limit or used[1] >> 10 > (most_mib or used[1])
@@ -95,7 +95,8 @@ def main():
             for side in ("R", "S"):
                 make_many_cells(work / "real", count, work / f"{side}{count}", missing=1 if side == "R" else 0)
         failed += hold(options.program, work, LIMITS, FEW, options.cells)
-        turns = ["run", "--ab", "caching", "caching:max_split_size_mb:64", "-w", "churn:live_bytes=64MiB,events=20000", "-d", "sim:h200", "--rounds", "2", "--rounds-max", "2"]
+        turns = ["run", "--ab", "caching", "caching:max_split_size_mb:64", "-w", "churn:live_bytes=64MiB,events=20000", "-d", "sim:h200",
+                 "--rounds", "2", "--rounds-max", "2"]
         # Its verdict is of no interest here.
         subprocess.run([options.program, *turns, "--allow-debug", "--no-html", "-q", "--out", work / "turns"], stdout=subprocess.DEVNULL)
         for count in (FEW_TURNS, MANY_TURNS):

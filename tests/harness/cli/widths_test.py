@@ -41,7 +41,9 @@ COMMANDS = [
 
 def may_be_wide(line, width):
     body = line.strip()
-    return body.startswith(("allocmark ", "to go on: allocmark ")) or "export PYTORCH" in body or len(body.split()) == 1 or max(map(len, body.split())) > width - 20
+    words = body.split()
+    to_paste = body.startswith(("allocmark ", "to go on: allocmark ")) or "export PYTORCH" in body
+    return to_paste or len(words) == 1 or max(map(len, words)) > width - 20
 
 
 def check(program, words, wanted, width):

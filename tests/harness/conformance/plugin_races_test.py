@@ -102,7 +102,7 @@ def main():
             rows += [row.result() for row in right + wrong]
         # Found in a rule's process that hangs, not by the detector; luck, so it may take several tries.
         name, text = LOST_WAKE
-        for attempt in range(5):
+        for _ in range(5):
             said = answers(allocmark, folder, plain, name, "10")
             if any("a call hangs" in seen for _, seen in said.values()):
                 break

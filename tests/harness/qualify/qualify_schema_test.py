@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "support"))
-import test_packages  # noqa: E402
+import test_packages
 
 jsonschema = test_packages.need("jsonschema", "jsonschema")
 

@@ -107,6 +107,11 @@ def training(stacks=True, steps=2, backward=AUTOGRAD_THREAD):
     return job
 
 
+# Blocks and MiB of each owner in `training()`.
+WANTED = {"weights": (3, 126), "optimizer state": (6, 252), "activations": (5, 200), "inputs": (1, 22),
+          "the program's own code": (2, 48), "gradients": (1, 30)}
+
+
 def run(*words):
     return subprocess.run([ALLOCMARK, *words], capture_output=True, text=True)
 
@@ -138,13 +143,10 @@ class Owners(unittest.TestCase):
         self.assertEqual(bytes_of, sorted(bytes_of, reverse=True))
         return facts, {one["name"]: (one["block_count"], round((one["bytes"] + 100 * one["block_count"]) / MIB)) for one in held["owners"]}
 
-    WANTED = {"weights": (3, 126), "optimizer state": (6, 252), "activations": (5, 200), "inputs": (1, 22),
-              "the program's own code": (2, 48), "gradients": (1, 30)}
-
     def test_a_training_job_that_is_too_big_names_its_owners(self):
         facts, owners = self.held(training())
         # What the backward pass makes has no stack; as large as a weight it is a gradient, else nothing is claimed.
-        self.assertEqual(owners, {**self.WANTED, "unknown": (1, 36)})
+        self.assertEqual(owners, {**WANTED, "unknown": (1, 36)})
         self.assertIn("most is held by optimizer state (252 MiB) and activations (200 MiB)", facts["answer"])
         later, _ = self.held(training(steps=4))  # where more was reserved before, it is not certain that nothing helps
         self.assertIn("were free in all; most is held by optimizer state (252 MiB) and activations (200 MiB); none of", later["answer"])
@@ -156,7 +158,7 @@ class Owners(unittest.TestCase):
 
     def test_frames_of_cpp_tell_the_backward_pass(self):
         _, owners = self.held(training(backward=CPP_BACKWARD))
-        self.assertEqual(owners, {**self.WANTED, "work space": (1, 36)})
+        self.assertEqual(owners, {**WANTED, "work space": (1, 36)})
 
     def test_the_text_and_the_page_say_the_same(self):
         job = training()

@@ -173,8 +173,8 @@ class Page(unittest.TestCase):
                       "will say that unset serves every request", "backend:cudaMallocAsync"):
             self.assertIn(words, plain)
         # The widest segment: 105 MiB of 132 MiB are free.
-        widths = dict((words, float(width)) for width, words in
-                      re.findall(r'width="([0-9.]+)" height="16" class="[^"]*"><title>(free: 105 MiB|live: 26.6 MiB)</title>', text))
+        widths = {words: float(width) for width, words in
+                  re.findall(r'width="([0-9.]+)" height="16" class="[^"]*"><title>(free: 105 MiB|live: 26.6 MiB)</title>', text)}
         self.assertAlmostEqual(widths["free: 105 MiB"] / widths["live: 26.6 MiB"], 105.4 / 26.6, delta=0.05)
 
     def test_a_history_without_failure_has_a_page_too(self):

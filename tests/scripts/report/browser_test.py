@@ -6,8 +6,9 @@ import os
 import shutil
 import time
 
-import generate
 import pytest
+
+import generate
 
 selenium = pytest.importorskip("selenium", reason="selenium is not installed")
 from selenium import webdriver  # noqa: E402
@@ -110,7 +111,8 @@ def test_the_map_opens_at_the_chosen_moment_and_follows_the_slider(browser, gold
 
 def test_the_line_to_paste_is_what_the_button_copies(browser, golden_page):
     open_page(browser, golden_page)
-    pairs = browser.execute_script("return [...document.querySelectorAll('.paste')].map((one) => [one.querySelector('code').textContent, one.querySelector('.copy').dataset.text])")
+    pairs = browser.execute_script("return [...document.querySelectorAll('.paste')].map((one) => [one.querySelector('code').textContent, "
+                                   "one.querySelector('.copy').dataset.text])")
     assert pairs and all(shown == copied and shown.startswith("export ") for shown, copied in pairs)
     browser.execute_script("document.querySelector('.copy').click()")
     wait_for(browser, "return document.querySelector('.copy').textContent === 'copied'")
@@ -200,7 +202,8 @@ def test_it_can_be_used_with_the_keyboard_alone(browser, golden_page):
     # Everything that reacts to a click is a control that the keyboard reaches.
     bare = "return document.querySelectorAll('[onclick], [role=button]:not(button), a:not([href])').length"
     assert browser.execute_script(bare) == 0
-    unnamed = "return [...document.querySelectorAll('button, select, input, a')].filter((one) => !(one.textContent.trim() || one.ariaLabel || one.labels?.length)).length"
+    unnamed = ("return [...document.querySelectorAll('button, select, input, a')]"
+               ".filter((one) => !(one.textContent.trim() || one.ariaLabel || one.labels?.length)).length")
     assert browser.execute_script(unnamed) == 0
 
 
@@ -221,7 +224,13 @@ def luminance(text):
 def test_light_and_dark_have_readable_contrast(browser, golden_page, dark):
     open_page(browser, golden_page, dark=dark)
     pairs = browser.execute_script(
-        """const effective = (element) => { for (let e = element; e; e = e.parentElement) { const c = getComputedStyle(e).backgroundColor; if (!/, 0\\)$/.test(c)) return c; } return 'rgb(255,255,255)'; };
+        """const effective = (element) => {
+          for (let e = element; e; e = e.parentElement) {
+            const c = getComputedStyle(e).backgroundColor;
+            if (!/, 0\\)$/.test(c)) return c;
+          }
+          return 'rgb(255,255,255)';
+        };
         return [...document.querySelectorAll('p, h1, h2, h3, td, th, a, small, code, label, button, .note')].slice(0, 4000)
           .filter((one) => one.offsetParent && one.textContent.trim()).map((one) => [getComputedStyle(one).color, effective(one), one.className]);"""
     )

@@ -2,10 +2,11 @@
 
 import xml.etree.ElementTree as ElementTree
 
+import pytest
+
 import chart_parts
 import conftest
 import generate
-import pytest
 import svg
 
 SVG = "{http://www.w3.org/2000/svg}"

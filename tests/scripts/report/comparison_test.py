@@ -4,10 +4,11 @@ reader sees of comparisons that pass, fail or cannot be decided."""
 import copy
 import json
 
+import pytest
+
 import comparisons
 import conftest
 import generate
-import pytest
 
 
 def folders(tmp_path, change):
@@ -54,7 +55,8 @@ def test_verdicts_and_order_are_the_programs(tmp_path):
     "change, decision",
     [
         (lambda lines: None, "Passes the policy: 9 cells compared, nothing is worse, 9 undecided"),
-        (lambda lines: lines[3].update(reserved_bytes_peak=lines[3]["reserved_bytes_peak"] - 512), "Passes the policy: 9 cells compared, 1 of them better, 8 undecided"),
+        (lambda lines: lines[3].update(reserved_bytes_peak=lines[3]["reserved_bytes_peak"] - 512),
+         "Passes the policy: 9 cells compared, 1 of them better, 8 undecided"),
         (lambda lines: lines[5].update(status="crashed", reason="signal 11"), "Fails the policy: 1 of 9 cells are worse"),
         (lambda lines: [line.update(seed=99) for line in lines[1:]], "Cannot be decided: nothing was compared"),
     ],

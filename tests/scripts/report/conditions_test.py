@@ -1,7 +1,8 @@
 """What else went on during a run is shown with the warnings of its environment."""
 
-import generate
 import pytest
+
+import generate
 
 
 def folder_with(tmp_path, text):

@@ -11,9 +11,10 @@ import subprocess
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
+import pytest
+
 import conftest
 import generate
-import pytest
 
 COMPARE_PY = Path(os.environ.get("ALLOCMARK_COMPARE_PY", "/usr/share/benchmark/compare.py"))
 COMPARE_PYTHON = os.environ.get("ALLOCMARK_COMPARE_PYTHON", "/usr/bin/python3")
@@ -115,6 +116,7 @@ def test_compare_py_takes_the_output_of_allocmark_bench(tmp_path):
     bench = Path(os.environ["ALLOCMARK_PROGRAM"]).with_name("allocmark_bench")
     assert shutil.which(bench)
     for name in ("a", "b"):
-        command = [bench, "--device", "sim:h200", "--size", "4KiB", "--threads", "1", "--benchmark_filter=^(pair|cold)/", "--benchmark_min_time=0.001", f"--benchmark_out={tmp_path / name}"]
+        command = [bench, "--device", "sim:h200", "--size", "4KiB", "--threads", "1", "--benchmark_filter=^(pair|cold)/",
+                   "--benchmark_min_time=0.001", f"--benchmark_out={tmp_path / name}"]
         subprocess.run([*command, "--benchmark_out_format=json", "--benchmark_repetitions=2"], check=True, capture_output=True)
     assert "OVERALL_GEOMEAN" in compare_py("benchmarks", tmp_path / "a", tmp_path / "b")

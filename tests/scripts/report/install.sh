@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes build/report-venv, the Python environment of the tests of pages and manifests. Does nothing where it is already as
-# requirements.txt says. The page itself needs none.
+# Makes build/report-venv, the Python environment of the tests of pages, manifests and Python's style. Does nothing where it is
+# already as requirements.txt says. The page itself needs none.
 set -euo pipefail
 
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -9,7 +9,7 @@ VENV=${ALLOCMARK_REPORT_VENV:-$ROOT/build/report-venv}
 WANTED=$HERE/requirements.txt
 
 # Without it these tests are skipped, and nothing else.
-fail() { printf '[allocmark] tests of pages and manifests are skipped: %s\n' "$*" >&2; exit 4; }
+fail() { printf '[allocmark] tests of pages, manifests and Python are skipped: %s\n' "$*" >&2; exit 4; }
 
 stamp=$(sha256sum <"$WANTED" | cut -d ' ' -f 1)
 if [ -x "$VENV/bin/python3" ] && grep -qsx "$stamp" "$VENV/allocmark-installed"; then exit 0; fi

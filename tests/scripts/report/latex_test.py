@@ -3,10 +3,11 @@
 import shutil
 import subprocess
 
+import pytest
+
 import conftest
 import generate
 import latex
-import pytest
 
 
 def make_tables(tmp_path):

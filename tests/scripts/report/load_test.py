@@ -2,8 +2,9 @@
 
 import json
 
-import generate
 import pytest
+
+import generate
 
 
 def refused(folder, *said):
@@ -105,7 +106,12 @@ def test_a_large_run_has_a_small_page(tmp_path):
     assert f"{len(others)} of {len(others) + len(run.answers['experiments'])} experiments have no table here" in text
 
 
-@pytest.mark.parametrize("broken", ["{", "[]", json.dumps(dict(generate.make_timeline("0"), snapshots=[{"event_index": 1, "segments": [{"address": 0, "blocks": [[0, 1, 7]]}]}])), '{"kind":"timeline"}', '{"kind":"timeline","schema_version":"1.0.0","event_index":[1],"requested_bytes":["x"]}'])
+OTHER_KIND_OF_BLOCK = [{"event_index": 1, "segments": [{"address": 0, "blocks": [[0, 1, 7]]}]}]
+
+
+@pytest.mark.parametrize("broken", ["{", "[]", json.dumps({**generate.make_timeline("0"), "snapshots": OTHER_KIND_OF_BLOCK}),
+                                    '{"kind":"timeline"}',
+                                    '{"kind":"timeline","schema_version":"1.0.0","event_index":[1],"requested_bytes":["x"]}'])
 def test_a_broken_timeline_costs_only_its_chart(tmp_path, broken):
     folder = write(tmp_path, golden_text())
     (folder / "timelines").mkdir()

@@ -127,7 +127,9 @@ def test_the_answer_is_that_of_report_md(tmp_path):
     costs = [one["text"] for one in answer["settable"] + answer["others"]]
     assert len(costs) == 3 and all(one in page and one in report for one in costs)
     assert [page.index(one) for one in costs] == sorted(page.index(one) for one in costs)
-    assert [line for line in answer["lines"] if line.startswith("- ")] == [f"- {name}: {cost}" for name, cost in zip(("caching expandable_segments:True", "caching max_split_size_mb:128", "native unset"), costs)]
+    settings = ("caching expandable_segments:True", "caching max_split_size_mb:128", "native unset")
+    wanted = [f"- {name}: {cost}" for name, cost in zip(settings, costs)]
+    assert [line for line in answer["lines"] if line.startswith("- ")] == wanted
 
 
 def test_units_and_values_are_those_of_report_md(tmp_path):
@@ -143,7 +145,7 @@ def test_units_and_values_are_those_of_report_md(tmp_path):
     cell = next(cell for cell in run.cells if cell["conf"] == "max_split_size_mb:128" and cell["status"] == "ok")
     row = next(line for line in report.splitlines() if line.startswith("| `caching` | `max_split_size_mb:128` | ok"))
     values = run.columns["rows"][cell["cell_id"]]
-    assert [one.strip() for one in row.split("|")[3:-1]] == [one for one in values[: row.count("|") - 3]]
+    assert [one.strip() for one in row.split("|")[3:-1]] == list(values[: row.count("|") - 3])
     shown = re.search(rf'<tr id="c-{cell["cell_id"]}".*?</tr>', outline, flags=re.S)[0]
     assert all(f">{value}</td>" in shown for value in values)
 
@@ -151,7 +153,8 @@ def test_units_and_values_are_those_of_report_md(tmp_path):
 def test_an_impossible_job_is_told_so_on_the_page(tmp_path):
     lines = generate.golden_lines()[:1] + generate.make_lines(2)[1:]
     for line in lines[1:]:
-        line.update(capacity="24GiB", capacity_bytes=24 << 30, requested_bytes_peak=36 << 30, oom_count=7, oom_count_fragmentation=7, trial_oom_count=line["trial_count"])
+        line.update(capacity="24GiB", capacity_bytes=24 << 30, requested_bytes_peak=36 << 30, oom_count=7, oom_count_fragmentation=7,
+                    trial_oom_count=line["trial_count"])
     folder = generate.write_folder(tmp_path, lines)
     said = generate.make_report(folder)
     assert said.splitlines()[-1].endswith("needs 36.0 GiB live, 24.0 GiB are there: no setting can help; 12.0 GiB must go.")
@@ -225,7 +228,8 @@ def test_markdown_keeps_pipes_code_and_lists():
     assert [kind for kind, _ in blocks] == ["heading", "table", "list", "paragraph", "code"]
     assert blocks[1][1] == (["a", "b"], [["`x|y`", "z"]])
     assert blocks[2][1] == [[False, "one more"], [False, "two"]]
-    assert markdown.inline("*it* **bo** `<c>` [x](y.md) [z](#t)", {"about-t"}) == '<em>it</em> <strong>bo</strong> <code>&lt;c&gt;</code> x <a href="#about-t">z</a>'
+    made = markdown.inline("*it* **bo** `<c>` [x](y.md) [z](#t)", {"about-t"})
+    assert made == '<em>it</em> <strong>bo</strong> <code>&lt;c&gt;</code> x <a href="#about-t">z</a>'
 
 
 def test_the_page_needs_no_package(tmp_path):

@@ -3,9 +3,10 @@ tables are whole, and the CSV has a row per cell with the stored values."""
 
 import csv
 
+import pytest
+
 import conftest
 import generate
-import pytest
 
 markdown_it = pytest.importorskip("markdown_it", reason="markdown-it-py is not installed (tests/scripts/report/install.sh)")
 

@@ -38,7 +38,7 @@ def made_up(count, seed):
     frames = [{"filename": f"f{i}.py", "line": i, "name": f"call{i}"} for i in range(20)]
     stacks = [draw.sample(frames, 5) for _ in range(30)]
     for step in range(count):
-        def add(action, addr, size, stream):
+        def add(action, addr, size, stream, step=step):
             entries.append({"action": action, "addr": addr, "size": size, "stream": stream, "time_us": 1700000000000000 + step,
                             "frames": draw.choice(stacks), "compile_context": "N/A", "user_metadata": "", "pool_id": (0, 0)})
         if live and draw.random() < 0.5:
