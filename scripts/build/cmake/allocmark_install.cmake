@@ -68,7 +68,7 @@ foreach(page workloads/README workloads/BRING_YOUR_JOB workloads/FIDELITY worklo
              workloads/SPEED workloads/TRACES allocators/README allocators/BACKENDS allocators/CACHING allocators/GATE
              harness/tools/qualify/README harness/tools/qualify/QUALIFY_A_NODE harness/tools/qualify/TESTS harness/tools/qualify/EXPORTS
              harness/tools/qualify/FAULTS harness/tools/qualify/fleet/README harness/tools/qualify/fleet/MERGE harness/tools/threads/README
-             harness/tools/conformance/RACES scripts/fleet/README harness/simcuda/README harness/simcuda/MODEL
+             harness/tools/conformance/RACES scripts/fleet/README scripts/fleet/SLURM harness/simcuda/README harness/simcuda/MODEL
              harness/simcuda/TESTING results/README results/BUNDLES results/answer/ANSWER)
   get_filename_component(room ${page} DIRECTORY)
   install(FILES ${page}.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/${room})
