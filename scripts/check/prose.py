@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Holds the pages to the rules of prose. Prints file:line and the rule for: a line that is too long, a sentence that is too
-long, a page that is too long, a link or a named section that leads nowhere, and what codespell takes for a slip.
+long, a page that is too long, a sentence whose form makes a reader go back, a link or a named section that leads nowhere, and what
+codespell takes for a slip.
 
 Looks at every .md file but published results and goldens, which programs write. Sections that code names, as in
 `workloads/TRACES.md, "Trace summary"`, are looked up too.
@@ -25,6 +26,17 @@ WORDS_MAX = 25
 README_LINES_MAX, ROOM_LINES_MAX = 120, 60
 SECTION_NAMED_IN = (".md", ".cc", ".h", ".cu", ".py", ".sh", ".txt", ".cmake")
 WORDS_OF_THE_FIELD = "ser,fo,ans,mis,claus,implementors,re-use"  # codespell takes these for slips
+HARD_FORMS = tuple(
+    (re.compile(form), better)
+    for form, better in (
+        (r"\b(?:is|are|was|were) none\b", "say what is missing, as in 'a cell without results'"),
+        (r"^Of \w+ \w+", "begin with the subject: not 'Of those, A is', but 'A of those is'"),
+        (r"^(?:So|Nor|Neither) (?:is|are|was|were|do|does|did|has|have|can|may|must)\b", "repeat the verb: 'B does so, too'"),
+        (r"^Who(?:ever)? \w+s\b", "name who it is"),
+        (r"\b(?:hold|holds|held|holding) (?:[^.\s]+ ){0,8}against\b", "say 'compare with' or 'check by'"),
+        (r"\b[Uu]ntil 20\d\d-", "history belongs in CHANGELOG.md or results/published/history"),
+    )
+)
 EXCEPTION = re.compile(r"<!-- prose: long, \S.* -->")
 
 
@@ -91,6 +103,17 @@ def long_sentences(page, text):
             is_list = set(words) <= {"CODE", "CODE,", "CODE.", "and"}  # of rooms, which rooms.py writes
             if len(words) > WORDS_MAX and not is_list:
                 yield f"{page}:{begin}: a sentence of {len(words)} words, at most {WORDS_MAX}: {' '.join(words[:8])} ..."
+
+
+def hard_sentences(page, text):
+    """Forms that make a reader go back: a subject at the end, a verb far from its object, history in a reference page."""
+    for begin, kind, lines in blocks(text):
+        if kind != "prose":
+            continue
+        for sentence in sentences(" ".join(line.strip() for line in lines)):
+            for form, better in HARD_FORMS:
+                if form.search(sentence) and not (page == "CHANGELOG.md" and "history" in better):
+                    yield f"{page}:{begin}: '{form.search(sentence)[0]}': {better}"
 
 
 def long_lines(page, text):
@@ -163,7 +186,7 @@ def check(root, named):
     pages = named or [name for name in names if name.endswith(".md")]
     for page in pages:
         text = (root / page).read_text()
-        for rule in (long_page, long_lines, long_sentences):
+        for rule in (long_page, long_lines, long_sentences, hard_sentences):
             yield from rule(page, text)
         yield from dead_links(root, page, text)
     for name in named or names:

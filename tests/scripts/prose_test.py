@@ -46,6 +46,20 @@ class Prose(unittest.TestCase):
         for text, limit in (("x" * 101, 100), ("    " + "x" * 137, 140), ("| " + "x" * 1199, 1200), ("```\n" + "x" * 141 + "\n```", 140)):
             self.assertRegex(self.broken(text + "\n")[0], f"at most {limit}")
 
+    def test_forms_that_make_a_reader_go_back(self):
+        for sentence in (
+            "Where there is none, all is well.",
+            "Of the others only one was equal.",
+            "A cell fails. So does a run.",
+            "Whoever looks twice is too sure.",
+            "A release is held against an older one.",
+            "Until 2026-11-23 it was otherwise.",
+        ):
+            self.assertEqual(len(self.broken(f"# Page\n\n{sentence}\n")), 1, sentence)
+        for sentence in ("| of the host | is none |", "Often two hold. So it holds.", "    Of the code nothing is read."):
+            self.assertEqual(self.broken(f"# Page\n\n{sentence}\n"), [], sentence)
+        self.assertEqual(self.broken("Until 2026-11-23 it was otherwise.\n", "CHANGELOG.md"), [])
+
     def test_long_pages(self):
         self.assertRegex(self.broken("x\n\n" * 31, "room/README.md")[0], r"62 lines, at most 60")
 
