@@ -120,6 +120,11 @@ bool is_deterministic(const CellResult& cell) {
   });
 }
 
+bool knows_wall_time(const CellResult& cell) {
+  return cell.host_ns_total.value_or(0) > 0 && cell.kernel_ns_total.value_or(0) > 0 &&
+         cell.step_ns_mean > 0;
+}
+
 ShownStep shown_step(const CellResult& cell) {
   if (cell.allocator_scaled_ns_per_step > 0) {
     return {cell.allocator_scaled_ns_per_step, &PassSummary::allocator_scaled_ns_per_step};

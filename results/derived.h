@@ -25,6 +25,10 @@ namespace allocmark {
 // other; others count as equally fast.
 [[nodiscard]] bool hosts_are_apart(double ratio);
 
+// Whether the trace tells enough of the program to say how long a step takes: its own time on the
+// host, and the device's work.
+[[nodiscard]] bool knows_wall_time(const CellResult& cell);
+
 // What tables and answers show as the allocator's time per step: the scaled one where there is one,
 // so that the host at hand does not matter.
 struct ShownStep {

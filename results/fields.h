@@ -14,6 +14,7 @@
 #include "results/field.h"
 #include "results/latency_fields.h"
 #include "results/pass_fields.h"
+#include "results/program_fields.h"
 #include "results/schema.h"
 
 namespace allocmark::fields {
@@ -269,59 +270,6 @@ void visit_latencies(Fields& fields, Cell& cell) {
             "none",
             2},
       cell.requests, [](auto& nested, auto& requests) { visit_requests(nested, requests); });
-}
-
-template <typename Fields, typename Cell>
-void visit_program(Fields& fields, Cell& cell) {
-  fields.known_real(
-      Field{"allocator_ns_per_step",
-            "the allocator's total time between two step marks, median, failed requests and trims "
-            "included; null without marks"},
-      cell.allocator_ns_per_step);
-  fields.known_real(
-      Field{"allocator_undisturbed_ns_per_step",
-            "the same with disturbed calls as they usually are, see \"Disturbed calls\"; null on a "
-            "GPU",
-            12},
-      cell.allocator_undisturbed_ns_per_step);
-  fields.known_real(
-      Field{"allocator_scaled_ns_per_step",
-            "that with host parts scaled to another host, see \"Host time on another host\"; null "
-            "where nothing was scaled. Before schema 1.12 disturbed calls are in it as measured",
-            11},
-      cell.allocator_scaled_ns_per_step);
-  fields.real(Field{"modelled_driver_ns_total",
-                    "driver time modelled in one pass, median of the passes; 0 on a GPU"},
-              cell.modelled_driver_ns_total);
-  fields.known_real(
-      Field{"step_ns_p50",
-            "median time between two step marks, with everything in it, see \"Steps and program "
-            "time\"; null without marks",
-            2},
-      cell.step_ns_p50);
-  fields.known_real(Field{"program_ns",
-                          "time of one pass by the same clock, until the device has done all its "
-                          "work; median of the passes",
-                          2},
-                    cell.program_ns);
-  fields.known_real(
-      Field{"program_ideal_ns",
-            "the same with the null allocator and the same kernels; null where the trace has no "
-            "kernels (`--kernels`)",
-            2},
-      cell.program_ideal_ns);
-  fields.optional_integer(
-      Field{"kernel_ns_total",
-            "durations of the trace's kernels, summed over streams; null where it has none", 2},
-      cell.kernel_ns_total);
-  fields.real(Field{"harness_overhead_ns_p50",
-                    "P50 of allocate on the null backend in the same process: what the harness "
-                    "adds to each sample"},
-              cell.harness_overhead_ns_p50);
-  fields.real(Field{"wall_s",
-                    "the whole cell with its set-up and its untimed passes; no measure of the "
-                    "allocator"},
-              cell.wall_s);
 }
 
 // What the cell found out beside its figures.

@@ -70,6 +70,7 @@ void visit_pass(Fields& fields, Pass& pass) {
             "as the cell's, after this pass; above 0 in every pass is a leak. Null as the cell's",
             5},
       pass.residue_bytes);
+  fields.known_real(Field{"step_ns_mean", "as the cell's, of this pass", 13}, pass.step_ns_mean);
   fields.known_real(
       Field{"begin_s", "when this pass began, since the cell's process did, waits included", 7},
       pass.begin_s);

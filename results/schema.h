@@ -15,7 +15,7 @@
 namespace allocmark {
 
 // The version of the result format (semver). MAJOR changes when results stop being comparable.
-inline constexpr const char* kSchemaVersion = "1.12.0";
+inline constexpr const char* kSchemaVersion = "1.13.0";
 
 // What names a cell. Two runs' cells with the same key are the same experiment.
 struct CellKey {
@@ -151,6 +151,7 @@ struct PassSummary {  // one timed pass, for spread
   // a GPU and before schema 1.12.
   double allocator_undisturbed_ns_per_step = 0;
   double allocator_undisturbed_ns = 0, allocator_scaled_ns = 0;
+  double step_ns_mean = 0;       // as the cell's; 0 before schema 1.13
   double begin_s = 0;            // since the cell's process began; 0 before schema 1.7
   double host_reference_ns = 0;  // of the processor just before the pass; 0: not measured
   // Not stored: what the calls took together by the histograms, of a summary that has none.
@@ -226,8 +227,17 @@ struct CellResult {
   // The same with an allocator that costs nothing; 0 where the trace has no kernels.
   double program_ideal_ns = 0;
   std::optional<std::uint64_t> kernel_ns_total;  // durations of the kernels, if the trace has any
-  double harness_overhead_ns_p50 = 0;            // the null backend in the same process
-  double wall_s = 0;                             // the whole cell
+  // Where the recording tells nothing of the device's work, by which the setting decides: the
+  // kernel that was assumed after every request in the checked pass, and the failures without it,
+  // as in the timed passes.
+  std::optional<std::uint64_t> assumed_kernel_ns = std::nullopt, idle_oom_count = std::nullopt;
+  std::optional<std::uint64_t> host_ns_total =
+      std::nullopt;  // the program's own host time, likewise
+  // Wall time of a step, mean over steps; the second with an allocator that costs nothing. 0 as
+  // above.
+  double step_ns_mean = 0, step_ideal_ns_mean = 0;
+  double harness_overhead_ns_p50 = 0;  // the null backend in the same process
+  double wall_s = 0;                   // the whole cell
   double cold_ns = 0;  // host time of the backend's first calls in the process (kColdCallCount)
   // Device bytes not returned after the backend was destroyed. Nothing where others share the GPU.
   std::optional<std::uint64_t> residue_bytes = 0;

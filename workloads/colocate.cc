@@ -112,6 +112,8 @@ void Player::play() {
       return batch_->record(blocks_.at(event.id).id, event.stream);
     case EventKind::Kernel:
       return batch_->kernel(event.duration_ns(), event.stream);
+    case EventKind::Host:
+      return batch_->host(event.duration_ns());
     case EventKind::Sync:
       return batch_->sync();
     case EventKind::Trim:

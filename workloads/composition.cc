@@ -66,9 +66,11 @@ class Renumbering {
       case EventKind::Busy:
       case EventKind::Sync:
       case EventKind::Trim:
+      case EventKind::Host:
         break;
     }
-    const bool has_stream = event.kind != EventKind::Free && event.kind != EventKind::Sync;
+    const bool has_stream = event.kind != EventKind::Free && event.kind != EventKind::Sync &&
+                            event.kind != EventKind::Host;
     if (has_stream) event.stream += first_stream_;
     return event;
   }

@@ -34,6 +34,11 @@ SIMCU_API const SimcuThreadClock* simcu_thread_clock(void);
 // Work on a stream (cudaStream_t) without a kernel binary. Costs of a launch are charged. Returns a
 // cudaError_t.
 SIMCU_API int simcu_launch(void* stream, uint64_t duration_ns);
+// The same, and the launch itself costs the calling thread no time.
+SIMCU_API int simcu_enqueue(void* stream, uint64_t duration_ns);
+// The calling thread does something else for that long: its clock goes on, and so does the work of
+// the devices.
+SIMCU_API void simcu_pass_time(uint64_t duration_ns);
 // A kernel that runs until simcu_open_gate(gate). Gates are the caller's numbers. A call that waits
 // for a gate which nobody opens for 5 s (of real time) returns cudaErrorLaunchTimeout instead of
 // hanging.

@@ -23,7 +23,7 @@ enum class Outcome : std::uint8_t { Ok, Oom, None };  // None: no numbers
 
 // What a user pays with a setting, and what settings are ranked by. The first that the group's
 // cells have, in this order.
-enum class CostMetric : std::uint8_t { RequestP99, TimePerStep, TimePerPass };
+enum class CostMetric : std::uint8_t { RequestP99, WallPerStep, TimePerStep, TimePerPass };
 
 struct CostWords {
   std::string_view name;   // "allocator time per step"
@@ -42,7 +42,10 @@ struct CellCost {
   double mean_ns = 0;                 // over the passes; 0 without a range
   // Its passes share what they were disturbed by, so that their range says less than two runs do.
   bool is_settled = false;
-  double step_ns = 0;  // of a step with its kernels, for a time per step; 0 where not known
+  double step_ns = 0;         // of a step with its kernels, for a time per step; 0 where not known
+  double mean_step_ns = 0;    // of the steps on a simulated, idle device; 0 where that is not known
+  double equal_ratio = 1.15;  // costs within it of each other may be equal
+  double added_ns = 0;        // of a wall time, what the setting adds to the program's own step
 
   // What settings are ranked by: the value, or the mean where some passes are dear.
   [[nodiscard]] double rank_ns() const;
@@ -51,6 +54,8 @@ struct CellCost {
 
 // Two runs of one setting differ by less than this in 19 of 20 cells.
 inline constexpr double kEqualCostRatio = 1.15;
+// And in wall time of a step, most of which is the program's own, by less than this.
+inline constexpr double kEqualWallRatio = 1.01;
 
 // Whether memory decides between two costs: they are within 15 % of each other, their ranges are
 // known, and these lie less than 5 % apart or are of settled times.

@@ -70,6 +70,8 @@ CostWords cost_words(CostMetric metric) {
   switch (metric) {
     case CostMetric::RequestP99:
       return {"request P99", "latency_ns_{p50,p90,p99,p999,max,mean}", " request P99"};
+    case CostMetric::WallPerStep:
+      return {"time of a step", "step_ns_mean", " per step"};
     case CostMetric::TimePerStep:
       return {"allocator time per step", "allocator_ns_per_step", " per step"};
     case CostMetric::TimePerPass:
@@ -80,11 +82,24 @@ CostWords cost_words(CostMetric metric) {
 
 namespace {
 
+// From here on a mean says something that the median does not.
+constexpr double kUnevenRatio = 1.5;
+
 // "0.80 ms per step of 512 ms": the step's own length has a unit of its own.
 std::string amount_text(const CellCost& cost, const Answer& answer, const TimeUnit& unit) {
   const std::string text =
       fmt::format("{}{}{}", cost.enough_samples ? "" : "~", time_text(cost.value_ns, unit),
                   cost_words(answer.metric).per);
+  if (answer.metric == CostMetric::WallPerStep) {
+    return text + fmt::format(", {} of it the setting's",
+                              time_text(std::max(cost.added_ns, 0.0),
+                                        unit_of(std::max(cost.added_ns, 1.0))));
+  }
+  // A few steps pay for all retries: the median hides them.
+  if (cost.mean_step_ns > kUnevenRatio * cost.value_ns) {
+    return text +
+           fmt::format(", {} on average", time_text(cost.mean_step_ns, unit_of(cost.mean_step_ns)));
+  }
   if (cost.step_ns <= 0) return text;
   return text + " of " + time_text(cost.step_ns, unit_of(cost.step_ns));
 }

@@ -88,7 +88,8 @@ std::vector<double> scaled_passes_ns(const CellResult& cell) {
 }
 
 CostMetric metric_of(const std::vector<const CellResult*>& cells) {
-  for (const CostMetric metric : {CostMetric::RequestP99, CostMetric::TimePerStep}) {
+  for (const CostMetric metric :
+       {CostMetric::RequestP99, CostMetric::WallPerStep, CostMetric::TimePerStep}) {
     const bool known = std::ranges::any_of(
         cells, [&](const CellResult* cell) { return cost_of(*cell, metric).has_value(); });
     if (known) return metric;
@@ -211,8 +212,10 @@ void add_memory(const std::vector<const CellResult*>& cells, Answer* answer) {
 
 Outcome outcome_of(const CellResult& cell) {
   if (!is_measured(cell) || cell.allocate_count == 0) return Outcome::None;
-  const bool failed =
-      cell.status == CellStatus::OomStopped || cell.oom_count > 0 || cell.trial_oom_count > 0;
+  // Timed passes are of an idle device, which is not what a pool is judged by.
+  const bool trials_count = !cell.assumed_kernel_ns.has_value();
+  const bool failed = cell.status == CellStatus::OomStopped || cell.oom_count > 0 ||
+                      (trials_count && cell.trial_oom_count > 0);
   return failed ? Outcome::Oom : Outcome::Ok;
 }
 
@@ -223,12 +226,22 @@ std::optional<CellCost> cost_of(const CellResult& cell, CostMetric metric) {
     cost.value_ns = cell.requests->latency.p99_ns;
     cost.enough_samples = has_enough_samples(kP99, cell.requests->latency.count);
     (void)add_stored(cell, &PassSummary::request_latency_ns_p99, &cost);
+  } else if (metric == CostMetric::WallPerStep) {
+    if (!knows_wall_time(cell)) return std::nullopt;
+    cost.value_ns = cell.step_ns_mean;
+    cost.added_ns = cell.step_ns_mean - cell.step_ideal_ns_mean;
+    cost.equal_ratio = kEqualWallRatio;
+    (void)add_stored(cell, &PassSummary::step_ns_mean, &cost);
   } else if (metric == CostMetric::TimePerStep) {
     const ShownStep step = shown_step(cell);
     cost.value_ns = step.time_ns;
     cost.is_settled = cell.allocator_undisturbed_ns_per_step > 0;
     // Without kernels the clock has seen nothing of the program's own work.
-    if (cell.kernel_ns_total.value_or(0) > 0) cost.step_ns = cell.step_ns_p50;
+    if (cell.kernel_ns_total.value_or(0) > 0) {
+      cost.step_ns = cell.step_ns_p50;
+    } else if (cell.key.device.starts_with("sim:")) {
+      cost.mean_step_ns = cell.step_ns_mean;
+    }
     if (!add_stored(cell, step.of_pass, &cost)) add_by_share(cell, &cost);
   } else if (const std::vector<double> passes_ns = scaled_passes_ns(cell); !passes_ns.empty()) {
     cost.value_ns = median(passes_ns);
@@ -246,15 +259,17 @@ std::optional<CellCost> cost_of(const CellResult& cell, CostMetric metric) {
 double CellCost::rank_ns() const { return dear_pass_count > 0 ? mean_ns : value_ns; }
 
 bool are_equal(const CellCost& left, const CellCost& right) {
+  if (left.equal_ratio == kEqualWallRatio) return cost_ratio(left, right) <= kEqualWallRatio;
   return ranges_known(left, right) && !told_by_ranges(left, right) &&
-         cost_ratio(left, right) <= kEqualCostRatio;
+         cost_ratio(left, right) <= left.equal_ratio;
 }
 
 bool may_be_noise(const CellCost& left, const CellCost& right) {
   const double ratio = cost_ratio(left, right);
-  if (!ranges_known(left, right)) return ratio <= kEqualCostRatio;
+  if (!ranges_known(left, right)) return ratio <= left.equal_ratio;
+  if (left.equal_ratio == kEqualWallRatio) return ratio <= kEqualWallRatio;
   if (!ranges_apart(left, right)) return ratio <= kDearRatio;
-  return !told_by_ranges(left, right) && ratio <= kEqualCostRatio;
+  return !told_by_ranges(left, right) && ratio <= left.equal_ratio;
 }
 
 const RankedCell* Answer::rescuer() const {

@@ -21,6 +21,7 @@
 #include "results/answer/memory_words.h"
 #include "results/answer/recorded_words.h"
 #include "results/columns/text.h"
+#include "results/derived.h"
 #include "results/json.h"
 #include "results/oom_words.h"
 #include "results/recorded_oom.h"
@@ -35,6 +36,7 @@ constexpr std::size_t kListedMax = 6;
 constexpr std::string_view kVariable = "PYTORCH_CUDA_ALLOC_CONF";
 constexpr std::string_view kTorchAllocator = "torch";
 constexpr std::string_view kAsyncAllocator = "async";
+constexpr std::string_view kAsyncAsPyTorch = "release_threshold_mb:max";
 constexpr std::string_view kAsyncConf = "backend:cudaMallocAsync";
 
 // "A, B (detail), and 3 more".
@@ -198,7 +200,8 @@ bool is_release_of(const CellKey& key, std::string_view allocator) {
 std::string line_to_paste(const CellKey& key) {
   const bool torch = is_release_of(key, kBaselineAllocator) || is_release_of(key, kTorchAllocator);
   if (torch && key.conf.empty()) return fmt::format("unset {}", kVariable);
-  const bool async = key.allocator == kAsyncAllocator && key.conf.empty();
+  // PyTorch never lets its pool shrink by itself; CUDA's preset gives everything back at each wait.
+  const bool async = key.allocator == kAsyncAllocator && key.conf == kAsyncAsPyTorch;
   if (!torch && !async) return {};
   return fmt::format("export {}={}", kVariable,
                      shell_word(async ? std::string(kAsyncConf) : key.conf));
@@ -307,8 +310,27 @@ std::string recorded_failures(std::span<const CellResult* const> cells) {
   return fmt::format(" While it was recorded, {} request{} failed.", count, count == 1 ? "" : "s");
 }
 
+std::string device_work_words(std::span<const CellResult* const> cells, const TextStyle& style) {
+  std::string text;
+  for (const CellResult* cell : cells) {
+    if (!is_measured(*cell) || !cell->idle_oom_count) continue;
+    const bool serves_busy = outcome_of(*cell) == Outcome::Ok;
+    const bool serves_idle = *cell->idle_oom_count == 0;
+    if (serves_busy == serves_idle) continue;
+    text += " " + setting_name(cell->key, style) +
+            style.plain(fmt::format(
+                " depends on the device's work, which the recording does not tell: with work in "
+                "flight {}, on an idle device {}.",
+                serves_busy ? "it serves every request" : "requests fail",
+                serves_idle ? "it serves every request"
+                            : fmt::format("{} fail", *cell->idle_oom_count)));
+  }
+  return text;
+}
+
 std::string answer_sentence(const CellGroup& group, const Answer& answer, const TextStyle& style) {
-  return verdict_sentence(group, answer, style) + style.plain(recorded_failures(group.cells));
+  return verdict_sentence(group, answer, style) + style.plain(recorded_failures(group.cells)) +
+         device_work_words(group.cells, style);
 }
 
 std::vector<std::string> answer_lines(const CellGroup& group, const Answer& answer,

@@ -41,6 +41,8 @@ constexpr Unit kStepUnit{"ms", 1e6, 3};
 enum Place : unsigned {
   kStatusOfProblem,
   kRequest,
+  kWall,
+  kWallAdded,
   kStep,
   kOomCount,
   kAllocateP50,
@@ -162,6 +164,7 @@ class Builder {
   // step where they have steps.
   void add_costs() {
     if (has_any_requests()) add_request(kRequestP99, kRequest);
+    add_wall_times();
     const auto steps = values([](const CellResult& cell) {
       const double step_ns = shown_step(cell).time_ns;
       return step_ns > 0 ? step_ns : kUndefined;
@@ -231,6 +234,23 @@ class Builder {
   Columns take() { return std::move(columns_); }
 
  private:
+  // Of a step as the program's user sees it, and what the setting adds to it.
+  void add_wall_times() {
+    const auto wall = [&](auto value_of) {
+      return values([&](const CellResult& cell) {
+        return knows_wall_time(cell) ? value_of(cell) : kUndefined;
+      });
+    };
+    const auto steps = wall([](const CellResult& cell) { return cell.step_ns_mean; });
+    if (largest(steps) == 0) return;
+    const auto added = wall([](const CellResult& cell) {
+      return std::max(0.0, cell.step_ns_mean - cell.step_ideal_ns_mean);
+    });
+    add({"a step", "takes", kStepUnit.name, kWall}, steps, kStepUnit.divisor, 1);
+    add({"a step", "added", kStepUnit.name, kWallAdded}, added, kStepUnit.divisor,
+        kStepUnit.decimals);
+  }
+
   std::vector<double> latencies(const LatencyColumn& column) const {
     return values([&](const CellResult& cell) {
       const LatencySummary& summary = (cell.*column.latency).total;
@@ -343,54 +363,6 @@ bool has_requests(const CellGroup& group) {
 
 std::string_view conf_or_unset(const CellKey& key) {
   return key.conf.empty() ? std::string_view("unset") : std::string_view(key.conf);
-}
-
-std::string scaled_sentence(const Columns& columns) {
-  if (!columns.has_scaled) return {};
-  return "Host time of latencies is as measured; \"at card\" and times per step have it as on the "
-         "host of the card that was profiled, or where that is not known as on this one without "
-         "load.";
-}
-
-std::string overhead_sentence(std::span<const CellResult> cells) {
-  double low_ns = std::numeric_limits<double>::infinity();
-  double high_ns = 0;
-  for (const CellResult& cell : cells) {
-    const double value = cell.harness_overhead_ns_p50;
-    if (!is_measured(cell) || !std::isfinite(value) || value <= 0) continue;
-    low_ns = std::min(low_ns, value);
-    high_ns = std::max(high_ns, value);
-  }
-  if (high_ns == 0) return {};
-  const std::string low = fmt::format("{:.0f}", low_ns);
-  const std::string high = fmt::format("{:.0f}", high_ns);
-  return fmt::format(
-      "The harness itself takes {} ns per event (P50 on the null backend, cell by cell; not "
-      "subtracted).",
-      low == high ? low : low + " to " + high);
-}
-
-std::string repeat_sentence(std::span<const CellResult> cells) {
-  const auto median_ends = [&](RepeatInterval CellRepeat::*interval,
-                               double LatencySummary::*value) {
-    std::vector<double> lows;
-    std::vector<double> highs;
-    for (const CellResult& cell : cells) {
-      const RepeatInterval& stated = cell.repeat.*interval;
-      if (!is_measured(cell) || stated.high_ns == 0) continue;
-      lows.push_back(100 * (stated.low_ns / (cell.allocate.total.*value) - 1));
-      highs.push_back(100 * (stated.high_ns / (cell.allocate.total.*value) - 1));
-    }
-    return lows.empty() ? std::string()
-                        : fmt::format("{:+.0f} to {:+.0f} %", median(lows), median(highs));
-  };
-  const std::string p50 = median_ends(&CellRepeat::allocate_p50, &LatencySummary::p50_ns);
-  const std::string p99 = median_ends(&CellRepeat::allocate_p99, &LatencySummary::p99_ns);
-  if (p50.empty()) return {};
-  return fmt::format(
-      "A second measurement is expected at {} of allocate's P50{} (95 %; median of the cells, each "
-      "cell's interval is in the CSV).",
-      p50, p99.empty() ? "" : " and " + p99 + " of its P99");
 }
 
 }  // namespace allocmark

@@ -16,6 +16,8 @@ enum class EventKind : std::uint8_t {
   Trim,    // the allocator is asked to give cached memory back (empty_cache)
   Mark,    // a step boundary, news of a request or a meeting of ranks (request_marks.h), no effect
            // on an allocator; id is an index into the trace's labels
+  Host,    // the program itself works on the host for duration_ns() before its next event; the
+           // launches of its kernels are in that time
 };
 
 // What a block holds; Unknown where the trace does not say (recorded traces). Failed:
@@ -35,8 +37,8 @@ enum class TensorKind : std::uint8_t {
 struct Event {
   std::uint64_t id =
       0;  // Alloc, Free, Record: block, unique in the trace. Mark: label index. Else 0
-  std::uint64_t size_bytes = 0;  // Alloc: requested bytes, may be 0. Kernel: duration in ns. Mark
-                                 // of a request: time in ns; of a meeting: bytes. Else 0
+  std::uint64_t size_bytes = 0;  // Alloc: requested bytes, may be 0. Kernel, Host: duration in ns.
+                                 // Mark of a request: time in ns; of a meeting: bytes. Else 0
   std::uint32_t stream =
       0;  // dense stream index, 0 = default stream; Alloc, Record, Kernel, Busy; Mark of a meeting
   EventKind kind = EventKind::Mark;

@@ -45,6 +45,9 @@ class EventBatch {
   void busy(std::uint32_t stream) {
     events_.push_back({.stream = stream, .kind = EventKind::Busy});
   }
+  void host(std::uint64_t duration_ns) {
+    events_.push_back({.size_bytes = duration_ns, .kind = EventKind::Host});
+  }
   void sync() { events_.push_back({.kind = EventKind::Sync}); }
   void trim() { events_.push_back({.kind = EventKind::Trim}); }
   // "step" and 7 make "step7"; the label of `number` is that of number + kNumberedMarkCount.

@@ -5,7 +5,7 @@ namespace {
 
 // Indexed by the enumerators' values.
 constexpr std::array<std::string_view, kEventKindCount> kEventNames = {
-    "alloc", "free", "record", "kernel", "busy", "sync", "empty_cache", "mark"};
+    "alloc", "free", "record", "kernel", "busy", "sync", "empty_cache", "mark", "host"};
 constexpr std::array<std::string_view, kTensorKindCount> kTensorNames = {
     "unknown",   "parameter", "gradient",      "optimizer_state", "activation",
     "workspace", "kv_cache",  "communication", "failed"};

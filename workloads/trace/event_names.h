@@ -14,7 +14,7 @@
 
 namespace allocmark {
 
-inline constexpr std::size_t kEventKindCount = 8;
+inline constexpr std::size_t kEventKindCount = 9;
 inline constexpr std::size_t kTensorKindCount = 9;
 
 // Limits of a valid trace. No device comes near them; a number beyond is a slip of the pen.
@@ -26,7 +26,7 @@ inline constexpr std::size_t kTraceLabelLengthMax = 256;
 // Of a file; readers take 200 bytes of memory for each.
 inline constexpr std::size_t kTraceLiveCountMax = std::size_t{1} << 21;
 
-// "alloc", "free", "record", "kernel", "busy", "sync", "empty_cache", "mark".
+// "alloc", "free", "record", "kernel", "busy", "sync", "empty_cache", "mark", "host".
 [[nodiscard]] std::string_view event_kind_name(EventKind kind);
 // Also reads "trim" for "empty_cache".
 [[nodiscard]] std::optional<EventKind> event_kind_from_name(std::string_view name);

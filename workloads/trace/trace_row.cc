@@ -106,6 +106,7 @@ constexpr std::array<Columns, kEventKindCount> kColumns = {{
     {false, false, false},  // sync
     {false, false, true},   // empty_cache: of the process that has the stream
     {false, false, false},  // mark of a step
+    {false, true, false},   // host
 }};
 
 std::optional<EventKind> kind_of(std::string_view op) {

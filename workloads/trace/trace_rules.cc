@@ -71,6 +71,7 @@ std::optional<ErrorText> TraceRules::check(const Event& event, std::uint64_t pla
       return std::nullopt;
     case EventKind::Kernel:
     case EventKind::Busy:
+    case EventKind::Host:
       return check_duration(event);
     case EventKind::Sync:
     case EventKind::Trim:

@@ -20,6 +20,7 @@
 #include "harness/core/cell/cell_result.h"
 #include "harness/core/cell/cell_run.h"
 #include "harness/core/cell/recorded_job.h"
+#include "harness/core/replay/assumed_work.h"
 #include "results/recorded_oom.h"
 #include "workloads/trace/source.h"
 
@@ -37,6 +38,7 @@ bool CellRun::ready() {
   if (over_) return false;
   checked_pass();
   if (over_) return false;
+  idle_pass();
   contents_pass();
   return !over_;
 }
@@ -80,6 +82,7 @@ void CellRun::prepare_trace() {
   result_.requested_bytes_peak = facts.requested_bytes_peak;
   result_.failed_before_count = facts.failed_before_count;
   if (facts.work_count > 0) result_.kernel_ns_total = facts.kernel_ns_total;
+  if (facts.host_ns_total > 0) result_.host_ns_total = facts.host_ns_total;
   if (facts.event_count == 0) warn_once("the trace has no events");
   for (const std::string& note : job.notes) warn_once("of the recording: " + note);
   if (job.failed_count > 0) {
@@ -98,9 +101,25 @@ void CellRun::prepare_device() {
   if (has_device_) ALLOCMARK_CUDA_CHECK(cudaFree(nullptr));
   streams_.emplace(trace_->facts().stream_count, has_device_);
   work_ = has_device_ ? make_device_work(simcu_) : make_no_device_work();
+  assume_work();
   // Told only with a cell that does not end in time, as its last words.
   const std::string note = gate_stall_note(has_device_ ? trace_->facts().busy_count : 0, simcu_);
   if (!note.empty()) fmt::print(stderr, "{}\n", note);
+}
+
+void CellRun::assume_work() {
+  const std::uint64_t kernel_ns = assumed_kernel_ns(*trace_, spec_.key.workload_text(),
+                                                    spec_.key.allocator, spec_.key.conf_text());
+  if (kernel_ns == 0) return;
+  if (!simcu_.present && trace_->facts().allocate_count > kBusyRequestCountMax) {
+    return warn_once(fmt::format(
+        "the recording tells nothing of the device's work, by which the driver's pools decide, and "
+        "is too long to keep this GPU busy in every pass: the pool is judged on an idle device; "
+        "--kernels {}us keeps it busy",
+        kernel_ns / 1000));
+  }
+  assumed_kernel_ns_ = kernel_ns;
+  result_.assumed_kernel_ns = kernel_ns;
 }
 
 void CellRun::enforce_capacity() {

@@ -40,7 +40,8 @@ VerifySetup CellRun::verify_setup(Backend& backend, VerifyPart part) {
                                 .processes = processes_of(&backend),
                                 .work = work_.get(),
                                 .streams = streams_->all(),
-                                .on_oom = on_oom_},
+                                .on_oom = on_oom_,
+                                .assumed_kernel_ns = assumed_kernel_ns_},
                      .capabilities = entry_->capabilities_for(spec_.key.conf_text()),
                      .simcu = simcu_,
                      .facts = trace_->facts(),
@@ -82,7 +83,7 @@ void CellRun::checked_pass() {
   trace_->for_each_batch([&](const TraceBatch& batch) { return verifier.run(batch); });
   if (usual_) usual_->end_pass();
   const VerifyReport report = verifier.report();
-  placement_hash_ = report.placement_hash;
+  timed_placement_hash_ = report.placement_hash;
   cold_ticks_ = report.cold_ticks;
   fill_from(result_, report);
   if (spec_.shares_device) result_.device_bytes_peak.reset();
@@ -99,6 +100,24 @@ void CellRun::checked_pass() {
   std::vector<std::uint64_t> cached_bytes = cached_bytes_at_oom(processes_of(backend.get()));
   (void)end_pass(verifier, backend, bytes_before);
   try_remedies(cached_bytes);
+}
+
+void CellRun::idle_pass() {
+  if (assumed_kernel_ns_ == 0) return;
+  const std::uint64_t bytes_before = used_bytes();
+  std::unique_ptr<Backend> backend = make_backend();
+  Replayer replayer({.backend = backend.get(),
+                     .work = work_.get(),
+                     .streams = streams_->all(),
+                     .on_oom = on_oom_});
+  trace_->for_each_step_batch([&](const TraceBatch& batch) {
+    replayer.reserve_slots(batch.slot_count);
+    replayer.run(batch.steps);
+    return !replayer.counts().stopped;
+  });
+  result_.idle_oom_count = replayer.counts().oom_count;
+  timed_placement_hash_ = replayer.placement_hash();
+  (void)end_pass(replayer, backend, bytes_before);
 }
 
 void CellRun::contents_pass() {

@@ -56,9 +56,13 @@ class CellRun {
   void check_key();
   void prepare_trace();
   void prepare_device();
+  // Of the device, where the recording tells nothing of it.
+  void assume_work();
   void enforce_capacity();
   // The trace under the oracle with nothing else in the streams: figures, rules of addresses.
   void checked_pass();
+  // Where device work is assumed: once more on an idle device, as in the timed passes.
+  void idle_pass();
   // Once more, to look into blocks; its figures are held against the checked pass's.
   void contents_pass();
   [[nodiscard]] VerifySetup verify_setup(Backend& backend, VerifyPart part);
@@ -78,8 +82,11 @@ class CellRun {
   void fill_timed();
   // What follows a timed pass besides the recorder's samples.
   struct Timing {
-    Timing(const RecorderOptions& options, const TickClock& clock, const SimcuThreadClock* simcu)
-        : pass(options), sum(options), steps(clock, simcu, options.step_count_max) {}
+    Timing(const RecorderOptions& options, const TickClock& clock, const SimcuThreadClock* simcu,
+           std::uint32_t preamble_label)
+        : pass(options),
+          sum(options),
+          steps(clock, simcu, options.step_count_max, preamble_label) {}
     Recorder pass, sum;  // of this pass, and of all so far
     StepClock steps;
     std::optional<RequestClock> requests;  // nothing where the trace tells of no requests
@@ -122,6 +129,7 @@ class CellRun {
   bool has_device_ = false;
   bool over_ = false;  // the cell ends early, and the status says why
   std::uint64_t memory_limit_bytes_ = 0;
+  std::uint64_t assumed_kernel_ns_ = 0;
   std::uint64_t available_bytes_ = 0;  // what the device leaves to backends, for OOM causes
   std::optional<PreparedTrace> trace_;
   std::optional<StreamSet> streams_;
@@ -133,9 +141,9 @@ class CellRun {
   HostReference reference_;
   double clock_ns_ = 0, clock_step_ns_ = 0;  // what reading the clock costs, in which it advances
   std::vector<std::uint64_t> driver_ns_by_pass_;
-  std::vector<PassParts> parts_by_pass_;  // where usual_ is
-  std::uint64_t placement_hash_ = 0;
-  std::uint64_t cold_ticks_ = 0;  // of the backend's first calls
+  std::vector<PassParts> parts_by_pass_;    // where usual_ is
+  std::uint64_t timed_placement_hash_ = 0;  // of timed passes, where they decide as they should
+  std::uint64_t cold_ticks_ = 0;            // of the backend's first calls
 };
 
 template <typename Player>

@@ -35,7 +35,7 @@ void CellRun::timed_passes() {
   timing_.emplace(RecorderOptions{.scale = clock_.scale(),
                                   .has_driver_model = simcu_.present,
                                   .step_count_max = step_count_max()},
-                  clock_, simcu_clock());
+                  clock_, simcu_clock(), trace_->facts().preamble_label);
   timing_->pass.follow(usual_ ? &*usual_ : nullptr);
   // Processes beside each other wait for themselves only, which one clock cannot follow.
   if (trace_->facts().request_mark_count > 0 && trace_->jobs().empty()) {
@@ -81,6 +81,7 @@ void CellRun::fill_timed() {
                                                 .step_count_max = step_count_max()}));
   if (timing_->requests && spec_.record) result_.requests = timing_->requests->latency();
   result_.step_ns_p50 = timing_->steps.step_ns_median();
+  result_.step_ns_mean = timing_->steps.step_ns_mean();
   result_.program_ns = timing_->steps.program_ns_median();
 }
 
@@ -143,19 +144,20 @@ void CellRun::timed_pass(std::uint32_t pass_index) {
   steps.resume();
   work_->synchronize();
   steps.pause();
-  steps.end_pass();
+  steps.end_pass(replayer.counts().allocate_count);
   recorder.end_pass();
   if (usual_) usual_->end_pass();
 
   ++result_.trial_count;
   if (replayer.counts().oom_count > 0) ++result_.trial_oom_count;
-  if (replayer.counts().oom_count != result_.oom_count ||
-      replayer.placement_hash() != placement_hash_) {
+  if (replayer.counts().oom_count != result_.idle_oom_count.value_or(result_.oom_count) ||
+      replayer.placement_hash() != timed_placement_hash_) {
     warn_once("not deterministic: timed pass " + std::to_string(pass_index + 1) +
               " had other placements or failures than the checked pass");
   }
   summary.oom_count = replayer.counts().oom_count;
   summary.residue_bytes = end_pass(replayer, backend, bytes_before);
+  summary.step_ns_mean = static_cast<double>(steps.pass_step_ns_mean());
   summary.wall_ns = static_cast<double>(wall_ticks) * clock_.scale().ns_per_tick();
   keep_pass(std::move(summary));
 }
@@ -183,11 +185,13 @@ void CellRun::keep_pass(PassSummary summary) {
 
 void CellRun::fill_ideal_program() {
   if (trace_->facts().work_count == 0 || !has_device_) return;
-  result_.program_ideal_ns = null_program_ns(*trace_, {.clock = &clock_,
-                                                       .simcu_clock = simcu_clock(),
-                                                       .work = work_.get(),
-                                                       .streams = streams_->all(),
-                                                       .pass_count = spec_.pass_count});
+  const NullProgram ideal = null_program(*trace_, {.clock = &clock_,
+                                                   .simcu_clock = simcu_clock(),
+                                                   .work = work_.get(),
+                                                   .streams = streams_->all(),
+                                                   .pass_count = spec_.pass_count});
+  result_.program_ideal_ns = ideal.program_ns;
+  result_.step_ideal_ns_mean = ideal.step_ns_mean;
 }
 
 }  // namespace allocmark

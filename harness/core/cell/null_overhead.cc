@@ -36,11 +36,12 @@ LatencySummary null_overhead(const TraceBatch& prefix, const NullOverheadSetup& 
   return recorder.latency_all();
 }
 
-double null_program_ns(PreparedTrace& trace, const NullProgramSetup& setup) {
+NullProgram null_program(PreparedTrace& trace, const NullProgramSetup& setup) {
   // As in the timed passes: the recorder's own work is part of the program there.
   Recorder recorder(
       {.scale = setup.clock->scale(), .has_driver_model = setup.simcu_clock != nullptr});
-  StepClock program(*setup.clock, setup.simcu_clock, /*step_count_max=*/0);
+  StepClock program(*setup.clock, setup.simcu_clock, /*step_count_max=*/0,
+                    trace.facts().preamble_label);
   for (std::uint32_t i = 0; i < setup.pass_count; ++i) {
     recorder.clear();
     const std::unique_ptr<Backend> backend = find_backend("null").make(BackendOptions{});
@@ -48,6 +49,7 @@ double null_program_ns(PreparedTrace& trace, const NullProgramSetup& setup) {
                                   .work = setup.work,
                                   .streams = setup.streams,
                                   .recorder = &recorder,
+                                  .steps = &program,
                                   .clock = setup.clock,
                                   .simcu_clock = setup.simcu_clock});
     program.begin_pass();
@@ -61,9 +63,9 @@ double null_program_ns(PreparedTrace& trace, const NullProgramSetup& setup) {
     program.resume();
     setup.work->synchronize();
     program.pause();
-    program.end_pass();
+    program.end_pass(replayer.counts().allocate_count);
   }
-  return program.program_ns_median();
+  return {.program_ns = program.program_ns_median(), .step_ns_mean = program.step_ns_mean()};
 }
 
 }  // namespace allocmark

@@ -37,8 +37,11 @@ struct NullProgramSetup {
   std::uint32_t pass_count = 3;
 };
 
-// The program's time from the first event to the end of the device's work, with an allocator that
-// costs nothing: median of the passes, ns.
-[[nodiscard]] double null_program_ns(PreparedTrace& trace, const NullProgramSetup& setup);
+// The program with an allocator that costs nothing; medians of the passes, in ns.
+struct NullProgram {
+  double program_ns = 0;    // from the first event to the end of the device's work
+  double step_ns_mean = 0;  // as StepClock's
+};
+[[nodiscard]] NullProgram null_program(PreparedTrace& trace, const NullProgramSetup& setup);
 
 }  // namespace allocmark

@@ -58,6 +58,9 @@ bool Verifier::run(const TraceBatch& batch) {
     bool goes_on = true;
     if (step.kind == EventKind::Alloc) {
       goes_on = allocate(event, step);
+      if (setup_.replay.assumed_kernel_ns > 0 && !step.failed_before()) {
+        launch(step.stream, setup_.replay.assumed_kernel_ns);
+      }
     } else if (step.kind == EventKind::Free) {
       deallocate(step);
     } else {
@@ -211,6 +214,11 @@ void Verifier::deallocate(const ReplayStep& step) {
   calls_.make([&] { setup_.replay.backend->deallocate(block.pointer, step.size_bytes, stream); });
 }
 
+void Verifier::launch(std::uint32_t stream, std::uint64_t duration_ns) {
+  if (checks_whole()) note_work(stream, duration_ns);
+  setup_.replay.work->launch(setup_.replay.streams[stream], duration_ns);
+}
+
 void Verifier::run_other(const Event& event, const ReplayStep& step) {
   const cudaStream_t stream = setup_.replay.streams[step.stream];
   switch (step.kind) {
@@ -227,8 +235,9 @@ void Verifier::run_other(const Event& event, const ReplayStep& step) {
       calls_.make([&] { trim_backend(setup_.replay, step.stream); });
       return;
     case EventKind::Kernel:
-      if (checks_whole()) note_work(event.stream, event.duration_ns());
-      setup_.replay.work->launch(stream, event.duration_ns());
+      return launch(step.stream, event.duration_ns());
+    case EventKind::Host:
+      setup_.replay.work->spend_host(event.duration_ns());
       return;
     case EventKind::Busy:
       if (looks_inside()) note_work(event.stream, kGateStallNsMax);

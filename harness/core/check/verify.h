@@ -121,6 +121,7 @@ class Verifier {
   void check_device_range(const Block& block);
   void check_footprint(const MemoryStats& stats);
   void deallocate(const ReplayStep& step);
+  void launch(std::uint32_t stream, std::uint64_t duration_ns);
   void run_other(const Event& event, const ReplayStep& step);
   void note_peaks();
   void note_reserved_peak(const MemoryStats& stats);

@@ -2,8 +2,10 @@
 #include "harness/core/replay/device_work.h"
 
 #include <atomic>
+#include <chrono>
 #include <new>
 #include <string>
+#include <utility>
 
 #include <fmt/format.h>
 #include "allocators/cuda/cuda_check.h"
@@ -25,6 +27,7 @@ class NoDeviceWork final : public DeviceWork {
  public:
   void launch(cudaStream_t /*stream*/, std::uint64_t /*duration_ns*/) override {}
   void launch_gated(cudaStream_t /*stream*/) override {}
+  void spend_host(std::uint64_t /*duration_ns*/) override {}
   void synchronize() override {}
 };
 
@@ -36,7 +39,12 @@ class SimulatedDeviceWork final : public DeviceWork {
   explicit SimulatedDeviceWork(const SimcuApi& simcu) : simcu_(simcu) {}
 
   void launch(cudaStream_t stream, std::uint64_t duration_ns) override {
+    if (host_is_told_) return check(simcu_.enqueue(stream, duration_ns), "simcu_enqueue");
     check(simcu_.launch(stream, duration_ns), "simcu_launch");
+  }
+  void spend_host(std::uint64_t duration_ns) override {
+    host_is_told_ = true;
+    simcu_.pass_time(duration_ns);
   }
   void launch_gated(cudaStream_t stream) override { launch(stream, kGateStallNsMax); }
   void synchronize() override { ALLOCMARK_CUDA_CHECK(cudaDeviceSynchronize()); }
@@ -53,6 +61,7 @@ class SimulatedDeviceWork final : public DeviceWork {
   }
 
   SimcuApi simcu_;
+  bool host_is_told_ = false;
 };
 
 class GpuDeviceWork final : public DeviceWork {
@@ -78,7 +87,17 @@ class GpuDeviceWork final : public DeviceWork {
   }
 
   void launch(cudaStream_t stream, std::uint64_t duration_ns) override {
+    const auto begin = std::chrono::steady_clock::now();
     ALLOCMARK_CUDA_CHECK(launch_spin_kernel(stream, duration_ns));
+    launching_ += std::chrono::steady_clock::now() - begin;
+  }
+
+  // The launches since the last call are part of that time.
+  void spend_host(std::uint64_t duration_ns) override {
+    const auto now = std::chrono::steady_clock::now();
+    const auto end = now + std::chrono::nanoseconds(duration_ns) -
+                     std::exchange(launching_, std::chrono::steady_clock::duration{});
+    while (std::chrono::steady_clock::now() < end) note_progress();
   }
 
   void launch_gated(cudaStream_t stream) override {
@@ -107,6 +126,7 @@ class GpuDeviceWork final : public DeviceWork {
   std::unique_ptr<GateWords, FreeHost> words_;
   const GateWords* words_on_device_ = nullptr;
   std::uint64_t ticket_last_ = 0;
+  std::chrono::steady_clock::duration launching_{};  // since spend_host
 };
 
 }  // namespace

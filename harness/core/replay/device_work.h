@@ -1,6 +1,6 @@
 // Work on streams, as the Kernel, Busy and Sync events ask for it: through simcuda's control
 // interface where that is loaded, by small kernels on a GPU, and not at all for backends without
-// device memory. Nothing here is timed.
+// device memory. No call here is timed by itself.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -31,6 +31,9 @@ class DeviceWork {
   // A kernel starts that ends at the next synchronize. Where the host gets nowhere for
   // kGateStallNsMax - it waits for the device inside a call, and so for this kernel - it ends, too.
   virtual void launch_gated(cudaStream_t stream) = 0;
+  // The program works on the host for that long. Once it was called, launches cost no time of their
+  // own: a program's host time contains them.
+  virtual void spend_host(std::uint64_t duration_ns) = 0;
   // Every gated kernel ends, then the host waits for the whole device.
   virtual void synchronize() = 0;
 

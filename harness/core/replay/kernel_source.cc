@@ -121,7 +121,7 @@ KernelChoice parse_kernels(std::string_view text) {
 
 std::string with_kernels(std::string_view workload, std::string_view kernels) {
   if (parse_kernels(kernels).kind == KernelChoice::Kind::Trace) return std::string(workload);
-  if (workload.find(kSuffix) != std::string_view::npos) {
+  if (says_kernels(workload)) {
     throw UsageError({.what = "the workload says itself which kernels it has",
                       .where = "--kernels",
                       .wanted = "one of the two",
@@ -129,6 +129,10 @@ std::string with_kernels(std::string_view workload, std::string_view kernels) {
                       .next = "leave --kernels out"});
   }
   return std::string(workload) + std::string(kSuffix) + std::string(kernels);
+}
+
+bool says_kernels(std::string_view workload) {
+  return workload.find(kSuffix) != std::string_view::npos;
 }
 
 std::string define_workload_with_kernels(std::string_view text) {

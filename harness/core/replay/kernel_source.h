@@ -26,6 +26,9 @@ struct KernelChoice {
 // "trace". Throws UsageError where the text has one already or the choice is unknown.
 [[nodiscard]] std::string with_kernels(std::string_view workload, std::string_view kernels);
 
+// Whether the text has such a choice.
+[[nodiscard]] bool says_kernels(std::string_view workload);
+
 // As open_workload and define_workload, for texts with and without additions.
 [[nodiscard]] std::string define_workload_with_kernels(std::string_view text);
 // The workload, its scenarios spelt out, with the card's figures in every server that does not give

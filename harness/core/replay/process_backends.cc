@@ -32,16 +32,18 @@ void add_totals(MemoryStats* sum, const MemoryStats& other) {
 
 }  // namespace
 
+bool uses_driver_pools(std::string_view allocator, std::string_view conf) {
+  return allocator == "async" || conf.find("async") != std::string_view::npos ||
+         conf.find("cudaMallocAsync") != std::string_view::npos;
+}
+
 std::string processes_refusal(std::string_view allocator, std::string_view conf) {
   constexpr std::string_view kInstances =
       "the processes of this workload are instances in one process";
   if (family_of(allocator) == "torch" || allocator == "pluggable") {
     return fmt::format("{}, and {} has one state for all", kInstances, allocator);
   }
-  // RMM's cuda_async and PyTorch's backend:cudaMallocAsync.
-  const bool uses_pools = allocator == "async" || conf.find("async") != std::string_view::npos ||
-                          conf.find("cudaMallocAsync") != std::string_view::npos;
-  if (uses_pools) {
+  if (uses_driver_pools(allocator, conf)) {
     return fmt::format("{}, where the driver's pools give each other memory when it is short",
                        kInstances);
   }

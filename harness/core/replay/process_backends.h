@@ -18,6 +18,10 @@
 
 namespace allocmark {
 
+// Whether the setting's requests go to the driver's stream-ordered pools: "async", RMM's cuda_async
+// and PyTorch's backend:cudaMallocAsync.
+[[nodiscard]] bool uses_driver_pools(std::string_view allocator, std::string_view conf);
+
 // Why instances of this allocator cannot stand for several processes; empty where they can.
 [[nodiscard]] std::string processes_refusal(std::string_view allocator, std::string_view conf);
 

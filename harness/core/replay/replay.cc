@@ -105,6 +105,9 @@ void Replayer::run_steps(std::span<const ReplayStep> steps) {
       ask_again(step);
     } else if (step.kind == EventKind::Alloc) {
       if (!allocate<kTimed>(step)) return;
+      if (setup_.assumed_kernel_ns > 0) [[unlikely]] {
+        setup_.work->launch(setup_.streams[step.stream], setup_.assumed_kernel_ns);
+      }
     } else if (step.kind == EventKind::Free) {
       deallocate<kTimed>(step);
     } else {
@@ -218,6 +221,9 @@ void Replayer::run_other(const ReplayStep& step) {
       setup_.work->launch(setup_.streams[step.stream], step.size_bytes);
       if constexpr (kTimed) follow_requests(step);
       return;
+    case EventKind::Host:
+      setup_.work->spend_host(step.size_bytes);
+      return;
     case EventKind::Busy:
       setup_.work->launch_gated(setup_.streams[step.stream]);
       return;
@@ -229,7 +235,7 @@ void Replayer::run_other(const ReplayStep& step) {
       if constexpr (kTimed) {
         if (step.mark_class() == MarkClass::Step) {
           setup_.recorder->mark();
-          if (setup_.steps != nullptr) setup_.steps->mark();
+          if (setup_.steps != nullptr) setup_.steps->mark(step.slot, counts_.allocate_count);
         }
         follow_requests(step);
       }

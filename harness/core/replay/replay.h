@@ -73,6 +73,9 @@ struct ReplaySetup {
   RequestClock* requests = nullptr;  // null: nobody asks how long requests took; with a recorder
   const TickClock* clock = nullptr;  // needed with a recorder
   const SimcuThreadClock* simcu_clock = nullptr;  // null without simcuda
+  // A kernel of that length follows every request on its stream, for traces that tell nothing of
+  // the device's work (assumed_work.h); 0: none.
+  std::uint64_t assumed_kernel_ns = 0;
 };
 
 // Runs a Trim on that stream.

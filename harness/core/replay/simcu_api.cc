@@ -29,6 +29,8 @@ SimcuApi SimcuApi::find() {
   if (dlsym(RTLD_DEFAULT, "simcu_present") == nullptr) return api;
   look_up("simcu_thread_clock", api.thread_clock);
   look_up("simcu_launch", api.launch);
+  look_up("simcu_enqueue", api.enqueue);
+  look_up("simcu_pass_time", api.pass_time);
   look_up("simcu_stream_end", api.stream_end);
   look_up("simcu_device_end", api.device_end);
   look_up("simcu_view", api.view);

@@ -12,6 +12,8 @@ struct SimcuApi {
   bool present = false;
   decltype(&simcu_thread_clock) thread_clock = nullptr;
   decltype(&simcu_launch) launch = nullptr;
+  decltype(&simcu_enqueue) enqueue = nullptr;
+  decltype(&simcu_pass_time) pass_time = nullptr;
   decltype(&simcu_stream_end) stream_end = nullptr;
   decltype(&simcu_device_end) device_end = nullptr;
   decltype(&simcu_view) view = nullptr;

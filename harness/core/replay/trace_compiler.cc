@@ -105,6 +105,9 @@ void TraceCompiler::compile(std::span<const Event> events, std::vector<ReplaySte
       case EventKind::Mark:
         step = compile_mark(event, labels);
         break;
+      case EventKind::Host:
+        facts_.host_ns_total += event.duration_ns();
+        break;
       case EventKind::Sync:
       case EventKind::Trim:
         break;
@@ -161,6 +164,7 @@ ReplayStep TraceCompiler::compile_free(const Event& event) {
 ReplayStep TraceCompiler::compile_mark(const Event& event, std::span<const std::string> labels) {
   for (std::size_t i = mark_classes_.size(); i < labels.size(); ++i) {
     mark_classes_.push_back(mark_class_of(labels[i]));
+    if (labels[i] == kPreambleLabel) facts_.preamble_label = static_cast<std::uint32_t>(i);
   }
   const MarkClass mark_class =
       event.id < mark_classes_.size() ? mark_classes_[event.id] : MarkClass::Step;

@@ -7,12 +7,17 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "workloads/trace/event.h"
 #include "workloads/trace/request_marks.h"
 
 namespace allocmark {
+
+// The label of what recorders write before a program's first step.
+inline constexpr std::string_view kPreambleLabel = "begin";
+inline constexpr std::uint32_t kNoLabel = ~std::uint32_t{0};
 
 // Set in ReplayStep::size_class.
 inline constexpr std::uint8_t kFailedBefore = 0x80;
@@ -39,14 +44,16 @@ struct TraceFacts {
   std::uint64_t event_count = 0;
   std::uint64_t allocate_count = 0;
   std::uint64_t deallocate_count = 0;
-  std::uint64_t mark_count = 0;            // of steps
-  std::uint64_t request_mark_count = 0;    // of requests (request_marks.h)
-  std::uint64_t meeting_count = 0;         // of ranks (likewise)
-  std::uint64_t work_count = 0;            // Kernel and Busy events
-  std::uint64_t busy_count = 0;            // Busy events
-  std::uint64_t kernel_ns_total = 0;       // durations of all Kernel events
-  std::uint64_t requested_bytes_peak = 0;  // largest sum of live requests
-  std::uint32_t stream_count = 1;          // 1 + the highest stream index used
+  std::uint64_t mark_count = 0;             // of steps
+  std::uint64_t request_mark_count = 0;     // of requests (request_marks.h)
+  std::uint64_t meeting_count = 0;          // of ranks (likewise)
+  std::uint64_t work_count = 0;             // Kernel and Busy events
+  std::uint64_t busy_count = 0;             // Busy events
+  std::uint64_t kernel_ns_total = 0;        // durations of all Kernel events
+  std::uint64_t host_ns_total = 0;          // durations of all Host events
+  std::uint64_t requested_bytes_peak = 0;   // largest sum of live requests
+  std::uint32_t preamble_label = kNoLabel;  // index of kPreambleLabel, where a mark has it
+  std::uint32_t stream_count = 1;           // 1 + the highest stream index used
   // Requests that failed when the trace was recorded, after which the program went on; in none of
   // the counts above but event_count.
   std::uint64_t failed_before_count = 0;

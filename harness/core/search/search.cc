@@ -14,6 +14,7 @@
 #include "allocators/cuda/cuda_check.h"
 #include "allocators/registry.h"
 #include "base/error.h"
+#include "harness/core/replay/assumed_work.h"
 #include "harness/core/replay/ballast.h"
 #include "harness/core/replay/capacity.h"
 #include "harness/core/replay/device_work.h"
@@ -70,7 +71,11 @@ class Search {
   void add_capacity_facts(SettingFacts* facts);
   void add_least(SettingFacts* facts);
   [[nodiscard]] std::unique_ptr<Backend> make_backend(const std::string& conf) const;
-  [[nodiscard]] Pass run_pass(const std::string& conf, OomPolicy on_oom);
+  [[nodiscard]] Pass run_pass(const std::string& conf, OomPolicy on_oom, std::uint64_t kernel_ns);
+  // Of the kernel after every request, which is assumed where the job tells of none; 0: none is.
+  [[nodiscard]] std::uint64_t assumed_for(const std::string& conf) const {
+    return assumed_kernel_ns(trace_, spec_.workload, spec_.allocator, conf);
+  }
 
   const SearchSpec& spec_;
   const std::function<void(const SearchResult&)>& on_setting_;
@@ -145,10 +150,16 @@ void Search::search_setting(SettingFacts* facts) {
 // The first pass warms what the ballast's probe left cold, as a cell's checked pass does.
 void Search::add_capacity_facts(SettingFacts* facts) {
   const Ballast ballast = hold_back(result_.capacity_bytes, result_.usable_bytes);
-  (void)run_pass(facts->conf, OomPolicy::Skip);
-  const Pass pass = run_pass(facts->conf, OomPolicy::Skip);
+  const std::uint64_t kernel_ns = assumed_for(facts->conf);
+  (void)run_pass(facts->conf, OomPolicy::Skip, kernel_ns);
+  Pass pass = run_pass(facts->conf, OomPolicy::Skip, kernel_ns);
   facts->oom_count = pass.oom_count;
   facts->peak_bytes = pass.range.low_bytes;
+  if (kernel_ns > 0) {
+    pass = run_pass(facts->conf, OomPolicy::Skip, 0);
+    facts->idle_oom_count = pass.oom_count;
+    ++facts->pass_count;
+  }
   facts->driver_ns_per_step = pass.driver_ns_per_step;
   facts->calls_per_step = pass.calls_per_step;
   facts->driver_ns = pass.driver_ns;
@@ -158,7 +169,7 @@ void Search::add_capacity_facts(SettingFacts* facts) {
 void Search::add_least(SettingFacts* facts) {
   const auto probe = [&](std::uint64_t capacity_bytes) {
     const Ballast ballast = hold_back(capacity_bytes, result_.usable_bytes);
-    const Pass pass = run_pass(facts->conf, OomPolicy::Stop);
+    const Pass pass = run_pass(facts->conf, OomPolicy::Stop, assumed_for(facts->conf));
     ++facts->pass_count;
     return Probe{.serves = pass.oom_count == 0, .range = pass.range};
   };
@@ -178,7 +189,7 @@ std::unique_ptr<Backend> Search::make_backend(const std::string& conf) const {
                                            streams_->all());
 }
 
-Search::Pass Search::run_pass(const std::string& conf, OomPolicy on_oom) {
+Search::Pass Search::run_pass(const std::string& conf, OomPolicy on_oom, std::uint64_t kernel_ns) {
   std::uint64_t used_bytes_max = 0;
   std::uint64_t refused_bytes_min = 0;
   simcu_.take_memory_extremes(&used_bytes_max, &refused_bytes_min);
@@ -189,7 +200,8 @@ Search::Pass Search::run_pass(const std::string& conf, OomPolicy on_oom) {
                      .processes = dynamic_cast<ProcessBackends*>(inner.get()),
                      .work = work_.get(),
                      .streams = streams_->all(),
-                     .on_oom = on_oom});
+                     .on_oom = on_oom,
+                     .assumed_kernel_ns = kernel_ns});
   trace_.for_each_step_batch([&](const TraceBatch& batch) {
     replayer.reserve_slots(batch.slot_count);
     run_by_steps(batch.steps, &replayer, &backend);

@@ -35,7 +35,9 @@ struct SearchSpec {
 
 struct SettingFacts {
   std::string conf = {};
-  std::uint64_t oom_count = 0;    // at the capacity
+  std::uint64_t oom_count = 0;  // at the capacity
+  // There on an idle device, where work in flight was assumed (assumed_work.h).
+  std::optional<std::uint64_t> idle_oom_count = std::nullopt;
   std::uint64_t peak_bytes = 0;   // of device memory, there
   double driver_ns_per_step = 0;  // there: modelled time in CUDA calls, median over the steps
   double calls_per_step = 0;      // of the allocator there, likewise

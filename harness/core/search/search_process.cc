@@ -23,13 +23,14 @@ namespace {
 using Json = nlohmann::json;
 
 // A new field is said below, too.
-static_assert(field_count<SettingFacts>() == 11 && field_count<SearchResult>() == 12);
+static_assert(field_count<SettingFacts>() == 12 && field_count<SearchResult>() == 12);
 
 Json known(const std::optional<std::uint64_t>& value) { return value ? Json(*value) : Json(); }
 
 Json to_json(const SettingFacts& facts) {
   return {{"conf", facts.conf},
           {"oom_count", facts.oom_count},
+          {"idle_oom_count", known(facts.idle_oom_count)},
           {"peak_bytes", facts.peak_bytes},
           {"driver_ns_per_step", facts.driver_ns_per_step},
           {"calls_per_step", facts.calls_per_step},

@@ -54,9 +54,11 @@ std::uint64_t count_since_reset(const std::string& name, std::uint64_t count) {
   return found == baseline().counts.end() ? count : count - found->second;
 }
 
-// simcu_launch and simcu_launch_gated.
+enum class LaunchCost : std::uint8_t { Charged, Free };
+
+// simcu_launch, simcu_enqueue and simcu_launch_gated.
 template <class Enqueue>
-int enqueue(void* stream, Enqueue operation) {
+int enqueue(void* stream, LaunchCost cost, Enqueue operation) {
   start_if_needed();
   ThreadState& thread = this_thread();
   if (current_device(thread) == nullptr) {
@@ -66,7 +68,7 @@ int enqueue(void* stream, Enqueue operation) {
   if (ref.device == nullptr) {
     return cudaErrorInvalidResourceHandle;
   }
-  thread.charge(CostId::Launch);
+  if (cost == LaunchCost::Charged) thread.charge(CostId::Launch);
   const std::lock_guard lock(ref.device->mutex);
   const Outcome outcome = operation(ref.device->core.streams(), ref.id, thread.now_ns());
   charge_work(thread, *ref.device, outcome.work);
@@ -109,9 +111,22 @@ SIMCU_API int simcu_present(void) { return SIMCU_VERSION; }
 SIMCU_API const SimcuThreadClock* simcu_thread_clock(void) { return &this_thread().clock; }
 
 SIMCU_API int simcu_launch(void* stream, uint64_t duration_ns) {
-  return enqueue(stream, [&](StreamOrder& order, StreamId id, std::uint64_t now_ns) {
-    return order.launch(id, duration_ns, now_ns);
-  });
+  return enqueue(stream, LaunchCost::Charged,
+                 [&](StreamOrder& order, StreamId id, std::uint64_t now_ns) {
+                   return order.launch(id, duration_ns, now_ns);
+                 });
+}
+
+SIMCU_API int simcu_enqueue(void* stream, uint64_t duration_ns) {
+  return enqueue(stream, LaunchCost::Free,
+                 [&](StreamOrder& order, StreamId id, std::uint64_t now_ns) {
+                   return order.launch(id, duration_ns, now_ns);
+                 });
+}
+
+SIMCU_API void simcu_pass_time(uint64_t duration_ns) {
+  start_if_needed();
+  this_thread().clock.modelled_ns += duration_ns;
 }
 
 SIMCU_API int simcu_stream_end(void* stream, uint64_t* end_ns) {
@@ -132,9 +147,10 @@ SIMCU_API int simcu_device_end(uint64_t* end_ns) {
 }
 
 SIMCU_API int simcu_launch_gated(void* stream, uint64_t gate) {
-  return enqueue(stream, [&](StreamOrder& order, StreamId id, std::uint64_t now_ns) {
-    return order.launch_gated(id, gate, now_ns);
-  });
+  return enqueue(stream, LaunchCost::Charged,
+                 [&](StreamOrder& order, StreamId id, std::uint64_t now_ns) {
+                   return order.launch_gated(id, gate, now_ns);
+                 });
 }
 
 SIMCU_API int simcu_open_gate(uint64_t gate) {

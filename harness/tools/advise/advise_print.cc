@@ -76,6 +76,8 @@ std::string measured_head(const Measured& measured) {
   switch (measured.answer.metric) {
     case CostMetric::RequestP99:
       return "request P99, ms";
+    case CostMetric::WallPerStep:
+      return "a step takes, ms";
     case CostMetric::TimePerStep:
       return "measured, ms/step";
     case CostMetric::TimePerPass:
@@ -86,7 +88,10 @@ std::string measured_head(const Measured& measured) {
 
 // Of a verdict's costs.
 std::string_view per_of(const std::optional<Measured>& measured) {
-  if (!measured || measured->answer.metric == CostMetric::TimePerStep) return "per step";
+  if (!measured || measured->answer.metric == CostMetric::TimePerStep ||
+      measured->answer.metric == CostMetric::WallPerStep) {
+    return "per step";
+  }
   return measured->answer.metric == CostMetric::RequestP99 ? "at request P99" : "per pass";
 }
 

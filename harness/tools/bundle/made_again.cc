@@ -84,6 +84,9 @@ constexpr const char* kExactFields[] = {"status",
 // Exact there as well once the passes are made again: the driver's time is modelled.
 constexpr const char* kExactTimes[] = {"growth",
                                        "kernel_ns_total",
+                                       "host_ns_total",
+                                       "assumed_kernel_ns",
+                                       "idle_oom_count",
                                        "program_ideal_ns",
                                        "allocate_driver_latency_count",
                                        "allocate_driver_latency_ns_p50",
@@ -103,6 +106,8 @@ constexpr const char* kExactTimes[] = {"growth",
                                        "trial_oom_count",
                                        "modelled_driver_ns_total",
                                        "step_ns_p50",
+                                       "step_ns_mean",
+                                       "step_ideal_ns_mean",
                                        "program_ns"};
 
 void limit_this_process() {

@@ -241,6 +241,7 @@ void HistoryRecorder::add(const Event& event) {
       return;
     }
     case EventKind::Kernel:
+    case EventKind::Host:
       return;
   }
 }

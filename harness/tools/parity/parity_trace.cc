@@ -27,9 +27,10 @@ ParityOperationKind operation_kind(EventKind kind) {
     case EventKind::Mark:
       return ParityOperationKind::Mark;
     case EventKind::Kernel:
+    case EventKind::Host:
       break;
   }
-  throw UsageError({.what = "the trace has kernels, which goldens know nothing of",
+  throw UsageError({.what = "the trace has kernels or host time, which goldens know nothing of",
                     .where = "",
                     .wanted = "a recorded trace",
                     .got = "",

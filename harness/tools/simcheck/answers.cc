@@ -62,6 +62,8 @@ class Run {
       work_.synchronize();
     } else if (event.kind == EventKind::Kernel) {
       work_.launch(stream, event.duration_ns());
+    } else if (event.kind == EventKind::Host) {
+      work_.spend_host(event.duration_ns());
     } else if (event.kind == EventKind::Busy) {
       work_.launch_gated(stream);
     }

@@ -81,25 +81,30 @@ TEST_CASE("a choice of kernels that means nothing is refused") {
 TEST_CASE("steps and the program are timed while the clock runs, the last step to the end") {
   TickClock ticks(/*uses_counter=*/false);
   SimcuThreadClock simcu{.modelled_ns = 5'000, .simulator_ticks = 0};
-  StepClock clock(ticks, &simcu, /*step_count_max=*/10);
+  constexpr std::uint32_t kBegin = 0;
+  StepClock clock(ticks, &simcu, /*step_count_max=*/10, kBegin);
+  // kBegin: a recording's preamble.
   const auto spend = [&](std::uint64_t ns) { simcu.modelled_ns += ns; };
   clock.begin_pass();
   clock.resume();
   spend(100);  // before the first mark: the program's, no step's
-  clock.mark();
+  clock.mark(kBegin, 5);
   spend(10);
-  clock.mark();
+  clock.mark(1, 5);
   spend(20);
   clock.pause();
   spend(7777);  // reading the trace
   clock.resume();
   spend(10);
-  clock.mark();
+  clock.mark(2, 8);
   spend(500);
+  clock.mark(3, 9);
+  spend(3);  // nothing is asked: no step
   clock.pause();
-  clock.end_pass();
-  CHECK(clock.step_ns_median() == 30);  // of 10, 30 and 500
-  CHECK(clock.program_ns_median() == 640);
+  clock.end_pass(9);
+  CHECK(clock.step_ns_median() == 10);  // of 10, 30, 500 and 3
+  CHECK(clock.program_ns_median() == 643);
+  CHECK(clock.step_ns_mean() == 265);  // of 30 and 500
 }
 
 }  // namespace allocmark

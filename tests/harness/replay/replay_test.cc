@@ -27,6 +27,9 @@ class ListedWork final : public DeviceWork {
     calls_.push_back("kernel " + std::to_string(duration_ns));
   }
   void launch_gated(cudaStream_t /*stream*/) override { calls_.emplace_back("busy"); }
+  void spend_host(std::uint64_t duration_ns) override {
+    calls_.push_back("host " + std::to_string(duration_ns));
+  }
   void synchronize() override { calls_.emplace_back("sync"); }
 
  private:

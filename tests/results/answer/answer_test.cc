@@ -163,15 +163,55 @@ TEST_CASE("request P99 has the range of the passes' own") {
 
 TEST_CASE("what cannot be set in PyTorch stands apart, and never comes first") {
   std::vector<CellResult> cells{step_cell("caching", "", 1e5, 12), step_cell("cub", "", 2e5),
-                                step_cell("async", "", 9e5), step_cell("torch", "a:1", 5e5),
+                                step_cell("async", "release_threshold_mb:max", 9e5),
+                                step_cell("torch", "a:1", 5e5),
                                 step_cell("async", "pool:own", 9e5)};
   const Answer answer = find_answer(group_of(cells));
-  CHECK(names_of(answer.settable) == std::vector<std::string>{"torch a:1", "async unset"});
+  CHECK(names_of(answer.settable) ==
+        std::vector<std::string>{"torch a:1", "async release_threshold_mb:max"});
   CHECK(names_of(answer.others) == std::vector<std::string>{"cub unset", "async pool:own"});
   CHECK(line_to_paste(cells[2].key) == "export PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync");
   cells = {step_cell("caching", "", 1e5, 12), step_cell("cub", "", 2e5)};
   CHECK(contains(sentence_of(cells), "(+100 us against unset), but is no setting of PyTorch."));
   CHECK_FALSE(contains(lines_of(cells), "To set it"));
+}
+
+TEST_CASE("a step with the device's work is ranked by its time, and says what the setting adds") {
+  std::vector<CellResult> cells{step_cell("caching", "", 1e5, 12), step_cell("caching", "a:1", 9e5),
+                                step_cell("caching", "b:1", 1e5)};
+  for (CellResult& one : cells) {
+    one.kernel_ns_total = 1;
+    one.host_ns_total = 1;
+    one.step_ideal_ns_mean = 50e6;
+    one.step_ns_mean = one.key.conf == "a:1" ? 51e6 : 80e6;
+    for (PassSummary& pass : one.passes) pass.step_ns_mean = one.step_ns_mean;
+  }
+  CHECK(names_of(find_answer(group_of(cells)).settable) ==
+        std::vector<std::string>{"caching a:1", "caching b:1"});
+  CHECK(contains(sentence_of(cells), "51.0 ms per step, 1.00 ms of it the setting's"));
+  // Without the device's work the mean says what the median hides.
+  for (CellResult& one : cells) {
+    one.kernel_ns_total.reset();
+    one.key.device = "sim:h100";
+  }
+  CHECK(contains(sentence_of(cells), "100 us per step, 80.0 ms on average"));
+}
+
+TEST_CASE("a pool that depends on the device's work is said to") {
+  std::vector<CellResult> cells{step_cell("caching", "", 1e5, 12),
+                                step_cell("caching", "backend:cudaMallocAsync", 2e5)};
+  cells[1].assumed_kernel_ns = 1;
+  cells[1].idle_oom_count = 0;
+  CHECK_FALSE(contains(sentence_of(cells), "depends on"));
+  cells[1].idle_oom_count = 3;
+  cells[1].trial_oom_count = 3;  // timed passes are idle
+  CHECK(
+      contains(sentence_of(cells), "in flight it serves every request, on an idle device 3 fail"));
+  CHECK(find_answer(group_of(cells)).settable.size() == 1);
+  cells[1].oom_count = 2;
+  cells[1].idle_oom_count = 0;
+  CHECK(contains(sentence_of(cells), "requests fail, on an idle device it serves every request"));
+  CHECK(find_answer(group_of(cells)).settable.empty());
 }
 
 TEST_CASE("a line to paste is quoted where a shell would read more into it") {

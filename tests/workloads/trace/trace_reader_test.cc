@@ -30,10 +30,11 @@ std::string error_of(const std::string& text) {
 TEST_CASE("a trace with every operation is read as written") {
   const TemporaryFolder folder;
   const std::string path = folder.write(
-      "every.ops.csv", "# name: all ops\n# seed: 12\n# remark without meaning\n" + kHead +
-                           "mark,begin,0,0\nalloc,1,512,0\nalloc,9,0,2\nrecord,1,0,2\n"
-                           "kernel,0,15000,2\nbusy,0,0,1\nsync,0,0,0\nfree,1,0,0\n"
-                           "empty_cache,0,0,0\ntrim,0,0,0\nmark,end,0,0\nmark,begin,0,0\n");
+      "every.ops.csv",
+      "# name: all ops\n# seed: 12\n# remark without meaning\n" + kHead +
+          "mark,begin,0,0\nalloc,1,512,0\nalloc,9,0,2\nrecord,1,0,2\n"
+          "kernel,0,15000,2\nbusy,0,0,1\nsync,0,0,0\nfree,1,0,0\n"
+          "empty_cache,0,0,0\ntrim,0,0,0\nmark,end,0,0\nhost,0,700,0\nmark,begin,0,0\n");
   const std::unique_ptr<EventSource> source = open_trace_file(path);
   CHECK(source->header().name == "all ops");
   CHECK(source->header().generator == "recorded");
@@ -51,6 +52,7 @@ TEST_CASE("a trace with every operation is read as written") {
       {.id = 0, .kind = EventKind::Trim},
       {.id = 0, .kind = EventKind::Trim},
       {.id = 1, .kind = EventKind::Mark},
+      {.size_bytes = 700, .kind = EventKind::Host},
       {.id = 0, .kind = EventKind::Mark},
   };
   CHECK(read_all(*source) == expected);
