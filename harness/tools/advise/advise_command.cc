@@ -54,16 +54,17 @@ struct AdviseCommand {
 void add_advise(CLI::App* app, AdviseCommand* command) {
   add_job_options(app, &command->job);
   app->add_option("--capacity", command->capacity,
-                  "Memory the job may use on the card, as in 'run'; unlimited is all that the card "
-                  "leaves")
+                  "Memory that the job may use, as in 'run'; unlimited: all that the card leaves "
+                  "to programs")
       ->capture_default_str()
       ->type_name("X");
   app->add_option("--passes", command->pass_count, "Timed passes of each candidate")
       ->check(CLI::Range(1u, 1000u))
       ->capture_default_str()
       ->type_name("N");
-  app->add_flag("--search-only", command->search_only, "Measure nothing");
-  app->add_flag("--all", command->all, "Show every setting searched, not unset and the best alone");
+  app->add_flag("--search-only", command->search_only, "Search without a clock only");
+  app->add_flag("--all", command->all,
+                "Show every setting that was searched, not only unset and the best");
   app->footer(kAdviseFooter);
 }
 

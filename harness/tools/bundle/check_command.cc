@@ -36,13 +36,14 @@ void add_check(CLI::App* app, CheckCommand* command) {
       ->capture_default_str()
       ->type_name("F");
   app->add_option("--signers", command->signers,
-                  "One of these must have signed it (BUNDLE.sig): lines with a name and a public "
-                  "key, as of ssh-keygen")
+                  "File with a name and a public key a line, as ssh-keygen has it; one of them "
+                  "must have signed the bundle (BUNDLE.sig)")
       ->type_name("FILE");
   app->add_flag("--rerun", command->rerun,
                 "Simulate every simulated cell again, not only those of at most 200000 events");
-  app->add_option("--seconds", command->seconds,
-                  "What making the traces again may take, and simulating the cells as much")
+  app->add_option(
+         "--seconds", command->seconds,
+         "Time limit for making the traces again, and the same again for simulating the cells")
       ->check(CLI::Range(1.0, 1e6))
       ->capture_default_str()
       ->type_name("S");

@@ -42,11 +42,11 @@ void add_capture(CLI::App* app, CaptureCommand* command) {
       ->capture_default_str()
       ->type_name("DIR");
   app->add_option("--torch", command->torch_plugin,
-                  "For PyTorch: the plugin that build_torch_capture.sh makes. Without it only the "
-                  "segments of PyTorch's allocator are seen")
+                  "For PyTorch: the plugin that build_torch_capture.sh makes. Without it a trace "
+                  "has only the segments of PyTorch's allocator")
       ->type_name("FILE");
   app->add_flag("--finish", command->finish,
-                "Start no program: mend what was left in --out by one that was killed");
+                "Start no program; mend the traces that a killed program left in --out");
 }
 
 std::string capture_library() {

@@ -33,9 +33,9 @@ namespace {
 
 void add_confirm(CLI::App* app, CompareCommand* command) {
   const char* group = "Confirmation";
-  app->add_flag("--confirm", command->confirm,
-                "Run cells that look better or worse again, both sides in turn; what that says "
-                "counts")
+  app->add_flag(
+         "--confirm", command->confirm,
+         "Run cells that look better or worse again, both sides in turn; the second result counts")
       ->group(group);
   app->add_option("--base-program", command->base_program,
                   "The allocmark that made BASE [the one its plan.json names]")
@@ -45,7 +45,7 @@ void add_confirm(CLI::App* app, CompareCommand* command) {
       ->group(group)
       ->type_name("PATH");
   app->add_option("--confirm-out", command->confirm_out,
-                  "New folder for what the confirmation measures [beside NEW]")
+                  "New folder for the confirmation's results [beside NEW]")
       ->group(group)
       ->type_name("DIR");
   app->add_option("--passes", command->pass_count, "Timed passes of each process [the runs']")
@@ -149,16 +149,16 @@ void add_compare(CLI::App* app, CompareCommand* command) {
   app->add_option("--policy", command->policy, "JSON file that says what a regression is")
       ->type_name("FILE");
   app->add_option("--calibration", command->calibration,
-                  "JSON file that says how far apart two runs of the same thing come here")
+                  "JSON file that says how far apart two equal runs come on this machine")
       ->type_name("FILE");
   app->add_option("--calibrate", command->calibrate,
-                  "Write that file from two or more RUNs of the same thing instead of comparing")
+                  "Write a calibration from two or more equal RUNs; compare nothing")
       ->type_name("FILE");
   app->add_flag("--no-calibration", command->no_calibration,
-                "Call timed differences without one and without the built-in bounds: only for runs "
-                "that were interleaved");
+                "Judge times without a calibration and without the built-in bounds; only for "
+                "interleaved runs");
   app->add_option("--min-effect", command->effect_min,
-                  "Smallest change of a timed number that is called one [3%]")
+                  "Smallest change of a timed number that counts [3%]")
       ->type_name("SHARE");
   app->add_option("--only", command->scope,
                   "Only exact numbers (comparable between machines), or only timed ones")

@@ -36,9 +36,10 @@ void add_explain(CLI::App* app, ExplainCommand* command) {
                   "The config string, as in PYTORCH_CUDA_ALLOC_CONF [all keys, with --pytorch]")
       ->type_name("CONF");
   app->add_option("--pytorch", command->pytorch,
-                  "The release of PyTorch whose rules are asked about, as 2.13 [the newest]")
+                  "The release of PyTorch whose rules apply, such as 2.13 [the newest]")
       ->type_name("V");
-  app->add_option("-a,--allocator", command->allocator, "The allocator whose keys it has")
+  app->add_option("-a,--allocator", command->allocator,
+                  "The allocator that takes the config string")
       ->capture_default_str()
       ->type_name("A");
   app->add_option("--format", command->format, "table or json (one document)")

@@ -51,7 +51,7 @@ void add_fidelity(CLI::App* app, FidelityCommand* command) {
                   "The recorded trace: the name of one that ships, or a file")
       ->type_name("REFERENCE");
   app->add_option("-w,--workload", command->workload,
-                  "What is held against it [the workload that a shipped recording belongs to]")
+                  "The workload to compare it with [a shipped recording's own]")
       ->type_name("W");
   app->add_flag("--all", command->all, "Every recording that ships, one row each");
   app->add_option("-c,--conf", command->confs,

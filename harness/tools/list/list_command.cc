@@ -155,7 +155,7 @@ std::vector<ListRow> suite_rows() {
 }
 
 void add_list(CLI::App* app, ListCommand* command) {
-  app->add_option("what", command->what, "What to list; all where not given")
+  app->add_option("what", command->what, "What to list [all]")
       ->check(CLI::IsMember({"workloads", "allocators", "scenarios", "devices", "cards", "suites"}))
       ->type_name("KIND");
   app->add_option("--format", command->format, "table or json (one document)")

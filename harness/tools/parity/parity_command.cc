@@ -92,7 +92,7 @@ void add_parity(CLI::App* app, ParityCommand* command) {
       ->required()
       ->type_name("TRACE");
   app->add_option("goldens", command->goldens,
-                  "What PyTorch's allocator answered: files, folders or tar archives of them")
+                  "Recorded answers of PyTorch's allocator: files, folders or tar archives")
       ->type_name("GOLDEN");
   app->add_option("-c,--conf", command->conf,
                   "Config string of the goldens [from their names], or of the live comparison")
@@ -102,13 +102,13 @@ void add_parity(CLI::App* app, ParityCommand* command) {
   app->add_flag("--verbose", command->verbose, "Print a line for every golden");
   app->add_flag("--live", command->live,
                 "Compare with PyTorch's own allocator (backend torch), now, on simulated devices");
-  app->add_option("--seed", command->seed, "Of the first random program")->type_name("N");
+  app->add_option("--seed", command->seed, "Seed of the first random program")->type_name("N");
   app->add_option("--operations", command->operation_count, "Random operations in all")
       ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1'000'000'000'000}))
       ->capture_default_str()
       ->type_name("N");
   app->add_option("--answers", command->answers,
-                  "With --live: print what this allocator answers to the program, compare nothing")
+                  "With --live: print this allocator's answers to the program; compare nothing")
       ->type_name("A");
   app->add_option(
          "--pytorch", command->pytorch,

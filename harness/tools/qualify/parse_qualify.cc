@@ -20,7 +20,7 @@ void add_output(CLI::App* app, QualifyCommand* command) {
          "Print one line, and exit as node-problem-detector wants it: 0 fit, 1 not, 2 unknown")
       ->excludes("--format");
   app->add_option("-o,--out", command->out,
-                  "Folder for all of them, and for tests.jsonl, which grows while the tests run")
+                  "Folder for all formats, and for tests.jsonl, which grows while the tests run")
       ->type_name("DIR");
 }
 
@@ -44,26 +44,25 @@ void add_qualify(CLI::App* app, QualifyCommand* command) {
                   "JSON file whose thresholds replace those that ship")
       ->type_name("FILE");
   app->add_flag("--print-thresholds", command->print_thresholds,
-                "Print the file that ships, to start one's own from, and do nothing else");
-  app->add_option(
-         "--baseline", command->baseline,
-         "What to hold latencies against: a device profile, or what 'merge --baseline' wrote of "
-         "many machines [what ships for the GPU's model]")
+                "Print the thresholds that ship, as a start for your own, and do nothing else");
+  app->add_option("--baseline", command->baseline,
+                  "What to compare latencies with: a device profile, or a file of 'merge "
+                  "--baseline' from many machines [what ships for the GPU's model]")
       ->type_name("FILE");
   app->add_option("--seconds", command->seconds, "Time of tests per GPU, instead of the level's")
       ->check(CLI::Range(1.0, 1e7))
       ->type_name("S");
   app->add_option("--time-limit", command->time_limit_s,
-                  "Seconds after which a test that should have ended is ended, and has failed")
+                  "Seconds that a test may run beyond its time before it is ended and FAIL")
       ->check(CLI::Range(1.0, 1e6))
       ->capture_default_str()
       ->type_name("S");
   app->add_option("--time-budget", command->time_budget_s,
-                  "Seconds for everything; tests that find no time are SKIP, and health still runs "
+                  "Seconds for everything; tests without time left are SKIP, and health still runs "
                   "[no budget]")
       ->check(CLI::Range(1.0, 1e7))
       ->type_name("S");
-  app->add_option("--fail-on", command->fail_on, "The verdict from which on the exit code is 1")
+  app->add_option("--fail-on", command->fail_on, "The mildest verdict with exit code 1")
       ->check(CLI::IsMember({"fail", "warn"}))
       ->capture_default_str()
       ->type_name("V");

@@ -30,16 +30,15 @@ void add_ranks(CLI::App* app, RanksCommand* command) {
   RanksSpec& spec = command->spec;
   JobWords& words = command->words;
   spec.allocator = "caching";
-  app->add_option(
-         "workloads", words.workloads,
-         "A train workload with dp, tp, cp or pp, of which all ranks run; or one workload for "
-         "each rank")
+  app->add_option("workloads", words.workloads,
+                  "A train workload with dp, tp, cp or pp, to run all its ranks; or one workload "
+                  "for each rank")
       ->required()
       ->type_name("W");
   app->add_option("--ranks", words.chosen, "Only these ranks of the job; 2 to 16 run at once")
       ->delimiter(',')
       ->type_name("R,R");
-  app->add_option("-a,--allocator", spec.allocator, "The allocator that each rank has")
+  app->add_option("-a,--allocator", spec.allocator, "The allocator of every rank")
       ->capture_default_str()
       ->type_name("A");
   app->add_option("-c,--conf", command->conf, "Its config string")
@@ -50,11 +49,11 @@ void add_ranks(CLI::App* app, RanksCommand* command) {
       ->capture_default_str()
       ->type_name("SIZE");
   app->add_option("--rank-capacity", words.rank_capacities,
-                  "What one rank's device has instead, as 2=40GiB; may be repeated")
+                  "Memory of one rank's device instead, such as 2=40GiB; may be repeated")
       ->allow_extra_args(false)
       ->type_name("R=SIZE");
   app->add_option("--rank-workload", words.rank_workloads,
-                  "What one rank runs instead, as 3=file:rank3.csv; may be repeated")
+                  "Workload of one rank instead, such as 3=file:rank3.csv; may be repeated")
       ->allow_extra_args(false)
       ->type_name("R=W");
   app->add_option("--on-oom", command->on_oom,

@@ -33,24 +33,21 @@ void add_run_axes(CLI::App* app, RunCommand* command) {
          "train:gpt2-124m,batch=8")
       ->group(group)
       ->type_name("W");
-  app->add_option("-a,--allocator", command->allocators,
-                  "An allocator by name, or with what its config string names, as in "
-                  "pluggable:PATH.so,MALLOC_SYMBOL,FREE_SYMBOL")
+  app->add_option(
+         "-a,--allocator", command->allocators,
+         "An allocator by name, or with values, as in pluggable:PATH.so,MALLOC_SYMBOL,FREE_SYMBOL")
       ->group(group)
       ->type_name("A");
-  app->add_option(
-         "-c,--conf", command->confs,
-         "A whole config string, commas and all "
-         "(max_split_size_mb:128,garbage_collection_threshold:0.8); "
-         "'unset' for none. It is run with every allocator that knows its keys; NAME=STRING is for "
-         "allocator NAME alone")
+  app->add_option("-c,--conf", command->confs,
+                  "A whole config string with its commas "
+                  "(max_split_size_mb:128,garbage_collection_threshold:0.8), or 'unset'. Every "
+                  "allocator that knows its keys gets it; NAME=STRING is for allocator NAME alone")
       ->group(group)
       ->type_name("C");
   app->add_option(
          "--capacity", command->capacities,
-         "Memory the program may use on the device: unlimited, a size (8GiB), or a multiple "
-         "of what the trace has live at its peak (1.05x). For a smaller card give "
-         "--device its memory instead")
+         "Memory that the program may use on the device: unlimited, a size (8GiB), or a multiple "
+         "of the trace's peak (1.05x). For a smaller card give --device its memory instead")
       ->group(group)
       ->type_name("X");
   app->add_option(
@@ -77,8 +74,8 @@ void add_run_checks(CLI::App* app, RunCommand* command, const char* group) {
       ->type_name("TIME");
   CLI::Option* const verify =
       app->add_option("--verify", command->verify,
-                      "What the untimed checking pass looks at: off, edges (addresses and order of "
-                      "every block, contents of some) or whole (all contents; takes long)")
+                      "What is checked without a clock: off, edges (addresses and order of every "
+                      "block, contents of some) or whole (all contents; takes long)")
           ->check(CLI::IsMember({"off", "edges", "whole"}))
           ->group(group)
           ->capture_default_str()
@@ -87,8 +84,8 @@ void add_run_checks(CLI::App* app, RunCommand* command, const char* group) {
       ->excludes(verify)
       ->group(group);
   app->add_flag("--timeline", command->timeline,
-                "Keep memory over time and address maps of every cell, for the report [of those "
-                "that the answer names]")
+                "Keep memory over time and address maps of every cell for the report [only of "
+                "cells that the answer names]")
       ->group(group);
 }
 
@@ -122,10 +119,9 @@ void add_run_manner(CLI::App* app, RunCommand* command) {
       ->check(CLI::IsMember({"skip", "stop"}))
       ->group(group)
       ->type_name("skip|stop");
-  app->add_option(
-         "--kernels", command->kernels,
-         "What the device does meanwhile: trace (the workload's own kernels; the default), "
-         "off (nothing), or a duration, as 20us: a kernel of it after every request")
+  app->add_option("--kernels", command->kernels,
+                  "Kernels between the requests: trace (the workload's own; the default), off, or "
+                  "a duration such as 20us, for one kernel after every request")
       ->group(group)
       ->type_name("K");
   add_run_passes(app, command, group);
@@ -134,10 +130,9 @@ void add_run_manner(CLI::App* app, RunCommand* command) {
       ->check(CLI::Range(1u, 4096u))
       ->group(group)
       ->type_name("J");
-  app->add_option(
-         "--calibration", command->calibration,
-         "How far apart two runs come here ('compare --calibrate'), for the intervals that "
-         "cells state for a repeat [the H200's]")
+  app->add_option("--calibration", command->calibration,
+                  "File of 'compare --calibrate' on this machine, for the intervals in which a "
+                  "second measurement is expected [the H200's]")
       ->group(group)
       ->type_name("FILE");
   app->add_option("--shard", command->shard,
@@ -145,14 +140,14 @@ void add_run_manner(CLI::App* app, RunCommand* command) {
       ->group(group)
       ->type_name("i/n");
   app->add_option("--timeout", command->timeout_s,
-                  "Seconds a cell may take, at most 31536000 (a year); 0 = no limit")
+                  "Seconds that a cell may take, at most 31536000 (a year); 0 = no limit")
       ->check(CLI::Range(std::uint64_t{0}, kTimeoutMaxS))
       ->group(group)
       ->capture_default_str()
       ->type_name("SECONDS");
-  app->add_option("--record-placements", command->placements_folder,
-                  "Write what each cell's allocator answered into this folder, as goldens for "
-                  "'allocmark parity'")
+  app->add_option(
+         "--record-placements", command->placements_folder,
+         "Folder for the answers of each cell's allocator, as goldens for 'allocmark parity'")
       ->group(group)
       ->type_name("DIR");
   app->add_flag("--allow-debug", command->allow_debug,
@@ -197,7 +192,7 @@ void add_ab(CLI::App* app, RunCommand* command) {
       ->group(group)
       ->type_name("FILE");
   app->add_option("--min-effect", command->effect_min,
-                  "Smallest change of a timed number that is called one [3%]")
+                  "Smallest change of a timed number that counts [3%]")
       ->group(group)
       ->type_name("SHARE");
   const char* manner = "How to run it";
@@ -206,8 +201,7 @@ void add_ab(CLI::App* app, RunCommand* command) {
                   "most this wide, as in 5%")
       ->group(manner)
       ->type_name("SHARE");
-  app->add_option("--passes-max", command->pass_count_max,
-                  "Timed passes at most, with --until-width")
+  app->add_option("--passes-max", command->pass_count_max, "Most timed passes, with --until-width")
       ->check(CLI::Range(2u, 100000u))
       ->group(manner)
       ->capture_default_str()

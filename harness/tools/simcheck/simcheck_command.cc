@@ -45,17 +45,17 @@ struct SimcheckCommand {
 
 void add_simcheck(CLI::App* app, SimcheckCommand* command) {
   app->add_option("workload", command->workloads,
-                  "Traces or workloads to run beside the random programs, each with memory to "
-                  "spare and with little left")
+                  "Traces or workloads to run besides the random programs, each with much memory "
+                  "and with little")
       ->type_name("W");
-  app->add_option("--on", command->on, "The device to be checked against: cuda:N or sim:NAME")
+  app->add_option("--on", command->on, "The reference device: cuda:N or sim:NAME")
       ->capture_default_str()
       ->type_name("D");
   app->add_option("--against", command->against, "Its simulation")
       ->capture_default_str()
       ->type_name("D");
   app->add_option("--seeds", command->seed_count,
-                  "Random programs; of four in a row two use three streams and two have little "
+                  "Number of random programs. Half of them use three streams, and half have little "
                   "memory left")
       ->check(CLI::Range(0, 100'000))
       ->capture_default_str()
@@ -63,7 +63,7 @@ void add_simcheck(CLI::App* app, SimcheckCommand* command) {
   app->add_option("--first-seed", command->seed_first, "The first program's seed")
       ->capture_default_str()
       ->type_name("N");
-  app->add_option("--events", command->event_count, "Events of a program, at most")
+  app->add_option("--events", command->event_count, "Most events of a program")
       ->check(CLI::Range(1, 10'000'000))
       ->capture_default_str()
       ->type_name("N");
@@ -200,7 +200,7 @@ ExitCode simcheck_command(const SimcheckCommand& command) {
 
 extern const CommandEntry kSimcheckCommand;
 constinit const CommandEntry kSimcheckCommand{
-    "simcheck", "Hold a simulated GPU against the GPU, call by call",
+    "simcheck", "Compare a simulated GPU with the GPU, call by call",
     [](CLI::App* app) { return bind_command(app, add_simcheck, simcheck_command); }};
 
 }  // namespace allocmark

@@ -27,14 +27,15 @@ struct ThreadsCommand {
 
 void add_devices(CLI::App* app, ThreadsCommand* command) {
   ThreadsSpec& spec = command->spec;
-  app->add_option(
-         "--devices", spec.device_count,
-         "Devices from 0 on; threads are dealt out, each device has an allocator of its own")
+  app->add_option("--devices", spec.device_count,
+                  "Number of devices, from 0 on. Threads are dealt out; each device has an "
+                  "allocator of its own")
       ->check(CLI::Range(1u, 16u))
       ->capture_default_str()
       ->type_name("K");
-  app->add_option("--block-table", command->table,
-                  "A table of all devices' blocks besides: none, one (a single lock), parts (67)")
+  app->add_option(
+         "--block-table", command->table,
+         "A further table of all devices' blocks: none, one (a single lock) or parts (67 locks)")
       ->check(CLI::IsMember({"none", "one", "parts"}))
       ->capture_default_str()
       ->type_name("T");
@@ -47,28 +48,29 @@ void add_threads(CLI::App* app, ThreadsCommand* command) {
   app->add_option("workload", spec.workload, "A workload as 'run' takes it; each thread replays it")
       ->required()
       ->type_name("W");
-  app->add_option("-a,--allocator", spec.allocator, "The allocator that they share")
+  app->add_option("-a,--allocator", spec.allocator, "The allocator that the threads share")
       ->capture_default_str()
       ->type_name("A");
   app->add_option("-c,--conf", command->conf, "Its config string")
       ->capture_default_str()
       ->type_name("CONF");
-  app->add_option("--threads", spec.thread_counts, "How many; one row for each number")
+  app->add_option("--threads", spec.thread_counts, "Numbers of threads; each is a row")
       ->check(CLI::Range(1u, 256u))
       ->delimiter(',')
       ->capture_default_str()
       ->type_name("N,N");
-  app->add_option("--order", command->order,
-                  "free: as the system lets them; turns: one after the other, always the same")
+  app->add_option(
+         "--order", command->order,
+         "free: threads run as the system lets them; turns: one after the other, always alike")
       ->check(CLI::IsMember({"free", "turns"}))
       ->capture_default_str()
       ->type_name("O");
-  app->add_option("--turn", spec.turn_event_count, "Events of a turn")
+  app->add_option("--turn", spec.turn_event_count, "Events that a thread replays in one turn")
       ->check(CLI::Range(1u, 1000000u))
       ->capture_default_str()
       ->type_name("N");
   app->add_option("--streams", command->streams,
-                  "own: each thread on its own; shared: all on the same")
+                  "own: each thread uses its own streams; shared: all use the same")
       ->check(CLI::IsMember({"own", "shared"}))
       ->capture_default_str()
       ->type_name("S");

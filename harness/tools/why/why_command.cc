@@ -44,16 +44,15 @@ void add_why(CLI::App* app, WhyCommand* command) {
       ->required()
       ->type_name("FILE");
   app->add_option("--memory", command->memory,
-                  "Memory that PyTorch may have; unset: what it had when a request failed")
+                  "Memory that PyTorch may have [what it had when a request failed]")
       ->type_name("SIZE");
-  app->add_option(
-         "-c,--conf", command->confs,
-         "A config string to try, 'unset' for none; may be repeated; unset: ten common ones")
+  app->add_option("-c,--conf", command->confs,
+                  "A config string to try, or 'unset'; may be repeated [ten common ones]")
       ->allow_extra_args(false)
       ->type_name("CONF");
   app->add_option("--pytorch", command->pytorch,
-                  "The release of PyTorch that wrote it, as 2.10 [one that puts blocks in the same "
-                  "places]")
+                  "The release of PyTorch that wrote it, such as 2.10 [one that puts blocks in the "
+                  "same places]")
       ->type_name("V");
   app->add_option("--format", command->format,
                   "table, markdown (for an issue) or json (one document)")

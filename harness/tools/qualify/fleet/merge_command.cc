@@ -46,21 +46,21 @@ void add_merge(CLI::App* app, MergeCommand* command) {
   app->add_option("-o,--out", command->out,
                   "Folder for the merged run, or for fleet.txt, fleet.json and lists of nodes")
       ->type_name("DIR");
-  app->add_flag(
-      "--any-machine", command->any_machine,
-      "Of shards: several machines with one processor, GPU model and driver may be mixed");
+  app->add_flag("--any-machine", command->any_machine,
+                "For shards: allow several machines with the same processor, GPU model and driver");
   app->add_option("--expect", command->expect,
-                  "Of nodes: file with the names that must answer, one a line")
+                  "For nodes: file with the names that must answer, one a line")
       ->type_name("FILE");
   app->add_option("--within-hours", command->within_hours,
-                  "Of nodes: how far from the others' median start a node may have started")
+                  "For nodes: how far from the others' median start a node may have started")
       ->check(CLI::Range(0.01, 1e6))
       ->capture_default_str()
       ->type_name("H");
-  app->add_option("--baseline", command->baseline,
-                  "Of nodes: file to write, for 'qualify --baseline': what healthy machines take")
+  app->add_option(
+         "--baseline", command->baseline,
+         "For nodes: file to write for 'qualify --baseline', with the times of healthy machines")
       ->type_name("FILE");
-  app->add_option("--format", command->format, "Of nodes, what is printed: table or json")
+  app->add_option("--format", command->format, "For nodes: what is printed, table or json")
       ->check(CLI::IsMember({"table", "json"}))
       ->capture_default_str()
       ->type_name("F");
