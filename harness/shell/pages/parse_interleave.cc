@@ -16,19 +16,19 @@ void add_rounds(CLI::App* app, const std::string& group, InterleaveSettings* set
       ->capture_default_str()
       ->type_name("N");
   app->add_option("--rounds-max", settings->round_count_max,
-                  "Undecided cells go on until twice, four times ... as many, up to this")
+                  "Most rounds; undecided cells go on to twice, four times ... as many as --rounds")
       ->check(CLI::Range(2u, 10000u))
       ->group(group)
       ->capture_default_str()
       ->type_name("N");
   app->add_option("--turns", settings->turns,
-                  "pass: both sides' processes are there at the same time and alternate pass by "
-                  "pass; process: one runs when the other has ended")
+                  "pass: both sides' processes exist together and alternate pass by pass; process: "
+                  "one runs after the other")
       ->check(CLI::IsMember({"pass", "process"}))
       ->group(group)
       ->capture_default_str()
       ->type_name("T");
-  app->add_option("--order-seed", settings->order_seed, "Of the order in which sides take turns")
+  app->add_option("--order-seed", settings->order_seed, "Seed for the order of the sides")
       ->group(group)
       ->capture_default_str()
       ->type_name("N");

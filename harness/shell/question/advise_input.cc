@@ -48,13 +48,12 @@ void add_job_options(CLI::App* app, JobOptions* job) {
       ->capture_default_str()
       ->type_name("N");
   app->add_option("--target", job->target,
-                  "Of a server: request P99 to keep, as p99=2s; says which settings, loads and "
-                  "cards do")
+                  "For a server: request P99 to keep, such as p99=2s; says which settings, loads "
+                  "and cards keep it")
       ->type_name("p99=TIME");
-  app->add_option(
-         "--seeds", job->seed_count,
-         "So many seeds from --seed on; the longest lengths of programs that draw them are asked "
-         "about in any case [advise: 3, fit: 1]")
+  app->add_option("--seeds", job->seed_count,
+                  "Number of seeds, from --seed on. The longest lengths that a program can draw "
+                  "are always tried [advise: 3, fit: 1]")
       ->check(CLI::Range(1u, 1000u))
       ->type_name("N");
   app->add_option("--without", job->without,
