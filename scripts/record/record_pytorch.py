@@ -21,10 +21,25 @@ optimizer step; `record_pytorch.mark("label")` anywhere adds one, and does nothi
 
 Marks, record_stream and empty_cache are placed exactly: the allocator's counters say how many requests came before
 them. The same counters tell at the end whether the history is complete; if not, nothing is written. Calls of
-record_stream from C++ (DistributedDataParallel's reducer, NCCL) and waits for the device leave no trace and are missing.
+record_stream from C++ (DistributedDataParallel's reducer, NCCL) leave no trace and are missing.
+
+What happens between requests is recorded too; the head says from what: `# device work: marks`, `kernels` or `none`.
+
+marks, the preset: host rows come from the history's times, less the time in the driver's calls, which the history shows
+only roughly: a gap that ends in a new segment counts as the usual gap before a request, and a gap behind a cudaFree not
+at all. Waits by synchronize, item, tolist and cpu are seen. CUDA events at the marks say how long the device took for a
+step. Its time is spread over the step's host rows: the device counts as working from mark to mark, idle time included.
+kernels, by --kernels or record(path, kernels=True): torch.profiler (CUPTI) gives every kernel, copy and wait and the
+driver's calls. A wait after which earlier work still runs is host time; where the launch queue is full, the wait for a
+place in it is left out. A launch takes longer under CUPTI; how much is measured at the beginning and left out.
+Kernels of one stream are summed over 10 us of host time. A program that keeps the device busy takes 0 to 5 % longer by it, one
+that is slow to launch 10 to 60 % (29 programs, NVIDIA H100, PyTorch 2.11). record(path, kernels=True, plain_ns=N) says how long the
+part from the first mark to the end takes unrecorded: host times are then scaled until the recorded work takes as long.
+Work that is impossible (times that go backwards, records that are lost) is named, and the trace is written without any.
 Needs PyTorch 2.2 or later with the native allocator; no other package.
 """
 import argparse
+import bisect
 import contextlib
 import errno
 import fcntl
@@ -34,25 +49,46 @@ import os
 import pickle
 import runpy
 import stat
+import statistics
 import sys
 import time
 
 ENTRIES_MAX = 16_000_000  # the history's ring; about 2 GiB of host memory if it fills
 LABEL_CHARACTERS_MAX = 256
 RELEASES = ("segment_free", "segment_unmap")
+DRIVER_ENTRIES = (*RELEASES, "segment_alloc", "segment_map")
+ROW_NS_MIN = 10_000  # host time below this waits for more, and so do kernels
+BACKWARDS_NS_MAX = 50_000  # two clocks may differ by this much
+QUEUED_GAP_NS_MAX = 5_000  # between a kernel and the next that was queued before it ended
+SCALE_MIN = 0.5  # of host times
+QUEUE_LAUNCHES_MIN = 512  # so many that have not begun fill the queue of launches
+LOST_SHARE_MAX = 0.01
+CALIBRATION_LAUNCHES = 200
+WAITS = ("cudaDeviceSynchronize", "cudaStreamSynchronize", "cudaEventSynchronize", "cuCtxSynchronize",
+         "cuStreamSynchronize", "cuEventSynchronize")
+DRIVER_CALLS = ("cudaMalloc", "cudaFree", "cuMem", "cudaHostAlloc")
+COPIES = ("cudaMemcpy", "cuMemcpy")
 
 
 class RecordError(Exception):
     """Says what went wrong, what was wanted and what to do next."""
 
 
+class BadWork(Exception):
+    """Says where recorded times are impossible. The trace is then written without host and device work."""
+
+
 class Position:
     """A place in the history: how many allocs and frees came before it."""
 
-    def __init__(self, count, kind, value=None):
+    def __init__(self, count, kind, value=None, time_ns=None):
         self.count = count
         self.kind = kind  # "mark" (value: label), "record" (value: (address, raw stream)), "empty_cache"
         self.value = value
+        self.time_ns = time_ns  # of the host's clock; None: not known
+
+    def place(self):
+        return f"mark {self.value!r}" if self.kind == "mark" else f"{self.kind} behind {self.count} allocs and frees"
 
 
 def check_label(label):
@@ -116,8 +152,9 @@ def is_empty_cache(entries, index):
 class Converter:
     """Turns history entries and positions into rows; `rows` and the figures below are the result."""
 
-    def __init__(self, operation_count_max):
+    def __init__(self, operation_count_max, work=None):
         self.operation_count_max = operation_count_max
+        self.work = work  # what happens between the events; None: not known
         self.rows = []
         self.positions = []  # not placed yet
         self.streams = Streams()
@@ -134,9 +171,13 @@ class Converter:
         if self.operation_count_max is not None and self.operation_count >= self.operation_count_max:
             self.is_cut = True
             return False
-        self.operation_count += not row.startswith("mark,")
+        self.operation_count += not row.startswith(("mark,", "host,", "kernel,", "sync,"))
         self.rows.append(row)
         return True
+
+    def advance(self, time_ns, place, in_full=False):
+        if self.work is not None and time_ns is not None:
+            self.work.advance(self, time_ns, place, in_full)
 
     def alloc(self, address, size_bytes, stream):
         if address in self.ids:
@@ -163,6 +204,7 @@ class Converter:
             self.add(f"free,{self.id_last},0,0")
 
     def place(self, position):
+        self.advance(position.time_ns, position.place, position.kind != "empty_cache")
         if position.kind == "mark":
             self.add(f"mark,{position.value},0,0")
         elif position.kind == "empty_cache":
@@ -198,6 +240,8 @@ class Converter:
             if counts:
                 self.place_until(count)
             count += counts
+            if action in ENTRIES_KEPT:
+                self.advance(entry.get("time_us", 0) * 1000, lambda index=index, action=action: place_of(index, action))
             if action == "alloc":
                 self.alloc(entry["addr"], entry["size"], entry["stream"])
             elif action == "free_requested":
@@ -208,11 +252,288 @@ class Converter:
             elif action in RELEASES and is_empty_cache(entries, index + 1) and not self.place_until(count, "empty_cache"):
                 self.place(Position(count, "empty_cache"))
         self.place_until(count)
+        if self.work is not None and not self.is_cut:
+            self.work.finish(self)
 
 
-def convert(snapshot, device=0, positions=(), expected_count=None, operation_count_max=None, remarks=None):
+ENTRIES_KEPT = ("alloc", "free_requested", "oom")
+
+
+def place_of(index, action):
+    return f"entry {index} of the history ({action})"
+
+
+class Spans:
+    """Spans of time that may overlap, and how much of them lies before a time."""
+
+    def __init__(self, spans):
+        self.begins, self.ends, self.sums = [], [], [0]
+        for begin, end in sorted(spans):
+            if self.ends and begin <= self.ends[-1]:
+                self.sums[-1] += max(0, end - self.ends[-1])
+                self.ends[-1] = max(end, self.ends[-1])
+            else:
+                self.begins.append(begin)
+                self.ends.append(end)
+                self.sums.append(self.sums[-1] + end - begin)
+
+    def before(self, time_ns):
+        count = bisect.bisect_right(self.begins, time_ns)
+        return self.sums[count] - (max(0, self.ends[count - 1] - time_ns) if count else 0)
+
+
+class Work:
+    """What the program and the device do between the allocator's events; gives rows `host`, `kernel` and `sync`.
+
+    items: (time, "sync", 0, 0) and (time, "kernel", ns, raw stream), where the host starts them.
+    away: spans that are not the program's own time. shares: (mark's time, ns, raw stream): the device's time from this
+    mark to the next, to be spread over the host's. extra: (time, ns): what recording itself took there."""
+
+    def __init__(self, kind, begin_ns, end_ns=None, items=(), away=(), shares=(), extra=()):
+        self.kind = kind
+        self.time_ns = begin_ns
+        self.place = lambda: "the beginning"
+        self.end_ns = end_ns
+        self.items = sorted((item for item in items if item[0] >= begin_ns and (end_ns is None or item[0] <= end_ns)),
+                            key=lambda item: item[0])
+        self.next_item = 0
+        self.away = Spans(away)
+        self.extra_times, self.extra_sums = [], [0]
+        for time_ns, cost_ns in sorted(extra):
+            self.extra_times.append(time_ns)
+            self.extra_sums.append(self.extra_sums[-1] + cost_ns)
+        self.shares = list(shares)
+        self.share_left = 0  # of the device's time, in this step
+        self.share_rate = 0.0
+        self.own_last = self.own(begin_ns)
+        self.host_ns = 0  # gathered, no row yet
+        self.kernels = {}  # raw stream -> ns, no row yet
+        if self.shares:
+            self.begin_share()
+
+    def own(self, time_ns):
+        """The program's own time up to then."""
+        return time_ns - self.away.before(time_ns) - self.extra_sums[bisect.bisect_left(self.extra_times, time_ns)]
+
+    def begin_share(self):
+        begin, self.share_left, _ = self.shares[0]
+        end = self.shares[1][0] if len(self.shares) > 1 else self.end_ns
+        self.share_rate = self.share_left / max(1, self.own(end) - self.own(begin))
+
+    def gather(self, time_ns):
+        own = self.own(time_ns)
+        self.host_ns += max(0, own - self.own_last)
+        self.own_last = max(own, self.own_last)
+
+    def advance(self, converter, time_ns, place, in_full=False):
+        """Rows for everything up to this time. `in_full`: nothing is held back for a later row."""
+        if time_ns < self.time_ns - BACKWARDS_NS_MAX:
+            raise BadWork(f"{place()}: its time is {(self.time_ns - time_ns) / 1e6:.3f} ms before that of {self.place()}: "
+                          "wanted times that do not go backwards")
+        self.time_ns, self.place = max(time_ns, self.time_ns), place
+        while self.next_item < len(self.items) and self.items[self.next_item][0] <= time_ns:
+            begin, kind, duration_ns, stream = self.items[self.next_item]
+            self.next_item += 1
+            self.gather(begin)
+            if kind == "sync":
+                self.flush(converter, True)
+                converter.add("sync,0,0,0")
+            else:
+                if self.host_ns >= ROW_NS_MIN:
+                    self.flush(converter)
+                self.kernels[stream] = self.kernels.get(stream, 0) + duration_ns
+        self.gather(time_ns)
+        self.flush(converter, in_full)
+        if self.shares and len(self.shares) > 1 and time_ns >= self.shares[1][0]:
+            self.add_kernel(converter, self.shares[0][2], self.share_left)
+            self.shares.pop(0)
+            self.begin_share()
+
+    def add_kernel(self, converter, stream, duration_ns):
+        if duration_ns > 0:
+            converter.add(f"kernel,0,{duration_ns},{converter.streams.index(stream)}")
+
+    def flush(self, converter, in_full=False):
+        if not in_full and self.host_ns < ROW_NS_MIN and max(self.kernels.values(), default=0) < ROW_NS_MIN:
+            return
+        # Less than a row's host time was gathered when they were launched.
+        for stream, duration_ns in self.kernels.items():
+            self.add_kernel(converter, stream, duration_ns)
+        self.kernels = {}
+        if self.host_ns and (in_full or self.host_ns >= ROW_NS_MIN):
+            converter.add(f"host,0,{self.host_ns},0")
+            if self.shares:
+                share = min(self.share_left, round(self.host_ns * self.share_rate))
+                self.share_left -= share
+                self.add_kernel(converter, self.shares[0][2], share)
+            self.host_ns = 0
+
+    def finish(self, converter):
+        """Up to the end, where the recorder waited for the device."""
+        if self.end_ns is None:
+            return
+        self.advance(converter, max(self.end_ns, self.time_ns), lambda: "the end", True)
+        if self.shares:
+            self.add_kernel(converter, self.shares[0][2], self.share_left)
+        converter.add("sync,0,0,0")
+
+
+def driver_spans(entries, maps_alone=False):
+    """Spans of driver calls as far as a history shows them: new segments are entered behind their call, cudaFree before it.
+    A gap before the first entry of a burst counts as the usual gap before a request, and those inside not at all.
+    `maps_alone`: only those of expandable segments."""
+    watched = ("segment_map", "segment_unmap") if maps_alone else (*DRIVER_ENTRIES, "oom")
+    pairs = [(before, after, (after["time_us"] - before["time_us"]) * 1000) for before, after in zip(entries, entries[1:])]
+    usual_ns = statistics.median_low([gap for before, after, gap in pairs if after["action"] == "alloc" and before["action"]
+                                      not in DRIVER_ENTRIES] or [0])
+    spans = []
+    for before, after, gap_ns in pairs:
+        end_ns = after["time_us"] * 1000
+        if before["action"] in watched and after["action"] in ("alloc", *watched):
+            spans.append((end_ns - gap_ns, end_ns))
+        elif (after["action"] in watched and after["action"] != "segment_free") or (before["action"] == "segment_free" and not maps_alone):
+            spans.append((end_ns - max(0, gap_ns - usual_ns), end_ns))
+    return [(begin, end) for begin, end in spans if end > begin]
+
+
+class Activity:
+    """A record of the profiler: a call of the host (`stream` is None) or something that ran on the device."""
+
+    def __init__(self, name, begin_ns, end_ns, correlation, stream=None):
+        self.name, self.begin_ns, self.end_ns, self.correlation, self.stream = name, begin_ns, end_ns, correlation, stream
+
+    def is_launch(self):
+        return "Launch" in self.name or self.name.startswith((*COPIES, "cudaMemset", "cuMemset"))
+
+
+def busy_ns_of(on_device, launched_ns):
+    """{correlation: ns}: for how long each launch keeps its stream: without overlap, and with the short gap between a kernel
+    and the next one that was in the queue already."""
+    found, ends = {}, {}
+    for one in sorted(on_device, key=lambda one: one.begin_ns):
+        end = ends.get(one.stream, one.begin_ns)
+        begin = max(one.begin_ns, end)
+        if begin - end <= QUEUED_GAP_NS_MAX and launched_ns[one.correlation] < end:
+            begin = end
+        found[one.correlation] = found.get(one.correlation, 0) + max(0, one.end_ns - begin)
+        ends[one.stream] = max(end, one.end_ns)
+    return found
+
+
+def check_records(launches, on_device, calls_by_id, begin_ns):
+    """Raises BadWork where the profiler lost records. A copy of nothing has none, nor have some memsets of cuBLAS and cuDNN."""
+    ran = {one.correlation for one in on_device}
+    launches = [one for one in launches if "Launch" in one.name]
+    lost = [one for one in launches if one.correlation not in ran]
+    orphans = [one for one in on_device if one.correlation not in calls_by_id]
+    for found, all_count, what, missing in ((lost, len(launches), "launches", "record on the device"),
+                                            (orphans, len(on_device), "records on the device", "launch")):
+        if len(found) > max(2, LOST_SHARE_MAX * all_count):
+            raise BadWork(f"{found[0].name} {(found[0].begin_ns - begin_ns) / 1e6:.3f} ms after the beginning has no {missing}, like "
+                          f"{len(found)} of {all_count} {what}: the profiler lost records; wanted all; record a shorter part")
+
+
+def check_device_times(on_device, begin_ns, end_ns, waited_ns):
+    """Raises BadWork where the device worked for longer than there was time, or goes on behind the last wait."""
+    sums, names = {}, {}
+    for one in on_device:
+        if one.end_ns > waited_ns + BACKWARDS_NS_MAX:
+            raise BadWork(f"{one.name} on stream {one.stream} ends {(one.end_ns - waited_ns) / 1e6:.3f} ms behind the last wait for the "
+                          "device: nobody waits for its stream; wanted work that ends before the recording does")
+        sums[one.stream] = sums.get(one.stream, 0) + one.end_ns - one.begin_ns
+        names.setdefault(one.stream, one.name)
+    span_ns = max(end_ns, waited_ns) - begin_ns
+    for stream, sum_ns in sums.items():
+        if sum_ns > 1.05 * span_ns + 1_000_000:
+            raise BadWork(f"stream {stream} (first {names[stream]}) worked {sum_ns / 1e6:.3f} ms in a recording of {span_ns / 1e6:.3f} ms: "
+                          "wanted work that fits into it")
+
+
+def full_queue_spans(launches, on_device):
+    """Where a launch waited because the queue of launches was full."""
+    begins = sorted(one.begin_ns for one in on_device)
+    usual_ns = statistics.median_low([one.end_ns - one.begin_ns for one in launches] or [0])
+    return [(one.begin_ns + usual_ns, one.end_ns) for index, one in enumerate(launches)
+            if one.end_ns - one.begin_ns > 10 * usual_ns and index - bisect.bisect_right(begins, one.begin_ns) >= QUEUE_LAUNCHES_MIN]
+
+
+def work_of_profile(activities, streams, begin_ns, end_ns, waited_ns, launch_ns=0, extra=()):
+    """Work of kind kernels. `streams`: {stream of the profiler: raw stream}; end_ns: where the program ended; waited_ns: when
+    the recorder had waited for the device after it."""
+    calls = sorted((one for one in activities if one.stream is None and begin_ns <= one.begin_ns <= end_ns), key=lambda one: one.begin_ns)
+    launches = [one for one in calls if one.is_launch()]
+    by_id = {one.correlation: one for one in launches}
+    launched_ns = {one.correlation: one.begin_ns for one in launches}
+    early_ids = {one.correlation for one in activities if one.stream is None and not begin_ns <= one.begin_ns <= end_ns}
+    on_device = [one for one in activities if one.stream is not None and one.correlation not in early_ids]
+    check_records(launches, on_device, by_id, begin_ns)
+    on_device = [one for one in on_device if one.correlation in by_id]
+    check_device_times(on_device, begin_ns, end_ns, waited_ns)
+    last_ends, stream_of = {}, {}
+    for one in on_device:
+        last_ends[one.correlation] = max(one.end_ns, last_ends.get(one.correlation, 0))
+        stream_of[one.correlation] = streams.get(one.stream, f"profiler's {one.stream}")
+    items = [(launched_ns[key], "kernel", duration_ns, stream_of[key]) for key, duration_ns in busy_ns_of(on_device, launched_ns).items()]
+    away = [(one.begin_ns, one.end_ns) for one in calls if one.name.startswith(DRIVER_CALLS) and not one.is_launch()]
+    away += full_queue_spans(launches, on_device)
+    running_until = 0
+    for one in calls:
+        waits = one.name in WAITS or (one.name.startswith(COPIES) and last_ends.get(one.correlation, one.end_ns + 1) <= one.end_ns)
+        if waits and running_until <= one.end_ns + ROW_NS_MIN:
+            items.append((one.begin_ns + (one.name not in WAITS), "sync", 0, 0))
+            away.append((one.begin_ns, one.end_ns))
+        running_until = max(running_until, last_ends.get(one.correlation, 0))
+    return Work("kernels", begin_ns, end_ns, items, away, extra=[*extra, *((time_ns, launch_ns) for time_ns in launched_ns.values())])
+
+
+def two_clocks_ns(work, scale=1.0):
+    """How long recorded work takes where the host waits for the device at each sync alone. work: (row's kind, ns, stream)."""
+    host_ns, ends = 0.0, {}
+    for kind, duration_ns, stream in work:
+        if kind == "host":
+            host_ns += scale * duration_ns
+        elif kind == "kernel":
+            ends[stream] = max(ends.get(stream, 0.0), host_ns) + duration_ns
+        else:
+            host_ns = max([host_ns, *ends.values()])
+    return host_ns
+
+
+def scale_host(rows, plain_ns):
+    """(rows, scale): host times made shorter until what follows the first mark of the program takes `plain_ns`, as unrecorded."""
+    first = next((index for index, row in enumerate(rows) if row.startswith("mark,") and row != "mark,begin,0,0"), 0)
+    fields = [row.split(",") for row in rows[first:] if row.startswith(("host,", "kernel,", "sync,"))]
+    work = [(kind, int(value), stream) for kind, _, value, stream in fields]
+    low, high = SCALE_MIN, 1.0
+    if two_clocks_ns(work) <= plain_ns:
+        return rows, 1.0
+    for _ in range(10):
+        middle = (low + high) / 2
+        low, high = (low, middle) if two_clocks_ns(work, middle) > plain_ns else (middle, high)
+    scale = round(low, 3)
+    scaled = [f"host,0,{max(1, round(scale * int(row.split(',')[2])))},0" if row.startswith("host,") else row for row in rows]
+    return scaled, scale
+
+
+def check_shares(shares, end_ns, waited_ns, labels):
+    """Raises BadWork where the device's time between two marks is more than there was."""
+    for index, (time_ns, duration_ns, _) in enumerate(shares):
+        span_ns = max(end_ns, waited_ns) - time_ns
+        if duration_ns < 0 or duration_ns > 1.02 * span_ns + 1_000_000:
+            raise BadWork(f"{labels[index]}: the device took {duration_ns / 1e6:.3f} ms up to the next mark, and the recording ended "
+                          f"{span_ns / 1e6:.3f} ms after it: wanted device work that fits into the recording")
+
+
+def work_of_history(entries):
+    """Work of kind none: the program's own time between the entries."""
+    if any("time_us" not in entry for entry in entries):
+        raise BadWork("the history has no times: wanted time_us in every entry, as PyTorch 2.2 and later write it")
+    return Work("none", entries[0]["time_us"] * 1000, away=driver_spans(entries))
+
+
+def convert(snapshot, device=0, positions=(), expected_count=None, operation_count_max=None, remarks=None, make_work=None, plain_ns=None):
     """Returns (Converter, text of the trace file) for one device of a snapshot dictionary. `expected_count`: allocs and
-    frees that the allocator counted while recording."""
+    frees that the allocator counted while recording. `make_work` gets the entries and returns Work; `plain_ns`: scale_host."""
     traces = snapshot.get("device_traces")
     if not traces or device >= len(traces) or not traces[device]:
         raise RecordError(f"the snapshot has no history for device {device}: wanted device_traces[{device}] with entries; "
@@ -223,17 +544,31 @@ def convert(snapshot, device=0, positions=(), expected_count=None, operation_cou
         raise RecordError(f"the history holds {found_count} allocs and frees, the allocator counted {expected_count}: the "
                           "ring overflowed or the program restarted the history itself; wanted all of them; use a larger "
                           "--max-entries, or record a shorter part")
-    converter = Converter(operation_count_max)
-    segments = snapshot.get("segments", [])
-    converter.add("mark,begin,0,0")
-    for address, (size_bytes, stream) in preamble(entries, segments, device):
-        converter.alloc(address, size_bytes, stream)
-    converter.convert(entries, list(positions))
-    return converter, render(converter, remarks or {})
+
+    def made(work):
+        converter = Converter(operation_count_max, work)
+        converter.add("mark,begin,0,0")
+        for address, (size_bytes, stream) in preamble(entries, snapshot.get("segments", []), device):
+            converter.alloc(address, size_bytes, stream)
+        converter.convert(entries, list(positions))
+        return converter
+
+    remarks = {} if remarks is None else remarks
+    try:
+        converter = made(make_work(entries) if make_work else None)
+    except BadWork as error:
+        print(f"record_pytorch.py: {error}; the trace has no device work", file=sys.stderr)
+        converter = made(None)
+        remarks["left out"] = f"{error}"
+    if plain_ns is not None and converter.work is not None:
+        converter.rows, scale = scale_host(converter.rows, plain_ns)
+        remarks["host time"] = f"scaled by {scale}, since the part from the first mark to the end takes {plain_ns / 1e6:.3f} ms unrecorded"
+    return converter, render(converter, remarks)
 
 
 def render(converter, remarks):
     lines = [f"# {key}: {value}" for key, value in remarks.items()]
+    lines.append(f"# device work: {converter.work.kind if converter.work else 'none'}")
     lines.append("# generator: recorded")
     lines.append(f"# streams: {len(converter.streams.indexes)}")
     lines.append(f"# events: {len(converter.rows)}")
@@ -362,14 +697,177 @@ def import_torch():
     return torch
 
 
+class Watch:
+    """Sees what the host and the device do while a recording runs; work() tells it afterwards."""
+
+    sees_waits = True  # without wrapping functions of PyTorch
+
+    def __init__(self, torch, device):
+        self.torch, self.device = torch, device
+        self.begin_ns = self.end_ns = self.waited_ns = 0
+        self.entry_ns = 0  # what the history takes for an entry
+        self.away = []
+
+    def begin(self):
+        self.begin_ns = time.time_ns()
+
+    def mark(self, label):
+        pass
+
+    def leave_out(self, begin_ns):
+        self.away.append((begin_ns, time.time_ns()))
+
+    def extra(self, entries):
+        return [(entry["time_us"] * 1000, self.entry_ns) for entry in entries if entry["action"] in ENTRIES_KEPT]
+
+    def wait_at_end(self):
+        self.end_ns = time.time_ns()
+        self.torch.cuda.synchronize(self.device)
+        self.waited_ns = time.time_ns()
+
+    def end(self, raw_streams):
+        pass
+
+
+class MarkWatch(Watch):
+    """CUDA events at the marks, and waits that Python asks for."""
+
+    sees_waits = False
+
+    def __init__(self, torch, device):
+        super().__init__(torch, device)
+        self.marks = []  # (time, event, raw stream, label)
+        self.waits = []
+
+    def begin(self):
+        super().begin()
+        self.mark("the beginning")
+
+    def mark(self, label):
+        stream = self.torch.cuda.current_stream(self.device)
+        event = self.torch.cuda.Event(enable_timing=True)
+        event.record(stream)
+        self.marks.append((time.time_ns(), event, stream.cuda_stream, label))
+
+    def wait(self, begin_ns):
+        self.waits.append((begin_ns, "sync", 0, 0))
+        self.leave_out(begin_ns)
+
+    def wait_at_end(self):
+        self.mark("the end")
+        super().wait_at_end()
+
+    def work(self, entries, remarks):
+        shares = [(time_ns, round(event.elapsed_time(after[1]) * 1e6), stream)
+                  for (time_ns, event, stream, _), after in zip(self.marks, self.marks[1:])]
+        check_shares(shares, self.end_ns, self.waited_ns, [one[3] for one in self.marks])
+        return Work("marks", self.begin_ns, self.end_ns, self.waits, self.away + driver_spans(entries), shares, self.extra(entries))
+
+
+class KernelWatch(Watch):
+    """Kernels, copies, waits and the driver's calls by CUPTI."""
+
+    def __init__(self, torch, device):
+        super().__init__(torch, device)
+        self.profile = None
+        self.activities, self.streams, self.launch_ns, self.tagged_ns = [], {}, 0, 0
+
+    def launch_cost_ns(self):
+        """Of one launch, the least of three times many."""
+        costs = []
+        for _ in range(3):
+            self.torch.cuda.synchronize(self.device)
+            begin_ns = time.perf_counter_ns()
+            for _ in range(CALIBRATION_LAUNCHES):
+                self.torch.cuda._sleep(1)
+            costs.append((time.perf_counter_ns() - begin_ns) / CALIBRATION_LAUNCHES)
+        self.torch.cuda.synchronize(self.device)
+        return min(costs)
+
+    def begin(self):
+        from torch.autograd import profiler
+        with self.torch.cuda.device(self.device):
+            cost_ns = self.launch_cost_ns()
+            try:
+                self.profile = profiler.profile(use_device="cuda", use_cpu=False, use_kineto=True)
+                self.profile.__enter__()
+            except (AssertionError, RuntimeError, TypeError) as error:
+                raise RecordError(f"the profiler does not start ({error}): wanted PyTorch 2.3 or later with CUPTI; record without kernels") from error
+            self.launch_ns = max(0, round(self.launch_cost_ns() - cost_ns))
+        super().begin()
+
+    def end(self, raw_streams):
+        """Stops the profiler. A kernel on each known stream in turn tells which number it has there."""
+        cuda = self.torch.cuda
+        self.tagged_ns = time.time_ns()
+        with cuda.device(self.device):
+            for raw in raw_streams:
+                with cuda.stream(cuda.ExternalStream(raw) if raw else cuda.default_stream(self.device)):
+                    cuda._sleep(1)
+                cuda.synchronize(self.device)
+        self.profile.__exit__(None, None, None)
+        self.activities = activities_of(self.profile.kineto_results.events(), self.device)
+        tags = sorted((one.begin_ns, one.stream) for one in self.activities if one.stream is not None and one.begin_ns >= self.tagged_ns)
+        if len(tags) == len(raw_streams):
+            self.streams = {tag[1]: raw for tag, raw in zip(tags, raw_streams)}
+
+    def work(self, entries, remarks):
+        if not self.streams:
+            raise BadWork("the kernels that name the streams at the end are not among the profiler's records: it lost records; wanted all; "
+                          "record a shorter part")
+        remarks["clocks"] = check_clocks(self.activities, entries, self.end_ns, self.waited_ns)
+        remarks["recording"] = (f"a launch took {self.launch_ns} ns longer under the profiler and a request or free {self.entry_ns} ns longer "
+                                "with the history, which is left out")
+        work = work_of_profile(self.activities, self.streams, self.begin_ns, self.end_ns, self.waited_ns, self.launch_ns,
+                               self.extra(entries))
+        work.away = Spans([*zip(work.away.begins, work.away.ends), *self.away, *driver_spans(entries, maps_alone=True)])
+        return work
+
+
+def activities_of(events, device):
+    """The profiler's records of one device and of the host."""
+    found = []
+    for event in events:
+        is_on_device = str(event.device_type()).endswith("CUDA")
+        if is_on_device and event.device_index() != device:
+            continue
+        found.append(Activity(event.name(), event.start_ns(), event.start_ns() + event.duration_ns(), event.correlation_id(),
+                              event.device_resource_id() if is_on_device else None))
+    return found
+
+
+def check_clocks(activities, entries, end_ns, waited_ns):
+    """What shows that the profiler, the history and this process mean the same time; raises BadWork where they do not."""
+    waits = [one for one in activities if one.name == "cudaDeviceSynchronize"]
+    if not waits:
+        raise BadWork("the recorder's own wait at the end is not among the profiler's records: it lost records; wanted all; record a shorter part")
+    nearest = min(waits, key=lambda one: abs(one.begin_ns - end_ns))
+    outside_ns = max(0, end_ns - nearest.begin_ns, nearest.end_ns - waited_ns)
+    if outside_ns > BACKWARDS_NS_MAX:
+        raise BadWork(f"the recorder's own wait at the end lies {outside_ns / 1e6:.3f} ms outside the times of this process: wanted a profiler "
+                      "with the same clock")
+    ends = sorted(one.end_ns for one in activities if one.name == "cudaMalloc")
+    behind = [entry["time_us"] * 1000 - ends[index - 1] for entry in entries if entry["action"] == "segment_alloc"
+              for index in [bisect.bisect_right(ends, entry["time_us"] * 1000 + 1000)] if index]
+    text = f"the wait at the end lies {outside_ns} ns outside its bracket"
+    if behind:
+        behind_ns = statistics.median_low(behind)
+        if behind_ns > 1_000_000:
+            raise BadWork(f"new segments are in the history {behind_ns / 1e6:.3f} ms (median) behind the cudaMalloc that the profiler saw: "
+                          "wanted a history and a profiler with the same clock")
+        text += f"; segments enter the history {behind_ns} ns behind their cudaMalloc (median of {len(behind)})"
+    return text
+
+
 class Recording:
     """One recording on one device, between begin() and end(). Use record()."""
 
-    def __init__(self, path, device=None, operation_count_max=None, entries_max=ENTRIES_MAX, name=None):
+    def __init__(self, path, device=None, operation_count_max=None, entries_max=ENTRIES_MAX, name=None, kernels=False, plain_ns=None):
         self.path = path
         self.name = name or trace_name(path)
         self.operation_count_max = operation_count_max
         self.entries_max = entries_max
+        self.plain_ns = plain_ns
         self.torch = import_torch()
         cuda = self.torch.cuda
         cuda.init()
@@ -383,6 +881,7 @@ class Recording:
         self.positions = []
         self.undo = []
         self.count_first = 0
+        self.watch = (KernelWatch if kernels else MarkWatch)(self.torch, self.device)
         self.converter = None  # after end(): rows, live_bytes_peak, operation_count
 
     def request_count(self):
@@ -392,51 +891,94 @@ class Recording:
         return allocation.get("allocated", 0) + allocation.get("freed", 0)
 
     def note(self, kind, value=None):
-        self.positions.append(Position(self.request_count() - self.count_first, kind, value))
+        self.positions.append(Position(self.request_count() - self.count_first, kind, value, time.time_ns()))
 
     def mark(self, label):
         """A step boundary before whatever is asked next."""
         self.note("mark", check_label(label))
+        self.watch.mark(label)
 
-    def wrap(self, owner, name, before):
-        """Lets `before` see the calls of owner.name until end()."""
-        original = getattr(owner, name)
+    def wrap(self, owner, name, before, after=None):
+        """Lets `before` see the calls of owner.name until end(), and `after` when they began."""
+        if not hasattr(owner, name):
+            return
+        original, is_own = getattr(owner, name), name in vars(owner)
 
         def seen(*arguments, **options):
             before(*arguments, **options)
-            return original(*arguments, **options)
+            begin_ns = time.time_ns()
+            try:
+                return original(*arguments, **options)
+            finally:
+                if after is not None:
+                    after(begin_ns, *arguments)
 
         setattr(owner, name, seen)
-        self.undo.append(lambda: setattr(owner, name, original))
+        self.undo.append(lambda: setattr(owner, name, original) if is_own else delattr(owner, name))
 
     def note_record_stream(self, tensor, stream):
         if tensor.is_cuda and tensor.get_device() == self.device:
             self.note("record", (tensor.untyped_storage().data_ptr(), stream.cuda_stream))
 
+    def start_history(self):
+        self.torch.cuda.memory._record_memory_history(enabled="all", context=None, stacks="python", max_entries=self.entries_max)
+
+    def entry_cost_ns(self):
+        """Of a request or free that the cache serves, the least of three times many."""
+        costs = []
+        for _ in range(3):
+            begin_ns = time.perf_counter_ns()
+            for _ in range(CALIBRATION_LAUNCHES):
+                self.torch.empty(512, device=self.device)
+            costs.append((time.perf_counter_ns() - begin_ns) / CALIBRATION_LAUNCHES / 2)
+        return min(costs)
+
     def begin(self):
         memory = self.torch.cuda.memory
         memory._record_memory_history(enabled=None)  # an older history must not be mixed in
-        memory._record_memory_history(enabled="all", context=None, stacks="python", max_entries=self.entries_max)
+        plain_ns = self.entry_cost_ns()
+        self.start_history()
+        self.watch.entry_ns = max(0, round(self.entry_cost_ns() - plain_ns))
+        memory._record_memory_history(enabled=None)
+        self.start_history()
         self.count_first = self.request_count()
         for owner in (self.torch.cuda, memory):
-            self.wrap(owner, "empty_cache", lambda *_: self.note("empty_cache"))
+            self.wrap(owner, "empty_cache", lambda *_: self.note("empty_cache"), lambda begin_ns, *_: self.watch.leave_out(begin_ns))
         self.wrap(self.torch.Tensor, "record_stream", self.note_record_stream)
+        self.watch.begin()
+        if not self.watch.sees_waits:
+            self.wrap(self.torch.cuda, "synchronize", lambda *_, **__: None, lambda begin_ns, *_: self.watch.wait(begin_ns))
+            for name in ("item", "tolist", "cpu"):
+                self.wrap(self.torch.Tensor, name, lambda *_, **__: None, self.note_read)
+
+    def note_read(self, begin_ns, tensor, *_):
+        if tensor.is_cuda and tensor.get_device() == self.device:
+            self.watch.wait(begin_ns)
 
     def end(self):
         """Stops, converts and writes. Raises RecordError where the history is not complete."""
         self.stop_watching()
         memory = self.torch.cuda.memory
         expected_count = self.request_count() - self.count_first
+        self.watch.wait_at_end()
         snapshot = memory._snapshot()
         memory._record_memory_history(enabled=None)
+        self.watch.end(self.raw_streams(snapshot))
         remarks = {"name": self.name, "torch": self.torch.__version__,
                    "device": self.torch.cuda.get_device_name(self.device)}
         settings = snapshot.get("allocator_settings", {}).get("PYTORCH_CUDA_ALLOC_CONF")
         if settings:
             remarks["allocator settings"] = settings
-        self.converter, text = convert(snapshot, self.device, self.positions, expected_count,
-                                       self.operation_count_max, remarks)
+        self.converter, text = convert(snapshot, self.device, self.positions, expected_count, self.operation_count_max,
+                                       remarks, lambda entries: self.watch.work(entries, remarks), self.plain_ns)
         write_trace(self.path, text)
+
+    def raw_streams(self, snapshot):
+        """Raw values of the streams that the history and record_stream name; the default stream is the first."""
+        traces = snapshot.get("device_traces", [])
+        entries = traces[self.device] if self.device < len(traces) else []
+        found = [0, *(entry["stream"] for entry in entries if entry["action"] == "alloc")]
+        return list(dict.fromkeys([*found, *(one.value[1] for one in self.positions if one.kind == "record")]))
 
     def stop_watching(self):
         while self.undo:
@@ -492,7 +1034,7 @@ def run_program(arguments, path):
     sys.argv = list(arguments.command)
     sys.path[0] = os.getcwd() if arguments.module else os.path.dirname(os.path.abspath(program))
     with record(path, device=arguments.device, operation_count_max=arguments.max_ops,
-                entries_max=arguments.max_entries) as recording:
+                entries_max=arguments.max_entries, kernels=arguments.kernels) as recording:
         hook = None if arguments.no_step_marks else mark_optimizer_steps(recording)
         try:
             if arguments.module:
@@ -522,7 +1064,7 @@ def convert_pickle(arguments, path):
     if not isinstance(snapshot, dict):
         raise RecordError(f"{arguments.snapshot}: wanted a dictionary with device_traces, got {type(snapshot).__name__}")
     converter, text = convert(snapshot, arguments.device or 0, operation_count_max=arguments.max_ops,
-                              remarks={"name": trace_name(path)})
+                              remarks={"name": trace_name(path)}, make_work=work_of_history)
     write_trace(path, text)
     return converter
 
@@ -539,6 +1081,7 @@ def parse(argv):
     parser.add_argument("--max-ops", type=int, help="end the trace after so many operations")
     parser.add_argument("--max-entries", type=int, default=ENTRIES_MAX, help="entries of PyTorch's history ring")
     parser.add_argument("--no-step-marks", action="store_true", help="no mark after each optimizer step")
+    parser.add_argument("--kernels", action="store_true", help="record every kernel, with the profiler")
     parser.add_argument("--snapshot", help="convert this snapshot instead of running a program")
     parser.add_argument("-m", dest="module", action="store_true", help="the program is a module")
     parser.add_argument("command", nargs=argparse.REMAINDER, help="script or module, and its arguments")

@@ -183,9 +183,12 @@ def fake_torch(allocator, available=True, backend="native"):
     memory = types.SimpleNamespace(
         _record_memory_history=allocator.record_history, _snapshot=allocator.snapshot, memory_stats_as_nested_dict=stats,
         get_allocator_backend=lambda: backend, empty_cache=lambda: None)
+    event = lambda **_: types.SimpleNamespace(record=lambda stream: None, elapsed_time=lambda after: 0.0)  # noqa: E731
     torch.cuda = types.SimpleNamespace(
+        current_stream=lambda device: types.SimpleNamespace(cuda_stream=0), Event=event, synchronize=lambda device=None: None,
         memory=memory, is_available=lambda: available, init=lambda: None, current_device=lambda: 1, device_count=lambda: 2,
         empty_cache=memory.empty_cache, get_device_name=lambda device: "a stand-in")
+    torch.empty = lambda *_, **__: None
     torch.Tensor = type("Tensor", (FakeTensor,), {})
     torch.__version__ = "2.11.0"
     hooks = []
