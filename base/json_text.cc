@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/streams.h"
 
 namespace allocmark {
 namespace {
@@ -193,6 +194,14 @@ Json parse(std::string_view text, std::string* problem, const JsonLimits& limits
   return Json(Json::value_t::discarded);
 }
 
+// The library escapes what lies below a blank. What a terminal obeys above it stands in texts
+// alone, and is written as JSON's escapes too, so that the document means the same.
+std::string without_controls(std::string text) {
+  const bool is_plain =
+      std::ranges::all_of(text, [](char byte) { return static_cast<unsigned char>(byte) < 0x7F; });
+  return is_plain ? text : visible_text(text);
+}
+
 }  // namespace
 
 nlohmann::json parse_json(std::string_view text, std::string* problem, const JsonLimits& limits) {
@@ -205,11 +214,12 @@ nlohmann::ordered_json parse_ordered_json(std::string_view text, std::string* pr
 }
 
 std::string json_text(const nlohmann::json& json, int indent) {
-  return json.dump(indent, ' ', false, nlohmann::json::error_handler_t::replace);
+  return without_controls(json.dump(indent, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
 std::string json_text(const nlohmann::ordered_json& json, int indent) {
-  return json.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  return without_controls(
+      json.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
 }
 
 nlohmann::ordered_json number_or_null(const std::optional<double>& value) {

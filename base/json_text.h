@@ -29,7 +29,7 @@ struct JsonLimits {
                                                         const JsonLimits& limits = {});
 
 // The text of a value, in one line or with `indent` blanks a level. Bytes that are no UTF-8 are
-// written as U+FFFD, so that no text of a user ends the program.
+// written as U+FFFD, what a terminal obeys as escapes: no text of a user ends or turns the program.
 [[nodiscard]] std::string json_text(const nlohmann::json& json, int indent = -1);
 [[nodiscard]] std::string json_text(const nlohmann::ordered_json& json, int indent = -1);
 // The value; null where there is none.

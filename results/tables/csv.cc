@@ -1,5 +1,7 @@
 // CSV: every stored field of results/fields.h by its stored name, lists and counters as columns of
 // their own, then the derived numbers. Columns that only some cells have are empty in the others.
+// CSV has no escapes, so control characters in names are shown as in tables; results.jsonl has the
+// names themselves.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -33,7 +35,7 @@ std::string number(const std::optional<double>& value) { return value ? number(*
 
 // A spreadsheet would run a text that begins like a formula; behind an apostrophe it is text.
 std::string no_formula(std::string text) {
-  constexpr std::string_view kBegins = "=+-@\t\r";
+  constexpr std::string_view kBegins = "=+-@";
   const bool begins = !text.empty() && kBegins.find(text.front()) != std::string_view::npos;
   return begins ? "'" + text : text;
 }
@@ -49,13 +51,13 @@ class Flattener {
   }
 
   void text(const std::string& name, const std::string& value) {
-    add(name, no_formula(valid_utf8(value)));
+    add(name, no_formula(printable(value)));
   }
   void texts(const std::string& name, const std::vector<std::string>& values) {
     std::string joined;
     for (const std::string& value : values) {
       if (!joined.empty()) joined += '\n';
-      joined += valid_utf8(value);
+      joined += printable(value);
     }
     add(name, no_formula(std::move(joined)));
   }
@@ -90,7 +92,7 @@ class Flattener {
   }
   void counters(const std::string& name,
                 const std::vector<std::pair<std::string, std::int64_t>>& values) {
-    for (const auto& [key, value] : values) integer(name + "." + valid_utf8(key), value);
+    for (const auto& [key, value] : values) integer(name + "." + printable(key), value);
   }
   // Hundreds of buckets are nothing for a spreadsheet; results.jsonl has them.
   void histogram(const std::string& /*name*/, const LatencyBuckets& /*buckets*/) {}
@@ -110,7 +112,7 @@ class Flattener {
 
  private:
   static std::string label(const SizeClassLatency& item, std::size_t /*index*/) {
-    return valid_utf8(item.size_class);
+    return printable(item.size_class);
   }
   static std::string label(const PassSummary& /*item*/, std::size_t index) {
     return std::to_string(index);
@@ -141,7 +143,7 @@ CsvRow flatten(const CellResult& cell) {
     flattener.add(std::string(definition.name), number(definition.value(cell)));
   }
   flattener.add("quantiles_unsupported",
-                fmt::format("{}", fmt::join(unsupported_quantiles(cell), " ")));
+                printable(fmt::format("{}", fmt::join(unsupported_quantiles(cell), " "))));
   return row;
 }
 

@@ -65,3 +65,13 @@ TEST_CASE("a missing key is told in plain words") {
     CHECK(json_reason(error) == "key 'title' not found");
   }
 }
+
+TEST_CASE("what a terminal obeys is escaped, and comes back as it was") {
+  const std::string text =
+      "a\x7F\xC2\x9B"
+      "2J\xE2\x80\xAE\x1B[31m\xC3\xA4";
+  const std::string written = json_text(nlohmann::json(text));
+  CHECK(written == "\"a\\u007f\\u009b2J\\u202e\\u001b[31m\xC3\xA4\"");
+  CHECK(parse_json(written) == text);
+  CHECK(json_text(nlohmann::ordered_json(text)) == written);
+}

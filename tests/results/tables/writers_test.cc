@@ -16,6 +16,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/streams.h"
 #include "results/columns/text.h"
 #include "results/json.h"
 #include "tests/catch.h"
@@ -290,7 +291,7 @@ TEST_CASE("a command with a fence or a newline stays an indented block") {
   CHECK(contains(text, "\n    a ``` b\n    # not a heading\n"));
 }
 
-TEST_CASE("CSV has one row per cell, equal widths, and gives names back unchanged") {
+TEST_CASE("CSV has one row per cell, equal widths, and names as tables show them") {
   const std::vector<CellResult> cells = sample::run();
   const auto rows = parse_csv(render_csv(cells));
   REQUIRE(rows.size() == cells.size() + 1);
@@ -301,8 +302,8 @@ TEST_CASE("CSV has one row per cell, equal widths, and gives names back unchange
   };
   for (std::size_t row = 0; row < rows.size(); ++row) CHECK(rows[row].size() == rows[0].size());
   for (std::size_t index = 0; index < cells.size(); ++index) {
-    CHECK(rows[index + 1][column("workload")] == cells[index].key.workload);
-    CHECK(rows[index + 1][column("conf")] == cells[index].key.conf);
+    CHECK(rows[index + 1][column("workload")] == printable(cells[index].key.workload));
+    CHECK(rows[index + 1][column("conf")] == printable(cells[index].key.conf));
     CHECK(rows[index + 1][column("cell_id")] == cells[index].key.id());
   }
   CHECK(rows[1][column("allocate_latency_ns_p99")] == "120");
@@ -311,6 +312,25 @@ TEST_CASE("CSV has one row per cell, equal widths, and gives names back unchange
   CHECK(rows[2][column("oom_first.size_bytes")].empty());
   CHECK(rows[6][column("allocate_latency_ns_p99")].empty());
   CHECK(rows[1][column("passes.2.allocate_latency_ns_p50")] == "40.4");
+}
+
+TEST_CASE("CSV holds nothing that a terminal obeys, wherever a name of a cell stands") {
+  CellResult cell = sample::cell();
+  const std::string hostile =
+      "a\x1B[2J\r\x7F\xC2\x9B"
+      "31m\xE2\x80\xAE\n=b";
+  cell.key.workload = cell.key.conf = cell.key.allocator = cell.reason = hostile;
+  cell.warnings = {hostile, hostile};
+  cell.counters = {{hostile, 1}};
+  cell.size_classes.front().size_class = hostile;
+  const std::string text = render_csv(std::vector<CellResult>{cell});
+  CHECK(visible_text(text) == text);
+  const auto rows = parse_csv(text);
+  REQUIRE(rows.size() == 2);
+  CHECK(rows[1].size() == rows[0].size());
+  const std::string shown = "a\\x1b[2J\\r\\x7f\\x9b31m\\u202e\\n=b";
+  CHECK(std::ranges::count(rows[1], shown) == 5);
+  CHECK(std::ranges::count(rows[1], shown + "\n" + shown) == 1);
 }
 
 TEST_CASE("CSV gives lists and counters columns of their own") {
