@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
 """Inputs of every kind, changed at random, given to the commands that read them.
 
-Usage: fuzz_test.py PATH_OF_ALLOCMARK [--count N] [--seed N] [--jobs N] [--keep DIR]
+Usage: fuzz_test.py PATH_OF_ALLOCMARK [--count N] [--seed N] [--jobs N] [--keep DIR] [--table FILE]
 
-No input may crash a command, keep it for 20 s, take 512 MiB, get an exit code that is not documented for a bad input, or
-print a control character. The same seed gives the same inputs. As a test it tries 300; scripts/check/fuzz.sh tries 60,000.
+No input may crash a command, keep its processor for 10 s, take 512 MiB, get an exit code that is not documented for a bad input, or
+print a control character. Each pair of a kind and a command gets the same processor time, so the quick ones are tried most. The same
+seed gives the same inputs to a pair: a try has the name SEED/KIND/COMMAND/NUMBER, which --only repeats. As a test it tries 300;
+scripts/check/fuzz.sh tries 120,000.
 """
 import argparse
 import gzip
+import heapq
 import json
 import random
 import shutil
@@ -15,11 +18,12 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "support"))
-from outside import answer_of
+from outside import ForkServer, Tally
 
 NUMBERS = [b"0", b"-1", b"1e999", b"18446744073709551615", b"18446744073709551616", b"0.0000001", b"NaN", b"null", b'"x"', b"[]", b"{}", b"1" * 400]
 TOKENS = [b"\x00", b"\x1b[31m", b"\xff", b"\xe2\x80\xae", b"\r", b"\n", b",", b'"', b"[" * 200, b"{" * 200, b"..", b"/", b"\\u0000",
@@ -78,10 +82,15 @@ COPIES = {
 # A command's last words instead of a file, one a line.
 WORDS = ("ranks.txt", "threads.txt", "conf.txt", "workload.txt")
 CODES = "012346"
+LARGE_BYTES = 1 << 20
 
 
 def mutate(text, random_):
-    """One to four changes of a text."""
+    """One to four changes of a text; now and then one that makes it a MiB long."""
+    if text and random_.randrange(100) == 0:
+        begin = random_.randrange(len(text))
+        piece = text[begin : begin + random_.randint(1, 400)]
+        text = text[:begin] + piece * (LARGE_BYTES // len(piece)) + text[begin:]
     for _ in range(random_.randint(1, 4)):
         at = random_.randrange(len(text) + 1)
         kind = random_.randrange(8)
@@ -230,38 +239,89 @@ class Fuzzer:
             environment = {"ALLOCMARK_PROFILES": str(folder)}
         return words, environment
 
-    def answer(self, case, name, text, reader):
+    def answer(self, server, case, name, text, reader):
         """The command's words, its answer, and its folder with what it read."""
         folder = self.work / case
         folder.mkdir()
         (folder / name).write_bytes(text)
         words, environment = self.place(name, folder / name, reader)
-        return words, answer_of(self.program, words.split(), environment), folder
+        return words, server.answer_of(words.split(), environment), folder
 
-    def try_one(self, seed):
-        random_ = random.Random(seed)
-        name = random_.choice(sorted(self.seeds))
-        text = self.change(name, random_)
-        words, answer, folder = self.answer(f"case{seed}", name, text, random_.choice(READERS[name]))
+    def try_one(self, server, seed, pair, number):
+        """A try's name, the command's words, what is wrong, and the answer."""
+        name, reader = pair
+        case = f"{seed}/{name}/{reader}/{number}"
+        random_ = random.Random(case)
+        reader_words = READERS[name][reader]
+        words, answer, folder = self.answer(server, case.replace("/", "_"), name, self.change(name, random_), reader_words)
         problem = answer.problem(CODES)
         if problem and self.keep:
-            shutil.copytree(folder, Path(self.keep) / f"case{seed}", dirs_exist_ok=True)
+            shutil.copytree(folder, Path(self.keep) / folder.name, dirs_exist_ok=True)
         shutil.rmtree(folder)
-        return name, words, seed, problem, answer
+        return case, words, problem, answer
 
-    def refused(self):
+    def refused(self, server):
         """Readers that refuse their seed as it is: no change of it would go further than that."""
         for name in sorted(self.seeds):
             for number, reader in enumerate(READERS[name]):
-                words, answer, folder = self.answer(f"sound{number}{name}", name, self.seeds[name], reader)
+                words, answer, folder = self.answer(server, f"sound{number}{name}", name, self.seeds[name], reader)
                 shutil.rmtree(folder)
                 if answer.problem("013"):
                     yield f"unchanged: allocmark {words}\n    {answer.problem('013')}\n    {answer.output[-300:]!r}"
 
 
+class Turns:
+    """Which pair of a kind and a command is tried next: the one that had the least processor time so far."""
+
+    def __init__(self, pairs, count):
+        self.heap = [(0.0, 0, pair) for pair in pairs]
+        self.left = count
+        self.lock = threading.Lock()
+
+    def take(self):
+        """A pair and its next number; nothing where all is tried."""
+        with self.lock:
+            if self.left <= 0 or not self.heap:
+                return None
+            self.left -= 1
+            return heapq.heappop(self.heap)
+
+    def give(self, cpu_s, number, pair):
+        with self.lock:
+            heapq.heappush(self.heap, (cpu_s, number, pair))
+
+
+class Run:
+    def __init__(self, fuzzer, seed, turns):
+        self.fuzzer, self.seed, self.turns = fuzzer, seed, turns
+        self.tally, self.failed = Tally(), 0
+
+    def work(self, server):
+        while (turn := self.turns.take()) is not None:
+            cpu_s, number, pair = turn
+            case, words, problem, answer = self.fuzzer.try_one(server, self.seed, pair, number)
+            self.turns.give(cpu_s + max(answer.cpu_s, 0.002), number + 1, pair)
+            with self.turns.lock:
+                self.tally.add(pair[0], answer, problem)
+                self.failed += bool(problem)
+                if problem:
+                    print(f"try {case}: allocmark {words}\n    {problem}\n    {answer.output[-300:]!r}", flush=True)
+
+
+def work_in_threads(run, program, folder, job_count):
+    """Each thread has a program of its own that forks."""
+    def work(job):
+        with ForkServer(program, folder / f"job{job}") as server:
+            run.work(server)
+
+    with ThreadPoolExecutor(job_count) as pool:
+        for done in [pool.submit(work, job) for job in range(job_count)]:
+            done.result()
+
+
 def main():
-    if not shutil.which("zstd"):
-        print("zstd is missing: nothing was tried (Debian: apt-get install zstd)")
+    if not shutil.which("zstd") or not shutil.which("cc"):
+        print("zstd or cc is missing: nothing was tried (Debian: apt-get install zstd gcc)")
         return 77
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program")
@@ -269,28 +329,34 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--keep", help="folder for the inputs that broke something")
+    parser.add_argument("--table", help="file for a table of the kinds")
+    parser.add_argument("--only", help="the one try of this name, as SEED/KIND/COMMAND/NUMBER")
     options = parser.parse_args()
-    tried, failed, memory = {}, 0, 0
-    with tempfile.TemporaryDirectory() as folder:
-        make_seeds(options.program, Path(folder))
-        fuzzer = Fuzzer(options.program, Path(folder), options.keep)
-        for line in fuzzer.refused():
-            failed += 1
-            print(line)
-        with ThreadPoolExecutor(options.jobs) as pool:
-            for name, words, seed, problem, answer in pool.map(fuzzer.try_one, range(options.seed, options.seed + options.count)):
-                tried[name] = tried.get(name, 0) + 1
-                memory = max(memory, answer.memory_bytes)
-                if problem:
-                    failed += 1
-                    print(f"seed {seed}: allocmark {words}\n    {problem}\n    {answer.output[-300:]!r}")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        make_seeds(options.program, folder)
+        fuzzer = Fuzzer(options.program, folder, options.keep)
+        with ForkServer(options.program, folder / "first") as server:
+            if options.only:
+                seed, kind, reader, number = options.only.split("/")
+                _, words, problem, answer = fuzzer.try_one(server, seed, (kind, int(reader)), number)
+                print(f"allocmark {words}\n    {problem}\n    {answer.output.decode(errors='replace')}")
+                return 1 if problem else 0
+            refused = list(fuzzer.refused(server))
+        pairs = [(kind, reader) for kind in sorted(fuzzer.seeds) for reader in range(len(READERS[kind]))]
+        run = Run(fuzzer, options.seed, Turns(pairs, options.count))
+        work_in_threads(run, options.program, folder, options.jobs)
     missing = sorted(set(READERS) - set(fuzzer.seeds))
     if missing:
-        failed += 1
-        print(f"no seed for {', '.join(missing)}")
-    print(", ".join(f"{name} {count}" for name, count in sorted(tried.items())))
-    print(f"tried {sum(tried.values())}, held {sum(tried.values()) - failed}, failed {failed}; most memory {memory >> 20} MiB")
-    return 1 if failed else 0
+        refused.append(f"no seed for {', '.join(missing)}")
+    for line in refused:
+        print(line)
+    if options.table:
+        Path(options.table).write_text(run.tally.markdown())
+    print(run.tally.markdown())
+    tried = sum(row["tries"] for row in run.tally.rows.values())
+    print(f"tried {tried}, held {tried - run.failed}, failed {run.failed + len(refused)}")
+    return 1 if run.failed or refused else 0
 
 
 if __name__ == "__main__":
