@@ -80,7 +80,7 @@ void Ranges::set_busy(const Range& range, bool busy) {
     const ChunkIndex index = range.view->chunks[i];
     Chunk& chunk = chunks_[index];
     chunk.busy = busy;
-    std::set<ChunkIndex>& free = streams_[chunk.stream].free;
+    ChunkSet& free = streams_[chunk.stream].free;
     if (busy) {
       free.erase(index);
     } else {
@@ -174,8 +174,8 @@ void Ranges::create_chunks(std::uint64_t wanted_count, StreamIndex stream) {
 // have queued so far: the host does not.
 void Ranges::take_from_others(std::uint64_t chunk_count, StreamIndex stream) {
   for (StreamIndex other = 0; other < streams_.size(); ++other) {
-    std::set<ChunkIndex>& from = streams_[other].free;
-    std::set<ChunkIndex>& to = streams_[stream].free;
+    ChunkSet& from = streams_[other].free;
+    ChunkSet& to = streams_[stream].free;
     if (other == stream || from.empty() || to.size() >= chunk_count) continue;
     const caching::Event event = driver_.create_event();
     try {
@@ -187,8 +187,8 @@ void Ranges::take_from_others(std::uint64_t chunk_count, StreamIndex stream) {
     }
     driver_.destroy_event(event);
     while (!from.empty() && to.size() < chunk_count) {
-      const ChunkIndex index = *from.begin();
-      from.erase(from.begin());
+      const ChunkIndex index = from.first();
+      from.erase(index);
       to.insert(index);
       chunks_[index].stream = stream;
       ++counts_.taken_count;
@@ -203,9 +203,9 @@ View* Ranges::stitch(std::uint64_t chunk_count, StreamIndex stream) {
   }
   auto view = std::make_unique<View>();
   view->id = next_view_id_++;
-  const std::set<ChunkIndex>& free = streams_[stream].free;
-  auto at = free.begin();
-  for (std::uint64_t i = 0; i < chunk_count; ++i) view->chunks.push_back(*at++);
+  view->chunks.reserve(chunk_count);
+  streams_[stream].free.each_of_first(chunk_count,
+                                      [&](ChunkIndex index) { view->chunks.push_back(index); });
   map(*view);
   for (const ChunkIndex index : view->chunks) chunks_[index].views.push_back(view.get());
   View* const made = view.get();

@@ -10,12 +10,12 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <utility>
 #include <vector>
 
 #include "allocators/cuda/driver.h"
 #include "allocators/stitch/addresses.h"
+#include "allocators/stitch/chunk_set.h"
 
 namespace allocmark::stitch {
 
@@ -92,7 +92,7 @@ class Ranges {
   // every run.
   struct StreamChunks {
     caching::Stream stream = 0;
-    std::set<ChunkIndex> free;
+    ChunkSet free;
   };
 
   [[nodiscard]] StreamIndex index_of(caching::Stream stream);

@@ -44,7 +44,7 @@ constexpr std::size_t kResultBytesMax = std::size_t{64} << 20;
 }
 
 // A file descriptor that closes itself. Numbers below 10 are avoided, so that none of them is one
-// of the numbers (0 .. 3) that the child's ends are moved to.
+// of the numbers (0 .. 5) that the child's ends are moved to.
 class Fd {
  public:
   explicit Fd(int low_fd) {
@@ -121,6 +121,7 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
 struct ChildFds {
   int input, result, output;
   int turns = -1;
+  int handed = -1;
 };
 
 int spawn(const ChildCommand& command, const ChildFds& fds, pid_t* pid) {
@@ -133,6 +134,7 @@ int spawn(const ChildCommand& command, const ChildFds& fds, pid_t* pid) {
   posix_spawn_file_actions_adddup2(&actions, fds.output, 2);
   posix_spawn_file_actions_adddup2(&actions, fds.result, kResultFd);
   if (fds.turns >= 0) posix_spawn_file_actions_adddup2(&actions, fds.turns, kTurnFd);
+  if (fds.handed >= 0) posix_spawn_file_actions_adddup2(&actions, fds.handed, kHandedFd);
   sigset_t defaults;
   sigemptyset(&defaults);
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGXFSZ}) {
@@ -190,7 +192,8 @@ ChildProcess::ChildProcess(const ChildCommand& command) : started_(Clock::now())
                           {.input = input.get(),
                            .result = result.write_end.get(),
                            .output = output.write_end.get(),
-                           .turns = turns ? turns->write_end.get() : -1},
+                           .turns = turns ? turns->write_end.get() : -1,
+                           .handed = command.handed_fd},
                           &pid_);
   if (error != 0) {
     pid_ = -1;

@@ -24,6 +24,8 @@ class InterruptGuard;
 
 // Where a child writes its result.
 inline constexpr int kResultFd = 3;
+// Where a child finds the file that it was handed (handed_file.h).
+inline constexpr int kHandedFd = 5;
 
 // How long to wait for news of a child. One whose pipes are at their end exits within microseconds;
 // one whose pipes a process that it left behind holds open, and one whose time is up, are found at
@@ -37,6 +39,7 @@ struct ChildCommand {
   StoredText input;                      // what the child reads on stdin
   double timeout_s = 0;                  // 0 = none
   bool takes_turns = false;              // it finds a socket for turns at kTurnFd (pass_turns.h)
+  int handed_fd = -1;                    // it finds this file at kHandedFd; -1 = none
 };
 
 // How a child ended and what it left.

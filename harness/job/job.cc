@@ -74,7 +74,8 @@ ChildCommand command(std::string_view name, std::string request, const JobPlace&
           .environment = environment_with(changes),
           .input = std::move(request),
           .timeout_s = place.timeout_s,
-          .takes_turns = place.takes_turns};
+          .takes_turns = place.takes_turns,
+          .handed_fd = place.handed_fd};
 }
 
 std::string_view take_line(std::string_view& text) {

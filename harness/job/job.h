@@ -44,6 +44,7 @@ struct JobPlace {
   std::vector<std::pair<std::string, std::string>> environment = {};  // besides this process's own
   double timeout_s = 0;                                               // 0 = none
   bool takes_turns = false;                                           // pass_turns.h
+  int handed_fd = -1;                                                 // handed_file.h
 };
 
 // A job without its types, as the child finds it by its name.

@@ -48,7 +48,7 @@ optional: nullopt nullopt_t optional
 ranges: views
 ratio chrono: milli nano
 set: multiset set
-span: span
+span: as_bytes as_writable_bytes span
 sstream: istringstream ostringstream stringstream
 stdexcept: invalid_argument logic_error out_of_range runtime_error
 string: stod stoi stoul stoull string to_string

@@ -7,11 +7,11 @@ namespace allocmark {
 
 namespace {
 
-constexpr std::size_t kBufferBytes = std::size_t{1} << 18;
+constexpr std::size_t kWindowBytes = std::size_t{1} << 18;
 
 }  // namespace
 
-ByteWindow::ByteWindow(const std::string& path) : bytes_(path), buffer_(kBufferBytes) {}
+ByteWindow::ByteWindow(const std::string& path) : bytes_(path), buffer_(kWindowBytes) {}
 
 bool ByteWindow::refill() {
   begin_ = 0;

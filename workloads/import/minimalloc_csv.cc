@@ -83,7 +83,7 @@ TimedBlock read_block(std::string_view line, const BlockColumns& columns, const 
     fail(fmt::format("a row of the minimalloc CSV has {} fields", fields->size()),
          fmt::format("{}, as the header", columns.count));
   const auto number = [&](std::size_t column, std::string_view name) {
-    const std::optional<std::uint64_t> value = parse_number((*fields)[column]);
+    const std::optional<std::uint64_t> value = number_in((*fields)[column]);
     if (!value || *value >= std::uint64_t{1} << 62)
       fail(fmt::format("'{}' of a row of the minimalloc CSV is no number", name),
            "a whole number from 0 on");

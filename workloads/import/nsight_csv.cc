@@ -46,7 +46,7 @@ Recording open_nsight_csv(const std::string& path) {
     for (std::size_t i = 0; i < kEventColumns.size(); ++i) {
       if (places[i] == column_count || columns.size() != column_count || columns[places[i]].empty())
         continue;
-      const std::optional<std::uint64_t> value = parse_number(columns[places[i]]);
+      const std::optional<std::uint64_t> value = number_in(columns[places[i]]);
       if (value) values[i] = *value;
       if (!value || columns.size() != column_count) {
         throw UsageError({.what = "a row of the CSV is broken",

@@ -68,7 +68,7 @@ void RmmReader::read_header() {
 
 std::uint64_t RmmReader::number(RmmColumn::Index column) {
   const std::string_view text = columns_[places_[column]];
-  const std::optional<std::uint64_t> value = parse_number(text);
+  const std::optional<std::uint64_t> value = number_in(text);
   if (!value) {
     fail("a row of the RMM log is broken",
          fmt::format("a number in column '{}'", kLogColumns[column]), fmt::format("'{}'", text),

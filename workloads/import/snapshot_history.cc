@@ -25,6 +25,7 @@ DeviceHistory::DeviceHistory(const MemorySnapshot& snapshot, std::size_t device)
     : snapshot_(snapshot), device_(device) {
   if (device < snapshot.traces.size()) {
     for (const SnapshotRange& range : snapshot.traces[device]) {
+      if (starts_.empty()) first_ = range.first;
       starts_.push_back(size_);
       size_ += range.count;
     }
@@ -40,6 +41,8 @@ DeviceHistory::DeviceHistory(const MemorySnapshot& snapshot, std::size_t device)
   for (std::size_t i = 0; i < pools.size(); ++i)
     facts_.pool_alloc_count += pools[i] != 0 && (*this)[i].action == SnapshotAction::Alloc ? 1 : 0;
   facts_.frees_at_once = lacks_completion();
+  find_earlier_blocks();
+  find_late_frees();
   count_late_frees();
   facts_.round_count = is_round(size_);
 }
@@ -64,7 +67,7 @@ bool DeviceHistory::lacks_completion() const {
 void DeviceHistory::count_late_frees() {
   std::map<std::uint64_t, std::uint64_t> ends;  // when bytes that wait now become free
   std::uint64_t waiting_bytes = 0;
-  for (const LateFree& late : late_frees()) {
+  for (const LateFree& late : late_frees_) {
     if (!late.certain) continue;
     ++facts_.late_free_count;
     for (; !ends.empty() && ends.begin()->first < late.requested_index; ends.erase(ends.begin()))
@@ -76,7 +79,7 @@ void DeviceHistory::count_late_frees() {
   }
 }
 
-const SnapshotEntry& DeviceHistory::operator[](std::uint64_t index) const {
+const SnapshotEntry& DeviceHistory::in_ranges(std::uint64_t index) const {
   const std::vector<SnapshotRange>& ranges = snapshot_.traces[device_];
   std::size_t range = recent_.load(std::memory_order_relaxed);
   const bool inside = range < ranges.size() && index >= starts_[range] &&
@@ -89,7 +92,7 @@ const SnapshotEntry& DeviceHistory::operator[](std::uint64_t index) const {
   return snapshot_.entries[ranges[range].first + index - starts_[range]];
 }
 
-std::vector<EarlierBlock> DeviceHistory::earlier_blocks() const {
+void DeviceHistory::find_earlier_blocks() {
   std::unordered_map<std::uint64_t, EarlierBlock> earlier;
   std::unordered_set<std::uint64_t> known;  // allocated, or seen to be given back
   for (std::uint64_t i = 0; i < size_; ++i) {
@@ -120,10 +123,9 @@ std::vector<EarlierBlock> DeviceHistory::earlier_blocks() const {
                                 .pending = block.state == SnapshotBlockState::PendingFree};
     }
   }
-  std::vector<EarlierBlock> blocks;
-  for (const auto& [address, block] : earlier) blocks.push_back(block);
-  std::ranges::sort(blocks, {}, &EarlierBlock::address);
-  return blocks;
+  earlier_blocks_.reserve(earlier.size());
+  for (const auto& [address, block] : earlier) earlier_blocks_.push_back(block);
+  std::ranges::sort(earlier_blocks_, {}, &EarlierBlock::address);
 }
 
 bool DeviceHistory::is_empty_cache(std::uint64_t index) const {
@@ -141,9 +143,9 @@ bool DeviceHistory::fails_next(std::uint64_t index) const {
   return index < size_ && (*this)[index].action == SnapshotAction::Oom;
 }
 
-std::vector<DeviceHistory::LateFree> DeviceHistory::late_frees() const {
-  std::vector<LateFree> late;
-  if (facts_.frees_at_once) return late;
+void DeviceHistory::find_late_frees() {
+  std::vector<LateFree>& late = late_frees_;
+  if (facts_.frees_at_once) return;
   std::unordered_map<std::uint64_t, std::size_t> waiting;  // address -> index into `late`
   for (std::uint64_t i = 0; i < size_; ++i) {
     const SnapshotEntry& entry = (*this)[i];
@@ -165,7 +167,6 @@ std::vector<DeviceHistory::LateFree> DeviceHistory::late_frees() const {
       waiting.erase(found);
     }
   }
-  return late;
 }
 
 bool DeviceHistory::lies_outside() const {
@@ -211,7 +212,7 @@ std::vector<std::string> DeviceHistory::notes() const {
     note(fmt::format("blocks do not fill {} of {} segments; the rest is taken to be free",
                      snapshot_.untiled_count, snapshot_.segments.size()));
   }
-  const std::size_t earlier_count = earlier_blocks().size();
+  const std::size_t earlier_count = earlier_blocks_.size();
   if (earlier_count > 0) {
     note(fmt::format("{} blocks were live before the history begins; they come first",
                      earlier_count));

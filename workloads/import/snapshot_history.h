@@ -30,10 +30,12 @@ class DeviceHistory {
   [[nodiscard]] const MemorySnapshot& snapshot() const { return snapshot_; }
   [[nodiscard]] std::size_t device() const { return device_; }
   [[nodiscard]] std::uint64_t size() const { return size_; }
-  [[nodiscard]] const SnapshotEntry& operator[](std::uint64_t index) const;
+  [[nodiscard]] const SnapshotEntry& operator[](std::uint64_t index) const {
+    return starts_.size() == 1 ? snapshot_.entries[first_ + index] : in_ranges(index);
+  }
 
   // By address.
-  [[nodiscard]] std::vector<EarlierBlock> earlier_blocks() const;
+  [[nodiscard]] const std::vector<EarlierBlock>& earlier_blocks() const { return earlier_blocks_; }
   // Whether a burst of released segments ends before `index` and stands alone: a call of
   // empty_cache. Inside a malloc a new segment or a failure follows in the same locked section.
   [[nodiscard]] bool is_empty_cache(std::uint64_t index) const;
@@ -45,7 +47,7 @@ class DeviceHistory {
     bool certain = true;  // else at once, or while the next request failed: both look alike
   };
   // By requested_index.
-  [[nodiscard]] std::vector<LateFree> late_frees() const;
+  [[nodiscard]] const std::vector<LateFree>& late_frees() const { return late_frees_; }
 
   struct Facts {
     std::uint64_t alloc_count = 0;
@@ -63,6 +65,9 @@ class DeviceHistory {
   [[nodiscard]] std::vector<std::string> notes() const;
 
  private:
+  [[nodiscard]] const SnapshotEntry& in_ranges(std::uint64_t index) const;
+  void find_earlier_blocks();
+  void find_late_frees();
   void count_late_frees();
   // Whether the history was recorded without free_completed (skip_actions).
   [[nodiscard]] bool lacks_completion() const;
@@ -74,10 +79,13 @@ class DeviceHistory {
   const MemorySnapshot& snapshot_;
   std::size_t device_;
   std::uint64_t size_ = 0;
+  std::uint64_t first_ = 0;            // of the snapshot's entries, in the first range
   std::vector<std::uint64_t> starts_;  // index of the first entry of each range
   // The range of the last look, which the next one most likely is in. Several threads may look.
   mutable std::atomic<std::size_t> recent_{0};
   Facts facts_;
+  std::vector<EarlierBlock> earlier_blocks_;
+  std::vector<LateFree> late_frees_;
 };
 
 }  // namespace allocmark

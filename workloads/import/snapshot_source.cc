@@ -29,10 +29,10 @@ constexpr std::uint32_t kStreamUnknown = ~std::uint32_t{0};
 
 class SnapshotSource final : public EventSource {
  public:
-  explicit SnapshotSource(std::shared_ptr<const MemorySnapshot> snapshot)
-      : owner_(std::move(snapshot)),
-        snapshot_(*owner_),
-        history_(snapshot_, snapshot_.busiest_device()),
+  explicit SnapshotSource(std::shared_ptr<const DeviceHistory> history)
+      : owner_(std::move(history)),
+        history_(*owner_),
+        snapshot_(history_.snapshot()),
         earlier_(history_.earlier_blocks()),
         pools_(entry_pools(history_, final_pools(history_))) {
     header_ = {.name = recording_name(snapshot_.path), .generator = "recorded", .seed = 0};
@@ -41,10 +41,12 @@ class SnapshotSource final : public EventSource {
     }
     collect_marks();
     rewind();
-    // All streams are known from the start, as a run wants it.
+  }
+
+  // All streams are known from here on, as a run wants it.
+  void count_streams() {
     while (!next().empty()) {
     }
-    header_.stream_count = stream_count_;
     rewind();
   }
 
@@ -52,7 +54,6 @@ class SnapshotSource final : public EventSource {
   void rewind() override;
   const TraceHeader& header() const override { return header_; }
   const std::vector<std::string>& labels() const override { return batch_.labels(); }
-  [[nodiscard]] const DeviceHistory& history() const { return history_; }
 
  private:
   void collect_marks();
@@ -63,10 +64,10 @@ class SnapshotSource final : public EventSource {
   [[nodiscard]] std::uint32_t stream_index(std::uint32_t stream, std::uint32_t pool);
   [[noreturn]] void fail(std::string what) const;
 
-  std::shared_ptr<const MemorySnapshot> owner_;
+  std::shared_ptr<const DeviceHistory> owner_;
+  const DeviceHistory& history_;
   const MemorySnapshot& snapshot_;
-  DeviceHistory history_;
-  std::vector<EarlierBlock> earlier_;
+  const std::vector<EarlierBlock>& earlier_;
   std::vector<std::uint16_t> pools_;                            // by entry
   std::vector<std::pair<std::uint64_t, std::uint32_t>> marks_;  // time and text, by time
   TraceHeader header_;
@@ -192,15 +193,22 @@ std::span<const Event> SnapshotSource::next() {
     add(entry);
     ++entry_at_;
   }
+  header_.stream_count = std::max(header_.stream_count, stream_count_);
   return batch_.events();
 }
 
+// A history with its snapshot.
+struct OwnedHistory {
+  MemorySnapshot snapshot;
+  DeviceHistory history{snapshot, snapshot.busiest_device()};
+};
+
 }  // namespace
 
-std::unique_ptr<EventSource> snapshot_events(const MemorySnapshot& snapshot) {
+std::unique_ptr<EventSource> snapshot_events(const DeviceHistory& history) {
   // It owns nothing.
   return std::make_unique<SnapshotSource>(
-      std::shared_ptr<const MemorySnapshot>(std::shared_ptr<const void>(), &snapshot));
+      std::shared_ptr<const DeviceHistory>(std::shared_ptr<const void>(), &history));
 }
 
 Recording open_pytorch_snapshot(const std::string& path) {
@@ -208,12 +216,14 @@ Recording open_pytorch_snapshot(const std::string& path) {
   if (snapshot.entry_count(snapshot.busiest_device()) == 0) {
     throw_without_history(snapshot);
   }
-  auto source =
-      std::make_unique<SnapshotSource>(std::make_shared<const MemorySnapshot>(std::move(snapshot)));
+  const std::shared_ptr<const OwnedHistory> owned(new OwnedHistory{std::move(snapshot)});
+  const std::shared_ptr<const DeviceHistory> history(owned, &owned->history);
+  auto source = std::make_unique<SnapshotSource>(history);
+  source->count_streams();
   Recording recording;
-  recording.notes = source->history().notes();
-  recording.failed_count = source->history().facts().oom_count;
-  if (source->history().facts().late_free_count > 0) {
+  recording.notes = history->notes();
+  recording.failed_count = history->facts().oom_count;
+  if (history->facts().late_free_count > 0) {
     recording.notes.push_back(
         "the trace gives these blocks back when that stream was done with them, and they count as "
         "live until then; where memory is short, PyTorch would wait for them");

@@ -1,14 +1,14 @@
-// A snapshot that was read already, as events.
+// A snapshot that was read already, as events. Its streams are known at the end of the first pass.
 #pragma once
 
 #include <memory>
 
-#include "workloads/import/memory_snapshot.h"
+#include "workloads/import/snapshot_history.h"
 #include "workloads/trace/source.h"
 
 namespace allocmark {
 
-// Of its busiest device. The snapshot must outlive the source.
-[[nodiscard]] std::unique_ptr<EventSource> snapshot_events(const MemorySnapshot& snapshot);
+// The history must outlive the source.
+[[nodiscard]] std::unique_ptr<EventSource> snapshot_events(const DeviceHistory& history);
 
 }  // namespace allocmark

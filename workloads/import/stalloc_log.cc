@@ -59,9 +59,9 @@ Recording open_stalloc_log(const std::string& path) {
       log.batch.mark(label_of(*line));
       continue;
     }
-    const std::optional<std::uint64_t> address = parse_number(words[1]);
-    const std::optional<std::uint64_t> size_bytes = parse_number(words[2]);
-    const std::optional<std::uint64_t> stream = parse_number(count > 3 ? words[3] : "0");
+    const std::optional<std::uint64_t> address = number_in(words[1]);
+    const std::optional<std::uint64_t> size_bytes = number_in(words[2]);
+    const std::optional<std::uint64_t> stream = number_in(count > 3 ? words[3] : "0");
     const auto fail = [&](std::string what) {
       throw UsageError({.what = std::move(what),
                         .where = lines.where(),

@@ -69,7 +69,7 @@ void split_columns(std::string_view line, std::vector<std::string_view>* columns
   }
 }
 
-std::optional<std::uint64_t> parse_number(std::string_view text) {
+std::optional<std::uint64_t> number_in(std::string_view text) {
   if (text == "(nil)" || text == "nullptr") return 0;
   int base = 10;
   if (text.starts_with("0x") || text.starts_with("0X")) {

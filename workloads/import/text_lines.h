@@ -36,6 +36,6 @@ class TextLines {
 void split_columns(std::string_view line, std::vector<std::string_view>* columns);
 
 // "123", "0x7f00", "(nil)": the number; nothing where it is none.
-[[nodiscard]] std::optional<std::uint64_t> parse_number(std::string_view text);
+[[nodiscard]] std::optional<std::uint64_t> number_in(std::string_view text);
 
 }  // namespace allocmark

@@ -51,18 +51,7 @@ class GuessSearch {
       : history_(history), settings_(settings), guess_{.pools = final_pools(history)} {}
 
   [[nodiscard]] SelfCheck run() {
-    while (replayed_ < kEntriesMax) {
-      const Attempt attempt = replay(guess_);
-      if (attempt.served_failed && !guess_.frees_waited) {
-        guess_.frees_waited = true;
-        continue;
-      }
-      if (!attempt.spurious) break;
-      if (enlarge(attempt.heap, settings_.settings, *attempt.spurious, &known_)) continue;
-      if (!guess_pool(*attempt.spurious)) break;
-    }
-    RecordedReplay last(history_, settings_, guess_);
-    SelfCheck check = last.run(rebuild_start_heap(history_, settings_.settings, known_), true);
+    SelfCheck check = find_out();
     check.guessed_pool_count = guessed_count_;
     check.names_private_pool = history_.snapshot().pools.size() > 1;
     check.pools = guess_.pools;
@@ -73,15 +62,34 @@ class GuessSearch {
  private:
   struct Attempt {
     StartHeap heap;
+    SelfCheck check;  // up to the first difference
     std::optional<RecordedReplay::Spurious> spurious;
     bool served_failed = false;
   };
 
+  [[nodiscard]] SelfCheck find_out() {
+    while (replayed_ < kEntriesMax) {
+      Attempt attempt = replay(guess_);
+      // Without a difference it came to the end.
+      if (attempt.check.first_difference.empty()) return std::move(attempt.check);
+      if (attempt.served_failed && !guess_.frees_waited) {
+        guess_.frees_waited = true;
+        continue;
+      }
+      if (!attempt.spurious) break;
+      if (enlarge(attempt.heap, settings_.settings, *attempt.spurious, &known_)) continue;
+      if (!guess_pool(*attempt.spurious)) break;
+    }
+    RecordedReplay last(history_, settings_, guess_);
+    return last.run(rebuild_start_heap(history_, settings_.settings, known_), true);
+  }
+
   [[nodiscard]] Attempt replay(const RecordedReplay::Guess& guess) {
     Attempt attempt{.heap = rebuild_start_heap(history_, settings_.settings, known_),
+                    .check = {},
                     .spurious = {}};
     RecordedReplay replay(history_, settings_, guess);
-    static_cast<void>(replay.run(attempt.heap, false));
+    attempt.check = replay.run(attempt.heap, false);
     attempt.spurious = replay.spurious();
     attempt.served_failed = replay.served_failed();
     replayed_ += attempt.spurious ? attempt.spurious->entry_index + 1 : history_.size();

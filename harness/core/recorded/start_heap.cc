@@ -185,7 +185,7 @@ StartHeap rebuild_start_heap(const DeviceHistory& history, const caching::Settin
   for (std::uint64_t i = history.size(); i > 0; --i) undo(areas, history[i - 1]);
   settle_kinds(areas, settings);
   join(areas);
-  const std::vector<EarlierBlock> blocks = history.earlier_blocks();
+  const std::vector<EarlierBlock>& blocks = history.earlier_blocks();
   std::unordered_map<std::uint64_t, std::uint64_t> fronts = find_fronts(history, blocks, areas);
   std::size_t at = 0;
   std::uint64_t homeless_count = 0;

@@ -25,6 +25,7 @@
 #include "harness/core/replay/simcu_api.h"
 #include "harness/core/search/capacities.h"
 #include "harness/core/search/driver_time.h"
+#include "harness/job/child_process.h"
 #include "workloads/import/recording.h"
 
 namespace allocmark {
@@ -36,6 +37,7 @@ Ballast hold_back(std::uint64_t capacity_bytes, std::uint64_t usable_bytes) {
 
 // A recording, which may have notes, or any other workload.
 Recording open_job(const SearchSpec& spec) {
+  if (spec.handed) return {.events = read_events(kHandedFd, *spec.handed), .notes = {}};
   constexpr std::string_view kFile = "file:";
   std::error_code ignored;
   if (spec.workload.starts_with(kFile)) {

@@ -86,7 +86,8 @@ SearchResult run_part(const SearchSpec& spec, const SearchPlace& place,
   const JobPlace process{
       .program_path = place.program_path,
       .device = place.device,
-      .environment = {{"SIMCUDA_HOST_CACHES", "warm"}, {"SIMCUDA_COSTS", "mean"}}};
+      .environment = {{"SIMCUDA_HOST_CACHES", "warm"}, {"SIMCUDA_COSTS", "mean"}},
+      .handed_fd = place.handed_fd};
   return ask_job_until(kSearch, spec, process, place.interrupt, keep).value_or(so_far);
 }
 

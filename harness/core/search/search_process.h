@@ -22,6 +22,7 @@ struct SearchPlace {
   std::string program_path;  // what is started with "cell"
   std::uint32_t process_count = 1;
   const InterruptGuard* interrupt = nullptr;  // may be null
+  int handed_fd = -1;                         // the file of SearchSpec::handed
 };
 
 // Blocks until all processes have ended; `on_setting` is called after each setting, from

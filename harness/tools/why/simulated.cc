@@ -1,30 +1,26 @@
 #include "harness/tools/why/simulated.h"
 
 #include <fmt/format.h>
-#include <stdlib.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <exception>
-#include <filesystem>
 #include <functional>
 #include <iterator>
 #include <optional>
 #include <string>
-#include <system_error>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include "allocators/caching/config.h"
 #include "base/bytes.h"
-#include "base/error.h"
 #include "harness/core/recorded/in_parallel.h"
 #include "harness/core/search/search_process.h"
 #include "harness/core/search/search_progress.h"
-#include "workloads/import/memory_snapshot.h"
+#include "harness/job/handed_file.h"
 #include "workloads/import/snapshot_source.h"
-#include "workloads/trace/trace_writer.h"
+#include "workloads/trace/event_file.h"
 
 namespace allocmark {
 namespace {
@@ -37,42 +33,19 @@ constexpr std::uint64_t kSimulatedBytesMax = 1023 * kGiB;
 
 constexpr const char* kOtherAllocators[] = {"native", "cub", "thrust_pool", "vmm_stitch"};
 
-// The snapshot's events as a trace, which goes away with it: seven processes read them, and a
-// trace is read in an eighth of the time that a pickle takes.
-class ScratchTrace {
- public:
-  explicit ScratchTrace(const MemorySnapshot& snapshot) : path_(snapshot.path) {
-    std::error_code error;
-    const std::filesystem::path folder = std::filesystem::temp_directory_path(error);
-    if (error) return;
-    std::string name = (folder / "allocmark-why-XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) return;
-    folder_ = name;
-    try {
-      const std::string path = (folder_ / "job.csv").string();
-      (void)write_trace_file(path, *snapshot_events(snapshot));
-      path_ = path;
-    } catch (const FileError&) {
-      // A full disk: the snapshot itself is read.
-    }
-  }
-  ~ScratchTrace() {
-    std::error_code ignored;
-    if (!folder_.empty()) std::filesystem::remove_all(folder_, ignored);
-  }
-  ScratchTrace(const ScratchTrace&) = delete;
-  ScratchTrace& operator=(const ScratchTrace&) = delete;
-  [[nodiscard]] const std::string& path() const { return path_; }
-
- private:
-  std::filesystem::path folder_;
-  std::string path_;
+// The snapshot's events for seven processes: each reads them as they lie in memory.
+struct HandedTrace {
+  HandedFile file;
+  EventFile events;
+  explicit HandedTrace(const DeviceHistory& history)
+      : events(write_events(*snapshot_events(history), file.fd())) {}
 };
 
-SearchSpec spec_of(const Why& why, const std::string& path) {
-  SearchSpec spec{.workload = "file:" + path,
+SearchSpec spec_of(const Why& why, const HandedTrace& trace) {
+  SearchSpec spec{.workload = "file:" + why.snapshot->path,
                   .allocator = why.recorded.settings.rules->allocator(),
-                  .finds_least = false};
+                  .finds_least = false,
+                  .handed = trace.events};
   const bool limited = why.capacity_bytes < kNoLimit;
   spec.capacity = limited ? fmt::format("{}B", why.capacity_bytes) : "unlimited";
   return spec;
@@ -84,8 +57,8 @@ Simulated simulated_of(const SettingFacts& facts) {
           .driver_ns_per_step = facts.driver_ns_per_step};
 }
 
-SearchSpec caching_search(const Why& why, const std::string& path) {
-  SearchSpec spec = spec_of(why, path);
+SearchSpec caching_search(const Why& why, const HandedTrace& trace) {
+  SearchSpec spec = spec_of(why, trace);
   for (const WhatIf& entry : why.settings) {
     // Recorded settings may be in conflict, or have keys of another release.
     if (!caching::parse_strict(entry.conf, *why.recorded.settings.rules).error)
@@ -112,11 +85,11 @@ struct OtherSearch {
   std::string failure = {};
 };
 
-std::vector<OtherSearch> other_searches(const Why& why, const std::string& path) {
-  std::vector<OtherSearch> searches{{.name = kDriverPoolConf, .spec = spec_of(why, path)}};
+std::vector<OtherSearch> other_searches(const Why& why, const HandedTrace& trace) {
+  std::vector<OtherSearch> searches{{.name = kDriverPoolConf, .spec = spec_of(why, trace)}};
   searches.front().spec.confs = {kDriverPoolConf};
   for (const char* const name : kOtherAllocators) {
-    searches.push_back({.name = name, .spec = spec_of(why, path)});
+    searches.push_back({.name = name, .spec = spec_of(why, trace)});
     searches.back().spec.allocator = name;
     searches.back().spec.confs = {""};
   }
@@ -124,10 +97,12 @@ std::vector<OtherSearch> other_searches(const Why& why, const std::string& path)
 }
 
 // As many at a time as there may be processes.
-void simulate_others(Why* why, const std::string& path, const SearchPlace& place,
+void simulate_others(Why* why, const HandedTrace& trace, const SearchPlace& place,
                      const std::function<void()>& on_setting) {
-  std::vector<OtherSearch> searches = other_searches(*why, path);
-  for_each_in_parallel(searches.size(), place.process_count, [&](std::size_t at) {
+  std::vector<OtherSearch> searches = other_searches(*why, trace);
+  // The last of them takes longest, so it begins first.
+  for_each_in_parallel(searches.size(), place.process_count, [&](std::size_t begun) {
+    const std::size_t at = searches.size() - 1 - begun;
     try {
       searches[at].result = run_search(searches[at].spec, place, on_setting);
     } catch (const std::exception& error) {
@@ -150,7 +125,7 @@ void simulate_others(Why* why, const std::string& path, const SearchPlace& place
 }  // namespace
 
 void simulate_settings(Why* why, const std::string& program_path, std::uint32_t process_count) {
-  const std::uint64_t entry_count = why->snapshot.entry_count(why->snapshot.busiest_device());
+  const std::uint64_t entry_count = why->history->size();
   if (entry_count > kSimulatedEntriesMax) {
     why->notes.push_back(fmt::format(
         "{} entries are too many to simulate here: settings are ranked by calls of the driver",
@@ -165,15 +140,16 @@ void simulate_settings(Why* why, const std::string& program_path, std::uint32_t 
     return;
   }
   const bool is_larger = why->capacity_bytes < kNoLimit && why->capacity_bytes > kH200Bytes;
+  const HandedTrace trace(*why->history);
   const SearchPlace place{.device = is_larger ? "sim:h200,memory=1TiB" : "sim:h200",
                           .program_path = program_path,
-                          .process_count = process_count};
-  const ScratchTrace trace(why->snapshot);
-  const SearchSpec spec = caching_search(*why, trace.path());
+                          .process_count = process_count,
+                          .handed_fd = trace.file.fd()};
+  const SearchSpec spec = caching_search(*why, trace);
   SearchProgress progress("searching", spec.confs.size() + 1 + std::size(kOtherAllocators));
   const auto on_setting = [&] { progress.add(1); };
   simulate_caching(why, spec, place, on_setting);
-  simulate_others(why, trace.path(), place, on_setting);
+  simulate_others(why, trace, place, on_setting);
   rank_settings(why);
 }
 

@@ -1,6 +1,7 @@
 #include "harness/tools/why/why.h"
 
 #include <fmt/format.h>
+#include <malloc.h>
 
 #include <algorithm>
 #include <tuple>
@@ -218,7 +219,7 @@ std::vector<std::size_t> cost_order(const std::vector<WhatIf>& settings) {
 
 void note_pools(Why& why, std::size_t device) {
   std::uint64_t reserved_bytes = 0, pool_bytes = 0;
-  for (const SnapshotSegment& segment : why.snapshot.segments) {
+  for (const SnapshotSegment& segment : why.snapshot->segments) {
     if (static_cast<std::size_t>(segment.device) != device) continue;
     reserved_bytes += segment.size_bytes;
     if (segment.pool != 0) pool_bytes += segment.size_bytes;
@@ -264,27 +265,34 @@ void rank_settings(Why* why) {
 
 Why explain_snapshot(const std::string& path, const WhyOptions& options) {
   Why why;
-  why.snapshot = read_memory_snapshot(path);
-  const std::size_t device = why.snapshot.busiest_device();
-  if (why.snapshot.entry_count(device) == 0) throw_without_history(why.snapshot);
-  const DeviceHistory history(why.snapshot, device);
+  why.snapshot = std::make_unique<const MemorySnapshot>(read_memory_snapshot(path));
+  const MemorySnapshot& snapshot = *why.snapshot;
+  const std::size_t device = snapshot.busiest_device();
+  if (snapshot.entry_count(device) == 0) throw_without_history(snapshot);
+  why.history = std::make_unique<const DeviceHistory>(snapshot, device);
+  const DeviceHistory& history = *why.history;
   why.notes = history.notes();
   why.pool_alloc_count = history.facts().pool_alloc_count;
-  auto [recorded, check] = recognise(history, why.snapshot.settings, options.release);
+  auto [recorded, check] = recognise(history, snapshot.settings, options.release);
   why.recorded = std::move(recorded);
   why.check = std::move(check);
   why.release_given = options.release != nullptr;
   note_dangers(why, options.confs);
   if (!why.check.last_oom) note_pools(why, device);
   if (why.check.last_oom) {
-    why.shares = share_out(why.snapshot, *why.check.last_oom);
-    why.held = held_segments(why.snapshot, *why.check.last_oom);
+    why.shares = share_out(snapshot, *why.check.last_oom);
+    why.held = held_segments(snapshot, *why.check.last_oom);
+    // All that is known of each block is not needed any more.
+    why.check.last_oom->pools = {};
+    why.check.last_oom->stacks = {};
   }
   why.owners = find_owners(
       history, why.check.last_oom ? std::optional(why.check.last_oom->entry_index) : std::nullopt);
   why.live_bytes_peak = live_peak(history);
   find_capacity(why, options);
   if (!options.memory_bytes) find_limit(why);
+  // What the self-check had; the replays on other threads would take new memory beside it.
+  malloc_trim(0);
   try_settings(
       why, history,
       options.confs.empty() ? candidate_confs(*why.recorded.settings.rules) : options.confs,

@@ -3,15 +3,17 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "harness/core/recorded/recorded_settings.h"
 #include "harness/core/recorded/self_check.h"
+#include "harness/core/recorded/what_if.h"
 #include "harness/tools/why/owners.h"
-#include "harness/tools/why/what_if.h"
 #include "workloads/import/memory_snapshot.h"
+#include "workloads/import/snapshot_history.h"
 
 namespace allocmark {
 
@@ -75,7 +77,8 @@ inline constexpr std::size_t kHeldCountMax = 40;
 inline constexpr std::size_t kHeldCountTold = 5;  // in the text
 
 struct Why {
-  MemorySnapshot snapshot;
+  std::unique_ptr<const MemorySnapshot> snapshot;
+  std::unique_ptr<const DeviceHistory> history;  // of its busiest device
   std::vector<std::string> notes;
   RecordedSettings recorded;
   bool release_given = false;

@@ -27,8 +27,8 @@ bool free_memory_matters(const Why& why) {
 
 std::string pool_name(const Why& why, std::uint32_t pool) {
   if (pool == 0) return "the common pool";
-  if (pool >= why.snapshot.pools.size()) return "a private pool that the file does not name";
-  const auto& [first, second] = why.snapshot.pools[pool];
+  if (pool >= why.snapshot->pools.size()) return "a private pool that the file does not name";
+  const auto& [first, second] = why.snapshot->pools[pool];
   return fmt::format("private pool ({}, {})", first, second);
 }
 

@@ -207,7 +207,7 @@ std::string table_words(const Why& why) {
 
 std::string measure_line(const Why& why) {
   std::string text = fmt::format("  allocmark run --workload {} --allocator {} --conf unset",
-                                 shell_word("file:" + why.snapshot.path),
+                                 shell_word("file:" + why.snapshot->path),
                                  why.recorded.settings.rules->allocator());
   for (const WhatIf& entry : why.settings) {
     if (!entry.conf.empty() && &entry - why.settings.data() < 3)
@@ -243,7 +243,7 @@ std::string last_line(const Why& why) {
 }  // namespace
 
 std::string to_text(const Why& why) {
-  std::string text = fmt::format("{}: {}.\n", printable(why.snapshot.path), answer(why));
+  std::string text = fmt::format("{}: {}.\n", printable(why.snapshot->path), answer(why));
   text += to_text(why.check) + release_line(*why.recorded.settings.rules, why.release_given);
   for (const std::string& note : why.notes) text += fmt::format("note: {}\n", note);
   if (!why.recorded.unknown.empty()) {
@@ -308,7 +308,7 @@ nlohmann::ordered_json oom_facts(const Why& why) {
 }
 
 nlohmann::ordered_json facts(const Why& why) {
-  nlohmann::ordered_json json = {{"file", why.snapshot.path},
+  nlohmann::ordered_json json = {{"file", why.snapshot->path},
                                  {"answer", answer(why)},
                                  {"pytorch", why.recorded.settings.rules->name()},
                                  {"pytorch_given", why.release_given},

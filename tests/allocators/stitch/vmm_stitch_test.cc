@@ -7,12 +7,15 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
+#include <iterator>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "allocators/cuda/cuda_driver.h"
 #include "allocators/stitch/addresses.h"
+#include "allocators/stitch/chunk_set.h"
 #include "allocators/stitch/small_heap.h"
 #include "base/bytes.h"
 #include "base/random.h"
@@ -201,6 +204,31 @@ TEST_CASE("no decision of vmm_stitch depends on where the driver puts its ranges
     driver.free_address(reserved[i].first, reserved[i].second);
   }
   CHECK((alone == among_holes));  // thousands of numbers: not to be printed
+}
+
+TEST_CASE("free chunks are a set in the order of their indexes") {
+  Random random(3);
+  stitch::ChunkSet chunks;
+  std::set<std::uint32_t> wanted;
+  for (int i = 0; i < 20'000; ++i) {
+    const auto index = static_cast<std::uint32_t>(random.below(700));
+    if (random.below(2) == 0) {
+      chunks.insert(index);
+      wanted.insert(index);
+    } else {
+      chunks.erase(index);
+      wanted.erase(index);
+    }
+    REQUIRE(chunks.size() == wanted.size());
+    if (wanted.empty()) continue;
+    REQUIRE(chunks.first() == *wanted.begin());
+    std::vector<std::uint32_t> first;
+    const std::size_t count = 1 + random.below(wanted.size());
+    chunks.each_of_first(count, [&](std::uint32_t each) { first.push_back(each); });
+    REQUIRE(first == std::vector(wanted.begin(), std::next(wanted.begin(), count)));
+  }
+  chunks.erase(100'000);
+  CHECK(chunks.size() == wanted.size());
 }
 
 TEST_CASE("addresses are given out in order, whatever the driver answers, and joined again") {

@@ -40,7 +40,8 @@ struct WhatIf {
 inline constexpr std::uint64_t kNoLimit = ~std::uint64_t{0} >> 1;
 
 // `known` is what the self-check found out. An answer for each of the settings, in their order.
-// Replays go on as many threads as there are processors; each takes memory for what is live alone.
+// Replays go on as many threads as there are processors, or on fewer: each takes memory for what is
+// live, and all together 384 MiB where one needs less.
 [[nodiscard]] std::vector<WhatIf> replay_on_card(const DeviceHistory& history,
                                                  const SelfCheck& known,
                                                  std::span<const caching::Settings> settings,

@@ -1,4 +1,4 @@
-#include "harness/tools/why/what_if.h"
+#include "harness/core/recorded/what_if.h"
 
 #include <algorithm>
 #include <array>
@@ -20,6 +20,9 @@
 namespace allocmark {
 namespace {
 
+constexpr std::array kAllAddresses = {CardDriver::Addresses::H200, CardDriver::Addresses::Up,
+                                      CardDriver::Addresses::Down};
+
 constexpr std::uint32_t kNoSlot = ~std::uint32_t{0};
 
 // What all replays need and none changes: it takes a walk over the whole history each.
@@ -38,7 +41,7 @@ struct Facts {
 
   const DeviceHistory& history;
   LateStreams late;
-  std::vector<EarlierBlock> earlier_blocks;
+  const std::vector<EarlierBlock>& earlier_blocks;
   std::vector<std::uint16_t> pools;  // by entry; empty: all of the common one
   // Blocks have small numbers in place of their addresses, given again when a block is gone: those
   // of earlier_blocks their places there, those of entries the numbers here.
@@ -211,23 +214,45 @@ void keep_worse(WhatIf& worst, const WhatIf& result) {
   worst.call_count = std::max(worst.call_count, result.call_count);
 }
 
+// As many as there are processors, unless so many blocks are live that their memory is too much.
+std::size_t thread_count_max(const Facts& facts) {
+  constexpr std::size_t kBytesMax = std::size_t{384} << 20;
+  constexpr std::size_t kBlockBytes = 180;  // of a live block, in one replay
+  const std::size_t replay_bytes = kBlockBytes * std::max<std::size_t>(facts.slot_count, 1);
+  return std::clamp<std::size_t>(kBytesMax / replay_bytes, 1,
+                                 std::max(std::thread::hardware_concurrency(), 1U));
+}
+
+// In which the card's segments may come. Where blocks of one size are told apart by their order,
+// addresses only say which blocks of a segment are neighbours: one is as good as all.
+std::span<const CardDriver::Addresses> orders_of_addresses(const caching::Settings& settings) {
+  const bool by_address =
+      settings.expandable_segments || settings.rules->tie_break == caching::TieBreak::Address;
+  return std::span(kAllAddresses).first(by_address ? kAllAddresses.size() : 1);
+}
+
 }  // namespace
 
 std::vector<WhatIf> replay_on_card(const DeviceHistory& history, const SelfCheck& known,
                                    std::span<const caching::Settings> settings,
                                    std::uint64_t capacity_bytes) {
-  constexpr std::array kAddresses = {CardDriver::Addresses::H200, CardDriver::Addresses::Up,
-                                     CardDriver::Addresses::Down};
   const Facts facts(history, known);
-  std::vector<WhatIf> replays(settings.size() * kAddresses.size());
-  for_each_in_parallel(replays.size(), std::thread::hardware_concurrency(), [&](std::size_t i) {
-    replays[i] = CardReplay(facts, settings[i / kAddresses.size()], capacity_bytes,
-                            kAddresses[i % kAddresses.size()])
-                     .run();
+  struct Replay {
+    std::size_t setting = 0;
+    CardDriver::Addresses addresses = {};
+    WhatIf result = {};
+  };
+  std::vector<Replay> replays;
+  for (std::size_t setting = 0; setting < settings.size(); ++setting) {
+    for (const CardDriver::Addresses addresses : orders_of_addresses(settings[setting]))
+      replays.push_back({.setting = setting, .addresses = addresses});
+  }
+  for_each_in_parallel(replays.size(), thread_count_max(facts), [&](std::size_t i) {
+    Replay& one = replays[i];
+    one.result = CardReplay(facts, settings[one.setting], capacity_bytes, one.addresses).run();
   });
   std::vector<WhatIf> worst(settings.size());
-  for (std::size_t i = 0; i < replays.size(); ++i)
-    keep_worse(worst[i / kAddresses.size()], replays[i]);
+  for (const Replay& one : replays) keep_worse(worst[one.setting], one.result);
   return worst;
 }
 
