@@ -133,7 +133,7 @@ void refuse_view(Database& database, const std::string& path) {
 
 // Columns of the table that we know; those that older exports lack are 0 (device memory).
 std::string query_for(Database& database, const std::string& path) {
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 8> kColumns = {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 8> kKnownColumns = {
       {{"start", "0"},
        {"globalPid", "0"},
        {"deviceId", "0"},
@@ -146,7 +146,7 @@ std::string query_for(Database& database, const std::string& path) {
   database.select(fmt::format("pragma table_info({})", kTable),
                   [&](void* row) { found.push_back(database.text(row, 1)); });
   std::string query = "select ";
-  for (const auto& [column, missing] : kColumns) {
+  for (const auto& [column, missing] : kKnownColumns) {
     const bool has = std::find(found.begin(), found.end(), column) != found.end();
     if (!has && missing.empty()) {
       throw UsageError(
