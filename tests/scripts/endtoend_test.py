@@ -16,6 +16,7 @@ import compare  # noqa: E402
 import endtoend  # noqa: E402
 import job_process  # noqa: E402
 import predict  # noqa: E402
+import summary  # noqa: E402
 
 PEAK = (10 << 30) + 12345
 FAKE_ALLOCMARK = """#!{python}
@@ -176,6 +177,29 @@ class EndToEnd(unittest.TestCase):
                               env={**os.environ, "PYTHONPATH": self.folder})
         self.assertEqual(done.returncode, 1)
         self.assertIn("wanted PyTorch with CUDA and transformers for this Python", done.stderr)
+
+
+PUBLISHED = os.path.join(ROOT, "results", "published", "2026-11-26-h100-end-to-end")
+
+
+class Summary(unittest.TestCase):
+    def test_the_published_pages_are_made_from_their_rows(self):
+        for name in ("beside", "alone"):
+            made = subprocess.run([sys.executable, summary.__file__, os.path.join(PUBLISHED, "raw", name)], capture_output=True, text=True, check=True)
+            with open(os.path.join(PUBLISHED, f"{name}.md"), encoding="utf-8") as file:
+                self.assertEqual(made.stdout, file.read())
+
+    def test_what_counts_as_equal(self):
+        real = {"setting": "", "oom_step": None, "retries": 2, "device_allocs": 9, "device_frees": 3, "peak_reserved_bytes": 1 << 30}
+        self.assertTrue(all(summary.checks(real, dict(real)).values()))
+        for key, what in (("retries", "retries"), ("device_frees", "device calls"), ("peak_reserved_bytes", "peak reserved, to the byte")):
+            self.assertEqual([name for name, value in summary.checks(real, {**real, key: real[key] + 1}).items() if not value], [what])
+        dies = summary.checks(real, {**real, "oom_step": 4})
+        self.assertEqual((dies["dies or not"], dies["in which step"], dies["retries"]), (False, False, None))
+
+    def test_how_near_is_near(self):
+        for real_ms, said_ms, near in ((0, 1.9, True), (0, 2.1, False), (40, 31, True), (40, 29, False), (-3, -1.1, True)):
+            self.assertEqual(summary.is_near(real_ms, said_ms), near, (real_ms, said_ms))
 
 
 if __name__ == "__main__":
