@@ -1,6 +1,13 @@
-// The one interface every allocator under test stands behind, and the registry entry that makes
-// one. Calls flow in from the replayer on the host; memory comes from the CUDA runtime (a real one
-// or simcuda).
+/// @file
+/// The one interface every allocator under test stands behind, and the registry entry that makes
+/// one. Calls flow in from the replayer on the host; memory comes from the CUDA runtime (a real one
+/// or simcuda).
+///
+/// - **Units**: sizes and addresses are bytes.
+/// - **Ownership**: what allocate() returns belongs to the caller until deallocate(), which must be
+///   called on the same instance. The instance must outlive it.
+/// - **Threads**: one thread calls, unless BackendCapabilities says more.
+/// - **Errors**: out of memory is a value. CUDA errors throw EnvironmentError.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -18,157 +25,201 @@
 
 namespace allocmark {
 
+/// How a request went.
 enum class AllocateStatus : std::uint8_t {
-  Ok,           // pointer is valid, or null for size 0
-  OutOfMemory,  // nothing changed; a smaller request may succeed
+  /// The pointer is valid, or null for size 0.
+  Ok,
+  /// Nothing changed; a smaller request may succeed.
+  OutOfMemory,
 };
 
+/// What Backend::allocate() gives.
 struct AllocateResult {
+  /// Device memory, aligned to BackendCapabilities::alignment_bytes; null unless Ok.
   void* pointer = nullptr;
+  /// Whether there was memory.
   AllocateStatus status = AllocateStatus::Ok;
 };
 
-// What the backend holds now, in bytes. A field the backend cannot know is nullopt, never 0.
+/// What the backend holds now, in bytes. A field the backend cannot know is nullopt, never 0.
 struct MemoryStats {
-  std::optional<std::uint64_t>
-      allocated_bytes;  // handed out and not given back, rounded as the backend rounds
-  std::optional<std::uint64_t>
-      active_bytes;  // allocated_bytes plus blocks waiting for another stream
-  std::optional<std::uint64_t> reserved_bytes;  // taken from the device and not returned
-  std::optional<std::uint64_t>
-      free_other_streams_bytes;  // cached, but only for another stream than the one asked about
-  std::optional<std::uint64_t>
-      free_largest_bytes;  // largest cached block on the stream asked about
-  std::optional<std::uint64_t> device_allocate_count;  // calls that took memory from the device
-  std::optional<std::uint64_t> device_free_count;      // calls that gave memory back
-  std::optional<std::uint64_t>
-      retry_count;  // device calls repeated after giving cached memory back
-  std::optional<std::uint64_t>
-      synchronize_all_count;  // times the backend waited for all its streams
-  // The most that the backend allows itself (PyTorch's memory fraction); nothing: no limit.
+  /// Handed out and not given back, rounded as the backend rounds.
+  std::optional<std::uint64_t> allocated_bytes;
+  /// allocated_bytes plus blocks waiting for another stream.
+  std::optional<std::uint64_t> active_bytes;
+  /// Taken from the device and not returned.
+  std::optional<std::uint64_t> reserved_bytes;
+  /// Cached, but only for another stream than the one asked about.
+  std::optional<std::uint64_t> free_other_streams_bytes;
+  /// Largest cached block on the stream asked about.
+  std::optional<std::uint64_t> free_largest_bytes;
+  /// Calls that took memory from the device.
+  std::optional<std::uint64_t> device_allocate_count;
+  /// Calls that gave memory back.
+  std::optional<std::uint64_t> device_free_count;
+  /// Device calls repeated after giving cached memory back.
+  std::optional<std::uint64_t> retry_count;
+  /// Times the backend waited for all its streams.
+  std::optional<std::uint64_t> synchronize_all_count;
+  /// The most that the backend allows itself (PyTorch's memory fraction); nothing: no limit.
   std::optional<std::uint64_t> limit_bytes = std::nullopt;
-  // Cached by other processes, where the backend stands for several; in none of the fields above.
+  /// Cached by other processes, where the backend stands for several; in none of the fields above.
   std::optional<std::uint64_t> free_other_processes_bytes = std::nullopt;
 };
 
-// A counter of the backend's own, by the name its users know ("allocated_bytes.all.peak").
+/// A counter of the backend's own.
 struct NamedCounter {
+  /// The name its users know ("allocated_bytes.all.peak").
   std::string name;
+  /// In the unit that the name says.
   std::int64_t value = 0;
 };
 
-enum class MemoryBlockState : std::uint8_t { Free, Allocated, Waiting };
+/// What a block is used for.
+enum class MemoryBlockState : std::uint8_t {
+  /// Cached.
+  Free,
+  /// Handed out.
+  Allocated,
+  /// Given back, but still used on another stream.
+  Waiting
+};
 
-// A piece of a segment; Waiting: given back, but still used on another stream.
+/// A piece of a segment.
 struct MemoryBlock {
+  /// Where it begins.
   std::uint64_t address = 0;
+  /// Its size, as the backend rounds.
   std::uint64_t size_bytes = 0;
+  /// What it is used for.
   MemoryBlockState state = MemoryBlockState::Free;
 };
 
-// Memory taken from the device in one piece (of expandable segments each contiguous mapped range),
-// and what the backend has made of it.
+/// Memory taken from the device in one piece (of expandable segments each contiguous mapped range),
+/// and what the backend has made of it.
 struct MemorySegment {
+  /// Where it begins.
   std::uint64_t address = 0;
+  /// Its size.
   std::uint64_t size_bytes = 0;
-  bool is_large = false;  // of PyTorch's large pool
+  /// Of PyTorch's large pool.
+  bool is_large = false;
+  /// An expandable segment.
   bool is_expandable = false;
+  /// The stream whose requests it serves: a cudaStream_t as a number.
   std::uint64_t stream = 0;
-  std::vector<MemoryBlock> blocks{};  // by address; empty where the backend does not tell
+  /// By address; empty where the backend does not tell.
+  std::vector<MemoryBlock> blocks{};
 };
 
+/// An allocator under test.
 class Backend {
  public:
+  /// Gives all memory back to the device, also blocks that are still live.
   virtual ~Backend() = default;
 
-  // Takes size_bytes for use on `stream`. May block the host where the allocator does. Size 0 gives
-  // Ok and a pointer (often null) that can be given back. Out of memory is a value; CUDA errors
-  // throw EnvironmentError.
+  /// Takes size_bytes for use on `stream`. May block the host where the allocator does. Size 0
+  /// gives Ok and a pointer (often null) that can be given back. Out of memory is a value; CUDA
+  /// errors throw EnvironmentError.
   [[nodiscard]] virtual AllocateResult allocate(std::uint64_t size_bytes, cudaStream_t stream) = 0;
 
-  // Gives back what allocate returned, with the same size and stream. The owner's work on `stream`
-  // may still run.
+  /// Gives back what allocate returned, with the same size and stream. The owner's work on `stream`
+  /// may still run.
   virtual void deallocate(void* pointer, std::uint64_t size_bytes, cudaStream_t stream) = 0;
 
-  // `pointer` has been used on `stream`, which is not the one it was allocated on: after deallocate
-  // the memory must not be handed out again before the work now queued on `stream` is done.
-  // Backends that order everything by the host (cudaFree) need nothing here.
+  /// `pointer` has been used on `stream`, which is not the one it was allocated on: after
+  /// deallocate the memory must not be handed out again before the work now queued on `stream` is
+  /// done. Backends that order everything by the host (cudaFree) need nothing here.
   virtual void record_stream(void* /*pointer*/, cudaStream_t /*stream*/) {}
 
-  // Gives cached memory back to the device (PyTorch's empty_cache). May block the host.
+  /// Gives cached memory back to the device (PyTorch's empty_cache). May block the host.
   virtual void trim() {}
 
-  // Not called in timed regions. free_* fields refer to `stream`.
+  /// Not called in timed regions. free_* fields refer to `stream`.
   [[nodiscard]] virtual MemoryStats stats(cudaStream_t stream) const = 0;
 
-  // stats() without the free_* fields, which a look at all that is cached may cost: for who asks
-  // after every request.
+  /// stats() without the free_* fields, which a look at all that is cached may cost: for who asks
+  /// after every request.
   [[nodiscard]] virtual MemoryStats totals() const { return stats(nullptr); }
 
-  // The backend's own counters, in a stable order.
+  /// The backend's own counters, in a stable order.
   [[nodiscard]] virtual std::vector<NamedCounter> counters() const { return {}; }
 
-  // What it holds, by address; empty where it cannot tell. Not called in timed regions.
+  /// What it holds, by address; empty where it cannot tell. Not called in timed regions.
   [[nodiscard]] virtual std::vector<MemorySegment> segments() const { return {}; }
 
-  // What the allocator's users would read about the last request that failed; empty where none did
-  // or there is no such text.
+  /// What the allocator's users would read about the last request that failed; empty where none did
+  /// or there is no such text.
   [[nodiscard]] virtual std::string last_failure_text() const { return {}; }
 };
 
+/// What an instance is made with.
 struct BackendOptions {
-  std::string conf;  // config string in the backend's own keys; empty = defaults
-  std::uint64_t memory_limit_bytes =
-      0;  // cap that the allocator itself enforces (PyTorch's memory fraction); 0 = none
+  /// Config string in the backend's own keys; empty: defaults.
+  std::string conf;
+  /// Cap that the allocator itself enforces (PyTorch's memory fraction); 0: none.
+  std::uint64_t memory_limit_bytes = 0;
 };
 
-// What a backend claims; the conformance suite tests claims, and skips what is not claimed with
-// that reason.
+/// What a backend claims; the conformance suite tests claims, and skips what is not claimed with
+/// that reason.
 struct BackendCapabilities {
-  bool any_thread = false;            // deallocate may be called from another thread than allocate
-  bool stream_ordered = false;        // record_stream and reuse honour stream order
-  bool real_memory = true;            // pointers are device memory (false: null backend)
-  bool honours_memory_limit = false;  // BackendOptions::memory_limit_bytes is enforced
-  std::uint32_t alignment_bytes = 256;  // of every pointer; cudaMalloc documents 256
+  /// deallocate() may be called from another thread than allocate().
+  bool any_thread = false;
+  /// record_stream() and reuse honour stream order.
+  bool stream_ordered = false;
+  /// Pointers are device memory (false: null backend).
+  bool real_memory = true;
+  /// BackendOptions::memory_limit_bytes is enforced.
+  bool honours_memory_limit = false;
+  /// Of every pointer; cudaMalloc documents 256.
+  std::uint32_t alignment_bytes = 256;
 };
 
-// "caching" of "caching@2.13": backends that are releases of one allocator share it.
+/// "caching" of "caching@2.13": backends that are releases of one allocator share it.
 [[nodiscard]] constexpr std::string_view family_of(std::string_view name) {
   return name.substr(0, name.find('@'));
 }
 
+/// A row of the registry: what a backend is called and claims, and how one is made.
 struct BackendEntry {
-  std::string name;     // registry name = file stem = class stem, NAME@RELEASE for one of several
-  std::string summary;  // one line for `allocmark list allocators`
+  /// Registry name = file stem = class stem; `NAME@RELEASE` for one of several.
+  std::string name;
+  /// One line for `allocmark list allocators`.
+  std::string summary;
+  /// What an instance with the default config string claims.
   BackendCapabilities capabilities;
-  std::string release{};  // of PyTorch, whose rules it follows; empty: it follows none
+  /// Release of PyTorch whose rules it follows; empty: it follows none.
+  std::string release{};
 
-  // Config keys for help texts and suggestions; the grammar is PyTorch's: key:value,key:value.
+  /// Config keys for help texts and suggestions; the grammar is PyTorch's: key:value,key:value.
   std::vector<std::string> conf_keys;
 
-  // The keys that NAME:VALUE,VALUE on the command line stands for, in order; where there are any,
-  // the backend cannot run without a config string.
+  /// The keys that NAME:VALUE,VALUE on the command line stands for, in order; where there are any,
+  /// the backend cannot run without a config string.
   std::vector<std::string> argument_keys = {};
 
-  // Checks a config string without touching a device: nothing where it is good, else the error with
-  // key, column and what is allowed.
+  /// Checks a config string without touching a device: nothing where it is good, else the error
+  /// with key, column and what is allowed.
   std::function<std::optional<ErrorText>(std::string_view conf)> check_conf;
 
-  // Makes an instance on the current CUDA device. Throws UsageError (bad conf) or EnvironmentError.
+  /// Makes an instance on the current CUDA device. Throws UsageError (bad conf) or
+  /// EnvironmentError.
   std::function<std::unique_ptr<Backend>(const BackendOptions& options)> make;
 
-  // What an instance with that good config string claims, where that depends on it; null: always
-  // `capabilities`.
+  /// What an instance with that good config string claims, where that depends on it; null: always
+  /// `capabilities`.
   BackendCapabilities (*capabilities_with)(std::string_view conf) = nullptr;
+  /// What an instance with that good config string claims.
   [[nodiscard]] BackendCapabilities capabilities_for(std::string_view conf) const {
     return capabilities_with == nullptr ? capabilities : capabilities_with(conf);
   }
 
-  // Added to the warning that the device did not get all memory back: what may be behind it with
-  // that config string. Null or empty: nothing to add.
+  /// Added to the warning that the device did not get all memory back: what may be behind it with
+  /// that config string. Null or empty: nothing to add.
   std::string (*residue_hint)(std::string_view conf) = nullptr;
 
-  // Empty where the backend can run here, else the reason it cannot ("librmm not found").
+  /// Empty where the backend can run here, else the reason it cannot ("librmm not found").
   std::function<std::string()> unavailable_reason;
 };
 

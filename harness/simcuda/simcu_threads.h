@@ -1,17 +1,19 @@
-// The interleavings of two threads at their CUDA calls, one by one, on simcuda: races found by a
-// search instead of by luck. Header only, as simcu_test.h.
-//
-// A thread that runs `first` is stopped at its nth place, the begin or the end of one of its CUDA
-// calls. While it stands there, another thread runs `second`. Where that cannot end, since it waits
-// for a lock that the first one holds, the first goes on. Every such order of the two can happen on
-// a GPU, so what goes wrong in one of them is a fault. Ask for the place 0, 1, 2 ... until there is
-// none:
-//
-//   for (std::uint64_t nth = 0;; ++nth) {
-//     const auto run = simcu::interleave([&] { pool.free(a); }, [&] { b = pool.get(); }, nth);
-//     if (!run.stopped) break;         // the first has no such place
-//     EXPECT(is_right(b), run.place);  // "the begin of cudaEventRecord"
-//   }
+/// @file
+/// The interleavings of two threads at their CUDA calls, one by one, on simcuda: races found by a
+/// search instead of by luck. Header only, as simcu_test.h.
+///
+/// A thread that runs `first` is stopped at its nth place, the begin or the end of one of its CUDA
+/// calls. While it stands there, another thread runs `second`. Where that cannot end, since it
+/// waits for a lock that the first one holds, the first goes on. Every such order of the two can
+/// happen on a GPU, so what goes wrong in one of them is a fault. Ask for the place 0, 1, 2 ...
+/// until there is none:
+/// @code{.cpp}
+///   for (std::uint64_t nth = 0;; ++nth) {
+///     const auto run = simcu::interleave([&] { pool.free(a); }, [&] { b = pool.get(); }, nth);
+///     if (!run.stopped) break;         // the first has no such place
+///     EXPECT(is_right(b), run.place);  // "the begin of cudaEventRecord"
+///   }
+/// @endcode
 #pragma once
 
 #include <pthread.h>
@@ -36,12 +38,16 @@
 
 namespace simcu {
 
+/// One order of the two threads, and what came of it.
 struct Interleaving {
-  bool stopped = false;        // false: the second ran when the first had ended
-  std::string place;           // "the begin of cudaEventRecord"; empty where not stopped
-  bool second_waited = false;  // the first went on before the second ended
-  // CUDA calls of both that returned an error: name and cudaError_t or CUresult. "Not ready" is
-  // none.
+  /// Whether the first was stopped at the place. False: the second ran when the first had ended.
+  bool stopped = false;
+  /// "the begin of cudaEventRecord"; empty where not stopped.
+  std::string place;
+  /// The first went on before the second ended.
+  bool second_waited = false;
+  /// CUDA calls of both that returned an error: name and cudaError_t or CUresult. "Not ready" is
+  /// none.
   std::vector<std::pair<std::string, int>> failed_calls;
 };
 
@@ -210,7 +216,8 @@ inline bool ends(WatchedThread& thread) {
 
 }  // namespace detail
 
-// What either throws is thrown when both have ended.
+/// Runs `first` in a thread that stands still at its nth place (0 = the first) while another runs
+/// `second`. Both have ended when it returns; what either throws is thrown then.
 inline Interleaving interleave(const std::function<void()>& first,
                                const std::function<void()>& second, std::uint64_t nth) {
   detail::Stop stop(nth);

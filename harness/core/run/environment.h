@@ -13,7 +13,7 @@
 
 namespace allocmark {
 
-// "0.1.0 (git 1a2b3c4, dirty, RelWithDebInfo, g++ 12.2.0)".
+// "0.2.0 (git 1a2b3c4, dirty, RelWithDebInfo, g++ 12.2.0)".
 [[nodiscard]] std::string version_text();
 
 // An unoptimised or instrumented build, whose figures mean nothing; empty where the build is fit to

@@ -1,0 +1,23 @@
+# The target docs: pages of the interfaces that others program against, docs/html in the build folder. A public name without a
+# comment is an error. Without Doxygen there is no such target.
+find_package(Doxygen QUIET)
+if(DOXYGEN_FOUND)
+  set(DOXYGEN_PROJECT_BRIEF "the interfaces for other people's code")
+  set(DOXYGEN_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/docs)
+  set(DOXYGEN_USE_MDFILE_AS_MAINPAGE scripts/build/API.md)
+  set(DOXYGEN_GENERATE_TAGFILE ${PROJECT_BINARY_DIR}/docs/allocmark.tag)
+  set(DOXYGEN_GENERATE_LATEX NO)
+  set(DOXYGEN_JAVADOC_AUTOBRIEF YES)
+  set(DOXYGEN_OPTIMIZE_OUTPUT_FOR_C NO)
+  set(DOXYGEN_EXTRACT_ALL NO)
+  set(DOXYGEN_WARN_AS_ERROR FAIL_ON_WARNINGS)
+  set(DOXYGEN_QUIET YES)
+  set(DOXYGEN_HAVE_DOT NO)
+  set(DOXYGEN_VERBATIM_HEADERS YES)
+  set(DOXYGEN_MACRO_EXPANSION YES)
+  set(DOXYGEN_EXPAND_ONLY_PREDEF YES)
+  set(DOXYGEN_PREDEFINED SIMCU_API= __cplusplus)
+  set(DOXYGEN_EXCLUDE_SYMBOLS simcu::detail)
+  doxygen_add_docs(docs scripts/build/API.md harness/simcuda/simcu.h harness/simcuda/simcu_test.h harness/simcuda/simcu_threads.h
+                   allocators/backend/backend.h COMMENT "Writing docs/html/index.html")
+endif()
