@@ -46,11 +46,20 @@ struct CellCost {
   double mean_step_ns = 0;    // of the steps on a simulated, idle device; 0 where that is not known
   double equal_ratio = 1.15;  // costs within it of each other may be equal
   double added_ns = 0;        // of a wall time, what the setting adds to the program's own step
+  // What jobs really lost where added_ns was said (kLostOnCard).
+  double lost_low_ns = 0, lost_high_ns = 0;
 
   // What settings are ranked by: the value, or the mean where some passes are dear.
   [[nodiscard]] double rank_ns() const;
 };
 [[nodiscard]] std::optional<CellCost> cost_of(const CellResult& cell, CostMetric metric);
+
+// Of the runs of jobs in PyTorch on a card, 9 of 10 lost between these multiples of what was said,
+// give or take this share of a step (results/TIMES.md, "The device's work").
+struct LostOnCard {
+  double low_factor, high_factor, step_share;
+};
+inline constexpr LostOnCard kLostOnCard{0.8, 1.5, 0.15};
 
 // Two runs of one setting differ by less than this in 19 of 20 cells.
 inline constexpr double kEqualCostRatio = 1.15;

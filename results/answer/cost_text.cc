@@ -91,9 +91,11 @@ std::string amount_text(const CellCost& cost, const Answer& answer, const TimeUn
       fmt::format("{}{}{}", cost.enough_samples ? "" : "~", time_text(cost.value_ns, unit),
                   cost_words(answer.metric).per);
   if (answer.metric == CostMetric::WallPerStep) {
-    return text + fmt::format(", {} of it the setting's",
-                              time_text(std::max(cost.added_ns, 0.0),
-                                        unit_of(std::max(cost.added_ns, 1.0))));
+    const TimeUnit lost = unit_of(cost.lost_high_ns);
+    return text + fmt::format(", {} of it the setting's ({} to {} on a card)",
+                              time_text(cost.added_ns, unit_of(std::max(cost.added_ns, 1.0))),
+                              three_figures(cost.lost_low_ns / lost.divisor),
+                              time_text(cost.lost_high_ns, lost));
   }
   // A few steps pay for all retries: the median hides them.
   if (cost.mean_step_ns > kUnevenRatio * cost.value_ns) {
@@ -147,6 +149,16 @@ std::string missing_range(const Answer& answer, const RankedCell* named) {
       (answer.baseline_cost && answer.baseline_cost->pass_count == 1) ||
       (named != nullptr ? has_one(*named) : std::ranges::any_of(answer.settable, has_one));
   return one_pass ? " One pass has no range." : " The range of the passes is not known.";
+}
+
+std::string step_bounds(const CellGroup& group, const Answer& answer) {
+  const bool known = std::ranges::any_of(
+      group.cells, [](const CellResult* cell) { return cell->kernel_ns_total.value_or(0) > 0; });
+  if (known || answer.metric != CostMetric::TimePerStep) return {};
+  return "The device's work is not known here: a step takes longer by at least the allocator's "
+         "time, "
+         "and at most by that and the step's own length, because the device idles after each wait "
+         "until the program has queued work again.";
 }
 
 }  // namespace allocmark

@@ -14,4 +14,8 @@ namespace allocmark {
 // named cell, one that it denies. Empty where there is a range.
 [[nodiscard]] std::string missing_range(const Answer& answer, const RankedCell* named);
 
+// Between what a step gets longer, where the device's work is not known and costs are times per
+// step; empty elsewhere.
+[[nodiscard]] std::string step_bounds(const CellGroup& group, const Answer& answer);
+
 }  // namespace allocmark

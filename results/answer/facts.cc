@@ -32,6 +32,11 @@ OrderedJson ranked_json(const RankedCell& ranked, const Answer& answer) {
     json["high_ns"] = number_or_null(ranked.cost->high_ns);
     json["enough_samples"] = ranked.cost->enough_samples;
     json["pass_count"] = ranked.cost->pass_count;
+    if (answer.metric == CostMetric::WallPerStep) {
+      json["added_ns"] = ranked.cost->added_ns;
+      json["lost_low_ns"] = ranked.cost->lost_low_ns;
+      json["lost_high_ns"] = ranked.cost->lost_high_ns;
+    }
     json["dear_pass_count"] = ranked.cost->dear_pass_count;
   }
   return json;

@@ -229,7 +229,10 @@ std::optional<CellCost> cost_of(const CellResult& cell, CostMetric metric) {
   } else if (metric == CostMetric::WallPerStep) {
     if (!knows_wall_time(cell)) return std::nullopt;
     cost.value_ns = cell.step_ns_mean;
-    cost.added_ns = cell.step_ns_mean - cell.step_ideal_ns_mean;
+    cost.added_ns = std::max(0.0, cell.step_ns_mean - cell.step_ideal_ns_mean);
+    const double slack_ns = kLostOnCard.step_share * cell.step_ideal_ns_mean;
+    cost.lost_low_ns = std::max(0.0, kLostOnCard.low_factor * cost.added_ns - slack_ns);
+    cost.lost_high_ns = kLostOnCard.high_factor * cost.added_ns + slack_ns;
     cost.equal_ratio = kEqualWallRatio;
     (void)add_stored(cell, &PassSummary::step_ns_mean, &cost);
   } else if (metric == CostMetric::TimePerStep) {
@@ -239,7 +242,7 @@ std::optional<CellCost> cost_of(const CellResult& cell, CostMetric metric) {
     // Without kernels the clock has seen nothing of the program's own work.
     if (cell.kernel_ns_total.value_or(0) > 0) {
       cost.step_ns = cell.step_ns_p50;
-    } else if (cell.key.device.starts_with("sim:")) {
+    } else if (cell.retry_count.value_or(0) > 0 && cell.key.device.starts_with("sim:")) {
       cost.mean_step_ns = cell.step_ns_mean;
     }
     if (!add_stored(cell, step.of_pass, &cost)) add_by_share(cell, &cost);

@@ -359,6 +359,9 @@ std::vector<std::string> answer_lines(const CellGroup& group, const Answer& answ
                             }) +
                     ".");
   }
+  if (const std::string bounds = step_bounds(group, answer); !bounds.empty()) {
+    lines.push_back(bounds);
+  }
   if (answer.wasteful != nullptr) lines.push_back(waste_line(answer, style));
   if (const auto headroom = headroom_line(answer, style)) lines.push_back(*headroom);
   if (const auto growth = growth_line(answer, style)) lines.push_back(*growth);

@@ -51,6 +51,7 @@ constexpr std::pair<std::string_view, std::string_view> kShownNames[] = {
     {"deallocate_own_ns_p99", "free own P99"},
     {"deallocate_own_ns_mean", "free own mean"},
     {"allocator_ns_per_step", "time per step"},
+    {"step_ns_mean", "wall time per step"},
     {"cold_ns", "first 256 calls"},
 };
 

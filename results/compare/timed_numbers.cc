@@ -87,6 +87,8 @@ constexpr std::array kNumbers{
                 .kind = TimedKind::Step,
                 .floor_factor = 5.0 / 3,
                 .between_runs = 0.20},
+    TimedNumber{
+        .name = "step_ns_mean", .kind = TimedKind::Wall, .floor_factor = 1, .between_runs = 0.07},
     TimedNumber{.name = "cold_ns",
                 .kind = TimedKind::Cold,
                 .own = true,
@@ -94,6 +96,15 @@ constexpr std::array kNumbers{
                 .between_runs = 2.0},
 };
 constexpr std::size_t kLatencyNumberCount = 4;
+
+// Of one value a pass; 0 where the pass has none.
+double step_ns(const PassSummary& pass, const TimedNumber& number) {
+  return number.kind == TimedKind::Wall ? pass.step_ns_mean : pass.allocator_ns_per_step;
+}
+
+bool is_of_step(const TimedNumber& number) {
+  return number.kind == TimedKind::Step || number.kind == TimedKind::Wall;
+}
 
 bool is_simulated_cell(const CellResult& cell) { return cell.key.device.starts_with("sim:"); }
 
@@ -115,9 +126,12 @@ bool has_number(const CellResult& cell, const TimedNumber& number) {
   switch (number.kind) {
     case TimedKind::Cold:
       return cell.cold_ns > 0;
+    case TimedKind::Wall:
+      if (!knows_wall_time(cell)) return false;
+      [[fallthrough]];
     case TimedKind::Step:
-      return std::any_of(cell.passes.begin(), cell.passes.end(),
-                         [](const PassSummary& pass) { return pass.allocator_ns_per_step > 0; });
+      return std::ranges::any_of(
+          cell.passes, [&](const PassSummary& pass) { return step_ns(pass, number) > 0; });
     case TimedKind::Quantile:
     case TimedKind::Mean:
       break;
@@ -134,7 +148,7 @@ bool has_number(const CellResult& cell, const TimedNumber& number) {
 const LatencyBuckets& buckets_of(const CellResult& cell, const PassSummary& pass,
                                  const TimedNumber& number) {
   static const LatencyBuckets kNone;
-  if (number.kind == TimedKind::Step || number.kind == TimedKind::Cold) return kNone;
+  if (is_of_step(number) || number.kind == TimedKind::Cold) return kNone;
   if (number.own && is_simulated_cell(cell)) {
     return number.allocate ? pass.allocate_own_buckets : pass.deallocate_own_buckets;
   }
@@ -148,6 +162,7 @@ std::uint64_t samples_wanted(const TimedNumber& number) {
     case TimedKind::Mean:
       return kMeanSampleCountMin;
     case TimedKind::Step:
+    case TimedKind::Wall:
     case TimedKind::Cold:
       break;
   }
@@ -157,7 +172,7 @@ std::uint64_t samples_wanted(const TimedNumber& number) {
 std::uint64_t samples_of(const CellResult& cell, const PassSummary& pass,
                          const TimedNumber& number) {
   if (number.kind == TimedKind::Cold) return cell.cold_ns > 0 ? 1 : 0;
-  if (number.kind == TimedKind::Step) return pass.allocator_ns_per_step > 0 ? 1 : 0;
+  if (is_of_step(number)) return step_ns(pass, number) > 0 ? 1 : 0;
   return sample_count(buckets_of(cell, pass, number));
 }
 
@@ -175,9 +190,8 @@ std::vector<double> pass_logs(const CellResult& cell, const TimedNumber& number,
   std::vector<double> logs;
   for (const PassSummary& pass : cell.passes) {
     const std::optional<double> value =
-        number.kind == TimedKind::Step
-            ? std::optional(pass.allocator_ns_per_step)
-            : value_ns(buckets_of(cell, pass, number), number, clock_step_ns);
+        is_of_step(number) ? std::optional(step_ns(pass, number))
+                           : value_ns(buckets_of(cell, pass, number), number, clock_step_ns);
     if (!value || *value <= 0) return {};
     logs.push_back(std::log(*value));
   }
@@ -186,7 +200,7 @@ std::vector<double> pass_logs(const CellResult& cell, const TimedNumber& number,
 
 std::optional<double> process_log(const CellResult& cell, const TimedNumber& number,
                                   double clock_step_ns) {
-  if (number.kind == TimedKind::Step || number.kind == TimedKind::Cold) {
+  if (is_of_step(number) || number.kind == TimedKind::Cold) {
     const std::vector<double> logs = pass_logs(cell, number, clock_step_ns);
     return logs.empty() ? std::nullopt : std::optional(median(logs));
   }
@@ -204,6 +218,8 @@ std::optional<double> stored_value(const CellResult& cell, const TimedNumber& nu
     value = cell.cold_ns;
   } else if (number.kind == TimedKind::Step) {
     value = cell.allocator_ns_per_step;
+  } else if (number.kind == TimedKind::Wall) {
+    value = cell.step_ns_mean;
   } else if (number.own) {
     const auto log = process_log(cell, number, 0);
     value = log ? std::exp(*log) : 0;

@@ -19,6 +19,7 @@ enum class TimedKind : std::uint8_t {
   Quantile,  // of a pass's histogram
   Mean,      // of the fastest 99.5 % of it
   Step,      // the allocator's time per step of a pass
+  Wall,      // the time of a step of a pass with the program's and the device's work
   Cold       // the first calls of the process: one value for all passes
 };
 
@@ -45,7 +46,7 @@ struct TimedNumber {
 // it is all there is, and its P50 and P99 are the latency's.
 [[nodiscard]] bool has_number(const CellResult& cell, const TimedNumber& number);
 
-// A pass's samples of the number's operation; empty for a time per step.
+// A pass's samples of the number's operation; empty for a time of a step.
 [[nodiscard]] const LatencyBuckets& buckets_of(const CellResult& cell, const PassSummary& pass,
                                                const TimedNumber& number);
 

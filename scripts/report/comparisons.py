@@ -22,6 +22,7 @@ NAMES = {
     "deallocate_own_ns_p99": "free own P99",
     "deallocate_own_ns_mean": "free own mean",
     "allocator_ns_per_step": "time per step",
+    "step_ns_mean": "wall time per step",
     "cold_ns": "first 256 calls",
     "residue_bytes": "left behind",
     "unordered_reuse_count": "reused too early",

@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -200,6 +201,13 @@ class Summary(unittest.TestCase):
     def test_how_near_is_near(self):
         for real_ms, said_ms, near in ((0, 1.9, True), (0, 2.1, False), (40, 31, True), (40, 29, False), (-3, -1.1, True)):
             self.assertEqual(summary.is_near(real_ms, said_ms), near, (real_ms, said_ms))
+
+    def test_the_interval_is_the_one_that_the_answer_prints(self):
+        with open(os.path.join(ROOT, "results", "answer", "answer.h"), encoding="utf-8") as file:
+            stored = re.search(r"kLostOnCard\{([\d., ]+)\}", file.read()).group(1)
+        self.assertEqual(tuple(map(float, stored.split(", "))), (summary.LOST_LOW, summary.LOST_HIGH, summary.LOST_STEP_SHARE))
+        for real_ms, said_ms, base_ms, inside in ((75, 50, 0, True), (76, 50, 0, False), (39, 50, 0, False), (90, 50, 100, True), (0, 50, 100, False)):
+            self.assertEqual(summary.is_in_interval(real_ms, said_ms, base_ms), inside, (real_ms, said_ms, base_ms))
 
 
 if __name__ == "__main__":

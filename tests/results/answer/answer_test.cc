@@ -176,24 +176,6 @@ TEST_CASE("what cannot be set in PyTorch stands apart, and never comes first") {
   CHECK_FALSE(contains(lines_of(cells), "To set it"));
 }
 
-TEST_CASE("a step with the device's work is ranked by its time, and says what the setting adds") {
-  std::vector<CellResult> cells{step_cell("caching", "", 1e5, 12), step_cell("caching", "a:1", 9e5),
-                                step_cell("caching", "b:1", 1e5)};
-  for (CellResult& one : cells) {
-    one.kernel_ns_total = 1;
-    one.host_ns_total = 1;
-    one.step_ideal_ns_mean = 50e6;
-    one.step_ns_mean = one.key.conf == "a:1" ? 51e6 : 80e6;
-    for (PassSummary& pass : one.passes) pass.step_ns_mean = one.step_ns_mean;
-  }
-  CHECK(names_of(find_answer(group_of(cells)).settable) ==
-        std::vector<std::string>{"caching a:1", "caching b:1"});
-  CHECK(contains(sentence_of(cells), "51.0 ms per step, 1.00 ms of it the setting's"));
-  for (CellResult& one : cells) one.kernel_ns_total.reset();
-  for (CellResult& one : cells) one.key.device = "sim:h100";
-  CHECK(contains(sentence_of(cells), "100 us per step, 80.0 ms on average"));
-}
-
 TEST_CASE("a pool that depends on the device's work is said to") {
   std::vector<CellResult> cells{step_cell("caching", "", 1e5, 12),
                                 step_cell("caching", "backend:cudaMallocAsync", 2e5)};

@@ -165,3 +165,28 @@ TEST_CASE("one pass has no range, so that it makes no tie: the difference is nam
                  "; b:1 serves every request at 1.00 ms per step (-1.00 ms "
                  "against unset?). One pass has no range."));
 }
+
+TEST_CASE("a step with the device's work is ranked by its time, and says what the setting adds") {
+  std::vector<CellResult> cells{step_cell("caching", "", 1e5, 12), step_cell("caching", "a:1", 9e5),
+                                step_cell("caching", "b:1", 1e5)};
+  for (CellResult& one : cells) {
+    one.kernel_ns_total = 1;
+    one.host_ns_total = 1;
+    one.step_ideal_ns_mean = 50e6;
+    one.step_ns_mean = one.key.conf == "a:1" ? 51e6 : 80e6;
+    for (PassSummary& pass : one.passes) pass.step_ns_mean = one.step_ns_mean;
+  }
+  CHECK(names_of(find_answer(group_of(cells)).settable) ==
+        std::vector<std::string>{"caching a:1", "caching b:1"});
+  CHECK(contains(sentence_of(cells),
+                 "51.0 ms per step, 1.00 ms of it the setting's (0 to 9.00 ms on a card)"));
+  cells[1].step_ns_mean = 75e6;
+  CHECK(contains(sentence_of(cells), "25.0 ms of it the setting's (12.5 to 45.0 ms on a card)"));
+  CHECK_FALSE(contains(lines_of(cells), "not known here"));
+  for (CellResult& one : cells) one.kernel_ns_total.reset();
+  for (CellResult& one : cells) one.key.device = "sim:h100";
+  CHECK_FALSE(contains(sentence_of(cells), "on average"));
+  CHECK(contains(lines_of(cells), "The device's work is not known here"));
+  for (CellResult& one : cells) one.retry_count = 1;
+  CHECK(contains(sentence_of(cells), "100 us per step, 80.0 ms on average"));
+}

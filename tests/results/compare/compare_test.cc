@@ -111,6 +111,31 @@ TEST_CASE("a slower run is worse, a faster one better, and a small change is nei
   CHECK(count(scaled(1.01), Verdict::Worse) == 0);
 }
 
+TEST_CASE("the wall time of a step is compared where the host's and the device's work are known") {
+  const auto with_steps = [](double step_ns, std::uint64_t kernel_ns) {
+    RunFile run = quiet_run();
+    for (CellResult& cell : run.cells) {
+      cell.host_ns_total = 1;
+      cell.kernel_ns_total = kernel_ns;
+      cell.step_ns_mean = step_ns;
+      for (std::size_t index = 0; index < cell.passes.size(); ++index) {
+        cell.passes[index].step_ns_mean = step_ns * (1 + 1e-4 * static_cast<double>(index));
+      }
+    }
+    return run;
+  };
+  const auto verdicts = [&](double now_ns, std::uint64_t kernel_ns) {
+    return compare_runs(side("BASE", with_steps(50e6, kernel_ns)),
+                        side("NEW", with_steps(now_ns, kernel_ns)), {}, quiet_calibration());
+  };
+  const Comparison slower = verdicts(56e6, 1);
+  CHECK(number(slower.cells.front(), "step_ns_mean").verdict == Verdict::Worse);
+  CHECK(slower.exit_code == ExitCode::Regression);
+  CHECK(contains(text_of(slower), "step_ns_mean"));
+  CHECK(verdicts(50.1e6, 1).exit_code == ExitCode::Pass);
+  CHECK(verdicts(56e6, 0).exit_code == ExitCode::Pass);
+}
+
 TEST_CASE("without a calibration built-in bounds stand for it, unless the policy wants one") {
   RunFile slow = quiet_run();
   for (CellResult& cell : slow.cells) slow_down(cell, 1.08);
