@@ -154,7 +154,8 @@ std::string missing_range(const Answer& answer, const RankedCell* named) {
 std::string step_bounds(const CellGroup& group, const Answer& answer) {
   const bool known = std::ranges::any_of(
       group.cells, [](const CellResult* cell) { return cell->kernel_ns_total.value_or(0) > 0; });
-  if (known || answer.metric != CostMetric::TimePerStep) return {};
+  const bool costs = answer.baseline_cost || !answer.settable.empty();
+  if (known || !costs || answer.metric != CostMetric::TimePerStep) return {};
   return "The device's work is not known here: a step takes longer by at least the allocator's "
          "time, "
          "and at most by that and the step's own length, because the device idles after each wait "

@@ -227,13 +227,14 @@ std::string failure_text(const CellResult& cell) {
 }
 
 std::string_view answer_legend() {
-  return "Settings are ranked by what they cost: request P99 of a server, else the allocator's "
-         "time per step, else per pass. In brackets: the cheapest and the dearest pass. Costs "
-         "within 15 % of each other are equal where their ranges lie less than 5 % apart, "
-         "simulated times per step and per pass in any case: there reserved memory decides. A pass "
-         "is dear that costs more than twice the cheapest; a setting with such passes is ranked by "
-         "their mean. ? = the difference may be noise, or a range is not known. ~ = too few "
-         "requests for this percentile. Where unset ran out of memory it did less work.";
+  return "Settings are ranked by what they cost: request P99 of a server, else a step's wall "
+         "time, else the allocator's time per step, else per pass. In brackets: the cheapest "
+         "and the dearest pass. Wall times within 1 % of each other are equal, and other costs "
+         "within 15 % where their ranges lie less than 5 % apart, simulated times per step and "
+         "per pass in any case: there reserved memory decides. A pass is dear that costs more "
+         "than twice the cheapest; a setting with such passes is ranked by their mean. ? = the "
+         "difference may be noise, or a range is not known. ~ = too few requests for this "
+         "percentile. Where unset ran out of memory it did less work.";
 }
 
 namespace {
