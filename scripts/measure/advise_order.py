@@ -71,10 +71,16 @@ def order_of(left, right):
     return -1 if left < right else 1
 
 
+def failures(setting, cell):
+    """What the search says of the device that the cell was of: results before schema 1.13 judge pools on an idle one."""
+    idle = setting["idle_oom_count"]
+    return idle if idle is not None and cell.get("assumed_kernel_ns") is None else setting["oom_count"]
+
+
 def judge(program, cells):
     first = next(iter(cells.values()))
     found = search(program, first["workload"], first["capacity"], list(cells))
-    same = sum(found[conf]["oom_count"] == cell["oom_count"] for conf, cell in cells.items())
+    same = sum(failures(found[conf], cell) == cell["oom_count"] for conf, cell in cells.items())
     serving = [conf for conf, cell in cells.items() if cell["oom_count"] == 0]
     agree = differ = 0
     for left, right in itertools.combinations(serving, 2):

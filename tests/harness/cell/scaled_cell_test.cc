@@ -26,6 +26,7 @@ struct Host {
   std::uint64_t clock_step_ns = 1;
   std::uint64_t call_max_ns = 60;
   std::uint64_t preempted_period = 0;  // one call of so many is preempted; 0: none
+  std::uint64_t slowdown = 1;          // of all calls of every other pass
 };
 
 // Ticks are ns. Calls take less than a pair of readings of the clock, too, as on some hosts.
@@ -52,6 +53,7 @@ CellResult cell_on(const Host& host) {
       if (call % 100 == 0) pass.mark();
       std::uint64_t host_ns =
           random.below(host.call_max_ns) / host.clock_step_ns * host.clock_step_ns;
+      if (i % 2 == 1) host_ns *= host.slowdown;
       if (host.preempted_period > 0 && random.below(host.preempted_period) == 0) {
         host_ns += 3'000'000;
       }
@@ -97,6 +99,7 @@ const std::vector<Host> kHosts = {
     {.clock_ns = 40, .target_clock_ns = 24, .call_max_ns = 30},
     {.clock_ns = 24, .target_clock_ns = 24, .clock_step_ns = 10, .call_max_ns = 20},
     {.restlessness = 2, .preempted_period = 30},
+    {.call_max_ns = 3000, .slowdown = 3},
 };
 
 }  // namespace
