@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Follows the worked examples of CONTRIBUTING.md. Each folder here is one: its files are new, and lines.txt says which
-lines are added to which files. All are applied to a copy of the sources in the build folder. What they touch is
-compiled with the flags of that copy and linked with the objects of the build; then the program is used.
+lines are added to which files ("+"), below which lines (" "), and which lines they take the place of ("-"). All are
+applied to a copy of the sources in the build folder. What they touch is compiled with the flags of that copy and linked
+with the objects of the build; then the program is used.
 
 examples_test.py SOURCE_FOLDER BUILD_FOLDER
 """
@@ -19,7 +20,11 @@ HERE = Path(__file__).resolve().parent
 SOURCE, BUILD = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()
 COPY = BUILD / "contributing"
 COPY_BUILD = COPY / "build"
-EXAMPLES = ("backend", "workload", "metric", "command")
+EXAMPLES = ("backend", "startup", "workload", "importer", "metric", "chart", "card", "release", "command")
+# They change a struct that most of the sources see, so only what they touch is compiled, and nothing is linked.
+CHECKED = ("cause", "fact")
+# What the page calls them where that is not "a" and the name.
+NAMES = {"importer": "an importer", "startup": "a backend with a start-up of the process", "cause": "a cause of OOM", "fact": "a fact at the first OOM"}
 # Settings of the build that the copy has to share, so that objects of both fit together. It compiles each file by itself.
 SHARED = re.compile(r"(ALLOCMARK_\w+|CMAKE_BUILD_TYPE|CMAKE_(C|CXX|CUDA)_(FLAGS\w*|COMPILER|COMPILER_LAUNCHER)|CUDA\w*):\w+=(.+)")
 
@@ -31,15 +36,15 @@ def new_files(example):
 
 
 def added_lines(example):
-    """(file pattern, lines above, added lines) of each place in lines.txt."""
+    """(file pattern, lines above, count of those that go, added lines) of each place in lines.txt."""
     places = []
     for line in (HERE / example / "lines.txt").read_text().splitlines():
         kind, text = line[:1], line[1:]
         if kind == "@":
-            places.append((text.strip(), [], []))
+            places.append((text.strip(), [], [], []))
         else:
-            places[-1][2 if kind == "+" else 1].append(text)
-    return places
+            places[-1][{" ": 1, "-": 2, "+": 3}[kind]].append(text)
+    return [(pattern, above + gone, len(gone), added) for pattern, above, gone, added in places]
 
 
 def place_of(lines, above):
@@ -58,12 +63,12 @@ def apply(example, root):
             raise AssertionError(f"{example}: {name} is there already")
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(HERE / example / name, root / name)
-    for pattern, above, added in added_lines(example):
+    for pattern, above, gone_count, added in added_lines(example):
         for path in sorted(root.glob(pattern)):
             lines = path.read_text().splitlines()
             at = place_of(lines, above)
             if at is not None:
-                path.write_text("\n".join(lines[:at] + added + lines[at:]) + "\n")
+                path.write_text("\n".join(lines[: at - gone_count] + added + lines[at:]) + "\n")
                 touched.add(path.relative_to(root).as_posix())
                 break
         else:
@@ -112,7 +117,7 @@ def changed_lists():
             yield name
 
 
-def compile_touched(touched):
+def compile_touched(touched, *options):
     """Compiles what the examples touch; returns the objects, seen from the build folder."""
     includes = [f'#include "{name}"' for name in changed_lists()]
     objects = []
@@ -125,7 +130,7 @@ def compile_touched(touched):
             output = words[words.index("-o") + 1]
             if output not in objects:
                 (COPY_BUILD / output).parent.mkdir(parents=True, exist_ok=True)
-                run(*words, cwd=entry["directory"])
+                run(*words, *options, cwd=entry["directory"])
                 objects.append(output)
     return objects
 
@@ -141,7 +146,11 @@ def link(objects):
     words[at:at] = ["-Wl,--allow-multiple-definition", *(str(COPY_BUILD / name) for name in objects)]
     run("sh", "-c", " ".join(words), cwd=BUILD)
     shutil.rmtree(COPY_BUILD / "lib", ignore_errors=True)
-    (COPY_BUILD / "lib").symlink_to(BUILD / "lib")  # simcuda is used as it is
+    # simcuda is used as it is, with the cards of the copy.
+    shutil.copytree(BUILD / "lib/simcuda", COPY_BUILD / "lib/simcuda", copy_function=lambda file, to: Path(to).symlink_to(file))
+    cards = COPY_BUILD / "lib/simcuda/profiles/cards.tsv"
+    cards.unlink()
+    shutil.copyfile(COPY / "harness/simcuda/profiles/cards.tsv", cards)
     return COPY_BUILD / "bin/allocmark"
 
 
@@ -153,14 +162,16 @@ class Examples(unittest.TestCase):
         configure()
         (COPY_BUILD / "bin").mkdir(exist_ok=True)
         cls.program = link(compile_touched(set().union(*cls.touched.values())))
+        cls.touched |= {example: apply(example, COPY) for example in CHECKED}
 
     def test_the_page_says_what_each_example_touches(self):
         page = (SOURCE / "CONTRIBUTING.md").read_text()
         for example, touched in self.touched.items():
             with self.subTest(example):
                 files = {name for name in touched if not name.endswith(".md")}
-                row = re.search(rf"^\| a {example} \| (\d+) \| (\d+) \| (.*) \|$", page, re.M)
-                self.assertIsNotNone(row, f"CONTRIBUTING.md has no row '| a {example} | FILES | ROWS | which |'")
+                name = NAMES.get(example, "a " + example)
+                row = re.search(rf"^\| {name} \| (\d+) \| (\d+) \| (.*) \|$", page, re.M)
+                self.assertIsNotNone(row, f"CONTRIBUTING.md has no row '| {name} | FILES | ROWS | which |'")
                 self.assertEqual(set(re.findall(r"`([^`]+)`", row.group(3))), files)
                 self.assertEqual(int(row.group(1)), len(files))
                 self.assertEqual(int(row.group(2)), len(touched - files))
@@ -180,6 +191,28 @@ class Examples(unittest.TestCase):
         self.assertEqual(cells["rounded"]["reserved_bytes_peak"], str(36 * 2**20))
         self.assertEqual(float(cells["rounded"]["fragmentation_share_at_requested_peak"]), 0)
         self.assertGreater(float(cells["caching"]["fragmentation_share_at_requested_peak"]), 0)
+
+    def test_a_run_reads_a_log_by_the_importer_on_the_card_with_the_new_release(self):
+        (COPY / "hand.log").write_text("".join(f"+ {at} {at << 20}\n" for at in range(1, 9)) + "".join(f"- {at}\n" for at in range(1, 9)))
+        out = COPY / "imported"
+        run(self.program, "run", "--workload", "file:hand.log", "--allocator", "own_pool", "caching@2.16", "--conf", "unset", "--device",
+            "sim:example-80", "--out", out, "--no-html", "--allow-debug", "--passes", "2", cwd=COPY)
+        lines = [json.loads(line) for line in (out / "results.jsonl").read_text().splitlines()]
+        self.assertEqual(lines[0]["gpu_name"], "Example GPU 80GB")
+        found = sorted((cell["allocator"], cell["status"], cell["allocate_count"]) for cell in lines[1:] if cell["allocator"] != "null")
+        self.assertEqual(found, [("caching@2.16", "ok", 8), ("own_pool", "ok", 8)])
+        run(self.program, "report", out, "--svg", out / "charts")
+        (chart,) = (out / "charts").glob("*-waste.svg")
+        self.assertIn("Memory reserved and never requested", chart.read_text())
+        bad = subprocess.run([self.program, "trace", "stats", "file:bad.log"], capture_output=True, text=True, cwd=COPY)
+        self.assertEqual(bad.returncode, 2)
+        (COPY / "bad.log").write_text("+ 1 4096\n- 2\n")
+        bad = subprocess.run([self.program, "run", "--workload", "file:bad.log", "--device", "sim:h200"], capture_output=True, text=True, cwd=COPY)
+        self.assertEqual(bad.returncode, 2)
+        self.assertIn("bad.log:2", bad.stderr)
+
+    def test_what_changes_a_struct_of_all_compiles_where_it_is_touched(self):
+        self.assertTrue(compile_touched(set().union(*(self.touched[example] for example in CHECKED)), "-fsyntax-only"))
 
     def test_the_command_is_in_the_help_and_answers(self):
         self.assertIn("Say how many bytes a size is", run(self.program, "--help"))
