@@ -90,6 +90,7 @@ fetch_toolkit() {
   python3 -m pip install -q --disable-pip-version-check --root-user-action=ignore --no-deps --target "$target" \
     --only-binary :all: --require-hashes -r scripts/build/cuda_wheels.txt ||
     fail "pip could not fetch what scripts/build/cuda_wheels.txt names; install a CUDA toolkit (12 or 13) and set CUDA_HOME"
+  [ -d "$CUDA_ROOT/lib" ] || fail "the wheels in $target hold no toolkit; delete the folder and try again"
   [ -e "$CUDA_ROOT/lib64" ] || ln -s lib "$CUDA_ROOT/lib64"
   [ -e "$CUDA_ROOT/lib/libcudart.so" ] || ln -s libcudart.so.13 "$CUDA_ROOT/lib/libcudart.so"
   toolkit_at "$CUDA_ROOT" || fail "the wheels in $target do not make a working toolkit; delete the folder and try again"

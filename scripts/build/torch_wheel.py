@@ -2,7 +2,8 @@
 """Takes from a wheel of PyTorch what its allocator needs, without loading the rest: libc10.so, libc10_cuda.so and the headers of both.
 
 A wheel is a zip archive of 500 to 900 MB; where it lies on a server, ranges of it are read, about 14 MB. Where the libraries want
-another CUDA runtime than the program's, that runtime and its headers come from its own wheel. pip says where wheels are.
+another CUDA runtime than the program's, that runtime and its headers come from its own wheel. pip says where wheels are. What is read must be
+what the wheel's own list says, and of releases in torch_files.txt what was read when they were added there.
 
 scripts/build/torch_wheel.py VERSION FOLDER [--wheel FILE]     used by scripts/build/fetch_torch.sh
 """
@@ -28,6 +29,9 @@ HEADERS = ("torch/include/c10/", "torch/include/torch/headeronly/")
 OLDEST = (2, 9)
 MACHINES = {62: "x86_64", 183: "aarch64"}  # e_machine of an ELF file
 BUFFER_BYTES = 4 << 20
+
+
+KNOWN_FILES = Path(__file__).resolve().with_name("torch_files.txt")
 
 
 class Refused(Exception):
@@ -113,6 +117,28 @@ def read(wheel, name, hashes):
     return data
 
 
+def digest(taken):
+    """One hash of all that was taken from a wheel: {name: bytes}. The same for every version of Python."""
+    rows = sorted((name, base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode().rstrip("=")) for name, data in taken.items())
+    return hashlib.sha256("".join(f"{name},{made}\n" for name, made in rows).encode()).hexdigest()
+
+
+def known_rows(known=KNOWN_FILES):
+    """{"NAME==VERSION MACHINE": hash}."""
+    return dict(line.rsplit(None, 1) for line in known.read_text().splitlines() if line and not line.startswith("#"))
+
+
+def check_known(release, taken, known=KNOWN_FILES):
+    """Holds what came over the network against what the same release gave before; says so where that is not known."""
+    rows = known_rows(known)
+    wanted, made = rows.get(f"{release} {platform.machine()}"), digest(taken)
+    if wanted is None:
+        print(f"torch_wheel: note: {release} for {platform.machine()} is not in {known.name}: its files are what its own list says, no more",
+              file=sys.stderr)
+    elif wanted != made:
+        raise Refused(f"{release} is not what it was: its files have the hash {made}, wanted {wanted} ({known.name}); nothing is kept")
+
+
 def write(folder, name, data):
     if ".." in Path(name).parts or Path(name).is_absolute():
         raise Refused(f"the wheel holds a file that leads out of its folder: {name}")
@@ -149,9 +175,12 @@ def take_torch(version, folder, path):
         raise Refused(f"PyTorch {stated} is a CPU-only wheel: it has no {LIBRARIES[1]}")
     for name in LIBRARIES:
         check_machine(name, read(wheel, name, hashes))
-    for name in names:
-        if name in LIBRARIES or name == "torch/version.py" or (name.startswith(HEADERS) and not name.endswith("/")):
-            write(folder, name.removeprefix("torch/"), read(wheel, name, hashes))
+    taken = {name.removeprefix("torch/"): read(wheel, name, hashes) for name in names
+             if name in LIBRARIES or (name.startswith(HEADERS) and not name.endswith("/"))}
+    if not path:
+        check_known(f"torch=={version}", taken)
+    for name, data in {**taken, "version.py": read(wheel, "torch/version.py", hashes)}.items():
+        write(folder, name, data)
     cuda = re.search(r"cuda[^=\n]*= '([0-9.]+)'", wheel.read("torch/version.py").decode())
     runtime = re.search(rb"libcudart\.so\.([0-9]+)", wheel.read(LIBRARIES[1]))
     return int(runtime[1]), cuda[1] if cuda else ""
@@ -159,12 +188,20 @@ def take_torch(version, folder, path):
 
 def take_runtime(folder, major, cuda):
     """libcudart and its headers, for a program that has another one."""
-    wheel = open_wheel(f"nvidia-cuda-runtime-cu{major}=={cuda}.*", None)
+    prefix = f"nvidia-cuda-runtime-cu{major}=={cuda}."
+    package = next((row.split()[0] for row in known_rows() if row.startswith(prefix)), f"{prefix}*")
+    wheel = open_wheel(package, None)
     hashes = listed_hashes(wheel)
+    if not hashes:
+        raise Refused(f"the wheel of {package} lists no hashes of its files")
+    taken = {}
     for name in wheel.namelist():
         found = re.match(r"nvidia/cuda_runtime/(?:lib/(libcudart\.so\.\d+)|(include/.+))$", name)
         if found and not name.endswith("/"):
-            write(folder / "cuda", found[1] or found[2], read(wheel, name, hashes))
+            taken[f"cuda/{found[1] or found[2]}"] = read(wheel, name, hashes)
+    check_known(package, taken)
+    for name, data in taken.items():
+        write(folder, name, data)
 
 
 def main(argv=None):

@@ -105,9 +105,12 @@ def fetch(library):
                 wheel = torch_wheel.open_wheel(requirement, None)
             except torch_wheel.Refused as refusal:
                 raise Failed(str(refusal)) from refusal
+            hashes = torch_wheel.listed_hashes(wheel)
+            if not hashes:
+                raise Failed(f"the wheel of {requirement} lists no hashes of its files")
             for name in wheel.namelist():
                 if name.startswith(inside) and not name.endswith("/"):
-                    torch_wheel.write(folder, name.removeprefix(inside), wheel.read(name))
+                    torch_wheel.write(folder, name.removeprefix(inside), torch_wheel.read(wheel, name, hashes))
         print(f"library_museum: {library.name} {release} lies in {folder}")
 
 

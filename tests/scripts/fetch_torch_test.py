@@ -4,7 +4,9 @@
 Method: small wheels made here; no network is asked, and nothing is compiled but where a wheel is whole.
 """
 import base64
+import contextlib
 import hashlib
+import io
 import platform
 import struct
 import subprocess
@@ -13,6 +15,7 @@ import tempfile
 import unittest
 import zipfile
 from pathlib import Path
+from unittest import mock
 
 ROOT = Path(__file__).resolve().parents[2]
 OWN_MACHINE = {"x86_64": 62, "aarch64": 183}[platform.machine()]
@@ -101,6 +104,37 @@ class FetchTorch(unittest.TestCase):
         with zipfile.ZipFile(path, "a") as archive:
             archive.writestr("torch-2.13.0.dist-info/RECORD", rows.replace(hashed(library()), hashed(b"another")))
         self.refused(path, "is not the file that the wheel lists")
+
+    def test_refuses_a_release_that_is_not_what_it_was(self):
+        taken = {"lib/libc10.so": library(), "include/c10/core/Allocator.h": b"// a header"}
+        known = self.folder / "known.txt"
+        known.write_text(f"# release machine hash\ntorch==2.13.0 {platform.machine()} {torch_wheel.digest(taken)}\n")
+        torch_wheel.check_known("torch==2.13.0", taken, known)
+        for changed in ({**taken, "lib/libc10.so": library() + b"x"}, {**taken, "include/c10/more.h": b""}, {"lib/libc10.so": library()}):
+            with self.assertRaisesRegex(torch_wheel.Refused, "is not what it was"):
+                torch_wheel.check_known("torch==2.13.0", changed, known)
+        said = io.StringIO()
+        with contextlib.redirect_stderr(said):
+            torch_wheel.check_known("torch==2.99.0", taken, known)
+        self.assertIn("torch==2.99.0", said.getvalue())
+
+    def test_what_comes_over_the_network_is_held_against_what_it_was(self):
+        path = wheel(self.folder)
+        with zipfile.ZipFile(path) as archive:
+            rows = "".join(f"{name},sha256={hashed(archive.read(name))},1\n" for name in archive.namelist())
+        with zipfile.ZipFile(path, "a") as archive:
+            archive.writestr("torch-2.13.0.dist-info/RECORD", rows)
+        with (mock.patch.object(torch_wheel, "open_wheel", lambda requirement, given: zipfile.ZipFile(path)),
+              self.assertRaisesRegex(torch_wheel.Refused, "torch==2.13.0 is not what it was")):
+            torch_wheel.take_torch("2.13.0", self.folder / "out", None)
+        self.assertFalse((self.folder / "out").exists())
+
+    def test_known_releases_have_a_hash_each(self):
+        rows = [line.split() for line in torch_wheel.KNOWN_FILES.read_text().splitlines() if not line.startswith("#")]
+        self.assertGreaterEqual(sum(row[0].startswith("torch==") for row in rows), 10)
+        for release, machine, made in rows:
+            self.assertIn(machine, ("x86_64", "aarch64"), release)
+            self.assertRegex(made, "^[0-9a-f]{64}$", release)
 
     def test_refuses_names_that_lead_out_of_the_folder(self):
         self.refused(wheel(self.folder, extra=("torch/include/c10/../../../../x.h",)), "leads out of its folder")
