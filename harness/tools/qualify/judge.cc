@@ -232,4 +232,48 @@ void conclude(Report& report, Verdict fails_from) {
   }
 }
 
+namespace {
+
+std::string contradiction_of_test(const TestResult& test) {
+  for (const Figure& figure : test.figures) {
+    if (!figure.threshold.empty() && figure.value) {
+      const Verdict made = verdict_of(*figure.value, figure.limit);
+      if (figure.verdict < made) {
+        return fmt::format("{}: {} is called {}, its limits give {}", test_id(test), figure.name,
+                           to_string(figure.verdict), to_string(made));
+      }
+    }
+    if (figure.verdict > test.verdict && figure.verdict >= Verdict::Warn) {
+      return fmt::format("{} is called {}, and {} is {}", test_id(test), to_string(test.verdict),
+                         figure.name, to_string(figure.verdict));
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string contradiction_of(const Report& report) {
+  for (const PlacedTest& placed : all_tests(report)) {
+    const std::string found = contradiction_of_test(*placed.test);
+    if (!found.empty()) return found;
+  }
+  Report made = report;
+  bool exit_code_fits = false;
+  for (const Verdict fails_from : {Verdict::Fail, Verdict::Warn}) {  // what --fail-on can be
+    conclude(made, fails_from);
+    exit_code_fits = exit_code_fits || made.exit_code == report.exit_code;
+  }
+  for (std::size_t i = 0; i < made.gpus.size(); ++i) {
+    if (made.gpus[i].verdict == report.gpus[i].verdict) continue;
+    return fmt::format("{} is called {}, its tests give {}", report.gpus[i].facts.label,
+                       to_string(report.gpus[i].verdict), to_string(made.gpus[i].verdict));
+  }
+  if (made.verdict != report.verdict) {
+    return fmt::format("the node is called {}, its tests give {}", to_string(report.verdict),
+                       to_string(made.verdict));
+  }
+  return exit_code_fits ? "" : "its exit code is not what its tests give";
+}
+
 }  // namespace allocmark::qualify

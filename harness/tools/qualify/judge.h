@@ -45,4 +45,8 @@ struct PlacedTest {
 // meet, or nothing could be measured. `fails_from`: the verdict that counts as a failure.
 void conclude(Report& report, Verdict fails_from = Verdict::Fail);
 
+// What a report says that its own figures and limits do not give: a verdict that is better, or
+// another conclusion. Empty where there is nothing.
+[[nodiscard]] std::string contradiction_of(const Report& report);
+
 }  // namespace allocmark::qualify

@@ -5,7 +5,9 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -191,6 +193,45 @@ TEST_CASE("a few GPUs, and GPUs of other kinds, are not compared") {
   CHECK(names_of(rows, Action::Use).size() == 20);
 }
 
+TEST_CASE("a node that calls itself better than its own figures is damaged") {
+  const TemporaryFolder folder;
+  const auto slow = [](Report& report) {
+    report.gpus.at(0).tests.at(0).figures.at(0) = {.name = "call 0",
+                                                   .threshold = "latency.p50_ratio",
+                                                   .value = 5,
+                                                   .limit = {.warn = 1.5, .fail = 3},
+                                                   .verdict = Verdict::Fail};
+    report.gpus.at(0).tests.at(0).verdict = report.gpus.at(0).verdict = report.verdict =
+        Verdict::Fail;
+    report.exit_code = ExitCode::Regression;
+  };
+  const std::vector<std::pair<std::string, std::function<void(Report&)>>> forgeries = {
+      {"figure",
+       [](Report& report) { report.gpus.at(0).tests.at(0).figures.at(0).verdict = Verdict::Pass; }},
+      {"test", [](Report& report) { report.gpus.at(0).tests.at(0).verdict = Verdict::Pass; }},
+      {"gpu", [](Report& report) { report.gpus.at(0).verdict = Verdict::Pass; }},
+      {"node", [](Report& report) { report.verdict = Verdict::Pass; }},
+      {"exit", [](Report& report) { report.exit_code = ExitCode::Pass; }},
+  };
+  leave(folder, "nodes/honest", {.name = "honest"}, slow);
+  for (const auto& [name, forge] : forgeries) {
+    leave(folder, "nodes/" + name, {.name = name}, [&](Report& report) {
+      slow(report);
+      forge(report);
+    });
+  }
+  std::vector<NodeRow> rows =
+      read_nodes({folder.path("nodes")}, {.expected = {}, .within_s = 86400, .now_s = kNow});
+  decide(rows);
+  CHECK(row_of(rows, "honest").status == NodeStatus::Judged);
+  CHECK(row_of(rows, "honest").action == Action::Drain);
+  for (const auto& [name, forge] : forgeries) {
+    INFO(name);
+    CHECK(row_of(rows, name).status == NodeStatus::Damaged);
+    CHECK(row_of(rows, name).action == Action::Retry);
+  }
+}
+
 TEST_CASE("whatever became of a node is a row with a status") {
   const TemporaryFolder folder;
   const auto as_it_is = [](Report&) {};
@@ -223,7 +264,15 @@ TEST_CASE("whatever became of a node is a row with a status") {
     report.exit_code = ExitCode::Regression;
   });
   leave(folder, "nodes/busy", {.name = "busy"}, [](Report& report) {
-    report.verdict = Verdict::Fail;
+    report.verdict = report.gpus.at(0).verdict = Verdict::Fail;
+    report.gpus.at(0).tests.push_back({.test = std::string(qualify::kPreconditionsTest),
+                                       .gpu = "cuda:0",
+                                       .verdict = Verdict::Fail,
+                                       .figures = {{.name = "other processes",
+                                                    .threshold = "preconditions.other_processes",
+                                                    .value = 1,
+                                                    .limit = {.fail = 0},
+                                                    .verdict = Verdict::Fail}}});
     report.exit_code = ExitCode::NotReady;
   });
   std::vector<NodeRow> rows = read_nodes(
