@@ -57,6 +57,7 @@ struct TransformerSetup {
   bool frozen = false;                // no parameter is trained
   bool vision_frozen = true;          // none of the ViT's
   bool kernels = false;               // emit kernel events
+  bool products_only = false;         // of matrix products alone, as an embedding server
   ServingCard card = {};              // that they run on
   bool meetings = false;              // emit marks where ranks wait for each other
   bool training = true;               // false: no dropout

@@ -26,7 +26,9 @@ constexpr std::size_t parameter_index(std::int32_t edge) {
 
 Tensor Tape::allocate(std::uint64_t size_bytes, TensorKind kind) {
   if (stopped_) return {};
-  return pool_->make(size_bytes, kind);
+  Tensor tensor = pool_->make(size_bytes, kind);
+  if (writes_ && kind != TensorKind::Workspace) time_write(size_bytes);
+  return tensor;
 }
 
 Var Tape::make(std::uint64_t count, std::uint64_t width) {
@@ -377,12 +379,6 @@ Tensor Tape::summed_rows(std::uint64_t row_count, std::uint64_t columns, std::ui
     const Tensor counters = allocate(grid * 4, TensorKind::Workspace);
   }
   return sum;
-}
-
-void Tape::product(std::uint64_t m, std::uint64_t n, std::uint64_t k) {
-  // And 2 us to start. In two steps, so that the product of all three does not overflow.
-  const std::uint64_t tflops = std::max<std::uint64_t>(card_.flops_per_ns() / 1000, 1);
-  if (kernels_ && !stopped_) pool_->batch().kernel(2000 + 2 * m * n / tflops * k / 1000, 0);
 }
 
 void Tape::use_cublas(bool with_bias) {

@@ -213,8 +213,10 @@ class Tape {
                                    std::uint64_t size_bytes);
   // A matrix product of so many multiply-adds, for kernel events.
   void product(std::uint64_t m, std::uint64_t n, std::uint64_t k);
-  void set_kernels(bool kernels, const ServingCard& card = {}) {
+  // Kernel events of products, and of every tensor that something writes unless `products_only`.
+  void set_kernels(bool kernels, const ServingCard& card = {}, bool products_only = false) {
     kernels_ = kernels;
+    writes_ = kernels && !products_only;
     card_ = card;
   }
   // A collective operation over so many bytes, for kernel events or meetings on its stream.
@@ -230,6 +232,7 @@ class Tape {
   [[nodiscard]] TensorPool& pool() { return *pool_; }
 
  private:
+  void time_write(std::uint64_t size_bytes);
   void run(Node& node);
   void run_reentrant(std::size_t index, const Recompute& recompute);
   void reduce(Backprop* backprop, std::size_t index);
@@ -240,7 +243,7 @@ class Tape {
   TensorPool* pool_;
   std::uint64_t narrow_bytes_;
   bool autocast_;
-  bool kernels_ = false;
+  bool kernels_ = false, writes_ = false;
   ServingCard card_ = {};  // that they run on
   std::optional<ParallelSetup> meetings_;
   bool is_half_ = false;

@@ -11,7 +11,7 @@ Transformer::Transformer(const TransformerSetup& setup, const LoraSettings& lora
       lora_(lora),
       own_tape_(std::in_place, pool, setup.narrow_bytes, setup.autocast),
       tape_(*own_tape_) {
-  tape_.set_kernels(setup.kernels, setup.card);
+  tape_.set_kernels(setup.kernels, setup.card, setup.products_only);
   if (setup.meetings) tape_.set_meetings(setup.parallel);
   tape_.set_half(setup.is_half);
   if (setup.implementation == Implementation::Megatron) {

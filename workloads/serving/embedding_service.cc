@@ -171,6 +171,7 @@ std::unique_ptr<EventSource> make_embedding_service(Parameters& parameters, cons
   setup.training = false;
   setup.autocast = false;
   setup.kernels = true;
+  setup.products_only = true;
   setup.card = read_serving_card(parameters);
   setup.wide_bytes = setup.narrow_bytes =
       parameters.choice("precision", {"bf16", "fp32"}) == 1 ? 4 : 2;

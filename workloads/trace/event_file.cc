@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <cstring>
 #include <span>
-#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
@@ -79,20 +78,7 @@ void EventFileSource::read_batch() {
   }
 }
 
-auto place_of(const TraceJob& job) { return std::tie(job.workload, job.first_stream); }
-
-auto members_of(const EventFile& file) {
-  const TraceHeader& head = file.header;
-  return std::tie(file.labels, file.event_count, head.name, head.generator, head.seed,
-                  head.stream_count, head.pytorch, head.forbids);
-}
-
 }  // namespace
-
-bool operator==(const EventFile& a, const EventFile& b) {
-  return members_of(a) == members_of(b) &&
-         std::ranges::equal(a.header.jobs, b.header.jobs, {}, place_of, place_of);
-}
 
 EventFile write_events(EventSource& source, int fd) {
   EventFile file;

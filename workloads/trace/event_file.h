@@ -17,7 +17,8 @@ struct EventFile {
   TraceHeader header = {};
   std::vector<std::string> labels = {};
   std::uint64_t event_count = 0;
-  friend bool operator==(const EventFile& a, const EventFile& b);
+
+  bool operator==(const EventFile&) const = default;
 };
 
 // Writes all events of the source to the descriptor. Throws WriteError.

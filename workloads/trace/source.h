@@ -18,6 +18,8 @@ namespace allocmark {
 struct TraceJob {
   std::string workload;            // what it runs
   std::uint32_t first_stream = 0;  // it has the streams from here to the next process's first
+
+  bool operator==(const TraceJob&) const = default;
 };
 
 // A key of PyTorch's config string that the job cannot run with.
@@ -38,6 +40,8 @@ struct TraceHeader {
   std::vector<TraceJob> jobs{};    // by first stream; empty: one process
   std::string pytorch{};           // the release that a recording was made with, as "2.11.0+cu130"
   std::vector<ForbiddenKey> forbids{};
+
+  bool operator==(const TraceHeader&) const = default;
 };
 
 // About how many events one next() gives.
