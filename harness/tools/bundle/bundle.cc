@@ -55,17 +55,33 @@ bool is_own_file(const std::string& path) {
   return fs::symlink_status(path, ignored).type() == fs::file_type::regular;
 }
 
+// Files of a run are what it wrote; a link may lead to what another one wrote, or to no run's.
+void require_own_file(const std::string& path) {
+  if (is_own_file(path) || !fs::exists(path)) return;  // what is missing is said where it is read
+  throw UsageError({.what = "a file of a run must be a file of its own",
+                    .where = path,
+                    .wanted = "the file that 'allocmark run' wrote",
+                    .got = fs::is_symlink(path) ? "a link" : "no file",
+                    .next = "copy the run's folder with all its files"});
+}
+
+std::string read_own_file(const std::string& path, const InputKind& kind) {
+  require_own_file(path);
+  return read_file(path, kind);
+}
+
 // A run's own files: its results and, for a folder, its plan.
 void add_run(const std::string& path, const std::string& prefix, BundleFiles& files) {
   std::error_code ignored;
   const bool is_folder = fs::is_directory(path, ignored);
+  if (is_folder) require_own_file(results_path(path));
   files[prefix + "results.jsonl"] =
       StoredText::of_file(is_folder ? results_path(path) : path, kResultsInput);
   if (!is_folder) return;
-  files[prefix + "plan.json"] = read_file((fs::path(path) / "plan.json").string(), kPlanInput);
+  files[prefix + "plan.json"] = read_own_file((fs::path(path) / "plan.json").string(), kPlanInput);
   const std::string conditions = (fs::path(path) / "conditions.json").string();
   if (fs::exists(conditions))
-    files[prefix + "conditions.json"] = read_file(conditions, kSettingsInput);
+    files[prefix + "conditions.json"] = read_own_file(conditions, kSettingsInput);
 }
 
 // An A/B run: its side A is the baseline, and its verdicts rest on the rounds.
@@ -86,13 +102,15 @@ void add_turns(const BundleInput& input, BundleFiles& files) {
   }
   // What went on during the rounds is stored for both sides at once.
   const std::string conditions = (folder / "conditions.json").string();
-  if (fs::exists(conditions)) files["base.conditions.json"] = read_file(conditions, kSettingsInput);
+  if (fs::exists(conditions)) {
+    files["base.conditions.json"] = read_own_file(conditions, kSettingsInput);
+  }
 }
 
 void add_timelines(const std::string& run, const std::vector<CellResult>& cells,
                    BundleFiles& files) {
   for (const CellResult& cell : cells) {
-    const std::string name = fmt::format("timelines/{}.json", cell.key.id());
+    const std::string name = timeline_name(cell.key);
     const std::string path = (fs::path(run) / name).string();
     if (is_own_file(path)) files[name] = StoredText::of_file(path, kTimelineInput);
   }
@@ -133,6 +151,8 @@ RunFile bundled_run(const BundleFiles& files, const std::string& prefix, CellDet
   return run;
 }
 
+std::string timeline_name(const CellKey& key) { return fmt::format("timelines/{}.json", key.id()); }
+
 std::string bundle_readme() { return kReadme; }
 
 std::string bundle_manifest(const std::string& version, const std::vector<CellResult>& cells) {
@@ -154,7 +174,7 @@ std::string bundle_manifest(const std::string& version, const std::vector<CellRe
   return json_text(json, 1) + "\n";
 }
 
-std::string bundle_comparison(const BundleFiles& files) {
+Comparison bundled_verdicts(const BundleFiles& files) {
   ComparePolicy policy;
   if (const auto file = files.find("policy.json"); file != files.end()) {
     policy = policy_from_json(file->second.whole(), file->first);
@@ -164,11 +184,11 @@ std::string bundle_comparison(const BundleFiles& files) {
     calibration = calibration_from_json(file->second.whole(), file->first);
   }
   if (files.contains(kBundleRounds) && files.contains(kBundleTurnsPlan)) {
-    return render_comparison_json(compare_interleaved(bundled_turns(files), policy));
+    return compare_interleaved(bundled_turns(files), policy);
   }
   const RunSide base = side_in_bundle(files, "BASE", "base.");
   const RunSide now = side_in_bundle(files, "NEW", "");
-  return render_comparison_json(compare_runs(base, now, policy, calibration));
+  return compare_runs(base, now, policy, calibration);
 }
 
 BundleFiles collect_bundle(const BundleInput& input, const std::string& version) {
@@ -214,7 +234,7 @@ BundleFiles collect_bundle(const BundleInput& input, const std::string& version)
     if (!input.policy.empty()) files["policy.json"] = read_file(input.policy, kSettingsInput);
     if (!input.calibration.empty())
       files["calibration.json"] = read_file(input.calibration, kCalibrationInput);
-    files[kBundleComparison] = bundle_comparison(files);
+    files[kBundleComparison] = render_comparison_json(bundled_verdicts(files));
   }
   leave_out_paths(&files);
   return files;

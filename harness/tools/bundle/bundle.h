@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/stored_text.h"
+#include "results/compare/compare.h"
 #include "results/compare/interleaved.h"
 #include "results/run_file.h"
 #include "results/schema.h"
@@ -49,6 +50,9 @@ struct BundleInput {
 // The rounds of an A/B run's bundle. Throws UsageError for what is none.
 [[nodiscard]] InterleavedRun bundled_turns(const BundleFiles& files);
 
+// "timelines/CELL_ID.json".
+[[nodiscard]] std::string timeline_name(const CellKey& key);
+
 // README.md, the same in every bundle.
 [[nodiscard]] std::string bundle_readme();
 
@@ -56,8 +60,8 @@ struct BundleInput {
 [[nodiscard]] std::string bundle_manifest(const std::string& version,
                                           const std::vector<CellResult>& cells);
 
-// The verdicts on files that hold a baseline, as comparison.json has them.
-[[nodiscard]] std::string bundle_comparison(const BundleFiles& files);
+// The verdicts on files that hold a baseline. Throws UsageError where they cannot be compared.
+[[nodiscard]] Comparison bundled_verdicts(const BundleFiles& files);
 
 // A line per file, as sha256sum writes and checks them.
 [[nodiscard]] std::string bundle_hashes(const BundleFiles& files);

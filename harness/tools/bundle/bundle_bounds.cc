@@ -1,21 +1,29 @@
 // Times that no machine can have measured, however well they fit each other: less than their parts,
 // less than reading a clock takes, an answer before its kernels are through.
 #include <algorithm>
+#include <charconv>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "base/median.h"
 #include "harness/tools/bundle/bundle_rules.h"
 #include "harness/tools/bundle/made_again.h"
 #include "results/derived.h"
+#include "results/latency_histogram.h"
 
 namespace allocmark {
 namespace {
 
 using Findings = std::vector<std::string>;
+
+constexpr int kHistogramsMinor = 1;  // results of schema 1.0 have none
 
 // Of a histogram.
 constexpr double kBucketTolerance = 0.02;
@@ -109,6 +117,54 @@ void check_request_passes(const CellResult& cell, Findings& findings) {
                   p99_ns, low.request_latency_ns_p99, high.request_latency_ns_p99));
 }
 
+// Passes were made one after the other, and the cell's time is theirs without waits between them.
+void check_passes_in_time(const CellResult& cell, Findings& findings) {
+  constexpr double kClocksApart = 1e-3;  // two clocks of one machine
+  double end_ns = 0;
+  double sum_ns = 0;
+  for (const PassSummary& pass : cell.passes) {
+    sum_ns += pass.wall_ns;
+    if (pass.begin_s <= 0) continue;
+    if (pass.begin_s * 1e9 < end_ns * (1 - kClocksApart)) {
+      findings.emplace_back("a pass begins before the one before it ends");
+      break;
+    }
+    end_ns = pass.begin_s * 1e9 + pass.wall_ns;
+  }
+  if (cell.wall_s <= 0 || sum_ns <= cell.wall_s * 1e9 * (1 + kClocksApart)) return;
+  findings.push_back(
+      fmt::format("wall_s is {:.6g}, its passes took {:.6g} s", cell.wall_s, sum_ns / 1e9));
+}
+
+// A step's mean time is that of the middle pass.
+void check_steps(const CellResult& cell, Findings& findings) {
+  std::vector<double> means_ns;
+  for (const PassSummary& pass : cell.passes) means_ns.push_back(pass.step_ns_mean);
+  std::ranges::sort(means_ns);
+  const double middle_ns = means_ns.empty() ? 0 : means_ns[(means_ns.size() - 1) / 2];
+  if (std::abs(middle_ns - cell.step_ns_mean) > 1e-6 * middle_ns) {
+    findings.push_back(fmt::format("step_ns_mean is {:.6g}, the median of its passes is {:.6g}",
+                                   cell.step_ns_mean, middle_ns));
+  }
+  if (cell.assumed_kernel_ns.has_value() != cell.idle_oom_count.has_value()) {
+    findings.emplace_back("assumed_kernel_ns and idle_oom_count: only one of them is there");
+  }
+}
+
+// Host parts are scaled to the profile's host, where the profile has one: to nothing else.
+void check_host_scale(const CellResult& cell, const Environment& environment, Findings& findings) {
+  if (environment.profile_host_reference_ns <= 0 || cell.host_scale <= 0) return;
+  std::vector<double> factors;
+  for (const PassSummary& pass : cell.passes) {
+    if (pass.host_reference_ns <= 0) return;
+    factors.push_back(environment.profile_host_reference_ns / pass.host_reference_ns);
+  }
+  const double meant = median(std::move(factors));
+  if (std::abs(cell.host_scale - meant) <= 1e-6 * meant) return;
+  findings.push_back(fmt::format("host_scale is {:.6g}, the references of its passes give {:.6g}",
+                                 cell.host_scale, meant));
+}
+
 // On a GPU the driver's time is part of the host's and never known alone.
 void check_gpu(const CellResult& cell, Findings& findings) {
   const bool modelled = cell.allocate.driver.max_ns > 0 || cell.deallocate.driver.max_ns > 0 ||
@@ -121,6 +177,9 @@ void check_gpu(const CellResult& cell, Findings& findings) {
 Findings impossible_times(const CellResult& cell, const Environment& environment) {
   Findings findings;
   if (!is_measured(cell)) return findings;
+  check_passes_in_time(cell, findings);
+  check_steps(cell, findings);
+  check_host_scale(cell, environment, findings);
   if (cell.wall_s < 0) findings.push_back(fmt::format("wall_s is {:.6g}", cell.wall_s));
   if (is_gpu(cell.key.device)) check_gpu(cell, findings);
   check_against_parts("allocate", cell.allocate, findings);
@@ -147,6 +206,47 @@ Findings impossible_times(const CellResult& cell, const Environment& environment
   if (cell.requests) {
     check_requests(*cell.requests, findings);
     check_request_passes(cell, findings);
+  }
+  return findings;
+}
+
+int schema_minor(const Environment& environment) {
+  const std::string& version = environment.schema_version;
+  const std::size_t at = version.find('.') + 1;
+  int minor = 0;
+  std::from_chars(version.data() + at, version.data() + version.size(), minor);
+  return minor;
+}
+
+Findings missing_parts(const CellResult& cell, const Environment& environment) {
+  Findings findings;
+  if (!is_measured(cell) || cell.passes.empty() || schema_minor(environment) < kHistogramsMinor) {
+    return findings;
+  }
+  struct Part {
+    std::string_view name;
+    const LatencySummary& total;
+    LatencyBuckets PassSummary::*buckets;
+    std::uint64_t call_count;
+  };
+  const bool all_served = cell.status == CellStatus::Ok && cell.trial_oom_count == 0;
+  for (const Part& part :
+       {Part{"allocate", cell.allocate.total, &PassSummary::allocate_buckets, cell.allocate_count},
+        Part{"deallocate", cell.deallocate.total, &PassSummary::deallocate_buckets,
+             cell.deallocate_count}}) {
+    std::uint64_t in_histograms = 0;
+    for (const PassSummary& pass : cell.passes) in_histograms += sample_count(pass.*part.buckets);
+    if (in_histograms != part.total.count) {
+      findings.push_back(fmt::format("{}_latency_count is {}, the passes' histograms hold {}",
+                                     part.name, part.total.count, in_histograms));
+    }
+    if (part.total.count > 0 && cell.size_classes.empty()) {
+      findings.push_back(fmt::format("{} has samples, and no size class has", part.name));
+    }
+    if (all_served && part.total.count == 0 && part.call_count > 0) {
+      findings.push_back(fmt::format("{} has no samples of {} calls that were served", part.name,
+                                     part.call_count));
+    }
   }
   return findings;
 }

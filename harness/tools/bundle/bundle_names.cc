@@ -60,8 +60,9 @@ class Names {
  public:
   Names(const BundleView& view, CheckedRule& rule) : view_(view), rule_(rule) {}
 
-  void look_at(const CellKey& key) {
-    device(key.device);
+  // `maker`: what ran the cell.
+  void look_at(const CellKey& key, const Environment& maker) {
+    device(key.device, maker);
     if (!seen_.emplace(key.allocator, key.conf, key.conf_definition).second) return;
     const BackendEntry* const entry = entry_of(key.allocator);
     if (entry == nullptr) {
@@ -69,17 +70,20 @@ class Names {
       const std::string finding =
           fmt::format("'{}' is no allocator of this version", key.allocator);
       // Which releases of PyTorch are there differs from machine to machine.
-      return is_release ? not_checked(rule_, finding) : differs(view_, finding, rule_);
+      return is_release ? not_checked(rule_, finding) : differs(view_, maker, finding, rule_);
     }
     const std::string problem = problem_of_conf(key, *entry);
     if (problem.empty()) return;
-    differs(view_, fmt::format("{} [{}]: {}", key.allocator, conf_or_unset(key), problem), rule_);
+    differs(view_, maker, fmt::format("{} [{}]: {}", key.allocator, conf_or_unset(key), problem),
+            rule_);
   }
 
-  void device(const std::string& name) {
+  void device(const std::string& name, const Environment& maker) {
     if (!devices_.insert(name).second) return;
     const std::string problem = problem_of_device(name);
-    if (!problem.empty()) differs(view_, fmt::format("device '{}': {}", name, problem), rule_);
+    if (!problem.empty()) {
+      differs(view_, maker, fmt::format("device '{}': {}", name, problem), rule_);
+    }
   }
 
  private:
@@ -94,18 +98,14 @@ class Names {
 void names_known(const BundleView& view, CheckedRule& rule) {
   if (!needs_run(view, rule)) return;
   Names names(view, rule);
-  names.device(view.run->environment.device);
-  for (const CellResult& cell : view.run->cells) names.look_at(cell.key);
-  if (view.turns) {
-    for (const RoundResult& round : view.turns->rounds) names.look_at(round.cell.key);
+  for (const StoredRun* run : runs_of(view)) {
+    const Environment& maker = run->file->environment;
+    names.device(maker.device, maker);
+    for (const CellResult& cell : run->file->cells) names.look_at(cell.key, maker);
   }
-  try {
-    if (!view.files.contains("base.results.jsonl")) return;
-    const RunFile base = bundled_run(view.files, "base.", CellDetail::Summary);
-    names.device(base.environment.device);
-    for (const CellResult& cell : base.cells) names.look_at(cell.key);
-  } catch (const Error& error) {
-    not_checked(rule, error.what());
+  if (!view.turns) return;
+  for (const RoundResult& round : view.turns->rounds) {
+    names.look_at(round.cell.key, view.turns->environments.at(round.side));
   }
 }
 

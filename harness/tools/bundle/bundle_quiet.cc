@@ -89,20 +89,21 @@ void judge_run(const BundleView& view, const std::string& prefix, const RunFile&
 }  // namespace
 
 void machine_quiet(const BundleView& view, CheckedRule& rule) {
-  if (!view.run) {
+  if (!view.run.file) {
     rule.outcome = RuleOutcome::NotChecked;
-    rule.findings.push_back("results.jsonl cannot be used: " + view.run_problem);
+    rule.findings.push_back("results.jsonl cannot be used: " + view.run.problem);
     return;
   }
   try {
-    const bool known = view.files.contains("conditions.json") || view.files.contains(kBundleRounds);
-    if (!known) {
-      rule.reservations.emplace_back(
-          "what else went on during the run is not known: there is no conditions.json");
-    }
-    judge_run(view, "", *view.run, rule);
-    if (view.files.contains("base.results.jsonl")) {
-      judge_run(view, "base.", bundled_run(view.files, "base.", CellDetail::Summary), rule);
+    for (const StoredRun* run : runs_of(view)) {
+      // Of an A/B run both sides were measured under those of the baseline.
+      const bool is_side = run->prefix.empty() && view.files.contains(kBundleRounds);
+      if (!is_side && !view.files.contains(run->prefix + "conditions.json")) {
+        rule.reservations.push_back(fmt::format(
+            "{}what else went on during the run is not known: there is no {}conditions.json",
+            run->label, run->prefix));
+      }
+      judge_run(view, run->prefix, *run->file, rule);
     }
   } catch (const Error& error) {
     rule.outcome = RuleOutcome::NotChecked;

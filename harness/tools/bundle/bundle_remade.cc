@@ -5,7 +5,7 @@
 #include <set>
 #include <string>
 #include <string_view>
-#include <utility>
+#include <tuple>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -15,6 +15,7 @@
 #include "harness/shell/pages/report_files.h"
 #include "harness/tools/bundle/bundle_rules.h"
 #include "harness/tools/bundle/made_again.h"
+#include "results/compare/compare_writers.h"
 #include "results/derived.h"
 
 namespace allocmark {
@@ -41,6 +42,22 @@ void differs(const BundleView& view, const std::string& what, CheckedRule& rule)
                                 what, ours, theirs));
 }
 
+bool same_program(const Environment& a, const Environment& b) {
+  return a.allocmark_version == b.allocmark_version && a.git_sha == b.git_sha &&
+         a.git_dirty == b.git_dirty;
+}
+
+void differs(const BundleView& view, const Environment& maker, const std::string& what,
+             CheckedRule& rule) {
+  constexpr std::size_t kShaShown = 12;  // of version_text()
+  const std::string theirs = fmt::format("{} (git {}", maker.allocmark_version,
+                                         std::string_view(maker.git_sha).substr(0, kShaShown));
+  if (view.options.version.starts_with(theirs)) return differs(view, what, rule);
+  not_checked(rule, fmt::format("{}: this is allocmark {}, and '{})' measured it: check it with "
+                                "that version",
+                                what, view.options.version, theirs));
+}
+
 void must_equal(const BundleView& view, const std::string& name, const std::string& made_again,
                 CheckedRule& rule) {
   const auto file = view.files.find(name);
@@ -53,8 +70,8 @@ namespace {
 // Longer traces take minutes to make.
 constexpr std::uint64_t kRegeneratedEventsMax = 50'000'000;
 
-void regenerate(const BundleView& view, const CellResult& cell, const TimeBudget& budget,
-                CheckedRule& rule) {
+void regenerate(const BundleView& view, const Environment& maker, const CellResult& cell,
+                const TimeBudget& budget, CheckedRule& rule) {
   const std::string& workload = cell.key.workload;
   if (names_files(cell.key)) {
     const std::string& hash = cell.key.workload_files;
@@ -69,7 +86,8 @@ void regenerate(const BundleView& view, const CellResult& cell, const TimeBudget
   }
   const EventsAgain again = events_again(cell.key, cell.event_count, budget);
   if (!again.hash.empty() && again.hash != cell.trace_hash) {
-    differs(view, fmt::format("{} with seed {} gives other events", workload, cell.key.seed), rule);
+    differs(view, maker, fmt::format("{} with seed {} gives other events", workload, cell.key.seed),
+            rule);
   } else if (again.hash.empty()) {
     not_checked(rule,
                 again.over_limit
@@ -98,10 +116,13 @@ struct MadeText {
 void traces_regenerated(const BundleView& view, CheckedRule& rule) {
   if (!needs_run(view, rule)) return;
   const TimeBudget budget(view.options.seconds);
-  std::set<std::pair<std::string, std::uint64_t>> seen;
-  for (const CellResult& cell : view.run->cells) {
-    if (!is_measured(cell) || !seen.emplace(cell.key.workload, cell.key.seed).second) continue;
-    regenerate(view, cell, budget, rule);
+  std::set<std::tuple<std::string, std::string, std::uint64_t>> seen;
+  for (const StoredRun* run : runs_of(view)) {
+    for (const CellResult& cell : run->file->cells) {
+      if (!is_measured(cell)) continue;
+      if (!seen.emplace(cell.key.workload_text(), cell.trace_hash, cell.key.seed).second) continue;
+      regenerate(view, run->file->environment, cell, budget, rule);
+    }
   }
 }
 
@@ -112,7 +133,7 @@ void texts_unchanged(const BundleView& view, CheckedRule& rule) {
   const std::string prefix = "allocmark ";
   must_equal(view, kBundleManifest,
              bundle_manifest(maker.starts_with(prefix) ? maker.substr(prefix.size()) : "",
-                             view.run->cells),
+                             view.run.file->cells),
              rule);
 }
 
@@ -120,7 +141,7 @@ void tables_recomputed(const BundleView& view, CheckedRule& rule) {
   if (!needs_run(view, rule)) return;
   // What is made again is held against what is there a piece at a time.
   std::map<std::string, MadeText> made;
-  make_report_files(view.run->environment, view.run->cells, view.whole,
+  make_report_files(view.run.file->environment, view.run.file->cells, view.run.whole,
                     [&](const std::string& name) -> TextSink {
                       const auto file = view.files.find(name);
                       const bool there = file != view.files.end();
@@ -135,6 +156,22 @@ void tables_recomputed(const BundleView& view, CheckedRule& rule) {
   }
 }
 
+namespace {
+
+// What the maker of a comparison chose, and nobody can measure again.
+void say_who_decides(const BundleView& view, CheckedRule& rule) {
+  if (view.files.contains("policy.json")) {
+    rule.reservations.emplace_back(
+        "policy.json says what counts as a change: its maker chose it, see what it leaves out");
+  }
+  if (view.files.contains("calibration.json")) {
+    rule.reservations.emplace_back(
+        "calibration.json says how far apart two runs come: its runs are not in the bundle");
+  }
+}
+
+}  // namespace
+
 void verdicts_recomputed(const BundleView& view, CheckedRule& rule) {
   if (!view.files.contains(kBundleComparison) && !view.files.contains("base.results.jsonl")) {
     rule.outcome = RuleOutcome::NotApplicable;
@@ -147,7 +184,10 @@ void verdicts_recomputed(const BundleView& view, CheckedRule& rule) {
     return;
   }
   try {
-    must_equal(view, kBundleComparison, bundle_comparison(view.files), rule);
+    const Comparison verdicts = bundled_verdicts(view.files);
+    must_equal(view, kBundleComparison, render_comparison_json(verdicts), rule);
+    for (const std::string& fault : verdicts.faults) broken(rule, fault);
+    say_who_decides(view, rule);
   } catch (const Error& error) {
     broken(rule, error.what());
   }

@@ -28,9 +28,9 @@ std::string name_of(const CellKey& key) {
 }
 
 bool needs_run(const BundleView& view, CheckedRule& rule) {
-  if (view.run) return true;
+  if (view.run.file) return true;
   rule.outcome = RuleOutcome::NotChecked;
-  rule.findings.push_back("results.jsonl cannot be used: " + view.run_problem);
+  rule.findings.push_back("results.jsonl cannot be used: " + view.run.problem);
   return false;
 }
 
@@ -85,14 +85,6 @@ std::string unsafe_reason(const std::string& name) {
   return plain && name.back() != '/' ? "" : "characters that a name here never has";
 }
 
-bool needs_plan(const BundleView& view, CheckedRule& rule) {
-  if (!needs_run(view, rule)) return false;
-  if (view.plan) return true;
-  rule.outcome = RuleOutcome::NotChecked;
-  rule.findings.push_back("plan.json cannot be used: " + view.plan_problem);
-  return false;
-}
-
 // "<hash>  <name>" per line.
 std::map<std::string, std::string> listed_hashes(const BundleView& view) {
   std::map<std::string, std::string> hashes;
@@ -120,10 +112,15 @@ void files_complete(const BundleView& view, CheckedRule& rule) {
   for (const auto& [name, hash] : listed_hashes(view)) {
     if (!hash.empty()) wanted.insert(name);
   }
-  if (view.files.contains("base.results.jsonl")) wanted.insert(kBundleComparison);
+  if (view.base.there) wanted.insert(kBundleComparison);
   if (view.files.contains(kBundleComparison)) wanted.insert("base.results.jsonl");
   if (view.files.contains(kBundleRounds)) wanted.insert(kBundleTurnsPlan);
   if (view.files.contains(kBundleTurnsPlan)) wanted.insert(kBundleRounds);
+  if (view.run.plan && view.run.plan->timelines && view.run.file) {
+    for (const CellResult& cell : view.run.file->cells) {
+      if (is_measured(cell)) wanted.insert(timeline_name(cell.key));
+    }
+  }
   for (const std::string& name : wanted) {
     if (!view.files.contains(name)) broken(rule, name + " is missing");
   }
@@ -131,9 +128,9 @@ void files_complete(const BundleView& view, CheckedRule& rule) {
 
 // "timelines/CELL_ID.json" of a cell that there is.
 bool is_timeline(const BundleView& view, const std::string& name) {
-  if (!view.run) return name.starts_with("timelines/");
-  return std::ranges::any_of(view.run->cells, [&](const CellResult& cell) {
-    return name == fmt::format("timelines/{}.json", cell.key.id());
+  if (!view.run.file) return name.starts_with("timelines/");
+  return std::ranges::any_of(view.run.file->cells, [&](const CellResult& cell) {
+    return name == timeline_name(cell.key);
   });
 }
 
@@ -160,143 +157,6 @@ void hashes_match(const BundleView& view, CheckedRule& rule) {
     } else if (file != view.files.end() && sha256_of(file->second.bytes()) != hash) {
       broken(rule, name + " is not the file that was bundled");
     }
-  }
-}
-
-void results_whole(const BundleView& view, CheckedRule& rule) {
-  if (!view.run) return broken(rule, view.run_problem);
-  if (!view.turns_problem.empty()) broken(rule, view.turns_problem);
-  if (view.run->torn || view.run->newline_missing) {
-    broken(rule, "the last line is cut short: the run was still being written or was killed");
-  }
-  if (view.run->cells.empty()) broken(rule, "there are no cells");
-  if (view.run->replaced_line_count > 0) {
-    rule.notes.push_back(fmt::format("{} lines are of cells that were run again; the last counts",
-                                     view.run->replaced_line_count));
-  }
-}
-
-void plan_complete(const BundleView& view, CheckedRule& rule) {
-  if (!needs_plan(view, rule)) return;
-  std::map<std::string, const CellResult*> by_id;
-  for (const CellResult& cell : view.run->cells) by_id[cell.key.id()] = &cell;
-  for (const CellKey& key : view.plan->cells) {
-    const auto found = by_id.find(key.id());
-    if (found == by_id.end()) {
-      broken(rule, name_of(key) + ": planned, but has no result");
-    } else if (found->second->status == CellStatus::Skipped) {
-      rule.notes.push_back(name_of(key) + ": skipped: " + found->second->reason);
-    } else if (!is_measured(*found->second)) {
-      broken(rule, fmt::format("{}: {}: {}", name_of(key), to_string(found->second->status),
-                               found->second->reason));
-    }
-  }
-}
-
-void plan_kept(const BundleView& view, CheckedRule& rule) {
-  if (!needs_plan(view, rule)) return;
-  std::set<std::string> planned;
-  for (const CellKey& key : view.plan->cells) planned.insert(key.id());
-  // Where passes went on until intervals were narrow their number differs from cell to cell.
-  const bool until_width = view.plan->width_max > 0;
-  std::uint32_t pass_count_max = until_width
-                                     ? std::max(view.plan->pass_count_max, view.plan->pass_count)
-                                     : view.plan->pass_count;
-  // Two sides whose passes take turns make as many as their own plan allows.
-  if (view.turns) pass_count_max = std::max(pass_count_max, view.turns->plan.pass_count_max);
-  for (const CellResult& cell : view.run->cells) {
-    if (cell.key.device != view.run->environment.device) {
-      broken(rule, fmt::format("{}: run on {}, the environment is of {}", name_of(cell.key),
-                               cell.key.device, view.run->environment.device));
-    }
-    if (!planned.contains(cell.key.id())) {
-      broken(rule, name_of(cell.key) + ": not in the plan");
-    } else if (is_measured(cell) &&
-               (cell.pass_count < view.plan->pass_count || cell.pass_count > pass_count_max)) {
-      broken(rule, fmt::format("{}: {} passes, the plan says {} to {}", name_of(cell.key),
-                               cell.pass_count, view.plan->pass_count, pass_count_max));
-    }
-  }
-}
-
-void work_same(const BundleView& view, CheckedRule& rule) {
-  if (!needs_run(view, rule)) return;
-  using Work = std::tuple<std::string, std::uint64_t, std::uint64_t, std::uint64_t, std::uint64_t>;
-  std::map<std::pair<std::string, std::uint64_t>, Work> works;
-  std::vector<const CellResult*> cells;
-  for (const CellResult& cell : view.run->cells) cells.push_back(&cell);
-  if (view.turns) {
-    for (const RoundResult& round : view.turns->rounds) cells.push_back(&round.cell);
-  }
-  for (const CellResult* one : cells) {
-    const CellResult& cell = *one;
-    if (!is_measured(cell)) continue;
-    const Work work{cell.trace_hash, cell.event_count, cell.allocate_count, cell.deallocate_count,
-                    cell.requested_bytes_peak};
-    const auto [place, is_new] = works.try_emplace({cell.key.workload, cell.key.seed}, work);
-    if (!is_new && place->second != work) {
-      broken(rule, name_of(cell.key) + ": other work than another cell of the same workload");
-    }
-  }
-  const auto manifest = view.files.find(kBundleManifest);
-  if (manifest == view.files.end()) return;
-  const Json said = parse_json(manifest->second.whole());
-  const Json wanted = parse_json(bundle_manifest("", view.run->cells));
-  if (!said.is_object() || !said.contains("traces") || said["traces"] != wanted["traces"]) {
-    broken(rule, "bundle.json names other traces than results.jsonl");
-  }
-}
-
-// Rounds are to an A/B run what passes are to others.
-void rounds_enough(const BundleView& view, CheckedRule& rule) {
-  for (const InterleavedCell& cell : view.turns->plan.cells) {
-    for (std::uint32_t side = 0; side < kSideCount; ++side) {
-      const CellKey& key = side == 0 ? cell.base : cell.now;
-      const auto count = std::count_if(
-          view.turns->rounds.begin(), view.turns->rounds.end(), [&](const RoundResult& round) {
-            return round.side == side && round.cell.key == key && is_measured(round.cell);
-          });
-      if (count >= kPublishedPassCountMin) continue;
-      broken(rule, fmt::format("{}: {} rounds of side {}, {} are needed to see their spread",
-                               name_of(key), count, side_name(side), kPublishedPassCountMin));
-    }
-  }
-}
-
-void samples_enough(const BundleView& view, CheckedRule& rule) {
-  if (!needs_run(view, rule)) return;
-  if (view.turns) rounds_enough(view, rule);
-  for (const CellResult& cell : view.run->cells) {
-    for (const std::string& finding :
-         missing_samples(cell, view.turns ? 1 : kPublishedPassCountMin)) {
-      broken(rule, name_of(cell.key) + ": " + finding);
-    }
-    for (const std::string& finding : marked_quantiles(cell)) {
-      rule.notes.push_back(name_of(cell.key) + ": no claim: " + finding);
-    }
-  }
-}
-
-void environment_fit(const BundleView& view, CheckedRule& rule) {
-  if (!needs_run(view, rule)) return;
-  const Environment& environment = view.run->environment;
-  std::string build = environment.build_type;
-  std::transform(build.begin(), build.end(), build.begin(),
-                 [](unsigned char byte) { return static_cast<char>(std::tolower(byte)); });
-  if (build.empty() || build == "debug") {
-    broken(rule,
-           fmt::format("build type '{}': its latencies mean nothing", environment.build_type));
-  }
-  if (environment.git_sha.empty()) {
-    rule.reservations.emplace_back("built outside a checkout: its source is not known");
-  } else if (environment.git_dirty) {
-    rule.reservations.emplace_back(
-        "built from a checkout with local changes: the commit alone does not reproduce it");
-  }
-  for (const std::string& warning : environment.warnings) {
-    // What 'run --allow-debug' writes for builds with sanitizers.
-    const bool unfit = warning.find("latencies mean nothing") != std::string::npos;
-    unfit ? broken(rule, warning) : rule.notes.push_back(warning);
   }
 }
 
@@ -336,6 +196,31 @@ constexpr BundleRule kRules[] = {
 
 }  // namespace
 
+namespace {
+
+StoredRun stored_run(const BundleFiles& files, const std::string& prefix) {
+  StoredRun run{.prefix = prefix, .problem = kNotThere, .plan_problem = kNotThere};
+  const auto results = files.find(prefix + "results.jsonl");
+  run.there = results != files.end();
+  try {
+    if (run.there) {
+      run.file = bundled_run(files, prefix, CellDetail::Summary);
+      run.whole = cells_of_text(results->second, results->first, run.file->places);
+    }
+  } catch (const Error& error) {
+    run.problem = error.what();
+  }
+  try {
+    const auto plan = files.find(prefix + "plan.json");
+    if (plan != files.end()) run.plan = manifest_from_json(plan->second.whole(), plan->first);
+  } catch (const Error& error) {
+    run.plan_problem = error.what();
+  }
+  return run;
+}
+
+}  // namespace
+
 BundleView view_bundle(TarContents contents, const CheckOptions& options) {
   BundleView view{.damage = contents.damage, .options = options};
   for (const std::string& name : contents.others) {
@@ -361,33 +246,17 @@ BundleView view_bundle(TarContents contents, const CheckOptions& options) {
       view.unsafe_names.push_back(file.name + ": is there twice");
     }
   }
+  view.run = stored_run(view.files, "");
+  view.base = stored_run(view.files, "base.");
+  view.base.label = "baseline: ";
   try {
-    view.run_problem = "it is missing";
-    if (const auto results = view.files.find("results.jsonl"); results != view.files.end()) {
-      view.run = bundled_run(view.files, "", CellDetail::Summary);
-      view.whole = cells_of_text(results->second, results->first, view.run->places);
-    }
-  } catch (const Error& error) {
-    view.run_problem = error.what();
-  }
-  try {
-    const bool has_turns = view.files.contains(kBundleRounds) &&
-                           view.files.contains(kBundleTurnsPlan) &&
-                           view.files.contains("base.results.jsonl");
-    if (has_turns && view.run) view.turns = bundled_turns(view.files);
+    const bool has_turns =
+        view.files.contains(kBundleRounds) && view.files.contains(kBundleTurnsPlan);
+    if (has_turns && view.run.file && view.base.file) view.turns = bundled_turns(view.files);
     if (view.turns && view.turns->torn)
       view.turns_problem = "the last line of rounds.jsonl is cut short";
   } catch (const Error& error) {
     view.turns_problem = error.what();
-  }
-  try {
-    const auto plan = view.files.find("plan.json");
-    view.plan_problem = "it is missing";
-    if (plan != view.files.end()) {
-      view.plan = manifest_from_json(plan->second.whole(), plan->first);
-    }
-  } catch (const Error& error) {
-    view.plan_problem = error.what();
   }
   return view;
 }

@@ -16,17 +16,29 @@
 
 namespace allocmark {
 
+// Of a file that the bundle does not have.
+inline constexpr const char* kNotThere = "it is missing";
+
+// A run of a bundle: the one that is published, or the one that it is compared with.
+struct StoredRun {
+  std::string prefix = {};           // of its files' names: "" or "base."
+  std::string label = {};            // before the names of its cells: "" or "baseline: "
+  bool there = false;                // it has results
+  std::optional<RunFile> file = {};  // its cells as summaries
+  CellSource whole = {};             // the same cells
+  std::string problem = {};          // why there is no file
+  std::optional<RunManifest> plan = {};
+  std::string plan_problem = {};  // why there is none
+};
+
 // A bundle as the rules see it.
 struct BundleView {
   std::string damage = {};                     // of the archive
   std::vector<std::string> unsafe_names = {};  // "../x: leads out of the bundle"
   std::vector<std::string> too_large = {};     // files that are longer than of their kind
   BundleFiles files = {};                      // the other ones with safe names
-  std::optional<RunFile> run = {};             // its cells as summaries
-  CellSource whole = {};                       // the same cells
-  std::string run_problem = {};                // why there is no run
-  std::optional<RunManifest> plan = {};
-  std::string plan_problem = {};
+  StoredRun run = {};
+  StoredRun base = {};                       // of an A/B run: its side A
   std::optional<InterleavedRun> turns = {};  // of an A/B run
   std::string turns_problem = {};            // why there are none though there should be
   CheckOptions options = {};
@@ -50,15 +62,33 @@ void differs(const BundleView& view, const std::string& what, CheckedRule& rule)
 // A file of the bundle, where it is there.
 void must_equal(const BundleView& view, const std::string& name, const std::string& made_again,
                 CheckedRule& rule);
+// The same of what was made by the program of this environment.
+void differs(const BundleView& view, const Environment& maker, const std::string& what,
+             CheckedRule& rule);
+// The runs that can be read.
+[[nodiscard]] std::vector<const StoredRun*> runs_of(const BundleView& view);
+[[nodiscard]] bool same_program(const Environment& a, const Environment& b);
 // Says that the rule cannot be checked where there is no run.
 [[nodiscard]] bool needs_run(const BundleView& view, CheckedRule& rule);
 
+// In bundle_runs.cc.
+void results_whole(const BundleView& view, CheckedRule& rule);
+void plan_complete(const BundleView& view, CheckedRule& rule);
+void plan_kept(const BundleView& view, CheckedRule& rule);
+void work_same(const BundleView& view, CheckedRule& rule);
+void samples_enough(const BundleView& view, CheckedRule& rule);
+void environment_fit(const BundleView& view, CheckedRule& rule);
 // In bundle_cells.cc.
 void cells_consistent(const BundleView& view, CheckedRule& rule);
 // In bundle_bounds.cc: what no machine can have measured, a sentence each.
 [[nodiscard]] std::vector<std::string> impossible_times(const CellResult& cell,
                                                         const Environment& environment);
 [[nodiscard]] std::vector<std::string> impossible_environment(const Environment& environment);
+// Parts without which no other number could be held against them.
+[[nodiscard]] std::vector<std::string> missing_parts(const CellResult& cell,
+                                                     const Environment& environment);
+// 13 of "1.13.0".
+[[nodiscard]] int schema_minor(const Environment& environment);
 // In bundle_names.cc.
 void names_known(const BundleView& view, CheckedRule& rule);
 // In bundle_simulated.cc.

@@ -32,6 +32,8 @@
 namespace allocmark {
 namespace {
 
+using Json = nlohmann::json;
+
 // A generator holds its live blocks and little else.
 [[maybe_unused]] constexpr std::uint64_t kGeneratorBytesMax = kGiB;
 // How far a cell's process may be from its own limit of time.
@@ -43,6 +45,7 @@ constexpr std::array<std::string_view, 7> kOwnAllocators{
 
 // Exact on a simulated GPU. Warnings, latencies and times are not.
 constexpr const char* kExactFields[] = {"status",
+                                        "trace_name",
                                         "trace_hash",
                                         "placement_hash",
                                         "event_count",
@@ -162,6 +165,45 @@ std::string read_answer(int fd, const TimeBudget& budget) {
   return "";
 }
 
+using Differences = std::vector<std::string>;
+
+void compare_field(const Json& before, const Json& now, const std::string& name,
+                   const std::string& where, Differences& differences) {
+  const auto was = before.find(name);
+  const auto is = now.find(name);
+  if (was == before.end() || is == now.end() || *was == *is) return;
+  differences.push_back(fmt::format("{}{}: stored {}, simulated again {}", where, name,
+                                    was->dump().substr(0, 60), is->dump().substr(0, 60)));
+}
+
+bool is_exact_of_pass(std::string_view name) {
+  return name == "oom_count" || name == "residue_bytes" || name == "step_ns_mean";
+}
+
+// Which calls a class has, and what the driver took for them.
+bool is_exact_of_class(std::string_view name) {
+  return name == "size_class" || name.ends_with("_count") ||
+         name.find("_driver_") != std::string_view::npos;
+}
+
+// Of a list of objects the fields that are exact.
+void compare_rows(const Json& before, const Json& now, const std::string& list,
+                  bool (*is_exact)(std::string_view name), Differences& differences) {
+  const Json& stored = before.at(list);
+  const Json& again = now.at(list);
+  if (stored.size() != again.size()) {
+    differences.push_back(
+        fmt::format("{}: stored {}, simulated again {}", list, stored.size(), again.size()));
+    return;
+  }
+  for (std::size_t row = 0; row < again.size(); ++row) {
+    for (const auto& [name, value] : again[row].items()) {
+      if (!is_exact(name)) continue;
+      compare_field(stored[row], again[row], name, fmt::format("{}[{}].", list, row), differences);
+    }
+  }
+}
+
 bool is_path(std::string_view text) { return text.find('/') != std::string_view::npos; }
 
 }  // namespace
@@ -249,19 +291,14 @@ std::size_t simulate_again(
 }
 
 std::vector<std::string> exact_differences(const CellResult& stored, const CellResult& again) {
-  const nlohmann::json before = parse_json(to_json_line(stored));
-  const nlohmann::json now = parse_json(to_json_line(again));
-  std::vector<std::string> differences;
-  const auto compare = [&](const char* name) {
-    const auto was = before.find(name);
-    const auto is = now.find(name);
-    if (was == before.end() || is == now.end() || *was == *is) return;
-    differences.push_back(fmt::format("{}: stored {}, simulated again {}", name,
-                                      was->dump().substr(0, 60), is->dump().substr(0, 60)));
-  };
-  std::ranges::for_each(kExactFields, compare);
+  const Json before = parse_json(to_json_line(stored));
+  const Json now = parse_json(to_json_line(again));
+  Differences differences;
+  for (const char* name : kExactFields) compare_field(before, now, name, "", differences);
   if (again.pass_count != stored.pass_count) return differences;
-  std::ranges::for_each(kExactTimes, compare);
+  for (const char* name : kExactTimes) compare_field(before, now, name, "", differences);
+  compare_rows(before, now, "passes", is_exact_of_pass, differences);
+  compare_rows(before, now, "size_classes", is_exact_of_class, differences);
   // What a server's requests would take with an allocator that costs nothing follows from the
   // trace.
   const auto was = before.find("requests");

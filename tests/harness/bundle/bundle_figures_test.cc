@@ -11,6 +11,7 @@
 #include "harness/tools/bundle/bundle.h"
 #include "harness/tools/bundle/bundle_check.h"
 #include "results/cell_check.h"
+#include "results/compare/compare_writers.h"
 #include "results/json.h"
 #include "tests/catch.h"
 #include "tests/harness/bundle/sound_bundle.h"
@@ -26,7 +27,7 @@ TEST_CASE("a plan that is not the run's is found") {
     change(manifest);
     files["plan.json"] = to_json(manifest);
     // The comparison rests on the plan, too, and is made again.
-    files[kBundleComparison] = bundle_comparison(files);
+    files[kBundleComparison] = render_comparison_json(bundled_verdicts(files));
     return broken(sealed(files));
   };
   CHECK(plan_with([](RunManifest&) {}).empty());
@@ -68,6 +69,109 @@ TEST_CASE("cells without numbers, other work, too few samples and unfit builds a
   CHECK(broken(sealed(bundle_of(sound_cells(), environment))) == Names{"environment-fit"});
 }
 
+TEST_CASE("the run that a run is compared with must be as sound as it") {
+  const auto with = [](Cells cells, const Environment& environment = make_environment()) {
+    return broken(sealed(
+        bundle_of(Published{.base_cells = std::move(cells), .base_environment = environment})));
+  };
+  Environment environment = make_environment();
+  environment.build_type = "Debug";
+  CHECK(with(sound_cells(), environment) == Names{"environment-fit"});
+  environment = make_environment();
+  environment.warnings = {"this is a build with sanitizers; its latencies mean nothing"};
+  CHECK(with(sound_cells(), environment) == Names{"environment-fit"});
+  CHECK(with({make_cell("", 1)}) == Names{"plan-kept", "samples-enough"});
+  Cells cells = sound_cells();
+  cells[1].trace_hash = "00000000000000ab";
+  CHECK(with(cells) == Names{"work-same"});
+  CellResult crashed;
+  crashed.key = cells[1].key;
+  crashed.status = CellStatus::Crashed, crashed.reason = "signal 11";
+  cells[1] = crashed;
+  CHECK(with(cells) == Names{"plan-complete"});
+  cells = sound_cells();
+  cells[1].key.device = "sim:h100";
+  CHECK(with(cells).contains("plan-kept"));
+}
+
+TEST_CASE("what is not known of the baseline is said beside the numbers") {
+  BundleFiles files = bundle_of(sound_cells());
+  files.erase("base.plan.json");
+  files[kBundleComparison] = render_comparison_json(bundled_verdicts(files));
+  BundleCheck check = check_bundle(sealed(files), kVersion);
+  CHECK(check.exit_code == ExitCode::Pass);
+  CHECK(render_check(check).find("there is no base.plan.json") != std::string::npos);
+  Environment environment = make_environment();
+  environment.hostname_hash = "another";
+  check = check_bundle(sealed(bundle_of(Published{.base_environment = environment})), kVersion);
+  CHECK(check.exit_code == ExitCode::Pass);
+  CHECK(render_check(check).find("reservation: baseline: the environment differs: hostname_hash") !=
+        std::string::npos);
+  files = bundle_of(sound_cells());
+  files["base.results.jsonl"] =
+      files["base.results.jsonl"].whole().substr(0, files["base.results.jsonl"].size_bytes() - 40);
+  CHECK(broken(sealed(files)).contains("results-whole"));
+}
+
+TEST_CASE("timelines that were planned must be there, and blocks have been checked") {
+  BundleFiles files = bundle_of(sound_cells());
+  RunManifest plan = manifest_from_json(files["plan.json"].whole(), "plan.json");
+  plan.timelines = true;
+  files["plan.json"] = to_json(plan);
+  CHECK(broken(sealed(files)) == Names{"files-complete"});
+  plan.timelines = false;
+  plan.verify = VerifyLevel::Off;
+  files["plan.json"] = to_json(plan);
+  const BundleCheck check = check_bundle(sealed(files), kVersion);
+  CHECK(check.exit_code == ExitCode::Pass);
+  CHECK(render_check(check).find("reservation: blocks were not checked") != std::string::npos);
+}
+
+TEST_CASE("a run of another version that is not made again the same is not called wrong") {
+  Cells cells = sound_cells();
+  for (CellResult& cell : cells) cell.key.workload = "comb:size_bytes=2MiB,count=8,ask_bytes=16MiB";
+  Environment environment = make_environment();
+  CHECK(broken(sealed(bundle_of(cells, environment))) == Names{"traces-regenerated"});
+  environment.git_sha = "def";
+  const BundleCheck check = check_bundle(sealed(bundle_of(cells, environment)), kVersion);
+  CHECK(rules_with(check, RuleOutcome::Broken).empty());
+  CHECK(rules_with(check, RuleOutcome::NotChecked) == Names{"traces-regenerated"});
+}
+
+TEST_CASE("parts that other numbers are held against cannot be left out") {
+  const std::vector<std::function<void(CellResult&)>> edits = {
+      [](CellResult& cell) {
+        for (PassSummary& pass : cell.passes) pass.allocate_buckets.clear();
+      },
+      [](CellResult& cell) { cell.passes[1].deallocate_buckets.clear(); },
+      [](CellResult& cell) { cell.size_classes.clear(); },
+      [](CellResult& cell) {
+        cell.deallocate = {};
+        for (PassSummary& pass : cell.passes) pass.deallocate_buckets.clear();
+      },
+      [](CellResult& cell) { cell.repeat = {}; },
+      [](CellResult& cell) { cell.step_ns_mean = 100; },
+      [](CellResult& cell) { cell.passes[0].step_ns_mean = cell.passes[1].step_ns_mean = 7; },
+      [](CellResult& cell) { cell.idle_oom_count = 0; },
+      [](CellResult& cell) { cell.wall_s = 1e-3; },
+      [](CellResult& cell) { cell.passes[0].begin_s = 2, cell.passes[1].begin_s = 1; },
+  };
+  for (std::size_t at = 0; at < edits.size(); ++at) {
+    Cells cells = sound_cells();
+    edits[at](cells[0]);
+    INFO("edit " << at);
+    CHECK(broken(sealed(bundle_of(cells))) == Names{"cells-consistent"});
+  }
+  Environment environment = make_environment();
+  environment.profile_host_reference_ns = 400;
+  Cells cells = sound_cells();
+  for (PassSummary& pass : cells[0].passes) pass.host_reference_ns = 500;
+  cells[0].host_reference_ns = 500, cells[0].host_scale = 0.8;
+  CHECK(broken(sealed(bundle_of(cells, environment))).empty());
+  cells[0].host_scale = 0.4;
+  CHECK(broken(sealed(bundle_of(cells, environment))) == Names{"cells-consistent"});
+}
+
 TEST_CASE("a busy machine whose passes differed makes a run that cannot be published") {
   // What a run on a machine with other work on it stores.
   const Conditions busy =
@@ -91,7 +195,7 @@ TEST_CASE("a busy machine whose passes differed makes a run that cannot be publi
                         return [text = &made[name]](std::string_view piece) { *text += piece; };
                       });
     for (const auto& [name, text] : made) files[name] = text;
-    files[kBundleComparison] = bundle_comparison(files);
+    files[kBundleComparison] = render_comparison_json(bundled_verdicts(files));
     return check_bundle(sealed(files), kVersion);
   };
   const auto says = [](const BundleCheck& result, const std::string& text) {
@@ -155,7 +259,7 @@ TEST_CASE(
       [](CellResult& cell) { cell.trial_oom_count = 4; },
       [](CellResult& cell) { cell.allocate_count = 3000; },
       [](CellResult& cell) { cell.passes.pop_back(); },
-      [](CellResult& cell) { cell.size_classes.emplace_back(); },
+      [](CellResult& cell) { cell.size_classes[0].allocate.total.count += 1; },
       [](CellResult& cell) { cell.status = CellStatus::OomStopped; },
       [](CellResult& cell) { cell.status = CellStatus::Skipped; },
   };

@@ -17,6 +17,7 @@
 #include "harness/shell/pages/report_files.h"
 #include "harness/tools/bundle/bundle.h"
 #include "harness/tools/bundle/bundle_check.h"
+#include "results/compare/repeat.h"
 #include "tests/catch.h"
 #include "tests/support/tables.h"
 #include "tests/support/temporary_folder.h"
@@ -69,6 +70,9 @@ inline CellResult make_cell(const std::string& conf, std::uint32_t pass_count = 
     all.merge(one);
   }
   cell.allocate.total = cell.deallocate.total = summary_of(all);
+  cell.size_classes = {
+      {.size_class = "<=512B", .allocate = cell.allocate, .deallocate = cell.deallocate}};
+  state_repeat(cell, {});
   return cell;
 }
 
@@ -93,12 +97,18 @@ inline void write_run(const std::string& folder, const Cells& cells,
   for (const CellResult& cell : cells) run.append(cell);
 }
 
-// The files of a bundle of these cells, compared with a sound run.
-inline BundleFiles bundle_of(const Cells& cells,
-                             const Environment& environment = make_environment()) {
+// A run, and the one that it is compared with.
+struct Published {
+  Cells cells = sound_cells();
+  Environment environment = make_environment();
+  Cells base_cells = sound_cells();
+  Environment base_environment = make_environment();
+};
+
+inline BundleFiles bundle_of(const Published& runs) {
   const TemporaryFolder folder;
-  write_run(folder.path("run"), cells, environment);
-  write_run(folder.path("base"), sound_cells(), environment);
+  write_run(folder.path("run"), runs.cells, runs.environment);
+  write_run(folder.path("base"), runs.base_cells, runs.base_environment);
   const std::string results = read_file(results_path(folder.path("run")));
   write_file(folder.path("run/report.html"),
              "<meta name=\"allocmark-results-sha256\" content=\"" + sha256_hex(results) + "\">");
@@ -107,6 +117,13 @@ inline BundleFiles bundle_of(const Cells& cells,
   // The folder goes.
   for (auto& [name, text] : files) text = text.whole();
   return files;
+}
+
+// The files of a bundle of these cells, compared with a sound run.
+inline BundleFiles bundle_of(const Cells& cells,
+                             const Environment& environment = make_environment()) {
+  return bundle_of(
+      Published{.cells = cells, .environment = environment, .base_environment = environment});
 }
 
 inline TarContents sealed(const BundleFiles& files) {

@@ -182,16 +182,29 @@ def turns_p50(folder):
     edit_rounds(folder, change)
 
 
-@case(TURNS, "time per step of side B halved in every round and pass", TIMES)
-def turns_step(folder):
-    def change(rounds):
-        for line in rounds:
-            for one in [line["cell"], *line["cell"]["passes"]]:
-                if line["side"] == 1:
-                    for field in ("allocator_ns_per_step", "allocator_undisturbed_ns_per_step"):
-                        one[field] /= 2
+# The results of a side are those of its first round.
+def edit_side(folder, side, change):
+    path = folder / side / "results.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    change(lines)
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
-    edit_rounds(folder, change)
+
+def halve_steps(cell):
+    for one in [cell, *cell["passes"]]:
+        for field in ("allocator_ns_per_step", "allocator_undisturbed_ns_per_step"):
+            one[field] /= 2
+
+
+@case(TURNS, "time per step of side B halved in every round and pass")
+def turns_step_of_rounds(folder):
+    edit_rounds(folder, lambda rounds: [halve_steps(line["cell"]) for line in rounds if line["side"] == 1] and None)
+
+
+@case(TURNS, "time per step of side B halved in every round and pass, and in its results", TIMES)
+def turns_step(folder):
+    turns_step_of_rounds(folder)
+    edit_side(folder, "B", lambda lines: [halve_steps(cell) for cell in lines[1:]])
 
 
 @case(TURNS, "the sides' names exchanged in the rounds")
@@ -235,15 +248,11 @@ def turns_peak_everywhere(folder):
                 line["cell"]["reserved_bytes_peak"] += 2 << 20
 
     edit_rounds(folder, change)
-    path = folder / "A/results.jsonl"
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    for cell in lines[1:]:
-        cell["reserved_bytes_peak"] += 2 << 20
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    edit_side(folder, "A", lambda lines: [cell.update(reserved_bytes_peak=cell["reserved_bytes_peak"] + (2 << 20)) for cell in lines[1:]])
 
 
-@case(TURNS, "side A replaced by that of an older session", TIMES)
-def turns_older(folder):
+@case(TURNS, "side A replaced by that of an older session")
+def turns_older_rounds(folder):
     older = [json.loads(line) for line in (folder.parent / "older/rounds.jsonl").read_text().splitlines()]
     cells = {(line["round"], line["cell"]["cell_id"]): line["cell"] for line in older if line["side"] == 0}
 
@@ -253,6 +262,13 @@ def turns_older(folder):
                 line["cell"] = cells[line["round"], line["cell"]["cell_id"]]
 
     edit_rounds(folder, change)
+
+
+@case(TURNS, "side A replaced by that of an older session, and its results", TIMES)
+def turns_older(folder):
+    turns_older_rounds(folder)
+    edit_side(folder, "A", lambda lines: lines.__setitem__(slice(1, None), [
+        json.loads(line) for line in (folder.parent / "older/A/results.jsonl").read_text().splitlines()[1:]]))
 
 
 # Files of the archive, whose hashes are made right again.

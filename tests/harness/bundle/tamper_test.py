@@ -1,31 +1,33 @@
 #!/usr/bin/env python3
-"""Bundles that somebody changed and then made to fit again, one change after the other. Usage: tamper_test.py PATH_OF_ALLOCMARK
+"""Bundles that somebody changed and then made to fit again, one change after the other. Usage: tamper_test.py PATH_OF_ALLOCMARK [REGEX_OF_CASES]
 
 Each case changes the results of a sound run and has allocmark bundle them, so that tables, page and hashes fit; or it
 changes a file of a bundle and makes the hashes right again. `check` must break or refuse a rule that the sound bundle
-keeps. Cases of four kinds cannot be found; they are named here and in results/BUNDLES.md: a case of those that is found
-after all fails as well. tamper_cheats.py has what changes a comparison, an A/B run or the conditions. How quiet the machine was is not looked at.
+keeps, or have a reservation that it has not. Cases of four kinds cannot be found; they are named here and in
+results/BUNDLES.md: a case of those that is found after all fails as well. tamper_cheats.py has what changes a comparison,
+an A/B run or the conditions, tamper_runs.py and tamper_turns.py what changes the run that is compared with. How quiet the
+machine was is not looked at.
 """
 import copy
-import hashlib
-import io
-import json
 import re
 import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
 from pathlib import Path
 
+from tamper_bundles import KEY, Bundles
 from tamper_cheats import FILES, FOLDERS, HIDDEN_FILES, RESULTS, TIMES, TURNS
 from tamper_rules import BASES
 from tamper_rules import RESULTS as OF_RULES
+from tamper_runs import BASE_FILES, BASE_FOLDERS
+from tamper_runs import BASES as OF_BASES
+from tamper_runs import FOLDERS as OF_FOLDERS
+from tamper_runs import RESULTS as OF_RUNS
+from tamper_turns import TURNS as OF_TURNS
 
-ROOM = "allocmark-bundle/"
+ROOT = Path(__file__).resolve().parents[3]
 HALVED = ("p50", "p90", "p99", "p999", "max", "mean")
-KEY = ("workload", "allocator", "conf", "capacity", "seed", "device", "on_oom", "cell_id", "workload_definition",
-       "workload_files")
 CASES = []
 
 
@@ -254,130 +256,65 @@ def cell_left_out(lines):
     lines.pop()
 
 
-class Bundles:
-    def __init__(self, program, work):
-        self.program, self.work = program, work
-        subprocess.run([program, "trace", "generate", "comb:count=40", work / "own.csv"], check=True, stdout=subprocess.DEVNULL)
-        command = [program, "run", "-w", "comb:count=200", "-w", "churn:live_bytes=64MiB,events=3000",
-                   "-w", "serve:gpt2-124m,requests=3,layers=1", "-a", "caching", "-a", "native",
-                   "-a", "async", "-d", "sim:h200", "--capacity", "1.05x", "--capacity", "0.9x", "--timeline", "--allow-debug", "-q", "--out", work / "run"]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        small = [program, "run", "-w", "churn:live_bytes=64MiB,events=3000", "-a", "caching", "-a", "native", "-d", "sim:h200",
-                 "--capacity", "1.05x", "--allow-debug", "--no-html", "-q", "--out"]
-        for name in ("base", "now"):
-            subprocess.run([*small, work / name], check=True, stdout=subprocess.DEVNULL)
-        subprocess.run([program, "run", "-w", f"file:{work}/own.csv", "-a", "caching", "-d", "sim:h200", "--allow-debug", "--no-html",
-                        "-q", "--out", work / "own"], check=True,
-                       stdout=subprocess.DEVNULL)
-        self.sound = self.work / "sound.tar"
-        self.kept = self.judge_folder(work / "run", self.sound)
-        command = [program, "run", "--ab", "unset", "expandable_segments:True", "-a", "caching", "-w", "churn:live_bytes=64MiB,events=3000", "-d", "sim:h200",
-                   "--allow-debug", "--rounds", "4", "--rounds-max", "4", "--no-html", "-q", "--out"]
-        for name in ("turns", "older"):
-            subprocess.run([*command, work / name], check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-    def judge(self, path):
-        """Names of rules that are broken or were not checked."""
-        run = subprocess.run([self.program, "check", path, "--rerun", "--format", "json"], capture_output=True, check=False)
-        return {rule["rule"] for rule in json.loads(run.stdout)["rules"] if rule["outcome"] in ("BROKEN", "not checked")}
-
-    def judge_folder(self, folder, archive, more=()):
-        """What bundle says of its own file: the rules of check, which simulates cells as small as these again in any case."""
-        archive.unlink(missing_ok=True)
-        run = subprocess.run([self.program, "bundle", folder, "--out", archive, *more], capture_output=True, text=True, check=False)
-        if not archive.exists() or run.returncode not in (0, 1, 3):
-            return {f"refused: {run.stderr.strip()[:200]}"}
-        return set(re.findall(r"^(?:BROKEN|not checked)\s+([a-z-]+)\s", run.stdout, re.M))
-
-    def with_results(self, change):
-        folder = self.work / "changed"
-        shutil.rmtree(folder, ignore_errors=True)
-        shutil.copytree(self.work / "run", folder)
-        lines = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
-        before = {id(line): line.get("cell_id") for line in lines}
-        change(lines)
-        (folder / "results.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-        # The plan has the same cells, under their new names.
-        now = {before[id(line)]: line for line in lines[1:]}
-        plan = json.loads((folder / "plan.json").read_text())
-        cells = [cell for cell in plan["cells"] if cell["cell_id"] in now]
-        plan["cells"] = [cell | {name: value for name, value in now[cell["cell_id"]].items() if name in KEY} for cell in cells]
-        (folder / "plan.json").write_text(json.dumps(plan))
-        for timeline in (folder / "timelines").iterdir():
-            if timeline.stem in now:
-                timeline.rename(timeline.with_stem(now[timeline.stem]["cell_id"]))
-        return self.judge_folder(folder, self.work / "changed.tar")
-
-    def with_folder(self, change):
-        folder = self.work / "changed"
-        shutil.rmtree(folder, ignore_errors=True)
-        shutil.copytree(self.work / "run", folder)
-        change(folder)
-        return self.judge_folder(folder, self.work / "changed.tar")
-
-    def with_turns(self, change):
-        """Of an A/B run the sound one may be too short for some rules: what is broken besides counts."""
-        folder = self.work / "changed"
-        shutil.rmtree(folder, ignore_errors=True)
-        shutil.copytree(self.work / "turns", folder)
-        change(folder)
-        return self.judge_folder(folder / "B", self.work / "changed.tar", ("--baseline", folder))
-
-    def with_base(self, change):
-        """The run that another one is compared with."""
-        folder = self.work / "changed"
-        shutil.rmtree(folder, ignore_errors=True)
-        shutil.copytree(self.work / "base", folder)
-        lines = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
-        change(lines)
-        (folder / "results.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-        return self.judge_folder(self.work / "now", self.work / "changed.tar", ("--baseline", folder))
-
-    def with_files(self, change):
-        with tarfile.open(self.sound) as archive:
-            files = {entry.name[len(ROOM):]: archive.extractfile(entry).read() for entry in archive}
-        change(files)
-        files["SHA256SUMS"] = "".join(f"{hashlib.sha256(text).hexdigest()}  {name}\n" for name, text in sorted(files.items()) if name != "SHA256SUMS").encode()
-        path = self.work / "files.tar"
-        with tarfile.open(path, "w") as archive:
-            for name, text in sorted(files.items()):
-                entry = tarfile.TarInfo(ROOM + name)
-                entry.size = len(text)
-                archive.addfile(entry, io.BytesIO(text))
-        return self.judge(path)
+def check_sound(bundles):
+    """What is wrong with bundles that nobody changed; and what they say by themselves, of an A/B run and of one with a baseline."""
+    failed = bundles.judge(bundles.sound) != bundles.kept
+    if {one for one in bundles.kept if ":" not in one} - {"machine-quiet"}:
+        print(f"the sound bundle breaks {sorted(bundles.kept)}")
+        subprocess.run([bundles.program, "check", bundles.sound, "--rerun"], check=False)
+        failed += 1
+    of_turns = bundles.with_turns(lambda folder: None)
+    of_base = bundles.with_base(lambda lines: None)
+    shutil.copy(bundles.work / "changed.tar", bundles.work / "sound_base.tar")
+    for name, found in (("A/B run", of_turns), ("baseline", of_base)):
+        if found - bundles.kept - {"machine-quiet"}:
+            print(f"the sound {name} breaks {sorted(found)}")
+            failed += 1
+    # Cells whose trace is not in the bundle cannot be made again, and nobody may take them for checked.
+    unmade = bundles.judge_folder(bundles.work / "own", bundles.work / "changed.tar")
+    if "cells-simulated" not in unmade:
+        print(f"a cell of a trace file passes for checked: {sorted(unmade)}")
+        failed += 1
+    return failed, of_turns, of_base
 
 
-def main(program):
+def all_rows(bundles):
+    rows = [(bundles.with_results, *row) for row in CASES + RESULTS + OF_RULES + OF_RUNS]
+    rows += [(bundles.with_folder, *row) for row in FOLDERS + OF_FOLDERS] + [(bundles.with_turns, *row) for row in TURNS + OF_TURNS]
+    rows += [(bundles.with_base, *row) for row in BASES + OF_BASES] + [(bundles.with_base_folder, *row) for row in BASE_FOLDERS]
+    rows += [(bundles.with_base_files, name, change, "") for name, change in BASE_FILES.items()]
+    rows += [(bundles.with_files, name, change, "") for name, change in FILES.items()]
+    return rows + [(bundles.with_files, name, change, "words of the page") for name, change in HIDDEN_FILES.items()]
+
+
+def check_pages(kinds, tried, hidden):
+    """Whether TRUST.md and BUNDLES.md tell users the same."""
+    text = (ROOT / "harness/tools/bundle/TRUST.md").read_text()
+    told = set(re.findall(r"^\| ([^|]+) \| no \|", text, re.M))
+    if told != kinds:
+        print(f"TRUST.md says that these are not found: {sorted(told)}; these are not: {sorted(kinds)}")
+    counts = re.search(r"tries (\d+) ways to change a bundle and make it fit again\. (\d+)\s+are found", (ROOT / "results/BUNDLES.md").read_text())
+    if counts is None or (int(counts[1]), int(counts[2])) != (tried, tried - hidden):
+        print(f"results/BUNDLES.md must say that {tried} ways are tried and {tried - hidden} are found")
+        return 1
+    return told != kinds
+
+
+def main(program, only=""):
     with tempfile.TemporaryDirectory() as name:
         bundles = Bundles(program, Path(name))
-        failed, hidden, tried, agreed = 0, 0, 0, set()
-        failed += bundles.judge(bundles.sound) != bundles.kept
-        if bundles.kept - {"machine-quiet"}:
-            print(f"the sound bundle breaks {sorted(bundles.kept)}")
-            subprocess.run([program, "check", bundles.sound, "--rerun"], check=False)
-            failed += 1
-        of_turns = bundles.with_turns(lambda folder: None)
-        of_base = bundles.with_base(lambda lines: None)
-        if of_base - {"machine-quiet"}:
-            print(f"the sound baseline breaks {sorted(of_base)}")
-            failed += 1
-        # Cells whose trace is not in the bundle cannot be made again, and nobody may take them for checked.
-        unmade = bundles.judge_folder(bundles.work / "own", bundles.work / "changed.tar")
-        if "cells-simulated" not in unmade:
-            print(f"a cell of a trace file passes for checked: {sorted(unmade)}")
-            failed += 1
-        rows = [(bundles.with_results, *row) for row in CASES + RESULTS + OF_RULES] + [(bundles.with_folder, *row) for row in FOLDERS]
-        rows += [(bundles.with_turns, *row) for row in TURNS] + [(bundles.with_base, *row) for row in BASES]
-        rows += [(bundles.with_files, name, change, "") for name, change in FILES.items()]
-        rows += [(bundles.with_files, name, change, "words of the page") for name, change in HIDDEN_FILES.items()]
-        kinds = {kind for *_, kind in rows if kind}
-        for judge, name, change, kind in rows:
+        failed, of_turns, of_base = check_sound(bundles)
+        hidden, tried, agreed = 0, 0, set()
+        rows = all_rows(bundles)
+        of_bases = (bundles.with_base, bundles.with_base_folder, bundles.with_base_files)
+        for judge, name, change, kind in [row for row in rows if re.search(only, row[1])]:
             # Whether a run was disturbed is part of what machine-quiet says of a sound one.
-            ignored = {"machine-quiet"} if judge != bundles.with_folder else bundles.kept
-            found = judge(change) - ignored - (of_turns if judge == bundles.with_turns else set())
-            if judge not in agreed and judge != bundles.with_files:
+            ignored = {"machine-quiet"} | {one for one in bundles.kept if ":" in one or judge == bundles.with_folder}
+            ignored |= of_turns if judge == bundles.with_turns else of_base if judge in of_bases else set()
+            found = judge(change) - ignored
+            if judge not in agreed and judge not in (bundles.with_files, bundles.with_base_files):
                 agreed.add(judge)  # a reader of the file is told the same: once for each kind of case
-                read = bundles.judge(bundles.work / "changed.tar") - ignored - (of_turns if judge == bundles.with_turns else set())
+                read = bundles.judge(bundles.work / "changed.tar") - ignored
                 failed += read != found
                 print(f"bundle says {sorted(found)}, check {sorted(read)}: {name}")
             tried += 1
@@ -385,15 +322,11 @@ def main(program):
             wrong = bool(found) == bool(kind)
             failed += wrong
             print(f"{'WRONG' if wrong else f'undetectable ({kind})' if kind else 'found'}: {name}: {', '.join(sorted(found)) or '-'}", flush=True)
+        kinds = {kind for *_, kind in rows if kind}
         print(f"tried {tried}, found {tried - hidden}, of {len(kinds)} kinds that cannot be found {hidden}, failed {failed}")
-        # TRUST.md tells users the same.
-        text = (Path(__file__).resolve().parents[3] / "harness/tools/bundle/TRUST.md").read_text()
-        told = set(re.findall(r"^\| ([^|]+) \| no \|", text, re.M))
-        if told != kinds:
-            print(f"TRUST.md says that these are not found: {sorted(told)}; these are not: {sorted(kinds)}")
-            failed += 1
+        failed += 0 if only else check_pages(kinds, tried, hidden)
         return 1 if failed else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(*sys.argv[1:]))

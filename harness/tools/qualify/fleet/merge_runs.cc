@@ -168,6 +168,7 @@ MergedRun merge_runs(const std::vector<Shard>& shards, bool any_machine) {
                 .conflicts = {},
                 .missing = {},
                 .unfinished = {}};
+  run.manifest.timelines = false;  // they stay with the shards
   note_machines(shards, run.environment);
   for (const CellKey& key : run.manifest.cells) {
     const auto found = results.find(key.id());
