@@ -4,18 +4,13 @@
 #include <algorithm>
 #include <cctype>
 #include <map>
-#include <memory>
 #include <set>
 #include <sstream>
 #include <string_view>
-#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
-#include "base/json_text.h"
 #include "base/sha256.h"
-#include "results/cell_check.h"
 #include "results/columns/columns.h"
 #include "results/derived.h"
 #include "results/json.h"
@@ -45,8 +40,6 @@ void not_checked(CheckedRule& rule, std::string finding) {
 }
 
 namespace {
-
-using Json = nlohmann::json;
 
 constexpr const char* kRequired[] = {
     "README.md", kBundleManifest, kBundleHashes,   "google_benchmark.json",
